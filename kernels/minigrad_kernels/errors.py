@@ -1,0 +1,26 @@
+"""Every error of the project is a MinigradError and also the built-in error that users expect.
+
+A message says: op, argument, what it got, what it wants, and where it helps what to do.
+"""
+
+__all__ = ["MinigradError", "ShapeError", "KindError", "SubscriptError", "StateError"]
+
+
+class MinigradError(Exception):
+    """Base of all errors raised on purpose by minigrad."""
+
+
+class ShapeError(MinigradError, ValueError):
+    """A shape, size or value out of range."""
+
+
+class KindError(MinigradError, TypeError):
+    """A wrong kind of argument or element type."""
+
+
+class SubscriptError(MinigradError, IndexError):
+    """A subscript outside an array."""
+
+
+class StateError(MinigradError, RuntimeError):
+    """A call that the current state does not allow."""

@@ -1,0 +1,1 @@
+"""Compilers, caches and launches: the only place that imports numba.cuda or llvmlite."""

@@ -1,0 +1,1 @@
+"""A small reverse-mode autodiff engine."""
