@@ -1,1 +1,35 @@
-"""A small reverse-mode autodiff engine."""
+"""minigrad: a small reverse-mode autodiff engine whose kernels are Python.
+
+Tensor and backward are in `engine`, operations in `ops` (also `nn.functional`), layers in `nn`, update rules in
+`optim`, data sets in `data`, training loops in `train`.
+"""
+
+from . import operators  # noqa: F401  (binds + - * / @ [] and the methods of Tensor)
+from .create import arange, from_dlpack, full, ones, rand, randn, tensor, zeros
+from .device import default_generator, empty_cache, manual_seed, memory_statistics
+from .engine import Tensor, enable_grad, grad, is_grad_enabled, no_grad, primitive
+from .errors import MinigradError
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "MinigradError",
+    "Tensor",
+    "arange",
+    "default_generator",
+    "empty_cache",
+    "enable_grad",
+    "from_dlpack",
+    "full",
+    "grad",
+    "is_grad_enabled",
+    "manual_seed",
+    "memory_statistics",
+    "no_grad",
+    "ones",
+    "primitive",
+    "rand",
+    "randn",
+    "tensor",
+    "zeros",
+]

@@ -1,0 +1,172 @@
+"""Batches of a data set, shuffled, augmented and prepared ahead, the same bits on every run."""
+
+from contextlib import closing
+
+import numpy as np
+
+from minigrad_kernels.errors import KindError, ShapeError, StateError
+from minigrad_kernels.layout import CHANNELS_LAST
+
+from .dataset import Dataset
+from .prefetch import prefetched
+from .seeds import checked_integer, random_generator
+from .transforms import rows_of
+
+__all__ = ["Loader"]
+
+ORDER, BATCH = 0, 1  # the two kinds of random streams of an epoch
+
+
+class Loader:
+    """Iterates over one epoch of a Dataset in batches (images, labels); the next iteration is the next epoch.
+
+    Order and augmentation are functions of seed, epoch and number of the batch alone. `transform` is called
+    as transform(images, generator) with a uint8 batch that is only lent: it returns a new batch and keeps no
+    view. What it leaves uint8 is scaled to 0..1. `prefetch` batches are prepared ahead in a background
+    thread; 0 does without.
+
+    An epoch left early is begun again by the next iteration. load_state_dict() makes the next iteration
+    deliver what was left of the epoch when state_dict() was called.
+
+    Shapes  images (N, C, H, W), lying channels last in memory; labels (N,); the last batch may be smaller
+    Types   images float32, labels int64
+    Errors  KindError for arguments of a wrong type, ShapeError for a batch that exceeds the dataset or is
+            below 1
+    """
+
+    def __init__(
+        self, dataset, batch_size, shuffle=False, seed=0, drop_last=False, transform=None, prefetch=2
+    ):
+        if not isinstance(dataset, Dataset):
+            raise KindError(
+                f"Loader: dataset is of type {type(dataset).__name__}, want a minigrad.data.Dataset"
+            )
+        if not len(dataset):
+            raise ShapeError("Loader: dataset has no images")
+        batch_size = checked_integer("Loader", "batch_size", batch_size, 1)
+        if batch_size > len(dataset):
+            raise ShapeError(f"Loader: batch_size is {batch_size}, but the dataset has {len(dataset)} images")
+        for name, value in (("shuffle", shuffle), ("drop_last", drop_last)):
+            if not isinstance(value, bool | np.bool):
+                raise KindError(f"Loader: {name} is {value!r}, want True or False")
+        if transform is not None and not callable(transform):
+            raise KindError(
+                f"Loader: transform is {transform!r}, want a function of (images, generator) or None"
+            )
+        self.dataset = dataset
+        self.batch_size = batch_size
+        self.shuffle = bool(shuffle)
+        self.seed = checked_integer("Loader", "seed", seed, 0)
+        self.drop_last = bool(drop_last)
+        self.transform = transform
+        self.prefetch = checked_integer("Loader", "prefetch", prefetch, 0)
+        self.epoch = 0
+        self.position = 0  # batches delivered in this epoch
+        self._resume_at = 0
+        self._running = None  # what marks the iteration that counts
+
+    def __len__(self):
+        """Batches in an epoch."""
+        full, rest = divmod(len(self.dataset), self.batch_size)
+        return full if self.drop_last else full + bool(rest)
+
+    def __iter__(self):
+        """The batches as pairs of Tensors."""
+        from minigrad.engine import Tensor  # the engine is not needed to load arrays
+
+        with closing(self.arrays()) as batches:
+            for images, labels in batches:
+                yield Tensor(images), Tensor(labels)
+
+    def arrays(self):
+        """The batches as pairs of NumPy arrays. Of several iterations at a time, the latest counts."""
+        epoch, start = self.epoch, self._resume_at
+        self._resume_at, self.position = 0, start
+        self._running = running = object()
+        batches = self._prepared(epoch, start)
+        if self.prefetch:
+            batches = prefetched(batches, self.prefetch)
+        with closing(batches):
+            for batch in batches:
+                if self._running is running:
+                    self.position += 1
+                yield batch
+        if self._running is running:
+            self._begin(epoch + 1)
+
+    def set_epoch(self, epoch):
+        """Go to the start of that epoch; the current one is left as it is, so a loaded position holds."""
+        epoch = checked_integer("set_epoch", "epoch", epoch, 0)
+        if epoch != self.epoch:
+            self._begin(epoch)
+
+    def state_dict(self):
+        """Where the loader stands, and what the remaining batches depend on, in plain numbers."""
+        return {"seed": self.seed, "epoch": self.epoch, "position": self.position} | self._geometry()
+
+    def load_state_dict(self, state):
+        """Continue where the loader that gave this state stood.
+
+        Errors  ShapeError if the state is malformed; StateError if it stands inside an epoch that other
+                images, batch
+        size or order would continue. Either leaves the loader as it was.
+        """
+        if not isinstance(state, dict) or state.keys() != self.state_dict().keys():
+            wanted = ", ".join(self.state_dict())
+            raise ShapeError(f"load_state_dict: state is {state!r}, want a dict of {wanted}")
+        seed, epoch, position = (
+            checked_integer("load_state_dict", name, state[name], 0) for name in ("seed", "epoch", "position")
+        )
+        if position:
+            for name, value in self._geometry().items():
+                if state[name] != value:
+                    raise StateError(
+                        f"load_state_dict: {name} was {state[name]}, this loader has {value}: "
+                        f"the epoch cannot go on after batch {position}"
+                    )
+        if position > len(self):
+            raise ShapeError(f"load_state_dict: position is {position}, an epoch has {len(self)} batches")
+        self.seed = seed
+        self._begin(epoch)
+        self.position = self._resume_at = position
+
+    def _geometry(self):
+        return {
+            "images": len(self.dataset),
+            "batch_size": self.batch_size,
+            "shuffle": self.shuffle,
+            "drop_last": self.drop_last,
+        }
+
+    def _begin(self, epoch):
+        self.epoch, self.position, self._resume_at, self._running = epoch, 0, 0, None
+
+    def _prepared(self, epoch, start):
+        """The arrays of the batches from number start on. Runs in the background thread, if there is one."""
+        count = len(self.dataset)
+        order = np.arange(count)
+        if self.shuffle:
+            order = random_generator("Loader", self.seed, epoch, ORDER).permutation(count)
+        rows = self.dataset.images.transpose(CHANNELS_LAST)
+        lent = np.empty((self.batch_size, *rows.shape[1:]), np.uint8)
+        for batch in range(start, len(self)):
+            picked = order[batch * self.batch_size : (batch + 1) * self.batch_size]
+            # mode="clip" (the indices are in range) lets NumPy write to `out` without a buffer between.
+            images = np.take(rows, picked, axis=0, out=lent[: len(picked)], mode="clip").transpose(0, 3, 1, 2)
+            try:
+                images = self._transformed(images, epoch, batch)
+            except Exception as error:
+                error.add_note(f"Loader: in batch {batch} of epoch {epoch}")
+                raise
+            yield images, self.dataset.labels[picked]
+
+    def _transformed(self, images, epoch, batch):
+        count = len(images)
+        if self.transform is not None:
+            images = self.transform(images, random_generator("Loader", self.seed, epoch, BATCH, batch))
+        rows = rows_of("Loader: transform", images)
+        if len(rows) != count:
+            raise ShapeError(f"Loader: transform returned {len(rows)} images, want {count}")
+        if rows.dtype == np.uint8:
+            rows = np.divide(rows, 255, dtype=np.float32)
+        return rows.astype(np.float32, copy=False).transpose(0, 3, 1, 2)

@@ -1,0 +1,54 @@
+"""Random numbers that can be saved and repeated.
+
+Two sources hang on one seed. Initialisers and shuffles draw from NumPy's Philox generator. Dropout takes keys
+(seed, step): its mask is a pure function of key and position, so it is the same on every device and can be made
+again in the backward pass instead of being stored.
+"""
+
+import numpy as np
+
+from minigrad_kernels.errors import ShapeError
+
+__all__ = ["Generator", "default_generator", "manual_seed"]
+
+
+class Generator:
+    """A seeded source of random numbers whose state is a dictionary of JSON values."""
+
+    def __init__(self, seed=0):
+        self.manual_seed(seed)
+
+    def manual_seed(self, seed):
+        """Start again from this seed, an integer from 0 to 2^63 - 1."""
+        if not 0 <= seed < 1 << 63:
+            raise ShapeError(f"manual_seed: seed is {seed}, wanted an integer from 0 to 2^63 - 1")
+        self.seed, self.step = int(seed), 0
+        self.numpy = np.random.Generator(np.random.Philox(self.seed))
+        return self
+
+    def next_key(self):
+        """A key (seed, step) that no earlier call has returned since seeding."""
+        self.step += 1
+        return self.seed, self.step
+
+    def get_state(self):
+        state = self.numpy.bit_generator.state
+        words = {name: [int(word) for word in values] for name, values in state["state"].items()}
+        rest = {name: int(state[name]) for name in ("buffer_pos", "has_uint32", "uinteger")}
+        return {"seed": self.seed, "step": self.step, "words": words, **rest, "buffer": state["buffer"].tolist()}
+
+    def set_state(self, state):
+        self.manual_seed(state["seed"])
+        self.step = int(state["step"])
+        words = {name: np.array(values, np.uint64) for name, values in state["words"].items()}
+        rest = {name: int(state[name]) for name in ("buffer_pos", "has_uint32", "uinteger")}
+        buffer = np.array(state["buffer"], np.uint64)
+        self.numpy.bit_generator.state = {"bit_generator": "Philox", "state": words, "buffer": buffer, **rest}
+
+
+default_generator = Generator()
+
+
+def manual_seed(seed):
+    """Seed initialisers, dropout and every other draw that is not given a generator of its own."""
+    return default_generator.manual_seed(seed)

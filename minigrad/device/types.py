@@ -1,0 +1,51 @@
+"""Element types: the default, and what mixed types become.
+
+The rules are PyTorch's. There are three categories, bool < integer < floating. A Python scalar, and next an array
+without dimensions, takes part only with its category; the type itself comes from the arrays with dimensions. An
+integer that meets a floating type takes the floating type, and one that enters a function with fractional results
+takes the default type.
+"""
+
+import functools
+
+import numpy as np
+
+__all__ = ["default_dtype", "is_floating", "promote", "result_dtype"]
+
+default_dtype = np.dtype(np.float32)
+_CATEGORIES = {"b": 0, "u": 1, "i": 1, "f": 2, "V": 2}  # bfloat16 registers with kind V
+_PYTHON = {bool: 0, int: 1, float: 2}
+
+
+def is_floating(dtype):
+    """Whether gradients can flow through this element type."""
+    return _CATEGORIES.get(dtype.kind) == 2
+
+
+@functools.cache
+def promote(first, second):
+    """The smallest type that holds both: float32 with float64 is float64, any integer with float32 is float32."""
+    low, high = sorted((first, second), key=lambda dtype: _CATEGORIES[dtype.kind])
+    if _CATEGORIES[low.kind] < 2 and is_floating(high):
+        return high
+    return np.promote_types(first, second)
+
+
+def result_dtype(*values):
+    """The type of an operation on arrays and Python scalars.
+
+    Errors  KeyError on complex and other unsupported element types
+    """
+    ranks = {}  # 2 arrays with dimensions, 1 arrays without, 0 Python scalars: the dtype each group agrees on
+    for value in values:
+        if type(value) in _PYTHON:
+            rank, dtype = 0, (np.dtype(bool), np.dtype(np.int64), default_dtype)[_PYTHON[type(value)]]
+        else:
+            rank, dtype = 1 + (value.ndim > 0), value.dtype
+        ranks[rank] = promote(ranks[rank], dtype) if rank in ranks else dtype
+    result = None
+    for rank in sorted(ranks, reverse=True):
+        dtype = ranks[rank]
+        if result is None or _CATEGORIES[dtype.kind] > _CATEGORIES[result.kind]:
+            result = dtype if result is None else promote(result, dtype)
+    return result

@@ -1,0 +1,212 @@
+"""The tape: backward and grad.
+
+Backward is the chain rule, dL/dx = sum over the uses y of x of dL/dy dy/dx, taken from the last operation to the
+first. The nodes below the result are visited in the reverse order of their making, so a node's gradient is complete
+before its rules are asked. One pass beforehand counts the edges into each leaf: when the count reaches zero, that
+leaf's gradient is final and its hooks fire, while the rest of backward goes on.
+
+Source  Linnainmaa 1976, "Taylor expansion of the accumulated rounding error"; Griewank and Walther 2008, "Evaluating
+        Derivatives", chapter 3
+"""
+
+from collections import Counter
+
+from minigrad_kernels.errors import KindError, ShapeError, StateError
+
+from . import device
+from .modes import enable_grad, is_grad_enabled, no_grad, recording
+from .primitive import Primitive, primitive, target_of
+from .tensor import Tensor
+
+__all__ = [
+    "Primitive",
+    "Tensor",
+    "backward",
+    "enable_grad",
+    "grad",
+    "is_grad_enabled",
+    "no_grad",
+    "primitive",
+    "write",
+]
+
+
+def write(tensor):
+    """The array of a leaf, to be written in place: the one door for optimisers, initialisers and running statistics.
+
+    It raises the version that all Tensors on this memory share, so that a backward pass which still needs the old
+    values is refused instead of computing with the new ones.
+    Errors  RuntimeError if the Tensor is the result of an operation
+    """
+    if tensor.node is not None:
+        raise StateError(f"write: the Tensor was made by {tensor.node.primitive.name}; only leaves can be written")
+    tensor.version[0] += 1
+    return tensor.data
+
+
+def backward(tensor, gradient=None, retain_graph=None, create_graph=False):
+    """Add the gradient of a scalar (of sum(gradient * tensor) otherwise) to .grad of the leaves below it."""
+    roots = [(tensor, _first_gradient("backward", tensor, gradient))]
+
+    def finish(leaf, gradient, owned):
+        _accumulate(leaf, gradient, owned, create_graph)
+        for hook in leaf.ready_hooks:
+            hook(leaf)
+
+    _walk(roots, finish, create_graph if retain_graph is None else retain_graph, create_graph)
+
+
+def grad(outputs, inputs, grad_outputs=None, retain_graph=None, create_graph=False, allow_unused=False):
+    """The gradients of the sum of outputs with respect to inputs, leaves or not; .grad is left alone.
+
+    outputs         a scalar Tensor or several; others need grad_outputs of their shapes
+    inputs          a Tensor or several
+    allow_unused    give None for an input that the outputs do not depend on, instead of an error
+    Returns a tuple with one Tensor per input. Only rules on a path to an input are asked.
+    Errors  as Tensor.backward; RuntimeError for an unused input
+    """
+    outputs, inputs = (list(x) if isinstance(x, list | tuple) else [x] for x in (outputs, inputs))
+    given = grad_outputs if isinstance(grad_outputs, list | tuple) else [grad_outputs] * len(outputs)
+    if len(given) != len(outputs):
+        raise ShapeError(f"grad: {len(given)} grad_outputs for {len(outputs)} outputs")
+    for tensor in inputs:
+        if not isinstance(tensor, Tensor) or not tensor.requires_grad:
+            raise StateError("grad: one of the inputs does not require a gradient")
+    roots = [(tensor, _first_gradient("grad", tensor, g)) for tensor, g in zip(outputs, given, strict=True)]
+    targets, found = [target_of(tensor) for tensor in inputs], {}
+
+    def finish(target, gradient, owned):
+        found[target] = gradient
+
+    _walk(roots, finish, create_graph if retain_graph is None else retain_graph, create_graph, set(targets))
+    if not allow_unused and any(target not in found for target in targets):
+        index = next(i for i, target in enumerate(targets) if target not in found)
+        raise StateError(f"grad: the outputs do not depend on inputs[{index}]; pass allow_unused=True for None")
+    return tuple(found.get(target) for target in targets)
+
+
+def _first_gradient(op, tensor, gradient):
+    if not tensor.requires_grad:
+        raise StateError(f"{op}: the Tensor has no history and does not require a gradient")
+    if gradient is None:
+        if tensor.data.size != 1:
+            raise StateError(f"{op}: an output of shape {tensor.shape} is no scalar; pass a gradient of that shape")
+        return Tensor.made(device.full(tensor.shape, 1, tensor.dtype))
+    if not isinstance(gradient, Tensor):
+        raise KindError(f"{op}: gradient is a {type(gradient).__name__}, wanted a Tensor")
+    if gradient.shape != tensor.shape:
+        raise ShapeError(f"{op}: gradient has shape {gradient.shape}, wanted the output's {tensor.shape}")
+    return gradient
+
+
+def _walk(roots, finish, retain_graph, create_graph, inputs=frozenset()):
+    """Visit the nodes below roots, (Tensor, gradient) pairs, from the newest to the oldest.
+
+    finish  called as finish(target, gradient, owned) the moment the gradient of a leaf, or of one of inputs, is
+            complete; owned says that no one else holds its array
+    inputs  if there are any, only gradients on a path to them are computed
+    """
+    nodes, arriving = _reachable([tensor for tensor, _ in roots], inputs)
+    pending = {}
+    with recording.setting(create_graph):
+        for tensor, gradient in roots:
+            _add(pending, target_of(tensor), gradient, False, create_graph)
+        for leaf in [target for target in pending if isinstance(target, Tensor) and not arriving[target]]:
+            _finish_leaf(pending, leaf, finish, inputs)
+        while nodes:
+            node, wanted = nodes.pop()
+            incoming = [pending.pop((node, i), (None, False)) for i in range(len(node.outputs))]
+            gradients = _complete(node, incoming, finish, inputs)
+            if any(gradient is not None for gradient in gradients):
+                for target, gradient, owned in node.gradients(gradients, wanted, create_graph):
+                    _add(pending, target, gradient, owned, create_graph)
+            for *_, target in wanted:
+                if isinstance(target, Tensor):
+                    arriving[target] -= 1
+                    if not arriving[target]:
+                        _finish_leaf(pending, target, finish, inputs)
+            if not retain_graph:
+                node.free()
+
+
+def _reachable(tensors, inputs):
+    """([(node, edges to follow)] from the oldest to the newest, how many of these edges lead into each leaf).
+
+    Every node is checked before anything is changed.
+    """
+    nodes, stack = set(), [tensor.node for tensor in tensors if tensor.node is not None]
+    while stack:
+        node = stack.pop()
+        if node not in nodes:
+            nodes.add(node)
+            node.check()
+            stack += [target[0] for *_, target in node.edges if not isinstance(target, Tensor)]
+    useful, listed, arriving = set(), [], Counter()
+    for node in sorted(nodes, key=lambda node: node.order):
+        wanted = node.edges
+        if inputs:
+            wanted = [e for e in wanted if e[-1] in inputs or (not isinstance(e[-1], Tensor) and e[-1][0] in useful)]
+        if wanted or any((node, i) in inputs for i in range(len(node.outputs))):
+            useful.add(node)
+            listed.append((node, wanted))
+            arriving.update(target for *_, target in wanted if isinstance(target, Tensor))
+    return listed, arriving
+
+
+def _complete(node, incoming, finish, inputs):
+    """The gradients of a node's outputs after its hooks."""
+    gradients = [gradient for gradient, _ in incoming]
+    for output, hook in node.hooks or ():
+        if gradients[output] is not None:
+            gradients[output] = _after_hook(hook, gradients[output])
+    for output, gradient in enumerate(gradients):
+        if (node, output) in inputs and gradient is not None:
+            finish((node, output), gradient, False)
+    return gradients
+
+
+def _finish_leaf(pending, leaf, finish, inputs):
+    gradient, owned = pending.pop(leaf, (None, False))
+    if gradient is not None and (not inputs or leaf in inputs):
+        for hook in leaf.hooks:
+            gradient, owned = _after_hook(hook, gradient), False
+        finish(leaf, gradient, owned)
+
+
+def _after_hook(hook, gradient):
+    replaced = hook(gradient)
+    if replaced is None:
+        return gradient
+    if not isinstance(replaced, Tensor) or replaced.shape != gradient.shape:
+        raise ShapeError(f"hook: returned {replaced!r}, wanted None or a Tensor of shape {gradient.shape}")
+    return replaced
+
+
+def _add(pending, target, gradient, owned, create_graph):
+    """Add a contribution to what has arrived at target, into memory that the engine alone holds where there is any."""
+    owned = owned and device.is_dense(gradient.data)
+    if target not in pending:
+        pending[target] = gradient, owned
+        return
+    total, total_owned = pending[target]
+    if create_graph or not (owned or total_owned):
+        pending[target] = total + gradient, True
+    elif total_owned:
+        device.accumulate(total.data, gradient.data)
+    else:
+        device.accumulate(gradient.data, total.data)
+        pending[target] = gradient, True
+
+
+def _accumulate(leaf, gradient, owned, create_graph):
+    """Add to .grad of a leaf; once there, its array keeps its address, because others may hold it."""
+    if create_graph:
+        leaf.grad = gradient if leaf.grad is None else leaf.grad + gradient
+    elif leaf.grad is None:
+        order = device.order_of(leaf.data)
+        taken = owned and device.order_of(gradient.data) == order
+        leaf.grad = Tensor.made(gradient.data if taken else device.copy(gradient.data, order))
+    elif leaf.grad.requires_grad:
+        leaf.grad = leaf.grad.detach() + gradient
+    else:
+        device.accumulate(write(leaf.grad), gradient.data)

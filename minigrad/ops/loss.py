@@ -1,0 +1,183 @@
+"""Losses.
+
+reduction   'mean' (of the elements; weighted where there are weights), 'sum', or 'none'
+Types       floating; targets that are class numbers are integers
+Errors      ValueError for shapes that do not fit or a class out of range, TypeError for other element types
+Source      Bishop 2006, "Pattern Recognition and Machine Learning", sections 3.1 and 4.3
+"""
+
+import math
+
+from minigrad_kernels import softmax as kernels
+from minigrad_kernels.errors import KindError, ShapeError
+
+from .. import device
+from ..primitive import primitive
+from ..tensor import Tensor
+from .elementwise import square
+from .reduce import mean, sum
+from .shape import permute, put_along_dim, reshape, take_along_dim, unsqueeze
+from .softmax import log_softmax, softmax
+
+__all__ = ["cross_entropy", "mse_loss", "nll_loss"]
+
+REDUCTIONS = ("mean", "sum", "none")
+
+
+def _check_reduction(op, reduction):
+    if reduction not in REDUCTIONS:
+        raise ShapeError(f"{op}: reduction is {reduction!r}, wanted one of {REDUCTIONS}")
+
+
+def _reduce(losses, reduction):
+    return losses if reduction == "none" else mean(losses) if reduction == "mean" else sum(losses)
+
+
+def mse_loss(input, target, reduction="mean"):
+    """Mean squared error.
+
+    Math    loss = (1 / K) sum (input - target)^2, over K elements
+    Grads   dinput = 2 g (input - target) / K        dtarget = -dinput
+    Shapes  input and target alike -> scalar, or alike if reduction is 'none'
+    """
+    _check_reduction("mse_loss", reduction)
+    if input.shape != target.shape:
+        raise ShapeError(f"mse_loss: input has shape {input.shape}, target {target.shape}; wanted equal shapes")
+    return _reduce(square(input - target), reduction)
+
+
+# ---- class numbers ---------------------------------------------------------------------------------------------------
+
+
+@primitive(outputs=("losses", "logsumexp"), fixed=("target", "logsumexp"))
+def _cross_entropy(input, target, ignore_index):
+    """logsumexp(row) - row[target] for each row; 0 where the target is ignore_index."""
+    x = device.contiguous(input)
+    losses, logsumexp = (device.empty(x.shape[:1], x.dtype) for _ in range(2))
+    kernels.cross_entropy(x, target, ignore_index, losses, logsumexp)
+    return losses, logsumexp
+
+
+def _dinput_of_cross_entropy(g, input, target, ignore_index):
+    used = target != ignore_index
+    ones = Tensor.made(used.astype(input.dtype))
+    one_hot = put_along_dim(unsqueeze(ones, 1), (target * used)[:, None], input.shape, 1)
+    return unsqueeze(g * ones, 1) * (softmax(input, 1) - one_hot)
+
+
+_cross_entropy.grads(input=_dinput_of_cross_entropy)
+
+
+@_cross_entropy.fast_grads
+def _cross_entropy_at_once(g, input, target, ignore_index, logsumexp):
+    x = device.contiguous(input)
+    dx = device.empty(x.shape, x.dtype)
+    kernels.cross_entropy_grad(device.contiguous(g), x, target, ignore_index, logsumexp, dx)
+    return {"input": dx}
+
+
+def _classes_last(input):
+    """(N, C, ...) or (C,) as a matrix of C columns."""
+    if input.ndim > 2:
+        input = permute(input, 0, *range(2, input.ndim), 1)
+    return reshape(input, -1, input.shape[-1])
+
+
+def _check_classes(op, input, target):
+    """The target as a vector of int64; refuses what PyTorch refuses."""
+    if not input.ndim or not device.is_floating(input.dtype):
+        raise KindError(f"{op}: input has shape {input.shape} and elements {input.dtype}, wanted floating scores (N, C)")
+    if target.dtype.kind not in "iu":
+        raise KindError(f"{op}: target has elements {target.dtype}, wanted integers, the numbers of the classes")
+    wanted = () if input.ndim == 1 else (input.shape[0], *input.shape[2:])
+    if target.shape != wanted:
+        raise ShapeError(f"{op}: target has shape {target.shape}, wanted {wanted} for an input of shape {input.shape}")
+    return device.contiguous(target.data.astype("int64", copy=False)).reshape(-1)
+
+
+def _check_weight(op, weight, classes):
+    if weight is not None and weight.shape != (classes,):
+        raise ShapeError(f"{op}: weight has shape {weight.shape}, wanted ({classes},), one for each class")
+
+
+def _weights(target, weight, ignore_index, dtype):
+    """The weight of each row: that of its class, 0 where it is ignored."""
+    used = target != ignore_index
+    if weight is None:
+        return Tensor.made(used.astype(dtype))
+    return Tensor.made(weight.data[target * used] * used)
+
+
+def _reduce_rows(rows, weights, shape, reduction):
+    if reduction == "none":
+        return reshape(rows, shape)
+    return sum(rows) / sum(weights) if reduction == "mean" else sum(rows)
+
+
+def nll_loss(input, target, weight=None, ignore_index=-100, reduction="mean"):
+    """Negative log likelihood of the target classes.
+
+    Math    loss_n = -weight[t_n] input[n, t_n]; the mean divides by the sum of weight[t_n]
+    Grads   dinput[n, t_n] = -g weight[t_n] / sum of weights, else 0
+    Shapes  input (C,), (N, C) or (N, C, ...) log probabilities; target (), (N,) or (N, ...) classes; weight (C,)
+    """
+    _check_reduction("nll_loss", reduction)
+    classes = _check_classes("nll_loss", input, target)
+    rows = _classes_last(input)
+    _check_weight("nll_loss", weight, rows.shape[1])
+    used = classes != ignore_index
+    _check_range("nll_loss", classes, used, rows.shape[1])
+    weights = _weights(classes, weight, ignore_index, input.dtype)
+    picked = reshape(take_along_dim(rows, (classes * used)[:, None], 1), -1)
+    return _reduce_rows(-picked * weights, weights, target.shape, reduction)
+
+
+def _check_range(op, classes, used, count):
+    wrong = ((classes < 0) | (classes >= count)) & used
+    if wrong.any():
+        n = int(wrong.argmax())
+        raise ShapeError(f"{op}: target[{n}] = {int(classes[n])}, but there are {count} classes (0..{count - 1})")
+
+
+def cross_entropy(input, target, weight=None, ignore_index=-100, reduction="mean", label_smoothing=0.0):
+    """Cross entropy between softmax(input) and the target, class numbers or class probabilities.
+
+    Math    numbers: loss_n = -weight[t_n] ln softmax(input)[n, t_n]; the mean divides by the sum of weight[t_n]
+            probabilities: loss_n = -sum_c weight[c] target[n, c] ln softmax(input)[n, c]; the mean divides by N
+            label_smoothing e replaces the target's distribution p by (1 - e) p + e / C
+    Grads   dinput[n, c] = g (softmax(input)[n, c] - [c = t_n]) / N, without weights and smoothing
+    Shapes  input (C,), (N, C) or (N, C, ...); target (), (N,) or (N, ...) of integers, or as input; weight (C,)
+    """
+    _check_reduction("cross_entropy", reduction)
+    if not 0 <= label_smoothing <= 1:
+        raise ShapeError(f"cross_entropy: label_smoothing is {label_smoothing}, wanted 0 to 1")
+    if device.is_floating(target.dtype) and target.shape == input.shape:
+        return _cross_entropy_of_probabilities(input, target, weight, reduction, label_smoothing)
+    classes = _check_classes("cross_entropy", input, target)
+    rows = _classes_last(input)
+    _check_weight("cross_entropy", weight, rows.shape[1])
+    losses, _ = _cross_entropy(rows, classes, ignore_index)
+    plain = weight is None and not label_smoothing
+    if plain and reduction == "none":
+        return reshape(losses, target.shape)
+    weights = _weights(classes, weight, ignore_index, input.dtype)
+    if not plain:
+        losses = losses * weights
+    if label_smoothing:
+        smooth = log_softmax(rows, 1) if weight is None else log_softmax(rows, 1) * weight
+        used = Tensor.made((classes != ignore_index).astype(input.dtype))
+        losses = (1 - label_smoothing) * losses - label_smoothing / rows.shape[1] * sum(smooth, 1) * used
+    return _reduce_rows(losses, weights, target.shape, reduction)
+
+
+def _cross_entropy_of_probabilities(input, target, weight, reduction, label_smoothing):
+    count = input.shape[0 if input.ndim == 1 else 1]
+    _check_weight("cross_entropy", weight, count)
+    if label_smoothing:
+        target = target * (1 - label_smoothing) + label_smoothing / count
+    rows = log_softmax(_classes_last(input), 1) * _classes_last(target)
+    losses = -sum(rows if weight is None else rows * weight, 1)
+    shape = () if input.ndim == 1 else (input.shape[0], *input.shape[2:])
+    if reduction == "none":
+        return reshape(losses, shape)
+    return sum(losses) / float(math.prod(shape) or math.nan) if reduction == "mean" else sum(losses)

@@ -1,0 +1,260 @@
+"""Primitives: functions on arrays with their gradient rules, and the nodes that they leave on the tape.
+
+A primitive is a function on arrays. Below it stand its gradient rules, one per argument, written in Tensors, so a
+rule is itself differentiable. The parameter names of a rule say what it needs, and only that stays alive:
+
+    g, g_NAME       the gradient of the first output, of the output NAME
+    NAME            an argument as it was given, or an output
+    NAME_shape      the shape of argument NAME without its elements
+    index           for a starred argument: which of its Tensors is meant
+
+Each application of a primitive to a Tensor that requires a gradient leaves a Node that keeps these values until
+backward (engine.py) has asked the rules for the gradients.
+"""
+
+import functools
+import inspect
+import itertools
+
+from minigrad_kernels.errors import KindError, ShapeError, StateError
+
+from . import device
+from .modes import recording
+from .tensor import Tensor
+
+__all__ = ["Node", "Primitive", "primitive", "target_of"]
+
+_order = itertools.count()
+
+
+class Node:
+    """One recorded application of a primitive."""
+
+    __slots__ = ("order", "primitive", "edges", "kept", "versions", "outputs", "hooks", "freed")
+
+    def __init__(self, primitive, values, edges, arrays):
+        self.order = next(_order)
+        self.primitive = primitive
+        self.edges = edges  # (argument, index, Tensor) for each Tensor that needs a gradient
+        self.outputs = [(array.shape, array.dtype) for array in arrays]
+        self.hooks, self.freed = None, False
+        self.kept, self.versions = {}, []
+        for name in primitive.needs(frozenset(edge[0] for edge in edges)):
+            self.kept[name] = value = primitive.look_up(name, values, arrays)
+            if isinstance(value, Tensor):
+                self.versions.append((name, value.version, value.version[0]))
+        self.edges = [(name, index, tensor.shape, tensor.dtype, target_of(tensor)) for name, index, tensor in edges]
+
+    def add_hook(self, output, hook):
+        self.hooks = [*(self.hooks or ()), (output, hook)]
+        return lambda: self.hooks.remove((output, hook))
+
+    def gradients(self, incoming, wanted, create_graph):
+        """(target, gradient, whether the engine alone holds it) for each edge in wanted.
+
+        incoming    one gradient per output, None where none arrived
+        """
+        primitive, fast = self.primitive, {}
+        values = {**self.kept, "g": incoming[0]}
+        for output, name in enumerate(primitive.outputs):
+            values[f"g_{name}"] = incoming[output]
+            if name in values:  # kept as an array, so that there is no reference cycle
+                values[name] = Tensor.made(values[name], None if name in primitive.fixed else self, output)
+        held = [value.version for value in values.values() if isinstance(value, Tensor)]
+        if primitive.fast and not create_graph:
+            fast = primitive.call_fast(values, {edge[0] for edge in wanted})
+        for name, index, shape, dtype, target in wanted:
+            values["index"] = index
+            gradient = fast[name] if name in fast else primitive.call_rule(name, values, self.outputs)
+            if gradient is not None:
+                gradient = _fit(gradient, shape, dtype, name, self)
+                yield target, gradient, all(gradient.version is not version for version in held)
+
+    def check(self):
+        """Refuse to go backward through a freed node or through a value that has changed since."""
+        name = self.primitive.name
+        if self.freed:
+            raise StateError(
+                f"{name}: backward through a graph that was freed by an earlier backward; "
+                "pass retain_graph=True to the earlier one"
+            )
+        for argument, version, number in self.versions:
+            if version[0] != number:
+                raise StateError(
+                    f"{name}: {argument} was changed after it was used (version {version[0]}, recorded {number}); "
+                    "call backward before the optimiser's step"
+                )
+
+    def free(self):
+        self.kept, self.edges, self.versions, self.freed = {}, [], [], True
+
+
+class Primitive:
+    """A function on arrays with its gradient rules."""
+
+    def __init__(self, forward, outputs=("out",), fixed=(), view=None):
+        functools.update_wrapper(self, forward)
+        self.forward, self.name = forward, forward.__name__
+        self.outputs, self.fixed, self.view = outputs, frozenset(fixed), view
+        self.signature = inspect.signature(forward)
+        self.names = tuple(self.signature.parameters)
+        reserved = {"g", "index"} & {*self.names} | {*self.names} & {*outputs}
+        if reserved:
+            raise KindError(f"{self.name}: arguments {sorted(reserved)} have the name of an output, of g or of index")
+        kinds = [parameter.kind for parameter in self.signature.parameters.values()]
+        self.starred = self.names[0] if kinds[0] is inspect.Parameter.VAR_POSITIONAL else None
+        self.bind = _binder(self.name, self.signature)
+        self.rules, self.wants, self.fast, self.fast_wants = {}, {}, None, ()
+        self.needs = functools.cache(self._needs)
+
+    def grads(self, **rules):
+        """State the gradient rule of each differentiable argument."""
+        known = {*self.names, *self.outputs, *(f"{name}_shape" for name in self.names)}
+        known |= {"g", "index", *(f"g_{name}" for name in self.outputs)}
+        for argument, rule in rules.items():
+            wants = tuple(inspect.signature(rule).parameters)
+            unknown = sorted({*wants} - known | {argument} - {*self.names})
+            if unknown:
+                raise KindError(f"{self.name}: the rule of {argument} names {unknown}, which it does not have")
+            self.rules[argument], self.wants[argument] = rule, wants
+
+    def fast_grads(self, function):
+        """State one function on arrays that returns {argument: gradient} for all argument names in `needs`.
+
+        It is used where the gradients will not be differentiated themselves; .grads(...) remains the definition.
+        The arrays it returns must be its own and distinct.
+        """
+        self.fast, self.fast_wants = function, tuple(inspect.signature(function).parameters)
+        return function
+
+    def _needs(self, arguments):
+        """The names of what must stay alive so that these arguments can get their gradients."""
+        names = set().union(*(self.wants[argument] for argument in arguments), self.fast_wants)
+        return [name for name in names if name not in ("g", "index", "needs") and not name.startswith("g_")]
+
+    def look_up(self, name, values, arrays):
+        if name in self.names:
+            return values[self.names.index(name)]
+        if name in self.outputs:
+            return arrays[self.outputs.index(name)]
+        value = values[self.names.index(name.removesuffix("_shape"))]
+        return tuple(one.shape for one in value) if isinstance(value, tuple) else value.shape
+
+    def call_rule(self, name, values, outputs):
+        """The gradient of an argument by its rule; None if nothing arrived at the outputs that the rule asks."""
+        wants, arrived = self.wants[name], False
+        for output, own in enumerate(self.outputs):
+            for want in (f"g_{own}", "g") if output == 0 else (f"g_{own}",):
+                if want in wants and values[want] is not None:
+                    arrived = True
+                elif want in wants:  # a symbolic zero: no memory behind it
+                    shape, dtype = outputs[output]
+                    values[want] = Tensor.made(device.zeros((), dtype)).expand(shape)
+        return self.rules[name](*[values[want] for want in wants]) if arrived else None
+
+    def call_fast(self, values, needs):
+        if values["g"] is None:
+            return {}
+        values = {**values, "needs": needs}
+        arguments = [values[want] for want in self.fast_wants]
+        arrays = self.fast(*[value.data if isinstance(value, Tensor) else value for value in arguments])
+        return {name: Tensor.made(array) for name, array in arrays.items()}
+
+    def __call__(self, *args, **kwargs):
+        values = self.bind(*args, **kwargs)
+        plain = [_array_of(value) for value in values]
+        if self.starred:
+            arrays = self.forward(*plain[0], **dict(zip(self.names[1:], plain[1:], strict=True)))
+        else:
+            arrays = self.forward(*plain)
+        arrays = arrays if len(self.outputs) > 1 else (arrays,)
+        edges = self._edges(values) if recording.get() else ()
+        node = Node(self, values, edges, arrays) if edges else None
+        version = values[self.names.index(self.view)].version if self.view else None
+        results = tuple(
+            Tensor.made(array, None if name in self.fixed else node, output, version)
+            for output, (name, array) in enumerate(zip(self.outputs, arrays, strict=True))
+        )
+        return results if len(results) > 1 else results[0]
+
+    def _edges(self, values):
+        edges = []
+        for name, value in zip(self.names, values, strict=True):
+            if isinstance(value, Tensor):
+                if value.requires_grad and name not in self.fixed:
+                    edges.append((self._with_rule(name), None, value))
+            elif type(value) is tuple and name == self.starred:
+                edges += [(name, i, one) for i, one in enumerate(value) if one.requires_grad]
+        return edges
+
+    def _with_rule(self, name):
+        if name not in self.rules:
+            raise StateError(
+                f"{self.name}: {name} requires a gradient but has no rule; state it with .grads({name}=...), "
+                f'list it in fixed=("{name}",), or pass {name}.detach()'
+            )
+        return name
+
+
+def primitive(forward=None, *, outputs=("out",), fixed=(), view=None):
+    """Make a function on arrays differentiable; state its rules with .grads(...) right below it.
+
+    outputs     the names of the results, where there are several
+    fixed       arguments and outputs without a gradient
+    view        the argument whose memory the result may share
+    """
+    if forward is None:
+        return functools.partial(primitive, outputs=outputs, fixed=fixed, view=view)
+    return Primitive(forward, outputs, fixed, view)
+
+
+def target_of(tensor):
+    """Where a gradient of this Tensor goes: the output of the node that made it, or the leaf itself."""
+    return tensor if tensor.node is None else (tensor.node, tensor.output)
+
+
+def _array_of(value):
+    if isinstance(value, Tensor):
+        return value.data
+    if type(value) is tuple:
+        return tuple(one.data if isinstance(one, Tensor) else one for one in value)
+    return value
+
+
+def _binder(name, signature):
+    """A function that turns the arguments of a call into a tuple in the order of the signature.
+
+    It is compiled once: Signature.bind would cost more than the rest of the tape.
+    """
+    defaults = {
+        f"_{key}": parameter.default
+        for key, parameter in signature.parameters.items()
+        if parameter.default is not inspect.Parameter.empty
+    }
+    declared = [
+        f"{parameter.replace(default=inspect.Parameter.empty, annotation=inspect.Parameter.empty)}"
+        + (f"=_{key}" if f"_{key}" in defaults else "")
+        for key, parameter in signature.parameters.items()
+    ]
+    names = "".join(f"{key}, " for key in signature.parameters)
+    namespace = dict(defaults)
+    exec(f"def {name}({', '.join(declared)}):\n    return ({names})", namespace)
+    return namespace[name]
+
+
+def _fit(gradient, shape, dtype, argument, node):
+    """The gradient in the shape and type of its argument: sums the axes along which the argument was repeated."""
+    if not isinstance(gradient, Tensor):
+        raise KindError(
+            f"{node.primitive.name}: the rule of {argument} returned {type(gradient).__name__}, wanted a Tensor"
+        )
+    if gradient.shape != shape:
+        extra = gradient.ndim - len(shape)
+        axes = range(extra, gradient.ndim)
+        if extra < 0 or any(shape[i - extra] not in (1, gradient.shape[i]) for i in axes):
+            raise ShapeError(
+                f"{node.primitive.name}: the rule of {argument} returned shape {gradient.shape}, wanted {shape}"
+            )
+        repeated = [i for i in axes if shape[i - extra] == 1 and gradient.shape[i] != 1]
+        gradient = gradient.sum((*range(extra), *repeated)).reshape(shape)
+    return gradient if gradient.dtype == dtype else gradient.to(dtype)

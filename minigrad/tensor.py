@@ -1,0 +1,196 @@
+"""Tensor: an array, whether gradients flow to it, and how it came to be."""
+
+import html
+import weakref
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from minigrad_kernels.errors import KindError, ShapeError, StateError
+
+from . import device
+
+if TYPE_CHECKING:
+    from .methods import Methods
+else:
+    Methods = object
+
+__all__ = ["Tensor"]
+
+
+class Tensor(Methods):
+    """A value with a gradient.
+
+    data            the array itself: NumPy's on the CPU
+    requires_grad   whether gradients flow to it
+    grad            a Tensor after backward() reached this leaf, else None
+    is_leaf         whether it was made by the user and not by an operation on Tensors that require gradients
+
+    A Tensor is a value: operators make new Tensors, and `a += b` rebinds the name a. An array given to Tensor is
+    taken as it is, without a copy. The arithmetic, shape and reduction methods are those of `minigrad.ops`.
+
+    Types   floating, integer and bool elements; only floating ones can require gradients. A list or tuple of Python
+            floats becomes float32
+    Errors  TypeError for other kinds of elements
+    """
+
+    __slots__ = ("data", "requires_grad", "grad", "node", "output", "version", "hooks", "ready_hooks", "__weakref__")
+    __array_priority__ = 1000  # NumPy leaves `array + tensor` to Tensor.__radd__
+    __array_ufunc__ = None
+
+    def __init__(self, data, requires_grad=False, dtype=None):
+        if isinstance(data, Tensor):
+            raise KindError("Tensor: data is a Tensor already; use it as it is, or x.detach() for one without history")
+        self.data = device.asarray(data, dtype)
+        if requires_grad and not device.is_floating(self.data.dtype):
+            raise KindError(f"Tensor: requires_grad wants floating elements, got {self.data.dtype}")
+        self.requires_grad = requires_grad
+        self.grad = self.node = None
+        self.output = 0
+        self.version = [0]
+        self.hooks = self.ready_hooks = ()
+
+    @classmethod
+    def made(cls, data, node=None, output=0, version=None):
+        """A result of the engine: nothing is checked or converted."""
+        self = object.__new__(cls)
+        self.data = data
+        self.requires_grad = node is not None
+        self.grad = None
+        self.node, self.output = node, output
+        self.version = [0] if version is None else version  # shared by all Tensors that look at the same memory
+        self.hooks = self.ready_hooks = ()
+        return self
+
+    shape = property(lambda self: self.data.shape)
+    dtype = property(lambda self: self.data.dtype)
+    ndim = property(lambda self: self.data.ndim)
+    device = property(lambda self: device.device_of(self.data))
+    is_leaf = property(lambda self: self.node is None)
+
+    def size(self, dim=None):
+        """The shape, or its entry dim."""
+        return self.shape if dim is None else self.shape[dim]
+
+    def numel(self):
+        """The number of elements."""
+        return self.data.size
+
+    def dim(self):
+        """The number of dimensions."""
+        return self.data.ndim
+
+    # ---- leaving the tape --------------------------------------------------------------------------------------
+
+    def item(self):
+        """The only element, as a Python number."""
+        if self.data.size != 1:
+            raise ShapeError(f"item: self has shape {self.shape}, wanted a single element")
+        return self.data.item()
+
+    def numpy(self):
+        """The elements as a NumPy array: on the CPU the array itself."""
+        if self.requires_grad:
+            raise StateError("numpy: self requires a gradient, which NumPy would lose; call .detach().numpy()")
+        return device.host(self.data)
+
+    def tolist(self):
+        """The elements as nested lists of Python numbers."""
+        return self.data.tolist()
+
+    def detach(self):
+        """The same memory without history. What the optimiser does to one is seen by the other."""
+        return Tensor.made(self.data, version=self.version)
+
+    def requires_grad_(self, requires_grad=True):
+        """Switch gradients of a leaf on or off; returns self."""
+        if self.node is not None:
+            raise StateError("requires_grad_: self is the result of an operation; use .detach() first")
+        if requires_grad and not device.is_floating(self.dtype):
+            raise KindError(f"requires_grad_: wants floating elements, got {self.dtype}")
+        self.requires_grad = requires_grad
+        return self
+
+    # ---- backward ----------------------------------------------------------------------------------------------
+
+    def backward(self, gradient=None, retain_graph=None, create_graph=False):
+        """Add the gradient of this scalar (of sum(gradient * self) otherwise) to .grad of every leaf below it.
+
+        retain_graph    keep what the graph holds for another backward (default: as create_graph)
+        create_graph    record the backward pass itself, so that the gradients can be differentiated
+        Errors  RuntimeError without history, without a gradient for a non-scalar, through a freed graph or a changed
+                value; ValueError if gradient has another shape
+        """
+        from .engine import backward
+
+        backward(self, gradient, retain_graph, create_graph)
+
+    def register_hook(self, hook):
+        """Call hook(gradient) when this Tensor's gradient is complete; a Tensor it returns replaces the gradient.
+
+        Returns a function that removes the hook.
+        """
+        if not self.requires_grad:
+            raise StateError("register_hook: self does not require a gradient, so the hook would never be called")
+        if self.node is None:
+            self.hooks = (*self.hooks, hook)
+            return lambda: setattr(self, "hooks", tuple(h for h in self.hooks if h is not hook))
+        return self.node.add_hook(self.output, hook)
+
+    def register_post_accumulate_grad_hook(self, hook):
+        """Call hook(self) as soon as .grad of this leaf is final, while the rest of backward goes on.
+
+        Returns a function that removes the hook.
+        """
+        if self.node is not None or not self.requires_grad:
+            raise StateError("register_post_accumulate_grad_hook: wants a leaf that requires a gradient")
+        self.ready_hooks = (*self.ready_hooks, hook)
+        return lambda: setattr(self, "ready_hooks", tuple(h for h in self.ready_hooks if h is not hook))
+
+    def retain_grad(self):
+        """Keep .grad of this inner result too."""
+        if self.node is not None:
+            reference = weakref.ref(self)  # a strong one would close a cycle through the node
+            self.register_hook(lambda g: reference() and setattr(reference(), "grad", g))
+
+    # ---- interchange -------------------------------------------------------------------------------------------
+
+    def __array__(self, dtype=None, copy=None):
+        array = self.numpy()
+        return np.array(array, dtype, copy=copy)
+
+    def __dlpack__(self, **options):
+        return self.numpy().__dlpack__(**options)
+
+    def __dlpack_device__(self):
+        return self.data.__dlpack_device__()
+
+    def __len__(self):
+        if not self.shape:
+            raise KindError("len: self has no dimensions")
+        return self.shape[0]
+
+    def __bool__(self):
+        return bool(self.item())
+
+    def __float__(self):
+        return float(self.item())
+
+    def __int__(self):
+        return int(self.item())
+
+    __hash__ = object.__hash__  # == compares elements, but a Tensor is a key by identity
+
+    def __repr__(self):
+        text = np.array2string(device.host(self.data), separator=", ", prefix="Tensor(", threshold=200)
+        notes = "" if self.dtype == device.default_dtype else f", dtype={self.dtype}"
+        if self.node is not None:
+            notes += f", made by {self.node.primitive.name}"
+        elif self.requires_grad:
+            notes += ", requires_grad=True"
+        return f"Tensor({text}{notes})"
+
+    def _repr_html_(self):
+        text = np.array2string(device.host(self.data), separator=", ", threshold=200)
+        facts = f"Tensor {self.shape} {self.dtype} on {self.device}"
+        return f"<div><b>{html.escape(facts)}</b><pre>{html.escape(text)}</pre></div>"
