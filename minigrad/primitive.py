@@ -54,21 +54,26 @@ class Node:
 
         incoming    one gradient per output, None where none arrived
         """
-        primitive, fast = self.primitive, {}
-        values = {**self.kept, "g": incoming[0]}
+        primitive, values = self.primitive, {**self.kept, "g": incoming[0]}
+        held = {id(version) for _, version, _ in self.versions}
+        for output, gradient in enumerate(incoming):
+            values[primitive.incoming[output]] = gradient
+            if gradient is not None:
+                held.add(id(gradient.version))
         for output, name in enumerate(primitive.outputs):
-            values[f"g_{name}"] = incoming[output]
             if name in values:  # kept as an array, so that there is no reference cycle
                 values[name] = Tensor.made(values[name], None if name in primitive.fixed else self, output)
-        held = [value.version for value in values.values() if isinstance(value, Tensor)]
+                held.add(id(values[name].version))
+        fast = {}
         if primitive.fast and not create_graph:
             fast = primitive.call_fast(values, {edge[0] for edge in wanted})
         for name, index, shape, dtype, target in wanted:
             values["index"] = index
             gradient = fast[name] if name in fast else primitive.call_rule(name, values, self.outputs)
             if gradient is not None:
-                gradient = _fit(gradient, shape, dtype, name, self)
-                yield target, gradient, all(gradient.version is not version for version in held)
+                if gradient.__class__ is not Tensor or gradient.data.shape != shape or gradient.data.dtype != dtype:
+                    gradient = _fit(gradient, shape, dtype, name, self)
+                yield target, gradient, id(gradient.version) not in held
 
     def check(self):
         """Refuse to go backward through a freed node or through a value that has changed since."""
@@ -104,19 +109,22 @@ class Primitive:
         kinds = [parameter.kind for parameter in self.signature.parameters.values()]
         self.starred = self.names[0] if kinds[0] is inspect.Parameter.VAR_POSITIONAL else None
         self.bind = _binder(self.name, self.signature)
-        self.rules, self.wants, self.fast, self.fast_wants = {}, {}, None, ()
+        self.incoming = tuple(f"g_{name}" for name in outputs)
+        self.rules, self.wants, self.asked, self.fast, self.fast_wants = {}, {}, {}, None, ()
         self.needs = functools.cache(self._needs)
 
     def grads(self, **rules):
         """State the gradient rule of each differentiable argument."""
         known = {*self.names, *self.outputs, *(f"{name}_shape" for name in self.names)}
-        known |= {"g", "index", *(f"g_{name}" for name in self.outputs)}
+        known |= {"g", "index", *self.incoming}
         for argument, rule in rules.items():
             wants = tuple(inspect.signature(rule).parameters)
             unknown = sorted({*wants} - known | {argument} - {*self.names})
             if unknown:
                 raise KindError(f"{self.name}: the rule of {argument} names {unknown}, which it does not have")
             self.rules[argument], self.wants[argument] = rule, wants
+            outputs = {"g": 0} | {name: output for output, name in enumerate(self.incoming)}
+            self.asked[argument] = [(want, outputs[want]) for want in wants if want in outputs]
 
     def fast_grads(self, function):
         """State one function on arrays that returns {argument: gradient} for all argument names in `needs`.
@@ -142,15 +150,15 @@ class Primitive:
 
     def call_rule(self, name, values, outputs):
         """The gradient of an argument by its rule; None if nothing arrived at the outputs that the rule asks."""
-        wants, arrived = self.wants[name], False
-        for output, own in enumerate(self.outputs):
-            for want in (f"g_{own}", "g") if output == 0 else (f"g_{own}",):
-                if want in wants and values[want] is not None:
-                    arrived = True
-                elif want in wants:  # a symbolic zero: no memory behind it
-                    shape, dtype = outputs[output]
-                    values[want] = Tensor.made(device.zeros((), dtype)).expand(shape)
-        return self.rules[name](*[values[want] for want in wants]) if arrived else None
+        asked = self.asked[name]
+        missing = [(want, output) for want, output in asked if values[want] is None]
+        if missing:
+            if len(missing) == len(asked):
+                return None
+            for want, output in missing:  # a symbolic zero: no memory behind it
+                shape, dtype = outputs[output]
+                values[want] = Tensor.made(device.zeros((), dtype)).expand(shape)
+        return self.rules[name](*[values[want] for want in self.wants[name]])
 
     def call_fast(self, values, needs):
         if values["g"] is None:
@@ -162,30 +170,33 @@ class Primitive:
 
     def __call__(self, *args, **kwargs):
         values = self.bind(*args, **kwargs)
-        plain = [_array_of(value) for value in values]
+        arguments, edges = self._opened(values, recording.get())
         if self.starred:
-            arrays = self.forward(*plain[0], **dict(zip(self.names[1:], plain[1:], strict=True)))
+            result = self.forward(*arguments[0], **dict(zip(self.names[1:], arguments[1:], strict=True)))
         else:
-            arrays = self.forward(*plain)
-        arrays = arrays if len(self.outputs) > 1 else (arrays,)
-        edges = self._edges(values) if recording.get() else ()
-        node = Node(self, values, edges, arrays) if edges else None
-        version = values[self.names.index(self.view)].version if self.view else None
-        results = tuple(
-            Tensor.made(array, None if name in self.fixed else node, output, version)
-            for output, (name, array) in enumerate(zip(self.outputs, arrays, strict=True))
-        )
-        return results if len(results) > 1 else results[0]
+            result = self.forward(*arguments)
+        if len(self.outputs) == 1:
+            version = values[self.names.index(self.view)].version if self.view else None
+            return Tensor.made(result, Node(self, values, edges, (result,)) if edges else None, 0, version)
+        node = Node(self, values, edges, result) if edges else None
+        named = enumerate(zip(self.outputs, result, strict=True))
+        return tuple(Tensor.made(array, None if name in self.fixed else node, i) for i, (name, array) in named)
 
-    def _edges(self, values):
-        edges = []
+    def _opened(self, values, recorded):
+        """(the arguments as arrays, (name, index, Tensor) for each that needs a gradient)."""
+        arguments, edges = [], []
         for name, value in zip(self.names, values, strict=True):
             if isinstance(value, Tensor):
-                if value.requires_grad and name not in self.fixed:
+                arguments.append(value.data)
+                if recorded and value.requires_grad and name not in self.fixed:
                     edges.append((self._with_rule(name), None, value))
-            elif type(value) is tuple and name == self.starred:
-                edges += [(name, i, one) for i, one in enumerate(value) if one.requires_grad]
-        return edges
+            elif type(value) is tuple:
+                arguments.append(tuple(one.data if isinstance(one, Tensor) else one for one in value))
+                if recorded and name == self.starred:
+                    edges += [(name, i, one) for i, one in enumerate(value) if one.requires_grad]
+            else:
+                arguments.append(value)
+        return arguments, edges
 
     def _with_rule(self, name):
         if name not in self.rules:
@@ -211,14 +222,6 @@ def primitive(forward=None, *, outputs=("out",), fixed=(), view=None):
 def target_of(tensor):
     """Where a gradient of this Tensor goes: the output of the node that made it, or the leaf itself."""
     return tensor if tensor.node is None else (tensor.node, tensor.output)
-
-
-def _array_of(value):
-    if isinstance(value, Tensor):
-        return value.data
-    if type(value) is tuple:
-        return tuple(one.data if isinstance(one, Tensor) else one for one in value)
-    return value
 
 
 def _binder(name, signature):

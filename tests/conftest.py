@@ -1,0 +1,14 @@
+from pathlib import Path
+
+import pytest
+
+REPOSITORY = Path(__file__).resolve().parents[1]
+
+
+@pytest.fixture(scope="session")
+def shared_data():
+    """A folder beside the repository with real MNIST and CIFAR-10 files, complete or in part."""
+    folder = REPOSITORY.parent / "shared" / "data"
+    if not folder.is_dir():
+        pytest.skip("no folder ../shared/data with MNIST and CIFAR-10 files beside the repository")
+    return folder

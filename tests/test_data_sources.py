@@ -1,0 +1,220 @@
+"""How MNIST and CIFAR-10 are found, trusted and downloaded."""
+
+import gzip
+import hashlib
+import struct
+import threading
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+
+import numpy as np
+import pytest
+
+from minigrad.data import DataError, Dataset, available, cifar10, mnist
+from minigrad.data.sources import CIFAR10, MNIST, Published, PublishedFile, find, obtain
+from minigrad_kernels.errors import KindError, ShapeError
+from minigrad_kernels.layout import CHANNELS_LAST, is_dense
+
+
+@pytest.fixture(autouse=True)
+def empty_cache(monkeypatch, tmp_path):
+    """No test sees the files, or the cache, of whoever runs it."""
+    monkeypatch.delenv("MINIGRAD_DATA", raising=False)
+    monkeypatch.setattr("pooch.os_cache", lambda name: tmp_path / "cache" / name)
+    return tmp_path / "cache" / "minigrad"
+
+
+def idx(array):
+    return gzip.compress(struct.pack(f">HBB{array.ndim}I", 0, 8, array.ndim, *array.shape) + array.tobytes())
+
+
+def mnist_files(train=5, test=3):
+    generator = np.random.default_rng(0)
+    contents = {}
+    for part, count in (("train", train), ("t10k", test)):
+        contents[f"{part}-images-idx3-ubyte.gz"] = idx(generator.integers(0, 256, (count, 28, 28), np.uint8))
+        contents[f"{part}-labels-idx1-ubyte.gz"] = idx(generator.integers(0, 10, count, np.uint8))
+    return contents
+
+
+def write(folder, contents):
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, content in contents.items():
+        (folder / name).write_bytes(content)
+    return folder
+
+
+@pytest.mark.parametrize("place", ["data_dir", "environment"])
+@pytest.mark.parametrize("subfolder", ["", "mnist"])
+def test_mnist_of_the_user(place, subfolder, tmp_path, monkeypatch):
+    folder = write(tmp_path / "mine" / subfolder, mnist_files())
+    data_dir = str(tmp_path / "mine") if place == "data_dir" else None
+    if place == "environment":
+        monkeypatch.setenv("MINIGRAD_DATA", str(tmp_path / "mine"))
+    train, test = mnist(data_dir, download=False)
+    assert (len(train), len(test)) == (5, 3) and train.images.shape == (5, 1, 28, 28)
+    assert train.mean == test.mean == (0.1307,) and train.classes[7] == "7"
+    assert (
+        str(folder) in train.source and "not the published file: train-images-idx3-ubyte.gz" in train.source
+    )
+    assert available("mnist", data_dir) == folder
+
+
+def test_first_complete_folder_is_used(tmp_path, monkeypatch, empty_cache):
+    files = mnist_files()
+    write(tmp_path / "part", {name: files[name] for name in list(files)[:3]})
+    assert available("mnist", tmp_path / "part") is None
+    cached = write(empty_cache / "mnist", files)
+    assert available("mnist", tmp_path / "part") == cached
+    monkeypatch.setenv("MINIGRAD_DATA", str(write(tmp_path / "env", files)))
+    assert available("mnist", tmp_path / "part") == tmp_path / "env"
+    assert available("mnist", write(tmp_path / "mine" / "mnist", files).parent) == tmp_path / "mine" / "mnist"
+
+
+def test_cache_holds_published_files_only(empty_cache):
+    folder = write(empty_cache / "mnist", mnist_files())
+    with pytest.raises(DataError, match="is not the published file .*delete it") as caught:
+        mnist()
+    assert str(folder / "train-images-idx3-ubyte.gz") in str(caught.value)
+
+
+def test_same_size_other_bytes_is_not_published(tmp_path):
+    content = b"abc"
+    published = Published("toy", "Toy", (), (PublishedFile("f", 3, hashlib.sha256(content).hexdigest()),))
+    write(tmp_path, {"f": content})
+    assert obtain(published, tmp_path, False) == (tmp_path, f"Toy, from {tmp_path}")
+    write(tmp_path, {"f": b"abd"})
+    assert obtain(published, tmp_path, False)[1].endswith("not the published file: f")
+
+
+@pytest.mark.parametrize("load", [mnist, cifar10])
+def test_absent_files_offline_take_one_line(load, empty_cache):
+    with pytest.raises(DataError) as caught:
+        load(download=False)
+    message = str(caught.value)
+    name = load.__name__
+    first = {"mnist": MNIST, "cifar10": CIFAR10}[name].files[0].name
+    assert "\n" not in message and message.startswith(f"{name}: {first} is not there (download is off)")
+    assert str(empty_cache / name) in message and "--data digits" in message
+    assert not empty_cache.exists()
+
+
+def test_available_knows_digits_and_refuses_other_names():
+    assert (available("digits") / "digits.csv.gz").is_file()
+    assert available("mnist") is None and available("cifar10") is None
+    with pytest.raises(ShapeError, match="available: name is 'imagenet'"):
+        available("imagenet")
+    with pytest.raises(KindError, match="data_dir"):
+        available("mnist", 3)
+
+
+MISFITS = {
+    "labels fewer": {"train-labels-idx1-ubyte.gz": idx(np.zeros(4, np.uint8))},
+    "labels of the other part": {"t10k-labels-idx1-ubyte.gz": idx(np.zeros(5, np.uint8))},
+    "label 10": {"train-labels-idx1-ubyte.gz": idx(np.full(5, 10, np.uint8))},
+    "images 27 wide": {"train-images-idx3-ubyte.gz": idx(np.zeros((5, 28, 27), np.uint8))},
+    "images flat": {"train-images-idx3-ubyte.gz": idx(np.zeros((5, 784), np.uint8))},
+    "labels as images": {"t10k-labels-idx1-ubyte.gz": idx(np.zeros((3, 28, 28), np.uint8))},
+    "damaged": {"t10k-images-idx3-ubyte.gz": b"\x1f\x8bdamaged"},
+}
+
+
+@pytest.mark.parametrize("case", MISFITS)
+def test_mnist_files_that_do_not_fit(case, tmp_path):
+    write(tmp_path, mnist_files() | MISFITS[case])
+    with pytest.raises(DataError, match=next(iter(MISFITS[case]))):
+        mnist(tmp_path)
+
+
+# Downloads, from a server on this machine
+
+
+class QuietHandler(SimpleHTTPRequestHandler):
+    def log_message(self, format, *arguments):
+        pass
+
+
+@pytest.fixture
+def server(tmp_path):
+    """A folder and the address under which it is served."""
+    root = tmp_path / "server"
+    root.mkdir()
+    handler = partial(QuietHandler, directory=str(root))
+    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as running:
+        thread = threading.Thread(target=running.serve_forever, kwargs={"poll_interval": 0.01})
+        thread.start()
+        yield root, f"http://127.0.0.1:{running.server_port}/"
+        running.shutdown()
+        thread.join()
+
+
+def toy(*mirrors, content=b"content" * 1000):
+    return Published(
+        "toy", "Toy", mirrors, (PublishedFile("f.bin", len(content), hashlib.sha256(content).hexdigest()),)
+    )
+
+
+def test_download_goes_to_the_next_mirror(server, empty_cache):
+    root, address = server
+    write(root / "wrong", {"f.bin": b"other content"})
+    write(root / "right", {"f.bin": b"content" * 1000})
+    published = toy(address + "absent/", address + "wrong/", address + "right/")
+    folder, source = obtain(published, None, True)
+    assert folder == empty_cache / "toy" and (folder / "f.bin").read_bytes() == b"content" * 1000
+    assert "not the published" not in source
+    assert [entry.name for entry in folder.iterdir()] == ["f.bin"]
+
+
+def test_download_goes_to_the_users_folder_and_spares_what_is_there(server, tmp_path):
+    root, address = server
+    files = {
+        name: (content, len(content), hashlib.sha256(content).hexdigest())
+        for name, content in mnist_files().items()
+    }
+    write(root, {name: content for name, (content, _, _) in files.items()})
+    published = Published(
+        "mnist",
+        "M",
+        (address,),
+        tuple(PublishedFile(name, size, sha) for name, (_, size, sha) in files.items()),
+    )
+    mine = write(tmp_path / "mine" / "mnist", {"t10k-labels-idx1-ubyte.gz": idx(np.full(3, 2, np.uint8))})
+    folder, source = obtain(published, tmp_path / "mine", True)
+    assert folder == mine == find(published, tmp_path / "mine")
+    assert source.endswith("not the published file: t10k-labels-idx1-ubyte.gz")
+    assert mnist(tmp_path / "mine", download=False)[1].labels.tolist() == [2, 2, 2]
+
+
+def test_download_of_other_bytes_is_refused_and_leaves_nothing(server, empty_cache):
+    root, address = server
+    write(root, {"f.bin": b"other content"})
+    with pytest.raises(DataError, match="f.bin is not there .*--data digits") as caught:
+        obtain(toy(address), None, True)
+    assert "\n" not in str(caught.value)
+    assert list((empty_cache / "toy").iterdir()) == []
+
+
+def test_no_server_is_one_line(empty_cache):
+    with pytest.raises(DataError, match="toy: f.bin is not there \\(http://127.0.0.1:9/: ") as caught:
+        obtain(toy("http://127.0.0.1:9/"), None, True)
+    assert "\n" not in str(caught.value) and str(empty_cache / "toy") in str(caught.value)
+
+
+def test_published_addresses_are_https_with_full_hashes():
+    for published in (MNIST, CIFAR10):
+        assert all(mirror.startswith("https://") and mirror.endswith("/") for mirror in published.mirrors)
+        assert all(len(bytes.fromhex(file.sha256)) == 32 for file in published.files)
+
+
+def test_shared_sets(shared_data):
+    train, test = mnist(shared_data, download=False)
+    assert len(train) >= 10000 and len(test) == 10000
+    whole = Dataset(train.images, train.labels, train.classes)
+    np.testing.assert_allclose(whole.mean, train.mean, atol=2e-3)
+    np.testing.assert_allclose(whole.std, train.std, atol=2e-3)
+    assert ("not the published" in train.source) == (len(train) < 60000)
+    train, test = cifar10(shared_data, download=False)
+    whole = Dataset(train.images, train.labels, train.classes)
+    np.testing.assert_allclose(whole.mean, train.mean, atol=0.01)
+    np.testing.assert_allclose(whole.std, train.std, atol=0.01)
+    assert train.classes[3] == "cat" and is_dense(train.images, CHANNELS_LAST)
