@@ -52,6 +52,7 @@ def conv2d(input, weight, bias=None, stride=1, padding=0, dilation=1, groups=1):
     geometry = (*_geometry(stride, padding, dilation), groups)
     shape = kernels.output_shape(input.shape, weight.shape, None if bias is None else bias.shape, *geometry)
     x, w = device.contiguous(input, CHANNELS_LAST), device.contiguous(weight, FILTER)
+    bias = None if bias is None else device.contiguous(bias)
     out = device.empty(shape, x.dtype, CHANNELS_LAST)
     nbytes = kernels.workspace("forward", x.shape, w.shape, *geometry, x.dtype)
     kernels.forward(x, w, bias, *geometry, out, device.workspace(nbytes))

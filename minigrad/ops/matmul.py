@@ -33,6 +33,7 @@ def _matmul(x, y):
 
 def _product(x, y, bias, shape):
     out = device.empty(shape, x.dtype)
+    bias = None if bias is None else device.contiguous(bias)
     kernels.forward(x, y, bias, out, device.workspace(kernels.workspace(x, y)))
     return out
 

@@ -33,6 +33,7 @@ def _scratch(function, x):
 def _batch_norm(input, weight, bias, eps):
     """Normalised by the statistics of the batch, which are returned too."""
     x = _dense(input)
+    weight, bias = (None if vector is None else device.contiguous(vector) for vector in (weight, bias))
     out = device.empty_like(x)
     mean, variance = (device.empty((x.shape[1],), x.dtype) for _ in range(2))
     kernels.batch_statistics(x, mean, variance, _scratch("batch_statistics", x))
@@ -73,6 +74,7 @@ _batch_norm.grads(
 @_batch_norm.fast_grads
 def _batch_norm_at_once(g, input, mean, variance, weight, eps):
     x = _dense(input)
+    weight = None if weight is None else device.contiguous(weight)
     dx = device.empty_like(x)
     dweight, dbias = (device.empty((x.shape[1],), x.dtype) for _ in range(2))
     kernels.batch_norm_grads(_dense(g), x, mean, variance, weight, eps, dx, dweight, dbias, _scratch("batch_norm_grads", x))

@@ -72,8 +72,8 @@ def var(x, dim=None, correction=1, keepdim=False):
     Shapes  the dimensions of dim disappear
     """
     _floating("var", x)
-    deviation = x - mean(x, dim, keepdim=True)
     count = math.prod(x.shape[axis] for axis in axes_of("var", dim, x.ndim)) - correction
+    deviation = x - mean(x, dim, keepdim=True)
     return sum(deviation * deviation, dim, keepdim) / (float(count) if count > 0 else math.nan)
 
 

@@ -35,7 +35,8 @@ def _by_rows(op, function, x, dim):
 def _rows_kernel(kernel, *arrays):
     arrays = [device.contiguous(array) for array in arrays]
     out = device.empty(arrays[0].shape, arrays[0].dtype)
-    kernel(*arrays, out)
+    if out.size:
+        kernel(*arrays, out)
     return out
 
 

@@ -122,7 +122,7 @@ def relu(x):
     Shapes  out as x
     Source  Nair and Hinton 2010, "Rectified linear units improve restricted Boltzmann machines"
     """
-    if not device.is_floating(x.dtype):
+    if not device.is_array(x) or not device.is_floating(x.dtype):
         return elementwise("maximum", x, 0)
     x = device.contiguous(x, device.order_of(x))
     out = device.empty_like(x)

@@ -1,0 +1,58 @@
+"""Drawings with matplotlib, which is imported when something is drawn and whose settings are left alone."""
+
+import math
+
+from minigrad_kernels.errors import ShapeError
+
+__all__ = ["learning_curve", "save_learning_curve"]
+
+# From Okabe and Ito's palette, which people with any colour vision can tell apart; the dashes help in print.
+STYLES = {"train": {"color": "#0072B2", "linestyle": "-"}, "test": {"color": "#D55E00", "linestyle": "--"}}
+LABELS = {"loss": "loss (cross entropy)", "accuracy": "accuracy (%)"}
+
+
+def learning_curve(history, axes=None, quantity="loss"):
+    """Draw the loss or accuracy on training and test data over the epochs of a History; returns the Axes.
+
+    axes        matplotlib Axes to draw into; a new figure without a window where None
+    quantity    "loss" or "accuracy"
+    Errors  ValueError for another quantity or an empty history
+    """
+    if quantity not in LABELS:
+        raise ShapeError(f"learning_curve: quantity is {quantity!r}, want one of {', '.join(LABELS)}")
+    if not len(history):
+        raise ShapeError("learning_curve: history has no epochs")
+    from matplotlib.ticker import MaxNLocator
+
+    axes = _figure(6, 4).add_subplot() if axes is None else axes
+    scale = 100 if quantity == "accuracy" else 1
+    for name, key in (("train", quantity), ("test", f"test_{quantity}")):
+        values = [math.nan if value is None else scale * value for value in history[key]]
+        if any(map(math.isfinite, values)):
+            marker = "o" if len(values) <= 30 else None
+            axes.plot(history["epoch"], values, marker=marker, markersize=3, label=name, **STYLES[name])
+    axes.set_xlabel("epoch")
+    axes.set_ylabel(LABELS[quantity])
+    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+    axes.grid(alpha=0.3)
+    # Above the frame, where no curve can pass.
+    axes.legend(loc="lower left", bbox_to_anchor=(0, 1), ncols=2, frameon=False)
+    return axes
+
+
+def save_learning_curve(history, file):
+    """Write loss and accuracy, side by side, as a PNG picture to a path or a binary file."""
+    figure = _figure(10, 4)
+    for axes, quantity in zip(figure.subplots(1, 2), LABELS, strict=True):
+        learning_curve(history, axes, quantity)
+    figure.savefig(file, format="png", dpi=120)
+
+
+def _figure(width, height):
+    """A figure of its own, so that pyplot and the user's choice of backend are not touched."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(width, height), layout="constrained")
+    FigureCanvasAgg(figure)
+    return figure

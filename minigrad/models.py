@@ -1,0 +1,199 @@
+"""Networks by name: what the command line trains, and models to start from.
+
+Each is a function of the shape of an image and the number of classes. ReLU follows each convolution and each
+dense layer but the last, whose outputs are scores for cross entropy.
+"""
+
+from dataclasses import dataclass
+
+from minigrad_kernels.errors import ShapeError
+
+from . import nn, ops
+
+__all__ = [
+    "MODELS",
+    "Architecture",
+    "build",
+    "digits_cnn",
+    "keras_cnn",
+    "lenet",
+    "mlp",
+    "mnist_net",
+    "resnet18",
+]
+
+
+def digits_cnn(shape=(1, 8, 8), classes=10):
+    """3x3 convolutions with 16, 32 and 64 filters that keep the size, one pool, dense: for small images."""
+    channels, height, width = shape
+    return nn.Sequential(
+        *_convolution(channels, 16, 3, padding=1),
+        *_convolution(16, 32, 3, padding=1),
+        *_convolution(32, 64, 3, padding=1),
+        nn.MaxPool2d(2),
+        nn.Flatten(),
+        nn.Linear(64 * (height // 2) * (width // 2), classes),
+    )
+
+
+def keras_cnn(shape=(1, 28, 28), classes=10):
+    """Convolution and pool twice, then dense 64: the network of Keras' introductions.
+
+    Source  TensorFlow, "Convolutional Neural Network (CNN)" tutorial
+    """
+    channels, height, width = shape
+    height, width = (((size - 2) // 2 - 2) // 2 for size in (height, width))
+    return nn.Sequential(
+        *_convolution(channels, 32, 3),
+        nn.MaxPool2d(2),
+        *_convolution(32, 64, 3),
+        nn.MaxPool2d(2),
+        nn.Flatten(),
+        *_dense(64 * height * width, 64),
+        nn.Linear(64, classes),
+    )
+
+
+def lenet(shape=(1, 28, 28), classes=10):
+    """LeNet-5 with ReLU and maxima; images below 32 x 32 are padded to that size by the first convolution.
+
+    Source  LeCun, Bottou, Bengio and Haffner 1998, "Gradient-based learning applied to document recognition"
+    """
+    channels, height, width = shape
+    padding = tuple(max(0, (32 - size + 1) // 2) for size in (height, width))
+    height, width = (
+        ((size + 2 * pad - 4) // 2 - 4) // 2 for size, pad in zip((height, width), padding, strict=True)
+    )
+    return nn.Sequential(
+        *_convolution(channels, 6, 5, padding=padding),
+        nn.MaxPool2d(2),
+        *_convolution(6, 16, 5),
+        nn.MaxPool2d(2),
+        nn.Flatten(),
+        *_dense(16 * height * width, 120),
+        *_dense(120, 84),
+        nn.Linear(84, classes),
+    )
+
+
+def mnist_net(shape=(1, 28, 28), classes=10):
+    """Two convolutions, one pool, dense 128, with dropout: the network of PyTorch's MNIST example.
+
+    Source  PyTorch, examples/mnist
+    """
+    channels, height, width = shape
+    return nn.Sequential(
+        *_convolution(channels, 32, 3),
+        *_convolution(32, 64, 3),
+        nn.MaxPool2d(2),
+        nn.Dropout(0.25),
+        nn.Flatten(),
+        *_dense(64 * ((height - 4) // 2) * ((width - 4) // 2), 128),
+        nn.Dropout(0.5),
+        nn.Linear(128, classes),
+    )
+
+
+def mlp(shape=(1, 28, 28), classes=10):
+    """Two dense layers of 128 and the scores: no convolution, to compare with."""
+    channels, height, width = shape
+    return nn.Sequential(
+        nn.Flatten(), *_dense(channels * height * width, 128), *_dense(128, 128), nn.Linear(128, classes)
+    )
+
+
+def _convolution(channels, filters, size, padding=0):
+    return nn.Conv2d(channels, filters, size, padding=padding), nn.ReLU()
+
+
+def _dense(inputs, outputs):
+    return nn.Linear(inputs, outputs), nn.ReLU()
+
+
+# ---- residual network ----------------------------------------------------------------------------------
+
+
+class BasicBlock(nn.Module):
+    """Two convolutions whose result is added to their input, or to its projection where the shape changes."""
+
+    def __init__(self, channels, filters, stride):
+        self.conv1 = nn.Conv2d(channels, filters, 3, stride, padding=1, bias=False)
+        self.bn1 = nn.BatchNorm2d(filters)
+        self.conv2 = nn.Conv2d(filters, filters, 3, padding=1, bias=False)
+        self.bn2 = nn.BatchNorm2d(filters)
+        self.shortcut = nn.Identity()
+        if stride != 1 or channels != filters:
+            self.shortcut = nn.Sequential(
+                nn.Conv2d(channels, filters, 1, stride, bias=False), nn.BatchNorm2d(filters)
+            )
+
+    def forward(self, input):
+        out = ops.relu(self.bn1(self.conv1(input)))
+        out = self.bn2(self.conv2(out))
+        return ops.relu(out + self.shortcut(input))
+
+
+def resnet18(shape=(3, 32, 32), classes=10):
+    """ResNet-18 for small images: a 3x3 first convolution and no pool before the blocks.
+
+    Source  He, Zhang, Ren and Sun 2016, "Deep residual learning for image recognition", sections 3.3 and 4.2
+    """
+    stages = []
+    channels = 64
+    for filters, stride in ((64, 1), (128, 2), (256, 2), (512, 2)):
+        stages += [BasicBlock(channels, filters, stride), BasicBlock(filters, filters, 1)]
+        channels = filters
+    return nn.Sequential(
+        nn.Conv2d(shape[0], 64, 3, padding=1, bias=False),
+        nn.BatchNorm2d(64),
+        nn.ReLU(),
+        *stages,
+        nn.AdaptiveAvgPool2d(1),
+        nn.Flatten(),
+        nn.Linear(512, classes),
+    )
+
+
+# ---- by name -------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Architecture:
+    """A network and what it wants.
+
+    smallest    height and width below which a map inside would vanish
+    made_for    height and width of the images it was designed for; None where any will do
+    normalised  whether its inputs have mean 0 and deviation 1 over the data, rather than lie in 0..1
+    """
+
+    make: object
+    smallest: int = 1
+    made_for: int | None = None
+    normalised: bool = False
+
+
+MODELS = {
+    "digits-cnn": Architecture(digits_cnn, smallest=2, normalised=True),
+    "keras-cnn": Architecture(keras_cnn, smallest=10, made_for=28),
+    "lenet": Architecture(lenet, made_for=28),
+    "mnist-net": Architecture(mnist_net, smallest=6, made_for=28, normalised=True),
+    "mlp": Architecture(mlp),
+    "resnet": Architecture(resnet18, normalised=True),
+}
+
+
+def build(name, shape, classes=10):
+    """A new network by name, for images of shape (C, H, W), its parameters drawn from the default generator.
+
+    Errors  ValueError for an unknown name, or images so small that a map inside would vanish
+    """
+    if name not in MODELS:
+        raise ShapeError(f"build: name is {name!r}, want one of {', '.join(MODELS)}")
+    channels, height, width = shape
+    smallest = MODELS[name].smallest
+    if min(height, width) < smallest:
+        raise ShapeError(
+            f"build: {name} wants images of at least {smallest} x {smallest}, got {height} x {width}: "
+            "a map inside would vanish"
+        )
+    return MODELS[name].make((channels, height, width), classes)

@@ -1,0 +1,260 @@
+"""Module: a function with parameters, made of smaller ones.
+
+Assigning a Parameter or a Module to an attribute registers it under that name; names of nested ones are joined by
+dots, "0.weight". A buffer is a Tensor that is saved but not trained, such as a running mean.
+"""
+
+import html
+
+from minigrad_kernels.errors import KindError, ShapeError
+
+from .. import device
+from ..engine import write
+from ..tensor import Tensor
+from .parameter import Parameter
+from .state import load_state_dict, state_dict
+
+__all__ = ["Module"]
+
+
+class Module:
+    """Base of all layers and networks: subclass it, assign the parts in __init__, and define forward.
+
+    training    whether layers such as Dropout and BatchNorm2d act as in training; see train and eval
+    """
+
+    training = True
+
+    def __new__(cls, *args, **kwargs):
+        # Here and not in __init__, so that a subclass may assign its parts before it calls super().__init__().
+        self = super().__new__(cls)
+        registries = {"_parameters": {}, "_buffers": {}, "_modules": {}, "_non_persistent": set(), "_hooks": ()}
+        self.__dict__.update(registries)
+        return self
+
+    def forward(self, *args, **kwargs):
+        """What the Module computes; subclasses define it. Call the Module itself, which calls this."""
+        raise NotImplementedError(f"{type(self).__name__}: forward is not defined")
+
+    def __call__(self, *args, **kwargs):
+        out = self.forward(*args, **kwargs)
+        for hook in self._hooks:
+            replaced = hook(self, args, out)
+            out = out if replaced is None else replaced
+        return out
+
+    def register_forward_hook(self, hook):
+        """Call hook(module, arguments, output) after forward; what it returns, if anything, replaces the output.
+
+        Returns a function that removes the hook.
+        """
+        self._hooks = (*self._hooks, hook)
+        return lambda: setattr(self, "_hooks", tuple(other for other in self._hooks if other is not hook))
+
+    # ---- registration ------------------------------------------------------------------------------------------
+
+    def __setattr__(self, name, value):
+        kept = next((kept for kept in (self._parameters, self._modules, self._buffers) if name in kept), None)
+        if isinstance(value, Parameter):
+            self._register(name, value, self._parameters)
+        elif isinstance(value, Module):
+            self._register(name, value, self._modules)
+        elif kept is None:
+            object.__setattr__(self, name, value)
+        elif value is not None and not (kept is self._buffers and isinstance(value, Tensor)):
+            wanted = {id(self._parameters): "a Parameter", id(self._modules): "a Module"}.get(id(kept), "a Tensor")
+            raise KindError(f"{type(self).__name__}: {name} is a {type(value).__name__}, wanted {wanted} or None")
+        else:
+            kept[name] = value
+
+    def __getattr__(self, name):
+        for kept in ("_parameters", "_buffers", "_modules"):
+            if name in self.__dict__.get(kept, ()):
+                return self.__dict__[kept][name]
+        raise AttributeError(f"{type(self).__name__} has no attribute {name!r}")
+
+    def __delattr__(self, name):
+        for kept in (self._parameters, self._buffers, self._modules):
+            if kept.pop(name, self) is not self:
+                self._non_persistent.discard(name)
+                return
+        object.__delattr__(self, name)
+
+    def __dir__(self):
+        return sorted({*super().__dir__(), *self._parameters, *self._buffers, *self._modules})
+
+    def _register(self, name, value, registry):
+        if not isinstance(name, str) or not name or "." in name:
+            raise ShapeError(f"{type(self).__name__}: the name of a part is {name!r}, wanted a string without a dot")
+        for kept in (self._parameters, self._buffers, self._modules):
+            if kept is not registry:
+                kept.pop(name, None)
+        self.__dict__.pop(name, None)
+        registry[name] = value
+
+    def _refuse_taken(self, name):
+        if name not in (*self._parameters, *self._buffers, *self._modules) and hasattr(self, name):
+            raise ShapeError(f"{type(self).__name__}: the name {name!r} is an attribute already")
+
+    def register_parameter(self, name, parameter):
+        """Register a Parameter, or None for one that this instance does without."""
+        if parameter is not None and not isinstance(parameter, Parameter):
+            raise KindError(f"register_parameter: {name} is a {type(parameter).__name__}, wanted a Parameter or None")
+        self._refuse_taken(name)
+        self._register(name, parameter, self._parameters)
+
+    def register_buffer(self, name, tensor, persistent=True):
+        """Register a Tensor that is moved and, if persistent, saved with the Module but not trained; or None."""
+        if tensor is not None and not isinstance(tensor, Tensor):
+            raise KindError(f"register_buffer: {name} is a {type(tensor).__name__}, wanted a Tensor or None")
+        self._refuse_taken(name)
+        self._register(name, tensor, self._buffers)
+        (self._non_persistent.discard if persistent else self._non_persistent.add)(name)
+
+    def add_module(self, name, module):
+        """Register a Module under a name that need not be an identifier, such as "0"; or None."""
+        if module is not None and not isinstance(module, Module):
+            raise KindError(f"add_module: {name} is a {type(module).__name__}, wanted a Module or None")
+        self._refuse_taken(name)
+        self._register(name, module, self._modules)
+
+    # ---- the parts ---------------------------------------------------------------------------------------------
+
+    def named_modules(self, prefix="", remove_duplicate=True):
+        """(name, Module) for this Module, whose name is the prefix, and all below it; shared ones once."""
+        yield from self._named_modules(prefix, set() if remove_duplicate else None)
+
+    def _named_modules(self, prefix, seen):
+        if seen is not None and self in seen:
+            return
+        if seen is not None:
+            seen.add(self)
+        yield prefix, self
+        for name, module in self._modules.items():
+            if module is not None:
+                yield from module._named_modules(f"{prefix}.{name}" if prefix else name, seen)
+
+    def _named(self, registry, prefix, recurse, remove_duplicate):
+        modules = self.named_modules(prefix, remove_duplicate) if recurse else [(prefix, self)]
+        seen = set()
+        for path, module in modules:
+            for name, tensor in getattr(module, registry).items():
+                if tensor is not None and not (remove_duplicate and tensor in seen):
+                    seen.add(tensor)
+                    yield f"{path}.{name}" if path else name, tensor
+
+    def named_parameters(self, prefix="", recurse=True, remove_duplicate=True):
+        """(name, Parameter) for the parameters of this Module and those below it; shared ones once."""
+        yield from self._named("_parameters", prefix, recurse, remove_duplicate)
+
+    def named_buffers(self, prefix="", recurse=True, remove_duplicate=True):
+        """(name, Tensor) for the buffers of this Module and those below it; shared ones once."""
+        yield from self._named("_buffers", prefix, recurse, remove_duplicate)
+
+    def named_children(self):
+        """(name, Module) for the Modules directly below this one; shared ones once."""
+        seen = set()
+        for name, module in self._modules.items():
+            if module is not None and module not in seen:
+                seen.add(module)
+                yield name, module
+
+    def parameters(self, recurse=True):
+        """The parameters of this Module and those below it, shared ones once: what an optimiser takes."""
+        return (parameter for _, parameter in self.named_parameters(recurse=recurse))
+
+    def buffers(self, recurse=True):
+        """The buffers of this Module and those below it, shared ones once."""
+        return (buffer for _, buffer in self.named_buffers(recurse=recurse))
+
+    def modules(self):
+        """This Module and all below it, shared ones once."""
+        return (module for _, module in self.named_modules())
+
+    def children(self):
+        """The Modules directly below this one, shared ones once."""
+        return (module for _, module in self.named_children())
+
+    # ---- changes to all parts ----------------------------------------------------------------------------------
+
+    def train(self, mode=True):
+        """Let this Module and all below it act as in training, or not; returns self."""
+        if not isinstance(mode, bool):
+            raise KindError(f"train: mode is {mode!r}, wanted True or False")
+        for module in self.modules():
+            module.training = mode
+        return self
+
+    def eval(self):
+        """Let this Module and all below it act as in use, not in training; returns self."""
+        return self.train(False)
+
+    def requires_grad_(self, requires_grad=True):
+        """Switch the gradients of all parameters on or off; returns self."""
+        for parameter in self.parameters():
+            parameter.requires_grad_(requires_grad)
+        return self
+
+    def zero_grad(self, set_to_none=True):
+        """Forget the gradients of all parameters, or fill them with zeros where they are."""
+        for parameter in self.parameters():
+            if set_to_none:
+                parameter.grad = None
+            elif parameter.grad is not None:
+                parameter.grad = parameter.grad.detach()
+                write(parameter.grad).fill(0)
+
+    def apply(self, function):
+        """Call function(module) on all Modules, those below first; returns self."""
+        for module in self.children():
+            module.apply(function)
+        function(self)
+        return self
+
+    def to(self, target):
+        """Move all parameters and buffers to a device, or the floating ones to an element type; returns self.
+
+        They stay the same objects, so that an optimiser made before keeps them; make its state after the change.
+        """
+        if device.is_device(target):
+            change = lambda array: device.move(array, target)
+        else:
+            dtype = device.element_type(target)
+            if not device.is_floating(dtype):
+                raise KindError(f"to: dtype is {dtype}, wanted a floating one for the parameters of a Module")
+            change = lambda array: device.cast(array, dtype) if device.is_floating(array.dtype) else array
+        for tensor in (*self.parameters(), *self.buffers()):
+            array = change(tensor.data)
+            if array is not tensor.data:
+                write(tensor)
+                tensor.data = array
+            if tensor.grad is not None:
+                tensor.grad = Tensor(change(tensor.grad.data))
+        return self
+
+    def float(self):
+        """All floating parameters and buffers as float32; returns self."""
+        return self.to("float32")
+
+    def double(self):
+        """All floating parameters and buffers as float64; returns self."""
+        return self.to("float64")
+
+    state_dict = state_dict
+    load_state_dict = load_state_dict
+
+    # ---- text --------------------------------------------------------------------------------------------------
+
+    def extra_repr(self):
+        """What stands between the parentheses of the layer's text; subclasses define it."""
+        return ""
+
+    def __repr__(self):
+        extra = [line for line in self.extra_repr().split("\n") if line]
+        parts = [f"({name}): {module!r}".replace("\n", "\n  ") for name, module in self._modules.items()]
+        if not parts and len(extra) <= 1:
+            return f"{type(self).__name__}({''.join(extra)})"
+        return f"{type(self).__name__}(\n  " + "\n  ".join(extra + parts) + "\n)"
+
+    def _repr_html_(self):
+        return f"<pre>{html.escape(repr(self))}</pre>"

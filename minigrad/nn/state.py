@@ -1,0 +1,63 @@
+"""The state of a Module: all parameters and persistent buffers by name, under PyTorch's names."""
+
+from collections import OrderedDict, namedtuple
+
+import numpy as np
+
+from minigrad_kernels.errors import MinigradError, ShapeError
+
+from .. import device
+from ..engine import write
+from ..tensor import Tensor
+
+__all__ = ["load_state_dict", "state_dict"]
+
+IncompatibleKeys = namedtuple("IncompatibleKeys", ("missing_keys", "unexpected_keys"))
+
+
+def state_dict(self, prefix=""):
+    """An OrderedDict from names to Tensors without history that share the memory of this Module.
+
+    A shared parameter stands under each of its names. numpy.asarray(tensor) gives an array of the logical shape.
+    """
+    state = OrderedDict()
+    for path, module in self.named_modules(prefix.removesuffix("."), remove_duplicate=False):
+        for registry in (module._parameters, module._buffers):
+            for name, tensor in registry.items():
+                if tensor is not None and not (registry is module._buffers and name in module._non_persistent):
+                    state[f"{path}.{name}" if path else name] = tensor.detach()
+    return state
+
+
+def load_state_dict(self, state_dict, strict=True):
+    """Copy Tensors or arrays into the parameters and buffers of these names, in the type that they have here.
+
+    strict  refuse names that are missing or unexpected
+    Returns (missing_keys, unexpected_keys).
+    Errors  one ValueError that lists every name that is missing, unexpected, of another shape, or not made of
+            numbers; nothing is changed then
+    """
+    own = self.state_dict()
+    missing = [name for name in own if name not in state_dict]
+    unexpected = [name for name in state_dict if name not in own]
+    arrays, faults = {}, []
+    for name in own.keys() & state_dict.keys():
+        given = state_dict[name]
+        try:
+            arrays[name] = given.data if isinstance(given, Tensor) else device.asarray(np.asarray(given))
+        except (MinigradError, ValueError, TypeError):
+            faults.append(f"{name} is a {type(given).__name__} that is no array of numbers")
+            continue
+        if arrays[name].shape != own[name].shape:
+            faults.append(f"{name} has shape {arrays[name].shape}, wanted {own[name].shape}")
+    faults.sort()
+    if strict:
+        faults += [f"missing {', '.join(missing)}"] * bool(missing)
+        faults += [f"unexpected {', '.join(map(str, unexpected))}"] * bool(unexpected)
+    if faults:
+        hint = "" if not strict or not (missing or unexpected) else "; strict=False skips missing and unexpected names"
+        raise ShapeError(f"load_state_dict: {type(self).__name__} does not fit: {'; '.join(faults)}{hint}")
+    for name, array in arrays.items():
+        write(own[name])[...] = device.move(array, own[name].device)
+    return IncompatibleKeys(missing, unexpected)
+

@@ -1,0 +1,67 @@
+"""Adam and AdamW."""
+
+from minigrad_kernels import optimizer as kernels
+from minigrad_kernels.errors import KindError
+
+from .. import device
+from .optimizer import Optimizer
+
+__all__ = ["Adam", "AdamW"]
+
+
+class Adam(Optimizer):
+    """Steps scaled by running averages of the gradient and of its square.
+
+    Math    g = g + weight_decay p; maximize turns the sign of g first
+            m = beta1 m + (1 - beta1) g;  v = beta2 v + (1 - beta2) g^2;  u = v, or the largest v so far with amsgrad
+            p = p - lr m / (1 - beta1^t) / (sqrt(u / (1 - beta2^t)) + eps), t = 1, 2, ... the step
+    Source  Kingma and Ba 2015, "Adam", algorithm 1; Reddi and others 2018, "On the convergence of Adam and beyond"
+    """
+
+    decoupled = False
+
+    def __init__(
+        self, params, lr=1e-3, betas=(0.9, 0.999), eps=1e-8, weight_decay=0, amsgrad=False, *, maximize=False
+    ):
+        defaults = dict(lr=lr, betas=betas, eps=eps, weight_decay=weight_decay, amsgrad=amsgrad, maximize=maximize)
+        super().__init__(params, defaults)
+
+    def check(self, options):
+        for name in ("lr", "eps", "weight_decay"):
+            self.check_number(options, name)
+        betas = options["betas"]
+        if not isinstance(betas, tuple | list) or len(betas) != 2:
+            raise KindError(f"{self.name}: betas is {betas!r}, wanted a pair of numbers")
+        for index, beta in enumerate(betas):
+            self.check_value(f"betas[{index}]", beta, 0.0, 1.0)
+
+    def age(self, state):
+        return state.get("step", 0)
+
+    def update(self, group, age, parameters):
+        hyper = device.zeros((len(kernels.Adam),), "float64")
+        hyper[kernels.Adam.RATE] = group["lr"]
+        hyper[kernels.Adam.BETA1], hyper[kernels.Adam.BETA2] = group["betas"]
+        for name in ("eps", "weight_decay", "maximize"):
+            hyper[kernels.Adam[name.upper()]] = group[name]
+        hyper[kernels.Adam.STEP], hyper[kernels.Adam.DECOUPLED] = age + 1, self.decoupled
+        averages = [self.arrays(name, parameters) for name in ("exp_avg", "exp_avg_sq")]
+        greatest = self.arrays("max_exp_avg_sq", parameters) if group["amsgrad"] else None
+        kernels.adam(self.written(parameters), self.gradients(parameters), *averages, greatest, hyper)
+        for parameter in parameters:
+            self.state[parameter]["step"] = age + 1
+
+
+class AdamW(Adam):
+    """Adam whose weight decay shrinks the parameter itself and not by way of the gradient.
+
+    Math    p = (1 - lr weight_decay) p, then as Adam without weight decay
+    Source  Loshchilov and Hutter 2019, "Decoupled weight decay regularization", algorithm 2
+    """
+
+    decoupled = True
+
+    def __init__(
+        self, params, lr=1e-3, betas=(0.9, 0.999), eps=1e-8, weight_decay=1e-2, amsgrad=False, *, maximize=False
+    ):
+        super().__init__(params, lr, betas, eps, weight_decay, amsgrad, maximize=maximize)

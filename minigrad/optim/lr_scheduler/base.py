@@ -1,0 +1,109 @@
+"""LRScheduler: what all schedules share."""
+
+from minigrad_kernels.errors import KindError, ShapeError, StateError
+
+from ..optimizer import Optimizer
+
+__all__ = ["LRScheduler", "check_count", "check_optimizer", "per_group"]
+
+
+class LRScheduler:
+    """Base of the schedules: a subclass defines get_lr, the rates at last_epoch, from those at the epoch before.
+
+    last_epoch  the number of steps so far; -1 begins, any other number goes on with an optimiser whose groups still
+                hold "initial_lr"
+    """
+
+    volatile = ("optimizer",)  # what state_dict leaves out
+
+    def __init__(self, optimizer, last_epoch=-1):
+        name = type(self).__name__
+        self.optimizer = check_optimizer(name, optimizer)
+        check_count(name, "last_epoch", last_epoch, -1)
+        for index, group in enumerate(optimizer.param_groups):
+            if last_epoch == -1:
+                group.setdefault("initial_lr", group["lr"])
+            elif "initial_lr" not in group:
+                raise StateError(
+                    f"{name}: last_epoch is {last_epoch}, but param_groups[{index}] has no 'initial_lr'; "
+                    "load the state of the optimiser first"
+                )
+        self.base_lrs = [group["initial_lr"] for group in optimizer.param_groups]
+        self.last_epoch = last_epoch
+        self.begin()
+
+    def begin(self):
+        """The step that making a schedule takes: it sets the rates of the first epoch."""
+        self.beginning = True
+        self.step()
+        self.beginning = False
+
+    def get_lr(self):
+        """The rates of all groups at last_epoch."""
+        raise NotImplementedError(f"{type(self).__name__}: get_lr is not defined")
+
+    def closed_form(self):
+        """The rates at last_epoch from the first ones alone."""
+        return self.get_lr()
+
+    def step(self):
+        """Go on to the next epoch and set its rates."""
+        self.last_epoch += 1
+        self._set(self.get_lr())
+
+    def restart(self):
+        """Set the rates of epoch 0: another schedule has come to its end."""
+        self.last_epoch = 0
+        self._set(self.closed_form())
+
+    def _set(self, rates):
+        for group, rate in zip(self.optimizer.param_groups, rates, strict=True):
+            group["lr"] = rate
+
+    def rates(self):
+        """The present rates of the optimiser."""
+        return [group["lr"] for group in self.optimizer.param_groups]
+
+    def get_last_lr(self):
+        """The rates of all groups as they are now."""
+        return self.rates()
+
+    def state_dict(self):
+        """The state as JSON values."""
+        return {name: value for name, value in self.__dict__.items() if name not in self.volatile}
+
+    def load_state_dict(self, state_dict):
+        """Take over a state that state_dict gave; the optimiser's own state holds the rates.
+
+        Errors  ValueError for the state of another schedule; nothing is changed then
+        """
+        own = self.state_dict()
+        if not isinstance(state_dict, dict) or state_dict.keys() != own.keys():
+            names = sorted(state_dict) if isinstance(state_dict, dict) else type(state_dict).__name__
+            raise ShapeError(f"{type(self).__name__}.load_state_dict: got {names}, wanted {sorted(own)}")
+        self.__dict__.update(state_dict)
+
+
+def check_optimizer(name, optimizer):
+    """The optimiser itself."""
+    if not isinstance(optimizer, Optimizer):
+        raise KindError(f"{name}: optimizer is a {type(optimizer).__name__}, wanted an Optimizer")
+    return optimizer
+
+
+def check_count(name, argument, value, least=1):
+    """The integer itself."""
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise KindError(f"{name}: {argument} is {value!r}, wanted an integer")
+    if value < least:
+        raise ShapeError(f"{name}: {argument} is {value}, wanted at least {least}")
+    return value
+
+
+def per_group(name, argument, value, optimizer):
+    """A list with one value for each group, from one value or such a list."""
+    count = len(optimizer.param_groups)
+    values = list(value) if isinstance(value, list | tuple) else [value] * count
+    if len(values) != count:
+        raise ShapeError(f"{name}: {argument} has {len(values)} values, wanted one for each of the {count} groups")
+    return values

@@ -1,0 +1,79 @@
+"""Schedules one after the other."""
+
+import bisect
+
+from minigrad_kernels.errors import KindError, ShapeError
+
+from .base import LRScheduler, check_count, check_optimizer
+from .plateau import ReduceLROnPlateau
+
+__all__ = ["SequentialLR"]
+
+
+class SequentialLR(LRScheduler):
+    """One schedule after the other, such as a warm-up and then a cosine.
+
+    schedulers  schedules of this optimiser
+    milestones  the epochs at which the next one begins, one fewer than schedules, in rising order
+    """
+
+    volatile = ("optimizer", "schedulers")
+
+    def __init__(self, optimizer, schedulers, milestones, last_epoch=-1):
+        name = "SequentialLR"
+        self.optimizer, self.schedulers = check_optimizer(name, optimizer), list(schedulers)
+        self.milestones = [check_count(name, "milestones", milestone, 0) for milestone in milestones]
+        if len(self.schedulers) != len(self.milestones) + 1 or self.milestones != sorted(self.milestones):
+            raise ShapeError(
+                f"{name}: {len(self.schedulers)} schedulers and milestones {self.milestones}, wanted one milestone "
+                "fewer than schedulers, in rising order"
+            )
+        for index, scheduler in enumerate(self.schedulers):
+            if not isinstance(scheduler, LRScheduler) or isinstance(scheduler, ReduceLROnPlateau):
+                kind = type(scheduler).__name__
+                raise KindError(f"{name}: schedulers[{index}] is a {kind}, wanted a schedule without a metric")
+            if scheduler.optimizer is not optimizer:
+                raise ShapeError(f"{name}: schedulers[{index}] belongs to another optimiser")
+        self.last_epoch = last_epoch + 1
+        for group in optimizer.param_groups:
+            group["lr"] = group["initial_lr"]
+        self.rewind()
+        self.schedulers[bisect.bisect_right(self.milestones, 0)].begin()
+
+    def rewind(self):
+        """Take back the step that each schedule took when it was made."""
+        for scheduler in self.schedulers:
+            if isinstance(scheduler, SequentialLR):
+                scheduler.rewind()
+            else:
+                scheduler.last_epoch -= 1
+
+    def begin(self):
+        self.schedulers[bisect.bisect_right(self.milestones, 0)].begin()
+
+    def step(self):
+        self.last_epoch += 1
+        index = bisect.bisect_right(self.milestones, self.last_epoch)
+        if index and self.milestones[index - 1] == self.last_epoch:
+            self.schedulers[index].restart()
+        else:
+            self.schedulers[index].step()
+
+    def state_dict(self):
+        return {**super().state_dict(), "schedulers": [scheduler.state_dict() for scheduler in self.schedulers]}
+
+    def load_state_dict(self, state_dict):
+        states = state_dict.get("schedulers") if isinstance(state_dict, dict) else None
+        if not isinstance(states, list) or len(states) != len(self.schedulers):
+            raise ShapeError(f"SequentialLR.load_state_dict: wanted the states of {len(self.schedulers)} schedulers")
+        before = [scheduler.state_dict() for scheduler in self.schedulers]
+        try:
+            for scheduler, state in zip(self.schedulers, states, strict=True):
+                scheduler.load_state_dict(state)
+            super().load_state_dict(state_dict)
+        except ShapeError:
+            for scheduler, state in zip(self.schedulers, before, strict=True):
+                scheduler.load_state_dict(state)
+            raise
+        del self.__dict__["schedulers"]
+        raise AssertionError

@@ -1,0 +1,240 @@
+"""Optimizer: what all update rules share, groups of parameters with options and state.
+
+Options that change from step to step, such as the rate, are read from param_groups at every step; schedules write
+them there. The state of a parameter is a dictionary of numbers and of arrays that lie in memory as the parameter.
+"""
+
+from collections.abc import Iterable
+
+import numpy as np
+
+from minigrad_kernels.errors import KindError, ShapeError, StateError
+
+from .. import device
+from ..engine import write
+from ..tensor import Tensor
+
+__all__ = ["Optimizer"]
+
+
+class Optimizer:
+    """Base of the update rules: a subclass checks its options and defines `update`.
+
+    params          Tensors, or dictionaries {"params": Tensors, option: value, ...} with options of their own
+    defaults        the options of groups that do not state them
+    param_groups    a list of dictionaries: the options of each group, and its Tensors under "params"
+    state           {Tensor: {name: number or array}}
+    Errors  ValueError for an option out of range, a parameter given twice or none at all; TypeError for what is no
+            floating Tensor; RuntimeError for the result of an operation. Nothing is changed then
+    """
+
+    def __init__(self, params, defaults):
+        self.defaults, self.state, self.param_groups = dict(defaults), {}, []
+        groups = self._list(params)
+        if not groups:
+            raise ShapeError(f"{self.name}: params is empty, wanted at least one parameter")
+        for group in groups if isinstance(groups[0], dict) else [{"params": groups}]:
+            self.add_param_group(group)
+
+    @property
+    def name(self):
+        return type(self).__name__
+
+    def _list(self, params):
+        if isinstance(params, Tensor):
+            raise KindError(f"{self.name}: params is a single Tensor, wanted an iterable, such as [tensor]")
+        if not isinstance(params, Iterable):
+            raise KindError(f"{self.name}: params is a {type(params).__name__}, wanted Tensors or dictionaries")
+        return list(params)
+
+    def add_param_group(self, param_group):
+        """Add a group of parameters with options of its own, {"params": Tensors, option: value, ...}."""
+        if not isinstance(param_group, dict) or "params" not in param_group:
+            raise KindError(f"{self.name}: a group is {param_group!r}, wanted a dictionary with 'params'")
+        params = param_group["params"]
+        params = [params] if isinstance(params, Tensor) else self._list(params)
+        unknown = sorted(param_group.keys() - self.defaults.keys() - {"params", "lr", "initial_lr"})
+        if unknown:
+            raise ShapeError(f"{self.name}: a group has the options {unknown}, wanted some of {sorted(self.defaults)}")
+        options = {**self.defaults, **{name: value for name, value in param_group.items() if name != "params"}}
+        self.check(options)
+        known = {parameter for group in self.param_groups for parameter in group["params"]}
+        for index, parameter in enumerate(params):
+            self._check_parameter(f"params[{index}]", parameter, known)
+            known.add(parameter)
+        self.param_groups.append({"params": params, **options})
+
+    def _check_parameter(self, place, parameter, known):
+        if not isinstance(parameter, Tensor):
+            raise KindError(f"{self.name}: {place} is a {type(parameter).__name__}, wanted a Tensor")
+        if parameter.node is not None:
+            made = parameter.node.primitive.name
+            raise StateError(f"{self.name}: {place} was made by {made}, wanted a leaf; use .detach() for its value")
+        if not device.is_floating(parameter.dtype):
+            raise KindError(f"{self.name}: {place} has elements {parameter.dtype}, wanted floating ones")
+        if not device.is_dense(parameter.data):
+            raise ShapeError(f"{self.name}: {place} (shape {parameter.shape}) has gaps in memory, wanted a dense array")
+        if parameter in known:
+            raise ShapeError(f"{self.name}: {place} (shape {parameter.shape}) is there twice")
+
+    # ---- options -----------------------------------------------------------------------------------------------
+
+    def check(self, options):
+        """Refuse options out of range."""
+        raise NotImplementedError
+
+    def check_number(self, options, name, least=0.0, below=float("inf")):
+        """An option must be a number from `least` up to, but not including, `below`."""
+        self.check_value(name, options[name], least, below)
+
+    def check_value(self, name, value, least=0.0, below=float("inf")):
+        if isinstance(value, bool) or not isinstance(value, int | float | np.integer | np.floating):
+            raise KindError(f"{self.name}: {name} is {value!r}, wanted a number")
+        if not least <= value < below:
+            wanted = f"at least {least:g}" + ("" if below == float("inf") else f" and below {below:g}")
+            raise ShapeError(f"{self.name}: {name} is {value}, wanted {wanted}")
+
+    # ---- steps -------------------------------------------------------------------------------------------------
+
+    def zero_grad(self, set_to_none=True):
+        """Forget the gradients, or fill them with zeros where they are."""
+        for group in self.param_groups:
+            for parameter in group["params"]:
+                if set_to_none:
+                    parameter.grad = None
+                elif parameter.grad is not None:
+                    parameter.grad = parameter.grad.detach()
+                    write(parameter.grad).fill(0)
+
+    def step(self):
+        """Change every parameter that has a gradient by the rule.
+
+        Errors  ValueError or TypeError for a gradient of another shape or type; nothing is changed then
+        """
+        work = [[p for p in group["params"] if p.grad is not None] for group in self.param_groups]
+        for parameter in (parameter for parameters in work for parameter in parameters):
+            gradient = parameter.grad
+            if gradient.shape != parameter.shape:
+                raise ShapeError(
+                    f"{self.name}: a gradient has shape {gradient.shape}, wanted its parameter's {parameter.shape}"
+                )
+            if gradient.dtype != parameter.dtype:
+                raise KindError(f"{self.name}: a gradient has elements {gradient.dtype}, its parameter {parameter.dtype}")
+        for group, parameters in zip(self.param_groups, work, strict=True):
+            batches = {}
+            for parameter in parameters:
+                state = self.state.setdefault(parameter, {})
+                key = (parameter.device, parameter.dtype, self.age(state))
+                batches.setdefault(key, []).append(parameter)
+            for (_, _, age), batch in batches.items():
+                self.update(group, age, batch)
+
+    def age(self, state):
+        """What parameters that are updated by one launch must have in common, besides type and device."""
+        raise NotImplementedError
+
+    def update(self, group, age, parameters):
+        """Update parameters of one type, device and age by one launch."""
+        raise NotImplementedError
+
+    @staticmethod
+    def written(parameters):
+        """The arrays of the parameters, to be changed."""
+        return [write(parameter) for parameter in parameters]
+
+    @staticmethod
+    def gradients(parameters):
+        """The gradients, each in the layout of its parameter."""
+        return [device.contiguous(p.grad.data, device.order_of(p.data)) for p in parameters]
+
+    def arrays(self, name, parameters):
+        """The arrays of this name in the state of the parameters, zeros where there were none."""
+        for parameter in parameters:
+            state = self.state[parameter]
+            if name not in state:
+                state[name] = device.empty_like(parameter.data)
+                state[name].fill(0)
+        return [self.state[parameter][name] for parameter in parameters]
+
+    # ---- state -------------------------------------------------------------------------------------------------
+
+    def state_dict(self):
+        """{"state": {index: {name: number or array}}, "param_groups": [{option: value, "params": indices}]}.
+
+        Parameters are counted through all groups. Arrays are NumPy's, copies in logical (C) order.
+        """
+        index = {}
+        groups = []
+        for group in self.param_groups:
+            for parameter in group["params"]:
+                index[parameter] = len(index)
+            options = {name: value for name, value in group.items() if name != "params"}
+            groups.append({**options, "params": [index[parameter] for parameter in group["params"]]})
+        state = {
+            index[parameter]: {name: _saved(value) for name, value in values.items()}
+            for parameter, values in self.state.items()
+            if values
+        }
+        return {"state": dict(sorted(state.items())), "param_groups": groups}
+
+    def load_state_dict(self, state_dict):
+        """Take over the options and the state that state_dict gave, for parameters in the same order.
+
+        Errors  ValueError if groups, numbers of parameters or shapes differ; nothing is changed then
+        """
+        try:
+            groups = [dict(group) for group in state_dict["param_groups"]]
+            saved = {int(index): dict(values) for index, values in state_dict["state"].items()}
+            sizes = [len(group["params"]) for group in groups]
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            raise ShapeError(f"{self.name}.load_state_dict: wanted what state_dict gives, got {error!r}") from error
+        wanted = [len(group["params"]) for group in self.param_groups]
+        if sizes != wanted:
+            raise ShapeError(f"{self.name}.load_state_dict: groups of {sizes} parameters, wanted groups of {wanted}")
+        order = [int(index) for group in groups for index in group["params"]]
+        parameters = dict(zip(order, (p for group in self.param_groups for p in group["params"]), strict=True))
+        state = {}
+        for index, values in saved.items():
+            if index not in parameters:
+                raise ShapeError(f"{self.name}.load_state_dict: state of parameter {index}, which is in no group")
+            state[parameters[index]] = {
+                name: self._loaded(index, name, value, parameters[index])
+                for name, value in values.items()
+                if value is not None
+            }
+        options = [{name: _option(value) for name, value in group.items() if name != "params"} for group in groups]
+        for new, group in zip(options, self.param_groups, strict=True):
+            self.check({**group, **new})
+        for new, group in zip(options, self.param_groups, strict=True):
+            group.update(new)
+        self.state = state
+
+    def _loaded(self, index, name, value, parameter):
+        """The step as an integer, arrays in type and layout of the parameter."""
+        array = np.asarray(value)
+        wanted = () if name == "step" else parameter.shape
+        if array.shape != wanted or array.dtype.kind not in "iuf":
+            given = f"shape {array.shape} and elements {array.dtype}"
+            raise ShapeError(
+                f"{self.name}.load_state_dict: state[{index}][{name!r}] has {given}, wanted numbers of shape {wanted}"
+            )
+        if name == "step":
+            return int(array)
+        own = device.empty_like(parameter.data)
+        own[...] = device.move(array, parameter.device)
+        return own
+
+    def __repr__(self):
+        lines = []
+        for index, group in enumerate(self.param_groups):
+            lines += [f"Parameter Group {index}"]
+            lines += [f"    {name}: {group[name]}" for name in sorted(group) if name != "params"]
+        return f"{self.name} (\n" + "\n".join(lines) + "\n)"
+
+
+def _saved(value):
+    return value if isinstance(value, int | float) else device.host(device.copy(value))
+
+
+def _option(value):
+    return tuple(value) if isinstance(value, list) else value  # JSON has no tuples

@@ -1,0 +1,44 @@
+"""RMSprop."""
+
+from minigrad_kernels import optimizer as kernels
+
+from .. import device
+from .optimizer import Optimizer
+
+__all__ = ["RMSprop"]
+
+
+class RMSprop(Optimizer):
+    """Steps scaled by a running average of the squared gradient.
+
+    Math    g = g + weight_decay p; maximize turns the sign of g first
+            v = alpha v + (1 - alpha) g^2;  a = alpha a + (1 - alpha) g if centered, else 0
+            d = g / (sqrt(v - a^2) + eps);  b = momentum b + d;  p = p - lr b, or p - lr d without momentum
+    Source  Hinton 2012, lecture 6e; Graves 2013, "Generating sequences with recurrent neural networks", eq. 38-45
+    """
+
+    def __init__(
+        self, params, lr=1e-2, alpha=0.99, eps=1e-8, weight_decay=0, momentum=0, centered=False, *, maximize=False
+    ):
+        defaults = dict(lr=lr, alpha=alpha, eps=eps, weight_decay=weight_decay, momentum=momentum)
+        super().__init__(params, {**defaults, "centered": centered, "maximize": maximize})
+
+    def check(self, options):
+        for name in ("lr", "eps", "weight_decay", "momentum"):
+            self.check_number(options, name)
+        self.check_number(options, "alpha", 0.0)
+
+    def age(self, state):
+        return None
+
+    def update(self, group, age, parameters):
+        hyper = device.zeros((len(kernels.RMSprop),), "float64")
+        hyper[kernels.RMSprop.RATE] = group["lr"]
+        for name in ("alpha", "eps", "weight_decay", "momentum", "maximize"):
+            hyper[kernels.RMSprop[name.upper()]] = group[name]
+        squares = self.arrays("square_avg", parameters)
+        means = self.arrays("grad_avg", parameters) if group["centered"] else None
+        buffers = self.arrays("momentum_buffer", parameters) if group["momentum"] else None
+        kernels.rmsprop(self.written(parameters), self.gradients(parameters), squares, means, buffers, hyper)
+        for parameter in parameters:
+            self.state[parameter]["step"] = self.state[parameter].get("step", 0) + 1

@@ -1,0 +1,47 @@
+"""Stochastic gradient descent."""
+
+from minigrad_kernels import optimizer as kernels
+from minigrad_kernels.errors import ShapeError
+
+from .. import device
+from .optimizer import Optimizer
+
+__all__ = ["SGD"]
+
+
+class SGD(Optimizer):
+    """Gradient descent, with momentum and weight decay where they are not 0.
+
+    Math    d = g + weight_decay p;  b = momentum b + (1 - dampening) d, at the first step b = d
+            p = p - lr b, or p - lr (d + momentum b) with nesterov; maximize turns the sign of g
+    Errors  ValueError also for nesterov without momentum or with dampening
+    Source  Sutskever and others 2013, "On the importance of initialization and momentum", in the form of torch.optim.SGD
+    """
+
+    def __init__(
+        self, params, lr=1e-3, momentum=0, dampening=0, weight_decay=0, nesterov=False, *, maximize=False
+    ):
+        defaults = dict(lr=lr, momentum=momentum, dampening=dampening, weight_decay=weight_decay)
+        super().__init__(params, {**defaults, "nesterov": nesterov, "maximize": maximize})
+
+    def check(self, options):
+        for name in ("lr", "momentum", "weight_decay"):
+            self.check_number(options, name)
+        self.check_number(options, "dampening", float("-inf"))
+        if options["nesterov"] and not (options["momentum"] > 0 and options["dampening"] == 0):
+            raise ShapeError(
+                f"SGD: nesterov is True with momentum {options['momentum']} and dampening {options['dampening']}, "
+                "wanted momentum above 0 and dampening 0"
+            )
+
+    def age(self, state):
+        return "momentum_buffer" in state
+
+    def update(self, group, age, parameters):
+        hyper = device.zeros((len(kernels.SGD),), "float64")
+        hyper[kernels.SGD.RATE] = group["lr"]
+        for name in ("momentum", "dampening", "weight_decay", "nesterov", "maximize"):
+            hyper[kernels.SGD[name.upper()]] = group[name]
+        hyper[kernels.SGD.FIRST] = not age
+        buffers = self.arrays("momentum_buffer", parameters) if group["momentum"] else None
+        kernels.sgd(self.written(parameters), self.gradients(parameters), buffers, hyper)

@@ -1,0 +1,8 @@
+"""Training: the loop, its measure on other data, its history, and what hangs on it."""
+
+from .callback import Callback
+from .history import History, Running
+from .loop import evaluate, fit
+from .progress import Progress
+
+__all__ = ["Callback", "History", "Progress", "Running", "evaluate", "fit"]

@@ -1,0 +1,119 @@
+"""What happened in training: a row for each epoch."""
+
+import csv
+import html
+import io
+import json
+import math
+from dataclasses import asdict, dataclass
+
+from minigrad_kernels.errors import ShapeError
+
+__all__ = ["History", "Running"]
+
+
+@dataclass
+class Running:
+    """Sums over the part of an epoch that is done.
+
+    seconds and timed_images leave out the first update of a call of fit, in which kernels are compiled.
+    """
+
+    loss: float = 0.0  # of the images, added up
+    correct: int = 0
+    images: int = 0
+    seconds: float = 0.0
+    timed_images: int = 0
+    trained: bool = False  # whether only the evaluation is missing
+
+    def row(self):
+        """The means, and the images per second; None for what nothing was counted of."""
+        count = self.images or math.nan
+        speed = self.timed_images / self.seconds if self.seconds else None
+        return {"loss": self.loss / count, "accuracy": self.correct / count, "images_per_second": speed}
+
+
+class History:
+    """Rows of figures, one for each epoch, in order.
+
+    rows                dictionaries; history[i] is a row, history["loss"] the list of one figure
+    steps               updates so far
+    running             the sums of the epoch under way
+    first_step_seconds  the time of the first update of the latest call of fit, compiling kernels included
+
+    Units   loss is the mean over the images, accuracy is a fraction of 1
+    """
+
+    def __init__(self, rows=()):
+        self.rows = [dict(row) for row in rows]
+        self.steps = 0
+        self.running = Running()
+        self.first_step_seconds = None
+
+    def __len__(self):
+        return len(self.rows)
+
+    def __getitem__(self, key):
+        return [row.get(key) for row in self.rows] if isinstance(key, str) else self.rows[key]
+
+    def append(self, row):
+        """Close the epoch under way with this row."""
+        self.rows.append(dict(row))
+        self.running = Running()
+
+    def columns(self):
+        """The names of the figures, in the order in which they appear first."""
+        return list(dict.fromkeys(name for row in self.rows for name in row))
+
+    # ---- files ---------------------------------------------------------------------------------------------
+
+    def to_jsonl(self):
+        """The rows as JSON, one a line."""
+        return "".join(json.dumps(row) + "\n" for row in self.rows)
+
+    def to_csv(self):
+        """The rows as comma-separated values below a line of names."""
+        text = io.StringIO()
+        writer = csv.DictWriter(text, self.columns(), lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(self.rows)
+        return text.getvalue()
+
+    def state_dict(self):
+        """Everything that a continued training needs, as JSON values."""
+        return {
+            "rows": [dict(row) for row in self.rows],
+            "steps": self.steps,
+            "running": asdict(self.running),
+        }
+
+    def load_state_dict(self, state):
+        """Continue what state_dict() described. Errors: ValueError if it is malformed."""
+        try:
+            rows = [dict(row) for row in state["rows"]]
+            steps, running = int(state["steps"]), Running(**state["running"])
+        except (KeyError, TypeError, ValueError) as error:
+            raise ShapeError("History: state is malformed, want what History.state_dict() gives") from error
+        self.rows, self.steps, self.running = rows, steps, running
+
+    # ---- looks ---------------------------------------------------------------------------------------------
+
+    def plot(self, axes=None, quantity="loss"):
+        """Draw a figure over the epochs, as draw.learning_curve does; returns the Axes."""
+        from ..draw import learning_curve
+
+        return learning_curve(self, axes, quantity)
+
+    def __repr__(self):
+        return f"History({len(self)} epochs, {self.steps} steps)"
+
+    def _repr_html_(self):
+        names = self.columns()
+        rows = [[_text(row.get(name)) for name in names] for row in self.rows]
+        head = "".join(f"<th>{html.escape(name)}</th>" for name in names)
+        body = "".join("<tr>" + "".join(f"<td>{cell}</td>" for cell in row) + "</tr>" for row in rows)
+        return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+
+
+def _text(value):
+    return html.escape(f"{value:.5g}" if isinstance(value, float) else "" if value is None else str(value))

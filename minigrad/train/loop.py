@@ -1,0 +1,183 @@
+"""The training loop.
+
+Images come as batches (images, labels) of Tensors; a model maps images to scores, one for each class. A loss
+is called as loss(scores, labels) and gives the mean over the batch.
+"""
+
+import itertools
+import math
+import time
+
+from minigrad_kernels.errors import KindError, ShapeError, StateError
+
+from .. import ops
+from ..modes import no_grad
+from .history import History
+
+__all__ = ["evaluate", "fit"]
+
+
+def fit(
+    model,
+    loader,
+    optimizer,
+    epochs,
+    *,
+    test=None,
+    loss=ops.cross_entropy,
+    schedule=None,
+    accumulate=1,
+    clip=None,
+    history=None,
+    callbacks=(),
+):
+    """Train until the history has `epochs` rows, one an epoch, or a callback says stop; returns the history.
+
+    test        batches to evaluate after each epoch
+    schedule    stepped after each update
+    accumulate  batches to an update; it is the update of the one large batch, also where the last is smaller
+    clip        the largest 2-norm of the gradient of all parameters together
+    history     of an earlier call, to go on from; the loader then stands where that call left it
+
+    loss and accuracy of a row are means over the epoch while the weights changed, in training mode.
+    Errors  RuntimeError at a loss that is not finite, the weights as before that update; ValueError and
+            TypeError for options out of range
+    """
+    _check_count("epochs", epochs)
+    _check_count("accumulate", accumulate)
+    if clip is not None and not clip > 0:
+        raise ShapeError(f"fit: clip is {clip}, want a number above 0 or None")
+    history = History() if history is None else history
+    history.first_step_seconds = None
+    stop = lambda: any([callback.stop(history) for callback in callbacks])  # a list: each is asked
+    update = lambda batches: _update(model, batches, optimizer, loss, schedule, clip, history.steps + 1)
+    _tell(callbacks, "on_start", history)
+    while len(history) < epochs:
+        rate = optimizer.param_groups[0]["lr"]
+        if not history.running.trained and not _train_epoch(
+            model, loader, update, accumulate, history, callbacks, stop
+        ):
+            break
+        history.running.trained = True
+        row = {"epoch": len(history) + 1, "step": history.steps, "lr": rate, **history.running.row()}
+        if test is not None:
+            measured = evaluate(model, test, loss, stop)
+            if measured is None:
+                break
+            row["test_loss"], row["test_accuracy"] = measured
+        history.append(row)
+        _tell(callbacks, "on_epoch", history)
+        if stop():
+            break
+    return history
+
+
+def _train_epoch(model, loader, update, accumulate, history, callbacks, stop):
+    """Update on every group of batches; False if told to stop."""
+    model.train()
+    before = time.perf_counter()
+    for batches in _groups(loader, accumulate):
+        loss, correct, images = update(batches)
+        running, now = history.running, time.perf_counter()
+        running.loss += loss
+        running.correct += correct
+        running.images += images
+        if history.first_step_seconds is None:
+            history.first_step_seconds = now - before
+        else:
+            running.seconds += now - before
+            running.timed_images += images
+        history.steps += 1
+        before = now
+        _tell(callbacks, "on_step", history)
+        if stop():
+            return False
+    return True
+
+
+def _update(model, batches, optimizer, loss_function, schedule, clip, step):
+    """One step of the optimiser on several batches; the sums of losses, of right answers, of images."""
+    total = sum(len(labels) for _, labels in batches)
+    loss_sum, correct = 0.0, 0
+    optimizer.zero_grad()
+    for images, labels in _on_device(batches, model):
+        scores = model(images)
+        loss = loss_function(scores, labels)
+        value = loss.item()
+        if not math.isfinite(value):
+            optimizer.zero_grad()
+            raise StateError(
+                f"fit: the loss is {value} at step {step}; lower the learning rate or clip the gradient"
+            )
+        share = len(labels) / total  # the mean over the large batch weighs each small one by its images
+        (loss if share == 1 else loss * share).backward()
+        loss_sum += value * len(labels)
+        correct += _correct(scores, labels)
+    if clip is not None:
+        from ..optim import clip_grad_norm_
+
+        clip_grad_norm_(model.parameters(), clip)
+    optimizer.step()
+    if schedule is not None:
+        schedule.step()
+    return loss_sum, correct, total
+
+
+def evaluate(model, loader, loss=ops.cross_entropy, stop=lambda: False):
+    """(mean loss, accuracy) over all batches, in evaluation mode; None if stop(), asked after each, says so.
+
+    The training flags of all modules are as before afterwards.
+    Errors  ValueError if there are no batches
+    """
+    flags = [(module, module.training) for module in model.modules()]
+    loss_sum, correct, count = 0.0, 0, 0
+    model.eval()
+    try:
+        with no_grad():
+            for images, labels in _on_device(loader, model):
+                scores = model(images)
+                loss_sum += loss(scores, labels).item() * len(labels)
+                correct += _correct(scores, labels)
+                count += len(labels)
+                if stop():
+                    return None
+    finally:
+        for module, training in flags:
+            module.training = training
+    if not count:
+        raise ShapeError("evaluate: loader has no images")
+    return loss_sum / count, correct / count
+
+
+def _groups(batches, size):
+    """Lists of `size` batches that follow one another; the last may be shorter."""
+    batches = iter(batches)
+    while group := list(itertools.islice(batches, size)):
+        yield group
+
+
+def _on_device(batches, model):
+    """The batches where the parameters are."""
+    parameter = next(iter(model.parameters()), None)
+    for images, labels in batches:
+        yield (
+            (images, labels)
+            if parameter is None
+            else (images.to(parameter.device), labels.to(parameter.device))
+        )
+
+
+def _correct(scores, labels):
+    return int((ops.argmax(scores, 1) == labels).sum().item())
+
+
+def _tell(callbacks, event, history):
+    for callback in callbacks:
+        getattr(callback, event)(history)
+
+
+def _check_count(name, value):
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise KindError(f"fit: {name} is {value!r}, want an integer")
+    if value < 1:
+        raise ShapeError(f"fit: {name} is {value}, want at least 1")

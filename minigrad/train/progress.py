@@ -1,0 +1,71 @@
+"""The training loop on a terminal, or in a log."""
+
+import sys
+
+from minigrad_kernels.toolchain.cpu import cache_folder
+
+from .callback import Callback
+
+__all__ = ["Progress"]
+
+
+class Progress(Callback):
+    """A bar for each epoch where stderr is a terminal, and a line for each on stdout.
+
+    The first update is announced apart: kernels are compiled in it, or loaded from the cache.
+    images      in an epoch
+    """
+
+    def __init__(self, images, epochs):
+        self.images, self.epochs = images, epochs
+        self.bar = None
+        self.first = None  # the compiled kernels in the cache before the first update
+
+    def on_start(self, history):
+        if len(history) >= self.epochs or history.running.trained:
+            return
+        self.first = _cached_kernels()
+        print(f"{'loading' if self.first else 'compiling'} kernels ... ", end="", flush=True)
+
+    def on_step(self, history):
+        if self.first is not None:
+            compiled = len(_cached_kernels() - self.first)
+            note = f" ({compiled} compiled)" if self.first and compiled else ""
+            print(f"{history.first_step_seconds:.1f} s{note}", flush=True)
+            self.first = None
+        if self.bar is None:
+            from tqdm import tqdm
+
+            name = f"epoch {len(history) + 1}/{self.epochs}"
+            off = not sys.stderr.isatty()
+            self.bar = tqdm(total=self.images, desc=name, unit=" images", leave=False, disable=off)
+        running = history.running
+        self.bar.set_postfix(loss=f"{running.loss / running.images:.4f}", refresh=False)
+        self.bar.update(running.images - self.bar.n)
+
+    def on_epoch(self, history):
+        self.close()
+        print(_line(history[-1], self.epochs), flush=True)
+
+    def close(self):
+        """Take an unfinished bar or line off the terminal."""
+        if self.first is not None:
+            print(flush=True)
+        if self.bar is not None:
+            self.bar.close()
+        self.bar = self.first = None
+
+
+def _line(row, epochs):
+    parts = [f"epoch {row['epoch']:>{len(str(epochs))}}/{epochs}", f"loss {row['loss']:.4f}"]
+    parts.append(f"train {100 * row['accuracy']:.2f} %")
+    if "test_accuracy" in row:
+        parts.append(f"test {100 * row['test_accuracy']:.2f} %")
+    if row["images_per_second"] is not None:
+        parts.append(f"{row['images_per_second']:.0f} images/s")
+    return "  ".join(parts)
+
+
+def _cached_kernels():
+    folders = filter(None, map(cache_folder, ("serial", "team")))
+    return {file for folder in folders for file in folder.rglob("*.nbc")}

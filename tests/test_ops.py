@@ -1,0 +1,220 @@
+"""Every op on every row of its table: gradients, types, layouts, refusals, and what must stay as it was."""
+
+import numpy as np
+import pytest
+
+import minigrad
+from minigrad import Tensor, ops
+from minigrad.check import gradcheck, gradgradcheck
+from minigrad.engine import grad, no_grad
+from minigrad.errors import MinigradError
+from tests.op_cases import Draw, all_ops
+
+OPS = all_ops()
+ROWS = [pytest.param(op, sample, id=f"{op.name}{sample}") for op in OPS for sample in op.samples]
+SMOOTH = [row for row in ROWS if row.values[0].differentiable and row.values[1].smooth]
+REFUSALS = [
+    pytest.param(op, refusal, id=f"{op.name}{refusal.call}-{i}") for op in OPS for i, refusal in enumerate(op.refusals)
+]
+
+
+def wrap(array, wants_gradient):
+    return Tensor(array, requires_grad=wants_gradient)
+
+
+def tensors(*values):
+    """All Tensors in nested arguments."""
+    found = []
+    for value in values:
+        if isinstance(value, Tensor):
+            found.append(value)
+        elif isinstance(value, list | tuple):
+            found += tensors(*value)
+        elif isinstance(value, dict):
+            found += tensors(*value.values())
+    return found
+
+
+def results(op, args, kwargs):
+    """The Tensors that an op returns; random ops start from one seed."""
+    minigrad.manual_seed(0)
+    out = getattr(ops, op.name)(*args, **kwargs)
+    return list(out) if isinstance(out, tuple) else [out]
+
+
+def floating(tensors):
+    return [x for x in tensors if x.dtype.kind == "f"]
+
+
+def as_function(op, sample):
+    """The sample's op as a function of its Tensors alone, and these Tensors."""
+    drawn = sample.draw(wrap)
+    sources = tensors(*drawn)
+
+    def function(*values):
+        queue = list(values)
+
+        def replaced(value):
+            if isinstance(value, Tensor):
+                return queue.pop(0)
+            return [replaced(one) for one in value] if isinstance(value, list) else value
+
+        args = [replaced(value) for value in drawn[0]]
+        return results(op, args, {key: replaced(value) for key, value in drawn[1].items()})
+
+    return function, sources
+
+
+@pytest.mark.parametrize("op, sample", SMOOTH)
+def test_gradients(op, sample):
+    function, sources = as_function(op, sample)
+    if any(x.requires_grad for x in sources):
+        gradcheck(function, sources)
+
+
+@pytest.mark.parametrize("op, sample", SMOOTH)
+def test_second_gradients(op, sample):
+    function, sources = as_function(op, sample)
+    if any(x.requires_grad for x in sources):
+        gradgradcheck(function, sources)
+
+
+@pytest.mark.parametrize("op, sample", [row for row in ROWS if row.values[0].differentiable])
+def test_fast_gradients_equal_the_definition(op, sample):
+    """Where an op has fast gradients, create_graph switches between them and the rules."""
+    found = []
+    for create_graph in (False, True):
+        args, kwargs = sample.draw(wrap)
+        sources = [x for x in tensors(args, kwargs) if x.requires_grad]
+        outputs = [x for x in floating(results(op, args, kwargs)) if x.requires_grad]
+        if not outputs:
+            return
+        weights = [Tensor(np.random.default_rng(1).standard_normal(x.shape)) for x in outputs]
+        found.append(grad(outputs, sources, weights, create_graph=create_graph, allow_unused=True))
+    for fast, defined in zip(*found, strict=True):
+        assert (fast is None) == (defined is None)
+        if fast is not None:
+            np.testing.assert_allclose(fast.data, defined.data, rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.parametrize("op, sample", ROWS)
+def test_inputs_unchanged_and_types_kept(op, sample):
+    for dtype in (np.float32, np.float64):
+        args, kwargs = sample.draw(wrap, dtype)
+        sources = tensors(args, kwargs)
+        before = [x.data.copy() for x in sources]
+        for x in sources:
+            x.data.flags.writeable = False
+        out = results(op, args, kwargs)
+        if op.differentiable and floating(sources) and op.name != "to":
+            assert all(x.dtype == dtype for x in out if x.dtype.kind == "f")
+        for x in out:
+            assert type(x.data) is np.ndarray
+            if x.requires_grad:
+                x.backward(Tensor(np.ones(x.shape, x.dtype)), retain_graph=True)
+        for x, old in zip(sources, before, strict=True):
+            np.testing.assert_array_equal(x.data, old)
+            assert x.grad is None or (x.grad.dtype == x.dtype and x.grad.shape == x.shape)
+
+
+@pytest.mark.parametrize("op, sample", ROWS)
+def test_memory_is_shared_only_by_views(op, sample):
+    args, kwargs = sample.draw(wrap)
+    for x in results(op, args, kwargs):
+        for source in tensors(args, kwargs):
+            if x is not source and np.shares_memory(x.data, source.data):
+                assert op.views and x.version is source.version
+
+
+def strided(array):
+    """The same elements with gaps, backwards along the last axis, and with the axes the other way round in memory."""
+    if not array.ndim:
+        return array
+    wide = np.zeros([2 * n for n in reversed(array.shape)], array.dtype).T
+    view = wide[(*(slice(None, None, 2) for _ in array.shape[1:]), slice(None, None, -2))]
+    view[...] = array
+    return view
+
+
+@pytest.mark.parametrize("op, sample", ROWS)
+def test_layout_of_inputs_does_not_matter(op, sample):
+    found = []
+    for layout in (lambda array: array, strided):
+        args, kwargs = sample.draw(lambda array, wants: Tensor(layout(array), requires_grad=wants))  # noqa: B023
+        sources = [x for x in tensors(args, kwargs) if x.requires_grad]
+        out = results(op, args, kwargs)
+        live = [x for x in out if x.requires_grad]
+        weights = [Tensor(np.random.default_rng(1).standard_normal(x.shape)) for x in live]
+        gradients = grad(live, sources, weights, allow_unused=True) if live else []
+        found.append([*out, *(g for g in gradients if g is not None)])
+    for plain, other in zip(*found, strict=True):
+        np.testing.assert_allclose(plain.data, other.data, rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.parametrize("op, sample", ROWS)
+def test_no_grad_records_nothing(op, sample):
+    args, kwargs = sample.draw(wrap)
+    with no_grad():
+        out = results(op, args, kwargs)
+    assert all(x.node is None for x in out if not any(x is source for source in tensors(args, kwargs)))
+
+
+LINEAR = [(op, sample, i) for op in OPS for sample in op.samples for i in op.linear]
+
+
+@pytest.mark.parametrize("op, sample, position", [pytest.param(*row, id=f"{row[0]}{row[1]}-{row[2]}") for row in LINEAR])
+def test_adjoint_identity(op, sample, position):
+    """<A x, y> = <x, A^T y> for an op that is linear in an argument."""
+    if not isinstance(sample.args[position], Draw) or not sample.gradient:
+        return
+    args, kwargs = sample.draw(wrap)
+    args = [Tensor(a.data) if isinstance(a, Tensor) and i != position else a for i, a in enumerate(args)]
+    kwargs = {key: Tensor(a.data) if isinstance(a, Tensor) else a for key, a in kwargs.items()}
+    if op.name == "linear":  # affine: without its bias it is linear
+        args = args[:2]
+    x = args[position]
+    (out,) = results(op, args, kwargs)
+    y = np.random.default_rng(2).standard_normal(out.shape)
+    if out is x or not out.requires_grad:
+        return
+    (adjoint,) = grad(out, x, Tensor(y))
+    np.testing.assert_allclose((out.data * y).sum(), (x.data * adjoint.data).sum(), rtol=1e-11, atol=1e-11)
+
+
+TWICE = ["add", "sub", "mul", "div", "maximum", "minimum", "pow", "matmul"]
+
+
+@pytest.mark.parametrize("name", TWICE)
+def test_same_tensor_twice(name):
+    """x op x: arguments are told apart by position, not by identity."""
+    x = Tensor(np.random.default_rng(0).random((3, 3)) + 0.5, requires_grad=True)
+    function = lambda x: getattr(ops, name)(x, x)
+    if name not in ("maximum", "minimum"):
+        gradcheck(function, [x])
+        gradgradcheck(function, [x])
+    y = Tensor(x.data.copy(), requires_grad=True)
+    twice = grad(ops.sum(function(x)), x)[0]
+    apart = grad(ops.sum(getattr(ops, name)(x, y)), [x, y])
+    np.testing.assert_allclose(twice.data, apart[0].data + apart[1].data, rtol=1e-12)
+
+
+@pytest.mark.parametrize("op, refusal", REFUSALS)
+def test_refusals(op, refusal):
+    args, kwargs = refusal.call.draw(wrap)
+    before = [x.data.copy() for x in tensors(args, kwargs)]
+    with pytest.raises(refusal.error) as caught:
+        results(op, args, kwargs)
+    assert isinstance(caught.value, MinigradError)
+    assert refusal.message in str(caught.value)
+    for x, old in zip(tensors(args, kwargs), before, strict=True):
+        np.testing.assert_array_equal(x.data, old)
+
+
+def test_every_public_op_has_its_row():
+    rows = {op.name for op in OPS}
+    assert rows == set(ops.__all__), (rows - set(ops.__all__), set(ops.__all__) - rows)
+
+
+def test_enough_is_refused():
+    missing = [op.name for op in OPS if not op.refusals and op.name not in ("isnan", "isfinite", "logical_not", "put_along_dim")]
+    assert not missing, missing
