@@ -116,7 +116,9 @@ def _walk(roots, finish, retain_graph, create_graph, inputs=frozenset()):
         while nodes:
             node, wanted = nodes.pop()
             incoming = [pending.pop((node, i), (None, False)) for i in range(len(node.outputs))]
-            gradients = _complete(node, incoming, finish, inputs)
+            gradients = [gradient for gradient, _ in incoming]
+            if node.hooks or inputs:
+                _complete(node, gradients, finish, inputs)
             if any(gradient is not None for gradient in gradients):
                 for target, gradient, owned in node.gradients(gradients, wanted, create_graph):
                     _add(pending, target, gradient, owned, create_graph)
@@ -153,16 +155,14 @@ def _reachable(tensors, inputs):
     return listed, arriving
 
 
-def _complete(node, incoming, finish, inputs):
-    """The gradients of a node's outputs after its hooks."""
-    gradients = [gradient for gradient, _ in incoming]
+def _complete(node, gradients, finish, inputs):
+    """Pass the complete gradients of a node's outputs through its hooks, and to those who asked for them."""
     for output, hook in node.hooks or ():
         if gradients[output] is not None:
             gradients[output] = _after_hook(hook, gradients[output])
     for output, gradient in enumerate(gradients):
         if (node, output) in inputs and gradient is not None:
             finish((node, output), gradient, False)
-    return gradients
 
 
 def _finish_leaf(pending, leaf, finish, inputs):

@@ -151,7 +151,12 @@ class Tensor(Methods):
         """Keep .grad of this inner result too."""
         if self.node is not None:
             reference = weakref.ref(self)  # a strong one would close a cycle through the node
-            self.register_hook(lambda g: reference() and setattr(reference(), "grad", g))
+
+            def keep(gradient):
+                if (tensor := reference()) is not None:
+                    tensor.grad = gradient
+
+            self.register_hook(keep)
 
     # ---- interchange -------------------------------------------------------------------------------------------
 

@@ -97,7 +97,9 @@ def ones_(tensor):
 def fans(op, tensor):
     """(fan_in, fan_out): how many numbers each output, and each gradient of an input, is summed from."""
     if tensor.ndim < 2:
-        raise ShapeError(f"{op}: tensor has shape {tensor.shape}, wanted at least two dimensions, (out, in, ...)")
+        raise ShapeError(
+            f"{op}: tensor has shape {tensor.shape}, wanted at least two dimensions, (out, in, ...)"
+        )
     out, into, *window = tensor.shape
     return into * math.prod(window), out * math.prod(window)
 
@@ -106,7 +108,9 @@ def _kaiming(op, tensor, a, mode, nonlinearity):
     if mode not in ("fan_in", "fan_out"):
         raise ShapeError(f"{op}: mode is {mode!r}, wanted 'fan_in' or 'fan_out'")
     fan = fans(op, tensor)[mode == "fan_out"]
-    return calculate_gain(nonlinearity, a) / math.sqrt(fan or 1)  # an empty weight has fan 0 and nothing to fill
+    return calculate_gain(nonlinearity, a) / math.sqrt(
+        fan or 1
+    )  # an empty weight has fan 0 and nothing to fill
 
 
 def kaiming_uniform_(tensor, a=0, mode="fan_in", nonlinearity="leaky_relu", generator=None):

@@ -28,7 +28,13 @@ class Module:
     def __new__(cls, *args, **kwargs):
         # Here and not in __init__, so that a subclass may assign its parts before it calls super().__init__().
         self = super().__new__(cls)
-        registries = {"_parameters": {}, "_buffers": {}, "_modules": {}, "_non_persistent": set(), "_hooks": ()}
+        registries = {
+            "_parameters": {},
+            "_buffers": {},
+            "_modules": {},
+            "_non_persistent": set(),
+            "_hooks": (),
+        }
         self.__dict__.update(registries)
         return self
 
@@ -62,8 +68,12 @@ class Module:
         elif kept is None:
             object.__setattr__(self, name, value)
         elif value is not None and not (kept is self._buffers and isinstance(value, Tensor)):
-            wanted = {id(self._parameters): "a Parameter", id(self._modules): "a Module"}.get(id(kept), "a Tensor")
-            raise KindError(f"{type(self).__name__}: {name} is a {type(value).__name__}, wanted {wanted} or None")
+            wanted = {id(self._parameters): "a Parameter", id(self._modules): "a Module"}.get(
+                id(kept), "a Tensor"
+            )
+            raise KindError(
+                f"{type(self).__name__}: {name} is a {type(value).__name__}, wanted {wanted} or None"
+            )
         else:
             kept[name] = value
 
@@ -85,7 +95,9 @@ class Module:
 
     def _register(self, name, value, registry):
         if not isinstance(name, str) or not name or "." in name:
-            raise ShapeError(f"{type(self).__name__}: the name of a part is {name!r}, wanted a string without a dot")
+            raise ShapeError(
+                f"{type(self).__name__}: the name of a part is {name!r}, wanted a string without a dot"
+            )
         for kept in (self._parameters, self._buffers, self._modules):
             if kept is not registry:
                 kept.pop(name, None)
@@ -99,7 +111,9 @@ class Module:
     def register_parameter(self, name, parameter):
         """Register a Parameter, or None for one that this instance does without."""
         if parameter is not None and not isinstance(parameter, Parameter):
-            raise KindError(f"register_parameter: {name} is a {type(parameter).__name__}, wanted a Parameter or None")
+            raise KindError(
+                f"register_parameter: {name} is a {type(parameter).__name__}, wanted a Parameter or None"
+            )
         self._refuse_taken(name)
         self._register(name, parameter, self._parameters)
 

@@ -66,7 +66,9 @@ class BatchNorm2d(Module):
 
     def forward(self, input):
         if input.ndim != 4 or input.shape[1] != self.num_features:
-            raise ShapeError(f"BatchNorm2d: input has shape {input.shape}, wanted (N, {self.num_features}, H, W)")
+            raise ShapeError(
+                f"BatchNorm2d: input has shape {input.shape}, wanted (N, {self.num_features}, H, W)"
+            )
         counting = self.training and self.track_running_stats
         count = self.num_batches_tracked.item() + 1 if counting else 0
         momentum = self.momentum
@@ -74,7 +76,14 @@ class BatchNorm2d(Module):
             momentum = 1 / count if count else 0.0
         batch_decides = self.training or self.running_mean is None
         out = ops.batch_norm(
-            input, self.running_mean, self.running_var, self.weight, self.bias, batch_decides, momentum, self.eps
+            input,
+            self.running_mean,
+            self.running_var,
+            self.weight,
+            self.bias,
+            batch_decides,
+            momentum,
+            self.eps,
         )
         if counting:
             write(self.num_batches_tracked).fill(count)

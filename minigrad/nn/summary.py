@@ -71,7 +71,9 @@ class Summary:
         )
         body = "".join(f"<tr>{row}</tr>" for row in (*rows, total))
         caption = html.escape(f"{self.title}, input {self.input_shape}")
-        return f"<table><caption>{caption}</caption><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+        return (
+            f"<table><caption>{caption}</caption><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+        )
 
 
 def summary(model, input_shape):

@@ -35,7 +35,9 @@ def clip_grad_norm_(parameters, max_norm, norm_type=2.0, error_if_nonfinite=Fals
     gradients = _gradients(op, parameters)
     norm = _norm(gradients, norm_type)
     if error_if_nonfinite and not math.isfinite(norm):
-        raise StateError(f"{op}: the {norm_type}-norm of the gradients is {norm}; error_if_nonfinite=False goes on")
+        raise StateError(
+            f"{op}: the {norm_type}-norm of the gradients is {norm}; error_if_nonfinite=False goes on"
+        )
     factor = max_norm / (norm + 1e-6)
     if not factor >= 1:  # NaN too
         for batch in _batches(gradients):

@@ -72,16 +72,20 @@ class LRScheduler:
         """The state as JSON values."""
         return {name: value for name, value in self.__dict__.items() if name not in self.volatile}
 
+    def check_state(self, state_dict):
+        """Refuse the state of another schedule."""
+        own = self.state_dict()
+        if not isinstance(state_dict, dict) or state_dict.keys() != own.keys():
+            names = sorted(state_dict) if isinstance(state_dict, dict) else type(state_dict).__name__
+            raise ShapeError(f"{type(self).__name__}.load_state_dict: got {names}, wanted {sorted(own)}")
+
     def load_state_dict(self, state_dict):
         """Take over a state that state_dict gave; the optimiser's own state holds the rates.
 
         Errors  ValueError for the state of another schedule; nothing is changed then
         """
-        own = self.state_dict()
-        if not isinstance(state_dict, dict) or state_dict.keys() != own.keys():
-            names = sorted(state_dict) if isinstance(state_dict, dict) else type(state_dict).__name__
-            raise ShapeError(f"{type(self).__name__}.load_state_dict: got {names}, wanted {sorted(own)}")
-        self.__dict__.update(state_dict)
+        self.check_state(state_dict)
+        self.__dict__.update({name: value for name, value in state_dict.items() if name not in self.volatile})
 
 
 def check_optimizer(name, optimizer):
@@ -105,5 +109,7 @@ def per_group(name, argument, value, optimizer):
     count = len(optimizer.param_groups)
     values = list(value) if isinstance(value, list | tuple) else [value] * count
     if len(values) != count:
-        raise ShapeError(f"{name}: {argument} has {len(values)} values, wanted one for each of the {count} groups")
+        raise ShapeError(
+            f"{name}: {argument} has {len(values)} values, wanted one for each of the {count} groups"
+        )
     return values

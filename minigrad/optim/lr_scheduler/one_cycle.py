@@ -37,7 +37,7 @@ class OneCycleLR(LRScheduler):
         last_epoch=-1,
     ):
         check_optimizer("OneCycleLR", optimizer)
-        self.total_steps = _total("total_steps", total_steps, epochs, steps_per_epoch)
+        self.total_steps = _total(total_steps, epochs, steps_per_epoch)
         if not 0 <= pct_start <= 1:
             raise ShapeError(f"OneCycleLR: pct_start is {pct_start}, wanted 0 to 1")
         if anneal_strategy not in ("cos", "linear"):
@@ -57,13 +57,15 @@ class OneCycleLR(LRScheduler):
 
     def get_lr(self):
         if self.last_epoch > self.total_steps:
-            raise StateError(f"OneCycleLR: step {self.last_epoch} of {self.total_steps}; make it with more total_steps")
+            raise StateError(
+                f"OneCycleLR: step {self.last_epoch} of {self.total_steps}; make it with more total_steps"
+            )
         start = 0.0
-        for end, source, target in self.phases:
-            if self.last_epoch <= end or end == self.total_steps - 1:
+        for index, (end, source, target) in enumerate(self.phases):
+            if self.last_epoch <= end or index == len(self.phases) - 1:
                 break
             start = end
-        share = (self.last_epoch - start) / (end - start)
+        share = (self.last_epoch - start) / (end - start) if end > start else 1.0
         return [self._between(group[source], group[target], share) for group in self.optimizer.param_groups]
 
     def _between(self, start, end, share):
@@ -72,9 +74,11 @@ class OneCycleLR(LRScheduler):
         return end + (start - end) / 2 * (math.cos(math.pi * share) + 1)
 
 
-def _total(name, total_steps, epochs, steps_per_epoch):
+def _total(total_steps, epochs, steps_per_epoch):
     if total_steps is not None:
-        return check_count("OneCycleLR", name, total_steps)
+        return check_count("OneCycleLR", "total_steps", total_steps)
     if epochs is None or steps_per_epoch is None:
         raise ShapeError("OneCycleLR: total_steps is None, wanted it, or both epochs and steps_per_epoch")
-    return check_count("OneCycleLR", "epochs", epochs) * check_count("OneCycleLR", "steps_per_epoch", steps_per_epoch)
+    return check_count("OneCycleLR", "epochs", epochs) * check_count(
+        "OneCycleLR", "steps_per_epoch", steps_per_epoch
+    )

@@ -44,7 +44,8 @@ class ReduceLROnPlateau(LRScheduler):
         self.mode, self.factor, self.threshold, self.threshold_mode = mode, factor, threshold, threshold_mode
         self.patience = check_count(name, "patience", patience, 0)
         self.cooldown = check_count(name, "cooldown", cooldown, 0)
-        self.min_lrs, self.eps = per_group(name, "min_lr", min_lr, optimizer), eps
+        per_group(name, "min_lr", min_lr, optimizer)
+        self.min_lr, self.eps = min_lr, eps
         self.best = math.inf if mode == "min" else -math.inf
         self.last_epoch = self.cooldown_counter = self.num_bad_epochs = 0
 
@@ -73,11 +74,8 @@ class ReduceLROnPlateau(LRScheduler):
         return sign * value > sign * self.best * (1 + sign * self.threshold)
 
     def _reduce(self):
-        least = self.min_lrs
-        groups = self.optimizer.param_groups
-        if len(least) != len(groups):
-            raise ShapeError(f"ReduceLROnPlateau: min_lr has {len(least)} values, but there are {len(groups)} groups now")
-        for group, bound in zip(groups, least, strict=True):
+        least = per_group("ReduceLROnPlateau", "min_lr", self.min_lr, self.optimizer)
+        for group, bound in zip(self.optimizer.param_groups, least, strict=True):
             rate = max(group["lr"] * self.factor, bound)
             if group["lr"] - rate > self.eps:
                 group["lr"] = rate

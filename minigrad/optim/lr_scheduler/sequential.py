@@ -31,14 +31,16 @@ class SequentialLR(LRScheduler):
         for index, scheduler in enumerate(self.schedulers):
             if not isinstance(scheduler, LRScheduler) or isinstance(scheduler, ReduceLROnPlateau):
                 kind = type(scheduler).__name__
-                raise KindError(f"{name}: schedulers[{index}] is a {kind}, wanted a schedule without a metric")
+                raise KindError(
+                    f"{name}: schedulers[{index}] is a {kind}, wanted a schedule without a metric"
+                )
             if scheduler.optimizer is not optimizer:
                 raise ShapeError(f"{name}: schedulers[{index}] belongs to another optimiser")
         self.last_epoch = last_epoch + 1
         for group in optimizer.param_groups:
             group["lr"] = group["initial_lr"]
         self.rewind()
-        self.schedulers[bisect.bisect_right(self.milestones, 0)].begin()
+        self.begin()
 
     def rewind(self):
         """Take back the step that each schedule took when it was made."""
@@ -49,31 +51,40 @@ class SequentialLR(LRScheduler):
                 scheduler.last_epoch -= 1
 
     def begin(self):
-        self.schedulers[bisect.bisect_right(self.milestones, 0)].begin()
+        self._at(0).begin()
+
+    def restart(self):
+        self.last_epoch = 0
+        self._at(0).restart()
+
+    def _at(self, epoch):
+        return self.schedulers[bisect.bisect_right(self.milestones, epoch)]
 
     def step(self):
         self.last_epoch += 1
-        index = bisect.bisect_right(self.milestones, self.last_epoch)
-        if index and self.milestones[index - 1] == self.last_epoch:
-            self.schedulers[index].restart()
+        scheduler = self._at(self.last_epoch)
+        if self.last_epoch in self.milestones:
+            scheduler.restart()
         else:
-            self.schedulers[index].step()
+            scheduler.step()
 
     def state_dict(self):
-        return {**super().state_dict(), "schedulers": [scheduler.state_dict() for scheduler in self.schedulers]}
+        return {
+            **super().state_dict(),
+            "schedulers": [scheduler.state_dict() for scheduler in self.schedulers],
+        }
+
+    def check_state(self, state_dict):
+        super().check_state(state_dict)
+        states = state_dict["schedulers"]
+        if not isinstance(states, list) or len(states) != len(self.schedulers):
+            raise ShapeError(
+                f"SequentialLR.load_state_dict: wanted the states of {len(self.schedulers)} schedulers"
+            )
+        for scheduler, state in zip(self.schedulers, states, strict=True):
+            scheduler.check_state(state)
 
     def load_state_dict(self, state_dict):
-        states = state_dict.get("schedulers") if isinstance(state_dict, dict) else None
-        if not isinstance(states, list) or len(states) != len(self.schedulers):
-            raise ShapeError(f"SequentialLR.load_state_dict: wanted the states of {len(self.schedulers)} schedulers")
-        before = [scheduler.state_dict() for scheduler in self.schedulers]
-        try:
-            for scheduler, state in zip(self.schedulers, states, strict=True):
-                scheduler.load_state_dict(state)
-            super().load_state_dict(state_dict)
-        except ShapeError:
-            for scheduler, state in zip(self.schedulers, before, strict=True):
-                scheduler.load_state_dict(state)
-            raise
-        del self.__dict__["schedulers"]
-        raise AssertionError
+        super().load_state_dict(state_dict)
+        for scheduler, state in zip(self.schedulers, state_dict["schedulers"], strict=True):
+            scheduler.load_state_dict(state)

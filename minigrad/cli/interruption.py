@@ -1,0 +1,38 @@
+"""Ctrl-C, and the request to end that systems send, as a wish that is granted between two updates."""
+
+import os
+import signal
+import threading
+
+from ..train import Callback
+
+__all__ = ["Interruption"]
+
+SIGNALS = (signal.SIGINT, signal.SIGTERM)
+
+
+class Interruption(Callback):
+    """While it is entered, the first signal sets `requested`; a second one raises KeyboardInterrupt."""
+
+    def __init__(self):
+        self.requested = False
+        self.before = {}
+
+    def __enter__(self):
+        if threading.current_thread() is threading.main_thread():  # no other may set handlers
+            self.before = {number: signal.signal(number, self._note) for number in SIGNALS}
+        return self
+
+    def __exit__(self, *exception):
+        for number, handler in self.before.items():
+            signal.signal(number, handler)
+
+    def _note(self, number, frame):
+        if self.requested:
+            raise KeyboardInterrupt
+        self.requested = True
+        # Not print: the signal may come while a print is at work.
+        os.write(2, b"\nstopping after this step; once more to quit at once\n")
+
+    def stop(self, history):
+        return self.requested

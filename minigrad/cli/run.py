@@ -1,0 +1,130 @@
+"""The folder of a run.
+
+config.json         the command, the versions and all settings
+history.jsonl       figures of each epoch, as JSON, one a line; history.csv has the same
+last/, best/        checkpoints: after the latest epoch or update, and after the epoch with the best test accuracy
+learning-curve.png  loss and accuracy over the epochs
+result.json         the final figures
+"""
+
+import json
+import os
+import platform
+import time
+from importlib import metadata
+from pathlib import Path
+
+from .. import __version__, checkpoint
+from ..device import default_generator
+from ..train import Callback
+from .settings import Settings, UsageError
+
+__all__ = ["Run", "Saver", "versions"]
+
+PACKAGES = ("numpy", "numba", "llvmlite", "safetensors", "matplotlib", "tqdm", "pooch")
+
+
+def versions():
+    """The versions of what a result depends on."""
+    return {
+        "minigrad": __version__,
+        "python": platform.python_version(),
+        **{package: metadata.version(package) for package in PACKAGES},
+    }
+
+
+class Run:
+    """The files in the folder of a run."""
+
+    def __init__(self, folder):
+        self.folder = Path(folder)
+
+    @classmethod
+    def fresh(cls, folder, settings):
+        """A folder for a new run: the one given, or one named after the time, the data and the model.
+
+        Errors  UsageError if it holds a run or cannot be written; nothing is made
+        """
+        stem = Path("runs") / f"{time.strftime('%Y%m%d-%H%M%S')}-{settings.data}-{settings.model}"
+        run = cls(folder or stem)
+        number = 2
+        while folder is None and run.folder.exists():
+            run, number = cls(f"{stem}-{number}"), number + 1
+        if (run.folder / "config.json").exists() or checkpoint.exists(run.folder / "last"):
+            raise UsageError(f"{run.folder} holds a run already; go on with it by --resume {run.folder}")
+        present = next(place for place in (run.folder, *run.folder.absolute().parents) if place.exists())
+        if not present.is_dir() or not os.access(present, os.W_OK | os.X_OK):
+            raise UsageError(
+                f"--out {run.folder} cannot be made: {present} is not a folder that can be written"
+            )
+        return run
+
+    @classmethod
+    def of(cls, folder, name="last"):
+        """The run in a folder, and its settings. Errors: UsageError if it holds no such checkpoint."""
+        run = cls(folder)
+        if not checkpoint.exists(run.folder / name):
+            raise UsageError(f"{run.folder} holds no checkpoint {name!r}: it is not the folder of a run")
+        try:
+            config = json.loads((run.folder / "config.json").read_text())
+            return run, Settings.from_json(config["settings"])
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            raise UsageError(f"{run.folder / 'config.json'} cannot be used: {error}") from error
+
+    def write(self, name, content):
+        """Put text or bytes into a file of the folder in one step."""
+        checkpoint.write_atomic(self.folder / name, content.encode() if isinstance(content, str) else content)
+
+    def write_json(self, name, value):
+        self.write(name, json.dumps(value, indent=1) + "\n")
+
+    def begin(self, settings, command, source):
+        """Make the folder and write its configuration."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        created = time.strftime("%Y-%m-%dT%H:%M:%S%z")
+        config = {"command": ["minigrad", *command], "created": created, "versions": versions()}
+        self.write_json("config.json", config | {"source": source, "settings": settings.as_json()})
+
+    def save(self, name, parts, history):
+        """Write a checkpoint of everything that going on needs."""
+        extra = {
+            "history": history.state_dict(),
+            "loader": parts.loader.state_dict(),
+            "generator": default_generator.get_state(),
+        }
+        checkpoint.save(self.folder / name, parts.model, parts.optimizer, parts.schedule, extra)
+
+    def load(self, parts, history):
+        """Take up the latest checkpoint."""
+        extra = checkpoint.load(self.folder / "last", parts.model, parts.optimizer, parts.schedule)
+        history.load_state_dict(extra["history"])
+        parts.loader.load_state_dict(extra["loader"])
+        default_generator.set_state(extra["generator"])
+
+    def write_history(self, history):
+        self.write("history.jsonl", history.to_jsonl())
+        self.write("history.csv", history.to_csv())
+
+    def write_curve(self, history):
+        import io
+
+        from ..draw import save_learning_curve
+
+        if len(history):
+            picture = io.BytesIO()
+            save_learning_curve(history, picture)
+            self.write("learning-curve.png", picture.getvalue())
+
+
+class Saver(Callback):
+    """Keeps the folder of a run up to date, epoch by epoch."""
+
+    def __init__(self, run, parts):
+        self.run, self.parts = run, parts
+
+    def on_epoch(self, history):
+        self.run.write_history(history)
+        self.run.save("last", self.parts, history)
+        # The first of equals stays the best, so that a later epoch must earn its place.
+        if history[-1] is max(history.rows, key=lambda row: (row["test_accuracy"], -row["test_loss"])):
+            self.run.save("best", self.parts, history)

@@ -1,0 +1,179 @@
+"""What a run is made of: the options given, the defaults of the others, and the parts that follow."""
+
+import contextlib
+import math
+from dataclasses import asdict, dataclass, fields
+from pathlib import Path
+
+from minigrad_kernels.errors import MinigradError
+
+from .. import create, data, models, nn, optim
+from ..device import manual_seed
+
+__all__ = ["Parts", "Settings", "UsageError", "chosen_data", "refusing"]
+
+TEST_BATCH = 256
+DEFAULT_MODEL = {"digits": "digits-cnn", "mnist": "keras-cnn", "cifar10": "resnet"}
+DEFAULTS = {
+    "optimizer": "adam",
+    "lr": 3e-3,
+    "schedule": "cosine",
+    "weight_decay": 0.0,
+    "augment": False,
+    "accumulate": 1,
+    "clip": None,
+    "seed": 0,
+    "device": "cpu",
+}
+BY_DATA = {
+    "digits": {"epochs": 20, "batch_size": 32},
+    "mnist": {"epochs": 10, "batch_size": 64},
+    "cifar10": {"epochs": 30, "batch_size": 128, "augment": True},
+}
+BY_MODEL = {"resnet": {"optimizer": "sgd", "lr": 0.1, "schedule": "onecycle", "weight_decay": 5e-4}}
+MOMENTUM = 0.9  # of SGD, in Nesterov's form
+
+
+class UsageError(MinigradError, ValueError):
+    """What was asked for cannot be done; nothing was done."""
+
+
+@contextlib.contextmanager
+def refusing():
+    """Errors inside become UsageErrors: they come before any work."""
+    try:
+        yield
+    except UsageError:
+        raise
+    except MinigradError as error:
+        raise UsageError(str(error)) from error
+
+
+@dataclass
+class Settings:
+    """All that decides the result of a run, and where its data are."""
+
+    data: str
+    data_dir: str | None
+    model: str
+    size: int  # height and width of the images
+    epochs: int
+    batch_size: int
+    lr: float
+    optimizer: str
+    schedule: str
+    weight_decay: float
+    augment: bool
+    accumulate: int
+    clip: float | None
+    seed: int
+    device: str
+    new_writers: bool
+
+    @classmethod
+    def of(cls, options, name):
+        """The settings of a new run on the data set of this name."""
+        model = options.model or DEFAULT_MODEL[name]
+        if model not in models.MODELS:
+            raise UsageError(f"unknown model {model!r}, want one of {', '.join(models.MODELS)}")
+        values = DEFAULTS | BY_DATA[name] | BY_MODEL.get(model, {})
+        given = {key: getattr(options, key) for key in values if getattr(options, key) is not None}
+        size = {"digits": models.MODELS[model].made_for or 8, "mnist": 28, "cifar10": 32}[name]
+        folder = options.data_dir and str(Path(options.data_dir).resolve())
+        new_writers = name == "digits" if options.new_writers is None else options.new_writers
+        if new_writers and name != "digits":
+            raise UsageError("--new-writers wants --data digits: only there the writers are known")
+        return cls(name, folder, model, size, **values | given, new_writers=new_writers)
+
+    @classmethod
+    def from_json(cls, values):
+        """The settings that as_json gave. Errors: UsageError if they are not such."""
+        names = {field.name for field in fields(cls)}
+        if not isinstance(values, dict) or values.keys() != names or values["model"] not in models.MODELS:
+            raise UsageError("the settings in its config.json are not those of a run of this release")
+        return cls(**values)
+
+    def as_json(self):
+        return asdict(self)
+
+    def datasets(self, split="random", download=True):
+        """(train, test)."""
+        if self.data == "digits":
+            return data.digits(split, self.size)
+        return {"mnist": data.mnist, "cifar10": data.cifar10}[self.data](self.data_dir, download)
+
+    def transform(self, dataset, augment=False):
+        """What is done to its images on their way to the network; None if they are just scaled to 0..1."""
+        steps = []
+        if augment:
+            steps.append(data.PadCrop(4 if self.data == "cifar10" else 2 if self.size >= 28 else 1))
+            steps += [data.Flip()] * (self.data == "cifar10")
+        if models.MODELS[self.model].normalised:
+            steps.append(data.Normalize(dataset.mean, dataset.std))
+        return data.Compose(steps) if steps else None
+
+    def build_model(self, dataset):
+        """A new model for these images on the chosen device, its parameters drawn from the default generator."""
+        create.zeros(1, device=self.device)  # refuses a device that is not there
+        model = models.build(self.model, dataset.images.shape[1:], len(dataset.classes))
+        return model.to(self.device)
+
+    def test_loader(self, test):
+        return data.Loader(test, min(TEST_BATCH, len(test)), transform=self.transform(test))
+
+
+class Parts:
+    """Model, loaders, optimiser and schedule of a run, new, all random numbers seeded."""
+
+    def __init__(self, settings, train, test):
+        manual_seed(settings.seed)
+        self.model = settings.build_model(train)
+        # The statistics of a single image mean nothing, so batch norm refuses a batch of one.
+        normalised = any(isinstance(module, nn.BatchNorm2d) for module in self.model.modules())
+        drop_last = normalised and len(train) % settings.batch_size == 1
+        transform = settings.transform(train, settings.augment)
+        self.loader = data.Loader(train, settings.batch_size, True, settings.seed, drop_last, transform)
+        self.test = settings.test_loader(test)
+        self.optimizer = _optimizer(settings, self.model.parameters())
+        updates = settings.epochs * math.ceil(len(self.loader) / settings.accumulate)
+        self.schedule = _schedule(settings, self.optimizer, updates)
+
+    def fit_arguments(self, settings):
+        """What train.fit takes, but for history and callbacks."""
+        positional = (self.model, self.loader, self.optimizer, settings.epochs)
+        rest = {"schedule": self.schedule, "accumulate": settings.accumulate, "clip": settings.clip}
+        return positional, rest | {"test": self.test}
+
+
+def _optimizer(settings, parameters):
+    kinds = {"adam": optim.Adam, "adamw": optim.AdamW, "sgd": optim.SGD, "rmsprop": optim.RMSprop}
+    extra = {"momentum": MOMENTUM, "nesterov": True} if settings.optimizer == "sgd" else {}
+    kind = kinds[settings.optimizer]
+    return kind(parameters, lr=settings.lr, weight_decay=settings.weight_decay, **extra)
+
+
+def _schedule(settings, optimizer, updates):
+    """The schedule over this many updates, None for a constant rate."""
+    schedules = optim.lr_scheduler
+    if settings.schedule == "cosine":
+        return schedules.CosineAnnealingLR(optimizer, updates)
+    if settings.schedule == "onecycle":
+        return schedules.OneCycleLR(optimizer, settings.lr, updates)
+    if settings.schedule == "step":
+        return schedules.StepLR(optimizer, max(1, math.ceil(updates / 3)))
+    return None
+
+
+def chosen_data(name, data_dir):
+    """The name of the data set that --data means, and a sentence if it was chosen for the user."""
+    if data_dir is not None and not Path(data_dir).is_dir():
+        raise UsageError(f"--data-dir {data_dir} is not a folder")
+    if name not in (None, "auto"):
+        return name, None
+    folder = data.available("mnist", data_dir)
+    if folder is not None:
+        return "mnist", f"MNIST was found in {folder}"
+    return (
+        "digits",
+        "MNIST is not on disk: the digits that come with the package (--data mnist downloads MNIST)",
+    )
