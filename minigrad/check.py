@@ -99,9 +99,7 @@ def gradgradcheck(function, inputs, eps=1e-6, atol=1e-5, rtol=1e-3, directions=2
         ]
         live = [(one, v) for one, v in zip(_outputs(function, values), weights, strict=True) if one.requires_grad]
         sources = [values[i] for i in checked]
-        found = grad(
-            [one for one, _ in live], sources, [v for _, v in live], create_graph=True, allow_unused=True
-        )
+        found = grad([one for one, _ in live], sources, [v for _, v in live], create_graph=True, allow_unused=True)
         return [one for one in found if one is not None]
 
     def recorded(*values):

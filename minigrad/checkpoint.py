@@ -15,7 +15,6 @@ import contextlib
 import hashlib
 import json
 import os
-import tempfile
 from pathlib import Path
 
 import numpy as np
@@ -111,9 +110,9 @@ def exists(folder):
 def write_atomic(path, content):
     """Put bytes into a file so that it holds the old or the new ones at any moment, even without power."""
     path = Path(path)
-    handle, partial = tempfile.mkstemp(prefix=PARTIAL, dir=path.parent)
+    partial = path.with_name(f"{PARTIAL}{os.getpid()}-{path.name}")
     try:
-        with open(handle, "wb") as file:
+        with open(partial, "wb") as file:
             file.write(content)
             file.flush()
             os.fsync(file.fileno())
@@ -191,14 +190,10 @@ def _read(folder):
 def _model_state(tensors, model):
     """The state of the model, in its element types; load_state_dict checks names and shapes."""
     wanted = model.state_dict()
-    state = {
-        name.removeprefix("model."): array for name, array in tensors.items() if name.startswith("model.")
-    }
+    state = {name.removeprefix("model."): array for name, array in tensors.items() if name.startswith("model.")}
     for name, array in state.items():
         if name in wanted and _array(wanted[name]).dtype != array.dtype:
-            raise ValueError(
-                f"{name} has elements {array.dtype}, the model's has {_array(wanted[name]).dtype}"
-            )
+            raise ValueError(f"{name} has elements {array.dtype}, the model's has {_array(wanted[name]).dtype}")
     return {name: Tensor(array) for name, array in state.items()}
 
 

@@ -61,9 +61,7 @@ def lenet(shape=(1, 28, 28), classes=10):
     """
     channels, height, width = shape
     padding = tuple(max(0, (32 - size + 1) // 2) for size in (height, width))
-    height, width = (
-        ((size + 2 * pad - 4) // 2 - 4) // 2 for size, pad in zip((height, width), padding, strict=True)
-    )
+    height, width = (((size + 2 * pad - 4) // 2 - 4) // 2 for size, pad in zip((height, width), padding, strict=True))
     return nn.Sequential(
         *_convolution(channels, 6, 5, padding=padding),
         nn.MaxPool2d(2),
@@ -123,9 +121,7 @@ class BasicBlock(nn.Module):
         self.bn2 = nn.BatchNorm2d(filters)
         self.shortcut = nn.Identity()
         if stride != 1 or channels != filters:
-            self.shortcut = nn.Sequential(
-                nn.Conv2d(channels, filters, 1, stride, bias=False), nn.BatchNorm2d(filters)
-            )
+            self.shortcut = nn.Sequential(nn.Conv2d(channels, filters, 1, stride, bias=False), nn.BatchNorm2d(filters))
 
     def forward(self, input):
         out = ops.relu(self.bn1(self.conv1(input)))

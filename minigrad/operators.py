@@ -71,4 +71,4 @@ for _name, _op in METHODS.items():
     setattr(Tensor, _name, _method(_op))
 for _name, _method_of in {"float": "float32", "double": "float64", "long": "int64"}.items():
     setattr(Tensor, _name, (lambda dtype: lambda self: ops.to(self, dtype))(_method_of))
-Tensor.T = property(lambda self: ops.permute(self, *reversed(range(self.ndim))))
+setattr(Tensor, "T", property(lambda self: ops.permute(self, *reversed(range(self.ndim)))))  # noqa: B010

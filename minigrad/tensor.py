@@ -34,7 +34,17 @@ class Tensor(Methods):
     Errors  TypeError for other kinds of elements
     """
 
-    __slots__ = ("data", "requires_grad", "grad", "node", "output", "version", "hooks", "ready_hooks", "__weakref__")
+    __slots__ = (
+        "data",
+        "requires_grad",
+        "grad",
+        "node",
+        "output",
+        "version",
+        "hooks",
+        "ready_hooks",
+        "__weakref__",
+    )
     __array_priority__ = 1000  # NumPy leaves `array + tensor` to Tensor.__radd__
     __array_ufunc__ = None
 

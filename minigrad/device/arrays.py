@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from minigrad_kernels.errors import KindError, ShapeError, StateError
 from minigrad_kernels import layout
+from minigrad_kernels.errors import KindError, ShapeError, StateError
 from minigrad_kernels.layout import CHANNELS_LAST, c_order, strides_of
 
 from . import memory
@@ -81,7 +81,9 @@ def asarray(value, dtype=None):
         raise KindError("Tensor: data is a ragged list, wanted rows of one length") from error
     if dtype is None and not hasattr(value, "dtype") and array.dtype == np.float64:
         dtype = default_dtype
-    return array.astype(element_type(array.dtype).newbyteorder("=") if dtype is None else element_type(dtype), copy=False)
+    return array.astype(
+        element_type(array.dtype).newbyteorder("=") if dtype is None else element_type(dtype), copy=False
+    )
 
 
 def from_dlpack(source):
@@ -185,7 +187,14 @@ def elementwise(op, *values, out=None):
 
 # Ops whose ufunc has another name, ops with bool results, and ops whose results are fractions even of integers.
 _UFUNCS = {"sub": "subtract", "mul": "multiply", "div": "true_divide", "neg": "negative", "pow": "power"}
-_UFUNCS |= {"eq": "equal", "ne": "not_equal", "lt": "less", "le": "less_equal", "gt": "greater", "ge": "greater_equal"}
+_UFUNCS |= {
+    "eq": "equal",
+    "ne": "not_equal",
+    "lt": "less",
+    "le": "less_equal",
+    "gt": "greater",
+    "ge": "greater_equal",
+}
 _PREDICATES = frozenset("eq ne lt le gt ge logical_not isnan isfinite".split())
 _FRACTIONAL = frozenset("div exp log sqrt tanh".split())
 

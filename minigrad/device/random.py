@@ -35,7 +35,13 @@ class Generator:
         state = self.numpy.bit_generator.state
         words = {name: [int(word) for word in values] for name, values in state["state"].items()}
         rest = {name: int(state[name]) for name in ("buffer_pos", "has_uint32", "uinteger")}
-        return {"seed": self.seed, "step": self.step, "words": words, **rest, "buffer": state["buffer"].tolist()}
+        return {
+            "seed": self.seed,
+            "step": self.step,
+            "words": words,
+            **rest,
+            "buffer": state["buffer"].tolist(),
+        }
 
     def set_state(self, state):
         self.manual_seed(state["seed"])

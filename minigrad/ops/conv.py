@@ -74,7 +74,8 @@ conv2d.grads(
 def conv2d_input_grad(grad, weight, input_shape, stride=1, padding=0, dilation=1, groups=1):
     """The gradient of conv2d with respect to its input: each element spreads over the pixels that it was made from.
 
-    Math    out[n, c, h, w] = sum_{o,p,q} grad[n, o, i, j] weight[o, c, p, q]  where h = s i + d p - pad, w = s j + d q - pad
+    Math    out[n, c, h, w] = sum of grad[n, o, i, j] weight[o, c, p, q] over all o, p, q, i, j
+            with h = s i + d p - pad and w = s j + d q - pad
     Grads   dgrad = conv2d(g, weight)        dweight = conv2d_weight_grad(grad, g)
     Shapes  grad (N, O, I, J), weight (O, C/G, P, Q) -> input_shape (N, C, H, W)
     """
@@ -115,9 +116,7 @@ def conv2d_weight_grad(grad, input, weight_shape, stride=1, padding=0, dilation=
 
 
 conv2d_weight_grad.grads(
-    grad=lambda g, input, stride, padding, dilation, groups: conv2d(
-        input, g, None, stride, padding, dilation, groups
-    ),
+    grad=lambda g, input, stride, padding, dilation, groups: conv2d(input, g, None, stride, padding, dilation, groups),
     input=lambda g, grad, input_shape, stride, padding, dilation, groups: conv2d_input_grad(
         grad, g, input_shape, stride, padding, dilation, groups
     ),

@@ -86,7 +86,9 @@ def _classes_last(input):
 def _check_classes(op, input, target):
     """The target as a vector of int64; refuses what PyTorch refuses."""
     if not input.ndim or not device.is_floating(input.dtype):
-        raise KindError(f"{op}: input has shape {input.shape} and elements {input.dtype}, wanted floating scores (N, C)")
+        raise KindError(
+            f"{op}: input has shape {input.shape} and elements {input.dtype}, wanted floating scores (N, C)"
+        )
     if target.dtype.kind not in "iu":
         raise KindError(f"{op}: target has elements {target.dtype}, wanted integers, the numbers of the classes")
     wanted = () if input.ndim == 1 else (input.shape[0], *input.shape[2:])

@@ -77,13 +77,13 @@ def _batch_norm_at_once(g, input, mean, variance, weight, eps):
     weight = None if weight is None else device.contiguous(weight)
     dx = device.empty_like(x)
     dweight, dbias = (device.empty((x.shape[1],), x.dtype) for _ in range(2))
-    kernels.batch_norm_grads(_dense(g), x, mean, variance, weight, eps, dx, dweight, dbias, _scratch("batch_norm_grads", x))
+    kernels.batch_norm_grads(
+        _dense(g), x, mean, variance, weight, eps, dx, dweight, dbias, _scratch("batch_norm_grads", x)
+    )
     return {"input": dx, "weight": dweight, "bias": dbias}
 
 
-def batch_norm(
-    input, running_mean, running_var, weight=None, bias=None, training=False, momentum=0.1, eps=1e-5
-):
+def batch_norm(input, running_mean, running_var, weight=None, bias=None, training=False, momentum=0.1, eps=1e-5):
     """Each channel shifted and scaled to mean 0 and variance 1, then by a learned weight and bias.
 
     Math    out = (x - m) / sqrt(v + eps) * weight + bias, per channel
@@ -119,7 +119,9 @@ def _check(input, vectors, training):
         if vector is None and not training and name.startswith("running"):
             raise ShapeError(f"batch_norm: {name} is None, which only training allows")
         if vector is not None and vector.shape != input.shape[1:2]:
-            raise ShapeError(f"batch_norm: {name} has shape {vector.shape}, wanted {input.shape[1:2]} as input's channels")
+            raise ShapeError(
+                f"batch_norm: {name} has shape {vector.shape}, wanted {input.shape[1:2]} as input's channels"
+            )
         if vector is not None and vector.dtype != input.dtype:
             raise KindError(f"batch_norm: {name} has elements {vector.dtype}, input {input.dtype}; wanted one type")
     if training and math.prod(input.shape) // max(input.shape[1], 1) < 2:

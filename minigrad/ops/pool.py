@@ -137,4 +137,6 @@ def adaptive_avg_pool2d(input, output_size):
     sizes = pair("adaptive_avg_pool2d", "output_size", sizes, 1)
     if 0 in input.shape[1:]:
         raise ShapeError(f"adaptive_avg_pool2d: input has shape {input.shape}, wanted no empty dimension but N")
-    return _average(input, *(kernels.adaptive_windows(old, new) for old, new in zip(input.shape[2:], sizes, strict=True)))
+    return _average(
+        input, *(kernels.adaptive_windows(old, new) for old, new in zip(input.shape[2:], sizes, strict=True))
+    )

@@ -11,9 +11,23 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-__all__ = (
-    "Draw Op Refusal Sample all_ops away classes flags given positive probabilities real refusal sample ties"
-).split()
+__all__ = [
+    "all_ops",
+    "away",
+    "classes",
+    "Draw",
+    "flags",
+    "given",
+    "Op",
+    "positive",
+    "probabilities",
+    "real",
+    "Refusal",
+    "refusal",
+    "Sample",
+    "sample",
+    "ties",
+]
 
 
 @dataclass(frozen=True)

@@ -33,8 +33,16 @@ def _unary(name, kind=real, extra=(), **options):
 
 
 def _comparison(name):
-    samples = (sample(ties(3, 4), ties(4)), sample(ties(3, 4), 0.0), sample(ties(5, 1000), ties(5, 1)), sample(ties(0), 1))
-    refusals = (refusal(ValueError, f"{name}: shapes", real(2), real(3)), refusal(TypeError, "got a str", real(2), "a"))
+    samples = (
+        sample(ties(3, 4), ties(4)),
+        sample(ties(3, 4), 0.0),
+        sample(ties(5, 1000), ties(5, 1)),
+        sample(ties(0), 1),
+    )
+    refusals = (
+        refusal(ValueError, f"{name}: shapes", real(2), real(3)),
+        refusal(TypeError, "got a str", real(2), "a"),
+    )
     return Op(name, samples, refusals, differentiable=False, torch=lambda torch: _scalar_first(torch, name))
 
 
@@ -52,8 +60,16 @@ def _named(name):
     return lambda torch: _scalar_first(torch, name)
 
 
-_TIED = (sample(ties(4, 5), ties(4, 5), smooth=False), sample(away(4, 5), real(5)), sample(away(3, 4), real(1, 4)))
-_EXTREME = _TIED + (sample(real(5, 1000), real(1000)), sample(away(2, 3), 0.0, smooth=True), sample(real(0, 3), real(3)))
+_TIED = (
+    sample(ties(4, 5), ties(4, 5), smooth=False),
+    sample(away(4, 5), real(5)),
+    sample(away(3, 4), real(1, 4)),
+)
+_EXTREME = _TIED + (
+    sample(real(5, 1000), real(1000)),
+    sample(away(2, 3), 0.0, smooth=True),
+    sample(real(0, 3), real(3)),
+)
 
 OPS = [
     _binary("add", PAIRS, torch=_named("add"), linear=()),
@@ -99,13 +115,19 @@ OPS = [
     Op(
         "maximum",
         _EXTREME,
-        (refusal(ValueError, "maximum: shapes", real(2), real(3)), refusal(TypeError, "got a str", real(2), "a")),
+        (
+            refusal(ValueError, "maximum: shapes", real(2), real(3)),
+            refusal(TypeError, "got a str", real(2), "a"),
+        ),
         torch=lambda torch: lambda x, y: torch.maximum(x, torch.as_tensor(y, dtype=x.dtype)),
     ),
     Op(
         "minimum",
         _EXTREME,
-        (refusal(ValueError, "minimum: shapes", real(2), real(3)), refusal(TypeError, "got a str", real(2), "a")),
+        (
+            refusal(ValueError, "minimum: shapes", real(2), real(3)),
+            refusal(TypeError, "got a str", real(2), "a"),
+        ),
         torch=lambda torch: lambda x, y: torch.minimum(x, torch.as_tensor(y, dtype=x.dtype)),
     ),
     Op(
@@ -149,7 +171,12 @@ OPS = [
     ),
     *(_comparison(name) for name in ("eq", "ne", "lt", "le", "gt", "ge")),
     Op("isnan", (sample(real(3, 4)), sample(real(0))), differentiable=False, torch=lambda torch: torch.isnan),
-    Op("isfinite", (sample(real(3, 4)), sample(real(0))), differentiable=False, torch=lambda torch: torch.isfinite),
+    Op(
+        "isfinite",
+        (sample(real(3, 4)), sample(real(0))),
+        differentiable=False,
+        torch=lambda torch: torch.isfinite,
+    ),
     Op(
         "logical_not",
         (sample(flags(3, 4)), sample(ties(3, 4))),

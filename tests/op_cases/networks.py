@@ -2,6 +2,7 @@
 
 from . import Draw, Op, away, classes, given, positive, probabilities, real, refusal, sample, ties
 
+
 def _classified(name):
     smooth = {"label_smoothing": 0.1} if name == "cross_entropy" else {}
     more = (
@@ -9,7 +10,13 @@ def _classified(name):
         sample(real(4, 3), classes(3, 4), Draw((3,), "positive", False), label_smoothing=0.2, ignore_index=1),
         sample(real(4, 3), probabilities(4, 3)),
         sample(real(4, 3), probabilities(4, 3), reduction="none"),
-        sample(real(4, 3), probabilities(4, 3), Draw((3,), "positive", False), reduction="sum", label_smoothing=0.1),
+        sample(
+            real(4, 3),
+            probabilities(4, 3),
+            Draw((3,), "positive", False),
+            reduction="sum",
+            label_smoothing=0.1,
+        ),
         sample(real(2, 3, 2), probabilities(2, 3, 2)),
         sample(real(3), probabilities(3)),
     )
@@ -71,7 +78,10 @@ OPS = [
             sample(real(2, 3, 7, 7), 3, 2, 1, True, False),
             sample(real(2, 3, 6, 6), 2, divisor_override=3),
         ),
-        (*POOL_REFUSALS("avg_pool2d"), refusal(ValueError, "divisor_override is 0", away(1, 1, 4, 4), 2, divisor_override=0)),
+        (
+            *POOL_REFUSALS("avg_pool2d"),
+            refusal(ValueError, "divisor_override is 0", away(1, 1, 4, 4), 2, divisor_override=0),
+        ),
         linear=(0,),
     ),
     Op(
@@ -112,7 +122,15 @@ OPS = [
             name,
             tuple(
                 sample(real(*shape), dim)
-                for shape, dim in (((3, 4), 1), ((3, 4), 0), ((2, 3, 4), -2), ((5,), 0), ((), 0), ((2, 0), 1), ((65, 10), 1))
+                for shape, dim in (
+                    ((3, 4), 1),
+                    ((3, 4), 0),
+                    ((2, 3, 4), -2),
+                    ((5,), 0),
+                    ((), 0),
+                    ((2, 0), 1),
+                    ((65, 10), 1),
+                )
             ),
             (
                 refusal(IndexError, f"{name}: dim is 2", real(2, 3), 2),

@@ -33,21 +33,36 @@ _TWICE = lambda name: (refusal(ValueError, "names a dimension twice", real(2, 3)
 
 def _sums(name):
     samples = [sample(real(*SHAPE), dim=dim) for dim in DIMS if dim != ()]
-    samples += [sample(real(*SHAPE), dim=(0, 2, 3), keepdim=True), sample(real(), dim=None), sample(real(3, 0), dim=0)]
+    samples += [
+        sample(real(*SHAPE), dim=(0, 2, 3), keepdim=True),
+        sample(real(), dim=None),
+        sample(real(3, 0), dim=0),
+    ]
     return tuple(samples)
 
 
 def _extremes(name):
-    samples = [sample(away(*SHAPE), dim=dim, keepdim=keep) for dim in (0, -1, (0, 2), (1, -1)) for keep in (False, True)]
+    samples = [
+        sample(away(*SHAPE), dim=dim, keepdim=keep) for dim in (0, -1, (0, 2), (1, -1)) for keep in (False, True)
+    ]
     samples += [sample(ties(3, 8), dim=1, smooth=False), sample(away(3, 0), dim=0), sample(away(4))]
     refusals = (*_refusals(name), *_TWICE(name), refusal(ValueError, "no extreme", real(0, 3), dim=0))
-    return Op(name, tuple(samples), refusals, torch=lambda torch: lambda x, dim=(), **k: getattr(torch, name)(x, dim, **k))
+    return Op(
+        name,
+        tuple(samples),
+        refusals,
+        torch=lambda torch: lambda x, dim=(), **k: getattr(torch, name)(x, dim, **k),
+    )
 
 
 def _selects(name):
     samples = [sample(away(*SHAPE), dim=dim, keepdim=keep) for dim in (0, 2, -1) for keep in (False, True)]
     samples += [sample(ties(3, 8), dim=1, smooth=False), sample(away(7)), sample(ties(9), smooth=False)]
-    refusals = (*_refusals(name), refusal(ValueError, "no extreme", real(0, 3), dim=0), refusal(ValueError, "no extreme", real(0)))
+    refusals = (
+        *_refusals(name),
+        refusal(ValueError, "no extreme", real(0, 3), dim=0),
+        refusal(ValueError, "no extreme", real(0)),
+    )
     return Op(name, tuple(samples), refusals, torch=_torch(name))
 
 

@@ -63,7 +63,12 @@ OPS = [
     ),
     Op(
         "squeeze",
-        (sample(real(1, 3, 1)), sample(real(1, 3, 1), 0), sample(real(1, 3, 1), 1), sample(real(1, 3, 1), (0, 2))),
+        (
+            sample(real(1, 3, 1)),
+            sample(real(1, 3, 1), 0),
+            sample(real(1, 3, 1), 1),
+            sample(real(1, 3, 1), (0, 2)),
+        ),
         (refusal(IndexError, "squeeze: dim is 3", real(1, 3), 3),),
         torch=_method("squeeze"),
         linear=(0,),
@@ -79,7 +84,12 @@ OPS = [
     ),
     Op(
         "permute",
-        (sample(real(2, 3, 4), 2, 0, 1), sample(real(2, 3, 4), (0, -1, 1)), sample(real(2, 3, 4, 5), 0, 2, 3, 1), sample(real(0, 2), 1, 0)),
+        (
+            sample(real(2, 3, 4), 2, 0, 1),
+            sample(real(2, 3, 4), (0, -1, 1)),
+            sample(real(2, 3, 4, 5), 0, 2, 3, 1),
+            sample(real(0, 2), 1, 0),
+        ),
         (
             refusal(ValueError, "names a dimension twice", real(2, 3), 0, 0),
             refusal(ValueError, "name 1 dimensions", real(2, 3), (1,)),
@@ -91,7 +101,12 @@ OPS = [
     ),
     Op(
         "transpose",
-        (sample(real(2, 3, 4), 0, 2), sample(real(2, 3, 4), -1, -2), sample(real(2, 3), 1, 1), sample(real(), 0, -1)),
+        (
+            sample(real(2, 3, 4), 0, 2),
+            sample(real(2, 3, 4), -1, -2),
+            sample(real(2, 3), 1, 1),
+            sample(real(), 0, -1),
+        ),
         (refusal(IndexError, "transpose: dim is 2", real(2, 3), 0, 2),),
         torch=_method("transpose"),
         linear=(0,),
@@ -99,7 +114,13 @@ OPS = [
     ),
     Op(
         "expand",
-        (sample(real(3, 1), 3, 4), sample(real(3, 1), (2, -1, 5)), sample(real(), 2, 3), sample(real(1), 0), sample(real(1, 3), 6, 3)),
+        (
+            sample(real(3, 1), 3, 4),
+            sample(real(3, 1), (2, -1, 5)),
+            sample(real(), 2, 3),
+            sample(real(1), 0),
+            sample(real(1, 3), 6, 3),
+        ),
         (
             refusal(ValueError, "does not broadcast", real(3, 2), 3, 4),
             refusal(ValueError, "does not broadcast", real(3, 2), 2),
@@ -198,7 +219,9 @@ OPS = [
             sample(real(3, 2), classes(4, 3, 2), (3, 4), 1),
             sample(real(6, 4), classes(3, 6, 4), (3, 4), 0),
         ),
-        torch=lambda torch: lambda x, indices, shape, dim: torch.zeros(shape, dtype=x.dtype).scatter_add(dim, indices, x),
+        torch=lambda torch: (
+            lambda x, indices, shape, dim: torch.zeros(shape, dtype=x.dtype).scatter_add(dim, indices, x)
+        ),
         linear=(0,),
     ),
 ]

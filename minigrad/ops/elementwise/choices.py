@@ -12,9 +12,21 @@ from ... import device
 from ...device import elementwise
 from ...primitive import primitive
 
-__all__ = (
-    ["clamp", "eq", "ge", "gt", "isfinite", "isnan", "le", "logical_not", "lt", "maximum", "minimum", "ne", "where"]
-)
+__all__ = [
+    "clamp",
+    "eq",
+    "ge",
+    "gt",
+    "isfinite",
+    "isnan",
+    "le",
+    "logical_not",
+    "lt",
+    "maximum",
+    "minimum",
+    "ne",
+    "where",
+]
 
 
 @primitive
@@ -104,7 +116,7 @@ def _dmax_of_clamp(g, x, min, max):
 clamp.grads(x=_dx_of_clamp, min=_dmin_of_clamp, max=_dmax_of_clamp)
 
 
-# ---- comparisons: bool results, no gradients ---------------------------------------------------------------------------
+# ---- comparisons: bool results, no gradients -------------------------------------------------------------------------
 
 
 def _comparison(name, math):

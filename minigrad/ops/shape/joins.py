@@ -50,8 +50,12 @@ def cat(tensors, dim=0):
     first = tensors[0]
     axis = axis_of("cat", dim, first.ndim)
     for k, x in enumerate(tensors):
-        if x.ndim != first.ndim or any(i != axis and a != b for i, (a, b) in enumerate(zip(x.shape, first.shape, strict=True))):
-            raise ShapeError(f"cat: tensors[{k}] has shape {x.shape}, tensors[0] {first.shape}; they may differ in dim {dim} only")
+        if x.ndim != first.ndim or any(
+            i != axis and a != b for i, (a, b) in enumerate(zip(x.shape, first.shape, strict=True))
+        ):
+            raise ShapeError(
+                f"cat: tensors[{k}] has shape {x.shape}, tensors[0] {first.shape}; they may differ in dim {dim} only"
+            )
     return _cat(*tensors, dim=axis)
 
 

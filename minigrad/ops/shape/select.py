@@ -70,7 +70,9 @@ def _checked(op, indices, shape, axis):
     array = indices.data if isinstance(indices, Tensor) else device.asarray(indices)
     if array.dtype.kind not in "iu":
         raise KindError(f"{op}: indices have elements {array.dtype}, wanted integers")
-    if array.ndim != len(shape) or any(i != axis and a != b for i, (a, b) in enumerate(zip(array.shape, shape, strict=True))):
+    if array.ndim != len(shape) or any(
+        i != axis and a != b for i, (a, b) in enumerate(zip(array.shape, shape, strict=True))
+    ):
         raise ShapeError(f"{op}: indices have shape {array.shape}, wanted {shape} but for dim {axis}")
     if array.size and not 0 <= int(array.min()) <= int(array.max()) < shape[axis]:
         raise SubscriptError(f"{op}: indices run from {array.min()} to {array.max()}, wanted 0 to {shape[axis] - 1}")

@@ -137,6 +137,10 @@ def expand(x, *shape):
     shape = tuple(shape[0] if len(shape) == 1 and isinstance(shape[0], tuple | list) else shape)
     extra = len(shape) - x.ndim
     shape = tuple(x.shape[i - extra] if n == -1 and i >= extra else n for i, n in enumerate(shape))
-    if extra < 0 or any(n < 0 for n in shape) or any(m not in (1, n) for m, n in zip(x.shape, shape[extra:], strict=True)):
+    if (
+        extra < 0
+        or any(n < 0 for n in shape)
+        or any(m not in (1, n) for m, n in zip(x.shape, shape[extra:], strict=True))
+    ):
         raise ShapeError(f"expand: x has shape {x.shape}, which does not broadcast to {shape}")
     return _expand(x, shape)

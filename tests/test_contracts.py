@@ -1,0 +1,235 @@
+"""What every file, op and kernel of the project has promised: imports, docstrings, sizes, signatures."""
+
+import ast
+import importlib
+import inspect
+import pkgutil
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import minigrad
+import minigrad_kernels
+from minigrad import Tensor, operators, ops
+from minigrad.primitive import Primitive
+
+REPOSITORY = Path(__file__).resolve().parents[1]
+PACKAGES = {"minigrad": REPOSITORY / "minigrad", "minigrad_kernels": REPOSITORY / "kernels" / "minigrad_kernels"}
+SOURCES = [path for folder in PACKAGES.values() for path in sorted(folder.rglob("*.py"))]
+FAMILIES = ["conv2d", "elementwise", "matmul", "norm", "optimizer", "pool2d", "softmax"]
+
+
+def relative(path):
+    return path.relative_to(REPOSITORY).as_posix()
+
+
+def imports(path):
+    """The absolute names of the modules that a file imports, wherever it does."""
+    package = path.relative_to(REPOSITORY if path.is_relative_to(PACKAGES["minigrad"]) else REPOSITORY / "kernels")
+    parts, found = list(package.parts[:-1]), set()
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            base = parts[: len(parts) - node.level + 1] if node.level else []
+            module = ".".join([*base, *([node.module] if node.module else [])])
+            found |= {module, *(f"{module}.{alias.name}" for alias in node.names)}
+    return found
+
+
+def belongs(name, package):
+    return name == package or name.startswith(package + ".")
+
+
+# ---- imports ---------------------------------------------------------------------------------------------------------
+
+ALLOWED = {  # who may import what, among the packages that have one door
+    "cupy": ("minigrad/device/", "kernels/minigrad_kernels/toolchain/launch"),
+    "llvmlite": ("kernels/minigrad_kernels/toolchain/",),
+    "numba.cuda": ("kernels/minigrad_kernels/toolchain/",),
+}
+LAYERS = {  # what the files of a folder may import of minigrad
+    "minigrad/device/": ("minigrad.device",),
+    "minigrad/ops/": (
+        "minigrad.device",
+        "minigrad.engine",
+        "minigrad.ops",
+        "minigrad.primitive",
+        "minigrad.tensor",
+    ),
+}
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=relative)
+def test_imports_keep_to_their_layer(path):
+    for name in imports(path):
+        if relative(path).startswith("kernels/"):
+            assert not belongs(name, "minigrad"), f"{name}: kernels know no tensors"
+        for package, doors in ALLOWED.items():
+            if belongs(name, package):
+                assert relative(path).startswith(doors), f"{name} may be imported in {doors} alone"
+        for folder, allowed in LAYERS.items():
+            if relative(path).startswith(folder) and belongs(name, "minigrad") and name != "minigrad":
+                assert any(belongs(name, package) for package in allowed), f"{name} lies above {folder}"
+
+
+def test_import_is_light():
+    """import minigrad loads neither plotting nor downloading nor progress bars, and starts no thread."""
+    program = (
+        "import sys, threading, minigrad, minigrad.nn, minigrad.optim, minigrad.data; "
+        "heavy = {'matplotlib', 'pooch', 'tqdm', 'safetensors', 'torch'} & set(sys.modules); "
+        "assert not heavy, heavy; assert threading.active_count() == 1"
+    )
+    subprocess.run([sys.executable, "-c", program], check=True)
+
+
+# ---- sizes -----------------------------------------------------------------------------------------------------------
+
+
+def lines_of(function):
+    """Its length without its docstring."""
+    doc = ast.get_docstring(function, clean=False)
+    return function.end_lineno - function.lineno + 1 - (doc.count("\n") + 1 if doc else 0)
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=relative)
+def test_files_and_functions_are_short(path):
+    text = path.read_text()
+    assert text.count("\n") <= 300, "a file is up to 300 lines"
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            assert lines_of(node) <= 40, f"{node.name}: a function is up to 40 lines"
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=relative)
+def test_files_say_what_they_are(path):
+    assert ast.get_docstring(ast.parse(path.read_text())), "a file begins with a docstring"
+
+
+# ---- docstrings ------------------------------------------------------------------------------------------------------
+
+HEADS = ["Math", "Grads", "Shapes", "Types", "Errors", "Source"]
+
+
+def heads(text):
+    return re.findall(rf"^ *({'|'.join(HEADS)})(?=  )", text or "", re.MULTILINE)
+
+
+def home(op):
+    """The module whose head speaks for an op."""
+    return sys.modules[inspect.unwrap(op.forward if isinstance(op, Primitive) else op).__module__]
+
+
+@pytest.mark.parametrize("name", ops.__all__)
+def test_ops_state_their_mathematics(name):
+    op = getattr(ops, name)
+    own, shared = heads(op.__doc__), heads(home(op).__doc__)
+    for head in ("Math", "Grads", "Shapes"):
+        assert head in own, f"{name} does not state its {head}"
+    for head in ("Types", "Errors", "Source"):
+        assert head in own or head in shared, f"neither {name} nor the head of its file states {head}"
+    assert own == sorted(own, key=HEADS.index), f"{name}: the heads come in the order {HEADS}"
+    assert op.__doc__.strip().splitlines()[0].endswith((".", "row.")), f"{name}: the first line is a sentence"
+
+
+@pytest.mark.parametrize("name", minigrad.__all__)
+def test_public_names_have_docstrings(name):
+    assert getattr(getattr(minigrad, name), "__doc__", None)
+
+
+# ---- ops -------------------------------------------------------------------------------------------------------------
+
+
+def primitives():
+    found = {}
+    for info in pkgutil.walk_packages(ops.__path__, "minigrad.ops."):
+        for name, value in vars(importlib.import_module(info.name)).items():
+            if isinstance(value, Primitive):
+                found[name] = value
+    return found
+
+
+@pytest.mark.parametrize("name", sorted(primitives()))
+def test_arguments_have_a_rule_or_are_fixed(name):
+    """An array argument without a rule would lose its gradient silently; scalars are known by their names."""
+    primitive = primitives()[name]
+    settings = "axes axis ceil_mode columns dilation dim dims dtype eps geometry groups ignore_index input_shape key "
+    settings += "name order p padding place rows shape stride value weight_shape widths windows"
+    for argument in primitive.names:
+        known = argument in primitive.rules or argument in primitive.fixed or argument in settings.split()
+        assert known, f"{name}: {argument} has neither a rule nor stands in fixed="
+
+
+def test_methods_for_type_checkers_are_the_table():
+    stub = ast.parse((REPOSITORY / "minigrad" / "methods.pyi").read_text())
+    (methods,) = (node for node in stub.body if isinstance(node, ast.ClassDef))
+    typed = {node.name for node in methods.body if isinstance(node, ast.FunctionDef)}
+    bound = {*operators.BINARY, *operators.REFLECTED, *operators.METHODS, "float", "double", "long"}
+    assert typed == bound
+    assert all(hasattr(Tensor, name) for name in bound | {"T"})
+
+
+# ---- kernels ---------------------------------------------------------------------------------------------------------
+
+
+def module(family, part):
+    return importlib.import_module(f"minigrad_kernels.{family}.{part}" if part else f"minigrad_kernels.{family}")
+
+
+def test_every_family_is_listed():
+    folders = {info.name for info in pkgutil.iter_modules(minigrad_kernels.__path__) if info.ispkg}
+    assert folders - {"toolchain"} == set(FAMILIES)
+
+
+HELPERS = {"adaptive_windows", "average_windows", "output_shape", "position_type", "workspace"}
+
+
+def launchers(family):
+    """The functions of a family that compute something, by name."""
+    face = module(family, "")
+    return {name: getattr(face, name) for name in face.__all__ if inspect.isfunction(getattr(face, name))}
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_launchers_and_references_agree(family):
+    """The arguments of a launcher are those of its reference, then the outputs and the workspace."""
+    reference = module(family, "reference")
+    for name, launcher in launchers(family).items():
+        if name in HELPERS:
+            continue
+        names = [n for n in inspect.signature(getattr(reference, name)).parameters if n not in ("xp", "size", "kernel")]
+        launched = list(inspect.signature(launcher).parameters)
+        assert launched[: len(names)] == names, f"{family}.{name}"
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_families_have_cases_for_every_launcher(family):
+    covered = {case.function for case in importlib.import_module(f"tests.cases.{family}").CASES}
+    assert launchers(family).keys() - HELPERS <= covered
+
+
+FORBIDDEN = "matmul dot tensordot einsum inner vdot convolve correlate"
+
+
+def test_a_training_step_calls_no_product_of_numpy(monkeypatch):
+    """All products of a step are ours."""
+    from minigrad import nn, optim
+
+    def refuse(*args, **kwargs):
+        raise AssertionError("a product of NumPy was called")
+
+    model = nn.Sequential(
+        nn.Conv2d(1, 4, 3), nn.BatchNorm2d(4), nn.ReLU(), nn.MaxPool2d(2), nn.Flatten(), nn.Linear(4 * 9, 10)
+    )
+    optimizer = optim.Adam(model.parameters())
+    x, y = minigrad.randn(8, 1, 8, 8), Tensor(np.arange(8) % 10)
+    for name in FORBIDDEN.split():
+        monkeypatch.setattr(np, name, refuse)
+    loss = nn.functional.cross_entropy(model(x), y)
+    loss.backward()
+    optimizer.step()
+    assert np.isfinite(loss.item())
