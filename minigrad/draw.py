@@ -8,7 +8,7 @@ __all__ = ["learning_curve", "save_learning_curve"]
 
 # From Okabe and Ito's palette, which people with any colour vision can tell apart; the dashes help in print.
 STYLES = {"train": {"color": "#0072B2", "linestyle": "-"}, "test": {"color": "#D55E00", "linestyle": "--"}}
-LABELS = {"loss": "loss (cross entropy)", "accuracy": "accuracy (%)"}
+LABELS = {"loss": "loss", "accuracy": "accuracy (%)"}
 
 
 def learning_curve(history, axes=None, quantity="loss"):
@@ -33,7 +33,7 @@ def learning_curve(history, axes=None, quantity="loss"):
             axes.plot(history["epoch"], values, marker=marker, markersize=3, label=name, **STYLES[name])
     axes.set_xlabel("epoch")
     axes.set_ylabel(LABELS[quantity])
-    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+    axes.xaxis.set_major_locator(MaxNLocator(integer=True, steps=[1, 2, 5, 10]))
     axes.grid(alpha=0.3)
     # Above the frame, where no curve can pass.
     axes.legend(loc="lower left", bbox_to_anchor=(0, 1), ncols=2, frameon=False)

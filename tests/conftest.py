@@ -1,3 +1,4 @@
+import os
 from pathlib import Path
 
 import pytest
@@ -12,3 +13,10 @@ def shared_data():
     if not folder.is_dir():
         pytest.skip("no folder ../shared/data with MNIST and CIFAR-10 files beside the repository")
     return folder
+
+
+def pytest_sessionfinish(session, exitstatus):
+    """With MINIGRAD_NO_SKIPS set, a skipped test fails the run: nothing was left out unseen."""
+    reporter = session.config.pluginmanager.get_plugin("terminalreporter")
+    if os.environ.get("MINIGRAD_NO_SKIPS") and reporter and reporter.stats.get("skipped"):
+        session.exitstatus = pytest.ExitCode.TESTS_FAILED

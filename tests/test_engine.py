@@ -96,7 +96,11 @@ def test_ready_hooks_fire_while_backward_goes_on():
         h = step(h, w, name)
     h.sum().backward()
     assert events.index(("ready", "c")) < events.index(("rule", "a"))  # the last layer's gradient leaves first
-    assert [event for event in events if event[0] == "ready"] == [("ready", "c"), ("ready", "b"), ("ready", "a")]
+    assert [event for event in events if event[0] == "ready"] == [
+        ("ready", "c"),
+        ("ready", "b"),
+        ("ready", "a"),
+    ]
 
 
 def test_ready_hook_waits_for_every_use_and_sees_the_final_gradient():

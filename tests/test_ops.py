@@ -162,7 +162,9 @@ def test_no_grad_records_nothing(op, sample):
 LINEAR = [(op, sample, i) for op in OPS for sample in op.samples for i in op.linear]
 
 
-@pytest.mark.parametrize("op, sample, position", [pytest.param(*row, id=f"{row[0]}{row[1]}-{row[2]}") for row in LINEAR])
+@pytest.mark.parametrize(
+    "op, sample, position", [pytest.param(*row, id=f"{row[0]}{row[1]}-{row[2]}") for row in LINEAR]
+)
 def test_adjoint_identity(op, sample, position):
     """<A x, y> = <x, A^T y> for an op that is linear in an argument."""
     if not isinstance(sample.args[position], Draw) or not sample.gradient:
@@ -216,5 +218,9 @@ def test_every_public_op_has_its_row():
 
 
 def test_enough_is_refused():
-    missing = [op.name for op in OPS if not op.refusals and op.name not in ("isnan", "isfinite", "logical_not", "put_along_dim")]
+    missing = [
+        op.name
+        for op in OPS
+        if not op.refusals and op.name not in ("isnan", "isfinite", "logical_not", "put_along_dim")
+    ]
     assert not missing, missing

@@ -27,7 +27,7 @@ def main(argv=None):
     options.argv = list(sys.argv[1:] if argv is None else argv)
     try:
         return options.action(options)
-    except MinigradError as error:
+    except (MinigradError, OSError) as error:
         print(f"minigrad {options.command}: error: {error}", file=sys.stderr)
         return 2 if isinstance(error, UsageError) else 1
     except KeyboardInterrupt:

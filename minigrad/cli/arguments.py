@@ -58,13 +58,9 @@ def _add_train(train):
     how.add_argument(
         "--augment", action=argparse.BooleanOptionalAction, help="shift images at random (CIFAR: flip too)"
     )
-    how.add_argument(
-        "--accumulate", type=_count, metavar="K", help="update once for every K batches, as for one large"
-    )
+    how.add_argument("--accumulate", type=_count, metavar="K", help="update once for every K batches, as for one large")
     how.add_argument("--clip", type=_positive, metavar="X", help="largest 2-norm of the gradient")
-    how.add_argument(
-        "--seed", type=_seed, metavar="N", help="of weights, order, dropout and augmentation (default 0)"
-    )
+    how.add_argument("--seed", type=_seed, metavar="N", help="of weights, order, dropout and augmentation (default 0)")
     how.add_argument(
         "--new-writers",
         action=argparse.BooleanOptionalAction,
@@ -72,13 +68,9 @@ def _add_train(train):
     )
     where = train.add_argument_group("where")
     where.add_argument("--device", metavar="NAME", help="default cpu")
-    where.add_argument(
-        "--threads", type=_count, metavar="N", help="for kernels on the CPU; results do not depend on it"
-    )
+    where.add_argument("--threads", type=_count, metavar="N", help="for kernels; the result does not depend on it")
     where.add_argument("--out", metavar="FOLDER", help="the run folder; default runs/DATE-TIME-DATA-MODEL")
-    where.add_argument(
-        "--resume", metavar="RUN", help="go on with the run in this folder, with its own options"
-    )
+    where.add_argument("--resume", metavar="RUN", help="go on with the run in this folder, with its own options")
 
 
 def _add_run(command, action):

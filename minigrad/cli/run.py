@@ -2,7 +2,7 @@
 
 config.json         the command, the versions and all settings
 history.jsonl       figures of each epoch, as JSON, one a line; history.csv has the same
-last/, best/        checkpoints: after the latest epoch or update, and after the epoch with the best test accuracy
+last/, best/        checkpoints: after the latest epoch or update, after the epoch with the best test accuracy
 learning-curve.png  loss and accuracy over the epochs
 result.json         the final figures
 """
@@ -11,13 +11,14 @@ import json
 import os
 import platform
 import time
+from dataclasses import asdict
 from importlib import metadata
 from pathlib import Path
 
 from .. import __version__, checkpoint
 from ..device import default_generator
 from ..train import Callback
-from .settings import Settings, UsageError
+from .settings import Images, Settings, UsageError
 
 __all__ = ["Run", "Saver", "versions"]
 
@@ -54,22 +55,21 @@ class Run:
             raise UsageError(f"{run.folder} holds a run already; go on with it by --resume {run.folder}")
         present = next(place for place in (run.folder, *run.folder.absolute().parents) if place.exists())
         if not present.is_dir() or not os.access(present, os.W_OK | os.X_OK):
-            raise UsageError(
-                f"--out {run.folder} cannot be made: {present} is not a folder that can be written"
-            )
+            raise UsageError(f"--out {run.folder} cannot be made: {present} is not a folder that can be written")
         return run
 
     @classmethod
     def of(cls, folder, name="last"):
-        """The run in a folder, and its settings. Errors: UsageError if it holds no such checkpoint."""
+        """(run, settings, Images) of a folder. Errors: UsageError if it holds no such checkpoint."""
         run = cls(folder)
         if not checkpoint.exists(run.folder / name):
             raise UsageError(f"{run.folder} holds no checkpoint {name!r}: it is not the folder of a run")
         try:
             config = json.loads((run.folder / "config.json").read_text())
-            return run, Settings.from_json(config["settings"])
+            return run, Settings(**config["settings"]), Images(**config["images"])
         except (OSError, ValueError, KeyError, TypeError) as error:
-            raise UsageError(f"{run.folder / 'config.json'} cannot be used: {error}") from error
+            reason = f"no field {error}" if isinstance(error, KeyError) else error
+            raise UsageError(f"{run.folder / 'config.json'} cannot be used: {reason}") from error
 
     def write(self, name, content):
         """Put text or bytes into a file of the folder in one step."""
@@ -78,12 +78,13 @@ class Run:
     def write_json(self, name, value):
         self.write(name, json.dumps(value, indent=1) + "\n")
 
-    def begin(self, settings, command, source):
+    def begin(self, settings, command, train):
         """Make the folder and write its configuration."""
         self.folder.mkdir(parents=True, exist_ok=True)
         created = time.strftime("%Y-%m-%dT%H:%M:%S%z")
         config = {"command": ["minigrad", *command], "created": created, "versions": versions()}
-        self.write_json("config.json", config | {"source": source, "settings": settings.as_json()})
+        config |= {"source": train.source, "settings": asdict(settings), "images": asdict(Images.of(train))}
+        self.write_json("config.json", config)
 
     def save(self, name, parts, history):
         """Write a checkpoint of everything that going on needs."""

@@ -2,15 +2,16 @@
 
 import contextlib
 import math
-from dataclasses import asdict, dataclass, fields
+from dataclasses import dataclass
 from pathlib import Path
 
+from minigrad_kernels import toolchain
 from minigrad_kernels.errors import MinigradError
 
 from .. import create, data, models, nn, optim
 from ..device import manual_seed
 
-__all__ = ["Parts", "Settings", "UsageError", "chosen_data", "refusing"]
+__all__ = ["Images", "Parts", "Settings", "UsageError", "chosen_data", "kernel_threads", "refusing"]
 
 TEST_BATCH = 256
 DEFAULT_MODEL = {"digits": "digits-cnn", "mnist": "keras-cnn", "cifar10": "resnet"}
@@ -39,6 +40,19 @@ class UsageError(MinigradError, ValueError):
 
 
 @contextlib.contextmanager
+def kernel_threads(count):
+    """Inside, kernels use this many threads; None leaves them as they are. Errors: UsageError if out of range."""
+    before = toolchain.threads()
+    with refusing():
+        if count is not None:
+            toolchain.set_threads(count)
+    try:
+        yield
+    finally:
+        toolchain.set_threads(before)
+
+
+@contextlib.contextmanager
 def refusing():
     """Errors inside become UsageErrors: they come before any work."""
     try:
@@ -47,6 +61,20 @@ def refusing():
         raise
     except MinigradError as error:
         raise UsageError(str(error)) from error
+
+
+@dataclass
+class Images:
+    """What a network must know of its images: shape (C, H, W), names of the classes, statistics."""
+
+    shape: tuple
+    classes: tuple
+    mean: tuple
+    std: tuple
+
+    @classmethod
+    def of(cls, dataset):
+        return cls(dataset.images.shape[1:], dataset.classes, dataset.mean, dataset.std)
 
 
 @dataclass
@@ -85,41 +113,35 @@ class Settings:
             raise UsageError("--new-writers wants --data digits: only there the writers are known")
         return cls(name, folder, model, size, **values | given, new_writers=new_writers)
 
-    @classmethod
-    def from_json(cls, values):
-        """The settings that as_json gave. Errors: UsageError if they are not such."""
-        names = {field.name for field in fields(cls)}
-        if not isinstance(values, dict) or values.keys() != names or values["model"] not in models.MODELS:
-            raise UsageError("the settings in its config.json are not those of a run of this release")
-        return cls(**values)
-
-    def as_json(self):
-        return asdict(self)
-
     def datasets(self, split="random", download=True):
         """(train, test)."""
         if self.data == "digits":
             return data.digits(split, self.size)
         return {"mnist": data.mnist, "cifar10": data.cifar10}[self.data](self.data_dir, download)
 
-    def transform(self, dataset, augment=False):
+    @property
+    def threads(self):
+        """For kernels, unless the user says otherwise: sharing a step on tiny images costs more than it saves."""
+        return 1 if self.size < 28 else None
+
+    def transform(self, images, augment=False):
         """What is done to its images on their way to the network; None if they are just scaled to 0..1."""
         steps = []
         if augment:
             steps.append(data.PadCrop(4 if self.data == "cifar10" else 2 if self.size >= 28 else 1))
             steps += [data.Flip()] * (self.data == "cifar10")
         if models.MODELS[self.model].normalised:
-            steps.append(data.Normalize(dataset.mean, dataset.std))
+            steps.append(data.Normalize(images.mean, images.std))
         return data.Compose(steps) if steps else None
 
-    def build_model(self, dataset):
-        """A new model for these images on the chosen device, its parameters drawn from the default generator."""
+    def build_model(self, images):
+        """A new model for these images on the chosen device, drawn from the default generator."""
         create.zeros(1, device=self.device)  # refuses a device that is not there
-        model = models.build(self.model, dataset.images.shape[1:], len(dataset.classes))
+        model = models.build(self.model, images.shape, len(images.classes))
         return model.to(self.device)
 
-    def test_loader(self, test):
-        return data.Loader(test, min(TEST_BATCH, len(test)), transform=self.transform(test))
+    def test_loader(self, test, images):
+        return data.Loader(test, min(TEST_BATCH, len(test)), transform=self.transform(images))
 
 
 class Parts:
@@ -127,13 +149,14 @@ class Parts:
 
     def __init__(self, settings, train, test):
         manual_seed(settings.seed)
-        self.model = settings.build_model(train)
+        images = Images.of(train)
+        self.model = settings.build_model(images)
         # The statistics of a single image mean nothing, so batch norm refuses a batch of one.
         normalised = any(isinstance(module, nn.BatchNorm2d) for module in self.model.modules())
         drop_last = normalised and len(train) % settings.batch_size == 1
-        transform = settings.transform(train, settings.augment)
+        transform = settings.transform(images, settings.augment)
         self.loader = data.Loader(train, settings.batch_size, True, settings.seed, drop_last, transform)
-        self.test = settings.test_loader(test)
+        self.test = settings.test_loader(test, images)
         self.optimizer = _optimizer(settings, self.model.parameters())
         updates = settings.epochs * math.ceil(len(self.loader) / settings.accumulate)
         self.schedule = _schedule(settings, self.optimizer, updates)

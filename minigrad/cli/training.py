@@ -2,12 +2,10 @@
 
 import contextlib
 
-from minigrad_kernels.toolchain import set_threads
-
 from ..train import History, Progress, evaluate, fit
 from .interruption import Interruption
 from .run import Run, Saver
-from .settings import Parts, Settings, UsageError, chosen_data, refusing
+from .settings import Parts, Settings, UsageError, chosen_data, kernel_threads, refusing
 
 __all__ = ["run_train"]
 
@@ -18,9 +16,13 @@ INTERRUPTED = 130
 def run_train(options):
     """Train, keep everything in a run folder, and print the accuracy on the test images."""
     with refusing():
-        if options.threads is not None:
-            set_threads(options.threads)
         run, settings, note = _resumed(options) if options.resume else _new(options)
+    with kernel_threads(options.threads or settings.threads):
+        return _train(options, run, settings, note)
+
+
+def _train(options, run, settings, note):
+    with refusing():
         train, test = settings.datasets()
         parts, history = Parts(settings, train, test), History()
         if options.resume:
@@ -32,7 +34,7 @@ def run_train(options):
     print(f"model: {settings.model}, {count:,} parameters")
     print(f"run: {run.folder}" + (f", from step {history.steps} on" if options.resume else ""))
     if not options.resume:
-        run.begin(settings, options.argv, train.source)
+        run.begin(settings, options.argv, train)
     with Interruption() as interruption:
         _fit(run, settings, parts, history, [interruption])
         new_writers = None
@@ -54,13 +56,11 @@ def _new(options):
 
 def _resumed(options):
     """(run, settings, nothing to say) of a run that goes on."""
-    given = [
-        name for name, value in vars(options).items() if value is not None and name not in FREE_WITH_RESUME
-    ]
+    given = [name for name, value in vars(options).items() if value is not None and name not in FREE_WITH_RESUME]
     if given:
         named = ", ".join("--" + name.replace("_", "-") for name in given)
         raise UsageError(f"--resume goes on with the run's own options; leave out {named}")
-    run, settings = Run.of(options.resume)
+    run, settings, _ = Run.of(options.resume)
     if options.data_dir is not None:
         settings.data_dir = options.data_dir
     return run, settings, None
@@ -70,10 +70,9 @@ def _fit(run, settings, parts, history, callbacks):
     """Train to the end or the interruption; either way the folder then holds the state that was reached."""
     positional, named = parts.fit_arguments(settings)
     progress = Progress(len(parts.loader.dataset), settings.epochs)
-    reached = history.steps
     with contextlib.closing(progress):
         fit(*positional, **named, history=history, callbacks=[progress, Saver(run, parts), *callbacks])
-    if history.running.images or history.steps == reached == 0:
+    if history.running.images:
         run.save("last", parts, history)
     run.write_curve(history)
 

@@ -1,4 +1,7 @@
-"""Activations, and dropout. `inplace` is PyTorch's and changes nothing: a Tensor is a value, the output a new one."""
+"""Activations, and dropout.
+
+`inplace` is PyTorch's and changes nothing: a Tensor is a value, and the output a new one.
+"""
 
 from .. import ops
 from .module import Module

@@ -42,9 +42,7 @@ class Sequential(Module):
         try:
             return names[index]
         except IndexError as error:
-            raise SubscriptError(
-                f"Sequential: index is {index}, but there are {len(names)} layers"
-            ) from error
+            raise SubscriptError(f"Sequential: index is {index}, but there are {len(names)} layers") from error
 
     def __getitem__(self, index):
         if isinstance(index, slice):

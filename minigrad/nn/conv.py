@@ -44,9 +44,7 @@ class Conv2d(Module):
         self.groups = at_least("Conv2d", "groups", groups, 1)
         for name in ("in_channels", "out_channels"):
             if getattr(self, name) % self.groups:
-                raise ShapeError(
-                    f"Conv2d: {name} is {getattr(self, name)}, wanted a multiple of groups={self.groups}"
-                )
+                raise ShapeError(f"Conv2d: {name} is {getattr(self, name)}, wanted a multiple of groups={self.groups}")
         self.padding_mode = one_of("Conv2d", "padding_mode", padding_mode, ("zeros",))
         self.padding = self._padding(padding)
         shape = (self.out_channels, self.in_channels // self.groups, *self.kernel_size)
@@ -77,15 +75,9 @@ class Conv2d(Module):
         return ops.conv2d(input, self.weight, self.bias, self.stride, padding, self.dilation, self.groups)
 
     def extra_repr(self):
-        text = (
-            f"{self.in_channels}, {self.out_channels}, kernel_size={self.kernel_size}, stride={self.stride}"
-        )
+        text = f"{self.in_channels}, {self.out_channels}, kernel_size={self.kernel_size}, stride={self.stride}"
         if self.padding != (0, 0):
-            text += (
-                f", padding={self.padding!r}"
-                if isinstance(self.padding, tuple)
-                else f", padding={self.padding}"
-            )
+            text += f", padding={self.padding!r}" if isinstance(self.padding, tuple) else f", padding={self.padding}"
         text += f", dilation={self.dilation}" if self.dilation != (1, 1) else ""
         text += f", groups={self.groups}" if self.groups != 1 else ""
         return text + (", bias=False" if self.bias is None else "")

@@ -1,14 +1,14 @@
 """Initialisers: fill a parameter with numbers drawn or given; they return it.
 
-Numbers are drawn in float64, in the logical order of the elements, and rounded to the parameter's type: they depend
-neither on the layout in memory nor on the type. They come from minigrad.default_generator unless `generator` is
-another one. Shapes of weights: (out, in), or (out, in / groups, height, width) of a convolution;
+Numbers are drawn in float64, in the logical order of the elements, and rounded to the parameter's type: they
+depend neither on the layout in memory nor on the type. They come from minigrad.default_generator unless
+`generator` is another one. Shapes of weights: (out, in), or (out, in / groups, height, width) of a convolution;
 fan_in = in / groups * height * width, fan_out = out * height * width.
 
-Errors  ValueError for an option out of range or a weight with fewer than two dimensions, RuntimeError for a Tensor
-        that is the result of an operation; nothing is drawn then
-Source  Glorot and Bengio 2010, "Understanding the difficulty of training deep feedforward neural networks", eq. 16;
-        He and others 2015, "Delving deep into rectifiers", eq. 14
+Errors  ValueError for an option out of range or a weight with fewer than two dimensions, RuntimeError for a
+        Tensor that is the result of an operation; nothing is drawn then
+Source  Glorot and Bengio 2010, "Understanding the difficulty of training deep feedforward neural networks",
+        eq. 16; He and others 2015, "Delving deep into rectifiers", eq. 14
 """
 
 import math
@@ -97,9 +97,7 @@ def ones_(tensor):
 def fans(op, tensor):
     """(fan_in, fan_out): how many numbers each output, and each gradient of an input, is summed from."""
     if tensor.ndim < 2:
-        raise ShapeError(
-            f"{op}: tensor has shape {tensor.shape}, wanted at least two dimensions, (out, in, ...)"
-        )
+        raise ShapeError(f"{op}: tensor has shape {tensor.shape}, wanted at least two dimensions, (out, in, ...)")
     out, into, *window = tensor.shape
     return into * math.prod(window), out * math.prod(window)
 
@@ -108,19 +106,17 @@ def _kaiming(op, tensor, a, mode, nonlinearity):
     if mode not in ("fan_in", "fan_out"):
         raise ShapeError(f"{op}: mode is {mode!r}, wanted 'fan_in' or 'fan_out'")
     fan = fans(op, tensor)[mode == "fan_out"]
-    return calculate_gain(nonlinearity, a) / math.sqrt(
-        fan or 1
-    )  # an empty weight has fan 0 and nothing to fill
+    return calculate_gain(nonlinearity, a) / math.sqrt(fan or 1)  # an empty weight has fan 0 and nothing to fill
 
 
 def kaiming_uniform_(tensor, a=0, mode="fan_in", nonlinearity="leaky_relu", generator=None):
-    """Numbers drawn evenly from [-bound, bound), bound = gain * sqrt(3 / fan); a is the slope of leaky_relu."""
+    """Numbers drawn evenly from [-bound, bound), bound = gain * sqrt(3 / fan); a: the slope of leaky_relu."""
     bound = math.sqrt(3) * _kaiming("kaiming_uniform_", tensor, a, mode, nonlinearity)
     return _uniform("kaiming_uniform_", tensor, -bound, bound, generator)
 
 
 def kaiming_normal_(tensor, a=0, mode="fan_in", nonlinearity="leaky_relu", generator=None):
-    """Normal numbers with standard deviation gain / sqrt(fan); a is the slope of leaky_relu."""
+    """Normal numbers with standard deviation gain / sqrt(fan); a: the slope of leaky_relu."""
     std = _kaiming("kaiming_normal_", tensor, a, mode, nonlinearity)
     return _normal("kaiming_normal_", tensor, 0, std, generator)
 

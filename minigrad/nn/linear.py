@@ -21,9 +21,7 @@ class Linear(Module):
         self.in_features = at_least("Linear", "in_features", in_features, 0)
         self.out_features = at_least("Linear", "out_features", out_features, 0)
         self.weight = parameter("Linear", (self.out_features, self.in_features), device, dtype)
-        self.register_parameter(
-            "bias", parameter("Linear", (self.out_features,), device, dtype) if bias else None
-        )
+        self.register_parameter("bias", parameter("Linear", (self.out_features,), device, dtype) if bias else None)
         self.reset_parameters()
 
     def reset_parameters(self, generator=None):
@@ -34,9 +32,7 @@ class Linear(Module):
         return ops.linear(input, self.weight, self.bias)
 
     def extra_repr(self):
-        return (
-            f"in_features={self.in_features}, out_features={self.out_features}, bias={self.bias is not None}"
-        )
+        return f"in_features={self.in_features}, out_features={self.out_features}, bias={self.bias is not None}"
 
 
 def init_affine(layer, generator):

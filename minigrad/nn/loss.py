@@ -35,9 +35,7 @@ class NLLLoss(_Loss):
         try:
             self.register_buffer("weight", weight)
         except KindError as error:
-            raise KindError(
-                f"{layer}: weight is a {type(weight).__name__}, wanted a Tensor or None"
-            ) from error
+            raise KindError(f"{layer}: weight is a {type(weight).__name__}, wanted a Tensor or None") from error
         self.ignore_index = at_least(layer, "ignore_index", ignore_index, -(1 << 63))
 
     def forward(self, input, target):

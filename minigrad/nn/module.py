@@ -1,7 +1,7 @@
 """Module: a function with parameters, made of smaller ones.
 
-Assigning a Parameter or a Module to an attribute registers it under that name; names of nested ones are joined by
-dots, "0.weight". A buffer is a Tensor that is saved but not trained, such as a running mean.
+Assigning a Parameter or a Module to an attribute registers it under that name; names of nested ones are joined
+by dots, "0.weight". A buffer is a Tensor that is saved but not trained, such as a running mean.
 """
 
 import html
@@ -26,7 +26,8 @@ class Module:
     training = True
 
     def __new__(cls, *args, **kwargs):
-        # Here and not in __init__, so that a subclass may assign its parts before it calls super().__init__().
+        # Here and not in __init__, so that a subclass may assign its parts before it calls, or need not call,
+        # super().__init__().
         self = super().__new__(cls)
         registries = {
             "_parameters": {},
@@ -50,7 +51,7 @@ class Module:
         return out
 
     def register_forward_hook(self, hook):
-        """Call hook(module, arguments, output) after forward; what it returns, if anything, replaces the output.
+        """Call hook(module, arguments, output) after forward; what it returns, if not None, replaces output.
 
         Returns a function that removes the hook.
         """
@@ -68,12 +69,8 @@ class Module:
         elif kept is None:
             object.__setattr__(self, name, value)
         elif value is not None and not (kept is self._buffers and isinstance(value, Tensor)):
-            wanted = {id(self._parameters): "a Parameter", id(self._modules): "a Module"}.get(
-                id(kept), "a Tensor"
-            )
-            raise KindError(
-                f"{type(self).__name__}: {name} is a {type(value).__name__}, wanted {wanted} or None"
-            )
+            wanted = {id(self._parameters): "a Parameter", id(self._modules): "a Module"}.get(id(kept), "a Tensor")
+            raise KindError(f"{type(self).__name__}: {name} is a {type(value).__name__}, wanted {wanted} or None")
         else:
             kept[name] = value
 
@@ -95,9 +92,7 @@ class Module:
 
     def _register(self, name, value, registry):
         if not isinstance(name, str) or not name or "." in name:
-            raise ShapeError(
-                f"{type(self).__name__}: the name of a part is {name!r}, wanted a string without a dot"
-            )
+            raise ShapeError(f"{type(self).__name__}: the name of a part is {name!r}, wanted a string without a dot")
         for kept in (self._parameters, self._buffers, self._modules):
             if kept is not registry:
                 kept.pop(name, None)
@@ -111,14 +106,12 @@ class Module:
     def register_parameter(self, name, parameter):
         """Register a Parameter, or None for one that this instance does without."""
         if parameter is not None and not isinstance(parameter, Parameter):
-            raise KindError(
-                f"register_parameter: {name} is a {type(parameter).__name__}, wanted a Parameter or None"
-            )
+            raise KindError(f"register_parameter: {name} is a {type(parameter).__name__}, wanted a Parameter or None")
         self._refuse_taken(name)
         self._register(name, parameter, self._parameters)
 
     def register_buffer(self, name, tensor, persistent=True):
-        """Register a Tensor that is moved and, if persistent, saved with the Module but not trained; or None."""
+        """Register a Tensor that is moved and, if persistent, saved with the Module, not trained; or None."""
         if tensor is not None and not isinstance(tensor, Tensor):
             raise KindError(f"register_buffer: {name} is a {type(tensor).__name__}, wanted a Tensor or None")
         self._refuse_taken(name)
@@ -228,7 +221,7 @@ class Module:
     def to(self, target):
         """Move all parameters and buffers to a device, or the floating ones to an element type; returns self.
 
-        They stay the same objects, so that an optimiser made before keeps them; make its state after the change.
+        They stay the same objects, so an optimiser made before keeps them; its state, if any, does not follow.
         """
         if device.is_device(target):
             change = lambda array: device.move(array, target)

@@ -18,9 +18,9 @@ __all__ = ["BatchNorm2d"]
 class BatchNorm2d(Module):
     """Each channel to mean 0 and variance 1, over the batch in training and by running statistics otherwise.
 
-    momentum                the weight of the newest batch in the running statistics; None: all batches count alike
-    affine                  then scale by weight and shift by bias, both (num_features,)
-    track_running_stats     keep running_mean, running_var and num_batches_tracked; else the batch decides always
+    momentum                the weight of the newest batch in the running statistics; None: all count alike
+    affine                  then scale by weight and, if bias, shift by bias, both (num_features,)
+    track_running_stats     keep running_mean, running_var and num_batches_tracked; else the batch decides
     Shapes  (N, num_features, H, W), out alike
     """
 
@@ -33,6 +33,8 @@ class BatchNorm2d(Module):
         track_running_stats=True,
         device="cpu",
         dtype=None,
+        *,
+        bias=True,
     ):
         self.num_features = at_least("BatchNorm2d", "num_features", num_features, 1)
         if isinstance(eps, bool) or not isinstance(eps, int | float):
@@ -42,8 +44,8 @@ class BatchNorm2d(Module):
         self.momentum = None if momentum is None else fraction("BatchNorm2d", "momentum", momentum)
         self.eps, self.affine, self.track_running_stats = eps, bool(affine), bool(track_running_stats)
         vector = lambda: parameter("BatchNorm2d", (self.num_features,), device, dtype)
-        for name in ("weight", "bias"):
-            self.register_parameter(name, vector() if affine else None)
+        self.register_parameter("weight", vector() if affine else None)
+        self.register_parameter("bias", vector() if affine and bias else None)
         for name in ("running_mean", "running_var"):
             self.register_buffer(name, vector().detach() if track_running_stats else None)
         count = Tensor(devices.move(np.zeros((), np.int64), device)) if track_running_stats else None
@@ -60,15 +62,14 @@ class BatchNorm2d(Module):
     def reset_parameters(self, generator=None):
         """Weight 1, bias 0, no batches seen."""
         self.reset_running_stats()
-        if self.affine:
+        if self.weight is not None:
             init.ones_(self.weight)
+        if self.bias is not None:
             init.zeros_(self.bias)
 
     def forward(self, input):
         if input.ndim != 4 or input.shape[1] != self.num_features:
-            raise ShapeError(
-                f"BatchNorm2d: input has shape {input.shape}, wanted (N, {self.num_features}, H, W)"
-            )
+            raise ShapeError(f"BatchNorm2d: input has shape {input.shape}, wanted (N, {self.num_features}, H, W)")
         counting = self.training and self.track_running_stats
         count = self.num_batches_tracked.item() + 1 if counting else 0
         momentum = self.momentum
@@ -92,5 +93,5 @@ class BatchNorm2d(Module):
     def extra_repr(self):
         return (
             f"{self.num_features}, eps={self.eps}, momentum={self.momentum}, affine={self.affine}, "
-            f"track_running_stats={self.track_running_stats}"
+            f"bias={self.bias is not None}, track_running_stats={self.track_running_stats}"
         )

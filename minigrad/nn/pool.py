@@ -19,29 +19,21 @@ class _Pool(Module):
         self.kernel_size, self.padding, self.ceil_mode = kernel_size, padding, ceil_mode
         self.stride = kernel_size if stride is None else stride
         pair(layer, "stride", self.stride, 1)
-        if any(
-            2 * width > length for width, length in zip(pair(layer, "padding", padding, 0), size, strict=True)
-        ):
-            raise ShapeError(
-                f"{layer}: padding is {padding}, wanted at most half of kernel_size {kernel_size}"
-            )
+        if any(2 * width > length for width, length in zip(pair(layer, "padding", padding, 0), size, strict=True)):
+            raise ShapeError(f"{layer}: padding is {padding}, wanted at most half of kernel_size {kernel_size}")
 
 
 class MaxPool2d(_Pool):
     """The largest element of each window; stride is kernel_size by default. return_indices must be false."""
 
-    def __init__(
-        self, kernel_size, stride=None, padding=0, dilation=1, return_indices=False, ceil_mode=False
-    ):
+    def __init__(self, kernel_size, stride=None, padding=0, dilation=1, return_indices=False, ceil_mode=False):
         super().__init__(kernel_size, stride, padding, ceil_mode)
         pair("MaxPool2d", "dilation", dilation, 1)
         self.dilation = dilation
         self.return_indices = one_of("MaxPool2d", "return_indices", return_indices, (False,))
 
     def forward(self, input):
-        return ops.max_pool2d(
-            input, self.kernel_size, self.stride, self.padding, self.dilation, self.ceil_mode
-        )
+        return ops.max_pool2d(input, self.kernel_size, self.stride, self.padding, self.dilation, self.ceil_mode)
 
     def extra_repr(self):
         return (

@@ -18,15 +18,13 @@ IncompatibleKeys = namedtuple("IncompatibleKeys", ("missing_keys", "unexpected_k
 def state_dict(self, prefix=""):
     """An OrderedDict from names to Tensors without history that share the memory of this Module.
 
-    A shared parameter stands under each of its names. numpy.asarray(tensor) gives an array of the logical shape.
+    A shared parameter stands under each of its names. numpy.asarray(tensor) is an array of the logical shape.
     """
     state = OrderedDict()
     for path, module in self.named_modules(prefix.removesuffix("."), remove_duplicate=False):
         for registry in (module._parameters, module._buffers):
             for name, tensor in registry.items():
-                if tensor is not None and not (
-                    registry is module._buffers and name in module._non_persistent
-                ):
+                if tensor is not None and not (registry is module._buffers and name in module._non_persistent):
                     state[f"{path}.{name}" if path else name] = tensor.detach()
     return state
 
@@ -57,11 +55,7 @@ def load_state_dict(self, state_dict, strict=True):
         faults += [f"missing {', '.join(missing)}"] * bool(missing)
         faults += [f"unexpected {', '.join(map(str, unexpected))}"] * bool(unexpected)
     if faults:
-        hint = (
-            ""
-            if not strict or not (missing or unexpected)
-            else "; strict=False skips missing and unexpected names"
-        )
+        hint = "" if not strict or not (missing or unexpected) else "; strict=False skips missing and unexpected names"
         raise ShapeError(f"load_state_dict: {type(self).__name__} does not fit: {'; '.join(faults)}{hint}")
     for name, array in arrays.items():
         write(own[name])[...] = device.move(array, own[name].device)

@@ -29,7 +29,7 @@ class Row:
 class Summary:
     """What a network is made of; print it.
 
-    rows            a Row for each call of a layer, in the order of the calls, then layers that were not called
+    rows            a Row for each call of a layer, in the order of the calls, then layers not called
     parameters      of the whole network, shared ones once
     trainable       those that require a gradient
     macs, nbytes    multiply-adds of convolutions and linear layers, and bytes of all outputs, for this input
@@ -61,7 +61,8 @@ class Summary:
             ]
             lines.append("  ".join(padded).rstrip())
         rule = "-" * (sum(widths) + 2 * (len(widths) - 1))
-        head = f"{self.title}, input {self.input_shape}, {self.trainable:,} of {self.parameters:,} parameters trainable"
+        trainable = f"{self.trainable:,} of {self.parameters:,} parameters trainable"
+        head = f"{self.title}, input {self.input_shape}, {trainable}"
         return "\n".join([head, rule, lines[0], rule, *lines[1:-1], rule, lines[-1]])
 
     def _repr_html_(self):
@@ -71,16 +72,14 @@ class Summary:
         )
         body = "".join(f"<tr>{row}</tr>" for row in (*rows, total))
         caption = html.escape(f"{self.title}, input {self.input_shape}")
-        return (
-            f"<table><caption>{caption}</caption><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
-        )
+        return f"<table><caption>{caption}</caption><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
 
 
 def summary(model, input_shape):
     """A table of the layers of a network: output shapes, parameters, multiply-adds and bytes.
 
-    The network runs once, on zeros of the type of its parameters, without a tape and as in eval; it is as before
-    afterwards. Each call of a layer without parts, or with parameters of its own, gives a row.
+    The network runs once, on zeros of the type of its parameters, without a tape and as in eval, and is then as
+    before. Each call of a layer without parts, or with parameters of its own, gives a row.
 
     input_shape     with the batch: (1, 1, 28, 28)
     Errors          those of the layers, where the shape does not fit

@@ -13,19 +13,17 @@ class Adam(Optimizer):
     """Steps scaled by running averages of the gradient and of its square.
 
     Math    g = g + weight_decay p; maximize turns the sign of g first
-            m = beta1 m + (1 - beta1) g;  v = beta2 v + (1 - beta2) g^2;  u = v, or the largest v so far with amsgrad
+            m = beta1 m + (1 - beta1) g;  v = beta2 v + (1 - beta2) g^2
+            u = v, or the largest v so far with amsgrad
             p = p - lr m / (1 - beta1^t) / (sqrt(u / (1 - beta2^t)) + eps), t = 1, 2, ... the step
-    Source  Kingma and Ba 2015, "Adam", algorithm 1; Reddi and others 2018, "On the convergence of Adam and beyond"
+    Source  Kingma and Ba 2015, "Adam", algorithm 1; Reddi and others 2018, "On the convergence of Adam and
+            beyond", algorithm 2
     """
 
     decoupled = False
 
-    def __init__(
-        self, params, lr=1e-3, betas=(0.9, 0.999), eps=1e-8, weight_decay=0, amsgrad=False, *, maximize=False
-    ):
-        defaults = dict(
-            lr=lr, betas=betas, eps=eps, weight_decay=weight_decay, amsgrad=amsgrad, maximize=maximize
-        )
+    def __init__(self, params, lr=1e-3, betas=(0.9, 0.999), eps=1e-8, weight_decay=0, amsgrad=False, *, maximize=False):
+        defaults = dict(lr=lr, betas=betas, eps=eps, weight_decay=weight_decay, amsgrad=amsgrad, maximize=maximize)
         super().__init__(params, defaults)
 
     def check(self, options):

@@ -2,7 +2,7 @@
 
 parameters  a Tensor or several; those without a gradient are left out
 Errors  TypeError for what is no Tensor, ValueError for an option out of range
-Source  Pascanu, Mikolov and Bengio 2013, "On the difficulty of training recurrent neural networks", algorithm 1
+Source  Pascanu and others 2013, "On the difficulty of training recurrent neural networks", algorithm 1
 """
 
 import math
@@ -23,8 +23,8 @@ def clip_grad_norm_(parameters, max_norm, norm_type=2.0, error_if_nonfinite=Fals
 
     Math    gradient *= min(1, max_norm / (norm + 1e-6))
     norm_type           p of the p-norm; 'inf' or math.inf for the largest magnitude
-    error_if_nonfinite  refuse a norm that is infinite or NaN, with the gradients as they are; otherwise they become
-                        zeros or NaN, as in PyTorch
+    error_if_nonfinite  refuse a norm that is infinite or NaN, with the gradients as they are; otherwise they
+                        become zeros or NaN, as in PyTorch
     Returns the norm before, a Tensor without dimensions.
     Errors  RuntimeError for a norm that is refused
     """
@@ -35,9 +35,7 @@ def clip_grad_norm_(parameters, max_norm, norm_type=2.0, error_if_nonfinite=Fals
     gradients = _gradients(op, parameters)
     norm = _norm(gradients, norm_type)
     if error_if_nonfinite and not math.isfinite(norm):
-        raise StateError(
-            f"{op}: the {norm_type}-norm of the gradients is {norm}; error_if_nonfinite=False goes on"
-        )
+        raise StateError(f"{op}: the {norm_type}-norm of the gradients is {norm}; error_if_nonfinite=False goes on")
     factor = max_norm / (norm + 1e-6)
     if not factor >= 1:  # NaN too
         for batch in _batches(gradients):

@@ -1,7 +1,8 @@
 """Optimizer: what all update rules share, groups of parameters with options and state.
 
-Options that change from step to step, such as the rate, are read from param_groups at every step; schedules write
-them there. The state of a parameter is a dictionary of numbers and of arrays that lie in memory as the parameter.
+Options that change from step to step, such as the rate, are read from param_groups at every step; schedules
+write them there. The state of a parameter is a dictionary of numbers and of arrays that lie in memory as the
+parameter does.
 """
 
 from collections.abc import Iterable
@@ -24,8 +25,8 @@ class Optimizer:
     defaults        the options of groups that do not state them
     param_groups    a list of dictionaries: the options of each group, and its Tensors under "params"
     state           {Tensor: {name: number or array}}
-    Errors  ValueError for an option out of range, a parameter given twice or none at all; TypeError for what is no
-            floating Tensor; RuntimeError for the result of an operation. Nothing is changed then
+    Errors  ValueError for an option out of range, a parameter given twice or none at all; TypeError for what is
+            no floating Tensor; RuntimeError for the result of an operation. Nothing is changed then
     """
 
     def __init__(self, params, defaults):
@@ -44,9 +45,7 @@ class Optimizer:
         if isinstance(params, Tensor):
             raise KindError(f"{self.name}: params is a single Tensor, wanted an iterable, such as [tensor]")
         if not isinstance(params, Iterable):
-            raise KindError(
-                f"{self.name}: params is a {type(params).__name__}, wanted Tensors or dictionaries"
-            )
+            raise KindError(f"{self.name}: params is a {type(params).__name__}, wanted Tensors or dictionaries")
         return list(params)
 
     def add_param_group(self, param_group):
@@ -57,9 +56,7 @@ class Optimizer:
         params = [params] if isinstance(params, Tensor) else self._list(params)
         unknown = sorted(param_group.keys() - self.defaults.keys() - {"params", "lr", "initial_lr"})
         if unknown:
-            raise ShapeError(
-                f"{self.name}: a group has the options {unknown}, wanted some of {sorted(self.defaults)}"
-            )
+            raise ShapeError(f"{self.name}: a group has the options {unknown}, wanted some of {sorted(self.defaults)}")
         options = {
             **self.defaults,
             **{name: value for name, value in param_group.items() if name != "params"},
@@ -76,15 +73,11 @@ class Optimizer:
             raise KindError(f"{self.name}: {place} is a {type(parameter).__name__}, wanted a Tensor")
         if parameter.node is not None:
             made = parameter.node.primitive.name
-            raise StateError(
-                f"{self.name}: {place} was made by {made}, wanted a leaf; use .detach() for its value"
-            )
+            raise StateError(f"{self.name}: {place} was made by {made}, wanted a leaf; use .detach() for its value")
         if not device.is_floating(parameter.dtype):
             raise KindError(f"{self.name}: {place} has elements {parameter.dtype}, wanted floating ones")
         if not device.is_dense(parameter.data):
-            raise ShapeError(
-                f"{self.name}: {place} (shape {parameter.shape}) has gaps in memory, wanted a dense array"
-            )
+            raise ShapeError(f"{self.name}: {place} (shape {parameter.shape}) has gaps in memory, wanted a dense array")
         if parameter in known:
             raise ShapeError(f"{self.name}: {place} (shape {parameter.shape}) is there twice")
 
@@ -126,9 +119,8 @@ class Optimizer:
         for parameter in (parameter for parameters in work for parameter in parameters):
             gradient = parameter.grad
             if gradient.shape != parameter.shape:
-                raise ShapeError(
-                    f"{self.name}: a gradient has shape {gradient.shape}, wanted its parameter's {parameter.shape}"
-                )
+                shapes = f"{gradient.shape}, wanted its parameter's {parameter.shape}"
+                raise ShapeError(f"{self.name}: a gradient has shape {shapes}")
             if gradient.dtype != parameter.dtype:
                 raise KindError(
                     f"{self.name}: a gradient has elements {gradient.dtype}, its parameter {parameter.dtype}"
@@ -200,32 +192,22 @@ class Optimizer:
             saved = {int(index): dict(values) for index, values in state_dict["state"].items()}
             sizes = [len(group["params"]) for group in groups]
         except (KeyError, TypeError, ValueError, AttributeError) as error:
-            raise ShapeError(
-                f"{self.name}.load_state_dict: wanted what state_dict gives, got {error!r}"
-            ) from error
+            raise ShapeError(f"{self.name}.load_state_dict: wanted what state_dict gives, got {error!r}") from error
         wanted = [len(group["params"]) for group in self.param_groups]
         if sizes != wanted:
-            raise ShapeError(
-                f"{self.name}.load_state_dict: groups of {sizes} parameters, wanted groups of {wanted}"
-            )
+            raise ShapeError(f"{self.name}.load_state_dict: groups of {sizes} parameters, wanted groups of {wanted}")
         order = [int(index) for group in groups for index in group["params"]]
-        parameters = dict(
-            zip(order, (p for group in self.param_groups for p in group["params"]), strict=True)
-        )
+        parameters = dict(zip(order, (p for group in self.param_groups for p in group["params"]), strict=True))
         state = {}
         for index, values in saved.items():
             if index not in parameters:
-                raise ShapeError(
-                    f"{self.name}.load_state_dict: state of parameter {index}, which is in no group"
-                )
+                raise ShapeError(f"{self.name}.load_state_dict: state of parameter {index}, which is in no group")
             state[parameters[index]] = {
                 name: self._loaded(index, name, value, parameters[index])
                 for name, value in values.items()
                 if value is not None
             }
-        options = [
-            {name: _option(value) for name, value in group.items() if name != "params"} for group in groups
-        ]
+        options = [{name: _option(value) for name, value in group.items() if name != "params"} for group in groups]
         for new, group in zip(options, self.param_groups, strict=True):
             self.check({**group, **new})
         for new, group in zip(options, self.param_groups, strict=True):
@@ -237,10 +219,8 @@ class Optimizer:
         array = np.asarray(value)
         wanted = () if name == "step" else parameter.shape
         if array.shape != wanted or array.dtype.kind not in "iuf":
-            given = f"shape {array.shape} and elements {array.dtype}"
-            raise ShapeError(
-                f"{self.name}.load_state_dict: state[{index}][{name!r}] has {given}, wanted numbers of shape {wanted}"
-            )
+            place = f"state[{index}][{name!r}] has shape {array.shape} and elements {array.dtype}"
+            raise ShapeError(f"{self.name}.load_state_dict: {place}, wanted numbers of shape {wanted}")
         if name == "step":
             return int(array)
         own = device.empty_like(parameter.data)

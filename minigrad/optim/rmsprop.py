@@ -14,7 +14,8 @@ class RMSprop(Optimizer):
     Math    g = g + weight_decay p; maximize turns the sign of g first
             v = alpha v + (1 - alpha) g^2;  a = alpha a + (1 - alpha) g if centered, else 0
             d = g / (sqrt(v - a^2) + eps);  b = momentum b + d;  p = p - lr b, or p - lr d without momentum
-    Source  Hinton 2012, lecture 6e; Graves 2013, "Generating sequences with recurrent neural networks", eq. 38-45
+    Source  Hinton 2012, lecture 6e; Graves 2013, "Generating sequences with recurrent neural
+            networks", equations 38-45
     """
 
     def __init__(

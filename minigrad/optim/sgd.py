@@ -15,12 +15,11 @@ class SGD(Optimizer):
     Math    d = g + weight_decay p;  b = momentum b + (1 - dampening) d, at the first step b = d
             p = p - lr b, or p - lr (d + momentum b) with nesterov; maximize turns the sign of g
     Errors  ValueError also for nesterov without momentum or with dampening
-    Source  Sutskever and others 2013, "On the importance of initialization and momentum", in the form of torch.optim.SGD
+    Source  Sutskever and others 2013, "On the importance of initialization and momentum in deep learning", in
+            the form of torch.optim.SGD
     """
 
-    def __init__(
-        self, params, lr=1e-3, momentum=0, dampening=0, weight_decay=0, nesterov=False, *, maximize=False
-    ):
+    def __init__(self, params, lr=1e-3, momentum=0, dampening=0, weight_decay=0, nesterov=False, *, maximize=False):
         defaults = dict(lr=lr, momentum=momentum, dampening=dampening, weight_decay=weight_decay)
         super().__init__(params, {**defaults, "nesterov": nesterov, "maximize": maximize})
 
@@ -30,8 +29,8 @@ class SGD(Optimizer):
         self.check_number(options, "dampening", float("-inf"))
         if options["nesterov"] and not (options["momentum"] > 0 and options["dampening"] == 0):
             raise ShapeError(
-                f"SGD: nesterov is True with momentum {options['momentum']} and dampening {options['dampening']}, "
-                "wanted momentum above 0 and dampening 0"
+                f"SGD: nesterov is True with momentum {options['momentum']} and dampening "
+                f"{options['dampening']}, wanted momentum above 0 and dampening 0"
             )
 
     def age(self, state):

@@ -106,9 +106,7 @@ def _update(model, batches, optimizer, loss_function, schedule, clip, step):
         value = loss.item()
         if not math.isfinite(value):
             optimizer.zero_grad()
-            raise StateError(
-                f"fit: the loss is {value} at step {step}; lower the learning rate or clip the gradient"
-            )
+            raise StateError(f"fit: the loss is {value} at step {step}; lower the learning rate or clip the gradient")
         share = len(labels) / total  # the mean over the large batch weighs each small one by its images
         (loss if share == 1 else loss * share).backward()
         loss_sum += value * len(labels)
@@ -160,11 +158,7 @@ def _on_device(batches, model):
     """The batches where the parameters are."""
     parameter = next(iter(model.parameters()), None)
     for images, labels in batches:
-        yield (
-            (images, labels)
-            if parameter is None
-            else (images.to(parameter.device), labels.to(parameter.device))
-        )
+        yield ((images, labels) if parameter is None else (images.to(parameter.device), labels.to(parameter.device)))
 
 
 def _correct(scores, labels):

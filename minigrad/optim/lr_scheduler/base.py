@@ -8,10 +8,10 @@ __all__ = ["LRScheduler", "check_count", "check_optimizer", "per_group"]
 
 
 class LRScheduler:
-    """Base of the schedules: a subclass defines get_lr, the rates at last_epoch, from those at the epoch before.
+    """Base of the schedules: a subclass defines get_lr, the rates at last_epoch from those at the epoch before.
 
-    last_epoch  the number of steps so far; -1 begins, any other number goes on with an optimiser whose groups still
-                hold "initial_lr"
+    last_epoch  the number of steps so far; -1 begins, any other number goes on with an optimiser whose groups
+                still hold "initial_lr"
     """
 
     volatile = ("optimizer",)  # what state_dict leaves out
@@ -109,7 +109,5 @@ def per_group(name, argument, value, optimizer):
     count = len(optimizer.param_groups)
     values = list(value) if isinstance(value, list | tuple) else [value] * count
     if len(values) != count:
-        raise ShapeError(
-            f"{name}: {argument} has {len(values)} values, wanted one for each of the {count} groups"
-        )
+        raise ShapeError(f"{name}: {argument} has {len(values)} values, wanted one for each of the {count} groups")
     return values

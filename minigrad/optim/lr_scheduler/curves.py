@@ -1,4 +1,7 @@
-"""Schedules that follow a curve. The rate at epoch t, where a schedule acts alone, is r(t); r(0) is the first rate."""
+"""Schedules that follow a curve.
+
+r(t) is the rate at epoch t where a schedule acts alone, r(0) the first rate.
+"""
 
 import math
 
@@ -50,9 +53,7 @@ class LinearLR(LRScheduler):
         return [rate * (1 + rise / before) for rate in self.rates()]
 
     def closed_form(self):
-        rise = (
-            (self.end_factor - self.start_factor) * min(self.total_iters, self.last_epoch) / self.total_iters
-        )
+        rise = (self.end_factor - self.start_factor) * min(self.total_iters, self.last_epoch) / self.total_iters
         return [base * (self.start_factor + rise) for base in self.base_lrs]
 
 
@@ -70,14 +71,9 @@ class CosineAnnealingLR(LRScheduler):
     def get_lr(self):
         if self.beginning:
             return self.rates()
-        if (self.last_epoch - 1 - self.T_max) % (
-            2 * self.T_max
-        ) == 0:  # up from eta_min, where a ratio would be 0 / 0
+        if (self.last_epoch - 1 - self.T_max) % (2 * self.T_max) == 0:  # up from eta_min, where a ratio would be 0 / 0
             rise = (1 - math.cos(math.pi / self.T_max)) / 2
-            return [
-                rate + (base - self.eta_min) * rise
-                for rate, base in zip(self.rates(), self.base_lrs, strict=True)
-            ]
+            return [rate + (base - self.eta_min) * rise for rate, base in zip(self.rates(), self.base_lrs, strict=True)]
         now, before = (1 + math.cos(math.pi * t / self.T_max) for t in (self.last_epoch, self.last_epoch - 1))
         return [now / before * (rate - self.eta_min) + self.eta_min for rate in self.rates()]
 
@@ -87,18 +83,13 @@ class CosineAnnealingLR(LRScheduler):
 
 
 class LambdaLR(LRScheduler):
-    """r(t) = f(t) r(0), for a function f, or a list with one for each group. The state does not hold functions."""
+    """r(t) = f(t) r(0), for a function f or a list with one for each group. The state holds no functions."""
 
     volatile = ("optimizer", "lr_lambdas")
 
     def __init__(self, optimizer, lr_lambda, last_epoch=-1):
-        self.lr_lambdas = per_group(
-            "LambdaLR", "lr_lambda", lr_lambda, check_optimizer("LambdaLR", optimizer)
-        )
+        self.lr_lambdas = per_group("LambdaLR", "lr_lambda", lr_lambda, check_optimizer("LambdaLR", optimizer))
         super().__init__(optimizer, last_epoch)
 
     def get_lr(self):
-        return [
-            base * factor(self.last_epoch)
-            for factor, base in zip(self.lr_lambdas, self.base_lrs, strict=True)
-        ]
+        return [base * factor(self.last_epoch) for factor, base in zip(self.lr_lambdas, self.base_lrs, strict=True)]

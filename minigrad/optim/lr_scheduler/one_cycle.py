@@ -10,13 +10,13 @@ __all__ = ["OneCycleLR"]
 
 
 class OneCycleLR(LRScheduler):
-    """From max_lr / div_factor up to max_lr, then down to that first rate / final_div_factor; step after every batch.
+    """From max_lr / div_factor up to max_lr, then down to the first rate / final_div_factor; step after each batch.
 
     total_steps         or epochs and steps_per_epoch, whose product it is
     pct_start           the share of steps that go up
     anneal_strategy     'cos' or 'linear'
     three_phase         come down to the first rate as fast as up, and only then to the last one
-    PyTorch's schedule also moves the momentum unless cycle_momentum is false; this one leaves the momentum alone.
+    PyTorch's schedule also moves the momentum unless cycle_momentum is false; this one leaves it alone.
     Errors  RuntimeError for more steps than total_steps
     Source  Smith and Topin 2018, "Super-convergence"
     """
@@ -57,14 +57,10 @@ class OneCycleLR(LRScheduler):
 
     def get_lr(self):
         if self.last_epoch > self.total_steps:
-            raise StateError(
-                f"OneCycleLR: step {self.last_epoch} of {self.total_steps}; make it with more total_steps"
-            )
-        start = 0.0
-        for index, (end, source, target) in enumerate(self.phases):
-            if self.last_epoch <= end or index == len(self.phases) - 1:
-                break
-            start = end
+            raise StateError(f"OneCycleLR: step {self.last_epoch} of {self.total_steps}; make it with more total_steps")
+        index = sum(self.last_epoch > end for end, *_ in self.phases[:-1])
+        start = self.phases[index - 1][0] if index else 0.0
+        end, source, target = self.phases[index]
         share = (self.last_epoch - start) / (end - start) if end > start else 1.0
         return [self._between(group[source], group[target], share) for group in self.optimizer.param_groups]
 
@@ -79,6 +75,4 @@ def _total(total_steps, epochs, steps_per_epoch):
         return check_count("OneCycleLR", "total_steps", total_steps)
     if epochs is None or steps_per_epoch is None:
         raise ShapeError("OneCycleLR: total_steps is None, wanted it, or both epochs and steps_per_epoch")
-    return check_count("OneCycleLR", "epochs", epochs) * check_count(
-        "OneCycleLR", "steps_per_epoch", steps_per_epoch
-    )
+    return check_count("OneCycleLR", "epochs", epochs) * check_count("OneCycleLR", "steps_per_epoch", steps_per_epoch)

@@ -25,15 +25,13 @@ class SequentialLR(LRScheduler):
         self.milestones = [check_count(name, "milestones", milestone, 0) for milestone in milestones]
         if len(self.schedulers) != len(self.milestones) + 1 or self.milestones != sorted(self.milestones):
             raise ShapeError(
-                f"{name}: {len(self.schedulers)} schedulers and milestones {self.milestones}, wanted one milestone "
-                "fewer than schedulers, in rising order"
+                f"{name}: {len(self.schedulers)} schedulers and milestones {self.milestones}, "
+                "wanted one milestone fewer than schedulers, in rising order"
             )
         for index, scheduler in enumerate(self.schedulers):
             if not isinstance(scheduler, LRScheduler) or isinstance(scheduler, ReduceLROnPlateau):
                 kind = type(scheduler).__name__
-                raise KindError(
-                    f"{name}: schedulers[{index}] is a {kind}, wanted a schedule without a metric"
-                )
+                raise KindError(f"{name}: schedulers[{index}] is a {kind}, wanted a schedule without a metric")
             if scheduler.optimizer is not optimizer:
                 raise ShapeError(f"{name}: schedulers[{index}] belongs to another optimiser")
         self.last_epoch = last_epoch + 1
@@ -78,9 +76,7 @@ class SequentialLR(LRScheduler):
         super().check_state(state_dict)
         states = state_dict["schedulers"]
         if not isinstance(states, list) or len(states) != len(self.schedulers):
-            raise ShapeError(
-                f"SequentialLR.load_state_dict: wanted the states of {len(self.schedulers)} schedulers"
-            )
+            raise ShapeError(f"SequentialLR.load_state_dict: wanted the states of {len(self.schedulers)} schedulers")
         for scheduler, state in zip(self.schedulers, states, strict=True):
             scheduler.check_state(state)
 

@@ -1,0 +1,116 @@
+"""Convolution and its two gradients: the launchers.
+
+The three are bilinear, and each one's gradients are the other two.
+
+Letters: n image, c channel in, o channel out, h w input, i j output, p q filter tap, s stride, d dilation, G groups.
+Math shared by all three: the tap (p, q) of output pixel (i, j) reads the input at h = i*s + p*d - padding, and w
+likewise; outside the input it reads 0.
+
+Shapes  x, dx (N, C, H, W), w, dw (O, C/G, P, Q), out, g (N, O, I, J); stride, padding, dilation: pairs of integers,
+        vertical first. Images lie channels last in memory, filters (P, Q, C/G, O): see layout.py
+Types   float32 or float64, one for all arrays; workspace: bytes, at least workspace(...) of them
+Errors  ValueError for shapes, values, layouts or a workspace that do not fit, TypeError for other types
+"""
+
+import numpy as np
+
+from ..errors import KindError, ShapeError
+from ..layout import CHANNELS_LAST, FILTER, is_dense
+from ..toolchain import backend
+from . import cpu
+from .geometry import output_shape
+
+__all__ = ["forward", "input_grad", "output_shape", "weight_grad", "workspace"]
+
+BACKENDS = {"cpu": cpu}
+FLOATS = {np.dtype(np.float32), np.dtype(np.float64)}
+LAYOUTS = {
+    CHANNELS_LAST: "channels last (memory order N, H, W, C)",
+    FILTER: "filter layout (memory order P, Q, C, O)",
+}
+
+
+def _check(op, arrays, x_shape, w_shape, bias, settings):
+    """Refuse what does not fit; arrays are (name, array, shape or None for the output's, layout)."""
+    first, dtype = arrays[0][0], arrays[0][1].dtype
+    if dtype not in FLOATS:
+        raise KindError(f"{op}: {first} is {dtype}, wants float32 or float64")
+    out_shape = output_shape(x_shape, w_shape, None if bias is None else bias.shape, *settings)
+    for name, array, shape, layout in arrays:
+        if array.dtype != dtype:
+            raise KindError(f"{op}: {name} is {array.dtype}, {first} is {dtype}; wants one type")
+        if array.shape != (shape or out_shape):
+            raise ShapeError(f"{op}: {name} has shape {array.shape}, wants {shape or out_shape}")
+        if not is_dense(array, layout) or not array.flags.aligned:
+            raise ShapeError(
+                f"{op}: {name} has strides {array.strides} (shape {array.shape}), wants {LAYOUTS[layout]}; pass a copy"
+            )
+
+
+def _settings(stride, padding, dilation, groups):
+    return *(tuple(value) if isinstance(value, list) else value for value in (stride, padding, dilation)), groups
+
+
+def _check_workspace(op, workspace, wanted):
+    if workspace.size < wanted:
+        raise ShapeError(f"{op}: workspace has {workspace.size} bytes, wants {wanted}; see conv2d.workspace")
+
+
+def workspace(direction, x_shape, w_shape, stride, padding, dilation, groups, dtype):
+    """Bytes of workspace for "forward", "input_grad" or "weight_grad", for as many threads as now."""
+    settings = _settings(stride, padding, dilation, groups)
+    output_shape(x_shape, w_shape, None, *settings)
+    return cpu.workspace(direction, tuple(x_shape), tuple(w_shape), *settings, np.dtype(dtype).itemsize)
+
+
+def forward(x, w, bias, stride, padding, dilation, groups, out, workspace):
+    """Cross-correlation of images with filters, as torch.nn.functional.conv2d.
+
+    Math    out[n,o,i,j] = bias[o] + sum_{c,p,q} x[n,c,h,w] * w[o,c,p,q], c over the channels of the group of o
+    Grads   dx = input_grad(g, w)      dw = weight_grad(g, x)      dbias = sum of g over n, i, j
+    Shapes  bias None or (O,)
+    Source  V. Dumoulin, F. Visin, "A guide to convolution arithmetic for deep learning", 2016, section 2
+    """
+    kernels, settings = BACKENDS[backend(x)], _settings(stride, padding, dilation, groups)
+    arrays = [("x", x, x.shape, CHANNELS_LAST), ("w", w, w.shape, FILTER), ("out", out, None, CHANNELS_LAST)]
+    _check("conv2d", arrays, x.shape, w.shape, bias, settings)
+    if bias is not None and (bias.dtype != x.dtype or not bias.flags.c_contiguous):
+        raise KindError(f"conv2d: bias is {bias.dtype} with strides {bias.strides}, wants {x.dtype} without gaps")
+    _check_workspace("conv2d", workspace, kernels.workspace("forward", x.shape, w.shape, *settings, x.itemsize))
+    kernels.forward(x, w, bias, *settings, out, workspace)
+
+
+def input_grad(g, w, stride, padding, dilation, groups, dx, workspace):
+    """Gradient of the convolution with respect to its input; also known as transposed convolution.
+
+    Math    dx[n,c,h,w] = sum of g[n,o,i,j] * w[o,c,p,q] over all (o, p, q, i, j) that read (h, w)
+    Grads   with respect to g: forward(gg, w)      with respect to w: weight_grad(g, gg)
+    Source  V. Dumoulin, F. Visin, "A guide to convolution arithmetic for deep learning", 2016, section 4
+    """
+    op, kernels, settings = (
+        "conv2d input_grad",
+        BACKENDS[backend(g)],
+        _settings(stride, padding, dilation, groups),
+    )
+    arrays = [("g", g, None, CHANNELS_LAST), ("w", w, w.shape, FILTER), ("dx", dx, dx.shape, CHANNELS_LAST)]
+    _check(op, arrays, dx.shape, w.shape, None, settings)
+    _check_workspace(op, workspace, kernels.workspace("input_grad", dx.shape, w.shape, *settings, g.itemsize))
+    kernels.input_grad(g, w, *settings, dx, workspace)
+
+
+def weight_grad(g, x, stride, padding, dilation, groups, dw, workspace):
+    """Gradient of the convolution with respect to its filters.
+
+    Math    dw[o,c,p,q] = sum_{n,i,j} g[n,o,i,j] * x[n,c,h,w]
+    Grads   with respect to g: forward(x, gg)      with respect to x: input_grad(g, gg)
+    Source  V. Dumoulin, F. Visin, "A guide to convolution arithmetic for deep learning", 2016, section 2
+    """
+    op, kernels, settings = (
+        "conv2d weight_grad",
+        BACKENDS[backend(g)],
+        _settings(stride, padding, dilation, groups),
+    )
+    arrays = [("g", g, None, CHANNELS_LAST), ("x", x, x.shape, CHANNELS_LAST), ("dw", dw, dw.shape, FILTER)]
+    _check(op, arrays, x.shape, dw.shape, None, settings)
+    _check_workspace(op, workspace, kernels.workspace("weight_grad", x.shape, dw.shape, *settings, g.itemsize))
+    kernels.weight_grad(g, x, *settings, dw, workspace)

@@ -1,0 +1,121 @@
+"""Plan of weight_grad: A = x, B = g, rows are (p, q, c), columns are o, sums run over images and output pixels.
+
+Blocks of images make partial sums, chosen by shape alone; they are added afterwards, in pairs. Where dw is large
+there is one sum for all images. Rows of a sum are cut into sections for as many threads as there are, which changes
+no bits.
+"""
+
+from functools import lru_cache
+from math import prod
+from typing import NamedTuple
+
+import numpy as np
+
+from ..toolchain.product import ROWS, Job, cut, make_plan, pieces
+from .reads import Source, forward_reads
+
+__all__ = ["partial_count", "weight_grad_plan"]
+
+BLOCK_BYTES = 1 << 19  # of A and B, which each tile of dw reads again: they should stay in the second cache
+LEAST_STEPS = 96  # of a sum, before its tile is stored
+LARGE_FILTER = 1 << 16  # elements of dw from which partial sums cost too much memory
+
+
+def partial_count(geometry):
+    """How many partial sums dw is made of: one for each block of images, chosen by shape alone."""
+    if prod(geometry.w_shape) > LARGE_FILTER:
+        return 1
+    return min(8, -(-geometry.x_shape[0] // 8))
+
+
+def _filter_rows(geometry, source):
+    """Rows of A and of dw: (p, q, c) of one group, without the place of the group."""
+    made, depth, *kernel = geometry.w_shape
+    shifts = (np.arange(count) * step for count, step in zip(kernel, geometry.dilation, strict=True))
+    a_rows = np.add.outer(source.offsets(*shifts), np.arange(depth)).reshape(-1)
+    return a_rows, np.arange(a_rows.size) * made
+
+
+def _pixel_taps(geometry, source):
+    """Taps of one image: rows of output pixels, summed along the row. Runs that touch are joined."""
+    height, width = geometry.out_size
+    starts = np.arange(height) * geometry.stride[0] - geometry.padding[0]
+    a_taps = source.offsets(starts, [-geometry.padding[1]]).reshape(-1) + source.origin
+    b_taps, a_step = np.arange(height) * width * geometry.w_shape[0], geometry.stride[1] * source.channels
+    step = geometry.stride[0] * source.full[1] * source.channels
+    if step == width * a_step and source.size * geometry.itemsize <= BLOCK_BYTES:
+        return a_taps[:1], b_taps[:1], height * width, a_step
+    return a_taps, b_taps, width, a_step
+
+
+class _Sums(NamedTuple):
+    """weight_grad: images that share tables, taps of one image, and taps summed at once."""
+
+    images: int
+    taps: int
+    run: int
+
+
+def _weight_item(geometry, source, block, rows, base, sums):
+    """Jobs that sum a run of images, in order, into some rows of one partial sum."""
+    made, depth = geometry.w_shape[:2]
+    *_, length, a_step = _pixel_taps(geometry, source)
+    row, row_end = rows
+    for first in range(*block, sums.images):
+        count, jobs = min(sums.images, block[1] - first), []
+        for tap in range(0, count * sums.taps, sums.run):
+            for group in range(geometry.groups):
+                jobs.append(
+                    Job(
+                        a_offset=group * depth + (0 if source.bordered else first * source.size),
+                        row=row,
+                        row_end=row_end,
+                        tap=tap,
+                        tap_end=min(tap + sums.run, count * sums.taps),
+                        length=length,
+                        a_step=a_step,
+                        b_offset=first * prod(geometry.out_size) * made + group * (made // geometry.groups),
+                        b_step=made,
+                        c_offset=base + group * (made // geometry.groups),
+                        columns=made // geometry.groups,
+                        accumulate=first > block[0] or tap > 0,
+                    )
+                )
+        yield from source.with_copy(jobs, first, count)
+
+
+@lru_cache(maxsize=256)
+def weight_grad_plan(geometry):
+    """Rows are (p, q, c) and B is g; blocks of images make partial sums, sections of rows share one."""
+    _, channels, *size = geometry.x_shape
+    axes = zip(
+        geometry.out_size,
+        geometry.w_shape[2:],
+        geometry.stride,
+        geometry.padding,
+        geometry.dilation,
+        strict=True,
+    )
+    source = Source.of(size, channels, [forward_reads(*axis) for axis in axes])
+    a_rows, c_rows = _filter_rows(geometry, source)
+    a_taps, b_taps, length, _ = _pixel_taps(geometry, source)
+    images, partials = geometry.x_shape[0], partial_count(geometry)
+    pixels = prod(geometry.out_size)
+    image_bytes = (source.size + pixels * geometry.w_shape[0]) * geometry.itemsize
+    together = max(1, min(images, BLOCK_BYTES // 2 // image_bytes, -(-LEAST_STEPS // pixels)))
+    run = max(1, BLOCK_BYTES * a_taps.size // image_bytes)
+    sums = _Sums(together, a_taps.size, run if run < a_taps.size else together * a_taps.size)
+    sections = pieces(geometry.work, partials, -(-a_rows.size // ROWS))
+    blocks = [block * images // partials for block in range(partials + 1)] if partials else [0]
+    bounds = cut(a_rows.size, ROWS, sections)
+    items = [
+        list(_weight_item(geometry, source, block, rows, number * prod(geometry.w_shape), sums))
+        for number, block in enumerate(zip(blocks, blocks[1:], strict=False))
+        for rows in zip(bounds, bounds[1:], strict=False)
+    ]
+    numbers = np.arange(together)
+    taps = (
+        np.add.outer(numbers * source.size, a_taps).reshape(-1),
+        np.add.outer(numbers * pixels * geometry.w_shape[0], b_taps).reshape(-1),
+    )
+    return make_plan(geometry.work, items, (a_rows, c_rows), taps, source.border(), together)

@@ -1,0 +1,94 @@
+"""Shapes of a convolution, and what it refuses."""
+
+from functools import lru_cache
+from math import prod
+from numbers import Integral
+from typing import NamedTuple
+
+from ..errors import KindError, ShapeError
+
+__all__ = ["Geometry", "output_shape"]
+
+
+def _check_pair(name, value, least):
+    if (
+        not isinstance(value, tuple)
+        or len(value) != 2
+        or any(isinstance(v, bool) or not isinstance(v, Integral) for v in value)
+    ):
+        raise KindError(f"conv2d: {name} is {value!r}, wants a pair of integers (vertical, horizontal)")
+    if min(value) < least:
+        raise ShapeError(f"conv2d: {name} is {value}, wants at least {least}")
+
+
+def _check_shapes(x_shape, w_shape, bias_shape, groups):
+    for name, shape, axes in (("x", x_shape, "(N, C, H, W)"), ("w", w_shape, "(O, C/groups, P, Q)")):
+        if len(shape) != 4:
+            raise ShapeError(f"conv2d: {name} has shape {shape}, wants 4 axes: {axes}")
+    if isinstance(groups, bool) or not isinstance(groups, Integral):
+        raise KindError(f"conv2d: groups is {groups!r}, wants an integer")
+    if groups < 1:
+        raise ShapeError(f"conv2d: groups is {groups}, wants at least 1")
+    if min(w_shape) < 1:
+        raise ShapeError(f"conv2d: w has shape {w_shape}, wants no axis of size 0")
+    for name, channels, shape in (("x", x_shape[1], x_shape), ("w", w_shape[0], w_shape)):
+        if channels % groups:
+            raise ShapeError(
+                f"conv2d: {name} has {channels} channels (shape {shape}), wants a multiple of groups={groups}"
+            )
+    if x_shape[1] != w_shape[1] * groups:
+        raise ShapeError(
+            f"conv2d: x has {x_shape[1]} channels (shape {x_shape}), w expects {w_shape[1] * groups} (groups={groups})"
+        )
+    if bias_shape is not None and bias_shape != w_shape[:1]:
+        raise ShapeError(
+            f"conv2d: bias has shape {bias_shape}, w has {w_shape[0]} output channels; wants {w_shape[:1]}"
+        )
+
+
+def output_shape(x_shape, w_shape, bias_shape, stride, padding, dilation, groups):
+    """Shape (N, O, I, J) of a convolution.
+
+    Math    I = floor((H + 2*padding - dilation*(P - 1) - 1) / stride) + 1, J likewise
+    Shapes  x (N, C, H, W), w (O, C/groups, P, Q), bias (O,) or None; stride, padding, dilation: pairs
+    Errors  ValueError for shapes or values that do not fit, TypeError for what is no pair of integers
+    """
+    bias_shape = None if bias_shape is None else tuple(bias_shape)
+    settings = (tuple(value) if isinstance(value, list) else value for value in (stride, padding, dilation))
+    return _output_shape(tuple(x_shape), tuple(w_shape), bias_shape, *settings, groups)
+
+
+@lru_cache(maxsize=1024)
+def _output_shape(x_shape, w_shape, bias_shape, stride, padding, dilation, groups):
+    _check_pair("stride", stride, 1)
+    _check_pair("padding", padding, 0)
+    _check_pair("dilation", dilation, 1)
+    _check_shapes(x_shape, w_shape, bias_shape, groups)
+    padded = tuple(size + 2 * pad for size, pad in zip(x_shape[2:], padding, strict=True))
+    reach = tuple(step * (kernel - 1) + 1 for kernel, step in zip(w_shape[2:], dilation, strict=True))
+    if padded[0] < reach[0] or padded[1] < reach[1]:
+        raise ShapeError(
+            f"conv2d: w reaches over {reach} (shape {w_shape}, dilation {dilation}), "
+            f"but x with its padding is only {padded} (shape {x_shape}, padding {padding})"
+        )
+    size = ((p - r) // s + 1 for p, r, s in zip(padded, reach, stride, strict=True))
+    return (x_shape[0], w_shape[0], *size)
+
+
+class Geometry(NamedTuple):
+    """A convolution without its data; hashable, so plans are kept by it."""
+
+    x_shape: tuple
+    w_shape: tuple
+    out_size: tuple
+    stride: tuple
+    padding: tuple
+    dilation: tuple
+    groups: int
+    itemsize: int
+    threads: int
+
+    @property
+    def work(self):
+        """Multiplications of any direction."""
+        return self.x_shape[0] * prod(self.out_size) * prod(self.w_shape)

@@ -1,0 +1,88 @@
+"""Matrix product: the launchers.
+
+Letters: M rows of a and of out, K the length of a sum, N columns of b and of out.
+"""
+
+from functools import lru_cache
+
+import numpy as np
+
+from ..errors import KindError, ShapeError
+from ..toolchain import backend
+from . import cpu
+
+__all__ = ["forward", "output_shape", "workspace"]
+
+BACKENDS = {"cpu": cpu}
+FLOATS = {np.dtype(np.float32), np.dtype(np.float64)}
+
+
+def _broadcast(a_shape, b_shape):
+    """The batch shape of two matrix stacks, by NumPy's rule."""
+    if any(p != q and 1 not in (p, q) for p, q in zip(reversed(a_shape[:-2]), reversed(b_shape[:-2]), strict=False)):
+        raise ShapeError(
+            f"matmul: a has shape {a_shape}, b has shape {b_shape}: the leading axes {a_shape[:-2]} and "
+            f"{b_shape[:-2]} do not broadcast; each pair of sizes must be equal, or one of them 1"
+        )
+    return np.broadcast_shapes(a_shape[:-2], b_shape[:-2])
+
+
+@lru_cache(maxsize=1024)
+def _output_shape(a_shape, b_shape):
+    for name, shape in (("a", a_shape), ("b", b_shape)):
+        if len(shape) < 2:
+            raise ShapeError(f"matmul: {name} has shape {shape}, wants at least 2 axes: (..., rows, columns)")
+    if a_shape[-1] != b_shape[-2]:
+        raise ShapeError(
+            f"matmul: a has {a_shape[-1]} columns (shape {a_shape}), b has {b_shape[-2]} rows (shape {b_shape}); "
+            "they must be equal"
+        )
+    return (*_broadcast(a_shape, b_shape), a_shape[-2], b_shape[-1])
+
+
+def output_shape(a_shape, b_shape):
+    """Shape of a @ b, by NumPy's rules for at least two axes each.
+
+    Shapes  a (..., M, K), b (..., K, N) give (..., M, N); leading axes broadcast
+    Errors  ValueError if an operand has fewer than two axes, K differs, or leading axes do not broadcast
+    """
+    return _output_shape(tuple(a_shape), tuple(b_shape))
+
+
+def workspace(a, b):
+    """Bytes of workspace that `forward` wants for arrays of these shapes, strides and type; often 0."""
+    return BACKENDS[backend(a)].workspace(a, b)
+
+
+def forward(a, b, bias, out, workspace):
+    """Matrix product of two stacks of matrices, plus a bias on each row.
+
+    Math    out[..., m, n] = bias[n] + sum_k a[..., m, k] b[..., k, n]
+    Grads   da = g b^T      db = a^T g      dbias = sum of g over all axes but the last
+    Shapes  a (..., M, K) and b (..., K, N) with equal leading axes and any strides (also 0 or negative);
+            bias None or (N,); out (..., M, N) in C order; workspace bytes, at least workspace(a, b)
+    Types   float32 or float64, one for all
+    Errors  ValueError for shapes that do not fit or a workspace too small, TypeError for other types
+    """
+    kernels = BACKENDS[backend(out)]
+    arrays = {"a": a, "b": b, "out": out} | ({} if bias is None else {"bias": bias})
+    if out.dtype not in FLOATS:
+        raise KindError(f"matmul: out is {out.dtype}, wants float32 or float64")
+    for name, array in arrays.items():
+        if array.dtype != out.dtype:
+            raise KindError(f"matmul: {name} is {array.dtype}, out is {out.dtype}; wants one type")
+        if not array.flags.aligned:
+            raise ShapeError(f"matmul: {name} lies at an address that is no multiple of its element; pass a copy")
+    if output_shape(a.shape, b.shape) != out.shape or a.shape[:-2] != b.shape[:-2]:
+        raise ShapeError(
+            f"matmul: a {a.shape} and b {b.shape} do not give out {out.shape}; wants (..., M, K), (..., K, N) and "
+            "(..., M, N) with equal leading axes"
+        )
+    if not out.flags.c_contiguous:
+        raise ShapeError(f"matmul: out has strides {out.strides} (shape {out.shape}), wants C order")
+    if bias is not None and (bias.shape != out.shape[-1:] or not bias.flags.c_contiguous):
+        raise ShapeError(f"matmul: bias has shape {bias.shape}, wants {out.shape[-1:]} without gaps")
+    wanted = kernels.workspace(a, b)
+    if workspace.size < wanted:
+        raise ShapeError(f"matmul: workspace has {workspace.size} bytes, wants {wanted}; see matmul.workspace")
+    kernels.forward(a, b, bias, out, workspace)

@@ -1,0 +1,138 @@
+"""Channel sums and batch normalisation of (N, C) arrays in C order and (N, C, H, W) arrays that lie channels last.
+
+Statistics run over all axes but the channels; `count` is how many elements a channel has.
+
+Types   float32 and float64; sums of float32 are taken in float64 every few rows
+Errors  ValueError for a shape, layout or workspace, TypeError for an element type
+Source  Ioffe and Szegedy 2015
+"""
+
+import numpy as np
+
+from ..errors import ShapeError
+from ..toolchain import alias, backend
+from ..toolchain.arguments import check_array, check_floats, check_output, rows
+from . import cpu
+
+__all__ = ["batch_norm_grads", "batch_normalize", "batch_statistics", "channel_sum", "workspace"]
+
+KERNELS = {"cpu": cpu}
+WIDE = 64  # columns; narrower matrices are folded for channel_sum, so that vectors are full
+
+
+def _folding(count, channels):
+    """How many rows channel_sum lays beside each other."""
+    fold = 1
+    while 2 * fold * channels <= WIDE and count % (2 * fold) == 0:
+        fold *= 2
+    return fold
+
+
+def workspace(function, x_shape):
+    """The bytes that "channel_sum", "batch_statistics" or "batch_norm_grads" wants for x of this shape."""
+    channels = x_shape[1]
+    count = int(np.prod(x_shape, dtype=np.int64)) // max(channels, 1)
+    if function == "channel_sum":
+        fold = _folding(count, channels)
+        return 8 * cpu.pieces.py_func(count // fold) * fold * channels + 7  # 7: it may start at an odd address
+    sums = {"batch_statistics": 1, "batch_norm_grads": 2}[function]
+    return 8 * sums * cpu.pieces.py_func(count) * channels + 7
+
+
+def _partials(op, space, function, x_shape, columns, sums=1):
+    """The workspace as float64 arrays (pieces, columns)."""
+    wanted = workspace(function, x_shape)
+    check_output(op, "workspace", space, None, np.uint8)
+    if space.ndim != 1 or space.size < wanted or not space.flags.c_contiguous:
+        raise ShapeError(f"{op}: workspace has shape {space.shape}, wants {wanted} contiguous bytes")
+    start = -space.ctypes.data % 8
+    return space[start : start + wanted - 7].view(np.float64).reshape(sums, -1, columns)
+
+
+def _check_matrix(op, name, x):
+    check_floats(op, name, x)
+    if x.ndim not in (2, 4) or x.shape[1] < 1:
+        raise ShapeError(f"{op}: {name} has shape {x.shape}, wants (N, C) or (N, C, H, W) with at least one channel")
+    return rows(op, name, x)
+
+
+def _vector(op, name, array, x, check=check_array):
+    check(op, name, array, (x.shape[1],), x.dtype)
+    if not array.flags.c_contiguous:
+        raise ShapeError(f"{op}: {name} has strides {array.strides}, wants C order")
+    return alias(array)
+
+
+def channel_sum(x, out, workspace):
+    """The sum of each channel: the gradient of a bias.
+
+    Math    out[c] = sum of x over all axes but 1
+    Grads   linear: dx is g broadcast to x
+    Shapes  x (N, C) or (N, C, H, W); out (C,); workspace: workspace("channel_sum", x.shape) bytes
+    """
+    op = "channel_sum"
+    kernels = KERNELS[backend(x)]
+    matrix, total = _check_matrix(op, "x", x), _vector(op, "out", out, x, check_output)
+    fold = _folding(*matrix.shape)
+    columns = fold * x.shape[1]
+    (partial,) = _partials(op, workspace, op, x.shape, columns)
+    kernels.channel_sum(matrix.reshape(matrix.shape[0] // fold, columns), total, partial)
+
+
+def batch_statistics(x, mean, variance, workspace):
+    """The mean and the biased variance of each channel, in two passes.
+
+    Math    mean[c] = sum x / count;  variance[c] = sum (x - mean[c])**2 / count
+    Grads   as part of batch_norm_grads
+    Shapes  x (N, C) or (N, C, H, W); mean, variance (C,); workspace: workspace("batch_statistics", x.shape) bytes
+    """
+    op = "batch_statistics"
+    kernels = KERNELS[backend(x)]
+    matrix = _check_matrix(op, "x", x)
+    vectors = [_vector(op, n, a, x, check_output) for n, a in (("mean", mean), ("variance", variance))]
+    (partial,) = _partials(op, workspace, op, x.shape, x.shape[1])
+    kernels.batch_statistics(matrix, *vectors, partial)
+
+
+def _optional(op, name, array, x):
+    """(vector, whether there is one); any vector of the right type stands for None."""
+    return (None, False) if array is None else (_vector(op, name, array, x), True)
+
+
+def batch_normalize(x, mean, variance, weight, bias, eps, out):
+    """x normalised by given statistics.
+
+    Math    out = (x - mean) / sqrt(variance + eps) * weight + bias, weight 1 and bias 0 where None
+    Grads   training (mean and variance of x itself): batch_norm_grads
+    Shapes  x and out (N, C) or (N, C, H, W); mean, variance, weight, bias (C,)
+    """
+    op = "batch_normalize"
+    kernels = KERNELS[backend(x)]
+    matrix = _check_matrix(op, "x", x)
+    check_output(op, "out", out, x.shape, x.dtype)
+    mean, variance = _vector(op, "mean", mean, x), _vector(op, "variance", variance, x)
+    (weight, has_weight), (bias, has_bias) = _optional(op, "weight", weight, x), _optional(op, "bias", bias, x)
+    affine = weight if has_weight else mean, has_weight, bias if has_bias else mean, has_bias
+    kernels.batch_normalize(matrix, mean, variance, *affine, float(eps), rows(op, "out", out))
+
+
+def batch_norm_grads(g, x, mean, variance, weight, eps, dx, dw, db, workspace):
+    """The gradients of batch_normalize where mean and variance are those of x itself.
+
+    Math    normal = (x - mean) / sqrt(variance + eps);  db = sum g;  dw = sum g * normal
+            dx = weight / sqrt(variance + eps) * (g - db / count - normal * dw / count)
+    Grads   none here: second order goes through the differentiable form
+    Shapes  g, x, dx (N, C) or (N, C, H, W); mean, variance, weight (or None), dw, db (C,);
+            workspace: workspace("batch_norm_grads", x.shape) bytes
+    """
+    op = "batch_norm_grads"
+    kernels = KERNELS[backend(x)]
+    check_array(op, "g", g, x.shape, x.dtype)
+    matrices = _check_matrix(op, "g", g), _check_matrix(op, "x", x)
+    check_output(op, "dx", dx, x.shape, x.dtype)
+    mean, variance = _vector(op, "mean", mean, x), _vector(op, "variance", variance, x)
+    weight, has_weight = _optional(op, "weight", weight, x)
+    outputs = rows(op, "dx", dx), _vector(op, "dw", dw, x, check_output), _vector(op, "db", db, x, check_output)
+    sums, products = _partials(op, workspace, op, x.shape, x.shape[1], 2)
+    affine = weight if has_weight else mean, has_weight
+    kernels.batch_norm_grads(*matrices, mean, variance, *affine, float(eps), *outputs, sums, products)

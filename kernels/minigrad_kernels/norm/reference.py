@@ -1,0 +1,47 @@
+"""Channel sums and batch normalisation by definition: NumPy, float64."""
+
+import numpy
+
+__all__ = ["batch_norm_grads", "batch_normalize", "batch_statistics", "channel_sum"]
+
+
+def _axes(x):
+    """All axes but the channels, and the shape that broadcasts a vector of channels against x."""
+    return tuple(a for a in range(x.ndim) if a != 1), (1, -1) + (1,) * (x.ndim - 2)
+
+
+def channel_sum(x, xp=numpy):
+    x = xp.array(x, dtype=float)
+    return xp.sum(x, axis=_axes(x)[0])
+
+
+def batch_statistics(x, xp=numpy):
+    """(mean, biased variance) of each channel."""
+    x = xp.array(x, dtype=float)
+    axes, shape = _axes(x)
+    mean = xp.mean(x, axis=axes)
+    return mean, xp.mean((x - xp.reshape(mean, shape)) ** 2, axis=axes)
+
+
+def batch_normalize(x, mean, variance, weight, bias, eps, xp=numpy):
+    x = xp.array(x, dtype=float)
+    shape = _axes(x)[1]
+    mean, variance = (xp.reshape(xp.array(v, dtype=float), shape) for v in (mean, variance))
+    out = (x - mean) / xp.sqrt(variance + eps)
+    if weight is not None:
+        out = out * xp.reshape(xp.array(weight, dtype=float), shape)
+    return out if bias is None else out + xp.reshape(xp.array(bias, dtype=float), shape)
+
+
+def batch_norm_grads(g, x, mean, variance, weight, eps, xp=numpy):
+    """(dx, dw, db) where mean and variance are those of x itself."""
+    g, x = xp.array(g, dtype=float), xp.array(x, dtype=float)
+    axes, shape = _axes(x)
+    deviation = xp.reshape(xp.sqrt(xp.array(variance, dtype=float) + eps), shape)
+    normal = (x - xp.reshape(xp.array(mean, dtype=float), shape)) / deviation
+    dw, db = xp.sum(g * normal, axis=axes), xp.sum(g, axis=axes)
+    count = x.size / x.shape[1]
+    dx = g - (xp.reshape(db, shape) + normal * xp.reshape(dw, shape)) / count
+    if weight is not None:
+        dx = dx * xp.reshape(xp.array(weight, dtype=float), shape)
+    return dx / deviation, dw, db

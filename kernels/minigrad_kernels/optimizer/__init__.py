@@ -1,0 +1,155 @@
+"""Update rules of optimisers, in place, over all parameters in one call.
+
+Arguments are lists with one array per parameter. The arrays of one parameter (itself, its gradient, its state) have
+one shape and lie in memory alike without gaps; all arrays of a call have one element type. `hyper` is a float64
+array whose elements hyper.SGD, hyper.Adam and hyper.RMSprop name.
+
+Grads   none: updates are not differentiated
+Types   float32 and float64; coefficients are computed in float64
+Errors  ValueError for a shape or layout, TypeError for an element type; nothing is changed then
+"""
+
+import numpy as np
+
+from ..errors import ShapeError
+from ..layout import CHANNELS_LAST, FILTER, is_dense
+from ..toolchain import alias, backend
+from ..toolchain.arguments import check_array, check_floats, check_output
+from . import cpu
+from .hyper import SGD, Adam, RMSprop
+
+__all__ = ["SGD", "Adam", "RMSprop", "adam", "rmsprop", "scale", "sgd", "squared_norms"]
+
+KERNELS = {"cpu": cpu}
+SMALL = 1 << 14  # elements; below it a second thread costs more than it brings
+LIKE = {np.dtype(t): np.empty(0, t) for t in (np.float32, np.float64)}
+
+
+def _address(array):
+    return array.__array_interface__["data"][0]
+
+
+def _is_dense(array):
+    """Whether the elements lie without gaps, in whatever order of axes."""
+    if array.flags.c_contiguous or (array.ndim == 4 and (is_dense(array, CHANNELS_LAST) or is_dense(array, FILTER))):
+        return True
+    return is_dense(array, tuple(sorted(range(array.ndim), key=lambda axis: -array.strides[axis])))
+
+
+def _alike(a, b):
+    """Whether two arrays of one shape lie alike; the strides of axes of size 1 say nothing."""
+    if a.strides == b.strides or not a.size:
+        return True
+    return all(s == t for s, t, n in zip(a.strides, b.strides, a.shape, strict=True) if n > 1)
+
+
+def _check_list(op, name, arrays, parameters, check):
+    if len(arrays) != len(parameters):
+        raise ShapeError(f"{op}: {name} has {len(arrays)} arrays for {len(parameters)} parameters")
+    for k, (array, parameter) in enumerate(zip(arrays, parameters, strict=True)):
+        check(op, f"{name}[{k}]", array, parameter.shape, parameter.dtype)
+        if not _alike(array, parameter):
+            raise ShapeError(
+                f"{op}: {name}[{k}] (shape {array.shape}) has strides {array.strides}, "
+                f"wants those of its parameter, {parameter.strides}"
+            )
+
+
+def _tables(op, parameters, gradients=None, name="parameters", written=True, **states):
+    """(addresses, sizes, like) for the kernels. Lists that are None are left out."""
+    for k, parameter in enumerate(parameters):
+        check_floats(op, f"{name}[{k}]", parameter)
+        (check_output if written else check_array)(op, f"{name}[{k}]", parameter, None, parameters[0].dtype)
+        if not _is_dense(parameter):
+            raise ShapeError(f"{op}: {name}[{k}] (shape {parameter.shape}) has gaps, strides {parameter.strides}")
+    lists = [parameters]
+    if gradients is not None:
+        _check_list(op, "gradients", gradients, parameters, check_array)
+        lists.append(gradients)
+    for state, arrays in states.items():
+        if arrays is not None:
+            _check_list(op, state, arrays, parameters, check_output)
+            lists.append(arrays)
+    addresses = np.array([[_address(a) for a in arrays] for arrays in lists], np.int64)
+    sizes = np.array([a.size for a in parameters], np.int64)
+    return addresses, sizes, LIKE[parameters[0].dtype if parameters else np.dtype(np.float32)]
+
+
+def _kernels(arrays):
+    return KERNELS[backend(arrays[0]) if arrays else "cpu"]
+
+
+def _hyper(op, hyper, names):
+    check_array(op, "hyper", hyper, (len(names),), np.float64)
+    return alias(np.ascontiguousarray(hyper))
+
+
+def _run(kernel, addresses, sizes, *arguments):
+    (kernel.alone if sizes.sum() < SMALL else kernel)(addresses, sizes, *arguments)
+
+
+def sgd(parameters, gradients, momentum_buffers, hyper):
+    """Gradient descent, with momentum where momentum_buffers is not None.
+
+    Math    d = g + weight_decay * p;  b = momentum * b + (1 - dampening) * d, b = d if FIRST
+            p -= rate * b, or rate * (d + momentum * b) if NESTEROV; g is negated if MAXIMIZE
+    Shapes  lists of arrays; hyper (7,), see hyper.SGD
+    Source  Sutskever et al. 2013, in the form of torch.optim.SGD
+    """
+    kernel, hyper = _kernels(parameters).sgd, _hyper("sgd", hyper, SGD)
+    addresses, sizes, like = _tables("sgd", parameters, gradients, momentum_buffers=momentum_buffers)
+    _run(kernel, addresses, sizes, momentum_buffers is not None, hyper, like)
+
+
+def adam(parameters, gradients, exp_avg, exp_avg_sq, max_exp_avg_sq, hyper):
+    """Adam; AdamW if DECOUPLED; AMSGrad where max_exp_avg_sq is not None.
+
+    Math    g += weight_decay * p, or if DECOUPLED p *= 1 - rate * weight_decay; g is negated if MAXIMIZE
+            m = beta1 * m + (1 - beta1) * g;  v = beta2 * v + (1 - beta2) * g**2;  u = v, or max(u, v)
+            p -= rate / (1 - beta1**step) * m / (sqrt(u) / sqrt(1 - beta2**step) + eps)
+    Shapes  lists of arrays; hyper (8,), see hyper.Adam
+    Source  Kingma and Ba 2015, algorithm 1; Loshchilov and Hutter 2019, algorithm 2; Reddi et al. 2018
+    """
+    kernel, hyper = _kernels(parameters).adam, _hyper("adam", hyper, Adam)
+    states = dict(exp_avg=exp_avg, exp_avg_sq=exp_avg_sq, max_exp_avg_sq=max_exp_avg_sq)
+    addresses, sizes, like = _tables("adam", parameters, gradients, **states)
+    _run(kernel, addresses, sizes, max_exp_avg_sq is not None, hyper, like)
+
+
+def rmsprop(parameters, gradients, square_avg, grad_avg, momentum_buffers, hyper):
+    """RMSprop; centred where grad_avg is not None; with momentum where momentum_buffers is not None.
+
+    Math    g += weight_decay * p;  v = alpha * v + (1 - alpha) * g**2;  a = alpha * a + (1 - alpha) * g
+            d = g / (sqrt(v - a**2) + eps), a = 0 if not centred;  b = momentum * b + d;  p -= rate * b
+            g is negated first if MAXIMIZE; without momentum p -= rate * d
+    Shapes  lists of arrays; hyper (6,), see hyper.RMSprop
+    Source  Hinton 2012, lecture 6e; Graves 2013, equations 38-45 (centred), in the form of torch.optim.RMSprop
+    """
+    kernel, hyper = _kernels(parameters).rmsprop, _hyper("rmsprop", hyper, RMSprop)
+    states = dict(square_avg=square_avg, grad_avg=grad_avg, momentum_buffers=momentum_buffers)
+    addresses, sizes, like = _tables("rmsprop", parameters, gradients, **states)
+    _run(kernel, addresses, sizes, grad_avg is not None, momentum_buffers is not None, hyper, like)
+
+
+def squared_norms(arrays, out):
+    """The sum of the squares of each array, in float64, whatever the type of the arrays.
+
+    Math    out[t] = sum arrays[t]**2
+    Shapes  arrays: a list; out (len(arrays),) of float64
+    """
+    kernels = _kernels(arrays)
+    check_output("squared_norms", "out", out, (len(arrays),), np.float64)
+    addresses, sizes, like = _tables("squared_norms", arrays, name="arrays", written=False)
+    partial = np.empty(cpu.chunks.py_func(sizes))  # a few bytes for each chunk of elements
+    kernels.squared_norms(addresses, sizes, out, partial, like)
+
+
+def scale(arrays, factor):
+    """Multiply all arrays by a number, in place.
+
+    Math    arrays[t] *= factor, rounded to the type of the arrays
+    Shapes  arrays: a list
+    """
+    kernel = _kernels(arrays).scale
+    addresses, sizes, like = _tables("scale", arrays, name="arrays")
+    _run(kernel, addresses, sizes, float(factor), like)

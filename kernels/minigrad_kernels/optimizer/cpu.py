@@ -1,0 +1,212 @@
+"""Update rules on the CPU: one call passes over all parameters.
+
+`addresses` is (kinds, tensors): row 0 holds the address of each parameter, the next rows those of its gradient and
+its state, in the order in which the rule names them; `sizes` counts their elements. The elements of all tensors are
+cut into chunks of CHUNK, which the threads share. `like` is any array of the element type.
+Coefficients are computed in float64 and rounded once. Rules go through RUN elements at a time, in several loops
+where one would have more arrays than the compiler can prove apart; RUN elements stay in the first cache.
+"""
+
+import math
+
+import numpy as np
+from numba import prange
+
+from ..toolchain import array_at, jit, parallel, stack_array
+from .hyper import SGD, Adam, RMSprop
+
+__all__ = ["adam", "chunks", "rmsprop", "scale", "sgd", "squared_norms"]
+
+CHUNK = 16384  # elements
+RUN = 1024  # elements
+LANES = 16  # independent sums of squares
+
+
+@jit
+def chunks(sizes):
+    """How many chunks tensors of these sizes are cut into."""
+    count = 0
+    for t in range(sizes.size):
+        count += (sizes[t] + CHUNK - 1) // CHUNK
+    return count
+
+
+@jit
+def find(sizes, chunk):
+    """The tensor that a chunk belongs to, and the first and one past the last element of the chunk in it.
+
+    The chunk is an int64: Numba counts a prange without sign, and mixed with a signed number that is a float.
+    """
+    for t in range(sizes.size):
+        count = (sizes[t] + CHUNK - 1) // CHUNK
+        if chunk < count:
+            return t, chunk * CHUNK, min(sizes[t], chunk * CHUNK + CHUNK)
+        chunk -= count
+    return 0, 0, 0
+
+
+@jit
+def part(addresses, kind, t, start, stop, like):
+    """Elements start..stop of tensor t of this kind."""
+    return array_at(addresses[kind, t] + start * like.itemsize, stop - start, like)
+
+
+@jit
+def sgd_run(p, g, buffer, has_buffer, hyper):
+    t = p.dtype.type
+    sign, decay = t(-1 if hyper[SGD.MAXIMIZE] else 1), t(hyper[SGD.WEIGHT_DECAY])
+    rate, momentum = t(hyper[SGD.RATE]), t(hyper[SGD.MOMENTUM])
+    if not has_buffer:
+        for k in range(p.size):
+            p[k] -= rate * (sign * g[k] + decay * p[k])
+        return
+    # On the first step the buffer holds anything, NaN perhaps, so a factor 0 would not do.
+    first, fresh = hyper[SGD.FIRST] != 0, t(1 - hyper[SGD.DAMPENING])
+    nesterov = hyper[SGD.NESTEROV] != 0
+    for k in range(p.size):
+        d = sign * g[k] + decay * p[k]
+        b = d if first else momentum * buffer[k] + fresh * d
+        buffer[k] = b
+        p[k] -= rate * (d + momentum * b if nesterov else b)
+
+
+@parallel
+def sgd(addresses, sizes, has_buffer, hyper, like):
+    for chunk in prange(chunks(sizes)):
+        t, start, stop = find(sizes, np.int64(chunk))
+        p, g = part(addresses, 0, t, start, stop, like), part(addresses, 1, t, start, stop, like)
+        sgd_run(p, g, part(addresses, 2 if has_buffer else 0, t, start, stop, like), has_buffer, hyper)
+
+
+@jit
+def adam_run(p, g, m, v, greatest, has_greatest, hyper):
+    t, step = p.dtype.type, hyper[Adam.STEP]
+    beta2, fresh1, fresh2 = t(hyper[Adam.BETA2]), t(1 - hyper[Adam.BETA1]), t(1 - hyper[Adam.BETA2])
+    sign, decay = t(-1 if hyper[Adam.MAXIMIZE] else 1), hyper[Adam.WEIGHT_DECAY]
+    keep = t(1 - hyper[Adam.RATE] * decay if hyper[Adam.DECOUPLED] else 1)
+    decay = t(0 if hyper[Adam.DECOUPLED] else decay)
+    rate = t(hyper[Adam.RATE] / (1 - hyper[Adam.BETA1] ** step))
+    correction, eps = t(1 / math.sqrt(1 - hyper[Adam.BETA2] ** step)), t(hyper[Adam.EPS])
+    for start in range(0, p.size, RUN):
+        stop = min(p.size, start + RUN)
+        for k in range(start, stop):
+            d = sign * g[k] + decay * p[k]
+            m[k] += fresh1 * (d - m[k])
+            v[k] = beta2 * v[k] + fresh2 * d * d
+        if has_greatest:
+            for k in range(start, stop):
+                greatest[k] = greatest[k] if greatest[k] >= v[k] else v[k]  # written so that NaN enters
+            for k in range(start, stop):
+                p[k] = keep * p[k] - rate * (m[k] / (np.sqrt(greatest[k]) * correction + eps))
+        else:
+            for k in range(start, stop):
+                p[k] = keep * p[k] - rate * (m[k] / (np.sqrt(v[k]) * correction + eps))
+
+
+@parallel
+def adam(addresses, sizes, has_greatest, hyper, like):
+    for chunk in prange(chunks(sizes)):
+        t, start, stop = find(sizes, np.int64(chunk))
+        p, g = part(addresses, 0, t, start, stop, like), part(addresses, 1, t, start, stop, like)
+        m, v = part(addresses, 2, t, start, stop, like), part(addresses, 3, t, start, stop, like)
+        greatest = part(addresses, 4 if has_greatest else 3, t, start, stop, like)
+        adam_run(p, g, m, v, greatest, has_greatest, hyper)
+
+
+@jit
+def rmsprop_run(p, g, square, mean, has_mean, buffer, has_buffer, hyper):
+    t = p.dtype.type
+    sign, decay = t(-1 if hyper[RMSprop.MAXIMIZE] else 1), t(hyper[RMSprop.WEIGHT_DECAY])
+    alpha, fresh = t(hyper[RMSprop.ALPHA]), t(1 - hyper[RMSprop.ALPHA])
+    rate, eps, momentum = t(hyper[RMSprop.RATE]), t(hyper[RMSprop.EPS]), t(hyper[RMSprop.MOMENTUM])
+    direction = stack_array(RUN, p)
+    for start in range(0, p.size, RUN):
+        stop = min(p.size, start + RUN)
+        for k in range(start, stop):
+            d = sign * g[k] + decay * p[k]
+            square[k] = alpha * square[k] + fresh * d * d
+            direction[k - start] = d
+        if has_mean:
+            for k in range(start, stop):
+                d = direction[k - start]
+                mean[k] += fresh * (d - mean[k])
+                direction[k - start] = d / (np.sqrt(square[k] - mean[k] * mean[k]) + eps)
+        else:
+            for k in range(start, stop):
+                direction[k - start] /= np.sqrt(square[k]) + eps
+        if has_buffer:
+            for k in range(start, stop):
+                buffer[k] = momentum * buffer[k] + direction[k - start]
+                direction[k - start] = buffer[k]
+        for k in range(start, stop):
+            p[k] -= rate * direction[k - start]
+
+
+@parallel
+def rmsprop(addresses, sizes, has_mean, has_buffer, hyper, like):
+    for chunk in prange(chunks(sizes)):
+        t, start, stop = find(sizes, np.int64(chunk))
+        p, g = part(addresses, 0, t, start, stop, like), part(addresses, 1, t, start, stop, like)
+        square = part(addresses, 2, t, start, stop, like)
+        mean = part(addresses, 3 if has_mean else 2, t, start, stop, like)
+        buffer = part(addresses, 3 + has_mean if has_buffer else 2, t, start, stop, like)
+        rmsprop_run(p, g, square, mean, has_mean, buffer, has_buffer, hyper)
+
+
+@jit
+def sum_squares(a, sums):
+    """The sum of the squares of a, in float64; `sums` has LANES elements of scratch."""
+    for lane in range(LANES):
+        sums[lane] = 0.0
+    whole = a.size // LANES * LANES
+    for start in range(0, whole, LANES):
+        for lane in range(LANES):
+            v = np.float64(a[start + lane])
+            sums[lane] += v * v
+    for k in range(whole, a.size):
+        v = np.float64(a[k])
+        sums[k - whole] += v * v
+    total = 0.0
+    for lane in range(LANES):
+        total += sums[lane]
+    return total
+
+
+@jit
+def square_chunk(a, partial, chunk):
+    partial[chunk] = sum_squares(a, stack_array(LANES, partial))
+
+
+@parallel
+def square_chunks(addresses, sizes, partial, like):
+    for chunk in prange(chunks(sizes)):
+        t, start, stop = find(sizes, np.int64(chunk))
+        square_chunk(part(addresses, 0, t, start, stop, like), partial, chunk)
+
+
+@jit
+def add_chunks(sizes, partial, out):
+    chunk = 0
+    for t in range(sizes.size):
+        out[t] = 0.0
+        for _ in range((sizes[t] + CHUNK - 1) // CHUNK):
+            out[t] += partial[chunk]
+            chunk += 1
+
+
+def squared_norms(addresses, sizes, out, partial, like):
+    square_chunks(addresses, sizes, partial, like)
+    add_chunks(sizes, partial, out)
+
+
+@jit
+def scale_run(a, factor):
+    for k in range(a.size):
+        a[k] *= factor
+
+
+@parallel
+def scale(addresses, sizes, factor, like):
+    for chunk in prange(chunks(sizes)):
+        t, start, stop = find(sizes, np.int64(chunk))
+        scale_run(part(addresses, 0, t, start, stop, like), like.dtype.type(factor))

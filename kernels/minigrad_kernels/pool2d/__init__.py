@@ -1,0 +1,151 @@
+"""Pooling over windows of (N, C, H, W) arrays that lie channels last.
+
+Sizes are pairs (vertical, horizontal). Positions number the taps of a window: p * Q + q of a P by Q window. Average
+windows are tables of start, end and divisor along each axis, so that plain, ceil-mode, overridden and adaptive
+averages are one kernel.
+
+Types   float32 and float64; positions have position_type(kernel_size)
+Errors  ValueError for a shape, size or layout, TypeError for an element type
+Source  PyTorch's max_pool2d, avg_pool2d and adaptive_avg_pool2d
+"""
+
+import numpy as np
+
+from ..errors import ShapeError
+from ..toolchain import alias, backend
+from ..toolchain.arguments import check_array, check_floats, check_output, nhwc, pair
+from . import cpu
+from .geometry import adaptive_windows, average_windows, output_shape
+
+__all__ = [
+    "adaptive_windows",
+    "average_forward",
+    "average_input_grad",
+    "average_windows",
+    "max_forward",
+    "max_input_grad",
+    "max_select",
+    "output_shape",
+    "position_type",
+]
+
+KERNELS = {"cpu": cpu}
+
+
+def position_type(kernel_size):
+    """The element type of positions: the smallest that numbers all taps."""
+    return np.dtype(np.uint8 if kernel_size[0] * kernel_size[1] <= 256 else np.int32)
+
+
+def _geometry(op, kernel_size, stride, padding, dilation):
+    return (
+        pair(op, "kernel_size", kernel_size, 1),
+        pair(op, "stride", stride, 1),
+        pair(op, "padding", padding, 0),
+        pair(op, "dilation", dilation, 1),
+    )
+
+
+def _check_outputs(op, x_shape, out_shape, geometry):
+    """Refuse an output of another size than floor mode or ceil mode gives."""
+    wanted = [output_shape(op, x_shape, *geometry, ceil_mode) for ceil_mode in (False, True)]
+    if out_shape not in wanted:
+        raise ShapeError(f"{op}: output has shape {out_shape}, wants {wanted[0]} (in ceil mode {wanted[1]})")
+
+
+def max_forward(x, kernel_size, stride, padding, dilation, out, positions):
+    """The greatest element of each window, and which one it is.
+
+    Math    out[n, c, i, j] = max over p, q of x[n, c, i*s - padding + p*d, j*s - padding + q*d], the first if
+            several are greatest; a NaN is greater than everything, the last one if there are several
+    Grads   max_input_grad
+    Shapes  x (N, C, H, W); out, positions (N, C, I, J)
+    """
+    op = "max_forward"
+    kernels = KERNELS[backend(x)]
+    check_floats(op, "x", x)
+    geometry = _geometry(op, kernel_size, stride, padding, dilation)
+    check_output(op, "out", out, out.shape, x.dtype)
+    check_output(op, "positions", positions, out.shape, position_type(geometry[0]))
+    _check_outputs(op, x.shape, out.shape, geometry)
+    views = nhwc(op, "out", out), nhwc(op, "positions", positions)
+    kernels.max_forward(nhwc(op, "x", x), *geometry, *views)
+
+
+def max_select(x, positions, kernel_size, stride, padding, dilation, out):
+    """The element of each window at a given position: linear in x, for derivatives of max_forward.
+
+    Math    out[n, c, i, j] = x at the tap that positions[n, c, i, j] numbers
+    Grads   dx = max_input_grad(g, positions)
+    Shapes  as max_forward
+    """
+    op = "max_select"
+    kernels = KERNELS[backend(x)]
+    check_floats(op, "x", x)
+    geometry = _geometry(op, kernel_size, stride, padding, dilation)
+    check_array(op, "positions", positions, None, position_type(geometry[0]))
+    check_output(op, "out", out, positions.shape, x.dtype)
+    _check_outputs(op, x.shape, positions.shape, geometry)
+    views = nhwc(op, "x", x), nhwc(op, "positions", positions)
+    kernels.max_select(*views, *geometry, nhwc(op, "out", out))
+
+
+def max_input_grad(g, positions, kernel_size, stride, padding, dilation, dx):
+    """The gradient of max_forward for x: the adjoint of max_select.
+
+    Math    dx[n, c, h, w] = sum of g[n, c, i, j] over the windows whose position is that element
+    Grads   linear in g: dg = max_select(v, positions)
+    Shapes  g, positions (N, C, I, J); dx (N, C, H, W)
+    """
+    op = "max_input_grad"
+    kernels = KERNELS[backend(g)]
+    check_floats(op, "g", g)
+    geometry = _geometry(op, kernel_size, stride, padding, dilation)
+    check_array(op, "positions", positions, g.shape, position_type(geometry[0]))
+    check_output(op, "dx", dx, None, g.dtype)
+    _check_outputs(op, dx.shape, g.shape, geometry)
+    views = nhwc(op, "g", g), nhwc(op, "positions", positions)
+    kernels.max_input_grad(*views, *geometry, nhwc(op, "dx", dx))
+
+
+def _check_windows(op, x_shape, out_shape, rows, columns):
+    if len(x_shape) != 4 or len(out_shape) != 4 or x_shape[:2] != out_shape[:2]:
+        raise ShapeError(f"{op}: shapes {x_shape} and {out_shape}, wants (N, C, H, W) and (N, C, I, J)")
+    for name, table, size, count in (
+        ("rows", rows, x_shape[2], out_shape[2]),
+        ("columns", columns, x_shape[3], out_shape[3]),
+    ):
+        check_array(op, name, table, (count, 3), np.int64)
+        if count and (table[:, 0].min() < 0 or table[:, 1].max() > size):
+            raise ShapeError(f"{op}: {name} leaves the input, of size {size} along this axis")
+
+
+def average_forward(x, rows, columns, out):
+    """The average of each window of a table (see average_windows and adaptive_windows).
+
+    Math    out[n, c, i, j] = sum of x[n, c, h, w] over rows[i, 0] <= h < rows[i, 1] and
+            columns[j, 0] <= w < columns[j, 1], divided by rows[i, 2] * columns[j, 2]
+    Grads   dx = average_input_grad(g, rows, columns)
+    Shapes  x (N, C, H, W); rows (I, 3) and columns (J, 3) of int64; out (N, C, I, J)
+    """
+    op = "average_forward"
+    kernels = KERNELS[backend(x)]
+    check_floats(op, "x", x)
+    check_output(op, "out", out, None, x.dtype)
+    _check_windows(op, x.shape, out.shape, rows, columns)
+    kernels.average_forward(nhwc(op, "x", x), alias(rows), alias(columns), nhwc(op, "out", out))
+
+
+def average_input_grad(g, rows, columns, dx):
+    """The gradient of average_forward for x: its adjoint.
+
+    Math    dx[n, c, h, w] = sum of g[n, c, i, j] / (rows[i, 2] * columns[j, 2]) over the windows that hold it
+    Grads   linear in g: dg = average_forward(v, rows, columns)
+    Shapes  g (N, C, I, J); dx (N, C, H, W)
+    """
+    op = "average_input_grad"
+    kernels = KERNELS[backend(g)]
+    check_floats(op, "g", g)
+    check_output(op, "dx", dx, None, g.dtype)
+    _check_windows(op, dx.shape, g.shape, rows, columns)
+    kernels.average_input_grad(nhwc(op, "g", g), alias(rows), alias(columns), nhwc(op, "dx", dx))

@@ -1,0 +1,138 @@
+"""Pooling on the CPU: every thread owns rows of the result, and vectors hold neighbouring channels.
+
+Arrays are C-contiguous (N, H, W, C) views. The steps on vectors of channels are in toolchain/lanes.py.
+"""
+
+import numpy as np
+from numba import prange
+
+from ..toolchain import jit, parallel
+from ..toolchain.lanes import LANES, add_chosen, add_quotient, max_window, mean_window
+
+__all__ = ["average_forward", "average_input_grad", "max_forward", "max_input_grad", "max_select"]
+
+
+@jit
+def taps_inside(start, size, taps, dilation):
+    """The first tap inside the input and one past the last, for a window whose tap 0 lies at `start`."""
+    first = (-start + dilation - 1) // dilation if start < 0 else 0
+    return first, min(taps, (size - start + dilation - 1) // dilation)
+
+
+@jit
+def max_row(x, row, kernel_size, stride, padding, dilation, out, positions):
+    n, i = row // out.shape[1], row % out.shape[1]
+    height, width, channels = x.shape[1:]
+    top = i * stride[0] - padding[0]
+    p0, p1 = taps_inside(top, height, kernel_size[0], dilation[0])
+    steps = dilation[0] * width * channels, dilation[1] * channels
+    for j in range(out.shape[2]):
+        left = j * stride[1] - padding[1]
+        q0, q1 = taps_inside(left, width, kernel_size[1], dilation[1])
+        taps = p0, p1, q0, q1
+        corner = ((n * height + top) * width + left) * channels
+        at = (row * out.shape[2] + j) * channels
+        for c in range(0, channels, LANES):
+            max_window(x, corner + c, taps, steps, kernel_size[1], out, positions, at + c, channels - c)
+
+
+@parallel
+def max_forward(x, kernel_size, stride, padding, dilation, out, positions):
+    for row in prange(out.shape[0] * out.shape[1]):
+        max_row(x, np.int64(row), kernel_size, stride, padding, dilation, out, positions)
+
+
+@jit
+def select_row(x, positions, row, kernel_size, stride, padding, dilation, out):
+    n, i = row // out.shape[1], row % out.shape[1]
+    for j in range(out.shape[2]):
+        for c in range(out.shape[3]):
+            tap = np.int64(positions[n, i, j, c])
+            h = i * stride[0] - padding[0] + tap // kernel_size[1] * dilation[0]
+            w = j * stride[1] - padding[1] + tap % kernel_size[1] * dilation[1]
+            out[n, i, j, c] = x[n, h, w, c]
+
+
+@parallel
+def max_select(x, positions, kernel_size, stride, padding, dilation, out):
+    for row in prange(out.shape[0] * out.shape[1]):
+        select_row(x, positions, np.int64(row), kernel_size, stride, padding, dilation, out)
+
+
+@jit
+def clear_row(x, row):
+    n, h, zero = row // x.shape[1], row % x.shape[1], x.dtype.type(0)
+    for w in range(x.shape[2]):
+        for c in range(x.shape[3]):
+            x[n, h, w, c] = zero
+
+
+@jit
+def chosen_row(g, positions, row, kernel_size, stride, padding, dilation, dx):
+    """Into one row of dx, what the windows that cover it chose there, in a fixed order."""
+    n, h = row // dx.shape[1], row % dx.shape[1]
+    channels, width = dx.shape[3], dx.shape[2]
+    clear_row(dx, row)
+    for p in range(kernel_size[0]):
+        top = h + padding[0] - p * dilation[0]
+        i = top // stride[0]
+        if top % stride[0] != 0 or i < 0 or i >= g.shape[1]:
+            continue
+        for j in range(g.shape[2]):
+            left = j * stride[1] - padding[1]
+            source = ((n * g.shape[1] + i) * g.shape[2] + j) * channels
+            q0, q1 = taps_inside(left, width, kernel_size[1], dilation[1])
+            for q in range(q0, q1):
+                tap = positions.dtype.type(p * kernel_size[1] + q)
+                at = (row * width + left + q * dilation[1]) * channels
+                for c in range(0, channels, LANES):
+                    add_chosen(g, positions, source + c, tap, dx, at + c, channels - c)
+
+
+@parallel
+def max_input_grad(g, positions, kernel_size, stride, padding, dilation, dx):
+    for row in prange(dx.shape[0] * dx.shape[1]):
+        chosen_row(g, positions, np.int64(row), kernel_size, stride, padding, dilation, dx)
+
+
+@jit
+def average_row(x, row, rows, columns, out):
+    n, i = row // out.shape[1], row % out.shape[1]
+    height, width, channels = x.shape[1:]
+    steps = width * channels, channels
+    for j in range(out.shape[2]):
+        taps = rows[i, 0], rows[i, 1], columns[j, 0], columns[j, 1]
+        divisor = out.dtype.type(rows[i, 2] * columns[j, 2])
+        image, at = n * height * width * channels, (row * out.shape[2] + j) * channels
+        for c in range(0, channels, LANES):
+            mean_window(x, image + c, taps, steps, divisor, out, at + c, channels - c)
+
+
+@parallel
+def average_forward(x, rows, columns, out):
+    for row in prange(out.shape[0] * out.shape[1]):
+        average_row(x, np.int64(row), rows, columns, out)
+
+
+@jit
+def spread_row(g, row, rows, columns, dx):
+    """Into one row of dx, the shares of all windows that hold it, in a fixed order."""
+    n, h = row // dx.shape[1], row % dx.shape[1]
+    channels, width = dx.shape[3], dx.shape[2]
+    clear_row(dx, row)
+    for i in range(g.shape[1]):
+        if h < rows[i, 0] or h >= rows[i, 1]:
+            continue
+        for j in range(g.shape[2]):
+            divisor = dx.dtype.type(rows[i, 2] * columns[j, 2])
+            source = ((n * g.shape[1] + i) * g.shape[2] + j) * channels
+            for w in range(columns[j, 0], columns[j, 1]):
+                at = (row * width + w) * channels
+                for c in range(0, channels, LANES):
+                    add_quotient(g, source + c, divisor, dx, at + c, channels - c)
+
+
+@parallel
+def average_input_grad(g, rows, columns, dx):
+    for row in prange(dx.shape[0] * dx.shape[1]):
+        spread_row(g, np.int64(row), rows, columns, dx)

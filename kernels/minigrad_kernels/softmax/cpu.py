@@ -1,0 +1,116 @@
+"""Softmax and cross entropy on the CPU: every thread owns rows.
+
+The greatest element is subtracted before exp, so that nothing overflows. A row with NaN or +inf, or of -inf alone,
+gives NaN, as in PyTorch.
+"""
+
+import math
+
+from numba import prange
+
+from ..toolchain import jit, parallel
+
+__all__ = ["cross_entropy", "cross_entropy_grad", "log_softmax", "log_softmax_grad", "softmax", "softmax_grad"]
+
+
+@jit
+def greatest_and_sum(x):
+    """The greatest element of a row, and the sum of exp(x - greatest)."""
+    greatest = x[0]
+    for k in range(1, x.size):
+        if x[k] > greatest:
+            greatest = x[k]
+    total = x.dtype.type(0)
+    for k in range(x.size):
+        total += math.exp(x[k] - greatest)
+    return greatest, total
+
+
+@jit
+def softmax_row(x, out):
+    greatest, total = greatest_and_sum(x)
+    for k in range(x.size):
+        out[k] = math.exp(x[k] - greatest) / total
+
+
+@parallel
+def softmax(x, out):
+    for n in prange(x.shape[0]):
+        softmax_row(x[n], out[n])
+
+
+@jit
+def softmax_grad_row(g, out, dx):
+    inner = g.dtype.type(0)
+    for k in range(g.size):
+        inner += g[k] * out[k]
+    for k in range(g.size):
+        dx[k] = out[k] * (g[k] - inner)
+
+
+@parallel
+def softmax_grad(g, out, dx):
+    for n in prange(g.shape[0]):
+        softmax_grad_row(g[n], out[n], dx[n])
+
+
+@jit
+def log_softmax_row(x, out):
+    greatest, total = greatest_and_sum(x)
+    log_total = math.log(total)
+    for k in range(x.size):
+        out[k] = x[k] - greatest - log_total
+
+
+@parallel
+def log_softmax(x, out):
+    for n in prange(x.shape[0]):
+        log_softmax_row(x[n], out[n])
+
+
+@jit
+def log_softmax_grad_row(g, out, dx):
+    total = g.dtype.type(0)
+    for k in range(g.size):
+        total += g[k]
+    for k in range(g.size):
+        dx[k] = g[k] - math.exp(out[k]) * total
+
+
+@parallel
+def log_softmax_grad(g, out, dx):
+    for n in prange(g.shape[0]):
+        log_softmax_grad_row(g[n], out[n], dx[n])
+
+
+@jit
+def cross_entropy_row(x, target, ignore_index, losses, logsumexp, n):
+    greatest, total = greatest_and_sum(x)
+    log_total = math.log(total)
+    logsumexp[n] = greatest + log_total
+    # Not logsumexp - x[target]: that would round the logarithm to the size of the logits first.
+    losses[n] = losses.dtype.type(0) if target == ignore_index else (greatest - x[target]) + log_total
+
+
+@parallel
+def cross_entropy(x, target, ignore_index, losses, logsumexp):
+    for n in prange(x.shape[0]):
+        cross_entropy_row(x[n], target[n], ignore_index, losses, logsumexp, n)
+
+
+@jit
+def cross_entropy_grad_row(g, x, target, ignored, logsumexp, dx):
+    if ignored:
+        for k in range(x.size):
+            dx[k] = dx.dtype.type(0)
+        return
+    one = dx.dtype.type(1)
+    for k in range(x.size):
+        p = math.exp(x[k] - logsumexp)
+        dx[k] = g * (p - one if k == target else p)
+
+
+@parallel
+def cross_entropy_grad(g, x, target, ignore_index, logsumexp, dx):
+    for n in prange(x.shape[0]):
+        cross_entropy_grad_row(g[n], x[n], target[n], target[n] == ignore_index, logsumexp[n], dx[n])

@@ -1,0 +1,48 @@
+"""Softmax and cross entropy by definition: NumPy, float64. Rows are samples, columns classes."""
+
+import numpy
+
+__all__ = ["cross_entropy", "cross_entropy_grad", "log_softmax", "log_softmax_grad", "softmax", "softmax_grad"]
+
+
+def _logsumexp(x, xp):
+    """Of each row, as a column."""
+    greatest = numpy.max(getattr(x, "_value", x), axis=1, keepdims=True)
+    with numpy.errstate(invalid="ignore"):  # inf - inf is NaN, as it should be
+        return greatest + xp.log(xp.sum(xp.exp(x - greatest), axis=1, keepdims=True))
+
+
+def softmax(x, xp=numpy):
+    return xp.exp(log_softmax(x, xp))
+
+
+def softmax_grad(g, out, xp=numpy):
+    g, out = xp.array(g, dtype=float), xp.array(out, dtype=float)
+    return out * (g - xp.sum(g * out, axis=1, keepdims=True))
+
+
+def log_softmax(x, xp=numpy):
+    x = xp.array(x, dtype=float)
+    return x - _logsumexp(x, xp)
+
+
+def log_softmax_grad(g, out, xp=numpy):
+    g, out = xp.array(g, dtype=float), xp.array(out, dtype=float)
+    return g - xp.exp(out) * xp.sum(g, axis=1, keepdims=True)
+
+
+def cross_entropy(x, target, ignore_index, xp=numpy):
+    """(losses, logsumexp) of each row."""
+    x, target = xp.array(x, dtype=float), numpy.array(target)
+    counted = target != ignore_index
+    chosen = x[numpy.arange(len(target)), numpy.where(counted, target, 0)]
+    logsumexp = _logsumexp(x, xp)[:, 0]
+    return xp.where(counted, logsumexp - chosen, 0.0), logsumexp
+
+
+def cross_entropy_grad(g, x, target, ignore_index, logsumexp, xp=numpy):
+    g, x, logsumexp = (xp.array(v, dtype=float) for v in (g, x, logsumexp))
+    target = numpy.array(target)
+    one_hot = (numpy.arange(x.shape[1]) == target[:, None]).astype(float)
+    dx = g[:, None] * (xp.exp(x - logsumexp[:, None]) - one_hot)
+    return xp.where((target != ignore_index)[:, None], dx, 0.0)

@@ -1,0 +1,93 @@
+"""What launchers check before any work, and the views in which kernels see arrays.
+
+Kernels see few types: 1-D, 2-D or 4-D C-contiguous arrays that are not marked read-only. The views share memory.
+"""
+
+import numpy as np
+
+from ..errors import KindError, ShapeError
+from ..layout import CHANNELS_LAST, is_dense
+from .cpu import alias
+
+__all__ = ["check_array", "check_floats", "check_output", "flat", "is_floating", "nhwc", "pair", "rows"]
+
+FLOATS = (np.dtype(np.float32), np.dtype(np.float64))
+
+
+def is_floating(dtype):
+    return dtype in FLOATS
+
+
+def check_array(op, name, array, shape=None, dtype=None):
+    """Refuse an argument that is no numpy.ndarray, or whose shape or element type is another one."""
+    if type(array) is not np.ndarray:
+        kind = type(array)
+        raise KindError(f"{op}: {name} is {kind.__module__}.{kind.__qualname__}, wants numpy.ndarray")
+    if dtype is not None and array.dtype != dtype:
+        raise KindError(f"{op}: {name} has type {array.dtype}, wants {np.dtype(dtype)}")
+    if shape is not None and array.shape != shape:
+        raise ShapeError(f"{op}: {name} has shape {array.shape}, wants {shape}")
+
+
+def check_output(op, name, array, shape, dtype):
+    """check_array for an argument that the kernel writes."""
+    check_array(op, name, array, shape, dtype)
+    if not array.flags.writeable:
+        raise ShapeError(f"{op}: {name} is read-only, wants an array to write to")
+
+
+def check_floats(op, name, array):
+    """Refuse an argument that is no numpy.ndarray of float32 or float64."""
+    check_array(op, name, array)
+    if array.dtype not in FLOATS:
+        raise KindError(f"{op}: {name} has type {array.dtype}, wants float32 or float64")
+
+
+def pair(op, name, value, least):
+    """(vertical, horizontal) from one integer or two, each at least `least`."""
+    values = (value, value) if isinstance(value, int | np.integer) else value
+    good = isinstance(values, tuple | list) and len(values) == 2
+    if not good or any(isinstance(v, bool) or not isinstance(v, int | np.integer) for v in values):
+        raise KindError(f"{op}: {name} is {value!r}, wants an integer or a pair of integers")
+    if min(values) < least:
+        raise ShapeError(f"{op}: {name} is {value}, wants at least {least}")
+    return int(values[0]), int(values[1])
+
+
+def nhwc(op, name, array):
+    """An (N, C, H, W) array whose memory is channels last, as a C-contiguous (N, H, W, C) view."""
+    view = array.transpose(CHANNELS_LAST)
+    if not view.flags.c_contiguous:
+        raise ShapeError(f"{op}: {name} (shape {array.shape}) has strides {array.strides}, wants channels last")
+    return alias(view)
+
+
+def rows(op, name, array):
+    """An (N, C) array in C order, or an (N, C, H, W) array with channels last, as a matrix of C columns."""
+    if array.ndim == 4:
+        view = nhwc(op, name, array)
+        n, h, w, c = view.shape
+        return view.reshape(n * h * w, c)
+    if array.ndim != 2:
+        raise ShapeError(f"{op}: {name} has shape {array.shape}, wants (N, C) or (N, C, H, W)")
+    if not array.flags.c_contiguous:
+        raise ShapeError(f"{op}: {name} (shape {array.shape}) has strides {array.strides}, wants C order")
+    return alias(array)
+
+
+def flat(op, names, arrays):
+    """Dense arrays of one shape that lie in one order of axes, whichever it is, as 1-D views in that order."""
+    first = arrays[0]
+    if all(array.flags.c_contiguous for array in arrays):
+        return [alias(array.reshape(-1)) for array in arrays]
+    order = CHANNELS_LAST
+    if first.ndim != 4 or not is_dense(first, order):
+        order = tuple(sorted(range(first.ndim), key=lambda axis: -first.strides[axis]))
+    views = [array.transpose(order) for array in arrays]
+    for name, view, array in zip(names, views, arrays, strict=True):
+        if not view.flags.c_contiguous:
+            raise ShapeError(
+                f"{op}: {name} (shape {array.shape}) has strides {array.strides}, "
+                f"wants no gaps and the axis order of {names[0]}, {order}"
+            )
+    return [alias(view.reshape(-1)) for view in views]

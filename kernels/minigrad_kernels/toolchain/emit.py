@@ -1,0 +1,155 @@
+"""Emits LLVM IR for vectors: the tile shapes by instruction set, and the building blocks of vector.py.
+
+The shape of a tile follows the instruction set that Numba compiles for. To try another one, choose it there:
+NUMBA_CPU_NAME=x86-64-v3 NUMBA_CPU_FEATURES=+avx2,+fma gives AVX2, NUMBA_CPU_NAME=generic plain SSE2.
+"""
+
+import platform
+from typing import NamedTuple
+
+import llvmlite.binding
+from llvmlite import ir
+from numba.core import cgutils, config
+
+__all__ = ["INT", "TILE", "Emitter", "constant"]
+
+
+class Tile(NamedTuple):
+    """Rows of a gather tile (1 or 2 vectors wide), rows and columns of a dot tile, and how tails are masked."""
+
+    vector_bytes: int
+    rows: int
+    dot_rows: int
+    dot_columns: int
+    free_masks: bool  # masked loads cost nothing, so that full tiles need no code of their own
+
+
+TILES = {
+    "avx512": Tile(64, 12, 6, 4, True),  # 32 registers: 24 sums, 2 of B, the rest in flight
+    "avx2": Tile(32, 6, 4, 3, False),  # 16 registers
+    "neon": Tile(16, 12, 6, 4, False),  # 32 registers
+    "sse": Tile(16, 6, 4, 3, False),
+}
+
+
+def instruction_set():
+    """The name in TILES for the processor that Numba compiles for."""
+    if platform.machine().lower() in ("arm64", "aarch64"):
+        return "neon"
+    features = config.CPU_FEATURES
+    if features is None:
+        features = llvmlite.binding.get_host_cpu_features().flatten()
+    present = set(features.split(","))
+    if "+avx512f" in present:
+        return "avx512"
+    return "avx2" if {"+avx2", "+fma"} <= present else "sse"
+
+
+TILE = TILES[instruction_set()]
+INT = ir.IntType(64)
+
+
+def constant(value):
+    """An int64."""
+    return ir.Constant(INT, value)
+
+
+class Emitter:
+    """Emits loads, stores and sums of one element type at byte addresses."""
+
+    def __init__(self, context, builder, signature):
+        self.context, self.builder, self.types = context, builder, signature.args
+        dtype = signature.args[0].dtype
+        self.element = context.get_value_type(dtype)
+        self.size = dtype.bitwidth // 8
+        self.lanes = TILE.vector_bytes // self.size
+        self.vector = ir.VectorType(self.element, self.lanes)
+        self.iota = ir.Constant(ir.VectorType(INT, self.lanes), list(range(self.lanes)))
+
+    def array(self, index, value):
+        """The structure behind the array that is argument number `index`."""
+        return self.context.make_array(self.types[index])(self.context, self.builder, value)
+
+    def shifted(self, address, elements):
+        """The address so many elements on."""
+        return self.builder.add(address, self.builder.mul(elements, constant(self.size)))
+
+    def base(self, index, value, offset):
+        return self.shifted(self.builder.ptrtoint(self.array(index, value).data, INT), offset)
+
+    def entry(self, table, index):
+        """An entry of a table of int64."""
+        return self.builder.load(self.builder.gep(table, [index]))
+
+    def minimum(self, a, b):
+        return self.builder.select(self.builder.icmp_signed("<", a, b), a, b)
+
+    def scalar(self, address):
+        load = self.builder.load(self.builder.inttoptr(address, self.element.as_pointer()))
+        load.align = self.size
+        return load
+
+    def splat(self, value):
+        lane = ir.IntType(32)
+        one = self.builder.insert_element(ir.Constant(self.vector, ir.Undefined), value, ir.Constant(lane, 0))
+        zeros = ir.Constant(ir.VectorType(lane, self.lanes), [0] * self.lanes)
+        return self.builder.shuffle_vector(one, ir.Constant(self.vector, ir.Undefined), zeros)
+
+    def mask(self, count):
+        """Which lanes lie below a count."""
+        lane = ir.IntType(32)
+        wide = self.iota.type
+        one = self.builder.insert_element(ir.Constant(wide, ir.Undefined), count, ir.Constant(lane, 0))
+        zeros = ir.Constant(ir.VectorType(lane, self.lanes), [0] * self.lanes)
+        counts = self.builder.shuffle_vector(one, ir.Constant(wide, ir.Undefined), zeros)
+        return self.builder.icmp_signed("<", self.iota, counts)
+
+    def _masked(self, name, result, arguments):
+        kind = f"v{self.lanes}f{8 * self.size}.p0"
+        function = ir.FunctionType(result, [argument.type for argument in arguments])
+        callee = cgutils.get_or_insert_function(self.builder.module, function, f"llvm.masked.{name}.{kind}")
+        return self.builder.call(callee, arguments)
+
+    def load(self, address, mask=None):
+        """A vector; lanes outside the mask are 0 and touch no memory."""
+        pointer = self.builder.inttoptr(address, self.vector.as_pointer())
+        if mask is None:
+            load = self.builder.load(pointer)
+            load.align = self.size
+            return load
+        align = ir.Constant(ir.IntType(32), self.size)
+        return self._masked("load", self.vector, [pointer, align, mask, ir.Constant(self.vector, None)])
+
+    def store(self, vector, address, mask=None):
+        pointer = self.builder.inttoptr(address, self.vector.as_pointer())
+        if mask is None:
+            self.builder.store(vector, pointer).align = self.size
+        else:
+            align = ir.Constant(ir.IntType(32), self.size)
+            self._masked("store", ir.VoidType(), [vector, pointer, align, mask])
+
+    def variable(self, value):
+        """A variable, which LLVM keeps in a register."""
+        slot = cgutils.alloca_once(self.builder, value.type)
+        self.builder.store(value, slot)
+        return slot
+
+    def multiply_add(self, a, b, slot):
+        product = self.builder.fmul(a, b, flags=("contract",))
+        self.builder.store(self.builder.fadd(self.builder.load(slot), product, flags=("contract",)), slot)
+
+    def lane_sum(self, vector):
+        """The lanes added in halves: 0 + n/2, 1 + n/2 + 1 ..., then again."""
+        lanes, index = self.lanes, ir.IntType(32)
+        while lanes > 1:
+            lanes //= 2
+            halves = [
+                self.builder.shuffle_vector(
+                    vector,
+                    ir.Constant(vector.type, ir.Undefined),
+                    ir.Constant(ir.VectorType(index, lanes), list(range(first, first + lanes))),
+                )
+                for first in (0, lanes)
+            ]
+            vector = self.builder.fadd(*halves)
+        return self.builder.extract_element(vector, ir.Constant(index, 0))

@@ -1,0 +1,201 @@
+"""The innermost steps of pooling as LLVM IR: LANES neighbouring channels at a time, held in vector registers.
+
+Written as loops they would be right but slow: a loop over few channels spends its time on asking whether arrays
+overlap, and on the rest that fills no vector. All arrays are C-contiguous; `at`, `source` and `corner` are offsets in
+elements. `count` is how many channels are left from there on, at least 1; no more than LANES of them are used.
+"""
+
+from llvmlite import ir
+from numba.core import cgutils, types
+from numba.extending import intrinsic
+
+from .emit import INT, TILE, constant
+
+__all__ = ["LANES", "add_chosen", "add_quotient", "max_window", "mean_window"]
+
+LANES = 16  # two or four registers where vectors are shorter
+
+LANE = ir.IntType(32)
+
+
+class _Emitter:
+    """Emits vector code for one call of an intrinsic."""
+
+    def __init__(self, context, builder, signature, values):
+        self.context, self.builder, self.types, self.values = context, builder, signature.args, values
+        self.mask = None  # which lanes are used; None: all
+
+    def run(self, body):
+        """body() under a mask; where masks cost time, once more without one, for when all lanes are used."""
+        builder, count = self.builder, self.values[-1]
+        iota = ir.Constant(ir.VectorType(INT, LANES), list(range(LANES)))
+        if TILE.free_masks:
+            self.mask = builder.icmp_signed("<", iota, self.splat(count))
+            body()
+            return
+        with builder.if_else(builder.icmp_signed(">=", count, constant(LANES))) as (whole, rest):
+            with whole:
+                self.mask = None
+                body()
+            with rest:
+                self.mask = builder.icmp_signed("<", iota, self.splat(count))
+                body()
+
+    def splat(self, value):
+        """The value in all lanes."""
+        kind = ir.VectorType(value.type, LANES)
+        one = self.builder.insert_element(ir.Constant(kind, ir.Undefined), value, ir.Constant(LANE, 0))
+        zeros = ir.Constant(ir.VectorType(LANE, LANES), [0] * LANES)
+        return self.builder.shuffle_vector(one, ir.Constant(kind, ir.Undefined), zeros)
+
+    def vector(self, argument):
+        return ir.VectorType(self.context.get_value_type(self.types[argument].dtype), LANES)
+
+    def _place(self, argument, offset):
+        """A pointer to the vector at an offset of an array argument, and the size of its elements."""
+        kind = self.types[argument]
+        data = self.context.make_array(kind)(self.context, self.builder, self.values[argument]).data
+        pointer = self.builder.gep(data, [offset])
+        return self.builder.bitcast(pointer, self.vector(argument).as_pointer()), kind.dtype.bitwidth // 8
+
+    def _masked(self, name, argument, result, arguments):
+        dtype = self.types[argument].dtype
+        kind = f"v{LANES}{'f' if isinstance(dtype, types.Float) else 'i'}{dtype.bitwidth}.p0"
+        function = ir.FunctionType(result, [value.type for value in arguments])
+        callee = cgutils.get_or_insert_function(self.builder.module, function, f"llvm.masked.{name}.{kind}")
+        return self.builder.call(callee, arguments)
+
+    def load(self, argument, offset):
+        pointer, size = self._place(argument, offset)
+        if self.mask is None:
+            vector = self.builder.load(pointer)
+            vector.align = size
+            return vector
+        nothing = ir.Constant(self.vector(argument), None)
+        return self._masked("load", argument, nothing.type, [pointer, ir.Constant(LANE, size), self.mask, nothing])
+
+    def store(self, vector, argument, offset):
+        pointer, size = self._place(argument, offset)
+        if self.mask is None:
+            self.builder.store(vector, pointer).align = size
+            return
+        self._masked("store", argument, ir.VoidType(), [vector, pointer, ir.Constant(LANE, size), self.mask])
+
+    def variable(self, value):
+        """A variable, which LLVM keeps in a register."""
+        slot = cgutils.alloca_once(self.builder, value.type)
+        self.builder.store(value, slot)
+        return slot
+
+    def window(self, taps, steps, corner, visit):
+        """visit(offset, p, q) for all taps p0 <= p < p1 and q0 <= q < q1."""
+        builder = self.builder
+        p0, p1, q0, q1 = (builder.extract_value(taps, k) for k in range(4))
+        down, right = (builder.extract_value(steps, k) for k in range(2))
+        with cgutils.for_range(builder, p1, start=p0, intp=INT) as rows:
+            row = builder.add(corner, builder.mul(rows.index, down))
+            with cgutils.for_range(builder, q1, start=q0, intp=INT) as columns:
+                visit(builder.add(row, builder.mul(columns.index, right)), rows.index, columns.index)
+
+
+FOUR, TWO = types.UniTuple(types.intp, 4), types.UniTuple(types.intp, 2)
+
+
+@intrinsic
+def max_window(typing_context, x, corner, taps, steps, width, out, positions, at, count):
+    """The greatest elements of a window, and their taps p * width + q.
+
+    Tap (p, q) of the window is x[corner + p * steps[0] + q * steps[1]]; those with p0 <= p < p1 and q0 <= q < q1
+    count, where taps is (p0, p1, q0, q1). The first greatest wins; a NaN wins, the last one if there are several.
+    """
+
+    def generate(context, builder, signature, values):
+        emit = _Emitter(context, builder, signature, values)
+        corner, taps, steps, width, at = (values[k] for k in (1, 2, 3, 4, 7))
+        number = context.get_value_type(positions.dtype)
+
+        def tap(p, q):
+            index = builder.add(builder.mul(p, width), q)
+            return emit.splat(index if number.width == INT.width else builder.trunc(index, number))
+
+        def body():
+            best = emit.variable(ir.Constant(emit.vector(0), [float("-inf")] * LANES))
+            chosen = emit.variable(tap(builder.extract_value(taps, 0), builder.extract_value(taps, 2)))
+
+            def visit(offset, p, q):
+                v, old = emit.load(0, offset), builder.load(best)
+                take = builder.or_(builder.fcmp_ordered(">", v, old), builder.fcmp_unordered("uno", v, v))
+                builder.store(builder.select(take, v, old), best)
+                builder.store(builder.select(take, tap(p, q), builder.load(chosen)), chosen)
+
+            emit.window(taps, steps, corner, visit)
+            emit.store(builder.load(best), 5, at)
+            emit.store(builder.load(chosen), 6, at)
+
+        emit.run(body)
+        return context.get_dummy_value()
+
+    ints = types.intp
+    return types.void(x, ints, FOUR, TWO, ints, out, positions, ints, ints), generate
+
+
+@intrinsic
+def mean_window(typing_context, x, corner, taps, steps, divisor, out, at, count):
+    """The sum of a window, see max_window, over a divisor of the element type."""
+
+    def generate(context, builder, signature, values):
+        emit = _Emitter(context, builder, signature, values)
+        corner, taps, steps, divisor, at = (values[k] for k in (1, 2, 3, 4, 6))
+
+        def body():
+            total = emit.variable(ir.Constant(emit.vector(0), None))
+
+            def visit(offset, p, q):
+                builder.store(builder.fadd(builder.load(total), emit.load(0, offset)), total)
+
+            emit.window(taps, steps, corner, visit)
+            emit.store(builder.fdiv(builder.load(total), emit.splat(divisor)), 5, at)
+
+        emit.run(body)
+        return context.get_dummy_value()
+
+    ints = types.intp
+    return types.void(x, ints, FOUR, TWO, x.dtype, out, ints, ints), generate
+
+
+@intrinsic
+def add_chosen(typing_context, g, positions, source, tap, dx, at, count):
+    """dx[at:] += g[source:] where positions[source:] is the tap."""
+
+    def generate(context, builder, signature, values):
+        emit = _Emitter(context, builder, signature, values)
+        source, at = values[2], values[5]
+
+        def body():
+            here = builder.icmp_signed("==", emit.load(1, source), emit.splat(values[3]))
+            share = builder.select(here, emit.load(0, source), ir.Constant(emit.vector(0), None))
+            emit.store(builder.fadd(emit.load(4, at), share), 4, at)
+
+        emit.run(body)
+        return context.get_dummy_value()
+
+    ints = types.intp
+    return types.void(g, positions, ints, positions.dtype, dx, ints, ints), generate
+
+
+@intrinsic
+def add_quotient(typing_context, g, source, divisor, dx, at, count):
+    """dx[at:] += g[source:] / divisor, a number of the element type."""
+
+    def generate(context, builder, signature, values):
+        emit = _Emitter(context, builder, signature, values)
+
+        def body():
+            share = builder.fdiv(emit.load(0, values[1]), emit.splat(values[2]))
+            emit.store(builder.fadd(emit.load(3, values[4]), share), 3, values[4])
+
+        emit.run(body)
+        return context.get_dummy_value()
+
+    ints = types.intp
+    return types.void(g, ints, g.dtype, dx, ints, ints), generate

@@ -1,0 +1,190 @@
+"""Vector microkernels: the innermost loops of every matrix product and convolution, written as LLVM IR.
+
+A tile of the result is held in vector registers while the sum runs; the loops around the tiles are plain Numba
+(see product.py). There are two forms, both generic over float32 and float64:
+
+gather tile   C[c_row(i) + v] = start + sum_t sum_k A[a_row(i) + a_tap(t) + k*a_step] * B[b_tap(t) + k*b_step + v]
+              lanes lie over the columns v; rows i and taps t are looked up in tables of offsets
+dot tile      C[c_row(i) + v] = start + sum_k A[a_row(i) + k] * B[v*b_step + k]
+              lanes lie over k, and are added in a fixed order at the end
+
+Start is C itself, a bias, or zero. Rows past the last one repeat it: they compute and store the same value. Columns
+past the last one are masked. The sums of a tile do not depend on the tile's shape, so neither do the bits, except
+that the dot tile adds as many partial sums as a vector has lanes.
+
+Source  K. Goto, R. van de Geijn, "Anatomy of high-performance matrix multiplication", 2008, section 5 (register tiles)
+"""
+
+from typing import NamedTuple
+
+from llvmlite import ir
+from numba.core import cgutils, types
+from numba.extending import intrinsic
+
+from .emit import INT, TILE, Emitter, constant
+
+__all__ = ["dot_tile", "narrow_tile", "wide_tile"]
+
+
+class _Rows(NamedTuple):
+    """Byte addresses of a tile's rows in A and C, and where its sums start."""
+
+    a: list
+    c: list
+    start: list
+
+
+def _rows(emit, count, values, accumulate):
+    """Look up the rows; `values` are (a, a_rows, a_offset, c, c_rows, c_offset, row, rows, bias, bias_offset)."""
+    a, a_rows, a_offset, c, c_rows, c_offset, row, rows, bias, bias_offset = values
+    builder = emit.builder
+    a, c = emit.base(0, a, a_offset), emit.base(3, c, c_offset)
+    a_rows, c_rows = emit.array(1, a_rows).data, emit.array(4, c_rows).data
+    last = builder.sub(rows, constant(1))
+    numbers = [emit.minimum(builder.add(row, constant(i)), last) for i in range(count)]
+    a = [emit.shifted(a, emit.entry(a_rows, number)) for number in numbers]
+    c = [emit.shifted(c, emit.entry(c_rows, number)) for number in numbers]
+    zeros = ir.Constant(ir.ArrayType(ir.IntType(8), 2 * TILE.vector_bytes), None)
+    zeros = builder.ptrtoint(cgutils.global_constant(builder.module, "minigrad_zeros", zeros), INT)
+    absent = builder.icmp_signed("==", emit.array(8, bias).nitems, constant(0))
+    fresh = builder.select(absent, zeros, emit.base(8, bias, bias_offset))
+    accumulate = builder.icmp_signed("!=", accumulate, constant(0))
+    return _Rows(a, c, [builder.select(accumulate, address, fresh) for address in c]), absent, accumulate
+
+
+def _emit_gather(emit, rows, masks, taps, steps):
+    """The tile itself: len(masks) vectors wide."""
+    builder, vectors = emit.builder, range(len(masks))
+    a_taps, b_taps, tap, tap_end, b = taps
+    length, a_step, b_step = steps
+    sums = [
+        [emit.variable(emit.load(emit.shifted(row, constant(v * emit.lanes)), masks[v])) for v in vectors]
+        for row in rows.start
+    ]
+    with cgutils.for_range(builder, builder.sub(tap_end, tap)) as outer:
+        number = builder.add(tap, outer.index)
+        shift = emit.variable(builder.mul(emit.entry(a_taps, number), constant(emit.size)))
+        position = emit.variable(emit.shifted(b, emit.entry(b_taps, number)))
+        with cgutils.for_range(builder, length):
+            here, there = builder.load(position), builder.load(shift)
+            right = [emit.load(emit.shifted(here, constant(v * emit.lanes)), masks[v]) for v in vectors]
+            for i, row in enumerate(rows.a):
+                left = emit.splat(emit.scalar(builder.add(row, there)))
+                for v in vectors:
+                    emit.multiply_add(left, right[v], sums[i][v])
+            builder.store(builder.add(here, b_step), position)
+            builder.store(builder.add(there, a_step), shift)
+    for row, line in zip(rows.c, sums, strict=True):
+        for v in vectors:
+            emit.store(builder.load(line[v]), emit.shifted(row, constant(v * emit.lanes)), masks[v])
+
+
+def _gather_tile(vectors, arguments):
+    """Signature and code of a gather tile that many vectors wide; only its last vector may be partial."""
+
+    def generate(context, builder, signature, values):
+        emit = Emitter(context, builder, signature)
+        b, a_taps, b_taps, b_offset, tap, tap_end, length, a_step, b_step, columns, accumulate = values[10:]
+        rows, _, _ = _rows(emit, TILE.rows, values[:10], accumulate)
+        tables = emit.array(11, a_taps).data, emit.array(12, b_taps).data
+        taps = (*tables, tap, tap_end, emit.base(10, b, b_offset))
+        a_step, b_step = (builder.mul(step, constant(emit.size)) for step in (a_step, b_step))
+        steps = (length, a_step, b_step)
+        full = [None] * (vectors - 1)
+        remaining = builder.sub(columns, constant((vectors - 1) * emit.lanes))
+        tail = [*full, emit.mask(remaining)]
+        if TILE.free_masks:
+            _emit_gather(emit, rows, tail, taps, steps)
+        else:
+            with builder.if_else(builder.icmp_signed(">=", remaining, constant(emit.lanes))) as (whole, partial):
+                with whole:
+                    _emit_gather(emit, rows, [*full, None], taps, steps)
+                with partial:
+                    _emit_gather(emit, rows, tail, taps, steps)
+        return context.get_dummy_value()
+
+    return _signature(arguments), generate
+
+
+def _signature(arguments):
+    """Arrays as they come, everything else as int64."""
+    return types.void(*(kind if isinstance(kind, types.Array) else types.int64 for kind in arguments))
+
+
+# The three tiles take their arguments in one order: first where the rows lie (_rows), then the sum.
+
+
+@intrinsic
+def wide_tile(
+    typing_context, a, a_rows, a_offset, c, c_rows, c_offset, row, rows, bias, bias_offset,
+    b, a_taps, b_taps, b_offset, tap, tap_end, length, a_step, b_step, columns, accumulate,
+):  # fmt: skip
+    """A gather tile two vectors wide, for more columns than one vector has lanes."""
+    arguments = (a, a_rows, a_offset, c, c_rows, c_offset, row, rows, bias, bias_offset, b, a_taps, b_taps)
+    return _gather_tile(
+        2, (*arguments, b_offset, tap, tap_end, length, a_step, b_step, columns, accumulate)
+    )  # fmt: skip
+
+
+@intrinsic
+def narrow_tile(
+    typing_context, a, a_rows, a_offset, c, c_rows, c_offset, row, rows, bias, bias_offset,
+    b, a_taps, b_taps, b_offset, tap, tap_end, length, a_step, b_step, columns, accumulate,
+):  # fmt: skip
+    """A gather tile one vector wide, for at most as many columns as a vector has lanes."""
+    arguments = (a, a_rows, a_offset, c, c_rows, c_offset, row, rows, bias, bias_offset, b, a_taps, b_taps)
+    return _gather_tile(
+        1, (*arguments, b_offset, tap, tap_end, length, a_step, b_step, columns, accumulate)
+    )  # fmt: skip
+
+
+def _emit_dot(emit, rows, columns, length):
+    """Sums of a dot tile, one vector each: over whole vectors of k, then over the masked rest."""
+    builder = emit.builder
+    zero = ir.Constant(emit.vector, None)
+    sums = [[emit.variable(zero) for _ in columns] for _ in rows]
+
+    def step(k, mask):
+        right = [emit.load(emit.shifted(column, k), mask) for column in columns]
+        for row, line in zip(rows, sums, strict=True):
+            left = emit.load(emit.shifted(row, k), mask)
+            for slot, vector in zip(line, right, strict=True):
+                emit.multiply_add(left, vector, slot)
+
+    whole = builder.sdiv(length, constant(emit.lanes))
+    with cgutils.for_range(builder, whole) as loop:
+        step(builder.mul(loop.index, constant(emit.lanes)), None)
+    done = builder.mul(whole, constant(emit.lanes))
+    with builder.if_then(builder.icmp_signed("<", done, length)):
+        step(done, emit.mask(builder.sub(length, done)))
+    return [[emit.lane_sum(builder.load(slot)) for slot in line] for line in sums]
+
+
+@intrinsic
+def dot_tile(
+    typing_context, a, a_rows, a_offset, c, c_rows, c_offset, row, rows, bias, bias_offset,
+    b, b_offset, length, b_step, column, columns, accumulate,
+):  # fmt: skip
+    """A dot tile from a row and a column on."""
+
+    def generate(context, builder, signature, values):
+        emit = Emitter(context, builder, signature)
+        b, b_offset, length, b_step, column, columns, accumulate = values[10:]
+        found, no_bias, accumulate = _rows(emit, TILE.dot_rows, values[:10], accumulate)
+        b, last = emit.base(10, b, b_offset), builder.sub(columns, constant(1))
+        numbers = [emit.minimum(builder.add(column, constant(j)), last) for j in range(TILE.dot_columns)]
+        addresses = [emit.shifted(b, builder.mul(number, b_step)) for number in numbers]
+        sums = _emit_dot(emit, found.a, addresses, length)
+        at_zero = builder.and_(no_bias, builder.not_(accumulate))
+        starts = [builder.select(at_zero, constant(0), number) for number in numbers]
+        starts = [[emit.scalar(emit.shifted(line, number)) for number in starts] for line in found.start]
+        for line, c_row, start in zip(sums, found.c, starts, strict=True):
+            for value, number, first in zip(line, numbers, start, strict=True):
+                address = emit.shifted(c_row, number)
+                builder.store(
+                    builder.fadd(first, value), builder.inttoptr(address, emit.element.as_pointer())
+                ).align = emit.size
+        return context.get_dummy_value()
+
+    arguments = (a, a_rows, a_offset, c, c_rows, c_offset, row, rows, bias, bias_offset)
+    return _signature((*arguments, b, b_offset, length, b_step, column, columns, accumulate)), generate

@@ -1,0 +1,76 @@
+"""minigrad evaluate, predict, info"""
+
+import os
+import platform
+
+from minigrad_kernels.toolchain import threads
+from minigrad_kernels.toolchain.cpu import cache_folder
+
+from .. import Tensor, checkpoint, ops
+from ..device import memory_statistics
+from ..modes import no_grad
+from ..train import evaluate
+from .picture import prepared, read_png
+from .run import Run, versions
+from .settings import kernel_threads, refusing
+
+__all__ = ["run_evaluate", "run_info", "run_predict"]
+
+SHOWN = 3  # of the classes, the likeliest
+MEBIBYTE = 1 << 20
+
+
+def run_evaluate(options):
+    """Measure a trained network on the test images."""
+    with refusing():
+        settings, images, model = _trained(options)
+        settings.data_dir = options.data_dir or settings.data_dir
+        _, test = settings.datasets(download=False)
+        loader = settings.test_loader(test, images)
+    with kernel_threads(options.threads or settings.threads):
+        loss, accuracy = evaluate(model, loader)
+    print(f"checkpoint {options.checkpoint} of {options.run}: {settings.model} on {settings.data}")
+    print(f"test loss {loss:.4f}")
+    print(f"test accuracy {100 * accuracy:.2f} %")
+    return 0
+
+
+def run_predict(options):
+    """Say what a picture shows, and what was done to it."""
+    with refusing():
+        image = read_png(options.image)
+        settings, images, model = _trained(options)
+        pixels, notes = prepared(image, settings.data, images.shape)
+    print(f"picture: {options.image}; {'; '.join(notes) or 'taken as it is'}")
+    transform = settings.transform(images)
+    inputs = transform(pixels, None) if transform else pixels.astype("float32") / 255
+    with no_grad(), kernel_threads(options.threads or settings.threads):
+        shares = ops.softmax(model.eval()(Tensor(inputs).to(settings.device)), 1).tolist()[0]
+    for number in sorted(range(len(shares)), key=lambda number: -shares[number])[:SHOWN]:
+        print(f"{images.classes[number]:>10}  {100 * shares[number]:5.1f} %")
+    return 0
+
+
+def _trained(options):
+    """(settings, Images, model with the weights of the checkpoint) of a run."""
+    run, settings, images = Run.of(options.run, options.checkpoint)
+    model = settings.build_model(images)
+    checkpoint.load(run.folder / options.checkpoint, model)
+    return settings, images, model
+
+
+def run_info(options):
+    """Versions, devices, threads, memory and the cache of kernels."""
+    memory = memory_statistics()
+    pool = {name: memory[f"{name}_bytes"] / MEBIBYTE for name in ("reserved", "used", "peak")}
+    rows = {
+        **versions(),
+        "system": f"{platform.system()} {platform.release()}, {platform.machine()}",
+        "devices": f"cpu ({os.cpu_count()} cores)",
+        "threads": threads(),
+        "memory pool": ", ".join(f"{value:.1f} MiB {name}" for name, value in pool.items()) + " by this process",
+        "kernel cache": cache_folder("serial") or "none: no folder can be written",
+    }
+    for name, value in rows.items():
+        print(f"{name:<14}{value}")
+    return 0

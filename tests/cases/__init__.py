@@ -1,0 +1,87 @@
+"""The rows that drive test_kernels: one file for each family, one KernelCase for each call to check.
+
+A module of this folder named as a family holds CASES, a list of KernelCase, and may hold REFUSALS, a list of Refusal.
+"""
+
+import importlib
+import pkgutil
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import numpy as np
+
+__all__ = ["KernelCase", "Output", "Refusal", "all_cases", "all_refusals"]
+
+
+@dataclass(frozen=True)
+class Output:
+    """An array that the kernel writes; kind "float" is the type under test, else the name of a NumPy type."""
+
+    shape: tuple
+    layout: tuple | None = None  # axes in memory, slowest first; None: C order
+    kind: str = "float"
+
+
+@dataclass(frozen=True)
+class KernelCase:
+    """One call: function(*inputs, *params.values(), *outputs[, workspace])."""
+
+    family: str
+    function: str
+    shapes: tuple  # of the inputs; None where an optional input is absent
+    params: dict  # the other arguments, by name, in the order of the signature
+    outputs: tuple
+    layouts: tuple = ()  # of each input: axes in memory, a function from an array to an equal one, or None
+    kinds: tuple = ()  # of each input: "float", "positive", "index n" (int64 in 0..n-1), or a function of rng and shape
+    terms: int = 1  # roundings that lie between the inputs and a result: the length of its sum
+    exact: bool = True  # small integers in give results without rounding
+    magnitude: Callable | None = None  # of (reference, inputs, params): what eps*terms is relative to; None: see below
+    reference_params: dict = field(default_factory=dict)  # arguments that the reference alone takes
+    workspace: Callable | None = None  # of (inputs, params, dtype): bytes; None where the function takes none
+    nan: tuple = ()  # positions of the inputs whose NaN must reach exactly the results that the reference says
+
+    def __str__(self):
+        shapes = " ".join("x".join(map(str, shape)) if shape is not None else "-" for shape in self.shapes)
+        params = " ".join(f"{name}={value}".replace(" ", "") for name, value in self.params.items())
+        return f"{self.family}.{self.function} {shapes} {params}".strip()
+
+    def references(self, function, inputs):
+        """Results of the reference, always a tuple."""
+        results = function(*inputs, *self.params.values(), *self.reference_params.values())
+        return results if isinstance(results, tuple) else (results,)
+
+    def bounds(self, function, inputs, eps):
+        """How far each result may be from the reference: by default each term of a sum is rounded terms times."""
+        if self.magnitude is None:
+            sizes = self.references(function, [None if x is None else np.abs(x) for x in inputs])
+        else:
+            sizes = self.magnitude(function, inputs, self.params)
+            sizes = sizes if isinstance(sizes, tuple) else (sizes,)
+        return [eps * self.terms * size for size in sizes]
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """A call that must raise this error, with a message that starts so."""
+
+    name: str
+    call: Callable
+    error: type
+    message: str
+
+    def __str__(self):
+        return self.name
+
+
+def _rows(name):
+    """The rows of that name in all modules here; packages hold rows of other tests."""
+    modules = sorted(module.name for module in pkgutil.iter_modules(__path__) if not module.ispkg)
+    return [row for module in modules for row in getattr(importlib.import_module(f"{__name__}.{module}"), name, [])]
+
+
+def all_cases():
+    return _rows("CASES")
+
+
+def all_refusals():
+    return _rows("REFUSALS")

@@ -1,0 +1,153 @@
+"""Rows for conv2d: each geometry in all three directions."""
+
+from itertools import product
+
+import numpy as np
+
+from minigrad_kernels import conv2d
+from minigrad_kernels.errors import KindError, ShapeError
+from minigrad_kernels.layout import CHANNELS_LAST, FILTER
+
+from . import KernelCase, Output, Refusal
+
+
+def row(function, x, w, settings, shapes, layouts, output, **other):
+    """One direction of the convolution of an x with a w of these shapes."""
+    return KernelCase(
+        family="conv2d",
+        function=function,
+        shapes=shapes,
+        params=settings,
+        outputs=(output,),
+        layouts=layouts,
+        workspace=lambda _, params, dtype: conv2d.workspace(function, x, w, *params.values(), dtype),
+        **other,
+    )
+
+
+def rows(x, w, stride=(1, 1), padding=(0, 0), dilation=(1, 1), groups=1, bias=False):
+    """Forward, input gradient and weight gradient of one geometry."""
+    settings = dict(stride=stride, padding=padding, dilation=dilation, groups=groups)
+    out = conv2d.output_shape(x, w, None, *settings.values())
+    taps, images, filters = w[2] * w[3], CHANNELS_LAST, FILTER
+    nan = min(x) > 0  # there is an element to spoil
+    forward = dict(terms=taps * w[1] + 1, nan=(0,) * nan)
+    input_grad = dict(terms=taps * w[0] // groups, reference_params={"size": x[2:]}, nan=(0,) * nan)
+    weight_grad = dict(terms=max(1, out[0] * out[2] * out[3]), reference_params={"kernel": w[2:]}, nan=(0, 1) * nan)
+    absent = (w[0],) if bias else None
+    return [
+        row("forward", x, w, settings, (x, w, absent), (images, filters), Output(out, images), **forward),
+        row("input_grad", x, w, settings, (out, w), (images, filters), Output(x, images), **input_grad),
+        row("weight_grad", x, w, settings, (out, x), (images, images), Output(w, filters), **weight_grad),
+    ]
+
+
+GEOMETRIES = [
+    *(
+        rows((2, 3, 9, 10), (5, 3, 3, 3), stride, padding, dilation)
+        for stride, padding, dilation in product(
+            [(1, 1), (2, 2), (3, 1)], [(0, 0), (1, 1), (2, 3)], [(1, 1), (2, 1), (2, 2)]
+        )
+    ),
+    *(
+        rows((3, 6, 7, 8), (8, 6 // groups, 3, 2), stride, (1, 1), (1, 2), groups, bias=True)
+        for groups, stride in product((1, 2), ((1, 1), (2, 2)))
+    ),
+    *(rows((2, c, 6, 7), (o, 1, 3, 3), (1, 1), (1, 1), groups=c) for c, o in ((6, 6), (3, 6), (20, 20))),
+    *(rows((2, c, 7, 5), (o, c, 3, 3), bias=True) for c, o in product((1, 3, 6, 16, 20), (1, 6, 16, 20, 33))),
+    *(rows((3, 5, 6, 6), (4, 5, 1, 1), stride) for stride in ((1, 1), (2, 2), (3, 2))),
+    *(rows((2, 4, 9, 9), (7, 4, 5, 5), padding=padding, bias=True) for padding in ((0, 0), (2, 2), (3, 0))),
+    *(rows((n, 3, 5, 4), (6, 3, 5, 4)) for n in (1, 2, 9)),  # filter as large as the input
+    rows((2, 3, 3, 4), (4, 3, 5, 5), padding=(3, 3), bias=True),  # filter larger than the input
+    rows((2, 2, 5, 5), (3, 2, 2, 2), (3, 3)),  # inputs that nothing reads
+    rows((2, 2, 6, 6), (3, 2, 1, 1), padding=(2, 1)),  # outputs that read padding alone
+    rows((1, 1, 1, 1), (1, 1, 1, 1), bias=True),
+    rows((0, 3, 5, 5), (4, 3, 3, 3), bias=True),
+    *(rows((n, 8, 4, 4), (8, 8, 3, 3), padding=(1, 1)) for n in (1, 7, 8, 9, 17, 65)),  # blocks of images
+    rows((1, 32, 17, 19), (33, 32, 3, 3), padding=(1, 1)),  # one image for two threads
+    rows((5, 16, 13, 13), (32, 16, 3, 3), bias=True),
+    rows((2, 90, 5, 5), (90, 90, 3, 3), padding=(1, 1)),  # dw too large for partial sums
+    rows((1, 8, 160, 150), (8, 8, 3, 3), padding=(1, 1)),  # image too large for the cache
+    rows((2, 64, 40, 40), (8, 64, 1, 1)),
+]
+
+CASES = [case for geometry in GEOMETRIES for case in geometry]
+
+
+def geometry_refusal(
+    name, error, message,
+    x=(2, 3, 8, 8), w=(4, 3, 3, 3), bias=None, stride=(1, 1), padding=(0, 0), dilation=(1, 1), groups=1,
+):  # fmt: skip
+    call = lambda: conv2d.output_shape(x, w, bias, stride, padding, dilation, groups)
+    return Refusal(f"conv2d {name}", call, error, "conv2d: " + message)
+
+
+def array_refusal(name, error, message, kind="f", layout=CHANNELS_LAST, out=(1, 2, 2, 2), workspace=0):
+    """A call of forward with arrays of these types, layouts and shapes."""
+
+    def laid_out(shape, kind, order):
+        return np.ones([shape[axis] for axis in order], kind).transpose(np.argsort(order))
+
+    def call():
+        x, w = laid_out((1, 3, 4, 4), kind, layout), laid_out((2, 3, 3, 3), "f", FILTER)
+        result = laid_out(out, "f", CHANNELS_LAST)
+        conv2d.forward(x, w, None, (1, 1), (0, 0), (1, 1), 1, result, np.empty(workspace, np.uint8))
+
+    return Refusal(f"conv2d {name}", call, error, "conv2d: " + message)
+
+
+REFUSALS = [
+    geometry_refusal(
+        "channels",
+        ShapeError,
+        "x has 3 channels (shape (32, 3, 28, 28)), w expects 1 (groups=1)",
+        x=(32, 3, 28, 28),
+        w=(8, 1, 3, 3),
+    ),
+    geometry_refusal("axes of x", ShapeError, "x has shape (3, 8, 8), wants 4 axes: (N, C, H, W)", x=(3, 8, 8)),
+    geometry_refusal("axes of w", ShapeError, "w has shape (4, 3), wants 4 axes: (O, C/groups, P, Q)", w=(4, 3)),
+    geometry_refusal("empty filter", ShapeError, "w has shape (4, 3, 0, 3), wants no axis of size 0", w=(4, 3, 0, 3)),
+    geometry_refusal("no groups", ShapeError, "groups is 0, wants at least 1", groups=0),
+    geometry_refusal("half a group", KindError, "groups is 1.5, wants an integer", groups=1.5),
+    geometry_refusal("groups of x", ShapeError, "x has 3 channels (shape (2, 3, 8, 8)), wants a multiple", groups=2),
+    geometry_refusal(
+        "groups of w",
+        ShapeError,
+        "w has 4 channels (shape (4, 1, 3, 3)), wants a multiple",
+        w=(4, 1, 3, 3),
+        groups=3,
+    ),
+    geometry_refusal("bias", ShapeError, "bias has shape (3,), w has 4 output channels; wants (4,)", bias=(3,)),
+    geometry_refusal("stride", ShapeError, "stride is (1, 0), wants at least 1", stride=(1, 0)),
+    geometry_refusal("padding", ShapeError, "padding is (-1, 0), wants at least 0", padding=(-1, 0)),
+    geometry_refusal("dilation", ShapeError, "dilation is (0, 1), wants at least 1", dilation=(0, 1)),
+    geometry_refusal("no pair", KindError, "stride is 2, wants a pair of integers (vertical, horizontal)", stride=2),
+    geometry_refusal("no integers", KindError, "padding is (0.5, 1), wants a pair of integers", padding=(0.5, 1)),
+    geometry_refusal(
+        "reach", ShapeError, "w reaches over (3, 9) (shape (4, 3, 3, 3), dilation (1, 4))", dilation=(1, 4)
+    ),
+    array_refusal("type", KindError, "w is float32, x is float64; wants one type", kind="d"),
+    array_refusal("integers", KindError, "x is int32, wants float32 or float64", kind="i"),
+    array_refusal(
+        "layout",
+        ShapeError,
+        "x has strides (192, 64, 16, 4) (shape (1, 3, 4, 4)), wants channels last",
+        layout=(0, 1, 2, 3),
+    ),
+    array_refusal("output", ShapeError, "out has shape (1, 2, 3, 2), wants (1, 2, 2, 2)", out=(1, 2, 3, 2)),
+    Refusal(
+        "conv2d workspace",
+        lambda: conv2d.input_grad(
+            np.ones((1, 1, 1, 1), "f"),
+            np.ones((1, 1, 1, 1), "f"),
+            (1, 1),
+            (0, 0),
+            (1, 1),
+            1,
+            np.ones((1, 1, 1, 1), "f"),
+            np.empty(3, np.uint8),
+        ),
+        ShapeError,
+        "conv2d input_grad: workspace has 3 bytes, wants ",
+    ),
+]

@@ -1,0 +1,121 @@
+"""Rows for matmul: every way that a and b may lie in memory, at the edges of tiles and of blocks of a long sum."""
+
+from itertools import product
+
+import numpy as np
+
+from minigrad_kernels import matmul
+from minigrad_kernels.errors import KindError, ShapeError
+from minigrad_kernels.toolchain.product import DOT_COLUMNS, DOT_ROWS, ROWS, VECTOR_BYTES
+
+from . import KernelCase, Output, Refusal
+
+
+def transposed(array):
+    """The last two axes lie the other way round in memory."""
+    return np.ascontiguousarray(array.swapaxes(-1, -2)).swapaxes(-1, -2)
+
+
+def backwards(array):
+    """Negative strides."""
+    return np.ascontiguousarray(array[..., ::-1, ::-1])[..., ::-1, ::-1]
+
+
+def spread(array):
+    """Gaps between neighbours."""
+    return np.repeat(array, 2, axis=-1)[..., ::2]
+
+
+def repeated(array):
+    """The first matrix of a stack for all of them: read-only, strides of 0."""
+    return np.broadcast_to(array[:1], array.shape)
+
+
+def row(m, k, n, batch=(), bias=False, layouts=()):
+    return KernelCase(
+        family="matmul",
+        function="forward",
+        shapes=((*batch, m, k), (*batch, k, n), (n,) if bias else None),
+        params={},
+        outputs=(Output((*batch, m, n)),),
+        layouts=layouts,
+        terms=k + 1,
+        workspace=lambda inputs, params, dtype: matmul.workspace(*inputs[:2]),
+        nan=(0, 1) if min((m, k, n, *batch)) and repeated not in layouts else (),
+    )
+
+
+def around(tile):
+    return tile - 1, tile, tile + 1
+
+
+LANES = VECTOR_BYTES // 4
+LAYOUTS = [None, transposed, backwards, spread]
+
+CASES = [
+    *(row(13, 17, 33, bias=True, layouts=layouts) for layouts in product(LAYOUTS, LAYOUTS)),
+    *(row(5, 6, 7, (3,), layouts=layouts) for layouts in product([None, transposed, repeated], repeat=2)),
+    *(row(m, 3, n) for m in around(ROWS) for n in (*around(LANES), *around(2 * LANES))),
+    *(row(m, 2 * LANES + 1, n, layouts=(None, transposed)) for m in around(DOT_ROWS) for n in around(DOT_COLUMNS)),
+    *(row(7, k, 5, bias=True, layouts=(None, transposed)) for k in around(LANES)),
+    *(
+        row(3, k, 2, bias=bias, layouts=(None, b))
+        for k in (1023, 1025, 2049)
+        for bias, b in ((0, None), (1, transposed))
+    ),
+    *(row(1, 1, 1, bias=bias) for bias in (False, True)),
+    *(row(m, k, n, bias=True) for m, k, n in ((0, 3, 4), (3, 0, 4), (3, 4, 0))),
+    row(2, 3, 4, (0,)),
+    row(2, 3, 4, (2, 3), bias=True),
+    row(1, 29, 31, layouts=(transposed, transposed)),
+    row(29, 31, 1),
+    row(600, 40, 50, bias=True),  # enough rows for blocks of A, enough work for two threads
+    row(97, 101, 103, layouts=(None, transposed)),
+    row(97, 101, 103, layouts=(transposed, None)),
+    row(101, 53, 211, (3,)),
+]
+
+
+def refusal(name, error, message, a=(2, 3), b=(3, 4), out=(2, 4), bias=None, kinds="fff", order="C", workspace=0):
+    """A call of forward with arrays of these shapes and types."""
+
+    def call():
+        a_kind, b_kind, out_kind = kinds
+        arrays = [np.ones(a, a_kind), np.ones(b, b_kind), bias, np.ones(out, out_kind, order)]
+        matmul.forward(*arrays, np.empty(workspace, np.uint8))
+
+    return Refusal(f"matmul {name}", call, error, "matmul: " + message)
+
+
+REFUSALS = [
+    refusal("one axis", ShapeError, "a has shape (3,), wants at least 2 axes", a=(3,)),
+    refusal("inner sizes", ShapeError, "a has 5 columns (shape (2, 5)), b has 3 rows (shape (3, 4))", a=(2, 5)),
+    refusal(
+        "batch",
+        ShapeError,
+        "a has shape (2, 2, 3), b has shape (3, 3, 4): the leading axes (2,) and (3,) do not broadcast",
+        a=(2, 2, 3),
+        b=(3, 3, 4),
+    ),
+    refusal(
+        "batch not equal",
+        ShapeError,
+        "a (1, 2, 3) and b (5, 3, 4) do not give",
+        (1, 2, 3),
+        (5, 3, 4),
+        (5, 2, 4),
+    ),
+    refusal("output shape", ShapeError, "a (2, 3) and b (3, 4) do not give out (2, 5)", out=(2, 5)),
+    refusal("output order", ShapeError, "out has strides (4, 8) (shape (2, 4)), wants C order", order="F"),
+    refusal("types", KindError, "b is float64, out is float32; wants one type", kinds="fdf"),
+    refusal("integers", KindError, "out is int64, wants float32 or float64", kinds="lll"),
+    refusal("bias", ShapeError, "bias has shape (3,), wants (4,)", bias=np.ones(3, "f")),
+    Refusal(
+        "matmul workspace",
+        lambda: matmul.forward(
+            np.ones((3, 2), "f").T, np.ones((4, 3), "f").T, None, np.ones((2, 4), "f"), np.empty(0, np.uint8)
+        ),
+        ShapeError,
+        "matmul: workspace has 0 bytes, wants ",
+    ),
+]

@@ -1,0 +1,122 @@
+"""Rows for norm: channels about the width of a vector and of a tile, rows about the edges of pieces."""
+
+import numpy as np
+
+from minigrad_kernels import norm
+from minigrad_kernels.layout import CHANNELS_LAST
+from minigrad_kernels.norm.cpu import SHORT, TILE
+
+from . import KernelCase, Output
+
+EPS = 1e-5
+
+
+def row(function, shape, inputs, outputs, params=None, **settings):
+    """inputs and outputs: "x" for an array as x, "c" for a vector of channels, "+" for one of positive numbers."""
+    layout = CHANNELS_LAST if len(shape) == 4 else None
+    shapes = {"x": shape, "c": shape[1:2], "+": shape[1:2], "-": None}
+    return KernelCase(
+        family="norm",
+        function=function,
+        shapes=tuple(shapes[kind] for kind in inputs),
+        params=params or {},
+        outputs=tuple(Output(shapes[kind], layout if kind == "x" else None) for kind in outputs),
+        layouts=tuple(layout if kind == "x" else None for kind in inputs),
+        kinds=tuple("positive" if kind == "+" else "float" for kind in inputs),
+        **settings,
+    )
+
+
+def scratch(function):
+    return lambda inputs, params, dtype: norm.workspace(function, inputs[0].shape)
+
+
+def count(shape):
+    return int(np.prod(shape)) // shape[1]
+
+
+def channel_sum(shape):
+    return row("channel_sum", shape, "x", "c", terms=SHORT, workspace=scratch("channel_sum"))
+
+
+def spread(reference, inputs, params):
+    """What the roundings of the statistics are relative to: a variance takes those of its mean, twice."""
+    mean, variance = reference(np.abs(inputs[0]))
+    return mean, mean**2 + variance
+
+
+def statistics(shape):
+    return row(
+        "batch_statistics",
+        shape,
+        "x",
+        "cc",
+        terms=SHORT + 4,
+        exact=False,
+        magnitude=spread,
+        workspace=scratch("batch_statistics"),
+    )
+
+
+def normalize_size(reference, inputs, params):
+    x, mean, variance, weight, bias = (None if v is None else np.abs(v.astype(float)) for v in inputs)
+    return reference(x, -mean, variance, weight, bias, params["eps"])
+
+
+def normalize(shape, weight="c", bias="c"):
+    inputs = "xc+" + weight + bias
+    nan = (0,) if shape[0] else ()
+    settings = dict(terms=8, exact=False, magnitude=normalize_size, nan=nan)
+    return row("batch_normalize", shape, inputs, "x", {"eps": EPS}, **settings)
+
+
+def grads_size(reference, inputs, params):
+    """All terms with their absolute values, so that nothing cancels."""
+    g, x, mean, variance, weight = (None if v is None else np.abs(v.astype(float)) for v in inputs)
+    axes = (0,) if x.ndim == 2 else (0, 2, 3)
+    wide = [1 if axis in axes else -1 for axis in range(x.ndim)]
+    deviation = np.sqrt(variance + params["eps"])
+    normal = (x + mean.reshape(wide)) / deviation.reshape(wide)
+    dw, db = (g * normal).sum(axes), g.sum(axes)
+    dx = g + (db.reshape(wide) + normal * dw.reshape(wide)) / (x.size / x.shape[1])
+    return dx * ((1 if weight is None else weight) / deviation).reshape(wide), dw, db
+
+
+def grads(shape, weight="c"):
+    return row(
+        "batch_norm_grads",
+        shape,
+        "xxc+" + weight,
+        "xcc",
+        {"eps": EPS},
+        terms=SHORT + 12,
+        exact=False,
+        magnitude=grads_size,
+        workspace=scratch("batch_norm_grads"),
+    )
+
+
+SHAPES = [
+    (1, 1),
+    (7, 5),
+    (64, 10),
+    (SHORT - 1, 3),
+    (SHORT + 1, 17),
+    (131, 16),
+    (4200, 2),
+    (3, TILE - 1),
+    (70, TILE + 1),
+    (1, 3, 1, 1),
+    (2, 6, 5, 7),
+    (8, 64, 4, 4),
+    (5, 33, 3, 3),
+]
+
+CASES = [
+    *(channel_sum(shape) for shape in (*SHAPES, (0, 3), (0, 4, 2, 2))),
+    *(statistics(shape) for shape in SHAPES),
+    *(normalize(shape) for shape in (*SHAPES, (0, 3))),
+    *(normalize((5, 6, 3, 3), *affine) for affine in ("c-", "-c", "--")),
+    *(grads(shape) for shape in SHAPES),
+    grads((5, 6, 3, 3), "-"),
+]

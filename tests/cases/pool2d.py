@@ -1,0 +1,114 @@
+"""Rows for pool2d: windows that overlap, leave gaps, leave the input and run over it; channels about a vector."""
+
+from itertools import product
+
+import numpy as np
+
+from minigrad_kernels.layout import CHANNELS_LAST
+from minigrad_kernels.pool2d import adaptive_windows, average_windows, output_shape, position_type
+from minigrad_kernels.toolchain.lanes import LANES
+
+from . import KernelCase, Output
+
+
+def some_positions(x_shape, geometry, out):
+    """A kind: for each window the number of any tap that lies inside the input."""
+    kernel_size, stride, padding, dilation = geometry
+
+    def inside(rng, axis):
+        """Taps along one axis, (windows, draws)."""
+        starts = np.arange(out[axis + 2]) * stride[axis] - padding[axis]
+        taps = starts[:, None] + np.arange(kernel_size[axis]) * dilation[axis]
+        good = (taps >= 0) & (taps < x_shape[axis + 2])
+        return [rng.choice(np.flatnonzero(row), out[:2]) for row in good]
+
+    def draw(rng, shape):
+        p = np.stack(inside(rng, 0), -1).reshape(*shape[:3], 1)
+        q = np.stack(inside(rng, 1), -1).reshape(*shape[:2], 1, shape[3])
+        return (p * kernel_size[1] + q).astype(position_type(kernel_size))
+
+    return draw
+
+
+def maximum(x, kernel_size, stride, padding=(0, 0), dilation=(1, 1), ceil_mode=False):
+    """max_forward, max_select and max_input_grad of one geometry."""
+    params = dict(kernel_size=kernel_size, stride=stride, padding=padding, dilation=dilation)
+    geometry = tuple(params.values())
+    out, image = output_shape("max_pool2d", x, *geometry, ceil_mode), CHANNELS_LAST
+    kind, draw = str(position_type(kernel_size)), some_positions(x, geometry, out)
+    windows = -(-kernel_size[0] * dilation[0] // stride[0]) * -(-kernel_size[1] * dilation[1] // stride[1])
+
+    def case(function, shapes, outputs, **settings):
+        return KernelCase("pool2d", function, shapes, params, outputs, **settings)
+
+    positions = dict(kinds=("float", draw), layouts=(image, image), nan=(0,) if x[0] else ())
+    results = Output(out, image), Output(out, image, kind)
+    extra = dict(layouts=(image,), nan=(0,) if x[0] else (), reference_params={"out_size": out[2:]})
+    return [
+        case("max_forward", (x,), results, **extra),
+        case("max_select", (x, out), results[:1], **positions),
+        case(
+            "max_input_grad",
+            (out, out),
+            (Output(x, image),),
+            **positions,
+            terms=windows,
+            reference_params={"x_size": x[2:]},
+        ),
+    ]
+
+
+def average(x, rows, columns):
+    """average_forward and average_input_grad of one pair of tables."""
+    out, image = (*x[:2], len(rows), len(columns)), CHANNELS_LAST
+    terms = int((rows[:, 1] - rows[:, 0]).max() * (columns[:, 1] - columns[:, 0]).max()) + 1
+    tables = (lambda rng, shape: rows), (lambda rng, shape: columns)
+    exact = all(d & (d - 1) == 0 for d in np.outer(rows[:, 2], columns[:, 2]).flat)
+    settings = dict(kinds=("float", *tables), layouts=(image,), terms=terms, exact=exact, nan=(0,) if x[0] else ())
+
+    def case(function, shape, output, **extra):
+        shapes = shape, rows.shape, columns.shape
+        return KernelCase("pool2d", function, shapes, {}, (Output(output, image),), **settings, **extra)
+
+    return [
+        case("average_forward", x, out),
+        case("average_input_grad", out, x, reference_params={"x_size": x[2:]}),
+    ]
+
+
+def plain(x, kernel, stride, padding=0, ceil_mode=False, include=True, divisor=None):
+    windows = [
+        average_windows(size, kernel, stride, padding, ceil_mode, include, d)
+        for size, d in zip(x[2:], (divisor, divisor and 1), strict=True)
+    ]
+    return average(x, *windows)
+
+
+def adaptive(x, out):
+    return average(x, *(adaptive_windows(size, o) for size, o in zip(x[2:], out, strict=True)))
+
+
+ROWS = [
+    *(maximum((2, c, 6, 8), (2, 2), (2, 2)) for c in (1, 3, LANES - 1, LANES, LANES + 1, 2 * LANES, 37)),
+    *(
+        maximum((2, 5, 9, 10), (3, 2), stride, padding, dilation, ceil_mode)
+        for stride, padding, dilation, ceil_mode in product(
+            [(1, 1), (2, 3)], [(0, 0), (1, 1)], [(1, 1), (2, 1)], [False, True]
+        )
+    ),
+    maximum((1, 1, 1, 1), (1, 1), (1, 1)),
+    maximum((0, 3, 4, 4), (2, 2), (2, 2)),
+    maximum((1, 2, 5, 7), (5, 7), (1, 1)),
+    maximum((3, 4, 11, 7), (3, 3), (5, 4)),
+    maximum((1, 3, 20, 20), (17, 16), (3, 2)),  # more taps than a byte can number
+    *(plain((2, c, 6, 8), 2, 2) for c in (1, LANES - 1, LANES, LANES + 1, 33)),
+    *(
+        plain((2, 5, 9, 10), 3, 2, 1, ceil_mode, include, divisor)
+        for ceil_mode, include, divisor in product([False, True], [False, True], [None, 4])
+    ),
+    plain((0, 3, 4, 4), 2, 2),
+    plain((3, 4, 11, 7), 3, 5),
+    *(adaptive((2, 5, 7, 9), out) for out in ((1, 1), (3, 4), (7, 9), (10, 2))),
+]
+
+CASES = [case for row in ROWS for case in row]

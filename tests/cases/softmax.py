@@ -1,0 +1,128 @@
+"""Rows for softmax: one class, few, many, and enough for a team; ignored targets."""
+
+import numpy as np
+
+from . import KernelCase, Output
+
+SHAPES = [(0, 3), (1, 1), (5, 1), (3, 2), (64, 10), (7, 17), (130, 129)]
+IGNORED = -100
+
+
+def relative(classes):
+    """Roundings of a result: exp has 2, a sum one per class."""
+    return classes + 8
+
+
+def absolute(reference, inputs, params):
+    """exp(x - m) takes the rounding of x - m as a relative error: at most the largest difference of logits."""
+    results = reference(*inputs, *params.values())
+    results = results if isinstance(results, tuple) else (results,)
+    largest = 1 + 2 * max((np.abs(v).max() for v in inputs if v is not None and v.size), default=0)
+    return tuple((1 + np.abs(result)) * largest for result in results)
+
+
+def row(function, shape, inputs=1, **settings):
+    return KernelCase(
+        family="softmax",
+        function=function,
+        shapes=(shape,) * inputs,
+        params={},
+        outputs=(Output(shape),),
+        terms=relative(shape[1]),
+        exact=False,
+        magnitude=absolute,
+        **settings,
+    )
+
+
+def softmax_grad(shape):
+    return KernelCase(
+        family="softmax",
+        function="softmax_grad",
+        shapes=(shape, shape),
+        params={},
+        outputs=(Output(shape),),
+        terms=shape[1] + 2,
+        magnitude=lambda reference, inputs, params: (
+            np.abs(inputs[1]) * (np.abs(inputs[0]) + np.abs(inputs[0] * inputs[1]).sum(1, keepdims=True))
+        ),
+        nan=(0, 1) if np.prod(shape) else (),
+    )
+
+
+def log_softmax_grad_size(reference, inputs, params):
+    g, out = (np.abs(v.astype(float)) for v in inputs)
+    return g + np.exp(inputs[1].astype(float)) * (1 + out) * g.sum(1, keepdims=True)
+
+
+def log_softmax_grad(shape):
+    return KernelCase(
+        family="softmax",
+        function="log_softmax_grad",
+        shapes=(shape, shape),
+        params={},
+        outputs=(Output(shape),),
+        terms=shape[1] + 8,
+        exact=False,
+        magnitude=log_softmax_grad_size,
+        nan=(0,) if np.prod(shape) else (),
+    )
+
+
+def targets(rng, shape, classes):
+    """Classes, some of them ignored."""
+    target = rng.integers(0, classes, shape)
+    target[::3] = IGNORED
+    return target
+
+
+def cross_entropy(shape):
+    def target(rng, size):
+        return targets(rng, size, shape[1])
+
+    return KernelCase(
+        family="softmax",
+        function="cross_entropy",
+        shapes=(shape, shape[:1]),
+        params=dict(ignore_index=IGNORED),
+        outputs=(Output(shape[:1]), Output(shape[:1])),
+        kinds=("float", target),
+        terms=relative(shape[1]),
+        exact=False,
+        magnitude=lambda reference, inputs, params: absolute(reference, (inputs[0], inputs[1] * 0), params),
+    )
+
+
+def cross_entropy_grad(shape):
+    def target(rng, size):
+        return targets(rng, size, shape[1])
+
+    def ignored(rng, size):
+        return np.int64(IGNORED)
+
+    def size(reference, inputs, params):
+        g, x, _, _, logsumexp = inputs
+        p = np.exp(x.astype(float) - logsumexp[:, None])
+        return np.abs(g[:, None]) * (1 + p * (1 + np.abs(x) + np.abs(logsumexp[:, None])))
+
+    return KernelCase(
+        family="softmax",
+        function="cross_entropy_grad",
+        shapes=(shape[:1], shape, shape[:1], (), shape[:1]),
+        params={},
+        outputs=(Output(shape),),
+        kinds=("float", "float", target, ignored, "float"),
+        terms=6,
+        exact=False,
+        magnitude=size,
+    )
+
+
+CASES = [
+    *(row("softmax", shape) for shape in SHAPES),
+    *(row("log_softmax", shape) for shape in SHAPES),
+    *(softmax_grad(shape) for shape in SHAPES),
+    *(log_softmax_grad(shape) for shape in SHAPES),
+    *(cross_entropy(shape) for shape in SHAPES),
+    *(cross_entropy_grad(shape) for shape in SHAPES),
+]

@@ -1,0 +1,76 @@
+"""The references of bilinear kernels are right: others compute the same values, and autograd the same gradients."""
+
+import numpy as np
+import pytest
+
+from minigrad_kernels.conv2d import reference as conv2d
+from minigrad_kernels.matmul import reference as matmul
+
+GEOMETRIES = [  # x, w, stride, padding, dilation, groups
+    ((2, 3, 7, 8), (4, 3, 3, 3), (1, 1), (0, 0), (1, 1), 1),
+    ((2, 3, 7, 8), (4, 3, 3, 3), (1, 1), (1, 2), (1, 1), 1),
+    ((2, 4, 9, 8), (6, 2, 3, 2), (2, 3), (2, 1), (1, 2), 2),
+    ((1, 3, 6, 6), (6, 1, 2, 3), (1, 2), (0, 1), (2, 1), 3),
+    ((2, 2, 5, 5), (3, 2, 1, 1), (3, 3), (0, 0), (1, 1), 1),
+    ((2, 2, 4, 5), (3, 2, 4, 5), (1, 1), (0, 0), (1, 1), 1),
+]
+each_geometry = pytest.mark.parametrize("x_shape, w_shape, stride, padding, dilation, groups", GEOMETRIES)
+
+
+def numbers(*shapes):
+    rng = np.random.default_rng(5)
+    return [rng.standard_normal(shape) for shape in shapes]
+
+
+def gradients(function, g, *arguments):
+    """What autograd says about the gradients of a function of arrays."""
+    autograd = pytest.importorskip("autograd")
+    numpy = pytest.importorskip("autograd.numpy")
+    total = lambda *inputs: numpy.sum(g * function(*inputs, xp=numpy))
+    return [autograd.grad(total, position)(*arguments) for position in range(len(arguments))]
+
+
+def same(got, want):
+    assert got.shape == want.shape
+    np.testing.assert_allclose(got, want, rtol=1e-12, atol=1e-12)
+
+
+@each_geometry
+def test_conv2d_trio(x_shape, w_shape, stride, padding, dilation, groups):
+    """Each of the three has the other two as gradients."""
+    settings = stride, padding, dilation, groups
+    size, kernel = x_shape[2:], w_shape[2:]
+    x, w, bias = numbers(x_shape, w_shape, w_shape[:1])
+    out = conv2d.forward(x, w, bias, *settings)
+    g, x_like, w_like = numbers(out.shape, x_shape, w_shape)
+
+    dx, dw, dbias = gradients(lambda x, w, b, xp: conv2d.forward(x, w, b, *settings, xp=xp), g, x, w, bias)
+    same(dx, conv2d.input_grad(g, w, *settings, size))
+    same(dw, conv2d.weight_grad(g, x, *settings, kernel))
+    same(dbias, g.sum((0, 2, 3)))
+
+    dg, dw = gradients(lambda g, w, xp: conv2d.input_grad(g, w, *settings, size, xp=xp), x_like, g, w)
+    same(dg, conv2d.forward(x_like, w, None, *settings))
+    same(dw, conv2d.weight_grad(g, x_like, *settings, kernel))
+
+    dg, dx = gradients(lambda g, x, xp: conv2d.weight_grad(g, x, *settings, kernel, xp=xp), w_like, g, x)
+    same(dg, conv2d.forward(x, w_like, None, *settings))
+    same(dx, conv2d.input_grad(g, w_like, *settings, size))
+
+
+@each_geometry
+def test_conv2d_is_that_of_torch(x_shape, w_shape, stride, padding, dilation, groups):
+    torch = pytest.importorskip("torch")
+    x, w, bias = numbers(x_shape, w_shape, w_shape[:1])
+    want = torch.nn.functional.conv2d(*map(torch.from_numpy, (x, w, bias)), stride, padding, dilation, groups)
+    same(conv2d.forward(x, w, bias, stride, padding, dilation, groups), want.numpy())
+
+
+@pytest.mark.parametrize("batch", [(), (3,), (2, 2)], ids=str)
+def test_matmul(batch):
+    a, b, bias, g = numbers((*batch, 3, 4), (*batch, 4, 5), 5, (*batch, 3, 5))
+    same(matmul.forward(a, b, bias), a @ b + bias)
+    da, db, dbias = gradients(matmul.forward, g, a, b, bias)
+    same(da, matmul.forward(g, b.swapaxes(-1, -2)))
+    same(db, matmul.forward(a.swapaxes(-1, -2), g))
+    same(dbias, g.reshape(-1, 5).sum(0))
