@@ -184,7 +184,7 @@ def _after_hook(hook, gradient):
 
 def _add(pending, target, gradient, owned, create_graph):
     """Add a contribution to what has arrived at target, into memory that the engine alone holds where there is any."""
-    owned = owned and device.is_dense(gradient.data)
+    owned = owned and device.can_hold_a_sum(gradient.data)
     if target not in pending:
         pending[target] = gradient, owned
         return

@@ -200,6 +200,19 @@ def test_sums_of_broadcast_views_do_not_write_into_them():
     np.testing.assert_allclose(x.grad.data, 2 + 1 / 12 + 2 * x.data)
 
 
+def test_a_rule_may_return_a_view_on_what_it_made():
+    @primitive
+    def total(x):
+        return np.asarray(x.sum())
+
+    total.grads(x=lambda g, x_shape: ops.expand(g * 2, x_shape))
+    for shape in ((1,), (3,), (1, 1)):
+        x = leaf(*shape)
+        y = x * 1.0
+        (total(y) + total(y) + y.sum()).backward()
+        np.testing.assert_array_equal(x.grad.data, np.full(shape, 5.0))
+
+
 def test_gradient_has_type_shape_and_layout_of_its_leaf():
     w = Tensor(np.zeros((4, 5, 3, 2)).transpose(0, 3, 1, 2), requires_grad=True)
     (w * 2).sum().backward()

@@ -14,6 +14,7 @@ __all__ = [
     "array_module",
     "asarray",
     "broadcast_shapes",
+    "can_hold_a_sum",
     "cast",
     "contiguous",
     "copy",
@@ -26,7 +27,6 @@ __all__ = [
     "full",
     "host",
     "is_array",
-    "is_dense",
     "is_device",
     "move",
     "order_of",
@@ -137,9 +137,9 @@ def order_of(array):
     return tuple(sorted(range(array.ndim), key=lambda axis: (-abs(array.strides[axis]), axis)))
 
 
-def is_dense(array):
-    """Whether the elements fill their memory without gaps or repeats."""
-    return array.flags.forc or layout.is_dense(array, order_of(array))
+def can_hold_a_sum(array):
+    """Whether the elements fill memory of their own, without gaps or repeats, that may be written."""
+    return array.flags.writeable and (array.flags.forc or layout.is_dense(array, order_of(array)))
 
 
 def copy(array, order=None):

@@ -1,0 +1,64 @@
+"""Write the README's figures from the results files: python tests/benchmarks/readme.py [--check]"""
+
+import json
+import sys
+from pathlib import Path
+
+README = Path(__file__).resolve().parents[2] / "README.md"
+RESULTS = Path(__file__).parent / "results"
+BEGIN, END = "<!-- figures -->\n", "<!-- /figures -->\n"
+
+
+def measured_with(results):
+    versions = ", ".join(f"{name} {results[name]}" for name in ("python", "numpy", "numba", "torch"))
+    return f"{results['cpu']}, {results['cores']} cores, {versions}; {results['date']}, commit {results['commit']}"
+
+
+def step_table(results):
+    lines = [
+        f"Training step (forward, backward, optimiser), beside PyTorch eager in the same run: {measured_with(results)}.",
+        "",
+        "| network | batch | threads | minigrad, ms | PyTorch, ms | ratio |",
+        "|---|---|---|---|---|---|",
+    ]
+    for row in results["steps"]:
+        cells = (row["model"], row["batch_size"], row["threads"], row["minigrad_ms"], row["torch_ms"], row["ratio"])
+        lines.append("| " + " | ".join(map(str, cells)) + " |")
+    return lines
+
+
+def accuracy_table(results):
+    lines = [
+        f"Test accuracy of the main job, whole process with compilation: {measured_with(results)}.",
+        "",
+        "| job | images (training, test) | test accuracy, % | seconds | command |",
+        "|---|---|---|---|---|",
+    ]
+    for row in results["jobs"]:
+        images = f"{row['training_images']}, {row['test_images']}"
+        accuracy = f"{row['test_accuracy']}"
+        if "new_writers_accuracy" in row:
+            accuracy += f" (new writers: {row['new_writers_accuracy']})"
+        lines.append(f"| {row['job']} | {images} | {accuracy} | {row['seconds']} | `{row['command']}` |")
+    return lines
+
+
+def figures():
+    lines = []
+    for name, table in (("accuracy", accuracy_table), ("cpu", step_table)):
+        lines += [*table(json.loads((RESULTS / f"{name}.json").read_text())), ""]
+    return "\n".join(lines)
+
+
+def main():
+    text = README.read_text()
+    before, rest = text.split(BEGIN)
+    _, after = rest.split(END)
+    wanted = f"{before}{BEGIN}\n{figures()}{END}{after}"
+    if "--check" in sys.argv and wanted != text:
+        sys.exit("README.md does not show the figures of tests/benchmarks/results; run tests/benchmarks/readme.py")
+    README.write_text(wanted)
+
+
+if __name__ == "__main__":
+    main()

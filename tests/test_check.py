@@ -1,0 +1,65 @@
+"""gradcheck finds what is wrong."""
+
+import numpy as np
+import pytest
+
+from minigrad import Tensor, ops, primitive
+from minigrad.check import GradcheckError, gradcheck, gradgradcheck
+
+
+def leaf(*shape):
+    return Tensor(np.random.default_rng(0).standard_normal(shape), requires_grad=True)
+
+
+
+
+def with_rule(rule):
+    @primitive
+    def wrong(x):
+        return x**3
+
+    wrong.grads(x=rule)
+    return wrong
+
+
+def test_right_gradients_pass():
+    op = with_rule(lambda g, x: 3 * g * x * x)
+    assert gradcheck(op, [leaf(4)]) and gradgradcheck(op, [leaf(4)])
+
+
+@pytest.mark.parametrize(
+    "rule",
+    [
+        lambda g, x: 3 * g * x,
+        lambda g, x: -3 * g * x * x,
+        lambda g: g * 0.0,
+        lambda g, x: 3 * g * x * x + 1e-2,
+        lambda g, x: 3 * g * x * x * np.nan,
+        lambda g: None,
+    ],
+)
+def test_wrong_gradients_are_found(rule):
+    with pytest.raises(GradcheckError, match=r"inputs\[0\].*finite differences give"):
+        gradcheck(with_rule(rule), [leaf(4)])
+
+
+def test_a_gradient_right_in_value_but_not_differentiable_is_found_at_second_order():
+    op = with_rule(lambda g, x: 3 * g * (x * x).detach())
+    assert gradcheck(op, [leaf(4)])
+    with pytest.raises(GradcheckError):
+        gradgradcheck(op, [leaf(4)])
+
+
+def test_several_inputs_and_outputs_are_checked_each():
+    two = lambda x, y: [ops.exp(x) * y, ops.matmul(x, y)]
+    assert gradcheck(two, [leaf(3, 3), leaf(3, 3)])
+    bad = with_rule(lambda g, x: g)
+    with pytest.raises(GradcheckError, match=r"inputs\[1\]"):
+        gradcheck(lambda x, y: x * bad(y), [leaf(3), leaf(3)])
+
+
+def test_refusals():
+    with pytest.raises(TypeError, match="wanted float64"):
+        gradcheck(ops.exp, [Tensor(np.ones(2, np.float32), requires_grad=True)])
+    with pytest.raises(RuntimeError, match="none of the inputs"):
+        gradcheck(ops.exp, [Tensor(np.ones(2))])

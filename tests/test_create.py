@@ -1,0 +1,63 @@
+"""New Tensors."""
+
+import numpy as np
+import pytest
+
+import minigrad
+from minigrad import Tensor
+
+
+def test_filled():
+    assert minigrad.zeros(2, 3).tolist() == [[0.0] * 3] * 2 and minigrad.zeros((2,)).dtype == np.float32
+    assert minigrad.ones(2, dtype="float64").dtype == np.float64
+    assert minigrad.full((2, 2), 3).tolist() == [[3.0, 3.0]] * 2
+    assert minigrad.zeros(0, 3).shape == (0, 3) and minigrad.full((), 2.0).item() == 2
+    assert minigrad.ones(2, requires_grad=True).requires_grad
+
+
+def test_tensor_copies():
+    array = np.arange(3.0)
+    x = minigrad.tensor(array)
+    array[0] = 7
+    assert x.tolist() == [0, 1, 2] and x.dtype == np.float64
+    assert minigrad.tensor([1.5]).dtype == np.float32 and minigrad.tensor(3).dtype == np.int64
+    y = minigrad.tensor(x, dtype="float32", requires_grad=True)
+    assert y.dtype == np.float32 and y.requires_grad and not np.shares_memory(x.data, y.data)
+
+
+@pytest.mark.parametrize("arguments", [(5,), (1, 5), (0, 5, 2), (5, 0, -2), (0, 1, 0.25), (0.5, 2), (3, 3)])
+def test_arange(arguments):
+    x = minigrad.arange(*arguments)
+    np.testing.assert_allclose(x.data, np.arange(*arguments), rtol=1e-6)
+    assert x.dtype == (np.int64 if all(isinstance(a, int) for a in arguments) else np.float32)
+
+
+def test_draws_follow_the_seed():
+    first = minigrad.manual_seed(3) and minigrad.randn(4).tolist()
+    other = minigrad.randn(4).tolist()
+    assert minigrad.manual_seed(3) and minigrad.randn(4).tolist() == first != other
+    x = minigrad.rand(1000)
+    assert 0 <= x.min().item() and x.max().item() < 1
+
+
+def test_generator_state_repeats_draws_and_keys():
+    generator = minigrad.device.Generator(5)
+    generator.numpy.random(7, np.float32)
+    generator.next_key()
+    state = generator.get_state()
+    first = generator.numpy.random(5).tolist(), generator.next_key()
+    other = minigrad.device.Generator(1)
+    other.set_state(state)
+    assert (other.numpy.random(5).tolist(), other.next_key()) == first
+
+
+@pytest.mark.parametrize("seed", [-1, 1 << 63])
+def test_seeds_out_of_range_are_refused(seed):
+    with pytest.raises(ValueError, match="manual_seed: seed is"):
+        minigrad.manual_seed(seed)
+
+
+def test_devices():
+    assert Tensor([1.0]).device == "cpu"
+    with pytest.raises(RuntimeError, match="devices of this machine"):
+        minigrad.zeros(1, device="cuda")

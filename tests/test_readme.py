@@ -1,0 +1,59 @@
+"""What the README says is so: its code runs, its commands exist, its figures are those of the results files."""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+REPOSITORY = Path(__file__).resolve().parents[1]
+README = (REPOSITORY / "README.md").read_text()
+
+
+def blocks(language):
+    return re.findall(rf"^```{language}\n(.*?)^```$", README, re.MULTILINE | re.DOTALL)
+
+
+@pytest.mark.parametrize("code", blocks("python"), ids=lambda code: code.splitlines()[0])
+def test_code_runs(code):
+    done = subprocess.run([sys.executable, "-W", "error", "-c", code], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    if "print(" in code:
+        assert "slope 27, curvature 18" in done.stdout
+
+
+def test_the_new_op_of_the_readme_is_right():
+    import numpy as np
+
+    from minigrad import Tensor
+    from minigrad.check import gradcheck, gradgradcheck
+
+    (code,) = (code for code in blocks("python") if "def reciprocal" in code)
+    names = {}
+    exec(code, names)
+    x = Tensor(np.array([0.5, -2.0, 3.0]), requires_grad=True)
+    assert gradcheck(names["reciprocal"], [x]) and gradgradcheck(names["reciprocal"], [x])
+
+
+def test_two_commands_do_all_the_set_up():
+    commands = re.findall(r"^python3 -m venv .*$", README, re.MULTILINE)
+    assert len(commands) == 2
+    assert commands[0].endswith("minigrad train") and commands[1].endswith("-m pytest -q")
+
+
+def test_example_is_short():
+    (code,) = (code for code in blocks("python") if "import minigrad\n" in code)
+    assert 18 <= len(code.splitlines()) <= 26
+
+
+def test_links_lead_somewhere():
+    for target in re.findall(r"\]\(([^)#]+)\)", README):
+        assert target.startswith("https://") or (REPOSITORY / target).exists(), target
+
+
+def test_figures_are_those_of_the_results_files():
+    done = subprocess.run(
+        [sys.executable, str(REPOSITORY / "tests" / "benchmarks" / "readme.py"), "--check"], capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
