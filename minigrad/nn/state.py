@@ -45,7 +45,7 @@ def load_state_dict(self, state_dict, strict=True):
         given = state_dict[name]
         try:
             arrays[name] = given.data if isinstance(given, Tensor) else device.asarray(np.asarray(given))
-        except (MinigradError, ValueError, TypeError):
+        except (MinigradError, ValueError, TypeError, RuntimeError):
             faults.append(f"{name} is a {type(given).__name__} that is no array of numbers")
             continue
         if arrays[name].shape != own[name].shape:

@@ -76,8 +76,10 @@ class Optimizer:
             raise StateError(f"{self.name}: {place} was made by {made}, wanted a leaf; use .detach() for its value")
         if not device.is_floating(parameter.dtype):
             raise KindError(f"{self.name}: {place} has elements {parameter.dtype}, wanted floating ones")
-        if not device.is_dense(parameter.data):
-            raise ShapeError(f"{self.name}: {place} (shape {parameter.shape}) has gaps in memory, wanted a dense array")
+        if not device.can_hold_a_sum(parameter.data):
+            raise ShapeError(
+                f"{self.name}: {place} (shape {parameter.shape}) is read-only or has gaps, wanted a dense array"
+            )
         if parameter in known:
             raise ShapeError(f"{self.name}: {place} (shape {parameter.shape}) is there twice")
 

@@ -1,6 +1,6 @@
 """What hangs on the training loop."""
 
-__all__ = ["Callback"]
+__all__ = ["Callback", "Callbacks"]
 
 
 class Callback:
@@ -18,3 +18,25 @@ class Callback:
     def stop(self, history):
         """Whether to end now. Asked after each update and epoch, and while the test data are evaluated."""
         return False
+
+
+class Callbacks(Callback):
+    """Several as one, called in their order."""
+
+    def __init__(self, callbacks):
+        self.callbacks = list(callbacks)
+
+    def on_start(self, history):
+        for callback in self.callbacks:
+            callback.on_start(history)
+
+    def on_step(self, history):
+        for callback in self.callbacks:
+            callback.on_step(history)
+
+    def on_epoch(self, history):
+        for callback in self.callbacks:
+            callback.on_epoch(history)
+
+    def stop(self, history):
+        return any([callback.stop(history) for callback in self.callbacks])  # a list, so that each is asked

@@ -19,6 +19,7 @@ class Running:
     seconds and timed_images leave out the first update of a call of fit, in which kernels are compiled.
     """
 
+    lr: float | None = None  # of the first update
     loss: float = 0.0  # of the images, added up
     correct: int = 0
     images: int = 0
@@ -27,10 +28,11 @@ class Running:
     trained: bool = False  # whether only the evaluation is missing
 
     def row(self):
-        """The means, and the images per second; None for what nothing was counted of."""
+        """The rate, the means, and the images per second: None if no time was counted."""
         count = self.images or math.nan
         speed = self.timed_images / self.seconds if self.seconds else None
-        return {"loss": self.loss / count, "accuracy": self.correct / count, "images_per_second": speed}
+        means = {"loss": self.loss / count, "accuracy": self.correct / count}
+        return {"lr": self.lr, **means, "images_per_second": speed}
 
 
 class History:

@@ -53,13 +53,14 @@ def fit(
     update = lambda batches: _update(model, batches, optimizer, loss, schedule, clip, history.steps + 1)
     _tell(callbacks, "on_start", history)
     while len(history) < epochs:
-        rate = optimizer.param_groups[0]["lr"]
+        if history.running.lr is None:
+            history.running.lr = optimizer.param_groups[0]["lr"]
         if not history.running.trained and not _train_epoch(
             model, loader, update, accumulate, history, callbacks, stop
         ):
             break
         history.running.trained = True
-        row = {"epoch": len(history) + 1, "step": history.steps, "lr": rate, **history.running.row()}
+        row = {"epoch": len(history) + 1, "step": history.steps, **history.running.row()}
         if test is not None:
             measured = evaluate(model, test, loss, stop)
             if measured is None:
@@ -90,7 +91,8 @@ def _train_epoch(model, loader, update, accumulate, history, callbacks, stop):
         history.steps += 1
         before = now
         _tell(callbacks, "on_step", history)
-        if stop():
+        # A short group used the loader up, which then stands at the next epoch: this one is done.
+        if len(batches) == accumulate and stop():
             return False
     return True
 

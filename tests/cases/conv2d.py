@@ -53,7 +53,9 @@ GEOMETRIES = [
         rows((3, 6, 7, 8), (8, 6 // groups, 3, 2), stride, (1, 1), (1, 2), groups, bias=True)
         for groups, stride in product((1, 2), ((1, 1), (2, 2)))
     ),
-    *(rows((2, c, 6, 7), (o, 1, 3, 3), (1, 1), (1, 1), groups=c) for c, o in ((6, 6), (3, 6), (20, 20))),
+    *(rows((2, c, 6, 7), (o, 1, 3, 3), (1, 1), (1, 1), groups=c) for c, o in ((6, 6), (3, 6), (20, 20), (67, 67))),
+    rows((3, 19, 9, 8), (19, 1, 3, 3), (2, 1), (1, 2), (2, 1), groups=19, bias=True),
+    rows((17, 40, 24, 24), (40, 1, 3, 3), padding=(1, 1), groups=40),  # depthwise for two threads
     *(rows((2, c, 7, 5), (o, c, 3, 3), bias=True) for c, o in product((1, 3, 6, 16, 20), (1, 6, 16, 20, 33))),
     *(rows((3, 5, 6, 6), (4, 5, 1, 1), stride) for stride in ((1, 1), (2, 2), (3, 2))),
     *(rows((2, 4, 9, 9), (7, 4, 5, 5), padding=padding, bias=True) for padding in ((0, 0), (2, 2), (3, 0))),

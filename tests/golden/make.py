@@ -24,7 +24,7 @@ POOL = ((2, 2), (2, 2), (0, 0), (1, 1))  # kernel_size, stride, padding, dilatio
 
 # ---- data and weights ------------------------------------------------------------------------------------------------
 
-RATE, MOMENTUM, STEPS, BATCH, CLASSES = 0.1, 0.9, 10, 16, 10
+RATE, MOMENTUM, STEPS, BATCH, CLASSES = 0.05, 0.9, 10, 16, 10
 
 SHAPES = {
     "0.weight": (6, 1, 5, 5),

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..toolchain.product import ROWS, Job, cut, make_plan, pieces
+from ..toolchain.product import CHANNELS, GATHER, ROWS, Job, cut, make_plan, pieces
 from .reads import Source, forward_reads
 
 __all__ = ["partial_count", "weight_grad_plan"]
@@ -61,12 +61,14 @@ def _weight_item(geometry, source, block, rows, base, sums):
     made, depth = geometry.w_shape[:2]
     *_, length, a_step = _pixel_taps(geometry, source)
     row, row_end = rows
+    form, groups = (CHANNELS, 1) if geometry.depthwise else (GATHER, geometry.groups)
     for first in range(*block, sums.images):
         count, jobs = min(sums.images, block[1] - first), []
         for tap in range(0, count * sums.taps, sums.run):
-            for group in range(geometry.groups):
+            for group in range(groups):
                 jobs.append(
                     Job(
+                        form=form,
                         a_offset=group * depth + (0 if source.bordered else first * source.size),
                         row=row,
                         row_end=row_end,
@@ -74,10 +76,10 @@ def _weight_item(geometry, source, block, rows, base, sums):
                         tap_end=min(tap + sums.run, count * sums.taps),
                         length=length,
                         a_step=a_step,
-                        b_offset=first * prod(geometry.out_size) * made + group * (made // geometry.groups),
+                        b_offset=first * prod(geometry.out_size) * made + group * (made // groups),
                         b_step=made,
-                        c_offset=base + group * (made // geometry.groups),
-                        columns=made // geometry.groups,
+                        c_offset=base + group * (made // groups),
+                        columns=made // groups,
                         accumulate=first > block[0] or tap > 0,
                     )
                 )

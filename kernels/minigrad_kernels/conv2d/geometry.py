@@ -89,6 +89,11 @@ class Geometry(NamedTuple):
     threads: int
 
     @property
+    def depthwise(self):
+        """One filter for each channel, which makes one channel."""
+        return self.groups == self.x_shape[1] == self.w_shape[0] > 1
+
+    @property
     def work(self):
         """Multiplications of any direction."""
         return self.x_shape[0] * prod(self.out_size) * prod(self.w_shape)

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..toolchain.product import ROWS, VECTOR_BYTES, Job, cut, make_plan, pieces
+from ..toolchain.product import CHANNELS, GATHER, ROWS, VECTOR_BYTES, Job, cut, make_plan, pieces
 from .reads import Source, forward_reads, input_grad_reads, without_border
 
 __all__ = ["forward_plan", "input_grad_plan"]
@@ -43,6 +43,8 @@ class _Groups(NamedTuple):
     b_step: int  # from a channel read to the next
     b_tap: int  # from a tap to the next
     kernel_width: int
+    form: int = GATHER
+    a_step: int = 1  # from a channel, or a neighbouring pixel of a depthwise convolution, to the next
 
 
 def _classes(reads, source, target_width, groups):
@@ -99,6 +101,8 @@ def _templates(classes, groups, images):
             row,
             [
                 Job(
+                    form=groups.form,
+                    a_step=groups.a_step,
                     a_offset=group * groups.reads,
                     tap=tap,
                     tap_end=tap + kind.a_taps.size,
@@ -170,11 +174,18 @@ def _reads(geometry, of, sizes):
     return [of(*axis) for axis in axes]
 
 
+def _depthwise(channels, kernel_width):
+    """All groups at once: each lane is one of them, and the sum runs over taps alone."""
+    return _Groups(1, 1, channels, 0, channels, channels, kernel_width, CHANNELS, channels)
+
+
 @lru_cache(maxsize=256)
 def forward_plan(geometry):
     made, depth, _, kernel_width = geometry.w_shape
     makes = made // geometry.groups
     groups = _Groups(geometry.groups, depth, makes, makes, made, depth * made, kernel_width)
+    if geometry.depthwise:
+        groups = _depthwise(made, kernel_width)
     _, channels, *size = geometry.x_shape
     reads = _reads(geometry, forward_reads, geometry.out_size)
     return _pixel_plan(geometry, reads, size, channels, (*geometry.out_size, made), groups)
@@ -185,6 +196,8 @@ def input_grad_plan(geometry):
     made, depth, _, kernel_width = geometry.w_shape
     reads = made // geometry.groups
     groups = _Groups(geometry.groups, reads, depth, reads * depth, depth, made * depth, kernel_width)
+    if geometry.depthwise:
+        groups = _depthwise(made, kernel_width)
     _, channels, *size = geometry.x_shape
     reads = _reads(geometry, input_grad_reads, size)
     return _pixel_plan(geometry, reads, geometry.out_size, made, (*size, channels), groups)

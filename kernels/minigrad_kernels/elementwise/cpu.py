@@ -11,9 +11,16 @@ RUN = 16384  # elements; a multiple of 4, so that no Philox block is torn
 
 
 @jit
-def relu_run(x, out, start, stop):
+def part(run, size):
+    """The elements of a run. Loops over a slice of them count from 0, which lets the compiler use vectors."""
+    start = np.int64(run) * RUN
+    return slice(start, min(size, start + RUN))
+
+
+@jit
+def relu_run(x, out):
     zero = out.dtype.type(0)
-    for k in range(start, stop):
+    for k in range(out.size):
         v = x[k]
         out[k] = zero if v <= zero else v  # written so that NaN passes
 
@@ -21,20 +28,23 @@ def relu_run(x, out, start, stop):
 @parallel
 def relu(x, out):
     for run in prange((x.size + RUN - 1) // RUN):
-        relu_run(x, out, run * RUN, min(x.size, run * RUN + RUN))
+        here = part(run, x.size)
+        relu_run(x[here], out[here])
 
 
 @jit
-def relu_grad_run(g, out, dx, start, stop):
+def relu_grad_run(g, out, dx):
     zero = dx.dtype.type(0)
-    for k in range(start, stop):
-        dx[k] = zero if out[k] <= zero else g[k]
+    for k in range(dx.size):
+        v = g[k]  # read in any case, for the sake of vectors
+        dx[k] = zero if out[k] <= zero else v
 
 
 @parallel
 def relu_grad(g, out, dx):
     for run in prange((g.size + RUN - 1) // RUN):
-        relu_grad_run(g, out, dx, run * RUN, min(g.size, run * RUN + RUN))
+        here = part(run, g.size)
+        relu_grad_run(g[here], out[here], dx[here])
 
 
 @jit
@@ -52,22 +62,23 @@ def philox(c0, c1, c2, c3, k0, k1):
 
 
 @jit
-def dropout_run(x, threshold, scale, seed, step, out, start, stop):
+def dropout_run(x, threshold, scale, seed, step, out, block):
+    """The first element has word 0 of Philox block `block`."""
     zero = out.dtype.type(0)
     low, half = np.uint64(0xFFFFFFFF), np.uint64(32)
     k0, k1, c2, c3 = seed & low, seed >> half, step & low, step >> half
-    whole = start + (stop - start) // 4 * 4
-    for k in range(start, whole, 4):
-        block = np.uint64(k // 4)
-        a, b, c, d = philox(block & low, block >> half, c2, c3, k0, k1)
-        out[k] = x[k] * (scale if a >= threshold else zero)
-        out[k + 1] = x[k + 1] * (scale if b >= threshold else zero)
-        out[k + 2] = x[k + 2] * (scale if c >= threshold else zero)
-        out[k + 3] = x[k + 3] * (scale if d >= threshold else zero)
-    if whole < stop:
-        block = np.uint64(whole // 4)
-        words = philox(block & low, block >> half, c2, c3, k0, k1)
-        for k in range(whole, stop):
+    for b in range(x.size // 4):
+        counter = np.uint64(block + b)
+        w0, w1, w2, w3 = philox(counter & low, counter >> half, c2, c3, k0, k1)
+        out[4 * b] = x[4 * b] * (scale if w0 >= threshold else zero)
+        out[4 * b + 1] = x[4 * b + 1] * (scale if w1 >= threshold else zero)
+        out[4 * b + 2] = x[4 * b + 2] * (scale if w2 >= threshold else zero)
+        out[4 * b + 3] = x[4 * b + 3] * (scale if w3 >= threshold else zero)
+    whole = x.size // 4 * 4
+    if whole < x.size:
+        counter = np.uint64(block + x.size // 4)
+        words = philox(counter & low, counter >> half, c2, c3, k0, k1)
+        for k in range(whole, x.size):
             out[k] = x[k] * (scale if words[k - whole] >= threshold else zero)
 
 
@@ -78,4 +89,5 @@ def dropout(x, p, seed, step, out):
     scale = one / keep if p < 1 else out.dtype.type(0)
     threshold = np.uint64(np.round(p * 4294967296.0))
     for run in prange((x.size + RUN - 1) // RUN):
-        dropout_run(x, threshold, scale, seed, step, out, run * RUN, min(x.size, run * RUN + RUN))
+        here = part(run, x.size)
+        dropout_run(x[here], threshold, scale, seed, step, out[here], here.start // 4)

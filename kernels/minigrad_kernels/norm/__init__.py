@@ -17,7 +17,7 @@ from . import cpu
 __all__ = ["batch_norm_grads", "batch_normalize", "batch_statistics", "channel_sum", "workspace"]
 
 KERNELS = {"cpu": cpu}
-WIDE = 64  # columns; narrower matrices are folded for channel_sum, so that vectors are full
+WIDE = 256  # columns; narrower matrices are folded for channel_sum, so that its innermost loop is long
 
 
 def _folding(count, channels):

@@ -34,72 +34,90 @@ def add_pairwise(partial):
 
 
 @jit
+def clear(total):
+    for c in range(total.size):
+        total[c] = 0
+
+
+@jit
+def add(row, total):
+    for c in range(total.size):
+        total[c] += row[c]
+
+
+@jit
+def add_square(row, mean, total):
+    for c in range(total.size):
+        d = row[c] - mean[c]
+        total[c] += d * d
+
+
+@jit
+def add_product(g, row, mean, total):
+    for c in range(total.size):
+        total[c] += g[c] * (row[c] - mean[c])
+
+
+@jit
 def sum_rows(x, start, stop, total):
     """The sum of rows start..stop of x, into `total`, of float64."""
-    total[:] = 0.0
-    short, zero = stack_array(TILE, x), x.dtype.type(0)
+    clear(total)
     for first in range(0, x.shape[1], TILE):
-        width = min(TILE, x.shape[1] - first)
+        tile = slice(first, min(x.shape[1], first + TILE))
+        short = stack_array(TILE, x)[: tile.stop - first]
         for r in range(start, stop, SHORT):
-            for c in range(width):
-                short[c] = zero
+            clear(short)
             for s in range(r, min(stop, r + SHORT)):
-                for c in range(width):
-                    short[c] += x[s, first + c]
-            for c in range(width):
-                total[first + c] += short[c]
+                add(x[s, tile], short)
+            add(short, total[tile])
 
 
 @jit
 def square_rows(x, mean, start, stop, total):
     """The sum of (x - mean)**2 over rows start..stop, into `total`, of float64."""
-    total[:] = 0.0
-    short, zero = stack_array(TILE, x), x.dtype.type(0)
+    clear(total)
     for first in range(0, x.shape[1], TILE):
-        width = min(TILE, x.shape[1] - first)
+        tile = slice(first, min(x.shape[1], first + TILE))
+        short = stack_array(TILE, x)[: tile.stop - first]
         for r in range(start, stop, SHORT):
-            for c in range(width):
-                short[c] = zero
+            clear(short)
             for s in range(r, min(stop, r + SHORT)):
-                for c in range(width):
-                    d = x[s, first + c] - mean[first + c]
-                    short[c] += d * d
-            for c in range(width):
-                total[first + c] += short[c]
+                add_square(x[s, tile], mean[tile], short)
+            add(short, total[tile])
 
 
 @jit
 def product_rows(g, x, mean, start, stop, sums, products):
     """The sums of g and of g * (x - mean) over rows start..stop, into arrays of float64."""
-    sums[:] = 0.0
-    products[:] = 0.0
-    short, other, zero = stack_array(TILE, x), stack_array(TILE, x), x.dtype.type(0)
+    clear(sums)
+    clear(products)
     for first in range(0, x.shape[1], TILE):
-        width = min(TILE, x.shape[1] - first)
+        tile = slice(first, min(x.shape[1], first + TILE))
+        short = stack_array(TILE, x)[: tile.stop - first]
+        other = stack_array(TILE, x)[: tile.stop - first]
         for r in range(start, stop, SHORT):
-            for c in range(width):
-                short[c] = zero
-                other[c] = zero
+            clear(short)
+            clear(other)
             for s in range(r, min(stop, r + SHORT)):
-                for c in range(width):
-                    short[c] += g[s, first + c]
-                    other[c] += g[s, first + c] * (x[s, first + c] - mean[first + c])
-            for c in range(width):
-                sums[first + c] += short[c]
-                products[first + c] += other[c]
+                add(g[s, tile], short)
+                add_product(g[s, tile], x[s, tile], mean[tile], other)
+            add(short, sums[tile])
+            add(other, products[tile])
 
 
 @parallel
 def sum_pieces(x, partial):
     count = partial.shape[0]
-    for piece in prange(count):
+    for index in prange(count):
+        piece = np.int64(index)
         sum_rows(x, piece * x.shape[0] // count, (piece + 1) * x.shape[0] // count, partial[piece])
 
 
 @parallel
 def square_pieces(x, mean, partial):
     count = partial.shape[0]
-    for piece in prange(count):
+    for index in prange(count):
+        piece = np.int64(index)
         start, stop = piece * x.shape[0] // count, (piece + 1) * x.shape[0] // count
         square_rows(x, mean, start, stop, partial[piece])
 
@@ -107,7 +125,8 @@ def square_pieces(x, mean, partial):
 @parallel
 def product_pieces(g, x, mean, sums, products):
     count = sums.shape[0]
-    for piece in prange(count):
+    for index in prange(count):
+        piece = np.int64(index)
         start, stop = piece * x.shape[0] // count, (piece + 1) * x.shape[0] // count
         product_rows(g, x, mean, start, stop, sums[piece], products[piece])
 
@@ -148,24 +167,37 @@ def fill_scale(variance, weight, has_weight, eps, first, width, scale):
 
 
 @jit
+def normalize_row(x, mean, scale, shift, out):
+    for c in range(out.size):
+        out[c] = (x[c] - mean[c]) * scale[c] + shift[c]
+
+
+@jit
 def normalize_rows(x, mean, variance, weight, has_weight, bias, has_bias, eps, out, start, stop):
     scale, shift, zero = stack_array(TILE, x), stack_array(TILE, x), x.dtype.type(0)
     for first in range(0, x.shape[1], TILE):
-        width = min(TILE, x.shape[1] - first)
+        tile = slice(first, min(x.shape[1], first + TILE))
+        width = tile.stop - first
         fill_scale(variance, weight, has_weight, eps, first, width, scale)
         for c in range(width):
             shift[c] = bias[first + c] if has_bias else zero
         for r in range(start, stop):
-            for c in range(width):
-                out[r, first + c] = (x[r, first + c] - mean[first + c]) * scale[c] + shift[c]
+            normalize_row(x[r, tile], mean[tile], scale, shift, out[r, tile])
 
 
 @parallel
 def batch_normalize(x, mean, variance, weight, has_weight, bias, has_bias, eps, out):
     count = pieces(x.shape[0])
-    for piece in prange(count):
+    for index in prange(count):
+        piece = np.int64(index)
         start, stop = piece * x.shape[0] // count, (piece + 1) * x.shape[0] // count
         normalize_rows(x, mean, variance, weight, has_weight, bias, has_bias, eps, out, start, stop)
+
+
+@jit
+def grad_row(g, x, mean, scale, slope, shift, dx):
+    for c in range(dx.size):
+        dx[c] = ((g[c] - shift[c]) - (x[c] - mean[c]) * slope[c]) * scale[c]
 
 
 @jit
@@ -174,22 +206,22 @@ def grad_rows(g, x, mean, variance, weight, has_weight, eps, dx, dw, db, start, 
     scale, slope, shift = stack_array(TILE, x), stack_array(TILE, x), stack_array(TILE, x)
     rows = x.dtype.type(x.shape[0])
     for first in range(0, x.shape[1], TILE):
-        width = min(TILE, x.shape[1] - first)
+        tile = slice(first, min(x.shape[1], first + TILE))
+        width = tile.stop - first
         fill_scale(variance, weight, False, eps, first, width, slope)
         fill_scale(variance, weight, has_weight, eps, first, width, scale)
         for c in range(width):
             slope[c] = slope[c] * dw[first + c] / rows
             shift[c] = db[first + c] / rows
         for r in range(start, stop):
-            for c in range(width):
-                centred = x[r, first + c] - mean[first + c]
-                dx[r, first + c] = ((g[r, first + c] - shift[c]) - centred * slope[c]) * scale[c]
+            grad_row(g[r, tile], x[r, tile], mean[tile], scale, slope, shift, dx[r, tile])
 
 
 @parallel
 def grad_pieces(g, x, mean, variance, weight, has_weight, eps, dx, dw, db):
     count = pieces(x.shape[0])
-    for piece in prange(count):
+    for index in prange(count):
+        piece = np.int64(index)
         start, stop = piece * x.shape[0] // count, (piece + 1) * x.shape[0] // count
         grad_rows(g, x, mean, variance, weight, has_weight, eps, dx, dw, db, start, stop)
 

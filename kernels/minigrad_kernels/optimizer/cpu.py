@@ -79,6 +79,27 @@ def sgd(addresses, sizes, has_buffer, hyper, like):
 
 
 @jit
+def adam_moments(p, g, m, v, sign, decay, fresh1, beta2, fresh2):
+    for k in range(p.size):
+        d = sign * g[k] + decay * p[k]
+        m[k] += fresh1 * (d - m[k])
+        v[k] = beta2 * v[k] + fresh2 * d * d
+
+
+@jit
+def adam_step(p, m, v, keep, rate, correction, eps):
+    for k in range(p.size):
+        p[k] = keep * p[k] - rate * (m[k] / (np.sqrt(v[k]) * correction + eps))
+
+
+@jit
+def raise_to(greatest, v):
+    for k in range(v.size):
+        old, new = greatest[k], v[k]
+        greatest[k] = old if old >= new else new  # written so that NaN enters
+
+
+@jit
 def adam_run(p, g, m, v, greatest, has_greatest, hyper):
     t, step = p.dtype.type, hyper[Adam.STEP]
     beta2, fresh1, fresh2 = t(hyper[Adam.BETA2]), t(1 - hyper[Adam.BETA1]), t(1 - hyper[Adam.BETA2])
@@ -88,19 +109,11 @@ def adam_run(p, g, m, v, greatest, has_greatest, hyper):
     rate = t(hyper[Adam.RATE] / (1 - hyper[Adam.BETA1] ** step))
     correction, eps = t(1 / math.sqrt(1 - hyper[Adam.BETA2] ** step)), t(hyper[Adam.EPS])
     for start in range(0, p.size, RUN):
-        stop = min(p.size, start + RUN)
-        for k in range(start, stop):
-            d = sign * g[k] + decay * p[k]
-            m[k] += fresh1 * (d - m[k])
-            v[k] = beta2 * v[k] + fresh2 * d * d
+        run = slice(start, min(p.size, start + RUN))
+        adam_moments(p[run], g[run], m[run], v[run], sign, decay, fresh1, beta2, fresh2)
         if has_greatest:
-            for k in range(start, stop):
-                greatest[k] = greatest[k] if greatest[k] >= v[k] else v[k]  # written so that NaN enters
-            for k in range(start, stop):
-                p[k] = keep * p[k] - rate * (m[k] / (np.sqrt(greatest[k]) * correction + eps))
-        else:
-            for k in range(start, stop):
-                p[k] = keep * p[k] - rate * (m[k] / (np.sqrt(v[k]) * correction + eps))
+            raise_to(greatest[run], v[run])
+        adam_step(p[run], m[run], greatest[run], keep, rate, correction, eps)
 
 
 @parallel

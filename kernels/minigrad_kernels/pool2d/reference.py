@@ -24,17 +24,18 @@ def _windows(x, kernel_size, stride, padding, dilation, out_size, fill, xp):
 def max_forward(x, kernel_size, stride, padding, dilation, out_size, xp=numpy):
     """(out, positions): the greatest element of each window, and the number of its tap."""
     x = xp.array(x, dtype=float)
-    inside = _windows(numpy.ones(x.shape), kernel_size, stride, padding, dilation, out_size, 0.0, numpy)
-    values = _windows(x, kernel_size, stride, padding, dilation, out_size, 0.0, xp)
+    geometry = kernel_size, stride, padding, dilation
+    plain = numpy.array(getattr(x, "_value", x))  # the choice itself is not differentiated
+    inside = _windows(numpy.ones(x.shape), *geometry, out_size, 0.0, numpy)
     # Taps outside lose against everything; a NaN wins, and the last one if there are several.
-    rank = numpy.where(inside > 0, values, -numpy.inf)
+    rank = numpy.where(inside > 0, _windows(plain, *geometry, out_size, 0.0, numpy), -numpy.inf)
     positions = numpy.argmax(rank, axis=0)
     none = numpy.all(rank == -numpy.inf, axis=0)
     positions = numpy.where(none, numpy.argmax(inside, axis=0), positions)
     nan = numpy.isnan(rank)
     last = len(nan) - 1 - numpy.argmax(nan[::-1], axis=0)
     positions = numpy.where(nan.any(axis=0), last, positions)
-    return max_select(x, positions, kernel_size, stride, padding, dilation, xp), positions
+    return max_select(x, positions, *geometry, xp), positions
 
 
 def max_select(x, positions, kernel_size, stride, padding, dilation, xp=numpy):
@@ -54,7 +55,8 @@ def max_input_grad(g, positions, kernel_size, stride, padding, dilation, x_size,
     w = j * stride[1] - padding[1] + q * dilation[1]
     down, right = numpy.arange(x_size[0])[:, None], numpy.arange(x_size[1])
     here = (h[..., None, None] == down) & (w[..., None, None] == right)
-    return xp.sum(xp.where(here, g[..., None, None], 0.0), axis=(2, 3))
+    everywhere = g[..., None, None] + numpy.zeros(here.shape)
+    return xp.sum(xp.where(here, everywhere, 0.0), axis=(2, 3))
 
 
 def average_forward(x, rows, columns, xp=numpy):

@@ -13,10 +13,11 @@ from numba import prange
 
 from .cpu import alias, jit, parallel, threads
 from .emit import TILE
-from .vector import dot_tile, narrow_tile, wide_tile
+from .vector import channel_tile, dot_tile, narrow_tile, wide_tile
 
 __all__ = [
     "ALIGNMENT",
+    "CHANNELS",
     "DOT",
     "DOT_COLUMNS",
     "DOT_ROWS",
@@ -37,7 +38,7 @@ __all__ = [
 
 ROWS, DOT_ROWS, DOT_COLUMNS = TILE.rows, TILE.dot_rows, TILE.dot_columns
 VECTOR_BYTES = TILE.vector_bytes
-GATHER, DOT = 0, 1
+GATHER, DOT, CHANNELS = 0, 1, 2
 ALIGNMENT = 64
 SHARED_WORK = 1 << 19  # multiplications; less is done sooner than a second thread wakes up
 
@@ -132,7 +133,7 @@ def _gather_product(a, a_offset, b, bias, c, job, a_rows, c_rows, a_taps, b_taps
     lanes = VECTOR_BYTES // a.itemsize
     column, columns, end = 0, job[COLUMNS], job[ROW_END]
     while column < columns:
-        wide = columns - column > lanes
+        wide = columns - column > lanes and job[FORM] == GATHER
         width = min(columns - column, 2 * lanes if wide else lanes)
         b_offset, c_offset = job[B_OFFSET] + column, job[C_OFFSET] + column
         bias_offset = job[BIAS_OFFSET] + column
@@ -140,6 +141,12 @@ def _gather_product(a, a_offset, b, bias, c, job, a_rows, c_rows, a_taps, b_taps
             if wide:
                 wide_tile(
                     a, a_rows, a_offset, c, c_rows, c_offset, row, end, bias, bias_offset, b, a_taps, b_taps, b_offset,
+                    job[TAP], job[TAP_END], job[LENGTH], job[A_STEP], job[B_STEP], width, job[ACCUMULATE],
+                )  # fmt: skip
+            elif job[FORM] == CHANNELS:
+                channel_tile(
+                    a, a_rows, a_offset + column, c, c_rows, c_offset, row, end, bias, bias_offset,
+                    b, a_taps, b_taps, b_offset,
                     job[TAP], job[TAP_END], job[LENGTH], job[A_STEP], job[B_STEP], width, job[ACCUMULATE],
                 )  # fmt: skip
             else:

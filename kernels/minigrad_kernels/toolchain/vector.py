@@ -1,10 +1,12 @@
 """Vector microkernels: the innermost loops of every matrix product and convolution, written as LLVM IR.
 
 A tile of the result is held in vector registers while the sum runs; the loops around the tiles are plain Numba
-(see product.py). There are two forms, both generic over float32 and float64:
+(see product.py). There are three forms, all generic over float32 and float64:
 
 gather tile   C[c_row(i) + v] = start + sum_t sum_k A[a_row(i) + a_tap(t) + k*a_step] * B[b_tap(t) + k*b_step + v]
               lanes lie over the columns v; rows i and taps t are looked up in tables of offsets
+channel tile  C[c_row(i) + v] = start + sum_t sum_k A[a_row(i) + a_tap(t) + k*a_step + v] * B[b_tap(t) + k*b_step + v]
+              the same, but each lane has an A of its own: depthwise convolution
 dot tile      C[c_row(i) + v] = start + sum_k A[a_row(i) + k] * B[v*b_step + k]
               lanes lie over k, and are added in a fixed order at the end
 
@@ -23,7 +25,7 @@ from numba.extending import intrinsic
 
 from .emit import INT, TILE, Emitter, constant
 
-__all__ = ["dot_tile", "narrow_tile", "wide_tile"]
+__all__ = ["channel_tile", "dot_tile", "narrow_tile", "wide_tile"]
 
 
 class _Rows(NamedTuple):
@@ -52,8 +54,8 @@ def _rows(emit, count, values, accumulate):
     return _Rows(a, c, [builder.select(accumulate, address, fresh) for address in c]), absent, accumulate
 
 
-def _emit_gather(emit, rows, masks, taps, steps):
-    """The tile itself: len(masks) vectors wide."""
+def _emit_gather(emit, rows, masks, taps, steps, by_lane):
+    """The tile itself: len(masks) vectors wide; by_lane: a channel tile."""
     builder, vectors = emit.builder, range(len(masks))
     a_taps, b_taps, tap, tap_end, b = taps
     length, a_step, b_step = steps
@@ -69,8 +71,10 @@ def _emit_gather(emit, rows, masks, taps, steps):
             here, there = builder.load(position), builder.load(shift)
             right = [emit.load(emit.shifted(here, constant(v * emit.lanes)), masks[v]) for v in vectors]
             for i, row in enumerate(rows.a):
-                left = emit.splat(emit.scalar(builder.add(row, there)))
+                place = builder.add(row, there)
+                shared = None if by_lane else emit.splat(emit.scalar(place))
                 for v in vectors:
+                    left = shared or emit.load(emit.shifted(place, constant(v * emit.lanes)), masks[v])
                     emit.multiply_add(left, right[v], sums[i][v])
             builder.store(builder.add(here, b_step), position)
             builder.store(builder.add(there, a_step), shift)
@@ -79,8 +83,8 @@ def _emit_gather(emit, rows, masks, taps, steps):
             emit.store(builder.load(line[v]), emit.shifted(row, constant(v * emit.lanes)), masks[v])
 
 
-def _gather_tile(vectors, arguments):
-    """Signature and code of a gather tile that many vectors wide; only its last vector may be partial."""
+def _gather_tile(vectors, arguments, by_lane=False):
+    """Signature and code of a gather or channel tile that many vectors wide; only its last vector may be partial."""
 
     def generate(context, builder, signature, values):
         emit = Emitter(context, builder, signature)
@@ -94,13 +98,13 @@ def _gather_tile(vectors, arguments):
         remaining = builder.sub(columns, constant((vectors - 1) * emit.lanes))
         tail = [*full, emit.mask(remaining)]
         if TILE.free_masks:
-            _emit_gather(emit, rows, tail, taps, steps)
+            _emit_gather(emit, rows, tail, taps, steps, by_lane)
         else:
             with builder.if_else(builder.icmp_signed(">=", remaining, constant(emit.lanes))) as (whole, partial):
                 with whole:
-                    _emit_gather(emit, rows, [*full, None], taps, steps)
+                    _emit_gather(emit, rows, [*full, None], taps, steps, by_lane)
                 with partial:
-                    _emit_gather(emit, rows, tail, taps, steps)
+                    _emit_gather(emit, rows, tail, taps, steps, by_lane)
         return context.get_dummy_value()
 
     return _signature(arguments), generate
@@ -111,7 +115,7 @@ def _signature(arguments):
     return types.void(*(kind if isinstance(kind, types.Array) else types.int64 for kind in arguments))
 
 
-# The three tiles take their arguments in one order: first where the rows lie (_rows), then the sum.
+# The tiles take their arguments in one order: first where the rows lie (_rows), then the sum.
 
 
 @intrinsic
@@ -136,6 +140,17 @@ def narrow_tile(
     return _gather_tile(
         1, (*arguments, b_offset, tap, tap_end, length, a_step, b_step, columns, accumulate)
     )  # fmt: skip
+
+
+@intrinsic
+def channel_tile(
+    typing_context, a, a_rows, a_offset, c, c_rows, c_offset, row, rows, bias, bias_offset,
+    b, a_taps, b_taps, b_offset, tap, tap_end, length, a_step, b_step, columns, accumulate,
+):  # fmt: skip
+    """A channel tile, for at most as many columns as a vector has lanes."""
+    arguments = (a, a_rows, a_offset, c, c_rows, c_offset, row, rows, bias, bias_offset, b, a_taps, b_taps)
+    arguments = (*arguments, b_offset, tap, tap_end, length, a_step, b_step, columns, accumulate)
+    return _gather_tile(1, arguments, by_lane=True)
 
 
 def _emit_dot(emit, rows, columns, length):

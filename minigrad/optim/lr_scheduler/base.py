@@ -14,7 +14,7 @@ class LRScheduler:
                 still hold "initial_lr"
     """
 
-    volatile = ("optimizer",)  # what state_dict leaves out
+    volatile: tuple[str, ...] = ("optimizer",)  # what state_dict leaves out
 
     def __init__(self, optimizer, last_epoch=-1):
         name = type(self).__name__

@@ -1,0 +1,346 @@
+"""The training loop, its history, and the learning curve."""
+
+import csv
+import io
+import json
+import math
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+import minigrad
+from minigrad import data, draw, nn, ops, optim
+from minigrad.errors import KindError, ShapeError, StateError
+from minigrad.train import Callback, History, Progress, Running, evaluate, fit
+
+
+def images(n=44, seed=0):
+    """Noise whose mean gives the class away."""
+    random = np.random.default_rng(seed)
+    labels = np.arange(n) % 3
+    pixels = random.integers(0, 60, (n, 1, 6, 6)) + 80 * labels[:, None, None, None]
+    return data.Dataset(pixels.astype(np.uint8), labels, ("a", "b", "c"))
+
+
+def network(seed=0, dropout=0.0):
+    minigrad.manual_seed(seed)
+    return nn.Sequential(nn.Conv2d(1, 4, 3), nn.ReLU(), nn.Dropout(dropout), nn.Flatten(), nn.Linear(4 * 4 * 4, 3))
+
+
+def weights(model):
+    return [parameter.detach().numpy().copy() for parameter in model.parameters()]
+
+
+def assert_same(model, other):
+    for a, b in zip(weights(model), weights(other), strict=True):
+        np.testing.assert_array_equal(a, b)
+
+
+class Stop(Callback):
+    """Says stop once there were so many steps."""
+
+    def __init__(self, steps):
+        self.steps = steps
+
+    def stop(self, history):
+        return history.steps >= self.steps
+
+
+class Events(Callback):
+    def __init__(self):
+        self.seen = []
+
+    def on_start(self, history):
+        self.seen.append("start")
+
+    def on_step(self, history):
+        self.seen.append(history.running.images)
+
+    def on_epoch(self, history):
+        self.seen.append(f"epoch {len(history)}")
+
+
+# ---- fit -----------------------------------------------------------------------------------------------
+
+
+def test_fit_learns_and_says_what_it_did():
+    model, events = network(), Events()
+    loader = data.Loader(images(), 16, shuffle=True)
+    optimizer = optim.Adam(model.parameters(), 3e-2)
+    schedule = optim.lr_scheduler.StepLR(optimizer, 3, 0.95)
+    test = data.Loader(images(seed=1), 20)
+    history = fit(model, loader, optimizer, 20, test=test, schedule=schedule, callbacks=[events])
+    assert history["epoch"] == list(range(1, 21))
+    assert history["step"] == [3 * epoch for epoch in range(1, 21)]
+    assert history["lr"] == pytest.approx([3e-2 * 0.95**epoch for epoch in range(20)])
+    assert history["loss"][-1] < history["loss"][0]
+    assert (history[-1]["test_loss"], history[-1]["test_accuracy"]) == evaluate(model, test)
+    assert history[-1]["test_accuracy"] > 0.9
+    assert all(speed > 0 for speed in history["images_per_second"])
+    assert history.first_step_seconds > 0
+    assert events.seen[:6] == ["start", 16, 32, 44, "epoch 1", 16] and events.seen[-1] == "epoch 20"
+
+
+def test_one_epoch_equals_the_loop_written_out():
+    model, other = network(dropout=0.3), network(dropout=0.3)
+    state = minigrad.default_generator.get_state()
+    fit(model, data.Loader(images(), 16), optim.SGD(model.parameters(), 0.1), 1, clip=0.5)
+    minigrad.default_generator.set_state(state)
+    optimizer = optim.SGD(other.parameters(), 0.1)
+    for x, y in data.Loader(images(), 16):
+        optimizer.zero_grad()
+        ops.cross_entropy(other(x), y).backward()
+        optim.clip_grad_norm_(other.parameters(), 0.5)
+        optimizer.step()
+    assert_same(model, other)
+
+
+@pytest.mark.parametrize("kind", [optim.SGD, optim.Adam])
+@pytest.mark.parametrize("count, micro, accumulate", [(48, 8, 2), (44, 4, 4), (44, 5, 4), (30, 7, 10)])
+def test_accumulated_batches_give_the_update_of_the_large_batch(kind, count, micro, accumulate):
+    """Also where the last small batch, or the last large one, is ragged. In float64, so rounding is 1e-16."""
+
+    def run(batch_size, accumulate):
+        model = network().double()
+        batches = [(x.double(), y) for x, y in data.Loader(images(count), min(batch_size, count))]
+        optimizer = kind(model.parameters(), 1e-2)
+        return model, fit(model, batches, optimizer, 2, accumulate=accumulate)
+
+    (small, history), (large, wanted) = run(micro, accumulate), run(micro * accumulate, 1)
+    for a, b in zip(weights(small), weights(large), strict=True):
+        np.testing.assert_allclose(a, b, rtol=0, atol=1e-10)
+    assert history.steps == wanted.steps == 2 * math.ceil(count / (micro * accumulate))
+    np.testing.assert_allclose(history["loss"], wanted["loss"], rtol=1e-10)
+    assert history["accuracy"] == wanted["accuracy"]
+
+
+def test_the_mean_is_over_images_not_batches():
+    model = network()
+    batches = list(data.Loader(images(44), 40))
+    history = fit(model, batches, optim.SGD(model.parameters(), 1e-30), 1)
+    whole = list(data.Loader(images(44), 44))
+    loss, accuracy = evaluate(model, whole)
+    assert history[-1]["loss"] == pytest.approx(loss, rel=1e-5)
+    assert history[-1]["accuracy"] == accuracy
+
+
+@pytest.mark.parametrize("accumulate", [1, 2, 3])
+@pytest.mark.parametrize("steps", range(1, 9))
+def test_stopped_anywhere_and_continued_equals_uninterrupted(steps, accumulate):
+    def parts():
+        model = network(dropout=0.2)
+        loader = data.Loader(images(), 10, shuffle=True, transform=data.PadCrop(1), prefetch=steps % 2)
+        optimizer = optim.Adam(model.parameters(), 1e-2)
+        schedule = optim.lr_scheduler.CosineAnnealingLR(optimizer, 30)
+        return model, loader, optimizer, schedule
+
+    def run(parts, history, callbacks=()):
+        model, loader, optimizer, schedule = parts
+        options = {"test": data.Loader(images(seed=1), 20), "schedule": schedule, "accumulate": accumulate}
+        return fit(model, loader, optimizer, 2, history=history, callbacks=callbacks, **options)
+
+    whole = parts()
+    wanted = run(whole, History())
+    first = parts()
+    stopped = run(first, History(), [Stop(steps)])
+    saved = [part.state_dict() for part in (*first, stopped)]
+    generator = minigrad.default_generator.get_state()
+    second, history = parts(), History()
+    for part, state in zip((*second, history), saved, strict=True):
+        part.load_state_dict(state)
+    minigrad.default_generator.set_state(json.loads(json.dumps(generator)))
+    run(second, history)
+    assert_same(second[0], whole[0])
+    timed = {"images_per_second"}
+    for row, other in zip(history.rows, wanted.rows, strict=True):
+        assert {k: v for k, v in row.items() if k not in timed} == {k: v for k, v in other.items() if k not in timed}
+
+
+@pytest.mark.parametrize("accumulate", [1, 2])
+def test_a_loss_that_is_not_finite_ends_training_before_the_update(accumulate):
+    model = network()
+    batches = list(data.Loader(images(), 22))
+    model(batches[0][0])
+    bad = minigrad.tensor(np.full((22, 1, 6, 6), np.inf, np.float32))
+    before = weights(model)
+    with pytest.raises(StateError, match="the loss is nan at step 1; lower the learning rate"):
+        fit(
+            model,
+            [*batches[: accumulate - 1], (bad, batches[0][1])],
+            optim.SGD(model.parameters(), 0.1),
+            1,
+            accumulate=accumulate,
+        )
+    for a, b in zip(weights(model), before, strict=True):
+        np.testing.assert_array_equal(a, b)
+    assert all(parameter.grad is None for parameter in model.parameters())
+
+
+@pytest.mark.parametrize(
+    "options, error, message",
+    [
+        ({"epochs": 0}, ShapeError, "epochs is 0, want at least 1"),
+        ({"epochs": 1.0}, KindError, "epochs is 1.0, want an integer"),
+        ({"epochs": True}, KindError, "epochs is True"),
+        ({"accumulate": 0}, ShapeError, "accumulate is 0"),
+        ({"clip": 0}, ShapeError, "clip is 0, want a number above 0"),
+        ({"clip": math.nan}, ShapeError, "clip is nan"),
+    ],
+)
+def test_options_out_of_range(options, error, message):
+    model = network()
+    arguments = {"epochs": 1} | options
+    with pytest.raises(error, match=message):
+        fit(model, data.Loader(images(), 4), optim.SGD(model.parameters(), 0.1), **arguments)
+
+
+# ---- evaluate ------------------------------------------------------------------------------------------
+
+
+def test_evaluate_by_hand_and_modes_restored():
+    model = network(dropout=0.5).train()
+    model[2].eval()
+    dataset = images(10)
+    loss, accuracy = evaluate(model, data.Loader(dataset, 4))
+    assert [module.training for module in model.modules()] == [True, True, True, False, True, True]
+    model.eval()
+    scores = model(minigrad.tensor(dataset.images.astype(np.float32) / 255)).detach().numpy().astype(np.float64)
+    shares = np.exp(scores) / np.exp(scores).sum(axis=1, keepdims=True)
+    assert loss == pytest.approx(-np.log(shares[np.arange(10), dataset.labels]).mean(), rel=1e-5)
+    assert accuracy == (scores.argmax(axis=1) == dataset.labels).mean()
+
+
+def test_evaluate_nothing():
+    with pytest.raises(ShapeError, match="loader has no images"):
+        evaluate(network(), [])
+
+
+# ---- history -------------------------------------------------------------------------------------------
+
+ROWS = [
+    {"epoch": 1, "loss": 0.1 + 0.2, "accuracy": 0.5},
+    {"epoch": 2, "loss": 1e-300, "accuracy": 1.0, "test_loss": 0.25, "images_per_second": None},
+]
+
+
+def test_history_files_hold_every_figure_exactly():
+    history = History(ROWS)
+    assert [json.loads(line) for line in history.to_jsonl().splitlines()] == ROWS
+    rows = list(csv.DictReader(io.StringIO(history.to_csv())))
+    assert list(rows[0]) == history.columns() == ["epoch", "loss", "accuracy", "test_loss", "images_per_second"]
+    assert float(rows[0]["loss"]) == 0.1 + 0.2 and rows[0]["test_loss"] == ""
+    assert float(rows[1]["loss"]) == 1e-300 and rows[1]["images_per_second"] == ""
+
+
+def test_history_columns_rows_and_text():
+    history = History(ROWS)
+    assert history["test_loss"] == [None, 0.25] and history[-1] == ROWS[1] and len(history) == 2
+    assert repr(history) == "History(2 epochs, 0 steps)"
+    assert "<td>0.3</td>" in history._repr_html_()
+    history[0]["loss"] = 7
+    assert ROWS[0]["loss"] != 7
+
+
+def test_history_state():
+    history = History(ROWS)
+    history.steps, history.running = 9, Running(loss=0.1, correct=3, images=8)
+    other = History()
+    other.load_state_dict(json.loads(json.dumps(history.state_dict())))
+    assert other.state_dict() == history.state_dict()
+    for wrong in ({}, {"rows": 3}, {"rows": [], "steps": 1, "running": {"x": 1}}):
+        with pytest.raises(ShapeError, match="state is malformed"):
+            other.load_state_dict(wrong)
+    assert other.state_dict() == history.state_dict()
+
+
+# ---- progress ------------------------------------------------------------------------------------------
+
+
+def test_progress_prints_plain_lines(capsys):
+    model = network()
+    loader = data.Loader(images(), 11)
+    fit(
+        model,
+        loader,
+        optim.SGD(model.parameters(), 0.1),
+        2,
+        test=data.Loader(images(), 11),
+        callbacks=[Progress(44, 2)],
+    )
+    out, err = capsys.readouterr()
+    first, *lines = out.splitlines()
+    assert first.split(" ... ")[0] in ("compiling kernels", "loading kernels")
+    assert first.split(" ... ")[1].split()[1] == "s"
+    assert [line.split("  ")[0] for line in lines] == ["epoch 1/2", "epoch 2/2"]
+    assert all(word in lines[0] for word in ("loss ", "train ", "test ", "images/s"))
+    assert err == ""
+
+
+def test_progress_draws_a_bar_on_a_terminal(monkeypatch, capsys):
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True, raising=False)
+    model = network()
+    progress = Progress(44, 1)
+    fit(model, data.Loader(images(), 11), optim.SGD(model.parameters(), 0.1), 1, callbacks=[progress, Stop(2)])
+    assert "epoch 1/1:" in capsys.readouterr().err
+    progress.close()
+    assert progress.bar is None
+
+
+# ---- learning curve ------------------------------------------------------------------------------------
+
+
+def test_learning_curve_shows_the_figures():
+    history = History(ROWS)
+    axes = history.plot(quantity="accuracy")
+    assert (axes.get_xlabel(), axes.get_ylabel()) == ("epoch", "accuracy (%)")
+    (line,) = axes.get_lines()
+    np.testing.assert_array_equal(line.get_xydata(), [[1, 50], [2, 100]])
+    assert [text.get_text() for text in axes.get_legend().get_texts()] == ["train"]
+    axes = draw.learning_curve(history)
+    assert [line.get_label() for line in axes.get_lines()] == ["train", "test"]
+    assert len({line.get_color() for line in axes.get_lines()}) == 2
+    assert axes.get_ylabel() == "loss"
+
+
+def test_learning_curve_draws_where_it_is_told_and_without_overlap():
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    figure = Figure(layout="constrained")
+    FigureCanvasAgg(figure)
+    axes = figure.add_subplot()
+    assert draw.learning_curve(History(ROWS), axes) is axes
+    figure.canvas.draw()
+    assert axes.get_legend().get_window_extent().y0 >= axes.get_window_extent().y1 - 1
+    ticks = axes.xaxis.get_majorticklabels()
+    assert all(float(tick.get_text()).is_integer() for tick in ticks if tick.get_text())
+
+
+def test_learning_curve_refuses():
+    with pytest.raises(ShapeError, match="quantity is 'speed', want one of loss, accuracy"):
+        draw.learning_curve(History(ROWS), quantity="speed")
+    with pytest.raises(ShapeError, match="has no epochs"):
+        draw.learning_curve(History())
+
+
+def test_save_learning_curve_is_a_png(tmp_path):
+    from matplotlib.image import imread
+
+    draw.save_learning_curve(History(ROWS), tmp_path / "curve.png")
+    assert imread(tmp_path / "curve.png").shape[:2] == (480, 1200)
+
+
+PURITY = """
+import sys
+import minigrad, minigrad.cli, minigrad.train, minigrad.draw, minigrad.checkpoint, minigrad.models
+heavy = {"matplotlib", "tqdm", "pooch", "safetensors"} & sys.modules.keys()
+assert not heavy, heavy
+minigrad.draw.learning_curve(minigrad.train.History([{"epoch": 1, "loss": 1.0}]))
+assert "matplotlib.pyplot" not in sys.modules
+"""
+
+
+def test_imports_are_light_and_drawing_leaves_pyplot_alone():
+    subprocess.run([sys.executable, "-W", "error", "-c", PURITY], check=True, timeout=120)
