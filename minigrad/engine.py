@@ -9,8 +9,6 @@ Source  Linnainmaa 1976, "Taylor expansion of the accumulated rounding error"; G
         Derivatives", chapter 3
 """
 
-from collections import Counter
-
 from minigrad_kernels.errors import KindError, ShapeError, StateError
 
 from . import device
@@ -111,7 +109,7 @@ def _walk(roots, finish, retain_graph, create_graph, inputs=frozenset()):
     with recording.setting(create_graph):
         for tensor, gradient in roots:
             _add(pending, target_of(tensor), gradient, False, create_graph)
-        for leaf in [target for target in pending if isinstance(target, Tensor) and not arriving[target]]:
+        for leaf in [target for target in pending if isinstance(target, Tensor) and target not in arriving]:
             _finish_leaf(pending, leaf, finish, inputs)
         while nodes:
             node, wanted = nodes.pop()
@@ -122,8 +120,8 @@ def _walk(roots, finish, retain_graph, create_graph, inputs=frozenset()):
             if any(gradient is not None for gradient in gradients):
                 for target, gradient, owned in node.gradients(gradients, wanted, create_graph):
                     _add(pending, target, gradient, owned, create_graph)
-            for *_, target in wanted:
-                if isinstance(target, Tensor):
+            for edge in wanted:
+                if (target := edge[-1]) in arriving:
                     arriving[target] -= 1
                     if not arriving[target]:
                         _finish_leaf(pending, target, finish, inputs)
@@ -143,15 +141,18 @@ def _reachable(tensors, inputs):
             nodes.add(node)
             node.check()
             stack += [target[0] for *_, target in node.edges if not isinstance(target, Tensor)]
-    useful, listed, arriving = set(), [], Counter()
+    useful, listed, arriving = set(), [], {}
     for node in sorted(nodes, key=lambda node: node.order):
         wanted = node.edges
         if inputs:
             wanted = [e for e in wanted if e[-1] in inputs or (not isinstance(e[-1], Tensor) and e[-1][0] in useful)]
-        if wanted or any((node, i) in inputs for i in range(len(node.outputs))):
+            if not wanted and not any((node, i) in inputs for i in range(len(node.outputs))):
+                continue
             useful.add(node)
-            listed.append((node, wanted))
-            arriving.update(target for *_, target in wanted if isinstance(target, Tensor))
+        listed.append((node, wanted))
+        for edge in wanted:
+            if isinstance(edge[-1], Tensor):
+                arriving[edge[-1]] = arriving.get(edge[-1], 0) + 1
     return listed, arriving
 
 
@@ -184,18 +185,17 @@ def _after_hook(hook, gradient):
 
 def _add(pending, target, gradient, owned, create_graph):
     """Add a contribution to what has arrived at target, into memory that the engine alone holds where there is any."""
-    owned = owned and device.can_hold_a_sum(gradient.data)
     if target not in pending:
         pending[target] = gradient, owned
         return
     total, total_owned = pending[target]
-    if create_graph or not (owned or total_owned):
-        pending[target] = total + gradient, True
-    elif total_owned:
+    if not create_graph and total_owned and device.can_hold_a_sum(total.data):
         device.accumulate(total.data, gradient.data)
-    else:
+    elif not create_graph and owned and device.can_hold_a_sum(gradient.data):
         device.accumulate(gradient.data, total.data)
         pending[target] = gradient, True
+    else:
+        pending[target] = total + gradient, True
 
 
 def _accumulate(leaf, gradient, owned, create_graph):
@@ -204,7 +204,7 @@ def _accumulate(leaf, gradient, owned, create_graph):
         leaf.grad = gradient if leaf.grad is None else leaf.grad + gradient
     elif leaf.grad is None:
         order = device.order_of(leaf.data)
-        taken = owned and device.order_of(gradient.data) == order
+        taken = owned and device.order_of(gradient.data) == order and device.can_hold_a_sum(gradient.data)
         leaf.grad = Tensor.made(gradient.data if taken else device.copy(gradient.data, order))
     elif leaf.grad.requires_grad:
         leaf.grad = leaf.grad.detach() + gradient

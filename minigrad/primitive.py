@@ -150,9 +150,9 @@ class Primitive:
 
     def call_rule(self, name, values, outputs):
         """The gradient of an argument by its rule; None if nothing arrived at the outputs that the rule asks."""
-        asked = self.asked[name]
-        missing = [(want, output) for want, output in asked if values[want] is None]
-        if missing:
+        if len(outputs) > 1:
+            asked = self.asked[name]
+            missing = [(want, output) for want, output in asked if values[want] is None]
             if len(missing) == len(asked):
                 return None
             for want, output in missing:  # a symbolic zero: no memory behind it
