@@ -1,50 +1,16 @@
-"""Checkpoints: what comes back, what is refused, and what an interrupted write leaves."""
+"""Checkpoints: what comes back, and what is refused."""
 
 import json
-import os
-import signal
-import subprocess
-import sys
-import time
 
 import numpy as np
 import pytest
 
 import minigrad
-from minigrad import checkpoint, nn, ops, optim
+from minigrad import checkpoint, optim
 from minigrad.checkpoint import CheckpointError
+from tests.checkpoint_parts import bits, step, trained
 
 INDEX = "checkpoint.json"
-
-
-def trained(seed=0, steps=3, kind=optim.Adam):
-    """A small network with an optimiser and a schedule that have a state."""
-    minigrad.manual_seed(seed)
-    model = nn.Sequential(nn.Conv2d(2, 3, 3), nn.BatchNorm2d(3), nn.ReLU(), nn.Flatten(), nn.Linear(3 * 2 * 2, 4))
-    optimizer = kind(model.parameters(), lr=1e-2)
-    schedule = optim.lr_scheduler.CosineAnnealingLR(optimizer, 10)
-    for _ in range(steps):
-        step(model, optimizer, schedule)
-    return model, optimizer, schedule
-
-
-def step(model, optimizer, schedule):
-    optimizer.zero_grad()
-    ops.cross_entropy(model(minigrad.randn(5, 2, 4, 4)), minigrad.tensor([0, 1, 2, 3, 0])).backward()
-    optimizer.step()
-    schedule.step()
-
-
-def bits(model, optimizer, schedule):
-    """Everything that a checkpoint keeps, as comparable values."""
-    saved = optimizer.state_dict()
-    arrays = {name: np.asarray(value).tobytes() for name, value in model.state_dict().items()}
-    state = {
-        (index, name): np.asarray(value).tobytes()
-        for index, entries in saved["state"].items()
-        for name, value in entries.items()
-    }
-    return arrays, state, saved["param_groups"], schedule.state_dict()
 
 
 @pytest.fixture
@@ -245,71 +211,3 @@ def test_extra_that_is_no_json(saved):
     with pytest.raises(CheckpointError, match="not JSON serializable"):
         checkpoint.save(folder, *parts, extra={"array": np.zeros(3)})
     assert checkpoint.load(folder, *trained(seed=1)) == {"note": [1, 2.5, None]}
-
-
-# ---- writes that do not end ----------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("call", range(4))
-@pytest.mark.parametrize("function", ["fsync", "replace"])
-def test_a_failed_write_leaves_the_old_checkpoint(saved, monkeypatch, function, call):
-    """Each of the calls that make a write durable fails once, as on a full disk."""
-    folder, parts = saved
-    before = bits(*parts)
-    step(*parts)
-    after, real, calls = bits(*parts), getattr(os, function), []
-
-    def failing(*arguments):
-        calls.append(arguments)
-        if len(calls) == call + 1:
-            raise OSError(28, "No space left on device")
-        return real(*arguments)
-
-    monkeypatch.setattr(os, function, failing)
-    if call >= (2 if function == "replace" else 4):
-        checkpoint.save(folder, *parts)
-    else:
-        with pytest.raises(CheckpointError, match="No space left"):
-            checkpoint.save(folder, *parts)
-    monkeypatch.undo()
-    others = trained(seed=1)
-    checkpoint.load(folder, *others)
-    assert bits(*others) in (before, after)
-    checkpoint.save(folder, *parts)
-    assert len(list(folder.iterdir())) == 2
-
-
-SAVER = """
-import sys
-import numpy as np
-from minigrad import checkpoint, nn
-from minigrad.engine import write
-model = nn.Linear(300, 300)
-number = 0
-while True:
-    number += 1
-    for parameter in model.parameters():
-        write(parameter).fill(number)
-    checkpoint.save(sys.argv[1], model, extra=number)
-    print(number, flush=True)
-"""
-
-
-@pytest.mark.skipif(os.name != "posix", reason="SIGKILL is POSIX")
-def test_a_killed_writer_leaves_a_whole_checkpoint(tmp_path):
-    model = nn.Linear(300, 300)
-    for delay in (0.0, 0.011, 0.023):
-        with subprocess.Popen([sys.executable, "-c", SAVER, str(tmp_path)], stdout=subprocess.PIPE) as writer:
-            for _ in range(3):
-                last = int(writer.stdout.readline())
-            time.sleep(delay)
-            writer.send_signal(signal.SIGKILL)
-        number = checkpoint.load(tmp_path, model)
-        assert number >= last
-        assert all((parameter.detach().numpy() == number).all() for parameter in model.parameters())
-
-
-def test_write_atomic_follows_the_umask(tmp_path):
-    checkpoint.write_atomic(tmp_path / "a", b"1")
-    (tmp_path / "b").write_bytes(b"1")
-    assert (tmp_path / "a").stat().st_mode == (tmp_path / "b").stat().st_mode

@@ -1,77 +1,18 @@
-"""The command `minigrad`: what it prints, keeps, refuses, and how it is interrupted."""
+"""minigrad train: what it prints, keeps and refuses."""
+# ruff: noqa: F811  (a fixture has the name of the argument that asks for it)
 
 import csv
-import gzip
 import json
 import os
 import re
-import signal
-import struct
-import subprocess
-import sys
-import threading
-from pathlib import Path
 
-import numpy as np
 import pytest
-from matplotlib.image import imread, imsave
+from matplotlib.image import imread
 
 from minigrad import checkpoint, models
 from minigrad.cli import main
-from minigrad.cli.interruption import Interruption
-from minigrad.cli.picture import prepared
-from minigrad.data import DataError, digits
 from minigrad_kernels import toolchain
-
-QUICK = ["--data", "digits", "--model", "mlp", "--epochs", "2", "--batch-size", "64", "--no-new-writers"]
-
-
-@pytest.fixture(autouse=True)
-def elsewhere(tmp_path, monkeypatch):
-    """Runs go to a folder of the test; no MNIST of this machine is found."""
-    from minigrad.data import sources
-
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.delenv("MINIGRAD_DATA", raising=False)
-    bases = sources._bases
-    monkeypatch.setattr(sources, "_bases", lambda folder: [*bases(folder)[:-1], (tmp_path / "cache", False)])
-
-
-@pytest.fixture(scope="module")
-def finished(tmp_path_factory):
-    """The folder of a run of two epochs."""
-    folder = tmp_path_factory.mktemp("finished") / "run"
-    assert main(["train", *QUICK, "--out", str(folder)]) == 0
-    return folder
-
-
-def idx(array):
-    kind = {"uint8": 8}[array.dtype.name]
-    head = struct.pack(f">HBB{array.ndim}I", 0, kind, array.ndim, *array.shape)
-    return gzip.compress(head + array.tobytes())
-
-
-@pytest.fixture
-def small_mnist(tmp_path):
-    """A folder with few records in MNIST's files."""
-    folder = tmp_path / "files"
-    folder.mkdir()
-    for name, whole in zip(("train", "t10k"), digits(size=28), strict=True):
-        (folder / f"{name}-images-idx3-ubyte.gz").write_bytes(idx(whole.images[:100, 0].copy()))
-        (folder / f"{name}-labels-idx1-ubyte.gz").write_bytes(idx(whole.labels[:100].astype(np.uint8)))
-    return folder
-
-
-def lines_of(capsys):
-    return capsys.readouterr().out.splitlines()
-
-
-def weights_of(folder, name="last"):
-    index = json.loads((Path(folder) / name / "checkpoint.json").read_text())
-    return (Path(folder) / name / index["tensors"]).read_bytes()
-
-
-# ---- train ---------------------------------------------------------------------------------------------
+from tests.cli_runs import QUICK, elsewhere, finished, lines_of, weights_of  # noqa: F401
 
 
 def test_run_folder_and_last_line(tmp_path, capsys):
@@ -144,6 +85,13 @@ def test_options_reach_the_training(tmp_path, options):
     assert rows[-1]["loss"] < rows[0]["loss"]
 
 
+def test_the_rate_follows_the_optimiser(tmp_path):
+    for optimizer, rate in {"sgd": 0.03, "adam": 3e-3}.items():
+        assert main(["train", *QUICK, "--epochs", "1", "--optimizer", optimizer, "--out", optimizer]) == 0
+        settings = json.loads((tmp_path / optimizer / "config.json").read_text())["settings"]
+        assert settings["lr"] == rate
+
+
 @pytest.mark.parametrize("name", [name for name, a in models.MODELS.items() if a.made_for])
 def test_digits_are_enlarged_for_the_networks_of_mnist(tmp_path, capsys, name):
     command = ["train", "--data", "digits", "--model", name, "--batch-size", "719", "--epochs", "1"]
@@ -157,47 +105,6 @@ def test_default_folder_names_time_data_and_model(tmp_path):
     runs = sorted(path.name for path in (tmp_path / "runs").iterdir())
     assert len(runs) == 2
     assert all(re.fullmatch(r"\d{8}-\d{6}-digits-mlp(-2)?", name) for name in runs)
-
-
-# ---- data ----------------------------------------------------------------------------------------------
-
-
-def test_auto_takes_digits_where_mnist_is_not_and_says_so(capsys):
-    assert main(["train", "--model", "mlp", "--epochs", "1", "--no-new-writers", "--out", "run"]) == 0
-    lines = lines_of(capsys)
-    assert lines[0].startswith("data auto: MNIST is not on disk: the digits")
-    assert lines[1].startswith("data: digits, 1438 training and 359 test images")
-
-
-def test_auto_takes_mnist_where_it_is_and_says_so(small_mnist, capsys):
-    command = ["train", "--data-dir", str(small_mnist), "--epochs", "1", "--batch-size", "50", "--out", "run"]
-    assert main(command) == 0
-    out = lines_of(capsys)
-    assert out[0] == f"data auto: MNIST was found in {small_mnist}"
-    assert "mnist, 100 training and 100 test images" in out[1] and "not the published file" in out[1]
-    assert out[2] == "model: keras-cnn, 121,930 parameters"
-    assert main(["evaluate", "run"]) == 0
-    assert lines_of(capsys)[-1] == out[-1]
-
-
-def test_mnist_without_a_network_is_one_line(tmp_path, capsys, monkeypatch):
-    import pooch
-
-    def offline(*arguments, **options):
-        raise OSError("no route to host")
-
-    monkeypatch.setattr(pooch, "retrieve", offline)
-    assert main(["train", "--data", "mnist", "--out", "run"]) == 2
-    error = capsys.readouterr().err.strip().splitlines()[-1]
-    assert "train-images-idx3-ubyte.gz" in error and "--data digits" in error
-    assert not (tmp_path / "run").exists()
-
-
-def test_auto_never_downloads(monkeypatch):
-    import pooch
-
-    monkeypatch.setattr(pooch, "retrieve", lambda *a, **k: pytest.fail("a download was tried"))
-    assert main(["train", "--model", "mlp", "--epochs", "1", "--no-new-writers", "--out", "run"]) == 0
 
 
 # ---- refusals ------------------------------------------------------------------------------------------
@@ -271,224 +178,3 @@ def test_no_command_and_help(capsys):
     assert main([]) == 2
     assert main(["--help"]) == 0
     assert "predict" in capsys.readouterr().out
-
-
-# ---- interruption and resume ---------------------------------------------------------------------------
-
-
-def interrupted_after(monkeypatch, steps):
-    """Press Ctrl-C during a given step."""
-    from minigrad.optim import Adam
-
-    step, count = Adam.step, []
-
-    def counted(self):
-        count.append(1)
-        if len(count) == steps:
-            signal.raise_signal(signal.SIGINT)
-        step(self)
-
-    monkeypatch.setattr(Adam, "step", counted)
-
-
-@pytest.mark.parametrize("steps", [1, 22, 23, 24, 40])
-def test_interrupted_and_resumed_equals_uninterrupted(finished, tmp_path, monkeypatch, capsys, steps):
-    """23 steps are an epoch, so this is within the first, at its end, and in the second."""
-    with monkeypatch.context() as patch:
-        interrupted_after(patch, steps)
-        assert main(["train", *QUICK, "--out", "run"]) == 130
-    printed = capsys.readouterr()
-    assert f"interrupted at step {steps}; go on with: minigrad train --resume run" in printed.out
-    assert not (tmp_path / "run/result.json").exists()
-    assert main(["train", "--resume", "run"]) == 0
-    assert f"run: run, from step {steps} on" in capsys.readouterr().out
-    assert weights_of("run") == weights_of(finished)
-    assert weights_of("run", "best") == weights_of(finished, "best")
-    histories = [
-        [json.loads(line) for line in (folder / "history.jsonl").read_text().splitlines()]
-        for folder in (tmp_path / "run", finished)
-    ]
-    for row in (*histories[0], *histories[1]):
-        del row["images_per_second"]
-    assert histories[0] == histories[1]
-
-
-def test_dropout_and_augmentation_continue_bit_for_bit(tmp_path, monkeypatch):
-    command = ["train", "--data", "digits", "--model", "mnist-net", "--batch-size", "359", "--epochs", "2"]
-    command += ["--augment", "--no-new-writers", "--threads", "1", "--accumulate", "3"]
-    assert main([*command, "--out", "whole"]) == 0
-    with monkeypatch.context() as patch:
-        interrupted_after(patch, 3)
-        assert main([*command, "--out", "run"]) == 130
-    assert main(["train", "--resume", "run"]) == 0
-    assert weights_of("run") == weights_of("whole")
-
-
-def test_a_finished_run_can_be_resumed(finished, capsys):
-    before = weights_of(finished)
-    assert main(["train", "--resume", str(finished)]) == 0
-    lines = lines_of(capsys)
-    assert lines[-1].startswith("test accuracy ") and not any(line.startswith("epoch") for line in lines)
-    assert weights_of(finished) == before
-
-
-def test_interruption_during_the_second_training(tmp_path, monkeypatch, capsys):
-    arguments = [word for word in QUICK if word != "--no-new-writers"]
-    with monkeypatch.context() as patch:
-        interrupted_after(patch, 50)
-        assert main(["train", *arguments, "--out", "run"]) == 130
-    assert not (tmp_path / "run/result.json").exists()
-    assert main(["train", "--resume", "run"]) == 0
-    assert "new_writers" in json.loads((tmp_path / "run/result.json").read_text())
-
-
-def test_second_signal_quits_and_handlers_come_back():
-    before = signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM)
-    with Interruption() as interruption, pytest.raises(KeyboardInterrupt):
-        assert not interruption.stop(None)
-        signal.raise_signal(signal.SIGTERM)
-        assert interruption.stop(None)
-        signal.raise_signal(signal.SIGINT)
-    assert (signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM)) == before
-
-
-def test_outside_the_main_thread_signals_are_left_alone():
-    results = []
-    thread = threading.Thread(target=lambda: results.append(main(["train", *QUICK, "--out", "run"])))
-    thread.start()
-    thread.join()
-    assert results == [0]
-
-
-def environment():
-    paths = os.pathsep.join(path for path in sys.path if path)
-    return os.environ | {"PYTHONPATH": paths, "MINIGRAD_DATA": "", "PYTHONUNBUFFERED": "1"}
-
-
-@pytest.mark.skipif(os.name != "posix", reason="signals to other processes are POSIX")
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_a_signal_ends_the_process_with_a_checkpoint(tmp_path, number):
-    command = [sys.executable, "-W", "error", "-m", "minigrad", "train", *QUICK, "--epochs", "100000"]
-    with subprocess.Popen(
-        [*command, "--out", "run"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment()
-    ) as process:
-        for line in process.stdout:
-            if line.startswith("epoch      2/"):
-                process.send_signal(number)
-                break
-        out, err = process.communicate(timeout=120)
-    assert process.returncode == 130
-    assert "stopping after this step" in err and "Traceback" not in err
-    step = int(re.search(r"interrupted at step (\d+); go on with: minigrad train --resume run", out)[1])
-    assert checkpoint.load(tmp_path / "run/last")["history"]["steps"] == step >= 46
-
-
-def test_a_loss_that_is_not_finite_ends_with_an_error(tmp_path, capsys):
-    assert main(["train", *QUICK, "--optimizer", "sgd", "--lr", "1e30", "--out", "run"]) == 1
-    error = capsys.readouterr().err
-    assert re.search(r"error: fit: the loss is (nan|inf) at step \d+; lower the learning rate", error)
-
-
-# ---- evaluate, predict, info ---------------------------------------------------------------------------
-
-
-def test_evaluate_repeats_the_figure(finished, capsys):
-    accuracy = json.loads((finished / "result.json").read_text())["test_accuracy"]
-    assert main(["evaluate", str(finished)]) == 0
-    assert lines_of(capsys)[-1] == f"test accuracy {100 * accuracy:.2f} %"
-    assert main(["evaluate", str(finished), "--checkpoint", "best"]) == 0
-    assert main(["evaluate", "nowhere"]) == 2
-
-
-@pytest.fixture(scope="module")
-def reader(tmp_path_factory):
-    """A run that is good enough to read digits."""
-    folder = tmp_path_factory.mktemp("reader") / "run"
-    assert main(["train", *QUICK, "--epochs", "8", "--out", str(folder)]) == 0
-    return folder
-
-
-def picture(kind, image):
-    """A drawing of a digit in one of the ways that pictures come in; image (8, 8) of 0..1, light on dark."""
-    large = np.kron(image, np.ones((9, 9)))
-    canvas = np.pad(large, ((30, 55), (20, 80)))
-    colour = np.stack([1 - canvas * 0.9, 1 - canvas * 0.8, 1 - canvas], axis=2)
-    ink = np.zeros((*canvas.shape, 4))
-    ink[..., 3] = canvas
-    return {"taken as it is": image, "inverted": 1 - image, "colour": colour, "transparent": ink}[kind]
-
-
-@pytest.mark.parametrize(
-    "kind, notes",
-    [
-        ("taken as it is", ["taken as it is"]),
-        ("inverted", ["dark on light, so inverted"]),
-        ("colour", ["colour made grey", "inverted", "cut to the ink", "resized from"]),
-        ("transparent", ["inverted", "cut to the ink", "resized from"]),
-    ],
-)
-def test_predict_reads_pictures_and_says_what_was_done(reader, tmp_path, capsys, kind, notes):
-    _, test = digits()
-    right = 0
-    for number in range(10):
-        image = test.images[np.flatnonzero(test.labels == number)[1], 0] / 240
-        imsave(tmp_path / "image.png", picture(kind, image), cmap="gray", vmin=0, vmax=1)
-        assert main(["predict", str(reader), "image.png"]) == 0
-        first, likeliest, *rest = lines_of(capsys)
-        assert all(note in first for note in notes if note != "taken as it is")
-        assert re.fullmatch(r" +\d +\d+\.\d %", likeliest) and len(rest) == 2
-        right += likeliest.split()[0] == str(number)
-    assert right >= 8
-
-
-def test_prepared_keeps_pixels_that_fit():
-    _, test = digits()
-    image = test.images[0, 0][:, :, None] / 255
-    pixels, notes = prepared(image, "digits", (1, 8, 8))
-    np.testing.assert_array_equal(pixels, test.images[:1])
-    assert notes == []
-
-
-def test_prepared_shrinks_by_means_and_keeps_the_mean():
-    random = np.random.default_rng(0)
-    image = np.repeat(random.random((64, 64, 1)), 3, axis=2)
-    pixels, notes = prepared(image, "cifar10", (3, 32, 32))
-    assert pixels.shape == (1, 3, 32, 32) and notes == ["resized from 64 x 64 to 32 x 32"]
-    assert abs(pixels.mean() / 255 - image.mean()) < 0.01 and pixels.std() / 255 < image.std()
-    pixels, notes = prepared(image[..., :1], "cifar10", (3, 64, 64))
-    assert notes == ["grey made into three equal colours"] and (pixels[:, 0] == pixels[:, 2]).all()
-
-
-@pytest.mark.parametrize("fault", ["absent", "text", "cut short", "empty"])
-def test_pictures_that_cannot_be_read(reader, tmp_path, capsys, fault):
-    path = tmp_path / "image.png"
-    imsave(path, np.zeros((20, 20)), cmap="gray", vmin=0, vmax=1)
-    if fault == "absent":
-        path.unlink()
-    elif fault == "text":
-        path.write_text("not a picture")
-    elif fault == "cut short":
-        path.write_bytes(path.read_bytes()[:60])
-    assert main(["predict", str(reader), str(path)]) == 2
-    error = capsys.readouterr().err
-    assert len(error.splitlines()) == 1 and error.startswith("minigrad predict: error: ")
-
-
-def test_info(capsys):
-    assert main(["info"]) == 0
-    text = capsys.readouterr().out
-    for name in ("minigrad", "numpy", "numba", "devices", "threads", "memory pool", "kernel cache"):
-        assert re.search(rf"^{name} +\S", text, re.MULTILINE)
-
-
-def test_python_dash_m():
-    command = [sys.executable, "-W", "error", "-m", "minigrad", "info"]
-    done = subprocess.run(command, capture_output=True, text=True, env=environment(), timeout=120)
-    assert done.returncode == 0 and "numba" in done.stdout and done.stderr == ""
-
-
-def test_data_error_is_a_refusal(small_mnist, capsys):
-    (small_mnist / "t10k-labels-idx1-ubyte.gz").write_bytes(b"x")
-    assert main(["train", "--data", "mnist", "--data-dir", str(small_mnist), "--out", "run"]) == 2
-    assert "t10k-labels" in capsys.readouterr().err
-    assert issubclass(DataError, ValueError)

@@ -7,6 +7,8 @@ Errors  ValueError for a shape, layout or workspace, TypeError for an element ty
 Source  Ioffe and Szegedy 2015
 """
 
+import math
+
 import numpy as np
 
 from ..errors import ShapeError
@@ -17,43 +19,47 @@ from . import cpu
 __all__ = ["batch_norm_grads", "batch_normalize", "batch_statistics", "channel_sum", "workspace"]
 
 KERNELS = {"cpu": cpu}
-WIDE = 256  # columns; narrower matrices are folded for channel_sum, so that its innermost loop is long
+WIDE = 256  # columns; narrower matrices are folded, so that innermost loops are long
 
 
 def _folding(count, channels):
-    """How many rows channel_sum lays beside each other."""
+    """How many rows of channels lie beside each other in one row of the matrix that kernels see."""
     fold = 1
-    while 2 * fold * channels <= WIDE and count % (2 * fold) == 0:
+    while 2 * fold * channels <= WIDE and count % (2 * fold) == 0 and count:
         fold *= 2
     return fold
+
+
+SUMS = {"channel_sum": 1, "batch_statistics": 1, "batch_norm_grads": 2}
 
 
 def workspace(function, x_shape):
     """The bytes that "channel_sum", "batch_statistics" or "batch_norm_grads" wants for x of this shape."""
     channels = x_shape[1]
-    count = int(np.prod(x_shape, dtype=np.int64)) // max(channels, 1)
-    if function == "channel_sum":
-        fold = _folding(count, channels)
-        return 8 * cpu.pieces.py_func(count // fold) * fold * channels + 7  # 7: it may start at an odd address
-    sums = {"batch_statistics": 1, "batch_norm_grads": 2}[function]
-    return 8 * sums * cpu.pieces.py_func(count) * channels + 7
+    count = math.prod(x_shape) // max(channels, 1)
+    fold = _folding(count, max(channels, 1))
+    # 7 more, because it may start at an odd address.
+    return 8 * SUMS[function] * cpu.pieces.py_func(count // fold) * fold * channels + 7
 
 
-def _partials(op, space, function, x_shape, columns, sums=1):
+def _partials(op, space, x_shape, columns):
     """The workspace as float64 arrays (pieces, columns)."""
-    wanted = workspace(function, x_shape)
+    wanted = workspace(op, x_shape)
     check_output(op, "workspace", space, None, np.uint8)
     if space.ndim != 1 or space.size < wanted or not space.flags.c_contiguous:
         raise ShapeError(f"{op}: workspace has shape {space.shape}, wants {wanted} contiguous bytes")
     start = -space.ctypes.data % 8
-    return space[start : start + wanted - 7].view(np.float64).reshape(sums, -1, columns)
+    return space[start : start + wanted - 7].view(np.float64).reshape(SUMS[op], -1, columns)
 
 
-def _check_matrix(op, name, x):
+def _matrix(op, name, x):
+    """x as a matrix, folded."""
     check_floats(op, name, x)
     if x.ndim not in (2, 4) or x.shape[1] < 1:
         raise ShapeError(f"{op}: {name} has shape {x.shape}, wants (N, C) or (N, C, H, W) with at least one channel")
-    return rows(op, name, x)
+    matrix = rows(op, name, x)
+    fold = _folding(*matrix.shape)
+    return matrix.reshape(matrix.shape[0] // fold, fold * matrix.shape[1])
 
 
 def _vector(op, name, array, x, check=check_array):
@@ -72,11 +78,9 @@ def channel_sum(x, out, workspace):
     """
     op = "channel_sum"
     kernels = KERNELS[backend(x)]
-    matrix, total = _check_matrix(op, "x", x), _vector(op, "out", out, x, check_output)
-    fold = _folding(*matrix.shape)
-    columns = fold * x.shape[1]
-    (partial,) = _partials(op, workspace, op, x.shape, columns)
-    kernels.channel_sum(matrix.reshape(matrix.shape[0] // fold, columns), total, partial)
+    matrix, total = _matrix(op, "x", x), _vector(op, "out", out, x, check_output)
+    (partial,) = _partials(op, workspace, x.shape, matrix.shape[1])
+    kernels.channel_sum(matrix, total, partial)
 
 
 def batch_statistics(x, mean, variance, workspace):
@@ -88,9 +92,9 @@ def batch_statistics(x, mean, variance, workspace):
     """
     op = "batch_statistics"
     kernels = KERNELS[backend(x)]
-    matrix = _check_matrix(op, "x", x)
+    matrix = _matrix(op, "x", x)
     vectors = [_vector(op, n, a, x, check_output) for n, a in (("mean", mean), ("variance", variance))]
-    (partial,) = _partials(op, workspace, op, x.shape, x.shape[1])
+    (partial,) = _partials(op, workspace, x.shape, matrix.shape[1])
     kernels.batch_statistics(matrix, *vectors, partial)
 
 
@@ -108,12 +112,12 @@ def batch_normalize(x, mean, variance, weight, bias, eps, out):
     """
     op = "batch_normalize"
     kernels = KERNELS[backend(x)]
-    matrix = _check_matrix(op, "x", x)
+    matrix = _matrix(op, "x", x)
     check_output(op, "out", out, x.shape, x.dtype)
     mean, variance = _vector(op, "mean", mean, x), _vector(op, "variance", variance, x)
     (weight, has_weight), (bias, has_bias) = _optional(op, "weight", weight, x), _optional(op, "bias", bias, x)
     affine = weight if has_weight else mean, has_weight, bias if has_bias else mean, has_bias
-    kernels.batch_normalize(matrix, mean, variance, *affine, float(eps), rows(op, "out", out))
+    kernels.batch_normalize(matrix, mean, variance, *affine, float(eps), _matrix(op, "out", out))
 
 
 def batch_norm_grads(g, x, mean, variance, weight, eps, dx, dw, db, workspace):
@@ -128,11 +132,11 @@ def batch_norm_grads(g, x, mean, variance, weight, eps, dx, dw, db, workspace):
     op = "batch_norm_grads"
     kernels = KERNELS[backend(x)]
     check_array(op, "g", g, x.shape, x.dtype)
-    matrices = _check_matrix(op, "g", g), _check_matrix(op, "x", x)
+    matrices = _matrix(op, "g", g), _matrix(op, "x", x)
     check_output(op, "dx", dx, x.shape, x.dtype)
     mean, variance = _vector(op, "mean", mean, x), _vector(op, "variance", variance, x)
     weight, has_weight = _optional(op, "weight", weight, x)
-    outputs = rows(op, "dx", dx), _vector(op, "dw", dw, x, check_output), _vector(op, "db", db, x, check_output)
-    sums, products = _partials(op, workspace, op, x.shape, x.shape[1], 2)
+    outputs = _matrix(op, "dx", dx), _vector(op, "dw", dw, x, check_output), _vector(op, "db", db, x, check_output)
+    sums, products = _partials(op, workspace, x.shape, matrices[1].shape[1])
     affine = weight if has_weight else mean, has_weight
     kernels.batch_norm_grads(*matrices, mean, variance, *affine, float(eps), *outputs, sums, products)

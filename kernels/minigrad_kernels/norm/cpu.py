@@ -1,4 +1,7 @@
-"""Channel sums and batch normalisation on the CPU, on (rows, channels) matrices.
+"""Channel sums and batch normalisation on the CPU, on matrices of (rows, channels).
+
+Matrices may be folded: a few rows beside each other as one, so that the innermost loops are long. A vector of
+channels then repeats itself along the columns.
 
 Sums are split by shape: the rows are cut into `pieces(rows)` pieces. A thread adds SHORT rows at a time in the
 element type, and what they give in float64, which costs little and keeps the error of a sum near one rounding. The
@@ -40,6 +43,13 @@ def clear(total):
 
 
 @jit
+def repeat(vector, first, wide):
+    """The elements of a vector of channels that belong to the columns from `first` on."""
+    for c in range(wide.size):
+        wide[c] = vector[(first + c) % vector.size]
+
+
+@jit
 def add(row, total):
     for c in range(total.size):
         total[c] += row[c]
@@ -78,11 +88,12 @@ def square_rows(x, mean, start, stop, total):
     clear(total)
     for first in range(0, x.shape[1], TILE):
         tile = slice(first, min(x.shape[1], first + TILE))
-        short = stack_array(TILE, x)[: tile.stop - first]
+        short, centre = stack_array(TILE, x)[: tile.stop - first], stack_array(TILE, x)[: tile.stop - first]
+        repeat(mean, first, centre)
         for r in range(start, stop, SHORT):
             clear(short)
             for s in range(r, min(stop, r + SHORT)):
-                add_square(x[s, tile], mean[tile], short)
+                add_square(x[s, tile], centre, short)
             add(short, total[tile])
 
 
@@ -94,13 +105,14 @@ def product_rows(g, x, mean, start, stop, sums, products):
     for first in range(0, x.shape[1], TILE):
         tile = slice(first, min(x.shape[1], first + TILE))
         short = stack_array(TILE, x)[: tile.stop - first]
-        other = stack_array(TILE, x)[: tile.stop - first]
+        other, centre = stack_array(TILE, x)[: tile.stop - first], stack_array(TILE, x)[: tile.stop - first]
+        repeat(mean, first, centre)
         for r in range(start, stop, SHORT):
             clear(short)
             clear(other)
             for s in range(r, min(stop, r + SHORT)):
                 add(g[s, tile], short)
-                add_product(g[s, tile], x[s, tile], mean[tile], other)
+                add_product(g[s, tile], x[s, tile], centre, other)
             add(short, sums[tile])
             add(other, products[tile])
 
@@ -143,46 +155,47 @@ def fold(partial, divisor, out):
 
 
 def channel_sum(x, out, partial):
-    """x may be folded: several rows beside each other as one, each out.size wide."""
     sum_pieces(x, partial)
     fold(partial, 1.0, out)
 
 
 def batch_statistics(x, mean, variance, partial):
     sum_pieces(x, partial)
-    fold(partial, float(x.shape[0]), mean)
+    fold(partial, x.size / mean.size, mean)
     square_pieces(x, mean, partial)
-    fold(partial, float(x.shape[0]), variance)
+    fold(partial, x.size / mean.size, variance)
 
 
 @jit
-def fill_scale(variance, weight, has_weight, eps, first, width, scale):
-    """weight / deviation of a tile of channels."""
+def fill_scale(variance, weight, has_weight, eps, first, scale):
+    """weight / deviation for the columns from `first` on."""
     one, eps = scale.dtype.type(1), scale.dtype.type(eps)
-    for c in range(width):
-        scale[c] = one / np.sqrt(variance[first + c] + eps)
+    for c in range(scale.size):
+        scale[c] = one / np.sqrt(variance[(first + c) % variance.size] + eps)
     if has_weight:
-        for c in range(width):
-            scale[c] *= weight[first + c]
+        for c in range(scale.size):
+            scale[c] *= weight[(first + c) % weight.size]
 
 
 @jit
-def normalize_row(x, mean, scale, shift, out):
+def normalize_row(x, centre, scale, shift, out):
     for c in range(out.size):
-        out[c] = (x[c] - mean[c]) * scale[c] + shift[c]
+        out[c] = (x[c] - centre[c]) * scale[c] + shift[c]
 
 
 @jit
 def normalize_rows(x, mean, variance, weight, has_weight, bias, has_bias, eps, out, start, stop):
-    scale, shift, zero = stack_array(TILE, x), stack_array(TILE, x), x.dtype.type(0)
     for first in range(0, x.shape[1], TILE):
         tile = slice(first, min(x.shape[1], first + TILE))
         width = tile.stop - first
-        fill_scale(variance, weight, has_weight, eps, first, width, scale)
-        for c in range(width):
-            shift[c] = bias[first + c] if has_bias else zero
+        centre, scale, shift = stack_array(TILE, x)[:width], stack_array(TILE, x)[:width], stack_array(TILE, x)[:width]
+        repeat(mean, first, centre)
+        fill_scale(variance, weight, has_weight, eps, first, scale)
+        clear(shift)
+        if has_bias:
+            repeat(bias, first, shift)
         for r in range(start, stop):
-            normalize_row(x[r, tile], mean[tile], scale, shift, out[r, tile])
+            normalize_row(x[r, tile], centre, scale, shift, out[r, tile])
 
 
 @parallel
@@ -195,26 +208,29 @@ def batch_normalize(x, mean, variance, weight, has_weight, bias, has_bias, eps, 
 
 
 @jit
-def grad_row(g, x, mean, scale, slope, shift, dx):
+def grad_row(g, x, centre, scale, slope, shift, dx):
     for c in range(dx.size):
-        dx[c] = ((g[c] - shift[c]) - (x[c] - mean[c]) * slope[c]) * scale[c]
+        dx[c] = ((g[c] - shift[c]) - (x[c] - centre[c]) * slope[c]) * scale[c]
 
 
 @jit
 def grad_rows(g, x, mean, variance, weight, has_weight, eps, dx, dw, db, start, stop):
-    """dx = scale * (g - db / rows - normal * dw / rows), where normal = (x - mean) / deviation."""
-    scale, slope, shift = stack_array(TILE, x), stack_array(TILE, x), stack_array(TILE, x)
-    rows = x.dtype.type(x.shape[0])
+    """dx = scale * (g - db / count - normal * dw / count), where normal = (x - mean) / deviation."""
+    count = x.dtype.type(x.size // mean.size)
     for first in range(0, x.shape[1], TILE):
         tile = slice(first, min(x.shape[1], first + TILE))
         width = tile.stop - first
-        fill_scale(variance, weight, False, eps, first, width, slope)
-        fill_scale(variance, weight, has_weight, eps, first, width, scale)
+        centre, scale = stack_array(TILE, x)[:width], stack_array(TILE, x)[:width]
+        slope, shift = stack_array(TILE, x)[:width], stack_array(TILE, x)[:width]
+        repeat(mean, first, centre)
+        repeat(db, first, shift)
+        fill_scale(variance, dw, True, eps, first, slope)
+        fill_scale(variance, weight, has_weight, eps, first, scale)
         for c in range(width):
-            slope[c] = slope[c] * dw[first + c] / rows
-            shift[c] = db[first + c] / rows
+            slope[c] /= count
+            shift[c] /= count
         for r in range(start, stop):
-            grad_row(g[r, tile], x[r, tile], mean[tile], scale, slope, shift, dx[r, tile])
+            grad_row(g[r, tile], x[r, tile], centre, scale, slope, shift, dx[r, tile])
 
 
 @parallel

@@ -1,0 +1,45 @@
+"""What the tests of the command share."""
+
+import json
+import os
+import sys
+from pathlib import Path
+
+import pytest
+
+from minigrad.cli import main
+
+QUICK = ["--data", "digits", "--model", "mlp", "--epochs", "2", "--batch-size", "64", "--no-new-writers"]
+
+
+@pytest.fixture(autouse=True)
+def elsewhere(tmp_path, monkeypatch):
+    """Runs go to a folder of the test; no MNIST of this machine is found."""
+    from minigrad.data import sources
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("MINIGRAD_DATA", raising=False)
+    bases = sources._bases
+    monkeypatch.setattr(sources, "_bases", lambda folder: [*bases(folder)[:-1], (tmp_path / "cache", False)])
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory):
+    """The folder of a run of two epochs."""
+    folder = tmp_path_factory.mktemp("finished") / "run"
+    assert main(["train", *QUICK, "--out", str(folder)]) == 0
+    return folder
+
+
+def lines_of(capsys):
+    return capsys.readouterr().out.splitlines()
+
+
+def weights_of(folder, name="last"):
+    index = json.loads((Path(folder) / name / "checkpoint.json").read_text())
+    return (Path(folder) / name / index["tensors"]).read_bytes()
+
+
+def environment():
+    paths = os.pathsep.join(path for path in sys.path if path)
+    return os.environ | {"PYTHONPATH": paths, "MINIGRAD_DATA": "", "PYTHONUNBUFFERED": "1"}
