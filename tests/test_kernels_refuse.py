@@ -5,7 +5,7 @@ import pytest
 
 from minigrad_kernels import elementwise, norm, pool2d, softmax
 from minigrad_kernels.elementwise import reference
-from minigrad_kernels.errors import KindError, ShapeError, SubscriptError
+from minigrad_kernels.errors import KindError, ShapeError
 
 UNIT = (1, 1)
 
@@ -89,10 +89,10 @@ REFUSED = {
     "columns first": (lambda: softmax.softmax(ROW.copy("F"), ROW.copy()), ShapeError, "wants C order"),
     "target": (
         lambda: entropy(np.array([0, 3, 4])),
-        SubscriptError,
+        ShapeError,
         r"target\[2\] = 4, but there are 4 classes \(0..3\)",
     ),
-    "negative target": (lambda: entropy(np.array([0, -1, 1])), SubscriptError, r"target\[1\] = -1"),
+    "negative target": (lambda: entropy(np.array([0, -1, 1])), ShapeError, r"target\[1\] = -1"),
     "target type": (lambda: entropy(np.ones(3)), KindError, "target has type float64, wants int64"),
     "target shape": (lambda: entropy(np.ones(2, int)), ShapeError, r"target has shape \(2,\), wants \(3,\)"),
     "ignore_index": (lambda: entropy(np.ones(3, int), None), KindError, "ignore_index is NoneType"),
@@ -120,7 +120,7 @@ def test_refuses_to_write_to_a_read_only_array():
 
 def test_a_refused_target_writes_nothing():
     losses, logsumexp = np.full(3, 7.0), np.full(3, 7.0)
-    with pytest.raises(SubscriptError):
+    with pytest.raises(ShapeError):
         softmax.cross_entropy(ROW.astype(float), np.array([0, 1, 9]), -100, losses, logsumexp)
     assert (losses == 7).all() and (logsumexp == 7).all()
 

@@ -127,6 +127,39 @@ def adam(addresses, sizes, has_greatest, hyper, like):
 
 
 @jit
+def rms_square(d, p, g, square, sign, decay, alpha, fresh):
+    for k in range(p.size):
+        d[k] = sign * g[k] + decay * p[k]
+        square[k] = alpha * square[k] + fresh * d[k] * d[k]
+
+
+@jit
+def rms_scale(d, square, eps):
+    for k in range(d.size):
+        d[k] /= np.sqrt(square[k]) + eps
+
+
+@jit
+def rms_centre(d, square, mean, fresh, eps):
+    for k in range(d.size):
+        mean[k] += fresh * (d[k] - mean[k])
+        d[k] /= np.sqrt(square[k] - mean[k] * mean[k]) + eps
+
+
+@jit
+def rms_momentum(d, buffer, momentum):
+    for k in range(d.size):
+        buffer[k] = momentum * buffer[k] + d[k]
+        d[k] = buffer[k]
+
+
+@jit
+def rms_step(p, d, rate):
+    for k in range(p.size):
+        p[k] -= rate * d[k]
+
+
+@jit
 def rmsprop_run(p, g, square, mean, has_mean, buffer, has_buffer, hyper):
     t = p.dtype.type
     sign, decay = t(-1 if hyper[RMSprop.MAXIMIZE] else 1), t(hyper[RMSprop.WEIGHT_DECAY])
@@ -134,25 +167,16 @@ def rmsprop_run(p, g, square, mean, has_mean, buffer, has_buffer, hyper):
     rate, eps, momentum = t(hyper[RMSprop.RATE]), t(hyper[RMSprop.EPS]), t(hyper[RMSprop.MOMENTUM])
     direction = stack_array(RUN, p)
     for start in range(0, p.size, RUN):
-        stop = min(p.size, start + RUN)
-        for k in range(start, stop):
-            d = sign * g[k] + decay * p[k]
-            square[k] = alpha * square[k] + fresh * d * d
-            direction[k - start] = d
+        run = slice(start, min(p.size, start + RUN))
+        d = direction[: run.stop - start]
+        rms_square(d, p[run], g[run], square[run], sign, decay, alpha, fresh)
         if has_mean:
-            for k in range(start, stop):
-                d = direction[k - start]
-                mean[k] += fresh * (d - mean[k])
-                direction[k - start] = d / (np.sqrt(square[k] - mean[k] * mean[k]) + eps)
+            rms_centre(d, square[run], mean[run], fresh, eps)
         else:
-            for k in range(start, stop):
-                direction[k - start] /= np.sqrt(square[k]) + eps
+            rms_scale(d, square[run], eps)
         if has_buffer:
-            for k in range(start, stop):
-                buffer[k] = momentum * buffer[k] + direction[k - start]
-                direction[k - start] = buffer[k]
-        for k in range(start, stop):
-            p[k] -= rate * direction[k - start]
+            rms_momentum(d, buffer[run], momentum)
+        rms_step(p[run], d, rate)
 
 
 @parallel

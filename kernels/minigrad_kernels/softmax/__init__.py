@@ -1,13 +1,13 @@
 """Softmax and cross entropy over the last axis of (rows, classes) matrices in C order.
 
 Types   float32 and float64; target int64
-Errors  ValueError for a shape or layout, TypeError for an element type, IndexError for a target out of range
+Errors  ValueError for a shape, a layout or a target out of range, TypeError for an element type
 Source  Bridle 1990 (softmax); Blanchard, Higham, Higham 2021 (the shifted forms)
 """
 
 import numpy as np
 
-from ..errors import KindError, ShapeError, SubscriptError
+from ..errors import KindError, ShapeError
 from ..toolchain import alias, backend
 from ..toolchain.arguments import check_array, check_floats, check_output
 from . import cpu
@@ -83,7 +83,7 @@ def _check_target(op, target, ignore_index, x):
     wrong = ((target < 0) | (target >= classes)) & (target != ignore_index)
     if wrong.any():
         n = int(wrong.argmax())
-        raise SubscriptError(f"{op}: target[{n}] = {target[n]}, but there are {classes} classes (0..{classes - 1})")
+        raise ShapeError(f"{op}: target[{n}] = {target[n]}, but there are {classes} classes (0..{classes - 1})")
     return alias(np.ascontiguousarray(target)), int(ignore_index)
 
 
