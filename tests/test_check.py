@@ -11,8 +11,6 @@ def leaf(*shape):
     return Tensor(np.random.default_rng(0).standard_normal(shape), requires_grad=True)
 
 
-
-
 def with_rule(rule):
     @primitive
     def wrong(x):

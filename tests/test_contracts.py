@@ -194,7 +194,7 @@ def launchers(family):
     return {name: getattr(face, name) for name in face.__all__ if inspect.isfunction(getattr(face, name))}
 
 
-SIZES = {"kernel", "size", "x_size"}  # what a reference must be told because it is given no output array
+SIZES = {"kernel", "out_size", "size", "x_size"}  # what a reference must be told because it is given no output array
 
 
 def singular(names):

@@ -54,6 +54,8 @@ def test_links_lead_somewhere():
 
 def test_figures_are_those_of_the_results_files():
     done = subprocess.run(
-        [sys.executable, str(REPOSITORY / "tests" / "benchmarks" / "readme.py"), "--check"], capture_output=True, text=True
+        [sys.executable, str(REPOSITORY / "tests" / "benchmarks" / "readme.py"), "--check"],
+        capture_output=True,
+        text=True,
     )
     assert done.returncode == 0, done.stderr

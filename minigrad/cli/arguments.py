@@ -56,7 +56,9 @@ def _add_train(train):
     how.add_argument("--schedule", choices=SCHEDULES, help="how the learning rate changes, step by step")
     how.add_argument("--weight-decay", type=_not_negative, metavar="X")
     how.add_argument(
-        "--augment", action=argparse.BooleanOptionalAction, help="shift images at random (CIFAR: flip too)"
+        "--augment",
+        action=argparse.BooleanOptionalAction,
+        help="shift images at random (CIFAR-10: flip too); default on but for MNIST",
     )
     how.add_argument("--accumulate", type=_count, metavar="K", help="update once for every K batches, as for one large")
     how.add_argument("--clip", type=_positive, metavar="X", help="largest 2-norm of the gradient")

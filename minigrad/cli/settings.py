@@ -27,11 +27,12 @@ DEFAULTS = {
     "device": "cpu",
 }
 BY_DATA = {
-    "digits": {"epochs": 20, "batch_size": 32},
+    "digits": {"epochs": 20, "batch_size": 32, "augment": True},
     "mnist": {"epochs": 10, "batch_size": 64},
     "cifar10": {"epochs": 30, "batch_size": 128, "augment": True},
 }
 BY_MODEL = {"resnet": {"optimizer": "sgd", "lr": 0.1, "schedule": "onecycle", "weight_decay": 5e-4}}
+RATES = {"adam": 3e-3, "adamw": 3e-3, "rmsprop": 1e-3, "sgd": 0.03}  # of an optimiser that is not the default
 MOMENTUM = 0.9  # of SGD, in Nesterov's form
 
 
@@ -105,6 +106,8 @@ class Settings:
         if model not in models.MODELS:
             raise UsageError(f"unknown model {model!r}, want one of {', '.join(models.MODELS)}")
         values = DEFAULTS | BY_DATA[name] | BY_MODEL.get(model, {})
+        if options.optimizer not in (None, values["optimizer"]):
+            values["lr"] = RATES[options.optimizer]
         given = {key: getattr(options, key) for key in values if getattr(options, key) is not None}
         size = {"digits": models.MODELS[model].made_for or 8, "mnist": 28, "cifar10": 32}[name]
         folder = options.data_dir and str(Path(options.data_dir).resolve())

@@ -12,6 +12,8 @@ from minigrad_kernels.errors import KindError, ShapeError, StateError
 
 from .. import ops
 from ..modes import no_grad
+from ..optim import clip_grad_norm_
+from .callback import Callbacks
 from .history import History
 
 __all__ = ["evaluate", "fit"]
@@ -43,39 +45,28 @@ def fit(
     Errors  RuntimeError at a loss that is not finite, the weights as before that update; ValueError and
             TypeError for options out of range
     """
-    _check_count("epochs", epochs)
-    _check_count("accumulate", accumulate)
-    if clip is not None and not clip > 0:
-        raise ShapeError(f"fit: clip is {clip}, want a number above 0 or None")
-    history = History() if history is None else history
+    _check_options(epochs, accumulate, clip)
+    history, callback = History() if history is None else history, Callbacks(callbacks)
     history.first_step_seconds = None
-    stop = lambda: any([callback.stop(history) for callback in callbacks])  # a list: each is asked
     update = lambda batches: _update(model, batches, optimizer, loss, schedule, clip, history.steps + 1)
-    _tell(callbacks, "on_start", history)
+    callback.on_start(history)
     while len(history) < epochs:
-        if history.running.lr is None:
-            history.running.lr = optimizer.param_groups[0]["lr"]
-        if not history.running.trained and not _train_epoch(
-            model, loader, update, accumulate, history, callbacks, stop
-        ):
+        running = history.running
+        if running.lr is None:
+            running.lr = optimizer.param_groups[0]["lr"]
+        if not running.trained:
+            model.train()
+            running.trained = _train_epoch(loader, accumulate, update, history, callback)
+        if not running.trained or not _close_epoch(model, test, loss, history, callback):
             break
-        history.running.trained = True
-        row = {"epoch": len(history) + 1, "step": history.steps, **history.running.row()}
-        if test is not None:
-            measured = evaluate(model, test, loss, stop)
-            if measured is None:
-                break
-            row["test_loss"], row["test_accuracy"] = measured
-        history.append(row)
-        _tell(callbacks, "on_epoch", history)
-        if stop():
+        callback.on_epoch(history)
+        if callback.stop(history):
             break
     return history
 
 
-def _train_epoch(model, loader, update, accumulate, history, callbacks, stop):
+def _train_epoch(loader, accumulate, update, history, callback):
     """Update on every group of batches; False if told to stop."""
-    model.train()
     before = time.perf_counter()
     for batches in _groups(loader, accumulate):
         loss, correct, images = update(batches)
@@ -90,10 +81,24 @@ def _train_epoch(model, loader, update, accumulate, history, callbacks, stop):
             running.timed_images += images
         history.steps += 1
         before = now
-        _tell(callbacks, "on_step", history)
+        callback.on_step(history)
         # A short group used the loader up, which then stands at the next epoch: this one is done.
-        if len(batches) == accumulate and stop():
+        if len(batches) == accumulate and callback.stop(history):
             return False
+    return True
+
+
+def _close_epoch(model, test, loss, history, callback):
+    """Evaluate and add the row; False if told to stop before."""
+    if not history.running.images:
+        raise ShapeError(f"fit: loader has no images in epoch {len(history) + 1}")
+    row = {"epoch": len(history) + 1, "step": history.steps, **history.running.row()}
+    if test is not None:
+        measured = evaluate(model, test, loss, lambda: callback.stop(history))
+        if measured is None:
+            return False
+        row["test_loss"], row["test_accuracy"] = measured
+    history.append(row)
     return True
 
 
@@ -114,8 +119,6 @@ def _update(model, batches, optimizer, loss_function, schedule, clip, step):
         loss_sum += value * len(labels)
         correct += _correct(scores, labels)
     if clip is not None:
-        from ..optim import clip_grad_norm_
-
         clip_grad_norm_(model.parameters(), clip)
     optimizer.step()
     if schedule is not None:
@@ -167,13 +170,11 @@ def _correct(scores, labels):
     return int((ops.argmax(scores, 1) == labels).sum().item())
 
 
-def _tell(callbacks, event, history):
-    for callback in callbacks:
-        getattr(callback, event)(history)
-
-
-def _check_count(name, value):
-    if isinstance(value, bool) or not isinstance(value, int):
-        raise KindError(f"fit: {name} is {value!r}, want an integer")
-    if value < 1:
-        raise ShapeError(f"fit: {name} is {value}, want at least 1")
+def _check_options(epochs, accumulate, clip):
+    for name, value in (("epochs", epochs), ("accumulate", accumulate)):
+        if isinstance(value, bool) or not isinstance(value, int):
+            raise KindError(f"fit: {name} is {value!r}, want an integer")
+        if value < 1:
+            raise ShapeError(f"fit: {name} is {value}, want at least 1")
+    if clip is not None and not clip > 0:
+        raise ShapeError(f"fit: clip is {clip}, want a number above 0 or None")

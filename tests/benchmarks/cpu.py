@@ -199,7 +199,9 @@ def main():
             row = {"model": model, "batch_size": arguments.batch_size, "threads": threads}
             rows.append({**row, "minigrad_ms": round(ours, 2), "torch_ms": round(theirs, 2)})
             rows[-1]["ratio"] = round(theirs / ours, 2)
-            print(f"{model:10} threads {threads}  minigrad {ours:7.2f} ms  torch {theirs:7.2f} ms  x{theirs / ours:.2f}")
+            print(
+                f"{model:10} threads {threads}: minigrad {ours:.2f} ms, torch {theirs:.2f} ms, ratio {theirs / ours:.2f}"
+            )
     if arguments.write:
         RESULTS.write_text(json.dumps({**versions(), "steps": rows}, indent=1) + "\n")
 

@@ -16,7 +16,7 @@ def measured_with(results):
 
 def step_table(results):
     lines = [
-        f"Training step (forward, backward, optimiser), beside PyTorch eager in the same run: {measured_with(results)}.",
+        f"Training step (forward, backward, optimiser) beside PyTorch eager, same run: {measured_with(results)}.",
         "",
         "| network | batch | threads | minigrad, ms | PyTorch, ms | ratio |",
         "|---|---|---|---|---|---|",
