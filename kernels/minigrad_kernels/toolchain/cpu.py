@@ -28,7 +28,9 @@ from ..errors import KindError, ShapeError
 
 __all__ = ["alias", "array_at", "cache_folder", "jit", "parallel", "set_threads", "stack_array", "threads"]
 
-OPTIONS = dict(error_model="numpy", fastmath={"contract"}, nogil=True)
+# No fast-math flag, not even contract: whether x*y + z is rounded once would follow from whether the compiler chose
+# vectors at that place, and so from the layout and the number of threads. The microkernels say contract themselves.
+OPTIONS = dict(error_model="numpy", nogil=True)
 # Settings of Numba that change the code it emits and that its own cache index does not look at.
 EMISSION = ("OPT", "LOOP_VECTORIZE", "SLP_VECTORIZE", "BOUNDSCHECK", "DEBUGINFO_DEFAULT", "ENABLE_AVX")
 
