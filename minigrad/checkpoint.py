@@ -24,7 +24,7 @@ from minigrad_kernels.errors import MinigradError
 from . import device
 from .tensor import Tensor
 
-__all__ = ["CheckpointError", "exists", "load", "save", "write_atomic"]
+__all__ = ["CheckpointError", "exists", "load", "reason", "save", "write_atomic"]
 
 INDEX = "checkpoint.json"
 TENSORS = "tensors-{}.safetensors"
@@ -154,8 +154,12 @@ def _failing(action, folder):
     except CheckpointError:
         raise
     except (*wrong, MinigradError, SafetensorError, MemoryError) as error:
-        reason = f"no field {error}" if isinstance(error, KeyError) else str(error) or type(error).__name__
-        raise CheckpointError(f"checkpoint: cannot {action} {folder}: {reason}") from error
+        raise CheckpointError(f"checkpoint: cannot {action} {folder}: {reason(error)}") from error
+
+
+def reason(error):
+    """What an error met in a file says, in words."""
+    return f"no field {error}" if isinstance(error, KeyError) else str(error) or type(error).__name__
 
 
 # ---- reading ------------------------------------------------------------------------------------------

@@ -185,6 +185,8 @@ def build(name, shape, classes=10):
     """
     if name not in MODELS:
         raise ShapeError(f"build: name is {name!r}, want one of {', '.join(MODELS)}")
+    if len(shape) != 3:
+        raise ShapeError(f"build: shape is {shape}, want (C, H, W)")
     channels, height, width = shape
     smallest = MODELS[name].smallest
     if min(height, width) < smallest:

@@ -5,6 +5,7 @@ import csv
 import json
 import os
 import re
+import shutil
 
 import pytest
 from matplotlib.image import imread
@@ -115,6 +116,10 @@ REFUSALS = {
     "batch 0": (["--batch-size", "0"], "--batch-size: got 0, want an integer of at least 1"),
     "batch text": (["--batch-size", "many"], "--batch-size: got many, want an integer"),
     "batch too large": (["--data", "digits", "--batch-size", "2000"], "batch_size is 2000"),
+    "batch too large for the writers": (
+        ["--data", "digits", "--batch-size", "1000"],
+        "--batch-size is 1000, but half of the writers wrote 898 images; --no-new-writers",
+    ),
     "epochs 0": (["--epochs", "0"], "--epochs: got 0, want an integer"),
     "rate 0": (["--lr", "0"], "--lr: got 0, want a number above 0"),
     "rate nan": (["--lr", "nan"], "--lr: got nan, want a number above 0"),
@@ -129,6 +134,11 @@ REFUSALS = {
     "threads": (["--data", "digits", "--threads", "100000"], "Numba allows 1 to"),
     "out a file": (["--data", "digits", "--out", "file/run"], "is not a folder that can be written"),
     "writers": (["--data", "cifar10", "--new-writers"], "wants --data digits"),
+    "empty out": (["--out", ""], "--out: got an empty text"),
+    "empty resume": (["--resume", ""], "--resume: got an empty text"),
+    "empty model": (["--model", ""], "--model: got an empty text"),
+    "empty data dir": (["--data-dir", ""], "--data-dir: got an empty text"),
+    "resume elsewhere": (["--resume", "nowhere", "--data-dir", "nowhere"], "nowhere holds no checkpoint"),
     "resume nothing": (["--resume", "nowhere"], "nowhere holds no checkpoint"),
     "unknown option": (["--learning-rate", "1"], "unrecognized arguments"),
 }
@@ -153,6 +163,30 @@ def test_a_folder_with_a_run_is_not_overwritten(finished, capsys):
     assert weights_of(finished) == before
 
 
+def test_the_hint_can_be_pasted_into_a_shell(finished, capsys):
+    shutil.copytree(finished, "a run")
+    assert main(["train", *QUICK, "--out", "a run"]) == 2
+    assert "go on with it by --resume 'a run' or give another --out" in capsys.readouterr().err
+
+
+def test_a_folder_with_parts_of_a_run_is_not_overwritten(tmp_path, capsys):
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run/config.json").write_text("{}")
+    assert main(["train", *QUICK, "--out", "run"]) == 2
+    assert "run holds a run already; it is not complete, so remove it or give another --out" in capsys.readouterr().err
+
+
+def test_data_dir_must_be_a_folder_also_later(finished, capsys):
+    for command in (["train", "--resume", str(finished)], ["evaluate", str(finished)]):
+        assert main([*command, "--data-dir", "nowhere"]) == 2
+        assert "--data-dir nowhere is not a folder" in capsys.readouterr().err
+
+
+def test_options_are_not_abbreviated(finished, capsys):
+    assert main(["evaluate", str(finished), "--check", "best"]) == 2
+    assert "unrecognized arguments: --check" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("options", [["--epochs", "3"], ["--data", "digits"], ["--out", "x"], ["--no-augment"]])
 def test_resume_takes_no_options_of_training(finished, capsys, options):
     assert main(["train", "--resume", str(finished), *options]) == 2
@@ -160,8 +194,6 @@ def test_resume_takes_no_options_of_training(finished, capsys, options):
 
 
 def test_damaged_runs_are_refused(tmp_path, finished, capsys):
-    import shutil
-
     shutil.copytree(finished, tmp_path / "run")
     tensors = next((tmp_path / "run/last").glob("*.safetensors"))
     tensors.write_bytes(tensors.read_bytes()[:-1])
@@ -172,6 +204,46 @@ def test_damaged_runs_are_refused(tmp_path, finished, capsys):
         (tmp_path / "run/config.json").write_text(config)
         assert main(["evaluate", "run"]) == 2
         assert "config.json cannot be used" in capsys.readouterr().err
+
+
+DAMAGES = [
+    ("config.json", ("settings", "data"), "svhn", "unknown data 'svhn', want one of digits"),
+    ("config.json", ("settings", "schedule"), "x", "unknown schedule 'x'"),
+    ("config.json", ("settings", "epochs"), "2", "epochs is '2', want int"),
+    ("config.json", ("settings", "accumulate"), True, "accumulate is True, want int"),
+    ("config.json", ("settings", "clip"), "x", "clip is 'x', want"),
+    ("config.json", ("images", "shape"), [8, 8], "want a shape of 3"),
+    ("config.json", ("images", "std"), [None], "want a shape of 3"),
+    ("last/checkpoint.json", ("extra",), 1, "last cannot be used"),
+    ("last/checkpoint.json", ("extra", "loader", "images"), 9, "trained on 9 images, the data set has 1438"),
+    ("last/checkpoint.json", ("extra", "history", "rows", 0, "loss"), "x", "state is malformed"),
+    ("last/checkpoint.json", ("extra", "history", "running", "loss"), None, "state is malformed"),
+    ("last/checkpoint.json", ("extra", "generator"), {}, "no field 'seed'"),
+    ("last/checkpoint.json", ("extra", "generator", "words", "key"), [], "last cannot be used"),
+    ("last/checkpoint.json", ("schedule", "eta_min"), "x", "eta_min is 'x', wanted a number"),
+]
+
+
+@pytest.mark.parametrize("file, place, value, message", DAMAGES)
+def test_damaged_fields_are_refused(tmp_path, finished, capsys, file, place, value, message):
+    shutil.copytree(finished, tmp_path / "run")
+    whole = json.loads((tmp_path / "run" / file).read_text())
+    inner = whole
+    for key in place[:-1]:
+        inner = inner[key]
+    inner[place[-1]] = value
+    (tmp_path / "run" / file).write_text(json.dumps(whole))
+    assert main(["train", "--resume", "run"]) == 2
+    printed = capsys.readouterr()
+    assert printed.out == "" and message in printed.err and len(printed.err.splitlines()) == 1
+
+
+def test_help_states_the_defaults(capsys):
+    assert main(["train", "--help"]) == 0
+    text = " ".join(capsys.readouterr().out.split())
+    assert "passes over the training images; default 20 (digits), 10 (mnist), 30 (cifar10)" in text
+    assert "default adam; sgd (resnet)" in text
+    assert all(name in text for name in models.MODELS)
 
 
 def test_no_command_and_help(capsys):

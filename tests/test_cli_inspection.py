@@ -73,6 +73,18 @@ def test_prepared_keeps_pixels_that_fit():
     assert notes == []
 
 
+def test_prepared_puts_the_centre_of_mass_of_mnist_digits_in_the_middle():
+    """As the images are that the networks know; the middle of the ink's outline is elsewhere in a 7 or a 9."""
+    image = np.zeros((100, 100, 1))
+    image[20:30, 20:70] = 1
+    image[30:80, 60:70] = 1
+    pixels, _ = prepared(image, "mnist", (1, 28, 28))
+    ink, places = pixels[0, 0] / pixels.sum(), np.arange(28) + 0.5
+    assert abs((ink.sum(axis=1) * places).sum() - 14) < 0.5 and abs((ink.sum(axis=0) * places).sum() - 14) < 0.5
+    rows, columns = (np.flatnonzero(pixels[0, 0].max(axis=axis) > 128) for axis in (1, 0))
+    assert rows[-1] - rows[0] + 1 == 20 and columns[-1] < 28
+
+
 def test_prepared_shrinks_by_means_and_keeps_the_mean():
     random = np.random.default_rng(0)
     image = np.repeat(random.random((64, 64, 1)), 3, axis=2)

@@ -93,6 +93,29 @@ def test_second_signal_quits_and_handlers_come_back():
     assert (signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM)) == before
 
 
+def test_a_signal_counts_where_nobody_reads_the_note(monkeypatch):
+    def gone(*arguments):
+        raise BrokenPipeError
+
+    with Interruption() as interruption:
+        monkeypatch.setattr(os, "write", gone)
+        signal.raise_signal(signal.SIGINT)
+        assert interruption.stop(None)
+
+
+def test_quit_at_once_in_the_first_step_can_be_resumed(finished, monkeypatch):
+    from minigrad.optim import Adam
+
+    def quit_at_once(self):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Adam, "step", quit_at_once)
+        assert main(["train", *QUICK, "--out", "run"]) == 130
+    assert main(["train", "--resume", "run"]) == 0
+    assert weights_of("run") == weights_of(finished)
+
+
 def test_outside_the_main_thread_signals_are_left_alone():
     results = []
     thread = threading.Thread(target=lambda: results.append(main(["train", *QUICK, "--out", "run"])))

@@ -57,7 +57,14 @@ def test_history_state():
     other = History()
     other.load_state_dict(json.loads(json.dumps(history.state_dict())))
     assert other.state_dict() == history.state_dict()
-    for wrong in ({}, {"rows": 3}, {"rows": [], "steps": 1, "running": {"x": 1}}):
+    part = {"steps": 1, "running": {}}
+    for wrong in (
+        {},
+        {"rows": 3},
+        {"rows": [], "steps": 1, "running": {"x": 1}},
+        {"rows": [], "steps": 1, "running": {"loss": None}},
+        {"rows": [{"loss": "0.5"}], **part},
+    ):
         with pytest.raises(ShapeError, match="state is malformed"):
             other.load_state_dict(wrong)
     assert other.state_dict() == history.state_dict()
@@ -94,6 +101,14 @@ def test_progress_draws_a_bar_on_a_terminal(monkeypatch, capsys):
     assert "epoch 1/1:" in capsys.readouterr().err
     progress.close()
     assert progress.bar is None
+
+
+def test_progress_without_a_terminal_or_anything_else_at_stderr(monkeypatch):
+    monkeypatch.setattr(sys, "stderr", None)
+    model = network()
+    loader = data.Loader(images(), 11)
+    optimizer = optim.SGD(model.parameters(), 0.1)
+    assert len(fit(model, loader, optimizer, 1, callbacks=[Progress(44, 1)])) == 1
 
 
 # ---- learning curve ------------------------------------------------------------------------------------

@@ -47,6 +47,11 @@ def test_smaller_images_are_refused_with_the_smallest_size(name):
         models.MODELS[name].make((1, smallest - 1, smallest - 1), 10)(minigrad.zeros(1, 1, smallest - 1, smallest - 1))
 
 
+def test_shape_without_channels():
+    with pytest.raises(ShapeError, match=r"build: shape is \(28, 28\), want \(C, H, W\)"):
+        models.build("mlp", (28, 28))
+
+
 def test_unknown_name():
     with pytest.raises(ShapeError, match="'vgg', want one of digits-cnn, "):
         models.build("vgg", (1, 28, 28))

@@ -235,6 +235,12 @@ def test_state_shares_memory_and_raises_versions():
         out.backward()
 
 
+@pytest.mark.parametrize("state", [5, None, [("0.weight", 1)]])
+def test_a_state_that_is_no_dictionary(state):
+    with pytest.raises(TypeError, match=f"state_dict is a {type(state).__name__}, wanted a dictionary"):
+        network().load_state_dict(state)
+
+
 def test_all_faults_of_a_state_in_one_error():
     model = network()
     before = values(model)

@@ -186,6 +186,8 @@ REFUSED = [
     (lambda: optim.SGD(P, weight_decay=-1), ValueError, "SGD: weight_decay is -1"),
     (lambda: optim.SGD(P, nesterov=True), ValueError, "SGD: nesterov is True with momentum 0 and dampening 0"),
     (lambda: optim.SGD(P, momentum=0.9, dampening=0.1, nesterov=True), ValueError, "SGD: nesterov is True"),
+    (lambda: optim.SGD(P, momentum=0.9, nesterov="no"), TypeError, "SGD: nesterov is 'no', wanted True or False"),
+    (lambda: optim.Adam(P, maximize=2), TypeError, "Adam: maximize is 2, wanted True or False"),
     (lambda: optim.Adam(P, betas=(0.9, 1.0)), ValueError, "Adam: betas[1] is 1.0, wanted at least 0 and below 1"),
     (lambda: optim.Adam(P, betas=(-0.1, 0.9)), ValueError, "Adam: betas[0] is -0.1"),
     (lambda: optim.Adam(P, betas=0.9), TypeError, "Adam: betas is 0.9, wanted a pair"),
@@ -363,6 +365,13 @@ WRONG_SCHEDULES = [
     (lambda: lr_scheduler.StepLR(5, 3), TypeError, "StepLR: optimizer is a int"),
     (lambda: lr_scheduler.StepLR(S, 0), ValueError, "StepLR: step_size is 0, wanted at least 1"),
     (lambda: lr_scheduler.StepLR(S, 1.5), TypeError, "StepLR: step_size is 1.5, wanted an integer"),
+    (lambda: lr_scheduler.StepLR(S, 2, gamma="x"), TypeError, "StepLR: gamma is 'x', wanted a number"),
+    (lambda: lr_scheduler.LinearLR(S, "x"), TypeError, "LinearLR: start_factor is 'x'"),
+    (lambda: lr_scheduler.CosineAnnealingLR(S, 9, None), TypeError, "CosineAnnealingLR: eta_min is None"),
+    (lambda: lr_scheduler.OneCycleLR(S, "x", 10), TypeError, "OneCycleLR: max_lr is 'x'"),
+    (lambda: lr_scheduler.OneCycleLR(S, 0.1, 10, pct_start="x"), TypeError, "OneCycleLR: pct_start is 'x'"),
+    (lambda: lr_scheduler.ReduceLROnPlateau(S, factor="x"), TypeError, "ReduceLROnPlateau: factor is 'x'"),
+    (lambda: lr_scheduler.ReduceLROnPlateau(S, min_lr=["x"]), TypeError, "ReduceLROnPlateau: min_lr is 'x'"),
     (lambda: lr_scheduler.LinearLR(S, 0), ValueError, "LinearLR: start_factor is 0"),
     (lambda: lr_scheduler.LinearLR(S, end_factor=2), ValueError, "LinearLR: end_factor is 2"),
     (lambda: lr_scheduler.CosineAnnealingLR(S, 0), ValueError, "CosineAnnealingLR: T_max is 0"),
@@ -410,6 +419,10 @@ def test_states_of_other_schedules_are_refused():
         with pytest.raises(ValueError, match="load_state_dict"):
             schedule.load_state_dict(state)
     assert schedule.state_dict() == before
+    step = lr_scheduler.StepLR(optimizer, 3)
+    for name, value in (("gamma", None), ("last_epoch", 1.5)):
+        with pytest.raises(TypeError, match=f"StepLR.load_state_dict: {name} is {value}, wanted a number"):
+            step.load_state_dict({**step.state_dict(), name: value})
 
 
 # ---- clipping --------------------------------------------------------------------------------------------------------

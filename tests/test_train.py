@@ -162,6 +162,17 @@ def test_a_loss_that_is_not_finite_ends_training_before_the_update(accumulate):
     assert all(parameter.grad is None for parameter in model.parameters())
 
 
+def test_a_test_loss_that_is_not_finite_ends_training():
+    model = network()
+    batches = list(data.Loader(images(), 22))
+    bad = minigrad.tensor(np.full((22, 1, 6, 6), np.inf, np.float32))
+    history = History()
+    with pytest.raises(StateError, match="the test loss is nan after step 2; lower the learning rate"):
+        optimizer = optim.SGD(model.parameters(), 0.1)
+        fit(model, batches, optimizer, 1, test=[(bad, batches[0][1])], history=history)
+    assert len(history) == 0
+
+
 @pytest.mark.parametrize(
     "options, error, message",
     [
@@ -171,6 +182,7 @@ def test_a_loss_that_is_not_finite_ends_training_before_the_update(accumulate):
         ({"accumulate": 0}, ShapeError, "accumulate is 0"),
         ({"clip": 0}, ShapeError, "clip is 0, want a number above 0"),
         ({"clip": math.nan}, ShapeError, "clip is nan"),
+        ({"clip": "1"}, KindError, "clip is '1', want a number or None"),
     ],
 )
 def test_options_out_of_range(options, error, message):

@@ -1,5 +1,6 @@
 """The command `minigrad`: train, evaluate, predict, info."""
 
+import os
 import sys
 
 from minigrad_kernels.errors import MinigradError
@@ -10,6 +11,7 @@ from .settings import UsageError
 __all__ = ["main"]
 
 INTERRUPTED = 130  # what shells report for a program ended by Ctrl-C
+UNREAD = 141  # and for one whose output nobody reads any more
 
 
 def main(argv=None):
@@ -19,17 +21,46 @@ def main(argv=None):
     1   failed at work
     2   refused before any work
     130 interrupted
+    141 whoever read the output has gone
     """
+    _escape_what_cannot_be_encoded()
+    name = "minigrad"
     try:
-        options = parser().parse_args(argv)
-    except SystemExit as finished:  # after --help or a refusal, which argparse has printed
-        return finished.code
-    options.argv = list(sys.argv[1:] if argv is None else argv)
-    try:
-        return options.action(options)
+        try:
+            options = parser().parse_args(argv)
+        except SystemExit as finished:  # after --help or a refusal, which argparse has printed
+            code = finished.code
+        else:
+            name = f"minigrad {options.command}"
+            options.argv = list(sys.argv[1:] if argv is None else argv)
+            code = options.action(options)
+        if sys.stdout is not None:
+            sys.stdout.flush()  # here and not at exit, where an error could not be caught
+        return code
+    except BrokenPipeError:
+        _discard_what_cannot_be_written()
+        return UNREAD
     except (MinigradError, OSError) as error:
-        print(f"minigrad {options.command}: error: {error}", file=sys.stderr)
+        print(f"{name}: error: {error}", file=sys.stderr)
+        _discard_what_cannot_be_written()
         return 2 if isinstance(error, UsageError) else 1
     except KeyboardInterrupt:
-        print(f"minigrad {options.command}: interrupted", file=sys.stderr)
+        print(f"{name}: interrupted", file=sys.stderr)
         return INTERRUPTED
+
+
+def _escape_what_cannot_be_encoded():
+    """A name that the encoding of the terminal lacks is no reason to end a training."""
+    for stream in (sys.stdout, sys.stderr):
+        if getattr(stream, "errors", None) == "strict" and hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="backslashreplace")
+
+
+def _discard_what_cannot_be_written():
+    """Python would try again at exit, and complain."""
+    with open(os.devnull, "wb") as nowhere:
+        for stream in filter(None, (sys.stdout, sys.stderr)):
+            try:
+                stream.flush()
+            except OSError:
+                os.dup2(nowhere.fileno(), stream.fileno())

@@ -3,16 +3,19 @@
 import argparse
 import math
 
-__all__ = ["DATA", "OPTIMIZERS", "SCHEDULES", "parser"]
+from .defaults import BY_DATA, BY_MODEL, DEFAULT_MODEL, DEFAULTS, MOMENTUM, OPTIMIZERS, RATES, SCHEDULES
 
-DATA = ("auto", "digits", "mnist", "cifar10")
-OPTIMIZERS = ("adam", "adamw", "sgd", "rmsprop")
-SCHEDULES = ("none", "cosine", "onecycle", "step")
+__all__ = ["parser"]
+
+DATA = ("auto", *DEFAULT_MODEL)
 CHECKPOINTS = ("last", "best")
 
 
 class Parser(argparse.ArgumentParser):
-    """Refuses in one line."""
+    """Refuses in one line, and takes no option by the beginning of its name."""
+
+    def __init__(self, **options):
+        super().__init__(**options, allow_abbrev=False)
 
     def error(self, message):
         self.exit(2, f"{self.prog}: error: {message}\n")
@@ -20,12 +23,12 @@ class Parser(argparse.ArgumentParser):
 
 def parser():
     """The parser of all commands."""
-    top = Parser(prog="minigrad", description="Train small convolutional networks.", allow_abbrev=False)
+    top = Parser(prog="minigrad", description="Train small convolutional networks.")
     commands = top.add_subparsers(dest="command", required=True, parser_class=Parser, metavar="COMMAND")
-    _add_train(commands.add_parser("train", help="train a network on a data set", allow_abbrev=False))
+    _add_train(commands.add_parser("train", help="train a network on a data set"))
     evaluate = commands.add_parser("evaluate", help="measure a trained network on the test images again")
     _add_run(evaluate, "run_evaluate")
-    evaluate.add_argument("--data-dir", metavar="FOLDER", help="where the files of the data set are")
+    evaluate.add_argument("--data-dir", type=_text, metavar="FOLDER", help="where the files of the data set are")
     predict = commands.add_parser("predict", help="say what a picture shows")
     _add_run(predict, "run_predict")
     predict.add_argument("image", metavar="IMAGE.png", help="a PNG picture of one digit or object")
@@ -42,19 +45,43 @@ def _add_train(train):
         choices=DATA,
         help="auto (default): MNIST if it is on disk, else digits; mnist and cifar10 download",
     )
-    what.add_argument("--data-dir", metavar="FOLDER", help="where the files of the data set are, or are put")
+    what.add_argument(
+        "--data-dir", type=_text, metavar="FOLDER", help="where the files of the data set are, or are put"
+    )
     what.add_argument(
         "--model",
+        type=_text,
         metavar="NAME",
-        help="digits-cnn, keras-cnn, lenet, mnist-net, mlp or resnet; default by the data",
+        help=f"digits-cnn, keras-cnn, lenet, mnist-net, mlp or resnet; default {_listed(DEFAULT_MODEL)}",
     )
-    how = train.add_argument_group("how to train it (defaults depend on the model)")
-    how.add_argument("--epochs", type=_count, metavar="N", help="passes over the training images")
-    how.add_argument("--batch-size", type=_count, metavar="N", help="images to a batch")
-    how.add_argument("--lr", type=_positive, metavar="X", help="learning rate, the highest of the schedule")
-    how.add_argument("--optimizer", choices=OPTIMIZERS)
-    how.add_argument("--schedule", choices=SCHEDULES, help="how the learning rate changes, step by step")
-    how.add_argument("--weight-decay", type=_not_negative, metavar="X")
+    _add_how(train.add_argument_group("how to train it"))
+    where = train.add_argument_group("where")
+    where.add_argument("--device", type=_text, metavar="NAME", help="default cpu")
+    where.add_argument("--threads", type=_count, metavar="N", help="for kernels; the result does not depend on it")
+    where.add_argument("--out", type=_text, metavar="FOLDER", help="the run folder; default runs/DATE-TIME-DATA-MODEL")
+    where.add_argument(
+        "--resume", type=_text, metavar="RUN", help="go on with the run in this folder, with its own options"
+    )
+
+
+def _add_how(how):
+    how.add_argument(
+        "--epochs", type=_count, metavar="N", help=f"passes over the training images; {_default('epochs')}"
+    )
+    how.add_argument("--batch-size", type=_count, metavar="N", help=f"images to a batch; {_default('batch_size')}")
+    how.add_argument(
+        "--lr",
+        type=_positive,
+        metavar="X",
+        help=f"highest learning rate of the schedule; default {_listed(RATES | {'resnet': BY_MODEL['resnet']['lr']})}",
+    )
+    how.add_argument(
+        "--optimizer", choices=OPTIMIZERS, help=f"{_default('optimizer')}; sgd with Nesterov momentum {MOMENTUM}"
+    )
+    how.add_argument(
+        "--schedule", choices=SCHEDULES, help=f"how the learning rate changes, step by step; {_default('schedule')}"
+    )
+    how.add_argument("--weight-decay", type=_not_negative, metavar="X", help=_default("weight_decay"))
     how.add_argument(
         "--augment",
         action=argparse.BooleanOptionalAction,
@@ -68,16 +95,23 @@ def _add_train(train):
         action=argparse.BooleanOptionalAction,
         help="digits: train a second time on half the writers and test on the others (default: yes)",
     )
-    where = train.add_argument_group("where")
-    where.add_argument("--device", metavar="NAME", help="default cpu")
-    where.add_argument("--threads", type=_count, metavar="N", help="for kernels; the result does not depend on it")
-    where.add_argument("--out", metavar="FOLDER", help="the run folder; default runs/DATE-TIME-DATA-MODEL")
-    where.add_argument("--resume", metavar="RUN", help="go on with the run in this folder, with its own options")
+
+
+def _default(name):
+    """What an option becomes that is left out, in words."""
+    by_data = {data: values[name] for data, values in BY_DATA.items() if name in values}
+    text = f"default {_listed(by_data) or DEFAULTS[name]}"
+    by_model = {model: values[name] for model, values in BY_MODEL.items() if name in values}
+    return f"{text}; {_listed(by_model)}" if by_model else text
+
+
+def _listed(values):
+    return ", ".join(f"{value} ({name})" for name, value in values.items())
 
 
 def _add_run(command, action):
     command.set_defaults(action=_lazily("inspection", action))
-    command.add_argument("run", metavar="RUN", help="the folder of a run")
+    command.add_argument("run", type=_text, metavar="RUN", help="the folder of a run")
     command.add_argument("--checkpoint", choices=CHECKPOINTS, default="last", help="default last")
     command.add_argument("--threads", type=_count, metavar="N", help="for kernels on the CPU")
 
@@ -107,6 +141,12 @@ def _number(kind, holds, wanted):
         return value
 
     return convert
+
+
+def _text(text):
+    if not text:
+        raise argparse.ArgumentTypeError("got an empty text, want a name")
+    return text
 
 
 _count = _number(int, lambda value: value >= 1, "an integer of at least 1")

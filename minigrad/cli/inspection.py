@@ -12,7 +12,7 @@ from ..modes import no_grad
 from ..train import evaluate
 from .picture import prepared, read_png
 from .run import Run, versions
-from .settings import kernel_threads, refusing
+from .settings import checked_folder, kernel_threads, refusing
 
 __all__ = ["run_evaluate", "run_info", "run_predict"]
 
@@ -24,7 +24,8 @@ def run_evaluate(options):
     """Measure a trained network on the test images."""
     with refusing():
         settings, images, model = _trained(options)
-        settings.data_dir = options.data_dir or settings.data_dir
+        if options.data_dir is not None:
+            settings.data_dir = checked_folder(options.data_dir)
         _, test = settings.datasets(download=False)
         loader = settings.test_loader(test, images)
     with kernel_threads(options.threads or settings.threads):

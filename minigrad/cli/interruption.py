@@ -1,5 +1,6 @@
 """Ctrl-C, and the request to end that systems send, as a wish that is granted between two updates."""
 
+import contextlib
 import os
 import signal
 import threading
@@ -31,8 +32,9 @@ class Interruption(Callback):
         if self.requested:
             raise KeyboardInterrupt
         self.requested = True
-        # Not print: the signal may come while a print is at work.
-        os.write(2, b"\nstopping after this step; once more to quit at once\n")
+        # Not print: the signal may come while a print is at work. And nobody may be there to read it.
+        with contextlib.suppress(OSError):
+            os.write(2, b"\nstopping after this step; once more to quit at once\n")
 
     def stop(self, history):
         return self.requested

@@ -10,6 +10,7 @@ __all__ = ["prepared", "read_png"]
 
 LUMA = (0.299, 0.587, 0.114)  # ITU-R BT.601: how bright red, green and blue look
 INK = 0.2  # of the range from background to ink; above it a pixel belongs to the digit
+MNIST_MARGIN = 4 / 28  # of the side of an image, free on each side of a digit
 MAX_PIXELS = 1 << 25
 
 
@@ -52,7 +53,7 @@ def prepared(image, data, shape):
         if data in ("digits", "mnist"):
             image = _light_on_dark(image, notes)
             if image.shape[:2] != (height, width):
-                image = _centred(image, 4 / 28 if data == "mnist" else 0, notes)
+                image = _centred(image, data == "mnist", notes)
     elif image.shape[2] == 1:
         image = np.repeat(image, 3, axis=2)
         notes.append("grey made into three equal colours")
@@ -80,19 +81,36 @@ def _light_on_dark(image, notes):
     return 1 - image
 
 
-def _centred(image, margin, notes):
-    """The ink in the middle of a square, with a margin as a share of its side: as the training images are."""
+def _centred(image, as_mnist, notes):
+    """The ink on a square, as the training images are: MNIST's have a margin, and their centre of mass is central.
+
+    Source  LeCun, Cortes and Burges, The MNIST database of handwritten digits
+    """
     low, high = image.min(), image.max()
     if high - low < 1e-3:
         raise UsageError("the picture is empty: all its pixels are alike")
     ink = image[..., 0] > low + INK * (high - low)
     rows, columns = (np.flatnonzero(ink.any(axis=axis)) for axis in (1, 0))
     image = image[rows[0] : rows[-1] + 1, columns[0] : columns[-1] + 1]
+    margin = MNIST_MARGIN if as_mnist else 0
     side = max(1, round(max(image.shape[:2]) / (1 - 2 * margin)))
-    before = [(side - size) // 2 for size in image.shape[:2]]
+    middles = [
+        _centre_of_mass(image[..., 0] - low, axis) if as_mnist else size / 2
+        for axis, size in enumerate(image.shape[:2])
+    ]
+    before = [
+        min(max(0, round(side / 2 - middle)), side - size)
+        for middle, size in zip(middles, image.shape[:2], strict=True)
+    ]
     after = [side - size - start for size, start in zip(image.shape[:2], before, strict=True)]
     notes.append(f"cut to the ink ({image.shape[0]} x {image.shape[1]}) and centred")
     return np.pad(image, (*zip(before, after, strict=True), (0, 0)), constant_values=low)
+
+
+def _centre_of_mass(ink, axis):
+    """Along one axis of (H, W), in pixels from its edge."""
+    weights = ink.sum(axis=1 - axis)
+    return (weights * (np.arange(len(weights)) + 0.5)).sum() / weights.sum()
 
 
 def _along(weights, image):

@@ -10,6 +10,7 @@ result.json         the final figures
 import json
 import os
 import platform
+import shlex
 import time
 from dataclasses import asdict
 from importlib import metadata
@@ -22,6 +23,7 @@ from .settings import Images, Settings, UsageError
 
 __all__ = ["Run", "Saver", "versions"]
 
+CONFIG = "config.json"
 PACKAGES = ("numpy", "numba", "llvmlite", "safetensors", "matplotlib", "tqdm", "pooch")
 
 
@@ -40,6 +42,11 @@ class Run:
     def __init__(self, folder):
         self.folder = Path(folder)
 
+    @property
+    def argument(self):
+        """The folder as it is typed at a shell."""
+        return shlex.quote(str(self.folder))
+
     @classmethod
     def fresh(cls, folder, settings):
         """A folder for a new run: the one given, or one named after the time, the data and the model.
@@ -51,8 +58,10 @@ class Run:
         number = 2
         while folder is None and run.folder.exists():
             run, number = cls(f"{stem}-{number}"), number + 1
-        if (run.folder / "config.json").exists() or checkpoint.exists(run.folder / "last"):
-            raise UsageError(f"{run.folder} holds a run already; go on with it by --resume {run.folder}")
+        parts = [(run.folder / CONFIG).exists(), checkpoint.exists(run.folder / "last")]
+        if any(parts):
+            hint = f"go on with it by --resume {run.argument}" if all(parts) else "it is not complete, so remove it"
+            raise UsageError(f"{run.folder} holds a run already; {hint} or give another --out")
         present = next(place for place in (run.folder, *run.folder.absolute().parents) if place.exists())
         if not present.is_dir() or not os.access(present, os.W_OK | os.X_OK):
             raise UsageError(f"--out {run.folder} cannot be made: {present} is not a folder that can be written")
@@ -65,11 +74,10 @@ class Run:
         if not checkpoint.exists(run.folder / name):
             raise UsageError(f"{run.folder} holds no checkpoint {name!r}: it is not the folder of a run")
         try:
-            config = json.loads((run.folder / "config.json").read_text())
+            config = json.loads((run.folder / CONFIG).read_bytes())
             return run, Settings(**config["settings"]), Images(**config["images"])
         except (OSError, ValueError, KeyError, TypeError) as error:
-            reason = f"no field {error}" if isinstance(error, KeyError) else error
-            raise UsageError(f"{run.folder / 'config.json'} cannot be used: {reason}") from error
+            raise UsageError(f"{run.folder / CONFIG} cannot be used: {checkpoint.reason(error)}") from error
 
     def write(self, name, content):
         """Put text or bytes into a file of the folder in one step."""
@@ -78,13 +86,14 @@ class Run:
     def write_json(self, name, value):
         self.write(name, json.dumps(value, indent=1) + "\n")
 
-    def begin(self, settings, command, train):
-        """Make the folder and write its configuration."""
+    def begin(self, settings, command, train, parts, history):
+        """Make the folder, write its configuration, and a checkpoint, so that the run can go on from any end."""
         self.folder.mkdir(parents=True, exist_ok=True)
         created = time.strftime("%Y-%m-%dT%H:%M:%S%z")
         config = {"command": ["minigrad", *command], "created": created, "versions": versions()}
         config |= {"source": train.source, "settings": asdict(settings), "images": asdict(Images.of(train))}
-        self.write_json("config.json", config)
+        self.write_json(CONFIG, config)
+        self.save("last", parts, history)
 
     def save(self, name, parts, history):
         """Write a checkpoint of everything that going on needs."""
@@ -98,9 +107,17 @@ class Run:
     def load(self, parts, history):
         """Take up the latest checkpoint."""
         extra = checkpoint.load(self.folder / "last", parts.model, parts.optimizer, parts.schedule)
-        history.load_state_dict(extra["history"])
-        parts.loader.load_state_dict(extra["loader"])
-        default_generator.set_state(extra["generator"])
+        try:
+            trained_on, here = extra["loader"]["images"], len(parts.loader.dataset)
+            if trained_on != here:
+                raise UsageError(f"{self.folder} was trained on {trained_on} images, the data set has {here} here")
+            history.load_state_dict(extra["history"])
+            parts.loader.load_state_dict(extra["loader"])
+            default_generator.set_state(extra["generator"])
+        except UsageError:
+            raise
+        except (ValueError, TypeError, KeyError, IndexError, AttributeError, OverflowError) as error:
+            raise UsageError(f"{self.folder / 'last'} cannot be used: {checkpoint.reason(error)}") from error
 
     def write_history(self, history):
         self.write("history.jsonl", history.to_jsonl())

@@ -2,7 +2,7 @@
 
 import contextlib
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 
 from minigrad_kernels import toolchain
@@ -10,30 +10,11 @@ from minigrad_kernels.errors import MinigradError
 
 from .. import create, data, models, nn, optim
 from ..device import manual_seed
+from .defaults import BY_DATA, BY_MODEL, DEFAULT_MODEL, DEFAULTS, MOMENTUM, OPTIMIZERS, RATES, SCHEDULES
 
-__all__ = ["Images", "Parts", "Settings", "UsageError", "chosen_data", "kernel_threads", "refusing"]
+__all__ = ["Images", "Parts", "Settings", "UsageError", "checked_folder", "chosen_data", "kernel_threads", "refusing"]
 
 TEST_BATCH = 256
-DEFAULT_MODEL = {"digits": "digits-cnn", "mnist": "keras-cnn", "cifar10": "resnet"}
-DEFAULTS = {
-    "optimizer": "adam",
-    "lr": 3e-3,
-    "schedule": "cosine",
-    "weight_decay": 0.0,
-    "augment": False,
-    "accumulate": 1,
-    "clip": None,
-    "seed": 0,
-    "device": "cpu",
-}
-BY_DATA = {
-    "digits": {"epochs": 20, "batch_size": 32, "augment": True},
-    "mnist": {"epochs": 10, "batch_size": 64},
-    "cifar10": {"epochs": 30, "batch_size": 128, "augment": True},
-}
-BY_MODEL = {"resnet": {"optimizer": "sgd", "lr": 0.1, "schedule": "onecycle", "weight_decay": 5e-4}}
-RATES = {"adam": 3e-3, "adamw": 3e-3, "rmsprop": 1e-3, "sgd": 0.03}  # of an optimiser that is not the default
-MOMENTUM = 0.9  # of SGD, in Nesterov's form
 
 
 class UsageError(MinigradError, ValueError):
@@ -73,6 +54,14 @@ class Images:
     mean: tuple
     std: tuple
 
+    def __post_init__(self):
+        for field in fields(self):  # JSON has no tuples
+            setattr(self, field.name, tuple(getattr(self, field.name)))
+        numbers = {"shape": int, "mean": float, "std": float}
+        wrong = [name for name, kind in numbers.items() if {type(value) for value in getattr(self, name)} != {kind}]
+        if wrong or not len(self.shape) == 3 or not min(self.shape) >= 1:
+            raise UsageError(f"images: {self}, want a shape of 3 and numbers for each channel")
+
     @classmethod
     def of(cls, dataset):
         return cls(dataset.images.shape[1:], dataset.classes, dataset.mean, dataset.std)
@@ -99,18 +88,27 @@ class Settings:
     device: str
     new_writers: bool
 
+    def __post_init__(self):
+        for field in fields(self):
+            value = getattr(self, field.name)
+            if not isinstance(value, field.type) or isinstance(value, bool) != (field.type is bool):
+                wanted = getattr(field.type, "__name__", field.type)
+                raise UsageError(f"settings: {field.name} is {value!r}, want {wanted}")
+        known = {"data": DEFAULT_MODEL, "model": models.MODELS, "optimizer": OPTIMIZERS, "schedule": SCHEDULES}
+        for name, choices in known.items():
+            _check_known(name, getattr(self, name), choices)
+
     @classmethod
     def of(cls, options, name):
         """The settings of a new run on the data set of this name."""
         model = options.model or DEFAULT_MODEL[name]
-        if model not in models.MODELS:
-            raise UsageError(f"unknown model {model!r}, want one of {', '.join(models.MODELS)}")
+        _check_known("model", model, models.MODELS)
         values = DEFAULTS | BY_DATA[name] | BY_MODEL.get(model, {})
         if options.optimizer not in (None, values["optimizer"]):
             values["lr"] = RATES[options.optimizer]
         given = {key: getattr(options, key) for key in values if getattr(options, key) is not None}
         size = {"digits": models.MODELS[model].made_for or 8, "mnist": 28, "cifar10": 32}[name]
-        folder = options.data_dir and str(Path(options.data_dir).resolve())
+        folder = None if options.data_dir is None else checked_folder(options.data_dir)
         new_writers = name == "digits" if options.new_writers is None else options.new_writers
         if new_writers and name != "digits":
             raise UsageError("--new-writers wants --data digits: only there the writers are known")
@@ -121,6 +119,16 @@ class Settings:
         if self.data == "digits":
             return data.digits(split, self.size)
         return {"mnist": data.mnist, "cifar10": data.cifar10}[self.data](self.data_dir, download)
+
+    def check_new_writers(self):
+        """Refuse batches that the images of half the writers cannot fill."""
+        if self.new_writers:
+            half, _ = self.datasets("writers")
+            if self.batch_size > len(half):
+                raise UsageError(
+                    f"--batch-size is {self.batch_size}, but half of the writers wrote {len(half)} images; "
+                    "--no-new-writers trains on the random split alone"
+                )
 
     @property
     def threads(self):
@@ -145,6 +153,11 @@ class Settings:
 
     def test_loader(self, test, images):
         return data.Loader(test, min(TEST_BATCH, len(test)), transform=self.transform(images))
+
+
+def _check_known(name, value, choices):
+    if value not in choices:
+        raise UsageError(f"unknown {name} {value!r}, want one of {', '.join(choices)}")
 
 
 class Parts:
@@ -190,10 +203,17 @@ def _schedule(settings, optimizer, updates):
     return None
 
 
+def checked_folder(data_dir):
+    """The folder that --data-dir names, with its whole path."""
+    if not Path(data_dir).is_dir():
+        raise UsageError(f"--data-dir {data_dir} is not a folder")
+    return str(Path(data_dir).resolve())
+
+
 def chosen_data(name, data_dir):
     """The name of the data set that --data means, and a sentence if it was chosen for the user."""
-    if data_dir is not None and not Path(data_dir).is_dir():
-        raise UsageError(f"--data-dir {data_dir} is not a folder")
+    if data_dir is not None:
+        checked_folder(data_dir)
     if name not in (None, "auto"):
         return name, None
     folder = data.available("mnist", data_dir)

@@ -5,7 +5,7 @@ import contextlib
 from ..train import History, Progress, evaluate, fit
 from .interruption import Interruption
 from .run import Run, Saver
-from .settings import Parts, Settings, UsageError, chosen_data, kernel_threads, refusing
+from .settings import Parts, Settings, UsageError, checked_folder, chosen_data, kernel_threads, refusing
 
 __all__ = ["run_train"]
 
@@ -16,7 +16,7 @@ INTERRUPTED = 130
 def run_train(options):
     """Train, keep everything in a run folder, and print the accuracy on the test images."""
     with refusing():
-        run, settings, note = _resumed(options) if options.resume else _new(options)
+        run, settings, note = _resumed(options) if options.resume is not None else _new(options)
     with kernel_threads(options.threads or settings.threads):
         return _train(options, run, settings, note)
 
@@ -25,6 +25,7 @@ def _train(options, run, settings, note):
     with refusing():
         train, test = settings.datasets()
         parts, history = Parts(settings, train, test), History()
+        settings.check_new_writers()
         if options.resume:
             run.load(parts, history)
     if note:
@@ -33,15 +34,15 @@ def _train(options, run, settings, note):
     count = sum(parameter.numel() for parameter in parts.model.parameters())
     print(f"model: {settings.model}, {count:,} parameters")
     print(f"run: {run.folder}" + (f", from step {history.steps} on" if options.resume else ""))
-    if not options.resume:
-        run.begin(settings, options.argv, train)
     with Interruption() as interruption:
+        if not options.resume:
+            run.begin(settings, options.argv, train, parts, history)
         _fit(run, settings, parts, history, [interruption])
         new_writers = None
         if settings.new_writers and not interruption.requested:
             new_writers = _accuracy_on_new_writers(settings, interruption)
         if interruption.requested:
-            print(f"interrupted at step {history.steps}; go on with: minigrad train --resume {run.folder}")
+            print(f"interrupted at step {history.steps}; go on with: minigrad train --resume {run.argument}")
             return INTERRUPTED
     _finish(run, history, new_writers)
     return 0
@@ -62,7 +63,7 @@ def _resumed(options):
         raise UsageError(f"--resume goes on with the run's own options; leave out {named}")
     run, settings, _ = Run.of(options.resume)
     if options.data_dir is not None:
-        settings.data_dir = options.data_dir
+        settings.data_dir = checked_folder(options.data_dir)
     return run, settings, None
 
 
@@ -71,7 +72,7 @@ def _fit(run, settings, parts, history, callbacks):
     positional, named = parts.fit_arguments(settings)
     progress = Progress(len(parts.loader.dataset), settings.epochs)
     with contextlib.closing(progress):
-        fit(*positional, **named, history=history, callbacks=[progress, Saver(run, parts), *callbacks])
+        fit(*positional, **named, history=history, callbacks=[Saver(run, parts), progress, *callbacks])
     if history.running.images:
         run.save("last", parts, history)
     run.write_curve(history)

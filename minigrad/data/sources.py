@@ -6,6 +6,7 @@ first that holds all files is used. The two that the user names may hold other f
 say fewer records; in the cache only the published ones are accepted.
 """
 
+import contextlib
 import hashlib
 import os
 from dataclasses import dataclass
@@ -146,18 +147,20 @@ def _download(published, file, folder, download):
     import pooch
     from tqdm import tqdm
 
-    reason = "download is off"
+    reason, absent = "download is off", not folder.exists()
     for mirror in published.mirrors if download else ():
         try:
             # disable=None: no bar where the output is no terminal
             with tqdm(total=file.size, desc=file.name, unit="B", unit_scale=True, disable=None) as bar:
                 fetch = pooch.HTTPDownloader(progressbar=bar, chunk_size=CHUNK, timeout=TIMEOUT)
-                pooch.retrieve(
-                    mirror + file.name, f"sha256:{file.sha256}", file.name, folder, downloader=fetch
-                )
+                pooch.retrieve(mirror + file.name, f"sha256:{file.sha256}", file.name, folder, downloader=fetch)
             return
         except (OSError, ValueError) as error:  # no network, page or room; or another sha256 than published
             reason = f"{mirror}: {' '.join(str(error).split())[:200]}"
+    if absent:
+        with contextlib.suppress(OSError):  # another process may have put something into it
+            folder.rmdir()
     raise DataError(
-        f"{published.name}: {file.name} is not there ({reason}); put it into {folder}, or use --data digits"
+        f"{published.name}: {file.name} is not there ({reason}); put it into {folder}, or name another folder by "
+        f"--data-dir or {ENVIRONMENT}, or use --data digits"
     )

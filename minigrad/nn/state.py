@@ -1,10 +1,11 @@
 """The state of a Module: all parameters and persistent buffers by name, under PyTorch's names."""
 
 from collections import OrderedDict, namedtuple
+from collections.abc import Mapping
 
 import numpy as np
 
-from minigrad_kernels.errors import MinigradError, ShapeError
+from minigrad_kernels.errors import KindError, MinigradError, ShapeError
 
 from .. import device
 from ..engine import write
@@ -35,8 +36,11 @@ def load_state_dict(self, state_dict, strict=True):
     strict  refuse names that are missing or unexpected
     Returns (missing_keys, unexpected_keys).
     Errors  one ValueError that lists every name that is missing, unexpected, of another shape, or not made of
-            numbers; nothing is changed then
+            numbers, TypeError for what is no dictionary; nothing is changed then
     """
+    if not isinstance(state_dict, Mapping):
+        kind = type(state_dict).__name__
+        raise KindError(f"load_state_dict: state_dict is a {kind}, wanted a dictionary from names to Tensors")
     own = self.state_dict()
     missing = [name for name in own if name not in state_dict]
     unexpected = [name for name in state_dict if name not in own]

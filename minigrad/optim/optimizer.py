@@ -17,6 +17,8 @@ from ..tensor import Tensor
 
 __all__ = ["Optimizer"]
 
+FLAGS = {"amsgrad", "centered", "maximize", "nesterov"}
+
 
 class Optimizer:
     """Base of the update rules: a subclass checks its options and defines `update`.
@@ -61,6 +63,7 @@ class Optimizer:
             **self.defaults,
             **{name: value for name, value in param_group.items() if name != "params"},
         }
+        self.check_flags(options)
         self.check(options)
         known = {parameter for group in self.param_groups for parameter in group["params"]}
         for index, parameter in enumerate(params):
@@ -88,6 +91,12 @@ class Optimizer:
     def check(self, options):
         """Refuse options out of range."""
         raise NotImplementedError
+
+    def check_flags(self, options):
+        """Refuse, for what is on or off, everything else: a text such as "no" would count as on."""
+        for name in FLAGS & options.keys():
+            if not isinstance(options[name], bool | np.bool):
+                raise KindError(f"{self.name}: {name} is {options[name]!r}, wanted True or False")
 
     def check_number(self, options, name, least=0.0, below=float("inf")):
         """An option must be a number from `least` up to, but not including, `below`."""
@@ -211,6 +220,7 @@ class Optimizer:
             }
         options = [{name: _option(value) for name, value in group.items() if name != "params"} for group in groups]
         for new, group in zip(options, self.param_groups, strict=True):
+            self.check_flags(new)
             self.check({**group, **new})
         for new, group in zip(options, self.param_groups, strict=True):
             group.update(new)

@@ -5,7 +5,7 @@ import html
 import io
 import json
 import math
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 
 from minigrad_kernels.errors import ShapeError
 
@@ -94,6 +94,10 @@ class History:
         try:
             rows = [dict(row) for row in state["rows"]]
             steps, running = int(state["steps"]), Running(**state["running"])
+            figures = [value for row in rows for value in row.values() if value is not None]
+            figures += asdict(replace(running, lr=running.lr or 0.0)).values()
+            if not all(isinstance(value, int | float) for value in figures):
+                raise TypeError("a figure is no number")
         except (KeyError, TypeError, ValueError) as error:
             raise ShapeError("History: state is malformed, want what History.state_dict() gives") from error
         self.rows, self.steps, self.running = rows, steps, running

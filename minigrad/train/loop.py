@@ -7,6 +7,7 @@ is called as loss(scores, labels) and gives the mean over the batch.
 import itertools
 import math
 import time
+from numbers import Real
 
 from minigrad_kernels.errors import KindError, ShapeError, StateError
 
@@ -42,8 +43,8 @@ def fit(
     history     of an earlier call, to go on from; the loader then stands where that call left it
 
     loss and accuracy of a row are means over the epoch while the weights changed, in training mode.
-    Errors  RuntimeError at a loss that is not finite, the weights as before that update; ValueError and
-            TypeError for options out of range
+    Errors  RuntimeError at a loss that is not finite, the weights as before that update, or at a test loss that
+            is not; ValueError and TypeError for options out of range
     """
     _check_options(epochs, accumulate, clip)
     history, callback = History() if history is None else history, Callbacks(callbacks)
@@ -97,6 +98,9 @@ def _close_epoch(model, test, loss, history, callback):
         measured = evaluate(model, test, loss, lambda: callback.stop(history))
         if measured is None:
             return False
+        if not math.isfinite(measured[0]):
+            hint = "lower the learning rate or clip the gradient"
+            raise StateError(f"fit: the test loss is {measured[0]} after step {history.steps}; {hint}")
         row["test_loss"], row["test_accuracy"] = measured
     history.append(row)
     return True
@@ -176,5 +180,7 @@ def _check_options(epochs, accumulate, clip):
             raise KindError(f"fit: {name} is {value!r}, want an integer")
         if value < 1:
             raise ShapeError(f"fit: {name} is {value}, want at least 1")
+    if clip is not None and (isinstance(clip, bool) or not isinstance(clip, Real)):
+        raise KindError(f"fit: clip is {clip!r}, want a number or None")
     if clip is not None and not clip > 0:
         raise ShapeError(f"fit: clip is {clip}, want a number above 0 or None")

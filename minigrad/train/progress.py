@@ -37,7 +37,7 @@ class Progress(Callback):
             from tqdm import tqdm
 
             name = f"epoch {len(history) + 1}/{self.epochs}"
-            off = not sys.stderr.isatty()
+            off = sys.stderr is None or not sys.stderr.isatty()
             self.bar = tqdm(total=self.images, desc=name, unit=" images", leave=False, disable=off)
         running = history.running
         self.bar.set_postfix(loss=f"{running.loss / running.images:.4f}", refresh=False)

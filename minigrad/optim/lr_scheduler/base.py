@@ -1,10 +1,12 @@
 """LRScheduler: what all schedules share."""
 
+from numbers import Real
+
 from minigrad_kernels.errors import KindError, ShapeError, StateError
 
 from ..optimizer import Optimizer
 
-__all__ = ["LRScheduler", "check_count", "check_optimizer", "per_group"]
+__all__ = ["LRScheduler", "check_count", "check_numbers", "check_optimizer", "per_group"]
 
 
 class LRScheduler:
@@ -78,6 +80,11 @@ class LRScheduler:
         if not isinstance(state_dict, dict) or state_dict.keys() != own.keys():
             names = sorted(state_dict) if isinstance(state_dict, dict) else type(state_dict).__name__
             raise ShapeError(f"{type(self).__name__}.load_state_dict: got {names}, wanted {sorted(own)}")
+        for name, value in own.items():
+            given = state_dict[name]
+            wanted = int if name == "last_epoch" else int | float
+            if isinstance(value, int | float) and not isinstance(given, wanted):
+                raise KindError(f"{type(self).__name__}.load_state_dict: {name} is {given!r}, wanted a number")
 
     def load_state_dict(self, state_dict):
         """Take over a state that state_dict gave; the optimiser's own state holds the rates.
@@ -102,6 +109,13 @@ def check_count(name, argument, value, least=1):
     if value < least:
         raise ShapeError(f"{name}: {argument} is {value}, wanted at least {least}")
     return value
+
+
+def check_numbers(name, **values):
+    """Refuse what is no number."""
+    for argument, value in values.items():
+        if isinstance(value, bool) or not isinstance(value, Real):
+            raise KindError(f"{name}: {argument} is {value!r}, wanted a number")
 
 
 def per_group(name, argument, value, optimizer):

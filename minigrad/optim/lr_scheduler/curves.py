@@ -7,7 +7,7 @@ import math
 
 from minigrad_kernels.errors import ShapeError
 
-from .base import LRScheduler, check_count, check_optimizer, per_group
+from .base import LRScheduler, check_count, check_numbers, check_optimizer, per_group
 
 __all__ = ["CosineAnnealingLR", "LambdaLR", "LinearLR", "StepLR"]
 
@@ -16,6 +16,7 @@ class StepLR(LRScheduler):
     """The rate times gamma after every step_size epochs: r(t) = gamma^floor(t / step_size) r(0)."""
 
     def __init__(self, optimizer, step_size, gamma=0.1, last_epoch=-1):
+        check_numbers("StepLR", gamma=gamma)
         self.step_size, self.gamma = check_count("StepLR", "step_size", step_size), gamma
         super().__init__(optimizer, last_epoch)
 
@@ -35,6 +36,7 @@ class LinearLR(LRScheduler):
     """
 
     def __init__(self, optimizer, start_factor=1 / 3, end_factor=1.0, total_iters=5, last_epoch=-1):
+        check_numbers("LinearLR", start_factor=start_factor, end_factor=end_factor)
         if not 0 < start_factor <= 1:
             raise ShapeError(f"LinearLR: start_factor is {start_factor}, wanted above 0 and at most 1")
         if not 0 <= end_factor <= 1:
@@ -65,6 +67,7 @@ class CosineAnnealingLR(LRScheduler):
     """
 
     def __init__(self, optimizer, T_max, eta_min=0.0, last_epoch=-1):
+        check_numbers("CosineAnnealingLR", eta_min=eta_min)
         self.T_max, self.eta_min = check_count("CosineAnnealingLR", "T_max", T_max), eta_min
         super().__init__(optimizer, last_epoch)
 

@@ -4,7 +4,7 @@ import math
 
 from minigrad_kernels.errors import ShapeError, StateError
 
-from .base import LRScheduler, check_count, check_optimizer, per_group
+from .base import LRScheduler, check_count, check_numbers, check_optimizer, per_group
 
 __all__ = ["OneCycleLR"]
 
@@ -38,6 +38,8 @@ class OneCycleLR(LRScheduler):
     ):
         check_optimizer("OneCycleLR", optimizer)
         self.total_steps = _total(total_steps, epochs, steps_per_epoch)
+        numbers = dict(pct_start=pct_start, div_factor=div_factor, final_div_factor=final_div_factor)
+        check_numbers("OneCycleLR", **numbers)
         if not 0 <= pct_start <= 1:
             raise ShapeError(f"OneCycleLR: pct_start is {pct_start}, wanted 0 to 1")
         if anneal_strategy not in ("cos", "linear"):
@@ -49,6 +51,8 @@ class OneCycleLR(LRScheduler):
             down = float(2 * pct_start * self.total_steps) - 2
             self.phases[1:] = [[down, "max_lr", "initial_lr"], [last, "initial_lr", "min_lr"]]
         greatest = per_group("OneCycleLR", "max_lr", max_lr, optimizer)
+        for rate in greatest:
+            check_numbers("OneCycleLR", max_lr=rate)
         if last_epoch == -1:
             for group, rate in zip(optimizer.param_groups, greatest, strict=True):
                 group["initial_lr"], group["max_lr"] = rate / div_factor, rate

@@ -4,7 +4,7 @@ import math
 
 from minigrad_kernels.errors import KindError, ShapeError
 
-from .base import LRScheduler, check_count, check_optimizer, per_group
+from .base import LRScheduler, check_count, check_numbers, check_optimizer, per_group
 
 __all__ = ["ReduceLROnPlateau"]
 
@@ -39,12 +39,14 @@ class ReduceLROnPlateau(LRScheduler):
         ):
             if value not in choices:
                 raise ShapeError(f"{name}: {argument} is {value!r}, wanted {' or '.join(map(repr, choices))}")
+        check_numbers(name, factor=factor, threshold=threshold, eps=eps)
         if not 0 <= factor < 1:
             raise ShapeError(f"{name}: factor is {factor}, wanted at least 0 and below 1")
         self.mode, self.factor, self.threshold, self.threshold_mode = mode, factor, threshold, threshold_mode
         self.patience = check_count(name, "patience", patience, 0)
         self.cooldown = check_count(name, "cooldown", cooldown, 0)
-        per_group(name, "min_lr", min_lr, optimizer)
+        for least in per_group(name, "min_lr", min_lr, optimizer):
+            check_numbers(name, min_lr=least)
         self.min_lr, self.eps = min_lr, eps
         self.best = math.inf if mode == "min" else -math.inf
         self.last_epoch = self.cooldown_counter = self.num_bad_epochs = 0
