@@ -47,8 +47,8 @@ def backward(tensor, gradient=None, retain_graph=None, create_graph=False):
     roots = [(tensor, _first_gradient("backward", tensor, gradient))]
 
     def finish(leaf, gradient, owned):
-        _accumulate(leaf, gradient, owned, create_graph)
-        for hook in leaf.ready_hooks:
+        _accumulate(leaf, gradient, owned and not create_graph)
+        for (hook,) in leaf.ready_hooks:
             hook(leaf)
 
     _walk(roots, finish, create_graph if retain_graph is None else retain_graph, create_graph)
@@ -94,6 +94,8 @@ def _first_gradient(op, tensor, gradient):
         raise KindError(f"{op}: gradient is a {type(gradient).__name__}, wanted a Tensor")
     if gradient.shape != tensor.shape:
         raise ShapeError(f"{op}: gradient has shape {gradient.shape}, wanted the output's {tensor.shape}")
+    if gradient.dtype != tensor.dtype:
+        raise KindError(f"{op}: gradient has elements {gradient.dtype}, wanted the output's {tensor.dtype}")
     return gradient
 
 
@@ -115,7 +117,7 @@ def _walk(roots, finish, retain_graph, create_graph, inputs=frozenset()):
             node, wanted = nodes.pop()
             incoming = [pending.pop((node, i), (None, False)) for i in range(len(node.outputs))]
             gradients = [gradient for gradient, _ in incoming]
-            if node.hooks or inputs:
+            if node.hooks or node.retained or inputs:
                 _complete(node, gradients, finish, inputs)
             if any(gradient is not None for gradient in gradients):
                 for target, gradient, owned in node.gradients(gradients, wanted, create_graph):
@@ -139,7 +141,6 @@ def _reachable(tensors, inputs):
         node = stack.pop()
         if node not in nodes:
             nodes.add(node)
-            node.check()
             stack += [target[0] for *_, target in node.edges if not isinstance(target, Tensor)]
     useful, listed, arriving = set(), [], {}
     for node in sorted(nodes, key=lambda node: node.order):
@@ -149,6 +150,7 @@ def _reachable(tensors, inputs):
             if not wanted and not any((node, i) in inputs for i in range(len(node.outputs))):
                 continue
             useful.add(node)
+        node.check()
         listed.append((node, wanted))
         for edge in wanted:
             if isinstance(edge[-1], Tensor):
@@ -164,12 +166,15 @@ def _complete(node, gradients, finish, inputs):
     for output, gradient in enumerate(gradients):
         if (node, output) in inputs and gradient is not None:
             finish((node, output), gradient, False)
+    for output, reference in () if inputs else node.retained:
+        if (tensor := reference()) is not None and gradients[output] is not None:
+            _accumulate(tensor, gradients[output], False)
 
 
 def _finish_leaf(pending, leaf, finish, inputs):
     gradient, owned = pending.pop(leaf, (None, False))
     if gradient is not None and (not inputs or leaf in inputs):
-        for hook in leaf.hooks:
+        for _, hook in leaf.hooks:
             gradient, owned = _after_hook(hook, gradient), False
         finish(leaf, gradient, owned)
 
@@ -178,8 +183,10 @@ def _after_hook(hook, gradient):
     replaced = hook(gradient)
     if replaced is None:
         return gradient
-    if not isinstance(replaced, Tensor) or replaced.shape != gradient.shape:
-        raise ShapeError(f"hook: returned {replaced!r}, wanted None or a Tensor of shape {gradient.shape}")
+    if not isinstance(replaced, Tensor) or (replaced.shape, replaced.dtype) != (gradient.shape, gradient.dtype):
+        raise ShapeError(
+            f"hook: returned {replaced!r}, wanted None or a Tensor of shape {gradient.shape} and type {gradient.dtype}"
+        )
     return replaced
 
 
@@ -198,15 +205,17 @@ def _add(pending, target, gradient, owned, create_graph):
         pending[target] = total + gradient, True
 
 
-def _accumulate(leaf, gradient, owned, create_graph):
-    """Add to .grad of a leaf; once there, its array keeps its address, because others may hold it."""
-    if create_graph:
-        leaf.grad = gradient if leaf.grad is None else leaf.grad + gradient
-    elif leaf.grad is None:
-        order = device.order_of(leaf.data)
+def _accumulate(tensor, gradient, owned):
+    """Add to .grad; once there, its array keeps its address, because others may hold it.
+
+    A gradient that can itself be differentiated is not copied: it is a result, and results are never written.
+    """
+    total = tensor.grad
+    if gradient.requires_grad or (total is not None and total.requires_grad):
+        tensor.grad = gradient if total is None else total + gradient
+    elif total is None:
+        order = device.order_of(tensor.data)
         taken = owned and device.order_of(gradient.data) == order and device.can_hold_a_sum(gradient.data)
-        leaf.grad = Tensor.made(gradient.data if taken else device.copy(gradient.data, order))
-    elif leaf.grad.requires_grad:
-        leaf.grad = leaf.grad.detach() + gradient
+        tensor.grad = Tensor.made(gradient.data if taken else device.copy(gradient.data, order))
     else:
-        device.accumulate(write(leaf.grad), gradient.data)
+        device.accumulate(write(total), gradient.data)

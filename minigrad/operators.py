@@ -1,5 +1,7 @@
 """The operators and methods of Tensor: one table that names the op behind each."""
 
+import numpy as np
+
 from . import ops
 from .device import is_array
 from .tensor import Tensor
@@ -26,6 +28,7 @@ REFLECTED = {
     "__rmul__": ops.mul,
     "__rtruediv__": ops.div,
     "__rpow__": ops.pow,
+    "__rmatmul__": ops.matmul,
 }
 METHODS = {
     "__neg__": ops.neg,
@@ -44,15 +47,26 @@ METHODS |= {
 
 
 def _operand(value):
-    return isinstance(value, Tensor | bool | int | float) or is_array(value) or hasattr(value, "dtype")
+    """What an operator can work with: Tensors and numbers as they are, arrays as Tensors; None for anything else."""
+    if isinstance(value, Tensor | bool | int | float):
+        return value
+    return Tensor(value) if is_array(value) or isinstance(value, np.generic) else None
 
 
 def _binary(op):
-    return lambda self, other: op(self, other) if _operand(other) else NotImplemented
+    def method(self, other):
+        other = _operand(other)
+        return NotImplemented if other is None else op(self, other)
+
+    return method
 
 
 def _reflected(op):
-    return lambda self, other: op(other, self) if _operand(other) else NotImplemented
+    def method(self, other):
+        other = _operand(other)
+        return NotImplemented if other is None else op(other, self)
+
+    return method
 
 
 def _method(op):

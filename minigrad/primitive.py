@@ -30,24 +30,26 @@ _order = itertools.count()
 class Node:
     """One recorded application of a primitive."""
 
-    __slots__ = ("order", "primitive", "edges", "kept", "versions", "outputs", "hooks", "freed")
+    __slots__ = ("order", "primitive", "edges", "kept", "versions", "outputs", "hooks", "retained", "freed")
 
-    def __init__(self, primitive, values, edges, arrays):
+    def __init__(self, primitive, values, edges, arrays, versions):
         self.order = next(_order)
         self.primitive = primitive
-        self.edges = edges  # (argument, index, Tensor) for each Tensor that needs a gradient
-        self.outputs = [(array.shape, array.dtype) for array in arrays]
-        self.hooks, self.freed = None, False
+        self.outputs = [(a.shape, a.dtype, version) for a, version in zip(arrays, versions, strict=True)]
+        self.hooks = self.retained = ()  # (output, hook), (output, weak reference to the Tensor)
+        self.freed = False
         self.kept, self.versions = {}, []
-        for name in primitive.needs(frozenset(edge[0] for edge in edges)):
-            self.kept[name] = value = primitive.look_up(name, values, arrays)
-            if isinstance(value, Tensor):
-                self.versions.append((name, value.version, value.version[0]))
+        for name, kind, position in primitive.needs(frozenset([edge[0] for edge in edges])):
+            if kind == "argument":
+                self.kept[name] = value = values[position]
+                version = value.version if isinstance(value, Tensor) else None
+            elif kind == "output":
+                self.kept[name], version = arrays[position], versions[position]
+            else:
+                self.kept[name], version = _shape(values[position]), None
+            if version is not None:
+                self.versions.append((name, version, version[0]))
         self.edges = [(name, index, tensor.shape, tensor.dtype, target_of(tensor)) for name, index, tensor in edges]
-
-    def add_hook(self, output, hook):
-        self.hooks = [*(self.hooks or ()), (output, hook)]
-        return lambda: self.hooks.remove((output, hook))
 
     def gradients(self, incoming, wanted, create_graph):
         """(target, gradient, whether the engine alone holds it) for each edge in wanted.
@@ -62,10 +64,10 @@ class Node:
                 held.add(id(gradient.version))
         for output, name in enumerate(primitive.outputs):
             if name in values:  # kept as an array, so that there is no reference cycle
-                values[name] = Tensor.made(values[name], None if name in primitive.fixed else self, output)
-                held.add(id(values[name].version))
+                node, version = None if name in primitive.fixed else self, self.outputs[output][2]
+                values[name] = Tensor.made(values[name], node, output, version)
         fast = {}
-        if primitive.fast and not create_graph:
+        if primitive.fast and not create_graph and primitive.fast_kept <= values.keys():
             fast = primitive.call_fast(values, {edge[0] for edge in wanted})
         for name, index, shape, dtype, target in wanted:
             values["index"] = index
@@ -91,7 +93,8 @@ class Node:
                 )
 
     def free(self):
-        self.kept, self.edges, self.versions, self.freed = {}, [], [], True
+        """Let go of the values; the edges stay, so that a later backward knows which nodes it would need."""
+        self.kept, self.versions, self.freed = {}, [], True
 
 
 class Primitive:
@@ -103,15 +106,26 @@ class Primitive:
         self.outputs, self.fixed, self.view = outputs, frozenset(fixed), view
         self.signature = inspect.signature(forward)
         self.names = tuple(self.signature.parameters)
-        reserved = {"g", "index"} & {*self.names} | {*self.names} & {*outputs}
-        if reserved:
-            raise KindError(f"{self.name}: arguments {sorted(reserved)} have the name of an output, of g or of index")
-        kinds = [parameter.kind for parameter in self.signature.parameters.values()]
-        self.starred = self.names[0] if kinds[0] is inspect.Parameter.VAR_POSITIONAL else None
+        self.starred = self._starred()
         self.bind = _binder(self.name, self.signature)
         self.incoming = tuple(f"g_{name}" for name in outputs)
-        self.rules, self.wants, self.asked, self.fast, self.fast_wants = {}, {}, {}, None, ()
+        self.rules, self.wants, self.asked = {}, {}, {}
+        self.fast, self.fast_wants, self.fast_kept = None, (), frozenset()
         self.needs = functools.cache(self._needs)
+
+    def _starred(self):
+        """The name of the starred argument, which must be the first; refuses names that rules read otherwise."""
+        taken = [name for name in self.names if name in ("g", "index", *self.outputs) or name.startswith("g_")]
+        if taken:
+            raise KindError(f"{self.name}: arguments {taken} have the name of an output, of index or of a gradient")
+        stars = [
+            position
+            for position, parameter in enumerate(self.signature.parameters.values())
+            if parameter.kind in (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+        ]
+        if not self.names or stars not in ([], [0]):
+            raise KindError(f"{self.name}: wanted arguments, of which only the first may be starred")
+        return self.names[0] if stars else None
 
     def grads(self, **rules):
         """State the gradient rule of each differentiable argument."""
@@ -125,28 +139,33 @@ class Primitive:
             self.rules[argument], self.wants[argument] = rule, wants
             outputs = {"g": 0} | {name: output for output, name in enumerate(self.incoming)}
             self.asked[argument] = [(want, outputs[want]) for want in wants if want in outputs]
+        self.needs.cache_clear()
 
     def fast_grads(self, function):
         """State one function on arrays that returns {argument: gradient} for all argument names in `needs`.
 
-        It is used where the gradients will not be differentiated themselves; .grads(...) remains the definition.
+        It is used where the gradients will not be differentiated themselves and a rule that is asked keeps an array
+        anyway; .grads(...) remains the definition.
         The arrays it returns must be its own and distinct.
         """
         self.fast, self.fast_wants = function, tuple(inspect.signature(function).parameters)
+        self.fast_kept = frozenset(_kept(self.fast_wants))
+        self.needs.cache_clear()
         return function
 
     def _needs(self, arguments):
-        """The names of what must stay alive so that these arguments can get their gradients."""
-        names = set().union(*(self.wants[argument] for argument in arguments), self.fast_wants)
-        return [name for name in names if name not in ("g", "index", "needs") and not name.startswith("g_")]
+        """(name, kind, position) of what must stay alive so that these arguments can get their gradients."""
+        names = _kept(set().union(*(self.wants[argument] for argument in arguments)))
+        if any(not name.endswith("_shape") for name in names):  # else the rules are as fast
+            names |= self.fast_kept
+        return [self._place(name) for name in sorted(names)]
 
-    def look_up(self, name, values, arrays):
+    def _place(self, name):
         if name in self.names:
-            return values[self.names.index(name)]
+            return name, "argument", self.names.index(name)
         if name in self.outputs:
-            return arrays[self.outputs.index(name)]
-        value = values[self.names.index(name.removesuffix("_shape"))]
-        return tuple(one.shape for one in value) if isinstance(value, tuple) else value.shape
+            return name, "output", self.outputs.index(name)
+        return name, "shape", self.names.index(name.removesuffix("_shape"))
 
     def call_rule(self, name, values, outputs):
         """The gradient of an argument by its rule; None if nothing arrived at the outputs that the rule asks."""
@@ -156,7 +175,7 @@ class Primitive:
             if len(missing) == len(asked):
                 return None
             for want, output in missing:  # a symbolic zero: no memory behind it
-                shape, dtype = outputs[output]
+                shape, dtype, _ = outputs[output]
                 values[want] = Tensor.made(device.zeros((), dtype)).expand(shape)
         return self.rules[name](*[values[want] for want in self.wants[name]])
 
@@ -176,11 +195,18 @@ class Primitive:
         else:
             result = self.forward(*arguments)
         if len(self.outputs) == 1:
-            version = values[self.names.index(self.view)].version if self.view else None
-            return Tensor.made(result, Node(self, values, edges, (result,)) if edges else None, 0, version)
-        node = Node(self, values, edges, result) if edges else None
-        named = enumerate(zip(self.outputs, result, strict=True))
-        return tuple(Tensor.made(array, None if name in self.fixed else node, i) for i, (name, array) in named)
+            version = self._version(values, arguments, result) if self.view else [0]
+            return Tensor.made(result, Node(self, values, edges, (result,), (version,)) if edges else None, 0, version)
+        versions = [[0] for _ in self.outputs]
+        node = Node(self, values, edges, result, versions) if edges else None
+        named = enumerate(zip(self.outputs, result, versions, strict=True))
+        return tuple(Tensor.made(array, None if name in self.fixed else node, i, v) for i, (name, array, v) in named)
+
+    def _version(self, values, arguments, result):
+        """The version that a result shares with the argument on whose memory it looks."""
+        position = self.names.index(self.view)
+        shared = device.array_module(result).may_share_memory(result, arguments[position])
+        return values[position].version if shared and isinstance(values[position], Tensor) else [0]
 
     def _opened(self, values, recorded):
         """(the arguments as arrays, (name, index, Tensor) for each that needs a gradient)."""
@@ -217,6 +243,15 @@ def primitive(forward=None, *, outputs=("out",), fixed=(), view=None):
     if forward is None:
         return functools.partial(primitive, outputs=outputs, fixed=fixed, view=view)
     return Primitive(forward, outputs, fixed, view)
+
+
+def _kept(names):
+    """Of the names that a rule asks for, those of values that must be kept until backward."""
+    return {name for name in names if name not in ("g", "index", "needs") and not name.startswith("g_")}
+
+
+def _shape(value):
+    return tuple([one.shape for one in value]) if isinstance(value, tuple) else value.shape
 
 
 def target_of(tensor):

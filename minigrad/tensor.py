@@ -9,6 +9,7 @@ import numpy as np
 from minigrad_kernels.errors import KindError, ShapeError, StateError
 
 from . import device
+from .hooks import register
 
 if TYPE_CHECKING:
     from .methods import Methods
@@ -142,10 +143,7 @@ class Tensor(Methods):
         """
         if not self.requires_grad:
             raise StateError("register_hook: self does not require a gradient, so the hook would never be called")
-        if self.node is None:
-            self.hooks = (*self.hooks, hook)
-            return lambda: setattr(self, "hooks", tuple(h for h in self.hooks if h is not hook))
-        return self.node.add_hook(self.output, hook)
+        return register(self if self.node is None else self.node, "hooks", (self.output, hook))
 
     def register_post_accumulate_grad_hook(self, hook):
         """Call hook(self) as soon as .grad of this leaf is final, while the rest of backward goes on.
@@ -154,19 +152,14 @@ class Tensor(Methods):
         """
         if self.node is not None or not self.requires_grad:
             raise StateError("register_post_accumulate_grad_hook: wants a leaf that requires a gradient")
-        self.ready_hooks = (*self.ready_hooks, hook)
-        return lambda: setattr(self, "ready_hooks", tuple(h for h in self.ready_hooks if h is not hook))
+        return register(self, "ready_hooks", (hook,))
 
     def retain_grad(self):
-        """Keep .grad of this inner result too."""
-        if self.node is not None:
-            reference = weakref.ref(self)  # a strong one would close a cycle through the node
-
-            def keep(gradient):
-                if (tensor := reference()) is not None:
-                    tensor.grad = gradient
-
-            self.register_hook(keep)
+        """Have backward() add to .grad of this inner result too, as it does for leaves."""
+        if not self.requires_grad:
+            raise StateError("retain_grad: self does not require a gradient")
+        if self.node is not None and not any(reference() is self for _, reference in self.node.retained):
+            self.node.retained += ((self.output, weakref.ref(self)),)  # a strong one would close a cycle
 
     # ---- interchange -------------------------------------------------------------------------------------------
 
@@ -185,6 +178,9 @@ class Tensor(Methods):
             raise KindError("len: self has no dimensions")
         return self.shape[0]
 
+    def __iter__(self):
+        return (self[i] for i in range(len(self)))
+
     def __bool__(self):
         return bool(self.item())
 
@@ -193,6 +189,9 @@ class Tensor(Methods):
 
     def __int__(self):
         return int(self.item())
+
+    def __format__(self, spec):
+        return format(self.item() if spec else repr(self), spec)
 
     __hash__ = object.__hash__  # == compares elements, but a Tensor is a key by identity
 
