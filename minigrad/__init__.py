@@ -5,6 +5,7 @@ Tensor and backward are in `engine`, operations in `ops` (also `nn.functional`),
 """
 
 from . import operators  # noqa: F401  (binds + - * / @ [] and the methods of Tensor)
+from .anomaly import detect_anomaly
 from .create import arange, from_dlpack, full, ones, rand, randn, tensor, zeros
 from .device import default_generator, empty_cache, manual_seed, memory_statistics
 from .engine import Tensor, enable_grad, grad, is_grad_enabled, no_grad, primitive
@@ -17,6 +18,7 @@ __all__ = [
     "Tensor",
     "arange",
     "default_generator",
+    "detect_anomaly",
     "empty_cache",
     "enable_grad",
     "from_dlpack",

@@ -13,7 +13,8 @@ from minigrad_kernels.errors import KindError, ShapeError, StateError
 
 from . import device
 from .modes import enable_grad, is_grad_enabled, no_grad, recording
-from .primitive import Primitive, primitive, target_of
+from .node import target_of
+from .primitive import Primitive, primitive
 from .tensor import Tensor
 
 __all__ = [

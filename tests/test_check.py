@@ -1,8 +1,9 @@
-"""gradcheck finds what is wrong."""
+"""gradcheck and anomaly mode find what is wrong."""
 
 import numpy as np
 import pytest
 
+import minigrad
 from minigrad import Tensor, ops, primitive
 from minigrad.check import GradcheckError, gradcheck, gradgradcheck
 
@@ -61,3 +62,32 @@ def test_refusals():
         gradcheck(ops.exp, [Tensor(np.ones(2, np.float32), requires_grad=True)])
     with pytest.raises(RuntimeError, match="none of the inputs"):
         gradcheck(ops.exp, [Tensor(np.ones(2))])
+
+
+# ---- anomaly mode ----------------------------------------------------------------------------------------------------
+
+
+def test_a_nan_is_named_where_it_is_born():
+    x = Tensor(np.array([1.0, -2.0]), requires_grad=True)
+    with minigrad.detect_anomaly():
+        with pytest.raises(RuntimeError, match=r"log: the result has NaN.*x \(2,\) from -2 to 1; at .*test_check.py"):
+            ops.log(x).sum()
+        with pytest.raises(RuntimeError, match="log: the result has NaN"):
+            ops.exp(ops.log(x))
+    assert np.isnan(ops.log(x).data[1])
+
+
+def test_a_nan_gradient_is_named_with_the_line_that_applied_the_op():
+    x = Tensor(np.array([0.0, 1.0]), requires_grad=True)
+    with minigrad.detect_anomaly():
+        y = ops.sqrt(x) * Tensor(np.zeros(2))  # 0 * inf in the gradient of the root
+        with pytest.raises(RuntimeError, match="sqrt: the gradient of x has NaN.*test_check.py.*test_a_nan_gradient"):
+            y.sum().backward()
+    (ops.sqrt(x) * Tensor(np.zeros(2))).sum().backward()
+    assert np.isnan(x.grad.data[0])
+
+
+def test_a_nan_that_was_given_is_nobodys_fault():
+    x = Tensor(np.array([np.nan, 1.0]), requires_grad=True)
+    with minigrad.detect_anomaly():
+        (x * 2).sum().backward()

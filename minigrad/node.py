@@ -1,0 +1,112 @@
+"""Nodes: what the application of a primitive leaves on the tape, and how its gradients are asked for."""
+
+import itertools
+
+from minigrad_kernels.errors import KindError, ShapeError, StateError
+
+from .anomaly import anomaly, check_gradient, origin
+from .tensor import Tensor
+
+__all__ = ["Node", "target_of"]
+
+_order = itertools.count()
+
+
+class Node:
+    """One recorded application of a primitive."""
+
+    __slots__ = ("order", "primitive", "edges", "kept", "versions", "outputs", "hooks", "retained", "freed", "origin")
+
+    def __init__(self, primitive, values, edges, arrays, versions):
+        self.order = next(_order)
+        self.primitive = primitive
+        self.outputs = [(a.shape, a.dtype, version) for a, version in zip(arrays, versions, strict=True)]
+        self.hooks = self.retained = ()  # (output, hook), (output, weak reference to the Tensor)
+        self.freed = False
+        self.origin = origin() if anomaly.get() else None
+        self.kept, self.versions = {}, []
+        for name, kind, position in primitive.needs(frozenset([edge[0] for edge in edges])):
+            if kind == "argument":
+                self.kept[name] = value = values[position]
+                version = value.version if isinstance(value, Tensor) else None
+            elif kind == "output":
+                self.kept[name], version = arrays[position], versions[position]
+            else:
+                self.kept[name], version = _shape(values[position]), None
+            if version is not None:
+                self.versions.append((name, version, version[0]))
+        self.edges = [(name, index, tensor.shape, tensor.dtype, target_of(tensor)) for name, index, tensor in edges]
+
+    def gradients(self, incoming, wanted, create_graph):
+        """(target, gradient, whether the engine alone holds it) for each edge in wanted.
+
+        incoming    one gradient per output, None where none arrived
+        """
+        primitive, values = self.primitive, {**self.kept, "g": incoming[0]}
+        held = {id(version) for _, version, _ in self.versions}
+        for output, gradient in enumerate(incoming):
+            values[primitive.incoming[output]] = gradient
+            if gradient is not None:
+                held.add(id(gradient.version))
+        for output, name in enumerate(primitive.outputs):
+            if name in values:  # kept as an array, so that there is no reference cycle
+                node, version = None if name in primitive.fixed else self, self.outputs[output][2]
+                values[name] = Tensor.made(values[name], node, output, version)
+        fast = {}
+        if primitive.fast and not create_graph and primitive.fast_kept <= values.keys():
+            fast = primitive.call_fast(values, {edge[0] for edge in wanted})
+        for name, index, shape, dtype, target in wanted:
+            values["index"] = index
+            gradient = fast[name] if name in fast else primitive.call_rule(name, values, self.outputs)
+            if gradient is not None:
+                if gradient.__class__ is not Tensor or gradient.data.shape != shape or gradient.data.dtype != dtype:
+                    gradient = _fit(gradient, shape, dtype, name, self)
+                if self.origin:
+                    check_gradient(primitive.name, name, gradient, incoming, self.origin)
+                yield target, gradient, id(gradient.version) not in held
+
+    def check(self):
+        """Refuse to go backward through a freed node or through a value that has changed since."""
+        name = self.primitive.name
+        if self.freed:
+            raise StateError(
+                f"{name}: backward through a graph that was freed by an earlier backward; "
+                "pass retain_graph=True to the earlier one"
+            )
+        for argument, version, number in self.versions:
+            if version[0] != number:
+                raise StateError(
+                    f"{name}: {argument} was changed after it was used (version {version[0]}, recorded {number}); "
+                    "call backward before the optimiser's step"
+                )
+
+    def free(self):
+        """Let go of the values; the edges stay, so that a later backward knows which nodes it would need."""
+        self.kept, self.versions, self.freed = {}, [], True
+
+
+def _shape(value):
+    return tuple([one.shape for one in value]) if isinstance(value, tuple) else value.shape
+
+
+def target_of(tensor):
+    """Where a gradient of this Tensor goes: the output of the node that made it, or the leaf itself."""
+    return tensor if tensor.node is None else (tensor.node, tensor.output)
+
+
+def _fit(gradient, shape, dtype, argument, node):
+    """The gradient in the shape and type of its argument: sums the axes along which the argument was repeated."""
+    if not isinstance(gradient, Tensor):
+        raise KindError(
+            f"{node.primitive.name}: the rule of {argument} returned {type(gradient).__name__}, wanted a Tensor"
+        )
+    if gradient.shape != shape:
+        extra = gradient.ndim - len(shape)
+        axes = range(extra, gradient.ndim)
+        if extra < 0 or any(shape[i - extra] not in (1, gradient.shape[i]) for i in axes):
+            raise ShapeError(
+                f"{node.primitive.name}: the rule of {argument} returned shape {gradient.shape}, wanted {shape}"
+            )
+        repeated = [i for i in axes if shape[i - extra] == 1 and gradient.shape[i] != 1]
+        gradient = gradient.sum((*range(extra), *repeated)).reshape(shape)
+    return gradient if gradient.dtype == dtype else gradient.to(dtype)
