@@ -29,7 +29,13 @@ def _outputs(function, inputs):
     """The floating outputs of a function, as a list."""
     result = function(*inputs)
     results = result if isinstance(result, tuple | list) else [result]
-    return [one for one in results if isinstance(one, Tensor) and device.is_floating(one.dtype)]
+    for one in results:
+        if not isinstance(one, Tensor):
+            raise StateError(f"gradcheck: the function returned a {type(one).__name__}, wanted Tensors")
+    floating = [one for one in results if device.is_floating(one.dtype)]
+    if not floating:
+        raise StateError("gradcheck: the function returned no floating Tensor, so there is nothing to check")
+    return floating
 
 
 def _moved(inputs, index, step):
@@ -49,7 +55,8 @@ def gradcheck(function, inputs, eps=1e-6, atol=1e-5, rtol=1e-3, directions=2, se
     inputs      Tensors and other arguments; those Tensors that require gradients are checked and must be float64
     atol, rtol  |difference| <= atol + rtol |finite difference|
     Returns True
-    Errors  GradcheckError, a RuntimeError, with both numbers; TypeError for inputs that are not float64
+    Errors  GradcheckError, a RuntimeError, with both numbers; TypeError for inputs that are not float64; RuntimeError
+            if no input requires a gradient, or if the function returns something else than Tensors or no floating one
     """
     inputs, random = list(inputs), np.random.default_rng(seed)
     checked = [i for i, x in enumerate(inputs) if isinstance(x, Tensor) and x.requires_grad]

@@ -91,3 +91,7 @@ def test_a_nan_that_was_given_is_nobodys_fault():
     x = Tensor(np.array([np.nan, 1.0]), requires_grad=True)
     with minigrad.detect_anomaly():
         (x * 2).sum().backward()
+    with pytest.raises(RuntimeError, match="returned a float, wanted Tensors"):
+        gradcheck(lambda x: 1.0, [leaf(2)])
+    with pytest.raises(RuntimeError, match="returned no floating Tensor"):
+        gradcheck(lambda x: x > 0, [leaf(2)])

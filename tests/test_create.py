@@ -5,6 +5,7 @@ import pytest
 
 import minigrad
 from minigrad import Tensor
+from minigrad.errors import MinigradError
 
 
 def test_filled():
@@ -61,3 +62,48 @@ def test_devices():
     assert Tensor([1.0]).device == "cpu"
     with pytest.raises(RuntimeError, match="devices of this machine"):
         minigrad.zeros(1, device="cuda")
+
+
+@pytest.mark.parametrize(
+    "call, error, message",
+    [
+        (lambda: minigrad.zeros(-1), ValueError, r"zeros: shape is \(-1,\)"),
+        (lambda: minigrad.zeros("a"), TypeError, "zeros: shape is 'a'"),
+        (lambda: minigrad.ones(2.5), TypeError, "ones: shape is 2.5"),
+        (lambda: minigrad.ones((2, None)), TypeError, "ones: shape is None"),
+        (lambda: minigrad.full(2, "a"), TypeError, "full: fill_value is 'a'"),
+        (lambda: minigrad.full(2, 300, "uint8"), ValueError, "full: value is 300, which does not fit in uint8"),
+        (lambda: minigrad.full(2, 1, None), TypeError, "dtype: got None"),
+        (lambda: minigrad.rand(-2), ValueError, r"rand: shape is \(-2,\)"),
+        (lambda: minigrad.rand(2, dtype="int64"), TypeError, "rand: dtype is int64, wanted a floating one"),
+        (lambda: minigrad.randn(2, generator=3), TypeError, "randn: generator is a int"),
+        (lambda: minigrad.arange(0, 5, 0), ValueError, "arange: .* a step not 0"),
+        (lambda: minigrad.arange(float("nan")), ValueError, "arange: .* finite"),
+        (lambda: minigrad.arange("a"), TypeError, "arange: end is 'a'"),
+        (lambda: minigrad.from_dlpack(5), TypeError, "from_dlpack: source is a int"),
+        (lambda: minigrad.manual_seed("a"), TypeError, "manual_seed: seed is 'a'"),
+        (lambda: minigrad.manual_seed(1.9), TypeError, "manual_seed: seed is 1.9"),
+        (lambda: minigrad.zeros(2).to(None), TypeError, "dtype: got None"),
+    ],
+)
+def test_refusals(call, error, message):
+    with pytest.raises(error, match=message) as caught:
+        call()
+    assert isinstance(caught.value, MinigradError)
+
+
+def test_numpy_integers_are_sizes_and_seeds():
+    assert minigrad.zeros(np.int64(2), np.uint8(3)).shape == (2, 3) == minigrad.ones((np.int32(2), 3)).shape
+    assert minigrad.manual_seed(np.int64(4)).seed == 4
+    assert minigrad.arange(np.int64(3)).dtype == np.int64 and minigrad.arange(2.5).dtype == np.float32
+
+
+@pytest.mark.parametrize("draw", [minigrad.rand, minigrad.randn])
+def test_half_precision_is_drawn_in_single(draw):
+    minigrad.manual_seed(1)
+    single = draw(50)
+    minigrad.manual_seed(1)
+    half = draw(50, dtype="float16")
+    assert half.dtype == np.float16
+    np.testing.assert_array_equal(half.data, single.data.astype(np.float16))
+    assert draw is minigrad.randn or minigrad.rand(100_000, dtype="float16").max().item() < 1

@@ -30,12 +30,14 @@ __all__ = [
     "is_device",
     "move",
     "order_of",
+    "reduce",
     "select",
     "workspace",
     "zeros",
 ]
 
 _SCALARS = (bool, int, float)
+_quiet = np.errstate(all="ignore")  # infinities and NaN are results, not warnings
 
 
 def is_array(value):
@@ -70,6 +72,7 @@ def move(array, device):
     return array
 
 
+@_quiet
 def asarray(value, dtype=None):
     """An array of a supported element type in this machine's byte order; arrays are taken as they are.
 
@@ -88,13 +91,16 @@ def asarray(value, dtype=None):
 
 def from_dlpack(source):
     """An array on the memory of an array of another library."""
-    return np.from_dlpack(source)
+    try:
+        return np.from_dlpack(source)
+    except (AttributeError, TypeError, BufferError) as error:
+        raise KindError(f"from_dlpack: source is a {type(source).__name__}, wanted an array on the CPU") from error
 
 
 def element_type(dtype):
     """A supported element type, by its NumPy type or its name."""
     try:
-        dtype = np.dtype(dtype)
+        dtype = np.dtype("None" if dtype is None else dtype)  # NumPy takes None for float64
     except TypeError as error:
         raise KindError(f"dtype: got {dtype!r}, wanted an element type such as 'float32'") from error
     if dtype.kind not in "buif" or dtype == np.longdouble:
@@ -108,9 +114,17 @@ def empty(shape, dtype=default_dtype, order=None):
     return memory.take(shape, dtype, strides_of(shape, order or c_order(len(shape)), dtype.itemsize))
 
 
+@_quiet
 def full(shape, value, dtype=default_dtype, order=None):
+    """An array of one value.
+
+    Errors  ValueError if the element type cannot hold it
+    """
     array = empty(shape, dtype, order)
-    array.fill(value)
+    try:
+        array.fill(value)
+    except (OverflowError, ValueError) as error:
+        raise ShapeError(f"full: value is {value}, which does not fit in {array.dtype}") from error
     return array
 
 
@@ -149,11 +163,11 @@ def copy(array, order=None):
     return out
 
 
+@_quiet
 def cast(array, dtype):
     """The numbers in another element type, the axes in the same order in memory."""
     out = empty_like(array, element_type(dtype))
-    with np.errstate(all="ignore"):
-        np.copyto(out, array, casting="unsafe")
+    np.copyto(out, array, casting="unsafe")
     return out
 
 
@@ -162,27 +176,32 @@ def contiguous(array, order=None):
     return array if layout.is_dense(array, order or c_order(array.ndim)) else copy(array, order)
 
 
-def elementwise(op, *values, out=None):
+def elementwise(op, *values, out=None, named=None):
     """The ufunc behind an op, on arrays and Python scalars, under PyTorch's type rules and in pooled memory.
 
-    Errors  ValueError if shapes do not broadcast, TypeError if a value is neither array nor number
+    named   the op to name in errors, if it is another one
+    Errors  ValueError if shapes do not broadcast or a number does not fit in the type of the arrays, TypeError if a
+            value is neither array nor number, or if the op is not defined for its type
     """
     ufunc = getattr(np, _UFUNCS.get(op, op))
     first = values[0]
     alike = is_array(first) and is_floating(first.dtype)
     if not alike or any(type(value) not in _SCALARS and getattr(value, "dtype", 0) != first.dtype for value in values):
-        values = _converted(op, values)
+        values = _converted(op, values, named or op)
     largest = max(values, key=lambda value: getattr(value, "nbytes", 0))
-    if out is None and largest.nbytes >= memory.SMALLEST:
-        shape = broadcast_shapes(op, *filter(is_array, values))
+    if out is None and getattr(largest, "nbytes", 0) >= memory.SMALLEST:
+        shape = broadcast_shapes(named or op, *filter(is_array, values))
         order = order_of(largest) if largest.shape == shape else None
         out = empty(shape, bool if op in _PREDICATES else largest.dtype, order)
     try:
         with np.errstate(all="ignore"):
             return np.asarray(ufunc(*values, out=out))
-    except ValueError:
-        broadcast_shapes(op, *filter(is_array, values))
-        raise
+    except (ValueError, TypeError) as error:
+        broadcast_shapes(named or op, *filter(is_array, values))
+        kind = getattr(largest, "dtype", int)
+        raise KindError(f"{named or op}: not defined for elements {kind} ({error})") from error
+    except OverflowError as error:
+        raise ShapeError(f"{named or op}: a number does not fit in {largest.dtype} ({error})") from error
 
 
 # Ops whose ufunc has another name, ops with bool results, and ops whose results are fractions even of integers.
@@ -199,27 +218,44 @@ _PREDICATES = frozenset("eq ne lt le gt ge logical_not isnan isfinite".split())
 _FRACTIONAL = frozenset("div exp log sqrt tanh".split())
 
 
-def _converted(op, values):
+@_quiet
+def _converted(op, values, named):
     """The values as arrays in the one type that PyTorch's rules give them."""
     for value in values:
         if not isinstance(value, np.ndarray | np.generic) and type(value) not in _SCALARS:
-            raise KindError(f"{op}: got a {type(value).__name__}, wanted Tensors, arrays or Python numbers")
-    dtype = result_dtype(*values)
+            raise KindError(f"{named}: got a {type(value).__name__}, wanted Tensors, arrays or Python numbers")
+    dtype = result_dtype(*values, op=named)
     if op in _FRACTIONAL and not is_floating(dtype):
         dtype = default_dtype
-    return tuple(np.asarray(value, dtype) for value in values)
+    try:
+        return tuple(np.asarray(value, dtype) for value in values)
+    except OverflowError as error:
+        if op in _PREDICATES and dtype.kind in "iu":
+            return values  # NumPy compares integers with a Python integer of any size
+        raise ShapeError(f"{named}: a number does not fit in {dtype}, the type of the arrays ({error})") from error
 
 
+@_quiet
+def reduce(array, method, axes, **options):
+    """The sum, max or min of an array over axes, which stay with size 1."""
+    return np.asarray(getattr(array, method)(axis=axes, keepdims=True, **options))
+
+
+@_quiet
 def select(condition, x, y):
     """x where the condition holds, else y, under the type rules of elementwise."""
     if not is_array(condition) or condition.dtype != bool:
         raise KindError(f"where: condition has elements {getattr(condition, 'dtype', type(condition))}, wanted bool")
-    x, y = _converted("where", (x, y))
+    x, y = _converted("where", (x, y), "where")
     shape = broadcast_shapes("where", condition, x, y)
     order = next((order_of(value) for value in (x, y, condition) if value.shape == shape), None)
     out = empty(shape, x.dtype, order)
-    np.copyto(out, y)
-    np.copyto(out, x, where=condition)
+    # On bits, out = y xor ((x xor y) times condition): no branch that a processor could guess wrong.
+    bits = np.dtype(f"u{x.itemsize}")
+    x_bits, y_bits, out_bits = x.view(bits), y.view(bits), out.view(bits)
+    np.bitwise_xor(x_bits, y_bits, out=out_bits)
+    np.multiply(out_bits, condition.view(np.uint8), out=out_bits)
+    np.bitwise_xor(out_bits, y_bits, out=out_bits)
     return out
 
 
@@ -232,6 +268,7 @@ def broadcast_shapes(op, *arrays):
         raise ShapeError(f"{op}: shapes {shapes} do not broadcast") from error
 
 
+@_quiet
 def accumulate(total, value):
     """Add value into total, an array that nobody else reads."""
     np.add(total, value, out=total)

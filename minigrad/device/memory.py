@@ -6,6 +6,10 @@ arithmetic of a small CNN. So the bytes of an array that died go on a shelf of t
 An array is a view on a Loan. NumPy's views, memoryviews and DLPack capsules of the array keep the Loan alive; when
 the last of them is gone its finaliser puts the bytes back. Shelves are plain lists, whose append and pop are atomic,
 so a finaliser takes no lock and may run at any moment, inside an allocation too.
+
+What shelves keep is bounded: before new bytes would bring the total above twice the most that was ever in use, and
+64 MiB more, all shelves are given back to the system. A training step that repeats needs no new bytes, so it never
+pays for this; sizes that grow or change forever do not pile up.
 """
 
 import math
@@ -15,6 +19,7 @@ import numpy as np
 __all__ = ["empty_cache", "memory_statistics", "take"]
 
 SMALLEST = 1 << 14  # bytes; below this the C library's allocator reuses memory by itself
+SLACK = 1 << 26  # bytes that shelves may keep in any case
 ALIGNMENT = 64  # bytes; one cache line, and one AVX-512 vector
 
 _shelves: dict[int, list["_Bytes"]] = {}
@@ -25,6 +30,7 @@ class _Bytes(np.ndarray):
 
     made = 0  # bytes obtained from the system and not given back
     peak = 0  # the most that `made` has been
+    most_used = 0  # the most that was in use whenever new bytes were made
     requests = 0
     served = 0  # requests that a shelf could serve
 
@@ -60,23 +66,44 @@ def take(shape, dtype, strides):
         stored = shelf.pop()
         _Bytes.served += 1
     except IndexError:
-        stored = _Bytes((size,), np.uint8)
-        stored.offset = -stored.ctypes.data % ALIGNMENT
-        _Bytes.made += size
-        _Bytes.peak = max(_Bytes.peak, _Bytes.made)
+        stored = _made(size)
     return np.ndarray(shape, dtype, stored.view(_Loan), stored.offset, strides)
+
+
+def _made(size):
+    """Bytes from the system."""
+    _Bytes.most_used = max(_Bytes.most_used, _Bytes.made - _cached() + size)
+    if _Bytes.made + size > 2 * _Bytes.most_used + SLACK:
+        empty_cache()
+    try:
+        stored = _Bytes((size,), np.uint8)
+    except MemoryError:
+        empty_cache()
+        stored = _Bytes((size,), np.uint8)
+    stored.offset = -stored.ctypes.data % ALIGNMENT
+    _Bytes.made += size
+    _Bytes.peak = max(_Bytes.peak, _Bytes.made)
+    return stored
+
+
+def _cached():
+    return sum(size * len(shelf) for size, shelf in list(_shelves.items()))
 
 
 def empty_cache():
     """Give the bytes on the shelves back to the system."""
-    for shelf in _shelves.values():
-        while shelf:
-            _Bytes.made -= shelf.pop().size
+    for size, shelf in list(_shelves.items()):
+        while True:
+            try:
+                shelf.pop()
+            except IndexError:  # empty; another thread may have taken the last one
+                break
+            _Bytes.made -= size
 
 
 def memory_statistics():
     """Bytes obtained from the system, of these in use and on shelves, the peak; how many requests were reused."""
-    cached = sum(size * len(shelf) for size, shelf in list(_shelves.items()))
+    cached = _cached()
     return {
         "reserved_bytes": _Bytes.made,
         "used_bytes": _Bytes.made - cached,

@@ -5,9 +5,11 @@ Two sources hang on one seed. Initialisers and shuffles draw from NumPy's Philox
 again in the backward pass instead of being stored.
 """
 
+import operator
+
 import numpy as np
 
-from minigrad_kernels.errors import ShapeError
+from minigrad_kernels.errors import KindError, ShapeError
 
 __all__ = ["Generator", "default_generator", "manual_seed"]
 
@@ -20,9 +22,13 @@ class Generator:
 
     def manual_seed(self, seed):
         """Start again from this seed, an integer from 0 to 2^63 - 1."""
+        try:
+            seed = operator.index(seed)
+        except TypeError:
+            raise KindError(f"manual_seed: seed is {seed!r}, wanted an integer from 0 to 2^63 - 1") from None
         if not 0 <= seed < 1 << 63:
             raise ShapeError(f"manual_seed: seed is {seed}, wanted an integer from 0 to 2^63 - 1")
-        self.seed, self.step = int(seed), 0
+        self.seed, self.step = seed, 0
         self.numpy = np.random.Generator(np.random.Philox(self.seed))
         return self
 

@@ -10,6 +10,8 @@ import functools
 
 import numpy as np
 
+from minigrad_kernels.errors import KindError
+
 __all__ = ["default_dtype", "is_floating", "promote", "result_dtype"]
 
 default_dtype = np.dtype(np.float32)
@@ -24,24 +26,39 @@ def is_floating(dtype):
 
 @functools.cache
 def promote(first, second):
-    """The smallest type that holds both: float32 with float64 is float64, any integer with float32 is float32."""
+    """The smallest type that holds both: float32 with float64 is float64, any integer with float32 is float32.
+
+    Errors  TypeError for uint64 with a signed integer, which no integer type holds
+    """
     low, high = sorted((first, second), key=lambda dtype: _CATEGORIES[dtype.kind])
     if _CATEGORIES[low.kind] < 2 and is_floating(high):
         return high
-    return np.promote_types(first, second)
+    both = np.promote_types(first, second)
+    if is_floating(both) and not is_floating(high):
+        raise KindError(f"promote: no integer type holds both {first} and {second}; convert one of them")
+    return both
 
 
-def result_dtype(*values):
-    """The type of an operation on arrays and Python scalars.
+def result_dtype(*values, op="result_dtype"):
+    """The type of an operation, named for errors, on arrays and Python scalars.
 
-    Errors  KeyError on complex and other unsupported element types
+    Errors  TypeError for complex and other unsupported element types, and as promote
     """
+    try:
+        return _result_dtype(values)
+    except KindError as error:
+        raise KindError(f"{op}: {str(error).partition(': ')[2]}") from None
+
+
+def _result_dtype(values):
     ranks = {}  # 2 arrays with dimensions, 1 arrays without, 0 Python scalars: the dtype each group agrees on
     for value in values:
         if type(value) in _PYTHON:
             rank, dtype = 0, (np.dtype(bool), np.dtype(np.int64), default_dtype)[_PYTHON[type(value)]]
         else:
             rank, dtype = 1 + (value.ndim > 0), value.dtype
+            if dtype.kind not in _CATEGORIES:
+                raise KindError(f"dtype: got elements {dtype}, wanted bool, integer or floating ones")
         ranks[rank] = promote(ranks[rank], dtype) if rank in ranks else dtype
     result = None
     for rank in sorted(ranks, reverse=True):

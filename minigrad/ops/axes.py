@@ -1,21 +1,18 @@
 """Dimensions as users name them."""
 
-import operator
+from minigrad_kernels.errors import ShapeError, SubscriptError
 
-from minigrad_kernels.errors import KindError, ShapeError, SubscriptError
+from .arguments import integer_of
 
 __all__ = ["axes_of", "axis_of"]
 
 
 def axis_of(op, dim, ndim):
     """A dimension counted from the front; negative ones count from the back."""
-    try:
-        dim = operator.index(dim)
-    except TypeError:
-        raise KindError(f"{op}: dim is {dim!r}, wanted an integer") from None
-    if not -ndim <= dim < ndim and not (ndim == 0 and dim in (-1, 0)):
-        raise SubscriptError(f"{op}: dim is {dim}, wanted {-ndim} to {ndim - 1} for {ndim} dimensions")
-    return dim % ndim if ndim else 0
+    dim, count = integer_of(op, "dim", dim), max(ndim, 1)  # a scalar takes 0 and -1
+    if not -count <= dim < count:
+        raise SubscriptError(f"{op}: dim is {dim}, wanted {-count} to {count - 1} for {ndim} dimensions")
+    return dim % count
 
 
 def axes_of(op, dim, ndim):

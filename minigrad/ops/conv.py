@@ -16,20 +16,27 @@ Source  Dumoulin and Visin 2016, "A guide to convolution arithmetic for deep lea
 from minigrad_kernels import conv2d as kernels
 from minigrad_kernels.errors import KindError
 from minigrad_kernels.layout import CHANNELS_LAST, FILTER
+from minigrad_kernels.toolchain.arguments import pair
 
 from .. import device
 from ..primitive import primitive
+from .arguments import array_of, integer_of, shape_of
 from .reduce import sum
 
 __all__ = ["conv2d", "conv2d_input_grad", "conv2d_weight_grad"]
 
 
-def _geometry(stride, padding, dilation):
-    return tuple((value, value) if isinstance(value, int) else tuple(value) for value in (stride, padding, dilation))
+def _geometry(op, stride, padding, dilation, groups):
+    pairs = pair(op, "stride", stride, 1), pair(op, "padding", padding, 0), pair(op, "dilation", dilation, 1)
+    return *pairs, integer_of(op, "groups", groups)
 
 
-def _same_type(op, **arrays):
+def _check(op, **arrays):
+    """Refuse what is no array of the right rank, and mixed types."""
     first, *others = arrays.items()
+    for name, array in arrays.items():
+        if array is not None or name != "bias":
+            array_of(op, name, array, 1 if name == "bias" else 4)
     if not device.is_floating(first[1].dtype):
         raise KindError(f"{op}: {first[0]} has elements {first[1].dtype}, wanted floating ones")
     for name, array in others:
@@ -48,8 +55,8 @@ def conv2d(input, weight, bias=None, stride=1, padding=0, dilation=1, groups=1):
     Shapes  input (N, C, H, W), weight (O, C/G, P, Q), bias (O,) -> (N, O, I, J)
             I = floor((H + 2 pad - d (P - 1) - 1) / s) + 1, J alike; stride, padding, dilation: a number or a pair
     """
-    _same_type("conv2d", input=input, weight=weight, bias=bias)
-    geometry = (*_geometry(stride, padding, dilation), groups)
+    _check("conv2d", input=input, weight=weight, bias=bias)
+    geometry = _geometry("conv2d", stride, padding, dilation, groups)
     shape = kernels.output_shape(input.shape, weight.shape, None if bias is None else bias.shape, *geometry)
     x, w = device.contiguous(input, CHANNELS_LAST), device.contiguous(weight, FILTER)
     bias = None if bias is None else device.contiguous(bias)
@@ -79,8 +86,9 @@ def conv2d_input_grad(grad, weight, input_shape, stride=1, padding=0, dilation=1
     Grads   dgrad = conv2d(g, weight)        dweight = conv2d_weight_grad(grad, g)
     Shapes  grad (N, O, I, J), weight (O, C/G, P, Q) -> input_shape (N, C, H, W)
     """
-    _same_type("conv2d_input_grad", grad=grad, weight=weight)
-    geometry = (*_geometry(stride, padding, dilation), groups)
+    _check("conv2d_input_grad", grad=grad, weight=weight)
+    geometry = _geometry("conv2d_input_grad", stride, padding, dilation, groups)
+    input_shape = shape_of("conv2d_input_grad", "input_shape", (input_shape,), 4)
     g, w = device.contiguous(grad, CHANNELS_LAST), device.contiguous(weight, FILTER)
     out = device.empty(input_shape, g.dtype, CHANNELS_LAST)
     nbytes = kernels.workspace("input_grad", input_shape, w.shape, *geometry, g.dtype)
@@ -106,8 +114,9 @@ def conv2d_weight_grad(grad, input, weight_shape, stride=1, padding=0, dilation=
     Grads   dgrad = conv2d(input, g)        dinput = conv2d_input_grad(grad, g)
     Shapes  grad (N, O, I, J), input (N, C, H, W) -> weight_shape (O, C/G, P, Q)
     """
-    _same_type("conv2d_weight_grad", grad=grad, input=input)
-    geometry = (*_geometry(stride, padding, dilation), groups)
+    _check("conv2d_weight_grad", grad=grad, input=input)
+    geometry = _geometry("conv2d_weight_grad", stride, padding, dilation, groups)
+    weight_shape = shape_of("conv2d_weight_grad", "weight_shape", (weight_shape,), 4)
     g, x = device.contiguous(grad, CHANNELS_LAST), device.contiguous(input, CHANNELS_LAST)
     out = device.empty(weight_shape, g.dtype, FILTER)
     nbytes = kernels.workspace("weight_grad", x.shape, weight_shape, *geometry, g.dtype)

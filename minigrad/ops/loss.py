@@ -14,7 +14,8 @@ from minigrad_kernels.errors import KindError, ShapeError
 from .. import device
 from ..primitive import primitive
 from ..tensor import Tensor
-from .elementwise import square
+from .arguments import integer_of, number_of, tensor_of
+from .elementwise import square, where
 from .reduce import mean, sum
 from .shape import permute, put_along_dim, reshape, take_along_dim, unsqueeze
 from .softmax import log_softmax, softmax
@@ -41,6 +42,10 @@ def mse_loss(input, target, reduction="mean"):
     Shapes  input and target alike -> scalar, or alike if reduction is 'none'
     """
     _check_reduction("mse_loss", reduction)
+    tensor_of("mse_loss", "input", input)
+    tensor_of("mse_loss", "target", target)
+    if not device.is_floating(input.dtype) and not device.is_floating(target.dtype):
+        raise KindError(f"mse_loss: input has elements {input.dtype}, target {target.dtype}; wanted floating ones")
     if input.shape != target.shape:
         raise ShapeError(f"mse_loss: input has shape {input.shape}, target {target.shape}; wanted equal shapes")
     return _reduce(square(input - target), reduction)
@@ -59,10 +64,15 @@ def _cross_entropy(input, target, ignore_index):
 
 
 def _dinput_of_cross_entropy(g, input, target, ignore_index):
-    used = target != ignore_index
-    ones = Tensor.made(used.astype(input.dtype))
-    one_hot = put_along_dim(unsqueeze(ones, 1), (target * used)[:, None], input.shape, 1)
-    return unsqueeze(g * ones, 1) * (softmax(input, 1) - one_hot)
+    used = _used(target, ignore_index)
+    rows = unsqueeze(used, 1)
+    one_hot = put_along_dim(rows.to(input.dtype), (target.data * used.data)[:, None], input.shape, 1)
+    return where(rows, unsqueeze(g, 1), 0.0) * (softmax(where(rows, input, 0.0), 1) - one_hot)
+
+
+def _used(target, ignore_index):
+    """Which rows count. The others are masked, not multiplied by 0, because they may hold NaN or receive it."""
+    return Tensor.made(target.data != ignore_index)
 
 
 _cross_entropy.grads(input=_dinput_of_cross_entropy)
@@ -83,31 +93,46 @@ def _classes_last(input):
     return reshape(input, -1, input.shape[-1])
 
 
-def _check_classes(op, input, target):
-    """The target as a vector of int64; refuses what PyTorch refuses."""
+def _check_scores(op, input, target, reduction):
+    """Refuse what no kind of target can fit."""
+    _check_reduction(op, reduction)
+    tensor_of(op, "input", input)
+    tensor_of(op, "target", target)
     if not input.ndim or not device.is_floating(input.dtype):
         raise KindError(
             f"{op}: input has shape {input.shape} and elements {input.dtype}, wanted floating scores (N, C)"
         )
+    if not input.shape[min(1, input.ndim - 1)]:
+        raise ShapeError(f"{op}: input has shape {input.shape}, wanted at least one class")
+
+
+def _check_classes(op, input, target):
+    """The target as a vector of int64, with the version of the target itself."""
     if target.dtype.kind not in "iu":
         raise KindError(f"{op}: target has elements {target.dtype}, wanted integers, the numbers of the classes")
     wanted = () if input.ndim == 1 else (input.shape[0], *input.shape[2:])
     if target.shape != wanted:
         raise ShapeError(f"{op}: target has shape {target.shape}, wanted {wanted} for an input of shape {input.shape}")
-    return device.contiguous(target.data.astype("int64", copy=False)).reshape(-1)
+    classes = device.contiguous(target.data.astype("int64", copy=False)).reshape(-1)
+    return Tensor.made(classes, version=target.version)
 
 
-def _check_weight(op, weight, classes):
-    if weight is not None and weight.shape != (classes,):
-        raise ShapeError(f"{op}: weight has shape {weight.shape}, wanted ({classes},), one for each class")
-
-
-def _weights(target, weight, ignore_index, dtype):
-    """The weight of each row: that of its class, 0 where it is ignored."""
-    used = target != ignore_index
+def _check_weight(op, weight, input, classes):
     if weight is None:
-        return Tensor.made(used.astype(dtype))
-    return Tensor.made(weight.data[target * used] * used)
+        return
+    if tensor_of(op, "weight", weight).shape != (classes,):
+        raise ShapeError(f"{op}: weight has shape {weight.shape}, wanted ({classes},), one for each class")
+    if weight.dtype != input.dtype:
+        raise KindError(f"{op}: weight has elements {weight.dtype}, input {input.dtype}; wanted one type")
+    if weight.requires_grad:
+        raise KindError(f"{op}: weight requires a gradient, but it is a constant here; pass weight.detach()")
+
+
+def _weights(classes, weight, used, dtype):
+    """The weight of each row: that of its class, 0 where it is ignored."""
+    if weight is None:
+        return used.to(dtype)
+    return Tensor.made(device.select(used.data, weight.data[classes.data * used.data], 0.0))
 
 
 def _reduce_rows(rows, weights, shape, reduction):
@@ -123,15 +148,17 @@ def nll_loss(input, target, weight=None, ignore_index=-100, reduction="mean"):
     Grads   dinput[n, t_n] = -g weight[t_n] / sum of weights, else 0
     Shapes  input (C,), (N, C) or (N, C, ...) log probabilities; target (), (N,) or (N, ...) classes; weight (C,)
     """
-    _check_reduction("nll_loss", reduction)
+    _check_scores("nll_loss", input, target, reduction)
+    ignore_index = integer_of("nll_loss", "ignore_index", ignore_index)
     classes = _check_classes("nll_loss", input, target)
     rows = _classes_last(input)
-    _check_weight("nll_loss", weight, rows.shape[1])
-    used = classes != ignore_index
-    _check_range("nll_loss", classes, used, rows.shape[1])
-    weights = _weights(classes, weight, ignore_index, input.dtype)
-    picked = reshape(take_along_dim(rows, (classes * used)[:, None], 1), -1)
-    return _reduce_rows(-picked * weights, weights, target.shape, reduction)
+    _check_weight("nll_loss", weight, input, rows.shape[1])
+    used = _used(classes, ignore_index)
+    _check_range("nll_loss", classes.data, used.data, rows.shape[1])
+    weights = _weights(classes, weight, used, input.dtype)
+    places = Tensor.made((classes.data * used.data)[:, None], version=classes.version)
+    picked = reshape(take_along_dim(rows, places, 1), -1)
+    return _reduce_rows(where(used, -picked, 0.0) * weights, weights, target.shape, reduction)
 
 
 def _check_range(op, classes, used, count):
@@ -150,31 +177,34 @@ def cross_entropy(input, target, weight=None, ignore_index=-100, reduction="mean
     Grads   dinput[n, c] = g (softmax(input)[n, c] - [c = t_n]) / N, without weights and smoothing
     Shapes  input (C,), (N, C) or (N, C, ...); target (), (N,) or (N, ...) of integers, or as input; weight (C,)
     """
-    _check_reduction("cross_entropy", reduction)
+    _check_scores("cross_entropy", input, target, reduction)
+    label_smoothing = number_of("cross_entropy", "label_smoothing", label_smoothing)
+    ignore_index = integer_of("cross_entropy", "ignore_index", ignore_index)
     if not 0 <= label_smoothing <= 1:
         raise ShapeError(f"cross_entropy: label_smoothing is {label_smoothing}, wanted 0 to 1")
     if device.is_floating(target.dtype) and target.shape == input.shape:
         return _cross_entropy_of_probabilities(input, target, weight, reduction, label_smoothing)
     classes = _check_classes("cross_entropy", input, target)
     rows = _classes_last(input)
-    _check_weight("cross_entropy", weight, rows.shape[1])
+    _check_weight("cross_entropy", weight, input, rows.shape[1])
     losses, _ = _cross_entropy(rows, classes, ignore_index)
     plain = weight is None and not label_smoothing
     if plain and reduction == "none":
         return reshape(losses, target.shape)
-    weights = _weights(classes, weight, ignore_index, input.dtype)
+    used = _used(classes, ignore_index)
+    weights = _weights(classes, weight, used, input.dtype)
     if not plain:
         losses = losses * weights
     if label_smoothing:
-        smooth = log_softmax(rows, 1) if weight is None else log_softmax(rows, 1) * weight
-        used = Tensor.made((classes != ignore_index).astype(input.dtype))
-        losses = (1 - label_smoothing) * losses - label_smoothing / rows.shape[1] * sum(smooth, 1) * used
+        smooth = log_softmax(where(unsqueeze(used, 1), rows, 0.0), 1)
+        smooth = where(used, sum(smooth if weight is None else smooth * weight, 1), 0.0)
+        losses = (1 - label_smoothing) * losses - label_smoothing / rows.shape[1] * smooth
     return _reduce_rows(losses, weights, target.shape, reduction)
 
 
 def _cross_entropy_of_probabilities(input, target, weight, reduction, label_smoothing):
     count = input.shape[0 if input.ndim == 1 else 1]
-    _check_weight("cross_entropy", weight, count)
+    _check_weight("cross_entropy", weight, input, count)
     if label_smoothing:
         target = target * (1 - label_smoothing) + label_smoothing / count
     rows = log_softmax(_classes_last(input), 1) * _classes_last(target)

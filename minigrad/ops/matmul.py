@@ -5,13 +5,15 @@ Errors  ValueError if sizes do not fit, TypeError for other element types
 Source  Golub and Van Loan 2013, "Matrix Computations", section 1.1
 """
 
+import math
+
 from minigrad_kernels import matmul as kernels
 from minigrad_kernels.errors import KindError, ShapeError
 
 from .. import device
 from ..device import array_module
 from ..primitive import primitive
-from ..tensor import Tensor
+from .arguments import tensor_of
 from .reduce import sum
 from .shape import reshape, squeeze, transpose, unsqueeze
 
@@ -22,7 +24,7 @@ __all__ = ["linear", "matmul"]
 def _matmul(x, y):
     """The product of two stacks of matrices."""
     shape = kernels.output_shape(x.shape, y.shape)
-    dtype = device.result_dtype(x, y)
+    dtype = device.result_dtype(x, y, op="matmul")
     x, y = (a if a.dtype == dtype else device.cast(a, dtype) for a in (x, y))
     if not device.is_floating(dtype):
         return array_module(x).matmul(x, y)
@@ -51,9 +53,7 @@ def matmul(x, y):
             shape (K,) a column, and their dimension disappears from out
     """
     for name, value in (("x", x), ("y", y)):
-        if not isinstance(value, Tensor):
-            raise KindError(f"matmul: {name} is a {type(value).__name__}, wanted a Tensor")
-        if not value.ndim:
+        if not tensor_of("matmul", name, value).ndim:
             raise ShapeError(f"matmul: {name} has no dimensions, wanted at least one; use * to scale")
     out = _matmul(unsqueeze(x, 0) if x.ndim == 1 else x, unsqueeze(y, 1) if y.ndim == 1 else y)
     out = squeeze(out, -1) if y.ndim == 1 else out
@@ -78,6 +78,11 @@ def linear(input, weight, bias=None):
     Shapes  input (..., C), weight (O, C), bias (O,) -> (..., O)
     Types   one floating type
     """
+    for name, value in (("input", input), ("weight", weight), ("bias", bias)):
+        if value is not None or name != "bias":
+            tensor_of("linear", name, value)
+    if not device.is_floating(weight.dtype):
+        raise KindError(f"linear: weight has elements {weight.dtype}, wanted floating ones")
     if weight.ndim != 2 or not input.ndim or input.shape[-1] != weight.shape[1]:
         raise ShapeError(f"linear: input has shape {input.shape}, weight {weight.shape}; wanted (..., C) and (O, C)")
     if bias is not None and bias.shape != weight.shape[:1]:
@@ -85,6 +90,6 @@ def linear(input, weight, bias=None):
     for name, value in (("input", input), ("bias", bias)):
         if value is not None and value.dtype != weight.dtype:
             raise KindError(f"linear: {name} has elements {value.dtype}, weight {weight.dtype}; wanted one type")
-    rows = input if input.ndim == 2 else reshape(input, -1, input.shape[-1])
+    rows = input if input.ndim == 2 else reshape(input, math.prod(input.shape[:-1]), input.shape[-1])
     out = _linear(rows, weight, bias)
     return out if input.ndim == 2 else reshape(out, *input.shape[:-1], weight.shape[0])

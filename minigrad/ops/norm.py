@@ -8,12 +8,13 @@ Source  Ioffe and Szegedy 2015, "Batch normalization", algorithm 1 and the gradi
 import math
 
 from minigrad_kernels import norm as kernels
-from minigrad_kernels.errors import KindError, ShapeError
+from minigrad_kernels.errors import KindError, ShapeError, StateError
 from minigrad_kernels.layout import CHANNELS_LAST
 
 from .. import device
 from ..engine import no_grad, write
 from ..primitive import primitive
+from .arguments import number_of, tensor_of
 from .elementwise import sqrt
 from .reduce import mean, sum
 from .shape import reshape
@@ -96,6 +97,7 @@ def batch_norm(input, running_mean, running_var, weight=None, bias=None, trainin
     Shapes  input (N, C) or (N, C, H, W); all others (C,)
     Errors  ValueError also for a single element per channel in training, which has no variance
     """
+    momentum, eps = number_of("batch_norm", "momentum", momentum), number_of("batch_norm", "eps", eps)
     vectors = {"running_mean": running_mean, "running_var": running_var, "weight": weight, "bias": bias}
     _check(input, vectors, training)
     if not training:
@@ -112,18 +114,32 @@ def batch_norm(input, running_mean, running_var, weight=None, bias=None, trainin
     return out
 
 
+def _check_running(name, vector):
+    """Refuse statistics that training could not update, before it updates any."""
+    if vector.node is not None or not vector.data.flags.writeable:
+        kind = "read-only" if vector.node is None else f"the result of {vector.node.primitive.name}"
+        raise StateError(f"batch_norm: {name} is {kind}, wanted a leaf that training can update")
+
+
 def _check(input, vectors, training):
+    tensor_of("batch_norm", "input", input)
+    if not device.is_floating(input.dtype):
+        raise KindError(f"batch_norm: input has elements {input.dtype}, wanted floating ones")
     if input.ndim not in (2, 4):
         raise ShapeError(f"batch_norm: input has shape {input.shape}, wanted (N, C) or (N, C, H, W)")
     for name, vector in vectors.items():
         if vector is None and not training and name.startswith("running"):
             raise ShapeError(f"batch_norm: {name} is None, which only training allows")
-        if vector is not None and vector.shape != input.shape[1:2]:
+        if vector is None:
+            continue
+        if tensor_of("batch_norm", name, vector).shape != input.shape[1:2]:
             raise ShapeError(
                 f"batch_norm: {name} has shape {vector.shape}, wanted {input.shape[1:2]} as input's channels"
             )
-        if vector is not None and vector.dtype != input.dtype:
+        if vector.dtype != input.dtype:
             raise KindError(f"batch_norm: {name} has elements {vector.dtype}, input {input.dtype}; wanted one type")
+        if training and name.startswith("running"):
+            _check_running(name, vector)
     if training and math.prod(input.shape) // max(input.shape[1], 1) < 2:
         raise ShapeError(
             f"batch_norm: input has shape {input.shape}, and one element a channel has no variance; "

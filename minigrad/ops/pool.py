@@ -13,6 +13,7 @@ from minigrad_kernels.toolchain.arguments import pair
 
 from .. import device
 from ..primitive import primitive
+from .arguments import integer_of, tensor_of
 
 __all__ = ["adaptive_avg_pool2d", "avg_pool2d", "max_pool2d"]
 
@@ -70,7 +71,8 @@ def max_pool2d(input, kernel_size, stride=None, padding=0, dilation=1, ceil_mode
     Grads   dinput = g at the first largest element of each window, added where windows overlap
     Shapes  (N, C, H, W) -> (N, C, I, J), I = floor((H + 2 pad - d (P - 1) - 1) / s) + 1 (ceil in ceil_mode)
     """
-    return _max_pool2d(input, _windows("max_pool2d", kernel_size, stride, padding, dilation), ceil_mode)[0]
+    tensor_of("max_pool2d", "input", input)
+    return _max_pool2d(input, _windows("max_pool2d", kernel_size, stride, padding, dilation), bool(ceil_mode))[0]
 
 
 # ---- average ---------------------------------------------------------------------------------------------------------
@@ -111,9 +113,11 @@ def avg_pool2d(
     Shapes  (N, C, H, W) -> (N, C, I, J), I = floor((H + 2 pad - P) / s) + 1 (ceil in ceil_mode)
     Errors  ValueError also if divisor_override is 0
     """
+    tensor_of("avg_pool2d", "input", input)
     windows = _windows("avg_pool2d", kernel_size, stride, padding, 1)
+    ceil_mode, count_include_pad = bool(ceil_mode), bool(count_include_pad)
     kernels.output_shape("avg_pool2d", input.shape, *windows, ceil_mode)
-    if divisor_override == 0:
+    if divisor_override is not None and integer_of("avg_pool2d", "divisor_override", divisor_override) == 0:
         raise ShapeError("avg_pool2d: divisor_override is 0, wanted another number or None")
     divisors = (None, None) if divisor_override is None else (divisor_override, 1)
     tables = [
@@ -130,10 +134,11 @@ def adaptive_avg_pool2d(input, output_size):
     Grads   dinput = g / K, spread over each window of K elements
     Shapes  (N, C, H, W) -> (N, C, I, J); output_size a number or a pair, None keeps a size
     """
-    if input.ndim != 4:
+    if tensor_of("adaptive_avg_pool2d", "input", input).ndim != 4:
         raise ShapeError(f"adaptive_avg_pool2d: input has shape {input.shape}, wanted (N, C, H, W)")
     sizes = tuple(output_size) if isinstance(output_size, tuple | list) else (output_size, output_size)
-    sizes = tuple(old if new is None else new for old, new in zip(input.shape[2:], sizes, strict=True))
+    if len(sizes) == 2:
+        sizes = tuple(old if new is None else new for old, new in zip(input.shape[2:], sizes, strict=True))
     sizes = pair("adaptive_avg_pool2d", "output_size", sizes, 1)
     if 0 in input.shape[1:]:
         raise ShapeError(f"adaptive_avg_pool2d: input has shape {input.shape}, wanted no empty dimension but N")

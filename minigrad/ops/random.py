@@ -1,15 +1,16 @@
 """Ops with random numbers.
 
-Types   floating; out as input
-Errors  ValueError for a probability out of range
+Types   float32 or float64; out as input
+Errors  ValueError for a probability out of range, TypeError for other element types
 Source  Srivastava and others 2014, "Dropout"; Salmon and others 2011, "Parallel random numbers: as easy as 1, 2, 3"
 """
 
 from minigrad_kernels import elementwise as kernels
-from minigrad_kernels.errors import ShapeError
+from minigrad_kernels.errors import KindError, ShapeError
 
 from .. import device
 from ..primitive import primitive
+from .arguments import number_of, tensor_of
 
 __all__ = ["dropout"]
 
@@ -33,7 +34,10 @@ def dropout(input, p=0.5, training=True):
     Grads   dinput = g * mask / (1 - p)
     Shapes  out as input
     """
-    if not 0 <= p <= 1:
+    tensor_of("dropout", "input", input)
+    if not device.is_floating(input.dtype):
+        raise KindError(f"dropout: input has elements {input.dtype}, wanted floating ones")
+    if not 0 <= number_of("dropout", "p", p) <= 1:
         raise ShapeError(f"dropout: p is {p}, wanted a probability from 0 to 1")
     if not training or p == 0:
         return input

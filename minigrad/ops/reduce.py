@@ -1,7 +1,7 @@
 """Reductions over one dimension, several, or all.
 
-dim     an integer, several, or None for all; keepdim leaves them with size 1
-Types   out as x; the sum of integers or bools is int64; mean, var and logsumexp want floating elements
+dim     an integer, several, or None or () for all; keepdim leaves them with size 1
+Types   out as x; the sum of bools or of integers of any size is int64; mean, var and logsumexp want floating elements
 Errors  IndexError for a dimension out of range, ValueError for one named twice or for the extreme of nothing
 Source  derivatives of sums; at ties the gradient follows PyTorch
 """
@@ -10,11 +10,13 @@ import math
 
 from minigrad_kernels import layout, norm
 from minigrad_kernels.errors import KindError, ShapeError
+from minigrad_kernels.toolchain import arguments as kernel_arguments
 
 from .. import device
 from ..device import array_module
 from ..primitive import primitive
 from ..tensor import Tensor
+from .arguments import number_of, tensor_of
 from .axes import axes_of, axis_of
 from .elementwise import eq, exp, log
 from .shape import expand, reshape, squeeze, take_along_dim
@@ -22,9 +24,18 @@ from .shape import expand, reshape, squeeze, take_along_dim
 __all__ = ["amax", "amin", "argmax", "argmin", "logsumexp", "max", "mean", "min", "sum", "var"]
 
 
+LONG = 4096  # rows; from here on adding them up one by one in float32 loses digits that show
+
+
+def _axes(op, x, dim):
+    """The axes to reduce over; () means all of them, as None does."""
+    tensor_of(op, "x", x)
+    return axes_of(op, None if isinstance(dim, tuple | list) and not dim else dim, x.ndim)
+
+
 def _reduced(op, x, dim, keepdim, function):
     """function(x, axes) over the axes that dim names, which stay with size 1 if keepdim."""
-    axes = axes_of(op, dim, x.ndim)
+    axes = _axes(op, x, dim)
     out = function(x, axes)
     return out if keepdim or not axes else squeeze(out, axes)
 
@@ -32,11 +43,18 @@ def _reduced(op, x, dim, keepdim, function):
 @primitive
 def _sum(x, axes):
     """Sum over axes, which stay with size 1."""
-    if axes == (0, 2, 3) and device.is_floating(x.dtype) and layout.is_dense(x, layout.CHANNELS_LAST):
-        out = device.empty((x.shape[1],), x.dtype)
-        norm.channel_sum(x, out, device.workspace(norm.workspace("channel_sum", x.shape)))
-        return out.reshape(1, -1, 1, 1)
-    return array_module(x).asarray(x.sum(axis=axes, keepdims=True))
+    if x.size and kernel_arguments.is_floating(x.dtype):
+        if axes == (0, 2, 3) and layout.is_dense(x, layout.CHANNELS_LAST):
+            return _column_sums(x).reshape(1, -1, 1, 1)
+        if axes == (0,) and x.ndim == 2 and len(x) >= LONG and x.flags.c_contiguous:
+            return _column_sums(x).reshape(1, -1)
+    return device.reduce(x, "sum", axes, dtype=None if device.is_floating(x.dtype) else "int64")
+
+
+def _column_sums(x):
+    out = device.empty((x.shape[1],), x.dtype)
+    norm.channel_sum(x, out, device.workspace(norm.workspace("channel_sum", x.shape)))
+    return out
 
 
 _sum.grads(x=lambda g, x_shape: expand(g, x_shape))
@@ -60,24 +78,26 @@ def mean(x, dim=None, keepdim=False):
     Shapes  the dimensions of dim disappear
     """
     _floating("mean", x)
-    count = math.prod(x.shape[axis] for axis in axes_of("mean", dim, x.ndim))
+    count = math.prod(x.shape[axis] for axis in _axes("mean", x, dim))
     return sum(x, dim, keepdim) / (float(count) if count else math.nan)
 
 
 def var(x, dim=None, correction=1, keepdim=False):
-    """Variance, by default the unbiased estimate.
+    """Variance, by default the unbiased estimate; infinite or NaN if K <= correction.
 
     Math    out = sum over dim of (x - mean)^2 / (K - correction), for K elements each
     Grads   dx = 2 g (x - mean) / (K - correction)
     Shapes  the dimensions of dim disappear
     """
     _floating("var", x)
-    count = math.prod(x.shape[axis] for axis in axes_of("var", dim, x.ndim)) - correction
-    deviation = x - mean(x, dim, keepdim=True)
-    return sum(deviation * deviation, dim, keepdim) / (float(count) if count > 0 else math.nan)
+    axes, correction = _axes("var", x, dim), number_of("var", "correction", correction)
+    deviation = x - mean(x, axes, keepdim=True)
+    freedom = float(math.prod(x.shape[axis] for axis in axes) - correction)
+    return sum(deviation * deviation, axes, keepdim) / (freedom if freedom > 0 else 0.0)
 
 
 def _floating(op, x):
+    tensor_of(op, "x", x)
     if not device.is_floating(x.dtype):
         raise KindError(f"{op}: x has elements {x.dtype}, wanted floating ones; convert with x.to('float32')")
 
@@ -92,7 +112,7 @@ def _extreme(name, method, words):
 
     def reduce(x, axes):
         _nonempty(name, x, axes)
-        return array_module(x).asarray(getattr(x, method)(axis=axes, keepdims=True))
+        return device.reduce(x, method, axes)
 
     reduce.__name__ = name
     extreme = primitive(reduce)
@@ -128,6 +148,7 @@ def _argextreme(x, axis, name):
 
 
 def _arg(name, x, dim, keepdim):
+    tensor_of(name, "x", x)
     if dim is None:
         out = _argextreme(reshape(x, -1), 0, name)
         return reshape(out, (1,) * x.ndim if keepdim else ())
@@ -158,7 +179,8 @@ def argmin(x, dim=None, keepdim=False):
     return _arg("argmin", x, dim, keepdim)
 
 
-def _with_indices(arg, x, dim, keepdim):
+def _with_indices(op, arg, x, dim, keepdim):
+    dim = axis_of(op, dim, tensor_of(op, "x", x).ndim)
     indices = _arg(arg, x, dim, True)
     values = take_along_dim(x, indices, dim) if x.shape else x
     if not keepdim:
@@ -173,7 +195,7 @@ def max(x, dim=None, keepdim=False):
     Grads   dx = g at the first maximum; without dim, equal maxima share it
     Shapes  the dimension dim disappears
     """
-    return amax(x) if dim is None else _with_indices("argmax", x, dim, keepdim)
+    return amax(x) if dim is None else _with_indices("max", "argmax", x, dim, keepdim)
 
 
 def min(x, dim=None, keepdim=False):
@@ -183,7 +205,7 @@ def min(x, dim=None, keepdim=False):
     Grads   dx = g at the first minimum; without dim, equal minima share it
     Shapes  the dimension dim disappears
     """
-    return amin(x) if dim is None else _with_indices("argmin", x, dim, keepdim)
+    return amin(x) if dim is None else _with_indices("min", "argmin", x, dim, keepdim)
 
 
 def logsumexp(x, dim, keepdim=False):
@@ -194,7 +216,7 @@ def logsumexp(x, dim, keepdim=False):
     Shapes  the dimensions of dim disappear
     """
     _floating("logsumexp", x)
-    axes = axes_of("logsumexp", dim, x.ndim)
+    axes = _axes("logsumexp", x, dim)
     with_axes = _reduced_largest(x, axes)
     out = log(sum(exp(x - with_axes), axes, True)) + with_axes
     return out if keepdim or not axes else squeeze(out, axes)
@@ -202,6 +224,6 @@ def logsumexp(x, dim, keepdim=False):
 
 def _reduced_largest(x, axes):
     """The maximum, or 0 where it is infinite, as a constant: the derivative with respect to it is zero."""
-    array = array_module(x.data).asarray(x.data.max(axis=axes, keepdims=True, initial=-math.inf))
+    array = device.reduce(x.data, "max", axes, initial=-math.inf)
     array[~array_module(array).isfinite(array)] = 0
     return Tensor.made(array)

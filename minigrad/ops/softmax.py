@@ -10,6 +10,7 @@ from minigrad_kernels.errors import KindError
 
 from .. import device
 from ..primitive import primitive
+from .arguments import tensor_of
 from .axes import axis_of
 from .elementwise import exp
 from .reduce import sum
@@ -20,7 +21,7 @@ __all__ = ["log_softmax", "softmax"]
 
 def _by_rows(op, function, x, dim):
     """function on the rows of a matrix whose rows lie along dim of x."""
-    if not device.is_floating(x.dtype):
+    if not device.is_floating(tensor_of(op, "input", x).dtype):
         raise KindError(f"{op}: input has elements {x.dtype}, wanted floating ones")
     axis = axis_of(op, dim, x.ndim)
     if x.ndim == 2 and axis == 1:

@@ -101,7 +101,7 @@ class Sample:
     args: tuple
     kwargs: dict = field(default_factory=dict)
     smooth: bool = True  # differentiable at the drawn point, so that finite differences mean something
-    gradient: bool = True
+    random: bool = False  # drawn by position in memory: comparable neither with another layout nor with PyTorch
 
     def __str__(self):
         return f"({', '.join([*map(_text, self.args), *(f'{k}={_text(v)}' for k, v in self.kwargs.items())])})"
@@ -127,8 +127,8 @@ def _text(value):
     return f"[{', '.join(map(_text, value))}]" if isinstance(value, list) else repr(value)
 
 
-def sample(*args, smooth=True, gradient=True, **kwargs):
-    return Sample(args, kwargs, smooth, gradient)
+def sample(*args, smooth=True, random=False, **kwargs):
+    return Sample(args, kwargs, smooth, random)
 
 
 @dataclass(frozen=True)
@@ -152,7 +152,7 @@ class Op:
     samples: tuple
     refusals: tuple = ()
     torch: Callable | None = None  # given the module torch, a function; None: torch.nn.functional or torch by name
-    linear: tuple = ()  # arguments, by position, in which it is linear while the others are held
+    linear: tuple = ()  # arguments, by position, in which it is linear (affine) while the others are held
     differentiable: bool = True
     views: bool = False  # its result may share memory with its first argument
 

@@ -1,6 +1,8 @@
 """Rows of the elementwise ops."""
 
-from . import Op, away, flags, positive, real, refusal, sample, ties
+import numpy as np
+
+from . import Op, away, classes, flags, positive, real, refusal, sample, ties
 
 PAIRS = (
     (real(3, 4), real(3, 4)),
@@ -23,13 +25,20 @@ def _binary(name, pairs, **options):
         refusal(ValueError, "do not broadcast", real(5, 1000), real(4)),
         refusal(TypeError, "got a str", real(2, 3), "2"),
         refusal(TypeError, "got a list", real(2, 3), [1.0, 2.0, 3.0]),
+        refusal(TypeError, f"{name}: got elements complex128", real(2, 3), np.ones(3, complex)),
+        refusal(TypeError, f"{name}: got elements <U1", real(2, 3), np.array("a")),
+        refusal(ValueError, f"{name}: a number does not fit in float64", real(2, 3), 10**400),
     )
     return Op(name, samples, refusals, **options)
 
 
-def _unary(name, kind=real, extra=(), **options):
+def _unary(name, kind=real, extra=(), refusals=(), **options):
     samples = tuple(sample(kind(*shape)) for shape in SHAPES) + tuple(extra)
-    return Op(name, samples, (refusal(TypeError, "got a str", "x"),), **options)
+    return Op(name, samples, (refusal(TypeError, f"{name}: got a str", "x"), *refusals), **options)
+
+
+def _no_bools(name):
+    return (refusal(TypeError, f"{name}: not defined for elements bool", flags(3)),)
 
 
 def _comparison(name):
@@ -72,8 +81,8 @@ _EXTREME = _TIED + (
 )
 
 OPS = [
-    _binary("add", PAIRS, torch=_named("add"), linear=()),
-    _binary("sub", PAIRS, torch=_named("sub")),
+    _binary("add", PAIRS, torch=_named("add"), linear=(0, 1)),
+    _binary("sub", PAIRS, torch=_named("sub"), linear=(0, 1)),
     _binary("mul", PAIRS, torch=_named("mul"), linear=(0, 1)),
     _binary(
         "div",
@@ -95,21 +104,23 @@ OPS = [
             sample(positive(), real(2)),
             sample(positive(0, 2), 2.0),
             sample(ties(3, 4), 2.0, smooth=False),
+            sample(ties(3, 4), 1.0),
         ),
         (
             refusal(ValueError, "do not broadcast", positive(2, 3), real(4)),
             refusal(TypeError, "got a str", real(2), "2"),
+            refusal(TypeError, "pow: not defined for elements int64", classes(3, 2), -1),
         ),
         torch=lambda torch: torch.pow,
     ),
-    _unary("neg", linear=(0,)),
+    _unary("neg", refusals=_no_bools("neg"), linear=(0,)),
     _unary("exp"),
     _unary("log", positive),
     _unary("sqrt", positive),
     _unary("tanh", extra=(sample(away(40)),)),
     _unary("sigmoid", extra=(sample(away(40)),)),
     _unary("abs", away, extra=(sample(ties(9), smooth=False),)),
-    _unary("sign", away, extra=(sample(ties(9), smooth=False),)),
+    _unary("sign", away, (sample(ties(9), smooth=False),), _no_bools("sign")),
     _unary("square"),
     _unary("relu", away, extra=(sample(ties(9), smooth=False), sample(away(3, 5, 7, 11)))),
     Op(
@@ -146,7 +157,7 @@ OPS = [
             refusal(TypeError, "where: got a str", flags(3), real(3), "a"),
         ),
         torch=lambda torch: torch.where,
-        linear=(),
+        linear=(1, 2),
     ),
     Op(
         "clamp",
@@ -161,11 +172,14 @@ OPS = [
             sample(away(3, 4), real(4), real(4)),
             sample(away(3, 4), max=real(3, 4)),
             sample(real(0, 2), -1.0, 1.0),
+            sample(ties(50), ties(50), ties(50), smooth=False),
+            sample(ties(50), min=ties(50), smooth=False),
+            sample(ties(50), max=ties(50), smooth=False),
         ),
         (
             refusal(ValueError, "clamp: min and max are both None", real(3)),
             refusal(TypeError, "got a str", real(3), "0"),
-            refusal(ValueError, "shapes", real(3), real(2)),
+            refusal(ValueError, "clamp: shapes", real(3), real(2)),
         ),
         torch=lambda torch: torch.clamp,
     ),
@@ -189,6 +203,7 @@ OPS = [
         (
             refusal(TypeError, "element type", real(2), "complex64"),
             refusal(TypeError, "dtype", real(2), "no such type"),
+            refusal(TypeError, "dtype", real(2), None),
             refusal(RuntimeError, "devices of this machine", real(2), "cuda:77"),
         ),
         torch=lambda torch: lambda x, target: x.to({"float64": torch.float64}.get(target, target)),

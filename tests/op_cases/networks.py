@@ -1,5 +1,7 @@
 """Rows of pooling, normalisation, softmax, losses and dropout."""
 
+import numpy as np
+
 from . import Draw, Op, away, classes, given, positive, probabilities, real, refusal, sample, ties
 
 
@@ -19,6 +21,7 @@ def _classified(name):
         ),
         sample(real(2, 3, 2), probabilities(2, 3, 2)),
         sample(real(3), probabilities(3)),
+        sample(real(4, 3), given(1, 1, 0, 2), label_smoothing=0.2, ignore_index=1, reduction="none"),
     )
     samples = (
         sample(real(4, 3), classes(3, 4)),
@@ -39,7 +42,20 @@ def _classified(name):
         refusal(ValueError, f"{name}: reduction is 'median'", real(2, 3), classes(3, 2), reduction="median"),
         refusal(ValueError, f"{name}: weight has shape", real(2, 3), classes(3, 2), real(2)),
         refusal(TypeError, f"{name}: input has shape", classes(3, 2, 3), classes(3, 2)),
+        refusal(TypeError, f"{name}: input has shape", classes(3, 2, 3), real(2, 3)),
+        refusal(ValueError, f"{name}: input has shape (2, 0)", real(2, 0), classes(1, 2)),
+        refusal(TypeError, f"{name}: weight has elements int64", real(2, 3), classes(3, 2), given(1, 2, 3)),
+        refusal(TypeError, f"{name}: weight requires a gradient", real(2, 3), classes(3, 2), real(3)),
+        refusal(TypeError, f"{name}: weight is a ndarray", real(2, 3), classes(3, 2), np.ones(3)),
+        refusal(TypeError, f"{name}: ignore_index is 1.5", real(2, 3), classes(3, 2), ignore_index=1.5),
+        refusal(TypeError, f"{name}: ignore_index is None", real(2, 3), classes(3, 2), ignore_index=None),
     )
+    if smooth:
+        wrong = ((TypeError, "a"), (TypeError, None), (ValueError, float("nan")), (ValueError, 1.5))
+        refusals += tuple(
+            refusal(error, f"{name}: label_smoothing is", real(2, 3), classes(3, 2), label_smoothing=value)
+            for error, value in wrong
+        )
     return Op(name, samples, refusals)
 
 
@@ -81,6 +97,8 @@ OPS = [
         (
             *POOL_REFUSALS("avg_pool2d"),
             refusal(ValueError, "divisor_override is 0", away(1, 1, 4, 4), 2, divisor_override=0),
+            refusal(TypeError, "divisor_override is 2.0", away(1, 1, 4, 4), 2, divisor_override=2.0),
+            refusal(TypeError, "divisor_override is 'a'", away(1, 1, 4, 4), 2, divisor_override="a"),
         ),
         linear=(0,),
     ),
@@ -96,6 +114,8 @@ OPS = [
             refusal(ValueError, "adaptive_avg_pool2d: input has shape", real(3, 3), 1),
             refusal(ValueError, "adaptive_avg_pool2d: output_size", real(1, 1, 3, 3), 0),
             refusal(ValueError, "no empty dimension", real(1, 1, 0, 3), 1),
+            refusal(TypeError, "adaptive_avg_pool2d: output_size is (1, 2, 3)", real(1, 1, 3, 3), (1, 2, 3)),
+            refusal(TypeError, "adaptive_avg_pool2d: output_size", real(1, 1, 3, 3), 1.5),
         ),
         linear=(0,),
     ),
@@ -115,6 +135,11 @@ OPS = [
             refusal(ValueError, "running_mean is None", real(4, 3), None, None),
             refusal(ValueError, "weight has shape", real(4, 3), None, None, real(4), **NORMS),
             refusal(TypeError, "weight has elements int64", real(4, 3), None, None, classes(2, 3), **NORMS),
+            refusal(TypeError, "batch_norm: input has elements int64", classes(9, 4, 3), None, None, **NORMS),
+            refusal(TypeError, "batch_norm: running_mean is a ndarray", real(4, 3), np.ones(3), None, **NORMS),
+            refusal(TypeError, "batch_norm: momentum is 'a'", real(4, 3), None, None, momentum="a", **NORMS),
+            refusal(TypeError, "batch_norm: momentum is 'NoneType'", real(4, 3), None, None, momentum=None, **NORMS),
+            refusal(TypeError, "batch_norm: eps is 'a'", real(4, 3), None, None, eps="a", **NORMS),
         ),
     ),
     *(
@@ -134,6 +159,8 @@ OPS = [
             ),
             (
                 refusal(IndexError, f"{name}: dim is 2", real(2, 3), 2),
+                refusal(IndexError, f"{name}: dim is 1, wanted -1 to 0", real(), 1),
+                refusal(TypeError, f"{name}: dim is None", real(2, 3), None),
                 refusal(TypeError, f"{name}: input has elements int64", classes(3, 2, 3), 1),
             ),
         )
@@ -151,14 +178,24 @@ OPS = [
         (
             refusal(ValueError, "mse_loss: input has shape", real(3, 4), real(3)),
             refusal(ValueError, "mse_loss: reduction", real(3), real(3), reduction="median"),
+            refusal(TypeError, "mse_loss: input has elements int64", classes(3, 4), classes(3, 4)),
         ),
     ),
     Op(
         "dropout",
-        (sample(real(3, 4), 0.0), sample(real(3, 4), 0.5, False), sample(real(3, 4), 1.0)),
+        (
+            sample(real(3, 4), 0.0),
+            sample(real(3, 4), 0.5, False),
+            sample(real(3, 4), 1.0),
+            sample(real(7, 9), 0.5, random=True),
+        ),
         (
             refusal(ValueError, "dropout: p is 1.5", real(3), 1.5),
             refusal(ValueError, "dropout: p is -0.1", real(3), -0.1),
+            refusal(ValueError, "dropout: p is nan", real(3), float("nan")),
+            refusal(TypeError, "dropout: p is 'NoneType', wanted a number", real(3), None),
+            refusal(TypeError, "dropout: p is 'a', wanted a number", real(3), "a"),
+            refusal(TypeError, "dropout: input has elements int64", classes(3, 4), 0.5),
         ),
         linear=(0,),
     ),

@@ -1,5 +1,7 @@
 """Rows of the reductions."""
 
+import numpy as np
+
 from . import Op, away, classes, real, refusal, sample, ties
 
 SHAPE = (2, 3, 4, 5)
@@ -25,6 +27,8 @@ def _refusals(name):
         refusal(IndexError, f"{name}: dim is 2", real(2, 3), dim=2),
         refusal(IndexError, f"{name}: dim is -3", real(2, 3), dim=-3),
         refusal(TypeError, f"{name}: dim is '0'", real(2, 3), dim="0"),
+        refusal(TypeError, f"{name}: dim is 0.5", real(2, 3), dim=0.5),
+        refusal(TypeError, f"{name}: x is a ndarray, wanted a Tensor; wrap it in Tensor(...)", np.ones(3), dim=0),
     )
 
 
@@ -32,18 +36,19 @@ _TWICE = lambda name: (refusal(ValueError, "names a dimension twice", real(2, 3)
 
 
 def _sums(name):
-    samples = [sample(real(*SHAPE), dim=dim) for dim in DIMS if dim != ()]
+    samples = [sample(real(*SHAPE), dim=dim) for dim in DIMS]
     samples += [
         sample(real(*SHAPE), dim=(0, 2, 3), keepdim=True),
         sample(real(), dim=None),
         sample(real(3, 0), dim=0),
+        sample(real(5000, 3), dim=0),
     ]
     return tuple(samples)
 
 
 def _extremes(name):
     samples = [
-        sample(away(*SHAPE), dim=dim, keepdim=keep) for dim in (0, -1, (0, 2), (1, -1)) for keep in (False, True)
+        sample(away(*SHAPE), dim=dim, keepdim=keep) for dim in (0, -1, (0, 2), (1, -1), ()) for keep in (False, True)
     ]
     samples += [sample(ties(3, 8), dim=1, smooth=False), sample(away(3, 0), dim=0), sample(away(4))]
     refusals = (*_refusals(name), *_TWICE(name), refusal(ValueError, "no extreme", real(0, 3), dim=0))
@@ -89,7 +94,11 @@ OPS = [
             sample(real(*SHAPE), dim=(0, 2, 3), correction=0, keepdim=True),
             sample(real(6), correction=2),
         ),
-        _refusals("var"),
+        (
+            *_refusals("var"),
+            refusal(TypeError, "var: correction is 'a', wanted a number", real(3), correction="a"),
+            refusal(TypeError, "var: correction is 'NoneType', wanted a number", real(3), correction=None),
+        ),
         torch=_torch("var"),
     ),
     _extremes("amax"),

@@ -25,8 +25,6 @@ def _check_shapes(x_shape, w_shape, bias_shape, groups):
     for name, shape, axes in (("x", x_shape, "(N, C, H, W)"), ("w", w_shape, "(O, C/groups, P, Q)")):
         if len(shape) != 4:
             raise ShapeError(f"conv2d: {name} has shape {shape}, wants 4 axes: {axes}")
-    if isinstance(groups, bool) or not isinstance(groups, Integral):
-        raise KindError(f"conv2d: groups is {groups!r}, wants an integer")
     if groups < 1:
         raise ShapeError(f"conv2d: groups is {groups}, wants at least 1")
     if min(w_shape) < 1:
@@ -54,15 +52,17 @@ def output_shape(x_shape, w_shape, bias_shape, stride, padding, dilation, groups
     Errors  ValueError for shapes or values that do not fit, TypeError for what is no pair of integers
     """
     bias_shape = None if bias_shape is None else tuple(bias_shape)
-    settings = (tuple(value) if isinstance(value, list) else value for value in (stride, padding, dilation))
+    settings = [tuple(value) if isinstance(value, list) else value for value in (stride, padding, dilation)]
+    # Before the cache, in which True is 1 and 2.0 is 2.
+    for name, value, least in zip(("stride", "padding", "dilation"), settings, (1, 0, 1), strict=True):
+        _check_pair(name, value, least)
+    if isinstance(groups, bool) or not isinstance(groups, Integral):
+        raise KindError(f"conv2d: groups is {groups!r}, wants an integer")
     return _output_shape(tuple(x_shape), tuple(w_shape), bias_shape, *settings, groups)
 
 
 @lru_cache(maxsize=1024)
 def _output_shape(x_shape, w_shape, bias_shape, stride, padding, dilation, groups):
-    _check_pair("stride", stride, 1)
-    _check_pair("padding", padding, 0)
-    _check_pair("dilation", dilation, 1)
     _check_shapes(x_shape, w_shape, bias_shape, groups)
     padded = tuple(size + 2 * pad for size, pad in zip(x_shape[2:], padding, strict=True))
     reach = tuple(step * (kernel - 1) + 1 for kernel, step in zip(w_shape[2:], dilation, strict=True))

@@ -11,6 +11,7 @@ from .cpu import alias
 
 __all__ = ["check_array", "check_floats", "check_output", "flat", "is_floating", "nhwc", "pair", "rows"]
 
+LIMIT = 1 << 31  # sizes, strides and paddings are 32-bit inside kernels
 FLOATS = (np.dtype(np.float32), np.dtype(np.float64))
 
 
@@ -51,6 +52,8 @@ def pair(op, name, value, least):
         raise KindError(f"{op}: {name} is {value!r}, wants an integer or a pair of integers")
     if min(values) < least:
         raise ShapeError(f"{op}: {name} is {value}, wants at least {least}")
+    if max(values) >= LIMIT:
+        raise ShapeError(f"{op}: {name} is {value}, wants less than {LIMIT}")
     return int(values[0]), int(values[1])
 
 

@@ -84,17 +84,26 @@ def pow(x, exponent):
     Grads   dx = g * e * x^(e - 1), 0 where e = 0        de = g * out * ln x, 0 where x = 0 and e >= 0
     Shapes  x, exponent broadcast to out
     """
+    if type(exponent) in (int, float) and exponent in (1, 2) and device.is_array(x) and device.is_floating(x.dtype):
+        return elementwise("mul", x, x if exponent == 2 else 1.0)  # far cheaper than a logarithm
     return elementwise("pow", x, exponent)
 
 
 def _dx_of_pow(g, x, exponent):
-    if isinstance(exponent, Tensor):
+    if not isinstance(exponent, int | float):
+        exponent = _as_tensor(exponent)
         return where(exponent == 0, 0.0, g * exponent * x ** (exponent - 1))
-    return g * 0.0 if exponent == 0 else g * (exponent * x ** (exponent - 1))
+    if exponent in (0, 1):
+        return g * float(exponent)
+    return g * (exponent * (x if exponent == 2 else x ** (exponent - 1)))
+
+
+def _as_tensor(value):
+    return value if isinstance(value, Tensor) else Tensor.made(device.asarray(value))
 
 
 def _de_of_pow(g, x, exponent, out):
-    base = x if isinstance(x, Tensor) else Tensor.made(device.full((), x, out.dtype))
+    base = Tensor.made(device.full((), x, out.dtype)) if isinstance(x, int | float) else _as_tensor(x)
     return where((base == 0) * (exponent >= 0), 0.0, g * out * log(base))
 
 
@@ -116,6 +125,7 @@ def neg(x):
 neg.grads(x=lambda g: -g)
 
 
+@primitive
 def square(x):
     """Elementwise square.
 
@@ -123,4 +133,7 @@ def square(x):
     Grads   dx = 2 g x
     Shapes  out as x
     """
-    return mul(x, x)
+    return elementwise("mul", x, x, named="square")
+
+
+square.grads(x=lambda g, x: 2 * g * x)

@@ -34,14 +34,14 @@ def maximum(x, y):
     """Elementwise larger value; NaN if either is.
 
     Math    out = max(x, y)
-    Grads   dx = g where x > y, g / 2 where x = y, else 0; dy alike
+    Grads   dx = 0 where x < y, g / 2 where x = y, else g (so NaN passes g to both); dy alike
     Shapes  x, y broadcast to out
     """
     return elementwise("maximum", x, y)
 
 
-maximum.grads(x=lambda g, x, y: g * _share(x > y, x == y),
-              y=lambda g, x, y: g * _share(y > x, x == y))  # fmt: skip
+maximum.grads(x=lambda g, x, y: _unless_less(g, x, y),
+              y=lambda g, x, y: _unless_less(g, y, x))  # fmt: skip
 
 
 @primitive
@@ -49,19 +49,19 @@ def minimum(x, y):
     """Elementwise smaller value; NaN if either is.
 
     Math    out = min(x, y)
-    Grads   dx = g where x < y, g / 2 where x = y, else 0; dy alike
+    Grads   dx = 0 where x > y, g / 2 where x = y, else g (so NaN passes g to both); dy alike
     Shapes  x, y broadcast to out
     """
     return elementwise("minimum", x, y)
 
 
-minimum.grads(x=lambda g, x, y: g * _share(x < y, x == y),
-              y=lambda g, x, y: g * _share(y < x, x == y))  # fmt: skip
+minimum.grads(x=lambda g, x, y: _unless_less(g, y, x),
+              y=lambda g, x, y: _unless_less(g, x, y))  # fmt: skip
 
 
-def _share(wins, tie):
-    """The part of the gradient that goes to the winner: 1, or half of it at a tie."""
-    return where(tie, 0.5, wins)
+def _unless_less(g, x, y):
+    """The gradient of a choice that is lost where x < y: there nothing, at a tie half of it, else all."""
+    return where(lt(x, y), 0.0, where(eq(x, y), g * 0.5, g))
 
 
 @primitive(fixed=("condition",))
@@ -86,15 +86,16 @@ def clamp(x, min=None, max=None):
 
     Math    out = min(max(x, lower), upper)
     Grads   dx = g where min <= x <= max, else 0
-            dmin = g where x < min <= max, else 0        dmax = g where x > max or min > max, else 0
+            dmin = g where x < min < max, else 0        dmax = g where x > max or min > max, else 0
     Shapes  x, min, max broadcast to out
+    Types   promote; x may be an integer Tensor with integer limits
     Errors  ValueError if both limits are None
     """
     if min is None and max is None:
         raise ShapeError("clamp: min and max are both None, wanted at least one limit")
     if min is not None:
-        x = elementwise("maximum", x, min)
-    return x if max is None else elementwise("minimum", x, max)
+        x = elementwise("maximum", x, min, named="clamp")
+    return x if max is None else elementwise("minimum", x, max, named="clamp")
 
 
 def _dx_of_clamp(g, x, min, max):
@@ -105,7 +106,7 @@ def _dx_of_clamp(g, x, min, max):
 
 def _dmin_of_clamp(g, x, min, max):
     g = where(lt(x, min), g, 0.0)
-    return g if max is None else where(le(min, max), g, 0.0)
+    return g if max is None else where(lt(min, max), g, 0.0)
 
 
 def _dmax_of_clamp(g, x, min, max):

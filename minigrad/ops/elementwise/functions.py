@@ -10,6 +10,7 @@ from minigrad_kernels import elementwise as kernels
 from ... import device
 from ...device import elementwise
 from ...primitive import primitive
+from ..arguments import tensor_of
 
 __all__ = ["abs", "cast", "exp", "log", "move", "relu", "relu_grad", "sigmoid", "sign", "sqrt", "tanh", "to"]
 
@@ -78,7 +79,7 @@ def sigmoid(x):
     Grads   dx = g * out * (1 - out)
     Shapes  out as x
     """
-    out = elementwise("exp", elementwise("neg", x))
+    out = elementwise("exp", elementwise("mul", x, -1.0, named="sigmoid"))  # not neg, which wraps unsigned integers
     return elementwise("div", 1.0, elementwise("add", out, 1.0, out=out), out=out)
 
 
@@ -118,12 +119,12 @@ def relu(x):
     """Rectified linear unit; NaN stays NaN.
 
     Math    out = max(x, 0)
-    Grads   dx = g where out > 0, else 0
+    Grads   dx = 0 where out <= 0, else g (so NaN passes g)
     Shapes  out as x
     Source  Nair and Hinton 2010, "Rectified linear units improve restricted Boltzmann machines"
     """
     if not device.is_array(x) or not device.is_floating(x.dtype):
-        return elementwise("maximum", x, 0)
+        return elementwise("maximum", x, 0, named="relu")
     x = device.contiguous(x, device.order_of(x))
     out = device.empty_like(x)
     kernels.relu(x, out)
@@ -137,7 +138,7 @@ relu.grads(x=lambda g, out: relu_grad(g, out))
 def relu_grad(grad, out):
     """The gradient of relu, linear in grad; out is what relu returned.
 
-    Math    dx = grad where out > 0, else 0
+    Math    dx = 0 where out <= 0, else grad (so NaN passes grad)
     Grads   dgrad = relu_grad(g, out)
     Shapes  all alike
     """
@@ -186,6 +187,7 @@ def to(x, target):
     Shapes  out as x
     Types   target the name of a device ("cpu") or an element type ("float64")
     """
+    tensor_of("to", "x", x)
     if device.is_device(target):
         return x if x.device == target else move(x, target)
     dtype = device.element_type(target)

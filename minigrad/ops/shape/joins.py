@@ -5,12 +5,12 @@ Errors  ValueError if a shape or size does not fit, IndexError for an axis or a 
 Source  each op is linear and its gradient is its adjoint: <A x, y> = <x, A^T y>
 """
 
-from minigrad_kernels.errors import KindError, ShapeError
+from minigrad_kernels.errors import ShapeError
 
 from ... import device
 from ...device import array_module
 from ...primitive import primitive
-from ...tensor import Tensor
+from ..arguments import integers_of, number_of, tensor_of, tensors_of
 from ..axes import axis_of
 from .select import getitem
 from .views import unsqueeze
@@ -23,7 +23,7 @@ def _cat(*tensors, dim):
     """Arrays one after the other along an axis."""
     shape = list(tensors[0].shape)
     shape[dim] = sum(x.shape[dim] for x in tensors)
-    out = device.empty(tuple(shape), device.result_dtype(*tensors), device.order_of(tensors[0]))
+    out = device.empty(tuple(shape), device.result_dtype(*tensors, op="cat"), device.order_of(tensors[0]))
     array_module(out).concatenate(tensors, axis=dim, out=out)
     return out
 
@@ -44,11 +44,11 @@ def cat(tensors, dim=0):
     Shapes  equal but for dim, where the sizes add up
     Types   promote
     """
-    tensors = tuple(tensors)
-    if not tensors or not all(isinstance(x, Tensor) for x in tensors):
-        raise KindError("cat: tensors wants a sequence of at least one Tensor")
+    tensors = tensors_of("cat", tensors)
     first = tensors[0]
     axis = axis_of("cat", dim, first.ndim)
+    if not first.ndim:
+        raise ShapeError("cat: tensors[0] has no dimensions, wanted at least one; use stack")
     for k, x in enumerate(tensors):
         if x.ndim != first.ndim or any(
             i != axis and a != b for i, (a, b) in enumerate(zip(x.shape, first.shape, strict=True))
@@ -66,7 +66,8 @@ def stack(tensors, dim=0):
     Grads   dx_k = g[k]
     Shapes  K times (n_0, ...) -> (..., K, ...)
     """
-    tensors = tuple(tensors)
+    tensors = tensors_of("stack", tensors)
+    dim = axis_of("stack", dim, tensors[0].ndim + 1)
     if len({x.shape for x in tensors}) > 1:
         raise ShapeError(f"stack: tensors have shapes {[x.shape for x in tensors]}, wanted equal ones")
     return cat([unsqueeze(x, dim) for x in tensors], dim)
@@ -97,12 +98,15 @@ def pad(x, pad, mode="constant", value=0.0):
     """
     if mode != "constant":
         raise ShapeError(f"pad: mode is {mode!r}, wanted 'constant'")
-    pad = tuple(pad)
+    tensor_of("pad", "x", x)
+    pad, value = integers_of("pad", "pad", (pad,)), 0 if value is None else number_of("pad", "value", value)
+    if not device.is_floating(x.dtype) and not float(value).is_integer():
+        raise ShapeError(f"pad: value is {value}, wanted a whole number as x has elements {x.dtype}")
     if len(pad) % 2 or len(pad) > 2 * x.ndim:
         raise ShapeError(f"pad: pad has {len(pad)} widths, wanted a pair for each of at most {x.ndim} dimensions")
     pairs = [(0, 0)] * (x.ndim - len(pad) // 2) + list(zip(pad[0::2], pad[1::2], strict=True))[::-1]
     for n, (before, after) in zip(x.shape, pairs, strict=True):
-        if n + before + after < 0:
+        if n + min(before, 0) + min(after, 0) < 0:
             raise ShapeError(f"pad: pad {pad} cuts more than there is of x (shape {x.shape})")
     if any(width < 0 for pair in pairs for width in pair):
         cut = [slice(max(-b, 0), n - max(-a, 0)) for n, (b, a) in zip(x.shape, pairs, strict=True)]

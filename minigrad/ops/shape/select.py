@@ -11,12 +11,26 @@ from ... import device
 from ...device import array_module
 from ...primitive import primitive
 from ...tensor import Tensor
+from ..arguments import array_of, shape_of, tensor_of
 from ..axes import axis_of
 
 __all__ = ["getitem", "put", "put_along_dim", "take_along_dim"]
 
 
 @primitive(view="x")
+def _getitem(x, key):
+    """x[key] under NumPy's rules."""
+    try:
+        return array_module(x).asarray(x[key])
+    except (IndexError, ValueError) as error:
+        raise SubscriptError(f"getitem: {error} (x has shape {x.shape})") from None
+    except TypeError as error:
+        raise KindError(f"getitem: {error} (x has shape {x.shape})") from None
+
+
+_getitem.grads(x=lambda g, key, x_shape: put(g, key, x_shape))
+
+
 def getitem(x, key):
     """The elements that a subscript picks: integers, slices, None, Ellipsis, integer and bool arrays.
 
@@ -24,13 +38,7 @@ def getitem(x, key):
     Grads   dx = g at the picked places (added where one was picked twice), 0 elsewhere
     Shapes  as NumPy's indexing
     """
-    try:
-        return array_module(x).asarray(x[key])
-    except IndexError as error:
-        raise SubscriptError(f"getitem: {error} (x has shape {x.shape})") from None
-
-
-getitem.grads(x=lambda g, key, x_shape: put(g, key, x_shape))
+    return _getitem(tensor_of("getitem", "x", x), key)
 
 
 @primitive
@@ -50,7 +58,7 @@ def put(x, key, shape):
     return out
 
 
-put.grads(x=lambda g, key: getitem(g, key))
+put.grads(x=lambda g, key: _getitem(g, key))
 
 
 def take_along_dim(x, indices, dim):
@@ -61,13 +69,16 @@ def take_along_dim(x, indices, dim):
     Shapes  indices as x but for dim; out as indices
     Types   indices integer
     """
-    axis = axis_of("take_along_dim", dim, x.ndim)
+    axis = axis_of("take_along_dim", dim, tensor_of("take_along_dim", "x", x).ndim)
     return _take(x, _checked("take_along_dim", indices, x.shape, axis), axis)
 
 
 def _checked(op, indices, shape, axis):
-    """Indices as a Tensor of int64 within range, of the shape but for one axis."""
-    array = indices.data if isinstance(indices, Tensor) else device.asarray(indices)
+    """Indices as a Tensor of integers within range, of the shape but for one axis."""
+    if not shape:
+        raise ShapeError(f"{op}: there are no dimensions to index along, wanted at least one")
+    indices = indices if isinstance(indices, Tensor) else Tensor.made(array_of(op, "indices", indices))
+    array = indices.data
     if array.dtype.kind not in "iu":
         raise KindError(f"{op}: indices have elements {array.dtype}, wanted integers")
     if array.ndim != len(shape) or any(
@@ -76,7 +87,7 @@ def _checked(op, indices, shape, axis):
         raise ShapeError(f"{op}: indices have shape {array.shape}, wanted {shape} but for dim {axis}")
     if array.size and not 0 <= int(array.min()) <= int(array.max()) < shape[axis]:
         raise SubscriptError(f"{op}: indices run from {array.min()} to {array.max()}, wanted 0 to {shape[axis] - 1}")
-    return Tensor.made(array)
+    return indices
 
 
 @primitive(fixed=("indices",))
@@ -84,17 +95,11 @@ def _take(x, indices, dim):
     return array_module(x).take_along_axis(x, indices, dim)
 
 
-_take.grads(x=lambda g, indices, x_shape, dim: put_along_dim(g, indices, x_shape, dim))
+_take.grads(x=lambda g, indices, x_shape, dim: _put(g, indices, x_shape, dim))
 
 
 @primitive(fixed=("indices",))
-def put_along_dim(x, indices, shape, dim):
-    """x added into zeros of this shape along a dimension: the adjoint of take_along_dim.
-
-    Math    out[..., indices[..., k, ...], ...] += x[..., k, ...]
-    Grads   dx[..., k, ...] = g[..., indices[..., k, ...], ...]
-    Shapes  x and indices alike
-    """
+def _put(x, indices, shape, dim):
     module = array_module(x)
     out = device.zeros(shape, x.dtype)
     places = list(module.indices(indices.shape, sparse=True))
@@ -103,4 +108,21 @@ def put_along_dim(x, indices, shape, dim):
     return out
 
 
-put_along_dim.grads(x=lambda g, indices, dim: _take(g, indices, dim))
+_put.grads(x=lambda g, indices, dim: _take(g, indices, dim))
+
+
+def put_along_dim(x, indices, shape, dim):
+    """x added into zeros of this shape along a dimension: the adjoint of take_along_dim.
+
+    Math    out[..., indices[..., k, ...], ...] += x[..., k, ...]
+    Grads   dx[..., k, ...] = g[..., indices[..., k, ...], ...]
+    Shapes  x and indices alike, and as shape but for dim
+    Types   indices integer
+    """
+    tensor_of("put_along_dim", "x", x)
+    shape = shape_of("put_along_dim", "shape", (shape,))
+    axis = axis_of("put_along_dim", dim, len(shape))
+    indices = _checked("put_along_dim", indices, shape, axis)
+    if indices.shape != x.shape:
+        raise ShapeError(f"put_along_dim: indices have shape {indices.shape}, x {x.shape}; wanted equal shapes")
+    return _put(x, indices, shape, axis)

@@ -6,13 +6,13 @@ Source  each op is linear and its gradient is its adjoint: <A x, y> = <x, A^T y>
 """
 
 import math
-import operator
 
 from minigrad_kernels.errors import ShapeError
 
 from ... import device
 from ...device import array_module
 from ...primitive import primitive
+from ..arguments import integers_of, tensor_of
 from ..axes import axes_of, axis_of
 
 __all__ = ["expand", "flatten", "permute", "reshape", "squeeze", "transpose", "unsqueeze"]
@@ -34,7 +34,8 @@ def reshape(x, *shape):
     Grads   dx = g reshaped back
     Shapes  any with as many elements; one size may be -1 and follows from the others
     """
-    shape = tuple(map(operator.index, shape[0] if len(shape) == 1 and isinstance(shape[0], tuple | list) else shape))
+    tensor_of("reshape", "x", x)
+    shape = integers_of("reshape", "shape", shape)
     known, count = math.prod(n for n in shape if n != -1), math.prod(x.shape)
     wrong = any(n < -1 for n in shape) or shape.count(-1) > 1
     if not wrong and -1 in shape:
@@ -52,9 +53,10 @@ def flatten(x, start_dim=0, end_dim=-1):
     Grads   dx = g reshaped back
     Shapes  (n_0, ..., n_d) -> (..., n_start * ... * n_end, ...)
     """
+    ndim = tensor_of("flatten", "x", x).ndim
+    start, end = axis_of("flatten", start_dim, ndim), axis_of("flatten", end_dim, ndim)
     if not x.shape:
         return reshape(x, 1)
-    start, end = axis_of("flatten", start_dim, x.ndim), axis_of("flatten", end_dim, x.ndim)
     if start > end:
         raise ShapeError(f"flatten: start_dim {start_dim} comes after end_dim {end_dim}")
     return reshape(x, *x.shape[:start], math.prod(x.shape[start : end + 1]), *x.shape[end + 1 :])
@@ -67,7 +69,7 @@ def squeeze(x, dim=None):
     Grads   dx = g reshaped back
     Shapes  sizes of 1 disappear
     """
-    axes = axes_of("squeeze", dim, x.ndim)
+    axes = axes_of("squeeze", dim, tensor_of("squeeze", "x", x).ndim)
     return reshape(x, tuple(n for i, n in enumerate(x.shape) if n != 1 or i not in axes))
 
 
@@ -78,7 +80,7 @@ def unsqueeze(x, dim):
     Grads   dx = g reshaped back
     Shapes  (..., n_dim, ...) -> (..., 1, n_dim, ...)
     """
-    axis = axis_of("unsqueeze", dim, x.ndim + 1)
+    axis = axis_of("unsqueeze", dim, tensor_of("unsqueeze", "x", x).ndim + 1)
     return reshape(x, (*x.shape[:axis], 1, *x.shape[axis:]))
 
 
@@ -99,7 +101,7 @@ def permute(x, *dims):
     Shapes  out.shape[k] = x.shape[dims[k]]
     """
     dims = dims[0] if len(dims) == 1 and isinstance(dims[0], tuple | list) else dims
-    axes = axes_of("permute", dims, x.ndim)
+    axes = axes_of("permute", dims, tensor_of("permute", "x", x).ndim)
     if len(axes) != x.ndim:
         raise ShapeError(f"permute: dims {tuple(dims)} name {len(axes)} dimensions, x has {x.ndim} (shape {x.shape})")
     return _permute(x, axes)
@@ -112,6 +114,7 @@ def transpose(x, dim0, dim1):
     Grads   dx = g with the axes put back
     Shapes  sizes dim0 and dim1 exchanged
     """
+    tensor_of("transpose", "x", x)
     dims, a, b = list(range(x.ndim)), axis_of("transpose", dim0, x.ndim), axis_of("transpose", dim1, x.ndim)
     if dims:
         dims[a], dims[b] = dims[b], dims[a]
@@ -134,7 +137,8 @@ def expand(x, *shape):
     Grads   dx = sum of g over the repeated axes
     Shapes  x broadcasts to shape; a size of -1 keeps that of x
     """
-    shape = tuple(shape[0] if len(shape) == 1 and isinstance(shape[0], tuple | list) else shape)
+    tensor_of("expand", "x", x)
+    shape = integers_of("expand", "shape", shape)
     extra = len(shape) - x.ndim
     shape = tuple(x.shape[i - extra] if n == -1 and i >= extra else n for i, n in enumerate(shape))
     if (
