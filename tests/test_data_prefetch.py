@@ -142,9 +142,7 @@ from minigrad.data import Dataset, Loader
 kept = iter(Loader(Dataset(np.zeros((9, 1, 2, 2), np.uint8), np.zeros(9, int), "a"), 1))
 next(kept)
 """
-    done = subprocess.run(
-        [sys.executable, "-W", "error", "-c", script], capture_output=True, text=True, timeout=60
-    )
+    done = subprocess.run([sys.executable, "-W", "error", "-c", script], capture_output=True, text=True, timeout=60)
     assert (done.returncode, done.stderr) == (0, "")
 
 

@@ -51,18 +51,14 @@ class Dataset:
             values = tuple(float(value) for value in getattr(self, field))
             if len(values) != self.images.shape[1]:
                 channels = self.images.shape[1]
-                raise ShapeError(
-                    f"Dataset: {field} has {len(values)} numbers, images have {channels} channels"
-                )
+                raise ShapeError(f"Dataset: {field} has {len(values)} numbers, images have {channels} channels")
             put(field, values)
 
     def __len__(self):
         return len(self.labels)
 
     def __getitem__(self, indices):
-        picked = (
-            list(indices) if isinstance(indices, tuple) else indices
-        )  # NumPy takes a tuple for several axes
+        picked = list(indices) if isinstance(indices, tuple) else indices  # NumPy takes a tuple for several axes
         try:
             return self.images[picked], self.labels[picked]
         except IndexError as error:
@@ -113,9 +109,7 @@ def _checked_labels(labels, count, classes):
     wrong = np.flatnonzero((labels < 0) | (labels >= classes))
     if wrong.size:
         at = wrong[0]
-        raise ShapeError(
-            f"Dataset: labels[{at}] = {labels[at]}, but there are {classes} classes (0..{classes - 1})"
-        )
+        raise ShapeError(f"Dataset: labels[{at}] = {labels[at]}, but there are {classes} classes (0..{classes - 1})")
     return labels.astype(np.int64, copy=False)
 
 

@@ -19,12 +19,8 @@ __all__ = ["available", "cifar10", "digits", "mnist"]
 
 DIGITS_FILE = "digits/digits.csv.gz"
 DIGITS_SHA256 = "09f66e6debdee2cd2b5ae59e0d6abbb73fc2b0e0185d2e1957e9ebb51e23aa22"
-DIGITS_SOURCE = (
-    "Optical Recognition of Handwritten Digits (Alpaydin and Kaynak 1998, UCI; CC BY 4.0), in the package"
-)
-DIGITS_LEVEL = (
-    15  # pixels are 0..16; times 15 they are 0..240: exactly proportional, so nothing is lost to rounding
-)
+DIGITS_SOURCE = "Optical Recognition of Handwritten Digits (Alpaydin and Kaynak 1998, UCI; CC BY 4.0), in the package"
+DIGITS_LEVEL = 15  # pixels are 0..16; times 15 they are 0..240: exactly proportional, so nothing is lost to rounding
 DIGITS_TRAIN = 0.8
 TEN_DIGITS = tuple("0123456789")
 
@@ -122,9 +118,7 @@ def _digits_table():
     packed = resources.files(__package__).joinpath(DIGITS_FILE).read_bytes()
     found = hashlib.sha256(packed).hexdigest()
     if found != DIGITS_SHA256:
-        raise DataError(
-            f"digits: {DIGITS_FILE} has sha256 {found}, want {DIGITS_SHA256}; install the package again"
-        )
+        raise DataError(f"digits: {DIGITS_FILE} has sha256 {found}, want {DIGITS_SHA256}; install the package again")
     lines = io.StringIO(gzip.decompress(packed).decode("ascii"))
     return np.loadtxt(lines, np.uint8, delimiter=",")
 

@@ -71,9 +71,7 @@ def read_idx(path, max_bytes=MAX_IDX_BYTES):
         dtype = np.dtype(IDX_TYPES[code])
         size = math.prod(shape) * dtype.itemsize
         if size > max_bytes:
-            raise file.error(
-                f"shape {shape} of {dtype.name} takes {size} bytes, at most {max_bytes} are allowed"
-            )
+            raise file.error(f"shape {shape} of {dtype.name} takes {size} bytes, at most {max_bytes} are allowed")
         elements = file.take(size)
         if not file.at_end():
             raise file.error(f"goes on after the {size} bytes of its shape {shape}")

@@ -34,13 +34,9 @@ class Loader:
             below 1
     """
 
-    def __init__(
-        self, dataset, batch_size, shuffle=False, seed=0, drop_last=False, transform=None, prefetch=2
-    ):
+    def __init__(self, dataset, batch_size, shuffle=False, seed=0, drop_last=False, transform=None, prefetch=2):
         if not isinstance(dataset, Dataset):
-            raise KindError(
-                f"Loader: dataset is of type {type(dataset).__name__}, want a minigrad.data.Dataset"
-            )
+            raise KindError(f"Loader: dataset is of type {type(dataset).__name__}, want a minigrad.data.Dataset")
         if not len(dataset):
             raise ShapeError("Loader: dataset has no images")
         batch_size = checked_integer("Loader", "batch_size", batch_size, 1)
@@ -50,9 +46,7 @@ class Loader:
             if not isinstance(value, bool | np.bool):
                 raise KindError(f"Loader: {name} is {value!r}, want True or False")
         if transform is not None and not callable(transform):
-            raise KindError(
-                f"Loader: transform is {transform!r}, want a function of (images, generator) or None"
-            )
+            raise KindError(f"Loader: transform is {transform!r}, want a function of (images, generator) or None")
         self.dataset = dataset
         self.batch_size = batch_size
         self.shuffle = bool(shuffle)

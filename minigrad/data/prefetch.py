@@ -8,9 +8,7 @@ from minigrad_kernels.errors import StateError
 
 __all__ = ["prefetched"]
 
-LOOK_AGAIN = (
-    1.0  # seconds; a bounded wait lets Ctrl-C through on every system and notices a thread that is gone
-)
+LOOK_AGAIN = 1.0  # seconds; a bounded wait lets Ctrl-C through on every system and notices a thread that is gone
 LAST_WAIT = 5.0  # seconds for the thread to finish the item in hand, once nobody wants it
 
 
@@ -77,9 +75,7 @@ class _Channel:
         with self.changed:
             while not self.changed.wait_for(lambda: self.entries, LOOK_AGAIN):
                 if not thread.is_alive() and not self.entries:
-                    raise StateError(
-                        "Loader: the prefetch thread is gone (a forked process has none); use prefetch=0"
-                    )
+                    raise StateError("Loader: the prefetch thread is gone (a forked process has none); use prefetch=0")
             entry = self.entries.popleft()
             self.changed.notify_all()
             return entry

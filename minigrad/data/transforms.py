@@ -39,17 +39,13 @@ class Normalize:
         if len(self.mean) != len(self.std):
             raise ShapeError(f"Normalize: mean has {len(self.mean)} numbers, std has {len(self.std)}")
         if not all(np.isfinite(self.mean)) or not all(0 < value < np.inf for value in self.std):
-            raise ShapeError(
-                f"Normalize: mean {self.mean}, std {self.std}: want finite numbers and std above 0"
-            )
+            raise ShapeError(f"Normalize: mean {self.mean}, std {self.std}: want finite numbers and std above 0")
 
     def __call__(self, images, generator=None):
         rows = rows_of("Normalize", images)
         n, h, w, c = rows.shape
         if c != len(self.mean):
-            raise ShapeError(
-                f"Normalize: images have {c} channels (shape {images.shape}), mean has {len(self.mean)}"
-            )
+            raise ShapeError(f"Normalize: images have {c} channels (shape {images.shape}), mean has {len(self.mean)}")
         dtype = np.float64 if rows.dtype == np.float64 else np.float32
         levels = 255 if rows.dtype == np.uint8 else 1
         scale = 1 / (levels * np.array(self.std))

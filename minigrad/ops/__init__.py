@@ -1,126 +1,49 @@
-"""The operations on Tensors, a family a file: value, formula and gradients of each stand together."""
+"""The operations on Tensors, a family a file: value, formula and gradients of each stand together.
 
-from .conv import conv2d, conv2d_input_grad, conv2d_weight_grad
-from .elementwise import (
-    abs,
-    add,
-    clamp,
-    div,
-    eq,
-    exp,
-    ge,
-    gt,
-    isfinite,
-    isnan,
-    le,
-    log,
-    logical_not,
-    lt,
-    maximum,
-    minimum,
-    mul,
-    ne,
-    neg,
-    pow,
-    relu,
-    sigmoid,
-    sign,
-    sqrt,
-    square,
-    sub,
-    tanh,
-    to,
-    where,
-)
-from .loss import cross_entropy, mse_loss, nll_loss
-from .matmul import linear, matmul
-from .norm import batch_norm
-from .pool import adaptive_avg_pool2d, avg_pool2d, max_pool2d
-from .random import dropout
-from .reduce import amax, amin, argmax, argmin, logsumexp, max, mean, min, sum, var
-from .shape import (
-    cat,
-    expand,
-    flatten,
-    getitem,
-    pad,
-    permute,
-    put_along_dim,
-    reshape,
-    squeeze,
-    stack,
-    take_along_dim,
-    transpose,
-    unsqueeze,
-)
-from .softmax import log_softmax, softmax
+Each file says in its __all__ which of its functions are public ops.
+"""
 
-__all__ = [
-    "abs",
-    "adaptive_avg_pool2d",
-    "add",
-    "amax",
-    "amin",
-    "argmax",
-    "argmin",
-    "avg_pool2d",
-    "batch_norm",
-    "cat",
-    "clamp",
-    "conv2d",
-    "conv2d_input_grad",
-    "conv2d_weight_grad",
-    "cross_entropy",
-    "div",
-    "dropout",
-    "eq",
-    "exp",
-    "expand",
-    "flatten",
-    "ge",
-    "getitem",
-    "gt",
-    "isfinite",
-    "isnan",
-    "le",
-    "linear",
-    "log",
-    "log_softmax",
-    "logical_not",
-    "logsumexp",
-    "lt",
-    "matmul",
-    "max",
-    "max_pool2d",
-    "maximum",
-    "mean",
-    "min",
-    "minimum",
-    "mse_loss",
-    "mul",
-    "ne",
-    "neg",
-    "nll_loss",
-    "pad",
-    "permute",
-    "pow",
-    "put_along_dim",
-    "relu",
-    "reshape",
-    "sigmoid",
-    "sign",
-    "softmax",
-    "sqrt",
-    "square",
-    "squeeze",
-    "stack",
-    "sub",
-    "sum",
-    "take_along_dim",
-    "tanh",
-    "to",
-    "transpose",
-    "unsqueeze",
-    "var",
-    "where",
-]
+from . import conv as _conv
+from . import loss as _loss
+from . import matmul as _matmul
+from . import norm as _norm
+from . import pool as _pool
+from . import random as _random
+from . import reduce as _reduce
+from . import softmax as _softmax
+from .conv import *
+from .elementwise import arithmetic as _arithmetic
+from .elementwise import choices as _choices
+from .elementwise import functions as _functions
+from .elementwise.arithmetic import *
+from .elementwise.choices import *
+from .elementwise.functions import *
+from .loss import *
+from .matmul import *
+from .norm import *
+from .pool import *
+from .random import *
+from .reduce import *
+from .shape import joins as _joins
+from .shape import select as _select
+from .shape import views as _views
+from .shape.joins import *
+from .shape.select import *
+from .shape.views import *
+from .softmax import *
+
+__all__: list[str] = []
+__all__ += _conv.__all__
+__all__ += _arithmetic.__all__
+__all__ += _choices.__all__
+__all__ += _functions.__all__
+__all__ += _loss.__all__
+__all__ += _matmul.__all__
+__all__ += _norm.__all__
+__all__ += _pool.__all__
+__all__ += _random.__all__
+__all__ += _reduce.__all__
+__all__ += _joins.__all__
+__all__ += _select.__all__
+__all__ += _views.__all__
+__all__ += _softmax.__all__

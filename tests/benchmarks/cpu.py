@@ -149,7 +149,7 @@ def compare(model, size, threads, seconds):
         steps = {}
         for engine, worker in workers.items():
             ask(worker, 5)
-            steps[engine] = max(3, int(seconds / 10 / statistics.median(ask(worker, 3))))
+            steps[engine] = max(1, int(seconds / 10 / statistics.median(ask(worker, 3))))
         times = {engine: [] for engine in workers}
         for _ in range(10):
             for engine, worker in workers.items():

@@ -12,7 +12,7 @@ from ...device import elementwise
 from ...primitive import primitive
 from ..arguments import tensor_of
 
-__all__ = ["abs", "cast", "exp", "log", "move", "relu", "relu_grad", "sigmoid", "sign", "sqrt", "tanh", "to"]
+__all__ = ["abs", "exp", "log", "relu", "sigmoid", "sign", "sqrt", "tanh", "to"]
 
 
 @primitive

@@ -1,21 +1,11 @@
 """Ops that rearrange elements: views, joins, selections."""
 
-from .joins import cat, pad, stack
-from .select import getitem, put_along_dim, take_along_dim
-from .views import expand, flatten, permute, reshape, squeeze, transpose, unsqueeze
+from . import joins, select, views
+from .joins import *
+from .select import *
+from .views import *
 
-__all__ = [
-    "cat",
-    "expand",
-    "flatten",
-    "getitem",
-    "pad",
-    "permute",
-    "put_along_dim",
-    "reshape",
-    "squeeze",
-    "stack",
-    "take_along_dim",
-    "transpose",
-    "unsqueeze",
-]
+__all__: list[str] = []
+__all__ += joins.__all__
+__all__ += select.__all__
+__all__ += views.__all__

@@ -14,7 +14,7 @@ from ...tensor import Tensor
 from ..arguments import array_of, shape_of, tensor_of
 from ..axes import axis_of
 
-__all__ = ["getitem", "put", "put_along_dim", "take_along_dim"]
+__all__ = ["getitem", "put_along_dim", "take_along_dim"]
 
 
 @primitive(view="x")
