@@ -54,15 +54,15 @@ def part(addresses, kind, t, start, stop, like):
 @jit
 def sgd_run(p, g, buffer, has_buffer, hyper):
     t = p.dtype.type
-    sign, decay = t(-1 if hyper[SGD.MAXIMIZE] else 1), t(hyper[SGD.WEIGHT_DECAY])
-    rate, momentum = t(hyper[SGD.RATE]), t(hyper[SGD.MOMENTUM])
+    sign, decay = t(-1 if hyper[SGD.MAXIMIZE.value] else 1), t(hyper[SGD.WEIGHT_DECAY.value])
+    rate, momentum = t(hyper[SGD.RATE.value]), t(hyper[SGD.MOMENTUM.value])
     if not has_buffer:
         for k in range(p.size):
             p[k] -= rate * (sign * g[k] + decay * p[k])
         return
     # On the first step the buffer holds anything, NaN perhaps, so a factor 0 would not do.
-    first, fresh = hyper[SGD.FIRST] != 0, t(1 - hyper[SGD.DAMPENING])
-    nesterov = hyper[SGD.NESTEROV] != 0
+    first, fresh = hyper[SGD.FIRST.value] != 0, t(1 - hyper[SGD.DAMPENING.value])
+    nesterov = hyper[SGD.NESTEROV.value] != 0
     for k in range(p.size):
         d = sign * g[k] + decay * p[k]
         b = d if first else momentum * buffer[k] + fresh * d
@@ -101,13 +101,13 @@ def raise_to(greatest, v):
 
 @jit
 def adam_run(p, g, m, v, greatest, has_greatest, hyper):
-    t, step = p.dtype.type, hyper[Adam.STEP]
-    beta2, fresh1, fresh2 = t(hyper[Adam.BETA2]), t(1 - hyper[Adam.BETA1]), t(1 - hyper[Adam.BETA2])
-    sign, decay = t(-1 if hyper[Adam.MAXIMIZE] else 1), hyper[Adam.WEIGHT_DECAY]
-    keep = t(1 - hyper[Adam.RATE] * decay if hyper[Adam.DECOUPLED] else 1)
-    decay = t(0 if hyper[Adam.DECOUPLED] else decay)
-    rate = t(hyper[Adam.RATE] / (1 - hyper[Adam.BETA1] ** step))
-    correction, eps = t(1 / math.sqrt(1 - hyper[Adam.BETA2] ** step)), t(hyper[Adam.EPS])
+    t, step = p.dtype.type, hyper[Adam.STEP.value]
+    beta2, fresh1, fresh2 = t(hyper[Adam.BETA2.value]), t(1 - hyper[Adam.BETA1.value]), t(1 - hyper[Adam.BETA2.value])
+    sign, decay = t(-1 if hyper[Adam.MAXIMIZE.value] else 1), hyper[Adam.WEIGHT_DECAY.value]
+    keep = t(1 - hyper[Adam.RATE.value] * decay if hyper[Adam.DECOUPLED.value] else 1)
+    decay = t(0 if hyper[Adam.DECOUPLED.value] else decay)
+    rate = t(hyper[Adam.RATE.value] / (1 - hyper[Adam.BETA1.value] ** step))
+    correction, eps = t(1 / math.sqrt(1 - hyper[Adam.BETA2.value] ** step)), t(hyper[Adam.EPS.value])
     for start in range(0, p.size, RUN):
         run = slice(start, min(p.size, start + RUN))
         adam_moments(p[run], g[run], m[run], v[run], sign, decay, fresh1, beta2, fresh2)
@@ -162,9 +162,9 @@ def rms_step(p, d, rate):
 @jit
 def rmsprop_run(p, g, square, mean, has_mean, buffer, has_buffer, hyper):
     t = p.dtype.type
-    sign, decay = t(-1 if hyper[RMSprop.MAXIMIZE] else 1), t(hyper[RMSprop.WEIGHT_DECAY])
-    alpha, fresh = t(hyper[RMSprop.ALPHA]), t(1 - hyper[RMSprop.ALPHA])
-    rate, eps, momentum = t(hyper[RMSprop.RATE]), t(hyper[RMSprop.EPS]), t(hyper[RMSprop.MOMENTUM])
+    sign, decay = t(-1 if hyper[RMSprop.MAXIMIZE.value] else 1), t(hyper[RMSprop.WEIGHT_DECAY.value])
+    alpha, fresh = t(hyper[RMSprop.ALPHA.value]), t(1 - hyper[RMSprop.ALPHA.value])
+    rate, eps, momentum = t(hyper[RMSprop.RATE.value]), t(hyper[RMSprop.EPS.value]), t(hyper[RMSprop.MOMENTUM.value])
     direction = stack_array(RUN, p)
     for start in range(0, p.size, RUN):
         run = slice(start, min(p.size, start + RUN))
