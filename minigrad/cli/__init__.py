@@ -24,7 +24,7 @@ def main(argv=None):
     141 whoever read the output has gone
     """
     _escape_what_cannot_be_encoded()
-    if argv is None:  # a process of our own: threads that wait leave the processor to others, which costs 5 %
+    if argv is None:  # a process of our own: threads that wait leave the processor to others
         os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     name = "minigrad"
     try:
