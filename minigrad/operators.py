@@ -4,9 +4,11 @@ import numpy as np
 
 from . import ops
 from .device import is_array
+from .ops import contract, reduce, shape
+from .ops.elementwise import arithmetic, choices, functions
 from .tensor import Tensor
 
-__all__ = ["BINARY", "METHODS", "REFLECTED"]
+__all__ = ["BINARY", "CONVERSIONS", "LISTED", "METHODS", "REFLECTED"]
 
 BINARY = {
     "__add__": ops.add,
@@ -30,20 +32,15 @@ REFLECTED = {
     "__rpow__": ops.pow,
     "__rmatmul__": ops.matmul,
 }
-METHODS = {
-    "__neg__": ops.neg,
-    "__abs__": ops.abs,
-    "__getitem__": ops.getitem,
-    "view": ops.reshape,
-}
-METHODS |= {
-    name: getattr(ops, name)
-    for name in (
-        "abs add amax amin argmax argmin clamp div eq exp expand flatten ge gt isfinite isnan le log log_softmax "
-        "logical_not logsumexp lt matmul max maximum mean min minimum mul ne neg permute pow relu reshape sigmoid sign "
-        "softmax sqrt square squeeze sub sum take_along_dim tanh to transpose unsqueeze var"
-    ).split()
-}
+# Every op of these families is a method, and so are those of ALSO; FUNCTIONS, as in PyTorch, are not.
+FAMILIES = (arithmetic, choices, functions, contract, reduce, shape)
+ALSO = "log_softmax matmul relu softmax"
+FUNCTIONS = "cat einsum embedding fold one_hot pad put_along_dim stack tensordot unfold where windows"
+_NAMES = {name for family in FAMILIES for name in family.__all__} | set(ALSO.split())
+METHODS = {name: getattr(ops, name) for name in sorted(_NAMES - set(FUNCTIONS.split()))}
+METHODS |= {"__neg__": ops.neg, "__abs__": ops.abs, "__getitem__": ops.getitem}
+CONVERSIONS = {"float": "float32", "double": "float64", "long": "int64"}
+LISTED = "expand flip permute repeat reshape tile view"  # x.reshape(2, 3) as well as x.reshape((2, 3))
 
 
 def _operand(value):
@@ -77,12 +74,21 @@ def _method(op):
     return method
 
 
+def _listed(op):
+    def method(self, *sizes, **named):
+        listed = (sizes,) if sizes and not isinstance(sizes[0], tuple | list) else sizes
+        return op(self, *listed, **named)
+
+    method.__doc__ = op.__doc__
+    return method
+
+
 for _name, _op in BINARY.items():
     setattr(Tensor, _name, _binary(_op))
 for _name, _op in REFLECTED.items():
     setattr(Tensor, _name, _reflected(_op))
 for _name, _op in METHODS.items():
-    setattr(Tensor, _name, _method(_op))
-for _name, _method_of in {"float": "float32", "double": "float64", "long": "int64"}.items():
-    setattr(Tensor, _name, (lambda dtype: lambda self: ops.to(self, dtype))(_method_of))
-setattr(Tensor, "T", property(lambda self: ops.permute(self, *reversed(range(self.ndim)))))  # noqa: B010
+    setattr(Tensor, _name, (_listed if _name in LISTED.split() else _method)(_op))
+for _name, _dtype in CONVERSIONS.items():
+    setattr(Tensor, _name, (lambda dtype: lambda self: ops.to(self, dtype))(_dtype))
+setattr(Tensor, "T", property(lambda self: ops.permute(self, tuple(reversed(range(self.ndim))))))  # noqa: B010

@@ -16,6 +16,7 @@ import minigrad
 import minigrad_kernels
 from minigrad import Tensor, operators, ops
 from minigrad.primitive import Primitive
+from tests import typing_face
 
 REPOSITORY = Path(__file__).resolve().parents[1]
 PACKAGES = {"minigrad": REPOSITORY / "minigrad", "minigrad_kernels": REPOSITORY / "kernels" / "minigrad_kernels"}
@@ -164,13 +165,11 @@ def test_arguments_have_a_rule_or_are_fixed(name):
         assert known, f"{name}: {argument} has neither a rule nor stands in fixed="
 
 
-def test_methods_for_type_checkers_are_the_table():
-    stub = ast.parse((REPOSITORY / "minigrad" / "methods.pyi").read_text())
-    (methods,) = (node for node in stub.body if isinstance(node, ast.ClassDef))
-    typed = {node.name for node in methods.body if isinstance(node, ast.FunctionDef)}
-    bound = {*operators.BINARY, *operators.REFLECTED, *operators.METHODS, "float", "double", "long"}
-    assert typed == bound
-    assert all(hasattr(Tensor, name) for name in bound | {"T"})
+def test_the_face_for_type_checkers_is_that_of_the_methods():
+    """After a change of the methods, `python -m tests.typing_face` writes it."""
+    assert typing_face.FILE.read_text() == typing_face.face()
+    bound = {*operators.BINARY, *operators.REFLECTED, *operators.METHODS, *operators.CONVERSIONS, "T"}
+    assert all(hasattr(Tensor, name) for name in bound)
 
 
 # ---- kernels ---------------------------------------------------------------------------------------------------------

@@ -28,7 +28,7 @@ def test_only_what_a_needed_rule_names_stays_alive():
     assert set(y.node.kept) == {"x"}
     assert set((x + w).node.kept) == set()
     assert set(ops.exp(w).node.kept) == {"out"}
-    assert set(ops.reshape(w, 1, 3).node.kept) == {"x_shape"}
+    assert set(ops.reshape(w, (1, 3)).node.kept) == {"x_shape"}
 
 
 def test_fast_gradients_keep_nothing_that_no_needed_rule_keeps():

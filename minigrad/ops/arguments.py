@@ -8,7 +8,7 @@ from minigrad_kernels.errors import KindError, ShapeError
 from .. import device
 from ..tensor import Tensor
 
-__all__ = ["array_of", "integer_of", "integers_of", "number_of", "shape_of", "tensor_of", "tensors_of"]
+__all__ = ["array_of", "flag_of", "integer_of", "integers_of", "number_of", "shape_of", "tensor_of", "tensors_of"]
 
 
 def tensor_of(op, name, value):
@@ -69,3 +69,10 @@ def number_of(op, name, value):
         kind = value if isinstance(value, str) else type(value).__name__
         raise KindError(f"{op}: {name} is {kind!r}, wanted a number")
     return int(value) if isinstance(value, Integral) else float(value)
+
+
+def flag_of(op, name, value):
+    """The value, True or False."""
+    if not isinstance(value, bool) and not (isinstance(value, Integral) and value in (0, 1)):
+        raise KindError(f"{op}: {name} is {value!r}, wanted True or False")
+    return bool(value)

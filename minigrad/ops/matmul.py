@@ -90,6 +90,6 @@ def linear(input, weight, bias=None):
     for name, value in (("input", input), ("bias", bias)):
         if value is not None and value.dtype != weight.dtype:
             raise KindError(f"linear: {name} has elements {value.dtype}, weight {weight.dtype}; wanted one type")
-    rows = input if input.ndim == 2 else reshape(input, math.prod(input.shape[:-1]), input.shape[-1])
+    rows = input if input.ndim == 2 else reshape(input, (math.prod(input.shape[:-1]), input.shape[-1]))
     out = _linear(rows, weight, bias)
-    return out if input.ndim == 2 else reshape(out, *input.shape[:-1], weight.shape[0])
+    return out if input.ndim == 2 else reshape(out, (*input.shape[:-1], weight.shape[0]))

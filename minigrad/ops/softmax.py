@@ -27,9 +27,9 @@ def _by_rows(op, function, x, dim):
     if x.ndim == 2 and axis == 1:
         return function(x)
     if not x.ndim:
-        return reshape(function(reshape(x, 1, 1)), ())
+        return reshape(function(reshape(x, (1, 1))), ())
     last = transpose(x, axis, -1)
-    rows = reshape(last, -1, last.shape[-1]) if x.shape[axis] else reshape(last, 0, 1)
+    rows = reshape(last, (-1, last.shape[-1]) if x.shape[axis] else (0, 1))
     return transpose(reshape(function(rows), last.shape), axis, -1)
 
 

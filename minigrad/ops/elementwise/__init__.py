@@ -1,11 +1,13 @@
-"""Elementwise ops: arithmetic, functions of one argument, choices and comparisons."""
+"""Elementwise ops: arithmetic, functions of one argument, activations, choices and comparisons."""
 
-from . import arithmetic, choices, functions
+from . import activations, arithmetic, choices, functions
+from .activations import *
 from .arithmetic import *
 from .choices import *
 from .functions import *
 
 __all__: list[str] = []
+__all__ += activations.__all__
 __all__ += arithmetic.__all__
 __all__ += choices.__all__
 __all__ += functions.__all__

@@ -1,11 +1,19 @@
-"""Ops that rearrange elements: views, joins, selections."""
+"""Ops that rearrange elements: views, joins, pads, copies, windows, selections."""
 
-from . import joins, select, views
+from . import arrange, joins, pads, pick, select, views, windows
+from .arrange import *
 from .joins import *
+from .pads import *
+from .pick import *
 from .select import *
 from .views import *
+from .windows import *
 
 __all__: list[str] = []
+__all__ += arrange.__all__
 __all__ += joins.__all__
+__all__ += pads.__all__
+__all__ += pick.__all__
 __all__ += select.__all__
 __all__ += views.__all__
+__all__ += windows.__all__

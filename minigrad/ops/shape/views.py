@@ -27,7 +27,7 @@ def _reshape(x, shape):
 _reshape.grads(x=lambda g, x_shape: _reshape(g, x_shape))
 
 
-def reshape(x, *shape):
+def reshape(x, shape):
     """The same elements, in C order, in another shape.
 
     Math    out.flat[i] = x.flat[i]
@@ -35,7 +35,7 @@ def reshape(x, *shape):
     Shapes  any with as many elements; one size may be -1 and follows from the others
     """
     tensor_of("reshape", "x", x)
-    shape = integers_of("reshape", "shape", shape)
+    shape = integers_of("reshape", "shape", (shape,))
     known, count = math.prod(n for n in shape if n != -1), math.prod(x.shape)
     wrong = any(n < -1 for n in shape) or shape.count(-1) > 1
     if not wrong and -1 in shape:
@@ -56,10 +56,10 @@ def flatten(x, start_dim=0, end_dim=-1):
     ndim = tensor_of("flatten", "x", x).ndim
     start, end = axis_of("flatten", start_dim, ndim), axis_of("flatten", end_dim, ndim)
     if not x.shape:
-        return reshape(x, 1)
+        return reshape(x, (1,))
     if start > end:
         raise ShapeError(f"flatten: start_dim {start_dim} comes after end_dim {end_dim}")
-    return reshape(x, *x.shape[:start], math.prod(x.shape[start : end + 1]), *x.shape[end + 1 :])
+    return reshape(x, (*x.shape[:start], math.prod(x.shape[start : end + 1]), *x.shape[end + 1 :]))
 
 
 def squeeze(x, dim=None):
@@ -93,17 +93,17 @@ def _permute(x, dims):
 _permute.grads(x=lambda g, dims: _permute(g, tuple(sorted(range(len(dims)), key=dims.__getitem__))))
 
 
-def permute(x, *dims):
+def permute(x, dims):
     """The axes in another order.
 
     Math    out[i_dims[0], i_dims[1], ...] = x[i_0, i_1, ...]
     Grads   dx = g with the axes put back
     Shapes  out.shape[k] = x.shape[dims[k]]
     """
-    dims = dims[0] if len(dims) == 1 and isinstance(dims[0], tuple | list) else dims
+    dims = integers_of("permute", "dims", (dims,))
     axes = axes_of("permute", dims, tensor_of("permute", "x", x).ndim)
     if len(axes) != x.ndim:
-        raise ShapeError(f"permute: dims {tuple(dims)} name {len(axes)} dimensions, x has {x.ndim} (shape {x.shape})")
+        raise ShapeError(f"permute: dims {dims} name {len(axes)} dimensions, x has {x.ndim} (shape {x.shape})")
     return _permute(x, axes)
 
 
@@ -130,7 +130,7 @@ def _expand(x, shape):
 _expand.grads(x=lambda g: g)  # the engine sums over what was repeated
 
 
-def expand(x, *shape):
+def expand(x, shape):
     """x repeated along axes of size 1 and along new leading axes, without copying.
 
     Math    out[i] = x[i, with 0 along the repeated axes]
@@ -138,7 +138,7 @@ def expand(x, *shape):
     Shapes  x broadcasts to shape; a size of -1 keeps that of x
     """
     tensor_of("expand", "x", x)
-    shape = integers_of("expand", "shape", shape)
+    shape = integers_of("expand", "shape", (shape,))
     extra = len(shape) - x.ndim
     shape = tuple(x.shape[i - extra] if n == -1 and i >= extra else n for i, n in enumerate(shape))
     if (

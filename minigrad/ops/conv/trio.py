@@ -18,10 +18,10 @@ from minigrad_kernels.errors import KindError
 from minigrad_kernels.layout import CHANNELS_LAST, FILTER
 from minigrad_kernels.toolchain.arguments import pair
 
-from .. import device
-from ..primitive import primitive
-from .arguments import array_of, integer_of, shape_of
-from .reduce import sum
+from ... import device
+from ...primitive import primitive
+from ..arguments import array_of, integer_of, shape_of
+from ..reduce import sum
 
 __all__ = ["conv2d", "conv2d_input_grad", "conv2d_weight_grad"]
 

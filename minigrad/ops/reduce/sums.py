@@ -12,14 +12,14 @@ from minigrad_kernels import layout, norm
 from minigrad_kernels.errors import KindError, ShapeError
 from minigrad_kernels.toolchain import arguments as kernel_arguments
 
-from .. import device
-from ..device import array_module
-from ..primitive import primitive
-from ..tensor import Tensor
-from .arguments import number_of, tensor_of
-from .axes import axes_of, axis_of
-from .elementwise import eq, exp, log
-from .shape import expand, reshape, squeeze, take_along_dim
+from ... import device
+from ...device import array_module
+from ...primitive import primitive
+from ...tensor import Tensor
+from ..arguments import number_of, tensor_of
+from ..axes import axes_of, axis_of
+from ..elementwise import eq, exp, log
+from ..shape import expand, reshape, squeeze, take_along_dim
 
 __all__ = ["amax", "amin", "argmax", "argmin", "logsumexp", "max", "mean", "min", "sum", "var"]
 

@@ -11,13 +11,13 @@ from minigrad_kernels import norm as kernels
 from minigrad_kernels.errors import KindError, ShapeError, StateError
 from minigrad_kernels.layout import CHANNELS_LAST
 
-from .. import device
-from ..engine import no_grad, write
-from ..primitive import primitive
-from .arguments import number_of, tensor_of
-from .elementwise import sqrt
-from .reduce import mean, sum
-from .shape import reshape
+from ... import device
+from ...engine import no_grad, write
+from ...primitive import primitive
+from ..arguments import number_of, tensor_of
+from ..elementwise import sqrt
+from ..reduce import mean, sum
+from ..shape import reshape
 
 __all__ = ["batch_norm"]
 
@@ -43,7 +43,7 @@ def _batch_norm(input, weight, bias, eps):
 
 
 def _per_channel(vector, ndim):
-    return reshape(vector, 1, -1, *(1,) * (ndim - 2))
+    return reshape(vector, (1, -1, *(1,) * (ndim - 2)))
 
 
 def _standardised(input, eps):

@@ -11,14 +11,14 @@ import math
 from minigrad_kernels import softmax as kernels
 from minigrad_kernels.errors import KindError, ShapeError
 
-from .. import device
-from ..primitive import primitive
-from ..tensor import Tensor
-from .arguments import integer_of, number_of, tensor_of
-from .elementwise import square, where
-from .reduce import mean, sum
-from .shape import permute, put_along_dim, reshape, take_along_dim, unsqueeze
-from .softmax import log_softmax, softmax
+from ... import device
+from ...primitive import primitive
+from ...tensor import Tensor
+from ..arguments import integer_of, number_of, tensor_of
+from ..elementwise import square, where
+from ..reduce import mean, sum
+from ..shape import permute, put_along_dim, reshape, take_along_dim, unsqueeze
+from ..softmax import log_softmax, softmax
 
 __all__ = ["cross_entropy", "mse_loss", "nll_loss"]
 
@@ -89,8 +89,8 @@ def _cross_entropy_at_once(g, input, target, ignore_index, logsumexp):
 def _classes_last(input):
     """(N, C, ...) or (C,) as a matrix of C columns."""
     if input.ndim > 2:
-        input = permute(input, 0, *range(2, input.ndim), 1)
-    return reshape(input, -1, input.shape[-1])
+        input = permute(input, (0, *range(2, input.ndim), 1))
+    return reshape(input, (-1, input.shape[-1]))
 
 
 def _check_scores(op, input, target, reduction):

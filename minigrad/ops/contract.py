@@ -1,0 +1,3 @@
+"""contract."""
+
+__all__: list[str] = []

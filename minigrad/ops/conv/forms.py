@@ -1,0 +1,3 @@
+"""forms."""
+
+__all__: list[str] = []

@@ -1,0 +1,3 @@
+"""activations."""
+
+__all__: list[str] = []

@@ -1,0 +1,3 @@
+"""distributions."""
+
+__all__: list[str] = []

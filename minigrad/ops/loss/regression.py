@@ -1,0 +1,3 @@
+"""regression."""
+
+__all__: list[str] = []

@@ -1,0 +1,3 @@
+"""groups."""
+
+__all__: list[str] = []

@@ -1,0 +1,3 @@
+"""extremes."""
+
+__all__: list[str] = []

@@ -1,0 +1,3 @@
+"""norms."""
+
+__all__: list[str] = []

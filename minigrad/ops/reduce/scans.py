@@ -1,0 +1,3 @@
+"""scans."""
+
+__all__: list[str] = []

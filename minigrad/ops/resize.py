@@ -1,0 +1,3 @@
+"""resize."""
+
+__all__: list[str] = []

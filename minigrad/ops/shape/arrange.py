@@ -1,0 +1,3 @@
+"""arrange."""
+
+__all__: list[str] = []

@@ -1,0 +1,3 @@
+"""windows."""
+
+__all__: list[str] = []
