@@ -5,7 +5,8 @@ old one in one step, then old tensor files go. So at any moment the folder holds
 or the new, and never parts of both. Nothing in either file is ever executed.
 
 Tensors are named "model.0.weight" or "optimizer.3.exp_avg" and lie in the order of their axes, filters as
-(out-channel, in-channel, height, width), whatever their order in memory. Everything else is JSON.
+(out-channel, in-channel, height, width), whatever their order in memory. Everything else is JSON; where a schedule
+has an array, it says {"tensor": its name}.
 
 Source  Hugging Face, "Safetensors: format"; Pillai and others 2014, "All file systems are not created equal"
         (on what makes a replacement durable)
@@ -52,7 +53,7 @@ def save(folder, model, optimizer=None, schedule=None, extra=None):
         index["optimizer"] = {"kind": type(optimizer).__name__, **numbers}
         tensors |= arrays
     if schedule is not None:
-        index["schedule"] = schedule.state_dict()
+        index["schedule"] = _without_arrays(schedule.state_dict(), "schedule", tensors)
     with _failing("save", folder):
         from safetensors.numpy import save as pack
 
@@ -87,7 +88,7 @@ def load(folder, model=None, optimizer=None, schedule=None):
                 raise ValueError(f"its optimizer is {kind}, this one {wanted}")
             states.append((optimizer, _joined(index["optimizer"], tensors)))
         if schedule is not None:
-            states.append((schedule, index["schedule"]))
+            states.append((schedule, _with_arrays(index["schedule"], tensors)))
         if model is not None:
             states.append((model, _model_state(tensors, model)))
     before = [(target, _copied(target.state_dict())) for target, _ in states]
@@ -225,6 +226,28 @@ def _joined(saved, tensors):
         if kind == "optimizer":
             state[int(parameter)][entry] = array
     return {"state": state, "param_groups": saved["param_groups"]}
+
+
+# ---- schedules: dictionaries in dictionaries, of JSON values and arrays ------------------------------
+
+
+def _without_arrays(state, name, tensors):
+    """The state with the name of each array in its place, under which it is put into tensors."""
+    if isinstance(state, dict):
+        return {key: _without_arrays(value, f"{name}.{key}", tensors) for key, value in state.items()}
+    if not isinstance(state, np.ndarray):
+        return state
+    tensors[name] = _array(state)
+    return {"tensor": name}
+
+
+def _with_arrays(saved, tensors):
+    """The state that _without_arrays took apart."""
+    if not isinstance(saved, dict):
+        return saved
+    if saved.keys() == {"tensor"} and isinstance(saved["tensor"], str):
+        return tensors[saved["tensor"]]
+    return {key: _with_arrays(value, tensors) for key, value in saved.items()}
 
 
 # ---- values -------------------------------------------------------------------------------------------

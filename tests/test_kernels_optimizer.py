@@ -8,7 +8,7 @@ import pytest
 from minigrad_kernels import optimizer
 from minigrad_kernels.errors import KindError, ShapeError
 from minigrad_kernels.layout import CHANNELS_LAST, FILTER
-from minigrad_kernels.optimizer import SGD, Adam, RMSprop, reference
+from minigrad_kernels.optimizer import SGD, Adagrad, Adam, RMSprop, reference
 from minigrad_kernels.optimizer.cpu import CHUNK, LANES
 from minigrad_kernels.toolchain import set_threads, threads
 
@@ -70,7 +70,13 @@ def rmsprop_rules():
         yield "rmsprop", (True, bool(centred), bool(momentum)), settings, maximize
 
 
-RULES = [*sgd_rules(), *adam_rules(), *rmsprop_rules()]
+def adagrad_rules():
+    for rate_decay, maximize, decay, step in product((0, 0.5), (0, 1), (0, 0.1), (1, 7)):
+        values = dict(RATE=0.1, LR_DECAY=rate_decay, EPS=1e-10, WEIGHT_DECAY=decay, STEP=step)
+        yield "adagrad", (True,), hyper(Adagrad, **values, MAXIMIZE=maximize), maximize
+
+
+RULES = [*sgd_rules(), *adam_rules(), *rmsprop_rules(), *adagrad_rules()]
 each_rule = pytest.mark.parametrize(
     "rule", RULES, ids=lambda rule: f"{rule[0]}-{''.join('ny'[s] for s in rule[1])}-{rule[2].tolist()}"
 )
@@ -127,6 +133,41 @@ def test_rule_gives_the_same_bits_for_any_number_of_threads(rule):
         np.testing.assert_array_equal(one, two)
 
 
+def without_decay():
+    """The rules with a weight decay of 0."""
+    places = {"sgd": SGD, "adam": Adam, "rmsprop": RMSprop, "adagrad": Adagrad}
+    return [rule for rule in RULES if rule[2][places[rule[0]].WEIGHT_DECAY] == 0]
+
+
+@each_type
+@pytest.mark.parametrize("rule", without_decay(), ids=lambda rule: f"{rule[0]}-{rule[1]}-{rule[2].tolist()}")
+def test_an_infinite_parameter_meets_no_weight_decay_of_0(rule, dtype):
+    """Nor does a reference warn of 0 * inf. The others are as if it were not there."""
+    name, _, settings, _ = rule
+    lists, others = arguments(rule, dtype), arguments(rule, dtype)
+    lists[0][3][1, 2], lists[0][2][4] = np.inf, -np.inf
+    inputs = [None if arrays is None else arrays[3].copy() for arrays in lists]
+    for run in (lists, others):
+        getattr(optimizer, name)(*run, settings)
+    found = getattr(reference, name)(*inputs, settings)
+    assert lists[0][3][1, 2] == found[0][1, 2] == np.inf and lists[0][2][4] == -np.inf
+    lists[0][3][1, 2], lists[0][2][4] = others[0][3][1, 2], others[0][2][4]
+    for with_it, without in zip(lists, others, strict=True):
+        for a, b in zip(with_it or (), without or (), strict=True):
+            np.testing.assert_array_equal(a, b)
+
+
+@each_type
+def test_an_average_that_keeps_nothing_is_the_gradient(dtype):
+    """m + (g - m) would be 0 for m = 1e20, g = 1."""
+    lists = [[np.array([value], dtype)] for value in (0, 1, 1e20, 1)]
+    optimizer.adam(*lists, None, hyper(Adam, BETA2=0.5, EPS=1, STEP=2))
+    assert lists[2][0] == 1
+    lists = [[np.array([value], dtype)] for value in (0, 1, 1, 1e20)]
+    optimizer.rmsprop(*lists, None, hyper(RMSprop, ALPHA=0, EPS=1))
+    assert lists[3][0] == 1
+
+
 def test_first_step_reads_no_momentum_buffer():
     parameters, gradients, buffers = [np.ones(3)], [np.full(3, 2.0)], [np.full(3, np.nan)]
     optimizer.sgd(parameters, gradients, buffers, hyper(SGD, RATE=1, MOMENTUM=0.5, FIRST=1))
@@ -134,10 +175,21 @@ def test_first_step_reads_no_momentum_buffer():
     np.testing.assert_array_equal(buffers[0], [2, 2, 2])
 
 
-def test_nan_gradient_reaches_every_state():
-    lists = [[np.ones(3, np.float32)] for _ in range(5)]
+@pytest.mark.parametrize(
+    "name, states, settings",
+    [
+        ("adam", 3, hyper(Adam, RATE=1, BETA1=0.5, BETA2=0.5, EPS=1, STEP=1)),
+        ("rmsprop", 3, hyper(RMSprop, RATE=1, ALPHA=0.5, EPS=1, MOMENTUM=0.5)),
+        ("adagrad", 1, hyper(Adagrad, RATE=1, EPS=1, STEP=1)),
+        ("sgd", 1, hyper(SGD, RATE=1, MOMENTUM=0.5)),
+    ],
+)
+def test_nan_gradient_reaches_every_state(name, states, settings):
+    lists = [[np.ones(3, np.float32)] for _ in range(2 + states)]
     lists[1] = [np.array([0, np.nan, 0], np.float32)]
-    optimizer.adam(*lists, hyper(Adam, RATE=1, BETA1=0.5, BETA2=0.5, EPS=1, STEP=1))
+    if name == "rmsprop":
+        lists[2][0][:] = 9  # above the square of the mean
+    getattr(optimizer, name)(*lists, settings)
     for arrays in lists:
         np.testing.assert_array_equal(np.isnan(arrays[0]), [False, True, False])
 
@@ -176,6 +228,7 @@ def test_scale_rounds_once(dtype):
 
 def test_no_parameters_are_no_work():
     optimizer.sgd([], [], None, hyper(SGD))
+    optimizer.adagrad([], [], [], hyper(Adagrad))
     optimizer.scale([], 2.0)
     optimizer.squared_norms([], np.empty(0))
 
@@ -209,3 +262,5 @@ def test_refuses_a_read_only_parameter_and_a_short_hyper():
         optimizer.sgd([parameter], [np.ones(3)], None, hyper(SGD, RATE=1))
     with pytest.raises(ShapeError, match=r"hyper has shape \(6,\), wants \(7,\)"):
         optimizer.sgd([np.ones(3)], [np.ones(3)], None, np.zeros(6))
+    with pytest.raises(ShapeError, match=r"adagrad: sums\[0\] has shape \(2,\)"):
+        optimizer.adagrad([np.ones(3)], [np.ones(3)], [np.ones(2)], hyper(Adagrad))

@@ -1,4 +1,4 @@
-"""Optimisers: groups, state, layouts, refusals; schedules; clipping. Rules: oracles/test_optim_torch."""
+"""Optimisers: groups, state, layouts, refusals. Rules beside PyTorch's: oracles/test_optim_torch."""
 
 import json
 import math
@@ -6,57 +6,12 @@ import math
 import numpy as np
 import pytest
 
+import minigrad
 from minigrad import MinigradError, Tensor, nn, optim
-from minigrad.device import empty
 from minigrad.optim import lr_scheduler
 from minigrad_kernels import optimizer as kernels
 from minigrad_kernels.layout import FILTER
-
-RULES = {
-    "SGD": lambda params: optim.SGD(params, lr=0.05, momentum=0.9, weight_decay=0.01),
-    "SGD plain": lambda params: optim.SGD(params, lr=0.05),
-    "SGD nesterov": lambda params: optim.SGD(params, lr=0.05, momentum=0.9, nesterov=True),
-    "Adam": lambda params: optim.Adam(params, lr=0.05),
-    "AdamW": lambda params: optim.AdamW(params, lr=0.05, amsgrad=True),
-    "RMSprop": lambda params: optim.RMSprop(params, momentum=0.5, centered=True),
-}
-every_rule = pytest.mark.parametrize("make", RULES.values(), ids=RULES)
-
-
-def parameters(dtype="float32", order=FILTER):
-    """A filter that lies in this order, a matrix, a vector, a scalar."""
-    rng = np.random.default_rng(0)
-    made = []
-    for shape in ((4, 3, 3, 2), (5, 7), (7,), ()):
-        array = empty(shape, dtype, order if len(shape) == 4 else None)
-        array[...] = rng.standard_normal(shape)
-        made.append(nn.Parameter(array))
-    return made
-
-
-def give_gradients(params, step, order=None):
-    rng = np.random.default_rng(100 + step)
-    for parameter in params:
-        array = empty(parameter.shape, parameter.dtype, order if parameter.ndim == 4 else None)
-        array[...] = rng.standard_normal(parameter.shape)
-        parameter.grad = Tensor(array)
-
-
-def train(optimizer, params, steps, schedule=None):
-    for step in steps:
-        give_gradients(params, step)
-        optimizer.step()
-        if schedule is not None:
-            schedule.step()
-
-
-def arrays(params):
-    return [np.array(parameter.detach(), order="C") for parameter in params]
-
-
-def same(first, second):
-    return all(np.array_equal(a, b) for a, b in zip(first, second, strict=True))
-
+from tests.optim_parts import RULES, arrays, every_rule, give_gradients, parameters, same, through_json, train
 
 # ---- steps -----------------------------------------------------------------------------------------------------------
 
@@ -66,14 +21,49 @@ def test_parameters_without_a_gradient_stay(make):
     params = parameters()
     before, optimizer = arrays(params), make(params)
     optimizer.step()
-    assert same(arrays(params), before) and not optimizer.state
+    assert same(arrays(params), before)
+    made = dict(optimizer.state)
+    assert not made or isinstance(optimizer, optim.Adagrad)
     give_gradients(params, 0)
     params[1].grad = None
     optimizer.step()
     after = arrays(params)
     assert [np.array_equal(a, b) for a, b in zip(before, after, strict=True)] == [False, True, False, False]
     assert [parameter.version[0] for parameter in params] == [1, 0, 1, 1]
-    assert params[1] not in optimizer.state
+    assert optimizer.state.get(params[1]) is made.get(params[1])
+
+
+@every_rule
+def test_a_closure_is_called_with_gradients_on(make):
+    params, others = parameters(), parameters()
+    optimizer, other = make(params), make(others)
+
+    def loss():
+        optimizer.zero_grad()
+        value = sum((p * p).sum() for p in params)
+        value.backward()
+        return value
+
+    for step in range(3):
+        with minigrad.no_grad():
+            value = optimizer.step(loss)
+            assert not minigrad.is_grad_enabled()
+        wanted = sum((p * p).sum() for p in others)
+        other.zero_grad()
+        wanted.backward()
+        assert other.step() is None
+        assert value.item() == wanted.item() and same(arrays(params), arrays(others)), step
+    with pytest.raises(TypeError, match="closure is 5, wanted a function"):
+        optimizer.step(5)
+
+
+def test_what_a_closure_raises_changes_nothing():
+    params = parameters()
+    optimizer, before = optim.SGD(params, lr=0.1), arrays(params)
+    give_gradients(params, 0)
+    with pytest.raises(ZeroDivisionError):
+        optimizer.step(lambda: 1 / 0)
+    assert same(arrays(params), before)
 
 
 def test_a_step_refuses_backward_through_the_old_values():
@@ -139,6 +129,37 @@ def test_zero_grad():
     assert all(parameter.grad is None for parameter in params)
 
 
+@every_rule
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_an_infinite_parameter_stays_infinite_without_weight_decay(make, dtype):
+    """0 * inf would be NaN, in the parameter and in the state."""
+    params = parameters(dtype)
+    optimizer = make(params)
+    for group in optimizer.param_groups:
+        group["weight_decay"] = 0
+    params[1].data[2, 3], params[2].data[0] = math.inf, -math.inf
+    train(optimizer, params, range(3))
+    assert params[1].data[2, 3] == math.inf and params[2].data[0] == -math.inf
+    assert [np.isinf(array).sum() for array in arrays(params)] == [0, 1, 1, 0]
+    assert not any(np.isnan(array).any() for array in arrays(params))
+    for values in optimizer.state.values():
+        assert all(np.isfinite(value).all() for value in values.values())
+
+
+def test_adagrad_begins_with_a_sum():
+    params = parameters()
+    optimizer = optim.Adagrad(params[:2], initial_accumulator_value=0.5)
+    for parameter in params[:2]:
+        state = optimizer.state[parameter]
+        assert state["step"] == 0 and (state["sum"] == 0.5).all() and state["sum"].strides == parameter.data.strides
+    optimizer.add_param_group({"params": params[2:], "initial_accumulator_value": 8.0})
+    assert params[2] not in optimizer.state
+    train(optimizer, params, range(1))
+    sums = [optimizer.state[parameter]["sum"] for parameter in params]
+    for parameter, total in zip(params, sums, strict=True):
+        np.testing.assert_allclose(total, 0.5 + parameter.grad.data**2, rtol=1e-6)
+
+
 def test_minimum_of_a_parabola():
     for make in RULES.values():
         x = nn.Parameter(np.array([3.0, -2.0]))
@@ -162,6 +183,44 @@ def test_groups():
     optimizer.add_param_group({"params": [params[3]], "betas": (0.5, 0.5)})
     assert optimizer.param_groups[2]["betas"] == (0.5, 0.5) and optimizer.param_groups[2]["eps"] == 1e-8
     assert "Parameter Group 2" in repr(optimizer) and "    lr: 0.5" in repr(optimizer)
+    optimizer.add_param_group({"params": []})
+    assert optimizer.param_groups[3]["params"] == []
+
+
+def test_numbers_may_come_in_tensors_and_numpy_scalars():
+    params = parameters()
+    optimizer = optim.Adam(
+        [{"params": params[:2]}, {"params": params[2:], "lr": np.float32(0.5)}],
+        lr=Tensor([[0.25]], requires_grad=True),
+        betas=[Tensor(0.5), 0.75],
+        weight_decay=Tensor([2]),
+        amsgrad=np.True_,
+    )
+    first, second = optimizer.param_groups
+    assert (first["lr"], second["lr"], first["betas"], first["weight_decay"]) == (0.25, 0.5, (0.5, 0.75), 2)
+    assert optimizer.defaults["lr"] == 0.25 and first["amsgrad"] is True
+    schedule = lr_scheduler.ExponentialLR(optimizer, 0.5)
+    train(optimizer, params, range(1), schedule)
+    assert schedule.get_last_lr() == [0.125, 0.25]
+    assert json.loads(json.dumps(optimizer.state_dict()["param_groups"][0]))["lr"] == 0.125
+
+
+def test_names():
+    model = nn.Sequential(nn.Linear(2, 3), nn.Linear(3, 1, bias=False))
+    optimizer = optim.SGD(model.named_parameters(), lr=0.1)
+    assert optimizer.param_groups[0]["param_names"] == ("0.weight", "0.bias", "1.weight")
+    assert optimizer.param_groups[0]["params"] == list(model.parameters())
+    extra = parameters()
+    optimizer.add_param_group({"params": [("a", extra[0]), ("b", extra[1])], "lr": 0.5})
+    saved = optimizer.state_dict()
+    optimizer.load_state_dict({"state": saved["state"], "param_groups": json.loads(json.dumps(saved["param_groups"]))})
+    assert optimizer.state_dict() == saved and saved["param_groups"][1]["param_names"] == ("a", "b")
+    for params in (extra[2:], [("c", extra[2]), extra[3]], []):
+        with pytest.raises(ValueError, match="SGD: params.* name"):
+            optimizer.add_param_group({"params": params})
+    with pytest.raises(ValueError, match="SGD: params has names, wanted names in all groups or none"):
+        optim.SGD(parameters()).add_param_group({"params": [("c", extra[2])]})
+    assert len(optimizer.param_groups) == 2
 
 
 P = parameters()
@@ -179,7 +238,24 @@ REFUSED = [
     (lambda: optim.SGD([GAPS]), ValueError, "SGD: params[0] (shape (4, 2)) is read-only or has gaps"),
     (lambda: optim.SGD([{"lr": 1.0}]), TypeError, "wanted a dictionary with 'params'"),
     (lambda: optim.SGD([{"params": [LEAF], "momentun": 1}]), ValueError, "a group has the options ['momentun']"),
+    (lambda: optim.SGD({LEAF}), TypeError, "SGD: params is a set, wanted Tensors or dictionaries in an order"),
+    (lambda: optim.SGD([{"params": {LEAF}}]), TypeError, "SGD: params is a set"),
+    (lambda: optim.SGD([(1, LEAF)]), TypeError, "SGD: params[0] is a tuple, wanted a Tensor"),
+    (lambda: optim.SGD([("a", 1)]), TypeError, "SGD: params[0] is a int, wanted a Tensor"),
+    (lambda: optim.SGD([{"params": [LEAF], 1: 2, "x": 3}]), ValueError, "a group has the options [1, 'x']"),
     (lambda: optim.SGD(P, lr=-1), ValueError, "SGD: lr is -1, wanted at least 0"),
+    (
+        lambda: optim.SGD(P, lr=Tensor([0.1, 0.2])),
+        ValueError,
+        "SGD: lr is a Tensor of shape (2,) with elements float32",
+    ),
+    (lambda: optim.SGD(P, lr=Tensor([True])), ValueError, "SGD: lr is a Tensor of shape (1,) with elements bool"),
+    (lambda: optim.SGD(P, lr=Tensor(-0.5)), ValueError, "SGD: lr is -0.5, wanted at least 0"),
+    (lambda: optim.SGD(P, lr=np.ones(2)), TypeError, "SGD: lr is array([1., 1.]), wanted a number"),
+    (lambda: optim.SGD(P, lr=True), TypeError, "SGD: lr is True, wanted a number"),
+    (lambda: optim.SGD(P, lr=math.inf), ValueError, "SGD: lr is inf, wanted a finite number"),
+    (lambda: optim.SGD(P, lr=10**400), ValueError, "wanted a finite number"),
+    (lambda: optim.SGD(P, dampening=-math.inf), ValueError, "SGD: dampening is -inf, wanted a finite number"),
     (lambda: optim.SGD(P, lr=math.nan), ValueError, "SGD: lr is nan"),
     (lambda: optim.SGD(P, lr="0.1"), TypeError, "SGD: lr is '0.1', wanted a number"),
     (lambda: optim.SGD(P, momentum=-0.1), ValueError, "SGD: momentum is -0.1"),
@@ -188,12 +264,21 @@ REFUSED = [
     (lambda: optim.SGD(P, momentum=0.9, dampening=0.1, nesterov=True), ValueError, "SGD: nesterov is True"),
     (lambda: optim.SGD(P, momentum=0.9, nesterov="no"), TypeError, "SGD: nesterov is 'no', wanted True or False"),
     (lambda: optim.Adam(P, maximize=2), TypeError, "Adam: maximize is 2, wanted True or False"),
+    (lambda: optim.Adam(P, maximize=np.array([True])), TypeError, "Adam: maximize is array([ True])"),
+    (lambda: optim.Adam(P, decoupled_weight_decay=None), TypeError, "Adam: decoupled_weight_decay is None"),
+    (lambda: optim.Adam(P, betas=(0.9, Tensor([0.9, 0.9]))), ValueError, "Adam: betas[1] is a Tensor of shape (2,)"),
     (lambda: optim.Adam(P, betas=(0.9, 1.0)), ValueError, "Adam: betas[1] is 1.0, wanted at least 0 and below 1"),
     (lambda: optim.Adam(P, betas=(-0.1, 0.9)), ValueError, "Adam: betas[0] is -0.1"),
     (lambda: optim.Adam(P, betas=0.9), TypeError, "Adam: betas is 0.9, wanted a pair"),
     (lambda: optim.AdamW(P, eps=-1), ValueError, "AdamW: eps is -1"),
     (lambda: optim.RMSprop(P, alpha=-1), ValueError, "RMSprop: alpha is -1"),
     (lambda: optim.RMSprop(P, momentum=-1), ValueError, "RMSprop: momentum is -1"),
+    (lambda: optim.RMSprop(P, centered=1), TypeError, "RMSprop: centered is 1, wanted True or False"),
+    (lambda: optim.Adagrad(P, lr=-1), ValueError, "Adagrad: lr is -1, wanted at least 0"),
+    (lambda: optim.Adagrad(P, lr_decay=-1), ValueError, "Adagrad: lr_decay is -1"),
+    (lambda: optim.Adagrad(P, initial_accumulator_value=-1), ValueError, "Adagrad: initial_accumulator_value is -1"),
+    (lambda: optim.Adagrad(P, eps=None), TypeError, "Adagrad: eps is None, wanted a number"),
+    (lambda: optim.Adagrad(P, maximize="yes"), TypeError, "Adagrad: maximize is 'yes'"),
 ]
 
 
@@ -214,16 +299,6 @@ def test_a_refused_group_changes_nothing():
 
 
 # ---- state -----------------------------------------------------------------------------------------------------------
-
-
-def through_json(state):
-    """The state as a checkpoint keeps it: arrays apart, the rest as JSON text."""
-    kept = {(i, name): value for i, values in state["state"].items() for name, value in values.items()}
-    groups = json.loads(json.dumps(state["param_groups"]))
-    loaded = {}
-    for (index, name), value in kept.items():
-        loaded.setdefault(str(index), {})[name] = value if isinstance(value, int) else np.array(value)
-    return {"state": loaded, "param_groups": groups}
 
 
 @every_rule
@@ -283,7 +358,12 @@ def test_states_that_do_not_fit_change_nothing():
         (changed(params=[0, 1, 2, 9]), "state of parameter 3, which is in no group"),
         (changed(first={"exp_avg": np.ones((5, 8))}), "state[1]['exp_avg'] has shape (5, 8)"),
         (changed(first={"exp_avg": "text"}), "state[1]['exp_avg'] has shape ()"),
+        (changed(first={"exp_avg": [[1], [1, 2]]}), "state[1]['exp_avg'] has shape () and elements object"),
         (changed(first={"step": np.ones(3)}), "state[1]['step'] has shape (3,)"),
+        (changed(first={"step": math.nan}), "state[1]['step'] is nan, wanted a count"),
+        (changed(first={"step": -1}), "state[1]['step'] is -1, wanted a count"),
+        (changed(first={"step": 1.5}), "state[1]['step'] is 1.5, wanted a count"),
+        (changed(params=["a", "b", "c", "d"]), "wanted what state_dict gives"),
         (changed(lr=-1.0), "Adam: lr is -1.0"),
     ]
     for state, text in wrong:
@@ -296,174 +376,12 @@ def test_states_that_do_not_fit_change_nothing():
             assert same(values.values(), now["state"][index].values())
 
 
-# ---- schedules -------------------------------------------------------------------------------------------------------
-
-SCHEDULES = {
-    "StepLR": lambda o: lr_scheduler.StepLR(o, 3, 0.5),
-    "LinearLR": lambda o: lr_scheduler.LinearLR(o, 0.1, total_iters=6),
-    "CosineAnnealingLR": lambda o: lr_scheduler.CosineAnnealingLR(o, 9, 0.001),
-    "LambdaLR": lambda o: lr_scheduler.LambdaLR(o, lambda epoch: 1 / (epoch + 1)),
-    "OneCycleLR": lambda o: lr_scheduler.OneCycleLR(o, 0.5, 30),
-    "SequentialLR": lambda o: lr_scheduler.SequentialLR(
-        o, [lr_scheduler.LinearLR(o, 0.1), lr_scheduler.CosineAnnealingLR(o, 20)], [5]
-    ),
-    "nested": lambda o: lr_scheduler.SequentialLR(
-        o, [lr_scheduler.LinearLR(o, 0.1), SCHEDULES["SequentialLR"](o)], [4]
-    ),
-}
-
-
-def rates(schedule, steps):
-    found = [schedule.get_last_lr()]
-    for _ in range(steps):
-        schedule.step()
-        found.append(schedule.get_last_lr())
-    return found
-
-
-@pytest.mark.parametrize("make", SCHEDULES.values(), ids=SCHEDULES)
-def test_a_resumed_schedule_goes_on(make):
-    def fresh():
-        return optim.SGD([{"params": parameters()}, {"params": parameters(), "lr": 0.2}], lr=0.1)
-
-    whole = rates(make(fresh()), 20)
-    for stop in (0, 3, 4, 5, 11):
-        optimizer = fresh()
-        schedule = make(optimizer)
-        rates(schedule, stop)
-        plan, state = json.dumps(schedule.state_dict()), through_json(optimizer.state_dict())
-        optimizer = fresh()
-        schedule = make(optimizer)
-        optimizer.load_state_dict(state)
-        schedule.load_state_dict(json.loads(plan))
-        assert rates(schedule, 20 - stop) == whole[stop:]
-
-
-def test_plateau_resumed():
-    def metrics(schedule, epochs):
-        for epoch in epochs:
-            schedule.step(1 / min(epoch + 1, 5))
-        return schedule.get_last_lr()
-
-    first, second = (lr_scheduler.ReduceLROnPlateau(optim.SGD(parameters(), lr=0.1), patience=2) for _ in range(2))
-    metrics(first, range(7))
-    second.load_state_dict(json.loads(json.dumps(first.state_dict())))
-    assert metrics(first, range(7, 12)) == metrics(second, range(7, 12)) == [0.1 * 0.1 * 0.1]
-
-
-def test_last_epoch_goes_on_where_another_schedule_stopped():
-    optimizer = optim.SGD(parameters(), lr=0.1)
-    whole = rates(lr_scheduler.LambdaLR(optim.SGD(parameters(), lr=0.1), lambda epoch: 0.5**epoch), 8)
-    rates(lr_scheduler.LambdaLR(optimizer, lambda epoch: 0.5**epoch), 4)
-    assert rates(lr_scheduler.LambdaLR(optimizer, lambda epoch: 0.5**epoch, last_epoch=4), 3) == whole[5:]
-    with pytest.raises(RuntimeError, match="param_groups\\[0\\] has no 'initial_lr'"):
-        lr_scheduler.StepLR(optim.SGD(parameters()), 3, last_epoch=4)
-
-
-S = optim.SGD(parameters(), lr=0.1)
-WRONG_SCHEDULES = [
-    (lambda: lr_scheduler.StepLR(5, 3), TypeError, "StepLR: optimizer is a int"),
-    (lambda: lr_scheduler.StepLR(S, 0), ValueError, "StepLR: step_size is 0, wanted at least 1"),
-    (lambda: lr_scheduler.StepLR(S, 1.5), TypeError, "StepLR: step_size is 1.5, wanted an integer"),
-    (lambda: lr_scheduler.StepLR(S, 2, gamma="x"), TypeError, "StepLR: gamma is 'x', wanted a number"),
-    (lambda: lr_scheduler.LinearLR(S, "x"), TypeError, "LinearLR: start_factor is 'x'"),
-    (lambda: lr_scheduler.CosineAnnealingLR(S, 9, None), TypeError, "CosineAnnealingLR: eta_min is None"),
-    (lambda: lr_scheduler.OneCycleLR(S, "x", 10), TypeError, "OneCycleLR: max_lr is 'x'"),
-    (lambda: lr_scheduler.OneCycleLR(S, 0.1, 10, pct_start="x"), TypeError, "OneCycleLR: pct_start is 'x'"),
-    (lambda: lr_scheduler.ReduceLROnPlateau(S, factor="x"), TypeError, "ReduceLROnPlateau: factor is 'x'"),
-    (lambda: lr_scheduler.ReduceLROnPlateau(S, min_lr=["x"]), TypeError, "ReduceLROnPlateau: min_lr is 'x'"),
-    (lambda: lr_scheduler.LinearLR(S, 0), ValueError, "LinearLR: start_factor is 0"),
-    (lambda: lr_scheduler.LinearLR(S, end_factor=2), ValueError, "LinearLR: end_factor is 2"),
-    (lambda: lr_scheduler.CosineAnnealingLR(S, 0), ValueError, "CosineAnnealingLR: T_max is 0"),
-    (lambda: lr_scheduler.LambdaLR(S, [abs, abs]), ValueError, "LambdaLR: lr_lambda has 2 values"),
-    (lambda: lr_scheduler.OneCycleLR(S, 0.1), ValueError, "OneCycleLR: total_steps is None"),
-    (lambda: lr_scheduler.OneCycleLR(S, 0.1, 10, pct_start=2), ValueError, "OneCycleLR: pct_start is 2"),
-    (lambda: lr_scheduler.OneCycleLR(S, 0.1, 10, anneal_strategy="x"), ValueError, "anneal_strategy is 'x'"),
-    (lambda: lr_scheduler.OneCycleLR(S, [0.1, 0.2], 10), ValueError, "OneCycleLR: max_lr has 2 values"),
-    (lambda: lr_scheduler.ReduceLROnPlateau(S, "up"), ValueError, "mode is 'up', wanted 'min' or 'max'"),
-    (lambda: lr_scheduler.ReduceLROnPlateau(S, factor=1), ValueError, "factor is 1"),
-    (lambda: lr_scheduler.ReduceLROnPlateau(S, min_lr=[1, 2]), ValueError, "min_lr has 2 values"),
-    (lambda: lr_scheduler.ReduceLROnPlateau(S).step("x"), TypeError, "metrics is 'x'"),
-    (lambda: lr_scheduler.SequentialLR(S, [], []), ValueError, "0 schedulers and milestones []"),
-    (lambda: lr_scheduler.SequentialLR(S, [lr_scheduler.ReduceLROnPlateau(S)], []), TypeError, "without a metric"),
-    (
-        lambda: lr_scheduler.SequentialLR(S, [lr_scheduler.StepLR(optim.SGD(parameters()), 3)], []),
-        ValueError,
-        "belongs to another optimiser",
-    ),
-]
-
-
-@pytest.mark.parametrize("make, error, text", WRONG_SCHEDULES, ids=[text for *_, text in WRONG_SCHEDULES])
-def test_schedules_refuse(make, error, text):
-    with pytest.raises(error) as caught:
-        make()
-    assert text in str(caught.value) and isinstance(caught.value, MinigradError)
-    assert S.param_groups[0]["lr"] == 0.1
-
-
-def test_one_cycle_ends():
-    schedule = lr_scheduler.OneCycleLR(optim.SGD(parameters()), 0.5, 3)
-    rates(schedule, 2)
-    assert schedule.get_last_lr() == [pytest.approx(0.5 / 25 / 1e4)]
-    schedule.step()
-    with pytest.raises(RuntimeError, match="OneCycleLR: step 4 of 3"):
-        schedule.step()
-
-
-def test_states_of_other_schedules_are_refused():
-    optimizer = optim.SGD(parameters(), lr=0.1)
-    schedule = SCHEDULES["SequentialLR"](optimizer)
-    before = schedule.state_dict()
-    for state in (5, {}, lr_scheduler.StepLR(optimizer, 3).state_dict(), {**before, "schedulers": [{}, {}]}):
-        with pytest.raises(ValueError, match="load_state_dict"):
-            schedule.load_state_dict(state)
-    assert schedule.state_dict() == before
-    step = lr_scheduler.StepLR(optimizer, 3)
-    for name, value in (("gamma", None), ("last_epoch", 1.5)):
-        with pytest.raises(TypeError, match=f"StepLR.load_state_dict: {name} is {value}, wanted a number"):
-            step.load_state_dict({**step.state_dict(), name: value})
-
-
-# ---- clipping --------------------------------------------------------------------------------------------------------
-
-
-def test_gradients_within_the_norm_keep_their_bits():
-    params = parameters()
-    give_gradients(params, 0, FILTER)
-    before = [np.array(p.grad) for p in params]
-    norm = optim.clip_grad_norm_(iter(params), 1e3)
-    exact = math.sqrt(math.fsum(float(x) ** 2 for array in before for x in array.ravel()))
-    assert norm.item() == np.float32(exact) and same([np.array(p.grad) for p in params], before)
-    optim.clip_grad_norm_(params, exact / 2)
-    half = [np.float32(0.5) * array for array in before]
-    for parameter, wanted in zip(params, half, strict=True):
-        np.testing.assert_allclose(np.array(parameter.grad), wanted, rtol=1e-6)  # 1e-6 stands below the fraction too
-
-
-def test_clipping_mixed_types_and_nothing():
-    params = [*parameters("float64"), *parameters("float32")]
-    assert optim.clip_grad_norm_(params, 1.0).item() == 0
-    give_gradients(params, 0)
-    before = math.sqrt(math.fsum(float((np.array(p.grad).astype(float) ** 2).sum()) for p in params))
-    assert optim.clip_grad_norm_(params, 1.0).item() == pytest.approx(before, rel=1e-12)
-    assert optim.clip_grad_norm_(params, 1.0).item() == pytest.approx(1.0, rel=1e-5)
-    assert optim.clip_grad_norm_(params[0], 1e9, math.inf).item() == np.abs(np.array(params[0].grad)).max()
-
-
-def test_clipping_refuses():
-    params = parameters()
-    give_gradients(params, 0)
-    params[1].grad.data[0, 0] = math.inf
-    before = [np.array(p.grad) for p in params]
-    with pytest.raises(RuntimeError, match="the 2.0-norm of the gradients is inf"):
-        optim.clip_grad_norm_(params, 1.0, error_if_nonfinite=True)
-    with pytest.raises(TypeError, match="parameters\\[0\\] is a int"):
-        optim.clip_grad_norm_([5], 1.0)
-    with pytest.raises(TypeError, match="max_norm is 'x'"):
-        optim.clip_grad_norm_(params, "x")
-    with pytest.raises(ValueError, match="norm_type is 0.0"):
-        optim.clip_grad_norm_(params, 1.0, 0)
-    with pytest.raises(ValueError, match="clip_value is -1.0"):
-        optim.clip_grad_value_(params, -1)
-    assert same([np.array(p.grad) for p in params], before)
+def test_state_of_adam_in_adamw():
+    params, others = parameters(), parameters()
+    first = optim.Adam(params, weight_decay=0.1)
+    train(first, params, range(2))
+    second = optim.AdamW(others)
+    second.load_state_dict(first.state_dict())
+    assert second.param_groups[0]["decoupled_weight_decay"] is True and second.param_groups[0]["weight_decay"] == 0.1
+    first.load_state_dict(second.state_dict())
+    assert first.param_groups[0]["decoupled_weight_decay"] is True

@@ -1,6 +1,7 @@
 """Update rules, schedules of their rates, and clipping of gradients, under PyTorch's names."""
 
 from . import lr_scheduler
+from .adagrad import Adagrad
 from .adam import Adam, AdamW
 from .clip import clip_grad_norm_, clip_grad_value_
 from .optimizer import Optimizer
@@ -9,6 +10,7 @@ from .sgd import SGD
 
 __all__ = [
     "SGD",
+    "Adagrad",
     "Adam",
     "AdamW",
     "Optimizer",

@@ -16,21 +16,38 @@ class Adam(Optimizer):
             m = beta1 m + (1 - beta1) g;  v = beta2 v + (1 - beta2) g^2
             u = v, or the largest v so far with amsgrad
             p = p - lr m / (1 - beta1^t) / (sqrt(u / (1 - beta2^t)) + eps), t = 1, 2, ... the step
+    lr              the rate, at least 0
+    betas           (beta1, beta2): what the averages keep of themselves, each at least 0 and below 1
+    eps             keeps the denominator from 0
+    weight_decay    what shrinks the parameters: the gradient of weight_decay |p|^2 / 2 is added to that of the loss
+    amsgrad         divide by the largest average of the square, so that steps never grow again
+    maximize        climb instead
+    decoupled_weight_decay  shrink the parameters apart from the gradient, as AdamW does
     Source  Kingma and Ba 2015, "Adam", algorithm 1; Reddi and others 2018, "On the convergence of Adam and
             beyond", algorithm 2
     """
 
-    decoupled = False
-
-    def __init__(self, params, lr=1e-3, betas=(0.9, 0.999), eps=1e-8, weight_decay=0, amsgrad=False, *, maximize=False):
-        defaults = dict(lr=lr, betas=betas, eps=eps, weight_decay=weight_decay, amsgrad=amsgrad, maximize=maximize)
-        super().__init__(params, defaults)
+    def __init__(
+        self,
+        params,
+        lr=1e-3,
+        betas=(0.9, 0.999),
+        eps=1e-8,
+        weight_decay=0,
+        amsgrad=False,
+        *,
+        maximize=False,
+        decoupled_weight_decay=False,
+    ):
+        defaults = dict(lr=lr, betas=betas, eps=eps, weight_decay=weight_decay, amsgrad=amsgrad)
+        flags = dict(maximize=maximize, decoupled_weight_decay=decoupled_weight_decay)
+        super().__init__(params, {**defaults, **flags})
 
     def check(self, options):
         for name in ("lr", "eps", "weight_decay"):
             self.check_number(options, name)
         betas = options["betas"]
-        if not isinstance(betas, tuple | list) or len(betas) != 2:
+        if not isinstance(betas, tuple) or len(betas) != 2:
             raise KindError(f"{self.name}: betas is {betas!r}, wanted a pair of numbers")
         for index, beta in enumerate(betas):
             self.check_value(f"betas[{index}]", beta, 0.0, 1.0)
@@ -44,7 +61,7 @@ class Adam(Optimizer):
         hyper[kernels.Adam.BETA1], hyper[kernels.Adam.BETA2] = group["betas"]
         for name in ("eps", "weight_decay", "maximize"):
             hyper[kernels.Adam[name.upper()]] = group[name]
-        hyper[kernels.Adam.STEP], hyper[kernels.Adam.DECOUPLED] = age + 1, self.decoupled
+        hyper[kernels.Adam.STEP], hyper[kernels.Adam.DECOUPLED] = age + 1, group["decoupled_weight_decay"]
         averages = [self.arrays(name, parameters) for name in ("exp_avg", "exp_avg_sq")]
         greatest = self.arrays("max_exp_avg_sq", parameters) if group["amsgrad"] else None
         kernels.adam(self.written(parameters), self.gradients(parameters), *averages, greatest, hyper)
@@ -56,10 +73,9 @@ class AdamW(Adam):
     """Adam whose weight decay shrinks the parameter itself and not by way of the gradient.
 
     Math    p = (1 - lr weight_decay) p, then as Adam without weight decay
+    weight_decay    what shrinks the parameters; the other options are those of Adam
     Source  Loshchilov and Hutter 2019, "Decoupled weight decay regularization", algorithm 2
     """
-
-    decoupled = True
 
     def __init__(
         self,
@@ -72,4 +88,10 @@ class AdamW(Adam):
         *,
         maximize=False,
     ):
-        super().__init__(params, lr, betas, eps, weight_decay, amsgrad, maximize=maximize)
+        flags = dict(maximize=maximize, decoupled_weight_decay=True)
+        super().__init__(params, lr, betas, eps, weight_decay, amsgrad, **flags)
+
+    def load_state_dict(self, state_dict):
+        super().load_state_dict(state_dict)
+        for group in self.param_groups:  # also where Adam without it saved the state
+            group["decoupled_weight_decay"] = True

@@ -2,9 +2,10 @@
 
 Options that change from step to step, such as the rate, are read from param_groups at every step; schedules
 write them there. The state of a parameter is a dictionary of numbers and of arrays that lie in memory as the
-parameter does.
+parameter does. An option may be given as a Tensor with one element; its value of that moment is taken.
 """
 
+import sys
 from collections.abc import Iterable
 
 import numpy as np
@@ -13,26 +14,32 @@ from minigrad_kernels.errors import KindError, ShapeError, StateError
 
 from .. import device
 from ..engine import write
+from ..modes import enable_grad
 from ..tensor import Tensor
+from .values import array_of, plain, saved
 
 __all__ = ["Optimizer"]
 
-FLAGS = {"amsgrad", "centered", "maximize", "nesterov"}
+FLAGS = {"amsgrad", "centered", "decoupled_weight_decay", "maximize", "nesterov"}
 
 
 class Optimizer:
     """Base of the update rules: a subclass checks its options and defines `update`.
 
-    params          Tensors, or dictionaries {"params": Tensors, option: value, ...} with options of their own
+    params          Tensors, or pairs (name, Tensor) as named_parameters gives, or dictionaries
+                    {"params": Tensors or pairs, option: value, ...} with options of their own
     defaults        the options of groups that do not state them
-    param_groups    a list of dictionaries: the options of each group, and its Tensors under "params"
+    param_groups    a list of dictionaries: the options of each group, its Tensors under "params", and the names of
+                    pairs under "param_names"
     state           {Tensor: {name: number or array}}
-    Errors  ValueError for an option out of range, a parameter given twice or none at all; TypeError for what is
-            no floating Tensor; RuntimeError for the result of an operation. Nothing is changed then
+    Errors  ValueError for an option out of range, a parameter given twice or none at all, names for some alone;
+            TypeError for what is no floating Tensor, and for a set, whose order changes from run to run;
+            RuntimeError for the result of an operation. Nothing is changed then
     """
 
     def __init__(self, params, defaults):
-        self.defaults, self.state, self.param_groups = dict(defaults), {}, []
+        self.defaults = {name: plain(value) for name, value in defaults.items()}
+        self.state, self.param_groups = {}, []
         groups = self._list(params)
         if not groups:
             raise ShapeError(f"{self.name}: params is empty, wanted at least one parameter")
@@ -46,22 +53,38 @@ class Optimizer:
     def _list(self, params):
         if isinstance(params, Tensor):
             raise KindError(f"{self.name}: params is a single Tensor, wanted an iterable, such as [tensor]")
-        if not isinstance(params, Iterable):
-            raise KindError(f"{self.name}: params is a {type(params).__name__}, wanted Tensors or dictionaries")
+        if not isinstance(params, Iterable) or isinstance(params, set | frozenset):
+            kind = type(params).__name__
+            raise KindError(
+                f"{self.name}: params is a {kind}, wanted Tensors or dictionaries in an order, as in a list"
+            )
         return list(params)
 
+    def _without_names(self, params):
+        """(Tensors, the names of (name, Tensor) pairs or None)."""
+        pairs = [isinstance(entry, tuple) and len(entry) == 2 and isinstance(entry[0], str) for entry in params]
+        if not any(pairs):
+            return params, None
+        if not all(pairs):
+            raise ShapeError(f"{self.name}: params[{pairs.index(False)}] has no name, wanted names for all or for none")
+        return [parameter for _, parameter in params], [name for name, _ in params]
+
     def add_param_group(self, param_group):
-        """Add a group of parameters with options of its own, {"params": Tensors, option: value, ...}."""
+        """Add a group of parameters with options of its own, {"params": Tensors or pairs, option: value, ...}."""
         if not isinstance(param_group, dict) or "params" not in param_group:
             raise KindError(f"{self.name}: a group is {param_group!r}, wanted a dictionary with 'params'")
         params = param_group["params"]
-        params = [params] if isinstance(params, Tensor) else self._list(params)
-        unknown = sorted(param_group.keys() - self.defaults.keys() - {"params", "lr", "initial_lr"})
+        params, names = self._without_names([params] if isinstance(params, Tensor) else self._list(params))
+        if any((names is None) != ("param_names" not in group) for group in self.param_groups):
+            raise ShapeError(
+                f"{self.name}: params has {'no ' * (names is None)}names, wanted names in all groups or none"
+            )
+        unknown = sorted(param_group.keys() - self.defaults.keys() - {"params", "lr", "initial_lr"}, key=str)
         if unknown:
             raise ShapeError(f"{self.name}: a group has the options {unknown}, wanted some of {sorted(self.defaults)}")
         options = {
             **self.defaults,
-            **{name: value for name, value in param_group.items() if name != "params"},
+            **{name: plain(value) for name, value in param_group.items() if name != "params"},
         }
         self.check_flags(options)
         self.check(options)
@@ -69,7 +92,8 @@ class Optimizer:
         for index, parameter in enumerate(params):
             self._check_parameter(f"params[{index}]", parameter, known)
             known.add(parameter)
-        self.param_groups.append({"params": params, **options})
+        named = {} if names is None else {"param_names": tuple(names)}
+        self.param_groups.append({"params": params, **named, **options})
 
     def _check_parameter(self, place, parameter, known):
         if not isinstance(parameter, Tensor):
@@ -103,8 +127,13 @@ class Optimizer:
         self.check_value(name, options[name], least, below)
 
     def check_value(self, name, value, least=0.0, below=float("inf")):
-        if isinstance(value, bool) or not isinstance(value, int | float | np.integer | np.floating):
+        if isinstance(value, Tensor):
+            got = f"a Tensor of shape {value.shape} with elements {value.dtype}"
+            raise ShapeError(f"{self.name}: {name} is {got}, wanted one number")
+        if isinstance(value, bool) or not isinstance(value, int | float):
             raise KindError(f"{self.name}: {name} is {value!r}, wanted a number")
+        if not abs(value) <= sys.float_info.max:
+            raise ShapeError(f"{self.name}: {name} is {value}, wanted a finite number")
         if not least <= value < below:
             wanted = f"at least {least:g}" + ("" if below == float("inf") else f" and below {below:g}")
             raise ShapeError(f"{self.name}: {name} is {value}, wanted {wanted}")
@@ -121,11 +150,19 @@ class Optimizer:
                     parameter.grad = parameter.grad.detach()
                     write(parameter.grad).fill(0)
 
-    def step(self):
+    def step(self, closure=None):
         """Change every parameter that has a gradient by the rule.
 
+        closure     called before, with gradients on: it computes the loss and the gradients anew, returns the loss
+        Returns what the closure returned, None without one.
         Errors  ValueError or TypeError for a gradient of another shape or type; nothing is changed then
         """
+        loss = None
+        if closure is not None:
+            if not callable(closure):
+                raise KindError(f"{self.name}: closure is {closure!r}, wanted a function without arguments or None")
+            with enable_grad():
+                loss = closure()
         work = [[p for p in group["params"] if p.grad is not None] for group in self.param_groups]
         for parameter in (parameter for parameters in work for parameter in parameters):
             gradient = parameter.grad
@@ -144,6 +181,7 @@ class Optimizer:
                 batches.setdefault(key, []).append(parameter)
             for (_, _, age), batch in batches.items():
                 self.update(group, age, batch)
+        return loss
 
     def age(self, state):
         """What parameters that are updated by one launch must have in common, besides type and device."""
@@ -163,13 +201,12 @@ class Optimizer:
         """The gradients, each in the layout of its parameter."""
         return [device.contiguous(p.grad.data, device.order_of(p.data)) for p in parameters]
 
-    def arrays(self, name, parameters):
-        """The arrays of this name in the state of the parameters, zeros where there were none."""
+    def arrays(self, name, parameters, start=0):
+        """The arrays of this name in the state of the parameters, full of `start` where there were none."""
         for parameter in parameters:
             state = self.state[parameter]
             if name not in state:
-                state[name] = device.empty_like(parameter.data)
-                state[name].fill(0)
+                state[name] = device.full(parameter.shape, start, parameter.dtype, device.order_of(parameter.data))
         return [self.state[parameter][name] for parameter in parameters]
 
     # ---- state -------------------------------------------------------------------------------------------------
@@ -187,7 +224,7 @@ class Optimizer:
             options = {name: value for name, value in group.items() if name != "params"}
             groups.append({**options, "params": [index[parameter] for parameter in group["params"]]})
         state = {
-            index[parameter]: {name: _saved(value) for name, value in values.items()}
+            index[parameter]: {name: saved(value) for name, value in values.items()}
             for parameter, values in self.state.items()
             if values
         }
@@ -200,25 +237,17 @@ class Optimizer:
         """
         try:
             groups = [dict(group) for group in state_dict["param_groups"]]
-            saved = {int(index): dict(values) for index, values in state_dict["state"].items()}
             sizes = [len(group["params"]) for group in groups]
+            order = [int(index) for group in groups for index in group["params"]]
+            entries = {int(index): dict(values) for index, values in state_dict["state"].items()}
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise ShapeError(f"{self.name}.load_state_dict: wanted what state_dict gives, got {error!r}") from error
         wanted = [len(group["params"]) for group in self.param_groups]
         if sizes != wanted:
             raise ShapeError(f"{self.name}.load_state_dict: groups of {sizes} parameters, wanted groups of {wanted}")
-        order = [int(index) for group in groups for index in group["params"]]
         parameters = dict(zip(order, (p for group in self.param_groups for p in group["params"]), strict=True))
-        state = {}
-        for index, values in saved.items():
-            if index not in parameters:
-                raise ShapeError(f"{self.name}.load_state_dict: state of parameter {index}, which is in no group")
-            state[parameters[index]] = {
-                name: self._loaded(index, name, value, parameters[index])
-                for name, value in values.items()
-                if value is not None
-            }
-        options = [{name: _option(value) for name, value in group.items() if name != "params"} for group in groups]
+        state = self.loaded(entries, parameters)
+        options = [{name: plain(value) for name, value in group.items() if name != "params"} for group in groups]
         for new, group in zip(options, self.param_groups, strict=True):
             self.check_flags(new)
             self.check({**group, **new})
@@ -226,14 +255,32 @@ class Optimizer:
             group.update(new)
         self.state = state
 
+    def loaded(self, state, parameters):
+        """{parameter: its state} from {index: {name: number or array}} and {index: parameter}."""
+        for index, values in state.items():
+            if index not in parameters:
+                raise ShapeError(f"{self.name}.load_state_dict: state of parameter {index}, which is in no group")
+            if not isinstance(values, dict):
+                raise ShapeError(f"{self.name}.load_state_dict: state[{index}] is {values!r}, wanted a dictionary")
+        return {
+            parameters[index]: {
+                name: self._loaded(index, name, value, parameters[index])
+                for name, value in values.items()
+                if value is not None
+            }
+            for index, values in state.items()
+        }
+
     def _loaded(self, index, name, value, parameter):
         """The step as an integer, arrays in type and layout of the parameter."""
-        array = np.asarray(value)
+        array, place = array_of(value), f"state[{index}][{name!r}]"
         wanted = () if name == "step" else parameter.shape
         if array.shape != wanted or array.dtype.kind not in "iuf":
-            place = f"state[{index}][{name!r}] has shape {array.shape} and elements {array.dtype}"
+            place = f"{place} has shape {array.shape} and elements {array.dtype}"
             raise ShapeError(f"{self.name}.load_state_dict: {place}, wanted numbers of shape {wanted}")
         if name == "step":
+            if not (0 <= array < 1 << 53 and array % 1 == 0):
+                raise ShapeError(f"{self.name}.load_state_dict: {place} is {array}, wanted a count")
             return int(array)
         own = device.empty_like(parameter.data)
         own[...] = device.move(array, parameter.device)
@@ -245,11 +292,3 @@ class Optimizer:
             lines += [f"Parameter Group {index}"]
             lines += [f"    {name}: {group[name]}" for name in sorted(group) if name != "params"]
         return f"{self.name} (\n" + "\n".join(lines) + "\n)"
-
-
-def _saved(value):
-    return value if isinstance(value, int | float) else device.host(device.copy(value))
-
-
-def _option(value):
-    return tuple(value) if isinstance(value, list) else value  # JSON has no tuples

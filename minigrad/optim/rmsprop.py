@@ -14,6 +14,13 @@ class RMSprop(Optimizer):
     Math    g = g + weight_decay p; maximize turns the sign of g first
             v = alpha v + (1 - alpha) g^2;  a = alpha a + (1 - alpha) g if centered, else 0
             d = g / (sqrt(v - a^2) + eps);  b = momentum b + d;  p = p - lr b, or p - lr d without momentum
+    lr              the rate, at least 0
+    alpha           what the averages keep of themselves, at least 0
+    eps             keeps the denominator from 0
+    weight_decay    what shrinks the parameters: the gradient of weight_decay |p|^2 / 2 is added to that of the loss
+    momentum        what the step keeps of those before; 0 for none
+    centered        divide by the root of the variance of the gradient, not of its mean square
+    maximize        climb instead
     Source  Hinton 2012, lecture 6e; Graves 2013, "Generating sequences with recurrent neural
             networks", equations 38-45
     """
@@ -34,9 +41,8 @@ class RMSprop(Optimizer):
         super().__init__(params, {**defaults, "centered": centered, "maximize": maximize})
 
     def check(self, options):
-        for name in ("lr", "eps", "weight_decay", "momentum"):
+        for name in ("lr", "alpha", "eps", "weight_decay", "momentum"):
             self.check_number(options, name)
-        self.check_number(options, "alpha", 0.0)
 
     def age(self, state):
         return None

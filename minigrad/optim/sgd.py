@@ -14,6 +14,12 @@ class SGD(Optimizer):
 
     Math    d = g + weight_decay p;  b = momentum b + (1 - dampening) d, at the first step b = d
             p = p - lr b, or p - lr (d + momentum b) with nesterov; maximize turns the sign of g
+    lr              the rate, at least 0
+    momentum        what the step keeps of those before; 0 for none
+    dampening       what a new gradient lacks in the step, any number
+    weight_decay    what shrinks the parameters: the gradient of weight_decay |p|^2 / 2 is added to that of the loss
+    nesterov        look ahead: the gradient enters the step at once and by way of the momentum
+    maximize        climb instead
     Errors  ValueError also for nesterov without momentum or with dampening
     Source  Sutskever and others 2013, "On the importance of initialization and momentum in deep learning", in
             the form of torch.optim.SGD

@@ -14,6 +14,7 @@ from minigrad_kernels.errors import KindError, ShapeError, StateError
 from .. import ops
 from ..modes import no_grad
 from ..optim import clip_grad_norm_
+from ..optim.lr_scheduler import MetricLR
 from .callback import Callbacks
 from .history import History
 
@@ -37,7 +38,8 @@ def fit(
     """Train until the history has `epochs` rows, one an epoch, or a callback says stop; returns the history.
 
     test        batches to evaluate after each epoch
-    schedule    stepped after each update
+    schedule    stepped after each update; one that watches a metric (MetricLR) instead after each epoch, with the
+                loss on the test data, or of the epoch's row where there are none, before callbacks see the epoch
     accumulate  batches to an update; it is the update of the one large batch, also where the last is smaller
     clip        the largest 2-norm of the gradient of all parameters together
     history     of an earlier call, to go on from; the loader then stands where that call left it
@@ -49,7 +51,9 @@ def fit(
     _check_options(epochs, accumulate, clip)
     history, callback = History() if history is None else history, Callbacks(callbacks)
     history.first_step_seconds = None
-    update = lambda batches: _update(model, batches, optimizer, loss, schedule, clip, history.steps + 1)
+    watcher = schedule if isinstance(schedule, MetricLR) else None
+    stepped = schedule if watcher is None else None
+    update = lambda batches: _update(model, batches, optimizer, loss, stepped, clip, history.steps + 1)
     callback.on_start(history)
     while len(history) < epochs:
         running = history.running
@@ -60,6 +64,8 @@ def fit(
             running.trained = _train_epoch(loader, accumulate, update, history, callback)
         if not running.trained or not _close_epoch(model, test, loss, history, callback):
             break
+        if watcher is not None:
+            watcher.step(history[-1].get("test_loss", history[-1]["loss"]))
         callback.on_epoch(history)
         if callback.stop(history):
             break

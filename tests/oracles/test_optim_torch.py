@@ -1,5 +1,6 @@
-"""Every update rule, schedule and clip beside PyTorch's."""
+"""Every update rule and clip beside PyTorch's, with every combination of options."""
 
+import inspect
 import itertools
 import math
 
@@ -22,15 +23,18 @@ def product(**options):
     return [dict(zip(options, values, strict=True)) for values in itertools.product(*options.values())]
 
 
-RULES = [("SGD", o) for o in product(momentum=[0, 0.9], dampening=[0, 0.2], weight_decay=[0, 0.1], maximize=[0, 1])]
-RULES += [("SGD", o) for o in product(momentum=[0.8], nesterov=[True], weight_decay=[0, 0.1], maximize=[0, 1])]
-RULES += [
-    (name, o)
-    for name in ("Adam", "AdamW")
-    for o in product(betas=[(0.9, 0.999), (0.5, 0.7)], weight_decay=[0, 0.1], amsgrad=[0, 1], maximize=[0, 1])
-]
-RULES += [("Adam", {"eps": 1e-3}), ("AdamW", {}), ("RMSprop", {}), ("RMSprop", {"alpha": 0.5, "eps": 1e-3})]
-RULES += [("RMSprop", o) for o in product(momentum=[0, 0.9], centered=[0, 1], weight_decay=[0, 0.1], maximize=[0, 1])]
+OFF_ON = [False, True]
+COMMON = dict(weight_decay=[0, 0.1], maximize=OFF_ON)
+ADAM = dict(betas=[(0.9, 0.999), (0.5, 0.7)], eps=[1e-8, 1e-3], amsgrad=OFF_ON, **COMMON)
+OPTIONS = {
+    "SGD": product(momentum=[0, 0.9], dampening=[0, 0.2], **COMMON)
+    + product(momentum=[0.8], nesterov=[True], **COMMON),
+    "Adam": product(decoupled_weight_decay=OFF_ON, **ADAM) + [{"betas": (0.0, 0.0)}],
+    "AdamW": product(**ADAM),
+    "RMSprop": product(alpha=[0.99, 0.5], eps=[1e-8, 1e-3], momentum=[0, 0.9], centered=OFF_ON, **COMMON),
+    "Adagrad": product(lr_decay=[0, 0.3], initial_accumulator_value=[0, 0.1], eps=[1e-10, 1e-3], **COMMON),
+}
+RULES = [(name, options) for name, choices in OPTIONS.items() for options in [{}, *choices]]
 IDS = [f"{name} {' '.join(f'{key}={value}' for key, value in options.items())}" for name, options in RULES]
 
 
@@ -59,39 +63,137 @@ def give_gradients(ours, theirs, step, skipped=()):
 def close(ours, theirs, precision):
     for a, b in zip(ours, theirs, strict=True):
         b = b.detach().numpy()
-        scale = max(1.0, np.abs(b).max())
+        scale = np.abs(b).max(initial=1.0, where=np.isfinite(b))
         np.testing.assert_allclose(np.asarray(a.detach()), b, rtol=precision, atol=precision * scale)
+
+
+def both(name, ours, theirs, **options):
+    """The two optimisers over two groups; the second, of the last two parameters, has a rate and a decay of its own."""
+    for library, given in ((optim, ours), (torch.optim, theirs)):
+        groups = [{"params": given[:2]}, {"params": given[2:], "lr": 0.03, "weight_decay": 0.2}]
+        yield getattr(library, name)(groups, lr=0.01, **options)
+
+
+def close_states(first, second, precision):
+    """The same names, and numbers as close."""
+    state, wanted = first.state_dict()["state"], second.state_dict()["state"]
+    for index, values in wanted.items():
+        kept = {key: value.numpy() for key, value in values.items() if value is not None}
+        assert state[index].keys() == kept.keys()
+        for key, value in kept.items():
+            bound = precision * np.abs(value).max(initial=1.0, where=np.isfinite(value))
+            np.testing.assert_allclose(state[index][key], value, rtol=precision, atol=bound)
 
 
 @pytest.mark.parametrize("dtype", PRECISION)
 @pytest.mark.parametrize("name, options", RULES, ids=IDS)
 def test_rule(name, options, dtype):
     ours, theirs = parameters(dtype)
-    options = {
-        key: bool(value) if key in ("maximize", "amsgrad", "centered") else value for key, value in options.items()
-    }
-    first, second = (
-        getattr(library, name)(given, lr=0.01, **options) for library, given in ((optim, ours), (torch.optim, theirs))
-    )
+    first, second = both(name, ours, theirs, **options)
     for step in range(STEPS):
         give_gradients(ours, theirs, step, skipped={1: (0,), 2: (1, 2)}.get(step, ()))
         first.step(), second.step()
         close(ours, theirs, PRECISION[dtype])
-    state, wanted = first.state_dict(), second.state_dict()
-    assert [group["params"] for group in state["param_groups"]] == [group["params"] for group in wanted["param_groups"]]
-    for index, values in wanted["state"].items():
-        kept = {key: value for key, value in values.items() if value is not None}
-        assert state["state"][index].keys() == kept.keys()
-        for key, value in kept.items():
-            precision = PRECISION[dtype] * max(1.0, float(value.abs().max()))
-            np.testing.assert_allclose(state["state"][index][key], value.numpy(), rtol=precision, atol=precision)
+    close_states(first, second, PRECISION[dtype])
+    for group, other in zip(first.param_groups, second.param_groups, strict=True):
+        assert all(other[name] == value for name, value in group.items() if name != "params")
 
 
-@pytest.mark.parametrize("name", ["SGD", "Adam", "AdamW", "RMSprop"])
+EXECUTION = {"foreach", "capturable", "differentiable", "fused"}  # how PyTorch computes, not what
+
+
+@pytest.mark.parametrize("name", OPTIONS)
+def test_arguments(name):
+    """PyTorch's names, order and defaults, without the options of execution; those after them by keyword alone."""
+    mine, theirs = (inspect.signature(getattr(library, name)).parameters for library in (optim, torch.optim))
+    wanted = [(p.name, p.default) for p in theirs.values() if p.name not in EXECUTION]
+    named = {p.name for p in theirs.values() if p.kind is p.KEYWORD_ONLY} - EXECUTION | {"maximize"}
+    assert {p.name for p in mine.values() if p.kind is p.KEYWORD_ONLY} == named
+    assert [(p.name, p.default) for p in mine.values()] == wanted
+    for option in EXECUTION:
+        with pytest.raises(TypeError, match="unexpected keyword argument"):
+            getattr(optim, name)(parameters("float32")[0], **{option: True})
+
+
+REFUSED = [
+    ("SGD", {"lr": -0.1}),
+    ("SGD", {"momentum": -0.1}),
+    ("SGD", {"weight_decay": -0.1}),
+    ("SGD", {"nesterov": True}),
+    ("SGD", {"nesterov": True, "momentum": 0.9, "dampening": 0.1}),
+    *[(name, {option: -0.1}) for name in ("Adam", "AdamW") for option in ("lr", "eps", "weight_decay")],
+    *[(name, {"betas": betas}) for name in ("Adam", "AdamW") for betas in ((-0.1, 0.9), (1.0, 0.9), (0.9, 1.0))],
+    *[("RMSprop", {option: -0.1}) for option in ("lr", "alpha", "eps", "weight_decay", "momentum")],
+    *[("Adagrad", {option: -0.1}) for option in ("lr", "lr_decay", "weight_decay", "initial_accumulator_value", "eps")],
+    *[(name, {"lr": [0.1, 0.2]}) for name in OPTIONS],
+]
+
+
+@pytest.mark.parametrize("name, options", REFUSED, ids=map(str, REFUSED))
+def test_options_that_both_refuse(name, options):
+    ours, theirs = parameters("float32")
+    for library, given, make in ((optim, ours, Tensor), (torch.optim, theirs, torch.tensor)):
+        values = {key: make(value) if isinstance(value, list) else value for key, value in options.items()}
+        with pytest.raises(ValueError):
+            getattr(library, name)(given, **values)
+
+
+@pytest.mark.parametrize("name", OPTIONS)
+def test_rate_in_a_tensor(name):
+    ours, theirs = parameters("float64")
+    first = getattr(optim, name)(ours, lr=Tensor(np.array([0.02])))
+    second = getattr(torch.optim, name)(theirs, lr=torch.tensor([0.02], dtype=torch.float64))
+    for step in range(3):
+        give_gradients(ours, theirs, step)
+        first.step(), second.step()
+    close(ours, theirs, 1e-12)
+
+
+@pytest.mark.parametrize("dtype", PRECISION)
+@pytest.mark.parametrize("name, options", [rule for rule in RULES if not rule[1].get("weight_decay", 1)])
+def test_infinite_and_huge_values(name, options, dtype):
+    """Without weight decay an infinite parameter stays; what an infinite or huge gradient leaves is PyTorch's."""
+    ours, theirs = parameters(dtype)
+    for given in (ours, [Tensor(t.detach().numpy()) for t in theirs]):
+        given[1].data[0, :2] = math.inf, -math.inf
+    first, second = (
+        getattr(library, name)(given, lr=0.01, **options) for library, given in ((optim, ours), (torch.optim, theirs))
+    )
+    for step in range(3):
+        give_gradients(ours, theirs, step)
+        if step == 1:
+            for given in (ours[2].grad.data, theirs[2].grad.numpy()):
+                given[:4] = math.inf, -math.inf, math.nan, 1e15
+        with np.errstate(invalid="ignore"):
+            first.step(), second.step()
+        close(ours, theirs, PRECISION[dtype])
+    close_states(first, second, PRECISION[dtype])
+
+
+def test_closure():
+    ours, theirs = parameters("float64")
+    first, second = (library.Adam(given, lr=0.1) for library, given in ((optim, ours), (torch.optim, theirs)))
+
+    def closure(optimizer, params):
+        def loss():
+            optimizer.zero_grad()
+            value = sum(((p - 1) ** 2).sum() for p in params)
+            value.backward()
+            return value
+
+        return loss
+
+    for _ in range(5):
+        found, wanted = first.step(closure(first, ours)), second.step(closure(second, theirs))
+        assert found.item() == pytest.approx(wanted.item(), rel=1e-12)
+    close(ours, theirs, 1e-10)
+
+
+@pytest.mark.parametrize("name", OPTIONS)
 def test_state_of_pytorch_goes_on_here(name):
     ours, theirs = parameters("float64")
-    options = {"momentum": 0.9} if name in ("SGD", "RMSprop") else {"amsgrad": True}
-    second = getattr(torch.optim, name)(theirs, lr=0.01, **options)
+    options = {"SGD": {"momentum": 0.9}, "RMSprop": {"momentum": 0.9}, "Adagrad": {"lr_decay": 0.1}}
+    second = getattr(torch.optim, name)(theirs, lr=0.01, **options.get(name, {"amsgrad": True}))
     for step in range(3):
         give_gradients(ours, theirs, step)
         second.step()
@@ -118,80 +220,6 @@ def test_groups_with_options_of_their_own():
         for optimizer in optimizers:
             optimizer.step()
         close(ours, theirs, 1e-12)
-
-
-# ---- schedules -------------------------------------------------------------------------------------------------------
-
-SCHEDULES = {
-    "step": lambda s, o: s.StepLR(o, 7, 0.5),
-    "step by one": lambda s, o: s.StepLR(o, 1),
-    "cosine": lambda s, o: s.CosineAnnealingLR(o, 20, 0.001),
-    "cosine odd": lambda s, o: s.CosineAnnealingLR(o, 7),
-    "cosine one": lambda s, o: s.CosineAnnealingLR(o, 1, 0.01),
-    "linear": lambda s, o: s.LinearLR(o),
-    "linear down": lambda s, o: s.LinearLR(o, 1.0, 0.1, 30),
-    "lambda": lambda s, o: s.LambdaLR(o, lambda epoch: 0.9**epoch),
-    "lambdas": lambda s, o: s.LambdaLR(o, [lambda epoch: 1 / (1 + epoch), lambda epoch: 0.5]),
-    "one cycle": lambda s, o: s.OneCycleLR(o, 0.5, 51, **NO_MOMENTUM[s]),
-    "one cycle linear": lambda s, o: s.OneCycleLR(o, [0.5, 0.1], 60, anneal_strategy="linear", **NO_MOMENTUM[s]),
-    "one cycle epochs": lambda s, o: s.OneCycleLR(
-        o, 0.5, epochs=6, steps_per_epoch=10, pct_start=0.25, div_factor=5, three_phase=True, **NO_MOMENTUM[s]
-    ),
-    "one cycle no rise": lambda s, o: s.OneCycleLR(o, 0.5, 60, pct_start=0.0, **NO_MOMENTUM[s]),
-    "warm-up and cosine": lambda s, o: s.SequentialLR(
-        o, [s.LinearLR(o, 0.1, total_iters=5), s.CosineAnnealingLR(o, 45)], [5]
-    ),
-    "three": lambda s, o: s.SequentialLR(
-        o, [s.LinearLR(o, 0.1, total_iters=4), s.StepLR(o, 3, 0.5), s.LambdaLR(o, lambda e: 0.1)], [6, 30]
-    ),
-    "nothing first": lambda s, o: s.SequentialLR(o, [s.LinearLR(o, 0.1), s.StepLR(o, 3, 0.5)], [0]),
-    "two at once": lambda s, o: [s.LinearLR(o, 0.1, total_iters=8), s.StepLR(o, 10, 0.3)],
-    "cosine and step": lambda s, o: [s.CosineAnnealingLR(o, 30), s.StepLR(o, 4, 0.9)],
-}
-NO_MOMENTUM = {optim.lr_scheduler: {}, torch.optim.lr_scheduler: {"cycle_momentum": False}}
-
-
-def two_optimizers():
-    ours, theirs = parameters("float64")
-    return [
-        library.SGD([{"params": given[:2], "lr": 0.2}, {"params": given[2:]}], lr=0.05)
-        for library, given in ((optim, ours), (torch.optim, theirs))
-    ]
-
-
-def rates(optimizer):
-    return [group["lr"] for group in optimizer.param_groups]
-
-
-@pytest.mark.filterwarnings("ignore:Detected call of `lr_scheduler.step:UserWarning")  # no updates are needed here
-@pytest.mark.parametrize("make", SCHEDULES.values(), ids=SCHEDULES)
-def test_schedule(make):
-    first, second = two_optimizers()
-    ours, theirs = make(optim.lr_scheduler, first), make(torch.optim.lr_scheduler, second)
-    ours, theirs = (made if isinstance(made, list) else [made] for made in (ours, theirs))
-    for _ in range(50):
-        assert rates(first) == pytest.approx(rates(second), rel=1e-13, abs=1e-18)
-        assert ours[-1].get_last_lr() == rates(first)
-        for schedule in (*ours, *theirs):
-            schedule.step()
-
-
-@pytest.mark.parametrize("options", product(mode=["min", "max"], threshold_mode=["rel", "abs"], cooldown=[0, 3]))
-def test_reduce_on_plateau(options):
-    first, second = two_optimizers()
-    options = {**options, "factor": 0.5, "patience": 2, "threshold": 0.01, "min_lr": [0.01, 1e-4]}
-    ours, theirs = (
-        library.lr_scheduler.ReduceLROnPlateau(optimizer, **options)
-        for library, optimizer in ((optim, first), (torch.optim, second))
-    )
-    rng = np.random.default_rng(0)
-    seen = set()
-    for epoch in range(50):
-        metric = math.nan if epoch == 20 else float(rng.uniform(0.5, 1.5) / (1 + epoch // 10))
-        ours.step(metric), theirs.step(metric)
-        assert rates(first) == rates(second)
-        seen.add(tuple(rates(first)))
-    assert len(seen) > 3
 
 
 # ---- clipping --------------------------------------------------------------------------------------------------------

@@ -2,7 +2,8 @@
 
 Arguments are lists with one array per parameter. The arrays of one parameter (itself, its gradient, its state) have
 one shape and lie in memory alike without gaps; all arrays of a call have one element type. `hyper` is a float64
-array whose elements hyper.SGD, hyper.Adam and hyper.RMSprop name.
+array whose elements hyper.SGD, hyper.Adam, hyper.RMSprop and hyper.Adagrad name. A weight decay of 0 is left out, so
+that an infinite parameter stays infinite: 0 * inf would be NaN.
 
 Grads   none: updates are not differentiated
 Types   float32 and float64; coefficients are computed in float64
@@ -16,9 +17,9 @@ from ..layout import CHANNELS_LAST, FILTER, is_dense
 from ..toolchain import alias, backend
 from ..toolchain.arguments import check_array, check_floats, check_output
 from . import cpu
-from .hyper import SGD, Adam, RMSprop
+from .hyper import SGD, Adagrad, Adam, RMSprop
 
-__all__ = ["SGD", "Adam", "RMSprop", "adam", "rmsprop", "scale", "sgd", "squared_norms"]
+__all__ = ["SGD", "Adagrad", "Adam", "RMSprop", "adagrad", "adam", "rmsprop", "scale", "sgd", "squared_norms"]
 
 KERNELS = {"cpu": cpu}
 SMALL = 1 << 14  # elements; below it a second thread costs more than it brings
@@ -129,6 +130,19 @@ def rmsprop(parameters, gradients, square_avg, grad_avg, momentum_buffers, hyper
     states = dict(square_avg=square_avg, grad_avg=grad_avg, momentum_buffers=momentum_buffers)
     addresses, sizes, like = _tables("rmsprop", parameters, gradients, **states)
     _run(kernel, addresses, sizes, grad_avg is not None, momentum_buffers is not None, hyper, like)
+
+
+def adagrad(parameters, gradients, sums, hyper):
+    """Steps divided by the root of the sum of all squared gradients so far.
+
+    Math    g += weight_decay * p;  s += g**2;  p -= rate / (1 + (step - 1) * lr_decay) * g / (sqrt(s) + eps)
+            g is negated first if MAXIMIZE
+    Shapes  lists of arrays; hyper (6,), see hyper.Adagrad
+    Source  Duchi, Hazan and Singer 2011, figure 1 with diagonal matrices, in the form of torch.optim.Adagrad
+    """
+    kernel, hyper = _kernels(parameters).adagrad, _hyper("adagrad", hyper, Adagrad)
+    addresses, sizes, like = _tables("adagrad", parameters, gradients, sums=sums)
+    _run(kernel, addresses, sizes, hyper, like)
 
 
 def squared_norms(arrays, out):

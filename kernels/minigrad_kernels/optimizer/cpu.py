@@ -13,9 +13,9 @@ import numpy as np
 from numba import prange
 
 from ..toolchain import array_at, jit, parallel, stack_array
-from .hyper import SGD, Adam, RMSprop
+from .hyper import SGD, Adagrad, Adam, RMSprop
 
-__all__ = ["adam", "chunks", "rmsprop", "scale", "sgd", "squared_norms"]
+__all__ = ["adagrad", "adam", "chunks", "rmsprop", "scale", "sgd", "squared_norms"]
 
 CHUNK = 16384  # elements
 RUN = 1024  # elements
@@ -52,19 +52,31 @@ def part(addresses, kind, t, start, stop, like):
 
 
 @jit
+def decayed(g, p, sign, decay):
+    """The gradient with its sign and its weight decay. One of 0 is left out: 0 * inf would be NaN."""
+    return sign * g + decay * p if decay else sign * g
+
+
+@jit
+def between(a, b, share):
+    """a + share (b - a), from the nearer end as PyTorch does, so that a large difference does not swallow b."""
+    return a + share * (b - a) if abs(share) < 0.5 else b - (type(share)(1) - share) * (b - a)
+
+
+@jit
 def sgd_run(p, g, buffer, has_buffer, hyper):
     t = p.dtype.type
     sign, decay = t(-1 if hyper[SGD.MAXIMIZE.value] else 1), t(hyper[SGD.WEIGHT_DECAY.value])
     rate, momentum = t(hyper[SGD.RATE.value]), t(hyper[SGD.MOMENTUM.value])
     if not has_buffer:
         for k in range(p.size):
-            p[k] -= rate * (sign * g[k] + decay * p[k])
+            p[k] -= rate * decayed(g[k], p[k], sign, decay)
         return
     # On the first step the buffer holds anything, NaN perhaps, so a factor 0 would not do.
     first, fresh = hyper[SGD.FIRST.value] != 0, t(1 - hyper[SGD.DAMPENING.value])
     nesterov = hyper[SGD.NESTEROV.value] != 0
     for k in range(p.size):
-        d = sign * g[k] + decay * p[k]
+        d = decayed(g[k], p[k], sign, decay)
         b = d if first else momentum * buffer[k] + fresh * d
         buffer[k] = b
         p[k] -= rate * (d + momentum * b if nesterov else b)
@@ -81,8 +93,8 @@ def sgd(addresses, sizes, has_buffer, hyper, like):
 @jit
 def adam_moments(p, g, m, v, sign, decay, fresh1, beta2, fresh2):
     for k in range(p.size):
-        d = sign * g[k] + decay * p[k]
-        m[k] += fresh1 * (d - m[k])
+        d = decayed(g[k], p[k], sign, decay)
+        m[k] = between(m[k], d, fresh1)
         v[k] = beta2 * v[k] + fresh2 * d * d
 
 
@@ -129,7 +141,7 @@ def adam(addresses, sizes, has_greatest, hyper, like):
 @jit
 def rms_square(d, p, g, square, sign, decay, alpha, fresh):
     for k in range(p.size):
-        d[k] = sign * g[k] + decay * p[k]
+        d[k] = decayed(g[k], p[k], sign, decay)
         square[k] = alpha * square[k] + fresh * d[k] * d[k]
 
 
@@ -142,7 +154,7 @@ def rms_scale(d, square, eps):
 @jit
 def rms_centre(d, square, mean, fresh, eps):
     for k in range(d.size):
-        mean[k] += fresh * (d[k] - mean[k])
+        mean[k] = between(mean[k], d[k], fresh)
         d[k] /= np.sqrt(square[k] - mean[k] * mean[k]) + eps
 
 
@@ -188,6 +200,26 @@ def rmsprop(addresses, sizes, has_mean, has_buffer, hyper, like):
         mean = part(addresses, 3 if has_mean else 2, t, start, stop, like)
         buffer = part(addresses, 3 + has_mean if has_buffer else 2, t, start, stop, like)
         rmsprop_run(p, g, square, mean, has_mean, buffer, has_buffer, hyper)
+
+
+@jit
+def adagrad_run(p, g, total, hyper):
+    t = p.dtype.type
+    sign, decay = t(-1 if hyper[Adagrad.MAXIMIZE.value] else 1), t(hyper[Adagrad.WEIGHT_DECAY.value])
+    age, eps = hyper[Adagrad.STEP.value] - 1, t(hyper[Adagrad.EPS.value])
+    rate = t(hyper[Adagrad.RATE.value] / (1 + age * hyper[Adagrad.LR_DECAY.value]))
+    for k in range(p.size):
+        d = decayed(g[k], p[k], sign, decay)
+        total[k] += d * d
+        p[k] -= rate * (d / (np.sqrt(total[k]) + eps))
+
+
+@parallel
+def adagrad(addresses, sizes, hyper, like):
+    for chunk in prange(chunks(sizes)):
+        t, start, stop = find(sizes, np.int64(chunk))
+        p, g = part(addresses, 0, t, start, stop, like), part(addresses, 1, t, start, stop, like)
+        adagrad_run(p, g, part(addresses, 2, t, start, stop, like), hyper)
 
 
 @jit

@@ -2,7 +2,16 @@
 
 from enum import IntEnum
 
-__all__ = ["Adam", "RMSprop", "SGD"]
+__all__ = ["Adagrad", "Adam", "RMSprop", "SGD"]
+
+
+class Adagrad(IntEnum):
+    RATE = 0  # of the first update
+    LR_DECAY = 1
+    EPS = 2
+    WEIGHT_DECAY = 3
+    STEP = 4  # of this update, counted from 1
+    MAXIMIZE = 5  # switch
 
 
 class SGD(IntEnum):

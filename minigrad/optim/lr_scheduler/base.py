@@ -81,10 +81,11 @@ class LRScheduler:
             names = sorted(state_dict) if isinstance(state_dict, dict) else type(state_dict).__name__
             raise ShapeError(f"{type(self).__name__}.load_state_dict: got {names}, wanted {sorted(own)}")
         for name, value in own.items():
-            given = state_dict[name]
-            wanted = int if name == "last_epoch" else int | float
-            if isinstance(value, int | float) and not isinstance(given, wanted):
+            given, kinds = state_dict[name], int if name == "last_epoch" else int | float
+            if isinstance(value, int | float) and not isinstance(given, kinds):
                 raise KindError(f"{type(self).__name__}.load_state_dict: {name} is {given!r}, wanted a number")
+            if _are_numbers(value) and not _are_numbers(given):
+                raise KindError(f"{type(self).__name__}.load_state_dict: {name} is {given!r}, wanted a list of numbers")
 
     def load_state_dict(self, state_dict):
         """Take over a state that state_dict gave; the optimiser's own state holds the rates.
@@ -93,6 +94,10 @@ class LRScheduler:
         """
         self.check_state(state_dict)
         self.__dict__.update({name: value for name, value in state_dict.items() if name not in self.volatile})
+
+
+def _are_numbers(values):
+    return isinstance(values, list) and all(isinstance(value, int | float) for value in values)
 
 
 def check_optimizer(name, optimizer):

@@ -1,15 +1,19 @@
 """Schedules that follow a curve.
 
 r(t) is the rate at epoch t where a schedule acts alone, r(0) the first rate.
+
+Errors  TypeError for what is no number, no integer or no Optimizer; ValueError for an option out of range
 """
 
+import bisect
 import math
+from collections.abc import Iterable
 
-from minigrad_kernels.errors import ShapeError
+from minigrad_kernels.errors import KindError, ShapeError
 
 from .base import LRScheduler, check_count, check_numbers, check_optimizer, per_group
 
-__all__ = ["CosineAnnealingLR", "LambdaLR", "LinearLR", "StepLR"]
+__all__ = ["ConstantLR", "CosineAnnealingLR", "ExponentialLR", "LambdaLR", "LinearLR", "MultiStepLR", "StepLR"]
 
 
 class StepLR(LRScheduler):
@@ -27,6 +31,62 @@ class StepLR(LRScheduler):
 
     def closed_form(self):
         return [base * self.gamma ** (self.last_epoch // self.step_size) for base in self.base_lrs]
+
+
+class MultiStepLR(LRScheduler):
+    """The rate times gamma at each milestone; at one that is there n times, times gamma^n.
+
+    Math    r(t) = gamma^(how many milestones are at most t) r(0)
+    milestones  epochs, in any order
+    """
+
+    def __init__(self, optimizer, milestones, gamma=0.1, last_epoch=-1):
+        if not isinstance(milestones, Iterable):
+            raise KindError(f"MultiStepLR: milestones is a {type(milestones).__name__}, wanted several epochs")
+        self.milestones = sorted(check_count("MultiStepLR", "milestones", epoch, 0) for epoch in milestones)
+        check_numbers("MultiStepLR", gamma=gamma)
+        self.gamma = gamma
+        super().__init__(optimizer, last_epoch)
+
+    def get_lr(self):
+        return [rate * self.gamma ** self.milestones.count(self.last_epoch) for rate in self.rates()]
+
+    def closed_form(self):
+        passed = bisect.bisect_right(self.milestones, self.last_epoch)
+        return [base * self.gamma**passed for base in self.base_lrs]
+
+
+class ExponentialLR(LRScheduler):
+    """The rate times gamma after every epoch: r(t) = gamma^t r(0)."""
+
+    def __init__(self, optimizer, gamma, last_epoch=-1):
+        check_numbers("ExponentialLR", gamma=gamma)
+        self.gamma = gamma
+        super().__init__(optimizer, last_epoch)
+
+    def get_lr(self):
+        return [rate * (1 if self.beginning else self.gamma) for rate in self.rates()]
+
+    def closed_form(self):
+        return [base * self.gamma**self.last_epoch for base in self.base_lrs]
+
+
+class ConstantLR(LRScheduler):
+    """The rate times factor for total_iters epochs, then as it was: r(t) = factor r(0) for t < total_iters."""
+
+    def __init__(self, optimizer, factor=1 / 3, total_iters=5, last_epoch=-1):
+        check_numbers("ConstantLR", factor=factor)
+        if not 0 < factor <= 1:
+            raise ShapeError(f"ConstantLR: factor is {factor}, wanted above 0 and at most 1")
+        self.factor, self.total_iters = factor, check_count("ConstantLR", "total_iters", total_iters)
+        super().__init__(optimizer, last_epoch)
+
+    def get_lr(self):
+        change = {0: self.factor, self.total_iters: 1 / self.factor}.get(self.last_epoch, 1)
+        return [rate * change for rate in self.rates()]
+
+    def closed_form(self):
+        return [base * (self.factor if self.last_epoch < self.total_iters else 1) for base in self.base_lrs]
 
 
 class LinearLR(LRScheduler):

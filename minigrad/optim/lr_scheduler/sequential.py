@@ -5,7 +5,7 @@ import bisect
 from minigrad_kernels.errors import KindError, ShapeError
 
 from .base import LRScheduler, check_count, check_optimizer
-from .plateau import ReduceLROnPlateau
+from .metric import MetricLR
 
 __all__ = ["SequentialLR"]
 
@@ -29,7 +29,7 @@ class SequentialLR(LRScheduler):
                 "wanted one milestone fewer than schedulers, in rising order"
             )
         for index, scheduler in enumerate(self.schedulers):
-            if not isinstance(scheduler, LRScheduler) or isinstance(scheduler, ReduceLROnPlateau):
+            if not isinstance(scheduler, LRScheduler) or isinstance(scheduler, MetricLR):
                 kind = type(scheduler).__name__
                 raise KindError(f"{name}: schedulers[{index}] is a {kind}, wanted a schedule without a metric")
             if scheduler.optimizer is not optimizer:

@@ -1,0 +1,157 @@
+"""Every schedule beside PyTorch's: alone, several at once, one after the other, going on, cut by a metric."""
+
+import inspect
+import itertools
+import math
+
+import numpy as np
+import pytest
+
+from minigrad import optim
+from tests.optim_parts import parameters
+
+torch = pytest.importorskip("torch")
+
+SCHEDULES = {
+    "step": lambda s, o: s.StepLR(o, 7, 0.5),
+    "step by one": lambda s, o: s.StepLR(o, 1),
+    "cosine": lambda s, o: s.CosineAnnealingLR(o, 20, 0.001),
+    "cosine odd": lambda s, o: s.CosineAnnealingLR(o, 7),
+    "cosine one": lambda s, o: s.CosineAnnealingLR(o, 1, 0.01),
+    "linear": lambda s, o: s.LinearLR(o),
+    "linear down": lambda s, o: s.LinearLR(o, 1.0, 0.1, 30),
+    "milestones": lambda s, o: s.MultiStepLR(o, [3, 10, 11, 40], 0.5),
+    "milestones again": lambda s, o: s.MultiStepLR(o, iter([12, 4, 4, 30, 4, 0]), gamma=0.7),
+    "no milestones": lambda s, o: s.MultiStepLR(o, []),
+    "exponential": lambda s, o: s.ExponentialLR(o, 0.9),
+    "exponential up": lambda s, o: s.ExponentialLR(o, gamma=1.05),
+    "constant": lambda s, o: s.ConstantLR(o),
+    "constant long": lambda s, o: s.ConstantLR(o, factor=0.1, total_iters=30),
+    "constant one": lambda s, o: s.ConstantLR(o, 1.0, 1),
+    "lambda": lambda s, o: s.LambdaLR(o, lambda epoch: 0.9**epoch),
+    "lambdas": lambda s, o: s.LambdaLR(o, [lambda epoch: 1 / (1 + epoch), lambda epoch: 0.5]),
+    "one cycle": lambda s, o: s.OneCycleLR(o, 0.5, 51, **NO_MOMENTUM[s]),
+    "one cycle linear": lambda s, o: s.OneCycleLR(o, [0.5, 0.1], 60, anneal_strategy="linear", **NO_MOMENTUM[s]),
+    "one cycle epochs": lambda s, o: s.OneCycleLR(
+        o, 0.5, epochs=6, steps_per_epoch=10, pct_start=0.25, div_factor=5, three_phase=True, **NO_MOMENTUM[s]
+    ),
+    "one cycle no rise": lambda s, o: s.OneCycleLR(o, 0.5, 60, pct_start=0.0, **NO_MOMENTUM[s]),
+    "warm-up and cosine": lambda s, o: s.SequentialLR(
+        o, [s.LinearLR(o, 0.1, total_iters=5), s.CosineAnnealingLR(o, 45)], [5]
+    ),
+    "three": lambda s, o: s.SequentialLR(
+        o, [s.LinearLR(o, 0.1, total_iters=4), s.StepLR(o, 3, 0.5), s.LambdaLR(o, lambda e: 0.1)], [6, 30]
+    ),
+    "constant and exponential": lambda s, o: s.SequentialLR(
+        o, [s.ConstantLR(o, 0.1, 20), s.ExponentialLR(o, 0.9), s.MultiStepLR(o, [2, 2, 5], 0.5)], [10, 30]
+    ),
+    "milestones passed": lambda s, o: s.SequentialLR(
+        o, [s.MultiStepLR(o, [3, 4], 0.1), s.MultiStepLR(o, [0, 3, 3], 0.5), s.ConstantLR(o)], [7, 20]
+    ),
+    "nothing first": lambda s, o: s.SequentialLR(o, [s.LinearLR(o, 0.1), s.StepLR(o, 3, 0.5)], [0]),
+    "two at once": lambda s, o: [s.LinearLR(o, 0.1, total_iters=8), s.StepLR(o, 10, 0.3)],
+    "cosine and step": lambda s, o: [s.CosineAnnealingLR(o, 30), s.StepLR(o, 4, 0.9)],
+    "three at once": lambda s, o: [s.ConstantLR(o, 0.2, 7), s.ExponentialLR(o, 0.95), s.MultiStepLR(o, [7, 9], 0.5)],
+}
+NO_MOMENTUM = {optim.lr_scheduler: {}, torch.optim.lr_scheduler: {"cycle_momentum": False}}
+
+
+def two_optimizers():
+    ours, theirs = parameters(), [torch.zeros(2, requires_grad=True) for _ in range(4)]
+    return [
+        library.SGD([{"params": given[:2], "lr": 0.2}, {"params": given[2:]}], lr=0.05)
+        for library, given in ((optim, ours), (torch.optim, theirs))
+    ]
+
+
+def rates(optimizer):
+    return [group["lr"] for group in optimizer.param_groups]
+
+
+@pytest.mark.filterwarnings("ignore:Detected call of `lr_scheduler.step:UserWarning")  # no updates are needed here
+@pytest.mark.parametrize("make", SCHEDULES.values(), ids=SCHEDULES)
+def test_schedule(make):
+    first, second = two_optimizers()
+    ours, theirs = make(optim.lr_scheduler, first), make(torch.optim.lr_scheduler, second)
+    ours, theirs = (made if isinstance(made, list) else [made] for made in (ours, theirs))
+    for _ in range(50):
+        assert rates(first) == pytest.approx(rates(second), rel=1e-13, abs=1e-18)
+        assert ours[-1].get_last_lr() == rates(first)
+        for schedule in (*ours, *theirs):
+            schedule.step()
+
+
+GOING_ON = [  # name, options: those whose rates go on from an epoch of another optimiser
+    ("StepLR", {"step_size": 3}),
+    ("MultiStepLR", {"milestones": [2, 6, 6, 9], "gamma": 0.5}),
+    ("ExponentialLR", {"gamma": 0.9}),
+    ("ConstantLR", {"total_iters": 8}),
+    ("LinearLR", {"total_iters": 8}),
+    ("CosineAnnealingLR", {"T_max": 12}),
+    ("LambdaLR", {"lr_lambda": lambda epoch: 0.9**epoch}),
+]
+
+
+@pytest.mark.filterwarnings("ignore:Detected call of `lr_scheduler.step:UserWarning")
+@pytest.mark.parametrize("name, options", GOING_ON, ids=[name for name, _ in GOING_ON])
+@pytest.mark.parametrize("epoch", [0, 4, 5, 8])
+def test_last_epoch(name, options, epoch):
+    first, second = two_optimizers()
+    for optimizer in (first, second):
+        for group in optimizer.param_groups:
+            group["initial_lr"] = 2 * group["lr"]
+    schedules = [
+        getattr(library.lr_scheduler, name)(optimizer, **options, last_epoch=epoch)
+        for library, optimizer in ((optim, first), (torch.optim, second))
+    ]
+    for _ in range(10):
+        assert rates(first) == pytest.approx(rates(second), rel=1e-13, abs=1e-18)
+        for schedule in schedules:
+            schedule.step()
+
+
+@pytest.mark.parametrize("name", [name for name, _ in GOING_ON] + ["SequentialLR", "ReduceLROnPlateau"])
+def test_arguments(name):
+    mine, theirs = (inspect.signature(getattr(s, name)).parameters.values() for s in NO_MOMENTUM)
+    assert [(p.name, p.default, p.kind) for p in mine] == [(p.name, p.default, p.kind) for p in theirs]
+
+
+@pytest.mark.parametrize(
+    "name, arguments",
+    [
+        ("MultiStepLR", (5,)),
+        ("ConstantLR", (-0.1,)),
+        ("ConstantLR", (1.1,)),
+        ("LinearLR", (0.0,)),
+        ("LinearLR", (0.5, 1.1)),
+        ("ReduceLROnPlateau", ("min", 1.0)),
+        ("ReduceLROnPlateau", ("up",)),
+        ("ReduceLROnPlateau", ("min", 0.1, 10, 0.1, "x")),
+    ],
+)
+def test_both_refuse(name, arguments):
+    for library, optimizer in zip((optim, torch.optim), two_optimizers(), strict=True):
+        with pytest.raises((ValueError, TypeError)):
+            getattr(library.lr_scheduler, name)(optimizer, *arguments)
+
+
+PLATEAUS = list(itertools.product(["min", "max"], ["rel", "abs"], [0, 3]))
+
+
+@pytest.mark.parametrize("mode, threshold_mode, cooldown", PLATEAUS)
+def test_reduce_on_plateau(mode, threshold_mode, cooldown):
+    first, second = two_optimizers()
+    options = {"mode": mode, "threshold_mode": threshold_mode, "cooldown": cooldown}
+    options |= {"factor": 0.5, "patience": 2, "threshold": 0.01, "min_lr": [0.01, 1e-4]}
+    ours, theirs = (
+        library.lr_scheduler.ReduceLROnPlateau(optimizer, **options)
+        for library, optimizer in ((optim, first), (torch.optim, second))
+    )
+    rng = np.random.default_rng(0)
+    seen = set()
+    for epoch in range(50):
+        metric = math.nan if epoch == 20 else float(rng.uniform(0.5, 1.5) / (1 + epoch // 10))
+        ours.step(metric), theirs.step(metric)
+        assert rates(first) == rates(second)
+        seen.add(tuple(rates(first)))
+    assert len(seen) > 3

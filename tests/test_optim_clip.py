@@ -1,0 +1,51 @@
+"""Clipping of gradients. Beside PyTorch: oracles/test_optim_torch."""
+
+import math
+
+import numpy as np
+import pytest
+
+from minigrad import optim
+from minigrad_kernels.layout import FILTER
+from tests.optim_parts import give_gradients, parameters, same
+
+
+def test_gradients_within_the_norm_keep_their_bits():
+    params = parameters()
+    give_gradients(params, 0, FILTER)
+    before = [np.array(p.grad) for p in params]
+    norm = optim.clip_grad_norm_(iter(params), 1e3)
+    exact = math.sqrt(math.fsum(float(x) ** 2 for array in before for x in array.ravel()))
+    assert norm.item() == np.float32(exact) and same([np.array(p.grad) for p in params], before)
+    optim.clip_grad_norm_(params, exact / 2)
+    half = [np.float32(0.5) * array for array in before]
+    for parameter, wanted in zip(params, half, strict=True):
+        np.testing.assert_allclose(np.array(parameter.grad), wanted, rtol=1e-6)  # 1e-6 stands below the fraction too
+
+
+def test_clipping_mixed_types_and_nothing():
+    params = [*parameters("float64"), *parameters("float32")]
+    assert optim.clip_grad_norm_(params, 1.0).item() == 0
+    give_gradients(params, 0)
+    before = math.sqrt(math.fsum(float((np.array(p.grad).astype(float) ** 2).sum()) for p in params))
+    assert optim.clip_grad_norm_(params, 1.0).item() == pytest.approx(before, rel=1e-12)
+    assert optim.clip_grad_norm_(params, 1.0).item() == pytest.approx(1.0, rel=1e-5)
+    assert optim.clip_grad_norm_(params[0], 1e9, math.inf).item() == np.abs(np.array(params[0].grad)).max()
+
+
+def test_clipping_refuses():
+    params = parameters()
+    give_gradients(params, 0)
+    params[1].grad.data[0, 0] = math.inf
+    before = [np.array(p.grad) for p in params]
+    with pytest.raises(RuntimeError, match="the 2.0-norm of the gradients is inf"):
+        optim.clip_grad_norm_(params, 1.0, error_if_nonfinite=True)
+    with pytest.raises(TypeError, match="parameters\\[0\\] is a int"):
+        optim.clip_grad_norm_([5], 1.0)
+    with pytest.raises(TypeError, match="max_norm is 'x'"):
+        optim.clip_grad_norm_(params, "x")
+    with pytest.raises(ValueError, match="norm_type is 0.0"):
+        optim.clip_grad_norm_(params, 1.0, 0)
+    with pytest.raises(ValueError, match="clip_value is -1.0"):
+        optim.clip_grad_value_(params, -1)
+    assert same([np.array(p.grad) for p in params], before)

@@ -1,0 +1,173 @@
+"""Schedules: resuming, one after the other, refusals. Beside PyTorch: oracles/test_optim_schedules_torch."""
+
+import json
+import math
+
+import pytest
+
+from minigrad import MinigradError, Tensor, optim
+from minigrad.optim import lr_scheduler
+from tests.optim_parts import parameters, rates, through_json
+
+SCHEDULES = {
+    "StepLR": lambda o: lr_scheduler.StepLR(o, 3, 0.5),
+    "MultiStepLR": lambda o: lr_scheduler.MultiStepLR(o, [4, 2, 4, 12], 0.5),
+    "ExponentialLR": lambda o: lr_scheduler.ExponentialLR(o, 0.9),
+    "ConstantLR": lambda o: lr_scheduler.ConstantLR(o, 0.25, 4),
+    "LinearLR": lambda o: lr_scheduler.LinearLR(o, 0.1, total_iters=6),
+    "CosineAnnealingLR": lambda o: lr_scheduler.CosineAnnealingLR(o, 9, 0.001),
+    "LambdaLR": lambda o: lr_scheduler.LambdaLR(o, lambda epoch: 1 / (epoch + 1)),
+    "OneCycleLR": lambda o: lr_scheduler.OneCycleLR(o, 0.5, 30),
+    "SequentialLR": lambda o: lr_scheduler.SequentialLR(
+        o, [lr_scheduler.LinearLR(o, 0.1), lr_scheduler.CosineAnnealingLR(o, 20)], [5]
+    ),
+    "of the others": lambda o: lr_scheduler.SequentialLR(
+        o, [SCHEDULES[name](o) for name in ("ConstantLR", "ExponentialLR", "MultiStepLR")], [5, 9]
+    ),
+    "nested": lambda o: lr_scheduler.SequentialLR(
+        o, [lr_scheduler.LinearLR(o, 0.1), SCHEDULES["SequentialLR"](o)], [4]
+    ),
+}
+
+
+@pytest.mark.parametrize("make", SCHEDULES.values(), ids=SCHEDULES)
+def test_a_resumed_schedule_goes_on(make):
+    def fresh():
+        return optim.SGD([{"params": parameters()}, {"params": parameters(), "lr": 0.2}], lr=0.1)
+
+    whole = rates(make(fresh()), 20)
+    for stop in (0, 3, 4, 5, 11):
+        optimizer = fresh()
+        schedule = make(optimizer)
+        rates(schedule, stop)
+        plan, state = json.dumps(schedule.state_dict()), through_json(optimizer.state_dict())
+        optimizer = fresh()
+        schedule = make(optimizer)
+        optimizer.load_state_dict(state)
+        schedule.load_state_dict(json.loads(plan))
+        assert rates(schedule, 20 - stop) == whole[stop:]
+
+
+def test_plateau_resumed():
+    def metrics(schedule, epochs):
+        for epoch in epochs:
+            schedule.step(1 / min(epoch + 1, 5))
+        return schedule.get_last_lr()
+
+    first, second = (lr_scheduler.ReduceLROnPlateau(optim.SGD(parameters(), lr=0.1), patience=2) for _ in range(2))
+    metrics(first, range(7))
+    second.load_state_dict(json.loads(json.dumps(first.state_dict())))
+    assert metrics(first, range(7, 12)) == metrics(second, range(7, 12)) == [0.1 * 0.1 * 0.1]
+
+
+def test_what_steps_at_a_metric_takes_tensors():
+    first, second = (lr_scheduler.ReduceLROnPlateau(optim.SGD(parameters(), lr=0.1), patience=0) for _ in range(2))
+    for metric in (2.0, 3.0, 1.0, math.nan, 0.5):
+        first.step(metric)
+        second.step(Tensor([[metric]], requires_grad=True))
+        assert first.state_dict() == second.state_dict()
+
+
+def test_milestones_by_hand():
+    schedule = lr_scheduler.MultiStepLR(optim.SGD(parameters(), lr=1.0), [2, 4, 2], gamma=0.5)
+    assert rates(schedule, 5) == [[1.0], [1.0], [0.25], [0.25], [0.125], [0.125]]
+    assert schedule.state_dict()["milestones"] == [2, 2, 4]
+
+
+def test_constant_by_hand():
+    schedule = lr_scheduler.ConstantLR(optim.SGD(parameters(), lr=1.0), 0.25, 3)
+    assert rates(schedule, 5) == [[0.25], [0.25], [0.25], [1.0], [1.0], [1.0]]
+
+
+def test_last_epoch_goes_on_where_another_schedule_stopped():
+    optimizer = optim.SGD(parameters(), lr=0.1)
+    whole = rates(lr_scheduler.LambdaLR(optim.SGD(parameters(), lr=0.1), lambda epoch: 0.5**epoch), 8)
+    rates(lr_scheduler.LambdaLR(optimizer, lambda epoch: 0.5**epoch), 4)
+    assert rates(lr_scheduler.LambdaLR(optimizer, lambda epoch: 0.5**epoch, last_epoch=4), 3) == whole[5:]
+    with pytest.raises(RuntimeError, match="param_groups\\[0\\] has no 'initial_lr'"):
+        lr_scheduler.StepLR(optim.SGD(parameters()), 3, last_epoch=4)
+
+
+S = optim.SGD(parameters(), lr=0.1)
+WRONG_SCHEDULES = [
+    (lambda: lr_scheduler.StepLR(5, 3), TypeError, "StepLR: optimizer is a int"),
+    (lambda: lr_scheduler.StepLR(S, 0), ValueError, "StepLR: step_size is 0, wanted at least 1"),
+    (lambda: lr_scheduler.StepLR(S, 1.5), TypeError, "StepLR: step_size is 1.5, wanted an integer"),
+    (lambda: lr_scheduler.StepLR(S, 2, gamma="x"), TypeError, "StepLR: gamma is 'x', wanted a number"),
+    (lambda: lr_scheduler.MultiStepLR(S, 5), TypeError, "MultiStepLR: milestones is a int, wanted several epochs"),
+    (lambda: lr_scheduler.MultiStepLR(S, [1, 2.5]), TypeError, "MultiStepLR: milestones is 2.5, wanted an integer"),
+    (lambda: lr_scheduler.MultiStepLR(S, [-1]), ValueError, "MultiStepLR: milestones is -1, wanted at least 0"),
+    (lambda: lr_scheduler.MultiStepLR(S, "ab"), TypeError, "MultiStepLR: milestones is 'a', wanted an integer"),
+    (lambda: lr_scheduler.MultiStepLR(S, [1], None), TypeError, "MultiStepLR: gamma is None, wanted a number"),
+    (lambda: lr_scheduler.ExponentialLR(S, "x"), TypeError, "ExponentialLR: gamma is 'x', wanted a number"),
+    (lambda: lr_scheduler.ExponentialLR(5, 0.5), TypeError, "ExponentialLR: optimizer is a int"),
+    (lambda: lr_scheduler.ExponentialLR(S, 0.5, -2), ValueError, "ExponentialLR: last_epoch is -2"),
+    (lambda: lr_scheduler.ConstantLR(S, 0), ValueError, "ConstantLR: factor is 0, wanted above 0 and at most 1"),
+    (lambda: lr_scheduler.ConstantLR(S, math.nan), ValueError, "ConstantLR: factor is nan"),
+    (lambda: lr_scheduler.ConstantLR(S, "x"), TypeError, "ConstantLR: factor is 'x', wanted a number"),
+    (lambda: lr_scheduler.ConstantLR(S, 0.5, 0), ValueError, "ConstantLR: total_iters is 0, wanted at least 1"),
+    (lambda: lr_scheduler.LinearLR(S, "x"), TypeError, "LinearLR: start_factor is 'x'"),
+    (lambda: lr_scheduler.CosineAnnealingLR(S, 9, None), TypeError, "CosineAnnealingLR: eta_min is None"),
+    (lambda: lr_scheduler.OneCycleLR(S, "x", 10), TypeError, "OneCycleLR: max_lr is 'x'"),
+    (lambda: lr_scheduler.OneCycleLR(S, 0.1, 10, pct_start="x"), TypeError, "OneCycleLR: pct_start is 'x'"),
+    (lambda: lr_scheduler.ReduceLROnPlateau(S, factor="x"), TypeError, "ReduceLROnPlateau: factor is 'x'"),
+    (lambda: lr_scheduler.ReduceLROnPlateau(S, min_lr=["x"]), TypeError, "ReduceLROnPlateau: min_lr is 'x'"),
+    (lambda: lr_scheduler.LinearLR(S, 0), ValueError, "LinearLR: start_factor is 0"),
+    (lambda: lr_scheduler.LinearLR(S, end_factor=2), ValueError, "LinearLR: end_factor is 2"),
+    (lambda: lr_scheduler.CosineAnnealingLR(S, 0), ValueError, "CosineAnnealingLR: T_max is 0"),
+    (lambda: lr_scheduler.LambdaLR(S, [abs, abs]), ValueError, "LambdaLR: lr_lambda has 2 values"),
+    (lambda: lr_scheduler.OneCycleLR(S, 0.1), ValueError, "OneCycleLR: total_steps is None"),
+    (lambda: lr_scheduler.OneCycleLR(S, 0.1, 10, pct_start=2), ValueError, "OneCycleLR: pct_start is 2"),
+    (lambda: lr_scheduler.OneCycleLR(S, 0.1, 10, anneal_strategy="x"), ValueError, "anneal_strategy is 'x'"),
+    (lambda: lr_scheduler.OneCycleLR(S, [0.1, 0.2], 10), ValueError, "OneCycleLR: max_lr has 2 values"),
+    (lambda: lr_scheduler.ReduceLROnPlateau(S, "up"), ValueError, "mode is 'up', wanted 'min' or 'max'"),
+    (lambda: lr_scheduler.ReduceLROnPlateau(S, factor=1), ValueError, "factor is 1"),
+    (lambda: lr_scheduler.ReduceLROnPlateau(S, min_lr=[1, 2]), ValueError, "min_lr has 2 values"),
+    (lambda: lr_scheduler.ReduceLROnPlateau(S).step("x"), TypeError, "metrics is 'x'"),
+    (lambda: lr_scheduler.ReduceLROnPlateau(S).step("1.5"), TypeError, "metrics is '1.5'"),
+    (lambda: lr_scheduler.ReduceLROnPlateau(S).step(Tensor([1.0, 2.0])), TypeError, "metrics is Tensor"),
+    (lambda: lr_scheduler.ReduceLROnPlateau(S).step(10**400), ValueError, "metrics is an integer that no float"),
+    (lambda: lr_scheduler.SequentialLR(S, [], []), ValueError, "0 schedulers and milestones []"),
+    (lambda: lr_scheduler.SequentialLR(S, [lr_scheduler.ReduceLROnPlateau(S)], []), TypeError, "without a metric"),
+    (lambda: lr_scheduler.SequentialLR(S, [lr_scheduler.RestoreBest(S)], []), TypeError, "without a metric"),
+    (
+        lambda: lr_scheduler.SequentialLR(S, [lr_scheduler.StepLR(optim.SGD(parameters()), 3)], []),
+        ValueError,
+        "belongs to another optimiser",
+    ),
+]
+
+
+@pytest.mark.parametrize("make, error, text", WRONG_SCHEDULES, ids=[text for *_, text in WRONG_SCHEDULES])
+def test_schedules_refuse(make, error, text):
+    with pytest.raises(error) as caught:
+        make()
+    assert text in str(caught.value) and isinstance(caught.value, MinigradError)
+    assert S.param_groups[0]["lr"] == 0.1
+
+
+def test_one_cycle_ends():
+    schedule = lr_scheduler.OneCycleLR(optim.SGD(parameters()), 0.5, 3)
+    rates(schedule, 2)
+    assert schedule.get_last_lr() == [pytest.approx(0.5 / 25 / 1e4)]
+    schedule.step()
+    with pytest.raises(RuntimeError, match="OneCycleLR: step 4 of 3"):
+        schedule.step()
+
+
+def test_states_of_other_schedules_are_refused():
+    optimizer = optim.SGD(parameters(), lr=0.1)
+    schedule = SCHEDULES["SequentialLR"](optimizer)
+    before = schedule.state_dict()
+    for state in (5, {}, lr_scheduler.StepLR(optimizer, 3).state_dict(), {**before, "schedulers": [{}, {}]}):
+        with pytest.raises(ValueError, match="load_state_dict"):
+            schedule.load_state_dict(state)
+    assert schedule.state_dict() == before
+    step = lr_scheduler.StepLR(optimizer, 3)
+    for name, value in (("gamma", None), ("last_epoch", 1.5)):
+        with pytest.raises(TypeError, match=f"StepLR.load_state_dict: {name} is {value}, wanted a number"):
+            step.load_state_dict({**step.state_dict(), name: value})
+    steps = lr_scheduler.MultiStepLR(optimizer, [3])
+    for value in (3, ["x"], None):
+        with pytest.raises(TypeError, match="MultiStepLR.load_state_dict: milestones is .*, wanted a list of numbers"):
+            steps.load_state_dict({**steps.state_dict(), "milestones": value})
