@@ -1,22 +1,49 @@
 """New Tensors.
 
-Types   dtype an element type or its name, float32 by default; device the name of a device
+Types   dtype an element type or its name; where it is None: float32, or the type of the numbers given (bool, int64 or
+        float32), or that of the Tensor whose shape is taken. device the name of a device
 Errors  ValueError for sizes below 0 and values out of range, TypeError for what is no size, number or element type
 """
 
 import math
 
+import numpy as np
+
 from minigrad_kernels.errors import KindError, ShapeError
 
 from . import device as devices
-from .ops.arguments import number_of, shape_of
+from .ops.arguments import integer_of, number_of, shape_of, tensor_of
 from .tensor import Tensor
 
-__all__ = ["arange", "from_dlpack", "full", "ones", "rand", "randn", "tensor", "zeros"]
+__all__ = [
+    "arange",
+    "empty",
+    "empty_like",
+    "eye",
+    "from_dlpack",
+    "full",
+    "full_like",
+    "linspace",
+    "ones",
+    "ones_like",
+    "rand",
+    "rand_like",
+    "randint",
+    "randn",
+    "randn_like",
+    "randperm",
+    "tensor",
+    "zeros",
+    "zeros_like",
+]
 
 
 def _made(array, device, requires_grad):
     return Tensor(devices.move(array, device), requires_grad)
+
+
+def _floating(dtype):
+    return devices.element_type("float32" if dtype is None else dtype)
 
 
 def tensor(data, dtype=None, device="cpu", requires_grad=False):
@@ -26,37 +53,66 @@ def tensor(data, dtype=None, device="cpu", requires_grad=False):
     return _made(array, device, requires_grad)
 
 
-def full(shape, fill_value, dtype="float32", device="cpu", requires_grad=False):
+# ---- one value -------------------------------------------------------------------------------------------------------
+
+
+def full(shape, fill_value, dtype=None, device="cpu", requires_grad=False):
     """A Tensor filled with one value."""
-    shape = shape_of("full", "shape", (shape,))
-    fill_value = number_of("full", "fill_value", fill_value)
-    return _made(devices.full(shape, fill_value, devices.element_type(dtype)), device, requires_grad)
+    return _full("full", (shape,), fill_value, dtype, device, requires_grad)
 
 
-def zeros(*shape, dtype="float32", device="cpu", requires_grad=False):
+def _full(op, shape, value, dtype, device, requires_grad):
+    number = number_of(op, "fill_value", value)
+    kind = "bool" if isinstance(value, bool) else "int64" if isinstance(number, int) else "float32"
+    dtype = devices.element_type(kind if dtype is None else dtype)
+    return _made(devices.full(shape_of(op, "shape", shape), number, dtype), device, requires_grad)
+
+
+def zeros(*shape, dtype=None, device="cpu", requires_grad=False):
     """A Tensor of zeros."""
-    return full(shape_of("zeros", "shape", shape), 0, dtype, device, requires_grad)
+    return _full("zeros", shape, 0.0, dtype, device, requires_grad)
 
 
-def ones(*shape, dtype="float32", device="cpu", requires_grad=False):
+def ones(*shape, dtype=None, device="cpu", requires_grad=False):
     """A Tensor of ones."""
-    return full(shape_of("ones", "shape", shape), 1, dtype, device, requires_grad)
+    return _full("ones", shape, 1.0, dtype, device, requires_grad)
 
 
-def rand(*shape, dtype="float32", device="cpu", requires_grad=False, generator=None):
-    """Numbers drawn evenly from [0, 1)."""
-    values = _drawn("rand", "random", shape, dtype, generator)
-    if values.dtype.itemsize < 4:
-        values[values == 1] = 1 - 2**-11  # float16 rounds the last numbers below 1 up to it
-    return _made(values, device, requires_grad)
+def empty(*shape, dtype=None, device="cpu", requires_grad=False):
+    """A Tensor whose elements are whatever the memory held."""
+    return _made(devices.empty(shape_of("empty", "shape", shape), _floating(dtype)), device, requires_grad)
 
 
-def randn(*shape, dtype="float32", device="cpu", requires_grad=False, generator=None):
-    """Numbers drawn from the normal distribution with mean 0 and variance 1."""
-    return _made(_drawn("randn", "standard_normal", shape, dtype, generator), device, requires_grad)
+def eye(n, m=None, dtype=None, device="cpu", requires_grad=False):
+    """Ones on the diagonal of n rows and m columns (n where m is None), zeros beside it."""
+    rows, columns = shape_of("eye", "n, m", (n, n if m is None else m))
+    array = devices.zeros((rows, columns), _floating(dtype))
+    array[range(min(array.shape)), range(min(array.shape))] = 1
+    return _made(array, device, requires_grad)
 
 
-def arange(start, end=None, step=1, dtype=None, device="cpu"):
+# ---- the shape of another --------------------------------------------------------------------------------------------
+
+
+def _like(name, make):
+    """The function that makes a Tensor in the shape, the type and on the device of another."""
+
+    def like(input, *values, dtype=None, device=None, requires_grad=False, **options):
+        tensor_of(name, "input", input)
+        dtype, device = input.dtype if dtype is None else dtype, input.device if device is None else device
+        return make(input.shape, *values, dtype=dtype, device=device, requires_grad=requires_grad, **options)
+
+    like.__name__ = like.__qualname__ = name
+    like.__doc__ = (
+        f"{make.__name__} in the shape and, where nothing else is asked, the type and on the device of input."
+    )
+    return like
+
+
+# ---- ranges ----------------------------------------------------------------------------------------------------------
+
+
+def arange(start, end=None, step=1, dtype=None, device="cpu", requires_grad=False):
     """Numbers from start (from 0 if it stands alone) up to end, end not included, step apart.
 
     Types   int64 if all three are whole numbers, else float32, where dtype is None
@@ -69,7 +125,66 @@ def arange(start, end=None, step=1, dtype=None, device="cpu"):
         whole = all(isinstance(value, int) for value in (start, end, step))
         dtype = "int64" if whole else devices.default_dtype
     count = max(0, -int((start - end) // step))
-    return _made(devices.asarray([start + i * step for i in range(count)], dtype), device, False)
+    return _made(devices.asarray([start + i * step for i in range(count)], dtype), device, requires_grad)
+
+
+def linspace(start, end, steps, dtype=None, device="cpu", requires_grad=False):
+    """steps numbers from start to end, both included, equally far apart."""
+    start, end = number_of("linspace", "start", start), number_of("linspace", "end", end)
+    (count,) = shape_of("linspace", "steps", (steps,), 1)
+    return _made(devices.cast(np.linspace(start, end, count), _floating(dtype)), device, requires_grad)
+
+
+# ---- random numbers --------------------------------------------------------------------------------------------------
+
+
+def rand(*shape, dtype=None, device="cpu", requires_grad=False, generator=None):
+    """Numbers drawn evenly from [0, 1)."""
+    values = _drawn("rand", "random", shape, dtype, generator)
+    if values.dtype.itemsize < 4:
+        values[values == 1] = 1 - 2**-11  # float16 rounds the last numbers below 1 up to it
+    return _made(values, device, requires_grad)
+
+
+def randn(*shape, dtype=None, device="cpu", requires_grad=False, generator=None):
+    """Numbers drawn from the normal distribution with mean 0 and variance 1."""
+    return _made(_drawn("randn", "standard_normal", shape, dtype, generator), device, requires_grad)
+
+
+def randint(low, high, size=None, dtype="int64", device="cpu", requires_grad=False, generator=None):
+    """Whole numbers drawn evenly from low (from 0 in the form randint(high, size)) up to high, high not included."""
+    low, high, size = (0, low, high) if size is None else (low, high, size)
+    low, high = integer_of("randint", "low", low), integer_of("randint", "high", high)
+    if low >= high:
+        raise ShapeError(f"randint: low is {low} and high {high}, wanted low < high")
+    values = _source("randint", generator).integers(low, high, shape_of("randint", "size", (size,)))
+    return _made(devices.cast(values, dtype), device, requires_grad)
+
+
+def randperm(n, dtype="int64", device="cpu", requires_grad=False, generator=None):
+    """The numbers from 0 to n - 1 in random order."""
+    (count,) = shape_of("randperm", "n", (n,), 1)
+    values = _source("randperm", generator).permutation(count)
+    return _made(devices.cast(values, dtype), device, requires_grad)
+
+
+def _source(op, generator):
+    if not isinstance(generator, devices.Generator | None):
+        raise KindError(f"{op}: generator is a {type(generator).__name__}, wanted a Generator or None")
+    return (generator or devices.default_generator).numpy
+
+
+def _drawn(op, method, shape, dtype, generator):
+    """Numbers from a method of the generator; a type that it does not know is drawn as float32 and rounded."""
+    shape, dtype = shape_of(op, "shape", shape), _floating(dtype)
+    if not devices.is_floating(dtype):
+        raise KindError(f"{op}: dtype is {dtype}, wanted a floating one")
+    drawn = dtype if dtype.itemsize >= 4 else devices.default_dtype
+    values = getattr(_source(op, generator), method)(shape, drawn)
+    return values if drawn == dtype else devices.cast(values, dtype)
+
+
+# ---- from elsewhere --------------------------------------------------------------------------------------------------
 
 
 def from_dlpack(source):
@@ -77,13 +192,5 @@ def from_dlpack(source):
     return Tensor(devices.from_dlpack(source))
 
 
-def _drawn(op, method, shape, dtype, generator):
-    """Numbers from a method of the generator; a type that it does not know is drawn as float32 and rounded."""
-    shape, dtype = shape_of(op, "shape", shape), devices.element_type(dtype)
-    if not devices.is_floating(dtype):
-        raise KindError(f"{op}: dtype is {dtype}, wanted a floating one")
-    if not isinstance(generator, devices.Generator | None):
-        raise KindError(f"{op}: generator is a {type(generator).__name__}, wanted a Generator or None")
-    drawn = dtype if dtype.itemsize >= 4 else devices.default_dtype
-    values = getattr((generator or devices.default_generator).numpy, method)(shape, drawn)
-    return values if drawn == dtype else devices.cast(values, dtype)
+zeros_like, ones_like, full_like = _like("zeros_like", zeros), _like("ones_like", ones), _like("full_like", full)
+empty_like, rand_like, randn_like = _like("empty_like", empty), _like("rand_like", rand), _like("randn_like", randn)

@@ -146,12 +146,12 @@ class Primitive:
         for name, value in zip(self.names, values, strict=True):
             if isinstance(value, Tensor):
                 arguments.append(value.data)
-                if recorded and value.requires_grad and name not in self.fixed:
+                if recorded and value._requires_grad and name not in self.fixed:
                     edges.append((self._with_rule(name), None, value))
             elif type(value) is tuple:
                 arguments.append(tuple(one.data if isinstance(one, Tensor) else one for one in value))
                 if recorded and name == self.starred:
-                    edges += [(name, i, one) for i, one in enumerate(value) if one.requires_grad]
+                    edges += [(name, i, one) for i, one in enumerate(value) if one._requires_grad]
             else:
                 arguments.append(value)
         return arguments, edges

@@ -1,6 +1,7 @@
 """Tensor: an array, whether gradients flow to it, and how it came to be."""
 
 import html
+import operator
 import weakref
 from typing import TYPE_CHECKING
 
@@ -37,7 +38,7 @@ class Tensor(Methods):
 
     __slots__ = (
         "data",
-        "requires_grad",
+        "_requires_grad",
         "grad",
         "node",
         "output",
@@ -55,7 +56,7 @@ class Tensor(Methods):
         self.data = device.asarray(data, dtype)
         if requires_grad and not device.is_floating(self.data.dtype):
             raise KindError(f"Tensor: requires_grad wants floating elements, got {self.data.dtype}")
-        self.requires_grad = requires_grad
+        self._requires_grad = requires_grad
         self.grad = self.node = None
         self.output = 0
         self.version = [0]
@@ -66,7 +67,7 @@ class Tensor(Methods):
         """A result of the engine: nothing is checked or converted."""
         self = object.__new__(cls)
         self.data = data
-        self.requires_grad = node is not None
+        self._requires_grad = node is not None
         self.grad = None
         self.node, self.output = node, output
         self.version = [0] if version is None else version  # shared by all Tensors that look at the same memory
@@ -78,6 +79,7 @@ class Tensor(Methods):
     ndim = property(lambda self: self.data.ndim)
     device = property(lambda self: device.device_of(self.data))
     is_leaf = property(lambda self: self.node is None)
+    requires_grad = property(operator.attrgetter("_requires_grad"), lambda self, value: self.requires_grad_(value))
 
     def size(self, dim=None):
         """The shape, or its entry dim."""
@@ -119,7 +121,7 @@ class Tensor(Methods):
             raise StateError("requires_grad_: self is the result of an operation; use .detach() first")
         if requires_grad and not device.is_floating(self.dtype):
             raise KindError(f"requires_grad_: wants floating elements, got {self.dtype}")
-        self.requires_grad = requires_grad
+        self._requires_grad = bool(requires_grad)
         return self
 
     # ---- backward ----------------------------------------------------------------------------------------------
@@ -139,7 +141,7 @@ class Tensor(Methods):
     def register_hook(self, hook):
         """Call hook(gradient) when this Tensor's gradient is complete; a Tensor it returns replaces the gradient.
 
-        Returns a function that removes the hook.
+        Returns a Handle whose remove() takes the hook back.
         """
         if not self.requires_grad:
             raise StateError("register_hook: self does not require a gradient, so the hook would never be called")
@@ -148,7 +150,7 @@ class Tensor(Methods):
     def register_post_accumulate_grad_hook(self, hook):
         """Call hook(self) as soon as .grad of this leaf is final, while the rest of backward goes on.
 
-        Returns a function that removes the hook.
+        Returns a Handle whose remove() takes the hook back.
         """
         if self.node is not None or not self.requires_grad:
             raise StateError("register_post_accumulate_grad_hook: wants a leaf that requires a gradient")

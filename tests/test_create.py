@@ -16,6 +16,35 @@ def test_filled():
     assert minigrad.ones(2, requires_grad=True).requires_grad
 
 
+@pytest.mark.parametrize(
+    "value, dtype", [(True, np.bool_), (3, np.int64), (3.0, np.float32), (np.float64(1), np.float32)]
+)
+def test_full_takes_the_type_of_its_value(value, dtype):
+    assert minigrad.full((2,), value).dtype == dtype
+
+
+def test_alike():
+    x = Tensor(np.ones((2, 3)))
+    for make in (minigrad.zeros_like, minigrad.ones_like, minigrad.empty_like, minigrad.rand_like, minigrad.randn_like):
+        assert make(x).shape == (2, 3) and make(x).dtype == np.float64 and not make(x).requires_grad
+    assert minigrad.full_like(x, 7, dtype="int64").tolist() == [[7] * 3] * 2
+    assert minigrad.randn_like(x, requires_grad=True).requires_grad
+
+
+def test_ranges_and_identities():
+    np.testing.assert_array_equal(minigrad.eye(2, 3).data, np.eye(2, 3))
+    assert minigrad.eye(3).dtype == np.float32 and minigrad.eye(0).shape == (0, 0)
+    np.testing.assert_allclose(minigrad.linspace(-1, 2, 7).data, np.linspace(-1, 2, 7), rtol=1e-6)
+    assert minigrad.linspace(0, 1, 1).tolist() == [0.0]
+
+
+def test_whole_numbers_at_random():
+    draws = minigrad.randint(-1, 3, (1000,))
+    assert draws.dtype == np.int64 and set(draws.tolist()) == {-1, 0, 1, 2}
+    assert set(minigrad.randint(2, (100,)).tolist()) == {0, 1}
+    assert sorted(minigrad.randperm(50).tolist()) == list(range(50)) != minigrad.randperm(50).tolist()
+
+
 def test_tensor_copies():
     array = np.arange(3.0)
     x = minigrad.tensor(array)
@@ -73,7 +102,15 @@ def test_devices():
         (lambda: minigrad.ones((2, None)), TypeError, "ones: shape is None"),
         (lambda: minigrad.full(2, "a"), TypeError, "full: fill_value is 'a'"),
         (lambda: minigrad.full(2, 300, "uint8"), ValueError, "full: value is 300, which does not fit in uint8"),
-        (lambda: minigrad.full(2, 1, None), TypeError, "dtype: got None"),
+        (lambda: minigrad.full(2, 1, "no type"), TypeError, "dtype: got 'no type'"),
+        (lambda: minigrad.zeros_like(np.ones(2)), TypeError, "zeros_like: input is a ndarray"),
+        (lambda: minigrad.eye(2, -1), ValueError, "eye: n, m is"),
+        (lambda: minigrad.linspace(0, "1", 5), TypeError, "linspace: end is '1'"),
+        (lambda: minigrad.linspace(0, 1, -5), ValueError, "linspace: steps is"),
+        (lambda: minigrad.randint(3, 3, (2,)), ValueError, "randint: low is 3 and high 3"),
+        (lambda: minigrad.randint(0.5, (2,)), TypeError, "randint: high is 0.5"),
+        (lambda: minigrad.randperm(-1), ValueError, "randperm: n is"),
+        (lambda: minigrad.randperm(3, generator=1), TypeError, "randperm: generator is a int"),
         (lambda: minigrad.rand(-2), ValueError, r"rand: shape is \(-2,\)"),
         (lambda: minigrad.rand(2, dtype="int64"), TypeError, "rand: dtype is int64, wanted a floating one"),
         (lambda: minigrad.randn(2, generator=3), TypeError, "randn: generator is a int"),

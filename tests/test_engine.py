@@ -135,12 +135,12 @@ def test_ready_hook_fires_where_one_use_gives_no_gradient():
 
 def test_tensor_hooks_replace_gradients_on_leaves_and_inner_results():
     x = leaf(3)
-    remove = x.register_hook(lambda g: g * 2)
+    handle = x.register_hook(lambda g: g * 2)
     y = x * 3
     y.register_hook(lambda g: g + 1)
     y.sum().backward()
     np.testing.assert_array_equal(x.grad.data, np.full(3, 12.0))
-    remove()
+    handle.remove()
     x.grad = None
     (x * 3).sum().backward()
     np.testing.assert_array_equal(x.grad.data, np.full(3, 3.0))
@@ -153,15 +153,15 @@ def test_hooks_come_and_go_while_others_run():
 
         def once(g):
             ran.append("once")  # noqa: B023
-            remove()  # noqa: B023
+            handle.remove()  # noqa: B023
 
-        remove = tensor.register_hook(once)
+        handle = tensor.register_hook(once)
         tensor.register_hook(lambda g: ran.append("second"))  # noqa: B023
         twice = lambda g: ran.append("twice")  # noqa: B023, E731
         drop = tensor.register_hook(twice)
         tensor.register_hook(twice)
-        drop()
-        drop()
+        drop.remove()
+        drop.remove()
         loss = tensor.sum()
         loss.backward(retain_graph=True)
         assert ran == ["once", "second", "twice"]
