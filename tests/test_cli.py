@@ -71,6 +71,7 @@ def test_threads_are_as_before_afterwards(finished):
         ["--optimizer", "sgd", "--lr", "0.05", "--schedule", "onecycle", "--weight-decay", "1e-4"],
         ["--optimizer", "rmsprop", "--lr", "1e-3", "--schedule", "step", "--clip", "1"],
         ["--optimizer", "adamw", "--schedule", "none", "--augment", "--accumulate", "3"],
+        ["--optimizer", "adagrad", "--lr", "0.02", "--schedule", "restore"],
     ],
 )
 def test_options_reach_the_training(tmp_path, options):

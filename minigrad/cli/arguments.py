@@ -79,7 +79,9 @@ def _add_how(how):
         "--optimizer", choices=OPTIMIZERS, help=f"{_default('optimizer')}; sgd with Nesterov momentum {MOMENTUM}"
     )
     how.add_argument(
-        "--schedule", choices=SCHEDULES, help=f"how the learning rate changes, step by step; {_default('schedule')}"
+        "--schedule",
+        choices=SCHEDULES,
+        help=f"how the learning rate changes: step by step, with restore where the loss rose; {_default('schedule')}",
     )
     how.add_argument("--weight-decay", type=_not_negative, metavar="X", help=_default("weight_decay"))
     how.add_argument(

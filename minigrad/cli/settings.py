@@ -175,7 +175,7 @@ class Parts:
         self.test = settings.test_loader(test, images)
         self.optimizer = _optimizer(settings, self.model.parameters())
         updates = settings.epochs * math.ceil(len(self.loader) / settings.accumulate)
-        self.schedule = _schedule(settings, self.optimizer, updates)
+        self.schedule = _schedule(settings, self.model, self.optimizer, updates)
 
     def fit_arguments(self, settings):
         """What train.fit takes, but for history and callbacks."""
@@ -185,13 +185,12 @@ class Parts:
 
 
 def _optimizer(settings, parameters):
-    kinds = {"adam": optim.Adam, "adamw": optim.AdamW, "sgd": optim.SGD, "rmsprop": optim.RMSprop}
+    kinds = {kind.__name__.lower(): kind for kind in (optim.Adam, optim.AdamW, optim.SGD, optim.RMSprop, optim.Adagrad)}
     extra = {"momentum": MOMENTUM, "nesterov": True} if settings.optimizer == "sgd" else {}
-    kind = kinds[settings.optimizer]
-    return kind(parameters, lr=settings.lr, weight_decay=settings.weight_decay, **extra)
+    return kinds[settings.optimizer](parameters, lr=settings.lr, weight_decay=settings.weight_decay, **extra)
 
 
-def _schedule(settings, optimizer, updates):
+def _schedule(settings, model, optimizer, updates):
     """The schedule over this many updates, None for a constant rate."""
     schedules = optim.lr_scheduler
     if settings.schedule == "cosine":
@@ -200,6 +199,8 @@ def _schedule(settings, optimizer, updates):
         return schedules.OneCycleLR(optimizer, settings.lr, updates)
     if settings.schedule == "step":
         return schedules.StepLR(optimizer, max(1, math.ceil(updates / 3)))
+    if settings.schedule == "restore":
+        return schedules.RestoreBest(optimizer, model=model)
     return None
 
 
