@@ -1,5 +1,7 @@
 """The operators and methods of Tensor: one table that names the op behind each."""
 
+import functools
+
 import numpy as np
 
 from . import ops
@@ -17,6 +19,11 @@ BINARY = {
     "__truediv__": ops.div,
     "__pow__": ops.pow,
     "__matmul__": ops.matmul,
+    "__mod__": ops.remainder,
+    "__floordiv__": functools.partial(ops.div, rounding_mode="floor"),
+    "__and__": ops.bitwise_and,
+    "__or__": ops.bitwise_or,
+    "__xor__": ops.bitwise_xor,
     "__eq__": ops.eq,
     "__ne__": ops.ne,
     "__lt__": ops.lt,
@@ -24,21 +31,17 @@ BINARY = {
     "__gt__": ops.gt,
     "__ge__": ops.ge,
 }
-REFLECTED = {
-    "__radd__": ops.add,
-    "__rsub__": ops.sub,
-    "__rmul__": ops.mul,
-    "__rtruediv__": ops.div,
-    "__rpow__": ops.pow,
-    "__rmatmul__": ops.matmul,
-}
+COMPARISONS = ("__eq__", "__ne__", "__lt__", "__le__", "__gt__", "__ge__")
+REFLECTED = {name.replace("__", "__r", 1): op for name, op in BINARY.items() if name not in COMPARISONS}
 # Every op of these families is a method, and so are those of ALSO; FUNCTIONS, as in PyTorch, are not.
 FAMILIES = (arithmetic, choices, functions, contract, reduce, shape)
 ALSO = "log_softmax matmul relu softmax"
-FUNCTIONS = "cat einsum embedding fold one_hot pad put_along_dim stack tensordot unfold where windows"
+FUNCTIONS = "cat einsum embedding fold one_hot pad stack tensordot unfold where windows"
 _NAMES = {name for family in FAMILIES for name in family.__all__} | set(ALSO.split())
 METHODS = {name: getattr(ops, name) for name in sorted(_NAMES - set(FUNCTIONS.split()))}
-METHODS |= {"__neg__": ops.neg, "__abs__": ops.abs, "__getitem__": ops.getitem}
+METHODS |= {"__neg__": ops.neg, "__abs__": ops.abs, "__invert__": ops.bitwise_not, "__getitem__": ops.getitem}
+METHODS["unfold"] = ops.windows
+METHODS["where"] = lambda input, condition, other: ops.where(condition, input, other)
 CONVERSIONS = {"float": "float32", "double": "float64", "long": "int64"}
 LISTED = "expand flip permute repeat reshape tile view"  # x.reshape(2, 3) as well as x.reshape((2, 3))
 

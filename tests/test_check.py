@@ -70,7 +70,7 @@ def test_refusals():
 def test_a_nan_is_named_where_it_is_born():
     x = Tensor(np.array([1.0, -2.0]), requires_grad=True)
     with minigrad.detect_anomaly():
-        with pytest.raises(RuntimeError, match=r"log: the result has NaN.*x \(2,\) from -2 to 1; at .*test_check.py"):
+        with pytest.raises(RuntimeError, match=r"log: the result has NaN.*input \(2,\) from -2 to 1; at .*test_check"):
             ops.log(x).sum()
         with pytest.raises(RuntimeError, match="log: the result has NaN"):
             ops.exp(ops.log(x))
@@ -81,7 +81,7 @@ def test_a_nan_gradient_is_named_with_the_line_that_applied_the_op():
     x = Tensor(np.array([0.0, 1.0]), requires_grad=True)
     with minigrad.detect_anomaly():
         y = ops.sqrt(x) * Tensor(np.zeros(2))  # 0 * inf in the gradient of the root
-        with pytest.raises(RuntimeError, match="sqrt: the gradient of x has NaN.*test_check.py.*test_a_nan_gradient"):
+        with pytest.raises(RuntimeError, match="sqrt: the gradient of input has NaN.*test_check.*test_a_nan_gradient"):
             y.sum().backward()
     (ops.sqrt(x) * Tensor(np.zeros(2))).sum().backward()
     assert np.isnan(x.grad.data[0])

@@ -158,10 +158,13 @@ def primitives():
 def test_arguments_have_a_rule_or_are_fixed(name):
     """An array argument without a rule would lose its gradient silently; scalars are known by their names."""
     primitive = primitives()[name]
-    settings = "axes axis ceil_mode columns dilation dim dims dtype eps geometry groups ignore_index input_shape key "
-    settings += "name order p padding place rows shape stride value weight_shape widths windows"
+    settings = """
+        axes axis ceil_mode columns correction delta diagonal dilation dim dims dtype eps geometry groups
+        ignore_index input_shape keepdim key name nan_wins order p padding place reverse rows shape shifts size
+        step stride value weight_shape widths windows
+    """.split()
     for argument in primitive.names:
-        known = argument in primitive.rules or argument in primitive.fixed or argument in settings.split()
+        known = argument in primitive.rules or argument in primitive.fixed or argument in settings
         assert known, f"{name}: {argument} has neither a rule nor stands in fixed="
 
 

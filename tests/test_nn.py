@@ -181,6 +181,16 @@ def test_types_and_devices():
     changed = {name for name, value in values(model.float()).items() if not np.array_equal(value, before[name])}
     assert changed == {f"1.norm.{name}" for name in ("running_mean", "running_var", "num_batches_tracked")}
     assert model.to("cpu") is model
+    for targets, named in (
+        (("cpu", "float64"), {}),
+        ((np.float64,), {}),
+        ((), {"dtype": "float64"}),
+        (("cpu",), {"dtype": np.float64, "non_blocking": True}),
+        ((image(1).double(),), {}),
+    ):
+        assert model.float().to(*targets, **named)[0].weight.dtype == np.float64
+    version = list(model[0].weight.version)
+    assert model.to(device="cpu", dtype="float64").to()[0].weight.version == version  # nothing changed
     with pytest.raises(TypeError, match="wanted a floating one"):
         model.to("int64")
     with pytest.raises(RuntimeError, match="devices of this machine"):
@@ -198,10 +208,10 @@ def test_copies_are_apart():
 
 def test_forward_hooks():
     layer, seen = nn.ReLU(), []
-    remove = layer.register_forward_hook(lambda module, args, out: seen.append((module, args[0].shape, out.shape)))
+    handle = layer.register_forward_hook(lambda module, args, out: seen.append((module, args[0].shape, out.shape)))
     double = layer.register_forward_hook(lambda module, args, out: out * 2)
     assert layer(Tensor([1.0, -1.0])).tolist() == [2, 0]
-    remove(), double()
+    handle.remove(), double.remove(), double.remove()
     assert layer(Tensor([1.0])).tolist() == [1] and seen == [(layer, (2,), (2,))]
 
 

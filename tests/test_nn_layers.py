@@ -34,33 +34,152 @@ def test_sequential():
     assert nn.Sequential()(5) == 5
 
 
+def test_lists_of_layers():
+    layers = [nn.Linear(2, 3), nn.ReLU(), nn.Linear(3, 1)]
+    listed = nn.ModuleList(layers)
+    assert len(listed) == 3 and list(listed) == layers and listed[-1] is layers[2] and listed[1:][0] is layers[1]
+    assert [name for name, _ in listed.named_parameters()] == ["0.weight", "0.bias", "2.weight", "2.bias"]
+    listed.insert(1, tanh := nn.Tanh())
+    assert list(listed) == [layers[0], tanh, *layers[1:]] and [*listed._modules] == ["0", "1", "2", "3"]
+    listed.insert(-1, tanh)
+    assert [type(layer).__name__ for layer in listed] == ["Linear", "Tanh", "ReLU", "Tanh", "Linear"]
+    assert listed.pop(0) is layers[0] and len(listed) == 4 and isinstance(listed.pop(slice(0, 2)), nn.ModuleList)
+    del listed[0]
+    assert list(listed) == [layers[2]] and [*listed._modules] == ["0"]
+    listed += [tanh]
+    listed[0] = layers[0]
+    assert list(listed + (layers[1],)) == [layers[0], tanh, layers[1]] and len(listed) == 2
+    assert listed.extend(listed) is listed and len(listed) == 4
+    with pytest.raises(IndexError, match="ModuleList: index is 4, but there are 4 layers"):
+        listed[4]
+    with pytest.raises(IndexError, match="ModuleList: index is 5, wanted -4 to 4"):
+        listed.insert(5, tanh)
+    with pytest.raises(TypeError, match="ModuleList: index is '0'"):
+        listed["0"]
+    with pytest.raises(NotImplementedError, match="ModuleList: forward is not defined"):
+        listed(1)
+    joined = nn.Sequential(layers[0]) + nn.Sequential(layers[1], layers[2])
+    assert isinstance(joined, nn.Sequential) and list(joined) == layers
+    assert joined.pop(1) is layers[1] and joined(image(5, 2)).shape == (5, 1)
+
+
+def test_dictionaries_of_layers():
+    relu, linear = nn.ReLU(), nn.Linear(2, 3)
+    named = nn.ModuleDict({"a": relu, "b": linear})
+    assert named["a"] is relu and list(named) == ["a", "b"] == list(named.keys()) and len(named) == 2
+    assert list(named.values()) == [relu, linear] and dict(named.items()) == {"a": relu, "b": linear}
+    assert "a" in named and "c" not in named and named.b is linear
+    named.update([("c", nn.Tanh()), ["a", linear]])
+    named["d"] = relu
+    named.update(nn.ModuleDict({"e": relu}))
+    assert named["a"] is linear and list(named) == ["a", "b", "c", "d", "e"]
+    assert named.pop("c")(Tensor([0.0])).item() == 0 and "c" not in named
+    del named["d"]
+    with pytest.raises(LookupError, match="ModuleDict: key is 'd', wanted one of"):
+        named["d"]
+    with pytest.raises(ValueError, match="'keys' is an attribute already"):
+        named["keys"] = relu
+    named.clear()
+    assert not list(named) and not list(named.parameters())
+
+
+def test_lists_of_parameters():
+    first = nn.Parameter(np.ones((2, 3), np.float32))
+    listed = nn.ParameterList([first, Tensor(np.zeros(2, np.float32))])
+    assert listed[0] is first and isinstance(listed[1], nn.Parameter) and len(listed) == 2
+    assert [name for name, _ in listed.named_parameters()] == ["0", "1"] and list(listed[:1]) == [first]
+    assert listed.append(first) is listed and len(listed) == 3 and listed[-1] is first
+    listed += [first]
+    listed[1] = first
+    assert list(listed) == [first] * 4 and len(list(listed.parameters())) == 1
+    text = "ParameterList(\n  (0): Parameter of shape (2, 3), float32\n  (1): Parameter of shape (2, 3), float32\n)"
+    assert repr(listed[:2]) == text
+    with pytest.raises(IndexError, match="ParameterList: index is 4"):
+        listed[4]
+
+
+def test_parts_by_name():
+    model = nn.Sequential(nn.ReLU(), Block(2))
+    assert model.get_submodule("") is model and model.get_submodule("1.norm") is model[1].norm
+    with pytest.raises(AttributeError, match="Block has no attribute 'pool'"):
+        model.get_submodule("1.pool")
+    with pytest.raises(TypeError, match="get_submodule: weight of 1.conv.weight is a Parameter, wanted a Module"):
+        model.get_submodule("1.conv.weight")
+    model.register_module("last", nn.Tanh())
+    assert model.last is model[2]
+
+
 REFUSED = [
     (lambda: nn.Linear(2.0, 3), TypeError, "Linear: in_features is 2.0, wanted an integer"),
     (lambda: nn.Linear(2, -1), ValueError, "Linear: out_features is -1, wanted at least 0"),
     (lambda: nn.Linear(2, 3, dtype="int64"), TypeError, "Linear: dtype is int64, wanted a floating one"),
+    (lambda: nn.Linear(2, 3, "no"), TypeError, "Linear: bias is 'no', wanted True or False"),
+    (lambda: nn.Linear(2, 3, device="cuda:9"), RuntimeError, "device is 'cuda:9'"),
     (lambda: nn.Conv2d(0, 1, 3), ValueError, "Conv2d: in_channels is 0"),
     (lambda: nn.Conv2d(1, 1, 0), ValueError, "Conv2d: kernel_size is 0"),
-    (lambda: nn.Conv2d(1, 1, (3, 3, 3)), TypeError, "Conv2d: kernel_size is (3, 3, 3), wants an integer or a pair"),
+    (lambda: nn.Conv2d(1, 1, (3, 3, 3)), TypeError, "Conv2d: kernel_size is (3, 3, 3), wanted an integer or 2 of them"),
+    (lambda: nn.Conv1d(1, 1, (3, 3)), TypeError, "Conv1d: kernel_size is (3, 3), wanted an integer or 1 of them"),
+    (lambda: nn.Conv2d(1, 1, 2.5), TypeError, "Conv2d: kernel_size is 2.5, wanted an integer"),
     (lambda: nn.Conv2d(1, 1, 3, stride=0), ValueError, "Conv2d: stride is 0"),
     (lambda: nn.Conv2d(1, 1, 3, padding=-1), ValueError, "Conv2d: padding is -1"),
     (lambda: nn.Conv2d(1, 1, 3, padding="some"), ValueError, "Conv2d: padding is 'some', wanted 'valid' or 'same'"),
     (lambda: nn.Conv2d(1, 1, 3, 2, "same"), ValueError, "Conv2d: padding is 'same' and stride (2, 2), wanted stride 1"),
     (lambda: nn.Conv2d(4, 6, 3, groups=4), ValueError, "Conv2d: out_channels is 6, wanted a multiple of groups=4"),
-    (lambda: nn.Conv2d(1, 1, 3, padding_mode="reflect"), ValueError, "Conv2d: padding_mode is 'reflect'"),
+    (lambda: nn.Conv1d(4, 6, 3, groups=0), ValueError, "Conv1d: groups is 0"),
+    (lambda: nn.Conv2d(1, 1, 3, padding_mode="mirror"), ValueError, "Conv2d: padding_mode is 'mirror'"),
+    (lambda: nn.ConvTranspose2d(1, 1, 3, padding="same"), TypeError, "ConvTranspose2d: padding is 'same', wanted an"),
+    (lambda: nn.ConvTranspose1d(1, 1, 3, padding_mode="reflect"), ValueError, "ConvTranspose1d: padding_mode is"),
+    (lambda: nn.ConvTranspose2d(1, 1, 3, output_padding=-1), ValueError, "ConvTranspose2d: output_padding is -1"),
     (lambda: nn.MaxPool2d(2, padding=2), ValueError, "MaxPool2d: padding is 2, wanted at most half of kernel_size 2"),
-    (lambda: nn.MaxPool2d(2, return_indices=True), ValueError, "MaxPool2d: return_indices is True"),
+    (lambda: nn.MaxPool1d((2, 2)), TypeError, "MaxPool1d: kernel_size is (2, 2), wanted an integer or 1 of them"),
+    (lambda: nn.MaxPool2d(2, return_indices="yes"), TypeError, "MaxPool2d: return_indices is 'yes'"),
     (lambda: nn.MaxPool2d(2, dilation=0), ValueError, "MaxPool2d: dilation is 0"),
     (lambda: nn.AvgPool2d(2, divisor_override=0), ValueError, "AvgPool2d: divisor_override is 0"),
+    (lambda: nn.AvgPool1d(0), ValueError, "AvgPool1d: kernel_size is 0"),
     (lambda: nn.AdaptiveAvgPool2d((1, 2, 3)), TypeError, "AdaptiveAvgPool2d: output_size is (1, 2, 3)"),
-    (lambda: nn.AdaptiveAvgPool2d(0), ValueError, "AdaptiveAvgPool2d: output_size is (0, 0), wants at least 1"),
+    (lambda: nn.AdaptiveAvgPool2d(-1), ValueError, "AdaptiveAvgPool2d: output_size is -1, wanted at least 0"),
+    (lambda: nn.AdaptiveAvgPool2d(None), TypeError, "AdaptiveAvgPool2d: output_size is None"),
     (lambda: nn.BatchNorm2d(3, eps=-1), ValueError, "BatchNorm2d: eps is -1"),
-    (lambda: nn.BatchNorm2d(3, momentum=2.0), ValueError, "BatchNorm2d: momentum is 2.0, wanted a number from 0 to 1"),
+    (lambda: nn.BatchNorm1d(3, momentum=2.0), ValueError, "BatchNorm1d: momentum is 2.0, wanted a number from 0 to 1"),
+    (lambda: nn.InstanceNorm1d(0), ValueError, "InstanceNorm1d: num_features is 0"),
+    (lambda: nn.LayerNorm((3, -1)), ValueError, "LayerNorm: normalized_shape is -1"),
+    (lambda: nn.GroupNorm(4, 6), ValueError, "GroupNorm: num_channels is 6, wanted a multiple of num_groups=4"),
+    (lambda: nn.GroupNorm(0, 6), ValueError, "GroupNorm: num_groups is 0"),
     (lambda: nn.Dropout(1.5), ValueError, "Dropout: p is 1.5"),
-    (lambda: nn.Dropout("0.5"), TypeError, "Dropout: p is '0.5', wanted a number"),
+    (lambda: nn.Dropout2d("0.5"), TypeError, "Dropout2d: p is '0.5', wanted a number"),
     (lambda: nn.Softmax("1"), TypeError, "Softmax: dim is '1', wanted an integer"),
+    (lambda: nn.GELU("fast"), ValueError, "GELU: approximate is 'fast', wanted 'none' or 'tanh'"),
+    (lambda: nn.LeakyReLU("0.1"), TypeError, "LeakyReLU: negative_slope is '0.1'"),
+    (lambda: nn.ReLU(2), TypeError, "ReLU: inplace is 2"),
+    (lambda: nn.Embedding(3, 2, 3), ValueError, "Embedding: padding_idx is 3, wanted one of 3 rows"),
+    (lambda: nn.Embedding(3, 2, max_norm=1.0), ValueError, "Embedding: max_norm is 1.0"),
+    (lambda: nn.Embedding(3, 2, sparse=True), ValueError, "sparse True; wanted None and False"),
+    (lambda: nn.Embedding(3, 2, _weight=image(2, 3)), ValueError, "Embedding: _weight has shape (2, 3), wanted (3, 2)"),
+    (lambda: nn.Embedding.from_pretrained(image(3)), ValueError, "Embedding: embeddings has shape (3,)"),
+    (lambda: nn.Unflatten(1, 6), TypeError, "Unflatten: unflattened_size is 6"),
+    (lambda: nn.Unflatten(1, (2, "a")), TypeError, "Unflatten: unflattened_size is 'a'"),
+    (lambda: nn.Upsample(), ValueError, "Upsample: size is None, scale_factor None; wanted one of them"),
+    (lambda: nn.Upsample(2, 2), ValueError, "Upsample: size is 2, scale_factor 2; wanted one of them"),
+    (lambda: nn.UpsamplingNearest2d("2"), TypeError, "UpsamplingNearest2d: size is '2'"),
+    (lambda: nn.Upsample(2, mode="cubist"), ValueError, "Upsample: mode is 'cubist'"),
+    (lambda: nn.ZeroPad2d((1, 2)), TypeError, "ZeroPad2d: padding is (1, 2), wanted an integer or 4 of them"),
+    (lambda: nn.ReflectionPad1d("1"), TypeError, "ReflectionPad1d: padding is '1', wanted an integer"),
+    (lambda: nn.ConstantPad1d(1, "0"), TypeError, "ConstantPad1d: value is '0', wanted a number"),
     (lambda: nn.CrossEntropyLoss(reduction="max"), ValueError, "CrossEntropyLoss: reduction is 'max'"),
     (lambda: nn.CrossEntropyLoss(label_smoothing=2), ValueError, "CrossEntropyLoss: label_smoothing is 2"),
     (lambda: nn.NLLLoss([1.0]), TypeError, "NLLLoss: weight is a list, wanted a Tensor or None"),
+    (lambda: nn.BCEWithLogitsLoss(pos_weight=2.0), TypeError, "BCEWithLogitsLoss: pos_weight is a float, wanted a"),
+    (lambda: nn.SmoothL1Loss(beta=-1), ValueError, "SmoothL1Loss: beta is -1, wanted at least 0"),
+    (lambda: nn.HuberLoss(delta=0), ValueError, "HuberLoss: delta is 0, wanted more than 0"),
+    (lambda: nn.KLDivLoss(reduction="most"), ValueError, "KLDivLoss: reduction is 'most'"),
+    (lambda: nn.CosineSimilarity(eps=-1), ValueError, "CosineSimilarity: eps is -1"),
+    (lambda: nn.ModuleList(3), TypeError, "ModuleList: modules is a int"),
+    (lambda: nn.ModuleList([3]), TypeError, "add_module: 0 is a int, wanted a Module"),
+    (lambda: nn.ModuleDict(3), TypeError, "ModuleDict: modules is a int"),
+    (lambda: nn.ModuleDict([nn.ReLU()]), ValueError, "wanted pairs of name and layer"),
+    (lambda: nn.ModuleDict({"a.b": nn.ReLU()}), ValueError, "'a.b', wanted a string without a dot"),
+    (lambda: nn.ParameterList(image(3)), TypeError, "ParameterList: values is a Tensor, wanted a list"),
+    (lambda: nn.ParameterList([3]), TypeError, "ParameterList: element 0 is a int, wanted a Tensor"),
 ]
 
 
@@ -80,16 +199,67 @@ def test_dropout_only_in_training():
     assert layer.eval()(x) is x
 
 
-def test_batch_norm_refuses_and_stays_as_it_was():
-    layer = nn.BatchNorm2d(3)
+@pytest.mark.parametrize("name, shape", [("Dropout1d", (50, 20, 3)), ("Dropout2d", (50, 20, 3, 2))])
+def test_dropout_of_whole_channels(name, shape):
+    layer, x = getattr(nn, name)(0.25), Tensor(np.ones(shape, np.float32))
+    channels = np.array(layer(x)).reshape(1000, -1)
+    assert np.all(channels == channels[:, :1])
+    assert abs((channels[:, 0] == 0).mean() - 0.25) < 0.07  # five standard deviations
+    assert layer.eval()(x) is x
+
+
+@pytest.mark.parametrize("name, right, wrong", [
+    ("BatchNorm2d", (4, 3, 5, 5), [(4, 2, 5, 5), (4, 3), (4, 3, 5), (1, 3, 1, 1)]),
+    ("BatchNorm1d", (4, 3, 5), [(4, 2, 5), (4, 2), (3,), (4, 3, 5, 5), (1, 3), (1, 3, 1)]),
+    ("InstanceNorm2d", (4, 3, 5, 5), [(4, 2, 5, 5), (4, 3), (4, 3, 1, 1)]),
+    ("InstanceNorm1d", (4, 3, 5), [(4, 2, 5), (3,), (4, 3, 5, 5), (4, 3, 1)]),
+])  # fmt: skip
+def test_norms_refuse_and_stay_as_they_were(name, right, wrong):
+    layer = getattr(nn, name)(3, affine=True, track_running_stats=True)
     before = values(layer)
-    for shape in ((4, 2, 5, 5), (4, 3), (1, 3, 1, 1)):
-        with pytest.raises(ValueError):
+    for shape in wrong:
+        with pytest.raises(ValueError, match=f"{name.removesuffix('1d').removesuffix('2d')}|_norm: "):
             layer(image(*shape))
+    with pytest.raises(TypeError, match=f"{name}: input is a int, wanted a Tensor"):
+        layer(5)
     assert same(values(layer), before)
-    layer(image(4, 3, 5, 5))
+    layer(image(*right))
+    assert not same(values(layer), before)
     layer.reset_parameters()
     assert same(values(layer), before)
+
+
+def test_output_sizes_of_transposed_convolutions_that_do_not_exist():
+    layer, x = nn.ConvTranspose2d(2, 3, 4, 2), image(1, 2, 5, 5)
+    assert layer(x, (13, 12)).shape == (1, 3, 13, 12)
+    with pytest.raises(ValueError, match=r"output_size is \(14, 12\), wanted \[12, 12\] to \[13, 13\]"):
+        layer(x, (14, 12))
+    with pytest.raises(ValueError, match=r"output_size is \(12, 12, 12\), wanted 2 sizes"):
+        layer(x, (12, 12, 12))
+
+
+def test_filters_lie_as_the_kernels_want_them():
+    for layer in (nn.Conv2d(3, 4, 3), nn.ConvTranspose2d(3, 4, 3)):
+        assert is_dense(layer.weight.data, FILTER)
+    for layer in (nn.Conv1d(3, 4, 5), nn.ConvTranspose1d(3, 4, 5)):
+        assert is_dense(minigrad.ops.unsqueeze(layer.weight, 2).data, FILTER)
+    assert nn.LayerNorm((2, 3, 4, 5)).weight.data.flags.c_contiguous
+
+
+def test_types_and_devices_of_new_layers():
+    for make in (
+        lambda **kw: nn.Linear(2, 3, **kw),
+        lambda **kw: nn.Conv1d(2, 3, 1, **kw),
+        lambda **kw: nn.ConvTranspose2d(2, 3, 1, **kw),
+        lambda **kw: nn.BatchNorm1d(2, **kw),
+        lambda **kw: nn.InstanceNorm2d(2, affine=True, track_running_stats=True, **kw),
+        lambda **kw: nn.LayerNorm(2, **kw),
+        lambda **kw: nn.GroupNorm(1, 2, **kw),
+        lambda **kw: nn.Embedding(2, 3, **kw),
+    ):
+        for dtype in ("float32", np.float64):
+            layer = make(device="cpu", dtype=dtype)
+            assert {x.dtype for x in (*layer.parameters(), *layer.buffers())} - {np.dtype("int64")} == {np.dtype(dtype)}
 
 
 def test_functional_names_are_the_ops():
@@ -117,6 +287,8 @@ SPREADS = {  # standard deviation for shape (40, 30, 3, 2): fan_in 180, fan_out 
     "xavier_normal_": ({}, math.sqrt(2 / 420)),
     "uniform_": (dict(a=-3, b=3), math.sqrt(3)),
     "normal_": (dict(std=0.2), 0.2),
+    "trunc_normal_": (dict(std=0.02), 0.02),
+    "orthogonal_": (dict(gain=2), 2 / math.sqrt(180)),
 }
 
 
@@ -141,6 +313,32 @@ def test_draws_depend_on_neither_layout_nor_type(name):
         weight = Tensor(empty((6, 5, 3, 2), dtype, order))
         arrays.append(np.array(getattr(nn.init, name)(weight, generator=Generator(3))))
     assert np.array_equal(arrays[0], arrays[1]) and np.array_equal(arrays[0], arrays[2].astype(np.float32))
+
+
+def test_truncated_numbers_stay_inside():
+    weight = nn.init.trunc_normal_(Tensor(empty((100, 80))), mean=1, std=2, a=-1, b=2, generator=Generator(0))
+    assert -1 <= weight.data.min() < -0.99 and 1.99 < weight.data.max() <= 2
+    low, high = -1.0, 0.5  # the range in standard deviations
+    density = lambda x: math.exp(-x * x / 2) / math.sqrt(2 * math.pi)
+    inside = (math.erf(high / math.sqrt(2)) - math.erf(low / math.sqrt(2))) / 2
+    assert weight.data.mean() == pytest.approx(1 + 2 * (density(low) - density(high)) / inside, abs=0.05)
+
+
+@pytest.mark.parametrize("shape", [(3, 3), (2, 5), (6, 2), (4, 2, 3), (1, 4), (0, 3), (3, 0)])
+def test_orthogonal_rows_or_columns(shape):
+    weight = nn.init.orthogonal_(Tensor(np.ones(shape)), gain=1.5)
+    matrix = weight.data.reshape(shape[0], math.prod(shape[1:]))
+    small = matrix @ matrix.T if matrix.shape[0] <= matrix.shape[1] else matrix.T @ matrix
+    np.testing.assert_allclose(small, 1.5**2 * np.eye(len(small)), atol=1e-12)
+
+
+def test_orthogonal_matrices_are_all_equally_likely():
+    signs = [np.sign(np.diag(nn.init.orthogonal_(Tensor(np.ones((2, 2)))).data)) for _ in range(400)]
+    assert np.all(np.abs(np.mean(signs, 0)) < 0.25)  # five standard deviations
+
+
+def test_identity_matrices():
+    assert nn.init.eye_(Tensor(np.full((2, 3), 7.0))).tolist() == [[1, 0, 0], [0, 1, 0]]
 
 
 def test_constants_and_the_default_generator():
@@ -168,6 +366,13 @@ def test_initialisers_refuse():
         nn.init.uniform_(matrix, 1, 0)
     with pytest.raises(ValueError, match="normal_: std is -1"):
         nn.init.normal_(matrix, std=-1)
+    for a, b, std in ((1, 0, 1), (-2, 2, 0), (5, 6, 1)):
+        with pytest.raises(ValueError, match="trunc_normal_: "):
+            nn.init.trunc_normal_(matrix, 0, std, a, b)
+    with pytest.raises(ValueError, match="eye_: tensor has shape \\(3,\\), wanted two dimensions"):
+        nn.init.eye_(vector)
+    with pytest.raises(ValueError, match="orthogonal_: tensor has shape \\(3,\\), wanted at least two"):
+        nn.init.orthogonal_(vector)
     with pytest.raises(RuntimeError, match="normal_: the Tensor was made by mul"):
         nn.init.normal_(nn.Parameter(matrix) * 2)
     assert matrix.version == [0] and not matrix.data.any()
@@ -200,6 +405,12 @@ def test_summary_of_lenet():
     assert "3      Conv2d     (2, 16, 10, 10)       2,416        480,000" in text
     assert text.splitlines()[-1].split() == ["total", "61,706", "833,040", "120,016"]
     assert made._repr_html_().count("<tr>") == 14 and "<td>61,706</td>" in made._repr_html_()
+
+
+def test_multiply_adds_of_transposes_and_sequences():
+    made = nn.summary(nn.Sequential(nn.Conv1d(2, 4, 3), nn.ConvTranspose1d(4, 6, 5, 2, groups=2)), (3, 2, 9))
+    assert [row.shape for row in made.rows] == [(3, 4, 7), (3, 6, 17)]
+    assert [row.macs for row in made.rows] == [3 * 4 * 7 * 2 * 3, 3 * 4 * 7 * 3 * 5]
 
 
 def test_summary_leaves_the_network_as_it_was():

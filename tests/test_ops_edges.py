@@ -1,5 +1,6 @@
-"""Ops at the edges of their domains: types, overflow, NaN, ties, rows that do not count, and long sums."""
+"""Ops at the edges of their domains: types, overflow, NaN, ties, rows that do not count."""
 
+import math
 import warnings
 
 import numpy as np
@@ -18,18 +19,6 @@ def leaf(values):
     return Tensor(np.array(values, np.float64), requires_grad=True)
 
 
-def beside_torch(name, *arrays, **kwargs):
-    """Gradients of an op's sum by minigrad and by PyTorch."""
-    torch = pytest.importorskip("torch")
-    ours, theirs = (
-        [leaf(a) for a in arrays],
-        [torch.tensor(np.array(a, np.float64), requires_grad=True) for a in arrays],
-    )
-    found = grad(ops.sum(getattr(ops, name)(*ours, **kwargs)), ours)
-    wanted = torch.autograd.grad(getattr(torch, name)(*theirs, **kwargs).sum(), theirs)
-    return [g.data for g in found], [g.numpy() for g in wanted]
-
-
 # ---- element types ---------------------------------------------------------------------------------------------------
 
 
@@ -38,12 +27,6 @@ def test_sigmoid_of_integers(dtype):
     out = ops.sigmoid(Tensor(np.array([0, 1], dtype)))
     assert out.dtype == np.float32
     np.testing.assert_allclose(out.data, [0.5, 1 / (1 + np.exp(-1))], rtol=1e-6)
-
-
-@pytest.mark.parametrize("dtype", [np.uint8, np.bool_, np.int32, np.uint64])
-def test_sums_of_integers_are_int64(dtype):
-    out = Tensor(np.ones((300, 2), dtype)).sum(0)
-    assert out.dtype == np.int64 and out.tolist() == [300, 300]
 
 
 def test_integers_compare_with_numbers_that_they_cannot_hold():
@@ -62,6 +45,10 @@ def test_integers_compare_with_numbers_that_they_cannot_hold():
         (lambda x: ops.cat([x.to("uint64"), x.to("int64")]), KindError, "cat: no integer type holds both"),
         (lambda x: x.to("bool") - x.to("bool"), KindError, "sub: not defined for elements bool"),
         (lambda x: ops.pad(x, (1, 1), value=300), ShapeError, "300, which does not fit in uint8"),
+        (lambda x: ops.masked_fill(x, x == 1, -1), ShapeError, "masked_fill: value is -1, which does not fit in uint8"),
+        (lambda x: ops.add(x, x, alpha=-1), ShapeError, "add: a number does not fit in uint8"),
+        (lambda x: ops.masked_fill(x.to("float16"), x == 1, 1e6), ShapeError, "masked_fill: value is 1000000.0, which"),
+        (lambda x: ops.masked_fill(x.to("float32"), x == 1, -1e39), ShapeError, "does not fit in float32"),
     ],
 )
 def test_integers_that_do_not_fit_are_refused(call, error, message):
@@ -92,56 +79,9 @@ def test_overflow_makes_no_warnings(call):
         call(Tensor(np.full(2, 3e38, np.float32)))
 
 
-# ---- sums ------------------------------------------------------------------------------------------------------------
-
-
-def test_long_columns_keep_their_digits():
-    """One by one, 1 is lost beside 2^24 in float32."""
-    x = np.ones((100_000, 2), np.float32)
-    x[0] = 2**24
-    np.testing.assert_allclose(ops.sum(Tensor(x), 0).data, 2**24 + 99_999, rtol=1e-5)
-
-
-@pytest.mark.parametrize("rows, dtype", [(4095, np.float32), (4096, np.float32), (5000, np.float16), (5000, np.int32)])
-def test_long_columns_of_every_type(rows, dtype):
-    x = np.random.default_rng(0).integers(-1, 2, (rows, 3)).astype(dtype)
-    for array in (x, x[:, ::-1], x.T.copy().T):
-        out = ops.sum(Tensor(array), 0, keepdim=True)
-        assert out.shape == (1, 3)
-        np.testing.assert_array_equal(out.data, array.sum(0, np.int64, keepdims=True))
-
-
-@pytest.mark.parametrize("correction", [3, 4, 1.5, 0])
-@pytest.mark.parametrize("values", [[1.0, 2.0, 4.0], [1.0], []])
-def test_var_with_few_elements(values, correction):
-    torch = pytest.importorskip("torch")
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # torch's about degrees of freedom
-        wanted = torch.var(torch.tensor(values), dim=0, correction=correction).item()
-    np.testing.assert_allclose(ops.var(Tensor(np.array(values, np.float32)), 0, correction).item(), wanted, rtol=1e-6)
-
-
-def test_var_over_no_dimensions_named_is_over_all():
-    x = Tensor(np.arange(6.0).reshape(2, 3))
-    assert ops.var(x, ()).item() == ops.var(x).item() and ops.var(x, (), keepdim=True).shape == (1, 1)
-
-
 # ---- choices and powers ----------------------------------------------------------------------------------------------
 
 NAN = float("nan")
-
-
-@pytest.mark.parametrize("name", ["maximum", "minimum"])
-def test_extremes_at_nan_and_ties_like_pytorch(name):
-    found, wanted = beside_torch(name, [NAN, 1, NAN, 2, 3, -1], [1, NAN, NAN, 2, 1, 5])
-    for a, b in zip(found, wanted, strict=True):
-        np.testing.assert_array_equal(a, b)
-
-
-def test_clamp_at_equal_limits_like_pytorch():
-    found, wanted = beside_torch("clamp", [-1, 0, 1, 2, 3], [0, 0, 1, 1, 2], [0, 0, 1, 3, 1])
-    for a, b in zip(found, wanted, strict=True):
-        np.testing.assert_array_equal(a, b)
 
 
 @pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64, np.int64, np.uint8, np.bool_])
@@ -154,6 +94,23 @@ def test_where_keeps_every_bit(dtype, shapes):
         x.flat[:3] = np.nan, -0.0, np.inf
     out = ops.where(Tensor(condition), Tensor(x), Tensor(y)).data
     assert out.dtype == dtype and out.tobytes() == np.where(condition, x, y).tobytes()
+
+
+@pytest.mark.parametrize("shape", [(), (0,), (5,), (2, 3, 4), (3, 0)])
+def test_where_of_a_condition_alone(shape):
+    condition = np.arange(np.prod(shape, dtype=int)).reshape(shape) % 3
+    found = ops.where(Tensor(condition))
+    assert all(places.dtype == np.int64 and places.node is None for places in found)
+    for places, wanted in zip(found, np.nonzero(np.atleast_1d(condition)), strict=True):
+        np.testing.assert_array_equal(places.data, wanted)
+
+
+@pytest.mark.parametrize("dtype", [np.bool_, np.uint8, np.int64])
+def test_powers_by_integer_tensors(dtype):
+    x = leaf([2.0, -3.0, 0.0, 0.5])
+    exponents = np.array([0, 1, 1, 1], dtype)
+    (x ** Tensor(exponents)).sum().backward()
+    np.testing.assert_array_equal(x.grad.data, [0, 1, 1, 1])
 
 
 def test_powers_of_and_by_arrays():
@@ -173,6 +130,65 @@ def test_powers_of_negative_numbers_and_0(exponent):
     x = leaf([-2.0, 0.0, 3.0])
     assert gradcheck(lambda x: x**exponent, [x]) and gradgradcheck(lambda x: x**exponent, [x])
     np.testing.assert_array_equal((x**exponent).data, x.data**exponent)
+
+
+# ---- functions and activations ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("dtype, bound", [(np.float32, 4), (np.float64, 2)])
+def test_erf_is_exact_to_a_few_roundings(dtype, bound):
+    x = np.concatenate([np.linspace(-7, 7, 100_001), np.logspace(-37, 0, 10_000), [np.inf, -np.inf]]).astype(dtype)
+    wanted = np.array([math.erf(value) for value in x.tolist()])
+    out = ops.erf(Tensor(x)).data
+    assert (np.abs(out - wanted) <= bound * np.finfo(dtype).eps * np.abs(wanted)).all() and np.abs(out).max() == 1
+
+
+@pytest.mark.parametrize("name", ["relu", "leaky_relu", "elu", "silu", "softplus", "gelu", "erf"])
+@pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64])
+def test_activations_far_out(name, dtype):
+    """No overflow, and no NaN in gradients of first or second order."""
+    x = Tensor(np.array([-1e4, -100, -20, 0, 20, 100, 1e4], dtype), requires_grad=True)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        out = getattr(ops, name)(x)
+        (first,) = grad(out.sum(), x, create_graph=True)
+        (second,) = grad(first.sum(), x)
+    assert out.dtype == first.dtype == second.dtype == dtype
+    assert all(np.isfinite(one.data).all() for one in (out, first, second))
+
+
+def test_half_precision_is_worked_on_in_float32():
+    x = np.linspace(-3, 3, 61).astype(np.float16)
+    for name in ("relu", "leaky_relu", "erf", "gelu"):
+        wanted = getattr(ops, name)(Tensor(x.astype(np.float32))).data
+        np.testing.assert_allclose(getattr(ops, name)(Tensor(x)).data, wanted, rtol=2e-3, atol=2e-3)
+
+
+# ---- conversions -----------------------------------------------------------------------------------------------------
+
+
+def test_to_gives_the_tensor_itself_or_a_copy():
+    x = leaf([1.0, 2.0])
+    for same in (x.to("float64"), x.to("cpu"), x.to(x), x.to("cpu", "float64"), x.to(None), x.to(dtype=None)):
+        assert same is x
+    for copy in (x.to("float64", copy=True), x.to("cpu", copy=True), x.to(x, False, True), ops.to(x, copy=True)):
+        assert not np.shares_memory(copy.data, x.data)
+        (copy * copy).sum().backward()
+    assert x.grad.tolist() == [8.0, 16.0]
+
+
+def test_to_loses_history_through_integers():
+    x = leaf([1.5, 2.0])
+    assert not x.to("int64").requires_grad and not x.to("bool").to("float64").requires_grad
+    assert x.to("float16").requires_grad
+
+
+@pytest.mark.parametrize("name", ["a", "a5", "S", "float", "longdouble", "", "Float32", "cpu64"])
+def test_names_that_numpy_alone_knows_are_refused_without_a_warning(name):
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        with pytest.raises(KindError, match="to: dtype is .* wanted an element type"):
+            leaf([1.0]).to(name)
 
 
 # ---- losses ----------------------------------------------------------------------------------------------------------
@@ -231,6 +247,37 @@ def test_batch_norm_changes_nothing_when_it_refuses(variance, error):
     assert not mean.data.any() and mean.version == [0]
 
 
+# ---- other norms, dropout -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name, flag", [("batch_norm", "training"), ("instance_norm", "use_input_stats")])
+@pytest.mark.parametrize("shape", [(4, 3, 5), (2, 3, 4, 4), (2, 3, 2, 2, 3)])
+def test_running_statistics_like_pytorch(name, flag, shape):
+    torch = pytest.importorskip("torch")
+    rng = np.random.default_rng(0)
+    x, mean, var = rng.standard_normal(shape), rng.standard_normal(3), rng.random(3)
+    ours, theirs = [Tensor(a.copy()) for a in (x, mean, var)], [torch.tensor(a) for a in (x, mean, var)]
+    for used in (True, False):
+        out = getattr(ops, name)(*ours, momentum=0.3, **{flag: used})
+        wanted = getattr(torch.nn.functional, name)(*theirs, momentum=0.3, **{flag: used})
+        for a, b in zip([out, *ours], [wanted, *theirs], strict=True):
+            np.testing.assert_allclose(a.data, b.numpy(), rtol=1e-10, atol=1e-12)
+
+
+@pytest.mark.parametrize("name", ["layer_norm", "group_norm", "instance_norm"])
+def test_norms_far_from_zero(name):
+    x = (np.random.default_rng(0).standard_normal((4, 6, 50)) + 1000).astype(np.float32)
+    arguments = {"layer_norm": ((6, 50),), "group_norm": (3,), "instance_norm": ()}[name]
+    near, exact = (getattr(ops, name)(Tensor(x.astype(t)), *arguments).data for t in (np.float32, np.float64))
+    np.testing.assert_allclose(near, exact, rtol=1e-6, atol=1e-6)
+
+
+@pytest.mark.parametrize("name", ["dropout", "dropout1d", "dropout2d"])
+def test_dropout_of_integers_where_nothing_is_dropped(name):
+    x = Tensor(np.ones((2, 3, 4), np.int64))
+    assert getattr(ops, name)(x, 0.5, False) is x and getattr(ops, name)(x, 0) is x
+
+
 # ---- anything else ---------------------------------------------------------------------------------------------------
 
 STRANGE = ("b", None, 1.5, NAN, -1, 0, 7, 10**30, True, (), (1, 2, 3), [[1], [2, 3]], (1.5, 2), (None, None), object())
@@ -241,6 +288,7 @@ STRANGE_ARRAYS = (
 )
 
 
+@pytest.mark.filterwarnings("ignore:.* they broadcast to:UserWarning")  # losses, as in PyTorch
 @pytest.mark.parametrize("op", all_ops(), ids=str)
 def test_any_argument_is_taken_or_refused_in_words(op):
     """Whatever stands in place of one argument: a result whose gradient can be taken, or an error of ours."""

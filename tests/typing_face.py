@@ -37,7 +37,7 @@ TYPES = {  # of arguments, by their names; Any for all others
     "keepdim": "bool",
     "index": "Tensor",
 }
-SEVERAL = {"max", "min", "split", "chunk"}  # results that are no single Tensor
+SEVERAL = {"max", "min", "split", "chunk", "unbind", "sort", "topk", "nonzero"}  # results that are no single Tensor
 
 
 def _signature(name, op):
@@ -49,8 +49,9 @@ def _signature(name, op):
         if keyword_only and "*" not in texts:
             texts.append("*")
         listed = name in operators.LISTED.split() and len(texts) == 1
-        text = f"{'*' if listed else ''}{parameter.name}: {TYPES.get(parameter.name, 'Any')}"
-        default = parameter.default
+        default, kind = parameter.default, TYPES.get(parameter.name, "Any")
+        kind += " | None" if default is None and kind == "Operand" else ""
+        text = f"{'*' if listed else ''}{parameter.name}: {kind}"
         texts.append(text if default is inspect.Parameter.empty else f"{text} = {default!r}")
     return ", ".join(texts)
 

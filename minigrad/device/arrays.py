@@ -1,5 +1,7 @@
 """Arrays on a device: made, moved, laid out and combined element by element."""
 
+import functools
+
 import numpy as np
 
 from minigrad_kernels import layout
@@ -36,7 +38,8 @@ __all__ = [
     "zeros",
 ]
 
-_SCALARS = (bool, int, float)
+_NUMBERS = (int, float)
+_SCALARS = (bool, *_NUMBERS)
 _quiet = np.errstate(all="ignore")  # infinities and NaN are results, not warnings
 
 
@@ -67,7 +70,7 @@ def is_device(name):
 
 def move(array, device):
     """The array on a device, itself if it is there already."""
-    if device != "cpu":
+    if not isinstance(device, str) or device != "cpu":
         raise StateError(f"to: device is {device!r}, but the devices of this machine are: 'cpu'")
     return array
 
@@ -186,13 +189,13 @@ def elementwise(op, *values, out=None, named=None):
     ufunc = getattr(np, _UFUNCS.get(op, op))
     first = values[0]
     alike = is_array(first) and is_floating(first.dtype)
-    if not alike or any(type(value) not in _SCALARS and getattr(value, "dtype", 0) != first.dtype for value in values):
+    if not alike or any(type(value) not in _NUMBERS and getattr(value, "dtype", 0) != first.dtype for value in values):
         values = _converted(op, values, named or op)
     largest = max(values, key=lambda value: getattr(value, "nbytes", 0))
     if out is None and getattr(largest, "nbytes", 0) >= memory.SMALLEST:
         shape = broadcast_shapes(named or op, *filter(is_array, values))
         order = order_of(largest) if largest.shape == shape else None
-        out = empty(shape, bool if op in _PREDICATES else largest.dtype, order)
+        out = empty(shape, bool if _of_integers(op) == "b" else largest.dtype, order)
     try:
         with np.errstate(all="ignore"):
             return np.asarray(ufunc(*values, out=out))
@@ -204,7 +207,7 @@ def elementwise(op, *values, out=None, named=None):
         raise ShapeError(f"{named or op}: a number does not fit in {largest.dtype} ({error})") from error
 
 
-# Ops whose ufunc has another name, ops with bool results, and ops whose results are fractions even of integers.
+# Ops whose ufunc has another name, ops that refuse an integer 0, and ops that refuse bools.
 _UFUNCS = {"sub": "subtract", "mul": "multiply", "div": "true_divide", "neg": "negative", "pow": "power"}
 _UFUNCS |= {
     "eq": "equal",
@@ -214,8 +217,16 @@ _UFUNCS |= {
     "gt": "greater",
     "ge": "greater_equal",
 }
-_PREDICATES = frozenset("eq ne lt le gt ge logical_not isnan isfinite".split())
-_FRACTIONAL = frozenset("div exp log sqrt tanh".split())
+_DIVISIONS = frozenset(("floor_divide", "remainder"))
+_UNLIKE_BOOLS = frozenset("abs neg pow sub".split()) | _DIVISIONS
+
+
+@functools.cache
+def _of_integers(op):
+    """The kind of the results of integers, as the ufunc declares it: "b" bool, "f" fractions, else "i"."""
+    ufunc = getattr(np, _UFUNCS.get(op, op))
+    loops = dict(loop.split("->") for loop in ufunc.types)
+    return {"?": "b", "d": "f"}.get(loops.get("l" * ufunc.nin, "d"), "i")
 
 
 @_quiet
@@ -225,20 +236,26 @@ def _converted(op, values, named):
         if not isinstance(value, np.ndarray | np.generic) and type(value) not in _SCALARS:
             raise KindError(f"{named}: got a {type(value).__name__}, wanted Tensors, arrays or Python numbers")
     dtype = result_dtype(*values, op=named)
-    if op in _FRACTIONAL and not is_floating(dtype):
+    kinds = {np.dtype(getattr(value, "dtype", type(value))).kind for value in values}
+    if op in _UNLIKE_BOOLS and (kinds == {"b"} or op == "sub" and "b" in kinds):
+        raise KindError(f"{named}: not defined for elements bool; convert with .to('float32'), or see logical_not")
+    if _of_integers(op) == "f" and not is_floating(dtype):
         dtype = default_dtype
     try:
-        return tuple(np.asarray(value, dtype) for value in values)
+        arrays = tuple(np.asarray(value, dtype) for value in values)
     except OverflowError as error:
-        if op in _PREDICATES and dtype.kind in "iu":
+        if _of_integers(op) == "b" and dtype.kind in "iu":
             return values  # NumPy compares integers with a Python integer of any size
         raise ShapeError(f"{named}: a number does not fit in {dtype}, the type of the arrays ({error})") from error
+    if op in _DIVISIONS and not is_floating(dtype) and not arrays[1].all():
+        raise ShapeError(f"{named}: other has a 0, by which integers cannot be divided")
+    return arrays
 
 
 @_quiet
 def reduce(array, method, axes, **options):
-    """The sum, max or min of an array over axes, which stay with size 1."""
-    return np.asarray(getattr(array, method)(axis=axes, keepdims=True, **options))
+    """What a method of arrays (sum, max, all, cumsum, ...) gives along axes, without warnings."""
+    return np.asarray(getattr(array, method)(axis=axes, **options))
 
 
 @_quiet
@@ -246,7 +263,7 @@ def select(condition, x, y):
     """x where the condition holds, else y, under the type rules of elementwise."""
     if not is_array(condition) or condition.dtype != bool:
         raise KindError(f"where: condition has elements {getattr(condition, 'dtype', type(condition))}, wanted bool")
-    x, y = _converted("where", (x, y), "where")
+    x, y = _converted("maximum", (x, y), "where")  # whose types meet in the same way
     shape = broadcast_shapes("where", condition, x, y)
     order = next((order_of(value) for value in (x, y, condition) if value.shape == shape), None)
     out = empty(shape, x.dtype, order)

@@ -1,26 +1,92 @@
-"""Activations, and dropout.
+"""Activations.
 
 `inplace` is PyTorch's and changes nothing: a Tensor is a value, and the output a new one.
 """
 
 from .. import ops
 from .module import Module
-from .options import at_least, fraction
+from .options import flag_of, integer_of, number_of, one_of
 
-__all__ = ["Dropout", "LogSoftmax", "ReLU", "Sigmoid", "Softmax", "Tanh"]
+__all__ = ["ELU", "GELU", "LeakyReLU", "LogSoftmax", "ReLU", "SiLU", "Sigmoid", "Softmax", "Softplus", "Tanh"]
 
 
-class ReLU(Module):
-    """max(x, 0)."""
+class _Rectifier(Module):
+    """An activation whose last option is inplace."""
 
     def __init__(self, inplace=False):
-        self.inplace = inplace
+        self.inplace = flag_of(type(self).__name__, "inplace", inplace)
+
+    def extra_repr(self):
+        return "inplace=True" if self.inplace else ""
+
+
+class ReLU(_Rectifier):
+    """max(x, 0)."""
 
     def forward(self, input):
         return ops.relu(input)
 
+
+class LeakyReLU(_Rectifier):
+    """x above 0, negative_slope x below."""
+
+    def __init__(self, negative_slope=0.01, inplace=False):
+        super().__init__(inplace)
+        self.negative_slope = number_of("LeakyReLU", "negative_slope", negative_slope)
+
+    def forward(self, input):
+        return ops.leaky_relu(input, self.negative_slope)
+
     def extra_repr(self):
-        return "inplace=True" if self.inplace else ""
+        return ", ".join(filter(None, (f"negative_slope={self.negative_slope}", super().extra_repr())))
+
+
+class ELU(_Rectifier):
+    """x above 0, alpha (e^x - 1) below."""
+
+    def __init__(self, alpha=1.0, inplace=False):
+        super().__init__(inplace)
+        self.alpha = number_of("ELU", "alpha", alpha)
+
+    def forward(self, input):
+        return ops.elu(input, self.alpha)
+
+    def extra_repr(self):
+        return ", ".join(filter(None, (f"alpha={self.alpha}", super().extra_repr())))
+
+
+class SiLU(_Rectifier):
+    """x sigmoid(x)."""
+
+    def forward(self, input):
+        return ops.silu(input)
+
+
+class GELU(Module):
+    """x times the probability that a normal number is below x; approximate 'none', or 'tanh' for a formula near it."""
+
+    def __init__(self, approximate="none"):
+        self.approximate = one_of("GELU", "approximate", approximate, ("none", "tanh"))
+
+    def forward(self, input):
+        return ops.gelu(input, approximate=self.approximate)
+
+    def extra_repr(self):
+        return f"approximate={self.approximate!r}"
+
+
+class Softplus(Module):
+    """ln(1 + e^(beta x)) / beta; x itself where beta x is above the threshold."""
+
+    def __init__(self, beta=1.0, threshold=20.0):
+        self.beta = number_of("Softplus", "beta", beta)
+        self.threshold = number_of("Softplus", "threshold", threshold)
+
+    def forward(self, input):
+        return ops.softplus(input, self.beta, self.threshold)
+
+    def extra_repr(self):
+        return f"beta={self.beta}, threshold={self.threshold}"
 
 
 class Sigmoid(Module):
@@ -41,7 +107,7 @@ class Softmax(Module):
     """Exponentials along dimension dim, which must be given, scaled so that they sum to 1."""
 
     def __init__(self, dim):
-        self.dim = at_least(type(self).__name__, "dim", dim, -(1 << 31))
+        self.dim = integer_of(type(self).__name__, "dim", dim)
 
     def forward(self, input):
         return ops.softmax(input, self.dim)
@@ -55,16 +121,3 @@ class LogSoftmax(Softmax):
 
     def forward(self, input):
         return ops.log_softmax(input, self.dim)
-
-
-class Dropout(Module):
-    """In training, each element set to 0 with probability p and the others scaled by 1 / (1 - p)."""
-
-    def __init__(self, p=0.5, inplace=False):
-        self.p, self.inplace = fraction("Dropout", "p", p), inplace
-
-    def forward(self, input):
-        return ops.dropout(input, self.p, self.training)
-
-    def extra_repr(self):
-        return f"p={self.p}, inplace={self.inplace}"

@@ -8,10 +8,13 @@ fan_in = in / groups * height * width, fan_out = out * height * width.
 Errors  ValueError for an option out of range or a weight with fewer than two dimensions, RuntimeError for a
         Tensor that is the result of an operation; nothing is drawn then
 Source  Glorot and Bengio 2010, "Understanding the difficulty of training deep feedforward neural networks",
-        eq. 16; He and others 2015, "Delving deep into rectifiers", eq. 14
+        eq. 16; He and others 2015, "Delving deep into rectifiers", eq. 14; Saxe and others 2013, "Exact solutions
+        to the nonlinear dynamics of learning in deep linear neural networks"
 """
 
 import math
+
+import numpy as np
 
 from minigrad_kernels.errors import ShapeError, StateError
 
@@ -21,10 +24,13 @@ from ..engine import write
 __all__ = [
     "calculate_gain",
     "constant_",
+    "eye_",
     "kaiming_normal_",
     "kaiming_uniform_",
     "normal_",
     "ones_",
+    "orthogonal_",
+    "trunc_normal_",
     "uniform_",
     "xavier_normal_",
     "xavier_uniform_",
@@ -32,7 +38,8 @@ __all__ = [
 ]
 
 _GAINS = {"tanh": 5 / 3, "relu": math.sqrt(2), "selu": 3 / 4}
-_GAINS |= dict.fromkeys(("linear", "conv1d", "conv2d", "conv3d", "sigmoid"), 1.0)
+_GAINS |= dict.fromkeys(("linear", "sigmoid"), 1.0)
+_GAINS |= dict.fromkeys([f"conv{kind}{dims}d" for kind in ("", "_transpose") for dims in (1, 2, 3)], 1.0)
 
 
 def calculate_gain(nonlinearity, param=None):
@@ -78,6 +85,28 @@ def _normal(op, tensor, mean, std, generator):
     return _fill(op, tensor, lambda source: mean + std * source.standard_normal(tensor.shape), generator)
 
 
+def trunc_normal_(tensor, mean=0.0, std=1.0, a=-2.0, b=2.0, generator=None):
+    """Normal numbers; those outside of [a, b] are drawn again.
+
+    Errors  also ValueError if fewer than one in a thousand would lie inside
+    """
+    op = "trunc_normal_"
+    if not (std > 0 and a <= b):
+        raise ShapeError(f"{op}: std is {std}, a {a}, b {b}; wanted std > 0 and a <= b")
+    low, high = (a - mean) / std, (b - mean) / std
+    inside = (math.erf(high / math.sqrt(2)) - math.erf(low / math.sqrt(2))) / 2
+    if inside < 1e-3:
+        raise ShapeError(f"{op}: mean is {mean}, std {std}, too far from the range {a} to {b}")
+
+    def draw(source):
+        numbers = source.standard_normal(tensor.shape)
+        while (outside := (numbers < low) | (numbers > high)).any():
+            numbers[outside] = source.standard_normal(int(outside.sum()))
+        return mean + std * numbers
+
+    return _fill(op, tensor, draw, generator)
+
+
 def constant_(tensor, val):
     """One value everywhere."""
     write(tensor).fill(val)
@@ -92,6 +121,32 @@ def zeros_(tensor):
 def ones_(tensor):
     """1 everywhere."""
     return constant_(tensor, 1)
+
+
+def eye_(tensor):
+    """1 on the diagonal of a matrix, 0 elsewhere."""
+    if tensor.ndim != 2:
+        raise ShapeError(f"eye_: tensor has shape {tensor.shape}, wanted two dimensions")
+    write(tensor)[...] = device.move(np.eye(*tensor.shape), tensor.device)
+    return tensor
+
+
+def orthogonal_(tensor, gain=1, generator=None):
+    """gain times an orthogonal matrix, all equally likely; the dimensions after the first are taken as one.
+
+    Its rows, or its columns if they are fewer, are of length gain and at right angles.
+    """
+    if tensor.ndim < 2:
+        raise ShapeError(f"orthogonal_: tensor has shape {tensor.shape}, wanted at least two dimensions")
+    rows, columns = tensor.shape[0], math.prod(tensor.shape[1:])
+
+    def draw(source):
+        normal = source.standard_normal((max(rows, columns), min(rows, columns)))
+        q, r = np.linalg.qr(normal)
+        q = q * np.where(np.diagonal(r) < 0, -1.0, 1.0)  # else the signs that QR prefers would be likelier
+        return gain * (q if rows >= columns else q.T).reshape(tensor.shape)
+
+    return _fill("orthogonal_", tensor, draw, generator)
 
 
 def fans(op, tensor):

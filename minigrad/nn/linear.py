@@ -5,7 +5,7 @@ import math
 from .. import ops
 from . import init
 from .module import Module
-from .options import at_least, parameter
+from .options import at_least, flag_of, parameter
 
 __all__ = ["Linear"]
 
@@ -17,11 +17,12 @@ class Linear(Module):
     Shapes  (..., in_features) -> (..., out_features)
     """
 
-    def __init__(self, in_features, out_features, bias=True, device="cpu", dtype=None):
+    def __init__(self, in_features, out_features, bias=True, device=None, dtype=None):
         self.in_features = at_least("Linear", "in_features", in_features, 0)
         self.out_features = at_least("Linear", "out_features", out_features, 0)
         self.weight = parameter("Linear", (self.out_features, self.in_features), device, dtype)
-        self.register_parameter("bias", parameter("Linear", (self.out_features,), device, dtype) if bias else None)
+        vector = parameter("Linear", (self.out_features,), device, dtype) if flag_of("Linear", "bias", bias) else None
+        self.register_parameter("bias", vector)
         self.reset_parameters()
 
     def reset_parameters(self, generator=None):

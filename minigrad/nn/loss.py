@@ -1,45 +1,139 @@
-"""Losses as layers. reduction: 'mean', 'sum' or 'none'; weight: a factor for each class, (C,)."""
+"""Losses as layers: what they compute stands with the function of the same purpose in minigrad.ops.loss.
 
-from minigrad_kernels.errors import KindError
+reduction   'mean', 'sum' or 'none'
+weight      of losses of classes: a factor for each class, (C,); of losses of yes and no: one that broadcasts
+"""
+
+from minigrad_kernels.errors import KindError, ShapeError
 
 from .. import ops
 from .module import Module
-from .options import at_least, fraction, one_of
+from .options import flag_of, fraction, integer_of, number, one_of
 
-__all__ = ["CrossEntropyLoss", "MSELoss", "NLLLoss"]
+__all__ = [
+    "BCELoss",
+    "BCEWithLogitsLoss",
+    "CosineSimilarity",
+    "CrossEntropyLoss",
+    "HuberLoss",
+    "KLDivLoss",
+    "L1Loss",
+    "MSELoss",
+    "NLLLoss",
+    "SmoothL1Loss",
+]
 
 REDUCTIONS = ("mean", "sum", "none")
 
 
 class _Loss(Module):
-    def __init__(self, reduction):
+    """A loss of input and target."""
+
+    def __init__(self, *, reduction="mean"):
         self.reduction = one_of(type(self).__name__, "reduction", reduction, REDUCTIONS)
+
+    def _register_weight(self, name, weight):
+        try:
+            self.register_buffer(name, weight)
+        except KindError as error:
+            layer, kind = type(self).__name__, type(weight).__name__
+            raise KindError(f"{layer}: {name} is a {kind}, wanted a Tensor or None") from error
+
+
+# ---- of numbers ------------------------------------------------------------------------------------------------------
 
 
 class MSELoss(_Loss):
     """Mean squared error: the mean of (input - target)^2."""
 
-    def __init__(self, *, reduction="mean"):
-        super().__init__(reduction)
+    def forward(self, input, target):
+        return ops.mse_loss(input, target, reduction=self.reduction)
+
+
+class L1Loss(_Loss):
+    """Mean absolute error: the mean of |input - target|."""
 
     def forward(self, input, target):
-        return ops.mse_loss(input, target, self.reduction)
+        return ops.l1_loss(input, target, reduction=self.reduction)
+
+
+class SmoothL1Loss(_Loss):
+    """A square below beta, the absolute error beyond it."""
+
+    def __init__(self, *, reduction="mean", beta=1.0):
+        super().__init__(reduction=reduction)
+        self.beta = number("SmoothL1Loss", "beta", beta, 0)
+
+    def forward(self, input, target):
+        return ops.smooth_l1_loss(input, target, reduction=self.reduction, beta=self.beta)
+
+
+class HuberLoss(_Loss):
+    """A square below delta, its tangent beyond it."""
+
+    def __init__(self, reduction="mean", delta=1.0):
+        super().__init__(reduction=reduction)
+        self.delta = number("HuberLoss", "delta", delta, 0)
+        if not delta:
+            raise ShapeError(f"HuberLoss: delta is {delta}, wanted more than 0")
+
+    def forward(self, input, target):
+        return ops.huber_loss(input, target, self.reduction, self.delta)
+
+
+# ---- of probabilities ------------------------------------------------------------------------------------------------
+
+
+class BCELoss(_Loss):
+    """Binary cross entropy of probabilities."""
+
+    def __init__(self, weight=None, *, reduction="mean"):
+        super().__init__(reduction=reduction)
+        self._register_weight("weight", weight)
+
+    def forward(self, input, target):
+        return ops.binary_cross_entropy(input, target, self.weight, reduction=self.reduction)
+
+
+class BCEWithLogitsLoss(BCELoss):
+    """Binary cross entropy of sigmoid(input); pos_weight is the weight of yes."""
+
+    def __init__(self, weight=None, *, reduction="mean", pos_weight=None):
+        super().__init__(weight, reduction=reduction)
+        self._register_weight("pos_weight", pos_weight)
+
+    def forward(self, input, target):
+        options = {"reduction": self.reduction, "pos_weight": self.pos_weight}
+        return ops.binary_cross_entropy_with_logits(input, target, self.weight, **options)
+
+
+class KLDivLoss(Module):
+    """Kullback-Leibler divergence of e^input from target; reduction also 'batchmean', the mathematical mean."""
+
+    def __init__(self, *, reduction="mean", log_target=False):
+        self.reduction = one_of("KLDivLoss", "reduction", reduction, (*REDUCTIONS, "batchmean"))
+        self.log_target = flag_of("KLDivLoss", "log_target", log_target)
+
+    def forward(self, input, target):
+        return ops.kl_div(input, target, reduction=self.reduction, log_target=self.log_target)
+
+
+# ---- of classes ------------------------------------------------------------------------------------------------------
 
 
 class NLLLoss(_Loss):
     """Negative log likelihood of the target classes; input holds log probabilities (N, C) or (N, C, ...)."""
 
     def __init__(self, weight=None, *, ignore_index=-100, reduction="mean"):
-        super().__init__(reduction)
-        layer = type(self).__name__
-        try:
-            self.register_buffer("weight", weight)
-        except KindError as error:
-            raise KindError(f"{layer}: weight is a {type(weight).__name__}, wanted a Tensor or None") from error
-        self.ignore_index = at_least(layer, "ignore_index", ignore_index, -(1 << 63))
+        super().__init__(reduction=reduction)
+        self._register_weight("weight", weight)
+        self.ignore_index = integer_of(type(self).__name__, "ignore_index", ignore_index)
+
+    def _options(self):
+        return {"ignore_index": self.ignore_index, "reduction": self.reduction}
 
     def forward(self, input, target):
-        return ops.nll_loss(input, target, self.weight, self.ignore_index, self.reduction)
+        return ops.nll_loss(input, target, self.weight, **self._options())
 
 
 class CrossEntropyLoss(NLLLoss):
@@ -50,5 +144,19 @@ class CrossEntropyLoss(NLLLoss):
         self.label_smoothing = fraction("CrossEntropyLoss", "label_smoothing", label_smoothing)
 
     def forward(self, input, target):
-        options = (self.weight, self.ignore_index, self.reduction, self.label_smoothing)
-        return ops.cross_entropy(input, target, *options)
+        options = self._options()
+        return ops.cross_entropy(input, target, self.weight, **options, label_smoothing=self.label_smoothing)
+
+
+# ---- of vectors ------------------------------------------------------------------------------------------------------
+
+
+class CosineSimilarity(Module):
+    """The cosine of the angle between the vectors along dim; lengths count as at least eps."""
+
+    def __init__(self, dim=1, eps=1e-8):
+        self.dim = integer_of("CosineSimilarity", "dim", dim)
+        self.eps = number("CosineSimilarity", "eps", eps, 0)
+
+    def forward(self, x1, x2):
+        return ops.cosine_similarity(x1, x2, self.dim, self.eps)

@@ -8,8 +8,9 @@ import html
 
 from minigrad_kernels.errors import KindError, ShapeError
 
-from .. import device
+from .. import device as devices
 from ..engine import write
+from ..hooks import register
 from ..tensor import Tensor
 from .parameter import Parameter
 from .state import load_state_dict, state_dict
@@ -45,7 +46,7 @@ class Module:
 
     def __call__(self, *args, **kwargs):
         out = self.forward(*args, **kwargs)
-        for hook in self._hooks:
+        for (hook,) in self._hooks:
             replaced = hook(self, args, out)
             out = out if replaced is None else replaced
         return out
@@ -53,10 +54,9 @@ class Module:
     def register_forward_hook(self, hook):
         """Call hook(module, arguments, output) after forward; what it returns, if not None, replaces output.
 
-        Returns a function that removes the hook.
+        Returns a Handle whose remove() takes the hook back.
         """
-        self._hooks = (*self._hooks, hook)
-        return lambda: setattr(self, "_hooks", tuple(other for other in self._hooks if other is not hook))
+        return register(self, "_hooks", (hook,))
 
     # ---- registration ------------------------------------------------------------------------------------------
 
@@ -125,6 +125,8 @@ class Module:
         self._refuse_taken(name)
         self._register(name, module, self._modules)
 
+    register_module = add_module
+
     # ---- the parts ---------------------------------------------------------------------------------------------
 
     def named_modules(self, prefix="", remove_duplicate=True):
@@ -165,6 +167,15 @@ class Module:
             if module is not None and module not in seen:
                 seen.add(module)
                 yield name, module
+
+    def get_submodule(self, target):
+        """The Module of this name below this one, such as "1.conv"; for "" this one itself."""
+        module = self
+        for name in target.split(".") if target else ():
+            module = getattr(module, name)
+            if not isinstance(module, Module):
+                raise KindError(f"get_submodule: {name} of {target} is a {type(module).__name__}, wanted a Module")
+        return module
 
     def parameters(self, recurse=True):
         """The parameters of this Module and those below it, shared ones once: what an optimiser takes."""
@@ -218,18 +229,30 @@ class Module:
         function(self)
         return self
 
-    def to(self, target):
-        """Move all parameters and buffers to a device, or the floating ones to an element type; returns self.
+    def to(self, *targets, device=None, dtype=None, non_blocking=False):
+        """Move all parameters and buffers to a device, and the floating ones to an element type; returns self.
 
         They stay the same objects, so an optimiser made before keeps them; its state, if any, does not follow.
+
+        targets         a device, an element type, both, or a Tensor that has them
+        non_blocking    is PyTorch's and changes nothing
         """
-        if device.is_device(target):
-            change = lambda array: device.move(array, target)
-        else:
-            dtype = device.element_type(target)
-            if not device.is_floating(dtype):
-                raise KindError(f"to: dtype is {dtype}, wanted a floating one for the parameters of a Module")
-            change = lambda array: device.cast(array, dtype) if device.is_floating(array.dtype) else array
+        place = kind = None
+        for target in (*targets, device, dtype):
+            if isinstance(target, Tensor):
+                place, kind = target.device, target.dtype
+            elif devices.is_device(target):
+                place = target
+            elif target is not None:
+                kind = devices.element_type(target)
+        if kind is not None and not devices.is_floating(kind):
+            raise KindError(f"to: dtype is {kind}, wanted a floating one for the parameters of a Module")
+
+        def change(array):
+            array = array if place is None else devices.move(array, place)
+            wanted = kind is not None and devices.is_floating(array.dtype) and array.dtype != kind
+            return devices.cast(array, kind) if wanted else array
+
         for tensor in (*self.parameters(), *self.buffers()):
             array = change(tensor.data)
             if array is not tensor.data:

@@ -1,54 +1,62 @@
-"""Batch normalisation."""
+"""Normalisation layers.
+
+eps         is added to the variance
+affine      then scale by weight, from 1 on, and, if bias, shift by bias, from 0 on; both learned
+momentum    the weight of the newest batch in the running statistics; of BatchNorm also None: all count alike
+track_running_stats     keep running_mean, running_var and num_batches_tracked, which serve once training is over;
+                        else the input itself always decides
+"""
 
 import numpy as np
 
-from minigrad_kernels.errors import KindError, ShapeError
+from minigrad_kernels.errors import ShapeError
 
 from .. import device as devices
 from .. import ops
 from ..engine import write
+from ..ops.arguments import tensor_of
 from ..tensor import Tensor
 from . import init
 from .module import Module
-from .options import at_least, fraction, parameter
+from .options import at_least, flag_of, fraction, number, parameter
 
-__all__ = ["BatchNorm2d"]
+__all__ = ["BatchNorm1d", "BatchNorm2d", "GroupNorm", "InstanceNorm1d", "InstanceNorm2d", "LayerNorm"]
 
 
-class BatchNorm2d(Module):
-    """Each channel to mean 0 and variance 1, over the batch in training and by running statistics otherwise.
+class _Affine(Module):
+    """Keeps eps, weight and bias."""
 
-    momentum                the weight of the newest batch in the running statistics; None: all count alike
-    affine                  then scale by weight and, if bias, shift by bias, both (num_features,)
-    track_running_stats     keep running_mean, running_var and num_batches_tracked; else the batch decides
-    Shapes  (N, num_features, H, W), out alike
-    """
+    def _make_affine(self, shape, eps, affine, bias, device, dtype):
+        layer = type(self).__name__
+        self.eps = number(layer, "eps", eps, 0)
+        affine, bias = flag_of(layer, "affine", affine), flag_of(layer, "bias", bias)
+        for name, wanted in (("weight", affine), ("bias", affine and bias)):
+            self.register_parameter(name, parameter(layer, shape, device, dtype) if wanted else None)
 
-    def __init__(
-        self,
-        num_features,
-        eps=1e-5,
-        momentum=0.1,
-        affine=True,
-        track_running_stats=True,
-        device="cpu",
-        dtype=None,
-        *,
-        bias=True,
-    ):
-        self.num_features = at_least("BatchNorm2d", "num_features", num_features, 1)
-        if isinstance(eps, bool) or not isinstance(eps, int | float):
-            raise KindError(f"BatchNorm2d: eps is {eps!r}, wanted a number")
-        if not eps >= 0:
-            raise ShapeError(f"BatchNorm2d: eps is {eps}, wanted at least 0")
-        self.momentum = None if momentum is None else fraction("BatchNorm2d", "momentum", momentum)
-        self.eps, self.affine, self.track_running_stats = eps, bool(affine), bool(track_running_stats)
-        vector = lambda: parameter("BatchNorm2d", (self.num_features,), device, dtype)
-        self.register_parameter("weight", vector() if affine else None)
-        self.register_parameter("bias", vector() if affine and bias else None)
+    def reset_parameters(self, generator=None):
+        """Weight 1, bias 0."""
+        if self.weight is not None:
+            init.ones_(self.weight)
+        if self.bias is not None:
+            init.zeros_(self.bias)
+
+
+# ---- over the batch, or with running statistics ----------------------------------------------------------------------
+
+
+class _Statistics(_Affine):
+    """Keeps running statistics."""
+
+    def _make(self, num_features, eps, momentum, affine, track_running_stats, device, dtype, bias):
+        layer = type(self).__name__
+        self.num_features = at_least(layer, "num_features", num_features, 1)
+        self.momentum = None if momentum is None else fraction(layer, "momentum", momentum)
+        self.affine, self.track_running_stats = affine, flag_of(layer, "track_running_stats", track_running_stats)
+        self._make_affine((self.num_features,), eps, affine, bias, device, dtype)
         for name in ("running_mean", "running_var"):
-            self.register_buffer(name, vector().detach() if track_running_stats else None)
-        count = Tensor(devices.move(np.zeros((), np.int64), device)) if track_running_stats else None
+            vector = parameter(layer, (self.num_features,), device, dtype).detach() if track_running_stats else None
+            self.register_buffer(name, vector)
+        count = Tensor(devices.move(np.zeros((), np.int64), device or "cpu")) if track_running_stats else None
         self.register_buffer("num_batches_tracked", count)
         self.reset_parameters()
 
@@ -62,36 +70,174 @@ class BatchNorm2d(Module):
     def reset_parameters(self, generator=None):
         """Weight 1, bias 0, no batches seen."""
         self.reset_running_stats()
-        if self.weight is not None:
-            init.ones_(self.weight)
-        if self.bias is not None:
-            init.zeros_(self.bias)
+        super().reset_parameters()
 
-    def forward(self, input):
-        if input.ndim != 4 or input.shape[1] != self.num_features:
-            raise ShapeError(f"BatchNorm2d: input has shape {input.shape}, wanted (N, {self.num_features}, H, W)")
+    def _refuse_dimensions(self, input, ranks, shape):
+        if tensor_of(type(self).__name__, "input", input).ndim not in ranks:
+            raise ShapeError(f"{type(self).__name__}: input has shape {input.shape}, wanted {shape}")
+
+    def extra_repr(self):
+        return (
+            f"{self.num_features}, eps={self.eps}, momentum={self.momentum}, affine={self.affine}, "
+            f"bias={self.bias is not None}, track_running_stats={self.track_running_stats}"
+        )
+
+
+class _BatchNorm(_Statistics):
+    """Each channel to mean 0 and variance 1, over the batch in training and by running statistics otherwise."""
+
+    def __init__(
+        self,
+        num_features,
+        eps=1e-5,
+        momentum=0.1,
+        affine=True,
+        track_running_stats=True,
+        device=None,
+        dtype=None,
+        *,
+        bias=True,
+    ):
+        self._make(num_features, eps, momentum, affine, track_running_stats, device, dtype, bias)
+
+    def _normalized(self, input):
+        if input.shape[1] != self.num_features:
+            raise ShapeError(
+                f"{type(self).__name__}: input has {input.shape[1]} channels (shape {input.shape}), "
+                f"wanted {self.num_features}"
+            )
         counting = self.training and self.track_running_stats
         count = self.num_batches_tracked.item() + 1 if counting else 0
         momentum = self.momentum
         if momentum is None:
             momentum = 1 / count if count else 0.0
         batch_decides = self.training or self.running_mean is None
-        out = ops.batch_norm(
-            input,
-            self.running_mean,
-            self.running_var,
-            self.weight,
-            self.bias,
-            batch_decides,
-            momentum,
-            self.eps,
-        )
+        statistics = (self.running_mean, self.running_var)
+        out = ops.batch_norm(input, *statistics, self.weight, self.bias, batch_decides, momentum, self.eps)
         if counting:
             write(self.num_batches_tracked).fill(count)
         return out
 
+
+class BatchNorm1d(_BatchNorm):
+    """Each channel to mean 0 and variance 1, over the batch in training and by running statistics otherwise.
+
+    Shapes  (N, num_features) or (N, num_features, L), out alike
+    """
+
+    def forward(self, input):
+        self._refuse_dimensions(input, (2, 3), f"(N, {self.num_features}) or (N, {self.num_features}, L)")
+        return self._normalized(input)
+
+
+class BatchNorm2d(_BatchNorm):
+    """Each channel to mean 0 and variance 1, over the batch in training and by running statistics otherwise.
+
+    Shapes  (N, num_features, H, W), out alike
+    """
+
+    def forward(self, input):
+        self._refuse_dimensions(input, (4,), f"(N, {self.num_features}, H, W)")
+        return self._normalized(input)
+
+
+class _InstanceNorm(_Statistics):
+    """Each channel of each element of the batch to mean 0 and variance 1."""
+
+    def __init__(
+        self,
+        num_features,
+        eps=1e-5,
+        momentum=0.1,
+        affine=False,
+        track_running_stats=False,
+        device=None,
+        dtype=None,
+        *,
+        bias=True,
+    ):
+        self._make(num_features, eps, momentum, affine, track_running_stats, device, dtype, bias)
+
+    def _normalized(self, input, alone):
+        batch = ops.unsqueeze(input, 0) if alone else input
+        statistics = (self.running_mean, self.running_var)
+        own = self.training or not self.track_running_stats
+        momentum = 0.0 if self.momentum is None else self.momentum
+        out = ops.instance_norm(batch, *statistics, self.weight, self.bias, own, momentum, self.eps)
+        return ops.squeeze(out, 0) if alone else out
+
+
+class InstanceNorm1d(_InstanceNorm):
+    """Each channel of each element of the batch to mean 0 and variance 1, by running statistics after training if kept.
+
+    Shapes  (N, num_features, L) or (num_features, L), out alike
+    """
+
+    def forward(self, input):
+        self._refuse_dimensions(input, (2, 3), f"(N, {self.num_features}, L) or ({self.num_features}, L)")
+        return self._normalized(input, input.ndim == 2)
+
+
+class InstanceNorm2d(_InstanceNorm):
+    """Each channel of each element of the batch to mean 0 and variance 1, by running statistics after training if kept.
+
+    Shapes  (N, num_features, H, W) or (num_features, H, W), out alike
+    """
+
+    def forward(self, input):
+        self._refuse_dimensions(input, (3, 4), f"(N, {self.num_features}, H, W) or ({self.num_features}, H, W)")
+        return self._normalized(input, input.ndim == 3)
+
+
+# ---- over parts of each element of the batch -------------------------------------------------------------------------
+
+
+class LayerNorm(_Affine):
+    """The elements of the last dimensions to mean 0 and variance 1.
+
+    normalized_shape        their sizes, which are also the shape of weight and bias; a number for one
+    elementwise_affine      then scale by weight and, if bias, shift by bias
+    Shapes  (..., *normalized_shape), out alike
+    """
+
+    def __init__(self, normalized_shape, eps=1e-5, elementwise_affine=True, bias=True, device=None, dtype=None):
+        sizes = normalized_shape if isinstance(normalized_shape, tuple | list) else (normalized_shape,)
+        self.normalized_shape = tuple(at_least("LayerNorm", "normalized_shape", size, 0) for size in sizes)
+        self.elementwise_affine = flag_of("LayerNorm", "elementwise_affine", elementwise_affine)
+        self._make_affine(self.normalized_shape, eps, elementwise_affine, bias, device, dtype)
+        self.reset_parameters()
+
+    def forward(self, input):
+        return ops.layer_norm(input, self.normalized_shape, self.weight, self.bias, self.eps)
+
     def extra_repr(self):
         return (
-            f"{self.num_features}, eps={self.eps}, momentum={self.momentum}, affine={self.affine}, "
-            f"bias={self.bias is not None}, track_running_stats={self.track_running_stats}"
+            f"{self.normalized_shape}, eps={self.eps}, elementwise_affine={self.elementwise_affine}, "
+            f"bias={self.bias is not None}"
+        )
+
+
+class GroupNorm(_Affine):
+    """The channels of each element of the batch, in num_groups groups, to mean 0 and variance 1.
+
+    affine  then scale by weight and, if bias, shift by bias, both (num_channels,)
+    Shapes  (N, num_channels, ...), out alike
+    """
+
+    def __init__(self, num_groups, num_channels, eps=1e-5, affine=True, device=None, dtype=None, *, bias=True):
+        self.num_groups = at_least("GroupNorm", "num_groups", num_groups, 1)
+        self.num_channels = at_least("GroupNorm", "num_channels", num_channels, 1)
+        if self.num_channels % self.num_groups:
+            raise ShapeError(f"GroupNorm: num_channels is {num_channels}, wanted a multiple of num_groups={num_groups}")
+        self.affine = flag_of("GroupNorm", "affine", affine)
+        self._make_affine((self.num_channels,), eps, affine, bias, device, dtype)
+        self.reset_parameters()
+
+    def forward(self, input):
+        return ops.group_norm(input, self.num_groups, self.weight, self.bias, self.eps)
+
+    def extra_repr(self):
+        return (
+            f"{self.num_groups}, {self.num_channels}, eps={self.eps}, affine={self.affine}, "
+            f"bias={self.bias is not None}"
         )

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from .. import create
 from ..modes import no_grad
 from ..tensor import Tensor
-from .conv import Conv2d
+from .conv import Conv1d, Conv2d, ConvTranspose1d, ConvTranspose2d
 from .linear import Linear
 
 __all__ = ["Summary", "summary"]
@@ -94,7 +94,7 @@ def summary(model, input_shape):
     rows, counted = [], set()
     _dry_run(model, x if floating is None else x.to(floating.device), listed, rows, counted)
     called = {row.path for row in rows}
-    rows += [_row(path, module, None, counted) for path, module in listed if path not in called]
+    rows += [_row(path, module, (), None, counted) for path, module in listed if path not in called]
     sizes = [(parameter.numel(), parameter.requires_grad) for parameter in model.parameters()]
     return Summary(
         title=type(model).__name__,
@@ -109,21 +109,21 @@ def summary(model, input_shape):
 
 def _dry_run(model, x, listed, rows, counted):
     training = [(module, module.training) for module in model.modules()]
-    removers = []
+    handles = []
     for path, module in listed:
-        hook = lambda module, _, out, path=path: rows.append(_row(path, module, out, counted))
-        removers.append(module.register_forward_hook(hook))
+        hook = lambda module, given, out, path=path: rows.append(_row(path, module, given, out, counted))
+        handles.append(module.register_forward_hook(hook))
     try:
         with no_grad():
             model.eval()(x)
     finally:
-        for remove in removers:
-            remove()
+        for handle in handles:
+            handle.remove()
         for module, mode in training:
             module.training = mode
 
 
-def _row(path, module, out, counted):
+def _row(path, module, given, out, counted):
     own = [parameter for parameter in module.parameters(recurse=False) if parameter not in counted]
     counted.update(own)
     known = isinstance(out, Tensor)
@@ -132,15 +132,17 @@ def _row(path, module, out, counted):
         kind=type(module).__name__,
         shape=out.shape if known else None,
         parameters=sum(parameter.numel() for parameter in own),
-        macs=_macs(module, out.numel()) if known else 0,
+        macs=_macs(module, given, out) if known else 0,
         nbytes=out.data.nbytes if known else 0,
     )
 
 
-def _macs(module, outputs):
-    """Each element of the output is a sum of so many products."""
+def _macs(module, given, out):
+    """Each element of the output is a sum of so many products; of a transpose, each of the input goes into so many."""
     if isinstance(module, Linear):
-        return outputs * module.in_features
-    if isinstance(module, Conv2d):
-        return outputs * math.prod(module.weight.shape[1:])
+        return out.numel() * module.in_features
+    if isinstance(module, Conv1d | Conv2d):
+        return out.numel() * math.prod(module.weight.shape[1:])
+    if isinstance(module, ConvTranspose1d | ConvTranspose2d):
+        return given[0].numel() * math.prod(module.weight.shape[1:])
     return 0

@@ -11,9 +11,7 @@ from . import resize as _resize
 from . import softmax as _softmax
 from .contract import *
 from .conv import forms as _forms
-from .conv import trio as _trio
 from .conv.forms import *
-from .conv.trio import *
 from .elementwise import activations as _activations
 from .elementwise import arithmetic as _arithmetic
 from .elementwise import choices as _choices
@@ -46,18 +44,20 @@ from .reduce.sums import *
 from .resize import *
 from .shape import arrange as _arrange
 from .shape import joins as _joins
+from .shape import order as _order
 from .shape import pads as _pads
 from .shape import pick as _pick
 from .shape import select as _select
+from .shape import sliding as _sliding
 from .shape import views as _views
-from .shape import windows as _windows
 from .shape.arrange import *
 from .shape.joins import *
+from .shape.order import *
 from .shape.pads import *
 from .shape.pick import *
 from .shape.select import *
+from .shape.sliding import *
 from .shape.views import *
-from .shape.windows import *
 from .softmax import *
 
 __all__: list[str] = []
@@ -72,7 +72,6 @@ __all__ += _norms.__all__
 __all__ += _scans.__all__
 __all__ += _sums.__all__
 __all__ += _forms.__all__
-__all__ += _trio.__all__
 __all__ += _classes.__all__
 __all__ += _distributions.__all__
 __all__ += _regression.__all__
@@ -84,8 +83,9 @@ __all__ += _choices.__all__
 __all__ += _functions.__all__
 __all__ += _arrange.__all__
 __all__ += _joins.__all__
+__all__ += _order.__all__
 __all__ += _pads.__all__
 __all__ += _pick.__all__
 __all__ += _select.__all__
+__all__ += _sliding.__all__
 __all__ += _views.__all__
-__all__ += _windows.__all__

@@ -1,10 +1,10 @@
-"""Dimensions as users name them."""
+"""Dimensions as users name them, and what reductions do with them."""
 
 from minigrad_kernels.errors import ShapeError, SubscriptError
 
-from .arguments import integer_of
+from .arguments import integer_of, tensor_of
 
-__all__ = ["axes_of", "axis_of"]
+__all__ = ["axes_of", "axis_of", "kept_shape", "reduced_axes"]
 
 
 def axis_of(op, dim, ndim):
@@ -23,3 +23,14 @@ def axes_of(op, dim, ndim):
     if len(set(axes)) != len(axes):
         raise ShapeError(f"{op}: dim is {dim}, which names a dimension twice")
     return axes if ndim else ()
+
+
+def reduced_axes(op, input, dim):
+    """The dimensions of a Tensor that a reduction runs over; () means all of them, as None does."""
+    tensor_of(op, "input", input)
+    return axes_of(op, None if isinstance(dim, tuple | list) and not dim else dim, input.ndim)
+
+
+def kept_shape(shape, axes):
+    """The shape that a reduction leaves if its dimensions stay with size 1."""
+    return tuple([1 if axis in axes else size for axis, size in enumerate(shape)])

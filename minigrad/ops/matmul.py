@@ -1,7 +1,7 @@
 """Matrix products.
 
-Types   float32 or float64, promoted to one; integers are multiplied as NumPy does
-Errors  ValueError if sizes do not fit, TypeError for other element types
+Types   one type for all: float32 or float64; float16, multiplied in float32; integers, multiplied as NumPy does
+Errors  ValueError if sizes do not fit, TypeError for mixed types and for bool
 Source  Golub and Van Loan 2013, "Matrix Computations", section 1.1
 """
 
@@ -15,58 +15,83 @@ from ..device import array_module
 from ..primitive import primitive
 from .arguments import tensor_of
 from .reduce import sum
-from .shape import reshape, squeeze, transpose, unsqueeze
+from .shape import expand, reshape, squeeze, transpose, unsqueeze
 
 __all__ = ["linear", "matmul"]
 
 
 @primitive
-def _matmul(x, y):
-    """The product of two stacks of matrices."""
-    shape = kernels.output_shape(x.shape, y.shape)
-    dtype = device.result_dtype(x, y, op="matmul")
-    x, y = (a if a.dtype == dtype else device.cast(a, dtype) for a in (x, y))
-    if not device.is_floating(dtype):
-        return array_module(x).matmul(x, y)
-    batch, module = shape[:-2], array_module(x)
-    x, y = (module.broadcast_to(a, (*batch, *a.shape[-2:])) for a in (x, y))
-    return _product(x, y, None, shape)
+def product(input, other):
+    """The product of two stacks of matrices of one type."""
+    shape = kernels.output_shape(input.shape, other.shape)
+    if not device.is_floating(input.dtype):
+        return array_module(input).matmul(input, other)
+    batch, module = shape[:-2], array_module(input)
+    return _filled(*(module.broadcast_to(a, (*batch, *a.shape[-2:])) for a in (input, other)), None, shape)
 
 
-def _product(x, y, bias, shape):
-    out = device.empty(shape, x.dtype)
+def _filled(input, other, bias, shape):
+    """The array that the kernel fills; it knows no float16."""
+    dtype = input.dtype
+    if dtype.itemsize == 2:
+        input, other, bias = (a if a is None else device.cast(a, "float32") for a in (input, other, bias))
+    out = device.empty(shape, input.dtype)
     bias = None if bias is None else device.contiguous(bias)
-    kernels.forward(x, y, bias, out, device.workspace(kernels.workspace(x, y)))
-    return out
+    kernels.forward(input, other, bias, out, device.workspace(kernels.workspace(input, other)))
+    return out if out.dtype == dtype else device.cast(out, dtype)
 
 
-_matmul.grads(x=lambda g, y: _matmul(g, transpose(y, -1, -2)),
-              y=lambda g, x: _matmul(transpose(x, -1, -2), g))  # fmt: skip
+product.grads(input=lambda g, other: product(g, transpose(other, -1, -2)),
+              other=lambda g, input: product(transpose(input, -1, -2), g))  # fmt: skip
 
 
-def matmul(x, y):
+def alike(op, **tensors):
+    """Refuse arguments that are no Tensors or have no type in common that can be multiplied."""
+    (name, first), *others = tensors.items()
+    if tensor_of(op, name, first).dtype.kind == "b":
+        raise KindError(f"{op}: {name} has elements bool, wanted numbers; convert with {name}.to('float32')")
+    for other, value in others:
+        if tensor_of(op, other, value).dtype != first.dtype:
+            raise KindError(f"{op}: {other} has elements {value.dtype}, {name} {first.dtype}; wanted one type")
+
+
+def matmul(input, other):
     """Matrix product.
 
-    Math    out[..., m, n] = sum_k x[..., m, k] y[..., k, n]
-    Grads   dx = g y^T        dy = x^T g
-    Shapes  (..., M, K), (..., K, N) -> (..., M, N); leading dimensions broadcast; an x of shape (K,) is a row, a y of
-            shape (K,) a column, and their dimension disappears from out
+    Math    out[..., m, n] = sum_k input[..., m, k] other[..., k, n]
+    Grads   dinput = g other^T        dother = input^T g
+    Shapes  (..., M, K), (..., K, N) -> (..., M, N); leading dimensions broadcast; an input of shape (K,) is a row, an
+            other of shape (K,) a column, and their dimension disappears from out
     """
-    for name, value in (("x", x), ("y", y)):
-        if not tensor_of("matmul", name, value).ndim:
+    alike("matmul", input=input, other=other)
+    for name, value in (("input", input), ("other", other)):
+        if not value.ndim:
             raise ShapeError(f"matmul: {name} has no dimensions, wanted at least one; use * to scale")
-    out = _matmul(unsqueeze(x, 0) if x.ndim == 1 else x, unsqueeze(y, 1) if y.ndim == 1 else y)
-    out = squeeze(out, -1) if y.ndim == 1 else out
-    return squeeze(out, -1 if y.ndim == 1 else -2) if x.ndim == 1 else out
+    if input.shape[-1] != other.shape[max(other.ndim - 2, 0)]:
+        raise ShapeError(
+            f"matmul: input has shape {input.shape}, other {other.shape}; wanted (..., M, K) and (..., K, N), or (K,)"
+        )
+    if input.ndim == 2 == other.ndim:
+        return product(input, other)
+    right = other if other.ndim > 1 else unsqueeze(other, 1)
+    if input.ndim > 2 == right.ndim:  # one product, not one for each matrix of the stack
+        rows = reshape(input, (math.prod(input.shape[:-1]), input.shape[-1]))
+        return reshape(product(rows, right), input.shape[:-1] + other.shape[1:])
+    left = input if input.ndim > 1 else unsqueeze(input, 0)
+    if any(m != n and 1 not in (m, n) for m, n in zip(left.shape[-3::-1], right.shape[-3::-1], strict=False)):
+        raise ShapeError(f"matmul: input has shape {input.shape}, other {other.shape}, which do not broadcast")
+    out = product(left, right)
+    out = squeeze(out, -1) if other.ndim == 1 else out
+    return squeeze(out, -1 if other.ndim == 1 else -2) if input.ndim == 1 else out
 
 
 @primitive
-def _linear(x, weight, bias):
-    return _product(x, weight.T, bias, (x.shape[0], weight.shape[0]))
+def _linear(input, weight, bias):
+    return _filled(input, weight.T, bias, (input.shape[0], weight.shape[0]))
 
 
-_linear.grads(x=lambda g, weight: _matmul(g, weight),
-              weight=lambda g, x: _matmul(transpose(g, 0, 1), x),
+_linear.grads(input=lambda g, weight: product(g, weight),
+              weight=lambda g, input: product(transpose(g, 0, 1), input),
               bias=lambda g: sum(g, 0))  # fmt: skip
 
 
@@ -75,21 +100,19 @@ def linear(input, weight, bias=None):
 
     Math    out[..., o] = sum_c input[..., c] weight[o, c] + bias[o]
     Grads   dinput = g weight        dweight = g^T input        dbias = sum of g over all but the last dimension
-    Shapes  input (..., C), weight (O, C), bias (O,) -> (..., O)
-    Types   one floating type
+    Shapes  input (..., C), weight (O, C), bias (O,), (1,) or () -> (..., O); weight (C,), bias () -> (...)
     """
-    for name, value in (("input", input), ("weight", weight), ("bias", bias)):
-        if value is not None or name != "bias":
-            tensor_of("linear", name, value)
-    if not device.is_floating(weight.dtype):
-        raise KindError(f"linear: weight has elements {weight.dtype}, wanted floating ones")
-    if weight.ndim != 2 or not input.ndim or input.shape[-1] != weight.shape[1]:
+    alike("linear", input=input, weight=weight, **({} if bias is None else {"bias": bias}))
+    if weight.ndim not in (1, 2) or not input.ndim or input.shape[-1] != weight.shape[-1]:
         raise ShapeError(f"linear: input has shape {input.shape}, weight {weight.shape}; wanted (..., C) and (O, C)")
-    if bias is not None and bias.shape != weight.shape[:1]:
-        raise ShapeError(f"linear: bias has shape {bias.shape}, wanted {weight.shape[:1]}")
-    for name, value in (("input", input), ("bias", bias)):
-        if value is not None and value.dtype != weight.dtype:
-            raise KindError(f"linear: {name} has elements {value.dtype}, weight {weight.dtype}; wanted one type")
+    wanted = weight.shape[:-1]
+    if bias is not None and bias.shape != wanted:
+        if bias.shape not in ((), (1,)[: len(wanted)]):
+            raise ShapeError(f"linear: bias has shape {bias.shape}, wanted {wanted}")
+        bias = expand(bias, wanted)
+    if weight.ndim == 1 or not device.is_floating(weight.dtype):
+        out = matmul(input, weight if weight.ndim == 1 else transpose(weight, 0, 1))
+        return out if bias is None else out + bias
     rows = input if input.ndim == 2 else reshape(input, (math.prod(input.shape[:-1]), input.shape[-1]))
     out = _linear(rows, weight, bias)
-    return out if input.ndim == 2 else reshape(out, (*input.shape[:-1], weight.shape[0]))
+    return out if input.ndim == 2 else reshape(out, input.shape[:-1] + weight.shape[:1])

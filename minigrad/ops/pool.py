@@ -1,6 +1,8 @@
-"""Pooling over windows of images.
+"""Pooling over windows of images and sequences; sequences are images of height 1.
 
-kernel_size, stride, padding, dilation: a number or a pair (vertical, horizontal); stride defaults to kernel_size
+kernel_size, stride, padding, dilation: a number, or one for each dimension, vertical first; stride is kernel_size
+where it is None
+Shapes  the batch N may be absent
 Types   float32 or float64; out as input
 Errors  ValueError for shapes that do not fit, TypeError for other element types
 Source  Boureau, Ponce and LeCun 2010, "A theoretical analysis of feature pooling in visual recognition"
@@ -12,18 +14,20 @@ from minigrad_kernels.layout import CHANNELS_LAST
 from minigrad_kernels.toolchain.arguments import pair
 
 from .. import device
+from ..device import array_module
 from ..primitive import primitive
-from .arguments import integer_of, tensor_of
+from ..tensor import Tensor
+from .arguments import flag_of, integer_of
+from .images import as_given, images_of, pair_of
 
-__all__ = ["adaptive_avg_pool2d", "avg_pool2d", "max_pool2d"]
+__all__ = ["adaptive_avg_pool2d", "avg_pool1d", "avg_pool2d", "max_pool1d", "max_pool2d"]
 
 # ---- maximum ---------------------------------------------------------------------------------------------------------
 
 
 @primitive(outputs=("out", "positions"), fixed=("positions",))
-def _max_pool2d(input, windows, ceil_mode):
+def _max_pool2d(input, windows, shape):
     """The largest element of each window, and which of the window's elements it is."""
-    shape = kernels.output_shape("max_pool2d", input.shape, *windows, ceil_mode)
     x = device.contiguous(input, CHANNELS_LAST)
     out = device.empty(shape, x.dtype, CHANNELS_LAST)
     positions = device.empty(shape, kernels.position_type(windows[0]), CHANNELS_LAST)
@@ -58,28 +62,63 @@ def _select(input, positions, windows):
 _select.grads(input=lambda g, positions, input_shape, windows: _place(g, positions, input_shape, windows))
 
 
-def _windows(op, kernel_size, stride, padding, dilation):
-    kernel_size = pair(op, "kernel_size", kernel_size, 1)
-    stride = kernel_size if stride is None else pair(op, "stride", stride, 1)
-    return kernel_size, stride, pair(op, "padding", padding, 0), pair(op, "dilation", dilation, 1)
+def _windows(op, ndim, kernel_size, stride, padding, dilation=1):
+    kernel_size = pair_of(op, "kernel_size", kernel_size, ndim, 1)
+    stride = kernel_size if stride is None else pair_of(op, "stride", stride, ndim, 1)
+    return kernel_size, stride, pair_of(op, "padding", padding, ndim, 0), pair_of(op, "dilation", dilation, ndim, 1)
 
 
-def max_pool2d(input, kernel_size, stride=None, padding=0, dilation=1, ceil_mode=False):
+def _indices(positions, windows, width):
+    """Where each window has its largest element: h W + w in its plane of H times W elements, as PyTorch counts."""
+    module, (_, _, rows, columns) = array_module(positions), positions.shape
+    (_, taps), stride, padding, dilation = windows
+    p, q = module.divmod(positions.astype("int64"), taps)
+    h = module.arange(rows)[:, None] * stride[0] - padding[0] + p * dilation[0]
+    w = module.arange(columns) * stride[1] - padding[1] + q * dilation[1]
+    return h * width + w
+
+
+def _max_pool(op, ndim, input, windows, ceil_mode, return_indices):
+    images = images_of(op, input, ndim)
+    shape = kernels.output_shape(op, images.shape, *windows, flag_of(op, "ceil_mode", ceil_mode))
+    return_indices = flag_of(op, "return_indices", return_indices)
+    out, positions = _max_pool2d(images, windows, shape)
+    out = as_given(out, input, ndim)
+    if not return_indices:
+        return out
+    indices = Tensor.made(_indices(positions.data, windows, images.shape[3]))
+    return out, as_given(indices, input, ndim)
+
+
+def max_pool2d(input, kernel_size, stride=None, padding=0, dilation=1, ceil_mode=False, return_indices=False):
     """The largest element of each window; NaN if it holds one. The padding never wins.
 
     Math    out[n, c, i, j] = max_{p,q} input[n, c, s i + d p - pad, s j + d q - pad]
-    Grads   dinput = g at the first largest element of each window, added where windows overlap
+            return_indices: also the places h W + w of these elements, the first of equal ones
+    Grads   dinput = g at these places, added where windows overlap
     Shapes  (N, C, H, W) -> (N, C, I, J), I = floor((H + 2 pad - d (P - 1) - 1) / s) + 1 (ceil in ceil_mode)
     """
-    tensor_of("max_pool2d", "input", input)
-    return _max_pool2d(input, _windows("max_pool2d", kernel_size, stride, padding, dilation), bool(ceil_mode))[0]
+    windows = _windows("max_pool2d", 2, kernel_size, stride, padding, dilation)
+    return _max_pool("max_pool2d", 2, input, windows, ceil_mode, return_indices)
+
+
+def max_pool1d(input, kernel_size, stride=None, padding=0, dilation=1, ceil_mode=False, return_indices=False):
+    """The largest element of each window; NaN if it holds one. The padding never wins.
+
+    Math    out[n, c, j] = max_q input[n, c, s j + d q - pad]
+            return_indices: also the places of these elements, the first of equal ones
+    Grads   dinput = g at these places, added where windows overlap
+    Shapes  (N, C, L) -> (N, C, J), J = floor((L + 2 pad - d (Q - 1) - 1) / s) + 1 (ceil in ceil_mode)
+    """
+    windows = _windows("max_pool1d", 1, kernel_size, stride, padding, dilation)
+    return _max_pool("max_pool1d", 1, input, windows, ceil_mode, return_indices)
 
 
 # ---- average ---------------------------------------------------------------------------------------------------------
 
 
 @primitive
-def _average(input, rows, columns):
+def average_over(input, rows, columns):
     """The average over each window of a table of windows."""
     x = device.contiguous(input, CHANNELS_LAST)
     out = device.empty((*x.shape[:2], len(rows), len(columns)), x.dtype, CHANNELS_LAST)
@@ -87,19 +126,31 @@ def _average(input, rows, columns):
     return out
 
 
-_average.grads(input=lambda g, input_shape, rows, columns: _spread(g, input_shape, rows, columns))
+average_over.grads(input=lambda g, input_shape, rows, columns: _spread(g, input_shape, rows, columns))
 
 
 @primitive
 def _spread(grad, shape, rows, columns):
-    """Each grad shared out evenly over its window: the adjoint of _average."""
+    """Each grad shared out evenly over its window: the adjoint of average_over."""
     grad = device.contiguous(grad, CHANNELS_LAST)
     out = device.empty(shape, grad.dtype, CHANNELS_LAST)
     kernels.average_input_grad(grad, rows, columns, out)
     return out
 
 
-_spread.grads(grad=lambda g, rows, columns: _average(g, rows, columns))
+_spread.grads(grad=lambda g, rows, columns: average_over(g, rows, columns))
+
+
+def _avg_pool(op, ndim, input, windows, ceil_mode, count_include_pad, divisors=(None, None)):
+    images = images_of(op, input, ndim)
+    ceil_mode = flag_of(op, "ceil_mode", ceil_mode)
+    count_include_pad = flag_of(op, "count_include_pad", count_include_pad)
+    kernels.output_shape(op, images.shape, *windows, ceil_mode)
+    tables = [
+        kernels.average_windows(size, *(pair[axis] for pair in windows[:3]), ceil_mode, count_include_pad, divisor)
+        for axis, (size, divisor) in enumerate(zip(images.shape[2:], divisors, strict=True))
+    ]
+    return as_given(average_over(images, *tables), input, ndim)
 
 
 def avg_pool2d(
@@ -113,18 +164,24 @@ def avg_pool2d(
     Shapes  (N, C, H, W) -> (N, C, I, J), I = floor((H + 2 pad - P) / s) + 1 (ceil in ceil_mode)
     Errors  ValueError also if divisor_override is 0
     """
-    tensor_of("avg_pool2d", "input", input)
-    windows = _windows("avg_pool2d", kernel_size, stride, padding, 1)
-    ceil_mode, count_include_pad = bool(ceil_mode), bool(count_include_pad)
-    kernels.output_shape("avg_pool2d", input.shape, *windows, ceil_mode)
-    if divisor_override is not None and integer_of("avg_pool2d", "divisor_override", divisor_override) == 0:
-        raise ShapeError("avg_pool2d: divisor_override is 0, wanted another number or None")
-    divisors = (None, None) if divisor_override is None else (divisor_override, 1)
-    tables = [
-        kernels.average_windows(size, *(pair[axis] for pair in windows[:3]), ceil_mode, count_include_pad, divisor)
-        for axis, (size, divisor) in enumerate(zip(input.shape[2:], divisors, strict=True))
-    ]
-    return _average(input, *tables)
+    windows, divisors = _windows("avg_pool2d", 2, kernel_size, stride, padding), (None, None)
+    if divisor_override is not None:
+        divisors = integer_of("avg_pool2d", "divisor_override", divisor_override), 1
+        if not divisors[0]:
+            raise ShapeError("avg_pool2d: divisor_override is 0, wanted another number or None")
+    return _avg_pool("avg_pool2d", 2, input, windows, ceil_mode, count_include_pad, divisors)
+
+
+def avg_pool1d(input, kernel_size, stride=None, padding=0, ceil_mode=False, count_include_pad=True):
+    """The average of each window.
+
+    Math    out[n, c, j] = (1 / K) sum_q input[n, c, s j + q - pad], with 0 in the padding
+            K = Q, or without the padding if count_include_pad is false
+    Grads   dinput = g / K, spread over each window
+    Shapes  (N, C, L) -> (N, C, J), J = floor((L + 2 pad - Q) / s) + 1 (ceil in ceil_mode)
+    """
+    windows = _windows("avg_pool1d", 1, kernel_size, stride, padding)
+    return _avg_pool("avg_pool1d", 1, input, windows, ceil_mode, count_include_pad)
 
 
 def adaptive_avg_pool2d(input, output_size):
@@ -132,16 +189,15 @@ def adaptive_avg_pool2d(input, output_size):
 
     Math    window i of I covers floor(i H / I) <= h < ceil((i + 1) H / I); out = the average over it
     Grads   dinput = g / K, spread over each window of K elements
-    Shapes  (N, C, H, W) -> (N, C, I, J); output_size a number or a pair, None keeps a size
+    Shapes  (N, C, H, W) -> (N, C, I, J); output_size a number or a pair, in which None keeps a size
     """
-    if tensor_of("adaptive_avg_pool2d", "input", input).ndim != 4:
-        raise ShapeError(f"adaptive_avg_pool2d: input has shape {input.shape}, wanted (N, C, H, W)")
-    sizes = tuple(output_size) if isinstance(output_size, tuple | list) else (output_size, output_size)
-    if len(sizes) == 2:
-        sizes = tuple(old if new is None else new for old, new in zip(input.shape[2:], sizes, strict=True))
-    sizes = pair("adaptive_avg_pool2d", "output_size", sizes, 1)
-    if 0 in input.shape[1:]:
-        raise ShapeError(f"adaptive_avg_pool2d: input has shape {input.shape}, wanted no empty dimension but N")
-    return _average(
-        input, *(kernels.adaptive_windows(old, new) for old, new in zip(input.shape[2:], sizes, strict=True))
-    )
+    op = "adaptive_avg_pool2d"
+    images = images_of(op, input, 2)
+    if 0 in images.shape[2:]:
+        raise ShapeError(f"{op}: input has shape {input.shape}, wanted no empty height or width")
+    sizes = output_size
+    if isinstance(sizes, tuple | list) and len(sizes) == 2:
+        sizes = tuple(old if new is None else new for old, new in zip(images.shape[2:], sizes, strict=True))
+    sizes = pair(op, "output_size", sizes, 0)
+    tables = [kernels.adaptive_windows(old, new) for old, new in zip(images.shape[2:], sizes, strict=True)]
+    return as_given(average_over(images, *tables), input, 2)

@@ -10,9 +10,10 @@ from minigrad_kernels.errors import KindError, ShapeError
 
 from .. import device
 from ..primitive import primitive
-from .arguments import number_of, tensor_of
+from ..tensor import Tensor
+from .arguments import flag_of, number_of, tensor_of
 
-__all__ = ["dropout"]
+__all__ = ["dropout", "dropout1d", "dropout2d"]
 
 
 @primitive
@@ -27,18 +28,59 @@ def _dropout(input, p, key, order):
 _dropout.grads(input=lambda g, p, key, order: _dropout(g, p, key, order))
 
 
-def dropout(input, p=0.5, training=True):
+def _settings(op, input, p, training, inplace):
+    """(p, whether anything is to be dropped)."""
+    tensor_of(op, "input", input)
+    flag_of(op, "inplace", inplace)
+    p = float(number_of(op, "p", p))
+    if not 0 <= p <= 1:
+        raise ShapeError(f"{op}: p is {p}, wanted a probability from 0 to 1")
+    active = flag_of(op, "training", training) and p > 0
+    if active and not device.is_floating(input.dtype):
+        raise KindError(f"{op}: input has elements {input.dtype}, wanted floating ones")
+    return p, active
+
+
+def dropout(input, p=0.5, training=True, inplace=False):
     """Each element set to 0 with probability p, the others scaled up so that the expectation stays.
 
-    Math    out = input * mask / (1 - p), mask = 1 with probability 1 - p
+    Math    out = input * mask / (1 - p), mask = 1 with probability 1 - p; not training: out = input
     Grads   dinput = g * mask / (1 - p)
     Shapes  out as input
     """
-    tensor_of("dropout", "input", input)
-    if not device.is_floating(input.dtype):
-        raise KindError(f"dropout: input has elements {input.dtype}, wanted floating ones")
-    if not 0 <= number_of("dropout", "p", p) <= 1:
-        raise ShapeError(f"dropout: p is {p}, wanted a probability from 0 to 1")
-    if not training or p == 0:
+    p, active = _settings("dropout", input, p, training, inplace)
+    if not active:
         return input
-    return _dropout(input, float(p), device.default_generator.next_key(), device.order_of(input.data))
+    return _dropout(input, p, device.default_generator.next_key(), device.order_of(input.data))
+
+
+def _of_channels(input, p, shape):
+    """The input with the elements dropped together that one element of this shape stands for."""
+    ones = Tensor.made(device.full(shape, 1, input.dtype))
+    return input * _dropout(ones, p, device.default_generator.next_key(), tuple(range(len(shape))))
+
+
+def dropout1d(input, p=0.5, training=True, inplace=False):
+    """Whole channels of sequences set to 0 with probability p, the others scaled up so that the expectation stays.
+
+    Math    out = input * mask / (1 - p), mask = 1 with probability 1 - p for each n and c; not training: out = input
+    Grads   dinput = g * mask / (1 - p)
+    Shapes  (N, C, L) or (C, L), out alike
+    """
+    p, active = _settings("dropout1d", input, p, training, inplace)
+    if input.ndim not in (2, 3):
+        raise ShapeError(f"dropout1d: input has shape {input.shape}, wanted (N, C, L) or (C, L)")
+    return _of_channels(input, p, (*input.shape[:-1], 1)) if active else input
+
+
+def dropout2d(input, p=0.5, training=True, inplace=False):
+    """Whole channels of images set to 0 with probability p, the others scaled up so that the expectation stays.
+
+    Math    out = input * mask / (1 - p), mask = 1 with probability 1 - p for each n and c; not training: out = input
+    Grads   dinput = g * mask / (1 - p)
+    Shapes  (N, C, H, W), out alike; three dimensions are (N, C, L), as in PyTorch
+    """
+    p, active = _settings("dropout2d", input, p, training, inplace)
+    if input.ndim not in (3, 4):
+        raise ShapeError(f"dropout2d: input has shape {input.shape}, wanted (N, C, H, W) or (N, C, L)")
+    return _of_channels(input, p, (*input.shape[:2], *(1,) * (input.ndim - 2))) if active else input

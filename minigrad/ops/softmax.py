@@ -1,6 +1,7 @@
 """Softmax and its logarithm.
 
-Types   float32 or float64; out as input
+dtype   the element type in which to compute; that of input by default
+Types   float32 or float64, or anything with one of them as dtype
 Errors  IndexError for a dimension out of range, TypeError for other element types
 Source  Bridle 1990, "Probabilistic interpretation of feedforward classification network outputs"
 """
@@ -12,24 +13,27 @@ from .. import device
 from ..primitive import primitive
 from .arguments import tensor_of
 from .axes import axis_of
-from .elementwise import exp
+from .elementwise import exp, to
 from .reduce import sum
 from .shape import reshape, transpose
 
 __all__ = ["log_softmax", "softmax"]
 
 
-def _by_rows(op, function, x, dim):
-    """function on the rows of a matrix whose rows lie along dim of x."""
-    if not device.is_floating(tensor_of(op, "input", x).dtype):
-        raise KindError(f"{op}: input has elements {x.dtype}, wanted floating ones")
-    axis = axis_of(op, dim, x.ndim)
-    if x.ndim == 2 and axis == 1:
-        return function(x)
-    if not x.ndim:
-        return reshape(function(reshape(x, (1, 1))), ())
-    last = transpose(x, axis, -1)
-    rows = reshape(last, (-1, last.shape[-1]) if x.shape[axis] else (0, 1))
+def _by_rows(op, function, input, dim, dtype):
+    """function on the rows of a matrix whose rows lie along dim of the input."""
+    tensor_of(op, "input", input)
+    if dtype is not None:
+        input = to(input, device.element_type(dtype))
+    if not device.is_floating(input.dtype):
+        raise KindError(f"{op}: input has elements {input.dtype}, wanted floating ones; give dtype")
+    axis = axis_of(op, dim, input.ndim)
+    if input.ndim == 2 and axis == 1:
+        return function(input)
+    if not input.ndim:
+        return reshape(function(reshape(input, (1, 1))), ())
+    last = transpose(input, axis, -1)
+    rows = reshape(last, (-1, last.shape[-1]) if input.shape[axis] else (0, 1))
     return transpose(reshape(function(rows), last.shape), axis, -1)
 
 
@@ -42,46 +46,46 @@ def _rows_kernel(kernel, *arrays):
 
 
 @primitive
-def _softmax(x):
-    return _rows_kernel(kernels.softmax, x)
+def _softmax(input):
+    return _rows_kernel(kernels.softmax, input)
 
 
-_softmax.grads(x=lambda g, out: out * (g - sum(g * out, 1, True)))
+_softmax.grads(input=lambda g, out: out * (g - sum(g * out, 1, True)))
 
 
 @_softmax.fast_grads
 def _softmax_at_once(g, out):
-    return {"x": _rows_kernel(kernels.softmax_grad, g, out)}
+    return {"input": _rows_kernel(kernels.softmax_grad, g, out)}
 
 
-def softmax(input, dim):
+def softmax(input, dim, *, dtype=None):
     """Exponentials along a dimension, scaled so that they sum to 1.
 
-    Math    out_k = e^{x_k} / sum_l e^{x_l}
-    Grads   dx = out (g - sum_l g_l out_l)
+    Math    out_k = e^{input_k} / sum_l e^{input_l}
+    Grads   dinput = out (g - sum_l g_l out_l)
     Shapes  out as input
     """
-    return _by_rows("softmax", _softmax, input, dim)
+    return _by_rows("softmax", _softmax, input, dim, dtype)
 
 
 @primitive
-def _log_softmax(x):
-    return _rows_kernel(kernels.log_softmax, x)
+def _log_softmax(input):
+    return _rows_kernel(kernels.log_softmax, input)
 
 
-_log_softmax.grads(x=lambda g, out: g - exp(out) * sum(g, 1, True))
+_log_softmax.grads(input=lambda g, out: g - exp(out) * sum(g, 1, True))
 
 
 @_log_softmax.fast_grads
 def _log_softmax_at_once(g, out):
-    return {"x": _rows_kernel(kernels.log_softmax_grad, g, out)}
+    return {"input": _rows_kernel(kernels.log_softmax_grad, g, out)}
 
 
-def log_softmax(input, dim):
+def log_softmax(input, dim, *, dtype=None):
     """The logarithm of softmax, without overflow or loss of digits.
 
-    Math    out_k = x_k - ln sum_l e^{x_l}
-    Grads   dx = g - softmax(x) sum_l g_l
+    Math    out_k = input_k - ln sum_l e^{input_l}
+    Grads   dinput = g - softmax(input) sum_l g_l
     Shapes  out as input
     """
-    return _by_rows("log_softmax", _log_softmax, input, dim)
+    return _by_rows("log_softmax", _log_softmax, input, dim, dtype)

@@ -2,23 +2,39 @@
 
 import numpy as np
 
+from minigrad_kernels import elementwise
 from minigrad_kernels.elementwise.cpu import RUN
+from minigrad_kernels.errors import KindError, ShapeError
 from minigrad_kernels.layout import CHANNELS_LAST
 
-from . import KernelCase, Output
+from . import KernelCase, Output, Refusal
 
 SHAPES = [(), (1,), (0,), (7,), (3, 0, 2), (13, 17), (2, 5, 3, 4), (RUN - 1,), (RUN,), (2 * RUN + 1,)]
 
 
-def row(function, shape, layout=None, arrays=1, nan=()):
+def row(function, shape, layout=None, arrays=1, nan=(), **options):
     return KernelCase(
         family="elementwise",
         function=function,
         shapes=(shape,) * arrays,
-        params={},
+        params=options.pop("params", {}),
         outputs=(Output(shape, layout),),
         layouts=(layout,) * arrays,
         nan=nan if np.prod(shape) else (),
+        **options,
+    )
+
+
+def leaky(function, shape, negative_slope, layout=None):
+    return row(
+        function,
+        shape,
+        layout,
+        arrays=2 if function.endswith("grad") else 1,
+        nan=(0, 1) if function.endswith("grad") else (0,),
+        params=dict(negative_slope=negative_slope),
+        terms=2,  # the slope, the product
+        exact=negative_slope != 0.1,
     )
 
 
@@ -42,8 +58,38 @@ CASES = [
     row("relu", (2, 5, 3, 4), CHANNELS_LAST, nan=(0,)),
     row("relu", (3, 4, 5), (1, 2, 0), nan=(0,)),
     row("relu_grad", (2, 5, 3, 4), CHANNELS_LAST, arrays=2),
+    *(leaky(name, shape, 0.25) for name in ("leaky_relu", "leaky_relu_grad") for shape in SHAPES),
+    *(leaky(name, (997,), slope) for name in ("leaky_relu", "leaky_relu_grad") for slope in (0.1, 0, 1, -0.5)),
+    leaky("leaky_relu", (2, 5, 3, 4), 0.25, CHANNELS_LAST),
+    leaky("leaky_relu_grad", (3, 4, 5), 0.25, (1, 2, 0)),
+    # terms: float32's polynomials round 4 times; in float64 the reference does, in e^{-x^2} and in its sum
+    *(row("erf", shape, nan=(0,), exact=False, terms=20) for shape in SHAPES),
+    row("erf", (2, 5, 3, 4), CHANNELS_LAST, nan=(0,), exact=False, terms=20),
     *(dropout(shape, 0.5) for shape in ((1,), (0,), (3,), (4,), (5,), (6, 7), (RUN + 3,))),
     *(dropout((997,), p) for p in (0, 0.1, 0.25, 0.9, 1)),
     dropout((101,), 0.5, seed=2**64 - 1, step=2**64 - 1),
     dropout((101,), 0.5, seed=2**32, step=2**32 + 5),
 ]
+
+X = np.ones((3, 4), np.float32)
+WRONG = {
+    "erf list": (lambda: elementwise.erf([1.0], X), KindError, "backend: got builtins.list"),
+    "erf integers": (lambda: elementwise.erf(X.astype(int), X), KindError, "erf: x has type int64, wants float32"),
+    "erf half": (lambda: elementwise.erf(X.astype("f2"), X), KindError, "erf: x has type float16"),
+    "erf type of out": (lambda: elementwise.erf(X, X.astype("f8")), KindError, "erf: out has type float64"),
+    "erf shape of out": (lambda: elementwise.erf(X, X[:2]), ShapeError, "erf: out has shape (2, 4), wants (3, 4)"),
+    "erf axes": (lambda: elementwise.erf(X, X.copy("F")), ShapeError, "erf: out (shape (3, 4)) has strides"),
+    "leaky_relu integers": (lambda: elementwise.leaky_relu(X.astype(int), 0.1, X), KindError, "leaky_relu: x has"),
+    "leaky_relu out": (lambda: elementwise.leaky_relu(X, 0.1, X[0]), ShapeError, "leaky_relu: out has shape (4,)"),
+    "leaky_relu_grad x": (
+        lambda: elementwise.leaky_relu_grad(X, X.astype("f8"), 0.1, X),
+        KindError,
+        "leaky_relu_grad: x has type float64, wants float32",
+    ),
+    "leaky_relu_grad dx": (
+        lambda: elementwise.leaky_relu_grad(X, X, 0.1, X[:, :2]),
+        ShapeError,
+        "leaky_relu_grad: dx has shape (3, 2)",
+    ),
+}
+REFUSALS = [Refusal(f"elementwise {name}", *row) for name, row in WRONG.items()]

@@ -1,12 +1,16 @@
-"""Rows for norm: channels about the width of a vector and of a tile, rows about the edges of pieces."""
+"""Rows for norm: channels about the width of a vector and of a tile, rows about the edges of pieces.
+
+Standardised rows also with means that are a thousand times their deviation.
+"""
 
 import numpy as np
 
 from minigrad_kernels import norm
+from minigrad_kernels.errors import KindError, ShapeError
 from minigrad_kernels.layout import CHANNELS_LAST
 from minigrad_kernels.norm.cpu import SHORT, TILE
 
-from . import KernelCase, Output
+from . import KernelCase, Output, Refusal
 
 EPS = 1e-5
 
@@ -96,6 +100,63 @@ def grads(shape, weight="c"):
     )
 
 
+def lifted(array):
+    """The array, its mean far from 0."""
+    return array + array.dtype.type(1000)
+
+
+def inner_rounding(array):
+    """A rounding of float64, in which the sums over rows are taken, in units of the array's own."""
+    return np.finfo(np.float64).eps / np.finfo(array.dtype).eps
+
+
+def standardized_size(reference, inputs, params):
+    """out and scale are rounded once, and before that what they are made of in float64."""
+    (x,) = inputs
+    out, scale = reference(x, params["eps"])
+    inner = inner_rounding(x)
+    far = 1 + inner * np.abs(x).max(initial=1, axis=1) * scale * x.shape[1]
+    return (np.abs(out) + inner * far[:, None]) * far[:, None], scale * far
+
+
+def standardize(shape, layout=None):
+    return KernelCase(
+        "norm",
+        "standardize",
+        (shape,),
+        {"eps": EPS},
+        (Output(shape), Output(shape[:1])),
+        layouts=(layout,),
+        terms=4,
+        exact=False,
+        magnitude=standardized_size,
+        nan=(0,) if shape[0] else (),
+    )
+
+
+def standardize_grad_size(reference, inputs, params):
+    """All terms with their absolute values, so that nothing cancels."""
+    g, out, scale = (np.abs(array.astype(float)) for array in inputs)
+    sums = g + g.mean(1, keepdims=True) + out * (g * out).mean(1, keepdims=True)
+    return scale[:, None] * sums * (1 + inner_rounding(inputs[0]) * g.shape[1])
+
+
+def standardize_grad(shape):
+    return KernelCase(
+        "norm",
+        "standardize_grad",
+        (shape, shape, shape[:1]),
+        {},
+        (Output(shape),),
+        kinds=("float", "float", "positive"),
+        terms=4,
+        exact=False,
+        magnitude=standardize_grad_size,
+        nan=(0, 1, 2) if shape[0] else (),
+    )
+
+
+ROW_SHAPES = [(1, 1), (1, 2), (3, 3), (5, 4), (2, 7), (17, 64), (1, 1000), (2, 4099), (0, 3)]
 SHAPES = [
     (1, 1),
     (7, 5),
@@ -119,4 +180,24 @@ CASES = [
     *(normalize((5, 6, 3, 3), *affine) for affine in ("c-", "-c", "--")),
     *(grads(shape) for shape in SHAPES),
     grads((5, 6, 3, 3), "-"),
+    *(standardize(shape) for shape in ROW_SHAPES),
+    *(standardize(shape, lifted) for shape in ROW_SHAPES[:-1]),
+    *(standardize_grad(shape) for shape in ROW_SHAPES),
+]
+
+
+def _rows(x=(3, 4), out=(3, 4), scale=3, order="C", dtype=np.float32):
+    """A call of standardize on arrays of these shapes."""
+    x, out = np.ones(x, dtype), np.ones(out, np.float32, order)
+    return lambda: norm.standardize(x, EPS, out, np.ones(scale, np.float32))
+
+
+REFUSALS = [
+    Refusal("norm rows of 3-D", _rows(x=(3, 4, 1)), ShapeError, "standardize: x has shape (3, 4, 1), wants (rows, K)"),
+    Refusal("norm empty rows", _rows(x=(3, 0)), ShapeError, "standardize: x has shape (3, 0), wants (rows, K)"),
+    Refusal("norm rows of integers", _rows(dtype=np.int64), KindError, "standardize: x has type int64"),
+    Refusal("norm rows of float64", _rows(dtype=np.float64), KindError, "standardize: out has type float32"),
+    Refusal("norm rows, out", _rows(out=(4, 3)), ShapeError, "standardize: out has shape (4, 3), wants (3, 4)"),
+    Refusal("norm rows, scale", _rows(scale=4), ShapeError, "standardize: scale has shape (4,), wants (3,)"),
+    Refusal("norm rows, order", _rows(order="F"), ShapeError, "standardize: out (shape (3, 4)) has strides (4, 12)"),
 ]

@@ -1,49 +1,144 @@
-"""Every layer beside PyTorch's of the same name and arguments: values, gradients, state, text and first parameters."""
+"""Layers beside PyTorch's of the same name and arguments: values, gradients, state, text and first parameters."""
 
 import copy
+import inspect
 
 import numpy as np
 import pytest
 
-from minigrad import Tensor, nn
+from minigrad import Tensor, nn, ops
 from minigrad.engine import grad
 
 torch = pytest.importorskip("torch")
 
-IMAGES = (4, 6, 9, 8)
+IMAGES, IMAGE = (4, 6, 9, 8), (6, 9, 8)
+SEQUENCES, SEQUENCE = (4, 6, 11), (6, 11)
 LAYERS = [  # name, positional arguments, keyword arguments, shape of the input
     ("Identity", (), {}, (3, 4)),
+    ("Identity", (1, 2), {"any": 3}, (3, 4)),
     ("Flatten", (), {}, IMAGES),
     ("Flatten", (0, 1), {}, IMAGES),
+    ("Unflatten", (1, (2, 3)), {}, IMAGES),
+    ("Unflatten", (-1, [4, -1]), {}, IMAGES),
+    # activations
     ("ReLU", (), {}, IMAGES),
+    ("ReLU", (), {"inplace": False}, ()),
+    ("LeakyReLU", (), {}, IMAGES),
+    ("LeakyReLU", (0.3,), {}, (3,)),
+    ("ELU", (), {}, IMAGES),
+    ("ELU", (1.7,), {}, (0, 3)),
+    ("GELU", (), {}, IMAGES),
+    ("GELU", ("tanh",), {}, IMAGES),
+    ("SiLU", (), {}, IMAGES),
+    ("Softplus", (), {}, IMAGES),
+    ("Softplus", (2.0, 1.5), {}, IMAGES),
     ("Sigmoid", (), {}, IMAGES),
     ("Tanh", (), {}, IMAGES),
     ("Softmax", (1,), {}, IMAGES),
     ("LogSoftmax", (-1,), {}, (5, 7)),
     ("Dropout", (0.0,), {}, IMAGES),
+    ("Dropout1d", (0.0,), {}, SEQUENCES),
+    ("Dropout2d", (0.0, True), {}, IMAGES),
+    # linear and convolutional
     ("Linear", (7, 5), {}, (3, 7)),
     ("Linear", (7, 5, False), {}, (2, 3, 7)),
     ("Linear", (7, 5), {}, (7,)),
     ("Conv2d", (6, 4, 3), {}, IMAGES),
+    ("Conv2d", (6, 4, 3), {}, IMAGE),
     ("Conv2d", (6, 4, (3, 2), (2, 1), (1, 2)), {}, IMAGES),
     ("Conv2d", (6, 4, 3), {"padding": "same"}, IMAGES),
     ("Conv2d", (6, 4, (4, 2)), {"padding": "same", "dilation": (1, 3)}, IMAGES),
     ("Conv2d", (6, 4, 3), {"padding": "valid", "stride": 2, "bias": False}, IMAGES),
     ("Conv2d", (6, 9, 3), {"groups": 3, "padding": 2, "dilation": 2}, IMAGES),
     ("Conv2d", (6, 12, 1), {"groups": 6}, IMAGES),
+    *(
+        ("Conv2d", (6, 4, 3, 2, (2, 1)), {"padding_mode": mode}, IMAGES)
+        for mode in ("reflect", "replicate", "circular")
+    ),
+    ("Conv2d", (6, 4, (4, 3)), {"padding": "same", "padding_mode": "reflect"}, IMAGES),
+    ("Conv2d", (6, 4, 3), {"padding": "valid", "padding_mode": "circular"}, IMAGES),
+    ("Conv2d", (6, 4, 3), {"padding": 1, "padding_mode": "replicate"}, IMAGE),
+    ("Conv1d", (6, 4, 3), {}, SEQUENCES),
+    ("Conv1d", (6, 4, 3), {}, SEQUENCE),
+    ("Conv1d", (6, 4, (3,), (2,), (1,), (2,)), {"groups": 2, "bias": False}, SEQUENCES),
+    ("Conv1d", (6, 4, 4), {"padding": "same"}, SEQUENCES),
+    *(("Conv1d", (6, 4, 3, 1, 2), {"padding_mode": mode}, SEQUENCES) for mode in ("reflect", "replicate", "circular")),
+    ("ConvTranspose2d", (6, 4, 3), {}, IMAGES),
+    ("ConvTranspose2d", (6, 4, 3), {}, IMAGE),
+    ("ConvTranspose2d", (6, 4, (3, 2), (2, 3), (1, 0), (1, 2)), {}, IMAGES),
+    ("ConvTranspose2d", (6, 9, 3), {"groups": 3, "dilation": 2, "bias": False, "stride": 2}, IMAGES),
+    ("ConvTranspose1d", (6, 4, 3), {}, SEQUENCES),
+    ("ConvTranspose1d", (6, 4, 3, 2, 1, 1), {"groups": 2, "dilation": 2}, SEQUENCE),
+    # pooling
     ("MaxPool2d", (2,), {}, IMAGES),
     ("MaxPool2d", (3, 2, 1), {"ceil_mode": True}, IMAGES),
     ("MaxPool2d", ((2, 3), 1, (1, 1), 2), {}, IMAGES),
+    ("MaxPool2d", (2,), {}, IMAGE),
+    ("MaxPool1d", (2,), {}, SEQUENCES),
+    ("MaxPool1d", (3, 2, 1), {"dilation": 2, "ceil_mode": True}, SEQUENCE),
     ("AvgPool2d", (2,), {}, IMAGES),
     ("AvgPool2d", (3, 2, 1, True, False), {}, IMAGES),
-    ("AvgPool2d", ((2, 3), 1, (1, 1)), {"divisor_override": 5}, IMAGES),
+    ("AvgPool2d", ((2, 3), 1, (1, 1)), {"divisor_override": 5}, IMAGE),
+    ("AvgPool1d", (2,), {}, SEQUENCES),
+    ("AvgPool1d", (3, 2, 1, True, False), {}, SEQUENCE),
     ("AdaptiveAvgPool2d", (1,), {}, IMAGES),
-    ("AdaptiveAvgPool2d", ((4, None),), {}, IMAGES),
+    ("AdaptiveAvgPool2d", ((4, None),), {}, IMAGE),
+    # normalisation
     ("BatchNorm2d", (6,), {}, IMAGES),
     ("BatchNorm2d", (6, 1e-3, None), {}, IMAGES),
     ("BatchNorm2d", (6,), {"affine": False, "momentum": 0.3}, IMAGES),
     ("BatchNorm2d", (6,), {"track_running_stats": False}, IMAGES),
     ("BatchNorm2d", (6,), {"bias": False}, IMAGES),
+    ("BatchNorm1d", (6,), {}, SEQUENCES),
+    ("BatchNorm1d", (6,), {}, (5, 6)),
+    ("BatchNorm1d", (6, 1e-3, None, False), {}, (5, 6)),
+    ("LayerNorm", (8,), {}, IMAGES),
+    ("LayerNorm", ((9, 8), 1e-3), {}, IMAGES),
+    ("LayerNorm", ([6, 9, 8],), {"bias": False}, IMAGE),
+    ("LayerNorm", (8, 1e-5, False), {}, (5, 8)),
+    ("LayerNorm", (IMAGES,), {}, IMAGES),
+    ("GroupNorm", (2, 6), {}, IMAGES),
+    ("GroupNorm", (6, 6, 1e-3), {"bias": False}, SEQUENCES),
+    ("GroupNorm", (1, 6), {"affine": False}, (5, 6)),
+    ("InstanceNorm2d", (6,), {}, IMAGES),
+    ("InstanceNorm2d", (6,), {"affine": True}, IMAGE),
+    ("InstanceNorm2d", (6, 1e-3, 0.3, True, True), {}, IMAGES),
+    ("InstanceNorm2d", (6,), {"affine": True, "bias": False, "track_running_stats": True}, IMAGES),
+    ("InstanceNorm1d", (6,), {}, SEQUENCES),
+    ("InstanceNorm1d", (6,), {"affine": True, "track_running_stats": True}, SEQUENCE),
+    # windows, sizes and padding
+    ("Unfold", (3,), {}, IMAGES),
+    ("Unfold", ((3, 2), 2, (1, 0), (2, 1)), {}, IMAGES),
+    ("Unfold", (2,), {}, IMAGE),
+    ("Fold", ((5, 4), 2), {}, (3, 8, 12)),
+    ("Fold", (6, 3), {"padding": 1, "stride": 2, "dilation": 1}, (3, 18, 9)),
+    ("Upsample", (), {"scale_factor": 2}, IMAGES),
+    ("Upsample", (), {"scale_factor": (1.5, 0.5)}, IMAGES),
+    ("Upsample", ((5, 13),), {}, IMAGES),
+    ("Upsample", (7,), {"mode": "nearest"}, SEQUENCES),
+    ("UpsamplingNearest2d", (), {"scale_factor": 3}, IMAGES),
+    ("UpsamplingNearest2d", (4,), {}, IMAGES),
+    ("UpsamplingBilinear2d", (), {"scale_factor": 2}, IMAGES),
+    ("UpsamplingBilinear2d", ((5, 13),), {}, IMAGES),
+    ("Upsample", (), {"scale_factor": 1.7, "mode": "bilinear"}, IMAGES),
+    ("Upsample", (), {"scale_factor": 1.7, "mode": "bilinear", "recompute_scale_factor": True}, IMAGES),
+    ("Upsample", (15,), {"mode": "linear", "align_corners": True}, SEQUENCES),
+    ("Upsample", (15,), {"mode": "nearest-exact"}, SEQUENCES),
+    ("ConstantPad1d", (2, 3.5), {}, SEQUENCES),
+    ("ConstantPad1d", ((1, -2), 0), {}, (7,)),
+    ("ConstantPad2d", ((1, 2, 3, 0), -1.0), {}, IMAGES),
+    ("ZeroPad1d", (2,), {}, SEQUENCE),
+    ("ZeroPad2d", ((1, -1, 2, 0),), {}, IMAGE),
+    *(
+        (f"{mode}Pad1d", ((2, 1),), {}, shape)
+        for mode in ("Reflection", "Replication", "Circular")
+        for shape in (SEQUENCES, SEQUENCE)
+    ),
+    *(
+        (f"{mode}Pad2d", ((2, 1, 0, 3),), {}, shape)
+        for mode in ("Reflection", "Replication", "Circular")
+        for shape in (IMAGES, IMAGE)
+    ),
 ]
 IDS = [f"{name}{args}{kwargs}{shape}".replace(" ", "") for name, args, kwargs, shape in LAYERS]
 
@@ -66,10 +161,10 @@ def pair_of_layers(name, args, kwargs):
     return ours, theirs
 
 
-def check_call(ours, theirs, x, training):
+def check_call(ours, theirs, x, training, *more):
     ours.train(training), theirs.train(training)
     x1, x2 = Tensor(x, requires_grad=True), torch.tensor(x, requires_grad=True)
-    out1, out2 = ours(x1), theirs(x2)
+    out1, out2 = ours(x1, *more), theirs(x2, *more)
     close(out1, out2, "output")
     w = np.random.default_rng(1).standard_normal(out1.shape)
     parameters = dict(theirs.named_parameters())
@@ -141,15 +236,134 @@ def test_loss_of_classes(name, options, reduction, shapes):
     assert list(ours.state_dict()) == list(theirs.state_dict())
 
 
+NUMBERS, PROBABILITIES, LOGARITHMS, SIGNS = range(4)
+LOSSES = [  # name, keyword arguments of which arrays become Tensors, kinds of input and target
+    ("MSELoss", {}, (NUMBERS, NUMBERS)),
+    ("L1Loss", {}, (NUMBERS, NUMBERS)),
+    ("SmoothL1Loss", {}, (NUMBERS, NUMBERS)),
+    ("SmoothL1Loss", {"beta": 0.4}, (NUMBERS, NUMBERS)),
+    ("SmoothL1Loss", {"beta": 0}, (NUMBERS, NUMBERS)),
+    ("HuberLoss", {}, (NUMBERS, NUMBERS)),
+    ("HuberLoss", {"delta": 0.4}, (NUMBERS, NUMBERS)),
+    ("BCELoss", {}, (PROBABILITIES, PROBABILITIES)),
+    ("BCELoss", {"weight": np.array([0.5, 1.0, 2.0])}, (PROBABILITIES, PROBABILITIES)),
+    ("BCEWithLogitsLoss", {}, (NUMBERS, PROBABILITIES)),
+    ("BCEWithLogitsLoss", {"weight": np.array([[0.5], [2.0]] * 2)}, (NUMBERS, PROBABILITIES)),
+    ("BCEWithLogitsLoss", {"pos_weight": np.array([0.5, 1.0, 2.0])}, (NUMBERS, PROBABILITIES)),
+    ("KLDivLoss", {}, (LOGARITHMS, PROBABILITIES)),
+    ("KLDivLoss", {"log_target": True}, (LOGARITHMS, LOGARITHMS)),
+    ("KLDivLoss", {"reduction": "batchmean"}, (LOGARITHMS, PROBABILITIES)),
+]
+
+
+def drawn(kind, rng):
+    if kind == NUMBERS:
+        return rng.standard_normal((4, 3))
+    return rng.uniform(0.05, 0.95, (4, 3)) if kind == PROBABILITIES else np.log(rng.uniform(0.05, 0.95, (4, 3)))
+
+
+@pytest.mark.filterwarnings("ignore:reduction:UserWarning")
 @pytest.mark.parametrize("reduction", ["mean", "sum", "none"])
-def test_mse_loss(reduction):
-    x, y = np.random.default_rng(0).standard_normal((2, 5, 3))
-    x1, x2 = Tensor(x, requires_grad=True), torch.tensor(x, requires_grad=True)
-    loss1 = nn.MSELoss(reduction=reduction)(x1, Tensor(y))
-    loss2 = torch.nn.MSELoss(reduction=reduction)(x2, torch.tensor(y))
+@pytest.mark.parametrize("name, options, kinds", LOSSES)
+def test_loss(name, options, kinds, reduction):
+    rng = np.random.default_rng(0)
+    arrays = [drawn(kind, rng) for kind in kinds]
+    ours, theirs = (
+        getattr(library, name)(
+            **{"reduction": reduction}
+            | {key: make(value) if isinstance(value, np.ndarray) else value for key, value in options.items()}
+        )
+        for library, make in ((nn, Tensor), (torch.nn, torch.tensor))
+    )
+    mine = [Tensor(array, requires_grad=True) for array in arrays]
+    other = [torch.tensor(array, requires_grad=True) for array in arrays]
+    loss1, loss2 = ours(*mine), theirs(*other)
     close(loss1, loss2, "loss")
-    loss1.sum().backward(), loss2.sum().backward()
-    close(x1.grad, x2.grad, "gradient")
+    for a, b in zip(grad(ops.sum(loss1), mine), torch.autograd.grad(loss2.sum(), other), strict=True):
+        close(a, b, "gradient")
+    assert list(ours.state_dict()) == list(theirs.state_dict()) and repr(ours) == repr(theirs)
+
+
+@pytest.mark.parametrize("args", [(), (0,), (-1, 1e-4)])
+def test_cosine_similarity(args):
+    x, y = np.random.default_rng(0).standard_normal((2, 4, 5))
+    ours, theirs = nn.CosineSimilarity(*args), torch.nn.CosineSimilarity(*args)
+    close(ours(Tensor(x), Tensor(y)), theirs(torch.tensor(x), torch.tensor(y)), "cosine")
+    assert repr(ours) == repr(theirs)
+
+
+# ---- layers with other inputs and outputs ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name, sizes, shape", [
+    ("ConvTranspose2d", ((20, 18), (21, 19), (4, 4, 20, 19)), IMAGES),
+    ("ConvTranspose2d", ([21, 18], (4, 20, 18)), IMAGE),
+    ("ConvTranspose1d", ((24,), [4, 4, 25]), SEQUENCES),
+])  # fmt: skip
+def test_output_size_of_transposed_convolutions(name, sizes, shape):
+    ours, theirs = pair_of_layers(name, (6, 4, 4, 2), {})
+    for size in sizes:
+        check_call(ours, theirs, np.random.default_rng(0).standard_normal(shape), True, size)
+
+
+@pytest.mark.parametrize("name, args, shape", [
+    ("MaxPool2d", (2,), IMAGES),
+    ("MaxPool2d", ((3, 2), 1, 1), IMAGE),
+    ("MaxPool1d", (3, 2, 1, 2), SEQUENCES),
+    ("MaxPool1d", (2,), SEQUENCE),
+])  # fmt: skip
+def test_positions_of_pooling(name, args, shape):
+    x = np.random.default_rng(0).standard_normal(shape)
+    ours, theirs = (getattr(library, name)(*args, return_indices=True) for library in (nn, torch.nn))
+    for a, b in zip(ours(Tensor(x)), theirs(torch.tensor(x)), strict=True):
+        close(a, b, "output")
+
+
+@pytest.mark.parametrize("options", [
+    {},
+    {"padding_idx": 2},
+    {"padding_idx": -1, "norm_type": 1.0},
+    {"scale_grad_by_freq": True},
+])  # fmt: skip
+@pytest.mark.parametrize("shape", [(), (3,), (4, 5), (0,)])
+def test_embedding(options, shape):
+    ours, theirs = pair_of_layers("Embedding", (7, 3), options)
+    numbers = np.random.default_rng(0).integers(0, 7, shape)
+    out1, out2 = ours(Tensor(numbers)), theirs(torch.tensor(numbers))
+    close(out1, out2, "output")
+    w = np.random.default_rng(1).standard_normal(out1.shape)
+    gradient = torch.autograd.grad(out2, theirs.weight, torch.tensor(w))[0]
+    (found,) = grad(out1, [ours.weight], Tensor(w))
+    close(found, gradient, "gradient")
+    assert repr(ours) == repr(theirs)
+    weight = theirs.weight.detach()
+    for freeze in (True, False):
+        ours = nn.Embedding.from_pretrained(Tensor(weight.numpy()), freeze, **options)
+        theirs = torch.nn.Embedding.from_pretrained(weight, freeze, **options)
+        close(ours(Tensor(numbers)), theirs(torch.tensor(numbers)), "output")
+        assert ours.weight.requires_grad == theirs.weight.requires_grad and repr(ours) == repr(theirs)
+
+
+def test_text_of_containers():
+    def build(library):
+        layers = [library.ReLU(), library.ReLU(), library.Sequential(library.Linear(2, 3), library.Tanh())] * 2
+        named = {"list": library.ModuleList(layers[1:]), "empty": library.ModuleList(), "none": library.ModuleDict()}
+        return library.ModuleDict({**named, "deep": library.ModuleList([library.ModuleList(layers[2:3] * 3)])})
+
+    assert repr(build(nn)) == repr(build(torch.nn))
+
+
+def test_state_of_containers():
+    def build(library, make):
+        return library.ModuleDict({
+            "list": library.ModuleList([library.Linear(2, 3), library.BatchNorm1d(3)]),
+            "vectors": library.ParameterList([make(np.ones((2, 3), np.float32)), make(np.ones(2, np.float32))]),
+        })  # fmt: skip
+
+    ours, theirs = build(nn, Tensor), build(torch.nn, torch.tensor)
+    assert list(ours.state_dict()) == list(theirs.state_dict())
+    assert [name for name, _ in ours.named_parameters()] == [name for name, _ in theirs.named_parameters()]
+    ours.load_state_dict(theirs.state_dict())
 
 
 def lenet(library):
@@ -170,8 +384,23 @@ def test_network_and_state_both_ways():
     check_call(ours, fresh, x, False)
 
 
-@pytest.mark.parametrize("name, args", [("Linear", (300, 200)), ("Conv2d", (30, 40, (3, 5))), ("BatchNorm2d", (7,))])
+DRAWN = [
+    ("Linear", (300, 200)),
+    ("Conv2d", (30, 300, (3, 5))),
+    ("Conv1d", (30, 300, 5)),
+    ("ConvTranspose2d", (40, 300, (3, 5))),
+    ("ConvTranspose1d", (40, 300, 5)),
+    ("BatchNorm2d", (7,)),
+    ("BatchNorm1d", (7,)),
+    ("InstanceNorm1d", (7, 1e-5, 0.1, True)),
+    ("LayerNorm", ((5, 4),)),
+    ("GroupNorm", (2, 8)),
+]
+
+
+@pytest.mark.parametrize("name, args", DRAWN)
 def test_first_parameters_are_drawn_alike(name, args):
+    torch.manual_seed(0)
     ours, theirs = getattr(nn, name)(*args), getattr(torch.nn, name)(*args)
     for (key, a), (_, b) in zip(ours.named_parameters(), theirs.named_parameters(), strict=True):
         a, b = np.asarray(a.detach()), b.detach().numpy()
@@ -182,11 +411,44 @@ def test_first_parameters_are_drawn_alike(name, args):
         assert abs(a.std() - b.std()) <= tolerance, key
 
 
-@pytest.mark.parametrize("name, param", [("linear", None), ("conv2d", None), ("sigmoid", None), ("tanh", None)])
+def test_first_vectors_are_drawn_alike():
+    for options in ({}, {"padding_idx": 3}):
+        ours = np.asarray(nn.Embedding(400, 100, **options).weight.detach())
+        theirs = torch.nn.Embedding(400, 100, **options).weight.detach().numpy()
+        assert abs(ours.mean()) < 0.025 and abs(ours.std() - theirs.std()) < 0.02  # five standard deviations
+        assert not options or not ours[3].any()
+
+
+@pytest.mark.parametrize("name, param", [
+    *((name, None) for name in ("linear", "conv1d", "conv2d", "conv_transpose2d", "sigmoid", "tanh", "relu", "selu")),
+    ("leaky_relu", None),
+    ("leaky_relu", 0.3),
+])  # fmt: skip
 def test_gain(name, param):
     assert nn.init.calculate_gain(name, param) == pytest.approx(torch.nn.init.calculate_gain(name, param), rel=1e-15)
 
 
-@pytest.mark.parametrize("name, param", [("relu", None), ("leaky_relu", None), ("leaky_relu", 0.3), ("selu", None)])
-def test_gain_of_rectifiers(name, param):
-    assert nn.init.calculate_gain(name, param) == pytest.approx(torch.nn.init.calculate_gain(name, param), rel=1e-15)
+# ---- the face --------------------------------------------------------------------------------------------------------
+
+LEFT_OUT = {"size_average", "reduce"}  # deprecated there: the options after them are given by name
+CLASSES_OF_BOTH = [name for name in nn.__all__ if inspect.isclass(getattr(nn, name)) and hasattr(torch.nn, name)]
+
+
+def arguments(function):
+    found = [(p.name, p.default) for p in inspect.signature(function).parameters.values()]
+    return [one for one in found if one[0] not in LEFT_OUT]
+
+
+@pytest.mark.parametrize("name", [name for name in CLASSES_OF_BOTH if name not in ("Module", "Parameter")])
+def test_arguments_of_layers(name):
+    theirs = arguments(getattr(torch.nn, name))
+    if name in ("Softmax", "LogSoftmax"):
+        theirs = [("dim", inspect.Parameter.empty)]  # PyTorch would guess it, with a warning
+    if name == "Sequential":
+        theirs = [("modules", inspect.Parameter.empty)]
+    assert arguments(getattr(nn, name)) == theirs
+
+
+@pytest.mark.parametrize("name", nn.init.__all__)
+def test_arguments_of_initialisers(name):
+    assert arguments(getattr(nn.init, name)) == arguments(getattr(torch.nn.init, name))

@@ -120,3 +120,15 @@ def test_relu_and_dropout():
         [x],
         lambda g, out: elementwise.dropout(g, 0.3, 1, 2),
     )
+
+
+def test_leaky_relu_and_erf():
+    x = RNG.standard_normal(50)
+    check(lambda x: elementwise.leaky_relu(x, 0.3, anp), [x], lambda g, out: elementwise.leaky_relu_grad(g, x, 0.3))
+    check(lambda x: elementwise.erf(x, anp), [x], lambda g, out: g * 2 / np.sqrt(np.pi) * np.exp(-x * x))
+
+
+def test_standardized_rows():
+    x = RNG.standard_normal((3, 5))
+    scale = norm.standardize(x, 1e-3)[1]
+    check(lambda x: norm.standardize(x, 1e-3, anp)[0], [x], lambda g, out: norm.standardize_grad(g, out, scale))

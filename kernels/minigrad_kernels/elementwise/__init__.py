@@ -11,7 +11,7 @@ from ..toolchain import backend
 from ..toolchain.arguments import check_array, check_floats, check_output, flat
 from . import cpu
 
-__all__ = ["dropout", "relu", "relu_grad"]
+__all__ = ["dropout", "erf", "leaky_relu", "leaky_relu_grad", "relu", "relu_grad"]
 
 KERNELS = {"cpu": cpu}
 SMALL = 1 << 15  # elements; below it a second thread costs more than it brings
@@ -47,6 +47,50 @@ def relu_grad(g, out, dx):
     check_array("relu_grad", "out", out, g.shape, g.dtype)
     check_output("relu_grad", "dx", dx, g.shape, g.dtype)
     _run(kernels.relu_grad, g.size, *flat("relu_grad", ("g", "out", "dx"), (g, out, dx)))
+
+
+def leaky_relu(x, negative_slope, out):
+    """The positive part, and a multiple of the negative one. NaN stays NaN.
+
+    Math    out = x where x > 0, else negative_slope * x
+    Grads   dx = leaky_relu_grad(g, x, negative_slope)
+    Shapes  x and out alike
+    Source  Maas, Hannun and Ng 2013, "Rectifier nonlinearities improve neural network acoustic models"
+    """
+    kernels = KERNELS[backend(x)]
+    check_floats("leaky_relu", "x", x)
+    check_output("leaky_relu", "out", out, x.shape, x.dtype)
+    view, out_view = flat("leaky_relu", ("x", "out"), (x, out))
+    _run(kernels.leaky_relu, x.size, view, float(negative_slope), out_view)
+
+
+def leaky_relu_grad(g, x, negative_slope, dx):
+    """The gradient of leaky_relu. Where x is NaN, g is scaled, as in PyTorch.
+
+    Math    dx = g where x > 0, else negative_slope * g
+    Grads   linear in g: dg = leaky_relu_grad(v, x, negative_slope)
+    Shapes  g, x and dx alike
+    """
+    kernels = KERNELS[backend(g)]
+    check_floats("leaky_relu_grad", "g", g)
+    check_array("leaky_relu_grad", "x", x, g.shape, g.dtype)
+    check_output("leaky_relu_grad", "dx", dx, g.shape, g.dtype)
+    view, x_view, dx_view = flat("leaky_relu_grad", ("g", "x", "dx"), (g, x, dx))
+    _run(kernels.leaky_relu_grad, g.size, view, x_view, float(negative_slope), dx_view)
+
+
+def erf(x, out):
+    """The error function. float64 is the C library's, float32 a quotient of polynomials within 4 roundings.
+
+    Math    out = 2 / sqrt(pi) times the integral of e^{-t^2} from 0 to x
+    Grads   dx = g * 2 / sqrt(pi) * e^{-x^2}
+    Shapes  x and out alike
+    Source  Abramowitz and Stegun 1964, 7.1.1
+    """
+    kernels = KERNELS[backend(x)]
+    check_floats("erf", "x", x)
+    check_output("erf", "out", out, x.shape, x.dtype)
+    _run(kernels.erf, x.size, *flat("erf", ("x", "out"), (x, out)))
 
 
 def _word(name, value):

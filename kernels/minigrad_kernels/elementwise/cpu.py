@@ -1,11 +1,13 @@
-"""ReLU and dropout on the CPU, on flat arrays: every thread owns runs of RUN elements."""
+"""ReLU, leaky ReLU, erf and dropout on the CPU, on flat arrays: every thread owns runs of RUN elements."""
+
+import math
 
 import numpy as np
 from numba import prange
 
 from ..toolchain import jit, parallel
 
-__all__ = ["RUN", "dropout", "philox", "relu", "relu_grad"]
+__all__ = ["RUN", "dropout", "erf", "leaky_relu", "leaky_relu_grad", "philox", "relu", "relu_grad"]
 
 RUN = 16384  # elements; a multiple of 4, so that no Philox block is torn
 
@@ -45,6 +47,80 @@ def relu_grad(g, out, dx):
     for run in prange((g.size + RUN - 1) // RUN):
         here = part(run, g.size)
         relu_grad_run(g[here], out[here], dx[here])
+
+
+@jit
+def leaky_relu_run(x, slope, out):
+    zero = out.dtype.type(0)
+    for k in range(out.size):
+        v = x[k]
+        out[k] = v if v > zero else v * slope
+
+
+@parallel
+def leaky_relu(x, negative_slope, out):
+    slope = out.dtype.type(negative_slope)
+    for run in prange((x.size + RUN - 1) // RUN):
+        here = part(run, x.size)
+        leaky_relu_run(x[here], slope, out[here])
+
+
+@jit
+def leaky_relu_grad_run(g, x, slope, dx):
+    zero = dx.dtype.type(0)
+    for k in range(dx.size):
+        v = g[k]
+        dx[k] = v if x[k] > zero else v * slope
+
+
+@parallel
+def leaky_relu_grad(g, x, negative_slope, dx):
+    slope = dx.dtype.type(negative_slope)
+    for run in prange((g.size + RUN - 1) // RUN):
+        here = part(run, g.size)
+        leaky_relu_grad_run(g[here], x[here], slope, dx[here])
+
+
+# erf(x) / x = P(x^2) / Q(x^2) where |x| <= 4, to a relative error of 2.5e-8: least squares in that error, solved again
+# with larger weights where it was large. Beyond 4, erf is 1 in float32. The highest power comes first.
+NUMERATOR = (1.98677776e-06, 2.84567592e-04, 3.88340093e-03, 5.31019233e-02, 1.93546325e-01, 1.12837911e00)
+DENOMINATOR = (3.74202173e-05, 1.18558563e-03, 1.52073652e-02, 1.15350530e-01, 5.04858553e-01, 1.0)
+P, Q = (tuple(map(np.float32, coefficients)) for coefficients in (NUMERATOR, DENOMINATOR))
+FAR, ONE = np.float32(4), np.float32(1)
+
+
+@jit
+def polynomial(coefficients, t):
+    value = coefficients[0]
+    for k in range(1, len(coefficients)):
+        value = value * t + coefficients[k]
+    return value
+
+
+@jit
+def erf_single_run(x, out):
+    """float32: a loop without calls or branches, which becomes vectors and takes a tenth of the time of math.erf."""
+    for k in range(out.size):
+        v = x[k]
+        v = FAR if v > FAR else -FAR if v < -FAR else v  # written so that NaN passes
+        v = v * polynomial(P, v * v) / polynomial(Q, v * v)
+        out[k] = ONE if v > ONE else -ONE if v < -ONE else v
+
+
+@jit
+def erf_run(x, out):
+    for k in range(out.size):
+        out[k] = math.erf(x[k])
+
+
+@parallel
+def erf(x, out):
+    for run in prange((x.size + RUN - 1) // RUN):
+        here = part(run, x.size)
+        if x.itemsize == 4:
+            erf_single_run(x[here], out[here])
+        else:
+            erf_run(x[here], out[here])
 
 
 @jit

@@ -1,8 +1,10 @@
-"""ReLU and dropout by definition: NumPy, float64."""
+"""ReLU, leaky ReLU, erf and dropout by definition: NumPy, float64."""
+
+import math
 
 import numpy
 
-__all__ = ["dropout", "philox", "relu", "relu_grad"]
+__all__ = ["dropout", "erf", "leaky_relu", "leaky_relu_grad", "philox", "relu", "relu_grad"]
 
 
 def relu(x, xp=numpy):
@@ -13,6 +15,26 @@ def relu(x, xp=numpy):
 def relu_grad(g, out, xp=numpy):
     g, out = xp.array(g, dtype=float), numpy.array(out, dtype=float)
     return xp.where(out <= 0, 0.0, g)
+
+
+def leaky_relu(x, negative_slope, xp=numpy):
+    x = xp.array(x, dtype=float)
+    return xp.where(x > 0, x, x * negative_slope)
+
+
+def leaky_relu_grad(g, x, negative_slope, xp=numpy):
+    g, x = xp.array(g, dtype=float), numpy.array(x, dtype=float)
+    return xp.where(x > 0, g, g * negative_slope)
+
+
+def erf(x, xp=numpy):
+    """2 / sqrt(pi) e^{-x^2} sum_n 2^n x^(2n+1) / (1 * 3 * ... * (2n+1)): all terms of one sign. Beyond 6 it is 1."""
+    x = xp.clip(xp.array(x, dtype=float), -6, 6)
+    term = total = x
+    for n in range(1, 160):
+        term = term * (2 * x * x / (2 * n + 1))
+        total = total + term
+    return 2 / math.sqrt(math.pi) * xp.exp(-x * x) * total
 
 
 def philox(counter, key):

@@ -1,10 +1,11 @@
-"""Channel sums and batch normalisation of (N, C) arrays in C order and (N, C, H, W) arrays that lie channels last.
+"""Channel sums and batch normalisation of (N, C) arrays in C order and (N, C, H, W) arrays that lie channels last,
+and rows brought to mean 0 and variance 1.
 
-Statistics run over all axes but the channels; `count` is how many elements a channel has.
+Statistics run over all axes but the channels, of which each has `count` elements; those of rows over each row.
 
 Types   float32 and float64; sums of float32 are taken in float64 every few rows
 Errors  ValueError for a shape, layout or workspace, TypeError for an element type
-Source  Ioffe and Szegedy 2015
+Source  Ioffe and Szegedy 2015; for rows Ba, Kiros and Hinton 2016, "Layer normalization"
 """
 
 import math
@@ -16,7 +17,15 @@ from ..toolchain import alias, backend
 from ..toolchain.arguments import check_array, check_floats, check_output, rows
 from . import cpu
 
-__all__ = ["batch_norm_grads", "batch_normalize", "batch_statistics", "channel_sum", "workspace"]
+__all__ = [
+    "batch_norm_grads",
+    "batch_normalize",
+    "batch_statistics",
+    "channel_sum",
+    "standardize",
+    "standardize_grad",
+    "workspace",
+]
 
 KERNELS = {"cpu": cpu}
 WIDE = 256  # columns; narrower matrices are folded, so that innermost loops are long
@@ -140,3 +149,40 @@ def batch_norm_grads(g, x, mean, variance, weight, eps, dx, dw, db, workspace):
     sums, products = _partials(op, workspace, x.shape, matrices[1].shape[1])
     affine = weight if has_weight else mean, has_weight
     kernels.batch_norm_grads(*matrices, mean, variance, *affine, float(eps), *outputs, sums, products)
+
+
+def _rows(op, inputs, outputs):
+    """Views of matrices in C order, all alike, and of scale, which has an element for each row."""
+    name, first = next(iter(inputs.items()))
+    check_floats(op, name, first)
+    if first.ndim != 2 or not first.shape[1]:
+        raise ShapeError(f"{op}: {name} has shape {first.shape}, wants (rows, K) with K at least 1")
+    for arrays, check in ((inputs, check_array), (outputs, check_output)):
+        for name, array in arrays.items():
+            check(op, name, array, first.shape[:1] if name == "scale" else first.shape, first.dtype)
+            if not array.flags.c_contiguous:
+                raise ShapeError(f"{op}: {name} (shape {array.shape}) has strides {array.strides}, wants C order")
+    return [alias(array) for array in (*inputs.values(), *outputs.values())]
+
+
+def standardize(x, eps, out, scale):
+    """Each row shifted and scaled to mean 0 and variance 1, in two passes.
+
+    Math    mean = sum x / K;  scale = 1 / sqrt(sum (x - mean)**2 / K + eps);  out = (x - mean) * scale
+    Grads   standardize_grad
+    Shapes  x and out (rows, K) in C order; scale (rows,)
+    """
+    kernels = KERNELS[backend(x)]
+    x, out, scale = _rows("standardize", {"x": x}, {"out": out, "scale": scale})
+    kernels.standardize(x, float(eps), out, scale)
+
+
+def standardize_grad(g, out, scale, dx):
+    """The gradient of standardize for x, from its results.
+
+    Math    dx = scale * (g - sum g / K - out * sum (g * out) / K)
+    Grads   linear in g and self-adjoint: dg = standardize_grad(v, out, scale)
+    Shapes  g, out and dx (rows, K) in C order; scale (rows,)
+    """
+    kernels = KERNELS[backend(g)]
+    kernels.standardize_grad(*_rows("standardize_grad", {"g": g, "out": out, "scale": scale}, {"dx": dx}))

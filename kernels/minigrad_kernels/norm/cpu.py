@@ -12,8 +12,17 @@ import numpy as np
 from numba import prange
 
 from ..toolchain import jit, parallel, stack_array
+from .cpu_rows import standardize, standardize_grad
 
-__all__ = ["batch_norm_grads", "batch_normalize", "batch_statistics", "channel_sum", "pieces"]
+__all__ = [
+    "batch_norm_grads",
+    "batch_normalize",
+    "batch_statistics",
+    "channel_sum",
+    "pieces",
+    "standardize",
+    "standardize_grad",
+]
 
 SHORT = 16  # rows added in the element type
 TILE = 256  # channels whose coefficients fit on the stack

@@ -1,8 +1,15 @@
-"""Channel sums and batch normalisation by definition: NumPy, float64."""
+"""Channel sums, batch normalisation and standardised rows by definition: NumPy, float64."""
 
 import numpy
 
-__all__ = ["batch_norm_grads", "batch_normalize", "batch_statistics", "channel_sum"]
+__all__ = [
+    "batch_norm_grads",
+    "batch_normalize",
+    "batch_statistics",
+    "channel_sum",
+    "standardize",
+    "standardize_grad",
+]
 
 
 def _axes(x):
@@ -45,3 +52,18 @@ def batch_norm_grads(g, x, mean, variance, weight, eps, xp=numpy):
     if weight is not None:
         dx = dx * xp.reshape(xp.array(weight, dtype=float), shape)
     return dx / deviation, dw, db
+
+
+def standardize(x, eps, xp=numpy):
+    """(out, scale): each row with mean 0 and variance 1, and 1 / sqrt(variance + eps)."""
+    x = xp.array(x, dtype=float)
+    deviation = x - xp.mean(x, axis=1, keepdims=True)
+    scale = 1 / xp.sqrt(xp.mean(deviation**2, axis=1) + eps)
+    return deviation * xp.reshape(scale, (-1, 1)), scale
+
+
+def standardize_grad(g, out, scale, xp=numpy):
+    """dx of standardize, from its results."""
+    g, out, scale = (xp.array(array, dtype=float) for array in (g, out, scale))
+    centred = g - xp.mean(g, axis=1, keepdims=True)
+    return xp.reshape(scale, (-1, 1)) * (centred - out * xp.mean(g * out, axis=1, keepdims=True))

@@ -15,7 +15,7 @@ from ..errors import ShapeError
 from ..toolchain import alias, backend
 from ..toolchain.arguments import check_array, check_floats, check_output, nhwc, pair
 from . import cpu
-from .geometry import adaptive_windows, average_windows, output_shape
+from .geometry import adaptive_windows, average_windows, output_shape, outputs
 
 __all__ = [
     "adaptive_windows",
@@ -48,9 +48,10 @@ def _geometry(op, kernel_size, stride, padding, dilation):
 
 def _check_outputs(op, x_shape, out_shape, geometry):
     """Refuse an output of another size than floor mode or ceil mode gives."""
-    wanted = [output_shape(op, x_shape, *geometry, ceil_mode) for ceil_mode in (False, True)]
-    if out_shape not in wanted:
-        raise ShapeError(f"{op}: output has shape {out_shape}, wants {wanted[0]} (in ceil mode {wanted[1]})")
+    floor = tuple(map(outputs, x_shape[2:], *geometry, (False, False)))
+    wanted = output_shape(op, x_shape, *geometry, ceil_mode=out_shape[2:] != floor)
+    if out_shape != wanted:
+        raise ShapeError(f"{op}: output has shape {out_shape}, wants {wanted} (in floor mode sizes {floor})")
 
 
 def max_forward(x, kernel_size, stride, padding, dilation, out, positions):

@@ -6,10 +6,10 @@ import numpy as np
 
 from ..errors import ShapeError
 
-__all__ = ["adaptive_windows", "average_windows", "output_shape"]
+__all__ = ["adaptive_windows", "average_windows", "output_shape", "outputs"]
 
 
-def _outputs(size, kernel, stride, padding, dilation, ceil_mode):
+def outputs(size, kernel, stride, padding, dilation, ceil_mode):
     """How many windows fit along one axis."""
     free = size + 2 * padding - dilation * (kernel - 1) - 1
     if not ceil_mode:
@@ -44,7 +44,7 @@ def output_shape(op, x_shape, kernel_size, stride, padding, dilation, ceil_mode)
     geometry = zip(("height", "width"), x_shape[2:], kernel_size, stride, padding, dilation, strict=True)
     for axis, size, kernel, step, pad, apart in geometry:
         _check_axis(op, axis, size, kernel, step, pad, apart)
-        count = _outputs(size, kernel, step, pad, apart, ceil_mode)
+        count = outputs(size, kernel, step, pad, apart, ceil_mode)
         if count < 1:
             raise ShapeError(
                 f"{op}: x has {axis} {size} (shape {tuple(x_shape)}), too small for kernel_size {kernel} "
@@ -71,7 +71,7 @@ def average_windows(size, kernel, stride, padding, ceil_mode, count_include_pad,
     in the padding included or not. `divisor` replaces the count: an override goes into the rows, 1 into the
     columns.
     """
-    count = _outputs(size, kernel, stride, padding, 1, ceil_mode)
+    count = outputs(size, kernel, stride, padding, 1, ceil_mode)
     starts = np.arange(count) * stride - padding
     ends = np.minimum(starts + kernel, size + padding)
     inside = np.maximum(starts, 0), np.minimum(ends, size)

@@ -1,3 +1,183 @@
-"""forms."""
+"""Convolutions as they are called: of images or sequences, batches or single ones, with padding by name.
 
-__all__: list[str] = []
+All are one of the trio (trio.py); sequences are images of height 1.
+
+Letters n batch, c in-channel, o out-channel, h w input, i j output, p q filter tap, s stride, d dilation, G groups
+stride, padding, dilation, output_padding: a number, or one for each dimension, vertical first
+Shapes  the batch N may be absent
+Types   float32 or float64, one for all
+Errors  ValueError for shapes that do not fit, TypeError for other element types
+Source  Dumoulin and Visin 2016, "A guide to convolution arithmetic for deep learning", chapters 2 and 4
+"""
+
+from minigrad_kernels.errors import KindError, ShapeError
+
+from ..arguments import integer_of, shape_of, tensor_of
+from ..images import as_given, floating_of, images_of, pair_of
+from ..shape import pad, reshape, unsqueeze
+from . import trio
+
+__all__ = ["conv1d", "conv2d", "conv2d_input_grad", "conv2d_weight_grad", "conv_transpose1d", "conv_transpose2d"]
+
+
+def _operands(op, ndim, input, weight, bias, groups, transposed=False):
+    """(images, filters, groups) as the trio takes them, after a check of all that must fit."""
+    images, groups = images_of(op, input, ndim), integer_of(op, "groups", groups)
+    if tensor_of(op, "weight", weight).ndim != ndim + 2 or 0 in weight.shape:
+        raise ShapeError(f"{op}: weight has shape {weight.shape}, wanted {ndim + 2} dimensions, none of them empty")
+    if groups < 1 or weight.shape[0] % groups:
+        raise ShapeError(f"{op}: groups is {groups}, wanted a divisor of {weight.shape[0]} (weight is {weight.shape})")
+    channels, filters = weight.shape[1] * groups, weight.shape[0]
+    if transposed:
+        channels, filters = filters, channels
+    if images.shape[1] != channels:
+        raise ShapeError(
+            f"{op}: input has {images.shape[1]} channels (shape {input.shape}), weight expects {channels} "
+            f"(shape {weight.shape}, groups={groups})"
+        )
+    if 0 in images.shape[2:]:
+        raise ShapeError(f"{op}: input has shape {input.shape}, wanted no empty dimension but the batch")
+    if bias is not None and tensor_of(op, "bias", bias).shape != (filters,):
+        raise ShapeError(f"{op}: bias has shape {bias.shape}, wanted {(filters,)} as there are {filters} filters")
+    for name, operand in (("weight", weight), ("bias", bias)):
+        if operand is not None and operand.dtype != input.dtype:
+            raise KindError(f"{op}: {name} has elements {operand.dtype}, input {input.dtype}; wanted one type")
+    return images, weight if ndim == 2 else unsqueeze(weight, 2), groups
+
+
+def _named_padding(op, name, images, stride, reach):
+    """(images, padding) for padding 'valid' or 'same', of which 'same' may have to pad the images at their end."""
+    if name not in ("valid", "same"):
+        raise ShapeError(f"{op}: padding is {name!r}, wanted 'valid', 'same' or numbers")
+    if name == "valid":
+        return images, (0, 0)
+    if stride != (1, 1):
+        raise ShapeError(f"{op}: padding is 'same' and stride {stride}, wanted stride 1")
+    if any(width % 2 for width in reach):  # the odd one goes below and to the right
+        images = pad(images, (0, reach[1] % 2, 0, reach[0] % 2))
+    return images, tuple(width // 2 for width in reach)
+
+
+def _convolved(op, ndim, input, weight, bias, stride, padding, dilation, groups):
+    images, filters, groups = _operands(op, ndim, input, weight, bias, groups)
+    stride, dilation = pair_of(op, "stride", stride, ndim, 1), pair_of(op, "dilation", dilation, ndim, 1)
+    reach = tuple([d * (size - 1) for d, size in zip(dilation, filters.shape[2:], strict=True)])
+    if isinstance(padding, str):
+        images, padding = _named_padding(op, padding, images, stride, reach)
+    else:
+        padding = pair_of(op, "padding", padding, ndim, 0)
+    if any([size + 2 * p <= r for size, p, r in zip(images.shape[2:], padding, reach, strict=True)]):
+        raise ShapeError(
+            f"{op}: input has shape {input.shape}, too small for weight (shape {weight.shape}) "
+            f"with padding {padding[-ndim:]} and dilation {dilation[-ndim:]}"
+        )
+    return as_given(trio.conv2d(images, filters, bias, (stride, padding, dilation, groups)), input, ndim)
+
+
+def conv2d(input, weight, bias=None, stride=1, padding=0, dilation=1, groups=1):
+    """Two-dimensional cross-correlation of images with filters.
+
+    Math    out[n, o, i, j] = bias[o] + sum_{c,p,q} input[n, c, s i + d p - pad, s j + d q - pad] weight[o, c, p, q]
+            with c over the channels of the group of o, and 0 outside the image
+            padding 'valid' is 0; 'same' pads so that I, J = H, W, an odd number more at the end, and wants stride 1
+    Grads   dinput = conv2d_input_grad(g, weight)        dweight = conv2d_weight_grad(g, input)
+            dbias = sum of g over n, i, j
+    Shapes  input (N, C, H, W), weight (O, C/G, P, Q), bias (O,) -> (N, O, I, J)
+            I = floor((H + 2 pad - d (P - 1) - 1) / s) + 1, J alike
+    """
+    return _convolved("conv2d", 2, input, weight, bias, stride, padding, dilation, groups)
+
+
+def conv1d(input, weight, bias=None, stride=1, padding=0, dilation=1, groups=1):
+    """Cross-correlation of sequences with filters.
+
+    Math    out[n, o, j] = bias[o] + sum_{c,q} input[n, c, s j + d q - pad] weight[o, c, q]
+            with c over the channels of the group of o, and 0 outside the sequence; padding by name as in conv2d
+    Grads   as conv2d, for images of height 1
+    Shapes  input (N, C, L), weight (O, C/G, Q), bias (O,) -> (N, O, J), J = floor((L + 2 pad - d (Q - 1) - 1) / s) + 1
+    """
+    return _convolved("conv1d", 1, input, weight, bias, stride, padding, dilation, groups)
+
+
+def _transposed(op, ndim, input, weight, bias, stride, padding, output_padding, groups, dilation):
+    images, filters, groups = _operands(op, ndim, input, weight, bias, groups, transposed=True)
+    stride, dilation = pair_of(op, "stride", stride, ndim, 1), pair_of(op, "dilation", dilation, ndim, 1)
+    padding, extra = pair_of(op, "padding", padding, ndim, 0), pair_of(op, "output_padding", output_padding, ndim, 0)
+    if any(e >= max(s, d) for e, s, d in zip(extra, stride, dilation, strict=True)):
+        raise ShapeError(
+            f"{op}: output_padding is {extra[-ndim:]}, wanted less than stride {stride[-ndim:]} "
+            f"or dilation {dilation[-ndim:]}"
+        )
+    axes = zip(images.shape[2:], filters.shape[2:], stride, padding, dilation, extra, strict=True)
+    size = tuple([s * (h - 1) - 2 * border + d * (taps - 1) + e + 1 for h, taps, s, border, d, e in axes])
+    if min(size) < 1:
+        raise ShapeError(
+            f"{op}: input has shape {input.shape}, too small for padding {padding[-ndim:]}; "
+            f"the result would have sizes {size[-ndim:]}"
+        )
+    beyond = [e // s for e, s in zip(extra, stride, strict=True)]  # pixels of input that so large an output would have
+    if any(beyond):
+        images = pad(images, (0, beyond[1], 0, beyond[0]))
+    shape = (images.shape[0], filters.shape[1] * groups, *size)
+    out = as_given(trio.conv2d_input_grad(images, filters, shape, (stride, padding, dilation, groups)), input, ndim)
+    return out if bias is None else out + reshape(bias, (-1, *[1] * ndim))
+
+
+def conv_transpose2d(input, weight, bias=None, stride=1, padding=0, output_padding=0, groups=1, dilation=1):
+    """The adjoint of conv2d, with a bias: each pixel spreads over those that conv2d would have made it from.
+
+    Math    out[n, o, i, j] = bias[o] + sum of input[n, c, h, w] weight[c, o, p, q] over all c, p, q, h, w
+            with i = s h + d p - pad and j = s w + d q - pad, and c over the channels of the group of o
+    Grads   dinput = conv2d(g, weight)        dweight = conv2d_weight_grad(input, g)        dbias = sum_{n,i,j} g
+    Shapes  input (N, C, H, W), weight (C, O/G, P, Q), bias (O,) -> (N, O, I, J)
+            I = s (H - 1) - 2 pad + d (P - 1) + output_padding + 1, J alike; output_padding less than s or d
+    """
+    return _transposed("conv_transpose2d", 2, input, weight, bias, stride, padding, output_padding, groups, dilation)
+
+
+def conv_transpose1d(input, weight, bias=None, stride=1, padding=0, output_padding=0, groups=1, dilation=1):
+    """The adjoint of conv1d, with a bias.
+
+    Math    out[n, o, j] = bias[o] + sum of input[n, c, w] weight[c, o, q] over all c, q, w with j = s w + d q - pad
+            and c over the channels of the group of o
+    Grads   as conv_transpose2d, for images of height 1
+    Shapes  input (N, C, L), weight (C, O/G, Q), bias (O,) -> (N, O, J)
+            J = s (L - 1) - 2 pad + d (Q - 1) + output_padding + 1; output_padding less than s or d
+    """
+    return _transposed("conv_transpose1d", 1, input, weight, bias, stride, padding, output_padding, groups, dilation)
+
+
+def _geometry(op, grad, name, other, stride, padding, dilation, groups):
+    """The geometry for the trio, after a check of two arrays of four dimensions."""
+    for argument, value in (("grad", grad), (name, other)):
+        if floating_of(op, argument, value).ndim != 4:
+            raise ShapeError(f"{op}: {argument} has shape {value.shape}, wanted 4 dimensions")
+    if other.dtype != grad.dtype:
+        raise KindError(f"{op}: {name} has elements {other.dtype}, grad {grad.dtype}; wanted one type")
+    pairs = (("stride", stride, 1), ("padding", padding, 0), ("dilation", dilation, 1))
+    return *(pair_of(op, name, value, 2, least) for name, value, least in pairs), integer_of(op, "groups", groups)
+
+
+def conv2d_input_grad(grad, weight, input_shape, stride=1, padding=0, dilation=1, groups=1):
+    """The gradient of conv2d with respect to its input: each element spreads over the pixels that it was made from.
+
+    Math    out[n, c, h, w] = sum of grad[n, o, i, j] weight[o, c, p, q] over all o, p, q, i, j
+            with h = s i + d p - pad and w = s j + d q - pad
+    Grads   dgrad = conv2d(g, weight)        dweight = conv2d_weight_grad(grad, g)
+    Shapes  grad (N, O, I, J), weight (O, C/G, P, Q) -> input_shape (N, C, H, W)
+    """
+    op = "conv2d_input_grad"
+    geometry = _geometry(op, grad, "weight", weight, stride, padding, dilation, groups)
+    return trio.conv2d_input_grad(grad, weight, shape_of(op, "input_shape", (input_shape,), 4), geometry)
+
+
+def conv2d_weight_grad(grad, input, weight_shape, stride=1, padding=0, dilation=1, groups=1):
+    """The gradient of conv2d with respect to its weight: each element times the patch that it was made from.
+
+    Math    out[o, c, p, q] = sum_{n,i,j} grad[n, o, i, j] input[n, c, s i + d p - pad, s j + d q - pad]
+    Grads   dgrad = conv2d(input, g)        dinput = conv2d_input_grad(grad, g)
+    Shapes  grad (N, O, I, J), input (N, C, H, W) -> weight_shape (O, C/G, P, Q)
+    """
+    op = "conv2d_weight_grad"
+    geometry = _geometry(op, grad, "input", input, stride, padding, dilation, groups)
+    return trio.conv2d_weight_grad(grad, input, shape_of(op, "weight_shape", (weight_shape,), 4), geometry)

@@ -6,134 +6,201 @@ Errors  ValueError if shapes do not broadcast; TypeError if an argument is neith
 Source  derivatives of elementary functions: Abramowitz and Stegun 1964, "Handbook of Mathematical Functions"
 """
 
+from minigrad_kernels.errors import KindError, ShapeError
+
 from ... import device
 from ...device import elementwise
 from ...primitive import primitive
 from ...tensor import Tensor
-from .choices import where
-from .functions import log
+from ..arguments import number_of, tensor_of
+from .choices import logical_and, where
+from .functions import log, no_slope, rsqrt
 
-__all__ = ["add", "div", "mul", "neg", "pow", "square", "sub"]
+__all__ = ["add", "div", "mul", "neg", "pow", "remainder", "square", "sub"]
+
+
+def _scaled(op, input, other, alpha):
+    """alpha * other, in the type of op(input, other)."""
+    if type(alpha) is int and alpha == 1:
+        return other
+    arrays = [value.data if isinstance(value, Tensor) else value for value in (input, other)]
+    dtype = elementwise(op, *arrays).dtype  # refuses what the op does not take
+    factor = number_of(op, "alpha", alpha)
+    if isinstance(alpha, bool) and dtype.kind != "b" or type(factor) is float and not device.is_floating(dtype):
+        raise KindError(f"{op}: alpha is {alpha}, wanted a number of the kind of the result, {dtype}")
+    factor = Tensor.made(device.cast(elementwise("mul", device.full((), 1, dtype), factor, named=op), dtype))
+    return mul(other.to(dtype) if isinstance(other, Tensor) else Tensor(other, dtype=dtype), factor)
 
 
 @primitive
-def add(x, y):
+def _add(input, other):
+    return elementwise("add", input, other)
+
+
+_add.grads(input=lambda g: g,
+           other=lambda g: g)  # fmt: skip
+
+
+def add(input, other, *, alpha=1):
     """Elementwise sum.
 
-    Math    out = x + y
-    Grads   dx = g        dy = g
-    Shapes  x, y broadcast to out
+    Math    out = input + alpha other
+    Grads   dinput = g        dother = alpha g
+    Shapes  input, other broadcast to out
     """
-    return elementwise("add", x, y)
-
-
-add.grads(x=lambda g: g,
-          y=lambda g: g)  # fmt: skip
+    return _add(input, _scaled("add", input, other, alpha))
 
 
 @primitive
-def sub(x, y):
+def _sub(input, other):
+    return elementwise("sub", input, other)
+
+
+_sub.grads(input=lambda g: g,
+           other=lambda g: -g)  # fmt: skip
+
+
+def sub(input, other, *, alpha=1):
     """Elementwise difference.
 
-    Math    out = x - y
-    Grads   dx = g        dy = -g
-    Shapes  x, y broadcast to out
+    Math    out = input - alpha other
+    Grads   dinput = g        dother = -alpha g
+    Shapes  input, other broadcast to out
+    Types   neither bool: see logical_not and logical_xor
     """
-    return elementwise("sub", x, y)
-
-
-sub.grads(x=lambda g: g,
-          y=lambda g: -g)  # fmt: skip
+    return _sub(input, _scaled("sub", input, other, alpha))
 
 
 @primitive
-def mul(x, y):
+def mul(input, other):
     """Elementwise product.
 
-    Math    out = x * y
-    Grads   dx = g * y        dy = g * x
-    Shapes  x, y broadcast to out
+    Math    out = input * other
+    Grads   dinput = g * other        dother = g * input
+    Shapes  input, other broadcast to out
     """
-    return elementwise("mul", x, y)
+    return elementwise("mul", input, other)
 
 
-mul.grads(x=lambda g, y: g * y,
-          y=lambda g, x: g * x)  # fmt: skip
+mul.grads(input=lambda g, other: g * other,
+          other=lambda g, input: g * input)  # fmt: skip
 
 
 @primitive
-def div(x, y):
-    """Elementwise quotient.
+def _div(input, other):
+    return elementwise("div", input, other)
 
-    Math    out = x / y
-    Grads   dx = g / y        dy = -g * x / y^2
-    Shapes  x, y broadcast to out
+
+_div.grads(input=lambda g, other: g / other,
+           other=lambda g, input, other: -g * (input / other / other))  # fmt: skip
+
+
+@primitive(fixed=("rounding_mode",))
+def _whole_div(input, other, rounding_mode):
+    floor = elementwise("floor_divide", input, other, named="div")
+    if rounding_mode == "floor":
+        return floor
+    if device.is_floating(floor.dtype):
+        return elementwise("trunc", elementwise("div", input, other))
+    inexact = elementwise("remainder", input, other)
+    return elementwise("add", floor, elementwise("logical_and", elementwise("lt", floor, 0), inexact))
+
+
+_whole_div.grads(input=no_slope, other=no_slope)
+
+
+def div(input, other, *, rounding_mode=None):
+    """Elementwise quotient, rounded to a whole number towards 0 ("trunc") or down ("floor"), or not (None).
+
+    Math    out = input / other
+    Grads   dinput = g / other        dother = -g * input / other^2; 0 where out is rounded
+    Shapes  input, other broadcast to out
+    Types   integers give float32, or integers where out is rounded; bools are not rounded
+    Errors  ValueError for an integer divided by 0 where out is rounded
     """
-    return elementwise("div", x, y)
-
-
-div.grads(x=lambda g, y: g / y,
-          y=lambda g, x, y: -g * (x / y) / y)  # fmt: skip
+    if rounding_mode is None:
+        return _div(input, other)
+    if not isinstance(rounding_mode, str):
+        raise KindError(f"div: rounding_mode is {rounding_mode!r}, wanted None, 'trunc' or 'floor'")
+    if rounding_mode not in ("trunc", "floor"):
+        raise ShapeError(f"div: rounding_mode is {rounding_mode!r}, wanted None, 'trunc' or 'floor'")
+    return _whole_div(input, other, rounding_mode)
 
 
 @primitive
-def pow(x, exponent):
+def remainder(input, other):
+    """What an elementwise division rounded down leaves; it has the sign of other.
+
+    Math    out = input - other floor(input / other)
+    Grads   dinput = g        dother = -g floor(input / other)
+    Shapes  input, other broadcast to out
+    Types   not both bool
+    Errors  ValueError for an integer divided by 0
+    """
+    return elementwise("remainder", input, other)
+
+
+remainder.grads(input=lambda g: g,
+                other=lambda g, input, other: -g * div(input, other, rounding_mode="floor"))  # fmt: skip
+
+
+@primitive
+def pow(input, exponent):
     """Elementwise power.
 
     Math    out = x^e
     Grads   dx = g * e * x^(e - 1), 0 where e = 0        de = g * out * ln x, 0 where x = 0 and e >= 0
-    Shapes  x, exponent broadcast to out
+    Shapes  input, exponent broadcast to out
+    Types   not both bool; no negative powers of integers
     """
-    if type(exponent) in (int, float) and exponent in (1, 2) and device.is_array(x) and device.is_floating(x.dtype):
-        return elementwise("mul", x, x if exponent == 2 else 1.0)  # far cheaper than a logarithm
-    return elementwise("pow", x, exponent)
+    cheap = type(exponent) in (int, float) and device.is_array(input) and device.is_floating(input.dtype)
+    if cheap and exponent in (1, 2):
+        return elementwise("mul", input, input if exponent == 2 else 1.0)  # far cheaper than a logarithm
+    if cheap and exponent == -0.5:
+        return rsqrt.forward(input)  # at -0 and -inf too what PyTorch gives
+    return elementwise("pow", input, exponent)
 
 
-def _dx_of_pow(g, x, exponent):
-    if not isinstance(exponent, int | float):
-        exponent = _as_tensor(exponent)
-        return where(exponent == 0, 0.0, g * exponent * x ** (exponent - 1))
-    if exponent in (0, 1):
-        return g * float(exponent)
-    return g * (exponent * (x if exponent == 2 else x ** (exponent - 1)))
+def _dinput_of_pow(g, input, exponent):
+    if isinstance(exponent, int | float):
+        return g * (exponent * input ** (exponent - 1)) if exponent else no_slope(g)
+    exponent = _as_tensor(exponent).to(g.dtype)  # from bools and unsigned integers 1 cannot be subtracted
+    return where(exponent == 0, 0.0, g * (exponent * input ** (exponent - 1)))
 
 
 def _as_tensor(value):
     return value if isinstance(value, Tensor) else Tensor.made(device.asarray(value))
 
 
-def _de_of_pow(g, x, exponent, out):
-    base = Tensor.made(device.full((), x, out.dtype)) if isinstance(x, int | float) else _as_tensor(x)
-    return where((base == 0) * (exponent >= 0), 0.0, g * out * log(base))
+def _dexponent_of_pow(g, input, exponent, out):
+    base = Tensor.made(device.full((), input, out.dtype)) if isinstance(input, int | float) else _as_tensor(input)
+    return g * where(logical_and(base == 0, exponent >= 0), 0.0, out * log(base))
 
 
-pow.grads(x=_dx_of_pow,
-          exponent=_de_of_pow)  # fmt: skip
+pow.grads(input=_dinput_of_pow,
+          exponent=_dexponent_of_pow)  # fmt: skip
 
 
 @primitive
-def neg(x):
+def neg(input):
     """Elementwise negation.
 
     Math    out = -x
     Grads   dx = -g
-    Shapes  out as x
+    Shapes  out as input
+    Types   not bool: see logical_not
     """
-    return elementwise("neg", x)
+    return elementwise("neg", input)
 
 
-neg.grads(x=lambda g: -g)
+neg.grads(input=lambda g: -g)
 
 
-@primitive
-def square(x):
+def square(input):
     """Elementwise square.
 
     Math    out = x^2
     Grads   dx = 2 g x
-    Shapes  out as x
+    Shapes  out as input
     """
-    return elementwise("mul", x, x, named="square")
-
-
-square.grads(x=lambda g, x: 2 * g * x)
+    return pow(tensor_of("square", "input", input), 2)

@@ -1,4 +1,4 @@
-"""Elementwise choices and comparisons.
+"""Elementwise choices, comparisons and logic.
 
 Types   floating types promote as in PyTorch: Python scalars and arrays without dimensions take the type of the arrays
         with dimensions, integers take the floating type they meet
@@ -6,57 +6,49 @@ Errors  ValueError if shapes do not broadcast; TypeError if an argument is neith
 Source  at ties and kinks the gradient follows PyTorch
 """
 
-from minigrad_kernels.errors import ShapeError
+import math
+
+from minigrad_kernels.errors import KindError, ShapeError
 
 from ... import device
 from ...device import elementwise
 from ...primitive import primitive
+from ...tensor import Tensor
+from ..arguments import number_of, tensor_of
 
-__all__ = [
-    "clamp",
-    "eq",
-    "ge",
-    "gt",
-    "isfinite",
-    "isnan",
-    "le",
-    "logical_not",
-    "lt",
-    "maximum",
-    "minimum",
-    "ne",
-    "where",
-]
+__all__ = ["bitwise_and", "bitwise_not", "bitwise_or", "bitwise_xor", "clamp", "eq", "ge", "gt", "isfinite", "isinf"]
+__all__ += ["isnan", "le", "logical_and", "logical_not", "logical_or", "logical_xor", "lt", "masked_fill", "maximum"]
+__all__ += ["minimum", "ne", "where"]
 
 
 @primitive
-def maximum(x, y):
+def maximum(input, other):
     """Elementwise larger value; NaN if either is.
 
-    Math    out = max(x, y)
-    Grads   dx = 0 where x < y, g / 2 where x = y, else g (so NaN passes g to both); dy alike
-    Shapes  x, y broadcast to out
+    Math    out = max(input, other)
+    Grads   dinput = 0 where input < other, g / 2 where input = other, else g (so NaN passes g to both); dother alike
+    Shapes  input, other broadcast to out
     """
-    return elementwise("maximum", x, y)
+    return elementwise("maximum", input, other)
 
 
-maximum.grads(x=lambda g, x, y: _unless_less(g, x, y),
-              y=lambda g, x, y: _unless_less(g, y, x))  # fmt: skip
+maximum.grads(input=lambda g, input, other: _unless_less(g, input, other),
+              other=lambda g, input, other: _unless_less(g, other, input))  # fmt: skip
 
 
 @primitive
-def minimum(x, y):
+def minimum(input, other):
     """Elementwise smaller value; NaN if either is.
 
-    Math    out = min(x, y)
-    Grads   dx = 0 where x > y, g / 2 where x = y, else g (so NaN passes g to both); dy alike
-    Shapes  x, y broadcast to out
+    Math    out = min(input, other)
+    Grads   dinput = 0 where input > other, g / 2 where input = other, else g (so NaN passes g to both); dother alike
+    Shapes  input, other broadcast to out
     """
-    return elementwise("minimum", x, y)
+    return elementwise("minimum", input, other)
 
 
-minimum.grads(x=lambda g, x, y: _unless_less(g, y, x),
-              y=lambda g, x, y: _unless_less(g, x, y))  # fmt: skip
+minimum.grads(input=lambda g, input, other: _unless_less(g, other, input),
+              other=lambda g, input, other: _unless_less(g, input, other))  # fmt: skip
 
 
 def _unless_less(g, x, y):
@@ -65,99 +57,138 @@ def _unless_less(g, x, y):
 
 
 @primitive(fixed=("condition",))
-def where(condition, x, y):
-    """x where the condition holds, y elsewhere.
+def _where(condition, input, other):
+    return device.select(condition, input, other)
 
-    Math    out = x if condition else y
-    Grads   dx = g where condition, else 0        dy = g where not condition, else 0
-    Shapes  condition, x, y broadcast to out
-    Types   condition bool
+
+_where.grads(input=lambda g, condition: where(condition, g, 0.0),
+             other=lambda g, condition: where(condition, 0.0, g))  # fmt: skip
+
+
+def where(condition, input=None, other=None):
+    """input where the condition holds, other elsewhere; the condition alone gives the places where it is not 0.
+
+    Math    out = input if condition else other
+    Grads   dinput = g where condition, else 0        dother = g where not condition, else 0
+    Shapes  condition, input, other broadcast to out; condition alone -> one vector of int64 for each of its dimensions
+    Types   condition bool, of any type where it stands alone
     """
-    return device.select(condition, x, y)
+    if input is not None or other is not None:
+        return _where(condition, input, other)
+    array = tensor_of("where", "condition", condition).data
+    places = device.array_module(array).nonzero(array if array.ndim else array.reshape(1))
+    return tuple(Tensor.made(device.contiguous(place)) for place in places)
 
 
-where.grads(x=lambda g, condition: where(condition, g, 0.0),
-            y=lambda g, condition: where(condition, 0.0, g))  # fmt: skip
+def masked_fill(input, mask, value):
+    """input with one value wherever the mask holds.
+
+    Math    out = value where mask, else input
+    Grads   dinput = 0 where mask, else g        dvalue = sum of g where mask
+    Shapes  input, mask broadcast to out; value a number or a Tensor without dimensions
+    Types   out as input, mask bool; a fraction in an integer Tensor loses its digits
+    Errors  ValueError for a number that does not fit in the type of input
+    """
+    tensor_of("masked_fill", "input", input)
+    if tensor_of("masked_fill", "mask", mask).dtype != bool:
+        raise KindError(f"masked_fill: mask has elements {mask.dtype}, wanted bool")
+    device.broadcast_shapes("masked_fill", input, mask)
+    if not isinstance(value, Tensor):
+        value = Tensor.made(_number_in("masked_fill", number_of("masked_fill", "value", value), input.dtype))
+    if value.ndim:
+        raise ShapeError(f"masked_fill: value has shape {value.shape}, wanted a number or a Tensor without dimensions")
+    return where(mask, value.to(input.dtype), input)
+
+
+def _number_in(op, value, dtype):
+    """A number as an array without dimensions."""
+    try:
+        array = device.full((), value, dtype)
+    except ShapeError:
+        array = None
+    if array is None or math.isinf(array) and not math.isinf(value):
+        raise ShapeError(f"{op}: value is {value}, which does not fit in {dtype}, the type of input")
+    return array
 
 
 @primitive
-def clamp(x, min=None, max=None):
-    """x limited to the range from min to max; where min > max, the result is max.
+def clamp(input, min=None, max=None):
+    """input limited to the range from min to max; where min > max, the result is max.
 
     Math    out = min(max(x, lower), upper)
-    Grads   dx = g where min <= x <= max, else 0
+    Grads   dinput = g where min <= x <= max, else 0
             dmin = g where x < min < max, else 0        dmax = g where x > max or min > max, else 0
-    Shapes  x, min, max broadcast to out
-    Types   promote; x may be an integer Tensor with integer limits
+    Shapes  input, min, max broadcast to out
+    Types   promote; input may be an integer Tensor with integer limits
     Errors  ValueError if both limits are None
     """
     if min is None and max is None:
         raise ShapeError("clamp: min and max are both None, wanted at least one limit")
     if min is not None:
-        x = elementwise("maximum", x, min, named="clamp")
-    return x if max is None else elementwise("minimum", x, max, named="clamp")
+        input = elementwise("maximum", input, min, named="clamp")
+    return input if max is None else elementwise("minimum", input, max, named="clamp")
 
 
-def _dx_of_clamp(g, x, min, max):
-    if min is not None:
-        g = where(ge(x, min), g, 0.0)
-    return g if max is None else where(le(x, max), g, 0.0)
+def _dinput_of_clamp(g, input, min, max):
+    if min is None or max is None:
+        return where(le(input, max) if min is None else ge(input, min), g, 0.0)
+    return where(logical_and(ge(input, min), le(input, max)), g, 0.0)
 
 
-def _dmin_of_clamp(g, x, min, max):
-    g = where(lt(x, min), g, 0.0)
-    return g if max is None else where(lt(min, max), g, 0.0)
+def _dmin_of_clamp(g, input, min, max):
+    below = lt(input, min)
+    return where(below if max is None else logical_and(below, lt(min, max)), g, 0.0)
 
 
-def _dmax_of_clamp(g, x, min, max):
-    above = gt(x, max) if min is None else gt(maximum(x, min), max)
-    return where(above, g, 0.0)
+def _dmax_of_clamp(g, input, min, max):
+    above = gt(input, max)
+    return where(above if min is None else logical_or(above, lt(max, min)), g, 0.0)
 
 
-clamp.grads(x=_dx_of_clamp, min=_dmin_of_clamp, max=_dmax_of_clamp)
+clamp.grads(input=_dinput_of_clamp, min=_dmin_of_clamp, max=_dmax_of_clamp)
 
 
-# ---- comparisons: bool results, no gradients -------------------------------------------------------------------------
+# ---- comparisons and logic: no gradients -----------------------------------------------------------------------------
 
 
-def _comparison(name, math):
-    def compare(x, y):
-        return elementwise(name, x, y)
+def _pairwise(name, *words):
+    return _fixed(lambda input, other: elementwise(name, input, other), ("input", "other"), name, *words)
 
-    compare.__name__ = compare.__qualname__ = name
-    compare.__doc__ = f"""Elementwise comparison.
 
-    Math    out = {math}
+def _single(name, *words):
+    return _fixed(lambda input: elementwise(name, input), ("input",), name, *words)
+
+
+def _fixed(forward, arguments, name, summary, formula, types="out bool"):
+    forward.__name__ = forward.__qualname__ = name
+    forward.__doc__ = f"""{summary}.
+
+    Math    out = {formula}
     Grads   none
-    Shapes  x, y broadcast to out
-    Types   out bool
+    Shapes  {"input, other broadcast to out" if len(arguments) > 1 else "out as input"}
+    Types   {types}
     """
-    return primitive(compare, fixed=("x", "y"))
+    return primitive(forward, fixed=arguments)
 
 
-eq = _comparison("eq", "x = y")
-ne = _comparison("ne", "x != y")
-lt = _comparison("lt", "x < y")
-le = _comparison("le", "x <= y")
-gt = _comparison("gt", "x > y")
-ge = _comparison("ge", "x >= y")
+eq = _pairwise("eq", "Elementwise comparison", "input = other")
+ne = _pairwise("ne", "Elementwise comparison", "input != other")
+lt = _pairwise("lt", "Elementwise comparison", "input < other")
+le = _pairwise("le", "Elementwise comparison", "input <= other")
+gt = _pairwise("gt", "Elementwise comparison", "input > other")
+ge = _pairwise("ge", "Elementwise comparison", "input >= other")
 
+isnan = _single("isnan", "Elementwise test for what is no number", "x is NaN")
+isfinite = _single("isfinite", "Elementwise test for finite numbers", "x is neither infinite nor NaN")
+isinf = _single("isinf", "Elementwise test for infinity", "x is inf or -inf")
 
-def _predicate(name, math):
-    def test(x):
-        return elementwise(name, x)
+logical_not = _single("logical_not", "Elementwise negation of truth, numbers being true unless 0", "x = 0")
+logical_and = _pairwise("logical_and", "Elementwise truth of both", "input != 0 and other != 0")
+logical_or = _pairwise("logical_or", "Elementwise truth of at least one", "input != 0 or other != 0")
+logical_xor = _pairwise("logical_xor", "Elementwise truth of just one", "(input != 0) != (other != 0)")
 
-    test.__name__ = test.__qualname__ = name
-    test.__doc__ = f"""Elementwise test.
-
-    Math    out = {math}
-    Grads   none
-    Shapes  out as x
-    Types   out bool
-    """
-    return primitive(test, fixed=("x",))
-
-
-isnan = _predicate("isnan", "x is not a number")
-isfinite = _predicate("isfinite", "x is neither infinite nor NaN")
-logical_not = _predicate("logical_not", "x = 0")
+_WHOLE = "bool or integers, which promote"
+bitwise_not = _single("bitwise_not", "Elementwise complement of every bit; of bools, not", "not x, bit by bit", _WHOLE)
+bitwise_and = _pairwise("bitwise_and", "Elementwise bits of both; of bools, and", "input and other, bit by bit", _WHOLE)
+bitwise_or = _pairwise("bitwise_or", "Elementwise bits of either; of bools, or", "input or other, bit by bit", _WHOLE)
+bitwise_xor = _pairwise("bitwise_xor", "Elementwise bits of just one", "input xor other, bit by bit", _WHOLE)

@@ -1,194 +1,241 @@
 """Elementwise functions of one argument.
 
-Types   out as x; functions with fractional results turn integers into float32
-Errors  TypeError if x is neither a Tensor, an array nor a number
+Types   out as input; functions with fractional results turn integers into float32
+Errors  TypeError if input is neither a Tensor, an array nor a number
 Source  derivatives of elementary functions: Abramowitz and Stegun 1964, "Handbook of Mathematical Functions"
 """
+
+import math
 
 from minigrad_kernels import elementwise as kernels
 
 from ... import device
 from ...device import elementwise
 from ...primitive import primitive
-from ..arguments import tensor_of
+from ...tensor import Tensor
+from .conversions import to
 
-__all__ = ["abs", "exp", "log", "relu", "sigmoid", "sign", "sqrt", "tanh", "to"]
+__all__ = ["abs", "cos", "erf", "exp", "expm1", "log", "log1p", "reciprocal", "rsqrt", "sigmoid", "sign", "sin"]
+__all__ += ["sqrt", "tanh", "to"]
+
+
+def no_slope(g):
+    """The gradient of a result that does not change with its argument: zeros, without history."""
+    return Tensor.made(device.zeros(g.shape, g.dtype))
+
+
+def dense(kernel, *arrays, settings=()):
+    """What a kernel for dense floating arrays of one layout gives; float16 is worked on in float32."""
+    kind = arrays[-1].dtype
+    if kind.itemsize < device.default_dtype.itemsize:
+        arrays = [device.cast(array, device.default_dtype) for array in arrays]
+    order = device.order_of(arrays[-1])
+    arrays = [device.contiguous(array, order) for array in arrays]
+    out = device.empty_like(arrays[-1])
+    kernel(*arrays, *settings, out)
+    return out if out.dtype == kind else device.cast(out, kind)
 
 
 @primitive
-def exp(x):
+def exp(input):
     """Elementwise exponential.
 
     Math    out = e^x
     Grads   dx = g * out
-    Shapes  out as x
+    Shapes  out as input
     """
-    return elementwise("exp", x)
+    return elementwise("exp", input)
 
 
-exp.grads(x=lambda g, out: g * out)
+exp.grads(input=lambda g, out: g * out)
 
 
 @primitive
-def log(x):
+def expm1(input):
+    """Elementwise exponential minus 1, exact near 0.
+
+    Math    out = e^x - 1
+    Grads   dx = g * (out + 1)
+    Shapes  out as input
+    """
+    return elementwise("expm1", input)
+
+
+expm1.grads(input=lambda g, out: g * (out + 1))
+
+
+@primitive
+def log(input):
     """Elementwise natural logarithm; -inf at 0, NaN below.
 
     Math    out = ln x
     Grads   dx = g / x
-    Shapes  out as x
+    Shapes  out as input
     """
-    return elementwise("log", x)
+    return elementwise("log", input)
 
 
-log.grads(x=lambda g, x: g / x)
+log.grads(input=lambda g, input: g / input)
 
 
 @primitive
-def sqrt(x):
+def log1p(input):
+    """Elementwise natural logarithm of 1 + x, exact near 0.
+
+    Math    out = ln(1 + x)
+    Grads   dx = g / (x + 1)
+    Shapes  out as input
+    """
+    return elementwise("log1p", input)
+
+
+log1p.grads(input=lambda g, input: g / (input + 1))
+
+
+@primitive
+def sqrt(input):
     """Elementwise square root; NaN below 0.
 
     Math    out = x^(1/2)
     Grads   dx = g / (2 out)
-    Shapes  out as x
+    Shapes  out as input
     """
-    return elementwise("sqrt", x)
+    return elementwise("sqrt", input)
 
 
-sqrt.grads(x=lambda g, out: g / (2 * out))
+sqrt.grads(input=lambda g, out: g / (2 * out))
 
 
 @primitive
-def tanh(x):
+def rsqrt(input):
+    """Elementwise reciprocal of the square root; inf at 0, NaN below.
+
+    Math    out = x^(-1/2)
+    Grads   dx = -g out^3 / 2
+    Shapes  out as input
+    """
+    root = elementwise("sqrt", input, named="rsqrt")
+    return elementwise("div", 1.0, root, out=root)
+
+
+rsqrt.grads(input=lambda g, out: -0.5 * g * (out * out * out))
+
+
+@primitive
+def reciprocal(input):
+    """Elementwise reciprocal; inf at 0.
+
+    Math    out = 1 / x
+    Grads   dx = -g * out^2
+    Shapes  out as input
+    """
+    return elementwise("div", 1.0, input, named="reciprocal")
+
+
+reciprocal.grads(input=lambda g, out: -g * (out * out))
+
+
+@primitive
+def sin(input):
+    """Elementwise sine of angles in radians; NaN at +-inf.
+
+    Math    out = sin x
+    Grads   dx = g * cos x
+    Shapes  out as input
+    """
+    return elementwise("sin", input)
+
+
+sin.grads(input=lambda g, input: g * cos(input))
+
+
+@primitive
+def cos(input):
+    """Elementwise cosine of angles in radians; NaN at +-inf.
+
+    Math    out = cos x
+    Grads   dx = -g * sin x
+    Shapes  out as input
+    """
+    return elementwise("cos", input)
+
+
+cos.grads(input=lambda g, input: g * -sin(input))
+
+
+@primitive
+def tanh(input):
     """Elementwise hyperbolic tangent.
 
     Math    out = (e^x - e^-x) / (e^x + e^-x)
     Grads   dx = g * (1 - out^2)
-    Shapes  out as x
+    Shapes  out as input
     """
-    return elementwise("tanh", x)
+    return elementwise("tanh", input)
 
 
-tanh.grads(x=lambda g, out: g * (1 - out * out))
+tanh.grads(input=lambda g, out: g * (1 - out * out))
 
 
 @primitive
-def sigmoid(x):
+def sigmoid(input):
     """Elementwise logistic function.
 
     Math    out = 1 / (1 + e^-x)
     Grads   dx = g * out * (1 - out)
-    Shapes  out as x
+    Shapes  out as input
     """
-    out = elementwise("exp", elementwise("mul", x, -1.0, named="sigmoid"))  # not neg, which wraps unsigned integers
+    out = elementwise("mul", input, -1.0, named="sigmoid")  # not neg, which wraps unsigned integers
+    out = elementwise("exp", out, out=out)
     return elementwise("div", 1.0, elementwise("add", out, 1.0, out=out), out=out)
 
 
-sigmoid.grads(x=lambda g, out: g * out * (1 - out))
+sigmoid.grads(input=lambda g, out: g * out * (1 - out))
 
 
 @primitive
-def abs(x):
+def erf(input):
+    """Elementwise error function.
+
+    Math    out = 2 / sqrt(pi) times the integral of e^{-t^2} from 0 to x
+    Grads   dx = g * 2 / sqrt(pi) * e^{-x^2}
+    Shapes  out as input
+    """
+    if not device.is_array(input) or not device.is_floating(input.dtype):
+        input = elementwise("div", input, 1, named="erf")  # the same numbers in float32
+    return dense(kernels.erf, input)
+
+
+erf.grads(input=lambda g, input: g * (2 / math.sqrt(math.pi) * exp(-(input * input))))
+
+
+@primitive
+def abs(input):
     """Elementwise absolute value.
 
     Math    out = |x|
-    Grads   dx = g * sign(x), 0 at 0
-    Shapes  out as x
+    Grads   dx = g * sign(x), 0 at 0 and NaN
+    Shapes  out as input
+    Types   not bool
     """
-    return elementwise("abs", x)
+    return elementwise("abs", input)
 
 
-abs.grads(x=lambda g, x: g * sign(x))
+abs.grads(input=lambda g, input: g * sign(input))
 
 
 @primitive
-def sign(x):
-    """Elementwise sign.
+def sign(input):
+    """Elementwise sign; 0 at NaN, as in PyTorch.
 
     Math    out = -1, 0 or 1
     Grads   dx = 0
-    Shapes  out as x
+    Shapes  out as input
     """
-    return elementwise("sign", x)
+    if device.is_array(input) and input.dtype == bool:
+        return device.copy(input)
+    out = elementwise("sign", input)
+    return device.select(elementwise("eq", out, out), out, 0)
 
 
-sign.grads(x=lambda g: g * 0.0)
-
-
-@primitive
-def relu(x):
-    """Rectified linear unit; NaN stays NaN.
-
-    Math    out = max(x, 0)
-    Grads   dx = 0 where out <= 0, else g (so NaN passes g)
-    Shapes  out as x
-    Source  Nair and Hinton 2010, "Rectified linear units improve restricted Boltzmann machines"
-    """
-    if not device.is_array(x) or not device.is_floating(x.dtype):
-        return elementwise("maximum", x, 0, named="relu")
-    x = device.contiguous(x, device.order_of(x))
-    out = device.empty_like(x)
-    kernels.relu(x, out)
-    return out
-
-
-relu.grads(x=lambda g, out: relu_grad(g, out))
-
-
-@primitive(outputs=("dx",), fixed=("out",))
-def relu_grad(grad, out):
-    """The gradient of relu, linear in grad; out is what relu returned.
-
-    Math    dx = 0 where out <= 0, else grad (so NaN passes grad)
-    Grads   dgrad = relu_grad(g, out)
-    Shapes  all alike
-    """
-    dx = device.empty_like(out)
-    kernels.relu_grad(device.contiguous(grad, device.order_of(out)), out, dx)
-    return dx
-
-
-relu_grad.grads(grad=lambda g, out: relu_grad(g, out))
-
-
-@primitive
-def cast(x, dtype):
-    """The same numbers in another element type.
-
-    Math    out = x, rounded to dtype
-    Grads   dx = g in the type of x
-    Shapes  out as x
-    Types   any; gradients flow between floating types
-    """
-    return device.cast(x, dtype)
-
-
-cast.grads(x=lambda g: g)
-
-
-@primitive
-def move(x, place):
-    """The same numbers on another device.
-
-    Math    out = x
-    Grads   dx = g on the device of x
-    Shapes  out as x
-    """
-    return device.move(x, place)
-
-
-move.grads(x=lambda g, x: move(g, x.device))
-
-
-def to(x, target):
-    """x on another device or in another element type; x itself if nothing changes.
-
-    Math    out = x
-    Grads   dx = g, moved or converted back
-    Shapes  out as x
-    Types   target the name of a device ("cpu") or an element type ("float64")
-    """
-    tensor_of("to", "x", x)
-    if device.is_device(target):
-        return x if x.device == target else move(x, target)
-    dtype = device.element_type(target)
-    return x if x.dtype == dtype else cast(x, dtype)
+sign.grads(input=no_slope)

@@ -1,9 +1,9 @@
-"""Losses.
+"""Losses of classes.
 
 reduction   'mean' (of the elements; weighted where there are weights), 'sum', or 'none'
 Types       floating; targets that are class numbers are integers
 Errors      ValueError for shapes that do not fit or a class out of range, TypeError for other element types
-Source      Bishop 2006, "Pattern Recognition and Machine Learning", sections 3.1 and 4.3
+Source      Bishop 2006, "Pattern Recognition and Machine Learning", section 4.3
 """
 
 import math
@@ -15,43 +15,13 @@ from ... import device
 from ...primitive import primitive
 from ...tensor import Tensor
 from ..arguments import integer_of, number_of, tensor_of
-from ..elementwise import square, where
-from ..reduce import mean, sum
-from ..shape import permute, put_along_dim, reshape, take_along_dim, unsqueeze
+from ..elementwise import where
+from ..reduce import sum
+from ..shape import permute, reshape, take_along_dim, unsqueeze
 from ..softmax import log_softmax, softmax
+from .reduction import check_reduction
 
-__all__ = ["cross_entropy", "mse_loss", "nll_loss"]
-
-REDUCTIONS = ("mean", "sum", "none")
-
-
-def _check_reduction(op, reduction):
-    if reduction not in REDUCTIONS:
-        raise ShapeError(f"{op}: reduction is {reduction!r}, wanted one of {REDUCTIONS}")
-
-
-def _reduce(losses, reduction):
-    return losses if reduction == "none" else mean(losses) if reduction == "mean" else sum(losses)
-
-
-def mse_loss(input, target, reduction="mean"):
-    """Mean squared error.
-
-    Math    loss = (1 / K) sum (input - target)^2, over K elements
-    Grads   dinput = 2 g (input - target) / K        dtarget = -dinput
-    Shapes  input and target alike -> scalar, or alike if reduction is 'none'
-    """
-    _check_reduction("mse_loss", reduction)
-    tensor_of("mse_loss", "input", input)
-    tensor_of("mse_loss", "target", target)
-    if not device.is_floating(input.dtype) and not device.is_floating(target.dtype):
-        raise KindError(f"mse_loss: input has elements {input.dtype}, target {target.dtype}; wanted floating ones")
-    if input.shape != target.shape:
-        raise ShapeError(f"mse_loss: input has shape {input.shape}, target {target.shape}; wanted equal shapes")
-    return _reduce(square(input - target), reduction)
-
-
-# ---- class numbers ---------------------------------------------------------------------------------------------------
+__all__ = ["cross_entropy", "nll_loss"]
 
 
 @primitive(outputs=("losses", "logsumexp"), fixed=("target", "logsumexp"))
@@ -64,10 +34,10 @@ def _cross_entropy(input, target, ignore_index):
 
 
 def _dinput_of_cross_entropy(g, input, target, ignore_index):
-    used = _used(target, ignore_index)
-    rows = unsqueeze(used, 1)
-    one_hot = put_along_dim(rows.to(input.dtype), (target.data * used.data)[:, None], input.shape, 1)
-    return where(rows, unsqueeze(g, 1), 0.0) * (softmax(where(rows, input, 0.0), 1) - one_hot)
+    used = unsqueeze(_used(target, ignore_index), 1)
+    numbers = Tensor.made(device.array_module(target.data).arange(input.shape[1]))
+    one_hot = (unsqueeze(target, 1) == numbers).to(input.dtype)
+    return where(used, unsqueeze(g, 1), 0.0) * (softmax(where(used, input, 0.0), 1) - one_hot)
 
 
 def _used(target, ignore_index):
@@ -93,9 +63,14 @@ def _classes_last(input):
     return reshape(input, (-1, input.shape[-1]))
 
 
+def _places(input):
+    """The shape of the losses: that of input without the classes."""
+    return () if input.ndim == 1 else (input.shape[0], *input.shape[2:])
+
+
 def _check_scores(op, input, target, reduction):
     """Refuse what no kind of target can fit."""
-    _check_reduction(op, reduction)
+    check_reduction(op, reduction)
     tensor_of(op, "input", input)
     tensor_of(op, "target", target)
     if not input.ndim or not device.is_floating(input.dtype):
@@ -110,21 +85,23 @@ def _check_classes(op, input, target):
     """The target as a vector of int64, with the version of the target itself."""
     if target.dtype.kind not in "iu":
         raise KindError(f"{op}: target has elements {target.dtype}, wanted integers, the numbers of the classes")
-    wanted = () if input.ndim == 1 else (input.shape[0], *input.shape[2:])
-    if target.shape != wanted:
+    wanted = _places(input)
+    if target.shape != wanted and (input.ndim, target.shape) != (1, (1,)):
         raise ShapeError(f"{op}: target has shape {target.shape}, wanted {wanted} for an input of shape {input.shape}")
     classes = device.contiguous(target.data.astype("int64", copy=False)).reshape(-1)
     return Tensor.made(classes, version=target.version)
 
 
-def _check_weight(op, weight, input, classes):
-    if weight is None:
-        return
-    if tensor_of(op, "weight", weight).shape != (classes,):
+def _check_weight(op, weight, classes):
+    if weight is not None and tensor_of(op, "weight", weight).shape != (classes,):
         raise ShapeError(f"{op}: weight has shape {weight.shape}, wanted ({classes},), one for each class")
-    if weight.dtype != input.dtype:
+
+
+def _check_constant(op, weight, input, classes):
+    _check_weight(op, weight, classes)
+    if weight is not None and weight.dtype != input.dtype:
         raise KindError(f"{op}: weight has elements {weight.dtype}, input {input.dtype}; wanted one type")
-    if weight.requires_grad:
+    if weight is not None and weight.requires_grad:
         raise KindError(f"{op}: weight requires a gradient, but it is a constant here; pass weight.detach()")
 
 
@@ -141,7 +118,7 @@ def _reduce_rows(rows, weights, shape, reduction):
     return sum(rows) / sum(weights) if reduction == "mean" else sum(rows)
 
 
-def nll_loss(input, target, weight=None, ignore_index=-100, reduction="mean"):
+def nll_loss(input, target, weight=None, *, ignore_index=-100, reduction="mean"):
     """Negative log likelihood of the target classes.
 
     Math    loss_n = -weight[t_n] input[n, t_n]; the mean divides by the sum of weight[t_n]
@@ -152,13 +129,13 @@ def nll_loss(input, target, weight=None, ignore_index=-100, reduction="mean"):
     ignore_index = integer_of("nll_loss", "ignore_index", ignore_index)
     classes = _check_classes("nll_loss", input, target)
     rows = _classes_last(input)
-    _check_weight("nll_loss", weight, input, rows.shape[1])
+    _check_constant("nll_loss", weight, input, rows.shape[1])
     used = _used(classes, ignore_index)
     _check_range("nll_loss", classes.data, used.data, rows.shape[1])
     weights = _weights(classes, weight, used, input.dtype)
     places = Tensor.made((classes.data * used.data)[:, None], version=classes.version)
     picked = reshape(take_along_dim(rows, places, 1), -1)
-    return _reduce_rows(where(used, -picked, 0.0) * weights, weights, target.shape, reduction)
+    return _reduce_rows(where(used, -picked, 0.0) * weights, weights, _places(input), reduction)
 
 
 def _check_range(op, classes, used, count):
@@ -168,7 +145,7 @@ def _check_range(op, classes, used, count):
         raise ShapeError(f"{op}: target[{n}] = {int(classes[n])}, but there are {count} classes (0..{count - 1})")
 
 
-def cross_entropy(input, target, weight=None, ignore_index=-100, reduction="mean", label_smoothing=0.0):
+def cross_entropy(input, target, weight=None, *, ignore_index=-100, reduction="mean", label_smoothing=0.0):
     """Cross entropy between softmax(input) and the target, class numbers or class probabilities.
 
     Math    numbers: loss_n = -weight[t_n] ln softmax(input)[n, t_n]; the mean divides by the sum of weight[t_n]
@@ -183,14 +160,18 @@ def cross_entropy(input, target, weight=None, ignore_index=-100, reduction="mean
     if not 0 <= label_smoothing <= 1:
         raise ShapeError(f"cross_entropy: label_smoothing is {label_smoothing}, wanted 0 to 1")
     if device.is_floating(target.dtype) and target.shape == input.shape:
+        if ignore_index >= 0:
+            raise ShapeError(
+                f"cross_entropy: ignore_index is {ignore_index}, but target holds probabilities, not classes"
+            )
         return _cross_entropy_of_probabilities(input, target, weight, reduction, label_smoothing)
     classes = _check_classes("cross_entropy", input, target)
     rows = _classes_last(input)
-    _check_weight("cross_entropy", weight, input, rows.shape[1])
+    _check_constant("cross_entropy", weight, input, rows.shape[1])
     losses, _ = _cross_entropy(rows, classes, ignore_index)
     plain = weight is None and not label_smoothing
     if plain and reduction == "none":
-        return reshape(losses, target.shape)
+        return reshape(losses, _places(input))
     used = _used(classes, ignore_index)
     weights = _weights(classes, weight, used, input.dtype)
     if not plain:
@@ -199,17 +180,16 @@ def cross_entropy(input, target, weight=None, ignore_index=-100, reduction="mean
         smooth = log_softmax(where(unsqueeze(used, 1), rows, 0.0), 1)
         smooth = where(used, sum(smooth if weight is None else smooth * weight, 1), 0.0)
         losses = (1 - label_smoothing) * losses - label_smoothing / rows.shape[1] * smooth
-    return _reduce_rows(losses, weights, target.shape, reduction)
+    return _reduce_rows(losses, weights, _places(input), reduction)
 
 
 def _cross_entropy_of_probabilities(input, target, weight, reduction, label_smoothing):
     count = input.shape[0 if input.ndim == 1 else 1]
-    _check_weight("cross_entropy", weight, input, count)
+    _check_weight("cross_entropy", weight, count)
     if label_smoothing:
         target = target * (1 - label_smoothing) + label_smoothing / count
     rows = log_softmax(_classes_last(input), 1) * _classes_last(target)
     losses = -sum(rows if weight is None else rows * weight, 1)
-    shape = () if input.ndim == 1 else (input.shape[0], *input.shape[2:])
     if reduction == "none":
-        return reshape(losses, shape)
-    return sum(losses) / float(math.prod(shape) or math.nan) if reduction == "mean" else sum(losses)
+        return reshape(losses, _places(input))
+    return sum(losses) / float(losses.numel() or math.nan) if reduction == "mean" else sum(losses)

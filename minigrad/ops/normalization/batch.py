@@ -1,4 +1,4 @@
-"""Normalisation.
+"""Normalisation by statistics of the batch.
 
 Types   float32 or float64, one for all
 Errors  ValueError for shapes that do not fit, TypeError for other element types
@@ -14,8 +14,9 @@ from minigrad_kernels.layout import CHANNELS_LAST
 from ... import device
 from ...engine import no_grad, write
 from ...primitive import primitive
-from ..arguments import number_of, tensor_of
+from ..arguments import flag_of, number_of, tensor_of
 from ..elementwise import sqrt
+from ..images import floating_of
 from ..reduce import mean, sum
 from ..shape import reshape
 
@@ -42,8 +43,9 @@ def _batch_norm(input, weight, bias, eps):
     return out, mean, variance
 
 
-def _per_channel(vector, ndim):
-    return reshape(vector, (1, -1, *(1,) * (ndim - 2)))
+def per_channel(vector, ndim):
+    """A vector of channels, (C,), in the shape in which it broadcasts to (N, C, ...)."""
+    return reshape(vector, (-1, *(1,) * (ndim - 2)))
 
 
 def _standardised(input, eps):
@@ -56,7 +58,7 @@ def _standardised(input, eps):
 
 def _dx_of_batch_norm(g, input, weight, eps):
     standard, scale, axes = _standardised(input, eps)
-    g = g if weight is None else g * _per_channel(weight, input.ndim)
+    g = g if weight is None else g * per_channel(weight, input.ndim)
     return scale * (g - mean(g, axes, True) - standard * mean(g * standard, axes, True))
 
 
@@ -84,6 +86,51 @@ def _batch_norm_at_once(g, input, mean, variance, weight, eps):
     return {"input": dx, "weight": dweight, "bias": dbias}
 
 
+# ---- what normalisation over channels shares -------------------------------------------------------------------------
+
+
+def check_vectors(op, input, shape, **vectors):
+    """Refuse what is neither None nor a Tensor of this shape and of input's type."""
+    for name, vector in vectors.items():
+        if vector is None:
+            continue
+        if tensor_of(op, name, vector).shape != shape:
+            raise ShapeError(f"{op}: {name} has shape {vector.shape}, wanted {shape} (input has shape {input.shape})")
+        if vector.dtype != input.dtype:
+            raise KindError(f"{op}: {name} has elements {vector.dtype}, input {input.dtype}; wanted one type")
+
+
+def check_running(op, running_mean, running_var, updated):
+    """Refuse one without the other, none where they are needed, and before any is updated what could not be."""
+    if (running_mean is None) != (running_var is None) or (running_mean is None and not updated):
+        name = "running_mean" if running_mean is None else "running_var"
+        raise ShapeError(f"{op}: {name} is None, wanted both, or neither where input's own statistics are used")
+    for name, vector in (("running_mean", running_mean), ("running_var", running_var)):
+        if updated and vector is not None and (vector.requires_grad or not vector.data.flags.writeable):
+            kind = "requires a gradient" if vector.requires_grad else "is read-only"
+            raise StateError(f"{op}: {name} {kind}, wanted a leaf that can be updated")
+
+
+def update_running(running, batch, momentum):
+    """(1 - momentum) running + momentum batch, into running."""
+    with no_grad():
+        update = running * (1 - momentum) + batch * momentum
+    write(running)[...] = update.data
+
+
+def scaled(standard, weight, bias):
+    """standard * weight + bias, where None is 1 and 0."""
+    out = standard if weight is None else standard * weight
+    return out if bias is None else out + bias
+
+
+def by_running(input, running_mean, running_var, weight, bias, eps):
+    """Normalised by given statistics: one scale and one shift for each channel."""
+    scale = 1 / sqrt(running_var + eps) if weight is None else weight / sqrt(running_var + eps)
+    shift = -running_mean * scale if bias is None else bias - running_mean * scale
+    return scaled(input, per_channel(scale, input.ndim), per_channel(shift, input.ndim))
+
+
 def batch_norm(input, running_mean, running_var, weight=None, bias=None, training=False, momentum=0.1, eps=1e-5):
     """Each channel shifted and scaled to mean 0 and variance 1, then by a learned weight and bias.
 
@@ -94,54 +141,37 @@ def batch_norm(input, running_mean, running_var, weight=None, bias=None, trainin
             else: m, v are running_mean and running_var
     Grads   with z = (x - m) / sqrt(v + eps) and h = g weight, in training:
             dx = (h - mean(h) - z mean(h z)) / sqrt(v + eps)        dweight = sum g z        dbias = sum g
-    Shapes  input (N, C) or (N, C, H, W); all others (C,)
+    Shapes  input (N, C, ...); all others (C,)
     Errors  ValueError also for a single element per channel in training, which has no variance
     """
-    momentum, eps = number_of("batch_norm", "momentum", momentum), number_of("batch_norm", "eps", eps)
-    vectors = {"running_mean": running_mean, "running_var": running_var, "weight": weight, "bias": bias}
-    _check(input, vectors, training)
+    op = "batch_norm"
+    training = flag_of(op, "training", training)
+    momentum, eps = number_of(op, "momentum", momentum), number_of(op, "eps", eps)
+    if floating_of(op, "input", input).ndim < 2:
+        raise ShapeError(f"{op}: input has shape {input.shape}, wanted (N, C, ...)")
+    vectors = dict(running_mean=running_mean, running_var=running_var, weight=weight, bias=bias)
+    check_vectors(op, input, input.shape[1:2], **vectors)
+    check_running(op, running_mean, running_var, training)
     if not training:
-        scale = 1 / sqrt(running_var + eps) if weight is None else weight / sqrt(running_var + eps)
-        shift = -running_mean * scale if bias is None else bias - running_mean * scale
-        return input * _per_channel(scale, input.ndim) + _per_channel(shift, input.ndim)
-    out, mean, variance = _batch_norm(input, weight, bias, eps)
-    count = math.prod(input.shape) // input.shape[1]
-    with no_grad():
-        for running, batch in ((running_mean, mean), (running_var, variance * (count / (count - 1)))):
-            if running is not None:
-                update = running * (1 - momentum) + batch * momentum
-                write(running)[...] = update.data
-    return out
+        return by_running(input, running_mean, running_var, weight, bias, eps)
+    return _by_batch(input, vectors, momentum, eps)
 
 
-def _check_running(name, vector):
-    """Refuse statistics that training could not update, before it updates any."""
-    if vector.node is not None or not vector.data.flags.writeable:
-        kind = "read-only" if vector.node is None else f"the result of {vector.node.primitive.name}"
-        raise StateError(f"batch_norm: {name} is {kind}, wanted a leaf that training can update")
-
-
-def _check(input, vectors, training):
-    tensor_of("batch_norm", "input", input)
-    if not device.is_floating(input.dtype):
-        raise KindError(f"batch_norm: input has elements {input.dtype}, wanted floating ones")
-    if input.ndim not in (2, 4):
-        raise ShapeError(f"batch_norm: input has shape {input.shape}, wanted (N, C) or (N, C, H, W)")
-    for name, vector in vectors.items():
-        if vector is None and not training and name.startswith("running"):
-            raise ShapeError(f"batch_norm: {name} is None, which only training allows")
-        if vector is None:
-            continue
-        if tensor_of("batch_norm", name, vector).shape != input.shape[1:2]:
-            raise ShapeError(
-                f"batch_norm: {name} has shape {vector.shape}, wanted {input.shape[1:2]} as input's channels"
-            )
-        if vector.dtype != input.dtype:
-            raise KindError(f"batch_norm: {name} has elements {vector.dtype}, input {input.dtype}; wanted one type")
-        if training and name.startswith("running"):
-            _check_running(name, vector)
-    if training and math.prod(input.shape) // max(input.shape[1], 1) < 2:
+def _by_batch(input, vectors, momentum, eps):
+    running_mean, running_var, weight, bias = vectors.values()
+    count = input.shape[0] * math.prod(input.shape[2:])
+    if eps <= 0:
+        raise ShapeError(f"batch_norm: eps is {eps}, wanted more than 0 in training")
+    if count == 1:
         raise ShapeError(
             f"batch_norm: input has shape {input.shape}, and one element a channel has no variance; "
             "use larger batches, drop_last=True in the loader, or eval()"
         )
+    if not input.data.size:  # no statistics
+        return scaled(input, *(v if v is None else per_channel(v, input.ndim) for v in (weight, bias)))
+    images = input if input.ndim in (2, 4) else reshape(input, (*input.shape[:2], -1, 1))
+    out, mean, variance = _batch_norm(images, weight, bias, eps)
+    if running_mean is not None:
+        update_running(running_mean, mean, momentum)
+        update_running(running_var, variance * (count / (count - 1)), momentum)
+    return out if images is input else reshape(out, input.shape)

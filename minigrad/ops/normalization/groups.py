@@ -1,3 +1,163 @@
-"""groups."""
+"""Normalisation of each sample by itself: over layers, groups of channels, or single channels.
 
-__all__: list[str] = []
+All three standardise the rows of one matrix, which the elements that are normalised together make up.
+
+Types   float32 or float64, one for all
+Errors  ValueError for shapes that do not fit, TypeError for other element types
+Source  Ba, Kiros and Hinton 2016, "Layer normalization"; Wu and He 2018, "Group normalization"; Ulyanov, Vedaldi and
+        Lempitsky 2016, "Instance normalization"
+"""
+
+import math
+
+from minigrad_kernels import norm as kernels
+from minigrad_kernels.errors import KindError, ShapeError
+
+from ... import device
+from ...engine import no_grad
+from ...primitive import primitive
+from ..arguments import flag_of, integer_of, number_of, shape_of, tensor_of
+from ..elementwise import clamp
+from ..images import floating_of
+from ..reduce import mean, norm, var
+from ..shape import reshape
+from .batch import by_running, check_running, check_vectors, per_channel, scaled, update_running
+
+__all__ = ["group_norm", "instance_norm", "layer_norm", "normalize"]
+
+
+@primitive(outputs=("out", "scale"))
+def _standardize(input, eps):
+    """Rows with mean 0 and variance 1, and what each was multiplied by: s = 1 / sqrt(variance + eps)."""
+    x = device.contiguous(input)
+    out, scale = device.empty_like(x), device.empty((len(x), 1), x.dtype)
+    kernels.standardize(x, eps, out, scale.reshape(-1))
+    return out, scale
+
+
+def _dx_of_standardize(g, g_scale, out, scale):
+    """s (g - mean(g) - z mean(g z)), and as ds/dx = -s^2 z / K for rows of K, that of the second output."""
+    slope = scale * mean(g * out, 1, True) + g_scale * scale * scale / out.shape[1]
+    return scale * (g - mean(g, 1, True)) - out * slope
+
+
+_standardize.grads(input=_dx_of_standardize)
+
+
+@_standardize.fast_grads
+def _standardize_at_once(g, g_scale, out, scale):
+    dx = device.empty_like(out)
+    kernels.standardize_grad(device.contiguous(g), out, scale.reshape(-1), dx)
+    if g_scale is not None:  # in gradients of gradients
+        device.accumulate(dx, out * (g_scale * scale * scale / -out.shape[1]))
+    return {"input": dx}
+
+
+def _standardized(input, rows, eps):
+    """The input, its elements in C order cut into so many rows and each row standardised."""
+    if not input.data.size:
+        return input
+    return reshape(_standardize(reshape(input, (rows, -1)), eps)[0], input.shape)
+
+
+def layer_norm(input, normalized_shape, weight=None, bias=None, eps=1e-5):
+    """Each sample shifted and scaled to mean 0 and variance 1 over its last dimensions, then by weight and bias.
+
+    Math    out = z weight + bias, z = (x - m) / sqrt(v + eps)
+            m, v: mean and biased variance over the dimensions of normalized_shape
+    Grads   with h = g weight: dx = (h - mean(h) - z mean(h z)) / sqrt(v + eps)
+            dweight = sum g z        dbias = sum g
+    Shapes  input (..., *normalized_shape), weight and bias as normalized_shape; out as input
+    """
+    op = "layer_norm"
+    if not isinstance(normalized_shape, tuple | list):
+        raise KindError(f"{op}: normalized_shape is {normalized_shape!r}, wanted a tuple of sizes")
+    shape = shape_of(op, "normalized_shape", (normalized_shape,))
+    if not shape or floating_of(op, "input", input).shape[-len(shape) :] != shape:
+        raise ShapeError(f"{op}: normalized_shape is {shape}, wanted the last sizes of input (shape {input.shape})")
+    check_vectors(op, input, shape, weight=weight, bias=bias)
+    eps = number_of(op, "eps", eps)
+    rows = math.prod(input.shape[: input.ndim - len(shape)])
+    return scaled(_standardized(input, rows, eps), weight, bias)
+
+
+def _of_channels(input, rows, weight, bias, eps):
+    vectors = (v if v is None else per_channel(v, input.ndim) for v in (weight, bias))
+    return scaled(_standardized(input, rows, eps), *vectors)
+
+
+def group_norm(input, num_groups, weight=None, bias=None, eps=1e-5):
+    """Each group of channels of each sample shifted and scaled to mean 0 and variance 1, then by weight and bias.
+
+    Math    out = z weight + bias, per channel, z = (x - m) / sqrt(v + eps)
+            m, v: mean and biased variance over the C / G channels of a group and all that follows them
+    Grads   as layer_norm
+    Shapes  input (N, C, ...), C a multiple of num_groups G; weight and bias (C,); out as input
+    Errors  ValueError also for a single element in all, which has no variance
+    """
+    op = "group_norm"
+    groups, eps = integer_of(op, "num_groups", num_groups), number_of(op, "eps", eps)
+    if floating_of(op, "input", input).ndim < 2:
+        raise ShapeError(f"{op}: input has shape {input.shape}, wanted (N, C, ...)")
+    batch, channels = input.shape[:2]
+    if groups < 1 or channels % groups:
+        raise ShapeError(f"{op}: num_groups is {groups}, wanted a divisor of {channels} channels ({input.shape})")
+    if batch * (channels // groups) * math.prod(input.shape[2:]) == 1:
+        raise ShapeError(f"{op}: input has shape {input.shape}, and one element a group has no variance")
+    check_vectors(op, input, (channels,), weight=weight, bias=bias)
+    return _of_channels(input, batch * groups, weight, bias, eps)
+
+
+def instance_norm(
+    input,
+    running_mean=None,
+    running_var=None,
+    weight=None,
+    bias=None,
+    use_input_stats=True,
+    momentum=0.1,
+    eps=1e-5,
+):
+    """Each channel of each sample shifted and scaled to mean 0 and variance 1, then by weight and bias.
+
+    Math    out = z weight + bias, per channel, z = (x - m) / sqrt(v + eps)
+            use_input_stats: m, v are mean and biased variance over all that follows the channel, and then
+                running_mean = (1 - momentum) running_mean + momentum (mean of m over the batch)
+                running_var = (1 - momentum) running_var + momentum (mean of v K / (K - 1)), for K elements a channel
+            else: m, v are running_mean and running_var
+    Grads   as layer_norm, by the input's own statistics
+    Shapes  input (N, C, ...); all others (C,)
+    Errors  ValueError also for a single element per channel and sample, which has no variance
+    """
+    op = "instance_norm"
+    own = flag_of(op, "use_input_stats", use_input_stats)
+    momentum, eps = number_of(op, "momentum", momentum), number_of(op, "eps", eps)
+    if floating_of(op, "input", input).ndim < 2:
+        raise ShapeError(f"{op}: input has shape {input.shape}, wanted (N, C, ...)")
+    vectors = dict(running_mean=running_mean, running_var=running_var, weight=weight, bias=bias)
+    check_vectors(op, input, input.shape[1:2], **vectors)
+    check_running(op, running_mean, running_var, own)
+    if not own:
+        return by_running(input, running_mean, running_var, weight, bias, eps)
+    if math.prod(input.shape[2:]) == 1:
+        raise ShapeError(f"{op}: input has shape {input.shape}, and one element a channel has no variance")
+    if running_mean is not None and input.data.size:
+        inner = tuple(range(2, input.ndim))
+        with no_grad():
+            update_running(running_mean, mean(mean(input, inner), 0), momentum)
+            update_running(running_var, mean(var(input, inner), 0), momentum)
+    return _of_channels(input, input.shape[0] * input.shape[1], weight, bias, eps)
+
+
+def normalize(input, p=2.0, dim=1, eps=1e-12):
+    """Vectors scaled to length 1, or by 1 / eps where they are shorter than that.
+
+    Math    out = input / max(|input|_p, eps), along dim
+    Grads   of the quotient; the norm counts as the constant eps where it is below
+    Shapes  out as input
+    Source  torch.nn.functional.normalize
+    """
+    if not number_of("normalize", "eps", eps) >= 0:
+        raise ShapeError(f"normalize: eps is {eps}, wanted at least 0")
+    tensor_of("normalize", "input", input)
+    return input / clamp(norm(input, p, dim, True), eps)

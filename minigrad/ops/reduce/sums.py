@@ -1,229 +1,207 @@
-"""Reductions over one dimension, several, or all.
+"""Sums, means and variances over one dimension, several, or all.
 
 dim     an integer, several, or None or () for all; keepdim leaves them with size 1
-Types   out as x; the sum of bools or of integers of any size is int64; mean, var and logsumexp want floating elements
-Errors  IndexError for a dimension out of range, ValueError for one named twice or for the extreme of nothing
-Source  derivatives of sums; at ties the gradient follows PyTorch
+dtype   an element type that input is converted to first
+Types   out as input; mean, var and std want floating elements; float16 is added up in float32
+Errors  IndexError for a dimension out of range, ValueError for one named twice, TypeError for elements of another kind
+Source  Chan, Golub and LeVeque 1983, "Algorithms for computing the sample variance"
 """
 
 import math
 
 from minigrad_kernels import layout, norm
-from minigrad_kernels.errors import KindError, ShapeError
-from minigrad_kernels.toolchain import arguments as kernel_arguments
+from minigrad_kernels.errors import KindError
 
 from ... import device
-from ...device import array_module
+from ...device import elementwise
 from ...primitive import primitive
-from ...tensor import Tensor
-from ..arguments import number_of, tensor_of
-from ..axes import axes_of, axis_of
-from ..elementwise import eq, exp, log
-from ..shape import expand, reshape, squeeze, take_along_dim
+from ..arguments import flag_of, number_of, tensor_of
+from ..axes import kept_shape, reduced_axes
+from ..elementwise import eq, to, where
+from ..shape import expand, reshape
 
-__all__ = ["amax", "amin", "argmax", "argmin", "logsumexp", "max", "mean", "min", "sum", "var"]
+__all__ = ["mean", "std", "sum", "var"]
 
-
-LONG = 4096  # rows; from here on adding them up one by one in float32 loses digits that show
-
-
-def _axes(op, x, dim):
-    """The axes to reduce over; () means all of them, as None does."""
-    tensor_of(op, "x", x)
-    return axes_of(op, None if isinstance(dim, tuple | list) and not dim else dim, x.ndim)
+WHOLE = device.element_type("int64")  # the type of sums of integers
+LONG = 4096  # numbers; from here on adding them up one by one in float32 loses digits that show
 
 
-def _reduced(op, x, dim, keepdim, function):
-    """function(x, axes) over the axes that dim names, which stay with size 1 if keepdim."""
-    axes = _axes(op, x, dim)
-    out = function(x, axes)
-    return out if keepdim or not axes else squeeze(out, axes)
+def total(x, axes, keepdim, dtype=None):
+    """The sum of an array; dtype is the type to add integers in."""
+    if not device.is_floating(x.dtype):
+        return device.reduce(x, "sum", axes, keepdims=keepdim, dtype=dtype)
+    if x.size:
+        channels_last = axes == (0, 2, 3) and x.ndim == 4 and layout.is_dense(x, layout.CHANNELS_LAST)
+        if channels_last or (axes == (0,) and x.ndim == 2 and len(x) >= LONG and x.flags.c_contiguous):
+            out = device.empty((x.shape[1],), x.dtype)
+            norm.channel_sum(x, out, device.workspace(norm.workspace("channel_sum", x.shape)))
+            return out.reshape(kept_shape(x.shape, axes)) if keepdim else out
+        if x.itemsize == 4 and x.size >= LONG and _added_one_by_one(x, axes) >= LONG:
+            return device.cast(device.reduce(x, "sum", axes, keepdims=keepdim, dtype="float64"), x.dtype)
+    return device.reduce(x, "sum", axes, keepdims=keepdim)
+
+
+def _added_one_by_one(x, axes):
+    """How many partial sums follow each other: NumPy adds in pairs along the innermost axes in memory alone."""
+    count = math.prod(x.shape[axis] for axis in axes)
+    for axis in reversed(device.order_of(x)):
+        if axis not in axes:
+            return count
+        count //= x.shape[axis]
+    return 0
+
+
+def typed(x, dtype):
+    """A Tensor in an element type, itself if it has it."""
+    return x if x.dtype == dtype else to(x, dtype)
+
+
+def wide(input):
+    """A Tensor in the type to compute in: numbers of 16 bits become float32."""
+    return to(input, "float32") if input.dtype.itemsize == 2 and device.is_floating(input.dtype) else input
+
+
+def element_type(op, dtype):
+    try:
+        return device.element_type(dtype)
+    except KindError as error:
+        raise KindError(f"{op}: {error}") from None
+
+
+def converted(op, input, dtype):
+    """(input in the element type asked for, the type of sums and products of it)."""
+    if dtype is None:
+        return input, input.dtype if device.is_floating(input.dtype) else WHOLE
+    dtype = element_type(op, dtype)
+    return typed(input, dtype), dtype
+
+
+def floating(op, input, dtype=None):
+    """(input in the floating type to compute in, the type of the result)."""
+    got = tensor_of(op, "input", input).dtype if dtype is None else element_type(op, dtype)
+    if not device.is_floating(got):
+        what = "input has elements" if dtype is None else "dtype is"
+        raise KindError(f"{op}: {what} {got}, wanted floating ones; dtype='float32' converts")
+    return wide(typed(input, got)), got
+
+
+def along(x, shape, axes):
+    """The result of a reduction over axes with the axes that it has lost, ready to be broadcast to shape."""
+    return reshape(x, kept_shape(shape, axes))
 
 
 @primitive
-def _sum(x, axes):
-    """Sum over axes, which stay with size 1."""
-    if x.size and kernel_arguments.is_floating(x.dtype):
-        if axes == (0, 2, 3) and layout.is_dense(x, layout.CHANNELS_LAST):
-            return _column_sums(x).reshape(1, -1, 1, 1)
-        if axes == (0,) and x.ndim == 2 and len(x) >= LONG and x.flags.c_contiguous:
-            return _column_sums(x).reshape(1, -1)
-    return device.reduce(x, "sum", axes, dtype=None if device.is_floating(x.dtype) else "int64")
+def _sum(input, axes, keepdim, dtype):
+    return total(input, axes, keepdim, dtype)
 
 
-def _column_sums(x):
-    out = device.empty((x.shape[1],), x.dtype)
-    norm.channel_sum(x, out, device.workspace(norm.workspace("channel_sum", x.shape)))
-    return out
+_sum.grads(input=lambda g, input_shape, axes: expand(along(g, input_shape, axes), input_shape))
 
 
-_sum.grads(x=lambda g, x_shape: expand(g, x_shape))
-
-
-def sum(x, dim=None, keepdim=False):
+def sum(input, dim=None, keepdim=False, *, dtype=None):
     """Sum.
 
-    Math    out = sum over dim of x
-    Grads   dx = g, repeated over dim
+    Math    out = sum over dim of input
+    Grads   dinput = g, repeated over dim
     Shapes  the dimensions of dim disappear
+    Types   the sum of bools or of integers of any size is int64
     """
-    return _reduced("sum", x, dim, keepdim, _sum)
+    axes, keepdim = reduced_axes("sum", input, dim), flag_of("sum", "keepdim", keepdim)
+    input, dtype = converted("sum", input, dtype)
+    return typed(_sum(wide(input), axes, keepdim, dtype), dtype)
 
 
-def mean(x, dim=None, keepdim=False):
+@primitive
+def _mean(input, axes, keepdim):
+    return elementwise("div", total(input, axes, keepdim), float(_count(input.shape, axes)))
+
+
+_mean.grads(input=lambda g, input_shape, axes:
+            expand(along(g / float(_count(input_shape, axes)), input_shape, axes), input_shape))  # fmt: skip
+
+
+def _count(shape, axes):
+    """How many elements each sum has."""
+    return math.prod([shape[axis] for axis in axes])
+
+
+def mean(input, dim=None, keepdim=False, *, dtype=None):
     """Mean; NaN of nothing.
 
-    Math    out = (1 / K) sum over dim of x, for K elements each
-    Grads   dx = g / K, repeated over dim
+    Math    out = (1 / K) sum over dim of input, for K elements each
+    Grads   dinput = g / K, repeated over dim
     Shapes  the dimensions of dim disappear
     """
-    _floating("mean", x)
-    count = math.prod(x.shape[axis] for axis in _axes("mean", x, dim))
-    return sum(x, dim, keepdim) / (float(count) if count else math.nan)
+    axes, keepdim = reduced_axes("mean", input, dim), flag_of("mean", "keepdim", keepdim)
+    input, dtype = floating("mean", input, dtype)
+    return typed(_mean(input, axes, keepdim), dtype)
 
 
-def var(x, dim=None, correction=1, keepdim=False):
+@primitive
+def _var(input, axes, keepdim, correction):
+    average = elementwise("div", total(input, axes, True), float(_count(input.shape, axes)))
+    deviation = elementwise("sub", input, average)
+    squares = elementwise("mul", deviation, deviation, out=deviation)
+    return elementwise("div", total(squares, axes, keepdim), _freedom(input.shape, axes, correction))
+
+
+def _freedom(shape, axes, correction):
+    """The degrees of freedom; 0 if there are none, as of no elements."""
+    count = _count(shape, axes)
+    return count - correction if count and count > correction else 0
+
+
+def _dx_of_var(g, input, axes, correction):
+    average, freedom = mean(input, axes, True), _freedom(input.shape, axes, correction)
+    slope = (input - average) * (2 / freedom) if freedom else where(eq(input, average), math.nan, math.inf)
+    return along(g, input.shape, axes) * slope
+
+
+_var.grads(input=_dx_of_var)
+
+
+def var(input, dim=None, unbiased=None, keepdim=False, *, correction=None):
     """Variance, by default the unbiased estimate; infinite or NaN if K <= correction.
 
-    Math    out = sum over dim of (x - mean)^2 / (K - correction), for K elements each
-    Grads   dx = 2 g (x - mean) / (K - correction)
+    Math    out = sum over dim of (input - mean)^2 / (K - correction), for K elements each
+    Grads   dinput = 2 g (input - mean) / (K - correction)
     Shapes  the dimensions of dim disappear
+    Errors  TypeError for both a correction and unbiased, which means a correction of 1 or, if False, of 0
     """
-    _floating("var", x)
-    axes, correction = _axes("var", x, dim), number_of("var", "correction", correction)
-    deviation = x - mean(x, axes, keepdim=True)
-    freedom = float(math.prod(x.shape[axis] for axis in axes) - correction)
-    return sum(deviation * deviation, axes, keepdim) / (freedom if freedom > 0 else 0.0)
+    return _spread("var", _var, input, dim, unbiased, keepdim, correction)
 
 
-def _floating(op, x):
-    tensor_of(op, "x", x)
-    if not device.is_floating(x.dtype):
-        raise KindError(f"{op}: x has elements {x.dtype}, wanted floating ones; convert with x.to('float32')")
+@primitive
+def _root(input):
+    """The square root, with a gradient of 0 at 0."""
+    return elementwise("sqrt", input)
 
 
-def _nonempty(op, x, axes):
-    if not math.prod(x.shape[axis] for axis in axes):
-        raise ShapeError(f"{op}: x has shape {x.shape}, and nothing along dim {axes} has no extreme")
+_root.grads(input=lambda g, out: where(eq(out, 0.0), 0.0, g) / (2 * where(eq(out, 0.0), 1.0, out)))
 
 
-def _extreme(name, method, words):
-    """amax or amin: equal extremes share the gradient."""
+def std(input, dim=None, unbiased=None, keepdim=False, *, correction=None):
+    """Standard deviation: the square root of the variance.
 
-    def reduce(x, axes):
-        _nonempty(name, x, axes)
-        return device.reduce(x, method, axes)
-
-    reduce.__name__ = name
-    extreme = primitive(reduce)
-
-    def gradient(g, x, out):
-        winners = eq(x, out).to(x.dtype)
-        return g * winners / sum(winners, tuple(i for i, n in enumerate(g.shape) if n != x.shape[i]), True)
-
-    extreme.grads(x=gradient)
-
-    def op(x, dim=None, keepdim=False):
-        return _reduced(name, x, dim, keepdim, extreme)
-
-    op.__name__ = op.__qualname__ = name
-    op.__doc__ = f"""The {words} element; NaN if there is one.
-
-    Math    out = {method} over dim of x
-    Grads   dx = g / ties where x = out, else 0
+    Math    out = (sum over dim of (input - mean)^2 / (K - correction))^(1/2), for K elements each
+    Grads   dinput = g (input - mean) / ((K - correction) out), 0 where out = 0
     Shapes  the dimensions of dim disappear
+    Errors  as var
     """
-    return op
+    return _spread("std", lambda *arguments: _root(_var(*arguments)), input, dim, unbiased, keepdim, correction)
 
 
-amax = _extreme("amax", "max", "largest")
-amin = _extreme("amin", "min", "smallest")
-
-
-@primitive(fixed=("x",))
-def _argextreme(x, axis, name):
-    """Index of the first extreme along an axis, which stays with size 1."""
-    _nonempty(name, x, (axis,))
-    return array_module(x).asarray(getattr(x, name)(axis=axis, keepdims=True))
-
-
-def _arg(name, x, dim, keepdim):
-    tensor_of(name, "x", x)
-    if dim is None:
-        out = _argextreme(reshape(x, -1), 0, name)
-        return reshape(out, (1,) * x.ndim if keepdim else ())
-    axis = axis_of(name, dim, x.ndim)
-    out = _argextreme(x if x.shape else reshape(x, 1), axis, name)
-    return out if keepdim and x.shape else squeeze(out, axis)
-
-
-def argmax(x, dim=None, keepdim=False):
-    """The index of the first largest element along dim, or in C order.
-
-    Math    out = argmax over dim of x
-    Grads   none
-    Shapes  the dimension dim disappears
-    Types   out int64
-    """
-    return _arg("argmax", x, dim, keepdim)
-
-
-def argmin(x, dim=None, keepdim=False):
-    """The index of the first smallest element along dim, or in C order.
-
-    Math    out = argmin over dim of x
-    Grads   none
-    Shapes  the dimension dim disappears
-    Types   out int64
-    """
-    return _arg("argmin", x, dim, keepdim)
-
-
-def _with_indices(op, arg, x, dim, keepdim):
-    dim = axis_of(op, dim, tensor_of(op, "x", x).ndim)
-    indices = _arg(arg, x, dim, True)
-    values = take_along_dim(x, indices, dim) if x.shape else x
-    if not keepdim:
-        values, indices = squeeze(values, dim), squeeze(indices, dim)
-    return values, indices
-
-
-def max(x, dim=None, keepdim=False):
-    """The largest element; with dim, the pair (values, indices).
-
-    Math    out = max over dim of x
-    Grads   dx = g at the first maximum; without dim, equal maxima share it
-    Shapes  the dimension dim disappears
-    """
-    return amax(x) if dim is None else _with_indices("max", "argmax", x, dim, keepdim)
-
-
-def min(x, dim=None, keepdim=False):
-    """The smallest element; with dim, the pair (values, indices).
-
-    Math    out = min over dim of x
-    Grads   dx = g at the first minimum; without dim, equal minima share it
-    Shapes  the dimension dim disappears
-    """
-    return amin(x) if dim is None else _with_indices("min", "argmin", x, dim, keepdim)
-
-
-def logsumexp(x, dim, keepdim=False):
-    """The logarithm of a sum of exponentials, without overflow.
-
-    Math    out = ln sum over dim of e^x = m + ln sum of e^(x - m), for any finite m; here m = max x
-    Grads   dx = g * e^(x - out), that is g * softmax(x)
-    Shapes  the dimensions of dim disappear
-    """
-    _floating("logsumexp", x)
-    axes = _axes("logsumexp", x, dim)
-    with_axes = _reduced_largest(x, axes)
-    out = log(sum(exp(x - with_axes), axes, True)) + with_axes
-    return out if keepdim or not axes else squeeze(out, axes)
-
-
-def _reduced_largest(x, axes):
-    """The maximum, or 0 where it is infinite, as a constant: the derivative with respect to it is zero."""
-    array = device.reduce(x.data, "max", axes, initial=-math.inf)
-    array[~array_module(array).isfinite(array)] = 0
-    return Tensor.made(array)
+def _spread(op, function, input, dim, unbiased, keepdim, correction):
+    """var or std, function(input, axes, keepdim, correction), of what the caller gave."""
+    if isinstance(dim, bool):  # var(x, False)
+        if unbiased is not None:
+            raise KindError(f"{op}: dim is {dim}, wanted dimensions or None")
+        dim, unbiased = None, dim
+    axes, keepdim = reduced_axes(op, input, dim), flag_of(op, "keepdim", keepdim)
+    if unbiased is not None:
+        if correction is not None:
+            raise KindError(f"{op}: unbiased is {unbiased} and correction {correction}, wanted one of them")
+        correction = int(flag_of(op, "unbiased", unbiased))
+    correction = 1 if correction is None else number_of(op, "correction", correction)
+    input, dtype = floating(op, input)
+    return typed(function(input, axes, keepdim, correction), dtype)

@@ -1,3 +1,151 @@
-"""arrange."""
+"""Ops that repeat, turn and mask what is there.
 
-__all__: list[str] = []
+Types   any; out as input
+Errors  ValueError if a shape or size does not fit, IndexError for a dimension out of range, TypeError for other kinds
+Source  each op is linear and its gradient is its adjoint: <A x, y> = <x, A^T y>
+"""
+
+from minigrad_kernels.errors import ShapeError
+
+from ...device import array_module
+from ...primitive import primitive
+from ..arguments import integer_of, integers_of, shape_of, tensor_of
+from ..axes import axes_of, axis_of
+from .select import getitem
+from .views import flatten, movedim, reshape
+
+__all__ = ["diagonal", "flip", "repeat", "roll", "tile", "tril", "triu"]
+
+
+@primitive
+def _tile(input, dims):
+    """Copies of input, dims[k] of them along axis k."""
+    return array_module(input).tile(input, dims)
+
+
+def _dinput_of_tile(g, input_shape, dims):
+    """The sum over the copies, which stand apart as axes of their own once every axis is cut into (copies, size)."""
+    ndim = max(len(dims), len(input_shape))
+    dims, shape = ((1,) * (ndim - len(sizes)) + sizes for sizes in (dims, input_shape))
+    apart = reshape(g, [n for both in zip(dims, shape, strict=True) for n in both])
+    return reshape(apart.sum(tuple(range(0, 2 * ndim, 2))), input_shape)
+
+
+_tile.grads(input=_dinput_of_tile)
+
+
+def tile(input, dims):
+    """input side by side, dims[k] times along dimension k.
+
+    Math    out[i_0, ...] = input[i_0 mod n_0, ...]
+    Grads   dinput = sum of g over the copies
+    Shapes  (n_0, ...) -> (dims[0] n_0, ...); the shorter of dims and the shape gets ones in front
+    """
+    return _tile(tensor_of("tile", "input", input), shape_of("tile", "dims", (dims,)))
+
+
+def repeat(input, repeats):
+    """input side by side, repeats[k] times along dimension k, counted from new leading dimensions.
+
+    Math    out[i_0, ...] = input[i_0 mod n_0, ...]
+    Grads   dinput = sum of g over the copies
+    Shapes  (n_0, ...) -> (repeats[0] n_0, ...); repeats has at least as many entries as input dimensions
+    """
+    repeats = shape_of("repeat", "repeats", (repeats,))
+    if len(repeats) < tensor_of("repeat", "input", input).ndim:
+        raise ShapeError(f"repeat: repeats is {repeats}, wanted at least {input.ndim} numbers (shape {input.shape})")
+    return _tile(input, repeats)
+
+
+def flip(input, dims):
+    """Backwards along dims: a view of the same memory.
+
+    Math    out[..., i, ...] = input[..., n - 1 - i, ...]
+    Grads   dinput = g turned back
+    Shapes  out as input
+    """
+    ndim, dims = tensor_of("flip", "input", input).ndim, integers_of("flip", "dims", (dims,))
+    axes = axes_of("flip", dims, ndim)
+    return getitem(input, tuple([slice(None, None, -1 if axis in axes else None) for axis in range(ndim)]))
+
+
+@primitive
+def _roll(input, shifts, dims):
+    return array_module(input).roll(input, shifts, dims)
+
+
+_roll.grads(input=lambda g, shifts, dims: _roll(g, tuple([-shift for shift in shifts]), dims))
+
+
+def roll(input, shifts, dims=None):
+    """Moved by shifts along dims; what leaves at one end comes in at the other. Without dims, in C order.
+
+    Math    out[..., (i + shift) mod n, ...] = input[..., i, ...]
+    Grads   dinput = g moved back
+    Shapes  out as input
+    """
+    tensor_of("roll", "input", input)
+    shifts = integers_of("roll", "shifts", (shifts,))
+    axes = (
+        ()
+        if dims is None
+        else tuple([axis_of("roll", dim, input.ndim) for dim in integers_of("roll", "dims", (dims,))])
+    )
+    if not axes and len(shifts) == 1:
+        return reshape(roll(flatten(input), shifts, 0), input.shape)
+    if not shifts or len(shifts) != len(axes) or not input.ndim:
+        raise ShapeError(f"roll: shifts is {shifts}, dims {dims}; wanted as many of both for shape {input.shape}")
+    return _roll(input, shifts, axes)
+
+
+@primitive
+def _triangle(input, name, diagonal):
+    return getattr(array_module(input), name)(input, diagonal)
+
+
+_triangle.grads(input=lambda g, name, diagonal: _triangle(g, name, diagonal))
+
+
+def tril(input, diagonal=0):
+    """The lower triangle of matrices; 0 above the diagonal with this number.
+
+    Math    out[..., i, j] = input[..., i, j] if j - i <= diagonal, else 0
+    Grads   dinput = tril(g)
+    Shapes  (..., m, n) -> (..., m, n)
+    """
+    return _triangular("tril", input, diagonal)
+
+
+def triu(input, diagonal=0):
+    """The upper triangle of matrices; 0 below the diagonal with this number.
+
+    Math    out[..., i, j] = input[..., i, j] if j - i >= diagonal, else 0
+    Grads   dinput = triu(g)
+    Shapes  (..., m, n) -> (..., m, n)
+    """
+    return _triangular("triu", input, diagonal)
+
+
+def _triangular(op, input, diagonal):
+    if tensor_of(op, "input", input).ndim < 2:
+        raise ShapeError(f"{op}: input has shape {input.shape}, wanted matrices (..., m, n)")
+    diagonal = integer_of(op, "diagonal", diagonal)
+    return _triangle(input, op, max(-input.shape[-2], min(diagonal, input.shape[-1])))  # farther away is the same
+
+
+def diagonal(input, offset=0, dim1=0, dim2=1):
+    """The elements (i, i + offset) of matrices that lie along two dimensions.
+
+    Math    out[..., i] = input[..., i, i + offset], or input[..., i - offset, i] for offset < 0
+    Grads   dinput = g on the diagonal, 0 elsewhere
+    Shapes  (..., m, ..., n, ...) -> (..., min(m, n)) for offset 0: without dim1 and dim2, the diagonal last
+    """
+    ndim, offset = tensor_of("diagonal", "input", input).ndim, integer_of("diagonal", "offset", offset)
+    first, second = axis_of("diagonal", dim1, ndim), axis_of("diagonal", dim2, ndim)
+    if first == second:
+        raise ShapeError(f"diagonal: dim1 is {dim1}, dim2 {dim2}; wanted two dimensions (shape {input.shape})")
+    rows, columns = input.shape[first], input.shape[second]
+    start = offset if offset >= 0 else -offset * columns
+    stop = start + max(0, min(rows + min(offset, 0), columns - max(offset, 0))) * (columns + 1)
+    square = flatten(movedim(input, (first, second), (-2, -1)), -2)
+    return getitem(square, (..., slice(start, stop, columns + 1)))

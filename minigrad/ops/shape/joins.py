@@ -1,60 +1,77 @@
-"""Ops that put elements together: cat, stack, pad.
+"""Ops that put Tensors together along a dimension and take them apart.
 
-Types   any; out as x
-Errors  ValueError if a shape or size does not fit, IndexError for an axis or a subscript out of range
+Types   any; those of several Tensors promote
+Errors  ValueError if a shape or size does not fit, IndexError for a dimension out of range, TypeError for other kinds
 Source  each op is linear and its gradient is its adjoint: <A x, y> = <x, A^T y>
 """
 
-from minigrad_kernels.errors import ShapeError
+import itertools
+
+from minigrad_kernels.errors import ShapeError, SubscriptError
 
 from ... import device
 from ...device import array_module
 from ...primitive import primitive
-from ..arguments import integers_of, number_of, tensor_of, tensors_of
+from ...tensor import Tensor
+from ..arguments import integer_of, shape_of, tensor_of, tensors_of
 from ..axes import axis_of
 from .select import getitem
 from .views import unsqueeze
 
-__all__ = ["cat", "pad", "stack"]
+__all__ = ["cat", "chunk", "split", "stack", "unbind"]
+
+
+def _is_nothing(shape, ndim):
+    """Whether a Tensor is skipped: (0,) stands for nothing beside Tensors of any number of dimensions."""
+    return shape == (0,) and ndim != 1
 
 
 @primitive
 def _cat(*tensors, dim):
     """Arrays one after the other along an axis."""
-    shape = list(tensors[0].shape)
-    shape[dim] = sum(x.shape[dim] for x in tensors)
-    out = device.empty(tuple(shape), device.result_dtype(*tensors, op="cat"), device.order_of(tensors[0]))
-    array_module(out).concatenate(tensors, axis=dim, out=out)
+    ndim = max(x.ndim for x in tensors)
+    joined = [x for x in tensors if not _is_nothing(x.shape, ndim)]
+    shape = list(joined[0].shape)
+    shape[dim] = sum(x.shape[dim] for x in joined)
+    out = device.empty(tuple(shape), device.result_dtype(*tensors, op="cat"), device.order_of(joined[0]))
+    array_module(out).concatenate(joined, axis=dim, out=out)
     return out
 
 
 def _dx_of_cat(g, tensors_shape, index, dim):
-    start = sum(shape[dim] for shape in tensors_shape[:index])
-    return g[(slice(None),) * dim + (slice(start, start + tensors_shape[index][dim]),)]
+    shape = tensors_shape[index]
+    if _is_nothing(shape, g.ndim):
+        return Tensor.made(device.zeros(shape, g.dtype))
+    start = sum(one[dim] for one in tensors_shape[:index] if not _is_nothing(one, g.ndim))
+    return _part(g, dim, start, shape[dim])
+
+
+def _part(input, axis, start, size):
+    return getitem(input, (slice(None),) * axis + (slice(start, start + size),))
 
 
 _cat.grads(tensors=_dx_of_cat)
 
 
 def cat(tensors, dim=0):
-    """Tensors one after the other along a dimension.
+    """Tensors one after the other along a dimension; those of shape (0,) are skipped beside others.
 
     Math    out = [x_0, x_1, ...]
     Grads   dx_k = the part of g that came from x_k
     Shapes  equal but for dim, where the sizes add up
-    Types   promote
     """
     tensors = tensors_of("cat", tensors)
-    first = tensors[0]
-    axis = axis_of("cat", dim, first.ndim)
-    if not first.ndim:
-        raise ShapeError("cat: tensors[0] has no dimensions, wanted at least one; use stack")
-    for k, x in enumerate(tensors):
-        if x.ndim != first.ndim or any(
-            i != axis and a != b for i, (a, b) in enumerate(zip(x.shape, first.shape, strict=True))
-        ):
+    ndim = max(x.ndim for x in tensors)
+    if any(not x.ndim for x in tensors):
+        raise ShapeError(f"cat: tensors have shapes {[x.shape for x in tensors]}, wanted dimensions; use stack")
+    axis = axis_of("cat", dim, ndim)
+    shapes = {k: x.shape for k, x in enumerate(tensors) if not _is_nothing(x.shape, ndim)}
+    first = next(iter(shapes))
+    for k, shape in shapes.items():
+        if len(shape) != ndim or shape[:axis] != shapes[first][:axis] or shape[axis + 1 :] != shapes[first][axis + 1 :]:
             raise ShapeError(
-                f"cat: tensors[{k}] has shape {x.shape}, tensors[0] {first.shape}; they may differ in dim {dim} only"
+                f"cat: tensors[{k}] has shape {shape}, tensors[{first}] {shapes[first]}; "
+                f"they may differ in dim {dim} only"
             )
     return _cat(*tensors, dim=axis)
 
@@ -73,42 +90,58 @@ def stack(tensors, dim=0):
     return cat([unsqueeze(x, dim) for x in tensors], dim)
 
 
-@primitive
-def _pad(x, widths, value):
-    """x inside a border: widths gives (before, after) for each axis."""
-    shape = tuple(n + before + after for n, (before, after) in zip(x.shape, widths, strict=True))
-    out = device.full(shape, value, x.dtype, device.order_of(x))
-    out[_inside(x.shape, widths)] = x
-    return out
+def _axis(op, name, input, dim):
+    axis = axis_of(op, dim, tensor_of(op, name, input).ndim)
+    if not input.shape:
+        raise SubscriptError(f"{op}: {name} has no dimensions, wanted at least one")
+    return axis
 
 
-def _inside(shape, widths):
-    return tuple(slice(before, before + n) for n, (before, _) in zip(shape, widths, strict=True))
+def _parts(input, axis, sizes):
+    starts = itertools.accumulate(sizes, initial=0)
+    return tuple([_part(input, axis, start, size) for start, size in zip(starts, sizes, strict=False)])
 
 
-_pad.grads(x=lambda g, x_shape, widths: getitem(g, _inside(x_shape, widths)))
+def split(tensor, split_size_or_sections, dim=0):
+    """Parts of a given size, the last one perhaps smaller, or of given sizes.
 
-
-def pad(x, pad, mode="constant", value=0.0):
-    """x inside a border of one value; negative widths cut.
-
-    Math    out = value outside, x inside
-    Grads   dx = g inside
-    Shapes  pad = (before, after) of the last dimension, then of the one before it, ...
+    Math    out_k = tensor[s_k : s_k + n_k] along dim, with s_k = n_0 + ... + n_(k-1)
+    Grads   dtensor = g_k at the places of part k
+    Shapes  (..., n, ...) -> a tuple of (..., n_k, ...)
     """
-    if mode != "constant":
-        raise ShapeError(f"pad: mode is {mode!r}, wanted 'constant'")
-    tensor_of("pad", "x", x)
-    pad, value = integers_of("pad", "pad", (pad,)), 0 if value is None else number_of("pad", "value", value)
-    if not device.is_floating(x.dtype) and not float(value).is_integer():
-        raise ShapeError(f"pad: value is {value}, wanted a whole number as x has elements {x.dtype}")
-    if len(pad) % 2 or len(pad) > 2 * x.ndim:
-        raise ShapeError(f"pad: pad has {len(pad)} widths, wanted a pair for each of at most {x.ndim} dimensions")
-    pairs = [(0, 0)] * (x.ndim - len(pad) // 2) + list(zip(pad[0::2], pad[1::2], strict=True))[::-1]
-    for n, (before, after) in zip(x.shape, pairs, strict=True):
-        if n + min(before, 0) + min(after, 0) < 0:
-            raise ShapeError(f"pad: pad {pad} cuts more than there is of x (shape {x.shape})")
-    if any(width < 0 for pair in pairs for width in pair):
-        cut = [slice(max(-b, 0), n - max(-a, 0)) for n, (b, a) in zip(x.shape, pairs, strict=True)]
-        x = getitem(x, tuple(cut))
-    return _pad(x, tuple((max(b, 0), max(a, 0)) for b, a in pairs), value)
+    axis = _axis("split", "tensor", tensor, dim)
+    size = tensor.shape[axis]
+    if isinstance(split_size_or_sections, tuple | list):
+        sizes = shape_of("split", "split_size_or_sections", (split_size_or_sections,))
+        if sum(sizes) != size:
+            raise ShapeError(f"split: split_size_or_sections is {sizes}, wanted sizes that add up to {size}")
+        return _parts(tensor, axis, sizes)
+    step = integer_of("split", "split_size_or_sections", split_size_or_sections)
+    if step < 0 or (not step and size):
+        raise ShapeError(f"split: split_size_or_sections is {step}, wanted a size of parts of {size} elements")
+    return _parts(tensor, axis, [min(step, size - start) for start in range(0, size, step or 1)] or [0])
+
+
+def chunk(input, chunks, dim=0):
+    """At most this many parts of one size, the last one perhaps smaller.
+
+    Math    out_k = input[k s : (k + 1) s] along dim, with s = ceil(n / chunks)
+    Grads   dinput = g_k at the places of part k
+    Shapes  (..., n, ...) -> a tuple of (..., s, ...)
+    """
+    axis, chunks = _axis("chunk", "input", input, dim), integer_of("chunk", "chunks", chunks)
+    if chunks < 1:
+        raise ShapeError(f"chunk: chunks is {chunks}, wanted at least 1")
+    size = input.shape[axis]
+    return split(input, -(-size // chunks), axis) if size else _parts(input, axis, [0] * chunks)
+
+
+def unbind(input, dim=0):
+    """The elements along a dimension, each without it.
+
+    Math    out_k = input[k] along dim
+    Grads   dinput[k] = g_k
+    Shapes  (..., n, ...) -> a tuple of n times (..., ...)
+    """
+    axis = _axis("unbind", "input", input, dim)
+    return tuple([getitem(input, (slice(None),) * axis + (k,)) for k in range(input.shape[axis])])

@@ -1,3 +1,241 @@
-"""pick."""
+"""Ops that pick by index Tensors, and put back by them.
 
-__all__: list[str] = []
+Types   any; out as input; indices integers
+Errors  ValueError if a shape or size does not fit, IndexError for a dimension or an index out of range, TypeError for
+        other kinds
+Source  each op is linear and its gradient is its adjoint: <A x, y> = <x, A^T y>
+"""
+
+from minigrad_kernels.errors import KindError, ShapeError
+
+from ... import device
+from ...device import array_module
+from ...primitive import primitive
+from ...tensor import Tensor
+from ..arguments import flag_of, integer_of, number_of, tensor_of
+from ..axes import axis_of
+from .joins import unbind
+from .select import getitem, pick, put, within
+from .views import expanded, flatten, reshape, unsqueeze
+
+__all__ = [
+    "embedding",
+    "gather",
+    "index_select",
+    "nonzero",
+    "one_hot",
+    "scatter",
+    "scatter_add",
+    "take_along_dim",
+]
+
+# ---- one index for each element --------------------------------------------------------------------------------------
+
+
+def _flat(index, shape, axis):
+    """The places among the elements in C order that indices along an axis of this shape name, as an array."""
+    array = index.data.reshape(index.shape or (1,))
+    places, stride = 0, 1
+    for i in reversed(range(array.ndim)):
+        along = array
+        if i != axis:
+            along = array_module(array).arange(array.shape[i]).reshape(-1, *(1,) * (array.ndim - 1 - i))
+        places, stride = places + along * stride, stride * shape[i]
+    return places.reshape(index.shape)
+
+
+def _places(op, input, dim, index):
+    """Flat places for an index that is nowhere larger than input but along dim; one without elements always fits."""
+    axis = axis_of(op, dim, tensor_of(op, "input", input).ndim)
+    shape, sizes = (input.shape or (1,)), (tensor_of(op, "index", index).shape or (1,))
+    if not index.numel():
+        return within(op, index, 0)
+    if len(sizes) != len(shape) or any(i != axis and m > n for i, (m, n) in enumerate(zip(sizes, shape, strict=True))):
+        raise ShapeError(
+            f"{op}: index has shape {index.shape}, input {input.shape}; wanted no more but along dim {dim}"
+        )
+    return Tensor.made(_flat(within(op, index, shape[axis]), shape, axis), version=index.version)
+
+
+def _gathered(op, input, dim, index):
+    places = _places(op, input, dim, index)
+    return pick(flatten(input), places, 0) if index.numel() else reshape(getitem(flatten(input), slice(0)), index.shape)
+
+
+def gather(input, dim, index, *, sparse_grad=False):
+    """One element along a dimension for each index.
+
+    Math    out[..., k, ...] = input[..., index[..., k, ...], ...]
+    Grads   dinput = g added at the picked places
+    Shapes  index no larger than input but along dim; out as index
+    """
+    if flag_of("gather", "sparse_grad", sparse_grad):
+        raise KindError("gather: sparse_grad is True, wanted False; gradients are dense")
+    return _gathered("gather", input, dim, index)
+
+
+def take_along_dim(input, indices, dim=None):
+    """One element along a dimension for each index, negative ones from the end; without dim, of all in C order.
+
+    Math    out[..., k, ...] = input[..., indices[..., k, ...], ...]
+    Grads   dinput = g added at the picked places
+    Shapes  input and indices broadcast but along dim; out as indices, (K,) without dim
+    """
+    op = "take_along_dim"
+    tensor_of(op, "input", input)
+    tensor_of(op, "indices", indices)
+    if dim is None:
+        return _gathered(op, flatten(input), 0, flatten(indices))
+    axis = axis_of(op, dim, input.ndim)
+    if input.ndim != indices.ndim or not input.ndim:
+        raise ShapeError(f"{op}: indices have shape {indices.shape}, input {input.shape}; wanted as many dimensions")
+    sizes = [m if n == 1 else n for n, m in zip(input.shape, indices.shape, strict=True)]
+    lead, tail = sizes[:axis], sizes[axis + 1 :]
+    indices = expanded(op, indices, (*lead, indices.shape[axis], *tail))
+    input = expanded(op, input, (*lead, input.shape[axis], *tail))
+    return _gathered(op, input, axis, within(op, indices, input.shape[axis], negative=True))
+
+
+def _source(op, index, src, dtype):
+    """The part of src that the indices name a place for."""
+    if src.dtype != dtype:
+        raise KindError(f"{op}: src has elements {src.dtype}, input {dtype}; wanted one type")
+    if src.ndim != index.ndim or any(m > n for m, n in zip(index.shape, src.shape, strict=True)):
+        raise ShapeError(f"{op}: index has shape {index.shape}, src {src.shape}; wanted no more than src")
+    return src if src.shape == index.shape else getitem(src, tuple([slice(n) for n in index.shape]))
+
+
+def scatter_add(input, dim, index, src):
+    """input with elements of src added at the index of each along a dimension.
+
+    Math    out = input;  out[..., index[..., k, ...], ...] += src[..., k, ...]
+    Grads   dinput = g        dsrc[..., k, ...] = g[..., index[..., k, ...], ...]
+    Shapes  index no larger than src, nor than input but along dim; out as input
+    """
+    places = _places("scatter_add", input, dim, index)
+    tensor_of("scatter_add", "src", src)
+    if not index.numel():
+        return input
+    added = put(_source("scatter_add", index, src, input.dtype), places, 0, (input.numel(),))
+    return input + reshape(added, input.shape)
+
+
+@primitive(fixed=("places",))
+def _scatter(input, src, places):
+    """input, a vector, with src at these places."""
+    out = device.copy(input)
+    out[places] = src
+    return out
+
+
+_scatter.grads(
+    input=lambda g, places: _scatter(g, Tensor.made(device.zeros(places.shape, g.dtype)), places),
+    src=lambda g, places: pick(g, places, 0),
+)
+
+
+def scatter(input, dim, index, src=None, *, value=None):
+    """input with elements of src, or one number, at the index of each along a dimension; the last one stays.
+
+    Math    out = input;  out[..., index[..., k, ...], ...] = src[..., k, ...]
+    Grads   dinput = g, 0 at the written places        dsrc[..., k, ...] = g[..., index[..., k, ...], ...]
+    Shapes  index no larger than src, nor than input but along dim; out as input
+    """
+    places = _places("scatter", input, dim, index)
+    if (src is None) == (value is None):
+        raise KindError(f"scatter: src is {src!r}, value {value!r}; wanted one of them")
+    if not isinstance(src, Tensor):
+        number = number_of("scatter", "src", src) if value is None else number_of("scatter", "value", value)
+        src = Tensor.made(device.full(index.shape, number, input.dtype))
+    if not index.numel():
+        return input
+    return reshape(_scatter(flatten(input), _source("scatter", index, src, input.dtype), places), input.shape)
+
+
+def index_select(input, dim, index):
+    """The slices along a dimension with these indices.
+
+    Math    out[..., k, ...] = input[..., index[k], ...]
+    Grads   dinput = g added at the picked places
+    Shapes  index (K,); out as input, but K along dim
+    """
+    axis = axis_of("index_select", dim, tensor_of("index_select", "input", input).ndim)
+    if tensor_of("index_select", "index", index).ndim > 1 or not (input.ndim or index.numel() == 1):
+        raise ShapeError(f"index_select: index has shape {index.shape}, wanted a vector, of 1 element for shape ()")
+    rows = input if input.ndim else unsqueeze(input, 0)
+    out = pick(rows, within("index_select", flatten(index), rows.shape[axis]), axis)
+    return out if input.ndim else reshape(out, ())
+
+
+# ---- classes and words -----------------------------------------------------------------------------------------------
+
+
+def one_hot(input, num_classes=-1):
+    """Class numbers as rows with a single 1.
+
+    Math    out[..., c] = 1 if input[...] = c, else 0
+    Grads   none
+    Shapes  (...) -> (..., C); C is num_classes, for -1 one more than the largest number
+    Types   input integers; out int64
+    """
+    count = integer_of("one_hot", "num_classes", num_classes)
+    if count < -1 or (count < 1 and not tensor_of("one_hot", "input", input).numel()):
+        raise ShapeError(f"one_hot: num_classes is {count}, wanted -1 or as many as there are; at least 1 for no input")
+    classes = within("one_hot", tensor_of("one_hot", "input", input), 1 << 63 if count == -1 else count).data
+    places = array_module(classes).arange(int(classes.max()) + 1 if count == -1 else count)
+    return Tensor.made((classes[..., None] == places).astype("int64"))
+
+
+@primitive(fixed=("scale",), view="input")
+def _scaled_back(input, scale):
+    """input, whose gradient is multiplied by scale."""
+    return input
+
+
+_scaled_back.grads(input=lambda g, scale: g * scale)
+
+
+def embedding(input, weight, padding_idx=None, max_norm=None, norm_type=2.0, scale_grad_by_freq=False, sparse=False):
+    """Rows of a table.
+
+    padding_idx         a row that gets no gradient
+    scale_grad_by_freq  divide the gradient by how often the row was asked for
+
+    Math    out[..., :] = weight[input[...], :]
+    Grads   dweight[v, :] = sum of g[..., :] where input[...] = v
+    Shapes  input (...) of integers, weight (V, D) -> (..., D)
+    """
+    if max_norm is not None:
+        raise KindError(f"embedding: max_norm is {max_norm!r}, wanted None; it would write to weight")
+    number_of("embedding", "norm_type", norm_type)
+    if flag_of("embedding", "sparse", sparse):
+        raise KindError("embedding: sparse is True, wanted False; gradients are dense")
+    if tensor_of("embedding", "weight", weight).ndim != 2:
+        raise ShapeError(f"embedding: weight has shape {weight.shape}, wanted (V, D)")
+    count, by_frequency = weight.shape[0], flag_of("embedding", "scale_grad_by_freq", scale_grad_by_freq)
+    if padding_idx is not None and not -count <= integer_of("embedding", "padding_idx", padding_idx) < count:
+        raise ShapeError(f"embedding: padding_idx is {padding_idx}, wanted {-count} to {count - 1}")
+    places = within("embedding", tensor_of("embedding", "input", input), count)
+    out = pick(weight, places, 0)
+    if not out.requires_grad or (padding_idx is None and not by_frequency):
+        return out
+    scale = device.full(places.shape, 1, weight.dtype)
+    if padding_idx is not None:
+        scale[places.data == padding_idx % count] = 0
+    if by_frequency:
+        scale /= array_module(scale).bincount(places.data.reshape(-1))[places.data]
+    return _scaled_back(out, Tensor.made(scale[..., None]))
+
+
+def nonzero(input, *, as_tuple=False):
+    """Where the elements are not 0: a row of subscripts for each, in C order, or the columns of that as a tuple.
+
+    Math    out[k, :] = the subscripts of the k-th element that is not 0
+    Grads   none
+    Shapes  (n_0, ..., n_d) -> (K, d + 1), or a tuple of d + 1 times (K,)
+    Types   out int64
+    """
+    array, as_tuple = tensor_of("nonzero", "input", input).data, flag_of("nonzero", "as_tuple", as_tuple)
+    module = array_module(array)
+    found = Tensor.made(module.argwhere(module.atleast_1d(array) if as_tuple else array))
+    return unbind(found, 1) if as_tuple else found

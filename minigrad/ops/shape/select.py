@@ -1,128 +1,230 @@
-"""Ops that pick elements: subscripts, and one element along a dimension.
+"""Ops that pick elements by subscripts and masks, and the two primitives behind every op that picks by index.
 
-Types   any; out as x
-Errors  ValueError if a shape or size does not fit, IndexError for an axis or a subscript out of range
+Types   any; out as input; indices integers, masks bools
+Errors  ValueError if a shape or size does not fit, IndexError for a subscript out of range, TypeError for other kinds
 Source  each op is linear and its gradient is its adjoint: <A x, y> = <x, A^T y>
 """
 
-from minigrad_kernels.errors import KindError, ShapeError, SubscriptError
+import contextlib
+import math
+from numbers import Integral
+
+from minigrad_kernels.errors import KindError, SubscriptError
 
 from ... import device
 from ...device import array_module
 from ...primitive import primitive
 from ...tensor import Tensor
-from ..arguments import array_of, shape_of, tensor_of
-from ..axes import axis_of
+from ..arguments import integer_of, tensor_of
+from .views import expand, permute, reshape
 
-__all__ = ["getitem", "put_along_dim", "take_along_dim"]
+__all__ = ["getitem", "masked_select"]
 
-
-@primitive(view="x")
-def _getitem(x, key):
-    """x[key] under NumPy's rules."""
-    try:
-        return array_module(x).asarray(x[key])
-    except (IndexError, ValueError) as error:
-        raise SubscriptError(f"getitem: {error} (x has shape {x.shape})") from None
-    except TypeError as error:
-        raise KindError(f"getitem: {error} (x has shape {x.shape})") from None
+# ---- by arrays of indices --------------------------------------------------------------------------------------------
 
 
-_getitem.grads(x=lambda g, key, x_shape: put(g, key, x_shape))
+@primitive(fixed=("places",))
+def pick(input, places, axis):
+    """The elements at these places, 0 or more, of an axis; the axes of places stand where it stood."""
+    module = array_module(input)
+    if input.flags.c_contiguous:
+        return module.asarray(module.take(input, places, axis))
+    return input[(slice(None),) * axis + (places,)]  # take would copy all of input first
 
 
-def getitem(x, key):
-    """The elements that a subscript picks: integers, slices, None, Ellipsis, integer and bool arrays.
+pick.grads(input=lambda g, places, axis, input_shape: put(g, places, axis, input_shape))
 
-    Math    out = x[key]
-    Grads   dx = g at the picked places (added where one was picked twice), 0 elsewhere
-    Shapes  as NumPy's indexing
+
+@primitive(fixed=("places",))
+def put(input, places, axis, shape):
+    """input added into zeros of this shape at these places of an axis: the adjoint of pick.
+
+    The places become those in flat memory, because NumPy adds one-dimensional arrays several times as fast as others.
     """
-    return _getitem(tensor_of("getitem", "x", x), key)
+    module, inner = array_module(input), math.prod(shape[axis + 1 :])
+    first = module.arange(math.prod(shape[:axis])).reshape(-1, 1, 1) * shape[axis]
+    flat = (first + places.reshape(1, -1, 1)) * inner + module.arange(inner)
+    out = device.zeros((math.prod(shape),), input.dtype)
+    module.add.at(out, flat.reshape(-1), input.reshape(-1))
+    return out.reshape(shape)
+
+
+put.grads(input=lambda g, places, axis: pick(g, places, axis))
+
+
+def within(op, indices, size, negative=False):
+    """Indices as a Tensor of int64 from 0 to size - 1; negative ones, where allowed, count from the end.
+
+    What is made of indices keeps their version, so that backward notices a change of theirs.
+    """
+    array = indices.data
+    if array.dtype.kind not in "iu":
+        raise KindError(f"{op}: the indices have elements {array.dtype}, wanted integers")
+    low, high = (int(array.min()), int(array.max())) if array.size else (0, -1)
+    least = -size if negative else 0
+    if low < least or high >= size:
+        raise SubscriptError(f"{op}: the indices run from {low} to {high}, wanted {least} to {size - 1}")
+    if low >= 0 and array.dtype == "int64":
+        return indices
+    array = array.astype("int64")
+    return Tensor.made(array + size * (array < 0) if low < 0 else array, version=indices.version)
+
+
+# ---- by subscripts ---------------------------------------------------------------------------------------------------
+
+
+@primitive(view="input")
+def _getitem(input, key):
+    """input[key] for a tuple of integers, slices and None."""
+    try:
+        return array_module(input).asarray(input[key])
+    except IndexError as error:
+        raise SubscriptError(f"getitem: {error} (input has shape {input.shape})") from None
+    except ValueError as error:
+        raise SubscriptError(f"getitem: {error}") from None
+    except TypeError as error:
+        raise KindError(f"getitem: {error}") from None
+
+
+_getitem.grads(input=lambda g, key, input_shape: _setitem(g, key, input_shape))
 
 
 @primitive
-def put(x, key, shape):
-    """x added into zeros of this shape at the places that a subscript picks: the adjoint of getitem.
-
-    Math    out[key] += x
-    Grads   dx = g[key]
-    Shapes  x as zeros(shape)[key]
-    """
-    out = device.zeros(shape, x.dtype)
-    parts = key if isinstance(key, tuple) else (key,)
-    if all(part is None or part is Ellipsis or isinstance(part, int | slice) for part in parts):
-        out[key] = x
-    else:
-        array_module(x).add.at(out, key, x)
+def _setitem(input, key, shape):
+    """Zeros of this shape with input at what key picks: the adjoint of _getitem."""
+    out = device.zeros(shape, input.dtype, device.order_of(input) if input.ndim == len(shape) else None)
+    out[key] = input
     return out
 
 
-put.grads(x=lambda g, key: _getitem(g, key))
+_setitem.grads(input=lambda g, key: _getitem(g, key))
 
 
-def take_along_dim(x, indices, dim):
-    """One element along a dimension for each index.
+def getitem(input, key):
+    """The elements that a subscript picks: integers, slices, None, Ellipsis, arrays, Tensors and lists of these.
 
-    Math    out[..., k, ...] = x[..., indices[..., k, ...], ...]
-    Grads   dx = g added at the picked places
-    Shapes  indices as x but for dim; out as indices
-    Types   indices integer
+    Integers, slices, None and Ellipsis act first. Then index arrays broadcast together, and their dimensions stand
+    where the first of them stood if they stand side by side, else in front. A mask picks where it is True.
+
+    Math    out = input[key]
+    Grads   dinput = g at the picked places (added where one was picked twice), 0 elsewhere
+    Shapes  as PyTorch's indexing; negative steps as NumPy's
     """
-    axis = axis_of("take_along_dim", dim, tensor_of("take_along_dim", "x", x).ndim)
-    return _take(x, _checked("take_along_dim", indices, x.shape, axis), axis)
+    basic, arrays = _parsed(tensor_of("getitem", "input", input).shape, key)
+    plain = len(basic) == input.ndim and all(part == slice(None) for part in basic)
+    if plain and not arrays:
+        return input
+    out = input if plain else _getitem(input, basic)
+    return _at_arrays(out, arrays) if arrays else out
 
 
-def _checked(op, indices, shape, axis):
-    """Indices as a Tensor of integers within range, of the shape but for one axis."""
-    if not shape:
-        raise ShapeError(f"{op}: there are no dimensions to index along, wanted at least one")
-    indices = indices if isinstance(indices, Tensor) else Tensor.made(array_of(op, "indices", indices))
-    array = indices.data
-    if array.dtype.kind not in "iu":
-        raise KindError(f"{op}: indices have elements {array.dtype}, wanted integers")
-    if array.ndim != len(shape) or any(
-        i != axis and a != b for i, (a, b) in enumerate(zip(array.shape, shape, strict=True))
-    ):
-        raise ShapeError(f"{op}: indices have shape {array.shape}, wanted {shape} but for dim {axis}")
-    if array.size and not 0 <= int(array.min()) <= int(array.max()) < shape[axis]:
-        raise SubscriptError(f"{op}: indices run from {array.min()} to {array.max()}, wanted 0 to {shape[axis] - 1}")
-    return indices
+def _parsed(shape, key):
+    """(key without arrays, [(first axis, number of axes, array)] for the arrays, by axes of what that key picks)."""
+    parts = [_part(part) for part in (key if isinstance(key, tuple) else (key,))]
+    slack = len(shape) - sum(map(_width, parts))
+    if slack < 0 or sum(part is Ellipsis for part in parts) > 1:
+        wanted = f"at most {len(shape)} subscripts and one Ellipsis for input of shape {shape}"
+        raise SubscriptError(f"getitem: key has too many subscripts, wanted {wanted}")
+    if not any(part is Ellipsis for part in parts):
+        parts.append(Ellipsis)
+    basic, arrays, axis = [], [], 0
+    for part in parts:
+        width = slack if part is Ellipsis else _width(part)
+        if isinstance(part, Tensor):
+            first = sum(not isinstance(one, int) for one in basic)
+            arrays.append((first, max(width, 1), _unmasked(part, shape[axis : axis + width])))
+        if isinstance(part, Tensor) and not part.ndim:  # True or False
+            basic.append(None)
+        elif part is Ellipsis or isinstance(part, Tensor):
+            basic += [slice(None)] * width
+        else:
+            basic.append(part)
+        axis += width
+    return tuple(basic), arrays
 
 
-@primitive(fixed=("indices",))
-def _take(x, indices, dim):
-    return array_module(x).take_along_axis(x, indices, dim)
+def _width(part):
+    """How many axes a part stands for."""
+    if part is None or part is Ellipsis:
+        return 0
+    return part.ndim if isinstance(part, Tensor) and part.dtype == bool else 1
 
 
-_take.grads(x=lambda g, indices, x_shape, dim: _put(g, indices, x_shape, dim))
+def _part(part):
+    """A part of a key as None, Ellipsis, a slice, an integer, or a Tensor of integers or bools."""
+    if part is None or part is Ellipsis:
+        return part
+    if isinstance(part, slice):
+        return slice(*[_bound(bound) for bound in (part.start, part.stop, part.step)])
+    if isinstance(part, Integral) and not isinstance(part, bool):
+        return integer_of("getitem", "key", part)
+    part = part if isinstance(part, Tensor) else _as_tensor(part)
+    if part.dtype.kind not in "biu" or part.dtype == "uint8":
+        hint = "; convert with .to('bool') for a mask, .to('int64') for places" if part.dtype == "uint8" else ""
+        raise SubscriptError(f"getitem: key holds elements {part.dtype}, wanted integers or bools{hint}")
+    return part if part.ndim or part.dtype == bool else int(part.item())
 
 
-@primitive(fixed=("indices",))
-def _put(x, indices, shape, dim):
-    module = array_module(x)
-    out = device.zeros(shape, x.dtype)
-    places = list(module.indices(indices.shape, sparse=True))
-    places[dim] = indices
-    module.add.at(out, tuple(places), x)
-    return out
+def _bound(value):
+    return value.item() if isinstance(value, Tensor) and not value.ndim and value.dtype.kind in "iu" else value
 
 
-_put.grads(x=lambda g, indices, dim: _take(g, indices, dim))
+def _as_tensor(part):
+    """A list, an array or a bool as a Tensor."""
+
+    def plain(value):
+        if isinstance(value, list | tuple):
+            return [plain(one) for one in value]
+        return value.data if isinstance(value, Tensor) else value
+
+    array = None
+    if isinstance(part, list | tuple | range | bool) or hasattr(part, "dtype"):
+        with contextlib.suppress(KindError):
+            array = device.asarray(plain(part))
+    if array is None:
+        wanted = "integers, slices, None, Ellipsis, or arrays, Tensors and lists of integers or bools"
+        raise SubscriptError(f"getitem: key holds {part!r}, wanted {wanted}")
+    return Tensor.made(array if array.size or array.dtype == bool else array.astype("int64"))
 
 
-def put_along_dim(x, indices, shape, dim):
-    """x added into zeros of this shape along a dimension: the adjoint of take_along_dim.
+def _unmasked(part, shape):
+    """Indices as they are; of a mask, where it is True, in C order."""
+    if part.dtype != bool:
+        return part
+    if part.shape != shape:
+        raise SubscriptError(f"getitem: a mask has shape {part.shape}, the dimensions it stands for {shape}")
+    return Tensor.made(array_module(part.data).flatnonzero(part.data), version=part.version)
 
-    Math    out[..., indices[..., k, ...], ...] += x[..., k, ...]
-    Grads   dx[..., k, ...] = g[..., indices[..., k, ...], ...]
-    Shapes  x and indices alike, and as shape but for dim
-    Types   indices integer
+
+def _at_arrays(input, arrays):
+    """What arrays pick of input, as (first axis, number of axes, array) each."""
+    places = None
+    for first, width, array in arrays:
+        size = math.prod(input.shape[first : first + width])
+        array = within("getitem", array, size, negative=True)
+        try:
+            places = array if places is None else Tensor.made(places.data * size + array.data)
+        except ValueError:
+            shapes = [array.shape for *_, array in arrays]
+            raise SubscriptError(f"getitem: index arrays have shapes {shapes}, which do not broadcast") from None
+    axes = [axis for first, width, _ in arrays for axis in range(first, first + width)]
+    start = axes[0]
+    if axes != list(range(start, start + len(axes))):
+        input, start = permute(input, (*axes, *(axis for axis in range(input.ndim) if axis not in axes))), 0
+    stop = start + len(axes)
+    shape = (*input.shape[:start], math.prod(input.shape[start:stop]), *input.shape[stop:])
+    return pick(reshape(input, shape), places, start)
+
+
+def masked_select(input, mask):
+    """The elements where a mask is True, in C order.
+
+    Math    out = input[mask]
+    Grads   dinput = g where the mask is True, 0 elsewhere
+    Shapes  input and mask broadcast; out (K,), for a mask that is True K times
     """
-    tensor_of("put_along_dim", "x", x)
-    shape = shape_of("put_along_dim", "shape", (shape,))
-    axis = axis_of("put_along_dim", dim, len(shape))
-    indices = _checked("put_along_dim", indices, shape, axis)
-    if indices.shape != x.shape:
-        raise ShapeError(f"put_along_dim: indices have shape {indices.shape}, x {x.shape}; wanted equal shapes")
-    return _put(x, indices, shape, axis)
+    tensor_of("masked_select", "input", input)
+    if tensor_of("masked_select", "mask", mask).dtype != bool:
+        raise KindError(f"masked_select: mask has elements {mask.dtype}, wanted bools")
+    shape = device.broadcast_shapes("masked_select", input.data, mask.data)
+    return getitem(expand(input, shape), expand(mask, shape))

@@ -1,0 +1,86 @@
+"""Conversions to another element type or device.
+
+Types   any; gradients flow between floating types
+Errors  TypeError if input is no Tensor, or for a name that is neither that of a device nor of an element type
+Source  torch.Tensor.to
+"""
+
+from minigrad_kernels.errors import KindError
+
+from ... import device as devices
+from ...primitive import primitive
+from ...tensor import Tensor
+from ..arguments import flag_of, tensor_of
+
+__all__ = ["to"]
+
+# The names that PyTorch and NumPy both use. NumPy takes others too: "float" for float64, "a" with a warning for text.
+NAMES = frozenset("bool uint8 uint16 uint32 uint64 int8 int16 int32 int64 float16 float32 float64".split())
+
+
+@primitive
+def cast(input, dtype):
+    """The same numbers in another element type, in memory of their own.
+
+    Math    out = x, rounded to dtype
+    Grads   dx = g in the type of input
+    Shapes  out as input
+    """
+    return devices.cast(input, dtype)
+
+
+cast.grads(input=lambda g: g)
+
+
+@primitive
+def move(input, place):
+    """The same numbers on another device.
+
+    Math    out = x
+    Grads   dx = g on the device of input
+    Shapes  out as input
+    """
+    return devices.move(input, place)
+
+
+move.grads(input=lambda g, input: move(g, input.device))
+
+
+def to(input, device=None, dtype=None, non_blocking=False, copy=False):
+    """input on another device or in another element type; input itself if nothing changes and copy is False.
+
+    Also to(input, dtype, non_blocking, copy), and to(input, other, non_blocking, copy) with the device and type of a
+    Tensor. non_blocking is taken as PyTorch takes it: where there is nothing to wait for, it changes nothing.
+
+    Math    out = x
+    Grads   dx = g, moved or converted back; none through integers
+    Shapes  out as input
+    Types   device a name such as "cpu"; dtype a type of NumPy or a name such as "float64"
+    Errors  RuntimeError for a device that is not here
+    """
+    tensor_of("to", "input", input)
+    non_blocking, copy = flag_of("to", "non_blocking", non_blocking), flag_of("to", "copy", copy)
+    place, dtype, copy = _target(device, dtype, non_blocking, copy)
+    out = input if place in (None, input.device) else move(input, place)
+    dtype = out.dtype if dtype is None else dtype
+    if dtype == out.dtype and not (copy and out is input):
+        return out
+    return cast(out if devices.is_floating(dtype) else out.detach(), dtype)
+
+
+def _target(place, dtype, non_blocking, copy):
+    """(device, element type, whether to copy), None where nothing is asked for, of the three forms of `to`."""
+    if place is None or devices.is_device(place):
+        return place, None if dtype is None else _element_type(dtype), copy
+    if isinstance(dtype, bool):  # by position: to(dtype or other, non_blocking, copy)
+        dtype, copy = None, copy or non_blocking
+    if dtype is not None:
+        raise KindError(f"to: device is {place!r}, wanted the name of a device, as dtype is given too")
+    return (place.device, place.dtype, copy) if isinstance(place, Tensor) else (None, _element_type(place), copy)
+
+
+def _element_type(dtype):
+    known = dtype in NAMES if isinstance(dtype, str) else isinstance(dtype, type) or hasattr(dtype, "kind")
+    if not known:
+        raise KindError(f"to: dtype is {dtype!r}, wanted an element type such as 'float32' or the name of a device")
+    return devices.element_type(dtype)

@@ -1,3 +1,0 @@
-"""windows."""
-
-__all__: list[str] = []

@@ -1,0 +1,161 @@
+"""Subscripts, views and element types of the ops that rearrange elements, beside PyTorch."""
+
+import contextlib
+import importlib
+
+import numpy as np
+import pytest
+
+from minigrad import Tensor, ops
+from minigrad.engine import grad
+from minigrad.errors import MinigradError
+from tests.op_cases.shape_getitem import getitem_of_torch
+from tests.test_ops import results
+
+torch = pytest.importorskip("torch")
+
+FILES = ("arrange", "getitem", "joins", "order", "pads", "pick", "sliding", "views")
+OPS = [op for name in FILES for op in importlib.import_module(f"tests.op_cases.shape_{name}").OPS]
+
+
+def equal(ours, theirs):
+    assert ours.shape == tuple(theirs.shape) and str(ours.dtype) == str(theirs.dtype).removeprefix("torch.")
+    np.testing.assert_array_equal(ours, theirs.detach().numpy())
+
+
+# ---- subscripts ------------------------------------------------------------------------------------------------------
+
+
+def random_key(rng, shape):
+    """A key that fits most of the time: integers, slices, None, Ellipsis, bools, and arrays that broadcast."""
+    length, key, axis = int(rng.integers(1, 4)), [], 0
+
+    def indices(n):
+        sizes = [(length,), (1,), (2, length), (2, 1)][rng.integers(4)]
+        return rng.integers(-n, n, sizes) if n else np.zeros(0, np.int64)
+
+    while axis < len(shape) and rng.random() < 0.9:
+        n, kind = shape[axis], rng.integers(9)
+        axis += 1
+        if kind == 0:
+            key.append(int(rng.integers(-n, n)) if n else slice(None))
+        elif kind == 1:
+            key.append(slice(*(None if rng.random() < 0.3 else int(i) for i in rng.integers(-n - 1, n + 2, 2))))
+        elif kind == 2:
+            key.append(slice(None, None, int(rng.choice([-2, -1, 1, 2]))))
+        elif kind == 3:
+            key += [None, slice(None)]
+        elif kind == 4:
+            key.append(bool(rng.random() < 0.8))
+            axis -= 1
+        elif kind == 5:
+            width = int(rng.integers(1, len(shape) - axis + 2))
+            mask = np.zeros(int(np.prod(shape[axis - 1 : axis - 1 + width])), bool)
+            mask[rng.permutation(mask.size)[:length]] = True
+            key.append(mask.reshape(shape[axis - 1 : axis - 1 + width]))
+            axis += width - 1
+        elif kind == 6:
+            key.append(indices(n).tolist() if n else [])
+        else:
+            key.append(indices(n))
+    if rng.random() < 0.3:
+        key.insert(int(rng.integers(len(key) + 1)), ...)
+    return tuple(key)
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_random_subscripts_like_pytorch(seed):
+    """The same elements and the same gradients; what one refuses, the other refuses."""
+    rng, taken = np.random.default_rng(seed), 0
+    for _ in range(40):
+        shape = tuple(int(n) for n in rng.integers(0 if rng.random() < 0.1 else 1, 5, rng.integers(1, 5)))
+        key, array = random_key(rng, shape), rng.standard_normal(shape)
+        x, t = Tensor(array, requires_grad=True), torch.tensor(array, requires_grad=True)
+        held = tuple(Tensor(part) if isinstance(part, np.ndarray) and rng.random() < 0.5 else part for part in key)
+        ours = theirs = None
+        with contextlib.suppress(MinigradError):
+            ours = x[held]
+        with contextlib.suppress(IndexError):
+            theirs = getitem_of_torch(torch)(t, key)
+        if ours is None:  # PyTorch lets an index out of range pass if nothing is picked anyway
+            assert theirs is None or not theirs.numel(), (shape, key)
+        else:
+            assert theirs is not None, (shape, key)
+            taken += 1
+            equal(ours.data, theirs)
+            g = rng.standard_normal(ours.shape)
+            (found,) = grad(ours, x, Tensor(g))
+            np.testing.assert_allclose(found.data, torch.autograd.grad(theirs, t, torch.tensor(g))[0], rtol=1e-12)
+    assert taken > 20
+
+
+# ---- views -----------------------------------------------------------------------------------------------------------
+
+
+def test_view_is_refused_where_pytorch_refuses():
+    rng, seen = np.random.default_rng(0), {True: 0, False: 0}
+    for _ in range(600):
+        sizes = [int(n) for n in rng.choice([1, 1, 2, 3, 4], rng.integers(1, 5))]
+        x = Tensor(rng.standard_normal(sizes).astype(np.float32))
+        t = torch.from_numpy(x.data)
+        for _ in range(rng.integers(0, 3)):
+            dims = tuple(int(d) for d in rng.permutation(x.ndim))
+            key = tuple(slice(None, None, int(rng.choice([1, 1, 2]))) for _ in dims)
+            x, t = x.permute(dims)[key], t.permute(dims)[key]
+        if rng.random() < 0.3:
+            x, t = x.expand(2, *x.shape), t.expand(2, *t.shape)
+        size, rest = [], x.numel()
+        while rest > 1:
+            size.append(int(rng.choice([n for n in range(1, rest + 1) if rest % n == 0])))
+            rest //= size[-1]
+        ours = theirs = None
+        with contextlib.suppress(RuntimeError):
+            ours = x.view(size)
+        with contextlib.suppress(RuntimeError):
+            theirs = t.view(size)
+        assert (ours is None) == (theirs is None), (x.shape, x.data.strides, size)
+        seen[ours is not None] += 1
+        if ours is not None:
+            equal(ours.data, theirs)
+            assert np.shares_memory(ours.data, x.data)
+        equal(x.reshape(size).data, t.reshape(size))
+    assert min(seen.values()) > 50
+
+
+# ---- element types ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("dtype", ["int64", "uint8", "bool", "float16"])
+@pytest.mark.parametrize("op", OPS, ids=str)
+def test_element_types_like_pytorch(op, dtype):
+    """Every row again with other elements, where PyTorch has a kernel for them."""
+    for sample in op.samples:
+
+        def drawn(array, wants):
+            return np.round(array * 4).astype(dtype) if wants else array  # small integers: sums are exact
+
+        args, kwargs = sample.draw(lambda array, wants: Tensor(drawn(array, wants)))
+        torch_args, torch_kwargs = sample.draw(lambda array, wants: torch.tensor(drawn(array, wants)))
+        try:
+            theirs = op.counterpart(torch)(*torch_args, **torch_kwargs)
+        except (NotImplementedError, RuntimeError):
+            continue
+        if op.name in ("sort", "argsort", "topk") and not sample.kwargs.get("stable"):
+            continue  # equal elements in any order
+        if op.name == "pad" and dtype != "float16" and sample.kwargs.get("value", 0) == 1.5:
+            continue  # refused here, cut to a whole number there
+        for x, t in zip(results(op, args, kwargs), theirs if isinstance(theirs, tuple) else [theirs], strict=True):
+            equal(x.data, t)
+
+
+NAN = float("nan")
+
+
+@pytest.mark.parametrize("descending", [False, True])
+@pytest.mark.parametrize("values", [[2.0, NAN, 1.0, NAN, float("inf"), -float("inf")], [0.0, -0.0, 1.0, -0.0]])
+def test_order_of_nan_and_zeros_like_pytorch(values, descending):
+    ours = ops.sort(Tensor(values), descending=descending, stable=True)
+    theirs = torch.sort(torch.tensor(values), descending=descending, stable=True)
+    equal(ours.values.data, theirs.values)
+    equal(ours.indices.data, theirs.indices)
+    equal(ops.topk(Tensor(values), 3, largest=descending).values.data, theirs.values[:3])
