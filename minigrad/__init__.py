@@ -1,10 +1,10 @@
 """minigrad: a small reverse-mode autodiff engine whose kernels are Python.
 
-Tensor and backward are in `engine`, operations in `ops` (also `nn.functional`), layers in `nn`, update rules in
-`optim`, data sets in `data`, training loops in `train`.
+Tensor and backward are in `engine`, operations in `ops` (also here and in `nn.functional`), layers in `nn`, update
+rules in `optim`, data sets in `data`, training loops in `train`.
 """
 
-from . import operators  # noqa: F401  (binds + - * / @ [] and the methods of Tensor)
+from . import operators, ops  # noqa: F401  (operators binds + - * / @ [] and the methods of Tensor)
 from .anomaly import detect_anomaly
 from .create import (
     arange,
@@ -28,8 +28,10 @@ from .create import (
     zeros_like,
 )
 from .device import default_generator, empty_cache, manual_seed, memory_statistics
+from .device.types import bool, float16, float32, float64, int8, int16, int32, int64, long, uint8
 from .engine import Tensor, enable_grad, grad, is_grad_enabled, no_grad, primitive
 from .errors import MinigradError
+from .ops import *
 
 __version__ = "0.1.0"
 
@@ -37,6 +39,7 @@ __all__ = [
     "MinigradError",
     "Tensor",
     "arange",
+    "bool",
     "default_generator",
     "detect_anomaly",
     "empty",
@@ -44,12 +47,20 @@ __all__ = [
     "empty_like",
     "enable_grad",
     "eye",
+    "float16",
+    "float32",
+    "float64",
     "from_dlpack",
     "full",
     "full_like",
     "grad",
+    "int8",
+    "int16",
+    "int32",
+    "int64",
     "is_grad_enabled",
     "linspace",
+    "long",
     "manual_seed",
     "memory_statistics",
     "no_grad",
@@ -63,6 +74,8 @@ __all__ = [
     "randn_like",
     "randperm",
     "tensor",
+    "uint8",
     "zeros",
     "zeros_like",
 ]
+__all__ += ops.__all__

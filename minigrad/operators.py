@@ -42,7 +42,10 @@ METHODS = {name: getattr(ops, name) for name in sorted(_NAMES - set(FUNCTIONS.sp
 METHODS |= {"__neg__": ops.neg, "__abs__": ops.abs, "__invert__": ops.bitwise_not, "__getitem__": ops.getitem}
 METHODS["unfold"] = ops.windows
 METHODS["where"] = lambda input, condition, other: ops.where(condition, input, other)
-CONVERSIONS = {"float": "float32", "double": "float64", "long": "int64"}
+METHODS["expand_as"] = lambda input, other: ops.expand(input, other.shape)
+METHODS["view_as"] = lambda input, other: ops.view(input, other.shape)
+CONVERSIONS = {"half": "float16", "float": "float32", "double": "float64", "int": "int32", "long": "int64"}
+CONVERSIONS |= {"bool": "bool", "cpu": "cpu"}
 LISTED = "expand flip permute repeat reshape tile view"  # x.reshape(2, 3) as well as x.reshape((2, 3))
 
 

@@ -6,6 +6,7 @@ integer that meets a floating type takes the floating type, and one that enters 
 takes the default type.
 """
 
+import builtins
 import functools
 
 import numpy as np
@@ -14,9 +15,13 @@ from minigrad_kernels.errors import KindError
 
 __all__ = ["default_dtype", "is_floating", "promote", "result_dtype"]
 
-default_dtype = np.dtype(np.float32)
+bool, uint8 = np.dtype("bool"), np.dtype("uint8")
+int8, int16, int32, int64 = (np.dtype(f"int{bits}") for bits in (8, 16, 32, 64))
+float16, float32, float64 = (np.dtype(f"float{bits}") for bits in (16, 32, 64))
+long = int64
+default_dtype = float32
 _CATEGORIES = {"b": 0, "u": 1, "i": 1, "f": 2, "V": 2}  # bfloat16 registers with kind V
-_PYTHON = {bool: 0, int: 1, float: 2}
+_PYTHON = {builtins.bool: 0, int: 1, float: 2}
 
 
 def is_floating(dtype):
@@ -54,7 +59,7 @@ def _result_dtype(values):
     ranks = {}  # 2 arrays with dimensions, 1 arrays without, 0 Python scalars: the dtype each group agrees on
     for value in values:
         if type(value) in _PYTHON:
-            rank, dtype = 0, (np.dtype(bool), np.dtype(np.int64), default_dtype)[_PYTHON[type(value)]]
+            rank, dtype = 0, (bool, int64, default_dtype)[_PYTHON[type(value)]]
         else:
             rank, dtype = 1 + (value.ndim > 0), value.dtype
             if dtype.kind not in _CATEGORIES:
