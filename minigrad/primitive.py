@@ -31,7 +31,7 @@ class Primitive:
 
     def __init__(self, forward, outputs=("out",), fixed=(), view=None):
         functools.update_wrapper(self, forward)
-        self.forward, self.name = forward, forward.__name__
+        self.forward, self.name = forward, forward.__name__.removeprefix("_")
         self.outputs, self.fixed, self.view = outputs, frozenset(fixed), view
         self.signature = inspect.signature(forward)
         self.names = tuple(self.signature.parameters)
