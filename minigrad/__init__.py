@@ -4,7 +4,9 @@ Tensor and backward are in `engine`, operations in `ops` (also here and in `nn.f
 rules in `optim`, data sets in `data`, training loops in `train`.
 """
 
-from . import operators, ops  # noqa: F401  (operators binds + - * / @ [] and the methods of Tensor)
+from math import inf, nan, pi
+
+from . import nn, operators, ops, optim  # noqa: F401  (operators binds + - * / @ [] and the methods of Tensor)
 from .anomaly import detect_anomaly
 from .create import (
     arange,
@@ -54,6 +56,7 @@ __all__ = [
     "full",
     "full_like",
     "grad",
+    "inf",
     "int8",
     "int16",
     "int32",
@@ -63,9 +66,13 @@ __all__ = [
     "long",
     "manual_seed",
     "memory_statistics",
+    "nan",
+    "nn",
     "no_grad",
     "ones",
     "ones_like",
+    "optim",
+    "pi",
     "primitive",
     "rand",
     "rand_like",

@@ -94,18 +94,17 @@ def eye(n, m=None, dtype=None, device="cpu", requires_grad=False):
 # ---- the shape of another --------------------------------------------------------------------------------------------
 
 
-def _like(name, make):
-    """The function that makes a Tensor in the shape, the type and on the device of another."""
+def _like(name, make, shape="the shape and, where nothing else is asked, "):
+    """The function that makes a Tensor in the type and on the device of another, and in its shape if that is named."""
 
     def like(input, *values, dtype=None, device=None, requires_grad=False, **options):
         tensor_of(name, "input", input)
         dtype, device = input.dtype if dtype is None else dtype, input.device if device is None else device
-        return make(input.shape, *values, dtype=dtype, device=device, requires_grad=requires_grad, **options)
+        values = (input.shape, *values) if shape else values
+        return make(*values, dtype=dtype, device=device, requires_grad=requires_grad, **options)
 
     like.__name__ = like.__qualname__ = name
-    like.__doc__ = (
-        f"{make.__name__} in the shape and, where nothing else is asked, the type and on the device of input."
-    )
+    like.__doc__ = f"{make.__name__} in {shape}the type and on the device of input."
     return like
 
 
@@ -194,3 +193,4 @@ def from_dlpack(source):
 
 zeros_like, ones_like, full_like = _like("zeros_like", zeros), _like("ones_like", ones), _like("full_like", full)
 empty_like, rand_like, randn_like = _like("empty_like", empty), _like("rand_like", rand), _like("randn_like", randn)
+NEW = {f"new_{make.__name__}": _like(f"new_{make.__name__}", make, "") for make in (empty, full, ones, tensor, zeros)}

@@ -85,6 +85,8 @@ def grad(outputs, inputs, grad_outputs=None, retain_graph=None, create_graph=Fal
 
 
 def _first_gradient(op, tensor, gradient):
+    if not isinstance(tensor, Tensor):
+        raise KindError(f"{op}: an output is a {type(tensor).__name__}, wanted a Tensor")
     if not tensor.requires_grad:
         raise StateError(f"{op}: the Tensor has no history and does not require a gradient")
     if gradient is None:

@@ -5,6 +5,7 @@ import functools
 import numpy as np
 
 from . import ops
+from .create import NEW
 from .device import is_array
 from .ops import contract, reduce, shape
 from .ops.elementwise import arithmetic, choices, functions
@@ -40,8 +41,10 @@ FUNCTIONS = "cat einsum embedding fold one_hot pad stack tensordot unfold where 
 _NAMES = {name for family in FAMILIES for name in family.__all__} | set(ALSO.split())
 METHODS = {name: getattr(ops, name) for name in sorted(_NAMES - set(FUNCTIONS.split()))}
 METHODS |= {"__neg__": ops.neg, "__abs__": ops.abs, "__invert__": ops.bitwise_not, "__getitem__": ops.getitem}
+METHODS |= NEW
 METHODS["unfold"] = ops.windows
 METHODS["where"] = lambda input, condition, other: ops.where(condition, input, other)
+METHODS["type_as"] = lambda input, other: ops.to(input, other.dtype)
 METHODS["expand_as"] = lambda input, other: ops.expand(input, other.shape)
 METHODS["view_as"] = lambda input, other: ops.view(input, other.shape)
 CONVERSIONS = {"half": "float16", "float": "float32", "double": "float64", "int": "int32", "long": "int64"}

@@ -1,5 +1,6 @@
 """Tensor: an array, whether gradients flow to it, and how it came to be."""
 
+import copy
 import html
 import operator
 import weakref
@@ -7,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from minigrad_kernels.errors import KindError, ShapeError, StateError
+from minigrad_kernels.errors import KindError, ShapeError, StateError, SubscriptError
 
 from . import device
 from .hooks import register
@@ -20,10 +21,15 @@ else:
 __all__ = ["Tensor"]
 
 
+def _check_flag(op, requires_grad, hint=""):
+    if not isinstance(requires_grad, bool):
+        raise KindError(f"{op}: requires_grad is {requires_grad!r}, wanted True or False{hint}")
+
+
 class Tensor(Methods):
     """A value with a gradient.
 
-    data            the array itself: NumPy's on the CPU
+    data            the array itself: NumPy's on the CPU. May be replaced by another array, or that of a Tensor
     requires_grad   whether gradients flow to it
     grad            a Tensor after backward() reached this leaf, else None
     is_leaf         whether it was made by the user and not by an operation on Tensors that require gradients
@@ -33,11 +39,11 @@ class Tensor(Methods):
 
     Types   floating, integer and bool elements; only floating ones can require gradients. A list or tuple of Python
             floats becomes float32
-    Errors  TypeError for other kinds of elements
+    Errors  TypeError for other kinds of elements, and for a requires_grad that is neither True nor False
     """
 
     __slots__ = (
-        "data",
+        "_data",
         "_requires_grad",
         "grad",
         "node",
@@ -53,7 +59,8 @@ class Tensor(Methods):
     def __init__(self, data, requires_grad=False, dtype=None):
         if isinstance(data, Tensor):
             raise KindError("Tensor: data is a Tensor already; use it as it is, or x.detach() for one without history")
-        self.data = device.asarray(data, dtype)
+        _check_flag("Tensor", requires_grad, "; to make one of a shape, minigrad.empty(2, 3)")
+        self._data = device.asarray(data, dtype)
         if requires_grad and not device.is_floating(self.data.dtype):
             raise KindError(f"Tensor: requires_grad wants floating elements, got {self.data.dtype}")
         self._requires_grad = requires_grad
@@ -66,7 +73,7 @@ class Tensor(Methods):
     def made(cls, data, node=None, output=0, version=None):
         """A result of the engine: nothing is checked or converted."""
         self = object.__new__(cls)
-        self.data = data
+        self._data = data
         self._requires_grad = node is not None
         self.grad = None
         self.node, self.output = node, output
@@ -74,7 +81,13 @@ class Tensor(Methods):
         self.hooks = self.ready_hooks = ()
         return self
 
-    shape = property(lambda self: self.data.shape)
+    def _take(self, data):
+        if not isinstance(data, Tensor) and not device.is_array(data):
+            raise KindError(f"data: got a {type(data).__name__}, wanted an array")
+        self._data = data.data if isinstance(data, Tensor) else data  # w.data - rate * w.grad is a Tensor
+
+    data = property(operator.attrgetter("_data"), _take)
+    shape = property(lambda self: self._data.shape)
     dtype = property(lambda self: self.data.dtype)
     ndim = property(lambda self: self.data.ndim)
     device = property(lambda self: device.device_of(self.data))
@@ -83,7 +96,13 @@ class Tensor(Methods):
 
     def size(self, dim=None):
         """The shape, or its entry dim."""
-        return self.shape if dim is None else self.shape[dim]
+        if dim is None:
+            return self.shape
+        if isinstance(dim, bool) or not isinstance(dim, int):
+            raise KindError(f"size: dim is {dim!r}, wanted an integer or None")
+        if not -self.ndim <= dim < self.ndim:
+            raise SubscriptError(f"size: dim is {dim}, but self has {self.ndim} dimensions")
+        return self.shape[dim]
 
     def numel(self):
         """The number of elements."""
@@ -119,9 +138,10 @@ class Tensor(Methods):
         """Switch gradients of a leaf on or off; returns self."""
         if self.node is not None:
             raise StateError("requires_grad_: self is the result of an operation; use .detach() first")
+        _check_flag("requires_grad_", requires_grad)
         if requires_grad and not device.is_floating(self.dtype):
             raise KindError(f"requires_grad_: wants floating elements, got {self.dtype}")
-        self._requires_grad = bool(requires_grad)
+        self._requires_grad = requires_grad
         return self
 
     # ---- backward ----------------------------------------------------------------------------------------------
@@ -194,6 +214,17 @@ class Tensor(Methods):
 
     def __format__(self, spec):
         return format(self.item() if spec else repr(self), spec)
+
+    def __deepcopy__(self, memo):
+        """A copy of a leaf: its elements, requires_grad and gradient, without hooks."""
+        if self.node is not None:
+            raise StateError(f"deepcopy: self was made by {self.node.primitive.name}, wanted a leaf; use .detach()")
+        twin = copy.copy(self)
+        memo[id(self)] = twin
+        twin.data = device.copy(self.data, device.order_of(self.data))
+        twin.version, twin.hooks, twin.ready_hooks = [0], (), ()
+        twin.grad = copy.deepcopy(self.grad, memo)
+        return twin
 
     __hash__ = object.__hash__  # == compares elements, but a Tensor is a key by identity
 

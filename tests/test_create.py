@@ -27,6 +27,11 @@ def test_alike():
     x = Tensor(np.ones((2, 3)))
     for make in (minigrad.zeros_like, minigrad.ones_like, minigrad.empty_like, minigrad.rand_like, minigrad.randn_like):
         assert make(x).shape == (2, 3) and make(x).dtype == np.float64 and not make(x).requires_grad
+    for make in (x.new_zeros, x.new_ones, x.new_empty):
+        assert make(4, 5).shape == make((4, 5)).shape == (4, 5) and make(4).dtype == np.float64
+    assert x.new_full((2,), 3).tolist() == [3, 3] and x.new_full((2,), 3).dtype == np.float64
+    assert x.new_tensor([1, 2]).dtype == np.float64 and x.new_tensor([1, 2], dtype="int32").dtype == np.int32
+    assert x.new_zeros(2, requires_grad=True).requires_grad and Tensor([1, 2]).type_as(x).dtype == np.float64
     assert minigrad.full_like(x, 7, dtype="int64").tolist() == [[7] * 3] * 2
     assert minigrad.randn_like(x, requires_grad=True).requires_grad
 

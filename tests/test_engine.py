@@ -1,5 +1,6 @@
 """The tape: what it keeps, in which order it works, what it refuses."""
 
+import copy
 import gc
 import threading
 import tracemalloc
@@ -442,12 +443,14 @@ def test_writing_what_no_rule_kept_is_allowed():
         (lambda x: (x * 2).backward(Tensor(np.ones(3, np.float32))), TypeError, "gradient has elements float32"),
         (lambda x: list(Tensor(1.0)), TypeError, "no dimensions"),
         (lambda x: grad(x.sum(), Tensor(np.ones(3))), RuntimeError, "does not require a gradient"),
+        (lambda x: grad(x.sum().item(), x), TypeError, "an output is a float, wanted a Tensor"),
         (lambda x: grad([x.sum()], [x], [None, None]), ValueError, "2 grad_outputs for 1 outputs"),
         (lambda x: (x * 2).numpy(), RuntimeError, "detach"),
         (lambda x: x.item(), ValueError, "single element"),
         (lambda x: (x * 2).requires_grad_(), RuntimeError, "detach"),
         (lambda x: Tensor([1, 2]).requires_grad_(), TypeError, "floating"),
         (lambda x: Tensor([1, 2], requires_grad=True), TypeError, "floating"),
+        (lambda x: Tensor(2.0, 3), TypeError, "Tensor: requires_grad is 3, wanted True or False; to make one of a sh"),
         (lambda x: Tensor(x), TypeError, "a Tensor already"),
         (lambda x: Tensor(["a"]), TypeError, "element type"),
         (lambda x: Tensor([[1.0], [1.0, 2.0]]), TypeError, "ragged"),
@@ -600,6 +603,16 @@ def test_representations():
     assert "<pre>" in x._repr_html_() and "(1, 2)" in x._repr_html_()
 
 
+def test_data_may_be_replaced():
+    x, old = leaf(3), leaf(3).data.copy()
+    (x * x).sum().backward()
+    x.data = x.data - 0.25 * x.grad  # an array less a Tensor
+    assert isinstance(x.data, np.ndarray) and x.requires_grad and x.is_leaf
+    np.testing.assert_array_equal(x.data, 0.5 * old)
+    with pytest.raises(TypeError, match="data: got a list, wanted an array"):
+        x.data = [1.0]
+
+
 def test_rebinding_leaves_the_first_tensor_alone():
     x = leaf(3)
     before, y = x.data.copy(), x
@@ -641,3 +654,31 @@ def test_views_keep_pooled_memory_alive():
     assert memory_statistics()["cached_bytes"] > 0
     minigrad.empty_cache()
     assert memory_statistics()["cached_bytes"] == 0
+
+
+def test_a_copy_of_a_leaf_is_a_leaf_of_its_own():
+    x = leaf(3)
+    x.register_hook(lambda g: g * 2)
+    (x * x).sum().backward()
+    twin = copy.deepcopy(x)
+    np.testing.assert_array_equal(twin.data, x.data)
+    np.testing.assert_array_equal(twin.grad.data, x.grad.data)
+    write(twin)[...] = 0
+    assert twin.requires_grad and not twin.hooks and x.data.any() and x.version == [0]
+    with pytest.raises(RuntimeError, match="deepcopy: self was made by mul"):
+        copy.deepcopy(x * 2)
+
+
+@pytest.mark.parametrize(
+    "call, error, message",
+    [
+        (lambda x: x.requires_grad_("no"), TypeError, "requires_grad_: requires_grad is 'no'"),
+        (lambda x: setattr(x, "requires_grad", np.ones(2)), TypeError, "requires_grad_: requires_grad is array"),
+        (lambda x: x.size(5), IndexError, "size: dim is 5"),
+        (lambda x: x.size("a"), TypeError, "size: dim is 'a'"),
+    ],
+)
+def test_methods_refuse_in_words(call, error, message):
+    with pytest.raises(error, match=message) as caught:
+        call(leaf(3))
+    assert isinstance(caught.value, MinigradError)

@@ -75,7 +75,7 @@ def test_dictionaries_of_layers():
     assert named["a"] is linear and list(named) == ["a", "b", "c", "d", "e"]
     assert named.pop("c")(Tensor([0.0])).item() == 0 and "c" not in named
     del named["d"]
-    with pytest.raises(LookupError, match="ModuleDict: key is 'd', wanted one of"):
+    with pytest.raises(KeyError, match="ModuleDict: key is 'd', wanted one of"):
         named["d"]
     with pytest.raises(ValueError, match="'keys' is an attribute already"):
         named["keys"] = relu
@@ -172,6 +172,11 @@ REFUSED = [
     (lambda: nn.SmoothL1Loss(beta=-1), ValueError, "SmoothL1Loss: beta is -1, wanted at least 0"),
     (lambda: nn.HuberLoss(delta=0), ValueError, "HuberLoss: delta is 0, wanted more than 0"),
     (lambda: nn.KLDivLoss(reduction="most"), ValueError, "KLDivLoss: reduction is 'most'"),
+    (lambda: nn.Hardtanh("a"), TypeError, "Hardtanh: min_val is 'a', wanted a number"),
+    (lambda: nn.ReLU6(2), TypeError, "ReLU6: inplace is 2, wanted True or False"),
+    (lambda: nn.PairwiseDistance(p="a"), TypeError, "PairwiseDistance: p is 'a', wanted a number"),
+    (lambda: nn.TripletMarginLoss(margin=0), ValueError, "TripletMarginLoss: margin is 0, wanted more than 0"),
+    (lambda: nn.TripletMarginLoss(swap="a"), TypeError, "TripletMarginLoss: swap is 'a', wanted True or False"),
     (lambda: nn.CosineSimilarity(eps=-1), ValueError, "CosineSimilarity: eps is -1"),
     (lambda: nn.ModuleList(3), TypeError, "ModuleList: modules is a int"),
     (lambda: nn.ModuleList([3]), TypeError, "add_module: 0 is a int, wanted a Module"),
@@ -375,6 +380,9 @@ def test_initialisers_refuse():
         nn.init.orthogonal_(vector)
     with pytest.raises(RuntimeError, match="normal_: the Tensor was made by mul"):
         nn.init.normal_(nn.Parameter(matrix) * 2)
+    for name in set(nn.init.__all__) - {"calculate_gain"}:  # m.weight.data is an array here
+        with pytest.raises(TypeError, match="tensor is a ndarray, wanted a Tensor"):
+            getattr(nn.init, name)(matrix.data, *([0.0] if name == "constant_" else []))
     assert matrix.version == [0] and not matrix.data.any()
 
 

@@ -132,6 +132,19 @@ def test_powers_of_negative_numbers_and_0(exponent):
     np.testing.assert_array_equal((x**exponent).data, x.data**exponent)
 
 
+def test_a_power_that_is_a_root_is_that_of_sqrt():
+    x = Tensor(np.array([-math.inf, -0.0, 4.0]))
+    np.testing.assert_array_equal((x**0.5).data, [math.nan, 0, 2])
+    assert np.signbit((x**0.5).data[1])
+
+
+def test_whole_powers_at_the_ends_of_the_range():
+    x = Tensor(np.array([-math.inf, -1e30, -0.0, 1e-30, math.nan], np.float32))
+    for exponent in (-8, -3, -2, -1, 3, 4, 8):
+        with np.errstate(all="ignore"):
+            np.testing.assert_allclose((x**exponent).data, x.data**exponent, rtol=1e-6)
+
+
 # ---- functions and activations ---------------------------------------------------------------------------------------
 
 

@@ -228,6 +228,11 @@ def test_spread_of_what_is_far_from_0():
     np.testing.assert_allclose(ops.var(Tensor(x)).item(), np.var(x, dtype=np.float64, ddof=1), rtol=1e-5)
 
 
+def test_spread_of_what_is_so_far_from_0_that_the_mean_is_rounded():
+    x = (1e5 + np.random.default_rng(0).standard_normal((1000, 8))).astype(np.float32)
+    np.testing.assert_allclose(ops.var(Tensor(x), 0).data, np.var(x, 0, dtype=np.float64, ddof=1), rtol=1e-5)
+
+
 def test_products_do_not_overflow_on_the_way():
     """out / input is finite where the product of all elements behind one is not."""
     x = Tensor(np.array([1e-10, 1e-10, 1e20, 1e20], np.float32), requires_grad=True)

@@ -40,6 +40,8 @@ def test_clipping_refuses():
     before = [np.array(p.grad) for p in params]
     with pytest.raises(RuntimeError, match="the 2.0-norm of the gradients is inf"):
         optim.clip_grad_norm_(params, 1.0, error_if_nonfinite=True)
+    with pytest.raises(TypeError, match="parameters is a NoneType"):
+        optim.clip_grad_norm_(None, 1.0)
     with pytest.raises(TypeError, match="parameters\\[0\\] is a int"):
         optim.clip_grad_norm_([5], 1.0)
     with pytest.raises(TypeError, match="max_norm is 'x'"):

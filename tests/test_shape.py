@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from minigrad import Tensor, ops
+from minigrad import Tensor, nn, ops
 from minigrad.check import gradcheck, gradgradcheck
 from minigrad.engine import grad, write
 
@@ -111,6 +111,19 @@ def test_a_shape_that_memory_does_not_allow_is_a_copy_and_no_view(turned, shape)
     assert not np.shares_memory(x.reshape(shape).data, x.data)
     with pytest.raises(RuntimeError, match=r"view: size is .* use reshape"):
         x.view(shape)
+
+
+def test_results_that_lie_channels_last_can_be_seen_flat():
+    """As in PyTorch, where they lie channels first: x.view(x.size(0), -1) after a convolution."""
+    image, layer = leaf(2, 3, 6, 6), nn.Conv2d(3, 4, 3).double()
+    out = layer(image)
+    for x, size in ((out, (2, -1)), (layer.weight, (4, -1)), (out.permute(0, 2, 3, 1).contiguous(), (-1, 4))):
+        np.testing.assert_array_equal(x.view(size).detach().numpy(), x.detach().numpy().reshape(size))
+    weights = np.arange(128.0).reshape(2, 64)
+    (found,) = grad((out.view(2, -1) * Tensor(weights)).sum(), out)
+    np.testing.assert_array_equal(found.data, weights.reshape(2, 4, 4, 4))
+    with pytest.raises(RuntimeError, match="use reshape"):
+        out.transpose(2, 3).view(2, -1)
 
 
 def test_contiguous_and_clone():

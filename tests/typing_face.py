@@ -46,12 +46,13 @@ def _signature(name, op):
     texts = ["self"]
     for parameter in others:
         keyword_only = parameter.kind is inspect.Parameter.KEYWORD_ONLY
-        if keyword_only and "*" not in texts:
+        if keyword_only and not any(text.startswith("*") for text in texts):
             texts.append("*")
         listed = name in operators.LISTED.split() and len(texts) == 1
         default, kind = parameter.default, TYPES.get(parameter.name, "Any")
         kind += " | None" if default is None and kind == "Operand" else ""
-        text = f"{'*' if listed else ''}{parameter.name}: {kind}"
+        stars = {parameter.VAR_POSITIONAL: "*", parameter.VAR_KEYWORD: "**"}.get(parameter.kind, "*" if listed else "")
+        text = f"{stars}{parameter.name}: {kind}"
         texts.append(text if default is inspect.Parameter.empty else f"{text} = {default!r}")
     return ", ".join(texts)
 

@@ -3,7 +3,7 @@
 A message says: op, argument, what it got, what it wants, and where it helps what to do.
 """
 
-__all__ = ["MinigradError", "ShapeError", "KindError", "SubscriptError", "StateError"]
+__all__ = ["MinigradError", "ShapeError", "KindError", "SubscriptError", "MissingError", "StateError"]
 
 
 class MinigradError(Exception):
@@ -20,6 +20,12 @@ class KindError(MinigradError, TypeError):
 
 class SubscriptError(MinigradError, IndexError):
     """A subscript outside an array."""
+
+
+class MissingError(MinigradError, KeyError):
+    """A name under which there is nothing."""
+
+    __str__ = Exception.__str__  # KeyError would show the message in quotes
 
 
 class StateError(MinigradError, RuntimeError):

@@ -1,7 +1,21 @@
 """Layers, losses and initialisers under PyTorch's names."""
 
 from . import functional, init
-from .activation import ELU, GELU, LeakyReLU, LogSoftmax, ReLU, Sigmoid, SiLU, Softmax, Softplus, Tanh
+from .activation import (
+    ELU,
+    GELU,
+    Hardtanh,
+    LeakyReLU,
+    LogSigmoid,
+    LogSoftmax,
+    ReLU,
+    ReLU6,
+    Sigmoid,
+    SiLU,
+    Softmax,
+    Softplus,
+    Tanh,
+)
 from .container import ModuleDict, ModuleList, ParameterList, Sequential
 from .conv import Conv1d, Conv2d, ConvTranspose1d, ConvTranspose2d
 from .dropout import Dropout, Dropout1d, Dropout2d
@@ -17,7 +31,9 @@ from .loss import (
     L1Loss,
     MSELoss,
     NLLLoss,
+    PairwiseDistance,
     SmoothL1Loss,
+    TripletMarginLoss,
 )
 from .module import Module
 from .norm import BatchNorm1d, BatchNorm2d, GroupNorm, InstanceNorm1d, InstanceNorm2d, LayerNorm
@@ -65,6 +81,7 @@ __all__ = [
     "Fold",
     "GELU",
     "GroupNorm",
+    "Hardtanh",
     "HuberLoss",
     "Identity",
     "InstanceNorm1d",
@@ -74,6 +91,7 @@ __all__ = [
     "LayerNorm",
     "LeakyReLU",
     "Linear",
+    "LogSigmoid",
     "LogSoftmax",
     "MSELoss",
     "MaxPool1d",
@@ -82,9 +100,11 @@ __all__ = [
     "ModuleDict",
     "ModuleList",
     "NLLLoss",
+    "PairwiseDistance",
     "Parameter",
     "ParameterList",
     "ReLU",
+    "ReLU6",
     "ReflectionPad1d",
     "ReflectionPad2d",
     "ReplicationPad1d",
@@ -96,6 +116,7 @@ __all__ = [
     "Softmax",
     "Softplus",
     "Tanh",
+    "TripletMarginLoss",
     "Unflatten",
     "Unfold",
     "Upsample",

@@ -7,7 +7,21 @@ from .. import ops
 from .module import Module
 from .options import flag_of, integer_of, number_of, one_of
 
-__all__ = ["ELU", "GELU", "LeakyReLU", "LogSoftmax", "ReLU", "SiLU", "Sigmoid", "Softmax", "Softplus", "Tanh"]
+__all__ = [
+    "ELU",
+    "GELU",
+    "Hardtanh",
+    "LeakyReLU",
+    "LogSigmoid",
+    "LogSoftmax",
+    "ReLU",
+    "ReLU6",
+    "SiLU",
+    "Sigmoid",
+    "Softmax",
+    "Softplus",
+    "Tanh",
+]
 
 
 class _Rectifier(Module):
@@ -39,6 +53,29 @@ class LeakyReLU(_Rectifier):
 
     def extra_repr(self):
         return ", ".join(filter(None, (f"negative_slope={self.negative_slope}", super().extra_repr())))
+
+
+class Hardtanh(_Rectifier):
+    """x between min_val and max_val, these beyond them."""
+
+    def __init__(self, min_val=-1.0, max_val=1.0, inplace=False):
+        super().__init__(inplace)
+        self.min_val = number_of("Hardtanh", "min_val", min_val)
+        self.max_val = number_of("Hardtanh", "max_val", max_val)
+
+    def forward(self, input):
+        return ops.hardtanh(input, self.min_val, self.max_val)
+
+    def extra_repr(self):
+        limits = f"min_val={self.min_val}, max_val={self.max_val}"
+        return ", ".join(filter(None, (limits, super().extra_repr())))
+
+
+class ReLU6(_Rectifier):
+    """max(x, 0), but 6 at most."""
+
+    def forward(self, input):
+        return ops.relu6(input)
 
 
 class ELU(_Rectifier):
@@ -87,6 +124,13 @@ class Softplus(Module):
 
     def extra_repr(self):
         return f"beta={self.beta}, threshold={self.threshold}"
+
+
+class LogSigmoid(Module):
+    """The logarithm of Sigmoid."""
+
+    def forward(self, input):
+        return ops.logsigmoid(input)
 
 
 class Sigmoid(Module):

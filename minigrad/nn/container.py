@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from minigrad_kernels.errors import KindError, ShapeError, SubscriptError
+from minigrad_kernels.errors import KindError, MissingError, ShapeError, SubscriptError
 
 from ..tensor import Tensor
 from .module import Module
@@ -159,7 +159,7 @@ class ModuleDict(Module):
 
     def __getitem__(self, key):
         if key not in self._modules:
-            raise SubscriptError(f"ModuleDict: key is {key!r}, wanted one of {list(self._modules)}")
+            raise MissingError(f"ModuleDict: key is {key!r}, wanted one of {list(self._modules)}")
         return self._modules[key]
 
     def __setitem__(self, key, module):

@@ -6,7 +6,7 @@ depend neither on the layout in memory nor on the type. They come from minigrad.
 fan_in = in / groups * height * width, fan_out = out * height * width.
 
 Errors  ValueError for an option out of range or a weight with fewer than two dimensions, RuntimeError for a
-        Tensor that is the result of an operation; nothing is drawn then
+        Tensor that is the result of an operation, TypeError for what is no Tensor; nothing is drawn then
 Source  Glorot and Bengio 2010, "Understanding the difficulty of training deep feedforward neural networks",
         eq. 16; He and others 2015, "Delving deep into rectifiers", eq. 14; Saxe and others 2013, "Exact solutions
         to the nonlinear dynamics of learning in deep linear neural networks"
@@ -20,6 +20,7 @@ from minigrad_kernels.errors import ShapeError, StateError
 
 from .. import device
 from ..engine import write
+from ..ops.arguments import tensor_of
 
 __all__ = [
     "calculate_gain",
@@ -56,7 +57,7 @@ def calculate_gain(nonlinearity, param=None):
 
 
 def _fill(op, tensor, draw, generator):
-    if tensor.node is not None:
+    if tensor_of(op, "tensor", tensor).node is not None:
         raise StateError(f"{op}: the Tensor was made by {tensor.node.primitive.name}, wanted a leaf")
     numbers = draw((generator or device.default_generator).numpy)
     write(tensor)[...] = device.move(numbers, tensor.device)
@@ -109,7 +110,7 @@ def trunc_normal_(tensor, mean=0.0, std=1.0, a=-2.0, b=2.0, generator=None):
 
 def constant_(tensor, val):
     """One value everywhere."""
-    write(tensor).fill(val)
+    write(tensor_of("constant_", "tensor", tensor)).fill(val)
     return tensor
 
 
@@ -125,7 +126,7 @@ def ones_(tensor):
 
 def eye_(tensor):
     """1 on the diagonal of a matrix, 0 elsewhere."""
-    if tensor.ndim != 2:
+    if tensor_of("eye_", "tensor", tensor).ndim != 2:
         raise ShapeError(f"eye_: tensor has shape {tensor.shape}, wanted two dimensions")
     write(tensor)[...] = device.move(np.eye(*tensor.shape), tensor.device)
     return tensor
@@ -136,7 +137,7 @@ def orthogonal_(tensor, gain=1, generator=None):
 
     Its rows, or its columns if they are fewer, are of length gain and at right angles.
     """
-    if tensor.ndim < 2:
+    if tensor_of("orthogonal_", "tensor", tensor).ndim < 2:
         raise ShapeError(f"orthogonal_: tensor has shape {tensor.shape}, wanted at least two dimensions")
     rows, columns = tensor.shape[0], math.prod(tensor.shape[1:])
 
@@ -151,7 +152,7 @@ def orthogonal_(tensor, gain=1, generator=None):
 
 def fans(op, tensor):
     """(fan_in, fan_out): how many numbers each output, and each gradient of an input, is summed from."""
-    if tensor.ndim < 2:
+    if tensor_of(op, "tensor", tensor).ndim < 2:
         raise ShapeError(f"{op}: tensor has shape {tensor.shape}, wanted at least two dimensions, (out, in, ...)")
     out, into, *window = tensor.shape
     return into * math.prod(window), out * math.prod(window)

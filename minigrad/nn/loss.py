@@ -8,7 +8,7 @@ from minigrad_kernels.errors import KindError, ShapeError
 
 from .. import ops
 from .module import Module
-from .options import flag_of, fraction, integer_of, number, one_of
+from .options import flag_of, fraction, integer_of, number, number_of, one_of
 
 __all__ = [
     "BCELoss",
@@ -20,7 +20,9 @@ __all__ = [
     "L1Loss",
     "MSELoss",
     "NLLLoss",
+    "PairwiseDistance",
     "SmoothL1Loss",
+    "TripletMarginLoss",
 ]
 
 REDUCTIONS = ("mean", "sum", "none")
@@ -160,3 +162,31 @@ class CosineSimilarity(Module):
 
     def forward(self, x1, x2):
         return ops.cosine_similarity(x1, x2, self.dim, self.eps)
+
+
+class PairwiseDistance(Module):
+    """The p-norm of the differences of vectors, eps added to each number."""
+
+    def __init__(self, p=2.0, eps=1e-6, keepdim=False):
+        self.norm = number_of("PairwiseDistance", "p", p)
+        self.eps = number_of("PairwiseDistance", "eps", eps)
+        self.keepdim = flag_of("PairwiseDistance", "keepdim", keepdim)
+
+    def forward(self, x1, x2):
+        return ops.pairwise_distance(x1, x2, self.norm, self.eps, self.keepdim)
+
+
+class TripletMarginLoss(_Loss):
+    """How much the positive fails to be nearer to the anchor than the negative, by a margin; see PairwiseDistance."""
+
+    def __init__(self, margin=1.0, p=2.0, eps=1e-6, swap=False, *, reduction="mean"):
+        super().__init__(reduction=reduction)
+        self.margin = number("TripletMarginLoss", "margin", margin, 0)
+        if not self.margin:
+            raise ShapeError(f"TripletMarginLoss: margin is {margin}, wanted more than 0")
+        self.p, self.eps = number_of("TripletMarginLoss", "p", p), number_of("TripletMarginLoss", "eps", eps)
+        self.swap = flag_of("TripletMarginLoss", "swap", swap)
+
+    def forward(self, anchor, positive, negative):
+        options = {"swap": self.swap, "reduction": self.reduction}
+        return ops.triplet_margin_loss(anchor, positive, negative, self.margin, self.p, self.eps, **options)

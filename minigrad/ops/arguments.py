@@ -8,7 +8,17 @@ from minigrad_kernels.errors import KindError, ShapeError
 from .. import device
 from ..tensor import Tensor
 
-__all__ = ["array_of", "flag_of", "integer_of", "integers_of", "number_of", "shape_of", "tensor_of", "tensors_of"]
+__all__ = [
+    "array_of",
+    "bare",
+    "flag_of",
+    "integer_of",
+    "integers_of",
+    "number_of",
+    "shape_of",
+    "tensor_of",
+    "tensors_of",
+]
 
 
 def tensor_of(op, name, value):
@@ -69,6 +79,11 @@ def number_of(op, name, value):
         kind = value if isinstance(value, str) else type(value).__name__
         raise KindError(f"{op}: {name} is {kind!r}, wanted a number")
     return int(value) if isinstance(value, Integral) else float(value)
+
+
+def bare(value):
+    """A Tensor without dimensions and without a gradient as the number in it; anything else as it is."""
+    return value.item() if isinstance(value, Tensor) and not value.ndim and not value.requires_grad else value
 
 
 def flag_of(op, name, value):

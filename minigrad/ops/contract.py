@@ -13,7 +13,7 @@ from minigrad_kernels.errors import KindError, ShapeError
 
 from .. import device
 from ..tensor import Tensor
-from .arguments import integer_of, number_of, tensor_of
+from .arguments import bare, integer_of, number_of, tensor_of
 from .axes import axes_of
 from .elementwise import where
 from .matmul import alike, matmul, product
@@ -118,7 +118,7 @@ def addmm(input, mat1, mat2, *, beta=1, alpha=1):
 
 
 def _factor(name, value, dtype):
-    value = number_of("addmm", name, value)
+    value = number_of("addmm", name, bare(value))
     if isinstance(value, float) and not device.is_floating(dtype):
         if not value.is_integer():
             raise KindError(f"addmm: {name} is {value}, wanted a whole number as input has elements {dtype}")

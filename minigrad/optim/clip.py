@@ -6,6 +6,7 @@ Source  Pascanu and others 2013, "On the difficulty of training recurrent neural
 """
 
 import math
+from collections.abc import Iterable
 
 from minigrad_kernels import optimizer as kernels
 from minigrad_kernels.errors import KindError, ShapeError, StateError
@@ -62,6 +63,8 @@ def _number(op, name, value):
 
 
 def _gradients(op, parameters):
+    if not isinstance(parameters, Iterable):
+        raise KindError(f"{op}: parameters is a {type(parameters).__name__}, wanted a Tensor or several")
     parameters = [parameters] if isinstance(parameters, Tensor) else list(parameters)
     for index, parameter in enumerate(parameters):
         if not isinstance(parameter, Tensor):

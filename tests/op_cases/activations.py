@@ -2,6 +2,7 @@
 
 from . import Op, away, classes, flags, real, refusal, sample, ties
 
+INF = float("inf")
 SHAPES = ((3, 4), (), (0, 3), (1,), (2, 1, 3), (2, 3, 4, 5), (3, 5, 7, 11))
 
 
@@ -63,6 +64,34 @@ OPS = [
         ),
         _no_number("elu", "alpha"),
     ),
+    _activation(
+        "hardtanh",
+        (
+            sample(ties(9), smooth=False),
+            sample(ties(9), -1, 0, smooth=False),
+            sample(away(90), -2.02, 3.03),
+            sample(away(9), min_val=-0.33, max_val=0.22),
+            sample(ties(9), 1, 1, smooth=False),
+            sample(classes(9, 20), 1, 3.0, smooth=False),
+            sample(classes(5, 4), smooth=False),
+            sample(away(3), -INF, INF),
+        ),
+        (
+            refusal(ValueError, "hardtanh: min_val is 2.0 and max_val 1.0, wanted min", real(3), 2, 1),
+            refusal(ValueError, "hardtanh: limits are 0.5 and 1.0, wanted whole ones", classes(5, 4), 0.5),
+            refusal(ValueError, "hardtanh: limits are -1.0 and inf, wanted whole ones", classes(5, 4), max_val=INF),
+            refusal(TypeError, "hardtanh: min_val is 'a', wanted a number", real(3), "a"),
+            refusal(TypeError, "hardtanh: max_val is 'NoneType', wanted a number", real(3), 0, None),
+        ),
+        whole=True,
+    ),
+    _activation(
+        "relu6",
+        (sample(ties(9), smooth=False), sample(away(200)), sample(classes(9, 20), smooth=False)),
+        (),
+        whole=True,
+    ),
+    _activation("logsigmoid", (sample(ties(9)), sample(away(900))), (), inplace=False),
     _activation("silu", (sample(ties(9)), sample(away(90))), ()),
     _activation(
         "gelu",

@@ -58,7 +58,7 @@ def _refusals(name):
         yield refusal(ValueError, f"{name}: reduction is", real(2, 3), classes(3, 2), reduction=value)
     yield refusal(ValueError, f"{name}: weight has shape", real(2, 3), classes(3, 2), real(2))
     yield refusal(TypeError, f"{name}: weight has elements int64", real(2, 3), classes(3, 2), given(1, 2, 3))
-    yield refusal(TypeError, f"{name}: weight requires a gradient", real(2, 3), classes(3, 2), real(3))
+    yield refusal(RuntimeError, f"{name}: weight requires a gradient", real(2, 3), classes(3, 2), real(3))
     yield refusal(TypeError, f"{name}: weight is a ndarray", real(2, 3), classes(3, 2), np.ones(3))
     for value in (1.5, None, True):
         yield refusal(TypeError, f"{name}: ignore_index is", real(2, 3), classes(3, 2), ignore_index=value)

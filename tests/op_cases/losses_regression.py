@@ -1,4 +1,4 @@
-"""Rows of the losses of numbers, and of the cosine between vectors.
+"""Rows of the losses of numbers, and of distances between vectors.
 
 Shapes that broadcast make a warning, so they stand in tests/test_losses.py.
 """
@@ -88,6 +88,51 @@ OPS = [
             refusal(TypeError, "cosine_similarity: x2 is a float", real(3, 4), 1.0),
             refusal(ValueError, "cosine_similarity: eps is -1", real(3, 4), real(3, 4), eps=-1),
             refusal(TypeError, "cosine_similarity: eps is 'a'", real(3, 4), real(3, 4), eps="a"),
+        ),
+    ),
+    Op(
+        "pairwise_distance",
+        (
+            sample(real(3, 4), real(3, 4)),
+            *(sample(real(3, 4), real(3, 4), p) for p in (1, 1.5, 2, 3.0, INFINITY, -1)),
+            sample(real(3, 4), real(3, 4), 0, smooth=False),
+            sample(real(3, 4), real(3, 4), p=2.0, eps=0.1, keepdim=True),
+            sample(real(2, 3, 4), real(3, 1)),
+            sample(real(5, 4), real(4)),
+            sample(real(4), real(4), keepdim=True),
+            sample(real(), real()),
+            sample(real(0, 3), real(0, 3)),
+            sample(real(3, 0), real(3, 0), smooth=False),
+            sample(real(3, 4), classes(5, 3, 4)),
+        ),
+        (
+            refusal(ValueError, "pairwise_distance: shapes (3, 4) and (3,) do not", real(3, 4), real(3)),
+            refusal(TypeError, "pairwise_distance: x2 is a float", real(3, 4), 1.0),
+            refusal(TypeError, "pairwise_distance: p is 'a'", real(3, 4), real(3, 4), "a"),
+            refusal(TypeError, "pairwise_distance: eps is 'NoneType'", real(3, 4), real(3, 4), eps=None),
+            refusal(TypeError, "pairwise_distance: keepdim is 'a'", real(3, 4), real(3, 4), keepdim="a"),
+        ),
+    ),
+    Op(
+        "triplet_margin_loss",
+        (
+            *(sample(real(5, 4), real(5, 4), real(5, 4), reduction=r) for r in ("mean", "sum", "none")),
+            sample(real(5, 4), real(5, 4), real(5, 4), 0.5, 1, 1e-3, True),
+            sample(real(5, 4), real(5, 4), real(5, 4), margin=2, p=3, eps=0.1, swap=True, reduction="none"),
+            sample(real(5, 4), real(1, 4), real(5, 1)),
+            sample(real(2, 3, 4), real(2, 3, 4), real(2, 3, 4)),
+            sample(real(4), real(4), real(4)),
+            sample(real(), real(), real()),
+            sample(real(0, 3), real(0, 3), real(0, 3), smooth=False),
+        ),
+        (
+            refusal(ValueError, "wanted as many dimensions each", real(3, 4), real(4), real(3, 4)),
+            refusal(ValueError, "pairwise_distance: shapes (3, 4) and (2, 4)", real(3, 4), real(2, 4), real(3, 4)),
+            refusal(ValueError, "margin is 0, wanted more than 0", real(3, 4), real(3, 4), real(3, 4), 0),
+            refusal(TypeError, "margin is 'a', wanted a number", real(3, 4), real(3, 4), real(3, 4), "a"),
+            refusal(TypeError, "swap is 'a', wanted True", real(3, 4), real(3, 4), real(3, 4), swap="a"),
+            refusal(ValueError, "reduction is 'most'", real(3, 4), real(3, 4), real(3, 4), reduction="most"),
+            refusal(TypeError, "triplet_margin_loss: negative is a str", real(3, 4), real(3, 4), "x"),
         ),
     ),
 ]

@@ -17,6 +17,27 @@ TRIANGLES = (
 
 OPS = [
     Op(
+        "t",
+        (
+            sample(real(3, 4)),
+            sample(real(1, 3)),
+            sample(real(0, 3)),
+            sample(real(2, 0)),
+            sample(real(1, 1)),
+            sample(real(5)),
+            sample(real(0)),
+            sample(real()),
+            sample(real(4, 3)),
+        ),
+        (
+            refusal(ValueError, "t: input has shape (2, 3, 4), wanted at most 2 dimensions; use tr", real(2, 3, 4)),
+            refusal(ValueError, "t: input has shape (1, 1, 1, 1)", real(1, 1, 1, 1)),
+            refusal(TypeError, "t: input is a float, wanted a Tensor", 1.5),
+        ),
+        linear=(0,),
+        views=True,
+    ),
+    Op(
         "tile",
         (
             sample(real(2, 3), (2, 2)),

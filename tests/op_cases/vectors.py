@@ -95,6 +95,7 @@ OPS = [
             sample(real(3, 5), real(3, 0), real(0, 5), beta=2),
             sample(real(0, 5), real(0, 4), real(4, 5)),
             sample(real(3, 5), real(3, 4), real(4, 5), beta=True),
+            sample(real(3, 5), real(3, 4), real(4, 5), beta=real(grad=False), alpha=numbers()),
         ),
         (
             refusal(
@@ -113,6 +114,7 @@ OPS = [
             refusal(TypeError, "addmm: input has elements int64, mat1 float64", numbers(5), real(3, 4), real(4, 5)),
             refusal(TypeError, "addmm: mat2 has elements int64", real(5), real(3, 4), numbers(4, 5)),
             refusal(TypeError, "addmm: beta is 'x', wanted a number", real(5), real(3, 4), real(4, 5), beta="x"),
+            refusal(TypeError, "addmm: beta is 'Tensor', wanted", real(5), real(3, 4), real(4, 5), beta=real()),
             refusal(
                 TypeError, "addmm: alpha is 'Tensor', wanted a number", real(5), real(3, 4), real(4, 5), alpha=real()
             ),

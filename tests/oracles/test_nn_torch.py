@@ -27,6 +27,11 @@ LAYERS = [  # name, positional arguments, keyword arguments, shape of the input
     ("LeakyReLU", (0.3,), {}, (3,)),
     ("ELU", (), {}, IMAGES),
     ("ELU", (1.7,), {}, (0, 3)),
+    ("Hardtanh", (), {}, IMAGES),
+    ("Hardtanh", (-2, 0.5), {"inplace": False}, IMAGES),
+    ("ReLU6", (), {}, IMAGES),
+    ("ReLU6", (False,), {}, (3,)),
+    ("LogSigmoid", (), {}, IMAGES),
     ("GELU", (), {}, IMAGES),
     ("GELU", ("tanh",), {}, IMAGES),
     ("SiLU", (), {}, IMAGES),
@@ -284,11 +289,15 @@ def test_loss(name, options, kinds, reduction):
     assert list(ours.state_dict()) == list(theirs.state_dict()) and repr(ours) == repr(theirs)
 
 
-@pytest.mark.parametrize("args", [(), (0,), (-1, 1e-4)])
-def test_cosine_similarity(args):
-    x, y = np.random.default_rng(0).standard_normal((2, 4, 5))
-    ours, theirs = nn.CosineSimilarity(*args), torch.nn.CosineSimilarity(*args)
-    close(ours(Tensor(x), Tensor(y)), theirs(torch.tensor(x), torch.tensor(y)), "cosine")
+@pytest.mark.parametrize("name, args", [
+    *(("CosineSimilarity", args) for args in ((), (0,), (-1, 1e-4))),
+    *(("PairwiseDistance", args) for args in ((), (1.5, 1e-3), (1, 0, True))),
+    *(("TripletMarginLoss", args) for args in ((), (0.3,), (2.0, 1, 1e-3, True))),
+])  # fmt: skip
+def test_comparison_of_vectors(name, args):
+    vectors = np.random.default_rng(0).standard_normal((3 if name.startswith("Triplet") else 2, 4, 5))
+    ours, theirs = getattr(nn, name)(*args), getattr(torch.nn, name)(*args)
+    close(ours(*map(Tensor, vectors)), theirs(*map(torch.tensor, vectors)), name)
     assert repr(ours) == repr(theirs)
 
 
@@ -430,7 +439,8 @@ def test_gain(name, param):
 
 # ---- the face --------------------------------------------------------------------------------------------------------
 
-LEFT_OUT = {"size_average", "reduce"}  # deprecated there: the options after them are given by name
+# Deprecated there; the options after them are given by name.
+LEFT_OUT = {"size_average", "reduce", "min_value", "max_value"}
 CLASSES_OF_BOTH = [name for name in nn.__all__ if inspect.isclass(getattr(nn, name)) and hasattr(torch.nn, name)]
 
 

@@ -69,10 +69,10 @@ def theirs(name):
             continue
         if not any(p.kind is p.VAR_POSITIONAL for p in signature.parameters.values()):
             return [of_python(function)]
-    packet = getattr(torch.ops.aten, name)
-    known = [of_schema(getattr(packet, overload)._schema) for overload in packet.overloads()]
+    packet = getattr(torch.ops.aten, name, None)
+    known = [of_schema(getattr(packet, overload)._schema) for overload in packet.overloads()] if packet else []
     overrides = torch.overrides.get_testing_overrides()
-    homes = [overrides.get(getattr(home, name, None)) for home in (torch, torch.Tensor)]
+    homes = [overrides.get(getattr(home, name, None)) for home in (torch, torch.Tensor, functional)]
     return known + [of_python(found) for found in homes if found is not None]
 
 

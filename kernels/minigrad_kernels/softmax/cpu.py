@@ -14,13 +14,18 @@ __all__ = ["cross_entropy", "cross_entropy_grad", "log_softmax", "log_softmax_gr
 
 
 @jit
-def greatest_and_sum(x):
-    """The greatest element of a row, and the sum of exp(x - greatest)."""
+def greatest_of(x):
     greatest = x[0]
     for k in range(1, x.size):
         if x[k] > greatest:
             greatest = x[k]
-    total = x.dtype.type(0)
+    return greatest
+
+
+@jit
+def greatest_and_sum(x):
+    """The greatest element of a row, and the sum of exp(x - greatest)."""
+    greatest, total = greatest_of(x), x.dtype.type(0)
     for k in range(x.size):
         total += math.exp(x[k] - greatest)
     return greatest, total
@@ -28,9 +33,12 @@ def greatest_and_sum(x):
 
 @jit
 def softmax_row(x, out):
-    greatest, total = greatest_and_sum(x)
+    greatest, total = greatest_of(x), x.dtype.type(0)
     for k in range(x.size):
-        out[k] = math.exp(x[k] - greatest) / total
+        out[k] = math.exp(x[k] - greatest)
+        total += out[k]
+    for k in range(x.size):
+        out[k] /= total
 
 
 @parallel

@@ -14,11 +14,11 @@ from minigrad_kernels.errors import KindError, ShapeError
 from ... import device
 from ...device import elementwise
 from ...primitive import primitive
-from ..arguments import array_of, flag_of, number_of
+from ..arguments import array_of, flag_of, number_of, tensor_of
 from .choices import where
 from .functions import dense, erf, exp, no_slope, sigmoid, tanh
 
-__all__ = ["elu", "gelu", "leaky_relu", "relu", "silu", "softplus"]
+__all__ = ["elu", "gelu", "hardtanh", "leaky_relu", "logsigmoid", "relu", "relu6", "silu", "softplus"]
 
 
 def _floats(op, input):
@@ -103,6 +103,60 @@ leaky_relu_grad.grads(grad=lambda g, input, negative_slope: leaky_relu_grad(g, i
                       input=no_slope)  # fmt: skip
 
 
+@primitive(fixed=("low", "high"))
+def _limited(input, name, low, high):
+    """input between two limits."""
+    if array_of(name, "input", input).dtype.kind not in "iu":
+        _floats(name, input)
+    elif low % 1 or high % 1:
+        raise ShapeError(f"{name}: limits are {low} and {high}, wanted whole ones for an input of {input.dtype}")
+    else:
+        low, high = int(low), int(high)
+    return elementwise("minimum", elementwise("maximum", input, low, named=name), high, named=name)
+
+
+_limited.grads(input=lambda g, input, low, high: _limited_grad(g, input, low, high))
+
+
+@primitive(outputs=("dx",), fixed=("low", "high"))
+def _limited_grad(grad, input, low, high):
+    """The gradient of _limited, linear in grad: 0 at the limits, beyond them, and at NaN."""
+    inside = elementwise("logical_and", elementwise("gt", input, low), elementwise("lt", input, high))
+    return device.select(inside, grad, 0.0)
+
+
+_limited_grad.grads(grad=lambda g, input, low, high: _limited_grad(g, input, low, high), input=no_slope)
+
+
+def hardtanh(input, min_val=-1.0, max_val=1.0, inplace=False):
+    """input limited to the range from min_val to max_val.
+
+    Math    out = min(max(x, min_val), max_val)
+    Grads   dx = g where min_val < x < max_val, else 0
+    Shapes  out as input
+    Types   floating; integers, with limits that are whole numbers; not bool
+    Source  Collobert 2004, "Large scale machine learning"
+    """
+    low, high = _number("hardtanh", "min_val", min_val), _number("hardtanh", "max_val", max_val)
+    flag_of("hardtanh", "inplace", inplace)
+    if low > high:
+        raise ShapeError(f"hardtanh: min_val is {low} and max_val {high}, wanted min_val <= max_val")
+    return _limited(input, "hardtanh", low, high)
+
+
+def relu6(input, inplace=False):
+    """Rectified linear unit that rises no higher than 6.
+
+    Math    out = min(max(x, 0), 6)
+    Grads   dx = g where 0 < x < 6, else 0
+    Shapes  out as input
+    Types   floating or integers; not bool
+    Source  Krizhevsky 2010, "Convolutional deep belief networks on CIFAR-10"
+    """
+    flag_of("relu6", "inplace", inplace)
+    return _limited(input, "relu6", 0, 6)
+
+
 @primitive(fixed=("alpha", "inplace"))
 def elu(input, alpha=1.0, inplace=False):
     """Exponential linear unit.
@@ -174,6 +228,18 @@ def _dinput_of_softplus(g, input, beta, threshold):
 
 
 softplus.grads(input=_dinput_of_softplus)
+
+
+def logsigmoid(input):
+    """The logarithm of sigmoid, exact where sigmoid itself rounds to 0.
+
+    Math    out = -ln(1 + e^-x)
+    Grads   dx = g / (1 + e^x)
+    Shapes  out as input
+    Source  Bishop 2006, "Pattern Recognition and Machine Learning", section 4.2
+    """
+    _floats("logsigmoid", tensor_of("logsigmoid", "input", input).data)
+    return -softplus(-input, 1.0, math.inf)
 
 
 # ---- GELU ------------------------------------------------------------------------------------------------------------

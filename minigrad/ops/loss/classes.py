@@ -2,14 +2,15 @@
 
 reduction   'mean' (of the elements; weighted where there are weights), 'sum', or 'none'
 Types       floating; targets that are class numbers are integers
-Errors      ValueError for shapes that do not fit or a class out of range, TypeError for other element types
+Errors      ValueError for shapes that do not fit or a class out of range, TypeError for other element types,
+            RuntimeError for a weight that requires a gradient
 Source      Bishop 2006, "Pattern Recognition and Machine Learning", section 4.3
 """
 
 import math
 
 from minigrad_kernels import softmax as kernels
-from minigrad_kernels.errors import KindError, ShapeError
+from minigrad_kernels.errors import KindError, ShapeError, StateError
 
 from ... import device
 from ...primitive import primitive
@@ -102,7 +103,7 @@ def _check_constant(op, weight, input, classes):
     if weight is not None and weight.dtype != input.dtype:
         raise KindError(f"{op}: weight has elements {weight.dtype}, input {input.dtype}; wanted one type")
     if weight is not None and weight.requires_grad:
-        raise KindError(f"{op}: weight requires a gradient, but it is a constant here; pass weight.detach()")
+        raise StateError(f"{op}: weight requires a gradient, but it is a constant here; pass weight.detach()")
 
 
 def _weights(classes, weight, used, dtype):

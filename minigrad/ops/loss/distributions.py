@@ -2,7 +2,8 @@
 
 reduction   'mean' of the elements, 'sum', or 'none'
 Types       floating; weights are constants, taken in the type of input
-Errors      ValueError for shapes that do not fit and numbers out of range, TypeError for other element types
+Errors      ValueError for shapes that do not fit and numbers out of range, TypeError for other element types,
+            RuntimeError for a weight that requires a gradient
 Source      Bishop 2006, "Pattern Recognition and Machine Learning", sections 1.6 and 4.3
 """
 

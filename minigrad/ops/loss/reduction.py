@@ -2,7 +2,7 @@
 
 import warnings
 
-from minigrad_kernels.errors import KindError, ShapeError
+from minigrad_kernels.errors import KindError, ShapeError, StateError
 
 from ... import device
 from ..arguments import tensor_of
@@ -42,5 +42,5 @@ def check_weight(op, name, weight, input):
     if device.broadcast_shapes(op, tensor_of(op, name, weight), input) != input.shape:
         raise ShapeError(f"{op}: {name} has shape {weight.shape}, wanted one that broadcasts to {input.shape}")
     if weight.requires_grad:
-        raise KindError(f"{op}: {name} requires a gradient, but it is a constant here; pass {name}.detach()")
+        raise StateError(f"{op}: {name} requires a gradient, but it is a constant here; pass {name}.detach()")
     return weight.to(input.dtype)

@@ -1,4 +1,4 @@
-"""Losses of numbers, and the cosine between vectors.
+"""Losses of numbers, and how far vectors are from each other.
 
 reduction   'mean' of the elements, 'sum', or 'none'
 weight      a factor for each element, of the shape of input
@@ -14,14 +14,22 @@ from minigrad_kernels.errors import KindError, ShapeError
 from ... import device
 from ...device import elementwise
 from ...primitive import primitive
-from ..arguments import number_of, tensor_of
+from ..arguments import flag_of, number_of, tensor_of
 from ..axes import axis_of
-from ..elementwise import abs, clamp, sqrt, square
-from ..reduce import sum
+from ..elementwise import abs, clamp, minimum, sqrt, square
+from ..reduce import norm, sum
 from ..shape import expand
 from .reduction import check_reduction, difference, reduce
 
-__all__ = ["cosine_similarity", "huber_loss", "l1_loss", "mse_loss", "smooth_l1_loss"]
+__all__ = [
+    "cosine_similarity",
+    "huber_loss",
+    "l1_loss",
+    "mse_loss",
+    "pairwise_distance",
+    "smooth_l1_loss",
+    "triplet_margin_loss",
+]
 
 
 def _weighted(op, losses, weight, input):
@@ -128,3 +136,40 @@ def cosine_similarity(x1, x2, dim=1, eps=1e-8):
 def _directed(x, axis, eps):
     """x over its length along an axis, or over eps where it is shorter."""
     return x / sqrt(clamp(sum(square(x), axis, True), eps**2))
+
+
+def pairwise_distance(x1, x2, p=2.0, eps=1e-6, keepdim=False):
+    """The p-norm of the difference of vectors; eps keeps it from 0, where it has no slope.
+
+    Math    out = (sum of |d|^p)^(1/p) along the last dimension, with d = x1 - x2 + eps; other p as norm
+    Grads   dx1 = g sign(d) (|d| / out)^(p - 1)        dx2 = -dx1
+    Shapes  x1 and x2 broadcast; the last dimension disappears unless keepdim
+    Types   floating ones, which promote, and integers
+    """
+    op = "pairwise_distance"
+    device.broadcast_shapes(op, tensor_of(op, "x1", x1), tensor_of(op, "x2", x2))
+    p, eps = number_of(op, "p", p), number_of(op, "eps", eps)
+    return norm(x1 - x2 + float(eps), p, -1, flag_of(op, "keepdim", keepdim))
+
+
+def triplet_margin_loss(anchor, positive, negative, margin=1.0, p=2, eps=1e-6, swap=False, *, reduction="mean"):
+    """Whether the anchor is nearer to the positive than to the negative, by a margin.
+
+    swap    take the distance of positive and negative where that is less than the one of anchor and negative
+    Math    loss = max(margin + |anchor - positive| - |anchor - negative|, 0), distances as pairwise_distance
+    Grads   those of the distances where the maximum is not 0
+    Shapes  (..., D) three times, which broadcast -> scalar, or (...) if reduction is 'none'
+    Source  Balntas and others 2016, "Learning local feature descriptors with triplets and shallow CNNs"
+    """
+    op = "triplet_margin_loss"
+    check_reduction(op, reduction)
+    named = {"anchor": anchor, "positive": positive, "negative": negative}
+    shapes = [tensor_of(op, name, vectors).shape for name, vectors in named.items()]
+    if len({len(shape) for shape in shapes}) > 1:
+        raise ShapeError(f"{op}: anchor, positive, negative have shapes {shapes}, wanted as many dimensions each")
+    if not number_of(op, "margin", margin) > 0:
+        raise ShapeError(f"{op}: margin is {margin}, wanted more than 0")
+    near, far = pairwise_distance(anchor, positive, p, eps), pairwise_distance(anchor, negative, p, eps)
+    if flag_of(op, "swap", swap):
+        far = minimum(far, pairwise_distance(positive, negative, p, eps))
+    return reduce(clamp(near - far + margin, 0), reduction)

@@ -139,8 +139,10 @@ def mean(input, dim=None, keepdim=False, *, dtype=None):
 
 @primitive
 def _var(input, axes, keepdim, correction):
-    average = elementwise("div", total(input, axes, True), float(_count(input.shape, axes)))
-    deviation = elementwise("sub", input, average)
+    count = float(_count(input.shape, axes))
+    deviation = elementwise("sub", input, elementwise("div", total(input, axes, True), count))
+    rounded = elementwise("div", total(deviation, axes, True), count)  # off the average, which shows where it is large
+    deviation = elementwise("sub", deviation, rounded, out=deviation)
     squares = elementwise("mul", deviation, deviation, out=deviation)
     return elementwise("div", total(squares, axes, keepdim), _freedom(input.shape, axes, correction))
 

@@ -12,9 +12,9 @@ from ...primitive import primitive
 from ..arguments import integer_of, integers_of, shape_of, tensor_of
 from ..axes import axes_of, axis_of
 from .select import getitem
-from .views import flatten, movedim, reshape
+from .views import flatten, movedim, reshape, transpose
 
-__all__ = ["diagonal", "flip", "repeat", "roll", "tile", "tril", "triu"]
+__all__ = ["diagonal", "flip", "repeat", "roll", "t", "tile", "tril", "triu"]
 
 
 @primitive
@@ -96,6 +96,18 @@ def roll(input, shifts, dims=None):
     if not shifts or len(shifts) != len(axes) or not input.ndim:
         raise ShapeError(f"roll: shifts is {shifts}, dims {dims}; wanted as many of both for shape {input.shape}")
     return _roll(input, shifts, axes)
+
+
+def t(input):
+    """The rows of a matrix as columns: a view of the same memory.
+
+    Math    out[j, i] = input[i, j]
+    Grads   dinput = g turned back
+    Shapes  (m, n) -> (n, m); a vector or a scalar stays as it is
+    """
+    if tensor_of("t", "input", input).ndim > 2:
+        raise ShapeError(f"t: input has shape {input.shape}, wanted at most 2 dimensions; use transpose")
+    return transpose(input, 0, 1) if input.ndim == 2 else input
 
 
 @primitive

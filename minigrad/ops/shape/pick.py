@@ -114,8 +114,6 @@ def scatter_add(input, dim, index, src):
     """
     places = _places("scatter_add", input, dim, index)
     tensor_of("scatter_add", "src", src)
-    if not index.numel():
-        return input
     added = put(_source("scatter_add", index, src, input.dtype), places, 0, (input.numel(),))
     return input + reshape(added, input.shape)
 
@@ -147,8 +145,6 @@ def scatter(input, dim, index, src=None, *, value=None):
     if not isinstance(src, Tensor):
         number = number_of("scatter", "src", src) if value is None else number_of("scatter", "value", value)
         src = Tensor.made(device.full(index.shape, number, input.dtype))
-    if not index.numel():
-        return input
     return reshape(_scatter(flatten(input), _source("scatter", index, src, input.dtype), places), input.shape)
 
 

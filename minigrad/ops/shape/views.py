@@ -11,6 +11,7 @@ import math
 import operator
 
 from minigrad_kernels.errors import ShapeError, StateError
+from minigrad_kernels.layout import CHANNELS_LAST, FILTER, is_dense
 
 from ... import device
 from ...device import array_module
@@ -88,7 +89,7 @@ def reshape(input, shape):
 
 
 def view(input, size):
-    """The same memory in another shape.
+    """The same memory in another shape; a copy of images and filters, which lie channels last as a rule.
 
     Math    out.flat[i] = input.flat[i]
     Grads   dinput = g reshaped back
@@ -96,7 +97,8 @@ def view(input, size):
     Errors  as the file, and RuntimeError if the order of the elements in memory would ask for a copy
     """
     size = _filled("view", "size", size, tensor_of("view", "input", input).numel())
-    if not _can_be_seen(input.data, size):
+    own_order = input.ndim == 4 and (is_dense(input.data, CHANNELS_LAST) or is_dense(input.data, FILTER))
+    if not own_order and not _can_be_seen(input.data, size):
         raise StateError(
             f"view: size is {size}, but the memory of input (shape {input.shape}, strides {input.data.strides}) "
             "cannot be seen so without a copy; use reshape"

@@ -1,0 +1,266 @@
+"""Networks that make images or densities: autoencoders, adversaries, flows, mixtures."""
+
+import math
+
+from . import classes, evenly, network, normal
+
+
+def grad(torch):
+    """PyTorch's torch.autograd.grad is minigrad.grad here."""
+    return torch.autograd.grad if hasattr(torch, "autograd") else torch.grad
+
+
+@network(evenly(3, 1, 12, 12), optimizer="Adam", lr=1e-3, weight_decay=1e-5)
+def convolutional_autoencoder(torch, nn, F):
+    class autoencoder(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.encoder = nn.Sequential(
+                nn.Conv2d(1, 6, 3, stride=3, padding=1),
+                nn.ReLU(True),
+                nn.MaxPool2d(2, stride=2),
+                nn.Conv2d(6, 4, 3, stride=2, padding=1),
+                nn.ReLU(True),
+            )
+            self.decoder = nn.Sequential(
+                nn.ConvTranspose2d(4, 6, 3, stride=2),
+                nn.ReLU(True),
+                nn.ConvTranspose2d(6, 4, 4, stride=2, padding=1, output_padding=1),
+                nn.LeakyReLU(0.1, True),
+                nn.ConvTranspose2d(4, 1, 2, stride=2, padding=1),
+                nn.Tanh(),
+            )
+
+        def forward(self, x):
+            return self.decoder(self.encoder(x))
+
+    def step(model, img):
+        output = model(img)
+        return nn.MSELoss()(output, img), output
+
+    return autoencoder(), step
+
+
+@network(evenly(4, 1, 6, 6), normal(4, 3), optimizer="Adam", lr=1e-3)
+def variational_autoencoder(torch, nn, F):
+    class VAE(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.fc1 = nn.Linear(36, 20)
+            self.fc21 = nn.Linear(20, 3)
+            self.fc22 = nn.Linear(20, 3)
+            self.fc3 = nn.Linear(3, 20)
+            self.fc4 = nn.Linear(20, 36)
+
+        def encode(self, x):
+            h1 = F.relu(self.fc1(x))
+            return self.fc21(h1), self.fc22(h1)
+
+        def reparameterize(self, mu, logvar, eps):  # eps = torch.randn_like(std)
+            std = torch.exp(0.5 * logvar)
+            return mu + eps * std
+
+        def decode(self, z):
+            h3 = F.relu(self.fc3(z))
+            return torch.sigmoid(self.fc4(h3))
+
+        def forward(self, x, eps):
+            mu, logvar = self.encode(x.view(-1, 36))
+            z = self.reparameterize(mu, logvar, eps)
+            return self.decode(z), mu, logvar
+
+    def step(model, data, eps):
+        recon_x, mu, logvar = model(data, eps)
+        BCE = F.binary_cross_entropy(recon_x, data.view(-1, 36).detach(), reduction="sum")
+        KLD = -0.5 * torch.sum(1 + logvar - mu.pow(2) - logvar.exp())
+        return BCE + KLD, recon_x, mu, logvar
+
+    return VAE(), step
+
+
+def weights_init(nn):
+    def init(m):
+        classname = m.__class__.__name__
+        if classname.find("Conv") != -1:
+            nn.init.normal_(m.weight, 0.0, 0.1)  # m.weight.data: here an array, which init does not take
+        elif classname.find("BatchNorm") != -1:
+            nn.init.normal_(m.weight, 1.0, 0.1)
+            nn.init.zeros_(m.bias)
+
+    return init
+
+
+@network(normal(3, 7, 1, 1), normal(3, 3, 16, 16), optimizer="Adam", lr=2e-4, betas=(0.5, 0.999), eps=1e-3)
+def dcgan(torch, nn, F):
+    class Generator(nn.Module):
+        def __init__(self, nz=7, ngf=4, nc=3):
+            super().__init__()
+            self.main = nn.Sequential(
+                nn.ConvTranspose2d(nz, ngf * 2, 4, 1, 0, bias=False),
+                nn.BatchNorm2d(ngf * 2),
+                nn.ReLU(True),
+                nn.ConvTranspose2d(ngf * 2, ngf, 4, 2, 1, bias=False),
+                nn.BatchNorm2d(ngf),
+                nn.ReLU(True),
+                nn.ConvTranspose2d(ngf, nc, 4, 2, 1, bias=False),
+                nn.Tanh(),
+            )
+
+        def forward(self, input):
+            return self.main(input)
+
+    class Discriminator(nn.Module):
+        def __init__(self, nc=3, ndf=4):
+            super().__init__()
+            self.main = nn.Sequential(
+                nn.Conv2d(nc, ndf, 4, 2, 1, bias=False),
+                nn.LeakyReLU(0.2, inplace=True),
+                nn.Conv2d(ndf, ndf * 2, 4, 2, 1, bias=False),
+                nn.BatchNorm2d(ndf * 2),
+                nn.LeakyReLU(0.2, inplace=True),
+                nn.Conv2d(ndf * 2, 1, 4, 1, 0, bias=False),
+            )
+
+        def forward(self, input):
+            return self.main(input).view(-1)
+
+    model = nn.ModuleDict({"G": Generator().apply(weights_init(nn)), "D": Discriminator().apply(weights_init(nn))})
+    criterion = nn.BCEWithLogitsLoss()
+
+    def step(model, noise, real):
+        netG, netD = model["G"], model["D"]
+        label = torch.full((real.size(0),), 1.0, dtype=real.dtype, device=real.device)
+        output = netD(real)
+        errD_real = criterion(output, label)
+        fake = netG(noise)
+        errD_fake = criterion(netD(fake.detach()), torch.zeros_like(label))
+        errG = criterion(netD(fake), label)
+        return errD_real + errD_fake + errG, fake, torch.sigmoid(output), errG
+
+    return model, step
+
+
+@network(normal(4, 2, 6, 6), normal(4, 2, 6, 6), evenly(4, 1, 1, 1), optimizer="Adam", lr=1e-3, betas=(0.0, 0.9))
+def wgan_gp(torch, nn, F):
+    model = nn.Sequential(
+        nn.Conv2d(2, 4, 3, 2, 1),
+        nn.GroupNorm(4, 4),  # InstanceNorm2d(4, affine=True), whose third derivatives PyTorch gets wrong
+        nn.LeakyReLU(0.2),
+        nn.Flatten(),
+        nn.Linear(36, 8),
+        nn.Softplus(),
+        nn.Linear(8, 1),
+    )
+
+    def compute_gradient_penalty(D, real_samples, fake_samples, alpha):
+        interpolates = (alpha * real_samples + ((1 - alpha) * fake_samples)).requires_grad_(True)
+        d_interpolates = D(interpolates)
+        gradients = grad(torch)(
+            outputs=d_interpolates,
+            inputs=interpolates,
+            grad_outputs=torch.ones_like(d_interpolates),
+            create_graph=True,
+            retain_graph=True,
+        )[0]  # only_inputs=True, deprecated and PyTorch's default, is left out
+        gradients = gradients.view(gradients.size(0), -1)
+        return ((gradients.norm(2, dim=1) - 1) ** 2).mean()
+
+    def step(D, real, fake, alpha):
+        gradient_penalty = compute_gradient_penalty(D, real.detach(), fake.detach(), alpha.detach())
+        d_loss = -torch.mean(D(real)) + torch.mean(D(fake)) + 10 * gradient_penalty
+        return d_loss, gradient_penalty
+
+    return model, step
+
+
+@network(normal(9, 1), normal(9, 1))
+def mixture_density(torch, nn, F):
+    class MDN(nn.Module):
+        def __init__(self, n_hidden, n_gaussians):
+            super().__init__()
+            self.z_h = nn.Sequential(nn.Linear(1, n_hidden), nn.Tanh())
+            self.z_pi = nn.Linear(n_hidden, n_gaussians)
+            self.z_sigma = nn.Linear(n_hidden, n_gaussians)
+            self.z_mu = nn.Linear(n_hidden, n_gaussians)
+
+        def forward(self, x):
+            z_h = self.z_h(x)
+            return F.log_softmax(self.z_pi(z_h), -1), F.elu(self.z_sigma(z_h)) + 1 + 1e-6, self.z_mu(z_h)
+
+    def step(model, x, y):
+        log_pi, sigma, mu = model(x)
+        log_prob = -0.5 * ((y.expand_as(mu) - mu) / sigma) ** 2 - torch.log(sigma) - 0.5 * math.log(2 * math.pi)
+        return -torch.logsumexp(log_pi + log_prob, dim=1).mean(), log_prob
+
+    return MDN(8, 5), step
+
+
+@network(normal(6, 4), optimizer="AdamW", lr=1e-3)
+def coupling_flow(torch, nn, F):
+    class AffineCoupling(nn.Module):
+        def __init__(self, dim, hidden):
+            super().__init__()
+            self.net = nn.Sequential(nn.Linear(dim // 2, hidden), nn.SiLU(), nn.Linear(hidden, dim))
+            self.log_scale = nn.Parameter(torch.zeros(1, dim // 2))
+
+        def forward(self, x):
+            x_a, x_b = x.chunk(2, dim=-1)
+            log_s, t = self.net(x_a).chunk(2, dim=-1)
+            log_s = torch.tanh(log_s) * self.log_scale.exp()
+            y_b = x_b * torch.exp(log_s) + t
+            return torch.cat([x_a, y_b], dim=-1).flip(-1), log_s.sum(-1)
+
+        def inverse(self, y):
+            y_a, y_b = torch.flip(y, dims=[-1]).chunk(2, dim=-1)
+            log_s, t = self.net(y_a).chunk(2, dim=-1)
+            log_s = torch.tanh(log_s) * self.log_scale.exp()
+            return torch.cat([y_a, (y_b - t) * torch.exp(-log_s)], dim=-1)
+
+    model = nn.ModuleList([AffineCoupling(4, 6) for _ in range(3)])
+
+    def step(model, x):
+        z, log_det = x, 0
+        for layer in model:
+            z, ld = layer(z)
+            log_det = log_det + ld
+        log_pz = -0.5 * (z**2 + math.log(2 * math.pi)).sum(-1)
+        with torch.no_grad():
+            back = z
+            for layer in reversed(model):
+                back = layer.inverse(back)
+        return -(log_pz + log_det).mean(), z, log_det, back
+
+    return model, step
+
+
+@network(evenly(2, 1, 6, 6), classes(4, 2, 6, 6))
+def pixel_cnn(torch, nn, F):
+    class MaskedConv2d(nn.Conv2d):
+        def __init__(self, mask_type, *args, **kwargs):
+            super().__init__(*args, **kwargs)
+            assert mask_type in ("A", "B")
+            _, _, kH, kW = self.weight.size()
+            # mask[:, :, kH // 2, kW // 2 + (mask_type == "B"):] = 0 and so on: no element of a Tensor is assigned
+            order = torch.arange(kH * kW).view(kH, kW)
+            mask = order < kH * kW // 2 + (mask_type == "B")
+            self.register_buffer("mask", mask.float().expand(self.weight.shape).clone())
+
+        def forward(self, x):  # self.weight.data *= self.mask, then super().forward(x)
+            return F.conv2d(
+                x, self.weight * self.mask, self.bias, self.stride, self.padding, self.dilation, self.groups
+            )
+
+    model = nn.Sequential(
+        MaskedConv2d("A", 1, 6, 5, 1, 2, bias=False),
+        nn.BatchNorm2d(6),
+        nn.ReLU(True),
+        MaskedConv2d("B", 6, 6, 3, 1, 1, bias=False),
+        nn.ReLU(True),
+        nn.Conv2d(6, 4, 1),
+    )
+
+    def step(model, x, target):
+        out = model(x)
+        return F.cross_entropy(out, target), out
+
+    return model, step

@@ -1,0 +1,283 @@
+"""Ways to learn: from pairs, from teachers, from equations, from few examples, on graphs and sets."""
+
+from . import classes, evenly, network, normal
+from .generative import grad
+
+
+@network(normal(5, 1, 8, 8), normal(5, 1, 8, 8), classes(2, 5))
+def siamese(torch, nn, F):
+    class SiameseNetwork(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.cnn1 = nn.Sequential(
+                nn.ReflectionPad2d(1),
+                nn.Conv2d(1, 4, kernel_size=3),
+                nn.ReLU(inplace=True),
+                nn.BatchNorm2d(4),
+                nn.ReflectionPad2d(1),
+                nn.Conv2d(4, 2, kernel_size=3),
+                nn.ReLU(inplace=True),
+                nn.BatchNorm2d(2),
+            )
+            self.fc1 = nn.Sequential(nn.Linear(2 * 8 * 8, 10), nn.ReLU(inplace=True), nn.Linear(10, 5))
+
+        def forward_once(self, x):
+            output = self.cnn1(x)
+            output = output.view(output.size()[0], -1)
+            return self.fc1(output)
+
+        def forward(self, input1, input2):
+            return self.forward_once(input1), self.forward_once(input2)
+
+    def contrastive(output1, output2, label, margin=2.0):
+        euclidean_distance = F.pairwise_distance(output1, output2, keepdim=True)
+        return torch.mean(
+            (1 - label) * torch.pow(euclidean_distance, 2)
+            + label * torch.pow(torch.clamp(margin - euclidean_distance, min=0.0), 2)
+        )
+
+    def step(model, a, b, label):
+        output1, output2 = model(a, b)
+        similarity = nn.CosineSimilarity(dim=1, eps=1e-6)(output1, output2)
+        loss = contrastive(output1, output2, label.float().unsqueeze(1))
+        return loss + F.cosine_similarity(output1, output2).sum(), similarity
+
+    return SiameseNetwork(), step
+
+
+@network(normal(9, 4), classes(3, 9))
+def metric_learning(torch, nn, F):
+    """Hardest triplets of a batch."""
+
+    def pdist(e):
+        prod = torch.mm(e, e.t())
+        norm = prod.diagonal().unsqueeze(1).expand_as(prod)
+        return (norm + norm.t() - 2 * prod).clamp(min=1e-12).sqrt()
+
+    def step(model, x, labels):
+        embeddings = F.normalize(model(x), p=2, dim=1)
+        dist = pdist(embeddings)
+        same = labels.unsqueeze(0) == labels.unsqueeze(1)
+        other = ~torch.eye(labels.size(0)).bool()
+        hardest_positive = (dist * (same & other).float()).max(1, keepdim=True)[0]
+        max_anchor_negative_dist, _ = dist.max(1, keepdim=True)
+        anchor_negative_dist = dist + max_anchor_negative_dist * same.float()
+        hardest_negative, _ = anchor_negative_dist.min(1, keepdim=True)
+        loss = F.relu(hardest_positive - hardest_negative + 0.3).mean()
+        soft = F.softplus(hardest_positive - hardest_negative).mean()
+        anchor, positive, negative = embeddings[:3], embeddings[3:6], embeddings[6:]
+        triplet = F.triplet_margin_loss(anchor, positive, negative, margin=1.0, p=2)
+        return loss + soft + triplet, dist, hardest_negative
+
+    return nn.Linear(4, 3), step
+
+
+@network(normal(6, 4), classes(5, 6))
+def label_smoothing(torch, nn, F):
+    class LabelSmoothing(nn.Module):
+        def __init__(self, smoothing=0.1):
+            super().__init__()
+            self.confidence, self.smoothing = 1.0 - smoothing, smoothing
+
+        def forward(self, x, target):
+            logprobs = F.log_softmax(x, dim=-1)
+            nll_loss = -logprobs.gather(dim=-1, index=target.unsqueeze(1))
+            nll_loss = nll_loss.squeeze(1)
+            smooth_loss = -logprobs.mean(dim=-1)
+            return (self.confidence * nll_loss + self.smoothing * smooth_loss).mean()
+
+    def annotated(pred, target, n_class=5, eps=0.1):  # The Annotated Transformer's, with scatter
+        one_hot = torch.zeros_like(pred).scatter(1, target.view(-1, 1), 1)
+        one_hot = one_hot * (1 - eps) + (1 - one_hot) * eps / (n_class - 1)
+        return -(one_hot * F.log_softmax(pred, dim=1)).sum(dim=1).mean()
+
+    def step(model, x, y):
+        logits = model(x)
+        return LabelSmoothing()(logits, y) + annotated(logits, y), logits
+
+    return nn.Linear(4, 5), step
+
+
+@network(normal(6, 4), classes(3, 6))
+def knowledge_distillation(torch, nn, F):
+    teacher = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 3))
+    student = nn.Linear(4, 3)
+    for param in teacher.parameters():
+        param.requires_grad = False
+
+    def step(model, x, labels, T=4.0, alpha=0.9):
+        model["teacher"].eval()
+        with torch.no_grad():
+            teacher_scores = model["teacher"](x)
+        scores = model["student"](x)
+        distill = nn.KLDivLoss(reduction="batchmean")(
+            F.log_softmax(scores / T, dim=1), F.softmax(teacher_scores / T, dim=1)
+        )
+        return distill * (T * T * 2.0 * alpha) + F.cross_entropy(scores, labels) * (1.0 - alpha), teacher_scores
+
+    return nn.ModuleDict({"teacher": teacher, "student": student}), step
+
+
+@network(evenly(10, 1), evenly(10, 1), optimizer="Adam", lr=1e-3)
+def physics_informed(torch, nn, F):
+    """Burgers' equation."""
+    model = nn.Sequential(nn.Linear(2, 8), nn.Tanh(), nn.Linear(8, 8), nn.Tanh(), nn.Linear(8, 1))
+
+    def step(net, x, t):
+        u = net(torch.cat([x, t], dim=1))
+        u_t = grad(torch)(u, t, grad_outputs=torch.ones_like(u), retain_graph=True, create_graph=True)[0]
+        u_x = grad(torch)(u, x, grad_outputs=torch.ones_like(u), retain_graph=True, create_graph=True)[0]
+        u_xx = grad(torch)(u_x, x, grad_outputs=torch.ones_like(u_x), retain_graph=True, create_graph=True)[0]
+        f = u_t + u * u_x - (0.01 / torch.pi) * u_xx
+        return torch.mean(f**2) + ((u + torch.sin(torch.pi * x)) ** 2).mean(), u_xx
+
+    return model, step
+
+
+@network(normal(5, 1), normal(5, 1), normal(5, 1), normal(5, 1))
+def meta_learning(torch, nn, F):
+    """MAML: through a step of gradient descent."""
+
+    class Net(nn.Module):
+        def __init__(self):
+            super().__init__()
+            weights = [nn.init.xavier_uniform_(torch.empty(8, 1)), torch.zeros(8)]
+            weights += [nn.init.xavier_uniform_(torch.empty(1, 8)), torch.zeros(1)]
+            self.vars = nn.ParameterList([nn.Parameter(w) for w in weights])
+
+        def forward(self, x, vars=None):
+            vars = self.vars if vars is None else vars
+            x = F.silu(F.linear(x, vars[0], vars[1]))
+            return F.linear(x, vars[2], vars[3])
+
+    def step(net, x_spt, y_spt, x_qry, y_qry, update_lr=0.4, update_step=2):
+        fast_weights = None
+        for _ in range(update_step):
+            loss = F.mse_loss(net(x_spt, fast_weights), y_spt)
+            params = list(net.parameters()) if fast_weights is None else fast_weights
+            gradients = grad(torch)(loss, params, create_graph=True)
+            fast_weights = [p - update_lr * g for g, p in zip(gradients, params, strict=True)]
+        return F.mse_loss(net(x_qry, fast_weights), y_qry), *fast_weights
+
+    return Net(), step
+
+
+@network(normal(6, 4), evenly(6, 6), classes(3, 6), lr=0.01, weight_decay=5e-4)
+def graph_convolution(torch, nn, F):
+    class GraphConvolution(nn.Module):
+        def __init__(self, in_features, out_features, bias=True):
+            super().__init__()
+            self.weight = nn.Parameter(torch.zeros(in_features, out_features))
+            self.bias = nn.Parameter(torch.zeros(out_features)) if bias else self.register_parameter("bias", None)
+            nn.init.xavier_normal_(self.weight)
+
+        def forward(self, input, adj):
+            output = torch.matmul(adj, torch.mm(input, self.weight))
+            return output if self.bias is None else output + self.bias
+
+    class GCN(nn.Module):
+        def __init__(self, nfeat, nhid, nclass, dropout):
+            super().__init__()
+            self.gc1, self.gc2 = GraphConvolution(nfeat, nhid), GraphConvolution(nhid, nclass, bias=False)
+            self.dropout = dropout
+
+        def forward(self, x, adj):
+            x = F.relu(self.gc1(x, adj))
+            x = F.dropout(x, self.dropout, training=self.training)
+            return F.log_softmax(self.gc2(x, adj), dim=1)
+
+    def step(model, x, probabilities, labels):
+        adj = (probabilities > 0.5).double() + torch.eye(6)
+        adj = torch.max(adj, adj.T)
+        deg_inv_sqrt = adj.sum(1).pow(-0.5)
+        output = model(x, deg_inv_sqrt[:, None] * adj * deg_inv_sqrt[None, :])
+        idx_train = torch.tensor([0, 2, 5])
+        return F.nll_loss(output[idx_train], labels[idx_train]), output
+
+    return GCN(4, 5, 3, 0.0), step
+
+
+@network(normal(2, 4, 3), classes(3, 2))
+def capsules(torch, nn, F):
+    def squash(input_tensor, dim=-1):
+        squared_norm = (input_tensor**2).sum(dim, keepdim=True)
+        return squared_norm * input_tensor / ((1.0 + squared_norm) * torch.sqrt(squared_norm))
+
+    class DigitCaps(nn.Module):
+        def __init__(self, num_capsules=3, num_routes=4, in_channels=3, out_channels=5):
+            super().__init__()
+            self.num_routes, self.num_capsules = num_routes, num_capsules
+            self.W = nn.Parameter(torch.randn(1, num_routes, num_capsules, out_channels, in_channels))
+
+        def forward(self, x, num_iterations=3):
+            batch_size = x.size(0)
+            x = torch.stack([x] * self.num_capsules, dim=2).unsqueeze(4)
+            W = torch.cat([self.W] * batch_size, dim=0)
+            u_hat = torch.matmul(W, x)
+            b_ij = torch.zeros(1, self.num_routes, self.num_capsules, 1)
+            for iteration in range(num_iterations):
+                c_ij = F.softmax(b_ij, dim=1)
+                c_ij = torch.cat([c_ij] * batch_size, dim=0).unsqueeze(4)
+                v_j = squash((c_ij * u_hat).sum(dim=1, keepdim=True), dim=-2)
+                if iteration < num_iterations - 1:
+                    a_ij = torch.matmul(u_hat.transpose(3, 4), torch.cat([v_j] * self.num_routes, dim=1))
+                    b_ij = b_ij + a_ij.squeeze(4).mean(dim=0, keepdim=True)
+            return v_j.squeeze(1)
+
+    def step(model, x, labels):
+        v_c = torch.sqrt((model(x) ** 2).sum(dim=2)).squeeze(-1)
+        left, right = F.relu(0.9 - v_c), F.relu(v_c - 0.1)
+        onehot = torch.eye(3).index_select(dim=0, index=labels)
+        return (onehot * left**2 + 0.5 * (1.0 - onehot) * right**2).sum(dim=1).mean(), v_c
+
+    return DigitCaps(), step
+
+
+@network(normal(3, 5, 2), classes(6, 3), normal(3, 1))
+def deep_sets(torch, nn, F):
+    class DeepSet(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.phi = nn.Sequential(nn.Linear(2, 8), nn.ELU(inplace=True), nn.Linear(8, 8))
+            self.rho = nn.Sequential(nn.Linear(24, 8), nn.ELU(), nn.Linear(8, 1))
+
+        def forward(self, x, lengths):
+            mask = (torch.arange(x.shape[1])[None, :] < lengths[:, None]).unsqueeze(-1)
+            h = self.phi(x)
+            total = (h * mask).sum(dim=1)
+            mean = total / mask.sum(dim=1).clamp(min=1)
+            most = h.masked_fill(~mask, -1e30).amax(dim=1) * (lengths > 0).unsqueeze(1)
+            return self.rho(torch.cat([total, mean, most], dim=-1))
+
+    def step(model, x, lengths, y):
+        out = model(x, lengths)
+        return nn.HuberLoss(delta=0.5)(out, y), out
+
+    return DeepSet(), step
+
+
+@network(normal(4, 2), normal(4, 2))
+def neural_ode(torch, nn, F):
+    class ODEFunc(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.net = nn.Sequential(nn.Linear(2, 10), nn.Tanh(), nn.Linear(10, 2))
+            for m in self.net.modules():
+                if isinstance(m, nn.Linear):
+                    nn.init.normal_(m.weight, mean=0, std=0.1)
+                    nn.init.constant_(m.bias, val=0)
+
+        def forward(self, t, y):
+            return self.net(y**3) * torch.cos(t)
+
+    def odeint(func, y0, t):
+        solution = [y0]
+        for t0, t1 in zip(t[:-1], t[1:], strict=True):
+            solution.append(solution[-1] + (t1 - t0) * func(t0, solution[-1]))
+        return torch.stack(solution)
+
+    def step(func, y0, y1):
+        pred_y = odeint(func, y0, torch.linspace(0.0, 1.0, 6))
+        return torch.mean(torch.abs(pred_y[-1] - y1)), pred_y
+
+    return ODEFunc(), step

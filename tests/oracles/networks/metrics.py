@@ -1,0 +1,130 @@
+"""Losses of detection and segmentation, accuracies, neighbours."""
+
+from . import classes, evenly, network, normal
+
+
+@network(normal(7, 4), classes(4, 7))
+def focal_loss(torch, nn, F):
+    class FocalLoss(nn.Module):
+        def __init__(self, gamma=2.0, alpha=0.25):
+            super().__init__()
+            self.gamma, self.alpha = gamma, alpha
+
+        def forward(self, inputs, targets):
+            ce = F.cross_entropy(inputs, targets, reduction="none")
+            pt = torch.exp(-ce)
+            return (self.alpha * (1 - pt) ** self.gamma * ce).mean()
+
+    def sigmoid_focal_loss(inputs, targets, alpha=0.25, gamma=2):
+        p = torch.sigmoid(inputs)
+        ce_loss = F.binary_cross_entropy_with_logits(inputs, targets, reduction="none")
+        p_t = p * targets + (1 - p) * (1 - targets)
+        loss = ce_loss * ((1 - p_t) ** gamma)
+        alpha_t = alpha * targets + (1 - alpha) * (1 - targets)
+        return (alpha_t * loss).sum()
+
+    def step(model, x, y):
+        scores = model(x)
+        return FocalLoss()(scores, y) + sigmoid_focal_loss(scores, F.one_hot(y, 4).to(scores.dtype)), scores
+
+    return nn.Linear(4, 4), step
+
+
+@network(normal(2, 3, 5, 5), classes(3, 2, 5, 5))
+def dice_loss(torch, nn, F):
+    def dice_loss(true, logits, eps=1e-7):
+        num_classes = logits.shape[1]
+        true_1_hot = torch.eye(num_classes)[true.squeeze(1)]
+        true_1_hot = true_1_hot.permute(0, 3, 1, 2).float()
+        probas = F.softmax(logits, dim=1)
+        true_1_hot = true_1_hot.to(logits.dtype)
+        dims = (0,) + tuple(range(2, true.dim() + 1))
+        intersection = torch.sum(probas * true_1_hot, dims)
+        cardinality = torch.sum(probas + true_1_hot, dims)
+        return 1 - (2.0 * intersection / (cardinality + eps)).mean()
+
+    def iou(pred, label):
+        intersection = ((label == 1) & (pred == 1)).sum()
+        union = ((label == 1) | (pred == 1)).sum()
+        return intersection.float() / union if union > 0 else torch.zeros(())
+
+    def step(model, x, y):
+        logits = model(x)
+        return dice_loss(y.view(2, 5, 5), logits), iou(logits.argmax(1), y)
+
+    return nn.Conv2d(3, 3, 1), step
+
+
+@network(normal(8, 3), classes(4, 8), normal(5, 3))
+def nearest_neighbours(torch, nn, F):
+    def step(model, train, labels, queries, k=3):
+        distance = ((queries[:, None, :] - train[None, :, :]) ** 2).sum(-1).sqrt()
+        values, indices = distance.topk(k, largest=False)
+        votes = F.one_hot(labels[indices], num_classes=4).sum(dim=1)
+        order = torch.argsort(distance, dim=1)
+        return distance.mean(), values, indices, votes.argmax(1), order, torch.sort(distance, descending=True)[0]
+
+    return nn.Identity(), step
+
+
+@network(normal(12, 5), classes(5, 12))
+def accuracies(torch, nn, F):
+    def accuracy(output, target, topk=(1,)):
+        with torch.no_grad():
+            maxk = max(topk)
+            batch_size = target.size(0)
+            _, pred = output.topk(maxk, 1, True, True)
+            pred = pred.t()
+            correct = pred.eq(target.view(1, -1).expand_as(pred))
+            res = []
+            for k in topk:
+                correct_k = correct[:k].reshape(-1).float().sum(0, keepdim=True)
+                res.append(correct_k * (100.0 / batch_size))
+            return res
+
+    def step(model, x, y):
+        output = model(x)
+        pred = output.argmax(1)
+        confusion = F.one_hot(y, 5).t() @ F.one_hot(pred, 5)
+        counts = torch.zeros(5, 5, dtype=torch.int64)
+        for t, p in zip(y.view(-1), pred.view(-1), strict=True):
+            cell = F.one_hot(t.long() * 5 + p.long(), 25).view(5, 5)
+            counts = counts + cell  # confusion_matrix[t.long(), p.long()] += 1: no element of a Tensor is assigned
+        precision = confusion.diagonal() / confusion.sum(0).clamp(min=1)
+        total = (pred == y).sum().item() / len(y)
+        return (
+            F.cross_entropy(output, y),
+            *accuracy(output, y, (1, 3)),
+            confusion,
+            counts,
+            precision,
+            y.new_ones(1) * total,
+        )
+
+    return nn.Linear(5, 5), step
+
+
+@network(evenly(4, 3, 4), evenly(4, 3))
+def ranking(torch, nn, F):
+    """Attention pooling, margins between scores, and standard scores."""
+
+    class Scorer(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.query = nn.Parameter(torch.ones(4) / 4)
+            self.temperature = nn.Parameter(torch.tensor(0.5))
+
+        def forward(self, x):
+            return torch.matmul(x, self.query) / self.temperature.clamp(min=0.1)
+
+    def step(model, x, relevance):
+        scores = model(x)
+        weights = torch.softmax(scores, dim=1).unsqueeze(-1)
+        pooled = torch.sum(weights * x, dim=1)
+        standard = (scores - scores.mean(dim=1, keepdim=True)) / (scores.std(dim=1, keepdim=True) + 1e-5)
+        margins = (scores.unsqueeze(2) - scores.unsqueeze(1))[:, *torch.triu(torch.ones(3, 3), 1).nonzero().unbind(1)]
+        log_likelihood = torch.cumsum(F.log_softmax(scores, dim=1), dim=1)
+        listwise = -(F.softmax(relevance, dim=1) * F.log_softmax(scores, dim=1)).sum(1).mean()
+        return listwise + F.relu(1 - margins).mean() + standard.var() + pooled.prod(1).sum(), log_likelihood
+
+    return Scorer(), step

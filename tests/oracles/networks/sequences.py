@@ -1,0 +1,186 @@
+"""Networks for sequences: recurrent cells by hand, words, convolutions over time."""
+
+from . import classes, network, normal
+
+
+@network(normal(3, 5, 4), classes(2, 3))
+def recurrent(torch, nn, F):
+    class RNN(nn.Module):
+        def __init__(self, input_size, hidden_size, output_size):
+            super().__init__()
+            self.hidden_size = hidden_size
+            self.i2h = nn.Linear(input_size + hidden_size, hidden_size)
+            self.i2o = nn.Linear(input_size + hidden_size, output_size)
+            self.softmax = nn.LogSoftmax(dim=1)
+
+        def forward(self, input, hidden):
+            combined = torch.cat((input, hidden), 1)
+            hidden = torch.tanh(self.i2h(combined))
+            output = self.softmax(self.i2o(combined))
+            return output, hidden
+
+        def initHidden(self, n):
+            return torch.zeros(n, self.hidden_size)
+
+    def step(model, line, category):
+        hidden = model.initHidden(line.size(0))
+        for i in range(line.size(1)):
+            output, hidden = model(line[:, i], hidden)
+        return nn.NLLLoss()(output, category), output, hidden
+
+    return RNN(4, 6, 2), step
+
+
+@network(normal(5, 2, 3), normal(2, 2), optimizer="Adagrad", lr=1e-2, eps=1e-6)
+def lstm(torch, nn, F):
+    class LSTMCell(nn.Module):
+        def __init__(self, input_size, hidden_size, bias=True):
+            super().__init__()
+            self.hidden_size = hidden_size
+            self.x2h = nn.Linear(input_size, 4 * hidden_size, bias=bias)
+            self.h2h = nn.Linear(hidden_size, 4 * hidden_size, bias=bias)
+
+        def forward(self, x, hidden):
+            hx, cx = hidden
+            gates = self.x2h(x) + self.h2h(hx)
+            ingate, forgetgate, cellgate, outgate = gates.chunk(4, 1)
+            ingate, forgetgate = torch.sigmoid(ingate), F.sigmoid(forgetgate + 1)
+            cy = torch.mul(cx, forgetgate) + torch.mul(ingate, torch.tanh(cellgate))
+            hy = torch.mul(outgate.sigmoid(), torch.tanh(cy))
+            return hy, cy
+
+    class Model(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.lstm = LSTMCell(3, 4)
+            self.fc = nn.Linear(4, 2)
+
+        def forward(self, x):
+            h0 = torch.zeros(x.size(1), 4, dtype=x.dtype).to(x.device)
+            c0, outs = torch.zeros_like(h0).requires_grad_(), []
+            for seq in range(x.size(0)):
+                h0, c0 = self.lstm(x[seq, :, :], (h0, c0))
+                outs.append(h0)
+            outs = torch.stack(outs, dim=0)
+            return self.fc(outs[-1].squeeze()), outs
+
+    def step(model, x, y):
+        out, outs = model(x)
+        return F.mse_loss(out, y), outs
+
+    return Model(), step
+
+
+@network(normal(2, 4, 3))
+def gru(torch, nn, F):
+    class GRUCell(nn.Module):
+        def __init__(self, input_size, hidden_size):
+            super().__init__()
+            self.weight_ih = nn.Parameter(torch.randn(3 * hidden_size, input_size) * 0.3)
+            self.weight_hh = nn.Parameter(torch.randn(3 * hidden_size, hidden_size) * 0.3)
+            self.bias_ih = nn.Parameter(torch.zeros(3 * hidden_size))
+            self.bias_hh = nn.Parameter(torch.zeros(3 * hidden_size))
+            self.reset_parameters()
+
+        def reset_parameters(self):
+            for w in self.parameters():
+                nn.init.uniform_(w, -0.5, 0.5)
+
+        def forward(self, x, hidden):
+            gate_x = torch.mm(x, self.weight_ih.t()) + self.bias_ih
+            gate_h = F.linear(hidden, self.weight_hh, self.bias_hh)
+            i_r, i_i, i_n = gate_x.chunk(3, 1)
+            h_r, h_i, h_n = gate_h.chunk(3, 1)
+            resetgate, inputgate = torch.sigmoid(i_r + h_r), torch.sigmoid(i_i + h_i)
+            newgate = torch.tanh(i_n + (resetgate * h_n))
+            return newgate + inputgate * (hidden - newgate)
+
+    def step(model, x):
+        hidden, outputs = x.new_zeros(x.size(0), 5), []
+        for input in x.unbind(1):
+            hidden = model(input, hidden)
+            outputs += [hidden]
+        outputs = torch.stack(outputs, 1)
+        return outputs.square().sum(), outputs
+
+    return GRUCell(3, 5), step
+
+
+@network(classes(11, 6), classes(11, 6), classes(11, 6, 4))
+def word2vec(torch, nn, F):
+    class SkipGramNeg(nn.Module):
+        def __init__(self, n_vocab, n_embed):
+            super().__init__()
+            self.in_embed = nn.Embedding(n_vocab, n_embed)
+            self.out_embed = nn.Embedding(n_vocab, n_embed)
+            nn.init.uniform_(self.in_embed.weight, -1, 1)
+            nn.init.uniform_(self.out_embed.weight, -1, 1)
+
+        def forward(self, center, context, negatives):
+            v, u = self.in_embed(center), self.out_embed(context)
+            pos = F.logsigmoid(torch.sum(v * u, dim=1))
+            neg_score = torch.bmm(self.out_embed(negatives), v.unsqueeze(2)).squeeze(2)
+            neg = F.logsigmoid(-neg_score).sum(1)
+            return -(pos + neg).mean()
+
+    def step(model, center, context, negatives):
+        loss = model(center, context, negatives)
+        embeds = model.in_embed.weight.detach()
+        norm = embeds / embeds.norm(dim=1, keepdim=True)
+        sim, index = torch.mm(norm, norm.t()).topk(3, dim=1)
+        return loss, sim, index
+
+    return SkipGramNeg(11, 5), step
+
+
+@network(classes(9, 3, 7), classes(2, 3))
+def text_cnn(torch, nn, F):
+    class TextCNN(nn.Module):
+        def __init__(self, V=9, D=4, C=2, Co=3, Ks=(2, 3, 4)):
+            super().__init__()
+            self.embed = nn.Embedding(V, D, padding_idx=0)
+            self.convs = nn.ModuleList([nn.Conv1d(D, Co, K, padding=1) for K in Ks])
+            self.dropout = nn.Dropout(0.0)
+            self.fc1 = nn.Linear(len(Ks) * Co, C)
+
+        def forward(self, x):
+            x = self.embed(x).permute(0, 2, 1)
+            x = [F.relu(conv(x)) for conv in self.convs]
+            x = [F.max_pool1d(i, i.size(2)).squeeze(2) for i in x]
+            first, _ = x[0].max(dim=1)
+            return self.fc1(self.dropout(torch.cat(x, 1))), first
+
+    def step(model, text, target):
+        logit, first = model(text)
+        return F.cross_entropy(logit, target) + first.mean(), logit
+
+    return TextCNN(), step
+
+
+@network(normal(2, 3, 16))
+def causal_dilated_convolutions(torch, nn, F):
+    class Chomp1d(nn.Module):
+        def __init__(self, chomp_size):
+            super().__init__()
+            self.chomp_size = chomp_size
+
+        def forward(self, x):
+            return x[:, :, : -self.chomp_size].contiguous()
+
+    class TemporalBlock(nn.Module):
+        def __init__(self, n_inputs, n_outputs, kernel_size, dilation):
+            super().__init__()
+            padding = (kernel_size - 1) * dilation
+            conv = nn.Conv1d(n_inputs, n_outputs, kernel_size, stride=1, padding=padding, dilation=dilation)
+            self.net = nn.Sequential(conv, Chomp1d(padding), nn.GELU(), nn.Dropout(0.0))
+            self.downsample = nn.Conv1d(n_inputs, n_outputs, 1) if n_inputs != n_outputs else None
+
+        def forward(self, x):
+            res = x if self.downsample is None else self.downsample(x)
+            return F.relu(self.net(x) + res)
+
+    def step(model, x):
+        y = model(x)
+        return F.l1_loss(y[:, :, :-1], torch.roll(y, -1, 2)[..., :-1].detach()), y
+
+    return nn.Sequential(*[TemporalBlock(3 if not i else 4, 4, 3, 2**i) for i in range(3)]), step

@@ -1,0 +1,106 @@
+"""Whole networks, written as PyTorch's users write them, run from one source with PyTorch and with minigrad.
+
+Same parameters and inputs in float64; compared are the loss and all results, the gradients of every parameter and
+input, a product of the loss's Hessian with a vector, and parameters and buffers after two steps of an optimiser.
+"""
+
+import numpy as np
+import pytest
+
+import minigrad
+from minigrad import nn, optim
+from minigrad.check import gradgradcheck
+from tests.oracles.networks import (
+    NETWORKS,
+    attention,
+    blocks,
+    generative,
+    images,
+    learning,
+    metrics,
+    sequences,
+    training,
+)
+
+torch = pytest.importorskip("torch")
+
+SOURCES = (attention, blocks, generative, images, learning, metrics, sequences, training)  # each fills NETWORKS
+STEPS = 2
+
+
+def numbers(tensor):
+    """The elements, None for None."""
+    return None if tensor is None else tensor.detach().numpy().copy()
+
+
+def given(library, array):
+    """An input of a step; gradients flow to floating ones."""
+    return library.tensor(array, requires_grad=array.dtype == np.float64)
+
+
+def times_hessian(library, grad, loss, leaves):
+    """The Hessian of the loss by leaves, times one vector."""
+    slopes = grad(loss, leaves, create_graph=True, allow_unused=True)
+    rng = np.random.default_rng(1)
+    vectors = [library.tensor(rng.standard_normal(leaf.shape)) for leaf in leaves]
+    pairs = [(g, v) for g, v in zip(slopes, vectors, strict=True) if g is not None and g.requires_grad]
+    return grad(sum((g * v).sum() for g, v in pairs), leaves, allow_unused=True) if pairs else [None] * len(leaves)
+
+
+def run(library, optimizers, grad, model, network, step):
+    """{what: numbers} of a network in use: its first step, the curvature there, and the steps of its optimiser."""
+    inputs = [given(library, array) for array in network.inputs]
+    parameters, found = dict(model.named_parameters()), {}
+    optimizer = parameters and getattr(optimizers, network.optimizer)(model.parameters(), **network.options)
+    named = parameters | {f"input {i}": x for i, x in enumerate(inputs)}
+    leaves = {name: x for name, x in named.items() if x.requires_grad}
+    for count in range(STEPS if parameters else 1):
+        results = step(model, *inputs)
+        found |= {f"step {count}, result {i}": numbers(result) for i, result in enumerate(results)}
+        if not results[0].requires_grad:
+            break
+        if network.second and not count:
+            products = times_hessian(library, grad, step(model, *inputs)[0], list(leaves.values()))
+            found |= {f"Hessian, {name}": numbers(h) for name, h in zip(leaves, products, strict=True)}
+        model.zero_grad()
+        results[0].backward()
+        found |= {f"step {count}, gradient of {name}": numbers(leaf.grad) for name, leaf in leaves.items()}
+        if parameters:
+            optimizer.step()
+    return found | {name: numbers(value) for name, value in model.state_dict().items()}
+
+
+@pytest.mark.parametrize("name", NETWORKS)
+def test_network(name):
+    network = NETWORKS[name]
+    theirs, their_step = network.build(torch, torch.nn, torch.nn.functional)
+    ours, our_step = network.build(minigrad, nn, nn.functional)
+    ours.double(), theirs.double()
+    ours.load_state_dict({key: value.numpy() for key, value in theirs.state_dict().items()})
+    wanted = run(torch, torch.optim, torch.autograd.grad, theirs, network, their_step)
+    found = run(minigrad, optim, minigrad.grad, ours, network, our_step)
+    assert list(found) == list(wanted)
+    for what, array in wanted.items():
+        if array is None or found[what] is None:  # a gradient that is nothing may stand as zeros
+            array = found[what] if array is None else array
+            assert array is None or not array.any(), what
+            continue
+        assert found[what].shape == array.shape, what
+        scale = np.abs(array).max(initial=1e-3)
+        np.testing.assert_allclose(found[what], array, rtol=1e-7, atol=1e-9 * scale, err_msg=what)
+
+
+@pytest.mark.parametrize("name", ["batch_norm", "instance_norm", "layer_norm", "group_norm"])
+def test_third_derivatives_of_norms(name):
+    """What second order of a gradient penalty needs; PyTorch's are wrong for all but group_norm."""
+    rng = np.random.default_rng(0)
+    image, weights = minigrad.tensor(rng.standard_normal((3, 2, 2, 2)), requires_grad=True), rng.standard_normal(24)
+    settings = {"batch_norm": (None, None, None, None, True), "layer_norm": ((2, 2, 2),), "group_norm": (2,)}
+
+    @minigrad.enable_grad()  # finite differences are taken without
+    def slope(x):
+        out = getattr(nn.functional, name)(x, *settings.get(name, ()))
+        (found,) = minigrad.grad((out * minigrad.tensor(weights).view(3, 2, 2, 2)).sum(), x, create_graph=True)
+        return found
+
+    assert gradgradcheck(slope, [image])
