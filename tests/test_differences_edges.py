@@ -7,6 +7,7 @@ import pytest
 
 import minigrad
 from minigrad import nn, ops, optim
+from minigrad.check import gradgradcheck
 from tests.difference_rows import EDGES, Shown, gives, refuses, sgd, slopes, tensor, whole
 
 shows = Shown(EDGES)
@@ -137,6 +138,21 @@ def no_dimensions_are_all():
 @shows("second derivative of `norm`")
 def norm_at_zeros():
     gives(slopes(ops.norm, [0, 0], order=2)[0], [0, 0])
+
+
+@shows("third derivatives of")
+def third_derivatives_of_norms_are_right():
+    draws = np.random.default_rng(0)
+    image, weights = draws.standard_normal((3, 2, 2, 2)), tensor(draws.standard_normal((3, 2, 2, 2)))
+    settings = {"batch_norm": (None, None, None, None, True), "layer_norm": ((2, 2, 2),), "instance_norm": ()}
+    for name, setting in settings.items():
+
+        @minigrad.enable_grad()  # finite differences are taken without
+        def slope(x):
+            out = getattr(ops, name)(x, *setting)  # noqa: B023
+            return minigrad.grad((out * weights).sum(), x, create_graph=True)[0]
+
+        assert gradgradcheck(slope, [minigrad.tensor(image, requires_grad=True)])
 
 
 @shows("second derivatives of")

@@ -80,7 +80,7 @@ def _fit(run, settings, parts, history, callbacks):
 
 def _accuracy_on_new_writers(settings, interruption):
     """Train a second network on the first half of the writers, and measure it on the others."""
-    print("training again on half of the writers, to test on the others ...", flush=True)
+    print("extra: training again on half of the writers alone, to test on the others ...", flush=True)
     parts = Parts(settings, *settings.datasets("writers"))
     positional, named = parts.fit_arguments(settings)
     fit(*positional, **named | {"test": None}, callbacks=[interruption])

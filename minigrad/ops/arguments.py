@@ -12,6 +12,8 @@ __all__ = [
     "array_of",
     "bare",
     "flag_of",
+    "float_of",
+    "floats_of",
     "integer_of",
     "integers_of",
     "number_of",
@@ -91,3 +93,19 @@ def flag_of(op, name, value):
     if not isinstance(value, bool) and not (isinstance(value, Integral) and value in (0, 1)):
         raise KindError(f"{op}: {name} is {value!r}, wanted True or False")
     return bool(value)
+
+
+def float_of(op, name, value):
+    """The value, a number, as a Python float."""
+    value = number_of(op, name, value)
+    try:
+        return float(value)
+    except OverflowError as error:
+        raise ShapeError(f"{op}: {name} is {value}, wanted a number of 64 bits") from error
+
+
+def floats_of(op, name, value):
+    """The value, an array of floating elements as a primitive sees its Tensors."""
+    if not device.is_floating(array_of(op, name, value).dtype):
+        raise KindError(f"{op}: {name} has elements {value.dtype}, wanted floating ones; convert with .to('float32')")
+    return value

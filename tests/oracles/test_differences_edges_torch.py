@@ -164,6 +164,25 @@ def norm_at_zeros():
     gives(slopes(torch.norm, [0, 0], order=2)[0], [NAN, NAN])
 
 
+@shows("third derivatives of")
+def third_derivatives_of_norms_are_not_those_of_the_second():
+    draws = np.random.default_rng(0)
+    image, weights, u, v, d = (tensor(draws.standard_normal((3, 2, 2, 2))) for _ in range(5))
+    settings = {"batch_norm": (None, None, None, None, True), "layer_norm": ((2, 2, 2),), "instance_norm": ()}
+    for name, setting in settings.items():
+
+        def second(x):
+            out = getattr(functional, name)(x, *setting)  # noqa: B023
+            (slope,) = torch.autograd.grad((out * weights).sum(), x, create_graph=True)
+            return torch.autograd.grad((slope * u).sum(), x, create_graph=True)[0]
+
+        x, steps = image.clone().requires_grad_(), [image + e * d for e in (1e-5, -1e-5)]
+        third = torch.autograd.grad((second(x) * v).sum(), x)[0]
+        ahead, behind = (second(step.requires_grad_()) for step in steps)
+        difference = ((ahead - behind) * v).sum() / 2e-5
+        assert abs((third * d).sum() - difference) > 0.01 * abs(difference), name
+
+
 @shows("second derivatives of")
 def kinks_of_the_second_order():
     zero = tensor([0.0])

@@ -12,7 +12,7 @@ import pytest
 
 from minigrad import Tensor, ops
 from minigrad.engine import grad
-from minigrad.ops.elementwise import activations, arithmetic, functions
+from minigrad.ops.elementwise import activations, arithmetic, functions, rectifiers
 
 torch = pytest.importorskip("torch")
 
@@ -78,7 +78,7 @@ def wants(name):
     return sum(p.default is p.empty for p in parameters)
 
 
-FAMILIES = (arithmetic, functions, activations)
+FAMILIES = (arithmetic, functions, activations, rectifiers)
 UNARY = [name for family in FAMILIES for name in family.__all__ if wants(name) == 1 and name != "to"]
 POWERS = (0, 1, 2, 3, -1, -2, 0.5, -0.5, 1.5, 2.0, 1.0, 0.0, -0.0, 2.5, NAN, INF)
 

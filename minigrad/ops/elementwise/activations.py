@@ -1,4 +1,4 @@
-"""Elementwise activations.
+"""Elementwise activations that are smooth, or nearly so.
 
 `inplace` is PyTorch's and changes nothing: a Tensor is a value, and the output a new one.
 
@@ -8,153 +8,16 @@ Errors  TypeError if input is no Tensor of floating elements, or a setting no nu
 
 import math
 
-from minigrad_kernels import elementwise as kernels
 from minigrad_kernels.errors import KindError, ShapeError
 
 from ... import device
 from ...device import elementwise
 from ...primitive import primitive
-from ..arguments import array_of, flag_of, number_of, tensor_of
+from ..arguments import flag_of, float_of, floats_of, tensor_of
 from .choices import where
-from .functions import dense, erf, exp, no_slope, sigmoid, tanh
+from .functions import erf, exp, sigmoid, tanh
 
-__all__ = ["elu", "gelu", "hardtanh", "leaky_relu", "logsigmoid", "relu", "relu6", "silu", "softplus"]
-
-
-def _floats(op, input):
-    """The argument, an array of floating numbers."""
-    if not device.is_floating(array_of(op, "input", input).dtype):
-        raise KindError(f"{op}: input has elements {input.dtype}, wanted floating ones; convert with .to('float32')")
-    return input
-
-
-def _number(op, name, value):
-    """A setting as a Python float."""
-    value = number_of(op, name, value)
-    try:
-        return float(value)
-    except OverflowError as error:
-        raise ShapeError(f"{op}: {name} is {value}, wanted a number of 64 bits") from error
-
-
-@primitive(fixed=("inplace",))
-def relu(input, inplace=False):
-    """Rectified linear unit; NaN stays NaN.
-
-    Math    out = max(x, 0)
-    Grads   dx = 0 where out <= 0, else g (so NaN passes g)
-    Shapes  out as input
-    Types   floating or integers; not bool
-    Source  Nair and Hinton 2010, "Rectified linear units improve restricted Boltzmann machines"
-    """
-    flag_of("relu", "inplace", inplace)
-    if array_of("relu", "input", input).dtype.kind in "iu":
-        return elementwise("maximum", input, 0, named="relu")
-    return dense(kernels.relu, _floats("relu", input))
-
-
-relu.grads(input=lambda g, out: relu_grad(g, out))
-
-
-@primitive(outputs=("dx",))
-def relu_grad(grad, out):
-    """The gradient of relu, linear in grad; out is what relu returned.
-
-    Math    dx = 0 where out <= 0, else grad (so NaN passes grad)
-    Grads   dgrad = relu_grad(g, out)        dout = 0
-    Shapes  all alike
-    """
-    return dense(kernels.relu_grad, grad, out)
-
-
-relu_grad.grads(grad=lambda g, out: relu_grad(g, out),
-                out=no_slope)  # fmt: skip
-
-
-@primitive(fixed=("negative_slope", "inplace"))
-def leaky_relu(input, negative_slope=0.01, inplace=False):
-    """Rectified linear unit that lets a little of what is negative pass.
-
-    Math    out = x where x > 0, else negative_slope x
-    Grads   dx = g where x > 0, else negative_slope g
-    Shapes  out as input
-    Source  Maas, Hannun and Ng 2013, "Rectifier nonlinearities improve neural network acoustic models"
-    """
-    flag_of("leaky_relu", "inplace", inplace)
-    slope = _number("leaky_relu", "negative_slope", negative_slope)
-    return dense(kernels.leaky_relu, _floats("leaky_relu", input), settings=(slope,))
-
-
-leaky_relu.grads(input=lambda g, input, negative_slope: leaky_relu_grad(g, input, negative_slope))
-
-
-@primitive(outputs=("dx",), fixed=("negative_slope",))
-def leaky_relu_grad(grad, input, negative_slope):
-    """The gradient of leaky_relu, linear in grad.
-
-    Math    dx = grad where x > 0, else negative_slope grad
-    Grads   dgrad = leaky_relu_grad(g, input, negative_slope)        dinput = 0
-    Shapes  all alike
-    """
-    return dense(kernels.leaky_relu_grad, grad, input, settings=(float(negative_slope),))
-
-
-leaky_relu_grad.grads(grad=lambda g, input, negative_slope: leaky_relu_grad(g, input, negative_slope),
-                      input=no_slope)  # fmt: skip
-
-
-@primitive(fixed=("low", "high"))
-def _limited(input, name, low, high):
-    """input between two limits."""
-    if array_of(name, "input", input).dtype.kind not in "iu":
-        _floats(name, input)
-    elif low % 1 or high % 1:
-        raise ShapeError(f"{name}: limits are {low} and {high}, wanted whole ones for an input of {input.dtype}")
-    else:
-        low, high = int(low), int(high)
-    return elementwise("minimum", elementwise("maximum", input, low, named=name), high, named=name)
-
-
-_limited.grads(input=lambda g, input, low, high: _limited_grad(g, input, low, high))
-
-
-@primitive(outputs=("dx",), fixed=("low", "high"))
-def _limited_grad(grad, input, low, high):
-    """The gradient of _limited, linear in grad: 0 at the limits, beyond them, and at NaN."""
-    inside = elementwise("logical_and", elementwise("gt", input, low), elementwise("lt", input, high))
-    return device.select(inside, grad, 0.0)
-
-
-_limited_grad.grads(grad=lambda g, input, low, high: _limited_grad(g, input, low, high), input=no_slope)
-
-
-def hardtanh(input, min_val=-1.0, max_val=1.0, inplace=False):
-    """input limited to the range from min_val to max_val.
-
-    Math    out = min(max(x, min_val), max_val)
-    Grads   dx = g where min_val < x < max_val, else 0
-    Shapes  out as input
-    Types   floating; integers, with limits that are whole numbers; not bool
-    Source  Collobert 2004, "Large scale machine learning"
-    """
-    low, high = _number("hardtanh", "min_val", min_val), _number("hardtanh", "max_val", max_val)
-    flag_of("hardtanh", "inplace", inplace)
-    if low > high:
-        raise ShapeError(f"hardtanh: min_val is {low} and max_val {high}, wanted min_val <= max_val")
-    return _limited(input, "hardtanh", low, high)
-
-
-def relu6(input, inplace=False):
-    """Rectified linear unit that rises no higher than 6.
-
-    Math    out = min(max(x, 0), 6)
-    Grads   dx = g where 0 < x < 6, else 0
-    Shapes  out as input
-    Types   floating or integers; not bool
-    Source  Krizhevsky 2010, "Convolutional deep belief networks on CIFAR-10"
-    """
-    flag_of("relu6", "inplace", inplace)
-    return _limited(input, "relu6", 0, 6)
+__all__ = ["elu", "gelu", "logsigmoid", "silu", "softplus"]
 
 
 @primitive(fixed=("alpha", "inplace"))
@@ -167,7 +30,7 @@ def elu(input, alpha=1.0, inplace=False):
     Source  Clevert, Unterthiner and Hochreiter 2016, "Fast and accurate deep network learning by ELUs"
     """
     flag_of("elu", "inplace", inplace)
-    alpha, input = _number("elu", "alpha", alpha), _floats("elu", input)
+    alpha, input = float_of("elu", "alpha", alpha), floats_of("elu", "input", input)
     low = elementwise("minimum", input, 0.0)
     low = elementwise("mul", elementwise("expm1", low, out=low), alpha, out=low)
     return device.select(elementwise("gt", input, 0.0), input, low)
@@ -191,7 +54,7 @@ def silu(input, inplace=False):
     Source  Hendrycks and Gimpel 2016, "Gaussian error linear units", section 2
     """
     flag_of("silu", "inplace", inplace)
-    share = sigmoid.forward(_floats("silu", input))
+    share = sigmoid.forward(floats_of("silu", "input", input))
     return elementwise("mul", input, share, out=share)
 
 
@@ -212,8 +75,8 @@ def softplus(input, beta=1, threshold=20):
     Shapes  out as input
     Source  Dugas and others 2001, "Incorporating second-order functional knowledge for better option pricing"
     """
-    beta, threshold = (_number("softplus", n, v) for n, v in (("beta", beta), ("threshold", threshold)))
-    input = _floats("softplus", input)
+    beta, threshold = (float_of("softplus", n, v) for n, v in (("beta", beta), ("threshold", threshold)))
+    input = floats_of("softplus", "input", input)
     scaled = elementwise("mul", input, beta)
     small = elementwise("abs", scaled)  # e^-|y| does not overflow, and ln(1 + e^y) = max(y, 0) + ln(1 + e^-|y|)
     small = elementwise("exp", elementwise("neg", small, out=small), out=small)
@@ -238,7 +101,7 @@ def logsigmoid(input):
     Shapes  out as input
     Source  Bishop 2006, "Pattern Recognition and Machine Learning", section 4.2
     """
-    _floats("logsigmoid", tensor_of("logsigmoid", "input", input).data)
+    floats_of("logsigmoid", "input", tensor_of("logsigmoid", "input", input).data)
     return -softplus(-input, 1.0, math.inf)
 
 
@@ -249,7 +112,7 @@ INNER, CUBIC = math.sqrt(2 / math.pi), 0.044715
 
 @primitive
 def _gelu(input):
-    input = _floats("gelu", input)
+    input = floats_of("gelu", "input", input)
     share = erf.forward(elementwise("mul", input, math.sqrt(0.5)))
     share = elementwise("add", share, 1.0, out=share)
     return elementwise("mul", elementwise("mul", input, 0.5), share, out=share)
@@ -266,7 +129,7 @@ _gelu.grads(input=_dinput_of_gelu)
 
 @primitive
 def _gelu_tanh(input):
-    input = _floats("gelu", input)
+    input = floats_of("gelu", "input", input)
     share = elementwise("mul", elementwise("mul", input, input), input)
     share = elementwise("add", elementwise("mul", share, CUBIC, out=share), input, out=share)
     share = elementwise("tanh", elementwise("mul", share, INNER, out=share), out=share)
