@@ -212,6 +212,12 @@ class Tensor(Methods):
     def __int__(self):
         return int(self.item())
 
+    def __index__(self):
+        if self.dtype.kind not in "iu" or self.data.size != 1:
+            found = f"shape {self.shape} and elements {self.dtype}"
+            raise KindError(f"index: self has {found}, wanted a single integer")
+        return self.data.item()
+
     def __format__(self, spec):
         return format(self.item() if spec else repr(self), spec)
 

@@ -135,11 +135,6 @@ def steps_may_be_negative():
     assert np.shares_memory(ops.flip(x, (0,)).data, x.data)
 
 
-@shows("a Tensor as the index")
-def an_index_of_a_list_is_a_number():
-    refuses(TypeError, "not Tensor", lambda: [1, 2][Tensor(np.array(1))])
-
-
 @shows("a size")
 def one_size_may_stand_alone():
     x = minigrad.ones(2, 3)

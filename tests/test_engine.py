@@ -669,6 +669,13 @@ def test_a_copy_of_a_leaf_is_a_leaf_of_its_own():
         copy.deepcopy(x * 2)
 
 
+def test_a_whole_number_is_an_index():
+    assert ["a", "b"][Tensor(np.array([1]))] == "b" and list(range(Tensor(np.array(2)))) == [0, 1]
+    for wrong in (Tensor(np.array(1.0)), Tensor(np.array([0, 1])), Tensor(np.array(True))):
+        with pytest.raises(TypeError, match="index: self has"):
+            ["a", "b"][wrong]
+
+
 @pytest.mark.parametrize(
     "call, error, message",
     [

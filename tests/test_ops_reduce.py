@@ -217,6 +217,16 @@ def test_var_with_few_elements(values, correction):
     np.testing.assert_allclose(out.item(), wanted, rtol=1e-6)
 
 
+@pytest.mark.parametrize("name", ["var", "std"])
+@pytest.mark.parametrize("correction", [3, 4, 3.5])
+@pytest.mark.parametrize("dim", [0, (0, 1), None])
+def test_gradients_without_degrees_of_freedom_like_torch(name, correction, dim):
+    """PyTorch's rule for dimensions that are named is another one than for all."""
+    points = [[1.0, 5.0], [2.0, 5.0], [4.0, 5.0]]
+    correction = correction + 3 if dim != 0 else correction
+    assert_like_torch(lambda module, x: getattr(module, name)(x, dim, correction=correction), points, second=False)
+
+
 def test_var_over_no_dimensions_named_is_over_all():
     x = Tensor(np.arange(6.0).reshape(2, 3))
     assert ops.var(x, ()).item() == ops.var(x).item() and ops.var(x, (), keepdim=True).shape == (1, 1)

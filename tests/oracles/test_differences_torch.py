@@ -121,11 +121,6 @@ def steps_go_forward():
     assert torch.flip(x, (0,)).data_ptr() != x.data_ptr()
 
 
-@shows("a Tensor as the index")
-def an_index_of_a_list_may_be_a_tensor():
-    assert [1, 2][torch.tensor(1)] == 2
-
-
 @shows("a size")
 def sizes_stand_in_a_row():
     x = torch.ones(2, 3)

@@ -15,6 +15,7 @@ from ...device import elementwise
 from ...primitive import primitive
 from ..arguments import flag_of, float_of, floats_of, tensor_of
 from .choices import where
+from .conversions import wide, widened
 from .functions import erf, exp, sigmoid, tanh
 
 __all__ = ["elu", "gelu", "logsigmoid", "silu", "softplus"]
@@ -45,6 +46,7 @@ elu.grads(input=_dinput_of_elu)
 
 
 @primitive(fixed=("inplace",))
+@widened
 def silu(input, inplace=False):
     """Sigmoid linear unit, also called swish.
 
@@ -59,6 +61,7 @@ def silu(input, inplace=False):
 
 
 def _dinput_of_silu(g, input):
+    input = wide(input)
     share = sigmoid(input)
     return g * (share * (1 + input * (1 - share)))
 
@@ -67,6 +70,7 @@ silu.grads(input=_dinput_of_silu)
 
 
 @primitive(fixed=("beta", "threshold"))
+@widened
 def softplus(input, beta=1, threshold=20):
     """A smooth relu, and x itself where beta x is above the threshold.
 
@@ -86,7 +90,7 @@ def softplus(input, beta=1, threshold=20):
 
 
 def _dinput_of_softplus(g, input, beta, threshold):
-    scaled = input * beta
+    scaled = wide(input) * beta
     return g * where(scaled > threshold, 1.0, sigmoid(scaled))
 
 
@@ -111,6 +115,7 @@ INNER, CUBIC = math.sqrt(2 / math.pi), 0.044715
 
 
 @primitive
+@widened
 def _gelu(input):
     input = floats_of("gelu", "input", input)
     share = erf.forward(elementwise("mul", input, math.sqrt(0.5)))
@@ -119,6 +124,7 @@ def _gelu(input):
 
 
 def _dinput_of_gelu(g, input):
+    input = wide(input)
     below = 0.5 * (1 + erf(input * math.sqrt(0.5)))
     density = exp(-0.5 * (input * input)) / math.sqrt(2 * math.pi)
     return g * (below + input * density)
@@ -128,6 +134,7 @@ _gelu.grads(input=_dinput_of_gelu)
 
 
 @primitive
+@widened
 def _gelu_tanh(input):
     input = floats_of("gelu", "input", input)
     share = elementwise("mul", elementwise("mul", input, input), input)
@@ -138,6 +145,7 @@ def _gelu_tanh(input):
 
 
 def _dinput_of_gelu_tanh(g, input):
+    input = wide(input)
     squared = input * input
     bend = tanh(INNER * (input + CUBIC * (squared * input)))
     slope = INNER * (1 + 3 * CUBIC * squared)

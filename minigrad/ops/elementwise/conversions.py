@@ -5,6 +5,8 @@ Errors  TypeError if input is no Tensor, or for a name that is neither that of a
 Source  torch.Tensor.to
 """
 
+import functools
+
 from minigrad_kernels.errors import KindError
 
 from ... import device as devices
@@ -84,3 +86,25 @@ def _element_type(dtype):
     if not known:
         raise KindError(f"to: dtype is {dtype!r}, wanted an element type such as 'float32' or the name of a device")
     return devices.element_type(dtype)
+
+
+def typed(input, dtype):
+    """A Tensor in an element type, itself if it has it."""
+    return input if input.dtype == dtype else to(input, dtype)
+
+
+def wide(input):
+    """A Tensor in the type to compute in where a result takes several steps: numbers of 16 bits become float32."""
+    return to(input, "float32") if input.dtype.itemsize == 2 and devices.is_floating(input.dtype) else input
+
+
+def widened(forward):
+    """A forward whose steps work on numbers of 16 bits in float32, so that the result alone is rounded."""
+
+    @functools.wraps(forward)
+    def run(input, *settings):
+        if not devices.is_array(input) or input.dtype.itemsize != 2 or not devices.is_floating(input.dtype):
+            return forward(input, *settings)
+        return devices.cast(forward(devices.cast(input, "float32"), *settings), input.dtype)
+
+    return run

@@ -13,7 +13,7 @@ from ... import device
 from ...device import elementwise
 from ...primitive import primitive
 from ...tensor import Tensor
-from .conversions import to
+from .conversions import to, wide, widened
 
 __all__ = ["abs", "cos", "erf", "exp", "expm1", "log", "log1p", "reciprocal", "rsqrt", "sigmoid", "sign", "sin"]
 __all__ += ["sqrt", "tanh", "to"]
@@ -178,6 +178,7 @@ tanh.grads(input=lambda g, out: g * (1 - out * out))
 
 
 @primitive
+@widened
 def sigmoid(input):
     """Elementwise logistic function.
 
@@ -190,7 +191,7 @@ def sigmoid(input):
     return elementwise("div", 1.0, elementwise("add", out, 1.0, out=out), out=out)
 
 
-sigmoid.grads(input=lambda g, out: g * out * (1 - out))
+sigmoid.grads(input=lambda g, out: g * wide(out) * (1 - wide(out)))
 
 
 @primitive

@@ -17,8 +17,9 @@ from ...tensor import Tensor
 from ..arguments import flag_of, tensor_of
 from ..axes import axes_of, axis_of, kept_shape, reduced_axes
 from ..elementwise import eq, isnan, maximum, minimum
+from ..elementwise.conversions import typed
 from ..shape import reshape, squeeze, take_along_dim
-from .sums import along, sum, typed
+from .sums import along, sum
 
 __all__ = ["all", "amax", "amin", "any", "argmax", "argmin", "max", "min"]
 

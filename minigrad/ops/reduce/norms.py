@@ -16,7 +16,8 @@ from ...primitive import primitive
 from ..arguments import flag_of, number_of
 from ..axes import reduced_axes
 from ..elementwise import abs, eq, exp, isnan, sign, to, where
-from .sums import along, floating, sum, total, typed
+from ..elementwise.conversions import typed
+from .sums import along, floating, sum, total
 
 __all__ = ["logsumexp", "norm"]
 

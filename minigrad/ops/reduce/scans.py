@@ -13,8 +13,9 @@ from ...device import elementwise
 from ...primitive import primitive
 from ..arguments import flag_of, tensor_of
 from ..axes import axis_of
+from ..elementwise.conversions import typed, wide
 from ..shape import reshape
-from .sums import along, converted, typed, wide
+from .sums import along, converted
 
 __all__ = ["cumprod", "cumsum", "prod"]
 
@@ -58,6 +59,8 @@ def _cumprod(input, axis, reverse, dtype):
 
 def _dx_of_cumprod(g, input, out, axis, reverse):
     """The product of all before k, times S_k = g_k + input_(k+1) S_(k+1)."""
+    if input.shape[axis] == 1:
+        return g
     if _no_zero(input):
         return _cumsum(g * out, axis, not reverse, None) / input
     sums = _recurrence(g, _shift(input, axis, not reverse, 0.0), axis, not reverse)
@@ -137,6 +140,8 @@ def _prod(input, axis, keepdim, dtype):
 def _dx_of_prod(g, input, out, axis):
     """The product of all others: out / input, or those before times those behind."""
     g = along(g, input.shape, (axis,))
+    if input.shape[axis] == 1:
+        return g
     if _no_zero(input):
         return g * along(out, input.shape, (axis,)) / input
     before, behind = (_shift(_cumprod(input, axis, back, None), axis, back, 1.0) for back in (False, True))

@@ -17,7 +17,8 @@ from ...device import elementwise
 from ...primitive import primitive
 from ..arguments import flag_of, number_of, tensor_of
 from ..axes import kept_shape, reduced_axes
-from ..elementwise import eq, to, where
+from ..elementwise import eq, where
+from ..elementwise.conversions import typed, wide
 from ..shape import expand, reshape
 
 __all__ = ["mean", "std", "sum", "var"]
@@ -49,16 +50,6 @@ def _added_one_by_one(x, axes):
             return count
         count //= x.shape[axis]
     return 0
-
-
-def typed(x, dtype):
-    """A Tensor in an element type, itself if it has it."""
-    return x if x.dtype == dtype else to(x, dtype)
-
-
-def wide(input):
-    """A Tensor in the type to compute in: numbers of 16 bits become float32."""
-    return to(input, "float32") if input.dtype.itemsize == 2 and device.is_floating(input.dtype) else input
 
 
 def element_type(op, dtype):
@@ -138,24 +129,23 @@ def mean(input, dim=None, keepdim=False, *, dtype=None):
 
 
 @primitive
-def _var(input, axes, keepdim, correction):
+def _var(input, axes, keepdim, correction, whole):
     count = float(_count(input.shape, axes))
     deviation = elementwise("sub", input, elementwise("div", total(input, axes, True), count))
     rounded = elementwise("div", total(deviation, axes, True), count)  # off the average, which shows where it is large
     deviation = elementwise("sub", deviation, rounded, out=deviation)
     squares = elementwise("mul", deviation, deviation, out=deviation)
-    return elementwise("div", total(squares, axes, keepdim), _freedom(input.shape, axes, correction))
+    freedom = count - correction if count > max(correction, 0) else 0
+    return elementwise("div", total(squares, axes, keepdim), freedom)
 
 
-def _freedom(shape, axes, correction):
-    """The degrees of freedom; 0 if there are none, as of no elements."""
-    count = _count(shape, axes)
-    return count - correction if count and count > correction else 0
-
-
-def _dx_of_var(g, input, axes, correction):
-    average, freedom = mean(input, axes, True), _freedom(input.shape, axes, correction)
-    slope = (input - average) * (2 / freedom) if freedom else where(eq(input, average), math.nan, math.inf)
+def _dx_of_var(g, input, axes, correction, whole):
+    """Without degrees of freedom what PyTorch gives, which is not the same for all dimensions and for those named."""
+    average, freedom = mean(input, axes, True), _count(input.shape, axes) - correction
+    if whole and freedom <= 0:
+        slope = where(eq(input, average), math.nan, math.inf)
+    else:
+        slope = (input - average) * (2 / freedom if freedom else math.inf)
     return along(g, input.shape, axes) * slope
 
 
@@ -194,7 +184,7 @@ def std(input, dim=None, unbiased=None, keepdim=False, *, correction=None):
 
 
 def _spread(op, function, input, dim, unbiased, keepdim, correction):
-    """var or std, function(input, axes, keepdim, correction), of what the caller gave."""
+    """var or std, function(input, axes, keepdim, correction, whether no dimensions were named)."""
     if isinstance(dim, bool):  # var(x, False)
         if unbiased is not None:
             raise KindError(f"{op}: dim is {dim}, wanted dimensions or None")
@@ -206,4 +196,5 @@ def _spread(op, function, input, dim, unbiased, keepdim, correction):
         correction = int(flag_of(op, "unbiased", unbiased))
     correction = 1 if correction is None else number_of(op, "correction", correction)
     input, dtype = floating(op, input)
-    return typed(function(input, axes, keepdim, correction), dtype)
+    whole = dim is None or dim in ((), []) or not input.ndim
+    return typed(function(input, axes, keepdim, correction, whole), dtype)
