@@ -8,6 +8,7 @@ from . import ops
 from .create import NEW
 from .device import is_array
 from .ops import contract, reduce, shape
+from .ops.arguments import tensor_of
 from .ops.elementwise import arithmetic, choices, functions
 from .tensor import Tensor
 
@@ -34,6 +35,28 @@ BINARY = {
 }
 COMPARISONS = ("__eq__", "__ne__", "__lt__", "__le__", "__gt__", "__ge__")
 REFLECTED = {name.replace("__", "__r", 1): op for name, op in BINARY.items() if name not in COMPARISONS}
+
+
+def where(input, condition, other):
+    """input where the condition holds, other elsewhere."""
+    return ops.where(condition, input, other)
+
+
+def type_as(input, other):
+    """input in the element type of other."""
+    return ops.to(input, tensor_of("type_as", "other", other).dtype)
+
+
+def expand_as(input, other):
+    """input repeated to the shape of other."""
+    return ops.expand(input, tensor_of("expand_as", "other", other).shape)
+
+
+def view_as(input, other):
+    """input seen in the shape of other."""
+    return ops.view(input, tensor_of("view_as", "other", other).shape)
+
+
 # Every op of these families is a method, and so are those of ALSO; FUNCTIONS, as in PyTorch, are not.
 FAMILIES = (arithmetic, choices, functions, contract, reduce, shape)
 ALSO = "log_softmax matmul relu softmax"
@@ -42,11 +65,7 @@ _NAMES = {name for family in FAMILIES for name in family.__all__} | set(ALSO.spl
 METHODS = {name: getattr(ops, name) for name in sorted(_NAMES - set(FUNCTIONS.split()))}
 METHODS |= {"__neg__": ops.neg, "__abs__": ops.abs, "__invert__": ops.bitwise_not, "__getitem__": ops.getitem}
 METHODS |= NEW
-METHODS["unfold"] = ops.windows
-METHODS["where"] = lambda input, condition, other: ops.where(condition, input, other)
-METHODS["type_as"] = lambda input, other: ops.to(input, other.dtype)
-METHODS["expand_as"] = lambda input, other: ops.expand(input, other.shape)
-METHODS["view_as"] = lambda input, other: ops.view(input, other.shape)
+METHODS |= {"unfold": ops.windows} | {op.__name__: op for op in (where, type_as, expand_as, view_as)}
 CONVERSIONS = {"half": "float16", "float": "float32", "double": "float64", "int": "int32", "long": "int64"}
 CONVERSIONS |= {"bool": "bool", "cpu": "cpu"}
 LISTED = "expand flip permute repeat reshape tile view"  # x.reshape(2, 3) as well as x.reshape((2, 3))

@@ -682,6 +682,9 @@ def test_a_whole_number_is_an_index():
         (lambda x: x.requires_grad_("no"), TypeError, "requires_grad_: requires_grad is 'no'"),
         (lambda x: setattr(x, "requires_grad", np.ones(2)), TypeError, "requires_grad_: requires_grad is array"),
         (lambda x: x.size(5), IndexError, "size: dim is 5"),
+        (lambda x: x.type_as(3), TypeError, "type_as: other is a int, wanted a Tensor"),
+        (lambda x: x.expand_as((3,)), TypeError, "expand_as: other is a tuple"),
+        (lambda x: x.view_as(None), TypeError, "view_as: other is a NoneType"),
         (lambda x: x.size("a"), TypeError, "size: dim is 'a'"),
     ],
 )
