@@ -110,7 +110,10 @@ def getitem(input, key):
     Grads   dinput = g at the picked places (added where one was picked twice), 0 elsewhere
     Shapes  as PyTorch's indexing; negative steps as NumPy's
     """
-    basic, arrays = _parsed(tensor_of("getitem", "input", input).shape, key)
+    shape = tensor_of("getitem", "input", input).shape
+    if type(key) is int and shape and -shape[0] <= key < shape[0]:  # as in loops over time
+        return _getitem(input, (key,))
+    basic, arrays = _parsed(shape, key)
     plain = len(basic) == input.ndim and all(part == slice(None) for part in basic)
     if plain and not arrays:
         return input
