@@ -12,7 +12,7 @@ import numpy as np
 from minigrad_kernels.errors import KindError, ShapeError
 
 from . import device as devices
-from .ops.arguments import integer_of, number_of, shape_of, tensor_of
+from .ops.arguments import integer_of, number_of, shape_of, source_of, tensor_of
 from .tensor import Tensor
 
 __all__ = [
@@ -156,21 +156,15 @@ def randint(low, high, size=None, dtype="int64", device="cpu", requires_grad=Fal
     low, high = integer_of("randint", "low", low), integer_of("randint", "high", high)
     if low >= high:
         raise ShapeError(f"randint: low is {low} and high {high}, wanted low < high")
-    values = _source("randint", generator).integers(low, high, shape_of("randint", "size", (size,)))
+    values = source_of("randint", generator).integers(low, high, shape_of("randint", "size", (size,)))
     return _made(devices.cast(values, dtype), device, requires_grad)
 
 
 def randperm(n, dtype="int64", device="cpu", requires_grad=False, generator=None):
     """The numbers from 0 to n - 1 in random order."""
     (count,) = shape_of("randperm", "n", (n,), 1)
-    values = _source("randperm", generator).permutation(count)
+    values = source_of("randperm", generator).permutation(count)
     return _made(devices.cast(values, dtype), device, requires_grad)
-
-
-def _source(op, generator):
-    if not isinstance(generator, devices.Generator | None):
-        raise KindError(f"{op}: generator is a {type(generator).__name__}, wanted a Generator or None")
-    return (generator or devices.default_generator).numpy
 
 
 def _drawn(op, method, shape, dtype, generator):
@@ -179,7 +173,7 @@ def _drawn(op, method, shape, dtype, generator):
     if not devices.is_floating(dtype):
         raise KindError(f"{op}: dtype is {dtype}, wanted a floating one")
     drawn = dtype if dtype.itemsize >= 4 else devices.default_dtype
-    values = getattr(_source(op, generator), method)(shape, drawn)
+    values = getattr(source_of(op, generator), method)(shape, drawn)
     return values if drawn == dtype else devices.cast(values, dtype)
 
 

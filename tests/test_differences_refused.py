@@ -149,6 +149,15 @@ def upsample_has_one_aim():
     refuses(ValueError, "wanted one of them", nn.Upsample, lambda: nn.Upsample(size=2, scale_factor=2))
 
 
+class Owner(nn.Module):
+    part = None
+
+
+@shows("a Module assigned")
+def parts_are_not_hidden():
+    refuses(ValueError, "the name 'part' is an attribute already", lambda: setattr(Owner(), "part", nn.ReLU()))
+
+
 @shows("`ParameterList`")
 def parameters_are_tensors():
     refuses(TypeError, "wanted a Tensor", lambda: nn.ParameterList([1]))

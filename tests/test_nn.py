@@ -112,7 +112,41 @@ def test_registration_refuses():
             register("a.b", None)
         with pytest.raises(ValueError, match="'forward' is an attribute already"):
             register("forward", None)
+        for name in (3, None, [1]):
+            with pytest.raises(ValueError, match="the name of a part is"):
+                register(name, None)
+    with pytest.raises(TypeError, match=r"1 is the class ReLU, wanted a Module or None; make one by ReLU\(...\)"):
+        nn.Sequential(nn.Tanh(), nn.ReLU)
     assert not values(module) and not list(module.modules())[1:]
+
+
+def test_registration_takes_no_name_over():
+    module = nn.Module()
+    module.register_parameter("weight", nn.Parameter(np.ones(1)))
+    module.register_buffer("mean", image(1))
+    module.add_module("part", nn.ReLU())
+    for register, names in (
+        (module.register_parameter, ("mean", "part")),
+        (module.register_buffer, ("weight", "part")),
+        (module.add_module, ("weight", "mean")),
+    ):
+        for name in names:
+            with pytest.raises(ValueError, match=f"'{name}' is an attribute already"):
+                register(name, None)
+    assert list(module.state_dict()) == ["weight", "mean"] and list(module.children())
+    module.register_buffer("mean", None)
+    assert list(module.state_dict()) == ["weight"]
+
+
+@pytest.mark.parametrize("part", [nn.Parameter(np.ones(1)), nn.ReLU()])
+def test_an_attribute_of_the_class_would_hide_a_part(part):
+    class Net(nn.Module):
+        part = None
+
+    module = Net()
+    with pytest.raises(ValueError, match="Net: the name 'part' is an attribute already, of the class"):
+        module.part = part
+    assert module.part is None and not module._parameters and not module._modules
 
 
 def test_a_module_without_forward():

@@ -173,6 +173,7 @@ REFUSED = [
     (lambda: nn.HuberLoss(delta=0), ValueError, "HuberLoss: delta is 0, wanted more than 0"),
     (lambda: nn.KLDivLoss(reduction="most"), ValueError, "KLDivLoss: reduction is 'most'"),
     (lambda: nn.Hardtanh("a"), TypeError, "Hardtanh: min_val is 'a', wanted a number"),
+    (lambda: nn.Hardtanh(1, 1), ValueError, "Hardtanh: min_val is 1 and max_val 1, wanted min_val < max_val"),
     (lambda: nn.ReLU6(2), TypeError, "ReLU6: inplace is 2, wanted True or False"),
     (lambda: nn.PairwiseDistance(p="a"), TypeError, "PairwiseDistance: p is 'a', wanted a number"),
     (lambda: nn.TripletMarginLoss(margin=0), ValueError, "TripletMarginLoss: margin is 0, wanted more than 0"),
@@ -183,6 +184,7 @@ REFUSED = [
     (lambda: nn.ModuleDict(3), TypeError, "ModuleDict: modules is a int"),
     (lambda: nn.ModuleDict([nn.ReLU()]), ValueError, "wanted pairs of name and layer"),
     (lambda: nn.ModuleDict({"a.b": nn.ReLU()}), ValueError, "'a.b', wanted a string without a dot"),
+    (lambda: nn.ModuleDict([(1, nn.ReLU())]), ValueError, "the name of a part is 1, wanted a string"),
     (lambda: nn.ParameterList(image(3)), TypeError, "ParameterList: values is a Tensor, wanted a list"),
     (lambda: nn.ParameterList([3]), TypeError, "ParameterList: element 0 is a int, wanted a Tensor"),
 ]
@@ -367,7 +369,7 @@ def test_initialisers_refuse():
         nn.init.kaiming_normal_(matrix, mode="fan")
     with pytest.raises(ValueError, match="nonlinearity is 'cube'"):
         nn.init.kaiming_normal_(matrix, nonlinearity="cube")
-    with pytest.raises(ValueError, match="uniform_: a is 1 and b 0"):
+    with pytest.raises(ValueError, match="uniform_: a is 1.0 and b 0.0"):
         nn.init.uniform_(matrix, 1, 0)
     with pytest.raises(ValueError, match="normal_: std is -1"):
         nn.init.normal_(matrix, std=-1)
@@ -380,6 +382,25 @@ def test_initialisers_refuse():
         nn.init.orthogonal_(vector)
     with pytest.raises(RuntimeError, match="normal_: the Tensor was made by mul"):
         nn.init.normal_(nn.Parameter(matrix) * 2)
+    for name, options in (
+        ("uniform_", {"a": "0"}),
+        ("normal_", {"std": None}),
+        ("trunc_normal_", {"mean": "0"}),
+        ("constant_", {"val": "0"}),
+        ("xavier_uniform_", {"gain": "1"}),
+        ("xavier_normal_", {"gain": [1]}),
+        ("orthogonal_", {"gain": "1"}),
+        ("kaiming_uniform_", {"a": "0"}),
+        ("normal_", {"generator": 3}),
+    ):
+        with pytest.raises(TypeError, match=f"({next(iter(options))}|param) is .*, wanted a "):
+            getattr(nn.init, name)(matrix, **options)
+    with pytest.raises(ValueError, match="uniform_: a is -inf and b inf, wanted a <= b at a finite distance"):
+        nn.init.uniform_(matrix, -np.inf, np.inf)
+    with pytest.raises(ValueError, match="nonlinearity is \\['relu'\\]"):
+        nn.init.calculate_gain(["relu"])
+    with pytest.raises(ValueError, match="constant_: val is 300, wanted a number that uint8 can hold"):
+        nn.init.constant_(Tensor(np.zeros(3, np.uint8)), 300)
     for name in set(nn.init.__all__) - {"calculate_gain"}:  # m.weight.data is an array here
         with pytest.raises(TypeError, match="tensor is a ndarray, wanted a Tensor"):
             getattr(nn.init, name)(matrix.data, *([0.0] if name == "constant_" else []))
@@ -436,6 +457,16 @@ def test_summary_leaves_the_network_as_it_was():
     assert same(values(model), before) and [module.training for module in model.modules()] == modes
     assert not any(module._hooks for module in model.modules())
     assert minigrad.default_generator.get_state() == state
+
+
+@pytest.mark.parametrize("model, shape, text", [
+    (nn.ReLU, (1, 3), "summary: model is <class"),
+    (nn.ReLU(), 2.5, "summary: input_shape is 2.5, wanted an integer"),
+])  # fmt: skip
+def test_summary_refuses(model, shape, text):
+    with pytest.raises(TypeError, match=text):
+        nn.summary(model, shape)
+    assert nn.summary(nn.ReLU(), 3).input_shape == (3,)
 
 
 def test_summary_of_layers_called_twice_or_not_at_all():

@@ -114,6 +114,9 @@ def test_gradients_that_do_not_fit_are_refused_before_any_change():
         before = arrays(params)
         with pytest.raises(error, match="SGD: a gradient has"):
             optimizer.step()
+        params[2].grad = np.ones(7, np.float32)
+        with pytest.raises(TypeError, match="SGD: a gradient is a ndarray, wanted a Tensor"):
+            optimizer.step()
         assert same(arrays(params), before) and not optimizer.state
         assert all(parameter.version == [0] for parameter in params)
 
@@ -364,7 +367,7 @@ def test_states_that_do_not_fit_change_nothing():
         (changed(first={"step": -1}), "state[1]['step'] is -1, wanted a count"),
         (changed(first={"step": 1.5}), "state[1]['step'] is 1.5, wanted a count"),
         (changed(params=["a", "b", "c", "d"]), "wanted what state_dict gives"),
-        (changed(lr=-1.0), "Adam: lr is -1.0"),
+        (changed(lr=math.nan), "Adam: lr is nan, wanted a finite number"),
     ]
     for state, text in wrong:
         with pytest.raises(ValueError) as caught:

@@ -68,6 +68,24 @@ def test_what_steps_at_a_metric_takes_tensors():
         assert first.state_dict() == second.state_dict()
 
 
+@pytest.mark.parametrize("make", [
+    lambda optimizer: lr_scheduler.LinearLR(optimizer, 0.1, 0, 4),
+    lambda optimizer: lr_scheduler.LambdaLR(optimizer, lambda epoch: 1 - epoch),
+])  # fmt: skip
+def test_a_rate_that_a_schedule_led_below_zero_is_loaded(make):
+    optimizer = optim.SGD(parameters(), lr=0.001)
+    schedule = make(optimizer)
+    rates(schedule, 4)
+    assert optimizer.param_groups[0]["lr"] < 0  # of LinearLR by the last bit, as in PyTorch
+    other = optim.SGD(parameters(), lr=1.0)
+    other.load_state_dict(optimizer.state_dict())
+    assert other.param_groups[0]["lr"] == optimizer.param_groups[0]["lr"]
+    with pytest.raises(ValueError, match="lr is nan, wanted a finite number"):
+        state = optimizer.state_dict()
+        state["param_groups"][0]["lr"] = math.nan
+        other.load_state_dict(state)
+
+
 def test_milestones_by_hand():
     schedule = lr_scheduler.MultiStepLR(optim.SGD(parameters(), lr=1.0), [2, 4, 2], gamma=0.5)
     assert rates(schedule, 5) == [[1.0], [1.0], [0.25], [0.25], [0.125], [0.125]]
@@ -116,6 +134,12 @@ WRONG_SCHEDULES = [
     (lambda: lr_scheduler.LinearLR(S, end_factor=2), ValueError, "LinearLR: end_factor is 2"),
     (lambda: lr_scheduler.CosineAnnealingLR(S, 0), ValueError, "CosineAnnealingLR: T_max is 0"),
     (lambda: lr_scheduler.LambdaLR(S, [abs, abs]), ValueError, "LambdaLR: lr_lambda has 2 values"),
+    (lambda: lr_scheduler.LambdaLR(S, 0.5), TypeError, "LambdaLR: lr_lambda is 0.5, wanted a function"),
+    (lambda: lr_scheduler.OneCycleLR(S, 0.1, 9, div_factor=0), ValueError, "OneCycleLR: div_factor is 0"),
+    (lambda: lr_scheduler.OneCycleLR(S, 0.1, 9, final_div_factor=0), ValueError, "OneCycleLR: final_div_factor is 0"),
+    (lambda: lr_scheduler.SequentialLR(S, 5, []), TypeError, "SequentialLR: schedulers is a int, wanted a list"),
+    (lambda: lr_scheduler.SequentialLR(S, [], None), TypeError, "SequentialLR: milestones is a NoneType, wanted a"),
+    (lambda: lr_scheduler.SequentialLR(S, [lr_scheduler.StepLR(S, 3)], [], "x"), TypeError, "last_epoch is 'x'"),
     (lambda: lr_scheduler.OneCycleLR(S, 0.1), ValueError, "OneCycleLR: total_steps is None"),
     (lambda: lr_scheduler.OneCycleLR(S, 0.1, 10, pct_start=2), ValueError, "OneCycleLR: pct_start is 2"),
     (lambda: lr_scheduler.OneCycleLR(S, 0.1, 10, anneal_strategy="x"), ValueError, "anneal_strategy is 'x'"),

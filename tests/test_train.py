@@ -7,8 +7,9 @@ import numpy as np
 import pytest
 
 import minigrad
-from minigrad import data, ops, optim
+from minigrad import data, nn, ops, optim
 from minigrad.errors import KindError, ShapeError, StateError
+from minigrad.optim import lr_scheduler
 from minigrad.train import Callback, History, evaluate, fit
 from tests.small_training import images, network
 
@@ -190,6 +191,19 @@ def test_options_out_of_range(options, error, message):
     arguments = {"epochs": 1} | options
     with pytest.raises(error, match=message):
         fit(model, data.Loader(images(), 4), optim.SGD(model.parameters(), 0.1), **arguments)
+
+
+def test_parts_that_do_not_fit():
+    model = network()
+    optimizer, other = optim.SGD(model.parameters(), 0.1), optim.SGD(model.parameters(), 0.1)
+    for parts, error, message in (
+        ((nn.ReLU, optimizer, None), KindError, "fit: model is <class"),
+        ((model, optim.SGD, None), KindError, "fit: optimizer is <class .*, want an instance of Optimizer"),
+        ((model, optimizer, lr_scheduler.StepLR), KindError, "fit: schedule is <class"),
+        ((model, optimizer, lr_scheduler.StepLR(other, 3)), ShapeError, "fit: schedule belongs to another optimiser"),
+    ):
+        with pytest.raises(error, match=message):
+            fit(parts[0], data.Loader(images(), 4), parts[1], 1, schedule=parts[2])
 
 
 def test_a_loader_that_runs_dry():

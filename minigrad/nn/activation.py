@@ -3,6 +3,8 @@
 `inplace` is PyTorch's and changes nothing: a Tensor is a value, and the output a new one.
 """
 
+from minigrad_kernels.errors import ShapeError
+
 from .. import ops
 from .module import Module
 from .options import flag_of, integer_of, number_of, one_of
@@ -62,6 +64,8 @@ class Hardtanh(_Rectifier):
         super().__init__(inplace)
         self.min_val = number_of("Hardtanh", "min_val", min_val)
         self.max_val = number_of("Hardtanh", "max_val", max_val)
+        if not self.min_val < self.max_val:
+            raise ShapeError(f"Hardtanh: min_val is {min_val} and max_val {max_val}, wanted min_val < max_val")
 
     def forward(self, input):
         return ops.hardtanh(input, self.min_val, self.max_val)

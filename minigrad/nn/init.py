@@ -20,7 +20,7 @@ from minigrad_kernels.errors import ShapeError, StateError
 
 from .. import device
 from ..engine import write
-from ..ops.arguments import tensor_of
+from ..ops.arguments import bare, float_of, number_of, source_of, tensor_of
 
 __all__ = [
     "calculate_gain",
@@ -49,8 +49,9 @@ def calculate_gain(nonlinearity, param=None):
     param   the negative slope of leaky_relu, 0.01 by default
     """
     if nonlinearity == "leaky_relu":
-        return math.sqrt(2 / (1 + (0.01 if param is None else param) ** 2))
-    if nonlinearity not in _GAINS:
+        slope = 0.01 if param is None else float_of("calculate_gain", "param", param)
+        return math.sqrt(2 / (1 + slope * slope))
+    if not isinstance(nonlinearity, str) or nonlinearity not in _GAINS:
         known = ", ".join(sorted((*_GAINS, "leaky_relu")))
         raise ShapeError(f"calculate_gain: nonlinearity is {nonlinearity!r}, wanted one of {known}")
     return _GAINS[nonlinearity]
@@ -59,7 +60,7 @@ def calculate_gain(nonlinearity, param=None):
 def _fill(op, tensor, draw, generator):
     if tensor_of(op, "tensor", tensor).node is not None:
         raise StateError(f"{op}: the Tensor was made by {tensor.node.primitive.name}, wanted a leaf")
-    numbers = draw((generator or device.default_generator).numpy)
+    numbers = draw(source_of(op, generator))
     write(tensor)[...] = device.move(numbers, tensor.device)
     return tensor
 
@@ -70,8 +71,9 @@ def uniform_(tensor, a=0.0, b=1.0, generator=None):
 
 
 def _uniform(op, tensor, a, b, generator):
-    if not a <= b:
-        raise ShapeError(f"{op}: a is {a} and b {b}, wanted a <= b")
+    a, b = float_of(op, "a", a), float_of(op, "b", b)
+    if not 0 <= b - a < math.inf:
+        raise ShapeError(f"{op}: a is {a} and b {b}, wanted a <= b at a finite distance")
     return _fill(op, tensor, lambda source: a + (b - a) * source.random(tensor.shape), generator)
 
 
@@ -81,6 +83,7 @@ def normal_(tensor, mean=0.0, std=1.0, generator=None):
 
 
 def _normal(op, tensor, mean, std, generator):
+    mean, std = float_of(op, "mean", mean), float_of(op, "std", std)
     if not std >= 0:
         raise ShapeError(f"{op}: std is {std}, wanted at least 0")
     return _fill(op, tensor, lambda source: mean + std * source.standard_normal(tensor.shape), generator)
@@ -92,6 +95,8 @@ def trunc_normal_(tensor, mean=0.0, std=1.0, a=-2.0, b=2.0, generator=None):
     Errors  also ValueError if fewer than one in a thousand would lie inside
     """
     op = "trunc_normal_"
+    options = {"mean": mean, "std": std, "a": a, "b": b}
+    mean, std, a, b = (float_of(op, name, value) for name, value in options.items())
     if not (std > 0 and a <= b):
         raise ShapeError(f"{op}: std is {std}, a {a}, b {b}; wanted std > 0 and a <= b")
     low, high = (a - mean) / std, (b - mean) / std
@@ -110,7 +115,12 @@ def trunc_normal_(tensor, mean=0.0, std=1.0, a=-2.0, b=2.0, generator=None):
 
 def constant_(tensor, val):
     """One value everywhere."""
-    write(tensor_of("constant_", "tensor", tensor)).fill(val)
+    tensor_of("constant_", "tensor", tensor)
+    val = number_of("constant_", "val", bare(val))
+    try:
+        write(tensor).fill(val)
+    except (OverflowError, ValueError) as error:
+        raise ShapeError(f"constant_: val is {val}, wanted a number that {tensor.dtype} can hold") from error
     return tensor
 
 
@@ -139,6 +149,7 @@ def orthogonal_(tensor, gain=1, generator=None):
     """
     if tensor_of("orthogonal_", "tensor", tensor).ndim < 2:
         raise ShapeError(f"orthogonal_: tensor has shape {tensor.shape}, wanted at least two dimensions")
+    gain = float_of("orthogonal_", "gain", gain)
     rows, columns = tensor.shape[0], math.prod(tensor.shape[1:])
 
     def draw(source):
@@ -179,11 +190,11 @@ def kaiming_normal_(tensor, a=0, mode="fan_in", nonlinearity="leaky_relu", gener
 
 def xavier_uniform_(tensor, gain=1.0, generator=None):
     """Numbers drawn evenly from [-bound, bound), bound = gain * sqrt(6 / (fan_in + fan_out))."""
-    bound = gain * math.sqrt(6 / (sum(fans("xavier_uniform_", tensor)) or 1))
+    bound = float_of("xavier_uniform_", "gain", gain) * math.sqrt(6 / (sum(fans("xavier_uniform_", tensor)) or 1))
     return _uniform("xavier_uniform_", tensor, -bound, bound, generator)
 
 
 def xavier_normal_(tensor, gain=1.0, generator=None):
     """Normal numbers with standard deviation gain * sqrt(2 / (fan_in + fan_out))."""
-    std = gain * math.sqrt(2 / (sum(fans("xavier_normal_", tensor)) or 1))
+    std = float_of("xavier_normal_", "gain", gain) * math.sqrt(2 / (sum(fans("xavier_normal_", tensor)) or 1))
     return _normal("xavier_normal_", tensor, 0, std, generator)

@@ -93,36 +93,41 @@ class Module:
     def _register(self, name, value, registry):
         if not isinstance(name, str) or not name or "." in name:
             raise ShapeError(f"{type(self).__name__}: the name of a part is {name!r}, wanted a string without a dot")
+        if hasattr(type(self), name):  # which would be found instead
+            raise ShapeError(f"{type(self).__name__}: the name {name!r} is an attribute already, of the class")
         for kept in (self._parameters, self._buffers, self._modules):
             if kept is not registry:
                 kept.pop(name, None)
         self.__dict__.pop(name, None)
         registry[name] = value
 
-    def _refuse_taken(self, name):
-        if name not in (*self._parameters, *self._buffers, *self._modules) and hasattr(self, name):
+    def _refuse_taken(self, name, registry):
+        if isinstance(name, str) and name not in registry and hasattr(self, name):
             raise ShapeError(f"{type(self).__name__}: the name {name!r} is an attribute already")
 
     def register_parameter(self, name, parameter):
         """Register a Parameter, or None for one that this instance does without."""
         if parameter is not None and not isinstance(parameter, Parameter):
             raise KindError(f"register_parameter: {name} is a {type(parameter).__name__}, wanted a Parameter or None")
-        self._refuse_taken(name)
+        self._refuse_taken(name, self._parameters)
         self._register(name, parameter, self._parameters)
 
     def register_buffer(self, name, tensor, persistent=True):
         """Register a Tensor that is moved and, if persistent, saved with the Module, not trained; or None."""
         if tensor is not None and not isinstance(tensor, Tensor):
             raise KindError(f"register_buffer: {name} is a {type(tensor).__name__}, wanted a Tensor or None")
-        self._refuse_taken(name)
+        self._refuse_taken(name, self._buffers)
         self._register(name, tensor, self._buffers)
         (self._non_persistent.discard if persistent else self._non_persistent.add)(name)
 
     def add_module(self, name, module):
         """Register a Module under a name that need not be an identifier, such as "0"; or None."""
+        if isinstance(module, type):
+            kind = module.__name__
+            raise KindError(f"add_module: {name} is the class {kind}, wanted a Module or None; make one by {kind}(...)")
         if module is not None and not isinstance(module, Module):
             raise KindError(f"add_module: {name} is a {type(module).__name__}, wanted a Module or None")
-        self._refuse_taken(name)
+        self._refuse_taken(name, self._modules)
         self._register(name, module, self._modules)
 
     register_module = add_module

@@ -19,14 +19,15 @@ IncompatibleKeys = namedtuple("IncompatibleKeys", ("missing_keys", "unexpected_k
 def state_dict(self, prefix=""):
     """An OrderedDict from names to Tensors without history that share the memory of this Module.
 
+    prefix  what all names begin with, such as "encoder."
     A shared parameter stands under each of its names. numpy.asarray(tensor) is an array of the logical shape.
     """
     state = OrderedDict()
-    for path, module in self.named_modules(prefix.removesuffix("."), remove_duplicate=False):
+    for path, module in self.named_modules(remove_duplicate=False):
         for registry in (module._parameters, module._buffers):
             for name, tensor in registry.items():
                 if tensor is not None and not (registry is module._buffers and name in module._non_persistent):
-                    state[f"{path}.{name}" if path else name] = tensor.detach()
+                    state[prefix + (f"{path}.{name}" if path else name)] = tensor.detach()
     return state
 
 

@@ -4,11 +4,15 @@ import html
 import math
 from dataclasses import dataclass
 
+from minigrad_kernels.errors import KindError
+
 from .. import create
 from ..modes import no_grad
+from ..ops.arguments import shape_of
 from ..tensor import Tensor
 from .conv import Conv1d, Conv2d, ConvTranspose1d, ConvTranspose2d
 from .linear import Linear
+from .module import Module
 
 __all__ = ["Summary", "summary"]
 
@@ -84,8 +88,11 @@ def summary(model, input_shape):
     input_shape     with the batch: (1, 1, 28, 28)
     Errors          those of the layers, where the shape does not fit
     """
+    if not isinstance(model, Module):
+        raise KindError(f"summary: model is {model!r}, wanted a Module")
+    shape = shape_of("summary", "input_shape", (input_shape,))
     floating = next(model.parameters(), None)
-    x = create.zeros(tuple(input_shape), dtype="float32" if floating is None else floating.dtype)
+    x = create.zeros(shape, dtype="float32" if floating is None else floating.dtype)
     listed = [
         (path or type(model).__name__, module)
         for path, module in model.named_modules()
@@ -98,7 +105,7 @@ def summary(model, input_shape):
     sizes = [(parameter.numel(), parameter.requires_grad) for parameter in model.parameters()]
     return Summary(
         title=type(model).__name__,
-        input_shape=tuple(input_shape),
+        input_shape=shape,
         rows=tuple(rows),
         parameters=sum(size for size, _ in sizes),
         trainable=sum(size for size, trainable in sizes if trainable),

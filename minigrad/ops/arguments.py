@@ -18,6 +18,7 @@ __all__ = [
     "integers_of",
     "number_of",
     "shape_of",
+    "source_of",
     "tensor_of",
     "tensors_of",
 ]
@@ -81,6 +82,13 @@ def number_of(op, name, value):
         kind = value if isinstance(value, str) else type(value).__name__
         raise KindError(f"{op}: {name} is {kind!r}, wanted a number")
     return int(value) if isinstance(value, Integral) else float(value)
+
+
+def source_of(op, generator):
+    """Where a Generator, or for None the default one, draws from: NumPy's."""
+    if not isinstance(generator, device.Generator | None):
+        raise KindError(f"{op}: generator is a {type(generator).__name__}, wanted a Generator or None")
+    return (generator or device.default_generator).numpy
 
 
 def bare(value):

@@ -166,6 +166,8 @@ class Optimizer:
         work = [[p for p in group["params"] if p.grad is not None] for group in self.param_groups]
         for parameter in (parameter for parameters in work for parameter in parameters):
             gradient = parameter.grad
+            if not isinstance(gradient, Tensor):
+                raise KindError(f"{self.name}: a gradient is a {type(gradient).__name__}, wanted a Tensor")
             if gradient.shape != parameter.shape:
                 shapes = f"{gradient.shape}, wanted its parameter's {parameter.shape}"
                 raise ShapeError(f"{self.name}: a gradient has shape {shapes}")
@@ -249,8 +251,10 @@ class Optimizer:
         state = self.loaded(entries, parameters)
         options = [{name: plain(value) for name, value in group.items() if name != "params"} for group in groups]
         for new, group in zip(options, self.param_groups, strict=True):
-            self.check_flags(new)
-            self.check({**group, **new})
+            both = {**group, **new}
+            self.check_flags(both)
+            self.check_value("lr", both["lr"], float("-inf"))
+            self.check({**both, "lr": max(both["lr"], 0)})  # rounding leads a schedule that ends at 0 just below it
         for new, group in zip(options, self.param_groups, strict=True):
             group.update(new)
         self.state = state

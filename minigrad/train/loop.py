@@ -13,8 +13,9 @@ from minigrad_kernels.errors import KindError, ShapeError, StateError
 
 from .. import ops
 from ..modes import no_grad
-from ..optim import clip_grad_norm_
-from ..optim.lr_scheduler import MetricLR
+from ..nn import Module
+from ..optim import Optimizer, clip_grad_norm_
+from ..optim.lr_scheduler import LRScheduler, MetricLR
 from .callback import Callbacks
 from .history import History
 
@@ -48,6 +49,7 @@ def fit(
     Errors  RuntimeError at a loss that is not finite, the weights as before that update, or at a test loss that
             is not; ValueError and TypeError for options out of range
     """
+    _check_parts(model, optimizer, schedule)
     _check_options(epochs, accumulate, clip)
     history, callback = History() if history is None else history, Callbacks(callbacks)
     history.first_step_seconds = None
@@ -178,6 +180,16 @@ def _on_device(batches, model):
 
 def _correct(scores, labels):
     return int((ops.argmax(scores, 1) == labels).sum().item())
+
+
+def _check_parts(model, optimizer, schedule):
+    for name, value, kind in (("model", model, Module), ("optimizer", optimizer, Optimizer)):
+        if not isinstance(value, kind):
+            raise KindError(f"fit: {name} is {value!r}, want an instance of {kind.__name__}")
+    if not isinstance(schedule, LRScheduler | None):
+        raise KindError(f"fit: schedule is {schedule!r}, want an LRScheduler or None")
+    if schedule is not None and schedule.optimizer is not optimizer:
+        raise ShapeError("fit: schedule belongs to another optimiser")
 
 
 def _check_options(epochs, accumulate, clip):

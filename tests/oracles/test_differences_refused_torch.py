@@ -170,6 +170,17 @@ def upsample_checks_later():
     refuses(ValueError, "size or scale_factor", lambda: torch.nn.Upsample()(torch.ones(1, 1, 2, 2)))
 
 
+class Owner(torch.nn.Module):
+    part = None
+
+
+@shows("a Module assigned")
+def parts_are_hidden():
+    owner = Owner()
+    owner.part = torch.nn.ReLU()
+    assert owner.part is None and list(owner.children())
+
+
 @shows("`ParameterList`")
 def parameters_are_anything():
     assert torch.nn.ParameterList([1])[0] == 1

@@ -375,6 +375,32 @@ def test_state_of_containers():
     ours.load_state_dict(theirs.state_dict())
 
 
+@pytest.mark.parametrize("name, shape", [("BatchNorm1d", (5, 3)), ("BatchNorm2d", (5, 3, 2, 4))])
+@pytest.mark.parametrize("change", [
+    {"track_running_stats": False},
+    {"num_batches_tracked": None},
+    {"num_batches_tracked": None, "momentum": None},
+])  # fmt: skip
+def test_statistics_given_up_after_they_were_made(name, shape, change):
+    ours, theirs = pair_of_layers(name, (3,), {})
+    check_call(ours, theirs, np.random.default_rng(0).standard_normal(shape), True)
+    for layer in (ours, theirs):
+        for key, value in change.items():
+            setattr(layer, key, value)
+    for training in (True, False, True):
+        check_call(ours, theirs, np.random.default_rng(1).standard_normal(shape), training)
+        assert list(ours.state_dict()) == list(theirs.state_dict())
+        for key, value in theirs.state_dict().items():
+            close(ours.state_dict()[key], value, key)
+
+
+@pytest.mark.parametrize("prefix", ["", "net.", "net"])
+def test_prefix_of_state(prefix):
+    ours, theirs = lenet(nn), lenet(torch.nn)
+    assert list(ours.state_dict(prefix=prefix)) == list(theirs.state_dict(prefix=prefix))
+    assert list(ours[0].state_dict(prefix=prefix)) == list(theirs[0].state_dict(prefix=prefix))
+
+
 def lenet(library):
     return library.Sequential(
         *(library.Conv2d(1, 6, 5), library.BatchNorm2d(6), library.ReLU(), library.MaxPool2d(2)),

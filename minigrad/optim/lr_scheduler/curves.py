@@ -152,6 +152,8 @@ class LambdaLR(LRScheduler):
 
     def __init__(self, optimizer, lr_lambda, last_epoch=-1):
         self.lr_lambdas = per_group("LambdaLR", "lr_lambda", lr_lambda, check_optimizer("LambdaLR", optimizer))
+        if not all(map(callable, self.lr_lambdas)):
+            raise KindError(f"LambdaLR: lr_lambda is {lr_lambda!r}, wanted a function or a list of them")
         super().__init__(optimizer, last_epoch)
 
     def get_lr(self):

@@ -40,6 +40,9 @@ class OneCycleLR(LRScheduler):
         self.total_steps = _total(total_steps, epochs, steps_per_epoch)
         numbers = dict(pct_start=pct_start, div_factor=div_factor, final_div_factor=final_div_factor)
         check_numbers("OneCycleLR", **numbers)
+        for argument in ("div_factor", "final_div_factor"):
+            if not numbers[argument]:
+                raise ShapeError(f"OneCycleLR: {argument} is 0, wanted another number")
         if not 0 <= pct_start <= 1:
             raise ShapeError(f"OneCycleLR: pct_start is {pct_start}, wanted 0 to 1")
         if anneal_strategy not in ("cos", "linear"):

@@ -1,6 +1,7 @@
 """Schedules one after the other."""
 
 import bisect
+from collections.abc import Iterable
 
 from minigrad_kernels.errors import KindError, ShapeError
 
@@ -21,6 +22,9 @@ class SequentialLR(LRScheduler):
 
     def __init__(self, optimizer, schedulers, milestones, last_epoch=-1):
         name = "SequentialLR"
+        for argument, value in (("schedulers", schedulers), ("milestones", milestones)):
+            if not isinstance(value, Iterable):
+                raise KindError(f"{name}: {argument} is a {type(value).__name__}, wanted a list")
         self.optimizer, self.schedulers = check_optimizer(name, optimizer), list(schedulers)
         self.milestones = [check_count(name, "milestones", milestone, 0) for milestone in milestones]
         if len(self.schedulers) != len(self.milestones) + 1 or self.milestones != sorted(self.milestones):
@@ -34,7 +38,7 @@ class SequentialLR(LRScheduler):
                 raise KindError(f"{name}: schedulers[{index}] is a {kind}, wanted a schedule without a metric")
             if scheduler.optimizer is not optimizer:
                 raise ShapeError(f"{name}: schedulers[{index}] belongs to another optimiser")
-        self.last_epoch = last_epoch + 1
+        self.last_epoch = check_count(name, "last_epoch", last_epoch, -1) + 1
         for group in optimizer.param_groups:
             group["lr"] = group["initial_lr"]
         self.rewind()
