@@ -260,7 +260,7 @@ OPS = [
             sample(real(0, 3)),
         ),
         (
-            refusal(IndexError, "norm: dim is 1", real(3)),
+            refusal(IndexError, "normalize: dim is 1", real(3)),
             refusal(ValueError, "normalize: eps is -1", real(2, 3), eps=-1),
             refusal(TypeError, "normalize: eps is 'a'", real(2, 3), eps="a"),
             refusal(TypeError, "normalize: input is a ndarray", np.ones(3)),

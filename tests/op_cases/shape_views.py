@@ -258,43 +258,18 @@ OPS = [
         )
         for name in ("expand", "broadcast_to")
     ),
-    Op(
-        "clone",
-        (
-            sample(real(2, 3)),
-            sample(real(2, 3, 4, 5)),
-            sample(real()),
-            sample(real(0, 3)),
-            sample(real(1)),
-            sample(real(1, 4, 1)),
-            sample(real(3, 1)),
-            sample(real(2, 1, 3, 2)),
-        ),
-        (
-            refusal(TypeError, "clone: input is a ndarray, wanted a Tensor; wrap it", np.ones(3)),
-            refusal(TypeError, "clone: input is a float", 1.0),
-            refusal(TypeError, "clone: input is a list", [1.0]),
-        ),
-        linear=(0,),
-    ),
-    Op(
-        "contiguous",
-        (
-            sample(real(2, 3)),
-            sample(real(2, 3, 4, 5)),
-            sample(real()),
-            sample(real(0, 3)),
-            sample(real(1)),
-            sample(real(1, 4, 1)),
-            sample(real(3, 1)),
-            sample(real(2, 1, 3, 2)),
-        ),
-        (
-            refusal(TypeError, "contiguous: input is a ndarray, wanted a Tensor; wrap it", np.ones(3)),
-            refusal(TypeError, "contiguous: input is a float", 1.0),
-            refusal(TypeError, "contiguous: input is a list", [1.0]),
-        ),
-        torch=method("contiguous"),
-        linear=(0,),
+    *(
+        Op(
+            name,
+            tuple(sample(real(*s)) for s in ((2, 3), (2, 3, 4, 5), (), (0, 3), (1,), (1, 4, 1), (3, 1), (2, 1, 3, 2))),
+            (
+                refusal(TypeError, f"{name}: input is a ndarray, wanted a Tensor; wrap it", np.ones(3)),
+                refusal(TypeError, f"{name}: input is a float", 1.0),
+                refusal(TypeError, f"{name}: input is a list", [1.0]),
+            ),
+            torch=method(name),
+            linear=(0,),
+        )
+        for name in ("clone", "contiguous")
     ),
 ]

@@ -100,6 +100,13 @@ def check_vectors(op, input, shape, **vectors):
             raise KindError(f"{op}: {name} has elements {vector.dtype}, input {input.dtype}; wanted one type")
 
 
+def check_channels(op, input, **vectors):
+    """Refuse an input without channels, and vectors that do not hold a number for each of them."""
+    if floating_of(op, "input", input).ndim < 2:
+        raise ShapeError(f"{op}: input has shape {input.shape}, wanted (N, C, ...)")
+    check_vectors(op, input, input.shape[1:2], **vectors)
+
+
 def check_running(op, running_mean, running_var, updated):
     """Refuse one without the other, none where they are needed, and before any is updated what could not be."""
     if (running_mean is None) != (running_var is None) or (running_mean is None and not updated):
@@ -147,18 +154,14 @@ def batch_norm(input, running_mean, running_var, weight=None, bias=None, trainin
     op = "batch_norm"
     training = flag_of(op, "training", training)
     momentum, eps = number_of(op, "momentum", momentum), number_of(op, "eps", eps)
-    if floating_of(op, "input", input).ndim < 2:
-        raise ShapeError(f"{op}: input has shape {input.shape}, wanted (N, C, ...)")
-    vectors = dict(running_mean=running_mean, running_var=running_var, weight=weight, bias=bias)
-    check_vectors(op, input, input.shape[1:2], **vectors)
+    check_channels(op, input, running_mean=running_mean, running_var=running_var, weight=weight, bias=bias)
     check_running(op, running_mean, running_var, training)
     if not training:
         return by_running(input, running_mean, running_var, weight, bias, eps)
-    return _by_batch(input, vectors, momentum, eps)
+    return _by_batch(input, running_mean, running_var, weight, bias, momentum, eps)
 
 
-def _by_batch(input, vectors, momentum, eps):
-    running_mean, running_var, weight, bias = vectors.values()
+def _by_batch(input, running_mean, running_var, weight, bias, momentum, eps):
     count = input.shape[0] * math.prod(input.shape[2:])
     if eps <= 0:
         raise ShapeError(f"batch_norm: eps is {eps}, wanted more than 0 in training")

@@ -16,12 +16,13 @@ from minigrad_kernels.errors import KindError, ShapeError
 from ... import device
 from ...engine import no_grad
 from ...primitive import primitive
-from ..arguments import flag_of, integer_of, number_of, shape_of, tensor_of
+from ..arguments import flag_of, integer_of, number_of, shape_of
+from ..axes import reduced_axes
 from ..elementwise import clamp
 from ..images import floating_of
 from ..reduce import mean, norm, var
 from ..shape import reshape
-from .batch import by_running, check_running, check_vectors, per_channel, scaled, update_running
+from .batch import by_running, check_channels, check_running, check_vectors, per_channel, scaled, update_running
 
 __all__ = ["group_norm", "instance_norm", "layer_norm", "normalize"]
 
@@ -97,14 +98,12 @@ def group_norm(input, num_groups, weight=None, bias=None, eps=1e-5):
     """
     op = "group_norm"
     groups, eps = integer_of(op, "num_groups", num_groups), number_of(op, "eps", eps)
-    if floating_of(op, "input", input).ndim < 2:
-        raise ShapeError(f"{op}: input has shape {input.shape}, wanted (N, C, ...)")
+    check_channels(op, input, weight=weight, bias=bias)
     batch, channels = input.shape[:2]
     if groups < 1 or channels % groups:
         raise ShapeError(f"{op}: num_groups is {groups}, wanted a divisor of {channels} channels ({input.shape})")
     if batch * (channels // groups) * math.prod(input.shape[2:]) == 1:
         raise ShapeError(f"{op}: input has shape {input.shape}, and one element a group has no variance")
-    check_vectors(op, input, (channels,), weight=weight, bias=bias)
     return _of_channels(input, batch * groups, weight, bias, eps)
 
 
@@ -132,10 +131,7 @@ def instance_norm(
     op = "instance_norm"
     own = flag_of(op, "use_input_stats", use_input_stats)
     momentum, eps = number_of(op, "momentum", momentum), number_of(op, "eps", eps)
-    if floating_of(op, "input", input).ndim < 2:
-        raise ShapeError(f"{op}: input has shape {input.shape}, wanted (N, C, ...)")
-    vectors = dict(running_mean=running_mean, running_var=running_var, weight=weight, bias=bias)
-    check_vectors(op, input, input.shape[1:2], **vectors)
+    check_channels(op, input, running_mean=running_mean, running_var=running_var, weight=weight, bias=bias)
     check_running(op, running_mean, running_var, own)
     if not own:
         return by_running(input, running_mean, running_var, weight, bias, eps)
@@ -159,5 +155,5 @@ def normalize(input, p=2.0, dim=1, eps=1e-12):
     """
     if not number_of("normalize", "eps", eps) >= 0:
         raise ShapeError(f"normalize: eps is {eps}, wanted at least 0")
-    tensor_of("normalize", "input", input)
+    reduced_axes("normalize", input, dim)
     return input / clamp(norm(input, p, dim, True), eps)
