@@ -1,4 +1,4 @@
-"""The command `minigrad`: train, evaluate, predict, info."""
+"""The command `minigrad`: train, evaluate, predict, info, kernels."""
 
 import os
 import sys

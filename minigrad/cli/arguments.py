@@ -34,7 +34,18 @@ def parser():
     predict.add_argument("image", metavar="IMAGE.png", help="a PNG picture of one digit or object")
     info = commands.add_parser("info", help="versions, devices, threads, memory and the cache of kernels")
     info.set_defaults(action=_lazily("inspection", "run_info"))
+    _add_kernels(commands.add_parser("kernels", help="compile all CUDA kernels and say what they are made of; no GPU"))
     return top
+
+
+def _add_kernels(kernels):
+    kernels.set_defaults(action=_lazily("kernels", "run_kernels"))
+    kernels.add_argument("names", nargs="*", metavar="NAME", help="beginnings of names of kernels; default all")
+    kernels.add_argument(
+        "--arch", nargs="+", type=_text, metavar="SM", help="architectures such as sm_90; default those of each kernel"
+    )
+    kernels.add_argument("--ladder", action="store_true", help="what each rung of the matrix product costs, counted")
+    kernels.add_argument("--write-ptx", action="store_true", help="renew the PTX that ships with the package")
 
 
 def _add_train(train):

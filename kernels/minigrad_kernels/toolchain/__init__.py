@@ -1,18 +1,58 @@
 """Compilers, caches and launches: the only place that imports numba.cuda or llvmlite."""
 
+import functools
+from importlib import import_module
+from importlib.util import find_spec
+
 import numpy as np
 
 from ..errors import KindError
 from .cpu import alias, array_at, jit, parallel, set_threads, stack_array, threads
 
-__all__ = ["alias", "array_at", "backend", "jit", "parallel", "set_threads", "stack_array", "threads"]
+__all__ = [
+    "alias", "array_at", "backend", "implementation", "jit", "parallel", "set_threads", "stack_array", "threads",
+]  # fmt: skip
+
+
+@functools.cache
+def _backend(kind):
+    if kind is np.ndarray:
+        return "cpu"
+    if kind.__module__.partition(".")[0] == "cupy" and kind.__name__ == "ndarray":
+        return "cuda"
+    if issubclass(kind, np.ndarray):
+        from ..interpreter import Array
+
+        return "cuda" if kind is Array else None
+    return None
 
 
 def backend(array):
-    """Which kernels work on this array: "cpu" for numpy.ndarray.
+    """Which kernels work on this array: "cpu" for numpy.ndarray, "cuda" for cupy.ndarray and interpreter.Array.
 
     Errors  TypeError for any other kind of array
     """
-    if type(array) is np.ndarray:
-        return "cpu"
-    raise KindError(f"backend: got {type(array).__module__}.{type(array).__qualname__}, wants numpy.ndarray")
+    kind = type(array)
+    found = _backend(kind)
+    if found is None:
+        wanted = "numpy.ndarray, cupy.ndarray or interpreter.Array"
+        raise KindError(f"backend: got {kind.__module__}.{kind.__qualname__}, wants {wanted}")
+    return found
+
+
+@functools.cache
+def _implementation(family, function, kind, name):
+    module = f"{family}.{name}"
+    found = getattr(import_module(module), function, None) if find_spec(module) else None
+    if found is None:
+        short = family.rpartition(".")[2]
+        raise KindError(f"{short}.{function}: got {kind.__module__}.{kind.__qualname__}, wants numpy.ndarray")
+    return found
+
+
+def implementation(family, function, array):
+    """The function of a family, a package, that works on this kind of array: that of its cpu.py or of its cuda.py.
+
+    Errors  TypeError for any other kind of array, or if the family has no such function for it
+    """
+    return _implementation(family, function, type(array), backend(array))

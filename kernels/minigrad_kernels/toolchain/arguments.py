@@ -7,9 +7,20 @@ import numpy as np
 
 from ..errors import KindError, ShapeError
 from ..layout import CHANNELS_LAST, is_dense
+from . import backend
 from .cpu import alias
 
-__all__ = ["check_array", "check_floats", "check_output", "flat", "is_floating", "nhwc", "pair", "rows"]
+__all__ = [
+    "check_array",
+    "check_floats",
+    "check_one_kind",
+    "check_output",
+    "flat",
+    "is_floating",
+    "nhwc",
+    "pair",
+    "rows",
+]
 
 LIMIT = 1 << 31  # sizes, strides and paddings are 32-bit inside kernels
 FLOATS = (np.dtype(np.float32), np.dtype(np.float64))
@@ -19,11 +30,31 @@ def is_floating(dtype):
     return dtype in FLOATS
 
 
+def is_array(array):
+    """Whether there are kernels for this kind of array."""
+    try:
+        return bool(backend(array))
+    except KindError:
+        return False
+
+
+def check_one_kind(op, arrays):
+    """Refuse arrays, by name, of which some lie on another device than the first one; None is no array."""
+    (first, like), *rest = arrays.items()
+    for name, array in rest:
+        if array is not None and type(array) is not type(like):
+            kinds = f"{name} is {_kind(array)}, {first} is {_kind(like)}"
+            raise KindError(f"{op}: {kinds}; wants arrays of one kind, on one device")
+
+
+def _kind(array):
+    return f"{type(array).__module__}.{type(array).__qualname__}"
+
+
 def check_array(op, name, array, shape=None, dtype=None):
-    """Refuse an argument that is no numpy.ndarray, or whose shape or element type is another one."""
-    if type(array) is not np.ndarray:
-        kind = type(array)
-        raise KindError(f"{op}: {name} is {kind.__module__}.{kind.__qualname__}, wants numpy.ndarray")
+    """Refuse an argument that is no array, or whose shape or element type is another one."""
+    if type(array) is not np.ndarray and not is_array(array):
+        raise KindError(f"{op}: {name} is {_kind(array)}, wants numpy.ndarray")
     if dtype is not None and array.dtype != dtype:
         raise KindError(f"{op}: {name} has type {array.dtype}, wants {np.dtype(dtype)}")
     if shape is not None and array.shape != shape:
@@ -33,12 +64,12 @@ def check_array(op, name, array, shape=None, dtype=None):
 def check_output(op, name, array, shape, dtype):
     """check_array for an argument that the kernel writes."""
     check_array(op, name, array, shape, dtype)
-    if not array.flags.writeable:
+    if not getattr(array.flags, "writeable", True):  # arrays of CuPy always are
         raise ShapeError(f"{op}: {name} is read-only, wants an array to write to")
 
 
 def check_floats(op, name, array):
-    """Refuse an argument that is no numpy.ndarray of float32 or float64."""
+    """Refuse an argument that is no array of float32 or float64."""
     check_array(op, name, array)
     if array.dtype not in FLOATS:
         raise KindError(f"{op}: {name} has type {array.dtype}, wants float32 or float64")

@@ -26,7 +26,9 @@ from numba.np.arrayobj import make_array, populate_array
 
 from ..errors import KindError, ShapeError
 
-__all__ = ["alias", "array_at", "cache_folder", "jit", "parallel", "set_threads", "stack_array", "threads"]
+__all__ = [
+    "alias", "array_at", "cache_folder", "jit", "parallel", "set_threads", "stack_array", "threads", "user_cache",
+]  # fmt: skip
 
 # No fast-math flag, not even contract: whether x*y + z is rounded once would follow from whether the compiler chose
 # vectors at that place, and so from the layout and the number of threads. The microkernels say contract themselves.
@@ -38,7 +40,7 @@ EMISSION = ("OPT", "LOOP_VECTORIZE", "SLP_VECTORIZE", "BOUNDSCHECK", "DEBUGINFO_
 # ---- cache ---------------------------------------------------------------------------------------
 
 
-def _user_cache():
+def user_cache():
     """The folder for caches of this user, by the convention of the operating system."""
     if os.environ.get("MINIGRAD_CACHE"):
         return Path(os.environ["MINIGRAD_CACHE"]).absolute()
@@ -52,9 +54,12 @@ def _user_cache():
 
 
 def _sources():
-    """The source files that code compiled for the CPU can reach: no references, no CUDA kernels."""
-    files = Path(__file__).parents[1].rglob("*.py")
-    return sorted(file for file in files if not file.name.startswith(("reference", "cuda")))
+    """The source files that code compiled for the CPU can reach: no references, nothing of CUDA."""
+    root = Path(__file__).parents[1]
+    aside = ("reference", "cuda", "interpreter")  # files and folders
+    return sorted(
+        file for file in root.rglob("*.py") if not any(part.startswith(aside) for part in file.relative_to(root).parts)
+    )
 
 
 @functools.cache
@@ -79,7 +84,7 @@ def cache_folder(variant):
     The variants need folders of their own because Numba's index tells them apart by the function alone.
     """
     try:
-        folder = _user_cache() / "kernels" / f"{fingerprint()}-{variant}"
+        folder = user_cache() / "kernels" / f"{fingerprint()}-{variant}"
         folder.mkdir(parents=True, exist_ok=True)
         tempfile.TemporaryFile(dir=folder).close()
     except (OSError, RuntimeError):  # RuntimeError: the user has no home folder
@@ -232,9 +237,11 @@ class _Memory:
 def alias(array):
     """The same array, not marked read-only: to Numba those are two types, and each costs a compilation.
 
-    Only for arrays that a kernel reads.
+    Only for arrays that a kernel reads. Arrays that are not NumPy's own come back as they are.
     """
-    return array if array.flags.writeable else np.asarray(_Memory(array))
+    if type(array) is not np.ndarray or array.flags.writeable:
+        return array
+    return np.asarray(_Memory(array))
 
 
 @intrinsic(prefer_literal=True)

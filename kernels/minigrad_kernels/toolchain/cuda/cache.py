@@ -1,0 +1,134 @@
+"""Compiled kernels on disk, named by all that they depend on, so that a stale one can never run.
+
+Machine code lies in the user's cache. PTX of every kernel ships with the package: from it the interpreter, and a
+driver without a compiler beside it, run kernels where no compiler is installed. The key of a kernel is a hash of the
+files that its code comes from, of every constant that it uses, and of the compiler's own files; machine code is also
+named by the versions of the tools.
+"""
+
+import enum
+import functools
+import hashlib
+import inspect
+import json
+import os
+import tempfile
+from pathlib import Path
+
+from ...errors import KindError
+from ..cpu import user_cache
+from . import compiler, intrinsics
+
+__all__ = ["load", "save", "ship", "shipped_ptx", "source_key"]
+
+SHIPPED = Path(__file__).parents[2] / "ptx"
+COMPILER = ("intrinsics.py", "passes.py", "compiler.py")
+CONSTANTS = (bool, int, float, str, type(None))
+
+
+# ---- keys --------------------------------------------------------------------------------------------------------
+
+
+@functools.cache
+def _file(path):
+    """The content of a file, whatever ends its lines."""
+    return Path(path).read_text(encoding="utf-8")
+
+
+def _described(where, name, value, files):
+    """A constant in words; files of functions that it calls are added to `files`."""
+    if isinstance(value, CONSTANTS):
+        return repr(value)
+    if isinstance(value, tuple):
+        return repr([_described(where, name, part, files) for part in value])
+    if isinstance(value, enum.EnumMeta):
+        return repr([(member.name, member.value) for member in value])
+    if any(value is getattr(intrinsics, word) for word in intrinsics.__all__):
+        return "a word of intrinsics.py"
+    if hasattr(value, "source"):  # made by inline_ptx
+        return value.source
+    function = getattr(value, "py_func", value)
+    if inspect.isfunction(function):
+        return _function(function, files)
+    raise KindError(
+        f"{where}: uses {name}, a {type(value).__name__}; wants numbers, tuples, enums and device functions"
+    )
+
+
+def _function(function, files):
+    files.add(inspect.getsourcefile(function))
+    used = inspect.getclosurevars(function)
+    found = used.nonlocals | used.globals
+    return repr([(name, _described(function.__qualname__, name, found[name], files)) for name in sorted(found)])
+
+
+def source_key(function, options):
+    """A hash of the source of a kernel, of all that it uses, and of the options that it is compiled with.
+
+    Errors  TypeError if it uses something of which no hash can be taken
+    """
+    files = {str(Path(__file__).with_name(name)) for name in COMPILER}
+    parts = [repr(options), function.__qualname__, str(function.__code__.co_firstlineno), _function(function, files)]
+    parts += sorted(_file(file) for file in files)
+    return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:32]
+
+
+# ---- files -------------------------------------------------------------------------------------------------------
+
+
+def shipped_ptx(name, key):
+    """The PTX of a kernel that ships with the package; None if there is none for this key."""
+    file = SHIPPED / f"{name}.ptx"
+    if not file.exists():
+        return None
+    first, _, text = file.read_text(encoding="utf-8").partition("\n")
+    return text if first == f"// key {key}" else None
+
+
+def ship(kernel):
+    """Write the PTX that ships with the package; says whether the file changed."""
+    file = SHIPPED / f"{kernel.name}.ptx"
+    text = f"// key {kernel.key}\n{kernel.compile(kernel.architectures[0])}"
+    if file.exists() and file.read_text(encoding="utf-8") == text:
+        return False
+    _replace(file, text.encode())
+    return True
+
+
+def _replace(file, content):
+    """Write a file so that others see either all of it or nothing."""
+    file.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.NamedTemporaryFile(dir=file.parent, prefix=file.name, delete=False) as temporary:
+        temporary.write(content)
+    os.chmod(temporary.name, 0o644)
+    os.replace(temporary.name, file)
+
+
+def _entry(name, architecture, key):
+    """Where the machine code lies, without its ending; "*" for the tools where there is no compiler to ask."""
+    tools = "*" if compiler.missing() else hashlib.sha256(compiler.compiler_versions().encode()).hexdigest()[:12]
+    return user_cache() / "cuda", f"{name}-{architecture}-{key}-{tools}"
+
+
+def save(name, architecture, key, binary):
+    """Keep machine code. A folder that cannot be written to means no cache, not an error."""
+    folder, entry = _entry(name, architecture, key)
+    about = binary._asdict() | {"image": hashlib.sha256(binary.image).hexdigest()}
+    try:
+        _replace(folder / f"{entry}.cubin", binary.image)
+        _replace(folder / f"{entry}.json", json.dumps(about).encode())  # last: its presence says that all is there
+    except OSError:
+        return
+
+
+def load(name, architecture, key):
+    """The machine code kept for this key; None if there is none, or if its file was damaged."""
+    try:
+        folder, entry = _entry(name, architecture, key)
+        for file in sorted(folder.glob(f"{entry}.json")):
+            about, image = json.loads(file.read_text()), file.with_suffix(".cubin").read_bytes()
+            if about["image"] == hashlib.sha256(image).hexdigest():
+                return compiler.Binary(**(about | {"image": image}))
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+    return None

@@ -1,0 +1,157 @@
+"""From a Python function to machine code: Numba, passes.py, libnvvm (PTX), nvJitLink (cubin). No GPU is needed.
+
+Numba's IR is the same for every architecture, so a kernel passes the front end once. `cuda.jit` itself is never
+used: it cannot promise that pointers do not overlap, unrolls no loop, and its launches cost ten times as much.
+"""
+
+import functools
+import re
+import threading
+from typing import NamedTuple
+
+from ...errors import StateError
+from . import passes
+
+__all__ = ["INSTALL", "Binary", "compiler_versions", "front_end", "link", "missing", "to_ptx"]
+
+INSTALL = "pip install 'minigrad-engine[compile]' (no GPU needed), or [cuda13] or [cuda12] where there is one"
+FRONT_END = (7, 5)  # an architecture for Numba, whose IR does not depend on it
+_compiling = threading.RLock()  # Numba's front end and libnvvm are no places for two threads
+
+
+class Binary(NamedTuple):
+    """Machine code for one architecture, and what a launch of it takes."""
+
+    image: bytes
+    registers: int  # per thread
+    shared: int  # bytes per block, without dynamic shared memory
+    stack: int  # bytes per thread
+    spills: int  # bytes stored and loaded again because registers ran out
+
+
+@functools.cache
+def missing():
+    """What the compiler lacks here, in words; None if nothing."""
+    try:
+        import numba_cuda  # noqa: F401
+    except ImportError:
+        return "the package numba-cuda is not installed"
+    try:
+        compiler_versions()
+    except Exception as error:  # each library has errors of its own
+        return f"a part of the CUDA compiler cannot be loaded: {' '.join(str(error).split())}"
+    return None
+
+
+@functools.cache
+def compiler_versions():
+    """The versions of everything that shapes the code."""
+    import llvmlite
+    import numba
+    import numba_cuda
+    from cuda.bindings import nvjitlink, nvvm
+
+    return (
+        f"numba {numba.__version__} numba-cuda {numba_cuda.__version__} llvmlite {llvmlite.__version__} "
+        f"nvvm {nvvm.version()} nvjitlink {nvjitlink.version()}"
+    )
+
+
+def _serial(function):
+    @functools.wraps(function)
+    def alone(name, *arguments):
+        if missing():
+            raise StateError(f"{name}: there is no CUDA compiler, {missing()}; {INSTALL}")
+        with _compiling:
+            return function(name, *arguments)
+
+    return alone
+
+
+def _numba_type(text):
+    from numba.cuda import types
+
+    kinds = {"f": "float", "i": "int", "u": "uint"}
+    kind = getattr(types, kinds[text[0]] + text.rstrip("*")[1:])
+    return types.CPointer(kind) if text.endswith("*") else kind
+
+
+@_serial
+def front_end(name, function, types, bounds):
+    """LLVM IR of a kernel, a list of modules; types: of its parameters; bounds: (threads, blocks) or None."""
+    from numba.cuda import types as kinds
+    from numba.cuda.compiler import _compile_pyfunc_with_fixup
+
+    signature = kinds.void(*(_numba_type(text) for text in types))
+    options = dict(device=False, abi="numba", cc=FRONT_END, lineinfo=True, launch_bounds=bounds)
+    library, _ = _compile_pyfunc_with_fixup(function, signature, **options)
+    entry = library._entry_name
+    passes.restrict(library.get_function(entry))
+    for module in library.modules:
+        passes.loops(module)
+    return [passes.names(str(module), entry, name) for module in library.modules]
+
+
+@_serial
+def to_ptx(name, modules, architecture):
+    """PTX text for an architecture such as "sm_90"."""
+    from cuda.bindings import nvvm
+    from numba.cuda.cudadrv.nvvm import LibDevice, llvm_replace
+
+    program = nvvm.create_program()
+    try:
+        for module in modules:
+            text = llvm_replace(module).encode()
+            nvvm.add_module_to_program(program, text, len(text), name)
+        library = LibDevice().get()
+        nvvm.lazy_add_module_to_program(program, library, len(library), "libdevice")
+        options = [f"-arch={architecture.replace('sm_', 'compute_')}", "-opt=3"]
+        try:
+            nvvm.compile_program(program, len(options), options)
+        except nvvm.nvvmError as error:
+            log = bytearray(nvvm.get_program_log_size(program))
+            nvvm.get_program_log(program, log)
+            raise StateError(f"{name}: libnvvm refuses it for {architecture}: {_text(log)}") from error
+        result = bytearray(nvvm.get_compiled_result_size(program))
+        nvvm.get_compiled_result(program, result)
+    finally:
+        nvvm.destroy_program(program)
+    return _text(result)
+
+
+def _text(data):
+    return bytes(data).decode().rstrip("\0").strip() + "\n"
+
+
+@_serial
+def link(name, ptx, architecture):
+    """The Binary of PTX for an architecture."""
+    from cuda.bindings import nvjitlink
+
+    options = [f"-arch={architecture}", "-verbose", "-lineinfo", "-Xptxas=-v"]
+    handle, data = nvjitlink.create(len(options), options), ptx.encode()
+    try:
+        try:
+            nvjitlink.add_data(handle, nvjitlink.InputType.PTX, data, len(data), name)
+            nvjitlink.complete(handle)
+        except nvjitlink.nvJitLinkError as error:
+            log = bytearray(nvjitlink.get_error_log_size(handle))
+            nvjitlink.get_error_log(handle, log)
+            raise StateError(f"{name}: the assembler refuses it for {architecture}: {_text(log)}") from error
+        image = bytearray(nvjitlink.get_linked_cubin_size(handle))
+        nvjitlink.get_linked_cubin(handle, image)
+        log = bytearray(nvjitlink.get_info_log_size(handle))
+        nvjitlink.get_info_log(handle, log)
+    finally:
+        nvjitlink.destroy(handle)
+    return Binary(bytes(image), *_resources(name, _text(log)))
+
+
+def _resources(name, log):
+    """(registers, shared, stack, spills) from the assembler's report."""
+    found = re.search(r"(\d+) bytes stack frame, (\d+) bytes spill stores, (\d+) bytes spill loads", log)
+    registers, shared = re.search(r"Used (\d+) registers", log), re.search(r"(\d+) bytes smem", log)
+    if not found or not registers:
+        raise StateError(f"{name}: the assembler reports no registers or spills; this version of it says: {log}")
+    stack, stored, loaded = map(int, found.groups())
+    return int(registers[1]), int(shared[1]) if shared else 0, stack, stored + loaded

@@ -1,0 +1,297 @@
+"""The words that CUDA kernels are written in: Numba's `cuda`, element types, and what Numba lacks.
+
+Kernels get all of it from here, so that one module stands between them and the compiler. Numba lacks 128-bit loads
+and stores, shared memory by address, a mark for loops to unroll, and every instruction that has no name in Python:
+`inline_ptx` makes a function of any of those. Shared memory by a 32-bit address costs no conversion from the 64-bit
+pointers of arrays, and offsets that the compiler knows become part of the instruction.
+
+Where no compiler is installed the names still exist, so that kernels can be imported, and interpreted from the PTX
+that ships with them; only compiling says what is missing.
+
+Source  NVIDIA, "Parallel Thread Execution ISA", version 9.0; "CUDA C++ Programming Guide", version 13.0
+"""
+
+from importlib.util import find_spec
+from typing import Any
+
+from llvmlite import ir
+
+if find_spec("numba_cuda"):
+    from numba import cuda
+    from numba.cuda import types
+    from numba.cuda.core.errors import RequireLiteralValue
+    from numba.cuda.extending import intrinsic
+else:
+    from numba.core import types
+    from numba.core.errors import RequireLiteralValue
+
+    cuda: Any = None  # type: ignore[no-redef]
+
+    def intrinsic(function):
+        return function
+
+
+__all__ = [
+    "cuda", "f32", "f64", "i32", "i64", "u16", "u32", "u64",
+    "bits", "bf16x2", "cp_async", "cp_async_commit", "cp_async_wait", "device", "exp2", "global_address", "inline_ptx",
+    "ldmatrix", "load4", "load_shared", "load_shared4", "mma_bf16", "mma_f16", "mma_tf32", "offset", "outer_product",
+    "pointer_at", "shared_address", "store4", "store_shared", "store_shared4", "tf32", "unroll",
+]  # fmt: skip
+
+f32, f64 = types.float32, types.float64
+i32, i64 = types.int32, types.int64
+u16, u32, u64 = types.uint16, types.uint32, types.uint64
+
+WORD, LONG = ir.IntType(32), ir.IntType(64)
+GLOBAL, SHARED = 1, 3  # address spaces of the machine
+LETTERS = {f32: "f", f64: "d", i32: "r", u32: "r", i64: "l", u64: "l"}  # of inline assembly
+LLVM = {f32: ir.FloatType(), f64: ir.DoubleType(), i32: WORD, u32: WORD, i64: LONG, u64: LONG}
+
+
+def device(function):
+    """A function that kernels call; the compiler puts its body in their place."""
+    return function if cuda is None else cuda.jit(device=True, lineinfo=True)(function)
+
+
+# ---- pointers ----------------------------------------------------------------------------------------------------
+
+
+def _element(context, builder, signature, values):
+    """The address of element values[1] of values[0], a pointer or a 1-D array, without looking at its bounds."""
+    kind, base = signature.args[0], values[0]
+    if isinstance(kind, types.Array):
+        base = context.make_array(kind)(context, builder, value=base).data
+    index = context.cast(builder, values[1], signature.args[1], i64)
+    return builder.gep(base, [index])
+
+
+@intrinsic
+def offset(typing_context, pointer, n):
+    """The pointer n elements further on."""
+    return pointer(pointer, n), _element
+
+
+@intrinsic
+def pointer_at(typing_context, address, like):
+    """An address, a 64-bit integer, as a pointer of the type of `like`."""
+
+    def generate(context, builder, signature, values):
+        return builder.inttoptr(values[0], context.get_value_type(signature.return_type))
+
+    return like(address, like), generate
+
+
+def _address(space, integer, result):
+    def of(typing_context, memory, n):
+        def generate(context, builder, signature, values):
+            element = _element(context, builder, signature, values)
+            return builder.ptrtoint(builder.addrspacecast(element, element.type.pointee.as_pointer(space)), integer)
+
+        return result(memory, n), generate
+
+    return of
+
+
+shared_address = intrinsic(_address(SHARED, WORD, u32))  # (array, n): where element n of a shared array lies, in bytes
+global_address = intrinsic(_address(GLOBAL, LONG, u64))  # (pointer, n): where element n lies, in bytes
+
+
+# ---- loads and stores of several elements ------------------------------------------------------------------------
+
+
+def _gathered(context, builder, kind, vector):
+    """A vector of LLVM as a tuple of Numba."""
+    return context.make_tuple(builder, kind, [builder.extract_element(vector, WORD(i)) for i in range(kind.count)])
+
+
+def _scattered(builder, kind, values):
+    """A tuple of Numba as a vector of LLVM."""
+    vector = ir.Constant(ir.VectorType(LLVM[kind.dtype], kind.count), ir.Undefined)
+    for i in range(kind.count):
+        vector = builder.insert_element(vector, builder.extract_value(values, i), WORD(i))
+    return vector
+
+
+@intrinsic
+def load4(typing_context, pointer, n):
+    """Elements n to n+3 of a pointer to 32-bit elements in global memory, in one 128-bit load; n * 4 bytes aligned to
+    16."""
+    result = types.UniTuple(pointer.dtype, 4)
+
+    def generate(context, builder, signature, values):
+        place = _element(context, builder, signature, values)
+        four = ir.VectorType(place.type.pointee, 4).as_pointer()
+        vector = builder.load(builder.bitcast(place, four), align=16)
+        return _gathered(context, builder, result, vector)
+
+    return result(pointer, n), generate
+
+
+@intrinsic
+def store4(typing_context, pointer, n, four):
+    """Write four elements from element n on, in one 128-bit store."""
+
+    def generate(context, builder, signature, values):
+        place = _element(context, builder, signature, values)
+        vector = _scattered(builder, signature.args[2], values[2])
+        builder.store(vector, builder.bitcast(place, vector.type.as_pointer()), align=16)
+        return context.get_dummy_value()
+
+    return types.void(pointer, n, four), generate
+
+
+def _at(context, builder, signature, values, kind):
+    """The place in shared memory at a byte address plus an offset."""
+    shift = context.cast(builder, values[1], signature.args[1], i32)
+    return builder.inttoptr(builder.add(values[0], shift), kind.as_pointer(SHARED))
+
+
+def _shared_load(count):
+    def load(typing_context, address, shift):
+        result = f32 if count == 1 else types.UniTuple(f32, count)
+
+        def generate(context, builder, signature, values):
+            kind = LLVM[f32] if count == 1 else ir.VectorType(LLVM[f32], count)
+            loaded = builder.load(_at(context, builder, signature, values, kind), align=4 * count)
+            return loaded if count == 1 else _gathered(context, builder, result, loaded)
+
+        return result(u32, shift), generate
+
+    return load
+
+
+def _shared_store(count):
+    def store(typing_context, address, shift, value):
+        kind = f32 if count == 1 else types.UniTuple(f32, count)
+
+        def generate(context, builder, signature, values):
+            stored = values[2] if count == 1 else _scattered(builder, kind, values[2])
+            builder.store(stored, _at(context, builder, signature, values, stored.type), align=4 * count)
+            return context.get_dummy_value()
+
+        return types.void(u32, shift, kind), generate
+
+    return store
+
+
+load_shared = intrinsic(_shared_load(1))  # (address, shift): the float at a byte address in shared memory
+load_shared4 = intrinsic(_shared_load(4))  # (address, shift): four floats, in one 128-bit load
+store_shared = intrinsic(_shared_store(1))  # (address, shift, value)
+store_shared4 = intrinsic(_shared_store(4))  # (address, shift, four values)
+
+
+# ---- arithmetic --------------------------------------------------------------------------------------------------
+
+
+@intrinsic
+def outer_product(typing_context, sums, a, b):
+    """sums[i*N + j] += a[i] * b[j] for tuples a of M and b of N floats: M*N fused multiply-adds in registers."""
+
+    def generate(context, builder, signature, values):
+        place = context.make_array(signature.args[0])(context, builder, value=values[0]).data
+        rows, columns = signature.args[1].count, signature.args[2].count
+        for i in range(rows):
+            left = builder.extract_value(values[1], i)
+            for j in range(columns):
+                cell = builder.gep(place, [LONG(i * columns + j)])
+                right = builder.extract_value(values[2], j)
+                builder.store(builder.fma(left, right, builder.load(cell)), cell)
+        return context.get_dummy_value()
+
+    return types.void(sums, a, b), generate
+
+
+UNROLL = "minigrad.unroll."  # the mark's name in LLVM's IR; its number follows
+
+
+@intrinsic
+def unroll(typing_context, count):
+    """Mark a loop, as the first statement of its body: 0 unrolls it wholly, 1 not at all, k by k. A literal."""
+    if not isinstance(count, types.IntegerLiteral):
+        raise RequireLiteralValue("unroll: wants a literal number")
+
+    def generate(context, builder, signature, values):
+        name = f"{UNROLL}{count.literal_value}"
+        mark = builder.module.globals.get(name)
+        builder.call(mark or ir.Function(builder.module, ir.FunctionType(ir.VoidType(), []), name), [])
+        return context.get_dummy_value()
+
+    return types.void(count), generate
+
+
+# ---- instructions by their name in PTX ---------------------------------------------------------------------------
+
+
+def inline_ptx(name, template, result, arguments, effects=False):
+    """A function for kernels that is one piece of PTX: $0, $1, ... stand for its results, then its arguments.
+
+    result: None, a type, or a types.UniTuple; arguments: types, or types.UniTuple whose elements are counted singly.
+    effects: it does more than give a result, so it stays where it is and no access to memory moves across it.
+    """
+    results = [] if result is None else list(result) if isinstance(result, types.UniTuple) else [result]
+    letters = [LETTERS[kind] for argument in arguments for kind in _singly(argument)]
+    constraints = ["=" + LETTERS[kind] for kind in results] + letters + ["~{memory}"] * effects
+    kinds = [LLVM[kind] for kind in results]
+    gives = ir.VoidType() if not kinds else kinds[0] if len(kinds) == 1 else ir.LiteralStructType(kinds)
+    takes = [LLVM[kind] for argument in arguments for kind in _singly(argument)]
+    code = ir.InlineAsm(ir.FunctionType(gives, takes), template, ",".join(constraints), side_effect=effects)
+
+    def generate(context, builder, signature, values):
+        single = []
+        for kind, value in zip(arguments, values, strict=True):
+            many = isinstance(kind, types.UniTuple)
+            single += [builder.extract_value(value, i) for i in range(kind.count)] if many else [value]
+        out = builder.call(code, single)
+        if len(results) > 1:
+            return context.make_tuple(builder, result, [builder.extract_value(out, i) for i in range(len(results))])
+        return out if results else context.get_dummy_value()
+
+    made = _named(name, arguments, (types.void if result is None else result)(*arguments), generate)
+    made.source = repr((template, constraints))  # for the keys of the kernels that use it
+    return made
+
+
+def _singly(kind):
+    return list(kind) if isinstance(kind, types.UniTuple) else [kind]
+
+
+def _named(name, arguments, signature, generate):
+    """An intrinsic with as many arguments as it takes: Numba reads their number off the function."""
+    names = [f"argument{i}" for i in range(len(arguments))]
+    space = {"signature": signature, "generate": generate}
+    exec(f"def {name}({', '.join(['context', *names])}): return signature, generate", space)
+    return intrinsic(space[name])
+
+
+def _mma(name, shape, kind):
+    """d = a b + c by a warp on tensor cores; a, b, c and d are spread over its lanes as the manual says."""
+    text = f"mma.sync.aligned.{shape}.row.col.f32.{kind}.{kind}.f32 {{$0,$1,$2,$3}}, {{$4,$5,$6,$7}}, {{$8,$9}}, "
+    arguments = [types.UniTuple(u32, 4), types.UniTuple(u32, 2), types.UniTuple(f32, 4)]
+    return inline_ptx(name, text + "{$10,$11,$12,$13};", types.UniTuple(f32, 4), arguments)
+
+
+mma_f16 = _mma("mma_f16", "m16n8k16", "f16")
+mma_bf16 = _mma("mma_bf16", "m16n8k16", "bf16")
+mma_tf32 = _mma("mma_tf32", "m16n8k8", "tf32")
+# (address of one row of 8 halves): four 8x8 matrices, each lane giving one row's address
+ldmatrix = inline_ptx(
+    "ldmatrix",
+    "ldmatrix.sync.aligned.m8n8.x4.shared.b16 {$0,$1,$2,$3}, [$4];",
+    types.UniTuple(u32, 4),
+    [u32],
+    effects=True,
+)
+# (shared address, global address, bytes): 16 bytes travel while the thread goes on; those past `bytes` become zero
+cp_async = inline_ptx("cp_async", "cp.async.cg.shared.global [$0], [$1], 16, $2;", None, [u32, u64, u32], effects=True)
+cp_async_commit = inline_ptx("cp_async_commit", "cp.async.commit_group;", None, [], effects=True)
+
+
+def cp_async_wait(groups):
+    """A function for kernels that waits until at most that many of the thread's last groups still travel."""
+    return inline_ptx(f"cp_async_wait{groups}", f"cp.async.wait_group {groups};", None, [], effects=True)
+
+
+bits = inline_ptx("bits", "mov.b32 $0, $1;", u32, [f32])  # (x): the bits of a float
+tf32 = inline_ptx("tf32", "cvt.rna.tf32.f32 $0, $1;", u32, [f32])  # (x): the nearest tf32
+bf16x2 = inline_ptx("bf16x2", "cvt.rn.bf16x2.f32 $0, $1, $2;", u32, [f32, f32])  # (high, low), two bfloat16
+exp2 = inline_ptx("exp2", "ex2.approx.ftz.f32 $0, $1;", f32, [f32])  # (x): 2**x within 2**-22

@@ -1,0 +1,185 @@
+"""What a CUDA kernel is: a Python function, a C-like signature, and the promises that its tests hold it to.
+
+    @kernel("f32* x, f32* out, i32 n", threads=256)
+    def double(x, out, n):
+        i = cuda.blockIdx.x * cuda.blockDim.x + cuda.threadIdx.x
+        if i < n:
+            out[i] = x[i] + x[i]
+
+    double((blocks,), (256,), (x, out, n))
+
+Arrays of CuPy run on the GPU; arrays of the interpreter run the same compiled code in NumPy. Pointers carry no shape
+and no strides: what is not an argument, the kernel does not know.
+"""
+
+import functools
+import pkgutil
+import re
+import threading
+from importlib import import_module
+from pathlib import Path
+
+import numpy as np
+
+from ...errors import KindError, ShapeError, StateError
+from . import cache, compiler
+
+__all__ = ["ARCHITECTURES", "KERNELS", "Kernel", "all_kernels", "kernel"]
+
+# Turing, Ampere (data centre, others), Ada, Hopper, Blackwell (data centre, others)
+ARCHITECTURES = ("sm_75", "sm_80", "sm_86", "sm_89", "sm_90", "sm_100", "sm_120")
+KERNELS: "dict[str, Kernel]" = {}  # every kernel that was ever declared, by name
+TYPE = re.compile(r"(f16|f32|f64|i8|u8|i16|u16|i32|u32|i64|u64)\*?")
+
+
+def _parameters(name, signature):
+    """((name, type), ...) from "f32* x, i32 n"."""
+    found = tuple(tuple(reversed(part.split())) for part in signature.split(","))
+    for part in found:
+        if len(part) != 2 or not TYPE.fullmatch(part[1]):
+            raise KindError(
+                f"{name}: the signature {signature!r} has {part!r}, wants parts such as 'f32* x' or 'i32 n'"
+            )
+    return found
+
+
+class Kernel:
+    """One kernel: its function, its parameters, and its compiled forms, which are made when first needed.
+
+    name           unique; what the PTX and the GPU's tools call it
+    parameters     ((name, type), ...)
+    threads        the most threads that a block of it may have
+    architectures  those that it is compiled for
+    opcodes        prefixes of machine instructions that its code must contain
+    """
+
+    def __init__(self, function, signature, name, threads, blocks, lowest, opcodes):
+        self.function, self.name, self.threads, self.opcodes = function, name, threads, tuple(opcodes)
+        self.parameters = _parameters(name, signature)
+        self.bounds = (threads, blocks) if blocks else threads
+        self.architectures = ARCHITECTURES[ARCHITECTURES.index(lowest) :]
+        self._lock = threading.RLock()
+        self._ptx: dict[str, str] = {}
+        self._binaries: dict[str, compiler.Binary] = {}
+        functools.update_wrapper(self, function)
+
+    def __repr__(self):
+        return f"<kernel {self.name}({', '.join(f'{kind} {name}' for name, kind in self.parameters)})>"
+
+    # ---- compiled forms ------------------------------------------------------------------------------------------
+
+    @functools.cached_property
+    def key(self):
+        """A hash of all source that the compiled code depends on."""
+        return cache.source_key(self.function, (self.name, self.parameters, self.bounds))
+
+    @functools.cached_property
+    def _modules(self):
+        return compiler.front_end(self.name, self.function, [kind for _, kind in self.parameters], self.bounds)
+
+    def ptx(self, architecture=None):
+        """PTX for an architecture; without one, the text that ships with the package, if this kernel has one.
+
+        Errors  RuntimeError if it has to be compiled and there is no compiler
+        """
+        with self._lock:
+            wanted = architecture or self.architectures[0]
+            if wanted not in self._ptx:
+                shipped = None if architecture else cache.shipped_ptx(self.name, self.key)
+                self._ptx[wanted] = shipped or self.compile(wanted)
+            return self._ptx[wanted]
+
+    def compile(self, architecture):
+        """PTX for an architecture, fresh from the compiler."""
+        with self._lock:
+            return compiler.to_ptx(self.name, self._modules, self._known(architecture))
+
+    def binary(self, architecture):
+        """The machine code for an architecture, from the cache on disk or from the compiler.
+
+        Errors  RuntimeError if it is not cached and there is no compiler; ValueError for other architectures
+        """
+        with self._lock:
+            if architecture not in self._binaries:
+                self._known(architecture)
+                found = cache.load(self.name, architecture, self.key)
+                if found is None:
+                    ptx = self._ptx.get(architecture) or self.compile(architecture)
+                    found = compiler.link(self.name, ptx, architecture)
+                    cache.save(self.name, architecture, self.key, found)
+                self._binaries[architecture] = found
+            return self._binaries[architecture]
+
+    def _known(self, architecture):
+        if architecture not in self.architectures:
+            raise ShapeError(f"{self.name}: got {architecture}, wants one of {', '.join(self.architectures)}")
+        return architecture
+
+    # ---- running -------------------------------------------------------------------------------------------------
+
+    def __call__(self, grid, block, arguments, shared=0):
+        """Start the kernel on the current stream of CuPy, or interpret it at once: the first argument, an array, decides.
+
+        Shapes  grid, block: tuples of one to three sizes; arguments: one for each parameter, arrays or addresses for
+                pointers, numbers for the rest; shared: bytes of dynamic shared memory
+        Errors  ValueError for blocks of more than `threads` threads, TypeError for arguments of another kind,
+                RuntimeError if interpreting finds a fault, or there is no driver, or the GPU is too old
+        """
+        if isinstance(arguments[0], np.ndarray):
+            self._interpret(grid, block, arguments, shared)
+        else:
+            self._launch(grid, block, arguments, shared)
+
+    def _interpret(self, grid, block, arguments, shared):
+        from ...interpreter import interpret
+
+        report = interpret(self, grid, block, arguments, shared)
+        if report.faults:
+            found = "\n".join(str(fault) for fault in report.faults)
+            raise StateError(f"{self.name}: the interpreter found {len(report.faults)} faults\n{found}")
+
+    @functools.cached_property
+    def _launch(self):
+        try:
+            from .launch import Launcher
+        except ImportError as error:
+            advice = "pip install 'minigrad-engine[cuda13]' (or [cuda12])"
+            raise StateError(f"{self.name}: CuPy is not installed; {advice}") from error
+        return Launcher(self)
+
+
+def kernel(signature, *, threads, blocks=None, lowest="sm_75", opcodes=(), variant=""):
+    """Declare a function to be a CUDA kernel.
+
+    signature  a type and a name for each parameter, as in C: "f32* x, i32 n"
+    threads    the most threads in a block
+    blocks     how many blocks one multiprocessor should hold at once; limits the registers
+    lowest     the oldest architecture that has all its instructions
+    opcodes    prefixes of machine instructions that the compiled code must contain, such as "LDG.E.128"
+    variant    added to the name, where a function around it makes several kernels
+    Errors  TypeError for a signature that cannot be read, RuntimeError for a name that is taken
+    """
+
+    def declare(function):
+        module = function.__module__.split(".")
+        family = module[-2] if len(module) > 1 else module[-1]
+        name = "_".join(filter(None, (family, function.__name__, variant)))
+        if name in KERNELS:
+            raise StateError(f"kernel: there already is one called {name}; give the function or variant another name")
+        KERNELS[name] = Kernel(function, signature, name, threads, blocks, lowest, opcodes)
+        return KERNELS[name]
+
+    return declare
+
+
+def all_kernels():
+    """Every kernel of the package, by name: those of all modules of its families whose names begin with cuda."""
+    package = __name__.partition(".")[0]
+    for family in pkgutil.iter_modules([str(Path(__file__).parents[2])]):
+        folder = Path(__file__).parents[2] / family.name
+        if family.ispkg and family.name != "toolchain":
+            for module in pkgutil.iter_modules([str(folder)]):
+                if module.name.startswith("cuda"):
+                    import_module(f"{package}.{family.name}.{module.name}")
+    names = sorted(name for name, found in KERNELS.items() if found.function.__module__.startswith(package + "."))
+    return [KERNELS[name] for name in names]

@@ -1,0 +1,154 @@
+"""Starting kernels on a GPU: CuPy loads the machine code and keeps the streams, one driver call starts a kernel.
+
+The arguments of a call are packed by `struct` into a block of memory that each thread keeps, 8 bytes for each; the
+driver has copied it by the time it returns. Nothing is allocated and nothing is looked up but the current device
+and stream, so a launch costs the host a few microseconds.
+"""
+
+import ctypes
+import struct
+import threading
+
+import cupy
+from cupy.cuda import Device, driver, get_current_stream, runtime
+from cupy.cuda.function import Module
+
+from ...errors import KindError, ShapeError, StateError
+from . import cache, compiler
+
+__all__ = ["Launcher", "device_architecture", "upload"]
+
+SLOTS = {  # of struct: the type of a parameter, filled up to 8 bytes
+    "f32": "f4x", "f64": "d", "i8": "b7x", "u8": "B7x", "i16": "h6x", "u16": "H6x", "i32": "i4x", "u32": "I4x",
+    "i64": "q", "u64": "Q",
+}  # fmt: skip
+NUMBERS = frozenset((int, float))  # whatever else is an argument must be an array
+MAX_DYNAMIC_SHARED = 8  # CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
+STATIC_SHARED = 1  # CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES
+
+
+def upload(array):
+    """A NumPy array as one of the current device."""
+    return cupy.asarray(array)
+
+
+def current_device(name):
+    """The number of the current device.
+
+    Errors  RuntimeError if there is no GPU or no driver for it
+    """
+    try:
+        return runtime.getDevice()
+    except runtime.CUDARuntimeError as error:
+        raise StateError(
+            f"{name}: no NVIDIA GPU can be used here: {error}; install a driver (580 or newer for CUDA 13), or pass "
+            "arrays of minigrad_kernels.interpreter to run without a GPU"
+        ) from error
+
+
+def device_architecture(device):
+    """(major, minor) of a device's compute capability."""
+    digits = Device(device).compute_capability
+    return int(digits[:-1]), int(digits[-1])
+
+
+def _split(architecture):
+    digits = architecture.removeprefix("sm_")
+    return int(digits[:-1]), int(digits[-1])
+
+
+def fitting(architectures, capability):
+    """The architecture whose machine code such a device runs: of its own generation, as new as possible.
+
+    None if all are of older generations: PTX then runs, compiled by the driver.
+    """
+    known = [name for name in architectures if _split(name)[0] == capability[0] and _split(name) <= capability]
+    return max(known, key=_split) if known else None
+
+
+def image(kernel, capability, device):
+    """What the driver loads for a device: machine code, or PTX where there is neither compiler nor machine code."""
+    if capability < _split(kernel.architectures[0]):
+        major, minor = capability
+        raise StateError(
+            f"{kernel.name}: wants a GPU of {kernel.architectures[0]} or newer, device {device} is sm_{major}{minor}; "
+            "ask for a lower rung, or train on the CPU"
+        )
+    name = fitting(kernel.architectures, capability)
+    if name is not None:
+        kept = cache.load(kernel.name, name, kernel.key)
+        if kept is not None or not compiler.missing():
+            return kernel.binary(name).image
+    return kernel.ptx().encode() + b"\0"
+
+
+class Launcher:
+    """One kernel on all GPUs of this process."""
+
+    def __init__(self, kernel):
+        current_device(kernel.name)
+        self.kernel = kernel
+        slots = ["Q" if kind.endswith("*") else SLOTS[kind] for _, kind in kernel.parameters]
+        self._pack = struct.Struct("<" + "".join(slots)).pack_into
+        self._functions: dict[int, int] = {}  # of the driver, by device
+        self._modules: list[Module] = []  # alive as long as their functions
+        self._blocks = threading.local()
+        self._loading = threading.Lock()
+
+    def __call__(self, grid, block, arguments, shared=0):
+        """See Kernel.__call__; sizes and kinds are looked at again only where the driver or struct refuses."""
+        try:
+            memory, address = self._blocks.parameters
+        except AttributeError:
+            memory, address = self._parameters()
+        device = runtime.getDevice()
+        function = self._functions.get(device) or self._load(device)
+        try:
+            self._pack(memory, 0, *[a if type(a) in NUMBERS else a.data.ptr for a in arguments])
+        except (struct.error, AttributeError) as error:
+            raise self._refused(arguments) from error
+        (x, y, z), (width, height, depth) = _three(grid), _three(block)
+        if width * height * depth > self.kernel.threads:
+            raise ShapeError(f"{self.kernel.name}: block {block} has more than {self.kernel.threads} threads")
+        driver.launchKernel(function, x, y, z, width, height, depth, shared, get_current_stream().ptr, address, 0)
+
+    def _parameters(self):
+        """This thread's block of parameters, and the address of the list of addresses that the driver reads."""
+        runtime.setDevice(runtime.getDevice())  # a thread that CuPy has not worked in yet has no context
+        count = len(self.kernel.parameters)
+        memory = (ctypes.c_uint64 * count)()
+        places = (ctypes.c_void_p * count)(*(ctypes.addressof(memory) + 8 * i for i in range(count)))
+        self._blocks.places = places  # kept alive
+        self._blocks.parameters = memory, ctypes.addressof(places)
+        return self._blocks.parameters
+
+    def _load(self, device):
+        with self._loading:
+            if device not in self._functions:
+                module = Module()
+                module.load(image(self.kernel, device_architecture(device), device))
+                function = module.get_function(self.kernel.name).ptr
+                most = runtime.deviceGetAttribute(runtime.cudaDevAttrMaxSharedMemoryPerBlockOptin, device)
+                most -= driver.funcGetAttribute(STATIC_SHARED, function)
+                driver.funcSetAttribute(function, MAX_DYNAMIC_SHARED, most)
+                self._modules.append(module)
+                self._functions[device] = function
+            return self._functions[device]
+
+    def _refused(self, arguments):
+        parameters = self.kernel.parameters
+        if len(arguments) != len(parameters):
+            return ShapeError(f"{self.kernel.name}: got {len(arguments)} arguments, wants {len(parameters)}")
+        for (name, kind), argument in zip(parameters, arguments, strict=True):
+            wanted = "a cupy.ndarray or an address" if kind.endswith("*") else f"a Python number that {kind} holds"
+            try:
+                number = argument if type(argument) in NUMBERS else argument.data.ptr
+                struct.pack("<Q" if kind.endswith("*") else "<" + SLOTS[kind], number)
+            except (struct.error, AttributeError):
+                shown = f"{type(argument).__name__} {argument!r}"[:80]
+                return KindError(f"{self.kernel.name}: {name} is {shown}, wants {wanted}")
+        return KindError(f"{self.kernel.name}: wants arguments {parameters}")
+
+
+def _three(sizes):
+    return sizes if len(sizes) == 3 else (*sizes, 1, 1)[:3]

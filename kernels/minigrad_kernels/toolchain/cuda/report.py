@@ -1,0 +1,111 @@
+"""What a compiled kernel is made of: registers, shared memory, spills, machine instructions, its innermost loops."""
+
+import functools
+import re
+import shutil
+import subprocess
+import tempfile
+from collections import Counter
+from pathlib import Path
+from typing import NamedTuple
+
+from ...errors import StateError
+from .compiler import INSTALL
+
+__all__ = ["Resources", "code", "loops", "problems", "resources"]
+
+INSTRUCTION = re.compile(r"^\s*/\*([0-9a-f]{4,})\*/\s+(?:@!?U?P\w+\s+)?([A-Z][A-Z0-9_.]*)(.*)")
+LABEL = re.compile(r"^\s*(\.L_x_\d+):")
+BRANCH = re.compile(r"`\((\.L_x_\d+)\)")
+LOCAL = ("LDL", "STL")  # memory of a thread: a register array was not kept in registers
+DOUBLE = ("DADD", "DFMA", "DMUL", "DSETP", "F2F.F64", "F2F.F32.F64", "I2F.F64")  # slow, and mostly there by mistake
+
+
+class Resources(NamedTuple):
+    """Of one kernel on one architecture."""
+
+    registers: int  # per thread
+    shared: int  # bytes per block, static
+    stack: int  # bytes per thread
+    spills: int  # bytes
+    opcodes: Counter  # machine instructions by their full name, padding left out
+
+
+@functools.cache
+def _disassembler():
+    """The path of nvdisasm."""
+    try:
+        from cuda.pathfinder import find_nvidia_binary_utility
+
+        found = find_nvidia_binary_utility("nvdisasm")
+    except ImportError:
+        found = None
+    found = found or shutil.which("nvdisasm")
+    if not found:
+        raise StateError(f"kernels: the program nvdisasm is not installed; {INSTALL}")
+    return found
+
+
+@functools.lru_cache(maxsize=256)
+def _instructions(image):
+    """[(address, opcode, target address or None)] of machine code, in order."""
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder, "kernel.cubin")
+        file.write_bytes(image)
+        done = subprocess.run([_disassembler(), "-c", str(file)], capture_output=True, text=True)
+    if done.returncode:
+        raise StateError(f"kernels: nvdisasm refuses the machine code: {done.stderr.strip()}")
+    labels, waiting, found = {}, [], []
+    for line in done.stdout.splitlines():
+        if label := LABEL.match(line):
+            waiting.append(label[1])
+        elif instruction := INSTRUCTION.match(line):
+            address = int(instruction[1], 16)
+            labels |= dict.fromkeys(waiting, address)
+            waiting.clear()
+            branch = BRANCH.search(instruction[3]) if instruction[2].startswith("BRA") else None
+            found.append((address, instruction[2], branch and branch[1]))
+    return [(address, opcode, labels.get(target)) for address, opcode, target in found if opcode != "NOP"]
+
+
+def code(kernel, architecture):
+    """The opcodes of a kernel in the order of its machine code, a list."""
+    return [opcode for _, opcode, _ in _instructions(kernel.binary(architecture).image)]
+
+
+def resources(kernel, architecture):
+    """Resources of a kernel on an architecture, compiled if need be.
+
+    Errors  RuntimeError if there is no compiler or no disassembler
+    """
+    binary = kernel.binary(architecture)
+    opcodes = Counter(code(kernel, architecture))
+    return Resources(binary.registers, binary.shared, binary.stack, binary.spills, opcodes)
+
+
+def loops(kernel, architecture):
+    """The instructions of each innermost loop, a list of Counters of opcodes, in the order of the code."""
+    found = _instructions(kernel.binary(architecture).image)
+    spans = {(target, address) for address, _, target in found if target is not None and target < address}
+    inner = [
+        (start, end)
+        for start, end in spans
+        if not any((start, end) != other and start <= other[0] and other[1] <= end for other in spans)
+    ]
+    return [Counter(opcode for address, opcode, _ in found if start <= address <= end) for start, end in sorted(inner)]
+
+
+def problems(kernel, architecture):
+    """What is wrong with a kernel's code on an architecture, a list of words; empty if it keeps its promises."""
+    try:
+        found = resources(kernel, architecture)
+    except StateError as error:
+        return [str(error)]
+    wrong = [f"{found.spills} bytes of spills"] if found.spills else []
+    wrong += [f"{found.stack} bytes of stack"] if found.stack else []
+    wrong += [f"no {wanted}" for wanted in kernel.opcodes if not any(o.startswith(wanted) for o in found.opcodes)]
+    unwanted = LOCAL
+    if not any(kind.startswith("f64") for _, kind in kernel.parameters):
+        unwanted += DOUBLE
+    wrong += [f"{opcode} in the code" for opcode in sorted(found.opcodes) if opcode.startswith(unwanted)]
+    return wrong

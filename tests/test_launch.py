@@ -1,0 +1,169 @@
+"""How kernels are started on a GPU, with a driver that only notes what it is asked for."""
+
+import importlib
+import struct
+import sys
+import threading
+
+import pytest
+
+from minigrad_kernels.errors import KindError, ShapeError, StateError
+from minigrad_kernels.toolchain.cuda import KERNELS, Kernel, cache, compiler, kernel
+
+from .fake_cupy import Array, FakeCupy
+
+LAUNCH = "minigrad_kernels.toolchain.cuda.launch"
+
+
+@pytest.fixture
+def gpu(monkeypatch):
+    """Installs a FakeCupy and gives (it, the launch module that uses it)."""
+
+    def install(**options):
+        fake = FakeCupy(**options)
+        for name, module in fake.modules.items():
+            monkeypatch.setitem(sys.modules, name, module)
+        monkeypatch.delitem(sys.modules, LAUNCH, raising=False)
+        return fake, importlib.import_module(LAUNCH)
+
+    yield install
+    sys.modules.pop(LAUNCH, None)
+
+
+@pytest.fixture
+def k(monkeypatch):
+    """A kernel with a parameter of each type, whose machine code need not be compiled."""
+
+    @kernel("f32* x, f32 a, f64 b, i32 i, u32 u, i64 l, u16 h, u8* out", threads=256, lowest="sm_80")
+    def launched(x, a, b, i, u, l, h, out):
+        pass
+
+    monkeypatch.setattr(Kernel, "key", "0" * 32)
+    monkeypatch.setattr(cache, "load", lambda name, *_: compiler.Binary(b"code of " + _[0].encode(), 8, 0, 0, 0))
+    yield launched
+    del KERNELS[launched.name]
+
+
+ARGUMENTS = (Array(0x7F0000001000), 1.5, -2.5, -3, 4_000_000_000, -(1 << 40), 65535, 0x1234)
+
+
+def test_arguments_are_packed_as_the_driver_reads_them(gpu, k):
+    fake, _ = gpu()
+    fake.words = len(ARGUMENTS)
+    k((5,), (32, 4), ARGUMENTS, shared=99)
+    ((function, sizes, shared, stream, words),) = fake.launches
+    assert (function, sizes, shared, stream) == (101, (5, 1, 1, 32, 4, 1), 99, 7)
+    assert (words[0], words[7]) == (0x7F0000001000, 0x1234)
+    assert struct.pack("<Q", words[1])[:4] == struct.pack("<f", 1.5)
+    assert struct.pack("<Q", words[2]) == struct.pack("<d", -2.5)
+    assert words[3] == 2**32 - 3 and words[4] == 4_000_000_000
+    assert words[5] == 2**64 - 2**40 and words[6] == 65535
+
+
+def test_each_thread_has_parameters_of_its_own(gpu, k):
+    fake, _ = gpu()
+    fake.words = len(ARGUMENTS)
+    barrier = threading.Barrier(2)
+
+    def start(number):
+        for _ in range(50):
+            barrier.wait()
+            k((number,), (1,), (*ARGUMENTS[:3], number, *ARGUMENTS[4:]))
+
+    threads = [threading.Thread(target=start, args=(number,)) for number in (1, 2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(fake.launches) == 100
+    assert all(sizes[0] == words[3] for _, sizes, _, _, words in fake.launches)
+    assert fake.made_current == [0, 0], "the driver wants a device to be current in each thread"
+
+
+def test_code_is_loaded_once_for_each_device_and_may_use_all_shared_memory(gpu, k):
+    fake, _ = gpu()
+    for device in (0, 1, 0, 1):
+        fake.device = device
+        k((1,), (1,), ARGUMENTS)
+    assert fake.loaded == [b"code of sm_90"] * 2
+    assert [function for function, *_ in fake.launches] == [101, 102, 101, 102]
+    assert fake.attributes == {8: 232448 - 1024}
+
+
+@pytest.mark.parametrize(
+    "capability, architecture",
+    [("80", "sm_80"), ("87", "sm_86"), ("89", "sm_89"), ("90", "sm_90"), ("103", "sm_100"), ("121", "sm_120")],
+)
+def test_the_newest_code_of_the_generation_is_taken(gpu, k, capability, architecture):
+    fake, _ = gpu(capability=capability)
+    k((1,), (1,), ARGUMENTS)
+    assert fake.loaded == [b"code of " + architecture.encode()]
+
+
+def test_a_newer_generation_gets_ptx(gpu, k, monkeypatch):
+    fake, _ = gpu(capability="130")
+    monkeypatch.setattr(Kernel, "ptx", lambda self: "the text")
+    k((1,), (1,), ARGUMENTS)
+    assert fake.loaded == [b"the text\0"]
+
+
+def test_without_a_compiler_and_kept_code_the_driver_gets_ptx(gpu, k, monkeypatch):
+    fake, _ = gpu()
+    monkeypatch.setattr(cache, "load", lambda *_: None)
+    monkeypatch.setattr(compiler, "missing", lambda: "the package numba-cuda is not installed")
+    monkeypatch.setattr(Kernel, "ptx", lambda self: "the text")
+    k((1,), (1,), ARGUMENTS)
+    assert fake.loaded == [b"the text\0"]
+
+
+def test_refuses_a_gpu_that_is_too_old(gpu, k):
+    gpu(capability="75")
+    message = "tests_launched: wants a GPU of sm_80 or newer, device 0 is sm_75; ask for a lower rung"
+    with pytest.raises(StateError, match=message):
+        k((1,), (1,), ARGUMENTS)
+
+
+def test_says_what_to_do_without_a_driver(gpu, k):
+    gpu(error="cudaErrorInsufficientDriver")
+    message = "no NVIDIA GPU can be used here: cudaErrorInsufficientDriver; install a driver"
+    with pytest.raises(StateError, match=message):
+        k((1,), (1,), ARGUMENTS)
+
+
+def test_says_what_to_do_without_cupy(k, monkeypatch):
+    monkeypatch.setitem(sys.modules, "cupy", None)
+    monkeypatch.delitem(sys.modules, LAUNCH, raising=False)
+    with pytest.raises(StateError, match=r"CuPy is not installed; pip install 'minigrad-engine\[cuda13\]'"):
+        k((1,), (1,), ARGUMENTS)
+
+
+@pytest.mark.parametrize(
+    "position, value, error, message",
+    [
+        (0, [1.0], KindError, r"x is list \[1.0\], wants a cupy.ndarray or an address"),
+        (1, "x", KindError, "a is str 'x', wants a Python number that f32 holds"),
+        (3, 1.5, KindError, "i is float 1.5, wants a Python number that i32 holds"),
+        (3, 1 << 31, KindError, "i is int 2147483648, wants a Python number that i32 holds"),
+        (4, -1, KindError, "u is int -1, wants a Python number that u32 holds"),
+        (7, -1, KindError, "out is int -1, wants a cupy.ndarray or an address"),
+        (7, None, KindError, "out is NoneType None, wants a cupy.ndarray or an address"),
+        (None, None, ShapeError, "got 7 arguments, wants 8"),
+    ],
+)
+def test_refuses_arguments(gpu, k, position, value, error, message):
+    fake, _ = gpu()
+    arguments = list(ARGUMENTS)
+    if position is None:
+        arguments.pop()
+    else:
+        arguments[position] = value
+    with pytest.raises(error, match="tests_launched: " + message):
+        k((1,), (1,), arguments)
+    assert not fake.launches
+
+
+def test_refuses_blocks_that_are_too_large(gpu, k):
+    fake, _ = gpu()
+    with pytest.raises(ShapeError, match=r"tests_launched: block \(32, 16\) has more than 256 threads"):
+        k((1,), (32, 16), ARGUMENTS)
+    assert not fake.launches
