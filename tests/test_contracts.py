@@ -7,6 +7,7 @@ import pkgutil
 import re
 import subprocess
 import sys
+from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
@@ -21,7 +22,7 @@ from tests import typing_face
 REPOSITORY = Path(__file__).resolve().parents[1]
 PACKAGES = {"minigrad": REPOSITORY / "minigrad", "minigrad_kernels": REPOSITORY / "kernels" / "minigrad_kernels"}
 SOURCES = [path for folder in PACKAGES.values() for path in sorted(folder.rglob("*.py"))]
-FAMILIES = ["conv2d", "elementwise", "matmul", "norm", "optimizer", "pool2d", "softmax"]
+FAMILIES = ["bias", "conv2d", "elementwise", "matmul", "norm", "optimizer", "pool2d", "softmax"]
 
 
 def relative(path):
@@ -49,9 +50,11 @@ def belongs(name, package):
 # ---- imports ---------------------------------------------------------------------------------------------------------
 
 ALLOWED = {  # who may import what, among the packages that have one door
-    "cupy": ("minigrad/device/", "kernels/minigrad_kernels/toolchain/launch"),
+    "cuda": ("kernels/minigrad_kernels/toolchain/cuda/",),
+    "cupy": ("minigrad/device/", "kernels/minigrad_kernels/toolchain/cuda/launch"),
     "llvmlite": ("kernels/minigrad_kernels/toolchain/",),
-    "numba.cuda": ("kernels/minigrad_kernels/toolchain/",),
+    "numba.cuda": ("kernels/minigrad_kernels/toolchain/cuda/",),
+    "numba_cuda": ("kernels/minigrad_kernels/toolchain/cuda/",),
 }
 LAYERS = {  # what the files of a folder may import of minigrad
     "minigrad/device/": ("minigrad.device",),
@@ -91,19 +94,26 @@ def test_import_is_light():
 # ---- sizes -----------------------------------------------------------------------------------------------------------
 
 
+FUNCTIONS = ast.FunctionDef | ast.AsyncFunctionDef
+
+
 def lines_of(function):
-    """Its length without its docstring."""
+    """Its length without its docstring and without the functions inside it."""
     doc = ast.get_docstring(function, clean=False)
-    return function.end_lineno - function.lineno + 1 - (doc.count("\n") + 1 if doc else 0)
+    inner = [node for node in ast.walk(function) if isinstance(node, FUNCTIONS) and node is not function]
+    outermost = [node for node in inner if not any(node in ast.walk(other) for other in inner if other is not node)]
+    inside = sum(node.end_lineno - node.lineno + 1 + len(node.decorator_list) for node in outermost)
+    return function.end_lineno - function.lineno + 1 - (doc.count("\n") + 1 if doc else 0) - inside
 
 
 @pytest.mark.parametrize("path", SOURCES, ids=relative)
 def test_files_and_functions_are_short(path):
     text = path.read_text()
     assert text.count("\n") <= 300, "a file is up to 300 lines"
+    most = 80 if path.name.startswith("cuda_") else 40  # a fast CUDA kernel is one function
     for node in ast.walk(ast.parse(text)):
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
-            assert lines_of(node) <= 40, f"{node.name}: a function is up to 40 lines"
+        if isinstance(node, FUNCTIONS):
+            assert lines_of(node) <= most, f"{node.name}: a function is up to {most} lines"
 
 
 @pytest.mark.parametrize("path", SOURCES, ids=relative)
@@ -191,7 +201,7 @@ def module(family, part):
 
 def test_every_family_is_listed():
     folders = {info.name for info in pkgutil.iter_modules(minigrad_kernels.__path__) if info.ispkg}
-    assert folders - {"toolchain"} == set(FAMILIES)
+    assert folders - {"interpreter", "toolchain"} == set(FAMILIES)
 
 
 HELPERS = {"adaptive_windows", "average_windows", "output_shape", "position_type", "workspace"}
@@ -224,6 +234,17 @@ def test_launchers_and_references_agree(family):
         if family == "optimizer":
             names, launched = singular(names), singular(launched)
         assert launched[: len(names)] == names, f"{family}.{name}"
+
+
+@pytest.mark.parametrize("family", [family for family in FAMILIES if find_spec(f"minigrad_kernels.{family}.cuda")])
+def test_kernels_of_all_devices_take_the_same_arguments(family):
+    """A cuda.py may have some of the functions of cpu.py, and may let one ask for a rung."""
+    cpu, cuda = module(family, "cpu"), module(family, "cuda")
+    for name in cuda.__all__:
+        if hasattr(cpu, name):
+            names, others = (list(inspect.signature(getattr(part, name)).parameters) for part in (cpu, cuda))
+            assert others in (names, [*names, "rung"]), f"{family}.{name}"
+    assert set(cuda.__all__) & launchers(family).keys()
 
 
 @pytest.mark.parametrize("family", FAMILIES)

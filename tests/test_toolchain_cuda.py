@@ -2,6 +2,8 @@
 
 import json
 import re
+import subprocess
+import sys
 import threading
 
 import numpy as np
@@ -134,6 +136,25 @@ def test_what_the_compiler_refuses_is_said_with_the_kernel():
         cuda_kernels.too_old.binary("sm_75")
     with pytest.raises(ShapeError, match="tests_power_x: got sm_50, wants one of sm_75, sm_80"):
         cuda_kernels.power("x").binary("sm_50")
+
+
+@compiled
+def test_kernels_may_be_typed_at_a_prompt():
+    program = """
+from minigrad_kernels.toolchain.cuda import kernel, cuda, f32
+keys = []
+for factor in (2, 3):
+    @kernel("f32* x, f32* out, i32 n", threads=256, variant=str(factor))
+    def scale(x, out, n):
+        i = cuda.blockIdx.x * cuda.blockDim.x + cuda.threadIdx.x
+        if i < n:
+            out[i] = f32(factor) * x[i]
+    keys.append(scale.key)
+    assert ".entry" in scale.ptx()
+assert keys[0] != keys[1]
+"""
+    done = subprocess.run([sys.executable, "-W", "error", "-c", program], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
 
 
 # ---- keeping -----------------------------------------------------------------------------------------------------

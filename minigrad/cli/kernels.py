@@ -1,6 +1,10 @@
 """minigrad kernels: what the CUDA kernels are made of, on every architecture. No GPU is needed."""
 
+import multiprocessing
+from concurrent.futures import ProcessPoolExecutor
+
 from minigrad_kernels.errors import MinigradError
+from minigrad_kernels.toolchain import threads
 from minigrad_kernels.toolchain.cuda import ARCHITECTURES, report
 from minigrad_kernels.toolchain.cuda.cache import ship, shipped_ptx
 from minigrad_kernels.toolchain.cuda.kernel import all_kernels
@@ -21,12 +25,11 @@ def run_kernels(options):
         return _write_ptx(kernels)
     print(ROW.format("kernel", "machine", "registers", "shared", "spills", "instructions", "problems"))
     compiled, wrong = 0, 0
-    for kernel in kernels:
-        for architecture in options.arch or kernel.architectures:
-            if architecture not in kernel.architectures:
-                continue
-            problems = _print_row(kernel, architecture)
-            compiled, wrong = compiled + 1, wrong + len(problems)
+    for kernel, rows in zip(kernels, _all_rows(kernels, options.arch), strict=True):
+        for architecture, figures, problems in rows:
+            print(ROW.format(kernel.name, architecture, *figures, "; ".join(problems) or "none"), flush=True)
+            wrong += len(problems)
+        compiled += len(rows)
         if shipped_ptx(kernel.name, kernel.key) is None:
             print(f"{kernel.name}: no PTX of this source in the package; renew it by minigrad kernels --write-ptx")
             wrong += 1
@@ -39,24 +42,43 @@ def _chosen(options):
     kernels = all_kernels()
     for name in options.names:
         if not any(kernel.name.startswith(name) for kernel in kernels):
-            raise UsageError(
-                f"{name}: no kernel is called so; there are {', '.join(kernel.name for kernel in kernels)}"
-            )
+            there = ", ".join(kernel.name for kernel in kernels)
+            raise UsageError(f"{name}: no kernel is called so; there are {there}")
     for name in options.arch or ():
         if name not in ARCHITECTURES:
             raise UsageError(f"--arch {name}: wants one of {', '.join(ARCHITECTURES)}")
     return [kernel for kernel in kernels if not options.names or kernel.name.startswith(tuple(options.names))]
 
 
-def _print_row(kernel, architecture):
-    problems = report.problems(kernel, architecture)
+def _all_rows(kernels, architectures):
+    """The rows of each kernel in turn. The compiler takes one thread at a time, so others work in processes."""
+    workers = min(threads(), len(kernels))
+    if workers == 1:
+        yield from (_rows(kernel, architectures) for kernel in kernels)
+        return
+    with ProcessPoolExecutor(workers, multiprocessing.get_context("spawn")) as pool:
+        yield from pool.map(_rows_by_name, [kernel.name for kernel in kernels], [architectures] * len(kernels))
+
+
+def _rows_by_name(name, architectures):
+    return _rows(next(kernel for kernel in all_kernels() if kernel.name == name), architectures)
+
+
+def _rows(kernel, architectures):
+    """(architecture, figures, problems) of each architecture that was asked for and that the kernel is made for."""
+    return [
+        (architecture, _figures(kernel, architecture), report.problems(kernel, architecture))
+        for architecture in architectures or kernel.architectures
+        if architecture in kernel.architectures
+    ]
+
+
+def _figures(kernel, architecture):
     try:
         found = report.resources(kernel, architecture)
-        figures = [found.registers, found.shared, found.spills, found.opcodes.total()]
     except MinigradError:  # said in the problems
-        figures = ["-"] * 4
-    print(ROW.format(kernel.name, architecture, *figures, "; ".join(problems) or "none"), flush=True)
-    return problems
+        return ["-"] * 4
+    return [found.registers, found.shared, found.spills, found.opcodes.total()]
 
 
 def _write_ptx(kernels):

@@ -2,7 +2,10 @@
 
 import numpy as np
 
-from . import KernelCase, Output
+from minigrad_kernels import softmax
+from minigrad_kernels.errors import KindError, ShapeError
+
+from . import KernelCase, Output, Refusal
 
 SHAPES = [(0, 3), (1, 1), (5, 1), (3, 2), (64, 10), (7, 17), (130, 129)]
 IGNORED = -100
@@ -118,6 +121,30 @@ def cross_entropy_grad(shape):
     )
 
 
+def cross_entropy_with_grad(shape, scale):
+    def target(rng, size):
+        return targets(rng, size, shape[1])
+
+    def size(reference, inputs, params):
+        losses, dx = absolute(reference, (inputs[0], inputs[1] * 0), params)
+        return losses, abs(scale) * (1 + dx)
+
+    return KernelCase(
+        family="softmax",
+        function="cross_entropy_with_grad",
+        shapes=(shape, shape[:1]),
+        params=dict(ignore_index=IGNORED, scale=scale),
+        outputs=(Output(shape[:1]), Output(shape)),
+        kinds=("float", target),
+        terms=relative(shape[1]),
+        exact=False,
+        magnitude=size,
+        nan=(0,) if shape[0] > 1 else (),
+    )
+
+
+WIDE = [(9, 32), (10, 33), (7, 128), (2, 1024), (3, 1025)]  # about the widths of the kernels of a GPU
+
 CASES = [
     *(row("softmax", shape) for shape in SHAPES),
     *(row("log_softmax", shape) for shape in SHAPES),
@@ -125,4 +152,27 @@ CASES = [
     *(log_softmax_grad(shape) for shape in SHAPES),
     *(cross_entropy(shape) for shape in SHAPES),
     *(cross_entropy_grad(shape) for shape in SHAPES),
+    *(cross_entropy_with_grad(shape, 1 / 64) for shape in SHAPES + WIDE),
+    cross_entropy_with_grad((5, 4), -3),
+]
+
+
+def _with_grad(x=(3, 4), target=(0, 1, 2), scale=1.0, losses=3, dx=(3, 4), kind="f4"):
+    """A call of cross_entropy_with_grad on arrays of these shapes."""
+    arrays = np.ones(x, kind), np.array(target), IGNORED, scale, np.ones(losses, "f4"), np.ones(dx, "f4")
+    return lambda: softmax.cross_entropy_with_grad(*arrays)
+
+
+REFUSALS = [
+    Refusal(f"cross entropy with gradient, {name}", call, error, f"cross_entropy_with_grad: {message}")
+    for name, call, error, message in [
+        ("x", _with_grad(x=(3, 4, 1)), ShapeError, "x has shape (3, 4, 1), wants (rows, classes)"),
+        ("type", _with_grad(kind="i4"), KindError, "x has type int32, wants float32 or float64"),
+        ("dx", _with_grad(dx=(4, 3)), ShapeError, "dx has shape (4, 3), wants (3, 4)"),
+        ("losses", _with_grad(losses=4), ShapeError, "losses has shape (4,), wants (3,)"),
+        ("number of targets", _with_grad(target=(0, 1)), ShapeError, "target has shape (2,), wants (3,)"),
+        ("target", _with_grad(target=(0, 4, 9)), ShapeError, "target[1] = 4, but there are 4 classes (0..3)"),
+        ("negative target", _with_grad(target=(0, 1, -1)), ShapeError, "target[2] = -1, but there are 4 classes"),
+        ("scale", _with_grad(scale="mean"), KindError, "scale is str, wants a number"),
+    ]
 ]

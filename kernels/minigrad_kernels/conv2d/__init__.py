@@ -16,13 +16,13 @@ import numpy as np
 
 from ..errors import KindError, ShapeError
 from ..layout import CHANNELS_LAST, FILTER, is_dense
-from ..toolchain import backend
+from ..toolchain import implementation
+from ..toolchain.arguments import check_one_kind
 from . import cpu
 from .geometry import output_shape
 
 __all__ = ["forward", "input_grad", "output_shape", "weight_grad", "workspace"]
 
-BACKENDS = {"cpu": cpu}
 FLOATS = {np.dtype(np.float32), np.dtype(np.float64)}
 LAYOUTS = {
     CHANNELS_LAST: "channels last (memory order N, H, W, C)",
@@ -30,9 +30,12 @@ LAYOUTS = {
 }
 
 
-def _check(op, arrays, x_shape, w_shape, bias, settings):
+def _check(op, arrays, x_shape, w_shape, bias, settings, workspace):
     """Refuse what does not fit; arrays are (name, array, shape or None for the output's, layout)."""
-    first, dtype = arrays[0][0], arrays[0][1].dtype
+    first, like = arrays[0][:2]
+    dtype, kinds = like.dtype, {type(array) for _, array, _, _ in arrays}
+    if len(kinds) > 1 or type(workspace) is not type(like) or (bias is not None and type(bias) is not type(like)):
+        check_one_kind(op, {name: array for name, array, _, _ in arrays} | {"bias": bias, "workspace": workspace})
     if dtype not in FLOATS:
         raise KindError(f"{op}: {first} is {dtype}, wants float32 or float64")
     out_shape = output_shape(x_shape, w_shape, None if bias is None else bias.shape, *settings)
@@ -71,13 +74,14 @@ def forward(x, w, bias, stride, padding, dilation, groups, out, workspace):
     Shapes  bias None or (O,)
     Source  V. Dumoulin, F. Visin, "A guide to convolution arithmetic for deep learning", 2016, section 2
     """
-    kernels, settings = BACKENDS[backend(x)], _settings(stride, padding, dilation, groups)
+    kernel, settings = implementation(__name__, "forward", x), _settings(stride, padding, dilation, groups)
     arrays = [("x", x, x.shape, CHANNELS_LAST), ("w", w, w.shape, FILTER), ("out", out, None, CHANNELS_LAST)]
-    _check("conv2d", arrays, x.shape, w.shape, bias, settings)
+    _check("conv2d", arrays, x.shape, w.shape, bias, settings, workspace)
     if bias is not None and (bias.dtype != x.dtype or not bias.flags.c_contiguous):
         raise KindError(f"conv2d: bias is {bias.dtype} with strides {bias.strides}, wants {x.dtype} without gaps")
-    _check_workspace("conv2d", workspace, kernels.workspace("forward", x.shape, w.shape, *settings, x.itemsize))
-    kernels.forward(x, w, bias, *settings, out, workspace)
+    wanted = implementation(__name__, "workspace", x)("forward", x.shape, w.shape, *settings, x.itemsize)
+    _check_workspace("conv2d", workspace, wanted)
+    kernel(x, w, bias, *settings, out, workspace)
 
 
 def input_grad(g, w, stride, padding, dilation, groups, dx, workspace):
@@ -87,15 +91,13 @@ def input_grad(g, w, stride, padding, dilation, groups, dx, workspace):
     Grads   with respect to g: forward(gg, w)      with respect to w: weight_grad(g, gg)
     Source  V. Dumoulin, F. Visin, "A guide to convolution arithmetic for deep learning", 2016, section 4
     """
-    op, kernels, settings = (
-        "conv2d input_grad",
-        BACKENDS[backend(g)],
-        _settings(stride, padding, dilation, groups),
-    )
+    op, settings = "conv2d input_grad", _settings(stride, padding, dilation, groups)
+    kernel = implementation(__name__, "input_grad", g)
     arrays = [("g", g, None, CHANNELS_LAST), ("w", w, w.shape, FILTER), ("dx", dx, dx.shape, CHANNELS_LAST)]
-    _check(op, arrays, dx.shape, w.shape, None, settings)
-    _check_workspace(op, workspace, kernels.workspace("input_grad", dx.shape, w.shape, *settings, g.itemsize))
-    kernels.input_grad(g, w, *settings, dx, workspace)
+    _check(op, arrays, dx.shape, w.shape, None, settings, workspace)
+    wanted = implementation(__name__, "workspace", g)("input_grad", dx.shape, w.shape, *settings, g.itemsize)
+    _check_workspace(op, workspace, wanted)
+    kernel(g, w, *settings, dx, workspace)
 
 
 def weight_grad(g, x, stride, padding, dilation, groups, dw, workspace):
@@ -105,12 +107,10 @@ def weight_grad(g, x, stride, padding, dilation, groups, dw, workspace):
     Grads   with respect to g: forward(x, gg)      with respect to x: input_grad(g, gg)
     Source  V. Dumoulin, F. Visin, "A guide to convolution arithmetic for deep learning", 2016, section 2
     """
-    op, kernels, settings = (
-        "conv2d weight_grad",
-        BACKENDS[backend(g)],
-        _settings(stride, padding, dilation, groups),
-    )
+    op, settings = "conv2d weight_grad", _settings(stride, padding, dilation, groups)
+    kernel = implementation(__name__, "weight_grad", g)
     arrays = [("g", g, None, CHANNELS_LAST), ("x", x, x.shape, CHANNELS_LAST), ("dw", dw, dw.shape, FILTER)]
-    _check(op, arrays, x.shape, dw.shape, None, settings)
-    _check_workspace(op, workspace, kernels.workspace("weight_grad", x.shape, dw.shape, *settings, g.itemsize))
-    kernels.weight_grad(g, x, *settings, dw, workspace)
+    _check(op, arrays, x.shape, dw.shape, None, settings, workspace)
+    wanted = implementation(__name__, "workspace", g)("weight_grad", x.shape, dw.shape, *settings, g.itemsize)
+    _check_workspace(op, workspace, wanted)
+    kernel(g, x, *settings, dw, workspace)

@@ -7,18 +7,24 @@ Errors  ValueError for a shape or layout, TypeError for an element type
 import numpy as np
 
 from ..errors import KindError, ShapeError
-from ..toolchain import backend
-from ..toolchain.arguments import check_array, check_floats, check_output, flat
-from . import cpu
+from ..toolchain import implementation
+from ..toolchain.arguments import check_array, check_floats, check_one_kind, check_output, flat
 
 __all__ = ["dropout", "erf", "leaky_relu", "leaky_relu_grad", "relu", "relu_grad"]
 
-KERNELS = {"cpu": cpu}
 SMALL = 1 << 15  # elements; below it a second thread costs more than it brings
 
 
 def _run(kernel, size, *arguments):
     (kernel.alone if size < SMALL else kernel)(*arguments)
+
+
+def _views(op, names, arrays):
+    kind = type(arrays[0])
+    for array in arrays:
+        if type(array) is not kind:
+            check_one_kind(op, dict(zip(names, arrays, strict=True)))
+    return flat(op, names, arrays)
 
 
 def relu(x, out):
@@ -29,10 +35,10 @@ def relu(x, out):
     Shapes  x and out alike
     Source  Nair and Hinton 2010
     """
-    kernels = KERNELS[backend(x)]
+    kernel = implementation(__name__, "relu", x)
     check_floats("relu", "x", x)
     check_output("relu", "out", out, x.shape, x.dtype)
-    _run(kernels.relu, x.size, *flat("relu", ("x", "out"), (x, out)))
+    _run(kernel, x.size, *_views("relu", ("x", "out"), (x, out)))
 
 
 def relu_grad(g, out, dx):
@@ -42,11 +48,11 @@ def relu_grad(g, out, dx):
     Grads   linear in g: dg = relu_grad(v, out)
     Shapes  g, out and dx alike
     """
-    kernels = KERNELS[backend(g)]
+    kernel = implementation(__name__, "relu_grad", g)
     check_floats("relu_grad", "g", g)
     check_array("relu_grad", "out", out, g.shape, g.dtype)
     check_output("relu_grad", "dx", dx, g.shape, g.dtype)
-    _run(kernels.relu_grad, g.size, *flat("relu_grad", ("g", "out", "dx"), (g, out, dx)))
+    _run(kernel, g.size, *_views("relu_grad", ("g", "out", "dx"), (g, out, dx)))
 
 
 def leaky_relu(x, negative_slope, out):
@@ -57,11 +63,11 @@ def leaky_relu(x, negative_slope, out):
     Shapes  x and out alike
     Source  Maas, Hannun and Ng 2013, "Rectifier nonlinearities improve neural network acoustic models"
     """
-    kernels = KERNELS[backend(x)]
+    kernel = implementation(__name__, "leaky_relu", x)
     check_floats("leaky_relu", "x", x)
     check_output("leaky_relu", "out", out, x.shape, x.dtype)
-    view, out_view = flat("leaky_relu", ("x", "out"), (x, out))
-    _run(kernels.leaky_relu, x.size, view, float(negative_slope), out_view)
+    view, out_view = _views("leaky_relu", ("x", "out"), (x, out))
+    _run(kernel, x.size, view, float(negative_slope), out_view)
 
 
 def leaky_relu_grad(g, x, negative_slope, dx):
@@ -71,12 +77,12 @@ def leaky_relu_grad(g, x, negative_slope, dx):
     Grads   linear in g: dg = leaky_relu_grad(v, x, negative_slope)
     Shapes  g, x and dx alike
     """
-    kernels = KERNELS[backend(g)]
+    kernel = implementation(__name__, "leaky_relu_grad", g)
     check_floats("leaky_relu_grad", "g", g)
     check_array("leaky_relu_grad", "x", x, g.shape, g.dtype)
     check_output("leaky_relu_grad", "dx", dx, g.shape, g.dtype)
-    view, x_view, dx_view = flat("leaky_relu_grad", ("g", "x", "dx"), (g, x, dx))
-    _run(kernels.leaky_relu_grad, g.size, view, x_view, float(negative_slope), dx_view)
+    view, x_view, dx_view = _views("leaky_relu_grad", ("g", "x", "dx"), (g, x, dx))
+    _run(kernel, g.size, view, x_view, float(negative_slope), dx_view)
 
 
 def erf(x, out):
@@ -87,10 +93,10 @@ def erf(x, out):
     Shapes  x and out alike
     Source  Abramowitz and Stegun 1964, 7.1.1
     """
-    kernels = KERNELS[backend(x)]
+    kernel = implementation(__name__, "erf", x)
     check_floats("erf", "x", x)
     check_output("erf", "out", out, x.shape, x.dtype)
-    _run(kernels.erf, x.size, *flat("erf", ("x", "out"), (x, out)))
+    _run(kernel, x.size, *_views("erf", ("x", "out"), (x, out)))
 
 
 def _word(name, value):
@@ -115,11 +121,11 @@ def dropout(x, p, seed, step, out):
     Errors  ValueError if p is outside [0, 1] or seed or step outside 64 bits
     Source  Srivastava et al. 2014; Salmon et al. 2011 (Philox)
     """
-    kernels = KERNELS[backend(x)]
+    kernel = implementation(__name__, "dropout", x)
     check_floats("dropout", "x", x)
     check_output("dropout", "out", out, x.shape, x.dtype)
     if not 0 <= p <= 1:
         raise ShapeError(f"dropout: p = {p}, wants 0 to 1")
     words = _word("seed", seed), _word("step", step)
-    view, out_view = flat("dropout", ("x", "out"), (x, out))
-    _run(kernels.dropout, x.size, view, float(p), *words, out_view)
+    view, out_view = _views("dropout", ("x", "out"), (x, out))
+    _run(kernel, x.size, view, float(p), *words, out_view)

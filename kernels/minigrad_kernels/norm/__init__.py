@@ -13,8 +13,8 @@ import math
 import numpy as np
 
 from ..errors import ShapeError
-from ..toolchain import alias, backend
-from ..toolchain.arguments import check_array, check_floats, check_output, rows
+from ..toolchain import alias, implementation
+from ..toolchain.arguments import check_array, check_floats, check_one_kind, check_output, rows
 from . import cpu
 
 __all__ = [
@@ -27,7 +27,6 @@ __all__ = [
     "workspace",
 ]
 
-KERNELS = {"cpu": cpu}
 WIDE = 256  # columns; narrower matrices are folded, so that innermost loops are long
 
 
@@ -72,6 +71,8 @@ def _matrix(op, name, x):
 
 
 def _vector(op, name, array, x, check=check_array):
+    if type(array) is not type(x):
+        check_one_kind(op, {"x": x, name: array})
     check(op, name, array, (x.shape[1],), x.dtype)
     if not array.flags.c_contiguous:
         raise ShapeError(f"{op}: {name} has strides {array.strides}, wants C order")
@@ -86,10 +87,12 @@ def channel_sum(x, out, workspace):
     Shapes  x (N, C) or (N, C, H, W); out (C,); workspace: workspace("channel_sum", x.shape) bytes
     """
     op = "channel_sum"
-    kernels = KERNELS[backend(x)]
+    kernel = implementation(__name__, op, x)
+    if type(workspace) is not type(x):
+        check_one_kind(op, {"x": x, "workspace": workspace})
     matrix, total = _matrix(op, "x", x), _vector(op, "out", out, x, check_output)
     (partial,) = _partials(op, workspace, x.shape, matrix.shape[1])
-    kernels.channel_sum(matrix, total, partial)
+    kernel(matrix, total, partial)
 
 
 def batch_statistics(x, mean, variance, workspace):
@@ -100,11 +103,13 @@ def batch_statistics(x, mean, variance, workspace):
     Shapes  x (N, C) or (N, C, H, W); mean, variance (C,); workspace: workspace("batch_statistics", x.shape) bytes
     """
     op = "batch_statistics"
-    kernels = KERNELS[backend(x)]
+    kernel = implementation(__name__, op, x)
+    if type(workspace) is not type(x):
+        check_one_kind(op, {"x": x, "workspace": workspace})
     matrix = _matrix(op, "x", x)
     vectors = [_vector(op, n, a, x, check_output) for n, a in (("mean", mean), ("variance", variance))]
     (partial,) = _partials(op, workspace, x.shape, matrix.shape[1])
-    kernels.batch_statistics(matrix, *vectors, partial)
+    kernel(matrix, *vectors, partial)
 
 
 def _optional(op, name, array, x):
@@ -120,13 +125,15 @@ def batch_normalize(x, mean, variance, weight, bias, eps, out):
     Shapes  x and out (N, C) or (N, C, H, W); mean, variance, weight, bias (C,)
     """
     op = "batch_normalize"
-    kernels = KERNELS[backend(x)]
+    kernel = implementation(__name__, op, x)
+    if type(out) is not type(x):
+        check_one_kind(op, {"x": x, "out": out})
     matrix = _matrix(op, "x", x)
     check_output(op, "out", out, x.shape, x.dtype)
     mean, variance = _vector(op, "mean", mean, x), _vector(op, "variance", variance, x)
     (weight, has_weight), (bias, has_bias) = _optional(op, "weight", weight, x), _optional(op, "bias", bias, x)
     affine = weight if has_weight else mean, has_weight, bias if has_bias else mean, has_bias
-    kernels.batch_normalize(matrix, mean, variance, *affine, float(eps), _matrix(op, "out", out))
+    kernel(matrix, mean, variance, *affine, float(eps), _matrix(op, "out", out))
 
 
 def batch_norm_grads(g, x, mean, variance, weight, eps, dx, dw, db, workspace):
@@ -139,7 +146,9 @@ def batch_norm_grads(g, x, mean, variance, weight, eps, dx, dw, db, workspace):
             workspace: workspace("batch_norm_grads", x.shape) bytes
     """
     op = "batch_norm_grads"
-    kernels = KERNELS[backend(x)]
+    kernel = implementation(__name__, op, x)
+    if type(g) is not type(x) or type(dx) is not type(x) or type(workspace) is not type(x):
+        check_one_kind(op, {"x": x, "g": g, "dx": dx, "workspace": workspace})
     check_array(op, "g", g, x.shape, x.dtype)
     matrices = _matrix(op, "g", g), _matrix(op, "x", x)
     check_output(op, "dx", dx, x.shape, x.dtype)
@@ -148,7 +157,7 @@ def batch_norm_grads(g, x, mean, variance, weight, eps, dx, dw, db, workspace):
     outputs = _matrix(op, "dx", dx), _vector(op, "dw", dw, x, check_output), _vector(op, "db", db, x, check_output)
     sums, products = _partials(op, workspace, x.shape, matrices[1].shape[1])
     affine = weight if has_weight else mean, has_weight
-    kernels.batch_norm_grads(*matrices, mean, variance, *affine, float(eps), *outputs, sums, products)
+    kernel(*matrices, mean, variance, *affine, float(eps), *outputs, sums, products)
 
 
 def _rows(op, inputs, outputs):
@@ -159,6 +168,8 @@ def _rows(op, inputs, outputs):
         raise ShapeError(f"{op}: {name} has shape {first.shape}, wants (rows, K) with K at least 1")
     for arrays, check in ((inputs, check_array), (outputs, check_output)):
         for name, array in arrays.items():
+            if type(array) is not type(first):
+                check_one_kind(op, inputs | outputs)
             check(op, name, array, first.shape[:1] if name == "scale" else first.shape, first.dtype)
             if not array.flags.c_contiguous:
                 raise ShapeError(f"{op}: {name} (shape {array.shape}) has strides {array.strides}, wants C order")
@@ -172,9 +183,9 @@ def standardize(x, eps, out, scale):
     Grads   standardize_grad
     Shapes  x and out (rows, K) in C order; scale (rows,)
     """
-    kernels = KERNELS[backend(x)]
+    kernel = implementation(__name__, "standardize", x)
     x, out, scale = _rows("standardize", {"x": x}, {"out": out, "scale": scale})
-    kernels.standardize(x, float(eps), out, scale)
+    kernel(x, float(eps), out, scale)
 
 
 def standardize_grad(g, out, scale, dx):
@@ -184,5 +195,5 @@ def standardize_grad(g, out, scale, dx):
     Grads   linear in g and self-adjoint: dg = standardize_grad(v, out, scale)
     Shapes  g, out and dx (rows, K) in C order; scale (rows,)
     """
-    kernels = KERNELS[backend(g)]
-    kernels.standardize_grad(*_rows("standardize_grad", {"g": g, "out": out, "scale": scale}, {"dx": dx}))
+    kernel = implementation(__name__, "standardize_grad", g)
+    kernel(*_rows("standardize_grad", {"g": g, "out": out, "scale": scale}, {"dx": dx}))

@@ -12,22 +12,16 @@ Errors  ValueError for a shape or layout, TypeError for an element type; nothing
 
 import numpy as np
 
-from ..errors import ShapeError
+from ..errors import KindError, ShapeError
 from ..layout import CHANNELS_LAST, FILTER, is_dense
-from ..toolchain import alias, backend
-from ..toolchain.arguments import check_array, check_floats, check_output
+from ..toolchain import alias, implementation
+from ..toolchain.arguments import check_array, check_floats, check_one_kind, check_output
 from . import cpu
 from .hyper import SGD, Adagrad, Adam, RMSprop
 
 __all__ = ["SGD", "Adagrad", "Adam", "RMSprop", "adagrad", "adam", "rmsprop", "scale", "sgd", "squared_norms"]
 
-KERNELS = {"cpu": cpu}
 SMALL = 1 << 14  # elements; below it a second thread costs more than it brings
-LIKE = {np.dtype(t): np.empty(0, t) for t in (np.float32, np.float64)}
-
-
-def _address(array):
-    return array.__array_interface__["data"][0]
 
 
 def _is_dense(array):
@@ -63,30 +57,36 @@ def _tables(op, parameters, gradients=None, name="parameters", written=True, **s
         (check_output if written else check_array)(op, f"{name}[{k}]", parameter, None, parameters[0].dtype)
         if not _is_dense(parameter):
             raise ShapeError(f"{op}: {name}[{k}] (shape {parameter.shape}) has gaps, strides {parameter.strides}")
-    lists = [parameters]
+    lists = {name: parameters}
     if gradients is not None:
         _check_list(op, "gradients", gradients, parameters, check_array)
-        lists.append(gradients)
+        lists["gradients"] = gradients
     for state, arrays in states.items():
         if arrays is not None:
             _check_list(op, state, arrays, parameters, check_output)
-            lists.append(arrays)
-    addresses = np.array([[_address(a) for a in arrays] for arrays in lists], np.int64)
-    sizes = np.array([a.size for a in parameters], np.int64)
-    return addresses, sizes, LIKE[parameters[0].dtype if parameters else np.dtype(np.float32)]
+            lists[state] = arrays
+    if len({type(array) for arrays in lists.values() for array in arrays}) > 1:
+        check_one_kind(op, {f"{n}[{k}]": array for n, arrays in lists.items() for k, array in enumerate(arrays)})
+    return _kernel("tables", parameters)(list(lists.values()))
 
 
-def _kernels(arrays):
-    return KERNELS[backend(arrays[0]) if arrays else "cpu"]
+def _kernel(name, arrays):
+    """The function for arrays of that kind; without any, that of the CPU, which then has nothing to do."""
+    return implementation(__name__, name, arrays[0]) if arrays else getattr(cpu, name)
 
 
 def _hyper(op, hyper, names):
+    """hyper for the kernels. It is always NumPy's: coefficients are computed on the host."""
     check_array(op, "hyper", hyper, (len(names),), np.float64)
+    if type(hyper) is not np.ndarray:
+        kind = type(hyper)
+        raise KindError(f"{op}: hyper is {kind.__module__}.{kind.__qualname__}, wants numpy.ndarray")
     return alias(np.ascontiguousarray(hyper))
 
 
 def _run(kernel, addresses, sizes, *arguments):
-    (kernel.alone if sizes.sum() < SMALL else kernel)(addresses, sizes, *arguments)
+    # Kernels of CUDA have one version.
+    (getattr(kernel, "alone", kernel) if sizes.sum() < SMALL else kernel)(addresses, sizes, *arguments)
 
 
 def sgd(parameters, gradients, momentum_buffers, hyper):
@@ -97,7 +97,7 @@ def sgd(parameters, gradients, momentum_buffers, hyper):
     Shapes  lists of arrays; hyper (7,), see hyper.SGD
     Source  Sutskever et al. 2013, in the form of torch.optim.SGD
     """
-    kernel, hyper = _kernels(parameters).sgd, _hyper("sgd", hyper, SGD)
+    kernel, hyper = _kernel("sgd", parameters), _hyper("sgd", hyper, SGD)
     addresses, sizes, like = _tables("sgd", parameters, gradients, momentum_buffers=momentum_buffers)
     _run(kernel, addresses, sizes, momentum_buffers is not None, hyper, like)
 
@@ -111,7 +111,7 @@ def adam(parameters, gradients, exp_avg, exp_avg_sq, max_exp_avg_sq, hyper):
     Shapes  lists of arrays; hyper (8,), see hyper.Adam
     Source  Kingma and Ba 2015, algorithm 1; Loshchilov and Hutter 2019, algorithm 2; Reddi et al. 2018
     """
-    kernel, hyper = _kernels(parameters).adam, _hyper("adam", hyper, Adam)
+    kernel, hyper = _kernel("adam", parameters), _hyper("adam", hyper, Adam)
     states = dict(exp_avg=exp_avg, exp_avg_sq=exp_avg_sq, max_exp_avg_sq=max_exp_avg_sq)
     addresses, sizes, like = _tables("adam", parameters, gradients, **states)
     _run(kernel, addresses, sizes, max_exp_avg_sq is not None, hyper, like)
@@ -126,7 +126,7 @@ def rmsprop(parameters, gradients, square_avg, grad_avg, momentum_buffers, hyper
     Shapes  lists of arrays; hyper (6,), see hyper.RMSprop
     Source  Hinton 2012, lecture 6e; Graves 2013, equations 38-45 (centred), in the form of torch.optim.RMSprop
     """
-    kernel, hyper = _kernels(parameters).rmsprop, _hyper("rmsprop", hyper, RMSprop)
+    kernel, hyper = _kernel("rmsprop", parameters), _hyper("rmsprop", hyper, RMSprop)
     states = dict(square_avg=square_avg, grad_avg=grad_avg, momentum_buffers=momentum_buffers)
     addresses, sizes, like = _tables("rmsprop", parameters, gradients, **states)
     _run(kernel, addresses, sizes, grad_avg is not None, momentum_buffers is not None, hyper, like)
@@ -140,7 +140,7 @@ def adagrad(parameters, gradients, sums, hyper):
     Shapes  lists of arrays; hyper (6,), see hyper.Adagrad
     Source  Duchi, Hazan and Singer 2011, figure 1 with diagonal matrices, in the form of torch.optim.Adagrad
     """
-    kernel, hyper = _kernels(parameters).adagrad, _hyper("adagrad", hyper, Adagrad)
+    kernel, hyper = _kernel("adagrad", parameters), _hyper("adagrad", hyper, Adagrad)
     addresses, sizes, like = _tables("adagrad", parameters, gradients, sums=sums)
     _run(kernel, addresses, sizes, hyper, like)
 
@@ -151,11 +151,11 @@ def squared_norms(arrays, out):
     Math    out[t] = sum arrays[t]**2
     Shapes  arrays: a list; out (len(arrays),) of float64
     """
-    kernels = _kernels(arrays)
+    kernel = _kernel("squared_norms", arrays)
     check_output("squared_norms", "out", out, (len(arrays),), np.float64)
     addresses, sizes, like = _tables("squared_norms", arrays, name="arrays", written=False)
     partial = np.empty(cpu.chunks.py_func(sizes))  # a few bytes for each chunk of elements
-    kernels.squared_norms(addresses, sizes, out, partial, like)
+    kernel(addresses, sizes, out, partial, like)
 
 
 def scale(arrays, factor):
@@ -164,6 +164,6 @@ def scale(arrays, factor):
     Math    arrays[t] *= factor, rounded to the type of the arrays
     Shapes  arrays: a list
     """
-    kernel = _kernels(arrays).scale
+    kernel = _kernel("scale", arrays)
     addresses, sizes, like = _tables("scale", arrays, name="arrays")
     _run(kernel, addresses, sizes, float(factor), like)

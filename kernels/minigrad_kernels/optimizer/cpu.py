@@ -15,11 +15,20 @@ from numba import prange
 from ..toolchain import array_at, jit, parallel, stack_array
 from .hyper import SGD, Adagrad, Adam, RMSprop
 
-__all__ = ["adagrad", "adam", "chunks", "rmsprop", "scale", "sgd", "squared_norms"]
+__all__ = ["adagrad", "adam", "chunks", "rmsprop", "scale", "sgd", "squared_norms", "tables"]
 
 CHUNK = 16384  # elements
 RUN = 1024  # elements
 LANES = 16  # independent sums of squares
+LIKE = {np.dtype(t): np.empty(0, t) for t in (np.float32, np.float64)}
+
+
+def tables(lists):
+    """(addresses, sizes, like) from lists of arrays, those of the parameters first."""
+    addresses = [[array.__array_interface__["data"][0] for array in arrays] for arrays in lists]
+    first = lists[0]
+    sizes = np.array([array.size for array in first], np.int64)
+    return np.array(addresses, np.int64), sizes, LIKE[first[0].dtype if first else np.dtype(np.float32)]
 
 
 @jit

@@ -12,9 +12,8 @@ Source  PyTorch's max_pool2d, avg_pool2d and adaptive_avg_pool2d
 import numpy as np
 
 from ..errors import ShapeError
-from ..toolchain import alias, backend
-from ..toolchain.arguments import check_array, check_floats, check_output, nhwc, pair
-from . import cpu
+from ..toolchain import alias, implementation
+from ..toolchain.arguments import check_array, check_floats, check_one_kind, check_output, nhwc, pair
 from .geometry import adaptive_windows, average_windows, output_shape, outputs
 
 __all__ = [
@@ -28,8 +27,6 @@ __all__ = [
     "output_shape",
     "position_type",
 ]
-
-KERNELS = {"cpu": cpu}
 
 
 def position_type(kernel_size):
@@ -63,14 +60,16 @@ def max_forward(x, kernel_size, stride, padding, dilation, out, positions):
     Shapes  x (N, C, H, W); out, positions (N, C, I, J)
     """
     op = "max_forward"
-    kernels = KERNELS[backend(x)]
+    kernel = implementation(__name__, op, x)
+    if type(out) is not type(x) or type(positions) is not type(x):
+        check_one_kind(op, {"x": x, "out": out, "positions": positions})
     check_floats(op, "x", x)
     geometry = _geometry(op, kernel_size, stride, padding, dilation)
     check_output(op, "out", out, out.shape, x.dtype)
     check_output(op, "positions", positions, out.shape, position_type(geometry[0]))
     _check_outputs(op, x.shape, out.shape, geometry)
     views = nhwc(op, "out", out), nhwc(op, "positions", positions)
-    kernels.max_forward(nhwc(op, "x", x), *geometry, *views)
+    kernel(nhwc(op, "x", x), *geometry, *views)
 
 
 def max_select(x, positions, kernel_size, stride, padding, dilation, out):
@@ -81,14 +80,16 @@ def max_select(x, positions, kernel_size, stride, padding, dilation, out):
     Shapes  as max_forward
     """
     op = "max_select"
-    kernels = KERNELS[backend(x)]
+    kernel = implementation(__name__, op, x)
+    if type(positions) is not type(x) or type(out) is not type(x):
+        check_one_kind(op, {"x": x, "positions": positions, "out": out})
     check_floats(op, "x", x)
     geometry = _geometry(op, kernel_size, stride, padding, dilation)
     check_array(op, "positions", positions, None, position_type(geometry[0]))
     check_output(op, "out", out, positions.shape, x.dtype)
     _check_outputs(op, x.shape, positions.shape, geometry)
     views = nhwc(op, "x", x), nhwc(op, "positions", positions)
-    kernels.max_select(*views, *geometry, nhwc(op, "out", out))
+    kernel(*views, *geometry, nhwc(op, "out", out))
 
 
 def max_input_grad(g, positions, kernel_size, stride, padding, dilation, dx):
@@ -99,14 +100,16 @@ def max_input_grad(g, positions, kernel_size, stride, padding, dilation, dx):
     Shapes  g, positions (N, C, I, J); dx (N, C, H, W)
     """
     op = "max_input_grad"
-    kernels = KERNELS[backend(g)]
+    kernel = implementation(__name__, op, g)
+    if type(positions) is not type(g) or type(dx) is not type(g):
+        check_one_kind(op, {"g": g, "positions": positions, "dx": dx})
     check_floats(op, "g", g)
     geometry = _geometry(op, kernel_size, stride, padding, dilation)
     check_array(op, "positions", positions, g.shape, position_type(geometry[0]))
     check_output(op, "dx", dx, None, g.dtype)
     _check_outputs(op, dx.shape, g.shape, geometry)
     views = nhwc(op, "g", g), nhwc(op, "positions", positions)
-    kernels.max_input_grad(*views, *geometry, nhwc(op, "dx", dx))
+    kernel(*views, *geometry, nhwc(op, "dx", dx))
 
 
 def _check_windows(op, x_shape, out_shape, rows, columns):
@@ -130,11 +133,13 @@ def average_forward(x, rows, columns, out):
     Shapes  x (N, C, H, W); rows (I, 3) and columns (J, 3) of int64; out (N, C, I, J)
     """
     op = "average_forward"
-    kernels = KERNELS[backend(x)]
+    kernel = implementation(__name__, op, x)
+    if type(rows) is not type(x) or type(columns) is not type(x) or type(out) is not type(x):
+        check_one_kind(op, {"x": x, "rows": rows, "columns": columns, "out": out})
     check_floats(op, "x", x)
     check_output(op, "out", out, None, x.dtype)
     _check_windows(op, x.shape, out.shape, rows, columns)
-    kernels.average_forward(nhwc(op, "x", x), alias(rows), alias(columns), nhwc(op, "out", out))
+    kernel(nhwc(op, "x", x), alias(rows), alias(columns), nhwc(op, "out", out))
 
 
 def average_input_grad(g, rows, columns, dx):
@@ -145,8 +150,10 @@ def average_input_grad(g, rows, columns, dx):
     Shapes  g (N, C, I, J); dx (N, C, H, W)
     """
     op = "average_input_grad"
-    kernels = KERNELS[backend(g)]
+    kernel = implementation(__name__, op, g)
+    if type(rows) is not type(g) or type(columns) is not type(g) or type(dx) is not type(g):
+        check_one_kind(op, {"g": g, "rows": rows, "columns": columns, "dx": dx})
     check_floats(op, "g", g)
     check_output(op, "dx", dx, None, g.dtype)
     _check_windows(op, dx.shape, g.shape, rows, columns)
-    kernels.average_input_grad(nhwc(op, "g", g), alias(rows), alias(columns), nhwc(op, "dx", dx))
+    kernel(nhwc(op, "g", g), alias(rows), alias(columns), nhwc(op, "dx", dx))

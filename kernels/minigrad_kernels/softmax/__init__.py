@@ -5,22 +5,30 @@ Errors  ValueError for a shape, a layout or a target out of range, TypeError for
 Source  Bridle 1990 (softmax); Blanchard, Higham, Higham 2021 (the shifted forms)
 """
 
+import numbers
+
 import numpy as np
 
 from ..errors import KindError, ShapeError
-from ..toolchain import alias, backend
-from ..toolchain.arguments import check_array, check_floats, check_output
-from . import cpu
+from ..toolchain import alias, implementation
+from ..toolchain.arguments import check_array, check_floats, check_one_kind, check_output
 
-__all__ = ["cross_entropy", "cross_entropy_grad", "log_softmax", "log_softmax_grad", "softmax", "softmax_grad"]
+__all__ = [
+    "cross_entropy",
+    "cross_entropy_grad",
+    "cross_entropy_with_grad",
+    "log_softmax",
+    "log_softmax_grad",
+    "softmax",
+    "softmax_grad",
+]
 
-KERNELS = {"cpu": cpu}
 SMALL = 1 << 14  # elements; below it a second thread costs more than it brings
 
 
 def _run(kernel, size, *arguments):
-    # A loss is nearly always small. The serial version compiles in half the time.
-    (kernel.serial if size < SMALL else kernel)(*arguments)
+    # A loss is nearly always small. The serial version compiles in half the time. Kernels of CUDA have one version.
+    (getattr(kernel, "serial", kernel) if size < SMALL else kernel)(*arguments)
 
 
 def _check(op, inputs, outputs):
@@ -29,14 +37,14 @@ def _check(op, inputs, outputs):
     check_floats(op, name, first)
     if first.ndim != 2 or first.shape[1] < 1:
         raise ShapeError(f"{op}: {name} has shape {first.shape}, wants (rows, classes) with at least one class")
-    for name, array in inputs.items():
-        check_array(op, name, array, first.shape, first.dtype)
-    for name, array in outputs.items():
-        check_output(op, name, array, first.shape, first.dtype)
-    for name, array in (inputs | outputs).items():
+    arrays = inputs | outputs
+    for name, array in arrays.items():
+        if type(array) is not type(first):
+            check_one_kind(op, arrays)
+        (check_output if name in outputs else check_array)(op, name, array, first.shape, first.dtype)
         if not array.flags.c_contiguous:
             raise ShapeError(f"{op}: {name} (shape {array.shape}) has strides {array.strides}, wants C order")
-    return [alias(array) for array in (*inputs.values(), *outputs.values())]
+    return [alias(array) for array in arrays.values()]
 
 
 def softmax(x, out):
@@ -44,7 +52,7 @@ def softmax(x, out):
     Grads   dx = softmax_grad(g, out)
     Shapes  x and out (rows, classes)
     """
-    kernel = KERNELS[backend(x)].softmax
+    kernel = implementation(__name__, "softmax", x)
     _run(kernel, x.size, *_check("softmax", {"x": x}, {"out": out}))
 
 
@@ -53,7 +61,7 @@ def softmax_grad(g, out, dx):
     Grads   linear in g and self-adjoint: dg = softmax_grad(v, out)
     Shapes  g, out and dx (rows, classes)
     """
-    kernel = KERNELS[backend(g)].softmax_grad
+    kernel = implementation(__name__, "softmax_grad", g)
     _run(kernel, g.size, *_check("softmax_grad", {"g": g, "out": out}, {"dx": dx}))
 
 
@@ -62,7 +70,7 @@ def log_softmax(x, out):
     Grads   dx = log_softmax_grad(g, out)
     Shapes  x and out (rows, classes)
     """
-    kernel = KERNELS[backend(x)].log_softmax
+    kernel = implementation(__name__, "log_softmax", x)
     _run(kernel, x.size, *_check("log_softmax", {"x": x}, {"out": out}))
 
 
@@ -71,23 +79,28 @@ def log_softmax_grad(g, out, dx):
     Grads   linear in g
     Shapes  g, out and dx (rows, classes)
     """
-    kernel = KERNELS[backend(g)].log_softmax_grad
+    kernel = implementation(__name__, "log_softmax_grad", g)
     _run(kernel, g.size, *_check("log_softmax_grad", {"g": g, "out": out}, {"dx": dx}))
 
 
 def _check_target(op, target, ignore_index, x):
+    if type(target) is not type(x):
+        check_one_kind(op, {"x": x, "target": target})
     check_array(op, "target", target, (x.shape[0],), np.int64)
     if isinstance(ignore_index, bool) or not isinstance(ignore_index, int | np.integer):
         raise KindError(f"{op}: ignore_index is {type(ignore_index).__name__}, wants an integer")
     classes = x.shape[1]
-    wrong = ((target < 0) | (target >= classes)) & (target != ignore_index)
-    if wrong.any():
-        n = int(wrong.argmax())
-        raise ShapeError(f"{op}: target[{n}] = {target[n]}, but there are {classes} classes (0..{classes - 1})")
-    return alias(np.ascontiguousarray(target)), int(ignore_index)
+    if isinstance(target, np.ndarray):  # looking into a GPU's memory would wait for all that it was told to do
+        wrong = ((target < 0) | (target >= classes)) & (target != ignore_index)
+        if wrong.any():
+            n = int(wrong.argmax())
+            raise ShapeError(f"{op}: target[{n}] = {target[n]}, but there are {classes} classes (0..{classes - 1})")
+    return alias(target if target.flags.c_contiguous else target.copy(order="C")), int(ignore_index)
 
 
 def _vector(op, name, array, x, check):
+    if type(array) is not type(x):
+        check_one_kind(op, {"x": x, name: array})
     check(op, name, array, (x.shape[0],), x.dtype)
     if not array.flags.c_contiguous:
         raise ShapeError(f"{op}: {name} has strides {array.strides}, wants C order")
@@ -103,7 +116,7 @@ def cross_entropy(x, target, ignore_index, losses, logsumexp):
     Shapes  x (rows, classes); target, losses, logsumexp (rows,)
     """
     op = "cross_entropy"
-    kernel = KERNELS[backend(x)].cross_entropy
+    kernel = implementation(__name__, op, x)
     (view,) = _check(op, {"x": x}, {})
     outputs = [_vector(op, n, a, x, check_output) for n, a in (("losses", losses), ("logsumexp", logsumexp))]
     _run(kernel, x.size, view, *_check_target(op, target, ignore_index, x), *outputs)
@@ -117,9 +130,28 @@ def cross_entropy_grad(g, x, target, ignore_index, logsumexp, dx):
     Shapes  x and dx (rows, classes); g, target, logsumexp (rows,)
     """
     op = "cross_entropy_grad"
-    kernel = KERNELS[backend(x)].cross_entropy_grad
+    kernel = implementation(__name__, op, x)
     view, dx_view = _check(op, {"x": x}, {"dx": dx})
     weights = _vector(op, "g", g, x, check_array)
     target, ignore_index = _check_target(op, target, ignore_index, x)
     sums = _vector(op, "logsumexp", logsumexp, x, check_array)
     _run(kernel, x.size, weights, view, target, ignore_index, sums, dx_view)
+
+
+def cross_entropy_with_grad(x, target, ignore_index, scale, losses, dx):
+    """The loss of each row of logits and, in the same pass, the gradient of their sum times a number.
+
+    Math    losses[n] = log sum exp(x[n]) - x[n, target[n]];  dx[n] = scale * (softmax(x[n]) - one_hot(target[n]));
+            both 0 where target[n] is ignore_index
+    Grads   of losses for x: dx / scale
+    Shapes  x and dx (rows, classes); target, losses (rows,)
+    Errors  ValueError for a target out of range; on a GPU its row of losses and of dx is NaN instead
+    """
+    op = "cross_entropy_with_grad"
+    kernel = implementation(__name__, op, x)
+    view, dx_view = _check(op, {"x": x}, {"dx": dx})
+    if isinstance(scale, bool) or not isinstance(scale, numbers.Real):
+        raise KindError(f"{op}: scale is {type(scale).__name__}, wants a number")
+    target, ignore_index = _check_target(op, target, ignore_index, x)
+    losses = _vector(op, "losses", losses, x, check_output)
+    _run(kernel, x.size, view, target, ignore_index, float(scale), losses, dx_view)

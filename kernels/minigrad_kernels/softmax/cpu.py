@@ -10,7 +10,15 @@ from numba import prange
 
 from ..toolchain import jit, parallel
 
-__all__ = ["cross_entropy", "cross_entropy_grad", "log_softmax", "log_softmax_grad", "softmax", "softmax_grad"]
+__all__ = [
+    "cross_entropy",
+    "cross_entropy_grad",
+    "cross_entropy_with_grad",
+    "log_softmax",
+    "log_softmax_grad",
+    "softmax",
+    "softmax_grad",
+]
 
 
 @jit
@@ -122,3 +130,26 @@ def cross_entropy_grad_row(g, x, target, ignored, logsumexp, dx):
 def cross_entropy_grad(g, x, target, ignore_index, logsumexp, dx):
     for n in prange(x.shape[0]):
         cross_entropy_grad_row(g[n], x[n], target[n], target[n] == ignore_index, logsumexp[n], dx[n])
+
+
+@jit
+def cross_entropy_with_grad_row(x, target, ignored, scale, losses, dx, n):
+    if ignored:
+        losses[n] = 0
+        dx[:] = 0
+        return
+    greatest, total, one = greatest_of(x), x.dtype.type(0), dx.dtype.type(1)
+    for k in range(x.size):
+        dx[k] = math.exp(x[k] - greatest)
+        total += dx[k]
+    losses[n] = (greatest - x[target]) + math.log(total)
+    for k in range(x.size):
+        p = dx[k] / total
+        dx[k] = scale * (p - one if k == target else p)
+
+
+@parallel
+def cross_entropy_with_grad(x, target, ignore_index, scale, losses, dx):
+    factor = dx.dtype.type(scale)
+    for n in prange(x.shape[0]):
+        cross_entropy_with_grad_row(x[n], target[n], target[n] == ignore_index, factor, losses, dx[n], n)

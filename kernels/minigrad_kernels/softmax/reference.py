@@ -2,7 +2,15 @@
 
 import numpy
 
-__all__ = ["cross_entropy", "cross_entropy_grad", "log_softmax", "log_softmax_grad", "softmax", "softmax_grad"]
+__all__ = [
+    "cross_entropy",
+    "cross_entropy_grad",
+    "cross_entropy_with_grad",
+    "log_softmax",
+    "log_softmax_grad",
+    "softmax",
+    "softmax_grad",
+]
 
 
 def _logsumexp(x, xp):
@@ -46,3 +54,10 @@ def cross_entropy_grad(g, x, target, ignore_index, logsumexp, xp=numpy):
     one_hot = (numpy.arange(x.shape[1]) == target[:, None]).astype(float)
     dx = g[:, None] * (xp.exp(x - logsumexp[:, None]) - one_hot)
     return xp.where((target != ignore_index)[:, None], dx, 0.0)
+
+
+def cross_entropy_with_grad(x, target, ignore_index, scale, xp=numpy):
+    """(losses, dx)"""
+    losses, logsumexp = cross_entropy(x, target, ignore_index, xp)
+    g = xp.full(len(target), float(scale))
+    return losses, cross_entropy_grad(g, x, target, ignore_index, logsumexp, xp)

@@ -32,7 +32,10 @@ def backend(array):
 
     Errors  TypeError for any other kind of array
     """
-    kind = type(array)
+    return _backend_or_refuse(type(array))
+
+
+def _backend_or_refuse(kind):
     found = _backend(kind)
     if found is None:
         wanted = "numpy.ndarray, cupy.ndarray or interpreter.Array"
@@ -41,8 +44,8 @@ def backend(array):
 
 
 @functools.cache
-def _implementation(family, function, kind, name):
-    module = f"{family}.{name}"
+def _implementation(family, function, kind):
+    module = f"{family}.{_backend_or_refuse(kind)}"
     found = getattr(import_module(module), function, None) if find_spec(module) else None
     if found is None:
         short = family.rpartition(".")[2]
@@ -55,4 +58,4 @@ def implementation(family, function, array):
 
     Errors  TypeError for any other kind of array, or if the family has no such function for it
     """
-    return _implementation(family, function, type(array), backend(array))
+    return _implementation(family, function, type(array))

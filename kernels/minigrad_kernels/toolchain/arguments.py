@@ -112,7 +112,10 @@ def rows(op, name, array):
 def flat(op, names, arrays):
     """Dense arrays of one shape that lie in one order of axes, whichever it is, as 1-D views in that order."""
     first = arrays[0]
-    if all(array.flags.c_contiguous for array in arrays):
+    for array in arrays:
+        if not array.flags.c_contiguous:
+            break
+    else:  # as nearly always, so not worth a generator
         return [alias(array.reshape(-1)) for array in arrays]
     order = CHANNELS_LAST
     if first.ndim != 4 or not is_dense(first, order):

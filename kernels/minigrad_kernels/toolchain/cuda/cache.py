@@ -6,11 +6,12 @@ files that its code comes from, of every constant that it uses, and of the compi
 named by the versions of the tools.
 """
 
+import dis
 import enum
-import functools
 import hashlib
 import inspect
 import json
+import linecache
 import os
 import tempfile
 from pathlib import Path
@@ -29,10 +30,10 @@ CONSTANTS = (bool, int, float, str, type(None))
 # ---- keys --------------------------------------------------------------------------------------------------------
 
 
-@functools.cache
 def _file(path):
-    """The content of a file, whatever ends its lines."""
-    return Path(path).read_text(encoding="utf-8")
+    """The content of a file, or of a notebook's cell, whatever ends its lines; empty for what was typed at a prompt."""
+    linecache.checkcache(path)
+    return "".join(linecache.getlines(path))
 
 
 def _described(where, name, value, files):
@@ -56,10 +57,14 @@ def _described(where, name, value, files):
 
 
 def _function(function, files):
-    files.add(inspect.getsourcefile(function))
-    used = inspect.getclosurevars(function)
-    found = used.nonlocals | used.globals
-    return repr([(name, _described(function.__qualname__, name, found[name], files)) for name in sorted(found)])
+    code = function.__code__
+    files.add(code.co_filename)
+    typed = "" if _file(code.co_filename) else repr([code.co_code, code.co_consts])  # at a prompt: there is no source
+    names = {step.argval for step in dis.get_instructions(function) if step.opname == "LOAD_GLOBAL"}
+    found = {name: function.__globals__[name] for name in names & function.__globals__.keys()}
+    cells = zip(code.co_freevars, function.__closure__ or (), strict=True)
+    found |= {name: cell.cell_contents for name, cell in cells}
+    return typed + repr([(name, _described(function.__qualname__, name, found[name], files)) for name in sorted(found)])
 
 
 def source_key(function, options):

@@ -5,6 +5,7 @@ used: it cannot promise that pointers do not overlap, unrolls no loop, and its l
 """
 
 import functools
+import linecache
 import re
 import threading
 from typing import NamedTuple
@@ -83,7 +84,8 @@ def front_end(name, function, types, bounds):
     from numba.cuda.compiler import _compile_pyfunc_with_fixup
 
     signature = kinds.void(*(_numba_type(text) for text in types))
-    options = dict(device=False, abi="numba", cc=FRONT_END, lineinfo=True, launch_bounds=bounds)
+    lines = bool(linecache.getlines(function.__code__.co_filename))  # none for what was typed at a prompt
+    options = dict(device=False, abi="numba", cc=FRONT_END, lineinfo=lines, launch_bounds=bounds)
     library, _ = _compile_pyfunc_with_fixup(function, signature, **options)
     entry = library._entry_name
     passes.restrict(library.get_function(entry))

@@ -49,8 +49,8 @@ LLVM = {f32: ir.FloatType(), f64: ir.DoubleType(), i32: WORD, u32: WORD, i64: LO
 
 
 def device(function):
-    """A function that kernels call; the compiler puts its body in their place."""
-    return function if cuda is None else cuda.jit(device=True, lineinfo=True)(function)
+    """A function that kernels call; its body is put in their place before types are known, which asks for no GPU."""
+    return function if cuda is None else cuda.jit(device=True, inline="always", lineinfo=True)(function)
 
 
 # ---- pointers ----------------------------------------------------------------------------------------------------
@@ -73,10 +73,11 @@ def offset(typing_context, pointer, n):
 
 @intrinsic
 def pointer_at(typing_context, address, like):
-    """An address, a 64-bit integer, as a pointer of the type of `like`."""
+    """An address in global memory, a 64-bit integer, as a pointer of the type of `like`."""
 
     def generate(context, builder, signature, values):
-        return builder.inttoptr(values[0], context.get_value_type(signature.return_type))
+        kind = context.get_value_type(signature.return_type)
+        return builder.addrspacecast(builder.inttoptr(values[0], kind.pointee.as_pointer(GLOBAL)), kind)
 
     return like(address, like), generate
 

@@ -1,0 +1,109 @@
+"""A bias on the columns of a matrix together with ReLU, and sums of columns.
+
+Matrices are (N, C) arrays in C order, or (N, C, H, W) arrays that lie channels last: their columns are the C channels
+and their rows everything else. Sums are cut into parts by the shape alone and added in a fixed order, so they have
+the same bits every time.
+
+Types   float32 and float64
+Errors  ValueError for a shape, layout or workspace, TypeError for an element type or a kind of array
+"""
+
+import math
+
+import numpy as np
+
+from ..errors import ShapeError
+from ..toolchain import alias, implementation
+from ..toolchain.arguments import check_array, check_floats, check_one_kind, check_output, rows
+from .plan import cut
+
+__all__ = ["bias_relu", "bias_relu_grad", "column_sums", "workspace"]
+
+ALIGNMENT = 16  # bytes: what 128-bit accesses want
+
+
+def workspace(shape):
+    """The bytes that column_sums and bias_relu_grad want for matrices of this shape, (N, C) or (N, C, H, W)."""
+    columns = shape[1]
+    count = math.prod(shape)
+    # Room for float64, which the CPU sums in, and to move to a multiple of ALIGNMENT.
+    return 8 * cut(count // columns, columns).parts * columns + ALIGNMENT - 1 if count else 0
+
+
+def _partial(op, space, x):
+    wanted = workspace(x.shape)
+    check_output(op, "workspace", space, None, np.uint8)
+    if space.ndim != 1 or space.size < wanted or not space.flags.c_contiguous:
+        raise ShapeError(
+            f"{op}: workspace has shape {space.shape}, wants {wanted} contiguous bytes; see bias.workspace"
+        )
+    return space
+
+
+def _matrix(op, name, x):
+    check_floats(op, name, x)
+    matrix = rows(op, name, x)
+    if matrix.shape[1] < 1:
+        raise ShapeError(f"{op}: {name} has shape {x.shape}, wants at least one column")
+    return matrix
+
+
+def _vector(op, name, array, x, check=check_array):
+    check(op, name, array, x.shape[1:2], x.dtype)
+    if not array.flags.c_contiguous:
+        raise ShapeError(f"{op}: {name} has strides {array.strides}, wants C order")
+    return alias(array)
+
+
+def bias_relu(x, bias, out):
+    """The positive part of x plus a number for each column. NaN stays NaN.
+
+    Math    out = max(x + bias, 0)
+    Grads   dx, dbias = bias_relu_grad(g, out)
+    Shapes  x and out (N, C) or (N, C, H, W); bias (C,)
+    """
+    op = "bias_relu"
+    kernel = implementation(__name__, op, x)
+    if type(bias) is not type(x) or type(out) is not type(x):
+        check_one_kind(op, {"x": x, "bias": bias, "out": out})
+    matrix = _matrix(op, "x", x)
+    check_output(op, "out", out, x.shape, x.dtype)
+    kernel(matrix, _vector(op, "bias", bias, x), _matrix(op, "out", out))
+
+
+def bias_relu_grad(g, out, dx, dbias, workspace):
+    """The gradients of bias_relu. Where out is NaN, g passes, as in PyTorch.
+
+    Math    dx = 0 where out <= 0, else g;  dbias[c] = sum of dx over all axes but 1
+    Grads   linear in g
+    Shapes  g, out and dx (N, C) or (N, C, H, W); dbias (C,); workspace: workspace(g.shape) bytes
+    """
+    op = "bias_relu_grad"
+    kernel = implementation(__name__, op, g)
+    if (
+        type(out) is not type(g)
+        or type(dx) is not type(g)
+        or type(dbias) is not type(g)
+        or type(workspace) is not type(g)
+    ):
+        check_one_kind(op, {"g": g, "out": out, "dx": dx, "dbias": dbias, "workspace": workspace})
+    matrix = _matrix(op, "g", g)
+    check_array(op, "out", out, g.shape, g.dtype)
+    check_output(op, "dx", dx, g.shape, g.dtype)
+    sums = _vector(op, "dbias", dbias, g, check_output)
+    kernel(matrix, _matrix(op, "out", out), _matrix(op, "dx", dx), sums, _partial(op, workspace, g))
+
+
+def column_sums(x, out, workspace):
+    """The sum of each column: the gradient of a bias.
+
+    Math    out[c] = sum of x over all axes but 1
+    Grads   linear: dx is g broadcast to x
+    Shapes  x (N, C) or (N, C, H, W); out (C,); workspace: workspace(x.shape) bytes
+    """
+    op = "column_sums"
+    kernel = implementation(__name__, op, x)
+    if type(out) is not type(x) or type(workspace) is not type(x):
+        check_one_kind(op, {"x": x, "out": out, "workspace": workspace})
+    matrix = _matrix(op, "x", x)
+    kernel(matrix, _vector(op, "out", out, x, check_output), _partial(op, workspace, x))

@@ -1,0 +1,179 @@
+"""Bias with ReLU, its gradient, and sums of columns on the CPU: every thread owns runs of whole rows.
+
+Narrow rows are taken as many at a time as fit into TILE elements, so that innermost loops are long; the vector of
+columns then repeats itself. A part (see plan.py) adds SHORT such lines in the element type and what they give in
+float64, which costs little and keeps the error of a sum near one rounding.
+"""
+
+import numpy as np
+from numba import prange
+
+from ..elementwise.cpu import RUN, relu_grad_run
+from ..toolchain import jit, parallel, stack_array
+from .plan import cut
+
+__all__ = ["bias_relu", "bias_relu_grad", "column_sums"]
+
+SMALL = 1 << 14  # elements; below it a second thread costs more than it brings
+TILE = 256  # elements that are held on the stack
+SHORT = 16  # lines added in the element type
+
+
+def _run(kernel, size, *arguments):
+    (kernel.alone if size < SMALL else kernel)(*arguments)
+
+
+# ---- forward -----------------------------------------------------------------------------------------------------
+
+
+@jit
+def line_of(columns):
+    """The elements of as many rows as fit into TILE, at least one."""
+    return max(1, TILE // columns) * columns
+
+
+@jit
+def repeat(vector, wide):
+    """As many copies of a vector, one behind the other, as fit into `wide`."""
+    for start in range(0, wide.size, vector.size):
+        for c in range(vector.size):
+            wide[start + c] = vector[c]
+
+
+@jit
+def add_relu(x, bias, out):
+    zero = out.dtype.type(0)
+    for k in range(out.size):
+        v = x[k] + bias[k]
+        out[k] = zero if v <= zero else v  # written so that NaN passes
+
+
+@jit
+def bias_relu_run(x, bias, out):
+    """Whole rows, whose first element is that of column 0."""
+    line = line_of(bias.size)
+    wide = bias
+    if line <= TILE:
+        wide = stack_array(TILE, bias)[:line]
+        repeat(bias, wide)
+    for start in range(0, x.size, line):
+        here = slice(start, min(x.size, start + line))
+        add_relu(x[here], wide[: here.stop - here.start], out[here])
+
+
+@parallel
+def bias_relu_rows(x, bias, out):
+    columns = np.int64(bias.size)
+    run = max(1, RUN // columns) * columns
+    for piece in prange((x.size + run - 1) // run):
+        start = np.int64(piece) * run
+        here = slice(start, min(x.size, start + run))
+        bias_relu_run(x[here], bias, out[here])
+
+
+def bias_relu(x, bias, out):
+    _run(bias_relu_rows, x.size, x.reshape(-1), bias, out.reshape(-1))
+
+
+# ---- sums --------------------------------------------------------------------------------------------------------
+
+
+@jit
+def add(x, total):
+    for k in range(x.size):
+        total[k] += x[k]
+
+
+@jit
+def add_lines(x, line, total):
+    """Add lines, the last perhaps shorter, to a total in float64."""
+    for first in range(0, line, TILE):
+        short = stack_array(TILE, x)[: min(TILE, line - first)]
+        short[:] = 0
+        for start in range(first, x.size, line):
+            add(x[start : min(start + short.size, x.size)], short)
+        add(short, total[first:])
+
+
+@jit
+def fold(total, sums):
+    """Add the repetitions of the columns."""
+    for start in range(0, total.size, sums.size):
+        add(total[start : start + sums.size], sums)
+
+
+@jit
+def sum_part(x, sums):
+    """The sums of the columns of a part, in float64."""
+    line = line_of(sums.size)
+    total = stack_array(TILE, sums)[:line] if line <= TILE else sums
+    sums[:] = 0
+    total[:] = 0
+    for start in range(0, x.size, SHORT * line):
+        add_lines(x[start : min(x.size, start + SHORT * line)], line, total)
+    if line <= TILE:
+        fold(total, sums)
+
+
+@jit
+def grad_part(g, out, dx, sums):
+    """As sum_part for dx, which is made SHORT lines at a time: they are still in cache when they are summed."""
+    line = line_of(sums.size)
+    total = stack_array(TILE, sums)[:line] if line <= TILE else sums
+    sums[:] = 0
+    total[:] = 0
+    for start in range(0, g.size, SHORT * line):
+        here = slice(start, min(g.size, start + SHORT * line))
+        relu_grad_run(g[here], out[here], dx[here])
+        add_lines(dx[here], line, total)
+    if line <= TILE:
+        fold(total, sums)
+
+
+@jit
+def add_parts(partial, out):
+    for p in range(1, partial.shape[0]):
+        add(partial[p], partial[0])
+    for c in range(out.size):
+        out[c] = partial[0, c]
+
+
+@parallel
+def sum_parts(x, size, partial):
+    for p in prange(partial.shape[0]):
+        start = np.int64(p) * size
+        sum_part(x[start : min(x.size, start + size)], partial[p])
+
+
+@parallel
+def grad_parts(g, out, dx, size, partial):
+    for p in prange(partial.shape[0]):
+        start = np.int64(p) * size
+        here = slice(start, min(g.size, start + size))
+        grad_part(g[here], out[here], dx[here], partial[p])
+
+
+def _partial(workspace, plan, columns):
+    start = -workspace.ctypes.data % 8
+    return workspace[start : start + 8 * plan.parts * columns].view(np.float64).reshape(plan.parts, columns)
+
+
+def bias_relu_grad(g, out, dx, dbias, workspace):
+    if not g.size:
+        dbias.fill(0)
+        return
+    plan = cut(*g.shape)
+    partial = _partial(workspace, plan, dbias.size)
+    flat = g.reshape(-1), out.reshape(-1), dx.reshape(-1)
+    _run(grad_parts, g.size, *flat, plan.rows * dbias.size, partial)
+    add_parts(partial, dbias)
+
+
+def column_sums(x, out, workspace):
+    if not x.size:
+        out.fill(0)
+        return
+    plan = cut(*x.shape)
+    partial = _partial(workspace, plan, out.size)
+    _run(sum_parts, x.size, x.reshape(-1), plan.rows * out.size, partial)
+    add_parts(partial, out)

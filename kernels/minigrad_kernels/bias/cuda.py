@@ -1,0 +1,71 @@
+"""Bias with ReLU, its gradient, and sums of columns on CUDA: which rung runs, and how it is started.
+
+Rungs: plain (cuda_plain.py), one thread an element or a partial sum; vector (cuda_vector.py), 128-bit accesses by
+threads that keep to their columns. Both cut sums as plan.py says, and `add` then adds the sums of the parts.
+"""
+
+import numpy as np
+
+from ..errors import ShapeError
+from ..toolchain.cuda.memory import VECTOR, address, aligned
+from ..toolchain.cuda.rungs import choose
+from . import cuda_plain, cuda_vector
+from .plan import LINES, cut
+
+__all__ = ["bias_relu", "bias_relu_grad", "column_sums"]
+
+LIMIT = 1 << 31  # elements: places are 32-bit inside kernels
+THREADS = 256
+
+
+def _rung(op, rung, matrix, *others):
+    """The rung for matrices of one shape."""
+    if matrix.size >= LIMIT:
+        raise ShapeError(f"{op}: shape {matrix.shape} has {matrix.size} elements, wants less than {LIMIT}; split it")
+    rows, columns = matrix.shape
+    quads = matrix.size % 4 == 0 and cut(rows, columns).fold * columns % 4 == 0
+    fits = matrix.dtype == np.float32 and quads and aligned(matrix, *others)
+    wish = f"float32, sizes that are multiples of 4, and addresses that are multiples of {VECTOR}"
+    return choose(op, rung, {"plain": None, "vector": None if fits else wish})
+
+
+def bias_relu(x, bias, out, rung=None):
+    if not x.size:
+        return
+    rows, columns = x.shape
+    if _rung("bias_relu", rung, x, out) == "plain":
+        arguments = x, bias, out, x.size, columns
+        cuda_plain.RELU[x.dtype]((-(-x.size // THREADS),), (THREADS,), arguments)
+        return
+    plan = cut(rows, columns)
+    lines = -(-rows // plan.fold)
+    arguments = x, bias, out, x.size, columns, plan.fold * columns, lines, plan.tiles
+    cuda_vector.relu_vector((plan.tiles * -(-lines // LINES),), (THREADS,), arguments)
+
+
+def _sums(op, rung, matrices, out, workspace):
+    """The kernels that sum columns, those of cuda_plain or of cuda_vector, on (x,) or on (g, out, dx)."""
+    first = matrices[0]
+    if not first.size:
+        out.fill(0)
+        return
+    (rows, columns), plan = first.shape, cut(*first.shape)
+    start = -address(workspace) % VECTOR
+    partial = workspace[start : start + plan.parts * columns * out.itemsize].view(out.dtype)
+    if _rung(op, rung, *matrices) == "plain":
+        kernel = (cuda_plain.SUMS if len(matrices) == 1 else cuda_plain.GRAD)[out.dtype]
+        count = plan.parts * columns
+        kernel((-(-count // THREADS),), (THREADS,), (*matrices, partial, rows, columns, plan.rows, count))
+    else:
+        kernel = cuda_vector.sums_vector if len(matrices) == 1 else cuda_vector.grad_vector
+        sizes = first.size, columns, plan.fold, plan.tiles, plan.rows // plan.fold
+        kernel((plan.tiles * plan.parts,), (THREADS,), (*matrices, partial, *sizes))
+    cuda_plain.ADD[out.dtype]((-(-columns // 32),), (32, 8), (partial, out, plan.parts, columns))
+
+
+def bias_relu_grad(g, out, dx, dbias, workspace, rung=None):
+    _sums("bias_relu_grad", rung, (g, out, dx), dbias, workspace)
+
+
+def column_sums(x, out, workspace, rung=None):
+    _sums("column_sums", rung, (x,), out, workspace)

@@ -1,0 +1,26 @@
+"""A bias with ReLU, its gradient, and sums of columns, by definition: NumPy, float64.
+
+Columns are axis 1 of (N, C) and of (N, C, H, W) arrays; rows are all other axes.
+"""
+
+import numpy
+
+__all__ = ["bias_relu", "bias_relu_grad", "column_sums"]
+
+
+def bias_relu(x, bias, xp=numpy):
+    x, bias = xp.array(x, dtype=float), xp.array(bias, dtype=float)
+    z = x + xp.reshape(bias, (1, -1) + (1,) * (len(x.shape) - 2))
+    return xp.where(z <= 0, 0.0, z)
+
+
+def column_sums(x, xp=numpy):
+    x = xp.array(x, dtype=float)
+    return xp.sum(x, axis=(0, *range(2, len(x.shape))))
+
+
+def bias_relu_grad(g, out, xp=numpy):
+    """(dx, dbias)"""
+    g, out = xp.array(g, dtype=float), numpy.array(out, dtype=float)
+    dx = xp.where(out <= 0, 0.0, g)
+    return dx, column_sums(dx, xp)

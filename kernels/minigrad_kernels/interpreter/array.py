@@ -1,0 +1,168 @@
+"""Memory of the device called "interpreter": arrays that know which of their bytes were written, and their addresses.
+
+Every allocation, the owner at the end of an array's chain of bases, has 4 GB of addresses of its own: the upper half of
+an address is the number of the allocation, the lower half the byte in it, counted from the middle, START. So nothing
+lies before or behind an array.
+"""
+
+import threading
+import weakref
+from typing import Any
+
+import numpy as np
+
+from ..errors import KindError, ShapeError
+
+__all__ = [
+    "FILL", "START", "WINDOW_BITS", "Array", "address", "allocation", "array", "base_address", "byte_range", "empty",
+    "owner_of", "register",
+]  # fmt: skip
+
+WINDOW_BITS = 32
+START = 1 << 31
+FIRST_NUMBER = 1 << 16  # lower numbers are for what a launch itself has
+FILL = np.uint16(0xFFFD)  # repeated, it is a quiet NaN of 16, 32 and 64 bits
+
+
+class Array(np.ndarray):
+    """An ndarray whose kernels are the compiled CUDA kernels, interpreted. Views and results of arithmetic are Arrays.
+
+    Memory from `empty` remembers which bytes were written: by kernels, by subscripts, by fill and by NumPy functions
+    that write where told (out=).
+    """
+
+    written: Any = None  # for owners: None, or a byte for each byte of the memory, 255 where it was written
+
+    def __setitem__(self, key, value):
+        super().__setitem__(key, value)
+        self._mark(key)
+
+    def fill(self, value):
+        super().fill(value)
+        self._mark(...)
+
+    def __array_ufunc__(self, ufunc, method, *inputs, out=(), **options):
+        plain = [x.view(np.ndarray) if isinstance(x, Array) else x for x in inputs]
+        if out:
+            options["out"] = tuple(x.view(np.ndarray) if isinstance(x, Array) else x for x in out)
+        results = getattr(ufunc, method)(*plain, **options)
+        for target in out:
+            if isinstance(target, Array):
+                target._mark(...)
+        if out:
+            return out[0] if len(out) == 1 else out
+        if isinstance(results, tuple):
+            return tuple(_as_array(result) for result in results)
+        return _as_array(results)
+
+    def _mark(self, key):
+        """Remember that the elements at a subscript were written."""
+        owner = owner_of(self)
+        written = getattr(owner, "written", None)
+        if written is None:
+            return
+        first = self.__array_interface__["data"][0] - owner.__array_interface__["data"][0]
+        marks = np.ndarray(self.shape, f"V{self.itemsize}", written, first, self.strides)
+        marks[key] = np.void(b"\xff" * self.itemsize)
+
+
+def _as_array(result):
+    return result.view(Array) if isinstance(result, np.ndarray) else result
+
+
+def array(x):
+    """A copy of an array, in memory of the interpreter."""
+    return np.array(x, copy=True, order="K").view(Array)
+
+
+def empty(shape, dtype=np.float32):
+    """Memory that nobody has written: NaN in floating types, and reading it in a kernel is a fault."""
+    memory = np.ndarray.__new__(Array, shape, dtype)
+    memory.written = np.zeros(memory.nbytes, np.uint8)
+    flat = memory.reshape(-1).view(np.ndarray).view(np.uint8)
+    flat[0::2], flat[1::2] = int(FILL) & 255, int(FILL) >> 8
+    return memory
+
+
+def owner_of(x):
+    """The array whose memory x is a part of."""
+    owner, base = x, x
+    while base is not None:
+        if isinstance(base, np.ndarray):
+            owner = base
+        base = getattr(base, "base", None)
+    return owner
+
+
+def byte_range(x):
+    """(first, end): the bytes of its owner that x spans."""
+    low, high = np.lib.array_utils.byte_bounds(x)
+    start = owner_of(x).__array_interface__["data"][0]
+    return (low - start, high - start) if x.size else (low - start, low - start)
+
+
+class Allocation:
+    """An owner's number, and the ranges of bytes that pointers handed out by `address` may reach."""
+
+    def __init__(self, number, owner):
+        self.number = number
+        self.owner = weakref.ref(owner, self._forget)
+        self.key = id(owner)
+        self.ranges = {}  # range of bytes -> whether it may be written
+
+    def _forget(self, _):
+        with _lock:
+            _by_owner.pop(self.key, None)
+            _by_number.pop(self.number, None)
+
+
+_lock = threading.RLock()
+_by_owner: dict[int, Allocation] = {}
+_by_number: dict[int, Allocation] = {}
+_next_number = FIRST_NUMBER
+
+
+def register(x):
+    """The Allocation that x lies in, new if need be.
+
+    Errors  ValueError if its memory has gaps or is 2 GB or larger
+    """
+    global _next_number
+    owner = owner_of(x)
+    if not (owner.flags.c_contiguous or owner.flags.f_contiguous):
+        raise ShapeError(f"address: the memory of the array (shape {x.shape}) is itself a view with gaps; pass a copy")
+    if owner.nbytes >= START:
+        raise ShapeError(f"address: the array lies in {owner.nbytes} bytes, wants less than 2 GB")
+    with _lock:
+        found = _by_owner.get(id(owner))
+        if found is None:
+            found = Allocation(_next_number, owner)
+            _next_number += 1
+            _by_owner[id(owner)] = _by_number[found.number] = found
+        return found
+
+
+def allocation(number):
+    """The Allocation of a number, or None."""
+    with _lock:
+        return _by_number.get(number)
+
+
+def address(x):
+    """The simulated address of the first element of an array: what kernels find in tables of pointers.
+
+    Errors  TypeError if x is no NumPy array, ValueError if its memory has gaps or is 2 GB or larger
+    """
+    if not isinstance(x, np.ndarray):
+        raise KindError(f"address: got {type(x).__name__}, wants a NumPy array")
+    found = register(x)
+    span = byte_range(x)
+    with _lock:
+        found.ranges[span] = found.ranges.get(span, False) or bool(x.flags.writeable)
+    return base_address(x, found)
+
+
+def base_address(x, found):
+    """The address of the first element of an array in an Allocation."""
+    first = x.__array_interface__["data"][0] - owner_of(x).__array_interface__["data"][0]
+    return (found.number << WINDOW_BITS) + START + first

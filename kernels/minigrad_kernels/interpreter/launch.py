@@ -1,0 +1,178 @@
+"""A launch: arguments to parameters, batches of blocks, and the report."""
+
+import math
+
+import numpy as np
+
+from ..errors import KindError, ShapeError
+from .array import base_address, byte_range, owner_of, register
+from .lanes import Geometry
+from .machine import Machine
+from .names import SHARED_START
+from .operations import DTYPES
+from .program import plain_name
+from .report import Report
+from .slots import FIRST_ARRAY, allocate
+from .translate import translate
+from .windows import Windows
+
+__all__ = ["interpret"]
+
+BATCH_THREADS = 4096
+BATCH_SHARED = 2 << 20
+LARGEST_SHARED = 227 << 10
+BUDGET = 4_000_000
+LIMITS = {"grid": (2**31 - 1, 65535, 65535), "block": (1024, 1024, 64)}
+
+
+def interpret(kernel, grid, block, arguments, shared=0, budget=BUDGET):
+    """Execute a kernel's PTX for all threads of a grid.
+
+    kernel     PTX text, or an object with ptx(), name and parameters ((name, type), ...) such as ("x", "f32*")
+    grid       blocks, and block: threads of each, as tuples of one to three sizes
+    arguments  one for each parameter: arrays, or what `address` gave, for pointers; numbers for the rest. Kernels
+               write into the arrays that are passed
+    shared     bytes of dynamic shared memory
+    budget     how many instructions a batch of blocks may execute before it counts as endless
+    Gives a Report: outputs, counts, faults.
+    Errors  TypeError for arguments of the wrong number or kind, ValueError for sizes that the kernel or a GPU cannot
+            have, RuntimeError for PTX that is not known, for trap, and where the budget is used up
+    """
+    code = translate(kernel if isinstance(kernel, str) else kernel.ptx())
+    name = code.program.name if isinstance(kernel, str) else kernel.name
+    declared = _declared(kernel, code.program)
+    grid, block = (_sizes(name, what, sizes) for what, sizes in (("grid", grid), ("block", block)))
+    shared_end = _check_sizes(name, code.program, block, shared)
+    arrays, values = _parameters(name, declared, code.program, arguments)
+
+    machine = Machine(code, math.prod(grid) > 1, budget)
+    machine.everywhere = _windows(machine, arrays)
+    blocks = math.prod(grid)
+    batch = min(blocks, max(1, BATCH_THREADS // math.prod(block)), max(1, BATCH_SHARED // shared_end))
+    with np.errstate(all="ignore"):
+        for first in range(0, blocks, batch):
+            here = min(batch, blocks - first)
+            if not first or here != batch:
+                geometry = Geometry(grid, block, here)
+                machine.place(geometry, allocate(code.program, code.slots, geometry, values, shared))
+            machine.run(first, shared_end)
+    _count(code, machine)
+    return Report(_outputs(machine.everywhere, arrays), machine.counts, list(machine.faults.values()))
+
+
+def _declared(kernel, program):
+    """((name, type), ...) of the parameters."""
+    if isinstance(kernel, str):
+        return tuple((str(i), None) for i in range(len(program.parameters)))
+    return tuple(kernel.parameters)
+
+
+def _sizes(name, what, sizes):
+    sizes = tuple(sizes) if isinstance(sizes, tuple | list) else (sizes,)
+    if not 1 <= len(sizes) <= 3 or any(isinstance(n, bool) or not isinstance(n, int | np.integer) for n in sizes):
+        raise KindError(f"{name}: {what} is {sizes}, wants one to three whole numbers")
+    full = (*(int(n) for n in sizes), 1, 1)[:3]
+    if any(not 1 <= n <= limit for n, limit in zip(full, LIMITS[what], strict=True)):
+        raise ShapeError(f"{name}: {what} is {sizes}, wants sizes from 1 to {LIMITS[what]}")
+    return full
+
+
+def _check_sizes(name, program, block, shared):
+    """The end of shared memory, if block and memory are within their limits."""
+    threads = math.prod(block)
+    most = min(program.most_threads or 1024, 1024)
+    if threads > most:
+        raise ShapeError(f"{name}: block {block} has {threads} threads, the kernel is compiled for at most {most}")
+    end = program.dynamic + shared if shared else program.shared
+    if shared < 0 or end - SHARED_START > LARGEST_SHARED:
+        raise ShapeError(
+            f"{name}: shared is {shared}: with {program.shared - SHARED_START} bytes of its own the kernel "
+            f"takes {end - SHARED_START} bytes of shared memory, wants 0 to {LARGEST_SHARED}"
+        )
+    return end
+
+
+def _parameters(name, declared, program, arguments):
+    """(arrays by parameter, bytes of every parameter)"""
+    if not len(declared) == len(program.parameters) == len(arguments):
+        wants = ", ".join(parameter if kind is None else f"{kind} {parameter}" for parameter, kind in declared)
+        raise KindError(f"{name}: got {len(arguments)} arguments, wants {len(declared)}: {wants}")
+    arrays, values = {}, []
+    for (parameter, kind), (_, ptx), argument in zip(declared, program.parameters, arguments, strict=True):
+        if ptx not in DTYPES:
+            raise KindError(f"{name}: {parameter} is of type .{ptx}, which is not known")
+        pointer = kind.endswith("*") if kind else ptx in ("u64", "b64")
+        if isinstance(argument, np.ndarray) and (argument.ndim or pointer):
+            _check_array(name, parameter, kind or f".{ptx}", pointer, argument)
+            arrays[parameter] = argument
+            argument = base_address(argument, register(argument))
+        values.append(_encode(name, parameter, kind or f".{ptx}", ptx, pointer, argument))
+    return arrays, values
+
+
+def _check_array(name, parameter, kind, pointer, array):
+    """An array fits a pointer to elements as large as its own; bytes, as of a workspace, fit any."""
+    if not pointer:
+        raise KindError(f"{name}: {parameter} is an array, wants a number ({kind})")
+    size = array.itemsize if kind[0] == "." else int(kind[1:-1]) // 8
+    if array.dtype.kind not in "biufc" or array.itemsize not in (1, size):
+        raise KindError(f"{name}: {parameter} has type {array.dtype}, wants elements of {size} bytes ({kind})")
+
+
+def _encode(name, parameter, kind, ptx, pointer, argument):
+    """The bytes of one number."""
+    number = 0 if argument is None and pointer else argument
+    number = number.item() if isinstance(number, np.ndarray | np.generic) else number
+    dtype = np.dtype(DTYPES[ptx])
+    if isinstance(number, float) and dtype.kind == "f":
+        return np.array(number, dtype).tobytes()
+    if not isinstance(number, bool | int):
+        wants = "an array, an address or None" if pointer else "a number"
+        raise KindError(f"{name}: {parameter} is {argument!r} ({type(argument).__name__}), wants {wants} ({kind})")
+    if dtype.kind == "f":
+        return np.array(number, dtype).tobytes()
+    bits = 8 * dtype.itemsize
+    low, high = {"i": (-1 << bits - 1, 1 << bits - 1), "u": (0, 1 << bits)}.get(kind[0], (-1 << bits - 1, 1 << bits))
+    if not low <= number < high:
+        raise ShapeError(f"{name}: {parameter} is {number}, which does not fit {kind}")
+    return (int(number) % (1 << bits)).to_bytes(dtype.itemsize, "little")
+
+
+def _windows(machine, arrays):
+    """The memory that the launch sees: the arrays that are passed, and those of the module."""
+    windows = Windows(machine)
+    for number, (name, data) in enumerate(machine.code.program.arrays):
+        windows.add_variable(FIRST_ARRAY + number, name, data)
+    ranges = {}
+    for name, array in arrays.items():
+        ranges.setdefault(register(array).number, []).append((*byte_range(array), bool(array.flags.writeable), name))
+    for array in arrays.values():
+        found = register(array)
+        if found.number not in windows.regions:
+            windows.add(found, owner_of(array), ranges[found.number])
+    return windows
+
+
+def _count(code, machine):
+    """What the runs that were executed had in them."""
+    counts = machine.counts
+    names = {}
+    lines = {}  # by identity, which is faster than by value
+    for start, run in code.runs.items():
+        warps = machine.executed[start]
+        for instruction in code.program.instructions[start : start + run.length] if warps else ():
+            plain = instruction.guard is None or instruction.parts[0] in ("bra", "ret", "exit")
+            number = warps if plain else machine.guarded[instruction.number]
+            if number:
+                names[instruction.opcode] = names.get(instruction.opcode, 0) + number
+                location = instruction.location
+                lines[id(location)] = location, lines.get(id(location), (location, 0))[1] + number
+    for opcode, number in names.items():
+        counts.instructions[plain_name(opcode)] += number
+    for location, number in lines.values():
+        counts.lines[location] += number
+
+
+def _outputs(windows, arrays):
+    touched = {name for region in windows.regions.values() for name in region.touched}
+    return {name: array for name, array in arrays.items() if name in touched}

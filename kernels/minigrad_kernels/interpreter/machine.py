@@ -1,0 +1,222 @@
+"""The machine: runs a batch of blocks, all their threads at once, those with the lowest instruction first.
+
+Threads that stand at different instructions are kept as sets of lanes; a set runs up to a branch or to where others may
+join it. Threads that must meet (at barriers, and lanes of a warp at .sync instructions) wait until the others come, or
+until nobody else can go on: that is a fault, and then they are let go.
+"""
+
+import numpy as np
+
+from ..errors import StateError
+from .access import Local, Shared
+from .copies import Copies
+from .lanes import WARP
+from .report import Counts, Fault
+
+__all__ = ["Machine"]
+
+
+class Machine:
+    """State of one launch.
+
+    r                the arrays of all slots, each over all lanes
+    lanes, at, full  the lanes that execute now (see lanes.Lanes), and short for lanes.at and lanes.full
+    executed         how many warps executed the run of instructions that begins at each number
+    guarded          the same for each instruction under a predicate
+    """
+
+    def __init__(self, code, several_blocks, budget):
+        self.code, self.several_blocks, self.budget = code, several_blocks, budget
+        self.counts = Counts()
+        self.instructions = code.program.instructions
+        self.faults = {}
+        self.executed = [0] * (len(self.instructions) + 1)
+        self.guarded = [0] * (len(self.instructions) + 1)
+        self.everywhere = None  # the windows.Windows of the launch
+
+    # ---- one batch ---------------------------------------------------------------------------------------------------
+
+    def place(self, geometry, registers):
+        """Make room for a batch."""
+        self.geometry, self.r = geometry, registers
+
+    def run(self, first_block, shared_end):
+        """Run the blocks of the grid from number first_block on."""
+        self.geometry.set_blocks(first_block)
+        self.shared = Shared(self, shared_end)
+        self.local = Local(self, self.code.program.local)
+        self.copies = Copies(self, len(self.shared.space.bytes))
+        self.live = np.ones(self.geometry.lanes, np.bool_)
+        self.barrier_pending = {}  # (barrier, instruction) -> lanes that wait there
+        self.meeting = {}  # instruction -> lanes whose warp is not complete there
+        self.ready = {0: self.geometry.everyone}
+        self.steps = 0
+        while self.ready or self.release():
+            start = min(self.ready)
+            lanes = self.ready.pop(start)
+            run = self.code.runs[start]
+            if run.members is not None and not lanes.whole:
+                lanes = self.meet(start, run, lanes)
+                if lanes is None:
+                    continue
+            self.execute(start, lanes)
+
+    def execute(self, start, lanes):
+        """Run the instructions from start on up to a branch."""
+        run = self.code.runs[start]
+        self.enter(lanes)
+        self.executed[start] += lanes.warps
+        for step in run.steps:
+            step(self)
+        run.leave(self, lanes)
+        self.steps += run.length
+        if self.steps > self.budget:
+            raise StateError(
+                f"{self.code.program.name}: executed {self.steps} instructions and has not ended, at "
+                f"{self.location(start)}; is there an endless loop? else pass a larger budget than {self.budget}"
+            )
+
+    def enter(self, lanes):
+        self.lanes, self.at, self.full = lanes, lanes.at, lanes.full
+
+    def get(self, slot):
+        """The values of a slot in the lanes that execute."""
+        return self.r[slot][self.at]
+
+    def put(self, slot, values):
+        self.r[slot][self.at] = values
+
+    # ---- where lanes go ------------------------------------------------------------------------------------------
+
+    def go(self, number, lanes):
+        """These lanes go on at an instruction."""
+        others = self.ready.get(number)
+        self.ready[number] = lanes if others is None else others.with_(lanes)
+
+    def end(self, lanes):
+        self.live[lanes.at] = False
+
+    def meet(self, start, run, lanes):
+        """Lanes come to a .sync instruction with parts of warps; gives those that may go on now."""
+        others = self.meeting.pop(start, None)
+        lanes = lanes if others is None else lanes.with_(others)
+        missing, waits = self.missing(run, lanes)
+        waiting = lanes.only(waits)
+        if waiting is not None:
+            self.meeting[start] = waiting
+        if waiting is lanes:
+            return None
+        self.report_missing(start, lanes, missing, ~waits)
+        return lanes.only(~waits)
+
+    def missing(self, run, lanes):
+        """For each lane the lanes that its warp lacks, as bits, and whether any of its warp must wait for others."""
+        self.enter(lanes)
+        wanted = run.members(self)
+        geometry = self.geometry
+        here = np.zeros(geometry.warps * WARP, np.bool_)
+        alive = here.copy()
+        here[geometry.place[lanes.at]] = True
+        alive[geometry.place] = self.live
+        bits = np.uint32(1) << np.arange(WARP, dtype=np.uint32)
+        warp = geometry.warp[lanes.at]
+        present = (here.reshape(-1, WARP) * bits).sum(axis=1, dtype=np.uint32)[warp]
+        living = (alive.reshape(-1, WARP) * bits).sum(axis=1, dtype=np.uint32)[warp]
+        missing = wanted & ~present
+        waits = np.zeros(geometry.warps, np.bool_)
+        waits[warp[(missing & living) != 0]] = True
+        return missing, waits[warp]
+
+    def report_missing(self, start, lanes, missing, going):
+        bad = (missing != 0) & going
+        if bad.any():
+
+            def text(i):
+                names = [str(lane) for lane in range(WARP) if int(missing[i]) >> lane & 1]
+                return f"names lanes of the warp that are not there: {', '.join(names)}"
+
+            self.fault("divergent warp", self.instructions[start], lanes, bad, text)
+
+    def release(self):
+        """Nobody can go on: let go who waits for others in vain. Whether there was anybody."""
+        if self.meeting:
+            start = min(self.meeting)
+            lanes = self.meeting.pop(start)
+            missing, _ = self.missing(self.code.runs[start], lanes)
+            self.report_missing(start, lanes, missing, np.ones(lanes.count, np.bool_))
+            self.execute(start, lanes)
+            return True
+        if not self.barrier_pending:
+            return False
+        pending, self.barrier_pending = self.barrier_pending, {}
+        (_, start), lanes = min(pending.items(), key=lambda item: item[0][1])
+        blocks = np.bincount(self.geometry.block_of[lanes.at], minlength=self.geometry.blocks)
+        text = lambda i: self.why_stuck(pending, int(self.geometry.block_of[lanes.index[i]]), start, blocks)
+        self.fault("divergent barrier", self.instructions[start], lanes, np.ones(lanes.count, np.bool_), text)
+        for (_, number), waiting in pending.items():
+            self.pass_barrier(number, waiting)
+        return True
+
+    def why_stuck(self, pending, block, start, waiting):
+        """What the other threads of a block do while some wait at a barrier."""
+        parts = [f"is reached by {waiting[block]} of {self.geometry.threads} threads of a block"]
+        for (_, number), lanes in pending.items():
+            there = int((self.geometry.block_of[lanes.at] == block).sum())
+            if number != start and there:
+                instruction = self.instructions[number]
+                parts.append(f"{there} wait at {instruction.text!r} ({instruction.location})")
+        ended = int((~self.live[self.geometry.block_of == block]).sum())
+        if ended:
+            parts.append(f"{ended} have ended")
+        return ", ".join(parts)
+
+    # ---- barriers ------------------------------------------------------------------------------------------------
+
+    def barrier(self, number, lanes, barrier, wanted=None):
+        """Lanes come to a barrier. wanted: how many threads open it, None for the whole block."""
+        key = barrier, number
+        others = self.barrier_pending.get(key)
+        if others is None and wanted is None and lanes.full:
+            return self.pass_barrier(number, lanes)
+        self.barrier_pending[key] = lanes if others is None else others.with_(lanes)
+        keys = [key] if wanted is None else [k for k in self.barrier_pending if k[0] == barrier]
+        arrived = sum(
+            np.bincount(self.geometry.block_of[self.barrier_pending[k].at], minlength=self.geometry.blocks)
+            for k in keys
+        )
+        open_ = arrived >= (self.geometry.threads if wanted is None else wanted)
+        if not open_.any():
+            return None
+        for k in keys:
+            here = self.barrier_pending[k]
+            passing = open_[self.geometry.block_of[here.at]]
+            gone, rest = here.only(passing), here.only(~passing)
+            if rest is None:
+                del self.barrier_pending[k]
+            else:
+                self.barrier_pending[k] = rest
+            if gone is not None:
+                self.pass_barrier(k[1], gone)
+        return None
+
+    def pass_barrier(self, number, lanes):
+        self.counts.barriers += len(np.unique(self.geometry.block_of[lanes.at]))
+        self.shared.races.barrier(lanes)
+        self.enter(lanes)
+        self.code.opened[number](self, lanes)
+
+    # ---- faults --------------------------------------------------------------------------------------------------
+
+    def location(self, number):
+        return self.instructions[number].location
+
+    def fault(self, kind, instruction, lanes, bad, text):
+        """Report that some of these lanes do wrong, once for each instruction; text(i): what the i-th of them does."""
+        key = kind, instruction.number
+        if key in self.faults:
+            return
+        first, others = int(bad.argmax()), int(np.count_nonzero(bad)) - 1
+        message = f"{instruction.opcode} {text(first)}; {self.geometry.name(int(lanes.index[first]))}"
+        if others:
+            message += f" and {others} more"
+        self.faults[key] = Fault(kind, instruction.location, message)

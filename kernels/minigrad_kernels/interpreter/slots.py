@@ -1,0 +1,167 @@
+"""Slots: every operand of a program as one array over the lanes, of the type that the instruction reads or writes.
+
+The numbers of slots are fixed when a program is translated; the arrays are made for each launch. Slots of one register
+share its memory: as other types of its width, or as its lower part or its halves.
+"""
+
+import struct
+
+import numpy as np
+
+from .array import FILL, START, WINDOW_BITS
+from .names import SHARED_START
+from .operations import DTYPES, Unknown
+from .syntax import Immediate, Negated, Register, Special, Symbol
+
+__all__ = ["FIRST_ARRAY", "Slots", "allocate"]
+
+FIRST_ARRAY = 16  # the number of the module's first array in global memory
+CARRY = "carry"
+
+
+def _literal(text, dtype):
+    """An immediate as a scalar of a type."""
+    dtype = np.dtype(dtype)
+    lower = text.lower()
+    if lower.startswith(("0f", "0d")):
+        data = struct.pack("<Q" if lower[1] == "d" else "<I", int(text[2:], 16))
+        value = np.frombuffer(data, np.float64 if lower[1] == "d" else np.float32)[0]
+        if dtype.kind == "f":
+            return dtype.type(value)
+        number = int.from_bytes(data, "little")
+    elif "." in text:
+        if dtype.kind != "f":
+            raise Unknown(f"has {text}, wants a whole number")
+        return dtype.type(float(text))
+    else:
+        number = int(text.rstrip("U"), 0)
+    if dtype.kind == "b":
+        return np.bool_(number != 0)
+    bits = dtype.itemsize * 8
+    return np.array(number % (1 << bits), f"u{dtype.itemsize}").view(dtype)[()]
+
+
+class Slots:
+    """The table of slots of a program: for each its number by what it stands for."""
+
+    def __init__(self, program):
+        self.program = program
+        self.numbers = {}
+
+    def _slot(self, *key):
+        return self.numbers.setdefault(key, len(self.numbers))
+
+    @property
+    def carry(self):
+        return self._slot(CARRY)
+
+    def source(self, operand, kind, part=0):
+        """The slot of an operand read as a type; part: which piece of a wider register."""
+        dtype = np.dtype(DTYPES[kind])
+        if isinstance(operand, Register):
+            return self._register(operand, dtype, part)
+        if isinstance(operand, Immediate):
+            if part:
+                operand = Immediate(str(int(operand.text, 0) >> part * 8 * dtype.itemsize))
+            return self._slot("constant", _literal(operand.text, dtype).tobytes(), dtype)
+        if isinstance(operand, Special):
+            if dtype.itemsize != 4:
+                raise Unknown(f"reads {operand.name} as {dtype}, wants 32 bits")
+            return self._slot("special", operand.name, dtype)
+        if isinstance(operand, Symbol):
+            return self._slot("constant", dtype.type(self.address(operand)).tobytes(), dtype)
+        raise Unknown(f"has the operand {operand}, which is not known")
+
+    def address(self, symbol):
+        """Where a variable lies in its space."""
+        if symbol.space == "dynamic":
+            return self.program.dynamic + symbol.offset
+        if symbol.space == "global":
+            return (FIRST_ARRAY + symbol.address << WINDOW_BITS) + START + symbol.offset
+        if symbol.space == "kernel":
+            raise Unknown(f"takes the address of parameter {symbol.name}, which is not known")
+        return symbol.address + symbol.offset
+
+    def parameter(self, index, kind, offset):
+        return self._slot("parameter", index, np.dtype(DTYPES[kind]), offset)
+
+    def target(self, operand, kind, part=None):
+        """The slot that a result of a type is written to; a wider register takes it extended by zeros or its sign."""
+        dtype = np.dtype(DTYPES[kind])
+        if not isinstance(operand, Register):
+            raise Unknown(f"writes to {operand}, wants a register")
+        if part is None and operand.width > dtype.itemsize and dtype.kind in "iu":
+            dtype = np.dtype(f"{dtype.kind}{operand.width}")
+        if part is None and operand.width != dtype.itemsize:
+            raise Unknown(f"writes {dtype.itemsize} bytes to a register of {operand.width}")
+        return self._register(operand, dtype, part or 0)
+
+    def predicate(self, guard):
+        """(slot, whether it is negated)"""
+        if isinstance(guard, Negated):
+            return self.source(guard.register, "pred"), True
+        return self.source(guard, "pred"), False
+
+    def _register(self, register, dtype, part):
+        if (part + 1) * dtype.itemsize > register.width or (dtype.kind == "b") != (register.width == 1):
+            raise Unknown(f"takes a register of {register.width} bytes for {dtype}")
+        return self._slot("register", register, dtype, part)
+
+
+def allocate(program, slots, geometry, parameters, dynamic_bytes):
+    """The arrays of all slots for a launch; special registers of blocks are set for each batch."""
+    lanes = geometry.lanes
+    tables = {
+        width: np.zeros((count, lanes), np.bool_)
+        if width == 1
+        else np.full((count, lanes * width // 2), FILL).view(f"u{width}")
+        for width, count in program.registers.items()
+    }
+    arrays = []
+    for kind, *key in slots.numbers:
+        if kind == "register":
+            register, dtype, part = key
+            row = tables[register.width][register.row].view(dtype)
+            arrays.append(row[part :: register.width // dtype.itemsize])
+        elif kind == "special":
+            name, dtype = key
+            arrays.append(_special(name, geometry, program, dynamic_bytes).view(dtype))
+        elif kind == CARRY:
+            arrays.append(np.zeros(lanes, np.bool_))
+        else:
+            if kind == "parameter":
+                index, dtype, offset = key
+                data = parameters[index][offset : offset + dtype.itemsize]
+            else:
+                data, dtype = key
+            arrays.append(np.broadcast_to(np.frombuffer(data, dtype)[0], (lanes,)))
+    return arrays
+
+
+def _special(name, geometry, program, dynamic_bytes):
+    """What a register that the hardware fills holds in each lane."""
+    root, _, axis = name[1:].partition(".")
+    one = np.ones(geometry.lanes, np.uint32)
+    if root in ("tid", "ntid", "ctaid", "nctaid"):
+        position = "xyz".index(axis)
+        if root == "tid":
+            return geometry.thread_index[position]
+        if root == "ctaid":
+            return geometry.block_index[position]
+        return one * (geometry.block if root == "ntid" else geometry.grid)[position]
+    lane = geometry.lane.astype(np.uint32)
+    bit = one << lane
+    below = bit - one
+    simple = {
+        "laneid": lane,
+        "warpid": geometry.warp_in_block.astype(np.uint32),
+        "nwarpid": one * geometry.warps_per_block,
+        "dynamic_smem_size": one * dynamic_bytes,
+        "total_smem_size": one * (program.dynamic - SHARED_START + dynamic_bytes),
+        "lanemask_eq": bit,
+        "lanemask_lt": below,
+        "lanemask_le": below | bit,
+        "lanemask_gt": ~(below | bit),
+        "lanemask_ge": ~below,
+    }
+    return simple[root]

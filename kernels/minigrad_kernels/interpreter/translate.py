@@ -1,0 +1,266 @@
+"""Translation: every instruction once into a closure, and the closures into runs without jumps."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import lru_cache
+
+from . import arithmetic, bits, compare, convert, floating  # noqa: F401  (they enter their opcodes)
+from .collective import COLLECTIVE, members_of
+from .operations import DTYPES, OPCODES, Unknown
+from .program import Instruction, Program, parse
+from .slots import Slots
+from .steps import compute, guarded, sequence
+from .syntax import Immediate, Negated, Pair
+from .transfers import TRANSFERS
+
+__all__ = ["Code", "Run", "translate"]
+
+BRANCHES = ("bra", "brx", "ret", "exit", "trap")
+BARRIERS = ("bar", "barrier")
+NOTHING = ("membar", "fence", "prefetch", "prefetchu", "applypriority", "nanosleep", "pmevent", "griddepcontrol")
+# What reading an instruction of an unexpected form may run into.
+UNREADABLE = (Unknown, ValueError, TypeError, KeyError, IndexError, AttributeError)
+
+
+@dataclass
+class Run:
+    """Instructions that lanes execute one after the other.
+
+    steps    what they do
+    leave    (machine, lanes): where the lanes go on
+    length   how many instructions it has
+    members  of a run that begins with a .sync instruction: which lanes must meet there
+    """
+
+    steps: list[Callable]
+    leave: Callable
+    length: int
+    members: Callable | None
+
+
+@dataclass
+class Code:
+    """A translated program. opened: what happens when a barrier opens, by the number of its instruction."""
+
+    program: Program
+    slots: Slots
+    runs: dict[int, Run]
+    opened: dict[int, Callable]
+
+
+class _Translator:
+    def __init__(self, program):
+        self.program, self.slots = program, Slots(program)
+        self.opened = {}
+
+    # ---- one instruction -----------------------------------------------------------------------------------------
+
+    def step(self, instruction):
+        """What an instruction without jumps does."""
+        root = instruction.parts[0]
+        if root in TRANSFERS:
+            return TRANSFERS[root](self.slots, instruction)
+        if root in COLLECTIVE:
+            return COLLECTIVE[root](self.slots, instruction)
+        if root in NOTHING:
+            return lambda m: None
+        name = "setp|" if root == "setp" and isinstance(instruction.operands[0], Pair) else root
+        if name not in OPCODES:
+            raise Unknown("is an opcode that is not known")
+        return self.operation(name, instruction)
+
+    def operation(self, name, instruction):
+        builder, known = OPCODES[name]
+        kinds = tuple(part for part in instruction.parts[1:] if part in DTYPES)
+        flags = {part for part in instruction.parts[1:] if part not in DTYPES}
+        if flags - known:
+            raise Unknown(f"has the modifier .{min(flags - known)}, which is not known")
+        if not kinds:
+            raise Unknown("has no type that is known")
+        operation = builder(name, kinds, flags)
+        first, *sources = instruction.operands
+        targets = [first.first, first.second] if isinstance(first, Pair) else [first]
+        if len(targets) != len(operation.results) or len(sources) != len(operation.sources):
+            raise Unknown(f"has {len(sources)} sources, wants {len(operation.sources)}")
+        steps = [self.half(operation, targets, sources, part) for part in ((0, 1) if operation.packed else (None,))]
+        return steps[0] if len(steps) == 1 else sequence(steps)
+
+    def half(self, operation, targets, sources, part):
+        slots = self.slots
+        function = operation.function
+        reads = []
+        for source, kind in zip(sources, operation.sources, strict=True):
+            if isinstance(source, Negated):
+                function = _negating(function, len(reads))
+                source = source.register
+            reads.append(slots.source(source, kind, part or 0))
+        writes = [
+            slots.target(target, kind, part)
+            for target, kind in zip(targets, operation.results, strict=True)
+            if target != "_"
+        ]
+        if len(writes) < len(targets):
+            function = _keeping(function, [i for i, target in enumerate(targets) if target != "_"])
+        reads += [slots.carry] * ("in" in operation.carry)
+        writes += [slots.carry] * ("out" in operation.carry)
+        return compute(function, writes, reads)
+
+    # ---- jumps ---------------------------------------------------------------------------------------------------
+
+    def leave(self, instruction):
+        """Where lanes go from an instruction that ends a run."""
+        root, after = instruction.parts[0], instruction.number + 1
+        if root in BARRIERS:
+            jump = self.barrier(instruction)
+        elif root == "bra":
+            target = self.program.labels[instruction.operands[-1]]
+            jump = lambda m, lanes: m.go(target, lanes)
+        elif root == "brx":
+            jump = self.table(instruction)
+        elif root == "trap":
+
+            def jump(m, lanes):
+                raise instruction.error(f"was executed by {m.geometry.name(int(lanes.index[0]))}")
+
+        else:
+            jump = lambda m, lanes: m.end(lanes)
+        if instruction.guard is None:
+            return jump
+        predicate, negated = self.slots.predicate(instruction.guard)
+
+        def leave(m, lanes):
+            held = m.r[predicate][lanes.at]
+            held = ~held if negated else held
+            going, staying = lanes.only(held), lanes.only(~held)
+            if going is not None:
+                jump(m, going)
+            if staying is not None:
+                m.go(after, staying)
+
+        return leave
+
+    def table(self, instruction):
+        index, name = instruction.operands
+        slot = self.slots.source(index, "u32")
+        labels = self.program.tables.get(name)
+        if labels is None:
+            raise Unknown("has a table of labels that is not known")
+        targets = [self.program.labels[label] for label in labels]
+
+        def jump(m, lanes):
+            choice = m.r[slot][lanes.at]
+            for i, target in enumerate(targets):
+                some = lanes.only(choice == i)
+                if some is not None:
+                    m.go(target, some)
+
+        return jump
+
+    def barrier(self, instruction):
+        """bar.sync and bar.red, also as barrier.sync and with .cta and .aligned."""
+        kind, *modifiers = [part for part in instruction.parts[1:] if part not in ("cta", "aligned")]
+        number, operands = instruction.number, list(instruction.operands)
+        if kind == "sync" and not modifiers:
+            opened = lambda m, lanes: m.go(number + 1, lanes)
+        elif kind == "red":
+            opened = self.reduction(instruction, modifiers[0], operands.pop(0), operands.pop())
+        else:
+            raise Unknown("is a barrier that is not known")
+        self.opened[number] = opened
+        if all(isinstance(operand, Immediate) for operand in operands):
+            barrier, *count = (int(operand.text, 0) for operand in operands or [Immediate("0")])
+            return lambda m, lanes: m.barrier(number, lanes, barrier, *count)
+        reads = [self.slots.source(operand, "u32") for operand in operands]
+
+        def jump(m, lanes):
+            values = [m.r[slot][lanes.at] for slot in reads]
+            if any((value != value[0]).any() for value in values):
+                raise instruction.error("has operands that differ between threads, which is not known")
+            m.barrier(number, lanes, *(int(value[0]) for value in values))
+
+        return jump
+
+    def reduction(self, instruction, name, destination, predicate):
+        """Each thread of a block gets and, or, or the number of the predicates of all."""
+        target = self.slots.target(destination, "u32" if name == "popc" else "pred")
+        slot, negated = self.slots.predicate(predicate)
+        number = instruction.number
+        reduce = {"popc": lambda held: held.sum(), "and": lambda held: held.all(), "or": lambda held: held.any()}[name]
+
+        def opened(m, lanes):
+            held = m.get(slot)
+            held = ~held if negated else held
+            block = m.geometry.block_of[m.at]
+            result = m.get(target)
+            for b in set(block.tolist()):
+                result[block == b] = reduce(held[block == b])
+            m.put(target, result)
+            m.go(number + 1, lanes)
+
+        return opened
+
+    # ---- runs ----------------------------------------------------------------------------------------------------
+
+    def code(self):
+        instructions = self.program.instructions
+        steps = []
+        leaves = {}
+        meets = {}
+        starts = {0, *self.program.labels.values()}
+        for instruction in instructions:
+            try:
+                self.translate(instruction, steps, leaves, meets, starts)
+            except UNREADABLE as error:
+                what = str(error) if isinstance(error, Unknown) else "has a form that is not known"
+                raise instruction.error(what) from error
+        runs = {}
+        ends = sorted({*starts, len(instructions)})
+        for start, end in zip(ends, ends[1:], strict=False):
+            last = end - 1
+            leave = leaves.get(last) or _going_on(end)
+            runs[start] = Run([s for s in steps[start:end] if s], leave, end - start, meets.get(start))
+        runs[len(instructions)] = Run([], lambda m, lanes: m.end(lanes), 0, None)
+        return Code(self.program, self.slots, runs, self.opened)
+
+    def translate(self, instruction: Instruction, steps, leaves, meets, starts):
+        number, root = instruction.number, instruction.parts[0]
+        if root in BRANCHES or (root in BARRIERS and instruction.parts[1] != "warp"):
+            leaves[number] = self.leave(instruction)
+            starts.add(number + 1)
+            steps.append(None)
+            return
+        members = members_of(self.slots, instruction)
+        if members is not None:
+            if instruction.guard is not None:
+                raise Unknown("stands under a predicate, which is not known")
+            meets[number] = members
+            starts.add(number)
+        step = self.step(instruction)
+        if instruction.guard is not None:
+            step = guarded(step, number, *self.slots.predicate(instruction.guard))
+        steps.append(step)
+
+
+def _going_on(number):
+    return lambda m, lanes: m.go(number, lanes)
+
+
+def _negating(function, position):
+    """The function with one operand negated, a predicate."""
+    return lambda *x: function(*x[:position], ~x[position], *x[position + 1 :])
+
+
+def _keeping(function, kept):
+    """The function with some of its results."""
+    if len(kept) == 1:
+        return lambda *x: function(*x)[kept[0]]
+    return lambda *x: tuple(function(*x)[i] for i in kept)
+
+
+@lru_cache(maxsize=64)
+def translate(ptx):
+    """The Code of PTX text.
+
+    Errors  RuntimeError for an instruction, modifier or operand that is not known, with its line
+    """
+    return _Translator(parse(ptx)).code()

@@ -1,0 +1,34 @@
+"""Where arrays lie on their device, and how small tables get there."""
+
+import numpy as np
+
+__all__ = ["VECTOR", "address", "aligned", "upload"]
+
+VECTOR = 16  # bytes that one thread can load at once, from an address that is a multiple of them
+
+
+def address(array):
+    """Where the first element of an array lies: in the memory of the host, of the interpreter, or of a GPU."""
+    if type(array) is np.ndarray:
+        return array.__array_interface__["data"][0]
+    if isinstance(array, np.ndarray):
+        from ...interpreter import address as interpreted
+
+        return interpreted(array)
+    return array.data.ptr
+
+
+def aligned(*arrays):
+    """Whether all arrays begin where 128-bit accesses may."""
+    return all(address(array) % VECTOR == 0 for array in arrays)
+
+
+def upload(array, like):
+    """A copy of a NumPy array on the device that holds `like`."""
+    if isinstance(like, np.ndarray):
+        from ...interpreter import array as interpreted
+
+        return interpreted(array)
+    from .launch import upload as launched
+
+    return launched(array)

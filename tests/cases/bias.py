@@ -1,0 +1,99 @@
+"""Rows for bias: columns about the width of a vector, of a line and of a tile, rows about the edges of parts."""
+
+import numpy as np
+
+from minigrad_kernels import bias
+from minigrad_kernels.bias.cpu import SHORT
+from minigrad_kernels.bias.plan import LINE, LINES
+from minigrad_kernels.errors import KindError, ShapeError
+from minigrad_kernels.layout import CHANNELS_LAST
+
+from . import KernelCase, Output, Refusal
+
+
+def row(function, shape, inputs, outputs, **settings):
+    """inputs and outputs: "x" for an array as x, "c" for a vector of columns."""
+    layout = CHANNELS_LAST if len(shape) == 4 else None
+    shapes = {"x": shape, "c": shape[1:2]}
+    return KernelCase(
+        family="bias",
+        function=function,
+        shapes=tuple(shapes[kind] for kind in inputs),
+        params={},
+        outputs=tuple(Output(shapes[kind], layout if kind == "x" else None) for kind in outputs),
+        layouts=tuple(layout if kind == "x" else None for kind in inputs),
+        **settings,
+    )
+
+
+def scratch(inputs, params, dtype):
+    return bias.workspace(inputs[0].shape)
+
+
+def grad_size(reference, inputs, params):
+    return reference(np.abs(inputs[0]), inputs[1])
+
+
+def rows(shape):
+    both = (0, 1) if np.prod(shape) else ()
+    return [
+        row("bias_relu", shape, "xc", "x", nan=both),
+        row("bias_relu_grad", shape, "xx", "xc", terms=TERMS, nan=both, magnitude=grad_size, workspace=scratch),
+        row("column_sums", shape, "x", "c", terms=TERMS, nan=both[:1], workspace=scratch),
+    ]
+
+
+TERMS = SHORT + LINES  # far fewer than there are rows: sums are taken in parts
+PART = LINE * LINES  # elements
+
+SHAPES = [
+    (1, 1),
+    (7, 5),
+    (64, 10),
+    (33, 16),
+    (0, 3),
+    (PART // 4 - 1, 4),
+    (PART // 4 + 1, 4),
+    (3 * PART // 16, 16),
+    (2000, 6),
+    (129, 100),
+    (17, 257),
+    (2, LINE - 1),
+    (9, LINE),
+    (19, LINE + 4),
+    (3, 2 * LINE + 1),
+    (1, 3, 1, 1),
+    (2, 6, 5, 7),
+    (4, 64, 4, 4),
+    (5, 33, 3, 3),
+    (0, 4, 2, 2),
+]
+
+CASES = [case for shape in SHAPES for case in rows(shape)]
+
+
+def _call(function, change):
+    """A call on float32 arrays of 3 rows and 4 columns, of which one is another."""
+    arrays = dict(x=np.ones((3, 4), "f4"), c=np.ones(4, "f4"), y=np.ones((3, 4), "f4"), z=np.ones((3, 4), "f4"))
+    arrays["space"] = np.empty(bias.workspace((3, 4)), np.uint8)
+    names = {"bias_relu": "xcy", "bias_relu_grad": "xyzc", "column_sums": "xc"}[function]
+    arrays |= change
+    arguments = [arrays[name] for name in names] + [arrays["space"]] * (function != "bias_relu")
+    return lambda: getattr(bias, function)(*arguments)
+
+
+REFUSALS = [
+    Refusal(f"bias, {name}", _call(function, change), error, message)
+    for name, function, change, error, message in [
+        ("3-D", "bias_relu", {"x": np.ones((3, 4, 1))}, ShapeError, "bias_relu: x has shape (3, 4, 1), wants (N, C)"),
+        ("no columns", "column_sums", {"x": np.ones((3, 0))}, ShapeError, "column_sums: x has shape (3, 0), wants at"),
+        ("integers", "column_sums", {"x": np.ones((3, 4), int)}, KindError, "column_sums: x has type int64"),
+        ("type", "bias_relu", {"c": np.ones(4)}, KindError, "bias_relu: bias has type float64, wants float32"),
+        ("length", "bias_relu", {"c": np.ones(3, "f4")}, ShapeError, "bias_relu: bias has shape (3,), wants (4,)"),
+        ("order", "bias_relu", {"y": np.ones((4, 3), "f4").T}, ShapeError, "bias_relu: out (shape (3, 4)) has strides"),
+        ("shape", "bias_relu_grad", {"y": np.ones((2, 4), "f4")}, ShapeError, "bias_relu_grad: out has shape (2, 4)"),
+        ("gaps", "column_sums", {"c": np.ones(8, "f4")[::2]}, ShapeError, "column_sums: out has strides (8,)"),
+        ("space", "column_sums", {"space": np.ones(3, "u1")}, ShapeError, "column_sums: workspace has shape (3,), wa"),
+        ("list", "bias_relu", {"c": [1.0] * 4}, KindError, "bias_relu: bias is builtins.list, x is numpy.ndarray"),
+    ]
+]

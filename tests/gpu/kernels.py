@@ -1,0 +1,126 @@
+"""Rungs of the matrix product beside cuBLAS, memory-bound kernels beside a device copy, and the cost of a launch."""
+
+import cupy
+import numpy as np
+
+from minigrad_kernels import bias, matmul, optimizer, softmax
+from minigrad_kernels.matmul import cuda as ladder
+from minigrad_kernels.optimizer import Adam
+
+from .timing import host_microseconds, medians
+
+SIZES = (512, 1024, 2048, 4096)
+LAYOUTS = {"NN": (False, False), "NT": (False, True), "TN": (True, False)}
+SHAPES = [  # M, N, K of small networks: the head of a CNN, its weight gradient, a 1x1 convolution, its weight gradient
+    (64, 10, 512),
+    (10, 512, 64),
+    (64 * 28 * 28, 32, 16),
+    (32, 16, 64 * 28 * 28),
+]
+SLOW = {"plain": 2048, "tiled": 4096}  # the largest size at which a rung is worth the time
+ROWS, COLUMNS = 1 << 18, 256  # of the memory-bound kernels: 256 MB a matrix
+
+
+def _operands(m, n, k, transposed=(False, False)):
+    shapes = ((k, m) if transposed[0] else (m, k)), ((n, k) if transposed[1] else (k, n))
+    a, b = (cupy.random.standard_normal(shape, dtype=cupy.float32) for shape in shapes)
+    return (a.T if transposed[0] else a), (b.T if transposed[1] else b)
+
+
+def _products(m, n, k, transposed=(False, False)):
+    """{rung: call} of all rungs that fit, the default, and cuBLAS; each checked against float64 first."""
+    a, b = _operands(m, n, k, transposed)
+    out = cupy.empty((m, n), cupy.float32)
+    space = cupy.empty(matmul.workspace(a, b), cupy.uint8)
+    exact = cupy.matmul(a[:64].astype(cupy.float64), b.astype(cupy.float64))
+    calls = {"cublas": lambda: cupy.matmul(a, b, out=out), "default": lambda: matmul.forward(a, b, None, out, space)}
+    for rung in ladder.RUNGS:
+        if max(m, n, k) <= SLOW.get(rung, 1 << 30):
+            calls[rung] = lambda rung=rung: ladder.forward(a, b, None, out, space, rung=rung)
+    found = {}
+    for name, call in calls.items():
+        out.fill(cupy.nan)
+        try:
+            call()
+        except ValueError as error:  # this rung does not fit
+            print(f"  {m}x{n}x{k} {name}: {error}")
+            continue
+        error = float(cupy.linalg.norm(out[:64] - exact) / cupy.linalg.norm(exact))
+        if not error < 1e-5:
+            raise AssertionError(f"matmul {m}x{n}x{k} {name}: relative error {error}")
+        found[name] = call
+    return found
+
+
+def products():
+    cases = [(size, size, size, layout) for size in SIZES for layout in LAYOUTS if layout == "NN" or size == SIZES[-1]]
+    cases += [(*shape, "NN") for shape in SHAPES]
+    rows = []
+    for m, n, k, layout in cases:
+        times = medians(_products(m, n, k, LAYOUTS[layout]), budget=0.2)
+        base, _ = times["cublas"]
+        for name, (milliseconds, spread) in times.items():
+            row = dict(m=m, n=n, k=k, layout=layout, rung=name, ms=round(milliseconds, 5), spread=round(spread, 3))
+            row["tflops"] = round(2e-9 * m * n * k / milliseconds, 2)
+            row["of_cublas"] = round(base / milliseconds, 3)
+            rows.append(row)
+            print(
+                f"  {m}x{n}x{k} {layout} {name:<10} {milliseconds:9.4f} ms  {row['of_cublas']:.2f} of cuBLAS",
+                flush=True,
+            )
+    return rows
+
+
+def _memory_bound():
+    """{name: (call, bytes that it has to move)}"""
+    x, g, dx = (cupy.random.standard_normal((ROWS, COLUMNS), dtype=cupy.float32) for _ in range(3))
+    row, sums = cupy.zeros(COLUMNS, cupy.float32), cupy.empty(COLUMNS, cupy.float32)
+    space = cupy.empty(bias.workspace(x.shape), cupy.uint8)
+    labels = cupy.asarray(np.random.default_rng(0).integers(0, COLUMNS, ROWS))
+    losses, size = cupy.empty(ROWS, cupy.float32), x.nbytes
+    hyper = np.zeros(len(Adam))
+    hyper[[Adam.RATE, Adam.BETA1, Adam.BETA2, Adam.EPS, Adam.STEP]] = 1e-3, 0.9, 0.999, 1e-8, 1
+    state = [cupy.split(part, 64) for part in (x.copy(), g, cupy.zeros_like(x), cupy.zeros_like(x))]
+    return {
+        "copy": (lambda: cupy.copyto(dx, x), 2 * size),
+        "bias_relu": (lambda: bias.bias_relu(x, row, dx), 2 * size),
+        "bias_relu_grad": (lambda: bias.bias_relu_grad(g, x, dx, sums, space), 3 * size),
+        "column_sums": (lambda: bias.column_sums(x, sums, space), size),
+        "cross_entropy_with_grad": (
+            lambda: softmax.cross_entropy_with_grad(x, labels, -100, 1.0, losses, dx),
+            2 * size + labels.nbytes + losses.nbytes,
+        ),
+        "adam, 64 parameters": (lambda: optimizer.adam(*state, None, hyper), 7 * size),
+    }
+
+
+def memory_bound():
+    calls = _memory_bound()
+    times = medians({name: call for name, (call, _) in calls.items()})
+    rates = {name: calls[name][1] / times[name][0] / 1e6 for name in calls}
+    rows = []
+    for name, (milliseconds, spread) in times.items():
+        of_copy = round(rates[name] / rates["copy"], 3)
+        rows.append(dict(kernel=name, ms=round(milliseconds, 5), spread=round(spread, 3), gb_per_s=round(rates[name])))
+        rows[-1]["of_copy"] = of_copy
+        print(f"  {name:<24} {milliseconds:9.4f} ms  {rates[name]:7.0f} GB/s  {of_copy:.2f} of a copy", flush=True)
+    return rows
+
+
+def launches():
+    """Host microseconds of a launch: of a kernel itself, and through the launcher of its family with its checks."""
+    a = cupy.zeros((16, 16), cupy.float32)
+    out, space = cupy.empty_like(a), cupy.empty(0, cupy.uint8)
+    row = cupy.zeros(16, cupy.float32)
+    calls = {
+        "matmul.forward": lambda: matmul.forward(a, a, None, out, space),
+        "bias.bias_relu": lambda: bias.bias_relu(a, row, out),
+        "cupy.copyto": lambda: cupy.copyto(out, a),
+    }
+    found = {name: round(host_microseconds(call), 2) for name, call in calls.items()}
+    print(f"  host microseconds: {found}", flush=True)
+    return found
+
+
+def run():
+    return {"products": products(), "memory_bound": memory_bound(), "host_microseconds": launches()}
