@@ -15,8 +15,8 @@ import pytest
 from .cases import all_cases
 
 __all__ = [
-    "CASES", "DEVICE", "each_type", "exists", "generator", "guarded", "make_inputs", "make_output", "moved", "on_host", "part",
-    "record", "run", "same_bits", "spoil", "wanted", "within_rounding",
+    "CASES", "DEVICE", "each_type", "exists", "generator", "guarded", "make_inputs", "make_output", "moved", "on_host",
+    "part", "run", "same_bits", "spoil", "wanted", "within_rounding",
 ]  # fmt: skip
 
 DEVICE = os.environ.get("MINIGRAD_TEST_DEVICE", "interpreter")  # on which tests of CUDA kernels run them
@@ -138,21 +138,6 @@ def _view(memory, like, start):
 def on_host(array):
     """The array, or a copy of it, as NumPy's."""
     return array.get() if hasattr(array, "get") else np.asarray(array)
-
-
-def record(monkeypatch):
-    """A list to which every interpreted launch from now on adds (name of the kernel, its counts)."""
-    from minigrad_kernels import interpreter
-
-    launches, interpret = [], interpreter.interpret
-
-    def recorded(kernel, *arguments):
-        report = interpret(kernel, *arguments)
-        launches.append((kernel.name, report.counts))
-        return report
-
-    monkeypatch.setattr(interpreter, "interpret", recorded)
-    return launches
 
 
 # ---- calls -----------------------------------------------------------------------------------------------------------

@@ -44,7 +44,7 @@ class Network:
         """relu(a b + row)"""
         if out is None:
             out = self.there(np.full(matmul.output_shape(a.shape, b.shape), np.nan))
-        matmul.forward(a, b, row, out, self.bytes_there(matmul.workspace(a, b)), relu)
+        matmul.forward(a, b, row, relu, out, self.bytes_there(matmul.workspace(a, b)))
         return out
 
     def forward(self, x):

@@ -24,8 +24,6 @@ from minigrad_kernels.toolchain.cuda import (
     kernel,
     ldmatrix,
     load4,
-    load_shared,
-    load_shared4,
     mma_bf16,
     mma_f16,
     mma_tf32,
@@ -34,8 +32,6 @@ from minigrad_kernels.toolchain.cuda import (
     pointer_at,
     shared_address,
     store4,
-    store_shared,
-    store_shared4,
     tf32,
     u16,
     u32,
@@ -67,10 +63,12 @@ def test_four_at_a_time():
     assert report.counts.instructions["ld.global.nc.v4.f32"] == 1, "one request of a warp for all"
 
 
-def test_shared_memory_by_address():
-    x, out = floats(32, 5), np.full((32, 5), np.nan, np.float32)
-    run(through_shared, (32,), x, out)
+def test_four_at_a_time_through_shared_memory():
+    x, out = floats(32, 4), np.full((32, 4), np.nan, np.float32)
+    report = run(through_shared, (32,), x, out)
     np.testing.assert_array_equal(out, x[::-1])
+    assert report.counts.instructions["ld.shared.v4.f32"] == report.counts.instructions["st.shared.v4.f32"] == 1
+    assert report.counts.shared_wavefronts == report.counts.shared_wavefronts_ideal == 8
 
 
 def test_pointers_from_a_table():
@@ -192,19 +190,12 @@ def fours(x, out):
 
 @kernel("f32* x, f32* out", threads=32)
 def through_shared(x, out):
-    """Five columns: four travel together, the last alone; rows are read backwards."""
+    """Rows of four are read backwards."""
     tile = cuda.shared.array(32 * 4, f32, alignment=16)
-    last = cuda.shared.array(32, f32)
-    i = i32(cuda.threadIdx.x)
-    place, single = shared_address(tile, i * 4), shared_address(last, i)
-    store_shared4(place, 0, (x[i * 5], x[i * 5 + 1], x[i * 5 + 2], x[i * 5 + 3]))
-    store_shared(single, 0, x[i * 5 + 4])
+    i = i32(cuda.threadIdx.x * 4)
+    store4(tile, i, load4(x, i))
     cuda.syncthreads()
-    v = load_shared4(shared_address(tile, 0), (31 - i) * 16)
-    for k in range(4):
-        unroll(0)
-        out[i * 5 + k] = v[k]
-    out[i * 5 + 4] = load_shared(shared_address(last, 0), (31 - i) * 4)
+    store4(out, i, load4(tile, 124 - i))
 
 
 @kernel("u64* table, f32* out", threads=8)

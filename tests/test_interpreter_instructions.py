@@ -269,7 +269,6 @@ def test_fused_multiply_add(kind, routine):
     a, b, c = (floats(dtype, seed, 800) for seed in (1, 2, 3))
     with np.errstate(all="ignore"):
         c[::3] = -(a * b)[::3]  # only the rounding error of the product is left
-        c[np.isinf(a * b) & np.isinf(c)] = 1
     expected = np.array([routine(*(float(x) for x in row)) for row in zip(a, b, c, strict=True)], dtype)
     assert same(apply(f"fma.rn.{kind} %z, %a, %b, %c;", a, b, c, result=dtype), expected)
 

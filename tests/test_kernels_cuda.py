@@ -1,4 +1,4 @@
-"""The rows of tests/cases that CUDA kernels exist for, run by the interpreter on the code that the compiler made."""
+"""The rows of tests/cases that CUDA kernels exist for: the interpreter runs the code that the compiler made."""
 
 import re
 
@@ -12,6 +12,7 @@ from minigrad_kernels.softmax import cuda as softmax_cuda
 
 from .kernel_runs import (
     CASES,
+    DEVICE,
     each_type,
     exists,
     make_inputs,
@@ -25,7 +26,6 @@ from .kernel_runs import (
     within_rounding,
 )
 
-DEVICE = "interpreter"
 ROWS = [case for case in CASES if exists(case, ".cuda")]
 each_row = pytest.mark.parametrize("case", ROWS, ids=str)
 # One row for each function that there is no CUDA kernel for.
@@ -135,14 +135,14 @@ def test_functions_without_a_cuda_kernel_say_so(name):
     case = ABSENT[name]
     words = f"{name}: got minigrad_kernels.interpreter.array.Array, wants numpy.ndarray"
     with pytest.raises(KindError, match="^" + re.escape(words)):
-        run(case, np.float32, make_inputs(case, np.float32), DEVICE)
+        run(case, np.float32, make_inputs(case, np.float32), "interpreter")
 
 
 def test_arrays_of_several_kinds_are_refused():
     """Whatever the first one is, on which the choice of the kernels rests."""
     for case in {(case.family, case.function): case for case in CASES}.values():
         inputs = make_inputs(case, np.float32)
-        outputs = [moved(make_output(output, np.float32)[0], DEVICE) for output in case.outputs]
+        outputs = [moved(make_output(output, np.float32)[0], "interpreter") for output in case.outputs]
         space = [np.empty(case.workspace(inputs, case.params, np.dtype("f4")), np.uint8)] if case.workspace else []
         with pytest.raises(KindError, match="wants arrays of one kind, on one device"):
             part(case)(*inputs, *case.params.values(), *outputs, *space)

@@ -12,13 +12,18 @@ from minigrad_kernels.optimizer import Adam
 from minigrad_kernels.optimizer import cuda as optimizer_cuda
 from minigrad_kernels.softmax import cuda as softmax_cuda
 
-from .kernel_runs import record
 from .test_kernels_optimizer import hyper
 
 
 @pytest.fixture
-def launches(monkeypatch):
-    return record(monkeypatch)
+def launches():
+    with interpreter.recording() as found:
+        yield found
+
+
+def seen(launches):
+    """[(name of the kernel, its counts)]"""
+    return [(name, report.counts) for name, report in launches]
 
 
 def numbers(*shape):
@@ -63,7 +68,7 @@ SHAPES = [(1024, 16), (64, 256), (16, 3072), (768, 10)]
 def test_bias_relu(launches, shape):
     x, b, out, size = numbers(*shape), numbers(shape[1]), interpreter.empty(shape), 4 * prod(shape)
     bias.bias_relu(x, b, out)
-    ((name, counts),) = launches
+    ((name, counts),) = seen(launches)
     assert name == "bias_relu_vector"
     assert counts.bytes_loaded["x"] == counts.bytes_stored["out"] == size
     assert whole_sectors(counts, "x", "out")
@@ -94,7 +99,7 @@ def check_addition(name, counts, partial, columns):
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
 def test_column_sums(launches, shape):
     bias.column_sums(numbers(*shape), interpreter.empty(shape[1]), space(shape))
-    (name, counts), addition = launches
+    (name, counts), addition = seen(launches)
     size, partial = sums_of(shape)
     assert name == "bias_sums_vector"
     assert counts.bytes_loaded["x"] == size and counts.bytes_stored["partial"] == partial
@@ -107,7 +112,7 @@ def test_column_sums(launches, shape):
 def test_bias_relu_grad(launches, shape):
     arrays = numbers(*shape), numbers(*shape), interpreter.empty(shape)
     bias.bias_relu_grad(*arrays, interpreter.empty(shape[1]), space(shape))
-    (name, counts), addition = launches
+    (name, counts), addition = seen(launches)
     size, partial = sums_of(shape)
     assert name == "bias_grad_vector"
     assert counts.bytes_loaded["g"] == counts.bytes_loaded["out"] == counts.bytes_stored["dx"] == size
@@ -122,7 +127,7 @@ def test_plain_rungs_move_as_many_bytes(launches):
     bias_cuda.bias_relu(x, b, out, "plain")
     bias_cuda.column_sums(x, interpreter.empty(32), space(shape), "plain")
     bias_cuda.bias_relu_grad(x, out, interpreter.empty(shape), interpreter.empty(32), space(shape), "plain")
-    forward, sums, _, grad, _ = (counts for _, counts in launches)
+    forward, sums, _, grad, _ = (counts for _, counts in seen(launches))
     assert forward.bytes_loaded == {"x": size, "bias": size} and forward.bytes_stored == {"out": size}
     partial = sums_of(shape)[1]
     assert sums.bytes_loaded == {"x": size} and sums.bytes_stored == {"partial": partial}
@@ -156,7 +161,7 @@ def test_cross_entropy_reads_its_logits_once(launches, classes, name, reads):
     rows = 9
     x, dx, losses = numbers(rows, classes), interpreter.empty((rows, classes)), interpreter.empty(rows)
     softmax.cross_entropy_with_grad(x, interpreter.array(np.arange(rows)), -100, 0.5, losses, dx)
-    ((launched, counts),) = launches
+    ((launched, counts),) = seen(launches)
     size = 4 * rows * classes
     assert launched == name
     assert counts.bytes_loaded["x"] == reads * size and counts.bytes_stored == {"dx": size, "losses": 4 * rows}
@@ -167,7 +172,7 @@ def test_cross_entropy_reads_its_logits_once(launches, classes, name, reads):
 def test_plain_cross_entropy_reads_its_logits_three_times(launches):
     x, dx, losses = numbers(40, 7), interpreter.empty((40, 7)), interpreter.empty(40)
     softmax_cuda.cross_entropy_with_grad(x, interpreter.array(np.arange(40) % 7), -100, 0.5, losses, dx, "plain")
-    ((_, counts),) = launches
+    ((_, counts),) = seen(launches)
     assert counts.bytes_loaded["x"] == 4 * 40 * (3 * 7 + 2)  # and its first element, and that of the target
     assert counts.bytes_stored["dx"] == 4 * 40 * 7
 
@@ -184,7 +189,7 @@ def test_adam_reads_and_writes_each_array_once(launches, rung, greatest):
         array[...] = np.abs(array)
     addresses, sizes, like = optimizer_cuda.tables(lists)
     optimizer_cuda.adam(addresses, sizes, greatest, hyper(Adam, RATE=0.1, BETA1=0.9, BETA2=0.99, STEP=1), like, rung)
-    ((_, counts),) = launches
+    ((_, counts),) = seen(launches)
     tables = ("addresses", "chunks", "coefficients")
     loaded = {name: size for name, size in counts.bytes_loaded.items() if name not in tables}
     wanted = sorted(4 * prod(shape) for shape in shapes)

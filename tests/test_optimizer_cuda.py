@@ -1,6 +1,7 @@
 """Adam as a CUDA kernel, interpreted: against its reference and the CPU's kernel, over lists of parameters."""
 
 import re
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -9,8 +10,9 @@ from minigrad_kernels import interpreter, optimizer
 from minigrad_kernels.errors import KindError, ShapeError
 from minigrad_kernels.optimizer import SGD, Adagrad, Adam, RMSprop, cuda
 from minigrad_kernels.optimizer.cuda_adam import CHUNK
+from minigrad_kernels.toolchain.cuda import memory
 
-from .kernel_runs import moved, on_host, record
+from .kernel_runs import moved, on_host
 from .test_kernels_optimizer import CANARY, EDGE, RULES, arguments, copies, hyper, within_rounding
 
 SHAPES = [(), (0,), (5,), (3, 4), (CHUNK - 1,), (CHUNK,), (CHUNK + 1,), (3, 4, 2, 5), (2, 3, 4, 5)]
@@ -102,14 +104,19 @@ def test_an_infinite_parameter_meets_no_weight_decay_of_0(rung):
     assert np.isfinite(m).all() and np.isfinite(v).all() and np.isfinite(p[2:]).all()
 
 
+@pytest.fixture
+def launches():
+    with interpreter.recording() as found:
+        yield found
+
+
 def many(count=12):
     rng = np.random.default_rng(4)
     shapes = [(k % 5 + 1, 8) for k in range(count)]
     return [[interpreter.array(rng.uniform(1, 2, shape).astype("f4")) for shape in shapes] for _ in range(4)]
 
 
-def test_all_parameters_go_in_one_launch(monkeypatch):
-    launches = record(monkeypatch)
+def test_all_parameters_go_in_one_launch(launches):
     optimizer.adam(*many(), None, TOGETHER)
     assert [name for name, _ in launches] == ["optimizer_adam_vector"]
 
@@ -137,9 +144,9 @@ def test_tables_that_nobody_asked_for_lately_are_dropped():
 
 
 @pytest.mark.parametrize("shifted", range(5))
-def test_a_chunk_off_the_grid_goes_one_at_a_time(shifted, monkeypatch):
+def test_a_chunk_off_the_grid_goes_one_at_a_time(shifted, launches):
     """One of its arrays begins 4 bytes late; the result has the same bits."""
-    rng, results, launches = np.random.default_rng(9), [], record(monkeypatch)
+    rng, results = np.random.default_rng(9), []
     values = rng.uniform(1, 2, (5, 64)).astype("f4")
     for late in (False, True):
         arrays = [interpreter.array(np.zeros(65, "f4"))[late and k == shifted :][:64] for k in range(5)]
@@ -149,12 +156,20 @@ def test_a_chunk_off_the_grid_goes_one_at_a_time(shifted, monkeypatch):
         results.append([on_host(array) for array in arrays])
     for one, two in zip(*results, strict=True):
         np.testing.assert_array_equal(one, two)
-    wide = [sum(n for name, n in c.instructions.items() if ".v4.f32" in name) for _, c in launches]
+    wide = [sum(n for name, n in report.counts.instructions.items() if ".v4.f32" in name) for _, report in launches]
     assert wide == [9, 0]  # five loads and four stores of one warp
 
 
-def test_parameters_without_elements_are_no_work(monkeypatch):
-    launches = record(monkeypatch)
+def test_addresses_of_all_kinds_of_arrays():
+    host = np.ones(8, np.float32)
+    there, gpu = interpreter.array(host), SimpleNamespace(data=SimpleNamespace(ptr=0x7F0000000010))
+    assert memory.address(host[1:]) == host.ctypes.data + 4
+    assert memory.address(there[1:]) == interpreter.address(there) + 4
+    assert memory.address(gpu) == 0x7F0000000010
+    assert memory.aligned(there, gpu, there[4:]) and not memory.aligned(there, there[1:])
+
+
+def test_parameters_without_elements_are_no_work(launches):
     empty = [[interpreter.array(np.empty(0, "f4"))] for _ in range(4)]
     optimizer.adam(*empty, None, TOGETHER)
     assert not launches

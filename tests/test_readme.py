@@ -7,12 +7,15 @@ from pathlib import Path
 
 import pytest
 
+from minigrad_kernels.toolchain.cuda import compiler
+
 REPOSITORY = Path(__file__).resolve().parents[1]
 README = (REPOSITORY / "README.md").read_text()
+KERNELS_PAGE = (REPOSITORY / "examples" / "docs" / "gpu-kernels.md").read_text()
 
 
-def blocks(language):
-    return re.findall(rf"^```{language}\n(.*?)^```$", README, re.MULTILINE | re.DOTALL)
+def blocks(language, text=README):
+    return re.findall(rf"^```{language}\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
 
 
 @pytest.mark.parametrize("code", blocks("python"), ids=lambda code: code.splitlines()[0])
@@ -21,6 +24,16 @@ def test_code_runs(code):
     assert done.returncode == 0, done.stderr
     if "print(" in code:
         assert "slope 27, curvature 18" in done.stdout
+
+
+@pytest.mark.skipif(compiler.missing() is not None, reason=f"compiles: {compiler.missing()}")
+@pytest.mark.parametrize("code", blocks("python", KERNELS_PAGE), ids=lambda code: code.splitlines()[1])
+def test_code_of_the_page_about_kernels_runs(code, tmp_path):
+    (tmp_path / "page.py").write_text(code)  # a file, so that faults can show the source
+    done = subprocess.run([sys.executable, "-W", "error", tmp_path / "page.py"], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    if "mistake" in code:
+        assert "page.py:9: out[i] = factor * x[i]" in done.stdout
 
 
 def test_the_new_op_of_the_readme_is_right():

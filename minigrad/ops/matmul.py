@@ -37,7 +37,7 @@ def _filled(input, other, bias, shape):
         input, other, bias = (a if a is None else device.cast(a, "float32") for a in (input, other, bias))
     out = device.empty(shape, input.dtype)
     bias = None if bias is None else device.contiguous(bias)
-    kernels.forward(input, other, bias, out, device.workspace(kernels.workspace(input, other)))
+    kernels.forward(input, other, bias, False, out, device.workspace(kernels.workspace(input, other)))
     return out if out.dtype == dtype else device.cast(out, dtype)
 
 

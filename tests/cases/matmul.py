@@ -4,7 +4,7 @@ from itertools import product
 
 import numpy as np
 
-from minigrad_kernels import matmul
+from minigrad_kernels import interpreter, matmul
 from minigrad_kernels.errors import KindError, ShapeError
 from minigrad_kernels.toolchain.product import DOT_COLUMNS, DOT_ROWS, ROWS, VECTOR_BYTES
 
@@ -31,12 +31,12 @@ def repeated(array):
     return np.broadcast_to(array[:1], array.shape)
 
 
-def row(m, k, n, batch=(), bias=False, layouts=()):
+def row(m, k, n, batch=(), bias=False, layouts=(), relu=False):
     return KernelCase(
         family="matmul",
         function="forward",
         shapes=((*batch, m, k), (*batch, k, n), (n,) if bias else None),
-        params={},
+        params={"relu": relu},
         outputs=(Output((*batch, m, n)),),
         layouts=layouts,
         terms=k + 1,
@@ -73,6 +73,8 @@ CASES = [
     row(97, 101, 103, layouts=(None, transposed)),
     row(97, 101, 103, layouts=(transposed, None)),
     row(101, 53, 211, (3,)),
+    *(row(*sizes, bias=True, relu=True) for sizes in ((13, 5, 6), (2, 300, 3), (3, 0, 4), (0, 3, 4))),
+    row(5, 6, 7, (3,), relu=True),
 ]
 
 
@@ -82,7 +84,7 @@ def refusal(name, error, message, a=(2, 3), b=(3, 4), out=(2, 4), bias=None, kin
     def call():
         a_kind, b_kind, out_kind = kinds
         arrays = [np.ones(a, a_kind), np.ones(b, b_kind), bias, np.ones(out, out_kind, order)]
-        matmul.forward(*arrays, np.empty(workspace, np.uint8))
+        matmul.forward(*arrays[:3], False, arrays[3], np.empty(workspace, np.uint8))
 
     return Refusal(f"matmul {name}", call, error, "matmul: " + message)
 
@@ -113,9 +115,17 @@ REFUSALS = [
     Refusal(
         "matmul workspace",
         lambda: matmul.forward(
-            np.ones((3, 2), "f").T, np.ones((4, 3), "f").T, None, np.ones((2, 4), "f"), np.empty(0, np.uint8)
+            np.ones((3, 2), "f").T, np.ones((4, 3), "f").T, None, False, np.ones((2, 4), "f"), np.empty(0, np.uint8)
         ),
         ShapeError,
         "matmul: workspace has 0 bytes, wants ",
+    ),
+    Refusal(
+        "matmul devices",
+        lambda: matmul.forward(
+            interpreter.empty((2, 3)), np.ones((3, 4), "f"), None, False, np.ones((2, 4), "f"), np.empty(0, np.uint8)
+        ),
+        KindError,
+        "matmul: a is minigrad_kernels.interpreter.array.Array, out is numpy.ndarray; wants arrays of one kind",
     ),
 ]

@@ -33,10 +33,13 @@ def _products(m, n, k, transposed=(False, False)):
     out = cupy.empty((m, n), cupy.float32)
     space = cupy.empty(matmul.workspace(a, b), cupy.uint8)
     exact = cupy.matmul(a[:64].astype(cupy.float64), b.astype(cupy.float64))
-    calls = {"cublas": lambda: cupy.matmul(a, b, out=out), "default": lambda: matmul.forward(a, b, None, out, space)}
+    calls = {
+        "cublas": lambda: cupy.matmul(a, b, out=out),
+        "default": lambda: matmul.forward(a, b, None, False, out, space),
+    }
     for rung in ladder.RUNGS:
         if max(m, n, k) <= SLOW.get(rung, 1 << 30):
-            calls[rung] = lambda rung=rung: ladder.forward(a, b, None, out, space, rung=rung)
+            calls[rung] = lambda rung=rung: ladder.forward(a, b, None, False, out, space, rung)
     found = {}
     for name, call in calls.items():
         out.fill(cupy.nan)
@@ -113,7 +116,7 @@ def launches():
     out, space = cupy.empty_like(a), cupy.empty(0, cupy.uint8)
     row = cupy.zeros(16, cupy.float32)
     calls = {
-        "matmul.forward": lambda: matmul.forward(a, a, None, out, space),
+        "matmul.forward": lambda: matmul.forward(a, a, None, False, out, space),
         "bias.bias_relu": lambda: bias.bias_relu(a, row, out),
         "cupy.copyto": lambda: cupy.copyto(out, a),
     }

@@ -5,7 +5,7 @@ elements of it, and the same four of the lines below: the same columns every tim
 registers, and neighbouring threads read neighbouring memory however narrow the rows are.
 """
 
-from ..toolchain.cuda import cuda, device, f32, i32, kernel, load4, shared_address, store4, store_shared4, u32
+from ..toolchain.cuda import cuda, device, f32, i32, kernel, load4, store4, u32
 from .plan import LINE, LINES
 
 __all__ = ["grad_vector", "relu_vector", "sums_vector"]
@@ -82,7 +82,7 @@ def relu_vector(x, bias, out, size, columns, line, lines, tiles):
 def fold_and_write(sums, total, partial, columns, fold, tiles, part, tile):
     """Add the rows of a line pairwise, which lie one behind the other in `sums`, and write the sums of the columns."""
     thread = i32(cuda.threadIdx.x)
-    store_shared4(shared_address(sums, i32(4 * thread)), 0, total)
+    store4(sums, i32(4 * thread), total)
     rows = fold
     while rows > 1:
         half = i32((rows + 1) >> 1)

@@ -1,7 +1,7 @@
 """Runs compiled kernels without a GPU: executes their PTX on NumPy arrays, finds faults, counts what they cost."""
 
 from .array import Array, address, array, empty
-from .launch import interpret
+from .launch import interpret, recording
 from .report import Counts, Fault, Location, Report
 
-__all__ = ["Array", "Counts", "Fault", "Location", "Report", "address", "array", "empty", "interpret"]
+__all__ = ["Array", "Counts", "Fault", "Location", "Report", "address", "array", "empty", "interpret", "recording"]

@@ -113,10 +113,9 @@ def shuffle(slots, instruction):
     _, value, b, c, _ = instruction.operands
 
     def function(members, value, b, c):
-        lane, in_range = warp.source_lane(mode, b, c)
-        lane = np.broadcast_to(lane, value.shape)
-        there = np.take_along_axis(members, lane, axis=1)
-        return np.where(there, np.take_along_axis(value, lane, axis=1), POISON), np.broadcast_to(in_range, value.shape)
+        found, in_range = warp.shuffle(mode, value, b, c)
+        there, _ = warp.shuffle(mode, members, b, c)
+        return np.where(there, found, POISON), in_range
 
     sources = [_value(slots, operand, "b32") for operand in (value, b, c)]
     return _per_group(slots, instruction, ("b32", "pred"), function, sources)

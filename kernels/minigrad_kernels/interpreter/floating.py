@@ -55,7 +55,7 @@ def add_or_subtract(name, kind, flags):
 def multiply(kind, flags):
     mode = rounding(flags)
     if mode != "rn":
-        return make(_directed(lambda x, y: (x * y, np.zeros_like(x)), kind, mode), kind, 2, flags)
+        return make(_directed(lambda x, y: (x * y, np.full_like(x, -0.0)), kind, mode), kind, 2, flags)
     return make(np.multiply, kind, 2, flags)
 
 

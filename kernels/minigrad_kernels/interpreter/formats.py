@@ -222,7 +222,8 @@ def fma64(x, y, z):
     plain = ~finite | (x == 0) | (y == 0)
     biggest = np.maximum(np.maximum(np.abs(x), np.abs(y)), np.maximum(np.abs(z), np.abs(product)))
     extreme = ~plain & ((biggest > 2.0**900) | (np.abs(product) < 2.0**-900))
-    result = np.where(plain, product + z, result)
+    added = np.where(np.isfinite(x) & np.isfinite(y) & ~np.isfinite(z), z, product + z)  # the product may overflow
+    result = np.where(plain, added, result)
     for index in zip(*np.nonzero(extreme), strict=True):
         result[index] = _exact_fma(*(float(operand[index]) for operand in (x, y, z)))
     return result

@@ -1,6 +1,8 @@
 """A launch: arguments to parameters, batches of blocks, and the report."""
 
 import math
+from contextlib import contextmanager
+from contextvars import ContextVar
 
 import numpy as np
 
@@ -16,12 +18,13 @@ from .slots import FIRST_ARRAY, allocate
 from .translate import translate
 from .windows import Windows
 
-__all__ = ["interpret"]
+__all__ = ["interpret", "recording"]
 
 BATCH_THREADS = 4096
 BATCH_SHARED = 2 << 20
 LARGEST_SHARED = 227 << 10
 BUDGET = 4_000_000
+_recordings: ContextVar[tuple[list, ...]] = ContextVar("recordings", default=())
 LIMITS = {"grid": (2**31 - 1, 65535, 65535), "block": (1024, 1024, 64)}
 
 
@@ -57,7 +60,24 @@ def interpret(kernel, grid, block, arguments, shared=0, budget=BUDGET):
                 machine.place(geometry, allocate(code.program, code.slots, geometry, values, shared))
             machine.run(first, shared_end)
     _count(code, machine)
-    return Report(_outputs(machine.everywhere, arrays), machine.counts, list(machine.faults.values()))
+    report = Report(_outputs(machine.everywhere, arrays), machine.counts, list(machine.faults.values()))
+    for reports in _recordings.get():
+        reports.append((name, report))
+    return report
+
+
+@contextmanager
+def recording():
+    """Gives a list to which every launch that is interpreted inside adds (name of the kernel, Report).
+
+    For kernels that are started by launchers, whose reports nobody else sees; those of other threads are left out.
+    """
+    reports: list[tuple[str, Report]] = []
+    token = _recordings.set((*_recordings.get(), reports))
+    try:
+        yield reports
+    finally:
+        _recordings.reset(token)
 
 
 def _declared(kernel, program):

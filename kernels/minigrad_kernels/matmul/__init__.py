@@ -8,12 +8,11 @@ from functools import lru_cache
 import numpy as np
 
 from ..errors import KindError, ShapeError
-from ..toolchain import backend
-from . import cpu
+from ..toolchain import implementation
+from ..toolchain.arguments import check_one_kind
 
 __all__ = ["forward", "output_shape", "workspace"]
 
-BACKENDS = {"cpu": cpu}
 FLOATS = {np.dtype(np.float32), np.dtype(np.float64)}
 
 
@@ -51,27 +50,28 @@ def output_shape(a_shape, b_shape):
 
 def workspace(a, b):
     """Bytes of workspace that `forward` wants for arrays of these shapes, strides and type; often 0."""
-    return BACKENDS[backend(a)].workspace(a, b)
+    return implementation(__name__, "workspace", a)(a, b)
 
 
-def forward(a, b, bias, out, workspace):
-    """Matrix product of two stacks of matrices, plus a bias on each row.
+def forward(a, b, bias, relu, out, workspace):
+    """Matrix product of two stacks of matrices, plus a bias on each row; with relu, the positive part. NaN stays NaN.
 
-    Math    out[..., m, n] = bias[n] + sum_k a[..., m, k] b[..., k, n]
-    Grads   da = g b^T      db = a^T g      dbias = sum of g over all axes but the last
+    Math    out[..., m, n] = max(bias[n] + sum_k a[..., m, k] b[..., k, n], 0), without relu the sum itself
+    Grads   da = g b^T      db = a^T g      dbias = sum of g over all axes but the last; with relu, g is 0 where out is
     Shapes  a (..., M, K) and b (..., K, N) with equal leading axes and any strides (also 0 or negative);
             bias None or (N,); out (..., M, N) in C order; workspace bytes, at least workspace(a, b)
     Types   float32 or float64, one for all
     Errors  ValueError for shapes that do not fit or a workspace too small, TypeError for other types
     """
-    kernels = BACKENDS[backend(out)]
-    arrays = {"a": a, "b": b, "out": out} | ({} if bias is None else {"bias": bias})
+    compute, space = (implementation(__name__, name, out) for name in ("forward", "workspace"))
+    arrays = {"out": out, "a": a, "b": b} | ({} if bias is None else {"bias": bias})
+    check_one_kind("matmul", arrays | {"workspace": workspace})
     if out.dtype not in FLOATS:
         raise KindError(f"matmul: out is {out.dtype}, wants float32 or float64")
     for name, array in arrays.items():
         if array.dtype != out.dtype:
             raise KindError(f"matmul: {name} is {array.dtype}, out is {out.dtype}; wants one type")
-        if not array.flags.aligned:
+        if not getattr(array.flags, "aligned", True):  # arrays of CuPy always are
             raise ShapeError(f"matmul: {name} lies at an address that is no multiple of its element; pass a copy")
     if output_shape(a.shape, b.shape) != out.shape or a.shape[:-2] != b.shape[:-2]:
         raise ShapeError(
@@ -82,7 +82,7 @@ def forward(a, b, bias, out, workspace):
         raise ShapeError(f"matmul: out has strides {out.strides} (shape {out.shape}), wants C order")
     if bias is not None and (bias.shape != out.shape[-1:] or not bias.flags.c_contiguous):
         raise ShapeError(f"matmul: bias has shape {bias.shape}, wants {out.shape[-1:]} without gaps")
-    wanted = kernels.workspace(a, b)
+    wanted = space(a, b)
     if workspace.size < wanted:
         raise ShapeError(f"matmul: workspace has {workspace.size} bytes, wants {wanted}; see matmul.workspace")
-    kernels.forward(a, b, bias, out, workspace)
+    compute(a, b, bias, relu, out, workspace)

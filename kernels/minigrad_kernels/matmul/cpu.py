@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from .. import elementwise
 from ..toolchain import alias, threads
 from ..toolchain.product import (
     ALIGNMENT,
@@ -125,7 +126,7 @@ def _plan(batch, m, n, k, a_steps, b_steps, form, itemsize, _threads):
     return make_plan(work, items, (np.arange(m) * a_row, np.arange(m) * n), ([0], [0]))
 
 
-def forward(a, b, bias, out, workspace):
+def forward(a, b, bias, relu, out, workspace):
     """Matrix product; see the launcher."""
     *batch, m, n = out.shape
     if out.size == 0:
@@ -139,6 +140,8 @@ def forward(a, b, bias, out, workspace):
     plan = _plan(tuple(batch), m, n, a.shape[-1], *strides, a.itemsize, threads())
     none = np.empty(0, out.dtype)
     run(plan, _from_first(a), _from_first(b), none if bias is None else alias(bias), out.reshape(-1), none)
+    if relu:
+        elementwise.relu(out, out)
 
 
 def _from_first(array):

@@ -5,11 +5,12 @@ import numpy as np
 __all__ = ["forward"]
 
 
-def forward(a, b, bias=None, xp=np):
-    """out[..., m, n] = bias[n] + sum_k a[..., m, k] * b[..., k, n]
+def forward(a, b, bias=None, relu=False, xp=np):
+    """out[..., m, n] = bias[n] + sum_k a[..., m, k] * b[..., k, n], with relu the positive part of that
 
     Shapes  a (..., M, K), b (..., K, N), bias None or (N,), out (..., M, N)
     """
     a, b = xp.array(a, dtype=np.float64), xp.array(b, dtype=np.float64)
     out = xp.sum(a[..., :, :, None] * b[..., None, :, :], axis=-2)
-    return out if bias is None else out + xp.array(bias, dtype=np.float64)
+    out = out if bias is None else out + xp.array(bias, dtype=np.float64)
+    return xp.where(out <= 0, 0.0, out) if relu else out

@@ -12,6 +12,7 @@ import hashlib
 import inspect
 import json
 import linecache
+import math
 import os
 import tempfile
 from pathlib import Path
@@ -48,6 +49,8 @@ def _described(where, name, value, files):
         return "a word of intrinsics.py"
     if hasattr(value, "source"):  # made by inline_ptx
         return value.source
+    if value is math:
+        return "math"
     function = getattr(value, "py_func", value)
     if inspect.isfunction(function):
         return _function(function, files)

@@ -1,9 +1,8 @@
 """The words that CUDA kernels are written in: Numba's `cuda`, element types, and what Numba lacks.
 
 Kernels get all of it from here, so that one module stands between them and the compiler. Numba lacks 128-bit loads
-and stores, shared memory by address, a mark for loops to unroll, and every instruction that has no name in Python:
-`inline_ptx` makes a function of any of those. Shared memory by a 32-bit address costs no conversion from the 64-bit
-pointers of arrays, and offsets that the compiler knows become part of the instruction.
+and stores, a mark for loops to unroll, and every instruction that has no name in Python: `inline_ptx` makes a
+function of any of those.
 
 Where no compiler is installed the names still exist, so that kernels can be imported, and interpreted from the PTX
 that ships with them; only compiling says what is missing.
@@ -33,9 +32,9 @@ else:
 
 __all__ = [
     "cuda", "f32", "f64", "i32", "i64", "u16", "u32", "u64",
-    "bits", "bf16x2", "cp_async", "cp_async_commit", "cp_async_wait", "device", "exp2", "global_address", "inline_ptx",
-    "ldmatrix", "load4", "load_shared", "load_shared4", "mma_bf16", "mma_f16", "mma_tf32", "offset", "outer_product",
-    "pointer_at", "shared_address", "store4", "store_shared", "store_shared4", "tf32", "unroll",
+    "bf16x2", "bits", "cp_async", "cp_async_commit", "cp_async_wait", "device", "exp2", "global_address",
+    "inline_ptx", "ldmatrix", "load4", "mma_bf16", "mma_f16", "mma_tf32", "offset", "outer_product", "pointer_at",
+    "shared_address", "store4", "tf32", "unroll",
 ]  # fmt: skip
 
 f32, f64 = types.float32, types.float64
@@ -115,8 +114,8 @@ def _scattered(builder, kind, values):
 
 @intrinsic
 def load4(typing_context, pointer, n):
-    """Elements n to n+3 of a pointer to 32-bit elements in global memory, in one 128-bit load; n * 4 bytes aligned to
-    16."""
+    """Elements n to n+3, of 32 bits each, of a pointer or a shared array in one 128-bit load, from a multiple of 16
+    bytes on."""
     result = types.UniTuple(pointer.dtype, 4)
 
     def generate(context, builder, signature, values):
@@ -130,7 +129,7 @@ def load4(typing_context, pointer, n):
 
 @intrinsic
 def store4(typing_context, pointer, n, four):
-    """Write four elements from element n on, in one 128-bit store."""
+    """Write elements n to n+3 in one 128-bit store."""
 
     def generate(context, builder, signature, values):
         place = _element(context, builder, signature, values)
@@ -139,46 +138,6 @@ def store4(typing_context, pointer, n, four):
         return context.get_dummy_value()
 
     return types.void(pointer, n, four), generate
-
-
-def _at(context, builder, signature, values, kind):
-    """The place in shared memory at a byte address plus an offset."""
-    shift = context.cast(builder, values[1], signature.args[1], i32)
-    return builder.inttoptr(builder.add(values[0], shift), kind.as_pointer(SHARED))
-
-
-def _shared_load(count):
-    def load(typing_context, address, shift):
-        result = f32 if count == 1 else types.UniTuple(f32, count)
-
-        def generate(context, builder, signature, values):
-            kind = LLVM[f32] if count == 1 else ir.VectorType(LLVM[f32], count)
-            loaded = builder.load(_at(context, builder, signature, values, kind), align=4 * count)
-            return loaded if count == 1 else _gathered(context, builder, result, loaded)
-
-        return result(u32, shift), generate
-
-    return load
-
-
-def _shared_store(count):
-    def store(typing_context, address, shift, value):
-        kind = f32 if count == 1 else types.UniTuple(f32, count)
-
-        def generate(context, builder, signature, values):
-            stored = values[2] if count == 1 else _scattered(builder, kind, values[2])
-            builder.store(stored, _at(context, builder, signature, values, stored.type), align=4 * count)
-            return context.get_dummy_value()
-
-        return types.void(u32, shift, kind), generate
-
-    return store
-
-
-load_shared = intrinsic(_shared_load(1))  # (address, shift): the float at a byte address in shared memory
-load_shared4 = intrinsic(_shared_load(4))  # (address, shift): four floats, in one 128-bit load
-store_shared = intrinsic(_shared_store(1))  # (address, shift, value)
-store_shared4 = intrinsic(_shared_store(4))  # (address, shift, four values)
 
 
 # ---- arithmetic --------------------------------------------------------------------------------------------------

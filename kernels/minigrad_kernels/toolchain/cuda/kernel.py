@@ -118,7 +118,7 @@ class Kernel:
     # ---- running -------------------------------------------------------------------------------------------------
 
     def __call__(self, grid, block, arguments, shared=0):
-        """Start the kernel on the current stream of CuPy, or interpret it at once: the first argument, an array, decides.
+        """Start the kernel on CuPy's current stream, or interpret it at once: the first argument, an array, decides.
 
         Shapes  grid, block: tuples of one to three sizes; arguments: one for each parameter, arrays or addresses for
                 pointers, numbers for the rest; shared: bytes of dynamic shared memory

@@ -1,0 +1,223 @@
+"""Matrix product on CUDA: the plain rung, and which rung of the ladder runs.
+
+Each rung is one idea more than the one below: plain, tiled, register, vector, buffered, split. A rung that exists for
+tiles of several sizes has one name for each; the name alone means 128x128. Float64 runs on the plain rung.
+"""
+
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+from ..toolchain.cuda import cuda, f32, f64, i64, kernel, u32
+from ..toolchain.cuda.memory import VECTOR as ALIGNMENT
+from ..toolchain.cuda.memory import address, aligned
+from ..toolchain.cuda.rungs import choose
+from . import cuda_split
+from .cuda_buffered import BUFFERED
+from .cuda_parts import BIAS, RELU, WIDE
+from .cuda_register import REGISTER
+from .cuda_tiled import tiled
+from .cuda_vector import VECTOR
+from .plan import MOST, Cut, Product, cut_of, launches, product_of
+
+__all__ = ["RUNGS", "forward", "plain", "plain_f64", "starts", "workspace"]
+
+FAR = 1 << 24  # strides from which on places within a tile might not be 32-bit
+WIDTH, HEIGHT = 32, 8  # the block of threads of the plain rung
+
+
+def _plain(kind, real):
+    signature = (
+        f"{kind}* a, {kind}* b, {kind}* bias, {kind}* out, i32 m, i32 n, i32 k, "
+        "i64 a_m, i64 a_k, i64 b_k, i64 b_n, i64 a_z, i64 b_z, i64 out_z, i32 flags"
+    )
+
+    @kernel(signature, threads=WIDTH * HEIGHT, variant=kind)
+    def plain(a, b, bias, out, m, n, k, a_m, a_k, b_k, b_n, a_z, b_z, out_z, flags):
+        """The formula: a thread adds the products of one element of out.
+
+        Traffic    a is read N times, b M times, as far as the caches do not help
+        """
+        across = u32(u32(n + WIDTH - 1) // u32(WIDTH))  # blocks; they are numbered along the rows of out
+        row = i64(u32(u32(cuda.blockIdx.x) // across)) * HEIGHT + i64(cuda.threadIdx.x // WIDTH)
+        column = i64(u32(u32(cuda.blockIdx.x) % across)) * WIDTH + i64(cuda.threadIdx.x % WIDTH)
+        z = i64(cuda.blockIdx.z)
+        if row < m and column < n:
+            total = real(0)
+            for step in range(k):
+                total += a[z * a_z + row * a_m + step * a_k] * b[z * b_z + step * b_k + column * b_n]
+            if flags & BIAS:
+                total += bias[column]
+            if flags & RELU and total <= real(0):  # so that NaN passes
+                total = real(0)
+            out[z * out_z + row * n + column] = total
+
+    return plain
+
+
+plain, plain_f64 = _plain("f32", f32), _plain("f64", f64)
+
+
+# ---- the ladder ------------------------------------------------------------------------------------------------------
+
+
+class Rung(NamedTuple):
+    """kernels: by whether a and b lie along k in memory, where the rung loads 128 bits; else one kernel, under None."""
+
+    kernels: dict[Any, Any]
+    tile: tuple[int, int]
+
+
+def _by_layout(kernels, *tile):
+    return Rung({key[2:]: found for key, found in kernels.items() if key[:2] == tile}, tile)
+
+
+RUNGS = {
+    "plain": Rung({None: plain}, (HEIGHT, WIDTH)),
+    "tiled": Rung({None: tiled}, (32, 32)),
+    "register_16x128": Rung({None: REGISTER[16, 128]}, (16, 128)),
+    "register_128x16": Rung({None: REGISTER[128, 16]}, (128, 16)),
+    "register_64x64": Rung({None: REGISTER[64, 64]}, (64, 64)),
+    "register": Rung({None: REGISTER[128, 128]}, (128, 128)),
+    "vector": _by_layout(VECTOR, 128, 128),
+    "buffered_64x64": _by_layout(BUFFERED, 64, 64),
+    "buffered": _by_layout(BUFFERED, 128, 128),
+    "split": Rung({None: cuda_split.add}, (1, cuda_split.THREADS)),  # after the rung that the shape has otherwise
+}
+BEST = {  # for each tile, best first
+    (128, 128): ("buffered", "register", "plain"),
+    (64, 64): ("buffered_64x64", "register_64x64", "plain"),
+    (128, 16): ("register_128x16", "plain"),
+    (16, 128): ("register_16x128", "plain"),
+}
+
+
+class Plan(NamedTuple):
+    """What starting a product takes; sizes: the kernel's arguments between the arrays and the flags."""
+
+    kernel: Any
+    grid: tuple[int, int]
+    sizes: tuple[int, ...]
+    product: Product
+    cut: Cut
+
+
+def _along_k(lines, k, line_step, k_step, z_steps, at_multiple):
+    """Whether 128-bit loads go along k, or along the lines (rows of a, columns of b); None: they go along neither."""
+    if k == 0:  # nothing is loaded
+        return True
+    if at_multiple and all(step % 4 == 0 for step in z_steps):
+        if k_step == 1 and k % 4 == 0 and line_step % 4 == 0:
+            return True
+        if line_step == 1 and lines % 4 == 0 and k_step % 4 == 0:
+            return False
+    return None
+
+
+def _layout(p, a_aligned, b_aligned):
+    """(whether a lies along k, whether b does), or None if one of them allows no 128-bit loads."""
+    axes = (p.z, *p.others)
+    a = _along_k(p.m, p.k, p.a_m, p.a_k, [axis.a for axis in axes], a_aligned)
+    b = _along_k(p.n, p.k, p.b_n, p.b_k, [axis.b for axis in axes], b_aligned)
+    return None if a is None or b is None else (a, b)
+
+
+def _misfits(p, cut, layout, itemsize):
+    """What each rung wants and does not get, in words; None where it fits."""
+    far = max(abs(step) for step in (p.a_m, p.a_k, p.b_k, p.b_n)) >= FAR
+
+    def misfit(name, rung):
+        if name == "plain":
+            return None
+        if itemsize != 4:
+            return "float32"
+        if far:
+            return f"strides of less than {FAR} elements"
+        if p.n > MOST * rung.tile[1]:
+            return f"at most {MOST * rung.tile[1]} columns, got {p.n}"
+        if name == "split":
+            return None if cut.slices > 1 else f"long sums for few results, got {p.k} terms for {p.m} x {p.n} results"
+        if None not in rung.kernels and layout is None:
+            return (
+                f"a and b at addresses that are multiples of {ALIGNMENT}, each with a stride of one element along one "
+                "axis, whose size is a multiple of 4, and strides that are multiples of 4 elements along all others"
+            )
+        return None
+
+    return {name: misfit(name, rung) for name, rung in RUNGS.items()}
+
+
+@lru_cache(maxsize=1024)
+def _plan(a_shape, a_strides, b_shape, b_strides, itemsize, a_aligned, b_aligned, rung):
+    p = product_of(a_shape, a_strides, b_shape, b_strides, itemsize)
+    cut, layout = cut_of(p.m, p.n, p.k, p.count), _layout(p, a_aligned, b_aligned)
+    misfits = _misfits(p, cut, layout, itemsize)
+    best = next(name for name in BEST[cut.tile] if misfits[name] is None)
+    name = choose("matmul", rung or ("split" if misfits["split"] is None else best), misfits)
+    if name == "split":
+        name = best
+    else:
+        cut = Cut(RUNGS[name].tile, 1, p.k)
+    kernels, (rows, columns) = RUNGS[name]
+    down, across = -(-p.m // rows), -(-p.n // columns)
+    steps = p.a_m, p.a_k, p.b_k, p.b_n
+    if name == "plain":
+        kernel, grid = plain if itemsize == 4 else plain_f64, (down * across, 1)
+        return Plan(kernel, grid, (p.m, p.n, p.k, *steps, p.z.a, p.z.b, p.z.out), p, cut)
+    kernel = kernels[None if None in kernels else layout]
+    if cut.slices == 1:
+        sizes = (p.m, p.n, p.k, p.k, 0, *steps, p.z.a, p.z.b, p.z.out)
+    else:
+        sizes = (p.m, p.n, p.k, cut.depth, cut.depth, *steps, cut.depth * p.a_k, cut.depth * p.b_k, p.m * p.n)
+    return Plan(kernel, (down, across), sizes, p, cut)
+
+
+# ---- calls -----------------------------------------------------------------------------------------------------------
+
+
+def workspace(a, b):
+    """Bytes of workspace that `forward` wants for these arrays: the products of slices."""
+    if not a.size or not b.size:
+        return 0
+    plan = _plan(a.shape, a.strides, b.shape, b.strides, a.itemsize, aligned(a), aligned(b), None)
+    p, slices = plan.product, plan.cut.slices
+    return p.count * slices * p.m * p.n * a.itemsize + ALIGNMENT if slices > 1 else 0
+
+
+def forward(a, b, bias, relu, out, workspace, rung=None):
+    """Matrix product; see the launcher. rung: a name from RUNGS; None: the best that fits.
+
+    Errors  ValueError for a rung that does not exist or does not fit
+    """
+    for start, grid, block, arguments in starts(a, b, bias, relu, out, workspace, rung):
+        start(grid, block, arguments)
+
+
+def starts(a, b, bias, relu, out, workspace, rung=None):
+    """(kernel, grid, block, arguments) of each launch that `forward` consists of, in order."""
+    if not out.size:
+        return
+    plan = _plan(a.shape, a.strides, b.shape, b.strides, a.itemsize, aligned(a), aligned(b), rung)
+    end = BIAS * (bias is not None) + RELU * bool(relu)
+    bias = 0 if bias is None else bias
+    if plan.cut.slices > 1:
+        yield from _split(plan, a, b, bias, out, workspace, end)
+        return
+    wide = WIDE * (plan.product.n % 4 == 0 and aligned(out))
+    for index, _, count in launches(plan.product):
+        rest = tuple(slice(i, None) for i in index)  # its first element is that of the first matrix
+        arrays = (a[rest], b[rest], bias, out[rest]) if any(index) else (a, b, bias, out)
+        yield plan.kernel, (*plan.grid, count), (plan.kernel.threads,), (*arrays, *plan.sizes, end + wide)
+
+
+def _split(plan, a, b, bias, out, workspace, end):
+    """Products of slices to the workspace, then their sums."""
+    p, slices = plan.product, plan.cut.slices
+    start, size = -address(workspace) % ALIGNMENT, p.m * p.n
+    partial = workspace[start : start + p.count * slices * size * out.itemsize].view(out.dtype)
+    wide = WIDE * (p.n % 4 == 0)
+    for index, number, _ in launches(p, one_by_one=True):
+        rest = tuple(slice(i, None) for i in index)
+        arrays = a[rest], b[rest], 0, partial[number * slices * size :]
+        yield plan.kernel, (*plan.grid, slices), (plan.kernel.threads,), (*arrays, *plan.sizes, wide)
+    grid = -(-size // cuda_split.THREADS), p.count
+    yield cuda_split.add, grid, (cuda_split.THREADS,), (partial, bias, out, size, p.n, slices, end)

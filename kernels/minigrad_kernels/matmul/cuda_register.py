@@ -1,0 +1,123 @@
+"""Rung 3 of the matrix product: a block of sums in the registers of each thread.
+
+Below, a line is a row of a or a column of b: both operands are copied by the same code.
+"""
+
+from ..toolchain.cuda import (
+    cuda,
+    device,
+    f32,
+    i32,
+    i64,
+    kernel,
+    offset,
+    u32,
+    unroll,
+)
+from .cuda_parts import RESIDENT, SIGNATURE, bias_of, finish, least_of, matrix, steps_of
+
+__all__ = ["REGISTER"]
+
+
+def make_copy(lines, steps, threads):
+    """Functions that share a tile of so many lines and steps of k out among threads, and copy it to shared memory.
+
+    Neighbouring threads take neighbours in memory: they count along k, or along the lines. That is chosen at
+    run time, as it only sets the distances between the elements of a thread.
+    """
+    count = lines * steps // threads
+    pitch = lines + 32 // steps  # from one k to the next; lines that lie along k then go to 32 different banks
+    lines_apart, steps_apart = threads // steps, threads // lines
+
+    @device
+    def share(thread, along_k):
+        """This thread's first line and first k, and how far its elements lie apart in both."""
+        line = i32(thread // u32(steps)) if along_k else i32(thread % u32(lines))
+        step = i32(thread % u32(steps)) if along_k else i32(thread // u32(lines))
+        return line, step, i32(lines_apart) if along_k else i32(0), i32(0) if along_k else i32(steps_apart)
+
+    @device
+    def copy(source, apart, lines_apart, steps_apart, lines_left, steps_left, tile, place):
+        place_apart = i32(i32(steps_apart * pitch) + lines_apart)
+        for j in range(count):
+            unroll(0)
+            inside = i32(j * lines_apart) < lines_left and i32(j * steps_apart) < steps_left
+            tile[u32(place + j * place_apart)] = source[i32(j * apart)] if inside else f32(0)
+
+    return share, copy, pitch
+
+
+def make_register(rows, columns, steps, row_sums, column_sums):
+    """The rung for tiles of rows x columns, in each thread a block of row_sums x column_sums of them."""
+    down, across = rows // row_sums, columns // column_sums
+    threads = down * across
+    share_a, copy_a, a_pitch = make_copy(rows, steps, threads)
+    share_b, copy_b, b_pitch = make_copy(columns, steps, threads)
+    a_size, b_size, sums = steps * a_pitch, steps * b_pitch, row_sums * column_sums
+
+    @kernel(SIGNATURE, threads=threads, blocks=RESIDENT // threads, variant=f"{rows}x{columns}")
+    def register(a, b, bias, out, m, n, k, depth, apart, a_m, a_k, b_k, b_n, a_z, b_z, out_z, flags):
+        """One idea: a thread owns several rows and columns, so each float from shared memory serves several sums.
+
+        Traffic    a is read ceil(N / columns) times, b ceil(M / rows) times; of each step of k, a warp reads
+                   row_sums + column_sums words of shared memory a thread, for row_sums * column_sums products
+        Resources  two tiles in shared memory, row_sums * column_sums sums in registers; two barriers a tile
+        """
+        a_tile, b_tile = cuda.shared.array(a_size, f32), cuda.shared.array(b_size, f32)
+        total = cuda.local.array(sums, f32)
+        thread, left_over = u32(cuda.threadIdx.x), steps_of(k, depth, apart)
+        top, left = i32(cuda.blockIdx.x * rows), i32(cuda.blockIdx.y * columns)
+
+        a_line, a_step, a_lines, a_steps = share_a(thread, abs(a_k) <= abs(a_m))
+        b_line, b_step, b_lines, b_steps = share_b(thread, abs(b_k) <= abs(b_n))
+        a_next = offset(matrix(a, a_z), i64(top + a_line) * a_m + a_step * a_k)
+        b_next = offset(matrix(b, b_z), i64(left + b_line) * b_n + b_step * b_k)
+        a_place, b_place = a_step * a_pitch + a_line, b_step * b_pitch + b_line
+        a_apart = i32(i32(a_lines * a_m) + i32(a_steps * a_k))
+        b_apart = i32(i32(b_lines * b_n) + i32(b_steps * b_k))
+
+        row, column = i32(thread // u32(across)), i32(thread % u32(across))
+        for i in range(sums):
+            total[i] = f32(0)
+        while left_over > 0:
+            copy_a(a_next, a_apart, a_lines, a_steps, i32(m - top - a_line), i32(left_over - a_step), a_tile, a_place)
+            copy_b(b_next, b_apart, b_lines, b_steps, i32(n - left - b_line), i32(left_over - b_step), b_tile, b_place)
+            cuda.syncthreads()
+            for step in range(steps):
+                unroll(0)
+                for i in range(row_sums):
+                    unroll(0)
+                    value = a_tile[row + (step * a_pitch + i * down)]
+                    for j in range(column_sums):
+                        unroll(0)
+                        other = b_tile[column + (step * b_pitch + j * across)]
+                        total[i * column_sums + j] += value * other
+            cuda.syncthreads()
+            a_next, b_next = offset(a_next, steps * a_k), offset(b_next, steps * b_k)
+            left_over = i32(left_over - steps)
+        start = offset(matrix(out, out_z), i64(top + row) * i64(n) + i64(left + column))
+        rows_left, columns_left, least = i32(m - top - row), i32(n - left - column), least_of(flags)
+        added = cuda.local.array(column_sums, f32)
+        for j in range(column_sums):
+            unroll(0)
+            added[j] = bias_of(bias, left + column + j * across, flags) if j * across < columns_left else f32(0)
+        for i in range(row_sums):
+            unroll(0)
+            for j in range(column_sums):
+                unroll(0)
+                if i * down < rows_left and j * across < columns_left:
+                    start[j * across] = finish(total[i * column_sums + j], added[j], least)
+            start = offset(start, down * n)
+
+    return register
+
+
+# Small CNNs multiply matrices of four shapes: those of large layers; middle-sized ones, which would leave most
+# multiprocessors without a 128x128 tile; those with few columns (heads of 10 classes, 1x1 convolutions to 16
+# channels); and those with few rows (the heads' weight gradients).
+REGISTER = {
+    (128, 128): make_register(128, 128, 8, 8, 8),
+    (64, 64): make_register(64, 64, 16, 4, 4),
+    (128, 16): make_register(128, 16, 16, 4, 4),
+    (16, 128): make_register(16, 128, 16, 4, 4),
+}

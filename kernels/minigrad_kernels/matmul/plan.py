@@ -1,0 +1,149 @@
+"""How CUDA kernels see a matrix product: strides in elements, a batch along one axis, and how the work is cut.
+
+Nothing here depends on the device, so that neither do the bits of a result.
+"""
+
+from functools import lru_cache
+from math import prod
+from typing import NamedTuple
+
+import numpy as np
+
+from ..errors import ShapeError
+
+__all__ = ["Cut", "Product", "cut_of", "launches", "product_of"]
+
+LIMIT = 1 << 31  # sizes are 32-bit inside kernels
+MOST = 65535  # blocks in y and in z
+BLOCKS = 128  # how many blocks a product should have before its sums are cut
+LEAST_DEPTH = 64  # of a slice of a sum
+WORTH = 256  # steps of k that a cut must save, because adding the slices takes a launch
+
+
+class Axis(NamedTuple):
+    """Neighbouring axes of a batch that one stride leads along; axes: their places in the shape."""
+
+    size: int
+    a: int
+    b: int
+    out: int
+    axes: tuple[int, ...]
+
+
+class Product(NamedTuple):
+    """Strides in elements, 0 along axes of size 1. The batch: one axis for blockIdx.z, the others for the host."""
+
+    batch: tuple[int, ...]
+    m: int
+    n: int
+    k: int
+    a_m: int
+    a_k: int
+    b_k: int
+    b_n: int
+    z: Axis
+    others: tuple[Axis, ...]
+
+    @property
+    def count(self):
+        """How many matrices there are."""
+        return self.z.size * prod(axis.size for axis in self.others)
+
+
+class Cut(NamedTuple):
+    """Rows and columns of a tile, and slices of K, each of so many steps; the last may be shorter."""
+
+    tile: tuple[int, int]
+    slices: int
+    depth: int
+
+
+def _steps(shape, strides, itemsize):
+    return [0 if size == 1 else step // itemsize for size, step in zip(shape, strides, strict=True)]
+
+
+def _merged(axes):
+    """The axes, outermost first, with neighbours that one stride leads along put together."""
+    merged = []
+    for inner in axes:
+        outer = merged[-1] if merged else None
+        if outer and all(outer[i] == inner[i] * inner.size for i in (1, 2, 3)):
+            merged[-1] = inner._replace(size=outer.size * inner.size, axes=outer.axes + inner.axes)
+        else:
+            merged.append(inner)
+    return merged
+
+
+@lru_cache(maxsize=1024)
+def product_of(a_shape, a_strides, b_shape, b_strides, itemsize):
+    """The Product of two stacks of matrices with equal leading axes, none of them empty but along k.
+
+    A batch that shares one b, and whose matrices a follow each other, is one product of more rows.
+    Errors  ValueError for sizes that are not 32-bit
+    """
+    *batch, m, k = a_shape
+    n = b_shape[-1]
+    *a_batch, a_m, a_k = _steps(a_shape, a_strides, itemsize)
+    *b_batch, b_k, b_n = _steps(b_shape, b_strides, itemsize)
+    out_batch = [prod(batch[i + 1 :]) * m * n for i in range(len(batch))]
+    steps = zip(batch, a_batch, b_batch, out_batch, range(len(batch)), strict=True)
+    axes = _merged([Axis(size, a, b, out, (i,)) for size, a, b, out, i in steps if size != 1])
+    if axes and axes[-1].b == 0 and (m == 1 or axes[-1].a == m * a_m):
+        a_m = axes[-1].a if m == 1 else a_m
+        m *= axes.pop().size
+    if max(m, n, k) >= LIMIT:
+        raise ShapeError(f"matmul: got {m} rows, {n} columns and sums of {k}, wants less than {LIMIT}; split a or b")
+    z = max(axes, key=lambda axis: axis.size, default=Axis(1, 0, 0, m * n, ()))
+    others = tuple(axis for axis in axes if axis is not z)
+    return Product(tuple(batch), m, n, k, a_m, a_k, b_k, b_n, z, others)
+
+
+def _tiles(m, n, tile):
+    return -(-m // tile[0]) * -(-n // tile[1])
+
+
+def _tile(m, n, count):
+    """The tile that suits a shape: large ones read least, small ones waste least and give more blocks."""
+    if n <= 16:
+        return 128, 16
+    if m <= 16:
+        return 16, 128
+    large, middle = (count * _tiles(m, n, (size, size)) for size in (128, 64))
+    wasteful = large * 4 > middle * 1.25
+    return (64, 64) if wasteful or large < BLOCKS else (128, 128)
+
+
+@lru_cache(maxsize=1024)
+def cut_of(m, n, k, count):
+    """The Cut of `count` products of M x K by K x N.
+
+    Where the tiles are too few to fill a GPU, sums are cut into slices, if they are long enough to repay it.
+    """
+    tile = _tile(m, n, count)
+    slices = min(BLOCKS // (count * _tiles(m, n, tile)), k // LEAST_DEPTH)
+    if slices > 1:
+        depth = -(-k // (slices * 16)) * 16
+        if k - depth >= WORTH:
+            return Cut(tile, -(-k // depth), depth)
+    return Cut(tile, 1, k)
+
+
+def launches(product, one_by_one=False):
+    """(index of the first matrix in the batch, its number, how many matrices) for each launch.
+
+    one_by_one: for kernels that use blockIdx.z for something else
+    """
+    most = 1 if one_by_one else MOST
+    if not product.others and product.z.size <= most:
+        yield (0,) * len(product.batch), 0, product.z.size
+        return
+    axes = (*product.others, product.z)
+    for place in np.ndindex(*(axis.size for axis in product.others)):
+        for first in range(0, product.z.size, most):
+            index, number = [0] * len(product.batch), 0
+            for axis, start in zip(axes, (*place, first), strict=True):
+                number += start * axis.out // (product.m * product.n)
+                parts = np.unravel_index(start, [product.batch[i] for i in axis.axes])
+                for i, part in zip(axis.axes, parts, strict=True):
+                    index[i] = int(part)
+            yield tuple(index), number, min(most, product.z.size - first)

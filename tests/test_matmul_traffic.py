@@ -1,0 +1,140 @@
+"""What the rungs of the matrix product cost, against the formulas of their docstrings."""
+
+from itertools import product
+
+import numpy as np
+import pytest
+
+from minigrad_kernels import interpreter, matmul
+from minigrad_kernels.matmul import cuda, ladder
+
+from .cases.matmul import transposed
+
+TILES = [name for name in cuda.RUNGS if name not in ("plain", "split")]
+STEPS = 32  # terms of each sum: whole tiles of k for every rung
+LAYOUTS = {"NN": (None, None), "NT": (None, transposed), "TN": (transposed, None), "TT": (transposed, transposed)}
+FLOAT = 4  # bytes
+
+each_tile = pytest.mark.parametrize("name", TILES)
+each_layout = pytest.mark.parametrize("layout", LAYOUTS)
+
+
+def operands(m, n, k, layout="NN"):
+    rng = np.random.default_rng(0)
+    a, b = (rng.standard_normal(shape, np.float32) for shape in ((m, k), (k, n)))
+    return [interpreter.array(change(x) if change else x) for change, x in zip(LAYOUTS[layout], (a, b), strict=True)]
+
+
+def counts(name, m, n, k, layout="NN"):
+    """The counts of the only launch of a product."""
+    (found,) = ladder.costs(name, *operands(m, n, k, layout)).values()
+    return found
+
+
+def two_tiles(name):
+    """Rows and columns of a product of two whole tiles."""
+    rows, columns = cuda.RUNGS[name].tile
+    return (2 * rows, columns) if rows <= columns else (rows, 2 * columns)
+
+
+def number(counts, *prefixes):
+    """How many instructions, of all warps, begin so."""
+    return sum(count for opcode, count in counts.instructions.items() if opcode.startswith(prefixes))
+
+
+@each_tile
+@each_layout
+def test_operands_are_read_once_for_each_tile_across(name, layout):
+    """4 M K ceil(N / columns) bytes of a and 4 K N ceil(M / rows) of b, in whole sectors; out is written once."""
+    (m, n), (rows, columns) = two_tiles(name), cuda.RUNGS[name].tile
+    found = counts(name, m, n, STEPS, layout)
+    assert found.bytes_loaded["a"] == FLOAT * m * STEPS * (n // columns)
+    assert found.bytes_loaded["b"] == FLOAT * STEPS * n * (m // rows)
+    assert found.bytes_stored == {"out": FLOAT * m * n}
+    assert found.global_load_sectors == found.global_load_sectors_ideal
+    halves = 2 if name == "register_128x16" else 1  # its threads write 16 bytes side by side
+    assert found.global_store_sectors == halves * found.global_store_sectors_ideal
+
+
+@each_tile
+@each_layout
+def test_shared_memory_is_read_without_conflicts(name, layout):
+    found = counts(name, *two_tiles(name), STEPS, layout)
+    assert 0 < found.shared_wavefronts <= 1.05 * found.shared_wavefronts_ideal
+
+
+@each_tile
+def test_a_tile_takes_two_barriers_and_one_where_there_are_two_buffers(name):
+    (m, n), depth = two_tiles(name), {"tiled": 32}.get(name, 16 if name.startswith("register_") else 8)
+    barriers = 1 if name.startswith("buffered") else 2
+    assert counts(name, m, n, STEPS).barriers == 2 * barriers * STEPS // depth
+
+
+@each_tile
+def test_every_lane_multiplies(name):
+    m, n = two_tiles(name)
+    assert number(counts(name, m, n, STEPS), "fma.f32") == m * n * STEPS // 32
+
+
+def test_plain_reads_both_operands_for_each_product():
+    found = counts("plain", 8, 32, STEPS)
+    assert found.bytes_loaded == {"a": FLOAT * 8 * 32 * STEPS, "b": FLOAT * 8 * 32 * STEPS}
+    assert found.bytes_stored == {"out": FLOAT * 8 * 32} and found.shared_wavefronts == 0
+
+
+@each_layout
+def test_vector_loads_in_a_quarter_of_the_instructions(layout):
+    scalar, vector = (counts(name, 128, 128, STEPS, layout) for name in ("register", "vector"))
+    for space in ("ld.global", "ld.shared"):
+        assert 4 * number(vector, space) == number(scalar, space) > 0
+        assert number(vector, space) == sum(
+            count for opcode, count in vector.instructions.items() if opcode.startswith(space) and ".v4." in opcode
+        )
+    assert 4 * number(vector, "st.global.v4") == number(scalar, "st.global")
+
+
+def test_slices_travel_through_the_workspace_once():
+    m, n, k = 20, 12, 1000
+    a, b = operands(m, n, k)
+    workspace = interpreter.array(np.zeros(matmul.workspace(a, b), np.uint8))
+    tiles, add = ladder.costs("split", a, b, workspace).values()
+    slices = workspace.size // (FLOAT * m * n)
+    assert slices == -(-k // 80)  # of 80 steps each: 1000 / (1000 // 64), rounded up to a multiple of 16
+    assert tiles.bytes_loaded == {"a": FLOAT * m * k, "b": FLOAT * k * n}
+    assert tiles.bytes_stored == {"out": FLOAT * slices * m * n}
+    assert add.bytes_loaded == {"partial": FLOAT * slices * m * n}
+    assert add.bytes_stored == {"out": FLOAT * m * n}
+
+
+def test_each_rung_of_the_ladder_costs_less_than_the_one_below():
+    rows = {row.rung: row for row in ladder.rows(128)}
+    assert list(rows) == ["plain", "tiled", "register", "vector", "buffered"]
+    assert rows["plain"].instructions > rows["tiled"].instructions > rows["register"].instructions
+    assert rows["register"].instructions > rows["buffered"].instructions
+    assert rows["plain"].sectors > rows["tiled"].sectors > rows["register"].sectors == 3 * 128 * 128 // 8
+    assert ladder.table(128).count("\n") == 1 + len(rows)
+
+
+# ---- machine code ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("architecture", ["sm_80", "sm_90"])
+@pytest.mark.parametrize("layout", list(product((False, True), repeat=2)))
+def test_the_inner_loop_of_buffered_is_nearly_all_arithmetic(layout, architecture):
+    pytest.importorskip("numba_cuda")
+    from minigrad_kernels.toolchain.cuda import report
+
+    kernel = cuda.RUNGS["buffered"].kernels[layout]
+    (loop,) = [found for found in report.loops(kernel, architecture) if found["FFMA"]]
+    assert loop["FFMA"] == 512 and loop.total() <= 590 and loop["LDS.128"] == 32
+    assert loop["LDG.E.128.CONSTANT"] == 2 and loop["BAR.SYNC.DEFER_BLOCKING"] == 1
+    assert kernel.binary(architecture).registers <= 128
+
+
+@pytest.mark.parametrize("name", ["register", "vector", "buffered", "buffered_64x64"])
+def test_two_blocks_fit_into_the_registers(name):
+    """65536 of them: 512 threads have 128 each."""
+    pytest.importorskip("numba_cuda")
+    for kernel in cuda.RUNGS[name].kernels.values():
+        binary = kernel.binary("sm_90")
+        assert binary.registers <= 128 and (binary.spills, binary.stack) == (0, 0)
