@@ -22,8 +22,12 @@ def blocks(language, text=README):
 def test_code_runs(code):
     done = subprocess.run([sys.executable, "-W", "error", "-c", code], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
-    if "print(" in code:
+    if "slope" in code:
         assert "slope 27, curvature 18" in done.stdout
+    if "rung" in code:
+        read = {"plain": 64 * 64 * 64, "tiled": 64 * 64 * 2, "buffered": 64 * 64}  # elements of a
+        for name, elements in read.items():
+            assert re.search(rf"matmul_{name}\w*: reads {4 * elements} bytes of a", done.stdout), done.stdout
 
 
 @pytest.mark.skipif(compiler.missing() is not None, reason=f"compiles: {compiler.missing()}")

@@ -110,6 +110,13 @@ def main():
         found = {"machine": machine()} | section(part)
         print(json.dumps(found))
         return 1 if found.get("failed") else 0
+    try:
+        import cupy
+
+        cupy.cuda.runtime.getDeviceCount()
+    except Exception as error:  # of the import, of the driver
+        print(f"tests/gpu/run_all: needs CuPy and an NVIDIA GPU: {error}", file=sys.stderr)
+        return 2
     return 0 if all([run_part(part, options.out, options.limit) for part in options.parts]) else 1
 
 

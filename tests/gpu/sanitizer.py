@@ -4,8 +4,6 @@ import shutil
 import subprocess
 import sys
 
-from . import small
-
 TOOLS = ("memcheck", "racecheck", "initcheck", "synccheck")
 LIMIT = 110  # seconds for each tool, whose kernels run up to a hundred times slower
 
@@ -15,7 +13,7 @@ def run():
     program = shutil.which("compute-sanitizer")
     if not program:
         return {"failed": True, "why": "compute-sanitizer is not on the PATH"}
-    found = {"launched": small.names()}
+    found = {}
     for tool in TOOLS:
         command = [program, "--tool", tool, "--error-exitcode", "99", sys.executable, "-m", "tests.gpu.small"]
         try:

@@ -15,7 +15,7 @@ from .operations import DTYPES
 from .program import plain_name
 from .report import Report
 from .slots import FIRST_ARRAY, allocate
-from .translate import translate
+from .translate import ends_a_run, translate
 from .windows import Windows
 
 __all__ = ["interpret", "recording"]
@@ -181,7 +181,7 @@ def _count(code, machine):
     for start, run in code.runs.items():
         warps = machine.executed[start]
         for instruction in code.program.instructions[start : start + run.length] if warps else ():
-            plain = instruction.guard is None or instruction.parts[0] in ("bra", "ret", "exit")
+            plain = instruction.guard is None or ends_a_run(instruction)
             number = warps if plain else machine.guarded[instruction.number]
             if number:
                 names[instruction.opcode] = names.get(instruction.opcode, 0) + number

@@ -61,18 +61,30 @@ class Region(Memory):
     def count(self, lanes, addresses, offsets, size, access):
         counts = self.machine.counts
         touched, least = sectors(lanes, addresses, size)
-        low, high, _, name = self.nearest(int(offsets[0]))
-        asked, moved = lanes.count * size, touched * 32
         if access == READ:
             counts.global_load_sectors += touched
             counts.global_load_sectors_ideal += least
-            counts.bytes_loaded[name] += asked
-            counts.sector_bytes_loaded[name] += moved
+            asked, moved = counts.bytes_loaded, counts.sector_bytes_loaded
         else:
             counts.global_store_sectors += touched
             counts.global_store_sectors_ideal += least
-            counts.bytes_stored[name] += asked
-            counts.sector_bytes_stored[name] += moved
+            asked, moved = counts.bytes_stored, counts.sector_bytes_stored
+        for name, here in self.by_array(offsets):
+            if not here.all():
+                touched, _ = sectors(lanes.only(here), addresses[here], size)
+            asked[name] += int(np.count_nonzero(here)) * size
+            moved[name] += touched * 32
+
+    def by_array(self, offsets):
+        """(name, which accesses) for each array that some lie in: several may be parts of one allocation."""
+        left = np.ones(len(offsets), np.bool_)
+        for low, high, _, name in self.ranges:
+            here = left & (offsets >= low) & (offsets < high)
+            if here.any():
+                yield name, here
+                left &= ~here
+                if not left.any():
+                    return
 
     def check_races(self, instruction, lanes, addresses, offsets, size, access):
         block = self.machine.geometry.block_of[lanes.at] + self.machine.geometry.first_block

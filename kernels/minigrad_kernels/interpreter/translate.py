@@ -13,13 +13,19 @@ from .steps import compute, guarded, sequence
 from .syntax import Immediate, Negated, Pair
 from .transfers import TRANSFERS
 
-__all__ = ["Code", "Run", "translate"]
+__all__ = ["Code", "Run", "ends_a_run", "translate"]
 
 BRANCHES = ("bra", "brx", "ret", "exit", "trap")
 BARRIERS = ("bar", "barrier")
 NOTHING = ("membar", "fence", "prefetch", "prefetchu", "applypriority", "nanosleep", "pmevent", "griddepcontrol")
 # What reading an instruction of an unexpected form may run into.
 UNREADABLE = (Unknown, ValueError, TypeError, KeyError, IndexError, AttributeError)
+
+
+def ends_a_run(instruction):
+    """Whether it is a jump or a barrier of the block."""
+    root = instruction.parts[0]
+    return root in BRANCHES or (root in BARRIERS and instruction.parts[1] != "warp")
 
 
 @dataclass
@@ -223,8 +229,8 @@ class _Translator:
         return Code(self.program, self.slots, runs, self.opened)
 
     def translate(self, instruction: Instruction, steps, leaves, meets, starts):
-        number, root = instruction.number, instruction.parts[0]
-        if root in BRANCHES or (root in BARRIERS and instruction.parts[1] != "warp"):
+        number = instruction.number
+        if ends_a_run(instruction):
             leaves[number] = self.leave(instruction)
             starts.add(number + 1)
             steps.append(None)

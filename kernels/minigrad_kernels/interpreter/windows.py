@@ -56,7 +56,9 @@ class Windows:
         memory = owner.reshape(-1, order="A").view(np.ndarray).view(np.uint8)
         written = getattr(owner, "written", None)
         if written is not None:
-            written |= np.where(memory != filled(len(memory))[: len(memory)], np.uint8(255), np.uint8(0))
+            # An element counts as written by the host where it differs at all: some of its bytes may be those of FILL.
+            differs = (memory != filled(len(memory))[: len(memory)]).reshape(-1, owner.itemsize).any(axis=1)
+            written[differs.repeat(owner.itemsize)] = 255
         self.owners.append(owner)
         region = self.regions[found.number] = Region(self.machine, found.number, memory, written, ranges)
         return region
