@@ -25,7 +25,7 @@ def test_code_runs(code):
     if "slope" in code:
         assert "slope 27, curvature 18" in done.stdout
     if "rung" in code:
-        read = {"plain": 64 * 64 * 64, "tiled": 64 * 64 * 2, "buffered": 64 * 64}  # elements of a
+        read = {"plain": 128**3, "tiled": 128**2 * 4, "buffered": 128**2}  # elements of a
         for name, elements in read.items():
             assert re.search(rf"matmul_{name}\w*: reads {4 * elements} bytes of a", done.stdout), done.stdout
 
