@@ -1,5 +1,6 @@
 """How CUDA kernels are declared, compiled, kept on disk and reported on. Nothing here needs a GPU."""
 
+import ast
 import json
 import re
 import subprocess
@@ -23,6 +24,7 @@ from minigrad_kernels.toolchain.cuda import (
     store4,
     unroll,
 )
+from minigrad_kernels.toolchain.cuda.kernel import all_kernels
 
 from . import cuda_kernels
 
@@ -268,17 +270,30 @@ def test_innermost_loops():
     assert report.loops(cuda_kernels.four_copies, "sm_90") == []
 
 
+WITHOUT_COMPILER = """
+import importlib.util
+find = importlib.util.find_spec
+importlib.util.find_spec = lambda name, *rest: None if name == "numba_cuda" else find(name, *rest)
+from minigrad_kernels.toolchain.cuda.kernel import all_kernels
+print({k.name: k.key for k in all_kernels()})
+"""
+
+
+def test_keys_are_the_same_where_there_is_no_compiler():
+    done = subprocess.run([sys.executable, "-W", "error", "-c", WITHOUT_COMPILER], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert ast.literal_eval(done.stdout) == {k.name: k.key for k in all_kernels()}
+
+
 # ---- running -----------------------------------------------------------------------------------------------------
 
 
 def test_kernels_of_the_package_are_found():
-    from minigrad_kernels.toolchain.cuda.kernel import all_kernels
-
     names = [k.name for k in all_kernels()]
     assert names == sorted(names) and "matmul_plain_f32" in names
     assert not any(name.startswith("tests_") for name in names)
 
 
 def test_words_of_kernels_exist():
-    assert cuda is None or hasattr(cuda, "threadIdx")
+    assert compiler.missing() or hasattr(cuda, "threadIdx")
     assert all(callable(word) for word in (load4, store4, unroll, f32, i32, np.float32))

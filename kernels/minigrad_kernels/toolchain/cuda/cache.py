@@ -39,14 +39,14 @@ def _file(path):
 
 def _described(where, name, value, files):
     """A constant in words; files of functions that it calls are added to `files`."""
+    if any(value is getattr(intrinsics, word) for word in intrinsics.__all__):
+        return "a word of intrinsics.py"
     if isinstance(value, CONSTANTS):
         return repr(value)
     if isinstance(value, tuple):
         return repr([_described(where, name, part, files) for part in value])
     if isinstance(value, enum.EnumMeta):
         return repr([(member.name, member.value) for member in value])
-    if any(value is getattr(intrinsics, word) for word in intrinsics.__all__):
-        return "a word of intrinsics.py"
     if hasattr(value, "source"):  # made by inline_ptx
         return value.source
     if value is math:

@@ -15,7 +15,8 @@ from typing import Any
 
 from llvmlite import ir
 
-if find_spec("numba_cuda"):
+COMPILER = find_spec("numba_cuda") is not None
+if COMPILER:
     from numba import cuda
     from numba.cuda import types
     from numba.cuda.core.errors import RequireLiteralValue
@@ -24,7 +25,7 @@ else:
     from numba.core import types
     from numba.core.errors import RequireLiteralValue
 
-    cuda: Any = None  # type: ignore[no-redef]
+    cuda: Any = object()  # type: ignore[no-redef]
 
     def intrinsic(function):
         return function
@@ -49,7 +50,7 @@ LLVM = {f32: ir.FloatType(), f64: ir.DoubleType(), i32: WORD, u32: WORD, i64: LO
 
 def device(function):
     """A function that kernels call; its body is put in their place before types are known, which asks for no GPU."""
-    return function if cuda is None else cuda.jit(device=True, inline="always", lineinfo=True)(function)
+    return function if not COMPILER else cuda.jit(device=True, inline="always", lineinfo=True)(function)
 
 
 # ---- pointers ----------------------------------------------------------------------------------------------------
