@@ -71,6 +71,15 @@ def test_four_at_a_time_through_shared_memory():
     assert report.counts.shared_wavefronts == report.counts.shared_wavefronts_ideal == 8
 
 
+def test_more_shared_memory_than_a_kernel_may_declare():
+    """64 KB, asked for by the launch. The GPU grants up to 227 KB of such memory, 48 KB of the other kind."""
+    x, out = floats(1 << 14), np.full(1 << 14, np.nan, np.float32)
+    run(reversed_by_block, (256,), x, out, x.size, shared=x.nbytes)
+    np.testing.assert_array_equal(out, x[::-1])
+    report = interpret(reversed_by_block, (1,), (256,), (x, out, x.size), x.nbytes - 4)
+    assert {fault.kind for fault in report.faults} == {"out of bounds"}
+
+
 def test_pointers_from_a_table():
     x, y, out = floats(8), floats(8), np.full(8, np.nan, np.float32)
     table = np.array([address(x), address(y)], np.uint64)
@@ -196,6 +205,16 @@ def through_shared(x, out):
     store4(tile, i, load4(x, i))
     cuda.syncthreads()
     store4(out, i, load4(tile, 124 - i))
+
+
+@kernel("f32* x, f32* out, i32 n", threads=256)
+def reversed_by_block(x, out, n):
+    tile = cuda.shared.array(0, f32, alignment=16)
+    for i in range(cuda.threadIdx.x, n, cuda.blockDim.x):
+        tile[i] = x[i]
+    cuda.syncthreads()
+    for i in range(cuda.threadIdx.x, n, cuda.blockDim.x):
+        out[i] = tile[n - 1 - i]
 
 
 @kernel("u64* table, f32* out", threads=8)

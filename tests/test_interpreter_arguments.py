@@ -67,12 +67,18 @@ def test_a_kernel_that_names_its_parameters():
         ((x, 1.5, 1.0), KindError, "scale: n is 1.5 .float., wants a number .i32."),
         ((x, 1 << 31, 1.0), ShapeError, "scale: n is 2147483648, which does not fit i32"),
         ((x.astype("f8"), 1, 1.0), KindError, "scale: x has type float64, wants elements of 4 bytes"),
-        ((2.5, 1, 1.0), KindError, "scale: x is 2.5 .float., wants an array, an address or None"),
+        ((x.astype(">f4"), 1, 1.0), KindError, "scale: x has type >f4, wants elements of 4 bytes"),
+        ((2.5, 1, 1.0), KindError, "scale: x is 2.5 .float., wants an array or an address"),
+        ((None, 1, 1.0), KindError, "scale: x is None .NoneType., wants an array or an address"),
+        ((x, 1, -1e39), ShapeError, r"scale: a is -1e\+39, which does not fit f32"),
+        ((x, 1, 10**400), ShapeError, "scale: a is 10{19}, which does not fit f32"),
     ):
         with pytest.raises(error, match=message):
             interpret(Named(), (1,), (1,), arguments)
     with pytest.raises(ShapeError, match="has 17 threads, the kernel is compiled for at most 16"):
         interpret(Named(), (1,), (17,), (x, 1, 3))
+    with pytest.raises(ShapeError, match="has 4096 threads, the kernel is compiled for at most 1024"):
+        interpret(kernel("", ""), (1,), (64, 64), ())
     with pytest.raises(ShapeError, match="grid is .0,., wants sizes from 1"):
         interpret(Named(), (0,), (1,), (x, 1, 3))
     with pytest.raises(KindError, match="block is .1.5,., wants one to three whole numbers"):

@@ -56,6 +56,11 @@ def test_copies_are_waited_for_by_the_thread_that_started_them():
     assert np.array_equal(out, X.reshape(32, 2)[:, ::-1].reshape(-1))
 
 
+def test_data_arrives_at_the_wait_so_a_barrier_before_it_is_too_early():
+    body = START + "bar.sync 0;\ncp.async.wait_group 0;\n" + READ.format("%r35")
+    found(body, "ld.shared", "shared race", "which another thread wrote", X, empty(64))
+
+
 def test_an_access_that_only_a_part_of_is_under_way():
     late = "setp.eq.u32 %p1, %r34, 1; @%p1 bra PAST;\ncp.async.wait_group 0;\nPAST: bar.sync 0;\n"
     wide = "setp.eq.u32 %p2, %r30, 0;\n@%p2 ld.shared.v4.f32 {%f1, %f2, %f3, %f4}, [%r33];"
@@ -76,3 +81,9 @@ def test_copies_fill_up_with_zeros(given):
     assert np.array_equal(out, expected)
     short = X[: 60 + given // 4]
     assert bool(faults_of(body, short, empty((16, 4)), block=(16,))[1].faults) is False
+
+
+@pytest.mark.parametrize("given", [0, 4, 16])
+def test_the_source_of_a_copy_is_aligned_however_little_of_it_is_read(given):
+    body = f"cp.async.cg.shared.global [%r32], [%rd0+4], 16, {given};\ncp.async.wait_all;"
+    found(body, "cp.async.cg", "misaligned", "which is no multiple of 16", X, empty(64), block=(1,))

@@ -55,6 +55,14 @@ def test_sectors_of_global_memory(step, width, touched, least, operation):
     assert asked == {"0": 32 * 4 * width} and moved == {"0": 32 * touched}
 
 
+def test_bytes_and_sectors_of_two_arrays_in_one_memory_are_told_apart():
+    """Half of a warp reads one array, half the other."""
+    both = np.zeros(160, np.float32)
+    body = "setp.lt.u32 %p1, %r30, 16; selp.b64 %rd3, %rd0, %rd1, %p1; and.b32 %r32, %r30, 15;"
+    counts = counts_of(body + "mad.wide.u32 %rd30, %r32, 4, %rd3; ld.global.f32 %f1, [%rd30];", both[:16], both[96:])
+    assert counts.bytes_loaded == {"0": 64, "1": 64} and counts.sector_bytes_loaded == {"0": 64, "1": 64}
+
+
 def test_a_shifted_row_takes_one_sector_more():
     counts = counts_of(strided(1), np.zeros(40, np.float32)[1:])
     assert (counts.global_sectors, counts.global_sectors_ideal) == (5, 4)

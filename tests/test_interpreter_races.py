@@ -85,6 +85,15 @@ def test_threads_of_a_block(seed):
     assert 5 < sum(found) < 45
 
 
+def test_an_atomic_after_a_write_of_the_same_thread_does_not_hide_the_write():
+    program = [("write", {0: 0}), ("atomic", {0: 0}), ("atomic", {1: 0})]
+    for order in (program, program[1:], program[:2]):
+        body = "mov.u32 %r30, %tid.x; mov.u32 %r31, buffer;" + CLEAR + "bar.sync 0;"
+        text = kernel(body + ptx_of(order, "shared", "%r31", "%r30"), outside=".shared .align 4 .b8 buffer[64];")
+        report = interpret(text, (1,), (THREADS,), ())
+        assert [fault.kind for fault in report.faults] == ["shared race"] * (order is program)
+
+
 def test_blocks_of_a_launch():
     rng = np.random.default_rng(0)
     found = []

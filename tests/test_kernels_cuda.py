@@ -123,6 +123,13 @@ REFUSED = {
 }
 
 
+def test_more_classes_than_places_are_refused():
+    """A row of 2**31 - 32 classes; the kernels look 32 elements ahead in 32 bits."""
+    far = np.broadcast_to(ones(1), (1, (1 << 31) - 32)).view(interpreter.Array)
+    with pytest.raises(ShapeError, match="cross_entropy_with_grad: x has shape .*, wants less than 2147483616"):
+        softmax_cuda.cross_entropy_with_grad(far, ones(1, dtype="i8"), -100, 1, ones(1), far)
+
+
 @pytest.mark.parametrize("name", REFUSED)
 def test_refuses_rungs_that_do_not_fit(name):
     call, words = REFUSED[name]

@@ -107,12 +107,12 @@ def test_nan_reaches_its_row_or_column_and_passes_relu(name):
         np.testing.assert_array_equal(got, want)
 
 
-@pytest.mark.parametrize("name", ["plain", "register_64x64", "buffered_64x64", None])
+@pytest.mark.parametrize("name", ["plain", "register_64x64", "buffered_64x64", "split", None])
 def test_batches_longer_than_a_grid(name, monkeypatch):
     """A grid ends at 65535 in z, here at 2."""
     monkeypatch.setattr(plan, "MOST", 2)
     for batch, layouts in (((5,), ()), ((3, 2), (inside_out, None)), ((2, 2, 2), (inside_out, repeated))):
-        case = row(4, 8, 4, batch, bias=True, layouts=layouts)
+        case = row(4, 400 if name == "split" else 8, 4, batch, bias=True, layouts=layouts)
         inputs = make_inputs(case, np.float32, integers=True)
         same_bits(forced(name, case, np.float32, inputs), wanted(case, inputs))
 
@@ -145,6 +145,10 @@ CHOICE = {  # what a small CNN multiplies: (shape of a, its layout, shape of b, 
     "head, weight gradient": (((10, 1024), "T", (1024, 512), "N"), ["register_16x128", "add"]),
     "head, weight gradient, small batch": (((10, 64), "T", (64, 512), "N"), ["register_16x128"]),
     "head, input gradient": (((128, 10), "N", (10, 512), "N"), ["register_64x64"]),
+    "weight gradient of each group": (
+        ((8, 64, 2048), "N", (8, 2048, 64), "N"),
+        ["buffered_64x64_kn", "add"],
+    ),
     "hidden layer": (((128, 256), "N", (256, 128), "T"), ["buffered_64x64_kk"]),
     "tiny": (((3, 4), "N", (4, 5), "N"), ["register_128x16"]),
 }

@@ -131,6 +131,22 @@ def test_the_inner_loop_of_buffered_is_nearly_all_arithmetic(layout, architectur
     assert kernel.binary(architecture).registers <= 128
 
 
+@pytest.mark.parametrize("architecture", ["sm_80", "sm_90"])
+@pytest.mark.parametrize("name", ["register_16x128", "register_128x16", "register_64x64", "register"])
+def test_the_inner_loop_of_register_is_mostly_arithmetic_and_what_it_reads(name, architecture):
+    """Nothing is worked out for an element that is copied but its address and whether it is there."""
+    pytest.importorskip("numba_cuda")
+    from minigrad_kernels.toolchain.cuda import report
+
+    (loop,) = [found for found in report.loops(cuda.RUNGS[name].kernels[None], architecture) if found["FFMA"]]
+    (rows, columns), steps = cuda.RUNGS[name].tile, 8 if name == "register" else 16
+    threads = 256 if rows == columns else 128
+    copied = steps * (rows + columns) // threads
+    assert loop["FFMA"] == steps * rows * columns // threads and loop["LDS"] == 128
+    assert sum(count for opcode, count in loop.items() if opcode.startswith("LDG")) == loop["STS"] == copied
+    assert loop.total() - loop["FFMA"] - loop["LDS"] <= 8 * copied + 40
+
+
 @pytest.mark.parametrize("name", ["register", "vector", "buffered", "buffered_64x64"])
 def test_two_blocks_fit_into_the_registers(name):
     """65536 of them: 512 threads have 128 each."""

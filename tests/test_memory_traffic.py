@@ -202,6 +202,17 @@ def test_adam_reads_and_writes_each_array_once(launches, rung, greatest):
     assert narrow(counts, "st") == (0 if rung == "vector" else stores)
 
 
+@pytest.mark.parametrize("architecture", ["sm_80", "sm_90"])
+def test_adam_loads_all_that_it_needs_before_it_stores(architecture):
+    """So that five loads are on their way together."""
+    pytest.importorskip("numba_cuda")
+    from minigrad_kernels.toolchain.cuda import report
+
+    code = report.code(optimizer_cuda.adam_vector, architecture)
+    wide = [opcode[:3] for opcode in code if opcode.endswith((".E.128", ".E.128.CONSTANT"))]
+    assert wide == ["LDG"] * 5 + ["STG"] * 4
+
+
 def test_the_launcher_takes_the_vector_rung(launches):
     lists = [[numbers(64)] for _ in range(4)]
     optimizer.adam(*lists, None, hyper(Adam, RATE=0.1, BETA2=0.99, STEP=1))

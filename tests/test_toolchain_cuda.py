@@ -133,6 +133,15 @@ def test_unroll(count, multiplications):
 
 
 @compiled
+def test_the_compiler_is_told_lines_but_not_where_variables_live(fresh):
+    """On the latter it now and then loses a label, or finds a symbol with characters that it does not support."""
+    k = fresh()
+    (module,) = k._modules
+    assert 'call void @"llvm.dbg.' not in module and "!DILocation(" in module
+    assert k.ptx("sm_80").count(".loc") >= 4
+
+
+@compiled
 def test_what_the_compiler_refuses_is_said_with_the_kernel():
     with pytest.raises(StateError, match="tests_too_old: the assembler refuses it for sm_75: (.|\n)*cp.async"):
         cuda_kernels.too_old.binary("sm_75")
@@ -209,6 +218,16 @@ def test_without_a_folder_to_write_to_there_is_no_cache_and_no_error(fresh, tmp_
     (tmp_path / "file").write_text("in the way")
     monkeypatch.setenv("MINIGRAD_CACHE", str(tmp_path / "file"))
     assert fresh().binary("sm_90").registers > 0
+
+
+def test_a_full_disk_leaves_nothing_behind(tmp_path, monkeypatch):
+    def full(*_):
+        raise OSError("No space left on device")
+
+    monkeypatch.setenv("MINIGRAD_CACHE", str(tmp_path))
+    monkeypatch.setattr(cache.os, "replace", full)
+    cache.save("name", "sm_90", "key", compiler.Binary(b"code", 8, 0, 0, 0))
+    assert not list((tmp_path / "cuda").iterdir())
 
 
 @compiled

@@ -13,6 +13,7 @@ from .settings import UsageError
 
 __all__ = ["run_kernels"]
 
+UNKNOWN = ["-"] * 4  # the figures of what could not be compiled
 ROW = "{:<32} {:<7} {:>9} {:>7} {:>7} {:>12}  {}"
 
 
@@ -29,7 +30,7 @@ def run_kernels(options):
         for architecture, figures, problems in rows:
             print(ROW.format(kernel.name, architecture, *figures, "; ".join(problems) or "none"), flush=True)
             wrong += len(problems)
-        compiled += len(rows)
+        compiled += sum(figures != UNKNOWN for _, figures, _ in rows)
         if shipped_ptx(kernel.name, kernel.key) is None:
             print(f"{kernel.name}: no PTX of this source in the package; renew it by minigrad kernels --write-ptx")
             wrong += 1
@@ -77,7 +78,7 @@ def _figures(kernel, architecture):
     try:
         found = report.resources(kernel, architecture)
     except MinigradError:  # said in the problems
-        return ["-"] * 4
+        return UNKNOWN
     return [found.registers, found.shared, found.spills, found.opcodes.total()]
 
 

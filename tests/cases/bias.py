@@ -55,6 +55,7 @@ SHAPES = [
     (PART // 4 - 1, 4),
     (PART // 4 + 1, 4),
     (3 * PART // 16, 16),
+    (35 * PART // 8, 8),  # more parts than there are threads to add those of a column
     (2000, 6),
     (129, 100),
     (17, 257),

@@ -78,13 +78,19 @@ CASES = [
 ]
 
 
-def refusal(name, error, message, a=(2, 3), b=(3, 4), out=(2, 4), bias=None, kinds="fff", order="C", workspace=0):
+NONE = np.empty(0, np.uint8)
+
+
+def refusal(
+    name, error, message, a=(2, 3), b=(3, 4), out=(2, 4), bias=None, kinds="fff", order="C", workspace=NONE, write=True
+):
     """A call of forward with arrays of these shapes and types."""
 
     def call():
         a_kind, b_kind, out_kind = kinds
         arrays = [np.ones(a, a_kind), np.ones(b, b_kind), bias, np.ones(out, out_kind, order)]
-        matmul.forward(*arrays[:3], False, arrays[3], np.empty(workspace, np.uint8))
+        arrays[3].flags.writeable = write
+        matmul.forward(*arrays[:3], False, arrays[3], workspace)
 
     return Refusal(f"matmul {name}", call, error, "matmul: " + message)
 
@@ -118,8 +124,16 @@ REFUSALS = [
             np.ones((3, 2), "f").T, np.ones((4, 3), "f").T, None, False, np.ones((2, 4), "f"), np.empty(0, np.uint8)
         ),
         ShapeError,
-        "matmul: workspace has 0 bytes, wants ",
+        "matmul: workspace has shape (0,), wants ",
     ),
+    refusal("workspace type", KindError, "workspace has type float32, wants uint8", workspace=np.ones(64, "f")),
+    refusal(
+        "workspace with gaps",
+        ShapeError,
+        "workspace has shape (8,), wants 0 contiguous bytes",
+        workspace=np.ones(16, "u1")[::2],
+    ),
+    refusal("read-only", ShapeError, "out is read-only, wants an array to write to", write=False),
     Refusal(
         "matmul devices",
         lambda: matmul.forward(

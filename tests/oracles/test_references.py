@@ -3,8 +3,10 @@
 import numpy as np
 import pytest
 
+from minigrad_kernels.bias import reference as columns
 from minigrad_kernels.conv2d import reference as conv2d
 from minigrad_kernels.matmul import reference as matmul
+from minigrad_kernels.softmax import reference as softmax
 
 GEOMETRIES = [  # x, w, stride, padding, dilation, groups
     ((2, 3, 7, 8), (4, 3, 3, 3), (1, 1), (0, 0), (1, 1), 1),
@@ -74,3 +76,37 @@ def test_matmul(batch):
     same(da, matmul.forward(g, b.swapaxes(-1, -2)))
     same(db, matmul.forward(a.swapaxes(-1, -2), g))
     same(dbias, g.reshape(-1, 5).sum(0))
+
+
+def test_matmul_with_relu():
+    a, b, bias, g = numbers((3, 4), (4, 5), 5, (3, 5))
+    out = matmul.forward(a, b, bias, relu=True)
+    same(out, np.maximum(a @ b + bias, 0))
+    da, db, dbias = gradients(lambda a, b, bias, xp: matmul.forward(a, b, bias, True, xp), g, a, b, bias)
+    dz = np.where(out > 0, g, 0)
+    same(da, matmul.forward(dz, b.T))
+    same(db, matmul.forward(a.T, dz))
+    same(dbias, columns.column_sums(dz))
+
+
+@pytest.mark.parametrize("shape", [(6, 3), (2, 3, 4, 5)], ids=str)
+def test_bias_relu(shape):
+    x, bias, g = numbers(shape, 3, shape)
+    out = columns.bias_relu(x, bias)
+    dx, dbias = gradients(columns.bias_relu, g, x, bias)
+    for got, want in zip(columns.bias_relu_grad(g, out), (dx, dbias), strict=True):
+        same(got, want)
+    (dx,) = gradients(columns.column_sums, numbers(3)[0], x)
+    same(columns.column_sums(x), np.moveaxis(x, 1, -1).reshape(-1, 3).sum(0))
+    same(dx, np.zeros(shape) + numbers(3)[0].reshape(1, 3, *[1] * (len(shape) - 2)))
+
+
+def test_cross_entropy_with_grad_is_that_of_torch():
+    torch = pytest.importorskip("torch")
+    x, target = numbers((6, 5))[0], np.array([0, 4, 2, 1, 4, 3])
+    losses, dx = softmax.cross_entropy_with_grad(x, target, 2, 0.25)
+    theirs = torch.from_numpy(x).requires_grad_()
+    wanted = torch.nn.functional.cross_entropy(theirs, torch.from_numpy(target), ignore_index=2, reduction="none")
+    (0.25 * wanted).sum().backward()
+    same(losses, wanted.detach().numpy())
+    same(dx, theirs.grad.numpy())

@@ -60,7 +60,8 @@ def _sums(op, rung, matrices, out, workspace):
         kernel = cuda_vector.sums_vector if len(matrices) == 1 else cuda_vector.grad_vector
         sizes = first.size, columns, plan.fold, plan.tiles, plan.rows // plan.fold
         kernel((plan.tiles * plan.parts,), (THREADS,), (*matrices, partial, *sizes))
-    cuda_plain.ADD[out.dtype]((-(-columns // 32),), (32, 8), (partial, out, plan.parts, columns))
+    grid, block = (-(-columns // cuda_plain.WIDTH),), (cuda_plain.WIDTH, cuda_plain.HEIGHT)
+    cuda_plain.ADD[out.dtype](grid, block, (partial, out, plan.parts, columns))
 
 
 def bias_relu_grad(g, out, dx, dbias, workspace, rung=None):

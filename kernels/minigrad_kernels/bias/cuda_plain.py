@@ -4,10 +4,10 @@ import numpy as np
 
 from ..toolchain.cuda import cuda, device, f32, f64, i32, kernel, u32
 
-__all__ = ["ADD", "GRAD", "RELU", "SUMS"]
+__all__ = ["ADD", "GRAD", "HEIGHT", "RELU", "SUMS", "WIDTH"]
 
 SHORT = 16  # rows that are summed before their sum is added: so a long sum loses little
-WIDTH, HEIGHT = 32, 8  # threads of a block of `add`
+WIDTH, HEIGHT = 32, 32  # threads of a block of `add`
 
 
 @device
@@ -37,10 +37,10 @@ def _sums(kind, real):
         if i < count:
             r = i32(i32(u32(u32(i) // u32(columns))) * share)
             k = i32(r * columns + i32(u32(u32(i) % u32(columns))))
-            stop = min(rows, i32(r + share))
+            stop = i32(r + min(share, i32(rows - r)))
             total = real(0)
             while r < stop:
-                end, short = min(stop, i32(r + SHORT)), real(0)
+                end, short = i32(r + min(SHORT, i32(stop - r))), real(0)
                 while r < end:
                     short += x[k]
                     k = i32(k + columns)
@@ -61,11 +61,11 @@ def _grad(kind, real):
         if i < count:
             r = i32(i32(u32(u32(i) // u32(columns))) * share)
             k = i32(r * columns + i32(u32(u32(i) % u32(columns))))
-            stop = min(rows, i32(r + share))
+            stop = i32(r + min(share, i32(rows - r)))
             zero = real(0)
             total = zero
             while r < stop:
-                end, short = min(stop, i32(r + SHORT)), zero
+                end, short = i32(r + min(SHORT, i32(stop - r))), zero
                 while r < end:
                     v = g[k]  # read in any case, so that no load waits for the other
                     v = zero if out[k] <= zero else v
@@ -82,7 +82,10 @@ def _grad(kind, real):
 def _add(kind, real):
     @kernel(f"{kind}* partial, {kind}* out, i32 parts, i32 columns", threads=WIDTH * HEIGHT, variant=kind)
     def add(partial, out, parts, columns):
-        """Each block owns 32 columns: row y of its threads sums every 8th part, then the 8 sums are added pairwise."""
+        """Each block owns 32 columns: row y of its threads adds every 32nd part, then the 32 sums are added pairwise.
+
+        So many, because the loads of a thread wait for one another, and there are up to 1024 parts.
+        """
         x, y = i32(cuda.threadIdx.x), i32(cuda.threadIdx.y)
         column = i32(cuda.blockIdx.x * WIDTH + x)
         sums = cuda.shared.array((HEIGHT, WIDTH), real)

@@ -1,6 +1,7 @@
 """A launch: arguments to parameters, batches of blocks, and the report."""
 
 import math
+import struct
 from contextlib import contextmanager
 from contextvars import ContextVar
 
@@ -135,27 +136,31 @@ def _check_array(name, parameter, kind, pointer, array):
     if not pointer:
         raise KindError(f"{name}: {parameter} is an array, wants a number ({kind})")
     size = array.itemsize if kind[0] == "." else int(kind[1:-1]) // 8
-    if array.dtype.kind not in "biufc" or array.itemsize not in (1, size):
+    if array.dtype.kind not in "biufc" or array.itemsize not in (1, size) or not array.dtype.isnative:
         raise KindError(f"{name}: {parameter} has type {array.dtype}, wants elements of {size} bytes ({kind})")
 
 
 def _encode(name, parameter, kind, ptx, pointer, argument):
     """The bytes of one number."""
-    number = 0 if argument is None and pointer else argument
-    number = number.item() if isinstance(number, np.ndarray | np.generic) else number
+    number = argument.item() if isinstance(argument, np.ndarray | np.generic) else argument
     dtype = np.dtype(DTYPES[ptx])
-    if isinstance(number, float) and dtype.kind == "f":
-        return np.array(number, dtype).tobytes()
-    if not isinstance(number, bool | int):
-        wants = "an array, an address or None" if pointer else "a number"
+    if not isinstance(number, bool | int | float) or (isinstance(number, float) and dtype.kind != "f"):
+        wants = "an array or an address" if pointer else "a number"
         raise KindError(f"{name}: {parameter} is {argument!r} ({type(argument).__name__}), wants {wants} ({kind})")
     if dtype.kind == "f":
-        return np.array(number, dtype).tobytes()
+        return _float(name, parameter, kind, number, dtype)
     bits = 8 * dtype.itemsize
     low, high = {"i": (-1 << bits - 1, 1 << bits - 1), "u": (0, 1 << bits)}.get(kind[0], (-1 << bits - 1, 1 << bits))
     if not low <= number < high:
         raise ShapeError(f"{name}: {parameter} is {number}, which does not fit {kind}")
     return (int(number) % (1 << bits)).to_bytes(dtype.itemsize, "little")
+
+
+def _float(name, parameter, kind, number, dtype):
+    try:
+        return struct.pack({2: "<e", 4: "<f", 8: "<d"}[dtype.itemsize], number)
+    except (OverflowError, struct.error):  # the latter of whole numbers
+        raise ShapeError(f"{name}: {parameter} is {number!r:.20}, which does not fit {kind}") from None
 
 
 def _windows(machine, arrays):

@@ -100,14 +100,11 @@ class Machine:
         """Lanes come to a .sync instruction with parts of warps; gives those that may go on now."""
         others = self.meeting.pop(start, None)
         lanes = lanes if others is None else lanes.with_(others)
-        missing, waits = self.missing(run, lanes)
+        _, waits = self.missing(run, lanes)
         waiting = lanes.only(waits)
         if waiting is not None:
             self.meeting[start] = waiting
-        if waiting is lanes:
-            return None
-        self.report_missing(start, lanes, missing, ~waits)
-        return lanes.only(~waits)
+        return None if waiting is lanes else lanes.only(~waits)
 
     def missing(self, run, lanes):
         """For each lane the lanes that its warp lacks, as bits, and whether any of its warp must wait for others."""
@@ -122,20 +119,10 @@ class Machine:
         warp = geometry.warp[lanes.at]
         present = (here.reshape(-1, WARP) * bits).sum(axis=1, dtype=np.uint32)[warp]
         living = (alive.reshape(-1, WARP) * bits).sum(axis=1, dtype=np.uint32)[warp]
-        missing = wanted & ~present
+        missing = wanted & ~present & living  # of lanes that have ended nothing is expected
         waits = np.zeros(geometry.warps, np.bool_)
-        waits[warp[(missing & living) != 0]] = True
+        waits[warp[missing != 0]] = True
         return missing, waits[warp]
-
-    def report_missing(self, start, lanes, missing, going):
-        bad = (missing != 0) & going
-        if bad.any():
-
-            def text(i):
-                names = [str(lane) for lane in range(WARP) if int(missing[i]) >> lane & 1]
-                return f"names lanes of the warp that are not there: {', '.join(names)}"
-
-            self.fault("divergent warp", self.instructions[start], lanes, bad, text)
 
     def release(self):
         """Nobody can go on: let go who waits for others in vain. Whether there was anybody."""
@@ -143,7 +130,13 @@ class Machine:
             start = min(self.meeting)
             lanes = self.meeting.pop(start)
             missing, _ = self.missing(self.code.runs[start], lanes)
-            self.report_missing(start, lanes, missing, np.ones(lanes.count, np.bool_))
+
+            def text(i):
+                names = [str(lane) for lane in range(WARP) if int(missing[i]) >> lane & 1]
+                return f"names lanes of the warp that are not there: {', '.join(names)}"
+
+            if missing.any():
+                self.fault("divergent warp", self.instructions[start], lanes, missing != 0, text)
             self.execute(start, lanes)
             return True
         if not self.barrier_pending:

@@ -11,7 +11,7 @@ __all__ = [
 ]  # fmt: skip
 
 COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.S)
-FILE = re.compile(r'^\s*\.file\s+(\d+)\s+"([^"]*)"[^\n]*', re.M)
+FILE = re.compile(r'^\s*\.file\s+(\d+)\s+"((?:[^"\\]|\\.)*)"[^\n]*', re.M)
 SECTION = re.compile(r"^[ \t]*\.section[^{]*\{[^}]*\}", re.M)
 UNENDED = re.compile(r"^([ \t]*\.(?:version|target|address_size|loc)\b[^\n;]*)$", re.M)
 LABEL = re.compile(r"\s*([\w$]+)\s*:(?!:)")
@@ -94,7 +94,13 @@ class Function:
 
 def files(text):
     """The numbers of source files and their names."""
-    return {int(number): name for number, name in FILE.findall(text)}
+    return {int(number): _unescaped(name) for number, name in FILE.findall(text)}
+
+
+def _unescaped(name):
+    """A name between quotes, where a backslash stands before another one, a quote, or a byte as three octal digits."""
+    byte = lambda match: bytes([int(match[1], 8)]) if len(match[1]) == 3 else match[1]
+    return re.sub(rb"\\([0-7]{3}|.)", byte, name.encode()).decode(errors="replace")
 
 
 def split(text):

@@ -9,7 +9,7 @@ import numpy as np
 
 from ..errors import KindError, ShapeError
 from ..toolchain import implementation
-from ..toolchain.arguments import check_one_kind
+from ..toolchain.arguments import check_one_kind, check_output
 
 __all__ = ["forward", "output_shape", "workspace"]
 
@@ -61,7 +61,7 @@ def forward(a, b, bias, relu, out, workspace):
     Shapes  a (..., M, K) and b (..., K, N) with equal leading axes and any strides (also 0 or negative);
             bias None or (N,); out (..., M, N) in C order; workspace bytes, at least workspace(a, b)
     Types   float32 or float64, one for all
-    Errors  ValueError for shapes that do not fit or a workspace too small, TypeError for other types
+    Errors  ValueError for shapes that do not fit, a workspace too small or a read-only out, TypeError for other types
     """
     compute, space = (implementation(__name__, name, out) for name in ("forward", "workspace"))
     arrays = {"out": out, "a": a, "b": b} | ({} if bias is None else {"bias": bias})
@@ -82,7 +82,11 @@ def forward(a, b, bias, relu, out, workspace):
         raise ShapeError(f"matmul: out has strides {out.strides} (shape {out.shape}), wants C order")
     if bias is not None and (bias.shape != out.shape[-1:] or not bias.flags.c_contiguous):
         raise ShapeError(f"matmul: bias has shape {bias.shape}, wants {out.shape[-1:]} without gaps")
+    check_output("matmul", "out", out, None, None)
+    check_output("matmul", "workspace", workspace, None, np.uint8)
     wanted = space(a, b)
-    if workspace.size < wanted:
-        raise ShapeError(f"matmul: workspace has {workspace.size} bytes, wants {wanted}; see matmul.workspace")
+    if workspace.size < wanted or not workspace.flags.c_contiguous:
+        raise ShapeError(
+            f"matmul: workspace has shape {workspace.shape}, wants {wanted} contiguous bytes; see matmul.workspace"
+        )
     compute(a, b, bias, relu, out, workspace)

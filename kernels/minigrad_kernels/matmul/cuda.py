@@ -81,7 +81,7 @@ RUNGS = {
     "vector": _by_layout(VECTOR, 128, 128),
     "buffered_64x64": _by_layout(BUFFERED, 64, 64),
     "buffered": _by_layout(BUFFERED, 128, 128),
-    "split": Rung({None: cuda_split.add}, (1, cuda_split.THREADS)),  # after the rung that the shape has otherwise
+    "split": Rung({None: cuda_split.add}, (1, cuda_split.WIDTH)),  # after the rung that the shape has otherwise
 }
 BEST = {  # for each tile, best first
     (128, 128): ("buffered", "register", "plain"),
@@ -164,10 +164,7 @@ def _plan(a_shape, a_strides, b_shape, b_strides, itemsize, a_aligned, b_aligned
         kernel, grid = plain if itemsize == 4 else plain_f64, (down * across, 1)
         return Plan(kernel, grid, (p.m, p.n, p.k, *steps, p.z.a, p.z.b, p.z.out), p, cut)
     kernel = kernels[None if None in kernels else layout]
-    if cut.slices == 1:
-        sizes = (p.m, p.n, p.k, p.k, 0, *steps, p.z.a, p.z.b, p.z.out)
-    else:
-        sizes = (p.m, p.n, p.k, cut.depth, cut.depth, *steps, cut.depth * p.a_k, cut.depth * p.b_k, p.m * p.n)
+    sizes = (p.m, p.n, p.k, cut.depth, cut.slices, *steps, p.z.a, p.z.b, p.z.out if cut.slices == 1 else p.m * p.n)
     return Plan(kernel, (down, across), sizes, p, cut)
 
 
@@ -180,7 +177,7 @@ def workspace(a, b):
         return 0
     plan = _plan(a.shape, a.strides, b.shape, b.strides, a.itemsize, aligned(a), aligned(b), None)
     p, slices = plan.product, plan.cut.slices
-    return p.count * slices * p.m * p.n * a.itemsize + ALIGNMENT if slices > 1 else 0
+    return p.z.size * slices * p.m * p.n * a.itemsize + ALIGNMENT if slices > 1 else 0
 
 
 def forward(a, b, bias, relu, out, workspace, rung=None):
@@ -203,21 +200,21 @@ def starts(a, b, bias, relu, out, workspace, rung=None):
         yield from _split(plan, a, b, bias, out, workspace, end)
         return
     wide = WIDE * (plan.product.n % 4 == 0 and aligned(out))
-    for index, _, count in launches(plan.product):
+    for index, count in launches(plan.product):
         rest = tuple(slice(i, None) for i in index)  # its first element is that of the first matrix
         arrays = (a[rest], b[rest], bias, out[rest]) if any(index) else (a, b, bias, out)
         yield plan.kernel, (*plan.grid, count), (plan.kernel.threads,), (*arrays, *plan.sizes, end + wide)
 
 
 def _split(plan, a, b, bias, out, workspace, end):
-    """Products of slices to the workspace, then their sums."""
+    """Products of slices to the workspace, then their sums; for each launch of `launches` in the same memory."""
     p, slices = plan.product, plan.cut.slices
     start, size = -address(workspace) % ALIGNMENT, p.m * p.n
-    partial = workspace[start : start + p.count * slices * size * out.itemsize].view(out.dtype)
+    partial = workspace[start : start + p.z.size * slices * size * out.itemsize].view(out.dtype)
     wide = WIDE * (p.n % 4 == 0)
-    for index, number, _ in launches(p, one_by_one=True):
+    for index, count in launches(p):
         rest = tuple(slice(i, None) for i in index)
-        arrays = a[rest], b[rest], 0, partial[number * slices * size :]
-        yield plan.kernel, (*plan.grid, slices), (plan.kernel.threads,), (*arrays, *plan.sizes, wide)
-    grid = -(-size // cuda_split.THREADS), p.count
-    yield cuda_split.add, grid, (cuda_split.THREADS,), (partial, bias, out, size, p.n, slices, end)
+        arguments = a[rest], b[rest], 0, partial, *plan.sizes, wide
+        yield plan.kernel, (*plan.grid, count * slices), (plan.kernel.threads,), arguments
+        grid, block = (-(-size // cuda_split.WIDTH), count), (cuda_split.WIDTH, cuda_split.HEIGHT)
+        yield cuda_split.add, grid, block, (partial, bias, out[rest], size, p.n, slices, p.z.out, end)

@@ -1,7 +1,7 @@
 """Rung 5 of the matrix product: two tiles in shared memory, one that is read while the next one is on its way."""
 
 from ..toolchain.cuda import cuda, f32, i32, i64, kernel, load4, offset, u32
-from .cuda_parts import RESIDENT, SIGNATURE, matrix, steps_of
+from .cuda_parts import RESIDENT, SIGNATURE, operand, result, slice_of, steps_of
 from .cuda_vector import LAYOUTS, STEPS, make_copy, make_sums
 
 __all__ = ["BUFFERED"]
@@ -18,7 +18,7 @@ def make_buffered(rows, columns, row_sums, column_sums, a_along_k, b_along_k):
     variant = f"{rows}x{columns}_{'k' if a_along_k else 'm'}{'k' if b_along_k else 'n'}"
 
     @kernel(SIGNATURE, threads=threads, blocks=RESIDENT // threads, opcodes=("LDG.E.128", "STG.E.128"), variant=variant)
-    def buffered(a, b, bias, out, m, n, k, depth, apart, a_m, a_k, b_k, b_n, a_z, b_z, out_z, flags):
+    def buffered(a, b, bias, out, m, n, k, depth, slices, a_m, a_k, b_k, b_n, a_z, b_z, out_z, flags):
         """One idea: the next tiles travel to registers while this one is multiplied, so nobody waits for memory.
 
         Traffic    that of the rung below
@@ -29,15 +29,16 @@ def make_buffered(rows, columns, row_sums, column_sums, a_along_k, b_along_k):
         a_tile = cuda.shared.array(a_sizes, f32, alignment=16)
         b_tile = cuda.shared.array(b_sizes, f32, alignment=16)
         total = cuda.local.array(sums, f32)
-        thread, steps = u32(cuda.threadIdx.x), steps_of(k, depth, apart)
+        thread, part = u32(cuda.threadIdx.x), slice_of(slices)
+        steps = steps_of(k, depth, part)
         top, left = i32(cuda.blockIdx.x * rows), i32(cuda.blockIdx.y * columns)
         tiles_left = i32(i32(max(steps, 1) - 1) // STEPS)
         first_steps = i32(steps - i32(tiles_left * STEPS))
 
         a_line, a_step = share_a(thread)
         b_line, b_step = share_b(thread)
-        a_next = find_a(matrix(a, a_z), top, a_line, a_m, i32(m - top))
-        b_next = find_b(matrix(b, b_z), left, b_line, b_n, i32(n - left))
+        a_next = find_a(operand(a, part, a_z, i64(depth) * a_k), top, a_line, a_m, i32(m - top))
+        b_next = find_b(operand(b, part, b_z, i64(depth) * b_k), left, b_line, b_n, i32(n - left))
         a_next, b_next = offset(a_next, a_step * a_k), offset(b_next, b_step * b_k)
         a_place, b_place = i32(a_step * a_pitch + a_line), i32(b_step * b_pitch + b_line)
         front = i32(tiles_left & 1)  # the tiles that are read; the others are written
@@ -62,7 +63,7 @@ def make_buffered(rows, columns, row_sums, column_sums, a_along_k, b_along_k):
         multiply(total, a_tile, b_tile, row, column)
 
         row, column = i32(top + row), i32(left + column)
-        start = offset(matrix(out, out_z), i64(row) * i64(n) + i64(column))
+        start = offset(result(out, out_z), i64(row) * i64(n) + i64(column))
         write(total, start, bias, row, column, i32(m - row), i32(n - column), n, flags)
 
     return buffered

@@ -1,17 +1,21 @@
 """What the kernels of all tile rungs share: their arguments, the part of the product that a block works on, the end.
 
-blockIdx.x counts tiles down the rows of out (y and z end at 65535, x does not), y tiles across its columns, z the
-matrices of a batch. Slices of K are a batch too: their matrices lie so many k apart, and the last may be shorter.
+blockIdx.x counts tiles down the rows of out (y and z end at 65535, x does not), y tiles across its columns. z counts
+the slices of K of the first matrix of a batch, then those of the next one; the last slice of each may be shorter.
 """
 
-from ..toolchain.cuda import cuda, device, f32, i32, i64, offset
+from ..toolchain.cuda import cuda, device, f32, i32, i64, offset, u32
 
-__all__ = ["BIAS", "RELU", "RESIDENT", "SIGNATURE", "WIDE", "bias_of", "finish", "least_of", "matrix", "steps_of"]
+__all__ = [
+    "BIAS", "RELU", "RESIDENT", "SIGNATURE", "WIDE", "bias_of", "finish", "least_of", "operand", "result", "slice_of",
+    "steps_of",
+]  # fmt: skip
 
-# k: the length of all sums; depth: of those of one z, at most; apart: how many k further the next z begins
-# a_m ... b_n: strides in elements; a_z, b_z, out_z: from one z to the next; flags: a sum of the following
+# k: the length of all sums; depth: of a slice of them, at most; slices: how many there are
+# a_m ... b_n: strides in elements; a_z, b_z: from one matrix of the batch to the next; out_z: from one z to the next
+# flags: a sum of the following
 SIGNATURE = (
-    "f32* a, f32* b, f32* bias, f32* out, i32 m, i32 n, i32 k, i32 depth, i32 apart, "
+    "f32* a, f32* b, f32* bias, f32* out, i32 m, i32 n, i32 k, i32 depth, i32 slices, "
     "i32 a_m, i32 a_k, i32 b_k, i32 b_n, i64 a_z, i64 b_z, i64 out_z, i32 flags"
 )
 BIAS, RELU, WIDE = 1, 2, 4  # add the bias; then ReLU; rows of out may be written in 128-bit stores
@@ -20,15 +24,31 @@ RESIDENT = 512  # threads that a multiprocessor has room for at least: 128 of it
 
 
 @device
-def matrix(first, apart):
-    """This block's matrix of an operand, or of out."""
+def slice_of(slices):
+    """The matrix of this block in the batch, and the slice of its sums."""
+    z, count = u32(cuda.blockIdx.z), u32(slices)
+    if count == u32(1):  # as mostly, and a division takes long
+        return i32(z), i32(0)
+    matrix = u32(z // count)
+    return i32(matrix), i32(z - u32(matrix * count))
+
+
+@device
+def operand(first, place, apart, slice_apart):
+    """Where this block's part of a or b begins; place: what slice_of gives."""
+    return offset(first, i64(place[0]) * apart + i64(place[1]) * slice_apart)
+
+
+@device
+def result(first, apart):
+    """Where this block's matrix of out begins."""
     return offset(first, i64(cuda.blockIdx.z) * apart)
 
 
 @device
-def steps_of(k, depth, apart):
+def steps_of(k, depth, place):
     """How many terms of each sum this block adds."""
-    return min(depth, i32(k - i32(i32(cuda.blockIdx.z) * apart)))
+    return min(depth, i32(k - i32(place[1] * depth)))
 
 
 @device

@@ -3,28 +3,41 @@
 from ..toolchain.cuda import cuda, f32, i32, i64, kernel, offset, u32, unroll
 from .cuda_parts import bias_of, finish, least_of
 
-__all__ = ["THREADS", "add"]
+__all__ = ["HEIGHT", "WIDTH", "add"]
 
-THREADS = 256
+WIDTH, HEIGHT = 32, 8  # of a block of threads: results, and threads for each of them
+SIGNATURE = "f32* partial, f32* bias, f32* out, i32 size, i32 n, i32 slices, i64 out_z, i32 flags"
 
 
-@kernel("f32* partial, f32* bias, f32* out, i32 size, i32 n, i32 slices, i32 flags", threads=THREADS)
-def add(partial, bias, out, size, n, slices, flags):
+@kernel(SIGNATURE, threads=WIDTH * HEIGHT)
+def add(partial, bias, out, size, n, slices, out_z, flags):
     """One idea: slices of each sum are products of their own, and fill a GPU that the tiles alone would not.
 
-    Any tile rung writes the products of the slices to the workspace. Here thread i adds those of result i, always in
-    order, so the bits are the same every time. blockIdx.y is the matrix of the batch; size is M * N.
+    Any tile rung writes the products of the slices to the workspace. Here each block owns 32 results: row y of its
+    threads adds every 8th slice, then the 8 sums are added pairwise. That order is always the same, and so are the
+    bits. blockIdx.y is the matrix of the batch; size is M * N, and out_z how far the matrices of out lie apart.
 
     Traffic    that of the tile rung; besides, slices * M * N floats are written once and read once
     """
-    i = i32(cuda.blockIdx.x * cuda.blockDim.x + cuda.threadIdx.x)
+    sums = cuda.shared.array((HEIGHT, WIDTH), f32)
+    x, y = i32(cuda.threadIdx.x), i32(cuda.threadIdx.y)
+    i = i32(cuda.blockIdx.x * WIDTH + x)
+    matrix, total = i64(cuda.blockIdx.y), f32(0)
     if i < size:
-        matrix = i64(cuda.blockIdx.y)
-        part = offset(partial, matrix * slices * size + i)
-        total = f32(0)
-        while slices > 0:
+        part = offset(partial, (matrix * slices + y) * size + i)
+        while y < slices:
             unroll(4)  # loads that are on their way together
             total += part[0]
-            part = offset(part, size)
-            slices = i32(slices - 1)
-        out[matrix * size + i] = finish(total, bias_of(bias, i32(u32(u32(i) % u32(n))), flags), least_of(flags))
+            part = offset(part, HEIGHT * i64(size))
+            y = i32(y + HEIGHT)
+    y = i32(cuda.threadIdx.y)
+    sums[y, x] = total
+    half = i32(HEIGHT // 2)
+    while half:
+        cuda.syncthreads()
+        if y < half:
+            sums[y, x] += sums[y + half, x]
+        half = i32(half >> 1)
+    if y == 0 and i < size:
+        column = i32(u32(u32(i) % u32(n)))
+        out[matrix * out_z + i] = finish(sums[0, x], bias_of(bias, column, flags), least_of(flags))

@@ -1,7 +1,7 @@
 """Rung 2 of the matrix product: tiles in shared memory."""
 
 from ..toolchain.cuda import cuda, f32, i32, i64, kernel, unroll
-from .cuda_parts import SIGNATURE, bias_of, finish, least_of, matrix, steps_of
+from .cuda_parts import SIGNATURE, bias_of, finish, least_of, operand, result, slice_of, steps_of
 
 __all__ = ["TILE", "tiled"]
 
@@ -11,7 +11,7 @@ SIZE = TILE * PITCH
 
 
 @kernel(SIGNATURE, threads=TILE * TILE)
-def tiled(a, b, bias, out, m, n, k, depth, apart, a_m, a_k, b_k, b_n, a_z, b_z, out_z, flags):
+def tiled(a, b, bias, out, m, n, k, depth, slices, a_m, a_k, b_k, b_n, a_z, b_z, out_z, flags):
     """One idea: a block copies 32 x 32 tiles of a and b to shared memory, and each element serves 32 sums from there.
 
     Traffic    a is read ceil(N / 32) times, b ceil(M / 32) times
@@ -23,7 +23,8 @@ def tiled(a, b, bias, out, m, n, k, depth, apart, a_m, a_k, b_k, b_n, a_z, b_z, 
     b_tile = cuda.shared.array(SIZE, f32)
     column, row = i32(cuda.threadIdx.x & 31), i32(cuda.threadIdx.x >> 5)
     top, left = i32(cuda.blockIdx.x * TILE), i32(cuda.blockIdx.y * TILE)
-    k_left = steps_of(k, depth, apart)
+    part = slice_of(slices)
+    k_left = steps_of(k, depth, part)
 
     # which element of each tile this thread copies
     a_row, a_column, b_row, b_column = row, column, row, column
@@ -32,7 +33,7 @@ def tiled(a, b, bias, out, m, n, k, depth, apart, a_m, a_k, b_k, b_n, a_z, b_z, 
     if abs(b_k) < abs(b_n):
         b_row, b_column = column, row
     a_inside, b_inside = a_row < i32(m - top), b_column < i32(n - left)
-    a_start, b_start = matrix(a, a_z), matrix(b, b_z)
+    a_start, b_start = operand(a, part, a_z, i64(depth) * a_k), operand(b, part, b_z, i64(depth) * b_k)
     a_next = i64(top + a_row) * a_m + i64(a_column) * a_k
     b_next = i64(b_row) * b_k + i64(left + b_column) * b_n
 
@@ -49,7 +50,7 @@ def tiled(a, b, bias, out, m, n, k, depth, apart, a_m, a_k, b_k, b_n, a_z, b_z, 
         b_next += TILE * b_k
         k_left = i32(k_left - TILE)
     if row < i32(m - top) and column < i32(n - left):
-        start = matrix(out, out_z)
+        start = result(out, out_z)
         start[i64(top + row) * i64(n) + i64(left + column)] = finish(
             total, bias_of(bias, left + column, flags), least_of(flags)
         )

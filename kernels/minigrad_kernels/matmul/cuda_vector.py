@@ -7,7 +7,7 @@ or along its lines, and here that decides which instructions copy it.
 from itertools import product
 
 from ..toolchain.cuda import cuda, device, f32, i32, i64, kernel, load4, offset, outer_product, store4, u32, unroll
-from .cuda_parts import RESIDENT, SIGNATURE, WIDE, bias_of, finish, least_of, matrix, steps_of
+from .cuda_parts import RESIDENT, SIGNATURE, WIDE, bias_of, finish, least_of, operand, result, slice_of, steps_of
 
 __all__ = ["LAYOUTS", "STEPS", "VECTOR", "make_copy", "make_sums"]
 
@@ -142,7 +142,7 @@ def make_vector(rows, columns, row_sums, column_sums, a_along_k, b_along_k):
     variant = f"{rows}x{columns}_{'k' if a_along_k else 'm'}{'k' if b_along_k else 'n'}"
 
     @kernel(SIGNATURE, threads=threads, blocks=RESIDENT // threads, opcodes=("LDG.E.128", "STG.E.128"), variant=variant)
-    def vector(a, b, bias, out, m, n, k, depth, apart, a_m, a_k, b_k, b_n, a_z, b_z, out_z, flags):
+    def vector(a, b, bias, out, m, n, k, depth, slices, a_m, a_k, b_k, b_n, a_z, b_z, out_z, flags):
         """One idea: what one rung below takes four loads or stores is one of 128 bits.
 
         Traffic    that of the rung below, in a quarter of the instructions; 4 products for each word of shared memory
@@ -151,13 +151,14 @@ def make_vector(rows, columns, row_sums, column_sums, a_along_k, b_along_k):
         a_tile = cuda.shared.array(a_size, f32, alignment=16)
         b_tile = cuda.shared.array(b_size, f32, alignment=16)
         total = cuda.local.array(sums, f32)
-        thread, steps_left = u32(cuda.threadIdx.x), steps_of(k, depth, apart)
+        thread, part = u32(cuda.threadIdx.x), slice_of(slices)
+        steps_left = steps_of(k, depth, part)
         top, left = i32(cuda.blockIdx.x * rows), i32(cuda.blockIdx.y * columns)
 
         a_line, a_step = share_a(thread)
         b_line, b_step = share_b(thread)
-        a_next = find_a(matrix(a, a_z), top, a_line, a_m, i32(m - top))
-        b_next = find_b(matrix(b, b_z), left, b_line, b_n, i32(n - left))
+        a_next = find_a(operand(a, part, a_z, i64(depth) * a_k), top, a_line, a_m, i32(m - top))
+        b_next = find_b(operand(b, part, b_z, i64(depth) * b_k), left, b_line, b_n, i32(n - left))
         a_next, b_next = offset(a_next, a_step * a_k), offset(b_next, b_step * b_k)
         row, column = own(thread)
         for i in range(sums):
@@ -171,7 +172,7 @@ def make_vector(rows, columns, row_sums, column_sums, a_along_k, b_along_k):
             a_next, b_next = offset(a_next, STEPS * a_k), offset(b_next, STEPS * b_k)
             steps_left = i32(steps_left - STEPS)
         row, column = i32(top + row), i32(left + column)
-        start = offset(matrix(out, out_z), i64(row) * i64(n) + i64(column))
+        start = offset(result(out, out_z), i64(row) * i64(n) + i64(column))
         write(total, start, bias, row, column, i32(m - row), i32(n - column), n, flags)
 
     return vector

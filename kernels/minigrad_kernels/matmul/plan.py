@@ -128,22 +128,17 @@ def cut_of(m, n, k, count):
     return Cut(tile, 1, k)
 
 
-def launches(product, one_by_one=False):
-    """(index of the first matrix in the batch, its number, how many matrices) for each launch.
-
-    one_by_one: for kernels that use blockIdx.z for something else
-    """
-    most = 1 if one_by_one else MOST
-    if not product.others and product.z.size <= most:
-        yield (0,) * len(product.batch), 0, product.z.size
+def launches(product):
+    """(index of the first matrix in the batch, how many matrices) for each launch."""
+    if not product.others and product.z.size <= MOST:
+        yield (0,) * len(product.batch), product.z.size
         return
     axes = (*product.others, product.z)
     for place in np.ndindex(*(axis.size for axis in product.others)):
-        for first in range(0, product.z.size, most):
-            index, number = [0] * len(product.batch), 0
+        for first in range(0, product.z.size, MOST):
+            index = [0] * len(product.batch)
             for axis, start in zip(axes, (*place, first), strict=True):
-                number += start * axis.out // (product.m * product.n)
                 parts = np.unravel_index(start, [product.batch[i] for i in axis.axes])
                 for i, part in zip(axis.axes, parts, strict=True):
                     index[i] = int(part)
-            yield tuple(index), number, min(most, product.z.size - first)
+            yield tuple(index), min(MOST, product.z.size - first)

@@ -117,7 +117,7 @@ def adam_step(p, m, v, keep, rate, correction, eps):
 def raise_to(greatest, v):
     for k in range(v.size):
         old, new = greatest[k], v[k]
-        greatest[k] = old if old >= new else new  # written so that NaN enters
+        greatest[k] = new if new > old or new != new else old  # written so that NaN enters, and stays
 
 
 @jit

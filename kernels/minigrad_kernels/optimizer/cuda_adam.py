@@ -51,7 +51,7 @@ def moments(p, g, m, v, c):
 
 @device
 def raised(old, new):
-    return old if old >= new else new  # written so that NaN enters
+    return new if new > old or new != new else old  # written so that NaN enters, and stays
 
 
 def _element(sqrt):
@@ -112,13 +112,14 @@ def four(p, g, m, v, greatest, has_greatest, k, c):
     m1, v1 = moments(p1, g1, m1, v1, c)
     m2, v2 = moments(p2, g2, m2, v2, c)
     m3, v3 = moments(p3, g3, m3, v3, c)
-    store4(m, k, (m0, m1, m2, m3))
-    store4(v, k, (v0, v1, v2, v3))
+    w0, w1, w2, w3 = v0, v1, v2, v3
     if has_greatest:
         u0, u1, u2, u3 = load4(greatest, k)
-        v0, v1, v2, v3 = raised(u0, v0), raised(u1, v1), raised(u2, v2), raised(u3, v3)
-        store4(greatest, k, (v0, v1, v2, v3))
-    store4(p, k, (step(p0, m0, v0, c), step(p1, m1, v1, c), step(p2, m2, v2, c), step(p3, m3, v3, c)))
+        w0, w1, w2, w3 = raised(u0, v0), raised(u1, v1), raised(u2, v2), raised(u3, v3)
+        store4(greatest, k, (w0, w1, w2, w3))
+    store4(m, k, (m0, m1, m2, m3))
+    store4(v, k, (v0, v1, v2, v3))
+    store4(p, k, (step(p0, m0, w0, c), step(p1, m1, w1, c), step(p2, m2, w2, c), step(p3, m3, w3, c)))
 
 
 @kernel(ARGUMENTS.format("f32"), threads=THREADS, opcodes=("LDG.E.128", "STG.E.128"))

@@ -12,7 +12,7 @@ from . import cuda_plain, cuda_warp
 
 __all__ = ["cross_entropy_with_grad"]
 
-LIMIT = 1 << 31  # elements: places are 32-bit inside kernels
+LIMIT = (1 << 31) - 32  # elements: places are 32-bit inside kernels, where lanes look 32 elements ahead
 THREADS = 128
 WARPS = 8  # rows of a block
 

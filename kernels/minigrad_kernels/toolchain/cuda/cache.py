@@ -14,7 +14,9 @@ import json
 import linecache
 import math
 import os
+import secrets
 import tempfile
+import time
 from pathlib import Path
 
 from ...errors import KindError
@@ -39,14 +41,15 @@ def _file(path):
 
 def _described(where, name, value, files):
     """A constant in words; files of functions that it calls are added to `files`."""
-    if any(value is getattr(intrinsics, word) for word in intrinsics.__all__):
-        return "a word of intrinsics.py"
+    for word in intrinsics.__all__:
+        if value is getattr(intrinsics, word):
+            return f"intrinsics.{word}"
     if isinstance(value, CONSTANTS):
         return repr(value)
     if isinstance(value, tuple):
-        return repr([_described(where, name, part, files) for part in value])
+        return repr([*getattr(value, "_fields", ()), *(_described(where, name, part, files) for part in value)])
     if isinstance(value, enum.EnumMeta):
-        return repr([(member.name, member.value) for member in value])
+        return repr([(member, value[member].value) for member in value.__members__])
     if hasattr(value, "source"):  # made by inline_ptx
         return value.source
     if value is math:
@@ -59,25 +62,39 @@ def _described(where, name, value, files):
     )
 
 
+def _globals(code):
+    """The global names in the code of a function and of those within it."""
+    inner = [_globals(part) for part in code.co_consts if inspect.iscode(part)]
+    return {step.argval for step in dis.get_instructions(code) if step.opname == "LOAD_GLOBAL"}.union(*inner)
+
+
 def _function(function, files):
     code = function.__code__
     files.add(code.co_filename)
-    typed = "" if _file(code.co_filename) else repr([code.co_code, code.co_consts])  # at a prompt: there is no source
-    names = {step.argval for step in dis.get_instructions(function) if step.opname == "LOAD_GLOBAL"}
+    sourceless = code.co_name == "<lambda>" or not _file(code.co_filename)  # many on one line, or typed at a prompt
+    parts = [function.__qualname__, code.co_firstlineno] + [code.co_code, code.co_consts] * sourceless
+    names = _globals(code)
     found = {name: function.__globals__[name] for name in names & function.__globals__.keys()}
     cells = zip(code.co_freevars, function.__closure__ or (), strict=True)
     found |= {name: cell.cell_contents for name, cell in cells}
-    return typed + repr([(name, _described(function.__qualname__, name, found[name], files)) for name in sorted(found)])
+    found |= {f"default {i}": value for i, value in enumerate(function.__defaults__ or ())}
+    found |= {f"default {name}": value for name, value in (function.__kwdefaults__ or {}).items()}
+    parts += [(name, _described(function.__qualname__, name, found[name], files)) for name in sorted(found)]
+    return repr(parts)
 
 
-def source_key(function, options):
+def source_key(function, options, declared):
     """A hash of the source of a kernel, of all that it uses, and of the options that it is compiled with.
 
+    declared: when, in seconds. A file that was changed since does not hold what this process runs: the key is then
+    one that nobody else has.
     Errors  TypeError if it uses something of which no hash can be taken
     """
     files = {str(Path(__file__).with_name(name)) for name in COMPILER}
-    parts = [repr(options), function.__qualname__, str(function.__code__.co_firstlineno), _function(function, files)]
+    parts = [repr(options), _function(function, files)]
     parts += sorted(_file(file) for file in files)
+    if any(declared < os.path.getmtime(file) <= time.time() for file in files if os.path.exists(file)):
+        parts.append(secrets.token_hex())
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:32]
 
 
@@ -107,9 +124,14 @@ def _replace(file, content):
     """Write a file so that others see either all of it or nothing."""
     file.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.NamedTemporaryFile(dir=file.parent, prefix=file.name, delete=False) as temporary:
-        temporary.write(content)
-    os.chmod(temporary.name, 0o644)
-    os.replace(temporary.name, file)
+        try:
+            temporary.write(content)
+            temporary.close()
+            os.chmod(temporary.name, 0o644)
+            os.replace(temporary.name, file)
+        except BaseException:
+            os.unlink(temporary.name)
+            raise
 
 
 def _entry(name, architecture, key):
@@ -120,12 +142,12 @@ def _entry(name, architecture, key):
 
 def save(name, architecture, key, binary):
     """Keep machine code. A folder that cannot be written to means no cache, not an error."""
-    folder, entry = _entry(name, architecture, key)
     about = binary._asdict() | {"image": hashlib.sha256(binary.image).hexdigest()}
     try:
+        folder, entry = _entry(name, architecture, key)
         _replace(folder / f"{entry}.cubin", binary.image)
         _replace(folder / f"{entry}.json", json.dumps(about).encode())  # last: its presence says that all is there
-    except OSError:
+    except (OSError, RuntimeError):  # RuntimeError: the user has no home folder
         return
 
 
@@ -137,6 +159,6 @@ def load(name, architecture, key):
             about, image = json.loads(file.read_text()), file.with_suffix(".cubin").read_bytes()
             if about["image"] == hashlib.sha256(image).hexdigest():
                 return compiler.Binary(**(about | {"image": image}))
-    except (OSError, ValueError, KeyError, TypeError):
+    except (OSError, RuntimeError, ValueError, KeyError, TypeError):
         return None
     return None

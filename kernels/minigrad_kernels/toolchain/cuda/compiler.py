@@ -6,6 +6,7 @@ used: it cannot promise that pointers do not overlap, unrolls no loop, and its l
 
 import functools
 import linecache
+import os
 import re
 import threading
 from typing import NamedTuple
@@ -16,6 +17,7 @@ from . import passes
 __all__ = ["INSTALL", "Binary", "compiler_versions", "front_end", "link", "missing", "to_ptx"]
 
 INSTALL = "pip install 'minigrad-engine[compile]' (no GPU needed), or [cuda13] or [cuda12] where there is one"
+LIBRARIES = ("nvvm", "nvJitLink", "nvrtc")
 FRONT_END = (7, 5)  # an architecture for Numba, whose IR does not depend on it
 _compiling = threading.RLock()  # Numba's front end and libnvvm are no places for two threads
 
@@ -54,8 +56,16 @@ def compiler_versions():
 
     return (
         f"numba {numba.__version__} numba-cuda {numba_cuda.__version__} llvmlite {llvmlite.__version__} "
-        f"nvvm {nvvm.version()} nvjitlink {nvjitlink.version()}"
+        f"nvvm {nvvm.version()} nvjitlink {nvjitlink.version()} {' '.join(map(_build, LIBRARIES))}"
     )
+
+
+def _build(library):
+    """What tells builds of a library apart: libnvvm 12.9 and 13.0 give the same version."""
+    from cuda.pathfinder import load_nvidia_dynamic_lib
+
+    file = os.stat(load_nvidia_dynamic_lib(library).abs_path)
+    return f"{library} {file.st_size} {file.st_mtime_ns}"
 
 
 def _serial(function):
@@ -86,7 +96,10 @@ def front_end(name, function, types, bounds):
     signature = kinds.void(*(_numba_type(text) for text in types))
     lines = bool(linecache.getlines(function.__code__.co_filename))  # none for what was typed at a prompt
     options = dict(device=False, abi="numba", cc=FRONT_END, lineinfo=lines, launch_bounds=bounds)
-    library, _ = _compile_pyfunc_with_fixup(function, signature, **options)
+    try:
+        library, _ = _compile_pyfunc_with_fixup(function, signature, **options)
+    except Exception as error:  # of typing, of lowering, of bytecode: they have no base in common
+        raise StateError(f"{name}: Numba refuses it: {error}") from error
     entry = library._entry_name
     passes.restrict(library.get_function(entry))
     for module in library.modules:

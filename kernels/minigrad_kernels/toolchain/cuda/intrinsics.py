@@ -207,8 +207,9 @@ def inline_ptx(name, template, result, arguments, effects=False):
             return context.make_tuple(builder, result, [builder.extract_value(out, i) for i in range(len(results))])
         return out if results else context.get_dummy_value()
 
-    made = _named(name, arguments, (types.void if result is None else result)(*arguments), generate)
-    made.source = repr((template, constraints))  # for the keys of the kernels that use it
+    signature = (types.void if result is None else result)(*arguments)
+    made = _named(name, arguments, signature, generate)
+    made.source = repr((template, constraints, str(signature)))  # for the keys of the kernels that use it
     return made
 
 

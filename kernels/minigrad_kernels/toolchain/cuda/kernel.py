@@ -13,9 +13,11 @@ and no strides: what is not an argument, the kernel does not know.
 """
 
 import functools
+import inspect
 import pkgutil
 import re
 import threading
+import time
 from importlib import import_module
 from pathlib import Path
 
@@ -29,6 +31,7 @@ __all__ = ["ARCHITECTURES", "KERNELS", "Kernel", "all_kernels", "kernel"]
 # Turing, Ampere (data centre, others), Ada, Hopper, Blackwell (data centre, others)
 ARCHITECTURES = ("sm_75", "sm_80", "sm_86", "sm_89", "sm_90", "sm_100", "sm_120")
 KERNELS: "dict[str, Kernel]" = {}  # every kernel that was ever declared, by name
+NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 TYPE = re.compile(r"(f16|f32|f64|i8|u8|i16|u16|i32|u32|i64|u64)\*?")
 
 
@@ -58,6 +61,7 @@ class Kernel:
         self.parameters = _parameters(name, signature)
         self.bounds = (threads, blocks) if blocks else threads
         self.architectures = ARCHITECTURES[ARCHITECTURES.index(lowest) :]
+        self.declared = time.time()
         self._lock = threading.RLock()
         self._ptx: dict[str, str] = {}
         self._binaries: dict[str, compiler.Binary] = {}
@@ -71,7 +75,7 @@ class Kernel:
     @functools.cached_property
     def key(self):
         """A hash of all source that the compiled code depends on."""
-        return cache.source_key(self.function, (self.name, self.parameters, self.bounds))
+        return cache.source_key(self.function, (self.name, self.parameters, self.bounds), self.declared)
 
     @functools.cached_property
     def _modules(self):
@@ -125,7 +129,7 @@ class Kernel:
         Errors  ValueError for blocks of more than `threads` threads, TypeError for arguments of another kind,
                 RuntimeError if interpreting finds a fault, or there is no driver, or the GPU is too old
         """
-        if isinstance(arguments[0], np.ndarray):
+        if arguments and isinstance(arguments[0], np.ndarray):
             self._interpret(grid, block, arguments, shared)
         else:
             self._launch(grid, block, arguments, shared)
@@ -148,6 +152,24 @@ class Kernel:
         return Launcher(self)
 
 
+def _check(name, function, signature, lowest):
+    """Refuse what could not be compiled, and a second kernel of a name unless it is a new version of the function."""
+    wanted, there = [part for part, _ in _parameters(name, signature)], list(inspect.signature(function).parameters)
+    if not NAME.fullmatch(name):
+        raise ShapeError(f"kernel: {name!r} is no name for a kernel, wants letters a to z, digits and underscores")
+    if lowest not in ARCHITECTURES:
+        raise ShapeError(f"{name}: lowest is {lowest!r}, wants one of {', '.join(ARCHITECTURES)}")
+    if not _parameters(name, signature)[0][1].endswith("*"):
+        raise KindError(f"{name}: the first parameter is no pointer: its array decides where the kernel runs")
+    if wanted != there:
+        raise KindError(f"{name}: the function takes {', '.join(there)}, the signature has {', '.join(wanted)}")
+    if name in KERNELS:
+        before = KERNELS[name].function
+        origin = lambda f: (f.__module__, f.__qualname__)
+        if origin(before) != origin(function) or before.__code__ is function.__code__:
+            raise StateError(f"kernel: there already is one called {name}; give the function or variant another name")
+
+
 def kernel(signature, *, threads, blocks=None, lowest="sm_75", opcodes=(), variant=""):
     """Declare a function to be a CUDA kernel.
 
@@ -157,15 +179,16 @@ def kernel(signature, *, threads, blocks=None, lowest="sm_75", opcodes=(), varia
     lowest     the oldest architecture that has all its instructions
     opcodes    prefixes of machine instructions that the compiled code must contain, such as "LDG.E.128"
     variant    added to the name, where a function around it makes several kernels
-    Errors  TypeError for a signature that cannot be read, RuntimeError for a name that is taken
+    A function that is declared anew, as by running a cell of a notebook again, takes the place of the older one.
+    Errors  TypeError for a signature that cannot be read or is not that of the function, ValueError for a name or an
+            architecture that cannot be, RuntimeError for a name that is taken
     """
 
     def declare(function):
         module = function.__module__.split(".")
         family = module[-2] if len(module) > 1 else module[-1]
         name = "_".join(filter(None, (family, function.__name__, variant)))
-        if name in KERNELS:
-            raise StateError(f"kernel: there already is one called {name}; give the function or variant another name")
+        _check(name, function, signature, lowest)
         KERNELS[name] = Kernel(function, signature, name, threads, blocks, lowest, opcodes)
         return KERNELS[name]
 

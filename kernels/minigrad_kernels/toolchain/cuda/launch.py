@@ -14,15 +14,14 @@ from cupy.cuda import Device, driver, get_current_stream, runtime
 from cupy.cuda.function import Module
 
 from ...errors import KindError, ShapeError, StateError
-from . import cache, compiler
+from . import compiler
 
 __all__ = ["Launcher", "device_architecture", "upload"]
 
 SLOTS = {  # of struct: the type of a parameter, filled up to 8 bytes
-    "f32": "f4x", "f64": "d", "i8": "b7x", "u8": "B7x", "i16": "h6x", "u16": "H6x", "i32": "i4x", "u32": "I4x",
-    "i64": "q", "u64": "Q",
+    "f16": "e6x", "f32": "f4x", "f64": "d", "i8": "b7x", "u8": "B7x", "i16": "h6x", "u16": "H6x",
+    "i32": "i4x", "u32": "I4x", "i64": "q", "u64": "Q",
 }  # fmt: skip
-NUMBERS = frozenset((int, float))  # whatever else is an argument must be an array
 MAX_DYNAMIC_SHARED = 8  # CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
 STATIC_SHARED = 1  # CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES
 
@@ -76,9 +75,11 @@ def image(kernel, capability, device):
         )
     name = fitting(kernel.architectures, capability)
     if name is not None:
-        kept = cache.load(kernel.name, name, kernel.key)
-        if kept is not None or not compiler.missing():
+        try:
             return kernel.binary(name).image
+        except StateError:
+            if not compiler.missing():
+                raise
     return kernel.ptx().encode() + b"\0"
 
 
@@ -88,6 +89,7 @@ class Launcher:
     def __init__(self, kernel):
         current_device(kernel.name)
         self.kernel = kernel
+        self._pointers = [kind.endswith("*") for _, kind in kernel.parameters]
         slots = ["Q" if kind.endswith("*") else SLOTS[kind] for _, kind in kernel.parameters]
         self._pack = struct.Struct("<" + "".join(slots)).pack_into
         self._functions: dict[int, int] = {}  # of the driver, by device
@@ -104,8 +106,9 @@ class Launcher:
         device = runtime.getDevice()
         function = self._functions.get(device) or self._load(device)
         try:
-            self._pack(memory, 0, *[a if type(a) in NUMBERS else a.data.ptr for a in arguments])
-        except (struct.error, AttributeError) as error:
+            pairs = zip(arguments, self._pointers, strict=True)
+            self._pack(memory, 0, *[a.data.ptr if p and type(a) is not int else a for a, p in pairs])
+        except (struct.error, OverflowError, AttributeError, ValueError) as error:
             raise self._refused(arguments) from error
         (x, y, z), (width, height, depth) = _three(grid), _three(block)
         if width * height * depth > self.kernel.threads:
@@ -138,13 +141,15 @@ class Launcher:
     def _refused(self, arguments):
         parameters = self.kernel.parameters
         if len(arguments) != len(parameters):
-            return ShapeError(f"{self.kernel.name}: got {len(arguments)} arguments, wants {len(parameters)}")
+            return KindError(f"{self.kernel.name}: got {len(arguments)} arguments, wants {len(parameters)}")
         for (name, kind), argument in zip(parameters, arguments, strict=True):
             wanted = "a cupy.ndarray or an address" if kind.endswith("*") else f"a Python number that {kind} holds"
             try:
-                number = argument if type(argument) in NUMBERS else argument.data.ptr
-                struct.pack("<Q" if kind.endswith("*") else "<" + SLOTS[kind], number)
-            except (struct.error, AttributeError):
+                if kind.endswith("*"):
+                    struct.pack("<Q", argument if type(argument) is int else argument.data.ptr)
+                else:
+                    struct.pack("<" + SLOTS[kind], argument)
+            except (struct.error, OverflowError, AttributeError):
                 shown = f"{type(argument).__name__} {argument!r}"[:80]
                 return KindError(f"{self.kernel.name}: {name} is {shown}, wants {wanted}")
         return KindError(f"{self.kernel.name}: wants arguments {parameters}")
