@@ -220,6 +220,13 @@ def test_without_a_folder_to_write_to_there_is_no_cache_and_no_error(fresh, tmp_
     assert fresh().binary("sm_90").registers > 0
 
 
+@compiled
+def test_says_that_numpy_is_too_new(monkeypatch):
+    monkeypatch.delattr(np, "row_stack")
+    said = compiler.missing.__wrapped__()
+    assert said == f"numba-cuda wants a numpy below 2.5, here is {np.__version__}"
+
+
 def test_a_full_disk_leaves_nothing_behind(tmp_path, monkeypatch):
     def full(*_):
         raise OSError("No space left on device")

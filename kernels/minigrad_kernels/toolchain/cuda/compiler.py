@@ -11,6 +11,8 @@ import re
 import threading
 from typing import NamedTuple
 
+import numpy
+
 from ...errors import StateError
 from . import passes
 
@@ -39,6 +41,8 @@ def missing():
         import numba_cuda  # noqa: F401
     except ImportError:
         return "the package numba-cuda is not installed"
+    if not hasattr(numpy, "row_stack"):  # gone in 2.5, and numba-cuda is frozen
+        return f"numba-cuda wants a numpy below 2.5, here is {numpy.__version__}"
     try:
         compiler_versions()
     except Exception as error:  # each library has errors of its own
