@@ -3,11 +3,12 @@ and rows brought to mean 0 and variance 1.
 
 Statistics run over all axes but the channels, of which each has `count` elements; those of rows over each row.
 
-Types   float32 and float64; sums of float32 are taken in float64 every few rows
+Types   float32 and float64; the CPU takes sums of float32 in float64 every few rows, a GPU in float32 throughout
 Errors  ValueError for a shape, layout or workspace, TypeError for an element type
 Source  Ioffe and Szegedy 2015; for rows Ba, Kiros and Hinton 2016, "Layer normalization"
 """
 
+import functools
 import math
 
 import numpy as np
@@ -15,7 +16,7 @@ import numpy as np
 from ..errors import ShapeError
 from ..toolchain import alias, implementation
 from ..toolchain.arguments import check_array, check_floats, check_one_kind, check_output, rows
-from . import cpu
+from . import plan
 
 __all__ = [
     "batch_norm_grads",
@@ -27,47 +28,29 @@ __all__ = [
     "workspace",
 ]
 
-WIDE = 256  # columns; narrower matrices are folded, so that innermost loops are long
 
-
-def _folding(count, channels):
-    """How many rows of channels lie beside each other in one row of the matrix that kernels see."""
-    fold = 1
-    while 2 * fold * channels <= WIDE and count % (2 * fold) == 0 and count:
-        fold *= 2
-    return fold
-
-
-SUMS = {"channel_sum": 1, "batch_statistics": 1, "batch_norm_grads": 2}
-
-
+@functools.lru_cache(maxsize=1024)
 def workspace(function, x_shape):
-    """The bytes that "channel_sum", "batch_statistics" or "batch_norm_grads" wants for x of this shape."""
-    channels = x_shape[1]
-    count = math.prod(x_shape) // max(channels, 1)
-    fold = _folding(count, max(channels, 1))
-    # 7 more, because it may start at an odd address.
-    return 8 * SUMS[function] * cpu.pieces.py_func(count // fold) * fold * channels + 7
+    """The bytes that "channel_sum", "batch_statistics" or "batch_norm_grads" wants for x of this shape, anywhere."""
+    channels = max(x_shape[1], 1)
+    return plan.workspace(function, math.prod(x_shape) // channels, channels)
 
 
-def _partials(op, space, x_shape, columns):
-    """The workspace as float64 arrays (pieces, columns)."""
-    wanted = workspace(op, x_shape)
+def _check_space(op, space, x):
+    if type(space) is not type(x):
+        check_one_kind(op, {"x": x, "workspace": space})
+    wanted = workspace(op, x.shape)
     check_output(op, "workspace", space, None, np.uint8)
     if space.ndim != 1 or space.size < wanted or not space.flags.c_contiguous:
         raise ShapeError(f"{op}: workspace has shape {space.shape}, wants {wanted} contiguous bytes")
-    start = -space.ctypes.data % 8
-    return space[start : start + wanted - 7].view(np.float64).reshape(SUMS[op], -1, columns)
 
 
 def _matrix(op, name, x):
-    """x as a matrix, folded."""
+    """x as a matrix of (rows, channels)."""
     check_floats(op, name, x)
     if x.ndim not in (2, 4) or x.shape[1] < 1:
         raise ShapeError(f"{op}: {name} has shape {x.shape}, wants (N, C) or (N, C, H, W) with at least one channel")
-    matrix = rows(op, name, x)
-    fold = _folding(*matrix.shape)
-    return matrix.reshape(matrix.shape[0] // fold, fold * matrix.shape[1])
+    return rows(op, name, x)
 
 
 def _vector(op, name, array, x, check=check_array):
@@ -88,15 +71,13 @@ def channel_sum(x, out, workspace):
     """
     op = "channel_sum"
     kernel = implementation(__name__, op, x)
-    if type(workspace) is not type(x):
-        check_one_kind(op, {"x": x, "workspace": workspace})
     matrix, total = _matrix(op, "x", x), _vector(op, "out", out, x, check_output)
-    (partial,) = _partials(op, workspace, x.shape, matrix.shape[1])
-    kernel(matrix, total, partial)
+    _check_space(op, workspace, x)
+    kernel(matrix, total, workspace)
 
 
 def batch_statistics(x, mean, variance, workspace):
-    """The mean and the biased variance of each channel, in two passes.
+    """The mean and the biased variance of each channel, accurate where a mean is far larger than the deviation too.
 
     Math    mean[c] = sum x / count;  variance[c] = sum (x - mean[c])**2 / count
     Grads   as part of batch_norm_grads
@@ -104,12 +85,10 @@ def batch_statistics(x, mean, variance, workspace):
     """
     op = "batch_statistics"
     kernel = implementation(__name__, op, x)
-    if type(workspace) is not type(x):
-        check_one_kind(op, {"x": x, "workspace": workspace})
     matrix = _matrix(op, "x", x)
     vectors = [_vector(op, n, a, x, check_output) for n, a in (("mean", mean), ("variance", variance))]
-    (partial,) = _partials(op, workspace, x.shape, matrix.shape[1])
-    kernel(matrix, *vectors, partial)
+    _check_space(op, workspace, x)
+    kernel(matrix, *vectors, workspace)
 
 
 def _optional(op, name, array, x):
@@ -147,17 +126,17 @@ def batch_norm_grads(g, x, mean, variance, weight, eps, dx, dw, db, workspace):
     """
     op = "batch_norm_grads"
     kernel = implementation(__name__, op, x)
-    if type(g) is not type(x) or type(dx) is not type(x) or type(workspace) is not type(x):
-        check_one_kind(op, {"x": x, "g": g, "dx": dx, "workspace": workspace})
+    if type(g) is not type(x) or type(dx) is not type(x):
+        check_one_kind(op, {"x": x, "g": g, "dx": dx})
     check_array(op, "g", g, x.shape, x.dtype)
     matrices = _matrix(op, "g", g), _matrix(op, "x", x)
     check_output(op, "dx", dx, x.shape, x.dtype)
     mean, variance = _vector(op, "mean", mean, x), _vector(op, "variance", variance, x)
     weight, has_weight = _optional(op, "weight", weight, x)
     outputs = _matrix(op, "dx", dx), _vector(op, "dw", dw, x, check_output), _vector(op, "db", db, x, check_output)
-    sums, products = _partials(op, workspace, x.shape, matrices[1].shape[1])
+    _check_space(op, workspace, x)
     affine = weight if has_weight else mean, has_weight
-    kernel(*matrices, mean, variance, *affine, float(eps), *outputs, sums, products)
+    kernel(*matrices, mean, variance, *affine, float(eps), *outputs, workspace)
 
 
 def _rows(op, inputs, outputs):
@@ -177,7 +156,7 @@ def _rows(op, inputs, outputs):
 
 
 def standardize(x, eps, out, scale):
-    """Each row shifted and scaled to mean 0 and variance 1, in two passes.
+    """Each row shifted and scaled to mean 0 and variance 1.
 
     Math    mean = sum x / K;  scale = 1 / sqrt(sum (x - mean)**2 / K + eps);  out = (x - mean) * scale
     Grads   standardize_grad

@@ -3,7 +3,7 @@
 Matrices may be folded: a few rows beside each other as one, so that the innermost loops are long. A vector of
 channels then repeats itself along the columns.
 
-Sums are split by shape: the rows are cut into `pieces(rows)` pieces. A thread adds SHORT rows at a time in the
+Sums are split by shape: the rows are cut into pieces (see plan.py). A thread adds SHORT rows at a time in the
 element type, and what they give in float64, which costs little and keeps the error of a sum near one rounding. The
 pieces are then added pairwise.
 """
@@ -12,6 +12,7 @@ import numpy as np
 from numba import prange
 
 from ..toolchain import jit, parallel, stack_array
+from . import plan
 from .cpu_rows import standardize, standardize_grad
 
 __all__ = [
@@ -19,7 +20,6 @@ __all__ = [
     "batch_normalize",
     "batch_statistics",
     "channel_sum",
-    "pieces",
     "standardize",
     "standardize_grad",
 ]
@@ -28,10 +28,21 @@ SHORT = 16  # rows added in the element type
 TILE = 256  # channels whose coefficients fit on the stack
 
 
-@jit
-def pieces(rows):
-    """How many pieces the rows are cut into: at least 64 rows each, and no more than 64 pieces."""
-    return min(64, max(1, rows // 64))
+pieces = jit(plan.pieces)
+
+
+def _folded(x):
+    """x with as many rows beside each other as plan.folding says."""
+    rows, channels = x.shape
+    fold = plan.folding(rows, channels)
+    return x.reshape(rows // fold, fold * channels)
+
+
+def _partials(op, workspace, x):
+    """The workspace as arrays of float64, (pieces, columns) of a folded matrix."""
+    shape = plan.SUMS[op], plan.pieces(x.shape[0]), x.shape[1]
+    start = -workspace.ctypes.data % 8
+    return workspace[start : start + 8 * shape[0] * shape[1] * shape[2]].view(np.float64).reshape(shape)
 
 
 @jit
@@ -163,12 +174,16 @@ def fold(partial, divisor, out):
         out[c] = total / divisor
 
 
-def channel_sum(x, out, partial):
+def channel_sum(x, out, workspace):
+    x = _folded(x)
+    (partial,) = _partials("channel_sum", workspace, x)
     sum_pieces(x, partial)
     fold(partial, 1.0, out)
 
 
-def batch_statistics(x, mean, variance, partial):
+def batch_statistics(x, mean, variance, workspace):
+    x = _folded(x)
+    (partial,) = _partials("batch_statistics", workspace, x)
     sum_pieces(x, partial)
     fold(partial, x.size / mean.size, mean)
     square_pieces(x, mean, partial)
@@ -208,12 +223,16 @@ def normalize_rows(x, mean, variance, weight, has_weight, bias, has_bias, eps, o
 
 
 @parallel
-def batch_normalize(x, mean, variance, weight, has_weight, bias, has_bias, eps, out):
+def normalize_pieces(x, mean, variance, weight, has_weight, bias, has_bias, eps, out):
     count = pieces(x.shape[0])
     for index in prange(count):
         piece = np.int64(index)
         start, stop = piece * x.shape[0] // count, (piece + 1) * x.shape[0] // count
         normalize_rows(x, mean, variance, weight, has_weight, bias, has_bias, eps, out, start, stop)
+
+
+def batch_normalize(x, mean, variance, weight, has_weight, bias, has_bias, eps, out):
+    normalize_pieces(_folded(x), mean, variance, weight, has_weight, bias, has_bias, eps, _folded(out))
 
 
 @jit
@@ -257,7 +276,9 @@ def over_deviation(dw, variance, eps):
         dw[c] = dw[c] / np.sqrt(variance[c] + dw.dtype.type(eps))
 
 
-def batch_norm_grads(g, x, mean, variance, weight, has_weight, eps, dx, dw, db, sums, products):
+def batch_norm_grads(g, x, mean, variance, weight, has_weight, eps, dx, dw, db, workspace):
+    g, x, dx = _folded(g), _folded(x), _folded(dx)
+    sums, products = _partials("batch_norm_grads", workspace, x)
     product_pieces(g, x, mean, sums, products)
     fold(sums, 1.0, db)
     fold(products, 1.0, dw)

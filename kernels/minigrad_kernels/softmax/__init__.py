@@ -1,5 +1,11 @@
 """Softmax and cross entropy over the last axis of (rows, classes) matrices in C order.
 
+On the CPU a target out of range is an error before anything is written. On a GPU nobody looks at targets before the
+launch: the row of such a target becomes NaN in losses and gradients, and the kernel writes into `wrong`, an int64
+array of one element that lies on the device or in memory of the host that it can write, which row it was. The caller
+sets it to NO_WRONG_LABEL, and asks wrong_label when the device is done; of several rows, also of several launches,
+the smallest stays. Where wrong is None nothing is written.
+
 Types   float32 and float64; target int64
 Errors  ValueError for a shape, a layout or a target out of range, TypeError for an element type
 Source  Bridle 1990 (softmax); Blanchard, Higham, Higham 2021 (the shifted forms)
@@ -23,11 +29,12 @@ __all__ = [
     "softmax_grad",
 ]
 
+NO_WRONG_LABEL = -1  # what `wrong` holds before a kernel reports
 SMALL = 1 << 14  # elements; below it a second thread costs more than it brings
 
 
 def _run(kernel, size, *arguments):
-    # A loss is nearly always small. The serial version compiles in half the time. Kernels of CUDA have one version.
+    # A loss is nearly always small. The serial version compiles in half the time. CUDA's functions have one version.
     (getattr(kernel, "serial", kernel) if size < SMALL else kernel)(*arguments)
 
 
@@ -83,6 +90,27 @@ def log_softmax_grad(g, out, dx):
     _run(kernel, g.size, *_check("log_softmax_grad", {"g": g, "out": out}, {"dx": dx}))
 
 
+def wrong_label(word):
+    """(row, label) of the report that the only element of `wrong` holds, None if there was none.
+
+    A label that 32 bits do not hold is shown as the nearest number that they do.
+    """
+    if word == NO_WRONG_LABEL:
+        return None
+    label = word & 0xFFFFFFFF
+    return word >> 32, label - (label >> 31 << 32)
+
+
+def _check_wrong(op, wrong, x):
+    """What kernels get for `wrong`: None for those of the CPU, whose targets are looked at before."""
+    if wrong is None:
+        return None
+    if type(wrong) is not type(x):
+        check_one_kind(op, {"x": x, "wrong": wrong})
+    check_output(op, "wrong", wrong, (1,), np.int64)
+    return None if type(x) is np.ndarray else wrong
+
+
 def _check_target(op, target, ignore_index, x):
     if type(target) is not type(x):
         check_one_kind(op, {"x": x, "target": target})
@@ -90,7 +118,7 @@ def _check_target(op, target, ignore_index, x):
     if isinstance(ignore_index, bool) or not isinstance(ignore_index, int | np.integer):
         raise KindError(f"{op}: ignore_index is {type(ignore_index).__name__}, wants an integer")
     classes = x.shape[1]
-    if isinstance(target, np.ndarray):  # looking into a GPU's memory would wait for all that it was told to do
+    if type(target) is np.ndarray:  # looking into a GPU's memory would wait for all that it was told to do
         wrong = ((target < 0) | (target >= classes)) & (target != ignore_index)
         if wrong.any():
             n = int(wrong.argmax())
@@ -107,51 +135,53 @@ def _vector(op, name, array, x, check):
     return alias(array)
 
 
-def cross_entropy(x, target, ignore_index, losses, logsumexp):
+def cross_entropy(x, target, ignore_index, losses, logsumexp, wrong=None):
     """The loss of each row of logits, not yet averaged.
 
     Math    logsumexp[n] = log sum exp(x[n]);  losses[n] = logsumexp[n] - x[n, target[n]], 0 where target[n] is
             ignore_index
     Grads   dx = cross_entropy_grad(g, x, target, ignore_index, logsumexp)
-    Shapes  x (rows, classes); target, losses, logsumexp (rows,)
+    Shapes  x (rows, classes); target, losses, logsumexp (rows,); wrong (1,) or None
     """
     op = "cross_entropy"
     kernel = implementation(__name__, op, x)
+    wrong = _check_wrong(op, wrong, x)
     (view,) = _check(op, {"x": x}, {})
     outputs = [_vector(op, n, a, x, check_output) for n, a in (("losses", losses), ("logsumexp", logsumexp))]
-    _run(kernel, x.size, view, *_check_target(op, target, ignore_index, x), *outputs)
+    _run(kernel, x.size, view, *_check_target(op, target, ignore_index, x), *outputs, wrong)
 
 
-def cross_entropy_grad(g, x, target, ignore_index, logsumexp, dx):
+def cross_entropy_grad(g, x, target, ignore_index, logsumexp, dx, wrong=None):
     """The gradient of the losses for x.
 
     Math    dx[n] = g[n] * (exp(x[n] - logsumexp[n]) - one_hot(target[n])), 0 where target[n] is ignore_index
     Grads   linear in g
-    Shapes  x and dx (rows, classes); g, target, logsumexp (rows,)
+    Shapes  x and dx (rows, classes); g, target, logsumexp (rows,); wrong (1,) or None
     """
     op = "cross_entropy_grad"
     kernel = implementation(__name__, op, x)
+    wrong = _check_wrong(op, wrong, x)
     view, dx_view = _check(op, {"x": x}, {"dx": dx})
     weights = _vector(op, "g", g, x, check_array)
     target, ignore_index = _check_target(op, target, ignore_index, x)
     sums = _vector(op, "logsumexp", logsumexp, x, check_array)
-    _run(kernel, x.size, weights, view, target, ignore_index, sums, dx_view)
+    _run(kernel, x.size, weights, view, target, ignore_index, sums, dx_view, wrong)
 
 
-def cross_entropy_with_grad(x, target, ignore_index, scale, losses, dx):
+def cross_entropy_with_grad(x, target, ignore_index, scale, losses, dx, wrong=None):
     """The loss of each row of logits and, in the same pass, the gradient of their sum times a number.
 
     Math    losses[n] = log sum exp(x[n]) - x[n, target[n]];  dx[n] = scale * (softmax(x[n]) - one_hot(target[n]));
             both 0 where target[n] is ignore_index
     Grads   of losses for x: dx / scale
-    Shapes  x and dx (rows, classes); target, losses (rows,)
-    Errors  ValueError for a target out of range; on a GPU its row of losses and of dx is NaN instead
+    Shapes  x and dx (rows, classes); target, losses (rows,); wrong (1,) or None
     """
     op = "cross_entropy_with_grad"
     kernel = implementation(__name__, op, x)
+    wrong = _check_wrong(op, wrong, x)
     view, dx_view = _check(op, {"x": x}, {"dx": dx})
     if isinstance(scale, bool) or not isinstance(scale, numbers.Real):
         raise KindError(f"{op}: scale is {type(scale).__name__}, wants a number")
     target, ignore_index = _check_target(op, target, ignore_index, x)
     losses = _vector(op, "losses", losses, x, check_output)
-    _run(kernel, x.size, view, target, ignore_index, float(scale), losses, dx_view)
+    _run(kernel, x.size, view, target, ignore_index, float(scale), losses, dx_view, wrong)

@@ -1,7 +1,7 @@
 """Softmax and cross entropy on the CPU: every thread owns rows.
 
 The greatest element is subtracted before exp, so that nothing overflows. A row with NaN or +inf, or of -inf alone,
-gives NaN, as in PyTorch.
+gives NaN, as in PyTorch. The launcher has looked at the targets, so nothing is written into `wrong`.
 """
 
 import math
@@ -109,7 +109,7 @@ def cross_entropy_row(x, target, ignore_index, losses, logsumexp, n):
 
 
 @parallel
-def cross_entropy(x, target, ignore_index, losses, logsumexp):
+def cross_entropy(x, target, ignore_index, losses, logsumexp, wrong):
     for n in prange(x.shape[0]):
         cross_entropy_row(x[n], target[n], ignore_index, losses, logsumexp, n)
 
@@ -127,7 +127,7 @@ def cross_entropy_grad_row(g, x, target, ignored, logsumexp, dx):
 
 
 @parallel
-def cross_entropy_grad(g, x, target, ignore_index, logsumexp, dx):
+def cross_entropy_grad(g, x, target, ignore_index, logsumexp, dx, wrong):
     for n in prange(x.shape[0]):
         cross_entropy_grad_row(g[n], x[n], target[n], target[n] == ignore_index, logsumexp[n], dx[n])
 
@@ -149,7 +149,7 @@ def cross_entropy_with_grad_row(x, target, ignored, scale, losses, dx, n):
 
 
 @parallel
-def cross_entropy_with_grad(x, target, ignore_index, scale, losses, dx):
+def cross_entropy_with_grad(x, target, ignore_index, scale, losses, dx, wrong):
     factor = dx.dtype.type(scale)
     for n in prange(x.shape[0]):
         cross_entropy_with_grad_row(x[n], target[n], target[n] == ignore_index, factor, losses, dx[n], n)

@@ -1,33 +1,97 @@
-"""Cross entropy with its gradient on CUDA: which rung runs, and how it is started.
+"""Softmax and cross entropy on CUDA: which rung runs, and how it is started.
 
-Rungs: plain, one thread a row; warp, one warp a row, which it reads once where its classes fit into registers.
-Targets on a GPU are not looked at before the launch: a row whose target is out of range becomes NaN.
+Rungs: plain (cuda_plain.py), one thread a row; warp, lanes of a warp own a row, which they read once where it fits
+into their registers (cuda_warp.py), else once for each pass (cuda_wide.py: a warp, or a block for very long rows).
+The gradient of cross entropy from known logarithms belongs to single elements (cuda_flat.py): plain and vector.
+
+Targets on a GPU are not looked at before the launch: a row whose target is out of range becomes NaN and is reported.
 """
 
 import numpy as np
 
 from ..errors import ShapeError
+from ..toolchain.cuda.memory import VECTOR, aligned
 from ..toolchain.cuda.rungs import choose
-from . import cuda_plain, cuda_warp
+from . import cuda_flat, cuda_plain, cuda_warp, cuda_wide
+from .cuda_parts import LANES, THREADS, WIDTHS
 
-__all__ = ["cross_entropy_with_grad"]
+__all__ = [
+    "cross_entropy",
+    "cross_entropy_grad",
+    "cross_entropy_with_grad",
+    "log_softmax",
+    "log_softmax_grad",
+    "softmax",
+    "softmax_grad",
+]
 
-LIMIT = (1 << 31) - 32  # elements: places are 32-bit inside kernels, where lanes look 32 elements ahead
-THREADS = 128
-WARPS = 8  # rows of a block
+LIMIT = (1 << 31) - THREADS  # elements: places are 32-bit inside kernels, where threads look that far ahead
+PLAIN = 128  # threads of a block of the plain rung
 
 
-def cross_entropy_with_grad(x, target, ignore_index, scale, losses, dx, rung=None):
-    op = "cross_entropy_with_grad"
-    rows, classes = x.shape
+def _check_size(op, x):
     if x.size >= LIMIT:
         raise ShapeError(f"{op}: x has shape {x.shape}, {x.size} elements, wants less than {LIMIT}; split the rows")
+
+
+def _start(op, rung, x, arguments, plain, warp, wide):
+    """Start the kernel of a rung on the rows of x: that of its type, of its width, or of its threads a row."""
+    rows, classes = x.shape
+    _check_size(op, x)
     rung = choose(op, rung, {"plain": None, "warp": None if x.dtype == np.float32 else "float32"})
     if not rows:
         return
-    arguments = x, target, ignore_index, float(scale), losses, dx, rows, classes
     if rung == "plain":
-        cuda_plain.PLAIN[x.dtype]((-(-rows // THREADS),), (THREADS,), arguments)
+        plain[x.dtype]((-(-rows // PLAIN),), (PLAIN,), (*arguments, rows, classes))
         return
-    kernel = next((kernel for width, kernel in cuda_warp.WIDTHS.items() if classes <= width), cuda_warp.wide)
-    kernel((-(-rows // WARPS),), (32 * WARPS,), arguments)
+    width = next((width for width in WIDTHS if classes <= width), None)
+    if width is None:
+        own = THREADS if classes > cuda_wide.BLOCK else LANES
+        wide[own]((-(-rows * own // THREADS),), (THREADS,), (*arguments, rows, classes))
+        return
+    bits = min((classes - 1).bit_length(), 5)
+    warp[width]((-((-rows << bits) // THREADS),), (THREADS,), (*arguments, rows, classes, bits))
+
+
+def softmax(x, out, rung=None):
+    _start("softmax", rung, x, (x, out), cuda_plain.FORWARD, cuda_warp.FORWARD, cuda_wide.FORWARD)
+
+
+def softmax_grad(g, out, dx, rung=None):
+    _start("softmax_grad", rung, g, (g, out, dx), cuda_plain.GRAD, cuda_warp.GRAD, cuda_wide.GRAD)
+
+
+def log_softmax(x, out, rung=None):
+    _start("log_softmax", rung, x, (x, out), cuda_plain.LOG, cuda_warp.LOG, cuda_wide.LOG)
+
+
+def log_softmax_grad(g, out, dx, rung=None):
+    _start("log_softmax_grad", rung, g, (g, out, dx), cuda_plain.LOG_GRAD, cuda_warp.LOG_GRAD, cuda_wide.LOG_GRAD)
+
+
+def _pointer(wrong):
+    """What kernels take for null where nobody wants reports."""
+    return 0 if wrong is None else wrong
+
+
+def cross_entropy(x, target, ignore_index, losses, logsumexp, wrong=None, rung=None):
+    arguments = x, target, ignore_index, losses, logsumexp, _pointer(wrong)
+    _start("cross_entropy", rung, x, arguments, cuda_plain.LOSS, cuda_warp.LOSS, cuda_wide.LOSS)
+
+
+def cross_entropy_grad(g, x, target, ignore_index, logsumexp, dx, wrong=None, rung=None):
+    op = "cross_entropy_grad"
+    _check_size(op, x)
+    fits = x.dtype == np.float32 and x.shape[1] % 4 == 0 and aligned(x, dx)
+    wish = f"float32, a number of classes that is a multiple of 4, and addresses that are multiples of {VECTOR}"
+    rung = choose(op, rung, {"plain": None, "vector": None if fits else wish})
+    if x.size:
+        kernel, each = (cuda_flat.PLAIN[x.dtype], 1) if rung == "plain" else (cuda_flat.loss_grad_vector, 4)
+        arguments = g, x, target, ignore_index, logsumexp, dx, _pointer(wrong), x.size, x.shape[1]
+        kernel((-(-x.size // (THREADS * each)),), (THREADS,), arguments)
+
+
+def cross_entropy_with_grad(x, target, ignore_index, scale, losses, dx, wrong=None, rung=None):
+    arguments = x, target, ignore_index, float(scale), losses, dx, _pointer(wrong)
+    op = "cross_entropy_with_grad"
+    _start(op, rung, x, arguments, cuda_plain.PLAIN, cuda_warp.WITH_GRAD, cuda_wide.WITH_GRAD)

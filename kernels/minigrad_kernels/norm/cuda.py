@@ -1,0 +1,150 @@
+"""Batch normalisation and standardised rows on CUDA: which rung runs, and how it is started.
+
+Rungs of what belongs to channels: plain (cuda_plain.py), one thread an element or a partial sum; vector
+(cuda_vector.py), 128-bit accesses by threads that keep to their columns. Both cut sums as bias/plan.py says, and
+cuda_totals.py adds up what the parts gave. Statistics take one pass over x: parts are joined by their means.
+Rungs of rows (cuda_rows.py): plain, one thread a row; warp, the lanes of a warp or the threads of a block.
+"""
+
+import numpy as np
+
+from ..bias.cuda import LIMIT
+from ..bias.cuda import column_sums as channel_sum
+from ..bias.cuda_plain import HEIGHT, WIDTH
+from ..bias.plan import LINES, cut
+from ..errors import ShapeError
+from ..softmax.cuda_parts import THREADS, WIDTHS
+from ..toolchain.cuda.memory import VECTOR, address, aligned
+from ..toolchain.cuda.rungs import choose
+from . import cuda_plain, cuda_rows, cuda_totals, cuda_vector
+
+__all__ = [
+    "batch_norm_grads",
+    "batch_normalize",
+    "batch_statistics",
+    "channel_sum",
+    "standardize",
+    "standardize_grad",
+]
+
+PLAIN = 128  # threads of a block of the plain rung of rows
+
+
+def _check_size(op, x, limit):
+    if x.size >= limit:
+        raise ShapeError(f"{op}: shape {x.shape} has {x.size} elements, wants less than {limit}; split it")
+
+
+def _rung(op, rung, x, *others):
+    """The rung for matrices of one shape whose channels are columns."""
+    _check_size(op, x, LIMIT)
+    quads = x.size and x.size % 4 == 0 and cut(*x.shape).fold * x.shape[1] % 4 == 0
+    fits = x.dtype == np.float32 and quads and aligned(x, *others)
+    wish = f"float32, sizes that are multiples of 4, and addresses that are multiples of {VECTOR}"
+    return choose(op, rung, {"plain": None, "vector": None if fits else wish})
+
+
+def _partials(workspace, x, plan):
+    """Two arrays of (parts, channels) in the workspace."""
+    start, count = -address(workspace) % VECTOR, plan.parts * x.shape[1]
+    space = workspace[start : start + 2 * count * x.itemsize].view(x.dtype)
+    return space[:count], space[count:]
+
+
+def _elements(x, kernel, arguments):
+    """Start a plain kernel on each element."""
+    kernel[x.dtype]((-(-x.size // THREADS),), (THREADS,), arguments)
+
+
+def _lines(x, kernel, arguments):
+    """Start a vector kernel whose threads take LINES lines each."""
+    plan = cut(*x.shape)
+    groups = -(-x.shape[0] // (plan.fold * LINES))
+    kernel((plan.tiles * groups,), (THREADS,), (*arguments, x.size, x.shape[1], plan.fold, plan.tiles, LINES))
+
+
+def _parts(x, rung, plain, vector, arguments):
+    """Start a kernel that sums the columns of parts."""
+    (rows, columns), plan = x.shape, cut(*x.shape)
+    if rung == "plain":
+        count = plan.parts * columns
+        grid, sizes, kernel = -(-count // THREADS), (rows, columns, plan.rows, count), plain[x.dtype]
+    else:
+        grid, kernel = plan.tiles * plan.parts, vector
+        sizes = x.size, columns, plan.fold, plan.tiles, plan.rows // plan.fold
+    kernel((grid,), (THREADS,), (*arguments, *sizes))
+
+
+def _totals(x, kernel, arguments):
+    kernel[x.dtype]((-(-x.shape[1] // WIDTH),), (WIDTH, HEIGHT), arguments)
+
+
+def batch_statistics(x, mean, variance, workspace, rung=None):
+    rung = _rung("batch_statistics", rung, x)
+    if not x.size:
+        mean.fill(np.nan)
+        variance.fill(np.nan)
+        return
+    (rows, columns), plan = x.shape, cut(*x.shape)
+    partials = _partials(workspace, x, plan)
+    _parts(x, rung, cuda_plain.STATISTICS, cuda_vector.statistics_vector, (x, *partials))
+    sizes = rows, plan.rows, plan.parts, columns
+    _totals(x, cuda_totals.STATISTICS, (x, *partials, mean, variance, *sizes))
+
+
+def batch_normalize(x, mean, variance, weight, has_weight, bias, has_bias, eps, out, rung=None):
+    rung = _rung("batch_normalize", rung, x, out)
+    if not x.size:
+        return
+    arguments = x, mean, variance, weight, bias, out, eps, int(has_weight), int(has_bias)
+    if rung == "plain":
+        _elements(x, cuda_plain.NORMALIZE, (*arguments, x.size, x.shape[1]))
+    else:
+        _lines(x, cuda_vector.normalize_vector, arguments)
+
+
+def batch_norm_grads(g, x, mean, variance, weight, has_weight, eps, dx, dw, db, workspace, rung=None):
+    rung = _rung("batch_norm_grads", rung, x, g, dx)
+    if not x.size:
+        dw.fill(0)
+        db.fill(0)
+        return
+    (rows, columns), plan = x.shape, cut(*x.shape)
+    partials = _partials(workspace, x, plan)
+    _parts(x, rung, cuda_plain.PRODUCTS, cuda_vector.products_vector, (g, x, mean, *partials))
+    _totals(x, cuda_totals.GRADS, (*partials, variance, dw, db, eps, plan.parts, columns))
+    arguments = g, x, mean, variance, weight, dw, db, dx, eps, int(has_weight)
+    if rung == "plain":
+        _elements(x, cuda_plain.GRADS, (*arguments, x.size, x.shape[1], rows))
+    else:
+        _lines(x, cuda_vector.grads_vector, (*arguments, float(rows)))
+
+
+# ---- rows --------------------------------------------------------------------------------------------------------
+
+
+def _start(op, rung, x, arguments, plain, warp, block):
+    """Start the kernel of a rung on the rows of x: that of its type or of its width."""
+    _check_size(op, x, LIMIT - THREADS)
+    rung = choose(op, rung, {"plain": None, "warp": None if x.dtype == np.float32 else "float32"})
+    rows, columns = x.shape
+    if not rows:
+        return
+    width = next((width for width in WIDTHS if columns <= width), None)
+    if rung == "plain":
+        plain[x.dtype]((-(-rows // PLAIN),), (PLAIN,), (*arguments, rows, columns))
+    elif width is None:
+        block((rows,), (THREADS,), (*arguments, columns))
+    else:
+        bits = min((columns - 1).bit_length(), 5)
+        warp[width]((-((-rows << bits) // THREADS),), (THREADS,), (*arguments, rows, columns, bits))
+
+
+def standardize(x, eps, out, scale, rung=None):
+    kernels = cuda_rows.PLAIN, cuda_rows.STANDARDIZE, cuda_rows.standardize_block
+    _start("standardize", rung, x, (x, out, scale, eps), *kernels)
+
+
+def standardize_grad(g, out, scale, dx, rung=None):
+    kernels = cuda_rows.PLAIN_GRAD, cuda_rows.GRAD, cuda_rows.standardize_grad_block
+    _start("standardize_grad", rung, g, (g, out, scale, dx), *kernels)

@@ -1,0 +1,234 @@
+"""The vector rung of batch normalisation: 128-bit accesses by threads that keep to their columns. float32.
+
+As in bias/cuda_vector.py, a line is a run of whole rows in memory, and a thread owns four neighbouring elements of a
+piece of it and the same four of the lines below: the same columns every time. So what belongs to its channels, and
+its sums, stay in registers.
+"""
+
+from ..bias.cuda_vector import WORDS, add4, fold_and_write, lines_below
+from ..bias.plan import LINE
+from ..toolchain.cuda import cuda, device, f32, i32, kernel, load4, store4, u32
+from .cuda_parts import finite, joined
+
+__all__ = ["grads_vector", "normalize_vector", "products_vector", "statistics_vector"]
+
+PLACES = "i32 size, i32 columns, i32 fold, i32 tiles, i32 share"
+
+
+@device
+def after(c, columns):
+    """The next column of a row, the first one after the last."""
+    return i32(0) if i32(c + 1) == columns else i32(c + 1)
+
+
+@device
+def columns_of(place, columns):
+    """The columns of four neighbouring places of a line."""
+    c0 = i32(u32(u32(place) % u32(columns)))
+    c1 = after(c0, columns)
+    c2 = after(c1, columns)
+    return c0, c1, c2, after(c2, columns)
+
+
+@device
+def gather4(vector, c):
+    return vector[c[0]], vector[c[1]], vector[c[2]], vector[c[3]]
+
+
+@device
+def sub4(a, b):
+    return a[0] - b[0], a[1] - b[1], a[2] - b[2], a[3] - b[3]
+
+
+@device
+def mul4(a, b):
+    return a[0] * b[0], a[1] * b[1], a[2] * b[2], a[3] * b[3]
+
+
+@device
+def times4(a, factor):
+    return a[0] * factor, a[1] * factor, a[2] * factor, a[3] * factor
+
+
+@device
+def own_lines(size, columns, fold, tiles, share):
+    """(part, tile, place, line, first, count) of this thread: `count` lines from `first` on, 0 if it has no place."""
+    part = i32(u32(u32(cuda.blockIdx.x) // u32(tiles)))
+    tile = i32(cuda.blockIdx.x - part * tiles)
+    place, line, first = i32(tile * LINE + 4 * cuda.threadIdx.x), i32(fold * columns), i32(part * share)
+    lines = i32((u32(size) + u32(line) - u32(1)) // u32(line))
+    count = lines_below(first, share, lines, line, place, size)
+    return part, tile, place, line, first, count if place < line else i32(0)
+
+
+# ---- statistics --------------------------------------------------------------------------------------------------
+
+
+@device
+def fold_statistics(n, s, q, sums, squares, columns, fold, tiles, part, tile):
+    """Join the rows of a line pairwise and write the sums and squares of the columns."""
+    counts, all_sums = cuda.shared.array(LINE, f32, alignment=16), cuda.shared.array(LINE, f32, alignment=16)
+    all_squares, thread = cuda.shared.array(LINE, f32, alignment=16), i32(cuda.threadIdx.x)
+    store4(counts, i32(4 * thread), (n, n, n, n))
+    store4(all_sums, i32(4 * thread), s)
+    store4(all_squares, i32(4 * thread), q)
+    rows = fold
+    while rows > 1:
+        half = i32((rows + 1) >> 1)
+        cuda.syncthreads()
+        k = thread
+        while k < i32((rows - half) * columns):
+            o = i32(k + half * columns)
+            counts[k], all_sums[k], all_squares[k] = joined(
+                counts[k], all_sums[k], all_squares[k], counts[o], all_sums[o], all_squares[o]
+            )
+            k = i32(k + 256)
+        rows = half
+    cuda.syncthreads()
+    k, start = thread, i32(tile * LINE)
+    while k < min(LINE, i32(columns - start)):
+        sums[i32(part * columns + start + k)] = all_sums[k]
+        squares[i32(part * columns + start + k)] = all_squares[k]
+        k = i32(k + 256)
+
+
+@kernel(f"f32* x, f32* sums, f32* squares, {PLACES}", threads=256, opcodes=WORDS[:1])
+def statistics_vector(x, sums, squares, size, columns, fold, tiles, share):
+    """x is read once, four elements at a time, and its first row by each block: four lines, their means and squares
+    about them in registers, are joined to the lines before."""
+    part, tile, place, line, first, count = own_lines(size, columns, fold, tiles, share)
+    n, s, q = f32(0), (f32(0), f32(0), f32(0), f32(0)), (f32(0), f32(0), f32(0), f32(0))
+    if count > 0:
+        k, shift = i32(first * line + place), gather4(x, columns_of(place, columns))
+        shift = finite(shift[0]), finite(shift[1]), finite(shift[2]), finite(shift[3])
+        while count >= 4:
+            v0, v1 = sub4(load4(x, k), shift), sub4(load4(x, i32(k + line)), shift)
+            v2, v3 = sub4(load4(x, i32(k + 2 * line)), shift), sub4(load4(x, i32(k + 3 * line)), shift)
+            t = add4(add4(v0, v1), add4(v2, v3))
+            mean = times4(t, f32(0.25))
+            v0, v1, v2, v3 = sub4(v0, mean), sub4(v1, mean), sub4(v2, mean), sub4(v3, mean)
+            within = add4(add4(mul4(v0, v0), mul4(v1, v1)), add4(mul4(v2, v2), mul4(v3, v3)))
+            apart = sub4(mean, times4(s, f32(1) / max(n, f32(1))))
+            between = times4(mul4(apart, apart), n * f32(4) / (n + f32(4)))
+            n, s, q = n + f32(4), add4(s, t), add4(q, add4(within, between))
+            k = i32(k + 4 * line)
+            count = i32(count - 4)
+        while count > 0:
+            v0 = sub4(load4(x, k), shift)
+            apart = sub4(v0, times4(s, f32(1) / max(n, f32(1))))
+            n, s, q = n + f32(1), add4(s, v0), add4(q, times4(mul4(apart, apart), n / (n + f32(1))))
+            k = i32(k + line)
+            count = i32(count - 1)
+    fold_statistics(n, s, q, sums, squares, columns, fold, tiles, part, tile)
+
+
+# ---- forward -----------------------------------------------------------------------------------------------------
+
+
+@device
+def scales4(variance, eps):
+    """1 / deviation, by the instruction that gives it within 2 roundings."""
+    return (
+        cuda.libdevice.rsqrtf(variance[0] + eps),
+        cuda.libdevice.rsqrtf(variance[1] + eps),
+        cuda.libdevice.rsqrtf(variance[2] + eps),
+        cuda.libdevice.rsqrtf(variance[3] + eps),
+    )
+
+
+@device
+def normal4(v, centre, scale, shift):
+    return add4(mul4(sub4(v, centre), scale), shift)
+
+
+VECTORS = "f32* mean, f32* variance, f32* weight"
+
+
+@kernel(
+    f"f32* x, {VECTORS}, f32* bias, f32* out, f32 eps, i32 has_weight, i32 has_bias, {PLACES}",
+    threads=256,
+    opcodes=WORDS,
+)
+def normalize_vector(
+    x, mean, variance, weight, bias, out, eps, has_weight, has_bias, size, columns, fold, tiles, share
+):
+    """x is read and out written once, four elements at a time; a thread reads up to 16 numbers for `share` lines."""
+    part, tile, place, line, first, count = own_lines(size, columns, fold, tiles, share)
+    if count > 0:
+        c = columns_of(place, columns)
+        centre, scale = gather4(mean, c), scales4(gather4(variance, c), eps)
+        shift = f32(0), f32(0), f32(0), f32(0)
+        if has_weight:
+            scale = mul4(scale, gather4(weight, c))
+        if has_bias:
+            shift = gather4(bias, c)
+        k = i32(first * line + place)
+        while count >= 4:
+            v0, v1 = load4(x, k), load4(x, i32(k + line))
+            v2, v3 = load4(x, i32(k + 2 * line)), load4(x, i32(k + 3 * line))
+            store4(out, k, normal4(v0, centre, scale, shift))
+            store4(out, i32(k + line), normal4(v1, centre, scale, shift))
+            store4(out, i32(k + 2 * line), normal4(v2, centre, scale, shift))
+            store4(out, i32(k + 3 * line), normal4(v3, centre, scale, shift))
+            k = i32(k + 4 * line)
+            count = i32(count - 4)
+        while count > 0:
+            store4(out, k, normal4(load4(x, k), centre, scale, shift))
+            k = i32(k + line)
+            count = i32(count - 1)
+
+
+# ---- gradients ---------------------------------------------------------------------------------------------------
+
+
+@kernel(f"f32* g, f32* x, f32* mean, f32* sums, f32* products, {PLACES}", threads=256, opcodes=WORDS[:1])
+def products_vector(g, x, mean, sums, products, size, columns, fold, tiles, share):
+    """g and x are read once, four elements at a time; each block writes the sums of its part."""
+    part, tile, place, line, first, count = own_lines(size, columns, fold, tiles, share)
+    total, product = (f32(0), f32(0), f32(0), f32(0)), (f32(0), f32(0), f32(0), f32(0))
+    if count > 0:
+        k, centre = i32(first * line + place), gather4(mean, columns_of(place, columns))
+        while count >= 2:
+            g0, g1 = load4(g, k), load4(g, i32(k + line))
+            v0, v1 = sub4(load4(x, k), centre), sub4(load4(x, i32(k + line)), centre)
+            total = add4(total, add4(g0, g1))
+            product = add4(product, add4(mul4(g0, v0), mul4(g1, v1)))
+            k = i32(k + 2 * line)
+            count = i32(count - 2)
+        if count > 0:
+            g0 = load4(g, k)
+            total, product = add4(total, g0), add4(product, mul4(g0, sub4(load4(x, k), centre)))
+    fold_and_write(cuda.shared.array(LINE, f32, alignment=16), total, sums, columns, fold, tiles, part, tile)
+    fold_and_write(cuda.shared.array(LINE, f32, alignment=16), product, products, columns, fold, tiles, part, tile)
+
+
+@device
+def slope4(g, v, centre, shift, slope, scale):
+    return mul4(sub4(sub4(g, shift), mul4(sub4(v, centre), slope)), scale)
+
+
+@kernel(
+    f"f32* g, f32* x, {VECTORS}, f32* dw, f32* db, f32* dx, f32 eps, i32 has_weight, f32 rows, {PLACES}",
+    threads=256,
+    opcodes=WORDS,
+)
+def grads_vector(g, x, mean, variance, weight, dw, db, dx, eps, has_weight, rows, size, columns, fold, tiles, share):
+    """g and x are read and dx written once, four elements at a time; a thread reads up to 20 numbers for its lines."""
+    part, tile, place, line, first, count = own_lines(size, columns, fold, tiles, share)
+    if count > 0:
+        c = columns_of(place, columns)
+        centre, scale = gather4(mean, c), scales4(gather4(variance, c), eps)
+        each = f32(1) / rows
+        shift = times4(gather4(db, c), each)
+        slope = times4(mul4(scale, gather4(dw, c)), each)
+        if has_weight:
+            scale = mul4(scale, gather4(weight, c))
+        k = i32(first * line + place)
+        while count >= 2:
+            g0, g1, v0, v1 = load4(g, k), load4(g, i32(k + line)), load4(x, k), load4(x, i32(k + line))
+            store4(dx, k, slope4(g0, v0, centre, shift, slope, scale))
+            store4(dx, i32(k + line), slope4(g1, v1, centre, shift, slope, scale))
+            k = i32(k + 2 * line)
+            count = i32(count - 2)
+        if count > 0:
+            store4(dx, k, slope4(load4(g, k), load4(x, k), centre, shift, slope, scale))

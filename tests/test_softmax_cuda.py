@@ -1,0 +1,231 @@
+"""Softmax and cross entropy on CUDA: long rows, labels that are out of range, infinities and NaN."""
+
+import re
+from functools import partial
+
+import numpy as np
+import pytest
+
+from minigrad_kernels import interpreter, softmax
+from minigrad_kernels.errors import KindError, ShapeError
+from minigrad_kernels.softmax import cuda
+
+from .cases.softmax import cross_entropy, cross_entropy_with_grad, log_softmax_grad, row, softmax_grad
+from .kernel_runs import DEVICE, make_inputs, moved, on_host, run, same_bits, within_rounding
+
+IGNORED = -100
+# A width of each kernel: teams of 8 and 16 lanes, 4 and 32 elements a lane, a warp that reads again, a block.
+WIDTHS = [5, 12, 40, 200, 1100, 4101]
+RUNGS = [("plain", 5), *(("warp", classes) for classes in WIDTHS)]
+FLAT = [("plain", 5), ("plain", 4101), ("vector", 8), ("vector", 1100)]
+
+
+def there(array):
+    return moved(array, DEVICE)
+
+
+def fresh(*shape):
+    return there(np.full(shape, np.nan, np.float32))
+
+
+def report():
+    return there(np.array([softmax.NO_WRONG_LABEL]))
+
+
+def found(wrong):
+    return softmax.wrong_label(int(on_host(wrong)[0]))
+
+
+def numbers(*shape):
+    return np.random.default_rng(sum(shape)).standard_normal(shape).astype(np.float32)
+
+
+# ---- long rows -------------------------------------------------------------------------------------------------------
+
+
+LONG = [(2, 1024), (3, 1025), (2, 4096), (2, 4100)]  # around what a warp's registers hold, and where blocks begin
+MAKERS = [partial(row, name) for name in ("softmax", "log_softmax")]
+MAKERS += [softmax_grad, log_softmax_grad, cross_entropy, partial(cross_entropy_with_grad, scale=0.5)]
+LONG_ROWS = [make(shape) for make in MAKERS for shape in LONG]
+
+
+@pytest.mark.parametrize("case", LONG_ROWS, ids=str)
+def test_long_rows(case):
+    inputs = make_inputs(case, np.float32)
+    function = partial(getattr(cuda, case.function), rung="warp")
+    results = run(case, np.float32, inputs, DEVICE, function)
+    within_rounding(case, np.float32, inputs, results)
+    same_bits(results, run(case, np.float32, inputs, DEVICE, function))
+
+
+# ---- labels ----------------------------------------------------------------------------------------------------------
+
+
+def losses(rung, x, target, ignore_index, wrong):
+    out = fresh(len(x)), fresh(len(x))
+    cuda.cross_entropy(there(x), there(target), ignore_index, *out, wrong, rung)
+    assert np.isfinite(on_host(out[1])).all()  # logarithms of sums do not depend on labels
+    return (out[0],)
+
+
+def gradient(rung, x, target, ignore_index, wrong):
+    dx, logsumexp = fresh(*x.shape), np.log(np.exp(x).sum(1))
+    cuda.cross_entropy_grad(
+        there(x[:, 0] + 3), there(x), there(target), ignore_index, there(logsumexp), dx, wrong, rung
+    )
+    return (dx,)
+
+
+def both(rung, x, target, ignore_index, wrong):
+    out = fresh(len(x)), fresh(*x.shape)
+    cuda.cross_entropy_with_grad(there(x), there(target), ignore_index, 1, *out, wrong, rung)
+    return out
+
+
+CALLS = [(call, *pair) for call in (losses, both) for pair in RUNGS] + [(gradient, *pair) for pair in FLAT]
+each_call = pytest.mark.parametrize(
+    "call, rung, classes", CALLS, ids=[f"{call.__name__}-{rung}-{classes}" for call, rung, classes in CALLS]
+)
+
+
+@each_call
+def test_rows_of_wrong_labels_are_nan_and_the_first_is_reported(call, rung, classes):
+    """Many blocks find some. Rows beside them are as they should be, and ignored ones are 0, whatever is there."""
+    rows = 300
+    x, target = numbers(rows, classes), np.arange(rows) % classes
+    bad = {299: 2**40, 130: -1, 40: classes, 41: -(2**63), 7: 2**62, 8: classes + 3}
+    target[list(bad)] = list(bad.values())
+    target[[2, 50]] = IGNORED
+    wrong = report()
+    results = [on_host(result) for result in call(rung, x, target, IGNORED, wrong)]
+    row_is_wrong = np.isin(np.arange(rows), list(bad))
+    for result in results:
+        np.testing.assert_array_equal(
+            np.isnan(result), np.broadcast_to(row_is_wrong.reshape(-1, *[1] * (result.ndim - 1)), result.shape)
+        )
+        assert not result[[2, 50]].any()
+    assert found(wrong) == (7, 2**31 - 1)  # as near to 2**62 as 32 bits come
+
+
+@each_call
+@pytest.mark.parametrize("ignore_index", [-1, 2**40])
+def test_ignored_rows_are_never_reported(call, rung, classes, ignore_index):
+    target = np.array([0, ignore_index, classes - 1, ignore_index])
+    wrong = report()
+    results = call(rung, numbers(4, classes), target, ignore_index, wrong)
+    assert found(wrong) is None
+    assert all(np.isfinite(on_host(result)).all() for result in results)
+
+
+def test_reports_of_several_launches_leave_the_smallest_row():
+    wrong, x = report(), numbers(50, 10)
+    seen = []
+    for n, label in ((30, 11), (20, -7), (25, 12)):
+        target = np.zeros(50, np.int64)
+        target[n] = label
+        losses(None, x, target, IGNORED, wrong)
+        seen.append(found(wrong))
+    assert seen == [(30, 11), (20, -7), (20, -7)]
+
+
+@each_call
+def test_nothing_need_be_reported(call, rung, classes):
+    results = call(rung, numbers(3, classes), np.array([0, -5, 1]), IGNORED, None)
+    for result in results:
+        np.testing.assert_array_equal(np.isnan(on_host(result)).reshape(3, -1).all(1), [False, True, False])
+
+
+@pytest.mark.parametrize(
+    "row, label", [(0, -1), (0, 0), (5, 10), (2**31 - 257, 2**31 - 1), (2**31 - 257, -(2**31)), (7, -100)]
+)
+def test_wrong_label_undoes_what_kernels_do(row, label):
+    word = np.array([row << 32 | label & 0xFFFFFFFF], np.int64)
+    assert softmax.wrong_label(int(word[0])) == (row, label)
+
+
+def test_launchers_take_reports():
+    """On a GPU they do not look at labels; on the CPU they refuse them at once and leave `wrong` alone."""
+    x, target = numbers(4, 3), np.array([0, 1, 3, 9])
+    wrong = report()
+    softmax.cross_entropy(there(x), there(target), IGNORED, fresh(4), fresh(4), wrong)
+    assert found(wrong) == (2, 3)
+    one = np.array([softmax.NO_WRONG_LABEL])
+    with pytest.raises(ShapeError, match=re.escape("cross_entropy: target[2] = 3")):
+        softmax.cross_entropy(x, target, IGNORED, np.empty(4, "f4"), np.empty(4, "f4"), one)
+    assert one[0] == softmax.NO_WRONG_LABEL
+    softmax.cross_entropy(x, target % 3, IGNORED, np.empty(4, "f4"), np.empty(4, "f4"), one)
+    assert one[0] == softmax.NO_WRONG_LABEL
+
+
+@pytest.mark.parametrize(
+    "wrong, error, message",
+    [
+        (np.zeros(2, np.int64), ShapeError, "wrong has shape (2,), wants (1,)"),
+        (np.zeros(1, np.int32), KindError, "wrong has type int32, wants int64"),
+        (interpreter.array(np.zeros(1, np.int64)), KindError, "wrong is minigrad_kernels.interpreter"),
+    ],
+)
+def test_launchers_refuse_other_reports(wrong, error, message):
+    x, target, rows = numbers(2, 3), np.array([0, 1]), [np.empty(2, "f4") for _ in range(3)]
+    for name, call in {
+        "cross_entropy": lambda: softmax.cross_entropy(x, target, IGNORED, *rows[:2], wrong),
+        "cross_entropy_grad": lambda: softmax.cross_entropy_grad(rows[0], x, target, IGNORED, rows[1], x + 0, wrong),
+        "cross_entropy_with_grad": lambda: softmax.cross_entropy_with_grad(
+            x, target, IGNORED, 1, rows[0], x + 0, wrong
+        ),
+    }.items():
+        with pytest.raises(error, match="^" + re.escape(f"{name}: {message}")):
+            call()
+
+
+# ---- infinities and NaN ----------------------------------------------------------------------------------------------
+
+
+def strange(classes):
+    """Rows with NaN first and last, with +inf, of -inf alone, with -inf beside numbers, with large numbers."""
+    x = numbers(7, classes)
+    x[0, -1], x[1, 0], x[2, classes // 2], x[3], x[4, 1], x[5], x[6] = (
+        np.nan,
+        np.nan,
+        np.inf,
+        -np.inf,
+        -np.inf,
+        3e38,
+        -3e38,
+    )
+    return x
+
+
+@pytest.mark.parametrize("rung, classes", RUNGS + [("plain", 40)])
+def test_infinities_are_as_on_the_cpu(rung, classes):
+    x, target = strange(classes), np.array([0, 1, 0, 1, 1, 0, 0])
+    few = x[:5]  # products of the large numbers overflow or not by the order of a sum
+    g, p = numbers(5, classes), np.abs(numbers(5, classes))
+    for name, inputs, outputs in [
+        ("softmax", (x,), 1),
+        ("log_softmax", (x,), 1),
+        ("softmax_grad", (few, p), 1),
+        ("softmax_grad", (g, few), 1),
+        ("log_softmax_grad", (few, -p), 1),
+        ("log_softmax_grad", (g, np.minimum(few, 5)), 1),
+        ("cross_entropy", (x, target, IGNORED), 0),
+        ("cross_entropy_with_grad", (x, target, IGNORED, 0.5), 2),
+    ]:
+        shapes = {0: [(7,), (7,)], 1: [inputs[0].shape], 2: [(7,), x.shape]}[outputs]
+        wanted, results = [np.empty(shape, np.float32) for shape in shapes], [fresh(*shape) for shape in shapes]
+        getattr(softmax, name)(*inputs, *wanted)
+        getattr(cuda, name)(*map(there, inputs), *results, rung=rung)
+        for got, want in zip(results, wanted, strict=True):
+            np.testing.assert_allclose(on_host(got), want, rtol=1e-4, atol=1e-4, err_msg=name)
+
+
+@pytest.mark.parametrize("rung, classes", FLAT)
+def test_infinities_in_the_gradient_are_as_on_the_cpu(rung, classes):
+    x, target = strange(classes), np.array([0, 1, 0, 1, 1, 0, IGNORED])
+    g, logsumexp = numbers(7, 1)[:, 0], np.array([0, 1, np.inf, -np.inf, 2, np.nan, np.nan], np.float32)
+    wanted, dx = np.empty_like(x), fresh(*x.shape)
+    with np.errstate(over="ignore", invalid="ignore"):
+        softmax.cross_entropy_grad(g, x, target, IGNORED, logsumexp, wanted)
+    cuda.cross_entropy_grad(there(g), there(x), there(target), IGNORED, there(logsumexp), dx, rung=rung)
+    np.testing.assert_allclose(on_host(dx), wanted, rtol=1e-4, atol=1e-6)
+    assert np.isnan(on_host(dx)[[0, 5]]).any() and not on_host(dx)[6].any()
