@@ -58,17 +58,24 @@ def maximum(x, kernel_size, stride, padding=(0, 0), dilation=(1, 1), ceil_mode=F
     ]
 
 
+class AverageCase(KernelCase):
+    """A row whose params are tables, which stay on the host; named by their sizes."""
+
+    def __str__(self):
+        windows = " ".join(f"{name}={len(table)}" for name, table in self.params.items())
+        return f"{self.family}.{self.function} {'x'.join(map(str, self.shapes[0]))} {windows}"
+
+
 def average(x, rows, columns):
     """average_forward and average_input_grad of one pair of tables."""
     out, image = (*x[:2], len(rows), len(columns)), CHANNELS_LAST
     terms = int((rows[:, 1] - rows[:, 0]).max() * (columns[:, 1] - columns[:, 0]).max()) + 1
-    tables = (lambda rng, shape: rows), (lambda rng, shape: columns)
     exact = all(d & (d - 1) == 0 for d in np.outer(rows[:, 2], columns[:, 2]).flat)
-    settings = dict(kinds=("float", *tables), layouts=(image,), terms=terms, exact=exact, nan=(0,) if x[0] else ())
+    settings = dict(layouts=(image,), terms=terms, exact=exact, nan=(0,) if x[0] else ())
 
     def case(function, shape, output, **extra):
-        shapes = shape, rows.shape, columns.shape
-        return KernelCase("pool2d", function, shapes, {}, (Output(output, image),), **settings, **extra)
+        tables = dict(rows=rows, columns=columns)
+        return AverageCase("pool2d", function, (shape,), tables, (Output(output, image),), **settings, **extra)
 
     return [
         case("average_forward", x, out),
@@ -96,6 +103,13 @@ ROWS = [
             [(1, 1), (2, 3)], [(0, 0), (1, 1)], [(1, 1), (2, 1)], [False, True]
         )
     ),
+    # Four channels at a time: windows that overlap, leave gaps, leave the input; taps that lie apart.
+    maximum((2, 8, 9, 10), (3, 3), (2, 2), (1, 1)),
+    maximum((3, 4, 9, 10), (3, 2), (1, 1), (1, 1), (2, 3)),
+    maximum((2, 12, 7, 9), (2, 3), (3, 1), (1, 1), (1, 2), ceil_mode=True),
+    maximum((1, 4, 11, 7), (3, 3), (5, 4)),
+    maximum((1, 8, 20, 20), (17, 16), (3, 2)),
+    maximum((1, 4, 18, 17), (16, 16), (2, 1), (8, 8)),  # as many taps as a byte can number
     maximum((1, 1, 1, 1), (1, 1), (1, 1)),
     maximum((0, 3, 4, 4), (2, 2), (2, 2)),
     maximum((1, 2, 5, 7), (5, 7), (1, 1)),
@@ -107,9 +121,11 @@ ROWS = [
         plain((2, 5, 9, 10), 3, 2, 1, ceil_mode, include, divisor)
         for ceil_mode, include, divisor in product([False, True], [False, True], [None, 4])
     ),
+    *(plain((2, 8, 9, 10), 3, 2, 1, True, include, None) for include in (False, True)),
+    plain((3, 4, 11, 7), 3, 1),
     plain((0, 3, 4, 4), 2, 2),
     plain((3, 4, 11, 7), 3, 5),
-    *(adaptive((2, 5, 7, 9), out) for out in ((1, 1), (3, 4), (7, 9), (10, 2))),
+    *(adaptive((2, c, 7, 9), out) for c in (4, 5) for out in ((1, 1), (3, 4), (7, 9), (10, 2))),
 ]
 
 CASES = [case for row in ROWS for case in row]

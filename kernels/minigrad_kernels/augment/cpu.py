@@ -1,0 +1,128 @@
+"""Images for the loader on the CPU: every thread owns whole images, and vectors hold neighbouring numbers of a row.
+
+A row of pixels is one run of memory, in which scale and shift repeat themselves: they are laid out as often as fits
+into TILE numbers, so that innermost loops are long whatever the number of channels.
+"""
+
+import numpy as np
+from numba import prange
+
+from ..bias.cpu import TILE, line_of, repeat
+from ..toolchain import jit, parallel, stack_array
+
+__all__ = ["gather_normalize", "pad_crop_normalize"]
+
+SMALL = 1 << 14  # numbers; below it a second thread costs more than it brings
+
+
+def _run(kernel, size, *arguments):
+    (kernel.alone if size < SMALL else kernel)(*arguments)
+
+
+@jit
+def normalize_run(x, source, scale, shift, out, at, count):
+    """`count` numbers of whole pixels, from x[source] to out[at] on; scale and shift repeat themselves.
+
+    Places are unsigned, or the compiler would ask at each whether it counts from the end, and use no vectors.
+    """
+    line = scale.size
+    for start in range(0, count, line):
+        read, write = np.uintp(source + start), np.uintp(at + start)
+        for k in range(min(line, count - start)):
+            n = np.uintp(k)
+            out[write + n] = np.float32(x[read + n]) * scale[n] + shift[n]
+
+
+@jit
+def spread(vector, wide, line):
+    """The vector itself, or copies of it one behind the other in `wide`, as many as make a line."""
+    if line > wide.size:
+        return vector
+    repeat(vector, wide[:line])
+    return wide[:line]
+
+
+@jit
+def gather_image(image, scale, shift, out):
+    line = line_of(scale.size)
+    room_scale, room_shift = stack_array(TILE, scale), stack_array(TILE, shift)
+    wide_scale, wide_shift = spread(scale, room_scale, line), spread(shift, room_shift, line)
+    normalize_run(image, 0, wide_scale, wide_shift, out, 0, out.size)
+
+
+@parallel
+def gather_images(images, indices, scale, shift, out):
+    for n in prange(indices.size):
+        gather_image(images[indices[n]], scale, shift, out[n])
+
+
+def gather_normalize(images, indices, scale, shift, out):
+    if out.size:
+        rows = images.reshape(len(images), -1), out.reshape(len(out), -1)
+        _run(gather_images, out.size, rows[0], indices, scale, shift, rows[1])
+
+
+@jit
+def mirror_run(x, source, scale, shift, out, at, count):
+    """As normalize_run, the last pixel first; scale and shift have one number for each channel."""
+    channels = scale.size
+    for start in range(0, count, channels):
+        read, write = np.uintp(source + count - channels - start), np.uintp(at + start)
+        for c in range(channels):
+            n = np.uintp(c)
+            out[write + n] = np.float32(x[read + n]) * scale[n] + shift[n]
+
+
+@jit
+def fill_run(x, source, black, scale, shift, out, at, count):
+    """As normalize_run, but one pixel again and again: that at x[source], or a black one."""
+    channels = scale.size
+    for start in range(0, count, channels):
+        for c in range(channels):
+            v = np.uint8(0) if black else x[source + c]
+            out[at + start + c] = np.float32(v) * scale[c] + shift[c]
+
+
+@jit
+def cut_row(image, source, width, left, flip, edge, scale, shift, wide, out, at):
+    """One row of a cut that begins `left` pixels behind the start, at `source`, of the row of the image."""
+    channels = scale.size
+    first = min(max(-left, 0), width)  # of the columns that lie inside the image
+    last = max(first, min(width, width - left))
+    begin, count = source + (first + left) * channels, (last - first) * channels
+    near, far = source, source + (width - 1) * channels  # the pixels that lie next to the columns outside
+    if flip:
+        first, last, near, far = width - last, width - first, far, near
+        mirror_run(image, begin, scale, shift, out, at + first * channels, count)
+    else:
+        normalize_run(image, begin, wide[0], wide[1], out, at + first * channels, count)
+    if first:
+        fill_run(image, near, not edge, scale, shift, out, at, first * channels)
+    if last < width:
+        fill_run(image, far, not edge, scale, shift, out, at + last * channels, (width - last) * channels)
+
+
+@jit
+def cut_image(image, height, width, top, left, flip, edge, scale, shift, out):
+    line, row = line_of(scale.size), width * scale.size
+    room_scale, room_shift = stack_array(TILE, scale), stack_array(TILE, shift)
+    wide = spread(scale, room_scale, line), spread(shift, room_shift, line)
+    for i in range(height):
+        near = min(max(i + top, 0), height - 1)
+        # A row above or below the image is one whose columns all lie outside.
+        start = left if edge or near == i + top else width
+        cut_row(image, near * row, width, start, flip, edge, scale, shift, wide, out, i * row)
+
+
+@parallel
+def cut_images(images, size, indices, offsets, flips, padding, edge, scale, shift, out):
+    for n in prange(indices.size):
+        top, left = offsets[n, 0] - padding, offsets[n, 1] - padding
+        image, cut = images[indices[n]], out[n]
+        cut_image(image, size[0], size[1], top, left, flips[n] != 0, edge, scale, shift, cut)
+
+
+def pad_crop_normalize(images, indices, offsets, flips, padding, edge, scale, shift, out):
+    if out.size:
+        rows, size = (images.reshape(len(images), -1), out.reshape(len(out), -1)), images.shape[1:3]
+        _run(cut_images, out.size, rows[0], size, indices, offsets, flips, padding, edge, scale, shift, rows[1])
