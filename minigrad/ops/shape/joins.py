@@ -33,7 +33,7 @@ def _cat(*tensors, dim):
     joined = [x for x in tensors if not _is_nothing(x.shape, ndim)]
     shape = list(joined[0].shape)
     shape[dim] = sum(x.shape[dim] for x in joined)
-    out = device.empty(tuple(shape), device.result_dtype(*tensors, op="cat"), device.order_of(joined[0]))
+    out = device.empty(tuple(shape), device.result_dtype(*tensors, op="cat"), device.order_of(joined[0]), joined[0])
     array_module(out).concatenate(joined, axis=dim, out=out)
     return out
 
@@ -41,7 +41,7 @@ def _cat(*tensors, dim):
 def _dx_of_cat(g, tensors_shape, index, dim):
     shape = tensors_shape[index]
     if _is_nothing(shape, g.ndim):
-        return Tensor.made(device.zeros(shape, g.dtype))
+        return Tensor.made(device.zeros(shape, g.dtype, like=g.data))
     start = sum(one[dim] for one in tensors_shape[:index] if not _is_nothing(one, g.ndim))
     return _part(g, dim, start, shape[dim])
 

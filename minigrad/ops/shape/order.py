@@ -9,7 +9,7 @@ from collections import namedtuple
 
 from minigrad_kernels.errors import ShapeError
 
-from ...device import array_module
+from ... import device
 from ...tensor import Tensor
 from ..arguments import flag_of, integer_of, tensor_of
 from ..axes import axis_of
@@ -21,11 +21,12 @@ __all__ = ["argsort", "sort", "topk"]
 Ordered = namedtuple("Ordered", "values indices")
 
 
+@device.there
 def _order(op, input, dim, descending):
     """(the dimension, indices that put the elements along it in order); equal elements keep theirs."""
     axis, descending = axis_of(op, dim, tensor_of(op, "input", input).ndim), flag_of(op, "descending", descending)
     if not input.ndim:
-        return axis, Tensor.made(array_module(input.data).zeros((), "int64"))
+        return axis, Tensor.made(device.zeros((), "int64", like=input.data))
     backwards = (slice(None),) * axis + (slice(None, None, -1),)
     array = input.data[backwards] if descending else input.data
     indices = array.argsort(axis, kind="stable")

@@ -39,11 +39,12 @@ def _flat(index, shape, axis):
     for i in reversed(range(array.ndim)):
         along = array
         if i != axis:
-            along = array_module(array).arange(array.shape[i]).reshape(-1, *(1,) * (array.ndim - 1 - i))
+            along = device.arange(array.shape[i], array).reshape(-1, *(1,) * (array.ndim - 1 - i))
         places, stride = places + along * stride, stride * shape[i]
     return places.reshape(index.shape)
 
 
+@device.there
 def _places(op, input, dim, index):
     """Flat places for an index that is nowhere larger than input but along dim; one without elements always fits."""
     axis = axis_of(op, dim, tensor_of(op, "input", input).ndim)
@@ -127,7 +128,7 @@ def _scatter(input, src, places):
 
 
 _scatter.grads(
-    input=lambda g, places: _scatter(g, Tensor.made(device.zeros(places.shape, g.dtype)), places),
+    input=lambda g, places: _scatter(g, Tensor.made(device.zeros(places.shape, g.dtype, like=g.data)), places),
     src=lambda g, places: pick(g, places, 0),
 )
 
@@ -144,7 +145,7 @@ def scatter(input, dim, index, src=None, *, value=None):
         raise KindError(f"scatter: src is {src!r}, value {value!r}; wanted one of them")
     if not isinstance(src, Tensor):
         number = number_of("scatter", "src", src) if value is None else number_of("scatter", "value", value)
-        src = Tensor.made(device.full(index.shape, number, input.dtype))
+        src = Tensor.made(device.full(index.shape, number, input.dtype, like=input.data))
     return reshape(_scatter(flatten(input), _source("scatter", index, src, input.dtype), places), input.shape)
 
 
@@ -166,6 +167,7 @@ def index_select(input, dim, index):
 # ---- classes and words -----------------------------------------------------------------------------------------------
 
 
+@device.there
 def one_hot(input, num_classes=-1):
     """Class numbers as rows with a single 1.
 
@@ -178,7 +180,7 @@ def one_hot(input, num_classes=-1):
     if count < -1 or (count < 1 and not tensor_of("one_hot", "input", input).numel()):
         raise ShapeError(f"one_hot: num_classes is {count}, wanted -1 or as many as there are; at least 1 for no input")
     classes = within("one_hot", tensor_of("one_hot", "input", input), 1 << 63 if count == -1 else count).data
-    places = array_module(classes).arange(int(classes.max()) + 1 if count == -1 else count)
+    places = device.arange(int(classes.max()) + 1 if count == -1 else count, classes)
     return Tensor.made((classes[..., None] == places).astype("int64"))
 
 
@@ -191,6 +193,7 @@ def _scaled_back(input, scale):
 _scaled_back.grads(input=lambda g, scale: g * scale)
 
 
+@device.there
 def embedding(input, weight, padding_idx=None, max_norm=None, norm_type=2.0, scale_grad_by_freq=False, sparse=False):
     """Rows of a table.
 
@@ -215,7 +218,7 @@ def embedding(input, weight, padding_idx=None, max_norm=None, norm_type=2.0, sca
     out = pick(weight, places, 0)
     if not out.requires_grad or (padding_idx is None and not by_frequency):
         return out
-    scale = device.full(places.shape, 1, weight.dtype)
+    scale = device.full(places.shape, 1, weight.dtype, like=weight.data)
     if padding_idx is not None:
         scale[places.data == padding_idx % count] = 0
     if by_frequency:
@@ -223,6 +226,7 @@ def embedding(input, weight, padding_idx=None, max_norm=None, norm_type=2.0, sca
     return _scaled_back(out, Tensor.made(scale[..., None]))
 
 
+@device.there
 def nonzero(input, *, as_tuple=False):
     """Where the elements are not 0: a row of subscripts for each, in C order, or the columns of that as a tuple.
 

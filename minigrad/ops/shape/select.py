@@ -9,6 +9,7 @@ import contextlib
 import math
 from numbers import Integral
 
+from minigrad_kernels import scatter
 from minigrad_kernels.errors import KindError, SubscriptError
 
 from ... import device
@@ -37,21 +38,30 @@ pick.grads(input=lambda g, places, axis, input_shape: put(g, places, axis, input
 
 @primitive(fixed=("places",))
 def put(input, places, axis, shape):
-    """input added into zeros of this shape at these places of an axis: the adjoint of pick.
-
-    The places become those in flat memory, because NumPy adds one-dimensional arrays several times as fast as others.
-    """
-    module, inner = array_module(input), math.prod(shape[axis + 1 :])
-    first = module.arange(math.prod(shape[:axis])).reshape(-1, 1, 1) * shape[axis]
-    flat = (first + places.reshape(1, -1, 1)) * inner + module.arange(inner)
-    out = device.zeros((math.prod(shape),), input.dtype)
-    module.add.at(out, flat.reshape(-1), input.reshape(-1))
+    """input added into zeros of this shape at these places of an axis: the adjoint of pick."""
+    outer, inner = math.prod(shape[:axis]), math.prod(shape[axis + 1 :])
+    rows = (device.arange(outer, input).reshape(-1, 1) * shape[axis] + places.reshape(1, -1)).reshape(-1)
+    x = device.contiguous(input).reshape(rows.size, inner)
+    if not device.is_floating(input.dtype) or input.itemsize < 4:  # of which kernels know nothing
+        return _added(x, rows, (outer * shape[axis], inner)).reshape(shape)
+    out = device.empty((outer * shape[axis], inner), input.dtype, like=input)
+    order = None if device.place_of(input) is device.CPU else rows.argsort(kind="stable")
+    scatter.add_rows(x, rows, order, out)
     return out.reshape(shape)
+
+
+def _added(x, rows, shape):
+    """Rows of integers or of float16 added where rows say; float16 in float32."""
+    wide = "float32" if device.is_floating(x.dtype) else x.dtype
+    out = device.zeros(shape, wide, like=x)
+    array_module(x).add.at(out, rows, x.astype(wide))
+    return out.astype(x.dtype)
 
 
 put.grads(input=lambda g, places, axis: pick(g, places, axis))
 
 
+@device.there
 def within(op, indices, size, negative=False):
     """Indices as a Tensor of int64 from 0 to size - 1; negative ones, where allowed, count from the end.
 
@@ -92,7 +102,7 @@ _getitem.grads(input=lambda g, key, input_shape: _setitem(g, key, input_shape))
 @primitive
 def _setitem(input, key, shape):
     """Zeros of this shape with input at what key picks: the adjoint of _getitem."""
-    out = device.zeros(shape, input.dtype, device.order_of(input) if input.ndim == len(shape) else None)
+    out = device.zeros(shape, input.dtype, device.order_of(input) if input.ndim == len(shape) else None, input)
     out[key] = input
     return out
 
@@ -190,6 +200,7 @@ def _as_tensor(part):
     return Tensor.made(array if array.size or array.dtype == bool else array.astype("int64"))
 
 
+@device.there
 def _unmasked(part, shape):
     """Indices as they are; of a mask, where it is True, in C order."""
     if part.dtype != bool:
@@ -199,12 +210,13 @@ def _unmasked(part, shape):
     return Tensor.made(array_module(part.data).flatnonzero(part.data), version=part.version)
 
 
+@device.there
 def _at_arrays(input, arrays):
     """What arrays pick of input, as (first axis, number of axes, array) each."""
     places = None
     for first, width, array in arrays:
         size = math.prod(input.shape[first : first + width])
-        array = within("getitem", array, size, negative=True)
+        array = within("getitem", array, size, negative=True).to(input.device)
         try:
             places = array if places is None else Tensor.made(places.data * size + array.data)
         except ValueError:

@@ -21,27 +21,26 @@ from .views import permute, reshape, unsqueeze
 __all__ = ["fold", "unfold", "windows"]
 
 
-def _seen(array, axis, size, step, dilation, writeable=False):
-    """A view whose last axis runs through each window; axis counts the windows."""
-    extent = max(0, dilation * (size - 1) + 1)
-    view = array_module(array).lib.stride_tricks.sliding_window_view(array, extent, axis, writeable=writeable)
-    return view[(slice(None),) * axis + (slice(None, None, step), ..., slice(None, None, dilation))]
-
-
 @primitive(view="input")
 def _windows(input, axis, size, step, dilation):
-    """The windows along an axis: element k d of window i is input[s i + d k]."""
-    return _seen(input, axis, size, step, dilation)
+    """The windows along an axis: element k of window i is input[s i + d k]; the last axis runs through each window."""
+    extent = max(0, dilation * (size - 1) + 1)
+    view = array_module(input).lib.stride_tricks.sliding_window_view(input, extent, axis)
+    return view[(slice(None),) * axis + (slice(None, None, step), ..., slice(None, None, dilation))]
 
 
 @primitive
 def _overlap(input, axis, shape, step, dilation):
     """Windows along an axis added up where they overlap, to this shape: the adjoint of _windows."""
     count, size = input.shape[axis], input.shape[-1]
-    out = device.zeros(shape, input.dtype)
-    view, at = _seen(out, axis, size, step, dilation, writeable=True), (slice(None),) * axis
-    for part in [(..., k) for k in range(size)] if size <= count else [(*at, i) for i in range(count)]:
-        view[part] += input[part]
+    out, at = device.zeros(shape, input.dtype, like=input), (slice(None),) * axis
+    if size <= count:
+        for k in range(size):  # of all windows at once
+            out[(*at, slice(k * dilation, k * dilation + step * (count - 1) + 1, step))] += input[..., k]
+    else:
+        rows = array_module(input).moveaxis(input, -1, axis + 1)
+        for i in range(count):
+            out[(*at, slice(i * step, i * step + dilation * (size - 1) + 1, dilation))] += rows[(*at, i)]
     return out
 
 
