@@ -65,7 +65,7 @@ def _full(op, shape, value, dtype, device, requires_grad):
     number = number_of(op, "fill_value", value)
     kind = "bool" if isinstance(value, bool) else "int64" if isinstance(number, int) else "float32"
     dtype = devices.element_type(kind if dtype is None else dtype)
-    return _made(devices.full(shape_of(op, "shape", shape), number, dtype), device, requires_grad)
+    return Tensor(devices.full(shape_of(op, "shape", shape), number, dtype, like=devices.place(device)), requires_grad)
 
 
 def zeros(*shape, dtype=None, device="cpu", requires_grad=False):
@@ -80,7 +80,8 @@ def ones(*shape, dtype=None, device="cpu", requires_grad=False):
 
 def empty(*shape, dtype=None, device="cpu", requires_grad=False):
     """A Tensor whose elements are whatever the memory held."""
-    return _made(devices.empty(shape_of("empty", "shape", shape), _floating(dtype)), device, requires_grad)
+    shape = shape_of("empty", "shape", shape)
+    return Tensor(devices.empty(shape, _floating(dtype), like=devices.place(device)), requires_grad)
 
 
 def eye(n, m=None, dtype=None, device="cpu", requires_grad=False):

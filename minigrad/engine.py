@@ -93,7 +93,7 @@ def _first_gradient(op, tensor, gradient):
     if gradient is None:
         if tensor.data.size != 1:
             raise StateError(f"{op}: an output of shape {tensor.shape} is no scalar; pass a gradient of that shape")
-        return Tensor.made(device.full(tensor.shape, 1, tensor.dtype))
+        return Tensor.made(device.full(tensor.shape, 1, tensor.dtype, like=tensor.data))
     if not isinstance(gradient, Tensor):
         raise KindError(f"{op}: gradient is a {type(gradient).__name__}, wanted a Tensor")
     if gradient.shape != tensor.shape:

@@ -6,7 +6,7 @@ import numpy as np
 
 from . import ops
 from .create import NEW
-from .device import is_array
+from .device import gpu_name, is_array
 from .ops import contract, reduce, shape
 from .ops.arguments import tensor_of
 from .ops.elementwise import arithmetic, choices, functions
@@ -57,6 +57,11 @@ def view_as(input, other):
     return ops.view(input, tensor_of("view_as", "other", other).shape)
 
 
+def cuda(input, device=None):
+    """input on a GPU, given by its number or name, or on the current one."""
+    return ops.to(input, gpu_name(device))
+
+
 # Every op of these families is a method, and so are those of ALSO; FUNCTIONS, as in PyTorch, are not.
 FAMILIES = (arithmetic, choices, functions, contract, reduce, shape)
 ALSO = "log_softmax matmul relu softmax"
@@ -65,7 +70,7 @@ _NAMES = {name for family in FAMILIES for name in family.__all__} | set(ALSO.spl
 METHODS = {name: getattr(ops, name) for name in sorted(_NAMES - set(FUNCTIONS.split()))}
 METHODS |= {"__neg__": ops.neg, "__abs__": ops.abs, "__invert__": ops.bitwise_not, "__getitem__": ops.getitem}
 METHODS |= NEW
-METHODS |= {"unfold": ops.windows} | {op.__name__: op for op in (where, type_as, expand_as, view_as)}
+METHODS |= {"unfold": ops.windows} | {op.__name__: op for op in (where, type_as, expand_as, view_as, cuda)}
 CONVERSIONS = {"half": "float16", "float": "float32", "double": "float64", "int": "int32", "long": "int64"}
 CONVERSIONS |= {"bool": "bool", "cpu": "cpu"}
 LISTED = "expand flip permute repeat reshape tile view"  # x.reshape(2, 3) as well as x.reshape((2, 3))

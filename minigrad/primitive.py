@@ -15,6 +15,8 @@ until backward (engine.py) has asked the rules for the gradients.
 import functools
 import inspect
 
+from numpy import ndarray
+
 from minigrad_kernels.errors import KindError, StateError
 
 from . import device
@@ -39,6 +41,7 @@ class Primitive:
         self.bind = _binder(self.name, self.signature)
         self.incoming = tuple(f"g_{name}" for name in outputs)
         self.rules, self.wants, self.asked = {}, {}, {}
+        self.instead = None
         self.fast, self.fast_wants, self.fast_kept = None, (), frozenset()
         self.needs = functools.cache(self._needs)
 
@@ -77,9 +80,18 @@ class Primitive:
         anyway; .grads(...) remains the definition.
         The arrays it returns must be its own and distinct.
         """
+        self.instead = None
         self.fast, self.fast_wants = function, tuple(inspect.signature(function).parameters)
         self.fast_kept = frozenset(_kept(self.fast_wants))
         self.needs.cache_clear()
+        return function
+
+    def unrecorded(self, function):
+        """State what is called first, with the same arguments, while nothing is recorded.
+
+        The Tensor that it returns is the result; where it returns None, the primitive runs as ever.
+        """
+        self.instead = function
         return function
 
     def _needs(self, arguments):
@@ -105,7 +117,8 @@ class Primitive:
                 return None
             for want, output in missing:  # a symbolic zero: no memory behind it
                 shape, dtype, _ = outputs[output]
-                values[want] = Tensor.made(device.zeros((), dtype)).expand(shape)
+                like = next(values[want].data for want, _ in asked if values[want] is not None)
+                values[want] = Tensor.made(device.zeros((), dtype, like=like)).expand(shape)
         return self.rules[name](*[values[want] for want in self.wants[name]])
 
     def call_fast(self, values, needs):
@@ -113,16 +126,27 @@ class Primitive:
             return {}
         values = {**values, "needs": needs}
         arguments = [values[want] for want in self.fast_wants]
-        arrays = self.fast(*[value.data if isinstance(value, Tensor) else value for value in arguments])
+        arrays = [value.data if isinstance(value, Tensor) else value for value in arguments]
+        g = values["g"].data
+        if g.__class__ is ndarray:
+            arrays = self.fast(*arrays)
+        else:
+            with device.place_of(g).active(f"{self.name}.backward"):
+                arrays = self.fast(*arrays)
         return {name: Tensor.made(array) for name, array in arrays.items()}
 
     def __call__(self, *args, **kwargs):
         values = self.bind(*args, **kwargs)
-        arguments, edges = self._opened(values, recording.get())
-        if self.starred:
-            result = self.forward(*arguments[0], **dict(zip(self.names[1:], arguments[1:], strict=True)))
+        if self.instead is not None and not recording.get():
+            result = self.instead(*values)
+            if result is not None:
+                return result
+        arguments, edges, away = self._opened(values, recording.get())
+        if away:
+            with self._common_place(values, arguments).active(self.name):
+                result = self._computed(arguments)
         else:
-            result = self.forward(*arguments)
+            result = self._computed(arguments)
         if edges and anomaly.get():
             results = result if len(self.outputs) > 1 else (result,)
             check_results(self.name, self.names, arguments, results, origin())
@@ -134,27 +158,51 @@ class Primitive:
         named = enumerate(zip(self.outputs, result, versions, strict=True))
         return tuple(Tensor.made(array, None if name in self.fixed else node, i, v) for i, (name, array, v) in named)
 
+    def _computed(self, arguments):
+        if self.starred:
+            return self.forward(*arguments[0], **dict(zip(self.names[1:], arguments[1:], strict=True)))
+        return self.forward(*arguments)
+
+    def _common_place(self, values, arguments):
+        """The place of all Tensors among the values.
+
+        Tensors of the CPU without dimensions and without a gradient are numbers: they are moved there, in arguments.
+        """
+        tensors = [(i, name, value) for i, (name, value) in enumerate(zip(self.names, values, strict=True))]
+        named = {name: value for _, name, value in tensors if isinstance(value, Tensor)}
+        if self.starred:
+            named |= {f"{self.starred}[{i}]": value for i, value in enumerate(values[0])}
+        place = device.common_place(self.name, {name: t.data for name, t in named.items() if not _is_number(t)})
+        for i, _, value in tensors:
+            if isinstance(value, Tensor) and _is_number(value):
+                arguments[i] = device.move(value.data, place.name)
+        return place
+
     def _version(self, values, arguments, result):
         """The version that a result shares with the argument on whose memory it looks."""
         position = self.names.index(self.view)
-        shared = device.array_module(result).may_share_memory(result, arguments[position])
+        shared = device.may_share_memory(result, arguments[position])
         return values[position].version if shared and isinstance(values[position], Tensor) else [0]
 
     def _opened(self, values, recorded):
-        """(the arguments as arrays, (name, index, Tensor) for each that needs a gradient)."""
-        arguments, edges = [], []
+        """(the arguments as arrays, (name, index, Tensor) for each that needs a gradient, whether any is away from the
+        CPU)."""
+        arguments, edges, away = [], [], False
         for name, value in zip(self.names, values, strict=True):
             if isinstance(value, Tensor):
-                arguments.append(value.data)
+                data = value._data
+                arguments.append(data)
+                away = away or data.__class__ is not ndarray
                 if recorded and value._requires_grad and name not in self.fixed:
                     edges.append((self._with_rule(name), None, value))
             elif type(value) is tuple:
                 arguments.append(tuple(one.data if isinstance(one, Tensor) else one for one in value))
+                away = away or name == self.starred and any(one.data.__class__ is not ndarray for one in value)
                 if recorded and name == self.starred:
                     edges += [(name, i, one) for i, one in enumerate(value) if one._requires_grad]
             else:
                 arguments.append(value)
-        return arguments, edges
+        return arguments, edges, away
 
     def _with_rule(self, name):
         if name not in self.rules:
@@ -175,6 +223,11 @@ def primitive(forward=None, *, outputs=("out",), fixed=(), view=None):
     if forward is None:
         return functools.partial(primitive, outputs=outputs, fixed=fixed, view=view)
     return Primitive(forward, outputs, fixed, view)
+
+
+def _is_number(tensor):
+    """Whether a Tensor can stand for a number on any device."""
+    return not tensor.shape and not tensor.requires_grad and tensor.data.__class__ is ndarray
 
 
 def _kept(names):

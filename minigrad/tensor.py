@@ -29,7 +29,7 @@ def _check_flag(op, requires_grad, hint=""):
 class Tensor(Methods):
     """A value with a gradient.
 
-    data            the array itself: NumPy's on the CPU. May be replaced by another array, or that of a Tensor
+    data            the array itself: NumPy's on the CPU, CuPy's on a GPU. May be replaced by another, or by a Tensor's
     requires_grad   whether gradients flow to it
     grad            a Tensor after backward() reached this leaf, else None
     is_leaf         whether it was made by the user and not by an operation on Tensors that require gradients
@@ -118,7 +118,7 @@ class Tensor(Methods):
         """The only element, as a Python number."""
         if self.data.size != 1:
             raise ShapeError(f"item: self has shape {self.shape}, wanted a single element")
-        return self.data.item()
+        return device.host(self.data).item()
 
     def numpy(self):
         """The elements as a NumPy array: on the CPU the array itself."""
@@ -128,7 +128,7 @@ class Tensor(Methods):
 
     def tolist(self):
         """The elements as nested lists of Python numbers."""
-        return self.data.tolist()
+        return device.host(self.data).tolist()
 
     def detach(self):
         """The same memory without history. What the optimiser does to one is seen by the other."""
@@ -190,7 +190,9 @@ class Tensor(Methods):
         return np.array(array, dtype, copy=copy)
 
     def __dlpack__(self, **options):
-        return self.numpy().__dlpack__(**options)
+        if self.requires_grad:
+            raise StateError("dlpack: self requires a gradient, which the other library would lose; call .detach()")
+        return self.data.__dlpack__(**options)
 
     def __dlpack_device__(self):
         return self.data.__dlpack_device__()
@@ -216,7 +218,7 @@ class Tensor(Methods):
         if self.dtype.kind not in "iu" or self.data.size != 1:
             found = f"shape {self.shape} and elements {self.dtype}"
             raise KindError(f"index: self has {found}, wanted a single integer")
-        return self.data.item()
+        return device.host(self.data).item()
 
     def __format__(self, spec):
         return format(self.item() if spec else repr(self), spec)

@@ -34,6 +34,7 @@ def parser():
     predict.add_argument("image", metavar="IMAGE.png", help="a PNG picture of one digit or object")
     info = commands.add_parser("info", help="versions, devices, threads, memory and the cache of kernels")
     info.set_defaults(action=_lazily("inspection", "run_info"))
+    info.add_argument("--measure", action="store_true", help="measure how fast bytes travel to, from and within a GPU")
     _add_kernels(commands.add_parser("kernels", help="compile all CUDA kernels and say what they are made of; no GPU"))
     return top
 
@@ -67,7 +68,7 @@ def _add_train(train):
     )
     _add_how(train.add_argument_group("how to train it"))
     where = train.add_argument_group("where")
-    where.add_argument("--device", type=_text, metavar="NAME", help="default cpu")
+    _add_device(where, "default cpu; a run that is resumed may change it")
     where.add_argument("--threads", type=_count, metavar="N", help="for kernels; the result does not depend on it")
     where.add_argument("--out", type=_text, metavar="FOLDER", help="the run folder; default runs/DATE-TIME-DATA-MODEL")
     where.add_argument(
@@ -102,6 +103,7 @@ def _add_how(how):
     )
     how.add_argument("--accumulate", type=_count, metavar="K", help="update once for every K batches, as for one large")
     how.add_argument("--clip", type=_positive, metavar="X", help="largest 2-norm of the gradient")
+    how.add_argument("--limit", type=_count, metavar="N", help="use the first N training and the first N test images")
     how.add_argument("--seed", type=_seed, metavar="N", help="of weights, order, dropout and augmentation (default 0)")
     how.add_argument(
         "--new-writers",
@@ -127,6 +129,12 @@ def _add_run(command, action):
     command.add_argument("run", type=_text, metavar="RUN", help="the folder of a run")
     command.add_argument("--checkpoint", choices=CHECKPOINTS, default="last", help="default last")
     command.add_argument("--threads", type=_count, metavar="N", help="for kernels on the CPU")
+    _add_device(command, "default that of the run")
+
+
+def _add_device(command, default):
+    help = f"cpu, cuda, cuda:1, ..., or interpreter, which runs the kernels of GPUs slowly on any machine; {default}"
+    command.add_argument("--device", type=_text, metavar="NAME", help=help)
 
 
 def _lazily(module, function):

@@ -6,8 +6,9 @@ import platform
 from minigrad_kernels.toolchain import threads
 from minigrad_kernels.toolchain.cpu import cache_folder
 
-from .. import Tensor, checkpoint, ops
-from ..device import memory_statistics
+from .. import Tensor, checkpoint, cuda, ops
+from ..device import measure, memory_statistics, place
+from ..errors import StateError
 from ..modes import no_grad
 from ..train import evaluate
 from .picture import prepared, read_png
@@ -55,6 +56,7 @@ def run_predict(options):
 def _trained(options):
     """(settings, Images, model with the weights of the checkpoint) of a run."""
     run, settings, images = Run.of(options.run, options.checkpoint)
+    settings.device = options.device or settings.device
     model = settings.build_model(images)
     checkpoint.load(run.folder / options.checkpoint, model)
     return settings, images, model
@@ -67,11 +69,36 @@ def run_info(options):
     rows = {
         **versions(),
         "system": f"{platform.system()} {platform.release()}, {platform.machine()}",
-        "devices": f"cpu ({os.cpu_count()} cores)",
+        "devices": ", ".join([f"cpu ({os.cpu_count()} cores)", *_gpus(), "interpreter"]),
         "threads": threads(),
         "memory pool": ", ".join(f"{value:.1f} MiB {name}" for name, value in pool.items()) + " by this process",
         "kernel cache": cache_folder("serial") or "none: no folder can be written",
     }
     for name, value in rows.items():
         print(f"{name:<14}{value}")
+    if options.measure:
+        _measure()
     return 0
+
+
+def _gpus():
+    """Name and memory of each GPU, or why there is none."""
+    try:
+        place("cuda")
+    except StateError as error:
+        return [f"no GPU ({str(error).partition(': ')[2]})"]
+    found = []
+    for number in range(cuda.device_count()):
+        free, total = (value / MEBIBYTE for value in cuda.mem_get_info(number))
+        found.append(f"cuda:{number} ({cuda.get_device_name(number)}, {free:,.0f} of {total:,.0f} MiB free)")
+    return found
+
+
+def _measure():
+    """Print how fast bytes travel."""
+    print("copies, GB/s:")
+    rates = {"host memory, one thread": measure.host_copy()}
+    for number in range(cuda.device_count()):
+        rates |= {f"cuda:{number}, {name}": rate for name, rate in measure.bandwidths(number).items()}
+    for name, rate in rates.items():
+        print(f"  {name:<48}{rate:8.1f}")

@@ -7,6 +7,7 @@ learning-curve.png  loss and accuracy over the epochs
 result.json         the final figures
 """
 
+import contextlib
 import json
 import os
 import platform
@@ -25,15 +26,17 @@ __all__ = ["Run", "Saver", "versions"]
 
 CONFIG = "config.json"
 PACKAGES = ("numpy", "numba", "llvmlite", "safetensors", "matplotlib", "tqdm", "pooch")
+IF_INSTALLED = ("cupy-cuda13x", "cupy-cuda12x", "cupy", "numba-cuda")
 
 
 def versions():
     """The versions of what a result depends on."""
-    return {
-        "minigrad": __version__,
-        "python": platform.python_version(),
-        **{package: metadata.version(package) for package in PACKAGES},
-    }
+    found = {"minigrad": __version__, "python": platform.python_version()}
+    found |= {package: metadata.version(package) for package in PACKAGES}
+    for package in IF_INSTALLED:
+        with contextlib.suppress(metadata.PackageNotFoundError):
+            found[package] = metadata.version(package)
+    return found
 
 
 class Run:

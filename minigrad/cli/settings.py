@@ -87,6 +87,7 @@ class Settings:
     seed: int
     device: str
     new_writers: bool
+    limit: int | None = None  # images of each part, the first ones
 
     def __post_init__(self):
         for field in fields(self):
@@ -112,13 +113,15 @@ class Settings:
         new_writers = name == "digits" if options.new_writers is None else options.new_writers
         if new_writers and name != "digits":
             raise UsageError("--new-writers wants --data digits: only there the writers are known")
-        return cls(name, folder, model, size, **values | given, new_writers=new_writers)
+        return cls(name, folder, model, size, **values | given, new_writers=new_writers, limit=options.limit)
 
     def datasets(self, split="random", download=True):
         """(train, test)."""
         if self.data == "digits":
-            return data.digits(split, self.size)
-        return {"mnist": data.mnist, "cifar10": data.cifar10}[self.data](self.data_dir, download)
+            parts = data.digits(split, self.size)
+        else:
+            parts = {"mnist": data.mnist, "cifar10": data.cifar10}[self.data](self.data_dir, download)
+        return parts if self.limit is None else tuple(part.subset(slice(self.limit)) for part in parts)
 
     def check_new_writers(self):
         """Refuse batches that the images of half the writers cannot fill."""
@@ -152,7 +155,8 @@ class Settings:
         return model.to(self.device)
 
     def test_loader(self, test, images):
-        return data.Loader(test, min(TEST_BATCH, len(test)), transform=self.transform(images))
+        batch = min(TEST_BATCH, len(test))
+        return data.Loader(test, batch, transform=self.transform(images), device=self.device)
 
 
 def _check_known(name, value, choices):
@@ -171,7 +175,9 @@ class Parts:
         normalised = any(isinstance(module, nn.BatchNorm2d) for module in self.model.modules())
         drop_last = normalised and len(train) % settings.batch_size == 1
         transform = settings.transform(images, settings.augment)
-        self.loader = data.Loader(train, settings.batch_size, True, settings.seed, drop_last, transform)
+        self.loader = data.Loader(
+            train, settings.batch_size, True, settings.seed, drop_last, transform, device=settings.device
+        )
         self.test = settings.test_loader(test, images)
         self.optimizer = _optimizer(settings, self.model.parameters())
         updates = settings.epochs * math.ceil(len(self.loader) / settings.accumulate)

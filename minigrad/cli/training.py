@@ -9,7 +9,7 @@ from .settings import Parts, Settings, UsageError, checked_folder, chosen_data, 
 
 __all__ = ["run_train"]
 
-FREE_WITH_RESUME = {"resume", "threads", "data_dir", "command", "action", "argv"}
+FREE_WITH_RESUME = {"resume", "device", "threads", "data_dir", "command", "action", "argv"}
 INTERRUPTED = 130
 
 
@@ -64,6 +64,7 @@ def _resumed(options):
     run, settings, _ = Run.of(options.resume)
     if options.data_dir is not None:
         settings.data_dir = checked_folder(options.data_dir)
+    settings.device = options.device or settings.device
     return run, settings, None
 
 

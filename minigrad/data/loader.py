@@ -7,8 +7,10 @@ import numpy as np
 from minigrad_kernels.errors import KindError, ShapeError, StateError
 from minigrad_kernels.layout import CHANNELS_LAST
 
+from .. import device as devices
 from .dataset import Dataset
 from .prefetch import prefetched
+from .resident import Resident, plan_of
 from .seeds import checked_integer, random_generator
 from .transforms import rows_of
 
@@ -28,13 +30,27 @@ class Loader:
     An epoch left early is begun again by the next iteration. load_state_dict() makes the next iteration
     deliver what was left of the epoch when state_dict() was called.
 
+    With a `device` other than the CPU the batches are Tensors there. Where the transform consists of PadCrop, Flip and
+    Normalize, in this order, and a quarter of the free memory holds the data set, it is copied there once, and batches
+    are made there; else each batch is made on the host and sent through pinned memory without waiting for it.
+
     Shapes  images (N, C, H, W), lying channels last in memory; labels (N,); the last batch may be smaller
     Types   images float32, labels int64
     Errors  KindError for arguments of a wrong type, ShapeError for a batch that exceeds the dataset or is
             below 1
     """
 
-    def __init__(self, dataset, batch_size, shuffle=False, seed=0, drop_last=False, transform=None, prefetch=2):
+    def __init__(
+        self,
+        dataset,
+        batch_size,
+        shuffle=False,
+        seed=0,
+        drop_last=False,
+        transform=None,
+        prefetch=2,
+        device="cpu",
+    ):
         if not isinstance(dataset, Dataset):
             raise KindError(f"Loader: dataset is of type {type(dataset).__name__}, want a minigrad.data.Dataset")
         if not len(dataset):
@@ -54,6 +70,8 @@ class Loader:
         self.drop_last = bool(drop_last)
         self.transform = transform
         self.prefetch = checked_integer("Loader", "prefetch", prefetch, 0)
+        self.place = devices.place(device)
+        self._resident = None  # made by the first iteration
         self.epoch = 0
         self.position = 0  # batches delivered in this epoch
         self._resume_at = 0
@@ -68,18 +86,33 @@ class Loader:
         """The batches as pairs of Tensors."""
         from minigrad.engine import Tensor  # the engine is not needed to load arrays
 
-        with closing(self.arrays()) as batches:
+        upload, there = self.place.upload, self._on_device()
+        with closing(self._delivered(self._prepared_there, 0) if there else self.arrays()) as batches:
             for images, labels in batches:
-                yield Tensor(images), Tensor(labels)
+                yield (Tensor(images), Tensor(labels)) if there else (Tensor(upload(images)), Tensor(upload(labels)))
 
     def arrays(self):
         """The batches as pairs of NumPy arrays. Of several iterations at a time, the latest counts."""
+        return self._delivered(self._prepared, self.prefetch)
+
+    def _on_device(self):
+        """Whether batches are made on the device, where the data set then lies."""
+        if self.place is devices.CPU:
+            return False
+        if self._resident is None:
+            plan = plan_of(self.transform, self.dataset.images.shape[1])
+            fits = plan is not None and Resident.fits(self.dataset, self.place)
+            self._resident = Resident(self.dataset, self.place, plan) if fits else False
+        return self._resident is not False
+
+    def _delivered(self, prepared, prefetch):
+        """What prepared(epoch, first batch) gives of the epoch that is on, while the place in it is kept."""
         epoch, start = self.epoch, self._resume_at
         self._resume_at, self.position = 0, start
         self._running = running = object()
-        batches = self._prepared(epoch, start)
-        if self.prefetch:
-            batches = prefetched(batches, self.prefetch)
+        batches = prepared(epoch, start)
+        if prefetch:
+            batches = prefetched(batches, prefetch)
         with closing(batches):
             for batch in batches:
                 if self._running is running:
@@ -135,12 +168,22 @@ class Loader:
     def _begin(self, epoch):
         self.epoch, self.position, self._resume_at, self._running = epoch, 0, 0, None
 
+    def _order(self, epoch):
+        """The numbers of the images in the order of an epoch."""
+        if self.shuffle:
+            return random_generator("Loader", self.seed, epoch, ORDER).permutation(len(self.dataset))
+        return np.arange(len(self.dataset))
+
+    def _prepared_there(self, epoch, start):
+        """The batches from number start on, made on the device."""
+        order = self.place.upload(self._order(epoch))
+        for batch in range(start, len(self)):
+            picked = order[batch * self.batch_size : (batch + 1) * self.batch_size]
+            yield self._resident.batch(picked, random_generator("Loader", self.seed, epoch, BATCH, batch))
+
     def _prepared(self, epoch, start):
         """The arrays of the batches from number start on. Runs in the background thread, if there is one."""
-        count = len(self.dataset)
-        order = np.arange(count)
-        if self.shuffle:
-            order = random_generator("Loader", self.seed, epoch, ORDER).permutation(count)
+        order = self._order(epoch)
         rows = self.dataset.images.transpose(CHANNELS_LAST)
         lent = np.empty((self.batch_size, *rows.shape[1:]), np.uint8)
         for batch in range(start, len(self)):

@@ -3,44 +3,76 @@
 Everything above this package handles arrays through it and never asks whether they are NumPy's or CuPy's.
 """
 
+from .arithmetic import accumulate, broadcast_shapes, elementwise, reduce, select
 from .arrays import (
-    accumulate,
+    arange,
     array_module,
     asarray,
-    broadcast_shapes,
+    assign,
     can_hold_a_sum,
     cast,
     contiguous,
     copy,
     device_of,
     element_type,
-    elementwise,
     empty,
     empty_like,
     from_dlpack,
     full,
     host,
-    is_array,
-    is_device,
+    is_writable,
+    may_share_memory,
     move,
     order_of,
-    reduce,
-    select,
     workspace,
     zeros,
 )
-from .memory import empty_cache, memory_statistics
+from .places import (
+    CPU,
+    common_place,
+    emit_nvtx,
+    gpu_name,
+    is_array,
+    is_device,
+    marked,
+    marking,
+    place,
+    place_of,
+    there,
+    used_places,
+)
 from .random import Generator, default_generator, manual_seed
 from .types import default_dtype, is_floating, promote, result_dtype
 
+
+def empty_cache():
+    """Give memory that no array uses back to the system, on all devices."""
+    for used in used_places():
+        used.empty_cache()
+
+
+def memory_statistics(device="cpu"):
+    """How much memory arrays of a device hold, in bytes, and how much of it is kept for later ones."""
+    return place(device).statistics()
+
+
+def synchronize(device="cuda"):
+    """Wait until a device has done all that it was told, then raise what it has reported."""
+    place(device).synchronize()
+
+
 __all__ = [
+    "CPU",
     "Generator",
     "accumulate",
+    "arange",
     "array_module",
     "asarray",
+    "assign",
     "broadcast_shapes",
     "can_hold_a_sum",
     "cast",
+    "common_place",
     "contiguous",
     "copy",
     "default_dtype",
@@ -50,21 +82,31 @@ __all__ = [
     "elementwise",
     "empty",
     "empty_cache",
+    "emit_nvtx",
     "empty_like",
     "from_dlpack",
     "full",
+    "gpu_name",
     "host",
     "is_array",
     "is_device",
     "is_floating",
+    "is_writable",
     "manual_seed",
+    "marked",
+    "marking",
+    "may_share_memory",
     "memory_statistics",
     "move",
     "order_of",
+    "place",
+    "place_of",
     "promote",
     "reduce",
     "result_dtype",
     "select",
+    "synchronize",
+    "there",
     "workspace",
     "zeros",
 ]

@@ -61,7 +61,7 @@ def _fill(op, tensor, draw, generator):
     if tensor_of(op, "tensor", tensor).node is not None:
         raise StateError(f"{op}: the Tensor was made by {tensor.node.primitive.name}, wanted a leaf")
     numbers = draw(source_of(op, generator))
-    write(tensor)[...] = device.move(numbers, tensor.device)
+    device.assign(write(tensor), numbers)
     return tensor
 
 
@@ -138,7 +138,7 @@ def eye_(tensor):
     """1 on the diagonal of a matrix, 0 elsewhere."""
     if tensor_of("eye_", "tensor", tensor).ndim != 2:
         raise ShapeError(f"eye_: tensor has shape {tensor.shape}, wanted two dimensions")
-    write(tensor)[...] = device.move(np.eye(*tensor.shape), tensor.device)
+    device.assign(write(tensor), np.eye(*tensor.shape))
     return tensor
 
 

@@ -8,10 +8,11 @@ import html
 
 from minigrad_kernels.errors import KindError, ShapeError
 
-from .. import device as devices
+from .. import device, fusion
 from ..engine import write
 from ..hooks import register
 from ..tensor import Tensor
+from .moves import cpu, cuda, double, float, to
 from .parameter import Parameter
 from .state import load_state_dict, state_dict
 
@@ -45,6 +46,15 @@ class Module:
         raise NotImplementedError(f"{type(self).__name__}: forward is not defined")
 
     def __call__(self, *args, **kwargs):
+        if fusion.wanted():
+            with fusion.inference():
+                return self(*args, **kwargs)
+        if device.marking.get():
+            with device.marked(type(self).__name__):
+                return self._called(args, kwargs)
+        return self._called(args, kwargs)
+
+    def _called(self, args, kwargs):
         out = self.forward(*args, **kwargs)
         for (hook,) in self._hooks:
             replaced = hook(self, args, out)
@@ -234,47 +244,7 @@ class Module:
         function(self)
         return self
 
-    def to(self, *targets, device=None, dtype=None, non_blocking=False):
-        """Move all parameters and buffers to a device, and the floating ones to an element type; returns self.
-
-        They stay the same objects, so an optimiser made before keeps them; its state, if any, does not follow.
-
-        targets         a device, an element type, both, or a Tensor that has them
-        non_blocking    is PyTorch's and changes nothing
-        """
-        place = kind = None
-        for target in (*targets, device, dtype):
-            if isinstance(target, Tensor):
-                place, kind = target.device, target.dtype
-            elif devices.is_device(target):
-                place = target
-            elif target is not None:
-                kind = devices.element_type(target)
-        if kind is not None and not devices.is_floating(kind):
-            raise KindError(f"to: dtype is {kind}, wanted a floating one for the parameters of a Module")
-
-        def change(array):
-            array = array if place is None else devices.move(array, place)
-            wanted = kind is not None and devices.is_floating(array.dtype) and array.dtype != kind
-            return devices.cast(array, kind) if wanted else array
-
-        for tensor in (*self.parameters(), *self.buffers()):
-            array = change(tensor.data)
-            if array is not tensor.data:
-                write(tensor)
-                tensor.data = array
-            if tensor.grad is not None:
-                tensor.grad = Tensor(change(tensor.grad.data))
-        return self
-
-    def float(self):
-        """All floating parameters and buffers as float32; returns self."""
-        return self.to("float32")
-
-    def double(self):
-        """All floating parameters and buffers as float64; returns self."""
-        return self.to("float64")
-
+    to, float, double, cpu, cuda = to, float, double, cpu, cuda
     state_dict = state_dict
     load_state_dict = load_state_dict
 

@@ -108,15 +108,14 @@ class _BatchNorm(_Statistics):
             )
         tracking = self.training and self.track_running_stats
         counting = tracking and self.num_batches_tracked is not None
-        count = self.num_batches_tracked.item() + 1 if counting else 0
         momentum = self.momentum
         if momentum is None:
-            momentum = 1 / count if count else 0.0
+            momentum = 1 / (self.num_batches_tracked.item() + 1) if counting else 0.0
         batch_decides = self.training or self.running_mean is None
         statistics = (self.running_mean, self.running_var) if tracking or not self.training else (None, None)
         out = ops.batch_norm(input, *statistics, self.weight, self.bias, batch_decides, momentum, self.eps)
         if counting:
-            write(self.num_batches_tracked).fill(count)
+            devices.accumulate(write(self.num_batches_tracked), 1)
         return out
 
 

@@ -63,5 +63,5 @@ def load_state_dict(self, state_dict, strict=True):
         hint = "" if not strict or not (missing or unexpected) else "; strict=False skips missing and unexpected names"
         raise ShapeError(f"load_state_dict: {type(self).__name__} does not fit: {'; '.join(faults)}{hint}")
     for name, array in arrays.items():
-        write(own[name])[...] = device.move(array, own[name].device)
+        device.assign(write(own[name]), array)
     return IncompatibleKeys(missing, unexpected)

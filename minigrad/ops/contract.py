@@ -113,7 +113,7 @@ def addmm(input, mat1, mat2, *, beta=1, alpha=1):
     out = product(mat1, mat2)
     out = out if alpha == 1 else out * alpha
     if not beta:
-        return where(Tensor.made(device.zeros((), bool)), input, out)
+        return where(Tensor.made(device.zeros((), bool, like=out.data)), input, out)
     return out + (input if beta == 1 else input * beta)
 
 

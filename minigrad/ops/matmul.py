@@ -35,9 +35,9 @@ def _filled(input, other, bias, shape):
     dtype = input.dtype
     if dtype.itemsize == 2:
         input, other, bias = (a if a is None else device.cast(a, "float32") for a in (input, other, bias))
-    out = device.empty(shape, input.dtype)
+    out = device.empty(shape, input.dtype, like=input)
     bias = None if bias is None else device.contiguous(bias)
-    kernels.forward(input, other, bias, False, out, device.workspace(kernels.workspace(input, other)))
+    kernels.forward(input, other, bias, False, out, device.workspace(kernels.workspace(input, other), input))
     return out if out.dtype == dtype else device.cast(out, dtype)
 
 

@@ -29,8 +29,8 @@ __all__ = ["adaptive_avg_pool2d", "avg_pool1d", "avg_pool2d", "max_pool1d", "max
 def _max_pool2d(input, windows, shape):
     """The largest element of each window, and which of the window's elements it is."""
     x = device.contiguous(input, CHANNELS_LAST)
-    out = device.empty(shape, x.dtype, CHANNELS_LAST)
-    positions = device.empty(shape, kernels.position_type(windows[0]), CHANNELS_LAST)
+    out = device.empty(shape, x.dtype, CHANNELS_LAST, x)
+    positions = device.empty(shape, kernels.position_type(windows[0]), CHANNELS_LAST, x)
     kernels.max_forward(x, *windows, out, positions)
     return out, positions
 
@@ -42,7 +42,7 @@ _max_pool2d.grads(input=lambda g, positions, input_shape, windows: _place(g, pos
 def _place(grad, positions, shape, windows):
     """grad added into zeros at the given position of each window."""
     grad = device.contiguous(grad, CHANNELS_LAST)
-    out = device.empty(shape, grad.dtype, CHANNELS_LAST)
+    out = device.empty(shape, grad.dtype, CHANNELS_LAST, grad)
     kernels.max_input_grad(grad, positions, *windows, out)
     return out
 
@@ -54,7 +54,7 @@ _place.grads(grad=lambda g, positions, windows: _select(g, positions, windows))
 def _select(input, positions, windows):
     """The element at the given position of each window: the adjoint of _place."""
     x = device.contiguous(input, CHANNELS_LAST)
-    out = device.empty(positions.shape, x.dtype, CHANNELS_LAST)
+    out = device.empty(positions.shape, x.dtype, CHANNELS_LAST, x)
     kernels.max_select(x, positions, *windows, out)
     return out
 
@@ -68,13 +68,14 @@ def _windows(op, ndim, kernel_size, stride, padding, dilation=1):
     return kernel_size, stride, pair_of(op, "padding", padding, ndim, 0), pair_of(op, "dilation", dilation, ndim, 1)
 
 
+@device.there
 def _indices(positions, windows, width):
     """Where each window has its largest element: h W + w in its plane of H times W elements, as PyTorch counts."""
     module, (_, _, rows, columns) = array_module(positions), positions.shape
     (_, taps), stride, padding, dilation = windows
     p, q = module.divmod(positions.astype("int64"), taps)
-    h = module.arange(rows)[:, None] * stride[0] - padding[0] + p * dilation[0]
-    w = module.arange(columns) * stride[1] - padding[1] + q * dilation[1]
+    h = device.arange(rows, positions)[:, None] * stride[0] - padding[0] + p * dilation[0]
+    w = device.arange(columns, positions) * stride[1] - padding[1] + q * dilation[1]
     return h * width + w
 
 
@@ -121,7 +122,7 @@ def max_pool1d(input, kernel_size, stride=None, padding=0, dilation=1, ceil_mode
 def average_over(input, rows, columns):
     """The average over each window of a table of windows."""
     x = device.contiguous(input, CHANNELS_LAST)
-    out = device.empty((*x.shape[:2], len(rows), len(columns)), x.dtype, CHANNELS_LAST)
+    out = device.empty((*x.shape[:2], len(rows), len(columns)), x.dtype, CHANNELS_LAST, x)
     kernels.average_forward(x, rows, columns, out)
     return out
 
@@ -133,7 +134,7 @@ average_over.grads(input=lambda g, input_shape, rows, columns: _spread(g, input_
 def _spread(grad, shape, rows, columns):
     """Each grad shared out evenly over its window: the adjoint of average_over."""
     grad = device.contiguous(grad, CHANNELS_LAST)
-    out = device.empty(shape, grad.dtype, CHANNELS_LAST)
+    out = device.empty(shape, grad.dtype, CHANNELS_LAST, grad)
     kernels.average_input_grad(grad, rows, columns, out)
     return out
 

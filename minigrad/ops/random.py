@@ -20,7 +20,7 @@ __all__ = ["dropout", "dropout1d", "dropout2d"]
 def _dropout(input, p, key, order):
     """input times a mask that is a pure function of key and of the position in memory, so it is its own adjoint."""
     x = device.contiguous(input, order)
-    out = device.empty(x.shape, x.dtype, order)
+    out = device.empty(x.shape, x.dtype, order, x)
     kernels.dropout(x, p, *key, out)
     return out
 
@@ -56,7 +56,7 @@ def dropout(input, p=0.5, training=True, inplace=False):
 
 def _of_channels(input, p, shape):
     """The input with the elements dropped together that one element of this shape stands for."""
-    ones = Tensor.made(device.full(shape, 1, input.dtype))
+    ones = Tensor.made(device.full(shape, 1, input.dtype, like=input.data))
     return input * _dropout(ones, p, device.default_generator.next_key(), tuple(range(len(shape))))
 
 

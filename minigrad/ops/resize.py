@@ -11,7 +11,6 @@ import math
 from minigrad_kernels.errors import KindError, ShapeError
 
 from .. import device
-from ..device import array_module
 from ..tensor import Tensor
 from .arguments import flag_of, integer_of, number_of
 from .images import as_given, floating_of, images_of
@@ -45,7 +44,7 @@ def _linear(module, old, new, scale, align_corners):
 
 def _pick(images, rows, columns):
     """The pixels where these rows and columns cross: averages over windows of one pixel, which are fast both ways."""
-    module = array_module(images.data)
+    module = device.CPU.module  # tables of windows stay on the host
     windows = [module.stack([at, at + 1, module.ones_like(at)], 1) for at in (rows, columns)]
     return average_over(images, *windows)
 
@@ -57,7 +56,7 @@ def _interpolated(images, taps):
         part = _pick(images, rows, columns)
         if w is not None:
             weights = w if v is None else v[:, None] * w
-            part = part * Tensor.made(device.cast(weights, images.dtype))
+            part = part * Tensor.made(device.move(device.cast(weights, images.dtype), images.device))
         total = part if total is None else total + part
     return total
 
@@ -126,7 +125,7 @@ def interpolate(
     _check(op, input, mode, align_corners, antialias)
     corners = align_corners is not None and flag_of(op, "align_corners", align_corners)
     recompute = recompute_scale_factor is not None and flag_of(op, "recompute_scale_factor", recompute_scale_factor)
-    module, ndim = array_module(input.data), input.ndim - 2
+    module, ndim = device.CPU.module, input.ndim - 2
     if mode.startswith("nearest"):
         along, option = _nearest, 0.5 if mode == "nearest-exact" else 0
     else:

@@ -39,7 +39,7 @@ def _by_rows(op, function, input, dim, dtype):
 
 def _rows_kernel(kernel, *arrays):
     arrays = [device.contiguous(array) for array in arrays]
-    out = device.empty(arrays[0].shape, arrays[0].dtype)
+    out = device.empty(arrays[0].shape, arrays[0].dtype, like=arrays[0])
     if out.size:
         kernel(*arrays, out)
     return out

@@ -2,7 +2,6 @@
 
 from minigrad_kernels import optimizer as kernels
 
-from .. import device
 from .optimizer import Optimizer
 
 __all__ = ["Adagrad"]
@@ -54,11 +53,8 @@ class Adagrad(Optimizer):
         """The sums in the state of the parameters, made where there were none."""
         return self.arrays("sum", parameters, self.defaults["initial_accumulator_value"])
 
-    def update(self, group, age, parameters):
-        hyper = device.zeros((len(kernels.Adagrad),), "float64")
-        hyper[kernels.Adagrad.RATE], hyper[kernels.Adagrad.STEP] = group["lr"], age + 1
-        for name in ("lr_decay", "eps", "weight_decay", "maximize"):
-            hyper[kernels.Adagrad[name.upper()]] = group[name]
-        kernels.adagrad(self.written(parameters), self.gradients(parameters), self.sums(parameters), hyper)
+    def update(self, group, age, parameters, plan):
+        hyper = self.hyper(kernels.Adagrad, group, rate=group["lr"], step=age + 1)
+        kernels.adagrad(self.written(parameters), self.gradients(parameters), self.sums(parameters), hyper, plan)
         for parameter in parameters:
             self.state[parameter]["step"] = age + 1

@@ -3,7 +3,6 @@
 from minigrad_kernels import optimizer as kernels
 from minigrad_kernels.errors import KindError
 
-from .. import device
 from .optimizer import Optimizer
 
 __all__ = ["Adam", "AdamW"]
@@ -55,16 +54,13 @@ class Adam(Optimizer):
     def age(self, state):
         return state.get("step", 0)
 
-    def update(self, group, age, parameters):
-        hyper = device.zeros((len(kernels.Adam),), "float64")
-        hyper[kernels.Adam.RATE] = group["lr"]
-        hyper[kernels.Adam.BETA1], hyper[kernels.Adam.BETA2] = group["betas"]
-        for name in ("eps", "weight_decay", "maximize"):
-            hyper[kernels.Adam[name.upper()]] = group[name]
-        hyper[kernels.Adam.STEP], hyper[kernels.Adam.DECOUPLED] = age + 1, group["decoupled_weight_decay"]
+    def update(self, group, age, parameters, plan):
+        beta1, beta2 = group["betas"]
+        others = dict(beta1=beta1, beta2=beta2, step=age + 1, decoupled=group["decoupled_weight_decay"])
+        hyper = self.hyper(kernels.Adam, group, rate=group["lr"], **others)
         averages = [self.arrays(name, parameters) for name in ("exp_avg", "exp_avg_sq")]
         greatest = self.arrays("max_exp_avg_sq", parameters) if group["amsgrad"] else None
-        kernels.adam(self.written(parameters), self.gradients(parameters), *averages, greatest, hyper)
+        kernels.adam(self.written(parameters), self.gradients(parameters), *averages, greatest, hyper, plan)
         for parameter in parameters:
             self.state[parameter]["step"] = age + 1
 

@@ -6,6 +6,7 @@ Source  Pascanu and others 2013, "On the difficulty of training recurrent neural
 """
 
 import math
+import weakref
 from collections.abc import Iterable
 
 from minigrad_kernels import optimizer as kernels
@@ -26,23 +27,33 @@ def clip_grad_norm_(parameters, max_norm, norm_type=2.0, error_if_nonfinite=Fals
     norm_type           p of the p-norm; 'inf' or math.inf for the largest magnitude
     error_if_nonfinite  refuse a norm that is infinite or NaN, with the gradients as they are; otherwise they
                         become zeros or NaN, as in PyTorch
-    Returns the norm before, a Tensor without dimensions.
+    Returns the norm before, a Tensor without dimensions. Where all gradients lie on one GPU it lies there too, and the
+    host waits for nothing, unless error_if_nonfinite makes it read the norm.
     Errors  RuntimeError for a norm that is refused
     """
     op, norm_type = "clip_grad_norm_", _number("clip_grad_norm_", "norm_type", norm_type)
     max_norm = _number(op, "max_norm", max_norm)
     if not norm_type > 0:
         raise ShapeError(f"{op}: norm_type is {norm_type}, wanted a number above 0")
-    gradients = _gradients(op, parameters)
-    norm = _norm(gradients, norm_type)
-    if error_if_nonfinite and not math.isfinite(norm):
-        raise StateError(f"{op}: the {norm_type}-norm of the gradients is {norm}; error_if_nonfinite=False goes on")
+    parameters = _parameters(op, parameters)
+    places = {parameter.grad.device for parameter in parameters}
+    if len(places) == 1 and places != {"cpu"}:
+        return _clip_there(op, parameters, max_norm, norm_type, error_if_nonfinite)
+    norm = _norm(parameters, norm_type)
+    if error_if_nonfinite:
+        _check_finite(op, norm, norm_type)
     factor = max_norm / (norm + 1e-6)
     if not factor >= 1:  # NaN too
-        for batch in _batches(gradients):
-            kernels.scale([write(gradient) for gradient in batch], factor)
-    dtype = gradients[0].dtype if gradients else device.default_dtype
+        for batch in _batches(parameters):
+            with device.place_of(batch[0].grad.data).active():
+                _scale(batch, factor)
+    dtype = parameters[0].grad.dtype if parameters else device.default_dtype
     return Tensor(device.full((), norm, dtype))
+
+
+def _check_finite(op, norm, norm_type):
+    if not math.isfinite(norm):
+        raise StateError(f"{op}: the {norm_type}-norm of the gradients is {norm}; error_if_nonfinite=False goes on")
 
 
 def clip_grad_value_(parameters, clip_value):
@@ -50,9 +61,10 @@ def clip_grad_value_(parameters, clip_value):
     bound = _number("clip_grad_value_", "clip_value", clip_value)
     if not bound >= 0:
         raise ShapeError(f"clip_grad_value_: clip_value is {bound}, wanted at least 0")
-    for gradient in _gradients("clip_grad_value_", parameters):
-        array = write(gradient)
-        device.array_module(array).clip(array, -bound, bound, out=array)
+    for parameter in _parameters("clip_grad_value_", parameters):
+        array = write(parameter.grad)
+        with device.place_of(array).active():
+            device.array_module(array).clip(array, -bound, bound, out=array)
 
 
 def _number(op, name, value):
@@ -62,36 +74,98 @@ def _number(op, name, value):
         raise KindError(f"{op}: {name} is {value!r}, wanted a number") from error
 
 
-def _gradients(op, parameters):
+def _parameters(op, parameters):
+    """Those that have a gradient."""
     if not isinstance(parameters, Iterable):
         raise KindError(f"{op}: parameters is a {type(parameters).__name__}, wanted a Tensor or several")
     parameters = [parameters] if isinstance(parameters, Tensor) else list(parameters)
     for index, parameter in enumerate(parameters):
         if not isinstance(parameter, Tensor):
             raise KindError(f"{op}: parameters[{index}] is a {type(parameter).__name__}, wanted a Tensor")
-    return [parameter.grad for parameter in parameters if parameter.grad is not None]
+    return [parameter for parameter in parameters if parameter.grad is not None]
 
 
-def _batches(gradients):
-    """Lists of gradients of one type and device, which one launch takes."""
+def _batches(parameters):
+    """Lists of parameters whose gradients have one type and device, which one launch takes."""
     batches = {}
-    for gradient in gradients:
-        batches.setdefault((gradient.device, gradient.dtype), []).append(gradient)
+    for parameter in parameters:
+        batches.setdefault((parameter.grad.device, parameter.grad.dtype), []).append(parameter)
     return batches.values()
 
 
-def _norm(gradients, norm_type):
-    """The norm, summed in float64."""
+def _squares(batch, squares, plan=None):
+    """Write the sums of the squares of the gradients of a batch."""
+    arrays = [parameter.grad.data for parameter in batch]
+    space = device.workspace(kernels.workspace(arrays), like=arrays[0])
+    kernels.squared_norms(arrays, squares, space, plan)
+
+
+def _scale(batch, factor, plan=None):
+    kernels.scale([write(parameter.grad) for parameter in batch], factor, plan)
+
+
+def _norm(parameters, norm_type):
+    """The norm, summed in float64 and read by the host."""
     if norm_type == 2:
         total = 0.0
-        for batch in _batches(gradients):
-            squares = device.zeros((len(batch),), "float64")
-            kernels.squared_norms([gradient.data for gradient in batch], squares)
-            total += math.fsum(squares.tolist())
+        for batch in _batches(parameters):
+            like = batch[0].grad.data
+            with device.place_of(like).active():
+                squares = device.empty((len(batch),), "float64", like=like)
+                _squares(batch, squares)
+                total += math.fsum(device.host(squares).tolist())
         return math.sqrt(total)
     with no_grad():
-        sizes = [ops.abs(gradient.double()) for gradient in gradients if gradient.numel()]
+        sizes = _sizes(parameters)
         if norm_type == math.inf:
             greatest = [ops.amax(size).item() for size in sizes]
             return next((value for value in greatest if math.isnan(value)), max(greatest, default=0.0))
         return math.fsum(ops.sum(size**norm_type).item() for size in sizes) ** (1 / norm_type)
+
+
+def _sizes(parameters):
+    return [ops.abs(parameter.grad.double()) for parameter in parameters if parameter.grad.numel()]
+
+
+# ---- on a device: nothing waits for the host -------------------------------------------------------------------------
+
+_plans: dict[int, tuple[weakref.ref, kernels.Plan]] = {}  # of the kernels, by the identity of an owner
+
+
+def _plan(owner):
+    """What the kernels keep from step to step for the batch that begins with this parameter, as long as it lives."""
+    key = id(owner)
+    if key not in _plans:
+        _plans[key] = weakref.ref(owner, lambda _: _plans.pop(key, None)), kernels.Plan()
+    return _plans[key][1]
+
+
+def _clip_there(op, parameters, max_norm, norm_type, error_if_nonfinite):
+    """clip_grad_norm_ where all gradients lie on one device, which computes the factor itself."""
+    like, batches = parameters[0].grad.data, _batches(parameters)
+    with device.place_of(like).active():
+        norm, factor = device.empty((), like.dtype, like=like), device.empty((1,), "float64", like=like)
+        if norm_type == 2:
+            squares, start = device.empty((len(parameters),), "float64", like=like), 0
+            for batch in batches:
+                _squares(batch, squares[start : start + len(batch)], _plan(batch[0]))
+                start += len(batch)
+        else:
+            squares = _squared_norm(parameters, norm_type)
+        kernels.clip_factor(squares, max_norm, norm, factor)
+        if error_if_nonfinite:
+            _check_finite(op, device.host(norm).item(), norm_type)
+        for batch in batches:
+            _scale(batch, factor, _plan(batch[0]))
+    return Tensor(norm)
+
+
+@no_grad()
+def _squared_norm(parameters, norm_type):
+    """The square of the norm, of float64, from which clip_factor takes the root again."""
+    sizes = _sizes(parameters) or [Tensor(device.zeros((1,), "float64", like=parameters[0].grad.data))]
+    if norm_type == math.inf:
+        norm = ops.amax(ops.stack([ops.amax(size) for size in sizes]))
+    else:
+        norm = ops.sum(ops.stack([ops.sum(size**norm_type) for size in sizes])) ** (1 / norm_type)
+    return (norm * norm).data.reshape(1)

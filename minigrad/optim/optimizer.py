@@ -10,16 +10,18 @@ from collections.abc import Iterable
 
 import numpy as np
 
+from minigrad_kernels import optimizer as kernels
 from minigrad_kernels.errors import KindError, ShapeError, StateError
 
 from .. import device
 from ..engine import write
 from ..modes import enable_grad
 from ..tensor import Tensor
-from .values import array_of, plain, saved
+from .values import check_gradients, loaded, plain, saved
 
 __all__ = ["Optimizer"]
 
+PLANS = 32  # kept: one for each group, and more where the parameters that have gradients change from step to step
 FLAGS = {"amsgrad", "centered", "decoupled_weight_decay", "maximize", "nesterov"}
 
 
@@ -39,7 +41,7 @@ class Optimizer:
 
     def __init__(self, params, defaults):
         self.defaults = {name: plain(value) for name, value in defaults.items()}
-        self.state, self.param_groups = {}, []
+        self.state, self.param_groups, self._plans = {}, [], {}
         groups = self._list(params)
         if not groups:
             raise ShapeError(f"{self.name}: params is empty, wanted at least one parameter")
@@ -164,34 +166,39 @@ class Optimizer:
             with enable_grad():
                 loss = closure()
         work = [[p for p in group["params"] if p.grad is not None] for group in self.param_groups]
-        for parameter in (parameter for parameters in work for parameter in parameters):
-            gradient = parameter.grad
-            if not isinstance(gradient, Tensor):
-                raise KindError(f"{self.name}: a gradient is a {type(gradient).__name__}, wanted a Tensor")
-            if gradient.shape != parameter.shape:
-                shapes = f"{gradient.shape}, wanted its parameter's {parameter.shape}"
-                raise ShapeError(f"{self.name}: a gradient has shape {shapes}")
-            if gradient.dtype != parameter.dtype:
-                raise KindError(
-                    f"{self.name}: a gradient has elements {gradient.dtype}, its parameter {parameter.dtype}"
-                )
-        for group, parameters in zip(self.param_groups, work, strict=True):
+        for parameters in work:
+            check_gradients(self.name, parameters)
+        for index, (group, parameters) in enumerate(zip(self.param_groups, work, strict=True)):
             batches = {}
             for parameter in parameters:
-                state = self.state.setdefault(parameter, {})
-                key = (parameter.device, parameter.dtype, self.age(state))
+                key = (parameter.device, parameter.dtype, self.age(self.state.setdefault(parameter, {})))
                 batches.setdefault(key, []).append(parameter)
             for (_, _, age), batch in batches.items():
-                self.update(group, age, batch)
+                with device.place_of(batch[0].data).active():
+                    self.update(group, age, batch, self._plan(index, batch))
         return loss
+
+    def _plan(self, index, parameters):
+        """What the kernel keeps from step to step for these parameters of a group."""
+        key = index, *map(id, parameters)
+        plan = self._plans[key] = self._plans.pop(key, None) or kernels.Plan()  # the last one used stands last
+        if len(self._plans) > PLANS:
+            del self._plans[next(iter(self._plans))]
+        return plan
 
     def age(self, state):
         """What parameters that are updated by one launch must have in common, besides type and device."""
         raise NotImplementedError
 
-    def update(self, group, age, parameters):
-        """Update parameters of one type, device and age by one launch."""
+    def update(self, group, age, parameters, plan):
+        """Update parameters of one type, device and age by one launch; `plan` is the kernel's."""
         raise NotImplementedError
+
+    @staticmethod
+    def hyper(names, group, **others):
+        """The numbers for a kernel, by their names in minigrad_kernels.optimizer: options of a group, and others."""
+        options = group | others
+        return np.array([options[name.lower()] for name in names.__members__], np.float64)
 
     @staticmethod
     def written(parameters):
@@ -201,14 +208,16 @@ class Optimizer:
     @staticmethod
     def gradients(parameters):
         """The gradients, each in the layout of its parameter."""
-        return [device.contiguous(p.grad.data, device.order_of(p.data)) for p in parameters]
+        pairs = [(parameter.grad.data, parameter.data) for parameter in parameters]
+        return [g if g.strides == p.strides else device.contiguous(g, device.order_of(p)) for g, p in pairs]
 
     def arrays(self, name, parameters, start=0):
         """The arrays of this name in the state of the parameters, full of `start` where there were none."""
         for parameter in parameters:
             state = self.state[parameter]
             if name not in state:
-                state[name] = device.full(parameter.shape, start, parameter.dtype, device.order_of(parameter.data))
+                like = parameter.data
+                state[name] = device.full(like.shape, start, like.dtype, device.order_of(like), like)
         return [self.state[parameter][name] for parameter in parameters]
 
     # ---- state -------------------------------------------------------------------------------------------------
@@ -268,27 +277,12 @@ class Optimizer:
                 raise ShapeError(f"{self.name}.load_state_dict: state[{index}] is {values!r}, wanted a dictionary")
         return {
             parameters[index]: {
-                name: self._loaded(index, name, value, parameters[index])
+                name: loaded(f"{self.name}.load_state_dict: state[{index}][{name!r}]", name, value, parameters[index])
                 for name, value in values.items()
                 if value is not None
             }
             for index, values in state.items()
         }
-
-    def _loaded(self, index, name, value, parameter):
-        """The step as an integer, arrays in type and layout of the parameter."""
-        array, place = array_of(value), f"state[{index}][{name!r}]"
-        wanted = () if name == "step" else parameter.shape
-        if array.shape != wanted or array.dtype.kind not in "iuf":
-            place = f"{place} has shape {array.shape} and elements {array.dtype}"
-            raise ShapeError(f"{self.name}.load_state_dict: {place}, wanted numbers of shape {wanted}")
-        if name == "step":
-            if not (0 <= array < 1 << 53 and array % 1 == 0):
-                raise ShapeError(f"{self.name}.load_state_dict: {place} is {array}, wanted a count")
-            return int(array)
-        own = device.empty_like(parameter.data)
-        own[...] = device.move(array, parameter.device)
-        return own
 
     def __repr__(self):
         lines = []

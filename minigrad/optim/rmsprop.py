@@ -2,7 +2,6 @@
 
 from minigrad_kernels import optimizer as kernels
 
-from .. import device
 from .optimizer import Optimizer
 
 __all__ = ["RMSprop"]
@@ -47,14 +46,11 @@ class RMSprop(Optimizer):
     def age(self, state):
         return None
 
-    def update(self, group, age, parameters):
-        hyper = device.zeros((len(kernels.RMSprop),), "float64")
-        hyper[kernels.RMSprop.RATE] = group["lr"]
-        for name in ("alpha", "eps", "weight_decay", "momentum", "maximize"):
-            hyper[kernels.RMSprop[name.upper()]] = group[name]
+    def update(self, group, age, parameters, plan):
+        hyper = self.hyper(kernels.RMSprop, group, rate=group["lr"])
         squares = self.arrays("square_avg", parameters)
         means = self.arrays("grad_avg", parameters) if group["centered"] else None
         buffers = self.arrays("momentum_buffer", parameters) if group["momentum"] else None
-        kernels.rmsprop(self.written(parameters), self.gradients(parameters), squares, means, buffers, hyper)
+        kernels.rmsprop(self.written(parameters), self.gradients(parameters), squares, means, buffers, hyper, plan)
         for parameter in parameters:
             self.state[parameter]["step"] = self.state[parameter].get("step", 0) + 1

@@ -3,7 +3,6 @@
 from minigrad_kernels import optimizer as kernels
 from minigrad_kernels.errors import ShapeError
 
-from .. import device
 from .optimizer import Optimizer
 
 __all__ = ["SGD"]
@@ -42,11 +41,7 @@ class SGD(Optimizer):
     def age(self, state):
         return "momentum_buffer" in state
 
-    def update(self, group, age, parameters):
-        hyper = device.zeros((len(kernels.SGD),), "float64")
-        hyper[kernels.SGD.RATE] = group["lr"]
-        for name in ("momentum", "dampening", "weight_decay", "nesterov", "maximize"):
-            hyper[kernels.SGD[name.upper()]] = group[name]
-        hyper[kernels.SGD.FIRST] = not age
+    def update(self, group, age, parameters, plan):
         buffers = self.arrays("momentum_buffer", parameters) if group["momentum"] else None
-        kernels.sgd(self.written(parameters), self.gradients(parameters), buffers, hyper)
+        hyper = self.hyper(kernels.SGD, group, rate=group["lr"], first=buffers is not None and not age)
+        kernels.sgd(self.written(parameters), self.gradients(parameters), buffers, hyper, plan)

@@ -1,12 +1,15 @@
-"""Options as Python's own values, and state as a checkpoint takes it."""
+"""Options as Python's own values, gradients that fit, and state as a checkpoint takes and gives it."""
 
 import math
 
 import numpy as np
 
-from .. import device
+from minigrad_kernels.errors import KindError, ShapeError
 
-__all__ = ["array_of", "plain", "saved"]
+from .. import device
+from ..tensor import Tensor
+
+__all__ = ["array_of", "check_gradients", "loaded", "plain", "saved"]
 
 
 def plain(value):
@@ -23,10 +26,22 @@ def plain(value):
     return value if isinstance(number, bool) and not isinstance(value, np.generic) else number
 
 
+def check_gradients(op, parameters):
+    """Refuse gradients that are no Tensors of the shape and type of their parameters."""
+    for parameter in parameters:
+        gradient, array = parameter.grad, parameter.data
+        if not isinstance(gradient, Tensor):
+            raise KindError(f"{op}: a gradient is a {type(gradient).__name__}, wanted a Tensor")
+        if gradient.data.shape != array.shape:
+            raise ShapeError(f"{op}: a gradient has shape {gradient.shape}, wanted its parameter's {array.shape}")
+        if gradient.data.dtype != array.dtype:
+            raise KindError(f"{op}: a gradient has elements {gradient.dtype}, its parameter {array.dtype}")
+
+
 def array_of(value):
     """A value of a saved state as NumPy's array; of a ragged list, one without numbers, to be refused as such."""
     try:
-        return np.asarray(value)
+        return device.host(value) if device.is_array(value) else np.asarray(value)
     except (ValueError, TypeError):
         return np.asarray(None)
 
@@ -34,3 +49,19 @@ def array_of(value):
 def saved(value):
     """A number itself, an array as a copy in logical (C) order, NumPy's."""
     return value if isinstance(value, int | float) else device.host(device.copy(value))
+
+
+def loaded(place, name, value, parameter):
+    """What `saved` gave: the step as an integer, an array in type, layout and place of the parameter."""
+    array = array_of(value)
+    wanted = () if name == "step" else parameter.shape
+    if array.shape != wanted or array.dtype.kind not in "iuf":
+        got = f"shape {array.shape} and elements {array.dtype}"
+        raise ShapeError(f"{place} has {got}, wanted numbers of shape {wanted}")
+    if name == "step":
+        if not (0 <= array < 1 << 53 and array % 1 == 0):
+            raise ShapeError(f"{place} is {array}, wanted a count")
+        return int(array)
+    own = device.empty(array.shape, parameter.dtype, device.order_of(parameter.data))
+    own[...] = array
+    return device.move(own, parameter.device)

@@ -9,7 +9,7 @@ import math
 import time
 from numbers import Real
 
-from minigrad_kernels.errors import KindError, ShapeError, StateError
+from minigrad_kernels.errors import KindError, MinigradError, OutOfMemory, ShapeError, StateError
 
 from .. import ops
 from ..modes import no_grad
@@ -117,25 +117,38 @@ def _close_epoch(model, test, loss, history, callback):
 def _update(model, batches, optimizer, loss_function, schedule, clip, step):
     """One step of the optimiser on several batches; the sums of losses, of right answers, of images."""
     total = sum(len(labels) for _, labels in batches)
-    loss_sum, correct = 0.0, 0
     optimizer.zero_grad()
-    for images, labels in _on_device(batches, model):
-        scores = model(images)
-        loss = loss_function(scores, labels)
-        value = loss.item()
-        if not math.isfinite(value):
-            optimizer.zero_grad()
-            raise StateError(f"fit: the loss is {value} at step {step}; lower the learning rate or clip the gradient")
-        share = len(labels) / total  # the mean over the large batch weighs each small one by its images
-        (loss if share == 1 else loss * share).backward()
-        loss_sum += value * len(labels)
-        correct += _correct(scores, labels)
+    try:
+        loss_sum, correct = _gradients(model, batches, loss_function, total, step)
+    except OutOfMemory as error:
+        optimizer.zero_grad()
+        count = max(len(labels) for _, labels in batches)
+        raise OutOfMemory(f"fit: {error}; a batch had {count} images, try {max(1, count // 2)}") from error
+    except MinigradError:
+        optimizer.zero_grad()
+        raise
     if clip is not None:
         clip_grad_norm_(model.parameters(), clip)
     optimizer.step()
     if schedule is not None:
         schedule.step()
     return loss_sum, correct, total
+
+
+def _gradients(model, batches, loss_function, total, step):
+    """Add the gradients of several batches of so many images in all; the sums of losses and of right answers."""
+    loss_sum, correct = 0.0, 0
+    for images, labels in _on_device(batches, model):
+        scores = model(images)
+        loss, right = loss_function(scores, labels), _right(scores, labels)
+        share = len(labels) / total  # the mean over the large batch weighs each small one by its images
+        (loss if share == 1 else loss * share).backward()
+        value = loss.item()  # only now, because it waits for the device
+        if not math.isfinite(value):
+            raise StateError(f"fit: the loss is {value} at step {step}; lower the learning rate or clip the gradient")
+        loss_sum += value * len(labels)
+        correct += int(right.item())
+    return loss_sum, correct
 
 
 def evaluate(model, loader, loss=ops.cross_entropy, stop=lambda: False):
@@ -152,7 +165,7 @@ def evaluate(model, loader, loss=ops.cross_entropy, stop=lambda: False):
             for images, labels in _on_device(loader, model):
                 scores = model(images)
                 loss_sum += loss(scores, labels).item() * len(labels)
-                correct += _correct(scores, labels)
+                correct += int(_right(scores, labels).item())
                 count += len(labels)
                 if stop():
                     return None
@@ -178,8 +191,9 @@ def _on_device(batches, model):
         yield ((images, labels) if parameter is None else (images.to(parameter.device), labels.to(parameter.device)))
 
 
-def _correct(scores, labels):
-    return int((ops.argmax(scores, 1) == labels).sum().item())
+def _right(scores, labels):
+    """How many scores are highest at their label, on their device."""
+    return (ops.argmax(scores, 1) == labels).sum()
 
 
 def _check_parts(model, optimizer, schedule):

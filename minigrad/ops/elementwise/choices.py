@@ -75,7 +75,11 @@ def where(condition, input=None, other=None):
     """
     if input is not None or other is not None:
         return _where(condition, input, other)
-    array = tensor_of("where", "condition", condition).data
+    return _true_places(tensor_of("where", "condition", condition).data)
+
+
+@device.there
+def _true_places(array):
     places = device.array_module(array).nonzero(array if array.ndim else array.reshape(1))
     return tuple(Tensor.made(device.contiguous(place)) for place in places)
 

@@ -63,6 +63,7 @@ def to(input, device=None, dtype=None, non_blocking=False, copy=False):
     tensor_of("to", "input", input)
     non_blocking, copy = flag_of("to", "non_blocking", non_blocking), flag_of("to", "copy", copy)
     place, dtype, copy = _target(device, dtype, non_blocking, copy)
+    place = place and devices.place(place).name
     out = input if place in (None, input.device) else move(input, place)
     dtype = out.dtype if dtype is None else dtype
     if dtype == out.dtype and not (copy and out is input):

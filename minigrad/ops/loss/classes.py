@@ -29,18 +29,20 @@ __all__ = ["cross_entropy", "nll_loss"]
 def _cross_entropy(input, target, ignore_index):
     """logsumexp(row) - row[target] for each row; 0 where the target is ignore_index."""
     x = device.contiguous(input)
-    losses, logsumexp = (device.empty(x.shape[:1], x.dtype) for _ in range(2))
-    kernels.cross_entropy(x, target, ignore_index, losses, logsumexp)
+    losses, logsumexp = (device.empty(x.shape[:1], x.dtype, like=x) for _ in range(2))
+    kernels.cross_entropy(x, target, ignore_index, losses, logsumexp, device.place_of(x).wrong)
     return losses, logsumexp
 
 
+@device.there
 def _dinput_of_cross_entropy(g, input, target, ignore_index):
     used = unsqueeze(_used(target, ignore_index), 1)
-    numbers = Tensor.made(device.array_module(target.data).arange(input.shape[1]))
+    numbers = Tensor.made(device.arange(input.shape[1], target.data))
     one_hot = (unsqueeze(target, 1) == numbers).to(input.dtype)
     return where(used, unsqueeze(g, 1), 0.0) * (softmax(where(used, input, 0.0), 1) - one_hot)
 
 
+@device.there
 def _used(target, ignore_index):
     """Which rows count. The others are masked, not multiplied by 0, because they may hold NaN or receive it."""
     return Tensor.made(target.data != ignore_index)
@@ -52,7 +54,7 @@ _cross_entropy.grads(input=_dinput_of_cross_entropy)
 @_cross_entropy.fast_grads
 def _cross_entropy_at_once(g, input, target, ignore_index, logsumexp):
     x = device.contiguous(input)
-    dx = device.empty(x.shape, x.dtype)
+    dx = device.empty(x.shape, x.dtype, like=x)
     kernels.cross_entropy_grad(device.contiguous(g), x, target, ignore_index, logsumexp, dx)
     return {"input": dx}
 
@@ -82,6 +84,7 @@ def _check_scores(op, input, target, reduction):
         raise ShapeError(f"{op}: input has shape {input.shape}, wanted at least one class")
 
 
+@device.there
 def _check_classes(op, input, target):
     """The target as a vector of int64, with the version of the target itself."""
     if target.dtype.kind not in "iu":
@@ -106,6 +109,7 @@ def _check_constant(op, weight, input, classes):
         raise StateError(f"{op}: weight requires a gradient, but it is a constant here; pass weight.detach()")
 
 
+@device.there
 def _weights(classes, weight, used, dtype):
     """The weight of each row: that of its class, 0 where it is ignored."""
     if weight is None:
@@ -139,6 +143,7 @@ def nll_loss(input, target, weight=None, *, ignore_index=-100, reduction="mean")
     return _reduce_rows(where(used, -picked, 0.0) * weights, weights, _places(input), reduction)
 
 
+@device.there
 def _check_range(op, classes, used, count):
     wrong = ((classes < 0) | (classes >= count)) & used
     if wrong.any():

@@ -11,7 +11,7 @@ from minigrad_kernels import norm as kernels
 from minigrad_kernels.errors import KindError, ShapeError, StateError
 from minigrad_kernels.layout import CHANNELS_LAST
 
-from ... import device
+from ... import device, fusion
 from ...engine import no_grad, write
 from ...primitive import primitive
 from ..arguments import flag_of, number_of, tensor_of
@@ -28,7 +28,7 @@ def _dense(x):
 
 
 def _scratch(function, x):
-    return device.workspace(kernels.workspace(function, x.shape))
+    return device.workspace(kernels.workspace(function, x.shape), x)
 
 
 @primitive(outputs=("out", "mean", "variance"), fixed=("mean", "variance"))
@@ -37,7 +37,7 @@ def _batch_norm(input, weight, bias, eps):
     x = _dense(input)
     weight, bias = (None if vector is None else device.contiguous(vector) for vector in (weight, bias))
     out = device.empty_like(x)
-    mean, variance = (device.empty((x.shape[1],), x.dtype) for _ in range(2))
+    mean, variance = (device.empty((x.shape[1],), x.dtype, like=x) for _ in range(2))
     kernels.batch_statistics(x, mean, variance, _scratch("batch_statistics", x))
     kernels.batch_normalize(x, mean, variance, weight, bias, eps, out)
     return out, mean, variance
@@ -79,7 +79,7 @@ def _batch_norm_at_once(g, input, mean, variance, weight, eps):
     x = _dense(input)
     weight = None if weight is None else device.contiguous(weight)
     dx = device.empty_like(x)
-    dweight, dbias = (device.empty((x.shape[1],), x.dtype) for _ in range(2))
+    dweight, dbias = (device.empty((x.shape[1],), x.dtype, like=x) for _ in range(2))
     kernels.batch_norm_grads(
         _dense(g), x, mean, variance, weight, eps, dx, dweight, dbias, _scratch("batch_norm_grads", x)
     )
@@ -113,7 +113,7 @@ def check_running(op, running_mean, running_var, updated):
         name = "running_mean" if running_mean is None else "running_var"
         raise ShapeError(f"{op}: {name} is None, wanted both, or neither where input's own statistics are used")
     for name, vector in (("running_mean", running_mean), ("running_var", running_var)):
-        if updated and vector is not None and (vector.requires_grad or not vector.data.flags.writeable):
+        if updated and vector is not None and (vector.requires_grad or not device.is_writable(vector.data)):
             kind = "requires a gradient" if vector.requires_grad else "is read-only"
             raise StateError(f"{op}: {name} {kind}, wanted a leaf that can be updated")
 
@@ -122,7 +122,7 @@ def update_running(running, batch, momentum):
     """(1 - momentum) running + momentum batch, into running."""
     with no_grad():
         update = running * (1 - momentum) + batch * momentum
-    write(running)[...] = update.data
+    device.assign(write(running), update.data)
 
 
 def scaled(standard, weight, bias):
@@ -135,6 +135,9 @@ def by_running(input, running_mean, running_var, weight, bias, eps):
     """Normalised by given statistics: one scale and one shift for each channel."""
     scale = 1 / sqrt(running_var + eps) if weight is None else weight / sqrt(running_var + eps)
     shift = -running_mean * scale if bias is None else bias - running_mean * scale
+    folded = fusion.fold(input, scale, shift)
+    if folded is not None:
+        return folded
     return scaled(input, per_channel(scale, input.ndim), per_channel(shift, input.ndim))
 
 

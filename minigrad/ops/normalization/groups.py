@@ -31,7 +31,7 @@ __all__ = ["group_norm", "instance_norm", "layer_norm", "normalize"]
 def _standardize(input, eps):
     """Rows with mean 0 and variance 1, and what each was multiplied by: s = 1 / sqrt(variance + eps)."""
     x = device.contiguous(input)
-    out, scale = device.empty_like(x), device.empty((len(x), 1), x.dtype)
+    out, scale = device.empty_like(x), device.empty((len(x), 1), x.dtype, like=x)
     kernels.standardize(x, eps, out, scale.reshape(-1))
     return out, scale
 

@@ -101,7 +101,7 @@ _recurrence.grads(
 @primitive
 def _shift(input, axis, reverse, value):
     """The elements one place further along an axis, one place back if reverse, and value in the free place."""
-    out = device.full(input.shape, value, input.dtype)
+    out = device.full(input.shape, value, input.dtype, like=input)
     behind, ahead = (None, -1), (1, None)
     into, of = (behind, ahead) if reverse else (ahead, behind)
     _part(out, axis, *into)[...] = _part(input, axis, *of)

@@ -34,8 +34,8 @@ def total(x, axes, keepdim, dtype=None):
     if x.size:
         channels_last = axes == (0, 2, 3) and x.ndim == 4 and layout.is_dense(x, layout.CHANNELS_LAST)
         if channels_last or (axes == (0,) and x.ndim == 2 and len(x) >= LONG and x.flags.c_contiguous):
-            out = device.empty((x.shape[1],), x.dtype)
-            norm.channel_sum(x, out, device.workspace(norm.workspace("channel_sum", x.shape)))
+            out = device.empty((x.shape[1],), x.dtype, like=x)
+            norm.channel_sum(x, out, device.workspace(norm.workspace("channel_sum", x.shape), x))
             return out.reshape(kept_shape(x.shape, axes)) if keepdim else out
         if x.itemsize == 4 and x.size >= LONG and _added_one_by_one(x, axes) >= LONG:
             return device.cast(device.reduce(x, "sum", axes, keepdims=keepdim, dtype="float64"), x.dtype)

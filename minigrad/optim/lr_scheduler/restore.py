@@ -88,7 +88,7 @@ class RestoreBest(MetricLR):
         state = self.optimizer.loaded(self.kept["state"], parameters)
         for kept, tensors in ((self.kept["parameters"], parameters), (self.kept["model"], others)):
             for name, array in kept.items():
-                write(tensors[name])[...] = device.move(array, tensors[name].device)
+                device.assign(write(tensors[name]), array)
         for index in self.kept["parameters"]:
             self.optimizer.state.pop(parameters[index], None)
         self.optimizer.state.update(state)

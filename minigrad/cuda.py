@@ -1,0 +1,61 @@
+"""GPUs, by the names that PyTorch's users know: minigrad.cuda.is_available(), synchronize(), Stream, ...
+
+Work on arrays of a GPU goes to the current stream of this thread. Memory, copies and places are in `minigrad.device`.
+"""
+
+from minigrad_kernels.errors import StateError
+
+from . import device as devices
+from .device import emit_nvtx, gpu_name, memory_statistics
+
+__all__ = [
+    "current_device", "device_count", "emit_nvtx", "get_device_name", "is_available", "mem_get_info",
+    "memory_statistics", "stream", "synchronize", "Stream",
+]  # fmt: skip
+
+
+def device_count():
+    """How many GPUs can be used; 0 without CuPy or a driver."""
+    try:
+        devices.place("cuda")
+    except StateError:
+        return 0
+    from .device.cuda import count
+
+    return count()
+
+
+def is_available():
+    """Whether any GPU can be used."""
+    return device_count() > 0
+
+
+def current_device():
+    """The number of this thread's current GPU."""
+    return devices.place("cuda").number
+
+
+def get_device_name(device=None):
+    """What the driver calls a GPU, given by number or name."""
+    return devices.place(gpu_name(device)).title()
+
+
+def mem_get_info(device=None):
+    """(free, total) bytes of a GPU's memory."""
+    found = devices.place(gpu_name(device)).statistics()
+    return found["free_bytes"], found["total_bytes"]
+
+
+def synchronize(device=None):
+    """Wait until a GPU has done all that it was told, then raise what it has reported."""
+    devices.synchronize(gpu_name(device))
+
+
+def Stream(device=None):
+    """A new stream of a GPU, whose work does not wait for that of other streams; use it in `with stream(s):`."""
+    return devices.place(gpu_name(device)).stream()
+
+
+def stream(stream):
+    """A context in which work goes to a stream."""
+    return stream

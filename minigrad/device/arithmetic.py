@@ -1,0 +1,167 @@
+"""Arrays combined element by element, and reduced, under PyTorch's type rules."""
+
+import functools
+
+import numpy as np
+
+from minigrad_kernels.errors import KindError, ShapeError
+
+from . import memory
+from .arrays import array_module, empty, full, order_of
+from .places import CPU, is_array, place_of
+from .types import default_dtype, is_floating, result_dtype
+
+__all__ = ["accumulate", "broadcast_shapes", "elementwise", "reduce", "select"]
+
+_NUMBERS = (int, float)
+_SCALARS = (bool, *_NUMBERS)
+_quiet = np.errstate(all="ignore")  # infinities and NaN are results, not warnings
+
+
+def elementwise(op, *values, out=None, named=None):
+    """The ufunc behind an op, on arrays and Python scalars, under PyTorch's type rules and in pooled memory.
+
+    named   the op to name in errors, if it is another one
+    Errors  ValueError if shapes do not broadcast or a number does not fit in the type of the arrays, TypeError if a
+            value is neither array nor number, or if the op is not defined for its type
+    """
+    first = values[0]
+    alike = is_array(first) and is_floating(first.dtype)
+    if not alike or any(type(value) not in _NUMBERS and getattr(value, "dtype", 0) != first.dtype for value in values):
+        values = _converted(op, values, named or op)
+    largest = max(values, key=lambda value: getattr(value, "nbytes", -1))
+    there = _place_of(values)
+    if out is None and (there is not CPU or getattr(largest, "nbytes", 0) >= memory.SMALLEST):
+        shape = broadcast_shapes(named or op, *filter(is_array, values))
+        order = order_of(largest) if largest.shape == shape else None
+        out = empty(shape, bool if _of_integers(op) == "b" else largest.dtype, order, there)
+    values = values if there is CPU else _beside(values)
+    ufunc = getattr(there.module, _UFUNCS.get(op, op))
+    try:
+        with np.errstate(all="ignore"):
+            result = ufunc(*values, out=out)
+        return np.asarray(result) if there is CPU else result
+    except (ValueError, TypeError) as error:
+        broadcast_shapes(named or op, *filter(is_array, values))
+        kind = getattr(largest, "dtype", int)
+        raise KindError(f"{named or op}: not defined for elements {kind} ({error})") from error
+    except OverflowError as error:
+        raise ShapeError(f"{named or op}: a number does not fit in {largest.dtype} ({error})") from error
+
+
+# Ops whose ufunc has another name, ops that refuse an integer 0, and ops that refuse bools.
+_UFUNCS = {"sub": "subtract", "mul": "multiply", "div": "true_divide", "neg": "negative", "pow": "power"}
+_UFUNCS |= {
+    "eq": "equal",
+    "ne": "not_equal",
+    "lt": "less",
+    "le": "less_equal",
+    "gt": "greater",
+    "ge": "greater_equal",
+}
+_DIVISIONS = frozenset(("floor_divide", "remainder"))
+_UNLIKE_BOOLS = frozenset("abs neg pow sub".split()) | _DIVISIONS
+
+
+@functools.cache
+def _of_integers(op):
+    """The kind of the results of integers, as the ufunc declares it: "b" bool, "f" fractions, else "i"."""
+    ufunc = getattr(np, _UFUNCS.get(op, op))
+    loops = dict(loop.split("->") for loop in ufunc.types)
+    return {"?": "b", "d": "f"}.get(loops.get("l" * ufunc.nin, "d"), "i")
+
+
+@_quiet
+def _converted(op, values, named):
+    """The values as arrays in the one type that PyTorch's rules give them."""
+    for value in values:
+        if not is_array(value) and not isinstance(value, np.generic) and type(value) not in _SCALARS:
+            raise KindError(f"{named}: got a {type(value).__name__}, wanted Tensors, arrays or Python numbers")
+    dtype = result_dtype(*values, op=named)
+    kinds = {np.dtype(getattr(value, "dtype", type(value))).kind for value in values}
+    if op in _UNLIKE_BOOLS and (kinds == {"b"} or op == "sub" and "b" in kinds):
+        raise KindError(f"{named}: not defined for elements bool; convert with .to('float32'), or see logical_not")
+    if _of_integers(op) == "f" and not is_floating(dtype):
+        dtype = default_dtype
+    try:
+        arrays = tuple(_typed(value, dtype) for value in values)
+    except OverflowError as error:
+        if _of_integers(op) == "b" and dtype.kind in "iu":
+            return values  # NumPy compares integers with a Python integer of any size
+        raise ShapeError(f"{named}: a number does not fit in {dtype}, the type of the arrays ({error})") from error
+    if op in _DIVISIONS and not is_floating(dtype) and not arrays[1].all():
+        raise ShapeError(f"{named}: other has a 0, by which integers cannot be divided")
+    return arrays
+
+
+def _typed(value, dtype):
+    """An array of its device, a number as one of the CPU, in an element type."""
+    if type(value) is np.ndarray or not is_array(value):
+        return np.asarray(value, dtype)
+    return value.astype(dtype, copy=False)
+
+
+def _place_of(values):
+    """The place of arrays among which may be numbers, and arrays of the CPU that were numbers."""
+    for value in values:
+        if type(value) is not np.ndarray and is_array(value):
+            return place_of(value)
+    return CPU
+
+
+def _beside(values):
+    """The values with numbers, arrays of the CPU without dimensions, as the scalars that other devices take."""
+    return [value[()] if type(value) is np.ndarray else value for value in values]
+
+
+@_quiet
+def reduce(array, method, axes, **options):
+    """What a method of arrays (sum, max, all, cumsum, ...) gives along axes, without warnings."""
+    if type(array) is np.ndarray:
+        return np.asarray(getattr(array, method)(axis=axes, **options))
+    initial = options.pop("initial", None)  # which CuPy's methods do not know
+    if initial is not None and not array.size:
+        shape = getattr(np.empty(array.shape), method)(axis=axes, initial=initial, **options).shape
+        return full(shape, initial, array.dtype, like=array)
+    return array_module(array).asarray(getattr(array, method)(axis=axes, **options))
+
+
+@_quiet
+def select(condition, x, y):
+    """x where the condition holds, else y, under the type rules of elementwise."""
+    if not is_array(condition) or condition.dtype != bool:
+        raise KindError(f"where: condition has elements {getattr(condition, 'dtype', type(condition))}, wanted bool")
+    x, y = _converted("maximum", (x, y), "where")  # whose types meet in the same way
+    shape = broadcast_shapes("where", condition, x, y)
+    there = _place_of((condition, x, y))
+    if there is not CPU:
+        return there.module.where(condition, *_beside((x, y)))
+    order = next((order_of(value) for value in (x, y, condition) if value.shape == shape), None)
+    out = empty(shape, x.dtype, order)
+    # On bits, out = y xor ((x xor y) times condition): no branch that a processor could guess wrong.
+    bits = np.dtype(f"u{x.itemsize}")
+    x_bits, y_bits, out_bits = x.view(bits), y.view(bits), out.view(bits)
+    np.bitwise_xor(x_bits, y_bits, out=out_bits)
+    np.multiply(out_bits, condition.view(np.uint8), out=out_bits)
+    np.bitwise_xor(out_bits, y_bits, out=out_bits)
+    return out
+
+
+def broadcast_shapes(op, *arrays):
+    """The common shape, or a ValueError that names the op."""
+    try:
+        return np.broadcast_shapes(*(array.shape for array in arrays))
+    except ValueError as error:
+        shapes = " and ".join(str(array.shape) for array in arrays)
+        raise ShapeError(f"{op}: shapes {shapes} do not broadcast") from error
+
+
+@_quiet
+def accumulate(total, value):
+    """Add value into total, an array that nobody else reads."""
+    if type(total) is np.ndarray:
+        np.add(total, value, out=total)
+    else:
+        there = place_of(total)
+        with there.active():
+            there.module.add(total, value, out=total)

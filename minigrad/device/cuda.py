@@ -1,0 +1,235 @@
+"""GPUs of NVIDIA through CuPy: the places "cuda:0", "cuda:1", ...
+
+Work goes to CuPy's current stream and memory comes from CuPy's pool, which hands a block out again only on the stream
+on which it was freed. Arrays come to the host by synchronous copies; those wait for the stream.
+"""
+
+import functools
+import gc
+import re
+import threading
+
+import cupy
+import numpy as np
+from cupy.cuda import Device, runtime
+
+from minigrad_kernels.errors import OutOfMemory, StateError
+from minigrad_kernels.layout import strides_of
+from minigrad_kernels.softmax import NO_WRONG_LABEL
+
+from . import arrays
+from .labels import raise_wrong_label
+from .places import Place, marking
+
+__all__ = ["Gpu", "Range", "count", "place", "used"]
+
+_places: "dict[int, Gpu]" = {}
+_making = threading.Lock()
+
+
+@functools.cache
+def count():
+    """How many GPUs can be used.
+
+    Errors  RuntimeError if none can, and why
+    """
+    try:
+        found = runtime.getDeviceCount()
+    except runtime.CUDARuntimeError as error:
+        advice = "check that nvidia-smi shows a GPU and its driver (580 or newer for CUDA 13)"
+        raise StateError(f"no GPU can be used: {error}; {advice}") from error
+    if not found:
+        raise StateError("the driver shows no GPU; see CUDA_VISIBLE_DEVICES")
+    return found
+
+
+def place(number=None):
+    """The GPU of that number, None for the current one of this thread.
+
+    Errors  RuntimeError if it is not here
+    """
+    wanted = "cuda" if number is None else f"cuda:{number}"
+    try:
+        number = runtime.getDevice() if count() and number is None else number
+    except StateError as error:
+        raise StateError(f"to: device is {wanted!r}, but {error}") from error
+    if number not in _places:
+        if number >= count():
+            here = ", ".join(f"'cuda:{i}'" for i in range(count()))
+            raise StateError(f"to: device is {wanted!r}, but the GPUs of this machine are: {here}")
+        with _making:
+            _places.setdefault(number, Gpu(number))
+    return _places[number]
+
+
+def used():
+    """The GPUs that this process has used so far."""
+    return [gpu for _, gpu in sorted(_places.items())]
+
+
+class Range:
+    """A named range for NVIDIA's profilers."""
+
+    __slots__ = ("name",)
+
+    def __init__(self, name):
+        self.name = name
+
+    def __enter__(self):
+        cupy.cuda.nvtx.RangePush(self.name)
+
+    def __exit__(self, *error):
+        cupy.cuda.nvtx.RangePop()
+
+
+class _Active(Range):
+    """Makes a GPU the current one, and says in words what to do where its memory did not suffice."""
+
+    __slots__ = ("before", "gpu")
+
+    def __init__(self, gpu, name):
+        self.gpu, self.name = gpu, name
+
+    def __enter__(self):
+        if self.name:
+            super().__enter__()
+        self.before = runtime.getDevice()
+        if self.before != self.gpu.number:
+            runtime.setDevice(self.gpu.number)
+
+    def __exit__(self, kind, error, trace):
+        if self.name:
+            super().__exit__()
+        full = kind is not None and issubclass(kind, cupy.cuda.memory.OutOfMemoryError)
+        try:
+            if full:
+                wanted = re.search(r"[\d,]+(?= bytes)", str(error))
+                raise self.gpu.out_of_memory(f"wanted {wanted[0] if wanted else 'more'} bytes") from error
+        finally:
+            if self.before != self.gpu.number:
+                runtime.setDevice(self.before)
+
+
+class Gpu(Place):
+    """One GPU."""
+
+    module = cupy
+
+    def __init__(self, number):
+        self.number, self.name = number, f"cuda:{number}"
+        with Device(number):
+            # Pinned: kernels write to it by its address, the host reads it without a copy.
+            memory = cupy.cuda.alloc_pinned_memory(8)
+            self.word = np.frombuffer(memory, np.int64, 1)
+            self.word[0] = NO_WRONG_LABEL
+            owned = cupy.cuda.UnownedMemory(memory.ptr, 8, memory, number)
+            self.wrong = cupy.ndarray((1,), np.int64, cupy.cuda.MemoryPointer(owned, 0))
+
+    def active(self, name=""):
+        return _Active(self, name if name and marking.get() else "")
+
+    # ---- memory --------------------------------------------------------------------------------------------------
+
+    def take(self, shape, dtype, strides):
+        nbytes = _extent(shape, strides, dtype.itemsize)
+        if runtime.getDevice() != self.number:
+            with Device(self.number):
+                return cupy.ndarray(shape, dtype, self._allocated(nbytes), strides)
+        return cupy.ndarray(shape, dtype, self._allocated(nbytes), strides)
+
+    def _allocated(self, nbytes):
+        """Bytes from CuPy's pool; where there are none, once more after everything unused was given back."""
+        try:
+            return cupy.cuda.alloc(nbytes)
+        except cupy.cuda.memory.OutOfMemoryError:
+            gc.collect()
+            self.empty_cache()
+        try:
+            return cupy.cuda.alloc(nbytes)
+        except cupy.cuda.memory.OutOfMemoryError as error:
+            raise self.out_of_memory(f"wanted {nbytes:,} bytes") from error
+
+    def out_of_memory(self, wanted):
+        free, total = runtime.memGetInfo()
+        used = cupy.get_default_memory_pool().used_bytes()
+        return OutOfMemory(
+            f"{self.name} is out of memory: {wanted}, but {free:,} of its {total:,} bytes are free, and arrays of this "
+            f"process hold {used:,}; use a smaller batch, or accumulate gradients over several"
+        )
+
+    def empty_cache(self):
+        with Device(self.number):
+            cupy.get_default_memory_pool().free_all_blocks()
+
+    def statistics(self):
+        """Bytes obtained from the driver, of these in use and kept for later; free and total bytes of the GPU."""
+        with Device(self.number):
+            pool, (free, total) = cupy.get_default_memory_pool(), runtime.memGetInfo()
+            return {
+                "reserved_bytes": pool.total_bytes(),
+                "used_bytes": pool.used_bytes(),
+                "cached_bytes": pool.free_bytes(),
+                "free_bytes": free,
+                "total_bytes": total,
+            }
+
+    # ---- copies --------------------------------------------------------------------------------------------------
+
+    def upload(self, array):
+        """CuPy copies it to pinned memory and sends it from there on the current stream, without waiting for it."""
+        order = arrays.order_of(array)
+        with self.active():
+            sent = cupy.asarray(np.asarray(array.transpose(order), order="C"))
+        return sent.transpose(np.argsort(order).tolist())
+
+    def download(self, array):
+        order = arrays.order_of(array)
+        out = arrays.empty(array.shape, array.dtype, order)
+        if out.size:
+            with self.active():
+                view = array.transpose(order)
+                view = view if view.flags.c_contiguous else cupy.ascontiguousarray(view)
+                view.get(out=out.transpose(order))
+        self.check()
+        return out
+
+    def copied(self, array, source):
+        """A copy of an array of another GPU, over NVLink or PCIe."""
+        with source.active():
+            order = arrays.order_of(array)
+            dense = cupy.ascontiguousarray(array.transpose(order))
+            Device(source.number).synchronize()  # what computes it must be done before this GPU reads it
+        out = self.take(array.shape, array.dtype, strides_of(array.shape, order, array.itemsize))
+        with self.active():
+            if out.nbytes:
+                out.data.copy_from_device_async(dense.data, out.nbytes)
+                cupy.cuda.get_current_stream().synchronize()  # before the other GPU may use that memory again
+        return out
+
+    def title(self):
+        """What the driver calls it."""
+        return runtime.getDeviceProperties(self.number)["name"].decode()
+
+    def stream(self):
+        with Device(self.number):
+            return cupy.cuda.Stream(non_blocking=True)
+
+    def synchronize(self):
+        with Device(self.number):
+            cupy.cuda.get_current_stream().synchronize()
+            Device(self.number).synchronize()
+        self.check()
+
+    def check(self):
+        """Raise what kernels that have ended reported."""
+        raise_wrong_label(self.word)
+
+
+def _extent(shape, strides, itemsize):
+    """Bytes from the first to the last element of a dense array."""
+    nbytes = itemsize
+    for size, step in zip(shape, strides, strict=True):
+        if not size:
+            return 0
+        nbytes += (size - 1) * step
+    return nbytes

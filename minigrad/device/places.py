@@ -1,0 +1,206 @@
+"""The devices by name: "cpu", "cuda:0", "cuda:1", ..., and "interpreter", which runs the kernels of GPUs in NumPy.
+
+A place is an object that says what differs between devices:
+
+    name            as above
+    module          the module whose functions work on arrays there
+    take            (shape, dtype, byte strides) -> an uninitialised array, from the memory pool of the device
+    upload          a NumPy array -> an equal array there, lying alike, in memory of its own
+    download        an array there -> an equal NumPy array, lying alike, in memory of its own
+    active          (name of the work) -> a context in which work on arrays there is done
+    synchronize     wait for all that the device was told to do, then raise what it has reported
+    wrong           an array of one int64 there, into which kernels write labels that are out of range; see labels.py
+
+Everything above this package asks an array for its place, never for its library.
+"""
+
+import contextlib
+import contextvars
+import functools
+
+import numpy as np
+
+from minigrad_kernels.errors import KindError, StateError
+
+from . import memory
+
+__all__ = [
+    "CPU",
+    "Place",
+    "common_place",
+    "emit_nvtx",
+    "gpu_name",
+    "is_array",
+    "is_device",
+    "marked",
+    "marking",
+    "place",
+    "place_of",
+    "used_places",
+    "there",
+]
+
+
+class Place:
+    """The CPU, and what other places share with it."""
+
+    name = "cpu"
+    module = np
+    wrong = None  # labels are looked at before the kernel starts
+    take = staticmethod(memory.take)
+    empty_cache = staticmethod(memory.empty_cache)
+    statistics = staticmethod(memory.memory_statistics)
+
+    def __repr__(self):
+        return f"<place {self.name}>"
+
+    def upload(self, array):
+        return array
+
+    def download(self, array):
+        return array
+
+    def active(self, name=""):
+        return contextlib.nullcontext()
+
+    def synchronize(self):
+        """The CPU has done everything it was told."""
+
+
+CPU = Place()
+_GPU = "cupy"
+
+
+@functools.cache
+def _kind(kind):
+    """How arrays of a type find their place: "cpu", "interpreter", "cuda"; None if they are no arrays."""
+    if issubclass(kind, np.ndarray):
+        from minigrad_kernels.interpreter import Array
+
+        return "interpreter" if issubclass(kind, Array) else "cpu"
+    return "cuda" if kind.__name__ == "ndarray" and kind.__module__.partition(".")[0] == _GPU else None
+
+
+def is_array(value):
+    """Whether value is an array of some device."""
+    return isinstance(value, np.ndarray) or _kind(type(value)) is not None
+
+
+def place_of(array):
+    """The place where an array lies; that of NumPy's scalars and of Python's is the CPU."""
+    kind = "cpu" if type(array) is np.ndarray else _kind(type(array))
+    if kind == "cuda":
+        return _cuda().place(array.device.id)
+    return _interpreter() if kind == "interpreter" else CPU
+
+
+def common_place(op, arrays):
+    """The place of all arrays, {name: array}.
+
+    Errors  RuntimeError with both devices named if there are two
+    """
+    (first, like), *others = arrays.items()
+    found = place_of(like)
+    for name, array in others:
+        if place_of(array) is not found:
+            other = place_of(array).name
+            raise StateError(
+                f"{op}: {name} is on {other}, {first} on {found.name}; wanted one device: move one of them, as in "
+                f"{name}.to({found.name!r})"
+            )
+    return found
+
+
+def there(function):
+    """A function whose work is done on the device of its first array, given as an array or in a Tensor."""
+
+    @functools.wraps(function)
+    def run(*args, **options):
+        for value in args:
+            array = getattr(value, "_data", value)
+            if type(array) is np.ndarray:
+                break
+            if is_array(array):
+                with place_of(array).active():
+                    return function(*args, **options)
+        return function(*args, **options)
+
+    return run
+
+
+def is_device(name):
+    """Whether a string is the name of a device, be it here or not."""
+    if not isinstance(name, str):
+        return False
+    kind, colon, number = name.partition(":")
+    return kind == "cuda" and (not colon or number.isdecimal()) or name in ("cpu", "interpreter")
+
+
+def place(name):
+    """The place of that name; "cuda" alone is the current GPU of this thread.
+
+    Errors  TypeError for what is no name of a device, RuntimeError for a device that is not here
+    """
+    if name == "cpu":
+        return CPU
+    if not is_device(name):
+        raise KindError(f"to: device is {name!r}, wanted 'cpu', 'cuda', 'cuda:0', 'cuda:1', ... or 'interpreter'")
+    if name == "interpreter":
+        return _interpreter()
+    try:
+        gpus = _cuda()
+    except ImportError as error:
+        advice = "pip install 'minigrad-engine[cuda13]' (or [cuda12])"
+        raise StateError(f"to: device is {name!r}, but CuPy cannot be imported ({error}); {advice}") from error
+    number = name.partition(":")[2]
+    return gpus.place(int(number) if number else None)
+
+
+def gpu_name(device=None):
+    """The name of a GPU given by its number or name; None is the current one of this thread."""
+    return "cuda" if device is None else f"cuda:{device}" if type(device) is int else device
+
+
+def used_places():
+    """All places that this process has used so far."""
+    found = [CPU]
+    if _interpreter.cache_info().currsize:
+        found.append(_interpreter())
+    if _cuda.cache_info().currsize:
+        found += _cuda().used()
+    return found
+
+
+@functools.cache
+def _interpreter():
+    from .interpreted import INTERPRETER
+
+    return INTERPRETER
+
+
+@functools.cache
+def _cuda():
+    """The module of GPUs, which imports CuPy."""
+    from . import cuda
+
+    return cuda
+
+
+# ---- ranges for NVIDIA's profilers -----------------------------------------------------------------------------------
+
+marking: contextvars.ContextVar[bool] = contextvars.ContextVar("marking", default=False)
+
+
+@contextlib.contextmanager
+def emit_nvtx():
+    """Inside, each op on a GPU and each layer is a named range (NVTX) that NVIDIA's profilers show."""
+    token = marking.set(True)
+    try:
+        yield
+    finally:
+        marking.reset(token)
+
+
+def marked(name):
+    """A context that is a range of that name, where there is a GPU in use."""
+    return _cuda().Range(name) if _cuda.cache_info().currsize else contextlib.nullcontext()

@@ -1,0 +1,63 @@
+"""What moves a Module to a device, and what converts it to an element type; methods of Module."""
+
+from minigrad_kernels.errors import KindError
+
+from .. import device as devices
+from ..engine import write
+from ..tensor import Tensor
+
+__all__ = ["cpu", "cuda", "double", "float", "to"]
+
+
+def to(self, *targets, device=None, dtype=None, non_blocking=False):
+    """Move all parameters and buffers to a device, and the floating ones to an element type; returns self.
+
+    They stay the same objects, so an optimiser made before keeps them; its state, if any, does not follow.
+
+    targets         a device, an element type, both, or a Tensor that has them
+    non_blocking    is PyTorch's and changes nothing
+    """
+    place = kind = None
+    for target in (*targets, device, dtype):
+        if isinstance(target, Tensor):
+            place, kind = target.device, target.dtype
+        elif devices.is_device(target):
+            place = target
+        elif target is not None:
+            kind = devices.element_type(target)
+    if kind is not None and not devices.is_floating(kind):
+        raise KindError(f"to: dtype is {kind}, wanted a floating one for the parameters of a Module")
+
+    def change(array):
+        array = array if place is None else devices.move(array, place)
+        wanted = kind is not None and devices.is_floating(array.dtype) and array.dtype != kind
+        return devices.cast(array, kind) if wanted else array
+
+    for tensor in (*self.parameters(), *self.buffers()):
+        array = change(tensor.data)
+        if array is not tensor.data:
+            write(tensor)
+            tensor.data = array
+        if tensor.grad is not None:
+            tensor.grad = Tensor(change(tensor.grad.data))
+    return self
+
+
+def float(self):
+    """All floating parameters and buffers as float32; returns self."""
+    return self.to("float32")
+
+
+def double(self):
+    """All floating parameters and buffers as float64; returns self."""
+    return self.to("float64")
+
+
+def cpu(self):
+    """Move all parameters and buffers to the CPU; returns self."""
+    return self.to("cpu")
+
+
+def cuda(self, device=None):
+    """Move all parameters and buffers to a GPU, by its number or name, or to the current one; returns self."""
+    return self.to(devices.gpu_name(device))
