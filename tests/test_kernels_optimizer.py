@@ -9,7 +9,8 @@ from minigrad_kernels import optimizer
 from minigrad_kernels.errors import KindError, ShapeError
 from minigrad_kernels.layout import CHANNELS_LAST, FILTER
 from minigrad_kernels.optimizer import SGD, Adagrad, Adam, RMSprop, reference
-from minigrad_kernels.optimizer.cpu import CHUNK, LANES
+from minigrad_kernels.optimizer.cpu_norms import LANES
+from minigrad_kernels.optimizer.cpu_parts import CHUNK
 from minigrad_kernels.toolchain import set_threads, threads
 
 SHAPES = [(), (0,), (5,), (3, 4), (CHUNK - 1,), (CHUNK,), (CHUNK + 1,), (3, 4, 2, 5), (2, 3, 4, 5)]
@@ -199,6 +200,11 @@ def test_nan_gradient_reaches_every_state(name, states, settings):
         np.testing.assert_array_equal(np.isnan(arrays[0]), [False, True, False])
 
 
+def space(arrays):
+    """A workspace that begins at an odd address."""
+    return np.full(optimizer.workspace(arrays) + 1, 255, np.uint8)[1:]
+
+
 @each_type
 def test_squared_norms_are_exact_on_small_integers(dtype):
     rng = np.random.default_rng(1)
@@ -209,7 +215,7 @@ def test_squared_norms_are_exact_on_small_integers(dtype):
         before = threads()
         try:
             set_threads(count)
-            optimizer.squared_norms(arrays, out)
+            optimizer.squared_norms(arrays, out, space(arrays))
         finally:
             set_threads(before)
         np.testing.assert_array_equal(out, [reference.squared_norm(a) for a in arrays])
@@ -217,15 +223,26 @@ def test_squared_norms_are_exact_on_small_integers(dtype):
 
 def test_squared_norms_do_not_overflow_in_float32():
     out = np.empty(1)
-    optimizer.squared_norms([np.full(3, 1e30, np.float32)], out)
+    arrays = [np.full(3, 1e30, np.float32)]
+    optimizer.squared_norms(arrays, out, space(arrays))
     assert out[0] == pytest.approx(3e60)
 
 
 @each_type
-def test_scale_rounds_once(dtype):
+@pytest.mark.parametrize("squares", [[9.0, 16.0], [0.25], [], [np.inf], [np.nan, 1.0]], ids=str)
+def test_clip_factor(dtype, squares):
+    norm, factor = np.full((), 7, dtype), np.full(1, 7.0)
+    optimizer.clip_factor(np.array(squares), 2.0, norm, factor)
+    wanted = reference.clip_factor(squares, 2.0)
+    np.testing.assert_allclose([norm, factor[0]], wanted, rtol=np.finfo(dtype).eps)
+
+
+@each_type
+@pytest.mark.parametrize("factor", [0.3, np.array([0.3])], ids=["number", "array"])
+def test_scale_rounds_once(dtype, factor):
     arrays = positive(np.random.default_rng(2), dtype)
     before = [a.copy(order="K") for a in arrays]
-    optimizer.scale(arrays, 0.3)
+    optimizer.scale(arrays, factor)
     for was, now in zip(before, arrays, strict=True):
         np.testing.assert_array_equal(now, was * dtype(0.3))
         assert intact(now)
@@ -235,7 +252,7 @@ def test_no_parameters_are_no_work():
     optimizer.sgd([], [], None, hyper(SGD))
     optimizer.adagrad([], [], [], hyper(Adagrad))
     optimizer.scale([], 2.0)
-    optimizer.squared_norms([], np.empty(0))
+    optimizer.squared_norms([], np.empty(0), np.empty(0, np.uint8))
 
 
 REFUSED = {
@@ -267,5 +284,11 @@ def test_refuses_a_read_only_parameter_and_a_short_hyper():
         optimizer.sgd([parameter], [np.ones(3)], None, hyper(SGD, RATE=1))
     with pytest.raises(ShapeError, match=r"hyper has shape \(6,\), wants \(7,\)"):
         optimizer.sgd([np.ones(3)], [np.ones(3)], None, np.zeros(6))
+    with pytest.raises(ShapeError, match=r"scale: arrays\[0\] is read-only"):
+        optimizer.scale([parameter], 2.0)
+    with pytest.raises(ShapeError, match=r"squared_norms: workspace has shape \(14,\), wants 15"):
+        optimizer.squared_norms([parameter], np.empty(1), np.empty(14, np.uint8))
+    with pytest.raises(ShapeError, match=r"clip_factor: factor has shape \(2,\)"):
+        optimizer.clip_factor(np.ones(1), 1.0, np.empty(()), np.empty(2))
     with pytest.raises(ShapeError, match=r"adagrad: sums\[0\] has shape \(2,\)"):
         optimizer.adagrad([np.ones(3)], [np.ones(3)], [np.ones(2)], hyper(Adagrad))

@@ -8,11 +8,11 @@ import pytest
 from minigrad_kernels import bias, interpreter, optimizer, softmax
 from minigrad_kernels.bias import cuda as bias_cuda
 from minigrad_kernels.bias.plan import LINES, cut
-from minigrad_kernels.optimizer import Adam
 from minigrad_kernels.optimizer import cuda as optimizer_cuda
+from minigrad_kernels.optimizer.cuda_adam import ADAM_UPDATE
 from minigrad_kernels.softmax import cuda as softmax_cuda
 
-from .test_kernels_optimizer import hyper
+from .test_optimizer_cuda import FULL
 
 
 @pytest.fixture
@@ -171,33 +171,46 @@ def test_cross_entropy_reads_its_logits_once(launches, classes, name, reads):
 
 def test_plain_cross_entropy_reads_its_logits_three_times(launches):
     x, dx, losses = numbers(40, 7), interpreter.empty((40, 7)), interpreter.empty(40)
-    softmax_cuda.cross_entropy_with_grad(x, interpreter.array(np.arange(40) % 7), -100, 0.5, losses, dx, "plain")
+    softmax_cuda.cross_entropy_with_grad(x, interpreter.array(np.arange(40) % 7), -100, 0.5, losses, dx, rung="plain")
     ((_, counts),) = seen(launches)
     assert counts.bytes_loaded["x"] == 4 * 40 * (3 * 7 + 2)  # and its first element, and that of the target
     assert counts.bytes_stored["dx"] == 4 * 40 * 7
 
 
-# ---- Adam --------------------------------------------------------------------------------------------------------
+# ---- optimisers --------------------------------------------------------------------------------------------------
+
+STEPS = [  # (rule, which of its states are there, numbers of traffic for an element)
+    ("sgd", "n", 3),
+    ("sgd", "y", 5),
+    ("adam", "yyn", 7),
+    ("adam", "yyy", 9),
+    ("rmsprop", "ynn", 5),
+    ("rmsprop", "yyn", 7),
+    ("rmsprop", "yny", 7),
+    ("rmsprop", "yyy", 9),
+    ("adagrad", "y", 5),
+]
 
 
-@pytest.mark.parametrize("greatest", [False, True])
 @pytest.mark.parametrize("rung", ["plain", "vector"])
-def test_adam_reads_and_writes_each_array_once(launches, rung, greatest):
+@pytest.mark.parametrize("name, present, traffic", STEPS, ids=str)
+def test_an_update_reads_and_writes_each_array_once(launches, monkeypatch, name, present, traffic, rung):
+    monkeypatch.setattr(optimizer_cuda, "choose", lambda op, wanted, misfits: rung)
     shapes = [(64, 32), (5000,), (128,)]
-    lists = [[numbers(*shape) for shape in shapes] for _ in range(5 if greatest else 4)]
-    for array in lists[3]:
-        array[...] = np.abs(array)
-    addresses, sizes, like = optimizer_cuda.tables(lists)
-    optimizer_cuda.adam(addresses, sizes, greatest, hyper(Adam, RATE=0.1, BETA1=0.9, BETA2=0.99, STEP=1), like, rung)
-    ((_, counts),) = seen(launches)
+    lists = [[numbers(*shape) for shape in shapes] for _ in range(2)]
+    lists += [[numbers(*shape) for shape in shapes] if there == "y" else None for there in present]
+    getattr(optimizer, name)(*lists, FULL[name][0])
+    _, (_, counts) = seen(launches)
+    kinds, sizes = 2 + present.count("y"), [prod(shape) for shape in shapes]
+    assert traffic == 2 * kinds - 1
     tables = ("addresses", "chunks", "coefficients")
-    loaded = {name: size for name, size in counts.bytes_loaded.items() if name not in tables}
-    wanted = sorted(4 * prod(shape) for shape in shapes)
-    assert sorted(loaded.values()) == sorted(wanted * len(lists))
-    assert sorted(counts.bytes_stored.values()) == sorted(wanted * (len(lists) - 1))  # all but the gradients
+    loaded = {array: size for array, size in counts.bytes_loaded.items() if array not in tables}
+    wanted = sorted(4 * size for size in sizes)
+    assert sorted(loaded.values()) == sorted(wanted * kinds)
+    assert sorted(counts.bytes_stored.values()) == sorted(wanted * (kinds - 1))  # all but the gradients
     assert whole_sectors(counts, *loaded) and counts.global_sectors == counts.global_sectors_ideal
-    requests = sum(-(-sizes // (128 if rung == "vector" else 32)))  # of warps, to each kind of array
-    loads, stores = requests * len(lists), requests * (len(lists) - 1)
+    requests = sum(-(-size // (128 if rung == "vector" else 32)) for size in sizes)  # of warps, to each kind of array
+    loads, stores = requests * kinds, requests * (kinds - 1)
     assert wide(counts) == ((loads, stores) if rung == "vector" else (0, 0))
     assert narrow(counts, "st") == (0 if rung == "vector" else stores)
 
@@ -208,12 +221,26 @@ def test_adam_loads_all_that_it_needs_before_it_stores(architecture):
     pytest.importorskip("numba_cuda")
     from minigrad_kernels.toolchain.cuda import report
 
-    code = report.code(optimizer_cuda.adam_vector, architecture)
+    code = report.code(ADAM_UPDATE.vector, architecture)
     wide = [opcode[:3] for opcode in code if opcode.endswith((".E.128", ".E.128.CONSTANT"))]
     assert wide == ["LDG"] * 5 + ["STG"] * 4
 
 
-def test_the_launcher_takes_the_vector_rung(launches):
-    lists = [[numbers(64)] for _ in range(4)]
-    optimizer.adam(*lists, None, hyper(Adam, RATE=0.1, BETA2=0.99, STEP=1))
-    assert [name for name, _ in launches] == ["optimizer_adam_vector"]
+@pytest.mark.parametrize("rung", ["plain", "vector"])
+def test_norms_read_once_and_scaling_reads_and_writes_once(launches, monkeypatch, rung):
+    monkeypatch.setattr(optimizer_cuda, "choose", lambda op, wanted, misfits: rung)
+    arrays, out = [numbers(64, 32), numbers(5000)], interpreter.empty(2, np.float64)
+    size, chunks, requests = 4 * (64 * 32 + 5000), 3, (64 * 32 + 5000 + 127) // 128
+    optimizer.squared_norms(arrays, out, interpreter.empty(optimizer.workspace(arrays), np.uint8))
+    optimizer.scale(arrays, 0.5)
+    (_, squares), (_, sums), (_, scaled) = seen(launches)
+    tables = ("addresses", "chunks", "factor")
+    loaded = [sum(n for name, n in c.bytes_loaded.items() if name not in tables) for c in (squares, sums, scaled)]
+    assert loaded == [size, 4 * chunks + 2 * 4 * 2 * 256, size]  # the second: each thread reads where its sum begins
+    stored = [sum(counts.bytes_stored.values()) for counts in (squares, sums, scaled)]
+    assert stored == [4 * chunks, 2 * 8, size]
+    assert wide(squares) == ((requests, 0) if rung == "vector" else (0, 0))
+    assert wide(scaled) == ((requests, requests) if rung == "vector" else (0, 0))
+    for counts in (squares, scaled):
+        assert counts.global_sectors == counts.global_sectors_ideal
+        assert counts.shared_wavefronts == counts.shared_wavefronts_ideal

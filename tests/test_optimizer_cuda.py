@@ -1,166 +1,173 @@
-"""Adam as a CUDA kernel, interpreted: against its reference and the CPU's kernel, over lists of parameters."""
+"""Update rules as CUDA kernels: against their references and the CPU's kernels, over lists of parameters."""
 
-import re
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 from minigrad_kernels import interpreter, optimizer
-from minigrad_kernels.errors import KindError, ShapeError
 from minigrad_kernels.optimizer import SGD, Adagrad, Adam, RMSprop, cuda, reference
-from minigrad_kernels.optimizer.cuda_adam import CHUNK
+from minigrad_kernels.optimizer.cuda_parts import CHUNK
 from minigrad_kernels.toolchain.cuda import memory
 
-from .kernel_runs import moved, on_host
+from .kernel_runs import DEVICE, moved, on_host
 from .test_kernels_optimizer import CANARY, EDGE, RULES, arguments, copies, hyper, within_rounding
 
 SHAPES = [(), (0,), (5,), (3, 4), (CHUNK - 1,), (CHUNK,), (CHUNK + 1,), (3, 4, 2, 5), (2, 3, 4, 5)]
-ADAM = [rule for rule in RULES if rule[0] == "adam"]
-each_rule = pytest.mark.parametrize("rule", ADAM, ids=lambda rule: f"{rule[1][2]}-{rule[2].tolist()}")
 each_rung = pytest.mark.parametrize(
     "dtype, rung", [(np.float32, "plain"), (np.float32, "vector"), (np.float64, "plain")], ids=["f4", "f4v", "f8"]
 )
+each_rule = pytest.mark.parametrize(
+    "rule", RULES, ids=lambda rule: f"{rule[0]}-{''.join('ny'[s] for s in rule[1])}-{rule[2].tolist()}"
+)
 TOGETHER = hyper(Adam, RATE=0.01, BETA1=0.9, BETA2=0.999, EPS=1e-8, STEP=3)
+# One setting of each rule in which every number matters, and the states that it has.
+FULL = {
+    "sgd": (hyper(SGD, RATE=0.1, MOMENTUM=0.9, DAMPENING=0.25, WEIGHT_DECAY=0.1, NESTEROV=1), 1),
+    "adam": (hyper(Adam, RATE=0.1, BETA1=0.9, BETA2=0.99, EPS=1e-3, WEIGHT_DECAY=0.1, STEP=2), 3),
+    "rmsprop": (hyper(RMSprop, RATE=0.1, ALPHA=0.9, EPS=1e-3, WEIGHT_DECAY=0.1, MOMENTUM=0.5), 3),
+    "adagrad": (hyper(Adagrad, RATE=0.1, LR_DECAY=0.1, EPS=1e-3, WEIGHT_DECAY=0.1, STEP=2), 1),
+}
 
 
 def upload(lists):
-    return [None if arrays is None else [moved(array, "interpreter") for array in arrays] for arrays in lists]
+    return [None if arrays is None else [moved(array, DEVICE) for array in arrays] for arrays in lists]
 
 
 def download(lists):
     return [None if arrays is None else [on_host(array) for array in arrays] for arrays in lists]
 
 
-def step(lists, settings, rung):
+def step(name, lists, settings, rung, monkeypatch):
     """One step by a rung of the kernel."""
-    present = [arrays for arrays in lists if arrays is not None]
-    cuda.adam(*cuda.tables(present)[:2], lists[4] is not None, settings, lists[0][0], rung)
+    chosen = lambda op, wanted, misfits: rung
+    monkeypatch.setattr(cuda, "choose", chosen)
+    getattr(optimizer, name)(*lists, settings)
 
 
-def intact(array):
-    whole = array
-    while whole.base is not None:
-        whole = whole.base
-    whole = whole.reshape(-1).view(array.dtype)
-    return (whole[:EDGE] == CANARY).all() and (whole[-EDGE:] == CANARY).all()
+def guarded(lists):
+    """The lists on the device, and the memory around their arrays, which begins and ends with canaries."""
+    there, wholes = [], []
+    for arrays in lists:
+        pairs = [moved(array, DEVICE, whole_of(array)) for array in arrays or ()]
+        there.append(None if arrays is None else [array for array, _ in pairs])
+        wholes += [whole for _, whole in pairs]
+    return there, wholes
+
+
+def whole_of(array):
+    while array.base is not None:
+        array = array.base
+    return array
+
+
+def intact(whole):
+    edges = on_host(whole)
+    return (edges[:EDGE] == CANARY).all() and (edges[-EDGE:] == CANARY).all()
+
+
+def random(name, sizes, dtype=np.float32):
+    """Lists for a rule with all its states, of one sign, the averages of squares above the squares of averages."""
+    rng = np.random.default_rng(4)
+    lows = [1, 1, *([9, 1, 1] if name == "rmsprop" else [1, 1, 1])][: 2 + FULL[name][1]]
+    return [[rng.uniform(low, low + 1, size).astype(dtype) for size in sizes] for low in lows]
+
+
+# ---- values ----------------------------------------------------------------------------------------------------------
 
 
 @each_rung
 @each_rule
-def test_rule_within_rounding_of_its_reference(rule, dtype, rung):
-    before = arguments(rule, dtype, SHAPES)
-    lists = upload(before)
-    step(lists, rule[2], rung)
+def test_rule_within_rounding_of_its_reference(rule, dtype, rung, monkeypatch):
+    before = arguments(rule, dtype, [(), (0,), (5,), (3, 4, 2, 5), (333,)])
+    host, (lists, wholes) = copies(before), guarded(before)
+    step(rule[0], lists, rule[2], rung, monkeypatch)
     within_rounding(rule, before, download(lists))
-    assert all(intact(array) for arrays in lists if arrays for array in arrays)
+    assert all(map(intact, wholes))
+    getattr(optimizer, rule[0])(*host, rule[2])
+    for mine, theirs in zip(host, download(lists), strict=True):
+        for one, two in zip(mine or (), theirs or (), strict=True):
+            assert (np.abs(one - two) <= 2 * np.finfo(dtype).eps * np.abs(one)).all()
 
 
 @each_rung
-def test_the_bits_of_the_cpu_where_products_are_exact(dtype, rung):
+@pytest.mark.parametrize("name", FULL)
+def test_chunks_of_all_sizes(name, dtype, rung, monkeypatch):
+    """In memory that lies in any order, between canaries."""
+    settings, states = FULL[name]
+    rule = name, (True,) * states, settings, 0
+    before = arguments(rule, dtype, SHAPES)
+    lists, wholes = guarded(before)
+    step(name, lists, settings, rung, monkeypatch)
+    within_rounding(rule, before, download(lists))
+    assert all(map(intact, wholes))
+
+
+@each_rung
+def test_the_bits_of_the_cpu_where_products_are_exact(dtype, rung, monkeypatch):
     """Then it does not matter whether they are rounded before they are added; roots and quotients are rounded alike."""
     rng = np.random.default_rng(3)
     lists = [[rng.integers(1, 9, size).astype(dtype) for size in (3, 70, 1030)] for _ in range(5)]
     settings = hyper(Adam, RATE=1, BETA1=0.5, BETA2=0.75, EPS=0, STEP=5000, WEIGHT_DECAY=2)
     there = upload(lists)
-    step(there, settings, rung)
+    step("adam", there, settings, rung, monkeypatch)
     optimizer.adam(*lists, settings)
     for mine, theirs in zip(lists, download(there), strict=True):
         for one, two in zip(mine, theirs, strict=True):
             np.testing.assert_array_equal(one, two)
 
 
-@each_rung
-@each_rule
-def test_within_two_roundings_of_the_cpu(rule, dtype, rung):
-    lists = arguments(rule, dtype, [(40,), (333,)])
-    there = upload(lists)
-    step(there, rule[2], rung)
-    optimizer.adam(*lists, rule[2])
-    for mine, theirs in zip(lists, download(there), strict=True):
-        for one, two in zip(mine or (), theirs or (), strict=True):
-            assert (np.abs(one - two) <= 2 * np.finfo(dtype).eps * np.abs(one)).all()
-
-
-@pytest.mark.parametrize("spoilt", [1, 2, 3, 4])
-def test_nan_reaches_every_state_behind_it(spoilt):
+@pytest.mark.parametrize(
+    "name, spoilt", [(name, k) for name, (_, states) in FULL.items() for k in range(1, 2 + states)]
+)
+def test_nan_reaches_every_state_behind_it(name, spoilt):
     """As in the reference, on both devices: the greatest square so far stays NaN, too."""
-    lists = [[np.ones(6, np.float32)] for _ in range(5)]
+    lists = random(name, [6])
     lists[spoilt][0][1] = np.nan
-    p, *states = reference.adam(*(arrays[0] for arrays in lists), TOGETHER)
+    wanted = getattr(reference, name)(*(arrays[0] for arrays in lists), FULL[name][0])
     there, host = upload(lists), copies(lists)
-    optimizer.adam(*there, TOGETHER)
-    optimizer.adam(*host, TOGETHER)
+    for run in (there, host):
+        getattr(optimizer, name)(*run, FULL[name][0])
     for updated in (download(there), host):
-        for want, (got,) in zip((p, *states), (updated[0], *updated[2:]), strict=True):
+        for want, (got,) in zip(wanted, (updated[0], *updated[2:]), strict=True):
             np.testing.assert_array_equal(np.isnan(got), np.isnan(want))
 
 
 @pytest.mark.parametrize("rung", ["plain", "vector"])
-def test_an_infinite_parameter_meets_no_weight_decay_of_0(rung):
-    lists = [[np.ones(6, np.float32)] for _ in range(4)]
+@pytest.mark.parametrize("name", FULL)
+def test_an_infinite_parameter_meets_no_weight_decay_of_0(name, rung, monkeypatch):
+    lists = random(name, [6])
     lists[0][0][:2] = np.inf, -np.inf
-    there = upload([*lists, None])
-    step(there, TOGETHER, rung)
-    p, _, m, v = (arrays[0] for arrays in download(there[:4]))
-    assert p[0] == np.inf and p[1] == -np.inf
-    assert np.isfinite(m).all() and np.isfinite(v).all() and np.isfinite(p[2:]).all()
+    places = {"sgd": SGD, "adam": Adam, "rmsprop": RMSprop, "adagrad": Adagrad}[name]
+    settings = FULL[name][0].copy()
+    settings[places.WEIGHT_DECAY] = 0
+    there = upload(lists)
+    step(name, there, settings, rung, monkeypatch)
+    p, _, *states = (arrays[0] for arrays in download(there))
+    assert p[0] == np.inf and p[1] == -np.inf and np.isfinite(p[2:]).all()
+    assert all(np.isfinite(state).all() for state in states)
 
 
-@pytest.fixture
-def launches():
-    with interpreter.recording() as found:
-        yield found
-
-
-def many(count=12):
-    rng = np.random.default_rng(4)
-    shapes = [(k % 5 + 1, 8) for k in range(count)]
-    return [[interpreter.array(rng.uniform(1, 2, shape).astype("f4")) for shape in shapes] for _ in range(4)]
-
-
-def test_all_parameters_go_in_one_launch(launches):
-    optimizer.adam(*many(), None, TOGETHER)
-    assert [name for name, _ in launches] == ["optimizer_adam_vector"]
-
-
-def test_a_step_of_training_sends_the_coefficients_alone(monkeypatch):
-    sent, upload = [], cuda.upload
-
-    def recorded(array, like):
-        sent.append(array)
-        return upload(array, like)
-
-    monkeypatch.setattr(cuda, "upload", recorded)
-    one, other = many(), many()
-    for lists in (one, other, one, other, one):
-        optimizer.adam(*lists, None, TOGETHER)
-    sizes = [array.size for array in sent]
-    tables = [4 * 12, 3 * 12]  # of addresses, of chunks
-    assert sizes == [*tables, 9, *tables, 9, 9, 9, 9]
-
-
-def test_tables_that_nobody_asked_for_lately_are_dropped():
-    for _ in range(2 * cuda.KEPT):
-        optimizer.adam(*many(1), None, TOGETHER)
-    assert len(cuda._kept) == cuda.KEPT
+def test_the_first_step_reads_no_momentum_buffer():
+    lists = upload([[np.ones(6, np.float32)], [np.full(6, 2, np.float32)], [np.full(6, np.nan, np.float32)]])
+    optimizer.sgd(*lists, hyper(SGD, RATE=1, MOMENTUM=0.5, FIRST=1))
+    (p,), _, (buffer,) = download(lists)
+    assert (p == -1).all() and (buffer == 2).all()
 
 
 @pytest.mark.parametrize("shifted", range(5))
-def test_a_chunk_off_the_grid_goes_one_at_a_time(shifted, launches):
+def test_a_chunk_off_the_grid_goes_one_at_a_time(shifted):
     """One of its arrays begins 4 bytes late; the result has the same bits."""
-    rng, results = np.random.default_rng(9), []
-    values = rng.uniform(1, 2, (5, 64)).astype("f4")
+    results = []
+    values = random("adam", [64])
     for late in (False, True):
-        arrays = [interpreter.array(np.zeros(65, "f4"))[late and k == shifted :][:64] for k in range(5)]
-        for array, value in zip(arrays, values, strict=True):
-            array[...] = value
+        arrays = [moved(np.zeros(65, "f4"), DEVICE)[late and k == shifted :][:64] for k in range(5)]
+        for array, (value,) in zip(arrays, values, strict=True):
+            array[...] = moved(value, DEVICE)
         optimizer.adam(*([array] for array in arrays), TOGETHER)
         results.append([on_host(array) for array in arrays])
     for one, two in zip(*results, strict=True):
         np.testing.assert_array_equal(one, two)
-    wide = [sum(n for name, n in report.counts.instructions.items() if ".v4.f32" in name) for _, report in launches]
-    assert wide == [9, 0]  # five loads and four stores of one warp
 
 
 def test_addresses_of_all_kinds_of_arrays():
@@ -170,66 +177,3 @@ def test_addresses_of_all_kinds_of_arrays():
     assert memory.address(there[1:]) == interpreter.address(there) + 4
     assert memory.address(gpu) == 0x7F0000000010
     assert memory.aligned(there, gpu, there[4:]) and not memory.aligned(there, there[1:])
-
-
-def test_parameters_without_elements_are_no_work(launches):
-    empty = [[interpreter.array(np.empty(0, "f4"))] for _ in range(4)]
-    optimizer.adam(*empty, None, TOGETHER)
-    assert not launches
-
-
-def plain(count=1):
-    return [interpreter.array(np.ones(3, "f4")) for _ in range(count)]
-
-
-REFUSED = {
-    "sgd": (
-        lambda: optimizer.sgd(plain(), plain(), None, hyper(SGD)),
-        KindError,
-        "optimizer.sgd: got minigrad_kernels",
-    ),
-    "rmsprop": (
-        lambda: optimizer.rmsprop(plain(), plain(), plain(), None, None, hyper(RMSprop)),
-        KindError,
-        "optimizer.rmsprop: got minigrad_kernels.interpreter.array.Array, wants numpy.ndarray",
-    ),
-    "adagrad": (
-        lambda: optimizer.adagrad(plain(), plain(), plain(), hyper(Adagrad)),
-        KindError,
-        "optimizer.adagrad: got",
-    ),
-    "norms": (lambda: optimizer.squared_norms(plain(), np.empty(1)), KindError, "optimizer.squared_norms: got"),
-    "scale": (lambda: optimizer.scale(plain(), 2.0), KindError, "optimizer.scale: got"),
-    "gradient": (
-        lambda: optimizer.adam(plain(), [np.ones(3, "f4")], plain(), plain(), None, TOGETHER),
-        KindError,
-        "adam: gradients[0] is numpy.ndarray, parameters[0] is minigrad_kernels.interpreter.array.Array",
-    ),
-    "one of two": (
-        lambda: optimizer.adam([*plain(), np.ones(3, "f4")], plain(2), plain(2), plain(2), None, TOGETHER),
-        KindError,
-        "adam: parameters[1] is numpy.ndarray, parameters[0] is minigrad_kernels",
-    ),
-    "hyper": (
-        lambda: optimizer.adam(plain(), plain(), plain(), plain(), None, interpreter.array(TOGETHER)),
-        KindError,
-        "adam: hyper is minigrad_kernels.interpreter.array.Array, wants numpy.ndarray",
-    ),
-    "no such rung": (
-        lambda: step([*many(), None], TOGETHER, "tiled"),
-        ShapeError,
-        "adam: rung is 'tiled', wants one of plain, vector",
-    ),
-    "vector of float64": (
-        lambda: step([[interpreter.array(np.ones(4))]] * 4 + [None], TOGETHER, "vector"),
-        ShapeError,
-        "adam: the rung vector wants float32",
-    ),
-}
-
-
-@pytest.mark.parametrize("name", REFUSED)
-def test_refuses(name):
-    call, error, words = REFUSED[name]
-    with pytest.raises(error, match="^" + re.escape(words)):
-        call()

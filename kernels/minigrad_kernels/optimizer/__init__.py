@@ -16,12 +16,16 @@ from ..errors import KindError, ShapeError
 from ..layout import CHANNELS_LAST, FILTER, is_dense
 from ..toolchain import alias, implementation
 from ..toolchain.arguments import check_array, check_floats, check_one_kind, check_output
-from . import cpu
 from .hyper import SGD, Adagrad, Adam, RMSprop
+from .plan import Plan
 
-__all__ = ["SGD", "Adagrad", "Adam", "RMSprop", "adagrad", "adam", "rmsprop", "scale", "sgd", "squared_norms"]
+__all__ = [
+    "SGD", "Adagrad", "Adam", "Plan", "RMSprop", "adagrad", "adam", "clip_factor", "rmsprop", "scale", "sgd",
+    "squared_norms", "workspace",
+]  # fmt: skip
 
-SMALL = 1 << 14  # elements; below it a second thread costs more than it brings
+PIECE = 1 << 12  # elements; a device sums no fewer at a time
+ALIGNMENT = 8  # bytes
 
 
 def _is_dense(array):
@@ -38,10 +42,16 @@ def _alike(a, b):
     return all(s == t for s, t, n in zip(a.strides, b.strides, a.shape, strict=True) if n > 1)
 
 
+def _twins(a, b):
+    return type(a) is type(b) and a.dtype == b.dtype and a.shape == b.shape and a.strides == b.strides
+
+
 def _check_list(op, name, arrays, parameters, check):
     if len(arrays) != len(parameters):
         raise ShapeError(f"{op}: {name} has {len(arrays)} arrays for {len(parameters)} parameters")
     for k, (array, parameter) in enumerate(zip(arrays, parameters, strict=True)):
+        if check is check_array and _twins(array, parameter):
+            continue  # as nearly always with gradients, which are new arrays at every step
         check(op, f"{name}[{k}]", array, parameter.shape, parameter.dtype)
         if not _alike(array, parameter):
             raise ShapeError(
@@ -50,33 +60,41 @@ def _check_list(op, name, arrays, parameters, check):
             )
 
 
-def _tables(op, parameters, gradients=None, name="parameters", written=True, **states):
-    """(addresses, sizes, like) for the kernels. Lists that are None are left out."""
-    for k, parameter in enumerate(parameters):
-        check_floats(op, f"{name}[{k}]", parameter)
-        (check_output if written else check_array)(op, f"{name}[{k}]", parameter, None, parameters[0].dtype)
-        if not _is_dense(parameter):
-            raise ShapeError(f"{op}: {name}[{k}] (shape {parameter.shape}) has gaps, strides {parameter.strides}")
-    lists = {name: parameters}
-    if gradients is not None:
-        _check_list(op, "gradients", gradients, parameters, check_array)
-        lists["gradients"] = gradients
-    for state, arrays in states.items():
-        if arrays is not None:
-            _check_list(op, state, arrays, parameters, check_output)
-            lists[state] = arrays
-    if len({type(array) for arrays in lists.values() for array in arrays}) > 1:
-        check_one_kind(op, {f"{n}[{k}]": array for n, arrays in lists.items() for k, array in enumerate(arrays)})
-    return _kernel("tables", parameters)(list(lists.values()))
+def _check_first(op, name, arrays, check):
+    for k, array in enumerate(arrays):
+        check_floats(op, f"{name}[{k}]", array)
+        check(op, f"{name}[{k}]", array, None, arrays[0].dtype)
+        if not _is_dense(array):
+            raise ShapeError(f"{op}: {name}[{k}] (shape {array.shape}) has gaps, strides {array.strides}")
 
 
-def _kernel(name, arrays):
-    """The function for arrays of that kind; without any, that of the CPU, which then has nothing to do."""
-    return implementation(__name__, name, arrays[0]) if arrays else getattr(cpu, name)
+def _look(op, plan, lists, check=check_output):
+    """Check the arrays that the plan has not seen at the last call, and give it tables of all.
+
+    lists: those of the parameters first, then of the gradients; None for a state that is not there
+    """
+    changed = plan.changed(lists)
+    if not changed:
+        return
+    first, parameters = next(iter(lists.items()))
+    like = parameters[0]
+    make = implementation(__name__, "tables", like)
+    for name in changed:
+        arrays = lists[name]
+        if arrays is None:
+            continue
+        if name == first:
+            _check_first(op, name, arrays, check)
+        else:
+            _check_list(op, name, arrays, parameters, check_array if name == "gradients" else check_output)
+        if any(type(array) is not type(like) for array in arrays):
+            check_one_kind(op, {f"{first}[0]": like} | {f"{name}[{k}]": a for k, a in enumerate(arrays)})
+    address = implementation(__name__, "address", like)
+    plan.remember(changed, lists, address, lambda rows, sizes: make(rows, sizes, like))
 
 
 def _hyper(op, hyper, names):
-    """hyper for the kernels. It is always NumPy's: coefficients are computed on the host."""
+    """hyper for the kernels. It is always NumPy's: what a device holds of it is the plan's."""
     check_array(op, "hyper", hyper, (len(names),), np.float64)
     if type(hyper) is not np.ndarray:
         kind = type(hyper)
@@ -84,12 +102,18 @@ def _hyper(op, hyper, names):
     return alias(np.ascontiguousarray(hyper))
 
 
-def _run(kernel, addresses, sizes, *arguments):
-    # Kernels of CUDA have one version.
-    (getattr(kernel, "alone", kernel) if sizes.sum() < SMALL else kernel)(addresses, sizes, *arguments)
+def _update(op, names, hyper, plan, lists):
+    hyper, parameters = _hyper(op, hyper, names), lists["parameters"]
+    if not parameters:
+        for name, arrays in lists.items():
+            _check_list(op, name, arrays or (), parameters, check_array)
+        return
+    plan = plan or Plan()
+    _look(op, plan, lists)
+    implementation(__name__, op, parameters[0])(plan, hyper)
 
 
-def sgd(parameters, gradients, momentum_buffers, hyper):
+def sgd(parameters, gradients, momentum_buffers, hyper, plan=None):
     """Gradient descent, with momentum where momentum_buffers is not None.
 
     Math    d = g + weight_decay * p;  b = momentum * b + (1 - dampening) * d, b = d if FIRST
@@ -97,12 +121,11 @@ def sgd(parameters, gradients, momentum_buffers, hyper):
     Shapes  lists of arrays; hyper (7,), see hyper.SGD
     Source  Sutskever et al. 2013, in the form of torch.optim.SGD
     """
-    kernel, hyper = _kernel("sgd", parameters), _hyper("sgd", hyper, SGD)
-    addresses, sizes, like = _tables("sgd", parameters, gradients, momentum_buffers=momentum_buffers)
-    _run(kernel, addresses, sizes, momentum_buffers is not None, hyper, like)
+    lists = {"parameters": parameters, "gradients": gradients, "momentum_buffers": momentum_buffers}
+    _update("sgd", SGD, hyper, plan, lists)
 
 
-def adam(parameters, gradients, exp_avg, exp_avg_sq, max_exp_avg_sq, hyper):
+def adam(parameters, gradients, exp_avg, exp_avg_sq, max_exp_avg_sq, hyper, plan=None):
     """Adam; AdamW if DECOUPLED; AMSGrad where max_exp_avg_sq is not None.
 
     Math    g += weight_decay * p, or if DECOUPLED p *= 1 - rate * weight_decay; g is negated if MAXIMIZE
@@ -111,13 +134,12 @@ def adam(parameters, gradients, exp_avg, exp_avg_sq, max_exp_avg_sq, hyper):
     Shapes  lists of arrays; hyper (8,), see hyper.Adam
     Source  Kingma and Ba 2015, algorithm 1; Loshchilov and Hutter 2019, algorithm 2; Reddi et al. 2018
     """
-    kernel, hyper = _kernel("adam", parameters), _hyper("adam", hyper, Adam)
-    states = dict(exp_avg=exp_avg, exp_avg_sq=exp_avg_sq, max_exp_avg_sq=max_exp_avg_sq)
-    addresses, sizes, like = _tables("adam", parameters, gradients, **states)
-    _run(kernel, addresses, sizes, max_exp_avg_sq is not None, hyper, like)
+    lists = {"parameters": parameters, "gradients": gradients, "exp_avg": exp_avg, "exp_avg_sq": exp_avg_sq}
+    lists["max_exp_avg_sq"] = max_exp_avg_sq
+    _update("adam", Adam, hyper, plan, lists)
 
 
-def rmsprop(parameters, gradients, square_avg, grad_avg, momentum_buffers, hyper):
+def rmsprop(parameters, gradients, square_avg, grad_avg, momentum_buffers, hyper, plan=None):
     """RMSprop; centred where grad_avg is not None; with momentum where momentum_buffers is not None.
 
     Math    g += weight_decay * p;  v = alpha * v + (1 - alpha) * g**2;  a = alpha * a + (1 - alpha) * g
@@ -126,13 +148,12 @@ def rmsprop(parameters, gradients, square_avg, grad_avg, momentum_buffers, hyper
     Shapes  lists of arrays; hyper (6,), see hyper.RMSprop
     Source  Hinton 2012, lecture 6e; Graves 2013, equations 38-45 (centred), in the form of torch.optim.RMSprop
     """
-    kernel, hyper = _kernel("rmsprop", parameters), _hyper("rmsprop", hyper, RMSprop)
-    states = dict(square_avg=square_avg, grad_avg=grad_avg, momentum_buffers=momentum_buffers)
-    addresses, sizes, like = _tables("rmsprop", parameters, gradients, **states)
-    _run(kernel, addresses, sizes, grad_avg is not None, momentum_buffers is not None, hyper, like)
+    lists = {"parameters": parameters, "gradients": gradients, "square_avg": square_avg, "grad_avg": grad_avg}
+    lists["momentum_buffers"] = momentum_buffers
+    _update("rmsprop", RMSprop, hyper, plan, lists)
 
 
-def adagrad(parameters, gradients, sums, hyper):
+def adagrad(parameters, gradients, sums, hyper, plan=None):
     """Steps divided by the root of the sum of all squared gradients so far.
 
     Math    g += weight_decay * p;  s += g**2;  p -= rate / (1 + (step - 1) * lr_decay) * g / (sqrt(s) + eps)
@@ -140,30 +161,74 @@ def adagrad(parameters, gradients, sums, hyper):
     Shapes  lists of arrays; hyper (6,), see hyper.Adagrad
     Source  Duchi, Hazan and Singer 2011, figure 1 with diagonal matrices, in the form of torch.optim.Adagrad
     """
-    kernel, hyper = _kernel("adagrad", parameters), _hyper("adagrad", hyper, Adagrad)
-    addresses, sizes, like = _tables("adagrad", parameters, gradients, sums=sums)
-    _run(kernel, addresses, sizes, hyper, like)
+    _update("adagrad", Adagrad, hyper, plan, {"parameters": parameters, "gradients": gradients, "sums": sums})
 
 
-def squared_norms(arrays, out):
-    """The sum of the squares of each array, in float64, whatever the type of the arrays.
+def workspace(arrays):
+    """The bytes that squared_norms wants for these arrays."""
+    return 8 * sum(-(-array.size // PIECE) for array in arrays) + ALIGNMENT - 1
 
-    Math    out[t] = sum arrays[t]**2
-    Shapes  arrays: a list; out (len(arrays),) of float64
+
+def squared_norms(arrays, out, workspace, plan=None):
+    """The sum of the squares of each array. On a device no result waits for the host.
+
+    Math    out[t] = sum arrays[t]**2. A CPU squares in float64, a GPU in the type of the arrays: in float32 that is
+            inf above 3.4e38
+    Shapes  arrays: a list; out (len(arrays),) of float64; workspace: workspace(arrays) bytes
     """
-    kernel = _kernel("squared_norms", arrays)
     check_output("squared_norms", "out", out, (len(arrays),), np.float64)
-    addresses, sizes, like = _tables("squared_norms", arrays, name="arrays", written=False)
-    partial = np.empty(cpu.chunks.py_func(sizes))  # a few bytes for each chunk of elements
-    kernel(addresses, sizes, out, partial, like)
+    if not arrays:
+        return
+    plan = plan or Plan()
+    _look("squared_norms", plan, {"arrays": arrays}, check_array)
+    _check_space(arrays, out, workspace)
+    implementation(__name__, "squared_norms", arrays[0])(plan, out, workspace)
 
 
-def scale(arrays, factor):
+def _check_space(arrays, out, space):
+    op, wanted = "squared_norms", workspace(arrays)
+    check_output(op, "workspace", space, None, np.uint8)
+    if space.ndim != 1 or space.size < wanted or not space.flags.c_contiguous or not out.flags.c_contiguous:
+        words = (
+            f"workspace has shape {space.shape}, wants {wanted} contiguous bytes; out (strides {out.strides}), C order"
+        )
+        raise ShapeError(f"{op}: {words}")
+    check_one_kind(op, {"arrays[0]": arrays[0], "out": out, "workspace": space})
+
+
+def clip_factor(squares, max_norm, norm, factor):
+    """The norm of all arrays from the sums of squares of each, and what brings it down to max_norm.
+
+    Math    norm = sqrt(sum squares);  factor = min(1, max_norm / (norm + 1e-6)), NaN where norm is
+    Shapes  squares (n,), factor (1,) of float64; norm () of float32 or float64
+    """
+    op = "clip_factor"
+    check_array(op, "squares", squares, squares.shape[:1], np.float64)
+    check_floats(op, "norm", norm)
+    check_output(op, "norm", norm, (), norm.dtype)
+    check_output(op, "factor", factor, (1,), np.float64)
+    check_one_kind(op, {"squares": squares, "norm": norm, "factor": factor})
+    if not squares.flags.c_contiguous:
+        raise ShapeError(f"{op}: squares has strides {squares.strides}, wants C order")
+    implementation(__name__, op, squares)(squares, float(max_norm), norm, factor)
+
+
+def scale(arrays, factor, plan=None):
     """Multiply all arrays by a number, in place.
 
     Math    arrays[t] *= factor, rounded to the type of the arrays
-    Shapes  arrays: a list
+    Shapes  arrays: a list; factor: a number, or a float64 array (1,) where the arrays are, which the host never reads
+            on a device
     """
-    kernel = _kernel("scale", arrays)
-    addresses, sizes, like = _tables("scale", arrays, name="arrays")
-    _run(kernel, addresses, sizes, float(factor), like)
+    if not arrays:
+        return
+    plan = plan or Plan()
+    _look("scale", plan, {"arrays": arrays}, check_array)
+    for k, array in enumerate(arrays):
+        check_output("scale", f"arrays[{k}]", array, None, arrays[0].dtype)
+    if hasattr(factor, "dtype") and getattr(factor, "shape", ()):
+        check_array("scale", "factor", factor, (1,), np.float64)
+        check_one_kind("scale", {"arrays[0]": arrays[0], "factor": factor})
+    else:
+        factor = float(factor)
+    implementation(__name__, "scale", arrays[0])(plan, factor)

@@ -12,52 +12,14 @@ import math
 import numpy as np
 from numba import prange
 
-from ..toolchain import array_at, jit, parallel, stack_array
+from ..toolchain import jit, parallel, stack_array
+from .cpu_norms import clip_factor, scale, squared_norms
+from .cpu_parts import address, chunks, find, part, run, tables
 from .hyper import SGD, Adagrad, Adam, RMSprop
 
-__all__ = ["adagrad", "adam", "chunks", "rmsprop", "scale", "sgd", "squared_norms", "tables"]
+__all__ = ["adagrad", "adam", "address", "clip_factor", "rmsprop", "scale", "sgd", "squared_norms", "tables"]
 
-CHUNK = 16384  # elements
 RUN = 1024  # elements
-LANES = 16  # independent sums of squares
-LIKE = {np.dtype(t): np.empty(0, t) for t in (np.float32, np.float64)}
-
-
-def tables(lists):
-    """(addresses, sizes, like) from lists of arrays, those of the parameters first."""
-    addresses = [[array.__array_interface__["data"][0] for array in arrays] for arrays in lists]
-    first = lists[0]
-    sizes = np.array([array.size for array in first], np.int64)
-    return np.array(addresses, np.int64), sizes, LIKE[first[0].dtype if first else np.dtype(np.float32)]
-
-
-@jit
-def chunks(sizes):
-    """How many chunks tensors of these sizes are cut into."""
-    count = 0
-    for t in range(sizes.size):
-        count += (sizes[t] + CHUNK - 1) // CHUNK
-    return count
-
-
-@jit
-def find(sizes, chunk):
-    """The tensor that a chunk belongs to, and the first and one past the last element of the chunk in it.
-
-    The chunk is an int64: Numba counts a prange without sign, and mixed with a signed number that is a float.
-    """
-    for t in range(sizes.size):
-        count = (sizes[t] + CHUNK - 1) // CHUNK
-        if chunk < count:
-            return t, chunk * CHUNK, min(sizes[t], chunk * CHUNK + CHUNK)
-        chunk -= count
-    return 0, 0, 0
-
-
-@jit
-def part(addresses, kind, t, start, stop, like):
-    """Elements start..stop of tensor t of this kind."""
-    return array_at(addresses[kind, t] + start * like.itemsize, stop - start, like)
 
 
 @jit
@@ -92,11 +54,15 @@ def sgd_run(p, g, buffer, has_buffer, hyper):
 
 
 @parallel
-def sgd(addresses, sizes, has_buffer, hyper, like):
+def sgd_chunks(addresses, sizes, has_buffer, hyper, like):
     for chunk in prange(chunks(sizes)):
         t, start, stop = find(sizes, np.int64(chunk))
         p, g = part(addresses, 0, t, start, stop, like), part(addresses, 1, t, start, stop, like)
         sgd_run(p, g, part(addresses, 2 if has_buffer else 0, t, start, stop, like), has_buffer, hyper)
+
+
+def sgd(plan, hyper):
+    run(sgd_chunks, plan, plan.tables.present[0], hyper)
 
 
 @jit
@@ -138,13 +104,17 @@ def adam_run(p, g, m, v, greatest, has_greatest, hyper):
 
 
 @parallel
-def adam(addresses, sizes, has_greatest, hyper, like):
+def adam_chunks(addresses, sizes, has_greatest, hyper, like):
     for chunk in prange(chunks(sizes)):
         t, start, stop = find(sizes, np.int64(chunk))
         p, g = part(addresses, 0, t, start, stop, like), part(addresses, 1, t, start, stop, like)
         m, v = part(addresses, 2, t, start, stop, like), part(addresses, 3, t, start, stop, like)
         greatest = part(addresses, 4 if has_greatest else 3, t, start, stop, like)
         adam_run(p, g, m, v, greatest, has_greatest, hyper)
+
+
+def adam(plan, hyper):
+    run(adam_chunks, plan, plan.tables.present[2], hyper)
 
 
 @jit
@@ -201,7 +171,7 @@ def rmsprop_run(p, g, square, mean, has_mean, buffer, has_buffer, hyper):
 
 
 @parallel
-def rmsprop(addresses, sizes, has_mean, has_buffer, hyper, like):
+def rmsprop_chunks(addresses, sizes, has_mean, has_buffer, hyper, like):
     for chunk in prange(chunks(sizes)):
         t, start, stop = find(sizes, np.int64(chunk))
         p, g = part(addresses, 0, t, start, stop, like), part(addresses, 1, t, start, stop, like)
@@ -209,6 +179,10 @@ def rmsprop(addresses, sizes, has_mean, has_buffer, hyper, like):
         mean = part(addresses, 3 if has_mean else 2, t, start, stop, like)
         buffer = part(addresses, 3 + has_mean if has_buffer else 2, t, start, stop, like)
         rmsprop_run(p, g, square, mean, has_mean, buffer, has_buffer, hyper)
+
+
+def rmsprop(plan, hyper):
+    run(rmsprop_chunks, plan, plan.tables.present[1], plan.tables.present[2], hyper)
 
 
 @jit
@@ -224,67 +198,12 @@ def adagrad_run(p, g, total, hyper):
 
 
 @parallel
-def adagrad(addresses, sizes, hyper, like):
+def adagrad_chunks(addresses, sizes, hyper, like):
     for chunk in prange(chunks(sizes)):
         t, start, stop = find(sizes, np.int64(chunk))
         p, g = part(addresses, 0, t, start, stop, like), part(addresses, 1, t, start, stop, like)
         adagrad_run(p, g, part(addresses, 2, t, start, stop, like), hyper)
 
 
-@jit
-def sum_squares(a, sums):
-    """The sum of the squares of a, in float64; `sums` has LANES elements of scratch."""
-    for lane in range(LANES):
-        sums[lane] = 0.0
-    whole = a.size // LANES * LANES
-    for start in range(0, whole, LANES):
-        for lane in range(LANES):
-            v = np.float64(a[start + lane])
-            sums[lane] += v * v
-    for k in range(whole, a.size):
-        v = np.float64(a[k])
-        sums[k - whole] += v * v
-    total = 0.0
-    for lane in range(LANES):
-        total += sums[lane]
-    return total
-
-
-@jit
-def square_chunk(a, partial, chunk):
-    partial[chunk] = sum_squares(a, stack_array(LANES, partial))
-
-
-@parallel
-def square_chunks(addresses, sizes, partial, like):
-    for chunk in prange(chunks(sizes)):
-        t, start, stop = find(sizes, np.int64(chunk))
-        square_chunk(part(addresses, 0, t, start, stop, like), partial, chunk)
-
-
-@jit
-def add_chunks(sizes, partial, out):
-    chunk = 0
-    for t in range(sizes.size):
-        out[t] = 0.0
-        for _ in range((sizes[t] + CHUNK - 1) // CHUNK):
-            out[t] += partial[chunk]
-            chunk += 1
-
-
-def squared_norms(addresses, sizes, out, partial, like):
-    square_chunks(addresses, sizes, partial, like)
-    add_chunks(sizes, partial, out)
-
-
-@jit
-def scale_run(a, factor):
-    for k in range(a.size):
-        a[k] *= factor
-
-
-@parallel
-def scale(addresses, sizes, factor, like):
-    for chunk in prange(chunks(sizes)):
-        t, start, stop = find(sizes, np.int64(chunk))
-        scale_run(part(addresses, 0, t, start, stop, like), like.dtype.type(factor))
+def adagrad(plan, hyper):
+    run(adagrad_chunks, plan, hyper)

@@ -1,73 +1,167 @@
-"""Adam on CUDA: one launch passes over all parameters.
+"""Update rules on CUDA: one launch passes over all parameters.
 
 The elements of all tensors are cut into chunks of CHUNK, each the work of one block; tables on the device say where
-the tensors lie and which chunk is which. They are kept, so that a step of training sends the coefficients alone.
-Rungs: plain, one element at a time; vector, four at a time in 128-bit accesses (cuda_adam.py).
+the tensors lie and which chunk is which. The numbers that change from step to step lie on the device too, float64 in
+the order of hyper.py. A kernel of one thread makes coefficients of them there and counts the step, so a step of
+training is two launches and sends nothing, and repeating the two launches is the next step.
+Rungs: plain, one element at a time; vector, four at a time in 128-bit accesses (cuda_update.py).
 """
 
-import math
-from collections import OrderedDict
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from ..errors import ShapeError
 from ..toolchain.cuda.memory import address, upload
 from ..toolchain.cuda.rungs import choose
-from .cuda_adam import CHUNK, PLAIN, adam_vector
-from .hyper import Adam
+from .cuda_adagrad import ADAGRAD_UPDATE, adagrad_coefficients
+from .cuda_adam import ADAM_UPDATE, adam_coefficients
+from .cuda_norms import CLIP, SCALE, SQUARES, SUMS, scale_vector, squares_vector
+from .cuda_parts import CHUNK, THREADS
+from .cuda_rmsprop import RMSPROP_UPDATE, rmsprop_coefficients
+from .cuda_sgd import SGD_UPDATE, sgd_coefficients
+from .cuda_update import COEFFICIENTS, KINDS
+from .hyper import SGD, Adagrad, Adam
 
-__all__ = ["adam", "tables"]
+__all__ = [
+    "Settings", "Tables", "adagrad", "adam", "address", "clip_factor", "rmsprop", "scale", "sgd", "squared_norms",
+    "tables",
+]  # fmt: skip
 
 LIMIT = 1 << 31  # elements of a tensor: places are 32-bit inside kernels
-THREADS = 256
-KEPT = 8  # sets of tables: one for each group of parameters of a few models
-_kept: "OrderedDict[tuple, tuple]" = OrderedDict()  # tables on the device, by what they hold
+ALIGNMENT = 8  # bytes, of partial sums
+UPDATES = {
+    "sgd": (SGD_UPDATE, sgd_coefficients),
+    "adam": (ADAM_UPDATE, adam_coefficients),
+    "rmsprop": (RMSPROP_UPDATE, rmsprop_coefficients),
+    "adagrad": (ADAGRAD_UPDATE, adagrad_coefficients),
+}
+COUNTED = {"adam": Adam.STEP, "adagrad": Adagrad.STEP}  # what the kernel of the coefficients raises by 1
 
 
-def tables(lists):
-    """(addresses, sizes, like) from lists of arrays, those of the parameters first; `like` is one of them."""
-    addresses = np.array([[address(array) for array in arrays] for arrays in lists], np.uint64)
-    return addresses, np.array([array.size for array in lists[0]], np.int64), lists[0][0]
+class Tables(NamedTuple):
+    """Where the arrays of a call lie, on their device."""
+
+    addresses: Any  # (KINDS, tensors) of uint64
+    chunks: Any  # (chunks, 3) of int32, see cuda_parts.py
+    starts: Any  # (tensors + 1,) of int32: the first chunk of each tensor
+    blocks: int  # of a launch: chunks
+    tensors: int
+    present: int  # bit k: there is a state k
+    dtype: Any  # of the elements
 
 
 def _chunks(sizes):
-    """(chunks, 3) of int32: the tensor of each chunk, its first element there, and how many it has."""
+    """The table of chunks and, behind it, the first chunk of each tensor."""
     counts = -(-sizes // CHUNK)
+    starts = np.concatenate([[0], np.cumsum(counts)])
     tensor = np.repeat(np.arange(sizes.size), counts)
-    start = (np.arange(tensor.size) - np.repeat(np.cumsum(counts) - counts, counts)) * CHUNK
-    return np.stack([tensor, start, np.minimum(sizes[tensor] - start, CHUNK)], axis=1).astype(np.int32)
+    start = (np.arange(tensor.size) - np.repeat(starts[:-1], counts)) * CHUNK
+    rows = np.stack([tensor, start, np.minimum(sizes[tensor] - start, CHUNK)], axis=1)
+    return np.concatenate([rows.ravel(), starts]).astype(np.int32)
 
 
-def _on_device(addresses, sizes, like):
-    """The tables of addresses and of chunks on the device, and the number of chunks."""
-    key = type(like), addresses.tobytes(), sizes.tobytes()
-    found = _kept.pop(key, None)
-    if found is None:
-        if sizes.max() >= LIMIT:
-            raise ShapeError(f"adam: a parameter has {sizes.max()} elements, wants less than {LIMIT}")
-        chunks = _chunks(sizes)
-        found = upload(addresses, like), upload(chunks, like), len(chunks)
-    _kept[key] = found  # the last one used stands last
-    while len(_kept) > KEPT:
-        _kept.popitem(last=False)
-    return found
+def tables(rows, sizes, like):
+    """Tables from rows of addresses, those of the parameters first; a row of a state that is not there is empty."""
+    if max(sizes) >= LIMIT:
+        raise ShapeError(f"optimizer: an array has {max(sizes)} elements, wants less than {LIMIT}")
+    full = [row or rows[0] for row in rows] + [rows[0]] * (KINDS - len(rows))
+    chunks = upload(_chunks(np.array(sizes, np.int64)), like)
+    count = (chunks.size - len(sizes) - 1) // 3
+    present = sum(1 << k for k, row in enumerate(rows[2:]) if row)
+    addresses = upload(np.array(full, np.uint64), like)
+    return Tables(addresses, chunks, chunks[3 * count :], count, len(sizes), present, like.dtype)
 
 
-def _coefficients(hyper):
-    """What kernels multiply with, computed in float64, in the order of cuda_adam.py."""
-    rate, beta1, beta2, eps, decay, step, decoupled, maximize = hyper[list(Adam)]
-    keep = 1 - rate * decay if decoupled else 1
-    rate /= 1 - beta1**step
-    correction = 1 / math.sqrt(1 - beta2**step)
-    sign, decay = -1 if maximize else 1, 0 if decoupled else decay
-    return np.array([sign, decay, 1 - beta1, beta2, 1 - beta2, keep, rate, correction, eps])
+class Settings:
+    """The hyper-parameters of a call site on the device, and the coefficients that a kernel makes of them.
+
+    The addresses stay for good; new numbers are written to where the old ones are.
+    """
+
+    def __init__(self, op, like):
+        self.op, self.like = op, like
+        self.hyper = None  # float64, in the order of hyper.py
+        self.held = None  # the bytes of what `hyper` holds by now, None if that is not known
+        self.single = upload(np.zeros(COEFFICIENTS, np.float32), like)
+        self.double = upload(np.zeros(COEFFICIENTS, np.float64), like)
+
+    def send(self, hyper):
+        """Have the device hold these numbers for the next step, which costs nothing where it does already."""
+        if self.hyper is None:
+            self.hyper = upload(hyper, self.like)
+        elif self.held != hyper.tobytes():
+            self.hyper[...] = upload(hyper, self.like)
+
+    def advance(self, hyper):
+        """Note what the device holds after a step with these numbers."""
+        after = hyper.copy()
+        if self.op in COUNTED:
+            after[COUNTED[self.op]] += 1
+        elif self.op == "sgd":
+            after[SGD.FIRST] = 0
+        self.held = after.tobytes()
 
 
-def adam(addresses, sizes, has_greatest, hyper, like, rung=None):
-    rung = choose("adam", rung, {"plain": None, "vector": None if like.dtype == np.float32 else "float32"})
-    if not sizes.any():
+def _rung(op, rung, dtype):
+    return choose(op, rung, {"plain": None, "vector": None if dtype == np.float32 else "float32"})
+
+
+def _update(op, plan, hyper, rung):
+    found, settings = plan.tables, plan.settings
+    plain = _rung(op, rung, found.dtype) == "plain"
+    if not found.blocks:
         return
-    kernel = PLAIN[like.dtype] if rung == "plain" else adam_vector
-    places, chunks, count = _on_device(addresses, sizes, like)
-    coefficients = upload(_coefficients(hyper).astype(like.dtype), like)
-    kernel((count,), (THREADS,), (places, chunks, coefficients, sizes.size, int(has_greatest)))
+    if settings is None or settings.op != op:
+        settings = plan.settings = Settings(op, found.addresses)
+    update, coefficients = UPDATES[op]
+    settings.send(hyper)
+    settings.held = None  # unless both kernels start
+    coefficients((1,), (1,), (settings.hyper, settings.single, settings.double))
+    numbers = settings.single if found.dtype == np.float32 else settings.double
+    kernel = update.plain[found.dtype] if plain else update.vector
+    kernel((found.blocks,), (THREADS,), (found.addresses, found.chunks, numbers, found.tensors, found.present))
+    settings.advance(hyper)
+
+
+def sgd(plan, hyper, rung=None):
+    _update("sgd", plan, hyper, rung)
+
+
+def adam(plan, hyper, rung=None):
+    _update("adam", plan, hyper, rung)
+
+
+def rmsprop(plan, hyper, rung=None):
+    _update("rmsprop", plan, hyper, rung)
+
+
+def adagrad(plan, hyper, rung=None):
+    _update("adagrad", plan, hyper, rung)
+
+
+def squared_norms(plan, out, workspace, rung=None):
+    found = plan.tables
+    plain = _rung("squared_norms", rung, found.dtype) == "plain"
+    if not found.blocks:
+        out.fill(0)
+        return
+    start = -address(workspace) % ALIGNMENT
+    partial = workspace[start : start + found.blocks * found.dtype.itemsize].view(found.dtype)
+    kernel = SQUARES[found.dtype] if plain else squares_vector
+    kernel((found.blocks,), (THREADS,), (found.addresses, found.chunks, partial))
+    SUMS[found.dtype]((found.tensors,), (THREADS,), (partial, found.starts, out))
+
+
+def clip_factor(squares, max_norm, norm, factor):
+    CLIP[norm.dtype]((1,), (THREADS,), (squares, norm, factor, max_norm, squares.size))
+
+
+def scale(plan, factor, rung=None):
+    found = plan.tables
+    plain = _rung("scale", rung, found.dtype) == "plain"
+    if isinstance(factor, float):
+        factor = upload(np.array([factor]), found.addresses)
+    if found.blocks:
+        kernel = SCALE[found.dtype] if plain else scale_vector
+        kernel((found.blocks,), (THREADS,), (found.addresses, found.chunks, 0, factor))

@@ -7,7 +7,7 @@ import numpy
 
 from .hyper import SGD, Adagrad, Adam, RMSprop
 
-__all__ = ["adagrad", "adam", "rmsprop", "scale", "sgd", "squared_norm"]
+__all__ = ["adagrad", "adam", "clip_factor", "rmsprop", "scale", "sgd", "squared_norm"]
 
 
 def _doubles(xp, *arrays):
@@ -86,3 +86,9 @@ def squared_norm(array, xp=numpy):
 
 def scale(array, factor, xp=numpy):
     return xp.array(array, dtype=float) * factor
+
+
+def clip_factor(squares, max_norm, xp=numpy):
+    """(norm, factor)"""
+    norm = xp.sqrt(xp.sum(xp.array(squares, dtype=float)))
+    return norm, xp.minimum(1.0, max_norm / (norm + 1e-6))

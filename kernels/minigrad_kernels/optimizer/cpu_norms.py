@@ -1,0 +1,85 @@
+"""Sums of squares of many arrays, in float64, the factor that brings a norm down, and scaling, on the CPU."""
+
+import math
+
+import numpy as np
+from numba import prange
+
+from ..toolchain import jit, parallel, stack_array
+from .cpu_parts import CHUNK, chunks, find, part, run
+
+__all__ = ["LANES", "clip_factor", "scale", "squared_norms"]
+
+LANES = 16  # independent sums of squares
+
+
+@jit
+def sum_squares(a, sums):
+    """The sum of the squares of a, in float64; `sums` has LANES elements of scratch."""
+    for lane in range(LANES):
+        sums[lane] = 0.0
+    whole = a.size // LANES * LANES
+    for start in range(0, whole, LANES):
+        for lane in range(LANES):
+            v = np.float64(a[start + lane])
+            sums[lane] += v * v
+    for k in range(whole, a.size):
+        v = np.float64(a[k])
+        sums[k - whole] += v * v
+    total = 0.0
+    for lane in range(LANES):
+        total += sums[lane]
+    return total
+
+
+@jit
+def square_chunk(a, partial, chunk):
+    partial[chunk] = sum_squares(a, stack_array(LANES, partial))
+
+
+@parallel
+def square_chunks(addresses, sizes, partial, like):
+    for chunk in prange(chunks(sizes)):
+        t, start, stop = find(sizes, np.int64(chunk))
+        square_chunk(part(addresses, 0, t, start, stop, like), partial, chunk)
+
+
+@jit
+def add_chunks(sizes, partial, out):
+    chunk = 0
+    for t in range(sizes.size):
+        out[t] = 0.0
+        for _ in range((sizes[t] + CHUNK - 1) // CHUNK):
+            out[t] += partial[chunk]
+            chunk += 1
+
+
+def squared_norms(plan, out, workspace):
+    addresses, sizes, like, _ = plan.tables
+    start = -workspace.ctypes.data % 8
+    partial = workspace[start : start + 8 * chunks(sizes)].view(np.float64)
+    square_chunks(addresses, sizes, partial, like)
+    add_chunks(sizes, partial, out)
+
+
+def clip_factor(squares, max_norm, norm, factor):
+    total = math.sqrt(math.fsum(squares.tolist()))
+    share = max_norm / (total + 1e-6)
+    norm[...], factor[0] = total, 1 if share >= 1 else share
+
+
+@jit
+def scale_run(a, factor):
+    for k in range(a.size):
+        a[k] *= factor
+
+
+@parallel
+def scale_chunks(addresses, sizes, factor, like):
+    for chunk in prange(chunks(sizes)):
+        t, start, stop = find(sizes, np.int64(chunk))
+        scale_run(part(addresses, 0, t, start, stop, like), like.dtype.type(factor))
+
+
+def scale(plan, factor):
+    run(scale_chunks, plan, factor if isinstance(factor, float) else float(factor[0]))
