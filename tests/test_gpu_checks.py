@@ -6,16 +6,15 @@ import os
 import subprocess
 import sys
 import time
-import types
 from pathlib import Path
 
-import numpy as np
 import pytest
 
-from minigrad_kernels.interpreter import array, recording
+from minigrad_kernels.interpreter import recording
 from minigrad_kernels.toolchain.cuda.kernel import all_kernels
 
 from .gpu import main, small
+from .standin import installed
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -50,48 +49,14 @@ def test_without_cupy_it_says_what_is_missing(tmp_path):
     assert "needs CuPy and an NVIDIA GPU: none here" in done.stderr and not (tmp_path / "out").exists()
 
 
-# ---- the parts themselves, on a CuPy whose arrays are those of the interpreter ---------------------------------------
-
-
-def stand_in():
-    """A module with as much of CuPy as the parts use; its events tell the time of the host."""
-    rng, cupy = np.random.default_rng(0), types.ModuleType("cupy")
-    for name in ("float32", "float64", "uint8", "nan", "linalg", "copyto", "split", "newaxis"):
-        setattr(cupy, name, getattr(np, name))
-    made = lambda function: lambda *arguments, **options: array(function(*arguments, **options))
-    for name in ("empty", "zeros", "empty_like", "zeros_like", "asarray"):
-        setattr(cupy, name, made(getattr(np, name)))
-    cupy.matmul = lambda a, b, out=None: array(np.matmul(a, b)) if out is None else np.matmul(a, b, out=out)
-    cupy.random = types.SimpleNamespace(standard_normal=made(rng.standard_normal))
-
-    class Event:
-        def record(self):
-            self.time = time.perf_counter()
-
-        def synchronize(self):
-            pass
-
-    cupy.cuda = types.SimpleNamespace(
-        Event=Event,
-        get_elapsed_time=lambda begin, end: 1000 * (end.time - begin.time),
-        Device=lambda: types.SimpleNamespace(synchronize=lambda: None),
-    )
-    return cupy
+# ---- the parts themselves, on the stand-in for CuPy ------------------------------------------------------------------
 
 
 @pytest.fixture
-def part(monkeypatch):
+def part():
     """Imports a part anew, with the stand-in for CuPy."""
-
-    def load(name):
-        monkeypatch.setitem(sys.modules, "cupy", stand_in())
-        for module in ("timing", name):
-            monkeypatch.delitem(sys.modules, f"tests.gpu.{module}", raising=False)
-        return importlib.import_module(f"tests.gpu.{name}")
-
-    yield load
-    for name in ("timing", *main.PARTS):
-        sys.modules.pop(f"tests.gpu.{name}", None)
+    with installed(forget=[f"tests.gpu.{name}" for name in ("timing", *main.PARTS)]):
+        yield lambda name: importlib.import_module(f"tests.gpu.{name}")
 
 
 def once(calls, **_):
@@ -120,13 +85,24 @@ def test_kernels(part, monkeypatch):
     assert set(found["host_microseconds"]) >= {"launch", "matmul.forward"}
 
 
-def test_training(part, monkeypatch):
+@pytest.mark.parametrize("direction", ["forward", "input_grad", "weight_grad"])
+def test_convolutions(part, direction):
+    """Every rung that fits, beside the plain one in place of cuDNN."""
+    convolutions = part("convolutions")
+    arrays = convolutions._arrays(2, 4, 6, 8, 3, 1, 1)
+    result, calls = convolutions._ours(direction, arrays, ((1, 1), (1, 1), (1, 1), 1))
+    calls["plain"]()
+    fitting = convolutions._checked("small", direction, calls, result, result.copy(), work=1)
+    assert {"default", "plain"} < set(fitting)
+
+
+def test_training(part):
+    """A short run in place of the job, on the CPU: the command of the package starts a process of its own."""
     training = part("training")
-    monkeypatch.setattr(training, "EPOCHS", 1)
-    monkeypatch.setattr(training, "BATCH", 512)
-    found = training.run()
-    assert found["failed"], "one epoch is too few"
-    assert abs(found["cpu"]["losses"][0] - found["cuda"]["losses"][0]) < 1e-3
+    row = {"job": "digits", "command": "minigrad train --data digits --model mlp", "test_accuracy": 100.5}
+    found = training.job(row, "cpu", ("--epochs", "1"))
+    assert found["same_bits_twice"] and found["failed"], "one epoch is too few"
+    assert training.job(row | {"test_accuracy": 1.0}, "cpu", ("--epochs", "1"))["failed"] is False
 
 
 def test_timing(part):
@@ -136,7 +112,12 @@ def test_timing(part):
     assert timing.host_microseconds(lambda: time.sleep(1e-4), count=3, rounds=3) > 90
 
 
-def test_parts_exist():
-    for part in main.PARTS:
-        assert (ROOT / "tests" / "gpu" / f"{part}.py").exists()
-    assert set(main.PARTS) == {"correctness", "sanitizer", "kernels", "training", "peers"}
+def test_results_say_what_they_were_measured_with(part):
+    found = main.machine()
+    assert (found["gpu"], found["driver"], found["multiprocessors"]) == ("stand-in", 13000, 132)
+    json.dumps(found)
+
+
+def test_parts_are_the_files_that_run():
+    files = (ROOT / "tests" / "gpu").glob("*.py")
+    assert set(main.PARTS) == {path.stem for path in files if "\ndef run():\n" in path.read_text()}

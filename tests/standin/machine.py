@@ -1,0 +1,276 @@
+"""The machine that is stood in for: devices and their memory, what is current in a thread, what was asked of it.
+
+Memory is the interpreter's: an owner is an interpreter.Array of bytes with addresses of its own.
+"""
+
+import ctypes
+import threading
+import weakref
+from collections import Counter
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from minigrad_kernels import interpreter
+from minigrad_kernels.interpreter.array import WINDOW_BITS, allocation, base_address, byte_range, owner_of, register
+
+from .order import Order, OrderError
+
+__all__ = [
+    "CUDARuntimeError", "Device", "Launch", "Machine", "OrderError", "OutOfMemoryError", "bytes_at", "current", "mark",
+    "owner_at", "use", "written",
+]  # fmt: skip
+
+UNIT = 512  # bytes; the pool hands out multiples of it
+ERRORS = {  # the codes of the runtime that the stand-in can give
+    1: "cudaErrorInvalidValue: invalid argument",
+    2: "cudaErrorMemoryAllocation: out of memory",
+    35: "cudaErrorInsufficientDriver: CUDA driver version is insufficient for CUDA runtime version",
+    101: "cudaErrorInvalidDevice: invalid device ordinal",
+    400: "cudaErrorInvalidResourceHandle: invalid resource handle",
+    700: "cudaErrorIllegalAddress: an illegal memory access was encountered",
+    704: "cudaErrorPeerAccessAlreadyEnabled: peer access is already enabled",
+    705: "cudaErrorPeerAccessNotEnabled: peer access has not been enabled",
+}
+
+
+class CUDARuntimeError(RuntimeError):
+    def __init__(self, status):
+        self.status = status
+        super().__init__(ERRORS[status])
+
+
+class OutOfMemoryError(MemoryError):
+    def __init__(self, size, total, limit=0):
+        limited = f", limit set to: {limit:,} bytes" if limit else ""
+        super().__init__(f"Out of memory allocating {size:,} bytes (allocated so far: {total:,} bytes{limited}).")
+
+
+@dataclass(frozen=True)
+class Launch:
+    """A kernel that was started: grid and block as the driver got them, parameters as the 8-byte words of the block."""
+
+    name: str
+    grid: tuple
+    block: tuple
+    shared: int
+    stream: int
+    device: int
+    words: tuple
+    function: int
+
+
+@dataclass
+class Device:
+    """One device: bytes in use, bytes that the pool holds, and how many it may hold."""
+
+    number: int
+    capacity: int
+    limit: int = 0
+    used: int = 0
+    held: int = 0
+    peers: set = field(default_factory=set)
+
+
+class Machine:
+    """What one `installed` block runs on, and its counters.
+
+    launches          a Launch for each kernel, in order
+    copied            bytes by direction: "to device", "to host", "on device", "between devices"
+    synchronisations  Counter of what made the host wait, by name: item, get, Stream.synchronize ...
+    library           Counter of calls into libraries of NVIDIA, by the name of the function: matmul, dot ...
+    functions         Counter of all calls of ufuncs and functions that work on the device, by name
+    ranges            the names of NVTX ranges that were begun, in order; open_ranges: those not ended yet
+    images            what Module.load was given, in order
+    attributes        what funcSetAttribute set: {(function, attribute): value}
+    """
+
+    def __init__(self, devices=1, capability="90", capacity=1 << 34, execute=True, error=None):
+        self.capability, self.execute, self.error = capability, execute, error
+        self.devices = [Device(number, capacity) for number in range(devices)]
+        self.launches, self.images, self.ranges, self.open_ranges = [], [], [], []
+        self.copied, self.synchronisations, self.library, self.functions = Counter(), Counter(), Counter(), Counter()
+        self.made_current, self.order = [], Order()
+        self.attributes, self.loaded_functions, self.streams = {}, {}, {}
+        self.forbidden = None  # the error of cupyx.allow_synchronize(False)
+        self.lock = threading.RLock()
+        self._pinned = {}  # address on the host -> weak reference to the bytes there
+        self.recent = {}  # address -> weak reference to the array whose pointer was asked for since the last launch
+        self._thread = threading.local()
+
+    # ---- current in a thread ---------------------------------------------------------------------------------------
+
+    @property
+    def device(self):
+        """The number of the current device."""
+        if self.error:
+            raise CUDARuntimeError(self.error)
+        return getattr(self._thread, "device", 0)
+
+    @device.setter
+    def device(self, number):
+        if not 0 <= number < len(self.devices):
+            raise CUDARuntimeError(101)
+        self._thread.device = number
+
+    @property
+    def stream_of_device(self):
+        """The current streams of this thread, by device."""
+        if not hasattr(self._thread, "streams"):
+            self._thread.streams = {}
+        return self._thread.streams
+
+    def stream_pointer(self):
+        """The current stream as the driver calls it; 0 is the default one."""
+        stream = self.stream_of_device.get(self.device)
+        return stream.ptr if stream else 0
+
+    def stream(self, stream=None):
+        """(device, name) of a stream, the current one without."""
+        name = self.stream_pointer() if stream is None else getattr(stream, "ptr", stream)
+        return self.streams.get(name, self.device), name
+
+    def access(self, name, reads=(), writes=(), stream=None):
+        """An operation on a stream, the current one without, reads and writes these arrays."""
+        ranges = [[(owner_of(x), *byte_range(x)) for x in side if x.size] for side in (reads, writes)]
+        with self.lock:
+            self.order.operate(self.stream(stream), name or self.doing, *ranges)
+
+    @property
+    def doing(self):
+        """The name of the function that this thread called last."""
+        return getattr(self._thread, "doing", "a copy")
+
+    @doing.setter
+    def doing(self, name):
+        self._thread.doing = name
+
+    def wait(self, what, stream=None, device=None, seen=None):
+        """The host waits for a stream (the current one without), for all of a device, or for what an event has seen."""
+        if self.forbidden:
+            raise self.forbidden(f"{what}: the host waits for the device")
+        with self.lock:
+            self.synchronisations[what] += 1
+            if seen is not None:
+                self.order.host_waits_for(seen)
+            elif device is not None:
+                self.order.host_waits_for_device(device)
+            else:
+                self.order.host_waits(self.stream(stream))
+
+    # ---- memory --------------------------------------------------------------------------------------------------
+
+    def allocate(self, size):
+        """Bytes that nobody wrote on the current device."""
+        device, rounded = self.devices[self.device], -(-size // UNIT) * UNIT
+        with self.lock:
+            if device.used + rounded > device.held:  # else the pool has such a block
+                most = min(device.limit or device.capacity, device.capacity)
+                if device.used + rounded > most:
+                    raise OutOfMemoryError(rounded, device.held, device.limit)
+                device.held = device.used + rounded
+            device.used += rounded
+        owner = interpreter.empty(size, np.uint8)
+        owner.home = device.number
+        with self.lock:
+            self.order.allocated(owner, self.stream(), size)
+        return owner
+
+    def release(self, owner, size):
+        with self.lock:
+            self.devices[owner.home].used -= -(-size // UNIT) * UNIT
+            self.order.freed(owner, size)
+
+    # ---- addresses -------------------------------------------------------------------------------------------------
+
+    def address(self, view):
+        """The address of an array's first element, which kernels may use from now on to reach all of the array."""
+        if not view.size:
+            return 0
+        place = base_address(view, register(view))
+        with self.lock:
+            self.recent.setdefault(place, []).append(weakref.ref(view))
+        return place
+
+    def pin(self, memory):
+        """Let kernels reach bytes of the host by their address there."""
+        self._pinned[memory.ctypes.data] = weakref.ref(memory)
+
+    def pinned_at(self, address):
+        """The pinned bytes from an address on; None if there are none."""
+        for start, memory in list(self._pinned.items()):
+            found = memory()
+            if found is None:
+                del self._pinned[start]
+            elif start <= address < start + found.nbytes:
+                return found[address - start :]
+        return None
+
+    def arguments(self, addresses):
+        """{address: array} of those that were asked for since the last launch; the others stay reachable by address."""
+        with self.lock:
+            recent, self.recent = self.recent, {}
+        found = {}
+        for place, references in recent.items():
+            alive = [view for view in (reference() for reference in references) if view is not None]
+            if alive and place in addresses:
+                found[place] = alive.pop()
+            for view in alive:
+                if place not in found or view.nbytes > found[place].nbytes:
+                    interpreter.address(view)
+        return found
+
+
+def owner_at(address):
+    """(owner, offset) of the memory at an address; (None, 0) if there is none."""
+    found = allocation(address >> WINDOW_BITS)
+    owner = found and found.owner()
+    return (None, 0) if owner is None else (owner, address - base_address(owner, found))
+
+
+def bytes_at(address, size):
+    """The bytes at an address of a device, or of the host, as an array that may be written.
+
+    Errors  CUDARuntimeError for addresses of a device that belong to no memory
+    """
+    owner, offset = owner_at(address)
+    if owner is not None:
+        if offset < 0 or offset + size > owner.nbytes:
+            raise CUDARuntimeError(700)
+        return owner.view(np.ndarray)[offset : offset + size]
+    if address >> WINDOW_BITS < 1 << 16 and size:
+        return np.ctypeslib.as_array((ctypes.c_uint8 * size).from_address(address))
+    raise CUDARuntimeError(700)
+
+
+def written(view, key=...):
+    """The current stream writes the elements of an array at a subscript."""
+    current().access("", writes=[view])
+    mark(view, key)
+
+
+def mark(view, key=...):
+    """Remember that the elements of an array at a subscript were written."""
+    owner = owner_of(view)
+    marks = getattr(owner, "written", None)
+    if marks is not None and view.size:
+        first = view.__array_interface__["data"][0] - owner.__array_interface__["data"][0]
+        all_marks = np.ndarray(view.shape, f"V{view.itemsize}", marks, first, view.strides)
+        all_marks[key] = np.void(b"\xff" * view.itemsize)
+
+
+_machine = None
+
+
+def current():
+    """The Machine of the `installed` block that is running."""
+    if _machine is None:
+        raise RuntimeError("the stand-in for CuPy is not installed any more: this code runs outside of its block")
+    return _machine
+
+
+def use(machine):
+    """Make a Machine the one in use; gives the one before."""
+    global _machine
+    before, _machine = _machine, machine
+    return before

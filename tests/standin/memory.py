@@ -1,0 +1,218 @@
+"""cupy.cuda.memory and pinned_memory: blocks, pointers and pools."""
+
+import ctypes
+
+import numpy as np
+
+from minigrad_kernels import interpreter
+
+from .machine import bytes_at, current, mark, owner_at
+
+__all__ = [
+    "Memory", "MemoryPointer", "MemoryPool", "PinnedMemoryPointer", "PinnedMemoryPool", "UnownedMemory",
+    "alloc_pinned_memory",
+]  # fmt: skip
+
+
+class Memory:
+    """A block of a device's memory; its bytes come back when the last pointer to it is gone."""
+
+    def __init__(self, size):
+        self.machine, self.size = current(), size
+        self.owner = self.machine.allocate(size)
+        self.device_id = self.owner.home
+
+    def __del__(self):
+        if hasattr(self, "owner"):
+            self.machine.release(self.owner, self.size)
+
+    @property
+    def ptr(self):
+        return interpreter.address(self.owner) if self.size else 0
+
+    @property
+    def device(self):
+        from .streams import Device
+
+        return Device(self.device_id)
+
+
+class UnownedMemory(Memory):
+    """Memory that something else owns, by its address."""
+
+    def __init__(self, ptr, size, owner, device_id=-1):
+        self._kept = owner
+        found, offset = owner_at(ptr)
+        if found is None:
+            found, offset = current().pinned_at(ptr), 0
+        if found is None:
+            raise NotImplementedError(
+                f"stand-in: UnownedMemory at {ptr:#x}, where neither a device nor pinned memory is"
+            )
+        self.owner, self.size = found[offset : offset + size], size
+        self.device_id = getattr(found, "home", device_id) if device_id < 0 else device_id
+
+    def __del__(self):
+        pass
+
+
+class MemoryPointer:
+    """A place in a block. view: the array that it was asked of, which kernels may reach through its address."""
+
+    __slots__ = ("_offset", "_view", "mem")
+
+    def __init__(self, mem, offset, view=None):
+        self.mem, self._offset, self._view = mem, offset, view
+
+    @property
+    def ptr(self):
+        if self._view is not None:
+            return current().address(self._view)
+        return interpreter.address(self.mem.owner[self._offset :]) if self.mem.size else 0
+
+    device = property(lambda self: self.mem.device)
+    device_id = property(lambda self: self.mem.device_id)
+
+    def __int__(self):
+        return self.ptr
+
+    def __add__(self, offset):
+        return MemoryPointer(self.mem, self._offset + offset)
+
+    __radd__ = __add__
+
+    def __sub__(self, offset):
+        return self + -offset
+
+    def __repr__(self):
+        return f"<MemoryPointer {self.ptr:#x} device={self.device_id} mem={self.mem!r}>"
+
+    def _bytes(self, size):
+        if self._offset + size > self.mem.size:
+            raise ValueError(f"stand-in: {size} bytes at byte {self._offset} of a block of {self.mem.size}")
+        return self.mem.owner[self._offset : self._offset + size]
+
+    def _fill(self, values, direction, stream=None):
+        there, machine = self._bytes(len(values)), current()
+        machine.access("memcpy", [values], [there], stream)
+        there.view(np.ndarray)[...] = values
+        mark(there)
+        machine.copied[direction] += len(values)
+
+    def copy_from_host(self, mem, size):
+        address = mem.value if isinstance(mem, ctypes.c_void_p) else int(mem)
+        self._fill(bytes_at(address, size), "to device")
+        current().wait("copy_from_host")
+
+    def copy_from_host_async(self, mem, size, stream=None):
+        address = mem.value if isinstance(mem, ctypes.c_void_p) else int(mem)
+        self._fill(bytes_at(address, size), "to device", stream)
+
+    def copy_from_device(self, src, size):
+        self.copy_from_device_async(src, size)
+
+    def copy_from_device_async(self, src, size, stream=None):
+        between = src.device_id != self.device_id
+        self._fill(src._bytes(size), "between devices" if between else "on device", stream)
+
+    def copy_from(self, mem, size):
+        self.copy_from_device(mem, size) if isinstance(mem, MemoryPointer) else self.copy_from_host(mem, size)
+
+    def copy_from_async(self, mem, size, stream=None):
+        device = isinstance(mem, MemoryPointer)
+        (self.copy_from_device_async if device else self.copy_from_host_async)(mem, size, stream)
+
+    def copy_to_host(self, mem, size):
+        self.copy_to_host_async(mem, size)
+        current().wait("copy_to_host")
+
+    def copy_to_host_async(self, mem, size, stream=None):
+        address = mem.value if isinstance(mem, ctypes.c_void_p) else int(mem)
+        current().access("memcpy", [self._bytes(size)], [], stream)
+        bytes_at(address, size)[...] = self._bytes(size)
+        current().copied["to host"] += size
+
+    def memset_async(self, value, size, stream=None):
+        there = self._bytes(size)
+        current().access("memset", [], [there], stream)
+        there.view(np.ndarray)[...] = value
+        mark(there)
+
+    def memset(self, value, size):
+        self.memset_async(value, size)
+
+
+class MemoryPool:
+    """The pool of the current device."""
+
+    def __init__(self, allocator=None):
+        pass
+
+    def malloc(self, size):
+        return MemoryPointer(Memory(size), 0)
+
+    def used_bytes(self):
+        return self._device.used
+
+    def total_bytes(self):
+        return self._device.held
+
+    def free_bytes(self):
+        return self._device.held - self._device.used
+
+    def n_free_blocks(self):
+        return int(self.free_bytes() > 0)
+
+    def free_all_blocks(self, stream=None):
+        self._device.held = self._device.used
+
+    def set_limit(self, size=None, fraction=None):
+        if (size is None) == (fraction is None):
+            raise ValueError("size and fraction cannot be specified at one time")
+        self._device.limit = int(self._device.capacity * fraction) if size is None else size
+
+    def get_limit(self):
+        return self._device.limit
+
+    @property
+    def _device(self):
+        machine = current()
+        return machine.devices[machine.device]
+
+
+class PinnedMemoryPointer:
+    """Memory of the host that kernels reach by its address; with the buffer protocol, which ctypes lends it."""
+
+    ptr = property(ctypes.addressof)
+    mem = property(lambda self: self)
+
+    def size(self):
+        return ctypes.sizeof(self)
+
+    def __int__(self):
+        return self.ptr
+
+    def __add__(self, offset):
+        return _pinned(memoryview(self), offset)
+
+
+def _pinned(memory, offset=0):
+    kind = type("PinnedMemoryPointer", (PinnedMemoryPointer, ctypes.c_uint8 * (len(memory) - offset)), {})
+    return kind.from_buffer(memory, offset)
+
+
+def alloc_pinned_memory(size):
+    memory = np.empty(size, np.uint8)
+    current().pin(memory)
+    return _pinned(memory.data)
+
+
+class PinnedMemoryPool:
+    def malloc(self, size):
+        return alloc_pinned_memory(size)
+
+    def free_all_blocks(self):
+        pass
+
+    def n_free_blocks(self):
+        return 0

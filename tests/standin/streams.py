@@ -1,0 +1,182 @@
+"""cupy.cuda.Device, Stream and Event: what is current in a thread, and what waits for what."""
+
+import itertools
+import time
+
+from .machine import CUDARuntimeError, current
+
+__all__ = ["Device", "Event", "ExternalStream", "Stream", "get_current_stream", "get_elapsed_time"]
+
+_pointers = itertools.count(1 << 20, 16)
+NULL = 0
+
+
+class Device:
+    """A device by its number; the current one without."""
+
+    def __init__(self, device=None):
+        self.id = current().device if device is None else int(device)
+        self._before = []
+
+    def __int__(self):
+        return self.id
+
+    def __enter__(self):
+        self._before.append(current().device)
+        current().device = self.id
+        return self
+
+    def __exit__(self, *_):
+        current().device = self._before.pop()
+
+    def use(self):
+        current().device = self.id
+
+    def synchronize(self):
+        current().wait("Device.synchronize", device=self.id)
+
+    def __eq__(self, other):
+        return isinstance(other, Device) and self.id == other.id
+
+    def __hash__(self):
+        return hash(self.id)
+
+    def __lt__(self, other):
+        return self.id < other.id
+
+    def __repr__(self):
+        return f"<CUDA Device {self.id}>"
+
+    @property
+    def compute_capability(self):
+        return current().capability
+
+    @property
+    def mem_info(self):
+        """(free, total) bytes"""
+        device = current().devices[self.id]
+        return device.capacity - device.held, device.capacity
+
+    @property
+    def pci_bus_id(self):
+        return f"0000:{self.id:02X}:00.0"
+
+    @property
+    def attributes(self):
+        return {"MultiProcessorCount": 132, "WarpSize": 32, "MaxSharedMemoryPerBlockOptin": 232448}
+
+
+class _Stream:
+    """What streams of all kinds do. ptr: what the driver calls it; device_id: -1 for the streams of every device."""
+
+    def __init__(self, ptr, device_id):
+        self.ptr, self.device_id, self._before = ptr, device_id, []
+
+    def __eq__(self, other):
+        return isinstance(other, _Stream) and self.ptr == other.ptr
+
+    def __hash__(self):
+        return hash(self.ptr)
+
+    def __repr__(self):
+        return f"<{type(self).__name__} {self.ptr} (device {self.device_id})>"
+
+    def __enter__(self):
+        self._before.append(get_current_stream())
+        return self.use()
+
+    def __exit__(self, *_):
+        self._before.pop().use()
+
+    def use(self):
+        machine = current()
+        if self.device_id not in (-1, machine.device):
+            raise RuntimeError(
+                f"This stream was not created on the current device (stand-in: it is one of {self.device_id}, "
+                f"current is {machine.device})"
+            )
+        machine.stream_of_device[machine.device] = self
+        return self
+
+    done = True
+    is_capturing = lambda self: False
+
+    def synchronize(self):
+        current().wait("Stream.synchronize", self)
+
+    def record(self, event=None):
+        event = event or Event()
+        event.record(self)
+        return event
+
+    def wait_event(self, event):
+        machine = current()
+        with machine.lock:
+            machine.order.waits(machine.stream(self), event.seen)
+
+    def add_callback(self, callback, arg):
+        callback(self, 0, arg)
+
+    def launch_host_func(self, callback, arg):
+        callback(arg)
+
+    def begin_capture(self, mode=None):
+        raise NotImplementedError("stand-in: graphs are not captured")
+
+
+class Stream(_Stream):
+    def __init__(self, null=False, non_blocking=False, ptds=False, priority=None):
+        self.is_non_blocking, self.priority = non_blocking, priority
+        device = -1 if null or ptds else current().device
+        super().__init__(NULL if null else 2 if ptds else next(_pointers), device)
+        if device >= 0:
+            current().streams[self.ptr] = device
+            if non_blocking:
+                current().order.independent.add((device, self.ptr))
+
+
+Stream.null = Stream(null=True)
+Stream.ptds = Stream(ptds=True)
+
+
+class ExternalStream(_Stream):
+    """A stream that something else made."""
+
+    def __init__(self, ptr, device_id=-1):
+        super().__init__(ptr, device_id)
+
+
+class Event:
+    """recorded: the stream whose work it marks, None before."""
+
+    def __init__(self, block=False, disable_timing=False, interprocess=False):
+        self.disable_timing, self.recorded, self.time = disable_timing, None, 0.0
+        self.seen = {}  # operations that it stands for: none as long as it was not recorded
+        self.device_id = current().device
+
+    def record(self, stream=None):
+        stream = stream or get_current_stream()
+        if stream.device_id not in (-1, self.device_id):
+            raise CUDARuntimeError(400)
+        self.recorded, self.time, machine = stream, time.perf_counter(), current()
+        with machine.lock:
+            self.seen = machine.order.recorded(machine.stream(stream))
+
+    def synchronize(self):
+        current().wait("Event.synchronize", seen=self.seen)
+
+    @property
+    def done(self):
+        return True
+
+
+def get_current_stream(device_id=-1):
+    machine = current()
+    return machine.stream_of_device.get(machine.device if device_id < 0 else device_id, Stream.null)
+
+
+def get_elapsed_time(start_event, end_event):
+    """Milliseconds between two events, on the clock of the host."""
+    if start_event.disable_timing or end_event.disable_timing or None in (start_event.recorded, end_event.recorded):
+        raise CUDARuntimeError(400)
+    return 1000 * (end_event.time - start_event.time)
