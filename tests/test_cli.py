@@ -130,7 +130,7 @@ REFUSALS = {
     "seed": (["--seed=-1"], "--seed: got -1"),
     "accumulate 0": (["--accumulate", "0"], "--accumulate: got 0"),
     "data dir": (["--data-dir", "nowhere"], "--data-dir nowhere is not a folder"),
-    "device": (["--data", "digits", "--device", "cuda"], "the devices of this machine are: 'cpu'"),
+    "device": (["--data", "digits", "--device", "cuda:77"], "device is 'cuda:77', but"),
     "device text": (["--data", "digits", "--device", "toaster"], "toaster"),
     "threads": (["--data", "digits", "--threads", "100000"], "Numba allows 1 to"),
     "out a file": (["--data", "digits", "--out", "file/run"], "is not a folder that can be written"),

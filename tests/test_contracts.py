@@ -22,7 +22,7 @@ from tests import typing_face
 REPOSITORY = Path(__file__).resolve().parents[1]
 PACKAGES = {"minigrad": REPOSITORY / "minigrad", "minigrad_kernels": REPOSITORY / "kernels" / "minigrad_kernels"}
 SOURCES = [path for folder in PACKAGES.values() for path in sorted(folder.rglob("*.py"))]
-FAMILIES = ["bias", "conv2d", "elementwise", "matmul", "norm", "optimizer", "pool2d", "softmax"]
+FAMILIES = ["augment", "bias", "conv2d", "elementwise", "matmul", "norm", "optimizer", "pool2d", "scatter", "softmax"]
 
 
 def relative(path):
@@ -61,6 +61,7 @@ LAYERS = {  # what the files of a folder may import of minigrad
     "minigrad/ops/": (
         "minigrad.device",
         "minigrad.engine",
+        "minigrad.fusion",
         "minigrad.ops",
         "minigrad.primitive",
         "minigrad.tensor",

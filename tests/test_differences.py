@@ -63,8 +63,9 @@ def float16_is_not_everywhere():
 
 
 @shows("devices")
-def there_is_the_cpu():
-    refuses(RuntimeError, "devices of this machine are: 'cpu'", lambda: minigrad.ones(2, device="cuda"))
+def devices_are_three_kinds():
+    assert minigrad.ones(2, device="interpreter").device == "interpreter"
+    refuses(TypeError, "wanted 'cpu', 'cuda', 'cuda:0'", lambda: minigrad.ones(2, device="meta"))
 
 
 @shows("memory")

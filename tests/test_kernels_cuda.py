@@ -5,10 +5,12 @@ import re
 import numpy as np
 import pytest
 
-from minigrad_kernels import bias, interpreter, softmax
+from minigrad_kernels import bias, interpreter
 from minigrad_kernels.bias import cuda as bias_cuda
 from minigrad_kernels.errors import KindError, ShapeError
+from minigrad_kernels.norm import cuda as norm_cuda
 from minigrad_kernels.softmax import cuda as softmax_cuda
+from minigrad_kernels.toolchain import implementation
 
 from .kernel_runs import (
     CASES,
@@ -28,8 +30,6 @@ from .kernel_runs import (
 
 ROWS = [case for case in CASES if exists(case, ".cuda")]
 each_row = pytest.mark.parametrize("case", ROWS, ids=str)
-# One row for each function that there is no CUDA kernel for.
-ABSENT = {f"{case.family}.{case.function}": case for case in CASES if not exists(case, ".cuda")}
 
 
 @each_type
@@ -56,7 +56,7 @@ def test_nan_reaches_what_it_must(case, position):
         np.testing.assert_array_equal(np.isnan(got), np.isnan(want))
 
 
-LADDERS = {"bias": bias_cuda, "softmax": softmax_cuda}
+LADDERS = {"bias": bias_cuda, "norm": norm_cuda, "softmax": softmax_cuda}
 
 
 @pytest.mark.parametrize("case", [case for case in ROWS if case.family in LADDERS], ids=str)
@@ -65,36 +65,6 @@ def test_plain_rungs_of_float32(case, monkeypatch):
     monkeypatch.setattr(LADDERS[case.family], "choose", lambda op, rung, misfits: "plain")
     inputs = make_inputs(case, np.float32)
     within_rounding(case, np.float32, inputs, run(case, np.float32, inputs, DEVICE))
-
-
-@pytest.mark.parametrize("rung, classes", [("plain", 5), ("warp", 5), ("warp", 40), ("warp", 200), ("warp", 1100)])
-def test_targets_out_of_range_give_nan_rows(rung, classes):
-    """As they do on a GPU, where nobody looks at them before: beside them, and where they are ignored, all is well."""
-    x = interpreter.array(np.ones((6, classes), np.float32))
-    target = interpreter.array(np.array([0, classes, -1, -100, 2**40, classes - 1]))
-    losses, dx = interpreter.empty(6), interpreter.empty((6, classes))
-    softmax_cuda.cross_entropy_with_grad(x, target, -100, 1, losses, dx, rung)
-    wrong = [False, True, True, False, True, False]
-    np.testing.assert_array_equal(np.isnan(losses), wrong)
-    np.testing.assert_array_equal(np.isnan(dx), np.repeat(np.array(wrong)[:, None], classes, 1))
-    assert losses[3] == 0 and not dx[3].any()
-
-
-@pytest.mark.parametrize("rung", ["plain", "warp"])
-@pytest.mark.parametrize("classes", [3, 33, 1030])
-def test_rows_without_a_finite_greatest_element_are_nan(rung, classes):
-    """Of NaN, of +inf, of -inf alone; and -inf beside numbers is a probability of 0."""
-    x = np.zeros((5, classes), np.float32)
-    x[0, -1], x[1, 0], x[2], x[3, 1] = np.nan, np.inf, -np.inf, -np.inf
-    arrays = interpreter.array(x), interpreter.array(np.array([0, 1, 0, 1, 0]))
-    losses, dx = interpreter.empty(5), interpreter.empty((5, classes))
-    softmax_cuda.cross_entropy_with_grad(*arrays, -100, 1, losses, dx, rung)
-    wanted = np.empty(5, np.float32), np.empty((5, classes), np.float32)
-    with np.errstate(invalid="ignore"):
-        softmax.cross_entropy_with_grad(x, np.array([0, 1, 0, 1, 0]), -100, 1, *wanted)
-    for got, want in zip((losses, dx), wanted, strict=True):
-        np.testing.assert_allclose(got, want, rtol=1e-5)
-    assert np.isnan(dx[:3]).all() and losses[3] == np.inf
 
 
 def ones(*shape, dtype=np.float32):
@@ -116,18 +86,11 @@ REFUSED = {
     ),
     "warp of float64": (
         lambda: softmax_cuda.cross_entropy_with_grad(
-            ones(2, 2, dtype="f8"), ones(2, dtype="i8"), 0, 1, ones(2), ones(2, 2), "warp"
+            ones(2, 2, dtype="f8"), ones(2, dtype="i8"), 0, 1, ones(2), ones(2, 2), rung="warp"
         ),
         "cross_entropy_with_grad: the rung warp wants float32",
     ),
 }
-
-
-def test_more_classes_than_places_are_refused():
-    """A row of 2**31 - 32 classes; the kernels look 32 elements ahead in 32 bits."""
-    far = np.broadcast_to(ones(1), (1, (1 << 31) - 32)).view(interpreter.Array)
-    with pytest.raises(ShapeError, match="cross_entropy_with_grad: x has shape .*, wants less than 2147483616"):
-        softmax_cuda.cross_entropy_with_grad(far, ones(1, dtype="i8"), -100, 1, ones(1), far)
 
 
 @pytest.mark.parametrize("name", REFUSED)
@@ -137,12 +100,10 @@ def test_refuses_rungs_that_do_not_fit(name):
         call()
 
 
-@pytest.mark.parametrize("name", ABSENT)
-def test_functions_without_a_cuda_kernel_say_so(name):
-    case = ABSENT[name]
-    words = f"{name}: got minigrad_kernels.interpreter.array.Array, wants numpy.ndarray"
+def test_functions_without_a_cuda_kernel_say_so():
+    words = "softmax.sparsemax: got minigrad_kernels.interpreter.array.Array, wants numpy.ndarray"
     with pytest.raises(KindError, match="^" + re.escape(words)):
-        run(case, np.float32, make_inputs(case, np.float32), "interpreter")
+        implementation("minigrad_kernels.softmax", "sparsemax", ones(1))
 
 
 def test_arrays_of_several_kinds_are_refused():

@@ -12,13 +12,14 @@ from minigrad_kernels.toolchain.cuda import compiler
 REPOSITORY = Path(__file__).resolve().parents[1]
 README = (REPOSITORY / "README.md").read_text()
 KERNELS_PAGE = (REPOSITORY / "examples" / "docs" / "gpu-kernels.md").read_text()
+GPU_PAGE = (REPOSITORY / "examples" / "docs" / "gpu.md").read_text()
 
 
 def blocks(language, text=README):
     return re.findall(rf"^```{language}\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
 
 
-@pytest.mark.parametrize("code", blocks("python"), ids=lambda code: code.splitlines()[0])
+@pytest.mark.parametrize("code", blocks("python") + blocks("python", GPU_PAGE), ids=lambda code: code.splitlines()[0])
 def test_code_runs(code):
     done = subprocess.run([sys.executable, "-W", "error", "-c", code], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr

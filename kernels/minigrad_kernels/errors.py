@@ -3,7 +3,9 @@
 A message says: op, argument, what it got, what it wants, and where it helps what to do.
 """
 
-__all__ = ["MinigradError", "ShapeError", "KindError", "SubscriptError", "MissingError", "StateError"]
+__all__ = [
+    "MinigradError", "ShapeError", "KindError", "SubscriptError", "MissingError", "StateError", "OutOfMemory",
+]  # fmt: skip
 
 
 class MinigradError(Exception):
@@ -30,3 +32,7 @@ class MissingError(MinigradError, KeyError):
 
 class StateError(MinigradError, RuntimeError):
     """A call that the current state does not allow."""
+
+
+class OutOfMemory(MinigradError, MemoryError):
+    """A device whose memory does not suffice."""

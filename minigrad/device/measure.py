@@ -15,7 +15,7 @@ BYTES = 1 << 28
 ROUNDS = 7
 
 
-def _rate(copy, wait=lambda: None, nbytes=BYTES):
+def _rate(copy, nbytes, wait=lambda: None):
     """GB/s of the fastest of several calls; the first warms up."""
     times = []
     for _ in range(ROUNDS + 1):
@@ -27,13 +27,13 @@ def _rate(copy, wait=lambda: None, nbytes=BYTES):
     return nbytes / min(times[1:]) / 1e9
 
 
-def host_copy(nbytes=BYTES):
+def host_copy():
     """GB/s of a copy in the memory of the host, by one thread."""
-    source, target = np.ones(nbytes, np.uint8), np.ones(nbytes, np.uint8)
-    return _rate(lambda: np.copyto(target, source), nbytes=nbytes)
+    source, target = (np.ones(BYTES, np.uint8) for _ in range(2))
+    return _rate(lambda: np.copyto(target, source), BYTES)
 
 
-def bandwidths(number=0, nbytes=BYTES):
+def bandwidths(number=0):
     """{what is copied: GB/s} of a GPU: both ways from pageable and from pinned memory, within it, to every other GPU.
 
     Errors  RuntimeError if there is no such GPU
@@ -41,6 +41,7 @@ def bandwidths(number=0, nbytes=BYTES):
     gpu = place(f"cuda:{number}")
     from .cuda import count, cupy
 
+    nbytes = BYTES
     with gpu.active():
         wait = cupy.cuda.Device(number).synchronize
         there, other = (cupy.zeros(nbytes, cupy.uint8) for _ in range(2))
@@ -55,11 +56,11 @@ def bandwidths(number=0, nbytes=BYTES):
             "GPU to pinned memory": lambda: there.get(stream, out=pinned),
             "GPU to itself": lambda: cupy.copyto(other, there),
         }
-        found = {name: _rate(copy, wait, nbytes) for name, copy in copies.items()}
+        found = {name: _rate(copy, nbytes, wait) for name, copy in copies.items()}
         for peer in range(count()):
             if peer != number:
                 found[_peer_name(cupy, number, peer)] = _rate(
-                    lambda peer=peer: _to_peer(cupy, there, peer), wait, nbytes
+                    lambda peer=peer: _to_peer(cupy, there, peer), nbytes, wait
                 )
     return found
 

@@ -41,7 +41,7 @@ def minigrad_step(model, size, threads):
     network = models.build(model, SHAPES[model])
     optimizer = getattr(optim, OPTIMIZERS[model])(network.parameters(), **OPTIONS[OPTIMIZERS[model]])
     data = [(minigrad.Tensor(x), minigrad.Tensor(y)) for x, y in batches(model, size, 8)]
-    return _step(network, optimizer, nn.functional.cross_entropy, data)
+    return step_of(network, optimizer, nn.functional.cross_entropy, data)
 
 
 def torch_step(model, size, threads):
@@ -52,10 +52,10 @@ def torch_step(model, size, threads):
     network = torch_networks(torch)[model]()
     optimizer = getattr(torch.optim, OPTIMIZERS[model])(network.parameters(), **OPTIONS[OPTIMIZERS[model]])
     data = [(torch.from_numpy(x), torch.from_numpy(y)) for x, y in batches(model, size, 8)]
-    return _step(network, optimizer, torch.nn.functional.cross_entropy, data)
+    return step_of(network, optimizer, torch.nn.functional.cross_entropy, data)
 
 
-def _step(network, optimizer, cross_entropy, data):
+def step_of(network, optimizer, cross_entropy, data):
     """The same loop for both: their interfaces are alike."""
 
     def step(i):

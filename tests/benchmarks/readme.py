@@ -43,10 +43,40 @@ def accuracy_table(results):
     return lines
 
 
+def gpu_tables(results):
+    """Tables of what tests/gpu/run_all measured on one GPU; none for parts that it has not run."""
+    parts, lines = results["parts"], []
+    networks, convolutions = parts.get("networks"), parts.get("convolutions")
+    if networks:
+        lines += [f"Images a second beside PyTorch eager, same run, float32: {on_gpu(networks)}.", ""]
+        lines += ["| network | task | batch | minigrad | PyTorch | ratio |", "|---|---|---|---|---|---|"]
+        for row in networks["images_per_second"]:
+            cells = (row[name] for name in ("network", "task", "batch", "minigrad", "torch", "ratio"))
+            lines.append("| " + " | ".join(map(str, cells)) + " |")
+        lines.append("")
+    if convolutions:
+        lines += [f"Convolution in float32, TFLOP/s (share of cuDNN's speed): {on_gpu(convolutions)}.", ""]
+        lines += ["| layer | forward | input gradient | weight gradient |", "|---|---|---|---|"]
+        chosen = {(r["layer"], r["direction"]): r for r in convolutions["rows"] if r["rung"] == "default"}
+        for layer in dict.fromkeys(layer for layer, _ in chosen):
+            rows = [chosen[layer, direction] for direction in ("forward", "input_grad", "weight_grad")]
+            lines.append(f"| {layer} | " + " | ".join(f"{r['tflops']} ({r['of_cudnn']})" for r in rows) + " |")
+        lines.append("")
+    return lines
+
+
+def on_gpu(part):
+    found = part["machine"]
+    return f"{found['gpu']}, cupy {found['cupy']}, numba {found['numba']}; {found['date']}, commit {found['commit']}"
+
+
 def figures():
     lines = []
     for name, table in (("accuracy", accuracy_table), ("cpu", step_table)):
         lines += [*table(json.loads((RESULTS / f"{name}.json").read_text())), ""]
+    for file in sorted(RESULTS.glob("*.json")):
+        results = json.loads(file.read_text())
+        lines += gpu_tables(results) if "parts" in results else []
     return "\n".join(lines)
 
 

@@ -11,27 +11,27 @@ from minigrad_kernels.layout import CHANNELS_LAST, FILTER
 from . import KernelCase, Output, Refusal
 
 
-def row(function, x, w, settings, shapes, layouts, output, **other):
+def row(function, x, w, settings, shapes, layouts, output, relu=None, **other):
     """One direction of the convolution of an x with a w of these shapes."""
     return KernelCase(
         family="conv2d",
         function=function,
         shapes=shapes,
-        params=settings,
+        params=settings if relu is None else {"relu": relu, **settings},
         outputs=(output,),
         layouts=layouts,
-        workspace=lambda _, params, dtype: conv2d.workspace(function, x, w, *params.values(), dtype),
+        workspace=lambda inputs, _, dtype: conv2d.workspace(function, x, w, *settings.values(), dtype, inputs[0]),
         **other,
     )
 
 
-def rows(x, w, stride=(1, 1), padding=(0, 0), dilation=(1, 1), groups=1, bias=False):
+def rows(x, w, stride=(1, 1), padding=(0, 0), dilation=(1, 1), groups=1, bias=False, relu=False):
     """Forward, input gradient and weight gradient of one geometry."""
     settings = dict(stride=stride, padding=padding, dilation=dilation, groups=groups)
     out = conv2d.output_shape(x, w, None, *settings.values())
     taps, images, filters = w[2] * w[3], CHANNELS_LAST, FILTER
     nan = min(x) > 0  # there is an element to spoil
-    forward = dict(terms=taps * w[1] + 1, nan=(0,) * nan)
+    forward = dict(terms=taps * w[1] + 1, nan=(0,) * nan, relu=relu)
     input_grad = dict(terms=taps * w[0] // groups, reference_params={"size": x[2:]}, nan=(0,) * nan)
     weight_grad = dict(terms=max(1, out[0] * out[2] * out[3]), reference_params={"kernel": w[2:]}, nan=(0, 1) * nan)
     absent = (w[0],) if bias else None
@@ -63,11 +63,12 @@ GEOMETRIES = [
     rows((2, 3, 3, 4), (4, 3, 5, 5), padding=(3, 3), bias=True),  # filter larger than the input
     rows((2, 2, 5, 5), (3, 2, 2, 2), (3, 3)),  # inputs that nothing reads
     rows((2, 2, 6, 6), (3, 2, 1, 1), padding=(2, 1)),  # outputs that read padding alone
-    rows((1, 1, 1, 1), (1, 1, 1, 1), bias=True),
+    rows((1, 1, 1, 1), (1, 1, 1, 1), bias=True, relu=True),
     rows((0, 3, 5, 5), (4, 3, 3, 3), bias=True),
     *(rows((n, 8, 4, 4), (8, 8, 3, 3), padding=(1, 1)) for n in (1, 7, 8, 9, 17, 65)),  # blocks of images
     rows((1, 32, 17, 19), (33, 32, 3, 3), padding=(1, 1)),  # one image for two threads
-    rows((5, 16, 13, 13), (32, 16, 3, 3), bias=True),
+    rows((5, 16, 13, 13), (32, 16, 3, 3), bias=True, relu=True),
+    rows((2, 3, 8, 7), (5, 3, 3, 3), padding=(1, 1), relu=True),
     rows((2, 90, 5, 5), (90, 90, 3, 3), padding=(1, 1)),  # dw too large for partial sums
     rows((1, 8, 160, 150), (8, 8, 3, 3), padding=(1, 1)),  # image too large for the cache
     rows((2, 64, 40, 40), (8, 64, 1, 1)),
@@ -84,7 +85,7 @@ def geometry_refusal(
     return Refusal(f"conv2d {name}", call, error, "conv2d: " + message)
 
 
-def array_refusal(name, error, message, kind="f", layout=CHANNELS_LAST, out=(1, 2, 2, 2), workspace=0):
+def array_refusal(name, error, message, kind="f", layout=CHANNELS_LAST, out=(1, 2, 2, 2), relu=False, workspace=None):
     """A call of forward with arrays of these types, layouts and shapes."""
 
     def laid_out(shape, kind, order):
@@ -93,7 +94,8 @@ def array_refusal(name, error, message, kind="f", layout=CHANNELS_LAST, out=(1, 
     def call():
         x, w = laid_out((1, 3, 4, 4), kind, layout), laid_out((2, 3, 3, 3), "f", FILTER)
         result = laid_out(out, "f", CHANNELS_LAST)
-        conv2d.forward(x, w, None, (1, 1), (0, 0), (1, 1), 1, result, np.empty(workspace, np.uint8))
+        space = np.empty(0, np.uint8) if workspace is None else workspace
+        conv2d.forward(x, w, None, relu, (1, 1), (0, 0), (1, 1), 1, result, space)
 
     return Refusal(f"conv2d {name}", call, error, "conv2d: " + message)
 
@@ -137,6 +139,14 @@ REFUSALS = [
         layout=(0, 1, 2, 3),
     ),
     array_refusal("output", ShapeError, "out has shape (1, 2, 3, 2), wants (1, 2, 2, 2)", out=(1, 2, 3, 2)),
+    array_refusal("relu", KindError, "relu is 1, wants True or False", relu=1),
+    array_refusal("workspace type", KindError, "workspace has type float32, wants uint8", workspace=np.ones(99, "f")),
+    array_refusal(
+        "workspace with gaps",
+        ShapeError,
+        "workspace has shape (9999,), wants ",
+        workspace=np.empty(19998, np.uint8)[::2],
+    ),
     Refusal(
         "conv2d workspace",
         lambda: conv2d.input_grad(
@@ -150,6 +160,6 @@ REFUSALS = [
             np.empty(3, np.uint8),
         ),
         ShapeError,
-        "conv2d input_grad: workspace has 3 bytes, wants ",
+        "conv2d input_grad: workspace has shape (3,), wants ",
     ),
 ]

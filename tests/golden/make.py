@@ -67,7 +67,7 @@ def batch():
 
 def convolution(x, w, bias):
     """(pooled ReLU of the convolution, what the way back needs)."""
-    rectified = np.maximum(conv2d.forward(x, w, bias, *GEOMETRY), 0)
+    rectified = np.maximum(conv2d.forward(x, w, bias, False, *GEOMETRY), 0)
     half = tuple(size // 2 for size in rectified.shape[2:])
     out, positions = pool2d.max_forward(rectified, *POOL, half)
     return out, (x, w, rectified, positions)

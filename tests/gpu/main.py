@@ -3,11 +3,12 @@
 correctness  the tables of tests/cases and every rung of every ladder, on the device
 sanitizer    every kernel at small sizes under compute-sanitizer: memcheck, racecheck, initcheck, synccheck
 kernels      each rung's time beside cuBLAS or a device copy, and the host time of a launch
-training     a network trained by kernels alone: accuracy, and the same result as on the CPU
-peers        the same training step beside PyTorch on the same GPU
+convolutions each rung of convolution and of its gradients beside cuDNN, which needs PyTorch
+training     the main jobs by the package's command: the CPU's accuracy, and the same bits twice
+networks     images a second of whole networks, training and inference, beside PyTorch eager
 
-Needs numpy, cupy, numba and pytest; PyTorch for peers alone, compute-sanitizer for that part alone. Where there is no
-CUDA compiler, kernels come from a cache named by MINIGRAD_CACHE, else from the PTX in the package. Each part is a
+Needs numpy, cupy, numba and pytest; PyTorch for convolutions and networks, compute-sanitizer for that part alone. MNIST
+is trained on where MINIGRAD_DATA names a folder with it. Where there is no CUDA compiler, kernels come from a cache named by MINIGRAD_CACHE, else from the PTX in the package. Each part is a
 process of its own, ends within the limit (8 minutes), and adds its section to one file, FOLDER/<gpu>.json.
 """
 
@@ -23,7 +24,7 @@ from datetime import date
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-PARTS = ("correctness", "sanitizer", "kernels", "training", "peers")
+PARTS = ("correctness", "sanitizer", "kernels", "convolutions", "training", "networks")
 LIMIT = 480
 
 

@@ -43,20 +43,20 @@ def test_conv2d_trio(x_shape, w_shape, stride, padding, dilation, groups):
     settings = stride, padding, dilation, groups
     size, kernel = x_shape[2:], w_shape[2:]
     x, w, bias = numbers(x_shape, w_shape, w_shape[:1])
-    out = conv2d.forward(x, w, bias, *settings)
+    out = conv2d.forward(x, w, bias, False, *settings)
     g, x_like, w_like = numbers(out.shape, x_shape, w_shape)
 
-    dx, dw, dbias = gradients(lambda x, w, b, xp: conv2d.forward(x, w, b, *settings, xp=xp), g, x, w, bias)
+    dx, dw, dbias = gradients(lambda x, w, b, xp: conv2d.forward(x, w, b, False, *settings, xp=xp), g, x, w, bias)
     same(dx, conv2d.input_grad(g, w, *settings, size))
     same(dw, conv2d.weight_grad(g, x, *settings, kernel))
     same(dbias, g.sum((0, 2, 3)))
 
     dg, dw = gradients(lambda g, w, xp: conv2d.input_grad(g, w, *settings, size, xp=xp), x_like, g, w)
-    same(dg, conv2d.forward(x_like, w, None, *settings))
+    same(dg, conv2d.forward(x_like, w, None, False, *settings))
     same(dw, conv2d.weight_grad(g, x_like, *settings, kernel))
 
     dg, dx = gradients(lambda g, x, xp: conv2d.weight_grad(g, x, *settings, kernel, xp=xp), w_like, g, x)
-    same(dg, conv2d.forward(x, w_like, None, *settings))
+    same(dg, conv2d.forward(x, w_like, None, False, *settings))
     same(dx, conv2d.input_grad(g, w_like, *settings, size))
 
 
@@ -65,7 +65,7 @@ def test_conv2d_is_that_of_torch(x_shape, w_shape, stride, padding, dilation, gr
     torch = pytest.importorskip("torch")
     x, w, bias = numbers(x_shape, w_shape, w_shape[:1])
     want = torch.nn.functional.conv2d(*map(torch.from_numpy, (x, w, bias)), stride, padding, dilation, groups)
-    same(conv2d.forward(x, w, bias, stride, padding, dilation, groups), want.numpy())
+    same(conv2d.forward(x, w, bias, False, stride, padding, dilation, groups), want.numpy())
 
 
 @pytest.mark.parametrize("batch", [(), (3,), (2, 2)], ids=str)

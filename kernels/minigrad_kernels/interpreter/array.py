@@ -14,8 +14,8 @@ import numpy as np
 from ..errors import KindError, ShapeError
 
 __all__ = [
-    "FILL", "START", "WINDOW_BITS", "Array", "address", "allocation", "array", "base_address", "byte_range", "empty",
-    "owner_of", "register",
+    "FILL", "START", "WINDOW_BITS", "Array", "address", "allocation", "array", "as_array", "base_address", "byte_range",
+    "empty", "owner_of", "register",
 ]  # fmt: skip
 
 WINDOW_BITS = 32
@@ -25,10 +25,11 @@ FILL = np.uint16(0xFFFD)  # repeated, it is a quiet NaN of 16, 32 and 64 bits
 
 
 class Array(np.ndarray):
-    """An ndarray whose kernels are the compiled CUDA kernels, interpreted. Views and results of arithmetic are Arrays.
+    """An ndarray whose kernels are the compiled CUDA kernels, interpreted. Views and results of NumPy's functions are
+    Arrays; where those give scalars, they are arrays without dimensions.
 
-    Memory from `empty` remembers which bytes were written: by kernels, by subscripts, by fill and by NumPy functions
-    that write where told (out=).
+    Memory from `empty` remembers which bytes were written: by kernels, by subscripts, by fill, by copyto and by NumPy
+    functions that write where told (out=).
     """
 
     written: Any = None  # for owners: None, or a byte for each byte of the memory, 255 where it was written
@@ -42,32 +43,51 @@ class Array(np.ndarray):
         self._mark(...)
 
     def __array_ufunc__(self, ufunc, method, *inputs, out=(), **options):
-        plain = [x.view(np.ndarray) if isinstance(x, Array) else x for x in inputs]
         if out:
-            options["out"] = tuple(x.view(np.ndarray) if isinstance(x, Array) else x for x in out)
-        results = getattr(ufunc, method)(*plain, **options)
+            options["out"] = tuple(map(_plain, out))
+        results = getattr(ufunc, method)(*map(_plain, inputs), **options)
         for target in out:
-            if isinstance(target, Array):
-                target._mark(...)
+            _mark_written(target)
         if out:
             return out[0] if len(out) == 1 else out
-        if isinstance(results, tuple):
-            return tuple(_as_array(result) for result in results)
-        return _as_array(results)
+        return as_array(results)
+
+    def __array_function__(self, function, types, args, options):
+        results = function(*_plain(args), **{name: _plain(value) for name, value in options.items()})
+        out = args[0] if function is np.copyto else options.get("out")
+        _mark_written(out)
+        return as_array(results) if out is None else out
 
     def _mark(self, key):
         """Remember that the elements at a subscript were written."""
         owner = owner_of(self)
         written = getattr(owner, "written", None)
-        if written is None:
+        if written is None or not self.size:
             return
         first = self.__array_interface__["data"][0] - owner.__array_interface__["data"][0]
         marks = np.ndarray(self.shape, f"V{self.itemsize}", written, first, self.strides)
         marks[key] = np.void(b"\xff" * self.itemsize)
 
 
-def _as_array(result):
-    return result.view(Array) if isinstance(result, np.ndarray) else result
+def _plain(value):
+    """The value with every Array in it, in tuples and lists too, seen as NumPy's."""
+    if isinstance(value, Array):
+        return value.view(np.ndarray)
+    return type(value)(map(_plain, value)) if type(value) in (tuple, list) else value
+
+
+def _mark_written(target):
+    if isinstance(target, Array):
+        target._mark(...)
+
+
+def as_array(result):
+    """Arrays and scalars of NumPy, also in a tuple or a list, as Arrays; scalars become arrays without dimensions."""
+    if isinstance(result, np.generic):
+        return np.asarray(result).view(Array)
+    if isinstance(result, np.ndarray):
+        return result.view(Array)
+    return type(result)(map(as_array, result)) if type(result) in (tuple, list) else result
 
 
 def array(x):

@@ -1,0 +1,123 @@
+"""Convolution and both gradients, rung by rung, beside PyTorch's cuDNN in float32 on the same GPU."""
+
+from functools import partial
+
+import cupy
+import numpy as np
+
+from minigrad_kernels import conv2d
+from minigrad_kernels.conv2d import cuda, cuda_weight
+from minigrad_kernels.layout import CHANNELS_LAST, FILTER
+
+from .timing import medians
+
+LAYERS = [  # name; N, C, H (= W), O, P (= Q), stride, padding
+    ("keras-cnn 1", 512, 1, 28, 32, 3, 1, 0),
+    ("keras-cnn 2", 512, 32, 13, 64, 3, 1, 0),
+    ("lenet 1", 512, 1, 28, 6, 5, 1, 2),
+    ("lenet 2", 512, 6, 14, 16, 5, 1, 0),
+    ("mnist-net 2", 512, 32, 26, 64, 3, 1, 0),
+    ("resnet 64", 128, 64, 32, 64, 3, 1, 1),
+    ("resnet 128", 128, 128, 16, 128, 3, 1, 1),
+    ("resnet 256", 128, 256, 8, 256, 3, 1, 1),
+    ("resnet 512", 128, 512, 4, 512, 3, 1, 1),
+    ("resnet 64-128", 128, 64, 32, 128, 3, 2, 1),
+    ("resnet 64-128, 1x1", 128, 64, 32, 128, 1, 2, 0),
+    ("resnet 64, one image", 1, 64, 32, 64, 3, 1, 1),
+]
+RUNGS = {"forward": cuda.RUNGS, "input_grad": cuda.RUNGS, "weight_grad": tuple(cuda_weight.RUNGS)}
+SLOW = 2e9  # multiplications from which on the plain rung is not worth the time
+WORST = 3e-5  # of the largest result
+
+
+def _laid_out(shape, order):
+    """Random numbers whose axes lie in this order."""
+    return cupy.random.standard_normal([shape[axis] for axis in order], dtype=cupy.float32).transpose(np.argsort(order))
+
+
+def _arrays(n, c, size, o, kernel, stride, padding):
+    out = (size + 2 * padding - kernel) // stride + 1
+    x, g = _laid_out((n, c, size, size), CHANNELS_LAST), _laid_out((n, o, out, out), CHANNELS_LAST)
+    return x, _laid_out((o, c, kernel, kernel), FILTER), g
+
+
+def _ours(direction, arrays, geometry):
+    """(the result, {rung: call that makes it}); "default" is what the launcher chooses."""
+    x, w, g = arrays
+    inputs, like = {
+        "forward": ((x, w, None, False), g),
+        "input_grad": ((g, w), x),
+        "weight_grad": ((g, x), w),
+    }[direction]
+    result = cupy.empty_like(like)
+    result = cupy.ndarray(like.shape, like.dtype, result.data, like.strides)
+    space = cupy.empty(conv2d.workspace(direction, x.shape, w.shape, *geometry, x.dtype, x), cupy.uint8)
+    module = cuda_weight if direction == "weight_grad" else cuda
+    calls = {"default": partial(getattr(conv2d, direction), *inputs, *geometry, result, space)}
+    for rung in RUNGS[direction]:
+        calls[rung] = partial(getattr(module, direction), *inputs, *geometry, result, space, rung=rung)
+    return result, calls
+
+
+def _cudnn(direction, arrays, stride, padding):
+    """A call of PyTorch, in the memory layout in which cuDNN is faster is for its benchmark mode to find."""
+    import torch
+
+    torch.backends.cudnn.allow_tf32, torch.backends.cudnn.benchmark = False, True
+    x, w, g = (torch.from_dlpack(cupy.ascontiguousarray(array)) for array in arrays)
+    both = [(x, w, g), tuple(t.to(memory_format=torch.channels_last) for t in (x, w, g))]
+    mask = {"input_grad": (True, False, False), "weight_grad": (False, True, False)}.get(direction)
+
+    def call(x, w, g):
+        if direction == "forward":
+            return torch.nn.functional.conv2d(x, w, None, stride, padding)
+        sizes = [stride] * 2, [padding] * 2, [1, 1], False, [0, 0], 1
+        found = torch.ops.aten.convolution_backward(g, x, w, None, *sizes, mask)
+        return found[mask.index(True)]
+
+    return {f"cudnn {name}": partial(call, *t) for name, t in zip(("NCHW", "NHWC"), both, strict=True)}
+
+
+def _checked(name, direction, calls, result, wanted, work):
+    """The calls that fit, each after a look at its result."""
+    found, largest = {}, float(abs(wanted).max())
+    for rung, call in calls.items():
+        if rung == "plain" and work > SLOW:
+            continue
+        result.fill(cupy.nan)
+        try:
+            call()
+        except ValueError:  # the rung does not fit
+            continue
+        error = float(abs(result - wanted).max()) / largest
+        if not error < WORST:
+            raise AssertionError(f"{name} {direction} {rung}: off by {error} of the largest result")
+        found[rung] = call
+    return found
+
+
+def _rows(name, n, c, size, o, kernel, stride, padding):
+    arrays = _arrays(n, c, size, o, kernel, stride, padding)
+    geometry = ((stride, stride), (padding, padding), (1, 1), 1)
+    work = arrays[2].size * c * kernel * kernel
+    for direction in RUNGS:
+        theirs = _cudnn(direction, arrays, stride, padding)
+        wanted = cupy.from_dlpack(theirs["cudnn NCHW"]().detach())
+        result, calls = _ours(direction, arrays, geometry)
+        times = medians(_checked(name, direction, calls, result, wanted, work) | theirs, budget=0.1)
+        best = min(times[rung][0] for rung in theirs)
+        for rung, (milliseconds, spread) in times.items():
+            row = dict(layer=name, direction=direction, rung=rung, ms=round(milliseconds, 5), spread=round(spread, 3))
+            row |= dict(tflops=round(2e-9 * work / milliseconds, 2), of_cudnn=round(best / milliseconds, 3))
+            yield row
+
+
+def run():
+    rows = []
+    for layer in LAYERS:
+        for row in _rows(*layer):
+            rows.append(row)
+            if row["rung"] == "default":
+                told = f"{row['ms']:9.4f} ms, {row['tflops']:6.2f} TFLOP/s, {row['of_cudnn']:.2f} of cuDNN"
+                print(f"  {row['layer']:<22}{row['direction']:<12}{told}", flush=True)
+    return {"rows": rows}

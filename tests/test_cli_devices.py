@@ -1,0 +1,81 @@
+"""The command on other devices: the interpreter, and the GPU of the stand-in for CuPy."""
+# ruff: noqa: F811  (a fixture has the name of the argument that asks for it)
+
+import contextlib
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from minigrad import device
+from minigrad.cli import main
+from minigrad.data import available
+from tests.cli_runs import elsewhere, lines_of  # noqa: F401
+
+from .stand_in_gpus import gpus
+
+MNIST = Path(__file__).resolve().parents[2] / "shared" / "data" / "mnist"
+FEW = ["--limit", "24", "--batch-size", "8", "--epochs", "1"]
+
+
+def trained(folder, *options):
+    """The figures of a run of three steps."""
+    assert main(["train", *FEW, *options, "--out", folder]) == 0
+    return json.loads((Path(folder) / "result.json").read_text())
+
+
+@contextlib.contextmanager
+def machine_of(place):
+    with gpus(1) if place == "cuda" else contextlib.nullcontext() as machine:
+        yield machine
+
+
+@pytest.mark.parametrize("place", ["interpreter", "cuda"])
+@pytest.mark.parametrize("model", ["mlp", "digits-cnn"])
+def test_a_run_gives_the_figures_of_the_cpu(place, model, capsys):
+    options = ["--data", "digits", "--model", model, "--no-new-writers", "--augment"]
+    wanted = trained("here", *options)
+    with machine_of(place):
+        got = trained("there", *options, "--device", place)
+    assert got["test_loss"] == pytest.approx(wanted["test_loss"], rel=1e-4) and got["step"] == wanted["step"] == 3
+    capsys.readouterr()
+    assert main(["evaluate", "there", "--device", "cpu"]) == 0
+    shown = float(re.search(r"test loss ([\d.]+)", "\n".join(lines_of(capsys)))[1])
+    assert shown == pytest.approx(got["test_loss"], abs=2e-4)
+
+
+def test_a_run_moves_to_another_device_when_it_is_resumed():
+    options = ["--data", "digits", "--model", "mlp", "--no-new-writers"]
+    trained("whole", *options)
+    with gpus(1):
+        trained("parts", *options, "--device", "cuda")
+        config = json.loads(Path("parts/config.json").read_text())
+        config["settings"]["epochs"] = 2
+        Path("parts/config.json").write_text(json.dumps(config))
+    assert main(["train", "--resume", "parts"]) == 2  # cuda is not here any more
+    assert main(["train", "--resume", "parts", "--device", "cpu"]) == 0
+    assert json.loads(Path("parts/result.json").read_text())["step"] == 6
+
+
+@pytest.mark.skipif(available("mnist", str(MNIST)) is None, reason="MNIST is not beside the repository")
+def test_mnist_on_the_interpreter():
+    options = ["--data", "mnist", "--data-dir", str(MNIST), "--model", "keras-cnn", "--limit", "8", "--batch-size", "4"]
+    wanted, got = trained("here", *options), trained("there", *options, "--device", "interpreter")
+    assert got["step"] == 2 and got["test_loss"] == pytest.approx(wanted["test_loss"], rel=1e-4)
+
+
+def test_info_lists_gpus_and_measures(capsys, monkeypatch):
+    monkeypatch.setattr(device.measure, "BYTES", 1 << 16)
+    with gpus(2):
+        assert main(["info", "--measure"]) == 0
+    text = "\n".join(lines_of(capsys))
+    assert "cuda:0 (stand-in" in text and "cuda:1 (stand-in" in text
+    for copy in ("pageable memory to GPU", "GPU to pinned memory", "GPU to itself", "GPU 0 to GPU 1 (direct)"):
+        assert re.search(rf"cuda:0, {re.escape(copy)} +[\d.]+", text), copy
+
+
+def test_info_says_why_there_is_no_gpu(capsys):
+    with gpus(error=35):
+        assert main(["info"]) == 0
+    assert re.search(r"no GPU \(.*no GPU can be used: .*driver", "\n".join(lines_of(capsys)))

@@ -1,0 +1,355 @@
+"""The rungs of the convolution and of its input gradient, one by one: results, choice, refusals, and what they cost."""
+
+import re
+from functools import partial
+from math import prod
+
+import numpy as np
+import pytest
+
+from minigrad_kernels import conv2d, interpreter
+from minigrad_kernels.conv2d import cuda, cuda_direct
+from minigrad_kernels.errors import ShapeError
+from minigrad_kernels.layout import CHANNELS_LAST, FILTER, strides_of
+
+from .cases.conv2d import rows
+from .kernel_runs import DEVICE, make_inputs, run, same_bits, wanted, within_rounding
+
+SAME = dict(padding=(1, 1))  # with a filter of 3 x 3: as many pixels are made as are read
+PIXELS = {64: ((7, 9), (8, 8), (5, 13)), 128: ((1, 127), (8, 16), (3, 43))}  # around a tile of so many rows
+
+
+def both(x, w, **settings):
+    """Rows of forward and input gradient."""
+    return rows(x, w, **settings)[:2]
+
+
+def settings_of(c, o):
+    """Strides, paddings, dilations and groups, each different along the two axes."""
+    return [
+        *both((2, c, 7, 9), (o, c, 3, 3), stride=(2, 1), padding=(1, 0), bias=True),
+        *both((1, c, 8, 9), (o, c, 3, 2), stride=(3, 2), padding=(2, 3), dilation=(1, 2), relu=True),
+        *both((2, c, 9, 6), (o, c, 2, 3), stride=(2, 3), padding=(0, 1), dilation=(2, 2)),
+        *both((1, 2 * c, 5, 7), (2 * o, c, 4, 5), padding=(3, 3), groups=2, bias=True, relu=True),
+        *both((1, c, 7, 7), (o, c, 2, 2), stride=(3, 3)),  # inputs that nothing reads
+        *both((2, c, 3, 3), (o, c, 1, 1), stride=(2, 2), padding=(1, 0)),
+    ]
+
+
+def tile_rows(name):
+    """Around the tile of a rung, in pixels and channels of both directions, and all settings."""
+    _, (down, across) = cuda.TILES[name]
+    step = 4 if name.startswith("vector") else 1
+    columns = (across - step, across, across + step)
+    found = settings_of(*((8, 4) if step == 4 else (3, 5))) + both((0, 4, 5, 5), (4, 4, 3, 3))
+    for (h, w), made in zip(PIXELS[down], columns, strict=True):
+        forward, _ = both((1, 2 * step, h, w), (made, 2 * step, 3, 3), bias=True, **SAME)
+        _, input_grad = both((1, made, h, w), (2 * step, made, 3, 3), **SAME)
+        found += [forward, input_grad]
+    for c, o in ((4, 4), (8, 12), (20, 16)) if step == 4 else ((1, 2), (2, 3), (3, 5), (5, 8), (33, 4)):
+        found += both((1, c, 5, 6), (o, c, 3, 3), bias=True)
+    return found
+
+
+def with_rung(name, cases, function=None):
+    return [(name, case) for case in cases if function in (None, case.function)]
+
+
+ROWS = [
+    *with_rung("plain", settings_of(3, 5)),
+    *(pair for name in cuda.TILES for pair in with_rung(name, tile_rows(name))),
+    *with_rung("split", both((1, 40, 4, 5), (40, 40, 3, 3), bias=True, relu=True, **SAME)),
+    *with_rung("split", both((2, 36, 3, 3), (64, 36, 5, 5), padding=(2, 2))),
+    *with_rung("split", both((1, 23, 3, 3), (17, 23, 5, 5), padding=(2, 2), bias=True)),  # odd numbers of channels
+    *with_rung("split", both((1, 160, 5, 5), (160, 160, 3, 3), stride=(2, 2), **SAME)),  # classes of unequal sums
+    *with_rung("direct", [case for c in (1, 2, 3, 4) for case in settings_of(c, 5)], "forward"),
+    *with_rung("direct", both((1, 1, 9, 8), (8, 1, 5, 5), bias=True, relu=True), "forward"),
+    *with_rung("direct", both((3, 3, 7, 7), (72, 3, 3, 3), bias=True, **SAME), "forward"),
+    *with_rung("direct", both((2, 1, 17, 16), (33, 1, 3, 3), bias=True), "forward"),
+    *with_rung("depthwise", both((2, 8, 7, 9), (8, 1, 3, 3), groups=8, bias=True, relu=True, **SAME)),
+    *with_rung(
+        "depthwise",
+        both((1, 12, 8, 9), (12, 1, 3, 2), stride=(2, 3), padding=(2, 3), dilation=(1, 2), groups=12, bias=True),
+    ),
+    *with_rung("depthwise", both((3, 4, 5, 5), (4, 1, 2, 2), stride=(3, 3), groups=4)),
+    *with_rung("product", both((3, 5, 6, 7), (6, 5, 1, 1), bias=True, relu=True)),
+    *with_rung("product", both((1, 400, 3, 3), (20, 400, 1, 1), bias=True)),  # in slices
+    *with_rung("product", both((1, 20, 3, 3), (400, 20, 1, 1))),
+]
+FIRST = {(name, case.function): case for name, case in reversed(ROWS) if min(case.shapes[0])}  # of each rung
+NAMED = {"ids": lambda value: str(value).removeprefix("conv2d.")}
+each_row = pytest.mark.parametrize("name, case", ROWS, **NAMED)
+each_first = pytest.mark.parametrize("name, case", [(key[0], case) for key, case in FIRST.items()], **NAMED)
+
+
+def forced(name, case, dtype, inputs):
+    """Outputs of one rung, which must be the one that runs."""
+    return run(case, dtype, inputs, DEVICE, partial(getattr(cuda, case.function), rung=name))
+
+
+def test_every_rung_is_here():
+    assert {name for name, _ in ROWS} == set(cuda.RUNGS)
+
+
+@each_row
+def test_rungs_are_exact_on_small_integers(name, case):
+    inputs = make_inputs(case, np.float32, integers=True)
+    same_bits(forced(name, case, np.float32, inputs), wanted(case, inputs))
+
+
+@each_first
+def test_rungs_round_as_they_should_and_the_same_twice(name, case):
+    inputs = make_inputs(case, np.float32)
+    results = forced(name, case, np.float32, inputs)
+    within_rounding(case, np.float32, inputs, results)
+    same_bits(results, forced(name, case, np.float32, inputs))
+
+
+@each_first
+def test_nan_reaches_the_pixels_that_read_it(name, case):
+    """From every corner of the source, and from its middle; ReLU lets it pass."""
+    _, channels, height, width = case.shapes[0]
+    for place in ((0, 0, 0, 0), (-1, channels - 1, height - 1, width - 1), (0, channels // 2, height // 2, width // 2)):
+        inputs = make_inputs(case, np.float32, integers=True)
+        inputs[0][place] = np.nan
+        (got,), (want,) = forced(name, case, np.float32, inputs), wanted(case, inputs)
+        np.testing.assert_array_equal(got, want)
+
+
+@pytest.mark.parametrize("function", ["forward", "input_grad"])
+def test_float64_runs_plain(function):
+    for case in [case for name, case in ROWS if name == "split" and case.function == function]:
+        inputs = make_inputs(case, np.float64)
+        with interpreter.recording() as launches:
+            within_rounding(case, np.float64, inputs, run(case, np.float64, inputs, "interpreter"))
+        assert [name for name, _ in launches] == [f"conv2d_plain_{function}_f64"]
+
+
+# ---- choice ----------------------------------------------------------------------------------------------------------
+
+
+def unwritten(shape, layout, dtype=np.float32):
+    """Memory of which only shape, layout and place are asked."""
+    strides = strides_of(shape, layout, np.dtype(dtype).itemsize)
+    return np.ndarray.__new__(interpreter.Array, shape, dtype, np.empty(prod(shape) + 16, dtype), 0, strides)
+
+
+def started(function, x, w, stride=(1, 1), padding=(0, 0), dilation=(1, 1), groups=1, rung=None, dtype=np.float32):
+    """[(name of a kernel without that of the family, grid)] of what would run."""
+    settings = stride, padding, dilation, groups
+    out = conv2d.output_shape(x, w, None, *settings)
+    images = [unwritten(shape, CHANNELS_LAST, dtype) for shape in (x, out)]
+    source, result = images if function == "forward" else reversed(images)
+    nbytes = conv2d.workspace(function, x, w, *settings, dtype, source)
+    space = np.ndarray.__new__(interpreter.Array, (nbytes,), np.uint8)
+    found = cuda.starts(function, source, unwritten(w, FILTER, dtype), None, False, settings, result, space, rung)
+    return [(kernel.name.removeprefix("conv2d_"), grid) for kernel, grid, *_ in found]
+
+
+TWO = dict(stride=(2, 2), padding=(1, 1))
+CHOICE = {  # what small CNNs have: (x, w, settings) -> kernels forward, kernels of the input gradient
+    "keras 1": ((64, 1, 28, 28), (32, 1, 3, 3), {}, ["direct_1_forward"], ["plain_input_grad_f32"]),
+    "keras 2": (
+        (64, 32, 26, 26), (64, 32, 3, 3), {}, ["vector_128x64_forward"], ["vector_128x32_input_grad"],
+    ),
+    "lenet 1": ((64, 1, 28, 28), (6, 1, 5, 5), dict(padding=(2, 2)), ["direct_1_forward"], ["plain_input_grad_f32"]),
+    "lenet 2": ((64, 6, 14, 14), (16, 6, 5, 5), {}, ["gemm_128x16_forward"], ["vector_128x16_input_grad"]),
+    "resnet 1": ((128, 3, 32, 32), (16, 3, 3, 3), SAME, ["direct_3_forward"], ["plain_input_grad_f32"]),
+    "resnet 2": ((128, 16, 32, 32), (16, 16, 3, 3), SAME, ["vector_128x16_forward"], ["vector_128x16_input_grad"]),
+    "resnet 3": ((128, 16, 32, 32), (32, 16, 3, 3), TWO, ["vector_128x32_forward"], ["vector_128x16_input_grad"]),
+    "resnet 4": ((128, 64, 8, 8), (64, 64, 3, 3), SAME, ["vector_64x64_forward"], ["vector_64x64_input_grad"]),
+    "deep, batch 1": (
+        (1, 64, 8, 8), (64, 64, 3, 3), SAME, ["vector_64x64_forward", "matmul_add"],
+        ["vector_64x64_input_grad", "matmul_add"],
+    ),
+    "shortcut": (
+        (128, 16, 32, 32), (32, 16, 1, 1), dict(stride=(2, 2)), ["vector_128x32_forward"], ["vector_128x16_input_grad"],
+    ),
+    "bottleneck": ((64, 64, 16, 16), (64, 64, 1, 1), {}, ["matmul_buffered_64x64_kn"], ["matmul_buffered_64x64_kk"]),
+    "depthwise": (
+        (64, 32, 16, 16), (32, 1, 3, 3), dict(groups=32, **SAME), ["depthwise_forward"], ["depthwise_input_grad"],
+    ),
+    "one image made": ((64, 16, 32, 32), (1, 16, 3, 3), SAME, ["plain_forward_f32"], ["gemm_128x16_input_grad"]),
+    "odd": ((64, 33, 8, 8), (65, 33, 3, 3), SAME, ["gemm_64x64_forward"], ["gemm_64x64_input_grad", "matmul_add"]),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("what", CHOICE)
+def test_the_best_rung_is_chosen_by_shape(what):
+    x, w, settings, forward, input_grad = CHOICE[what]
+    assert [name for name, _ in started("forward", x, w, **settings)] == forward
+    assert [name for name, _ in started("input_grad", x, w, **settings)] == input_grad
+
+
+def test_where_128_bit_loads_cannot_go_single_ones_do():
+    """An image that begins 4 bytes after a multiple of 16."""
+    x, w = (2, 8, 6, 6), (16, 8, 3, 3)
+    settings, out = ((1, 1), (0, 0), (1, 1), 1), (2, 16, 4, 4)
+    memory, strides = np.empty(prod(x) + 16, np.float32), strides_of(x, CHANNELS_LAST, 4)
+    late = np.ndarray.__new__(interpreter.Array, x, np.float32, memory, 4, strides)
+    arguments = unwritten(w, FILTER), None, False, settings, unwritten(out, CHANNELS_LAST), None
+    for image, kernel in ((unwritten(x, CHANNELS_LAST), "vector_128x16"), (late, "gemm_128x16")):
+        ((found, *_),) = cuda.starts("forward", image, *arguments)
+        assert found.name == f"conv2d_{kernel}_forward"
+
+
+def test_strides_that_make_more_classes_than_a_grid_has_run_plain():
+    x, w = (1, 4, 900, 900), (8, 4, 3, 3)
+    assert [name for name, _ in started("forward", x, w, (300, 300))] == ["direct_4_forward"]
+    assert [name for name, _ in started("input_grad", x, w, (300, 300))] == ["plain_input_grad_f32"]
+    assert [grid for _, grid in started("input_grad", x, w, (30, 30))] == [(8, 1, 900)]
+
+
+REFUSED = {  # arguments of started -> the message's beginning
+    "name": (("forward", (1, 4, 8, 8), (8, 4, 3, 3)), dict(rung="fast"), "conv2d: rung is 'fast', wants one of plain"),
+    "type": (
+        ("forward", (1, 4, 8, 8), (8, 4, 3, 3)), dict(rung="gemm", dtype=np.float64), "conv2d: the rung gemm wants",
+    ),
+    "channels read": (
+        ("input_grad", (1, 4, 8, 8), (6, 4, 3, 3)),
+        dict(rung="vector"),
+        "conv2d input_grad: the rung vector wants addresses that are multiples of 16, and multiples of 4 channels that",
+    ),
+    "channels": (
+        ("forward", (1, 4, 8, 8), (6, 4, 3, 3)),
+        dict(rung="vector_128x16"),
+        "conv2d: the rung vector_128x16 wants addresses that are multiples of 16, and multiples of 4 channels in",
+    ),
+    "taps": (
+        ("forward", (1, 4, 8, 20), (8, 4, 1, 17)), dict(rung="gemm"), "conv2d: the rung gemm wants at most 16 x",
+    ),
+    "far": (
+        ("forward", (1, 64, 8, 8), (1, 64, 1, 1)),
+        dict(rung="gemm", padding=(4500, 4500)),
+        "conv2d: the rung gemm wants at most 16 x 16 taps, 65535 groups, and padding and strides that are not huge",
+    ),
+    "short": (
+        ("forward", (1, 4, 8, 8), (8, 4, 3, 3)), dict(rung="split"), "conv2d: the rung split wants long sums for few",
+    ),
+    "direct": (
+        ("forward", (1, 5, 8, 8), (8, 5, 3, 3)), dict(rung="direct"), "conv2d: the rung direct wants the forward",
+    ),
+    "depthwise": (
+        ("forward", (1, 4, 8, 8), (8, 1, 3, 3)),
+        dict(rung="depthwise", groups=4),
+        "conv2d: the rung depthwise wants groups of one channel,",
+    ),
+    "product": (
+        ("forward", (1, 4, 8, 8), (8, 4, 1, 1)),
+        dict(rung="product", stride=(1, 2)),
+        "conv2d: the rung product wants filters of one pixel,",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("why", REFUSED)
+def test_a_rung_that_does_not_fit_says_why(why):
+    arguments, others, message = REFUSED[why]
+    with pytest.raises(ShapeError, match="^" + re.escape(message)):
+        started(*arguments, **others)
+
+
+@pytest.mark.parametrize(
+    "x, settings, what",
+    [
+        ((1 << 11, 1, 1 << 10, 1 << 10), ((1, 1), (0, 0), (1, 1), 1), "the elements of an array takes 2147483648"),
+        ((1, 1, 2, 2), ((1, 1), (1 << 30, 0), (1, 1), 1), "an image with its padding takes 2147483650"),
+        ((1, 1, 2, 2), ((1 << 31, 1), (0, 0), (1, 1), 1), "a setting takes 2147483648"),
+    ],
+)
+def test_sizes_beyond_32_bits_are_refused(x, settings, what):
+    with pytest.raises(ShapeError, match=f"^conv2d: {what}, wants less than 2147482624"):
+        conv2d.workspace("forward", x, (1, 1, 1, 1), *settings, np.float32, interpreter.empty(1))
+
+
+# ---- what they cost --------------------------------------------------------------------------------------------------
+
+FLOAT = 4  # bytes
+
+
+def costs(name, function, x, w, **settings):
+    """The Counts of the only launch of a rung, with any numbers."""
+    (case,) = [case for case in both(x, w, **settings) if case.function == function]
+    with interpreter.recording() as launches:
+        run(case, np.float32, make_inputs(case, np.float32), "interpreter", partial(getattr(cuda, function), rung=name))
+    ((_, report),) = launches
+    return report.counts
+
+
+def number(counts, prefix):
+    """How many instructions, of all warps, begin so."""
+    return sum(count for opcode, count in counts.instructions.items() if opcode.startswith(prefix))
+
+
+@pytest.mark.parametrize("function", ["forward", "input_grad"])
+@pytest.mark.parametrize("name", cuda.TILES)
+def test_tiles_read_what_is_inside_once_for_each_tap_and_whole_sectors(name, function):
+    _, (down, columns) = cuda.TILES[name]
+    reads, h, w = 16, 8, 2 * down // 8  # two tiles of pixels, one of columns
+    c, o = (reads, columns) if function == "forward" else (columns, reads)
+    found = costs(name, function, (1, c, h, w), (o, c, 3, 3), **SAME)
+    inside = (3 * h - 2) * (3 * w - 2)  # taps of all pixels that are not padding
+    assert found.bytes_loaded["source"] == found.sector_bytes_loaded["source"] == FLOAT * reads * inside
+    assert found.bytes_loaded["filters"] == found.sector_bytes_loaded["filters"] == 2 * FLOAT * 9 * c * o
+    assert found.bytes_stored["result"] == found.sector_bytes_stored["result"] == FLOAT * columns * h * w
+    assert number(found, "fma") == h * w * columns * 9 * reads // 32
+    assert found.shared_wavefronts <= 1.1 * found.shared_wavefronts_ideal
+    tiles = 9 * reads // 8
+    assert found.barriers == 2 * (tiles + 1 if name.startswith("vector") else 2 * tiles + 1)
+
+
+def test_multiplications_of_a_strided_input_gradient_are_those_of_the_formula():
+    """Classes of 64 pixels each, which meet 4, 2, 2 and 1 taps: no tap is multiplied that a pixel does not meet."""
+    found = costs("gemm", "input_grad", (1, 64, 16, 16), (8, 64, 3, 3), **TWO)
+    assert number(found, "fma") == 64 * 64 * 9 * 8 // 32
+
+
+@pytest.mark.parametrize("c", [1, 3])
+def test_direct_reads_images_through_the_cache_and_filters_once_for_each_block(c):
+    """32 channels are 4 threads for each pixel, which read the same words."""
+    h, w, o = 16, 16, 32
+    found = costs("direct", "forward", (2, c, h, w), (o, c, 3, 3), **SAME)
+    inside = 2 * (3 * h - 2) * (3 * w - 2)
+    assert found.bytes_loaded["source"] == FLOAT * c * inside * 4
+    assert found.sector_bytes_loaded["source"] <= 4 * FLOAT * c * inside
+    blocks = 2 * h * w // cuda_direct.pixels_of(o)
+    assert found.bytes_loaded["filters"] == blocks * FLOAT * 9 * c * o
+    assert found.bytes_stored["result"] == found.sector_bytes_stored["result"] == FLOAT * 2 * h * w * o
+    assert number(found, "fma") == 2 * h * w * o * 9 * c // 32
+
+
+@pytest.mark.parametrize("function", ["forward", "input_grad"])
+def test_depthwise_takes_128_bits_at_once(function):
+    h, w, c = 6, 8, 16
+    found = costs("depthwise", function, (1, c, h, w), (c, 1, 3, 3), groups=c, **SAME)
+    inside = (3 * h - 2) * (3 * w - 2)
+    for array in ("source", "filters"):
+        assert found.bytes_loaded[array] == FLOAT * c * inside
+    assert found.sector_bytes_loaded["source"] == FLOAT * c * inside
+    for verb, count in (("ld", 2 * c * inside // 128), ("st", h * w * c // 128)):
+        opcodes = {opcode: times for opcode, times in found.instructions.items() if opcode.startswith(f"{verb}.global")}
+        assert all(".v4." in opcode for opcode in opcodes) and sum(opcodes.values()) >= count
+
+
+def test_slices_travel_through_the_workspace_once():
+    (case, _) = both((1, 64, 4, 4), (64, 64, 3, 3), **SAME)
+    with interpreter.recording() as launches:
+        run(case, np.float32, make_inputs(case, np.float32), "interpreter", partial(cuda.forward, rung="split"))
+    tiles, add = (report.counts for _, report in launches)
+    slices, size = tiles.bytes_stored["result"] // (FLOAT * 16 * 64), FLOAT * 16 * 64
+    assert slices == 9 and add.bytes_loaded == {"partial": slices * size} and add.bytes_stored == {"out": size}
+    assert tiles.bytes_loaded["filters"] == FLOAT * 9 * 64 * 64
+
+
+@pytest.mark.parametrize("architecture", ["sm_80", "sm_90"])
+@pytest.mark.parametrize("adjoint", [False, True])
+def test_the_inner_loop_of_the_largest_tile_is_mostly_arithmetic(adjoint, architecture):
+    pytest.importorskip("numba_cuda")
+    from minigrad_kernels.toolchain.cuda import report
+
+    kernel = cuda.VECTOR[128, 64, adjoint]
+    (loop,) = [found for found in report.loops(kernel, architecture) if found["FFMA"]]
+    assert loop["FFMA"] == 512 and loop.total() <= 640
+    assert loop["LDS.128"] + loop["LDS.64"] == 33  # one finds the tap
+    assert loop["LDG.E.128.CONSTANT"] == 3 and loop["BAR.SYNC.DEFER_BLOCKING"] == 1
+    assert kernel.binary(architecture).registers <= 128
