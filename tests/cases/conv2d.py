@@ -85,7 +85,9 @@ def geometry_refusal(
     return Refusal(f"conv2d {name}", call, error, "conv2d: " + message)
 
 
-def array_refusal(name, error, message, kind="f", layout=CHANNELS_LAST, out=(1, 2, 2, 2), relu=False, workspace=None):
+def array_refusal(
+    name, error, message, kind="f", layout=CHANNELS_LAST, out=(1, 2, 2, 2), relu=False, workspace=None, writeable=True
+):
     """A call of forward with arrays of these types, layouts and shapes."""
 
     def laid_out(shape, kind, order):
@@ -94,6 +96,7 @@ def array_refusal(name, error, message, kind="f", layout=CHANNELS_LAST, out=(1, 
     def call():
         x, w = laid_out((1, 3, 4, 4), kind, layout), laid_out((2, 3, 3, 3), "f", FILTER)
         result = laid_out(out, "f", CHANNELS_LAST)
+        result.flags.writeable = writeable
         space = np.empty(0, np.uint8) if workspace is None else workspace
         conv2d.forward(x, w, None, relu, (1, 1), (0, 0), (1, 1), 1, result, space)
 
@@ -139,6 +142,7 @@ REFUSALS = [
         layout=(0, 1, 2, 3),
     ),
     array_refusal("output", ShapeError, "out has shape (1, 2, 3, 2), wants (1, 2, 2, 2)", out=(1, 2, 3, 2)),
+    array_refusal("read-only", ShapeError, "out is read-only, wants an array to write to", writeable=False),
     array_refusal("relu", KindError, "relu is 1, wants True or False", relu=1),
     array_refusal("workspace type", KindError, "workspace has type float32, wants uint8", workspace=np.ones(99, "f")),
     array_refusal(

@@ -17,7 +17,7 @@ import numpy as np
 from ..errors import KindError, ShapeError
 from ..layout import CHANNELS_LAST, FILTER, is_dense
 from ..toolchain import implementation
-from ..toolchain.arguments import check_one_kind
+from ..toolchain.arguments import check_one_kind, check_output
 from . import cpu
 from .geometry import output_shape
 
@@ -44,10 +44,13 @@ def _check(op, arrays, x_shape, w_shape, bias, settings, workspace):
             raise KindError(f"{op}: {name} is {array.dtype}, {first} is {dtype}; wants one type")
         if array.shape != (shape or out_shape):
             raise ShapeError(f"{op}: {name} has shape {array.shape}, wants {shape or out_shape}")
-        if not is_dense(array, layout) or not array.flags.aligned:
+        if not is_dense(array, layout) or not getattr(array.flags, "aligned", True):  # arrays of CuPy always are
             raise ShapeError(
                 f"{op}: {name} has strides {array.strides} (shape {array.shape}), wants {LAYOUTS[layout]}; pass a copy"
             )
+    name, array = arrays[-1][:2]  # the output
+    if not getattr(array.flags, "writeable", True):  # arrays of CuPy always are
+        raise ShapeError(f"{op}: {name} is read-only, wants an array to write to")
 
 
 def _settings(stride, padding, dilation, groups):
@@ -55,33 +58,46 @@ def _settings(stride, padding, dilation, groups):
 
 
 def _check_workspace(op, workspace, wanted):
-    if workspace.size < wanted:
-        raise ShapeError(f"{op}: workspace has {workspace.size} bytes, wants {wanted}; see conv2d.workspace")
+    check_output(op, "workspace", workspace, None, np.uint8)
+    if workspace.size < wanted or not workspace.flags.c_contiguous:
+        raise ShapeError(
+            f"{op}: workspace has shape {workspace.shape}, wants {wanted} contiguous bytes; see conv2d.workspace"
+        )
 
 
-def workspace(direction, x_shape, w_shape, stride, padding, dilation, groups, dtype):
-    """Bytes of workspace for "forward", "input_grad" or "weight_grad", for as many threads as now."""
+def workspace(direction, x_shape, w_shape, stride, padding, dilation, groups, dtype, like=None):
+    """Bytes of workspace for "forward", "input_grad" or "weight_grad" on the device of the array `like`.
+
+    Without `like`, on the CPU. There it is for as many threads as now.
+    """
     settings = _settings(stride, padding, dilation, groups)
     output_shape(x_shape, w_shape, None, *settings)
-    return cpu.workspace(direction, tuple(x_shape), tuple(w_shape), *settings, np.dtype(dtype).itemsize)
+    wanted = cpu.workspace if like is None else implementation(__name__, "workspace", like)
+    return wanted(direction, tuple(x_shape), tuple(w_shape), *settings, np.dtype(dtype).itemsize)
 
 
-def forward(x, w, bias, stride, padding, dilation, groups, out, workspace):
-    """Cross-correlation of images with filters, as torch.nn.functional.conv2d.
+def forward(x, w, bias, relu, stride, padding, dilation, groups, out, workspace):
+    """Cross-correlation of images with filters, as torch.nn.functional.conv2d; with relu, its positive part.
 
-    Math    out[n,o,i,j] = bias[o] + sum_{c,p,q} x[n,c,h,w] * w[o,c,p,q], c over the channels of the group of o
-    Grads   dx = input_grad(g, w)      dw = weight_grad(g, x)      dbias = sum of g over n, i, j
+    NaN stays NaN.
+
+    Math    out[n,o,i,j] = max(bias[o] + sum_{c,p,q} x[n,c,h,w] * w[o,c,p,q], 0), c over the channels of the group of
+            o; without relu the sum itself
+    Grads   dx = input_grad(g, w)      dw = weight_grad(g, x)      dbias = sum of g over n, i, j; with relu, g is 0
+            where out is
     Shapes  bias None or (O,)
     Source  V. Dumoulin, F. Visin, "A guide to convolution arithmetic for deep learning", 2016, section 2
     """
     kernel, settings = implementation(__name__, "forward", x), _settings(stride, padding, dilation, groups)
     arrays = [("x", x, x.shape, CHANNELS_LAST), ("w", w, w.shape, FILTER), ("out", out, None, CHANNELS_LAST)]
     _check("conv2d", arrays, x.shape, w.shape, bias, settings, workspace)
+    if type(relu) is not bool:
+        raise KindError(f"conv2d: relu is {relu!r}, wants True or False")
     if bias is not None and (bias.dtype != x.dtype or not bias.flags.c_contiguous):
         raise KindError(f"conv2d: bias is {bias.dtype} with strides {bias.strides}, wants {x.dtype} without gaps")
     wanted = implementation(__name__, "workspace", x)("forward", x.shape, w.shape, *settings, x.itemsize)
     _check_workspace("conv2d", workspace, wanted)
-    kernel(x, w, bias, *settings, out, workspace)
+    kernel(x, w, bias, relu, *settings, out, workspace)
 
 
 def input_grad(g, w, stride, padding, dilation, groups, dx, workspace):

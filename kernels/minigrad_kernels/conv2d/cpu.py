@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from .. import elementwise
 from ..layout import CHANNELS_LAST, FILTER
 from ..toolchain import alias, threads
 from ..toolchain.product import ALIGNMENT, Plan, aligned, run, scratch_bytes
@@ -56,12 +57,14 @@ def _carve(setup, workspace, array):
     return memory[: setup.leading], memory[setup.leading :], memory[:0]
 
 
-def forward(x, w, bias, stride, padding, dilation, groups, out, workspace):
+def forward(x, w, bias, relu, stride, padding, dilation, groups, out, workspace):
     """Convolution; see the launcher."""
     setup = _setup("forward", x.shape, w.shape, stride, padding, dilation, groups, x.itemsize, threads())
     _, scratch, none = _carve(setup, workspace, x)
     start = none if bias is None else alias(bias)
     run(setup.plan, _flat(x, CHANNELS_LAST), _flat(w, FILTER), start, _flat(out, CHANNELS_LAST), scratch)
+    if relu:
+        elementwise.relu(out, out)
 
 
 @lru_cache(maxsize=1024)

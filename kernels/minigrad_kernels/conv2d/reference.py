@@ -43,8 +43,10 @@ def _grouped(array, groups, axis):
     return array.reshape(*shape[:axis], groups, shape[axis] // groups, *shape[axis + 1 :])
 
 
-def forward(x, w, bias, stride, padding, dilation, groups, xp=np):
+def forward(x, w, bias, relu, stride, padding, dilation, groups, xp=np):
     """out[n,o,i,j] = bias[o] + sum_{c,p,q} x[n, c, i*s + p*d - padding, j*s + q*d - padding] * w[o,c,p,q]
+
+    With relu, the positive part of that.
 
     Shapes  x (N, C, H, W), w (O, C/G, P, Q), bias None or (O,), out (N, O, I, J); c runs over the group of o
     """
@@ -57,7 +59,8 @@ def forward(x, w, bias, stride, padding, dilation, groups, xp=np):
         window = _grouped(_window(padded, p, q, i, j, stride, dilation), groups, 1)
         out = out + xp.einsum("ngcij,goc->ngoij", window, filters[..., p, q])
     out = out.reshape(x.shape[0], w.shape[0], i, j)
-    return out if bias is None else out + xp.array(bias, dtype=np.float64).reshape(1, -1, 1, 1)
+    out = out if bias is None else out + xp.array(bias, dtype=np.float64).reshape(1, -1, 1, 1)
+    return xp.where(out <= 0, 0.0, out) if relu else out
 
 
 def input_grad(g, w, stride, padding, dilation, groups, size, xp=np):

@@ -1,0 +1,172 @@
+"""The weight gradient of convolution on CUDA: which rung of the ladder runs, and how it is started.
+
+Each rung is one idea more than those below: plain, gemm, vector, direct, depthwise; pointwise is the matrix product
+that a 1x1 filter is. All but that one write the sums of each slice of the pixels, and a last kernel adds the slices, in
+one order. Float64 runs on the plain rung.
+"""
+
+from functools import lru_cache
+
+import numpy as np
+
+from ..bias import cuda_plain as bias
+from ..layout import CHANNELS_LAST, FILTER
+from ..matmul import cuda as matmul
+from ..matmul.plan import cut_of
+from ..toolchain.cuda.memory import VECTOR as ALIGNMENT
+from ..toolchain.cuda.memory import address, aligned
+from ..toolchain.cuda.rungs import choose
+from . import cuda_weight_depthwise as depthwise
+from .cuda_weight_direct import DIRECT
+from .cuda_weight_gemm import GEMM, HOPS
+from .cuda_weight_plain import PLAIN, THREADS
+from .cuda_weight_plan import problem_of
+from .cuda_weight_tile import run_of, tile_of
+from .cuda_weight_vector import HOP, ROWS, VECTOR
+
+__all__ = ["RUNGS", "weight_grad", "weight_grad_workspace"]
+
+OP = "conv2d weight_grad"
+FEW_ROWS, FEW_COLUMNS = 160, 16  # of dw: what the direct rung is made for; more fill the tiles of the vector rung
+MOST_GROUPS = 65535  # blocks in z
+
+
+# ---- choice ----------------------------------------------------------------------------------------------------------
+
+
+def _tiles_misfit(p):
+    """What any rung wants whose blocks own tiles of one group's dw."""
+    if p.groups > MOST_GROUPS:
+        return f"at most {MOST_GROUPS} groups, got {p.groups}"
+    if p.groups > 1 and p.w_shape[1] == p.columns == 1:
+        return "groups of more than one channel and filter"
+    return None
+
+
+def _kind(p, x_aligned, others_aligned):
+    """Which of its kernels the direct rung runs."""
+    quads = others_aligned and p.columns % 4 == 0
+    return run_of(p, x_aligned, quads), quads
+
+
+def _direct_misfit(p, x_aligned, others_aligned):
+    if p.rows > FEW_ROWS and p.columns > FEW_COLUMNS:
+        return f"at most {FEW_ROWS} rows P*Q*C/G of dw, or {FEW_COLUMNS} columns O/G, got {p.rows} x {p.columns}"
+    if tile_of(p, _kind(p, x_aligned, others_aligned)[0]) is None:
+        return f"filters that reach over less of the input, got {p.w_shape[1:]} with dilation {p.dilation}"
+    return None
+
+
+@lru_cache(maxsize=1024)
+def _rung(p, itemsize, x_aligned, others_aligned, rung):
+    """The name of the rung that runs a Problem."""
+    quads = x_aligned and others_aligned and p.w_shape[1] % 4 == p.columns % 4 == 0
+    single = p.depthwise and p.columns == 1 and p.groups % 4 == 0 and x_aligned and others_aligned
+    wide = p.pointwise and min(p.rows, p.columns) > FEW_COLUMNS
+    where, tiles = f"at multiples of {ALIGNMENT} bytes", _tiles_misfit(p)
+    misfits = {
+        "plain": None,
+        "gemm": tiles,
+        "vector": tiles or (None if quads else f"multiples of 4 channels and filters in a group, {where}"),
+        "direct": tiles or _direct_misfit(p, x_aligned, others_aligned),
+        "depthwise": None if single else f"a filter for each of several channels, a multiple of 4 of them, {where}",
+        "pointwise": None
+        if wide
+        else f"1x1 filters, stride 1, no padding, one group, more than {FEW_COLUMNS} channels and filters",
+    }
+    if itemsize != 4:
+        misfits = {name: None if name == "plain" else "float32" for name in misfits}
+    return choose(OP, rung, misfits)
+
+
+# ---- calls -----------------------------------------------------------------------------------------------------------
+
+
+def weight_grad_workspace(x_shape, w_shape, stride, padding, dilation, groups, itemsize):
+    """Bytes of workspace that `weight_grad` wants, whatever the rung: the sums of the slices."""
+    p = problem_of(tuple(x_shape), tuple(w_shape), stride, padding, dilation, groups)
+    slices = max(p.slices, cut_of(p.rows, p.columns, p.pixels, 1).slices if p.pointwise else 1)
+    return slices * p.size * itemsize + ALIGNMENT if slices > 1 else 0
+
+
+def weight_grad(g, x, stride, padding, dilation, groups, dw, workspace, rung=None):
+    """Gradient of the convolution with respect to its filters; see the launcher. rung: a name from RUNGS.
+
+    Errors  ValueError for a rung that does not exist or does not fit, and for sizes that are not 32-bit
+    """
+    problem = problem_of(x.shape, dw.shape, stride, padding, dilation, groups)
+    start = RUNGS[_rung(problem, dw.itemsize, aligned(x), aligned(g, dw), rung)]
+    if not problem.pixels:
+        dw.fill(0)
+    elif start is _pointwise or problem.slices == 1:
+        start(problem, x, g, dw, workspace)
+    else:
+        first = -address(workspace) % ALIGNMENT
+        partial = workspace[first : first + problem.slices * problem.size * dw.itemsize].view(dw.dtype)
+        slices = start(problem, x, g, partial, None)
+        grid, block = (-(-problem.size // bias.WIDTH),), (bias.WIDTH, bias.HEIGHT)
+        bias.ADD[dw.dtype](grid, block, (partial, dw, slices, problem.size))
+
+
+# Each starts a rung that writes the sums of the slices, or dw itself if there is one, and returns how many it wrote.
+
+
+def _plain(problem, x, g, out, _):
+    grid = -(-problem.size // THREADS), problem.slices
+    PLAIN[np.dtype(x.dtype)](grid, (THREADS,), (x, g, out, problem.pixels, problem.depth, *problem.shapes()))
+    return problem.slices
+
+
+def _tiled(kernel, tile, hop, problem, arrays):
+    tiles = -(-problem.rows // tile[0]) * -(-problem.columns // tile[1])
+    sizes = problem.pixels, problem.depth, *problem.shapes(), *problem.walk(hop)
+    kernel((tiles, problem.slices, problem.groups), (kernel.threads,), (*arrays, *sizes))
+    return problem.slices
+
+
+def _gemm(problem, x, g, out, _):
+    tile = (64, 32) if problem.columns <= 32 else (64, 64)
+    return _tiled(GEMM[tile], tile, HOPS[tile], problem, (x, g, out))
+
+
+def _vector(problem, x, g, out, _):
+    columns = 32 if problem.columns <= 32 else 64
+    return _tiled(VECTOR[columns], (ROWS, columns), HOP, problem, (x, g, out))
+
+
+def _direct(problem, x, g, out, _):
+    kind = _kind(problem, aligned(x), aligned(g, out))
+    tile = tile_of(problem, kind[0])
+    tiles_h, tiles_w = -(-problem.out_size[0] // tile.height), -(-problem.out_size[1] // tile.width)
+    tiles = problem.x_shape[0] * tiles_h * tiles_w
+    share = -(-tiles // problem.slices)
+    sizes = tiles, share, tiles_h, tiles_w, tile.height, tile.width, *tile.patch
+    rest = tile.down, tile.across, tile.lanes, tile.padded
+    grid, arrays = (tile.chunks, -(-tiles // share), problem.groups), (x, g, out)
+    DIRECT[kind](grid, (tile.threads,), (*arrays, *problem.shapes(), *sizes, *rest), tile.shared)
+    return -(-tiles // share)
+
+
+def _depthwise(problem, x, g, out, _):
+    shape, across, chunks = depthwise.shape_of(problem.rows, problem.groups)
+    sizes = problem.pixels, problem.depth, *problem.shapes(), *problem.walk(shape.lanes), shape.across, shape.lanes
+    grid = across, problem.slices, chunks
+    depthwise.weight_depthwise(grid, (shape.threads,), (x, g, out, *sizes), shape.shared)
+    return problem.slices
+
+
+def _pointwise(problem, x, g, dw, workspace):
+    """Rows of x and of g are pixels, as they lie in memory."""
+    a, b = (array.transpose(CHANNELS_LAST).reshape(problem.pixels, array.shape[1]) for array in (x, g))
+    out = dw.transpose(FILTER).reshape(problem.rows, problem.columns)
+    matmul.forward(a.T, b, None, False, out, workspace)
+
+
+RUNGS = {
+    "plain": _plain,
+    "gemm": _gemm,
+    "vector": _vector,
+    "direct": _direct,
+    "depthwise": _depthwise,
+    "pointwise": _pointwise,
+}
