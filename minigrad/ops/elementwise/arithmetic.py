@@ -19,6 +19,7 @@ from .functions import log, no_slope, rsqrt, sqrt
 __all__ = ["add", "div", "mul", "neg", "pow", "remainder", "square", "sub"]
 
 
+@device.there
 def _scaled(op, input, other, alpha):
     """alpha * other, in the type of op(input, other)."""
     alpha = bare(alpha)

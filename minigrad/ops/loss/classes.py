@@ -123,6 +123,7 @@ def _reduce_rows(rows, weights, shape, reduction):
     return sum(rows) / sum(weights) if reduction == "mean" else sum(rows)
 
 
+@device.there
 def nll_loss(input, target, weight=None, *, ignore_index=-100, reduction="mean"):
     """Negative log likelihood of the target classes.
 

@@ -54,6 +54,7 @@ _binary_cross_entropy.grads(
 )
 
 
+@device.there
 def binary_cross_entropy(input, target, weight=None, *, reduction="mean"):
     """Cross entropy of probabilities of yes, for targets from 0 (no) to 1 (yes).
 

@@ -70,6 +70,7 @@ def _dx_of_cumprod(g, input, out, axis, reverse):
 _cumprod.grads(input=_dx_of_cumprod)
 
 
+@device.there
 def _no_zero(x):
     return bool((x.data != 0).all())
 
