@@ -6,7 +6,7 @@ rules in `optim`, data sets in `data`, training loops in `train`.
 
 from math import inf, nan, pi
 
-from . import nn, operators, ops, optim  # noqa: F401  (operators binds + - * / @ [] and the methods of Tensor)
+from . import cuda, nn, operators, ops, optim  # noqa: F401  (operators binds + - * / @ [] and the methods of Tensor)
 from .anomaly import detect_anomaly
 from .create import (
     arange,
@@ -42,6 +42,7 @@ __all__ = [
     "Tensor",
     "arange",
     "bool",
+    "cuda",
     "default_generator",
     "detect_anomaly",
     "empty",

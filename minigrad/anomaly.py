@@ -39,6 +39,7 @@ def origin():
     return f"{frame.f_code.co_filename}:{frame.f_lineno}, in {frame.f_code.co_name}"
 
 
+@device.there
 def _has_nan(array):
     return device.is_floating(array.dtype) and bool(device.array_module(array).isnan(array).any())
 
@@ -48,6 +49,7 @@ def _ranges(names, arguments):
     said = []
     for name, array in zip(names, arguments, strict=True):
         if device.is_array(array) and array.size and array.dtype.kind == "f":
+            array = device.host(array)
             said.append(f"{name} {array.shape} from {array.min():.4g} to {array.max():.4g}")
     return "; ".join(said)
 

@@ -41,7 +41,10 @@ def _outputs(function, inputs):
 def _moved(inputs, index, step):
     """The inputs as constants, one of them moved by a step."""
     return [
-        Tensor(x.data + step if i == index else x.data) if isinstance(x, Tensor) else x for i, x in enumerate(inputs)
+        Tensor(device.move(device.host(x.data) + step, x.device) if i == index else x.data)
+        if isinstance(x, Tensor)
+        else x
+        for i, x in enumerate(inputs)
     ]
 
 
@@ -68,18 +71,22 @@ def gradcheck(function, inputs, eps=1e-6, atol=1e-5, rtol=1e-3, directions=2, se
     for _ in range(directions):
         outputs = _outputs(function, inputs)
         cotangents = [random.standard_normal(one.shape) for one in outputs]
-        live = [(one, Tensor(v)) for one, v in zip(outputs, cotangents, strict=True) if one.requires_grad]
+        live = [
+            (one, Tensor(device.move(v, one.device)))
+            for one, v in zip(outputs, cotangents, strict=True)
+            if one.requires_grad
+        ]
         sources = [inputs[i] for i in checked]
         found = grad([one for one, _ in live], sources, [v for _, v in live], allow_unused=True) if live else ()
         for i, gradient in zip(checked, found or [None] * len(checked), strict=True):
             direction = random.standard_normal(inputs[i].shape)
             with no_grad():
                 ahead, behind = (
-                    [one.data for one in _outputs(function, _moved(inputs, i, sign * eps * direction))]
+                    [device.host(one.data) for one in _outputs(function, _moved(inputs, i, sign * eps * direction))]
                     for sign in (1, -1)
                 )
             numeric = (_inner(ahead, cotangents) - _inner(behind, cotangents)) / (2 * eps)
-            analytic = 0.0 if gradient is None else _inner([gradient.data], [direction])
+            analytic = 0.0 if gradient is None else _inner([device.host(gradient.data)], [direction])
             if not abs(analytic - numeric) <= atol + rtol * abs(numeric):
                 raise GradcheckError(
                     f"gradcheck: inputs[{i}] (shape {inputs[i].shape}): the gradient gives {analytic:.12g} along a "
@@ -96,8 +103,8 @@ def gradgradcheck(function, inputs, eps=1e-6, atol=1e-5, rtol=1e-3, directions=2
     inputs, random = list(inputs), np.random.default_rng(seed)
     checked = [i for i, x in enumerate(inputs) if isinstance(x, Tensor) and x.requires_grad]
     with no_grad():
-        shapes = [one.shape for one in _outputs(function, inputs)]
-    cotangents = [Tensor(random.standard_normal(shape), requires_grad=True) for shape in shapes]
+        shapes = [(one.shape, one.device) for one in _outputs(function, inputs)]
+    cotangents = [Tensor(device.move(random.standard_normal(s), place), requires_grad=True) for s, place in shapes]
 
     def gradients(*values):
         values, weights = list(values[: len(inputs)]), values[len(inputs) :]

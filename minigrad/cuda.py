@@ -3,6 +3,8 @@
 Work on arrays of a GPU goes to the current stream of this thread. Memory, copies and places are in `minigrad.device`.
 """
 
+import contextlib
+
 from minigrad_kernels.errors import StateError
 
 from . import device as devices
@@ -52,10 +54,16 @@ def synchronize(device=None):
 
 
 def Stream(device=None):
-    """A new stream of a GPU, whose work does not wait for that of other streams; use it in `with stream(s):`."""
+    """A new stream of a GPU, whose work does not wait for that of other streams; use it in `with stream(s):`.
+
+    What other streams make, parameters for instance, is there once they were waited for: synchronize(), or CuPy's
+    s.wait_event(other.record()). Keep what it reads until its work is done: memory goes back to the stream it is of.
+    """
     return devices.place(gpu_name(device)).stream()
 
 
+@contextlib.contextmanager
 def stream(stream):
-    """A context in which work goes to a stream."""
-    return stream
+    """A context in which the GPU of a stream is the current one, and work there goes to the stream."""
+    with devices.place(f"cuda:{stream.device_id}").active(), stream:
+        yield

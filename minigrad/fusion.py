@@ -38,11 +38,11 @@ def inference():
     token = _pending.set(waiting)
     try:
         yield
+    finally:
+        _pending.reset(token)
         for reference in waiting:
             if type(tensor := reference()) is Pending:
                 tensor.compute()
-    finally:
-        _pending.reset(token)
 
 
 def wanted():
@@ -64,6 +64,11 @@ class Waiting(NamedTuple):
 _slot = Tensor.__dict__["_data"]  # where a Tensor keeps its array, and a Pending what its array is to be
 
 
+def _settle(tensor, array):
+    _slot.__set__(tensor, array)
+    tensor.__class__ = Tensor
+
+
 class Pending(Tensor):
     """A convolution that waits. Once computed it is a Tensor like any other."""
 
@@ -72,14 +77,12 @@ class Pending(Tensor):
     def compute(self):
         """Its array, made when first asked for."""
         waiting = _slot.__get__(self)
+        if type(waiting) is not Waiting:  # another thread was faster
+            return waiting
         with device.place_of(waiting.x).active("conv2d"):
             array = run(*waiting)
-        self._settle(array)
+        _settle(self, array)
         return array
-
-    def _settle(self, array):
-        _slot.__set__(self, array)
-        self.__class__ = Tensor
 
     _data = property(compute, _settle)
     shape = property(lambda self: _slot.__get__(self).shape)

@@ -136,17 +136,17 @@ class Primitive:
         return {name: Tensor.made(array) for name, array in arrays.items()}
 
     def __call__(self, *args, **kwargs):
-        values = self.bind(*args, **kwargs)
-        if self.instead is not None and not recording.get():
+        values, recorded = self.bind(*args, **kwargs), recording.get()
+        if not recorded and self.instead is not None:
             result = self.instead(*values)
             if result is not None:
                 return result
-        arguments, edges, away = self._opened(values, recording.get())
+        arguments, edges, away = self._opened(values, recorded)
         if away:
             with self._common_place(values, arguments).active(self.name):
                 result = self._computed(arguments)
         else:
-            result = self._computed(arguments)
+            result = self._computed(arguments) if self.starred else self.forward(*arguments)
         if edges and anomaly.get():
             results = result if len(self.outputs) > 1 else (result,)
             check_results(self.name, self.names, arguments, results, origin())
@@ -192,7 +192,8 @@ class Primitive:
             if isinstance(value, Tensor):
                 data = value._data
                 arguments.append(data)
-                away = away or data.__class__ is not ndarray
+                if data.__class__ is not ndarray:
+                    away = True
                 if recorded and value._requires_grad and name not in self.fixed:
                     edges.append((self._with_rule(name), None, value))
             elif type(value) is tuple:

@@ -192,7 +192,8 @@ class Tensor(Methods):
     def __dlpack__(self, **options):
         if self.requires_grad:
             raise StateError("dlpack: self requires a gradient, which the other library would lose; call .detach()")
-        return self.data.__dlpack__(**options)
+        with device.place_of(self.data).active():
+            return self.data.__dlpack__(**options)
 
     def __dlpack_device__(self):
         return self.data.__dlpack_device__()

@@ -15,7 +15,7 @@ import pytest
 from .cases import all_cases
 
 __all__ = [
-    "CASES", "DEVICE", "each_type", "exists", "generator", "guarded", "make_inputs", "make_output", "moved", "on_host",
+    "CASES", "DEVICE", "each_type", "exists", "generator", "guarded", "laid_out", "make_inputs", "make_output", "moved", "on_host",
     "part", "run", "same_bits", "spoil", "wanted", "within_rounding",
 ]  # fmt: skip
 
@@ -64,7 +64,7 @@ def make_input(rng, shape, kind, layout, dtype, integers):
     values = rng.integers(-3, 4, shape) if integers else rng.standard_normal(shape)
     if kind == "positive":
         values = np.abs(values) + (1 if integers else 0.1)
-    return laid_out(values.astype(dtype), layout)
+    return laid_out(np.asarray(values, dtype), layout)
 
 
 def make_inputs(case, dtype, integers=False):

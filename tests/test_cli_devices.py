@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from minigrad import device
 from minigrad.cli import main
 from minigrad.data import available
+from minigrad.device import measure
 from tests.cli_runs import elsewhere, lines_of  # noqa: F401
 
 from .stand_in_gpus import gpus
@@ -66,7 +66,7 @@ def test_mnist_on_the_interpreter():
 
 
 def test_info_lists_gpus_and_measures(capsys, monkeypatch):
-    monkeypatch.setattr(device.measure, "BYTES", 1 << 16)
+    monkeypatch.setattr(measure, "BYTES", 1 << 16)
     with gpus(2):
         assert main(["info", "--measure"]) == 0
     text = "\n".join(lines_of(capsys))

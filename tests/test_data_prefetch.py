@@ -116,6 +116,7 @@ def test_ctrl_c_while_waiting():
     script = """
 import signal, threading, time
 from minigrad.data.prefetch import prefetched
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background jobs ignore it
 release = threading.Event()
 def items():
     yield 1

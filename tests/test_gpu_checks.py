@@ -3,50 +3,136 @@
 import importlib
 import json
 import os
+import re
 import subprocess
 import sys
 import time
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from minigrad_kernels.interpreter import recording
 from minigrad_kernels.toolchain.cuda.kernel import all_kernels
 
-from .gpu import main, small
+from .gpu import correctness, main, ops, sanitizer, small
+from .stand_in_gpus import gpus
 from .standin import installed
 
 ROOT = Path(__file__).resolve().parents[1]
 
 
-def test_the_sanitizer_sees_every_kernel():
+def test_the_sanitizer_sees_every_kernel(capsys):
     with recording() as launches:
-        small.run_all("interpreter")
+        small.main("interpreter")
     assert {kernel.name for kernel in all_kernels()} - {name for name, _ in launches} == set()
     assert not any(report.faults for _, report in launches)
+    assert capsys.readouterr().out.strip() == small.LAST.replace("cuda", "interpreter")
+
+
+@pytest.mark.parametrize(
+    "code, said",
+    [
+        (f"print({small.LAST!r})", "clean"),
+        (f"print('interpreted only'), print({small.LAST[:-1]!r})", "exit code 0: "),
+        (f"print({small.LAST!r}), print('3 errors'), exit(99)", "exit code 99: 3 errors"),
+        ("exit(1)", "exit code 1: no output"),
+        ("import time; time.sleep(9)", "not finished in 1 s"),
+    ],
+)
+def test_the_sanitizer_is_clean_only_where_every_kernel_ran(code, said, monkeypatch):
+    monkeypatch.setattr(sanitizer, "LIMIT", 1)
+    assert sanitizer.outcome([sys.executable, "-c", code]).startswith(said)
+
+
+def test_the_tables_are_all_that_run_on_a_device():
+    """Every file of tests that asks on which device it is to run."""
+    files = (ROOT / "tests").glob("test_*.py")
+    asking = {
+        path.name for path in files if re.search("^from .*kernel_runs import [^#]*DEVICE", path.read_text(), re.M)
+    }
+    assert asking == {*correctness.FILES, *ops.FILES}
+    assert len(correctness.FILES) == len(set(correctness.FILES))
+
+
+def test_tests_are_counted(tmp_path):
+    """In a process of its own, as the part is."""
+    (tmp_path / "test_some.py").write_text(
+        "import os, pytest, warnings\n"
+        "def test_here(): assert os.environ['MINIGRAD_TEST_DEVICE'] == 'cuda'; warnings.warn('old')\n"
+        "def test_wrong(): assert False\n"
+        "@pytest.mark.skip\ndef test_later(): pass\n"
+    )
+    code = "import json; from tests.gpu.correctness import run_tests; found = {}\n"
+    code += f"run_tests(found, [{str(tmp_path / 'test_some.py')!r}]); print(json.dumps(found))"
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, env=paths(), capture_output=True, text=True)
+    found = json.loads(done.stdout.splitlines()[-1])
+    (failed,) = found.pop("failed_tests")
+    assert found == {"passed": 1, "skipped": 1, "failed": True} and failed.endswith("test_some.py::test_wrong")
+
+
+# ---- parts and their file --------------------------------------------------------------------------------------------
+
+
+def paths(first=""):
+    """The environment of a process that finds this repository."""
+    return os.environ | {"PYTHONPATH": os.pathsep.join([*filter(None, [first]), str(ROOT), str(ROOT / "kernels")])}
 
 
 def test_parts_are_merged_into_one_file(tmp_path):
     file = tmp_path / "some-gpu.json"
     main.merge(file, "kernels", {"machine": {"gpu": "some"}, "seconds": 1})
-    main.merge(file, "peers", {"machine": {"gpu": "some"}, "seconds": 2})
+    main.merge(file, "networks", {"machine": {"gpu": "some"}, "seconds": 2})
     main.merge(file, "kernels", {"machine": {"gpu": "some"}, "seconds": 3})
     parts = json.loads(file.read_text())["parts"]
-    assert {name: part["seconds"] for name, part in parts.items()} == {"kernels": 3, "peers": 2}
+    assert {name: part["seconds"] for name, part in parts.items()} == {"kernels": 3, "networks": 2}
+
+
+ENDINGS = {  # what a part does: (whether it failed, why)
+    "found['rows'] = [1]": (False, None),
+    "found['rows'] = [1]; found['failed'] = True": (True, None),
+    "found['rows'] = [1]; raise RuntimeError('no such luck')": (True, "RuntimeError: no such luck"),
+    "found['rows'] = [1]; import time; time.sleep(60)": (True, "not finished in 2 s"),
+    "found['rows'] = [1]; import os; os._exit(3)": (True, "ended without a word"),
+}
+
+
+@pytest.mark.skipif(os.name != "posix", reason="run_all is a shell script")
+@pytest.mark.parametrize("body", ENDINGS)
+def test_a_part_that_fails_leaves_what_it_found_and_all_other_sections(body, tmp_path, monkeypatch):
+    """A part of this name is put in the place of the real one, in a process that is started as main starts it."""
+    code = f"import sys, types; part = types.ModuleType('tests.gpu.networks')\ndef run(found): {body}\npart.run = run\n"
+    code += "sys.modules['tests.gpu.networks'] = part; from tests.gpu import main; sys.exit(main.main())"
+    (tmp_path / "python").write_text(f"#!{sys.executable}\nimport sys; del sys.argv[1:4]\n{code}")
+    (tmp_path / "python").chmod(0o755)
+    monkeypatch.setattr(sys, "executable", str(tmp_path / "python"))
+    monkeypatch.setenv("PYTHONPATH", paths()["PYTHONPATH"])
+    file, here = tmp_path / "some-gpu-80gb.json", {"gpu": "Some GPU, 80GB"}
+    main.merge(file, "kernels", {"seconds": 1})
+    failed, why = ENDINGS[body]
+    assert main.run_part("networks", tmp_path, 2, here) is not failed
+    parts = json.loads(file.read_text())["parts"]
+    assert parts["kernels"] == {"seconds": 1}
+    section = parts["networks"]
+    assert section["machine"] == here and section.get("failed", False) is failed and section.get("why") == why
+    assert section.get("rows") == (None if why == "ended without a word" else [1])
 
 
 @pytest.mark.skipif(os.name != "posix", reason="run_all is a shell script")
 def test_without_cupy_it_says_what_is_missing(tmp_path):
     """Python finds a package called cupy here that cannot be imported."""
     (tmp_path / "cupy.py").write_text("raise ImportError('none here')")
-    environment = os.environ | {
-        "PYTHONPATH": str(tmp_path),
-        "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
-    }
+    environment = paths(str(tmp_path)) | {"PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
     command = [ROOT / "tests" / "gpu" / "run_all", "kernels", "--out", tmp_path / "out"]
     done = subprocess.run(command, env=environment, capture_output=True, text=True)
     assert done.returncode == 2
     assert "needs CuPy and an NVIDIA GPU: none here" in done.stderr and not (tmp_path / "out").exists()
+
+
+def test_parts_are_the_files_that_run():
+    files = (ROOT / "tests" / "gpu").glob("*.py")
+    assert set(main.PARTS) == {path.stem for path in files if "\ndef run(found):\n" in path.read_text()}
+    assert all(f"\n{part} " in main.__doc__ for part in main.PARTS)
 
 
 # ---- the parts themselves, on the stand-in for CuPy ------------------------------------------------------------------
@@ -67,46 +153,107 @@ def once(calls, **_):
 
 
 def test_kernels(part, monkeypatch):
-    kernels = part("kernels")
+    kernels, found = part("kernels"), {}
     monkeypatch.setattr(kernels, "SIZES", (32,))
     monkeypatch.setattr(kernels, "SHAPES", [(8, 12, 700)])
     monkeypatch.setattr(kernels, "ROWS", 64)
     monkeypatch.setattr(kernels, "medians", once)
     monkeypatch.setattr(kernels, "host_microseconds", lambda call: call() or 1.0)
-    found = kernels.run()
+    kernels.run(found)
     rungs = {row["rung"] for row in found["products"]}
     assert {"cublas", "default", "plain", "tiled", "register", "vector", "buffered", "split"} <= rungs
-    assert {row["kernel"] for row in found["memory_bound"]} >= {
-        "copy",
-        "bias_relu",
-        "column_sums",
-        "adam, 64 parameters",
-    }
-    assert set(found["host_microseconds"]) >= {"launch", "matmul.forward"}
+    named = {"copy", "bias_relu", "column_sums", "adam, 64 parameters"}
+    assert {row["kernel"] for row in found["memory_bound"]} >= named
+    assert set(found["host_microseconds"]) >= {"launch", "matmul.forward"} and not found["failed"]
+    monkeypatch.setattr(kernels, "WORST", 0)
+    monkeypatch.setattr(kernels, "LAYOUTS", {"NN": (False, False)})
+    monkeypatch.setattr(kernels, "SHAPES", [])
+    monkeypatch.setattr(kernels, "memory_bound", list)
+    kernels.run(found)
+    assert found["failed"] and {row["rung"] for row in found["products"]} == {"cublas"}
+    assert found["wrong"][0].startswith("matmul 32x32x32 default: relative error ")
 
 
-@pytest.mark.parametrize("direction", ["forward", "input_grad", "weight_grad"])
-def test_convolutions(part, direction):
-    """Every rung that fits, beside the plain one in place of cuDNN."""
-    convolutions = part("convolutions")
-    arrays = convolutions._arrays(2, 4, 6, 8, 3, 1, 1)
-    result, calls = convolutions._ours(direction, arrays, ((1, 1), (1, 1), (1, 1), 1))
-    calls["plain"]()
-    fitting = convolutions._checked("small", direction, calls, result, result.copy(), work=1)
-    assert {"default", "plain"} < set(fitting)
+def beside_the_plain_rung(convolutions):
+    """In place of cuDNN."""
+
+    def calls(direction, arrays, stride, padding):
+        geometry = ((stride,) * 2, (padding,) * 2, (1, 1), 1)
+        result, ours = convolutions._ours(direction, arrays, geometry)
+        ours["plain"]()
+        return {"cudnn NCHW": ours["plain"]}, result.copy()
+
+    return calls
 
 
-def test_training(part):
+def test_convolutions(part, monkeypatch):
+    """Every rung that fits."""
+    convolutions, found = part("convolutions"), {}
+    monkeypatch.setattr(convolutions, "LAYERS", [("small", 2, 4, 6, 8, 3, 1, 1), ("one", 1, 8, 4, 20, 1, 1, 0)])
+    monkeypatch.setattr(convolutions, "medians", once)
+    monkeypatch.setattr(convolutions, "_cudnn", beside_the_plain_rung(convolutions))
+    convolutions.run(found)
+    assert not found["failed"]
+    for direction in convolutions.RUNGS:
+        rungs = {row["rung"] for row in found["rows"] if row["layer"] == "small" and row["direction"] == direction}
+        assert {"default", "plain", "gemm", "vector", "cudnn NCHW"} <= rungs
+    monkeypatch.setattr(convolutions, "WORST", 0)
+    monkeypatch.setattr(convolutions, "LAYERS", convolutions.LAYERS[:1])
+    convolutions.run(found)
+    assert found["failed"] and "small forward plain: off by" in "".join(found["wrong"])
+
+
+def test_networks(part, monkeypatch):
+    """The CPU's engine in place of PyTorch."""
+    with gpus(1):
+        networks, found = part("networks"), {}
+        ours = networks._ours
+        monkeypatch.setattr(networks, "BATCHES", {"lenet": (2,)})
+        monkeypatch.setattr(networks, "INFERENCE", (3,))
+        monkeypatch.setattr(networks, "ROUNDS", 1)
+        monkeypatch.setattr(networks, "SECONDS", 0)
+        monkeypatch.setattr(networks, "BURST", 1)
+        monkeypatch.setattr(networks, "DATA", 2)
+        monkeypatch.setattr(networks, "CONTENDERS", {"minigrad": ours, "NCHW": ours})
+        networks.run(found)
+    rows = found["images_per_second"]
+    assert [(row["task"], row["batch"], row["torch_layout"]) for row in rows] == [
+        ("train", 2, "NCHW"),
+        ("infer", 3, "NCHW"),
+    ]
+    assert all(row["minigrad"] > 0 and row["torch"] > 0 and row["ratio"] > 0 for row in rows)
+
+
+def test_steps(part, monkeypatch):
+    with gpus(1):
+        steps, found = part("steps"), {}
+        monkeypatch.setattr(steps, "BATCHES", {"lenet": 3})
+        monkeypatch.setattr(steps, "STEPS", 2)
+        steps.run(found)
+        (row,) = found["networks"]
+        assert not found["failed"] and row["same_bits_twice"] and 0 < row["loss_off"] < 1e-4
+    for runs in ([(1, 0), (1, 1), (1, 0)], [(1, 0), (1, 0), (2, 0)], [(np.nan, 0), (np.nan, 0), (1, 0)]):
+        results = iter([(np.array([float(loss)]), [np.array(weight)]) for loss, weight in runs])
+        monkeypatch.setattr(steps, "trained", lambda name, size, place: next(results))  # noqa: B023
+        assert steps.compared("lenet", 3)["failed"]
+
+
+def test_training(part, monkeypatch):
     """A short run in place of the job, on the CPU: the command of the package starts a process of its own."""
     training = part("training")
-    row = {"job": "digits", "command": "minigrad train --data digits --model mlp", "test_accuracy": 100.5}
+    row = {"job": "digits", "command": "minigrad train --data digits --model mlp", "test_images": 359}
+    row["test_accuracy"] = 101.0
     found = training.job(row, "cpu", ("--epochs", "1"))
     assert found["same_bits_twice"] and found["failed"], "one epoch is too few"
-    assert training.job(row | {"test_accuracy": 1.0}, "cpu", ("--epochs", "1"))["failed"] is False
+    for accuracy, same, failed in ((0.99, True, False), (0.99, False, True), (0.98, True, True)):
+        runs = iter([({"test_accuracy": accuracy}, {"w": weights}, 1.0) for weights in (b"1", b"1" if same else b"2")])
+        monkeypatch.setattr(training, "_run", lambda command, folder, device: next(runs))  # noqa: B023
+        assert training.job(row | {"test_accuracy": 99.72})["failed"] is failed
 
 
-def test_timing(part):
+def test_timing(part, monkeypatch):
     timing = part("timing")
+    monkeypatch.setattr(timing, "FILL", 1 << 10)
     found = timing.medians({"short": lambda: time.sleep(1e-4), "long": lambda: time.sleep(1e-3)}, rounds=3, budget=0.02)
     assert found["short"][0] < found["long"][0]
     assert timing.host_microseconds(lambda: time.sleep(1e-4), count=3, rounds=3) > 90
@@ -116,8 +263,3 @@ def test_results_say_what_they_were_measured_with(part):
     found = main.machine()
     assert (found["gpu"], found["driver"], found["multiprocessors"]) == ("stand-in", 13000, 132)
     json.dumps(found)
-
-
-def test_parts_are_the_files_that_run():
-    files = (ROOT / "tests" / "gpu").glob("*.py")
-    assert set(main.PARTS) == {path.stem for path in files if "\ndef run():\n" in path.read_text()}

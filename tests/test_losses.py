@@ -152,6 +152,26 @@ def test_cross_entropy_of_large_scores_like_pytorch(smooth, target):
         np.testing.assert_allclose(grad(ops.sum(found), x, None, True, create_graph)[0].data, wanted, atol=1e-7)
 
 
+@pytest.mark.parametrize("reduction", ["mean", "sum"])
+@pytest.mark.parametrize("target", [[0, 2, -1, 1], [2, -1, -1, -1], [-1, -1, -1, -1]])
+@pytest.mark.parametrize("place", ["cpu", "interpreter"])
+def test_reduced_losses_are_those_of_the_rows(reduction, target, place):
+    """Of the rows that count; the mean of none is NaN, its gradient 0."""
+    scores = np.random.default_rng(0).standard_normal((4, 3))
+    scores[[i for i, label in enumerate(target) if label < 0]] = NAN
+    labels, x, y = Tensor(np.array(target)).to(place), *(leaf(scores).to(place).detach() for _ in range(2))
+    x.requires_grad = y.requires_grad = True
+    found = ops.cross_entropy(x, labels, ignore_index=-1, reduction=reduction)
+    wanted = ops.sum(ops.cross_entropy(y, labels, ignore_index=-1, reduction="none"))
+    if reduction == "mean":
+        wanted = wanted / float(np.sum(np.array(target) != -1) or NAN)
+    np.testing.assert_allclose(found.item(), wanted.item(), rtol=1e-14)
+    for create_graph in (False, True):
+        (gradient,) = grad(found, x, None, True, create_graph)
+        same = grad(wanted, y, None, True)[0].numpy() if set(target) != {-1} else np.zeros((4, 3))
+        np.testing.assert_allclose(gradient.detach().numpy(), same, rtol=1e-13, atol=1e-16)
+
+
 @pytest.mark.parametrize("name", ["cross_entropy", "nll_loss"])
 @pytest.mark.parametrize("reduction", ["mean", "sum", "none"])
 def test_one_class_as_a_vector(name, reduction):

@@ -76,13 +76,28 @@ def gradient(rung, x, target, ignore_index, wrong):
     return (dx,)
 
 
+def mean(rung, x, target, ignore_index, wrong):
+    """The gradient of the mean, which a wrong label makes NaN itself."""
+    out, divisor, logsumexp, dx = fresh(), fresh(), fresh(len(x)), fresh(*x.shape)
+    lowest = "plain" if rung == "plain" else "warp"
+    space = there(np.zeros(softmax.workspace(len(x)), np.uint8))
+    cuda.cross_entropy_total(there(x), there(target), ignore_index, True, out, divisor, logsumexp, space, wrong, lowest)
+    counted = target != ignore_index
+    bad = counted & ((target < 0) | (target >= x.shape[1]))
+    assert on_host(divisor) == counted.sum() and np.isnan(on_host(out)) == bad.any()
+    g = there(np.array(2, np.float32))
+    cuda.cross_entropy_total_grad(g, divisor, there(x), there(target), ignore_index, logsumexp, dx, wrong, rung)
+    return (dx,)
+
+
 def both(rung, x, target, ignore_index, wrong):
     out = fresh(len(x)), fresh(*x.shape)
     cuda.cross_entropy_with_grad(there(x), there(target), ignore_index, 1, *out, wrong, rung)
     return out
 
 
-CALLS = [(call, *pair) for call in (losses, both) for pair in RUNGS] + [(gradient, *pair) for pair in FLAT]
+CALLS = [(call, *pair) for call in (losses, both) for pair in RUNGS]
+CALLS += [(call, *pair) for call in (gradient, mean) for pair in FLAT]
 each_call = pytest.mark.parametrize(
     "call, rung, classes", CALLS, ids=[f"{call.__name__}-{rung}-{classes}" for call, rung, classes in CALLS]
 )
@@ -133,6 +148,22 @@ def test_nothing_need_be_reported(call, rung, classes):
     results = call(rung, numbers(3, classes), np.array([0, -5, 1]), IGNORED, None)
     for result in results:
         np.testing.assert_array_equal(np.isnan(on_host(result)).reshape(3, -1).all(1), [False, True, False])
+
+
+@pytest.mark.parametrize("rows", [10, 4096, 4097, 1_000_000])
+@pytest.mark.parametrize("device", ["cpu", DEVICE])
+def test_means_of_many_losses_keep_their_digits(device, rows):
+    """On a GPU in parts, whose number is that of the rows alone; all losses are alike, so their mean is one of them."""
+    if device == "interpreter" and rows > 4097:
+        rows = 50_000
+    x, target = np.broadcast_to(np.array([[0.0, 1.7]], np.float32), (rows, 2)).copy(), np.zeros(rows, np.int64)
+    target[rows // 3] = IGNORED
+    out, divisor = (moved(np.full((), np.nan, np.float32), device) for _ in range(2))
+    logsumexp = moved(np.empty(rows, np.float32), device)
+    space = moved(np.zeros(softmax.workspace(rows), np.uint8), device)
+    softmax.cross_entropy_total(moved(x, device), moved(target, device), IGNORED, True, out, divisor, logsumexp, space)
+    assert on_host(divisor) == rows - 1
+    np.testing.assert_allclose(on_host(out), np.logaddexp(np.float32(1.7), 0), rtol=4e-7)
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ from concurrent.futures import ProcessPoolExecutor
 from minigrad_kernels.errors import MinigradError
 from minigrad_kernels.toolchain import threads
 from minigrad_kernels.toolchain.cuda import ARCHITECTURES, report
-from minigrad_kernels.toolchain.cuda.cache import ship, shipped_ptx
+from minigrad_kernels.toolchain.cuda.cache import SHIPPED, ship, shipped_ptx
 from minigrad_kernels.toolchain.cuda.kernel import all_kernels
 
 from .settings import UsageError
@@ -23,7 +23,7 @@ def run_kernels(options):
     if options.ladder:
         return _print_ladder()
     if options.write_ptx:
-        return _write_ptx(kernels)
+        return _write_ptx(kernels, tidy=not options.names)
     print(ROW.format("kernel", "machine", "registers", "shared", "spills", "instructions", "problems"))
     compiled, wrong = 0, 0
     for kernel, rows in zip(kernels, _all_rows(kernels, options.arch), strict=True):
@@ -82,9 +82,14 @@ def _figures(kernel, architecture):
     return [found.registers, found.shared, found.spills, found.opcodes.total()]
 
 
-def _write_ptx(kernels):
+def _write_ptx(kernels, tidy):
+    """Renew what is stale; of all kernels, also remove what belongs to none."""
     changed = [kernel.name for kernel in kernels if ship(kernel)]
-    print(f"{len(kernels)} kernels, {len(changed)} renewed: {', '.join(changed) or 'all were up to date'}")
+    gone = [file for file in SHIPPED.glob("*.ptx") if tidy and file.stem not in {kernel.name for kernel in kernels}]
+    for file in gone:
+        file.unlink()
+    removed = f"; {len(gone)} removed" if gone else ""
+    print(f"{len(kernels)} kernels, {len(changed)} renewed: {', '.join(changed) or 'all were up to date'}{removed}")
     return 0
 
 

@@ -62,6 +62,7 @@ class Resident:
         self.place, self.plan = place, plan
         self.images, self.labels = place.upload(dataset.images), place.upload(dataset.labels)
         self.scale, self.shift = place.upload(plan.scale), place.upload(plan.shift)
+        place.wait()  # batches may be made on any stream
 
     @staticmethod
     def fits(dataset, place):

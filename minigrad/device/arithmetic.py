@@ -4,7 +4,8 @@ import functools
 
 import numpy as np
 
-from minigrad_kernels.errors import KindError, ShapeError
+from minigrad_kernels.errors import KindError, ShapeError, StateError
+from minigrad_kernels.layout import c_order
 
 from . import memory
 from .arrays import array_module, empty, full, order_of
@@ -134,9 +135,9 @@ def select(condition, x, y):
     x, y = _converted("maximum", (x, y), "where")  # whose types meet in the same way
     shape = broadcast_shapes("where", condition, x, y)
     there = _place_of((condition, x, y))
-    if there is not CPU:
-        return there.module.where(condition, *_beside((x, y)))
     order = next((order_of(value) for value in (x, y, condition) if value.shape == shape), None)
+    if there is not CPU:
+        return _select_there(there.module, (condition, *_beside((x, y))), shape, order or c_order(len(shape)))
     out = empty(shape, x.dtype, order)
     # On bits, out = y xor ((x xor y) times condition): no branch that a processor could guess wrong.
     bits = np.dtype(f"u{x.itemsize}")
@@ -145,6 +146,14 @@ def select(condition, x, y):
     np.multiply(out_bits, condition.view(np.uint8), out=out_bits)
     np.bitwise_xor(out_bits, y_bits, out=out_bits)
     return out
+
+
+def _select_there(module, values, shape, order):
+    """where of another device, which gives C order: so it is given axes in the order in which they are to lie."""
+    if order != c_order(len(shape)):
+        values = [module.broadcast_to(x, shape).transpose(order) if x.shape else x for x in values]
+        return module.where(*values).transpose(np.argsort(order).tolist())
+    return module.where(*values)
 
 
 def broadcast_shapes(op, *arrays):
@@ -158,10 +167,18 @@ def broadcast_shapes(op, *arrays):
 
 @_quiet
 def accumulate(total, value):
-    """Add value into total, an array that nobody else reads."""
-    if type(total) is np.ndarray:
+    """Add value, an array of the same device or a number, into total, an array that nobody else reads.
+
+    Errors  RuntimeError for an array of another device
+    """
+    if type(total) is np.ndarray and type(value) is np.ndarray:
         np.add(total, value, out=total)
-    else:
-        there = place_of(total)
-        with there.active():
-            there.module.add(total, value, out=total)
+        return
+    there = place_of(total)
+    if is_array(value) and place_of(value) is not there:
+        raise StateError(
+            f"backward: a gradient on {place_of(value).name} cannot be added to .grad on {there.name}; "
+            "move a Tensor by .to(), or set its .grad to None where .data became an array of another device"
+        )
+    with there.active():
+        there.module.add(total, value, out=total)

@@ -27,6 +27,7 @@ __all__ = [
     "element_type",
     "empty",
     "empty_like",
+    "fill",
     "from_dlpack",
     "full",
     "host",
@@ -34,6 +35,7 @@ __all__ = [
     "may_share_memory",
     "move",
     "order_of",
+    "strided",
     "workspace",
     "zeros",
 ]
@@ -83,9 +85,8 @@ def asarray(value, dtype=None):
         raise KindError("Tensor: data is a ragged list, wanted rows of one length") from error
     if dtype is None and not hasattr(value, "dtype") and array.dtype == np.float64:
         dtype = default_dtype
-    return array.astype(
-        element_type(array.dtype).newbyteorder("=") if dtype is None else element_type(dtype), copy=False
-    )
+    dtype = element_type(array.dtype).newbyteorder("=") if dtype is None else element_type(dtype)
+    return array if array.dtype == dtype else cast(array, dtype)
 
 
 def from_dlpack(source):
@@ -126,15 +127,25 @@ def full(shape, value, dtype=default_dtype, order=None, like=None):
     Errors  ValueError if the element type cannot hold it
     """
     array = empty(shape, dtype, order, like)
+    fill(array, value)
+    return array
+
+
+@_quiet
+def fill(array, value):
+    """Write one value everywhere.
+
+    Errors  ValueError if the element type cannot hold it
+    """
     try:
         if type(array) is np.ndarray:
             array.fill(value)
-        else:
-            with place_of(array).active():
-                array.fill(np.full((), value, dtype)[()])
+            return
+        value = np.full((), value, array.dtype)[()]
     except (OverflowError, ValueError) as error:
         raise ShapeError(f"full: value is {value}, which does not fit in {array.dtype}") from error
-    return array
+    with place_of(array).active():
+        array.fill(value)
 
 
 def zeros(shape, dtype=default_dtype, order=None, like=None):
@@ -208,12 +219,17 @@ def assign(target, array):
 
 
 def may_share_memory(array, other):
-    """Whether two arrays lie in one piece of memory, as far as their bounds tell."""
-    if type(array) is np.ndarray:
-        return np.may_share_memory(array, other)
-    there = place_of(array)
-    with there.active():
-        return place_of(other) is there and there.module.may_share_memory(array, other)
+    """Whether two arrays lie in one piece of memory: as far as their bounds tell, on a GPU in one allocation."""
+    if isinstance(array, np.ndarray):
+        return isinstance(other, np.ndarray) and np.may_share_memory(array, other)
+    return place_of(other) is place_of(array) and array.data.mem is other.data.mem
+
+
+def strided(array, shape, strides):
+    """The memory of an array seen in this shape, with these byte strides; on the CPU not to be written."""
+    if isinstance(array, np.ndarray):
+        return np.lib.stride_tricks.as_strided(array, shape, strides, subok=True, writeable=False)
+    return array_module(array).lib.stride_tricks.as_strided(array, shape, strides)
 
 
 def contiguous(array, order=None):

@@ -1,7 +1,7 @@
 """GPUs of NVIDIA through CuPy: the places "cuda:0", "cuda:1", ...
 
 Work goes to CuPy's current stream and memory comes from CuPy's pool, which hands a block out again only on the stream
-on which it was freed. Arrays come to the host by synchronous copies; those wait for the stream.
+for which it was allocated. Arrays come to the host by synchronous copies; those wait for the stream.
 """
 
 import functools
@@ -214,10 +214,13 @@ class Gpu(Place):
         with Device(self.number):
             return cupy.cuda.Stream(non_blocking=True)
 
-    def synchronize(self):
+    def wait(self):
         with Device(self.number):
             cupy.cuda.get_current_stream().synchronize()
             Device(self.number).synchronize()
+
+    def synchronize(self):
+        self.wait()
         self.check()
 
     def check(self):

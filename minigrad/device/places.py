@@ -8,7 +8,8 @@ A place is an object that says what differs between devices:
     upload          a NumPy array -> an equal array there, lying alike, in memory of its own
     download        an array there -> an equal NumPy array, lying alike, in memory of its own
     active          (name of the work) -> a context in which work on arrays there is done
-    synchronize     wait for all that the device was told to do, then raise what it has reported
+    wait            wait for all that the device was told to do
+    synchronize     wait, then raise what the device has reported
     wrong           an array of one int64 there, into which kernels write labels that are out of range; see labels.py
 
 Everything above this package asks an array for its place, never for its library.
@@ -63,8 +64,11 @@ class Place:
     def active(self, name=""):
         return contextlib.nullcontext()
 
-    def synchronize(self):
+    def wait(self):
         """The CPU has done everything it was told."""
+
+    def synchronize(self):
+        """And has nothing to report."""
 
 
 CPU = Place()
@@ -116,7 +120,7 @@ def there(function):
 
     @functools.wraps(function)
     def run(*args, **options):
-        for value in args:
+        for value in (*args, *options.values()):
             array = getattr(value, "_data", value)
             if type(array) is np.ndarray:
                 break

@@ -118,8 +118,8 @@ def constant_(tensor, val):
     tensor_of("constant_", "tensor", tensor)
     val = number_of("constant_", "val", bare(val))
     try:
-        write(tensor).fill(val)
-    except (OverflowError, ValueError) as error:
+        device.fill(write(tensor), val)
+    except ShapeError as error:
         raise ShapeError(f"constant_: val is {val}, wanted a number that {tensor.dtype} can hold") from error
     return tensor
 

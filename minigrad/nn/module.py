@@ -235,7 +235,7 @@ class Module:
                 parameter.grad = None
             elif parameter.grad is not None:
                 parameter.grad = parameter.grad.detach()
-                write(parameter.grad).fill(0)
+                device.fill(write(parameter.grad), 0)
 
     def apply(self, function):
         """Call function(module) on all Modules, those below first; returns self."""

@@ -33,13 +33,13 @@ def to(self, *targets, device=None, dtype=None, non_blocking=False):
         wanted = kind is not None and devices.is_floating(array.dtype) and array.dtype != kind
         return devices.cast(array, kind) if wanted else array
 
-    for tensor in (*self.parameters(), *self.buffers()):
-        array = change(tensor.data)
+    tensors = [*self.parameters(), *self.buffers()]
+    tensors += [tensor.grad for tensor in tensors if tensor.grad is not None]
+    changed = [change(tensor.data) for tensor in tensors]  # all before any, as memory may not suffice
+    for tensor, array in zip(tensors, changed, strict=True):
         if array is not tensor.data:
             write(tensor)
             tensor.data = array
-        if tensor.grad is not None:
-            tensor.grad = Tensor(change(tensor.grad.data))
     return self
 
 

@@ -49,7 +49,7 @@ def load_state_dict(self, state_dict, strict=True):
     for name in own.keys() & state_dict.keys():
         given = state_dict[name]
         try:
-            arrays[name] = given.data if isinstance(given, Tensor) else device.asarray(np.asarray(given))
+            arrays[name] = given.data if isinstance(given, Tensor) else _array(given)
         except (MinigradError, ValueError, TypeError, RuntimeError):
             faults.append(f"{name} is a {type(given).__name__} that is no array of numbers")
             continue
@@ -65,3 +65,7 @@ def load_state_dict(self, state_dict, strict=True):
     for name, array in arrays.items():
         device.assign(write(own[name]), array)
     return IncompatibleKeys(missing, unexpected)
+
+
+def _array(given):
+    return device.asarray(given if device.is_array(given) else np.asarray(given))

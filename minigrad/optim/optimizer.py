@@ -150,7 +150,7 @@ class Optimizer:
                     parameter.grad = None
                 elif parameter.grad is not None:
                     parameter.grad = parameter.grad.detach()
-                    write(parameter.grad).fill(0)
+                    device.fill(write(parameter.grad), 0)
 
     def step(self, closure=None):
         """Change every parameter that has a gradient by the rule.

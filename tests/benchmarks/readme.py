@@ -43,10 +43,13 @@ def accuracy_table(results):
     return lines
 
 
+MEASURED = ("networks", "convolutions")  # parts of tests/gpu/run_all that have a table here
+
+
 def gpu_tables(results):
-    """Tables of what tests/gpu/run_all measured on one GPU; none for parts that it has not run."""
+    """Tables of what tests/gpu/run_all measured on one GPU; none for parts that it has not run to the end."""
     parts, lines = results["parts"], []
-    networks, convolutions = parts.get("networks"), parts.get("convolutions")
+    networks, convolutions = (part if part and not part.get("failed") else None for part in map(parts.get, MEASURED))
     if networks:
         lines += [f"Images a second beside PyTorch eager, same run, float32: {on_gpu(networks)}.", ""]
         lines += ["| network | task | batch | minigrad | PyTorch | ratio |", "|---|---|---|---|---|---|"]

@@ -6,9 +6,9 @@ import numpy as np
 from minigrad_kernels import bias, matmul, optimizer, softmax
 from minigrad_kernels.matmul import cuda as ladder
 from minigrad_kernels.matmul import cuda_split
-from minigrad_kernels.optimizer import Adam
+from minigrad_kernels.optimizer import Adam, Plan
 
-from .timing import host_microseconds, medians
+from .timing import host_microseconds, medians, random
 
 SIZES = (512, 1024, 2048, 4096)
 LAYOUTS = {"NN": (False, False), "NT": (False, True), "TN": (True, False)}
@@ -19,17 +19,18 @@ SHAPES = [  # M, N, K of small networks: the head of a CNN, its weight gradient,
     (32, 16, 64 * 28 * 28),
 ]
 SLOW = {"plain": 2048, "tiled": 4096}  # the largest size at which a rung is worth the time
+WORST = 1e-5  # relative error of a product, in the norm
 ROWS, COLUMNS = 1 << 18, 256  # of the memory-bound kernels: 256 MB a matrix
 
 
 def _operands(m, n, k, transposed=(False, False)):
     shapes = ((k, m) if transposed[0] else (m, k)), ((n, k) if transposed[1] else (k, n))
-    a, b = (cupy.random.standard_normal(shape, dtype=cupy.float32) for shape in shapes)
+    a, b = (random(*shape) for shape in shapes)
     return (a.T if transposed[0] else a), (b.T if transposed[1] else b)
 
 
-def _products(m, n, k, transposed=(False, False)):
-    """{rung: call} of all rungs that fit, the default, and cuBLAS; each checked against float64 first."""
+def _products(m, n, k, transposed, wrong):
+    """{rung: call} of cuBLAS, and of the default and all rungs that fit and whose results are right."""
     a, b = _operands(m, n, k, transposed)
     out = cupy.empty((m, n), cupy.float32)
     space = cupy.empty(matmul.workspace(a, b), cupy.uint8)
@@ -50,18 +51,19 @@ def _products(m, n, k, transposed=(False, False)):
             print(f"  {m}x{n}x{k} {name}: {error}")
             continue
         error = float(cupy.linalg.norm(out[:64] - exact) / cupy.linalg.norm(exact))
-        if not error < 1e-5:
-            raise AssertionError(f"matmul {m}x{n}x{k} {name}: relative error {error}")
-        found[name] = call
+        if error < WORST or name == "cublas":
+            found[name] = call
+        else:
+            wrong.append(f"matmul {m}x{n}x{k} {name}: relative error {error}")
     return found
 
 
-def products():
+def products(rows, wrong):
+    """Adds a row for each contender, and to `wrong` those whose result is not that of float64."""
     cases = [(size, size, size, layout) for size in SIZES for layout in LAYOUTS if layout == "NN" or size == SIZES[-1]]
     cases += [(*shape, "NN") for shape in SHAPES]
-    rows = []
     for m, n, k, layout in cases:
-        times = medians(_products(m, n, k, LAYOUTS[layout]), budget=0.2)
+        times = medians(_products(m, n, k, LAYOUTS[layout], wrong), budget=0.2)
         base, _ = times["cublas"]
         for name, (milliseconds, spread) in times.items():
             row = dict(m=m, n=n, k=k, layout=layout, rung=name, ms=round(milliseconds, 5), spread=round(spread, 3))
@@ -72,12 +74,12 @@ def products():
                 f"  {m}x{n}x{k} {layout} {name:<10} {milliseconds:9.4f} ms  {row['of_cublas']:.2f} of cuBLAS",
                 flush=True,
             )
-    return rows
 
 
 def _memory_bound():
     """{name: (call, bytes that it has to move)}"""
-    x, g, dx = (cupy.random.standard_normal((ROWS, COLUMNS), dtype=cupy.float32) for _ in range(3))
+    x, g = random(ROWS, COLUMNS), random(ROWS, COLUMNS)
+    dx = cupy.empty_like(x)
     row, sums = cupy.zeros(COLUMNS, cupy.float32), cupy.empty(COLUMNS, cupy.float32)
     space = cupy.empty(bias.workspace(x.shape), cupy.uint8)
     labels = cupy.asarray(np.random.default_rng(0).integers(0, COLUMNS, ROWS))
@@ -85,6 +87,12 @@ def _memory_bound():
     hyper = np.zeros(len(Adam))
     hyper[[Adam.RATE, Adam.BETA1, Adam.BETA2, Adam.EPS, Adam.STEP]] = 1e-3, 0.9, 0.999, 1e-8, 1
     state = [cupy.split(part, 64) for part in (x.copy(), g, cupy.zeros_like(x), cupy.zeros_like(x))]
+    plan = Plan()
+
+    def adam():
+        optimizer.adam(*state, None, hyper, plan)
+        hyper[Adam.STEP] += 1  # as the device counts it, so that nothing is sent
+
     return {
         "copy": (lambda: cupy.copyto(dx, x), 2 * size),
         "bias_relu": (lambda: bias.bias_relu(x, row, dx), 2 * size),
@@ -94,7 +102,7 @@ def _memory_bound():
             lambda: softmax.cross_entropy_with_grad(x, labels, -100, 1.0, losses, dx),
             2 * size + labels.nbytes + losses.nbytes,
         ),
-        "adam, 64 parameters": (lambda: optimizer.adam(*state, None, hyper), 7 * size),
+        "adam, 64 parameters": (adam, 7 * size),
     }
 
 
@@ -128,5 +136,10 @@ def launches():
     return found
 
 
-def run():
-    return {"products": products(), "memory_bound": memory_bound(), "host_microseconds": launches()}
+def run(found):
+    found |= {"products": [], "wrong": []}
+    found["host_microseconds"] = launches()
+    found["memory_bound"] = memory_bound()
+    products(found["products"], found["wrong"])
+    print(*found["wrong"], sep="\n", flush=True)
+    found["failed"] = bool(found["wrong"])

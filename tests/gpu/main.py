@@ -1,31 +1,45 @@
-"""Checks and measurements on an NVIDIA GPU: tests/gpu/run_all PART... [--out FOLDER] [--limit SECONDS]
+"""Checks and measurements on an NVIDIA GPU: tests/gpu/run_all PART... [--out FOLDER] [--limit SECONDS] [--commit NAME]
 
-correctness  the tables of tests/cases and every rung of every ladder, on the device
+steps        training steps of two networks: the same bits twice, losses near the CPU's
 sanitizer    every kernel at small sizes under compute-sanitizer: memcheck, racecheck, initcheck, synccheck
+correctness  the tables of tests/cases and every rung of every ladder, on the device
+ops          every op of the engine beside the CPU, on the device
 kernels      each rung's time beside cuBLAS or a device copy, and the host time of a launch
 convolutions each rung of convolution and of its gradients beside cuDNN, which needs PyTorch
-training     the main jobs by the package's command: the CPU's accuracy, and the same bits twice
 networks     images a second of whole networks, training and inference, beside PyTorch eager
+training     the main jobs by the package's command: the CPU's accuracy, and the same bits twice
 
-Needs numpy, cupy, numba and pytest; PyTorch for convolutions and networks, compute-sanitizer for that part alone. MNIST
-is trained on where MINIGRAD_DATA names a folder with it. Where there is no CUDA compiler, kernels come from a cache named by MINIGRAD_CACHE, else from the PTX in the package. Each part is a
-process of its own, ends within the limit (8 minutes), and adds its section to one file, FOLDER/<gpu>.json.
+Needs numpy, cupy, numba and pytest (with pytest-xdist the two tables take less time); PyTorch for convolutions and
+networks, compute-sanitizer on the PATH for that part alone. MNIST is trained on where MINIGRAD_DATA names a folder with
+it. Where there is no CUDA compiler, kernels come from a cache named by MINIGRAD_CACHE, else from the PTX in the
+package, which the driver compiles. --commit says what is measured where the files are not in a repository.
+
+Each part is a process of its own, ends within the limit (8 minutes), and adds its section to one file,
+FOLDER/<gpu>.json; other sections stay as they are. A part that fails or is too late leaves what it had found by then,
+with "failed" and "why". The exit code is 0 if all parts succeeded, 2 where there is no GPU.
 """
 
 import argparse
 import json
+import os
 import platform
 import re
+import signal
 import subprocess
 import sys
 import threading
 import time
+import traceback
 from datetime import date
+from importlib import import_module
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-PARTS = ("correctness", "sanitizer", "kernels", "convolutions", "training", "networks")
+PARTS = ("steps", "sanitizer", "correctness", "ops", "kernels", "convolutions", "networks", "training")
 LIMIT = 480
+MERCY = 20  # seconds that a part may take to end by itself after its limit
+SECTION = "section: "  # begins the line of a part's output that holds what it found
 
 
 def commit():
@@ -38,10 +52,16 @@ def commit():
     return "unknown" if known.returncode else known.stdout.strip() + "+" * bool(changed.stdout.strip())
 
 
+def _version(package):
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return None
+
+
 def machine():
-    """What the figures were measured with."""
+    """What the figures were measured with. No context of the GPU is made."""
     import cupy
-    import numba
     import numpy
 
     properties = cupy.cuda.runtime.getDeviceProperties(0)
@@ -53,17 +73,34 @@ def machine():
         "python": platform.python_version(),
         "cupy": cupy.__version__,
         "numpy": numpy.__version__,
-        "numba": numba.__version__,
+        **{name: _version(name) for name in ("numba", "torch")},
         "commit": commit(),
         "date": date.today().isoformat(),
     }
 
 
-def section(part):
-    """What a part found: run in its own process."""
-    from importlib import import_module
+def tell_section(part, limit):
+    """Run a part in this process and print what it found, also where it fails or is late; the exit code."""
+    found = {}
 
-    return import_module(f"tests.gpu.{part}").run()
+    def tell(**more):
+        print(SECTION + json.dumps(found | more), flush=True)
+
+    def late():
+        tell(failed=True, why=f"not finished in {limit:.0f} s")
+        os._exit(1)
+
+    guard = threading.Timer(limit, late)
+    guard.daemon = True
+    guard.start()
+    try:
+        import_module(f"tests.gpu.{part}").run(found)
+    except Exception as error:  # whatever it is, what was found so far counts
+        traceback.print_exc()
+        found |= {"failed": True, "why": f"{type(error).__name__}: {error}"}
+    guard.cancel()
+    tell()
+    return 1 if found.get("failed") else 0
 
 
 def merge(file, part, found):
@@ -76,27 +113,38 @@ def merge(file, part, found):
     temporary.replace(file)
 
 
-def run_part(part, folder, limit):
-    """Whether the part succeeded. The line of its output that is JSON is its section."""
+def run_part(part, folder, limit, here):
+    """Run a part on the machine `here` in a process of its own; whether it succeeded."""
     print(f"==> {part}", flush=True)
-    begun, section = time.monotonic(), None
-    command = [sys.executable, "-u", "-m", "tests.gpu.main", part, "--section"]
-    process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True)
-    guard = threading.Timer(limit, process.kill)
-    guard.start()
-    for line in process.stdout:
-        if line.startswith("{"):
-            section = json.loads(line)
-        else:
-            print(line, end="", flush=True)
-    code = process.wait()
-    guard.cancel()
-    found = section or {"machine": {"gpu": "unknown"}, "failed": True, "why": f"ended with exit code {code}"}
-    found["seconds"] = round(time.monotonic() - begun, 1)
-    name = re.sub(r"[^a-z0-9]+", "-", found["machine"]["gpu"].lower()).strip("-")
-    merge(folder / f"{name}.json", part, found)
-    print(f"<== {part}: exit code {code}, {found['seconds']} s", flush=True)
+    begun, found = time.monotonic(), {"failed": True, "why": "ended without a word"}
+    command = [sys.executable, "-u", "-m", "tests.gpu.main", part, "--section", "--limit", str(limit)]
+    options = {"cwd": ROOT, "stdout": subprocess.PIPE, "text": True, "start_new_session": True}
+    with subprocess.Popen(command, **options) as process:
+        guard = threading.Timer(limit + MERCY, _end, [process])
+        guard.start()
+        try:
+            for line in process.stdout:
+                if line.startswith(SECTION):
+                    found = json.loads(line.removeprefix(SECTION))
+                else:
+                    print(line, end="", flush=True)
+            code = process.wait()
+        finally:
+            guard.cancel()
+            _end(process)
+    seconds = round(time.monotonic() - begun, 1)
+    file = folder / f"{re.sub(r'[^a-z0-9]+', '-', here['gpu'].lower()).strip('-')}.json"
+    merge(file, part, {"machine": here} | found | {"seconds": seconds})
+    print(f"<== {part}: {found.get('why', 'failed' if code else 'passed')}, {seconds} s", flush=True)
     return code == 0
+
+
+def _end(process):
+    """End a part and all that it started."""
+    try:
+        os.killpg(process.pid, signal.SIGKILL)
+    except ProcessLookupError:  # all have ended
+        return
 
 
 def main():
@@ -104,21 +152,18 @@ def main():
     parser.add_argument("parts", nargs="+", choices=PARTS, metavar="PART")
     parser.add_argument("--out", type=Path, default=ROOT / "tests" / "benchmarks" / "results")
     parser.add_argument("--limit", type=float, default=LIMIT, metavar="SECONDS", help="for each part")
+    parser.add_argument("--commit", metavar="NAME", help="what is measured, if git does not say")
     parser.add_argument("--section", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.section:
-        (part,) = options.parts
-        found = {"machine": machine()} | section(part)
-        print(json.dumps(found))
-        return 1 if found.get("failed") else 0
+        return tell_section(*options.parts, options.limit)
     try:
-        import cupy
-
-        cupy.cuda.runtime.getDeviceCount()
+        here = machine()
     except Exception as error:  # of the import, of the driver
         print(f"tests/gpu/run_all: needs CuPy and an NVIDIA GPU: {error}", file=sys.stderr)
         return 2
-    return 0 if all([run_part(part, options.out, options.limit) for part in options.parts]) else 1
+    here["commit"] = options.commit or here["commit"]
+    return 0 if all([run_part(part, options.out, options.limit, here) for part in options.parts]) else 1
 
 
 if __name__ == "__main__":

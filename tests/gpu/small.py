@@ -1,68 +1,179 @@
-"""Every CUDA kernel of the package once or a few times at small sizes: what compute-sanitizer looks at.
+"""Every CUDA kernel of the package at small sizes: what compute-sanitizer looks at.
 
-python -m tests.gpu.small runs it on the device that MINIGRAD_TEST_DEVICE names.
+python -m tests.gpu.small DEVICE runs it on "cuda" or on the interpreter.
 """
 
 import importlib
-import itertools
+import sys
 from functools import partial
+from itertools import product
+from unittest import mock
 
 import numpy as np
 
+from minigrad_kernels import optimizer
+from minigrad_kernels import softmax as losses
+from minigrad_kernels.conv2d import cuda as conv2d
 from minigrad_kernels.matmul import cuda as ladder
-from minigrad_kernels.optimizer import cuda as optimizer_cuda
+from minigrad_kernels.optimizer import cuda as updates
+from minigrad_kernels.softmax import cuda as loss_kernels
 
+from ..cases import augment, bias, elementwise, norm, pool2d, scatter, softmax
+from ..cases import conv2d as convolution
 from ..cases.matmul import row, transposed
-from ..kernel_runs import CASES, DEVICE, exists, make_inputs, moved, run
+from ..kernel_runs import make_inputs, moved, run
 
-__all__ = ["run_all"]
+__all__ = ["LAST", "run_all"]
 
-LARGEST, EACH = 5000, 4  # elements of all inputs together; rows for each function
+LAST = "every kernel was launched on cuda"
+
+# ---- families with a plain rung and a higher one, which runs where it fits -------------------------------------------
+
+ALONG = (  # makers of cases whose kernels work along rows, from (rows, columns)
+    norm.standardize, norm.standardize_grad, partial(softmax.row, "softmax"), partial(softmax.row, "log_softmax"),
+    softmax.softmax_grad, softmax.log_softmax_grad, softmax.cross_entropy,
+    partial(softmax.cross_entropy_with_grad, scale=0.5),
+)  # fmt: skip
+SIZE, PARTS = (1030,), (1100, 8)  # of one vector; of a matrix whose columns are summed in two parts
+BOTH = [  # cases that run on either rung, and plain in float64
+    *bias.rows(PARTS),
+    augment.row((2, 3, 4, 4), 3),
+    augment.cut((2, 3, 4, 4), 3, 1, False),
+    *(elementwise.row(f"relu{end}", SIZE, arrays=count) for end, count in (("", 1), ("_grad", 2))),
+    *(elementwise.leaky(f"leaky_relu{end}", SIZE, 0.1) for end in ("", "_grad")),
+    elementwise.row("erf", SIZE),
+    elementwise.dropout(SIZE, 0.5),
+    *(make(PARTS) for make in (norm.channel_sum, norm.statistics, norm.normalize, norm.grads)),
+    *pool2d.maximum((1, 4, 5, 7), (3, 2), (2, 2), (1, 1)),
+    *pool2d.maximum((1, 4, 18, 17), (17, 16), (1, 1)),  # more taps than a byte can number
+    *pool2d.plain((1, 4, 6, 8), 3, 2, 1),
+    scatter.add_rows(7, 3, 4),
+    softmax.cross_entropy_grad((3, 8)),
+    *(make((3, 12)) for make in ALONG),
+]
+# Kernels for rows of other lengths: a warp's registers of two sizes, a warp that reads again, a block.
+WIDE = [make((2, columns)) for make, columns in product(ALONG, (128, 1000, 1100, 4101))]
 
 
-def _rows():
-    """(row, module of its CUDA kernels) of some rows for each function that has any, the larger ones first."""
-    known = sorted((case for case in CASES if exists(case, ".cuda") and case.family != "matmul"), key=_function)
-    for (family, _), rows in itertools.groupby(known, _function):
-        sizes = [(sum(np.prod(shape) for shape in case.shapes if shape), case) for case in rows]
-        small = sorted((pair for pair in sizes if pair[0] < LARGEST), key=lambda pair: -pair[0])
-        for _, case in small[:EACH]:
-            yield case, importlib.import_module(f"minigrad_kernels.{family}.cuda")
-
-
-def _function(case):
-    return case.family, case.function
-
-
-def _products():
-    """Every rung of the matrix product in every layout."""
-    for rung, layouts in itertools.product(ladder.RUNGS, itertools.product((None, transposed), repeat=2)):
-        sizes = (8, 1000, 12) if rung == "split" else (20, 36, 24)
-        yield rung, row(*sizes, bias=True, layouts=layouts, relu=True)
-
-
-def _adam(device, dtype, rung):
-    rng, hyper = np.random.default_rng(0), np.array([1e-3, 0.9, 0.999, 1e-8, 0.01, 3, 1, 0])
-    shapes = [(5,), (7, 9), (3, 3, 2, 4)]
-    lists = [[moved(rng.uniform(1, 2, shape).astype(dtype), device) for shape in shapes] for _ in range(5)]
-    optimizer_cuda.adam(*optimizer_cuda.tables(lists)[:2], True, hyper, lists[0][0], rung)
-
-
-def run_all(device=DEVICE):
-    for case, module in _rows():
+def _both(device):
+    for case in BOTH:
+        module = importlib.import_module(f"minigrad_kernels.{case.family}.cuda")
         for dtype in (np.float32, np.float64):
             run(case, dtype, make_inputs(case, dtype), device)
-        if len(case.shapes[0]) == 2:  # as the launcher hands it on
-            plain = partial(getattr(module, case.function), rung="plain")
-            run(case, np.float32, make_inputs(case, np.float32), device, plain)
-    for rung, case in _products():
-        run(case, np.float32, make_inputs(case, np.float32), device, partial(ladder.forward, rung=rung))
+        if hasattr(module, "choose"):
+            with mock.patch.object(module, "choose", lambda op, rung, misfits: "plain"):
+                run(case, np.float32, make_inputs(case, np.float32), device)
+    for case in WIDE:
+        run(case, np.float32, make_inputs(case, np.float32), device)
+
+
+# ---- ladders of products and convolutions ----------------------------------------------------------------------------
+
+LAYOUTS = list(product((None, transposed), repeat=2))
+SAME = {"padding": (1, 1)}
+GROUPED = {"groups": 8, **SAME}
+CONVOLUTIONS = {  # rung: (x, w, settings) of the convolution and, where it fits, of its input gradient
+    "plain": ((1, 3, 5, 6), (5, 3, 3, 3), {"stride": (2, 1), **SAME}),
+    "gemm_128x16": ((1, 5, 5, 6), (7, 5, 3, 3), SAME),
+    "gemm": ((1, 5, 5, 6), (7, 5, 3, 3), {"stride": (2, 2), **SAME}),
+    "vector_128x16": ((1, 8, 5, 6), (8, 8, 3, 3), SAME),
+    "vector_128x32": ((1, 8, 5, 6), (8, 8, 3, 3), SAME),
+    "vector_64x64": ((1, 8, 5, 6), (8, 8, 3, 3), {"stride": (2, 2), **SAME}),
+    "vector": ((1, 8, 5, 6), (8, 8, 3, 3), SAME),
+    "split": ((1, 40, 3, 3), (40, 40, 3, 3), SAME),
+    "depthwise": ((1, 8, 5, 6), (8, 1, 3, 3), GROUPED),
+    "product": ((1, 8, 3, 3), (12, 8, 1, 1), {}),
+}
+DIRECT = [((1, c, 5, 6), (9, c, 3, 3), SAME) for c in (1, 2, 3, 4)]  # the forward direction alone
+WEIGHTS = [  # of the weight gradient; tiles of two widths, kinds by the channels that a thread reads
+    ("plain", (1, 3, 5, 6), (5, 3, 3, 3), {}),
+    *(("gemm", (1, 5, 5, 6), (o, 5, 3, 3), SAME) for o in (7, 36)),
+    *(("vector", (1, 8, 5, 6), (o, 8, 3, 3), SAME) for o in (8, 36)),
+    *(("direct", (1, c, 5, 6), (o, c, 2, 2), SAME) for c, o in ((2, 3), (2, 4), (3, 4), (4, 4))),
+    ("depthwise", (1, 8, 5, 6), (8, 1, 3, 3), GROUPED),
+    ("pointwise", (1, 20, 3, 3), (20, 20, 1, 1), {}),
+]
+
+
+def _products(device):
+    for rung in ladder.RUNGS:
+        sizes = (8, 1000, 12) if rung == "split" else (20, 36, 24)
+        for layouts in LAYOUTS if rung.startswith(("vector", "buffered")) else LAYOUTS[:1]:
+            case = row(*sizes, bias=True, layouts=layouts, relu=True)
+            run(case, np.float32, make_inputs(case, np.float32), device, partial(ladder.forward, rung=rung))
     case = row(7, 5, 6)
     run(case, np.float64, make_inputs(case, np.float64), device)
-    for dtype, rung in ((np.float32, "vector"), (np.float32, "plain"), (np.float64, "plain")):
-        _adam(device, dtype, rung)
+
+
+def _convolutions(device):
+    found = [(rung, case) for rung, (x, w, more) in CONVOLUTIONS.items() for case in convolution.rows(x, w, **more)[:2]]
+    found += [("direct", convolution.rows(x, w, bias=True, relu=True, **more)[0]) for x, w, more in DIRECT]
+    found += [(rung, convolution.rows(x, w, **more)[2]) for rung, x, w, more in WEIGHTS]
+    for rung, case in found:
+        forced = partial(getattr(conv2d, case.function), rung=rung)
+        run(case, np.float32, make_inputs(case, np.float32), device, forced)
+        if rung == "plain":
+            run(case, np.float64, make_inputs(case, np.float64), device)
+
+
+# ---- sums of losses --------------------------------------------------------------------------------------------------
+
+LOSSES = (3, 8), (4097, 4)  # rows and classes: added up in one part, and in two
+
+
+def _losses(device, dtype):
+    there = lambda array: moved(array.astype(dtype), device)
+    for rows, classes in LOSSES:
+        x, target = np.random.default_rng(0).standard_normal((rows, classes)), np.arange(rows) % classes
+        arrays = there(x), moved(target, device), softmax.IGNORED
+        out, divisor, sums, dx = (there(np.zeros(shape)) for shape in ((), (), rows, x.shape))
+        space = moved(np.zeros(losses.workspace(rows), np.uint8), device)
+        losses.cross_entropy_total(*arrays, True, out, divisor, sums, space)
+        losses.cross_entropy_total_grad(out, divisor, *arrays, sums, dx)
+
+
+# ---- optimisers ------------------------------------------------------------------------------------------------------
+
+RULES = [  # name, all its states, hyper-parameters
+    ("sgd", 1, [0.1, 0.9, 0, 0.01, 0, 0, 1]),
+    ("adam", 3, [1e-3, 0.9, 0.999, 1e-8, 0.01, 3, 1, 0]),
+    ("rmsprop", 3, [0.1, 0.9, 1e-8, 0.01, 0.9, 0]),
+    ("adagrad", 1, [0.1, 0.1, 1e-8, 0.01, 3, 0]),
+]
+
+
+def _optimizers(device, dtype):
+    rng, shapes = np.random.default_rng(0), [(5,), (7, 9), (1030,)]
+    there = lambda low: [moved(rng.uniform(low, low + 1, shape).astype(dtype), device) for shape in shapes]
+    for name, states, hyper in RULES:
+        lists = there(1), there(1), *(there(9 - 4 * k) for k in range(states))
+        getattr(optimizer, name)(*lists, np.array(hyper, np.float64))
+    arrays, number = there(1), lambda *shape: moved(np.ones(shape), device)
+    squares, factor = number(len(shapes)), number(1)
+    optimizer.squared_norms(arrays, squares, moved(np.zeros(optimizer.workspace(arrays), np.uint8), device))
+    optimizer.clip_factor(squares, 1.0, moved(np.zeros((), dtype), device), factor)
+    optimizer.scale(arrays, factor)
+
+
+def run_all(device):
+    _both(device)
+    _products(device)
+    _convolutions(device)
+    for part, module in ((_losses, loss_kernels), (_optimizers, updates)):
+        part(device, np.float32)
+        part(device, np.float64)
+        with mock.patch.object(module, "choose", lambda op, rung, misfits: "plain"):
+            part(device, np.float32)
+
+
+def main(device):
+    if device == "cuda":
+        import cupy
+
+        cupy.cuda.set_allocator(None)  # each array is an allocation of its own, so that a tool sees where it ends
+    run_all(device)
+    print(f"every kernel was launched on {device}")
 
 
 if __name__ == "__main__":
-    run_all()
-    print("every kernel was launched")
+    main(sys.argv[1])

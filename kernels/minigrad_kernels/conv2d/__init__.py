@@ -72,6 +72,8 @@ def workspace(direction, x_shape, w_shape, stride, padding, dilation, groups, dt
     """
     settings = _settings(stride, padding, dilation, groups)
     output_shape(x_shape, w_shape, None, *settings)
+    if np.dtype(dtype) not in FLOATS:
+        raise KindError(f"conv2d: x is {np.dtype(dtype)}, wants float32 or float64")
     wanted = cpu.workspace if like is None else implementation(__name__, "workspace", like)
     return wanted(direction, tuple(x_shape), tuple(w_shape), *settings, np.dtype(dtype).itemsize)
 
