@@ -9,6 +9,8 @@ Source  Linnainmaa 1976, "Taylor expansion of the accumulated rounding error"; G
         Derivatives", chapter 3
 """
 
+import functools
+
 from minigrad_kernels.errors import KindError, ShapeError, StateError
 
 from . import device
@@ -45,6 +47,8 @@ def write(tensor):
 
 def backward(tensor, gradient=None, retain_graph=None, create_graph=False):
     """Add the gradient of a scalar (of sum(gradient * tensor) otherwise) to .grad of the leaves below it."""
+    if gradient is None and tensor.__class__ is Tensor and not tensor.shape and tensor.requires_grad:
+        gradient = Tensor.made(_one(device.place_of(tensor.data), tensor.dtype))
     roots = [(tensor, _first_gradient("backward", tensor, gradient))]
 
     def finish(leaf, gradient, owned):
@@ -82,6 +86,17 @@ def grad(outputs, inputs, grad_outputs=None, retain_graph=None, create_graph=Fal
         index = next(i for i, target in enumerate(targets) if target not in found)
         raise StateError(f"grad: the outputs do not depend on inputs[{index}]; pass allow_unused=True for None")
     return tuple(found.get(target) for target in targets)
+
+
+@functools.cache
+def _one(place, dtype):
+    """The number 1 as the gradient of a scalar loss, kept because every step asks for it.
+
+    Nothing writes to it: the engine adds only into arrays that it alone holds, and the first gradient is not one.
+    """
+    one = device.full((), 1, dtype, like=place)
+    place.wait()  # other streams may be the next to read it
+    return one
 
 
 def _first_gradient(op, tensor, gradient):
@@ -219,7 +234,7 @@ def _accumulate(tensor, gradient, owned):
         tensor.grad = gradient if total is None else total + gradient
     elif total is None:
         order = device.order_of(tensor.data)
-        taken = owned and device.order_of(gradient.data) == order and device.can_hold_a_sum(gradient.data)
-        tensor.grad = Tensor.made(gradient.data if taken else device.copy(gradient.data, order))
+        taken = device.contiguous if owned and device.can_hold_a_sum(gradient.data) else device.copy
+        tensor.grad = Tensor.made(taken(gradient.data, order))
     else:
         device.accumulate(write(total), gradient.data)

@@ -15,8 +15,8 @@ import pytest
 from .cases import all_cases
 
 __all__ = [
-    "CASES", "DEVICE", "each_type", "exists", "generator", "guarded", "laid_out", "make_inputs", "make_output", "moved", "on_host",
-    "part", "run", "same_bits", "spoil", "wanted", "within_rounding",
+    "CASES", "DEVICE", "each_type", "exists", "generator", "guarded", "laid_out", "make_inputs", "make_output", "moved",
+    "on_host", "part", "run", "same_bits", "spoil", "wanted", "within_rounding",
 ]  # fmt: skip
 
 DEVICE = os.environ.get("MINIGRAD_TEST_DEVICE", "interpreter")  # on which tests of CUDA kernels run them

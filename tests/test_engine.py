@@ -221,6 +221,26 @@ def test_gradients_accumulate_at_one_address():
     np.testing.assert_array_equal(x.grad.data, np.full(3, 4.0))
 
 
+@pytest.mark.parametrize("place", ["cpu", "interpreter"])
+def test_the_first_gradient_of_a_loss_is_1_however_its_gradients_are_changed(place):
+    """It is one array for all losses; whatever a backward pass gives out or adds up is another."""
+    x = Tensor(np.float32(3)).to(place).detach()
+    x.requires_grad = True
+    for _ in range(2):
+        x.grad = None
+        loss = x + 0.0
+        loss.retain_grad()
+        (loss + x + x).backward()
+        assert x.grad.item() == 3 and loss.grad.item() == 1
+        x.backward()  # the loss itself is a leaf
+        assert x.grad.item() == 4
+        for gradient in (x.grad, loss.grad):
+            write(gradient)[...] = 9
+        x.grad = None
+        x.backward()
+        write(x.grad)[...] = 9
+
+
 def test_a_gradient_never_aliases_another():
     """add hands one gradient to both sides; adding to one must not change the other."""
     x, y = leaf(3), leaf(3)

@@ -90,7 +90,12 @@ def space(shape):
     return interpreter.empty(bias.workspace(shape), np.uint8)
 
 
-def check_addition(name, counts, partial, columns):
+def check_addition(launches, shape, partial, columns):
+    """What adds the sums of the parts; where there is one part, its sums went straight to out."""
+    if cut(*shape).parts == 1:
+        assert not launches
+        return
+    ((name, counts),) = launches
     assert name == "bias_add_f32"
     assert counts.bytes_loaded["partial"] == partial
     assert counts.bytes_stored["out"] == 4 * columns
@@ -99,26 +104,26 @@ def check_addition(name, counts, partial, columns):
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
 def test_column_sums(launches, shape):
     bias.column_sums(numbers(*shape), interpreter.empty(shape[1]), space(shape))
-    (name, counts), addition = seen(launches)
+    (name, counts), *addition = seen(launches)
     size, partial = sums_of(shape)
     assert name == "bias_sums_vector"
     assert counts.bytes_loaded["x"] == size and counts.bytes_stored["partial"] == partial
     assert whole_sectors(counts, "x") and narrow(counts, "ld") == 0
     assert counts.shared_wavefronts <= 1.05 * counts.shared_wavefronts_ideal
-    check_addition(*addition, partial, shape[1])
+    check_addition(addition, shape, partial, shape[1])
 
 
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
 def test_bias_relu_grad(launches, shape):
     arrays = numbers(*shape), numbers(*shape), interpreter.empty(shape)
     bias.bias_relu_grad(*arrays, interpreter.empty(shape[1]), space(shape))
-    (name, counts), addition = seen(launches)
+    (name, counts), *addition = seen(launches)
     size, partial = sums_of(shape)
     assert name == "bias_grad_vector"
     assert counts.bytes_loaded["g"] == counts.bytes_loaded["out"] == counts.bytes_stored["dx"] == size
     assert counts.bytes_stored["partial"] == partial
     assert whole_sectors(counts, "g", "out", "dx") and narrow(counts, "ld") == 0
-    check_addition(*addition, partial, shape[1])
+    check_addition(addition, shape, partial, shape[1])
 
 
 def test_plain_rungs_move_as_many_bytes(launches):
@@ -127,7 +132,7 @@ def test_plain_rungs_move_as_many_bytes(launches):
     bias_cuda.bias_relu(x, b, out, "plain")
     bias_cuda.column_sums(x, interpreter.empty(32), space(shape), "plain")
     bias_cuda.bias_relu_grad(x, out, interpreter.empty(shape), interpreter.empty(32), space(shape), "plain")
-    forward, sums, _, grad, _ = (counts for _, counts in seen(launches))
+    forward, sums, grad = (counts for _, counts in seen(launches))
     assert forward.bytes_loaded == {"x": size, "bias": size} and forward.bytes_stored == {"out": size}
     partial = sums_of(shape)[1]
     assert sums.bytes_loaded == {"x": size} and sums.bytes_stored == {"partial": partial}

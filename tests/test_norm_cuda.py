@@ -34,7 +34,7 @@ def space(function, shape):
 def statistics(x, rung=None):
     """(mean, variance) of the columns of a NumPy array."""
     out = fresh(x.shape[1]), fresh(x.shape[1])
-    cuda.batch_statistics(there(x), *out, space("batch_statistics", x.shape), rung)
+    cuda.batch_statistics(there(x), *out, space("batch_statistics", x.shape), None, None, False, 0, rung)
     return [on_host(array) for array in out]
 
 
@@ -191,7 +191,7 @@ def test_rungs_that_do_not_fit_are_refused(call, words):
 def test_more_elements_than_places_are_refused():
     far = np.broadcast_to(array(1), (1 << 31, 1)).view(interpreter.Array)
     calls = {
-        "batch_statistics": partial(cuda.batch_statistics, far, None, None, None),
+        "batch_statistics": partial(cuda.batch_statistics, far, *[None] * 5, False, 0),
         "batch_normalize": partial(cuda.batch_normalize, far, *[None] * 3, False, None, False, EPS, far),
         "batch_norm_grads": partial(cuda.batch_norm_grads, far, far, *[None] * 3, False, EPS, far, None, None, None),
         "standardize": partial(cuda.standardize, far, EPS, far, None),

@@ -26,8 +26,14 @@ def product(input, other):
     shape = kernels.output_shape(input.shape, other.shape)
     if not device.is_floating(input.dtype):
         return array_module(input).matmul(input, other)
-    batch, module = shape[:-2], array_module(input)
-    return _filled(*(module.broadcast_to(a, (*batch, *a.shape[-2:])) for a in (input, other)), None, shape)
+    return _filled(_repeated(input, shape[:-2]), _repeated(other, shape[:-2]), None, shape)
+
+
+def _repeated(stack, batch):
+    """The stack seen as one of `batch` matrices."""
+    if stack.shape[:-2] == batch:
+        return stack
+    return array_module(stack).broadcast_to(stack, (*batch, *stack.shape[-2:]))
 
 
 def _filled(input, other, bias, shape):

@@ -4,11 +4,15 @@ import numpy as np
 
 from minigrad_kernels import softmax
 from minigrad_kernels.errors import KindError, ShapeError
+from minigrad_kernels.softmax import reference as softmax_reference
+from minigrad_kernels.softmax.plan import SHARE
 
 from . import KernelCase, Output, Refusal
 
 SHAPES = [(0, 3), (1, 1), (5, 1), (3, 2), (64, 10), (7, 17), (130, 129)]
 SHAPES += [(9, 32), (10, 33), (7, 128), (33, 3), (1003, 10)]  # about the lanes and blocks of a GPU
+# About the threads of a block that adds losses, and the rows of one such block.
+TOTALS = [*SHAPES, (256, 2), (257, 3), (SHARE, 2), (SHARE + 1, 2), (3 * SHARE + 7, 1)]
 IGNORED = -100
 
 
@@ -122,6 +126,60 @@ def cross_entropy_grad(shape):
     )
 
 
+def scratch(inputs, params, dtype):
+    return softmax.workspace(len(inputs[0]))
+
+
+def cross_entropy_total(shape, mean, ignored=None):
+    def target(rng, size):
+        return targets(rng, size, shape[1]) if ignored is None else np.full(size, ignored)
+
+    def size(reference, inputs, params):
+        """A sum takes the roundings of its terms, a mean their mean."""
+        losses, logsumexp = absolute(softmax_reference.cross_entropy, (inputs[0], inputs[1] * 0), {"ignore_index": 1})
+        divisor = max((inputs[1] != IGNORED).sum(), 1) if mean else 1
+        return losses.sum() / divisor, divisor, logsumexp
+
+    return KernelCase(
+        family="softmax",
+        function="cross_entropy_total",
+        shapes=(shape, shape[:1]),
+        params=dict(ignore_index=IGNORED, mean=mean),
+        outputs=(Output(()), Output(()), Output(shape[:1])),
+        kinds=("float", target),
+        terms=relative(shape[1]) + 40,
+        exact=False,
+        magnitude=size,
+        workspace=scratch,
+        nan=(0,) if ignored is None and shape[0] > 1 else (),
+    )
+
+
+def cross_entropy_total_grad(shape):
+    def target(rng, size):
+        return targets(rng, size, shape[1])
+
+    def ignored(rng, size):
+        return np.int64(IGNORED)
+
+    def size(reference, inputs, params):
+        g, divisor, x, _, _, logsumexp = inputs
+        p = np.exp(x.astype(float) - logsumexp[:, None])
+        return np.abs(g / divisor) * (1 + p * (1 + np.abs(x) + np.abs(logsumexp[:, None])))
+
+    return KernelCase(
+        family="softmax",
+        function="cross_entropy_total_grad",
+        shapes=((), (), shape, shape[:1], (), shape[:1]),
+        params={},
+        outputs=(Output(shape),),
+        kinds=("float", "positive", "float", target, ignored, "float"),
+        terms=7,
+        exact=False,
+        magnitude=size,
+    )
+
+
 def cross_entropy_with_grad(shape, scale):
     def target(rng, size):
         return targets(rng, size, shape[1])
@@ -153,6 +211,9 @@ CASES = [
     *(cross_entropy_grad(shape) for shape in SHAPES),
     *(cross_entropy_with_grad(shape, 1 / 64) for shape in SHAPES),
     cross_entropy_with_grad((5, 4), -3),
+    *(cross_entropy_total(shape, mean) for shape in TOTALS for mean in (True, False) if shape[0] > 1 or not mean),
+    cross_entropy_total((6, 4), False, IGNORED),
+    *(cross_entropy_total_grad(shape) for shape in SHAPES),
 ]
 
 
@@ -162,7 +223,32 @@ def _with_grad(x=(3, 4), target=(0, 1, 2), scale=1.0, losses=3, dx=(3, 4), kind=
     return lambda: softmax.cross_entropy_with_grad(*arrays)
 
 
+def _total(mean=True, out=(), divisor=(), space=None):
+    x, target = np.ones((3, 4), "f4"), np.zeros(3, np.int64)
+    space = np.empty(softmax.workspace(3) if space is None else space, np.uint8)
+    outputs = np.ones(out, "f4"), np.ones(divisor, "f4"), np.ones(3, "f4")
+    return lambda: softmax.cross_entropy_total(x, target, IGNORED, mean, *outputs, space)
+
+
+def _total_grad(g=(), divisor=()):
+    x, target = np.ones((3, 4), "f4"), np.zeros(3, np.int64)
+    arrays = np.ones(g, "f4"), np.ones(divisor, "f4"), x, target, IGNORED, np.ones(3, "f4"), x + 0
+    return lambda: softmax.cross_entropy_total_grad(*arrays)
+
+
 REFUSALS = [
+    Refusal("total, mean", _total(mean=1), KindError, "cross_entropy: mean is int, wants a bool"),
+    Refusal("total, out", _total(out=(1,)), ShapeError, "cross_entropy: out has shape (1,), wants ()"),
+    Refusal("total, divisor", _total(divisor=(3,)), ShapeError, "cross_entropy: divisor has shape (3,), wants ()"),
+    Refusal("total, space", _total(space=9), ShapeError, "cross_entropy: workspace has shape (9,), wants"),
+    Refusal("total, g", _total_grad(g=(3,)), ShapeError, "cross_entropy_total_grad: g has shape (3,), wants ()"),
+    Refusal(
+        "total, g's divisor",
+        _total_grad(divisor=(1,)),
+        ShapeError,
+        "cross_entropy_total_grad: divisor has shape (1,), wants ()",
+    ),
+] + [
     Refusal(f"cross entropy with gradient, {name}", call, error, f"cross_entropy_with_grad: {message}")
     for name, call, error, message in [
         ("x", _with_grad(x=(3, 4, 1)), ShapeError, "x has shape (3, 4, 1), wants (rows, classes)"),

@@ -1,7 +1,8 @@
 """Bias with ReLU, its gradient, and sums of columns on CUDA: which rung runs, and how it is started.
 
 Rungs: plain (cuda_plain.py), one thread an element or a partial sum; vector (cuda_vector.py), 128-bit accesses by
-threads that keep to their columns. Both cut sums as plan.py says, and `add` then adds the sums of the parts.
+threads that keep to their columns. Both cut sums as plan.py says, and `add` then adds the sums of the parts where
+there are several.
 """
 
 import numpy as np
@@ -50,8 +51,10 @@ def _sums(op, rung, matrices, out, workspace):
         out.fill(0)
         return
     (rows, columns), plan = first.shape, cut(*first.shape)
-    start = -address(workspace) % VECTOR
-    partial = workspace[start : start + plan.parts * columns * out.itemsize].view(out.dtype)
+    partial = out
+    if plan.parts > 1:
+        start = -address(workspace) % VECTOR
+        partial = workspace[start : start + plan.parts * columns * out.itemsize].view(out.dtype)
     if _rung(op, rung, *matrices) == "plain":
         kernel = (cuda_plain.SUMS if len(matrices) == 1 else cuda_plain.GRAD)[out.dtype]
         count = plan.parts * columns
@@ -60,8 +63,9 @@ def _sums(op, rung, matrices, out, workspace):
         kernel = cuda_vector.sums_vector if len(matrices) == 1 else cuda_vector.grad_vector
         sizes = first.size, columns, plan.fold, plan.tiles, plan.rows // plan.fold
         kernel((plan.tiles * plan.parts,), (THREADS,), (*matrices, partial, *sizes))
-    grid, block = (-(-columns // cuda_plain.WIDTH),), (cuda_plain.WIDTH, cuda_plain.HEIGHT)
-    cuda_plain.ADD[out.dtype](grid, block, (partial, out, plan.parts, columns))
+    if plan.parts > 1:
+        grid, block = (-(-columns // cuda_plain.WIDTH),), (cuda_plain.WIDTH, cuda_plain.HEIGHT)
+        cuda_plain.ADD[out.dtype](grid, block, (partial, out, plan.parts, columns))
 
 
 def bias_relu_grad(g, out, dx, dbias, workspace, rung=None):

@@ -76,19 +76,33 @@ def channel_sum(x, out, workspace):
     kernel(matrix, total, workspace)
 
 
-def batch_statistics(x, mean, variance, workspace):
+def batch_statistics(x, mean, variance, workspace, running_mean=None, running_var=None, momentum=0.0):
     """The mean and the biased variance of each channel, accurate where a mean is far larger than the deviation too.
 
+    Running statistics, where they are given, are updated in place by the same pass.
+
     Math    mean[c] = sum x / count;  variance[c] = sum (x - mean[c])**2 / count
+            running_mean = (1 - momentum) running_mean + momentum mean
+            running_var = (1 - momentum) running_var + momentum variance count / (count - 1)
     Grads   as part of batch_norm_grads
-    Shapes  x (N, C) or (N, C, H, W); mean, variance (C,); workspace: workspace("batch_statistics", x.shape) bytes
+    Shapes  x (N, C) or (N, C, H, W); mean, variance, running_mean and running_var (both or None) (C,);
+            workspace: workspace("batch_statistics", x.shape) bytes
     """
     op = "batch_statistics"
     kernel = implementation(__name__, op, x)
     matrix = _matrix(op, "x", x)
     vectors = [_vector(op, n, a, x, check_output) for n, a in (("mean", mean), ("variance", variance))]
     _check_space(op, workspace, x)
-    kernel(matrix, *vectors, workspace)
+    has_running = running_mean is not None
+    if has_running != (running_var is not None):
+        raise ShapeError(f"{op}: wants running_mean and running_var, or neither")
+    if has_running and matrix.shape[0] < 2:
+        raise ShapeError(f"{op}: x has shape {x.shape}, wants two elements a channel for running statistics")
+    running = [running_mean, running_var] if has_running else vectors  # which stand for what is not there
+    running = [
+        _vector(op, n, a, x, check_output) for n, a in zip(("running_mean", "running_var"), running, strict=True)
+    ]
+    kernel(matrix, *vectors, workspace, *running, has_running, float(momentum))
 
 
 def _optional(op, name, array, x):

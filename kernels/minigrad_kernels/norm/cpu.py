@@ -181,13 +181,23 @@ def channel_sum(x, out, workspace):
     fold(partial, 1.0, out)
 
 
-def batch_statistics(x, mean, variance, workspace):
+@jit
+def update_running(mean, variance, count, running_mean, running_var, momentum):
+    """In float64, as all sums here."""
+    for c in range(mean.size):
+        running_mean[c] = (1 - momentum) * running_mean[c] + momentum * mean[c]
+        running_var[c] = (1 - momentum) * running_var[c] + momentum * (variance[c] * (count / (count - 1)))
+
+
+def batch_statistics(x, mean, variance, workspace, running_mean, running_var, has_running, momentum):
     x = _folded(x)
     (partial,) = _partials("batch_statistics", workspace, x)
     sum_pieces(x, partial)
     fold(partial, x.size / mean.size, mean)
     square_pieces(x, mean, partial)
     fold(partial, x.size / mean.size, variance)
+    if has_running:
+        update_running(mean, variance, x.size / mean.size, running_mean, running_var, momentum)
 
 
 @jit

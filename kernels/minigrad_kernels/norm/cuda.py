@@ -79,7 +79,7 @@ def _totals(x, kernel, arguments):
     kernel[x.dtype]((-(-x.shape[1] // WIDTH),), (WIDTH, HEIGHT), arguments)
 
 
-def batch_statistics(x, mean, variance, workspace, rung=None):
+def batch_statistics(x, mean, variance, workspace, running_mean, running_var, has_running, momentum, rung=None):
     rung = _rung("batch_statistics", rung, x)
     if not x.size:
         mean.fill(np.nan)
@@ -89,7 +89,8 @@ def batch_statistics(x, mean, variance, workspace, rung=None):
     partials = _partials(workspace, x, plan)
     _parts(x, rung, cuda_plain.STATISTICS, cuda_vector.statistics_vector, (x, *partials))
     sizes = rows, plan.rows, plan.parts, columns
-    _totals(x, cuda_totals.STATISTICS, (x, *partials, mean, variance, *sizes))
+    running = (running_mean, running_var, 1, momentum, rows / (rows - 1)) if has_running else (0, 0, 0, 0.0, 1.0)
+    _totals(x, cuda_totals.STATISTICS, (x, *partials, mean, variance, *running, *sizes))
 
 
 def batch_normalize(x, mean, variance, weight, has_weight, bias, has_bias, eps, out, rung=None):

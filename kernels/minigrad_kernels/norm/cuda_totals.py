@@ -14,10 +14,18 @@ __all__ = ["GRADS", "STATISTICS"]
 
 def _statistics(kind, real):
     arrays = f"{kind}* x, {kind}* sums, {kind}* squares, {kind}* mean, {kind}* variance"
+    running = f"{kind}* running_mean, {kind}* running_var, i32 has_running, {kind} momentum, {kind} unbiased"
+    sizes = "i32 rows, i32 share, i32 parts, i32 columns"
 
-    @kernel(f"{arrays}, i32 rows, i32 share, i32 parts, i32 columns", threads=WIDTH * HEIGHT, variant=kind)
-    def total_statistics(x, sums, squares, mean, variance, rows, share, parts, columns):
-        """Sums about the shift and squares about means of their own, of parts of `share` rows, the last of fewer."""
+    @kernel(f"{arrays}, {running}, {sizes}", threads=WIDTH * HEIGHT, variant=kind)
+    def total_statistics(
+        x, sums, squares, mean, variance, running_mean, running_var, has_running, momentum, unbiased,
+        rows, share, parts, columns,
+    ):  # fmt: skip
+        """Sums about the shift and squares about means of their own, of parts of `share` rows, the last of fewer.
+
+        Running statistics are moved a share, momentum, of the way to the mean and to the unbiased variance.
+        """
         column, y = i32(cuda.blockIdx.x * WIDTH + cuda.threadIdx.x), i32(cuda.threadIdx.y)
         lane = i32(cuda.threadIdx.x)
         counts = cuda.shared.array((HEIGHT, WIDTH), real)
@@ -38,8 +46,12 @@ def _statistics(kind, real):
                 counts[y, lane], s[y, lane], q[y, lane] = n, total, squared
             half = i32(half >> 1)
         if y == 0 and column < columns:
-            mean[column] = finite(x[column]) + total / real(rows)
-            variance[column] = squared / real(rows)
+            m, v = finite(x[column]) + total / real(rows), squared / real(rows)
+            mean[column], variance[column] = m, v
+            if has_running:
+                kept = real(1) - momentum
+                running_mean[column] = kept * running_mean[column] + momentum * m
+                running_var[column] = kept * running_var[column] + momentum * (unbiased * v)
 
     return total_statistics
 

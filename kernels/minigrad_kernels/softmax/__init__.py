@@ -18,19 +18,22 @@ import numpy as np
 from ..errors import KindError, ShapeError
 from ..toolchain import alias, implementation
 from ..toolchain.arguments import check_array, check_floats, check_one_kind, check_output
+from .plan import SMALL, workspace
 
 __all__ = [
     "cross_entropy",
     "cross_entropy_grad",
+    "cross_entropy_total",
+    "cross_entropy_total_grad",
     "cross_entropy_with_grad",
     "log_softmax",
     "log_softmax_grad",
     "softmax",
     "softmax_grad",
+    "workspace",
 ]
 
 NO_WRONG_LABEL = -1  # what `wrong` holds before a kernel reports
-SMALL = 1 << 14  # elements; below it a second thread costs more than it brings
 
 
 def _run(kernel, size, *arguments):
@@ -126,6 +129,22 @@ def _check_target(op, target, ignore_index, x):
     return alias(target if target.flags.c_contiguous else target.copy(order="C")), int(ignore_index)
 
 
+def _check_space(op, space, x):
+    if type(space) is not type(x):
+        check_one_kind(op, {"x": x, "workspace": space})
+    check_output(op, "workspace", space, None, np.uint8)
+    wanted = workspace(x.shape[0])
+    if space.ndim != 1 or space.size < wanted or not space.flags.c_contiguous:
+        raise ShapeError(f"{op}: workspace has shape {space.shape}, wants {wanted} contiguous bytes")
+
+
+def _number(op, name, array, x, check):
+    if type(array) is not type(x):
+        check_one_kind(op, {"x": x, name: array})
+    check(op, name, array, (), x.dtype)
+    return alias(array)
+
+
 def _vector(op, name, array, x, check):
     if type(array) is not type(x):
         check_one_kind(op, {"x": x, name: array})
@@ -166,6 +185,44 @@ def cross_entropy_grad(g, x, target, ignore_index, logsumexp, dx, wrong=None):
     target, ignore_index = _check_target(op, target, ignore_index, x)
     sums = _vector(op, "logsumexp", logsumexp, x, check_array)
     _run(kernel, x.size, weights, view, target, ignore_index, sums, dx_view, wrong)
+
+
+def cross_entropy_total(x, target, ignore_index, mean, out, divisor, logsumexp, workspace, wrong=None):
+    """The losses of all rows that count, those whose target is not ignore_index: their sum, or their mean.
+
+    Math    logsumexp[n] = log sum exp(x[n]);  divisor = how many rows count if mean, else 1
+            out = sum of (logsumexp[n] - x[n, target[n]]) / divisor over the rows that count; the mean of none is NaN
+    Grads   dx = cross_entropy_total_grad(g, divisor, x, target, ignore_index, logsumexp)
+    Shapes  x (rows, classes); out, divisor (); target, logsumexp (rows,); wrong (1,) or None;
+            workspace: workspace(rows) bytes
+    """
+    op = "cross_entropy"  # as the loss is called
+    kernel = implementation(__name__, "cross_entropy_total", x)
+    wrong = _check_wrong(op, wrong, x)
+    (view,) = _check(op, {"x": x}, {})
+    if type(mean) is not bool:
+        raise KindError(f"{op}: mean is {type(mean).__name__}, wants a bool")
+    outputs = [_number(op, n, a, x, check_output) for n, a in (("out", out), ("divisor", divisor))]
+    outputs.append(_vector(op, "logsumexp", logsumexp, x, check_output))
+    _check_space(op, workspace, x)
+    kernel(view, *_check_target(op, target, ignore_index, x), mean, *outputs, workspace, wrong)
+
+
+def cross_entropy_total_grad(g, divisor, x, target, ignore_index, logsumexp, dx, wrong=None):
+    """The gradient of the sum or the mean of the losses for x.
+
+    Math    dx[n] = g / divisor * (exp(x[n] - logsumexp[n]) - one_hot(target[n])), 0 where target[n] is ignore_index
+    Grads   linear in g
+    Shapes  g, divisor (); x and dx (rows, classes); target, logsumexp (rows,); wrong (1,) or None
+    """
+    op = "cross_entropy_total_grad"
+    kernel = implementation(__name__, op, x)
+    wrong = _check_wrong(op, wrong, x)
+    view, dx_view = _check(op, {"x": x}, {"dx": dx})
+    weights = [_number(op, n, a, x, check_array) for n, a in (("g", g), ("divisor", divisor))]
+    target, ignore_index = _check_target(op, target, ignore_index, x)
+    sums = _vector(op, "logsumexp", logsumexp, x, check_array)
+    _run(kernel, x.size, *weights, view, target, ignore_index, sums, dx_view, wrong)
 
 
 def cross_entropy_with_grad(x, target, ignore_index, scale, losses, dx, wrong=None):

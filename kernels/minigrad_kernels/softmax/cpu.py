@@ -9,16 +9,21 @@ import math
 from numba import prange
 
 from ..toolchain import jit, parallel
+from .plan import SMALL
 
 __all__ = [
     "cross_entropy",
     "cross_entropy_grad",
+    "cross_entropy_total",
+    "cross_entropy_total_grad",
     "cross_entropy_with_grad",
     "log_softmax",
     "log_softmax_grad",
     "softmax",
     "softmax_grad",
 ]
+
+SHORT = 1024  # losses that are added one by one
 
 
 @jit
@@ -130,6 +135,35 @@ def cross_entropy_grad_row(g, x, target, ignored, logsumexp, dx):
 def cross_entropy_grad(g, x, target, ignore_index, logsumexp, dx, wrong):
     for n in prange(x.shape[0]):
         cross_entropy_grad_row(g[n], x[n], target[n], target[n] == ignore_index, logsumexp[n], dx[n])
+
+
+@parallel
+def cross_entropy_total_grad(g, divisor, x, target, ignore_index, logsumexp, dx, wrong):
+    weight = g[()] / divisor[()]
+    for n in prange(x.shape[0]):
+        cross_entropy_grad_row(weight, x[n], target[n], target[n] == ignore_index, logsumexp[n], dx[n])
+
+
+@jit
+def add_losses(losses, target, ignore_index, mean, out, divisor):
+    """In float64; every SHORT of them first by themselves, so that a long sum of float64 loses little."""
+    total, count = 0.0, 0
+    for start in range(0, losses.size, SHORT):
+        short = 0.0
+        for n in range(start, min(start + SHORT, losses.size)):
+            short += losses[n]
+            count += target[n] != ignore_index
+        total += short
+    divisor[()] = count if mean else 1
+    out[()] = total / divisor[()]
+
+
+def cross_entropy_total(x, target, ignore_index, mean, out, divisor, logsumexp, workspace, wrong):
+    start, rows = -workspace.ctypes.data % out.itemsize, x.shape[0]
+    losses = workspace[start : start + rows * out.itemsize].view(out.dtype)
+    kernel = cross_entropy.serial if x.size < SMALL else cross_entropy
+    kernel(x, target, ignore_index, losses, logsumexp, wrong)
+    add_losses(losses, target, ignore_index, mean, out, divisor)
 
 
 @jit

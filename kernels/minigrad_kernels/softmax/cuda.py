@@ -3,6 +3,7 @@
 Rungs: plain (cuda_plain.py), one thread a row; warp, lanes of a warp own a row, which they read once where it fits
 into their registers (cuda_warp.py), else once for each pass (cuda_wide.py: a warp, or a block for very long rows).
 The gradient of cross entropy from known logarithms belongs to single elements (cuda_flat.py): plain and vector.
+Losses are added up by one kernel, which has no rungs (cuda_total.py).
 
 Targets on a GPU are not looked at before the launch: a row whose target is out of range becomes NaN and is reported.
 """
@@ -10,14 +11,17 @@ Targets on a GPU are not looked at before the launch: a row whose target is out 
 import numpy as np
 
 from ..errors import ShapeError
-from ..toolchain.cuda.memory import VECTOR, aligned
+from ..toolchain.cuda.memory import VECTOR, address, aligned
 from ..toolchain.cuda.rungs import choose
-from . import cuda_flat, cuda_plain, cuda_warp, cuda_wide
+from . import cuda_flat, cuda_plain, cuda_total, cuda_warp, cuda_wide
 from .cuda_parts import LANES, THREADS, WIDTHS
+from .plan import SHARE, parts
 
 __all__ = [
     "cross_entropy",
     "cross_entropy_grad",
+    "cross_entropy_total",
+    "cross_entropy_total_grad",
     "cross_entropy_with_grad",
     "log_softmax",
     "log_softmax_grad",
@@ -79,16 +83,42 @@ def cross_entropy(x, target, ignore_index, losses, logsumexp, wrong=None, rung=N
     _start("cross_entropy", rung, x, arguments, cuda_plain.LOSS, cuda_warp.LOSS, cuda_wide.LOSS)
 
 
-def cross_entropy_grad(g, x, target, ignore_index, logsumexp, dx, wrong=None, rung=None):
-    op = "cross_entropy_grad"
+def _start_flat(op, rung, weights, x, arguments, dx, wrong, plain, vector):
+    """Start the kernel of a rung on the elements of x."""
     _check_size(op, x)
     fits = x.dtype == np.float32 and x.shape[1] % 4 == 0 and aligned(x, dx)
     wish = f"float32, a number of classes that is a multiple of 4, and addresses that are multiples of {VECTOR}"
     rung = choose(op, rung, {"plain": None, "vector": None if fits else wish})
     if x.size:
-        kernel, each = (cuda_flat.PLAIN[x.dtype], 1) if rung == "plain" else (cuda_flat.loss_grad_vector, 4)
-        arguments = g, x, target, ignore_index, logsumexp, dx, _pointer(wrong), x.size, x.shape[1]
+        kernel, each = (plain[x.dtype], 1) if rung == "plain" else (vector, 4)
+        arguments = *weights, x, *arguments, dx, _pointer(wrong), x.size, x.shape[1]
         kernel((-(-x.size // (THREADS * each)),), (THREADS,), arguments)
+
+
+def cross_entropy_grad(g, x, target, ignore_index, logsumexp, dx, wrong=None, rung=None):
+    kernels = cuda_flat.PLAIN, cuda_flat.loss_grad_vector
+    _start_flat("cross_entropy_grad", rung, (g,), x, (target, ignore_index, logsumexp), dx, wrong, *kernels)
+
+
+def cross_entropy_total(x, target, ignore_index, mean, out, divisor, logsumexp, workspace, wrong=None, rung=None):
+    rows, count, size = x.shape[0], parts(x.shape[0]), out.itemsize
+    start = -address(workspace) % size
+    losses = workspace[start:] if start else workspace  # kernels look at its bytes as numbers
+    arguments = x, target, ignore_index, losses, logsumexp, _pointer(wrong)
+    _start("cross_entropy_total", rung, x, arguments, cuda_plain.LOSS, cuda_warp.LOSS, cuda_wide.LOSS)
+    add, wish = cuda_total.SUMS[x.dtype], cuda_total.MEAN if mean else cuda_total.SUM
+    if count == 1:
+        add((1,), (THREADS,), (target, ignore_index, losses, out, divisor, rows, SHARE, wish))
+        return
+    sums = losses[size * rows :]
+    counts = sums[size * count :]
+    add((count,), (THREADS,), (target, ignore_index, losses, sums, counts, rows, SHARE, cuda_total.PART))
+    cuda_total.JOINED[x.dtype]((1,), (THREADS,), (out, divisor, sums, counts, count, wish))
+
+
+def cross_entropy_total_grad(g, divisor, x, target, ignore_index, logsumexp, dx, wrong=None, rung=None):
+    kernels, op = (cuda_flat.PLAIN_TOTAL, cuda_flat.loss_grad_vector_total), "cross_entropy_total_grad"
+    _start_flat(op, rung, (g, divisor), x, (target, ignore_index, logsumexp), dx, wrong, *kernels)
 
 
 def cross_entropy_with_grad(x, target, ignore_index, scale, losses, dx, wrong=None, rung=None):

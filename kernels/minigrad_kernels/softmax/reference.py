@@ -5,6 +5,8 @@ import numpy
 __all__ = [
     "cross_entropy",
     "cross_entropy_grad",
+    "cross_entropy_total",
+    "cross_entropy_total_grad",
     "cross_entropy_with_grad",
     "log_softmax",
     "log_softmax_grad",
@@ -54,6 +56,18 @@ def cross_entropy_grad(g, x, target, ignore_index, logsumexp, xp=numpy):
     one_hot = (numpy.arange(x.shape[1]) == target[:, None]).astype(float)
     dx = g[:, None] * (xp.exp(x - logsumexp[:, None]) - one_hot)
     return xp.where((target != ignore_index)[:, None], dx, 0.0)
+
+
+def cross_entropy_total(x, target, ignore_index, mean, xp=numpy):
+    """(out, divisor, logsumexp of each row)"""
+    losses, logsumexp = cross_entropy(x, target, ignore_index, xp)
+    divisor = float(numpy.sum(numpy.array(target) != ignore_index)) if mean else 1.0
+    return xp.sum(losses) / (divisor or numpy.nan), numpy.array(divisor), logsumexp
+
+
+def cross_entropy_total_grad(g, divisor, x, target, ignore_index, logsumexp, xp=numpy):
+    weights = xp.full(len(target), 1.0) * g / divisor
+    return cross_entropy_grad(weights, x, target, ignore_index, logsumexp, xp)
 
 
 def cross_entropy_with_grad(x, target, ignore_index, scale, xp=numpy):

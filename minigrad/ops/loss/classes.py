@@ -24,9 +24,38 @@ from .reduction import check_reduction
 
 __all__ = ["cross_entropy", "nll_loss"]
 
+WHOLE = device.element_type("int64")  # the type of classes in kernels
+
+
+@primitive(outputs=("out", "divisor", "logsumexp"), fixed=("target", "divisor", "logsumexp"))
+def _cross_entropy(input, target, ignore_index, mean):
+    """The losses of the rows that count added up, over their number if mean, else over 1: the divisor."""
+    x = device.contiguous(input)
+    out, divisor = (device.empty((), x.dtype, like=x) for _ in range(2))
+    logsumexp = device.empty(x.shape[:1], x.dtype, like=x)
+    space = device.workspace(kernels.workspace(x.shape[0]), x)
+    wrong = device.place_of(x).wrong
+    kernels.cross_entropy_total(x, target, ignore_index, mean, out, divisor, logsumexp, space, wrong)
+    return out, divisor, logsumexp
+
+
+_cross_entropy.grads(
+    input=lambda g, input, target, ignore_index, divisor: _dinput_of_cross_entropy(
+        reshape(g / divisor, (1,)), input, target, ignore_index
+    )
+)
+
+
+@_cross_entropy.fast_grads
+def _cross_entropy_at_once(g, divisor, input, target, ignore_index, logsumexp):
+    x = device.contiguous(input)
+    dx = device.empty(x.shape, x.dtype, like=x)
+    kernels.cross_entropy_total_grad(g, divisor, x, target, ignore_index, logsumexp, dx)
+    return {"input": dx}
+
 
 @primitive(outputs=("losses", "logsumexp"), fixed=("target", "logsumexp"))
-def _cross_entropy(input, target, ignore_index):
+def _cross_entropy_rows(input, target, ignore_index):
     """logsumexp(row) - row[target] for each row; 0 where the target is ignore_index."""
     x = device.contiguous(input)
     losses, logsumexp = (device.empty(x.shape[:1], x.dtype, like=x) for _ in range(2))
@@ -48,11 +77,11 @@ def _used(target, ignore_index):
     return Tensor.made(target.data != ignore_index)
 
 
-_cross_entropy.grads(input=_dinput_of_cross_entropy)
+_cross_entropy_rows.grads(input=_dinput_of_cross_entropy)
 
 
-@_cross_entropy.fast_grads
-def _cross_entropy_at_once(g, input, target, ignore_index, logsumexp):
+@_cross_entropy_rows.fast_grads
+def _cross_entropy_rows_at_once(g, input, target, ignore_index, logsumexp):
     x = device.contiguous(input)
     dx = device.empty(x.shape, x.dtype, like=x)
     kernels.cross_entropy_grad(device.contiguous(g), x, target, ignore_index, logsumexp, dx)
@@ -61,6 +90,8 @@ def _cross_entropy_at_once(g, input, target, ignore_index, logsumexp):
 
 def _classes_last(input):
     """(N, C, ...) or (C,) as a matrix of C columns."""
+    if input.ndim == 2:
+        return input
     if input.ndim > 2:
         input = permute(input, (0, *range(2, input.ndim), 1))
     return reshape(input, (-1, input.shape[-1]))
@@ -92,7 +123,9 @@ def _check_classes(op, input, target):
     wanted = _places(input)
     if target.shape != wanted and (input.ndim, target.shape) != (1, (1,)):
         raise ShapeError(f"{op}: target has shape {target.shape}, wanted {wanted} for an input of shape {input.shape}")
-    classes = device.contiguous(target.data.astype("int64", copy=False)).reshape(-1)
+    if target.dtype == WHOLE and len(wanted) == 1 and target.data.flags.c_contiguous:
+        return target
+    classes = device.contiguous(target.data.astype(WHOLE, copy=False)).reshape(-1)
     return Tensor.made(classes, version=target.version)
 
 
@@ -175,14 +208,15 @@ def cross_entropy(input, target, weight=None, *, ignore_index=-100, reduction="m
     classes = _check_classes("cross_entropy", input, target)
     rows = _classes_last(input)
     _check_constant("cross_entropy", weight, input, rows.shape[1])
-    losses, _ = _cross_entropy(rows, classes, ignore_index)
     plain = weight is None and not label_smoothing
-    if plain and reduction == "none":
+    if plain and reduction != "none":
+        return _cross_entropy(rows, classes, ignore_index, reduction == "mean")[0]
+    losses, _ = _cross_entropy_rows(rows, classes, ignore_index)
+    if plain:
         return reshape(losses, _places(input))
     used = _used(classes, ignore_index)
     weights = _weights(classes, weight, used, input.dtype)
-    if not plain:
-        losses = losses * weights
+    losses = losses * weights
     if label_smoothing:
         smooth = log_softmax(where(unsqueeze(used, 1), rows, 0.0), 1)
         smooth = where(used, sum(smooth if weight is None else smooth * weight, 1), 0.0)

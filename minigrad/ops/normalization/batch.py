@@ -31,14 +31,23 @@ def _scratch(function, x):
     return device.workspace(kernels.workspace(function, x.shape), x)
 
 
-@primitive(outputs=("out", "mean", "variance"), fixed=("mean", "variance"))
-def _batch_norm(input, weight, bias, eps):
-    """Normalised by the statistics of the batch, which are returned too."""
+def _contiguous(vectors):
+    return [None if vector is None else device.contiguous(vector) for vector in vectors]
+
+
+@primitive(outputs=("out", "mean", "variance"), fixed=("mean", "variance", "running_mean", "running_var"))
+def _batch_norm(input, weight, bias, eps, running_mean, running_var, momentum):
+    """Normalised by the statistics of the batch, which are returned too, and enter into the running ones."""
     x = _dense(input)
-    weight, bias = (None if vector is None else device.contiguous(vector) for vector in (weight, bias))
+    weight, bias = _contiguous((weight, bias))
     out = device.empty_like(x)
     mean, variance = (device.empty((x.shape[1],), x.dtype, like=x) for _ in range(2))
-    kernels.batch_statistics(x, mean, variance, _scratch("batch_statistics", x))
+    given = running_mean, running_var
+    running = _contiguous(given)
+    kernels.batch_statistics(x, mean, variance, _scratch("batch_statistics", x), *running, momentum)
+    for vector, updated in zip(given, running, strict=True):
+        if updated is not vector:
+            device.assign(vector, updated)
     kernels.batch_normalize(x, mean, variance, weight, bias, eps, out)
     return out, mean, variance
 
@@ -176,8 +185,8 @@ def _by_batch(input, running_mean, running_var, weight, bias, momentum, eps):
     if not input.data.size:  # no statistics
         return scaled(input, *(v if v is None else per_channel(v, input.ndim) for v in (weight, bias)))
     images = input if input.ndim in (2, 4) else reshape(input, (*input.shape[:2], -1, 1))
-    out, mean, variance = _batch_norm(images, weight, bias, eps)
-    if running_mean is not None:
-        update_running(running_mean, mean, momentum)
-        update_running(running_var, variance * (count / (count - 1)), momentum)
+    for running in (running_mean, running_var):
+        if running is not None:
+            write(running)
+    out, _, _ = _batch_norm(images, weight, bias, eps, running_mean, running_var, momentum)
     return out if images is input else reshape(out, input.shape)

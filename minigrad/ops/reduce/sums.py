@@ -33,7 +33,8 @@ def total(x, axes, keepdim, dtype=None):
         return device.reduce(x, "sum", axes, keepdims=keepdim, dtype=dtype)
     if x.size:
         channels_last = axes == (0, 2, 3) and x.ndim == 4 and layout.is_dense(x, layout.CHANNELS_LAST)
-        if channels_last or (axes == (0,) and x.ndim == 2 and len(x) >= LONG and x.flags.c_contiguous):
+        columns = axes == (0,) and x.ndim == 2 and x.flags.c_contiguous
+        if channels_last or columns and (len(x) >= LONG or device.place_of(x) is not device.CPU):
             out = device.empty((x.shape[1],), x.dtype, like=x)
             norm.channel_sum(x, out, device.workspace(norm.workspace("channel_sum", x.shape), x))
             return out.reshape(kept_shape(x.shape, axes)) if keepdim else out

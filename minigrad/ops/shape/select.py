@@ -30,7 +30,7 @@ def pick(input, places, axis):
     module = array_module(input)
     if input.flags.c_contiguous:
         return module.asarray(module.take(input, places, axis))
-    return input[(slice(None),) * axis + (places,)]  # take would copy all of input first
+    return module.asarray(input[(slice(None),) * axis + (places,)])  # take would copy all of input first
 
 
 pick.grads(input=lambda g, places, axis, input_shape: put(g, places, axis, input_shape))
@@ -42,20 +42,21 @@ def put(input, places, axis, shape):
     outer, inner = math.prod(shape[:axis]), math.prod(shape[axis + 1 :])
     rows = (device.arange(outer, input).reshape(-1, 1) * shape[axis] + places.reshape(1, -1)).reshape(-1)
     x = device.contiguous(input).reshape(rows.size, inner)
-    if not device.is_floating(input.dtype) or input.itemsize < 4:  # of which kernels know nothing
+    if not device.is_floating(x.dtype):
         return _added(x, rows, (outer * shape[axis], inner)).reshape(shape)
-    out = device.empty((outer * shape[axis], inner), input.dtype, like=input)
-    order = None if device.place_of(input) is device.CPU else rows.argsort(kind="stable")
+    if x.itemsize < 4:
+        x = device.cast(x, "float32")
+    out = device.empty((outer * shape[axis], inner), x.dtype, like=x)
+    order = None if device.place_of(x) is device.CPU else rows.argsort(kind="stable")
     scatter.add_rows(x, rows, order, out)
-    return out.reshape(shape)
+    return (out if x.dtype == input.dtype else device.cast(out, input.dtype)).reshape(shape)
 
 
 def _added(x, rows, shape):
-    """Rows of integers or of float16 added where rows say; float16 in float32."""
-    wide = "float32" if device.is_floating(x.dtype) else x.dtype
-    out = device.zeros(shape, wide, like=x)
-    array_module(x).add.at(out, rows, x.astype(wide))
-    return out.astype(x.dtype)
+    """Rows of integers added where rows say, all as uint64, which CuPy can add and from which none loses a bit."""
+    out = device.zeros(shape, "uint64", like=x)
+    array_module(x).add.at(out, rows, device.cast(x, "uint64"))
+    return device.cast(out, x.dtype)
 
 
 put.grads(input=lambda g, places, axis: pick(g, places, axis))

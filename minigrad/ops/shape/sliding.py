@@ -24,9 +24,10 @@ __all__ = ["fold", "unfold", "windows"]
 @primitive(view="input")
 def _windows(input, axis, size, step, dilation):
     """The windows along an axis: element k of window i is input[s i + d k]; the last axis runs through each window."""
-    extent = max(0, dilation * (size - 1) + 1)
-    view = array_module(input).lib.stride_tricks.sliding_window_view(input, extent, axis)
-    return view[(slice(None),) * axis + (slice(None, None, step), ..., slice(None, None, dilation))]
+    count = (input.shape[axis] - max(0, dilation * (size - 1) + 1)) // step + 1
+    shape, strides = [*input.shape, size], [*input.strides, input.strides[axis] * dilation]
+    shape[axis], strides[axis] = count, strides[axis] * step
+    return device.strided(input, shape, strides)
 
 
 @primitive

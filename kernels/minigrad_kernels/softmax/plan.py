@@ -1,0 +1,17 @@
+"""How the losses of rows are added up, by their number alone, and the workspace that this takes."""
+
+__all__ = ["ALIGNMENT", "SHARE", "SMALL", "parts", "workspace"]
+
+SMALL = 1 << 14  # elements; below it a second thread of a CPU costs more than it brings
+SHARE = 4096  # rows that one block of a GPU adds up
+ALIGNMENT = 16  # bytes
+
+
+def parts(rows):
+    """Into how many parts a GPU cuts the rows, at least one."""
+    return max(1, -(-rows // SHARE))
+
+
+def workspace(rows):
+    """The bytes that cross_entropy_total wants for so many rows: their losses, and two numbers for each part."""
+    return 8 * (rows + 2 * parts(rows)) + ALIGNMENT - 1

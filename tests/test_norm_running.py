@@ -1,0 +1,69 @@
+"""Running statistics, which the kernel that finds mean and variance updates in place."""
+
+import re
+from math import prod
+
+import numpy as np
+import pytest
+
+from minigrad import Tensor, ops
+from minigrad_kernels import norm
+from minigrad_kernels.errors import ShapeError
+from minigrad_kernels.layout import CHANNELS_LAST
+from minigrad_kernels.norm import reference
+
+from .kernel_runs import DEVICE, guarded, laid_out, moved, on_host, same_bits
+
+
+def numbers(*shape, seed=0):
+    return np.random.default_rng(seed).standard_normal(shape).astype(np.float32)
+
+
+@pytest.mark.parametrize("shape", [(2, 3), (70, 40), (2100, 64), (2, 6, 5, 7)], ids=str)
+@pytest.mark.parametrize("device", ["cpu", DEVICE])
+@pytest.mark.parametrize("momentum", [0.1, 1.0, 0.0])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_running_statistics_are_updated(device, shape, momentum, dtype):
+    """In place, by the unbiased variance; mean and variance have the bits that they have without."""
+    x, columns = laid_out(numbers(*shape).astype(dtype), CHANNELS_LAST if len(shape) == 4 else None), shape[1]
+    before = [numbers(columns, seed=1).astype(dtype), numbers(columns, seed=2).astype(dtype) ** 2]
+
+    def call(*running):
+        made = [guarded(columns, dtype, np.nan) for _ in range(2)]
+        out = [moved(array, device, whole) for array, whole in made]
+        scratch = moved(np.zeros(norm.workspace("batch_statistics", shape), np.uint8), device)
+        norm.batch_statistics(moved(x, device), *(array for array, _ in out), scratch, *running, momentum)
+        return [on_host(array) for array, _ in out]
+
+    running = [moved(array.copy(), device) for array in before]
+    same_bits(call(*running), call(None, None))
+    mean, variance = reference.batch_statistics(x)
+    count = prod(shape) // columns
+    for got, was, new in zip(running, before, (mean, variance * count / (count - 1)), strict=True):
+        wanted = (1 - momentum) * was + momentum * new
+        size = np.abs(was) + np.abs(new) + 1
+        assert (np.abs(on_host(got) - wanted) <= 40 * np.finfo(dtype).eps * size).all()
+
+
+@pytest.mark.parametrize(
+    "rows, change, words",
+    [
+        (4, {1: None}, "batch_statistics: wants running_mean and running_var, or neither"),
+        (1, {}, "batch_statistics: x has shape (1, 3), wants two elements a channel for running statistics"),
+        (4, {0: np.ones(2, "f4")}, "batch_statistics: running_mean has shape (2,), wants (3,)"),
+        (4, {1: np.ones(6, "f4")[::2]}, "batch_statistics: running_var has strides (8,), wants C order"),
+    ],
+)
+def test_running_statistics_that_cannot_be_updated_are_refused(rows, change, words):
+    running = [change.get(i, np.ones(3, "f4")) for i in range(2)]
+    scratch = np.zeros(norm.workspace("batch_statistics", (rows, 3)), np.uint8)
+    with pytest.raises(ShapeError, match="^" + re.escape(words)):
+        norm.batch_statistics(numbers(rows, 3), *np.empty((2, 3), "f4"), scratch, *running, 0.1)
+
+
+def test_running_statistics_may_lie_with_gaps():
+    x, (mean, variance) = Tensor(numbers(6, 3)), (np.zeros(6, "f4"), np.ones(6, "f4"))
+    ops.batch_norm(x, Tensor(mean[::2]), Tensor(variance[::2]), training=True, momentum=0.5)
+    np.testing.assert_allclose(mean[::2], x.data.mean(0) / 2, rtol=1e-5, atol=1e-7)
+    np.testing.assert_allclose(variance[::2], (1 + x.data.var(0, ddof=1)) / 2, rtol=1e-5)
+    assert not mean[1::2].any() and (variance[1::2] == 1).all()
