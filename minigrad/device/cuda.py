@@ -215,9 +215,7 @@ class Gpu(Place):
             return cupy.cuda.Stream(non_blocking=True)
 
     def wait(self):
-        with Device(self.number):
-            cupy.cuda.get_current_stream().synchronize()
-            Device(self.number).synchronize()
+        Device(self.number).synchronize()
 
     def synchronize(self):
         self.wait()
