@@ -77,3 +77,24 @@ def test_figures_are_those_of_the_results_files():
         text=True,
     )
     assert done.returncode == 0, done.stderr
+
+
+def test_tables_of_a_gpu_come_from_its_results_file():
+    from .benchmarks.readme import gpu_tables
+
+    machine = {"gpu": "Some GPU", "cupy": "14.2.0", "numba": "0.68.1", "date": "2026-11-21", "commit": "abc"}
+    networks = [dict(network="lenet", task="train", batch=64, minigrad=20, torch=10, ratio=2.0)]
+    directions = "forward", "input_grad", "weight_grad"
+    rows = [
+        dict(layer="first", direction=direction, rung=rung, tflops=tflops, of_cudnn=0.5)
+        for direction in directions
+        for rung, tflops in (("plain", 1), ("default", 8))
+    ]
+    parts = {
+        "networks": {"machine": machine, "images_per_second": networks},
+        "convolutions": {"machine": machine, "rows": rows},
+    }
+    text = "\n".join(gpu_tables({"parts": parts}))
+    assert "| lenet | train | 64 | 20 | 10 | 2.0 |" in text and text.count("Some GPU, cupy 14.2.0") == 2
+    assert "| first | 8 (0.5) | 8 (0.5) | 8 (0.5) |" in text
+    assert gpu_tables({"parts": {"networks": parts["networks"] | {"failed": True}}}) == []
