@@ -14,7 +14,7 @@ import functools
 from minigrad_kernels.errors import KindError, ShapeError, StateError
 
 from . import device
-from .modes import enable_grad, is_grad_enabled, no_grad, recording
+from .modes import Mode, enable_grad, is_grad_enabled, no_grad, recording
 from .node import target_of
 from .primitive import Primitive, primitive
 from .tensor import Tensor
@@ -22,6 +22,7 @@ from .tensor import Tensor
 __all__ = [
     "Primitive",
     "Tensor",
+    "after_backward",
     "backward",
     "enable_grad",
     "grad",
@@ -56,7 +57,18 @@ def backward(tensor, gradient=None, retain_graph=None, create_graph=False):
         for (hook,) in leaf.ready_hooks:
             hook(leaf)
 
-    _walk(roots, finish, create_graph if retain_graph is None else retain_graph, create_graph)
+    with _at_end.setting([]):
+        _walk(roots, finish, create_graph if retain_graph is None else retain_graph, create_graph)
+        for function in _at_end.get():
+            function()
+
+
+_at_end = Mode("at_end", None)
+
+
+def after_backward(function):
+    """Have function() called at the end of the backward pass under way: for hooks that begin what must be ended."""
+    _at_end.get().append(function)
 
 
 def grad(outputs, inputs, grad_outputs=None, retain_graph=None, create_graph=False, allow_unused=False):

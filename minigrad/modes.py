@@ -3,7 +3,16 @@
 import contextlib
 import contextvars
 
-__all__ = ["Mode", "enable_grad", "is_grad_enabled", "no_grad", "recording"]
+__all__ = [
+    "Mode",
+    "determinism",
+    "deterministic",
+    "enable_grad",
+    "is_deterministic",
+    "is_grad_enabled",
+    "no_grad",
+    "recording",
+]
 
 
 class Mode:
@@ -23,6 +32,7 @@ class Mode:
 
 
 recording = Mode("recording", True)
+determinism = Mode("determinism", True)
 
 
 def no_grad():
@@ -38,3 +48,16 @@ def enable_grad():
 def is_grad_enabled():
     """Whether operations are being recorded."""
     return recording.get()
+
+
+def deterministic(mode=True):
+    """Whether equal inputs give equal bits even where another order of a sum would be faster, as between ranks.
+
+    On by default. A with block or a decorator.
+    """
+    return determinism.setting(bool(mode))
+
+
+def is_deterministic():
+    """Whether the mode `deterministic` is on."""
+    return determinism.get()

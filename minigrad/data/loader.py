@@ -8,6 +8,7 @@ from minigrad_kernels.errors import KindError, ShapeError, StateError
 from minigrad_kernels.layout import CHANNELS_LAST
 
 from .. import device as devices
+from ..parallel.sampler import Shards, ShardSampler
 from .dataset import Dataset
 from .prefetch import prefetched
 from .resident import Resident, plan_of
@@ -30,6 +31,9 @@ class Loader:
     An epoch left early is begun again by the next iteration. load_state_dict() makes the next iteration
     deliver what was left of the epoch when state_dict() was called.
 
+    With a `sampler` (minigrad.parallel.ShardSampler) an item is what this rank takes of a batch: Shards, a list with a
+    pair (images, labels) for each shard of its own. Augmentation is then a function of the shard too.
+
     With a `device` other than the CPU the batches are Tensors there. Where the transform consists of PadCrop, Flip and
     Normalize, in this order, and a quarter of the free memory holds the data set, it is copied there once, and batches
     are made there; else each batch is made on the host and sent through pinned memory without waiting for it.
@@ -50,6 +54,7 @@ class Loader:
         transform=None,
         prefetch=2,
         device="cpu",
+        sampler=None,
     ):
         if not isinstance(dataset, Dataset):
             raise KindError(f"Loader: dataset is of type {type(dataset).__name__}, want a minigrad.data.Dataset")
@@ -71,6 +76,9 @@ class Loader:
         self.transform = transform
         self.prefetch = checked_integer("Loader", "prefetch", prefetch, 0)
         self.place = devices.place(device)
+        if not isinstance(sampler, ShardSampler | None):
+            raise KindError(f"Loader: sampler is {sampler!r}, want a minigrad.parallel.ShardSampler or None")
+        self.sampler = sampler
         self._resident = None  # made by the first iteration
         self.epoch = 0
         self.position = 0  # batches delivered in this epoch
@@ -86,10 +94,16 @@ class Loader:
         """The batches as pairs of Tensors."""
         from minigrad.engine import Tensor  # the engine is not needed to load arrays
 
-        upload, there = self.place.upload, self._on_device()
+        there = self._on_device()
+        upload = (lambda array: array) if there else self.place.upload
+
+        def pair(part):
+            return part and tuple(Tensor(upload(array)) for array in part)
+
         with closing(self._delivered(self._prepared_there, 0) if there else self.arrays()) as batches:
-            for images, labels in batches:
-                yield (Tensor(images), Tensor(labels)) if there else (Tensor(upload(images)), Tensor(upload(labels)))
+            for batch in batches:
+                shards = isinstance(batch, Shards)
+                yield Shards([pair(part) for part in batch], batch.total) if shards else pair(batch)
 
     def arrays(self):
         """The batches as pairs of NumPy arrays. Of several iterations at a time, the latest counts."""
@@ -174,33 +188,47 @@ class Loader:
             return random_generator("Loader", self.seed, epoch, ORDER).permutation(len(self.dataset))
         return np.arange(len(self.dataset))
 
+    def _parts(self, order, epoch, start, part_of):
+        """The batches from number start on, or this rank's Shards of them, by part_of(indices, key of the part)."""
+        for batch in range(start, len(self)):
+            picked = order[batch * self.batch_size : (batch + 1) * self.batch_size]
+            key = epoch, BATCH, batch
+            if self.sampler is None:
+                yield part_of(picked, key)
+                continue
+            count = len(picked)
+            parts = zip(self.sampler.numbers, self.sampler.slices(count), strict=True)
+            # One shard is the whole batch, with the random numbers of one.
+            keys = [((*key, number) if self.sampler.shards > 1 else key, where) for number, where in parts]
+            yield Shards([part_of(picked[w], k) if w.start < w.stop else None for k, w in keys], count)
+
     def _prepared_there(self, epoch, start):
         """The batches from number start on, made on the device."""
         order = self.place.upload(self._order(epoch))
-        for batch in range(start, len(self)):
-            picked = order[batch * self.batch_size : (batch + 1) * self.batch_size]
-            yield self._resident.batch(picked, random_generator("Loader", self.seed, epoch, BATCH, batch))
+        made = lambda picked, key: self._resident.batch(picked, random_generator("Loader", self.seed, *key))
+        return self._parts(order, epoch, start, made)
 
     def _prepared(self, epoch, start):
         """The arrays of the batches from number start on. Runs in the background thread, if there is one."""
-        order = self._order(epoch)
         rows = self.dataset.images.transpose(CHANNELS_LAST)
         lent = np.empty((self.batch_size, *rows.shape[1:]), np.uint8)
-        for batch in range(start, len(self)):
-            picked = order[batch * self.batch_size : (batch + 1) * self.batch_size]
+
+        def made(picked, key):
             # mode="clip" (the indices are in range) lets NumPy write to `out` without a buffer between.
             images = np.take(rows, picked, axis=0, out=lent[: len(picked)], mode="clip").transpose(0, 3, 1, 2)
             try:
-                images = self._transformed(images, epoch, batch)
+                images = self._transformed(images, key)
             except Exception as error:
-                error.add_note(f"Loader: in batch {batch} of epoch {epoch}")
+                error.add_note(f"Loader: in batch {key[2]} of epoch {epoch}")
                 raise
-            yield images, self.dataset.labels[picked]
+            return images, self.dataset.labels[picked]
 
-    def _transformed(self, images, epoch, batch):
+        return self._parts(self._order(epoch), epoch, start, made)
+
+    def _transformed(self, images, key):
         count = len(images)
         if self.transform is not None:
-            images = self.transform(images, random_generator("Loader", self.seed, epoch, BATCH, batch))
+            images = self.transform(images, random_generator("Loader", self.seed, *key))
         rows = rows_of("Loader: transform", images)
         if len(rows) != count:
             raise ShapeError(f"Loader: transform returned {len(rows)} images, want {count}")

@@ -43,7 +43,7 @@ from .places import (
     there,
     used_places,
 )
-from .random import Generator, default_generator, manual_seed
+from .random import Generator, default_generator, generator, manual_seed
 from .types import default_dtype, is_floating, promote, result_dtype
 
 
@@ -89,6 +89,7 @@ __all__ = [
     "fill",
     "from_dlpack",
     "full",
+    "generator",
     "gpu_name",
     "host",
     "is_array",

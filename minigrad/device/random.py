@@ -5,13 +5,18 @@ Two sources hang on one seed. Initialisers and shuffles draw from NumPy's Philox
 again in the backward pass instead of being stored.
 """
 
+import contextlib
+import contextvars
+import functools
 import operator
 
 import numpy as np
 
 from minigrad_kernels.errors import KindError, ShapeError
 
-__all__ = ["Generator", "default_generator", "manual_seed"]
+__all__ = ["Generator", "current", "default_generator", "drawing_from", "generator", "manual_seed"]
+
+DRAW_BITS = 20  # of the step in a key of a shard: the number of the draw within an update
 
 
 class Generator:
@@ -37,6 +42,13 @@ class Generator:
         self.step += 1
         return self.seed, self.step
 
+    def of_shard(self, shard):
+        """The Generator of one shard of the next update: a function of seed, step and shard alone.
+
+        Keys of dropout are (seed mixed with shard, step 2^20 + number of the draw).
+        """
+        return _ShardGenerator(self.seed, self.step, shard)
+
     def get_state(self):
         state = self.numpy.bit_generator.state
         words = {name: [int(word) for word in values] for name, values in state["state"].items()}
@@ -58,9 +70,38 @@ class Generator:
         self.numpy.bit_generator.state = {"bit_generator": "Philox", "state": words, "buffer": buffer, **rest}
 
 
+class _ShardGenerator(Generator):
+    """Draws of one shard in one update."""
+
+    def __init__(self, seed, step, shard):
+        mixed = np.random.SeedSequence(seed, spawn_key=(shard,)).generate_state(1, np.uint64)[0]
+        self.seed, self.step = int(mixed) >> 1, step << DRAW_BITS
+        self._key = shard, step
+
+    @functools.cached_property
+    def numpy(self):
+        return np.random.Generator(np.random.Philox(np.random.SeedSequence(self.seed, spawn_key=self._key)))
+
+
 default_generator = Generator()
+current: contextvars.ContextVar[Generator] = contextvars.ContextVar("generator", default=default_generator)
+
+
+def generator():
+    """What draws without a generator of their own take: the default one, unless this thread or shard has its own."""
+    return current.get()
+
+
+@contextlib.contextmanager
+def drawing_from(source):
+    """Inside, what draws without a generator of its own takes this one."""
+    token = current.set(source)
+    try:
+        yield
+    finally:
+        current.reset(token)
 
 
 def manual_seed(seed):
     """Seed initialisers, dropout and every other draw that is not given a generator of its own."""
-    return default_generator.manual_seed(seed)
+    return generator().manual_seed(seed)

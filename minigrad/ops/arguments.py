@@ -88,7 +88,7 @@ def source_of(op, generator):
     """Where a Generator, or for None the default one, draws from: NumPy's."""
     if not isinstance(generator, device.Generator | None):
         raise KindError(f"{op}: generator is a {type(generator).__name__}, wanted a Generator or None")
-    return (generator or device.default_generator).numpy
+    return (generator or device.generator()).numpy
 
 
 def bare(value):

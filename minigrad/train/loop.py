@@ -4,6 +4,7 @@ Images come as batches (images, labels) of Tensors; a model maps images to score
 is called as loss(scores, labels) and gives the mean over the batch.
 """
 
+import contextlib
 import itertools
 import math
 import time
@@ -18,6 +19,7 @@ from ..optim import Optimizer, clip_grad_norm_
 from ..optim.lr_scheduler import LRScheduler, MetricLR
 from .callback import Callbacks
 from .history import History
+from .team import team_of
 
 __all__ = ["evaluate", "fit"]
 
@@ -38,7 +40,9 @@ def fit(
 ):
     """Train until the history has `epochs` rows, one an epoch, or a callback says stop; returns the history.
 
-    test        batches to evaluate after each epoch
+    model       may be a DataParallel: then each rank calls fit alike, with a loader that has the model's sampler, and
+                all get the same history
+    test        batches to evaluate after each epoch, on several ranks shared among them
     schedule    stepped after each update; one that watches a metric (MetricLR) instead after each epoch, with the
                 loss on the test data, or of the epoch's row where there are none, before callbacks see the epoch
     accumulate  batches to an update; it is the update of the one large batch, also where the last is smaller
@@ -51,11 +55,12 @@ def fit(
     """
     _check_parts(model, optimizer, schedule)
     _check_options(epochs, accumulate, clip)
-    history, callback = History() if history is None else history, Callbacks(callbacks)
+    history, callback, team = History() if history is None else history, Callbacks(callbacks), team_of(model)
+    stop = lambda: team.agreed(callback.stop(history))
     history.first_step_seconds = None
     watcher = schedule if isinstance(schedule, MetricLR) else None
     stepped = schedule if watcher is None else None
-    update = lambda batches: _update(model, batches, optimizer, loss, stepped, clip, history.steps + 1)
+    update = lambda batches: _update(model, team, batches, optimizer, loss, stepped, clip, history.steps + 1)
     callback.on_start(history)
     while len(history) < epochs:
         running = history.running
@@ -63,18 +68,18 @@ def fit(
             running.lr = optimizer.param_groups[0]["lr"]
         if not running.trained:
             model.train()
-            running.trained = _train_epoch(loader, accumulate, update, history, callback)
-        if not running.trained or not _close_epoch(model, test, loss, history, callback):
+            running.trained = _train_epoch(loader, accumulate, update, history, callback, stop)
+        if not running.trained or not _close_epoch(model, test, loss, history, stop):
             break
         if watcher is not None:
             watcher.step(history[-1].get("test_loss", history[-1]["loss"]))
         callback.on_epoch(history)
-        if callback.stop(history):
+        if stop():
             break
     return history
 
 
-def _train_epoch(loader, accumulate, update, history, callback):
+def _train_epoch(loader, accumulate, update, history, callback, stop):
     """Update on every group of batches; False if told to stop."""
     before = time.perf_counter()
     for batches in _groups(loader, accumulate):
@@ -92,18 +97,18 @@ def _train_epoch(loader, accumulate, update, history, callback):
         before = now
         callback.on_step(history)
         # A short group used the loader up, which then stands at the next epoch: this one is done.
-        if len(batches) == accumulate and callback.stop(history):
+        if len(batches) == accumulate and stop():
             return False
     return True
 
 
-def _close_epoch(model, test, loss, history, callback):
+def _close_epoch(model, test, loss, history, stop):
     """Evaluate and add the row; False if told to stop before."""
     if not history.running.images:
         raise ShapeError(f"fit: loader has no images in epoch {len(history) + 1}")
     row = {"epoch": len(history) + 1, "step": history.steps, **history.running.row()}
     if test is not None:
-        measured = evaluate(model, test, loss, lambda: callback.stop(history))
+        measured = evaluate(model, test, loss, stop)
         if measured is None:
             return False
         if not math.isfinite(measured[0]):
@@ -114,12 +119,12 @@ def _close_epoch(model, test, loss, history, callback):
     return True
 
 
-def _update(model, batches, optimizer, loss_function, schedule, clip, step):
+def _update(model, team, batches, optimizer, loss_function, schedule, clip, step):
     """One step of the optimiser on several batches; the sums of losses, of right answers, of images."""
-    total = sum(len(labels) for _, labels in batches)
     optimizer.zero_grad()
     try:
-        loss_sum, correct = _gradients(model, batches, loss_function, total, step)
+        rows = team.gathered(_gradients(model, team, batches, loss_function))
+        _check_losses(rows, step)
     except OutOfMemory as error:
         optimizer.zero_grad()
         count = max(len(labels) for _, labels in batches)
@@ -132,23 +137,30 @@ def _update(model, batches, optimizer, loss_function, schedule, clip, step):
     optimizer.step()
     if schedule is not None:
         schedule.step()
-    return loss_sum, correct, total
+    losses, right, images = zip(*rows, strict=True)
+    return math.fsum(losses), int(sum(right)), int(sum(images))
 
 
-def _gradients(model, batches, loss_function, total, step):
-    """Add the gradients of several batches of so many images in all; the sums of losses and of right answers."""
-    loss_sum, correct = 0.0, 0
-    for images, labels in _on_device(batches, model):
-        scores = model(images)
-        loss, right = loss_function(scores, labels), _right(scores, labels)
-        share = len(labels) / total  # the mean over the large batch weighs each small one by its images
-        (loss if share == 1 else loss * share).backward()
-        value = loss.item()  # only now, because it waits for the device
-        if not math.isfinite(value):
+def _gradients(model, team, batches, loss_function):
+    """Compute the gradients of an update; rows (sum of losses, right answers, images) of this rank's batches."""
+    total, rows = team.total(batches), []
+    for part in team.parts(batches):
+        for number, (images, labels) in enumerate(_on_device(part, model), 1):
+            scores = model(images)
+            loss, right = loss_function(scores, labels), _right(scores, labels)
+            share = len(labels) * team.shards / total  # the mean over all images weighs each batch by its own
+            with team.holding() if number < len(part) else contextlib.nullcontext():
+                (loss if share == 1 else loss * share).backward()
+            value = loss.item()  # only now, because it waits for the device
+            rows.append((value * len(labels), int(right.item()), len(labels)))
+    return rows
+
+
+def _check_losses(rows, step):
+    for loss, _, images in rows:
+        if not math.isfinite(loss):
+            value = loss / images
             raise StateError(f"fit: the loss is {value} at step {step}; lower the learning rate or clip the gradient")
-        loss_sum += value * len(labels)
-        correct += int(right.item())
-    return loss_sum, correct
 
 
 def evaluate(model, loader, loss=ops.cross_entropy, stop=lambda: False):
@@ -158,15 +170,18 @@ def evaluate(model, loader, loss=ops.cross_entropy, stop=lambda: False):
     Errors  ValueError if there are no batches
     """
     flags = [(module, module.training) for module in model.modules()]
-    loss_sum, correct, count = 0.0, 0, 0
+    team, loss_sum, correct, count = team_of(model), 0.0, 0, 0
     model.eval()
     try:
         with no_grad():
-            for images, labels in _on_device(loader, model):
-                scores = model(images)
-                loss_sum += loss(scores, labels).item() * len(labels)
-                correct += int(_right(scores, labels).item())
-                count += len(labels)
+            for batches in team.rounds(loader):
+                rows = []
+                for images, labels in _on_device(batches, model):
+                    scores = model(images)
+                    value, right = loss(scores, labels).item(), int(_right(scores, labels).item())
+                    rows.append((value * len(labels), right, len(labels)))
+                for one_loss, right, images in team.gathered(rows):
+                    loss_sum, correct, count = loss_sum + one_loss, correct + int(right), count + int(images)
                 if stop():
                     return None
     finally:

@@ -1,0 +1,82 @@
+"""Where the gradients of a model are cut into buckets, each exchanged by one collective.
+
+Backward completes gradients one after another, those of the last layer first. What is complete can travel while
+backward goes on, so gradients are exchanged in several pieces. Two costs pull against each other:
+
+    each exchange begins with a latency, whatever its size: tiny buckets pay it too often
+    a bucket waits for its last gradient: in one large bucket nothing travels before backward has ended
+
+A middle way is about eight buckets of equal size. Both ends are smaller: the first, so that the network has work
+early, and the last, because it is complete only when backward has ended and nothing is left to hide it behind.
+
+Source  Li and others 2020, "PyTorch Distributed: experiences on accelerating data parallel training", section 3.2.3,
+        for the buckets and the small first one
+"""
+
+from minigrad_kernels.errors import KindError, ShapeError
+
+__all__ = ["bucket_bounds", "bucket_bytes"]
+
+SMALLEST, LARGEST = 1_000_000, 25_000_000  # bytes; below latency rules, above there is nothing left to gain
+PARTS = 8  # into which gradients that are neither small nor large are cut
+
+
+def bucket_bytes(total):
+    """The size of a bucket for gradients of so many bytes in all, where nobody says another.
+
+    Math    total / 8, at least 1 MB and at most 25 MB
+    """
+    return min(max(total // PARTS, SMALLEST), LARGEST)
+
+
+def bucket_bounds(sizes, first=None, bucket=None):
+    """Cut gradients that arrive one after another into buckets: a list of ranges (start, end), in this order.
+
+    sizes   bytes of each gradient in the order of arrival, the reverse of the order of registration
+    first   bytes after which the first bucket is full, and the most that the last one holds; default 1 MB, or
+            `bucket` where that is less
+    bucket  bytes after which the others are full; default bucket_bytes(sum(sizes))
+
+    The last bucket takes as many of the last gradients as `first` allows, at least one. What comes before fills
+    buckets one by one: one is full with the gradient that reaches its size, so a gradient is never divided, and a
+    large one makes a large bucket. Gradients of at most `first` bytes together are one bucket. Nothing but the three
+    arguments decides, so every rank cuts alike.
+    Errors  ValueError for negative sizes, and where first or bucket is not above 0; TypeError for sizes that are no
+            integers
+    """
+    sizes = list(sizes)
+    _check(sizes, first, bucket)
+    bucket = bucket_bytes(sum(sizes)) if bucket is None else bucket
+    first = min(SMALLEST, bucket) if first is None else first
+    if sum(sizes) <= first:
+        return [(0, len(sizes))] if sizes else []
+    tail = _tail(sizes, first)
+    bounds, start, held = [], 0, 0
+    for index, size in enumerate(sizes[:tail]):
+        held += size
+        if held >= (bucket if bounds else first):
+            bounds.append((start, index + 1))
+            start, held = index + 1, 0
+    if start < tail:
+        bounds.append((start, tail))
+    return [*bounds, (tail, len(sizes))]
+
+
+def _tail(sizes, limit):
+    """Where the last bucket starts: the longest end of the list within the limit, but at least its last entry."""
+    start, held = len(sizes) - 1, sizes[-1]
+    while start and held + sizes[start - 1] <= limit:
+        start -= 1
+        held += sizes[start]
+    return start
+
+
+def _check(sizes, first, bucket):
+    for index, size in enumerate(sizes):
+        if isinstance(size, bool) or not isinstance(size, int):
+            raise KindError(f"bucket_bounds: sizes[{index}] is {size!r}, want an integer, a number of bytes")
+        if size < 0:
+            raise ShapeError(f"bucket_bounds: sizes[{index}] is {size}, want at least 0 bytes")
+    for name, value in (("first", first), ("bucket", bucket)):
+        if value is not None and not value > 0:
+            raise ShapeError(f"bucket_bounds: {name} is {value}, want more than 0 bytes")

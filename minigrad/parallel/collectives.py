@@ -1,0 +1,85 @@
+"""Collectives on the host, made of exchanges of messages.
+
+Math    all_reduce: each rank adds one part of the array over all ranks, pairwise in their order, then everyone gets
+        all parts. So a bit of the result depends on the terms alone, not on the transport, the size of the array or
+        the place of an element in it.
+"""
+
+import numpy as np
+
+from .arrays import on_host, store
+from .sums import OPS, decoded, encoded, pairwise
+from .work import Worker
+
+__all__ = ["HostCollectives"]
+
+SMALL = 1 << 14  # bytes; up to here every rank gets the whole of every other, as waiting twice would cost more
+
+
+class HostCollectives:
+    """Each takes arrays without gaps, flat, and says `what` it is in words that all ranks share."""
+
+    def __init__(self, exchange):
+        self.exchange, self.rank, self.size = exchange, exchange.rank, exchange.size
+        self._worker = Worker()
+
+    def start(self, run, value, asynchronous):
+        """Do run() now, or in a thread beside after what that was given before; the value, or the Work of it."""
+
+        def done():
+            run()
+            return value
+
+        if not asynchronous and self._worker.idle:
+            return done()
+        work = self._worker.submit(done)
+        return work if asynchronous else work.wait()
+
+    def close(self):
+        self._worker.close()
+
+    def all_reduce(self, flat, op, order, wire, what):
+        values, n = on_host(flat), self.size
+        if n > 1 and values.nbytes <= SMALL:
+            store(flat, self._total(self._swapped(what, lambda rank: _outgoing(values, wire)), op, wire))
+        elif n > 1:
+            step = -(-values.size // n)
+            total = self._own_part(values, [min(r * step, values.size) for r in range(n + 1)], op, wire, what)
+            total = _outgoing(total, wire)
+            parts = self._swapped(f"{what}: totals", lambda rank: total)
+            store(flat, np.concatenate([decoded(part, wire) for part in parts]))
+
+    def reduce_scatter(self, part, flat, op, order, wire, what):
+        bounds = [r * part.size for r in range(self.size + 1)]
+        store(part, self._own_part(on_host(flat), bounds, op, wire, what))
+
+    def all_gather(self, whole, flat, what):
+        values = on_host(flat)
+        store(whole, np.concatenate(self._swapped(what, lambda rank: values)))
+
+    def all_to_all(self, whole, flat, what):
+        parts = on_host(flat).reshape(self.size, -1)
+        store(whole, np.concatenate(self._swapped(what, lambda rank: parts[rank])))
+
+    def broadcast(self, flat, root, what):
+        values = on_host(flat) if self.rank == root else np.empty(0, flat.dtype)
+        store(flat, self._swapped(what, lambda rank: values)[root])
+
+    def _own_part(self, values, bounds, op, wire, what):
+        """The sum over ranks of the elements from bounds[rank] to bounds[rank + 1]; the other ranks get theirs."""
+        parts = self._swapped(what, lambda rank: _outgoing(values[bounds[rank] : bounds[rank + 1]], wire))
+        return self._total(parts, op, wire)
+
+    def _total(self, parts, op, wire):
+        total = pairwise([decoded(part, wire) for part in parts], OPS[op])
+        return np.divide(total, self.size, dtype=total.dtype) if op == "mean" else total
+
+    def _swapped(self, what, part_of):
+        """What each rank sends to this one, in their order, where part_of(rank) is what it gets."""
+        own = part_of(self.rank)
+        found = self.exchange.swap(what, part_of)
+        return [own if rank == self.rank else found[rank].view(own.dtype) for rank in range(self.size)]
+
+
+def _outgoing(values, wire):
+    return encoded(values, wire) if wire else values

@@ -1,0 +1,182 @@
+"""DataParallel: the same model on every rank, each with its share of the batch.
+
+Math    g = (1 / N) sum_i g_i over the N shards of a batch, added pairwise: first those of one rank, then over ranks
+
+Source  Li and others 2020, "PyTorch Distributed: experiences on accelerating data parallel training"
+"""
+
+import contextlib
+
+from minigrad_kernels.errors import KindError, ShapeError, StateError
+
+from ..device import random
+from ..nn import Module
+from .arrays import words
+from .buffers import Buffers
+from .communicator import Communicator
+from .reducer import Reducer
+from .sampler import ShardSampler
+from .world import init
+
+__all__ = ["DataParallel"]
+
+
+class DataParallel(Module):
+    """A model whose gradients are averaged over all shards of a batch.
+
+    module          the model, on its device; all ranks start from the parameters and buffers of rank 0
+    world           a Communicator; default that of parallel.init()
+    shards          into how many parts a batch is cut, default one a rank. Equal shards give equal bits on any number
+                    of ranks that ShardSampler allows
+    bucket_bytes    of a bucket of gradients; by default chosen from the model
+    wire            "float16" or "bfloat16": gradients travel in 16 bits and are added in float32; bits then do depend
+                    on the number of ranks
+    order           of sums over ranks, "fixed" or "native"; default by minigrad.deterministic
+    find_unused_parameters  leave the gradient of a parameter that no shard used None; otherwise it is zeros
+
+    model(...) computes on this rank. Where each rank has one shard, a plain loop will do, each rank with its own
+    batch; a loop over model.shards(batch) does for any number. When the last backward of an update ends, every .grad
+    is the average, the same bits on every rank. Buffers, such as running statistics, are those of shard 0, as in
+    PyTorch. state_dict and load_state_dict are those of the module.
+
+    Errors  DisagreementError where ranks differ in parameters, shapes, types or options, naming both
+    """
+
+    def __init__(
+        self, module, world=None, *, shards=None, bucket_bytes=None, wire=None, order=None, find_unused_parameters=False
+    ):
+        if not isinstance(module, Module) or isinstance(module, DataParallel):
+            raise KindError(f"DataParallel: module is a {type(module).__name__}, wanted a Module and no DataParallel")
+        self.world = init() if world is None else world
+        if not isinstance(self.world, Communicator):
+            raise KindError(f"DataParallel: world is {world!r}, wanted a Communicator, as parallel.init() gives")
+        self.module = module
+        self.sampler = ShardSampler(shards or self.world.size, self.world.rank, self.world.size)
+        if len(self.sampler) > 1:
+            self._refuse_synchronized(module)
+        options = {"wire": wire, "order": order}
+        self._agree({**options, "bucket_bytes": bucket_bytes, "find_unused_parameters": find_unused_parameters})
+        self._shard = self.reducer = self.buffers_in_step = None  # one shard has nothing to add
+        if self.sampler.shards > 1:
+            self.buffers_in_step = Buffers(module, self.world)
+            sizes = (None, None) if bucket_bytes is None else (max(1, bucket_bytes // 4), bucket_bytes)
+            trained = reversed([p for p in module.parameters() if p.requires_grad])
+            how = options, find_unused_parameters, self._end_update
+            self.reducer = Reducer(trained, self.world, self.sampler.shards, sizes, *how)
+
+    def _refuse_synchronized(self, module):
+        from .sync_batch_norm import SyncBatchNorm
+
+        if any(isinstance(part, SyncBatchNorm) for part in module.modules()):
+            raise StateError(
+                f"DataParallel: SyncBatchNorm wants all shards of a batch at the same time, but this rank runs "
+                f"{len(self.sampler)} one after another; use as many ranks as shards"
+            )
+
+    def _agree(self, options):
+        """Have all ranks confirm that they have the same model, and take the state of rank 0."""
+        if self.world.size == 1:
+            return
+        named = [*self.module.named_parameters(), *self.module.named_buffers()]
+        entries = {name: f"{words(tensor)} requires_grad={tensor.requires_grad}" for name, tensor in named}
+        self.world.agree("DataParallel", {**entries, **options, "shards": self.sampler.shards})
+        for name, tensor in named:
+            self.world.broadcast(tensor, label=name)
+
+    # ---- forward -------------------------------------------------------------------------------------------------
+
+    def forward(self, *args, **kwargs):
+        if self._shard is not None or self.sampler.shards == 1 or not self.training:
+            return self.module(*args, **kwargs)
+        if len(self.sampler) > 1:
+            raise StateError(
+                f"DataParallel: this rank has {len(self.sampler)} of {self.sampler.shards} shards; loop over them: "
+                "for images, labels in model.shards(batch): ..."
+            )
+        self.reducer.recover()
+        with self._drawing(self.sampler.numbers[0]):
+            out = self.module(*args, **kwargs)
+        random.generator().step += 1
+        return out
+
+    def _drawing(self, shard):
+        """Random numbers of a shard of this step."""
+        return random.drawing_from(random.generator().of_shard(shard))
+
+    def shards(self, batch):
+        """This rank's shards of a batch, one after another: `for images, labels in model.shards(batch): ...`.
+
+        batch   Shards, as a Loader with this model's sampler gives them, or a tuple of Tensors that every rank has
+                whole and that is cut here
+        The body computes the loss of a shard and calls its backward. When the loop ends, every .grad is the average.
+        A shard without images is left out and counts as zeros. What .grad held before is forgotten.
+        """
+        parts = batch if isinstance(batch, list) else self.sampler.cut(*batch)
+        if len(parts) != len(self.sampler):
+            raise ShapeError(f"shards: the batch has {len(parts)} shards, wanted this rank's {len(self.sampler)}")
+        self.module.zero_grad()
+        if self.reducer is None:
+            yield from (part for part in parts if part is not None)
+            return
+        try:
+            yield from self._shards(parts)
+        finally:
+            self._shard, self.reducer.last = None, True
+            self.reducer.begin()
+        random.generator().step += 1
+
+    def _shards(self, parts):
+        several = len(parts) > 1
+        self.reducer.begin()
+        if several:
+            self.buffers_in_step.begin()
+        for number, part in zip(self.sampler.numbers, parts, strict=True):
+            self._shard, last = number, number == self.sampler.numbers[-1]
+            self.reducer.last = last
+            if part is not None:
+                with self._drawing(number):
+                    yield part
+            if not last:
+                self.reducer.end_shard()
+                self.buffers_in_step.end_shard(False)
+            elif not self.reducer.ended:
+                self.reducer.finish()
+
+    def _end_update(self):
+        """The gradients are there: let the buffers follow."""
+        if len(self.sampler) > 1:
+            self.buffers_in_step.end_shard(True)
+        self.buffers_in_step.synchronize()
+
+    @contextlib.contextmanager
+    def no_sync(self):
+        """Inside, backward adds to .grad on this rank alone; the first one outside averages all of it."""
+        held = self.reducer is not None and self.reducer.held
+        if self.reducer is not None:
+            self.reducer.held = True
+        try:
+            yield
+        finally:
+            if self.reducer is not None:
+                self.reducer.held = held
+
+    # ---- the face of the module ----------------------------------------------------------------------------------
+
+    @property
+    def timeline(self):
+        """Of the latest update: {"bucket", "bytes", "ready", "done"} for each bucket, seconds after the first gradient.
+
+        done is None where there was nothing to wait for.
+        """
+        return [] if self.reducer is None else self.reducer.timeline
+
+    def state_dict(self, *args, **kwargs):
+        """That of the module, under the same names."""
+        return self.module.state_dict(*args, **kwargs)
+
+    def load_state_dict(self, *args, **kwargs):
+        """That of the module."""
+        return self.module.load_state_dict(*args, **kwargs)
+
+    def to(self, *targets, **options):
+        raise StateError("DataParallel: its gradients lie in buckets; move the module before it is wrapped")

@@ -1,0 +1,189 @@
+"""Reducer: the gradients of an update, gathered in buckets, added over shards, sent while backward goes on.
+
+A bucket leaves as soon as its last gradient is final, but never before the bucket in front of it: then all ranks send
+the same in the same order, whatever the order in which their gradients come.
+"""
+
+import time
+
+from minigrad_kernels import optimizer as kernels
+from minigrad_kernels.errors import StateError
+
+from .. import device
+from ..engine import after_backward
+from ..tensor import Tensor
+from .flat import buckets_of
+
+__all__ = ["Reducer"]
+
+
+class Reducer:
+    """Averages the gradients of parameters over shards.
+
+    parameters      in the order in which their gradients come
+    shards          how many there are on all ranks
+    options         of Communicator.all_reduce
+    find_unused     leave the gradient of a parameter that no shard used None; otherwise it is zeros
+    at_end          called when the gradients of an update are there
+    last            whether the shard under way is the last of the update on this rank
+    held            whether backward passes only add to .grad, as another one will follow
+    scattered       give each rank the average of its part of each bucket alone; .grad is None then
+    timeline        of the latest update: {"bucket", "bytes", "ready", "done"} for each, in seconds after the first
+                    gradient; done is None where the device alone knows
+    """
+
+    def __init__(self, parameters, world, shards, sizes, options, find_unused, at_end):
+        self.world, self.shards, self.options = world, shards, options
+        self.find_unused, self.at_end = find_unused, at_end
+        self.buckets = buckets_of(parameters, world.size, *sizes)
+        self.place = {p: (b, i) for b, bucket in enumerate(self.buckets) for i, p in enumerate(bucket.tensors)}
+        self.gradients = [[Tensor.made(view) for view in bucket.views] for bucket in self.buckets]
+        self.last, self.held, self.scattered, self.timeline = True, False, False, []
+        self._sums = [{} for _ in self.buckets]  # {level: the sum of 2^level shards}, of each bucket
+        self._spare = [{} for _ in self.buckets]  # arrays for them
+        self._plans = [kernels.Plan() for _ in self.buckets]
+        self.begin()
+        for parameter in self.place:
+            parameter.register_post_accumulate_grad_hook(self._ready)
+
+    def recover(self):
+        """Forget a backward pass that an exception ended, before a new one."""
+        if self._started is not None or self.ended:
+            self.begin()
+
+    def begin(self):
+        """Forget the update that was begun."""
+        self._missing = [set(range(len(bucket.tensors))) for bucket in self.buckets]
+        self._works, self._started, self._used = [], None, set()
+        self.ended = False
+        for sums in self._sums:
+            sums.clear()
+
+    # ---- while backward goes on ------------------------------------------------------------------------------------
+
+    def _ready(self, parameter):
+        """The gradient of a parameter is final for this pass."""
+        b, i = self.place[parameter]
+        self._take(parameter, b, i)
+        if self.last and not self.held:
+            if self.ended:
+                raise StateError(
+                    "DataParallel: backward for gradients that were averaged already; put all passes of a shard but "
+                    "the last one under model.no_sync()"
+                )
+            if self._started is None:
+                self._started = time.perf_counter()
+                after_backward(self.finish)
+            self._missing[b].discard(i)
+            while len(self._works) < len(self.buckets) and not self._missing[len(self._works)]:
+                self._send(len(self._works))
+
+    def _take(self, parameter, b, i):
+        """Put a gradient in its place, and have .grad look there."""
+        gradient, own = parameter.grad, self.gradients[b][i]
+        if gradient.requires_grad:
+            raise StateError(
+                "DataParallel: backward with create_graph=True makes gradients that have gradients themselves, and "
+                "these cannot be averaged; use minigrad.grad on the module inside"
+            )
+        if gradient.data is not own.data:
+            device.assign(own.data, gradient.data)
+            parameter.grad = own
+        self._used.add(parameter)
+
+    def _send(self, b):
+        """Begin to average a bucket that is complete on this rank."""
+        self._add_up(b, True)
+        array = self.buckets[b].array
+        entry = {"bucket": b, "bytes": array.nbytes, "ready": time.perf_counter(), "done": None}
+        self.timeline = [entry] if b == 0 else [*self.timeline, entry]
+        if self.world.size == 1:
+            self._works.append(None)
+            return
+        options = {**self.options, "label": f"bucket {b} of {len(self.buckets)}", "asynchronous": True}
+        with device.place_of(array).active():
+            if self.scattered:
+                self._works.append(self.world.reduce_scatter(self.own_part(array), array, **options))
+            else:
+                self._works.append(self.world.all_reduce(array, **options))
+
+    def own_part(self, array):
+        """The part of a bucket's array that belongs to this rank where buckets are scattered."""
+        step = array.size // self.world.size
+        return array[self.world.rank * step : (self.world.rank + 1) * step]
+
+    # ---- sums over the shards of this rank -----------------------------------------------------------------------
+
+    def _add_up(self, b, last):
+        """Add what earlier shards left to the gradients of this one, pairwise, as one adds one to a binary number.
+
+        After shard j the sums at the levels of the ones in j + 1 are left: after 1, 2, 3 shards (0), (01), (01)(2).
+        """
+        array, sums = self.buckets[b].array, self._sums[b]
+        level = 0
+        while sums and (last or level in sums):
+            if level in sums:
+                device.accumulate(array, sums.pop(level))
+            level += 1
+        if not last:
+            if level not in self._spare[b]:
+                self._spare[b][level] = device.empty_like(array)
+            sums[level] = self._spare[b][level]
+            device.assign(sums[level], array)
+
+    def end_shard(self):
+        """Put the gradients of a shard aside, which is not the last of this rank; .grad is None then."""
+        for b, bucket in enumerate(self.buckets):
+            self._fill(b, range(len(bucket.tensors)))
+            self._add_up(b, False)
+            for parameter in bucket.tensors:
+                parameter.grad = None
+
+    def _fill(self, b, numbers):
+        """Zeros for those of these parameters of a bucket that the shard did not use; the others are in place."""
+        for i in numbers:
+            parameter = self.buckets[b].tensors[i]
+            if parameter.grad is None:
+                device.fill(self.gradients[b][i].data, 0)
+            else:
+                self._take(parameter, b, i)
+
+    # ---- at the end of the last backward -------------------------------------------------------------------------
+
+    def finish(self):
+        """Send what is left, wait for all, and let every .grad be the average."""
+        for b in range(len(self._works), len(self.buckets)):
+            self._fill(b, self._missing[b])
+            self._send(b)
+        for b, (bucket, work) in enumerate(zip(self.buckets, self._works, strict=True)):
+            if work is not None:
+                work.wait()
+                self.timeline[b]["done"] = work.ended
+            array = self.own_part(bucket.array) if self.scattered else bucket.array
+            if array.size:
+                with device.place_of(array).active():
+                    kernels.scale([array], 1 / self.shards, self._plans[b])
+            for parameter, gradient in zip(bucket.tensors, self.gradients[b], strict=True):
+                parameter.grad = None if self.scattered else gradient
+        if self.find_unused and not self.scattered:
+            self._forget_unused()
+        self._count_from_start()
+        self.begin()
+        self.ended = True
+        self.at_end()
+
+    def _forget_unused(self):
+        """No gradient for parameters that no shard of any rank used."""
+        used = device.zeros((len(self.place),), "uint8")
+        for number, parameter in enumerate(self.place):
+            used[number] = parameter in self._used
+        self.world.all_reduce(used, "max", label="used parameters")
+        for parameter, flag in zip(self.place, used, strict=True):
+            if not flag:
+                parameter.grad = None
+
+    def _count_from_start(self):
+        start = self._started or (self.timeline[0]["ready"] if self.timeline else 0.0)
+        for entry in self.timeline:
+            for name in ("ready", "done"):
+                entry[name] = None if entry[name] is None else entry[name] - start

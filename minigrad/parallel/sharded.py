@@ -1,0 +1,200 @@
+"""ShardedOptimizer: each rank keeps the state of, and updates, its own part of the parameters.
+
+Adam holds two numbers for every parameter. Where n ranks hold the same model, each needs to hold them for one part in
+n only: gradients are summed so that each rank gets its part (reduce-scatter), it updates these parameters, and then
+all ranks get all parameters (all-gather). That is as much communication as the all-reduce that it replaces.
+
+Source  Rajbhandari and others 2020, "ZeRO: memory optimizations toward training trillion parameter models", stage 1
+"""
+
+import json
+from typing import NamedTuple
+
+from minigrad_kernels.errors import KindError, ShapeError, StateError
+
+from .. import device
+from ..engine import enable_grad, write
+from ..optim import Optimizer
+from ..tensor import Tensor
+from .arrays import flat_of
+from .data_parallel import DataParallel
+from .flat import Bucket
+
+__all__ = ["ShardedOptimizer"]
+
+
+class _Piece(NamedTuple):
+    """What this rank owns of a parameter: elements start to stop of it, in the order of memory."""
+
+    parameter: Tensor
+    leaf: Tensor  # these elements, to be updated
+    bucket: int
+    start: int
+    stop: int
+    place: int  # of `start` in the bucket
+
+
+class ShardedOptimizer(Optimizer):
+    """An optimiser whose state is divided among the ranks of a DataParallel model.
+
+    optimizer           of the model's parameters, with any options; it must not have stepped yet
+    model               the DataParallel model
+    whole_gradients     give every rank all gradients, as clipping wants; otherwise .grad is None after backward
+
+    It gives the same bits as the optimiser alone. Options, schedules and state_dict are those of the optimiser; state_dict
+    and load_state_dict are for all ranks at the same time, and hold the state of all parameters, so a checkpoint does not
+    depend on the number of ranks.
+    Errors  RuntimeError for an optimiser that has a state, ValueError for parameters that are not the model's
+    """
+
+    def __init__(self, optimizer, model, whole_gradients=False):
+        if not isinstance(optimizer, Optimizer) or not isinstance(model, DataParallel):
+            kinds = f"{type(optimizer).__name__} and {type(model).__name__}"
+            raise KindError(f"ShardedOptimizer: got {kinds}, wanted an Optimizer and a DataParallel model")
+        if optimizer.state:
+            raise StateError("ShardedOptimizer: the optimiser has a state; wrap it before the first step")
+        self.optimizer, self.model, self.world = optimizer, model, model.world
+        self.defaults, self.param_groups = optimizer.defaults, optimizer.param_groups
+        self.alone = self.world.size == 1
+        self.scattered = not (whole_gradients or self.alone)
+        if not self.alone:
+            self._divide(model.reducer)
+
+    @property
+    def name(self):
+        return f"Sharded{type(self.optimizer).__name__}"
+
+    @property
+    def state(self):
+        """That of the optimiser of this rank's part."""
+        return self.optimizer.state if self.alone else self.own.state
+
+    def _divide(self, reducer):
+        """Lay the parameters into buckets like those of their gradients, and find this rank's pieces of them."""
+        strangers = [p for group in self.param_groups for p in group["params"] if p not in reducer.place]
+        if strangers:
+            raise ShapeError(
+                f"ShardedOptimizer: a parameter of shape {strangers[0].shape} is none of the model's, or had "
+                "requires_grad off when the model was wrapped"
+            )
+        reducer.scattered = self.scattered
+        self.reducer, self.buckets, self.pieces = reducer, [], []
+        chosen = {p: number for number, group in enumerate(self.param_groups) for p in group["params"]}
+        groups: list[list[Tensor]] = [[] for _ in self.param_groups]
+        for b, gradients in enumerate(reducer.buckets):
+            bucket = Bucket(gradients.tensors, self.world.size)
+            bucket.gather([parameter.data for parameter in bucket.tensors])
+            bucket.scatter()
+            self.buckets.append(bucket)
+            for piece in self._pieces(b, bucket):
+                if piece.parameter in chosen:
+                    self.pieces.append(piece)
+                    groups[chosen[piece.parameter]].append(piece.leaf)
+        options = [{k: v for k, v in g.items() if k not in ("params", "param_names")} for g in self.param_groups]
+        self.own = type(self.optimizer)([{**o, "params": leaves} for o, leaves in zip(options, groups, strict=True)])
+
+    def _pieces(self, b, bucket):
+        step = bucket.size // self.world.size
+        low, high = self.world.rank * step, (self.world.rank + 1) * step
+        for i, parameter in enumerate(bucket.tensors):
+            begin, end = bucket.starts[i], bucket.starts[i + 1]
+            start, stop = max(begin, low), min(end, high)
+            if start < stop:
+                yield _Piece(parameter, Tensor(bucket.array[start:stop]), b, start - begin, stop - begin, start)
+
+    def add_param_group(self, param_group):
+        raise StateError("ShardedOptimizer: parameters are divided already; add the group before wrapping")
+
+    # ---- steps ---------------------------------------------------------------------------------------------------
+
+    def step(self, closure=None):
+        """Update this rank's parameters by its part of the gradients, then take those of all ranks."""
+        if self.alone:
+            return self.optimizer.step(closure)
+        loss = None
+        if closure is not None:
+            with enable_grad():
+                loss = closure()
+        for own, group in zip(self.own.param_groups, self.param_groups, strict=True):
+            own.update({name: value for name, value in group.items() if name not in ("params", "param_names")})
+        for piece in self.pieces:
+            piece.leaf.grad = self._gradient(piece)
+        self.own.step()
+        works = []
+        for bucket in self.buckets:
+            part = self.reducer.own_part(bucket.array)
+            works.append(self.world.all_gather(bucket.array, part, label="parameters", asynchronous=True))
+        for bucket, work in zip(self.buckets, works, strict=True):
+            work.wait()
+            for parameter in bucket.tensors:
+                write(parameter)
+        return loss
+
+    def _gradient(self, piece):
+        if self.scattered:
+            array = self.reducer.buckets[piece.bucket].array
+            return Tensor.made(array[piece.place : piece.place + piece.stop - piece.start])
+        gradient = piece.parameter.grad
+        if gradient is None:
+            return None
+        order = device.order_of(piece.parameter.data)
+        flat = flat_of("step", "a gradient", device.contiguous(gradient.data, order), False)
+        return Tensor.made(flat[piece.start : piece.stop])
+
+    # ---- state ---------------------------------------------------------------------------------------------------
+
+    def state_dict(self):
+        """The state of all parameters, gathered from all ranks, as the optimiser alone would give it."""
+        if self.alone:
+            return self.optimizer.state_dict()
+        numbers, names = self._gathered_numbers()
+        whole = {}
+        for b, bucket in enumerate(self.buckets):
+            for name in names:
+                array = device.zeros((bucket.size,), bucket.array.dtype, like=bucket.array)
+                for piece in self.pieces:
+                    if piece.bucket == b and name in self.own.state.get(piece.leaf, ()):
+                        device.assign(array[piece.place :][: piece.stop - piece.start], self.own.state[piece.leaf][name])
+                self.world.all_gather(array, device.copy(self.reducer.own_part(array)), label=f"state {name}")
+                for parameter, view in zip(bucket.tensors, bucket.views_on(array), strict=True):
+                    whole.setdefault(parameter, {})[name] = view
+        order = [parameter for group in self.param_groups for parameter in group["params"]]
+        self.optimizer.state = {
+            p: {name: whole[p][name] if value is None else value for name, value in numbers[i].items()}
+            for i, p in enumerate(order)
+            if i in numbers
+        }
+        try:
+            return self.optimizer.state_dict()
+        finally:
+            self.optimizer.state = {}
+
+    def _gathered_numbers(self):
+        """({index: {name: number, or None for an array}} of all parameters, the names of the arrays)."""
+        order = [parameter for group in self.param_groups for parameter in group["params"]]
+        index = {parameter: i for i, parameter in enumerate(order)}
+        mine = {
+            index[piece.parameter]: {n: None if device.is_array(v) else v for n, v in self.own.state[piece.leaf].items()}
+            for piece in self.pieces
+            if self.own.state.get(piece.leaf)
+        }
+        found = {}
+        for message in self.world.all_gather_bytes(json.dumps(mine).encode()):
+            found |= {int(i): entries for i, entries in json.loads(message).items()}
+        return found, sorted({name for entries in found.values() for name, value in entries.items() if value is None})
+
+    def load_state_dict(self, state_dict):
+        """Take over the state of all parameters; this rank keeps its part. Errors: as Optimizer.load_state_dict."""
+        self.optimizer.load_state_dict(state_dict)
+        if self.alone:
+            return
+        whole, self.optimizer.state = self.optimizer.state, {}
+        self.own.state = {}
+        for piece in self.pieces:
+            if piece.parameter in whole:
+                self.own.state[piece.leaf] = {
+                    name: device.copy(flat_of("load_state_dict", name, value, False)[piece.start : piece.stop])
+                    if device.is_array(value)
+                    else value
+                    for name, value in whole[piece.parameter].items()
+                }

@@ -1,0 +1,78 @@
+"""Who trains: this process alone, or with the other ranks of a DataParallel model."""
+
+import contextlib
+import struct
+
+from ..parallel import DataParallel
+
+__all__ = ["team_of"]
+
+
+class Alone:
+    """One process; each of its batches is a shard of its own."""
+
+    shards = 1
+
+    def total(self, batches):
+        """The images of an update."""
+        return sum(len(labels) for _, labels in batches)
+
+    def parts(self, batches):
+        """Lists of pairs (images, labels), one for each shard of this rank, whose gradients add up."""
+        return [batches]
+
+    def holding(self):
+        """A context for backward where another follows for the same shard."""
+        return contextlib.nullcontext()
+
+    def gathered(self, rows):
+        """The rows, tuples of numbers, of all ranks in their order."""
+        return rows
+
+    def agreed(self, stop):
+        """Whether any rank wants to stop."""
+        return stop
+
+    def rounds(self, batches):
+        """Lists of the batches that this rank evaluates between two questions whether to stop: none, or one."""
+        return ([batch] for batch in batches)
+
+
+class Together(Alone):
+    """The ranks of a DataParallel model."""
+
+    def __init__(self, model):
+        self.model, self.world, self.shards = model, model.world, model.sampler.shards
+
+    def total(self, batches):
+        return sum(batch.total for batch in batches)
+
+    def parts(self, batches):
+        whole = type(batches[0])
+        pieces = [[part for part in shard if part is not None] or None for shard in zip(*batches, strict=True)]
+        return self.model.shards(whole(pieces, self.total(batches)))
+
+    def holding(self):
+        return self.model.no_sync()
+
+    def gathered(self, rows):
+        packed = b"".join(struct.pack("<3d", *row) for row in rows)
+        return [row for message in self.world.all_gather_bytes(packed) for row in struct.iter_unpack("<3d", message)]
+
+    def agreed(self, stop):
+        return any(flag != b"\0" for flag in self.world.all_gather_bytes(bytes([stop])))
+
+    def rounds(self, batches):
+        rank, size, own, number = self.world.rank, self.world.size, [], -1
+        for number, batch in enumerate(batches):
+            own += [batch] * (number % size == rank)
+            if number % size == size - 1:
+                yield own
+                own = []
+        if number % size != size - 1:
+            yield own
+
+
+def team_of(model):
+    """The team of a model."""
+    return Together(model) if isinstance(model, DataParallel) and model.sampler.shards > 1 else Alone()
