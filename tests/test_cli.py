@@ -30,8 +30,9 @@ def test_run_folder_and_last_line(tmp_path, capsys):
     accuracy = f"{100 * rows[-1]['test_accuracy']:.2f} %"
     assert lines[-1] == f"test accuracy {accuracy}"
     assert re.fullmatch(
-        rf"epoch 2/2  loss {rows[1]['loss']:.4f}  train [\d.]+ %  test {accuracy}  \d+ images/s", lines[-2]
+        rf"epoch 2/2  loss {rows[1]['loss']:.4f}  train [\d.]+ %  test {accuracy}  \d+ images/s", lines[-3]
     )
+    assert lines[-2] == f"weights hash {json.loads((run / 'result.json').read_text())['weights']}"
     assert any(re.fullmatch(r"(compiling|loading) kernels \.\.\. \d+\.\d s( \(\d+ compiled\))?", x) for x in lines)
     config = json.loads((run / "config.json").read_text())
     assert config["command"] == ["minigrad", "train", *QUICK, "--out", "run", "--seed", "3"]
@@ -46,7 +47,7 @@ def test_run_folder_and_last_line(tmp_path, capsys):
 def test_new_writers_are_measured_before_the_last_line(tmp_path, capsys):
     arguments = [word for word in QUICK if word != "--no-new-writers"]
     assert main(["train", *arguments, "--out", "run"]) == 0
-    *_, harder, last = lines_of(capsys)
+    *_, harder, _, last = lines_of(capsys)
     result = json.loads((tmp_path / "run/result.json").read_text())
     assert harder == f"test accuracy on new writers {100 * result['new_writers']['test_accuracy']:.2f} %"
     assert last == f"test accuracy {100 * result['test_accuracy']:.2f} %"
@@ -196,8 +197,8 @@ def test_resume_takes_no_options_of_training(finished, capsys, options):
 
 def test_damaged_runs_are_refused(tmp_path, finished, capsys):
     shutil.copytree(finished, tmp_path / "run")
-    tensors = next((tmp_path / "run/last").glob("*.safetensors"))
-    tensors.write_bytes(tensors.read_bytes()[:-1])
+    for tensors in (tmp_path / "run/last").glob("*.safetensors"):  # the newest and the one before
+        tensors.write_bytes(tensors.read_bytes()[:-1])
     for command in (["train", "--resume", "run"], ["evaluate", "run"]):
         assert main(command) == 2
         assert "is damaged" in capsys.readouterr().err

@@ -3,6 +3,7 @@
 import argparse
 import math
 
+from ..parallel.sums import WIRES
 from .defaults import BY_DATA, BY_MODEL, DEFAULT_MODEL, DEFAULTS, MOMENTUM, OPTIMIZERS, RATES, SCHEDULES
 
 __all__ = ["parser"]
@@ -67,10 +68,21 @@ def _add_train(train):
         help=f"digits-cnn, keras-cnn, lenet, mnist-net, mlp or resnet; default {_listed(DEFAULT_MODEL)}",
     )
     _add_how(train.add_argument_group("how to train it"))
+    _add_many(train.add_argument_group("on many ranks (see minigrad launch)"))
     where = train.add_argument_group("where")
     _add_device(where, "default cpu; a run that is resumed may change it")
     where.add_argument("--threads", type=_count, metavar="N", help="for kernels; the result does not depend on it")
     where.add_argument("--out", type=_text, metavar="FOLDER", help="the run folder; default runs/DATE-TIME-DATA-MODEL")
+    where.add_argument(
+        "--save-every", type=_count, metavar="N", help="a checkpoint after every N updates too; default after epochs"
+    )
+    where.add_argument(
+        "--continue",
+        dest="continue_",
+        action="store_true",
+        default=None,
+        help="go on with the run in --out if there is one, for jobs that are started again",
+    )
     where.add_argument(
         "--resume", type=_text, metavar="RUN", help="go on with the run in this folder, with its own options"
     )
@@ -110,6 +122,19 @@ def _add_how(how):
         action=argparse.BooleanOptionalAction,
         help="digits: train a second time on half the writers and test on the others (default: yes)",
     )
+
+
+def _add_many(many):
+    many.add_argument(
+        "--shards",
+        type=_count,
+        metavar="S",
+        help="parts into which each batch is cut; the result depends on it and not on the ranks; default one a rank",
+    )
+    on = {"action": "store_true", "default": None}
+    many.add_argument("--zero", **on, help="divide the state of the optimiser among the ranks")
+    many.add_argument("--sync-batch-norm", **on, help="statistics of batch norm over all ranks")
+    many.add_argument("--wire", choices=WIRES, help="gradients travel in 16 bits; default as they are")
 
 
 def _default(name):

@@ -13,10 +13,13 @@ SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
 class Interruption(Callback):
-    """While it is entered, the first signal sets `requested`; a second one raises KeyboardInterrupt."""
+    """While it is entered, the first signal is kept in `requested`; a second one raises KeyboardInterrupt.
+
+    requested   the number of the signal, 0 before there was one
+    """
 
     def __init__(self):
-        self.requested = False
+        self.requested = 0
         self.before = {}
 
     def __enter__(self):
@@ -31,10 +34,10 @@ class Interruption(Callback):
     def _note(self, number, frame):
         if self.requested:
             raise KeyboardInterrupt
-        self.requested = True
+        self.requested = number
         # Not print: the signal may come while a print is at work. And nobody may be there to read it.
         with contextlib.suppress(OSError):
             os.write(2, b"\nstopping after this step; once more to quit at once\n")
 
     def stop(self, history):
-        return self.requested
+        return self.requested != 0

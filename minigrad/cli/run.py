@@ -19,7 +19,9 @@ from pathlib import Path
 
 from .. import __version__, checkpoint
 from ..device import default_generator
+from ..parallel import ShardedOptimizer
 from ..train import Callback
+from .ranks import job
 from .settings import Images, Settings, UsageError
 
 __all__ = ["Run", "Saver", "versions"]
@@ -51,13 +53,17 @@ class Run:
         return shlex.quote(str(self.folder))
 
     @classmethod
-    def fresh(cls, folder, settings):
-        """A folder for a new run: the one given, or one named after the time, the data and the model.
+    def named(cls, folder, settings):
+        """The one given, or one named after the job of the launcher or the time, the data and the model."""
+        return cls(
+            folder or Path("runs") / f"{job() or time.strftime('%Y%m%d-%H%M%S')}-{settings.data}-{settings.model}"
+        )
 
-        Errors  UsageError if it holds a run or cannot be written; nothing is made
-        """
-        stem = Path("runs") / f"{time.strftime('%Y%m%d-%H%M%S')}-{settings.data}-{settings.model}"
-        run = cls(folder or stem)
+    @classmethod
+    def fresh(cls, folder, settings):
+        """A folder for a new run. Errors: UsageError if it holds a run or cannot be written; nothing is made."""
+        run = cls.named(folder, settings)
+        stem = run.folder
         number = 2
         while folder is None and run.folder.exists():
             run, number = cls(f"{stem}-{number}"), number + 1
@@ -89,27 +95,45 @@ class Run:
     def write_json(self, name, value):
         self.write(name, json.dumps(value, indent=1) + "\n")
 
-    def begin(self, settings, command, train, parts, history):
+    def begin(self, settings, command, train, parts, history, world):
         """Make the folder, write its configuration, and a checkpoint, so that the run can go on from any end."""
+        if world.rank:
+            return self.save("last", parts, history, world)
         self.folder.mkdir(parents=True, exist_ok=True)
         created = time.strftime("%Y-%m-%dT%H:%M:%S%z")
         config = {"command": ["minigrad", *command], "created": created, "versions": versions()}
         config |= {"source": train.source, "settings": asdict(settings), "images": asdict(Images.of(train))}
         self.write_json(CONFIG, config)
-        self.save("last", parts, history)
+        self.save("last", parts, history, world)
 
-    def save(self, name, parts, history):
-        """Write a checkpoint of everything that going on needs."""
+    def save(self, name, parts, history, world):
+        """Write a checkpoint of everything that going on needs: rank 0 does, for whom the others gather it."""
+        if world.rank:
+            if isinstance(parts.optimizer, ShardedOptimizer):
+                parts.optimizer.state_dict()
+            return
         extra = {
             "history": history.state_dict(),
             "loader": parts.loader.state_dict(),
             "generator": default_generator.get_state(),
         }
-        checkpoint.save(self.folder / name, parts.model, parts.optimizer, parts.schedule, extra)
+        keep = name == "last"
+        checkpoint.save(self.folder / name, parts.model, parts.optimizer, parts.schedule, extra, keep_previous=keep)
 
-    def load(self, parts, history):
-        """Take up the latest checkpoint."""
-        extra = checkpoint.load(self.folder / "last", parts.model, parts.optimizer, parts.schedule)
+    def latest(self):
+        """(the files of the latest checkpoint that is whole, what to say where that is not the newest)."""
+        try:
+            return checkpoint.read(self.folder / "last"), None
+        except checkpoint.CheckpointError as error:
+            with contextlib.suppress(checkpoint.CheckpointError):
+                return checkpoint.read(self.folder / "last", previous=True), f"{error}; going on from the one before"
+            raise
+
+    def load(self, parts, history, world):
+        """Take up the latest checkpoint, which rank 0 reads for all; what there is to say about it."""
+        packed, note = self.latest() if world.rank == 0 else (checkpoint.Packed(b"", b""), None)
+        packed = checkpoint.Packed(*(world.broadcast_bytes(part) for part in packed))
+        extra = checkpoint.load(packed, parts.model, parts.optimizer, parts.schedule)
         try:
             trained_on, here = extra["loader"]["images"], len(parts.loader.dataset)
             if trained_on != here:
@@ -117,6 +141,7 @@ class Run:
             history.load_state_dict(extra["history"])
             parts.loader.load_state_dict(extra["loader"])
             default_generator.set_state(extra["generator"])
+            return note
         except UsageError:
             raise
         except (ValueError, TypeError, KeyError, IndexError, AttributeError, OverflowError) as error:
@@ -138,14 +163,19 @@ class Run:
 
 
 class Saver(Callback):
-    """Keeps the folder of a run up to date, epoch by epoch."""
+    """Keeps the folder of a run up to date, epoch by epoch, and after every so many updates if told so."""
 
-    def __init__(self, run, parts):
-        self.run, self.parts = run, parts
+    def __init__(self, run, parts, world, every=None):
+        self.run, self.parts, self.world, self.every = run, parts, world, every
+
+    def on_step(self, history):
+        if self.every and history.steps % self.every == 0:
+            self.run.save("last", self.parts, history, self.world)
 
     def on_epoch(self, history):
-        self.run.write_history(history)
-        self.run.save("last", self.parts, history)
+        if self.world.rank == 0:
+            self.run.write_history(history)
+        self.run.save("last", self.parts, history, self.world)
         # The first of equals stays the best, so that a later epoch must earn its place.
         if history[-1] is max(history.rows, key=lambda row: (row["test_accuracy"], -row["test_loss"])):
-            self.run.save("best", self.parts, history)
+            self.run.save("best", self.parts, history, self.world)

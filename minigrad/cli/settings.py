@@ -8,7 +8,7 @@ from pathlib import Path
 from minigrad_kernels import toolchain
 from minigrad_kernels.errors import MinigradError
 
-from .. import create, data, models, nn, optim
+from .. import create, data, models, nn, optim, parallel
 from ..device import manual_seed
 from .defaults import BY_DATA, BY_MODEL, DEFAULT_MODEL, DEFAULTS, MOMENTUM, OPTIMIZERS, RATES, SCHEDULES
 
@@ -88,6 +88,10 @@ class Settings:
     device: str
     new_writers: bool
     limit: int | None = None  # images of each part, the first ones
+    shards: int = 1  # into which each batch is cut
+    zero: bool = False  # divide the state of the optimiser among the ranks
+    sync_batch_norm: bool = False
+    wire: str | None = None  # the type in which gradients travel
 
     def __post_init__(self):
         for field in fields(self):
@@ -100,8 +104,8 @@ class Settings:
             _check_known(name, getattr(self, name), choices)
 
     @classmethod
-    def of(cls, options, name):
-        """The settings of a new run on the data set of this name."""
+    def of(cls, options, name, ranks=1):
+        """The settings of a new run on the data set of this name, by so many ranks."""
         model = options.model or DEFAULT_MODEL[name]
         _check_known("model", model, models.MODELS)
         values = DEFAULTS | BY_DATA[name] | BY_MODEL.get(model, {})
@@ -113,7 +117,9 @@ class Settings:
         new_writers = name == "digits" if options.new_writers is None else options.new_writers
         if new_writers and name != "digits":
             raise UsageError("--new-writers wants --data digits: only there the writers are known")
-        return cls(name, folder, model, size, **values | given, new_writers=new_writers, limit=options.limit)
+        many = {"shards": options.shards or ranks, "zero": bool(options.zero), "wire": options.wire}
+        many |= {"sync_batch_norm": bool(options.sync_batch_norm), "limit": options.limit}
+        return cls(name, folder, model, size, **values | given, new_writers=new_writers, **many)
 
     def datasets(self, split="random", download=True):
         """(train, test)."""
@@ -165,21 +171,21 @@ def _check_known(name, value, choices):
 
 
 class Parts:
-    """Model, loaders, optimiser and schedule of a run, new, all random numbers seeded."""
+    """Model, loaders, optimiser and schedule of a run, new, all random numbers seeded.
 
-    def __init__(self, settings, train, test):
+    world   of the ranks that train together
+    """
+
+    def __init__(self, settings, train, test, world):
         manual_seed(settings.seed)
         images = Images.of(train)
-        self.model = settings.build_model(images)
-        # The statistics of a single image mean nothing, so batch norm refuses a batch of one.
-        normalised = any(isinstance(module, nn.BatchNorm2d) for module in self.model.modules())
-        drop_last = normalised and len(train) % settings.batch_size == 1
+        self.model = _parallel(settings, settings.build_model(images), world)
+        drop_last = _drops_last(settings, self.model, len(train))
         transform = settings.transform(images, settings.augment)
-        self.loader = data.Loader(
-            train, settings.batch_size, True, settings.seed, drop_last, transform, device=settings.device
-        )
+        options = {"device": settings.device, "sampler": getattr(self.model, "sampler", None)}
+        self.loader = data.Loader(train, settings.batch_size, True, settings.seed, drop_last, transform, **options)
         self.test = settings.test_loader(test, images)
-        self.optimizer = _optimizer(settings, self.model.parameters())
+        self.optimizer = _optimizer(settings, self.model)
         updates = settings.epochs * math.ceil(len(self.loader) / settings.accumulate)
         self.schedule = _schedule(settings, self.model, self.optimizer, updates)
 
@@ -190,10 +196,35 @@ class Parts:
         return positional, rest | {"test": self.test}
 
 
-def _optimizer(settings, parameters):
+def _parallel(settings, model, world):
+    """The model, or DataParallel around it where there is more than one shard."""
+    if settings.sync_batch_norm:
+        model = parallel.SyncBatchNorm.convert(model, world)
+    if settings.shards == world.size == 1:
+        return model
+    return parallel.DataParallel(model, world, shards=settings.shards, wire=settings.wire)
+
+
+def _drops_last(settings, model, images):
+    """Whether the last batch is left out, as a shard of it has one image, whose statistics mean nothing."""
+    if not any(isinstance(module, nn.BatchNorm2d | parallel.SyncBatchNorm) for module in model.modules()):
+        return False
+    if settings.batch_size < 2 * settings.shards:
+        raise UsageError(
+            f"--batch-size is {settings.batch_size}, which leaves less than 2 images for each of {settings.shards} "
+            "shards, and batch norm wants at least 2"
+        )
+    return 0 < images % settings.batch_size < 2 * settings.shards
+
+
+def _optimizer(settings, model):
     kinds = {kind.__name__.lower(): kind for kind in (optim.Adam, optim.AdamW, optim.SGD, optim.RMSprop, optim.Adagrad)}
     extra = {"momentum": MOMENTUM, "nesterov": True} if settings.optimizer == "sgd" else {}
-    return kinds[settings.optimizer](parameters, lr=settings.lr, weight_decay=settings.weight_decay, **extra)
+    options = {"lr": settings.lr, "weight_decay": settings.weight_decay, **extra}
+    optimizer = kinds[settings.optimizer](model.parameters(), **options)
+    if not settings.zero or not isinstance(model, parallel.DataParallel):
+        return optimizer
+    return parallel.ShardedOptimizer(optimizer, model, whole_gradients=settings.clip is not None)
 
 
 def _schedule(settings, model, optimizer, updates):

@@ -1,99 +1,164 @@
 """minigrad train"""
 
 import contextlib
+import signal
+from dataclasses import asdict, replace
 
+from .. import checkpoint
+from ..parallel import ShardSampler
 from ..train import History, Progress, evaluate, fit
 from .interruption import Interruption
+from .ranks import Ranks, attempt
 from .run import Run, Saver
 from .settings import Parts, Settings, UsageError, checked_folder, chosen_data, kernel_threads, refusing
 
 __all__ = ["run_train"]
 
-FREE_WITH_RESUME = {"resume", "device", "threads", "data_dir", "command", "action", "argv"}
+FREE_WITH_RESUME = {
+    "resume",
+    "continue_",
+    "device",
+    "threads",
+    "data_dir",
+    "save_every",
+    "out",
+    "command",
+    "action",
+    "argv",
+}
 INTERRUPTED = 130
 
 
 def run_train(options):
     """Train, keep everything in a run folder, and print the accuracy on the test images."""
-    with refusing():
-        run, settings, note = _resumed(options) if options.resume is not None else _new(options)
-    with kernel_threads(options.threads or settings.threads):
-        return _train(options, run, settings, note)
+    with Ranks() as ranks:
+        with refusing():
+            plan = ranks.decided(lambda: _planned(options, ranks.world.size))
+            run, settings = Run(plan["folder"]), Settings(**plan["settings"])
+        with kernel_threads(options.threads or settings.threads):
+            return _train(options, ranks, run, settings, plan)
 
 
-def _train(options, run, settings, note):
+def _train(options, ranks, run, settings, plan):
+    world, resumed, notes = ranks.world, plan["resumed"], [plan["note"]]
+    here = replace(settings, device=ranks.device(settings.device))
     with refusing():
+        ranks.decided(lambda: settings.datasets() and None)  # rank 0 fetches what is not on disk yet
         train, test = settings.datasets()
-        parts, history = Parts(settings, train, test), History()
+        parts, history = Parts(here, train, test, world), History()
         settings.check_new_writers()
-        if options.resume:
-            run.load(parts, history)
-    if note:
-        print(f"data auto: {note}")
+        if resumed:
+            notes.append(run.load(parts, history, world))
+    print(*(f"{note}\n" for note in notes if note), sep="", end="")
     print(f"data: {settings.data}, {len(train)} training and {len(test)} test images ({train.source})")
     count = sum(parameter.numel() for parameter in parts.model.parameters())
     print(f"model: {settings.model}, {count:,} parameters")
-    print(f"run: {run.folder}" + (f", from step {history.steps} on" if options.resume else ""))
+    if settings.shards > 1:
+        print(f"parallel: {settings.shards} shards on {world.size} ranks ({world.transport.name})")
+    print(f"run: {run.folder}" + (f", from step {history.steps} on" if resumed else ""))
     with Interruption() as interruption:
-        if not options.resume:
-            run.begin(settings, options.argv, train, parts, history)
-        _fit(run, settings, parts, history, [interruption])
+        if not resumed:
+            run.begin(settings, options.argv, train, parts, history, world)
+        _fit(run, settings, parts, history, world, options.save_every, interruption)
         new_writers = None
-        if settings.new_writers and not interruption.requested:
-            new_writers = _accuracy_on_new_writers(settings, interruption)
-        if interruption.requested:
+        stopped = ranks.greatest(interruption.requested)
+        if settings.new_writers and not stopped:
+            new_writers = _accuracy_on_new_writers(here, world, interruption)
+            stopped = ranks.greatest(interruption.requested)
+        if stopped:
             print(f"interrupted at step {history.steps}; go on with: minigrad train --resume {run.argument}")
-            return INTERRUPTED
-    _finish(run, history, new_writers)
+            # Systems that end a process by SIGTERM take what it says then for how its work went.
+            return 0 if stopped == signal.SIGTERM else INTERRUPTED
+    _finish(run, history, new_writers, parts.model, ranks)
     return 0
 
 
-def _new(options):
-    """(run, settings, what to say about the data) of a run that begins."""
+# ---- what is to be done ------------------------------------------------------------------------------------------
+
+
+def _planned(options, ranks):
+    """{folder, settings, resumed, note} for all ranks, decided by rank 0."""
+    with refusing():
+        run, settings, resumed, note = _resumed(options) if options.resume is not None else _new(options, ranks)
+        ShardSampler(settings.shards, 0, ranks)
+        if ranks == 1 and settings.sync_batch_norm and settings.shards > 1:
+            raise UsageError("--sync-batch-norm wants as many ranks as shards")
+    return {"folder": str(run.folder), "settings": asdict(settings), "resumed": resumed, "note": note}
+
+
+def _new(options, ranks):
+    """(run, settings, whether it goes on, what to say) of a run that begins, or goes on where --continue finds it."""
     name, note = chosen_data(options.data, options.data_dir)
-    settings = Settings.of(options, name)
-    return Run.fresh(options.out, settings), settings, note
+    note = note and f"data auto: {note}"
+    settings = Settings.of(options, name, ranks)
+    run = Run.named(options.out, settings)
+    if not (options.continue_ or attempt()):
+        return Run.fresh(options.out, settings), settings, False, note
+    if not checkpoint.exists(run.folder / "last"):
+        return run, settings, False, note
+    run, kept, _ = Run.of(run.folder)
+    given = {key for key, value in vars(options).items() if value is not None and key not in FREE_WITH_RESUME}
+    wrong = sorted(key for key in given if getattr(kept, key, None) != getattr(settings, key, None) and key != "data")
+    if wrong or kept.data != settings.data:
+        named = ", ".join("--" + key.replace("_", "-") for key in wrong or ["data"])
+        raise UsageError(f"{run.folder} holds a run with another {named}; give its own options or another --out")
+    return run, _on(kept, options), True, note
 
 
 def _resumed(options):
-    """(run, settings, nothing to say) of a run that goes on."""
+    """The same of a run that goes on."""
     given = [name for name, value in vars(options).items() if value is not None and name not in FREE_WITH_RESUME]
+    given += ["out"] if options.out is not None else []
     if given:
         named = ", ".join("--" + name.replace("_", "-") for name in given)
         raise UsageError(f"--resume goes on with the run's own options; leave out {named}")
     run, settings, _ = Run.of(options.resume)
-    if options.data_dir is not None:
-        settings.data_dir = checked_folder(options.data_dir)
-    settings.device = options.device or settings.device
-    return run, settings, None
+    return run, _on(settings, options), True, None
 
 
-def _fit(run, settings, parts, history, callbacks):
+def _on(settings, options):
+    """The settings of a run that goes on here: another folder of data and another device may be given."""
+    folder = settings.data_dir if options.data_dir is None else checked_folder(options.data_dir)
+    return replace(settings, data_dir=folder, device=options.device or settings.device)
+
+
+# ---- doing it ----------------------------------------------------------------------------------------------------
+
+
+def _fit(run, settings, parts, history, world, save_every, interruption):
     """Train to the end or the interruption; either way the folder then holds the state that was reached."""
     positional, named = parts.fit_arguments(settings)
     progress = Progress(len(parts.loader.dataset), settings.epochs)
+    shown = [progress] if world.rank == 0 else []
     with contextlib.closing(progress):
-        fit(*positional, **named, history=history, callbacks=[Saver(run, parts), progress, *callbacks])
+        callbacks = [Saver(run, parts, world, save_every), *shown, interruption]
+        fit(*positional, **named, history=history, callbacks=callbacks)
     if history.running.images:
-        run.save("last", parts, history)
-    run.write_curve(history)
+        run.save("last", parts, history, world)
+    if world.rank == 0:
+        run.write_curve(history)
 
 
-def _accuracy_on_new_writers(settings, interruption):
+def _accuracy_on_new_writers(settings, world, interruption):
     """Train a second network on the first half of the writers, and measure it on the others."""
     print("extra: training again on half of the writers alone, to test on the others ...", flush=True)
-    parts = Parts(settings, *settings.datasets("writers"))
+    parts = Parts(settings, *settings.datasets("writers"), world)
     positional, named = parts.fit_arguments(settings)
-    fit(*positional, **named | {"test": None}, callbacks=[interruption])
-    if interruption.requested:
+    history = fit(*positional, **named | {"test": None}, callbacks=[interruption])
+    if len(history) < settings.epochs:
         return None
     loss, accuracy = evaluate(parts.model, parts.test)
     print(f"test accuracy on new writers {100 * accuracy:.2f} %", flush=True)
     return {"test_loss": loss, "test_accuracy": accuracy}
 
 
-def _finish(run, history, new_writers):
+def _finish(run, history, new_writers, model, ranks):
     row = history[-1]
     result = {name: row[name] for name in ("epoch", "step", "test_loss", "test_accuracy")}
-    run.write_json("result.json", result | ({"new_writers": new_writers} if new_writers else {}))
+    weights = checkpoint.weights_hash(model)
+    if ranks.first:
+        run.write_json(
+            "result.json", result | {"weights": weights} | ({"new_writers": new_writers} if new_writers else {})
+        )
+    print(f"weights hash {weights}")
     print(f"test accuracy {100 * row['test_accuracy']:.2f} %")

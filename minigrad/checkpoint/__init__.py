@@ -1,0 +1,132 @@
+"""Checkpoints: a folder with a JSON file and the safetensors file that it names.
+
+The tensor file is named by its own SHA-256 and written first, then the JSON file that names it replaces the
+old one in one step, then old tensor files go. So at any moment the folder holds one whole checkpoint, the old
+or the new, and never parts of both. Where the one before is kept too, `previous.json` names its tensors: a disk that
+tears the newest apart costs the work since then and no more. Nothing in any file is ever executed.
+
+Tensors are named "model.0.weight" or "optimizer.3.exp_avg" and lie in the order of their axes, filters as
+(out-channel, in-channel, height, width), whatever their order in memory. Everything else is JSON; where a schedule
+has an array, it says {"tensor": its name}.
+
+Source  Hugging Face, "Safetensors: format"; Pillai and others 2014, "All file systems are not created equal"
+        (on what makes a replacement durable)
+"""
+
+import contextlib
+import hashlib
+import json
+from pathlib import Path
+
+from .files import (
+    FORMAT,
+    INDEX,
+    PARTIAL,
+    PREVIOUS,
+    TENSORS,
+    VERSION,
+    CheckpointError,
+    Packed,
+    exists,
+    failing,
+    read,
+    reason,
+    write_atomic,
+)
+from .states import array_of, copied, joined, model_state, split, with_arrays, without_arrays
+
+__all__ = ["CheckpointError", "Packed", "exists", "load", "read", "reason", "save", "weights_hash", "write_atomic"]
+
+
+def save(folder, model, optimizer=None, schedule=None, extra=None, keep_previous=False):
+    """Write the state of a model, and of what trains it, into a folder in place of the checkpoint there.
+
+    extra           JSON values of the caller, which load() returns
+    keep_previous   keep the one that was there, for read(folder, previous=True), unless it is damaged
+    Errors          CheckpointError if a file cannot be written or extra is no JSON; an older one then stays
+    """
+    folder = Path(folder)
+    tensors = {f"model.{name}": array_of(value) for name, value in model.state_dict().items()}
+    index = {"format": FORMAT, "version": VERSION, "extra": extra}
+    if optimizer is not None:
+        arrays, numbers = split(optimizer.state_dict())
+        index["optimizer"] = {"kind": optimizer.name, **numbers}
+        tensors |= arrays
+    if schedule is not None:
+        index["schedule"] = without_arrays(schedule.state_dict(), "schedule", tensors)
+    with failing("save", folder):
+        from safetensors.numpy import save as pack
+
+        packed = pack(tensors)
+        digest = hashlib.sha256(packed).hexdigest()
+        index |= {"tensors": TENSORS.format(digest[:16]), "sha256": digest}
+        text = json.dumps(index, indent=1)
+        folder.mkdir(parents=True, exist_ok=True)
+        write_atomic(folder / index["tensors"], packed)
+        kept = {index["tensors"]} | (_keep_as_previous(folder) if keep_previous else set())
+        write_atomic(folder / INDEX, text.encode())
+        for file in [*folder.glob(TENSORS.format("*")), *folder.glob(PARTIAL + "*")]:
+            if file.name not in kept:
+                file.unlink()
+
+
+def _keep_as_previous(folder):
+    """Let PREVIOUS name what INDEX names now, if that is whole; the names of the tensor files to be kept."""
+    for name in (INDEX, PREVIOUS):
+        with contextlib.suppress(CheckpointError):
+            packed = read(folder, name == PREVIOUS)
+            if name == INDEX:
+                write_atomic(folder / PREVIOUS, packed.index)
+            return {json.loads(packed.index)["tensors"]}
+    return set()
+
+
+def load(source, model=None, optimizer=None, schedule=None):
+    """Give model, optimizer and schedule, those that are not None, the state in a folder, or Packed; returns `extra`.
+
+    Errors      CheckpointError if the checkpoint is absent, damaged, or does not fit; all are then as before
+    """
+    packed = source if isinstance(source, Packed) else read(source)
+    folder = "a checkpoint" if packed is source else Path(source)
+    with failing("load", folder):
+        index, tensors = _unpacked(packed)
+    states = []
+    with failing("load", folder):
+        for name, target in (("optimizer", optimizer), ("schedule", schedule)):
+            if target is not None and name not in index:
+                raise ValueError(f"it holds no {name}")
+        if optimizer is not None:
+            kind, wanted = index["optimizer"]["kind"], optimizer.name
+            if kind != wanted:
+                raise ValueError(f"its optimizer is {kind}, this one {wanted}")
+            states.append((optimizer, joined(index["optimizer"], tensors)))
+        if schedule is not None:
+            states.append((schedule, with_arrays(index["schedule"], tensors)))
+        if model is not None:
+            states.append((model, model_state(tensors, model)))
+    before = [(target, copied(target.state_dict())) for target, _ in states]
+    with failing("load", folder):
+        try:
+            for target, state in states:
+                target.load_state_dict(state)
+        except BaseException:
+            for target, state in before:
+                target.load_state_dict(state)
+            raise
+    return index["extra"]
+
+
+def _unpacked(packed):
+    """The index and the tensors."""
+    from safetensors.numpy import load as unpack
+
+    return json.loads(packed.index), unpack(packed.tensors)
+
+
+def weights_hash(model):
+    """SHA-256 over the names, shapes, types and elements (in C order) of all parameters and persistent buffers."""
+    digest = hashlib.sha256()
+    for name, tensor in model.state_dict().items():
+        array = array_of(tensor)
+        digest.update(f"{name} {array.dtype.str} {array.shape}\n".encode() + array.tobytes())
+    return digest.hexdigest()

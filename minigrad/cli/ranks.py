@@ -1,0 +1,73 @@
+"""A command that several ranks run together: one decides and speaks, all work."""
+
+import contextlib
+import json
+import os
+import sys
+
+from ..parallel import discover, init
+from .settings import UsageError
+
+__all__ = ["Ranks", "attempt", "job"]
+
+
+def attempt():
+    """How often a launcher has started this job again: 0 for the first time."""
+    return int(os.environ.get("MINIGRAD_ATTEMPT") or 0)
+
+
+def job():
+    """What a launcher calls this job, the same however often it is started; None without one."""
+    return os.environ.get("MINIGRAD_JOB")
+
+
+class Ranks:
+    """The world of a command, as a context: rank 0 prints, the others are silent; an exception ends it for all."""
+
+    def __init__(self):
+        self.world = init()
+        self._silence = contextlib.ExitStack()
+
+    @property
+    def first(self):
+        return self.world.rank == 0
+
+    def __enter__(self):
+        if not self.first:
+            nowhere = self._silence.enter_context(open(os.devnull, "w"))
+            self._silence.enter_context(contextlib.redirect_stdout(nowhere))
+        return self
+
+    def __exit__(self, kind, error, trace):
+        self._silence.close()
+        if kind is not None and not issubclass(kind, UsageError | SystemExit):
+            self.world.abort(f"{kind.__name__}: {error}")
+        self.world.close()
+        if kind is not None and issubclass(kind, UsageError) and not self.first:
+            sys.exit(2)  # rank 0 says why
+
+    def decided(self, decide):
+        """What decide() gives on rank 0, a JSON value; where it refuses, all ranks do."""
+        message = {}
+        if self.first:
+            try:
+                message = {"decided": decide()}
+            except UsageError as error:
+                message = {"refused": str(error)}
+        message = json.loads(self.world.broadcast_bytes(json.dumps(message).encode()))
+        if "refused" in message:
+            raise UsageError(message["refused"])
+        return message["decided"]
+
+    def device(self, name):
+        """The device of this rank: of several ranks on one host that were told "cuda", each takes a GPU of its own."""
+        found = discover()
+        if name != "cuda" or found.local_size == 1:
+            return name
+        from .. import cuda
+
+        return f"cuda:{found.local_rank % max(cuda.device_count(), 1)}"
+
+    def greatest(self, number):
+        """The greatest of the integers from 0 to 255 that the ranks give."""
+        return max(message[0] for message in self.world.all_gather_bytes(bytes([number])))
