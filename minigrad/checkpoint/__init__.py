@@ -35,25 +35,28 @@ from .files import (
 )
 from .states import array_of, copied, joined, model_state, split, with_arrays, without_arrays
 
-__all__ = ["CheckpointError", "Packed", "exists", "load", "read", "reason", "save", "weights_hash", "write_atomic"]
+__all__ = ["CheckpointError", "exists", "load", "read", "reason", "save", "weights_hash", "write_atomic"]
 
 
-def save(folder, model, optimizer=None, schedule=None, extra=None, keep_previous=False):
+def save(folder, model, optimizer=None, schedule=None, extra=None, keep_previous=False, world=None):
     """Write the state of a model, and of what trains it, into a folder in place of the checkpoint there.
 
     extra           JSON values of the caller, which load() returns
-    keep_previous   keep the one that was there, for read(folder, previous=True), unless it is damaged
+    keep_previous   keep the one that was there, for load(folder, previous=True), unless it is damaged
+    world           of ranks that train together: all call this, and rank 0 writes
     Errors          CheckpointError if a file cannot be written or extra is no JSON; an older one then stays
     """
     folder = Path(folder)
     tensors = {f"model.{name}": array_of(value) for name, value in model.state_dict().items()}
     index = {"format": FORMAT, "version": VERSION, "extra": extra}
     if optimizer is not None:
-        arrays, numbers = split(optimizer.state_dict())
+        arrays, numbers = split(optimizer.state_dict())  # for which ranks may have to meet
         index["optimizer"] = {"kind": optimizer.name, **numbers}
         tensors |= arrays
     if schedule is not None:
         index["schedule"] = without_arrays(schedule.state_dict(), "schedule", tensors)
+    if world is not None and world.rank:
+        return
     with failing("save", folder):
         from safetensors.numpy import save as pack
 
@@ -81,13 +84,15 @@ def _keep_as_previous(folder):
     return set()
 
 
-def load(source, model=None, optimizer=None, schedule=None):
-    """Give model, optimizer and schedule, those that are not None, the state in a folder, or Packed; returns `extra`.
+def load(folder, model=None, optimizer=None, schedule=None, previous=False, world=None):
+    """Give model, optimizer and schedule, those that are not None, the state in a folder; returns `extra`.
 
+    previous    the checkpoint before the newest one
+    world       of ranks that train together: all call this, and rank 0 reads for them
     Errors      CheckpointError if the checkpoint is absent, damaged, or does not fit; all are then as before
     """
-    packed = source if isinstance(source, Packed) else read(source)
-    folder = "a checkpoint" if packed is source else Path(source)
+    packed = read(folder, previous) if world is None or world.size == 1 else _read_by_first(folder, previous, world)
+    folder = Path(folder)
     with failing("load", folder):
         index, tensors = _unpacked(packed)
     states = []
@@ -114,6 +119,19 @@ def load(source, model=None, optimizer=None, schedule=None):
                 target.load_state_dict(state)
             raise
     return index["extra"]
+
+
+def _read_by_first(folder, previous, world):
+    """What read() gives on rank 0, on all ranks."""
+    packed, error = Packed(b"", b""), b""
+    if world.rank == 0:
+        try:
+            packed = read(folder, previous)
+        except CheckpointError as wrong:
+            error = str(wrong).encode()
+    if error := world.broadcast_bytes(error):
+        raise CheckpointError(error.decode())
+    return Packed(*(world.broadcast_bytes(part) for part in packed))
 
 
 def _unpacked(packed):

@@ -5,6 +5,8 @@ import sys
 
 from minigrad_kernels.errors import MinigradError
 
+from ..parallel.errors import CommunicationError
+from ..parallel.transport import FAILED
 from .arguments import parser
 from .settings import UsageError
 
@@ -20,6 +22,7 @@ def main(argv=None):
     0   done
     1   failed at work
     2   refused before any work
+    75  another rank of the same training failed
     130 interrupted
     141 whoever read the output has gone
     """
@@ -45,7 +48,7 @@ def main(argv=None):
     except (MinigradError, OSError) as error:
         print(f"{name}: error: {error}", file=sys.stderr)
         _discard_what_cannot_be_written()
-        return 2 if isinstance(error, UsageError) else 1
+        return 2 if isinstance(error, UsageError) else FAILED if isinstance(error, CommunicationError) else 1
     except KeyboardInterrupt:
         print(f"{name}: interrupted", file=sys.stderr)
         return INTERRUPTED

@@ -5,6 +5,8 @@ import math
 
 from ..parallel.sums import WIRES
 from .defaults import BY_DATA, BY_MODEL, DEFAULT_MODEL, DEFAULTS, MOMENTUM, OPTIMIZERS, RATES, SCHEDULES
+from .launching import add_launch
+from .scaling import add_scale
 
 __all__ = ["parser"]
 
@@ -36,6 +38,8 @@ def parser():
     info = commands.add_parser("info", help="versions, devices, threads, memory and the cache of kernels")
     info.set_defaults(action=_lazily("inspection", "run_info"))
     info.add_argument("--measure", action="store_true", help="measure how fast bytes travel to, from and within a GPU")
+    add_launch(commands.add_parser("launch", help="start a training on many ranks, and again where it fails"))
+    add_scale(commands.add_parser("scale", help="predict how training scales to many GPUs: a model, no measurement"))
     _add_kernels(commands.add_parser("kernels", help="compile all CUDA kernels and say what they are made of; no GPU"))
     return top
 

@@ -19,7 +19,6 @@ from pathlib import Path
 
 from .. import __version__, checkpoint
 from ..device import default_generator
-from ..parallel import ShardedOptimizer
 from ..train import Callback
 from .ranks import job
 from .settings import Images, Settings, UsageError
@@ -97,43 +96,42 @@ class Run:
 
     def begin(self, settings, command, train, parts, history, world):
         """Make the folder, write its configuration, and a checkpoint, so that the run can go on from any end."""
-        if world.rank:
-            return self.save("last", parts, history, world)
-        self.folder.mkdir(parents=True, exist_ok=True)
-        created = time.strftime("%Y-%m-%dT%H:%M:%S%z")
-        config = {"command": ["minigrad", *command], "created": created, "versions": versions()}
-        config |= {"source": train.source, "settings": asdict(settings), "images": asdict(Images.of(train))}
-        self.write_json(CONFIG, config)
+        if world.rank == 0:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            created = time.strftime("%Y-%m-%dT%H:%M:%S%z")
+            config = {"command": ["minigrad", *command], "created": created, "versions": versions()}
+            config |= {"source": train.source, "settings": asdict(settings), "images": asdict(Images.of(train))}
+            self.write_json(CONFIG, config)
         self.save("last", parts, history, world)
 
     def save(self, name, parts, history, world):
-        """Write a checkpoint of everything that going on needs: rank 0 does, for whom the others gather it."""
-        if world.rank:
-            if isinstance(parts.optimizer, ShardedOptimizer):
-                parts.optimizer.state_dict()
-            return
+        """Write a checkpoint of everything that going on needs; all ranks call this."""
         extra = {
             "history": history.state_dict(),
             "loader": parts.loader.state_dict(),
             "generator": default_generator.get_state(),
         }
-        keep = name == "last"
-        checkpoint.save(self.folder / name, parts.model, parts.optimizer, parts.schedule, extra, keep_previous=keep)
+        how = {"keep_previous": name == "last", "world": world}
+        checkpoint.save(self.folder / name, parts.model, parts.optimizer, parts.schedule, extra, **how)
 
-    def latest(self):
-        """(the files of the latest checkpoint that is whole, what to say where that is not the newest)."""
+    def damage(self):
+        """What is wrong with the newest checkpoint, in words, where the one before it is whole; None if nothing is.
+
+        Errors  CheckpointError if there is no whole one
+        """
         try:
-            return checkpoint.read(self.folder / "last"), None
+            checkpoint.read(self.folder / "last")
+            return None
         except checkpoint.CheckpointError as error:
             with contextlib.suppress(checkpoint.CheckpointError):
-                return checkpoint.read(self.folder / "last", previous=True), f"{error}; going on from the one before"
+                checkpoint.read(self.folder / "last", previous=True)
+                return f"{error}; going on from the one before"
             raise
 
-    def load(self, parts, history, world):
-        """Take up the latest checkpoint, which rank 0 reads for all; what there is to say about it."""
-        packed, note = self.latest() if world.rank == 0 else (checkpoint.Packed(b"", b""), None)
-        packed = checkpoint.Packed(*(world.broadcast_bytes(part) for part in packed))
-        extra = checkpoint.load(packed, parts.model, parts.optimizer, parts.schedule)
+    def load(self, parts, history, previous, world):
+        """Take up the latest checkpoint, or the one before it."""
+        state = parts.model, parts.optimizer, parts.schedule
+        extra = checkpoint.load(self.folder / "last", *state, previous=previous, world=world)
         try:
             trained_on, here = extra["loader"]["images"], len(parts.loader.dataset)
             if trained_on != here:
@@ -141,7 +139,6 @@ class Run:
             history.load_state_dict(extra["history"])
             parts.loader.load_state_dict(extra["loader"])
             default_generator.set_state(extra["generator"])
-            return note
         except UsageError:
             raise
         except (ValueError, TypeError, KeyError, IndexError, AttributeError, OverflowError) as error:

@@ -40,7 +40,7 @@ def run_train(options):
 
 
 def _train(options, ranks, run, settings, plan):
-    world, resumed, notes = ranks.world, plan["resumed"], [plan["note"]]
+    world, resumed = ranks.world, plan["resumed"]
     here = replace(settings, device=ranks.device(settings.device))
     with refusing():
         ranks.decided(lambda: settings.datasets() and None)  # rank 0 fetches what is not on disk yet
@@ -48,8 +48,8 @@ def _train(options, ranks, run, settings, plan):
         parts, history = Parts(here, train, test, world), History()
         settings.check_new_writers()
         if resumed:
-            notes.append(run.load(parts, history, world))
-    print(*(f"{note}\n" for note in notes if note), sep="", end="")
+            run.load(parts, history, plan["damage"] is not None, world)
+    print(*(f"{plan[name]}\n" for name in ("note", "damage") if plan[name]), sep="", end="")
     print(f"data: {settings.data}, {len(train)} training and {len(test)} test images ({train.source})")
     count = sum(parameter.numel() for parameter in parts.model.parameters())
     print(f"model: {settings.model}, {count:,} parameters")
@@ -77,13 +77,14 @@ def _train(options, ranks, run, settings, plan):
 
 
 def _planned(options, ranks):
-    """{folder, settings, resumed, note} for all ranks, decided by rank 0."""
+    """{folder, settings, resumed, note, damage of the newest checkpoint} for all ranks, decided by rank 0."""
     with refusing():
         run, settings, resumed, note = _resumed(options) if options.resume is not None else _new(options, ranks)
         ShardSampler(settings.shards, 0, ranks)
         if ranks == 1 and settings.sync_batch_norm and settings.shards > 1:
             raise UsageError("--sync-batch-norm wants as many ranks as shards")
-    return {"folder": str(run.folder), "settings": asdict(settings), "resumed": resumed, "note": note}
+        plan = {"folder": str(run.folder), "settings": asdict(settings), "resumed": resumed, "note": note}
+        return plan | {"damage": run.damage() if resumed else None}
 
 
 def _new(options, ranks):

@@ -4,8 +4,8 @@ In every collective each rank tells every other what it is about to do, so calls
 every rank, not in a hang or in the wrong memory. Sums are taken pairwise in the order of ranks (see sums.py), with the
 same bits on every rank, in every run and by every transport.
 
-Arrays are those of any device, or leaf Tensors, and fill their memory without gaps. Here they travel by way of the
-host; between GPUs see nccl.py.
+Arrays are those of any device, or leaf Tensors, and fill their memory without gaps. Those of GPUs travel by NCCL (see
+nccl.py), or by way of the host.
 
 op      "sum", "mean", "max" or "min"
 order   "fixed": pairwise in the order of ranks; "native": as the library underneath likes it, which may be faster and
@@ -26,6 +26,7 @@ import numpy as np
 
 from minigrad_kernels.errors import KindError, ShapeError
 
+from ..device import place_of
 from ..modes import is_deterministic
 from .arrays import flat_of, on_host, store, words
 from .errors import DisagreementError
@@ -46,14 +47,17 @@ class Communicator:
 
     rank, size  of this process, or thread, in the group
     timeout     seconds for one operation
+    backend     who does collectives of arrays on GPUs: "nccl", or "host" where they travel by way of the host; default
+                that of the transport
     """
 
-    def __init__(self, transport, members=None, group=0, timeout=60.0):
+    def __init__(self, transport, members=None, group=0, timeout=60.0, backend=None):
         members = range(transport.size) if members is None else members
         self.transport, self.timeout, self._next_group = transport, timeout, group + 1
         self.exchange = Exchange(transport, members, group, timeout)
         self.rank, self.size = self.exchange.rank, self.exchange.size
-        self._on_host = transport.collectives(self.exchange)
+        self.backend = backend or transport.backend
+        self._on_host, self._on_gpus = transport.collectives(self.exchange), {}
 
     def __repr__(self):
         return f"<{self.transport.name} communicator, rank {self.rank} of {self.size}>"
@@ -121,8 +125,15 @@ class Communicator:
         return collectives.start(lambda: run(collectives), value, asynchronous)
 
     def collectives(self, flat):
-        """What does the collectives on arrays like this one."""
-        return self._on_host
+        """What does the collectives on arrays like this one. Errors: RuntimeError where NCCL is wanted and missing."""
+        there = place_of(flat)
+        if self.backend == "host" or not there.name.startswith("cuda"):
+            return self._on_host
+        if there not in self._on_gpus:
+            from .nccl import NcclCollectives
+
+            self._on_gpus[there] = NcclCollectives(self.exchange, self._on_host, there)
+        return self._on_gpus[there]
 
     # ---- from one rank to another --------------------------------------------------------------------------------
 
@@ -188,15 +199,18 @@ class Communicator:
             (r for r in range(self.size) if entries[r][2] == repr(color)), key=lambda r: (int(entries[r][1]), r)
         )
         members = [self.exchange.members[r] for r in ranks]
-        return type(self)(self.transport, members, group, self.timeout)
+        return type(self)(self.transport, members, group, self.timeout, self.backend)
 
     def abort(self, reason):
         """End communication for all ranks, each of which gets a CommunicationError with the reason."""
         self.transport.abort(f"rank {self.exchange.members[self.rank]} ended: {reason}")
+        for collectives in self._on_gpus.values():
+            collectives.abort()
 
     def close(self):
         """End it in good order, after all that was begun."""
-        self._on_host.close()
+        for collectives in (*self._on_gpus.values(), self._on_host):
+            collectives.close()
         self.transport.close()
 
     def __enter__(self):

@@ -27,7 +27,7 @@ class _Mail:
 class LocalTransport(Transport):
     """Messages between threads, through memory that they share."""
 
-    name = "local"
+    name, backend = "local", "host"
 
     def __init__(self, rank=0, mail=None):
         self.mail = mail or _Mail(1)

@@ -41,9 +41,8 @@ class ShardedOptimizer(Optimizer):
     model               the DataParallel model
     whole_gradients     give every rank all gradients, as clipping wants; otherwise .grad is None after backward
 
-    It gives the same bits as the optimiser alone. Options, schedules and state_dict are those of the optimiser; state_dict
-    and load_state_dict are for all ranks at the same time, and hold the state of all parameters, so a checkpoint does not
-    depend on the number of ranks.
+    It gives the same bits as the optimiser alone. Options and schedules are those of the optimiser. All ranks call
+    state_dict together; it holds the state of all parameters, so a checkpoint does not depend on the number of ranks.
     Errors  RuntimeError for an optimiser that has a state, ValueError for parameters that are not the model's
     """
 
@@ -62,7 +61,7 @@ class ShardedOptimizer(Optimizer):
 
     @property
     def name(self):
-        return f"Sharded{type(self.optimizer).__name__}"
+        return self.optimizer.name
 
     @property
     def state(self):
@@ -153,8 +152,8 @@ class ShardedOptimizer(Optimizer):
             for name in names:
                 array = device.zeros((bucket.size,), bucket.array.dtype, like=bucket.array)
                 for piece in self.pieces:
-                    if piece.bucket == b and name in self.own.state.get(piece.leaf, ()):
-                        device.assign(array[piece.place :][: piece.stop - piece.start], self.own.state[piece.leaf][name])
+                    if piece.bucket == b and name in (state := self.own.state.get(piece.leaf, {})):
+                        device.assign(array[piece.place :][: piece.stop - piece.start], state[name])
                 self.world.all_gather(array, device.copy(self.reducer.own_part(array)), label=f"state {name}")
                 for parameter, view in zip(bucket.tensors, bucket.views_on(array), strict=True):
                     whole.setdefault(parameter, {})[name] = view
@@ -173,10 +172,11 @@ class ShardedOptimizer(Optimizer):
         """({index: {name: number, or None for an array}} of all parameters, the names of the arrays)."""
         order = [parameter for group in self.param_groups for parameter in group["params"]]
         index = {parameter: i for i, parameter in enumerate(order)}
+        states = {index[piece.parameter]: self.own.state.get(piece.leaf) for piece in self.pieces}
         mine = {
-            index[piece.parameter]: {n: None if device.is_array(v) else v for n, v in self.own.state[piece.leaf].items()}
-            for piece in self.pieces
-            if self.own.state.get(piece.leaf)
+            i: {name: None if device.is_array(value) else value for name, value in state.items()}
+            for i, state in states.items()
+            if state
         }
         found = {}
         for message in self.world.all_gather_bytes(json.dumps(mine).encode()):

@@ -7,7 +7,9 @@ import numpy as np
 
 from .collectives import HostCollectives
 
-__all__ = ["Delivery", "Done", "Transport", "deadline_after"]
+__all__ = ["FAILED", "Delivery", "Done", "Transport", "deadline_after"]
+
+FAILED = 75  # EX_TEMPFAIL: exit code of a process that others failed, in a job that may be tried again
 
 
 def deadline_after(seconds):
@@ -32,11 +34,14 @@ class Done:
 class Transport:
     """Messages between `size` ranks, of which this is `rank`.
 
+    backend     who does collectives of arrays on GPUs, unless the Communicator is told: "nccl" or "host"
+
     Messages of one rank to another on one channel arrive in the order in which they were posted; channels (integers
     from 0 to 32767) do not wait for one another. Deadlines are values of time.monotonic().
     """
 
     name = "transport"
+    backend = "nccl"
     rank: int
     size: int
 

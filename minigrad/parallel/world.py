@@ -4,70 +4,94 @@ import atexit
 import os
 import sys
 
+from minigrad_kernels import toolchain
 from minigrad_kernels.errors import ShapeError
 
 from .communicator import Communicator, current
 from .environment import discover
+from .errors import CommunicationError
 from .local import LocalTransport
-from .transport import deadline_after
+from .transport import FAILED, deadline_after
 
 __all__ = ["init"]
 
-BACKENDS = ("mpi", "tcp", "local")
+BACKEND_OF = {"single": "local", "openmpi": "mpi", "mpich": "mpi"}  # by the launcher; tcp for all others
+BACKENDS = ("local", "mpi", "tcp")
 TIMEOUT = 60.0  # seconds, unless MINIGRAD_TIMEOUT says another
 PROTOCOL = b"minigrad parallel 1"
+
+_made: Communicator | None = None
 
 
 def init(backend=None, timeout=None):
     """The world: a Communicator of all ranks that were started together; later calls give the same one.
 
-    Under mpiexec it speaks MPI; under `minigrad launch`, torchrun, srun and in a Kubernetes Job TCP; alone it is a
-    world of one rank.
+    Under mpiexec it speaks MPI; under `minigrad launch`, torchrun, srun and in a Kubernetes Job TCP, where
+    MINIGRAD_KEY, if it is set, keeps strangers out; alone it is a world of one rank. Ranks on one host share its cores:
+    each uses its part of them for kernels from then on, unless set_threads says another number.
 
     backend     "mpi", "tcp" or "local" (one rank) instead
     timeout     seconds for an operation, and for the ranks to find one another; default MINIGRAD_TIMEOUT, else 60
     Errors      DeadlineError naming the ranks that did not come; WrongKey; ValueError for variables that make no sense
+
+    A rank that ends by an exception ends the others too, each of which says why. So does, in a script that catches
+    exceptions, one that leaves a block `with init() as world:`.
     """
-    if (world := current.get()) is not None or (world := _World.made) is not None:
+    global _made
+    if (world := current.get()) is not None or (world := _made) is not None:
         return world
     if backend not in (*BACKENDS, None):
         raise ShapeError(f"init: backend is {backend!r}, wanted one of {', '.join(map(repr, BACKENDS))}")
     found = discover()
-    timeout = float(timeout or os.environ.get("MINIGRAD_TIMEOUT") or TIMEOUT)
-    backend = backend or {"single": "local", "openmpi": "mpi", "mpich": "mpi"}.get(found.launcher, "tcp")
+    seconds = _seconds(timeout or os.environ.get("MINIGRAD_TIMEOUT") or TIMEOUT)
+    transport = _transport(backend or BACKEND_OF.get(found.launcher, "tcp"), found, seconds)
+    world = Communicator(transport, timeout=seconds)
+    if transport.size > 1:
+        if found.local_size > 1:
+            toolchain.set_threads(max(1, toolchain.threads() // found.local_size))
+        _end_with_the_process(world)
+        _made = world
+    return world
+
+
+def _seconds(value):
+    try:
+        seconds = float(value)
+    except ValueError:
+        seconds = -1.0
+    if not seconds > 0:
+        raise ShapeError(f"init: the timeout (MINIGRAD_TIMEOUT) is {value!r}, wanted seconds above 0")
+    return seconds
+
+
+def _transport(backend, found, seconds):
     if backend == "local":
-        transport = LocalTransport()
-    elif backend == "mpi":
+        return LocalTransport()
+    from .launch.watch import watch
+
+    watch()
+    if backend == "mpi":
         from .mpi import MpiTransport
 
-        transport = MpiTransport()
-    else:
-        transport = _tcp(found, timeout)
-    _World.made = Communicator(transport, timeout=timeout)
-    _end_with_the_process(_World.made)
-    return _World.made
-
-
-class _World:
-    made: Communicator | None = None
-
-
-def _tcp(found, timeout):
+        return MpiTransport()
     from .rendezvous import meet
     from .tcp import TcpTransport
 
     key = os.environ.get("MINIGRAD_KEY", "").encode()
-    meeting = meet(found.rank, found.size, found.address, found.port, key, deadline_after(timeout), PROTOCOL)
-    return TcpTransport(meeting)
+    return TcpTransport(meet(found.rank, found.size, found.address, found.port, key, deadline_after(seconds), PROTOCOL))
 
 
 def _end_with_the_process(world):
-    """Let the other ranks know at once where an exception ends this one, which they would wait for in vain."""
+    """Tell the other ranks where an exception ends this one; and whoever started it where it was not its own fault."""
     before = sys.excepthook
 
     def told(kind, error, trace):
         before(kind, error, trace)
         world.abort(f"{kind.__name__}: {error}")
+        if issubclass(kind, CommunicationError) and world.transport.name != "MPI":
+            world.close()
+            sys.stdout.flush()
+            os._exit(FAILED)
 
     sys.excepthook = told
     atexit.register(world.close)

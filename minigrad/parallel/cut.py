@@ -1,0 +1,84 @@
+"""Where a Sequential is cut into the stages of a pipeline: contiguous runs of layers that cost about the same.
+
+Math    the cost of a layer is its share of the bytes of all parameters, plus, where the shape of the input is known,
+        its share of the multiply-adds; of all ways to cut, the one whose costliest stage costs least, found by dynamic
+        programming over (stages, layers)
+"""
+
+import itertools
+
+from minigrad_kernels.errors import ShapeError, StateError
+
+from ..nn import summary
+from ..nn.options import at_least
+
+__all__ = ["balanced", "costs_of", "lengths_of"]
+
+SPREAD = 0.01  # the part of the cost that is equal for all layers, so that those without parameters are spread too
+ENDLESS = float("inf")
+
+
+def costs_of(model, input_shape=None):
+    """For each layer of a Sequential its share of the parameters' bytes, plus its share of the multiply-adds.
+
+    input_shape     of a microbatch, for which the multiply-adds of convolutions and linear layers are counted; they
+                    are left out where it is None
+    """
+    layers = model._modules
+    sizes = {name: sum(p.data.nbytes for p in layer.parameters()) for name, layer in layers.items()}
+    counts = dict.fromkeys(layers, 0)
+    for row in summary(model, input_shape).rows if input_shape is not None else ():
+        counts[row.path.split(".")[0]] += row.macs
+    shares = [(table, sum(table.values()) or 1) for table in (sizes, counts)]
+    return [SPREAD / len(layers) + sum(table[name] / total for table, total in shares) for name in layers]
+
+
+def balanced(costs, stages):
+    """How many layers each stage takes, so that the costliest stage costs as little as can be."""
+    ends = [0, *itertools.accumulate(costs)]
+    found = [(0.0, ())] + [(ENDLESS, ())] * len(costs)  # of the first so many layers: (the costliest stage, lengths)
+    for _ in range(stages):
+        found = [
+            min(
+                (
+                    (max(worst, ends[end] - ends[start]), (*lengths, end - start))
+                    for start, (worst, lengths) in enumerate(found[:end])
+                ),
+                default=(ENDLESS, ()),
+            )
+            for end in range(len(ends))
+        ]
+    return list(found[-1][1])
+
+
+def lengths_of(model, stages, balance, input_shape):
+    """How many layers of a Sequential each stage takes: `balance` if it is possible, else balanced by costs_of.
+
+    Errors  ValueError for fewer layers than stages and for a balance that does not fit; RuntimeError where two stages
+            would share a Tensor
+    """
+    layers = len(model)
+    if stages > layers:
+        raise ShapeError(f"Pipeline: stages is {stages}, wanted at most one for each of the {layers} layers")
+    if balance is None:
+        lengths = balanced(costs_of(model, input_shape), stages)
+    else:
+        lengths = [at_least("Pipeline", "balance", length, 1) for length in balance]
+    if len(lengths) != stages or sum(lengths) != layers:
+        raise ShapeError(f"Pipeline: balance is {lengths}, wanted {stages} numbers that add up to {layers} layers")
+    _refuse_shared(model, lengths)
+    return lengths
+
+
+def _refuse_shared(model, lengths):
+    """A Tensor in two stages would be two Tensors from then on."""
+    stage_of = {}
+    stages = [stage for stage, length in enumerate(lengths) for _ in range(length)]
+    for stage, (name, layer) in zip(stages, model._modules.items(), strict=True):
+        for tensor in (*layer.parameters(), *layer.buffers()):
+            first, other = stage_of.setdefault(tensor, (stage, name))
+            if first != stage:
+                raise StateError(
+                    f"Pipeline: layers {other} and {name} share a Tensor of shape {tensor.shape}, but are in stages "
+                    f"{first} and {stage}; put them into one, by balance=[...]"
+                )

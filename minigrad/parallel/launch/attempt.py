@@ -1,0 +1,71 @@
+"""What is known of the ranks that were started together, and who is to blame when they end."""
+
+import time
+from dataclasses import dataclass, field
+
+from ..transport import FAILED
+from .hosts import Host
+from .processes import words
+
+__all__ = ["Attempt"]
+
+BLAME = 0.5  # seconds for the one who failed the others to be heard of
+
+
+@dataclass
+class Attempt:
+    """One attempt of a job.
+
+    where    {rank: Host}
+    ended    {rank: what its agent said}, in the order of arrival
+    failed   when the first failure was heard of
+    lost     a Host that was lost with ranks on it
+    """
+
+    number: int
+    size: int
+    where: dict
+    began: float = field(default_factory=time.monotonic)
+    ended: dict = field(default_factory=dict)
+    failed: float | None = None
+    lost: Host | None = None
+
+    def note(self, end):
+        """Take down the end of a rank."""
+        self.ended[end["rank"]] = end
+        if end["code"] and self.failed is None:
+            self.failed = time.monotonic()
+
+    def well(self):
+        """Whether all ranks ended, and well."""
+        return len(self.ended) == self.size and not self._failures()
+
+    def over(self, hopeless):
+        """Whether nothing more is worth waiting for; `hopeless` says that one failure is the end of all."""
+        if self.lost is not None or len(self.ended) == self.size:
+            return True
+        known = any(end["code"] != FAILED for end in self._failures())
+        late = self.failed is not None and time.monotonic() - self.failed > BLAME
+        return hopeless and (known or late)
+
+    def account(self, mpi):
+        """(who failed, how, after how many seconds, its last words)
+
+        The first that failed by itself; else the one that did not answer; else one that was failed by another.
+        """
+        seconds = time.monotonic() - self.began
+        if self.lost is not None:
+            return f"host {self.lost.title}", "was lost", seconds, ""
+        failures = self._failures()
+        own = [end for end in failures if end["code"] != FAILED]
+        silent = set(self.where) - set(self.ended)
+        if not own and len(silent) == 1:
+            (rank,) = silent
+            return f"rank {rank} on {self.where[rank].title}", "did not answer the others", seconds, ""
+        end = (own or failures)[0]
+        name = "mpiexec" if mpi else f"rank {end['rank']} on {self.where[end['rank']].title}"
+        how = words(end["code"]) + ("" if own else ", because another failed it")
+        return name, how, end["seconds"], end["tail"]
+
+    def _failures(self):
+        return [end for end in self.ended.values() if end["code"]]

@@ -1,0 +1,209 @@
+"""Communication as differentiable ops: what goes one way in the forward pass, its gradient goes the other way.
+
+    send        its gradient comes back from the rank that received
+    recv        its gradient goes to the rank that sent
+    all_reduce  a sum over ranks, whose gradient is the sum over ranks of the gradients
+
+A node of the tape needs something that leads to it and something it leads to. What send returns is a scalar zero whose
+only purpose is that backward() begins there; recv has an `anchor`, a scalar of which the values are made to depend.
+So a rank that sends an activation away and gets a result back anchors the second in the first:
+
+    sent = send(hidden, 1)
+    out = recv(None, None, 1, anchor=sent)
+    loss(out).backward()        # through out to rank 1, and from there back into hidden
+
+Before each array goes a short message that says what it is: type, shape, the order of its axes in memory, and whether
+its gradient is wanted. Thus the array lies on the other rank as it lay here, and a kernel finds the same bits.
+
+Errors  those of the Communicator; TypeError and ValueError for arguments that cannot be, before anything is sent
+Source  Akiba, Fukuda and Suzuki 2017, "ChainerMN: scalable distributed deep learning framework"
+"""
+
+import weakref
+
+import numpy as np
+
+from minigrad_kernels.errors import KindError, ShapeError
+
+from .. import device as devices
+from ..create import zeros
+from ..modes import is_grad_enabled
+from ..ops.arguments import floats_of, integer_of, shape_of, tensor_of
+from ..primitive import primitive
+from .communicator import Communicator
+from .errors import DeadlineError, DisagreementError
+from .world import init
+
+__all__ = ["TAGS", "all_reduce", "recv", "send", "settle", "world_of"]
+
+TAGS = 31  # as many again are for the gradients
+DIMENSIONS = 16  # of an array that is sent
+KINDS = "buif"  # of element types, as NumPy calls them
+
+_on_the_way: "weakref.WeakKeyDictionary[Communicator, list]" = weakref.WeakKeyDictionary()
+
+
+def world_of(op, world):
+    """The world that is meant: the one given, or that of parallel.init()."""
+    world = init() if world is None else world
+    if not isinstance(world, Communicator):
+        raise KindError(f"{op}: world is {world!r}, wanted a Communicator, as parallel.init() gives")
+    return world
+
+
+# ---- messages --------------------------------------------------------------------------------------------------------
+
+
+def _post(array, to, tag, world, wanted):
+    """Send an array and, before it, what it is; returns at once."""
+    order = devices.order_of(array)
+    head = np.full(3 + 2 * DIMENSIONS, -1, np.int64)
+    head[:3] = KINDS.index(array.dtype.kind) << 8 | array.dtype.itemsize, wanted, array.ndim
+    head[3 : 3 + array.ndim] = array.shape
+    head[3 + DIMENSIONS :][: array.ndim] = order
+    dense = devices.contiguous(array, order)
+    dense = dense if devices.can_hold_a_sum(dense) else devices.copy(dense, order)
+    pending = _on_the_way.setdefault(world, [])
+    pending += [world.send(head, to, tag), world.send(dense.transpose(order).reshape(-1), to, tag)]
+    _forget_what_has_left(pending)
+
+
+def _forget_what_has_left(pending):
+    """A message that was not taken yet must keep its array; those before it need not."""
+    try:
+        while pending:
+            pending[0].wait(0)
+            del pending[0]
+    except DeadlineError:
+        return
+
+
+def settle(world):
+    """Wait until all that send and the backward of recv have sent has left, and its arrays may be written."""
+    pending = _on_the_way.get(world, [])
+    while pending:
+        pending[0].wait()
+        del pending[0]
+
+
+def _announced(source, tag, world):
+    """(element type, whether the sender wants the gradient, shape, order of the axes) of the next array."""
+    head = world.recv(np.empty(3 + 2 * DIMENSIONS, np.int64), source, tag).tolist()
+    (kind, itemsize), ndim = divmod(head[0], 1 << 8), head[2]
+    shape, order = head[3 : 3 + ndim], head[3 + DIMENSIONS :][:ndim]
+    return np.dtype(f"{KINDS[kind]}{itemsize}"), bool(head[1]), tuple(shape), tuple(order)
+
+
+# ---- from one rank to another ----------------------------------------------------------------------------------------
+
+
+@primitive
+def _send(input, to, tag, back, world, wanted):
+    """Zero, once the input is on its way."""
+    _post(input, to, tag, world, wanted)
+    return devices.zeros((), input.dtype, like=input)
+
+
+@primitive
+def _recv(anchor, shape, dtype, order, source, tag, back, world):
+    """The array that was announced, on the device of the anchor."""
+    out = devices.empty(shape, dtype, order, anchor)
+    world.recv(out.transpose(order).reshape(-1), source, tag)
+    return out
+
+
+def _sent(input, to, tag, back, world):
+    return _send(input, to, tag, back, world, is_grad_enabled() and input.requires_grad)
+
+
+def _received(anchor, source, tag, back, world, shape=None, dtype=None):
+    """What comes next, part of the tape if the sender wants its gradient."""
+    kind, wanted, found, order = _announced(source, tag, world)
+    for name, what, wish in (("shape", found, shape), ("elements", kind, dtype)):
+        if wish is not None and wish != what:
+            raise DisagreementError(f"recv: rank {source} sent {name} {what}, but {wish} was asked for")
+    return _recv(anchor if wanted else anchor.detach(), found, kind, order, source, tag, back, world)
+
+
+# The gradient hangs on `out`, so that a backward through the gradient comes by here once more.
+_send.grads(input=lambda out, to, tag, back, world, input_shape: _received(out, to, back, tag, world, input_shape))
+_recv.grads(anchor=lambda g, source, tag, back, world: _sent(g, source, back, tag, world))
+
+
+def send(input, to, tag=0, world=None):
+    """Send a Tensor to a rank, which calls recv.
+
+    to      a rank of the world
+    tag     a number from 0 to 30; messages of one tag arrive in the order in which they were sent
+    world   a Communicator; default that of parallel.init()
+
+    It returns before the Tensor has arrived. A leaf must not be written before its gradient is back, or settle(world)
+    has returned.
+
+    Math    out = 0
+    Grads   dinput = what the recv on that rank got as its gradient, whatever g is
+    Shapes  out ()
+    """
+    world, tag = world_of("send", world), _checked_tag("send", tag)
+    tensor_of("send", "input", input)
+    if input.ndim > DIMENSIONS:
+        raise ShapeError(f"send: input has {input.ndim} dimensions, wanted at most {DIMENSIONS}")
+    return _sent(input, to, tag, TAGS + tag, world)
+
+
+def recv(shape, dtype, source, tag=0, world=None, anchor=None, device=None):
+    """The Tensor that a rank sent by send.
+
+    shape, dtype    what is expected; None for what comes
+    source, tag     the rank that sends, and the tag that it names
+    world           a Communicator; default that of parallel.init()
+    anchor          a scalar Tensor on which the result is to depend, so that backward() goes on to what sent it
+    device          where the result is to lie; default that of the anchor, else the CPU
+
+    Grads   sent to `source`, if the Tensor required a gradient there; danchor = 0
+    Shapes  out as sent
+    Errors  DisagreementError if something else than expected comes
+    """
+    world, tag = world_of("recv", world), _checked_tag("recv", tag)
+    shape = None if shape is None else shape_of("recv", "shape", (shape,))
+    dtype = None if dtype is None else devices.element_type(dtype)
+    if anchor is None:
+        anchor = zeros((), device=device or "cpu", requires_grad=is_grad_enabled())
+    if tensor_of("recv", "anchor", anchor).shape != () or not devices.is_floating(anchor.dtype):
+        raise ShapeError(f"recv: anchor has shape {anchor.shape} of {anchor.dtype}, wanted a floating scalar")
+    anchor = anchor if device is None else anchor.to(device)
+    return _received(anchor, source, tag, TAGS + tag, world, shape, dtype)
+
+
+def _checked_tag(op, tag):
+    if not 0 <= integer_of(op, "tag", tag) < TAGS:
+        raise ShapeError(f"{op}: tag is {tag}, wanted one from 0 to {TAGS - 1}")
+    return tag
+
+
+# ---- over all ranks --------------------------------------------------------------------------------------------------
+
+
+@primitive
+def _all_reduce(input, world):
+    """The sum over ranks, in memory of its own."""
+    out = devices.copy(floats_of("all_reduce", "input", input), devices.order_of(input))
+    return world.all_reduce(out)
+
+
+_all_reduce.grads(input=lambda g, world: _all_reduce(g, world))
+
+
+def all_reduce(input, world=None):
+    """The sum of the Tensors of all ranks, on each of them.
+
+    world   a Communicator; default that of parallel.init()
+
+    The gradient is that of the losses of all ranks together, so all ranks must go backward through it.
+
+    Math    out = x_0 + x_1 + ... + x_(n-1), pairwise under minigrad.deterministic(True)
+    Grads   dinput = the sum over ranks of g
+    Shapes  out as input, which must be the same on all ranks
+    Types   floating
+    """
+    return _all_reduce(tensor_of("all_reduce", "input", input), world_of("all_reduce", world))
