@@ -4,6 +4,7 @@ from pathlib import Path
 import pytest
 
 REPOSITORY = Path(__file__).resolve().parents[1]
+reports = []  # lines for the end of the run, from tests that measure
 
 
 @pytest.fixture(scope="session")
@@ -20,3 +21,8 @@ def pytest_sessionfinish(session, exitstatus):
     reporter = session.config.pluginmanager.get_plugin("terminalreporter")
     if os.environ.get("MINIGRAD_NO_SKIPS") and reporter and reporter.stats.get("skipped"):
         session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+
+def pytest_terminal_summary(terminalreporter):
+    for line in reports:
+        terminalreporter.write_line(line)

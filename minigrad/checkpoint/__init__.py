@@ -79,8 +79,8 @@ def _keep_as_previous(folder):
         with contextlib.suppress(CheckpointError):
             packed = read(folder, name == PREVIOUS)
             if name == INDEX:
-                write_atomic(folder / PREVIOUS, packed.index)
-            return {json.loads(packed.index)["tensors"]}
+                write_atomic(folder / PREVIOUS, packed.text)
+            return {json.loads(packed.text)["tensors"]}
     return set()
 
 
@@ -138,7 +138,7 @@ def _unpacked(packed):
     """The index and the tensors."""
     from safetensors.numpy import load as unpack
 
-    return json.loads(packed.index), unpack(packed.tensors)
+    return json.loads(packed.text), unpack(packed.tensors)
 
 
 def weights_hash(model):

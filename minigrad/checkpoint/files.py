@@ -29,7 +29,7 @@ class CheckpointError(MinigradError, ValueError):
 class Packed(NamedTuple):
     """The files of a checkpoint, read and found whole."""
 
-    index: bytes
+    text: bytes
     tensors: bytes
 
 

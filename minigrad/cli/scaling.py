@@ -108,7 +108,7 @@ def _page(scaling, network, fabrics, plan, options):
     yield f"  exchange: {ways} as {plan.wire}, {when}; MB of the {_number(len(held))}: {_listed(held)}"
     yield "  predicted efficiency, % (exposed communication, ms)"
     yield from _efficiencies(scaling, network, fabrics, plan, options)
-    yield "  predicted memory of a GPU, MB"
+    yield f"  predicted memory of a GPU, MB (communication: {fabrics[0].title})"
     yield from _memories(scaling, network, fabrics[0], plan, options)
 
 

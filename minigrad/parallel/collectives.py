@@ -72,7 +72,7 @@ class HostCollectives:
 
     def _total(self, parts, op, wire):
         total = pairwise([decoded(part, wire) for part in parts], OPS[op])
-        return np.divide(total, self.size, dtype=total.dtype) if op == "mean" else total
+        return total / self.size if op == "mean" else total
 
     def _swapped(self, what, part_of):
         """What each rank sends to this one, in their order, where part_of(rank) is what it gets."""

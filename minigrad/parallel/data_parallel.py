@@ -59,7 +59,7 @@ class DataParallel(Module):
         self._shard = self.reducer = self.buffers_in_step = None  # one shard has nothing to add
         if self.sampler.shards > 1:
             self.buffers_in_step = Buffers(module, self.world)
-            sizes = (None, None) if bucket_bytes is None else (max(1, bucket_bytes // 4), bucket_bytes)
+            sizes = None, bucket_bytes
             trained = reversed([p for p in module.parameters() if p.requires_grad])
             how = options, find_unused_parameters, self._end_update
             self.reducer = Reducer(trained, self.world, self.sampler.shards, sizes, *how)

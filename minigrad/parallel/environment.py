@@ -185,6 +185,8 @@ def _checked(variables, launcher, rank, size, local_rank=("", 0), local_size=(""
             raise ShapeError(f"discover: {name} is {number}, but {of} is {count}; ranks are counted from 0")
     address = variables.text("MASTER_ADDR") or address
     port = variables.number("MASTER_PORT", default=port, least=1)
+    if variables.text("TORCHELASTIC_USE_AGENT_STORE") == "True":
+        port += 1  # on MASTER_PORT itself torchrun's own store listens
     if port > 65535:
         raise ShapeError(f"discover: MASTER_PORT is {port}, want at most 65535")
     return Launch(rank[1], size[1], local_rank[1], local_size[1], address, port, launcher)

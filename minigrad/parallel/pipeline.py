@@ -36,6 +36,7 @@ from ..tensor import Tensor
 from .arrays import words
 from .cut import lengths_of
 from .schedules import FORWARD, SCHEDULES
+from .sync_batch_norm import SyncBatchNorm
 from .transfer import recv, send, settle, world_of
 
 __all__ = ["Pipeline"]
@@ -57,8 +58,8 @@ class Pipeline(Module):
     module          the own stage, a Sequential whose layers have the names that they have in the model
     chain           the Communicator of this pipeline, a rank a stage
     replicas        the Communicator of the ranks with the same stage, one for each pipeline; they start with the
-                    parameters and buffers of the first. SyncBatchNorm.convert(pipe.module, pipe.replicas) shares their
-                    statistics; otherwise each replica has its own
+                    parameters and buffers of the first. Statistics of a SyncBatchNorm are those of all of them, for
+                    each microbatch; other running statistics are the replica's own, and those of the first are saved
     peak            the most microbatches that were kept at once for backward; under 1f1b at most stages - stage
 
     An optimiser takes pipe.parameters(), those of the own stage.
@@ -99,6 +100,9 @@ class Pipeline(Module):
         named = list(model._modules.items())[self._first : self._first + lengths[self.stage]]
         self.module = Sequential(dict(named))
         self.training = self.module.training = model.training
+        for part in self.module.modules():
+            if isinstance(part, SyncBatchNorm):
+                part.world = self.replicas
         self._device = "cpu" if device is None else devices.place(device).name
         if device is not None:
             self.module.to(device)

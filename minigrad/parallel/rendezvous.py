@@ -235,7 +235,9 @@ def _tell(connection, word):
 
 
 def _failure(error):
-    name = next(name for name in (base.__name__ for base in type(error).__mro__) if name in ERRORS)
+    name = next(
+        name for name in (base.__name__ for base in (*type(error).__mro__, CommunicationError)) if name in ERRORS
+    )
     return {"failed": str(error), "kind": name}
 
 

@@ -26,9 +26,10 @@ _made: Communicator | None = None
 def init(backend=None, timeout=None):
     """The world: a Communicator of all ranks that were started together; later calls give the same one.
 
-    Under mpiexec it speaks MPI; under `minigrad launch`, torchrun, srun and in a Kubernetes Job TCP, where
-    MINIGRAD_KEY, if it is set, keeps strangers out; alone it is a world of one rank. Ranks on one host share its cores:
-    each uses its part of them for kernels from then on, unless set_threads says another number.
+    Under mpiexec it speaks MPI; under `minigrad launch`, torchrun, srun and in a Kubernetes Job TCP; alone it is a world
+    of one rank. Over TCP ranks prove to each other that they know MINIGRAD_KEY. `minigrad launch` makes one up; give
+    one to other launchers where strangers could reach the ports. Ranks on one host share its cores: each uses its part
+    of them for kernels from then on, unless set_threads says another number.
 
     backend     "mpi", "tcp" or "local" (one rank) instead
     timeout     seconds for an operation, and for the ranks to find one another; default MINIGRAD_TIMEOUT, else 60
@@ -77,8 +78,10 @@ def _transport(backend, found, seconds):
     from .rendezvous import meet
     from .tcp import TcpTransport
 
-    key = os.environ.get("MINIGRAD_KEY", "").encode()
-    return TcpTransport(meet(found.rank, found.size, found.address, found.port, key, deadline_after(seconds), PROTOCOL))
+    place = found.address, found.port
+    # Without a secret of its own a job has a name, which keeps it apart from others but not from who wants to join.
+    key = os.environ.get("MINIGRAD_KEY") or f"minigrad, {found.size} ranks at {place}"
+    return TcpTransport(meet(found.rank, found.size, *place, key.encode(), deadline_after(seconds), PROTOCOL))
 
 
 def _end_with_the_process(world):
