@@ -37,6 +37,20 @@ def test_train_mnist_as_a_script(monkeypatch, capsys):
     assert "epoch 1/1" in capsys.readouterr().out
 
 
+def test_data_parallel(monkeypatch, capsys, tmp_path):
+    hashes = []
+    for words in ([], ["--checkpoints", str(tmp_path), "--every", "3", "--epochs", "1"], ["--checkpoints", str(tmp_path)]):
+        arguments = ["data_parallel.py", "--shards", "4", "--epochs", "2", "--optimizer", "adam", *words]
+        monkeypatch.setattr(sys, "argv", arguments)
+        runpy.run_path(str(EXAMPLES / "data_parallel.py"), run_name="__main__")
+        out = capsys.readouterr().out
+        assert "4 shards on 1 ranks (local)" in out
+        hashes.append(out.splitlines()[-1])
+    # The third run goes on where the second ended, from the last checkpoint in its middle.
+    assert hashes[0] == hashes[2] != hashes[1] and hashes[0].startswith("weights hash ")
+
+
 def test_every_example_is_run_here_and_listed():
-    assert {path.name for path in EXAMPLES.glob("*.py")} == {"train_mnist.py"}
-    assert "train_mnist.py" in (EXAMPLES / "README.md").read_text()
+    names = {path.name for path in EXAMPLES.glob("*.py")}
+    assert names == {"train_mnist.py", "data_parallel.py"}
+    assert all(name in (EXAMPLES / "README.md").read_text() for name in names)

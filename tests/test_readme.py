@@ -13,13 +13,17 @@ REPOSITORY = Path(__file__).resolve().parents[1]
 README = (REPOSITORY / "README.md").read_text()
 KERNELS_PAGE = (REPOSITORY / "examples" / "docs" / "gpu-kernels.md").read_text()
 GPU_PAGE = (REPOSITORY / "examples" / "docs" / "gpu.md").read_text()
+PARALLEL_PAGE = (REPOSITORY / "examples" / "docs" / "parallel.md").read_text()
 
 
 def blocks(language, text=README):
     return re.findall(rf"^```{language}\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
 
 
-@pytest.mark.parametrize("code", blocks("python") + blocks("python", GPU_PAGE), ids=lambda code: code.splitlines()[0])
+CODE = [code for page in (README, GPU_PAGE, PARALLEL_PAGE) for code in blocks("python", page)]
+
+
+@pytest.mark.parametrize("code", CODE, ids=lambda code: max(code.splitlines(), key=len)[:40])
 def test_code_runs(code):
     done = subprocess.run([sys.executable, "-W", "error", "-c", code], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr

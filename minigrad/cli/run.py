@@ -27,7 +27,7 @@ __all__ = ["Run", "Saver", "versions"]
 
 CONFIG = "config.json"
 PACKAGES = ("numpy", "numba", "llvmlite", "safetensors", "matplotlib", "tqdm", "pooch")
-IF_INSTALLED = ("cupy-cuda13x", "cupy-cuda12x", "cupy", "numba-cuda")
+IF_INSTALLED = ("cupy-cuda13x", "cupy-cuda12x", "cupy", "numba-cuda", "mpi4py", "mpich")
 
 
 def versions():

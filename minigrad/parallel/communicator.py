@@ -53,7 +53,7 @@ class Communicator:
 
     def __init__(self, transport, members=None, group=0, timeout=60.0, backend=None):
         members = range(transport.size) if members is None else members
-        self.transport, self.timeout, self._next_group = transport, timeout, group + 1
+        self.transport, self.timeout = transport, timeout
         self.exchange = Exchange(transport, members, group, timeout)
         self.rank, self.size = self.exchange.rank, self.exchange.size
         self.backend = backend or transport.backend
@@ -179,7 +179,12 @@ class Communicator:
             if theirs != others[0]:
                 first, second = (dict(line.split("\t", 1) for line in t.splitlines()) for t in (others[0], theirs))
                 names = [*first, *(name for name in second if name not in first)]
-                name = next((n for n in names if first.get(n) != second.get(n)), "the order")
+                name = next((n for n in names if first.get(n) != second.get(n)), None)
+                if name is None:
+                    raise DisagreementError(
+                        f"{op}: the order is {', '.join(first)} on rank 0 and {', '.join(second)} on rank {rank}; "
+                        "wanted the same on all"
+                    )
                 raise DisagreementError(
                     f"{op}: {name} is {first.get(name, 'absent')} on rank 0 and {second.get(name, 'absent')} on rank "
                     f"{rank}; wanted the same on all"
@@ -189,10 +194,13 @@ class Communicator:
 
     def split(self, color, key=None):
         """A Communicator of the ranks that give the same color, ordered by key, then by rank; None for color None."""
-        mine = f"{self._next_group}|{self.rank if key is None else key}|{color!r}"
+        key = self.rank if key is None else key
+        if isinstance(key, bool) or not isinstance(key, int):
+            raise KindError(f"split: key is {key!r}, wanted an integer or None")
+        mine = f"{self.transport.groups}|{key}|{color!r}"
         entries = [text.decode().split("|", 2) for text in self.all_gather_bytes(mine.encode())]
         group = max(int(number) for number, _, _ in entries)
-        self._next_group = group + 1
+        self.transport.groups = group + 1
         if color is None:
             return None
         ranks = sorted(
@@ -208,10 +216,11 @@ class Communicator:
             collectives.abort()
 
     def close(self):
-        """End it in good order, after all that was begun."""
+        """End it in good order, after all that was begun; a group that split() made ends alone."""
         for collectives in (*self._on_gpus.values(), self._on_host):
             collectives.close()
-        self.transport.close()
+        if not self.exchange.group:
+            self.transport.close()
 
     def __enter__(self):
         return self
@@ -263,4 +272,6 @@ class _Sent(Work):
 
     def wait(self, timeout=None):
         self._delivery.wait(deadline_after(self._timeout if timeout is None else timeout))
+        if not self.done:
+            self.end(self._array)
         return self._array

@@ -7,7 +7,7 @@ Math    the cost of a layer is its share of the bytes of all parameters, plus, w
 
 import itertools
 
-from minigrad_kernels.errors import ShapeError, StateError
+from minigrad_kernels.errors import KindError, ShapeError, StateError
 
 from ..nn import summary
 from ..nn.options import at_least
@@ -60,6 +60,8 @@ def lengths_of(model, stages, balance, input_shape):
     layers = len(model)
     if stages > layers:
         raise ShapeError(f"Pipeline: stages is {stages}, wanted at most one for each of the {layers} layers")
+    if not isinstance(balance, list | tuple | None):
+        raise KindError(f"Pipeline: balance is {balance!r}, wanted a list of {stages} numbers of layers")
     if balance is None:
         lengths = balanced(costs_of(model, input_shape), stages)
     else:

@@ -13,9 +13,10 @@ from ..device import random
 from ..nn import Module
 from .arrays import words
 from .buffers import Buffers
-from .communicator import Communicator
+from .communicator import ORDERS, Communicator
 from .reducer import Reducer
-from .sampler import ShardSampler
+from .sampler import Shards, ShardSampler
+from .sums import WIRES
 from .world import init
 
 __all__ = ["DataParallel"]
@@ -51,7 +52,9 @@ class DataParallel(Module):
         if not isinstance(self.world, Communicator):
             raise KindError(f"DataParallel: world is {world!r}, wanted a Communicator, as parallel.init() gives")
         self.module = module
-        self.sampler = ShardSampler(shards or self.world.size, self.world.rank, self.world.size)
+        shards = self.world.size if shards is None else shards
+        self.sampler = ShardSampler(shards, self.world.rank, self.world.size)
+        self._check(wire, order, bucket_bytes)
         if len(self.sampler) > 1:
             self._refuse_synchronized(module)
         options = {"wire": wire, "order": order}
@@ -63,6 +66,15 @@ class DataParallel(Module):
             trained = reversed([p for p in module.parameters() if p.requires_grad])
             how = options, find_unused_parameters, self._end_update
             self.reducer = Reducer(trained, self.world, self.sampler.shards, sizes, *how)
+            self._leave_shards()
+
+    def _check(self, wire, order, bucket_bytes):
+        for name, value, known in (("wire", wire, (*WIRES, None)), ("order", order, ORDERS)):
+            if value not in known:
+                wanted = ", ".join(map(repr, known))
+                raise ShapeError(f"DataParallel: {name} is {value!r}, wanted one of {wanted}")
+        if bucket_bytes is not None and (isinstance(bucket_bytes, bool) or not isinstance(bucket_bytes, int)):
+            raise KindError(f"DataParallel: bucket_bytes is {bucket_bytes!r}, wanted an integer or None")
 
     def _refuse_synchronized(self, module):
         from .sync_batch_norm import SyncBatchNorm
@@ -111,7 +123,7 @@ class DataParallel(Module):
         The body computes the loss of a shard and calls its backward. When the loop ends, every .grad is the average.
         A shard without images is left out and counts as zeros. What .grad held before is forgotten.
         """
-        parts = batch if isinstance(batch, list) else self.sampler.cut(*batch)
+        parts = batch if isinstance(batch, Shards) else self.sampler.cut(*batch)
         if len(parts) != len(self.sampler):
             raise ShapeError(f"shards: the batch has {len(parts)} shards, wanted this rank's {len(self.sampler)}")
         self.module.zero_grad()
@@ -121,8 +133,7 @@ class DataParallel(Module):
         try:
             yield from self._shards(parts)
         finally:
-            self._shard, self.reducer.last = None, True
-            self.reducer.begin()
+            self._leave_shards()
         random.generator().step += 1
 
     def _shards(self, parts):
@@ -141,6 +152,11 @@ class DataParallel(Module):
                 self.buffers_in_step.end_shard(False)
             elif not self.reducer.ended:
                 self.reducer.finish()
+
+    def _leave_shards(self):
+        """Between updates: where a rank has several shards, a backward pass belongs to one of them or is a mistake."""
+        self._shard, self.reducer.last = None, None if len(self.sampler) > 1 else True
+        self.reducer.begin()
 
     def _end_update(self):
         """The gradients are there: let the buffers follow."""

@@ -36,8 +36,7 @@ class LocalTransport(Transport):
     def post(self, to, channel, header, payload):
         mail = self.mail
         with mail.changed:
-            if mail.reason:
-                raise CommunicationError(mail.reason)
+            self._check_open()
             # A copy: the sender may change its array as soon as this returns.
             mail.waiting[self.rank, to, channel].append((header, payload.copy()))
             mail.changed.notify_all()
@@ -49,14 +48,19 @@ class LocalTransport(Transport):
             while True:
                 if mail.waiting[key]:
                     return mail.waiting[key].popleft()
-                if mail.reason:
-                    raise CommunicationError(mail.reason)
+                self._check_open()
                 if source in mail.gone:
                     raise PeerLost(f"rank {source} has ended, while rank {self.rank} waits for a message of it")
                 left = deadline - time.monotonic()
                 if left <= 0:
                     raise DeadlineError(f"rank {self.rank}: no message from rank {source} came in time")
                 mail.changed.wait(left)
+
+    def _check_open(self):
+        if self.mail.reason:
+            raise CommunicationError(self.mail.reason)
+        if self.rank in self.mail.gone:
+            raise CommunicationError(f"rank {self.rank}: its transport is closed")
 
     def abort(self, reason):
         with self.mail.changed:

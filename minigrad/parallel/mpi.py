@@ -242,7 +242,7 @@ class MpiCollectives(HostCollectives):
         if not SMALL < whole.nbytes <= PIECE:
             return super().all_gather(whole, flat, what)
         self._agree(what)
-        values, found = on_host(flat), np.empty(whole.size, whole.dtype)
+        values, found = on_host(flat), _room(whole, flat)
         self._do(what, lambda group: group.Iallgather(_bytes(values), _bytes(found)))
         store(whole, found)
 
@@ -250,7 +250,7 @@ class MpiCollectives(HostCollectives):
         if not SMALL < whole.nbytes <= PIECE:
             return super().all_to_all(whole, flat, what)
         self._agree(what)
-        values, found = on_host(flat), np.empty(whole.size, whole.dtype)
+        values, found = on_host(flat), _room(whole, flat)
         self._do(what, lambda group: group.Ialltoall(_bytes(values), _bytes(found)))
         store(whole, found)
 
@@ -267,7 +267,9 @@ class MpiCollectives(HostCollectives):
         """Whether MPI does the sum."""
         kind, mpi = flat.dtype.kind, self._mpi
         known = mpi.Datatype.fromcode(flat.dtype.char) != mpi.DATATYPE_NULL  # some have no float16
-        return order == "native" and not wire and known and (kind in "iu" or kind == "f" and op in ("sum", "mean"))
+        exact = kind in "iu" or kind == "f" and op in ("sum", "mean")
+        # Of a small array the words alone would take as long as the whole exchange.
+        return order == "native" and not wire and flat.nbytes > SMALL and known and exact
 
     def _divided(self, total, op):
         return np.divide(total, self.size, out=total) if op == "mean" else total
@@ -288,6 +290,12 @@ class MpiCollectives(HostCollectives):
             failed = type(error)(f"{what}: {error}")
             transport.abort(str(failed))
             raise failed from None
+
+
+def _room(out, array):
+    """Memory of the host for what belongs in `out`: its own, if that is there and not what is sent."""
+    there = type(out) is np.ndarray and not np.may_share_memory(out, array)
+    return out if there else np.empty(out.size, out.dtype)
 
 
 def _bytes(array):

@@ -58,8 +58,8 @@ class Pipeline(Module):
     module          the own stage, a Sequential whose layers have the names that they have in the model
     chain           the Communicator of this pipeline, a rank a stage
     replicas        the Communicator of the ranks with the same stage, one for each pipeline; they start with the
-                    parameters and buffers of the first. Statistics of a SyncBatchNorm are those of all of them, for
-                    each microbatch; other running statistics are the replica's own, and those of the first are saved
+                    parameters and buffers of the first. A SyncBatchNorm takes its statistics over them, for each
+                    microbatch; other running statistics are the replica's own, also in state_dict()
     peak            the most microbatches that were kept at once for backward; under 1f1b at most stages - stage
 
     An optimiser takes pipe.parameters(), those of the own stage.

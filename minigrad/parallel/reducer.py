@@ -4,6 +4,7 @@ A bucket leaves as soon as its last gradient is final, but never before the buck
 the same in the same order, whatever the order in which their gradients come.
 """
 
+import contextlib
 import time
 
 from minigrad_kernels import optimizer as kernels
@@ -12,6 +13,7 @@ from minigrad_kernels.errors import StateError
 from .. import device
 from ..engine import after_backward
 from ..tensor import Tensor
+from .errors import CommunicationError
 from .flat import buckets_of
 
 __all__ = ["Reducer"]
@@ -25,9 +27,11 @@ class Reducer:
     options         of Communicator.all_reduce
     find_unused     leave the gradient of a parameter that no shard used None; otherwise it is zeros
     at_end          called when the gradients of an update are there
-    last            whether the shard under way is the last of the update on this rank
+    last            whether the shard under way is the last of the update on this rank; None where there is none
     held            whether backward passes only add to .grad, as another one will follow
     scattered       give each rank the average of its part of each bucket alone; .grad is None then
+    divided         whether a ShardedOptimizer has laid the parameters into buckets of its own
+    unused          the parameters without a gradient: all of them before the first update
     timeline        of the latest update: {"bucket", "bytes", "ready", "done"} for each, in seconds after the first
                     gradient; done is None where the device alone knows
     """
@@ -38,10 +42,12 @@ class Reducer:
         self.buckets = buckets_of(parameters, world.size, *sizes)
         self.place = {p: (b, i) for b, bucket in enumerate(self.buckets) for i, p in enumerate(bucket.tensors)}
         self.gradients = [[Tensor.made(view) for view in bucket.views] for bucket in self.buckets]
-        self.last, self.held, self.scattered, self.timeline = True, False, False, []
+        self.last, self.held, self.timeline = True, False, []
+        self.scattered = self.divided = False
         self._sums = [{} for _ in self.buckets]  # {level: the sum of 2^level shards}, of each bucket
         self._spare = [{} for _ in self.buckets]  # arrays for them
         self._plans = [kernels.Plan() for _ in self.buckets]
+        self.unused, self._works = set(self.place), []
         self.begin()
         for parameter in self.place:
             parameter.register_post_accumulate_grad_hook(self._ready)
@@ -52,7 +58,11 @@ class Reducer:
             self.begin()
 
     def begin(self):
-        """Forget the update that was begun."""
+        """Forget the update that was begun, once nobody writes to its buckets any more."""
+        for work in self._works:
+            if work is not None:
+                with contextlib.suppress(CommunicationError):  # whoever communicates next hears of it
+                    work.wait()
         self._missing = [set(range(len(bucket.tensors))) for bucket in self.buckets]
         self._works, self._started, self._used = [], None, set()
         self.ended = False
@@ -63,6 +73,10 @@ class Reducer:
 
     def _ready(self, parameter):
         """The gradient of a parameter is final for this pass."""
+        if self.last is None:
+            raise StateError(
+                "DataParallel: backward outside of a loop over model.shards(batch), which several shards a rank want"
+            )
         b, i = self.place[parameter]
         self._take(parameter, b, i)
         if self.last and not self.held:
@@ -155,6 +169,7 @@ class Reducer:
         for b in range(len(self._works), len(self.buckets)):
             self._fill(b, self._missing[b])
             self._send(b)
+        self.unused = self._unused() if self.find_unused else set()
         for b, (bucket, work) in enumerate(zip(self.buckets, self._works, strict=True)):
             if work is not None:
                 work.wait()
@@ -164,23 +179,20 @@ class Reducer:
                 with device.place_of(array).active():
                     kernels.scale([array], 1 / self.shards, self._plans[b])
             for parameter, gradient in zip(bucket.tensors, self.gradients[b], strict=True):
-                parameter.grad = None if self.scattered else gradient
-        if self.find_unused and not self.scattered:
-            self._forget_unused()
+                parameter.grad = None if self.scattered or parameter in self.unused else gradient
         self._count_from_start()
+        self._works.clear()
         self.begin()
         self.ended = True
         self.at_end()
 
-    def _forget_unused(self):
-        """No gradient for parameters that no shard of any rank used."""
+    def _unused(self):
+        """The parameters that no shard of any rank used."""
         used = device.zeros((len(self.place),), "uint8")
         for number, parameter in enumerate(self.place):
             used[number] = parameter in self._used
         self.world.all_reduce(used, "max", label="used parameters")
-        for parameter, flag in zip(self.place, used, strict=True):
-            if not flag:
-                parameter.grad = None
+        return {parameter for parameter, flag in zip(self.place, used, strict=True) if not flag}
 
     def _count_from_start(self):
         start = self._started or (self.timeline[0]["ready"] if self.timeline else 0.0)

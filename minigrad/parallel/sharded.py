@@ -76,7 +76,9 @@ class ShardedOptimizer(Optimizer):
                 f"ShardedOptimizer: a parameter of shape {strangers[0].shape} is none of the model's, or had "
                 "requires_grad off when the model was wrapped"
             )
-        reducer.scattered = self.scattered
+        if reducer.divided:
+            raise StateError("ShardedOptimizer: the model has one already; give one optimiser groups of parameters")
+        reducer.scattered, reducer.divided = self.scattered, True
         self.reducer, self.buckets, self.pieces = reducer, [], []
         chosen = {p: number for number, group in enumerate(self.param_groups) for p in group["params"]}
         groups: list[list[Tensor]] = [[] for _ in self.param_groups]
@@ -104,6 +106,15 @@ class ShardedOptimizer(Optimizer):
     def add_param_group(self, param_group):
         raise StateError("ShardedOptimizer: parameters are divided already; add the group before wrapping")
 
+    def zero_grad(self, set_to_none=True):
+        """Forget the gradients, or fill them with zeros where they are."""
+        super().zero_grad(set_to_none)
+        if self.scattered and set_to_none:
+            self.reducer.unused = set(self.reducer.place)
+        elif self.scattered:
+            for bucket in self.reducer.buckets:
+                device.fill(bucket.array, 0)
+
     # ---- steps ---------------------------------------------------------------------------------------------------
 
     def step(self, closure=None):
@@ -130,6 +141,8 @@ class ShardedOptimizer(Optimizer):
         return loss
 
     def _gradient(self, piece):
+        if self.scattered and piece.parameter in self.reducer.unused:
+            return None
         if self.scattered:
             array = self.reducer.buckets[piece.bucket].array
             return Tensor.made(array[piece.place : piece.place + piece.stop - piece.start])

@@ -36,12 +36,15 @@ class Transport:
 
     backend     who does collectives of arrays on GPUs, unless the Communicator is told: "nccl" or "host"
 
+    groups      the number of the next group of ranks, above those of all groups in which this rank is
+
     Messages of one rank to another on one channel arrive in the order in which they were posted; channels (integers
     from 0 to 32767) do not wait for one another. Deadlines are values of time.monotonic().
     """
 
     name = "transport"
     backend = "nccl"
+    groups = 1
     rank: int
     size: int
 

@@ -7,7 +7,10 @@ kills what is left on its side. No rank outlives its agent, and no agent its hea
     command     what to start, how many times, on which hosts
     processes   one rank as a process
     agent       the process on each host
+    guard       what ends the ranks of an agent that was killed
     hosts       the head's view of one host
-    head        attempts, restarts, signals
+    head        restarts and signals
+    attempt     what became of the ranks that were started together
+    messages    what head and agents say to each other
     watch       what a rank does to notice the end of its agent
 """

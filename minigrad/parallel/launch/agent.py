@@ -13,6 +13,7 @@ import time
 
 from ..connection import Connection, listen
 from ..errors import CommunicationError, DeadlineError, PeerLost
+from .guard import Guard
 from .messages import BEAT, receive, send
 from .processes import CANNOT_START, Process, last_lines
 from .watch import WATCH
@@ -39,6 +40,7 @@ class Agent:
         self.heartbeat, self.patience = heartbeat, patience
         self.attempt = 0
         self.running = {}  # rank: Process
+        self.guard = None
         # Never written to: that it is closed, as it is when this process is gone, is the message.
         self.watched, self._held = os.pipe()
 
@@ -112,6 +114,7 @@ class Agent:
 
     def start(self, message, connection):
         """Start the ranks of this host."""
+        self.guard = self.guard or Guard()
         self.attempt = message["attempt"]
         for local, rank in enumerate(message["ranks"]):
             log = None
@@ -125,6 +128,7 @@ class Agent:
                 self.ended(connection, rank, CANNOT_START, 0.0, f"it could not be started: {error}")
             else:
                 self.running[rank] = process
+                self.guard.add(process.group)
 
     def environment(self, message, rank, local):
         """The variables of a rank."""
@@ -149,7 +153,7 @@ class Agent:
         for rank, process in list(self.running.items()):
             code = process.poll()
             if code is not None:
-                del self.running[rank]
+                self.forget(rank)
                 tail = last_lines(process.log) if code and process.log else ""
                 self.ended(connection, rank, code, time.monotonic() - process.began, tail)
 
@@ -162,7 +166,12 @@ class Agent:
             process.kill()
         for process in self.running.values():
             process.wait()
-        self.running.clear()
+        for rank in list(self.running):
+            self.forget(rank)
+
+    def forget(self, rank):
+        """A rank has ended."""
+        self.guard.remove(self.running.pop(rank).group)
 
 
 def _cores():

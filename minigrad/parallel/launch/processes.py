@@ -8,6 +8,8 @@ import sys
 import time
 from collections import deque
 
+from .guard import kill_group
+
 __all__ = ["CANNOT_START", "Process", "last_lines", "words"]
 
 CANNOT_START = 127  # what shells report for a command that cannot be run
@@ -47,11 +49,16 @@ class Process:
             if output is not None:
                 output.close()
 
+    @property
+    def group(self):
+        """The number of its process group."""
+        return self._process.pid
+
     def poll(self):
         """Its exit code, negative for a signal, or None; once it has ended, what it started is killed too."""
         code = self._process.poll()
         if code is not None:
-            self._kill_group()
+            self.kill()
         return code
 
     def signal(self, number):
@@ -59,7 +66,7 @@ class Process:
 
     def kill(self):
         """End it and all that it started, also where it is stopped."""
-        self._kill_group()
+        kill_group(self.group)
 
     def wait(self):
         """Return once it has ended, or cannot be ended: one that hangs in a driver must not hold up the others."""
@@ -67,12 +74,6 @@ class Process:
             self._process.wait(KILL_SECONDS)
         except subprocess.TimeoutExpired:
             print(f"launch: process {self._process.pid} does not end although it was killed", file=sys.stderr)
-
-    def _kill_group(self):
-        try:
-            os.killpg(self._process.pid, signal.SIGKILL)
-        except (ProcessLookupError, PermissionError):  # nothing is left; macOS says the latter of what has ended
-            pass
 
 
 def _die_with_parent():
