@@ -66,21 +66,23 @@ def save(folder, model, optimizer=None, schedule=None, extra=None, keep_previous
         text = json.dumps(index, indent=1)
         folder.mkdir(parents=True, exist_ok=True)
         write_atomic(folder / index["tensors"], packed)
-        kept = {index["tensors"]} | (_keep_as_previous(folder) if keep_previous else set())
+        kept = {index["tensors"]} | (_keep_as_previous(folder, index["tensors"]) if keep_previous else set())
         write_atomic(folder / INDEX, text.encode())
         for file in [*folder.glob(TENSORS.format("*")), *folder.glob(PARTIAL + "*")]:
             if file.name not in kept:
                 file.unlink()
 
 
-def _keep_as_previous(folder):
-    """Let PREVIOUS name what INDEX names now, if that is whole; the names of the tensor files to be kept."""
+def _keep_as_previous(folder, tensors):
+    """Let PREVIOUS name what INDEX names now, if that is whole and not the new tensors; the tensor files to be kept."""
     for name in (INDEX, PREVIOUS):
         with contextlib.suppress(CheckpointError):
             packed = read(folder, name == PREVIOUS)
-            if name == INDEX:
-                write_atomic(folder / PREVIOUS, packed.text)
-            return {json.loads(packed.text)["tensors"]}
+            kept = json.loads(packed.text)["tensors"]
+            if kept != tensors:  # one damaged file must not cost both
+                if name == INDEX:
+                    write_atomic(folder / PREVIOUS, packed.text)
+                return {kept}
     return set()
 
 
