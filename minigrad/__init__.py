@@ -33,6 +33,7 @@ from .device import default_generator, empty_cache, manual_seed, memory_statisti
 from .device.types import bool, float16, float32, float64, int8, int16, int32, int64, long, uint8
 from .engine import Tensor, enable_grad, grad, is_grad_enabled, no_grad, primitive
 from .errors import MinigradError
+from .modes import deterministic, is_deterministic
 from .ops import *
 
 __version__ = "0.1.0"
@@ -45,6 +46,7 @@ __all__ = [
     "cuda",
     "default_generator",
     "detect_anomaly",
+    "deterministic",
     "empty",
     "empty_cache",
     "empty_like",
@@ -62,6 +64,7 @@ __all__ = [
     "int16",
     "int32",
     "int64",
+    "is_deterministic",
     "is_grad_enabled",
     "linspace",
     "long",

@@ -1,7 +1,7 @@
 """A training on many ranks in which something goes wrong once: what the tests of recovery start.
 
-python tests/recovery_program.py FOLDER [FAULT]: FAULT is KIND:RANK:STEP, done by that rank at that step of the first
-attempt. Rank 0 prints the hash of weights and state of the optimiser at the end; FOLDER/times holds when things were.
+python tests/recovery_program.py FOLDER [FAULT [sgd|adam [SECONDS]]]: FAULT is KIND:RANK:STEP, done by that rank at that
+step of the first attempt; SECONDS are slept at each step. Rank 0 prints the hash of weights and state of the optimiser at the end; FOLDER/times holds when things were.
 """
 
 import hashlib
@@ -27,13 +27,13 @@ def network():
 class Keeper(Callback):
     """Writes checkpoints, does the fault, and leaves when told to."""
 
-    def __init__(self, folder, fault, model, optimizer, loader):
+    def __init__(self, folder, fault, pause, model, optimizer, loader):
         self.folder, self.checkpoints, self.world = Path(folder), Path(folder) / "checkpoint", model.world
         self.model, self.optimizer, self.loader = model, optimizer, loader
         kind, rank, step = (fault or "none:-1:-1").split(":")
         first = os.environ.get("MINIGRAD_ATTEMPT", "0") == "0"
         self.fault = (kind, int(step)) if first and int(rank) == self.world.rank else (None, -1)
-        self.told = False
+        self.told, self.pause = False, pause
         signal.signal(signal.SIGTERM, lambda *_: setattr(self, "told", True))
 
     def note(self, what):
@@ -68,6 +68,7 @@ class Keeper(Callback):
             self.note(f"step {history.steps} of {self.world.size}")
         if history.steps % EVERY == 0:
             self.save(history)
+        time.sleep(self.pause)
         kind, step = self.fault
         if history.steps == step:
             self.note("fault")
@@ -103,7 +104,7 @@ class Keeper(Callback):
         os.kill(os.getpid(), signal.SIGTERM)
 
 
-def main(folder, fault=None, kind="sgd"):
+def main(folder, fault=None, kind="sgd", pause=0):
     with parallel.init() as world:
         minigrad.manual_seed(0)
         train, test = data.digits()
@@ -113,7 +114,7 @@ def main(folder, fault=None, kind="sgd"):
             optimizer = optim.SGD(model.parameters(), lr=0.05, momentum=0.9)
         else:
             optimizer = parallel.ShardedOptimizer(optim.Adam(model.parameters(), lr=3e-3), model)
-        keeper, history = Keeper(folder, fault, model, optimizer, loader), History()
+        keeper, history = Keeper(folder, fault, float(pause), model, optimizer, loader), History()
         keeper.restore(history)
         fit(model, loader, optimizer, EPOCHS, test=data.Loader(test, 200), history=history, callbacks=[keeper])
         stopped = len(history) < EPOCHS
