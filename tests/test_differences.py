@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import minigrad
-from minigrad import Tensor, checkpoint, data, nn, ops, optim
+from minigrad import Tensor, checkpoint, data, nn, ops, optim, parallel
 from tests.difference_rows import MAIN, Shown, gives, refuses
 
 shows = Shown(MAIN)
@@ -226,6 +226,18 @@ def one_cycle_leaves_momentum_alone():
 def random_numbers_are_those_of_numpy():
     minigrad.manual_seed(0)
     assert abs(minigrad.rand(1).item() - 0.49626) > 1e-4
+
+
+@shows("training on many")
+def training_on_many_has_other_names():
+    def run(world):
+        model = parallel.DataParallel(nn.ModuleDict({"used": nn.Linear(2, 3), "unused": nn.Linear(2, 3)}), world)
+        assert list(model.state_dict()) == ["used.weight", "used.bias", "unused.weight", "unused.bias"]
+        (model.module["used"](Tensor([[1.0, 2.0]])).sum() * (world.rank + 1)).backward()
+        assert model.module["used"].bias.grad.tolist() == [1.5] * 3
+        assert model.module["unused"].bias.grad.tolist() == [0.0] * 3
+
+    parallel.run_local(run, 2)
 
 
 @shows("names elsewhere")
