@@ -216,6 +216,25 @@ def random_numbers_are_its_own():
         gives(torch.rand(1), [0.49626], 1e-4)
 
 
+@shows("training on many")
+def training_on_many_has_its_own_names():
+    from torch import distributed, nn
+    from torch.distributed.optim import ZeroRedundancyOptimizer
+
+    assert ZeroRedundancyOptimizer and nn.SyncBatchNorm.convert_sync_batchnorm
+    distributed.init_process_group("gloo", store=distributed.HashStore(), rank=0, world_size=1)
+    try:
+        model = nn.ParameterDict({"used": torch.ones(2), "unused": torch.ones(2)})
+        model.forward = lambda x: (model["used"] * x).sum()
+        model = nn.parallel.DistributedDataParallel(model)
+        assert list(model.state_dict()) == ["module.used", "module.unused"]
+        model(torch.ones(2)).backward()
+        with pytest.raises(RuntimeError, match="Expected to have finished reduction"):
+            model(torch.ones(2)).backward()
+    finally:
+        distributed.destroy_process_group()
+
+
 @shows("names elsewhere")
 def some_names_live_elsewhere():
     assert all(map(callable, (torch.autograd.grad, torch.nn.utils.clip_grad_norm_, torch.nn.utils.clip_grad_value_)))
