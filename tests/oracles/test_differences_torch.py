@@ -218,10 +218,11 @@ def random_numbers_are_its_own():
 
 @shows("training on many")
 def training_on_many_has_its_own_names():
-    from torch import distributed, nn
-    from torch.distributed.optim import ZeroRedundancyOptimizer
+    from importlib.util import find_spec
 
-    assert ZeroRedundancyOptimizer and nn.SyncBatchNorm.convert_sync_batchnorm
+    from torch import distributed, nn
+
+    assert find_spec("torch.distributed.optim") and nn.SyncBatchNorm.convert_sync_batchnorm
     distributed.init_process_group("gloo", store=distributed.HashStore(), rank=0, world_size=1)
     try:
         model = nn.ParameterDict({"used": torch.ones(2), "unused": torch.ones(2)})
