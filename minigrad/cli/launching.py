@@ -12,7 +12,12 @@ from .settings import UsageError, refusing
 
 __all__ = ["add_launch", "run_launch"]
 
-TIMEOUT, HEARTBEAT, GRACE, RESTARTS = 120.0, 10.0, 30.0, 3
+RESTARTS = 3
+SECONDS = {  # default and meaning
+    "timeout": (120.0, "that a rank waits for the others, and the job for a host"),
+    "heartbeat": (10.0, "of silence after which a host is lost"),
+    "grace": (30.0, "that ranks have to leave after SIGTERM"),
+}
 LEAST_HEARTBEAT = 2.0  # seconds: twice the time between two signs of life
 
 
@@ -30,27 +35,9 @@ def add_launch(parser):
     parser.add_argument(
         "--min-ranks", type=int, metavar="N", help="go on with so few when a host is lost; default wait for it"
     )
-    parser.add_argument(
-        "--timeout",
-        type=float,
-        metavar="SECONDS",
-        default=TIMEOUT,
-        help=f"that a rank waits for the others, and the job for a host; default {TIMEOUT:g}",
-    )
-    parser.add_argument(
-        "--heartbeat",
-        type=float,
-        metavar="SECONDS",
-        default=HEARTBEAT,
-        help=f"of silence after which a host is lost; default {HEARTBEAT:g}",
-    )
-    parser.add_argument(
-        "--grace",
-        type=float,
-        metavar="SECONDS",
-        default=GRACE,
-        help=f"that ranks have to leave after SIGTERM; default {GRACE:g}",
-    )
+    for name, (default, meaning) in SECONDS.items():
+        text = f"{meaning}; default {default:g}"
+        parser.add_argument(f"--{name}", type=float, metavar="SECONDS", default=default, help=text)
     parser.add_argument("--logs", metavar="FOLDER", help="what ranks other than 0 print; default launch-logs/JOB")
     parser.add_argument("--mpi", action="store_true", help="let mpiexec start the ranks")
     parser.add_argument("--mpiexec", metavar="PATH", help="the one to use with --mpi; default the one of this Python")
@@ -94,7 +81,7 @@ def _job(options):
     places = sum(count for _, count in hosts)
     if ranks > places:
         raise ShapeError(f"launch: -n is {ranks}, but --hosts {options.hosts} have room for {places}")
-    shared = {name: getattr(options, name) for name in ("max_restarts", "timeout", "heartbeat", "grace", "rsh", "logs")}
+    shared = {name: getattr(options, name) for name in ("max_restarts", "rsh", "logs", *SECONDS)}
     if not options.mpi:
         least = ranks if options.min_ranks is None else options.min_ranks
         return Job([sys.executable, *arguments], ranks, hosts, min_ranks=least, **shared)
@@ -123,8 +110,8 @@ def _check_options(options, ranks):
         raise ShapeError(f"launch: --rsh is {options.rsh!r}, want a command")
     if options.mpiexec is not None and not options.mpi:
         raise ShapeError("launch: --mpiexec is for --mpi")
-    for name, least in (("timeout", 0.0), ("heartbeat", LEAST_HEARTBEAT), ("grace", 0.0)):
-        value = getattr(options, name)
+    for name in SECONDS:
+        value, least = getattr(options, name), LEAST_HEARTBEAT if name == "heartbeat" else 0.0
         if not (least <= value < math.inf) or name == "timeout" and not value:
             wanted = "more than 0" if name == "timeout" else f"at least {least:g}"
             raise ShapeError(f"launch: --{name} is {value:g} seconds, want {wanted}")

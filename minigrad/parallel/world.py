@@ -17,7 +17,7 @@ __all__ = ["init"]
 
 BACKEND_OF = {"single": "local", "openmpi": "mpi", "mpich": "mpi"}  # by the launcher; tcp for all others
 BACKENDS = ("local", "mpi", "tcp")
-TIMEOUT = 60.0  # seconds, unless MINIGRAD_TIMEOUT says another
+TIMEOUT = 120.0  # seconds, unless MINIGRAD_TIMEOUT says another; kernels may have to be compiled meanwhile
 PROTOCOL = b"minigrad parallel 1"
 
 _made: Communicator | None = None
@@ -28,11 +28,11 @@ def init(backend=None, timeout=None):
 
     Under mpiexec it speaks MPI; under `minigrad launch`, torchrun, srun and in a Kubernetes Job TCP; alone it is a world
     of one rank. Over TCP ranks prove to each other that they know MINIGRAD_KEY. `minigrad launch` makes one up; give
-    one to other launchers where strangers could reach the ports. Ranks on one host share its cores: each uses its part
-    of them for kernels from then on, unless set_threads says another number.
+    one to other launchers where strangers could reach the ports. Ranks on one host share its cores: from then on each
+    uses MINIGRAD_THREADS threads for kernels, else its part of the cores, or those that the launcher bound it to.
 
     backend     "mpi", "tcp" or "local" (one rank) instead
-    timeout     seconds for an operation, and for the ranks to find one another; default MINIGRAD_TIMEOUT, else 60
+    timeout     seconds for an operation, and for the ranks to find one another; default MINIGRAD_TIMEOUT, else 120
     Errors      DeadlineError naming the ranks that did not come; WrongKey; ValueError for variables that make no sense
 
     A rank that ends by an exception ends the others too, each of which says why. So does, in a script that catches
@@ -48,11 +48,19 @@ def init(backend=None, timeout=None):
     transport = _transport(backend or BACKEND_OF.get(found.launcher, "tcp"), found, seconds)
     world = Communicator(transport, timeout=seconds)
     if transport.size > 1:
-        if found.local_size > 1:
-            toolchain.set_threads(max(1, toolchain.threads() // found.local_size))
+        _share_cores(found.local_size)
         _end_with_the_process(world)
         _made = world
     return world
+
+
+def _share_cores(ranks):
+    """Use this rank's part of the cores of its host."""
+    threads = os.environ.get("MINIGRAD_THREADS")
+    if threads and threads.isdigit() and int(threads):
+        toolchain.set_threads(min(int(threads), toolchain.threads()))
+    elif not hasattr(os, "sched_getaffinity") or len(os.sched_getaffinity(0)) == os.cpu_count():
+        toolchain.set_threads(max(1, toolchain.threads() // ranks))
 
 
 def _seconds(value):
