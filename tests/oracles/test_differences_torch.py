@@ -225,10 +225,10 @@ def training_on_many_has_its_own_names():
     assert find_spec("torch.distributed.optim") and nn.SyncBatchNorm.convert_sync_batchnorm
     distributed.init_process_group("gloo", store=distributed.HashStore(), rank=0, world_size=1)
     try:
-        model = nn.ParameterDict({"used": torch.ones(2), "unused": torch.ones(2)})
-        model.forward = lambda x: (model["used"] * x).sum()
-        model = nn.parallel.DistributedDataParallel(model)
-        assert sorted(model.state_dict()) == ["module.unused", "module.used"]
+        inner = nn.Linear(2, 3)
+        inner.forward = lambda x: (inner.weight * x).sum()  # without the bias
+        model = nn.parallel.DistributedDataParallel(inner)
+        assert list(model.state_dict()) == ["module.weight", "module.bias"]
         model(torch.ones(2)).backward()
         with pytest.raises(RuntimeError, match="Expected to have finished reduction"):
             model(torch.ones(2)).backward()
