@@ -1,7 +1,9 @@
 """A training on many ranks in which something goes wrong once: what the tests of recovery start.
 
-python tests/recovery_program.py FOLDER [FAULT [sgd|adam [SECONDS]]]: FAULT is KIND:RANK:STEP, done by that rank at that
-step of the first attempt; SECONDS are slept at each step. Rank 0 prints the hash of weights and state of the optimiser at the end; FOLDER/times holds when things were.
+python tests/recovery_program.py FOLDER [FAULT [sgd|adam [SECONDS]]]
+
+FAULT is KIND:RANK:STEP, done by that rank at that step of the first attempt; SECONDS are slept at each step. Rank 0
+prints the hash of weights and state of the optimiser at the end; FOLDER/times holds when things were.
 """
 
 import hashlib
@@ -109,7 +111,9 @@ def main(folder, fault=None, kind="sgd", pause=0):
         minigrad.manual_seed(0)
         train, test = data.digits()
         model = parallel.DataParallel(network(), world, shards=SHARDS, bucket_bytes=2000)
-        loader = data.Loader(train.subset(slice(300)), 48, shuffle=True, transform=data.PadCrop(1), sampler=model.sampler)
+        loader = data.Loader(
+            train.subset(slice(300)), 48, shuffle=True, transform=data.PadCrop(1), sampler=model.sampler
+        )
         if kind == "sgd":
             optimizer = optim.SGD(model.parameters(), lr=0.05, momentum=0.9)
         else:

@@ -9,7 +9,7 @@ from . import standin
 
 __all__ = ["gpus"]
 
-MODULE = "minigrad.device.cuda"
+MODULES = ("minigrad.device.cuda", "minigrad.device.nccl")
 
 
 @contextlib.contextmanager
@@ -18,9 +18,10 @@ def gpus(devices=2, **options):
 
     def forget():
         places._cuda.cache_clear()
-        device.__dict__.pop("cuda", None)
+        for name in ("cuda", "nccl"):
+            device.__dict__.pop(name, None)
 
-    with standin.installed(devices, forget=(MODULE,), **options) as machine:
+    with standin.installed(devices, forget=MODULES, **options) as machine:
         forget()
         try:
             yield machine

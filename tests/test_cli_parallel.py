@@ -109,7 +109,10 @@ def test_continue_refuses_other_options(capsys):
     [
         (["--shards", "0"], "want an integer of at least 1"),
         (["--shards", "3", "--sync-batch-norm"], "--sync-batch-norm wants as many ranks as shards"),
-        (["--data", "digits", "--model", "resnet", "--shards", "64"], "leaves less than 2 images for each of 64 shards"),
+        (
+            ["--data", "digits", "--model", "resnet", "--shards", "64"],
+            "leaves less than 2 images for each of 64 shards",
+        ),
         (["--wire", "int8"], "invalid choice"),
     ],
 )

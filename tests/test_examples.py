@@ -39,7 +39,11 @@ def test_train_mnist_as_a_script(monkeypatch, capsys):
 
 def test_data_parallel(monkeypatch, capsys, tmp_path):
     hashes = []
-    for words in ([], ["--checkpoints", str(tmp_path), "--every", "3", "--epochs", "1"], ["--checkpoints", str(tmp_path)]):
+    for words in (
+        [],
+        ["--checkpoints", str(tmp_path), "--every", "3", "--epochs", "1"],
+        ["--checkpoints", str(tmp_path)],
+    ):
         arguments = ["data_parallel.py", "--shards", "4", "--epochs", "2", "--optimizer", "adam", *words]
         monkeypatch.setattr(sys, "argv", arguments)
         runpy.run_path(str(EXAMPLES / "data_parallel.py"), run_name="__main__")

@@ -56,7 +56,7 @@ class Communicator:
         self.transport, self.timeout = transport, timeout
         self.exchange = Exchange(transport, members, group, timeout)
         self.rank, self.size = self.exchange.rank, self.exchange.size
-        self.backend = backend or transport.backend
+        self.backend, self._is_part = backend or transport.backend, False
         self._on_host, self._on_gpus = transport.collectives(self.exchange), {}
 
     def __repr__(self):
@@ -207,7 +207,9 @@ class Communicator:
             (r for r in range(self.size) if entries[r][2] == repr(color)), key=lambda r: (int(entries[r][1]), r)
         )
         members = [self.exchange.members[r] for r in ranks]
-        return type(self)(self.transport, members, group, self.timeout, self.backend)
+        part = type(self)(self.transport, members, group, self.timeout, self.backend)
+        part._is_part = True
+        return part
 
     def abort(self, reason):
         """End communication for all ranks, each of which gets a CommunicationError with the reason."""

@@ -44,7 +44,8 @@ class Exchange:
             for delivery in sent:
                 delivery.wait(deadline)
         except CommunicationError as error:
-            failed = type(error)(f"{what}: {error}")
+            said = str(error)  # another rank of the same call may have said it
+            failed = type(error)(said if said.startswith(f"{what}:") else f"{what}: {said}")
             self.transport.abort(str(failed))
             raise failed from None
         return found
@@ -55,9 +56,7 @@ class Exchange:
 
     def take(self, source, tag):
         """(what it is, payload) of the next message of a rank with this tag."""
-        header, payload = self.transport.take(
-            self.members[source], self._channel(tag), deadline_after(self.timeout)
-        )
+        header, payload = self.transport.take(self.members[source], self._channel(tag), deadline_after(self.timeout))
         return header.decode(), payload
 
     def _channel(self, tag):

@@ -54,7 +54,7 @@ class LocalTransport(Transport):
                 left = deadline - time.monotonic()
                 if left <= 0:
                     raise DeadlineError(f"rank {self.rank}: no message from rank {source} came in time")
-                mail.changed.wait(left)
+                mail.changed.wait(min(left, threading.TIMEOUT_MAX))
 
     def _check_open(self):
         if self.mail.reason:

@@ -21,17 +21,14 @@ import numpy as np
 
 from minigrad_kernels.errors import StateError
 
-from .arrays import on_host, store
-from .collectives import SMALL, HostCollectives
 from .errors import CommunicationError, DeadlineError, PeerLost
-from .exchange import NOTHING
+from .mpi_collectives import MpiCollectives, pieces
 from .transport import FAILED, Transport, deadline_after
 
-__all__ = ["MpiCollectives", "MpiTransport"]
+__all__ = ["MpiTransport"]
 
 LENGTHS = struct.Struct("<IQ")  # bytes of header and payload
 TOGETHER = 1 << 14  # bytes of a payload that travels in the packet of its header
-PIECE = 1 << 30  # bytes, or elements, in one call: counts of MPI before version 4 are 32-bit
 SHORTEST, LONGEST = 5e-5, 2e-3  # seconds of sleep between two questions; ranks may be more than cores
 GRACE = 0.5  # seconds in which the others may hear why a job ends, or a last message of a rank that left arrive
 WORDS = 4096  # bytes of a reason
@@ -78,7 +75,7 @@ class MpiTransport(Transport):
         self._hear()
         packet = LENGTHS.pack(len(header), payload.nbytes) + header
         together = payload.nbytes <= TOGETHER
-        parts = [packet + payload.tobytes()] if together else [packet, *_pieces(payload)]
+        parts = [packet + payload.tobytes()] if together else [packet, *pieces(payload)]
         with self._posting:  # the parts of two messages must not mix
             requests = [self.messages.Isend([part, self.mpi.BYTE], to, channel) for part in parts]
             sending = _Sending(self, to, requests)
@@ -92,7 +89,7 @@ class MpiTransport(Transport):
         header, payload = packet[LENGTHS.size :][:header_size].tobytes(), packet[LENGTHS.size + header_size :]
         if size > TOGETHER:
             payload = np.empty(size, np.uint8)
-            for piece in _pieces(payload):
+            for piece in pieces(payload):
                 self._received(source, channel, deadline, piece)
         return header, payload
 
@@ -177,16 +174,23 @@ class MpiTransport(Transport):
         if error is not None and self._reason is None and self.size > 1:
             self.abort(f"rank {self.rank} ended: {type(error).__name__}: {error}")
         self.close()
-        ended = lambda: len(self._gone) == self.size - 1 and all([sending.done() for sending in self._sending])
         try:
-            self.until(ended, float("inf"), None, "")
+            self.until(lambda: len(self._gone) == self.size - 1, float("inf"), None, "")
+            self._linger(self._sent)  # some may never be taken
         except CommunicationError as why:
             if self.size > 1:
                 sys.stderr.write(f"rank {self.rank}: the job ends: {why}\n")  # in one piece, for all write at once
-                limit = deadline_after(GRACE)
-                while time.monotonic() < limit and not ended():  # MPI sends while it is asked
-                    time.sleep(LONGEST)
+                self._linger(lambda: self._sent() and False)  # in which the others may raise it
                 self.mpi.COMM_WORLD.Abort(FAILED)
+
+    def _sent(self):
+        return all([sending.done() for sending in self._sending])
+
+    def _linger(self, enough):
+        """A moment in which MPI goes on, as long as it is not enough."""
+        limit = deadline_after(GRACE)
+        while not enough() and time.monotonic() < limit:
+            time.sleep(LONGEST)
 
 
 class _Sending:
@@ -202,101 +206,3 @@ class _Sending:
 
     def wait(self, deadline):
         self.transport.until(self.done, deadline, self.to, f"rank {self.to} did not take a message in time")
-
-
-def _pieces(payload):
-    return [payload[start : start + PIECE] for start in range(0, payload.size, PIECE)]
-
-
-class MpiCollectives(HostCollectives):
-    """With order "native", and for what is not added, the collectives of MPI itself, after a word with all ranks.
-
-    The word comes first because MPI does not compare what ranks do, and writes beyond an array where it differs. The
-    largest and smallest of fractions are taken as in order "fixed", since MPI does not say what becomes of NaN.
-    """
-
-    def __init__(self, exchange):
-        super().__init__(exchange)
-        self._transport, self._group = exchange.transport, None
-        mpi = self._mpi = exchange.transport.mpi
-        self._ops = {"sum": mpi.SUM, "mean": mpi.SUM, "max": mpi.MAX, "min": mpi.MIN}
-
-    def all_reduce(self, flat, op, order, wire, what):
-        if not self._adds(flat, op, order, wire):
-            return super().all_reduce(flat, op, order, wire, what)
-        self._agree(what)
-        values = on_host(flat)
-        for part in _pieces(values):
-            self._do(what, lambda group, part=part: group.Iallreduce(self._mpi.IN_PLACE, part, self._ops[op]))
-        store(flat, self._divided(values, op))
-
-    def reduce_scatter(self, part, flat, op, order, wire, what):
-        if not self._adds(flat, op, order, wire) or flat.size > PIECE:
-            return super().reduce_scatter(part, flat, op, order, wire, what)
-        self._agree(what)
-        values, total = on_host(flat), np.empty(part.size, part.dtype)
-        self._do(what, lambda group: group.Ireduce_scatter_block(values, total, self._ops[op]))
-        store(part, self._divided(total, op))
-
-    def all_gather(self, whole, flat, what):
-        if not SMALL < whole.nbytes <= PIECE:
-            return super().all_gather(whole, flat, what)
-        self._agree(what)
-        values, found = on_host(flat), _room(whole, flat)
-        self._do(what, lambda group: group.Iallgather(_bytes(values), _bytes(found)))
-        store(whole, found)
-
-    def all_to_all(self, whole, flat, what):
-        if not SMALL < whole.nbytes <= PIECE:
-            return super().all_to_all(whole, flat, what)
-        self._agree(what)
-        values, found = on_host(flat), _room(whole, flat)
-        self._do(what, lambda group: group.Ialltoall(_bytes(values), _bytes(found)))
-        store(whole, found)
-
-    def broadcast(self, flat, root, what):
-        if flat.nbytes <= SMALL:
-            return super().broadcast(flat, root, what)
-        self._agree(what)
-        values = on_host(flat)
-        for part in _pieces(_bytes(values)):
-            self._do(what, lambda group, part=part: group.Ibcast(part, root))
-        store(flat, values)
-
-    def _adds(self, flat, op, order, wire):
-        """Whether MPI does the sum."""
-        kind, mpi = flat.dtype.kind, self._mpi
-        known = mpi.Datatype.fromcode(flat.dtype.char) != mpi.DATATYPE_NULL  # some have no float16
-        exact = kind in "iu" or kind == "f" and op in ("sum", "mean")
-        # Of a small array the words alone would take as long as the whole exchange.
-        return order == "native" and not wire and flat.nbytes > SMALL and known and exact
-
-    def _divided(self, total, op):
-        return np.divide(total, self.size, out=total) if op == "mean" else total
-
-    def _agree(self, what):
-        self.exchange.swap(what, lambda peer: NOTHING)
-        if self._group is None:  # now all are here, so this cannot wait in vain
-            world = self._transport.messages
-            members = world.Get_group().Incl(self.exchange.members)
-            self._group = world.Create_group(members, self.exchange.group)
-
-    def _do(self, what, begin):
-        transport = self._transport
-        try:
-            request = transport.asked(lambda: begin(self._group))
-            transport.until(request.Test, deadline_after(self.exchange.timeout), None, "not done in time")
-        except CommunicationError as error:
-            failed = type(error)(f"{what}: {error}")
-            transport.abort(str(failed))
-            raise failed from None
-
-
-def _room(out, array):
-    """Memory of the host for what belongs in `out`: its own, if that is there and not what is sent."""
-    there = type(out) is np.ndarray and not np.may_share_memory(out, array)
-    return out if there else np.empty(out.size, out.dtype)
-
-
-def _bytes(array):
-    return array.view(np.uint8)

@@ -24,7 +24,7 @@ from .. import device
 from .arrays import store
 from .collectives import SMALL, HostCollectives
 from .errors import CommunicationError, DisagreementError
-from .nccl_watch import GRACE, Meeting, Started, Watch
+from .nccl_watch import GRACE, Calling, Started, Watch
 from .sums import decoded, encoded
 
 __all__ = ["NcclCollectives"]
@@ -45,7 +45,7 @@ class NcclCollectives(HostCollectives):
 
         self._version, self.nccl, self.host = version(), Nccl(gpu), host
         self._agreed, self._latest, self._count, self._history = set(), "", 0, 0
-        self._watch = Watch(self.nccl, exchange, self.rank)
+        self._watch, self._calling = Watch(self.nccl, exchange, self.rank), Calling("")
 
     # ---- calls ---------------------------------------------------------------------------------------------------
 
@@ -63,6 +63,8 @@ class NcclCollectives(HostCollectives):
             reason = f"{self._latest}: rank {self.rank}: NCCL failed: {error}"
             self.exchange.transport.abort(reason)
             raise CommunicationError(reason) from error
+        finally:
+            self._calling.end(None)
         if not captured:  # in a graph it takes place later, as often as the graph is replayed
             self._watch.add(work)
         return work if asynchronous else work.wait()
@@ -145,7 +147,8 @@ class NcclCollectives(HostCollectives):
         if step not in self._agreed or self._count % OFTEN == 0:
             self._compare(what)
             self._agreed.add(step)
-        self._latest, self._history = what, history
+        self._latest, self._history, self._calling = what, history, Calling(what)
+        self._watch.add(self._calling)
         if not self.nccl.connected:
             self._connect()
 
@@ -182,12 +185,7 @@ class NcclCollectives(HostCollectives):
                     f"{self._latest}: ranks {first} and {rank} are both on GPU {address.decode()}; wanted one GPU a "
                     "rank (or NCCL 2.30 and NCCL_MULTI_RANK_GPU_ENABLE=1), or take backend='host'"
                 )
-        meeting = Meeting(self._latest)
-        self._watch.add(meeting)
-        try:
-            self.nccl.connect(self.size, keys[0], self.rank)
-        finally:
-            meeting.end(None)
+        self.nccl.connect(self.size, keys[0], self.rank)
 
     # ---- the end -------------------------------------------------------------------------------------------------
 

@@ -9,28 +9,31 @@ from collections import deque
 from .transport import FAILED, deadline_after
 from .work import Work
 
-__all__ = ["GRACE", "Meeting", "Started", "Watch"]
+__all__ = ["GRACE", "Calling", "Started", "Watch"]
 
 POLL = 0.05  # seconds between two looks at what goes on
 GRACE = 2.0  # seconds in which the other ranks are told why this process ends
 
 
-class Meeting(Work):
-    """The GPUs of all ranks finding one another."""
+class Calling(Work):
+    """A call of NCCL that has not come back: the first ones wait for the other ranks on the host."""
 
-    begun = True
+    begun, mercy = True, 5.0  # words by way of the host have a deadline of their own, which comes first
 
     def __init__(self, what):
         super().__init__()
-        self.what = f"{what}: the GPUs of the ranks finding one another"
+        self.what = what
 
 
 class Started(Work):
     """A collective that its stream was told to do.
 
+    mercy   seconds beyond the deadline
     before  an event of the caller's stream, after which it may start
     kept    what holds its arrays, which must stay until it is done
     """
+
+    mercy = 0.0
 
     def __init__(self, nccl, what, value, before, kept):
         super().__init__()
@@ -106,7 +109,7 @@ class Watch:
                 if self._nccl.connected:
                     self._nccl.check()
                 if limit is None and work.begun:
-                    limit = deadline_after(self.timeout)
+                    limit = deadline_after(self.timeout + work.mercy)
                 if limit is not None and time.monotonic() > limit:
                     return f"not done after {self.timeout:g} s"
                 time.sleep(POLL)

@@ -37,21 +37,19 @@ class _Piece(NamedTuple):
 class ShardedOptimizer(Optimizer):
     """An optimiser whose state is divided among the ranks of a DataParallel model.
 
-    optimizer           of the model's parameters, with any options; it must not have stepped yet
+    optimizer           of the model's parameters, with any options; its state, if any, is the same on all ranks
     model               the DataParallel model
     whole_gradients     give every rank all gradients, as clipping wants; otherwise .grad is None after backward
 
     It gives the same bits as the optimiser alone. Options and schedules are those of the optimiser. All ranks call
     state_dict together; it holds the state of all parameters, so a checkpoint does not depend on the number of ranks.
-    Errors  RuntimeError for an optimiser that has a state, ValueError for parameters that are not the model's
+    Errors  RuntimeError for a model that has one already, ValueError for parameters that are not the model's
     """
 
     def __init__(self, optimizer, model, whole_gradients=False):
         if not isinstance(optimizer, Optimizer) or not isinstance(model, DataParallel):
             kinds = f"{type(optimizer).__name__} and {type(model).__name__}"
             raise KindError(f"ShardedOptimizer: got {kinds}, wanted an Optimizer and a DataParallel model")
-        if optimizer.state:
-            raise StateError("ShardedOptimizer: the optimiser has a state; wrap it before the first step")
         self.optimizer, self.model, self.world = optimizer, model, model.world
         self.defaults, self.param_groups = optimizer.defaults, optimizer.param_groups
         self.alone = self.world.size == 1
@@ -93,6 +91,8 @@ class ShardedOptimizer(Optimizer):
                     groups[chosen[piece.parameter]].append(piece.leaf)
         options = [{k: v for k, v in g.items() if k not in ("params", "param_names")} for g in self.param_groups]
         self.own = type(self.optimizer)([{**o, "params": leaves} for o, leaves in zip(options, groups, strict=True)])
+        self.own.defaults = self.defaults
+        self._keep_own_part()
 
     def _pieces(self, b, bucket):
         step = bucket.size // self.world.size
@@ -123,6 +123,8 @@ class ShardedOptimizer(Optimizer):
             return self.optimizer.step(closure)
         loss = None
         if closure is not None:
+            if not callable(closure):
+                raise KindError(f"{self.name}: closure is {closure!r}, wanted a function without arguments or None")
             with enable_grad():
                 loss = closure()
         for own, group in zip(self.own.param_groups, self.param_groups, strict=True):
@@ -201,12 +203,16 @@ class ShardedOptimizer(Optimizer):
         self.optimizer.load_state_dict(state_dict)
         if self.alone:
             return
+        self._keep_own_part()
+
+    def _keep_own_part(self):
+        """Take from the state of all parameters what belongs to this rank."""
         whole, self.optimizer.state = self.optimizer.state, {}
         self.own.state = {}
         for piece in self.pieces:
             if piece.parameter in whole:
                 self.own.state[piece.leaf] = {
-                    name: device.copy(flat_of("load_state_dict", name, value, False)[piece.start : piece.stop])
+                    name: device.copy(flat_of("ShardedOptimizer", name, value, False)[piece.start : piece.stop])
                     if device.is_array(value)
                     else value
                     for name, value in whole[piece.parameter].items()

@@ -17,7 +17,7 @@ _HALF, _QUIET_NAN = 0x7FFF, 0x7FC0
 
 
 def pairwise(parts, add=np.add):
-    """The sum of arrays of one shape, neighbours first, a last one without a neighbour passed on; they stay as they are.
+    """The sum of arrays of one shape, neighbours first, a last one without a neighbour passed on; they stay the same.
 
     add     a ufunc of two arguments
     """

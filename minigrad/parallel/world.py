@@ -26,10 +26,10 @@ _made: Communicator | None = None
 def init(backend=None, timeout=None):
     """The world: a Communicator of all ranks that were started together; later calls give the same one.
 
-    Under mpiexec it speaks MPI; under `minigrad launch`, torchrun, srun and in a Kubernetes Job TCP; alone it is a world
-    of one rank. Over TCP ranks prove to each other that they know MINIGRAD_KEY. `minigrad launch` makes one up; give
-    one to other launchers where strangers could reach the ports. Ranks on one host share its cores: from then on each
-    uses MINIGRAD_THREADS threads for kernels, else its part of the cores, or those that the launcher bound it to.
+    Under mpiexec it speaks MPI; under `minigrad launch`, torchrun, srun and in a Kubernetes Job TCP; alone it is a
+    world of one rank. Over TCP ranks prove to each other that they know MINIGRAD_KEY. `minigrad launch` makes one up;
+    give one to other launchers where strangers could reach the ports. Ranks on one host share its cores: from then on
+    each uses MINIGRAD_THREADS threads for kernels, else its part of the cores, or those that the launcher bound it to.
 
     backend     "mpi", "tcp" or "local" (one rank) instead
     timeout     seconds for an operation, and for the ranks to find one another; default MINIGRAD_TIMEOUT, else 120
@@ -44,7 +44,7 @@ def init(backend=None, timeout=None):
     if backend not in (*BACKENDS, None):
         raise ShapeError(f"init: backend is {backend!r}, wanted one of {', '.join(map(repr, BACKENDS))}")
     found = discover()
-    seconds = _seconds(timeout or os.environ.get("MINIGRAD_TIMEOUT") or TIMEOUT)
+    seconds = _seconds((os.environ.get("MINIGRAD_TIMEOUT") or TIMEOUT) if timeout is None else timeout)
     transport = _transport(backend or BACKEND_OF.get(found.launcher, "tcp"), found, seconds)
     world = Communicator(transport, timeout=seconds)
     if transport.size > 1:

@@ -17,6 +17,7 @@ from ..modes import no_grad
 from ..nn import Module
 from ..optim import Optimizer, clip_grad_norm_
 from ..optim.lr_scheduler import LRScheduler, MetricLR
+from ..parallel import ShardedOptimizer
 from .callback import Callbacks
 from .history import History
 from .team import team_of
@@ -55,6 +56,8 @@ def fit(
     """
     _check_parts(model, optimizer, schedule)
     _check_options(epochs, accumulate, clip)
+    if clip is not None and isinstance(optimizer, ShardedOptimizer) and optimizer.scattered:
+        raise StateError("fit: clip wants all gradients on every rank; give ShardedOptimizer whole_gradients=True")
     history, callback, team = History() if history is None else history, Callbacks(callbacks), team_of(model)
     stop = lambda: team.agreed(callback.stop(history))
     history.first_step_seconds = None
@@ -127,7 +130,7 @@ def _update(model, team, batches, optimizer, loss_function, schedule, clip, step
         _check_losses(rows, step)
     except OutOfMemory as error:
         optimizer.zero_grad()
-        count = max(len(labels) for _, labels in batches)
+        count = max(team.images(batches))
         raise OutOfMemory(f"fit: {error}; a batch had {count} images, try {max(1, count // 2)}") from error
     except MinigradError:
         optimizer.zero_grad()
@@ -143,7 +146,7 @@ def _update(model, team, batches, optimizer, loss_function, schedule, clip, step
 
 def _gradients(model, team, batches, loss_function):
     """Compute the gradients of an update; rows (sum of losses, right answers, images) of this rank's batches."""
-    total, rows = team.total(batches), []
+    total, rows = sum(team.images(batches)), []
     for part in team.parts(batches):
         for number, (images, labels) in enumerate(_on_device(part, model), 1):
             scores = model(images)

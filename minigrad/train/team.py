@@ -3,7 +3,9 @@
 import contextlib
 import struct
 
-from ..parallel import DataParallel
+from minigrad_kernels.errors import ShapeError
+
+from ..parallel import DataParallel, Shards
 
 __all__ = ["team_of"]
 
@@ -13,9 +15,9 @@ class Alone:
 
     shards = 1
 
-    def total(self, batches):
-        """The images of an update."""
-        return sum(len(labels) for _, labels in batches)
+    def images(self, batches):
+        """How many there are in each batch of an update."""
+        return [len(labels) for _, labels in batches]
 
     def parts(self, batches):
         """Lists of pairs (images, labels), one for each shard of this rank, whose gradients add up."""
@@ -44,13 +46,17 @@ class Together(Alone):
     def __init__(self, model):
         self.model, self.world, self.shards = model, model.world, model.sampler.shards
 
-    def total(self, batches):
-        return sum(batch.total for batch in batches)
+    def images(self, batches):
+        if not all(isinstance(batch, Shards) for batch in batches):
+            raise ShapeError(
+                "fit: loader gives whole batches to a DataParallel model; make it with sampler=model.sampler"
+            )
+        return [batch.total for batch in batches]
 
     def parts(self, batches):
-        whole = type(batches[0])
+        total = sum(self.images(batches))
         pieces = [[part for part in shard if part is not None] or None for shard in zip(*batches, strict=True)]
-        return self.model.shards(whole(pieces, self.total(batches)))
+        return self.model.shards(Shards(pieces, total))
 
     def holding(self):
         return self.model.no_sync()
@@ -65,6 +71,8 @@ class Together(Alone):
     def rounds(self, batches):
         rank, size, own, number = self.world.rank, self.world.size, [], -1
         for number, batch in enumerate(batches):
+            if isinstance(batch, Shards):
+                raise ShapeError("evaluate: loader has a sampler, but the ranks share whole batches; make it without")
             own += [batch] * (number % size == rank)
             if number % size == size - 1:
                 yield own
@@ -75,4 +83,4 @@ class Together(Alone):
 
 def team_of(model):
     """The team of a model."""
-    return Together(model) if isinstance(model, DataParallel) and model.sampler.shards > 1 else Alone()
+    return Together(model) if isinstance(model, DataParallel) else Alone()

@@ -83,6 +83,7 @@ class Machine:
     ranges            the names of NVTX ranges that were begun, in order; open_ranges: those not ended yet
     images            what Module.load was given, in order
     attributes        what funcSetAttribute set: {(function, attribute): value}
+    endless           streams, as the driver calls them, whose work from now on never ends
     """
 
     def __init__(self, devices=1, capability="90", capacity=1 << 34, execute=True, error=None):
@@ -90,7 +91,7 @@ class Machine:
         self.devices = [Device(number, capacity) for number in range(devices)]
         self.launches, self.images, self.ranges, self.open_ranges = [], [], [], []
         self.copied, self.synchronisations, self.library, self.functions = Counter(), Counter(), Counter(), Counter()
-        self.made_current, self.order = [], Order()
+        self.made_current, self.order, self.endless = [], Order(), set()
         self.attributes, self.loaded_functions, self.streams = {}, {}, {}
         self.forbidden = None  # the error of cupyx.allow_synchronize(False)
         self.lock = threading.RLock()

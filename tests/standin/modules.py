@@ -5,7 +5,7 @@ import types
 
 import numpy as np
 
-from . import driver, memory, methods, streams
+from . import driver, memory, methods, nccl, streams
 from .arrays import check, fresh, ndarray
 from .creation import FUNCTIONS
 from .functions import bound, derived, find, matmul, refuse_host
@@ -214,7 +214,8 @@ CUPYX = Namespace(
         "scatter_min": lambda a, slices, value: a.scatter_min(slices, value),
     },
 )  # fmt: skip
+NCCL = Namespace("cupy.cuda.nccl", nccl.NAMES)
 IMPORTABLE = {"function", "memory", "pinned_memory", "stream", "device", "nvtx"}  # the others are attributes alone
 MODULES = {"cupy": CUPY, "cupy.cuda": CUDA, "cupy.linalg": LINALG, "cupy.random": RANDOM, "cupyx": CUPYX}
 MODULES |= {"cupy.lib": LIB, "cupy.lib.stride_tricks": LIB.stride_tricks}
-MODULES |= {f"cupy.cuda.{name}": PARTS[name] for name in IMPORTABLE}
+MODULES |= {f"cupy.cuda.{name}": PARTS[name] for name in IMPORTABLE} | {"cupy.cuda.nccl": NCCL}

@@ -24,8 +24,8 @@ __all__ = ["NAMESPACES", "described", "known", "signature"]
 FILE = Path(__file__).with_name("names.json")
 NAMESPACES = (
     "cupy", "cupy.linalg", "cupy.random", "cupy.cuda", "cupy.cuda.device", "cupy.cuda.driver", "cupy.cuda.function",
-    "cupy.cuda.memory", "cupy.cuda.nvtx", "cupy.cuda.pinned_memory", "cupy.cuda.runtime", "cupy.cuda.stream",
-    "cupy.lib.stride_tricks", "cupyx",
+    "cupy.cuda.memory", "cupy.cuda.nccl", "cupy.cuda.nvtx", "cupy.cuda.pinned_memory", "cupy.cuda.runtime",
+    "cupy.cuda.stream", "cupy.lib.stride_tricks", "cupyx",
 )  # fmt: skip
 UNKNOWN = "..."  # stands for a default that cannot be written down
 
@@ -111,6 +111,9 @@ def described():
     found = {"version": cupy.__version__}
     for namespace in NAMESPACES:
         module = _module(namespace)
+        if not getattr(module, "available", True):  # the library behind it is not installed
+            found[namespace] = known()[namespace]
+            continue
         names = [name for name in sorted(dir(module)) if not name.startswith("_")]
         found[namespace] = {name: _described(getattr(module, name), cupy.ufunc) for name in names}
     sys.path.insert(0, str(Path(__file__).parent))

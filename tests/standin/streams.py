@@ -151,6 +151,7 @@ class Event:
 
     def __init__(self, block=False, disable_timing=False, interprocess=False):
         self.disable_timing, self.recorded, self.time = disable_timing, None, 0.0
+        self.endless = False  # whether the work it stands for never ends
         self.seen = {}  # operations that it stands for: none as long as it was not recorded
         self.device_id = current().device
 
@@ -160,14 +161,19 @@ class Event:
             raise CUDARuntimeError(400)
         self.recorded, self.time, machine = stream, time.perf_counter(), current()
         with machine.lock:
-            self.seen = machine.order.recorded(machine.stream(stream))
+            self.seen, self.endless = machine.order.recorded(machine.stream(stream)), stream.ptr in machine.endless
 
     def synchronize(self):
         current().wait("Event.synchronize", seen=self.seen)
 
     @property
     def done(self):
-        return True
+        """Whether its work has ended; who asks knows it then, as one that waited would."""
+        machine = current()
+        with machine.lock:
+            if not self.endless:
+                machine.order.host_waits_for(self.seen)
+        return not self.endless
 
 
 def get_current_stream(device_id=-1):

@@ -85,13 +85,13 @@ class RestoreBest(MetricLR):
 
     def _restore(self):
         parameters, others = self._parameters(), self._others()
-        state = self.optimizer.loaded(self.kept["state"], parameters)
+        state = self.optimizer.state_dict()
+        added = {i: values for i, values in state["state"].items() if str(i) not in self.kept["parameters"]}
+        state["state"] = self.kept["state"] | added
+        self.optimizer.load_state_dict(state)
         for kept, tensors in ((self.kept["parameters"], parameters), (self.kept["model"], others)):
             for name, array in kept.items():
                 device.assign(write(tensors[name]), array)
-        for index in self.kept["parameters"]:
-            self.optimizer.state.pop(parameters[index], None)
-        self.optimizer.state.update(state)
 
     # ---- state -------------------------------------------------------------------------------------------------
 

@@ -1,0 +1,248 @@
+"""Ranks on one GPU: NCCL alone and in a graph, replicas as threads, and several processes where NCCL takes them.
+
+How fast several GPUs are is not measured: that needs several GPUs.
+"""
+
+import hashlib
+import os
+import socket
+import statistics
+import subprocess
+import sys
+import time
+import traceback
+from pathlib import Path
+
+import cupy
+import numpy as np
+
+import minigrad
+from minigrad import Tensor, device, models, optim, parallel
+from minigrad.device import nccl
+from minigrad.nn import functional as F
+from minigrad.parallel.local import LocalTransport
+
+from ..benchmarks import cpu
+from ..collective_table import ROWS, check_row, run_row
+from .timing import medians, random
+
+ROOT = Path(__file__).resolve().parents[2]
+NETWORK, BATCH = "lenet", 64
+STEPS, ROUNDS, BURST = 3, 15, 20
+OVERHEAD = 1.02  # of a step, that DataParallel may cost where there is one rank
+ELEMENTS = 1 << 26
+RANKS = (2, 4)
+FEWER = 4  # processes take turns on the GPU, which takes time: one case of so many
+LIMIT = 100  # seconds for several processes
+SETTINGS = {"NCCL_MULTI_RANK_GPU_ENABLE": "1", "NCCL_MAX_CTAS": "8", "NCCL_NVLS_ENABLE": "0"}
+
+
+def to_gpu(x):
+    return device.move(x, "cuda:0")
+
+
+def world_of_one():
+    return parallel.Communicator(LocalTransport(), backend="nccl")
+
+
+def checked(world, rows):
+    """Collectives beside NumPy, and beside ranks of threads on the CPU; how many there were."""
+    wanted = parallel.run_local(lambda local: [run_row(local, row) for row in rows], world.size)[world.rank]
+    for row, right in zip(rows, wanted, strict=True):
+        check_row(row, world.rank, world.size, run_row(world, row, to_gpu), right)
+    return len(rows)
+
+
+def collectives():
+    with world_of_one() as world:
+        return {"cases": checked(world, ROWS)}
+
+
+def beside_compute():
+    """Bytes that NCCL copies (of one rank, a gathering is a copy) while the caller's stream works on others."""
+    with world_of_one() as world:
+        x, out, y = (random(ELEMENTS) for _ in range(3))
+        communicate = lambda: world.all_gather(out, x, asynchronous=True)
+        compute = lambda: [cupy.sqrt(cupy.abs(y), out=y) for _ in range(2)]
+
+        def both():
+            work = communicate()
+            compute()
+            work.wait()
+
+        times = medians({"communicate": lambda: communicate().wait(), "compute": compute, "both": both})
+        found = {f"{name}_milliseconds": round(time, 4) for name, (time, _) in times.items()}
+        for number in range(1, 9):
+            x.fill(number)
+            work = communicate()
+            y += 1
+            out_now = work.wait() + 0  # after the copy, before the next one
+            assert float(out_now.min()) == float(out_now.max()) == number, number
+        return found
+
+
+def graph():
+    """An all-reduce between two kernels, captured and replayed."""
+    with world_of_one() as world:
+        stream = cupy.cuda.Stream(non_blocking=True)
+        with stream:
+            x = cupy.zeros(1 << 20, np.float32)
+            world.all_reduce(x, order="native")  # what is done once is done before
+            x += 1
+            x *= 2
+            x.fill(0)
+            stream.begin_capture()
+            x += 1
+            world.all_reduce(x, order="native")
+            x *= 2
+            captured = stream.end_capture()
+            for _ in range(3):
+                captured.launch(stream)
+            assert float(x.min()) == float(x.max()) == 14, x
+    return {"replays": 3}
+
+
+# ---- training --------------------------------------------------------------------------------------------------------
+
+
+def network():
+    minigrad.manual_seed(0)
+    return models.build(NETWORK, cpu.SHAPES[NETWORK]).to("cuda:0")
+
+
+def trained(world, shards):
+    """The bytes of the weights after some steps of a batch in shards."""
+    model = parallel.DataParallel(network(), world, shards=shards, bucket_bytes=1 << 16)
+    optimizer = optim.SGD(model.parameters(), lr=0.01, momentum=0.9)
+    for x, y in cpu.batches(NETWORK, BATCH, STEPS):
+        for images, labels in model.shards((Tensor(to_gpu(x)), Tensor(to_gpu(y)))):
+            F.cross_entropy(model(images), labels).backward()
+        optimizer.step()
+    return b"".join(device.host(parameter.data).tobytes() for parameter in model.parameters())
+
+
+def replicas():
+    """Two ranks as threads on one GPU: the weights of one rank with two shards."""
+    (alone,) = parallel.run_local(lambda world: trained(world, 2), 1)
+    first, second = parallel.run_local(lambda world: trained(world, 2), 2)
+    assert alone == first == second, "weights differ"
+    return {"same_bits_as_one_rank": True}
+
+
+def overhead():
+    """A step of DataParallel on one rank beside one of the model alone; they take turns."""
+
+    def step_of(wrap):
+        model = wrap(network())
+        optimizer = optim.SGD(model.parameters(), lr=0.01)
+        data = [(Tensor(to_gpu(x)), Tensor(to_gpu(y))) for x, y in cpu.batches(NETWORK, BATCH, 4)]
+        return cpu.step_of(model, optimizer, F.cross_entropy, data)
+
+    with world_of_one() as world:
+        steps = {"alone": step_of(lambda model: model), "parallel": step_of(lambda m: parallel.DataParallel(m, world))}
+        times = {name: [] for name in steps}
+        for _ in range(ROUNDS):
+            for name, step in steps.items():
+                device.synchronize("cuda:0")
+                begun = time.perf_counter()
+                for number in range(BURST):
+                    step(number)
+                device.synchronize("cuda:0")
+                times[name].append((time.perf_counter() - begun) / BURST)
+    seconds = {name: statistics.median(values[1:] or values) for name, values in times.items()}
+    ratio = seconds["parallel"] / seconds["alone"]
+    return {"step_milliseconds": round(1000 * seconds["alone"], 4), "ratio": round(ratio, 4), "limit": OVERHEAD}
+
+
+# ---- several processes -----------------------------------------------------------------------------------------------
+
+
+def several():
+    """Ranks that are processes on one GPU, which NCCL takes from 2.30 on."""
+    found = nccl.version()
+    if found < nccl.SHARING:
+        return f"not run: NCCL {found // 10_000}.{found // 100 % 100}.{found % 100}, wants 2.30"
+    rows = {}
+    for size in RANKS:
+        outcomes = processes(size, "collectives")
+        assert all(code == 0 for code, _ in outcomes), outcomes
+        rows[f"{size} ranks"] = [said.split()[-1] for _, said in outcomes]
+    assert len({said.split()[-1] for _, said in processes(2, "training")} | {weights_of_one()}) == 1
+    (code, said), _ = processes(2, "absent")
+    assert code == 75 and "label=late): rank 0: not done after 8 s" in said, (code, said)
+    return rows | {"same_bits_as_one_rank": True, "missing_rank": "exit code 75"}
+
+
+def weights_of_one():
+    (weights,) = parallel.run_local(lambda world: trained(world, 2), 1)
+    return digest(weights)
+
+
+def digest(weights):
+    return hashlib.sha256(weights).hexdigest()
+
+
+def processes(size, what):
+    """(exit code, output) of each of so many ranks."""
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    shared = os.environ | SETTINGS | {"WORLD_SIZE": str(size), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
+    shared |= {"MINIGRAD_KEY": os.urandom(16).hex(), "MINIGRAD_TIMEOUT": "8" if what == "absent" else "60"}
+    started = [
+        subprocess.Popen(
+            [sys.executable, "-m", "tests.gpu.parallel", what],
+            cwd=ROOT,
+            env=shared | {"RANK": str(rank), "LOCAL_RANK": str(rank)},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+        for rank in range(size)
+    ]
+    limit, outcomes = time.monotonic() + LIMIT, []
+    try:
+        for process in started:
+            said, _ = process.communicate(timeout=max(1, limit - time.monotonic()))
+            outcomes.append((process.returncode, said))
+    finally:
+        for process in started:
+            process.kill()
+    return outcomes
+
+
+def as_rank(what):
+    """What one of several processes does."""
+    world = parallel.init()
+    if what == "collectives":
+        print(checked(world, ROWS[::FEWER]))
+    elif what == "training":
+        print(digest(trained(world, 2)))
+    else:
+        x = to_gpu(np.ones(1 << 20, np.float32))
+        for _ in range(3):
+            world.all_reduce(x, order="native", label="late")
+        device.host(x)
+        if world.rank == 1:
+            time.sleep(20)
+            os._exit(0)
+        device.host(world.all_reduce(x, order="native", label="late"))
+
+
+CHECKS = (collectives, beside_compute, graph, replicas, overhead, several)
+
+
+def run(found):
+    found |= {"nccl": nccl.version(), "failed": False, "wrong": []}
+    for check in CHECKS:
+        try:
+            found[check.__name__] = check()
+        except Exception as error:
+            traceback.print_exc()
+            found["wrong"].append(f"{check.__name__}: {type(error).__name__}: {error}")
+        print(f"  {check.__name__}: {found.get(check.__name__, 'failed')}", flush=True)
+    ratio = (found.get("overhead") or {}).get("ratio", 0)
+    found["failed"] = bool(found["wrong"]) or ratio > OVERHEAD
+
+
+if __name__ == "__main__":
+    as_rank(*sys.argv[1:])

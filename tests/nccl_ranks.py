@@ -1,0 +1,42 @@
+"""Ranks of threads whose arrays on GPUs of the stand-in go by NCCL, as those of processes do."""
+
+import pytest
+
+from minigrad import device
+from minigrad.parallel import nccl, nccl_watch
+from minigrad.parallel.local import LocalTransport
+
+from .stand_in_gpus import gpus
+from .standin.nccl import state
+
+__all__ = ["calls", "machine", "own_gpu"]
+
+
+@pytest.fixture
+def machine(monkeypatch):
+    """Four GPUs; ranks that are threads use NCCL as processes do, and no thread looks on after the test."""
+    watches = []
+
+    class Watch(nccl_watch.Watch):
+        def __init__(self, *arguments):
+            super().__init__(*arguments)
+            watches.append(self)
+
+    monkeypatch.setattr(LocalTransport, "backend", "nccl")
+    monkeypatch.setattr(nccl, "Watch", Watch)
+    with gpus(4) as found:
+        yield found
+        for watch in watches:
+            watch.close()
+            if watch._thread is not None:
+                watch._thread.join(10)
+                assert not watch._thread.is_alive()
+
+
+def own_gpu(world):
+    return lambda x: device.move(x, f"cuda:{world.rank}")
+
+
+def calls(machine, rank=0):
+    """What a rank asked of NCCL."""
+    return [call for call in state(machine).calls if call.rank == rank]

@@ -1,0 +1,298 @@
+"""cupy.cuda.nccl: ranks that are threads of this process, whose collectives move bytes and are noted.
+
+A call waits for the same call of all ranks and then does it at once; what the real one would do with calls that differ
+(hang, or write where it should not) is refused here, as are addresses outside of memory, of another device, memory that
+two arguments share where they must not, streams of another device, and sends outside of a group.
+"""
+
+import os
+import threading
+import weakref
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from .machine import current, mark, owner_at
+from .names import known
+
+__all__ = ["NAMES", "Call", "state"]
+
+PATIENCE = 10.0  # seconds for all ranks to come
+SHARING = 23000
+KEY = 128  # bytes
+TYPES = {0: "b", 1: "B", 2: "i", 3: "I", 4: "q", 5: "Q", 6: "e", 7: "f", 8: "d"}
+REDUCED = {0: np.add, 2: np.maximum, 3: np.minimum, 4: np.add}
+AVERAGE = 4
+WORDS = {
+    1: "NCCL_ERROR_UNHANDLED_CUDA_ERROR: unhandled cuda error (run with NCCL_DEBUG=INFO for details)",
+    4: "NCCL_ERROR_INVALID_ARGUMENT: invalid argument (run with NCCL_DEBUG=WARN for details)",
+    5: "NCCL_ERROR_INVALID_USAGE: invalid usage (run with NCCL_DEBUG=WARN for details)",
+    6: "NCCL_ERROR_REMOTE_ERROR: remote process exited or there was a network error",
+}
+
+
+class NcclError(RuntimeError):
+    def __init__(self, status):
+        self.status = status
+        super().__init__(WORDS[status])
+
+
+@dataclass(frozen=True)
+class Call:
+    """What a rank asked for: count in elements of a type, peer the root or the other rank."""
+
+    name: str
+    rank: int
+    device: int
+    stream: int = 0
+    sent: int = 0
+    received: int = 0
+    count: int = 0
+    type: int = 1
+    op: int | None = None
+    peer: int | None = None
+    grouped: bool = False
+
+
+@dataclass
+class State:
+    """What a machine knows of NCCL.
+
+    calls       a Call for each, in order
+    version     what get_version gives
+    error       what check_async_error reports, 0 for nothing
+    absent      whether from now on calls wait in vain, as for a rank that does not come: their streams are endless then
+    """
+
+    calls: list = field(default_factory=list)
+    version: int = 23203
+    error: int = 0
+    absent: bool = False
+    groups: dict = field(default_factory=dict)
+
+
+_states: "weakref.WeakKeyDictionary" = weakref.WeakKeyDictionary()
+
+
+def state(machine=None):
+    """The State of a machine, the current one without."""
+    return _states.setdefault(machine or current(), State())
+
+
+class _Meeting:
+    """The ranks of a group: what each of them brought to each step."""
+
+    def __init__(self):
+        self.changed, self.steps, self.mail = threading.Condition(), {}, {}
+
+    def all_bring(self, step, rank, size, thing, do):
+        """Waits until all ranks brought a thing to a step; the last one does them together."""
+        with self.changed:
+            brought = self.steps.setdefault(step, {})
+            brought[rank] = thing
+            if len(brought) == size:
+                try:
+                    brought["result"] = None
+                    do([brought[r] for r in range(size)])
+                except Exception as error:
+                    brought["result"] = error
+                self.changed.notify_all()
+            elif not self.changed.wait_for(lambda: "result" in brought, PATIENCE):
+                raise TimeoutError(f"stand-in: rank {rank} waits for others in {thing}")
+        if brought["result"] is not None:
+            raise brought["result"]
+
+
+_group = threading.local()
+
+
+def group_start():
+    if getattr(_group, "calls", None) is not None:
+        raise NotImplementedError("stand-in: groups in groups")
+    _group.calls = []
+
+
+def group_end():
+    """All that is sent leaves, then what comes is received."""
+    calls, _group.calls = getattr(_group, "calls", None), None
+    if calls is None:
+        raise NcclError(5)
+    for _, deliver in sorted(calls, key=lambda call: call[0] != "send"):
+        deliver()
+
+
+class NcclCommunicator:
+    def __init__(self, ndev, commId, rank, config=None):
+        if not isinstance(commId, bytes):
+            raise TypeError(f"Argument 'commId' has incorrect type (expected bytes, got {type(commId).__name__})")
+        assert len(commId) == KEY
+        if commId not in state().groups or not 0 <= rank < ndev:
+            raise NcclError(4)
+        self._rank, self._size, self._device = rank, ndev, current().device
+        self._meeting, self._step, self.comm = state().groups[commId], 0, 1
+        self._meet(self._device, self._check_devices)
+
+    rank_id = lambda self: self._rank
+
+    def _check_devices(self, devices):
+        shared = state().version >= SHARING and os.environ.get("NCCL_MULTI_RANK_GPU_ENABLE") == "1"
+        if len(set(devices)) < len(devices) and not shared:
+            raise NcclError(5)  # Duplicate GPU detected
+
+    def _meet(self, thing, do):
+        self._step += 1
+        self._meeting.all_bring(self._step, self._rank, self._size, thing, do)
+
+    # ---- one call ------------------------------------------------------------------------------------------------
+
+    def _noted(self, name, stream=0, **words):
+        """Note a call; whether it is to be done."""
+        if not (self.comm and 0 <= words.get("peer", 0) < self._size):
+            raise NcclError(4)
+        machine, grouped = current(), getattr(_group, "calls", None) is not None
+        if stream and machine.streams.get(stream) != self._device:
+            raise ValueError(f"stand-in: {name} on stream {stream}, which is none of device {self._device}")
+        call = Call(name, self._rank, self._device, stream, grouped=grouped, **words)
+        with machine.lock:
+            state().calls.append(call)
+            if state().absent:
+                machine.endless.add(stream)
+        return call
+
+    def _bytes(self, call, address, count):
+        """The bytes of an argument."""
+        size = count * (2 if call.type == 9 else np.dtype(TYPES[call.type]).itemsize)
+        owner, first = owner_at(address)
+        if owner is None or first < 0 or first + size > owner.nbytes or not size:
+            raise ValueError(f"stand-in: {call.name} of {size} bytes at {address:#x}, where no such memory is")
+        if owner.home != self._device:
+            raise ValueError(f"stand-in: {call.name} on device {self._device} of memory of device {owner.home}")
+        return owner[first : first + size]
+
+    def _together(self, call, sent, received, do):
+        """Do a collective: do(what each rank sent) gives what each receives, all as bytes."""
+        if call.grouped:
+            raise NotImplementedError("stand-in: collectives in groups")
+        if state().absent:
+            return
+        low, high = sorted(((call.sent, sent.nbytes), (call.received, received.nbytes)))
+        apart = call.sent == call.received or low[0] + low[1] <= high[0]
+        part = {"reduceScatter": (call.received, call.sent, received), "allGather": (call.sent, call.received, sent)}
+        if not apart and call.name in part:
+            inner, outer, own = part[call.name]
+            apart = inner == outer + self._rank * own.nbytes
+        if not apart:
+            raise ValueError(f"stand-in: {call.name} with memory that it sends from and receives in, in part")
+        current().access(call.name, [sent], [received], call.stream)
+        self._meet((call, sent, received), lambda brought: _move(brought, do))
+        mark(received)
+
+    def _reduced(self, call, share):
+        kind = np.dtype(TYPES[call.type])
+
+        def do(parts):
+            total = parts[0].view(kind)
+            for part in parts[1:]:
+                total = REDUCED[call.op](total, part.view(kind))
+            total = (total / len(parts)).astype(kind) if call.op == AVERAGE else total
+            return share(total.view(np.uint8))
+
+        return do
+
+    def allReduce(self, sendbuf, recvbuf, count, datatype, op, stream):
+        words = {"sent": sendbuf, "received": recvbuf, "count": count, "type": datatype, "op": op}
+        call = self._noted("allReduce", stream, **words)
+        sent, received = (self._bytes(call, place, count) for place in (sendbuf, recvbuf))
+        self._together(call, sent, received, self._reduced(call, lambda total: [total] * self._size))
+
+    def reduceScatter(self, sendbuf, recvbuf, recvcount, datatype, op, stream):
+        words = {"sent": sendbuf, "received": recvbuf, "count": recvcount, "type": datatype, "op": op}
+        call = self._noted("reduceScatter", stream, **words)
+        sent, received = self._bytes(call, sendbuf, recvcount * self._size), self._bytes(call, recvbuf, recvcount)
+        self._together(call, sent, received, self._reduced(call, lambda total: np.split(total, self._size)))
+
+    def allGather(self, sendbuf, recvbuf, count, datatype, stream):
+        call = self._noted("allGather", stream, sent=sendbuf, received=recvbuf, count=count, type=datatype)
+        sent, received = self._bytes(call, sendbuf, count), self._bytes(call, recvbuf, count * self._size)
+        self._together(call, sent, received, lambda parts: [np.concatenate(parts)] * self._size)
+
+    def broadcast(self, sendbuff, recvbuff, count, datatype, root, stream):
+        words = {"sent": sendbuff, "received": recvbuff, "count": count, "type": datatype, "peer": root}
+        call = self._noted("broadcast", stream, **words)
+        sent, received = (self._bytes(call, place, count) for place in (sendbuff, recvbuff))
+        self._together(call, sent, received, lambda parts: [parts[root]] * self._size)
+
+    # ---- messages ------------------------------------------------------------------------------------------------
+
+    def send(self, sendbuf, count, datatype, peer, stream):
+        words = {"sent": sendbuf, "count": count, "type": datatype, "peer": peer}
+        self._later("send", sendbuf, self._noted("send", stream, **words))
+
+    def recv(self, recvbuf, count, datatype, peer, stream):
+        words = {"received": recvbuf, "count": count, "type": datatype, "peer": peer}
+        self._later("recv", recvbuf, self._noted("recv", stream, **words))
+
+    def _later(self, name, address, call):
+        if not call.grouped:
+            raise ValueError(f"stand-in: {name} outside of a group: two ranks that both send first wait for ever")
+        there = self._bytes(call, address, call.count)
+        _group.calls.append((name, lambda: self._deliver(name, call, there)))
+
+    def _deliver(self, name, call, there):
+        if state().absent:
+            return
+        meeting, kind = self._meeting, (call.count, call.type)
+        key = (self._rank, call.peer) if name == "send" else (call.peer, self._rank)
+        current().access(name, *([[there], []] if name == "send" else [[], [there]]), call.stream)
+        with meeting.changed:
+            waiting = meeting.mail.setdefault(key, [])
+            if name == "send":
+                waiting.append((kind, there.view(np.ndarray).copy()))
+                meeting.changed.notify_all()
+                return
+            if not meeting.changed.wait_for(lambda: waiting, PATIENCE):
+                raise TimeoutError(f"stand-in: rank {self._rank} waits for {call}")
+            theirs, found = waiting.pop(0)
+        if theirs != kind:
+            raise ValueError(f"stand-in: {key[0]} sends {theirs} (count, type), rank {key[1]} receives {kind}")
+        there.view(np.ndarray)[...] = found
+        mark(there)
+
+    # ---- its end -------------------------------------------------------------------------------------------------
+
+    def check_async_error(self):
+        if not self.comm:
+            raise NcclError(4)
+        if state().error:
+            raise NcclError(state().error)
+
+    def _end(self, name):
+        if self.comm:
+            self._noted(name)
+            self.comm = 0
+
+    abort = lambda self: self._end("abort")
+    destroy = lambda self: self._end("destroy")
+
+
+def _move(brought, do):
+    """Check that all ranks ask for the same, and give each what it receives."""
+    calls, sent, received = zip(*brought, strict=True)
+    if len({(call.name, call.count, call.type, call.op, call.peer) for call in calls}) > 1:
+        raise ValueError(f"stand-in: ranks call differently: {calls}")
+    for there, values in zip(received, do([part.view(np.ndarray).copy() for part in sent]), strict=True):
+        there.view(np.ndarray)[...] = values
+
+
+def unique_id():
+    key = os.urandom(KEY)
+    state().groups[key] = _Meeting()
+    return key
+
+
+NAMES = {name: told["value"] for name, told in known()["cupy.cuda.nccl"].items() if told and "value" in told}
+NAMES |= {
+    "NcclCommunicator": NcclCommunicator, "NcclError": NcclError, "available": True, "get_unique_id": unique_id,
+    "get_build_version": lambda: 22707, "get_version": lambda: state().version,
+    "groupStart": group_start, "groupEnd": group_end,
+}  # fmt: skip
