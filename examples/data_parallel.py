@@ -14,7 +14,7 @@ import os
 
 import minigrad
 from minigrad import checkpoint, data, nn, optim, parallel
-from minigrad.train import Callback, History, Progress, fit
+from minigrad.train import Callback, History, Interruption, Progress, fit
 
 
 def network():
@@ -41,12 +41,19 @@ class Checkpoints(Callback):
 
     def on_step(self, history):
         if history.steps % self.every == 0:
-            extra = {"history": history.state_dict(), "loader": self.loader.state_dict()}
-            extra["generator"] = minigrad.default_generator.get_state()
-            checkpoint.save(self.folder, self.model, self.optimizer, extra=extra, world=self.model.world)
+            self.save(history)
+
+    def save(self, history):
+        extra = {"history": history.state_dict(), "loader": self.loader.state_dict()}
+        extra["generator"] = minigrad.default_generator.get_state()
+        how = {"extra": extra, "keep_previous": True, "world": self.model.world}
+        checkpoint.save(self.folder, self.model, self.optimizer, **how)
 
     def restore(self, history):
-        extra = checkpoint.load(self.folder, self.model, self.optimizer, world=self.model.world)
+        try:
+            extra = checkpoint.load(self.folder, self.model, self.optimizer, world=self.model.world)
+        except checkpoint.CheckpointError:  # on all ranks: the disk has lost a part of it
+            extra = checkpoint.load(self.folder, self.model, self.optimizer, previous=True, world=self.model.world)
         history.load_state_dict(extra["history"])
         self.loader.load_state_dict(extra["loader"])
         minigrad.default_generator.set_state(extra["generator"])
@@ -63,7 +70,7 @@ def main(epochs=3, batch_size=64, shards=None, checkpoints=None, every=20, optim
         else:  # its state is divided among the ranks
             update = parallel.ShardedOptimizer(optim.Adam(model.parameters(), lr=3e-3), model)
 
-        history, callbacks = History(), []
+        history, callbacks, keeper = History(), [], None
         if checkpoints:
             keeper = Checkpoints(checkpoints, every, model, update, loader)
             callbacks.append(keeper)
@@ -72,9 +79,14 @@ def main(epochs=3, batch_size=64, shards=None, checkpoints=None, every=20, optim
         if world.rank == 0:
             print(f"{model.sampler.shards} shards on {world.size} ranks ({world.transport.name}), step {history.steps}")
             callbacks.append(Progress(len(train), epochs))
-        fit(model, loader, update, epochs, test=data.Loader(test, 256), history=history, callbacks=callbacks)
+        with Interruption() as interruption:  # Ctrl-C, or SIGTERM before the machine is taken away
+            callbacks.append(interruption)
+            fit(model, loader, update, epochs, test=data.Loader(test, 256), history=history, callbacks=callbacks)
+        finished = len(history) == epochs
+        if keeper and not finished:
+            keeper.save(history)
         if world.rank == 0:
-            print(f"weights hash {checkpoint.weights_hash(model)}")
+            print(f"weights hash {checkpoint.weights_hash(model)}" if finished else f"left at step {history.steps}")
     return history
 
 

@@ -67,8 +67,14 @@ _at_end = Mode("at_end", None)
 
 
 def after_backward(function):
-    """Have function() called at the end of the backward pass under way: for hooks that begin what must be ended."""
-    _at_end.get().append(function)
+    """Have function() called at the end of the backward pass under way: for hooks that begin what must be ended.
+
+    Errors  RuntimeError outside of Tensor.backward
+    """
+    functions = _at_end.get()
+    if functions is None:
+        raise StateError("after_backward: no backward pass is under way; call it in a hook")
+    functions.append(function)
 
 
 def grad(outputs, inputs, grad_outputs=None, retain_graph=None, create_graph=False, allow_unused=False):

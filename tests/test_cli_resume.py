@@ -13,7 +13,7 @@ import pytest
 
 from minigrad import checkpoint
 from minigrad.cli import main
-from minigrad.cli.interruption import Interruption
+from minigrad.train import Interruption
 from tests.cli_runs import QUICK, elsewhere, environment, finished, lines_of, weights_of  # noqa: F401
 
 

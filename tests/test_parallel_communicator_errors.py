@@ -35,6 +35,7 @@ REFUSED = {
     "read-only": (ShapeError, "is read-only or has gaps", lambda w: w.broadcast(np.broadcast_to(F[:1], (4,)))),
     "history": (StateError, "made by mul; only leaves", lambda w: w.all_reduce(Tensor(F, requires_grad=True) * 2)),
     "root": (ShapeError, "root is 2, wanted a rank from 0 to 1", lambda w: w.broadcast(F, 2)),
+    "root of bytes": (ShapeError, "root is -1, wanted a rank from 0 to 1", lambda w: w.broadcast_bytes(b"", -1)),
     "no rank": (ShapeError, "root is True, wanted a rank", lambda w: w.broadcast(F, True)),
     "parts": (ShapeError, "out 2 elements float32; wanted 2 times", lambda w: w.reduce_scatter(F[:2], F[:3])),
     "types": (ShapeError, "elements float64.* of one type", lambda w: w.all_gather(np.zeros(4), F[:2])),
@@ -82,6 +83,17 @@ def test_every_rank_hears_that_calls_differ(call):
         assert error.count("label=weights") >= 2, error
 
 
+def test_a_message_must_fit():
+    def run(world):
+        if world.rank == 0:
+            return world.send(np.zeros(2, np.float32), 1).wait().size
+        world.recv(np.zeros(3, np.float32), 0)
+
+    sent, error = outcomes(run, 2)
+    assert sent == 2 and isinstance(error, DisagreementError)
+    assert "recv: rank 0 sent float32(2,), but out on rank 1 is float32(3,)" in str(error)
+
+
 def test_a_rank_that_fails_fails_the_others_with_its_reason():
     heard = []
 
@@ -101,6 +113,8 @@ def test_a_rank_that_stays_away_is_named():
     done = threading.Event()
 
     def run(world):
+        world.barrier()
+        world.exchange.timeout = 1.0
         if world.rank == 2:
             assert done.wait(10)
             return None
@@ -112,7 +126,7 @@ def test_a_rank_that_stays_away_is_named():
             if world.rank == 0:
                 done.set()
 
-    first, second, _ = outcomes(run, 3, timeout=0.3)
+    first, second, _ = outcomes(run, 3)
     assert any(isinstance(error, DeadlineError) for error in (first, second))
     for error in (first, second):
         assert "no message from rank 2 came in time" in str(error) and "label=weights" in str(error)

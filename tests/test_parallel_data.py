@@ -172,6 +172,26 @@ def test_several_passes_before_an_update():
             same(found, wanted[4])
 
 
+def test_each_shard_of_each_update_has_masks_of_its_own_in_any_loop():
+    def run(world, loop):
+        minigrad.manual_seed(6)
+        model, seen = DataParallel(nn.Sequential(nn.Linear(5, 64), nn.Dropout(0.5)), world, shards=2), []
+        for _ in range(2):
+            if loop:
+                for (x,) in model.shards((Tensor(BATCH[:2]),)):
+                    seen.append(model(x))
+                    seen[-1].sum().backward()
+            else:
+                seen.append(model(Tensor(BATCH[world.rank : world.rank + 1])))
+                seen[-1].sum().backward()
+        return [tuple(bool(value) for value in out.detach().numpy()[0]) for out in seen]
+
+    (masks,) = on_ranks(run, 1, True)
+    assert len(set(masks)) == 4
+    for loop in (True, False):
+        assert on_ranks(run, 2, loop) == [masks[::2], masks[1::2]]
+
+
 @pytest.mark.parametrize("wire, epsilon", [("float16", 2.0**-11), ("bfloat16", 2.0**-8)])
 def test_gradients_by_a_narrow_wire_are_close(wire, epsilon):
     def run(world, wire):

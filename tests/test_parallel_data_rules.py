@@ -42,7 +42,8 @@ def test_the_first_bucket_leaves_while_backward_goes_on():
             events.append("backward ends")
         return events
 
-    end = ["bucket 0 of 2", "gradient of the first layer's output", "bucket 1 of 2", "backward ends"]
+    first, last = (f"bucket {number} of 2, model 1" for number in range(2))
+    end = [first, "gradient of the first layer's output", last, "backward ends"]
     assert on_ranks(run, 2, 2) == [end] * 2
     before = ["gradient of the first layer's output", "backward ends"]  # only the last shard of a rank sends
     assert on_ranks(run, 2, 4) == [before + end] * 2
@@ -61,7 +62,7 @@ def test_buckets_leave_in_one_order_whatever_the_order_of_gradients():
 
     found = on_ranks(run, 3)
     assert len({tuple(came) for came, _, _ in found}) == 3
-    assert [events for _, events, _ in found] == [[f"bucket {b} of 8" for b in range(8)]] * 3
+    assert [events for _, events, _ in found] == [[f"bucket {b} of 8, model 1" for b in range(8)]] * 3
     alone = Branches()
     alone(Tensor(X), [0]).backward()
     for _, _, got in found:

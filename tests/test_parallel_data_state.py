@@ -93,6 +93,11 @@ REFUSED = {
     "none": (ShapeError, "shards is 0, wanted a multiple", lambda w: DataParallel(plain(), w, shards=0)),
     "wire": (ShapeError, "wire is 'int8', wanted one of 'float16'", lambda w: DataParallel(plain(), w, wire="int8")),
     "order": (ShapeError, "order is 'any', wanted one of 'fixed'", lambda w: DataParallel(plain(), w, order="any")),
+    "wide": (
+        KindError,
+        "0.weight has elements float64, not",
+        lambda w: DataParallel(plain("float64"), w, wire="float16"),
+    ),
     "bytes": (KindError, "bucket_bytes is 1.5, wanted", lambda w: DataParallel(plain(), w, bucket_bytes=1.5)),
     "no bytes": (ShapeError, "bucket is 0, want more than 0", lambda w: DataParallel(plain(), w, bucket_bytes=0)),
     "to": (StateError, "move the module before it is wrapped", lambda w: DataParallel(plain(), w).to("float64")),

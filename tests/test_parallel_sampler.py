@@ -102,6 +102,20 @@ def test_the_order_is_that_without_shards_and_one_shard_is_the_batch():
         assert np.concatenate([part.numpy() for part, _ in shards]).tobytes() != x.tobytes()
 
 
+def test_each_shard_has_augmentation_of_its_own():
+    def drawn(sampler):
+        seen = []
+        batches = data.Loader(
+            images(24), 8, transform=lambda x, g: [seen.append(g.random()), x.copy()][1], prefetch=0, sampler=sampler
+        )
+        list(batches)
+        return seen
+
+    whole = drawn(ShardSampler(4))
+    assert len(set(whole)) == 12
+    assert drawn(ShardSampler(4, 1, 2)) == [whole[4 * batch + shard] for batch in range(3) for shard in (2, 3)]
+
+
 def test_shards_without_images_are_none():
     few = data.Loader(images(5), 4, sampler=ShardSampler(4, 1, 2), prefetch=0)
     assert [[part and part[1].tolist() for part in batch] for batch in few] == [[[2], [0]], [None, [1]]]

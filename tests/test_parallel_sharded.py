@@ -188,6 +188,41 @@ def test_steps_with_a_closure():
     assert wanted[0][0] and on_ranks(run, 2, False) == wanted * 2
 
 
+def test_a_step_is_a_change_that_backward_hears_of():
+    def run(world):
+        model, optimizer = built(world, OPTIMIZERS["sgd"])
+        update(model, optimizer)
+        model.eval()
+        loss = model(Tensor(X)).sum()
+        optimizer.step()
+        with pytest.raises(StateError, match="changed"):
+            loss.backward()
+
+    on_ranks(run, 2)
+
+
+def test_parameters_may_be_given_other_arrays():
+    def run(world, whole):
+        model, optimizer = built(world, OPTIMIZERS["adam"], whole)
+        update(model, optimizer)
+        for p in model.parameters():
+            p.data = p.data * np.float32(0.5)
+        update(model, optimizer)
+        return bits(model, optimizer)
+
+    assert on_ranks(run, 2, False) == on_ranks(run, 1, None) * 2
+
+
+def test_a_state_without_entries_begins_anew():
+    def run(world, whole):
+        model, optimizer = built(world, OPTIMIZERS["adagrad"], whole)
+        optimizer.load_state_dict({**optimizer.state_dict(), "state": {}})
+        update(model, optimizer)
+        return bits(model, optimizer)
+
+    assert on_ranks(run, 2, False) == on_ranks(run, 1, None) * 2
+
+
 def test_gradients_filled_with_zeros():
     def run(world, whole):
         model, optimizer = built(world, OPTIMIZERS["sgd"], whole)

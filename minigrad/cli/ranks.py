@@ -5,7 +5,8 @@ import json
 import os
 import sys
 
-from ..parallel import discover, init
+from ..parallel import DeadlineError, discover, init
+from ..parallel.work import Worker
 from .settings import UsageError
 
 __all__ = ["Ranks", "attempt", "job"]
@@ -19,6 +20,17 @@ def attempt():
 def job():
     """What a launcher calls this job, the same however often it is started; None without one."""
     return os.environ.get("MINIGRAD_JOB")
+
+
+class _Told(UsageError):
+    """A refusal of rank 0 that all ranks have heard."""
+
+
+def _decision(decide):
+    try:
+        return json.dumps({"decided": decide()}).encode()
+    except UsageError as error:
+        return json.dumps({"refused": str(error)}).encode()
 
 
 class Ranks:
@@ -40,24 +52,33 @@ class Ranks:
 
     def __exit__(self, kind, error, trace):
         self._silence.close()
-        if kind is not None and not issubclass(kind, UsageError | SystemExit):
+        if kind is not None and not issubclass(kind, _Told | SystemExit):
             self.world.abort(f"{kind.__name__}: {error}")
         self.world.close()
-        if kind is not None and issubclass(kind, UsageError) and not self.first:
+        if kind is _Told and not self.first:
             sys.exit(2)  # rank 0 says why
 
     def decided(self, decide):
-        """What decide() gives on rank 0, a JSON value; where it refuses, all ranks do."""
-        message = {}
-        if self.first:
-            try:
-                message = {"decided": decide()}
-            except UsageError as error:
-                message = {"refused": str(error)}
-        message = json.loads(self.world.broadcast_bytes(json.dumps(message).encode()))
+        """What decide() gives on rank 0, a JSON value; where it refuses, all ranks do. It may take its time."""
+        if self.world.size == 1:
+            message = _decision(decide)
+        else:
+            deciding = Worker().submit(lambda: _decision(decide)) if self.first else None
+            while not (message := self.world.broadcast_bytes(self._said(deciding))):
+                pass
+        message = json.loads(message)
         if "refused" in message:
-            raise UsageError(message["refused"])
+            raise _Told(message["refused"])
         return message["decided"]
+
+    def _said(self, deciding):
+        """What rank 0 tells the others before their patience ends: its decision, or that there is none yet."""
+        if deciding is None:
+            return b""
+        try:
+            return deciding.wait(self.world.timeout / 4)
+        except DeadlineError:
+            return b""
 
     def device(self, name):
         """The device of this rank: of several ranks on one host that were told "cuda", each takes a GPU of its own."""

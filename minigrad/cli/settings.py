@@ -10,6 +10,7 @@ from minigrad_kernels.errors import MinigradError
 
 from .. import create, data, models, nn, optim, parallel
 from ..device import manual_seed
+from ..parallel.errors import CommunicationError
 from .defaults import BY_DATA, BY_MODEL, DEFAULT_MODEL, DEFAULTS, MOMENTUM, OPTIMIZERS, RATES, SCHEDULES
 
 __all__ = ["Images", "Parts", "Settings", "UsageError", "checked_folder", "chosen_data", "kernel_threads", "refusing"]
@@ -36,10 +37,10 @@ def kernel_threads(count):
 
 @contextlib.contextmanager
 def refusing():
-    """Errors inside become UsageErrors: they come before any work."""
+    """Errors inside become UsageErrors: they come before any work. Those of other ranks stay what they are."""
     try:
         yield
-    except UsageError:
+    except (UsageError, CommunicationError):
         raise
     except MinigradError as error:
         raise UsageError(str(error)) from error

@@ -6,8 +6,7 @@ from dataclasses import asdict, replace
 
 from .. import checkpoint
 from ..parallel import ShardSampler
-from ..train import History, Progress, evaluate, fit
-from .interruption import Interruption
+from ..train import History, Interruption, Progress, evaluate, fit
 from .ranks import Ranks, attempt
 from .run import Run, Saver
 from .settings import Parts, Settings, UsageError, checked_folder, chosen_data, kernel_threads, refusing

@@ -177,6 +177,7 @@ class Loader:
             "batch_size": self.batch_size,
             "shuffle": self.shuffle,
             "drop_last": self.drop_last,
+            "shards": 1 if self.sampler is None else self.sampler.shards,
         }
 
     def _begin(self, epoch):

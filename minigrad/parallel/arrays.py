@@ -3,6 +3,7 @@
 import numpy as np
 
 from minigrad_kernels.errors import KindError, ShapeError
+from minigrad_kernels.layout import is_dense
 
 from .. import device
 from ..engine import write
@@ -21,7 +22,7 @@ def flat_of(op, name, array, changed=True):
         array = write(array) if changed else array.data
     if not device.is_array(array):
         raise KindError(f"{op}: {name} is a {type(array).__name__}, wanted an array or a Tensor")
-    if not device.can_hold_a_sum(array):
+    if not device.can_hold_a_sum(array) and (changed or not is_dense(array, device.order_of(array))):
         raise ShapeError(f"{op}: {name} (shape {array.shape}) is read-only or has gaps, wanted a dense array")
     return array.transpose(device.order_of(array)).reshape(-1)
 

@@ -38,6 +38,11 @@ class Buffers:
             self._of_first = self._copies()
         self._put(self._of_first if last else self._before)
 
+    def restore(self):
+        """After an exception in the midst of several shards: be as before the first."""
+        if self._before is not None:
+            self._put(self._before)
+
     def synchronize(self):
         """Take those of rank 0."""
         for bucket in self.buckets:

@@ -24,16 +24,15 @@ import contextvars
 
 import numpy as np
 
-from minigrad_kernels.errors import KindError, ShapeError
+from minigrad_kernels.errors import KindError, ShapeError, StateError
 
 from ..device import place_of
 from ..modes import is_deterministic
 from .arrays import flat_of, on_host, store, words
 from .errors import DisagreementError
-from .exchange import CHANNELS, CONTROL, FIRST_TAG, NOTHING, Exchange
+from .exchange import CHANNELS, CONTROL, FIRST_TAG, GROUPS, NOTHING, Exchange
 from .sums import OPS, WIRES
-from .transport import deadline_after
-from .work import Work
+from .work import Sent
 
 __all__ = ["Communicator", "current"]
 
@@ -52,11 +51,15 @@ class Communicator:
     """
 
     def __init__(self, transport, members=None, group=0, timeout=60.0, backend=None):
-        members = range(transport.size) if members is None else members
+        if members is None:
+            if transport.taken:
+                raise StateError("Communicator: the transport has one of all ranks already; use that, or its split()")
+            transport.taken, members = True, range(transport.size)
         self.transport, self.timeout = transport, timeout
         self.exchange = Exchange(transport, members, group, timeout)
         self.rank, self.size = self.exchange.rank, self.exchange.size
         self.backend, self._is_part = backend or transport.backend, False
+        self.closed, self._models = False, 0
         self._on_host, self._on_gpus = transport.collectives(self.exchange), {}
 
     def __repr__(self):
@@ -141,7 +144,7 @@ class Communicator:
         """Send an array to a rank; returns a Work, after whose wait() the array may change."""
         self._check_message("send", "to", to, tag)
         flat = on_host(flat_of("send", "array", array, False))
-        return _Sent(self.exchange.post(to, tag, words(array), flat), array, self.timeout)
+        return Sent(self.exchange.post(to, tag, words(array), flat), array, self.timeout)
 
     def recv(self, out, source, tag=0):
         """Write the next array that a rank sent with this tag into `out`, of its shape and type; returns out.
@@ -152,7 +155,9 @@ class Communicator:
         flat = flat_of("recv", "out", out)
         what, payload = self.exchange.take(source, tag)
         if what != words(out):
-            raise DisagreementError(f"recv: rank {source} sent {what}, but out is {words(out)}")
+            error = DisagreementError(f"recv: rank {source} sent {what}, but out on rank {self.rank} is {words(out)}")
+            self.transport.abort(str(error))
+            raise error
         store(flat, payload.view(flat.dtype))
         return out
 
@@ -166,6 +171,7 @@ class Communicator:
 
     def broadcast_bytes(self, message=b"", root=0):
         """The bytes of the root."""
+        self._check_rank("broadcast_bytes", "root", root)
         return self.all_gather_bytes(message if self.rank == root else b"")[root]
 
     def agree(self, op, entries):
@@ -197,9 +203,15 @@ class Communicator:
         key = self.rank if key is None else key
         if isinstance(key, bool) or not isinstance(key, int):
             raise KindError(f"split: key is {key!r}, wanted an integer or None")
+        if isinstance(color, bool) or not isinstance(color, int | str | tuple | None):
+            raise KindError(f"split: color is {color!r}, wanted an integer, a text, a tuple of such, or None")
         mine = f"{self.transport.groups}|{key}|{color!r}"
         entries = [text.decode().split("|", 2) for text in self.all_gather_bytes(mine.encode())]
         group = max(int(number) for number, _, _ in entries)
+        if group >= GROUPS:
+            raise StateError(
+                f"split: this would be group {group + 1}, and {GROUPS} are possible; use those made before"
+            )
         self.transport.groups = group + 1
         if color is None:
             return None
@@ -211,6 +223,11 @@ class Communicator:
         part._is_part = True
         return part
 
+    def count_model(self):
+        """The number of a model whose gradients are exchanged here, in the order in which they were wrapped."""
+        self._models += 1
+        return self._models
+
     def abort(self, reason):
         """End communication for all ranks, each of which gets a CommunicationError with the reason."""
         self.transport.abort(f"rank {self.exchange.members[self.rank]} ended: {reason}")
@@ -219,6 +236,7 @@ class Communicator:
 
     def close(self):
         """End it in good order, after all that was begun; a group that split() made ends alone."""
+        self.closed = True
         for collectives in (*self._on_gpus.values(), self._on_host):
             collectives.close()
         if not self.exchange.group:
@@ -263,17 +281,3 @@ class Communicator:
             raise ShapeError(f"{op}: {name} is {rank}, which is this rank itself; wanted another")
         if not isinstance(tag, int) or not 0 <= tag < CHANNELS - FIRST_TAG:
             raise ShapeError(f"{op}: tag is {tag!r}, wanted an integer from 0 to {CHANNELS - FIRST_TAG - 1}")
-
-
-class _Sent(Work):
-    """An array on its way to one rank."""
-
-    def __init__(self, delivery, array, timeout):
-        super().__init__()
-        self._delivery, self._array, self._timeout = delivery, array, timeout
-
-    def wait(self, timeout=None):
-        self._delivery.wait(deadline_after(self._timeout if timeout is None else timeout))
-        if not self.done:
-            self.end(self._array)
-        return self._array

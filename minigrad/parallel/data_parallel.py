@@ -10,6 +10,7 @@ import contextlib
 from minigrad_kernels.errors import KindError, ShapeError, StateError
 
 from ..device import random
+from ..modes import is_grad_enabled
 from ..nn import Module
 from .arrays import words
 from .buffers import Buffers
@@ -17,6 +18,7 @@ from .communicator import ORDERS, Communicator
 from .reducer import Reducer
 from .sampler import Shards, ShardSampler
 from .sums import WIRES
+from .sync_batch_norm import SyncBatchNorm
 from .world import init
 
 __all__ = ["DataParallel"]
@@ -54,9 +56,13 @@ class DataParallel(Module):
         self.module = module
         shards = self.world.size if shards is None else shards
         self.sampler = ShardSampler(shards, self.world.rank, self.world.size)
-        self._check(wire, order, bucket_bytes)
-        if len(self.sampler) > 1:
-            self._refuse_synchronized(module)
+        self._check_options(wire, order, bucket_bytes)
+        self._synchronizes = any(isinstance(part, SyncBatchNorm) for part in module.modules())
+        if self._synchronizes and len(self.sampler) > 1:
+            raise StateError(
+                f"DataParallel: SyncBatchNorm wants all shards of a batch at the same time, but this rank runs "
+                f"{len(self.sampler)} one after another; use as many ranks as shards"
+            )
         options = {"wire": wire, "order": order}
         self._agree({**options, "bucket_bytes": bucket_bytes, "find_unused_parameters": find_unused_parameters})
         self._shard = self.reducer = self.buffers_in_step = None  # one shard has nothing to add
@@ -64,26 +70,23 @@ class DataParallel(Module):
             self.buffers_in_step = Buffers(module, self.world)
             sizes = None, bucket_bytes
             trained = reversed([p for p in module.parameters() if p.requires_grad])
+            self._frozen = [(name, p) for name, p in module.named_parameters() if not p.requires_grad]
             how = options, find_unused_parameters, self._end_update
             self.reducer = Reducer(trained, self.world, self.sampler.shards, sizes, *how)
             self._leave_shards()
 
-    def _check(self, wire, order, bucket_bytes):
+    def _check_options(self, wire, order, bucket_bytes):
         for name, value, known in (("wire", wire, (*WIRES, None)), ("order", order, ORDERS)):
             if value not in known:
                 wanted = ", ".join(map(repr, known))
                 raise ShapeError(f"DataParallel: {name} is {value!r}, wanted one of {wanted}")
         if bucket_bytes is not None and (isinstance(bucket_bytes, bool) or not isinstance(bucket_bytes, int)):
             raise KindError(f"DataParallel: bucket_bytes is {bucket_bytes!r}, wanted an integer or None")
-
-    def _refuse_synchronized(self, module):
-        from .sync_batch_norm import SyncBatchNorm
-
-        if any(isinstance(part, SyncBatchNorm) for part in module.modules()):
-            raise StateError(
-                f"DataParallel: SyncBatchNorm wants all shards of a batch at the same time, but this rank runs "
-                f"{len(self.sampler)} one after another; use as many ranks as shards"
-            )
+        for name, parameter in self.module.named_parameters() if wire else ():
+            if parameter.requires_grad and parameter.dtype != "float32":
+                raise KindError(
+                    f"DataParallel: wire is {wire!r}, but {name} has elements {parameter.dtype}, not float32"
+                )
 
     def _agree(self, options):
         """Have all ranks confirm that they have the same model, and take the state of rank 0."""
@@ -91,6 +94,8 @@ class DataParallel(Module):
             return
         named = [*self.module.named_parameters(), *self.module.named_buffers()]
         entries = {name: f"{words(tensor)} requires_grad={tensor.requires_grad}" for name, tensor in named}
+        source = random.generator()
+        entries |= {"the state of random numbers (see manual_seed)": f"seed {source.seed}, step {source.step}"}
         self.world.agree("DataParallel", {**entries, **options, "shards": self.sampler.shards})
         for name, tensor in named:
             self.world.broadcast(tensor, label=name)
@@ -98,18 +103,31 @@ class DataParallel(Module):
     # ---- forward -------------------------------------------------------------------------------------------------
 
     def forward(self, *args, **kwargs):
-        if self._shard is not None or self.sampler.shards == 1 or not self.training:
+        if self._shard is not None or self.reducer is None:
+            return self.module(*args, **kwargs)
+        self._check_use()
+        if len(self.sampler) == 1 and is_grad_enabled():
+            self.reducer.recover()
+        if not self.training:
             return self.module(*args, **kwargs)
         if len(self.sampler) > 1:
             raise StateError(
                 f"DataParallel: this rank has {len(self.sampler)} of {self.sampler.shards} shards; loop over them: "
                 "for images, labels in model.shards(batch): ..."
             )
-        self.reducer.recover()
         with self._drawing(self.sampler.numbers[0]):
             out = self.module(*args, **kwargs)
         random.generator().step += 1
         return out
+
+    def _check_use(self):
+        if self.reducer.released:
+            raise StateError("DataParallel: its module was wrapped again since; use the newer one")
+        for name, parameter in self._frozen:
+            if parameter.requires_grad:
+                raise StateError(
+                    f"DataParallel: {name} requires a gradient now and did not when the model was wrapped; wrap it anew"
+                )
 
     def _drawing(self, shard):
         """Random numbers of a shard of this step."""
@@ -123,15 +141,26 @@ class DataParallel(Module):
         The body computes the loss of a shard and calls its backward. When the loop ends, every .grad is the average.
         A shard without images is left out and counts as zeros. What .grad held before is forgotten.
         """
+        if not isinstance(batch, tuple | list):
+            raise KindError(f"shards: batch is a {type(batch).__name__}, wanted Shards or a tuple of Tensors")
         parts = batch if isinstance(batch, Shards) else self.sampler.cut(*batch)
+        if self._synchronizes and parts.total < self.sampler.shards:
+            raise StateError(
+                f"shards: a batch of {parts.total} leaves some of {self.sampler.shards} shards empty, and "
+                "SyncBatchNorm wants something of each; use Loader(drop_last=True)"
+            )
         if len(parts) != len(self.sampler):
             raise ShapeError(f"shards: the batch has {len(parts)} shards, wanted this rank's {len(self.sampler)}")
         self.module.zero_grad()
         if self.reducer is None:
             yield from (part for part in parts if part is not None)
             return
+        self._check_use()
         try:
             yield from self._shards(parts)
+        except BaseException:
+            self.buffers_in_step.restore()
+            raise
         finally:
             self._leave_shards()
         random.generator().step += 1
@@ -193,6 +222,12 @@ class DataParallel(Module):
     def load_state_dict(self, *args, **kwargs):
         """That of the module."""
         return self.module.load_state_dict(*args, **kwargs)
+
+    def zero_grad(self, set_to_none=True):
+        """Forget the gradients of all parameters, or fill them with zeros where they are."""
+        super().zero_grad(set_to_none)
+        if self.reducer is not None and self.reducer.scattered:
+            self.reducer.forget(set_to_none)
 
     def to(self, *targets, **options):
         raise StateError("DataParallel: its gradients lie in buckets; move the module before it is wrapped")

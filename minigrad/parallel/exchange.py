@@ -6,9 +6,10 @@ import numpy as np
 from .errors import CommunicationError, DisagreementError
 from .transport import deadline_after
 
-__all__ = ["CHANNELS", "COLLECTIVE", "CONTROL", "FIRST_TAG", "NOTHING", "Exchange"]
+__all__ = ["CHANNELS", "COLLECTIVE", "CONTROL", "FIRST_TAG", "GROUPS", "NOTHING", "Exchange"]
 
 CHANNELS = 64  # of each group: for collectives, for words, and for tags
+GROUPS = 512  # whose channels stay below the 32768 that every transport has
 COLLECTIVE, CONTROL, FIRST_TAG = 0, 1, 2
 NOTHING = np.empty(0, np.uint8)
 
@@ -48,6 +49,9 @@ class Exchange:
             failed = type(error)(said if said.startswith(f"{what}:") else f"{what}: {said}")
             self.transport.abort(str(failed))
             raise failed from None
+        except BaseException as error:  # half a call is worse than none: the next would take its messages
+            self.transport.abort(f"{what}: rank {self.members[self.rank]}: {type(error).__name__}: {error}")
+            raise
         return found
 
     def post(self, to, tag, what, payload):

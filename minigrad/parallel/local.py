@@ -6,6 +6,8 @@ import threading
 import time
 from collections import defaultdict, deque
 
+from minigrad_kernels.errors import ShapeError
+
 from ..device import random
 from .communicator import Communicator, current
 from .errors import CommunicationError, DeadlineError, PeerLost
@@ -22,6 +24,12 @@ class _Mail:
         self.changed = threading.Condition()
         self.waiting = defaultdict(deque)  # (source, to, channel) -> [(header, payload)]
         self.gone, self.reason = set(), None
+
+    def end(self, reason):
+        """Nothing is delivered any more, for this reason."""
+        with self.changed:
+            self.reason = self.reason or reason
+            self.changed.notify_all()
 
 
 class LocalTransport(Transport):
@@ -63,9 +71,7 @@ class LocalTransport(Transport):
             raise CommunicationError(f"rank {self.rank}: its transport is closed")
 
     def abort(self, reason):
-        with self.mail.changed:
-            self.mail.reason = self.mail.reason or reason
-            self.mail.changed.notify_all()
+        self.mail.end(reason)
 
     def close(self):
         with self.mail.changed:
@@ -82,6 +88,8 @@ def run_local(function, size, *arguments, timeout=60.0):
     timeout     seconds for a collective
     Errors      the first exception of a rank, once all have ended
     """
+    if isinstance(size, bool) or not isinstance(size, int) or size < 1:
+        raise ShapeError(f"run_local: size is {size!r}, wanted a number of ranks of at least 1")
     mail, results, failures = _Mail(size), [None] * size, []
 
     def run(rank):
@@ -98,10 +106,14 @@ def run_local(function, size, *arguments, timeout=60.0):
         threading.Thread(target=contextvars.copy_context().run, args=(run, rank), name=f"minigrad-rank-{rank}")
         for rank in range(size)
     ]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    try:
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    except BaseException as error:  # Ctrl-C reaches this thread alone
+        mail.end(f"run_local: {type(error).__name__}")
+        raise
     if failures:
         raise next((error for error in failures if not isinstance(error, CommunicationError)), failures[0])
     return results

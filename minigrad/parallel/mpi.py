@@ -62,7 +62,7 @@ class MpiTransport(Transport):
         self.messages, self._words = world.Dup(), world.Dup()  # never the user's own
         self.rank, self.size = world.Get_rank(), world.Get_size()
         self._posting, self._sending = threading.Lock(), []
-        self._asking = []  # keeps memory that MPI may write into, also where nobody waits for it any more
+        self._receiving = []  # keeps memory that MPI may write into, also where nobody waits for it any more
         self._gone, self._reason, self._closed = set(), None, False
         atexit.register(self._leave)
 
@@ -105,7 +105,9 @@ class MpiTransport(Transport):
         self.until(matched, deadline, source, f"no message from rank {source} came in time")
         out = np.empty(status.Get_count(self.mpi.BYTE), np.uint8) if out is None else out
         request = message.Irecv([out, self.mpi.BYTE])
+        self._receiving.append((request, out))
         self.until(request.Test, deadline, source, f"a message from rank {source} did not arrive in time")
+        self._receiving = [pair for pair in self._receiving if pair[0] is not request]
         return out
 
     def until(self, done, deadline, peer, late):
@@ -114,7 +116,6 @@ class MpiTransport(Transport):
         Errors  DeadlineError with the words `late`, PeerLost, CommunicationError with the reason if a rank aborted
         """
         pause, missed = SHORTEST, None
-        self._asking.append(done)
         while not self.asked(done):
             self._hear()
             if peer in self._gone and missed is None:
@@ -126,7 +127,6 @@ class MpiTransport(Transport):
                 raise DeadlineError(f"rank {self.rank}: {late}")
             time.sleep(pause)
             pause = min(1.3 * pause, LONGEST)
-        self._asking.remove(done)
 
     def asked(self, call):
         """What MPI answers. Errors: CommunicationError where it fails."""

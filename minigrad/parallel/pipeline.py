@@ -132,7 +132,19 @@ class Pipeline(Module):
         """
         inputs = self._microbatches("inputs", inputs, self.stage == 0)
         targets = self._microbatches("targets", targets, self._is_last)
-        kept, losses = {}, []
+        losses = []
+        try:
+            self._run(inputs, targets, loss, losses)
+        except BaseException as error:  # other stages are in the middle of this batch, and would take it for the next
+            self.chain.abort(f"{type(error).__name__}: {error}")
+            raise
+        self._average_gradients()
+        random.generator().step += 1
+        return self._mean(losses)
+
+    def _run(self, inputs, targets, loss, losses):
+        """Forward and backward of all microbatches, in the order of the schedule."""
+        kept = {}
         for what, number in SCHEDULES[self.schedule](self.stage, self.stages, self.microbatches):
             if what == FORWARD:
                 kept[number] = self._forward(number, inputs[number], targets[number], loss, losses)
@@ -140,9 +152,6 @@ class Pipeline(Module):
             elif (end := kept.pop(number)).requires_grad:
                 end.backward()
         settle(self.chain)
-        self._average_gradients()
-        random.generator().step += 1
-        return self._mean(losses)
 
     def _microbatches(self, name, batch, needed):
         """The equal parts of a batch on the device of this stage, None where it is not needed here."""

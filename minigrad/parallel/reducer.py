@@ -48,9 +48,32 @@ class Reducer:
         self._spare = [{} for _ in self.buckets]  # arrays for them
         self._plans = [kernels.Plan() for _ in self.buckets]
         self.unused, self._works = set(self.place), []
+        self.number = world.count_model()
         self.begin()
+        self._take_over()
+
+    def _take_over(self):
+        """Hang on the parameters, in place of whoever did before."""
+        self.released = False
         for parameter in self.place:
-            parameter.register_post_accumulate_grad_hook(self._ready)
+            for (hook,) in parameter.ready_hooks:
+                if isinstance(former := getattr(hook, "__self__", None), Reducer):
+                    former.release()
+        self._hooks = [parameter.register_post_accumulate_grad_hook(self._ready) for parameter in self.place]
+
+    def release(self):
+        """Leave the parameters alone from now on."""
+        self.released = True
+        for hook in self._hooks:
+            hook.remove()
+
+    def forget(self, set_to_none):
+        """There are no gradients, where they are scattered, or zeros."""
+        if set_to_none:
+            self.unused = set(self.place)
+        else:
+            for bucket in self.buckets:
+                device.fill(bucket.array, 0)
 
     def recover(self):
         """Forget a backward pass that an exception ended, before a new one."""
@@ -114,7 +137,8 @@ class Reducer:
         if self.world.size == 1:
             self._works.append(None)
             return
-        options = {**self.options, "label": f"bucket {b} of {len(self.buckets)}", "asynchronous": True}
+        label = f"bucket {b} of {len(self.buckets)}, model {self.number}"
+        options = {**self.options, "label": label, "asynchronous": True}
         with device.place_of(array).active():
             if self.scattered:
                 self._works.append(self.world.reduce_scatter(self.own_part(array), array, **options))

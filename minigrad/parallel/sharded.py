@@ -39,7 +39,8 @@ class ShardedOptimizer(Optimizer):
 
     optimizer           of the model's parameters, with any options; its state, if any, is the same on all ranks
     model               the DataParallel model
-    whole_gradients     give every rank all gradients, as clipping wants; otherwise .grad is None after backward
+    whole_gradients     give every rank all gradients, as clipping wants; otherwise .grad is None after backward, and
+                        each backward outside of no_sync replaces what the one before has left for step
 
     It gives the same bits as the optimiser alone. Options and schedules are those of the optimiser. All ranks call
     state_dict together; it holds the state of all parameters, so a checkpoint does not depend on the number of ranks.
@@ -109,11 +110,8 @@ class ShardedOptimizer(Optimizer):
     def zero_grad(self, set_to_none=True):
         """Forget the gradients, or fill them with zeros where they are."""
         super().zero_grad(set_to_none)
-        if self.scattered and set_to_none:
-            self.reducer.unused = set(self.reducer.place)
-        elif self.scattered:
-            for bucket in self.reducer.buckets:
-                device.fill(bucket.array, 0)
+        if self.scattered:
+            self.reducer.forget(set_to_none)
 
     # ---- steps ---------------------------------------------------------------------------------------------------
 
@@ -129,6 +127,9 @@ class ShardedOptimizer(Optimizer):
                 loss = closure()
         for own, group in zip(self.own.param_groups, self.param_groups, strict=True):
             own.update({name: value for name, value in group.items() if name not in ("params", "param_names")})
+        for bucket in self.buckets:  # parameters that were given other arrays since
+            bucket.gather([parameter.data for parameter in bucket.tensors])
+            bucket.scatter()
         for piece in self.pieces:
             piece.leaf.grad = self._gradient(piece)
         self.own.step()

@@ -35,8 +35,8 @@ class Transport:
     """Messages between `size` ranks, of which this is `rank`.
 
     backend     who does collectives of arrays on GPUs, unless the Communicator is told: "nccl" or "host"
-
     groups      the number of the next group of ranks, above those of all groups in which this rank is
+    taken       whether there is a Communicator of all ranks
 
     Messages of one rank to another on one channel arrive in the order in which they were posted; channels (integers
     from 0 to 32767) do not wait for one another. Deadlines are values of time.monotonic().
@@ -44,7 +44,7 @@ class Transport:
 
     name = "transport"
     backend = "nccl"
-    groups = 1
+    groups, taken = 1, False
     rank: int
     size: int
 

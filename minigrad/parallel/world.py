@@ -5,7 +5,7 @@ import os
 import sys
 
 from minigrad_kernels import toolchain
-from minigrad_kernels.errors import ShapeError
+from minigrad_kernels.errors import ShapeError, StateError
 
 from .communicator import Communicator, current
 from .environment import discover
@@ -40,7 +40,10 @@ def init(backend=None, timeout=None):
     """
     global _made
     if (world := current.get()) is not None or (world := _made) is not None:
-        return world
+        if world.closed and world.size > 1:
+            raise StateError("init: the world was closed; a process can be in one only once")
+        if not world.closed:
+            return world
     if backend not in (*BACKENDS, None):
         raise ShapeError(f"init: backend is {backend!r}, wanted one of {', '.join(map(repr, BACKENDS))}")
     found = discover()
@@ -50,7 +53,7 @@ def init(backend=None, timeout=None):
     if transport.size > 1:
         _share_cores(found.local_size)
         _end_with_the_process(world)
-        _made = world
+    _made = world
     return world
 
 

@@ -2,7 +2,8 @@
 
 from .callback import Callback
 from .history import History, Running
+from .interruption import Interruption
 from .loop import evaluate, fit
 from .progress import Progress
 
-__all__ = ["Callback", "History", "Progress", "Running", "evaluate", "fit"]
+__all__ = ["Callback", "History", "Interruption", "Progress", "Running", "evaluate", "fit"]

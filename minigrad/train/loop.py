@@ -169,6 +169,7 @@ def _check_losses(rows, step):
 def evaluate(model, loader, loss=ops.cross_entropy, stop=lambda: False):
     """(mean loss, accuracy) over all batches, in evaluation mode; None if stop(), asked after each, says so.
 
+    Of a DataParallel model all ranks call this: they share the batches, and all get the figures of the whole.
     The training flags of all modules are as before afterwards.
     Errors  ValueError if there are no batches
     """

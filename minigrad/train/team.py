@@ -3,11 +3,14 @@
 import contextlib
 import struct
 
-from minigrad_kernels.errors import ShapeError
+from minigrad_kernels.errors import ShapeError, StateError
 
+from ..device import random
 from ..parallel import DataParallel, Shards
 
 __all__ = ["team_of"]
+
+WISH = struct.Struct("<?QQ")  # whether to stop; seed and step of the random numbers
 
 
 class Alone:
@@ -17,6 +20,8 @@ class Alone:
 
     def images(self, batches):
         """How many there are in each batch of an update."""
+        if any(isinstance(batch, Shards) for batch in batches):
+            raise ShapeError("fit: loader has a sampler, which wants a DataParallel model; make it without")
         return [len(labels) for _, labels in batches]
 
     def parts(self, batches):
@@ -66,7 +71,16 @@ class Together(Alone):
         return [row for message in self.world.all_gather_bytes(packed) for row in struct.iter_unpack("<3d", message)]
 
     def agreed(self, stop):
-        return any(flag != b"\0" for flag in self.world.all_gather_bytes(bytes([stop])))
+        source = random.generator()
+        mine = source.seed, source.step
+        found = [WISH.unpack(message) for message in self.world.all_gather_bytes(WISH.pack(stop, *mine))]
+        for rank, (_, *theirs) in enumerate(found):
+            if theirs != list(found[0][1:]):
+                raise StateError(
+                    f"fit: random numbers are at seed and step {theirs} on rank {rank} and at {list(found[0][1:])} on "
+                    "rank 0; all ranks must draw alike outside of shards (see manual_seed)"
+                )
+        return any(wish for wish, *_ in found)
 
     def rounds(self, batches):
         rank, size, own, number = self.world.rank, self.world.size, [], -1

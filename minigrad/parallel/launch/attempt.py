@@ -9,6 +9,7 @@ from .processes import words
 
 __all__ = ["Attempt"]
 
+REFUSED = 2  # what shells, argparse and minigrad return for a command that makes no sense
 BLAME = 0.5  # seconds for the one who failed the others to be heard of
 
 
@@ -47,6 +48,11 @@ class Attempt:
         known = any(end["code"] != FAILED for end in self._failures())
         late = self.failed is not None and time.monotonic() - self.failed > BLAME
         return hopeless and (known or late)
+
+    def refused(self):
+        """Whether the first that failed by itself said, by exit code 2, that it cannot do what it was asked to."""
+        own = [end for end in self._failures() if end["code"] != FAILED]
+        return self.lost is None and bool(own) and own[0]["code"] == REFUSED
 
     def account(self, mpi):
         """(who failed, how, after how many seconds, its last words)

@@ -103,7 +103,7 @@ class Head:
                 f"attempt {number}: stopped by signal {self.stop} after {seconds:.1f} s; not all ranks left well"
             )
             return HARD + self.stop
-        again = number < self.job.max_restarts
+        again = number < self.job.max_restarts and not attempt.refused()
         self.explain(attempt, again)
         return None if again else 1
 
@@ -245,7 +245,7 @@ class Head:
         who, how, seconds, tail = attempt.account(self.job.mpi)
         if tail:
             self.print(f"the last lines of {who}:\n{tail}")
-        then = "no restarts are left"
+        then = "it would refuse again" if attempt.refused() else "no restarts are left"
         if again:
             size = self.room(self.job.heartbeat)
             then = f"starting again with {self.named(size)}" if size else "starting again when there is room"

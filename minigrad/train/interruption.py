@@ -5,7 +5,7 @@ import os
 import signal
 import threading
 
-from ..train import Callback
+from .callback import Callback
 
 __all__ = ["Interruption"]
 
@@ -13,7 +13,9 @@ SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
 class Interruption(Callback):
-    """While it is entered, the first signal is kept in `requested`; a second one raises KeyboardInterrupt.
+    """A callback for fit: while it is entered, the first signal makes fit return after the update under way.
+
+    A second one raises KeyboardInterrupt. On several ranks all leave after the same update, whichever got the signal.
 
     requested   the number of the signal, 0 before there was one
     """
