@@ -55,7 +55,7 @@ def run_launch(options):
 
     0    all ranks ended well, also after SIGTERM
     1    a rank failed and no restarts were left, or a host did not come
-    2    refused before any work
+    2    refused before any work, by the command itself or by a rank
     130  as 0, after Ctrl-C; or the ranks did not leave in time
     143  ranks did not leave in time after SIGTERM
     """

@@ -7,7 +7,7 @@ from ..transport import FAILED
 from .hosts import Host
 from .processes import words
 
-__all__ = ["Attempt"]
+__all__ = ["REFUSED", "Attempt"]
 
 REFUSED = 2  # what shells, argparse and minigrad return for a command that makes no sense
 BLAME = 0.5  # seconds for the one who failed the others to be heard of

@@ -15,7 +15,7 @@ import time
 
 from ..connection import Connection, listen
 from ..errors import CommunicationError
-from .attempt import Attempt
+from .attempt import REFUSED, Attempt
 from .command import fitting, placement
 from .hosts import LEAVE_SECONDS, Host
 from .messages import receive
@@ -105,7 +105,7 @@ class Head:
             return HARD + self.stop
         again = number < self.job.max_restarts and not attempt.refused()
         self.explain(attempt, again)
-        return None if again else 1
+        return None if again else REFUSED if attempt.refused() else 1
 
     def start(self, number, size):
         ready = [host for host in self.hosts if host.state == "ready"]

@@ -1,4 +1,4 @@
-"""DataParallel where users do what is unusual: frozen layers, two models, wrapping again, random numbers, exceptions."""
+"""DataParallel in unusual hands: frozen layers, two models, wrapped again, other random numbers, exceptions."""
 
 import numpy as np
 import pytest
