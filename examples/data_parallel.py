@@ -14,6 +14,7 @@ import os
 
 import minigrad
 from minigrad import checkpoint, data, nn, optim, parallel
+from minigrad.device import generator
 from minigrad.train import Callback, History, Interruption, Progress, fit
 
 
@@ -45,7 +46,7 @@ class Checkpoints(Callback):
 
     def save(self, history):
         extra = {"history": history.state_dict(), "loader": self.loader.state_dict()}
-        extra["generator"] = minigrad.default_generator.get_state()
+        extra["generator"] = generator().get_state()
         how = {"extra": extra, "keep_previous": True, "world": self.model.world}
         checkpoint.save(self.folder, self.model, self.optimizer, **how)
 
@@ -56,7 +57,7 @@ class Checkpoints(Callback):
             extra = checkpoint.load(self.folder, self.model, self.optimizer, previous=True, world=self.model.world)
         history.load_state_dict(extra["history"])
         self.loader.load_state_dict(extra["loader"])
-        minigrad.default_generator.set_state(extra["generator"])
+        generator().set_state(extra["generator"])
 
 
 def main(epochs=3, batch_size=64, shards=None, checkpoints=None, every=20, optimizer="sgd"):

@@ -114,6 +114,8 @@ def test_half_a_call_ends_communication():
             with pytest.raises(ZeroDivisionError):
                 world.all_reduce(np.ones(3))
             world.transport.take = take
+        else:
+            world.all_reduce(np.ones(3))  # what rank 0 had sent may be here before it failed
         world.all_reduce(np.ones(3))
 
     for found in outcomes(run, 2):
@@ -142,3 +144,54 @@ def test_a_message_of_another_shape_is_told_to_its_sender():
 
     for found in outcomes(run, 2):
         assert "rank 0 sent float64(3,), but out on rank 1 is float64(4,)" in str(found)
+
+
+def test_loops_over_shards_do_not_nest():
+    def run(world):
+        model, batch = DataParallel(layer(), world), (Tensor(X), Tensor(np.zeros(8, np.int64)))
+        with pytest.raises(StateError, match="loops over shards do not nest"):
+            for _ in model.shards(batch):
+                list(model.shards(batch))
+
+    on_ranks(run, 2)
+
+
+def test_copies_and_pickles_are_refused():
+    import copy
+    import pickle
+
+    model = DataParallel(layer())
+    for act in (copy.deepcopy, pickle.dumps):
+        with pytest.raises(StateError, match=r"\.module|state_dict"):
+            act(model)
+    assert bits(copy.deepcopy(model.module)) == bits(model)
+
+
+@pytest.mark.parametrize("other", ["lr", "epochs", "seed"])
+def test_fit_with_other_options_on_a_rank_is_refused(other):
+    from minigrad import data
+    from minigrad.train import fit
+    from tests.small_training import images, network
+
+    def run(world):
+        differs = world.rank == 1
+        model = DataParallel(network(), world)
+        optimizer = optim.SGD(model.parameters(), lr=0.2 if differs and other == "lr" else 0.1)
+        seed = int(differs and other == "seed")
+        loader = data.Loader(images(), 8, shuffle=True, seed=seed, sampler=model.sampler)
+        fit(model, loader, optimizer, 2 if differs and other == "epochs" else 1)
+
+    for found in outcomes(run, 2):
+        assert isinstance(found, DisagreementError) and str(found).startswith("fit: "), found
+
+
+def test_checkpoints_of_a_model_on_ranks_are_written_by_rank_0(tmp_path):
+    from minigrad import checkpoint
+
+    def run(world):
+        model = DataParallel(layer(), world)
+        checkpoint.save(tmp_path / str(world.rank), model)
+        world.barrier()
+
+    on_ranks(run, 2)
+    assert [path.name for path in tmp_path.iterdir()] == ["0"]

@@ -130,3 +130,14 @@ def test_without_mpi4py_the_error_says_what_to_install():
 def test_the_module_alone_imports_no_mpi():
     code = "import sys, minigrad.parallel.mpi; assert not {'mpi4py', 'cupy'} & sys.modules.keys()"
     subprocess.run([sys.executable, "-c", code], cwd=ROOT, env=environment(), check=True)
+
+
+def test_a_rank_that_fails_before_it_begins_is_not_waited_for():
+    """MPI begins in C, with all ranks."""
+    code = "import os; assert os.environ['PMI_RANK'] != '1'; from minigrad import parallel; parallel.init()"
+    begun = time.monotonic()
+    done = subprocess.run(
+        [MPIEXEC, "-n", "2", sys.executable, "-c", code], cwd=ROOT, env=environment() | {"MINIGRAD_TIMEOUT": "4"},
+        capture_output=True, text=True, timeout=60,
+    )  # fmt: skip
+    assert done.returncode and time.monotonic() - begun < LIMIT and "AssertionError" in done.stderr

@@ -43,7 +43,7 @@ def save(folder, model, optimizer=None, schedule=None, extra=None, keep_previous
 
     extra           JSON values of the caller, which load() returns
     keep_previous   keep the one that was there, for load(folder, previous=True), unless it is damaged
-    world           of ranks that train together: all call this, and rank 0 writes
+    world           of ranks that train together: all call this, and rank 0 writes; default that of a DataParallel model
     Errors          CheckpointError if a file cannot be written or extra is no JSON; an older one then stays
     """
     folder = Path(folder)
@@ -55,6 +55,7 @@ def save(folder, model, optimizer=None, schedule=None, extra=None, keep_previous
         tensors |= arrays
     if schedule is not None:
         index["schedule"] = without_arrays(schedule.state_dict(), "schedule", tensors)
+    world = getattr(model, "world", None) if world is None else world
     if world is not None and world.rank:
         return
     with failing("save", folder):

@@ -5,9 +5,9 @@ import json
 import os
 import sys
 
-from ..parallel import DeadlineError, discover, init
+from ..parallel import CommunicationError, DeadlineError, discover, init
 from ..parallel.work import Worker
-from .settings import UsageError
+from .settings import UsageError, refusing
 
 __all__ = ["Ranks", "attempt", "job"]
 
@@ -28,7 +28,8 @@ class _Told(UsageError):
 
 def _decision(decide):
     try:
-        return json.dumps({"decided": decide()}).encode()
+        with refusing():
+            return json.dumps({"decided": decide()}).encode()
     except UsageError as error:
         return json.dumps({"refused": str(error)}).encode()
 
@@ -79,6 +80,23 @@ class Ranks:
             return deciding.wait(self.world.timeout / 4)
         except DeadlineError:
             return b""
+
+    def together(self, work):
+        """What work() gives on this rank; where it refuses on any rank, all refuse."""
+        result = refusal = None
+        try:
+            with refusing():
+                result = work()
+        except UsageError as error:
+            refusal = error
+        try:
+            found = [message.decode() for message in self.world.all_gather_bytes(str(refusal or "").encode())]
+        except CommunicationError:
+            raise refusal or sys.exception() from None
+        for rank, said in enumerate(found):
+            if said:
+                raise _Told(said if rank == 0 else f"rank {rank}: {said}")
+        return result
 
     def device(self, name):
         """The device of this rank: of several ranks on one host that were told "cuda", each takes a GPU of its own."""

@@ -18,7 +18,7 @@ from importlib import metadata
 from pathlib import Path
 
 from .. import __version__, checkpoint
-from ..device import default_generator
+from ..device import generator
 from ..train import Callback
 from .ranks import job
 from .settings import Images, Settings, UsageError
@@ -87,6 +87,13 @@ class Run:
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise UsageError(f"{run.folder / CONFIG} cannot be used: {checkpoint.reason(error)}") from error
 
+    def begun_by(self, job):
+        """Whether no one has begun the run yet, or this job has."""
+        try:
+            return json.loads((self.folder / CONFIG).read_bytes()).get("job") == job
+        except (OSError, ValueError, AttributeError):
+            return not (self.folder / CONFIG).exists()
+
     def write(self, name, content):
         """Put text or bytes into a file of the folder in one step."""
         checkpoint.write_atomic(self.folder / name, content.encode() if isinstance(content, str) else content)
@@ -99,7 +106,7 @@ class Run:
         if world.rank == 0:
             self.folder.mkdir(parents=True, exist_ok=True)
             created = time.strftime("%Y-%m-%dT%H:%M:%S%z")
-            config = {"command": ["minigrad", *command], "created": created, "versions": versions()}
+            config = {"command": ["minigrad", *command], "created": created, "versions": versions(), "job": job()}
             config |= {"source": train.source, "settings": asdict(settings), "images": asdict(Images.of(train))}
             self.write_json(CONFIG, config)
         self.save("last", parts, history, world)
@@ -109,7 +116,7 @@ class Run:
         extra = {
             "history": history.state_dict(),
             "loader": parts.loader.state_dict(),
-            "generator": default_generator.get_state(),
+            "generator": generator().get_state(),
         }
         how = {"keep_previous": name == "last", "world": world}
         checkpoint.save(self.folder / name, parts.model, parts.optimizer, parts.schedule, extra, **how)
@@ -138,7 +145,7 @@ class Run:
                 raise UsageError(f"{self.folder} was trained on {trained_on} images, the data set has {here} here")
             history.load_state_dict(extra["history"])
             parts.loader.load_state_dict(extra["loader"])
-            default_generator.set_state(extra["generator"])
+            generator().set_state(extra["generator"])
         except UsageError:
             raise
         except (ValueError, TypeError, KeyError, IndexError, AttributeError, OverflowError) as error:

@@ -7,7 +7,7 @@ from dataclasses import asdict, replace
 from .. import checkpoint
 from ..parallel import ShardSampler
 from ..train import History, Interruption, Progress, evaluate, fit
-from .ranks import Ranks, attempt
+from .ranks import Ranks, attempt, job
 from .run import Run, Saver
 from .settings import Parts, Settings, UsageError, checked_folder, chosen_data, kernel_threads, refusing
 
@@ -41,13 +41,12 @@ def run_train(options):
 def _train(options, ranks, run, settings, plan):
     world, resumed = ranks.world, plan["resumed"]
     here = replace(settings, device=ranks.device(settings.device))
-    with refusing():
-        ranks.decided(lambda: settings.datasets() and None)  # rank 0 fetches what is not on disk yet
-        train, test = settings.datasets()
-        parts, history = Parts(here, train, test, world), History()
-        settings.check_new_writers()
-        if resumed:
-            run.load(parts, history, plan["damage"] is not None, world)
+    ranks.decided(lambda: settings.datasets() and None)  # rank 0 fetches what is not on disk yet
+    train, test = ranks.together(settings.datasets)
+    parts, history = ranks.together(lambda: Parts(here, train, test, world)), History()
+    ranks.together(settings.check_new_writers)
+    if resumed:
+        ranks.together(lambda: run.load(parts, history, plan["damage"] is not None, world))
     print(*(f"{plan[name]}\n" for name in ("note", "damage") if plan[name]), sep="", end="")
     print(f"data: {settings.data}, {len(train)} training and {len(test)} test images ({train.source})")
     count = sum(parameter.numel() for parameter in parts.model.parameters())
@@ -92,7 +91,7 @@ def _new(options, ranks):
     note = note and f"data auto: {note}"
     settings = Settings.of(options, name, ranks)
     run = Run.named(options.out, settings)
-    if not (options.continue_ or attempt()):
+    if not (options.continue_ or attempt() and run.begun_by(job())):
         return Run.fresh(options.out, settings), settings, False, note
     if not checkpoint.exists(run.folder / "last"):
         return run, settings, False, note

@@ -22,6 +22,8 @@ DRAW_BITS = 20  # of the step in a key of a shard: the number of the draw within
 class Generator:
     """A seeded source of random numbers whose state is a dictionary of JSON values."""
 
+    of_one_shard = False  # whether it serves a shard of one update alone
+
     def __init__(self, seed=0):
         self.manual_seed(seed)
 
@@ -72,6 +74,8 @@ class Generator:
 
 class _ShardGenerator(Generator):
     """Draws of one shard in one update."""
+
+    of_one_shard = True
 
     def __init__(self, seed, step, shard):
         mixed = np.random.SeedSequence(seed, spawn_key=(shard,)).generate_state(1, np.uint64)[0]

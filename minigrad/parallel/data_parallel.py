@@ -141,6 +141,8 @@ class DataParallel(Module):
         The body computes the loss of a shard and calls its backward. When the loop ends, every .grad is the average.
         A shard without images is left out and counts as zeros. What .grad held before is forgotten.
         """
+        if random.generator().of_one_shard:
+            raise StateError("shards: loops over shards do not nest; put several models into one Module and wrap that")
         if not isinstance(batch, tuple | list):
             raise KindError(f"shards: batch is a {type(batch).__name__}, wanted Shards or a tuple of Tensors")
         parts = batch if isinstance(batch, Shards) else self.sampler.cut(*batch)
@@ -228,6 +230,12 @@ class DataParallel(Module):
         super().zero_grad(set_to_none)
         if self.reducer is not None and self.reducer.scattered:
             self.reducer.forget(set_to_none)
+
+    def __deepcopy__(self, memo):
+        raise StateError("deepcopy: a DataParallel belongs to its ranks; copy its .module")
+
+    def __reduce__(self):
+        raise StateError("pickle: a DataParallel belongs to its ranks; save its state_dict()")
 
     def to(self, *targets, **options):
         raise StateError("DataParallel: its gradients lie in buckets; move the module before it is wrapped")

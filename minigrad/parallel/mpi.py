@@ -12,6 +12,7 @@ Source  MPI: A Message-Passing Interface Standard 4.1, sections 3.8.2 (matched p
 """
 
 import atexit
+import faulthandler
 import struct
 import sys
 import threading
@@ -35,11 +36,16 @@ WORDS = 4096  # bytes of a reason
 ABORT, LEAVE = 1, 2
 
 
-def _mpi():
+def _mpi(seconds):
+    """The module, once all ranks have begun."""
+    # MPI begins with all ranks, and waits in C for one that does not come: only C can end that.
+    faulthandler.dump_traceback_later(seconds, exit=True, file=sys.__stderr__)
     try:
         from mpi4py import MPI
     except ImportError as error:
         raise StateError(f"MPI cannot be used ({error}); pip install 'minigrad-engine[mpi]'") from error
+    finally:
+        faulthandler.cancel_dump_traceback_later()
     if MPI.Query_thread() < MPI.THREAD_MULTIPLE:
         raise StateError(
             f"MPI offers thread level {MPI.Query_thread()}, wanted {MPI.THREAD_MULTIPLE} (multiple): a thread "
@@ -51,15 +57,22 @@ def _mpi():
 class MpiTransport(Transport):
     """Messages between the processes that mpiexec started; one is made per process.
 
+    seconds for all of them to begin; a process that waits longer for another is ended
     Errors  RuntimeError without mpi4py, without an MPI, and with one that serves a single thread
     """
 
     name = "MPI"
 
-    def __init__(self):
-        self.mpi = _mpi()
-        world = self.mpi.COMM_WORLD
-        self.messages, self._words = world.Dup(), world.Dup()  # never the user's own
+    def __init__(self, seconds=120.0):
+        self.mpi = _mpi(seconds)
+        world, limit = self.mpi.COMM_WORLD, deadline_after(seconds)
+        copies = [world.Idup() for _ in range(2)]
+        while not all([request.Test() for _, request in copies]):
+            if time.monotonic() > limit:
+                sys.stderr.write(f"rank {world.Get_rank()}: not all ranks came within {seconds:g} s\n")
+                world.Abort(FAILED)
+            time.sleep(SHORTEST)
+        (self.messages, _), (self._words, _) = copies  # never the user's own
         self.rank, self.size = world.Get_rank(), world.Get_size()
         self._posting, self._sending = threading.Lock(), []
         self._receiving = []  # keeps memory that MPI may write into, also where nobody waits for it any more

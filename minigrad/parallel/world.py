@@ -85,7 +85,7 @@ def _transport(backend, found, seconds):
     if backend == "mpi":
         from .mpi import MpiTransport
 
-        return MpiTransport()
+        return MpiTransport(seconds)
     from .rendezvous import meet
     from .tcp import TcpTransport
 

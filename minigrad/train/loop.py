@@ -55,10 +55,10 @@ def fit(
             is not; ValueError and TypeError for options out of range
     """
     _check_parts(model, optimizer, schedule)
-    _check_options(epochs, accumulate, clip)
-    if clip is not None and isinstance(optimizer, ShardedOptimizer) and optimizer.scattered:
-        raise StateError("fit: clip wants all gradients on every rank; give ShardedOptimizer whole_gradients=True")
+    _check_options(epochs, accumulate, clip, optimizer)
     history, callback, team = History() if history is None else history, Callbacks(callbacks), team_of(model)
+    options = {"epochs": epochs, "accumulate": accumulate, "clip": clip, "optimizer": optimizer}
+    team.agree({**options, "updates so far": history.steps, "loader": getattr(loader, "state_dict", dict)()})
     stop = lambda: team.agreed(callback.stop(history))
     history.first_step_seconds = None
     watcher = schedule if isinstance(schedule, MetricLR) else None
@@ -225,7 +225,7 @@ def _check_parts(model, optimizer, schedule):
         raise ShapeError("fit: schedule belongs to another optimiser")
 
 
-def _check_options(epochs, accumulate, clip):
+def _check_options(epochs, accumulate, clip, optimizer):
     for name, value in (("epochs", epochs), ("accumulate", accumulate)):
         if isinstance(value, bool) or not isinstance(value, int):
             raise KindError(f"fit: {name} is {value!r}, want an integer")
@@ -235,3 +235,5 @@ def _check_options(epochs, accumulate, clip):
         raise KindError(f"fit: clip is {clip!r}, want a number or None")
     if clip is not None and not clip > 0:
         raise ShapeError(f"fit: clip is {clip}, want a number above 0 or None")
+    if clip is not None and isinstance(optimizer, ShardedOptimizer) and optimizer.scattered:
+        raise StateError("fit: clip wants all gradients on every rank; give ShardedOptimizer whole_gradients=True")

@@ -18,6 +18,9 @@ class Alone:
 
     shards = 1
 
+    def agree(self, entries):
+        """Have all ranks confirm that they train in the same way: the same texts under the same names."""
+
     def images(self, batches):
         """How many there are in each batch of an update."""
         if any(isinstance(batch, Shards) for batch in batches):
@@ -50,6 +53,9 @@ class Together(Alone):
 
     def __init__(self, model):
         self.model, self.world, self.shards = model, model.world, model.sampler.shards
+
+    def agree(self, entries):
+        self.world.agree("fit", {name: " ".join(str(text).split()) for name, text in entries.items()})
 
     def images(self, batches):
         if not all(isinstance(batch, Shards) for batch in batches):

@@ -18,6 +18,8 @@ class Attempt:
     """One attempt of a job.
 
     where    {rank: Host}
+    patience seconds for a rank to end after another has
+    first    when the first rank ended
     ended    {rank: what its agent said}, in the order of arrival
     failed   when the first failure was heard of
     lost     a Host that was lost with ranks on it
@@ -26,14 +28,17 @@ class Attempt:
     number: int
     size: int
     where: dict
+    patience: float
     began: float = field(default_factory=time.monotonic)
     ended: dict = field(default_factory=dict)
+    first: float | None = None
     failed: float | None = None
     lost: Host | None = None
 
     def note(self, end):
         """Take down the end of a rank."""
         self.ended[end["rank"]] = end
+        self.first = self.first or time.monotonic()
         if end["code"] and self.failed is None:
             self.failed = time.monotonic()
 
@@ -41,9 +46,13 @@ class Attempt:
         """Whether all ranks ended, and well."""
         return len(self.ended) == self.size and not self._failures()
 
+    def waited(self):
+        """Whether the others ended well so long ago that whoever still runs hangs."""
+        return self.first is not None and self.failed is None and time.monotonic() - self.first > self.patience
+
     def over(self, hopeless):
         """Whether nothing more is worth waiting for; `hopeless` says that one failure is the end of all."""
-        if self.lost is not None or len(self.ended) == self.size:
+        if self.lost is not None or len(self.ended) == self.size or self.waited():
             return True
         known = any(end["code"] != FAILED for end in self._failures())
         late = self.failed is not None and time.monotonic() - self.failed > BLAME
@@ -65,9 +74,10 @@ class Attempt:
         failures = self._failures()
         own = [end for end in failures if end["code"] != FAILED]
         silent = set(self.where) - set(self.ended)
-        if not own and len(silent) == 1:
-            (rank,) = silent
-            return f"rank {rank} on {self.where[rank].title}", "did not answer the others", seconds, ""
+        if silent and (len(silent) == 1 or not failures) and not own:
+            rank = min(silent)
+            how = "did not answer the others" if failures else "did not end after the others"
+            return f"rank {rank} on {self.where[rank].title}", how, seconds, ""
         end = (own or failures)[0]
         name = "mpiexec" if mpi else f"rank {end['rank']} on {self.where[end['rank']].title}"
         how = words(end["code"]) + ("" if own else ", because another failed it")

@@ -126,7 +126,7 @@ class Head:
                 port=hosts[0].port,
                 environment=self.environment(number),
             )
-        return Attempt(number, size, {rank: host for host, ranks in placed for rank in ranks})
+        return Attempt(number, size, {rank: host for host, ranks in placed for rank in ranks}, self.job.timeout)
 
     def environment(self, number):
         """The variables that all ranks of an attempt share."""
