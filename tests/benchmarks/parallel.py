@@ -3,12 +3,13 @@
 A step is forward, backward with the exchange of gradients, and optimiser, on one batch of all ranks together.
 
 one             one process with as many threads as there are ranks
-wrapped         the same, the model in a DataParallel of one rank and one shard: what that costs
 tcp, mpi        ranks with one thread each, sums in the fixed order
 mpi, native     sums as MPI likes them
 torch           PyTorch's DistributedDataParallel over gloo, as many ranks with one thread each
 
-Rounds alternate between the contenders; medians over all steps count. --write stores them in results/parallel.json.
+Rounds alternate between the contenders; medians over all steps count. What a DataParallel of one rank and one shard costs
+is the ratio of medians of steps with and without it, which alternate in one process on one model. --write stores all in
+results/parallel.json.
 """
 
 import argparse
@@ -25,7 +26,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 from cpu import OPTIMIZERS, OPTIONS, RESULTS, SHAPES, ask, batches, step_of, torch_networks, versions
 
 FILE = RESULTS.with_name("parallel.json")
-CONTENDERS = ("one", "wrapped", "tcp", "mpi", "mpi, native", "torch")
+CONTENDERS = ("one", "tcp", "mpi", "mpi, native", "torch")
 ROUNDS = 10
 
 
@@ -39,7 +40,7 @@ def minigrad_step(contender, model, size, ranks):
     set_threads(ranks if world.size == 1 else 1)
     minigrad.manual_seed(0)
     network = models.build(model, SHAPES[model])
-    if contender != "one":
+    if world.size > 1:
         network = parallel.DataParallel(network, world, order="native" if "native" in contender else "fixed")
     optimizer = getattr(optim, OPTIMIZERS[model])(network.parameters(), **OPTIONS[OPTIMIZERS[model]])
     own = slice(world.rank * size // world.size, (world.rank + 1) * size // world.size)
@@ -83,13 +84,42 @@ def serve(contender, model, size, ranks):
             seconds.append(time.perf_counter() - start)
         if rank == 0:
             print(json.dumps(seconds), flush=True)
+    if contender == "torch":
+        from torch import distributed
+
+        distributed.destroy_process_group()
+
+
+def overhead(model, size, threads, seconds):
+    """Print what a DataParallel of one rank and one shard adds to a step, in percent."""
+    import time
+
+    import minigrad
+    from minigrad import models, nn, optim, parallel
+    from minigrad_kernels.toolchain import set_threads
+
+    set_threads(threads)
+    network = models.build(model, SHAPES[model])
+    optimizer = getattr(optim, OPTIMIZERS[model])(network.parameters(), **OPTIONS[OPTIMIZERS[model]])
+    data = [(minigrad.Tensor(x), minigrad.Tensor(y)) for x, y in batches(model, size, 8)]
+    networks = network, parallel.DataParallel(network)
+    steps = [step_of(one, optimizer, nn.functional.cross_entropy, data) for one in networks]
+    times, end, number = ([], []), time.perf_counter() + seconds, 0
+    while time.perf_counter() < end or number < 20:
+        for which in (0, 1) if number % 2 else (1, 0):
+            start = time.perf_counter()
+            steps[which](number)
+            times[which].append(time.perf_counter() - start)
+        number += 1
+    plain, wrapped = (statistics.median(found[5:]) for found in times)
+    print(json.dumps(round(100 * (wrapped / plain - 1), 2)))
 
 
 def start(contender, model, size, ranks):
     """The processes of a contender, that of rank 0 (or of mpiexec) first."""
     command = [sys.executable, __file__, "--serve", contender, model, str(size), str(ranks)]
     one = {"OMP_NUM_THREADS": "1"}
-    if contender in ("one", "wrapped"):
+    if contender == "one":
         return [_process(command, {"OMP_NUM_THREADS": str(ranks)}, True)]
     if contender.startswith("mpi"):
         return [_process([Path(sys.executable).with_name("mpiexec"), "-n", str(ranks), *command], one, True)]
@@ -134,9 +164,12 @@ def main():
     arguments = parser.parse_args()
     rows = []
     for model in arguments.models:
-        found = compare(model, arguments.batch_size, arguments.ranks, arguments.seconds)
-        rows.append({"model": model, "batch_size": arguments.batch_size, "ranks": arguments.ranks, "ms": found})
-        print(f"{model}: {found}", flush=True)
+        size, ranks = arguments.batch_size, arguments.ranks
+        found = compare(model, size, ranks, arguments.seconds)
+        words = ["--overhead", model, str(size), str(ranks), str(2 * arguments.seconds)]
+        cost = json.loads(subprocess.run([sys.executable, __file__, *words], stdout=subprocess.PIPE, check=True).stdout)
+        rows.append({"model": model, "batch_size": size, "ranks": ranks, "ms": found, "wrapping_percent": cost})
+        print(f"{model}: {found}, wrapping costs {cost} %", flush=True)
     if arguments.write:
         FILE.write_text(json.dumps({**versions(), "steps": rows}, indent=1) + "\n")
 
@@ -145,5 +178,8 @@ if __name__ == "__main__":
     if sys.argv[1:2] == ["--serve"]:
         contender, model, size, ranks = sys.argv[2:]
         serve(contender, model, int(size), int(ranks))
+    elif sys.argv[1:2] == ["--overhead"]:
+        model, size, threads, seconds = sys.argv[2:]
+        overhead(model, int(size), int(threads), float(seconds))
     else:
         main()

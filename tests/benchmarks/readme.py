@@ -43,6 +43,29 @@ def accuracy_table(results):
     return lines
 
 
+CONTENDERS = {  # of parallel.py, as heads of columns
+    "one": "one process",
+    "tcp": "TCP",
+    "mpi": "MPI",
+    "mpi, native": "MPI's own order",
+    "torch": "PyTorch DDP, gloo",
+}
+
+
+def parallel_table(results):
+    lines = [
+        f"Training step of a batch on CPU ranks with a thread each, ms, beside one process with as many threads and "
+        f"PyTorch, same run: {measured_with(results)}.",
+        "",
+        f"| network | batch | ranks | {' | '.join(CONTENDERS.values())} | DataParallel of one rank adds |",
+        "|---|---|---|" + "---|" * (len(CONTENDERS) + 1),
+    ]
+    for row in results["steps"]:
+        cells = row["model"], row["batch_size"], row["ranks"], *(round(row["ms"][name], 2) for name in CONTENDERS)
+        lines.append("| " + " | ".join(map(str, cells)) + f" | {row['wrapping_percent']} % |")
+    return lines
+
+
 MEASURED = ("networks", "convolutions")  # parts of tests/gpu/run_all that have a table here
 
 
@@ -75,7 +98,7 @@ def on_gpu(part):
 
 def figures():
     lines = []
-    for name, table in (("accuracy", accuracy_table), ("cpu", step_table)):
+    for name, table in (("accuracy", accuracy_table), ("cpu", step_table), ("parallel", parallel_table)):
         lines += [*table(json.loads((RESULTS / f"{name}.json").read_text())), ""]
     for file in sorted(RESULTS.glob("*.json")):
         results = json.loads(file.read_text())
