@@ -184,7 +184,8 @@ class Links:
         return self
 
     def __exit__(self, *error):
-        for space in self.spaces:
+        for rank, space in enumerate(self.spaces):
+            command(f"ip link del {self.name}v{rank}")  # with its namespace it would go too, but some time later
             command(f"ip netns del {space}")
         command(f"ip link del {self.name}b")
 
