@@ -23,7 +23,7 @@ def job():
 
 
 class _Told(UsageError):
-    """A refusal of rank 0 that all ranks have heard."""
+    """A refusal that all ranks have heard, and rank 0 prints."""
 
 
 def _decision(decide):

@@ -68,11 +68,16 @@ class DataParallel(Module):
         self._shard = self.reducer = self.buffers_in_step = None  # one shard has nothing to add
         if self.sampler.shards > 1:
             self.buffers_in_step = Buffers(module, self.world)
-            sizes = None, bucket_bytes
-            trained = reversed([p for p in module.parameters() if p.requires_grad])
             self._frozen = [(name, p) for name, p in module.named_parameters() if not p.requires_grad]
-            how = options, find_unused_parameters, self._end_update
-            self.reducer = Reducer(trained, self.world, self.sampler.shards, sizes, *how)
+            self.reducer = Reducer(
+                reversed([p for p in module.parameters() if p.requires_grad]),
+                self.world,
+                self.sampler.shards,
+                bucket_bytes,
+                options=options,
+                find_unused=find_unused_parameters,
+                at_end=self._end_update,
+            )
             self._leave_shards()
 
     def _check_options(self, wire, order, bucket_bytes):

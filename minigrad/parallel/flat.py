@@ -49,13 +49,9 @@ class Bucket:
         for tensor, view in zip(self.tensors, self.views, strict=True):
             tensor.data = view
 
-    @property
-    def nbytes(self):
-        return self.array.nbytes
 
-
-def buckets_of(tensors, ranks=1, first=None, target=None):
-    """Buckets for tensors in this order, cut by bucket_bounds, and where the element type or device changes."""
+def buckets_of(tensors, ranks=1, nbytes=None):
+    """Buckets for tensors in this order, cut by bucket_bounds at so many bytes, and where type or device change."""
     runs: list[list[Tensor]] = []
     for tensor in tensors:
         alike = runs and (runs[-1][-1].dtype, runs[-1][-1].device) == (tensor.dtype, tensor.device)
@@ -63,5 +59,5 @@ def buckets_of(tensors, ranks=1, first=None, target=None):
     return [
         Bucket(run[start:end], ranks)
         for run in runs
-        for start, end in bucket_bounds([tensor.data.nbytes for tensor in run], first, target)
+        for start, end in bucket_bounds([tensor.data.nbytes for tensor in run], bucket=nbytes)
     ]

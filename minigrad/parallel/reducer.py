@@ -24,6 +24,7 @@ class Reducer:
 
     parameters      in the order in which their gradients come
     shards          how many there are on all ranks
+    bucket_bytes    of a bucket; None lets buckets_of choose
     options         of Communicator.all_reduce
     find_unused     leave the gradient of a parameter that no shard used None; otherwise it is zeros
     at_end          called when the gradients of an update are there
@@ -36,10 +37,10 @@ class Reducer:
                     gradient; done is None where the device alone knows
     """
 
-    def __init__(self, parameters, world, shards, sizes, options, find_unused, at_end):
+    def __init__(self, parameters, world, shards, bucket_bytes, *, options, find_unused, at_end):
         self.world, self.shards, self.options = world, shards, options
         self.find_unused, self.at_end = find_unused, at_end
-        self.buckets = buckets_of(parameters, world.size, *sizes)
+        self.buckets = buckets_of(parameters, world.size, bucket_bytes)
         self.place = {p: (b, i) for b, bucket in enumerate(self.buckets) for i, p in enumerate(bucket.tensors)}
         self.gradients = [[Tensor.made(view) for view in bucket.views] for bucket in self.buckets]
         self.last, self.held, self.timeline = True, False, []

@@ -7,9 +7,9 @@ tcp, mpi        ranks with one thread each, sums in the fixed order
 mpi, native     sums as MPI likes them
 torch           PyTorch's DistributedDataParallel over gloo, as many ranks with one thread each
 
-Rounds alternate between the contenders; medians over all steps count. What a DataParallel of one rank and one shard costs
-is the ratio of medians of steps with and without it, which alternate in one process on one model. --write stores all in
-results/parallel.json.
+Rounds alternate between the contenders; medians over all steps count. What a DataParallel of one rank and one shard
+costs is the ratio of medians of steps with and without it, which alternate in one process on one model. --write stores
+all in results/parallel.json.
 """
 
 import argparse
