@@ -1,5 +1,6 @@
 """What is known of the ranks that were started together, and who is to blame when they end."""
 
+import math
 import time
 from dataclasses import dataclass, field
 
@@ -28,7 +29,7 @@ class Attempt:
     number: int
     size: int
     where: dict
-    patience: float
+    patience: float = math.inf
     began: float = field(default_factory=time.monotonic)
     ended: dict = field(default_factory=dict)
     first: float | None = None
