@@ -159,12 +159,7 @@ class Optimizer:
         Returns what the closure returned, None without one.
         Errors  ValueError or TypeError for a gradient of another shape or type; nothing is changed then
         """
-        loss = None
-        if closure is not None:
-            if not callable(closure):
-                raise KindError(f"{self.name}: closure is {closure!r}, wanted a function without arguments or None")
-            with enable_grad():
-                loss = closure()
+        loss = self.loss_of(closure)
         work = [[p for p in group["params"] if p.grad is not None] for group in self.param_groups]
         for parameters in work:
             check_gradients(self.name, parameters)
@@ -177,6 +172,15 @@ class Optimizer:
                 with device.place_of(batch[0].data).active():
                     self.update(group, age, batch, self._plan(index, batch))
         return loss
+
+    def loss_of(self, closure):
+        """What the closure of a step returns, called with gradients on; None without one."""
+        if closure is None:
+            return None
+        if not callable(closure):
+            raise KindError(f"{self.name}: closure is {closure!r}, wanted a function without arguments or None")
+        with enable_grad():
+            return closure()
 
     def _plan(self, index, parameters):
         """What the kernel keeps from step to step for these parameters of a group."""

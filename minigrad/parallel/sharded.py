@@ -13,7 +13,7 @@ from typing import NamedTuple
 from minigrad_kernels.errors import KindError, ShapeError, StateError
 
 from .. import device
-from ..engine import enable_grad, write
+from ..engine import write
 from ..optim import Optimizer
 from ..tensor import Tensor
 from .arrays import flat_of
@@ -119,12 +119,7 @@ class ShardedOptimizer(Optimizer):
         """Update this rank's parameters by its part of the gradients, then take those of all ranks."""
         if self.alone:
             return self.optimizer.step(closure)
-        loss = None
-        if closure is not None:
-            if not callable(closure):
-                raise KindError(f"{self.name}: closure is {closure!r}, wanted a function without arguments or None")
-            with enable_grad():
-                loss = closure()
+        loss = self.loss_of(closure)
         for own, group in zip(self.own.param_groups, self.param_groups, strict=True):
             own.update({name: value for name, value in group.items() if name not in ("params", "param_names")})
         for bucket in self.buckets:  # parameters that were given other arrays since
