@@ -19,7 +19,7 @@ from ..layout import CHANNELS_LAST, FILTER, is_dense
 from ..toolchain import implementation
 from ..toolchain.arguments import check_one_kind, check_output
 from . import cpu
-from .geometry import output_shape
+from .geometry import as_tuple, output_shape
 
 __all__ = ["forward", "input_grad", "output_shape", "weight_grad", "workspace"]
 
@@ -33,7 +33,7 @@ LAYOUTS = {
 def _check(op, arrays, x_shape, w_shape, bias, settings, workspace):
     """Refuse what does not fit; arrays are (name, array, shape or None for the output's, layout)."""
     first, like = arrays[0][:2]
-    dtype, kinds = like.dtype, {type(array) for _, array, _, _ in arrays}
+    dtype, kinds = like.dtype, {type(entry[1]) for entry in arrays}
     if len(kinds) > 1 or type(workspace) is not type(like) or (bias is not None and type(bias) is not type(like)):
         check_one_kind(op, {name: array for name, array, _, _ in arrays} | {"bias": bias, "workspace": workspace})
     if dtype not in FLOATS:
@@ -54,7 +54,7 @@ def _check(op, arrays, x_shape, w_shape, bias, settings, workspace):
 
 
 def _settings(stride, padding, dilation, groups):
-    return *(tuple(value) if isinstance(value, list) else value for value in (stride, padding, dilation)), groups
+    return as_tuple(stride), as_tuple(padding), as_tuple(dilation), groups
 
 
 def _check_workspace(op, workspace, wanted):
