@@ -13,6 +13,7 @@ from minigrad_kernels.errors import KindError, ShapeError
 from .. import device
 from ..device import array_module
 from ..primitive import primitive
+from ..tensor import Tensor
 from .arguments import tensor_of
 from .elementwise.rectifiers import relu, relu_grad
 from .reduce import sum
@@ -138,6 +139,16 @@ def _relu_of_linear(values, inplace):
     return (_linear_relu, values) if values[0].dtype.itemsize > 2 else None  # no kernel for the gradient in float16
 
 
+def _fits(input, weight, bias):
+    """Whether these are a matrix, a matrix and a vector or None that need no look at the details, as nearly always."""
+    if not isinstance(input, Tensor) or not isinstance(weight, Tensor):
+        return False
+    dtype, rows, filters = input.dtype, input.shape, weight.shape
+    if len(rows) != 2 or len(filters) != 2 or rows[1] != filters[1] or weight.dtype != dtype or dtype.kind != "f":
+        return False
+    return bias is None or isinstance(bias, Tensor) and bias.shape == filters[:1] and bias.dtype == dtype
+
+
 def linear(input, weight, bias=None):
     """An affine map of the last dimension.
 
@@ -145,6 +156,8 @@ def linear(input, weight, bias=None):
     Grads   dinput = g weight        dweight = g^T input        dbias = sum of g over all but the last dimension
     Shapes  input (..., C), weight (O, C), bias (O,), (1,) or () -> (..., O); weight (C,), bias () -> (...)
     """
+    if _fits(input, weight, bias):
+        return _linear(input, weight, bias)
     alike("linear", input=input, weight=weight, **({} if bias is None else {"bias": bias}))
     if weight.ndim not in (1, 2) or not input.ndim or input.shape[-1] != weight.shape[-1]:
         raise ShapeError(f"linear: input has shape {input.shape}, weight {weight.shape}; wanted (..., C) and (O, C)")

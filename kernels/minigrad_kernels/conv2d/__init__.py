@@ -20,7 +20,7 @@ from ..pool2d import check_windows, position_type
 from ..toolchain import implementation
 from ..toolchain.arguments import check_one_kind, check_output
 from . import cpu
-from .geometry import output_shape
+from .geometry import as_tuple, output_shape
 
 __all__ = ["forward", "forward_pooled", "input_grad", "output_shape", "weight_grad", "workspace"]
 
@@ -37,7 +37,7 @@ def _check(op, arrays, x_shape, w_shape, bias, settings, workspace):
     The last one is the output of the call.
     """
     first, like = arrays[0][:2]
-    dtype, kinds = like.dtype, {type(array) for _, array, _, _ in arrays}
+    dtype, kinds = like.dtype, {type(entry[1]) for entry in arrays}
     if len(kinds) > 1 or type(workspace) is not type(like) or (bias is not None and type(bias) is not type(like)):
         check_one_kind(op, {name: array for name, array, _, _ in arrays} | {"bias": bias, "workspace": workspace})
     if dtype not in FLOATS:
@@ -58,7 +58,7 @@ def _check(op, arrays, x_shape, w_shape, bias, settings, workspace):
 
 
 def _settings(stride, padding, dilation, groups):
-    return *(tuple(value) if isinstance(value, list) else value for value in (stride, padding, dilation)), groups
+    return as_tuple(stride), as_tuple(padding), as_tuple(dilation), groups
 
 
 def _check_workspace(op, workspace, wanted):
