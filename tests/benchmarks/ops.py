@@ -1,4 +1,4 @@
-"""Ops on the CPU beside PyTorch, one by one: python tests/benchmarks/ops.py [--only NAME ...] [--threads N ...] [--write]
+"""Ops on the CPU beside PyTorch, one by one: python tests/benchmarks/ops.py [--only NAME ...] [--write]
 
 Each contender is a process of its own; rounds alternate between them, so that a drift of the machine's speed meets
 both. Every row is measured forward alone, without a tape, and forward + backward. The medians count, and their ratio,
