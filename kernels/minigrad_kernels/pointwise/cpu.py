@@ -3,8 +3,9 @@
 import numpy as np
 
 from ..toolchain.loops import loop
+from ..toolchain.scalars import wide
 from . import maths
-from .maths import HALF, ONE, TWO, ZERO
+from .maths import HALF, ONE, ZERO
 
 __all__ = ["one", "two"]
 
@@ -23,57 +24,57 @@ logistic, hyperbolic = maths.sigmoid, maths.tanh
 
 @loop
 def add(x, y, out, count, p, q):
-    for k in range(count):
+    for k in range(wide(count)):
         out[k] = x[k] + y[k]
 
 
 @loop
 def sub(x, y, out, count, p, q):
-    for k in range(count):
+    for k in range(wide(count)):
         out[k] = x[k] - y[k]
 
 
 @loop
 def mul(x, y, out, count, p, q):
-    for k in range(count):
+    for k in range(wide(count)):
         out[k] = x[k] * y[k]
 
 
 @loop
 def div(x, y, out, count, p, q):
-    for k in range(count):
+    for k in range(wide(count)):
         out[k] = x[k] / y[k]
 
 
 @loop
 def maximum(x, y, out, count, p, q):
-    for k in range(count):
+    for k in range(wide(count)):
         v, w = x[k], y[k]
         out[k] = v if v >= w or v != v else w  # written so that NaN passes
 
 
 @loop
 def minimum(x, y, out, count, p, q):
-    for k in range(count):
+    for k in range(wide(count)):
         v, w = x[k], y[k]
         out[k] = v if v <= w or v != v else w
 
 
 @loop
 def add_number(x, y, out, count, p, q):
-    for k in range(count):
+    for k in range(wide(count)):
         out[k] = x[k] + p
 
 
 @loop
 def mul_number(x, y, out, count, p, q):
-    for k in range(count):
+    for k in range(wide(count)):
         out[k] = x[k] * p
 
 
 @loop
 def div_number(x, y, out, count, p, q):
-    for k in range(count):
+    for k in range(wide(count)):
         out[k] = x[k] / p
 
 
@@ -82,55 +83,55 @@ def div_number(x, y, out, count, p, q):
 
 @loop
 def exponential(x, y, out, count, p, q):
-    for k in range(count):
+    for k in range(wide(count)):
         out[k] = exp(x[k])
 
 
 @loop
 def log(x, y, out, count, p, q):
-    for k in range(count):
+    for k in range(wide(count)):
         out[k] = natural_log(x[k])
 
 
 @loop
 def log1p(x, y, out, count, p, q):
-    for k in range(count):
+    for k in range(wide(count)):
         out[k] = natural_log1p(x[k])
 
 
 @loop
 def exponential_minus_one(x, y, out, count, p, q):
-    for k in range(count):
+    for k in range(wide(count)):
         out[k] = expm1(x[k])
 
 
 @loop
 def sqrt(x, y, out, count, p, q):
-    for k in range(count):
+    for k in range(wide(count)):
         out[k] = np.sqrt(x[k])
 
 
 @loop
 def tanh(x, y, out, count, p, q):
-    for k in range(count):
+    for k in range(wide(count)):
         out[k] = hyperbolic(x[k])
 
 
 @loop
 def tanh_grad(g, out, dx, count, p, q):
-    for k in range(count):
+    for k in range(wide(count)):
         dx[k] = g[k] * (ONE - out[k] * out[k])
 
 
 @loop
 def sigmoid(x, y, out, count, p, q):
-    for k in range(count):
+    for k in range(wide(count)):
         out[k] = logistic(x[k])
 
 
 @loop
 def sigmoid_grad(g, out, dx, count, p, q):
-    for k in range(count):
+    for k in range(wide(count)):
         dx[k] = g[k] * out[k] * (ONE - out[k])
 
 
@@ -139,14 +140,14 @@ def sigmoid_grad(g, out, dx, count, p, q):
 
 @loop
 def elu(x, y, out, count, alpha, q):
-    for k in range(count):
+    for k in range(wide(count)):
         v = x[k]
         out[k] = v if v > ZERO else expm1(v) * alpha
 
 
 @loop
 def elu_grad(g, x, dx, count, alpha, q):
-    for k in range(count):
+    for k in range(wide(count)):
         v, slope = x[k], g[k]
         low = slope * (alpha * exp(v))
         dx[k] = slope if v > ZERO else low
@@ -154,20 +155,20 @@ def elu_grad(g, x, dx, count, alpha, q):
 
 @loop
 def silu(x, y, out, count, p, q):
-    for k in range(count):
+    for k in range(wide(count)):
         out[k] = x[k] * logistic(x[k])
 
 
 @loop
 def silu_grad(g, x, dx, count, p, q):
-    for k in range(count):
+    for k in range(wide(count)):
         share = logistic(x[k])
         dx[k] = g[k] * (share * (ONE + x[k] * (ONE - share)))
 
 
 @loop
 def softplus(x, y, out, count, beta, threshold):
-    for k in range(count):
+    for k in range(wide(count)):
         v = x[k]
         scaled = v * beta
         positive = ZERO if scaled < ZERO else scaled
@@ -177,7 +178,7 @@ def softplus(x, y, out, count, beta, threshold):
 
 @loop
 def softplus_grad(g, x, dx, count, beta, threshold):
-    for k in range(count):
+    for k in range(wide(count)):
         scaled, slope = x[k] * beta, g[k]
         low = slope * logistic(scaled)
         dx[k] = slope if scaled > threshold else low
@@ -185,13 +186,13 @@ def softplus_grad(g, x, dx, count, beta, threshold):
 
 @loop
 def gelu(x, y, out, count, p, q):
-    for k in range(count):
+    for k in range(wide(count)):
         out[k] = (x[k] * HALF) * (ONE + erf(x[k] * ROOT_HALF))
 
 
 @loop
 def gelu_grad(g, x, dx, count, p, q):
-    for k in range(count):
+    for k in range(wide(count)):
         v = x[k]
         below = HALF * (ONE + erf(v * ROOT_HALF))
         density = exp(-HALF * (v * v)) * DENSITY
@@ -200,7 +201,7 @@ def gelu_grad(g, x, dx, count, p, q):
 
 @loop
 def gelu_tanh(x, y, out, count, p, q):
-    for k in range(count):
+    for k in range(wide(count)):
         v = x[k]
         bend = hyperbolic((v * v * v * CUBIC + v) * INNER)
         out[k] = (v * HALF) * (ONE + bend)
@@ -208,7 +209,7 @@ def gelu_tanh(x, y, out, count, p, q):
 
 @loop
 def gelu_tanh_grad(g, x, dx, count, p, q):
-    for k in range(count):
+    for k in range(wide(count)):
         v = x[k]
         square = v * v
         bend = hyperbolic(INNER * (v + CUBIC * (square * v)))

@@ -1,8 +1,8 @@
 """Elementary functions of a float32, as arithmetic without calls or branches, so that loops over them become vectors.
 
 The C library's functions would be called once for each element. These are within 2 units in the last place of the
-exact result (sigmoid 3), denormal results too, and give what PyTorch's give at infinities and NaN. No product is fused with a sum:
-the bits do not follow from how a loop was compiled.
+exact result (sigmoid 3), denormal results too, and give what PyTorch's give at infinities and NaN. Where a product and a sum are
+rounded once, fma says so: the bits do not follow from how a loop was compiled.
 
 Source  Cody and Waite 1980, "Software manual for the elementary functions"; coefficients of Moshier's Cephes library
 """
@@ -10,6 +10,7 @@ Source  Cody and Waite 1980, "Software manual for the elementary functions"; coe
 import numpy as np
 
 from ..toolchain import jit
+from ..toolchain.scalars import fma
 
 __all__ = ["erf", "exp", "expm1", "log", "log1p", "sigmoid", "tanh"]
 
@@ -22,7 +23,7 @@ def polynomial(coefficients, t):
     """Horner's rule, the coefficient of the highest power first."""
     value = coefficients[0]
     for k in range(1, len(coefficients)):
-        value = value * t + coefficients[k]
+        value = fma(value, t, coefficients[k])
     return value
 
 
@@ -52,15 +53,15 @@ SERIES = tuple(map(f32, (1.9875691500e-4, 1.3981999507e-3, 8.3334519073e-3, 4.16
 def reduced(x):
     """(r, n) of x = n ln 2 + r with |r| <= ln 2 / 2."""
     x = FARTHEST if x > FARTHEST else -FARTHEST if x < -FARTHEST else x  # written so that NaN passes
-    shifted = f32(x * INVERSE + MAGIC)
+    shifted = fma(x, INVERSE, MAGIC)
     n = shifted - MAGIC
-    return (x - n * HIGH) - n * LOW, i32(f32(shifted).view(np.int32) - i32(0x4B400000))
+    return fma(n, -LOW, fma(n, -HIGH, x)), i32(f32(shifted).view(np.int32) - i32(0x4B400000))
 
 
 @jit
 def minus_one(r):
     """e^r - 1 for a small r."""
-    return polynomial(SERIES, r) * (r * r) + r
+    return fma(polynomial(SERIES, r), r * r, r)
 
 
 @jit
@@ -74,14 +75,6 @@ def exp(x):
     r, n = reduced(x)
     half = i32(n >> i32(1))
     return (minus_one(r) + ONE) * power_of_two(half) * power_of_two(i32(n - half))
-
-
-@jit
-def exp_down(x):
-    """e^x for x <= 0, cheaper: less than 2^-126 counts as 0."""
-    r, n = reduced(x)
-    n = i32(-127) if n < i32(-127) else n
-    return (minus_one(r) + ONE) * power_of_two(n)
 
 
 @jit
@@ -113,7 +106,7 @@ def tanh(x):
     size = magnitude(x)
     square = x * x
     far = ONE - TWO / (exp(size + size) + ONE)
-    near = polynomial(BENDS, square) * square * size + size
+    near = fma(polynomial(BENDS, square) * square, size, size)
     return signed(near if size < BEND else far, x)
 
 
@@ -140,8 +133,8 @@ def log(x):
     exponent = f32(i32(bits >> i32(23)) - (i32(23) if tiny else i32(0)))
     m = i32(i32(bits & i32(0x7FFFFF)) + ROOT).view(np.float32) - ONE
     square = m * m
-    tail = polynomial(LOGARITHM, m) * (m * square) + exponent * LOW - HALF * square
-    value = (m + tail) + exponent * HIGH
+    tail = fma(polynomial(LOGARITHM, m), m * square, fma(exponent, LOW, -HALF * square))
+    value = fma(exponent, HIGH, m + tail)
     value = -ENDLESS if x == ZERO else value if x > ZERO else NOTHING
     return x if x == ENDLESS else value
 
@@ -164,8 +157,8 @@ def small_log1p(x):
     m = (HALF * whole if high else whole) - ONE
     square = m * m
     count = ONE if high else ZERO
-    tail = polynomial(LOGARITHM, m) * (m * square) + count * LOW - HALF * square
-    value = ((m + tail) + count * HIGH) + lost / whole
+    tail = fma(polynomial(LOGARITHM, m), m * square, fma(count, LOW, -HALF * square))
+    value = fma(count, HIGH, m + tail) + lost / whole
     return x if x < f32(1e-8) else value
 
 
