@@ -32,12 +32,13 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 from engines import PEERS, TORCH
 from machine import installed, versions
-from rounds import Worker, ended, in_turn, summary, working
+from rounds import Failed, Worker, ended, in_turn, summary, working
 from tasks import OPTIMIZERS, drawn, epoch_data, named
 
 RESULTS = Path(__file__).parent / "results" / "cpu.json"
 PARTS = "steps", "random", "epoch", "memory"
-STARTS, EPOCHS = 3, 3  # processes that are timed; epochs
+STARTS, EPOCHS = 3, 3  # processes of which the first step is timed; epochs
+TRAINED = 5  # steps until memory is at its peak
 BEGUN = time.monotonic()
 
 
@@ -161,7 +162,7 @@ def memory(options):
             "grown_mb": {},
         }
         absent = {name: "not installed" for name in options.peers if not installed(name)}
-        names = [name for name in ("minigrad", *TORCH, *options.peers) if name not in absent]
+        names = [name for name in ("minigrad", "torch", *options.peers) if name not in absent]
         for name in names:
             start = partial(Worker, name, named(model), size, threads, options.patience)
             if why := _processes(name, start, row):
@@ -172,14 +173,23 @@ def memory(options):
 
 
 def _processes(name, start, row):
-    """Add to a row what processes of one contender, one after the other, say; or return why it has none."""
+    """Add to a row what processes of one contender, one after the other, say; or return why it has none.
+
+    The first process fills caches and trains; only of the others, if there are any, is the first step timed.
+    """
     seconds = []
-    for _ in range(1 if name in PEERS else 1 + STARTS):  # the first one fills caches
+    for number in range(1 if name in PEERS else 1 + STARTS):
         with working({name: start}) as (workers, reasons):
             if name in workers:
                 seconds.append(workers[name].first_step)
-                workers[name].ask("steps", 5)
-                found = ended(workers, reasons)
+            if name in workers and not number:
+                try:
+                    workers[name].ask("steps", TRAINED)
+                    found = ended(workers, reasons)
+                except Failed as why:
+                    reasons[name] = str(why)
+            if reasons and name not in PEERS:
+                sys.exit(f"{name}: {reasons[name]}")
             if reasons:
                 return reasons[name]
     row["first_step_s"][name] = round(statistics.median(seconds[1:] or seconds), 2)
@@ -227,6 +237,8 @@ def main():
             found = {"steps": steps, "random": random, "epoch": epoch, "memory": memory}[part](options)
             if options.write:
                 stored(part, found, options)
+    except Failed as why:
+        sys.exit(str(why))
     except KeyboardInterrupt:
         sys.exit("interrupted; parts that were complete are stored" if options.write else "interrupted")
 
