@@ -48,7 +48,7 @@ def _batch_norm(input, weight, bias, eps, running_mean, running_var, momentum):
     for vector, updated in zip(given, running, strict=True):
         if updated is not vector:
             device.assign(vector, updated)
-    kernels.batch_normalize(x, mean, variance, weight, bias, eps, out)
+    kernels.batch_normalize(x, mean, variance, weight, bias, eps, None, False, out)
     return out, mean, variance
 
 
@@ -89,9 +89,8 @@ def _batch_norm_at_once(g, input, mean, variance, weight, eps):
     weight = None if weight is None else device.contiguous(weight)
     dx = device.empty_like(x)
     dweight, dbias = (device.empty((x.shape[1],), x.dtype, like=x) for _ in range(2))
-    kernels.batch_norm_grads(
-        _dense(g), x, mean, variance, weight, eps, dx, dweight, dbias, _scratch("batch_norm_grads", x)
-    )
+    outputs = dx, dweight, dbias, None
+    kernels.batch_norm_grads(_dense(g), x, mean, variance, weight, eps, None, *outputs, _scratch("batch_norm_grads", x))
     return {"input": dx, "weight": dweight, "bias": dbias}
 
 
