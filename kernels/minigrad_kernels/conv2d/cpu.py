@@ -6,10 +6,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from .. import elementwise, pool2d
+from .. import pool2d
 from ..layout import CHANNELS_LAST, FILTER
 from ..toolchain import alias, threads
-from ..toolchain.product import ALIGNMENT, Plan, aligned, run, scratch_bytes
+from ..toolchain.pooling import Windows
+from ..toolchain.product import ALIGNMENT, Plan, aligned, block_images, run, scratch_bytes
 from .filter_plan import partial_count, weight_grad_plan
 from .geometry import Geometry, output_shape
 from .pixel_plan import forward_plan, input_grad_plan
@@ -18,6 +19,7 @@ from .reads import filter_order
 __all__ = ["forward", "forward_pooled", "input_grad", "weight_grad", "workspace"]
 
 PLANS = {"forward": forward_plan, "input_grad": input_grad_plan, "weight_grad": weight_grad_plan}
+POOLED_BYTES = 1 << 20  # of images in front of pooling, which should stay in the second cache
 
 
 class _Setup(NamedTuple):
@@ -45,8 +47,7 @@ def workspace(direction, x_shape, w_shape, stride, padding, dilation, groups, it
     """Bytes of workspace for a direction; see the launcher."""
     settings = stride, padding, dilation, groups
     if direction == "forward_pooled":
-        convolved = prod(output_shape(x_shape, w_shape, None, *settings)) * itemsize + ALIGNMENT
-        return convolved + _setup("forward", x_shape, w_shape, *settings, itemsize, threads()).bytes
+        return _pooled(x_shape, w_shape, *settings, itemsize, threads()).bytes
     return _setup(direction, x_shape, w_shape, *settings, itemsize, threads()).bytes
 
 
@@ -66,9 +67,26 @@ def forward(x, w, bias, relu, stride, padding, dilation, groups, out, workspace)
     setup = _setup("forward", x.shape, w.shape, stride, padding, dilation, groups, x.itemsize, threads())
     _, scratch, none = _carve(setup, workspace, x)
     start = none if bias is None else alias(bias)
-    run(setup.plan, _flat(x, CHANNELS_LAST), _flat(w, FILTER), start, _flat(out, CHANNELS_LAST), scratch)
-    if relu:
-        elementwise.relu(out, out)
+    run(setup.plan, _flat(x, CHANNELS_LAST), _flat(w, FILTER), start, relu, _flat(out, CHANNELS_LAST), scratch)
+
+
+class _Pooled(NamedTuple):
+    """What forward_pooled needs; convolved: elements at the start of the workspace for all images, or 0."""
+
+    setup: _Setup
+    convolved: int
+    bytes: int
+
+
+@lru_cache(maxsize=1024)
+def _pooled(x_shape, w_shape, stride, padding, dilation, groups, itemsize, count):
+    """Images that a thread has just made are pooled where they lie, if they and a block of them fit there."""
+    setup = _setup("forward", x_shape, w_shape, stride, padding, dilation, groups, itemsize, count)
+    images, *image = output_shape(x_shape, w_shape, None, stride, padding, dilation, groups)
+    if 0 < block_images(setup.plan) * prod(image) * itemsize <= POOLED_BYTES:
+        return _Pooled(setup, 0, scratch_bytes(setup.plan, itemsize, prod(image)) + ALIGNMENT)
+    convolved = images * prod(image)
+    return _Pooled(setup, convolved, convolved * itemsize + ALIGNMENT + setup.bytes)
 
 
 def forward_pooled(
@@ -76,11 +94,19 @@ def forward_pooled(
     out, positions, workspace,
 ):  # fmt: skip
     """Convolution and max pooling; see the launcher."""
-    n, o, *size = output_shape(x.shape, w.shape, None, stride, padding, dilation, groups)
-    end = n * o * prod(size) * x.itemsize + ALIGNMENT
-    convolved = aligned(workspace[:end], x.dtype)[: n * o * prod(size)].reshape(n, *size, o).transpose(0, 3, 1, 2)
-    forward(x, w, bias, relu, stride, padding, dilation, groups, convolved, workspace[end:])
-    pool2d.max_forward(convolved, kernel_size, pool_stride, pool_padding, pool_dilation, out, positions)
+    settings, windows = (stride, padding, dilation, groups), (kernel_size, pool_stride, pool_padding, pool_dilation)
+    setup, convolved, _ = _pooled(x.shape, w.shape, *settings, x.itemsize, threads())
+    n, o, *size = output_shape(x.shape, w.shape, None, *settings)
+    scratch = aligned(workspace, x.dtype)
+    if convolved:
+        whole = scratch[:convolved].reshape(n, *size, o).transpose(0, 3, 1, 2)
+        forward(x, w, bias, relu, *settings, whole, workspace[convolved * x.itemsize + ALIGNMENT :])
+        pool2d.max_forward(whole, *windows, out, positions)
+    elif out.size:
+        table = Windows(*windows, tuple(size), out.shape[2:], o).table()
+        start = scratch[:0] if bias is None else alias(bias)
+        sources, results = (_flat(x, CHANNELS_LAST), _flat(w, FILTER)), (_flat(out, CHANNELS_LAST), scratch)
+        run(setup.plan, *sources, start, relu, *results, table, _flat(positions, CHANNELS_LAST))
 
 
 @lru_cache(maxsize=1024)
@@ -111,7 +137,7 @@ def input_grad(g, w, stride, padding, dilation, groups, dx, workspace):
     setup = _setup("input_grad", dx.shape, w.shape, stride, padding, dilation, groups, g.itemsize, threads())
     transposed, scratch, none = _carve(setup, workspace, g)
     _transpose(w, stride, dilation, transposed)
-    run(setup.plan, _flat(g, CHANNELS_LAST), transposed, none, _flat(dx, CHANNELS_LAST), scratch)
+    run(setup.plan, _flat(g, CHANNELS_LAST), transposed, none, False, _flat(dx, CHANNELS_LAST), scratch)
 
 
 def weight_grad(g, x, stride, padding, dilation, groups, dw, workspace):
@@ -123,7 +149,7 @@ def weight_grad(g, x, stride, padding, dilation, groups, dw, workspace):
         total[:] = 0
         return
     target = partials if partials.size else total
-    run(setup.plan, _flat(x, CHANNELS_LAST), _flat(g, CHANNELS_LAST), none, target, scratch)
+    run(setup.plan, _flat(x, CHANNELS_LAST), _flat(g, CHANNELS_LAST), none, False, target, scratch)
     if partials.size:
         _add_pairwise(partials.reshape(-1, total.size), total)
 

@@ -11,13 +11,16 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..toolchain.product import CHANNELS, GATHER, ROWS, Job, cut, make_plan, pieces
+from ..toolchain.product import CHANNELS, GATHER, ROWS, Job, cut, in_pieces, make_plan, pieces
 from .reads import Source, forward_reads
 
 __all__ = ["partial_count", "weight_grad_plan"]
 
 BLOCK_BYTES = 1 << 19  # of A and B, which each tile of dw reads again: they should stay in the second cache
 LEAST_STEPS = 96  # of a sum, before its tile is stored
+FAR = 1024  # bytes between rows of B from which on they are packed
+DEPTH = 384  # of a packed sum
+LEAST_TILES = 4  # of rows, from which on packing pays
 LARGE_FILTER = 1 << 16  # elements of dw from which partial sums cost too much memory
 
 
@@ -83,6 +86,8 @@ def _weight_item(geometry, source, block, rows, base, sums):
                         accumulate=first > block[0] or tap > 0,
                     )
                 )
+        if form == GATHER and made * geometry.itemsize >= FAR and row_end - row >= LEAST_TILES * ROWS:
+            jobs = [piece for job in jobs for piece in in_pieces(job._replace(packed=True), DEPTH)]
         yield from source.with_copy(jobs, first, count)
 
 
@@ -120,4 +125,4 @@ def weight_grad_plan(geometry):
         np.add.outer(numbers * source.size, a_taps).reshape(-1),
         np.add.outer(numbers * pixels * geometry.w_shape[0], b_taps).reshape(-1),
     )
-    return make_plan(geometry.work, items, (a_rows, c_rows), taps, source.border(), together)
+    return make_plan(geometry.work, geometry.itemsize, items, (a_rows, c_rows), taps, source.border(), together)

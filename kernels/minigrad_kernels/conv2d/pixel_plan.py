@@ -14,12 +14,15 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..toolchain.product import CHANNELS, GATHER, ROWS, VECTOR_BYTES, Job, cut, make_plan, pieces
+from ..toolchain.product import CHANNELS, GATHER, ROWS, VECTOR_BYTES, Job, cut, in_pieces, make_plan, pieces
 from .reads import Source, forward_reads, input_grad_reads, without_border
 
 __all__ = ["forward_plan", "input_grad_plan"]
 
 BLOCK_BYTES = 1 << 19  # of A, which each block of columns reads again: it should stay in the second cache
+FAR = 1024  # bytes between rows of B from which on they are packed
+DEPTH = 768  # of a packed sum
+LEAST_TILES = 4  # of rows, from which on packing pays
 TILE_STEPS = 3  # a tile's set-up costs as much as so many steps of its sum
 
 
@@ -78,14 +81,14 @@ class _Choice(NamedTuple):
     classes: list
 
 
-def _choose(geometry, reads, size, channels, target_width, groups):
-    """The cheapest way to meet the padding, and number of images in a block."""
+def _choose(geometry, reads, size, channels, target_width, made, groups):
+    """The cheapest way to meet the padding, and number of images in a block; made: elements of an image of C."""
     images, choices = geometry.x_shape[0], []
     split = [without_border(*axis) for axis in zip(reads, size, strict=True)]
     for sets in (split, reads):
         source = Source.of(size, channels, sets)
         classes = [kind for kind in _classes(sets, source, target_width, groups) if kind.a_rows.size]
-        most = min(images // 4, BLOCK_BYTES // max(1, source.size * geometry.itemsize))
+        most = min(images // 4, BLOCK_BYTES // max(1, max(source.size, made) * geometry.itemsize))
         for together in range(1, max(1, most) + 1):
             cost = _cost(classes, source, groups, geometry.itemsize, together)
             choices.append(_Choice(cost, together, source, classes))
@@ -125,6 +128,14 @@ class _Cuts(NamedTuple):
 
     sections: int
     run: int
+    far: bool  # rows of B
+
+
+def _packed(job, far):
+    """The job, or several that pack B, where its rows lie far apart and there are enough rows of A to repay it."""
+    if far and job.form == GATHER and job.row_end - job.row >= LEAST_TILES * ROWS:
+        return in_pieces(job._replace(packed=True), DEPTH)
+    return [job]
 
 
 def _section_jobs(templates, images, section, cuts, a_start, c_start):
@@ -134,21 +145,24 @@ def _section_jobs(templates, images, section, cuts, a_start, c_start):
         while row < end:
             stop = min(row + cuts.run, end)
             for job in jobs:
-                yield job._replace(
+                moved = job._replace(
                     a_offset=job.a_offset + a_start,
                     row=start + row,
                     row_end=start + stop,
                     c_offset=job.c_offset + c_start,
                 )
+                yield from _packed(moved, cuts.far)
             row = stop
 
 
 def _pixel_plan(geometry, reads, size, channels, target, groups):
     """The plan: A has images of (height, width) and channels, C those of `target` (height, width, channels)."""
     height, width, made = target
-    _, together, source, classes = _choose(geometry, reads, size, channels, width, groups)
-    numbers, blocks = np.arange(together), -(-geometry.x_shape[0] // together)
-    bounds = [block * geometry.x_shape[0] // blocks for block in range(blocks + 1)] if blocks else [0]
+    images, image = geometry.x_shape[0], height * width * made
+    _, together, source, classes = _choose(geometry, reads, size, channels, width, image, groups)
+    numbers, blocks = np.arange(together), -(-images // together)
+    blocks = min(images, -(-blocks // geometry.threads) * geometry.threads)
+    bounds = [block * images // blocks for block in range(blocks + 1)] if blocks else [0]
     a_rows = [np.add.outer(numbers * source.size, kind.a_rows).reshape(-1) for kind in classes]
     c_rows = [np.add.outer(numbers * height * width, kind.c_rows).reshape(-1) * made for kind in classes]
     taps = [kind.a_taps for kind in classes], [kind.taps * groups.b_tap for kind in classes]
@@ -157,15 +171,17 @@ def _pixel_plan(geometry, reads, size, channels, target, groups):
     cuts = _Cuts(
         pieces(geometry.work, blocks, -(-together * rows // ROWS)),
         ROWS * max(1, BLOCK_BYTES // 2 * rows // (ROWS * image_bytes)),
+        groups.b_step * geometry.itemsize >= FAR,
     )
     items = []
     for first, last in zip(bounds, bounds[1:], strict=False):
-        a_start, c_start = 0 if source.bordered else first * source.size, first * height * width * made
+        a_start, c_start = 0 if source.bordered else first * source.size, first * image
         for section in range(cuts.sections):
             jobs = _section_jobs(templates, last - first, section, cuts, a_start, c_start)
             items.append(source.with_copy(jobs, first, last - first))
     tables = [np.concatenate([*lists, np.empty(0, np.int64)]) for lists in (a_rows, c_rows, *taps)]
-    return make_plan(geometry.work, items, tables[:2], tables[2:], source.border(), together)
+    whole = bounds if cuts.sections == 1 and images else ()
+    return make_plan(geometry.work, geometry.itemsize, items, tables[:2], tables[2:], source.border(), together, whole)
 
 
 def _reads(geometry, of, sizes):

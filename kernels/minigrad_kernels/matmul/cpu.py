@@ -1,8 +1,8 @@
 """Matrix product on the CPU: which of the forms in toolchain/vector.py fits the strides, and how the work is cut.
 
-- columns of b side by side in memory: gather tiles, whatever the strides of a (NN, TN)
-- rows of a and columns of b each run along memory: dot tiles (NT: Linear's forward)
-- else b is copied with its columns side by side (TT)
+- few rows of a and columns of b, each of which runs along memory: dot tiles
+- else gather tiles, whatever the strides of a; where columns of b do not lie side by side, or its rows lie far apart
+  and serve many rows of a, blocks of b are packed
 
 Long sums run in blocks of DEPTH, so that a block of columns stays in cache; the blocks add up in order.
 """
@@ -13,7 +13,6 @@ from typing import NamedTuple
 
 import numpy as np
 
-from .. import elementwise
 from ..toolchain import alias, threads
 from ..toolchain.product import (
     ALIGNMENT,
@@ -24,45 +23,48 @@ from ..toolchain.product import (
     ROWS,
     VECTOR_BYTES,
     Job,
+    Plan,
     aligned,
     cut,
     make_plan,
     memory,
     pieces,
     run,
+    scratch_bytes,
 )
 
 __all__ = ["forward", "workspace"]
 
 DEPTH = 1024
+PACKED_DEPTH = 384  # of a packed block of b: two vectors of its columns fit into the nearest cache
+FAR = 1024  # bytes between rows of b from which on they are packed
+LEAST_TILES = 3  # of rows, from which on packing pays
+FEW_ROWS = 24  # of a: dot tiles then, because turning b would cost more than it saves
 BLOCK_BYTES = 1 << 18  # of A: read once for every block of columns, so it should stay in the second cache
 
 
-class _Strides(NamedTuple):
-    """Strides in elements, and the form that fits them: GATHER, DOT, or None where b must be copied first."""
+class _Form(NamedTuple):
+    """Strides in elements, and how b is read."""
 
     a: tuple
     b: tuple
-    form: int | None
+    form: int
+    packed: bool
 
 
 @lru_cache(maxsize=1024)
-def _strides(a_shape, a_strides, b_shape, b_strides, itemsize):
+def _form(a_shape, a_strides, b_shape, b_strides, itemsize):
     a, b = (
         tuple(0 if size == 1 else step // itemsize for size, step in zip(shape, strides, strict=True))
         for shape, strides in ((a_shape, a_strides), (b_shape, b_strides))
     )
-    k, n = b_shape[-2:]
+    m, (k, n) = a_shape[-2], b_shape[-2:]
     along = k == 1 or (a[-1] == 1 and b[-2] == 1)  # sums run along memory in both
     across = n == 1 or b[-1] == 1  # columns of b lie side by side
-    form = DOT if along and (n == 1 or not across) else GATHER if across else None
-    return _Strides(a, b, form)
-
-
-def workspace(a, b):
-    """Bytes of workspace that `forward` wants for these arrays, whose elements it does not look at."""
-    copied = b.size and _strides(a.shape, a.strides, b.shape, b.strides, b.itemsize).form is None
-    return b.size * b.itemsize + ALIGNMENT if copied else 0
+    if along and (n == 1 or (not across and m <= FEW_ROWS)):
+        return _Form(a, b, DOT, False)
+    far = abs(b[-2]) * itemsize >= FAR and m >= LEAST_TILES * ROWS
+    return _Form(a, b, GATHER, not across or far)
 
 
 def _offsets(shape, steps):
@@ -73,75 +75,84 @@ def _offsets(shape, steps):
     return total.reshape(-1)
 
 
-def _blocks(form, m, n, k, itemsize, sections):
-    """For each section of one product: bounds of columns, rows and k, in the order of work."""
+def _blocks(form, m, n, k, itemsize, sections, most):
+    """For each section of one product: bounds of columns, rows and k, of which `most` at once, in the order of work."""
     row_tile, column_tile = (DOT_ROWS, DOT_COLUMNS) if form == DOT else (ROWS, 2 * VECTOR_BYTES // itemsize)
     by_columns = n * row_tile > m * column_tile
     columns = cut(n, column_tile, sections if by_columns else 1)
     rows = cut(m, row_tile, 1 if by_columns else sections)
-    height = max(1, BLOCK_BYTES // (min(k, DEPTH) * itemsize * row_tile)) * row_tile if k else m
+    count = max(1, -(-k // most))
+    steps = [k * step // count for step in range(count + 1)]
+    height = max(1, BLOCK_BYTES // (min(k, most) * itemsize * row_tile)) * row_tile if k else m
     for column, column_end in zip(columns, columns[1:], strict=False):
         for first, last in zip(rows, rows[1:], strict=False):
             yield [
-                (column, column_end, row, min(last, row + height), depth, min(k, depth + DEPTH))
-                for depth in range(0, max(k, 1), DEPTH)
+                (column, column_end, row, min(last, row + height), depth, depth_end)
+                for depth, depth_end in zip(steps, steps[1:], strict=False)
                 for row in range(first, last, height)
             ]
 
 
-@lru_cache(maxsize=256)
-def _plan(batch, m, n, k, a_steps, b_steps, form, itemsize, _threads):
-    *a_batch, a_row, a_step = a_steps
-    *b_batch, b_row, b_column = b_steps
-    b_step = b_column if form == DOT else b_row
+class _Setup(NamedTuple):
+    plan: Plan
+    bytes: int  # of workspace
+
+
+@lru_cache(maxsize=1024)
+def _setup(a_shape, a_strides, b_shape, b_strides, itemsize, _threads):
+    *batch, m, k = a_shape
+    n = b_shape[-1]
+    found = _form(a_shape, a_strides, b_shape, b_strides, itemsize)
+    (*a_batch, a_row, a_step), (*b_batch, b_row, b_column), form, packed = found
     places = zip(_offsets(batch, a_batch), _offsets(batch, b_batch), range(prod(batch)), strict=True)
     tiles = -(-m // ROWS) * -(-n // DOT_COLUMNS)
     work = prod(batch) * m * n * k
     sections = pieces(work, prod(batch), tiles)
+    most = PACKED_DEPTH if packed else DEPTH
     items = [
         [
             Job(
-                form,
-                0,
-                0,
-                a + depth * a_step,
-                row,
-                row_end,
-                0,
-                1,
-                depth_end - depth,
-                a_step,
-                b + depth * b_row + column * b_column,
-                b_step,
-                number * m * n + column,
-                column_end - column,
-                column,
-                depth > 0,
-            )  # fmt: skip
+                form=form,
+                a_offset=a + depth * a_step,
+                row=row,
+                row_end=row_end,
+                length=depth_end - depth,
+                a_step=a_step,
+                b_offset=b + depth * b_row + column * b_column,
+                b_step=b_column if form == DOT else b_row,
+                b_column=b_column,
+                c_offset=number * m * n + column,
+                columns=column_end - column,
+                bias_offset=column,
+                accumulate=depth > 0,
+                last=depth_end == k,
+                packed=packed,
+            )
             for column, column_end, row, row_end, depth, depth_end in section
         ]
         for a, b, number in places
-        for section in _blocks(form, m, n, k, itemsize, sections)
+        for section in _blocks(form, m, n, k, itemsize, sections, most)
     ]
-    return make_plan(work, items, (np.arange(m) * a_row, np.arange(m) * n), ([0], [0]))
+    plan = make_plan(work, itemsize, items, (np.arange(m) * a_row, np.arange(m) * n), ([0], [0]))
+    size = scratch_bytes(plan, itemsize)
+    return _Setup(plan, size + ALIGNMENT if size else 0)
+
+
+def workspace(a, b):
+    """Bytes of workspace that `forward` wants for these arrays, whose elements it does not look at."""
+    if not (prod(a.shape[:-1]) and b.shape[-1]):
+        return 0
+    return _setup(a.shape, a.strides, b.shape, b.strides, b.itemsize, threads()).bytes
 
 
 def forward(a, b, bias, relu, out, workspace):
     """Matrix product; see the launcher."""
-    *batch, m, n = out.shape
     if out.size == 0:
         return
-    strides = _strides(a.shape, a.strides, b.shape, b.strides, b.itemsize)
-    if strides.form is None:
-        packed = aligned(workspace, b.dtype)[: b.size].reshape(b.shape)
-        np.copyto(packed, b)
-        b = packed
-        strides = _strides(a.shape, a.strides, b.shape, b.strides, b.itemsize)
-    plan = _plan(tuple(batch), m, n, a.shape[-1], *strides, a.itemsize, threads())
-    none = np.empty(0, out.dtype)
-    run(plan, _from_first(a), _from_first(b), none if bias is None else alias(bias), out.reshape(-1), none)
-    if relu:
-        elementwise.relu(out, out)
+    setup = _setup(a.shape, a.strides, b.shape, b.strides, b.itemsize, threads())
+    scratch = aligned(workspace, out.dtype) if setup.bytes else np.empty(0, out.dtype)
+    start = scratch[:0] if bias is None else alias(bias)
+    run(setup.plan, _from_first(a), _from_first(b), start, relu, out.reshape(-1), scratch)
 
 
 def _from_first(array):

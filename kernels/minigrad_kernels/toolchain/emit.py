@@ -47,6 +47,7 @@ def instruction_set():
 
 TILE = TILES[instruction_set()]
 INT = ir.IntType(64)
+REGISTER = {"avx512": "v", "avx2": "x", "sse": "x", "neon": "w"}[instruction_set()]
 
 
 def constant(value):
@@ -137,6 +138,21 @@ class Emitter:
     def multiply_add(self, a, b, slot):
         product = self.builder.fmul(a, b, flags=("contract",))
         self.builder.store(self.builder.fadd(self.builder.load(slot), product, flags=("contract",)), slot)
+
+    def at_least(self, value, floor):
+        """The greater of both; a NaN of the value stays."""
+        return self.builder.select(self.builder.fcmp_ordered("<=", value, floor), floor, value)
+
+    def fence(self, slots):
+        """Finish the sums in some variables before what follows is loaded: an empty assembly that touches them.
+
+        Otherwise the compiler loads all rows first, for which there are not registers enough.
+        """
+        for slot in slots:
+            value = self.builder.load(slot)
+            kind = ir.FunctionType(value.type, [value.type])
+            passed = self.builder.asm(kind, "", f"={REGISTER},0,~{{memory}}", [value], True)
+            self.builder.store(passed, slot)
 
     def lane_sum(self, vector):
         """The lanes added in halves: 0 + n/2, 1 + n/2 + 1 ..., then again."""

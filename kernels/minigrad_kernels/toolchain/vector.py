@@ -10,9 +10,10 @@ channel tile  C[c_row(i) + v] = start + sum_t sum_k A[a_row(i) + a_tap(t) + k*a_
 dot tile      C[c_row(i) + v] = start + sum_k A[a_row(i) + k] * B[v*b_step + k]
               lanes lie over k, and are added in a fixed order at the end
 
-Start is C itself, a bias, or zero. Rows past the last one repeat it: they compute and store the same value. Columns
-past the last one are masked. The sums of a tile do not depend on the tile's shape, so neither do the bits, except
-that the dot tile adds as many partial sums as a vector has lanes.
+Start is C itself, a bias, or zero. With relu, what is stored is the positive part; NaN stays NaN. Rows past the last
+one repeat it: they compute and store the same value. Columns past the last one are masked. The sums of a tile do not
+depend on the tile's shape, so neither do the bits, except that the dot tile adds as many partial sums as a vector has
+lanes.
 
 Source  K. Goto, R. van de Geijn, "Anatomy of high-performance matrix multiplication", 2008, section 5 (register tiles)
 """
@@ -54,7 +55,13 @@ def _rows(emit, count, values, accumulate):
     return _Rows(a, c, [builder.select(accumulate, address, fresh) for address in c]), absent, accumulate
 
 
-def _emit_gather(emit, rows, masks, taps, steps, by_lane):
+def _floor(emit, relu):
+    """What results are not below: 0 with relu, else minus infinity."""
+    zero, lowest = (ir.Constant(emit.element, value) for value in (0.0, float("-inf")))
+    return emit.builder.select(emit.builder.icmp_signed("!=", relu, constant(0)), zero, lowest)
+
+
+def _emit_gather(emit, rows, masks, taps, steps, by_lane, relu):
     """The tile itself: len(masks) vectors wide; by_lane: a channel tile."""
     builder, vectors = emit.builder, range(len(masks))
     a_taps, b_taps, tap, tap_end, b = taps
@@ -76,11 +83,14 @@ def _emit_gather(emit, rows, masks, taps, steps, by_lane):
                 for v in vectors:
                     left = shared or emit.load(emit.shifted(place, constant(v * emit.lanes)), masks[v])
                     emit.multiply_add(left, right[v], sums[i][v])
+                emit.fence(sums[i])
             builder.store(builder.add(here, b_step), position)
             builder.store(builder.add(there, a_step), shift)
+    floor = emit.splat(_floor(emit, relu))
     for row, line in zip(rows.c, sums, strict=True):
         for v in vectors:
-            emit.store(builder.load(line[v]), emit.shifted(row, constant(v * emit.lanes)), masks[v])
+            result = emit.at_least(builder.load(line[v]), floor)
+            emit.store(result, emit.shifted(row, constant(v * emit.lanes)), masks[v])
 
 
 def _gather_tile(vectors, arguments, by_lane=False):
@@ -88,7 +98,7 @@ def _gather_tile(vectors, arguments, by_lane=False):
 
     def generate(context, builder, signature, values):
         emit = Emitter(context, builder, signature)
-        b, a_taps, b_taps, b_offset, tap, tap_end, length, a_step, b_step, columns, accumulate = values[10:]
+        b, a_taps, b_taps, b_offset, tap, tap_end, length, a_step, b_step, columns, accumulate, relu = values[10:]
         rows, _, _ = _rows(emit, TILE.rows, values[:10], accumulate)
         tables = emit.array(11, a_taps).data, emit.array(12, b_taps).data
         taps = (*tables, tap, tap_end, emit.base(10, b, b_offset))
@@ -98,13 +108,13 @@ def _gather_tile(vectors, arguments, by_lane=False):
         remaining = builder.sub(columns, constant((vectors - 1) * emit.lanes))
         tail = [*full, emit.mask(remaining)]
         if TILE.free_masks:
-            _emit_gather(emit, rows, tail, taps, steps, by_lane)
+            _emit_gather(emit, rows, tail, taps, steps, by_lane, relu)
         else:
             with builder.if_else(builder.icmp_signed(">=", remaining, constant(emit.lanes))) as (whole, partial):
                 with whole:
-                    _emit_gather(emit, rows, [*full, None], taps, steps, by_lane)
+                    _emit_gather(emit, rows, [*full, None], taps, steps, by_lane, relu)
                 with partial:
-                    _emit_gather(emit, rows, tail, taps, steps, by_lane)
+                    _emit_gather(emit, rows, tail, taps, steps, by_lane, relu)
         return context.get_dummy_value()
 
     return _signature(arguments), generate
@@ -121,35 +131,35 @@ def _signature(arguments):
 @intrinsic
 def wide_tile(
     typing_context, a, a_rows, a_offset, c, c_rows, c_offset, row, rows, bias, bias_offset,
-    b, a_taps, b_taps, b_offset, tap, tap_end, length, a_step, b_step, columns, accumulate,
+    b, a_taps, b_taps, b_offset, tap, tap_end, length, a_step, b_step, columns, accumulate, relu,
 ):  # fmt: skip
     """A gather tile two vectors wide, for more columns than one vector has lanes."""
     arguments = (a, a_rows, a_offset, c, c_rows, c_offset, row, rows, bias, bias_offset, b, a_taps, b_taps)
     return _gather_tile(
-        2, (*arguments, b_offset, tap, tap_end, length, a_step, b_step, columns, accumulate)
+        2, (*arguments, b_offset, tap, tap_end, length, a_step, b_step, columns, accumulate, relu)
     )  # fmt: skip
 
 
 @intrinsic
 def narrow_tile(
     typing_context, a, a_rows, a_offset, c, c_rows, c_offset, row, rows, bias, bias_offset,
-    b, a_taps, b_taps, b_offset, tap, tap_end, length, a_step, b_step, columns, accumulate,
+    b, a_taps, b_taps, b_offset, tap, tap_end, length, a_step, b_step, columns, accumulate, relu,
 ):  # fmt: skip
     """A gather tile one vector wide, for at most as many columns as a vector has lanes."""
     arguments = (a, a_rows, a_offset, c, c_rows, c_offset, row, rows, bias, bias_offset, b, a_taps, b_taps)
     return _gather_tile(
-        1, (*arguments, b_offset, tap, tap_end, length, a_step, b_step, columns, accumulate)
+        1, (*arguments, b_offset, tap, tap_end, length, a_step, b_step, columns, accumulate, relu)
     )  # fmt: skip
 
 
 @intrinsic
 def channel_tile(
     typing_context, a, a_rows, a_offset, c, c_rows, c_offset, row, rows, bias, bias_offset,
-    b, a_taps, b_taps, b_offset, tap, tap_end, length, a_step, b_step, columns, accumulate,
+    b, a_taps, b_taps, b_offset, tap, tap_end, length, a_step, b_step, columns, accumulate, relu,
 ):  # fmt: skip
     """A channel tile, for at most as many columns as a vector has lanes."""
     arguments = (a, a_rows, a_offset, c, c_rows, c_offset, row, rows, bias, bias_offset, b, a_taps, b_taps)
-    arguments = (*arguments, b_offset, tap, tap_end, length, a_step, b_step, columns, accumulate)
+    arguments = (*arguments, b_offset, tap, tap_end, length, a_step, b_step, columns, accumulate, relu)
     return _gather_tile(1, arguments, by_lane=True)
 
 
@@ -178,28 +188,27 @@ def _emit_dot(emit, rows, columns, length):
 @intrinsic
 def dot_tile(
     typing_context, a, a_rows, a_offset, c, c_rows, c_offset, row, rows, bias, bias_offset,
-    b, b_offset, length, b_step, column, columns, accumulate,
+    b, b_offset, length, b_step, column, columns, accumulate, relu,
 ):  # fmt: skip
     """A dot tile from a row and a column on."""
 
     def generate(context, builder, signature, values):
         emit = Emitter(context, builder, signature)
-        b, b_offset, length, b_step, column, columns, accumulate = values[10:]
+        b, b_offset, length, b_step, column, columns, accumulate, relu = values[10:]
         found, no_bias, accumulate = _rows(emit, TILE.dot_rows, values[:10], accumulate)
         b, last = emit.base(10, b, b_offset), builder.sub(columns, constant(1))
         numbers = [emit.minimum(builder.add(column, constant(j)), last) for j in range(TILE.dot_columns)]
         addresses = [emit.shifted(b, builder.mul(number, b_step)) for number in numbers]
-        sums = _emit_dot(emit, found.a, addresses, length)
+        sums, floor = _emit_dot(emit, found.a, addresses, length), _floor(emit, relu)
         at_zero = builder.and_(no_bias, builder.not_(accumulate))
         starts = [builder.select(at_zero, constant(0), number) for number in numbers]
         starts = [[emit.scalar(emit.shifted(line, number)) for number in starts] for line in found.start]
         for line, c_row, start in zip(sums, found.c, starts, strict=True):
             for value, number, first in zip(line, numbers, start, strict=True):
-                address = emit.shifted(c_row, number)
-                builder.store(
-                    builder.fadd(first, value), builder.inttoptr(address, emit.element.as_pointer())
-                ).align = emit.size
+                total = emit.at_least(builder.fadd(first, value), floor)
+                address = builder.inttoptr(emit.shifted(c_row, number), emit.element.as_pointer())
+                builder.store(total, address).align = emit.size
         return context.get_dummy_value()
 
     arguments = (a, a_rows, a_offset, c, c_rows, c_offset, row, rows, bias, bias_offset)
-    return _signature((*arguments, b, b_offset, length, b_step, column, columns, accumulate)), generate
+    return _signature((*arguments, b, b_offset, length, b_step, column, columns, accumulate, relu)), generate

@@ -1,0 +1,62 @@
+"""Max pooling of images that lie in scratch memory, for product.py: the same steps as those of pool2d on the CPU."""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from .cpu import jit
+from .lanes import LANES, max_window
+
+__all__ = ["NO_WINDOWS", "Windows", "max_images"]
+
+
+class Windows(NamedTuple):
+    """Windows over images of (height, width) pixels and so many channels; `made` of them in each."""
+
+    kernel_size: tuple
+    stride: tuple
+    padding: tuple
+    dilation: tuple
+    size: tuple
+    made: tuple
+    channels: int
+
+    def table(self):
+        """The numbers, in this order."""
+        return np.array([*(number for pair in self[:-1] for number in pair), self.channels], np.int64)
+
+
+NO_WINDOWS = np.zeros(0, np.int64)
+
+
+@jit
+def _inside(start, size, taps, dilation):
+    """The first tap inside the image and one past the last, for a window whose tap 0 lies at `start`."""
+    first = (-start + dilation - 1) // dilation if start < 0 else 0
+    return first, min(taps, (size - start + dilation - 1) // dilation)
+
+
+@jit
+def _max_row(x, image, i, at, windows, out, positions):
+    """The windows of row i of the image that lies in x from `image` on; results from `at` on."""
+    height, width, channels = windows[8], windows[9], windows[12]
+    top = i * windows[2] - windows[4]
+    p0, p1 = _inside(top, height, windows[0], windows[6])
+    steps = windows[6] * width * channels, windows[7] * channels
+    for j in range(windows[11]):
+        left = j * windows[3] - windows[5]
+        q0, q1 = _inside(left, width, windows[1], windows[7])
+        corner = image + (top * width + left) * channels
+        for c in range(0, channels, LANES):
+            max_window(x, corner + c, (p0, p1, q0, q1), steps, windows[1], out, positions, at + c, channels - c)
+        at += channels
+
+
+@jit
+def max_images(x, start, first, end, windows, out, positions):
+    """Pool images first to end, of which the first lies in x from `start` on, into their places of out."""
+    size, row = windows[8] * windows[9] * windows[12], windows[11] * windows[12]
+    for image in range(first, end):
+        for i in range(windows[10]):
+            at = (image * windows[10] + i) * row
+            _max_row(x, start + (image - first) * size, i, at, windows, out, positions)
