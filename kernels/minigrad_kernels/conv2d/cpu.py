@@ -10,6 +10,7 @@ from .. import elementwise
 from ..layout import CHANNELS_LAST, FILTER
 from ..toolchain import alias, threads
 from ..toolchain.product import ALIGNMENT, Plan, aligned, run, scratch_bytes
+from . import winograd_choice
 from .filter_plan import partial_count, weight_grad_plan
 from .geometry import Geometry, output_shape
 from .pixel_plan import forward_plan, input_grad_plan
@@ -43,7 +44,9 @@ def _setup(direction, x_shape, w_shape, stride, padding, dilation, groups, items
 
 def workspace(direction, x_shape, w_shape, stride, padding, dilation, groups, itemsize):
     """Bytes of workspace for a direction; see the launcher."""
-    return _setup(direction, x_shape, w_shape, stride, padding, dilation, groups, itemsize, threads()).bytes
+    settings = stride, padding, dilation, groups
+    direct = _setup(direction, x_shape, w_shape, *settings, itemsize, threads()).bytes
+    return max(direct, winograd_choice.winograd_bytes(direction, x_shape, w_shape, settings, itemsize))
 
 
 def _flat(array, order):
@@ -59,6 +62,8 @@ def _carve(setup, workspace, array):
 
 def forward(x, w, bias, relu, stride, padding, dilation, groups, out, workspace):
     """Convolution; see the launcher."""
+    if winograd_choice.forward(x, w, bias, relu, (stride, padding, dilation, groups), out, workspace):
+        return
     setup = _setup("forward", x.shape, w.shape, stride, padding, dilation, groups, x.itemsize, threads())
     _, scratch, none = _carve(setup, workspace, x)
     start = none if bias is None else alias(bias)
@@ -92,6 +97,8 @@ def _transpose(w, stride, dilation, out):
 
 def input_grad(g, w, stride, padding, dilation, groups, dx, workspace):
     """Gradient with respect to x; see the launcher."""
+    if winograd_choice.input_grad(g, w, (stride, padding, dilation, groups), dx, workspace):
+        return
     setup = _setup("input_grad", dx.shape, w.shape, stride, padding, dilation, groups, g.itemsize, threads())
     transposed, scratch, none = _carve(setup, workspace, g)
     _transpose(w, stride, dilation, transposed)
@@ -100,6 +107,8 @@ def input_grad(g, w, stride, padding, dilation, groups, dx, workspace):
 
 def weight_grad(g, x, stride, padding, dilation, groups, dw, workspace):
     """Gradient with respect to w; see the launcher."""
+    if winograd_choice.weight_grad(g, x, (stride, padding, dilation, groups), dw, workspace, _add_pairwise):
+        return
     setup = _setup("weight_grad", x.shape, dw.shape, stride, padding, dilation, groups, g.itemsize, threads())
     partials, scratch, none = _carve(setup, workspace, g)
     total = _flat(dw, FILTER)
