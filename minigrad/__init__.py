@@ -33,7 +33,7 @@ from .device import default_generator, empty_cache, manual_seed, memory_statisti
 from .device.types import bool, float16, float32, float64, int8, int16, int32, int64, long, uint8
 from .engine import Tensor, enable_grad, grad, is_grad_enabled, no_grad, primitive
 from .errors import MinigradError
-from .modes import deterministic, is_deterministic
+from .modes import deterministic, is_deterministic, winograd
 from .ops import *
 
 __version__ = "0.1.0"
@@ -86,6 +86,7 @@ __all__ = [
     "randperm",
     "tensor",
     "uint8",
+    "winograd",
     "zeros",
     "zeros_like",
 ]

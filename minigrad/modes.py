@@ -3,6 +3,8 @@
 import contextlib
 import contextvars
 
+from minigrad_kernels.conv2d.winograd_choice import winograd
+
 __all__ = [
     "Mode",
     "determinism",
@@ -12,6 +14,7 @@ __all__ = [
     "is_grad_enabled",
     "no_grad",
     "recording",
+    "winograd",
 ]
 
 

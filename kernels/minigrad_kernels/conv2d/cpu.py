@@ -11,6 +11,7 @@ from ..layout import CHANNELS_LAST, FILTER
 from ..toolchain import alias, threads
 from ..toolchain.pooling import Windows
 from ..toolchain.product import ALIGNMENT, Plan, aligned, block_images, run, scratch_bytes
+from . import winograd_choice
 from .filter_plan import partial_count, weight_grad_plan
 from .geometry import Geometry, output_shape
 from .pixel_plan import forward_plan, input_grad_plan
@@ -47,8 +48,9 @@ def workspace(direction, x_shape, w_shape, stride, padding, dilation, groups, it
     """Bytes of workspace for a direction; see the launcher."""
     settings = stride, padding, dilation, groups
     if direction == "forward_pooled":
-        return _pooled(x_shape, w_shape, *settings, itemsize, threads()).bytes
-    return _setup(direction, x_shape, w_shape, *settings, itemsize, threads()).bytes
+        return _pooled_for(x_shape, w_shape, settings, itemsize).bytes
+    direct = _setup(direction, x_shape, w_shape, *settings, itemsize, threads()).bytes
+    return max(direct, winograd_choice.winograd_bytes(direction, x_shape, w_shape, settings, itemsize))
 
 
 def _flat(array, order):
@@ -64,6 +66,8 @@ def _carve(setup, workspace, array):
 
 def forward(x, w, bias, relu, stride, padding, dilation, groups, out, workspace):
     """Convolution; see the launcher."""
+    if winograd_choice.forward(x, w, bias, relu, (stride, padding, dilation, groups), out, workspace):
+        return
     setup = _setup("forward", x.shape, w.shape, stride, padding, dilation, groups, x.itemsize, threads())
     _, scratch, none = _carve(setup, workspace, x)
     start = none if bias is None else alias(bias)
@@ -79,14 +83,22 @@ class _Pooled(NamedTuple):
 
 
 @lru_cache(maxsize=1024)
-def _pooled(x_shape, w_shape, stride, padding, dilation, groups, itemsize, count):
-    """Images that a thread has just made are pooled where they lie, if they and a block of them fit there."""
+def _pooled(x_shape, w_shape, stride, padding, dilation, groups, itemsize, count, winograd_bytes):
+    """Images that a thread has just made are pooled where they lie, if they and a block of them fit there.
+
+    winograd_bytes: what the convolution takes by Winograd's way, which makes all images first; 0 if it is direct.
+    """
     setup = _setup("forward", x_shape, w_shape, stride, padding, dilation, groups, itemsize, count)
     images, *image = output_shape(x_shape, w_shape, None, stride, padding, dilation, groups)
-    if 0 < block_images(setup.plan) * prod(image) * itemsize <= POOLED_BYTES:
+    if not winograd_bytes and 0 < block_images(setup.plan) * prod(image) * itemsize <= POOLED_BYTES:
         return _Pooled(setup, 0, scratch_bytes(setup.plan, itemsize, prod(image)) + ALIGNMENT)
     convolved = images * prod(image)
-    return _Pooled(setup, convolved, convolved * itemsize + ALIGNMENT + setup.bytes)
+    return _Pooled(setup, convolved, convolved * itemsize + ALIGNMENT + max(setup.bytes, winograd_bytes))
+
+
+def _pooled_for(x_shape, w_shape, settings, itemsize):
+    by_winograd = winograd_choice.winograd_bytes("forward", x_shape, w_shape, settings, itemsize)
+    return _pooled(x_shape, w_shape, *settings, itemsize, threads(), by_winograd)
 
 
 def forward_pooled(
@@ -95,7 +107,7 @@ def forward_pooled(
 ):  # fmt: skip
     """Convolution and max pooling; see the launcher."""
     settings, windows = (stride, padding, dilation, groups), (kernel_size, pool_stride, pool_padding, pool_dilation)
-    setup, convolved, _ = _pooled(x.shape, w.shape, *settings, x.itemsize, threads())
+    setup, convolved, _ = _pooled_for(x.shape, w.shape, settings, x.itemsize)
     n, o, *size = output_shape(x.shape, w.shape, None, *settings)
     scratch = aligned(workspace, x.dtype)
     if convolved:
@@ -134,6 +146,8 @@ def _transpose(w, stride, dilation, out):
 
 def input_grad(g, w, stride, padding, dilation, groups, dx, workspace):
     """Gradient with respect to x; see the launcher."""
+    if winograd_choice.input_grad(g, w, (stride, padding, dilation, groups), dx, workspace):
+        return
     setup = _setup("input_grad", dx.shape, w.shape, stride, padding, dilation, groups, g.itemsize, threads())
     transposed, scratch, none = _carve(setup, workspace, g)
     _transpose(w, stride, dilation, transposed)
@@ -142,6 +156,8 @@ def input_grad(g, w, stride, padding, dilation, groups, dx, workspace):
 
 def weight_grad(g, x, stride, padding, dilation, groups, dw, workspace):
     """Gradient with respect to w; see the launcher."""
+    if winograd_choice.weight_grad(g, x, (stride, padding, dilation, groups), dw, workspace, _add_pairwise):
+        return
     setup = _setup("weight_grad", x.shape, dw.shape, stride, padding, dilation, groups, g.itemsize, threads())
     partials, scratch, none = _carve(setup, workspace, g)
     total = _flat(dw, FILTER)

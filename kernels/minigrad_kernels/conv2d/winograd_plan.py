@@ -8,13 +8,12 @@ A thread holds in its second cache the frequencies of a block of tiles, V, those
 products, M; they are made where they are needed and never lie in memory as a whole.
 """
 
-from functools import lru_cache
 from math import prod
 from typing import NamedTuple
 
 import numpy as np
 
-from ..toolchain.product import ROWS, VECTOR_BYTES
+from ..toolchain.product import ROWS, SHARED_WORK, VECTOR_BYTES
 from .filter_plan import partial_count
 
 __all__ = ["LANES", "Form", "Plan", "correlation_plan", "filter_plan"]
@@ -55,7 +54,8 @@ class Form(NamedTuple):
     m_tile: int
     m_step: int
     taps_at: int
-    spare_at: int  # a vector that nobody reads, then 1 or 0: all results were finite
+    spare_at: int  # a vector that nobody reads
+    finite_at: int  # 1 or 0: whether all results were finite
     share: int
 
 
@@ -66,15 +66,9 @@ class Plan(NamedTuple):
     items: np.ndarray
     a_rows: np.ndarray
     c_rows: np.ndarray
+    shares: int  # threads that take part
     partials: int  # sums that dw is made of
-
-    def leading(self):
-        """Elements of workspace for the partial sums, none where there is one."""
-        return self.partials * 9 * self.form.channels * self.form.filters if self.partials > 1 else 0
-
-    def shares(self, threads):
-        """How many threads take part."""
-        return min(threads, len(self.items))
+    leading: int  # elements of workspace for the partial sums, none where there is one
 
 
 def _up(count, step):
@@ -106,13 +100,17 @@ def _form(source, result, border, transposed, sizes, whole_channels):
     u_at, m_at, taps_at, spare_at, share = np.cumsum(parts).tolist()
     return Form(
         *source, *result, *border, *_tiles(result[:2]), transposed, *sizes,
-        v_tile, v_step, u_at, u_step, m_at, m_tile, section, taps_at, spare_at, share,
+        v_tile, v_step, u_at, u_step, m_at, m_tile, section, taps_at, spare_at, spare_at + LANES, share,
     )  # fmt: skip
 
 
 def _pieces(count, threads):
     """Into how many each of so many equal items is worth cutting."""
     return 1 if count >= 4 * threads or count % threads == 0 else -(-threads // count)
+
+
+def _shares(geometry, items):
+    return min(geometry.threads if geometry.work >= SHARED_WORK else 1, len(items))
 
 
 def correlation_plan(geometry, transposed):
@@ -136,7 +134,8 @@ def correlation_plan(geometry, transposed):
     block = max(end - start for start, end in blocks)
     form = _form(source, result, border, int(transposed), (block, chunk, section), True)
     numbers = np.arange(block)
-    return Plan(form, np.array(items, np.int64), numbers * form.v_tile, numbers * form.m_tile, 1)
+    tables = np.array(items, np.int64), numbers * form.v_tile, numbers * form.m_tile
+    return Plan(form, *tables, _shares(geometry, items), 1, 0)
 
 
 def filter_plan(geometry):
@@ -159,4 +158,6 @@ def filter_plan(geometry):
     block = min(BLOCK_TILES, max(end - start for start, end in zip(bounds, bounds[1:], strict=False)))
     form = _form(source, result, geometry.padding, 0, (block, chunk, section), False)
     numbers = np.arange(chunk)
-    return Plan(form, np.array(items, np.int64), numbers, numbers * section, partials)
+    tables = np.array(items, np.int64), numbers, numbers * section
+    leading = partials * prod(geometry.w_shape) if partials > 1 else 0
+    return Plan(form, *tables, _shares(geometry, items), partials, leading)

@@ -1,26 +1,13 @@
 """Winograd's transforms F(4x4,3x3) as LLVM IR: a small square of vectors in, a square of another size out.
 
-All are two-sided: with L one of the matrices below, result = L square L^T, for a vector of neighbouring channels at
-a time. Rows of the matrices are written out as sums in a fixed order that share their common parts.
+All are two-sided: with L a matrix of transform_rules.py, result = L square L^T, for a vector of neighbouring channels
+at a time.
 
-Math    spread_input     V = B^T d B    6x6 pixels to 6x6 frequencies       B^T = 4  0 -5  0  1  0
-                                                                                  0 -4 -4  1  1  0
-                                                                                  0  4 -4 -1  1  0
-                                                                                  0 -2 -1  2  1  0
-                                                                                  0  2 -1 -2  1  0
-                                                                                  0  4  0 -5  0  1
-        gather_output    y = A^T M A    6x6 frequencies to 4x4 pixels       A^T = 1  1  1  1  1  0
-                                                                                  0  1 -1  2 -2  0
-                                                                                  0  1  1  4  4  0
-                                                                                  0  1 -1  8 -8  1
-        spread_gradient  M = A y A^T    4x4 pixels to 6x6 frequencies
-        spread_filter    U = G w G^T    3x3 taps to 6x6 frequencies         G =  1/4     0    0
-                                                                                -1/6  -1/6 -1/6
-                                                                                -1/6   1/6 -1/6
-                                                                                1/24  1/12  1/6
-                                                                                1/24 -1/12  1/6
-                                                                                   0     0    1
-        gather_filter    w = G^T U G    6x6 frequencies to 3x3 taps
+Math    spread_input     V = B^T x B    6x6 pixels to 6x6 frequencies
+        spread_filter    U = G w G^T    3x3 taps to 6x6 frequencies
+        gather_output    y = A^T M A    6x6 frequencies, M = sum of V U over channels, to 4x4 pixels
+        spread_gradient  M = A g A^T    4x4 pixels to 6x6 frequencies
+        gather_filter    w = G^T U G    6x6 frequencies, U = sum of V M over tiles, to 3x3 taps
 
 Arrays are one-dimensional float32; `at`, steps and counts are in elements. `count` is how many channels are left, at
 least 1: lanes past it are read as 0 and not written, except that frequencies are always written as whole vectors.
@@ -32,79 +19,12 @@ from numba.core import cgutils, types
 from numba.extending import intrinsic
 
 from .emit import INT, TILE, Emitter, constant
+from .transform_rules import Arithmetic, filter_rule, gradient_rule, input_rule, output_rule, taps_rule
 
 __all__ = ["gather_filter", "gather_output", "spread_filter", "spread_gradient", "spread_input", "transpose"]
 
 FREQUENCIES = 6  # along one axis
 WINDOW = types.UniTuple(types.int64, 4)
-
-
-# ---- the matrices, as rules that take and give lists of vectors ------------------------------------------------------
-
-
-class _Arithmetic:
-    """Sums of vectors; a product in a sum may be fused with it."""
-
-    def __init__(self, emit):
-        self.emit, self.builder = emit, emit.builder
-
-    def add(self, a, b):
-        return self.builder.fadd(a, b, flags=("contract",))
-
-    def sub(self, a, b):
-        return self.builder.fsub(a, b, flags=("contract",))
-
-    def scale(self, factor, a):
-        factors = ir.Constant(a.type, [float(factor)] * self.emit.lanes)
-        return self.builder.fmul(a, factors, flags=("contract",))
-
-
-def _input_rule(o, d):
-    even, odd = o.sub(d[4], o.scale(4, d[2])), o.sub(d[3], o.scale(4, d[1]))
-    even_2, odd_2 = o.sub(d[4], d[2]), o.scale(2, o.sub(d[3], d[1]))
-    first = o.add(o.sub(d[4], o.scale(5, d[2])), o.scale(4, d[0]))
-    last = o.add(o.sub(d[5], o.scale(5, d[3])), o.scale(4, d[1]))
-    return [first, o.add(even, odd), o.sub(even, odd), o.add(even_2, odd_2), o.sub(even_2, odd_2), last]
-
-
-def _output_rule(o, m):
-    even, odd = o.add(m[1], m[2]), o.sub(m[1], m[2])
-    even_2, odd_2 = o.add(m[3], m[4]), o.sub(m[3], m[4])
-    return [
-        o.add(o.add(m[0], even), even_2),
-        o.add(odd, o.scale(2, odd_2)),
-        o.add(even, o.scale(4, even_2)),
-        o.add(o.add(odd, o.scale(8, odd_2)), m[5]),
-    ]
-
-
-def _gradient_rule(o, y):
-    even, odd = o.add(y[0], y[2]), o.add(y[1], y[3])
-    even_2, odd_2 = o.add(y[0], o.scale(4, y[2])), o.scale(2, o.add(y[1], o.scale(4, y[3])))
-    return [y[0], o.add(even, odd), o.sub(even, odd), o.add(even_2, odd_2), o.sub(even_2, odd_2), y[3]]
-
-
-def _filter_rule(o, w):
-    even, even_2, twice = o.add(w[0], w[2]), o.add(w[0], o.scale(4, w[2])), o.scale(2, w[1])
-    return [
-        o.scale(1 / 4, w[0]),
-        o.scale(-1 / 6, o.add(even, w[1])),
-        o.scale(-1 / 6, o.sub(even, w[1])),
-        o.scale(1 / 24, o.add(even_2, twice)),
-        o.scale(1 / 24, o.sub(even_2, twice)),
-        w[2],
-    ]
-
-
-def _taps_rule(o, u):
-    """Factors of 1/3 come last, so that sums of integers that are divisible by 3 come out exact."""
-    even, odd = o.add(u[1], u[2]), o.sub(u[2], u[1])
-    even_2, odd_2 = o.add(u[3], u[4]), o.sub(u[3], u[4])
-    return [
-        o.add(o.scale(1 / 4, u[0]), o.scale(1 / 24, o.sub(even_2, o.scale(4, even)))),
-        o.scale(1 / 12, o.add(o.scale(2, odd), odd_2)),
-        o.add(u[5], o.scale(1 / 6, o.sub(even_2, even))),
-    ]
 
 
 # ---- squares of vectors ----------------------------------------------------------------------------------------------
@@ -152,7 +72,7 @@ def _under_masks(emit, count, body):
 
 def _transformed(emit, rule, size, load, store):
     """store(row, column, vector) for the whole result; load(row, column) for a source of that size."""
-    arithmetic = _Arithmetic(emit)
+    arithmetic = Arithmetic(emit)
     columns = [rule(arithmetic, [load(row, column) for row in range(size)]) for column in range(size)]
     for row in range(len(columns[0])):
         for column, vector in enumerate(rule(arithmetic, [line[row] for line in columns])):
@@ -189,19 +109,19 @@ def _spread_signature(source, target):
 @intrinsic
 def spread_input(typing_context, x, at, down, right, window, count, v, v_at, step):
     """Frequencies of 6x6 pixels. Window (r0, r1, c0, c1): pixels are 0 but for r0 <= row < r1, c0 <= column < c1."""
-    return _spread_signature(x, v), _spread(_input_rule, 6, True)
+    return _spread_signature(x, v), _spread(input_rule, 6, True)
 
 
 @intrinsic
 def spread_gradient(typing_context, g, at, down, right, window, count, m, m_at, step):
     """Frequencies of 4x4 pixels of an output gradient; window as in spread_input."""
-    return _spread_signature(g, m), _spread(_gradient_rule, 4, True)
+    return _spread_signature(g, m), _spread(gradient_rule, 4, True)
 
 
 @intrinsic
 def spread_filter(typing_context, w, at, down, right, window, count, u, u_at, step):
     """Frequencies of 3x3 taps; all of them are read, whatever the window."""
-    return _spread_signature(w, u), _spread(_filter_rule, 3, False)
+    return _spread_signature(w, u), _spread(filter_rule, 3, False)
 
 
 class _Watch:
@@ -255,7 +175,7 @@ def gather_output(
                 vector = _positive(builder, builder.fadd(vector, added), relu)
                 emit.store(vector, pixels.address(row, column), mask)
 
-            _transformed(emit, _output_rule, 6, lambda row, column: emit.load(source.address(row, column)), store)
+            _transformed(emit, output_rule, 6, lambda row, column: emit.load(source.address(row, column)), store)
 
         _under_masks(emit, count, body)
         return watch.finite()
@@ -280,7 +200,7 @@ def gather_filter(typing_context, u, u_at, step, w, at, down, right, count):
                 watch.see(vector)
                 emit.store(vector, taps.address(row, column), mask)
 
-            _transformed(emit, _taps_rule, 6, lambda row, column: emit.load(source.address(row, column)), store)
+            _transformed(emit, taps_rule, 6, lambda row, column: emit.load(source.address(row, column)), store)
 
         _under_masks(emit, count, body)
         return watch.finite()

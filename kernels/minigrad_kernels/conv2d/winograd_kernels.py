@@ -6,7 +6,6 @@ says; where it is interrupted and who computes it changes no bits.
 Source  A. Lavin, S. Gray, "Fast algorithms for convolutional neural networks", 2016, section 4
 """
 
-import numpy as np
 from numba import prange
 
 from ..toolchain import jit, parallel
@@ -163,7 +162,7 @@ def correlate(shares, form, items, a_rows, c_rows, zero, x, w, none, bias, relu,
                             base + form.m_at + f * form.m_step, c_rows, c > 0, none, zero,
                         )  # fmt: skip
                 finite &= _gather_result(form, tile, tile_end, k, k_end, scratch, base, bias, relu, out)
-        scratch[base + form.spare_at + LANES] = finite
+        scratch[base + form.finite_at] = finite
 
 
 @jit
@@ -197,4 +196,4 @@ def sum_filter(shares, form, items, parts, a_rows, c_rows, zero, x, g, none, dw,
             part = number * parts // count * 9 * form.channels * form.filters
             u = base + form.u_at
             finite &= _gather_part(form, channel, channel_end, first, end, scratch, u, dw, part)
-        scratch[base + form.spare_at + LANES] = finite
+        scratch[base + form.finite_at] = finite

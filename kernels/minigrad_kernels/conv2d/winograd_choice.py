@@ -1,0 +1,132 @@
+"""When a convolution goes by Winograd's way, its workspace, and its launch.
+
+Winograd mixes the values of a tile, so one infinity or NaN would reach results that do not read it, and large numbers
+overflow sooner. The kernels say whether all that they made was finite; where it was not, these functions return
+False and the direct convolution does it again, so that NaN and infinity appear exactly where they belong.
+"""
+
+import contextlib
+import contextvars
+from functools import lru_cache
+from math import prod
+
+import numpy as np
+
+from ..errors import ShapeError
+from ..layout import CHANNELS_LAST, FILTER
+from ..toolchain import alias, threads
+from ..toolchain.product import ALIGNMENT, aligned
+from .geometry import Geometry, output_shape
+from .winograd_kernels import correlate, sum_filter
+from .winograd_plan import ITEMSIZE, correlation_plan, filter_plan
+
+__all__ = ["forward", "input_grad", "weight_grad", "winograd", "winograd_bytes"]
+
+LEAST_CHANNELS = 32  # read and made
+LEAST_TILES = 48  # over all images: fewer do not pay for the filter's frequencies
+LEAST_PIXELS = 8  # of a tile, on average: half of what it has
+ZERO = np.zeros(1, np.int64)  # a table of one tap
+
+_modes = contextvars.ContextVar("winograd", default=True)
+
+
+@contextlib.contextmanager
+def winograd(mode=True):
+    """Whether convolutions on the CPU may go by Winograd's F(4x4,3x3). On by default. A with block or a decorator.
+
+    True    3x3 filters with stride, dilation and groups of 1 do in float32, where shapes promise a gain
+    False   none do: all are direct, with rounding errors about ten times as small
+    "always"    all that can do, whether it pays or not
+    Errors  ValueError for another mode
+    """
+    if mode not in (True, False, "always"):
+        raise ShapeError(f"winograd: mode is {mode!r}, wants True, False or 'always'")
+    token = _modes.set(mode)
+    try:
+        yield
+    finally:
+        _modes.reset(token)
+
+
+def _pays(x_shape, w_shape, out_size):
+    """By shape alone, so that bits do not depend on the number of threads."""
+    tiles = x_shape[0] * prod(-(-length // 4) for length in out_size)
+    pixels = x_shape[0] * prod(out_size)
+    return min(w_shape[:2]) >= LEAST_CHANNELS and tiles >= LEAST_TILES and pixels >= LEAST_PIXELS * tiles
+
+
+@lru_cache(maxsize=1024)
+def _plan(direction, x_shape, w_shape, stride, padding, dilation, groups, itemsize, count, mode):
+    """The plan, or None for the direct way."""
+    fits = itemsize == ITEMSIZE and w_shape[2:] == (3, 3) and stride == dilation == (1, 1) and groups == 1
+    if not mode or not fits or not prod(x_shape):
+        return None
+    out_size = output_shape(x_shape, w_shape, None, stride, padding, dilation, groups)[2:]
+    if mode != "always" and not _pays(x_shape, w_shape, out_size):
+        return None
+    geometry = Geometry(x_shape, w_shape, out_size, stride, padding, dilation, groups, itemsize, count)
+    if direction == "weight_grad":
+        return filter_plan(geometry)
+    return correlation_plan(geometry, direction == "input_grad")
+
+
+def _found(direction, x_shape, w_shape, settings, itemsize):
+    return _plan(direction, x_shape, w_shape, *settings, itemsize, threads(), _modes.get())
+
+
+def winograd_bytes(direction, x_shape, w_shape, settings, itemsize):
+    """Bytes of workspace for a direction; 0 where it is direct. Settings: stride, padding, dilation, groups."""
+    plan = _found(direction, x_shape, w_shape, settings, itemsize)
+    return 0 if plan is None else (plan.leading + plan.shares * plan.form.share) * ITEMSIZE + ALIGNMENT
+
+
+def _flat(array, order):
+    return alias(array).transpose(order).reshape(-1)
+
+
+def _finite(plan, scratch):
+    """Whether all threads found all results finite."""
+    form = plan.form
+    return bool(scratch[form.finite_at : plan.shares * form.share : form.share].all())
+
+
+def _correlated(plan, x, w, bias, relu, out, workspace):
+    scratch = aligned(workspace, x.dtype)
+    none = scratch[:0]
+    correlate(
+        plan.shares, plan.form, plan.items, plan.a_rows, plan.c_rows, ZERO,
+        _flat(x, CHANNELS_LAST), _flat(w, FILTER), none, none if bias is None else alias(bias), int(relu),
+        _flat(out, CHANNELS_LAST), scratch,
+    )  # fmt: skip
+    return _finite(plan, scratch)
+
+
+def forward(x, w, bias, relu, settings, out, workspace):
+    """Whether out now holds the convolution; see the launcher."""
+    plan = _found("forward", x.shape, w.shape, settings, x.itemsize)
+    return plan is not None and _correlated(plan, x, w, bias, relu, out, workspace)
+
+
+def input_grad(g, w, settings, dx, workspace):
+    """Whether dx now holds the gradient; see the launcher."""
+    plan = _found("input_grad", dx.shape, w.shape, settings, g.itemsize)
+    return plan is not None and _correlated(plan, g, w, None, False, dx, workspace)
+
+
+def weight_grad(g, x, settings, dw, workspace, add):
+    """Whether dw now holds the gradient; see the launcher. add(partials, total) sums rows into total."""
+    plan = _found("weight_grad", x.shape, dw.shape, settings, g.itemsize)
+    if plan is None:
+        return False
+    memory = aligned(workspace, g.dtype)
+    partials, scratch = memory[: plan.leading], memory[plan.leading :]
+    total = _flat(dw, FILTER)
+    sum_filter(
+        plan.shares, plan.form, plan.items, plan.partials, plan.a_rows, plan.c_rows, ZERO,
+        _flat(x, CHANNELS_LAST), _flat(g, CHANNELS_LAST), scratch[:0], partials if plan.leading else total, scratch,
+    )  # fmt: skip
+    if not _finite(plan, scratch):
+        return False
+    if plan.leading:
+        add(partials.reshape(-1, total.size), total)
+    return True

@@ -1,0 +1,212 @@
+"""Winograd convolution against the reference and the direct way, forced wherever it can be computed."""
+
+import hashlib
+import os
+import platform
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+import minigrad
+from minigrad_kernels import conv2d
+from minigrad_kernels.conv2d.winograd_choice import winograd, winograd_bytes
+from minigrad_kernels.errors import ShapeError
+from minigrad_kernels.toolchain import set_threads, threads
+
+from .cases.conv2d import rows
+from .kernel_runs import make_inputs, run, same_bits, wanted
+
+TOLERANCE = 2e-5  # of the largest value
+
+
+def geometry(images, channels, filters, height, width, padding, **options):
+    return rows((images, channels, height, width), (filters, channels, 3, 3), padding=padding, **options)
+
+
+SMALL = [
+    geometry(1, 1, 1, 3, 3, (0, 0)),
+    geometry(2, 3, 5, 7, 9, (2, 2), bias=True),
+    geometry(1, 20, 33, 13, 6, (0, 1), bias=True, relu=True),
+    geometry(2, 16, 32, 12, 12, (1, 1), relu=True),
+    geometry(1, 2, 3, 6, 5, (3, 4)),  # the input gradient begins inside its source
+    geometry(9, 4, 17, 4, 4, (1, 1)),
+    geometry(65, 6, 8, 5, 5, (1, 2), bias=True),  # partial sums over blocks of images
+]
+LARGE = [
+    geometry(3, 64, 64, 16, 15, (1, 1)),
+    geometry(1, 130, 70, 14, 14, (1, 1), bias=True),  # two chunks of channels, two sections of filters
+    geometry(17, 32, 64, 26, 26, (0, 0)),  # several blocks of tiles
+    geometry(64, 256, 40, 4, 4, (1, 1)),
+    geometry(2, 512, 48, 8, 8, (1, 1)),
+]
+EXACT = [case for kinds in SMALL for case in kinds]
+CASES = [*EXACT, *(case for kinds in LARGE for case in kinds)]
+each_case = pytest.mark.parametrize("case", CASES, ids=str)
+
+
+def forced(case, inputs, mode="always", dtype=np.float32):
+    with winograd(mode):
+        return run(case, dtype, inputs)
+
+
+@pytest.mark.parametrize("case", EXACT, ids=str)
+def test_exact_on_small_integers(case):
+    """Multiples of 576 lose all denominators of the filter's transform, squared."""
+    inputs = [x if x is None else np.sign(x) for x in make_inputs(case, np.float32, integers=True)]
+    inputs[0 if case.function == "weight_grad" else 1] *= 576
+    np.testing.assert_array_equal(forced(case, inputs)[0], wanted(case, inputs)[0])
+
+
+@each_case
+def test_close_to_the_reference(case):
+    inputs = make_inputs(case, np.float32)
+    (got,), (want,) = forced(case, inputs), wanted(case, inputs)
+    assert np.abs(got - want).max() <= TOLERANCE * np.abs(want).max()
+
+
+@each_case
+def test_close_where_nothing_cancels(case):
+    """Positive images, as behind a ReLU, and filters of any sign; errors are relative to the largest value."""
+    inputs = make_inputs(case, np.float32)
+    inputs[0] = np.abs(inputs[0])
+    (got,), (want,) = forced(case, inputs), wanted(case, inputs)
+    assert np.abs(got - want).max() <= TOLERANCE * np.abs(want).max()
+
+
+@each_case
+def test_same_bits_for_one_and_two_threads(case):
+    inputs, results, before = make_inputs(case, np.float32), [], threads()
+    try:
+        for count in (1, 2):
+            set_threads(count)
+            results.append(forced(case, inputs))
+    finally:
+        set_threads(before)
+    same_bits(*results)
+
+
+def digest():
+    """Of the results of all large cases."""
+    total = hashlib.sha256()
+    for kinds in LARGE:
+        for case in kinds:
+            total.update(forced(case, make_inputs(case, np.float32))[0].tobytes())
+    return total.hexdigest()
+
+
+def test_same_bits_for_four_threads():
+    code = (
+        "import sys; from minigrad_kernels.toolchain import set_threads; set_threads(int(sys.argv[1]));"
+        "from tests.test_winograd import digest; print(digest())"
+    )
+    found = set()
+    for count in ("1", "3", "4"):
+        command = [sys.executable, "-c", code, count]
+        done = subprocess.run(command, env=os.environ | {"NUMBA_NUM_THREADS": "4"}, capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr
+        found.add(done.stdout)
+    assert len(found) == 1
+
+
+# ---- NaN and infinity ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf, 3e38], ids=str)
+@pytest.mark.parametrize("position", [0, 1])
+@pytest.mark.parametrize("case", [case for kinds in SMALL[1:5] for case in kinds], ids=str)
+def test_nan_and_infinity_are_where_the_direct_way_has_them(case, position, value):
+    inputs = make_inputs(case, np.float32)
+    inputs[position][tuple(size // 2 for size in inputs[position].shape)] = value
+    with np.errstate(all="ignore"):
+        np.testing.assert_array_equal(forced(case, inputs), forced(case, inputs, False))
+
+
+def test_an_infinite_bias_spoils_one_channel():
+    case = SMALL[1][0]
+    inputs = make_inputs(case, np.float32)
+    clean = forced(case, inputs)[0]
+    inputs[2] = inputs[2].copy()
+    inputs[2][1] = np.inf
+    got = forced(case, inputs)[0]
+    assert np.isposinf(got[:, 1]).all()
+    np.testing.assert_array_equal(np.delete(got, 1, 1), np.delete(clean, 1, 1))
+
+
+# ---- the choice ------------------------------------------------------------------------------------------------------
+
+
+def used(direction, x, w, stride=(1, 1), padding=(1, 1), dilation=(1, 1), groups=1, itemsize=4):
+    return winograd_bytes(direction, x, w, (stride, padding, dilation, groups), itemsize) > 0
+
+
+@pytest.mark.parametrize("direction", ["forward", "input_grad", "weight_grad"])
+def test_it_is_chosen_by_shape(direction):
+    x, w = (64, 64, 32, 32), (64, 64, 3, 3)
+    assert used(direction, x, w)
+    assert used(direction, (64, 512, 4, 4), (512, 512, 3, 3))
+    assert not used(direction, (64, 3, 32, 32), (64, 3, 3, 3))
+    assert not used(direction, (1, 64, 8, 8), w)
+    for other in (dict(stride=(2, 2)), dict(dilation=(1, 2)), dict(itemsize=8)):
+        assert not used(direction, x, w, **other)
+    assert not used(direction, x, (64, 32, 3, 3), groups=2)
+    assert not used(direction, x, (64, 64, 5, 5))
+    with winograd("always"):
+        assert used(direction, (1, 3, 8, 8), (4, 3, 3, 3))
+        assert not used(direction, x, w, itemsize=8)
+        assert not used(direction, (0, 3, 8, 8), (4, 3, 3, 3))
+    with winograd(False):
+        assert not used(direction, x, w)
+
+
+@pytest.mark.parametrize("case", LARGE[2], ids=str)
+def test_the_default_takes_it_and_the_switch_turns_it_off(case):
+    inputs = make_inputs(case, np.float32)
+    same_bits(run(case, np.float32, inputs), forced(case, inputs))
+    direct, other = forced(case, inputs, False), forced(case, inputs)
+    assert not np.array_equal(direct, other)
+    np.testing.assert_allclose(direct[0], other[0], rtol=0, atol=TOLERANCE * np.abs(direct[0]).max())
+
+
+@pytest.mark.parametrize("case", SMALL[2], ids=str)
+def test_never_for_float64(case):
+    inputs = make_inputs(case, np.float64)
+    same_bits(forced(case, inputs, "always", np.float64), forced(case, inputs, False, np.float64))
+
+
+def test_the_engine_has_the_switch():
+    assert minigrad.winograd is winograd
+    x = minigrad.randn(2, 32, 26, 26, requires_grad=True)
+    w = minigrad.randn(32, 32, 3, 3, requires_grad=True)
+    results = []
+    for mode in (True, False):
+        with minigrad.winograd(mode):
+            out = minigrad.nn.functional.conv2d(x, w, padding=1)
+            results.append([value.data for value in (out.detach(), *minigrad.grad(out.sum(), (x, w)))])
+    for one, two in zip(*results, strict=True):
+        assert not np.array_equal(one, two)
+        np.testing.assert_allclose(one, two, rtol=0, atol=TOLERANCE * np.abs(two).max())
+
+
+def test_refuses_a_workspace_that_is_too_small_and_unknown_modes():
+    images = [np.ones((1, 7, 7, 4), "f").transpose(0, 3, 1, 2) for _ in range(2)]
+    w = np.ones((3, 3, 4, 4), "f").transpose(3, 2, 0, 1)
+    settings = (1, 1), (1, 1), (1, 1), 1
+    with winograd("always"):
+        size = conv2d.workspace("forward", images[0].shape, w.shape, *settings, np.float32)
+        with pytest.raises(ShapeError, match=f"wants {size} contiguous bytes"):
+            conv2d.forward(images[0], w, None, False, *settings, images[1], np.empty(size - 1, np.uint8))
+    with pytest.raises(ShapeError, match="mode is 'sometimes'"), winograd("sometimes"):
+        pass
+
+
+@pytest.mark.skipif(platform.machine().lower() not in ("x86_64", "amd64"), reason="names instruction sets of x86-64")
+@pytest.mark.parametrize("name, features", [("x86-64-v3", "+avx,+avx2,+fma"), ("generic", "")])
+def test_other_instruction_sets(name, features):
+    """The comparisons above in a process for which Numba compiles for a lesser processor."""
+    settings = {"NUMBA_CPU_NAME": name, "NUMBA_CPU_FEATURES": features}
+    rows = "exact or reference or infinity"
+    command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", __file__, "-k", rows]
+    done = subprocess.run(command, env=os.environ | settings, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
