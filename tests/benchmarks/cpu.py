@@ -120,7 +120,7 @@ def random(options):
 def epoch(options):
     """Rows of whole epochs: a contender's name says how many processes load its data."""
     task, size, threads = named("keras-cnn"), options.batch_size[0], options.threads[-1]
-    most = 2 if options.quick else None
+    most = 50 if options.quick else None
     names = {
         "minigrad": ("minigrad", 0),
         **{f"{name}, {count} loading": (name, count) for name in TORCH for count in (0, 2)},
