@@ -37,7 +37,7 @@ from tasks import OPTIMIZERS, drawn, epoch_data, named
 
 RESULTS = Path(__file__).parent / "results" / "cpu.json"
 PARTS = "steps", "random", "epoch", "memory"
-STARTS, EPOCHS = 3, 3  # processes of which the first step is timed; epochs
+EPOCHS = 3
 TRAINED = 5  # steps until memory is at its peak
 BEGUN = time.monotonic()
 
@@ -52,17 +52,34 @@ def compared(names, task, size, threads, options):
     Errors  SystemExit if minigrad or PyTorch fails, or if contenders do not train the same number of parameters
     """
     row = {"model": task.name, "batch_size": size, "threads": threads}
-    absent = {name: "not installed" for name in names if name in PEERS and not installed(name)}
-    starts = {
-        name: partial(Worker, name, task, size, threads, options.patience) for name in names if name not in absent
-    }
+    absent = {name: why for name in names if (why := hindrance(name, task, options))}
+    starts = {name: starting(name, task, size, threads, options) for name in names if name not in absent}
     with working(starts) as (workers, reasons):
         parameters = {name: worker.ready["parameters"] for name, worker in workers.items()}
         if len(set(parameters.values())) > 1:
             sys.exit(f"{task.name}: not the same network: parameters {parameters}")
         rows = in_turn(workers, reasons, lambda count: ("steps", count), options.seconds)
         ended(workers, reasons)
+        given_up(reasons, task, options)
         return row | figures({name: rows[name] for name in workers}, absent | reasons)
+
+
+def starting(name, task, size, threads, options, **more):
+    """A function that starts the process of a contender; peers alone may be too slow."""
+    patience = options.patience if name in PEERS else 20 * options.patience
+    return partial(Worker, name, task, size, threads, patience, **more)
+
+
+def hindrance(name, task, options):
+    """Why a peer need not be started: not installed, or it has failed on this network before; None for the others."""
+    if name in PEERS and not installed(name):
+        return "not installed"
+    return options.failures.get((name, task.name))
+
+
+def given_up(reasons, task, options):
+    """Remember peers that have failed, so that their slowness is met once for each network."""
+    options.failures |= {(name, task.name): why for name, why in reasons.items()}
 
 
 def figures(rows, reasons):
@@ -107,27 +124,25 @@ def steps(options):
 
 def random(options):
     say(f"networks drawn from seed {options.seed}")
-    rows = []
+    rows, threads = [], options.threads[-1]
     for seed in (options.seed, options.seed + 1):
         task = drawn(seed)
-        for threads in options.threads:
-            row = compared(["minigrad", *TORCH], task, options.batch_size[0], threads, options)
-            rows.append(row | {"shape": task.shape, "optimizer": task.optimizer, "layers": task.layers})
-            say(f"{task.name}, threads {threads}: {told(row)}")
+        row = compared(["minigrad", *TORCH], task, options.batch_size[0], threads, options)
+        rows.append(row | {"shape": task.shape, "optimizer": task.optimizer, "layers": task.layers})
+        say(f"{task.name}, threads {threads}: {told(row)}")
     return {"seed": options.seed, "rows": rows}
 
 
 def epoch(options):
     """Rows of whole epochs: a contender's name says how many processes load its data."""
     task, size, threads = named("keras-cnn"), options.batch_size[0], options.threads[-1]
-    most = 2 if options.quick else None
+    most = 50 if options.quick else None
     names = {
         "minigrad": ("minigrad", 0),
         **{f"{name}, {count} loading": (name, count) for name in TORCH for count in (0, 2)},
     }
     starts = {
-        label: partial(Worker, name, task, size, threads, options.patience, workers=count)
-        for label, (name, count) in names.items()
+        label: starting(name, task, size, threads, options, workers=count) for label, (name, count) in names.items()
     }
     with working(starts) as (workers, reasons):
         rows = {label: [] for label in workers}
@@ -161,24 +176,23 @@ def memory(options):
             "peak_mb": {},
             "grown_mb": {},
         }
-        absent = {name: "not installed" for name in options.peers if not installed(name)}
-        names = [name for name in ("minigrad", "torch", *options.peers) if name not in absent]
-        for name in names:
-            start = partial(Worker, name, named(model), size, threads, options.patience)
-            if why := _processes(name, start, row):
+        absent, task = {}, named(model)
+        for name in ("minigrad", "torch", *options.peers):
+            start = starting(name, task, size, threads, options)
+            if why := hindrance(name, task, options) or _processes(name, start, row, options.starts):
                 absent[name] = why
         rows.append(row | ({"not_run": absent} if absent else {}))
         say(f"{model}, first step, s: {row['first_step_s']}; peak memory, MB: {row['peak_mb']}")
     return {"rows": rows}
 
 
-def _processes(name, start, row):
+def _processes(name, start, row, starts):
     """Add to a row what processes of one contender, one after the other, say; or return why it has none.
 
     The first process fills caches and trains; only of the others, if there are any, is the first step timed.
     """
     seconds = []
-    for number in range(1 if name in PEERS else 1 + STARTS):
+    for number in range(1 if name in PEERS else 1 + starts):
         with working({name: start}) as (workers, reasons):
             if name in workers:
                 seconds.append(workers[name].first_step)
@@ -207,18 +221,21 @@ def parsed():
     parser.add_argument("--models", nargs="+", default=list(OPTIMIZERS), choices=list(OPTIMIZERS))
     parser.add_argument("--batch-size", type=int, nargs="+", default=[64, 128])
     parser.add_argument("--threads", type=int, nargs="+", default=[1, 2])
-    parser.add_argument("--seconds", type=float, default=2, help="measured time of each contender in each row")
+    parser.add_argument("--seconds", type=float, default=1.5, help="measured time of each contender in each row")
     parser.add_argument("--peers", nargs="*", default=list(PEERS), choices=PEERS, help="beside PyTorch; none if empty")
     parser.add_argument("--everywhere", action="store_true", help="peers at every batch size, not at the first alone")
     parser.add_argument("--seed", type=int, default=time.time_ns() % 1_000_000, help="of the random networks")
-    parser.add_argument("--patience", type=float, default=90, help="seconds until a silent contender counts as failed")
+    parser.add_argument("--patience", type=float, default=40, help="seconds until a silent peer counts as failed")
+    parser.add_argument("--starts", type=int, default=2, help="processes of a contender whose first step is timed")
     parser.add_argument("--quick", action="store_true", help="only see whether all runs: lenet, tiny batches")
     parser.add_argument("--write", action="store_true", help=f"store the figures in {RESULTS.name}")
+    parser.set_defaults(failures={})
     options = parser.parse_args()
     if options.quick and options.write:
         parser.error("--quick measures nothing worth --write")
     if options.quick:
         options.models, options.batch_size, options.threads, options.seconds = ["lenet"], [8], [1], 0.05
+        options.starts = 1
     return options
 
 

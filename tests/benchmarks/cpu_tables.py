@@ -73,7 +73,7 @@ def step_table(part):
         ratios = row["ratio"], row.get("ratio_best")
         rows.append([row["model"], row["batch_size"], row["threads"], *map(milliseconds, times), *ratios])
     return [
-        "Training step (forward, backward, optimiser), median in ms, same run; PyTorch eager with its default settings, "
+        "Training step (forward, backward, optimiser), median in ms, same run; PyTorch eager with default settings, "
         "and with the fastest of these and of two tuned ones (channels last or not, fused optimiser, a heap that keeps "
         f"memory); JAX and tinygrad under jit: {measured_with(part['machine'])}.",
         "",
@@ -196,7 +196,7 @@ def ops_summary(results, page):
     ratios = sorted(entry["ratio"] for entries in found.values() for entry in entries.values())
     faster = sum(ratio >= 1 for ratio in ratios)
     return [
-        f"Single operations beside PyTorch eager, {threads} threads: {faster} of {len(ratios)} measurements are at least "
+        f"Single operations beside PyTorch eager, {threads} threads: {faster} of {len(ratios)} figures are at least "
         f"as fast, the median is {ratios[len(ratios) // 2]} times as fast; [all of them]({page}).",
         "",
     ]

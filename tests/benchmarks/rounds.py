@@ -124,9 +124,12 @@ def in_turn(workers, reasons, question, seconds, rounds=ROUNDS):
             return []
 
     for name in list(workers):
-        lengths = [length for length, _ in taken(name, 1)]
-        lengths += [length for length, _ in taken(name, 3)] if lengths and lengths[0] < seconds / 4 else []
-        counts[name] = max(1, int(seconds / rounds / statistics.median(lengths))) if lengths else 0
+        found = taken(name, 1)
+        if found and found[0][0] > seconds / FEWEST:
+            rows[name] += found  # too long to be thrown away
+        elif found:
+            found = taken(name, 3)
+        counts[name] = max(1, int(seconds / rounds / statistics.median(length for length, _ in found))) if found else 0
     for _ in range(max(rounds, FEWEST)):
         for name in list(workers):
             if sum(length for length, _ in rows[name]) < seconds or len(rows[name]) < FEWEST:

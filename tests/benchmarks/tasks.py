@@ -188,7 +188,7 @@ def data(shape, size, count=BATCHES * PASSES):
     random = np.random.default_rng(0)
     patterns = random.standard_normal((CLASSES, *shape), dtype=np.float32)
     classes = [random.integers(0, CLASSES, size) for _ in range(BATCHES)]
-    images = [random.standard_normal((size, *shape), dtype=np.float32) + 0.5 * patterns[kinds] for kinds in classes]
+    images = [random.standard_normal((size, *shape), dtype=np.float32) + patterns[kinds] for kinds in classes]
     labels = []
     for i in range(count):
         others = random.integers(0, CLASSES, size)

@@ -18,7 +18,7 @@ from rounds import FALLEN
 from tasks import Task, epoch_data
 
 THREADS = Path("/proc/self/task")
-PROOF_STEPS, PROOF_SECONDS = 200, 20  # that it may take for it, behind the measured ones
+PROOF_STEPS, PROOF_SECONDS = 1000, 20  # that it may take for it, behind the measured ones
 
 
 def waited():
