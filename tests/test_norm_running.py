@@ -1,4 +1,4 @@
-"""Running statistics, which the kernel that finds mean and variance updates in place."""
+"""Statistics of batches: running ones, updated in place; digits, infinities; gradients where not all are wanted."""
 
 import re
 from math import prod
@@ -67,3 +67,60 @@ def test_running_statistics_may_lie_with_gaps():
     np.testing.assert_allclose(mean[::2], x.data.mean(0) / 2, rtol=1e-5, atol=1e-7)
     np.testing.assert_allclose(variance[::2], (1 + x.data.var(0, ddof=1)) / 2, rtol=1e-5)
     assert not mean[1::2].any() and (variance[1::2] == 1).all()
+
+
+def both_statistics(x):
+    """Mean and variance by the kernel of the CPU, and by definition."""
+    mean, variance = np.empty((2, x.shape[1]), np.float32)
+    norm.batch_statistics(x, mean, variance, np.empty(norm.workspace("batch_statistics", x.shape), np.uint8))
+    return mean, variance, *reference.batch_statistics(x)
+
+
+@pytest.mark.parametrize("shape", [(9, 1024), (100, 17), (2100, 64), (5000, 3), (4097, 1)], ids=str)
+@pytest.mark.parametrize("centre", [0, 1e3, -1e5])
+def test_statistics_of_the_cpu_keep_their_digits_far_from_0(shape, centre):
+    """The inputs are rounded to float32 first, so that only the arithmetic is left to lose anything."""
+    x = numbers(*shape) + np.float32(centre)
+    mean, variance, true_mean, true_variance = both_statistics(x)
+    assert np.abs(variance / true_variance - 1).max() <= 2e-6
+    assert np.abs(mean - true_mean).max() <= 1e-6 + 6e-8 * abs(centre)
+
+
+def test_on_the_cpu_too_a_first_row_far_from_all_others_costs_few_digits():
+    x = numbers(3001, 8)
+    x[0] += 1000
+    mean, variance, true_mean, true_variance = both_statistics(x)
+    assert np.abs(variance / true_variance - 1).max() <= 1e-5 and np.abs(mean - true_mean).max() <= 1e-4
+
+
+@pytest.mark.parametrize("row", [0, 1, 77, 199])
+@pytest.mark.parametrize("value", [np.inf, -np.inf, np.nan])
+def test_an_infinity_stays_the_mean_of_its_channel(row, value):
+    x = numbers(200, 12)
+    x[row, 5] = value
+    mean, variance = np.empty((2, 12), np.float32)
+    norm.batch_statistics(x, mean, variance, np.empty(norm.workspace("batch_statistics", x.shape), np.uint8))
+    others = np.arange(12) != 5
+    np.testing.assert_equal(mean[5], np.float32(value))
+    assert np.isnan(variance[5]) and np.isfinite(mean[others]).all() and np.isfinite(variance[others]).all()
+
+
+def test_a_constant_channel_has_variance_0():
+    x = np.full((1001, 3), 0.1, np.float32)
+    mean, variance = np.empty((2, 3), np.float32)
+    norm.batch_statistics(x, mean, variance, np.empty(norm.workspace("batch_statistics", x.shape), np.uint8))
+    assert (mean == x[0]).all() and not variance.any()
+
+
+@pytest.mark.parametrize("device", ["cpu", DEVICE])
+def test_both_sums_alone_are_those_that_come_with_dx(device):
+    shape, results = (130, 24), []
+    g, x, vectors = numbers(*shape), numbers(*shape, seed=1), np.abs(numbers(2, 24, seed=2)) + 1
+    for wanted in (True, False):
+        outputs = [moved(np.full(size, np.nan, np.float32), device) for size in (shape, 24, 24)]
+        dx = outputs[0] if wanted else None
+        space = moved(np.zeros(norm.workspace("batch_norm_grads", shape), np.uint8), device)
+        arguments = [moved(array, device) for array in (g, x, *vectors)]
+        norm.batch_norm_grads(*arguments, None, 1e-5, None, dx, *outputs[1:], None, space)
+        results.append([on_host(array) for array in outputs[1:]])
+    same_bits(*results)

@@ -111,7 +111,7 @@ def _sync_batch_norm_at_once(g, input, mean, variance, weight, count, eps, world
     dweight, dbias = (devices.zeros((x.shape[1],), x.dtype, like=x) for _ in range(2))
     if x.size:
         scratch = local._scratch("batch_norm_grads", x)
-        kernels.batch_norm_grads(g, x, mean, variance, None, eps, None, dx, dweight, dbias, None, scratch)
+        kernels.batch_norm_grads(g, x, mean, variance, None, eps, None, None, dweight, dbias, None, scratch)
     if "input" in needs:
         totals = devices.empty((2, x.shape[1]), "float64", like=x)
         for total, own in zip(totals, (dbias, dweight), strict=True):

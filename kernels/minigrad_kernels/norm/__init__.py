@@ -156,24 +156,27 @@ def batch_norm_grads(g, x, mean, variance, weight, eps, out, dx, dw, db, dresidu
             normal = (x - mean) / sqrt(variance + eps);  db = sum m;  dw = sum m * normal;  dresidual = m
             dx = weight / sqrt(variance + eps) * (m - db / count - normal * dw / count)
     Grads   none here: second order goes through the differentiable form
-    Shapes  g, x, out (or None), dx, dresidual (or None) (N, C) or (N, C, H, W); mean, variance, weight (or None), dw,
-            db (C,); workspace: workspace("batch_norm_grads", x.shape, out) bytes, without out where dresidual is given
+    Shapes  g, x, dx (N, C) or (N, C, H, W), and so out and dresidual, or None; without out dx may be None: the sums
+            alone; mean, variance, weight (or None), dw, db (C,);
+            workspace: workspace("batch_norm_grads", x.shape, out) bytes, without out where dresidual is given
     Errors  ValueError also for dresidual without out: it would be g
     """
     op = "batch_norm_grads"
     kernel = implementation(__name__, op, x)
-    if type(g) is not type(x) or type(dx) is not type(x):
-        check_one_kind(op, {"x": x, "g": g, "dx": dx})
+    if type(g) is not type(x):
+        check_one_kind(op, {"x": x, "g": g})
     check_array(op, "g", g, x.shape, x.dtype)
     matrices = _matrix(op, "g", g), _matrix(op, "x", x)
-    check_output(op, "dx", dx, x.shape, x.dtype)
+    gradient = _optional_matrix(op, "dx", dx, x, check_output)
     mean, variance = _vector(op, "mean", mean, x), _vector(op, "variance", variance, x)
     weight, has_weight = _optional(op, "weight", weight, x)
     rectified = _optional_matrix(op, "out", out, x)
     masked = _optional_matrix(op, "dresidual", dresidual, x, check_output)
     if rectified is None and masked is not None:
         raise ShapeError(f"{op}: dresidual is given without out, and would be g; wants None")
-    outputs = _matrix(op, "dx", dx), _vector(op, "dw", dw, x, check_output), _vector(op, "db", db, x, check_output)
+    if rectified is not None and gradient is None:
+        raise ShapeError(f"{op}: dx is None beside out; wants an array")
+    outputs = gradient, _vector(op, "dw", dw, x, check_output), _vector(op, "db", db, x, check_output)
     _check_space(op, workspace, x, out if masked is None else None)
     affine = weight if has_weight else mean, has_weight
     kernel(*matrices, mean, variance, *affine, float(eps), rectified, *outputs, masked, workspace)

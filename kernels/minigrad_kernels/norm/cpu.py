@@ -138,6 +138,8 @@ def grads(g, x, mean, variance, weight, has_weight, eps, out, rectified, masked,
         stop = min(x.size, start + size)
         part_products(g, x, mean, out, rectified, masked, start, stop, sums[p], products[p])
     finish_sums(sums, products, variance, eps, dw, db)
+    if not dx.size:
+        return
     source, length = masked if rectified else g, run_of(mean.size)
     for r in prange((x.size + length - 1) // length):
         grad_run(source, x, mean, variance, weight, has_weight, eps, dx, dw, db, np.int64(r) * length)
@@ -150,7 +152,8 @@ def batch_norm_grads(g, x, mean, variance, weight, has_weight, eps, out, dx, dw,
         return
     plan = cut(*x.shape)
     parts = partials(workspace, plan.parts, mean.size)
-    rectified, masked = out is not None, dx if dresidual is None else dresidual
+    rectified, dx = out is not None, g[:0] if dx is None else dx
+    masked = dx if dresidual is None else dresidual
     g, x, out, masked, dx = (array.reshape(-1) for array in (g, x, out if rectified else x, masked, dx))
     vectors, size = (mean, variance, weight, has_weight, eps), plan.rows * mean.size
     run(grads, x.size, g, x, *vectors, out, rectified, masked, dx, dw, db, size, *parts)

@@ -5,11 +5,15 @@ from ..toolchain.lines import line
 __all__ = [
     "add_moments",
     "add_products",
+    "add_row_moments",
+    "add_row_products",
     "flush",
     "grad_line",
     "normalize_add_line",
     "normalize_line",
     "rectified_products",
+    "standardize_grad_line",
+    "standardize_line",
 ]
 
 
@@ -59,3 +63,30 @@ def normalize_add_line(here):
 @line(moving="g x dx", fixed="centre scale slope shift")
 def grad_line(here):
     here.dx = ((here.g - here.shift) - (here.x - here.centre) * here.slope) * here.scale
+
+
+# ---- rows: sums and squares are of float64 -----------------------------------------------------------------------
+
+
+@line(moving="x", fixed="sums squares", numbers="origin")
+def add_row_moments(here):
+    d = here.x - here.origin
+    here.sums += d
+    here.squares += d * d
+
+
+@line(moving="g z", fixed="sums products", numbers="one")
+def add_row_products(here):
+    g = here.g * here.one  # widened
+    here.sums += g
+    here.products += g * here.z
+
+
+@line(moving="x out", numbers="origin mean scale")
+def standardize_line(here):
+    here.out = ((here.x - here.origin) - here.mean) * here.scale
+
+
+@line(moving="g z dx", numbers="mean slope scale")
+def standardize_grad_line(here):
+    here.dx = ((here.g - here.mean) - here.z * here.slope) * here.scale

@@ -1,70 +1,76 @@
 """Rows brought to mean 0 and variance 1 on the CPU: every thread owns rows.
 
-All sums are in float64, so that the result is right to the last digits even where a mean is far larger than the
-deviation from it. A sum runs in four chains, which a processor adds side by side.
+Both sums of a row take one pass. They are in float64, and of the distances from the row's first element, so that the
+result is right to the last digits even where a mean is far larger than the deviation from it.
 """
 
 import numpy as np
 from numba import prange
 
-from ..toolchain import jit, parallel
+from ..bias.cpu import SMALL
+from ..toolchain import jit, parallel, stack_array
+from ..toolchain.lines import LANES, lane_total
+from .cpu_lines import add_row_moments, add_row_products, standardize_grad_line, standardize_line
 
 __all__ = ["standardize", "standardize_grad"]
 
-
-@jit
-def row_sum(x):
-    a = b = c = d = 0.0
-    whole = x.size - x.size % 4
-    for k in range(0, whole, 4):
-        a += x[k]
-        b += x[k + 1]
-        c += x[k + 2]
-        d += x[k + 3]
-    for k in range(whole, x.size):
-        a += x[k]
-    return (a + b) + (c + d)
+WIDE = 2 * LANES  # sums that run side by side
 
 
 @jit
-def row_product(x, y, centre):
-    """The sum of (x - centre) * (y - centre)."""
-    a = b = c = d = 0.0
-    whole = x.size - x.size % 4
-    for k in range(0, whole, 4):
-        a += (x[k] - centre) * (y[k] - centre)
-        b += (x[k + 1] - centre) * (y[k + 1] - centre)
-        c += (x[k + 2] - centre) * (y[k + 2] - centre)
-        d += (x[k + 3] - centre) * (y[k + 3] - centre)
-    for k in range(whole, x.size):
-        a += (x[k] - centre) * (y[k] - centre)
-    return (a + b) + (c + d)
+def total(sums):
+    return lane_total(sums) + lane_total(sums[LANES:])
 
 
 @jit
-def standardize_row(x, eps, out):
-    mean = row_sum(x) / x.size
-    scale = 1.0 / np.sqrt(row_product(x, x, mean) / x.size + eps)
-    for k in range(x.size):
-        out[k] = (x[k] - mean) * scale
+def standardize_row(x, start, stop, eps, like, out):
+    sums, squares, origin = stack_array(WIDE, like), stack_array(WIDE, like), np.float64(x[start])
+    sums[:] = 0
+    squares[:] = 0
+    for at in range(start, stop, WIDE):
+        add_row_moments(at, min(WIDE, stop - at), x, sums, squares, origin)
+    mean = total(sums) / (stop - start)
+    variance = total(squares) / (stop - start) - mean * mean
+    scale = 1.0 / np.sqrt((0.0 if variance < 0 else variance) + eps)  # written so that NaN passes
+    kind = out.dtype.type
+    standardize_line(start, stop - start, x, out, x[start], kind(mean), kind(scale))
     return scale
 
 
 @parallel
+def standardize_rows(x, columns, eps, like, out, scale):
+    for n in prange(scale.size):
+        start = np.int64(n) * columns
+        scale[n] = standardize_row(x, start, start + columns, eps, like, out)
+
+
+LIKE = np.zeros(1)  # the type of sums
+
+
 def standardize(x, eps, out, scale):
-    for n in prange(x.shape[0]):
-        scale[n] = standardize_row(x[n], eps, out[n])
+    kernel = standardize_rows.alone if x.size < SMALL else standardize_rows
+    kernel(x.reshape(-1), x.shape[1], eps, LIKE, out.reshape(-1), scale)
 
 
 @jit
-def standardize_grad_row(g, out, scale, dx):
-    mean = row_sum(g) / g.size
-    slope = row_product(g, out, 0.0) / g.size
-    for k in range(g.size):
-        dx[k] = scale * ((g[k] - mean) - out[k] * slope)
+def standardize_grad_row(g, z, start, stop, scale, like, dx):
+    sums, products = stack_array(WIDE, like), stack_array(WIDE, like)
+    sums[:] = 0
+    products[:] = 0
+    for at in range(start, stop, WIDE):
+        add_row_products(at, min(WIDE, stop - at), g, z, sums, products, 1.0)
+    kind = dx.dtype.type
+    mean, slope = kind(total(sums) / (stop - start)), kind(total(products) / (stop - start))
+    standardize_grad_line(start, stop - start, g, z, dx, mean, slope, scale)
 
 
 @parallel
+def standardize_grad_rows(g, z, columns, scale, like, dx):
+    for n in prange(scale.size):
+        start = np.int64(n) * columns
+        standardize_grad_row(g, z, start, start + columns, scale[n], like, dx)
+
+
 def standardize_grad(g, out, scale, dx):
-    for n in prange(g.shape[0]):
-        standardize_grad_row(g[n], out[n], scale[n], dx[n])
+    kernel = standardize_grad_rows.alone if g.size < SMALL else standardize_grad_rows
+    kernel(g.reshape(-1), out.reshape(-1), g.shape[1], scale, LIKE, dx.reshape(-1))

@@ -122,7 +122,7 @@ def _masked(g, out, dresidual, workspace):
 def batch_norm_grads(
     g, x, mean, variance, weight, has_weight, eps, out, dx, dw, db, dresidual, workspace, rung=None
 ):  # fmt: skip
-    rung = _rung("batch_norm_grads", rung, x, g, dx)
+    rung = _rung("batch_norm_grads", rung, x, g, *([] if dx is None else [dx]))
     if not x.size:
         dw.fill(0)
         db.fill(0)
@@ -133,6 +133,8 @@ def batch_norm_grads(
     partials = _partials(workspace, x, plan)
     _parts(x, rung, cuda_plain.PRODUCTS, cuda_vector.products_vector, (g, x, mean, *partials))
     _totals(x, cuda_totals.GRADS, (*partials, variance, dw, db, eps, plan.parts, columns))
+    if dx is None:
+        return
     arguments = g, x, mean, variance, weight, dw, db, dx, eps, int(has_weight)
     if rung == "plain":
         _elements(x, cuda_plain.GRADS, (*arguments, x.size, x.shape[1], rows))

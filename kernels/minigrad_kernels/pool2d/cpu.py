@@ -8,7 +8,7 @@ from numba import prange
 
 from ..toolchain import jit, parallel
 from ..toolchain.lanes import LANES, add_quotient, max_window, mean_window
-from .cpu_place import max_input_grad, max_relu_input_grad, taps_inside
+from .cpu_place import FEW, max_input_grad, max_relu_input_grad, taps_inside
 
 __all__ = [
     "average_forward",
@@ -88,6 +88,15 @@ def average_forward(x, rows, columns, out):
 
 
 @jit
+def spread_few(g, divisor, dx):
+    """Onto each pixel of dx its share of the few channels of g."""
+    for c in range(g.size):
+        share = g[c] / divisor
+        for w in range(dx.shape[0]):
+            dx[w, c] += share
+
+
+@jit
 def spread_row(g, row, rows, columns, dx):
     """Into one row of dx, the shares of all windows that hold it, in a fixed order."""
     n, h = row // dx.shape[1], row % dx.shape[1]
@@ -99,6 +108,9 @@ def spread_row(g, row, rows, columns, dx):
         for j in range(g.shape[2]):
             divisor = dx.dtype.type(rows[i, 2] * columns[j, 2])
             source = ((n * g.shape[1] + i) * g.shape[2] + j) * channels
+            if channels < FEW:
+                spread_few(g[n, i, j], divisor, dx[n, h, columns[j, 0] : columns[j, 1]])
+                continue
             for w in range(columns[j, 0], columns[j, 1]):
                 at = (row * width + w) * channels
                 for c in range(0, channels, LANES):

@@ -12,7 +12,7 @@ from ..toolchain import jit, parallel
 from ..toolchain.lanes import LANES, add_window, place_window
 from .geometry import PARTS
 
-__all__ = ["max_input_grad", "max_relu_input_grad", "taps_inside"]
+__all__ = ["FEW", "max_input_grad", "max_relu_input_grad", "taps_inside"]
 
 FEW = 8  # channels; fewer of them fill too little of a vector
 NOTHING = np.zeros((1, 0))

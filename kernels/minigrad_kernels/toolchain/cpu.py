@@ -265,6 +265,7 @@ def stack_array(typing_context, size, like):
     def generate(context, builder, signature, values):
         element = context.get_data_type(like.dtype)
         memory = alloca_once(builder, ir.ArrayType(element, count))
+        memory.align = 64  # a cache line: a vector that lies across two of them is slow to read back
         itemsize = context.get_constant(types.intp, context.get_abi_sizeof(element))
         array = make_array(array_type)(context, builder)
         data = builder.bitcast(memory, element.as_pointer())

@@ -22,7 +22,7 @@ from numba.extending import intrinsic
 
 from .emit import INT, constant
 
-__all__ = ["LANES", "line"]
+__all__ = ["LANES", "lane_total", "line"]
 
 LANES = 16  # two or four registers where vectors are shorter
 
@@ -153,3 +153,22 @@ def line(moving, fixed="", numbers=""):
         return intrinsic(functools.update_wrapper(run, formula, updated=()))
 
     return decorate
+
+
+@intrinsic
+def lane_total(typing_context, array):
+    """The sum of the first LANES elements: 0 + 8, 1 + 9 ..., then again by halves."""
+
+    def generate(context, builder, signature, values):
+        data = context.make_array(array)(context, builder, values[0]).data
+        kind = ir.VectorType(data.type.pointee, LANES)
+        vector = builder.load(builder.bitcast(data, kind.as_pointer()), align=array.dtype.bitwidth // 8)
+        lanes = LANES
+        while lanes > 1:
+            lanes //= 2
+            nothing = ir.Constant(vector.type, ir.Undefined)
+            places = [ir.Constant(ir.VectorType(LANE, lanes), list(range(k, k + lanes))) for k in (0, lanes)]
+            vector = builder.fadd(*(builder.shuffle_vector(vector, nothing, place) for place in places))
+        return builder.extract_element(vector, ir.Constant(LANE, 0))
+
+    return array.dtype(array), generate

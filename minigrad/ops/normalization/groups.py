@@ -20,9 +20,19 @@ from ..arguments import flag_of, integer_of, number_of, shape_of
 from ..axes import reduced_axes
 from ..elementwise import clamp
 from ..images import floating_of
-from ..reduce import mean, norm, var
+from ..reduce import mean, norm, sum, var
 from ..shape import reshape
-from .batch import by_running, check_channels, check_running, check_vectors, per_channel, scaled, update_running
+from .batch import (
+    _contiguous,
+    _scratch,
+    by_running,
+    check_channels,
+    check_running,
+    check_vectors,
+    per_channel,
+    scaled,
+    update_running,
+)
 
 __all__ = ["group_norm", "instance_norm", "layer_norm", "normalize"]
 
@@ -61,6 +71,40 @@ def _standardized(input, rows, eps):
     return reshape(_standardize(reshape(input, (rows, -1)), eps)[0], input.shape)
 
 
+@primitive
+def _affine(input, weight, bias):
+    """Columns scaled and shifted in one pass: normalised by mean 0 and variance 1."""
+    x, (weight, bias) = device.contiguous(input), _contiguous((weight, bias))
+    out = device.empty_like(x)
+    kernels.batch_normalize(x, *_unit(x), weight, bias, 0.0, None, False, out)
+    return out
+
+
+_affine.grads(
+    input=lambda g, weight: g if weight is None else g * weight,
+    weight=lambda g, input: sum(g * input, 0),
+    bias=lambda g: sum(g, 0),
+)
+
+
+@_affine.fast_grads
+def _affine_at_once(g, input, weight):
+    g, x = device.contiguous(g), device.contiguous(input)
+    dweight, dbias = (device.empty(x.shape[1:], x.dtype, like=x) for _ in range(2))
+    space = _scratch("batch_norm_grads", x)
+    kernels.batch_norm_grads(g, x, *_unit(x), None, 0.0, None, None, dweight, dbias, None, space)
+    if weight is None:
+        return {"input": g, "weight": None, "bias": dbias}
+    dx = device.empty_like(x)
+    kernels.batch_normalize(g, *_unit(x), device.contiguous(weight), None, 0.0, None, False, dx)
+    return {"input": dx, "weight": dweight, "bias": dbias}
+
+
+def _unit(x):
+    """Mean 0 and variance 1 for the columns of x."""
+    return device.zeros(x.shape[1:], x.dtype, like=x), device.full(x.shape[1:], 1, x.dtype, like=x)
+
+
 def layer_norm(input, normalized_shape, weight=None, bias=None, eps=1e-5):
     """Each sample shifted and scaled to mean 0 and variance 1 over its last dimensions, then by weight and bias.
 
@@ -79,7 +123,10 @@ def layer_norm(input, normalized_shape, weight=None, bias=None, eps=1e-5):
     check_vectors(op, input, shape, weight=weight, bias=bias)
     eps = number_of(op, "eps", eps)
     rows = math.prod(input.shape[: input.ndim - len(shape)])
-    return scaled(_standardized(input, rows, eps), weight, bias)
+    if not input.data.size or (weight is None and bias is None):
+        return scaled(_standardized(input, rows, eps), weight, bias)
+    vectors = (v if v is None else reshape(v, (-1,)) for v in (weight, bias))
+    return reshape(_affine(_standardize(reshape(input, (rows, -1)), eps)[0], *vectors), input.shape)
 
 
 def _of_channels(input, rows, weight, bias, eps):
