@@ -10,7 +10,7 @@ import numpy as np
 
 from minigrad_kernels import layout
 from minigrad_kernels.errors import KindError, ShapeError
-from minigrad_kernels.layout import CHANNELS_LAST, c_order, strides_of
+from minigrad_kernels.layout import CHANNELS_LAST, c_order
 
 from . import memory
 from .places import CPU, Place, is_array, place, place_of
@@ -115,11 +115,9 @@ def element_type(dtype):
 
 def empty(shape, dtype=default_dtype, order=None, like=None):
     """An uninitialised array whose axes lie in memory in this order, slowest first (C order when None)."""
-    dtype, shape = np.dtype(dtype), shape if type(shape) is tuple else tuple(shape)
-    strides = strides_of(shape, order or c_order(len(shape)), dtype.itemsize)
     if like is None or type(like) is np.ndarray:
-        return memory.take(shape, dtype, strides)
-    return (like if isinstance(like, Place) else place_of(like)).take(shape, dtype, strides)
+        return memory.take(shape, dtype, order)
+    return (like if isinstance(like, Place) else place_of(like)).take(shape, dtype, order)
 
 
 @_quiet

@@ -31,7 +31,7 @@ WHOLE = device.element_type("int64")  # the type of classes in kernels
 def _cross_entropy(input, target, ignore_index, mean):
     """The losses of the rows that count added up, over their number if mean, else over 1: the divisor."""
     x = device.contiguous(input)
-    out, divisor = (device.empty((), x.dtype, like=x) for _ in range(2))
+    out, divisor = device.empty((), x.dtype, None, x), device.empty((), x.dtype, None, x)
     logsumexp = device.empty(x.shape[:1], x.dtype, like=x)
     space = device.workspace(kernels.workspace(x.shape[0]), x)
     wrong = device.place_of(x).wrong
