@@ -14,7 +14,7 @@ import operator
 
 from minigrad_kernels.errors import KindError, ShapeError, StateError
 
-from . import device
+from . import device, fusion
 from .modes import Mode, enable_grad, is_grad_enabled, no_grad, recording
 from .node import target_of
 from .primitive import Primitive, primitive
@@ -43,6 +43,7 @@ def write(tensor):
     """
     if tensor.node is not None:
         raise StateError(f"write: the Tensor was made by {tensor.node.primitive.name}; only leaves can be written")
+    fusion.before_writing(tensor)
     tensor.version[0] += 1
     return tensor.data
 

@@ -20,7 +20,7 @@ from numpy import ndarray
 
 from minigrad_kernels.errors import KindError, StateError
 
-from . import device
+from . import device, fusion
 from .anomaly import anomaly, check_results, origin
 from .modes import recording
 from .node import Node, edge_to
@@ -44,7 +44,7 @@ class Primitive:
         self.bind = _binder(self.name, self.signature)
         self.incoming = tuple(f"g_{name}" for name in outputs)
         self.rules, self.wants, self.asked, self.calls = {}, {}, {}, {}
-        self.instead = None
+        self.shape, self.extensions = None, {}
         self.fast, self.fast_wants, self.fast_kept = None, (), frozenset()
         self.single = len(outputs) == 1
         self.needs = functools.cache(self._needs)
@@ -85,19 +85,27 @@ class Primitive:
         anyway; .grads(...) remains the definition.
         The arrays it returns must be its own and distinct.
         """
-        self.instead = None
         self.fast, self.fast_wants = function, tuple(inspect.signature(function).parameters)
         self.fast_kept = frozenset(_kept(self.fast_wants))
         self.needs.cache_clear()
         return function
 
-    def unrecorded(self, function):
-        """State what is called first, with the same arguments, while nothing is recorded.
+    def waits(self, shape):
+        """State that the result may wait for what extends it (fusion.py); shape(*arguments) is that of the result."""
+        self.shape = shape
 
-        The Tensor that it returns is the result; where it returns None, the primitive runs as ever.
+    def extends(self, earlier):
+        """State what this makes of an argument that waits for the primitive `earlier`: a decorator.
+
+        The function is called with the arguments of `earlier` and the other arguments of this, and returns the
+        primitive for both with its arguments, or None.
         """
-        self.instead = function
-        return function
+
+        def state(rule):
+            self.extensions[earlier] = rule
+            return rule
+
+        return state
 
     def _needs(self, arguments):
         """((name, kind, position) of what must stay alive so that these arguments can get their gradients,
@@ -138,11 +146,16 @@ class Primitive:
             return self.fast(*arrays)
 
     def __call__(self, *args, **kwargs):
-        values, recorded = self.bind(*args, **kwargs), recording.get()
-        if not recorded and self.instead is not None:
-            result = self.instead(*values)
-            if result is not None:
-                return result
+        values = self.bind(*args, **kwargs)
+        if self.extensions and (result := fusion.extended(self, values)) is not None:
+            return result if self.single else (result, *[None] * (len(self.outputs) - 1))
+        if self.shape is not None and (result := fusion.later(self, values)) is not None:
+            return result if self.single else (result, *[None] * (len(self.outputs) - 1))
+        return self.now(values)
+
+    def now(self, values):
+        """Apply it to arguments in the order of the signature, at once."""
+        recorded = recording.get()
         arguments, edges, away = self._opened(values, recorded)
         if away:
             with self._common_place(values, arguments).active(self.name):

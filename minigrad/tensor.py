@@ -112,7 +112,7 @@ class Tensor(Methods):
 
     def dim(self):
         """The number of dimensions."""
-        return self.data.ndim
+        return self.ndim
 
     # ---- leaving the tape --------------------------------------------------------------------------------------
 

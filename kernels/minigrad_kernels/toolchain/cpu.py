@@ -96,21 +96,21 @@ def cache_folder(variant):
 _decorating = threading.Lock()
 
 
-def _compiled(function, variant, **options):
-    """Numba's dispatcher for the function. The cache setting of the process is changed only meanwhile."""
+def compiled(function, variant, compiler=numba.njit, **options):
+    """What a compiler of Numba makes of a function. The cache setting of the process is changed only meanwhile."""
     has_file = Path(function.__code__.co_filename).exists()  # typed at a prompt: nothing to name the cache by
     folder = cache_folder(variant) if has_file else None
     with _decorating:
         before, config.CACHE_DIR = config.CACHE_DIR, str(folder or "")
         try:
-            return numba.njit(cache=folder is not None, **OPTIONS, **options)(function)
+            return compiler(cache=folder is not None, **OPTIONS, **options)(function)
         finally:
             config.CACHE_DIR = before
 
 
 def jit(function):
     """Compile a serial kernel, or a helper that other kernels call."""
-    return _compiled(function, "serial")
+    return compiled(function, "serial")
 
 
 # ---- threads -------------------------------------------------------------------------------------
@@ -184,11 +184,11 @@ class parallel:
 
     @functools.cached_property
     def serial(self):
-        return _compiled(self.function, "serial")
+        return compiled(self.function, "serial")
 
     @functools.cached_property
     def team(self):
-        return _compiled(self.function, "team", parallel=True)
+        return compiled(self.function, "team", parallel=True)
 
     def __call__(self, *arguments):
         n = threads()
