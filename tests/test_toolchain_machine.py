@@ -4,7 +4,7 @@ import os
 
 import pytest
 
-from minigrad_kernels.toolchain.machine import brief_spinning, cpu_quota
+from minigrad_kernels.toolchain.machine import cpu_quota, crowded
 
 
 def tree(root, membership, **files):
@@ -51,16 +51,16 @@ def test_quota_where_there_are_no_control_groups(tmp_path):
     assert cpu_quota(tmp_path / "nothing", tmp_path / "neither") is None
 
 
-def test_threads_spin_briefly_unless_the_user_says_how_they_wait(monkeypatch):
-    for name in ("OMP_WAIT_POLICY", "GOMP_SPINCOUNT"):
-        monkeypatch.delenv(name, raising=False)
-    before = dict(os.environ)
-    with brief_spinning():
-        assert int(os.environ["GOMP_SPINCOUNT"]) < 300_000  # what the library takes by itself
-    assert os.environ == before
-    for name, value in (("OMP_WAIT_POLICY", "ACTIVE"), ("GOMP_SPINCOUNT", "7")):
-        with monkeypatch.context() as patch:
-            patch.setenv(name, value)
-            chosen = dict(os.environ)
-            with brief_spinning():
-                assert os.environ == chosen
+def test_crowded_where_others_run(tmp_path, monkeypatch):
+    monkeypatch.setattr(os, "cpu_count", lambda: 4)
+    monkeypatch.setattr(os, "sched_getaffinity", lambda process: {0, 1, 2, 3}, raising=False)
+    load = tmp_path / "loadavg"
+    for running, expected in ((1, False), (2, True), (9, True)):
+        load.write_text(f"0.10 0.20 0.30 {running}/200 4711\n")
+        assert crowded(load) is expected
+    load.write_text("0.10 0.20 0.30 3/200 4711\n")
+    monkeypatch.setattr(os, "sched_getaffinity", lambda process: {0, 1}, raising=False)
+    assert not crowded(load)  # two of four CPUs are ours, two others run
+    load.write_text("no such numbers")
+    assert not crowded(load)
+    assert not crowded(tmp_path / "nothing")
