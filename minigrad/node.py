@@ -10,13 +10,14 @@ from .tensor import Tensor
 __all__ = ["Node", "edge_to", "target_of"]
 
 _order = itertools.count()
-_NONE: dict = {}
 
 
 class Node:
     """One recorded application of a primitive."""
 
-    __slots__ = ("order", "primitive", "edges", "kept", "versions", "outputs", "hooks", "retained", "freed", "origin")
+    __slots__ = (
+        "order", "primitive", "edges", "kept", "fast", "versions", "outputs", "hooks", "retained", "freed", "origin"
+    )  # fmt: skip
 
     def __init__(self, primitive, values, edges, arrays, versions, place):
         self.order = next(_order)
@@ -30,7 +31,8 @@ class Node:
         self.freed = False
         self.origin, self.edges = place, edges
         kept, seen = {}, []
-        for name, kind, position in primitive.needs(tuple([edge[0] for edge in edges])):
+        needs, self.fast = primitive.needs(tuple([edge[0] for edge in edges]))
+        for name, kind, position in needs:
             if kind == "argument":
                 kept[name] = value = values[position]
                 if isinstance(value, Tensor):
@@ -48,6 +50,9 @@ class Node:
 
         incoming    one gradient per output, None where none arrived
         """
+        if self.fast and not create_graph and incoming[0] is not None:
+            yield from self._gradients_at_once(incoming, wanted)
+            return
         primitive, values = self.primitive, {**self.kept, "g": incoming[0]}
         held = [entry[1] for entry in self.versions]
         for output, name in enumerate(primitive.outputs):
@@ -57,12 +62,9 @@ class Node:
             if name in values:  # kept as an array, so that there is no reference cycle
                 node, version = None if name in primitive.fixed else self, self.outputs[output][2]
                 values[name] = Tensor.made(values[name], node, output, version)
-        fast = _NONE
-        if primitive.fast and not create_graph and primitive.fast_kept <= values.keys():
-            fast = primitive.call_fast(values, {edge[0] for edge in wanted})
         for name, index, shape, dtype, target in wanted:
             values["index"] = index
-            gradient = fast[name] if name in fast else primitive.call_rule(name, values, self.outputs)
+            gradient = primitive.call_rule(name, values, self.outputs)
             if gradient is not None:
                 array = gradient._data if gradient.__class__ is Tensor else None
                 if array is None or array.shape != shape or array.dtype != dtype:
@@ -74,6 +76,22 @@ class Node:
                     if other is version:
                         owned = False
                 yield target, gradient, owned
+
+    def _gradients_at_once(self, incoming, wanted):
+        """The same by the primitive's function on arrays, whose results nobody else holds."""
+        primitive, values = self.primitive, {**self.kept, "needs": {edge[0] for edge in wanted}}
+        values["g"] = values[primitive.incoming[0]] = incoming[0]
+        for name, gradient in zip(primitive.incoming[1:], incoming[1:], strict=True):
+            values[name] = gradient
+        arrays = primitive.call_fast(values)
+        for name, _, shape, dtype, target in wanted:
+            array = arrays[name]
+            gradient = Tensor.made(array)
+            if array.shape != shape or array.dtype != dtype:
+                gradient = _fit(gradient, shape, dtype, name, self)
+            if self.origin:
+                check_gradient(primitive.name, name, gradient, incoming, self.origin)
+            yield target, gradient, True
 
     def check(self):
         """Refuse to go backward through a freed node or through a value that has changed since."""

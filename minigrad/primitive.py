@@ -108,11 +108,12 @@ class Primitive:
         return state
 
     def _needs(self, arguments):
-        """(name, kind, position) of what must stay alive so that these arguments can get their gradients."""
+        """((name, kind, position) of what must stay alive so that these arguments can get their gradients,
+        whether the function for all at once is used for them)."""
         names = _kept(set().union(*(self.wants[argument] for argument in arguments)))
-        if any(not name.endswith("_shape") for name in names):  # else the rules are as fast
-            names |= self.fast_kept
-        return [self._place(name) for name in sorted(names)]
+        fast = self.fast is not None and any(not name.endswith("_shape") for name in names)  # else rules are as fast
+        names |= self.fast_kept if fast else set()
+        return [self._place(name) for name in sorted(names)], fast or self.fast is not None and self.fast_kept <= names
 
     def _place(self, name):
         if name in self.names:
@@ -135,19 +136,14 @@ class Primitive:
         rule, taken, several = self.calls[name]
         return rule(*taken(values)) if several else rule(taken(values))
 
-    def call_fast(self, values, needs):
-        if values["g"] is None:
-            return {}
-        values = {**values, "needs": needs}
-        arguments = [values[want] for want in self.fast_wants]
-        arrays = [value.data if isinstance(value, Tensor) else value for value in arguments]
+    def call_fast(self, values):
+        """{argument: gradient as an array} from values of which the first gradient, g, has arrived."""
+        arrays = [value.data if isinstance(value, Tensor) else value for value in map(values.get, self.fast_wants)]
         g = values["g"].data
         if g.__class__ is ndarray:
-            arrays = self.fast(*arrays)
-        else:
-            with device.place_of(g).active(f"{self.name}.backward"):
-                arrays = self.fast(*arrays)
-        return {name: made(array) for name, array in arrays.items()}
+            return self.fast(*arrays)
+        with device.place_of(g).active(f"{self.name}.backward"):
+            return self.fast(*arrays)
 
     def __call__(self, *args, **kwargs):
         values = self.bind(*args, **kwargs)

@@ -4,6 +4,7 @@ import os
 import sys
 
 from minigrad_kernels.errors import MinigradError
+from minigrad_kernels.toolchain.machine import crowded
 
 from ..parallel.errors import CommunicationError
 from ..parallel.transport import FAILED
@@ -27,7 +28,7 @@ def main(argv=None):
     141 whoever read the output has gone
     """
     _escape_what_cannot_be_encoded()
-    if argv is None:  # a process of our own: threads that wait leave the processor to others
+    if argv is None and crowded():  # a process of our own: threads that wait leave the processor to others
         os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     name = "minigrad"
     try:

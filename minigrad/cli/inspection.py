@@ -71,7 +71,8 @@ def run_info(options):
         "system": f"{platform.system()} {platform.release()}, {platform.machine()}",
         "devices": ", ".join([f"cpu ({os.cpu_count()} cores)", *_gpus(), "interpreter"]),
         "threads": threads(),
-        "memory pool": ", ".join(f"{value:.1f} MiB {name}" for name, value in pool.items()) + " by this process",
+        "memory pool": ", ".join(f"{value:.1f} MiB {name}" for name, value in pool.items()) + " by this process, "
+        f"{memory['reused']} of {memory['requests']} requests served again",
         "kernel cache": cache_folder("serial") or "none: no folder can be written",
     }
     for name, value in rows.items():

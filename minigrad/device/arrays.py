@@ -10,7 +10,7 @@ import numpy as np
 
 from minigrad_kernels import layout
 from minigrad_kernels.errors import KindError, ShapeError
-from minigrad_kernels.layout import CHANNELS_LAST, c_order, strides_of
+from minigrad_kernels.layout import CHANNELS_LAST, c_order
 
 from . import memory
 from .places import CPU, Place, is_array, place, place_of
@@ -44,6 +44,7 @@ __all__ = [
 
 DLPACK_CUDA = 2  # kDLCUDA
 
+_NOTHING = np.empty(0, np.uint8)  # scratch memory of those who need none
 _quiet = np.errstate(all="ignore")  # infinities and NaN are results, not warnings
 
 
@@ -114,11 +115,9 @@ def element_type(dtype):
 
 def empty(shape, dtype=default_dtype, order=None, like=None):
     """An uninitialised array whose axes lie in memory in this order, slowest first (C order when None)."""
-    dtype, shape = np.dtype(dtype), shape if type(shape) is tuple else tuple(shape)
-    strides = strides_of(shape, order or c_order(len(shape)), dtype.itemsize)
     if like is None or type(like) is np.ndarray:
-        return memory.take(shape, dtype, strides)
-    return (like if isinstance(like, Place) else place_of(like)).take(shape, dtype, strides)
+        return memory.take(shape, dtype, order)
+    return (like if isinstance(like, Place) else place_of(like)).take(shape, dtype, order)
 
 
 @_quiet
@@ -168,6 +167,8 @@ def empty_like(array, dtype=None):
 
 def workspace(nbytes, like=None):
     """Scratch bytes for a kernel."""
+    if not nbytes and (like is None or type(like) is np.ndarray):
+        return _NOTHING
     return empty((nbytes,), np.uint8, like=like)
 
 

@@ -14,7 +14,7 @@ import numpy as np
 from cupy.cuda import Device, runtime
 
 from minigrad_kernels.errors import OutOfMemory, StateError
-from minigrad_kernels.layout import strides_of
+from minigrad_kernels.layout import c_order, strides_of
 from minigrad_kernels.softmax import NO_WRONG_LABEL
 
 from . import arrays
@@ -130,7 +130,9 @@ class Gpu(Place):
 
     # ---- memory --------------------------------------------------------------------------------------------------
 
-    def take(self, shape, dtype, strides):
+    def take(self, shape, dtype, order):
+        dtype = np.dtype(dtype)
+        strides = strides_of(shape, c_order(len(shape)) if order is None else order, dtype.itemsize)
         nbytes = _extent(shape, strides, dtype.itemsize)
         if runtime.getDevice() != self.number:
             with Device(self.number):
@@ -199,7 +201,7 @@ class Gpu(Place):
             order = arrays.order_of(array)
             dense = cupy.ascontiguousarray(array.transpose(order))
             Device(source.number).synchronize()  # what computes it must be done before this GPU reads it
-        out = self.take(array.shape, array.dtype, strides_of(array.shape, order, array.itemsize))
+        out = self.take(array.shape, array.dtype, order)
         with self.active():
             if out.nbytes:
                 out.data.copy_from_device_async(dense.data, out.nbytes)

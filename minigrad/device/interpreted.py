@@ -10,6 +10,7 @@ import numpy as np
 
 from minigrad_kernels import interpreter
 from minigrad_kernels.interpreter import Array
+from minigrad_kernels.layout import c_order, strides_of
 from minigrad_kernels.softmax import NO_WRONG_LABEL
 
 from . import arrays
@@ -42,7 +43,9 @@ class Interpreted(Place):
         self.module = _Module()
         self.wrong = interpreter.array(np.array([NO_WRONG_LABEL]))
 
-    def take(self, shape, dtype, strides):
+    def take(self, shape, dtype, order):
+        dtype = np.dtype(dtype)
+        strides = strides_of(shape, c_order(len(shape)) if order is None else order, dtype.itemsize)
         memory = interpreter.empty((int(np.prod(shape)),), dtype)
         return np.ndarray.__new__(Array, shape, dtype, memory, 0, strides)
 

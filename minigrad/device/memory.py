@@ -17,12 +17,15 @@ import math
 
 import numpy as np
 
+from minigrad_kernels.layout import c_order, strides_of
+
 __all__ = ["empty_cache", "memory_statistics", "take"]
 
 SMALLEST = 1 << 14  # bytes; below this the C library's allocator reuses memory by itself
 SLACK = 1 << 26  # bytes that shelves may keep in any case
 ALIGNMENT = 64  # bytes; one cache line, and one AVX-512 vector
 
+_array, _empty, _BYTE = np.ndarray, np.empty, np.dtype(np.uint8)
 _shelves: dict[int, list["_Bytes"]] = {}
 
 
@@ -55,27 +58,29 @@ def size_class(nbytes):
 
 
 @functools.lru_cache(maxsize=4096)
-def _place(shape, dtype):
-    """(bytes of such an array, bytes that hold it wherever they begin, the shelf of these or None)."""
+def _place(shape, dtype, order):
+    """(byte strides, bytes that hold such an array wherever they begin, the shelf of these or None)."""
+    dtype = np.dtype(dtype)
     nbytes = math.prod(shape) * dtype.itemsize
+    strides = strides_of(shape, c_order(len(shape)) if order is None else order, dtype.itemsize)
     if nbytes < SMALLEST:
-        return nbytes, nbytes, None
+        return strides, nbytes, None
     size = size_class(nbytes) + ALIGNMENT
-    return nbytes, size, _shelves.setdefault(size, [])
+    return strides, size, _shelves.setdefault(size, [])
 
 
-def take(shape, dtype, strides):
-    """An uninitialised array of this shape, element type and byte strides (dense, in any order of axes)."""
-    nbytes, size, shelf = _place(shape, np.dtype(dtype))
+def take(shape, dtype, order):
+    """An uninitialised array of this shape and element type, its axes in this order, slowest first (None: C order)."""
+    strides, size, shelf = _place(shape, dtype, order)
     if shelf is None:
-        return np.ndarray(shape, dtype, np.empty(nbytes, np.uint8), 0, strides)
+        return _empty(shape, dtype) if order is None else _array(shape, dtype, _empty(size, _BYTE), 0, strides)
     _Bytes.requests += 1
     try:
         stored = shelf.pop()
         _Bytes.served += 1
     except IndexError:
         stored = _made(size)
-    return np.ndarray(shape, dtype, stored.view(_Loan), stored.offset, strides)
+    return _array(shape, dtype, stored.view(_Loan), stored.offset, strides)
 
 
 def _made(size):

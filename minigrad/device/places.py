@@ -4,7 +4,8 @@ A place is an object that says what differs between devices:
 
     name            as above
     module          the module whose functions work on arrays there
-    take            (shape, dtype, byte strides) -> an uninitialised array, from the memory pool of the device
+    take            (shape, dtype, order of the axes, None for C order) -> an uninitialised array, from the memory pool
+                    of the device
     upload          a NumPy array -> an equal array there, lying alike, in memory of its own
     download        an array there -> an equal NumPy array, lying alike, in memory of its own
     active          (name of the work) -> a context in which work on arrays there is done

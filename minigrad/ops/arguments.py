@@ -9,7 +9,6 @@ from .. import device
 from ..tensor import Tensor
 
 __all__ = [
-    "Checked",
     "array_of",
     "bare",
     "flag_of",
@@ -23,35 +22,6 @@ __all__ = [
     "tensor_of",
     "tensors_of",
 ]
-
-
-class Checked:
-    """What checks of arguments gave, found again by shapes and by the settings themselves, the very same objects.
-
-    Objects and not their values: 1 == True == 1.0, but they are not all right. Only what cannot change is kept,
-    numbers, texts, and tuples of these; what is found by it is kept alive, so that no other object can take its place.
-    """
-
-    MOST = 1024
-
-    def __init__(self):
-        self._kept = {}
-
-    def found(self, shapes, settings):
-        """What was kept for equal shapes and the same settings, else None."""
-        entry = self._kept.get((shapes, *map(id, settings)))
-        return None if entry is None else entry[1]
-
-    def keep(self, shapes, settings, result):
-        """Keep a result that is not None, unless a setting could change."""
-        if all(map(_is_constant, settings)):
-            if len(self._kept) >= self.MOST:
-                self._kept.clear()
-            self._kept[(shapes, *map(id, settings))] = settings, result
-
-
-def _is_constant(value):
-    return type(value) in (int, str) or type(value) is tuple and all(type(one) is int for one in value)
 
 
 def tensor_of(op, name, value):

@@ -5,6 +5,7 @@ write them there. The state of a parameter is a dictionary of numbers and of arr
 parameter does. An option may be given as a Tensor with one element; its value of that moment is taken.
 """
 
+import functools
 import sys
 from collections.abc import Iterable
 
@@ -23,6 +24,11 @@ __all__ = ["Optimizer"]
 
 PLANS = 32  # kept: one for each group, and more where the parameters that have gradients change from step to step
 FLAGS = {"amsgrad", "centered", "decoupled_weight_decay", "maximize", "nesterov"}
+
+
+@functools.cache
+def _lower(names):
+    return [name.lower() for name in names.__members__]
 
 
 class Optimizer:
@@ -164,14 +170,25 @@ class Optimizer:
         for parameters in work:
             check_gradients(self.name, parameters)
         for index, (group, parameters) in enumerate(zip(self.param_groups, work, strict=True)):
-            batches = {}
-            for parameter in parameters:
-                key = (parameter.device, parameter.dtype, self.age(self.state.setdefault(parameter, {})))
-                batches.setdefault(key, []).append(parameter)
-            for (_, _, age), batch in batches.items():
-                with device.place_of(batch[0].data).active():
+            for (place, _, age), batch in self._batches(parameters).items():
+                with place.active():
                     self.update(group, age, batch, self._plan(index, batch))
         return loss
+
+    def _batches(self, parameters):
+        """{(place, element type, age): the parameters that are updated by one launch}."""
+        batches, states = {}, self.state
+        for parameter in parameters:
+            state = states.get(parameter)
+            if state is None:
+                state = states[parameter] = {}
+            data = parameter.data
+            key = device.place_of(data), data.dtype, self.age(state)
+            if key in batches:
+                batches[key].append(parameter)
+            else:
+                batches[key] = [parameter]
+        return batches
 
     def loss_of(self, closure):
         """What the closure of a step returns, called with gradients on; None without one."""
@@ -201,8 +218,7 @@ class Optimizer:
     @staticmethod
     def hyper(names, group, **others):
         """The numbers for a kernel, by their names in minigrad_kernels.optimizer: options of a group, and others."""
-        options = group | others
-        return np.array([options[name.lower()] for name in names.__members__], np.float64)
+        return np.array([others[name] if name in others else group[name] for name in _lower(names)], np.float64)
 
     @staticmethod
     def written(parameters):

@@ -32,9 +32,10 @@ def check_gradients(op, parameters):
         gradient, array = parameter.grad, parameter.data
         if not isinstance(gradient, Tensor):
             raise KindError(f"{op}: a gradient is a {type(gradient).__name__}, wanted a Tensor")
-        if gradient.data.shape != array.shape:
+        given = gradient.data
+        if given.shape != array.shape:
             raise ShapeError(f"{op}: a gradient has shape {gradient.shape}, wanted its parameter's {array.shape}")
-        if gradient.data.dtype != array.dtype:
+        if given.dtype != array.dtype:
             raise KindError(f"{op}: a gradient has elements {gradient.dtype}, its parameter {array.dtype}")
 
 

@@ -5,6 +5,7 @@ from math import prod
 from numbers import Integral
 from typing import NamedTuple
 
+from ..checked import Checked
 from ..errors import KindError, ShapeError
 
 __all__ = ["Geometry", "as_tuple", "output_shape"]
@@ -55,6 +56,19 @@ def output_shape(x_shape, w_shape, bias_shape, stride, padding, dilation, groups
     Shapes  x (N, C, H, W), w (O, C/groups, P, Q), bias (O,) or None; stride, padding, dilation: pairs
     Errors  ValueError for shapes or values that do not fit, TypeError for what is no pair of integers
     """
+    shapes, given = (x_shape, w_shape, bias_shape), (stride, padding, dilation, groups)
+    if not (type(x_shape) is tuple is type(w_shape)) or (bias_shape is not None and type(bias_shape) is not tuple):
+        shapes = None
+    elif found := _known.found(shapes, given):
+        return found
+    shape = _checked_shape(x_shape, w_shape, bias_shape, stride, padding, dilation, groups)
+    return shape if shapes is None else _known.keep(shapes, given, shape)
+
+
+_known = Checked()
+
+
+def _checked_shape(x_shape, w_shape, bias_shape, stride, padding, dilation, groups):
     bias_shape = None if bias_shape is None else tuple(bias_shape)
     stride, padding, dilation = as_tuple(stride), as_tuple(padding), as_tuple(dilation)
     # Before the cache, in which True is 1 and 2.0 is 2.

@@ -4,6 +4,7 @@ import functools
 
 import numpy as np
 
+from ..checked import Checked
 from ..errors import ShapeError
 
 __all__ = ["PARTS", "adaptive_windows", "average_windows", "output_shape", "outputs"]
@@ -38,6 +39,16 @@ def output_shape(op, x_shape, kernel_size, stride, padding, dilation, ceil_mode)
 
     Errors  ValueError for what PyTorch refuses, and for windows that cover no element of x
     """
+    given = kernel_size, stride, padding, dilation, ceil_mode
+    if type(x_shape) is not tuple:
+        return _checked_shape(op, tuple(x_shape), *given)
+    return _known.found(x_shape, given) or _known.keep(x_shape, given, _checked_shape(op, x_shape, *given))
+
+
+_known = Checked()
+
+
+def _checked_shape(op, x_shape, kernel_size, stride, padding, dilation, ceil_mode):
     if len(x_shape) != 4:
         raise ShapeError(f"{op}: x has shape {tuple(x_shape)}, wants (N, C, H, W)")
     if x_shape[1] < 1:

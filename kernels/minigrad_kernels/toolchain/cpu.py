@@ -25,7 +25,7 @@ from numba.extending import intrinsic
 from numba.np.arrayobj import make_array, populate_array
 
 from ..errors import KindError, ShapeError
-from .machine import brief_spinning, cpu_quota
+from .machine import cpu_quota
 
 __all__ = [
     "alias", "array_at", "cache_folder", "jit", "parallel", "set_threads", "stack_array", "threads", "user_cache",
@@ -162,8 +162,7 @@ def _team():
 
     They are the ones below numba.get_num_threads and numba.set_num_threads, without a look at two locks each time.
     """
-    with brief_spinning():
-        numba.get_num_threads()
+    numba.get_num_threads()
     from numba.np.ufunc import parallel as layer
 
     names = ("_get_num_threads", "get_num_threads"), ("_set_num_threads", "set_num_threads")

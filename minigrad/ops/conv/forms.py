@@ -10,10 +10,11 @@ Errors  ValueError for shapes that do not fit, TypeError for other element types
 Source  Dumoulin and Visin 2016, "A guide to convolution arithmetic for deep learning", chapters 2 and 4
 """
 
+from minigrad_kernels.checked import Checked
 from minigrad_kernels.errors import KindError, ShapeError
 
 from ...tensor import Tensor
-from ..arguments import Checked, integer_of, shape_of, tensor_of
+from ..arguments import integer_of, shape_of, tensor_of
 from ..images import as_given, floating_of, images_of, pair_of
 from ..shape import pad, reshape, unsqueeze
 from . import trio

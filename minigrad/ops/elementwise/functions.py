@@ -26,12 +26,14 @@ def no_slope(g):
 
 def dense(kernel, *arrays, settings=()):
     """What a kernel for dense floating arrays of one layout gives; float16 is worked on in float32."""
-    kind = arrays[-1].dtype
+    like = arrays[-1]
+    kind = like.dtype
     if kind.itemsize < device.default_dtype.itemsize:
         arrays = [device.cast(array, device.default_dtype) for array in arrays]
-    order = device.order_of(arrays[-1])
+        like = arrays[-1]
+    order = device.order_of(like)
     arrays = [device.contiguous(array, order) for array in arrays]
-    out = device.empty_like(arrays[-1])
+    out = device.empty(like.shape, like.dtype, order, like)
     kernel(*arrays, *settings, out)
     return out if out.dtype == kind else device.cast(out, kind)
 

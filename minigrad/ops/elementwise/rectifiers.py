@@ -35,6 +35,7 @@ def relu(input, inplace=False):
 
 
 relu.grads(input=lambda g, out: relu_grad(g, out))
+relu.fast_grads(lambda g, out: {"input": dense(kernels.relu_grad, g, out)})
 
 
 @primitive(outputs=("dx",))

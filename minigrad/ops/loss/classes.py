@@ -31,7 +31,7 @@ WHOLE = device.element_type("int64")  # the type of classes in kernels
 def _cross_entropy(input, target, ignore_index, mean):
     """The losses of the rows that count added up, over their number if mean, else over 1: the divisor."""
     x = device.contiguous(input)
-    out, divisor = (device.empty((), x.dtype, like=x) for _ in range(2))
+    out, divisor = device.empty((), x.dtype, None, x), device.empty((), x.dtype, None, x)
     logsumexp = device.empty(x.shape[:1], x.dtype, like=x)
     space = device.workspace(kernels.workspace(x.shape[0]), x)
     wrong = device.place_of(x).wrong
@@ -185,6 +185,17 @@ def _check_range(op, classes, used, count):
         raise ShapeError(f"{op}: target[{n}] = {int(classes[n])}, but there are {count} classes (0..{count - 1})")
 
 
+def _are_rows(input, target):
+    """Whether these are scores (N, C) and classes (N,) that need no other look, as nearly always."""
+    if not isinstance(input, Tensor) or not isinstance(target, Tensor):
+        return False
+    scores, classes = input.data, target.data
+    shape = scores.shape
+    if len(shape) != 2 or not shape[1] or not device.is_floating(scores.dtype):
+        return False
+    return classes.dtype == WHOLE and classes.shape == shape[:1] and classes.flags.c_contiguous
+
+
 def cross_entropy(input, target, weight=None, *, ignore_index=-100, reduction="mean", label_smoothing=0.0):
     """Cross entropy between softmax(input) and the target, class numbers or class probabilities.
 
@@ -194,6 +205,10 @@ def cross_entropy(input, target, weight=None, *, ignore_index=-100, reduction="m
     Grads   dinput[n, c] = g (softmax(input)[n, c] - [c = t_n]) / N, without weights and smoothing
     Shapes  input (C,), (N, C) or (N, C, ...); target (), (N,) or (N, ...) of integers, or as input; weight (C,)
     """
+    plain = weight is None and type(label_smoothing) in (int, float) and not label_smoothing
+    known = plain and type(ignore_index) is int and type(reduction) is str and reduction in ("mean", "sum")
+    if known and -(1 << 63) <= ignore_index < 1 << 63 and _are_rows(input, target):
+        return _cross_entropy(input, target, ignore_index, reduction == "mean")[0]
     _check_scores("cross_entropy", input, target, reduction)
     label_smoothing = number_of("cross_entropy", "label_smoothing", label_smoothing)
     ignore_index = integer_of("cross_entropy", "ignore_index", ignore_index)

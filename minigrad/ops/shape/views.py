@@ -6,6 +6,7 @@ Errors  ValueError if a shape or size does not fit, IndexError for a dimension o
 Source  each op is linear and its gradient is its adjoint: <A x, y> = <x, A^T y>
 """
 
+import functools
 import itertools
 import math
 import operator
@@ -54,8 +55,14 @@ def _can_be_seen(array, shape):
     """Whether elements in C order can be seen in another shape: evenly spaced runs must end where its axes end."""
     if array.flags.c_contiguous:
         return True
+    return _meet(array.shape, array.strides, shape)
+
+
+@functools.lru_cache(maxsize=1024)
+def _meet(sizes, strides, shape):
+    """Whether runs and axes end at the same places."""
     runs = []
-    for n, stride in zip(array.shape, array.strides, strict=True):
+    for n, stride in zip(sizes, strides, strict=True):
         if runs and runs[-1][1] == n * stride:
             runs[-1] = runs[-1][0] * n, stride
         elif n != 1:
@@ -113,6 +120,11 @@ def flatten(input, start_dim=0, end_dim=-1):
     Grads   dinput = g reshaped back
     Shapes  (n_0, ..., n_d) -> (..., n_start * ... * n_end, ...); () -> (1,)
     """
+    if type(start_dim) is int and start_dim == 1 and type(end_dim) is int and end_dim == -1:  # as before a Linear
+        shape = tensor_of("flatten", "input", input).shape
+        if len(shape) > 1:
+            shape = shape[0], math.prod(shape[1:])
+            return input if shape == input.shape else _reshape(input, shape)
     ndim = tensor_of("flatten", "input", input).ndim
     start, end = axis_of("flatten", start_dim, ndim), axis_of("flatten", end_dim, ndim)
     if start > end:
