@@ -72,7 +72,7 @@ def run_info(options):
         "devices": ", ".join([f"cpu ({os.cpu_count()} cores)", *_gpus(), "interpreter"]),
         "threads": threads(),
         "memory pool": ", ".join(f"{value:.1f} MiB {name}" for name, value in pool.items()) + " by this process",
-        "kernel cache": cache_folder("serial") or "none: no folder can be written",
+        "kernel cache": cache_folder() or "none: no folder can be written",
     }
     for name, value in rows.items():
         print(f"{name:<14}{value}")

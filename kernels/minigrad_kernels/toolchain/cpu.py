@@ -1,115 +1,55 @@
-"""Numba on the CPU: how kernels are compiled, cached and run on several threads.
+"""Kernels on the CPU: functions that Numba compiles when they are first called, and the threads that run them.
 
-`jit` compiles a serial kernel, `parallel` one whose outer loop is a `prange`. Compiled code is kept in a
-folder named by everything that it depends on, so that a stale kernel can never run. Importing this module
-starts no thread, changes no environment variable and no setting of another library.
+`jit` is for a serial function, `shared` of team.py for one whose work threads share, `parallel` for one whose outer
+loop is a `prange`. Importing this module imports no Numba, starts no thread, changes no environment variable and no
+setting of another library.
 """
 
 import functools
-import hashlib
 import os
-import platform
-import sys
-import tempfile
 import threading
 from pathlib import Path
 
-import llvmlite
-import llvmlite.binding
-import numba
 import numpy as np
-from llvmlite import ir
-from numba.core import config, types
-from numba.core.cgutils import alloca_once
-from numba.extending import intrinsic
-from numba.np.arrayobj import make_array, populate_array
 
 from ..errors import KindError, ShapeError
+from .cache import cache_folder
 
-__all__ = [
-    "alias", "array_at", "cache_folder", "jit", "parallel", "set_threads", "stack_array", "threads", "user_cache",
-]  # fmt: skip
-
-# No fast-math flag, not even contract: whether x*y + z is rounded once would follow from whether the compiler chose
-# vectors at that place, and so from the layout and the number of threads. The microkernels say contract themselves.
-OPTIONS = dict(error_model="numpy", nogil=True)
-# Settings of Numba that change the code it emits and that its own cache index does not look at.
-EMISSION = ("OPT", "LOOP_VECTORIZE", "SLP_VECTORIZE", "BOUNDSCHECK", "DEBUGINFO_DEFAULT", "ENABLE_AVX")
+__all__ = ["Kernel", "alias", "in_team", "jit", "parallel", "set_threads", "threads"]
 
 
-# ---- cache ---------------------------------------------------------------------------------------
+class Kernel:
+    """A serial function, for kernels to call and for Python."""
 
+    def __init__(self, function):
+        functools.update_wrapper(self, function)
+        self.function = function
 
-def user_cache():
-    """The folder for caches of this user, by the convention of the operating system."""
-    if os.environ.get("MINIGRAD_CACHE"):
-        return Path(os.environ["MINIGRAD_CACHE"]).absolute()
-    if sys.platform == "win32":
-        base = os.environ.get("LOCALAPPDATA") or Path.home() / "AppData" / "Local"
-    elif sys.platform == "darwin":
-        base = Path.home() / "Library" / "Caches"
-    else:
-        base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    return Path(base).absolute() / "minigrad"
+    @functools.cached_property
+    def part(self):
+        """What kernels call."""
+        from .compiler import Part
 
+        return Part(self.function)
 
-def _sources():
-    """The source files that code compiled for the CPU can reach: no references, nothing of CUDA."""
-    root = Path(__file__).parents[1]
-    aside = ("reference", "cuda", "interpreter")  # files and folders
-    return sorted(
-        file for file in root.rglob("*.py") if not any(part.startswith(aside) for part in file.relative_to(root).parts)
-    )
+    @functools.cached_property
+    def entry(self):
+        """What Python calls."""
+        from .compiler import Entry
 
+        return Entry(self.function)
 
-@functools.cache
-def fingerprint():
-    """A short hash of the kernel sources, the versions of the tools, and the CPU."""
-    cpu = config.CPU_NAME or llvmlite.binding.get_host_cpu_name()
-    features = config.CPU_FEATURES or llvmlite.binding.get_host_cpu_features().flatten()
-    tools = (platform.python_version(), np.__version__, numba.__version__, llvmlite.__version__)
-    emission = [getattr(config, name, None) for name in EMISSION]
-    digest = hashlib.sha256(repr((tools, platform.machine(), cpu, features, emission)).encode())
-    root = Path(__file__).parents[1]
-    for file in _sources():
-        content = file.read_bytes()
-        digest.update(f"{file.relative_to(root).as_posix()} {len(content)}\n".encode() + content)
-    return digest.hexdigest()[:20]
+    @property
+    def _numba_type_(self):
+        return self.part._numba_type_
 
-
-@functools.cache
-def cache_folder(variant):
-    """The folder for compiled kernels of a variant ("serial" or "team"); None where nothing can be written.
-
-    The variants need folders of their own because Numba's index tells them apart by the function alone.
-    """
-    try:
-        folder = user_cache() / "kernels" / f"{fingerprint()}-{variant}"
-        folder.mkdir(parents=True, exist_ok=True)
-        tempfile.TemporaryFile(dir=folder).close()
-    except (OSError, RuntimeError):  # RuntimeError: the user has no home folder
-        return None
-    return folder
-
-
-_decorating = threading.Lock()
-
-
-def _compiled(function, variant, **options):
-    """Numba's dispatcher for the function. The cache setting of the process is changed only meanwhile."""
-    has_file = Path(function.__code__.co_filename).exists()  # typed at a prompt: nothing to name the cache by
-    folder = cache_folder(variant) if has_file else None
-    with _decorating:
-        before, config.CACHE_DIR = config.CACHE_DIR, str(folder or "")
-        try:
-            return numba.njit(cache=folder is not None, **OPTIONS, **options)(function)
-        finally:
-            config.CACHE_DIR = before
+    def __call__(self, *arguments):
+        return self.entry(*arguments)
 
 
 def jit(function):
     """Compile a serial kernel, or a helper that other kernels call."""
-    return _compiled(function, "serial")
+    return Kernel(function)
 
 
 # ---- threads -------------------------------------------------------------------------------------
@@ -137,10 +77,17 @@ def _cpu_quota():
         return None
 
 
+def _most():
+    """The most threads that Numba's pool will ever have: it says when it is imported."""
+    from numba.core import config
+
+    return config.NUMBA_NUM_THREADS
+
+
 @functools.cache
 def _default_threads():
     # Numba's own limit already counts the CPUs that this process may run on.
-    return min(config.NUMBA_NUM_THREADS, _cpu_quota() or config.NUMBA_NUM_THREADS)
+    return min(_most(), _cpu_quota() or _most())
 
 
 def threads():
@@ -156,12 +103,56 @@ def set_threads(n):
     global _threads
     if isinstance(n, bool) or not isinstance(n, int | np.integer):
         raise KindError(f"set_threads: n is {type(n).__name__}, wants an integer")
-    if not 1 <= n <= config.NUMBA_NUM_THREADS:
+    if not 1 <= n <= _most():
         raise ShapeError(
-            f"set_threads: n = {n}, but Numba allows 1 to {config.NUMBA_NUM_THREADS} threads here "
+            f"set_threads: n = {n}, but Numba allows 1 to {_most()} threads here "
             "(set NUMBA_NUM_THREADS before Python starts to allow more)"
         )
     _threads = int(n)
+
+
+@functools.cache
+def _pool():
+    """The address of the door of Numba's pool of threads, 0 if it has none, and how its size is read and written."""
+    import llvmlite.binding
+
+    try:
+        from numba.np.ufunc import parallel as pool
+
+        pool._launch_threads()
+        door = llvmlite.binding.address_of_symbol("numba_parallel_for") or 0
+        return door, pool._get_num_threads, pool._set_num_threads
+    except (AttributeError, ImportError, OSError, ValueError):
+        return 0, None, None
+
+
+def in_team(n, call, arguments):
+    """Call with the door of the pool and n shares, under the lock of the process; in place if there is no pool."""
+    door, get, put = _pool()
+    if not door:
+        return call(0, 1, *arguments)
+    with _team_lock:
+        before = get()
+        try:
+            return call(door, n, *arguments)
+        finally:
+            put(before)  # the pool sets it to n: other code of Numba's counts on it
+
+
+_decorating = threading.Lock()
+
+
+def _parallel(function):
+    """Numba's dispatcher for a function with a prange. The cache setting of the process is changed only meanwhile."""
+    import numba
+
+    folder = cache_folder() if Path(function.__code__.co_filename).exists() else None
+    with _decorating:
+        before, numba.config.CACHE_DIR = numba.config.CACHE_DIR, str(folder or "")
+        try:
+            return numba.njit(cache=folder is not None, error_model="numpy", nogil=True, parallel=True)(function)
+        finally:
+            numba.config.CACHE_DIR = before
 
 
 class parallel:
@@ -178,11 +169,11 @@ class parallel:
 
     @functools.cached_property
     def serial(self):
-        return _compiled(self.function, "serial")
+        return Kernel(self.function).entry
 
     @functools.cached_property
     def team(self):
-        return _compiled(self.function, "team", parallel=True)
+        return _parallel(self.function)
 
     def __call__(self, *arguments):
         n = threads()
@@ -194,6 +185,8 @@ class parallel:
 
     def _enter(self, n, arguments):
         with _team_lock:
+            import numba
+
             before = numba.get_num_threads()
             if before == n:
                 return self.team(*arguments)
@@ -205,25 +198,6 @@ class parallel:
 
 
 # ---- memory --------------------------------------------------------------------------------------
-
-
-@intrinsic
-def _pointer(typing_context, address, like):
-    """The address, an int64, as a pointer to elements of the type that the array `like` has."""
-    if not isinstance(address, types.Integer) or not isinstance(like, types.Array):
-        return None
-    pointer = types.CPointer(like.dtype)
-
-    def generate(context, builder, signature, values):
-        return builder.inttoptr(values[0], context.get_value_type(pointer))
-
-    return pointer(address, like), generate
-
-
-@jit
-def array_at(address, size, like):
-    """The `size` elements at an address, an int64, as a 1-D array typed as `like`. For use in kernels."""
-    return numba.carray(_pointer(address, like), (size,))
 
 
 class _Memory:
@@ -242,26 +216,3 @@ def alias(array):
     if type(array) is not np.ndarray or array.flags.writeable:
         return array
     return np.asarray(_Memory(array))
-
-
-@intrinsic(prefer_literal=True)
-def stack_array(typing_context, size, like):
-    """A 1-D array of `size` elements (a literal number) typed as `like`, not cleared. For use in kernels.
-
-    It lives on the stack of the function that asks for it, until that function returns.
-    """
-    if not isinstance(size, types.IntegerLiteral) or not isinstance(like, types.Array):
-        return None
-    array_type, count = types.Array(like.dtype, 1, "C"), size.literal_value
-
-    def generate(context, builder, signature, values):
-        element = context.get_data_type(like.dtype)
-        memory = alloca_once(builder, ir.ArrayType(element, count))
-        itemsize = context.get_constant(types.intp, context.get_abi_sizeof(element))
-        array = make_array(array_type)(context, builder)
-        data = builder.bitcast(memory, element.as_pointer())
-        shape = [context.get_constant(types.intp, count)]
-        populate_array(array, data=data, shape=shape, strides=[itemsize], itemsize=itemsize, meminfo=None)
-        return array._getvalue()
-
-    return array_type(size, like), generate
