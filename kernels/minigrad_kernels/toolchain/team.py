@@ -39,8 +39,9 @@ def share(count, team):
 class shared:
     """A kernel of which each thread does a share.
 
-    Calling it uses `threads()` threads, or one in a forked child. `alone` is for work too small to share: it stays
-    on the calling thread. Both run the same machine code, and give the same bits if sums are split by shape alone.
+    Calling it cuts the work into as many shares as there are threads; `alone` is for work too small to share, and
+    stays on the calling thread; `on(n, ...)` makes n shares. All run the same machine code, in a forked child on one
+    thread, and give the same bits if sums are split by shape alone.
     """
 
     def __init__(self, function):
@@ -50,13 +51,15 @@ class shared:
     @functools.cached_property
     def entry(self):
         """What Python calls: (door of the pool, number of shares, arguments of the kernel)."""
-        from .spread import entry_of
-
         return entry_of(self.function)
 
     def __call__(self, *arguments):
-        n = threads()
-        return self.entry(0, 1, *arguments) if n == 1 else in_team(n, self.entry, arguments)
+        return self.on(threads(), *arguments)
 
     def alone(self, *arguments):
         return self.entry(0, 1, *arguments)
+
+    def on(self, shares, *arguments):
+        if shares == 1 or threads() == 1:
+            return self.entry(0, shares, *arguments)
+        return in_team(shares, self.entry, arguments)
