@@ -126,8 +126,8 @@ def _pool():
         return 0, None, None
 
 
-def in_team(n, call, arguments):
-    """Call with the door of the pool and n shares, under the lock of the process; in place if there is no pool."""
+def in_team(call, n, *arguments):
+    """call(door of the pool, n threads, ...) under the lock of the process; on one thread if there is no pool."""
     door, get, put = _pool()
     if not door:
         return call(0, 1, *arguments)

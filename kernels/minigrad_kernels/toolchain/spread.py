@@ -12,20 +12,20 @@ __all__ = ["entry_of"]
 
 
 def entry_of(function):
-    """The entry (door, shares, arguments of the kernel) of a shared kernel.
+    """The entry (door, threads, shares, arguments of the kernel) of a shared kernel.
 
     It is called for every share (number, shares) of the work: by threads of the pool whose door this is the address
     of, or one after another where it is 0.
     """
     names = ", ".join(list(inspect.signature(function).parameters)[1:])
     known = {"__name__": function.__module__, "body": Part(function), "spread": _spread}
-    exec(f"def entry(door, shares, {names}):\n    spread(body, door, shares, ({names},))\n", known)
+    exec(f"def entry(door, threads, shares, {names}):\n    spread(body, door, threads, shares, ({names},))\n", known)
     known["entry"].__qualname__ = known["entry"].__name__ = function.__name__
     return Entry(known["entry"], kept_as=function)
 
 
 @intrinsic
-def _spread(typing_context, body, door, shares, arguments):
+def _spread(typing_context, body, door, threads, shares, arguments):
     team = types.UniTuple(types.intp, 2)
     call = body.get_call_type(typing_context, (team, *arguments.types), {})
     if call.return_type != types.none:
@@ -34,12 +34,13 @@ def _spread(typing_context, body, door, shares, arguments):
 
     def generate(context, builder, signature, values):
         context.active_code_library.add_linking_library(kernel.library)
-        work = cgutils.pack_struct(builder, values[2:])
+        _, door, threads, shares, arguments = values
+        work = cgutils.pack_struct(builder, [shares, arguments])
         callback = _callback(context, builder, kernel, call, work.type)
-        _call(context, builder, callback, values[1], values[2], work)
+        _call(context, builder, callback, (door, threads, shares), work)
         return context.get_dummy_value()
 
-    return types.none(body, types.intp, types.intp, arguments), generate
+    return types.none(body, types.intp, types.intp, types.intp, arguments), generate
 
 
 BYTES = ir.IntType(8).as_pointer()
@@ -70,7 +71,8 @@ def _callback(context, builder, kernel, call, work_type):
     return function
 
 
-def _call(context, builder, callback, door, shares, work):
+def _call(context, builder, callback, settings, work):
+    door, threads, shares = settings
     number = context.get_value_type(types.intp)
 
     def place_of(value):
@@ -87,4 +89,4 @@ def _call(context, builder, callback, door, shares, work):
             pool = builder.inttoptr(door, kind.as_pointer())
             function = builder.bitcast(callback, BYTES)
             dimensions, arrays = number(0), number(1)
-            builder.call(pool, [function, any_places, any_counts, any_steps, work, dimensions, arrays, shares])
+            builder.call(pool, [function, any_places, any_counts, any_steps, work, dimensions, arrays, threads])

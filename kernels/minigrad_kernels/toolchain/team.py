@@ -50,16 +50,20 @@ class shared:
 
     @functools.cached_property
     def entry(self):
-        """What Python calls: (door of the pool, number of shares, arguments of the kernel)."""
+        """What Python calls: (door of the pool, threads, number of shares, arguments of the kernel)."""
+        from .spread import entry_of
+
         return entry_of(self.function)
 
     def __call__(self, *arguments):
-        return self.on(threads(), *arguments)
+        self.on(threads(), *arguments)
 
     def alone(self, *arguments):
-        return self.entry(0, 1, *arguments)
+        self.entry(0, 1, 1, *arguments)
 
     def on(self, shares, *arguments):
-        if shares == 1 or threads() == 1:
-            return self.entry(0, shares, *arguments)
-        return in_team(shares, self.entry, arguments)
+        n = min(shares, threads())
+        if n == 1:
+            self.entry(0, 1, shares, *arguments)
+        else:
+            in_team(self.entry, n, shares, *arguments)
