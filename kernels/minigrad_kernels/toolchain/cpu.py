@@ -15,7 +15,10 @@ import numpy as np
 from ..errors import KindError, ShapeError
 from .cache import cache_folder
 
-__all__ = ["Kernel", "alias", "in_team", "jit", "parallel", "set_threads", "threads"]
+__all__ = ["Kernel", "alias", "in_team", "jit", "numba_alone", "parallel", "set_threads", "threads"]
+
+
+# ---- compilation ---------------------------------------------------------------------------------
 
 
 class Kernel:
@@ -28,16 +31,14 @@ class Kernel:
     @functools.cached_property
     def part(self):
         """What kernels call."""
-        from .compiler import Part
-
-        return Part(self.function)
+        compiler = _compiler()
+        return compiler.Part(self.function) if compiler else numba_alone(self.function)
 
     @functools.cached_property
     def entry(self):
         """What Python calls."""
-        from .compiler import Entry
-
-        return Entry(self.function)
+        compiler = _compiler()
+        return compiler.Entry(self.function) if compiler else numba_alone(self.function)
 
     @property
     def _numba_type_(self):
@@ -50,6 +51,32 @@ class Kernel:
 def jit(function):
     """Compile a serial kernel, or a helper that other kernels call."""
     return Kernel(function)
+
+
+@functools.cache
+def _compiler():
+    """Our way through Numba; None where this version of it lacks something that the way leads through."""
+    try:
+        from . import compiler
+    except (AttributeError, ImportError):
+        return None
+    return compiler
+
+
+_decorating = threading.Lock()
+
+
+def numba_alone(function, **options):
+    """The function compiled in Numba's own way, slowly. The cache setting of the process is changed only meanwhile."""
+    import numba
+
+    folder = cache_folder() if Path(function.__code__.co_filename).exists() else None
+    with _decorating:
+        before, numba.config.CACHE_DIR = numba.config.CACHE_DIR, str(folder or "")
+        try:
+            return numba.njit(cache=folder is not None, error_model="numpy", nogil=True, **options)(function)
+        finally:
+            numba.config.CACHE_DIR = before
 
 
 # ---- threads -------------------------------------------------------------------------------------
@@ -139,22 +166,6 @@ def in_team(call, n, *arguments):
             put(before)  # the pool sets it to n: other code of Numba's counts on it
 
 
-_decorating = threading.Lock()
-
-
-def _parallel(function):
-    """Numba's dispatcher for a function with a prange. The cache setting of the process is changed only meanwhile."""
-    import numba
-
-    folder = cache_folder() if Path(function.__code__.co_filename).exists() else None
-    with _decorating:
-        before, numba.config.CACHE_DIR = numba.config.CACHE_DIR, str(folder or "")
-        try:
-            return numba.njit(cache=folder is not None, error_model="numpy", nogil=True, parallel=True)(function)
-        finally:
-            numba.config.CACHE_DIR = before
-
-
 class parallel:
     """A kernel with a `prange` loop, compiled when first needed, for a team and as a serial function.
 
@@ -173,7 +184,7 @@ class parallel:
 
     @functools.cached_property
     def team(self):
-        return _parallel(self.function)
+        return numba_alone(self.function, parallel=True)
 
     def __call__(self, *arguments):
         n = threads()

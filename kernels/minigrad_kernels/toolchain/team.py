@@ -51,8 +51,10 @@ class shared:
     @functools.cached_property
     def entry(self):
         """What Python calls: (door of the pool, threads, number of shares, arguments of the kernel)."""
-        from .spread import entry_of
-
+        try:
+            from .spread import entry_of
+        except (AttributeError, ImportError):  # this version of Numba lacks something that the way leads through
+            return _one_after_another(Kernel(self.function))
         return entry_of(self.function)
 
     def __call__(self, *arguments):
@@ -67,3 +69,11 @@ class shared:
             self.entry(0, 1, shares, *arguments)
         else:
             in_team(self.entry, n, shares, *arguments)
+
+
+def _one_after_another(kernel):
+    def entry(door, threads, shares, *arguments):
+        for number in range(shares):
+            kernel((number, shares), *arguments)
+
+    return entry
