@@ -4,7 +4,7 @@ import os
 import platform
 
 from minigrad_kernels.toolchain import threads
-from minigrad_kernels.toolchain.cpu import cache_folder
+from minigrad_kernels.toolchain.cache import cache_folder
 
 from .. import Tensor, checkpoint, cuda, ops
 from ..device import measure, memory_statistics, place

@@ -2,7 +2,7 @@
 
 import sys
 
-from minigrad_kernels.toolchain.cpu import cache_folder
+from minigrad_kernels.toolchain.cache import cache_folder
 
 from .callback import Callback
 

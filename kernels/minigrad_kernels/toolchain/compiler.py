@@ -11,7 +11,7 @@ Numba's tables of types and functions fill in a third of a second, so an entry t
 from importlib import import_module
 from types import SimpleNamespace
 
-from numba.core import compiler, funcdesc, types, typing
+from numba.core import compiler, funcdesc, typing
 from numba.core.codegen import JITCodeLibrary
 from numba.core.compiler_lock import global_compiler_lock
 from numba.core.compiler_machinery import LoweringPass, PassManager, register_pass

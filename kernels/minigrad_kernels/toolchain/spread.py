@@ -1,4 +1,4 @@
-"""The code between Python and a shared kernel: it hands the shares to Numba's pool of threads, or does them in place."""
+"""The code between Python and a shared kernel: hands the shares to Numba's pool of threads, or does them in place."""
 
 import inspect
 
