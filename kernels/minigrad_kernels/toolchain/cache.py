@@ -107,7 +107,7 @@ def load(function, signature):
     try:
         content = _place(function, signature).read_bytes()
         check, kept = content[:4], content[4:]
-        return pickle.loads(kept) if zlib.crc32(kept) == int.from_bytes(check, "little") else None
+        return pickle.loads(kept) if kept and zlib.crc32(kept) == int.from_bytes(check, "little") else None
     except (AttributeError, OSError):  # AttributeError: no place
         return None
 

@@ -5,7 +5,6 @@ from llvmlite import ir
 from numba.core import types
 from numba.core.cgutils import alloca_once
 from numba.extending import intrinsic
-from numba.np.arrayobj import make_array, populate_array
 
 from .cpu import jit
 
@@ -39,6 +38,8 @@ def stack_array(typing_context, size, like):
     """
     if not isinstance(size, types.IntegerLiteral) or not isinstance(like, types.Array):
         return None
+    from numba.np.arrayobj import make_array, populate_array  # slow to import, and only compilation needs it
+
     array_type, count = types.Array(like.dtype, 1, "C"), size.literal_value
 
     def generate(context, builder, signature, values):

@@ -9,7 +9,7 @@ __all__ = ["compiling", "listen"]
 PATIENCE = 1.0  # seconds of compilation before anything is said
 WIDTH = 79
 
-_listeners = []
+_listeners: list = []
 _count = 0
 _seconds = 0.0
 
@@ -32,7 +32,7 @@ def compiling(function):
     name = f"{function.__module__.removeprefix('minigrad_kernels.')}.{function.__name__}"
     shown = _seconds > PATIENCE and not _listeners and _is_terminal(sys.stderr)
     if shown:
-        _write(f"\rcompiling kernels for this machine, once: {_count}, {name}"[:WIDTH].ljust(WIDTH))
+        _write("\r" + f"compiling kernels for this machine, once: {_count}, {name}"[:WIDTH].ljust(WIDTH))
     start = time.perf_counter()
     try:
         yield

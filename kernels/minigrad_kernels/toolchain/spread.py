@@ -18,8 +18,9 @@ def entry_of(function):
     of, or one after another where it is 0.
     """
     names = ", ".join(list(inspect.signature(function).parameters)[1:])
-    known = {"__name__": function.__module__, "body": Part(function), "spread": _spread}
-    exec(f"def entry(door, threads, shares, {names}):\n    spread(body, door, threads, shares, ({names},))\n", known)
+    known = {"__name__": function.__module__, "_body": Part(function), "_spread": _spread}
+    own = "_door, _threads, _shares"
+    exec(f"def entry({own}, {names}):\n    _spread(_body, {own}, ({names},))\n", known)
     known["entry"].__qualname__ = known["entry"].__name__ = function.__name__
     return Entry(known["entry"], kept_as=function)
 
