@@ -124,8 +124,8 @@ print(numba.threading_layer())"""
 
 def test_a_numba_without_the_door_of_its_pool_runs_shares_in_place(kernel):
     code = f"""{TWO}
-from numba.np.ufunc import parallel as pool
-del pool._launch_threads
+import llvmlite.binding
+llvmlite.binding.address_of_symbol = lambda name: None
 {USE}
 from minigrad_kernels.toolchain.cpu import _pool
 print(_pool()[0])"""

@@ -3,7 +3,7 @@
 Everything above this package handles arrays through it and never asks whether they are NumPy's or CuPy's.
 """
 
-from .arithmetic import accumulate, broadcast_shapes, elementwise, reduce, select
+from .arithmetic import accumulate, broadcast_shapes, elementwise, looped, reduce, select
 from .arrays import (
     arange,
     array_module,
@@ -96,6 +96,7 @@ __all__ = [
     "is_device",
     "is_floating",
     "is_writable",
+    "looped",
     "manual_seed",
     "marked",
     "marking",

@@ -4,15 +4,16 @@ import functools
 
 import numpy as np
 
+from minigrad_kernels import pointwise
 from minigrad_kernels.errors import KindError, ShapeError, StateError
-from minigrad_kernels.layout import c_order
+from minigrad_kernels.layout import CHANNELS_LAST, c_order, is_dense
 
 from . import memory
 from .arrays import array_module, empty, full, order_of
 from .places import CPU, is_array, place_of
 from .types import default_dtype, is_floating, result_dtype
 
-__all__ = ["accumulate", "broadcast_shapes", "elementwise", "reduce", "select"]
+__all__ = ["accumulate", "broadcast_shapes", "elementwise", "looped", "reduce", "select"]
 
 _NUMBERS = (int, float)
 _SCALARS = (bool, *_NUMBERS)
@@ -27,6 +28,10 @@ def elementwise(op, *values, out=None, named=None):
             value is neither array nor number, or if the op is not defined for its type
     """
     first = values[0]
+    if first.__class__ is np.ndarray and first.size >= LARGE and op in _LOOPED:
+        result = _with_number(op, *values, out) if len(values) == 2 else looped(op, first, out=out)
+        if result is not None:
+            return result
     alike = is_array(first) and is_floating(first.dtype)
     if not alike or any(type(value) not in _NUMBERS and getattr(value, "dtype", 0) != first.dtype for value in values):
         values = _converted(op, values, named or op)
@@ -48,6 +53,49 @@ def elementwise(op, *values, out=None, named=None):
         raise KindError(f"{named or op}: not defined for elements {kind} ({error})") from error
     except OverflowError as error:
         raise ShapeError(f"{named or op}: a number does not fit in {largest.dtype} ({error})") from error
+
+
+LARGE = 1 << 14  # elements; for fewer NumPy costs less than our kernels, which share the work among threads
+_LOOPED = frozenset("add sub mul div maximum minimum exp expm1 log log1p sqrt tanh".split())
+_SINGLE = np.dtype(np.float32)
+
+
+def looped(op, x, y=None, p=0.0, q=0.0, out=None):
+    """What an op of the pointwise kernels makes of float32 arrays of the CPU that are dense and lie alike, or None.
+
+    p and q are the numbers that the op takes
+    """
+    if x.__class__ is not np.ndarray or x.dtype != _SINGLE or not (y is None or _lie_alike(x, y)):
+        return None
+    if not (x.flags.forc or x.ndim == 4 and is_dense(x, CHANNELS_LAST)):
+        return None
+    if out is None:
+        out = empty(x.shape, _SINGLE, order_of(x))
+    elif not _lie_alike(x, out):
+        return None
+    if y is None:
+        pointwise.one(x, op, p, q, out)
+    else:
+        pointwise.two(x, y, op, p, q, out)
+    return out
+
+
+def _lie_alike(x, y):
+    return (
+        y.__class__ is np.ndarray
+        and y.dtype == x.dtype
+        and y.shape == x.shape
+        and (y.strides == x.strides or x.flags.c_contiguous and y.flags.c_contiguous)
+    )
+
+
+def _with_number(op, x, y, out):
+    """looped where the second value may be a number."""
+    if y.__class__ is np.ndarray:
+        return looped(op, x, y, out=out)
+    if type(y) not in _NUMBERS or op not in ("add", "sub", "mul", "div") or not abs(y) < 1e30:
+        return None
+    return looped("add_number" if op == "sub" else f"{op}_number", x, None, -y if op == "sub" else y, out=out)
 
 
 # Ops whose ufunc has another name, ops that refuse an integer 0, and ops that refuse bools.
@@ -172,7 +220,8 @@ def accumulate(total, value):
     Errors  RuntimeError for an array of another device
     """
     if type(total) is np.ndarray and type(value) is np.ndarray:
-        np.add(total, value, out=total)
+        if total.size < LARGE or looped("add", total, value, out=total) is None:
+            np.add(total, value, out=total)
         return
     there = place_of(total)
     if is_array(value) and place_of(value) is not there:

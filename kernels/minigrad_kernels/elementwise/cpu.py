@@ -6,6 +6,7 @@ import numpy as np
 from numba import prange
 
 from ..toolchain import jit, parallel
+from ..toolchain.draws import BLOCKS, drop
 
 __all__ = ["RUN", "dropout", "erf", "leaky_relu", "leaky_relu_grad", "philox", "relu", "relu_grad"]
 
@@ -138,24 +139,22 @@ def philox(c0, c1, c2, c3, k0, k1):
 
 
 @jit
-def dropout_run(x, threshold, scale, seed, step, out, block):
+def dropout_rest(x, threshold, scale, seed, step, out, block):
     """The first element has word 0 of Philox block `block`."""
-    zero = out.dtype.type(0)
     low, half = np.uint64(0xFFFFFFFF), np.uint64(32)
-    k0, k1, c2, c3 = seed & low, seed >> half, step & low, step >> half
-    for b in range(x.size // 4):
-        counter = np.uint64(block + b)
-        w0, w1, w2, w3 = philox(counter & low, counter >> half, c2, c3, k0, k1)
-        out[4 * b] = x[4 * b] * (scale if w0 >= threshold else zero)
-        out[4 * b + 1] = x[4 * b + 1] * (scale if w1 >= threshold else zero)
-        out[4 * b + 2] = x[4 * b + 2] * (scale if w2 >= threshold else zero)
-        out[4 * b + 3] = x[4 * b + 3] * (scale if w3 >= threshold else zero)
-    whole = x.size // 4 * 4
-    if whole < x.size:
-        counter = np.uint64(block + x.size // 4)
-        words = philox(counter & low, counter >> half, c2, c3, k0, k1)
-        for k in range(whole, x.size):
-            out[k] = x[k] * (scale if words[k - whole] >= threshold else zero)
+    for start in range(0, x.size, 4):
+        counter = np.uint64(block + start // 4)
+        words = philox(counter & low, counter >> half, step & low, step >> half, seed & low, seed >> half)
+        for k in range(start, min(start + 4, x.size)):
+            out[k] = x[k] * (scale if words[k - start] >= threshold else out.dtype.type(0))
+
+
+@jit
+def dropout_run(x, threshold, scale, seed, step, out, block):
+    whole = x.size // (4 * BLOCKS) * (4 * BLOCKS)
+    for start in range(0, whole, 4 * BLOCKS):
+        drop(x, start, np.uint64(block + start // 4), step, seed, threshold, scale, out)
+    dropout_rest(x[whole:], threshold, scale, seed, step, out[whole:], block + whole // 4)
 
 
 @parallel
@@ -164,6 +163,8 @@ def dropout(x, p, seed, step, out):
     keep = one - out.dtype.type(p)
     scale = one / keep if p < 1 else out.dtype.type(0)
     threshold = np.uint64(np.round(p * 4294967296.0))
+    if threshold > np.uint64(0xFFFFFFFF):  # no word is as large
+        scale, threshold = out.dtype.type(0), np.uint64(0xFFFFFFFF)
     for run in prange((x.size + RUN - 1) // RUN):
         here = part(run, x.size)
         dropout_run(x[here], threshold, scale, seed, step, out[here], here.start // 4)

@@ -1,14 +1,13 @@
-"""Softmax and cross entropy on the CPU: every thread owns rows.
+"""Softmax and cross entropy on the CPU: every thread owns blocks of rows.
 
 The greatest element is subtracted before exp, so that nothing overflows. A row with NaN or +inf, or of -inf alone,
 gives NaN, as in PyTorch. The launcher has looked at the targets, so nothing is written into `wrong`.
 """
 
-import math
-
 from numba import prange
 
-from ..toolchain import jit, parallel
+from ..toolchain import jit, parallel, stack_array
+from .cpu_parts import BLOCK, block, blocks, exps, exps_of_rows, logs, shift, sum_of, sums_of_exps
 from .plan import SMALL
 
 __all__ = [
@@ -24,47 +23,37 @@ __all__ = [
 ]
 
 SHORT = 1024  # losses that are added one by one
+LANES = 16  # independent sums
 
 
 @jit
-def greatest_of(x):
-    greatest = x[0]
-    for k in range(1, x.size):
-        if x[k] > greatest:
-            greatest = x[k]
-    return greatest
-
-
-@jit
-def greatest_and_sum(x):
-    """The greatest element of a row, and the sum of exp(x - greatest)."""
-    greatest, total = greatest_of(x), x.dtype.type(0)
-    for k in range(x.size):
-        total += math.exp(x[k] - greatest)
-    return greatest, total
-
-
-@jit
-def softmax_row(x, out):
-    greatest, total = greatest_of(x), x.dtype.type(0)
-    for k in range(x.size):
-        out[k] = math.exp(x[k] - greatest)
-        total += out[k]
-    for k in range(x.size):
-        out[k] /= total
+def softmax_rows(x, out):
+    greatest, totals = stack_array(BLOCK, x), stack_array(BLOCK, x)
+    exps_of_rows(x, greatest, totals, out)
+    for n in range(x.shape[0]):
+        row, total = out[n], totals[n]
+        for k in range(row.size):
+            row[k] /= total
 
 
 @parallel
 def softmax(x, out):
-    for n in prange(x.shape[0]):
-        softmax_row(x[n], out[n])
+    for number in prange(blocks(x)):
+        here = block(x, number)
+        softmax_rows(x[here], out[here])
+
+
+@jit
+def product_sum(g, out, products, lanes):
+    """The sum of g * out, which products has room for."""
+    for k in range(g.size):
+        products[k] = g[k] * out[k]
+    return sum_of(products, lanes)
 
 
 @jit
 def softmax_grad_row(g, out, dx):
-    inner = g.dtype.type(0)
-    for k in range(g.size):
-        inner += g[k] * out[k]
+    inner = product_sum(g, out, dx, stack_array(LANES, g))
     for k in range(g.size):
         dx[k] = out[k] * (g[k] - inner)
 
@@ -76,72 +65,97 @@ def softmax_grad(g, out, dx):
 
 
 @jit
-def log_softmax_row(x, out):
-    greatest, total = greatest_and_sum(x)
-    log_total = math.log(total)
-    for k in range(x.size):
-        out[k] = x[k] - greatest - log_total
+def log_softmax_rows(x, out):
+    greatest, totals = stack_array(BLOCK, x), stack_array(BLOCK, x)
+    sums_of_exps(x, greatest, totals)
+    logs(totals[: x.shape[0]])
+    for n in range(x.shape[0]):
+        row, out_row, most, log_total = x[n], out[n], greatest[n], totals[n]
+        for k in range(row.size):
+            out_row[k] = row[k] - most - log_total
 
 
 @parallel
 def log_softmax(x, out):
-    for n in prange(x.shape[0]):
-        log_softmax_row(x[n], out[n])
+    for number in prange(blocks(x)):
+        here = block(x, number)
+        log_softmax_rows(x[here], out[here])
 
 
 @jit
-def log_softmax_grad_row(g, out, dx):
-    total = g.dtype.type(0)
-    for k in range(g.size):
-        total += g[k]
-    for k in range(g.size):
-        dx[k] = g[k] - math.exp(out[k]) * total
+def log_softmax_grad_rows(g, out, dx):
+    lanes = stack_array(LANES, g)
+    dx[:] = out
+    exps(dx.reshape(dx.size))
+    for n in range(g.shape[0]):
+        g_row, row, total = g[n], dx[n], sum_of(g[n], lanes)
+        for k in range(row.size):
+            row[k] = g_row[k] - row[k] * total
 
 
 @parallel
 def log_softmax_grad(g, out, dx):
-    for n in prange(g.shape[0]):
-        log_softmax_grad_row(g[n], out[n], dx[n])
+    for number in prange(blocks(g)):
+        here = block(g, number)
+        log_softmax_grad_rows(g[here], out[here], dx[here])
 
 
 @jit
-def cross_entropy_row(x, target, ignore_index, losses, logsumexp, n):
-    greatest, total = greatest_and_sum(x)
-    log_total = math.log(total)
-    logsumexp[n] = greatest + log_total
-    # Not logsumexp - x[target]: that would round the logarithm to the size of the logits first.
-    losses[n] = losses.dtype.type(0) if target == ignore_index else (greatest - x[target]) + log_total
+def cross_entropy_rows(x, target, ignore_index, losses, logsumexp):
+    greatest, totals = stack_array(BLOCK, x), stack_array(BLOCK, x)
+    sums_of_exps(x, greatest, totals)
+    logs(totals[: x.shape[0]])
+    for n in range(x.shape[0]):
+        t = target[n]
+        logsumexp[n] = greatest[n] + totals[n]
+        # Not logsumexp - x[target]: that would round the logarithm to the size of the logits first.
+        losses[n] = losses.dtype.type(0) if t == ignore_index else (greatest[n] - x[n, t]) + totals[n]
 
 
 @parallel
 def cross_entropy(x, target, ignore_index, losses, logsumexp, wrong):
-    for n in prange(x.shape[0]):
-        cross_entropy_row(x[n], target[n], ignore_index, losses, logsumexp, n)
+    for number in prange(blocks(x)):
+        here = block(x, number)
+        cross_entropy_rows(x[here], target[here], ignore_index, losses[here], logsumexp[here])
 
 
 @jit
-def cross_entropy_grad_row(g, x, target, ignored, logsumexp, dx):
-    if ignored:
-        for k in range(x.size):
-            dx[k] = dx.dtype.type(0)
-        return
-    one = dx.dtype.type(1)
-    for k in range(x.size):
-        p = math.exp(x[k] - logsumexp)
-        dx[k] = g * (p - one if k == target else p)
+def cross_entropy_grad_rows(g, step, x, target, ignore_index, logsumexp, dx):
+    """g[n * step] is what arrived at row n."""
+    zero, one = dx.dtype.type(0), dx.dtype.type(1)
+    for n in range(x.shape[0]):
+        shift(x[n], logsumexp[n], dx[n])
+    exps(dx.reshape(dx.size))
+    for n in range(x.shape[0]):
+        row, weight, t = dx[n], g[n * step], target[n]
+        if t == ignore_index:
+            row[:] = zero
+        else:
+            row[t] -= one
+            for k in range(row.size):
+                row[k] *= weight
 
 
 @parallel
 def cross_entropy_grad(g, x, target, ignore_index, logsumexp, dx, wrong):
-    for n in prange(x.shape[0]):
-        cross_entropy_grad_row(g[n], x[n], target[n], target[n] == ignore_index, logsumexp[n], dx[n])
+    for number in prange(blocks(x)):
+        here = block(x, number)
+        cross_entropy_grad_rows(g[here], 1, x[here], target[here], ignore_index, logsumexp[here], dx[here])
+
+
+@jit
+def total_grad_rows(weight, x, target, ignore_index, logsumexp, dx):
+    g = stack_array(1, x)
+    g[0] = weight
+    cross_entropy_grad_rows(g, 0, x, target, ignore_index, logsumexp, dx)
 
 
 @parallel
 def cross_entropy_total_grad(g, divisor, x, target, ignore_index, logsumexp, dx, wrong):
     weight = g[()] / divisor[()]
-    for n in prange(x.shape[0]):
-        cross_entropy_grad_row(weight, x[n], target[n], target[n] == ignore_index, logsumexp[n], dx[n])
+    for number in prange(blocks(x)):
+        here = block(x, number)
+        total_grad_rows(weight, x[here], target[here], ignore_index, logsumexp[here], dx[here])
 
 
 @jit
@@ -167,23 +181,29 @@ def cross_entropy_total(x, target, ignore_index, mean, out, divisor, logsumexp, 
 
 
 @jit
-def cross_entropy_with_grad_row(x, target, ignored, scale, losses, dx, n):
-    if ignored:
-        losses[n] = 0
-        dx[:] = 0
-        return
-    greatest, total, one = greatest_of(x), x.dtype.type(0), dx.dtype.type(1)
-    for k in range(x.size):
-        dx[k] = math.exp(x[k] - greatest)
-        total += dx[k]
-    losses[n] = (greatest - x[target]) + math.log(total)
-    for k in range(x.size):
-        p = dx[k] / total
-        dx[k] = scale * (p - one if k == target else p)
+def cross_entropy_with_grad_rows(x, target, ignore_index, scale, losses, dx):
+    greatest, totals, log_totals = stack_array(BLOCK, x), stack_array(BLOCK, x), stack_array(BLOCK, x)
+    exps_of_rows(x, greatest, totals, dx)
+    zero, one, rows = dx.dtype.type(0), dx.dtype.type(1), x.shape[0]
+    log_totals[:rows] = totals[:rows]
+    logs(log_totals[:rows])
+    for n in range(rows):
+        row, t, total = dx[n], target[n], totals[n]
+        if t == ignore_index:
+            losses[n] = zero
+            row[:] = zero
+        else:
+            losses[n] = (greatest[n] - x[n, t]) + log_totals[n]
+            for k in range(row.size):
+                row[k] /= total
+            row[t] -= one
+            for k in range(row.size):
+                row[k] *= scale
 
 
 @parallel
 def cross_entropy_with_grad(x, target, ignore_index, scale, losses, dx, wrong):
     factor = dx.dtype.type(scale)
-    for n in prange(x.shape[0]):
-        cross_entropy_with_grad_row(x[n], target[n], target[n] == ignore_index, factor, losses, dx[n], n)
+    for number in prange(blocks(x)):
+        here = block(x, number)
+        cross_entropy_with_grad_rows(x[here], target[here], ignore_index, factor, losses[here], dx[here])

@@ -14,8 +14,9 @@ import numpy as np
 
 from ..errors import KindError, ShapeError
 from .cache import cache_folder
+from .machine import brief_spinning, cpu_quota
 
-__all__ = ["Kernel", "alias", "in_team", "jit", "numba_alone", "parallel", "set_threads", "threads"]
+__all__ = ["Kernel", "alias", "compiled", "in_team", "jit", "parallel", "set_threads", "threads"]
 
 
 # ---- compilation ---------------------------------------------------------------------------------
@@ -32,13 +33,13 @@ class Kernel:
     def part(self):
         """What kernels call."""
         compiler = _compiler()
-        return compiler.Part(self.function) if compiler else numba_alone(self.function)
+        return compiler.Part(self.function) if compiler else compiled(self.function)
 
     @functools.cached_property
     def entry(self):
         """What Python calls."""
         compiler = _compiler()
-        return compiler.Entry(self.function) if compiler else numba_alone(self.function)
+        return compiler.Entry(self.function) if compiler else compiled(self.function)
 
     @property
     def _numba_type_(self):
@@ -66,15 +67,19 @@ def _compiler():
 _decorating = threading.Lock()
 
 
-def numba_alone(function, **options):
-    """The function compiled in Numba's own way, slowly. The cache setting of the process is changed only meanwhile."""
+def compiled(function, compiler=None, **options):
+    """What a compiler of Numba, njit if None, makes of a function in Numba's own way.
+
+    The cache setting of the process is changed only meanwhile.
+    """
     import numba
 
     folder = cache_folder() if Path(function.__code__.co_filename).exists() else None
     with _decorating:
         before, numba.config.CACHE_DIR = numba.config.CACHE_DIR, str(folder or "")
         try:
-            return numba.njit(cache=folder is not None, error_model="numpy", nogil=True, **options)(function)
+            compiler = compiler or numba.njit
+            return compiler(cache=folder is not None, error_model="numpy", nogil=True, **options)(function)
         finally:
             numba.config.CACHE_DIR = before
 
@@ -95,15 +100,6 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_after_fork)
 
 
-def _cpu_quota():
-    """Whole CPUs that the container may use, at least 1; None where there is no such limit."""
-    try:
-        quota, period = Path("/sys/fs/cgroup/cpu.max").read_text().split()
-        return None if quota == "max" else max(1, int(quota) // int(period))
-    except (OSError, ValueError):
-        return None
-
-
 def _most():
     """The most threads that Numba's pool will ever have: it says when it is imported."""
     from numba.core import config
@@ -114,7 +110,7 @@ def _most():
 @functools.cache
 def _default_threads():
     # Numba's own limit already counts the CPUs that this process may run on.
-    return min(_most(), _cpu_quota() or _most())
+    return min(_most(), cpu_quota() or _most())
 
 
 def threads():
@@ -140,30 +136,34 @@ def set_threads(n):
 
 @functools.cache
 def _pool():
-    """The address of the door of Numba's pool of threads, 0 if it has none, and how its size is read and written."""
+    """Numba's pool of threads, started by the first call: (the address of its door, how many take part, set that).
+
+    The functions are the ones below numba.get_num_threads and numba.set_num_threads, without a look at two locks each
+    time. The address is 0 in a version of Numba that keeps its pool elsewhere.
+    """
     import llvmlite.binding
+    import numba
 
-    try:
-        from numba.np.ufunc import parallel as pool
+    with brief_spinning():
+        numba.get_num_threads()
+    door = llvmlite.binding.address_of_symbol("numba_parallel_for") or 0
+    from numba.np.ufunc import parallel as layer
 
-        pool._launch_threads()
-        door = llvmlite.binding.address_of_symbol("numba_parallel_for") or 0
-        return door, pool._get_num_threads, pool._set_num_threads
-    except (AttributeError, ImportError, OSError, ValueError):
-        return 0, None, None
+    names = ("_get_num_threads", "get_num_threads"), ("_set_num_threads", "set_num_threads")
+    return door, *(getattr(layer, inner, None) or getattr(numba, outer) for inner, outer in names)
 
 
 def in_team(call, n, *arguments):
     """call(door of the pool, n threads, ...) under the lock of the process; on one thread if there is no pool."""
-    door, get, put = _pool()
-    if not door:
-        return call(0, 1, *arguments)
     with _team_lock:
-        before = get()
+        door, size, resize = _pool()
+        if not door:
+            return call(0, 1, *arguments)
+        before = size()
         try:
             return call(door, n, *arguments)
         finally:
-            put(before)  # the pool sets it to n: other code of Numba's counts on it
+            resize(before)  # the pool sets it to n: other code of Numba's counts on it
 
 
 class parallel:
@@ -184,7 +184,7 @@ class parallel:
 
     @functools.cached_property
     def team(self):
-        return numba_alone(self.function, parallel=True)
+        return compiled(self.function, parallel=True)
 
     def __call__(self, *arguments):
         n = threads()
@@ -196,16 +196,16 @@ class parallel:
 
     def _enter(self, n, arguments):
         with _team_lock:
-            import numba
-
-            before = numba.get_num_threads()
+            # Asked anew each time: other code may have called numba.set_num_threads, for this thread or another.
+            _, size, resize = _pool()
+            before = size()
             if before == n:
                 return self.team(*arguments)
-            numba.set_num_threads(n)
+            resize(n)
             try:
                 return self.team(*arguments)
             finally:
-                numba.set_num_threads(before)
+                resize(before)
 
 
 # ---- memory --------------------------------------------------------------------------------------

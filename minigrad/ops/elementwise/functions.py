@@ -36,6 +36,15 @@ def dense(kernel, *arrays, settings=()):
     return out if out.dtype == kind else device.cast(out, kind)
 
 
+def in_one_pass(op, rule, g, kept, *numbers):
+    """The gradient of an op of one argument by a loop over g and what was kept; by its rule where there is no loop."""
+    if g.shape == kept.shape and kept.__class__ is g.__class__:
+        dx = device.looped(op, device.contiguous(g, device.order_of(kept)), kept, *numbers)
+        if dx is not None:
+            return {"input": dx}
+    return {"input": rule(Tensor.made(g), Tensor.made(kept), *numbers).data}
+
+
 @primitive
 def exp(input):
     """Elementwise exponential.
@@ -174,7 +183,16 @@ def tanh(input):
     return elementwise("tanh", input)
 
 
-tanh.grads(input=lambda g, out: g * (1 - out * out))
+def _dinput_of_tanh(g, out):
+    return g * (1 - out * out)
+
+
+tanh.grads(input=_dinput_of_tanh)
+
+
+@tanh.fast_grads
+def _tanh_at_once(g, out):
+    return in_one_pass("tanh_grad", _dinput_of_tanh, g, out)
 
 
 @primitive
@@ -186,12 +204,23 @@ def sigmoid(input):
     Grads   dx = g * out * (1 - out)
     Shapes  out as input
     """
+    if device.is_array(input) and (out := device.looped("sigmoid", input)) is not None:
+        return out
     out = elementwise("mul", input, -1.0, named="sigmoid")  # not neg, which wraps unsigned integers
     out = elementwise("exp", out, out=out)
     return elementwise("div", 1.0, elementwise("add", out, 1.0, out=out), out=out)
 
 
-sigmoid.grads(input=lambda g, out: g * wide(out) * (1 - wide(out)))
+def _dinput_of_sigmoid(g, out):
+    return g * wide(out) * (1 - wide(out))
+
+
+sigmoid.grads(input=_dinput_of_sigmoid)
+
+
+@sigmoid.fast_grads
+def _sigmoid_at_once(g, out):
+    return in_one_pass("sigmoid_grad", _dinput_of_sigmoid, g, out)
 
 
 @primitive

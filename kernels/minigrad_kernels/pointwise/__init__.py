@@ -1,0 +1,61 @@
+"""Elementwise arithmetic, functions, activations and their gradients on dense float32 arrays of the CPU.
+
+All arrays of a call have one shape and one order of axes in memory. p and q are the numbers that some ops take. Other
+devices and element types have functions of their own array modules for this.
+
+Types   float32
+Errors  ValueError for a shape, a layout or an op that does not exist, TypeError for an element type or kind of array
+"""
+
+import numpy as np
+
+from ..errors import KindError, ShapeError
+from ..toolchain import implementation
+from ..toolchain.arguments import check_array, check_output, flat
+from .plan import ONES, TWOS
+
+__all__ = ["one", "two"]
+
+
+def _check_op(function, op, ops):
+    if op not in ops:
+        raise ShapeError(f"{function}: op is {op!r}, wants one of {', '.join(sorted(ops))}")
+
+
+def one(x, op, p, q, out):
+    """A function of each element.
+
+    Math    add_number x + p;  mul_number x p;  div_number x / p;  exp;  expm1;  log;  log1p;  sqrt;  tanh
+            sigmoid 1 / (1 + e^-x);  silu x sigmoid(x);  elu x where x > 0, else p (e^x - 1)
+            softplus ln(1 + e^(p x)) / p, x where p x > q
+            gelu x (1 + erf(x / sqrt 2)) / 2;  gelu_tanh x (1 + tanh(sqrt(2 / pi) (x + 0.044715 x^3))) / 2
+    Grads   see two
+    Shapes  x and out alike
+    Source  see maths.py
+    """
+    kernel = implementation(__name__, "one", x)
+    _check_op("one", op, ONES)
+    check_array("one", "x", x, None, np.float32)
+    check_output("one", "out", out, x.shape, x.dtype)
+    view, out_view = flat("one", ("x", "out"), (x, out))
+    kernel(view, op, p, q, out_view)
+
+
+def two(x, y, op, p, q, out):
+    """A function of each pair of elements.
+
+    Math    add, sub, mul, div, maximum, minimum; NaN wins
+            NAME_grad: x times the derivative of NAME, at y; of tanh and sigmoid, where they were y
+    Grads   sums and products of these
+    Shapes  x, y and out alike
+    Source  see maths.py
+    """
+    kernel = implementation(__name__, "two", x)
+    _check_op("two", op, TWOS)
+    if type(y) is not type(x):
+        raise KindError(f"two: y is a {type(y).__name__}, x a {type(x).__name__}; wants arrays of one kind")
+    check_array("two", "x", x, None, np.float32)
+    check_array("two", "y", y, x.shape, x.dtype)
+    check_output("two", "out", out, x.shape, x.dtype)
+    first, second, out_view = flat("two", ("x", "y", "out"), (x, y, out))
+    kernel(first, second, op, p, q, out_view)
