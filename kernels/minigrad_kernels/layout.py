@@ -5,7 +5,7 @@ activations lie channels last (the order N H W C) and convolution weights lie H 
 a vector, and neighbouring threads of a warp, hold neighbouring channels.
 """
 
-from functools import cache, lru_cache
+from functools import lru_cache
 
 __all__ = ["CHANNELS_LAST", "FILTER", "c_order", "is_dense", "strides_of"]
 
@@ -13,7 +13,7 @@ CHANNELS_LAST = (0, 2, 3, 1)  # axes of (N, C, H, W), slowest in memory first
 FILTER = (2, 3, 1, 0)  # axes of (O, C, P, Q), slowest in memory first
 
 
-@cache
+@lru_cache(maxsize=None)
 def c_order(dimensions):
     """The axis order of a C-contiguous array with that many dimensions."""
     return tuple(range(dimensions))

@@ -6,6 +6,7 @@ says; where it is interrupted and who computes it changes no bits.
 Source  A. Lavin, S. Gray, "Fast algorithms for convolutional neural networks", 2016, section 4
 """
 
+import numpy as np
 from numba import prange
 
 from ..toolchain import jit, parallel

@@ -8,6 +8,7 @@ A thread holds in its second cache the frequencies of a block of tiles, V, those
 products, M; they are made where they are needed and never lie in memory as a whole.
 """
 
+from functools import lru_cache
 from math import prod
 from typing import NamedTuple
 
