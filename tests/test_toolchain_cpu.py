@@ -19,17 +19,15 @@ from minigrad_kernels.toolchain import alias, array_at, backend, jit, parallel, 
 PACKAGE = Path(minigrad_kernels.__file__).parent
 
 KERNEL = """
-import numpy as np
-from numba import prange
-from minigrad_kernels.toolchain import jit, parallel
+from minigrad_kernels.toolchain import jit, share, shared
 
 @jit
 def twice(x):
     return x + x
 
-@parallel
-def double(x, out):
-    for k in prange(x.size):
+@shared
+def double(team, x, out):
+    for k in share(x.size, team):
         out[k] = twice(x[k])
 """
 
@@ -61,23 +59,19 @@ def kernel(tmp_path):
     return tmp_path
 
 
+COUNT = "print(kernel.double.entry.loaded, kernel.double.entry.compiled)"
+
+
 def test_a_second_process_loads_what_the_first_compiled(kernel):
-    count = "s = kernel.double.team.stats; print(sum(s.cache_hits.values()), sum(s.cache_misses.values()))"
-    code = f"{TWO}{USE}\n{count}"
-    assert python(code, kernel, NUMBA_NUM_THREADS="2") == ["0", "1"]
-    assert python(code, kernel, NUMBA_NUM_THREADS="2") == ["1", "0"]
-
-
-def test_the_serial_version_has_a_cache_of_its_own(kernel):
-    python(TWO + USE, kernel, NUMBA_NUM_THREADS="2")
-    count = "s = kernel.double.serial.stats; print(sum(s.cache_hits.values()), sum(s.cache_misses.values()))"
-    assert python(f"{USE}\n{count}", kernel, NUMBA_NUM_THREADS="1") == ["0", "1"]
+    assert python(f"{TWO}{USE}\n{COUNT}", kernel, NUMBA_NUM_THREADS="2") == ["0", "1"]
+    assert python(f"{TWO}{USE}\n{COUNT}", kernel, NUMBA_NUM_THREADS="2") == ["1", "0"]
+    assert python(f"{USE}\n{COUNT}", kernel, NUMBA_NUM_THREADS="1") == ["1", "0"]
 
 
 def test_an_edit_of_a_kernel_source_changes_the_folder(tmp_path):
     copy = tmp_path / "copy" / "minigrad_kernels"
     shutil.copytree(PACKAGE, copy, ignore=shutil.ignore_patterns("__pycache__"))
-    code = "from minigrad_kernels.toolchain.cpu import cache_folder; print(cache_folder('team').name)"
+    code = "from minigrad_kernels.toolchain.cache import cache_folder; print(cache_folder().name)"
 
     def name():
         return python(code, tmp_path, copy.parent)
@@ -94,7 +88,7 @@ def test_an_edit_of_a_kernel_source_changes_the_folder(tmp_path):
 
 def test_works_without_a_cache_where_nothing_can_be_written(kernel):
     (kernel / "file").write_text("")
-    code = f"{USE}\nfrom minigrad_kernels.toolchain.cpu import cache_folder; print(cache_folder('team'))"
+    code = f"{USE}\nfrom minigrad_kernels.toolchain.cache import cache_folder; print(cache_folder())"
     assert python(code, kernel, MINIGRAD_CACHE=str(kernel / "file" / "cache")) == ["None"]
     assert sorted(path.name for path in kernel.iterdir() if path.name != "__pycache__") == ["file", "kernel.py"]
 

@@ -4,7 +4,7 @@ import os
 import platform
 
 from minigrad_kernels.toolchain import threads
-from minigrad_kernels.toolchain.cpu import cache_folder
+from minigrad_kernels.toolchain.cache import cache_folder
 
 from .. import Tensor, checkpoint, cuda, ops
 from ..device import measure, memory_statistics, place
@@ -73,7 +73,7 @@ def run_info(options):
         "threads": threads(),
         "memory pool": ", ".join(f"{value:.1f} MiB {name}" for name, value in pool.items()) + " by this process, "
         f"{memory['reused']} of {memory['requests']} requests served again",
-        "kernel cache": cache_folder("serial") or "none: no folder can be written",
+        "kernel cache": cache_folder() or "none: no folder can be written",
     }
     for name, value in rows.items():
         print(f"{name:<14}{value}")

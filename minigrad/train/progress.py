@@ -2,7 +2,7 @@
 
 import sys
 
-from minigrad_kernels.toolchain.cpu import cache_folder
+from minigrad_kernels.toolchain.cache import cache_folder
 
 from .callback import Callback
 
@@ -67,5 +67,5 @@ def _line(row, epochs):
 
 
 def _cached_kernels():
-    folders = filter(None, map(cache_folder, ("serial", "team")))
-    return {file for folder in folders for file in folder.rglob("*.nbc")}
+    folder = cache_folder()
+    return {file.name for file in folder.iterdir()} if folder else set()

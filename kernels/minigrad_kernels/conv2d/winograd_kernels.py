@@ -127,13 +127,13 @@ def _product(scratch, rows, columns, length, a, a_rows, a_step, b, b_panel, b_st
             for row in range(0, rows, ROWS):
                 wide_tile(
                     scratch, a_rows, a, scratch, c_rows, here, row, rows, none, 0,
-                    scratch, zero, zero, there, 0, 1, length, a_step, b_step, 2 * LANES, accumulate,
+                    scratch, zero, zero, there, 0, 1, length, a_step, b_step, 2 * LANES, accumulate, 0,
                 )  # fmt: skip
         else:
             for row in range(0, rows, ROWS):
                 narrow_tile(
                     scratch, a_rows, a, scratch, c_rows, here, row, rows, none, 0,
-                    scratch, zero, zero, there, 0, 1, length, a_step, b_step, LANES, accumulate,
+                    scratch, zero, zero, there, 0, 1, length, a_step, b_step, LANES, accumulate, 0,
                 )  # fmt: skip
 
 

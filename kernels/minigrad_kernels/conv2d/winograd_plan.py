@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..toolchain.product import ROWS, SHARED_WORK, VECTOR_BYTES
+from ..toolchain.jobs import ROWS, SHARED_WORK, VECTOR_BYTES
 from .filter_plan import partial_count
 
 __all__ = ["LANES", "Form", "Plan", "correlation_plan", "filter_plan"]

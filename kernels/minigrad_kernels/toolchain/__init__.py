@@ -7,11 +7,22 @@ from importlib.util import find_spec
 import numpy as np
 
 from ..errors import KindError
-from .cpu import alias, array_at, jit, parallel, set_threads, stack_array, threads
+from .cpu import alias, jit, parallel, set_threads, threads
+from .team import share, shared
 
 __all__ = [
-    "alias", "array_at", "backend", "implementation", "jit", "parallel", "set_threads", "stack_array", "threads",
+    "alias", "array_at", "backend", "implementation", "jit", "parallel", "set_threads", "share", "shared",
+    "stack_array", "threads",
 ]  # fmt: skip
+
+
+def __getattr__(name):
+    """array_at and stack_array on demand: they import Numba, which takes longer than all the rest."""
+    if name in ("array_at", "stack_array"):
+        from . import memory
+
+        return getattr(memory, name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 @functools.cache

@@ -1,116 +1,87 @@
-"""Numba on the CPU: how kernels are compiled, cached and run on several threads.
+"""Kernels on the CPU: functions that Numba compiles when they are first called, and the threads that run them.
 
-`jit` compiles a serial kernel, `parallel` one whose outer loop is a `prange`. Compiled code is kept in a
-folder named by everything that it depends on, so that a stale kernel can never run. Importing this module
-starts no thread, changes no environment variable and no setting of another library.
+`jit` is for a serial function, `shared` of team.py for one whose work threads share, `parallel` for one whose outer
+loop is a `prange`. Importing this module imports no Numba, starts no thread, changes no environment variable and no
+setting of another library.
 """
 
 import functools
-import hashlib
 import os
-import platform
-import sys
-import tempfile
 import threading
 from pathlib import Path
 
-import llvmlite
-import llvmlite.binding
-import numba
 import numpy as np
-from llvmlite import ir
-from numba.core import config, types
-from numba.core.cgutils import alloca_once
-from numba.extending import intrinsic
-from numba.np.arrayobj import make_array, populate_array
 
 from ..errors import KindError, ShapeError
+from .cache import cache_folder
 from .machine import cpu_quota
 
-__all__ = [
-    "alias", "array_at", "cache_folder", "jit", "parallel", "set_threads", "stack_array", "threads", "user_cache",
-]  # fmt: skip
-
-# No fast-math flag, not even contract: whether x*y + z is rounded once would follow from whether the compiler chose
-# vectors at that place, and so from the layout and the number of threads. The microkernels say contract themselves.
-OPTIONS = dict(error_model="numpy", nogil=True)
-# Settings of Numba that change the code it emits and that its own cache index does not look at.
-EMISSION = ("OPT", "LOOP_VECTORIZE", "SLP_VECTORIZE", "BOUNDSCHECK", "DEBUGINFO_DEFAULT", "ENABLE_AVX")
+__all__ = ["Kernel", "alias", "compiled", "in_team", "jit", "parallel", "set_threads", "threads"]
 
 
-# ---- cache ---------------------------------------------------------------------------------------
+# ---- compilation ---------------------------------------------------------------------------------
 
 
-def user_cache():
-    """The folder for caches of this user, by the convention of the operating system."""
-    if os.environ.get("MINIGRAD_CACHE"):
-        return Path(os.environ["MINIGRAD_CACHE"]).absolute()
-    if sys.platform == "win32":
-        base = os.environ.get("LOCALAPPDATA") or Path.home() / "AppData" / "Local"
-    elif sys.platform == "darwin":
-        base = Path.home() / "Library" / "Caches"
-    else:
-        base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    return Path(base).absolute() / "minigrad"
+class Kernel:
+    """A serial function, for kernels to call and for Python."""
+
+    def __init__(self, function):
+        functools.update_wrapper(self, function)
+        self.function = function
+
+    @functools.cached_property
+    def part(self):
+        """What kernels call."""
+        compiler = _compiler()
+        return compiler.Part(self.function) if compiler else compiled(self.function)
+
+    @functools.cached_property
+    def entry(self):
+        """What Python calls."""
+        compiler = _compiler()
+        return compiler.Entry(self.function) if compiler else compiled(self.function)
+
+    @property
+    def _numba_type_(self):
+        return self.part._numba_type_
+
+    def __call__(self, *arguments):
+        return self.entry(*arguments)
 
 
-def _sources():
-    """The source files that code compiled for the CPU can reach: no references, nothing of CUDA."""
-    root = Path(__file__).parents[1]
-    aside = ("reference", "cuda", "interpreter")  # files and folders
-    return sorted(
-        file for file in root.rglob("*.py") if not any(part.startswith(aside) for part in file.relative_to(root).parts)
-    )
-
-
-@functools.cache
-def fingerprint():
-    """A short hash of the kernel sources, the versions of the tools, and the CPU."""
-    cpu = config.CPU_NAME or llvmlite.binding.get_host_cpu_name()
-    features = config.CPU_FEATURES or llvmlite.binding.get_host_cpu_features().flatten()
-    tools = (platform.python_version(), np.__version__, numba.__version__, llvmlite.__version__)
-    emission = [getattr(config, name, None) for name in EMISSION]
-    digest = hashlib.sha256(repr((tools, platform.machine(), cpu, features, emission)).encode())
-    root = Path(__file__).parents[1]
-    for file in _sources():
-        content = file.read_bytes()
-        digest.update(f"{file.relative_to(root).as_posix()} {len(content)}\n".encode() + content)
-    return digest.hexdigest()[:20]
+def jit(function):
+    """Compile a serial kernel, or a helper that other kernels call."""
+    return Kernel(function)
 
 
 @functools.cache
-def cache_folder(variant):
-    """The folder for compiled kernels of a variant ("serial" or "team"); None where nothing can be written.
-
-    The variants need folders of their own because Numba's index tells them apart by the function alone.
-    """
+def _compiler():
+    """Our way through Numba; None where this version of it lacks something that the way leads through."""
     try:
-        folder = user_cache() / "kernels" / f"{fingerprint()}-{variant}"
-        folder.mkdir(parents=True, exist_ok=True)
-        tempfile.TemporaryFile(dir=folder).close()
-    except (OSError, RuntimeError):  # RuntimeError: the user has no home folder
+        from . import compiler
+    except (AttributeError, ImportError):
         return None
-    return folder
+    return compiler
 
 
 _decorating = threading.Lock()
 
 
-def compiled(function, variant, compiler=numba.njit, **options):
-    """What a compiler of Numba makes of a function. The cache setting of the process is changed only meanwhile."""
-    has_file = Path(function.__code__.co_filename).exists()  # typed at a prompt: nothing to name the cache by
-    folder = cache_folder(variant) if has_file else None
+def compiled(function, compiler=None, **options):
+    """What a compiler of Numba, njit if None, makes of a function in Numba's own way.
+
+    The cache setting of the process is changed only meanwhile.
+    """
+    import numba
+
+    folder = cache_folder() if Path(function.__code__.co_filename).exists() else None
     with _decorating:
-        before, config.CACHE_DIR = config.CACHE_DIR, str(folder or "")
+        before, numba.config.CACHE_DIR = numba.config.CACHE_DIR, str(folder or "")
         try:
-            return compiler(cache=folder is not None, **OPTIONS, **options)(function)
+            compiler = compiler or numba.njit
+            return compiler(cache=folder is not None, error_model="numpy", nogil=True, **options)(function)
         finally:
-            config.CACHE_DIR = before
-
-
-def jit(function):
-    """Compile a serial kernel, or a helper that other kernels call."""
-    return compiled(function, "serial")
+            numba.config.CACHE_DIR = before
 
 
 # ---- threads -------------------------------------------------------------------------------------
@@ -129,10 +100,17 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_after_fork)
 
 
+def _most():
+    """The most threads that Numba's pool will ever have: it says when it is imported."""
+    from numba.core import config
+
+    return config.NUMBA_NUM_THREADS
+
+
 @functools.cache
 def _default_threads():
     # Numba's own limit already counts the CPUs that this process may run on.
-    return min(config.NUMBA_NUM_THREADS, cpu_quota() or config.NUMBA_NUM_THREADS)
+    return min(_most(), cpu_quota() or _most())
 
 
 def threads():
@@ -148,25 +126,43 @@ def set_threads(n):
     global _threads
     if isinstance(n, bool) or not isinstance(n, int | np.integer):
         raise KindError(f"set_threads: n is {type(n).__name__}, wants an integer")
-    if not 1 <= n <= config.NUMBA_NUM_THREADS:
+    if not 1 <= n <= _most():
         raise ShapeError(
-            f"set_threads: n = {n}, but Numba allows 1 to {config.NUMBA_NUM_THREADS} threads here "
+            f"set_threads: n = {n}, but Numba allows 1 to {_most()} threads here "
             "(set NUMBA_NUM_THREADS before Python starts to allow more)"
         )
     _threads = int(n)
 
 
 @functools.cache
-def _team():
-    """Numba's team of threads, started by the first call: functions that ask for and set how many of it take part.
+def _pool():
+    """Numba's pool of threads, started by the first call: (the address of its door, how many take part, set that).
 
-    They are the ones below numba.get_num_threads and numba.set_num_threads, without a look at two locks each time.
+    The functions are the ones below numba.get_num_threads and numba.set_num_threads, without a look at two locks each
+    time. The address is 0 in a version of Numba that keeps its pool elsewhere.
     """
+    import llvmlite.binding
+    import numba
+
     numba.get_num_threads()
+    door = llvmlite.binding.address_of_symbol("numba_parallel_for") or 0
     from numba.np.ufunc import parallel as layer
 
     names = ("_get_num_threads", "get_num_threads"), ("_set_num_threads", "set_num_threads")
-    return tuple(getattr(layer, inner, None) or getattr(numba, outer) for inner, outer in names)
+    return door, *(getattr(layer, inner, None) or getattr(numba, outer) for inner, outer in names)
+
+
+def in_team(call, n, *arguments):
+    """call(door of the pool, n threads, ...) under the lock of the process; on one thread if there is no pool."""
+    with _team_lock:
+        door, size, resize = _pool()
+        if not door:
+            return call(0, 1, *arguments)
+        before = size()
+        try:
+            return call(door, n, *arguments)
+        finally:
+            resize(before)  # the pool sets it to n: other code of Numba's counts on it
 
 
 class parallel:
@@ -183,11 +179,11 @@ class parallel:
 
     @functools.cached_property
     def serial(self):
-        return compiled(self.function, "serial")
+        return Kernel(self.function).entry
 
     @functools.cached_property
     def team(self):
-        return compiled(self.function, "team", parallel=True)
+        return compiled(self.function, parallel=True)
 
     def __call__(self, *arguments):
         n = threads()
@@ -200,7 +196,7 @@ class parallel:
     def _enter(self, n, arguments):
         with _team_lock:
             # Asked anew each time: other code may have called numba.set_num_threads, for this thread or another.
-            size, resize = _team()
+            _, size, resize = _pool()
             before = size()
             if before == n:
                 return self.team(*arguments)
@@ -212,25 +208,6 @@ class parallel:
 
 
 # ---- memory --------------------------------------------------------------------------------------
-
-
-@intrinsic
-def _pointer(typing_context, address, like):
-    """The address, an int64, as a pointer to elements of the type that the array `like` has."""
-    if not isinstance(address, types.Integer) or not isinstance(like, types.Array):
-        return None
-    pointer = types.CPointer(like.dtype)
-
-    def generate(context, builder, signature, values):
-        return builder.inttoptr(values[0], context.get_value_type(pointer))
-
-    return pointer(address, like), generate
-
-
-@jit
-def array_at(address, size, like):
-    """The `size` elements at an address, an int64, as a 1-D array typed as `like`. For use in kernels."""
-    return numba.carray(_pointer(address, like), (size,))
 
 
 class _Memory:
@@ -249,27 +226,3 @@ def alias(array):
     if type(array) is not np.ndarray or array.flags.writeable:
         return array
     return np.asarray(_Memory(array))
-
-
-@intrinsic(prefer_literal=True)
-def stack_array(typing_context, size, like):
-    """A 1-D array of `size` elements (a literal number) typed as `like`, not cleared. For use in kernels.
-
-    It lives on the stack of the function that asks for it, until that function returns.
-    """
-    if not isinstance(size, types.IntegerLiteral) or not isinstance(like, types.Array):
-        return None
-    array_type, count = types.Array(like.dtype, 1, "C"), size.literal_value
-
-    def generate(context, builder, signature, values):
-        element = context.get_data_type(like.dtype)
-        memory = alloca_once(builder, ir.ArrayType(element, count))
-        memory.align = 64  # a cache line: a vector that lies across two of them is slow to read back
-        itemsize = context.get_constant(types.intp, context.get_abi_sizeof(element))
-        array = make_array(array_type)(context, builder)
-        data = builder.bitcast(memory, element.as_pointer())
-        shape = [context.get_constant(types.intp, count)]
-        populate_array(array, data=data, shape=shape, strides=[itemsize], itemsize=itemsize, meminfo=None)
-        return array._getvalue()
-
-    return array_type(size, like), generate

@@ -14,7 +14,8 @@ from numba import prange
 from numba.core import types
 from numba.extending import intrinsic
 
-from .cpu import array_at, compiled, jit, parallel, stack_array
+from .cpu import compiled, jit, parallel
+from .memory import array_at, stack_array
 
 __all__ = ["RUN", "loop"]
 
@@ -79,7 +80,7 @@ class loop:
 
     @functools.cached_property
     def compiled(self):
-        return compiled(self.function, "serial", _cfunc)
+        return compiled(self.function, _cfunc)
 
     @functools.cached_property
     def address(self):

@@ -20,7 +20,7 @@ import time
 from pathlib import Path
 
 from ...errors import KindError
-from ..cpu import user_cache
+from ..cache import user_cache
 from . import compiler, intrinsics
 
 __all__ = ["load", "save", "ship", "shipped_ptx", "source_key"]

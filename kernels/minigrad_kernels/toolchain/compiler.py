@@ -1,0 +1,195 @@
+"""Compiles kernels for the CPU through Numba, each piece of code once.
+
+Numba by itself makes machine code of every function that another one calls, and then again of the caller with a copy
+inside. A kernel calls dozens of small functions, so most of that would be thrown away. Here a function that kernels
+call is a part: typed and lowered once, but optimised and made machine code only inside the entries that it is linked
+into. An entry is what Python calls, and the only thing that is kept on disk.
+
+Numba's tables of types and functions fill in a third of a second, so an entry that lies on disk is loaded without them.
+"""
+
+from importlib import import_module
+from types import SimpleNamespace
+
+from numba.core import compiler, funcdesc, typing
+from numba.core.codegen import JITCodeLibrary
+from numba.core.compiler_lock import global_compiler_lock
+from numba.core.compiler_machinery import LoweringPass, PassManager, register_pass
+from numba.core.lowering import Environment, Lower
+from numba.core.registry import CPUDispatcher
+from numba.core.typed_passes import (
+    IRLegalization,
+    NativeLowering,
+    NoPythonBackend,
+    NoPythonSupportedFeatureValidation,
+)
+
+from . import cache, progress
+
+__all__ = ["Entry", "Part"]
+
+# No fast-math flag, not even contract: whether x*y + z is rounded once would follow from whether the compiler chose
+# vectors at that place, and so from the layout and the number of threads. The microkernels say contract themselves.
+OPTIONS = dict(nopython=True, error_model="numpy", nogil=True, no_cfunc_wrapper=True)
+RUNTIME = "NRT_"  # how the functions of Numba's runtime begin
+
+
+class _PartLibrary(JITCodeLibrary):
+    """Code to be linked into entries; it never becomes machine code by itself."""
+
+    def add_llvm_module(self, ll_module):
+        self._final_module.link_in(ll_module)
+
+    def finalize(self):
+        self._raise_if_finalized()
+        for library in dict.fromkeys(self._linking_libraries):
+            self._final_module.link_in(library._get_module_for_linking(), preserve=True)
+        self._finalized = True
+
+
+class _EntryLibrary(JITCodeLibrary):
+    """Machine code for Python to call, optimised once with all its parts inside."""
+
+    def add_llvm_module(self, ll_module):
+        self._final_module.link_in(ll_module)
+
+    def _optimize_final_module(self):
+        passes, builder = self._codegen._module_pass_manager()
+        passes.run(self._final_module, builder)
+
+
+def _without_references(state):
+    """From here on no code is made that counts references to arrays: kernels allocate nothing, and callers hold all."""
+    state.targetctx = state.targetctx.subtarget(enable_nrt=False)
+
+
+@register_pass(mutates_CFG=True, analysis_only=False)
+class _EntryLowering(NativeLowering):
+    """Numba's lowering."""
+
+    _name = "minigrad_entry_lowering"
+
+    def run_pass(self, state):
+        _without_references(state)
+        return super().run_pass(state)
+
+
+@register_pass(mutates_CFG=True, analysis_only=False)
+class _PartLowering(LoweringPass):
+    """Numba's lowering without what makes a function callable from outside."""
+
+    _name = "minigrad_part_lowering"
+
+    def __init__(self):
+        LoweringPass.__init__(self)
+
+    def run_pass(self, state):
+        _without_references(state)
+        context, flags = state.targetctx, state.flags
+        description = funcdesc.PythonFunctionDescriptor.from_specialized_function(
+            state.func_ir,
+            state.typemap,
+            state.return_type,
+            state.calltypes,
+            mangler=context.mangler,
+            inline=flags.forceinline,
+            noalias=flags.noalias,
+            abi_tags=[flags.get_mangle_string()],
+        )
+        with context.push_code_library(state.library):
+            lower = Lower(context, state.library, description, state.func_ir, metadata=state.metadata)
+            lower.lower()
+
+        def key():
+            """Stands for the function in Numba's tables; nobody calls it."""
+
+        context.insert_user_function(key, description, [state.library])
+        state["cr"] = compiler._LowerResult(description, lower.call_helper, cfunc=key, env=lower.env)
+        return True
+
+
+class _EntryCompiler(compiler.CompilerBase):
+    """Numba's pipeline without its parallel loops, ending in one of our libraries."""
+
+    library_class, lowering = _EntryLibrary, _EntryLowering
+
+    def define_pipelines(self):
+        state, builder = self.state, compiler.DefaultPassBuilder
+        state.library = self.library_class(state.targetctx.codegen(), state.func_id.func_qualname)
+        state.library.enable_object_caching()
+        passes = PassManager("minigrad")
+        passes.passes.extend(builder.define_untyped_pipeline(state).passes)
+        passes.passes.extend(builder.define_typed_pipeline(state).passes)
+        passes.add_pass(NoPythonSupportedFeatureValidation, "refuse what cannot be compiled")
+        passes.add_pass(IRLegalization, "make lowering possible")
+        passes.add_pass(self.lowering, "lower")
+        passes.add_pass(NoPythonBackend, "collect")
+        passes.finalize()
+        return [passes]
+
+
+class _PartCompiler(_EntryCompiler):
+    library_class, lowering = _PartLibrary, _PartLowering
+
+
+class Part(CPUDispatcher):
+    """Numba's dispatcher for a function that kernels call; Python cannot."""
+
+    def __init__(self, function):
+        super().__init__(function, targetoptions=dict(OPTIONS), pipeline_class=_PartCompiler)
+
+    def add_overload(self, result):
+        self.overloads[tuple(result.signature.args)] = result  # and not into the table of what Python may call
+
+
+class Entry(CPUDispatcher):
+    """Numba's dispatcher for a function that Python calls. What is loaded and what is compiled is counted."""
+
+    def __init__(self, function, kept_as=None):
+        super().__init__(function, targetoptions=dict(OPTIONS), pipeline_class=_EntryCompiler)
+        self.kept_as = kept_as or function
+        self.loaded = self.compiled = 0
+
+    def compile(self, signature):
+        with global_compiler_lock:
+            if signature in self.overloads:
+                return self.overloads[signature].entry_point
+            kept = cache.load(self.kept_as, signature)
+            if kept is not None:
+                self.loaded += 1
+                return self._load(signature, kept)
+            with progress.compiling(self.kept_as):
+                found = super().compile(signature)
+            self.compiled += 1
+            self._save(signature)
+            return found
+
+    def _save(self, signature):
+        result = self.overloads[signature]
+        if result.library.has_dynamic_globals or result.environment.consts:
+            return  # addresses and objects of this process
+        runtime = any(f.name.startswith(RUNTIME) for f in result.library._final_module.functions)
+        description = result.fndesc
+        names = description.llvm_cpython_wrapper_name, description.env_name, description.qualname
+        code = result.library._get_compiled_object()
+        cache.save(self.kept_as, signature, (result.library.name, code, names, result.signature.return_type, runtime))
+
+    def _load(self, signature, kept):
+        name, code, (wrapper, environment_name, qualname), return_type, runtime = kept
+        if runtime:
+            self.targetctx.refresh()
+        codegen = self.targetctx.codegen()
+        library = _EntryLibrary(codegen, name)
+        library.enable_object_caching()
+        library._set_compiled_object(code)
+        library._finalize_final_module()
+        codegen._engine._defined_symbols.update((wrapper, environment_name))
+        environment = Environment(self.py_func.__globals__)
+        names = {"llvm_cpython_wrapper_name": wrapper, "env_name": environment_name, "qualname": qualname}
+        description = SimpleNamespace(**names, lookup_module=lambda: import_module(self.py_func.__module__))
+        function = self.targetctx.get_executable(library, description, environment)
+        self._insert([kind._code for kind in signature], function, False)
+        self.overloads[signature] = SimpleNamespace(
+            entry_point=function, objectmode=False, signature=typing.signature(return_type, *signature)
+        )
+        return function

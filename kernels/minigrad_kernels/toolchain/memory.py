@@ -1,0 +1,56 @@
+"""Memory that kernels reach beside their arguments."""
+
+import numba
+from llvmlite import ir
+from numba.core import types
+from numba.core.cgutils import alloca_once
+from numba.extending import intrinsic
+
+from .cpu import jit
+
+__all__ = ["array_at", "stack_array"]
+
+
+@intrinsic
+def _pointer(typing_context, address, like):
+    """The address, an int64, as a pointer to elements of the type that the array `like` has."""
+    if not isinstance(address, types.Integer) or not isinstance(like, types.Array):
+        return None
+    pointer = types.CPointer(like.dtype)
+
+    def generate(context, builder, signature, values):
+        return builder.inttoptr(values[0], context.get_value_type(pointer))
+
+    return pointer(address, like), generate
+
+
+@jit
+def array_at(address, size, like):
+    """The `size` elements at an address, an int64, as a 1-D array typed as `like`. For use in kernels."""
+    return numba.carray(_pointer(address, like), (size,))
+
+
+@intrinsic(prefer_literal=True)
+def stack_array(typing_context, size, like):
+    """A 1-D array of `size` elements (a literal number) typed as `like`, not cleared. For use in kernels.
+
+    It lives on the stack of the function that asks for it, until that function returns.
+    """
+    if not isinstance(size, types.IntegerLiteral) or not isinstance(like, types.Array):
+        return None
+    from numba.np.arrayobj import make_array, populate_array  # slow to import, and only compilation needs it
+
+    array_type, count = types.Array(like.dtype, 1, "C"), size.literal_value
+
+    def generate(context, builder, signature, values):
+        element = context.get_data_type(like.dtype)
+        memory = alloca_once(builder, ir.ArrayType(element, count))
+        memory.align = 64  # a cache line: a vector that lies across two of them is slow to read back
+        itemsize = context.get_constant(types.intp, context.get_abi_sizeof(element))
+        array = make_array(array_type)(context, builder)
+        data = builder.bitcast(memory, element.as_pointer())
+        shape = [context.get_constant(types.intp, count)]
+        populate_array(array, data=data, shape=shape, strides=[itemsize], itemsize=itemsize, meminfo=None)
+        return array._getvalue()
+
+    return array_type(size, like), generate

@@ -1,0 +1,60 @@
+"""A line on a terminal while kernels are compiled, which happens once on each machine."""
+
+import sys
+import time
+from contextlib import contextmanager
+
+__all__ = ["compiling", "listen"]
+
+PATIENCE = 1.0  # seconds of compilation before anything is said
+WIDTH = 79
+
+_listeners: list = []
+_count = 0
+_seconds = 0.0
+
+
+@contextmanager
+def listen(listener):
+    """Within this block call listener(name, seconds) for each kernel that has been compiled, and print no line."""
+    _listeners.append(listener)
+    try:
+        yield
+    finally:
+        _listeners.remove(listener)
+
+
+@contextmanager
+def compiling(function):
+    """The function is compiled within this block."""
+    global _count, _seconds
+    _count += 1
+    name = f"{function.__module__.removeprefix('minigrad_kernels.')}.{function.__name__}"
+    shown = _seconds > PATIENCE and not _listeners and _is_terminal(sys.stderr)
+    if shown:
+        _write("\r" + f"compiling kernels for this machine, once: {_count}, {name}"[:WIDTH].ljust(WIDTH))
+    start = time.perf_counter()
+    try:
+        yield
+    finally:
+        seconds = time.perf_counter() - start
+        _seconds += seconds
+        if shown:
+            _write("\r" + " " * WIDTH + "\r")
+        for listener in _listeners:
+            listener(name, seconds)
+
+
+def _is_terminal(stream):
+    try:
+        return stream is not None and stream.isatty()
+    except ValueError:  # closed
+        return False
+
+
+def _write(text):
+    try:
+        sys.stderr.write(text)
+        sys.stderr.flush()
+    except OSError:  # nobody reads it any more: no reason to stop compiling
+        return
