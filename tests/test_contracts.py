@@ -22,7 +22,7 @@ from tests import typing_face
 REPOSITORY = Path(__file__).resolve().parents[1]
 PACKAGES = {"minigrad": REPOSITORY / "minigrad", "minigrad_kernels": REPOSITORY / "kernels" / "minigrad_kernels"}
 SOURCES = [path for folder in PACKAGES.values() for path in sorted(folder.rglob("*.py"))]
-FAMILIES = "augment bias conv2d elementwise matmul norm optimizer pointwise pool2d scatter softmax".split()
+FAMILIES = "augment bias conv2d elementwise matmul norm optimizer pointwise pool2d scatter softmax transpose".split()
 
 
 def relative(path):
