@@ -10,10 +10,11 @@ Source  Linnainmaa 1976, "Taylor expansion of the accumulated rounding error"; G
 """
 
 import functools
+import operator
 
 from minigrad_kernels.errors import KindError, ShapeError, StateError
 
-from . import device
+from . import device, fusion
 from .modes import Mode, enable_grad, is_grad_enabled, no_grad, recording
 from .node import target_of
 from .primitive import Primitive, primitive
@@ -42,6 +43,7 @@ def write(tensor):
     """
     if tensor.node is not None:
         raise StateError(f"write: the Tensor was made by {tensor.node.primitive.name}; only leaves can be written")
+    fusion.before_writing(tensor)
     tensor.version[0] += 1
     return tensor.data
 
@@ -57,10 +59,14 @@ def backward(tensor, gradient=None, retain_graph=None, create_graph=False):
         for (hook,) in leaf.ready_hooks:
             hook(leaf)
 
-    with _at_end.setting([]):
+    functions = []
+    token = _at_end.variable.set(functions)
+    try:
         _walk(roots, finish, create_graph if retain_graph is None else retain_graph, create_graph)
-        for function in _at_end.get():
+        for function in functions:
             function()
+    finally:
+        _at_end.variable.reset(token)
 
 
 _at_end = Mode("at_end", None)
@@ -145,27 +151,42 @@ def _walk(roots, finish, retain_graph, create_graph, inputs=frozenset()):
     """
     nodes, arriving = _reachable([tensor for tensor, _ in roots], inputs)
     pending = {}
-    with recording.setting(create_graph):
+    token = recording.variable.set(create_graph)
+    try:
         for tensor, gradient in roots:
             _add(pending, target_of(tensor), gradient, False, create_graph)
         for leaf in [target for target in pending if isinstance(target, Tensor) and target not in arriving]:
             _finish_leaf(pending, leaf, finish, inputs)
         while nodes:
-            node, wanted = nodes.pop()
-            incoming = [pending.pop((node, i), (None, False)) for i in range(len(node.outputs))]
-            gradients = [gradient for gradient, _ in incoming]
-            if node.hooks or node.retained or inputs:
-                _complete(node, gradients, finish, inputs)
-            if any(gradient is not None for gradient in gradients):
-                for target, gradient, owned in node.gradients(gradients, wanted, create_graph):
+            _visit(*nodes.pop(), pending, arriving, finish, retain_graph, create_graph, inputs)
+    finally:
+        recording.variable.reset(token)
+
+
+def _visit(node, wanted, pending, arriving, finish, retain_graph, create_graph, inputs):
+    """Pass the gradients of a node on along the wanted edges, and finish the leaves that thereby have all of theirs."""
+    gradients = [pending.pop((node, output), _NOTHING)[0] for output in range(len(node.outputs))]
+    if node.hooks or node.retained or inputs:
+        _complete(node, gradients, finish, inputs)
+    for arrived in gradients:
+        if arrived is not None:
+            for target, gradient, owned in node.gradients(gradients, wanted, create_graph):
+                if target in pending:
                     _add(pending, target, gradient, owned, create_graph)
-            for edge in wanted:
-                if (target := edge[-1]) in arriving:
-                    arriving[target] -= 1
-                    if not arriving[target]:
-                        _finish_leaf(pending, target, finish, inputs)
-            if not retain_graph:
-                node.free()
+                else:
+                    pending[target] = gradient, owned
+            break
+    for edge in wanted:
+        target = edge[4]
+        if target.__class__ is not tuple:
+            left = arriving[target] = arriving[target] - 1
+            if not left:
+                _finish_leaf(pending, target, finish, inputs)
+    if not retain_graph:
+        node.free()
+
+
+_NOTHING = None, False  # a gradient that did not arrive
 
 
 def _reachable(tensors, inputs):
@@ -178,21 +199,29 @@ def _reachable(tensors, inputs):
         node = stack.pop()
         if node not in nodes:
             nodes.add(node)
-            stack += [target[0] for *_, target in node.edges if not isinstance(target, Tensor)]
+            stack += [edge[4][0] for edge in node.edges if edge[4].__class__ is tuple]
     useful, listed, arriving = set(), [], {}
-    for node in sorted(nodes, key=lambda node: node.order):
+    for node in sorted(nodes, key=_order):
         wanted = node.edges
         if inputs:
-            wanted = [e for e in wanted if e[-1] in inputs or (not isinstance(e[-1], Tensor) and e[-1][0] in useful)]
+            wanted = [e for e in wanted if e[4] in inputs or (e[4].__class__ is tuple and e[4][0] in useful)]
             if not wanted and not any((node, i) in inputs for i in range(len(node.outputs))):
                 continue
             useful.add(node)
-        node.check()
+        if node.freed:
+            node.check()
+        for _, version, number in node.versions:
+            if version[0] != number:
+                node.check()
         listed.append((node, wanted))
         for edge in wanted:
-            if isinstance(edge[-1], Tensor):
-                arriving[edge[-1]] = arriving.get(edge[-1], 0) + 1
+            target = edge[4]
+            if target.__class__ is not tuple:
+                arriving[target] = arriving.get(target, 0) + 1
     return listed, arriving
+
+
+_order = operator.attrgetter("order")
 
 
 def _complete(node, gradients, finish, inputs):
@@ -209,7 +238,7 @@ def _complete(node, gradients, finish, inputs):
 
 
 def _finish_leaf(pending, leaf, finish, inputs):
-    gradient, owned = pending.pop(leaf, (None, False))
+    gradient, owned = pending.pop(leaf, _NOTHING)
     if gradient is not None and (not inputs or leaf in inputs):
         for _, hook in leaf.hooks:
             gradient, owned = _after_hook(hook, gradient), False
@@ -248,11 +277,13 @@ def _accumulate(tensor, gradient, owned):
     A gradient that can itself be differentiated is not copied: it is a result, and results are never written.
     """
     total = tensor.grad
-    if gradient.requires_grad or (total is not None and total.requires_grad):
+    if gradient._requires_grad or (total is not None and total.requires_grad):
         tensor.grad = gradient if total is None else total + gradient
     elif total is None:
-        order = device.order_of(tensor.data)
-        taken = device.contiguous if owned and device.can_hold_a_sum(gradient.data) else device.copy
-        tensor.grad = Tensor.made(taken(gradient.data, order))
+        data, array, order = tensor._data, gradient._data, None
+        if not data.flags.c_contiguous:
+            order = device.order_of(data)
+        taken = device.contiguous if owned and device.can_hold_a_sum(array) else device.copy
+        tensor.grad = Tensor.made(taken(array, order))
     else:
         device.accumulate(write(total), gradient.data)

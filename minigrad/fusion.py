@@ -1,13 +1,24 @@
-"""Inference in fewer passes over memory: convolution, batch norm and ReLU as one convolution.
+"""Operations that wait for the next one, so that both run in one pass over memory.
 
-While a Module is called and nothing is recorded, conv2d returns a Tensor whose elements are still to be computed.
-Batch norm with running statistics is then folded into its filters, and ReLU into its last step:
+While a Module is called, an operation that others extend returns a Tensor whose elements are still to be computed:
+
+    conv2d        relu and max_pool2d extend it, in either order; without a graph also batch_norm by given statistics
+    linear        relu extends it
+    batch_norm    a sum with another Tensor and then relu extend it; the statistics of a batch are computed at once
+
+The extended operation is a primitive of its own (`conv2d_relu_max_pool2d`, say) with gradient rules of its own, which
+agree with those of the separate ones to rounding; its values are theirs, bit for bit. Batch norm by given statistics
+is folded into the filters before it, which agrees to rounding:
 
     batch_norm(conv(x, w) + b) = conv(x, s w) + (s b + t),    s = weight / sqrt(running_var + eps),
                                                               t = bias - running_mean s
 
-Whoever looks at the elements in between has them computed, without what was folded later. All are computed by the
-time the outermost Module returns, so that nothing waits for arrays that may change afterwards.
+A waiting Tensor is computed the moment that anybody looks at it: another operation, a hook, the user. Its arguments
+have not changed by then: what reads those that the engine is about to write is computed first (before_writing), and
+none waits longer than the outermost Module is called. Anomaly mode, which looks at every result, switches this off.
+
+A primitive says by .waits(shape) that its result may wait, and by .extends(earlier)(rule) what it makes of one that
+waits; see primitive.py.
 
 Source  Jacob et al. 2018, "Quantization and training of neural networks for efficient integer-arithmetic-only
         inference", section 3.2 (folding)
@@ -18,123 +29,167 @@ import contextvars
 import weakref
 from typing import NamedTuple
 
-from minigrad_kernels import conv2d as kernels
-from minigrad_kernels.layout import CHANNELS_LAST, FILTER
+from numpy import ndarray
 
 from . import device
 from .anomaly import anomaly
 from .modes import recording
 from .tensor import Tensor
 
-__all__ = ["convolved", "fold", "inference", "rectified", "run", "wanted"]
+__all__ = ["Waiting", "before_writing", "extended", "fusing", "open_call", "later", "wanted"]
 
-_pending: "contextvars.ContextVar[list | None]" = contextvars.ContextVar("pending", default=None)
+_waiting: "contextvars.ContextVar[list | None]" = contextvars.ContextVar("waiting", default=None)
 
 
 @contextlib.contextmanager
-def inference():
-    """Inside, convolutions wait for what may be folded into them; at the end all are computed."""
+def fusing():
+    """Inside, operations wait for what may extend them; at the end all are computed."""
     waiting: list[weakref.ref] = []
-    token = _pending.set(waiting)
+    token = _waiting.set(waiting)
     try:
         yield
     finally:
-        _pending.reset(token)
+        _waiting.reset(token)
         for reference in waiting:
-            if type(tensor := reference()) is Pending:
+            if type(tensor := reference()) is Waiting:
                 tensor.compute()
 
 
 def wanted():
     """Whether a Module that is called now should open such a context."""
-    return not recording.get() and _pending.get() is None and not anomaly.get()
+    return _waiting.get() is None and not anomaly.get()
 
 
-class Waiting(NamedTuple):
-    """A convolution of arrays; weight lies in any order, bias may be None, relu says whether ReLU follows."""
+class Step(NamedTuple):
+    """The last operation of a Call by itself: a primitive and its arguments, of which the one at `position` waited."""
 
-    x: object
-    weight: object
-    bias: object
-    relu: bool
-    geometry: tuple
+    primitive: object
+    values: tuple
+    position: int
+    before: weakref.ref  # to the Tensor that waited
+
+    def argument(self):
+        """The Tensor that waited, if it was computed meanwhile; else None."""
+        before = self.before()
+        return before if type(before) is Tensor else None
+
+
+class Call(NamedTuple):
+    """A primitive to be applied. Its last step is to be applied by itself if what it extended was computed."""
+
+    primitive: object
+    values: tuple
     shape: tuple
+    recorded: bool
+    step: Step | None
+
+    def result(self):
+        argument = None if self.step is None else self.step.argument()
+        if argument is None:
+            return self.primitive.now(self.values)
+        before, after = self.step.values[: self.step.position], self.step.values[self.step.position + 1 :]
+        return self.step.primitive.now((*before, argument, *after))
 
 
-_slot = Tensor.__dict__["_data"]  # where a Tensor keeps its array, and a Pending what its array is to be
+_call = Tensor.__dict__["_data"]  # where a Tensor keeps its array, and a waiting one its Call
 
 
-def _settle(tensor, array):
-    _slot.__set__(tensor, array)
-    tensor.__class__ = Tensor
+def _look(name):
+    """A slot of Tensor that is filled when the Tensor is computed."""
+    slot = Tensor.__dict__[name]
+
+    def get(self):
+        self.compute()
+        return slot.__get__(self)
+
+    return property(get, slot.__set__)
 
 
-class Pending(Tensor):
-    """A convolution that waits. Once computed it is a Tensor like any other."""
+class Waiting(Tensor):
+    """A Tensor to be computed. Once that has happened it is a Tensor like any other."""
 
     __slots__ = ()
 
     def compute(self):
         """Its array, made when first asked for."""
-        waiting = _slot.__get__(self)
-        if type(waiting) is not Waiting:  # another thread was faster
-            return waiting
-        with device.place_of(waiting.x).active("conv2d"):
-            array = run(*waiting)
-        _settle(self, array)
+        call = _call.__get__(self)
+        if type(call) is not Call:  # another thread was faster
+            return call
+        with recording.setting(call.recorded):
+            result = call.result()
+        if type(result) is tuple:
+            result = result[0]
+        for name in ("node", "output", "version"):
+            Tensor.__dict__[name].__set__(self, getattr(result, name))
+        array = result.data
+        _call.__set__(self, array)
+        self.__class__ = Tensor
         return array
 
-    _data = property(compute, _settle)
-    shape = property(lambda self: _slot.__get__(self).shape)
-    dtype = property(lambda self: _slot.__get__(self).x.dtype)
-    device = property(lambda self: device.device_of(_slot.__get__(self).x))
-    ndim = property(lambda self: 4)
+    def _replace(self, array):
+        self.compute()
+        self._data = array  # as that of any Tensor by now
+
+    def _like(self):
+        return next(value for value in _call.__get__(self).values if isinstance(value, Tensor)).data
+
+    _data = property(compute, _replace)
+    node, output, version = (_look(name) for name in ("node", "output", "version"))
+    shape = property(lambda self: _call.__get__(self).shape)
+    dtype = property(lambda self: self._like().dtype)
+    device = property(lambda self: device.device_of(self._like()))
+    ndim = property(lambda self: len(self.shape))
 
 
-def _waits(*parts):
-    tensor = Tensor.made(Waiting(*parts))
-    tensor.__class__ = Pending
-    _pending.get().append(weakref.ref(tensor))
+def later(primitive, values, step=None):
+    """The first output of a primitive as a Tensor that waits; None where nothing may wait."""
+    waiting = _waiting.get()
+    if waiting is None or anomaly.get():
+        return None
+    tensors = [value for value in values if isinstance(value, Tensor)]
+    arrays = [tensor.data for tensor in tensors]  # which computes those that waited themselves
+    if any([array.__class__ is not ndarray for array in arrays]) and len({*map(device.device_of, arrays)}) > 1:
+        return None
+    tensor, recorded = object.__new__(Waiting), recording.get()
+    _call.__set__(tensor, Call(primitive, values, primitive.shape(*values), recorded, step))
+    tensor._requires_grad = recorded and any(one.requires_grad for one in tensors)
+    tensor.grad = None
+    tensor.hooks = tensor.ready_hooks = ()
+    waiting.append(weakref.ref(tensor))
     return tensor
 
 
-def run(x, weight, bias, relu, geometry, shape):
-    """The convolution itself, in new memory."""
-    x, weight = device.contiguous(x, CHANNELS_LAST), device.contiguous(weight, FILTER)
-    bias = None if bias is None else device.contiguous(bias)
-    out = device.empty(shape, x.dtype, CHANNELS_LAST, x)
-    nbytes = kernels.workspace("forward", x.shape, weight.shape, *geometry, x.dtype, x)
-    kernels.forward(x, weight, bias, relu, *geometry, out, device.workspace(nbytes, x))
-    return out
-
-
-def convolved(input, weight, bias, geometry, shape):
-    """conv2d of Tensors as one that waits; None outside of inference."""
-    tensors = [tensor for tensor in (input, weight, bias) if tensor is not None]
-    if _pending.get() is None or len({tensor.device for tensor in tensors}) > 1:
+def open_call(tensor):
+    """The Call of a Tensor that waits and may be extended now; None for any other."""
+    if tensor.__class__ is not Waiting or _waiting.get() is None or anomaly.get():
         return None
-    arrays = (None if tensor is None else tensor.data for tensor in (input, weight, bias))
-    return _waits(*arrays, False, geometry, shape)
+    call = _call.__get__(tensor)
+    whole = call.step is None or call.step.argument() is None
+    return call if whole and call.recorded == recording.get() else None
 
 
-def _open(tensor):
-    """What a waiting convolution without ReLU is made of; None for any other Tensor."""
-    if type(tensor) is not Pending or _pending.get() is None or recording.get():
-        return None
-    waiting = _slot.__get__(tensor)
-    return None if waiting.relu else waiting
+def extended(primitive, values):
+    """The result of a primitive one of whose arguments waits for it; None where there is none such."""
+    for position, value in enumerate(values):
+        if value.__class__ is not Waiting or (call := open_call(value)) is None:
+            continue
+        rule, others = primitive.extensions.get(call.primitive), (*values[:position], *values[position + 1 :])
+        found = rule and rule(call.values, *others)
+        if not found:
+            continue
+        fused, arguments = found
+        if fused.shape is None:
+            result = fused.now(arguments)
+            return result[0] if type(result) is tuple else result
+        mine = (*values[:position], None, *values[position + 1 :])
+        return later(fused, arguments, Step(primitive, mine, position, weakref.ref(value)))
+    return None
 
 
-def fold(input, scale, shift):
-    """input * scale + shift for vectors of channels, (C,), folded into a convolution; None if input is none."""
-    if (waiting := _open(input)) is None:
-        return None
-    weight = Tensor.made(waiting.weight) * scale.reshape(-1, 1, 1, 1)
-    bias = shift if waiting.bias is None else Tensor.made(waiting.bias) * scale + shift
-    return _waits(*waiting._replace(weight=weight.data, bias=bias.data))
-
-
-def rectified(input):
-    """relu(input) folded into a convolution; None if input is none."""
-    waiting = _open(input)
-    return None if waiting is None else _waits(*waiting._replace(relu=True))
+def before_writing(tensor):
+    """Compute what waits and reads the memory of this Tensor."""
+    for reference in _waiting.get() or ():
+        if type(waiting := reference()) is Waiting:
+            values = _call.__get__(waiting).values
+            if any(isinstance(value, Tensor) and value.version is tensor.version for value in values):
+                waiting.compute()

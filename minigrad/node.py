@@ -4,12 +4,13 @@ import itertools
 
 from minigrad_kernels.errors import KindError, ShapeError, StateError
 
-from .anomaly import anomaly, check_gradient, origin
+from .anomaly import check_gradient
 from .tensor import Tensor
 
-__all__ = ["Node", "target_of"]
+__all__ = ["Node", "edge_to", "target_of"]
 
 _order = itertools.count()
+_NONE: dict = {}
 
 
 class Node:
@@ -17,25 +18,30 @@ class Node:
 
     __slots__ = ("order", "primitive", "edges", "kept", "versions", "outputs", "hooks", "retained", "freed", "origin")
 
-    def __init__(self, primitive, values, edges, arrays, versions):
+    def __init__(self, primitive, values, edges, arrays, versions, place):
         self.order = next(_order)
         self.primitive = primitive
-        self.outputs = [(a.shape, a.dtype, version) for a, version in zip(arrays, versions, strict=True)]
+        if primitive.single:
+            array = arrays[0]
+            self.outputs = ((array.shape, array.dtype, versions[0]),)
+        else:
+            self.outputs = [(a.shape, a.dtype, version) for a, version in zip(arrays, versions, strict=True)]
         self.hooks = self.retained = ()  # (output, hook), (output, weak reference to the Tensor)
         self.freed = False
-        self.origin = origin() if anomaly.get() else None
-        self.kept, self.versions = {}, []
-        for name, kind, position in primitive.needs(frozenset([edge[0] for edge in edges])):
+        self.origin, self.edges = place, edges
+        kept, seen = {}, []
+        for name, kind, position in primitive.needs(tuple([edge[0] for edge in edges])):
             if kind == "argument":
-                self.kept[name] = value = values[position]
-                version = value.version if isinstance(value, Tensor) else None
+                kept[name] = value = values[position]
+                if isinstance(value, Tensor):
+                    version = value.version
+                    seen.append((name, version, version[0]))
             elif kind == "output":
-                self.kept[name], version = arrays[position], versions[position]
+                kept[name], version = arrays[position], versions[position]
+                seen.append((name, version, version[0]))
             else:
-                self.kept[name], version = _shape(values[position]), None
-            if version is not None:
-                self.versions.append((name, version, version[0]))
-        self.edges = [(name, index, tensor.shape, tensor.dtype, target_of(tensor)) for name, index, tensor in edges]
+                kept[name] = _shape(values[position])
+        self.kept, self.versions = kept, seen
 
     def gradients(self, incoming, wanted, create_graph):
         """(target, gradient, whether the engine alone holds it) for each edge in wanted.
@@ -43,27 +49,31 @@ class Node:
         incoming    one gradient per output, None where none arrived
         """
         primitive, values = self.primitive, {**self.kept, "g": incoming[0]}
-        held = {id(version) for _, version, _ in self.versions}
-        for output, gradient in enumerate(incoming):
-            values[primitive.incoming[output]] = gradient
-            if gradient is not None:
-                held.add(id(gradient.version))
+        held = [entry[1] for entry in self.versions]
         for output, name in enumerate(primitive.outputs):
+            gradient = values[primitive.incoming[output]] = incoming[output]
+            if gradient is not None:
+                held.append(gradient.version)
             if name in values:  # kept as an array, so that there is no reference cycle
                 node, version = None if name in primitive.fixed else self, self.outputs[output][2]
                 values[name] = Tensor.made(values[name], node, output, version)
-        fast = {}
+        fast = _NONE
         if primitive.fast and not create_graph and primitive.fast_kept <= values.keys():
             fast = primitive.call_fast(values, {edge[0] for edge in wanted})
         for name, index, shape, dtype, target in wanted:
             values["index"] = index
             gradient = fast[name] if name in fast else primitive.call_rule(name, values, self.outputs)
             if gradient is not None:
-                if gradient.__class__ is not Tensor or gradient.data.shape != shape or gradient.data.dtype != dtype:
+                array = gradient._data if gradient.__class__ is Tensor else None
+                if array is None or array.shape != shape or array.dtype != dtype:
                     gradient = _fit(gradient, shape, dtype, name, self)
                 if self.origin:
                     check_gradient(primitive.name, name, gradient, incoming, self.origin)
-                yield target, gradient, id(gradient.version) not in held
+                version, owned = gradient.version, True
+                for other in held:
+                    if other is version:
+                        owned = False
+                yield target, gradient, owned
 
     def check(self):
         """Refuse to go backward through a freed node or through a value that has changed since."""
@@ -92,6 +102,12 @@ def _shape(value):
 def target_of(tensor):
     """Where a gradient of this Tensor goes: the output of the node that made it, or the leaf itself."""
     return tensor if tensor.node is None else (tensor.node, tensor.output)
+
+
+def edge_to(name, index, tensor):
+    """What a node keeps of an argument that needs a gradient: (name, index if starred, shape, type, target)."""
+    data = tensor._data
+    return name, index, data.shape, data.dtype, target_of(tensor)
 
 
 def _fit(gradient, shape, dtype, argument, node):

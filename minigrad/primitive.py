@@ -14,18 +14,21 @@ until backward (engine.py) has asked the rules for the gradients.
 
 import functools
 import inspect
+import operator
 
 from numpy import ndarray
 
 from minigrad_kernels.errors import KindError, StateError
 
-from . import device
+from . import device, fusion
 from .anomaly import anomaly, check_results, origin
 from .modes import recording
-from .node import Node
+from .node import Node, edge_to
 from .tensor import Tensor
 
 __all__ = ["Primitive", "primitive"]
+
+made = Tensor.made
 
 
 class Primitive:
@@ -40,9 +43,10 @@ class Primitive:
         self.starred = self._starred()
         self.bind = _binder(self.name, self.signature)
         self.incoming = tuple(f"g_{name}" for name in outputs)
-        self.rules, self.wants, self.asked = {}, {}, {}
-        self.instead = None
+        self.rules, self.wants, self.asked, self.calls = {}, {}, {}, {}
+        self.shape, self.extensions = None, {}
         self.fast, self.fast_wants, self.fast_kept = None, (), frozenset()
+        self.single = len(outputs) == 1
         self.needs = functools.cache(self._needs)
 
     def _starred(self):
@@ -69,6 +73,7 @@ class Primitive:
             if unknown:
                 raise KindError(f"{self.name}: the rule of {argument} names {unknown}, which it does not have")
             self.rules[argument], self.wants[argument] = rule, wants
+            self.calls[argument] = _call_of(rule, wants)
             outputs = {"g": 0} | {name: output for output, name in enumerate(self.incoming)}
             self.asked[argument] = [(want, outputs[want]) for want in wants if want in outputs]
         self.needs.cache_clear()
@@ -80,19 +85,27 @@ class Primitive:
         anyway; .grads(...) remains the definition.
         The arrays it returns must be its own and distinct.
         """
-        self.instead = None
         self.fast, self.fast_wants = function, tuple(inspect.signature(function).parameters)
         self.fast_kept = frozenset(_kept(self.fast_wants))
         self.needs.cache_clear()
         return function
 
-    def unrecorded(self, function):
-        """State what is called first, with the same arguments, while nothing is recorded.
+    def waits(self, shape):
+        """State that the result may wait for what extends it (fusion.py); shape(*arguments) is that of the result."""
+        self.shape = shape
 
-        The Tensor that it returns is the result; where it returns None, the primitive runs as ever.
+    def extends(self, earlier):
+        """State what this makes of an argument that waits for the primitive `earlier`: a decorator.
+
+        The function is called with the arguments of `earlier` and the other arguments of this, and returns the
+        primitive for both with its arguments, or None.
         """
-        self.instead = function
-        return function
+
+        def state(rule):
+            self.extensions[earlier] = rule
+            return rule
+
+        return state
 
     def _needs(self, arguments):
         """(name, kind, position) of what must stay alive so that these arguments can get their gradients."""
@@ -110,7 +123,7 @@ class Primitive:
 
     def call_rule(self, name, values, outputs):
         """The gradient of an argument by its rule; None if nothing arrived at the outputs that the rule asks."""
-        if len(outputs) > 1:
+        if not self.single:
             asked = self.asked[name]
             missing = [(want, output) for want, output in asked if values[want] is None]
             if len(missing) == len(asked):
@@ -118,8 +131,9 @@ class Primitive:
             for want, output in missing:  # a symbolic zero: no memory behind it
                 shape, dtype, _ = outputs[output]
                 like = next(values[want].data for want, _ in asked if values[want] is not None)
-                values[want] = Tensor.made(device.zeros((), dtype, like=like)).expand(shape)
-        return self.rules[name](*[values[want] for want in self.wants[name]])
+                values[want] = made(device.zeros((), dtype, like=like)).expand(shape)
+        rule, taken, several = self.calls[name]
+        return rule(*taken(values)) if several else rule(taken(values))
 
     def call_fast(self, values, needs):
         if values["g"] is None:
@@ -133,30 +147,37 @@ class Primitive:
         else:
             with device.place_of(g).active(f"{self.name}.backward"):
                 arrays = self.fast(*arrays)
-        return {name: Tensor.made(array) for name, array in arrays.items()}
+        return {name: made(array) for name, array in arrays.items()}
 
     def __call__(self, *args, **kwargs):
-        values, recorded = self.bind(*args, **kwargs), recording.get()
-        if not recorded and self.instead is not None:
-            result = self.instead(*values)
-            if result is not None:
-                return result
+        values = self.bind(*args, **kwargs)
+        if self.extensions and (result := fusion.extended(self, values)) is not None:
+            return result if self.single else (result, *[None] * (len(self.outputs) - 1))
+        if self.shape is not None and (result := fusion.later(self, values)) is not None:
+            return result if self.single else (result, *[None] * (len(self.outputs) - 1))
+        return self.now(values)
+
+    def now(self, values):
+        """Apply it to arguments in the order of the signature, at once."""
+        recorded = recording.get()
         arguments, edges, away = self._opened(values, recorded)
         if away:
             with self._common_place(values, arguments).active(self.name):
                 result = self._computed(arguments)
         else:
             result = self._computed(arguments) if self.starred else self.forward(*arguments)
+        place = None
         if edges and anomaly.get():
-            results = result if len(self.outputs) > 1 else (result,)
-            check_results(self.name, self.names, arguments, results, origin())
-        if len(self.outputs) == 1:
+            place = origin()
+            check_results(self.name, self.names, arguments, (result,) if self.single else result, place)
+        if self.single:
             version = self._version(values, arguments, result) if self.view else [0]
-            return Tensor.made(result, Node(self, values, edges, (result,), (version,)) if edges else None, 0, version)
+            node = Node(self, values, edges, (result,), (version,), place) if edges else None
+            return made(result, node, 0, version)
         versions = [[0] for _ in self.outputs]
-        node = Node(self, values, edges, result, versions) if edges else None
+        node = Node(self, values, edges, result, versions, place) if edges else None
         named = enumerate(zip(self.outputs, result, versions, strict=True))
-        return tuple(Tensor.made(array, None if name in self.fixed else node, i, v) for i, (name, array, v) in named)
+        return tuple([made(array, None if name in self.fixed else node, i, v) for i, (name, array, v) in named])
 
     def _computed(self, arguments):
         if self.starred:
@@ -185,33 +206,34 @@ class Primitive:
         return values[position].version if shared and isinstance(values[position], Tensor) else [0]
 
     def _opened(self, values, recorded):
-        """(the arguments as arrays, (name, index, Tensor) for each that needs a gradient, whether any is away from the
-        CPU)."""
+        """(the arguments as arrays, the edge to each that needs a gradient, whether any is away from the CPU)."""
         arguments, edges, away = [], [], False
-        for name, value in zip(self.names, values, strict=True):
+        for position, value in enumerate(values):
             if isinstance(value, Tensor):
                 data = value._data
                 arguments.append(data)
                 if data.__class__ is not ndarray:
                     away = True
-                if recorded and value._requires_grad and name not in self.fixed:
-                    edges.append((self._with_rule(name), None, value))
+                if recorded and value._requires_grad and (name := self.names[position]) not in self.fixed:
+                    if name not in self.rules:
+                        self._refuse(name)
+                    node = value.node
+                    edges.append((name, None, data.shape, data.dtype, value if node is None else (node, value.output)))
             elif type(value) is tuple:
-                arguments.append(tuple(one.data if isinstance(one, Tensor) else one for one in value))
-                away = away or name == self.starred and any(one.data.__class__ is not ndarray for one in value)
-                if recorded and name == self.starred:
-                    edges += [(name, i, one) for i, one in enumerate(value) if one._requires_grad]
+                arguments.append(tuple([one._data if isinstance(one, Tensor) else one for one in value]))
+                if position == 0 and self.starred:
+                    away = any([one._data.__class__ is not ndarray for one in value])
+                    if recorded:
+                        edges = [edge_to(self.starred, i, one) for i, one in enumerate(value) if one._requires_grad]
             else:
                 arguments.append(value)
         return arguments, edges, away
 
-    def _with_rule(self, name):
-        if name not in self.rules:
-            raise StateError(
-                f"{self.name}: {name} requires a gradient but has no rule; state it with .grads({name}=...), "
-                f'list it in fixed=("{name}",), or pass {name}.detach()'
-            )
-        return name
+    def _refuse(self, name):
+        raise StateError(
+            f"{self.name}: {name} requires a gradient but has no rule; state it with .grads({name}=...), "
+            f'list it in fixed=("{name}",), or pass {name}.detach()'
+        )
 
 
 def primitive(forward=None, *, outputs=("out",), fixed=(), view=None):
@@ -224,6 +246,13 @@ def primitive(forward=None, *, outputs=("out",), fixed=(), view=None):
     if forward is None:
         return functools.partial(primitive, outputs=outputs, fixed=fixed, view=view)
     return Primitive(forward, outputs, fixed, view)
+
+
+def _call_of(rule, wants):
+    """(rule, what takes the values that it wants from a dictionary, whether that gives a tuple of them)."""
+    if not wants:
+        return rule, lambda values: (), True
+    return rule, operator.itemgetter(*wants), len(wants) > 1
 
 
 def _is_number(tensor):

@@ -20,6 +20,8 @@ else:
 
 __all__ = ["Tensor"]
 
+_new = object.__new__
+
 
 def _check_flag(op, requires_grad, hint=""):
     if not isinstance(requires_grad, bool):
@@ -69,10 +71,10 @@ class Tensor(Methods):
         self.version = [0]
         self.hooks = self.ready_hooks = ()
 
-    @classmethod
-    def made(cls, data, node=None, output=0, version=None):
+    @staticmethod
+    def made(data, node=None, output=0, version=None):
         """A result of the engine: nothing is checked or converted."""
-        self = object.__new__(cls)
+        self = _new(Tensor)
         self._data = data
         self._requires_grad = node is not None
         self.grad = None
@@ -110,7 +112,7 @@ class Tensor(Methods):
 
     def dim(self):
         """The number of dimensions."""
-        return self.data.ndim
+        return self.ndim
 
     # ---- leaving the tape --------------------------------------------------------------------------------------
 

@@ -207,7 +207,7 @@ def test_every_family_is_listed():
     assert folders - {"interpreter", "toolchain"} == set(FAMILIES)
 
 
-HELPERS = {"adaptive_windows", "average_windows", "output_shape", "position_type", "workspace"}
+HELPERS = {"adaptive_windows", "average_windows", "check_windows", "output_shape", "position_type", "workspace"}
 
 
 def launchers(family):

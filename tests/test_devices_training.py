@@ -239,5 +239,7 @@ def test_ops_and_layers_are_ranges_for_profilers(machine):
     assert not machine.ranges
     with cuda.emit_nvtx():
         model(x).sum().backward()
-    assert machine.ranges[:4] == ["Sequential", "Linear", "linear", "ReLU"] and "relu" in machine.ranges
+    # One range for what runs in one pass, inside of the layer with which it ends.
+    assert machine.ranges[:4] == ["Sequential", "Linear", "ReLU", "linear_relu"] and "relu" not in machine.ranges
+    assert "linear_relu.backward" in machine.ranges
     assert not machine.open_ranges

@@ -13,6 +13,7 @@ REPOSITORY = Path(__file__).resolve().parents[1]
 README = (REPOSITORY / "README.md").read_text()
 KERNELS_PAGE = (REPOSITORY / "examples" / "docs" / "gpu-kernels.md").read_text()
 GPU_PAGE = (REPOSITORY / "examples" / "docs" / "gpu.md").read_text()
+CPU_PAGE = (REPOSITORY / "examples" / "docs" / "cpu.md").read_text()
 PARALLEL_PAGE = (REPOSITORY / "examples" / "docs" / "parallel.md").read_text()
 
 
@@ -20,7 +21,7 @@ def blocks(language, text=README):
     return re.findall(rf"^```{language}\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
 
 
-CODE = [code for page in (README, GPU_PAGE, PARALLEL_PAGE) for code in blocks("python", page)]
+CODE = [code for page in (README, CPU_PAGE, GPU_PAGE, PARALLEL_PAGE) for code in blocks("python", page)]
 
 
 @pytest.mark.parametrize("code", CODE, ids=lambda code: max(code.splitlines(), key=len)[:40])
@@ -29,6 +30,8 @@ def test_code_runs(code):
     assert done.returncode == 0, done.stderr
     if "slope" in code:
         assert "slope 27, curvature 18" in done.stdout
+    if "Net()" in code:
+        assert done.stdout == "batch_norm_relu\nconv2d_relu\n"
     if "rung" in code:
         read = {"plain": 128**3, "tiled": 128**2 * 4, "buffered": 128**2}  # elements of a
         for name, elements in read.items():

@@ -4,6 +4,8 @@ Functions that make an array take `like`, an array on whose device the new one i
 that is the CPU.
 """
 
+import functools
+
 import numpy as np
 
 from minigrad_kernels import layout
@@ -113,12 +115,11 @@ def element_type(dtype):
 
 def empty(shape, dtype=default_dtype, order=None, like=None):
     """An uninitialised array whose axes lie in memory in this order, slowest first (C order when None)."""
-    dtype = np.dtype(dtype)
+    dtype, shape = np.dtype(dtype), shape if type(shape) is tuple else tuple(shape)
+    strides = strides_of(shape, order or c_order(len(shape)), dtype.itemsize)
     if like is None or type(like) is np.ndarray:
-        take = memory.take
-    else:
-        take = (like if isinstance(like, Place) else place_of(like)).take
-    return take(shape, dtype, strides_of(shape, order or c_order(len(shape)), dtype.itemsize))
+        return memory.take(shape, dtype, strides)
+    return (like if isinstance(like, Place) else place_of(like)).take(shape, dtype, strides)
 
 
 @_quiet
@@ -175,9 +176,16 @@ def order_of(array):
     """The order of the axes in memory, slowest first: the array's own if it is dense, else that of its strides."""
     if array.flags.c_contiguous:
         return c_order(array.ndim)
-    if array.ndim == 4 and layout.is_dense(array, CHANNELS_LAST):
-        return CHANNELS_LAST
-    return tuple(sorted(range(array.ndim), key=lambda axis: (-abs(array.strides[axis]), axis)))
+    return _order_of(array.shape, array.strides, array.itemsize)
+
+
+@functools.lru_cache(maxsize=4096)
+def _order_of(shape, strides, itemsize):
+    if len(shape) == 4:
+        dense = layout.strides_of(shape, CHANNELS_LAST, itemsize)
+        if 0 in shape or all(n == 1 or a == b for n, a, b in zip(shape, strides, dense, strict=True)):
+            return CHANNELS_LAST
+    return tuple(sorted(range(len(shape)), key=lambda axis: (-abs(strides[axis]), axis)))
 
 
 def is_writable(array):
@@ -187,7 +195,10 @@ def is_writable(array):
 
 def can_hold_a_sum(array):
     """Whether the elements fill memory of their own, without gaps or repeats, that may be written."""
-    return is_writable(array) and (array.flags.forc or layout.is_dense(array, order_of(array)))
+    flags = array.flags
+    if not getattr(flags, "writeable", True):
+        return False
+    return flags.forc or layout.is_dense(array, order_of(array))
 
 
 def copy(array, order=None):
@@ -237,4 +248,6 @@ def strided(array, shape, strides):
 
 def contiguous(array, order=None):
     """The array itself if it is dense in this order (C order when None), else such a copy."""
+    if order is None:
+        return array if array.flags.c_contiguous else copy(array)
     return array if layout.is_dense(array, order or c_order(array.ndim)) else copy(array, order)

@@ -12,6 +12,7 @@ What shelves keep is bounded: before new bytes would bring the total above twice
 pays for this; sizes that grow or change forever do not pile up.
 """
 
+import functools
 import math
 
 import numpy as np
@@ -53,14 +54,21 @@ def size_class(nbytes):
     return -(-nbytes // step) * step
 
 
-def take(shape, dtype, strides):
-    """An uninitialised array of this shape, element type and byte strides (dense, in any order of axes)."""
-    dtype = np.dtype(dtype)
+@functools.lru_cache(maxsize=4096)
+def _place(shape, dtype):
+    """(bytes of such an array, bytes that hold it wherever they begin, the shelf of these or None)."""
     nbytes = math.prod(shape) * dtype.itemsize
     if nbytes < SMALLEST:
-        return np.ndarray(shape, dtype, np.empty(nbytes, np.uint8), 0, strides)
+        return nbytes, nbytes, None
     size = size_class(nbytes) + ALIGNMENT
-    shelf = _shelves.setdefault(size, [])
+    return nbytes, size, _shelves.setdefault(size, [])
+
+
+def take(shape, dtype, strides):
+    """An uninitialised array of this shape, element type and byte strides (dense, in any order of axes)."""
+    nbytes, size, shelf = _place(shape, np.dtype(dtype))
+    if shelf is None:
+        return np.ndarray(shape, dtype, np.empty(nbytes, np.uint8), 0, strides)
     _Bytes.requests += 1
     try:
         stored = shelf.pop()

@@ -26,7 +26,8 @@ _PYTHON = {builtins.bool: 0, int: 1, float: 2}
 
 def is_floating(dtype):
     """Whether gradients can flow through this element type."""
-    return _CATEGORIES.get(dtype.kind) == 2
+    kind = dtype.kind
+    return kind == "f" or _CATEGORIES.get(kind) == 2
 
 
 @functools.cache

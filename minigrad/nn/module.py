@@ -47,7 +47,7 @@ class Module:
 
     def __call__(self, *args, **kwargs):
         if fusion.wanted():
-            with fusion.inference():
+            with fusion.fusing():
                 return self(*args, **kwargs)
         if device.marking.get():
             with device.marked(type(self).__name__):

@@ -9,6 +9,7 @@ from .. import device
 from ..tensor import Tensor
 
 __all__ = [
+    "Checked",
     "array_of",
     "bare",
     "flag_of",
@@ -22,6 +23,35 @@ __all__ = [
     "tensor_of",
     "tensors_of",
 ]
+
+
+class Checked:
+    """What checks of arguments gave, found again by shapes and by the settings themselves, the very same objects.
+
+    Objects and not their values: 1 == True == 1.0, but they are not all right. Only what cannot change is kept,
+    numbers, texts, and tuples of these; what is found by it is kept alive, so that no other object can take its place.
+    """
+
+    MOST = 1024
+
+    def __init__(self):
+        self._kept = {}
+
+    def found(self, shapes, settings):
+        """What was kept for equal shapes and the same settings, else None."""
+        entry = self._kept.get((shapes, *map(id, settings)))
+        return None if entry is None else entry[1]
+
+    def keep(self, shapes, settings, result):
+        """Keep a result that is not None, unless a setting could change."""
+        if all(map(_is_constant, settings)):
+            if len(self._kept) >= self.MOST:
+                self._kept.clear()
+            self._kept[(shapes, *map(id, settings))] = settings, result
+
+
+def _is_constant(value):
+    return type(value) in (int, str) or type(value) is tuple and all(type(one) is int for one in value)
 
 
 def tensor_of(op, name, value):
@@ -50,6 +80,8 @@ def array_of(op, name, value, ndim=None):
 
 def integer_of(op, name, value):
     """The value, a Python or NumPy integer, as a Python integer."""
+    if type(value) is int and -(1 << 63) <= value < 1 << 63:  # as nearly always
+        return value
     if isinstance(value, bool) or not hasattr(type(value), "__index__"):
         raise KindError(f"{op}: {name} is {value!r}, wanted an integer")
     try:
@@ -64,7 +96,7 @@ def integer_of(op, name, value):
 def integers_of(op, name, values):
     """Integers given one by one or as one sequence."""
     values = values[0] if len(values) == 1 and isinstance(values[0], tuple | list) else values
-    return tuple(integer_of(op, name, value) for value in values)
+    return tuple([integer_of(op, name, value) for value in values])
 
 
 def shape_of(op, name, values, ndim=None):
@@ -78,6 +110,8 @@ def shape_of(op, name, values, ndim=None):
 
 def number_of(op, name, value):
     """The value, a Python or NumPy number, as a Python one."""
+    if type(value) is float or type(value) is int:  # as nearly always; to ask for a Real takes a microsecond
+        return value
     if not isinstance(value, Real):
         kind = value if isinstance(value, str) else type(value).__name__
         raise KindError(f"{op}: {name} is {kind!r}, wanted a number")
@@ -98,6 +132,8 @@ def bare(value):
 
 def flag_of(op, name, value):
     """The value, True or False."""
+    if value is True or value is False:
+        return value
     if not isinstance(value, bool) and not (isinstance(value, Integral) and value in (0, 1)):
         raise KindError(f"{op}: {name} is {value!r}, wanted True or False")
     return bool(value)

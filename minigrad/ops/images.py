@@ -8,6 +8,7 @@ from minigrad_kernels.errors import KindError, ShapeError
 from minigrad_kernels.toolchain.arguments import pair
 
 from .. import device
+from ..tensor import Tensor
 from .arguments import tensor_of
 from .shape import squeeze, unsqueeze
 
@@ -23,6 +24,8 @@ def floating_of(op, name, value):
 
 def images_of(op, input, ndim):
     """The input as (N, C, H, W)."""
+    if ndim == 2 and isinstance(input, Tensor) and input.ndim == 4 and device.is_floating(input.dtype):
+        return input
     if floating_of(op, "input", input).ndim not in (ndim + 1, ndim + 2):
         wanted = "(N, C, H, W) or (C, H, W)" if ndim == 2 else "(N, C, L) or (C, L)"
         raise ShapeError(f"{op}: input has shape {input.shape}, wanted {wanted}")
@@ -32,6 +35,8 @@ def images_of(op, input, ndim):
 
 def as_given(images, input, ndim):
     """A result (N, C, I, J) with as many dimensions as the input had."""
+    if ndim == 2 and input.ndim == 4:
+        return images
     out = images if ndim == 2 else squeeze(images, 2)
     return out if input.ndim == ndim + 2 else squeeze(out, 0)
 

@@ -13,8 +13,11 @@ from minigrad_kernels.errors import KindError, ShapeError
 from .. import device
 from ..device import array_module
 from ..primitive import primitive
+from ..tensor import Tensor
 from .arguments import tensor_of
+from .elementwise.rectifiers import relu, relu_grad
 from .reduce import sum
+from .reduce.sums import column_sums, rectified_columns, total
 from .shape import expand, reshape, squeeze, transpose, unsqueeze
 
 __all__ = ["linear", "matmul"]
@@ -36,14 +39,14 @@ def _repeated(stack, batch):
     return array_module(stack).broadcast_to(stack, (*batch, *stack.shape[-2:]))
 
 
-def _filled(input, other, bias, shape):
+def _filled(input, other, bias, shape, relu=False):
     """The array that the kernel fills; it knows no float16."""
     dtype = input.dtype
     if dtype.itemsize == 2:
         input, other, bias = (a if a is None else device.cast(a, "float32") for a in (input, other, bias))
     out = device.empty(shape, input.dtype, like=input)
     bias = None if bias is None else device.contiguous(bias)
-    kernels.forward(input, other, bias, False, out, device.workspace(kernels.workspace(input, other), input))
+    kernels.forward(input, other, bias, relu, out, device.workspace(kernels.workspace(input, other), input))
     return out if out.dtype == dtype else device.cast(out, dtype)
 
 
@@ -99,6 +102,51 @@ def _linear(input, weight, bias):
 _linear.grads(input=lambda g, weight: product(g, weight),
               weight=lambda g, input: product(transpose(g, 0, 1), input),
               bias=lambda g: sum(g, 0))  # fmt: skip
+_linear.waits(lambda input, weight, bias: (input.shape[0], weight.shape[0]))
+
+
+@_linear.fast_grads
+def _linear_grads(g, input, weight, needs):
+    grads = {}
+    if "input" in needs:
+        grads["input"] = _filled(g, weight, None, input.shape)
+    if "weight" in needs:
+        grads["weight"] = _filled(g.T, input, None, weight.shape)
+    if "bias" in needs:
+        grads["bias"] = column_sums(device.contiguous(g)) if g.itemsize > 2 else total(g, (0,), False)
+    return grads
+
+
+@primitive
+def _linear_relu(input, weight, bias):
+    """relu(linear(...)) in one pass."""
+    return _filled(input, weight.T, bias, (input.shape[0], weight.shape[0]), relu=True)
+
+
+_linear_relu.grads(input=lambda g, out, weight: product(relu_grad(g, out), weight),
+                  weight=lambda g, out, input: product(transpose(relu_grad(g, out), 0, 1), input),
+                  bias=lambda g, out: sum(relu_grad(g, out), 0))  # fmt: skip
+
+
+@_linear_relu.fast_grads
+def _linear_relu_grads(g, out, input, weight, needs):
+    dz, dbias = rectified_columns(device.contiguous(g), out)
+    return {**_linear_grads(dz, input, weight, needs - {"bias"}), "bias": dbias}
+
+
+@relu.extends(_linear)
+def _relu_of_linear(values, inplace):
+    return (_linear_relu, values) if values[0].dtype.itemsize > 2 else None  # no kernel for the gradient in float16
+
+
+def _fits(input, weight, bias):
+    """Whether these are a matrix, a matrix and a vector or None that need no look at the details, as nearly always."""
+    if not isinstance(input, Tensor) or not isinstance(weight, Tensor):
+        return False
+    dtype, rows, filters = input.dtype, input.shape, weight.shape
+    if len(rows) != 2 or len(filters) != 2 or rows[1] != filters[1] or weight.dtype != dtype or dtype.kind != "f":
+        return False
+    return bias is None or isinstance(bias, Tensor) and bias.shape == filters[:1] and bias.dtype == dtype
 
 
 def linear(input, weight, bias=None):
@@ -108,6 +156,8 @@ def linear(input, weight, bias=None):
     Grads   dinput = g weight        dweight = g^T input        dbias = sum of g over all but the last dimension
     Shapes  input (..., C), weight (O, C), bias (O,), (1,) or () -> (..., O); weight (C,), bias () -> (...)
     """
+    if _fits(input, weight, bias):
+        return _linear(input, weight, bias)
     alike("linear", input=input, weight=weight, **({} if bias is None else {"bias": bias}))
     if weight.ndim not in (1, 2) or not input.ndim or input.shape[-1] != weight.shape[-1]:
         raise ShapeError(f"linear: input has shape {input.shape}, weight {weight.shape}; wanted (..., C) and (O, C)")

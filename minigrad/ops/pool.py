@@ -83,10 +83,10 @@ def _max_pool(op, ndim, input, windows, ceil_mode, return_indices):
     images = images_of(op, input, ndim)
     shape = kernels.output_shape(op, images.shape, *windows, flag_of(op, "ceil_mode", ceil_mode))
     return_indices = flag_of(op, "return_indices", return_indices)
-    out, positions = _max_pool2d(images, windows, shape)
-    out = as_given(out, input, ndim)
     if not return_indices:
-        return out
+        return as_given(_max_pool2d(images, windows, shape)[0], input, ndim)
+    out, positions = _max_pool2d.now((images, windows, shape))
+    out = as_given(out, input, ndim)
     indices = Tensor.made(_indices(positions.data, windows, images.shape[3]))
     return out, as_given(indices, input, ndim)
 

@@ -67,7 +67,7 @@ def _sync_batch_norm(input, weight, bias, mean, variance, count, eps, world):
     x = local._dense(input)
     out = devices.empty_like(x)
     if x.size:
-        kernels.batch_normalize(x, mean, variance, *local._contiguous((weight, bias)), eps, out)
+        kernels.batch_normalize(x, mean, variance, *local._contiguous((weight, bias)), eps, None, False, out)
     return out
 
 
@@ -111,7 +111,7 @@ def _sync_batch_norm_at_once(g, input, mean, variance, weight, count, eps, world
     dweight, dbias = (devices.zeros((x.shape[1],), x.dtype, like=x) for _ in range(2))
     if x.size:
         scratch = local._scratch("batch_norm_grads", x)
-        kernels.batch_norm_grads(g, x, mean, variance, None, eps, dx, dweight, dbias, scratch)
+        kernels.batch_norm_grads(g, x, mean, variance, None, eps, None, dx, dweight, dbias, None, scratch)
     if "input" in needs:
         totals = devices.empty((2, x.shape[1]), "float64", like=x)
         for total, own in zip(totals, (dbias, dweight), strict=True):
@@ -128,7 +128,7 @@ def _write_dx(dx, g, x, mean, variance, weight, means, eps):
         scale = 1 / ops.sqrt(Tensor.made(variance).to("float64") + eps)
         scale = (scale if weight is None else scale * Tensor.made(weight)).detach()
         bias, slope = ((scale * -one).to(x.dtype).data for one in (means[0], means[1]))
-        kernels.batch_normalize(x, mean, variance, slope, bias, eps, dx)
+        kernels.batch_normalize(x, mean, variance, slope, bias, eps, None, False, dx)
         per_channel = local.per_channel(scale.to(x.dtype), x.ndim)
         devices.accumulate(dx, devices.elementwise("mul", g, per_channel.data))
 

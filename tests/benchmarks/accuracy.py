@@ -18,7 +18,7 @@ import time
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent))
-from cpu import versions  # noqa: E402
+from machine import versions  # noqa: E402
 
 RESULTS = Path(__file__).parent / "results" / "accuracy.json"
 PICTURE = Path(__file__).resolve().parents[2] / "examples" / "pictures" / "learning-curve.png"

@@ -1,211 +1,247 @@
-"""Training steps on the CPU beside PyTorch: python tests/benchmarks/cpu.py [--models ...] [--write]
+"""Training steps on the CPU beside PyTorch, JAX and tinygrad: python tests/benchmarks/cpu.py [--parts ...] [--write]
 
-Each contender is a process of its own; rounds alternate between them, so that a drift of the machine's speed meets
-both. A step is forward, backward and optimiser on one batch. The median over all steps counts, and the ratio of
-medians. --write stores the figures in tests/benchmarks/results/cpu.json, from which the README's table is made.
+steps       forward, backward and optimiser on one batch, for four networks, batch sizes and numbers of threads
+random      the same for two networks that are drawn at random, from a seed that is printed
+epoch       keras-cnn over 10,000 images of MNIST, with each library's loader
+memory      peak memory of a process that trains, and the time from its start to the end of its first step
 
-PyTorch runs eagerly with its default settings and the same number of threads.
+minigrad        as a user writes it, default settings
+torch           PyTorch eagerly, default settings
+torch nchw      tuned: an optimiser in one pass (fused=True), a heap that returns no memory to the system
+torch nhwc      the same with channels last; the fastest of these three is "PyTorch, best"
+jax             a whole step under jit; it keeps to as many CPUs as there are threads
+tinygrad        a whole step under TinyJit, which needs clang, or another compiler of its dialect named by CC
+
+Each contender is a process of its own; rounds alternate between them. A step counts as clean if its threads waited for
+a CPU during less than 3 % of it; medians are of clean steps. Each contender's loss must be finite and fall. JAX and
+tinygrad run at the first batch size alone, unless --everywhere. --write stores each part, once it is complete, in
+tests/benchmarks/results/cpu.json, from which readme.py writes the README's tables.
 """
 
 import argparse
 import json
 import os
-import platform
+import signal
 import statistics
-import subprocess
 import sys
 import time
+from functools import partial
 from pathlib import Path
 
+sys.path.insert(0, str(Path(__file__).parent))
+
+from engines import PEERS, TORCH
+from machine import installed, versions
+from rounds import Failed, Worker, ended, in_turn, summary, working
+from tasks import OPTIMIZERS, drawn, epoch_data, named
+
 RESULTS = Path(__file__).parent / "results" / "cpu.json"
-OPTIMIZERS = {"keras-cnn": "Adam", "lenet": "SGD", "mnist-net": "Adam", "resnet": "SGD"}
-SHAPES = {"keras-cnn": (1, 28, 28), "lenet": (1, 28, 28), "mnist-net": (1, 28, 28), "resnet": (3, 32, 32)}
-OPTIONS = {"Adam": {"lr": 1e-3}, "SGD": {"lr": 0.01, "momentum": 0.9}}
+PARTS = "steps", "random", "epoch", "memory"
+STARTS, EPOCHS = 3, 3  # processes of which the first step is timed; epochs
+TRAINED = 5  # steps until memory is at its peak
+BEGUN = time.monotonic()
 
 
-def batches(model, size, count):
-    import numpy as np
-
-    random = np.random.default_rng(0)
-    for _ in range(count):
-        yield random.standard_normal((size, *SHAPES[model]), dtype=np.float32), random.integers(0, 10, size)
+def say(text):
+    print(f"[{(time.monotonic() - BEGUN) / 60:4.1f} min] {text}", flush=True)
 
 
-def minigrad_step(model, size, threads):
-    import minigrad
-    from minigrad import models, nn, optim
-    from minigrad_kernels.toolchain import set_threads
+def compared(names, task, size, threads, options):
+    """A row: the figures of each contender, which of PyTorch's was the fastest, the ratios, and why others are absent.
 
-    set_threads(threads)
-    minigrad.manual_seed(0)
-    network = models.build(model, SHAPES[model])
-    optimizer = getattr(optim, OPTIMIZERS[model])(network.parameters(), **OPTIONS[OPTIMIZERS[model]])
-    data = [(minigrad.Tensor(x), minigrad.Tensor(y)) for x, y in batches(model, size, 8)]
-    return step_of(network, optimizer, nn.functional.cross_entropy, data)
-
-
-def torch_step(model, size, threads):
-    import torch
-
-    torch.set_num_threads(threads)
-    torch.manual_seed(0)
-    network = torch_networks(torch)[model]()
-    optimizer = getattr(torch.optim, OPTIMIZERS[model])(network.parameters(), **OPTIONS[OPTIMIZERS[model]])
-    data = [(torch.from_numpy(x), torch.from_numpy(y)) for x, y in batches(model, size, 8)]
-    return step_of(network, optimizer, torch.nn.functional.cross_entropy, data)
+    Errors  SystemExit if minigrad or PyTorch fails, or if contenders do not train the same number of parameters
+    """
+    row = {"model": task.name, "batch_size": size, "threads": threads}
+    absent = {name: "not installed" for name in names if name in PEERS and not installed(name)}
+    starts = {
+        name: partial(Worker, name, task, size, threads, options.patience) for name in names if name not in absent
+    }
+    with working(starts) as (workers, reasons):
+        parameters = {name: worker.ready["parameters"] for name, worker in workers.items()}
+        if len(set(parameters.values())) > 1:
+            sys.exit(f"{task.name}: not the same network: parameters {parameters}")
+        rows = in_turn(workers, reasons, lambda count: ("steps", count), options.seconds)
+        ended(workers, reasons)
+        return row | figures({name: rows[name] for name in workers}, absent | reasons)
 
 
-def step_of(network, optimizer, cross_entropy, data):
-    """The same loop for both: their interfaces are alike."""
+def figures(rows, reasons):
+    """Medians and ratios of {contender: rows}."""
+    broken = {name: why for name, why in reasons.items() if name not in PEERS}
+    if broken:
+        sys.exit("; ".join(f"{name}: {why}" for name, why in broken.items()))
+    found = {name: summary(taken) for name, taken in rows.items()}
+    ms = {name: one["ms"] for name, one in found.items()}
+    best = min((name for name in ms if name.split(",")[0] in TORCH), key=ms.get)
+    entry = {key: {name: one[key] for name, one in found.items()} for key in ("ms", "steps", "clean")}
+    theirs = min(value for name, value in ms.items() if name.split(",")[0] == "torch")
+    entry |= {
+        "best": best,
+        "ratio": round(theirs / ms["minigrad"], 2),
+        "ratio_best": round(ms[best] / ms["minigrad"], 2),
+    }
+    return entry | ({"not_run": reasons} if reasons else {})
 
-    def step(i):
-        x, y = data[i % len(data)]
-        optimizer.zero_grad()
-        cross_entropy(network(x), y).backward()
-        optimizer.step()
 
-    return step
+def told(row):
+    """A row as a line of text."""
+    times = ", ".join(f"{name} {value:.2f}" for name, value in row["ms"].items())
+    absent = "".join(f"; {name} not run: {why}" for name, why in row.get("not_run", {}).items())
+    clean = f"clean {sum(row['clean'].values())} of {sum(row['steps'].values())}"
+    return f"{times} ms; ratio {row['ratio']}, to the best {row['ratio_best']}; {clean}{absent}"
 
 
-def torch_networks(torch):
-    nn = torch.nn
+# ---- parts -----------------------------------------------------------------------------------------------------------
 
-    class Block(nn.Module):
-        def __init__(self, channels, filters, stride):
-            super().__init__()
-            self.conv1 = nn.Conv2d(channels, filters, 3, stride, 1, bias=False)
-            self.bn1 = nn.BatchNorm2d(filters)
-            self.conv2 = nn.Conv2d(filters, filters, 3, 1, 1, bias=False)
-            self.bn2 = nn.BatchNorm2d(filters)
-            self.shortcut = nn.Identity()
-            if stride != 1 or channels != filters:
-                self.shortcut = nn.Sequential(
-                    nn.Conv2d(channels, filters, 1, stride, bias=False), nn.BatchNorm2d(filters)
-                )
 
-        def forward(self, x):
-            out = self.bn2(self.conv2(torch.relu(self.bn1(self.conv1(x)))))
-            return torch.relu(out + self.shortcut(x))
+def steps(options):
+    rows = []
+    for model in options.models:
+        for size in options.batch_size:
+            for threads in options.threads:
+                peers = options.peers if options.everywhere or size == options.batch_size[0] else []
+                rows.append(compared(["minigrad", *TORCH, *peers], named(model), size, threads, options))
+                say(f"{model}, batch {size}, threads {threads}: {told(rows[-1])}")
+    return {"rows": rows}
 
-    def conv(*args, **kwargs):
-        return nn.Conv2d(*args, **kwargs), nn.ReLU()
 
-    def dense(*args):
-        return nn.Linear(*args), nn.ReLU()
+def random(options):
+    say(f"networks drawn from seed {options.seed}")
+    rows = []
+    for seed in (options.seed, options.seed + 1):
+        task = drawn(seed)
+        for threads in options.threads:
+            row = compared(["minigrad", *TORCH], task, options.batch_size[0], threads, options)
+            rows.append(row | {"shape": task.shape, "optimizer": task.optimizer, "layers": task.layers})
+            say(f"{task.name}, threads {threads}: {told(row)}")
+    return {"seed": options.seed, "rows": rows}
 
-    def resnet():
-        stages, channels = [], 64
-        for filters, stride in ((64, 1), (128, 2), (256, 2), (512, 2)):
-            stages += [Block(channels, filters, stride), Block(filters, filters, 1)]
-            channels = filters
-        stem = nn.Conv2d(3, 64, 3, padding=1, bias=False), nn.BatchNorm2d(64), nn.ReLU()
-        return nn.Sequential(*stem, *stages, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(512, 10))
 
-    pool, flatten = lambda: nn.MaxPool2d(2), nn.Flatten
+def epoch(options):
+    """Rows of whole epochs: a contender's name says how many processes load its data."""
+    task, size, threads = named("keras-cnn"), options.batch_size[0], options.threads[-1]
+    most = 2 if options.quick else None
+    names = {
+        "minigrad": ("minigrad", 0),
+        **{f"{name}, {count} loading": (name, count) for name in TORCH for count in (0, 2)},
+    }
+    starts = {
+        label: partial(Worker, name, task, size, threads, options.patience, workers=count)
+        for label, (name, count) in names.items()
+    }
+    with working(starts) as (workers, reasons):
+        rows = {label: [] for label in workers}
+        for _ in range(EPOCHS):
+            for label, worker in workers.items():
+                rows[label] += worker.ask("epochs", 1, most)
+        ended(workers, reasons)
+        row = {"model": task.name, "batch_size": size, "threads": threads} | figures(rows, reasons)
+    say(f"epoch: {told(row)}")
+    folder = os.environ.get("MINIGRAD_DATA")
     return {
-        "keras-cnn": lambda: nn.Sequential(
-            *conv(1, 32, 3), pool(), *conv(32, 64, 3), pool(), flatten(), *dense(1600, 64), nn.Linear(64, 10)
-        ),
-        "lenet": lambda: nn.Sequential(
-            *conv(1, 6, 5, padding=2), pool(), *conv(6, 16, 5), pool(), flatten(),
-            *dense(400, 120), *dense(120, 84), nn.Linear(84, 10),
-        ),
-        "mnist-net": lambda: nn.Sequential(
-            *conv(1, 32, 3), *conv(32, 64, 3), pool(), nn.Dropout(0.25), flatten(),
-            *dense(9216, 128), nn.Dropout(0.5), nn.Linear(128, 10),
-        ),
-        "resnet": resnet,
-    }  # fmt: skip
-
-
-def serve(engine, model, size, threads):
-    """Run as many steps as each line of standard input says; answer with the seconds of each."""
-    step = {"minigrad": minigrad_step, "torch": torch_step}[engine](model, size, threads)
-    for line in sys.stdin:
-        seconds = []
-        for i in range(int(line)):
-            start = time.perf_counter()
-            step(i)
-            seconds.append(time.perf_counter() - start)
-        print(json.dumps(seconds), flush=True)
-
-
-def start(engine, model, size, threads):
-    environment = {**os.environ, "OMP_NUM_THREADS": str(threads)}
-    command = [sys.executable, __file__, "--serve", engine, model, str(size), str(threads)]
-    return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment)
-
-
-def ask(process, steps):
-    process.stdin.write(f"{steps}\n")
-    process.stdin.flush()
-    return json.loads(process.stdout.readline())
-
-
-def compare(model, size, threads, seconds):
-    """Median step of each contender, in seconds."""
-    workers = {engine: start(engine, model, size, threads) for engine in ("minigrad", "torch")}
-    try:
-        steps = {}
-        for engine, worker in workers.items():
-            ask(worker, 5)
-            steps[engine] = max(1, int(seconds / 10 / statistics.median(ask(worker, 3))))
-        times = {engine: [] for engine in workers}
-        for _ in range(10):
-            for engine, worker in workers.items():
-                times[engine] += ask(worker, steps[engine])
-    finally:
-        for worker in workers.values():
-            worker.stdin.close()
-            worker.wait()
-    return {engine: statistics.median(values) for engine, values in times.items()}
-
-
-def versions():
-    import llvmlite
-    import numba
-    import numpy
-    import torch
-
-    commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True).stdout.strip()
-    cpu = platform.processor() or platform.machine()
-    if Path("/proc/cpuinfo").exists():
-        names = [line for line in Path("/proc/cpuinfo").read_text().splitlines() if line.startswith("model name")]
-        cpu = names[0].split(":", 1)[1].strip() if names else cpu
-    modules = {"numpy": numpy, "numba": numba, "llvmlite": llvmlite, "torch": torch}
-    return {
-        "date": time.strftime("%Y-%m-%d"),
-        "commit": commit,
-        "cpu": cpu,
-        "cores": os.cpu_count(),
-        "python": platform.python_version(),
-        **{name: module.__version__ for name, module in modules.items()},
+        "images": len(epoch_data()[1]),
+        "data": "MNIST" if folder and _is_mnist(folder) else "random",
+        "rows": [row],
     }
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--models", nargs="+", default=list(OPTIMIZERS), choices=list(OPTIMIZERS))
-    parser.add_argument("--batch-size", type=int, default=64)
-    parser.add_argument("--threads", type=int, nargs="+", default=[1, 2])
-    parser.add_argument("--seconds", type=float, default=10, help="measured time of each contender")
-    parser.add_argument("--write", action="store_true", help=f"store the figures in {RESULTS.name}")
-    arguments = parser.parse_args()
+def _is_mnist(folder):
+    return any((place / "train-images-idx3-ubyte.gz").exists() for place in (Path(folder), Path(folder) / "mnist"))
+
+
+def memory(options):
     rows = []
-    for model in arguments.models:
-        for threads in arguments.threads:
-            found = compare(model, arguments.batch_size, threads, arguments.seconds)
-            ours, theirs = (1000 * found[engine] for engine in ("minigrad", "torch"))
-            row = {"model": model, "batch_size": arguments.batch_size, "threads": threads}
-            rows.append({**row, "minigrad_ms": round(ours, 2), "torch_ms": round(theirs, 2)})
-            rows[-1]["ratio"] = round(theirs / ours, 2)
-            print(f"{model:10} threads {threads}: minigrad {ours:.2f} ms, torch {theirs:.2f} ms", rows[-1]["ratio"])
-    if arguments.write:
-        RESULTS.write_text(json.dumps({**versions(), "steps": rows}, indent=1) + "\n")
+    size, threads = options.batch_size[0], options.threads[-1]
+    for model in options.models:
+        row = {
+            "model": model,
+            "batch_size": size,
+            "threads": threads,
+            "first_step_s": {},
+            "peak_mb": {},
+            "grown_mb": {},
+        }
+        absent = {name: "not installed" for name in options.peers if not installed(name)}
+        names = [name for name in ("minigrad", "torch", *options.peers) if name not in absent]
+        for name in names:
+            start = partial(Worker, name, named(model), size, threads, options.patience)
+            if why := _processes(name, start, row):
+                absent[name] = why
+        rows.append(row | ({"not_run": absent} if absent else {}))
+        say(f"{model}, first step, s: {row['first_step_s']}; peak memory, MB: {row['peak_mb']}")
+    return {"rows": rows}
+
+
+def _processes(name, start, row):
+    """Add to a row what processes of one contender, one after the other, say; or return why it has none.
+
+    The first process fills caches and trains; only of the others, if there are any, is the first step timed.
+    """
+    seconds = []
+    for number in range(1 if name in PEERS else 1 + STARTS):
+        with working({name: start}) as (workers, reasons):
+            if name in workers:
+                seconds.append(workers[name].first_step)
+            if name in workers and not number:
+                try:
+                    workers[name].ask("steps", TRAINED)
+                    found = ended(workers, reasons)
+                except Failed as why:
+                    reasons[name] = str(why)
+            if reasons and name not in PEERS:
+                sys.exit(f"{name}: {reasons[name]}")
+            if reasons:
+                return reasons[name]
+    row["first_step_s"][name] = round(statistics.median(seconds[1:] or seconds), 2)
+    row["peak_mb"][name] = found[name]["peak_mb"]
+    row["grown_mb"][name] = round(found[name]["peak_mb"] - found[name]["imported_mb"], 1)
+    return None
+
+
+# ---- command ---------------------------------------------------------------------------------------------------------
+
+
+def parsed():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--parts", nargs="+", default=list(PARTS), choices=PARTS)
+    parser.add_argument("--models", nargs="+", default=list(OPTIMIZERS), choices=list(OPTIMIZERS))
+    parser.add_argument("--batch-size", type=int, nargs="+", default=[64, 128])
+    parser.add_argument("--threads", type=int, nargs="+", default=[1, 2])
+    parser.add_argument("--seconds", type=float, default=2, help="measured time of each contender in each row")
+    parser.add_argument("--peers", nargs="*", default=list(PEERS), choices=PEERS, help="beside PyTorch; none if empty")
+    parser.add_argument("--everywhere", action="store_true", help="peers at every batch size, not at the first alone")
+    parser.add_argument("--seed", type=int, default=time.time_ns() % 1_000_000, help="of the random networks")
+    parser.add_argument("--patience", type=float, default=90, help="seconds until a silent contender counts as failed")
+    parser.add_argument("--quick", action="store_true", help="only see whether all runs: lenet, tiny batches")
+    parser.add_argument("--write", action="store_true", help=f"store the figures in {RESULTS.name}")
+    options = parser.parse_args()
+    if options.quick and options.write:
+        parser.error("--quick measures nothing worth --write")
+    if options.quick:
+        options.models, options.batch_size, options.threads, options.seconds = ["lenet"], [8], [1], 0.05
+    return options
+
+
+def stored(part, found, options):
+    """Put a part into the results file, beside the others, with what it was measured with."""
+    results = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
+    results[part] = {"machine": versions(*options.peers), **found}
+    RESULTS.write_text(json.dumps(results, indent=1) + "\n")
+
+
+def main():
+    options = parsed()
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        for part in options.parts:
+            found = {"steps": steps, "random": random, "epoch": epoch, "memory": memory}[part](options)
+            if options.write:
+                stored(part, found, options)
+    except Failed as why:
+        sys.exit(str(why))
+    except KeyboardInterrupt:
+        sys.exit("interrupted; parts that were complete are stored" if options.write else "interrupted")
 
 
 if __name__ == "__main__":
-    if sys.argv[1:2] == ["--serve"]:
-        serve(*sys.argv[2:4], *map(int, sys.argv[4:6]))
-    else:
-        main()
+    main()

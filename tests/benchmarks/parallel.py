@@ -23,9 +23,10 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from cpu import OPTIMIZERS, OPTIONS, RESULTS, SHAPES, ask, batches, step_of, torch_networks, versions
+from machine import versions
+from tasks import LAYERS, OPTIMIZERS, OPTIONS, SHAPES, batches, built, step_of
 
-FILE = RESULTS.with_name("parallel.json")
+FILE = Path(__file__).parent / "results" / "parallel.json"
 CONTENDERS = ("one", "tcp", "mpi", "mpi, native", "torch")
 ROUNDS = 10
 
@@ -57,7 +58,7 @@ def torch_step(model, size):
     distributed.init_process_group("gloo")
     rank, ranks = distributed.get_rank(), distributed.get_world_size()
     torch.manual_seed(0)
-    network = torch.nn.parallel.DistributedDataParallel(torch_networks(torch)[model]())
+    network = torch.nn.parallel.DistributedDataParallel(built(torch.nn, LAYERS[model]))
     optimizer = getattr(torch.optim, OPTIMIZERS[model])(network.parameters(), **OPTIONS[OPTIMIZERS[model]])
     own = slice(rank * size // ranks, (rank + 1) * size // ranks)
     data = [(torch.from_numpy(x[own]), torch.from_numpy(y[own])) for x, y in batches(model, size, 8)]
@@ -133,6 +134,12 @@ def start(contender, model, size, ranks):
 def _process(command, environment, asked):
     streams = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE} if asked else {"stdin": subprocess.DEVNULL}
     return subprocess.Popen(command, text=True, env={**os.environ, **environment}, **streams)
+
+
+def ask(process, steps):
+    process.stdin.write(f"{steps}\n")
+    process.stdin.flush()
+    return json.loads(process.stdout.readline())
 
 
 def compare(model, size, ranks, seconds):

@@ -1,30 +1,20 @@
-"""Write the README's figures from the results files: python tests/benchmarks/readme.py [--check]"""
+"""Write the figures of the README and of the page on speed: python tests/benchmarks/readme.py [--check]
+
+They come from the results files. --check fails instead if they do not show what the files hold.
+"""
 
 import json
 import sys
 from pathlib import Path
 
-README = Path(__file__).resolve().parents[2] / "README.md"
+sys.path.insert(0, str(Path(__file__).parent))
+
+from cpu_tables import cpu_tables, measured_with, ops_summary, ops_table
+
+ROOT = Path(__file__).resolve().parents[2]
+README, SPEED = ROOT / "README.md", ROOT / "examples" / "docs" / "speed.md"
 RESULTS = Path(__file__).parent / "results"
 BEGIN, END = "<!-- figures -->\n", "<!-- /figures -->\n"
-
-
-def measured_with(results):
-    versions = ", ".join(f"{name} {results[name]}" for name in ("python", "numpy", "numba", "torch"))
-    return f"{results['cpu']}, {results['cores']} cores, {versions}; {results['date']}, commit {results['commit']}"
-
-
-def step_table(results):
-    lines = [
-        f"Training step (forward, backward, optimiser) beside PyTorch eager, same run: {measured_with(results)}.",
-        "",
-        "| network | batch | threads | minigrad, ms | PyTorch, ms | ratio |",
-        "|---|---|---|---|---|---|",
-    ]
-    for row in results["steps"]:
-        cells = (row["model"], row["batch_size"], row["threads"], row["minigrad_ms"], row["torch_ms"], row["ratio"])
-        lines.append("| " + " | ".join(map(str, cells)) + " |")
-    return lines
 
 
 def accuracy_table(results):
@@ -96,24 +86,43 @@ def on_gpu(part):
     return f"{found['gpu']}, cupy {found['cupy']}, numba {found['numba']}; {found['date']}, commit {found['commit']}"
 
 
+def stored(name):
+    """What results/NAME.json holds, None where there is no such file."""
+    file = RESULTS / f"{name}.json"
+    return json.loads(file.read_text()) if file.exists() else None
+
+
 def figures():
-    lines = []
-    for name, table in (("accuracy", accuracy_table), ("cpu", step_table), ("parallel", parallel_table)):
-        lines += [*table(json.loads((RESULTS / f"{name}.json").read_text())), ""]
+    """The README's tables."""
+    lines = [*accuracy_table(stored("accuracy")), "", *cpu_tables(stored("cpu"))]
+    if ops := stored("ops"):
+        lines += ops_summary(ops, SPEED.relative_to(ROOT))
+    lines += [*parallel_table(stored("parallel")), ""]
     for file in sorted(RESULTS.glob("*.json")):
         results = json.loads(file.read_text())
         lines += gpu_tables(results) if "parts" in results else []
     return "\n".join(lines)
 
 
-def main():
-    text = README.read_text()
+def operations():
+    """The table on the page about speed."""
+    ops = stored("ops")
+    return "\n".join([*ops_table(ops), ""]) if ops else "Not measured yet.\n"
+
+
+def written(page, text, made):
+    """The page's text with what is made between its marks; SystemExit under --check if that is another text."""
     before, rest = text.split(BEGIN)
     _, after = rest.split(END)
-    wanted = f"{before}{BEGIN}\n{figures()}{END}{after}"
+    wanted = f"{before}{BEGIN}\n{made}{END}{after}"
     if "--check" in sys.argv and wanted != text:
-        sys.exit("README.md does not show the figures of tests/benchmarks/results; run tests/benchmarks/readme.py")
-    README.write_text(wanted)
+        sys.exit(f"{page.name} does not show the figures of tests/benchmarks/results; run tests/benchmarks/readme.py")
+    return wanted
+
+
+def main():
+    for page, made in ((README, figures()), (SPEED, operations())):
+        page.write_text(written(page, page.read_text(), made))
 
 
 if __name__ == "__main__":

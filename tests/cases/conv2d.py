@@ -4,7 +4,7 @@ from itertools import product
 
 import numpy as np
 
-from minigrad_kernels import conv2d
+from minigrad_kernels import conv2d, pool2d
 from minigrad_kernels.errors import KindError, ShapeError
 from minigrad_kernels.layout import CHANNELS_LAST, FILTER
 
@@ -42,6 +42,28 @@ def rows(x, w, stride=(1, 1), padding=(0, 0), dilation=(1, 1), groups=1, bias=Fa
     ]
 
 
+def pooled(x, w, kernel_size, step, border=(0, 0), apart=(1, 1), ceil_mode=False, relu=True, bias=True, **conv):
+    """Convolution with max pooling behind it, whose stride, padding and dilation are step, border and apart."""
+    settings = dict(stride=(1, 1), padding=(0, 0), dilation=(1, 1), groups=1) | conv
+    windows = dict(kernel_size=kernel_size, pool_stride=step, pool_padding=border, pool_dilation=apart)
+    convolved = conv2d.output_shape(x, w, None, *settings.values())
+    out = pool2d.output_shape("max_pool2d", convolved, *windows.values(), ceil_mode)
+    return KernelCase(
+        family="conv2d",
+        function="forward_pooled",
+        shapes=(x, w, (w[0],) if bias else None),
+        params={"relu": relu, **settings, **windows},
+        outputs=(Output(out, CHANNELS_LAST), Output(out, CHANNELS_LAST, str(pool2d.position_type(kernel_size)))),
+        layouts=(CHANNELS_LAST, FILTER),
+        workspace=lambda inputs, _, dtype: conv2d.workspace(
+            "forward_pooled", x, w, *settings.values(), dtype, inputs[0]
+        ),
+        terms=w[2] * w[3] * w[1] + 1,
+        reference_params={"out_size": out[2:]},
+        nan=(0,) * (min(x) > 0),
+    )
+
+
 GEOMETRIES = [
     *(
         rows((2, 3, 9, 10), (5, 3, 3, 3), stride, padding, dilation)
@@ -74,7 +96,21 @@ GEOMETRIES = [
     rows((2, 64, 40, 40), (8, 64, 1, 1)),
 ]
 
-CASES = [case for geometry in GEOMETRIES for case in geometry]
+POOLED = [
+    *(pooled((n, 1, 12, 12), (8, 1, 3, 3), (2, 2), (2, 2)) for n in (0, 1, 2, 9, 33)),
+    *(pooled((3, 3, 9, 11), (c, 3, 3, 3), (2, 2), (2, 2), padding=(1, 1)) for c in (1, 5, 16, 17, 40)),
+    pooled((4, 6, 14, 14), (16, 6, 5, 5), (2, 2), (2, 2), relu=False),
+    pooled((5, 4, 9, 8), (6, 4, 3, 2), (3, 2), (2, 1), (1, 1), (1, 2), bias=False),
+    pooled((3, 4, 10, 9), (6, 4, 3, 3), (2, 3), (3, 2), (1, 1), ceil_mode=True, stride=(2, 1), padding=(2, 0)),
+    pooled((2, 8, 9, 9), (8, 2, 3, 3), (3, 3), (2, 2), stride=(1, 2), dilation=(2, 1), groups=4),
+    pooled((2, 20, 8, 8), (20, 1, 3, 3), (2, 2), (2, 2), groups=20),
+    pooled((2, 3, 24, 24), (4, 3, 3, 3), (17, 16), (3, 2)),  # more taps than a byte can number
+    pooled((2, 16, 24, 24), (32, 16, 3, 3), (2, 2), (2, 2)),  # for two threads
+    pooled((1, 4, 30, 30), (32, 4, 5, 5), (3, 3), (2, 2), (1, 1)),  # one image for two threads
+    pooled((2, 1, 70, 70), (64, 1, 2, 2), (2, 2), (2, 2)),  # images too large for the cache
+]
+
+CASES = [case for geometry in GEOMETRIES for case in geometry] + POOLED
 
 
 def geometry_refusal(

@@ -7,7 +7,7 @@ from functools import partial
 from minigrad import Tensor, device, models, no_grad, optim
 from minigrad.nn import functional as F
 
-from ..benchmarks import cpu
+from ..benchmarks import tasks
 
 BATCHES = {"keras-cnn": (64, 512), "lenet": (64, 512), "mnist-net": (64, 512), "resnet": (128,)}
 INFERENCE = (1, 512)
@@ -16,19 +16,19 @@ DATA, BURST = 8, 5  # batches to take in turn; calls between two looks at the cl
 
 
 def _data(name, size):
-    return list(cpu.batches(name, size, DATA))
+    return list(tasks.batches(name, size, DATA))
 
 
 def _ours(name, size):
-    network = models.build(name, cpu.SHAPES[name]).to("cuda")
-    optimizer = getattr(optim, cpu.OPTIMIZERS[name])(network.parameters(), **cpu.OPTIONS[cpu.OPTIMIZERS[name]])
+    network = models.build(name, tasks.SHAPES[name]).to("cuda")
+    optimizer = getattr(optim, tasks.OPTIMIZERS[name])(network.parameters(), **tasks.OPTIONS[tasks.OPTIMIZERS[name]])
     data = [(Tensor(x).cuda(), Tensor(y).cuda()) for x, y in _data(name, size)]
 
     def infer(i):
         with no_grad():
             network(data[i % DATA][0])
 
-    return network, cpu.step_of(network, optimizer, F.cross_entropy, data), infer, lambda: device.synchronize("cuda")
+    return network, tasks.step_of(network, optimizer, F.cross_entropy, data), infer, lambda: device.synchronize("cuda")
 
 
 def _theirs(name, size, channels_last):
@@ -37,9 +37,9 @@ def _theirs(name, size, channels_last):
     layout = torch.channels_last if channels_last else torch.contiguous_format
     torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = False  # both compute in float32
     torch.backends.cudnn.benchmark = True
-    network = cpu.torch_networks(torch)[name]().cuda().to(memory_format=layout)
-    options = cpu.OPTIONS[cpu.OPTIMIZERS[name]]
-    optimizer = getattr(torch.optim, cpu.OPTIMIZERS[name])(network.parameters(), **options)
+    network = tasks.built(torch.nn, tasks.LAYERS[name]).cuda().to(memory_format=layout)
+    options = tasks.OPTIONS[tasks.OPTIMIZERS[name]]
+    optimizer = getattr(torch.optim, tasks.OPTIMIZERS[name])(network.parameters(), **options)
     laid_out = lambda x: torch.from_numpy(x).cuda().to(memory_format=layout)
     data = [(laid_out(x), torch.from_numpy(y).cuda()) for x, y in _data(name, size)]
 
@@ -47,7 +47,7 @@ def _theirs(name, size, channels_last):
         with torch.no_grad():
             network(data[i % DATA][0])
 
-    step = cpu.step_of(network, optimizer, torch.nn.functional.cross_entropy, data)
+    step = tasks.step_of(network, optimizer, torch.nn.functional.cross_entropy, data)
     return network, step, infer, torch.cuda.synchronize
 
 

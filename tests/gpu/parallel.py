@@ -22,7 +22,7 @@ from minigrad.device import nccl
 from minigrad.nn import functional as F
 from minigrad.parallel.local import LocalTransport
 
-from ..benchmarks import cpu
+from ..benchmarks import tasks
 from ..collective_table import ROWS, check_row, run_row
 from .timing import medians, random
 
@@ -107,14 +107,14 @@ def graph():
 
 def network():
     minigrad.manual_seed(0)
-    return models.build(NETWORK, cpu.SHAPES[NETWORK]).to("cuda:0")
+    return models.build(NETWORK, tasks.SHAPES[NETWORK]).to("cuda:0")
 
 
 def trained(world, shards):
     """The bytes of the weights after some steps of a batch in shards."""
     model = parallel.DataParallel(network(), world, shards=shards, bucket_bytes=1 << 16)
     optimizer = optim.SGD(model.parameters(), lr=0.01, momentum=0.9)
-    for x, y in cpu.batches(NETWORK, BATCH, STEPS):
+    for x, y in tasks.batches(NETWORK, BATCH, STEPS):
         for images, labels in model.shards((Tensor(to_gpu(x)), Tensor(to_gpu(y)))):
             F.cross_entropy(model(images), labels).backward()
         optimizer.step()
@@ -135,8 +135,8 @@ def overhead():
     def step_of(wrap):
         model = wrap(network())
         optimizer = optim.SGD(model.parameters(), lr=0.01)
-        data = [(Tensor(to_gpu(x)), Tensor(to_gpu(y))) for x, y in cpu.batches(NETWORK, BATCH, 4)]
-        return cpu.step_of(model, optimizer, F.cross_entropy, data)
+        data = [(Tensor(to_gpu(x)), Tensor(to_gpu(y))) for x, y in tasks.batches(NETWORK, BATCH, 4)]
+        return tasks.step_of(model, optimizer, F.cross_entropy, data)
 
     with world_of_one() as world:
         steps = {"alone": step_of(lambda model: model), "parallel": step_of(lambda m: parallel.DataParallel(m, world))}

@@ -6,7 +6,7 @@ import minigrad
 from minigrad import Tensor, device, models, optim
 from minigrad.nn import functional as F
 
-from ..benchmarks import cpu
+from ..benchmarks import tasks
 
 BATCHES = {"keras-cnn": 64, "resnet": 16}
 STEPS = 3
@@ -16,11 +16,11 @@ NEAR = 1e-3  # of a loss, after steps that magnify what is rounded in another or
 def trained(name, size, place):
     """(losses, parameters) after some steps from the same start."""
     minigrad.manual_seed(0)
-    network = models.build(name, cpu.SHAPES[name]).to(place)
-    kind = cpu.OPTIMIZERS[name]
-    optimizer = getattr(optim, kind)(network.parameters(), **cpu.OPTIONS[kind])
+    network = models.build(name, tasks.SHAPES[name]).to(place)
+    kind = tasks.OPTIMIZERS[name]
+    optimizer = getattr(optim, kind)(network.parameters(), **tasks.OPTIONS[kind])
     losses = []
-    for x, y in cpu.batches(name, size, STEPS):
+    for x, y in tasks.batches(name, size, STEPS):
         optimizer.zero_grad()
         loss = F.cross_entropy(network(Tensor(x).to(place)), Tensor(y).to(place))
         loss.backward()

@@ -1,4 +1,4 @@
-"""Convolution and its two gradients: the launchers.
+"""Convolution, its two gradients, and convolution with pooling behind it: the launchers.
 
 The three are bilinear, and each one's gradients are the other two.
 
@@ -16,12 +16,13 @@ import numpy as np
 
 from ..errors import KindError, ShapeError
 from ..layout import CHANNELS_LAST, FILTER, is_dense
+from ..pool2d import check_windows, position_type
 from ..toolchain import implementation
 from ..toolchain.arguments import check_one_kind, check_output
 from . import cpu
-from .geometry import output_shape
+from .geometry import as_tuple, output_shape
 
-__all__ = ["forward", "input_grad", "output_shape", "weight_grad", "workspace"]
+__all__ = ["forward", "forward_pooled", "input_grad", "output_shape", "weight_grad", "workspace"]
 
 FLOATS = {np.dtype(np.float32), np.dtype(np.float64)}
 LAYOUTS = {
@@ -31,9 +32,12 @@ LAYOUTS = {
 
 
 def _check(op, arrays, x_shape, w_shape, bias, settings, workspace):
-    """Refuse what does not fit; arrays are (name, array, shape or None for the output's, layout)."""
+    """Refuse what does not fit; arrays are (name, array, shape or None for the output's, layout).
+
+    The last one is the output of the call.
+    """
     first, like = arrays[0][:2]
-    dtype, kinds = like.dtype, {type(array) for _, array, _, _ in arrays}
+    dtype, kinds = like.dtype, {type(entry[1]) for entry in arrays}
     if len(kinds) > 1 or type(workspace) is not type(like) or (bias is not None and type(bias) is not type(like)):
         check_one_kind(op, {name: array for name, array, _, _ in arrays} | {"bias": bias, "workspace": workspace})
     if dtype not in FLOATS:
@@ -54,7 +58,7 @@ def _check(op, arrays, x_shape, w_shape, bias, settings, workspace):
 
 
 def _settings(stride, padding, dilation, groups):
-    return *(tuple(value) if isinstance(value, list) else value for value in (stride, padding, dilation)), groups
+    return as_tuple(stride), as_tuple(padding), as_tuple(dilation), groups
 
 
 def _check_workspace(op, workspace, wanted):
@@ -66,7 +70,7 @@ def _check_workspace(op, workspace, wanted):
 
 
 def workspace(direction, x_shape, w_shape, stride, padding, dilation, groups, dtype, like=None):
-    """Bytes of workspace for "forward", "input_grad" or "weight_grad" on the device of the array `like`.
+    """Bytes of workspace for one of the directions below, by its name, on the device of the array `like`.
 
     Without `like`, on the CPU. There it is for as many threads as now.
     """
@@ -76,6 +80,13 @@ def workspace(direction, x_shape, w_shape, stride, padding, dilation, groups, dt
         raise KindError(f"conv2d: x is {np.dtype(dtype)}, wants float32 or float64")
     wanted = cpu.workspace if like is None else implementation(__name__, "workspace", like)
     return wanted(direction, tuple(x_shape), tuple(w_shape), *settings, np.dtype(dtype).itemsize)
+
+
+def _check_relu_and_bias(op, x, relu, bias):
+    if type(relu) is not bool:
+        raise KindError(f"{op}: relu is {relu!r}, wants True or False")
+    if bias is not None and (bias.dtype != x.dtype or not bias.flags.c_contiguous):
+        raise KindError(f"{op}: bias is {bias.dtype} with strides {bias.strides}, wants {x.dtype} without gaps")
 
 
 def forward(x, w, bias, relu, stride, padding, dilation, groups, out, workspace):
@@ -93,13 +104,38 @@ def forward(x, w, bias, relu, stride, padding, dilation, groups, out, workspace)
     kernel, settings = implementation(__name__, "forward", x), _settings(stride, padding, dilation, groups)
     arrays = [("x", x, x.shape, CHANNELS_LAST), ("w", w, w.shape, FILTER), ("out", out, None, CHANNELS_LAST)]
     _check("conv2d", arrays, x.shape, w.shape, bias, settings, workspace)
-    if type(relu) is not bool:
-        raise KindError(f"conv2d: relu is {relu!r}, wants True or False")
-    if bias is not None and (bias.dtype != x.dtype or not bias.flags.c_contiguous):
-        raise KindError(f"conv2d: bias is {bias.dtype} with strides {bias.strides}, wants {x.dtype} without gaps")
+    _check_relu_and_bias("conv2d", x, relu, bias)
     wanted = implementation(__name__, "workspace", x)("forward", x.shape, w.shape, *settings, x.itemsize)
     _check_workspace("conv2d", workspace, wanted)
     kernel(x, w, bias, relu, *settings, out, workspace)
+
+
+def forward_pooled(
+    x, w, bias, relu, stride, padding, dilation, groups, kernel_size, pool_stride, pool_padding, pool_dilation,
+    out, positions, workspace,
+):  # fmt: skip
+    """forward, then pool2d.max_forward of what it gives, which is not kept. The bits are those of the two.
+
+    Math    out[n,o,i,j] = max over the taps of a window of forward(x, w, bias, relu); positions: which tap
+    Grads   those of forward, for pool2d.max_input_grad(g, positions)
+    Shapes  out, positions: what max pooling with these sizes, pairs, gives for the output of the convolution, in
+            floor mode or in ceil mode; both channels last
+    Types   positions: pool2d.position_type(kernel_size)
+    """
+    op, settings = "conv2d forward_pooled", _settings(stride, padding, dilation, groups)
+    kernel, convolved = implementation(__name__, "forward_pooled", x), output_shape(x.shape, w.shape, None, *settings)
+    arrays = [("x", x, x.shape, CHANNELS_LAST), ("w", w, w.shape, FILTER), ("out", out, out.shape, CHANNELS_LAST)]
+    _check(op, arrays, x.shape, w.shape, bias, settings, workspace)
+    _check_relu_and_bias(op, x, relu, bias)
+    windows = check_windows(op, convolved, out.shape, kernel_size, pool_stride, pool_padding, pool_dilation)
+    if type(positions) is not type(x):
+        check_one_kind(op, {"x": x, "positions": positions})
+    check_output(op, "positions", positions, out.shape, position_type(windows[0]))
+    if not is_dense(positions, CHANNELS_LAST):
+        raise ShapeError(f"{op}: positions has strides {positions.strides}, wants {LAYOUTS[CHANNELS_LAST]}")
+    wanted = implementation(__name__, "workspace", x)("forward_pooled", x.shape, w.shape, *settings, x.itemsize)
+    _check_workspace(op, workspace, wanted)
+    kernel(x, w, bias, relu, *settings, *windows, out, positions, workspace)
 
 
 def input_grad(g, w, stride, padding, dilation, groups, dx, workspace):

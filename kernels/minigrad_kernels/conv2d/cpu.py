@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from .. import elementwise
+from .. import elementwise, pool2d
 from ..layout import CHANNELS_LAST, FILTER
 from ..toolchain import alias, threads
 from ..toolchain.product import ALIGNMENT, Plan, aligned, run, scratch_bytes
@@ -15,7 +15,7 @@ from .geometry import Geometry, output_shape
 from .pixel_plan import forward_plan, input_grad_plan
 from .reads import filter_order
 
-__all__ = ["forward", "input_grad", "weight_grad", "workspace"]
+__all__ = ["forward", "forward_pooled", "input_grad", "weight_grad", "workspace"]
 
 PLANS = {"forward": forward_plan, "input_grad": input_grad_plan, "weight_grad": weight_grad_plan}
 
@@ -43,7 +43,11 @@ def _setup(direction, x_shape, w_shape, stride, padding, dilation, groups, items
 
 def workspace(direction, x_shape, w_shape, stride, padding, dilation, groups, itemsize):
     """Bytes of workspace for a direction; see the launcher."""
-    return _setup(direction, x_shape, w_shape, stride, padding, dilation, groups, itemsize, threads()).bytes
+    settings = stride, padding, dilation, groups
+    if direction == "forward_pooled":
+        convolved = prod(output_shape(x_shape, w_shape, None, *settings)) * itemsize + ALIGNMENT
+        return convolved + _setup("forward", x_shape, w_shape, *settings, itemsize, threads()).bytes
+    return _setup(direction, x_shape, w_shape, *settings, itemsize, threads()).bytes
 
 
 def _flat(array, order):
@@ -65,6 +69,18 @@ def forward(x, w, bias, relu, stride, padding, dilation, groups, out, workspace)
     run(setup.plan, _flat(x, CHANNELS_LAST), _flat(w, FILTER), start, _flat(out, CHANNELS_LAST), scratch)
     if relu:
         elementwise.relu(out, out)
+
+
+def forward_pooled(
+    x, w, bias, relu, stride, padding, dilation, groups, kernel_size, pool_stride, pool_padding, pool_dilation,
+    out, positions, workspace,
+):  # fmt: skip
+    """Convolution and max pooling; see the launcher."""
+    n, o, *size = output_shape(x.shape, w.shape, None, stride, padding, dilation, groups)
+    end = n * o * prod(size) * x.itemsize + ALIGNMENT
+    convolved = aligned(workspace[:end], x.dtype)[: n * o * prod(size)].reshape(n, *size, o).transpose(0, 3, 1, 2)
+    forward(x, w, bias, relu, stride, padding, dilation, groups, convolved, workspace[end:])
+    pool2d.max_forward(convolved, kernel_size, pool_stride, pool_padding, pool_dilation, out, positions)
 
 
 @lru_cache(maxsize=1024)

@@ -7,12 +7,14 @@ exists for tiles of several sizes has one name for each. Float64 runs on the pla
 """
 
 from functools import lru_cache
+from math import prod
 from typing import Any, NamedTuple
 
 from ..layout import CHANNELS_LAST, FILTER
 from ..matmul import cuda as matmul
 from ..matmul import cuda_split
 from ..matmul.plan import MOST, cut_of
+from ..pool2d import cuda as pool2d
 from ..toolchain.cuda.memory import VECTOR as ALIGNMENT
 from ..toolchain.cuda.memory import address, aligned
 from ..toolchain.cuda.rungs import choose
@@ -24,7 +26,7 @@ from .cuda_vector import VECTOR
 from .cuda_weight import weight_grad, weight_grad_workspace
 from .geometry import output_shape
 
-__all__ = ["RUNGS", "forward", "input_grad", "starts", "weight_grad", "workspace"]
+__all__ = ["RUNGS", "forward", "forward_pooled", "input_grad", "starts", "weight_grad", "workspace"]
 
 TILES = {  # name: (kernels by tile and direction, tile)
     "gemm_128x16": (GEMM, (128, 16)),
@@ -146,11 +148,19 @@ def workspace(direction, x_shape, w_shape, stride, padding, dilation, groups, it
     out_size = output_shape(x_shape, w_shape, None, *settings)[2:]
     if not min(x_shape):
         return 0
+    if direction == "forward_pooled":
+        forward = workspace("forward", x_shape, w_shape, *settings, itemsize)
+        return _convolved_bytes(x_shape, w_shape, out_size, itemsize) + forward
     plan = _plan(direction, x_shape, w_shape, out_size, settings, itemsize, True, None)
     slices, work = plan.slices, plan.work
     if plan.name == "product":
         slices = cut_of(work.pixels, work.makes, work.reads, 1).slices
     return slices * work.size * itemsize + ALIGNMENT if slices > 1 else 0
+
+
+def _convolved_bytes(x_shape, w_shape, out_size, itemsize):
+    """Bytes of what is pooled, at an address that suits it, and for more behind it."""
+    return -(-x_shape[0] * w_shape[0] * prod(out_size) * itemsize // ALIGNMENT) * ALIGNMENT + ALIGNMENT
 
 
 def forward(x, w, bias, relu, stride, padding, dilation, groups, out, workspace, rung=None):
@@ -161,6 +171,23 @@ def forward(x, w, bias, relu, stride, padding, dilation, groups, out, workspace,
     settings = stride, padding, dilation, groups
     for start, grid, block, arguments, shared in starts("forward", x, w, bias, relu, settings, out, workspace, rung):
         start(grid, block, arguments, shared)
+
+
+def forward_pooled(
+    x, w, bias, relu, stride, padding, dilation, groups, kernel_size, pool_stride, pool_padding, pool_dilation,
+    out, positions, workspace,
+):  # fmt: skip
+    """forward, then max_forward of pool2d, each by the best rung that fits; see the launcher."""
+    if not out.size:
+        return
+    n, o, *size = output_shape(x.shape, w.shape, None, stride, padding, dilation, groups)
+    first, end = -address(workspace) % ALIGNMENT, _convolved_bytes(x.shape, w.shape, size, x.itemsize)
+    elements = workspace[first : first + n * o * prod(size) * x.itemsize].view(x.dtype)
+    convolved = elements.reshape(n, *size, o)
+    settings = stride, padding, dilation, groups
+    forward(x, w, bias, relu, *settings, convolved.transpose(0, 3, 1, 2), workspace[end:])
+    windows = kernel_size, pool_stride, pool_padding, pool_dilation
+    pool2d.max_forward(convolved, *windows, *(array.transpose(CHANNELS_LAST) for array in (out, positions)))
 
 
 def input_grad(g, w, stride, padding, dilation, groups, dx, workspace, rung=None):

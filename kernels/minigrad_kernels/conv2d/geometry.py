@@ -7,10 +7,14 @@ from typing import NamedTuple
 
 from ..errors import KindError, ShapeError
 
-__all__ = ["Geometry", "output_shape"]
+__all__ = ["Geometry", "as_tuple", "output_shape"]
 
 
 def _check_pair(name, value, least):
+    if type(value) is tuple and len(value) == 2:  # as nearly always
+        first, second = value
+        if type(first) is int is type(second) and first >= least and second >= least:
+            return
     if (
         not isinstance(value, tuple)
         or len(value) != 2
@@ -52,13 +56,19 @@ def output_shape(x_shape, w_shape, bias_shape, stride, padding, dilation, groups
     Errors  ValueError for shapes or values that do not fit, TypeError for what is no pair of integers
     """
     bias_shape = None if bias_shape is None else tuple(bias_shape)
-    settings = [tuple(value) if isinstance(value, list) else value for value in (stride, padding, dilation)]
+    stride, padding, dilation = as_tuple(stride), as_tuple(padding), as_tuple(dilation)
     # Before the cache, in which True is 1 and 2.0 is 2.
-    for name, value, least in zip(("stride", "padding", "dilation"), settings, (1, 0, 1), strict=True):
-        _check_pair(name, value, least)
-    if isinstance(groups, bool) or not isinstance(groups, Integral):
+    _check_pair("stride", stride, 1)
+    _check_pair("padding", padding, 0)
+    _check_pair("dilation", dilation, 1)
+    if type(groups) is not int and (isinstance(groups, bool) or not isinstance(groups, Integral)):
         raise KindError(f"conv2d: groups is {groups!r}, wants an integer")
-    return _output_shape(tuple(x_shape), tuple(w_shape), bias_shape, *settings, groups)
+    return _output_shape(tuple(x_shape), tuple(w_shape), bias_shape, stride, padding, dilation, groups)
+
+
+def as_tuple(value):
+    """A list as a tuple, which can be the key of a cache; anything else as it is."""
+    return tuple(value) if type(value) is list else value
 
 
 @lru_cache(maxsize=1024)

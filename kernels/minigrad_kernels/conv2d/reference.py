@@ -5,7 +5,9 @@ Letters: n image, c channel in, o channel out, h w input, i j output, p q filter
 
 import numpy as np
 
-__all__ = ["forward", "input_grad", "weight_grad"]
+from ..pool2d.reference import max_forward
+
+__all__ = ["forward", "forward_pooled", "input_grad", "weight_grad"]
 
 
 def _slices(tap, count, stride, dilation):
@@ -61,6 +63,15 @@ def forward(x, w, bias, relu, stride, padding, dilation, groups, xp=np):
     out = out.reshape(x.shape[0], w.shape[0], i, j)
     out = out if bias is None else out + xp.array(bias, dtype=np.float64).reshape(1, -1, 1, 1)
     return xp.where(out <= 0, 0.0, out) if relu else out
+
+
+def forward_pooled(
+    x, w, bias, relu, stride, padding, dilation, groups, kernel_size, pool_stride, pool_padding, pool_dilation,
+    out_size, xp=np,
+):  # fmt: skip
+    """(out, positions): max pooling of forward, whose windows give images of out_size."""
+    convolved = forward(x, w, bias, relu, stride, padding, dilation, groups, xp)
+    return max_forward(convolved, kernel_size, pool_stride, pool_padding, pool_dilation, out_size, xp)
 
 
 def input_grad(g, w, stride, padding, dilation, groups, size, xp=np):

@@ -63,14 +63,17 @@ def forward(a, b, bias, relu, out, workspace):
     Types   float32 or float64, one for all
     Errors  ValueError for shapes that do not fit, a workspace too small or a read-only out, TypeError for other types
     """
-    compute, space = (implementation(__name__, name, out) for name in ("forward", "workspace"))
-    arrays = {"out": out, "a": a, "b": b} | ({} if bias is None else {"bias": bias})
-    check_one_kind("matmul", arrays | {"workspace": workspace})
-    if out.dtype not in FLOATS:
-        raise KindError(f"matmul: out is {out.dtype}, wants float32 or float64")
-    for name, array in arrays.items():
-        if array.dtype != out.dtype:
-            raise KindError(f"matmul: {name} is {array.dtype}, out is {out.dtype}; wants one type")
+    compute, space = implementation(__name__, "forward", out), implementation(__name__, "workspace", out)
+    kind, dtype = type(out), out.dtype
+    if not (type(a) is kind is type(b) is type(workspace)) or (bias is not None and type(bias) is not kind):
+        check_one_kind("matmul", {"out": out, "a": a, "b": b, "bias": bias, "workspace": workspace})
+    if dtype not in FLOATS:
+        raise KindError(f"matmul: out is {dtype}, wants float32 or float64")
+    for name, array in (("out", out), ("a", a), ("b", b), ("bias", bias)):
+        if array is None:
+            continue
+        if array.dtype != dtype:
+            raise KindError(f"matmul: {name} is {array.dtype}, out is {dtype}; wants one type")
         if not getattr(array.flags, "aligned", True):  # arrays of CuPy always are
             raise ShapeError(f"matmul: {name} lies at an address that is no multiple of its element; pass a copy")
     if output_shape(a.shape, b.shape) != out.shape or a.shape[:-2] != b.shape[:-2]:

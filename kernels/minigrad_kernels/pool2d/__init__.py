@@ -21,6 +21,7 @@ __all__ = [
     "average_forward",
     "average_input_grad",
     "average_windows",
+    "check_windows",
     "max_forward",
     "max_input_grad",
     "max_select",
@@ -49,6 +50,16 @@ def _check_outputs(op, x_shape, out_shape, geometry):
     wanted = output_shape(op, x_shape, *geometry, ceil_mode=out_shape[2:] != floor)
     if out_shape != wanted:
         raise ShapeError(f"{op}: output has shape {out_shape}, wants {wanted} (in floor mode sizes {floor})")
+
+
+def check_windows(op, x_shape, out_shape, kernel_size, stride, padding, dilation):
+    """The four sizes as pairs, after a look that max pooling takes them and gives this shape.
+
+    Errors  ValueError for a shape or size that does not fit, TypeError for what is no pair of integers
+    """
+    geometry = _geometry(op, kernel_size, stride, padding, dilation)
+    _check_outputs(op, x_shape, out_shape, geometry)
+    return geometry
 
 
 def max_forward(x, kernel_size, stride, padding, dilation, out, positions):

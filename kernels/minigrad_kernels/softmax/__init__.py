@@ -121,7 +121,8 @@ def _check_target(op, target, ignore_index, x):
     if isinstance(ignore_index, bool) or not isinstance(ignore_index, int | np.integer):
         raise KindError(f"{op}: ignore_index is {type(ignore_index).__name__}, wants an integer")
     classes = x.shape[1]
-    if type(target) is np.ndarray:  # looking into a GPU's memory would wait for all that it was told to do
+    # Looking into a GPU's memory would wait for all that it was told to do. Without a sign a negative number is huge.
+    if type(target) is np.ndarray and (target.view(np.uint64) >= classes).any():
         wrong = ((target < 0) | (target >= classes)) & (target != ignore_index)
         if wrong.any():
             n = int(wrong.argmax())

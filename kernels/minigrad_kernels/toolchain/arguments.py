@@ -77,6 +77,10 @@ def check_floats(op, name, array):
 
 def pair(op, name, value, least):
     """(vertical, horizontal) from one integer or two, each at least `least`."""
+    if type(value) is tuple and len(value) == 2:  # as nearly always
+        first, second = value
+        if type(first) is int is type(second) and least <= first < LIMIT and least <= second < LIMIT:
+            return value
     values = (value, value) if isinstance(value, int | np.integer) else value
     good = isinstance(values, tuple | list) and len(values) == 2
     if not good or any(isinstance(v, bool) or not isinstance(v, int | np.integer) for v in values):

@@ -25,6 +25,7 @@ from numba.extending import intrinsic
 from numba.np.arrayobj import make_array, populate_array
 
 from ..errors import KindError, ShapeError
+from .machine import brief_spinning, cpu_quota
 
 __all__ = [
     "alias", "array_at", "cache_folder", "jit", "parallel", "set_threads", "stack_array", "threads", "user_cache",
@@ -128,19 +129,10 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_after_fork)
 
 
-def _cpu_quota():
-    """Whole CPUs that the container may use, at least 1; None where there is no such limit."""
-    try:
-        quota, period = Path("/sys/fs/cgroup/cpu.max").read_text().split()
-        return None if quota == "max" else max(1, int(quota) // int(period))
-    except (OSError, ValueError):
-        return None
-
-
 @functools.cache
 def _default_threads():
     # Numba's own limit already counts the CPUs that this process may run on.
-    return min(config.NUMBA_NUM_THREADS, _cpu_quota() or config.NUMBA_NUM_THREADS)
+    return min(config.NUMBA_NUM_THREADS, cpu_quota() or config.NUMBA_NUM_THREADS)
 
 
 def threads():
@@ -162,6 +154,20 @@ def set_threads(n):
             "(set NUMBA_NUM_THREADS before Python starts to allow more)"
         )
     _threads = int(n)
+
+
+@functools.cache
+def _team():
+    """Numba's team of threads, started by the first call: functions that ask for and set how many of it take part.
+
+    They are the ones below numba.get_num_threads and numba.set_num_threads, without a look at two locks each time.
+    """
+    with brief_spinning():
+        numba.get_num_threads()
+    from numba.np.ufunc import parallel as layer
+
+    names = ("_get_num_threads", "get_num_threads"), ("_set_num_threads", "set_num_threads")
+    return tuple(getattr(layer, inner, None) or getattr(numba, outer) for inner, outer in names)
 
 
 class parallel:
@@ -194,14 +200,16 @@ class parallel:
 
     def _enter(self, n, arguments):
         with _team_lock:
-            before = numba.get_num_threads()
+            # Asked anew each time: other code may have called numba.set_num_threads, for this thread or another.
+            size, resize = _team()
+            before = size()
             if before == n:
                 return self.team(*arguments)
-            numba.set_num_threads(n)
+            resize(n)
             try:
                 return self.team(*arguments)
             finally:
-                numba.set_num_threads(before)
+                resize(before)
 
 
 # ---- memory --------------------------------------------------------------------------------------

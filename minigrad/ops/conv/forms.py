@@ -12,7 +12,8 @@ Source  Dumoulin and Visin 2016, "A guide to convolution arithmetic for deep lea
 
 from minigrad_kernels.errors import KindError, ShapeError
 
-from ..arguments import integer_of, shape_of, tensor_of
+from ...tensor import Tensor
+from ..arguments import Checked, integer_of, shape_of, tensor_of
 from ..images import as_given, floating_of, images_of, pair_of
 from ..shape import pad, reshape, unsqueeze
 from . import trio
@@ -59,6 +60,34 @@ def _named_padding(op, name, images, stride, reach):
 
 
 def _convolved(op, ndim, input, weight, bias, stride, padding, dilation, groups):
+    settings = stride, padding, dilation, groups
+    shapes = _shapes(input, weight, bias)
+    geometry = _known.found(shapes, settings) if shapes else None
+    if geometry is None:
+        images, filters, geometry = _checked(op, ndim, input, weight, bias, *settings)
+        if images is input and filters is weight and shapes:
+            _known.keep(shapes, settings, geometry)
+    else:
+        images, filters = input, weight
+    return as_given(trio.conv2d(images, filters, bias, geometry), input, ndim)
+
+
+_known = Checked()
+
+
+def _shapes(input, weight, bias):
+    """What the checks of a two-dimensional convolution look at, besides its settings; None where there is more."""
+    if not isinstance(input, Tensor) or not isinstance(weight, Tensor) or input.ndim != 4 or weight.ndim != 4:
+        return None
+    if bias is None:
+        return input.shape, input.dtype, weight.shape, weight.dtype
+    if not isinstance(bias, Tensor):
+        return None
+    return input.shape, input.dtype, weight.shape, weight.dtype, bias.shape, bias.dtype
+
+
+def _checked(op, ndim, input, weight, bias, stride, padding, dilation, groups):
+    """(images, filters, geometry) as the trio takes them."""
     images, filters, groups = _operands(op, ndim, input, weight, bias, groups)
     stride, dilation = pair_of(op, "stride", stride, ndim, 1), pair_of(op, "dilation", dilation, ndim, 1)
     reach = tuple([d * (size - 1) for d, size in zip(dilation, filters.shape[2:], strict=True)])
@@ -71,7 +100,7 @@ def _convolved(op, ndim, input, weight, bias, stride, padding, dilation, groups)
             f"{op}: input has shape {input.shape}, too small for weight (shape {weight.shape}) "
             f"with padding {padding[-ndim:]} and dilation {dilation[-ndim:]}"
         )
-    return as_given(trio.conv2d(images, filters, bias, (stride, padding, dilation, groups)), input, ndim)
+    return images, filters, (stride, padding, dilation, groups)
 
 
 def conv2d(input, weight, bias=None, stride=1, padding=0, dilation=1, groups=1):

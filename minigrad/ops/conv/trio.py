@@ -20,31 +20,58 @@ Source  Dumoulin and Visin 2016, "A guide to convolution arithmetic for deep lea
 from minigrad_kernels import conv2d as kernels
 from minigrad_kernels.layout import CHANNELS_LAST, FILTER
 
-from ... import device, fusion
+from ... import device
 from ...primitive import primitive
 from ..reduce import sum
+from ..reduce.sums import column_sums
 
 __all__: list[str] = []  # users call the functions of forms.py
+
+
+def shape_of(input, weight, bias, geometry):
+    """The shape of a convolution."""
+    return kernels.output_shape(input.shape, weight.shape, None if bias is None else bias.shape, *geometry)
+
+
+def convolve(input, weight, bias, relu, geometry):
+    """The convolution of arrays, and its positive part if relu."""
+    x, weight = device.contiguous(input, CHANNELS_LAST), device.contiguous(weight, FILTER)
+    bias = None if bias is None else device.contiguous(bias)
+    out = device.empty(shape_of(x, weight, bias, geometry), x.dtype, CHANNELS_LAST, x)
+    nbytes = kernels.workspace("forward", x.shape, weight.shape, *geometry, x.dtype, x)
+    kernels.forward(x, weight, bias, relu, *geometry, out, device.workspace(nbytes, x))
+    return out
 
 
 @primitive
 def conv2d(input, weight, bias, geometry):
     """dB/dg, and a bias of each out-channel."""
-    shape = kernels.output_shape(input.shape, weight.shape, None if bias is None else bias.shape, *geometry)
-    return fusion.run(input, weight, bias, False, geometry, shape)
+    return convolve(input, weight, bias, False, geometry)
 
 
-@conv2d.unrecorded
-def _waiting(input, weight, bias, geometry):
-    shape = kernels.output_shape(input.shape, weight.shape, None if bias is None else bias.shape, *geometry)
-    return fusion.convolved(input, weight, bias, geometry, shape)
-
+conv2d.waits(shape_of)
 
 conv2d.grads(
     input=lambda g, weight, input_shape, geometry: conv2d_input_grad(g, weight, input_shape, geometry),
     weight=lambda g, input, weight_shape, geometry: conv2d_weight_grad(g, input, weight_shape, geometry),
     bias=lambda g: sum(g, (0, 2, 3)),
 )
+
+
+@conv2d.fast_grads
+def _conv2d_grads(g, input, weight, geometry, needs):
+    g = device.contiguous(g, CHANNELS_LAST)
+    return trio_grads(g, column_sums(g) if "bias" in needs else None, input, weight, geometry, needs)
+
+
+def trio_grads(g, dbias, input, weight, geometry, needs):
+    """The gradients that are needed, as arrays, by that of the convolution's own output."""
+    grads = {"bias": dbias}
+    if "input" in needs:
+        grads["input"] = conv2d_input_grad.forward(g, weight, input.shape, geometry)
+    if "weight" in needs:
+        grads["weight"] = conv2d_weight_grad.forward(g, input, weight.shape, geometry)
+    return grads
 
 
 @primitive

@@ -19,12 +19,14 @@ from .functions import log, no_slope, rsqrt, sqrt
 __all__ = ["add", "div", "mul", "neg", "pow", "remainder", "square", "sub"]
 
 
-@device.there
 def _scaled(op, input, other, alpha):
     """alpha * other, in the type of op(input, other)."""
     alpha = bare(alpha)
-    if type(alpha) is int and alpha == 1:
-        return other
+    return other if type(alpha) is int and alpha == 1 else _multiplied(op, input, other, alpha)
+
+
+@device.there
+def _multiplied(op, input, other, alpha):
     arrays = [value.data if isinstance(value, Tensor) else value for value in (input, other)]
     dtype = elementwise(op, *arrays).dtype  # refuses what the op does not take
     factor = number_of(op, "alpha", alpha)

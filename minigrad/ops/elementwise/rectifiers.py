@@ -9,7 +9,7 @@ Errors  TypeError if input is no Tensor of floating elements, or a setting no nu
 from minigrad_kernels import elementwise as kernels
 from minigrad_kernels.errors import ShapeError
 
-from ... import device, fusion
+from ... import device
 from ...device import elementwise
 from ...primitive import primitive
 from ..arguments import array_of, flag_of, float_of, floats_of
@@ -35,12 +35,6 @@ def relu(input, inplace=False):
 
 
 relu.grads(input=lambda g, out: relu_grad(g, out))
-
-
-@relu.unrecorded
-def _folded(input, inplace):
-    flag_of("relu", "inplace", inplace)
-    return fusion.rectified(input)
 
 
 @primitive(outputs=("dx",))

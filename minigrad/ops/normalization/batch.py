@@ -11,11 +11,15 @@ from minigrad_kernels import norm as kernels
 from minigrad_kernels.errors import KindError, ShapeError, StateError
 from minigrad_kernels.layout import CHANNELS_LAST
 
-from ... import device, fusion
+from ... import device
 from ...engine import no_grad, write
 from ...primitive import primitive
+from ...tensor import Tensor
 from ..arguments import flag_of, number_of, tensor_of
+from ..conv.fused import fold
 from ..elementwise import sqrt
+from ..elementwise.arithmetic import _add as add
+from ..elementwise.rectifiers import relu, relu_grad
 from ..images import floating_of
 from ..reduce import mean, sum
 from ..shape import reshape
@@ -35,12 +39,10 @@ def _contiguous(vectors):
     return [None if vector is None else device.contiguous(vector) for vector in vectors]
 
 
-@primitive(outputs=("out", "mean", "variance"), fixed=("mean", "variance", "running_mean", "running_var"))
-def _batch_norm(input, weight, bias, eps, running_mean, running_var, momentum):
-    """Normalised by the statistics of the batch, which are returned too, and enter into the running ones."""
+@primitive(outputs=("mean", "variance"), fixed=("input", "running_mean", "running_var", "mean", "variance"))
+def _batch_statistics(input, running_mean, running_var, momentum):
+    """Mean and biased variance of each channel, which enter into the running ones."""
     x = _dense(input)
-    weight, bias = _contiguous((weight, bias))
-    out = device.empty_like(x)
     mean, variance = (device.empty((x.shape[1],), x.dtype, like=x) for _ in range(2))
     given = running_mean, running_var
     running = _contiguous(given)
@@ -48,8 +50,31 @@ def _batch_norm(input, weight, bias, eps, running_mean, running_var, momentum):
     for vector, updated in zip(given, running, strict=True):
         if updated is not vector:
             device.assign(vector, updated)
-    kernels.batch_normalize(x, mean, variance, weight, bias, eps, out)
-    return out, mean, variance
+    return mean, variance
+
+
+def _normalized(input, weight, bias, residual, mean, variance, eps, relu):
+    x = _dense(input)
+    weight, bias = _contiguous((weight, bias))
+    residual = None if residual is None else device.contiguous(residual, device.order_of(x))
+    out = device.empty_like(x)
+    kernels.batch_normalize(x, mean, variance, weight, bias, eps, residual, relu, out)
+    return out
+
+
+NOT_VARIED = ("mean", "variance")  # the rules know how they follow from the input
+
+
+@primitive(fixed=NOT_VARIED)
+def _batch_norm(input, weight, bias, residual, mean, variance, eps):
+    """Normalised by the statistics of the batch, and a residual added."""
+    return _normalized(input, weight, bias, residual, mean, variance, eps, False)
+
+
+@primitive(fixed=NOT_VARIED)
+def _batch_norm_relu(input, weight, bias, residual, mean, variance, eps):
+    """relu(batch_norm(...) + residual) in one pass."""
+    return _normalized(input, weight, bias, residual, mean, variance, eps, True)
 
 
 def per_channel(vector, ndim):
@@ -76,23 +101,70 @@ def _dweight_of_batch_norm(g, input, eps):
     return sum(g * standard, axes)
 
 
+def _dbias_of_batch_norm(g):
+    return sum(g, tuple(axis for axis in range(g.ndim) if axis != 1))
+
+
+_batch_norm.waits(lambda input, *others: input.shape)
 _batch_norm.grads(
     input=_dx_of_batch_norm,
     weight=_dweight_of_batch_norm,
-    bias=lambda g: sum(g, tuple(axis for axis in range(g.ndim) if axis != 1)),
+    bias=_dbias_of_batch_norm,
+    residual=lambda g: g,
+)
+_batch_norm_relu.grads(
+    input=lambda g, out, input, weight, eps: _dx_of_batch_norm(relu_grad(g, out), input, weight, eps),
+    weight=lambda g, out, input, eps: _dweight_of_batch_norm(relu_grad(g, out), input, eps),
+    bias=lambda g, out: _dbias_of_batch_norm(relu_grad(g, out)),
+    residual=lambda g, out: relu_grad(g, out),
 )
 
 
-@_batch_norm.fast_grads
-def _batch_norm_at_once(g, input, mean, variance, weight, eps):
+def _at_once(g, input, weight, mean, variance, eps, out, needs):
+    """All gradients; out says where relu lets g pass, None everywhere."""
     x = _dense(input)
     weight = None if weight is None else device.contiguous(weight)
     dx = device.empty_like(x)
     dweight, dbias = (device.empty((x.shape[1],), x.dtype, like=x) for _ in range(2))
+    masked = {"residual": device.empty_like(x)} if out is not None and "residual" in needs else {}
+    g = device.contiguous(g, device.order_of(x))
     kernels.batch_norm_grads(
-        _dense(g), x, mean, variance, weight, eps, dx, dweight, dbias, _scratch("batch_norm_grads", x)
+        g,
+        x,
+        mean,
+        variance,
+        weight,
+        eps,
+        out,
+        dx,
+        dweight,
+        dbias,
+        masked.get("residual"),
+        _scratch("batch_norm_grads", x),
     )
-    return {"input": dx, "weight": dweight, "bias": dbias}
+    return {"input": dx, "weight": dweight, "bias": dbias, **masked}
+
+
+@_batch_norm.fast_grads
+def _batch_norm_at_once(g, input, weight, mean, variance, eps, needs):
+    return _at_once(g, input, weight, mean, variance, eps, None, needs)
+
+
+@_batch_norm_relu.fast_grads
+def _batch_norm_relu_at_once(g, out, input, weight, mean, variance, eps, needs):
+    return _at_once(g, input, weight, mean, variance, eps, out, needs)
+
+
+@add.extends(_batch_norm)
+def _add_to_batch_norm(values, other):
+    input, weight, bias, residual, *rest = values
+    fits = residual is None and isinstance(other, Tensor) and other.shape == input.shape and other.dtype == input.dtype
+    return (_batch_norm, (input, weight, bias, other, *rest)) if fits else None
+
+
+@relu.extends(_batch_norm)
+def _relu_of_batch_norm(values, inplace):
+    return _batch_norm_relu, values
 
 
 # ---- what normalisation over channels shares -------------------------------------------------------------------------
@@ -144,7 +216,7 @@ def by_running(input, running_mean, running_var, weight, bias, eps):
     """Normalised by given statistics: one scale and one shift for each channel."""
     scale = 1 / sqrt(running_var + eps) if weight is None else weight / sqrt(running_var + eps)
     shift = -running_mean * scale if bias is None else bias - running_mean * scale
-    folded = fusion.fold(input, scale, shift)
+    folded = fold(input, scale, shift)
     if folded is not None:
         return folded
     return scaled(input, per_channel(scale, input.ndim), per_channel(shift, input.ndim))
@@ -188,5 +260,6 @@ def _by_batch(input, running_mean, running_var, weight, bias, momentum, eps):
     for running in (running_mean, running_var):
         if running is not None:
             write(running)
-    out, _, _ = _batch_norm(images, weight, bias, eps, running_mean, running_var, momentum)
+    statistics = _batch_statistics(images, running_mean, running_var, momentum)
+    out = _batch_norm(images, weight, bias, None, *statistics, eps)
     return out if images is input else reshape(out, input.shape)

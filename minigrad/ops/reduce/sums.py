@@ -9,7 +9,7 @@ Source  Chan, Golub and LeVeque 1983, "Algorithms for computing the sample varia
 
 import math
 
-from minigrad_kernels import layout, norm
+from minigrad_kernels import bias, layout, norm
 from minigrad_kernels.errors import KindError
 
 from ... import device
@@ -41,6 +41,20 @@ def total(x, axes, keepdim, dtype=None):
         if x.itemsize == 4 and x.size >= LONG and _added_one_by_one(x, axes) >= LONG:
             return device.cast(device.reduce(x, "sum", axes, keepdims=keepdim, dtype="float64"), x.dtype)
     return device.reduce(x, "sum", axes, keepdims=keepdim)
+
+
+def column_sums(x):
+    """The sums of the channels, axis 1, of an array in C order or channels last, always added in one order."""
+    out = device.empty((x.shape[1],), x.dtype, like=x)
+    bias.column_sums(x, out, device.workspace(bias.workspace(x.shape), x))
+    return out
+
+
+def rectified_columns(g, out):
+    """The gradient g of relu, whose result is `out`, on what it was applied to, and the column sums of that."""
+    dx, sums = device.empty_like(g), device.empty((g.shape[1],), g.dtype, like=g)
+    bias.bias_relu_grad(g, out, dx, sums, device.workspace(bias.workspace(g.shape), g))
+    return dx, sums
 
 
 def _added_one_by_one(x, axes):

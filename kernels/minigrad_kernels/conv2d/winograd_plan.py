@@ -1,0 +1,162 @@
+"""Winograd convolution: how tiles, channels and filters are shared out.
+
+An output is cut into tiles of 4x4 pixels, each made from 6x6 pixels of input (a tile may reach beyond an edge). In the
+domain of frequencies the convolution is 36 matrix products, tiles x channels by channels x filters: 2.25
+multiplications for each output, channel and filter, not 9.
+
+A thread holds in its second cache the frequencies of a block of tiles, V, those of a part of the filter, U, and their
+products, M; they are made where they are needed and never lie in memory as a whole.
+"""
+
+from functools import lru_cache
+from math import prod
+from typing import NamedTuple
+
+import numpy as np
+
+from ..toolchain.product import ROWS, VECTOR_BYTES
+from .filter_plan import partial_count
+
+__all__ = ["LANES", "Form", "Plan", "correlation_plan", "filter_plan"]
+
+TILE = 4  # pixels of a tile, along an axis
+FREQUENCIES = 36
+ITEMSIZE = 4
+LANES = VECTOR_BYTES // ITEMSIZE
+BLOCK_TILES = 5 * ROWS  # tiles whose frequencies are held at once
+CHUNK, SECTION = 128, 64  # channels and filters of a part of the filter
+
+
+class Form(NamedTuple):
+    """What a kernel needs to know of a geometry; offsets count elements, from the start of a thread's scratch memory.
+
+    The source is what tiles of 6x6 are cut from, with its channels; the result, cut into tiles of 4x4, has filters.
+    """
+
+    height: int  # of the source
+    width: int
+    channels: int
+    result_height: int
+    result_width: int
+    filters: int
+    top: int  # how far the first tile begins before the source
+    left: int
+    tile_rows: int  # of an image
+    tile_columns: int
+    transposed: int  # the filter is read rotated, with its two channels exchanged
+    block: int  # tiles
+    chunk: int  # channels
+    section: int  # filters
+    v_tile: int  # from a tile to the next
+    v_step: int  # from a frequency to the next
+    u_at: int
+    u_step: int
+    m_at: int
+    m_tile: int
+    m_step: int
+    taps_at: int
+    spare_at: int  # a vector that nobody reads, then 1 or 0: all results were finite
+    share: int
+
+
+class Plan(NamedTuple):
+    """Rows of items are bounds: of tiles, of channels (of dw) and of filters."""
+
+    form: Form
+    items: np.ndarray
+    a_rows: np.ndarray
+    c_rows: np.ndarray
+    partials: int  # sums that dw is made of
+
+    def leading(self):
+        """Elements of workspace for the partial sums, none where there is one."""
+        return self.partials * 9 * self.form.channels * self.form.filters if self.partials > 1 else 0
+
+    def shares(self, threads):
+        """How many threads take part."""
+        return min(threads, len(self.items))
+
+
+def _up(count, step):
+    return -(-count // step) * step
+
+
+def _ranges(count, step, pieces):
+    """A range cut into so many pieces, multiples of the step but for the end; fewer where it is short."""
+    steps = -(-count // step)
+    pieces = max(1, min(pieces, steps))
+    bounds = [min(count, piece * steps // pieces * step) for piece in range(pieces + 1)]
+    return list(zip(bounds, bounds[1:], strict=False))
+
+
+def _tiles(size):
+    return [-(-length // TILE) for length in size]
+
+
+def _form(source, result, border, transposed, sizes, whole_channels):
+    """The form for a source and a result (height, width, channels); sizes: block, chunk and section.
+
+    Steps are odd numbers of vectors, so that neighbours do not meet in one set of the cache.
+    """
+    block, chunk, section = sizes
+    v_step = _up(source[2], LANES) if whole_channels else chunk
+    v_tile, m_tile = FREQUENCIES * v_step + LANES, FREQUENCIES * section + LANES
+    u_step = chunk * _up(section, 2 * LANES) + LANES
+    parts = [block * v_tile, FREQUENCIES * u_step, block * m_tile, 9 * chunk * section * transposed, 2 * LANES]
+    u_at, m_at, taps_at, spare_at, share = np.cumsum(parts).tolist()
+    return Form(
+        *source, *result, *border, *_tiles(result[:2]), transposed, *sizes,
+        v_tile, v_step, u_at, u_step, m_at, m_tile, section, taps_at, spare_at, share,
+    )  # fmt: skip
+
+
+def _pieces(count, threads):
+    """Into how many each of so many equal items is worth cutting."""
+    return 1 if count >= 4 * threads or count % threads == 0 else -(-threads // count)
+
+
+def correlation_plan(geometry, transposed):
+    """Forward, or with `transposed` the input gradient, which correlates g with the rotated filter.
+
+    Items are blocks of tiles, and ranges of filters where there are few blocks. The sums run over channels alone.
+    """
+    images, channels, *size = geometry.x_shape
+    source, result = (*size, channels), (*geometry.out_size, geometry.w_shape[0])
+    border = geometry.padding
+    if transposed:
+        source, result, border = result, source, tuple(2 - padding for padding in border)
+    tiles = images * prod(_tiles(result[:2]))
+    chunk, section = min(CHUNK, _up(source[2], LANES)), min(SECTION, _up(result[2], LANES))
+    blocks = -(-tiles // BLOCK_TILES)
+    if blocks > geometry.threads:
+        blocks = _up(blocks, geometry.threads)
+    blocks = _ranges(tiles, 1, blocks)
+    ranges = _ranges(result[2], LANES, _pieces(len(blocks), geometry.threads))
+    items = [(*tiles, 0, source[2], *filters) for filters in ranges for tiles in blocks]
+    block = max(end - start for start, end in blocks)
+    form = _form(source, result, border, int(transposed), (block, chunk, section), True)
+    numbers = np.arange(block)
+    return Plan(form, np.array(items, np.int64), numbers * form.v_tile, numbers * form.m_tile, 1)
+
+
+def filter_plan(geometry):
+    """Weight gradient: items are parts of dw, or of its partial sums over blocks of images."""
+    images, channels, *size = geometry.x_shape
+    source, result = (*size, channels), (*geometry.out_size, geometry.w_shape[0])
+    partials, tiles = partial_count(geometry), prod(_tiles(result[:2]))
+    sections = -(-result[2] // SECTION)
+    chunks = -(-channels // CHUNK)
+    chunks *= _pieces(partials * sections * chunks, geometry.threads)
+    chunks, sections = _ranges(channels, LANES, chunks), _ranges(result[2], LANES, sections)
+    bounds = [part * images // partials * tiles for part in range(partials + 1)]
+    items = [
+        (*part, *chunk, *section)
+        for part in zip(bounds, bounds[1:], strict=False)
+        for chunk in chunks
+        for section in sections
+    ]
+    chunk, section = (_up(max(end - start for start, end in parts), LANES) for parts in (chunks, sections))
+    block = min(BLOCK_TILES, max(end - start for start, end in zip(bounds, bounds[1:], strict=False)))
+    form = _form(source, result, geometry.padding, 0, (block, chunk, section), False)
+    numbers = np.arange(chunk)
+    return Plan(form, np.array(items, np.int64), numbers, numbers * section, partials)

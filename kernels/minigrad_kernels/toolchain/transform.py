@@ -1,0 +1,335 @@
+"""Winograd's transforms F(4x4,3x3) as LLVM IR: a small square of vectors in, a square of another size out.
+
+All are two-sided: with L one of the matrices below, result = L square L^T, for a vector of neighbouring channels at
+a time. Rows of the matrices are written out as sums in a fixed order that share their common parts.
+
+Math    spread_input     V = B^T d B    6x6 pixels to 6x6 frequencies       B^T = 4  0 -5  0  1  0
+                                                                                  0 -4 -4  1  1  0
+                                                                                  0  4 -4 -1  1  0
+                                                                                  0 -2 -1  2  1  0
+                                                                                  0  2 -1 -2  1  0
+                                                                                  0  4  0 -5  0  1
+        gather_output    y = A^T M A    6x6 frequencies to 4x4 pixels       A^T = 1  1  1  1  1  0
+                                                                                  0  1 -1  2 -2  0
+                                                                                  0  1  1  4  4  0
+                                                                                  0  1 -1  8 -8  1
+        spread_gradient  M = A y A^T    4x4 pixels to 6x6 frequencies
+        spread_filter    U = G w G^T    3x3 taps to 6x6 frequencies         G =  1/4     0    0
+                                                                                -1/6  -1/6 -1/6
+                                                                                -1/6   1/6 -1/6
+                                                                                1/24  1/12  1/6
+                                                                                1/24 -1/12  1/6
+                                                                                   0     0    1
+        gather_filter    w = G^T U G    6x6 frequencies to 3x3 taps
+
+Arrays are one-dimensional float32; `at`, steps and counts are in elements. `count` is how many channels are left, at
+least 1: lanes past it are read as 0 and not written, except that frequencies are always written as whole vectors.
+Source  A. Lavin, S. Gray, "Fast algorithms for convolutional neural networks", 2016, section 4
+"""
+
+from llvmlite import ir
+from numba.core import cgutils, types
+from numba.extending import intrinsic
+
+from .emit import INT, TILE, Emitter, constant
+
+__all__ = ["gather_filter", "gather_output", "spread_filter", "spread_gradient", "spread_input", "transpose"]
+
+FREQUENCIES = 6  # along one axis
+WINDOW = types.UniTuple(types.int64, 4)
+
+
+# ---- the matrices, as rules that take and give lists of vectors ------------------------------------------------------
+
+
+class _Arithmetic:
+    """Sums of vectors; a product in a sum may be fused with it."""
+
+    def __init__(self, emit):
+        self.emit, self.builder = emit, emit.builder
+
+    def add(self, a, b):
+        return self.builder.fadd(a, b, flags=("contract",))
+
+    def sub(self, a, b):
+        return self.builder.fsub(a, b, flags=("contract",))
+
+    def scale(self, factor, a):
+        factors = ir.Constant(a.type, [float(factor)] * self.emit.lanes)
+        return self.builder.fmul(a, factors, flags=("contract",))
+
+
+def _input_rule(o, d):
+    even, odd = o.sub(d[4], o.scale(4, d[2])), o.sub(d[3], o.scale(4, d[1]))
+    even_2, odd_2 = o.sub(d[4], d[2]), o.scale(2, o.sub(d[3], d[1]))
+    first = o.add(o.sub(d[4], o.scale(5, d[2])), o.scale(4, d[0]))
+    last = o.add(o.sub(d[5], o.scale(5, d[3])), o.scale(4, d[1]))
+    return [first, o.add(even, odd), o.sub(even, odd), o.add(even_2, odd_2), o.sub(even_2, odd_2), last]
+
+
+def _output_rule(o, m):
+    even, odd = o.add(m[1], m[2]), o.sub(m[1], m[2])
+    even_2, odd_2 = o.add(m[3], m[4]), o.sub(m[3], m[4])
+    return [
+        o.add(o.add(m[0], even), even_2),
+        o.add(odd, o.scale(2, odd_2)),
+        o.add(even, o.scale(4, even_2)),
+        o.add(o.add(odd, o.scale(8, odd_2)), m[5]),
+    ]
+
+
+def _gradient_rule(o, y):
+    even, odd = o.add(y[0], y[2]), o.add(y[1], y[3])
+    even_2, odd_2 = o.add(y[0], o.scale(4, y[2])), o.scale(2, o.add(y[1], o.scale(4, y[3])))
+    return [y[0], o.add(even, odd), o.sub(even, odd), o.add(even_2, odd_2), o.sub(even_2, odd_2), y[3]]
+
+
+def _filter_rule(o, w):
+    even, even_2, twice = o.add(w[0], w[2]), o.add(w[0], o.scale(4, w[2])), o.scale(2, w[1])
+    return [
+        o.scale(1 / 4, w[0]),
+        o.scale(-1 / 6, o.add(even, w[1])),
+        o.scale(-1 / 6, o.sub(even, w[1])),
+        o.scale(1 / 24, o.add(even_2, twice)),
+        o.scale(1 / 24, o.sub(even_2, twice)),
+        w[2],
+    ]
+
+
+def _taps_rule(o, u):
+    """Factors of 1/3 come last, so that sums of integers that are divisible by 3 come out exact."""
+    even, odd = o.add(u[1], u[2]), o.sub(u[2], u[1])
+    even_2, odd_2 = o.add(u[3], u[4]), o.sub(u[3], u[4])
+    return [
+        o.add(o.scale(1 / 4, u[0]), o.scale(1 / 24, o.sub(even_2, o.scale(4, even)))),
+        o.scale(1 / 12, o.add(o.scale(2, odd), odd_2)),
+        o.add(u[5], o.scale(1 / 6, o.sub(even_2, even))),
+    ]
+
+
+# ---- squares of vectors ----------------------------------------------------------------------------------------------
+
+
+class _Square:
+    """Where a square of vectors lies: addresses, of which those outside a window are replaced by a spare one."""
+
+    def __init__(self, emit, base, steps, window=None, spare=None):
+        self.builder, self.base, self.spare = emit.builder, base, spare
+        self.steps = [emit.builder.mul(step, constant(emit.size)) for step in steps]
+        self.window = window and [emit.builder.extract_value(window, k) for k in range(4)]
+
+    def _inside(self, index, axis):
+        low, high = self.window[2 * axis : 2 * axis + 2]
+        after = self.builder.icmp_signed(">=", constant(index), low)
+        return self.builder.and_(after, self.builder.icmp_signed("<", constant(index), high))
+
+    def address(self, row, column):
+        places = [self.builder.mul(step, constant(k)) for step, k in zip(self.steps, (row, column), strict=True)]
+        address = self.builder.add(self.base, self.builder.add(*places))
+        if self.window is None:
+            return address
+        inside = self.builder.and_(self._inside(row, 0), self._inside(column, 1))
+        return self.builder.select(inside, address, self.spare)
+
+
+def _zeros(emit):
+    """The address of a vector of zeros."""
+    memory = ir.Constant(ir.ArrayType(ir.IntType(8), 2 * TILE.vector_bytes), None)
+    return emit.builder.ptrtoint(cgutils.global_constant(emit.builder.module, "minigrad_zeros", memory), INT)
+
+
+def _under_masks(emit, count, body):
+    """body(mask); where masks cost time, once more without one, for when all lanes are used."""
+    if TILE.free_masks:
+        body(emit.mask(count))
+        return
+    with emit.builder.if_else(emit.builder.icmp_signed(">=", count, constant(emit.lanes))) as (whole, partial):
+        with whole:
+            body(None)
+        with partial:
+            body(emit.mask(count))
+
+
+def _transformed(emit, rule, size, load, store):
+    """store(row, column, vector) for the whole result; load(row, column) for a source of that size."""
+    arithmetic = _Arithmetic(emit)
+    columns = [rule(arithmetic, [load(row, column) for row in range(size)]) for column in range(size)]
+    for row in range(len(columns[0])):
+        for column, vector in enumerate(rule(arithmetic, [line[row] for line in columns])):
+            store(row, column, vector)
+
+
+def _spread(rule, size, windowed):
+    """Code that reads a square of pixels or taps and writes frequencies."""
+
+    def generate(context, builder, signature, values):
+        emit = Emitter(context, builder, signature)
+        source, at, down, right, window, count, target, target_at, step = values
+        spare = _zeros(emit) if windowed else None
+        pixels = _Square(emit, emit.base(0, source, at), (down, right), window if windowed else None, spare)
+        steps = builder.mul(step, constant(FREQUENCIES)), step
+        result = _Square(emit, emit.base(6, target, target_at), steps)
+
+        def body(mask):
+            load = lambda row, column: emit.load(pixels.address(row, column), mask)
+            store = lambda row, column, vector: emit.store(vector, result.address(row, column))
+            _transformed(emit, rule, size, load, store)
+
+        _under_masks(emit, count, body)
+        return context.get_dummy_value()
+
+    return generate
+
+
+def _spread_signature(source, target):
+    ints = types.int64
+    return types.void(source, ints, ints, ints, WINDOW, ints, target, ints, ints)
+
+
+@intrinsic
+def spread_input(typing_context, x, at, down, right, window, count, v, v_at, step):
+    """Frequencies of 6x6 pixels. Window (r0, r1, c0, c1): pixels are 0 but for r0 <= row < r1, c0 <= column < c1."""
+    return _spread_signature(x, v), _spread(_input_rule, 6, True)
+
+
+@intrinsic
+def spread_gradient(typing_context, g, at, down, right, window, count, m, m_at, step):
+    """Frequencies of 4x4 pixels of an output gradient; window as in spread_input."""
+    return _spread_signature(g, m), _spread(_gradient_rule, 4, True)
+
+
+@intrinsic
+def spread_filter(typing_context, w, at, down, right, window, count, u, u_at, step):
+    """Frequencies of 3x3 taps; all of them are read, whatever the window."""
+    return _spread_signature(w, u), _spread(_filter_rule, 3, False)
+
+
+class _Watch:
+    """Finds out whether all vectors that it has seen are finite."""
+
+    def __init__(self, emit):
+        self.emit, self.zero = emit, ir.Constant(emit.vector, None)
+        self.total = emit.variable(self.zero)
+
+    def see(self, vector):
+        """Zero times infinity or NaN is NaN, and stays NaN in a sum."""
+        self.emit.multiply_add(vector, self.zero, self.total)
+
+    def finite(self):
+        """1 or 0."""
+        builder, total = self.emit.builder, self.emit.builder.load(self.total)
+        spoilt = builder.bitcast(builder.fcmp_unordered("uno", total, total), ir.IntType(self.emit.lanes))
+        return builder.zext(builder.icmp_unsigned("==", spoilt, ir.Constant(spoilt.type, 0)), INT)
+
+
+def _positive(builder, vector, wanted):
+    """The positive part where wanted; NaN stays."""
+    zero = ir.Constant(vector.type, None)
+    positive = builder.select(builder.fcmp_ordered("<=", vector, zero), zero, vector)
+    return builder.select(builder.icmp_signed("!=", wanted, constant(0)), positive, vector)
+
+
+@intrinsic
+def gather_output(
+    typing_context, m, m_at, step, bias, bias_at, relu, y, at, down, right, window, count, spare, spare_at
+):
+    """4x4 pixels of frequencies, plus a bias unless that is of size 0, with relu the positive part.
+
+    Pixels outside the window go to a spare place, of one vector. Returns 1 if all sums were finite before relu.
+    """
+
+    def generate(context, builder, signature, values):
+        emit = Emitter(context, builder, signature)
+        m, m_at, step, bias, bias_at, relu, y, at, down, right, window, count, spare, spare_at = values
+        source = _Square(emit, emit.base(0, m, m_at), (builder.mul(step, constant(FREQUENCIES)), step))
+        pixels = _Square(emit, emit.base(6, y, at), (down, right), window, emit.base(12, spare, spare_at))
+        absent = builder.icmp_signed("==", emit.array(3, bias).nitems, constant(0))
+        start, watch = builder.select(absent, _zeros(emit), emit.base(3, bias, bias_at)), _Watch(emit)
+
+        def body(mask):
+            # A vector of a bias may end behind the array; without one the zeros are long enough.
+            added = emit.load(start, mask)
+
+            def store(row, column, vector):
+                watch.see(vector)
+                vector = _positive(builder, builder.fadd(vector, added), relu)
+                emit.store(vector, pixels.address(row, column), mask)
+
+            _transformed(emit, _output_rule, 6, lambda row, column: emit.load(source.address(row, column)), store)
+
+        _under_masks(emit, count, body)
+        return watch.finite()
+
+    ints = types.int64
+    arguments = (m, ints, ints, bias, ints, ints, y, ints, ints, ints, WINDOW, ints, spare, ints)
+    return ints(*arguments), generate
+
+
+@intrinsic
+def gather_filter(typing_context, u, u_at, step, w, at, down, right, count):
+    """3x3 taps of frequencies. Returns 1 if all are finite."""
+
+    def generate(context, builder, signature, values):
+        emit = Emitter(context, builder, signature)
+        u, u_at, step, w, at, down, right, count = values
+        source = _Square(emit, emit.base(0, u, u_at), (builder.mul(step, constant(FREQUENCIES)), step))
+        taps, watch = _Square(emit, emit.base(3, w, at), (down, right)), _Watch(emit)
+
+        def body(mask):
+            def store(row, column, vector):
+                watch.see(vector)
+                emit.store(vector, taps.address(row, column), mask)
+
+            _transformed(emit, _taps_rule, 6, lambda row, column: emit.load(source.address(row, column)), store)
+
+        _under_masks(emit, count, body)
+        return watch.finite()
+
+    ints = types.int64
+    return ints(u, ints, ints, w, ints, ints, ints, ints), generate
+
+
+# ---- transposition ---------------------------------------------------------------------------------------------------
+
+
+def _exchange(emit, vectors, distance):
+    """One step of a transposition: trade the off-diagonal halves of 2x2 blocks of so many lanes."""
+    builder, lanes = emit.builder, range(emit.lanes)
+    index = ir.VectorType(ir.IntType(32), emit.lanes)
+    upper = ir.Constant(index, [k if not k & distance else emit.lanes + k - distance for k in lanes])
+    lower = ir.Constant(index, [k + distance if not k & distance else emit.lanes + k for k in lanes])
+    result = list(vectors)
+    for k in lanes:
+        if not k & distance:
+            pair = vectors[k], vectors[k + distance]
+            result[k] = builder.shuffle_vector(*pair, upper)
+            result[k + distance] = builder.shuffle_vector(*pair, lower)
+    return result
+
+
+@intrinsic
+def transpose(typing_context, source, at, down, rows, count, target, target_at, step):
+    """target[target_at + j*step + i] = source[at + i*down + j], for as many i and j as a vector has lanes.
+
+    Rows past `rows` and columns past `count` are read as 0.
+    """
+
+    def generate(context, builder, signature, values):
+        emit = Emitter(context, builder, signature)
+        source, at, down, rows, count, target, target_at, step = values
+        base, mask, zeros = emit.base(0, source, at), emit.mask(count), _zeros(emit)
+        vectors = []
+        for i in range(emit.lanes):
+            address = emit.shifted(base, builder.mul(down, constant(i)))
+            inside = builder.icmp_signed("<", constant(i), rows)
+            vectors.append(emit.load(builder.select(inside, address, zeros), mask))
+        distance = 1
+        while distance < emit.lanes:
+            vectors, distance = _exchange(emit, vectors, distance), 2 * distance
+        base = emit.base(5, target, target_at)
+        for j, vector in enumerate(vectors):
+            emit.store(vector, emit.shifted(base, builder.mul(step, constant(j))))
+        return context.get_dummy_value()
+
+    ints = types.int64
+    return types.void(source, ints, ints, ints, ints, target, ints, ints), generate

@@ -1,0 +1,146 @@
+"""Convolution with what follows it in one pass: ReLU, the maximum over windows, and batch norm by given statistics.
+
+Values are those of the separate operations, bit for bit, but for batch norm, which is folded into the filters. Each is
+linear in the gradient that arrives, so a rule first goes back through the later operations, to the gradient of the
+convolution's own output, and then asks the trio (trio.py). fusion.py says when these are used.
+"""
+
+from minigrad_kernels import bias as columns
+from minigrad_kernels import conv2d as kernels
+from minigrad_kernels import pool2d
+from minigrad_kernels.layout import CHANNELS_LAST, FILTER
+
+from ... import device, fusion
+from ...primitive import primitive
+from ..elementwise.rectifiers import relu, relu_grad
+from ..pool import _max_pool2d, _place
+from ..reduce import sum
+from ..reduce.sums import rectified_columns
+from .trio import conv2d, conv2d_input_grad, conv2d_weight_grad, convolve, shape_of, trio_grads
+
+__all__ = ["fold"]
+
+
+# ---- relu ------------------------------------------------------------------------------------------------------------
+
+
+@primitive
+def _conv2d_relu(input, weight, bias, geometry):
+    """relu(conv2d(...))."""
+    return convolve(input, weight, bias, True, geometry)
+
+
+_conv2d_relu.waits(shape_of)
+_conv2d_relu.grads(
+    input=lambda g, out, weight, input_shape, geometry: conv2d_input_grad(
+        relu_grad(g, out), weight, input_shape, geometry
+    ),
+    weight=lambda g, out, input, weight_shape, geometry: conv2d_weight_grad(
+        relu_grad(g, out), input, weight_shape, geometry
+    ),
+    bias=lambda g, out: sum(relu_grad(g, out), (0, 2, 3)),
+)
+
+
+@_conv2d_relu.fast_grads
+def _conv2d_relu_grads(g, out, input, weight, geometry, needs):
+    dz, dbias = rectified_columns(device.contiguous(g, CHANNELS_LAST), out)
+    return trio_grads(dz, dbias, input, weight, geometry, needs)
+
+
+# ---- maximum over windows --------------------------------------------------------------------------------------------
+
+
+def _pooled(input, weight, bias, geometry, windows, shape, relu):
+    """The arrays out and positions."""
+    x, w = device.contiguous(input, CHANNELS_LAST), device.contiguous(weight, FILTER)
+    bias = None if bias is None else device.contiguous(bias)
+    out = device.empty(shape, x.dtype, CHANNELS_LAST, x)
+    positions = device.empty(shape, pool2d.position_type(windows[0]), CHANNELS_LAST, x)
+    nbytes = kernels.workspace("forward_pooled", x.shape, w.shape, *geometry, x.dtype, x)
+    kernels.forward_pooled(x, w, bias, relu, *geometry, *windows, out, positions, device.workspace(nbytes, x))
+    return out, positions
+
+
+@primitive(outputs=("out", "positions"), fixed=("positions",))
+def _conv2d_max_pool2d(input, weight, bias, geometry, windows, shape):
+    """max_pool2d(conv2d(...)), and which element of each window it is."""
+    return _pooled(input, weight, bias, geometry, windows, shape, False)
+
+
+@primitive(outputs=("out", "positions"), fixed=("positions",))
+def _conv2d_relu_max_pool2d(input, weight, bias, geometry, windows, shape):
+    """max_pool2d(relu(conv2d(...))), which is relu(max_pool2d(conv2d(...)))."""
+    return _pooled(input, weight, bias, geometry, windows, shape, True)
+
+
+def _placed(g, positions, input, weight, geometry, windows):
+    """The gradient of the convolution's own output."""
+    return _place(g, positions, shape_of(input, weight, None, geometry), windows)
+
+
+_conv2d_max_pool2d.waits(lambda input, weight, bias, geometry, windows, shape: shape)
+_conv2d_max_pool2d.grads(
+    input=lambda g, positions, input, weight, geometry, windows: conv2d_input_grad(
+        _placed(g, positions, input, weight, geometry, windows), weight, input.shape, geometry
+    ),
+    weight=lambda g, positions, input, weight, geometry, windows: conv2d_weight_grad(
+        _placed(g, positions, input, weight, geometry, windows), input, weight.shape, geometry
+    ),
+    bias=lambda g: sum(g, (0, 2, 3)),
+)
+_conv2d_relu_max_pool2d.grads(
+    input=lambda g, out, positions, input, weight, geometry, windows: conv2d_input_grad(
+        _placed(relu_grad(g, out), positions, input, weight, geometry, windows), weight, input.shape, geometry
+    ),
+    weight=lambda g, out, positions, input, weight, geometry, windows: conv2d_weight_grad(
+        _placed(relu_grad(g, out), positions, input, weight, geometry, windows), input, weight.shape, geometry
+    ),
+    bias=lambda g, out: sum(relu_grad(g, out), (0, 2, 3)),
+)
+
+
+@_conv2d_relu_max_pool2d.fast_grads
+def _conv2d_relu_max_pool2d_grads(g, out, positions, input, weight, geometry, windows, needs):
+    g = device.contiguous(g, CHANNELS_LAST)
+    dz = device.empty(shape_of(input, weight, None, geometry), g.dtype, CHANNELS_LAST, g)
+    dbias = device.empty((g.shape[1],), g.dtype, like=g)
+    scratch = device.workspace(columns.workspace(g.shape), g)
+    pool2d.max_input_grad_rectified(g, out, positions, *windows, dz, dbias, scratch)
+    return trio_grads(dz, dbias, input, weight, geometry, needs)
+
+
+# ---- what extends what -----------------------------------------------------------------------------------------------
+
+
+@relu.extends(conv2d)
+def _relu_of_conv2d(values, inplace):
+    return _conv2d_relu, values
+
+
+@_max_pool2d.extends(conv2d)
+def _max_pool2d_of_conv2d(values, windows, shape):
+    return _conv2d_max_pool2d, (*values, windows, shape)
+
+
+@_max_pool2d.extends(_conv2d_relu)
+def _max_pool2d_of_conv2d_relu(values, windows, shape):
+    return _conv2d_relu_max_pool2d, (*values, windows, shape)
+
+
+@relu.extends(_conv2d_max_pool2d)
+def _relu_of_conv2d_max_pool2d(values, inplace):
+    return _conv2d_relu_max_pool2d, values
+
+
+def fold(input, scale, shift):
+    """input * scale + shift for vectors of channels, (C,), folded into a convolution; None if input is none that waits.
+
+    Only without a graph: the result would be differentiated for other filters.
+    """
+    call = fusion.open_call(input)
+    if call is None or call.primitive is not conv2d or call.recorded:
+        return None
+    images, weight, bias, geometry = call.values
+    bias = shift if bias is None else bias * scale + shift
+    return fusion.later(conv2d, (images, weight * scale.reshape(-1, 1, 1, 1), bias, geometry))

@@ -1,0 +1,202 @@
+"""What cpu.py and ops.py measured, as lines of Markdown for readme.py."""
+
+TORCH = "torch", "torch nchw", "torch nhwc"
+PEERS = {"jax": "JAX", "tinygrad": "tinygrad"}
+
+
+def measured_with(results):
+    """The machine and the versions that figures were measured with, in words."""
+    names = ("python", "numpy", "numba", "torch", "jax", "tinygrad")
+    versions = ", ".join(f"{name} {results[name]}" for name in names if name in results)
+    return f"{results['cpu']}, {results['cores']} cores, {versions}; {results['date']}, commit {results['commit']}"
+
+
+def table(heads, rows):
+    """A table; what is None was not measured."""
+    lines = [heads, ["---"] * len(heads), *rows]
+    return ["| " + " | ".join("-" if cell is None else str(cell) for cell in line) + " |" for line in lines]
+
+
+def milliseconds(value):
+    """A time with three digits or more, None where there is none."""
+    return (
+        None if value is None else f"{value:.2f}" if value < 10 else f"{value:.1f}" if value < 100 else f"{value:.0f}"
+    )
+
+
+def cpu_tables(results):
+    """Tables of the parts that cpu.json holds."""
+    parts = {"steps": step_table, "random": random_table, "epoch": epoch_table, "memory": memory_table}
+    lines = []
+    for name, made in parts.items():
+        if name in results:
+            lines += [*made(results[name]), *reasons(results[name]["rows"]), ""]
+    return lines
+
+
+def reasons(rows):
+    """A line for each peer that did not run, with the rows where it did not."""
+    found = {}
+    for row in rows:
+        for name, why in row.get("not_run", {}).items():
+            found.setdefault((name, why), []).append(_place(row))
+    lines = []
+    for (name, why), places in found.items():
+        everywhere = "" if len(places) == len(rows) else f" on {', '.join(dict.fromkeys(places))}"
+        lines += ["", f"{PEERS.get(name, name)} was not run{everywhere}: {why}."]
+    return lines
+
+
+def _place(row):
+    return f"{row['model']} (batch {row['batch_size']}, threads {row['threads']})"
+
+
+def _best(row):
+    """The time of PyTorch's fastest setting, None unless tuned ones were measured."""
+    return row["ms"].get(row.get("best"))
+
+
+def step_table(part):
+    peers = [name for name in PEERS if any(name in row["ms"] for row in part["rows"])]
+    heads = [
+        "network",
+        "batch",
+        "threads",
+        "minigrad, ms",
+        "PyTorch",
+        "PyTorch, best",
+        *(PEERS[name] for name in peers),
+    ]
+    rows = []
+    for row in part["rows"]:
+        times = [row["ms"]["minigrad"], row["ms"]["torch"], _best(row), *(row["ms"].get(name) for name in peers)]
+        ratios = row["ratio"], row.get("ratio_best")
+        rows.append([row["model"], row["batch_size"], row["threads"], *map(milliseconds, times), *ratios])
+    return [
+        "Training step (forward, backward, optimiser), median in ms, same run; PyTorch eager with its default settings, "
+        "and with the fastest of these and of two tuned ones (channels last or not, fused optimiser, a heap that keeps "
+        f"memory); JAX and tinygrad under jit: {measured_with(part['machine'])}.",
+        "",
+        *table([*heads, "ratio to PyTorch", "to its best"], rows),
+    ]
+
+
+def random_table(part):
+    rows = []
+    for row in part["rows"]:
+        times = map(milliseconds, (row["ms"]["minigrad"], row["ms"]["torch"], _best(row)))
+        ratios = row["ratio"], row["ratio_best"]
+        rows.append([described(row), row["batch_size"], row["threads"], *times, *ratios])
+    heads = [
+        "network",
+        "batch",
+        "threads",
+        "minigrad, ms",
+        "PyTorch",
+        "PyTorch, best",
+        "ratio to PyTorch",
+        "to its best",
+    ]
+    return [
+        f"The same for networks drawn at random from seed {part['seed']}, so that no shape is special: "
+        f"{measured_with(part['machine'])}.",
+        "",
+        *table(heads, rows),
+    ]
+
+
+def described(row):
+    """A network drawn at random, in few words."""
+    words = ["x".join(map(str, row["shape"]))]
+    for kind, *sizes in row["layers"]:
+        if kind == "conv":
+            _, filters, size, stride, _, _ = sizes
+            words.append(f"conv {filters}, {size}x{size}" + f", stride {stride}" * (stride > 1))
+        elif kind in ("norm", "pool", "dropout"):
+            words[-1] += f", {kind}"
+    return "; ".join(words) + f"; {row['optimizer']}"
+
+
+def epoch_table(part):
+    (row,) = part["rows"]
+    settings = {"PyTorch": [name for name in row["ms"] if name.startswith("torch,")]}
+    settings["PyTorch, best"] = [name for name in row["ms"] if name != "minigrad"]
+    cells = [f"{row['ms']['minigrad'] / 1000:.2f}"]
+    for names in settings.values():
+        cells.append(f"{min(row['ms'][name] for name in names) / 1000:.2f}")
+    data = "MNIST" if part["data"] == "MNIST" else "random data of MNIST's shape"
+    return [
+        f"An epoch over {part['images']:,} images of {data} with {row['model']}, batch {row['batch_size']}, "
+        f"{row['threads']} threads, each library's own loader included (PyTorch's with 0 or 2 processes, what is "
+        f"faster): {measured_with(part['machine'])}.",
+        "",
+        *table(
+            ["minigrad, s", *settings, "ratio to PyTorch", "to its best"], [[*cells, row["ratio"], row["ratio_best"]]]
+        ),
+    ]
+
+
+def memory_table(part):
+    names = [name for name in ("minigrad", "torch", *PEERS) if any(name in row["peak_mb"] for row in part["rows"])]
+    heads = [{"torch": "PyTorch", **PEERS}.get(name, name) for name in names]
+    rows = []
+    for row in part["rows"]:
+        seconds = [row["first_step_s"].get(name) for name in names]
+        peaks = [
+            row["peak_mb"].get(name) and f"{row['peak_mb'][name]:.0f} ({row['grown_mb'][name]:.0f})" for name in names
+        ]
+        rows.append([row["model"], *seconds, *peaks])
+    first = part["rows"][0]
+    return [
+        "Seconds from the start of a process to the end of its first step, with caches filled, and the peak memory of "
+        f"one that trains, in MB (in brackets: risen since the import), batch {first['batch_size']}, threads "
+        f"{first['threads']}: {measured_with(part['machine'])}.",
+        "",
+        *table(["network", *(f"{head}, s" for head in heads), *(f"{head}, MB" for head in heads)], rows),
+    ]
+
+
+# ---- single operations -----------------------------------------------------------------------------------------------
+
+
+def _paired(results):
+    """{op: {what: entry}} at the largest number of threads, and that number."""
+    threads = max(entry["threads"] for entry in results["ops"])
+    found = {}
+    for entry in results["ops"]:
+        if entry["threads"] == threads:
+            found.setdefault(entry["op"], {})[entry["what"]] = entry
+    return found, threads
+
+
+def ops_table(results):
+    """Every operation that ops.py measured; an optimiser's step stands in the second group of columns."""
+    found, threads = _paired(results)
+    rows = []
+    for op, entries in found.items():
+        cells = []
+        for entry in (entries.get("forward"), entries.get("both") or entries.get("step")):
+            cells += [entry and entry[key] for key in ("minigrad_us", "torch_us", "ratio")]
+        rows.append([op, *cells])
+    heads = [
+        "operation",
+        "forward: minigrad, us",
+        "PyTorch",
+        "ratio",
+        "forward and backward: minigrad, us",
+        "PyTorch",
+        "ratio",
+    ]
+    return [f"{threads} threads: {measured_with(results)}.", "", *table(heads, rows)]
+
+
+def ops_summary(results, page):
+    """One paragraph about ops.json, that names the page with all rows."""
+    found, threads = _paired(results)
+    ratios = sorted(entry["ratio"] for entries in found.values() for entry in entries.values())
+    faster = sum(ratio >= 1 for ratio in ratios)
+    return [
+        f"Single operations beside PyTorch eager, {threads} threads: {faster} of {len(ratios)} measurements are at least "
+        f"as fast, the median is {ratios[len(ratios) // 2]} times as fast; [all of them]({page}).",
+        "",
+    ]

@@ -1,0 +1,174 @@
+"""Contenders as processes that take turns, so that a drift of the machine's speed meets all of them."""
+
+import contextlib
+import json
+import math
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from dataclasses import asdict
+from pathlib import Path
+
+WORKER = Path(__file__).with_name("worker.py")
+ROUNDS = 5
+FEWEST = 3  # steps of the slowest contender
+FALLEN = 0.9  # of the first loss: what shows that a contender learns
+WAITED = 0.03  # the share of a step that its threads may wait for a CPU, else the step does not count
+PAUSE = 0.03  # seconds between two contenders, for threads of the one that spin before they sleep
+
+
+class Failed(Exception):
+    """A contender cannot run here; the text says why."""
+
+
+class Worker:
+    """A process that trains for one contender. `patience` is how long it may be silent, in seconds."""
+
+    def __init__(self, contender, task, size, threads, patience, **more):
+        job = {"contender": contender, "task": asdict(task), "size": size, "threads": threads, **more}
+        self.contender, self.patience = contender, patience
+        self.complaints = tempfile.TemporaryFile("w+")
+        environment = {**os.environ, "OMP_NUM_THREADS": str(threads)}
+        if contender == "minigrad":
+            environment = dict(os.environ)
+        self.started, self.late = time.perf_counter(), False
+        # A session of its own: Ctrl-C reaches this process alone, which then ends the others.
+        self.process = subprocess.Popen(
+            [sys.executable, str(WORKER), json.dumps(job)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self.complaints,
+            text=True,
+            env=environment,
+            start_new_session=True,
+        )
+
+    def answer(self):
+        """What it says next. Failed if it ends, or is silent for too long."""
+        timer = threading.Timer(self.patience, self._give_up)
+        timer.start()
+        try:
+            line = self.process.stdout.readline()
+        finally:
+            timer.cancel()
+        if not line:
+            raise Failed(f"no answer within {self.patience:g} s" if self.late else self._last_words())
+        return json.loads(line)
+
+    def ask(self, *question):
+        with contextlib.suppress(BrokenPipeError):  # answer() will say why
+            self.process.stdin.write(json.dumps(question) + "\n")
+            self.process.stdin.flush()
+        return self.answer()
+
+    def _give_up(self):
+        self.late = True
+        self.process.kill()
+
+    def _last_words(self):
+        code = self.process.wait()
+        self.complaints.seek(0)
+        lines = [line for line in self.complaints.read().splitlines() if line.strip()]
+        return lines[-1].strip()[:200] if lines else f"exit code {code}"
+
+    def stop(self):
+        """End the process."""
+        self.process.kill()
+        self.process.wait()
+        for stream in (self.process.stdin, self.process.stdout, self.complaints):
+            with contextlib.suppress(OSError):
+                stream.close()
+
+
+@contextlib.contextmanager
+def working(starts):
+    """Workers by name that have made their first step, and why others have not: ({name: Worker}, {name: reason}).
+
+    starts      {name: a function that starts its Worker}; all start at once, and end with the context
+    """
+    workers, reasons = {}, {}
+    try:
+        for name, start in starts.items():
+            workers[name] = start()
+        for name in list(workers):
+            try:
+                workers[name].ready = workers[name].answer()
+                workers[name].first_step = time.perf_counter() - workers[name].started
+            except Failed as why:
+                drop(name, why, workers, reasons)
+        yield workers, reasons
+    finally:
+        for worker in workers.values():
+            worker.stop()
+
+
+def in_turn(workers, reasons, question, seconds, rounds=ROUNDS):
+    """{name: rows (seconds, seconds waited or None)} of workers that take turns, `seconds` in all for each.
+
+    question    what to ask a Worker for `count` rows: question(count)
+    One whose rows are long takes part in fewer rounds, but has FEWEST rows. One that fails is dropped, with its reason.
+    """
+    rows, counts = {name: [] for name in workers}, {}
+
+    def taken(name, count):
+        time.sleep(PAUSE)
+        try:
+            return workers[name].ask(*question(count))
+        except Failed as why:
+            drop(name, why, workers, reasons)
+            del rows[name]
+            return []
+
+    for name in list(workers):
+        lengths = [length for length, _ in taken(name, 1)]
+        lengths += [length for length, _ in taken(name, 3)] if lengths and lengths[0] < seconds / 4 else []
+        counts[name] = max(1, int(seconds / rounds / statistics.median(lengths))) if lengths else 0
+    for _ in range(max(rounds, FEWEST)):
+        for name in list(workers):
+            if sum(length for length, _ in rows[name]) < seconds or len(rows[name]) < FEWEST:
+                found = taken(name, counts[name])
+                rows.get(name, []).extend(found)
+    return rows
+
+
+def drop(name, why, workers, reasons):
+    """End a worker and keep the reason."""
+    reasons[name] = str(why)
+    workers.pop(name).stop()
+
+
+def ended(workers, reasons):
+    """{name: what it says at its end}, after a look at its losses; one that has not learned is dropped."""
+    found = {}
+    for name, worker in list(workers.items()):
+        try:
+            found[name] = worker.ask("end")
+            check_learning(**{key: found[name].pop(key) for key in ("losses", "finite")})
+        except Failed as why:
+            drop(name, why, workers, reasons)
+            found.pop(name, None)
+    return found
+
+
+def check_learning(losses, finite):
+    """Raise Failed unless all losses are finite, and the last of losses is clearly below the first."""
+    first, last = losses
+    if not finite or not math.isfinite(last):
+        raise Failed("its loss is not finite")
+    if not last < FALLEN * first:
+        raise Failed(f"its loss does not fall: {first:.4f} at first, {last:.4f} at last")
+
+
+def summary(rows):
+    """The median of clean steps in ms, how many there are, and of how many.
+
+    A step is clean if its threads waited for a CPU during less than WAITED of it. Where nothing is known of that, or
+    fewer than FEWEST are clean, all count; `clean` says so.
+    """
+    clean = [length for length, waited in rows if waited is None or waited < WAITED * length]
+    counted = clean if len(clean) >= FEWEST else [length for length, _ in rows]
+    return {"ms": round(1000 * statistics.median(counted), 3), "steps": len(rows), "clean": len(clean)}
