@@ -13,14 +13,14 @@ from minigrad_kernels.toolchain.loops import RUN
 
 EPS = np.finfo(np.float32).eps
 P, Q = 0.5, 1.5
-POSITIVE = {"log", "sqrt"}
+POSITIVE = {"divergence", "log", "log1p", "sqrt"}
 each_op = pytest.mark.parametrize("op", sorted(ONES | TWOS))
 
 
 def numbers(op, size, count):
     rng = np.random.default_rng(size)
     arrays = [rng.standard_normal(size, dtype=np.float32) for _ in range(count)]
-    return [np.abs(a) + np.float32(0.01) for a in arrays] if op in POSITIVE | {"log1p"} else arrays
+    return [np.abs(a) + np.float32(0.01) for a in arrays] if op in POSITIVE else arrays
 
 
 def call(module, op, arrays, *out):

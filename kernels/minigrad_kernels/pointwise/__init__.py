@@ -48,8 +48,9 @@ def two(x, y, op, p, q, out):
     Math    add, sub, mul, div, maximum, minimum; NaN wins
             NAME_grad: x times the derivative of NAME, at y; of tanh and sigmoid, where they were y
             squared_error (x - y)^2;  scaled_difference p (x - y);  absolute_error |x - y|, its gradient times p
-            huber q d^2 / 2 where |d| <= p, else q p (|d| - p / 2), with d = x - y, and its gradient
-            logistic_loss ln(1 + e^x) - x y, its gradient times p
+            huber d^2 / 2 where |d| <= p, else p (|d| - p / 2), over q, with d = x - y
+            huber_grad, without that divisor, times q
+            logistic_loss ln(1 + e^x) - x y, its gradient times p;  divergence y (ln y - x)
             limit_grad x where p < y < q, else 0;  abs_grad x sign(y)
     Grads   sums and products of these
     Shapes  x, y and out alike

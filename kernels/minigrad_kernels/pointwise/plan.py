@@ -6,6 +6,6 @@ ONES = frozenset(
 )
 TWOS = frozenset(
     "add sub mul div maximum minimum squared_error scaled_difference absolute_error absolute_error_grad".split()
-    + "huber huber_grad logistic_loss logistic_loss_grad limit_grad abs_grad".split()
+    + "huber huber_grad logistic_loss logistic_loss_grad divergence limit_grad abs_grad".split()
     + [f"{name}_grad" for name in "tanh sigmoid elu silu softplus gelu gelu_tanh".split()]
 )
