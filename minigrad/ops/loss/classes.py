@@ -162,7 +162,7 @@ def _of_rows(input, classes):
     return input[device.arange(len(classes), input), classes]
 
 
-@primitive(fixed=("classes",))
+@primitive(fixed=("classes", "width"))
 def _into_rows(input, classes, width):
     """Zeros but for one element of each row: the adjoint of _of_rows."""
     out = device.zeros((len(classes), width), input.dtype, like=input)

@@ -115,7 +115,7 @@ def l1_loss(input, target, *, reduction="mean", weight=None):
     return _reduced("l1_loss", _absolute_error(input, target), weight, input, reduction)
 
 
-@primitive
+@primitive(fixed=("delta", "divisor"))
 def _huber(input, target, delta, divisor):
     """d^2 / 2 up to |d| = delta, beyond it the tangent: (d - c / 2) c with c = d limited to +-delta; over divisor."""
     if (out := device.looped("huber", input, target, delta, divisor)) is not None:
