@@ -402,10 +402,8 @@ def random_network(seed):
 
 @pytest.mark.parametrize("seed", range(40))
 def test_random_networks(seed):
-    function, arguments = (
-        random_network(seed),
-        drawn((3, 4, 5, 6), (4, 4, 3, 3), (4,), (4,), dtype="float64", seed=seed),
-    )
+    function = random_network(seed)
+    arguments = drawn((3, 4, 5, 6), (4, 4, 3, 3), (4,), (4,), dtype="float64", seed=seed)
     apart, apart_grads = gradients(function, arguments, 1.0)
     fused, fused_grads = gradients(Called(function), arguments, 1.0)
     assert fused.data.tobytes() == apart.data.tobytes()

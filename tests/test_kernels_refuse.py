@@ -36,7 +36,7 @@ def entropy(target, ignore_index=-100):
 
 
 def normalized(x=ROW, mean=ROW[0], eps=0.1, out=ROW):
-    norm.batch_normalize(x, mean, ROW[0].copy(), None, None, eps, out.copy(order="K"))
+    norm.batch_normalize(x, mean, ROW[0].copy(), None, None, eps, None, False, out.copy(order="K"))
 
 
 def shape_of(size=(4, 4), kernel=(2, 2), stride=(2, 2), padding=(0, 0), dilation=UNIT):

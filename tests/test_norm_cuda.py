@@ -121,9 +121,11 @@ def test_rungs_leave_out_what_is_not_there(rung, has_weight, has_bias):
     """The vectors that stand in for them must not show."""
     x, mean, variance, weight, bias = numbers(64, 16), *np.abs(numbers(4, 16, seed=1)) + 1
     out = fresh(64, 16)
-    cuda.batch_normalize(*map(there, (x, mean, variance, weight)), has_weight, there(bias), has_bias, EPS, out, rung)
+    cuda.batch_normalize(
+        *map(there, (x, mean, variance, weight)), has_weight, there(bias), has_bias, EPS, None, False, out, rung
+    )
     wanted = reference.batch_normalize(
-        x, mean, variance, weight if has_weight else None, bias if has_bias else None, EPS
+        x, mean, variance, weight if has_weight else None, bias if has_bias else None, EPS, None, False
     )
     np.testing.assert_allclose(on_host(out), wanted, rtol=1e-5, atol=1e-5)
 
@@ -133,9 +135,11 @@ def test_empty_batches():
     x = np.empty((0, 3), np.float32)
     assert np.isnan(statistics(x)).all()
     vectors, sums = [there(np.ones(3, np.float32)) for _ in range(3)], (fresh(3), fresh(3))
-    norm.batch_norm_grads(there(x), there(x), *vectors, EPS, fresh(0, 3), *sums, space("batch_norm_grads", x.shape))
+    norm.batch_norm_grads(
+        there(x), there(x), *vectors, EPS, None, fresh(0, 3), *sums, None, space("batch_norm_grads", x.shape)
+    )
     assert not on_host(sums[0]).any() and not on_host(sums[1]).any()
-    norm.batch_normalize(there(x), *vectors, None, EPS, fresh(0, 3))
+    norm.batch_normalize(there(x), *vectors, None, EPS, None, False, fresh(0, 3))
 
 
 # ---- choice ----------------------------------------------------------------------------------------------------------
@@ -164,11 +168,11 @@ def interpreted_space(function, shape):
 def test_arrays_off_the_grid_take_the_plain_rung():
     """Any of them."""
     shape, vectors = (8, 16), [array(16) for _ in range(4)]
-    assert len(launched(lambda: norm.batch_normalize(late(*shape), *vectors, EPS, array(*shape)))) == 1
+    assert len(launched(lambda: norm.batch_normalize(late(*shape), *vectors, EPS, None, False, array(*shape)))) == 1
     for arrays in ((late, array, array), (array, late, array), (array, array, late)):
         g, x, dx = (make(*shape) for make in arrays)
-        outputs = dx, array(16), array(16), interpreted_space("batch_norm_grads", shape)
-        names = [name for name, _ in launched(lambda: norm.batch_norm_grads(g, x, *vectors[:3], EPS, *outputs))]  # noqa: B023
+        outputs = dx, array(16), array(16), None, interpreted_space("batch_norm_grads", shape)
+        names = [name for name, _ in launched(lambda: norm.batch_norm_grads(g, x, *vectors[:3], EPS, None, *outputs))]  # noqa: B023
         assert names == ["norm_products_plain_f32", "norm_total_grads_f32", "norm_grads_plain_f32"]
 
 
@@ -192,8 +196,8 @@ def test_more_elements_than_places_are_refused():
     far = np.broadcast_to(array(1), (1 << 31, 1)).view(interpreter.Array)
     calls = {
         "batch_statistics": partial(cuda.batch_statistics, far, *[None] * 5, False, 0),
-        "batch_normalize": partial(cuda.batch_normalize, far, *[None] * 3, False, None, False, EPS, far),
-        "batch_norm_grads": partial(cuda.batch_norm_grads, far, far, *[None] * 3, False, EPS, far, None, None, None),
+        "batch_normalize": partial(cuda.batch_normalize, far, *[None] * 3, False, None, False, EPS, None, False, far),
+        "batch_norm_grads": partial(cuda.batch_norm_grads, far, far, *[None] * 3, False, EPS, None, far, *[None] * 4),
         "standardize": partial(cuda.standardize, far, EPS, far, None),
         "standardize_grad": partial(cuda.standardize_grad, far, far, None, far),
     }
@@ -243,7 +247,7 @@ def test_normalisation_reads_and_writes_once(shape):
         cut(*shape),
     )
     vectors[1][...] = 1
-    ((name, counts),) = launched(lambda: norm.batch_normalize(x, *vectors, EPS, out))
+    ((name, counts),) = launched(lambda: norm.batch_normalize(x, *vectors, EPS, None, False, out))
     assert name == "norm_normalize_vector"
     assert counts.bytes_loaded["x"] == counts.bytes_stored["out"] == x.nbytes and whole_sectors(counts, "x", "out")
     groups = -(-rows // (plan.fold * LINES))
@@ -255,8 +259,14 @@ def test_normalisation_reads_and_writes_once(shape):
 def test_gradients_read_twice_and_write_once(shape):
     g, x, dx, columns, plan = array(*shape), array(*shape), interpreter.empty(shape), shape[1], cut(*shape)
     vectors = [interpreter.array(np.ones(columns, np.float32)) for _ in range(3)]
-    outputs = dx, interpreter.empty(columns), interpreter.empty(columns)
-    call = partial(norm.batch_norm_grads, g, x, *vectors, EPS, *outputs, interpreted_space("batch_norm_grads", shape))
+    outputs = (
+        dx,
+        interpreter.empty(columns),
+        interpreter.empty(columns),
+        None,
+        interpreted_space("batch_norm_grads", shape),
+    )
+    call = partial(norm.batch_norm_grads, g, x, *vectors, EPS, None, *outputs)
     names, counts = zip(*launched(call), strict=True)
     assert names == ("norm_products_vector", "norm_total_grads_f32", "norm_grads_vector")
     sums, totals, last = counts

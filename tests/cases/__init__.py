@@ -24,7 +24,7 @@ class Output:
 
 @dataclass(frozen=True)
 class KernelCase:
-    """One call: function(*inputs, *params.values(), *outputs[, workspace])."""
+    """One call: function(*inputs, *params.values(), *outputs, *absent[, workspace])."""
 
     family: str
     function: str
@@ -38,6 +38,8 @@ class KernelCase:
     magnitude: Callable | None = None  # of (reference, inputs, params): what eps*terms is relative to; None: see below
     reference_params: dict = field(default_factory=dict)  # arguments that the reference alone takes
     workspace: Callable | None = None  # of (inputs, params, dtype): bytes; None where the function takes none
+    arrange: Callable | None = None  # of (inputs, params): the arguments before the outputs, where in another order
+    absent: tuple = ()  # a None for each optional output, the last ones, that is not wanted
     nan: tuple = ()  # positions of the inputs whose NaN must reach exactly the results that the reference says
 
     def __str__(self):
@@ -45,10 +47,14 @@ class KernelCase:
         params = " ".join(f"{name}={value}".replace(" ", "") for name, value in self.params.items())
         return f"{self.family}.{self.function} {shapes} {params}".strip()
 
+    def arguments(self, inputs):
+        """What comes before the outputs."""
+        return self.arrange(inputs, self.params) if self.arrange else (*inputs, *self.params.values())
+
     def references(self, function, inputs):
         """Results of the reference, always a tuple."""
-        results = function(*inputs, *self.params.values(), *self.reference_params.values())
-        return results if isinstance(results, tuple) else (results,)
+        results = function(*self.arguments(inputs), *self.reference_params.values())
+        return results[: len(self.outputs)] if isinstance(results, tuple) else (results,)
 
     def bounds(self, function, inputs, eps):
         """How far each result may be from the reference: by default each term of a sum is rounded terms times."""
@@ -57,7 +63,7 @@ class KernelCase:
         else:
             sizes = self.magnitude(function, inputs, self.params)
             sizes = sizes if isinstance(sizes, tuple) else (sizes,)
-        return [eps * self.terms * size for size in sizes]
+        return [eps * self.terms * size for size in sizes[: len(self.outputs)]]
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ import numpy as np
 from minigrad_kernels import norm
 from minigrad_kernels.errors import KindError, ShapeError
 from minigrad_kernels.layout import CHANNELS_LAST
-from minigrad_kernels.norm.cpu import SHORT, TILE
+from minigrad_kernels.norm.cpu import RUN, SHORT, TILE
 
 from . import KernelCase, Output, Refusal
 
@@ -62,41 +62,57 @@ def statistics(shape):
     )
 
 
+def normalize_order(inputs, params):
+    *vectors, residual = inputs
+    return *vectors, params["eps"], residual, params["relu"]
+
+
 def normalize_size(reference, inputs, params):
-    x, mean, variance, weight, bias = (None if v is None else np.abs(v.astype(float)) for v in inputs)
-    return reference(x, -mean, variance, weight, bias, params["eps"])
+    x, mean, variance, weight, bias, residual = (None if v is None else np.abs(v.astype(float)) for v in inputs)
+    return reference(x, -mean, variance, weight, bias, params["eps"], residual, False)
 
 
-def normalize(shape, weight="c", bias="c"):
-    inputs = "xc+" + weight + bias
-    nan = (0,) if shape[0] else ()
-    settings = dict(terms=8, exact=False, magnitude=normalize_size, nan=nan)
-    return row("batch_normalize", shape, inputs, "x", {"eps": EPS}, **settings)
+def normalize(shape, weight="c", bias="c", residual="-", relu=False):
+    inputs = "xc+" + weight + bias + residual
+    nan = (0, 5) if shape[0] and residual == "x" else (0,) if shape[0] else ()
+    settings = dict(terms=8, exact=False, magnitude=normalize_size, nan=nan, arrange=normalize_order)
+    return row("batch_normalize", shape, inputs, "x", {"eps": EPS, "relu": relu}, **settings)
+
+
+def grads_order(inputs, params):
+    *others, out = inputs
+    return *others, params["eps"], out
 
 
 def grads_size(reference, inputs, params):
     """All terms with their absolute values, so that nothing cancels."""
-    g, x, mean, variance, weight = (None if v is None else np.abs(v.astype(float)) for v in inputs)
+    g, x, mean, variance, weight, _ = (None if v is None else np.abs(v.astype(float)) for v in inputs)
     axes = (0,) if x.ndim == 2 else (0, 2, 3)
     wide = [1 if axis in axes else -1 for axis in range(x.ndim)]
     deviation = np.sqrt(variance + params["eps"])
     normal = (x + mean.reshape(wide)) / deviation.reshape(wide)
     dw, db = (g * normal).sum(axes), g.sum(axes)
     dx = g + (db.reshape(wide) + normal * dw.reshape(wide)) / (x.size / x.shape[1])
-    return dx * ((1 if weight is None else weight) / deviation).reshape(wide), dw, db
+    return dx * ((1 if weight is None else weight) / deviation).reshape(wide), dw, db, g
 
 
-def grads(shape, weight="c"):
+def gradient_space(inputs, params, dtype):
+    return norm.workspace("batch_norm_grads", inputs[0].shape, inputs[-1])
+
+
+def grads(shape, weight="c", out="-", dresidual=""):
     return row(
         "batch_norm_grads",
         shape,
-        "xxc+" + weight,
-        "xcc",
+        "xxc+" + weight + out,
+        "xcc" + dresidual,
         {"eps": EPS},
+        absent=() if dresidual else (None,),
         terms=SHORT + 12,
         exact=False,
         magnitude=grads_size,
-        workspace=scratch("batch_norm_grads"),
+        workspace=gradient_space,
+        arrange=grads_order,
     )
 
 
@@ -182,6 +198,9 @@ SHAPES = [
     (8, 64, 4, 4),
     (5, 33, 3, 3),
 ]
+# Channels of no whole vector, of one, of a line and more; rows of no whole line, of a run and more.
+EXTENDED = [(7, 1), (131, 3), (2, 6, 5, 7), (70, 17), (33, 100), (9, 1028), (RUN // 64 + 1, 64), (0, 3)]
+ENDS = [("x", False), ("-", True), ("x", True)]  # a residual, and whether ReLU follows
 MANY = (4200, 64)  # more parts than threads of a GPU that add those of a column
 
 CASES = [
@@ -189,8 +208,10 @@ CASES = [
     *(statistics(shape) for shape in (*SHAPES, MANY)),
     *(normalize(shape) for shape in (*SHAPES, (0, 3))),
     *(normalize((5, 6, 3, 3), *affine) for affine in ("c-", "-c", "--")),
+    *(normalize(shape, residual=residual, relu=relu) for shape in EXTENDED for residual, relu in ENDS),
     *(grads(shape) for shape in (*SHAPES, MANY)),
     grads((5, 6, 3, 3), "-"),
+    *(grads(shape, out="x", dresidual=dresidual) for shape in EXTENDED for dresidual in ("", "x")),
     *(standardize(shape) for shape in ROW_SHAPES),
     *(standardize(shape, lifted) for shape in ROW_SHAPES[:-1]),
     *(standardize_grad(shape) for shape in ROW_SHAPES),

@@ -4,11 +4,14 @@ from itertools import product
 
 import numpy as np
 
+from minigrad_kernels.bias.plan import LINES
 from minigrad_kernels.layout import CHANNELS_LAST
-from minigrad_kernels.pool2d import adaptive_windows, average_windows, output_shape, position_type
+from minigrad_kernels.pool2d import adaptive_windows, average_windows, output_shape, position_type, workspace
 from minigrad_kernels.toolchain.lanes import LANES
 
 from . import KernelCase, Output
+
+TERMS = 16 + LINES  # of a sum over windows, taken in parts
 
 
 def some_positions(x_shape, geometry, out):
@@ -55,7 +58,28 @@ def maximum(x, kernel_size, stride, padding=(0, 0), dilation=(1, 1), ceil_mode=F
             terms=windows,
             reference_params={"x_size": x[2:]},
         ),
+        *(rectified(x, out, params, draw, windows, dbias) for dbias in (False, True)),
     ]
+
+
+def rectified(x, out, params, draw, windows, dbias):
+    """max_relu_input_grad, with and without the gradient of the bias."""
+    image = CHANNELS_LAST
+    return KernelCase(
+        "pool2d",
+        "max_relu_input_grad",
+        (out, out, out),
+        params,
+        (Output(x, image), Output(x[1:2]))[: 1 + dbias],
+        layouts=(image, image, image),
+        kinds=("float", "float", draw),
+        terms=windows + TERMS,
+        magnitude=lambda reference, inputs, params: reference(np.abs(inputs[0]), *inputs[1:], *params.values(), x[2:]),
+        reference_params={"x_size": x[2:]},
+        workspace=lambda inputs, params, dtype: workspace(inputs[0]),
+        absent=() if dbias else (None,),
+        nan=(0, 1) if x[0] else (),
+    )
 
 
 class AverageCase(KernelCase):
@@ -103,6 +127,10 @@ ROWS = [
             [(1, 1), (2, 3)], [(0, 0), (1, 1)], [(1, 1), (2, 1)], [False, True]
         )
     ),
+    # Windows that do not overlap: in gaps, in the padding, over the input; few channels and many.
+    *(maximum((3, c, 7, 9), (2, 3), stride) for c in (2, 6, 17, 100) for stride in ((2, 3), (3, 4))),
+    *(maximum((2, c, 8, 9), (2, 2), (3, 2), (1, 1), (2, 1), ceil_mode=True) for c in (6, 17)),
+    maximum((70, 8, 2, 2), (2, 2), (2, 2)),  # more rows than parts
     # Four channels at a time: windows that overlap, leave gaps, leave the input; taps that lie apart.
     maximum((2, 8, 9, 10), (3, 3), (2, 2), (1, 1)),
     maximum((3, 4, 9, 10), (3, 2), (1, 1), (1, 1), (2, 3)),

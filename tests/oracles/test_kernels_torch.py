@@ -119,11 +119,11 @@ def test_batch_norm(shape, affine):
     mean, variance, dw, db = np.empty((4, channels))
     out, dx = np.empty_like(x), np.empty_like(x)
     norm.batch_statistics(x, mean, variance, np.empty(norm.workspace("batch_statistics", shape), np.uint8))
-    norm.batch_normalize(x, mean, variance, weight, bias, 1e-5, out)
+    norm.batch_normalize(x, mean, variance, weight, bias, 1e-5, None, False, out)
     np.testing.assert_allclose(out, want.detach().numpy(), **CLOSE)
     want.backward(torch.from_numpy(g))
     space = np.empty(norm.workspace("batch_norm_grads", shape), np.uint8)
-    norm.batch_norm_grads(g, x, mean, variance, weight, 1e-5, dx, dw, db, space)
+    norm.batch_norm_grads(g, x, mean, variance, weight, 1e-5, None, dx, dw, db, None, space)
     for got, tensor_ in zip((dx, dw, db), theirs, strict=True):
         if tensor_ is not None:
             np.testing.assert_allclose(got, tensor_.grad.numpy(), **CLOSE)

@@ -14,7 +14,7 @@ import math
 import numpy as np
 
 from ..errors import ShapeError
-from ..toolchain import alias, implementation
+from ..toolchain import alias, backend, implementation
 from ..toolchain.arguments import check_array, check_floats, check_one_kind, check_output, rows
 from . import plan
 
@@ -30,16 +30,24 @@ __all__ = [
 
 
 @functools.lru_cache(maxsize=1024)
-def workspace(function, x_shape):
-    """The bytes that "channel_sum", "batch_statistics" or "batch_norm_grads" wants for x of this shape, anywhere."""
+def _workspace(x_shape):
     channels = max(x_shape[1], 1)
-    return plan.workspace(function, math.prod(x_shape) // channels, channels)
+    return plan.workspace(math.prod(x_shape) // channels, channels)
 
 
-def _check_space(op, space, x):
+def workspace(function, x_shape, out=None):
+    """The bytes that "channel_sum", "batch_statistics" or "batch_norm_grads" wants for x of this shape.
+
+    out: what batch_norm_grads gets as such where it gets no dresidual; a GPU then needs room for the masked gradient
+    """
+    masked = 0 if out is None or backend(out) == "cpu" else out.nbytes + plan.ALIGNMENT
+    return _workspace(x_shape) + masked
+
+
+def _check_space(op, space, x, out=None):
     if type(space) is not type(x):
         check_one_kind(op, {"x": x, "workspace": space})
-    wanted = workspace(op, x.shape)
+    wanted = workspace(op, x.shape, out)
     check_output(op, "workspace", space, None, np.uint8)
     if space.ndim != 1 or space.size < wanted or not space.flags.c_contiguous:
         raise ShapeError(f"{op}: workspace has shape {space.shape}, wants {wanted} contiguous bytes")
@@ -110,12 +118,23 @@ def _optional(op, name, array, x):
     return (None, False) if array is None else (_vector(op, name, array, x), True)
 
 
-def batch_normalize(x, mean, variance, weight, bias, eps, out):
-    """x normalised by given statistics.
+def _optional_matrix(op, name, array, x, check=check_array):
+    """A matrix as x, or None."""
+    if array is None:
+        return None
+    if type(array) is not type(x):
+        check_one_kind(op, {"x": x, name: array})
+    check(op, name, array, x.shape, x.dtype)
+    return _matrix(op, name, array)
 
-    Math    out = (x - mean) / sqrt(variance + eps) * weight + bias, weight 1 and bias 0 where None
+
+def batch_normalize(x, mean, variance, weight, bias, eps, residual, relu, out):
+    """x normalised by given statistics, then perhaps added to another array, then perhaps its positive part.
+
+    Math    z = (x - mean) / sqrt(variance + eps) * weight + bias [+ residual], weight 1 and bias 0 where None
+            out = max(z, 0) if relu, else z; NaN stays NaN
     Grads   training (mean and variance of x itself): batch_norm_grads
-    Shapes  x and out (N, C) or (N, C, H, W); mean, variance, weight, bias (C,)
+    Shapes  x, residual (or None) and out (N, C) or (N, C, H, W); mean, variance, weight, bias (C,); relu a bool
     """
     op = "batch_normalize"
     kernel = implementation(__name__, op, x)
@@ -126,17 +145,20 @@ def batch_normalize(x, mean, variance, weight, bias, eps, out):
     mean, variance = _vector(op, "mean", mean, x), _vector(op, "variance", variance, x)
     (weight, has_weight), (bias, has_bias) = _optional(op, "weight", weight, x), _optional(op, "bias", bias, x)
     affine = weight if has_weight else mean, has_weight, bias if has_bias else mean, has_bias
-    kernel(matrix, mean, variance, *affine, float(eps), _matrix(op, "out", out))
+    residual = _optional_matrix(op, "residual", residual, x)
+    kernel(matrix, mean, variance, *affine, float(eps), residual, bool(relu), _matrix(op, "out", out))
 
 
-def batch_norm_grads(g, x, mean, variance, weight, eps, dx, dw, db, workspace):
+def batch_norm_grads(g, x, mean, variance, weight, eps, out, dx, dw, db, dresidual, workspace):
     """The gradients of batch_normalize where mean and variance are those of x itself.
 
-    Math    normal = (x - mean) / sqrt(variance + eps);  db = sum g;  dw = sum g * normal
-            dx = weight / sqrt(variance + eps) * (g - db / count - normal * dw / count)
+    Math    m = 0 where out <= 0, else g (g itself where out is None: there was no ReLU)
+            normal = (x - mean) / sqrt(variance + eps);  db = sum m;  dw = sum m * normal;  dresidual = m
+            dx = weight / sqrt(variance + eps) * (m - db / count - normal * dw / count)
     Grads   none here: second order goes through the differentiable form
-    Shapes  g, x, dx (N, C) or (N, C, H, W); mean, variance, weight (or None), dw, db (C,);
-            workspace: workspace("batch_norm_grads", x.shape) bytes
+    Shapes  g, x, out (or None), dx, dresidual (or None) (N, C) or (N, C, H, W); mean, variance, weight (or None), dw,
+            db (C,); workspace: workspace("batch_norm_grads", x.shape, out) bytes, without out where dresidual is given
+    Errors  ValueError also for dresidual without out: it would be g
     """
     op = "batch_norm_grads"
     kernel = implementation(__name__, op, x)
@@ -147,10 +169,14 @@ def batch_norm_grads(g, x, mean, variance, weight, eps, dx, dw, db, workspace):
     check_output(op, "dx", dx, x.shape, x.dtype)
     mean, variance = _vector(op, "mean", mean, x), _vector(op, "variance", variance, x)
     weight, has_weight = _optional(op, "weight", weight, x)
+    rectified = _optional_matrix(op, "out", out, x)
+    masked = _optional_matrix(op, "dresidual", dresidual, x, check_output)
+    if rectified is None and masked is not None:
+        raise ShapeError(f"{op}: dresidual is given without out, and would be g; wants None")
     outputs = _matrix(op, "dx", dx), _vector(op, "dw", dw, x, check_output), _vector(op, "db", db, x, check_output)
-    _check_space(op, workspace, x)
+    _check_space(op, workspace, x, out if masked is None else None)
     affine = weight if has_weight else mean, has_weight
-    kernel(*matrices, mean, variance, *affine, float(eps), *outputs, workspace)
+    kernel(*matrices, mean, variance, *affine, float(eps), rectified, *outputs, masked, workspace)
 
 
 def _rows(op, inputs, outputs):

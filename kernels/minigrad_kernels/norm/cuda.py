@@ -12,6 +12,7 @@ from ..bias.cuda import LIMIT
 from ..bias.cuda import column_sums as channel_sum
 from ..bias.cuda_plain import HEIGHT, WIDTH
 from ..bias.plan import LINES, cut
+from ..elementwise.cuda import relu_grad
 from ..errors import ShapeError
 from ..softmax.cuda_parts import THREADS, WIDTHS
 from ..toolchain.cuda.memory import VECTOR, address, aligned
@@ -93,7 +94,7 @@ def batch_statistics(x, mean, variance, workspace, running_mean, running_var, ha
     _totals(x, cuda_totals.STATISTICS, (x, *partials, mean, variance, *running, *sizes))
 
 
-def batch_normalize(x, mean, variance, weight, has_weight, bias, has_bias, eps, out, rung=None):
+def batch_normalize(x, mean, variance, weight, has_weight, bias, has_bias, eps, residual, relu, out, rung=None):
     rung = _rung("batch_normalize", rung, x, out)
     if not x.size:
         return
@@ -102,14 +103,32 @@ def batch_normalize(x, mean, variance, weight, has_weight, bias, has_bias, eps, 
         _elements(x, cuda_plain.NORMALIZE, (*arguments, x.size, x.shape[1]))
     else:
         _lines(x, cuda_vector.normalize_vector, arguments)
+    if residual is not None:
+        out += residual
+    if relu:
+        np.maximum(out, 0, out=out)
 
 
-def batch_norm_grads(g, x, mean, variance, weight, has_weight, eps, dx, dw, db, workspace, rung=None):
+def _masked(g, out, dresidual, workspace):
+    """g where out is positive or NaN, in dresidual or in the workspace, and what is left of the workspace."""
+    if dresidual is None:
+        start = -address(workspace) % VECTOR
+        dresidual = workspace[start : start + g.nbytes].view(g.dtype).reshape(g.shape)
+        workspace = workspace[start + g.nbytes :]
+    relu_grad(g.reshape(-1), out.reshape(-1), dresidual.reshape(-1))
+    return dresidual, workspace
+
+
+def batch_norm_grads(
+    g, x, mean, variance, weight, has_weight, eps, out, dx, dw, db, dresidual, workspace, rung=None
+):  # fmt: skip
     rung = _rung("batch_norm_grads", rung, x, g, dx)
     if not x.size:
         dw.fill(0)
         db.fill(0)
         return
+    if out is not None:
+        g, workspace = _masked(g, out, dresidual, workspace)
     (rows, columns), plan = x.shape, cut(*x.shape)
     partials = _partials(workspace, x, plan)
     _parts(x, rung, cuda_plain.PRODUCTS, cuda_vector.products_vector, (g, x, mean, *partials))

@@ -30,19 +30,25 @@ def batch_statistics(x, xp=numpy):
     return mean, xp.mean((x - xp.reshape(mean, shape)) ** 2, axis=axes)
 
 
-def batch_normalize(x, mean, variance, weight, bias, eps, xp=numpy):
+def batch_normalize(x, mean, variance, weight, bias, eps, residual, relu, xp=numpy):
     x = xp.array(x, dtype=float)
     shape = _axes(x)[1]
     mean, variance = (xp.reshape(xp.array(v, dtype=float), shape) for v in (mean, variance))
     out = (x - mean) / xp.sqrt(variance + eps)
     if weight is not None:
         out = out * xp.reshape(xp.array(weight, dtype=float), shape)
-    return out if bias is None else out + xp.reshape(xp.array(bias, dtype=float), shape)
+    if bias is not None:
+        out = out + xp.reshape(xp.array(bias, dtype=float), shape)
+    if residual is not None:
+        out = out + xp.array(residual, dtype=float)
+    return xp.where(out <= 0, 0.0, out) if relu else out
 
 
-def batch_norm_grads(g, x, mean, variance, weight, eps, xp=numpy):
-    """(dx, dw, db) where mean and variance are those of x itself."""
+def batch_norm_grads(g, x, mean, variance, weight, eps, out=None, xp=numpy):
+    """(dx, dw, db, masked g) where mean and variance are those of x itself."""
     g, x = xp.array(g, dtype=float), xp.array(x, dtype=float)
+    if out is not None:
+        g = xp.where(numpy.array(out) <= 0, 0.0, g)
     axes, shape = _axes(x)
     deviation = xp.reshape(xp.sqrt(xp.array(variance, dtype=float) + eps), shape)
     normal = (x - xp.reshape(xp.array(mean, dtype=float), shape)) / deviation
@@ -51,7 +57,7 @@ def batch_norm_grads(g, x, mean, variance, weight, eps, xp=numpy):
     dx = g - (xp.reshape(db, shape) + normal * xp.reshape(dw, shape)) / count
     if weight is not None:
         dx = dx * xp.reshape(xp.array(weight, dtype=float), shape)
-    return dx / deviation, dw, db
+    return dx / deviation, dw, db, g
 
 
 def standardize(x, eps, xp=numpy):

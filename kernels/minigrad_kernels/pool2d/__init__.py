@@ -11,10 +11,11 @@ Source  PyTorch's max_pool2d, avg_pool2d and adaptive_avg_pool2d
 
 import numpy as np
 
+from .. import bias
 from ..errors import KindError, ShapeError
-from ..toolchain import alias, implementation
+from ..toolchain import alias, backend, implementation
 from ..toolchain.arguments import check_array, check_floats, check_one_kind, check_output, nhwc, pair
-from .geometry import adaptive_windows, average_windows, output_shape, outputs
+from .geometry import PARTS, adaptive_windows, average_windows, output_shape, outputs
 
 __all__ = [
     "adaptive_windows",
@@ -24,10 +25,14 @@ __all__ = [
     "check_windows",
     "max_forward",
     "max_input_grad",
+    "max_relu_input_grad",
     "max_select",
     "output_shape",
     "position_type",
+    "workspace",
 ]
+
+ALIGNMENT = 16  # bytes: what 128-bit accesses want
 
 
 def position_type(kernel_size):
@@ -121,6 +126,47 @@ def max_input_grad(g, positions, kernel_size, stride, padding, dilation, dx):
     _check_outputs(op, dx.shape, g.shape, geometry)
     views = nhwc(op, "g", g), nhwc(op, "positions", positions)
     kernel(*views, *geometry, nhwc(op, "dx", dx))
+
+
+def workspace(g):
+    """The bytes that max_relu_input_grad wants for g."""
+    sums = 8 * PARTS * g.shape[1] + ALIGNMENT
+    if backend(g) == "cpu":
+        return sums
+    return g.nbytes + ALIGNMENT + bias.workspace(g.shape)
+
+
+def _check_space(op, space, g):
+    check_output(op, "workspace", space, None, np.uint8)
+    if space.ndim != 1 or space.size < workspace(g) or not space.flags.c_contiguous:
+        raise ShapeError(f"{op}: workspace has shape {space.shape}, wants {workspace(g)} contiguous bytes")
+
+
+def max_relu_input_grad(g, out, positions, kernel_size, stride, padding, dilation, dx, dbias, workspace):
+    """The gradient of max_forward of a positive part, max_forward(max(z + bias, 0)), for z and for the bias.
+
+    Math    m = 0 where out <= 0, else g: a NaN of out passes g, as in PyTorch
+            dx = max_input_grad(m, positions);  dbias[c] = sum of m over all axes but 1
+    Grads   linear in g
+    Shapes  g, out, positions (N, C, I, J); dx (N, C, H, W); dbias (C,) or None; workspace: workspace(g) bytes
+    """
+    op = "max_relu_input_grad"
+    kernel = implementation(__name__, op, g)
+    arrays = {"g": g, "out": out, "positions": positions, "dx": dx, "dbias": dbias, "workspace": workspace}
+    check_one_kind(op, arrays)
+    check_floats(op, "g", g)
+    geometry = _geometry(op, kernel_size, stride, padding, dilation)
+    check_array(op, "out", out, g.shape, g.dtype)
+    check_array(op, "positions", positions, g.shape, position_type(geometry[0]))
+    check_output(op, "dx", dx, None, g.dtype)
+    _check_outputs(op, dx.shape, g.shape, geometry)
+    _check_space(op, workspace, g)
+    if dbias is not None:
+        check_output(op, "dbias", dbias, g.shape[1:2], g.dtype)
+        if not dbias.flags.c_contiguous:
+            raise ShapeError(f"{op}: dbias has strides {dbias.strides}, wants C order")
+    views = nhwc(op, "g", g), nhwc(op, "out", out), nhwc(op, "positions", positions)
+    kernel(*views, *geometry, nhwc(op, "dx", dx), dbias, workspace)
 
 
 def _check_windows(op, x_shape, out_shape, rows, columns):

@@ -7,16 +7,17 @@ import numpy as np
 from numba import prange
 
 from ..toolchain import jit, parallel
-from ..toolchain.lanes import LANES, add_chosen, add_quotient, max_window, mean_window
+from ..toolchain.lanes import LANES, add_quotient, max_window, mean_window
+from .cpu_place import max_input_grad, max_relu_input_grad, taps_inside
 
-__all__ = ["average_forward", "average_input_grad", "max_forward", "max_input_grad", "max_select"]
-
-
-@jit
-def taps_inside(start, size, taps, dilation):
-    """The first tap inside the input and one past the last, for a window whose tap 0 lies at `start`."""
-    first = (-start + dilation - 1) // dilation if start < 0 else 0
-    return first, min(taps, (size - start + dilation - 1) // dilation)
+__all__ = [
+    "average_forward",
+    "average_input_grad",
+    "max_forward",
+    "max_input_grad",
+    "max_relu_input_grad",
+    "max_select",
+]
 
 
 @jit
@@ -65,34 +66,6 @@ def clear_row(x, row):
     for w in range(x.shape[2]):
         for c in range(x.shape[3]):
             x[n, h, w, c] = zero
-
-
-@jit
-def chosen_row(g, positions, row, kernel_size, stride, padding, dilation, dx):
-    """Into one row of dx, what the windows that cover it chose there, in a fixed order."""
-    n, h = row // dx.shape[1], row % dx.shape[1]
-    channels, width = dx.shape[3], dx.shape[2]
-    clear_row(dx, row)
-    for p in range(kernel_size[0]):
-        top = h + padding[0] - p * dilation[0]
-        i = top // stride[0]
-        if top % stride[0] != 0 or i < 0 or i >= g.shape[1]:
-            continue
-        for j in range(g.shape[2]):
-            left = j * stride[1] - padding[1]
-            source = ((n * g.shape[1] + i) * g.shape[2] + j) * channels
-            q0, q1 = taps_inside(left, width, kernel_size[1], dilation[1])
-            for q in range(q0, q1):
-                tap = positions.dtype.type(p * kernel_size[1] + q)
-                at = (row * width + left + q * dilation[1]) * channels
-                for c in range(0, channels, LANES):
-                    add_chosen(g, positions, source + c, tap, dx, at + c, channels - c)
-
-
-@parallel
-def max_input_grad(g, positions, kernel_size, stride, padding, dilation, dx):
-    for row in prange(dx.shape[0] * dx.shape[1]):
-        chosen_row(g, positions, np.int64(row), kernel_size, stride, padding, dilation, dx)
 
 
 @jit

@@ -8,13 +8,22 @@ from functools import lru_cache
 
 import numpy as np
 
+from ..bias.cuda import bias_relu_grad
+from ..elementwise.cuda import relu_grad
 from ..errors import ShapeError
 from ..toolchain.cuda.memory import VECTOR, address, aligned, kept
 from ..toolchain.cuda.rungs import choose
 from . import cuda_plain, cuda_plain_average, cuda_vector, cuda_vector_average
 from .cuda_division import by
 
-__all__ = ["average_forward", "average_input_grad", "max_forward", "max_input_grad", "max_select"]
+__all__ = [
+    "average_forward",
+    "average_input_grad",
+    "max_forward",
+    "max_input_grad",
+    "max_relu_input_grad",
+    "max_select",
+]
 
 LIMIT = 1 << 31  # elements: places are 32-bit inside kernels
 THREADS = 256
@@ -73,6 +82,17 @@ def max_input_grad(g, positions, kernel_size, stride, padding, dilation, dx, run
     kernel = plain if rung == "plain" else cuda_vector.max_input_grad_vector
     geometry = *kernel_size, *stride, *padding, *dilation
     _launch(rung, kernel, (g, positions, dx), dx, dx, g, geometry, (*stride, *dilation))
+
+
+def max_relu_input_grad(g, out, positions, kernel_size, stride, padding, dilation, dx, dbias, workspace, rung=None):
+    start = -address(workspace) % VECTOR
+    masked = workspace[start : start + g.nbytes].view(g.dtype)
+    if dbias is None:
+        relu_grad(g.reshape(-1), out.reshape(-1), masked)
+    else:
+        matrices = (array.reshape(-1, g.shape[3]) for array in (g, out, masked))
+        bias_relu_grad(*matrices, dbias, workspace[start + g.nbytes :])
+    max_input_grad(masked.reshape(g.shape), positions, kernel_size, stride, padding, dilation, dx, rung)
 
 
 @lru_cache(256)

@@ -2,7 +2,14 @@
 
 import numpy
 
-__all__ = ["average_forward", "average_input_grad", "max_forward", "max_input_grad", "max_select"]
+__all__ = [
+    "average_forward",
+    "average_input_grad",
+    "max_forward",
+    "max_input_grad",
+    "max_relu_input_grad",
+    "max_select",
+]
 
 
 def _taps(kernel_size, dilation):
@@ -57,6 +64,13 @@ def max_input_grad(g, positions, kernel_size, stride, padding, dilation, x_size,
     here = (h[..., None, None] == down) & (w[..., None, None] == right)
     everywhere = g[..., None, None] + numpy.zeros(here.shape)
     return xp.sum(xp.where(here, everywhere, 0.0), axis=(2, 3))
+
+
+def max_relu_input_grad(g, out, positions, kernel_size, stride, padding, dilation, x_size, xp=numpy):
+    """(dx, dbias): max_input_grad of g where out is positive, or NaN, and the sum of that over all axes but 1."""
+    g = xp.where(numpy.array(out) <= 0, 0.0, xp.array(g, dtype=float))
+    dx = max_input_grad(g, positions, kernel_size, stride, padding, dilation, x_size, xp)
+    return dx, xp.sum(g, axis=(0, 2, 3))
 
 
 def average_forward(x, rows, columns, xp=numpy):

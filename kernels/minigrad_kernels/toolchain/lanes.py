@@ -11,7 +11,7 @@ from numba.extending import intrinsic
 
 from .emit import INT, TILE, constant
 
-__all__ = ["LANES", "add_chosen", "add_quotient", "max_window", "mean_window"]
+__all__ = ["LANES", "add_quotient", "add_window", "max_window", "mean_window", "place_window"]
 
 LANES = 16  # two or four registers where vectors are shorter
 
@@ -163,24 +163,62 @@ def mean_window(typing_context, x, corner, taps, steps, divisor, out, at, count)
     return types.void(x, ints, FOUR, TWO, x.dtype, out, ints, ints), generate
 
 
-@intrinsic
-def add_chosen(typing_context, g, positions, source, tap, dx, at, count):
-    """dx[at:] += g[source:] where positions[source:] is the tap."""
+def _place(adds, arguments):
+    """Signature and code of place_window and, where the windows overlap, of add_window."""
+    g, _, _, positions, _, _, _, _, dx, _, sums, _, _, _ = arguments
 
     def generate(context, builder, signature, values):
         emit = _Emitter(context, builder, signature, values)
-        source, at = values[2], values[5]
+        rectified, at, taps, steps, width, corner, has_sums, first = (values[k] for k in (2, 4, 5, 6, 7, 9, 11, 12))
+        number = context.get_value_type(positions.dtype)
+        double = ir.VectorType(ir.DoubleType(), LANES)
 
         def body():
-            here = builder.icmp_signed("==", emit.load(1, source), emit.splat(values[3]))
-            share = builder.select(here, emit.load(0, source), ir.Constant(emit.vector(0), None))
-            emit.store(builder.fadd(emit.load(4, at), share), 4, at)
+            nothing = ir.Constant(emit.vector(0), None)
+            closed = builder.fcmp_ordered("<=", emit.load(1, at), nothing)
+            share = emit.load(0, at)
+            share = builder.select(builder.and_(closed, emit.splat(rectified)), nothing, share)
+            chosen = emit.load(3, at)
+
+            def visit(offset, p, q):
+                tap = builder.add(builder.mul(p, width), q)
+                tap = emit.splat(tap if number.width == INT.width else builder.trunc(tap, number))
+                here = builder.select(builder.icmp_signed("==", chosen, tap), share, nothing)
+                emit.store(builder.fadd(emit.load(8, offset), here) if adds else here, 8, offset)
+
+            emit.window(taps, steps, corner, visit)
+            with builder.if_then(has_sums):
+                wide = share if share.type == double else builder.fpext(share, double)
+                emit.store(builder.fadd(emit.load(10, first), wide), 10, first)
 
         emit.run(body)
         return context.get_dummy_value()
 
-    ints = types.intp
-    return types.void(g, positions, ints, positions.dtype, dx, ints, ints), generate
+    ints, flag = types.intp, types.boolean
+    return types.void(g, g, flag, positions, ints, FOUR, TWO, ints, dx, ints, sums, flag, ints, ints), generate
+
+
+@intrinsic
+def place_window(
+    typing_context, g, out, rectified, positions, at, taps, steps, width, dx, corner, sums, has_sums, first, count
+):
+    """Into the taps of a window, see max_window, g[at:] where positions[at:] is the tap, and 0 elsewhere.
+
+    Where rectified, g counts as 0 where out[at:] is not positive; where has_sums, sums[first:] += g, in float64.
+    """
+    return _place(
+        False, (g, out, rectified, positions, at, taps, steps, width, dx, corner, sums, has_sums, first, count)
+    )
+
+
+@intrinsic
+def add_window(
+    typing_context, g, out, rectified, positions, at, taps, steps, width, dx, corner, sums, has_sums, first, count
+):
+    """place_window for windows that overlap: it adds."""
+    return _place(
+        True, (g, out, rectified, positions, at, taps, steps, width, dx, corner, sums, has_sums, first, count)
+    )
 
 
 @intrinsic

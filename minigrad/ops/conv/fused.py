@@ -5,7 +5,6 @@ linear in the gradient that arrives, so a rule first goes back through the later
 convolution's own output, and then asks the trio (trio.py). fusion.py says when these are used.
 """
 
-from minigrad_kernels import bias as columns
 from minigrad_kernels import conv2d as kernels
 from minigrad_kernels import pool2d
 from minigrad_kernels.layout import CHANNELS_LAST, FILTER
@@ -105,8 +104,8 @@ def _conv2d_relu_max_pool2d_grads(g, out, positions, input, weight, geometry, wi
     g = device.contiguous(g, CHANNELS_LAST)
     dz = device.empty(shape_of(input, weight, None, geometry), g.dtype, CHANNELS_LAST, g)
     dbias = device.empty((g.shape[1],), g.dtype, like=g)
-    scratch = device.workspace(columns.workspace(g.shape), g)
-    pool2d.max_input_grad_rectified(g, out, positions, *windows, dz, dbias, scratch)
+    scratch = device.workspace(pool2d.workspace(g), g)
+    pool2d.max_relu_input_grad(g, out, positions, *windows, dz, dbias, scratch)
     return trio_grads(dz, dbias, input, weight, geometry, needs)
 
 

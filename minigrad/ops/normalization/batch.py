@@ -31,8 +31,8 @@ def _dense(x):
     return device.contiguous(x, CHANNELS_LAST if x.ndim == 4 else None)
 
 
-def _scratch(function, x):
-    return device.workspace(kernels.workspace(function, x.shape), x)
+def _scratch(function, x, out=None):
+    return device.workspace(kernels.workspace(function, x.shape, out), x)
 
 
 def _contiguous(vectors):
@@ -128,20 +128,9 @@ def _at_once(g, input, weight, mean, variance, eps, out, needs):
     dweight, dbias = (device.empty((x.shape[1],), x.dtype, like=x) for _ in range(2))
     masked = {"residual": device.empty_like(x)} if out is not None and "residual" in needs else {}
     g = device.contiguous(g, device.order_of(x))
-    kernels.batch_norm_grads(
-        g,
-        x,
-        mean,
-        variance,
-        weight,
-        eps,
-        out,
-        dx,
-        dweight,
-        dbias,
-        masked.get("residual"),
-        _scratch("batch_norm_grads", x),
-    )
+    dresidual = masked.get("residual")
+    scratch = _scratch("batch_norm_grads", x, out if dresidual is None else None)
+    kernels.batch_norm_grads(g, x, mean, variance, weight, eps, out, dx, dweight, dbias, dresidual, scratch)
     return {"input": dx, "weight": dweight, "bias": dbias, **masked}
 
 

@@ -1,0 +1,66 @@
+"""What the kernels of norm/ share on the CPU: lines of whole rows, vectors of channels that repeat along them, sums."""
+
+import numpy as np
+
+from ..bias.cpu import SMALL
+from ..toolchain import jit
+
+__all__ = ["add_parts", "gather", "partials", "repeat", "run", "spread", "spread_scale"]
+
+
+def run(kernel, size, *arguments):
+    (kernel.alone if size < SMALL else kernel)(*arguments)
+
+
+def partials(workspace, parts, columns):
+    """Two arrays of float64, (parts, columns)."""
+    start = -workspace.ctypes.data % 8
+    both = workspace[start : start + 16 * parts * columns].view(np.float64)
+    return both.reshape(2, parts, columns)
+
+
+@jit
+def repeat(filled, wide):
+    """The first elements again and again, until wide is full."""
+    while filled < wide.size:
+        count = min(filled, wide.size - filled)
+        for k in range(count):
+            wide[filled + k] = wide[k]
+        filled += count
+
+
+@jit
+def spread(vector, first, wide):
+    """The elements of a vector of channels that belong to the columns of a line from `first` on."""
+    count = min(wide.size, vector.size)
+    for c in range(count):
+        wide[c] = vector[first + c]
+    repeat(count, wide)
+
+
+@jit
+def spread_scale(variance, weight, has_weight, eps, first, wide):
+    """weight / deviation, likewise."""
+    one, eps, count = wide.dtype.type(1), wide.dtype.type(eps), min(wide.size, variance.size)
+    for c in range(count):
+        wide[c] = one / np.sqrt(variance[first + c] + eps)
+    if has_weight:
+        for c in range(count):
+            wide[c] *= weight[first + c]
+    repeat(count, wide)
+
+
+@jit
+def gather(total, first, sums):
+    """Add the columns of a line from `first` on to the sums of their channels."""
+    for start in range(0, total.size, sums.size):
+        for c in range(min(sums.size, total.size - start)):
+            sums[first + c] += total[start + c]
+
+
+@jit
+def add_parts(partial):
+    """Add all parts to the first, in their order."""
+    for p in range(1, partial.shape[0]):
+        for c in range(partial.shape[1]):
+            partial[0, c] += partial[p, c]

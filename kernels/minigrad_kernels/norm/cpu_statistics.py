@@ -1,0 +1,96 @@
+"""Mean and variance of channels on the CPU, in one pass.
+
+A part (see cpu.py) sums x - c and (x - c)**2, where c is its first row, and so loses no digits to a mean that is far
+from 0. Its sums are then moved, in float64, to the first row of all.
+
+Source  Chan, Golub and LeVeque 1983, "Algorithms for computing the sample variance", section 3 (shifted data)
+"""
+
+import numpy as np
+from numba import prange
+
+from ..bias.cpu import SHORT, TILE, line_of
+from ..bias.plan import cut
+from ..toolchain import jit, parallel, stack_array
+from .cpu_lines import add_moments, flush
+from .cpu_parts import add_parts, gather, partials, repeat, run
+
+__all__ = ["batch_statistics"]
+
+
+@jit
+def pivot(x, start):
+    """What elements are compared with: an element, unless an infinity, to which all are infinitely far."""
+    return x[start] if abs(x[start]) < np.inf else x.dtype.type(0)
+
+
+@jit
+def moments_about(x, start, stop, sums, squares):
+    """The sums of x - c and of (x - c)**2 for the columns of a part, c being its first row, into float64."""
+    columns = sums.size
+    line = line_of(columns)
+    sums[:] = 0
+    squares[:] = 0
+    for first in range(0, line, TILE):
+        width = min(TILE, line - first)
+        centre, one, two = stack_array(TILE, x)[:width], stack_array(TILE, x)[:width], stack_array(TILE, x)[:width]
+        total, other = stack_array(TILE, sums)[:width], stack_array(TILE, sums)[:width]
+        for c in range(min(columns, width)):
+            centre[c] = pivot(x, start + first + c)
+        repeat(min(columns, width), centre)
+        one[:] = 0
+        two[:] = 0
+        total[:] = 0
+        other[:] = 0
+        for block in range(start + first, stop, SHORT * line):
+            for at in range(block, min(stop, block + SHORT * line), line):
+                add_moments(at, min(width, stop - at), x, centre, one, two)
+            flush(0, width, one, two, total, other, x.dtype.type(0))
+        gather(total, first, sums)
+        gather(other, first, squares)
+
+
+@jit
+def part_moments(x, start, stop, sums, squares):
+    """The same, about the first row of all."""
+    moments_about(x, start, stop, sums, squares)
+    count = (stop - start) // sums.size
+    for c in range(sums.size):
+        d = np.float64(pivot(x, start + c)) - np.float64(pivot(x, c))
+        squares[c] += d * (2 * sums[c] + count * d)
+        sums[c] += count * d
+
+
+@jit
+def finish_statistics(x, sums, squares, mean, variance, running_mean, running_var, has_running, momentum):
+    add_parts(sums)
+    add_parts(squares)
+    count = x.size / mean.size
+    for c in range(mean.size):
+        d = sums[0, c] / count
+        v = squares[0, c] / count - d * d
+        mean[c] = pivot(x, c) + d
+        variance[c] = 0.0 if v < 0 else v  # written so that NaN passes
+    if has_running:
+        for c in range(mean.size):
+            running_mean[c] = (1 - momentum) * running_mean[c] + momentum * mean[c]
+            running_var[c] = (1 - momentum) * running_var[c] + momentum * (variance[c] * (count / (count - 1)))
+
+
+@parallel
+def statistics(x, size, sums, squares, mean, variance, running_mean, running_var, has_running, momentum):
+    for p in prange(sums.shape[0]):
+        start = np.int64(p) * size
+        part_moments(x, start, min(x.size, start + size), sums[p], squares[p])
+    finish_statistics(x, sums, squares, mean, variance, running_mean, running_var, has_running, momentum)
+
+
+def batch_statistics(x, mean, variance, workspace, running_mean, running_var, has_running, momentum):
+    if not x.size:
+        mean.fill(np.nan)
+        variance.fill(np.nan)
+        return
+    plan = cut(*x.shape)
+    sums = partials(workspace, plan.parts, mean.size)
+    running = running_mean, running_var, has_running, momentum
+    run(statistics, x.size, x.reshape(-1), plan.rows * mean.size, *sums, mean, variance, *running)

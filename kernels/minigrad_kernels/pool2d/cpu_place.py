@@ -1,0 +1,153 @@
+"""The gradient of maximum pooling on the CPU: what each window passes back goes to the element that it chose.
+
+A thread owns bands: the rows of dx that the windows of one row cover, and those up to the next, or the whole image
+where windows overlap. So dx is written once, in one pass. Bands are gathered into parts by the shape alone, and a
+part has its own sums for the gradient of a bias, in float64; the parts are then added in order.
+"""
+
+import numpy as np
+from numba import prange
+
+from ..toolchain import jit, parallel
+from ..toolchain.lanes import LANES, add_window, place_window
+from .geometry import PARTS
+
+__all__ = ["max_input_grad", "max_relu_input_grad", "taps_inside"]
+
+FEW = 8  # channels; fewer of them fill too little of a vector
+NOTHING = np.zeros((1, 0))
+
+
+@jit
+def taps_inside(start, size, taps, dilation):
+    """The first tap inside the input and one past the last, for a window whose tap 0 lies at `start`."""
+    first = (-start + dilation - 1) // dilation if start < 0 else 0
+    return first, min(taps, (size - start + dilation - 1) // dilation)
+
+
+@jit
+def clear(x, n, top, bottom, left):
+    """Zeros into rows top..bottom of an image, from a column on."""
+    zero = x.dtype.type(0)
+    for h in range(top, bottom):
+        line = x[n, h, left:].reshape(-1)
+        for k in range(line.size):
+            line[k] = zero
+
+
+@jit
+def place_row(g, out, rectified, positions, row, kernel_size, stride, padding, dilation, overlap, dx, sums):
+    """Into dx, what the windows of one row pass back."""
+    n, i = row // g.shape[1], row % g.shape[1]
+    height, width, channels = dx.shape[1:]
+    top = i * stride[0] - padding[0]
+    p0, p1 = taps_inside(top, height, kernel_size[0], dilation[0])
+    steps, taps = (dilation[0] * width * channels, dilation[1] * channels), kernel_size[1]
+    wanted = sums.size > 0
+    for j in range(g.shape[2]):
+        left = j * stride[1] - padding[1]
+        q0, q1 = taps_inside(left, width, kernel_size[1], dilation[1])
+        inside = p0, p1, q0, q1
+        corner, at = ((n * height + top) * width + left) * channels, (row * g.shape[2] + j) * channels
+        for c in range(0, channels, LANES):
+            here, there, rest = at + c, corner + c, channels - c
+            if overlap:
+                add_window(
+                    g, out, rectified, positions, here, inside, steps, taps, dx, there, sums, wanted, c, rest
+                )  # fmt: skip
+            else:
+                place_window(
+                    g, out, rectified, positions, here, inside, steps, taps, dx, there, sums, wanted, c, rest
+                )  # fmt: skip
+
+
+@jit
+def scatter_row(g, out, rectified, positions, row, kernel_size, stride, padding, dilation, dx, sums):
+    """place_row for few channels, one element after the other, into zeros."""
+    n, i = row // g.shape[1], row % g.shape[1]
+    top, zero = i * stride[0] - padding[0], g.dtype.type(0)
+    for j in range(g.shape[2]):
+        left = j * stride[1] - padding[1]
+        for c in range(g.shape[3]):
+            tap = np.int64(positions[n, i, j, c])
+            share = zero if rectified and out[n, i, j, c] <= zero else g[n, i, j, c]
+            p = tap // kernel_size[1]
+            h, w = top + p * dilation[0], left + (tap - p * kernel_size[1]) * dilation[1]
+            dx[n, h, w, c] += share
+            if sums.size > 0:
+                sums[c] += share
+
+
+@jit
+def place_band(g, out, rectified, positions, band, kernel_size, stride, padding, dilation, dx, overlap, sums):
+    count = g.shape[1]
+    start, stop = (band * count, (band + 1) * count) if overlap else (band, band + 1)
+    n, i, height = start // count, start % count, dx.shape[1]
+    top = 0 if i == 0 else min(height, i * stride[0] - padding[0])
+    bottom = height if overlap or i + 1 == count else min(height, (i + 1) * stride[0] - padding[0])
+    tiled = stride == kernel_size and dilation == (1, 1) and padding == (0, 0)
+    few = dx.shape[3] < FEW
+    if tiled and not few:  # what no window covers
+        clear(dx, n, top, bottom, min(dx.shape[2], g.shape[2] * stride[1]))
+        clear(dx, n, min(bottom, top + stride[0]), bottom, 0)
+    else:
+        clear(dx, n, top, bottom, 0)
+    for row in range(stop - 1, start - 1, -1):  # so that an element sums over its taps in their order
+        if few:
+            scatter_row(g, out, rectified, positions, row, kernel_size, stride, padding, dilation, dx, sums)
+        else:
+            place_row(g, out, rectified, positions, row, kernel_size, stride, padding, dilation, overlap, dx, sums)
+
+
+@jit
+def place_bands(g, out, rectified, positions, kernel_size, stride, padding, dilation, start, stop, dx, overlap, sums):
+    sums[:] = 0
+    for band in range(start, stop):
+        place_band(g, out, rectified, positions, band, kernel_size, stride, padding, dilation, dx, overlap, sums)
+
+
+@jit
+def add_sums(sums, dbias):
+    """All parts, in their order."""
+    for part in range(1, sums.shape[0]):
+        for c in range(dbias.size):
+            sums[0, c] += sums[part, c]
+    for c in range(dbias.size):
+        dbias[c] = sums[0, c]
+
+
+@parallel
+def place(g, out, rectified, positions, kernel_size, stride, padding, dilation, dx, overlap, bands, parts, sums, dbias):
+    for index in prange(parts):
+        part = np.int64(index)
+        own = sums[min(part, sums.shape[0] - 1)]
+        start, stop = part * bands // parts, (part + 1) * bands // parts
+        place_bands(
+            g, out, rectified, positions, kernel_size, stride, padding, dilation, start, stop, dx, overlap, own
+        )  # fmt: skip
+    add_sums(sums, dbias)
+
+
+def _place(g, out, rectified, positions, geometry, dx, dbias, workspace):
+    kernel_size, stride, _, dilation = geometry
+    overlap = any(s < d * (k - 1) + 1 for k, s, d in zip(kernel_size, stride, dilation, strict=True))
+    bands = g.shape[0] * (1 if overlap else g.shape[1])
+    parts, sums = min(PARTS, bands), NOTHING
+    if not parts:
+        dx.fill(0)
+        if dbias is not None:
+            dbias.fill(0)
+        return
+    if dbias is not None:
+        start = -workspace.ctypes.data % 8
+        sums = workspace[start : start + 8 * parts * dbias.size].view(np.float64).reshape(parts, dbias.size)
+    dbias = g.reshape(-1)[:0] if dbias is None else dbias
+    place(g, out, rectified, positions, *geometry, dx, overlap, bands, parts, sums, dbias)
+
+
+def max_input_grad(g, positions, kernel_size, stride, padding, dilation, dx):
+    _place(g, g, False, positions, (kernel_size, stride, padding, dilation), dx, None, None)
+
+
+def max_relu_input_grad(g, out, positions, kernel_size, stride, padding, dilation, dx, dbias, workspace):
+    _place(g, out, True, positions, (kernel_size, stride, padding, dilation), dx, dbias, workspace)

@@ -1,0 +1,155 @@
+"""Loops over runs of neighbouring elements, written as formulas for the vector at one place.
+
+Written as loops they would be right but slow: the compiler first asks whether any two of the arrays overlap, and with
+many arrays it gives up. A formula sees the elements of an array as an attribute, and what it assigns is stored:
+
+    @line(moving="x out", fixed="scale")
+    def scaled_line(here):
+        here.out = here.x * here.scale
+
+    scaled_line(at, width, x, out, scale)       # in a kernel: out[at + k] = x[at + k] * scale[k] for k < width
+
+Arrays are 1-D and C-contiguous. Moving ones begin at `at`, fixed ones at 0; numbers fill all lanes. Where float32
+meets float64 it is widened, and what is stored is rounded to the array's type. No operation is fused with another.
+"""
+
+import functools
+import inspect
+
+from llvmlite import ir
+from numba.core import cgutils, types
+from numba.extending import intrinsic
+
+from .emit import INT, constant
+
+__all__ = ["LANES", "line"]
+
+LANES = 16  # two or four registers where vectors are shorter
+
+LANE = ir.IntType(32)
+
+
+def splat(builder, value):
+    """The value in all lanes."""
+    kind = ir.VectorType(value.type, LANES)
+    one = builder.insert_element(ir.Constant(kind, ir.Undefined), value, ir.Constant(LANE, 0))
+    zeros = ir.Constant(ir.VectorType(LANE, LANES), [0] * LANES)
+    return builder.shuffle_vector(one, ir.Constant(kind, ir.Undefined), zeros)
+
+
+class Vector:
+    """The lanes of one value in a formula."""
+
+    def __init__(self, builder, value):
+        self.builder, self.value = builder, value
+
+    def _widened(self, kind):
+        return self.value if self.value.type == kind else self.builder.fpext(self.value, kind)
+
+    def _with(self, other, operation):
+        double = ir.VectorType(ir.DoubleType(), LANES)
+        kind = double if double in (self.value.type, other.value.type) else self.value.type
+        return Vector(self.builder, operation(self._widened(kind), other._widened(kind)))
+
+    def __add__(self, other):
+        return self._with(other, self.builder.fadd)
+
+    def __sub__(self, other):
+        return self._with(other, self.builder.fsub)
+
+    def __mul__(self, other):
+        return self._with(other, self.builder.fmul)
+
+    def __le__(self, other):
+        return self._with(other, lambda a, b: self.builder.fcmp_ordered("<=", a, b))
+
+    def where(self, condition, other):
+        """This where the condition holds, else the other."""
+        return Vector(self.builder, self.builder.select(condition.value, self.value, other.value))
+
+
+class _Here:
+    """What a formula sees: vectors of the arrays at one place, and of the numbers."""
+
+    def __init__(self, builder, pointers, numbers, mask):
+        vars(self).update(_builder=builder, _pointers=pointers, _numbers=numbers, _mask=mask, _loaded={})
+
+    def __getattr__(self, name):
+        if name in self._numbers:
+            return self._numbers[name]
+        if name not in self._loaded:
+            pointer, size = self._pointers[name]
+            self._loaded[name] = Vector(self._builder, self._load(pointer, size))
+        return self._loaded[name]
+
+    def _load(self, pointer, size):
+        if self._mask is None:
+            return self._builder.load(pointer, align=size)
+        nothing = ir.Constant(pointer.type.pointee, None)
+        return self._masked("load", nothing.type, nothing.type, [pointer, ir.Constant(LANE, size), self._mask, nothing])
+
+    def __setattr__(self, name, vector):
+        self._loaded[name] = vector
+        pointer, size = self._pointers[name]
+        value, kind = vector.value, pointer.type.pointee
+        if value.type != kind:
+            narrow = self._builder.fptrunc if size == 4 else self._builder.fpext
+            value = narrow(value, kind)
+        if self._mask is None:
+            self._builder.store(value, pointer, align=size)
+        else:
+            arguments = [value, pointer, ir.Constant(LANE, size), self._mask]
+            self._masked("store", ir.VoidType(), kind, arguments)
+
+    def _masked(self, name, result, kind, arguments):
+        suffix = f"v{LANES}f{64 if kind.element == ir.DoubleType() else 32}.p0"
+        function = ir.FunctionType(result, [argument.type for argument in arguments])
+        callee = cgutils.get_or_insert_function(self._builder.module, function, f"llvm.masked.{name}.{suffix}")
+        return self._builder.call(callee, arguments)
+
+
+def _emit(context, builder, formula, names, moving, kinds, values):
+    """The formula for all whole vectors, and under a mask for the rest."""
+    (at, width), arrays = values[:2], {}
+    numbers = {}
+    for name, kind, value in zip(names, kinds, values[2:], strict=True):
+        if isinstance(kind, types.Array):
+            data = context.make_array(kind)(context, builder, value).data
+            arrays[name] = builder.gep(data, [at]) if name in moving else data, kind.dtype.bitwidth // 8
+        else:
+            numbers[name] = Vector(builder, splat(builder, value))
+
+    def step(k, mask):
+        places = {}
+        for name, (data, size) in arrays.items():
+            vector = ir.VectorType(data.type.pointee, LANES).as_pointer()
+            places[name] = builder.bitcast(builder.gep(data, [k]), vector), size
+        formula(_Here(builder, places, numbers, mask))
+
+    whole = builder.and_(width, constant(-LANES))
+    with cgutils.for_range(builder, builder.sdiv(whole, constant(LANES)), intp=INT) as loop:
+        step(builder.mul(loop.index, constant(LANES)), None)
+    with builder.if_then(builder.icmp_signed("<", whole, width)):
+        iota = ir.Constant(ir.VectorType(INT, LANES), list(range(LANES)))
+        step(whole, builder.icmp_signed("<", iota, splat(builder, builder.sub(width, whole))))
+
+
+def line(moving, fixed="", numbers=""):
+    """Make of a formula a function for kernels: (at, width, *moving, *fixed, *numbers), see the head of this file."""
+    moving = moving.split()
+    names = [*moving, *fixed.split(), *numbers.split()]
+
+    def decorate(formula):
+        def run(typing_context, at, width, *arguments):
+            def generate(context, builder, signature, values):
+                _emit(context, builder, formula, names, moving, signature.args[2:], values)
+                return context.get_dummy_value()
+
+            return types.void(types.intp, types.intp, *arguments), generate
+
+        kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
+        parameters = [inspect.Parameter(name, kind) for name in ("typing_context", "at", "width", *names)]
+        run.__signature__ = inspect.Signature(parameters)  # Numba wants to know how many there are
+        return intrinsic(functools.update_wrapper(run, formula, updated=()))
+
+    return decorate
