@@ -22,7 +22,7 @@ from tests import typing_face
 REPOSITORY = Path(__file__).resolve().parents[1]
 PACKAGES = {"minigrad": REPOSITORY / "minigrad", "minigrad_kernels": REPOSITORY / "kernels" / "minigrad_kernels"}
 SOURCES = [path for folder in PACKAGES.values() for path in sorted(folder.rglob("*.py"))]
-FAMILIES = "augment bias conv2d elementwise matmul norm optimizer pointwise pool2d scatter softmax".split()
+FAMILIES = "augment bias conv2d elementwise matmul norm optimizer pointwise pool2d scatter softmax transpose".split()
 
 
 def relative(path):
@@ -252,8 +252,9 @@ def test_kernels_of_all_devices_take_the_same_arguments(family):
 
 @pytest.mark.parametrize("family", FAMILIES)
 def test_families_have_cases_for_every_launcher(family):
-    if family == "optimizer":  # rules that work on lists in place have a test file of their own
-        text = (REPOSITORY / "tests" / "test_kernels_optimizer.py").read_text()
+    own = {"optimizer": "test_kernels_optimizer.py", "pointwise": "test_pointwise.py"}  # lists in place; float32 alone
+    if family in own:
+        text = (REPOSITORY / "tests" / own[family]).read_text()
         covered = {name for name in launchers(family) if re.search(rf"\b{name}\b", text)}
     else:
         covered = {case.function for case in importlib.import_module(f"tests.cases.{family}").CASES}

@@ -14,6 +14,7 @@ from minigrad_kernels.layout import CHANNELS_LAST, c_order
 
 from . import memory
 from .places import CPU, Place, is_array, place, place_of
+from .turns import turned
 from .types import default_dtype
 
 __all__ = [
@@ -203,8 +204,10 @@ def can_hold_a_sum(array):
 
 def copy(array, order=None):
     """A copy whose axes lie in this order (C order when None)."""
+    order = order or c_order(array.ndim)
     out = empty(array.shape, array.dtype, order, array)
-    _copyto(out, array)
+    if not turned(array, out, order_of(array), order):
+        _copyto(out, array)
     return out
 
 

@@ -322,7 +322,7 @@ def main():
     names = [name for name in (*ROWS, *STEPS) if not arguments.only or name.startswith(tuple(arguments.only))]
     entries = [entry for threads in arguments.threads for entry in compare(names, threads)]
     if arguments.write:
-        from cpu import versions
+        from machine import versions
 
         RESULTS.write_text(json.dumps({**versions(), "ops": entries}, indent=1) + "\n")
 

@@ -28,6 +28,7 @@ def one(x, op, p, q, out):
     Math    add_number x + p;  mul_number x p;  div_number x / p;  exp;  expm1;  log;  log1p;  sqrt;  tanh
             sigmoid 1 / (1 + e^-x);  silu x sigmoid(x);  elu x where x > 0, else p (e^x - 1)
             softplus ln(1 + e^(p x)) / p, x where p x > q
+            limit min(max(x, p), q)
             gelu x (1 + erf(x / sqrt 2)) / 2;  gelu_tanh x (1 + tanh(sqrt(2 / pi) (x + 0.044715 x^3))) / 2
     Grads   see two
     Shapes  x and out alike
@@ -46,6 +47,11 @@ def two(x, y, op, p, q, out):
 
     Math    add, sub, mul, div, maximum, minimum; NaN wins
             NAME_grad: x times the derivative of NAME, at y; of tanh and sigmoid, where they were y
+            squared_error (x - y)^2;  scaled_difference p (x - y);  absolute_error |x - y|, its gradient times p
+            huber d^2 / 2 where |d| <= p, else p (|d| - p / 2), over q, with d = x - y
+            huber_grad, without that divisor, times q
+            logistic_loss ln(1 + e^x) - x y, its gradient times p;  divergence y (ln y - x)
+            limit_grad x where p < y < q, else 0;  abs_grad x sign(y)
     Grads   sums and products of these
     Shapes  x, y and out alike
     Source  see maths.py

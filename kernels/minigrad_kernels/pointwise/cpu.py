@@ -4,7 +4,7 @@ import numpy as np
 
 from ..toolchain.loops import loop
 from ..toolchain.scalars import wide
-from . import maths
+from . import cpu_losses, maths
 from .maths import HALF, ONE, ZERO
 
 __all__ = ["one", "two"]
@@ -217,7 +217,7 @@ def gelu_tanh_grad(g, x, dx, count, p, q):
         dx[k] = g[k] * (HALF * (ONE + bend) + HALF * v * (ONE - bend * bend) * slope)
 
 
-LOOPS = {name: value for name, value in globals().items() if isinstance(value, loop)}
+LOOPS = {name: value for name, value in (globals() | vars(cpu_losses)).items() if isinstance(value, loop)}
 LOOPS |= {"exp": exponential, "expm1": exponential_minus_one}
 
 

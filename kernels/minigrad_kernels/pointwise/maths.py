@@ -1,8 +1,8 @@
 """Elementary functions of a float32, as arithmetic without calls or branches, so that loops over them become vectors.
 
 The C library's functions would be called once for each element. These are within 2 units in the last place of the
-exact result (sigmoid 3), denormal results too, and give what PyTorch's give at infinities and NaN. Where a product and a sum are
-rounded once, fma says so: the bits do not follow from how a loop was compiled.
+exact result (sigmoid 3), denormal results too, and give what PyTorch's give at infinities and NaN. Where a product and
+a sum are rounded once, fma says so: the bits do not follow from how a loop was compiled.
 
 Source  Cody and Waite 1980, "Software manual for the elementary functions"; coefficients of Moshier's Cephes library
 """

@@ -23,6 +23,11 @@ def sigmoid(x, xp):
     return 0.5 + 0.5 * xp.tanh(0.5 * x)
 
 
+def sign(x, xp):
+    """0 at NaN too."""
+    return xp.where(x > 0, 1, xp.where(x < 0, -1, 0))
+
+
 def share(x, xp):
     """The part of the normal distribution below x."""
     return 0.5 + 0.5 * erf(x / math.sqrt(2), xp)
@@ -50,6 +55,7 @@ def one(x, op, p, q, xp=numpy):
         "softplus": lambda: xp.where(p * x > q, x, xp.logaddexp(0, p * x) / p),
         "gelu": lambda: x * share(x, xp),
         "gelu_tanh": lambda: 0.5 * x * (1 + bend(x, xp)),
+        "limit": lambda: xp.minimum(xp.maximum(x, p), q),
     }
     return formulas[op]()
 
@@ -64,6 +70,17 @@ def two(x, y, op, p, q, xp=numpy):
         "div": lambda: x / y,
         "maximum": lambda: xp.maximum(x, y),
         "minimum": lambda: xp.minimum(x, y),
+        "squared_error": lambda: (x - y) ** 2,
+        "scaled_difference": lambda: p * (x - y),
+        "absolute_error": lambda: xp.abs(x - y),
+        "absolute_error_grad": lambda: p * sign(x - y, xp),
+        "huber": lambda: xp.where(xp.abs(x - y) <= p, (x - y) ** 2 / 2, p * (xp.abs(x - y) - p / 2)) / q,
+        "huber_grad": lambda: q * xp.clip(x - y, -p, p),
+        "logistic_loss": lambda: xp.logaddexp(0, x) - x * y,
+        "logistic_loss_grad": lambda: p * (sigmoid(x, xp) - y),
+        "divergence": lambda: xp.where(y == 0, 0, y * xp.log(xp.where(y == 0, 1, y))) - y * x,
+        "limit_grad": lambda: xp.where((p < y) & (y < q), x, 0),
+        "abs_grad": lambda: x * sign(y, xp),
         "tanh_grad": lambda: x * (1 - y * y),
         "sigmoid_grad": lambda: x * y * (1 - y),
         "elu_grad": lambda: x * xp.where(y > 0, 1, p * xp.exp(xp.minimum(y, 0))),

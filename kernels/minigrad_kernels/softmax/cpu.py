@@ -23,7 +23,6 @@ __all__ = [
 ]
 
 SHORT = 1024  # losses that are added one by one
-LANES = 16  # independent sums
 
 
 @jit
@@ -44,16 +43,16 @@ def softmax(x, out):
 
 
 @jit
-def product_sum(g, out, products, lanes):
+def product_sum(g, out, products):
     """The sum of g * out, which products has room for."""
     for k in range(g.size):
         products[k] = g[k] * out[k]
-    return sum_of(products, lanes)
+    return sum_of(products)
 
 
 @jit
 def softmax_grad_row(g, out, dx):
-    inner = product_sum(g, out, dx, stack_array(LANES, g))
+    inner = product_sum(g, out, dx)
     for k in range(g.size):
         dx[k] = out[k] * (g[k] - inner)
 
@@ -84,11 +83,10 @@ def log_softmax(x, out):
 
 @jit
 def log_softmax_grad_rows(g, out, dx):
-    lanes = stack_array(LANES, g)
     dx[:] = out
     exps(dx.reshape(dx.size))
     for n in range(g.shape[0]):
-        g_row, row, total = g[n], dx[n], sum_of(g[n], lanes)
+        g_row, row, total = g[n], dx[n], sum_of(g[n])
         for k in range(row.size):
             row[k] = g_row[k] - row[k] * total
 

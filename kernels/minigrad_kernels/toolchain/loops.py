@@ -20,9 +20,8 @@ from .memory import array_at, stack_array
 __all__ = ["RUN", "loop"]
 
 RUN = 16384  # elements
-SMALL = 1 << 15  # elements; below it a second thread costs more than it brings
+SMALL = 1 << 17  # elements; below it a second thread costs more than it brings
 POINTER = types.CPointer(types.float32)
-LIKE = np.empty(0, np.float32)
 SIGNATURE = types.void(POINTER, POINTER, POINTER, types.intp, types.float32, types.float32)
 
 
@@ -57,12 +56,13 @@ def _in_place(function, x, y, out, count, p, q, like):
 
 
 @parallel
-def _drive(function, x, y, out, size, p, q, like):
+def _drive(function, x_array, y_array, out_array, p, q):
+    x, y, out, size = x_array.ctypes.data, y_array.ctypes.data, out_array.ctypes.data, out_array.size
     for run in prange((size + RUN - 1) // RUN):
         start = np.int64(run) * RUN
         count, at = min(RUN, size - start), 4 * start
         if out == x or out == y:
-            _in_place(function, x + at, y + at, out + at, count, p, q, like)
+            _in_place(function, x + at, y + at, out + at, count, p, q, out_array)
         else:
             _call(function, x + at, y + at, out + at, count, p, q)
 
@@ -87,6 +87,5 @@ class loop:
         return self.compiled.address
 
     def __call__(self, x, y, p, q, out):
-        x_at, y_at, out_at = (array.__array_interface__["data"][0] for array in (x, y, out))
         drive = _drive.alone if out.size < SMALL else _drive
-        drive(self.address, x_at, y_at, out_at, out.size, np.float32(p), np.float32(q), LIKE)
+        drive(self.address, x, y, out, np.float32(p), np.float32(q))

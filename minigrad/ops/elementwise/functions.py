@@ -253,7 +253,16 @@ def abs(input):
     return elementwise("abs", input)
 
 
-abs.grads(input=lambda g, input: g * sign(input))
+def _dinput_of_abs(g, input):
+    return g * sign(input)
+
+
+abs.grads(input=_dinput_of_abs)
+
+
+@abs.fast_grads
+def _abs_at_once(g, input):
+    return in_one_pass("abs_grad", _dinput_of_abs, g, input)
 
 
 @primitive

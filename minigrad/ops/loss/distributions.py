@@ -15,7 +15,7 @@ from ...primitive import primitive
 from ..arguments import flag_of, tensor_of
 from ..elementwise import clamp, exp, log, log1p, sigmoid, where
 from ..reduce import sum
-from .reduction import REDUCTIONS, check_reduction, check_weight, reduce
+from .reduction import REDUCTIONS, check_reduction, check_weight, in_one_pass, reduce
 
 __all__ = ["binary_cross_entropy", "binary_cross_entropy_with_logits", "kl_div"]
 
@@ -79,6 +79,12 @@ def binary_cross_entropy(input, target, weight=None, *, reduction="mean"):
 @primitive(fixed=("pos_weight",))
 def _logistic(input, target, pos_weight):
     """(1 - t) softplus(x) + P t softplus(-x), with softplus(x) = max(x, 0) + ln(1 + e^-|x|)."""
+    if (
+        pos_weight is None
+        and device.is_array(target)
+        and (out := device.looped("logistic_loss", input, target)) is not None
+    ):
+        return out
     no = elementwise("sub", 1.0, target)
     yes = target if pos_weight is None else elementwise("mul", target, pos_weight)
     tail = elementwise("log1p", elementwise("exp", elementwise("neg", elementwise("abs", input))))
@@ -105,6 +111,14 @@ def _dt_of_logistic(g, input, pos_weight):
 _logistic.grads(input=_dx_of_logistic, target=_dt_of_logistic)
 
 
+@_logistic.fast_grads
+def _logistic_at_once(g, input, target, pos_weight, needs):
+    if pos_weight is not None or not device.is_array(target):
+        return {}
+    rule = lambda g, input, target: _dx_of_logistic(g, input, target, None)
+    return in_one_pass("logistic_loss_grad", rule, g, input, target, needs & {"input"}, lambda v: (v,))
+
+
 def binary_cross_entropy_with_logits(input, target, weight=None, *, reduction="mean", pos_weight=None):
     """Cross entropy of sigmoid(input), for targets from 0 (no) to 1 (yes), without overflow or loss of digits.
 
@@ -125,6 +139,21 @@ def binary_cross_entropy_with_logits(input, target, weight=None, *, reduction="m
 # ---- divergence ------------------------------------------------------------------------------------------------------
 
 
+@primitive
+def _divergence(input, target):
+    """t (ln t - input), with 0 ln 0 = 0."""
+    if (out := device.looped("divergence", input, target)) is not None:
+        return out
+    own = device.select(elementwise("eq", target, 0.0), 0.0, elementwise("mul", target, elementwise("log", target)))
+    return elementwise("sub", own, elementwise("mul", target, input))
+
+
+_divergence.grads(
+    input=lambda g, target: -g * target,
+    target=lambda g, input, target: g * (where(target == 0, 0.0, 1.0) * (log(target) + 1) - input),  # NaN at 0
+)
+
+
 def kl_div(input, target, *, reduction="mean", log_target=False):
     """Kullback-Leibler divergence of the distribution e^input from target.
 
@@ -141,7 +170,7 @@ def kl_div(input, target, *, reduction="mean", log_target=False):
     if flag_of("kl_div", "log_target", log_target):
         losses = exp(target) * (target - input)
     else:
-        losses = where(target == 0, 0.0, target * log(target)) - target * input
+        losses = _divergence(input, target)
     if reduction == "batchmean":
         return sum(losses) / input.shape[0] if input.ndim else sum(losses)
     return reduce(losses, reduction)

@@ -16,10 +16,10 @@ from ...device import elementwise
 from ...primitive import primitive
 from ..arguments import flag_of, number_of, tensor_of
 from ..axes import axis_of
-from ..elementwise import abs, clamp, minimum, sqrt, square
+from ..elementwise import clamp, minimum, sign, sqrt, square
 from ..reduce import norm, sum
 from ..shape import expand
-from .reduction import check_reduction, difference, reduce
+from .reduction import check_pair, check_reduction, in_one_pass, reduce
 
 __all__ = [
     "cosine_similarity",
@@ -47,6 +47,28 @@ def _reduced(op, losses, weight, input, reduction):
     return sum(losses) / sum(weight) if reduction == "mean" else reduce(losses, reduction)
 
 
+@primitive
+def _squared_error(input, target):
+    if (out := device.looped("squared_error", input, target)) is not None:
+        return out
+    d = elementwise("sub", input, target)
+    return elementwise("mul", d, d)
+
+
+def _dx_of_squared_error(g, input, target):
+    return g * (2 * (input - target))
+
+
+_squared_error.grads(
+    input=_dx_of_squared_error, target=lambda g, input, target: -_dx_of_squared_error(g, input, target)
+)
+
+
+@_squared_error.fast_grads
+def _squared_error_at_once(g, input, target, needs):
+    return in_one_pass("scaled_difference", _dx_of_squared_error, g, input, target, needs, lambda v: (2 * v,))
+
+
 def mse_loss(input, target, *, reduction="mean", weight=None):
     """Mean squared error.
 
@@ -55,7 +77,30 @@ def mse_loss(input, target, *, reduction="mean", weight=None):
     Shapes  input and target alike -> scalar, or alike if reduction is 'none'
     """
     check_reduction("mse_loss", reduction)
-    return _reduced("mse_loss", square(difference("mse_loss", input, target)), weight, input, reduction)
+    check_pair("mse_loss", input, target)
+    return _reduced("mse_loss", _squared_error(input, target), weight, input, reduction)
+
+
+@primitive
+def _absolute_error(input, target):
+    if (out := device.looped("absolute_error", input, target)) is not None:
+        return out
+    d = elementwise("sub", input, target)
+    return elementwise("abs", d)
+
+
+def _dx_of_absolute_error(g, input, target):
+    return g * sign(input - target)
+
+
+_absolute_error.grads(
+    input=_dx_of_absolute_error, target=lambda g, input, target: -_dx_of_absolute_error(g, input, target)
+)
+
+
+@_absolute_error.fast_grads
+def _absolute_error_at_once(g, input, target, needs):
+    return in_one_pass("absolute_error_grad", _dx_of_absolute_error, g, input, target, needs, lambda v: (v,))
 
 
 def l1_loss(input, target, *, reduction="mean", weight=None):
@@ -66,17 +111,35 @@ def l1_loss(input, target, *, reduction="mean", weight=None):
     Shapes  input and target alike -> scalar, or alike if reduction is 'none'
     """
     check_reduction("l1_loss", reduction)
-    return _reduced("l1_loss", abs(difference("l1_loss", input, target)), weight, input, reduction)
+    check_pair("l1_loss", input, target)
+    return _reduced("l1_loss", _absolute_error(input, target), weight, input, reduction)
 
 
-@primitive
-def _huber(input, delta):
-    """input^2 / 2 up to |input| = delta, beyond it the tangent: (input - c / 2) c with c = input limited to +-delta."""
-    limited = elementwise("minimum", elementwise("maximum", input, -delta), delta)
-    return elementwise("mul", elementwise("sub", input, elementwise("mul", limited, 0.5)), limited)
+@primitive(fixed=("delta", "divisor"))
+def _huber(input, target, delta, divisor):
+    """d^2 / 2 up to |d| = delta, beyond it the tangent: (d - c / 2) c with c = d limited to +-delta; over divisor."""
+    if (out := device.looped("huber", input, target, delta, divisor)) is not None:
+        return out
+    d = elementwise("sub", input, target)
+    limited = elementwise("minimum", elementwise("maximum", d, -delta), delta)
+    out = elementwise("mul", elementwise("sub", d, elementwise("mul", limited, 0.5)), limited)
+    return out if divisor == 1 else elementwise("div", out, divisor)
 
 
-_huber.grads(input=lambda g, input, delta: g * clamp(input, -delta, delta))
+def _dx_of_huber(g, input, target, delta, divisor):
+    return g / divisor * clamp(input - target, -delta, delta)
+
+
+_huber.grads(
+    input=_dx_of_huber,
+    target=lambda g, input, target, delta, divisor: -_dx_of_huber(g, input, target, delta, divisor),
+)
+
+
+@_huber.fast_grads
+def _huber_at_once(g, input, target, delta, divisor, needs):
+    rule = lambda g, input, target: _dx_of_huber(g, input, target, delta, divisor)
+    return in_one_pass("huber_grad", rule, g, input, target, needs, lambda v: (delta, v / divisor))
 
 
 def smooth_l1_loss(input, target, *, reduction="mean", beta=1.0):
@@ -90,8 +153,8 @@ def smooth_l1_loss(input, target, *, reduction="mean", beta=1.0):
     beta = float(number_of("smooth_l1_loss", "beta", beta))
     if not beta >= 0:
         raise ShapeError(f"smooth_l1_loss: beta is {beta}, wanted at least 0")
-    error = difference("smooth_l1_loss", input, target)
-    return reduce(_huber(error, beta) / beta if beta else abs(error), reduction)
+    check_pair("smooth_l1_loss", input, target)
+    return reduce(_huber(input, target, beta, beta) if beta else _absolute_error(input, target), reduction)
 
 
 def huber_loss(input, target, reduction="mean", delta=1.0, weight=None):
@@ -105,7 +168,8 @@ def huber_loss(input, target, reduction="mean", delta=1.0, weight=None):
     delta = float(number_of("huber_loss", "delta", delta))
     if not delta > 0:
         raise ShapeError(f"huber_loss: delta is {delta}, wanted more than 0")
-    losses = _huber(difference("huber_loss", input, target), delta)
+    check_pair("huber_loss", input, target)
+    losses = _huber(input, target, delta, 1.0)
     return reduce(losses if weight is None else _weighted("huber_loss", losses, weight, input), reduction)
 
 

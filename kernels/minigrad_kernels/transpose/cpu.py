@@ -1,0 +1,42 @@
+"""Transposition on the CPU in tiles of SIDE x SIDE, every thread owning rows of x; what is left at an edge is done by
+a tile that overlaps its neighbour."""
+
+import numpy as np
+from numba import prange
+
+from ..toolchain import jit, parallel
+from ..toolchain.tiles import SIDE, turn
+
+__all__ = ["transpose"]
+
+ROWS = 256  # of x that a thread takes at once
+SMALL = 1 << 15  # elements; below it a second thread costs more than it brings
+
+
+@jit
+def band(x, out, n, start, stop):
+    """Columns start..stop of out[n]; tiles follow each other along rows of out, to fill cache lines."""
+    rows, columns = x.shape[1], x.shape[2]
+    base, source, target = n * rows * columns, x.reshape(x.size), out.reshape(out.size)
+    if columns < SIDE or stop - start < SIDE:
+        for c in range(columns):
+            for r in range(start, stop):
+                out[n, c, r] = x[n, r, c]
+        return
+    for left in range(0, columns, SIDE):
+        c = min(left, columns - SIDE)
+        for top in range(start, stop, SIDE):
+            r = min(top, stop - SIDE)
+            turn(source, base + r * columns + c, columns, target, base + c * rows + r, rows)
+
+
+@parallel
+def transpose_bands(x, out):
+    count = (x.shape[1] + ROWS - 1) // ROWS
+    for number in prange(x.shape[0] * count):
+        n, part = np.int64(number) // count, np.int64(number) % count
+        band(x, out, n, part * ROWS, min(x.shape[1], part * ROWS + ROWS))
+
+
+def transpose(x, out):
+    (transpose_bands.alone if x.size < SMALL else transpose_bands)(x, out)
