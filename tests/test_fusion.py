@@ -40,6 +40,7 @@ def drawn(*shapes, dtype="float32", seed=3):
 IMAGES = (3, 5, 9, 8), (6, 5, 3, 3), (6,)
 ROWS = (7, 5), (4, 5), (4,)
 NORM = (4, 3, 5, 6), (3,), (3,), (4, 3, 5, 6)
+MANY = (4, 32, 16, 18), (32, 32, 3, 3), (32,)  # which in float32 goes by Winograd's way
 
 
 def normed(x, weight, bias):
@@ -60,6 +61,9 @@ CHAINS = {  # name: (function, shapes of its arguments, the primitive of the res
     ),
     "conv relu pool, no bias": (
         lambda x, w: F.max_pool2d(F.relu(F.conv2d(x, w, padding=1)), 3, 1), IMAGES[:2], "conv2d_relu_max_pool2d"
+    ),
+    "many channels": (
+        lambda x, w, b: F.max_pool2d(F.relu(F.conv2d(x, w, b)), 2), MANY, "conv2d_relu_max_pool2d"
     ),
     "linear relu": (lambda x, w, b: F.relu(F.linear(x, w, b)), ROWS, "linear_relu"),
     "linear relu, no bias": (lambda x, w: F.relu(F.linear(x, w)), ROWS[:2], "linear_relu"),
