@@ -18,6 +18,7 @@ __all__ = ["partial_count", "weight_grad_plan"]
 
 BLOCK_BYTES = 1 << 19  # of A and B, which each tile of dw reads again: they should stay in the second cache
 LEAST_STEPS = 96  # of a sum, before its tile is stored
+LARGE_STEPS = 512  # the same where dw itself does not stay in a cache
 FAR = 1024  # bytes between rows of B from which on they are packed
 DEPTH = 384  # of a packed sum
 LEAST_TILES = 4  # of rows, from which on packing pays
@@ -109,7 +110,9 @@ def weight_grad_plan(geometry):
     images, partials = geometry.x_shape[0], partial_count(geometry)
     pixels = prod(geometry.out_size)
     image_bytes = (source.size + pixels * geometry.w_shape[0]) * geometry.itemsize
-    together = max(1, min(images, BLOCK_BYTES // 2 // image_bytes, -(-LEAST_STEPS // pixels)))
+    large = prod(geometry.w_shape) > LARGE_FILTER
+    block, steps = (4 * BLOCK_BYTES, LARGE_STEPS) if large else (BLOCK_BYTES // 2, LEAST_STEPS)
+    together = max(1, min(images, block // image_bytes, -(-steps // pixels)))
     run = max(1, BLOCK_BYTES * a_taps.size // image_bytes)
     sums = _Sums(together, a_taps.size, run if run < a_taps.size else together * a_taps.size)
     sections = pieces(geometry.work, partials, -(-a_rows.size // ROWS))

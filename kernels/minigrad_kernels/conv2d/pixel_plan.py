@@ -22,7 +22,8 @@ __all__ = ["forward_plan", "input_grad_plan"]
 BLOCK_BYTES = 1 << 19  # of A, which each block of columns reads again: it should stay in the second cache
 FAR = 1024  # bytes between rows of B from which on they are packed
 DEPTH = 768  # of a packed sum
-LEAST_TILES = 4  # of rows, from which on packing pays
+LEAST_TILES = 2  # of rows, from which on packing pays
+FAR_TILES = 16  # of rows, that a packed block of B serves at least where there are so many
 TILE_STEPS = 3  # a tile's set-up costs as much as so many steps of its sum
 
 
@@ -64,10 +65,16 @@ def _classes(reads, source, target_width, groups):
             yield _Class(*(table.reshape(-1) for table in (a_rows, c_rows, a_taps, taps)), length)
 
 
+def _is_far(groups, itemsize):
+    return groups.b_step * itemsize >= FAR
+
+
 def _cost(classes, source, groups, itemsize, images):
     """Steps for one image, in units of one vector operation, when so many images share tables."""
+    packing = 2 * _is_far(groups, itemsize)  # costs about as much as so many tiles
     tiles = sum(
-        -(-images * kind.a_rows.size // ROWS) * (kind.a_taps.size * kind.length + TILE_STEPS) for kind in classes
+        (packing - (-images * kind.a_rows.size // ROWS)) * (kind.a_taps.size * kind.length + TILE_STEPS)
+        for kind in classes
     )
     blocks = groups.groups * -(-groups.makes * itemsize // (2 * VECTOR_BYTES))
     copying = 2 * source.size * itemsize // VECTOR_BYTES if source.bordered else 0
@@ -88,7 +95,8 @@ def _choose(geometry, reads, size, channels, target_width, made, groups):
     for sets in (split, reads):
         source = Source.of(size, channels, sets)
         classes = [kind for kind in _classes(sets, source, target_width, groups) if kind.a_rows.size]
-        most = min(images // 4, BLOCK_BYTES // max(1, max(source.size, made) * geometry.itemsize))
+        block = BLOCK_BYTES << _is_far(groups, geometry.itemsize)
+        most = min(images // 4, block // max(1, max(source.size, made) * geometry.itemsize))
         for together in range(1, max(1, most) + 1):
             cost = _cost(classes, source, groups, geometry.itemsize, together)
             choices.append(_Choice(cost, together, source, classes))
@@ -168,10 +176,11 @@ def _pixel_plan(geometry, reads, size, channels, target, groups):
     taps = [kind.a_taps for kind in classes], [kind.taps * groups.b_tap for kind in classes]
     templates = list(_templates(classes, groups, together))
     rows, image_bytes = sum(kind.a_rows.size for kind in classes), max(1, source.size * geometry.itemsize)
+    far = _is_far(groups, geometry.itemsize)
     cuts = _Cuts(
         pieces(geometry.work, blocks, -(-together * rows // ROWS)),
-        ROWS * max(1, BLOCK_BYTES // 2 * rows // (ROWS * image_bytes)),
-        groups.b_step * geometry.itemsize >= FAR,
+        ROWS * max(FAR_TILES if far else 1, BLOCK_BYTES // 2 * rows // (ROWS * image_bytes)),
+        far,
     )
     items = []
     for first, last in zip(bounds, bounds[1:], strict=False):
