@@ -1,7 +1,8 @@
 """Mean and variance of channels on the CPU, in one pass.
 
-A part (see cpu.py) sums x - c and (x - c)**2, where c is its first row, and so loses no digits to a mean that is far
-from 0. Its sums are then moved, in float64, to the first row of all.
+A part (see cpu.py) sums x - c and (x - c)**2, where c is the median of three of its elements, and so loses no digits
+to a mean that is far from 0, or to one element that is far from all others. Its sums are then moved, in float64, to
+the first row of all.
 
 Source  Chan, Golub and LeVeque 1983, "Algorithms for computing the sample variance", section 3 (shifted data)
 """
@@ -19,14 +20,23 @@ __all__ = ["batch_statistics"]
 
 
 @jit
-def pivot(x, start):
-    """What elements are compared with: an element, unless an infinity, to which all are infinitely far."""
-    return x[start] if abs(x[start]) < np.inf else x.dtype.type(0)
+def finite(value):
+    """What elements are compared with: not an infinity, to which all are infinitely far."""
+    return value if abs(value) < np.inf else np.float32(0)
+
+
+@jit
+def pivot(x, start, stop, columns, c):
+    """The median of the first, the middle and the last element of a column of a part."""
+    first, last = x[start + c], x[stop - columns + c]
+    middle = x[start + (stop - start) // columns // 2 * columns + c]
+    low, high = min(first, last), max(first, last)
+    return finite(low if middle < low else high if middle > high else middle)
 
 
 @jit
 def moments_about(x, start, stop, sums, squares):
-    """The sums of x - c and of (x - c)**2 for the columns of a part, c being its first row, into float64."""
+    """The sums of x - c and of (x - c)**2 for the columns of a part, c being its pivots, into float64."""
     columns = sums.size
     line = line_of(columns)
     sums[:] = 0
@@ -36,7 +46,7 @@ def moments_about(x, start, stop, sums, squares):
         centre, one, two = stack_array(TILE, x)[:width], stack_array(TILE, x)[:width], stack_array(TILE, x)[:width]
         total, other = stack_array(TILE, sums)[:width], stack_array(TILE, sums)[:width]
         for c in range(min(columns, width)):
-            centre[c] = pivot(x, start + first + c)
+            centre[c] = pivot(x, start, stop, columns, first + c)
         repeat(min(columns, width), centre)
         one[:] = 0
         two[:] = 0
@@ -56,7 +66,7 @@ def part_moments(x, start, stop, sums, squares):
     moments_about(x, start, stop, sums, squares)
     count = (stop - start) // sums.size
     for c in range(sums.size):
-        d = np.float64(pivot(x, start + c)) - np.float64(pivot(x, c))
+        d = np.float64(pivot(x, start, stop, sums.size, c)) - np.float64(finite(x[c]))
         squares[c] += d * (2 * sums[c] + count * d)
         sums[c] += count * d
 
@@ -69,7 +79,7 @@ def finish_statistics(x, sums, squares, mean, variance, running_mean, running_va
     for c in range(mean.size):
         d = sums[0, c] / count
         v = squares[0, c] / count - d * d
-        mean[c] = pivot(x, c) + d
+        mean[c] = finite(x[c]) + d
         variance[c] = 0.0 if v < 0 else v  # written so that NaN passes
     if has_running:
         for c in range(mean.size):
