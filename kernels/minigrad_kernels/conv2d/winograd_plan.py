@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..toolchain.jobs import ROWS, SHARED_WORK, VECTOR_BYTES
+from ..toolchain.jobs import SHARED_WORK, VECTOR_BYTES
 from .filter_plan import partial_count
 
 __all__ = ["LANES", "Form", "Plan", "correlation_plan", "filter_plan"]
@@ -22,7 +22,7 @@ TILE = 4  # pixels of a tile, along an axis
 FREQUENCIES = 36
 ITEMSIZE = 4
 LANES = VECTOR_BYTES // ITEMSIZE
-BLOCK_TILES = 5 * ROWS  # tiles whose frequencies are held at once
+BLOCK_TILES = 36  # whose frequencies are held at once: whole register tiles, and few enough for the cache
 CHUNK, SECTION = 128, 64  # channels and filters of a part of the filter
 
 
