@@ -51,8 +51,10 @@ class Node:
         incoming    one gradient per output, None where none arrived
         """
         if self.fast and not create_graph and incoming[0] is not None:
-            yield from self._gradients_at_once(incoming, wanted)
-            return
+            return self._gradients_at_once(incoming, wanted)
+        return self._gradients_by_rules(incoming, wanted)
+
+    def _gradients_by_rules(self, incoming, wanted):
         primitive, values = self.primitive, {**self.kept, "g": incoming[0]}
         held = [entry[1] for entry in self.versions]
         for output, name in enumerate(primitive.outputs):
@@ -78,13 +80,17 @@ class Node:
                 yield target, gradient, owned
 
     def _gradients_at_once(self, incoming, wanted):
-        """The same by the primitive's function on arrays, whose results nobody else holds."""
+        """By the primitive's function on arrays, whose results nobody else holds; by rules what it leaves to them."""
         primitive, values = self.primitive, {**self.kept, "needs": {edge[0] for edge in wanted}}
         values["g"] = values[primitive.incoming[0]] = incoming[0]
         for name, gradient in zip(primitive.incoming[1:], incoming[1:], strict=True):
             values[name] = gradient
-        arrays = primitive.call_fast(values)
-        for name, _, shape, dtype, target in wanted:
+        arrays, left = primitive.call_fast(values), []
+        for edge in wanted:
+            name, _, shape, dtype, target = edge
+            if name not in arrays:
+                left.append(edge)
+                continue
             array = arrays[name]
             gradient = Tensor.made(array)
             if array.shape != shape or array.dtype != dtype:
@@ -92,6 +98,8 @@ class Node:
             if self.origin:
                 check_gradient(primitive.name, name, gradient, incoming, self.origin)
             yield target, gradient, True
+        if left:
+            yield from self._gradients_by_rules(incoming, left)
 
     def check(self):
         """Refuse to go backward through a freed node or through a value that has changed since."""

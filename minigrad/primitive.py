@@ -79,10 +79,10 @@ class Primitive:
         self.needs.cache_clear()
 
     def fast_grads(self, function):
-        """State one function on arrays that returns {argument: gradient} for all argument names in `needs`.
+        """State one function on arrays that returns {argument: gradient} for the argument names in `needs`.
 
         It is used where the gradients will not be differentiated themselves and a rule that is asked keeps an array
-        anyway; .grads(...) remains the definition.
+        anyway; .grads(...) remains the definition. What it does not return is asked from its rule.
         The arrays it returns must be its own and distinct.
         """
         self.fast, self.fast_wants = function, tuple(inspect.signature(function).parameters)

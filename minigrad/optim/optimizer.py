@@ -5,7 +5,6 @@ write them there. The state of a parameter is a dictionary of numbers and of arr
 parameter does. An option may be given as a Tensor with one element; its value of that moment is taken.
 """
 
-import functools
 import sys
 from collections.abc import Iterable
 
@@ -18,17 +17,12 @@ from .. import device
 from ..engine import write
 from ..modes import enable_grad
 from ..tensor import Tensor
-from .values import check_gradients, loaded, plain, saved
+from .values import check_gradients, loaded, lower_names, plain, saved
 
 __all__ = ["Optimizer"]
 
 PLANS = 32  # kept: one for each group, and more where the parameters that have gradients change from step to step
 FLAGS = {"amsgrad", "centered", "decoupled_weight_decay", "maximize", "nesterov"}
-
-
-@functools.cache
-def _lower(names):
-    return [name.lower() for name in names.__members__]
 
 
 class Optimizer:
@@ -176,18 +170,11 @@ class Optimizer:
         return loss
 
     def _batches(self, parameters):
-        """{(place, element type, age): the parameters that are updated by one launch}."""
-        batches, states = {}, self.state
+        """{(place, element type, age): parameters that are updated by one launch}."""
+        batches = {}
         for parameter in parameters:
-            state = states.get(parameter)
-            if state is None:
-                state = states[parameter] = {}
-            data = parameter.data
-            key = device.place_of(data), data.dtype, self.age(state)
-            if key in batches:
-                batches[key].append(parameter)
-            else:
-                batches[key] = [parameter]
+            age, data = self.age(self.state.setdefault(parameter, {})), parameter.data
+            batches.setdefault((device.place_of(data), data.dtype, age), []).append(parameter)
         return batches
 
     def loss_of(self, closure):
@@ -218,7 +205,7 @@ class Optimizer:
     @staticmethod
     def hyper(names, group, **others):
         """The numbers for a kernel, by their names in minigrad_kernels.optimizer: options of a group, and others."""
-        return np.array([others[name] if name in others else group[name] for name in _lower(names)], np.float64)
+        return np.array([others[name] if name in others else group[name] for name in lower_names(names)], np.float64)
 
     @staticmethod
     def written(parameters):

@@ -1,5 +1,6 @@
 """Options as Python's own values, gradients that fit, and state as a checkpoint takes and gives it."""
 
+import functools
 import math
 
 import numpy as np
@@ -9,7 +10,7 @@ from minigrad_kernels.errors import KindError, ShapeError
 from .. import device
 from ..tensor import Tensor
 
-__all__ = ["array_of", "check_gradients", "loaded", "plain", "saved"]
+__all__ = ["array_of", "check_gradients", "loaded", "lower_names", "plain", "saved"]
 
 
 def plain(value):
@@ -37,6 +38,12 @@ def check_gradients(op, parameters):
             raise ShapeError(f"{op}: a gradient has shape {gradient.shape}, wanted its parameter's {array.shape}")
         if given.dtype != array.dtype:
             raise KindError(f"{op}: a gradient has elements {gradient.dtype}, its parameter {array.dtype}")
+
+
+@functools.cache
+def lower_names(names):
+    """The names of the members of an enumeration as options are called."""
+    return [name.lower() for name in names.__members__]
 
 
 def array_of(value):

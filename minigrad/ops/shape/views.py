@@ -120,11 +120,6 @@ def flatten(input, start_dim=0, end_dim=-1):
     Grads   dinput = g reshaped back
     Shapes  (n_0, ..., n_d) -> (..., n_start * ... * n_end, ...); () -> (1,)
     """
-    if type(start_dim) is int and start_dim == 1 and type(end_dim) is int and end_dim == -1:  # as before a Linear
-        shape = tensor_of("flatten", "input", input).shape
-        if len(shape) > 1:
-            shape = shape[0], math.prod(shape[1:])
-            return input if shape == input.shape else _reshape(input, shape)
     ndim = tensor_of("flatten", "input", input).ndim
     start, end = axis_of("flatten", start_dim, ndim), axis_of("flatten", end_dim, ndim)
     if start > end:
