@@ -1,7 +1,9 @@
 """The training loop on a terminal, or in a log."""
 
+import contextlib
 import sys
 
+from minigrad_kernels.toolchain import progress
 from minigrad_kernels.toolchain.cache import cache_folder
 
 from .callback import Callback
@@ -19,17 +21,20 @@ class Progress(Callback):
     def __init__(self, images, epochs):
         self.images, self.epochs = images, epochs
         self.bar = None
+        self.quiet = contextlib.ExitStack()  # no other line about kernels while ours is on the terminal
         self.first = None  # the compiled kernels in the cache before the first update
 
     def on_start(self, history):
         if len(history) >= self.epochs or history.running.trained:
             return
         self.first = _cached_kernels()
+        self.quiet.enter_context(progress.listen(lambda name, seconds: None))
         print(f"{'loading' if self.first else 'compiling'} kernels ... ", end="", flush=True)
 
     def on_step(self, history):
         if self.first is not None:
             compiled = len(_cached_kernels() - self.first)
+            self.quiet.close()
             note = f" ({compiled} compiled)" if self.first and compiled else ""
             print(f"{history.first_step_seconds:.1f} s{note}", flush=True)
             self.first = None
@@ -49,6 +54,7 @@ class Progress(Callback):
 
     def close(self):
         """Take an unfinished bar or line off the terminal."""
+        self.quiet.close()
         if self.first is not None:
             print(flush=True)
         if self.bar is not None:

@@ -121,7 +121,10 @@ def save(function, signature, kept):
         content = pickle.dumps(kept)
         with tempfile.NamedTemporaryFile(dir=place.parent, prefix=".", delete=False) as file:
             file.write(zlib.crc32(content).to_bytes(4, "little") + content)
-        os.replace(file.name, place)
+        try:
+            os.replace(file.name, place)
+        except OSError:  # another process has the file open, where systems mind
+            os.unlink(file.name)
         _prune_once()
     except OSError:
         return

@@ -12,7 +12,7 @@ A shared kernel is a serial function of its share of the work:
 `team` is the pair (number of this share, how many there are), which the call adds; `share` gives a run of the range,
 and all shares together give each index once. Every share runs the whole function, so what stands beside the loop is
 done by each of them: it must not be a result, and no share may read what another one writes. A loop that needs the
-results of another is a second kernel.
+results of another is a second kernel, and so is what adds up the results of a loop.
 
 A `prange` kernel becomes a shared one by three changes: `@shared` for `@parallel`, `team` as first parameter, and
 `share(n, team)` for `prange(n)`. Indices are signed here.
