@@ -46,13 +46,19 @@ def _call(typing_context, function, x, y, out, count, p, q):
 
 
 @jit
+def _copy(source, target):
+    for k in range(target.size):
+        target[k] = source[k]
+
+
+@jit
 def _in_place(function, x, y, out, count, p, q, like):
     """A run whose results replace x or y: compiled loops use vectors only where out is memory of its own."""
     results = stack_array(2048, like)
     for start in range(0, count, 2048):
         size, at = min(2048, count - start), 4 * start
         _call(function, x + at, y + at, results.ctypes.data, size, p, q)
-        array_at(out + at, size, like)[:] = results[:size]
+        _copy(results, array_at(out + at, size, like))
 
 
 @parallel
