@@ -15,6 +15,7 @@ from numba.core import compiler, funcdesc, typing
 from numba.core.codegen import JITCodeLibrary
 from numba.core.compiler_lock import global_compiler_lock
 from numba.core.compiler_machinery import LoweringPass, PassManager, register_pass
+from numba.core.errors import NumbaRuntimeError
 from numba.core.lowering import Environment, Lower
 from numba.core.registry import CPUDispatcher
 from numba.core.typed_passes import (
@@ -58,9 +59,9 @@ class _EntryLibrary(JITCodeLibrary):
         passes.run(self._final_module, builder)
 
 
-def _without_references(state):
-    """From here on no code is made that counts references to arrays: kernels allocate nothing, and callers hold all."""
-    state.targetctx = state.targetctx.subtarget(enable_nrt=False)
+def _without_references(context):
+    """The context for code that counts no references to arrays: callers hold all of them."""
+    return context.subtarget(enable_nrt=False)
 
 
 @register_pass(mutates_CFG=True, analysis_only=False)
@@ -70,8 +71,13 @@ class _EntryLowering(NativeLowering):
     _name = "minigrad_entry_lowering"
 
     def run_pass(self, state):
-        _without_references(state)
-        return super().run_pass(state)
+        with_references = state.targetctx
+        state.targetctx = _without_references(with_references)
+        try:
+            return super().run_pass(state)
+        except NumbaRuntimeError:  # a copy between arrays that may overlap goes through memory of Numba's runtime
+            state.library, state.targetctx = _library(_EntryLibrary, state), with_references
+            return super().run_pass(state)
 
 
 @register_pass(mutates_CFG=True, analysis_only=False)
@@ -84,28 +90,41 @@ class _PartLowering(LoweringPass):
         LoweringPass.__init__(self)
 
     def run_pass(self, state):
-        _without_references(state)
-        context, flags = state.targetctx, state.flags
-        description = funcdesc.PythonFunctionDescriptor.from_specialized_function(
-            state.func_ir,
-            state.typemap,
-            state.return_type,
-            state.calltypes,
-            mangler=context.mangler,
-            inline=flags.forceinline,
-            noalias=flags.noalias,
-            abi_tags=[flags.get_mangle_string()],
-        )
-        with context.push_code_library(state.library):
-            lower = Lower(context, state.library, description, state.func_ir, metadata=state.metadata)
-            lower.lower()
-
-        def key():
-            """Stands for the function in Numba's tables; nobody calls it."""
-
-        context.insert_user_function(key, description, [state.library])
-        state["cr"] = compiler._LowerResult(description, lower.call_helper, cfunc=key, env=lower.env)
+        try:
+            _lower(state, _without_references(state.targetctx))
+        except NumbaRuntimeError:  # as above
+            state.library = _library(_PartLibrary, state)
+            _lower(state, state.targetctx)
         return True
+
+
+def _library(kind, state):
+    library = kind(state.targetctx.codegen(), state.func_id.func_qualname)
+    library.enable_object_caching()
+    return library
+
+
+def _lower(state, context):
+    flags = state.flags
+    description = funcdesc.PythonFunctionDescriptor.from_specialized_function(
+        state.func_ir,
+        state.typemap,
+        state.return_type,
+        state.calltypes,
+        mangler=context.mangler,
+        inline=flags.forceinline,
+        noalias=flags.noalias,
+        abi_tags=[flags.get_mangle_string()],
+    )
+    with context.push_code_library(state.library):
+        lower = Lower(context, state.library, description, state.func_ir, metadata=state.metadata)
+        lower.lower()
+
+    def key():
+        """Stands for the function in Numba's tables; nobody calls it."""
+
+    context.insert_user_function(key, description, [state.library])
+    state["cr"] = compiler._LowerResult(description, lower.call_helper, cfunc=key, env=lower.env)
 
 
 class _EntryCompiler(compiler.CompilerBase):
@@ -115,8 +134,7 @@ class _EntryCompiler(compiler.CompilerBase):
 
     def define_pipelines(self):
         state, builder = self.state, compiler.DefaultPassBuilder
-        state.library = self.library_class(state.targetctx.codegen(), state.func_id.func_qualname)
-        state.library.enable_object_caching()
+        state.library = _library(self.library_class, state)
         passes = PassManager("minigrad")
         passes.passes.extend(builder.define_untyped_pipeline(state).passes)
         passes.passes.extend(builder.define_typed_pipeline(state).passes)
