@@ -12,7 +12,7 @@ import pytest
 from minigrad_kernels.toolchain import set_threads, threads
 
 from .cases import all_refusals
-from .kernel_runs import CASES, each_type, make_inputs, run, same_bits, spoil, wanted, within_rounding
+from .kernel_runs import CASES, PROCESSORS, each_type, make_inputs, run, same_bits, spoil, wanted, within_rounding
 
 each_case = pytest.mark.parametrize("case", CASES, ids=str)
 
@@ -60,10 +60,9 @@ def test_refuses(refusal):
 
 
 @pytest.mark.skipif(platform.machine().lower() not in ("x86_64", "amd64"), reason="names instruction sets of x86-64")
-@pytest.mark.parametrize("name, features", [("x86-64-v3", "+avx,+avx2,+fma"), ("generic", "")])
-def test_tiles_of_other_instruction_sets(name, features):
-    """The rows for products again, in a process for which Numba compiles for a lesser processor."""
-    settings = {"NUMBA_CPU_NAME": name, "NUMBA_CPU_FEATURES": features}
+@pytest.mark.parametrize("settings", PROCESSORS.values(), ids=PROCESSORS)
+def test_tiles_of_other_instruction_sets(settings):
+    """The rows for products again, in a process whose tiles are those of a lesser processor, or of an unknown one."""
     rows = "exact and float32 and (matmul or conv2d)"
     command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", __file__, "-k", rows]
     done = subprocess.run(command, env=os.environ | settings, capture_output=True, text=True)

@@ -16,7 +16,7 @@ from minigrad_kernels.errors import ShapeError
 from minigrad_kernels.toolchain import set_threads, threads
 
 from .cases.conv2d import rows
-from .kernel_runs import make_inputs, run, same_bits, wanted
+from .kernel_runs import PROCESSORS, make_inputs, run, same_bits, wanted
 
 TOLERANCE = 2e-5  # of the largest value
 
@@ -202,10 +202,9 @@ def test_refuses_a_workspace_that_is_too_small_and_unknown_modes():
 
 
 @pytest.mark.skipif(platform.machine().lower() not in ("x86_64", "amd64"), reason="names instruction sets of x86-64")
-@pytest.mark.parametrize("name, features", [("x86-64-v3", "+avx,+avx2,+fma"), ("generic", "")])
-def test_other_instruction_sets(name, features):
-    """The comparisons above in a process for which Numba compiles for a lesser processor."""
-    settings = {"NUMBA_CPU_NAME": name, "NUMBA_CPU_FEATURES": features}
+@pytest.mark.parametrize("settings", PROCESSORS.values(), ids=PROCESSORS)
+def test_other_instruction_sets(settings):
+    """The comparisons above in a process whose tiles are those of a lesser processor, or of an unknown one."""
     rows = "exact or reference or infinity"
     command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", __file__, "-k", rows]
     done = subprocess.run(command, env=os.environ | settings, capture_output=True, text=True)

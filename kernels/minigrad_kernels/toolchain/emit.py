@@ -1,15 +1,19 @@
 """Emits LLVM IR for vectors: the tile shapes by instruction set, and the building blocks of vector.py.
 
 The shape of a tile follows the instruction set that Numba compiles for. To try another one, choose it there:
-NUMBA_CPU_NAME=x86-64-v3 NUMBA_CPU_FEATURES=+avx2,+fma gives AVX2, NUMBA_CPU_NAME=generic plain SSE2.
+NUMBA_CPU_NAME=x86-64-v3 NUMBA_CPU_FEATURES=+avx2,+fma gives AVX2, NUMBA_CPU_NAME=generic plain SSE2. MINIGRAD_TILES
+names an entry of TILES to be used whatever the processor is: LLVM turns vectors of any length into what there is.
 """
 
+import os
 import platform
 from typing import NamedTuple
 
 import llvmlite.binding
 from llvmlite import ir
 from numba.core import cgutils, config
+
+from ..errors import ShapeError
 
 __all__ = ["INT", "TILE", "Emitter", "constant"]
 
@@ -29,13 +33,21 @@ TILES = {
     "avx2": Tile(32, 6, 4, 3, False),  # 16 registers
     "neon": Tile(16, 12, 6, 4, False),  # 32 registers
     "sse": Tile(16, 6, 4, 3, False),
+    "plain": Tile(16, 4, 2, 2, False),  # of a processor that is not known
 }
 
 
 def instruction_set():
     """The name in TILES for the processor that Numba compiles for."""
-    if platform.machine().lower() in ("arm64", "aarch64"):
+    if forced := os.environ.get("MINIGRAD_TILES"):
+        if forced not in TILES:
+            raise ShapeError(f"MINIGRAD_TILES is {forced!r}, wanted one of {', '.join(TILES)}")
+        return forced
+    machine = platform.machine().lower()
+    if machine in ("arm64", "aarch64"):
         return "neon"
+    if machine not in ("x86_64", "amd64"):
+        return "plain"
     features = config.CPU_FEATURES
     if features is None:
         features = llvmlite.binding.get_host_cpu_features().flatten()
@@ -47,7 +59,12 @@ def instruction_set():
 
 TILE = TILES[instruction_set()]
 INT = ir.IntType(64)
-REGISTER = {"avx512": "v", "avx2": "x", "sse": "x", "neon": "w"}[instruction_set()]
+# What inline assembly calls a vector register; None where that is not known.
+REGISTER = {"x86_64": "x", "amd64": "x", "arm64": "w", "aarch64": "w"}.get(platform.machine().lower())
+if TILE is TILES["avx512"]:
+    REGISTER = "v"  # all 32 of them
+elif TILE is TILES["plain"]:
+    REGISTER = None
 
 
 def constant(value):
@@ -148,7 +165,7 @@ class Emitter:
 
         Otherwise the compiler loads all rows first, for which there are not registers enough.
         """
-        for slot in slots:
+        for slot in slots if REGISTER else ():
             value = self.builder.load(slot)
             kind = ir.FunctionType(value.type, [value.type])
             passed = self.builder.asm(kind, "", f"={REGISTER},0,~{{memory}}", [value], True)

@@ -7,7 +7,7 @@ from .emit import instruction_set
 
 __all__ = ["fma", "wide"]
 
-FUSED = instruction_set() != "sse"  # elsewhere it would be a call for each element
+FUSED = instruction_set() not in ("sse", "plain")  # elsewhere it would be a call for each element
 
 
 @intrinsic
