@@ -10,7 +10,7 @@ from .. import pool2d
 from ..layout import CHANNELS_LAST, FILTER
 from ..toolchain import alias, threads
 from ..toolchain.pooling import Windows
-from ..toolchain.product import ALIGNMENT, Plan, aligned, block_images, run, scratch_bytes
+from ..toolchain.product import ALIGNMENT, Plan, aligned, run, scratch_bytes
 from . import winograd_choice
 from .filter_plan import partial_count, weight_grad_plan
 from .geometry import Geometry, output_shape
@@ -90,7 +90,7 @@ def _pooled(x_shape, w_shape, stride, padding, dilation, groups, itemsize, count
     """
     setup = _setup("forward", x_shape, w_shape, stride, padding, dilation, groups, itemsize, count)
     images, *image = output_shape(x_shape, w_shape, None, stride, padding, dilation, groups)
-    if not winograd_bytes and 0 < block_images(setup.plan) * prod(image) * itemsize <= POOLED_BYTES:
+    if not winograd_bytes and 0 < setup.plan.most * prod(image) * itemsize <= POOLED_BYTES:
         return _Pooled(setup, 0, scratch_bytes(setup.plan, itemsize, prod(image)) + ALIGNMENT)
     convolved = images * prod(image)
     return _Pooled(setup, convolved, convolved * itemsize + ALIGNMENT + max(setup.bytes, winograd_bytes))
