@@ -10,7 +10,7 @@ from .. import pool2d
 from ..layout import CHANNELS_LAST, FILTER
 from ..toolchain import alias, threads
 from ..toolchain.pooling import Windows
-from ..toolchain.product import ALIGNMENT, Plan, aligned, block_images, run, scratch_bytes
+from ..toolchain.product import ALIGNMENT, Plan, aligned, run, scratch_bytes
 from . import winograd_choice
 from .filter_plan import partial_count, weight_grad_plan
 from .geometry import Geometry, output_shape
@@ -129,7 +129,7 @@ def _pooled(x_shape, w_shape, stride, padding, dilation, groups, itemsize, count
     shape = x_shape, w_shape, stride, padding, dilation, groups, itemsize, count
     setups = [_near("forward", *shape), _setup("forward", *shape)]
     images, *image = output_shape(x_shape, w_shape, None, stride, padding, dilation, groups)
-    blocks = [block_images(setup.plan) * prod(image) * itemsize for setup in setups]
+    blocks = [setup.plan.most * prod(image) * itemsize for setup in setups]
     if not winograd_bytes and 0 < min(blocks) and max(blocks) <= POOLED_BYTES:
         sizes = [setup.leading * itemsize + scratch_bytes(setup.plan, itemsize, prod(image)) for setup in setups]
         return _Pooled(0, max(sizes) + ALIGNMENT)

@@ -83,6 +83,7 @@ class Plan(NamedTuple):
     bounds: np.ndarray  # item i makes images bounds[i] to bounds[i + 1] of C; empty where it makes other parts
     images: int  # elements of scratch memory for each thread; 0 where A is read in place
     panel: int  # elements of scratch memory for each thread, behind the images
+    most: int  # how many images of C an item makes at most; 0 where items make other parts
     shared: bool  # worth more than one thread
 
 
@@ -98,7 +99,8 @@ def make_plan(work, itemsize, items, rows, taps, border=NOTHING, images=0, bound
     tables = [
         np.ascontiguousarray(table, np.int64) for table in (starts, jobs, *rows, *taps, panel_taps, border, bounds)
     ]
-    return Plan(*tables, images * border.full_rows * border.full_length, panel, work >= SHARED_WORK)
+    most = int(np.diff(tables[-1]).max(initial=0))
+    return Plan(*tables, images * border.full_rows * border.full_length, panel, most, work >= SHARED_WORK)
 
 
 def _panels(jobs, taps, itemsize):

@@ -61,7 +61,6 @@ __all__ = [
     "Job",
     "Plan",
     "aligned",
-    "block_images",
     "cut",
     "in_pieces",
     "make_plan",
@@ -193,12 +192,7 @@ def _shares(plan):
 
 def _share(plan, pooled):
     """Elements of scratch memory for a thread; pooled: elements of an image of C that is pooled, or 0."""
-    return plan.images + plan.panel + pooled * block_images(plan)
-
-
-def block_images(plan):
-    """How many images of C an item makes at most; 0 where items make other parts."""
-    return int(np.diff(plan.bounds).max(initial=0))
+    return plan.images + plan.panel + pooled * plan.most
 
 
 def scratch_bytes(plan, itemsize, pooled=0):
@@ -226,8 +220,7 @@ def run(plan, a, b, bias, relu, c, scratch, windows=NO_WINDOWS, positions=NO_POS
     if not shares:
         return
     call = _run if shares > 1 else _run.alone
-    pooled *= block_images(plan)
-    call(shares, *plan[:-1], pooled, windows, int(relu), a, b, bias, c, positions, scratch)
+    call(shares, *plan[:-2], pooled * plan.most, windows, int(relu), a, b, bias, c, positions, scratch)
 
 
 def memory(array):
