@@ -101,6 +101,11 @@ def _pooled_for(x_shape, w_shape, settings, itemsize):
     return _pooled(x_shape, w_shape, *settings, itemsize, threads(), by_winograd)
 
 
+@lru_cache(maxsize=1024)
+def _window_table(windows, size, made, channels):
+    return Windows(*windows, size, made, channels).table()
+
+
 def forward_pooled(
     x, w, bias, relu, stride, padding, dilation, groups, kernel_size, pool_stride, pool_padding, pool_dilation,
     out, positions, workspace,
@@ -115,7 +120,7 @@ def forward_pooled(
         forward(x, w, bias, relu, *settings, whole, workspace[convolved * x.itemsize + ALIGNMENT :])
         pool2d.max_forward(whole, *windows, out, positions)
     elif out.size:
-        table = Windows(*windows, tuple(size), out.shape[2:], o).table()
+        table = _window_table(windows, tuple(size), out.shape[2:], o)
         start = scratch[:0] if bias is None else alias(bias)
         sources, results = (_flat(x, CHANNELS_LAST), _flat(w, FILTER)), (_flat(out, CHANNELS_LAST), scratch)
         run(setup.plan, *sources, start, relu, *results, table, _flat(positions, CHANNELS_LAST))
