@@ -5,10 +5,9 @@ into TILE numbers, so that innermost loops are long whatever the number of chann
 """
 
 import numpy as np
-from numba import prange
 
 from ..bias.cpu import TILE, line_of, repeat
-from ..toolchain import jit, parallel, stack_array
+from ..toolchain import jit, share, shared, stack_array
 
 __all__ = ["gather_normalize", "pad_crop_normalize"]
 
@@ -50,9 +49,9 @@ def gather_image(image, scale, shift, out):
     normalize_run(image, 0, wide_scale, wide_shift, out, 0, out.size)
 
 
-@parallel
-def gather_images(images, indices, scale, shift, out):
-    for n in prange(indices.size):
+@shared
+def gather_images(team, images, indices, scale, shift, out):
+    for n in share(indices.size, team):
         gather_image(images[indices[n]], scale, shift, out[n])
 
 
@@ -114,9 +113,9 @@ def cut_image(image, height, width, top, left, flip, edge, scale, shift, out):
         cut_row(image, near * row, width, start, flip, edge, scale, shift, wide, out, i * row)
 
 
-@parallel
-def cut_images(images, size, indices, offsets, flips, padding, edge, scale, shift, out):
-    for n in prange(indices.size):
+@shared
+def cut_images(team, images, size, indices, offsets, flips, padding, edge, scale, shift, out):
+    for n in share(indices.size, team):
         top, left = offsets[n, 0] - padding, offsets[n, 1] - padding
         image, cut = images[indices[n]], out[n]
         cut_image(image, size[0], size[1], top, left, flips[n] != 0, edge, scale, shift, cut)

@@ -6,10 +6,9 @@ float64, which costs little and keeps the error of a sum near one rounding.
 """
 
 import numpy as np
-from numba import prange
 
 from ..elementwise.cpu import RUN, relu_grad_run
-from ..toolchain import jit, parallel, stack_array
+from ..toolchain import clear, jit, share, shared, stack_array
 from .plan import cut
 
 __all__ = ["bias_relu", "bias_relu_grad", "column_sums"]
@@ -61,12 +60,12 @@ def bias_relu_run(x, bias, out):
         add_relu(x[here], wide[: here.stop - here.start], out[here])
 
 
-@parallel
-def bias_relu_rows(x, bias, out):
+@shared
+def bias_relu_rows(team, x, bias, out):
     columns = np.int64(bias.size)
     run = max(1, RUN // columns) * columns
-    for piece in prange((x.size + run - 1) // run):
-        start = np.int64(piece) * run
+    for piece in share((x.size + run - 1) // run, team):
+        start = piece * run
         here = slice(start, min(x.size, start + run))
         bias_relu_run(x[here], bias, out[here])
 
@@ -89,7 +88,7 @@ def add_lines(x, line, total):
     """Add lines, the last perhaps shorter, to a total in float64."""
     for first in range(0, line, TILE):
         short = stack_array(TILE, x)[: min(TILE, line - first)]
-        short[:] = 0
+        clear(short)
         for start in range(first, x.size, line):
             add(x[start : min(start + short.size, x.size)], short)
         add(short, total[first:])
@@ -107,8 +106,8 @@ def sum_part(x, sums):
     """The sums of the columns of a part, in float64."""
     line = line_of(sums.size)
     total = stack_array(TILE, sums)[:line] if line <= TILE else sums
-    sums[:] = 0
-    total[:] = 0
+    clear(sums)
+    clear(total)
     for start in range(0, x.size, SHORT * line):
         add_lines(x[start : min(x.size, start + SHORT * line)], line, total)
     if line <= TILE:
@@ -120,8 +119,8 @@ def grad_part(g, out, dx, sums):
     """As sum_part for dx, which is made SHORT lines at a time: they are still in cache when they are summed."""
     line = line_of(sums.size)
     total = stack_array(TILE, sums)[:line] if line <= TILE else sums
-    sums[:] = 0
-    total[:] = 0
+    clear(sums)
+    clear(total)
     for start in range(0, g.size, SHORT * line):
         here = slice(start, min(g.size, start + SHORT * line))
         relu_grad_run(g[here], out[here], dx[here])
@@ -138,17 +137,17 @@ def add_parts(partial, out):
         out[c] = partial[0, c]
 
 
-@parallel
-def sum_parts(x, size, partial):
-    for p in prange(partial.shape[0]):
-        start = np.int64(p) * size
+@shared
+def sum_parts(team, x, size, partial):
+    for p in share(partial.shape[0], team):
+        start = p * size
         sum_part(x[start : min(x.size, start + size)], partial[p])
 
 
-@parallel
-def grad_parts(g, out, dx, size, partial):
-    for p in prange(partial.shape[0]):
-        start = np.int64(p) * size
+@shared
+def grad_parts(team, g, out, dx, size, partial):
+    for p in share(partial.shape[0], team):
+        start = p * size
         here = slice(start, min(g.size, start + size))
         grad_part(g[here], out[here], dx[here], partial[p])
 

@@ -93,8 +93,8 @@ def _finite(plan, scratch):
 def _correlated(plan, x, w, bias, relu, out, workspace):
     scratch = aligned(workspace, x.dtype)
     none = scratch[:0]
-    correlate(
-        plan.shares, plan.form, plan.items, plan.a_rows, plan.c_rows, ZERO,
+    correlate.on(
+        plan.shares, plan.shares, plan.form, plan.items, plan.a_rows, plan.c_rows, ZERO,
         _flat(x, CHANNELS_LAST), _flat(w, FILTER), none, none if bias is None else alias(bias), int(relu),
         _flat(out, CHANNELS_LAST), scratch,
     )  # fmt: skip
@@ -121,8 +121,8 @@ def weight_grad(g, x, settings, dw, workspace, add):
     memory = aligned(workspace, g.dtype)
     partials, scratch = memory[: plan.leading], memory[plan.leading :]
     total = _flat(dw, FILTER)
-    sum_filter(
-        plan.shares, plan.form, plan.items, plan.partials, plan.a_rows, plan.c_rows, ZERO,
+    sum_filter.on(
+        plan.shares, plan.shares, plan.form, plan.items, plan.partials, plan.a_rows, plan.c_rows, ZERO,
         _flat(x, CHANNELS_LAST), _flat(g, CHANNELS_LAST), scratch[:0], partials if plan.leading else total, scratch,
     )  # fmt: skip
     if not _finite(plan, scratch):

@@ -6,9 +6,7 @@ says; where it is interrupted and who computes it changes no bits.
 Source  A. Lavin, S. Gray, "Fast algorithms for convolutional neural networks", 2016, section 4
 """
 
-from numba import prange
-
-from ..toolchain import jit, parallel
+from ..toolchain import jit, share, shared
 from ..toolchain.product import ROWS
 from ..toolchain.transform import (
     gather_filter,
@@ -137,12 +135,12 @@ def _product(scratch, rows, columns, length, a, a_rows, a_step, b, b_panel, b_st
                 )  # fmt: skip
 
 
-@parallel
-def correlate(shares, form, items, a_rows, c_rows, zero, x, w, none, bias, relu, out, scratch):
+@shared
+def correlate(team, shares, form, items, a_rows, c_rows, zero, x, w, none, bias, relu, out, scratch):
     """Forward and input gradient; x, w and out are one-dimensional. Whether all was finite is left in scratch."""
-    for share in prange(shares):
-        base, finite, held, count = share * form.share, 1, -1, items.shape[0]
-        for number in range(share * count // shares, (share + 1) * count // shares):
+    for own in share(shares, team):
+        base, finite, held, count = own * form.share, 1, -1, items.shape[0]
+        for number in range(own * count // shares, (own + 1) * count // shares):
             tile, tile_end, _, channels, first, end = items[number]
             _spread_source(form, x, tile, tile_end, 0, channels, scratch, base)
             for k in range(first, end, form.section):
@@ -175,12 +173,12 @@ def _gather_part(form, channel, channel_end, first, end, scratch, u, dw, at):
     return finite
 
 
-@parallel
-def sum_filter(shares, form, items, parts, a_rows, c_rows, zero, x, g, none, dw, scratch):
+@shared
+def sum_filter(team, shares, form, items, parts, a_rows, c_rows, zero, x, g, none, dw, scratch):
     """Weight gradient, or its partial sums one after the other; arrays are one-dimensional."""
-    for share in prange(shares):
-        base, finite, count = share * form.share, 1, items.shape[0]
-        for number in range(share * count // shares, (share + 1) * count // shares):
+    for own in share(shares, team):
+        base, finite, count = own * form.share, 1, items.shape[0]
+        for number in range(own * count // shares, (own + 1) * count // shares):
             start, stop, channel, channel_end, first, end = items[number]
             for tile in range(start, stop, form.block):
                 tile_end = min(tile + form.block, stop)

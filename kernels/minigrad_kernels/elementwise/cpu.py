@@ -3,9 +3,8 @@
 import math
 
 import numpy as np
-from numba import prange
 
-from ..toolchain import jit, parallel
+from ..toolchain import jit, share, shared
 from ..toolchain.draws import BLOCKS, drop
 
 __all__ = ["RUN", "dropout", "erf", "leaky_relu", "leaky_relu_grad", "philox", "relu", "relu_grad"]
@@ -16,7 +15,7 @@ RUN = 16384  # elements; a multiple of 4, so that no Philox block is torn
 @jit
 def part(run, size):
     """The elements of a run. Loops over a slice of them count from 0, which lets the compiler use vectors."""
-    start = np.int64(run) * RUN
+    start = run * RUN
     return slice(start, min(size, start + RUN))
 
 
@@ -28,9 +27,9 @@ def relu_run(x, out):
         out[k] = zero if v <= zero else v  # written so that NaN passes
 
 
-@parallel
-def relu(x, out):
-    for run in prange((x.size + RUN - 1) // RUN):
+@shared
+def relu(team, x, out):
+    for run in share((x.size + RUN - 1) // RUN, team):
         here = part(run, x.size)
         relu_run(x[here], out[here])
 
@@ -43,9 +42,9 @@ def relu_grad_run(g, out, dx):
         dx[k] = zero if out[k] <= zero else v
 
 
-@parallel
-def relu_grad(g, out, dx):
-    for run in prange((g.size + RUN - 1) // RUN):
+@shared
+def relu_grad(team, g, out, dx):
+    for run in share((g.size + RUN - 1) // RUN, team):
         here = part(run, g.size)
         relu_grad_run(g[here], out[here], dx[here])
 
@@ -58,10 +57,10 @@ def leaky_relu_run(x, slope, out):
         out[k] = v if v > zero else v * slope
 
 
-@parallel
-def leaky_relu(x, negative_slope, out):
+@shared
+def leaky_relu(team, x, negative_slope, out):
     slope = out.dtype.type(negative_slope)
-    for run in prange((x.size + RUN - 1) // RUN):
+    for run in share((x.size + RUN - 1) // RUN, team):
         here = part(run, x.size)
         leaky_relu_run(x[here], slope, out[here])
 
@@ -74,10 +73,10 @@ def leaky_relu_grad_run(g, x, slope, dx):
         dx[k] = v if x[k] > zero else v * slope
 
 
-@parallel
-def leaky_relu_grad(g, x, negative_slope, dx):
+@shared
+def leaky_relu_grad(team, g, x, negative_slope, dx):
     slope = dx.dtype.type(negative_slope)
-    for run in prange((g.size + RUN - 1) // RUN):
+    for run in share((g.size + RUN - 1) // RUN, team):
         here = part(run, g.size)
         leaky_relu_grad_run(g[here], x[here], slope, dx[here])
 
@@ -114,9 +113,9 @@ def erf_run(x, out):
         out[k] = math.erf(x[k])
 
 
-@parallel
-def erf(x, out):
-    for run in prange((x.size + RUN - 1) // RUN):
+@shared
+def erf(team, x, out):
+    for run in share((x.size + RUN - 1) // RUN, team):
         here = part(run, x.size)
         if x.itemsize == 4:
             erf_single_run(x[here], out[here])
@@ -157,14 +156,14 @@ def dropout_run(x, threshold, scale, seed, step, out, block):
     dropout_rest(x[whole:], threshold, scale, seed, step, out[whole:], block + whole // 4)
 
 
-@parallel
-def dropout(x, p, seed, step, out):
+@shared
+def dropout(team, x, p, seed, step, out):
     one = out.dtype.type(1)
     keep = one - out.dtype.type(p)
     scale = one / keep if p < 1 else out.dtype.type(0)
     threshold = np.uint64(np.round(p * 4294967296.0))
     if threshold > np.uint64(0xFFFFFFFF):  # no word is as large
         scale, threshold = out.dtype.type(0), np.uint64(0xFFFFFFFF)
-    for run in prange((x.size + RUN - 1) // RUN):
+    for run in share((x.size + RUN - 1) // RUN, team):
         here = part(run, x.size)
         dropout_run(x[here], threshold, scale, seed, step, out[here], here.start // 4)

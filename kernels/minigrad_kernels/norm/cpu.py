@@ -6,12 +6,11 @@ type and what they give in float64, which costs little and keeps the error of a 
 """
 
 import numpy as np
-from numba import prange
 
 from ..bias.cpu import SHORT, TILE, line_of
 from ..bias.cpu import column_sums as channel_sum
 from ..bias.plan import cut
-from ..toolchain import jit, parallel, stack_array
+from ..toolchain import clear, jit, share, shared, stack_array
 from .cpu_lines import add_products, flush, grad_line, normalize_add_line, normalize_line, rectified_products
 from .cpu_parts import add_parts, gather, partials, run, spread, spread_scale
 from .cpu_rows import standardize, standardize_grad
@@ -47,7 +46,7 @@ def normalize_run(x, mean, variance, weight, has_weight, bias, has_bias, eps, re
         centre, scale, shift = stack_array(TILE, x)[:width], stack_array(TILE, x)[:width], stack_array(TILE, x)[:width]
         spread(mean, first, centre)
         spread_scale(variance, weight, has_weight, eps, first, scale)
-        shift[:] = 0
+        clear(shift)
         if has_bias:
             spread(bias, first, shift)
         for at in range(start + first, stop, line):
@@ -57,11 +56,11 @@ def normalize_run(x, mean, variance, weight, has_weight, bias, has_bias, eps, re
                 normalize_line(at, min(width, stop - at), x, out, centre, scale, shift, low)
 
 
-@parallel
-def normalize(x, mean, variance, weight, has_weight, bias, has_bias, eps, residual, has_residual, low, out):
+@shared
+def normalize(team, x, mean, variance, weight, has_weight, bias, has_bias, eps, residual, has_residual, low, out):
     affine, size = (weight, has_weight, bias, has_bias), run_of(mean.size)
-    for r in prange((x.size + size - 1) // size):
-        normalize_run(x, mean, variance, *affine, eps, residual, has_residual, low, out, np.int64(r) * size)
+    for r in share((x.size + size - 1) // size, team):
+        normalize_run(x, mean, variance, *affine, eps, residual, has_residual, low, out, r * size)
 
 
 def batch_normalize(x, mean, variance, weight, has_weight, bias, has_bias, eps, residual, relu, out):
@@ -77,19 +76,19 @@ def batch_normalize(x, mean, variance, weight, has_weight, bias, has_bias, eps, 
 
 @jit
 def part_products(g, x, mean, out, rectified, masked, start, stop, sums, products):
-    """The sums of g and of g * (x - mean) for the columns of a part, into float64; masked: see grads."""
+    """The sums of g and of g * (x - mean) for the columns of a part, into float64; masked: see grad_sums."""
     line, zero = line_of(sums.size), x.dtype.type(0)
-    sums[:] = 0
-    products[:] = 0
+    clear(sums)
+    clear(products)
     for first in range(0, line, TILE):
         width = min(TILE, line - first)
         centre, one, two = stack_array(TILE, x)[:width], stack_array(TILE, x)[:width], stack_array(TILE, x)[:width]
         total, other = stack_array(TILE, sums)[:width], stack_array(TILE, sums)[:width]
         spread(mean, first, centre)
-        one[:] = 0
-        two[:] = 0
-        total[:] = 0
-        other[:] = 0
+        clear(one)
+        clear(two)
+        clear(total)
+        clear(other)
         for block in range(start + first, stop, SHORT * line):
             for at in range(block, min(stop, block + SHORT * line), line):
                 if rectified:
@@ -130,19 +129,20 @@ def grad_run(g, x, mean, variance, weight, has_weight, eps, dx, dw, db, start):
             grad_line(at, min(width, stop - at), g, x, dx, centre, scale, slope, shift)
 
 
-@parallel
-def grads(g, x, mean, variance, weight, has_weight, eps, out, rectified, masked, dx, dw, db, size, sums, products):
+@shared
+def grad_sums(team, g, x, mean, out, rectified, masked, size, sums, products):
     """Where rectified, g is first masked by out, and kept in `masked` for the second pass."""
-    for p in prange(sums.shape[0]):
-        start = np.int64(p) * size
+    for p in share(sums.shape[0], team):
+        start = p * size
         stop = min(x.size, start + size)
         part_products(g, x, mean, out, rectified, masked, start, stop, sums[p], products[p])
-    finish_sums(sums, products, variance, eps, dw, db)
-    if not dx.size:
-        return
-    source, length = masked if rectified else g, run_of(mean.size)
-    for r in prange((x.size + length - 1) // length):
-        grad_run(source, x, mean, variance, weight, has_weight, eps, dx, dw, db, np.int64(r) * length)
+
+
+@shared
+def grad_runs(team, g, x, mean, variance, weight, has_weight, eps, dx, dw, db):
+    length = run_of(mean.size)
+    for r in share((x.size + length - 1) // length, team):
+        grad_run(g, x, mean, variance, weight, has_weight, eps, dx, dw, db, r * length)
 
 
 def batch_norm_grads(g, x, mean, variance, weight, has_weight, eps, out, dx, dw, db, dresidual, workspace):
@@ -152,8 +152,11 @@ def batch_norm_grads(g, x, mean, variance, weight, has_weight, eps, out, dx, dw,
         return
     plan = cut(*x.shape)
     parts = partials(workspace, plan.parts, mean.size)
-    rectified, dx = out is not None, g[:0] if dx is None else dx
-    masked = dx if dresidual is None else dresidual
-    g, x, out, masked, dx = (array.reshape(-1) for array in (g, x, out if rectified else x, masked, dx))
-    vectors, size = (mean, variance, weight, has_weight, eps), plan.rows * mean.size
-    run(grads, x.size, g, x, *vectors, out, rectified, masked, dx, dw, db, size, *parts)
+    rectified, wanted = out is not None, dx is not None
+    masked = next(array for array in (dresidual, dx, g[:0]) if array is not None)
+    g, x, out, masked = (array.reshape(-1) for array in (g, x, out if rectified else x, masked))
+    run(grad_sums, x.size, g, x, mean, out, rectified, masked, plan.rows * mean.size, *parts)
+    finish_sums(*parts, variance, eps, dw, db)
+    if wanted:
+        source = masked if rectified else g
+        run(grad_runs, x.size, source, x, mean, variance, weight, has_weight, eps, dx.reshape(-1), dw, db)

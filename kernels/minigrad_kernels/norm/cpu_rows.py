@@ -5,10 +5,9 @@ result is right to the last digits even where a mean is far larger than the devi
 """
 
 import numpy as np
-from numba import prange
 
 from ..bias.cpu import SMALL
-from ..toolchain import jit, parallel, stack_array
+from ..toolchain import clear, jit, share, shared, stack_array
 from ..toolchain.lines import LANES, lane_total
 from .cpu_lines import add_row_moments, add_row_products, standardize_grad_line, standardize_line
 
@@ -25,8 +24,8 @@ def total(sums):
 @jit
 def standardize_row(x, start, stop, eps, like, out):
     sums, squares, origin = stack_array(WIDE, like), stack_array(WIDE, like), np.float64(x[start])
-    sums[:] = 0
-    squares[:] = 0
+    clear(sums)
+    clear(squares)
     for at in range(start, stop, WIDE):
         add_row_moments(at, min(WIDE, stop - at), x, sums, squares, origin)
     mean = total(sums) / (stop - start)
@@ -37,10 +36,10 @@ def standardize_row(x, start, stop, eps, like, out):
     return scale
 
 
-@parallel
-def standardize_rows(x, columns, eps, like, out, scale):
-    for n in prange(scale.size):
-        start = np.int64(n) * columns
+@shared
+def standardize_rows(team, x, columns, eps, like, out, scale):
+    for n in share(scale.size, team):
+        start = n * columns
         scale[n] = standardize_row(x, start, start + columns, eps, like, out)
 
 
@@ -55,8 +54,8 @@ def standardize(x, eps, out, scale):
 @jit
 def standardize_grad_row(g, z, start, stop, scale, like, dx):
     sums, products = stack_array(WIDE, like), stack_array(WIDE, like)
-    sums[:] = 0
-    products[:] = 0
+    clear(sums)
+    clear(products)
     for at in range(start, stop, WIDE):
         add_row_products(at, min(WIDE, stop - at), g, z, sums, products, 1.0)
     kind = dx.dtype.type
@@ -64,10 +63,10 @@ def standardize_grad_row(g, z, start, stop, scale, like, dx):
     standardize_grad_line(start, stop - start, g, z, dx, mean, slope, scale)
 
 
-@parallel
-def standardize_grad_rows(g, z, columns, scale, like, dx):
-    for n in prange(scale.size):
-        start = np.int64(n) * columns
+@shared
+def standardize_grad_rows(team, g, z, columns, scale, like, dx):
+    for n in share(scale.size, team):
+        start = n * columns
         standardize_grad_row(g, z, start, start + columns, scale[n], like, dx)
 
 

@@ -8,11 +8,10 @@ Source  Chan, Golub and LeVeque 1983, "Algorithms for computing the sample varia
 """
 
 import numpy as np
-from numba import prange
 
 from ..bias.cpu import SHORT, TILE, line_of
 from ..bias.plan import cut
-from ..toolchain import jit, parallel, stack_array
+from ..toolchain import clear, jit, share, shared, stack_array
 from .cpu_lines import add_moments, flush
 from .cpu_parts import add_parts, gather, partials, repeat, run
 
@@ -39,8 +38,8 @@ def moments_about(x, start, stop, sums, squares):
     """The sums of x - c and of (x - c)**2 for the columns of a part, c being its pivots, into float64."""
     columns = sums.size
     line = line_of(columns)
-    sums[:] = 0
-    squares[:] = 0
+    clear(sums)
+    clear(squares)
     for first in range(0, line, TILE):
         width = min(TILE, line - first)
         centre, one, two = stack_array(TILE, x)[:width], stack_array(TILE, x)[:width], stack_array(TILE, x)[:width]
@@ -48,10 +47,10 @@ def moments_about(x, start, stop, sums, squares):
         for c in range(min(columns, width)):
             centre[c] = pivot(x, start, stop, columns, first + c)
         repeat(min(columns, width), centre)
-        one[:] = 0
-        two[:] = 0
-        total[:] = 0
-        other[:] = 0
+        clear(one)
+        clear(two)
+        clear(total)
+        clear(other)
         for block in range(start + first, stop, SHORT * line):
             for at in range(block, min(stop, block + SHORT * line), line):
                 add_moments(at, min(width, stop - at), x, centre, one, two)
@@ -87,12 +86,11 @@ def finish_statistics(x, sums, squares, mean, variance, running_mean, running_va
             running_var[c] = (1 - momentum) * running_var[c] + momentum * (variance[c] * (count / (count - 1)))
 
 
-@parallel
-def statistics(x, size, sums, squares, mean, variance, running_mean, running_var, has_running, momentum):
-    for p in prange(sums.shape[0]):
-        start = np.int64(p) * size
+@shared
+def moments(team, x, size, sums, squares):
+    for p in share(sums.shape[0], team):
+        start = p * size
         part_moments(x, start, min(x.size, start + size), sums[p], squares[p])
-    finish_statistics(x, sums, squares, mean, variance, running_mean, running_var, has_running, momentum)
 
 
 def batch_statistics(x, mean, variance, workspace, running_mean, running_var, has_running, momentum):
@@ -102,5 +100,6 @@ def batch_statistics(x, mean, variance, workspace, running_mean, running_var, ha
         return
     plan = cut(*x.shape)
     sums = partials(workspace, plan.parts, mean.size)
-    running = running_mean, running_var, has_running, momentum
-    run(statistics, x.size, x.reshape(-1), plan.rows * mean.size, *sums, mean, variance, *running)
+    x = x.reshape(-1)
+    run(moments, x.size, x, plan.rows * mean.size, *sums)
+    finish_statistics(x, *sums, mean, variance, running_mean, running_var, has_running, momentum)

@@ -10,9 +10,8 @@ where one would have more arrays than the compiler can prove apart; RUN elements
 import math
 
 import numpy as np
-from numba import prange
 
-from ..toolchain import jit, parallel, stack_array
+from ..toolchain import jit, share, shared, stack_array
 from .cpu_norms import clip_factor, scale, squared_norms
 from .cpu_parts import address, chunks, find, part, run, tables
 from .hyper import SGD, Adagrad, Adam, RMSprop
@@ -53,10 +52,10 @@ def sgd_run(p, g, buffer, has_buffer, hyper):
         p[k] -= rate * (d + momentum * b if nesterov else b)
 
 
-@parallel
-def sgd_chunks(addresses, sizes, has_buffer, hyper, like):
-    for chunk in prange(chunks(sizes)):
-        t, start, stop = find(sizes, np.int64(chunk))
+@shared
+def sgd_chunks(team, addresses, sizes, has_buffer, hyper, like):
+    for chunk in share(chunks(sizes), team):
+        t, start, stop = find(sizes, chunk)
         p, g = part(addresses, 0, t, start, stop, like), part(addresses, 1, t, start, stop, like)
         sgd_run(p, g, part(addresses, 2 if has_buffer else 0, t, start, stop, like), has_buffer, hyper)
 
@@ -103,10 +102,10 @@ def adam_run(p, g, m, v, greatest, has_greatest, hyper):
         adam_step(p[run], m[run], greatest[run], keep, rate, correction, eps)
 
 
-@parallel
-def adam_chunks(addresses, sizes, has_greatest, hyper, like):
-    for chunk in prange(chunks(sizes)):
-        t, start, stop = find(sizes, np.int64(chunk))
+@shared
+def adam_chunks(team, addresses, sizes, has_greatest, hyper, like):
+    for chunk in share(chunks(sizes), team):
+        t, start, stop = find(sizes, chunk)
         p, g = part(addresses, 0, t, start, stop, like), part(addresses, 1, t, start, stop, like)
         m, v = part(addresses, 2, t, start, stop, like), part(addresses, 3, t, start, stop, like)
         greatest = part(addresses, 4 if has_greatest else 3, t, start, stop, like)
@@ -170,10 +169,10 @@ def rmsprop_run(p, g, square, mean, has_mean, buffer, has_buffer, hyper):
         rms_step(p[run], d, rate)
 
 
-@parallel
-def rmsprop_chunks(addresses, sizes, has_mean, has_buffer, hyper, like):
-    for chunk in prange(chunks(sizes)):
-        t, start, stop = find(sizes, np.int64(chunk))
+@shared
+def rmsprop_chunks(team, addresses, sizes, has_mean, has_buffer, hyper, like):
+    for chunk in share(chunks(sizes), team):
+        t, start, stop = find(sizes, chunk)
         p, g = part(addresses, 0, t, start, stop, like), part(addresses, 1, t, start, stop, like)
         square = part(addresses, 2, t, start, stop, like)
         mean = part(addresses, 3 if has_mean else 2, t, start, stop, like)
@@ -197,10 +196,10 @@ def adagrad_run(p, g, total, hyper):
         p[k] -= rate * (d / (np.sqrt(total[k]) + eps))
 
 
-@parallel
-def adagrad_chunks(addresses, sizes, hyper, like):
-    for chunk in prange(chunks(sizes)):
-        t, start, stop = find(sizes, np.int64(chunk))
+@shared
+def adagrad_chunks(team, addresses, sizes, hyper, like):
+    for chunk in share(chunks(sizes), team):
+        t, start, stop = find(sizes, chunk)
         p, g = part(addresses, 0, t, start, stop, like), part(addresses, 1, t, start, stop, like)
         adagrad_run(p, g, part(addresses, 2, t, start, stop, like), hyper)
 

@@ -3,9 +3,8 @@
 import math
 
 import numpy as np
-from numba import prange
 
-from ..toolchain import jit, parallel, stack_array
+from ..toolchain import jit, share, shared, stack_array
 from .cpu_parts import CHUNK, chunks, find, part, run
 
 __all__ = ["LANES", "clip_factor", "scale", "squared_norms"]
@@ -37,10 +36,10 @@ def square_chunk(a, partial, chunk):
     partial[chunk] = sum_squares(a, stack_array(LANES, partial))
 
 
-@parallel
-def square_chunks(addresses, sizes, partial, like):
-    for chunk in prange(chunks(sizes)):
-        t, start, stop = find(sizes, np.int64(chunk))
+@shared
+def square_chunks(team, addresses, sizes, partial, like):
+    for chunk in share(chunks(sizes), team):
+        t, start, stop = find(sizes, chunk)
         square_chunk(part(addresses, 0, t, start, stop, like), partial, chunk)
 
 
@@ -74,10 +73,10 @@ def scale_run(a, factor):
         a[k] *= factor
 
 
-@parallel
-def scale_chunks(addresses, sizes, factor, like):
-    for chunk in prange(chunks(sizes)):
-        t, start, stop = find(sizes, np.int64(chunk))
+@shared
+def scale_chunks(team, addresses, sizes, factor, like):
+    for chunk in share(chunks(sizes), team):
+        t, start, stop = find(sizes, chunk)
         scale_run(part(addresses, 0, t, start, stop, like), like.dtype.type(factor))
 
 

@@ -47,10 +47,7 @@ def chunks(sizes):
 
 @jit
 def find(sizes, chunk):
-    """The tensor that a chunk belongs to, and the first and one past the last element of the chunk in it.
-
-    The chunk is an int64: Numba counts a prange without sign, and mixed with a signed number that is a float.
-    """
+    """The tensor that a chunk belongs to, and the first and one past the last element of the chunk in it."""
     for t in range(sizes.size):
         count = (sizes[t] + CHUNK - 1) // CHUNK
         if chunk < count:

@@ -4,9 +4,8 @@ Arrays are C-contiguous (N, H, W, C) views. The steps on vectors of channels are
 """
 
 import numpy as np
-from numba import prange
 
-from ..toolchain import jit, parallel
+from ..toolchain import jit, share, shared
 from ..toolchain.lanes import LANES, add_quotient, max_window, mean_window
 from .cpu_place import FEW, max_input_grad, max_relu_input_grad, taps_inside
 
@@ -37,10 +36,10 @@ def max_row(x, row, kernel_size, stride, padding, dilation, out, positions):
             max_window(x, corner + c, taps, steps, kernel_size[1], out, positions, at + c, channels - c)
 
 
-@parallel
-def max_forward(x, kernel_size, stride, padding, dilation, out, positions):
-    for row in prange(out.shape[0] * out.shape[1]):
-        max_row(x, np.int64(row), kernel_size, stride, padding, dilation, out, positions)
+@shared
+def max_forward(team, x, kernel_size, stride, padding, dilation, out, positions):
+    for row in share(out.shape[0] * out.shape[1], team):
+        max_row(x, row, kernel_size, stride, padding, dilation, out, positions)
 
 
 @jit
@@ -54,10 +53,10 @@ def select_row(x, positions, row, kernel_size, stride, padding, dilation, out):
             out[n, i, j, c] = x[n, h, w, c]
 
 
-@parallel
-def max_select(x, positions, kernel_size, stride, padding, dilation, out):
-    for row in prange(out.shape[0] * out.shape[1]):
-        select_row(x, positions, np.int64(row), kernel_size, stride, padding, dilation, out)
+@shared
+def max_select(team, x, positions, kernel_size, stride, padding, dilation, out):
+    for row in share(out.shape[0] * out.shape[1], team):
+        select_row(x, positions, row, kernel_size, stride, padding, dilation, out)
 
 
 @jit
@@ -81,10 +80,10 @@ def average_row(x, row, rows, columns, out):
             mean_window(x, image + c, taps, steps, divisor, out, at + c, channels - c)
 
 
-@parallel
-def average_forward(x, rows, columns, out):
-    for row in prange(out.shape[0] * out.shape[1]):
-        average_row(x, np.int64(row), rows, columns, out)
+@shared
+def average_forward(team, x, rows, columns, out):
+    for row in share(out.shape[0] * out.shape[1], team):
+        average_row(x, row, rows, columns, out)
 
 
 @jit
@@ -117,7 +116,7 @@ def spread_row(g, row, rows, columns, dx):
                     add_quotient(g, source + c, divisor, dx, at + c, channels - c)
 
 
-@parallel
-def average_input_grad(g, rows, columns, dx):
-    for row in prange(dx.shape[0] * dx.shape[1]):
-        spread_row(g, np.int64(row), rows, columns, dx)
+@shared
+def average_input_grad(team, g, rows, columns, dx):
+    for row in share(dx.shape[0] * dx.shape[1], team):
+        spread_row(g, row, rows, columns, dx)

@@ -6,9 +6,8 @@ part has its own sums for the gradient of a bias, in float64; the parts are then
 """
 
 import numpy as np
-from numba import prange
 
-from ..toolchain import jit, parallel
+from ..toolchain import clear, jit, share, shared
 from ..toolchain.lanes import LANES, add_window, place_window
 from .geometry import PARTS
 
@@ -26,7 +25,7 @@ def taps_inside(start, size, taps, dilation):
 
 
 @jit
-def clear(x, n, top, bottom, left):
+def clear_rows(x, n, top, bottom, left):
     """Zeros into rows top..bottom of an image, from a column on."""
     zero = x.dtype.type(0)
     for h in range(top, bottom):
@@ -88,10 +87,10 @@ def place_band(g, out, rectified, positions, band, kernel_size, stride, padding,
     tiled = stride == kernel_size and dilation == (1, 1) and padding == (0, 0)
     few = dx.shape[3] < FEW
     if tiled and not few:  # what no window covers
-        clear(dx, n, top, bottom, min(dx.shape[2], g.shape[2] * stride[1]))
-        clear(dx, n, min(bottom, top + stride[0]), bottom, 0)
+        clear_rows(dx, n, top, bottom, min(dx.shape[2], g.shape[2] * stride[1]))
+        clear_rows(dx, n, min(bottom, top + stride[0]), bottom, 0)
     else:
-        clear(dx, n, top, bottom, 0)
+        clear_rows(dx, n, top, bottom, 0)
     for row in range(stop - 1, start - 1, -1):  # so that an element sums over its taps in their order
         if few:
             scatter_row(g, out, rectified, positions, row, kernel_size, stride, padding, dilation, dx, sums)
@@ -101,7 +100,7 @@ def place_band(g, out, rectified, positions, band, kernel_size, stride, padding,
 
 @jit
 def place_bands(g, out, rectified, positions, kernel_size, stride, padding, dilation, start, stop, dx, overlap, sums):
-    sums[:] = 0
+    clear(sums)
     for band in range(start, stop):
         place_band(g, out, rectified, positions, band, kernel_size, stride, padding, dilation, dx, overlap, sums)
 
@@ -116,16 +115,14 @@ def add_sums(sums, dbias):
         dbias[c] = sums[0, c]
 
 
-@parallel
-def place(g, out, rectified, positions, kernel_size, stride, padding, dilation, dx, overlap, bands, parts, sums, dbias):
-    for index in prange(parts):
-        part = np.int64(index)
+@shared
+def place(team, g, out, rectified, positions, kernel_size, stride, padding, dilation, dx, overlap, bands, parts, sums):
+    for part in share(parts, team):
         own = sums[min(part, sums.shape[0] - 1)]
         start, stop = part * bands // parts, (part + 1) * bands // parts
         place_bands(
             g, out, rectified, positions, kernel_size, stride, padding, dilation, start, stop, dx, overlap, own
         )  # fmt: skip
-    add_sums(sums, dbias)
 
 
 def _place(g, out, rectified, positions, geometry, dx, dbias, workspace):
@@ -141,8 +138,9 @@ def _place(g, out, rectified, positions, geometry, dx, dbias, workspace):
     if dbias is not None:
         start = -workspace.ctypes.data % 8
         sums = workspace[start : start + 8 * parts * dbias.size].view(np.float64).reshape(parts, dbias.size)
-    dbias = g.reshape(-1)[:0] if dbias is None else dbias
-    place(g, out, rectified, positions, *geometry, dx, overlap, bands, parts, sums, dbias)
+    place(g, out, rectified, positions, *geometry, dx, overlap, bands, parts, sums)
+    if dbias is not None:
+        add_sums(sums, dbias)
 
 
 def max_input_grad(g, positions, kernel_size, stride, padding, dilation, dx):

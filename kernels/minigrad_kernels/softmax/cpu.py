@@ -4,9 +4,7 @@ The greatest element is subtracted before exp, so that nothing overflows. A row 
 gives NaN, as in PyTorch. The launcher has looked at the targets, so nothing is written into `wrong`.
 """
 
-from numba import prange
-
-from ..toolchain import jit, parallel, stack_array
+from ..toolchain import clear, copy, jit, share, shared, stack_array
 from .cpu_parts import BLOCK, block, blocks, exps, exps_of_rows, logs, shift, sum_of, sums_of_exps
 from .plan import SMALL
 
@@ -35,9 +33,9 @@ def softmax_rows(x, out):
             row[k] /= total
 
 
-@parallel
-def softmax(x, out):
-    for number in prange(blocks(x)):
+@shared
+def softmax(team, x, out):
+    for number in share(blocks(x), team):
         here = block(x, number)
         softmax_rows(x[here], out[here])
 
@@ -57,9 +55,9 @@ def softmax_grad_row(g, out, dx):
         dx[k] = out[k] * (g[k] - inner)
 
 
-@parallel
-def softmax_grad(g, out, dx):
-    for n in prange(g.shape[0]):
+@shared
+def softmax_grad(team, g, out, dx):
+    for n in share(g.shape[0], team):
         softmax_grad_row(g[n], out[n], dx[n])
 
 
@@ -74,26 +72,27 @@ def log_softmax_rows(x, out):
             out_row[k] = row[k] - most - log_total
 
 
-@parallel
-def log_softmax(x, out):
-    for number in prange(blocks(x)):
+@shared
+def log_softmax(team, x, out):
+    for number in share(blocks(x), team):
         here = block(x, number)
         log_softmax_rows(x[here], out[here])
 
 
 @jit
 def log_softmax_grad_rows(g, out, dx):
-    dx[:] = out
-    exps(dx.reshape(dx.size))
+    flat = dx.reshape(dx.size)
+    copy(out.reshape(out.size), flat)
+    exps(flat)
     for n in range(g.shape[0]):
         g_row, row, total = g[n], dx[n], sum_of(g[n])
         for k in range(row.size):
             row[k] = g_row[k] - row[k] * total
 
 
-@parallel
-def log_softmax_grad(g, out, dx):
-    for number in prange(blocks(g)):
+@shared
+def log_softmax_grad(team, g, out, dx):
+    for number in share(blocks(g), team):
         here = block(g, number)
         log_softmax_grad_rows(g[here], out[here], dx[here])
 
@@ -110,9 +109,9 @@ def cross_entropy_rows(x, target, ignore_index, losses, logsumexp):
         losses[n] = losses.dtype.type(0) if t == ignore_index else (greatest[n] - x[n, t]) + totals[n]
 
 
-@parallel
-def cross_entropy(x, target, ignore_index, losses, logsumexp, wrong):
-    for number in prange(blocks(x)):
+@shared
+def cross_entropy(team, x, target, ignore_index, losses, logsumexp, wrong):
+    for number in share(blocks(x), team):
         here = block(x, number)
         cross_entropy_rows(x[here], target[here], ignore_index, losses[here], logsumexp[here])
 
@@ -120,23 +119,23 @@ def cross_entropy(x, target, ignore_index, losses, logsumexp, wrong):
 @jit
 def cross_entropy_grad_rows(g, step, x, target, ignore_index, logsumexp, dx):
     """g[n * step] is what arrived at row n."""
-    zero, one = dx.dtype.type(0), dx.dtype.type(1)
+    one = dx.dtype.type(1)
     for n in range(x.shape[0]):
         shift(x[n], logsumexp[n], dx[n])
     exps(dx.reshape(dx.size))
     for n in range(x.shape[0]):
         row, weight, t = dx[n], g[n * step], target[n]
         if t == ignore_index:
-            row[:] = zero
+            clear(row)
         else:
             row[t] -= one
             for k in range(row.size):
                 row[k] *= weight
 
 
-@parallel
-def cross_entropy_grad(g, x, target, ignore_index, logsumexp, dx, wrong):
-    for number in prange(blocks(x)):
+@shared
+def cross_entropy_grad(team, g, x, target, ignore_index, logsumexp, dx, wrong):
+    for number in share(blocks(x), team):
         here = block(x, number)
         cross_entropy_grad_rows(g[here], 1, x[here], target[here], ignore_index, logsumexp[here], dx[here])
 
@@ -148,10 +147,10 @@ def total_grad_rows(weight, x, target, ignore_index, logsumexp, dx):
     cross_entropy_grad_rows(g, 0, x, target, ignore_index, logsumexp, dx)
 
 
-@parallel
-def cross_entropy_total_grad(g, divisor, x, target, ignore_index, logsumexp, dx, wrong):
+@shared
+def cross_entropy_total_grad(team, g, divisor, x, target, ignore_index, logsumexp, dx, wrong):
     weight = g[()] / divisor[()]
-    for number in prange(blocks(x)):
+    for number in share(blocks(x), team):
         here = block(x, number)
         total_grad_rows(weight, x[here], target[here], ignore_index, logsumexp[here], dx[here])
 
@@ -173,7 +172,7 @@ def add_losses(losses, target, ignore_index, mean, out, divisor):
 def cross_entropy_total(x, target, ignore_index, mean, out, divisor, logsumexp, workspace, wrong):
     start, rows = -workspace.ctypes.data % out.itemsize, x.shape[0]
     losses = workspace[start : start + rows * out.itemsize].view(out.dtype)
-    kernel = cross_entropy.serial if x.size < SMALL else cross_entropy
+    kernel = cross_entropy.alone if x.size < SMALL else cross_entropy
     kernel(x, target, ignore_index, losses, logsumexp, wrong)
     add_losses(losses, target, ignore_index, mean, out, divisor)
 
@@ -183,13 +182,13 @@ def cross_entropy_with_grad_rows(x, target, ignore_index, scale, losses, dx):
     greatest, totals, log_totals = stack_array(BLOCK, x), stack_array(BLOCK, x), stack_array(BLOCK, x)
     exps_of_rows(x, greatest, totals, dx)
     zero, one, rows = dx.dtype.type(0), dx.dtype.type(1), x.shape[0]
-    log_totals[:rows] = totals[:rows]
+    copy(totals[:rows], log_totals)
     logs(log_totals[:rows])
     for n in range(rows):
         row, t, total = dx[n], target[n], totals[n]
         if t == ignore_index:
             losses[n] = zero
-            row[:] = zero
+            clear(row)
         else:
             losses[n] = (greatest[n] - x[n, t]) + log_totals[n]
             for k in range(row.size):
@@ -199,9 +198,9 @@ def cross_entropy_with_grad_rows(x, target, ignore_index, scale, losses, dx):
                 row[k] *= scale
 
 
-@parallel
-def cross_entropy_with_grad(x, target, ignore_index, scale, losses, dx, wrong):
+@shared
+def cross_entropy_with_grad(team, x, target, ignore_index, scale, losses, dx, wrong):
     factor = dx.dtype.type(scale)
-    for number in prange(blocks(x)):
+    for number in share(blocks(x), team):
         here = block(x, number)
         cross_entropy_with_grad_rows(x[here], target[here], ignore_index, factor, losses[here], dx[here])

@@ -30,9 +30,9 @@ def blocks(x):
 
 @jit
 def block(x, number):
-    """The rows of a block. Numba counts a prange without sign, and such a number does not mix with others."""
+    """The rows of a block."""
     each = rows_of(x.shape[1])
-    start = np.int64(number) * each
+    start = number * each
     return slice(start, min(x.shape[0], start + each))
 
 

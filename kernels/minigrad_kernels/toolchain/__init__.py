@@ -11,14 +11,14 @@ from .cpu import alias, jit, parallel, set_threads, threads
 from .team import share, shared
 
 __all__ = [
-    "alias", "array_at", "backend", "implementation", "jit", "parallel", "set_threads", "share", "shared",
-    "stack_array", "threads",
+    "alias", "array_at", "backend", "clear", "copy", "implementation", "jit", "parallel", "set_threads", "share",
+    "shared", "stack_array", "threads",
 ]  # fmt: skip
 
 
 def __getattr__(name):
-    """array_at and stack_array on demand: they import Numba, which takes longer than all the rest."""
-    if name in ("array_at", "stack_array"):
+    """What memory.py has, on demand: it imports Numba, which takes longer than all the rest."""
+    if name in ("array_at", "clear", "copy", "stack_array"):
         from . import memory
 
         return getattr(memory, name)

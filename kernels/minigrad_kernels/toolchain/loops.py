@@ -10,12 +10,12 @@ import functools
 import numba
 import numpy as np
 from llvmlite import ir
-from numba import prange
 from numba.core import types
 from numba.extending import intrinsic
 
-from .cpu import compiled, jit, parallel
-from .memory import array_at, stack_array
+from .cpu import compiled, jit
+from .memory import array_at, copy, stack_array
+from .team import share, shared
 
 __all__ = ["RUN", "loop"]
 
@@ -46,26 +46,20 @@ def _call(typing_context, function, x, y, out, count, p, q):
 
 
 @jit
-def _copy(source, target):
-    for k in range(target.size):
-        target[k] = source[k]
-
-
-@jit
 def _in_place(function, x, y, out, count, p, q, like):
     """A run whose results replace x or y: compiled loops use vectors only where out is memory of its own."""
     results = stack_array(2048, like)
     for start in range(0, count, 2048):
         size, at = min(2048, count - start), 4 * start
         _call(function, x + at, y + at, results.ctypes.data, size, p, q)
-        _copy(results, array_at(out + at, size, like))
+        copy(results[:size], array_at(out + at, size, like))
 
 
-@parallel
-def _drive(function, x_array, y_array, out_array, p, q):
+@shared
+def _drive(team, function, x_array, y_array, out_array, p, q):
     x, y, out, size = x_array.ctypes.data, y_array.ctypes.data, out_array.ctypes.data, out_array.size
-    for run in prange((size + RUN - 1) // RUN):
-        start = np.int64(run) * RUN
+    for run in share((size + RUN - 1) // RUN, team):
+        start = run * RUN
         count, at = min(RUN, size - start), 4 * start
         if out == x or out == y:
             _in_place(function, x + at, y + at, out + at, count, p, q, out_array)

@@ -8,7 +8,7 @@ from numba.extending import intrinsic
 
 from .cpu import jit
 
-__all__ = ["array_at", "stack_array"]
+__all__ = ["array_at", "clear", "copy", "stack_array"]
 
 
 @intrinsic
@@ -54,3 +54,20 @@ def stack_array(typing_context, size, like):
         return array._getvalue()
 
     return array_type(size, like), generate
+
+
+# Plain loops: an assignment to a slice takes long to compile, and between arrays it may take memory of Numba's.
+
+
+@jit
+def clear(array):
+    """Zeros into a 1-D array. For use in kernels."""
+    for k in range(array.size):
+        array[k] = 0
+
+
+@jit
+def copy(source, target):
+    """The elements of a 1-D array into the first ones of another. For use in kernels."""
+    for k in range(source.size):
+        target[k] = source[k]

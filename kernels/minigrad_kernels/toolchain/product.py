@@ -4,9 +4,8 @@ Plans are made in jobs.py; threads own runs of their items. One compiled functio
 """
 
 import numpy as np
-from numba import prange
 
-from .cpu import alias, jit, parallel, threads
+from .cpu import alias, jit, threads
 from .jobs import (
     A_OFFSET,
     A_STEP,
@@ -45,6 +44,7 @@ from .jobs import (
 )  # fmt: skip
 from .packing import pack
 from .pooling import NO_WINDOWS, max_images
+from .team import share, shared
 from .vector import channel_tile, dot_tile, narrow_tile, wide_tile
 
 __all__ = [
@@ -154,18 +154,18 @@ def _dot_product(a, b, bias, c, job, relu, a_rows, c_rows):
             )  # fmt: skip
 
 
-@parallel
+@shared
 def _run(
-    shares, items, jobs, a_rows, c_rows, a_taps, b_taps, panel_taps, border, bounds, images, panel, pooled, windows,
-    relu, a, b, bias, c, positions, scratch,
+    team, shares, items, jobs, a_rows, c_rows, a_taps, b_taps, panel_taps, border, bounds, images, panel, pooled,
+    windows, relu, a, b, bias, c, positions, scratch,
 ):  # fmt: skip
-    for share in prange(shares):
-        base = share * (images + panel + pooled)
+    for own in share(shares, team):
+        base = own * (images + panel + pooled)
         source = scratch if images > 0 else a
         target = scratch if pooled > 0 else c
         _clear(scratch, base, base + images)
         count = items.size - 1
-        for item in range(share * count // shares, (share + 1) * count // shares):
+        for item in range(own * count // shares, (own + 1) * count // shares):
             made, start = base + images + panel, np.int64(0)
             if pooled > 0:  # the images of this item lie there
                 start = made - bounds[item] * (windows[8] * windows[9] * windows[12])
@@ -219,8 +219,9 @@ def run(plan, a, b, bias, relu, c, scratch, windows=NO_WINDOWS, positions=NO_POS
         shares = min(shares, scratch.size // each)
     if not shares:
         return
-    call = _run if shares > 1 else _run.alone
-    call(shares, *plan[:-2], pooled * plan.most, windows, int(relu), a, b, bias, c, positions, scratch)
+    _run.on(
+        shares, shares, *plan[:-2], pooled * plan.most, windows, int(relu), a, b, bias, c, positions, scratch
+    )  # fmt: skip
 
 
 def memory(array):

@@ -1,10 +1,7 @@
 """Transposition on the CPU in tiles of SIDE x SIDE, every thread owning rows of x; what is left at an edge is done by
 a tile that overlaps its neighbour."""
 
-import numpy as np
-from numba import prange
-
-from ..toolchain import jit, parallel
+from ..toolchain import jit, share, shared
 from ..toolchain.tiles import SIDE, turn
 
 __all__ = ["transpose"]
@@ -30,11 +27,11 @@ def band(x, out, n, start, stop):
             turn(source, base + r * columns + c, columns, target, base + c * rows + r, rows)
 
 
-@parallel
-def transpose_bands(x, out):
+@shared
+def transpose_bands(team, x, out):
     count = (x.shape[1] + ROWS - 1) // ROWS
-    for number in prange(x.shape[0] * count):
-        n, part = np.int64(number) // count, np.int64(number) % count
+    for number in share(x.shape[0] * count, team):
+        n, part = number // count, number % count
         band(x, out, n, part * ROWS, min(x.shape[1], part * ROWS + ROWS))
 
 
