@@ -91,6 +91,7 @@ class Call(NamedTuple):
         return self.step.primitive.now((*before, argument, *after))
 
 
+_new = object.__new__
 _call = Tensor.__dict__["_data"]  # where a Tensor keeps its array, and a waiting one its Call
 
 
@@ -115,8 +116,11 @@ class Waiting(Tensor):
         call = _call.__get__(self)
         if type(call) is not Call:  # another thread was faster
             return call
-        with recording.setting(call.recorded):
+        if call.recorded == recording.get():  # as nearly always
             result = call.result()
+        else:
+            with recording.setting(call.recorded):
+                result = call.result()
         if type(result) is tuple:
             result = result[0]
         for name in ("node", "output", "version"):
@@ -146,13 +150,17 @@ def later(primitive, values, step=None):
     waiting = _waiting.get()
     if waiting is None or anomaly.get():
         return None
-    tensors = [value for value in values if isinstance(value, Tensor)]
-    arrays = [tensor.data for tensor in tensors]  # which computes those that waited themselves
-    if any([array.__class__ is not ndarray for array in arrays]) and len({*map(device.device_of, arrays)}) > 1:
+    arrays, away, needed = [], False, False
+    for value in values:
+        if isinstance(value, Tensor):
+            arrays.append(array := value._data)  # which computes one that waited itself
+            away = away or array.__class__ is not ndarray
+            needed = needed or value._requires_grad
+    if away and len({*map(device.device_of, arrays)}) > 1:
         return None
-    tensor, recorded = object.__new__(Waiting), recording.get()
+    tensor, recorded = _new(Waiting), recording.get()
     _call.__set__(tensor, Call(primitive, values, primitive.shape(*values), recorded, step))
-    tensor._requires_grad = recorded and any(one.requires_grad for one in tensors)
+    tensor._requires_grad = recorded and needed
     tensor.grad = None
     tensor.hooks = tensor.ready_hooks = ()
     waiting.append(weakref.ref(tensor))

@@ -1,13 +1,15 @@
 """What checks of arguments gave, kept, so that a step that repeats does not make them again."""
 
-__all__ = ["Checked"]
+import numpy as np
+
+__all__ = ["Checked", "layouts"]
 
 
 class Checked:
     """Results of checks, found again by shapes and by the settings themselves, the very same objects.
 
     Objects and not their values: 1 == True == 1.0, but they are not all right. Only what cannot change is kept, whole
-    numbers, texts, and tuples of whole numbers; it is kept alive, so that no other object can take its place.
+    numbers, texts, None, and tuples of whole numbers; it is kept alive, so that no other object can take its place.
     """
 
     MOST = 1024
@@ -30,4 +32,23 @@ class Checked:
 
 
 def _is_constant(value):
-    return type(value) in (int, bool, str) or type(value) is tuple and all(type(one) is int for one in value)
+    if type(value) is tuple:
+        return all(type(one) is int for one in value)
+    return value is None or type(value) in (int, bool, str)
+
+
+def layouts(op, *arrays):
+    """All that checks of an op look at in NumPy's own arrays, but for elements and whether they may be written.
+
+    None where checks must be made: for other arrays, and for addresses that are no multiple of an element. An argument
+    that is None stays None.
+    """
+    found = [op]
+    for array in arrays:
+        if array is None:
+            found.append(None)
+        elif type(array) is np.ndarray and array.flags.aligned:
+            found += array.shape, array.strides, array.dtype
+        else:
+            return None
+    return tuple(found)

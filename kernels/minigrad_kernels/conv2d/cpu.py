@@ -141,6 +141,11 @@ def _pooled_for(x_shape, w_shape, settings, itemsize):
     return _pooled(x_shape, w_shape, *settings, itemsize, threads(), by_winograd)
 
 
+@lru_cache(maxsize=1024)
+def _window_table(windows, size, made, channels):
+    return Windows(*windows, size, made, channels).table()
+
+
 def forward_pooled(
     x, w, bias, relu, stride, padding, dilation, groups, kernel_size, pool_stride, pool_padding, pool_dilation,
     out, positions, workspace,
@@ -155,7 +160,7 @@ def forward_pooled(
         forward(x, w, bias, relu, *settings, whole, workspace[convolved * x.itemsize + ALIGNMENT :])
         pool2d.max_forward(whole, *windows, out, positions)
     elif out.size:
-        table = Windows(*windows, tuple(size), out.shape[2:], o).table()
+        table = _window_table(windows, tuple(size), out.shape[2:], o)
         source = _flat(x, CHANNELS_LAST)
         setup = _fitting("forward", source, x.shape, w.shape, *settings, x.itemsize, threads())
         filters = _filters(setup, w, bias, scratch)

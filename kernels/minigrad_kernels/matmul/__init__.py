@@ -7,6 +7,7 @@ from functools import lru_cache
 
 import numpy as np
 
+from ..checked import Checked, layouts
 from ..errors import KindError, ShapeError
 from ..toolchain import implementation
 from ..toolchain.arguments import check_one_kind, check_output
@@ -64,6 +65,25 @@ def forward(a, b, bias, relu, out, workspace):
     Errors  ValueError for shapes that do not fit, a workspace too small or a read-only out, TypeError for other types
     """
     compute, space = implementation(__name__, "forward", out), implementation(__name__, "workspace", out)
+    shapes = layouts("forward", a, b, bias, out)
+    if shapes is None or type(workspace) is not np.ndarray or not (out.flags.writeable and _known.found(shapes, ())):
+        _check(a, b, bias, out, workspace)
+        if shapes:
+            _known.keep(shapes, (), True)
+    check_output("matmul", "workspace", workspace, None, np.uint8)
+    wanted = space(a, b)
+    if workspace.size < wanted or not workspace.flags.c_contiguous:
+        raise ShapeError(
+            f"matmul: workspace has shape {workspace.shape}, wants {wanted} contiguous bytes; see matmul.workspace"
+        )
+    compute(a, b, bias, relu, out, workspace)
+
+
+_known = Checked()
+
+
+def _check(a, b, bias, out, workspace):
+    """All that `forward` asks of its arguments but the size of the workspace."""
     kind, dtype = type(out), out.dtype
     if not (type(a) is kind is type(b) is type(workspace)) or (bias is not None and type(bias) is not kind):
         check_one_kind("matmul", {"out": out, "a": a, "b": b, "bias": bias, "workspace": workspace})
@@ -86,10 +106,3 @@ def forward(a, b, bias, relu, out, workspace):
     if bias is not None and (bias.shape != out.shape[-1:] or not bias.flags.c_contiguous):
         raise ShapeError(f"matmul: bias has shape {bias.shape}, wants {out.shape[-1:]} without gaps")
     check_output("matmul", "out", out, None, None)
-    check_output("matmul", "workspace", workspace, None, np.uint8)
-    wanted = space(a, b)
-    if workspace.size < wanted or not workspace.flags.c_contiguous:
-        raise ShapeError(
-            f"matmul: workspace has shape {workspace.shape}, wants {wanted} contiguous bytes; see matmul.workspace"
-        )
-    compute(a, b, bias, relu, out, workspace)

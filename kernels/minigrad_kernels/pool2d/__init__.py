@@ -12,6 +12,7 @@ Source  PyTorch's max_pool2d, avg_pool2d and adaptive_avg_pool2d
 import numpy as np
 
 from .. import bias
+from ..checked import Checked, layouts
 from ..errors import KindError, ShapeError
 from ..toolchain import alias, backend, implementation
 from ..toolchain.arguments import check_array, check_floats, check_one_kind, check_output, nhwc, pair
@@ -152,21 +153,36 @@ def max_relu_input_grad(g, out, positions, kernel_size, stride, padding, dilatio
     """
     op = "max_relu_input_grad"
     kernel = implementation(__name__, op, g)
+    shapes, geometry = layouts(op, g, out, positions, dx, dbias), (kernel_size, stride, padding, dilation)
+    writable = shapes and dx.flags.writeable and (dbias is None or dbias.flags.writeable)
+    if not writable or type(workspace) is not np.ndarray or not _known.found(shapes, geometry):
+        checked = _check_max_relu(op, g, out, positions, geometry, dx, dbias, workspace)
+        if shapes and checked == geometry:
+            _known.keep(shapes, geometry, True)
+        geometry = checked
+    _check_space(op, workspace, g)
+    views = nhwc(op, "g", g), nhwc(op, "out", out), nhwc(op, "positions", positions)
+    kernel(*views, *geometry, nhwc(op, "dx", dx), dbias, workspace)
+
+
+_known = Checked()
+
+
+def _check_max_relu(op, g, out, positions, sizes, dx, dbias, workspace):
+    """The sizes of the windows as pairs, after a look at all but layouts and the size of the workspace."""
     arrays = {"g": g, "out": out, "positions": positions, "dx": dx, "dbias": dbias, "workspace": workspace}
     check_one_kind(op, arrays)
     check_floats(op, "g", g)
-    geometry = _geometry(op, kernel_size, stride, padding, dilation)
+    geometry = _geometry(op, *sizes)
     check_array(op, "out", out, g.shape, g.dtype)
     check_array(op, "positions", positions, g.shape, position_type(geometry[0]))
     check_output(op, "dx", dx, None, g.dtype)
     _check_outputs(op, dx.shape, g.shape, geometry)
-    _check_space(op, workspace, g)
     if dbias is not None:
         check_output(op, "dbias", dbias, g.shape[1:2], g.dtype)
         if not dbias.flags.c_contiguous:
             raise ShapeError(f"{op}: dbias has strides {dbias.strides}, wants C order")
-    views = nhwc(op, "g", g), nhwc(op, "out", out), nhwc(op, "positions", positions)
-    kernel(*views, *geometry, nhwc(op, "dx", dx), dbias, workspace)
+    return geometry
 
 
 def _check_windows(op, x_shape, out_shape, rows, columns):
