@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..toolchain.jobs import SHARED_WORK, VECTOR_BYTES
+from ..toolchain.jobs import ROWS, SHARED_WORK, VECTOR_BYTES
 from .filter_plan import partial_count
 
 __all__ = ["LANES", "Form", "Plan", "correlation_plan", "filter_plan"]
@@ -23,6 +23,7 @@ FREQUENCIES = 36
 ITEMSIZE = 4
 LANES = VECTOR_BYTES // ITEMSIZE
 BLOCK_TILES = 36  # whose frequencies are held at once: whole register tiles, and few enough for the cache
+LARGE_TILES = 72  # the same where the filter has many parts, each of which a block transforms anew
 CHUNK, SECTION = 128, 64  # channels and filters of a part of the filter
 
 
@@ -87,20 +88,32 @@ def _tiles(size):
     return [-(-length // TILE) for length in size]
 
 
+def _odd(count):
+    """At least so many elements, as an odd number of vectors: neighbours do not meet in one set of the cache."""
+    return (-(-count // LANES) | 1) * LANES
+
+
+def _steps(block, width):
+    """From a tile to the next and from a frequency to the next, for so many channels of a block of tiles."""
+    tile = _odd(width)
+    return tile, _odd(block * tile)
+
+
 def _form(source, result, border, transposed, sizes, whole_channels):
     """The form for a source and a result (height, width, channels); sizes: block, chunk and section.
 
-    Steps are odd numbers of vectors, so that neighbours do not meet in one set of the cache.
+    V and M lie frequency by frequency, so that all that a product reads lies together.
     """
     block, chunk, section = sizes
-    v_step = _up(source[2], LANES) if whole_channels else chunk
-    v_tile, m_tile = FREQUENCIES * v_step + LANES, FREQUENCIES * section + LANES
+    v_tile, v_step = _steps(block, _up(source[2], LANES) if whole_channels else chunk)
+    m_tile, m_step = _steps(block, section)
     u_step = chunk * _up(section, 2 * LANES) + LANES
-    parts = [block * v_tile, FREQUENCIES * u_step, block * m_tile, 9 * chunk * section * transposed, 2 * LANES]
+    frequencies = [FREQUENCIES * step for step in (v_step, u_step, m_step)]
+    parts = [*frequencies, 9 * chunk * section * transposed, 2 * LANES]
     u_at, m_at, taps_at, spare_at, share = np.cumsum(parts).tolist()
     return Form(
         *source, *result, *border, *_tiles(result[:2]), transposed, *sizes,
-        v_tile, v_step, u_at, u_step, m_at, m_tile, section, taps_at, spare_at, spare_at + LANES, share,
+        v_tile, v_step, u_at, u_step, m_at, m_tile, m_step, taps_at, spare_at, spare_at + LANES, share,
     )  # fmt: skip
 
 
@@ -113,10 +126,28 @@ def _shares(geometry, items):
     return min(geometry.threads if geometry.work >= SHARED_WORK else 1, len(items))
 
 
+def _correlation_items(tiles, channels, filters, threads):
+    """Blocks of tiles, for each of some ranges of filters.
+
+    Where a part of the filter has all channels, ranges are such parts: one after the other serves all blocks. Else
+    there is one range, and blocks are large.
+    """
+    several = channels > CHUNK
+    blocks = -(-tiles // (LARGE_TILES if several else BLOCK_TILES))
+    if blocks > threads:
+        blocks = _up(blocks, threads)
+    blocks = _ranges(tiles, ROWS, blocks)
+    pieces = _pieces(len(blocks), threads)
+    if not several:
+        pieces = max(pieces, -(-filters // SECTION))
+    ranges = _ranges(filters, LANES, pieces)
+    return [(*block, 0, channels, *part) for part in ranges for block in blocks]
+
+
 def correlation_plan(geometry, transposed):
     """Forward, or with `transposed` the input gradient, which correlates g with the rotated filter.
 
-    Items are blocks of tiles, and ranges of filters where there are few blocks. The sums run over channels alone.
+    The sums run over channels alone.
     """
     images, channels, *size = geometry.x_shape
     source, result = (*size, channels), (*geometry.out_size, geometry.w_shape[0])
@@ -125,13 +156,8 @@ def correlation_plan(geometry, transposed):
         source, result, border = result, source, tuple(2 - padding for padding in border)
     tiles = images * prod(_tiles(result[:2]))
     chunk, section = min(CHUNK, _up(source[2], LANES)), min(SECTION, _up(result[2], LANES))
-    blocks = -(-tiles // BLOCK_TILES)
-    if blocks > geometry.threads:
-        blocks = _up(blocks, geometry.threads)
-    blocks = _ranges(tiles, 1, blocks)
-    ranges = _ranges(result[2], LANES, _pieces(len(blocks), geometry.threads))
-    items = [(*tiles, 0, source[2], *filters) for filters in ranges for tiles in blocks]
-    block = max(end - start for start, end in blocks)
+    items = _correlation_items(tiles, source[2], result[2], geometry.threads)
+    block = max(item[1] - item[0] for item in items)
     form = _form(source, result, border, int(transposed), (block, chunk, section), True)
     numbers = np.arange(block)
     tables = np.array(items, np.int64), numbers * form.v_tile, numbers * form.m_tile
