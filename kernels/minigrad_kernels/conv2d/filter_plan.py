@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from ..toolchain import jit
 from ..toolchain.product import CHANNELS, GATHER, ROWS, VECTOR_BYTES, Job, cut, in_pieces, make_plan, pieces
 from .reads import Source, forward_reads
 
@@ -64,12 +65,17 @@ def shared_shape(geometry):
     return height, _window(geometry, pixels), depth, pixels, made
 
 
+@jit
 def fold(sums, stride, dw):
     """dw, [p][q][c][o], from sums in shared_shape."""
-    kernel = dw.shape[1]
-    dw[:] = sums[:, :kernel, :, 0]
-    for pixel in range(1, sums.shape[3]):
-        dw += sums[:, pixel * stride : pixel * stride + kernel, :, pixel]
+    for p in range(dw.shape[0]):
+        for q in range(dw.shape[1]):
+            for c in range(dw.shape[2]):
+                for o in range(dw.shape[3]):
+                    total = sums[p, q, c, 0, o]
+                    for pixel in range(1, sums.shape[3]):
+                        total += sums[p, q + pixel * stride, c, pixel, o]
+                    dw[p, q, c, o] = total
 
 
 def _filter_rows(geometry, source):
