@@ -14,6 +14,7 @@ from ..toolchain.product import ALIGNMENT, Plan, aligned, run, scratch_bytes
 from . import winograd_choice
 from .filter_plan import partial_count, weight_grad_plan
 from .geometry import Geometry, output_shape
+from .neighbours import finite, neighbours, spread
 from .pixel_plan import forward_plan, input_grad_plan
 from .reads import filter_order
 
@@ -27,8 +28,10 @@ class _Setup(NamedTuple):
     """What a direction needs for a geometry; the workspace is `leading` elements, then scratch memory."""
 
     plan: Plan
-    leading: int  # elements: the transposed filter, or the partial sums
+    leading: int  # elements: the transposed or spread filter, or the partial sums
     bytes: int
+    picks: np.ndarray | None = None  # see neighbours.py
+    pixels: int = 1
 
 
 @lru_cache(maxsize=1024)
@@ -44,12 +47,35 @@ def _setup(direction, x_shape, w_shape, stride, padding, dilation, groups, items
     return _Setup(plan, leading, size + ALIGNMENT if size else 0)
 
 
+@lru_cache(maxsize=1024)
+def _near(direction, x_shape, w_shape, stride, padding, dilation, groups, itemsize, count):
+    """As _setup for a finite source, with groups of neighbouring pixels where these pay."""
+    out_size = output_shape(x_shape, w_shape, None, stride, padding, dilation, groups)[2:]
+    found = neighbours(
+        direction, Geometry(x_shape, w_shape, out_size, stride, padding, dilation, groups, itemsize, count)
+    )
+    plain = _setup(direction, x_shape, w_shape, stride, padding, dilation, groups, itemsize, count)
+    if found is None:
+        return plain
+    leading = found.picks.size + found.pixels * w_shape[0]
+    size = leading * itemsize + scratch_bytes(found.plan, itemsize) + ALIGNMENT
+    return _Setup(found.plan, leading, max(size, plain.bytes), found.picks, found.pixels)
+
+
+def _fitting(direction, source, *shape):
+    """The setup for a source, 1-D; the rest as for _setup."""
+    setup = _near(direction, *shape)
+    return setup if setup.picks is None or finite(source) else _setup(direction, *shape)
+
+
 def workspace(direction, x_shape, w_shape, stride, padding, dilation, groups, itemsize):
     """Bytes of workspace for a direction; see the launcher."""
     settings = stride, padding, dilation, groups
     if direction == "forward_pooled":
         return _pooled_for(x_shape, w_shape, settings, itemsize).bytes
-    direct = _setup(direction, x_shape, w_shape, *settings, itemsize, threads()).bytes
+    direct = (_setup if direction == "weight_grad" else _near)(
+        direction, x_shape, w_shape, *settings, itemsize, threads()
+    ).bytes
     return max(direct, winograd_choice.winograd_bytes(direction, x_shape, w_shape, settings, itemsize))
 
 
@@ -68,10 +94,22 @@ def forward(x, w, bias, relu, stride, padding, dilation, groups, out, workspace)
     """Convolution; see the launcher."""
     if winograd_choice.forward(x, w, bias, relu, (stride, padding, dilation, groups), out, workspace):
         return
-    setup = _setup("forward", x.shape, w.shape, stride, padding, dilation, groups, x.itemsize, threads())
-    _, scratch, none = _carve(setup, workspace, x)
-    start = none if bias is None else alias(bias)
-    run(setup.plan, _flat(x, CHANNELS_LAST), _flat(w, FILTER), start, relu, _flat(out, CHANNELS_LAST), scratch)
+    source = _flat(x, CHANNELS_LAST)
+    setup = _fitting("forward", source, x.shape, w.shape, stride, padding, dilation, groups, x.itemsize, threads())
+    leading, scratch, _ = _carve(setup, workspace, x)
+    run(setup.plan, source, *_filters(setup, w, bias, leading), relu, _flat(out, CHANNELS_LAST), scratch)
+
+
+def _filters(setup, w, bias, leading):
+    """The filter and the bias as the plan reads them, spread into the start of memory where there are groups."""
+    if setup.picks is None:
+        return _flat(w, FILTER), leading[:0] if bias is None else alias(bias)
+    filters, start = leading[: setup.picks.size], leading[setup.picks.size : setup.leading]
+    spread(_flat(w, FILTER), setup.picks, filters)
+    if bias is None:
+        return filters, start[:0]
+    start.reshape(setup.pixels, -1)[:] = bias
+    return filters, start
 
 
 class _Pooled(NamedTuple):
@@ -88,12 +126,15 @@ def _pooled(x_shape, w_shape, stride, padding, dilation, groups, itemsize, count
 
     winograd_bytes: what the convolution takes by Winograd's way, which makes all images first; 0 if it is direct.
     """
-    setup = _setup("forward", x_shape, w_shape, stride, padding, dilation, groups, itemsize, count)
+    shape = x_shape, w_shape, stride, padding, dilation, groups, itemsize, count
+    setups = [_near("forward", *shape), _setup("forward", *shape)]
     images, *image = output_shape(x_shape, w_shape, None, stride, padding, dilation, groups)
-    if not winograd_bytes and 0 < setup.plan.most * prod(image) * itemsize <= POOLED_BYTES:
-        return _Pooled(setup, 0, scratch_bytes(setup.plan, itemsize, prod(image)) + ALIGNMENT)
+    blocks = [setup.plan.most * prod(image) * itemsize for setup in setups]
+    if not winograd_bytes and 0 < min(blocks) and max(blocks) <= POOLED_BYTES:
+        sizes = [setup.leading * itemsize + scratch_bytes(setup.plan, itemsize, prod(image)) for setup in setups]
+        return _Pooled(0, max(sizes) + ALIGNMENT)
     convolved = images * prod(image)
-    return _Pooled(setup, convolved, convolved * itemsize + ALIGNMENT + max(setup.bytes, winograd_bytes))
+    return _Pooled(convolved, convolved * itemsize + ALIGNMENT + max(setups[0].bytes, winograd_bytes))
 
 
 def _pooled_for(x_shape, w_shape, settings, itemsize):
@@ -112,7 +153,7 @@ def forward_pooled(
 ):  # fmt: skip
     """Convolution and max pooling; see the launcher."""
     settings, windows = (stride, padding, dilation, groups), (kernel_size, pool_stride, pool_padding, pool_dilation)
-    setup, convolved, _ = _pooled_for(x.shape, w.shape, settings, x.itemsize)
+    convolved, _ = _pooled_for(x.shape, w.shape, settings, x.itemsize)
     n, o, *size = output_shape(x.shape, w.shape, None, *settings)
     scratch = aligned(workspace, x.dtype)
     if convolved:
@@ -121,9 +162,11 @@ def forward_pooled(
         pool2d.max_forward(whole, *windows, out, positions)
     elif out.size:
         table = _window_table(windows, tuple(size), out.shape[2:], o)
-        start = scratch[:0] if bias is None else alias(bias)
-        sources, results = (_flat(x, CHANNELS_LAST), _flat(w, FILTER)), (_flat(out, CHANNELS_LAST), scratch)
-        run(setup.plan, *sources, start, relu, *results, table, _flat(positions, CHANNELS_LAST))
+        source = _flat(x, CHANNELS_LAST)
+        setup = _fitting("forward", source, x.shape, w.shape, *settings, x.itemsize, threads())
+        filters = _filters(setup, w, bias, scratch)
+        results = _flat(out, CHANNELS_LAST), scratch[setup.leading :]
+        run(setup.plan, source, *filters, relu, *results, table, _flat(positions, CHANNELS_LAST))
 
 
 @lru_cache(maxsize=1024)
@@ -153,10 +196,14 @@ def input_grad(g, w, stride, padding, dilation, groups, dx, workspace):
     """Gradient with respect to x; see the launcher."""
     if winograd_choice.input_grad(g, w, (stride, padding, dilation, groups), dx, workspace):
         return
-    setup = _setup("input_grad", dx.shape, w.shape, stride, padding, dilation, groups, g.itemsize, threads())
-    transposed, scratch, none = _carve(setup, workspace, g)
-    _transpose(w, stride, dilation, transposed)
-    run(setup.plan, _flat(g, CHANNELS_LAST), transposed, none, False, _flat(dx, CHANNELS_LAST), scratch)
+    source = _flat(g, CHANNELS_LAST)
+    setup = _fitting("input_grad", source, dx.shape, w.shape, stride, padding, dilation, groups, g.itemsize, threads())
+    filters, scratch, none = _carve(setup, workspace, g)
+    if setup.picks is None:
+        _transpose(w, stride, dilation, filters)
+    else:
+        filters, none = _filters(setup, w, None, filters)
+    run(setup.plan, source, filters, none, False, _flat(dx, CHANNELS_LAST), scratch)
 
 
 def weight_grad(g, x, stride, padding, dilation, groups, dw, workspace):

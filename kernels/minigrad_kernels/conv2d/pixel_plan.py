@@ -17,7 +17,7 @@ import numpy as np
 from ..toolchain.product import CHANNELS, GATHER, ROWS, VECTOR_BYTES, Job, cut, in_pieces, make_plan, pieces
 from .reads import Source, forward_reads, input_grad_reads, without_border
 
-__all__ = ["forward_plan", "input_grad_plan"]
+__all__ = ["GroupsOfChannels", "forward_plan", "input_grad_plan", "pixel_plan"]
 
 BLOCK_BYTES = 1 << 19  # of A, which each block of columns reads again: it should stay in the second cache
 FAR = 1024  # bytes between rows of B from which on they are packed
@@ -37,7 +37,7 @@ class _Class(NamedTuple):
     length: int
 
 
-class _Groups(NamedTuple):
+class GroupsOfChannels(NamedTuple):
     """What a group of channels reads and makes, and how B holds its filter."""
 
     groups: int
@@ -163,7 +163,7 @@ def _section_jobs(templates, images, section, cuts, a_start, c_start):
             row = stop
 
 
-def _pixel_plan(geometry, reads, size, channels, target, groups):
+def pixel_plan(geometry, reads, size, channels, target, groups):
     """The plan: A has images of (height, width) and channels, C those of `target` (height, width, channels)."""
     height, width, made = target
     images, image = geometry.x_shape[0], height * width * made
@@ -201,28 +201,28 @@ def _reads(geometry, of, sizes):
 
 def _depthwise(channels, kernel_width):
     """All groups at once: each lane is one of them, and the sum runs over taps alone."""
-    return _Groups(1, 1, channels, 0, channels, channels, kernel_width, CHANNELS, channels)
+    return GroupsOfChannels(1, 1, channels, 0, channels, channels, kernel_width, CHANNELS, channels)
 
 
 @lru_cache(maxsize=256)
 def forward_plan(geometry):
     made, depth, _, kernel_width = geometry.w_shape
     makes = made // geometry.groups
-    groups = _Groups(geometry.groups, depth, makes, makes, made, depth * made, kernel_width)
+    groups = GroupsOfChannels(geometry.groups, depth, makes, makes, made, depth * made, kernel_width)
     if geometry.depthwise:
         groups = _depthwise(made, kernel_width)
     _, channels, *size = geometry.x_shape
     reads = _reads(geometry, forward_reads, geometry.out_size)
-    return _pixel_plan(geometry, reads, size, channels, (*geometry.out_size, made), groups)
+    return pixel_plan(geometry, reads, size, channels, (*geometry.out_size, made), groups)
 
 
 @lru_cache(maxsize=256)
 def input_grad_plan(geometry):
     made, depth, _, kernel_width = geometry.w_shape
     reads = made // geometry.groups
-    groups = _Groups(geometry.groups, reads, depth, reads * depth, depth, made * depth, kernel_width)
+    groups = GroupsOfChannels(geometry.groups, reads, depth, reads * depth, depth, made * depth, kernel_width)
     if geometry.depthwise:
         groups = _depthwise(made, kernel_width)
     _, channels, *size = geometry.x_shape
     reads = _reads(geometry, input_grad_reads, size)
-    return _pixel_plan(geometry, reads, geometry.out_size, made, (*size, channels), groups)
+    return pixel_plan(geometry, reads, geometry.out_size, made, (*size, channels), groups)
