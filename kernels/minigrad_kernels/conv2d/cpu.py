@@ -115,7 +115,6 @@ def _filters(setup, w, bias, leading):
 class _Pooled(NamedTuple):
     """What forward_pooled needs; convolved: elements at the start of the workspace for all images, or 0."""
 
-    setup: _Setup
     convolved: int
     bytes: int
 

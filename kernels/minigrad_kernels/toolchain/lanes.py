@@ -5,6 +5,8 @@ overlap, and on the rest that fills no vector. All arrays are C-contiguous; `at`
 elements. `count` is how many channels are left from there on, at least 1; no more than LANES of them are used.
 """
 
+import functools
+
 from llvmlite import ir
 from numba.core import cgutils, types
 from numba.extending import intrinsic
@@ -88,14 +90,22 @@ class _Emitter:
         return slot
 
     def window(self, taps, steps, corner, visit):
-        """visit(offset, p, q) for all taps p0 <= p < p1 and q0 <= q < q1."""
+        """visit(offset, p, q) for all taps p0 <= p < p1 and q0 <= q < q1; windows of 2x2 have no loop."""
         builder = self.builder
         p0, p1, q0, q1 = (builder.extract_value(taps, k) for k in range(4))
         down, right = (builder.extract_value(steps, k) for k in range(2))
-        with cgutils.for_range(builder, p1, start=p0, intp=INT) as rows:
-            row = builder.add(corner, builder.mul(rows.index, down))
-            with cgutils.for_range(builder, q1, start=q0, intp=INT) as columns:
-                visit(builder.add(row, builder.mul(columns.index, right)), rows.index, columns.index)
+        bounds = zip((p0, p1, q0, q1), (0, 2, 0, 2), strict=True)
+        usual = [builder.icmp_signed("==", bound, constant(value)) for bound, value in bounds]
+        with builder.if_else(functools.reduce(builder.and_, usual)) as (two_by_two, other):
+            with two_by_two:
+                for p in (0, 1):
+                    row = builder.add(corner, down) if p else corner
+                    for q in (0, 1):
+                        visit(builder.add(row, right) if q else row, constant(p), constant(q))
+            with other, cgutils.for_range(builder, p1, start=p0, intp=INT) as rows:
+                row = builder.add(corner, builder.mul(rows.index, down))
+                with cgutils.for_range(builder, q1, start=q0, intp=INT) as columns:
+                    visit(builder.add(row, builder.mul(columns.index, right)), rows.index, columns.index)
 
 
 FOUR, TWO = types.UniTuple(types.intp, 4), types.UniTuple(types.intp, 2)

@@ -32,6 +32,8 @@ NO_WINDOWS = np.zeros(0, np.int64)
 @jit
 def _inside(start, size, taps, dilation):
     """The first tap inside the image and one past the last, for a window whose tap 0 lies at `start`."""
+    if start >= 0 and start + (taps - 1) * dilation < size:  # divisions cost more than a window
+        return 0, taps
     first = (-start + dilation - 1) // dilation if start < 0 else 0
     return first, min(taps, (size - start + dilation - 1) // dilation)
 
