@@ -145,7 +145,7 @@ class Waiting(Tensor):
     ndim = property(lambda self: len(self.shape))
 
 
-def later(primitive, values, step=None):
+def later(primitive, values, step=None, shape=None):
     """The first output of a primitive as a Tensor that waits; None where nothing may wait."""
     waiting = _waiting.get()
     if waiting is None or anomaly.get():
@@ -159,7 +159,7 @@ def later(primitive, values, step=None):
     if away and len({*map(device.device_of, arrays)}) > 1:
         return None
     tensor, recorded = _new(Waiting), recording.get()
-    _call.__set__(tensor, Call(primitive, values, primitive.shape(*values), recorded, step))
+    _call.__set__(tensor, Call(primitive, values, shape or primitive.shape(*values), recorded, step))
     tensor._requires_grad = recorded and needed
     tensor.grad = None
     tensor.hooks = tensor.ready_hooks = ()
@@ -190,7 +190,8 @@ def extended(primitive, values):
             result = fused.now(arguments)
             return result[0] if type(result) is tuple else result
         mine = (*values[:position], None, *values[position + 1 :])
-        return later(fused, arguments, Step(primitive, mine, position, weakref.ref(value)))
+        shape = call.shape if arguments is call.values and fused.shape is call.primitive.shape else None
+        return later(fused, arguments, Step(primitive, mine, position, weakref.ref(value)), shape)
     return None
 
 

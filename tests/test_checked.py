@@ -1,11 +1,13 @@
 """What checks gave is found again for the same settings, and for nothing that only equals them."""
 
+import numpy as np
 import pytest
 
 from minigrad import Tensor, ops
 from minigrad.create import zeros
-from minigrad_kernels.checked import Checked
-from minigrad_kernels.errors import KindError
+from minigrad_kernels import conv2d, matmul
+from minigrad_kernels.checked import Checked, layouts
+from minigrad_kernels.errors import KindError, ShapeError
 
 
 def test_found_by_the_same_objects_alone():
@@ -48,3 +50,54 @@ def test_a_wrong_kind_is_refused_after_the_right_one_was_seen():
     with pytest.raises(KindError, match="bias is a ndarray"):
         ops.conv2d(images, filters, zeros((4,)).numpy())
     assert isinstance(ops.conv2d(images, filters), Tensor)
+
+
+def test_layouts_tell_apart_what_checks_tell_apart():
+    x = np.zeros((2, 3), np.float32)
+    others = [x.T, x[:, :2], x.astype(np.float64), x.astype(">f4"), x.reshape(3, 2), x[:, ::-1]]
+    known = [layouts("op", array) for array in (x, *others)]
+    assert len({*known}) == len(known) and layouts("op", x.copy()) == known[0] != layouts("other", x)
+    assert layouts("op", x, None) != layouts("op", x)
+    shifted = np.zeros(25, np.uint8)[1:].view(np.float32).reshape(2, 3)
+    assert layouts("op", shifted) is None
+    assert layouts("op", [1.0]) is None
+
+
+def _frozen(array):
+    array = array.copy()
+    array.flags.writeable = False
+    return array
+
+
+def test_a_product_that_passed_is_still_refused_where_it_differs():
+    a, b, out = np.ones((2, 3), np.float32), np.ones((3, 4), np.float32), np.empty((2, 4), np.float32)
+    space = np.empty(matmul.workspace(a, b), np.uint8)
+    for _ in range(2):
+        matmul.forward(a, b, None, False, out, space)
+        assert (out == 3).all()
+        with pytest.raises(ShapeError, match="read-only"):
+            matmul.forward(a, b, None, False, _frozen(out), space)
+        with pytest.raises(KindError, match="float64"):
+            matmul.forward(a.astype(np.float64), b, None, False, out, space)
+        with pytest.raises(KindError, match="workspace"):
+            matmul.forward(a, b, None, False, out, space.astype(np.float32))
+
+
+def test_a_convolution_that_passed_is_still_refused_where_it_differs():
+    x, w, out = np.ones((1, 1, 4, 4), np.float32), np.ones((1, 1, 3, 3), np.float32), np.empty((1, 1, 2, 2), np.float32)
+    settings = (1, 1), (0, 0), (1, 1), 1
+    space = np.empty(conv2d.workspace("forward", x.shape, w.shape, *settings, x.dtype), np.uint8)
+    for _ in range(2):
+        conv2d.forward(x, w, None, False, *settings, out, space)
+        assert (out == 9).all()
+        with pytest.raises(ShapeError, match="read-only"):
+            conv2d.forward(x, w, None, False, *settings, _frozen(out), space)
+        with pytest.raises(KindError, match="relu"):
+            conv2d.forward(x, w, None, 0, *settings, out, space)
+        with pytest.raises(KindError, match="groups"):
+            conv2d.forward(x, w, None, False, *settings[:3], True, out, space)
+        with pytest.raises(KindError, match="kind"):
+            conv2d.forward(x, w, None, False, *settings, out, space.tolist())
+        if space.size:
+            with pytest.raises(ShapeError, match="workspace"):
+                conv2d.forward(x, w, None, False, *settings, out, space[:-1])

@@ -46,6 +46,7 @@ __all__ = [
 DLPACK_CUDA = 2  # kDLCUDA
 
 _NOTHING = np.empty(0, np.uint8)  # scratch memory of those who need none
+_BYTE = np.dtype(np.uint8)
 _quiet = np.errstate(all="ignore")  # infinities and NaN are results, not warnings
 
 
@@ -168,9 +169,9 @@ def empty_like(array, dtype=None):
 
 def workspace(nbytes, like=None):
     """Scratch bytes for a kernel."""
-    if not nbytes and (like is None or type(like) is np.ndarray):
-        return _NOTHING
-    return empty((nbytes,), np.uint8, like=like)
+    if like is None or type(like) is np.ndarray:
+        return memory.take((nbytes,), _BYTE, None) if nbytes else _NOTHING
+    return empty((nbytes,), _BYTE, like=like)
 
 
 def order_of(array):

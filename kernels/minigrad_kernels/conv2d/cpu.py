@@ -72,12 +72,15 @@ def _fitting(direction, source, *shape):
 def workspace(direction, x_shape, w_shape, stride, padding, dilation, groups, itemsize):
     """Bytes of workspace for a direction; see the launcher."""
     settings = stride, padding, dilation, groups
+    return _bytes(direction, x_shape, w_shape, settings, itemsize, threads(), winograd_choice.mode())
+
+
+@lru_cache(maxsize=1024)
+def _bytes(direction, x_shape, w_shape, settings, itemsize, count, _mode):
     if direction == "forward_pooled":
         return _pooled_for(x_shape, w_shape, settings, itemsize).bytes
-    direct = (_setup if direction == "weight_grad" else _near)(
-        direction, x_shape, w_shape, *settings, itemsize, threads()
-    ).bytes
-    return max(direct, winograd_choice.winograd_bytes(direction, x_shape, w_shape, settings, itemsize))
+    setup = (_setup if direction == "weight_grad" else _near)(direction, x_shape, w_shape, *settings, itemsize, count)
+    return max(setup.bytes, winograd_choice.winograd_bytes(direction, x_shape, w_shape, settings, itemsize))
 
 
 def _flat(array, order):

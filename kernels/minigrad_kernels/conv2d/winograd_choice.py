@@ -20,7 +20,7 @@ from .geometry import Geometry, output_shape
 from .winograd_kernels import correlate, sum_filter
 from .winograd_plan import ITEMSIZE, correlation_plan, filter_plan
 
-__all__ = ["forward", "input_grad", "weight_grad", "winograd", "winograd_bytes"]
+__all__ = ["forward", "input_grad", "mode", "weight_grad", "winograd", "winograd_bytes"]
 
 LEAST_CHANNELS = 32  # read and made
 LEAST_TILES = 48  # over all images: fewer do not pay for the filter's frequencies
@@ -28,6 +28,7 @@ LEAST_PIXELS = 8  # of a tile, on average: half of what it has
 ZERO = np.zeros(1, np.int64)  # a table of one tap
 
 _modes = contextvars.ContextVar("winograd", default=True)
+mode = _modes.get
 
 
 @contextlib.contextmanager
