@@ -25,6 +25,7 @@ __all__ = ["forward", "input_grad", "weight_grad", "winograd", "winograd_bytes"]
 # Measured: from here on it is at least as fast as the direct way, mostly 1.2 to 2.5 times.
 LEAST_TILES = 16  # over all images: fewer do not pay for the filter's frequencies
 LEAST_PIXELS = 8  # of a tile, on average: half of what it has
+LEAST_CHANNELS = 8  # read or made: fewer waste most of a vector
 LEAST_WORK = 256  # pixels of a tile by channels: 16 channels pay for the transforms of whole tiles
 ZERO = np.zeros(1, np.int64)  # a table of one tap
 
@@ -57,7 +58,8 @@ def _pays(direction, x_shape, w_shape, size):
     channels = w_shape[0] if direction == "input_grad" else w_shape[1]
     tiles = x_shape[0] * prod(-(-length // 4) for length in size)
     pixels = x_shape[0] * prod(size)
-    return tiles >= LEAST_TILES and pixels >= max(LEAST_PIXELS, LEAST_WORK / channels) * tiles
+    enough = tiles >= LEAST_TILES and min(w_shape[:2]) >= LEAST_CHANNELS
+    return enough and pixels >= max(LEAST_PIXELS, LEAST_WORK / channels) * tiles
 
 
 @lru_cache(maxsize=1024)
