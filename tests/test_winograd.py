@@ -148,6 +148,9 @@ def test_it_is_chosen_by_shape(direction):
     assert used(direction, (64, 512, 4, 4), (512, 512, 3, 3))
     assert not used(direction, (64, 3, 32, 32), (64, 3, 3, 3))
     assert not used(direction, (1, 64, 8, 8), w)
+    assert used(direction, (64, 16, 16, 16), (16, 16, 3, 3))
+    assert not used(direction, (64, 16, 14, 14), (16, 16, 3, 3))  # tiles beyond the edge
+    assert used(direction, (16, 512, 4, 4), (512, 512, 3, 3))
     for other in (dict(stride=(2, 2)), dict(dilation=(1, 2)), dict(itemsize=8)):
         assert not used(direction, x, w, **other)
     assert not used(direction, x, (64, 32, 3, 3), groups=2)
@@ -158,6 +161,13 @@ def test_it_is_chosen_by_shape(direction):
         assert not used(direction, (0, 3, 8, 8), (4, 3, 3, 3))
     with winograd(False):
         assert not used(direction, x, w)
+
+
+def test_what_is_read_decides():
+    for channels, filters in ((64, 8), (8, 64)):
+        x, w = (64, channels, 16, 16), (filters, channels, 3, 3)
+        assert used("forward", x, w) == used("weight_grad", x, w) == (channels == 64)
+        assert used("input_grad", x, w) == (filters == 64)
 
 
 @pytest.mark.parametrize("case", LARGE[2], ids=str)
