@@ -24,6 +24,7 @@ by a process that needs one thread.
 """
 
 import functools
+import inspect
 
 from .cpu import Kernel, in_team, jit, threads
 
@@ -56,6 +57,12 @@ class shared:
         except (AttributeError, ImportError):  # this version of Numba lacks something that the way leads through
             return _one_after_another(Kernel(self.function))
         return entry_of(self.function)
+
+    @property
+    def __signature__(self):
+        """Of a call, which does not name the team."""
+        whole = inspect.signature(self.function)
+        return whole.replace(parameters=[*whole.parameters.values()][1:])
 
     def __call__(self, *arguments):
         self.on(threads(), *arguments)
