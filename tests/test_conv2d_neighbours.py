@@ -114,7 +114,7 @@ def test_few_channels_share_a_vector():
     x, w, g, _, settings = problem(CASES[2], np.float32)
     lanes = VECTOR_BYTES // 4
     for direction in DIRECTIONS:
-        assert (together(direction, x, w, g, settings) > 1) == (lanes > 3)
+        assert (together(direction, x, w, g, settings) > 1) == (lanes > 4)
     many = Geometry((8, 64, 12, 12), (64, 64, 3, 3), (12, 12), (1, 1), (1, 1), (1, 1), 1, 4, 1)
     grouped = Geometry((8, 4, 12, 12), (4, 2, 3, 3), (12, 12), (1, 1), (1, 1), (1, 1), 2, 4, 1)
     for geometry in (many, grouped):
