@@ -12,7 +12,7 @@ from ..toolchain import alias, threads
 from ..toolchain.pooling import Windows
 from ..toolchain.product import ALIGNMENT, Plan, aligned, run, scratch_bytes
 from . import winograd_choice
-from .filter_plan import partial_count, weight_grad_plan
+from .filter_plan import fold, partial_count, shared_shape, weight_grad_plan
 from .geometry import Geometry, output_shape
 from .neighbours import finite, neighbours, spread
 from .pixel_plan import forward_plan, input_grad_plan
@@ -32,19 +32,20 @@ class _Setup(NamedTuple):
     bytes: int
     picks: np.ndarray | None = None  # see neighbours.py
     pixels: int = 1
+    sums: tuple = ()  # shape of each partial sum
 
 
 @lru_cache(maxsize=1024)
 def _setup(direction, x_shape, w_shape, stride, padding, dilation, groups, itemsize, count):
     out_size = output_shape(x_shape, w_shape, None, stride, padding, dilation, groups)[2:]
     geometry = Geometry(x_shape, w_shape, out_size, stride, padding, dilation, groups, itemsize, count)
-    plan, leading = PLANS[direction](geometry), 0
+    plan, leading, sums = PLANS[direction](geometry), 0, shared_shape(geometry)
     if direction == "input_grad":
         leading = prod(w_shape)
-    elif direction == "weight_grad" and partial_count(geometry) > 1:
-        leading = partial_count(geometry) * prod(w_shape)
+    elif direction == "weight_grad" and (partial_count(geometry) > 1 or prod(sums) > prod(w_shape)):
+        leading = partial_count(geometry) * prod(sums)
     size = leading * itemsize + scratch_bytes(plan, itemsize)
-    return _Setup(plan, leading, size + ALIGNMENT if size else 0)
+    return _Setup(plan, leading, size + ALIGNMENT if size else 0, sums=sums)
 
 
 @lru_cache(maxsize=1024)
@@ -220,8 +221,14 @@ def weight_grad(g, x, stride, padding, dilation, groups, dw, workspace):
         return
     target = partials if partials.size else total
     run(setup.plan, _flat(x, CHANNELS_LAST), _flat(g, CHANNELS_LAST), none, False, target, scratch)
-    if partials.size:
-        _add_pairwise(partials.reshape(-1, total.size), total)
+    if not partials.size:
+        return
+    partials = partials.reshape(-1, prod(setup.sums))
+    shared = setup.sums[3] > 1
+    if len(partials) > 1:
+        _add_pairwise(partials, partials[0] if shared else total)
+    if shared:
+        fold(partials[0].reshape(setup.sums), stride[1], dw.transpose(FILTER))
 
 
 def _add_pairwise(partials, total):

@@ -11,10 +11,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..toolchain.product import CHANNELS, GATHER, ROWS, Job, cut, in_pieces, make_plan, pieces
+from ..toolchain import jit
+from ..toolchain.product import CHANNELS, GATHER, ROWS, VECTOR_BYTES, Job, cut, in_pieces, make_plan, pieces
 from .reads import Source, forward_reads
 
-__all__ = ["partial_count", "weight_grad_plan"]
+__all__ = ["fold", "neighbours", "partial_count", "shared_shape", "weight_grad_plan"]
 
 BLOCK_BYTES = 1 << 19  # of A and B, which each tile of dw reads again: they should stay in the second cache
 LEAST_STEPS = 96  # of a sum, before its tile is stored
@@ -23,6 +24,7 @@ FAR = 1024  # bytes between rows of B from which on they are packed
 DEPTH = 384  # of a packed sum
 LEAST_TILES = 4  # of rows, from which on packing pays
 LARGE_FILTER = 1 << 16  # elements of dw from which partial sums cost too much memory
+WORTH = 0.8  # of the steps that single pixels take
 
 
 def partial_count(geometry):
@@ -32,24 +34,69 @@ def partial_count(geometry):
     return min(8, -(-geometry.x_shape[0] // 8))
 
 
+def _window(geometry, pixels):
+    """Pixels of x in a row that the taps of so many neighbouring output pixels meet."""
+    return geometry.w_shape[3] + (pixels - 1) * geometry.stride[1]
+
+
+def neighbours(geometry):
+    """How many neighbouring output pixels share a vector, where few channels are made; see shared_shape."""
+    made, depth, height, kernel = geometry.w_shape
+    if geometry.groups > 1 or geometry.dilation[1] > 1 or not geometry.work:
+        return 1
+    width, lanes = geometry.out_size[1], VECTOR_BYTES // geometry.itemsize
+
+    def cost(pixels):
+        tiles = -(-height * (_window(geometry, pixels) if pixels > 1 else kernel) * depth // ROWS)
+        return tiles * -(-pixels * made // lanes) * (width // pixels)
+
+    counts = [pixels for pixels in range(1, 2 * lanes // made + 1) if width % pixels == 0]
+    best = min(counts, key=cost, default=1)
+    return best if cost(best) < WORTH * cost(1) else 1
+
+
+def shared_shape(geometry):
+    """Of the sums: [p][pixel of x][c][j][o], where dw[p, q, c, o] is the sum over j of those at q + j * stride.
+
+    Columns are the channels of neighbouring pixels j, which lie side by side in g. What no tap meets is not used.
+    """
+    made, depth, height, _ = geometry.w_shape
+    pixels = neighbours(geometry)
+    return height, _window(geometry, pixels), depth, pixels, made
+
+
+@jit
+def fold(sums, stride, dw):
+    """dw, [p][q][c][o], from sums in shared_shape."""
+    for p in range(dw.shape[0]):
+        for q in range(dw.shape[1]):
+            for c in range(dw.shape[2]):
+                for o in range(dw.shape[3]):
+                    total = sums[p, q, c, 0, o]
+                    for pixel in range(1, sums.shape[3]):
+                        total += sums[p, q + pixel * stride, c, pixel, o]
+                    dw[p, q, c, o] = total
+
+
 def _filter_rows(geometry, source):
-    """Rows of A and of dw: (p, q, c) of one group, without the place of the group."""
-    made, depth, *kernel = geometry.w_shape
-    shifts = (np.arange(count) * step for count, step in zip(kernel, geometry.dilation, strict=True))
+    """Rows of A and of the sums: (p, q, c) of one group, without the place of the group."""
+    depth, height, _ = geometry.w_shape[1:]
+    pixels, step = neighbours(geometry), geometry.dilation
+    shifts = np.arange(height) * step[0], np.arange(_window(geometry, pixels)) * step[1]
     a_rows = np.add.outer(source.offsets(*shifts), np.arange(depth)).reshape(-1)
-    return a_rows, np.arange(a_rows.size) * made
+    return a_rows, np.arange(a_rows.size) * geometry.w_shape[0] * pixels
 
 
 def _pixel_taps(geometry, source):
     """Taps of one image: rows of output pixels, summed along the row. Runs that touch are joined."""
-    height, width = geometry.out_size
+    (height, width), pixels = geometry.out_size, neighbours(geometry)
     starts = np.arange(height) * geometry.stride[0] - geometry.padding[0]
     a_taps = source.offsets(starts, [-geometry.padding[1]]).reshape(-1) + source.origin
     b_taps, a_step = np.arange(height) * width * geometry.w_shape[0], geometry.stride[1] * source.channels
     step = geometry.stride[0] * source.full[1] * source.channels
     if step == width * a_step and source.size * geometry.itemsize <= BLOCK_BYTES:
-        return a_taps[:1], b_taps[:1], height * width, a_step
-    return a_taps, b_taps, width, a_step
+        return a_taps[:1], b_taps[:1], height * width // pixels, pixels * a_step
+    return a_taps, b_taps, width // pixels, pixels * a_step
 
 
 class _Sums(NamedTuple):
@@ -62,7 +109,7 @@ class _Sums(NamedTuple):
 
 def _weight_item(geometry, source, block, rows, base, sums):
     """Jobs that sum a run of images, in order, into some rows of one partial sum."""
-    made, depth = geometry.w_shape[:2]
+    (made, depth), pixels = geometry.w_shape[:2], neighbours(geometry)
     *_, length, a_step = _pixel_taps(geometry, source)
     row, row_end = rows
     form, groups = (CHANNELS, 1) if geometry.depthwise else (GATHER, geometry.groups)
@@ -81,9 +128,9 @@ def _weight_item(geometry, source, block, rows, base, sums):
                         length=length,
                         a_step=a_step,
                         b_offset=first * prod(geometry.out_size) * made + group * (made // groups),
-                        b_step=made,
+                        b_step=made * pixels,
                         c_offset=base + group * (made // groups),
-                        columns=made // groups,
+                        columns=made * pixels // groups,
                         accumulate=first > block[0] or tap > 0,
                     )
                 )
@@ -119,7 +166,7 @@ def weight_grad_plan(geometry):
     blocks = [block * images // partials for block in range(partials + 1)] if partials else [0]
     bounds = cut(a_rows.size, ROWS, sections)
     items = [
-        list(_weight_item(geometry, source, block, rows, number * prod(geometry.w_shape), sums))
+        list(_weight_item(geometry, source, block, rows, number * prod(shared_shape(geometry)), sums))
         for number, block in enumerate(zip(blocks, blocks[1:], strict=False))
         for rows in zip(bounds, bounds[1:], strict=False)
     ]

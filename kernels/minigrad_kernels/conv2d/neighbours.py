@@ -22,7 +22,7 @@ __all__ = ["Neighbours", "finite", "neighbours", "spread"]
 
 WORTH = 0.8  # of the steps that single pixels take
 SPREAD = 64  # multiplications for each element of the spread filter, from which on spreading pays
-EXPONENTS = {4: np.int32(0x7F800000), 8: np.int64(0x7FF << 52)}
+LARGEST = {4: np.finfo(np.float32).max, 8: np.finfo(np.float64).max}
 
 
 class Neighbours(NamedTuple):
@@ -107,7 +107,7 @@ def neighbours(direction, geometry):
     made, reads = (out, depth) if forward else (depth, out)
     settings = list(zip(kernel, geometry.stride, geometry.padding, geometry.dilation, strict=True))
     lanes = VECTOR_BYTES // geometry.itemsize
-    if geometry.groups > 1 or 2 * made > 2 * lanes or not geometry.work:
+    if geometry.groups > 1 or made > lanes or not geometry.work:
         return None
     axis = _best(_forward_axis if forward else _input_grad_axis, size[1], made, lanes, settings[1])
     if not axis:
@@ -140,14 +140,13 @@ def spread(w, picks, out):
 
 
 @jit
-def _special(bits, exponent):
-    found = 0
-    for k in range(bits.size):
-        found |= (bits[k] & exponent) == exponent
-    return found
+def _within(x, largest):
+    good = True
+    for k in range(x.size):
+        good &= abs(x[k]) <= largest
+    return good
 
 
 def finite(x):
     """Whether a 1-D array holds neither infinity nor NaN."""
-    exponent = EXPONENTS[x.itemsize]
-    return not _special(x.view(exponent.dtype), exponent)
+    return _within(x, LARGEST[x.itemsize])
