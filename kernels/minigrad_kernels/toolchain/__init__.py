@@ -7,11 +7,11 @@ from importlib.util import find_spec
 import numpy as np
 
 from ..errors import KindError
-from .cpu import alias, jit, parallel, set_threads, threads
+from .cpu import alias, jit, set_threads, threads
 from .team import share, shared
 
 __all__ = [
-    "alias", "array_at", "backend", "clear", "copy", "implementation", "jit", "parallel", "set_threads", "share",
+    "alias", "array_at", "backend", "clear", "copy", "implementation", "jit", "set_threads", "share",
     "shared", "stack_array", "threads",
 ]  # fmt: skip
 

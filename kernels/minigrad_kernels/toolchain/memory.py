@@ -3,7 +3,6 @@
 import numba
 from llvmlite import ir
 from numba.core import types
-from numba.core.cgutils import alloca_once
 from numba.extending import intrinsic
 
 from .cpu import jit
@@ -44,7 +43,8 @@ def stack_array(typing_context, size, like):
 
     def generate(context, builder, signature, values):
         element = context.get_data_type(like.dtype)
-        memory = alloca_once(builder, ir.ArrayType(element, count))
+        with builder.goto_entry_block():  # alloca_once of Numba would clear it, one element after the other
+            memory = builder.alloca(ir.ArrayType(element, count))
         memory.align = 64  # a cache line: a vector that lies across two of them is slow to read back
         itemsize = context.get_constant(types.intp, context.get_abi_sizeof(element))
         array = make_array(array_type)(context, builder)
