@@ -50,7 +50,7 @@ def test_what_is_not_finite_is_as_in_the_two_ops(value):
 
 
 def in_one_pass(x, w):
-    return not cpu._pooled(x, w, (1, 1), (0, 0), (1, 1), 1, 4, threads()).convolved
+    return not cpu._pooled(x, w, (1, 1), (0, 0), (1, 1), 1, 4, threads(), 0).convolved
 
 
 def test_images_that_fit_the_cache_are_pooled_where_they_were_made():

@@ -21,6 +21,7 @@ by a process that needs one thread.
 """
 
 import functools
+import inspect
 
 from .cpu import Kernel, in_team, jit, threads
 
@@ -44,6 +45,8 @@ class shared:
     def __init__(self, function):
         functools.update_wrapper(self, function)
         self.function = function
+        signature = inspect.signature(function)
+        self.__signature__ = signature.replace(parameters=list(signature.parameters.values())[1:])  # a call adds team
 
     @functools.cached_property
     def entry(self):
