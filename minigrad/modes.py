@@ -3,7 +3,7 @@
 import contextlib
 import contextvars
 
-from minigrad_kernels.conv2d.winograd_choice import winograd
+from minigrad_kernels.conv2d.winograd_mode import winograd
 
 __all__ = [
     "Mode",

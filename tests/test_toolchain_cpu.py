@@ -14,7 +14,19 @@ import pytest
 import minigrad_kernels
 from minigrad_kernels import elementwise
 from minigrad_kernels.errors import KindError, ShapeError
-from minigrad_kernels.toolchain import alias, array_at, backend, jit, parallel, set_threads, stack_array, threads
+from minigrad_kernels.toolchain import (
+    alias,
+    array_at,
+    backend,
+    clear,
+    copy,
+    jit,
+    set_threads,
+    share,
+    shared,
+    stack_array,
+    threads,
+)
 
 PACKAGE = Path(minigrad_kernels.__file__).parent
 
@@ -177,9 +189,9 @@ def test_set_threads_refuses_what_numba_cannot_do():
 
 
 def test_alone_computes_the_same():
-    @parallel
-    def halve(x):
-        for k in numba.prange(x.size):
+    @shared
+    def halve(team, x):
+        for k in share(x.size, team):
             x[k] /= 2
 
     x = np.full(10, 4.0)
@@ -201,6 +213,17 @@ def test_array_at_views_memory_by_its_address():
         add(np.array([a.ctypes.data for a in arrays]), np.array([4, 3]), np.empty(0, dtype))
         np.testing.assert_array_equal(arrays[0], [1, 1, 1, 1, 0])
         np.testing.assert_array_equal(arrays[1], [1, 1, 1])
+
+
+def test_clear_and_copy_write_what_they_should_and_no_more():
+    @jit
+    def both(source, target):
+        clear(target[1:3])
+        copy(source, target[4:])
+
+    target = np.full(8, 7.0, np.float32)
+    both(np.array([1.0, 2.0]), target)
+    np.testing.assert_array_equal(target, [7, 0, 0, 7, 1, 2, 7, 7])
 
 
 def test_stack_array_is_as_long_as_asked_for():

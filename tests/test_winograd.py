@@ -11,7 +11,8 @@ import pytest
 
 import minigrad
 from minigrad_kernels import conv2d
-from minigrad_kernels.conv2d.winograd_choice import winograd, winograd_bytes
+from minigrad_kernels.conv2d.winograd_choice import winograd_bytes
+from minigrad_kernels.conv2d.winograd_mode import winograd
 from minigrad_kernels.errors import ShapeError
 from minigrad_kernels.toolchain import set_threads, threads
 

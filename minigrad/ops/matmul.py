@@ -113,7 +113,7 @@ def _linear_grads(g, input, weight, needs):
     if "weight" in needs:
         grads["weight"] = _filled(g.T, input, None, weight.shape)
     if "bias" in needs:
-        grads["bias"] = column_sums(device.contiguous(g)) if g.itemsize > 2 else total(g, (0,), False)
+        grads["bias"] = column_sums(device.contiguous(g)) if g.itemsize > 2 and g.shape[1] else total(g, (0,), False)
     return grads
 
 

@@ -17,6 +17,7 @@ from .geometry import Geometry, output_shape
 from .neighbours import finite, neighbours, spread
 from .pixel_plan import forward_plan, input_grad_plan
 from .reads import filter_order
+from .winograd_mode import mode
 
 __all__ = ["forward", "forward_pooled", "input_grad", "weight_grad", "workspace"]
 
@@ -72,7 +73,7 @@ def _fitting(direction, source, *shape):
 def workspace(direction, x_shape, w_shape, stride, padding, dilation, groups, itemsize):
     """Bytes of workspace for a direction; see the launcher."""
     settings = stride, padding, dilation, groups
-    return _bytes(direction, x_shape, w_shape, settings, itemsize, threads(), winograd_choice.mode())
+    return _bytes(direction, x_shape, w_shape, settings, itemsize, threads(), mode())
 
 
 @lru_cache(maxsize=1024)

@@ -5,22 +5,20 @@ overflow sooner. The kernels say whether all that they made was finite; where it
 False and the direct convolution does it again, so that NaN and infinity appear exactly where they belong.
 """
 
-import contextlib
-import contextvars
 from functools import lru_cache
 from math import prod
 
 import numpy as np
 
-from ..errors import ShapeError
 from ..layout import CHANNELS_LAST, FILTER
 from ..toolchain import alias, threads
 from ..toolchain.product import ALIGNMENT, aligned
 from .geometry import Geometry, output_shape
 from .winograd_kernels import correlate, sum_filter
+from .winograd_mode import mode
 from .winograd_plan import ITEMSIZE, correlation_plan, filter_plan
 
-__all__ = ["forward", "input_grad", "mode", "weight_grad", "winograd", "winograd_bytes"]
+__all__ = ["forward", "input_grad", "weight_grad", "winograd_bytes"]
 
 # Measured: from here on it is at least as fast as the direct way, mostly 1.2 to 2.5 times.
 LEAST_TILES = 16  # over all images: fewer do not pay for the filter's frequencies
@@ -28,27 +26,6 @@ LEAST_PIXELS = 8  # of a tile, on average: half of what it has
 LEAST_CHANNELS = 8  # read or made: fewer waste most of a vector
 LEAST_WORK = 256  # pixels of a tile by channels: 16 channels pay for the transforms of whole tiles
 ZERO = np.zeros(1, np.int64)  # a table of one tap
-
-_modes = contextvars.ContextVar("winograd", default=True)
-mode = _modes.get
-
-
-@contextlib.contextmanager
-def winograd(mode=True):
-    """Whether convolutions on the CPU may go by Winograd's F(4x4,3x3). On by default. A with block or a decorator.
-
-    True    3x3 filters with stride, dilation and groups of 1 do in float32, where shapes promise a gain
-    False   none do: all are direct, with rounding errors about ten times as small
-    "always"    all that can do, whether it pays or not
-    Errors  ValueError for another mode
-    """
-    if mode not in (True, False, "always"):
-        raise ShapeError(f"winograd: mode is {mode!r}, wants True, False or 'always'")
-    token = _modes.set(mode)
-    try:
-        yield
-    finally:
-        _modes.reset(token)
 
 
 def _pays(direction, x_shape, w_shape, size):
@@ -80,7 +57,7 @@ def _plan(direction, x_shape, w_shape, stride, padding, dilation, groups, itemsi
 
 
 def _found(direction, x_shape, w_shape, settings, itemsize):
-    return _plan(direction, x_shape, w_shape, *settings, itemsize, threads(), _modes.get())
+    return _plan(direction, x_shape, w_shape, *settings, itemsize, threads(), mode())
 
 
 def winograd_bytes(direction, x_shape, w_shape, settings, itemsize):

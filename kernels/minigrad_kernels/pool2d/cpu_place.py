@@ -7,7 +7,7 @@ part has its own sums for the gradient of a bias, in float64; the parts are then
 
 import numpy as np
 
-from ..toolchain import clear, jit, share, shared
+from ..toolchain import clear, flat, jit, share, shared
 from ..toolchain.lanes import LANES, add_window, place_window
 from .geometry import PARTS
 
@@ -29,11 +29,8 @@ def taps_inside(start, size, taps, dilation):
 @jit
 def clear_rows(x, n, top, bottom, left):
     """Zeros into rows top..bottom of an image, from a column on."""
-    zero = x.dtype.type(0)
     for h in range(top, bottom):
-        line = x[n, h, left:].reshape(-1)
-        for k in range(line.size):
-            line[k] = zero
+        clear(flat(x[n, h, left:]))
 
 
 @jit

@@ -4,7 +4,7 @@ The greatest element is subtracted before exp, so that nothing overflows. A row 
 gives NaN, as in PyTorch. The launcher has looked at the targets, so nothing is written into `wrong`.
 """
 
-from ..toolchain import clear, copy, jit, share, shared, stack_array
+from ..toolchain import clear, copy, flat, jit, share, shared, stack_array
 from .cpu_parts import BLOCK, block, blocks, exps, exps_of_rows, logs, shift, sum_of, sums_of_exps
 from .plan import SMALL
 
@@ -26,7 +26,7 @@ SHORT = 1024  # losses that are added one by one
 @jit
 def softmax_rows(x, out):
     greatest, totals = stack_array(BLOCK, x), stack_array(BLOCK, x)
-    exps_of_rows(x, greatest, totals, out)
+    exps_of_rows(x, greatest, totals, flat(out))
     for n in range(x.shape[0]):
         row, total = out[n], totals[n]
         for k in range(row.size):
@@ -81,9 +81,8 @@ def log_softmax(team, x, out):
 
 @jit
 def log_softmax_grad_rows(g, out, dx):
-    flat = dx.reshape(dx.size)
-    copy(out.reshape(out.size), flat)
-    exps(flat)
+    copy(flat(out), flat(dx))
+    exps(flat(dx))
     for n in range(g.shape[0]):
         g_row, row, total = g[n], dx[n], sum_of(g[n])
         for k in range(row.size):
@@ -122,7 +121,7 @@ def cross_entropy_grad_rows(g, step, x, target, ignore_index, logsumexp, dx):
     one = dx.dtype.type(1)
     for n in range(x.shape[0]):
         shift(x[n], logsumexp[n], dx[n])
-    exps(dx.reshape(dx.size))
+    exps(flat(dx))
     for n in range(x.shape[0]):
         row, weight, t = dx[n], g[n * step], target[n]
         if t == ignore_index:
@@ -180,7 +179,7 @@ def cross_entropy_total(x, target, ignore_index, mean, out, divisor, logsumexp, 
 @jit
 def cross_entropy_with_grad_rows(x, target, ignore_index, scale, losses, dx):
     greatest, totals, log_totals = stack_array(BLOCK, x), stack_array(BLOCK, x), stack_array(BLOCK, x)
-    exps_of_rows(x, greatest, totals, dx)
+    exps_of_rows(x, greatest, totals, flat(dx))
     zero, one, rows = dx.dtype.type(0), dx.dtype.type(1), x.shape[0]
     copy(totals[:rows], log_totals)
     logs(log_totals[:rows])

@@ -5,7 +5,7 @@ import math
 import numpy as np
 
 from ..pointwise import maths
-from ..toolchain import jit, stack_array
+from ..toolchain import flat, jit, stack_array
 from ..toolchain.rows import row_greatest, row_sum
 from ..toolchain.scalars import wide
 
@@ -71,14 +71,14 @@ def sum_of(x):
 
 @jit
 def exps_of_rows(x, greatest, totals, out):
-    """For each row of a block the greatest element, out = exp(x - greatest), and its sum."""
-    classes, flat, out_flat = x.shape[1], x.reshape(x.size), out.reshape(out.size)
+    """For each row of a block the greatest element, out = exp(x - greatest), and its sum; out is 1-D."""
+    classes = x.shape[1]
     for n in range(x.shape[0]):
-        greatest[n] = row_greatest(flat, n * classes, classes)
-        shift(x[n], greatest[n], out[n])
-    exps(out_flat)
+        greatest[n] = row_greatest(flat(x), n * classes, classes)
+        shift(x[n], greatest[n], out[n * classes : (n + 1) * classes])
+    exps(out)
     for n in range(x.shape[0]):
-        totals[n] = row_sum(out_flat, n * classes, classes)
+        totals[n] = row_sum(out, n * classes, classes)
 
 
 @jit
@@ -86,7 +86,7 @@ def sums_of_exps(x, greatest, totals):
     """For each row of a block the greatest element, and the sum of exp(x - greatest)."""
     scratch, classes = stack_array(BLOCK, x), x.shape[1]
     if classes <= BLOCK:
-        exps_of_rows(x, greatest, totals, scratch[: x.size].reshape(x.shape))
+        exps_of_rows(x, greatest, totals, scratch[: x.size])
         return
     greatest[0], totals[0] = row_greatest(x[0], 0, classes), 0
     for start in range(0, classes, BLOCK):

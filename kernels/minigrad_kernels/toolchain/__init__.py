@@ -7,18 +7,18 @@ from importlib.util import find_spec
 import numpy as np
 
 from ..errors import KindError
-from .cpu import alias, jit, parallel, set_threads, threads
+from .cpu import alias, jit, set_threads, threads
 from .team import share, shared
 
 __all__ = [
-    "alias", "array_at", "backend", "clear", "copy", "implementation", "jit", "parallel", "set_threads", "share",
+    "alias", "array_at", "backend", "clear", "copy", "flat", "implementation", "jit", "set_threads", "share",
     "shared", "stack_array", "threads",
 ]  # fmt: skip
 
 
 def __getattr__(name):
     """What memory.py has, on demand: it imports Numba, which takes longer than all the rest."""
-    if name in ("array_at", "clear", "copy", "stack_array"):
+    if name in ("array_at", "clear", "copy", "flat", "stack_array"):
         from . import memory
 
         return getattr(memory, name)

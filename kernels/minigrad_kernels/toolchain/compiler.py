@@ -11,7 +11,7 @@ Numba's tables of types and functions fill in a third of a second, so an entry t
 from importlib import import_module
 from types import SimpleNamespace
 
-from numba.core import compiler, funcdesc, typing
+from numba.core import compiler, funcdesc, types, typing
 from numba.core.codegen import JITCodeLibrary
 from numba.core.compiler_lock import global_compiler_lock
 from numba.core.compiler_machinery import LoweringPass, PassManager, register_pass
@@ -151,10 +151,16 @@ class _PartCompiler(_EntryCompiler):
 
 
 class Part(CPUDispatcher):
-    """Numba's dispatcher for a function that kernels call; Python cannot."""
+    """Numba's dispatcher for a function that kernels call; Python cannot.
+
+    A number that is written where the function is called makes no type of its own: each would be compiled again.
+    """
 
     def __init__(self, function):
         super().__init__(function, targetoptions=dict(OPTIONS), pipeline_class=_PartCompiler)
+
+    def get_call_template(self, args, kws):
+        return super().get_call_template([types.unliteral(kind) for kind in args], kws)
 
     def add_overload(self, result):
         self.overloads[tuple(result.signature.args)] = result  # and not into the table of what Python may call

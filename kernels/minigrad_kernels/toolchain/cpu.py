@@ -1,8 +1,7 @@
 """Kernels on the CPU: functions that Numba compiles when they are first called, and the threads that run them.
 
-`jit` is for a serial function, `shared` of team.py for one whose work threads share, `parallel` for one whose outer
-loop is a `prange`. Importing this module imports no Numba, starts no thread, changes no environment variable and no
-setting of another library.
+`jit` is for a serial function, `shared` of team.py for one whose work threads share. Importing this module imports no
+Numba, starts no thread, changes no environment variable and no setting of another library.
 """
 
 import functools
@@ -16,7 +15,7 @@ from ..errors import KindError, ShapeError
 from .cache import cache_folder
 from .machine import cpu_quota
 
-__all__ = ["Kernel", "alias", "compiled", "in_team", "jit", "parallel", "set_threads", "threads"]
+__all__ = ["Kernel", "alias", "compiled", "in_team", "jit", "set_threads", "threads"]
 
 
 # ---- compilation ---------------------------------------------------------------------------------
@@ -67,7 +66,7 @@ def _compiler():
 _decorating = threading.Lock()
 
 
-def compiled(function, compiler=None, **options):
+def compiled(function, compiler=None):
     """What a compiler of Numba, njit if None, makes of a function in Numba's own way.
 
     The cache setting of the process is changed only meanwhile.
@@ -79,7 +78,7 @@ def compiled(function, compiler=None, **options):
         before, numba.config.CACHE_DIR = numba.config.CACHE_DIR, str(folder or "")
         try:
             compiler = compiler or numba.njit
-            return compiler(cache=folder is not None, error_model="numpy", nogil=True, **options)(function)
+            return compiler(cache=folder is not None, error_model="numpy", nogil=True)(function)
         finally:
             numba.config.CACHE_DIR = before
 
@@ -114,12 +113,12 @@ def _default_threads():
 
 
 def threads():
-    """How many threads a parallel kernel uses."""
+    """How many threads a shared kernel uses."""
     return 1 if _forked else _threads or _default_threads()
 
 
 def set_threads(n):
-    """Use n threads, at least 1, in parallel kernels from now on. Results have the same bits for any n.
+    """Use n threads, at least 1, in shared kernels from now on. Results have the same bits for any n.
 
     Errors  TypeError if n is no integer; ValueError if n is less than 1 or more than Numba was started with
     """
@@ -163,48 +162,6 @@ def in_team(call, n, *arguments):
             return call(door, n, *arguments)
         finally:
             resize(before)  # the pool sets it to n: other code of Numba's counts on it
-
-
-class parallel:
-    """A kernel with a `prange` loop, compiled when first needed, for a team and as a serial function.
-
-    Calling it runs the serial version where there is one thread or the process was forked. Otherwise it
-    enters the team under the lock of the process. `alone` is for work too small to share: it stays on the
-    calling thread.
-    """
-
-    def __init__(self, function):
-        functools.update_wrapper(self, function)
-        self.function = function
-
-    @functools.cached_property
-    def serial(self):
-        return Kernel(self.function).entry
-
-    @functools.cached_property
-    def team(self):
-        return compiled(self.function, parallel=True)
-
-    def __call__(self, *arguments):
-        n = threads()
-        return self.serial(*arguments) if n == 1 else self._enter(n, arguments)
-
-    def alone(self, *arguments):
-        # A team of one costs a microsecond; a second compilation would cost half a second.
-        return self.serial(*arguments) if threads() == 1 else self._enter(1, arguments)
-
-    def _enter(self, n, arguments):
-        with _team_lock:
-            # Asked anew each time: other code may have called numba.set_num_threads, for this thread or another.
-            _, size, resize = _pool()
-            before = size()
-            if before == n:
-                return self.team(*arguments)
-            resize(n)
-            try:
-                return self.team(*arguments)
-            finally:
-                resize(before)
 
 
 # ---- memory --------------------------------------------------------------------------------------

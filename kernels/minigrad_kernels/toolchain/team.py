@@ -14,9 +14,6 @@ and all shares together give each index once. Every share runs the whole functio
 done by each of them: it must not be a result, and no share may read what another one writes. A loop that needs the
 results of another is a second kernel, and so is what adds up the results of a loop.
 
-A `prange` kernel becomes a shared one by three changes: `@shared` for `@parallel`, `team` as first parameter, and
-`share(n, team)` for `prange(n)`. Indices are signed here.
-
 Numba has a pool of threads but hands it only to its own parallel loops, whose compilation takes twice as long and
 gives nothing that one thread can run. So the few instructions that hand a function to the pool are emitted here.
 The address of the pool's door is an argument, 0 for no team: compiled code holds no address, and none is looked up
@@ -48,6 +45,8 @@ class shared:
     def __init__(self, function):
         functools.update_wrapper(self, function)
         self.function = function
+        signature = inspect.signature(function)
+        self.__signature__ = signature.replace(parameters=list(signature.parameters.values())[1:])  # a call adds team
 
     @functools.cached_property
     def entry(self):

@@ -1,7 +1,7 @@
 """Transposition on the CPU in tiles of SIDE x SIDE, every thread owning rows of x; what is left at an edge is done by
 a tile that overlaps its neighbour."""
 
-from ..toolchain import jit, share, shared
+from ..toolchain import flat, jit, share, shared
 from ..toolchain.tiles import SIDE, turn
 
 __all__ = ["transpose"]
@@ -14,7 +14,7 @@ SMALL = 1 << 15  # elements; below it a second thread costs more than it brings
 def band(x, out, n, start, stop):
     """Columns start..stop of out[n]; tiles follow each other along rows of out, to fill cache lines."""
     rows, columns = x.shape[1], x.shape[2]
-    base, source, target = n * rows * columns, x.reshape(x.size), out.reshape(out.size)
+    base, source, target = n * rows * columns, flat(x), flat(out)
     if columns < SIDE or stop - start < SIDE:
         for c in range(columns):
             for r in range(start, stop):
