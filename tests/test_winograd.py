@@ -151,7 +151,7 @@ def test_it_is_chosen_by_shape(direction):
     assert not used(direction, (1, 64, 8, 8), w)
     assert used(direction, (64, 16, 16, 16), (16, 16, 3, 3))
     assert not used(direction, (64, 16, 14, 14), (16, 16, 3, 3))  # tiles beyond the edge
-    assert used(direction, (16, 512, 4, 4), (512, 512, 3, 3))
+    assert used(direction, (48, 512, 4, 4), (512, 512, 3, 3))
     for other in (dict(stride=(2, 2)), dict(dilation=(1, 2)), dict(itemsize=8)):
         assert not used(direction, x, w, **other)
     assert not used(direction, x, (64, 32, 3, 3), groups=2)
