@@ -32,6 +32,7 @@ __all__ = ["Entry", "Part"]
 # No fast-math flag, not even contract: whether x*y + z is rounded once would follow from whether the compiler chose
 # vectors at that place, and so from the layout and the number of threads. The microkernels say contract themselves.
 OPTIONS = dict(nopython=True, error_model="numpy", nogil=True, no_cfunc_wrapper=True)
+WRAPPER = "_ZN7cpython"  # how the functions that Python calls begin
 RUNTIME = "NRT_"  # how the functions of Numba's runtime begin
 
 
@@ -55,6 +56,9 @@ class _EntryLibrary(JITCodeLibrary):
         self._final_module.link_in(ll_module)
 
     def _optimize_final_module(self):
+        for function in self._final_module.functions:
+            if not function.is_declaration and not function.name.startswith(WRAPPER):
+                function.linkage = "internal"  # nobody else calls it, so numbers that all calls give are constants
         passes, builder = self._codegen._module_pass_manager()
         passes.run(self._final_module, builder)
 
