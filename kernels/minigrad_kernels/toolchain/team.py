@@ -57,12 +57,6 @@ class shared:
             return _one_after_another(Kernel(self.function))
         return entry_of(self.function)
 
-    @property
-    def __signature__(self):
-        """Of a call, which does not name the team."""
-        whole = inspect.signature(self.function)
-        return whole.replace(parameters=[*whole.parameters.values()][1:])
-
     def __call__(self, *arguments):
         self.on(threads(), *arguments)
 
