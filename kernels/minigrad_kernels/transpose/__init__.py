@@ -6,7 +6,7 @@ Errors  ValueError for a shape or layout, TypeError for an element type or kind 
 
 from ..errors import ShapeError
 from ..toolchain import alias, implementation
-from ..toolchain.arguments import check_floats, check_output
+from ..toolchain.arguments import check_floats, check_one_kind, check_output
 
 __all__ = ["transpose"]
 
@@ -19,6 +19,7 @@ def transpose(x, out):
     Shapes  x (N, R, C), out (N, C, R), in C order
     """
     kernel = implementation(__name__, "transpose", x)
+    check_one_kind("transpose", {"x": x, "out": out})
     check_floats("transpose", "x", x)
     if x.ndim != 3:
         raise ShapeError(f"transpose: x has shape {x.shape}, wants (N, R, C)")
