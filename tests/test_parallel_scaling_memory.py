@@ -16,7 +16,7 @@ from minigrad.parallel.scaling.measured import OWN, _batch, kept_bytes, network_
 from minigrad.parallel.scaling.memory import CONTEXT, SPARE
 from tests.cli_runs import environment
 
-BATCH = 32
+BATCH = 64
 
 
 @pytest.mark.parametrize("name", OWN)

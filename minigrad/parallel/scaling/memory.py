@@ -20,8 +20,8 @@ __all__ = ["STATES", "Memory", "memory_of"]
 STATES = {"adam": 2, "sgd": 1}  # arrays beside each parameter: Adam's averages; SGD's momentum
 CONTEXT = 500_000_000  # driver, libraries and kernels on a GPU, about
 # A pool keeps memory in sizes and lends only what fits, and kernels want workspace: the peak of a whole step of the
-# networks of minigrad.models on the CPU was 1.1 to 1.7 times kept + moving, so that much is set aside.
-SPARE = 1.75
+# networks of minigrad.models on the CPU was 1.0 to 1.8 times kept + moving, so that much is set aside.
+SPARE = 2.0
 # Of one connection of a channel: LL, LL128 and Simple. A ring receives from one GPU and a tree from up to three.
 BUFFERS = 524_288 + 4_915_200 + 4_194_304
 CONNECTIONS = 4
