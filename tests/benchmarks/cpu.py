@@ -248,7 +248,8 @@ def stored(part, found, options):
 
 def main():
     options = parsed()
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    for number in (signal.SIGINT, signal.SIGTERM):  # a shell's background jobs ignore the first
+        signal.signal(number, signal.default_int_handler)
     try:
         for part in options.parts:
             found = {"steps": steps, "random": random, "epoch": epoch, "memory": memory}[part](options)
