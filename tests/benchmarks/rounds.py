@@ -50,8 +50,9 @@ class Worker:
     def answer(self):
         """What it says next. Failed if it ends, or is silent for too long."""
         timer = threading.Timer(self.patience, self._give_up)
-        timer.start()
+        timer.daemon = True  # an interrupted process does not wait for it
         try:
+            timer.start()
             line = self.process.stdout.readline()
         finally:
             timer.cancel()
