@@ -7,7 +7,8 @@ import numpy as np
 
 from ..toolchain import jit, share, shared
 from ..toolchain.lanes import LANES, add_quotient, max_window, mean_window
-from .cpu_place import FEW, max_input_grad, max_relu_input_grad, taps_inside
+from ..toolchain.pooling import taps_inside
+from .cpu_place import FEW, max_input_grad, max_relu_input_grad
 
 __all__ = [
     "average_forward",

@@ -9,21 +9,13 @@ import numpy as np
 
 from ..toolchain import clear, flat, jit, share, shared
 from ..toolchain.lanes import LANES, add_window, place_window
+from ..toolchain.pooling import taps_inside
 from .geometry import PARTS
 
-__all__ = ["FEW", "max_input_grad", "max_relu_input_grad", "taps_inside"]
+__all__ = ["FEW", "max_input_grad", "max_relu_input_grad"]
 
 FEW = 3  # channels; fewer of them fill too little of a vector
 NOTHING = np.zeros((1, 0))
-
-
-@jit
-def taps_inside(start, size, taps, dilation):
-    """The first tap inside the input and one past the last, for a window whose tap 0 lies at `start`."""
-    if start >= 0 and start + (taps - 1) * dilation < size:  # divisions cost more than a window
-        return 0, taps
-    first = (-start + dilation - 1) // dilation if start < 0 else 0
-    return first, min(taps, (size - start + dilation - 1) // dilation)
 
 
 @jit

@@ -7,7 +7,7 @@ import numpy as np
 from .cpu import jit
 from .lanes import LANES, max_window
 
-__all__ = ["NO_WINDOWS", "Windows", "max_images"]
+__all__ = ["NO_WINDOWS", "Windows", "max_images", "taps_inside"]
 
 
 class Windows(NamedTuple):
@@ -30,7 +30,7 @@ NO_WINDOWS = np.zeros(0, np.int64)
 
 
 @jit
-def _inside(start, size, taps, dilation):
+def taps_inside(start, size, taps, dilation):
     """The first tap inside the image and one past the last, for a window whose tap 0 lies at `start`."""
     if start >= 0 and start + (taps - 1) * dilation < size:  # divisions cost more than a window
         return 0, taps
@@ -43,11 +43,11 @@ def _max_row(x, image, i, at, windows, out, positions):
     """The windows of row i of the image that lies in x from `image` on; results from `at` on."""
     height, width, channels = windows[8], windows[9], windows[12]
     top = i * windows[2] - windows[4]
-    p0, p1 = _inside(top, height, windows[0], windows[6])
+    p0, p1 = taps_inside(top, height, windows[0], windows[6])
     steps = windows[6] * width * channels, windows[7] * channels
     for j in range(windows[11]):
         left = j * windows[3] - windows[5]
-        q0, q1 = _inside(left, width, windows[1], windows[7])
+        q0, q1 = taps_inside(left, width, windows[1], windows[7])
         corner = image + (top * width + left) * channels
         for c in range(0, channels, LANES):
             max_window(x, corner + c, (p0, p1, q0, q1), steps, windows[1], out, positions, at + c, channels - c)
