@@ -66,7 +66,7 @@ __all__ = [
     "make_plan",
     "memory",
     "pieces",
-    "run",
+    "runner",
     "scratch_bytes",
 ]
 
@@ -196,7 +196,7 @@ def _share(plan, pooled):
 
 
 def scratch_bytes(plan, itemsize, pooled=0):
-    """Bytes of scratch memory that `run` takes for as many threads as there are now; pooled as for _share."""
+    """Bytes of scratch memory that a plan takes for as many threads as there are now; pooled as for _share."""
     return max(1, _shares(plan)) * _share(plan, pooled) * itemsize
 
 
@@ -207,20 +207,25 @@ def aligned(workspace, dtype):
     return workspace[start:end].view(dtype)
 
 
-def run(plan, a, b, bias, relu, c, scratch, windows=NO_WINDOWS, positions=NO_POSITIONS):
-    """Run a plan on 1-D arrays of one float type; a bias of size 0 is none; with relu, C is the positive part.
+def runner(plan, windows=NO_WINDOWS):
+    """What runs a plan on 1-D arrays of one float type, for as many threads as there are now: a function of
 
-    With windows, a table of pooling.py, C is made in scratch memory, and c and positions receive its max pooling.
-    Scratch holds whole shares of scratch_bytes: at most so many threads take part.
+        a, b, bias, relu, c, scratch, positions
+
+    A bias of size 0 is none; with relu, C is the positive part. With windows, a table of pooling.py, C is made in
+    scratch memory, and c and positions receive its max pooling. Scratch holds whole shares of scratch_bytes: at most
+    so many threads take part.
     """
     pooled = int(windows[8] * windows[9] * windows[12]) if windows.size else 0
-    shares, each = _shares(plan), _share(plan, pooled)
-    if each:
-        shares = min(shares, scratch.size // each)
-    if not shares:
-        return
-    pooled *= plan.most
-    _run.on(shares, shares, *plan[:-2], pooled, windows, int(relu), a, b, bias, c, positions, scratch)
+    most, each = _shares(plan), _share(plan, pooled)
+    tables = (*plan[:-2], pooled * plan.most, windows)
+
+    def run(a, b, bias, relu, c, scratch, positions=NO_POSITIONS):
+        shares = min(most, scratch.size // each) if each else most
+        if shares:
+            _run.on(shares, shares, *tables, int(relu), a, b, bias, c, positions, scratch)
+
+    return run
 
 
 def memory(array):
