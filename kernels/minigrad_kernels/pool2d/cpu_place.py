@@ -7,7 +7,7 @@ part has its own sums for the gradient of a bias, in float64; the parts are then
 
 import numpy as np
 
-from ..toolchain import clear, flat, jit, share, shared
+from ..toolchain import clear, elements, flat, jit, share, shared
 from ..toolchain.lanes import LANES, add_window, place_window
 from ..toolchain.pooling import taps_inside
 from .geometry import PARTS
@@ -127,8 +127,7 @@ def _place(g, out, rectified, positions, geometry, dx, dbias, workspace):
             dbias.fill(0)
         return
     if dbias is not None:
-        start = -workspace.ctypes.data % 8
-        sums = workspace[start : start + 8 * parts * dbias.size].view(np.float64).reshape(parts, dbias.size)
+        sums = elements(workspace, NOTHING.dtype, parts * dbias.size).reshape(parts, dbias.size)
     place(g, out, rectified, positions, *geometry, dx, overlap, bands, parts, sums)
     if dbias is not None:
         add_sums(sums, dbias)

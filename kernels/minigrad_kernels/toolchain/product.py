@@ -5,7 +5,7 @@ Plans are made in jobs.py; threads own runs of their items. One compiled functio
 
 import numpy as np
 
-from .cpu import alias, jit, threads
+from .cpu import alias, elements, jit, threads
 from .jobs import (
     A_OFFSET,
     A_STEP,
@@ -201,10 +201,8 @@ def scratch_bytes(plan, itemsize, pooled=0):
 
 
 def aligned(workspace, dtype):
-    """The workspace, bytes, as elements from its first aligned address on."""
-    start = -workspace.__array_interface__["data"][0] % ALIGNMENT
-    end = start + (workspace.size - start) // dtype.itemsize * dtype.itemsize
-    return workspace[start:end].view(dtype)
+    """The workspace, ALIGNMENT bytes more than are wanted, as elements."""
+    return elements(workspace, dtype, (workspace.size - ALIGNMENT) // dtype.itemsize)
 
 
 def runner(plan, windows=NO_WINDOWS):
