@@ -21,7 +21,7 @@ from .winograd_plan import ITEMSIZE, correlation_plan, filter_plan
 __all__ = ["correlated", "plan_of", "summed", "winograd_bytes"]
 
 # Measured: from here on it is at least as fast as the direct way, mostly 1.2 to 2.5 times.
-LEAST_TILES = 48  # over all images: fewer do not pay for the filter's frequencies
+LEAST_TILES = 16  # over all images: fewer do not pay for the filter's frequencies
 LEAST_PIXELS = 11  # of a tile, on average, of the 16 that it has
 LEAST_CHANNELS = 8  # read or made: fewer waste most of a vector
 LEAST_WORK = 256  # pixels of a tile by channels: 16 channels pay for the transforms of whole tiles
