@@ -171,6 +171,15 @@ class Emitter:
             passed = self.builder.asm(kind, "", f"={REGISTER},0,~{{memory}}", [value], True)
             self.builder.store(passed, slot)
 
+    def opaque(self, value):
+        """The value, an integer of which the compiler is to know nothing: the outcome of an empty assembly.
+
+        Sums of it with other numbers are then made where they are needed, mostly within a load. Of one that a loop
+        counts up, it would else count up each sum by itself, for which there are not registers enough.
+        """
+        kind = ir.FunctionType(value.type, [value.type])
+        return self.builder.asm(kind, "", "=r,0", [value], False)
+
     def lane_sum(self, vector):
         """The lanes added in halves: 0 + n/2, 1 + n/2 + 1 ..., then again."""
         lanes, index = self.lanes, ir.IntType(32)

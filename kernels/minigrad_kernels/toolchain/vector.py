@@ -75,7 +75,7 @@ def _emit_gather(emit, rows, masks, taps, steps, by_lane, relu):
         shift = emit.variable(builder.mul(emit.entry(a_taps, number), constant(emit.size)))
         position = emit.variable(emit.shifted(b, emit.entry(b_taps, number)))
         with cgutils.for_range(builder, length):
-            here, there = builder.load(position), builder.load(shift)
+            here, there = builder.load(position), emit.opaque(builder.load(shift))
             right = [emit.load(emit.shifted(here, constant(v * emit.lanes)), masks[v]) for v in vectors]
             for i, row in enumerate(rows.a):
                 place = builder.add(row, there)
