@@ -17,6 +17,7 @@ from .geometry import Geometry, output_shape
 from .neighbours import finite, neighbours, spread
 from .pixel_plan import forward_plan, input_grad_plan
 from .reads import filter_order
+from .scatter_plan import scatter
 from .winograd_mode import mode
 
 __all__ = ["forward", "forward_pooled", "input_grad", "weight_grad", "workspace"]
@@ -34,6 +35,7 @@ class _Setup(NamedTuple):
     picks: np.ndarray | None = None  # see neighbours.py
     pixels: int = 1
     sums: tuple = ()  # shape of each partial sum
+    exact: bool = True  # for sources with infinity and NaN too
 
 
 @lru_cache(maxsize=1024)
@@ -51,23 +53,24 @@ def _setup(direction, x_shape, w_shape, stride, padding, dilation, groups, items
 
 @lru_cache(maxsize=1024)
 def _near(direction, x_shape, w_shape, stride, padding, dilation, groups, itemsize, count):
-    """As _setup for a finite source, with groups of neighbouring pixels where these pay."""
+    """As _setup, where few channels are made with neighbouring pixels side by side, if this pays."""
     out_size = output_shape(x_shape, w_shape, None, stride, padding, dilation, groups)[2:]
-    found = neighbours(
-        direction, Geometry(x_shape, w_shape, out_size, stride, padding, dilation, groups, itemsize, count)
-    )
+    geometry = Geometry(x_shape, w_shape, out_size, stride, padding, dilation, groups, itemsize, count)
+    found = neighbours(direction, geometry)
     plain = _setup(direction, x_shape, w_shape, stride, padding, dilation, groups, itemsize, count)
+    if direction == "input_grad":
+        found = scatter(geometry, found.plan if found else plain.plan) or found
     if found is None:
         return plain
     leading = found.picks.size + found.pixels * w_shape[0]
     size = leading * itemsize + scratch_bytes(found.plan, itemsize) + ALIGNMENT
-    return _Setup(found.plan, leading, max(size, plain.bytes), found.picks, found.pixels)
+    return _Setup(found.plan, leading, max(size, plain.bytes), found.picks, found.pixels, exact=found.exact)
 
 
 def _fitting(direction, source, *shape):
     """The setup for a source, 1-D; the rest as for _setup."""
     setup = _near(direction, *shape)
-    return setup if setup.picks is None or finite(source) else _setup(direction, *shape)
+    return setup if setup.exact or finite(source) else _setup(direction, *shape)
 
 
 def workspace(direction, x_shape, w_shape, stride, padding, dilation, groups, itemsize):
