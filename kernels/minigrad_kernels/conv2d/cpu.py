@@ -18,6 +18,7 @@ from .geometry import Geometry, output_shape
 from .neighbours import finite, neighbours, spread
 from .pixel_plan import forward_plan, input_grad_plan
 from .reads import filter_order
+from .scatter_plan import scatter
 from .winograd_choice import correlated, plan_of, summed, winograd_bytes
 from .winograd_mode import mode
 
@@ -37,6 +38,7 @@ class _Setup(NamedTuple):
     picks: np.ndarray | None = None  # see neighbours.py
     pixels: int = 1
     sums: tuple = ()  # shape of each partial sum
+    exact: bool = True  # for sources with infinity and NaN too
 
 
 class _Ways(NamedTuple):
@@ -48,7 +50,7 @@ class _Ways(NamedTuple):
 
     def setup(self, source):
         """The setup for a source, 1-D."""
-        return self.plain if self.near.picks is None or not finite(source) else self.near
+        return self.near if self.near.exact or finite(source) else self.plain
 
 
 @lru_cache(maxsize=1024)
@@ -71,13 +73,16 @@ def _setup(direction, geometry):
 
 
 def _near(direction, geometry, plain):
-    """As _setup for a finite source, with groups of neighbouring pixels where these pay."""
+    """As _setup, where few channels are made with neighbouring pixels side by side, if this pays."""
     found = neighbours(direction, geometry)
+    if direction == "input_grad":
+        found = scatter(geometry, found.plan if found else plain.plan) or found
     if found is None:
         return plain
     leading = found.picks.size + found.pixels * geometry.w_shape[0]
     size = leading * geometry.itemsize + scratch_bytes(found.plan, geometry.itemsize) + ALIGNMENT
-    return _Setup(found.plan, runner(found.plan), leading, max(size, plain.bytes), found.picks, found.pixels)
+    made = _Setup(found.plan, runner(found.plan), leading, max(size, plain.bytes), found.picks, found.pixels)
+    return made._replace(exact=found.exact)
 
 
 def workspace(direction, x_shape, w_shape, stride, padding, dilation, groups, itemsize):

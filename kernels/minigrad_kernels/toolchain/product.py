@@ -42,7 +42,7 @@ from .jobs import (
     make_plan,
     pieces,
 )  # fmt: skip
-from .packing import pack
+from .packing import copy_run, pack
 from .pooling import NO_WINDOWS, max_images
 from .team import share, shared
 from .vector import channel_tile, dot_tile, narrow_tile, wide_tile
@@ -74,9 +74,7 @@ ALIGNMENT = 64
 NO_POSITIONS = np.zeros(0, np.uint8)
 
 
-# Plain loops: an assignment to a slice costs two seconds of compilation.
-
-
+# A plain loop: an assignment to a slice costs two seconds of compilation.
 @jit
 def _clear(array, start, end):
     for index in range(start, end):
@@ -86,11 +84,10 @@ def _clear(array, start, end):
 @jit
 def _copy_bordered(source, start, images, border, scratch, base):
     rows, length = border[0], border[1]
-    for line in range(images * rows):
-        image, row = line // rows, line % rows
-        here, there = start + line * length, base + (image * border[4] + border[2] + row) * border[5] + border[3]
-        for index in range(length):
-            scratch[there + index] = source[here + index]
+    for image in range(images):
+        here, there = start + image * rows * length, base + (image * border[4] + border[2]) * border[5] + border[3]
+        for row in range(rows):
+            copy_run(source, here + row * length, scratch, there + row * border[5], length)
 
 
 @jit
