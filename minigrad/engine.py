@@ -284,6 +284,7 @@ def _accumulate(tensor, gradient, owned):
         if not data.flags.c_contiguous:
             order = device.order_of(data)
         taken = device.contiguous if owned and device.can_hold_a_sum(array) else device.copy
-        tensor.grad = Tensor.made(taken(array, order))
+        kept = taken(array, order)
+        tensor.grad = gradient if kept is array and gradient.__class__ is Tensor else Tensor.made(kept)
     else:
         device.accumulate(write(total), gradient.data)

@@ -145,10 +145,9 @@ class Waiting(Tensor):
     ndim = property(lambda self: len(self.shape))
 
 
-def later(primitive, values, step=None, shape=None):
+def later(primitive, values, step=None):
     """The first output of a primitive as a Tensor that waits; None where nothing may wait."""
-    waiting = _waiting.get()
-    if waiting is None or anomaly.get():
+    if _waiting.get() is None or anomaly.get():
         return None
     arrays, away, needed = [], False, False
     for value in values:
@@ -158,12 +157,17 @@ def later(primitive, values, step=None, shape=None):
             needed = needed or value._requires_grad
     if away and len({*map(device.device_of, arrays)}) > 1:
         return None
-    tensor, recorded = _new(Waiting), recording.get()
-    _call.__set__(tensor, Call(primitive, values, shape or primitive.shape(*values), recorded, step))
-    tensor._requires_grad = recorded and needed
+    recorded = recording.get()
+    return _waits(Call(primitive, values, primitive.shape(*values), recorded, step), recorded and needed)
+
+
+def _waits(call, requires_grad):
+    tensor = _new(Waiting)
+    _call.__set__(tensor, call)
+    tensor._requires_grad = requires_grad
     tensor.grad = None
     tensor.hooks = tensor.ready_hooks = ()
-    waiting.append(weakref.ref(tensor))
+    _waiting.get().append(weakref.ref(tensor))
     return tensor
 
 
@@ -189,9 +193,12 @@ def extended(primitive, values):
         if fused.shape is None:
             result = fused.now(arguments)
             return result[0] if type(result) is tuple else result
-        mine = (*values[:position], None, *values[position + 1 :])
-        shape = call.shape if arguments is call.values and fused.shape is call.primitive.shape else None
-        return later(fused, arguments, Step(primitive, mine, position, weakref.ref(value)), shape)
+        step = Step(primitive, (*values[:position], None, *values[position + 1 :]), position, weakref.ref(value))
+        if any([isinstance(other, Tensor) for other in others]):
+            return later(fused, arguments, step)
+        same = arguments is call.values and fused.shape is call.primitive.shape
+        shape = call.shape if same else fused.shape(*arguments)
+        return _waits(Call(fused, arguments, shape, call.recorded, step), value._requires_grad)
     return None
 
 

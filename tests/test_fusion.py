@@ -365,6 +365,16 @@ def test_float16_rows_are_rectified_separately():
     assert names(out) == ["relu", "linear"] and x.grad.dtype == np.float16
 
 
+@pytest.mark.parametrize("rows, width", [(4, 0), (0, 5)])
+def test_layers_without_rows_or_columns(rows, width):
+    model = nn.Sequential(nn.Linear(3, width), nn.ReLU(), nn.Linear(width, 2))
+    x = minigrad.ones(rows, 3, requires_grad=True)
+    out = model(x)
+    out.sum().backward()
+    np.testing.assert_array_equal(x.grad.data, np.zeros((rows, 3)))
+    assert model[0].bias.grad.shape == (width,) and out.shape == (rows, 2)
+
+
 def test_memory_between_the_layers_is_not_kept():
     """What is kept for backward of a pooled convolution: the map before the pool is not among it."""
     model = nn.Sequential(nn.Conv2d(5, 64, 3), nn.ReLU(), nn.MaxPool2d(2))

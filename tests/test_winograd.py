@@ -149,6 +149,7 @@ def test_it_is_chosen_by_shape(direction):
     assert used(direction, (64, 512, 4, 4), (512, 512, 3, 3))
     assert not used(direction, (64, 3, 32, 32), (64, 3, 3, 3))
     assert not used(direction, (1, 64, 8, 8), w)
+    assert used(direction, (1, 64, 16, 16), w)
     assert used(direction, (64, 16, 16, 16), (16, 16, 3, 3))
     assert not used(direction, (64, 16, 14, 14), (16, 16, 3, 3))  # tiles beyond the edge
     assert used(direction, (48, 512, 4, 4), (512, 512, 3, 3))

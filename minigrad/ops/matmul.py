@@ -136,7 +136,8 @@ def _linear_relu_grads(g, out, input, weight, needs):
 
 @relu.extends(_linear)
 def _relu_of_linear(values, inplace):
-    return (_linear_relu, values) if values[0].dtype.itemsize > 2 else None  # no kernel for the gradient in float16
+    input, weight, _ = values  # no kernel for the gradient in float16, nor without columns
+    return (_linear_relu, values) if input.dtype.itemsize > 2 and weight.shape[0] else None
 
 
 def _fits(input, weight, bias):

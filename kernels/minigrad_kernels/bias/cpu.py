@@ -8,13 +8,14 @@ float64, which costs little and keeps the error of a sum near one rounding.
 import numpy as np
 
 from ..elementwise.cpu import RUN, relu_grad_run
-from ..toolchain import clear, jit, share, shared, stack_array
+from ..toolchain import clear, elements, jit, share, shared, stack_array
 from .plan import cut
 
 __all__ = ["bias_relu", "bias_relu_grad", "column_sums"]
 
 SMALL = 1 << 14  # elements; below it a second thread costs more than it brings
 TILE = 256  # elements that are held on the stack
+DOUBLE = np.dtype(np.float64)
 SHORT = 16  # lines added in the element type
 
 
@@ -153,8 +154,7 @@ def grad_parts(team, g, out, dx, size, partial):
 
 
 def _partial(workspace, plan, columns):
-    start = -workspace.ctypes.data % 8
-    return workspace[start : start + 8 * plan.parts * columns].view(np.float64).reshape(plan.parts, columns)
+    return elements(workspace, DOUBLE, plan.parts * columns).reshape(plan.parts, columns)
 
 
 def bias_relu_grad(g, out, dx, dbias, workspace):

@@ -18,14 +18,16 @@ from ..checked import Checked, layouts
 from ..errors import KindError, ShapeError
 from ..layout import CHANNELS_LAST, FILTER, is_dense
 from ..pool2d import check_windows, position_type
-from ..toolchain import implementation
-from ..toolchain.arguments import check_one_kind, check_output
+from ..toolchain import implementation, threads
+from ..toolchain.arguments import check_one_kind, check_output, check_workspace
 from .geometry import as_tuple, output_shape
+from .winograd_mode import mode
 
 __all__ = ["forward", "forward_pooled", "input_grad", "output_shape", "weight_grad", "workspace"]
 
 FLOATS = {np.dtype(np.float32), np.dtype(np.float64)}
 HOST = np.empty(0, np.uint8)
+SOURCE = "conv2d.workspace"
 LAYOUTS = {
     CHANNELS_LAST: "channels last (memory order N, H, W, C)",
     FILTER: "filter layout (memory order P, Q, C, O)",
@@ -58,26 +60,30 @@ def _check(op, arrays, x_shape, w_shape, bias, settings, workspace):
         raise ShapeError(f"{op}: {name} is read-only, wants an array to write to")
 
 
-_known = Checked()
+_known = Checked()  # the bytes of workspace that a call wants which has passed all checks but of these
+_spaces = Checked()
 
 
-def _is_known(shapes, settings, out, workspace):
-    """Whether a call with these layouts and settings has passed all checks but those of the workspace's size."""
+def _conditions():
+    """What the way that a call takes depends on beside its arguments."""
+    return threads(), mode()
+
+
+def _wanted(shapes, given, out, workspace):
+    """The bytes of workspace that a call with these layouts and settings wants; None if it must be checked."""
     if shapes is None or type(workspace) is not np.ndarray or not out.flags.writeable:
-        return False
-    return _known.found(shapes, settings) is not None
+        return None
+    return _known.found(shapes, given)
 
 
 def _settings(stride, padding, dilation, groups):
     return as_tuple(stride), as_tuple(padding), as_tuple(dilation), groups
 
 
-def _check_workspace(op, workspace, wanted):
-    check_output(op, "workspace", workspace, None, np.uint8)
-    if workspace.size < wanted or not workspace.flags.c_contiguous:
-        raise ShapeError(
-            f"{op}: workspace has shape {workspace.shape}, wants {wanted} contiguous bytes; see conv2d.workspace"
-        )
+def _keep(direction, array, x_shape, w_shape, settings, shapes, given):
+    """The bytes of workspace for a call that has been checked, kept where its layouts are known."""
+    wanted = implementation(__name__, "workspace", array)(direction, x_shape, w_shape, *settings, array.itemsize)
+    return _known.keep(shapes, given, wanted) if shapes else wanted
 
 
 def workspace(direction, x_shape, w_shape, stride, padding, dilation, groups, dtype, like=None):
@@ -85,12 +91,16 @@ def workspace(direction, x_shape, w_shape, stride, padding, dilation, groups, dt
 
     Without `like`, on the CPU. There it is for as many threads as now.
     """
-    settings = _settings(stride, padding, dilation, groups)
+    settings, known = _settings(stride, padding, dilation, groups), type(x_shape) is tuple is type(w_shape)
+    shapes, given = (direction, x_shape, w_shape, dtype, type(like)), (*settings, *_conditions())
+    if known and (found := _spaces.found(shapes, given)) is not None:
+        return found
     output_shape(x_shape, w_shape, None, *settings)
     if np.dtype(dtype) not in FLOATS:
         raise KindError(f"conv2d: x is {np.dtype(dtype)}, wants float32 or float64")
     wanted = implementation(__name__, "workspace", HOST if like is None else like)
-    return wanted(direction, tuple(x_shape), tuple(w_shape), *settings, np.dtype(dtype).itemsize)
+    found = wanted(direction, tuple(x_shape), tuple(w_shape), *settings, np.dtype(dtype).itemsize)
+    return _spaces.keep(shapes, given, found) if known else found
 
 
 def _check_relu_and_bias(op, x, relu, bias):
@@ -113,15 +123,14 @@ def forward(x, w, bias, relu, stride, padding, dilation, groups, out, workspace)
     Source  V. Dumoulin, F. Visin, "A guide to convolution arithmetic for deep learning", 2016, section 2
     """
     kernel, settings = implementation(__name__, "forward", x), _settings(stride, padding, dilation, groups)
-    shapes, given = layouts("forward", x, w, bias, out), (*settings, relu)
-    if not _is_known(shapes, given, out, workspace):
+    shapes, given = layouts("forward", x, w, bias, out), (*settings, relu, *_conditions())
+    wanted = _wanted(shapes, given, out, workspace)
+    if wanted is None:
         arrays = [("x", x, x.shape, CHANNELS_LAST), ("w", w, w.shape, FILTER), ("out", out, None, CHANNELS_LAST)]
         _check("conv2d", arrays, x.shape, w.shape, bias, settings, workspace)
         _check_relu_and_bias("conv2d", x, relu, bias)
-        if shapes:
-            _known.keep(shapes, given, True)
-    wanted = implementation(__name__, "workspace", x)("forward", x.shape, w.shape, *settings, x.itemsize)
-    _check_workspace("conv2d", workspace, wanted)
+        wanted = _keep("forward", x, x.shape, w.shape, settings, shapes, given)
+    check_workspace("conv2d", workspace, wanted, SOURCE)
     kernel(x, w, bias, relu, *settings, out, workspace)
 
 
@@ -140,16 +149,14 @@ def forward_pooled(
     op, settings = "conv2d forward_pooled", _settings(stride, padding, dilation, groups)
     kernel = implementation(__name__, "forward_pooled", x)
     sizes = kernel_size, pool_stride, pool_padding, pool_dilation
-    shapes, given = layouts(op, x, w, bias, out, positions), (*settings, *sizes, relu)
-    if _is_known(shapes, given, out, workspace) and positions.flags.writeable:
-        windows = sizes
-    else:
+    shapes, given = layouts(op, x, w, bias, out, positions), (*settings, *sizes, relu, *_conditions())
+    wanted = _wanted(shapes, given, out, workspace)
+    if wanted is None or not positions.flags.writeable:
         windows = _check_pooled(op, x, w, bias, relu, settings, sizes, out, positions, workspace)
-        if shapes and windows == sizes:
-            _known.keep(shapes, given, True)
-    wanted = implementation(__name__, "workspace", x)("forward_pooled", x.shape, w.shape, *settings, x.itemsize)
-    _check_workspace(op, workspace, wanted)
-    kernel(x, w, bias, relu, *settings, *windows, out, positions, workspace)
+        wanted = _keep("forward_pooled", x, x.shape, w.shape, settings, shapes if windows == sizes else None, given)
+        sizes = windows
+    check_workspace(op, workspace, wanted, SOURCE)
+    kernel(x, w, bias, relu, *settings, *sizes, out, positions, workspace)
 
 
 def _check_pooled(op, x, w, bias, relu, settings, sizes, out, positions, workspace):
@@ -176,14 +183,13 @@ def input_grad(g, w, stride, padding, dilation, groups, dx, workspace):
     """
     op, settings = "conv2d input_grad", _settings(stride, padding, dilation, groups)
     kernel = implementation(__name__, "input_grad", g)
-    shapes = layouts(op, g, w, dx)
-    if not _is_known(shapes, settings, dx, workspace):
+    shapes, given = layouts(op, g, w, dx), (*settings, *_conditions())
+    wanted = _wanted(shapes, given, dx, workspace)
+    if wanted is None:
         arrays = [("g", g, None, CHANNELS_LAST), ("w", w, w.shape, FILTER), ("dx", dx, dx.shape, CHANNELS_LAST)]
         _check(op, arrays, dx.shape, w.shape, None, settings, workspace)
-        if shapes:
-            _known.keep(shapes, settings, True)
-    wanted = implementation(__name__, "workspace", g)("input_grad", dx.shape, w.shape, *settings, g.itemsize)
-    _check_workspace(op, workspace, wanted)
+        wanted = _keep("input_grad", g, dx.shape, w.shape, settings, shapes, given)
+    check_workspace(op, workspace, wanted, SOURCE)
     kernel(g, w, *settings, dx, workspace)
 
 
@@ -196,12 +202,11 @@ def weight_grad(g, x, stride, padding, dilation, groups, dw, workspace):
     """
     op, settings = "conv2d weight_grad", _settings(stride, padding, dilation, groups)
     kernel = implementation(__name__, "weight_grad", g)
-    shapes = layouts(op, g, x, dw)
-    if not _is_known(shapes, settings, dw, workspace):
+    shapes, given = layouts(op, g, x, dw), (*settings, *_conditions())
+    wanted = _wanted(shapes, given, dw, workspace)
+    if wanted is None:
         arrays = [("g", g, None, CHANNELS_LAST), ("x", x, x.shape, CHANNELS_LAST), ("dw", dw, dw.shape, FILTER)]
         _check(op, arrays, x.shape, dw.shape, None, settings, workspace)
-        if shapes:
-            _known.keep(shapes, settings, True)
-    wanted = implementation(__name__, "workspace", g)("weight_grad", x.shape, dw.shape, *settings, g.itemsize)
-    _check_workspace(op, workspace, wanted)
+        wanted = _keep("weight_grad", g, x.shape, dw.shape, settings, shapes, given)
+    check_workspace(op, workspace, wanted, SOURCE)
     kernel(g, x, *settings, dw, workspace)

@@ -1,5 +1,6 @@
 """Convolution and its two gradients on the CPU: plans of plan.py run by toolchain/product.py."""
 
+from collections.abc import Callable
 from functools import lru_cache
 from math import prod
 from typing import NamedTuple
@@ -10,13 +11,15 @@ from .. import pool2d
 from ..layout import CHANNELS_LAST, FILTER
 from ..toolchain import alias, threads
 from ..toolchain.pooling import Windows
-from ..toolchain.product import ALIGNMENT, Plan, aligned, run, scratch_bytes
-from . import winograd_choice
+from ..toolchain.product import ALIGNMENT, Plan, aligned, runner, scratch_bytes
+from . import winograd_plan
 from .filter_plan import fold, partial_count, shared_shape, weight_grad_plan
 from .geometry import Geometry, output_shape
 from .neighbours import finite, neighbours, spread
 from .pixel_plan import forward_plan, input_grad_plan
 from .reads import filter_order
+from .scatter_plan import scatter
+from .winograd_choice import correlated, plan_of, summed, winograd_bytes
 from .winograd_mode import mode
 
 __all__ = ["forward", "forward_pooled", "input_grad", "weight_grad", "workspace"]
@@ -29,59 +32,66 @@ class _Setup(NamedTuple):
     """What a direction needs for a geometry; the workspace is `leading` elements, then scratch memory."""
 
     plan: Plan
+    run: Callable  # see product.runner
     leading: int  # elements: the transposed or spread filter, or the partial sums
     bytes: int
     picks: np.ndarray | None = None  # see neighbours.py
     pixels: int = 1
     sums: tuple = ()  # shape of each partial sum
+    exact: bool = True  # for sources with infinity and NaN too
+
+
+class _Ways(NamedTuple):
+    """How a direction may go: by a plan of Winograd's unless it is None, for a finite source, for any source."""
+
+    winograd: winograd_plan.Plan | None
+    near: _Setup
+    plain: _Setup
+
+    def setup(self, source):
+        """The setup for a source, 1-D."""
+        return self.near if self.near.exact or finite(source) else self.plain
 
 
 @lru_cache(maxsize=1024)
-def _setup(direction, x_shape, w_shape, stride, padding, dilation, groups, itemsize, count):
+def _ways(direction, x_shape, w_shape, stride, padding, dilation, groups, itemsize, count, _mode):
+    winograd = plan_of(direction, x_shape, w_shape, (stride, padding, dilation, groups), itemsize)
     out_size = output_shape(x_shape, w_shape, None, stride, padding, dilation, groups)[2:]
     geometry = Geometry(x_shape, w_shape, out_size, stride, padding, dilation, groups, itemsize, count)
+    plain = _setup(direction, geometry)
+    return _Ways(winograd, plain if direction == "weight_grad" else _near(direction, geometry, plain), plain)
+
+
+def _setup(direction, geometry):
     plan, leading, sums = PLANS[direction](geometry), 0, shared_shape(geometry)
     if direction == "input_grad":
-        leading = prod(w_shape)
-    elif direction == "weight_grad" and (partial_count(geometry) > 1 or prod(sums) > prod(w_shape)):
+        leading = prod(geometry.w_shape)
+    elif direction == "weight_grad" and (partial_count(geometry) > 1 or prod(sums) > prod(geometry.w_shape)):
         leading = partial_count(geometry) * prod(sums)
-    size = leading * itemsize + scratch_bytes(plan, itemsize)
-    return _Setup(plan, leading, size + ALIGNMENT if size else 0, sums=sums)
+    size = leading * geometry.itemsize + scratch_bytes(plan, geometry.itemsize)
+    return _Setup(plan, runner(plan), leading, size + ALIGNMENT if size else 0, sums=sums)
 
 
-@lru_cache(maxsize=1024)
-def _near(direction, x_shape, w_shape, stride, padding, dilation, groups, itemsize, count):
-    """As _setup for a finite source, with groups of neighbouring pixels where these pay."""
-    out_size = output_shape(x_shape, w_shape, None, stride, padding, dilation, groups)[2:]
-    found = neighbours(
-        direction, Geometry(x_shape, w_shape, out_size, stride, padding, dilation, groups, itemsize, count)
-    )
-    plain = _setup(direction, x_shape, w_shape, stride, padding, dilation, groups, itemsize, count)
+def _near(direction, geometry, plain):
+    """As _setup, where few channels are made with neighbouring pixels side by side, if this pays."""
+    found = neighbours(direction, geometry)
+    if direction == "input_grad":
+        found = scatter(geometry, found.plan if found else plain.plan) or found
     if found is None:
         return plain
-    leading = found.picks.size + found.pixels * w_shape[0]
-    size = leading * itemsize + scratch_bytes(found.plan, itemsize) + ALIGNMENT
-    return _Setup(found.plan, leading, max(size, plain.bytes), found.picks, found.pixels)
-
-
-def _fitting(direction, source, *shape):
-    """The setup for a source, 1-D; the rest as for _setup."""
-    setup = _near(direction, *shape)
-    return setup if setup.picks is None or finite(source) else _setup(direction, *shape)
+    leading = found.picks.size + found.pixels * geometry.w_shape[0]
+    size = leading * geometry.itemsize + scratch_bytes(found.plan, geometry.itemsize) + ALIGNMENT
+    made = _Setup(found.plan, runner(found.plan), leading, max(size, plain.bytes), found.picks, found.pixels)
+    return made._replace(exact=found.exact)
 
 
 def workspace(direction, x_shape, w_shape, stride, padding, dilation, groups, itemsize):
     """Bytes of workspace for a direction; see the launcher."""
     settings = stride, padding, dilation, groups
-    return _bytes(direction, x_shape, w_shape, settings, itemsize, threads(), mode())
-
-
-@lru_cache(maxsize=1024)
-def _bytes(direction, x_shape, w_shape, settings, itemsize, count, _mode):
     if direction == "forward_pooled":
-        return _pooled_for(x_shape, w_shape, settings, itemsize).bytes
-    setup = (_setup if direction == "weight_grad" else _near)(direction, x_shape, w_shape, *settings, itemsize, count)
-    return max(setup.bytes, winograd_choice.winograd_bytes(direction, x_shape, w_shape, settings, itemsize))
+        return _pooled(x_shape, w_shape, *settings, itemsize, threads(), mode()).bytes
+    ways = _ways(direction, x_shape, w_shape, *settings, itemsize, threads(), mode())
+    return max(ways.near.bytes, winograd_bytes(direction, x_shape, w_shape, settings, itemsize))
 
 
 def _flat(array, order):
@@ -97,12 +107,13 @@ def _carve(setup, workspace, array):
 
 def forward(x, w, bias, relu, stride, padding, dilation, groups, out, workspace):
     """Convolution; see the launcher."""
-    if winograd_choice.forward(x, w, bias, relu, (stride, padding, dilation, groups), out, workspace):
+    ways = _ways("forward", x.shape, w.shape, stride, padding, dilation, groups, x.itemsize, threads(), mode())
+    if ways.winograd and correlated(ways.winograd, x, w, bias, relu, out, workspace):
         return
     source = _flat(x, CHANNELS_LAST)
-    setup = _fitting("forward", source, x.shape, w.shape, stride, padding, dilation, groups, x.itemsize, threads())
+    setup = ways.setup(source)
     leading, scratch, _ = _carve(setup, workspace, x)
-    run(setup.plan, source, *_filters(setup, w, bias, leading), relu, _flat(out, CHANNELS_LAST), scratch)
+    setup.run(source, *_filters(setup, w, bias, leading), relu, _flat(out, CHANNELS_LAST), scratch)
 
 
 def _filters(setup, w, bias, leading):
@@ -120,35 +131,40 @@ def _filters(setup, w, bias, leading):
 class _Pooled(NamedTuple):
     """What forward_pooled needs; convolved: elements at the start of the workspace for all images, or 0."""
 
+    ways: _Ways
     convolved: int
     bytes: int
 
 
 @lru_cache(maxsize=1024)
-def _pooled(x_shape, w_shape, stride, padding, dilation, groups, itemsize, count, winograd_bytes):
+def _pooled(x_shape, w_shape, stride, padding, dilation, groups, itemsize, count, _mode):
     """Images that a thread has just made are pooled where they lie, if they and a block of them fit there.
 
-    winograd_bytes: what the convolution takes by Winograd's way, which makes all images first; 0 if it is direct.
+    Winograd's way makes all images first.
     """
-    shape = x_shape, w_shape, stride, padding, dilation, groups, itemsize, count
-    setups = [_near("forward", *shape), _setup("forward", *shape)]
-    images, *image = output_shape(x_shape, w_shape, None, stride, padding, dilation, groups)
+    settings = stride, padding, dilation, groups
+    ways = _ways("forward", x_shape, w_shape, *settings, itemsize, count, _mode)
+    images, *image = output_shape(x_shape, w_shape, None, *settings)
+    setups = ways.near, ways.plain
     blocks = [setup.plan.most * prod(image) * itemsize for setup in setups]
-    if not winograd_bytes and 0 < min(blocks) and max(blocks) <= POOLED_BYTES:
+    if not ways.winograd and 0 < min(blocks) and max(blocks) <= POOLED_BYTES:
         sizes = [setup.leading * itemsize + scratch_bytes(setup.plan, itemsize, prod(image)) for setup in setups]
-        return _Pooled(0, max(sizes) + ALIGNMENT)
+        return _Pooled(ways, 0, max(sizes) + ALIGNMENT)
     convolved = images * prod(image)
-    return _Pooled(convolved, convolved * itemsize + ALIGNMENT + max(setups[0].bytes, winograd_bytes))
-
-
-def _pooled_for(x_shape, w_shape, settings, itemsize):
-    by_winograd = winograd_choice.winograd_bytes("forward", x_shape, w_shape, settings, itemsize)
-    return _pooled(x_shape, w_shape, *settings, itemsize, threads(), by_winograd)
+    by_winograd = winograd_bytes("forward", x_shape, w_shape, settings, itemsize)
+    return _Pooled(ways, convolved, convolved * itemsize + ALIGNMENT + max(ways.near.bytes, by_winograd))
 
 
 @lru_cache(maxsize=1024)
-def _window_table(windows, size, made, channels):
-    return Windows(*windows, size, made, channels).table()
+def _with_pooling(x_shape, w_shape, settings, windows, made, itemsize, count, _mode):
+    """(what _pooled gives, its ways with pooling in the same pass: None where the images are made first)."""
+    pooled = _pooled(x_shape, w_shape, *settings, itemsize, count, _mode)
+    if pooled.convolved or not prod(made):
+        return pooled, None
+    size = output_shape(x_shape, w_shape, None, *settings)[2:]
+    table = Windows(*windows, size, made, w_shape[0]).table()
+    near, plain = (setup._replace(run=runner(setup.plan, table)) for setup in pooled.ways[1:])
+    return pooled, _Ways(None, near, plain)
 
 
 def forward_pooled(
@@ -157,20 +173,17 @@ def forward_pooled(
 ):  # fmt: skip
     """Convolution and max pooling; see the launcher."""
     settings, windows = (stride, padding, dilation, groups), (kernel_size, pool_stride, pool_padding, pool_dilation)
-    convolved, _ = _pooled_for(x.shape, w.shape, settings, x.itemsize)
-    n, o, *size = output_shape(x.shape, w.shape, None, *settings)
-    scratch = aligned(workspace, x.dtype)
-    if convolved:
-        whole = scratch[:convolved].reshape(n, *size, o).transpose(0, 3, 1, 2)
-        forward(x, w, bias, relu, *settings, whole, workspace[convolved * x.itemsize + ALIGNMENT :])
+    pooled, ways = _with_pooling(x.shape, w.shape, settings, windows, out.shape[2:], x.itemsize, threads(), mode())
+    if ways:
+        source, scratch = _flat(x, CHANNELS_LAST), aligned(workspace, x.dtype)
+        setup = ways.setup(source)
+        results = _flat(out, CHANNELS_LAST), scratch[setup.leading :], _flat(positions, CHANNELS_LAST)
+        setup.run(source, *_filters(setup, w, bias, scratch), relu, *results)
+    elif pooled.convolved:
+        n, o, *size = output_shape(x.shape, w.shape, None, *settings)
+        whole = aligned(workspace, x.dtype)[: pooled.convolved].reshape(n, *size, o).transpose(0, 3, 1, 2)
+        forward(x, w, bias, relu, *settings, whole, workspace[pooled.convolved * x.itemsize + ALIGNMENT :])
         pool2d.max_forward(whole, *windows, out, positions)
-    elif out.size:
-        table = _window_table(windows, tuple(size), out.shape[2:], o)
-        source = _flat(x, CHANNELS_LAST)
-        setup = _fitting("forward", source, x.shape, w.shape, *settings, x.itemsize, threads())
-        filters = _filters(setup, w, bias, scratch)
-        results = _flat(out, CHANNELS_LAST), scratch[setup.leading :]
-        run(setup.plan, source, *filters, relu, *results, table, _flat(positions, CHANNELS_LAST))
 
 
 @lru_cache(maxsize=1024)
@@ -198,30 +211,31 @@ def _transpose(w, stride, dilation, out):
 
 def input_grad(g, w, stride, padding, dilation, groups, dx, workspace):
     """Gradient with respect to x; see the launcher."""
-    if winograd_choice.input_grad(g, w, (stride, padding, dilation, groups), dx, workspace):
+    ways = _ways("input_grad", dx.shape, w.shape, stride, padding, dilation, groups, g.itemsize, threads(), mode())
+    if ways.winograd and correlated(ways.winograd, g, w, None, False, dx, workspace):
         return
     source = _flat(g, CHANNELS_LAST)
-    setup = _fitting("input_grad", source, dx.shape, w.shape, stride, padding, dilation, groups, g.itemsize, threads())
+    setup = ways.setup(source)
     filters, scratch, none = _carve(setup, workspace, g)
     if setup.picks is None:
         _transpose(w, stride, dilation, filters)
     else:
         filters, none = _filters(setup, w, None, filters)
-    run(setup.plan, source, filters, none, False, _flat(dx, CHANNELS_LAST), scratch)
+    setup.run(source, filters, none, False, _flat(dx, CHANNELS_LAST), scratch)
 
 
 def weight_grad(g, x, stride, padding, dilation, groups, dw, workspace):
     """Gradient with respect to w; see the launcher."""
-    if winograd_choice.weight_grad(g, x, (stride, padding, dilation, groups), dw, workspace, _add_pairwise):
+    ways = _ways("weight_grad", x.shape, dw.shape, stride, padding, dilation, groups, g.itemsize, threads(), mode())
+    if ways.winograd and summed(ways.winograd, g, x, dw, workspace, _add_pairwise):
         return
-    setup = _setup("weight_grad", x.shape, dw.shape, stride, padding, dilation, groups, g.itemsize, threads())
+    setup, total = ways.plain, _flat(dw, FILTER)
     partials, scratch, none = _carve(setup, workspace, g)
-    total = _flat(dw, FILTER)
     if not x.size:
         total[:] = 0
         return
     target = partials if partials.size else total
-    run(setup.plan, _flat(x, CHANNELS_LAST), _flat(g, CHANNELS_LAST), none, False, target, scratch)
+    setup.run(_flat(x, CHANNELS_LAST), _flat(g, CHANNELS_LAST), none, False, target, scratch)
     if not partials.size:
         return
     partials = partials.reshape(-1, prod(setup.sums))

@@ -26,11 +26,15 @@ LARGEST = {4: np.finfo(np.float32).max, 8: np.finfo(np.float64).max}
 
 
 class Neighbours(NamedTuple):
-    """The plan, the place in w of each element of the spread filter (-1: zero), and pixels in a group."""
+    """The plan, the place in w of each element of the spread filter (-1: zero), and pixels in a group.
+
+    exact: nothing is multiplied with a zero of the spread filter.
+    """
 
     plan: Plan
     picks: np.ndarray
     pixels: int
+    exact: bool = False
 
 
 class _Axis(NamedTuple):

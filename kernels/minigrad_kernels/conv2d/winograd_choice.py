@@ -18,10 +18,10 @@ from .winograd_kernels import correlate, sum_filter
 from .winograd_mode import mode
 from .winograd_plan import ITEMSIZE, correlation_plan, filter_plan
 
-__all__ = ["forward", "input_grad", "weight_grad", "winograd_bytes"]
+__all__ = ["correlated", "plan_of", "summed", "winograd_bytes"]
 
 # Measured: from here on it is at least as fast as the direct way, mostly 1.2 to 2.5 times.
-LEAST_TILES = 48  # over all images: fewer do not pay for the filter's frequencies
+LEAST_TILES = 16  # over all images: fewer do not pay for the filter's frequencies
 LEAST_PIXELS = 11  # of a tile, on average, of the 16 that it has
 LEAST_CHANNELS = 8  # read or made: fewer waste most of a vector
 LEAST_WORK = 256  # pixels of a tile by channels: 16 channels pay for the transforms of whole tiles
@@ -56,13 +56,14 @@ def _plan(direction, x_shape, w_shape, stride, padding, dilation, groups, itemsi
     return correlation_plan(geometry, direction == "input_grad")
 
 
-def _found(direction, x_shape, w_shape, settings, itemsize):
+def plan_of(direction, x_shape, w_shape, settings, itemsize):
+    """The plan for as many threads as now, None where it is direct. Settings: stride, padding, dilation, groups."""
     return _plan(direction, x_shape, w_shape, *settings, itemsize, threads(), mode())
 
 
 def winograd_bytes(direction, x_shape, w_shape, settings, itemsize):
-    """Bytes of workspace for a direction; 0 where it is direct. Settings: stride, padding, dilation, groups."""
-    plan = _found(direction, x_shape, w_shape, settings, itemsize)
+    """Bytes of workspace for a direction; 0 where it is direct. Settings as for plan_of."""
+    plan = plan_of(direction, x_shape, w_shape, settings, itemsize)
     return 0 if plan is None else (plan.leading + plan.shares * plan.form.share) * ITEMSIZE + ALIGNMENT
 
 
@@ -76,7 +77,8 @@ def _finite(plan, scratch):
     return bool(scratch[form.finite_at : plan.shares * form.share : form.share].all())
 
 
-def _correlated(plan, x, w, bias, relu, out, workspace):
+def correlated(plan, x, w, bias, relu, out, workspace):
+    """Whether out now holds the convolution, or dx the gradient for x and w in the place of g and w."""
     scratch = aligned(workspace, x.dtype)
     none = scratch[:0]
     correlate.on(
@@ -87,23 +89,8 @@ def _correlated(plan, x, w, bias, relu, out, workspace):
     return _finite(plan, scratch)
 
 
-def forward(x, w, bias, relu, settings, out, workspace):
-    """Whether out now holds the convolution; see the launcher."""
-    plan = _found("forward", x.shape, w.shape, settings, x.itemsize)
-    return plan is not None and _correlated(plan, x, w, bias, relu, out, workspace)
-
-
-def input_grad(g, w, settings, dx, workspace):
-    """Whether dx now holds the gradient; see the launcher."""
-    plan = _found("input_grad", dx.shape, w.shape, settings, g.itemsize)
-    return plan is not None and _correlated(plan, g, w, None, False, dx, workspace)
-
-
-def weight_grad(g, x, settings, dw, workspace, add):
-    """Whether dw now holds the gradient; see the launcher. add(partials, total) sums rows into total."""
-    plan = _found("weight_grad", x.shape, dw.shape, settings, g.itemsize)
-    if plan is None:
-        return False
+def summed(plan, g, x, dw, workspace, add):
+    """Whether dw now holds the gradient of the filter. add(partials, total) sums rows into total."""
     memory = aligned(workspace, g.dtype)
     partials, scratch = memory[: plan.leading], memory[plan.leading :]
     total = _flat(dw, FILTER)

@@ -9,8 +9,8 @@ import numpy as np
 
 from ..checked import Checked, layouts
 from ..errors import KindError, ShapeError
-from ..toolchain import implementation
-from ..toolchain.arguments import check_one_kind, check_output
+from ..toolchain import implementation, threads
+from ..toolchain.arguments import check_one_kind, check_output, check_workspace
 
 __all__ = ["forward", "output_shape", "workspace"]
 
@@ -64,19 +64,16 @@ def forward(a, b, bias, relu, out, workspace):
     Types   float32 or float64, one for all
     Errors  ValueError for shapes that do not fit, a workspace too small or a read-only out, TypeError for other types
     """
-    compute, space = implementation(__name__, "forward", out), implementation(__name__, "workspace", out)
-    shapes = layouts("forward", a, b, bias, out)
-    if shapes is None or type(workspace) is not np.ndarray or not (out.flags.writeable and _known.found(shapes, ())):
+    shapes, settings, wanted = layouts("forward", a, b, bias, out), (threads(),), None
+    if shapes and type(workspace) is np.ndarray and out.flags.writeable:
+        wanted = _known.found(shapes, settings)
+    if wanted is None:
         _check(a, b, bias, out, workspace)
+        wanted = implementation(__name__, "workspace", out)(a, b)
         if shapes:
-            _known.keep(shapes, (), True)
-    check_output("matmul", "workspace", workspace, None, np.uint8)
-    wanted = space(a, b)
-    if workspace.size < wanted or not workspace.flags.c_contiguous:
-        raise ShapeError(
-            f"matmul: workspace has shape {workspace.shape}, wants {wanted} contiguous bytes; see matmul.workspace"
-        )
-    compute(a, b, bias, relu, out, workspace)
+            _known.keep(shapes, settings, wanted)
+    check_workspace("matmul", workspace, wanted, "matmul.workspace")
+    implementation(__name__, "forward", out)(a, b, bias, relu, out, workspace)
 
 
 _known = Checked()

@@ -7,6 +7,7 @@
 Long sums run in blocks of DEPTH, so that a block of columns stays in cache; the blocks add up in order.
 """
 
+from collections.abc import Callable
 from functools import lru_cache
 from math import prod
 from typing import NamedTuple
@@ -23,13 +24,12 @@ from ..toolchain.product import (
     ROWS,
     VECTOR_BYTES,
     Job,
-    Plan,
     aligned,
     cut,
     make_plan,
     memory,
     pieces,
-    run,
+    runner,
     scratch_bytes,
 )
 
@@ -94,7 +94,7 @@ def _blocks(form, m, n, k, itemsize, sections, most):
 
 
 class _Setup(NamedTuple):
-    plan: Plan
+    run: Callable  # see product.runner
     bytes: int  # of workspace
 
 
@@ -135,7 +135,7 @@ def _setup(a_shape, a_strides, b_shape, b_strides, itemsize, _threads):
     ]
     plan = make_plan(work, itemsize, items, (np.arange(m) * a_row, np.arange(m) * n), ([0], [0]))
     size = scratch_bytes(plan, itemsize)
-    return _Setup(plan, size + ALIGNMENT if size else 0)
+    return _Setup(runner(plan), size + ALIGNMENT if size else 0)
 
 
 def workspace(a, b):
@@ -152,7 +152,7 @@ def forward(a, b, bias, relu, out, workspace):
     setup = _setup(a.shape, a.strides, b.shape, b.strides, b.itemsize, threads())
     scratch = aligned(workspace, out.dtype) if setup.bytes else np.empty(0, out.dtype)
     start = scratch[:0] if bias is None else alias(bias)
-    run(setup.plan, _from_first(a), _from_first(b), start, relu, out.reshape(-1), scratch)
+    setup.run(_from_first(a), _from_first(b), start, relu, out.reshape(-1), scratch)
 
 
 def _from_first(array):

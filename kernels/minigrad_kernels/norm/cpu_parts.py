@@ -3,7 +3,7 @@
 import numpy as np
 
 from ..bias.cpu import SMALL
-from ..toolchain import jit
+from ..toolchain import elements, jit
 
 __all__ = ["add_parts", "gather", "partials", "repeat", "run", "spread", "spread_scale"]
 
@@ -14,9 +14,7 @@ def run(kernel, size, *arguments):
 
 def partials(workspace, parts, columns):
     """Two arrays of float64, (parts, columns)."""
-    start = -workspace.ctypes.data % 8
-    both = workspace[start : start + 16 * parts * columns].view(np.float64)
-    return both.reshape(2, parts, columns)
+    return elements(workspace, np.dtype(np.float64), 2 * parts * columns).reshape(2, parts, columns)
 
 
 @jit

@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 
-from ..toolchain import jit, share, shared, stack_array
+from ..toolchain import elements, jit, share, shared, stack_array
 from .cpu_parts import CHUNK, chunks, find, part, run
 
 __all__ = ["LANES", "clip_factor", "scale", "squared_norms"]
@@ -55,8 +55,7 @@ def add_chunks(sizes, partial, out):
 
 def squared_norms(plan, out, workspace):
     addresses, sizes, like, _ = plan.tables
-    start = -workspace.ctypes.data % 8
-    partial = workspace[start : start + 8 * chunks(sizes)].view(np.float64)
+    partial = elements(workspace, np.dtype(np.float64), chunks(sizes))
     square_chunks(addresses, sizes, partial, like)
     add_chunks(sizes, partial, out)
 

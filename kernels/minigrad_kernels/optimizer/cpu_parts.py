@@ -9,7 +9,7 @@ from ..toolchain import array_at, jit
 __all__ = ["CHUNK", "address", "chunks", "find", "part", "run", "tables"]
 
 CHUNK = 16384  # elements
-SMALL = 1 << 14  # elements; below it a second thread costs more than it brings
+SMALL = 1 << 16  # elements; below it a second thread costs more than it brings
 LIKE = {np.dtype(t): np.empty(0, t) for t in (np.float32, np.float64)}
 
 

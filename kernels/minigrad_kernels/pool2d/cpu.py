@@ -6,8 +6,8 @@ Arrays are C-contiguous (N, H, W, C) views. The steps on vectors of channels are
 import numpy as np
 
 from ..toolchain import jit, share, shared
-from ..toolchain.lanes import LANES, add_quotient, max_window, mean_window
-from ..toolchain.pooling import taps_inside
+from ..toolchain.lanes import LANES, add_quotient, max_windows, mean_window
+from ..toolchain.pooling import run_from, taps_inside
 from .cpu_place import FEW, max_input_grad, max_relu_input_grad
 
 __all__ = [
@@ -27,14 +27,17 @@ def max_row(x, row, kernel_size, stride, padding, dilation, out, positions):
     top = i * stride[0] - padding[0]
     p0, p1 = taps_inside(top, height, kernel_size[0], dilation[0])
     steps = dilation[0] * width * channels, dilation[1] * channels
-    for j in range(out.shape[2]):
+    j, at = 0, row * out.shape[2] * channels
+    while j < out.shape[2]:
         left = j * stride[1] - padding[1]
         q0, q1 = taps_inside(left, width, kernel_size[1], dilation[1])
-        taps = p0, p1, q0, q1
-        corner = ((n * height + top) * width + left) * channels
-        at = (row * out.shape[2] + j) * channels
+        corner, taps = ((n * height + top) * width + left) * channels, (p0, p1, q0, q1)
+        count = run_from(j, out.shape[2], width, kernel_size[1], stride[1], padding[1], dilation[1], channels)
+        run = count, stride[1] * channels, channels
         for c in range(0, channels, LANES):
-            max_window(x, corner + c, taps, steps, kernel_size[1], out, positions, at + c, channels - c)
+            max_windows(x, corner + c, taps, steps, kernel_size[1], out, positions, at + c, run, channels - c)
+        j += count
+        at += count * channels
 
 
 @shared

@@ -7,9 +7,9 @@ part has its own sums for the gradient of a bias, in float64; the parts are then
 
 import numpy as np
 
-from ..toolchain import clear, flat, jit, share, shared
-from ..toolchain.lanes import LANES, add_window, place_window
-from ..toolchain.pooling import taps_inside
+from ..toolchain import clear, elements, flat, jit, share, shared
+from ..toolchain.lanes import LANES, add_windows, place_windows
+from ..toolchain.pooling import run_from, taps_inside
 from .geometry import PARTS
 
 __all__ = ["FEW", "max_input_grad", "max_relu_input_grad"]
@@ -33,22 +33,25 @@ def place_row(g, out, rectified, positions, row, kernel_size, stride, padding, d
     top = i * stride[0] - padding[0]
     p0, p1 = taps_inside(top, height, kernel_size[0], dilation[0])
     steps, taps = (dilation[0] * width * channels, dilation[1] * channels), kernel_size[1]
-    wanted = sums.size > 0
-    for j in range(g.shape[2]):
+    wanted, j = sums.size > 0, 0
+    while j < g.shape[2]:
         left = j * stride[1] - padding[1]
         q0, q1 = taps_inside(left, width, kernel_size[1], dilation[1])
         inside = p0, p1, q0, q1
         corner, at = ((n * height + top) * width + left) * channels, (row * g.shape[2] + j) * channels
+        count = run_from(j, g.shape[2], width, taps, stride[1], padding[1], dilation[1], channels)
+        run = count, stride[1] * channels, channels
         for c in range(0, channels, LANES):
             here, there, rest = at + c, corner + c, channels - c
             if overlap:
-                add_window(
-                    g, out, rectified, positions, here, inside, steps, taps, dx, there, sums, wanted, c, rest
+                add_windows(
+                    g, out, rectified, positions, here, inside, steps, taps, dx, there, run, sums, wanted, c, rest
                 )  # fmt: skip
             else:
-                place_window(
-                    g, out, rectified, positions, here, inside, steps, taps, dx, there, sums, wanted, c, rest
+                place_windows(
+                    g, out, rectified, positions, here, inside, steps, taps, dx, there, run, sums, wanted, c, rest
                 )  # fmt: skip
+        j += count
 
 
 @jit
@@ -127,8 +130,7 @@ def _place(g, out, rectified, positions, geometry, dx, dbias, workspace):
             dbias.fill(0)
         return
     if dbias is not None:
-        start = -workspace.ctypes.data % 8
-        sums = workspace[start : start + 8 * parts * dbias.size].view(np.float64).reshape(parts, dbias.size)
+        sums = elements(workspace, NOTHING.dtype, parts * dbias.size).reshape(parts, dbias.size)
     place(g, out, rectified, positions, *geometry, dx, overlap, bands, parts, sums)
     if dbias is not None:
         add_sums(sums, dbias)

@@ -1,13 +1,13 @@
 """Rows added where indices say, on the CPU: one thread, in the order of x."""
 
-from ..toolchain import jit
+from ..toolchain import clear, flat, jit
 
 __all__ = ["add_rows"]
 
 
 @jit
 def _add_rows(x, places, out):
-    out[:] = 0
+    clear(flat(out))
     for k in range(x.shape[0]):
         row = places[k]
         for c in range(x.shape[1]):

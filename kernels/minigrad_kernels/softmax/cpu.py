@@ -4,7 +4,7 @@ The greatest element is subtracted before exp, so that nothing overflows. A row 
 gives NaN, as in PyTorch. The launcher has looked at the targets, so nothing is written into `wrong`.
 """
 
-from ..toolchain import clear, copy, flat, jit, share, shared, stack_array
+from ..toolchain import clear, copy, elements, flat, jit, share, shared, stack_array
 from .cpu_parts import BLOCK, block, blocks, exps, exps_of_rows, logs, shift, sum_of, sums_of_exps
 from .plan import SMALL
 
@@ -169,8 +169,7 @@ def add_losses(losses, target, ignore_index, mean, out, divisor):
 
 
 def cross_entropy_total(x, target, ignore_index, mean, out, divisor, logsumexp, workspace, wrong):
-    start, rows = -workspace.ctypes.data % out.itemsize, x.shape[0]
-    losses = workspace[start : start + rows * out.itemsize].view(out.dtype)
+    losses = elements(workspace, out.dtype, x.shape[0])
     kernel = cross_entropy.alone if x.size < SMALL else cross_entropy
     kernel(x, target, ignore_index, losses, logsumexp, wrong)
     add_losses(losses, target, ignore_index, mean, out, divisor)

@@ -7,12 +7,12 @@ from importlib.util import find_spec
 import numpy as np
 
 from ..errors import KindError
-from .cpu import alias, jit, set_threads, threads
+from .cpu import alias, elements, jit, set_threads, threads
 from .team import share, shared
 
 __all__ = [
-    "alias", "array_at", "backend", "clear", "copy", "flat", "implementation", "jit", "set_threads", "share",
-    "shared", "stack_array", "threads",
+    "alias", "array_at", "backend", "clear", "copy", "elements", "flat", "implementation", "jit", "set_threads",
+    "share", "shared", "stack_array", "threads",
 ]  # fmt: skip
 
 

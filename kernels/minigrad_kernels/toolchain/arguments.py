@@ -15,6 +15,7 @@ __all__ = [
     "check_floats",
     "check_one_kind",
     "check_output",
+    "check_workspace",
     "flat",
     "is_floating",
     "nhwc",
@@ -23,6 +24,7 @@ __all__ = [
 ]
 
 LIMIT = 1 << 31  # sizes, strides and paddings are 32-bit inside kernels
+BYTE = np.dtype(np.uint8)
 FLOATS = (np.dtype(np.float32), np.dtype(np.float64))
 
 
@@ -66,6 +68,16 @@ def check_output(op, name, array, shape, dtype):
     check_array(op, name, array, shape, dtype)
     if not getattr(array.flags, "writeable", True):  # arrays of CuPy always are
         raise ShapeError(f"{op}: {name} is read-only, wants an array to write to")
+
+
+def check_workspace(op, workspace, wanted, source):
+    """Refuse a workspace that is not so many bytes without gaps; source: the function that says how many."""
+    if type(workspace) is np.ndarray and workspace.dtype is BYTE and workspace.ndim == 1:
+        if workspace.size >= wanted and workspace.flags.carray:  # as nearly always
+            return
+    check_output(op, "workspace", workspace, None, np.uint8)
+    if workspace.size < wanted or workspace.ndim != 1 or not workspace.flags.c_contiguous:
+        raise ShapeError(f"{op}: workspace has shape {workspace.shape}, wants {wanted} contiguous bytes; see {source}")
 
 
 def check_floats(op, name, array):

@@ -15,7 +15,7 @@ from ..errors import KindError, ShapeError
 from .cache import cache_folder
 from .machine import cpu_quota
 
-__all__ = ["Kernel", "alias", "compiled", "in_team", "jit", "set_threads", "threads"]
+__all__ = ["Kernel", "alias", "compiled", "elements", "in_team", "jit", "set_threads", "threads"]
 
 
 # ---- compilation ---------------------------------------------------------------------------------
@@ -173,6 +173,16 @@ class _Memory:
     def __init__(self, array):
         self.array = array
         self.__array_interface__ = array.__array_interface__ | {"data": (array.ctypes.data, False)}
+
+
+def elements(workspace, dtype, count):
+    """So many elements of this type in a workspace, bytes, from the first address on that is a multiple of one."""
+    size = dtype.itemsize
+    found = workspace[: count * size].view(dtype)
+    if found.flags.aligned:  # as nearly always
+        return found
+    start = -workspace.ctypes.data % size
+    return workspace[start : start + count * size].view(dtype)
 
 
 def alias(array):

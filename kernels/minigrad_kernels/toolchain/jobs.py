@@ -17,12 +17,14 @@ __all__ = [
     "A_OFFSET", "A_STEP", "ACCUMULATE", "B_COLUMN", "B_OFFSET", "B_STEP", "BIAS_OFFSET", "C_OFFSET", "CHANNELS",
     "COLUMNS", "COPIES", "COPY_FROM", "DOT", "DOT_COLUMNS", "DOT_ROWS", "FORM", "GATHER", "LAST", "LENGTH", "NOTHING",
     "PACKED", "ROW", "ROWS", "ROW_END", "TAP", "TAP_END", "VECTOR_BYTES", "Border", "Job", "Plan", "cut", "in_pieces",
-    "make_plan", "pieces",
+    "make_plan", "pieces", "plan_cost",
 ]  # fmt: skip
 
 ROWS, DOT_ROWS, DOT_COLUMNS = TILE.rows, TILE.dot_rows, TILE.dot_columns
 VECTOR_BYTES = TILE.vector_bytes
 GATHER, DOT, CHANNELS = 0, 1, 2
+TILE_STEPS, ACCUMULATE_STEPS = 6, 4  # of a sum, that cost as much as setting up a tile, and as adding to what is there
+NARROW = 0.65  # of what a step of two vectors costs, where there is one
 SHARED_WORK = 1 << 19  # multiplications; less is done sooner than a second thread wakes up
 
 
@@ -150,3 +152,14 @@ def cut(count, tile, sections):
     """Bounds of the sections of a range, multiples of the tile but for the end."""
     tiles = -(-count // tile)
     return [min(count, section * tiles // sections * tile) for section in range(sections + 1)]
+
+
+def plan_cost(plan, itemsize):
+    """What the products of a plan cost, in steps of tiles of two vectors."""
+    jobs = plan.jobs
+    lanes = VECTOR_BYTES // itemsize
+    tiles = -(-(jobs[:, ROW_END] - jobs[:, ROW]) // ROWS)
+    whole, rest = np.divmod(jobs[:, COLUMNS], 2 * lanes)
+    blocks = whole + (rest > lanes) + NARROW * ((rest > 0) & (rest <= lanes))
+    steps = (jobs[:, TAP_END] - jobs[:, TAP]) * jobs[:, LENGTH] + TILE_STEPS + ACCUMULATE_STEPS * jobs[:, ACCUMULATE]
+    return float(np.sum(tiles * blocks * steps))

@@ -13,7 +13,7 @@ from numba.extending import intrinsic
 
 from .emit import INT, TILE, constant
 
-__all__ = ["LANES", "add_quotient", "add_window", "max_window", "mean_window", "place_window"]
+__all__ = ["LANES", "add_quotient", "add_windows", "max_windows", "mean_window", "place_windows"]
 
 LANES = 16  # two or four registers where vectors are shorter
 
@@ -107,28 +107,40 @@ class _Emitter:
                 with cgutils.for_range(builder, q1, start=q0, intp=INT) as columns:
                     visit(builder.add(row, builder.mul(columns.index, right)), rows.index, columns.index)
 
+    def each(self, count, places, visit):
+        """visit(place...) so many times; places: (first, step) of each place."""
+        builder = self.builder
+        slots = [self.variable(first) for first, _ in places]
+        with cgutils.for_range(builder, count, intp=INT):
+            here = [builder.load(slot) for slot in slots]
+            visit(*here)
+            for slot, place, (_, step) in zip(slots, here, places, strict=True):
+                builder.store(builder.add(place, step), slot)
 
-FOUR, TWO = types.UniTuple(types.intp, 4), types.UniTuple(types.intp, 2)
+
+FOUR, THREE, TWO = (types.UniTuple(types.intp, count) for count in (4, 3, 2))
 
 
 @intrinsic
-def max_window(typing_context, x, corner, taps, steps, width, out, positions, at, count):
-    """The greatest elements of a window, and their taps p * width + q.
+def max_windows(typing_context, x, corner, taps, steps, width, out, positions, at, run, count):
+    """The greatest elements of a run of windows, and their taps p * width + q.
 
-    Tap (p, q) of the window is x[corner + p * steps[0] + q * steps[1]]; those with p0 <= p < p1 and q0 <= q < q1
+    Tap (p, q) of a window is x[corner + p * steps[0] + q * steps[1]]; those with p0 <= p < p1 and q0 <= q < q1
     count, where taps is (p0, p1, q0, q1). The first greatest wins; a NaN wins, the last one if there are several.
+    run is (how many windows, from a corner to the next, from a result to the next).
     """
 
     def generate(context, builder, signature, values):
         emit = _Emitter(context, builder, signature, values)
-        corner, taps, steps, width, at = (values[k] for k in (1, 2, 3, 4, 7))
+        corner, taps, steps, width, at, run = (values[k] for k in (1, 2, 3, 4, 7, 8))
+        windows, across, along = (builder.extract_value(run, k) for k in range(3))
         number = context.get_value_type(positions.dtype)
 
         def tap(p, q):
             index = builder.add(builder.mul(p, width), q)
             return emit.splat(index if number.width == INT.width else builder.trunc(index, number))
 
-        def body():
+        def greatest(corner, at):
             best = emit.variable(ir.Constant(emit.vector(0), [float("-inf")] * LANES))
             chosen = emit.variable(tap(builder.extract_value(taps, 0), builder.extract_value(taps, 2)))
 
@@ -142,16 +154,16 @@ def max_window(typing_context, x, corner, taps, steps, width, out, positions, at
             emit.store(builder.load(best), 5, at)
             emit.store(builder.load(chosen), 6, at)
 
-        emit.run(body)
+        emit.run(lambda: emit.each(windows, ((corner, across), (at, along)), greatest))
         return context.get_dummy_value()
 
     ints = types.intp
-    return types.void(x, ints, FOUR, TWO, ints, out, positions, ints, ints), generate
+    return types.void(x, ints, FOUR, TWO, ints, out, positions, ints, THREE, ints), generate
 
 
 @intrinsic
 def mean_window(typing_context, x, corner, taps, steps, divisor, out, at, count):
-    """The sum of a window, see max_window, over a divisor of the element type."""
+    """The sum of a window, see max_windows, over a divisor of the element type."""
 
     def generate(context, builder, signature, values):
         emit = _Emitter(context, builder, signature, values)
@@ -174,17 +186,19 @@ def mean_window(typing_context, x, corner, taps, steps, divisor, out, at, count)
 
 
 def _place(adds, arguments):
-    """Signature and code of place_window and, where the windows overlap, of add_window."""
-    g, _, _, positions, _, _, _, _, dx, _, sums, _, _, _ = arguments
+    """Signature and code of place_windows and, where the windows overlap, of add_windows."""
+    g, _, _, positions, _, _, _, _, dx, _, _, sums, _, _, _ = arguments
 
     def generate(context, builder, signature, values):
         emit = _Emitter(context, builder, signature, values)
-        rectified, at, taps, steps, width, corner, has_sums, first = (values[k] for k in (2, 4, 5, 6, 7, 9, 11, 12))
-        number = context.get_value_type(positions.dtype)
-        double = ir.VectorType(ir.DoubleType(), LANES)
+        rectified, at, taps, steps, width, corner, run, wanted, first = (
+            values[k] for k in (2, 4, 5, 6, 7, 9, 10, 12, 13)
+        )
+        windows, across, along = (builder.extract_value(run, k) for k in range(3))
+        number, nothing = context.get_value_type(positions.dtype), ir.Constant(emit.vector(0), None)
+        total = emit.variable(ir.Constant(emit.vector(11), None))
 
-        def body():
-            nothing = ir.Constant(emit.vector(0), None)
+        def one(corner, at):
             closed = builder.fcmp_ordered("<=", emit.load(1, at), nothing)
             share = emit.load(0, at)
             share = builder.select(builder.and_(closed, emit.splat(rectified)), nothing, share)
@@ -197,37 +211,43 @@ def _place(adds, arguments):
                 emit.store(builder.fadd(emit.load(8, offset), here) if adds else here, 8, offset)
 
             emit.window(taps, steps, corner, visit)
-            with builder.if_then(has_sums):
-                wide = share if share.type == double else builder.fpext(share, double)
-                emit.store(builder.fadd(emit.load(10, first), wide), 10, first)
+            wide = share if share.type == emit.vector(11) else builder.fpext(share, emit.vector(11))
+            builder.store(builder.fadd(builder.load(total), wide), total)
+
+        def body():
+            with builder.if_then(wanted):
+                builder.store(emit.load(11, first), total)
+            emit.each(windows, ((corner, across), (at, along)), one)
+            with builder.if_then(wanted):
+                emit.store(builder.load(total), 11, first)
 
         emit.run(body)
         return context.get_dummy_value()
 
     ints, flag = types.intp, types.boolean
-    return types.void(g, g, flag, positions, ints, FOUR, TWO, ints, dx, ints, sums, flag, ints, ints), generate
+    return types.void(g, g, flag, positions, ints, FOUR, TWO, ints, dx, ints, THREE, sums, flag, ints, ints), generate
 
 
 @intrinsic
-def place_window(
-    typing_context, g, out, rectified, positions, at, taps, steps, width, dx, corner, sums, has_sums, first, count
+def place_windows(
+    typing_context, g, out, rectified, positions, at, taps, steps, width, dx, corner, run, sums, wanted, first, count
 ):
-    """Into the taps of a window, see max_window, g[at:] where positions[at:] is the tap, and 0 elsewhere.
+    """Into the taps of a run of windows, see max_windows, g[at:] where positions[at:] is the tap, and 0 elsewhere.
 
-    Where rectified, g counts as 0 where out[at:] is not positive; where has_sums, sums[first:] += g, in float64.
+    Where rectified, g counts as 0 where out[at:] is not positive; where wanted, sums[first:] += g, in float64.
     """
     return _place(
-        False, (g, out, rectified, positions, at, taps, steps, width, dx, corner, sums, has_sums, first, count)
+        False, (g, out, rectified, positions, at, taps, steps, width, dx, corner, run, sums, wanted, first, count)
     )
 
 
 @intrinsic
-def add_window(
-    typing_context, g, out, rectified, positions, at, taps, steps, width, dx, corner, sums, has_sums, first, count
+def add_windows(
+    typing_context, g, out, rectified, positions, at, taps, steps, width, dx, corner, run, sums, wanted, first, count
 ):
-    """place_window for windows that overlap: it adds."""
+    """place_windows for windows that overlap: it adds."""
     return _place(
-        True, (g, out, rectified, positions, at, taps, steps, width, dx, corner, sums, has_sums, first, count)
+        True, (g, out, rectified, positions, at, taps, steps, width, dx, corner, run, sums, wanted, first, count)
     )
 
 

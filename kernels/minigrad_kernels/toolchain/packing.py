@@ -12,7 +12,31 @@ from numba.extending import intrinsic
 from .cpu import jit
 from .emit import TILE, Emitter, constant
 
-__all__ = ["pack"]
+__all__ = ["copy_run", "pack"]
+
+
+@intrinsic
+def copy_run(typing_context, source, start, target, place, count):
+    """Elements side by side: from a loop the compiler makes code that first asks for overlaps, too long for few."""
+
+    def generate(context, builder, signature, values):
+        emit = Emitter(context, builder, signature)
+        _, start, _, place, count = values
+        source, target = emit.base(0, values[0], start), emit.base(2, values[2], place)
+        whole = builder.sdiv(count, constant(emit.lanes))
+
+        def copy(vectors, mask=None):
+            done = builder.mul(vectors, constant(emit.lanes))
+            emit.store(emit.load(emit.shifted(source, done), mask), emit.shifted(target, done), mask)
+
+        with cgutils.for_range(builder, whole) as loop:
+            copy(loop.index)
+        rest = builder.sub(count, builder.mul(whole, constant(emit.lanes)))
+        with builder.if_then(builder.icmp_signed(">", rest, constant(0))):
+            copy(whole, emit.mask(rest))
+        return context.get_dummy_value()
+
+    return types.void(source, types.int64, target, types.int64, types.int64), generate
 
 
 @intrinsic

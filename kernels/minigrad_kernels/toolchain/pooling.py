@@ -5,9 +5,9 @@ from typing import NamedTuple
 import numpy as np
 
 from .cpu import jit
-from .lanes import LANES, max_window
+from .lanes import LANES, max_windows
 
-__all__ = ["NO_WINDOWS", "Windows", "max_images", "taps_inside"]
+__all__ = ["NO_WINDOWS", "Windows", "max_images", "run_from", "taps_inside"]
 
 
 class Windows(NamedTuple):
@@ -39,19 +39,34 @@ def taps_inside(start, size, taps, dilation):
 
 
 @jit
+def run_from(j, count, size, taps, stride, padding, dilation, channels):
+    """How many of the windows from number j on lie whole inside a row, if they are to be taken at once; else 1.
+
+    Vectors that hold all channels go along the row; where a pixel has several of them, these are neighbours.
+    """
+    start, last = j * stride - padding, size - 1 - (taps - 1) * dilation
+    if channels > LANES or start < 0 or start > last:
+        return 1
+    return min(count - j, (last - start) // stride + 1)
+
+
+@jit
 def _max_row(x, image, i, at, windows, out, positions):
     """The windows of row i of the image that lies in x from `image` on; results from `at` on."""
     height, width, channels = windows[8], windows[9], windows[12]
     top = i * windows[2] - windows[4]
     p0, p1 = taps_inside(top, height, windows[0], windows[6])
-    steps = windows[6] * width * channels, windows[7] * channels
-    for j in range(windows[11]):
+    steps, j = (windows[6] * width * channels, windows[7] * channels), 0
+    while j < windows[11]:
         left = j * windows[3] - windows[5]
         q0, q1 = taps_inside(left, width, windows[1], windows[7])
-        corner = image + (top * width + left) * channels
+        corner, taps = image + (top * width + left) * channels, (p0, p1, q0, q1)
+        count = run_from(j, windows[11], width, windows[1], windows[3], windows[5], windows[7], channels)
+        run = count, windows[3] * channels, channels
         for c in range(0, channels, LANES):
-            max_window(x, corner + c, (p0, p1, q0, q1), steps, windows[1], out, positions, at + c, channels - c)
-        at += channels
+            max_windows(x, corner + c, taps, steps, windows[1], out, positions, at + c, run, channels - c)
+        j += count
+        at += count * channels
 
 
 @jit

@@ -5,7 +5,7 @@ Plans are made in jobs.py; threads own runs of their items. One compiled functio
 
 import numpy as np
 
-from .cpu import alias, jit, threads
+from .cpu import alias, elements, jit, threads
 from .jobs import (
     A_OFFSET,
     A_STEP,
@@ -42,7 +42,7 @@ from .jobs import (
     make_plan,
     pieces,
 )  # fmt: skip
-from .packing import pack
+from .packing import copy_run, pack
 from .pooling import NO_WINDOWS, max_images
 from .team import share, shared
 from .vector import channel_tile, dot_tile, narrow_tile, wide_tile
@@ -66,7 +66,7 @@ __all__ = [
     "make_plan",
     "memory",
     "pieces",
-    "run",
+    "runner",
     "scratch_bytes",
 ]
 
@@ -74,9 +74,7 @@ ALIGNMENT = 64
 NO_POSITIONS = np.zeros(0, np.uint8)
 
 
-# Plain loops: an assignment to a slice costs two seconds of compilation.
-
-
+# A plain loop: an assignment to a slice costs two seconds of compilation.
 @jit
 def _clear(array, start, end):
     for index in range(start, end):
@@ -86,11 +84,10 @@ def _clear(array, start, end):
 @jit
 def _copy_bordered(source, start, images, border, scratch, base):
     rows, length = border[0], border[1]
-    for line in range(images * rows):
-        image, row = line // rows, line % rows
-        here, there = start + line * length, base + (image * border[4] + border[2] + row) * border[5] + border[3]
-        for index in range(length):
-            scratch[there + index] = source[here + index]
+    for image in range(images):
+        here, there = start + image * rows * length, base + (image * border[4] + border[2]) * border[5] + border[3]
+        for row in range(rows):
+            copy_run(source, here + row * length, scratch, there + row * border[5], length)
 
 
 @jit
@@ -196,31 +193,34 @@ def _share(plan, pooled):
 
 
 def scratch_bytes(plan, itemsize, pooled=0):
-    """Bytes of scratch memory that `run` takes for as many threads as there are now; pooled as for _share."""
+    """Bytes of scratch memory that a plan takes for as many threads as there are now; pooled as for _share."""
     return max(1, _shares(plan)) * _share(plan, pooled) * itemsize
 
 
 def aligned(workspace, dtype):
-    """The workspace, bytes, as elements from its first aligned address on."""
-    start = -workspace.__array_interface__["data"][0] % ALIGNMENT
-    end = start + (workspace.size - start) // dtype.itemsize * dtype.itemsize
-    return workspace[start:end].view(dtype)
+    """The workspace, ALIGNMENT bytes more than are wanted, as elements."""
+    return elements(workspace, dtype, (workspace.size - ALIGNMENT) // dtype.itemsize)
 
 
-def run(plan, a, b, bias, relu, c, scratch, windows=NO_WINDOWS, positions=NO_POSITIONS):
-    """Run a plan on 1-D arrays of one float type; a bias of size 0 is none; with relu, C is the positive part.
+def runner(plan, windows=NO_WINDOWS):
+    """What runs a plan on 1-D arrays of one float type, for as many threads as there are now: a function of
 
-    With windows, a table of pooling.py, C is made in scratch memory, and c and positions receive its max pooling.
-    Scratch holds whole shares of scratch_bytes: at most so many threads take part.
+        a, b, bias, relu, c, scratch, positions
+
+    A bias of size 0 is none; with relu, C is the positive part. With windows, a table of pooling.py, C is made in
+    scratch memory, and c and positions receive its max pooling. Scratch holds whole shares of scratch_bytes: at most
+    so many threads take part.
     """
     pooled = int(windows[8] * windows[9] * windows[12]) if windows.size else 0
-    shares, each = _shares(plan), _share(plan, pooled)
-    if each:
-        shares = min(shares, scratch.size // each)
-    if not shares:
-        return
-    pooled *= plan.most
-    _run.on(shares, shares, *plan[:-2], pooled, windows, int(relu), a, b, bias, c, positions, scratch)
+    most, each = _shares(plan), _share(plan, pooled)
+    tables = (*plan[:-2], pooled * plan.most, windows)
+
+    def run(a, b, bias, relu, c, scratch, positions=NO_POSITIONS):
+        shares = min(most, scratch.size // each) if each else most
+        if shares:
+            _run.on(shares, shares, *tables, int(relu), a, b, bias, c, positions, scratch)
+
+    return run
 
 
 def memory(array):
