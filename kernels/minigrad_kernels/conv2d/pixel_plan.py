@@ -21,7 +21,7 @@ __all__ = ["GroupsOfChannels", "forward_plan", "input_grad_plan", "pixel_plan"]
 
 BLOCK_BYTES = 1 << 19  # of A, which each block of columns reads again: it should stay in the second cache
 FAR = 1024  # bytes between rows of B from which on they are packed
-DEPTH = 768  # of a packed sum
+DEPTH = 256  # of a packed sum, whose panel then stays in the first cache
 LEAST_TILES = 2  # of rows, from which on packing pays
 FAR_TILES = 16  # of rows, that a packed block of B serves at least where there are so many
 TILE_STEPS = 3  # a tile's set-up costs as much as so many steps of its sum

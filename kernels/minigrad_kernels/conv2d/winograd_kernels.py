@@ -16,7 +16,7 @@ from ..toolchain.transform import (
     spread_input,
     transpose,
 )
-from ..toolchain.vector import narrow_tile, wide_tile
+from ..toolchain.vector import LOW_ROWS, low_tile, narrow_tile, wide_tile
 from .winograd_plan import FREQUENCIES, LANES
 
 __all__ = ["correlate", "sum_filter"]
@@ -128,11 +128,18 @@ def _spread_transposed(form, w, channel, channel_end, first, end, scratch, base)
 @jit
 def _product(scratch, rows, columns, length, a, a_rows, a_step, b, b_panel, b_step, c, c_rows, accumulate, none, zero):
     """One matrix product, all of it in scratch memory: panels of B outside, so that they stay in the first cache."""
+    rest = rows % ROWS
+    whole = rows if rest > 2 * LOW_ROWS else rows - rest
     for column in range(0, columns, 2 * LANES):
         there, here = b + column * b_panel, c + column
         if columns - column > LANES:
-            for row in range(0, rows, ROWS):
+            for row in range(0, whole, ROWS):
                 wide_tile(
+                    scratch, a_rows, a, scratch, c_rows, here, row, rows, none, 0,
+                    scratch, zero, zero, there, 0, 1, length, a_step, b_step, 2 * LANES, accumulate, 0,
+                )  # fmt: skip
+            for row in range(whole, rows, LOW_ROWS):
+                low_tile(
                     scratch, a_rows, a, scratch, c_rows, here, row, rows, none, 0,
                     scratch, zero, zero, there, 0, 1, length, a_step, b_step, 2 * LANES, accumulate, 0,
                 )  # fmt: skip

@@ -26,7 +26,9 @@ from numba.extending import intrinsic
 
 from .emit import INT, TILE, Emitter, constant
 
-__all__ = ["channel_tile", "dot_tile", "narrow_tile", "wide_tile"]
+__all__ = ["LOW_ROWS", "channel_tile", "dot_tile", "low_tile", "narrow_tile", "wide_tile"]
+
+LOW_ROWS = max(1, TILE.rows // 3)
 
 
 class _Rows(NamedTuple):
@@ -93,13 +95,16 @@ def _emit_gather(emit, rows, masks, taps, steps, by_lane, relu):
             emit.store(result, emit.shifted(row, constant(v * emit.lanes)), masks[v])
 
 
-def _gather_tile(vectors, arguments, by_lane=False):
-    """Signature and code of a gather or channel tile that many vectors wide; only its last vector may be partial."""
+def _gather_tile(vectors, arguments, by_lane=False, count=TILE.rows):
+    """Signature and code of a gather or channel tile of `count` rows, that many vectors wide.
+
+    Only its last vector may be partial.
+    """
 
     def generate(context, builder, signature, values):
         emit = Emitter(context, builder, signature)
         b, a_taps, b_taps, b_offset, tap, tap_end, length, a_step, b_step, columns, accumulate, relu = values[10:]
-        rows, _, _ = _rows(emit, TILE.rows, values[:10], accumulate)
+        rows, _, _ = _rows(emit, count, values[:10], accumulate)
         tables = emit.array(11, a_taps).data, emit.array(12, b_taps).data
         taps = (*tables, tap, tap_end, emit.base(10, b, b_offset))
         a_step, b_step = (builder.mul(step, constant(emit.size)) for step in (a_step, b_step))
@@ -138,6 +143,17 @@ def wide_tile(
     return _gather_tile(
         2, (*arguments, b_offset, tap, tap_end, length, a_step, b_step, columns, accumulate, relu)
     )  # fmt: skip
+
+
+@intrinsic
+def low_tile(
+    typing_context, a, a_rows, a_offset, c, c_rows, c_offset, row, rows, bias, bias_offset,
+    b, a_taps, b_taps, b_offset, tap, tap_end, length, a_step, b_step, columns, accumulate, relu,
+):  # fmt: skip
+    """A wide tile of LOW_ROWS rows, for what whole tiles leave."""
+    arguments = (a, a_rows, a_offset, c, c_rows, c_offset, row, rows, bias, bias_offset, b, a_taps, b_taps)
+    arguments = (*arguments, b_offset, tap, tap_end, length, a_step, b_step, columns, accumulate, relu)
+    return _gather_tile(2, arguments, count=LOW_ROWS)
 
 
 @intrinsic
