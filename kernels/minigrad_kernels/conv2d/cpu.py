@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from functools import lru_cache
+from itertools import product
 from math import prod
 from typing import NamedTuple
 
@@ -12,6 +13,7 @@ from ..layout import CHANNELS_LAST, FILTER
 from ..toolchain import alias, threads
 from ..toolchain.pooling import Windows
 from ..toolchain.product import ALIGNMENT, Plan, aligned, runner, scratch_bytes
+from ..transpose.cpu import transpose
 from . import winograd_plan
 from .filter_plan import fold, partial_count, shared_shape, weight_grad_plan
 from .geometry import Geometry, output_shape
@@ -25,6 +27,7 @@ from .winograd_mode import mode
 __all__ = ["forward", "forward_pooled", "input_grad", "weight_grad", "workspace"]
 
 PLANS = {"forward": forward_plan, "input_grad": input_grad_plan, "weight_grad": weight_grad_plan}
+LARGE_PLANE = 1 << 14  # elements of a tap, from which on NumPy takes longer to turn them than a kernel
 POOLED_BYTES = 1 << 20  # of images in front of pooling, which should stay in the second cache
 
 
@@ -203,6 +206,11 @@ def _transpose(w, stride, dilation, out):
     """Copy the filter in the order of filter_order, as [p][q][o][c of a group]."""
     stored = w.transpose(2, 3, 0, 1)
     out = out.reshape(stored.shape)
+    if prod(w.shape[:2]) >= LARGE_PLANE:
+        order = (np.concatenate(filter_order(*axis)) for axis in zip(w.shape[2:], stride, dilation, strict=True))
+        for plane, tap in zip(out.reshape(-1, 1, *w.shape[:2]), product(*order), strict=True):
+            transpose(alias(w).transpose(FILTER)[tap][None], plane)
+        return
     rows, columns = (_slices(*axis) for axis in zip(w.shape[2:], stride, dilation, strict=True))
     for row, row_end, p in rows:
         for column, column_end, q in columns:

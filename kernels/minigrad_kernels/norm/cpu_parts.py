@@ -3,7 +3,8 @@
 import numpy as np
 
 from ..bias.cpu import SMALL
-from ..toolchain import elements, jit
+from ..toolchain import elements, flat, jit
+from .cpu_lines import add_line
 
 __all__ = ["add_parts", "gather", "partials", "repeat", "run", "spread", "spread_scale"]
 
@@ -59,6 +60,6 @@ def gather(total, first, sums):
 @jit
 def add_parts(partial):
     """Add all parts to the first, in their order."""
+    whole, columns = flat(partial), partial.shape[1]
     for p in range(1, partial.shape[0]):
-        for c in range(partial.shape[1]):
-            partial[0, c] += partial[p, c]
+        add_line(p * columns, columns, whole, whole)
