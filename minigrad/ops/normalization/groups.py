@@ -24,7 +24,6 @@ from ..reduce import mean, norm, sum, var
 from ..shape import reshape
 from .batch import (
     _contiguous,
-    _scratch,
     by_running,
     check_channels,
     check_running,
@@ -91,8 +90,7 @@ _affine.grads(
 def _affine_at_once(g, input, weight):
     g, x = device.contiguous(g), device.contiguous(input)
     dweight, dbias = (device.empty(x.shape[1:], x.dtype, like=x) for _ in range(2))
-    space = _scratch("batch_norm_grads", x)
-    kernels.batch_norm_grads(g, x, *_unit(x), None, 0.0, None, None, dweight, dbias, None, space)
+    kernels.batch_norm_grads(g, x, *_unit(x), None, 0.0, None, None, dweight, dbias, None, device.workspace)
     if weight is None:
         return {"input": g, "weight": None, "bias": dbias}
     dx = device.empty_like(x)
