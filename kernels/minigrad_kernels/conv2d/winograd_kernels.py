@@ -32,25 +32,33 @@ def _tile_corner(form, tile):
 
 @jit
 def _spread_source(form, x, tile, tile_end, channel, channel_end, scratch, v):
+    left = form.channels - channel
     for number in range(tile, tile_end):
         image, row, column = _tile_corner(form, number)
         row, column = row - form.top, column - form.left
         window = (-row, form.height - row, -column, form.width - column)
-        at = ((image * form.height + row) * form.width + column) * form.channels
+        at = ((image * form.height + row) * form.width + column) * form.channels + channel
         target = v + (number - tile) * form.v_tile
-        for c in range(channel, channel_end, LANES):
+        for c in range(0, channel_end - channel, LANES):
             spread_input(
-                x, at + c, form.width * form.channels, form.channels, window, form.channels - c,
-                scratch, target + c - channel, form.v_step,
+                x, at + c, form.width * form.channels, form.channels, window, left - c,
+                scratch, target + c, form.v_step,
             )  # fmt: skip
+
+
+@jit
+def _result_at(form, tile):
+    """Where in the result a tile begins."""
+    image, row, column = _tile_corner(form, tile)
+    return ((image * form.result_height + row) * form.result_width + column) * form.filters
 
 
 @jit
 def _spread_result(form, g, tile, tile_end, first, end, scratch, m):
     for number in range(tile, tile_end):
-        image, row, column = _tile_corner(form, number)
+        _, row, column = _tile_corner(form, number)
         window = (0, form.result_height - row, 0, form.result_width - column)
-        at = ((image * form.result_height + row) * form.result_width + column) * form.filters
+        at = _result_at(form, number)
         target = m + (number - tile) * form.m_tile
         for k in range(first, end, LANES):
             spread_gradient(
@@ -63,15 +71,16 @@ def _spread_result(form, g, tile, tile_end, first, end, scratch, m):
 def _gather_result(form, tile, tile_end, first, end, scratch, base, bias, relu, out):
     finite = 1
     for number in range(tile, tile_end):
-        image, row, column = _tile_corner(form, number)
+        _, row, column = _tile_corner(form, number)
         window = (0, form.result_height - row, 0, form.result_width - column)
-        at = ((image * form.result_height + row) * form.result_width + column) * form.filters
+        at = _result_at(form, number)
+        ahead = _result_at(form, number + 1) - at
         source = base + form.m_at + (number - tile) * form.m_tile
         for k in range(first, end, LANES):
             finite &= gather_output(
                 scratch, source + k - first, form.m_step, bias, k, relu,
                 out, at + k, form.result_width * form.filters, form.filters, window, form.filters - k,
-                scratch, base + form.spare_at,
+                scratch, base + form.spare_at, ahead,
             )  # fmt: skip
     return finite
 
@@ -142,7 +151,9 @@ def correlate(team, shares, form, items, a_rows, c_rows, zero, x, w, none, bias,
         base, finite, held, count = own * form.share, 1, -1, items.shape[0]
         for number in range(own * count // shares, (own + 1) * count // shares):
             tile, tile_end, _, channels, first, end = items[number]
-            _spread_source(form, x, tile, tile_end, 0, channels, scratch, base)
+            for c in range(0, channels, form.chunk):
+                part = base + c // form.chunk * form.v_chunk
+                _spread_source(form, x, tile, tile_end, c, min(c + form.chunk, channels), scratch, part)
             for k in range(first, end, form.section):
                 k_end = min(k + form.section, end)
                 for c in range(0, channels, form.chunk):
@@ -154,8 +165,9 @@ def correlate(team, shares, form, items, a_rows, c_rows, zero, x, w, none, bias,
                         else:
                             _spread_part(form, w, c, c_end, k, k_end, scratch, base + form.u_at)
                     for f in range(FREQUENCIES):
+                        v = base + c // form.chunk * form.v_chunk + f * form.v_step
                         _product(
-                            scratch, tile_end - tile, k_end - k, c_end - c, base + f * form.v_step + c, a_rows, 1,
+                            scratch, tile_end - tile, k_end - k, c_end - c, v, a_rows, 1,
                             base + form.u_at + f * form.u_step, form.chunk, 2 * LANES,
                             base + form.m_at + f * form.m_step, c_rows, c > 0, none, zero,
                         )  # fmt: skip
@@ -169,7 +181,9 @@ def _gather_part(form, channel, channel_end, first, end, scratch, u, dw, at):
     for c in range(channel, channel_end):
         for k in range(first, end, LANES):
             source, target = u + (c - channel) * form.section + k - first, at + c * form.filters + k
-            finite &= gather_filter(scratch, source, form.u_step, dw, target, 3 * plane, plane, form.filters - k)
+            finite &= gather_filter(
+                scratch, source, form.u_step, dw, target, 3 * plane, plane, form.filters - k, form.filters
+            )
     return finite
 
 

@@ -49,6 +49,7 @@ class Form(NamedTuple):
     section: int  # filters
     v_tile: int  # from a tile to the next
     v_step: int  # from a frequency to the next
+    v_chunk: int  # from the frequencies of a chunk to those of the next
     u_at: int
     u_step: int
     m_at: int
@@ -102,18 +103,20 @@ def _steps(block, width):
 def _form(source, result, border, transposed, sizes, whole_channels):
     """The form for a source and a result (height, width, channels); sizes: block, chunk and section.
 
-    V and M lie frequency by frequency, so that all that a product reads lies together.
+    V and M lie frequency by frequency, V chunk by chunk before that, so that all that a product reads lies together.
     """
     block, chunk, section = sizes
-    v_tile, v_step = _steps(block, _up(source[2], LANES) if whole_channels else chunk)
+    v_tile, v_step = _steps(block, chunk)
+    chunks = -(-source[2] // chunk) if whole_channels else 1
     m_tile, m_step = _steps(block, section)
     u_step = chunk * _up(section, 2 * LANES) + LANES
-    frequencies = [FREQUENCIES * step for step in (v_step, u_step, m_step)]
+    frequencies = [FREQUENCIES * step for step in (v_step * chunks, u_step, m_step)]
     parts = [*frequencies, 9 * chunk * section * transposed, 2 * LANES]
     u_at, m_at, taps_at, spare_at, share = np.cumsum(parts).tolist()
     return Form(
         *source, *result, *border, *_tiles(result[:2]), transposed, *sizes,
-        v_tile, v_step, u_at, u_step, m_at, m_tile, m_step, taps_at, spare_at, spare_at + LANES, share,
+        v_tile, v_step, FREQUENCIES * v_step, u_at, u_step, m_at, m_tile, m_step,
+        taps_at, spare_at, spare_at + LANES, share,
     )  # fmt: skip
 
 

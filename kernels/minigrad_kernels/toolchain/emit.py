@@ -15,7 +15,7 @@ from numba.core import cgutils, config
 
 from ..errors import ShapeError
 
-__all__ = ["INT", "TILE", "Emitter", "constant"]
+__all__ = ["CACHE_LINE", "INT", "TILE", "Emitter", "constant", "fetch"]
 
 
 class Tile(NamedTuple):
@@ -59,6 +59,7 @@ def instruction_set():
 
 TILE = TILES[instruction_set()]
 INT = ir.IntType(64)
+CACHE_LINE = 64  # bytes
 # What inline assembly calls a vector register; None where that is not known.
 REGISTER = {"x86_64": "x", "amd64": "x", "arm64": "w", "aarch64": "w"}.get(platform.machine().lower())
 if TILE is TILES["avx512"]:
@@ -70,6 +71,16 @@ elif TILE is TILES["plain"]:
 def constant(value):
     """An int64."""
     return ir.Constant(INT, value)
+
+
+def fetch(builder, address, written):
+    """Ask for the cache line of an address, which may lie outside all arrays; written: to be written to."""
+    byte, number = ir.IntType(8).as_pointer(), ir.IntType(32)
+    kind = ir.FunctionType(ir.VoidType(), [byte, number, number, number])
+    callee = cgutils.get_or_insert_function(builder.module, kind, "llvm.prefetch.p0")
+    near, data = 3, 1  # into the nearest cache; not instructions
+    settings = [ir.Constant(number, setting) for setting in (int(written), near, data)]
+    builder.call(callee, [builder.inttoptr(address, byte), *settings])
 
 
 class Emitter:

@@ -23,24 +23,15 @@ from llvmlite import ir
 from numba.core import cgutils, types
 from numba.extending import intrinsic
 
-from .emit import INT, constant
+from .emit import CACHE_LINE, INT, constant, fetch
 
 __all__ = ["LANES", "lane_total", "line"]
 
 LANES = 16  # two or four registers where vectors are shorter
 
 AHEAD = 2048  # bytes
-CACHE_LINE = 64
 
-LANE, BYTES = ir.IntType(32), ir.IntType(8).as_pointer()
-
-
-def fetch(builder, address, written):
-    """Ask for the cache line of an address, which may lie outside all arrays; written: to be written to."""
-    kind = ir.FunctionType(ir.VoidType(), [BYTES, LANE, LANE, LANE])
-    callee = cgutils.get_or_insert_function(builder.module, kind, "llvm.prefetch.p0")
-    near, data = 3, 1  # into the nearest cache; no instructions
-    builder.call(callee, [address, *(ir.Constant(LANE, number) for number in (int(written), near, data))])
+LANE = ir.IntType(32)
 
 
 def splat(builder, value):
@@ -122,9 +113,9 @@ class _Here:
     def _fetch(self, pointer, size, written):
         """What lies AHEAD of a whole vector."""
         if self._mask is None:
-            start = self._builder.bitcast(pointer, BYTES)
+            start = self._builder.ptrtoint(pointer, INT)
             for line in range(0, size * LANES, CACHE_LINE):
-                fetch(self._builder, self._builder.gep(start, [constant(AHEAD + line)]), written)
+                fetch(self._builder, self._builder.add(start, constant(AHEAD + line)), written)
 
     def _masked(self, name, result, kind, arguments):
         suffix = f"v{LANES}f{64 if kind.element == ir.DoubleType() else 32}.p0"

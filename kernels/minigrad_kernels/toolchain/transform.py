@@ -18,7 +18,7 @@ from llvmlite import ir
 from numba.core import cgutils, types
 from numba.extending import intrinsic
 
-from .emit import INT, TILE, Emitter, constant
+from .emit import INT, TILE, Emitter, constant, fetch
 from .transform_rules import Arithmetic, filter_rule, gradient_rule, input_rule, output_rule, taps_rule
 
 __all__ = ["gather_filter", "gather_output", "spread_filter", "spread_gradient", "spread_input", "transpose"]
@@ -151,20 +151,22 @@ def _positive(builder, vector, wanted):
 
 @intrinsic
 def gather_output(
-    typing_context, m, m_at, step, bias, bias_at, relu, y, at, down, right, window, count, spare, spare_at
+    typing_context, m, m_at, step, bias, bias_at, relu, y, at, down, right, window, count, spare, spare_at, ahead
 ):
     """4x4 pixels of frequencies, plus a bias unless that is of size 0, with relu the positive part.
 
-    Pixels outside the window go to a spare place, of one vector. Returns 1 if all sums were finite before relu.
+    Pixels outside the window go to a spare place, of one vector. Those so many elements ahead are fetched: a store
+    that misses all caches holds up those after it. Returns 1 if all sums were finite before relu.
     """
 
     def generate(context, builder, signature, values):
         emit = Emitter(context, builder, signature)
-        m, m_at, step, bias, bias_at, relu, y, at, down, right, window, count, spare, spare_at = values
+        m, m_at, step, bias, bias_at, relu, y, at, down, right, window, count, spare, spare_at, ahead = values
         source = _Square(emit, emit.base(0, m, m_at), (builder.mul(step, constant(FREQUENCIES)), step))
         pixels = _Square(emit, emit.base(6, y, at), (down, right), window, emit.base(12, spare, spare_at))
         absent = builder.icmp_signed("==", emit.array(3, bias).nitems, constant(0))
         start, watch = builder.select(absent, _zeros(emit), emit.base(3, bias, bias_at)), _Watch(emit)
+        ahead = builder.mul(ahead, constant(emit.size))
 
         def body(mask):
             # A vector of a bias may end behind the array; without one the zeros are long enough.
@@ -172,8 +174,9 @@ def gather_output(
 
             def store(row, column, vector):
                 watch.see(vector)
-                vector = _positive(builder, builder.fadd(vector, added), relu)
-                emit.store(vector, pixels.address(row, column), mask)
+                vector, address = _positive(builder, builder.fadd(vector, added), relu), pixels.address(row, column)
+                fetch(builder, builder.add(address, ahead), True)
+                emit.store(vector, address, mask)
 
             _transformed(emit, output_rule, 6, lambda row, column: emit.load(source.address(row, column)), store)
 
@@ -181,24 +184,27 @@ def gather_output(
         return watch.finite()
 
     ints = types.int64
-    arguments = (m, ints, ints, bias, ints, ints, y, ints, ints, ints, WINDOW, ints, spare, ints)
+    arguments = (m, ints, ints, bias, ints, ints, y, ints, ints, ints, WINDOW, ints, spare, ints, ints)
     return ints(*arguments), generate
 
 
 @intrinsic
-def gather_filter(typing_context, u, u_at, step, w, at, down, right, count):
-    """3x3 taps of frequencies. Returns 1 if all are finite."""
+def gather_filter(typing_context, u, u_at, step, w, at, down, right, count, ahead):
+    """3x3 taps of frequencies; those so many elements ahead are fetched. Returns 1 if all are finite."""
 
     def generate(context, builder, signature, values):
         emit = Emitter(context, builder, signature)
-        u, u_at, step, w, at, down, right, count = values
+        u, u_at, step, w, at, down, right, count, ahead = values
         source = _Square(emit, emit.base(0, u, u_at), (builder.mul(step, constant(FREQUENCIES)), step))
         taps, watch = _Square(emit, emit.base(3, w, at), (down, right)), _Watch(emit)
+        ahead = builder.mul(ahead, constant(emit.size))
 
         def body(mask):
             def store(row, column, vector):
                 watch.see(vector)
-                emit.store(vector, taps.address(row, column), mask)
+                address = taps.address(row, column)
+                fetch(builder, builder.add(address, ahead), True)
+                emit.store(vector, address, mask)
 
             _transformed(emit, taps_rule, 6, lambda row, column: emit.load(source.address(row, column)), store)
 
@@ -206,7 +212,7 @@ def gather_filter(typing_context, u, u_at, step, w, at, down, right, count):
         return watch.finite()
 
     ints = types.int64
-    return ints(u, ints, ints, w, ints, ints, ints, ints), generate
+    return ints(u, ints, ints, w, ints, ints, ints, ints, ints), generate
 
 
 # ---- transposition ---------------------------------------------------------------------------------------------------
