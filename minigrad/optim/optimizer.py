@@ -12,6 +12,7 @@ import numpy as np
 
 from minigrad_kernels import optimizer as kernels
 from minigrad_kernels.errors import KindError, ShapeError, StateError
+from minigrad_kernels.toolchain.companion import TRAINING, expect
 
 from .. import device
 from ..engine import write
@@ -40,6 +41,7 @@ class Optimizer:
     """
 
     def __init__(self, params, defaults):
+        expect(TRAINING, self.name)
         self.defaults = {name: plain(value) for name, value in defaults.items()}
         self.state, self.param_groups, self._plans = {}, [], {}
         groups = self._list(params)

@@ -25,7 +25,7 @@ from numba.core.typed_passes import (
     NoPythonSupportedFeatureValidation,
 )
 
-from . import cache, progress
+from . import cache, claims, companion, progress
 
 __all__ = ["Entry", "Part"]
 
@@ -183,8 +183,15 @@ class Entry(CPUDispatcher):
             if signature in self.overloads:
                 return self.overloads[signature].entry_point
             kept = cache.load(self.kept_as, signature)
+            if kept is None:
+                return self._compile_or_wait(signature)
+            return self._load(signature, kept)
+
+    def _compile_or_wait(self, signature):
+        companion.tell(progress.name_of(self.kept_as))
+        with claims.claim(cache.place_of(self.kept_as, signature), self.kept_as):
+            kept = cache.load(self.kept_as, signature)  # if another process was first
             if kept is not None:
-                self.loaded += 1
                 return self._load(signature, kept)
             with progress.compiling(self.kept_as):
                 found = super().compile(signature)
@@ -203,6 +210,7 @@ class Entry(CPUDispatcher):
         cache.save(self.kept_as, signature, (result.library.name, code, names, result.signature.return_type, runtime))
 
     def _load(self, signature, kept):
+        self.loaded += 1
         name, code, (wrapper, environment_name, qualname), return_type, runtime = kept
         if runtime:
             self.targetctx.refresh()
