@@ -60,27 +60,15 @@ def adagrad():
     optimizer.adagrad([floats(1)], [floats(1)], [floats(1)], np.ones(len(optimizer.Adagrad)))
 
 
-def _convolve(direction):
-    """A convolution by Winograd's way."""
+def winograd_weight_grad():
     from . import conv2d
     from .conv2d.winograd_mode import winograd
 
-    x, w, out = images(1, 16, 4, 4), floats(3, 3, 16, 16).transpose(3, 2, 0, 1), images(1, 16, 4, 4)
+    x, w, g = images(1, 16, 4, 4), floats(3, 3, 16, 16).transpose(3, 2, 0, 1), images(1, 16, 4, 4)
     settings = (1, 1), (1, 1), (1, 1), 1
     with winograd("always"):
-        space = room(conv2d.workspace(direction, x.shape, w.shape, *settings, x.dtype))
-        if direction == "forward":
-            conv2d.forward(x, w, None, False, *settings, out, space)
-        else:
-            conv2d.weight_grad(out, x, *settings, w, space)
-
-
-def convolve():
-    _convolve("forward")
-
-
-def convolve_weight_grad():
-    _convolve("weight_grad")
+        space = room(conv2d.workspace("weight_grad", x.shape, w.shape, *settings, x.dtype))
+        conv2d.weight_grad(g, x, *settings, w, space)
 
 
 def batch_norm():
@@ -111,13 +99,6 @@ def layer_norm_grad():
     from . import norm
 
     norm.standardize_grad(floats(1, 2), floats(1, 2), floats(1), floats(1, 2))
-
-
-def max_pool():
-    from . import pool2d
-
-    sizes = (2, 2), (2, 2), (0, 0), (1, 1)
-    pool2d.max_forward(images(1, 4, 2, 2), *sizes, images(1, 4, 1, 1), images(1, 4, 1, 1, np.uint8))
 
 
 def max_pool_grad():
@@ -175,21 +156,22 @@ def cross_entropy_grad():
 
 
 # What tells that a kernel will be needed, names of layers and optimisers made or of kernels compiled by the program,
-# and what compiles it; from the end of a step to its beginning.
+# and what compiles it. The loss comes first: all of it here, so that what its kernels share is compiled once. Then from
+# the end of a step to its beginning.
 KERNELS = (
+    ((TRAINING,), cross_entropy),  # what most trainings end with
+    ((TRAINING,), cross_entropy_grad),
     (("SGD",), sgd),
     (("Adam", "AdamW"), adam),
     (("RMSprop",), rmsprop),
     (("Adagrad",), adagrad),
-    (("conv2d.winograd_kernels.correlate",), convolve_weight_grad),  # where one direction pays, so do others
+    (("conv2d.winograd_kernels.correlate",), winograd_weight_grad),  # where one direction pays, others do
     (("MaxPool2d", "pool2d.cpu.max_forward"), max_pool_grad),
     (("BatchNorm1d", "BatchNorm2d", "norm.cpu.normalize"), batch_norm_grads),
     (("LayerNorm", "norm.cpu_rows.standardize"), layer_norm_grad),
+    (("AvgPool2d", "AdaptiveAvgPool2d", "pool2d.cpu.average_forward"), average_pool_grad),
     (("Linear",), bias_relu_grad),  # of a hidden layer
     (("Linear",), bias_grad),  # of the last one
-    (("AvgPool2d", "AdaptiveAvgPool2d", "pool2d.cpu.average_forward"), average_pool_grad),
-    ((TRAINING,), cross_entropy_grad),  # what most trainings end with
-    ((TRAINING,), cross_entropy),
     (("Dropout",), dropout),
     (("AvgPool2d", "AdaptiveAvgPool2d"), average_pool),
     (("LayerNorm",), layer_norm),

@@ -236,8 +236,7 @@ class Optimizer:
 
         Parameters are counted through all groups. Arrays are NumPy's, copies in logical (C) order.
         """
-        index = {}
-        groups = []
+        index, groups = {}, []
         for group in self.param_groups:
             for parameter in group["params"]:
                 index[parameter] = len(index)

@@ -8,6 +8,8 @@ into. An entry is what Python calls, and the only thing that is kept on disk.
 Numba's tables of types and functions fill in a third of a second, so an entry that lies on disk is loaded without them.
 """
 
+import gc
+from contextlib import contextmanager
 from importlib import import_module
 from types import SimpleNamespace
 
@@ -154,6 +156,18 @@ class _PartCompiler(_EntryCompiler):
     library_class, lowering = _PartLibrary, _PartLowering
 
 
+@contextmanager
+def _no_collection():
+    """Numba makes millions of objects, nearly all of which live until the end: to look through them costs a tenth."""
+    on = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if on:
+            gc.enable()
+
+
 class Part(CPUDispatcher):
     """Numba's dispatcher for a function that kernels call; Python cannot.
 
@@ -193,7 +207,7 @@ class Entry(CPUDispatcher):
             kept = cache.load(self.kept_as, signature)  # if another process was first
             if kept is not None:
                 return self._load(signature, kept)
-            with progress.compiling(self.kept_as):
+            with progress.compiling(self.kept_as), _no_collection():
                 found = super().compile(signature)
             self.compiled += 1
             self._save(signature)
