@@ -2,7 +2,7 @@
 
 ReLU may follow; its gradient is then part of the same passes. Images lie channels last. Mean and variance are of
 float64, so that no digit of a mean far from 0 is lost between the two directions. Other devices make the same from
-norm.standardize.
+norm.standardize. Workspaces are bytes, or a function (bytes, array) that gives so many.
 
 Types   float32 and float64, one for all but mean and variance; sums of float32 are taken in float64 every few rows
 Errors  ValueError for a shape, layout or workspace, TypeError for an element type or kind of array
@@ -15,7 +15,7 @@ import numpy as np
 
 from ..errors import KindError, ShapeError
 from ..toolchain import alias, implementation
-from ..toolchain.arguments import check_array, check_floats, check_output, check_workspace, nhwc
+from ..toolchain.arguments import check_array, check_floats, check_output, nhwc, workspace_of
 from .plan import SCRATCH, cut
 
 __all__ = ["group_norm", "group_norm_grads", "layer_norm", "layer_norm_grads", "workspace"]
@@ -109,8 +109,7 @@ def group_norm(x, weight, bias, eps, relu, out, mean, variance, workspace):
     kernel = implementation(__name__, op, x)
     shape = _check_images(op, x, mean)
     arguments = _forward(op, x, weight, bias, eps, relu, out, mean, variance, shape, _image)
-    check_workspace(op, workspace, _bytes(op, x.shape), "workspace")
-    kernel(*arguments, workspace)
+    kernel(*arguments, workspace_of(op, workspace, _bytes(op, x.shape), "sample_norm.workspace", x))
 
 
 def group_norm_grads(g, x, mean, variance, weight, eps, out, dx, dw, db, workspace):
@@ -126,8 +125,7 @@ def group_norm_grads(g, x, mean, variance, weight, eps, out, dx, dw, db, workspa
     kernel = implementation(__name__, op, x)
     shape = _check_images(op, x, mean)
     arguments = _gradients(op, g, x, mean, variance, weight, eps, out, dx, dw, db, shape, _image)
-    check_workspace(op, workspace, _bytes(op, x.shape), "workspace")
-    kernel(*arguments, workspace)
+    kernel(*arguments, workspace_of(op, workspace, _bytes(op, x.shape), "sample_norm.workspace", x))
 
 
 # ---- rows ------------------------------------------------------------------------------------------------------------
@@ -158,8 +156,7 @@ def layer_norm_grads(g, x, mean, variance, weight, eps, out, dx, dw, db, workspa
     kernel = implementation(__name__, op, x)
     shape = _check_rows(op, x)
     arguments = _gradients(op, g, x, mean, variance, weight, eps, out, dx, dw, db, shape, _row)
-    check_workspace(op, workspace, _bytes(op, x.shape), "workspace")
-    kernel(*arguments, workspace)
+    kernel(*arguments, workspace_of(op, workspace, _bytes(op, x.shape), "sample_norm.workspace", x))
 
 
 _bytes = workspace  # the argument of that name hides it

@@ -40,9 +40,8 @@ def _statistics(shape, like):
 def _group_forward(input, weight, bias, groups, eps, relu):
     x = device.contiguous(input, CHANNELS_LAST)
     out, statistics = device.empty_like(x), _statistics((x.shape[0], groups), x)
-    space = device.workspace(kernels.workspace("group_norm", x.shape), x)
     weight, bias = _factor(weight, 1, x.shape[1:2], x), _factor(bias, 0, x.shape[1:2], x)
-    kernels.group_norm(x, weight, bias, eps, relu, out, *statistics, space)
+    kernels.group_norm(x, weight, bias, eps, relu, out, *statistics, device.workspace)
     return out, *statistics
 
 
@@ -85,8 +84,7 @@ def _group_at_once(g, input, weight, mean, variance, eps, out=None):
     x, g = (device.contiguous(array, CHANNELS_LAST) for array in (input, g))
     weight = _factor(weight, 1, x.shape[1:2], x)
     dx, dweight, dbias = (device.empty_like(array) for array in (x, weight, weight))
-    space = device.workspace(kernels.workspace("group_norm_grads", x.shape), x)
-    kernels.group_norm_grads(g, x, mean, variance, weight, eps, out, dx, dweight, dbias, space)
+    kernels.group_norm_grads(g, x, mean, variance, weight, eps, out, dx, dweight, dbias, device.workspace)
     return {"input": dx, "weight": dweight, "bias": dbias}
 
 
@@ -201,10 +199,9 @@ def _layer_at_once(g, input, weight, mean, variance, shape, eps, out=None):
     x, g = layers.dense(input), layers.dense(g)
     rows, weight = layers.rows(x), layers.row(weight, 1, x)
     dx, dweight, dbias = (device.empty_like(array) for array in (x, weight, weight))
-    space = device.workspace(kernels.workspace("layer_norm_grads", rows.shape), x)
     out = None if out is None else layers.rows(out)
     outputs = layers.rows(dx), dweight, dbias
-    kernels.layer_norm_grads(layers.rows(g), rows, mean, variance, weight, eps, out, *outputs, space)
+    kernels.layer_norm_grads(layers.rows(g), rows, mean, variance, weight, eps, out, *outputs, device.workspace)
     return {"input": dx, "weight": layers.vector(dweight), "bias": layers.vector(dbias)}
 
 
