@@ -22,7 +22,9 @@ from tests import typing_face
 REPOSITORY = Path(__file__).resolve().parents[1]
 PACKAGES = {"minigrad": REPOSITORY / "minigrad", "minigrad_kernels": REPOSITORY / "kernels" / "minigrad_kernels"}
 SOURCES = [path for folder in PACKAGES.values() for path in sorted(folder.rglob("*.py"))]
-FAMILIES = "augment bias conv2d elementwise matmul norm optimizer pointwise pool2d scatter softmax transpose".split()
+FAMILIES = """
+    augment bias conv2d elementwise matmul norm optimizer pointwise pool2d sample_norm scatter softmax transpose
+""".split()
 
 
 def relative(path):
@@ -216,7 +218,8 @@ def launchers(family):
     return {name: getattr(face, name) for name in face.__all__ if inspect.isfunction(getattr(face, name))}
 
 
-SIZES = {"kernel", "out_size", "size", "x_size"}  # what a reference must be told because it is given no output array
+# What a reference must be told because it is given no output array.
+SIZES = {"kernel", "num_groups", "out_size", "size", "x_size"}
 
 
 def singular(names):

@@ -7,6 +7,7 @@ by dots, "0.weight". A buffer is a Tensor that is saved but not trained, such as
 import html
 
 from minigrad_kernels.errors import KindError, ShapeError
+from minigrad_kernels.toolchain.companion import expect
 
 from .. import device, fusion
 from ..engine import write
@@ -31,6 +32,7 @@ class Module:
         # Here and not in __init__, so that a subclass may assign its parts before it calls, or need not call,
         # super().__init__().
         self = super().__new__(cls)
+        expect(cls.__name__)
         registries = {
             "_parameters": {},
             "_buffers": {},

@@ -46,7 +46,7 @@ def _filled(input, other, bias, shape, relu=False):
         input, other, bias = (a if a is None else device.cast(a, "float32") for a in (input, other, bias))
     out = device.empty(shape, input.dtype, like=input)
     bias = None if bias is None else device.contiguous(bias)
-    kernels.forward(input, other, bias, relu, out, device.workspace(kernels.workspace(input, other), input))
+    kernels.forward(input, other, bias, relu, out, device.workspace)
     return out if out.dtype == dtype else device.cast(out, dtype)
 
 

@@ -96,8 +96,7 @@ def _batches(parameters):
 def _squares(batch, squares, plan=None):
     """Write the sums of the squares of the gradients of a batch."""
     arrays = [parameter.grad.data for parameter in batch]
-    space = device.workspace(kernels.workspace(arrays), like=arrays[0])
-    kernels.squared_norms(arrays, squares, space, plan)
+    kernels.squared_norms(arrays, squares, device.workspace, plan)
 
 
 def _scale(batch, factor, plan=None):

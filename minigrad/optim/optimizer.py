@@ -12,6 +12,7 @@ import numpy as np
 
 from minigrad_kernels import optimizer as kernels
 from minigrad_kernels.errors import KindError, ShapeError, StateError
+from minigrad_kernels.toolchain.companion import TRAINING, expect
 
 from .. import device
 from ..engine import write
@@ -40,6 +41,7 @@ class Optimizer:
     """
 
     def __init__(self, params, defaults):
+        expect(TRAINING, self.name)
         self.defaults = {name: plain(value) for name, value in defaults.items()}
         self.state, self.param_groups, self._plans = {}, [], {}
         groups = self._list(params)
@@ -234,8 +236,7 @@ class Optimizer:
 
         Parameters are counted through all groups. Arrays are NumPy's, copies in logical (C) order.
         """
-        index = {}
-        groups = []
+        index, groups = {}, []
         for group in self.param_groups:
             for parameter in group["params"]:
                 index[parameter] = len(index)

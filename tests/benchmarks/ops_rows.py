@@ -134,6 +134,9 @@ def layer_rows():
             lambda a, x, w, b: a.F.layer_norm(x, (512,), w, b), ((4096, 512), (512,), (512,))
         ),
         f"group_norm {IMAGES}": Row(lambda a, x, w, b: a.F.group_norm(x, 8, w, b), (IMAGES, (64,), (64,))),
+        f"instance_norm {IMAGES}": Row(
+            lambda a, x, w, b: a.F.instance_norm(x, None, None, w, b), (IMAGES, (64,), (64,))
+        ),
         "linear 9216->128 (64, 9216)": Row(lambda a, x, w, b: a.F.linear(x, w, b), ((64, 9216), (128, 9216), (128,))),
         "linear 64->10 (64, 64)": Row(lambda a, x, w, b: a.F.linear(x, w, b), ((64, 64), (10, 64), (10,))),
         "matmul (512, 512)": Row(lambda a, x, y: a.module.matmul(x, y), ((512, 512), (512, 512))),

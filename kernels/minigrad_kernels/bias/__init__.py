@@ -4,17 +4,18 @@ Matrices are (N, C) arrays in C order, or (N, C, H, W) arrays that lie channels 
 and their rows everything else. Sums are cut into parts by the shape alone and added in a fixed order, so they have
 the same bits every time.
 
+Workspaces are bytes, or a function (bytes, array) that gives so many for calls with such arrays, as a pool does.
+
 Types   float32 and float64
 Errors  ValueError for a shape, layout or workspace, TypeError for an element type or a kind of array
 """
 
+import functools
 import math
-
-import numpy as np
 
 from ..errors import ShapeError
 from ..toolchain import alias, implementation
-from ..toolchain.arguments import check_array, check_floats, check_one_kind, check_output, rows
+from ..toolchain.arguments import check_array, check_floats, check_one_kind, check_output, rows, workspace_of
 from .plan import cut
 
 __all__ = ["bias_relu", "bias_relu_grad", "column_sums", "workspace"]
@@ -22,22 +23,17 @@ __all__ = ["bias_relu", "bias_relu_grad", "column_sums", "workspace"]
 ALIGNMENT = 16  # bytes: what 128-bit accesses want
 
 
-def workspace(shape):
-    """The bytes that column_sums and bias_relu_grad want for matrices of this shape, (N, C) or (N, C, H, W)."""
+@functools.lru_cache(maxsize=1024)
+def _bytes(shape):
     columns = shape[1]
     count = math.prod(shape)
     # Room for float64, which the CPU sums in, and to move to a multiple of ALIGNMENT.
     return 8 * cut(count // columns, columns).parts * columns + ALIGNMENT - 1 if count else 0
 
 
-def _partial(op, space, x):
-    wanted = workspace(x.shape)
-    check_output(op, "workspace", space, None, np.uint8)
-    if space.ndim != 1 or space.size < wanted or not space.flags.c_contiguous:
-        raise ShapeError(
-            f"{op}: workspace has shape {space.shape}, wants {wanted} contiguous bytes; see bias.workspace"
-        )
-    return space
+def workspace(shape):
+    """The bytes that column_sums and bias_relu_grad want for matrices of this shape, (N, C) or (N, C, H, W)."""
+    return _bytes(tuple(shape))
 
 
 def _matrix(op, name, x):
@@ -80,18 +76,14 @@ def bias_relu_grad(g, out, dx, dbias, workspace):
     """
     op = "bias_relu_grad"
     kernel = implementation(__name__, op, g)
-    if (
-        type(out) is not type(g)
-        or type(dx) is not type(g)
-        or type(dbias) is not type(g)
-        or type(workspace) is not type(g)
-    ):
-        check_one_kind(op, {"g": g, "out": out, "dx": dx, "dbias": dbias, "workspace": workspace})
+    if type(out) is not type(g) or type(dx) is not type(g) or type(dbias) is not type(g):
+        check_one_kind(op, {"g": g, "out": out, "dx": dx, "dbias": dbias})
     matrix = _matrix(op, "g", g)
     check_array(op, "out", out, g.shape, g.dtype)
     check_output(op, "dx", dx, g.shape, g.dtype)
     sums = _vector(op, "dbias", dbias, g, check_output)
-    kernel(matrix, _matrix(op, "out", out), _matrix(op, "dx", dx), sums, _partial(op, workspace, g))
+    memory = workspace_of(op, workspace, _bytes(g.shape), "bias.workspace", g)
+    kernel(matrix, _matrix(op, "out", out), _matrix(op, "dx", dx), sums, memory)
 
 
 def column_sums(x, out, workspace):
@@ -103,7 +95,8 @@ def column_sums(x, out, workspace):
     """
     op = "column_sums"
     kernel = implementation(__name__, op, x)
-    if type(out) is not type(x) or type(workspace) is not type(x):
-        check_one_kind(op, {"x": x, "out": out, "workspace": workspace})
+    if type(out) is not type(x):
+        check_one_kind(op, {"x": x, "out": out})
     matrix = _matrix(op, "x", x)
-    kernel(matrix, _vector(op, "out", out, x, check_output), _partial(op, workspace, x))
+    sums = _vector(op, "out", out, x, check_output)
+    kernel(matrix, sums, workspace_of(op, workspace, _bytes(x.shape), "bias.workspace", x))

@@ -8,7 +8,8 @@ likewise; outside the input it reads 0.
 
 Shapes  x, dx (N, C, H, W), w, dw (O, C/G, P, Q), out, g (N, O, I, J); stride, padding, dilation: pairs of integers,
         vertical first. Images lie channels last in memory, filters (P, Q, C/G, O): see layout.py
-Types   float32 or float64, one for all arrays; workspace: bytes, at least workspace(...) of them
+        workspace: bytes, at least workspace(...) of them, or a function (bytes, output) that gives them
+Types   float32 or float64, one for all arrays
 Errors  ValueError for shapes, values, layouts or a workspace that do not fit, TypeError for other types
 """
 
@@ -19,7 +20,7 @@ from ..errors import KindError, ShapeError
 from ..layout import CHANNELS_LAST, FILTER, is_dense
 from ..pool2d import check_windows, position_type
 from ..toolchain import implementation, threads
-from ..toolchain.arguments import check_one_kind, check_output, check_workspace
+from ..toolchain.arguments import check_one_kind, check_output, workspace_of
 from .geometry import as_tuple, output_shape
 from .winograd_mode import mode
 
@@ -34,15 +35,15 @@ LAYOUTS = {
 }
 
 
-def _check(op, arrays, x_shape, w_shape, bias, settings, workspace):
+def _check(op, arrays, x_shape, w_shape, bias, settings):
     """Refuse what does not fit; arrays are (name, array, shape or None for the output's, layout).
 
     The last one is the output of the call.
     """
     first, like = arrays[0][:2]
     dtype, kinds = like.dtype, {type(entry[1]) for entry in arrays}
-    if len(kinds) > 1 or type(workspace) is not type(like) or (bias is not None and type(bias) is not type(like)):
-        check_one_kind(op, {name: array for name, array, _, _ in arrays} | {"bias": bias, "workspace": workspace})
+    if len(kinds) > 1 or (bias is not None and type(bias) is not type(like)):
+        check_one_kind(op, {name: array for name, array, _, _ in arrays} | {"bias": bias})
     if dtype not in FLOATS:
         raise KindError(f"{op}: {first} is {dtype}, wants float32 or float64")
     out_shape = output_shape(x_shape, w_shape, None if bias is None else bias.shape, *settings)
@@ -69,11 +70,9 @@ def _conditions():
     return threads(), mode()
 
 
-def _wanted(shapes, given, out, workspace):
+def _wanted(shapes, given, out):
     """The bytes of workspace that a call with these layouts and settings wants; None if it must be checked."""
-    if shapes is None or type(workspace) is not np.ndarray or not out.flags.writeable:
-        return None
-    return _known.found(shapes, given)
+    return _known.found(shapes, given) if shapes and out.flags.writeable else None
 
 
 def _settings(stride, padding, dilation, groups):
@@ -124,14 +123,14 @@ def forward(x, w, bias, relu, stride, padding, dilation, groups, out, workspace)
     """
     kernel, settings = implementation(__name__, "forward", x), _settings(stride, padding, dilation, groups)
     shapes, given = layouts("forward", x, w, bias, out), (*settings, relu, *_conditions())
-    wanted = _wanted(shapes, given, out, workspace)
+    wanted = _wanted(shapes, given, out)
     if wanted is None:
         arrays = [("x", x, x.shape, CHANNELS_LAST), ("w", w, w.shape, FILTER), ("out", out, None, CHANNELS_LAST)]
-        _check("conv2d", arrays, x.shape, w.shape, bias, settings, workspace)
+        _check("conv2d", arrays, x.shape, w.shape, bias, settings)
         _check_relu_and_bias("conv2d", x, relu, bias)
         wanted = _keep("forward", x, x.shape, w.shape, settings, shapes, given)
-    check_workspace("conv2d", workspace, wanted, SOURCE)
-    kernel(x, w, bias, relu, *settings, out, workspace)
+    memory = workspace_of("conv2d", workspace, wanted, SOURCE, out)
+    kernel(x, w, bias, relu, *settings, out, memory)
 
 
 def forward_pooled(
@@ -150,20 +149,20 @@ def forward_pooled(
     kernel = implementation(__name__, "forward_pooled", x)
     sizes = kernel_size, pool_stride, pool_padding, pool_dilation
     shapes, given = layouts(op, x, w, bias, out, positions), (*settings, *sizes, relu, *_conditions())
-    wanted = _wanted(shapes, given, out, workspace)
+    wanted = _wanted(shapes, given, out)
     if wanted is None or not positions.flags.writeable:
-        windows = _check_pooled(op, x, w, bias, relu, settings, sizes, out, positions, workspace)
+        windows = _check_pooled(op, x, w, bias, relu, settings, sizes, out, positions)
         wanted = _keep("forward_pooled", x, x.shape, w.shape, settings, shapes if windows == sizes else None, given)
         sizes = windows
-    check_workspace(op, workspace, wanted, SOURCE)
-    kernel(x, w, bias, relu, *settings, *sizes, out, positions, workspace)
+    memory = workspace_of(op, workspace, wanted, SOURCE, out)
+    kernel(x, w, bias, relu, *settings, *sizes, out, positions, memory)
 
 
-def _check_pooled(op, x, w, bias, relu, settings, sizes, out, positions, workspace):
-    """The sizes of the windows as pairs, after a look at everything but the size of the workspace."""
+def _check_pooled(op, x, w, bias, relu, settings, sizes, out, positions):
+    """The sizes of the windows as pairs, after a look at everything but the workspace."""
     convolved = output_shape(x.shape, w.shape, None, *settings)
     arrays = [("x", x, x.shape, CHANNELS_LAST), ("w", w, w.shape, FILTER), ("out", out, out.shape, CHANNELS_LAST)]
-    _check(op, arrays, x.shape, w.shape, bias, settings, workspace)
+    _check(op, arrays, x.shape, w.shape, bias, settings)
     _check_relu_and_bias(op, x, relu, bias)
     windows = check_windows(op, convolved, out.shape, *sizes)
     if type(positions) is not type(x):
@@ -184,13 +183,13 @@ def input_grad(g, w, stride, padding, dilation, groups, dx, workspace):
     op, settings = "conv2d input_grad", _settings(stride, padding, dilation, groups)
     kernel = implementation(__name__, "input_grad", g)
     shapes, given = layouts(op, g, w, dx), (*settings, *_conditions())
-    wanted = _wanted(shapes, given, dx, workspace)
+    wanted = _wanted(shapes, given, dx)
     if wanted is None:
         arrays = [("g", g, None, CHANNELS_LAST), ("w", w, w.shape, FILTER), ("dx", dx, dx.shape, CHANNELS_LAST)]
-        _check(op, arrays, dx.shape, w.shape, None, settings, workspace)
+        _check(op, arrays, dx.shape, w.shape, None, settings)
         wanted = _keep("input_grad", g, dx.shape, w.shape, settings, shapes, given)
-    check_workspace(op, workspace, wanted, SOURCE)
-    kernel(g, w, *settings, dx, workspace)
+    memory = workspace_of(op, workspace, wanted, SOURCE, dx)
+    kernel(g, w, *settings, dx, memory)
 
 
 def weight_grad(g, x, stride, padding, dilation, groups, dw, workspace):
@@ -203,10 +202,10 @@ def weight_grad(g, x, stride, padding, dilation, groups, dw, workspace):
     op, settings = "conv2d weight_grad", _settings(stride, padding, dilation, groups)
     kernel = implementation(__name__, "weight_grad", g)
     shapes, given = layouts(op, g, x, dw), (*settings, *_conditions())
-    wanted = _wanted(shapes, given, dw, workspace)
+    wanted = _wanted(shapes, given, dw)
     if wanted is None:
         arrays = [("g", g, None, CHANNELS_LAST), ("x", x, x.shape, CHANNELS_LAST), ("dw", dw, dw.shape, FILTER)]
-        _check(op, arrays, x.shape, dw.shape, None, settings, workspace)
+        _check(op, arrays, x.shape, dw.shape, None, settings)
         wanted = _keep("weight_grad", g, x.shape, dw.shape, settings, shapes, given)
-    check_workspace(op, workspace, wanted, SOURCE)
-    kernel(g, x, *settings, dw, workspace)
+    memory = workspace_of(op, workspace, wanted, SOURCE, dw)
+    kernel(g, x, *settings, dw, memory)

@@ -10,7 +10,7 @@ import numpy as np
 from ..checked import Checked, layouts
 from ..errors import KindError, ShapeError
 from ..toolchain import implementation, threads
-from ..toolchain.arguments import check_one_kind, check_output, check_workspace
+from ..toolchain.arguments import check_one_kind, check_output, workspace_of
 
 __all__ = ["forward", "output_shape", "workspace"]
 
@@ -60,30 +60,31 @@ def forward(a, b, bias, relu, out, workspace):
     Math    out[..., m, n] = max(bias[n] + sum_k a[..., m, k] b[..., k, n], 0), without relu the sum itself
     Grads   da = g b^T      db = a^T g      dbias = sum of g over all axes but the last; with relu, g is 0 where out is
     Shapes  a (..., M, K) and b (..., K, N) with equal leading axes and any strides (also 0 or negative);
-            bias None or (N,); out (..., M, N) in C order; workspace bytes, at least workspace(a, b)
+            bias None or (N,); out (..., M, N) in C order;
+            workspace bytes, at least workspace(a, b), or a function (bytes, out) that gives them
     Types   float32 or float64, one for all
     Errors  ValueError for shapes that do not fit, a workspace too small or a read-only out, TypeError for other types
     """
     shapes, settings, wanted = layouts("forward", a, b, bias, out), (threads(),), None
-    if shapes and type(workspace) is np.ndarray and out.flags.writeable:
+    if shapes and out.flags.writeable:
         wanted = _known.found(shapes, settings)
     if wanted is None:
-        _check(a, b, bias, out, workspace)
+        _check(a, b, bias, out)
         wanted = implementation(__name__, "workspace", out)(a, b)
         if shapes:
             _known.keep(shapes, settings, wanted)
-    check_workspace("matmul", workspace, wanted, "matmul.workspace")
-    implementation(__name__, "forward", out)(a, b, bias, relu, out, workspace)
+    memory = workspace_of("matmul", workspace, wanted, "matmul.workspace", out)
+    implementation(__name__, "forward", out)(a, b, bias, relu, out, memory)
 
 
 _known = Checked()
 
 
-def _check(a, b, bias, out, workspace):
-    """All that `forward` asks of its arguments but the size of the workspace."""
+def _check(a, b, bias, out):
+    """All that `forward` asks of its arguments but the workspace."""
     kind, dtype = type(out), out.dtype
-    if not (type(a) is kind is type(b) is type(workspace)) or (bias is not None and type(bias) is not kind):
-        check_one_kind("matmul", {"out": out, "a": a, "b": b, "bias": bias, "workspace": workspace})
+    if not (type(a) is kind is type(b)) or (bias is not None and type(bias) is not kind):
+        check_one_kind("matmul", {"out": out, "a": a, "b": b, "bias": bias})
     if dtype not in FLOATS:
         raise KindError(f"matmul: out is {dtype}, wants float32 or float64")
     for name, array in (("out", out), ("a", a), ("b", b), ("bias", bias)):

@@ -2,6 +2,7 @@
 and rows brought to mean 0 and variance 1.
 
 Statistics run over all axes but the channels, of which each has `count` elements; those of rows over each row.
+Workspaces are bytes, or a function (bytes, array) that gives so many for calls with such arrays, as a pool does.
 
 Types   float32 and float64; the CPU takes sums of float32 in float64 every few rows, a GPU in float32 throughout
 Errors  ValueError for a shape, layout or workspace, TypeError for an element type
@@ -11,11 +12,9 @@ Source  Ioffe and Szegedy 2015; for rows Ba, Kiros and Hinton 2016, "Layer norma
 import functools
 import math
 
-import numpy as np
-
 from ..errors import ShapeError
 from ..toolchain import alias, backend, implementation
-from ..toolchain.arguments import check_array, check_floats, check_one_kind, check_output, rows
+from ..toolchain.arguments import check_array, check_floats, check_one_kind, check_output, rows, workspace_of
 from . import plan
 
 __all__ = [
@@ -44,13 +43,8 @@ def workspace(function, x_shape, out=None):
     return _workspace(x_shape) + masked
 
 
-def _check_space(op, space, x, out=None):
-    if type(space) is not type(x):
-        check_one_kind(op, {"x": x, "workspace": space})
-    wanted = workspace(op, x.shape, out)
-    check_output(op, "workspace", space, None, np.uint8)
-    if space.ndim != 1 or space.size < wanted or not space.flags.c_contiguous:
-        raise ShapeError(f"{op}: workspace has shape {space.shape}, wants {wanted} contiguous bytes")
+def _space(op, space, x, out=None):
+    return workspace_of(op, space, workspace(op, x.shape, out), "norm.workspace", x)
 
 
 def _matrix(op, name, x):
@@ -80,8 +74,7 @@ def channel_sum(x, out, workspace):
     op = "channel_sum"
     kernel = implementation(__name__, op, x)
     matrix, total = _matrix(op, "x", x), _vector(op, "out", out, x, check_output)
-    _check_space(op, workspace, x)
-    kernel(matrix, total, workspace)
+    kernel(matrix, total, _space(op, workspace, x))
 
 
 def batch_statistics(x, mean, variance, workspace, running_mean=None, running_var=None, momentum=0.0):
@@ -100,7 +93,7 @@ def batch_statistics(x, mean, variance, workspace, running_mean=None, running_va
     kernel = implementation(__name__, op, x)
     matrix = _matrix(op, "x", x)
     vectors = [_vector(op, n, a, x, check_output) for n, a in (("mean", mean), ("variance", variance))]
-    _check_space(op, workspace, x)
+    space = _space(op, workspace, x)
     has_running = running_mean is not None
     if has_running != (running_var is not None):
         raise ShapeError(f"{op}: wants running_mean and running_var, or neither")
@@ -110,7 +103,7 @@ def batch_statistics(x, mean, variance, workspace, running_mean=None, running_va
     running = [
         _vector(op, n, a, x, check_output) for n, a in zip(("running_mean", "running_var"), running, strict=True)
     ]
-    kernel(matrix, *vectors, workspace, *running, has_running, float(momentum))
+    kernel(matrix, *vectors, space, *running, has_running, float(momentum))
 
 
 def _optional(op, name, array, x):
@@ -177,9 +170,9 @@ def batch_norm_grads(g, x, mean, variance, weight, eps, out, dx, dw, db, dresidu
     if rectified is not None and gradient is None:
         raise ShapeError(f"{op}: dx is None beside out; wants an array")
     outputs = gradient, _vector(op, "dw", dw, x, check_output), _vector(op, "db", db, x, check_output)
-    _check_space(op, workspace, x, out if masked is None else None)
+    space = _space(op, workspace, x, out if masked is None else None)
     affine = weight if has_weight else mean, has_weight
-    kernel(*matrices, mean, variance, *affine, float(eps), rectified, *outputs, masked, workspace)
+    kernel(*matrices, mean, variance, *affine, float(eps), rectified, *outputs, masked, space)
 
 
 def _rows(op, inputs, outputs):

@@ -15,7 +15,7 @@ import numpy as np
 from ..errors import KindError, ShapeError
 from ..layout import CHANNELS_LAST, FILTER, is_dense
 from ..toolchain import alias, implementation
-from ..toolchain.arguments import check_array, check_floats, check_one_kind, check_output
+from ..toolchain.arguments import check_array, check_floats, check_one_kind, check_output, workspace_of
 from .hyper import SGD, Adagrad, Adam, RMSprop
 from .plan import Plan
 
@@ -169,31 +169,27 @@ def workspace(arrays):
     return 8 * sum(-(-array.size // PIECE) for array in arrays) + ALIGNMENT - 1
 
 
+_bytes = workspace  # where an argument has that name
+
+
 def squared_norms(arrays, out, workspace, plan=None):
     """The sum of the squares of each array. On a device no result waits for the host.
 
     Math    out[t] = sum arrays[t]**2. A CPU squares in float64, a GPU in the type of the arrays: in float32 that is
             inf above 3.4e38
-    Shapes  arrays: a list; out (len(arrays),) of float64; workspace: workspace(arrays) bytes
+    Shapes  arrays: a list; out (len(arrays),) of float64; workspace: workspace(arrays) bytes, or a
+            function (bytes, arrays[0]) that gives them
     """
     check_output("squared_norms", "out", out, (len(arrays),), np.float64)
     if not arrays:
         return
     plan = plan or Plan()
     _look("squared_norms", plan, {"arrays": arrays}, check_array)
-    _check_space(arrays, out, workspace)
-    implementation(__name__, "squared_norms", arrays[0])(plan, out, workspace)
-
-
-def _check_space(arrays, out, space):
-    op, wanted = "squared_norms", workspace(arrays)
-    check_output(op, "workspace", space, None, np.uint8)
-    if space.ndim != 1 or space.size < wanted or not space.flags.c_contiguous or not out.flags.c_contiguous:
-        words = (
-            f"workspace has shape {space.shape}, wants {wanted} contiguous bytes; out (strides {out.strides}), C order"
-        )
-        raise ShapeError(f"{op}: {words}")
-    check_one_kind(op, {"arrays[0]": arrays[0], "out": out, "workspace": space})
+    check_one_kind("squared_norms", {"arrays[0]": arrays[0], "out": out})
+    if not out.flags.c_contiguous:
+        raise ShapeError(f"squared_norms: out has strides {out.strides}, wants C order")
+    memory = workspace_of("squared_norms", workspace, _bytes(arrays), "optimizer.workspace", arrays[0])
+    implementation(__name__, "squared_norms", arrays[0])(plan, out, memory)
 
 
 def clip_factor(squares, max_norm, norm, factor):

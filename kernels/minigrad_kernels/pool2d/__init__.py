@@ -4,6 +4,8 @@ Sizes are pairs (vertical, horizontal). Positions number the taps of a window: p
 windows are tables of start, end and divisor along each axis, so that plain, ceil-mode, overridden and adaptive
 averages are one kernel. The tables are NumPy's arrays whatever the device of the others.
 
+Workspaces are bytes, or a function (bytes, array) that gives so many for calls with such arrays, as a pool does.
+
 Types   float32 and float64; positions have position_type(kernel_size)
 Errors  ValueError for a shape, size or layout, TypeError for an element type
 Source  PyTorch's max_pool2d, avg_pool2d and adaptive_avg_pool2d
@@ -15,7 +17,7 @@ from .. import bias
 from ..checked import Checked, layouts
 from ..errors import KindError, ShapeError
 from ..toolchain import alias, backend, implementation
-from ..toolchain.arguments import check_array, check_floats, check_one_kind, check_output, nhwc, pair
+from ..toolchain.arguments import check_array, check_floats, check_one_kind, check_output, nhwc, pair, workspace_of
 from .geometry import PARTS, adaptive_windows, average_windows, output_shape, outputs
 
 __all__ = [
@@ -137,10 +139,7 @@ def workspace(g):
     return g.nbytes + ALIGNMENT + bias.workspace(g.shape)
 
 
-def _check_space(op, space, g):
-    check_output(op, "workspace", space, None, np.uint8)
-    if space.ndim != 1 or space.size < workspace(g) or not space.flags.c_contiguous:
-        raise ShapeError(f"{op}: workspace has shape {space.shape}, wants {workspace(g)} contiguous bytes")
+_bytes = workspace  # where an argument has that name
 
 
 def max_relu_input_grad(g, out, positions, kernel_size, stride, padding, dilation, dx, dbias, workspace):
@@ -155,22 +154,22 @@ def max_relu_input_grad(g, out, positions, kernel_size, stride, padding, dilatio
     kernel = implementation(__name__, op, g)
     shapes, geometry = layouts(op, g, out, positions, dx, dbias), (kernel_size, stride, padding, dilation)
     writable = shapes and dx.flags.writeable and (dbias is None or dbias.flags.writeable)
-    if not writable or type(workspace) is not np.ndarray or not _known.found(shapes, geometry):
-        checked = _check_max_relu(op, g, out, positions, geometry, dx, dbias, workspace)
+    if not writable or not _known.found(shapes, geometry):
+        checked = _check_max_relu(op, g, out, positions, geometry, dx, dbias)
         if shapes and checked == geometry:
             _known.keep(shapes, geometry, True)
         geometry = checked
-    _check_space(op, workspace, g)
+    memory = workspace_of(op, workspace, _bytes(g), "pool2d.workspace", g)
     views = nhwc(op, "g", g), nhwc(op, "out", out), nhwc(op, "positions", positions)
-    kernel(*views, *geometry, nhwc(op, "dx", dx), dbias, workspace)
+    kernel(*views, *geometry, nhwc(op, "dx", dx), dbias, memory)
 
 
 _known = Checked()
 
 
-def _check_max_relu(op, g, out, positions, sizes, dx, dbias, workspace):
-    """The sizes of the windows as pairs, after a look at all but layouts and the size of the workspace."""
-    arrays = {"g": g, "out": out, "positions": positions, "dx": dx, "dbias": dbias, "workspace": workspace}
+def _check_max_relu(op, g, out, positions, sizes, dx, dbias):
+    """The sizes of the windows as pairs, after a look at all but layouts and the workspace."""
+    arrays = {"g": g, "out": out, "positions": positions, "dx": dx, "dbias": dbias}
     check_one_kind(op, arrays)
     check_floats(op, "g", g)
     geometry = _geometry(op, *sizes)

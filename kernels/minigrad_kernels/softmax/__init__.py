@@ -6,6 +6,8 @@ array of one element that lies on the device or in memory of the host that it ca
 sets it to NO_WRONG_LABEL, and asks wrong_label when the device is done; of several rows, also of several launches,
 the smallest stays. Where wrong is None nothing is written.
 
+Workspaces are bytes, or a function (bytes, array) that gives so many for calls with such arrays, as a pool does.
+
 Types   float32 and float64; target int64
 Errors  ValueError for a shape, a layout or a target out of range, TypeError for an element type
 Source  Bridle 1990 (softmax); Blanchard, Higham, Higham 2021 (the shifted forms)
@@ -17,7 +19,7 @@ import numpy as np
 
 from ..errors import KindError, ShapeError
 from ..toolchain import alias, implementation
-from ..toolchain.arguments import check_array, check_floats, check_one_kind, check_output
+from ..toolchain.arguments import check_array, check_floats, check_one_kind, check_output, workspace_of
 from .plan import SMALL, workspace
 
 __all__ = [
@@ -34,6 +36,9 @@ __all__ = [
 ]
 
 NO_WRONG_LABEL = -1  # what `wrong` holds before a kernel reports
+
+
+_bytes = workspace  # where an argument has that name
 
 
 def _run(kernel, size, *arguments):
@@ -130,15 +135,6 @@ def _check_target(op, target, ignore_index, x):
     return alias(target if target.flags.c_contiguous else target.copy(order="C")), int(ignore_index)
 
 
-def _check_space(op, space, x):
-    if type(space) is not type(x):
-        check_one_kind(op, {"x": x, "workspace": space})
-    check_output(op, "workspace", space, None, np.uint8)
-    wanted = workspace(x.shape[0])
-    if space.ndim != 1 or space.size < wanted or not space.flags.c_contiguous:
-        raise ShapeError(f"{op}: workspace has shape {space.shape}, wants {wanted} contiguous bytes")
-
-
 def _number(op, name, array, x, check):
     if type(array) is not type(x):
         check_one_kind(op, {"x": x, name: array})
@@ -205,8 +201,9 @@ def cross_entropy_total(x, target, ignore_index, mean, out, divisor, logsumexp, 
         raise KindError(f"{op}: mean is {type(mean).__name__}, wants a bool")
     outputs = [_number(op, n, a, x, check_output) for n, a in (("out", out), ("divisor", divisor))]
     outputs.append(_vector(op, "logsumexp", logsumexp, x, check_output))
-    _check_space(op, workspace, x)
-    kernel(view, *_check_target(op, target, ignore_index, x), mean, *outputs, workspace, wrong)
+    targets = _check_target(op, target, ignore_index, x)
+    memory = workspace_of(op, workspace, _bytes(x.shape[0]), "softmax.workspace", x)
+    kernel(view, *targets, mean, *outputs, memory, wrong)
 
 
 def cross_entropy_total_grad(g, divisor, x, target, ignore_index, logsumexp, dx, wrong=None):

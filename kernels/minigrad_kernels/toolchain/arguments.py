@@ -15,12 +15,12 @@ __all__ = [
     "check_floats",
     "check_one_kind",
     "check_output",
-    "check_workspace",
     "flat",
     "is_floating",
     "nhwc",
     "pair",
     "rows",
+    "workspace_of",
 ]
 
 LIMIT = 1 << 31  # sizes, strides and paddings are 32-bit inside kernels
@@ -70,14 +70,23 @@ def check_output(op, name, array, shape, dtype):
         raise ShapeError(f"{op}: {name} is read-only, wants an array to write to")
 
 
-def check_workspace(op, workspace, wanted, source):
-    """Refuse a workspace that is not so many bytes without gaps; source: the function that says how many."""
-    if type(workspace) is np.ndarray and workspace.dtype is BYTE and workspace.ndim == 1:
+def workspace_of(op, workspace, wanted, source, like):
+    """So many bytes for a call whose arrays are such as `like`: the workspace, or what it gives if it is a function.
+
+    source: the function that says how many bytes a call wants
+    """
+    if type(workspace) is np.ndarray is type(like) and workspace.dtype is BYTE and workspace.ndim == 1:
         if workspace.size >= wanted and workspace.flags.carray:  # as nearly always
-            return
+            return workspace
+    if callable(workspace):
+        return workspace(wanted, like)
+    if type(workspace) is not type(like):
+        check_one_kind(op, {"out": like, "workspace": workspace})
     check_output(op, "workspace", workspace, None, np.uint8)
     if workspace.size < wanted or workspace.ndim != 1 or not workspace.flags.c_contiguous:
-        raise ShapeError(f"{op}: workspace has shape {workspace.shape}, wants {wanted} contiguous bytes; see {source}")
+        got = f"workspace has shape {workspace.shape}"
+        raise ShapeError(f"{op}: {got}, wants {wanted} contiguous bytes; see {source}")
+    return workspace
 
 
 def check_floats(op, name, array):

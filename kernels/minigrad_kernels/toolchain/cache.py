@@ -16,7 +16,7 @@ import time
 import zlib
 from pathlib import Path
 
-__all__ = ["cache_folder", "fingerprint", "load", "prune", "save", "user_cache"]
+__all__ = ["cache_folder", "fingerprint", "load", "place_of", "prune", "save", "user_cache"]
 
 # Settings of Numba that change the code it emits.
 EMISSION = ("OPT", "LOOP_VECTORIZE", "SLP_VECTORIZE", "BOUNDSCHECK", "DEBUGINFO_DEFAULT", "ENABLE_AVX")
@@ -91,13 +91,17 @@ def _content(file):
     return hashlib.sha256(Path(file).read_bytes()).digest()
 
 
-def _place(function, signature):
-    """The file for the function compiled for these types, and the check that it must begin with."""
+def place_of(function, signature):
+    """The file for the function compiled for these types; None where there can be none."""
     code = function.__code__
-    if function.__closure__ or not Path(code.co_filename).exists():  # typed at a prompt: nothing to name it by
+    try:
+        content = None if function.__closure__ else _content(code.co_filename)
+    except OSError:  # typed at a prompt
+        content = None
+    if content is None:  # nothing to name it by
         return None
     name = f"{function.__module__}.{function.__qualname__}"
-    text = repr((name, code.co_firstlineno, code.co_code, _content(code.co_filename), str(signature)))
+    text = repr((name, code.co_firstlineno, code.co_code, content, str(signature)))
     folder = cache_folder()
     key = hashlib.sha256(text.encode()).hexdigest()
     return folder and folder / f"{function.__name__}-{key[:32]}"
@@ -106,7 +110,7 @@ def _place(function, signature):
 def load(function, signature):
     """What `save` has kept for the function compiled for these types; None if there is nothing whole."""
     try:
-        content = _place(function, signature).read_bytes()
+        content = place_of(function, signature).read_bytes()
         check, kept = content[:4], content[4:]
         return pickle.loads(kept) if kept and zlib.crc32(kept) == int.from_bytes(check, "little") else None
     except (AttributeError, OSError):  # AttributeError: no place
@@ -116,7 +120,7 @@ def load(function, signature):
 def save(function, signature, kept):
     """Keep this for the function compiled for these types, if it can be."""
     try:
-        place = _place(function, signature)
+        place = place_of(function, signature)
         if place is None:
             return
         content = pickle.dumps(kept)
@@ -146,7 +150,7 @@ def prune(folder=None, kept=KEPT):
     folder = folder or own.parent
     for other in folder.iterdir():
         try:
-            if other == own or time.time() - other.stat().st_mtime < kept:
+            if other == own or not other.is_dir() or time.time() - other.stat().st_mtime < kept:
                 continue
             if not other.name.startswith(REMOVED):
                 other = other.rename(other.with_name(f"{REMOVED}{os.getpid()}-{other.name}"))

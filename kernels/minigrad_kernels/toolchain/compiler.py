@@ -8,6 +8,8 @@ into. An entry is what Python calls, and the only thing that is kept on disk.
 Numba's tables of types and functions fill in a third of a second, so an entry that lies on disk is loaded without them.
 """
 
+import gc
+from contextlib import contextmanager
 from importlib import import_module
 from types import SimpleNamespace
 
@@ -25,7 +27,7 @@ from numba.core.typed_passes import (
     NoPythonSupportedFeatureValidation,
 )
 
-from . import cache, progress
+from . import cache, claims, companion, progress
 
 __all__ = ["Entry", "Part"]
 
@@ -154,6 +156,18 @@ class _PartCompiler(_EntryCompiler):
     library_class, lowering = _PartLibrary, _PartLowering
 
 
+@contextmanager
+def _no_collection():
+    """Numba makes millions of objects, nearly all of which live until the end: to look through them costs a tenth."""
+    on = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if on:
+            gc.enable()
+
+
 class Part(CPUDispatcher):
     """Numba's dispatcher for a function that kernels call; Python cannot.
 
@@ -183,10 +197,17 @@ class Entry(CPUDispatcher):
             if signature in self.overloads:
                 return self.overloads[signature].entry_point
             kept = cache.load(self.kept_as, signature)
+            if kept is None:
+                return self._compile_or_wait(signature)
+            return self._load(signature, kept)
+
+    def _compile_or_wait(self, signature):
+        companion.tell(progress.name_of(self.kept_as))
+        with claims.claim(cache.place_of(self.kept_as, signature), self.kept_as):
+            kept = cache.load(self.kept_as, signature)  # if another process was first
             if kept is not None:
-                self.loaded += 1
                 return self._load(signature, kept)
-            with progress.compiling(self.kept_as):
+            with progress.compiling(self.kept_as), _no_collection():
                 found = super().compile(signature)
             self.compiled += 1
             self._save(signature)
@@ -203,6 +224,7 @@ class Entry(CPUDispatcher):
         cache.save(self.kept_as, signature, (result.library.name, code, names, result.signature.return_type, runtime))
 
     def _load(self, signature, kept):
+        self.loaded += 1
         name, code, (wrapper, environment_name, qualname), return_type, runtime = kept
         if runtime:
             self.targetctx.refresh()

@@ -112,6 +112,11 @@ def _default_threads():
     return min(_most(), cpu_quota() or _most())
 
 
+def spare():
+    """Whether there is a CPU beside that of the calling thread for work of this process."""
+    return not _forked and _default_threads() > 1
+
+
 def threads():
     """How many threads a shared kernel uses."""
     return 1 if _forked else _threads or _default_threads()

@@ -9,7 +9,8 @@ many arrays it gives up. A formula sees the elements of an array as an attribute
 
     scaled_line(at, width, x, out, scale)       # in a kernel: out[at + k] = x[at + k] * scale[k] for k < width
 
-Arrays are 1-D and C-contiguous. Moving ones begin at `at`, fixed ones at 0; numbers fill all lanes. Where float32
+Arrays are 1-D and C-contiguous. Moving ones begin at `at`, fixed ones at 0; numbers fill all lanes. Totals are arrays
+of LANES elements, which stay in registers meanwhile: what a formula adds to them it adds lane by lane. Where float32
 meets float64 it is widened, and what is stored is rounded to the array's type. No operation is fused with another.
 
 Moving arrays are fetched AHEAD of their use. One that is only written gains most: a store that misses all caches
@@ -76,8 +77,9 @@ class Vector:
 class _Here:
     """What a formula sees: vectors of the arrays at one place, and of the numbers."""
 
-    def __init__(self, builder, pointers, numbers, mask):
-        vars(self).update(_builder=builder, _pointers=pointers, _numbers=numbers, _mask=mask, _loaded={})
+    def __init__(self, builder, pointers, totals, numbers, mask):
+        vars(self).update(_builder=builder, _pointers=pointers, _totals=totals, _numbers=numbers, _mask=mask)
+        vars(self).update(_loaded={name: Vector(builder, builder.load(place)) for name, place in totals.items()})
 
     def __getattr__(self, name):
         if name in self._numbers:
@@ -96,15 +98,18 @@ class _Here:
         return self._masked("load", nothing.type, nothing.type, [pointer, ir.Constant(LANE, size), self._mask, nothing])
 
     def __setattr__(self, name, vector):
-        self._loaded[name] = vector
-        pointer, size, moves = self._pointers[name]
+        before, self._loaded[name] = self._loaded.get(name), vector
+        pointer, size, moves = self._pointers.get(name) or (self._totals[name], None, False)
         if moves:
             self._fetch(pointer, size, True)
         value, kind = vector.value, pointer.type.pointee
         if value.type != kind:
-            narrow = self._builder.fptrunc if size == 4 else self._builder.fpext
+            narrow = self._builder.fpext if kind.element == ir.DoubleType() else self._builder.fptrunc
             value = narrow(value, kind)
-        if self._mask is None:
+        if name in self._totals:
+            value = value if self._mask is None else self._builder.select(self._mask, value, before.value)
+            self._builder.store(value, pointer)
+        elif self._mask is None:
             self._builder.store(value, pointer, align=size)
         else:
             arguments = [value, pointer, ir.Constant(LANE, size), self._mask]
@@ -124,12 +129,16 @@ class _Here:
         return self._builder.call(callee, arguments)
 
 
-def _emit(context, builder, formula, names, moving, kinds, values):
+def _emit(context, builder, formula, names, moving, totals, kinds, values):
     """The formula for all whole vectors, and under a mask for the rest."""
     (at, width), arrays = values[:2], {}
-    numbers = {}
+    numbers, held = {}, {}
     for name, kind, value in zip(names, kinds, values[2:], strict=True):
-        if isinstance(kind, types.Array):
+        if name in totals:
+            data = context.make_array(kind)(context, builder, value).data
+            memory = builder.bitcast(data, ir.VectorType(data.type.pointee, LANES).as_pointer())
+            held[name] = cgutils.alloca_once(builder, memory.type.pointee), memory, kind.dtype.bitwidth // 8
+        elif isinstance(kind, types.Array):
             data = context.make_array(kind)(context, builder, value).data
             arrays[name] = builder.gep(data, [at]) if name in moving else data, kind.dtype.bitwidth // 8
         else:
@@ -140,25 +149,30 @@ def _emit(context, builder, formula, names, moving, kinds, values):
         for name, (data, size) in arrays.items():
             vector = ir.VectorType(data.type.pointee, LANES).as_pointer()
             places[name] = builder.bitcast(builder.gep(data, [k]), vector), size, name in moving
-        formula(_Here(builder, places, numbers, mask))
+        formula(_Here(builder, places, {name: place for name, (place, *_) in held.items()}, numbers, mask))
 
+    for place, memory, size in held.values():
+        builder.store(builder.load(memory, align=size), place)
     whole = builder.and_(width, constant(-LANES))
     with cgutils.for_range(builder, builder.sdiv(whole, constant(LANES)), intp=INT) as loop:
         step(builder.mul(loop.index, constant(LANES)), None)
     with builder.if_then(builder.icmp_signed("<", whole, width)):
         iota = ir.Constant(ir.VectorType(INT, LANES), list(range(LANES)))
         step(whole, builder.icmp_signed("<", iota, splat(builder, builder.sub(width, whole))))
+    for place, memory, size in held.values():
+        builder.store(builder.load(place), memory, align=size)
 
 
-def line(moving, fixed="", numbers=""):
-    """Make of a formula a function for kernels: (at, width, *moving, *fixed, *numbers), see the head of this file."""
-    moving = moving.split()
-    names = [*moving, *fixed.split(), *numbers.split()]
+def line(moving, fixed="", totals="", numbers=""):
+    """Make of a formula a function for kernels, see the head of this file: (at, width, *moving, *fixed, *totals,
+    *numbers)."""
+    moving, totals = moving.split(), totals.split()
+    names = [*moving, *fixed.split(), *totals, *numbers.split()]
 
     def decorate(formula):
         def run(typing_context, at, width, *arguments):
             def generate(context, builder, signature, values):
-                _emit(context, builder, formula, names, moving, signature.args[2:], values)
+                _emit(context, builder, formula, names, moving, totals, signature.args[2:], values)
                 return context.get_dummy_value()
 
             return types.void(types.intp, types.intp, *arguments), generate

@@ -4,7 +4,7 @@ import sys
 import time
 from contextlib import contextmanager
 
-__all__ = ["compiling", "listen"]
+__all__ = ["compiling", "listen", "name_of", "waiting"]
 
 PATIENCE = 1.0  # seconds of compilation before anything is said
 WIDTH = 79
@@ -24,25 +24,39 @@ def listen(listener):
         _listeners.remove(listener)
 
 
+def name_of(function):
+    """What a kernel is called where its family matters."""
+    return f"{function.__module__.removeprefix('minigrad_kernels.')}.{function.__name__}"
+
+
 @contextmanager
 def compiling(function):
     """The function is compiled within this block."""
-    global _count, _seconds
+    global _count
     _count += 1
-    name = f"{function.__module__.removeprefix('minigrad_kernels.')}.{function.__name__}"
+    name, start = name_of(function), time.perf_counter()
+    try:
+        with waiting(function):
+            yield
+    finally:
+        for listener in _listeners:
+            listener(name, time.perf_counter() - start)
+
+
+@contextmanager
+def waiting(function):
+    """Another process compiles the function within this block."""
+    global _seconds
+    start = time.perf_counter()
     shown = _seconds > PATIENCE and not _listeners and _is_terminal(sys.stderr)
     if shown:
-        _write("\r" + f"compiling kernels for this machine, once: {_count}, {name}"[:WIDTH].ljust(WIDTH))
-    start = time.perf_counter()
+        _write("\r" + f"compiling kernels for this machine, once: {_count}, {name_of(function)}"[:WIDTH].ljust(WIDTH))
     try:
         yield
     finally:
-        seconds = time.perf_counter() - start
-        _seconds += seconds
+        _seconds += time.perf_counter() - start
         if shown:
             _write("\r" + " " * WIDTH + "\r")
-        for listener in _listeners:
-            listener(name, seconds)
 
 
 def _is_terminal(stream):

@@ -56,8 +56,7 @@ def _pooled(input, weight, bias, geometry, windows, shape, relu):
     bias = None if bias is None else device.contiguous(bias)
     out = device.empty(shape, x.dtype, CHANNELS_LAST, x)
     positions = device.empty(shape, pool2d.position_type(windows[0]), CHANNELS_LAST, x)
-    nbytes = kernels.workspace("forward_pooled", x.shape, w.shape, *geometry, x.dtype, x)
-    kernels.forward_pooled(x, w, bias, relu, *geometry, *windows, out, positions, device.workspace(nbytes, x))
+    kernels.forward_pooled(x, w, bias, relu, *geometry, *windows, out, positions, device.workspace)
     return out, positions
 
 
@@ -104,8 +103,7 @@ def _conv2d_relu_max_pool2d_grads(g, out, positions, input, weight, geometry, wi
     g = device.contiguous(g, CHANNELS_LAST)
     dz = device.empty(shape_of(input, weight, None, geometry), g.dtype, CHANNELS_LAST, g)
     dbias = device.empty((g.shape[1],), g.dtype, like=g)
-    scratch = device.workspace(pool2d.workspace(g), g)
-    pool2d.max_relu_input_grad(g, out, positions, *windows, dz, dbias, scratch)
+    pool2d.max_relu_input_grad(g, out, positions, *windows, dz, dbias, device.workspace)
     return trio_grads(dz, dbias, input, weight, geometry, needs)
 
 

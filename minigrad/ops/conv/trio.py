@@ -38,8 +38,7 @@ def convolve(input, weight, bias, relu, geometry):
     x, weight = device.contiguous(input, CHANNELS_LAST), device.contiguous(weight, FILTER)
     bias = None if bias is None else device.contiguous(bias)
     out = device.empty(shape_of(x, weight, bias, geometry), x.dtype, CHANNELS_LAST, x)
-    nbytes = kernels.workspace("forward", x.shape, weight.shape, *geometry, x.dtype, x)
-    kernels.forward(x, weight, bias, relu, *geometry, out, device.workspace(nbytes, x))
+    kernels.forward(x, weight, bias, relu, *geometry, out, device.workspace)
     return out
 
 
@@ -79,8 +78,7 @@ def conv2d_input_grad(grad, weight, input_shape, geometry):
     """dB/dx."""
     g, w = device.contiguous(grad, CHANNELS_LAST), device.contiguous(weight, FILTER)
     out = device.empty(input_shape, g.dtype, CHANNELS_LAST, g)
-    nbytes = kernels.workspace("input_grad", input_shape, w.shape, *geometry, g.dtype, g)
-    kernels.input_grad(g, w, *geometry, out, device.workspace(nbytes, g))
+    kernels.input_grad(g, w, *geometry, out, device.workspace)
     return out
 
 
@@ -95,8 +93,7 @@ def conv2d_weight_grad(grad, input, weight_shape, geometry):
     """dB/dw."""
     g, x = device.contiguous(grad, CHANNELS_LAST), device.contiguous(input, CHANNELS_LAST)
     out = device.empty(weight_shape, g.dtype, FILTER, g)
-    nbytes = kernels.workspace("weight_grad", x.shape, weight_shape, *geometry, g.dtype, g)
-    kernels.weight_grad(g, x, *geometry, out, device.workspace(nbytes, g))
+    kernels.weight_grad(g, x, *geometry, out, device.workspace)
     return out
 
 

@@ -33,9 +33,8 @@ def _cross_entropy(input, target, ignore_index, mean):
     x = device.contiguous(input)
     out, divisor = device.empty((), x.dtype, None, x), device.empty((), x.dtype, None, x)
     logsumexp = device.empty(x.shape[:1], x.dtype, like=x)
-    space = device.workspace(kernels.workspace(x.shape[0]), x)
     wrong = device.place_of(x).wrong
-    kernels.cross_entropy_total(x, target, ignore_index, mean, out, divisor, logsumexp, space, wrong)
+    kernels.cross_entropy_total(x, target, ignore_index, mean, out, divisor, logsumexp, device.workspace, wrong)
     return out, divisor, logsumexp
 
 

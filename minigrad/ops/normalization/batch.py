@@ -31,10 +31,6 @@ def _dense(x):
     return device.contiguous(x, CHANNELS_LAST if x.ndim == 4 else None)
 
 
-def _scratch(function, x, out=None):
-    return device.workspace(kernels.workspace(function, x.shape, out), x)
-
-
 def _contiguous(vectors):
     return [None if vector is None else device.contiguous(vector) for vector in vectors]
 
@@ -46,7 +42,7 @@ def _batch_statistics(input, running_mean, running_var, momentum):
     mean, variance = (device.empty((x.shape[1],), x.dtype, like=x) for _ in range(2))
     given = running_mean, running_var
     running = _contiguous(given)
-    kernels.batch_statistics(x, mean, variance, _scratch("batch_statistics", x), *running, momentum)
+    kernels.batch_statistics(x, mean, variance, device.workspace, *running, momentum)
     for vector, updated in zip(given, running, strict=True):
         if updated is not vector:
             device.assign(vector, updated)
@@ -129,8 +125,7 @@ def _at_once(g, input, weight, mean, variance, eps, out, needs):
     masked = {"residual": device.empty_like(x)} if out is not None and "residual" in needs else {}
     g = device.contiguous(g, device.order_of(x))
     dresidual = masked.get("residual")
-    scratch = _scratch("batch_norm_grads", x, out if dresidual is None else None)
-    kernels.batch_norm_grads(g, x, mean, variance, weight, eps, out, dx, dweight, dbias, dresidual, scratch)
+    kernels.batch_norm_grads(g, x, mean, variance, weight, eps, out, dx, dweight, dbias, dresidual, device.workspace)
     return {"input": dx, "weight": dweight, "bias": dbias, **masked}
 
 

@@ -1,6 +1,7 @@
 """Normalisation of each sample by itself: over layers, groups of channels, or single channels.
 
-All three standardise the rows of one matrix, which the elements that are normalised together make up.
+All three standardise the rows of one matrix, which the elements that are normalised together make up (rows.py). On the
+CPU layers, and the channels of images, are normalised in one pass (samples.py).
 
 Types   float32 or float64, one for all
 Errors  ValueError for shapes that do not fit, TypeError for other element types
@@ -10,21 +11,15 @@ Source  Ba, Kiros and Hinton 2016, "Layer normalization"; Wu and He 2018, "Group
 
 import math
 
-from minigrad_kernels import norm as kernels
 from minigrad_kernels.errors import KindError, ShapeError
 
-from ... import device
 from ...engine import no_grad
-from ...primitive import primitive
 from ..arguments import flag_of, integer_of, number_of, shape_of
 from ..axes import reduced_axes
 from ..elementwise import clamp
 from ..images import floating_of
-from ..reduce import mean, norm, sum, var
-from ..shape import reshape
+from ..reduce import mean, norm, var
 from .batch import (
-    _contiguous,
-    _scratch,
     by_running,
     check_channels,
     check_running,
@@ -33,76 +28,10 @@ from .batch import (
     scaled,
     update_running,
 )
+from .rows import affine, standardized
+from .samples import group_norm_at_once, layer_norm_at_once, takes_images
 
 __all__ = ["group_norm", "instance_norm", "layer_norm", "normalize"]
-
-
-@primitive(outputs=("out", "scale"))
-def _standardize(input, eps):
-    """Rows with mean 0 and variance 1, and what each was multiplied by: s = 1 / sqrt(variance + eps)."""
-    x = device.contiguous(input)
-    out, scale = device.empty_like(x), device.empty((len(x), 1), x.dtype, like=x)
-    kernels.standardize(x, eps, out, scale.reshape(-1))
-    return out, scale
-
-
-def _dx_of_standardize(g, g_scale, out, scale):
-    """s (g - mean(g) - z mean(g z)), and as ds/dx = -s^2 z / K for rows of K, that of the second output."""
-    slope = scale * mean(g * out, 1, True) + g_scale * scale * scale / out.shape[1]
-    return scale * (g - mean(g, 1, True)) - out * slope
-
-
-_standardize.grads(input=_dx_of_standardize)
-
-
-@_standardize.fast_grads
-def _standardize_at_once(g, g_scale, out, scale):
-    dx = device.empty_like(out)
-    kernels.standardize_grad(device.contiguous(g), out, scale.reshape(-1), dx)
-    if g_scale is not None:  # in gradients of gradients
-        device.accumulate(dx, out * (g_scale * scale * scale / -out.shape[1]))
-    return {"input": dx}
-
-
-def _standardized(input, rows, eps):
-    """The input, its elements in C order cut into so many rows and each row standardised."""
-    if not input.data.size:
-        return input
-    return reshape(_standardize(reshape(input, (rows, -1)), eps)[0], input.shape)
-
-
-@primitive
-def _affine(input, weight, bias):
-    """Columns scaled and shifted in one pass: normalised by mean 0 and variance 1."""
-    x, (weight, bias) = device.contiguous(input), _contiguous((weight, bias))
-    out = device.empty_like(x)
-    kernels.batch_normalize(x, *_unit(x), weight, bias, 0.0, None, False, out)
-    return out
-
-
-_affine.grads(
-    input=lambda g, weight: g if weight is None else g * weight,
-    weight=lambda g, input: sum(g * input, 0),
-    bias=lambda g: sum(g, 0),
-)
-
-
-@_affine.fast_grads
-def _affine_at_once(g, input, weight):
-    g, x = device.contiguous(g), device.contiguous(input)
-    dweight, dbias = (device.empty(x.shape[1:], x.dtype, like=x) for _ in range(2))
-    space = _scratch("batch_norm_grads", x)
-    kernels.batch_norm_grads(g, x, *_unit(x), None, 0.0, None, None, dweight, dbias, None, space)
-    if weight is None:
-        return {"input": g, "weight": None, "bias": dbias}
-    dx = device.empty_like(x)
-    kernels.batch_normalize(g, *_unit(x), device.contiguous(weight), None, 0.0, None, False, dx)
-    return {"input": dx, "weight": dweight, "bias": dbias}
-
-
-def _unit(x):
-    """Mean 0 and variance 1 for the columns of x."""
-    return device.zeros(x.shape[1:], x.dtype, like=x), device.full(x.shape[1:], 1, x.dtype, like=x)
 
 
 def layer_norm(input, normalized_shape, weight=None, bias=None, eps=1e-5):
@@ -122,16 +51,23 @@ def layer_norm(input, normalized_shape, weight=None, bias=None, eps=1e-5):
         raise ShapeError(f"{op}: normalized_shape is {shape}, wanted the last sizes of input (shape {input.shape})")
     check_vectors(op, input, shape, weight=weight, bias=bias)
     eps = number_of(op, "eps", eps)
+    if 0 in input.shape:
+        return scaled(input, weight, bias)
+    if input.device == "cpu":
+        return layer_norm_at_once(input, weight, bias, shape, eps)
     rows = math.prod(input.shape[: input.ndim - len(shape)])
-    if not input.data.size or (weight is None and bias is None):
-        return scaled(_standardized(input, rows, eps), weight, bias)
-    vectors = (v if v is None else reshape(v, (-1,)) for v in (weight, bias))
-    return reshape(_affine(_standardize(reshape(input, (rows, -1)), eps)[0], *vectors), input.shape)
+    if weight is None and bias is None:
+        return standardized(input, rows, eps)
+    return affine(input, rows, weight, bias, eps)
 
 
-def _of_channels(input, rows, weight, bias, eps):
+def _of_channels(input, groups, weight, bias, eps):
+    """Groups of channels, so many, each standardised; then channels scaled and shifted."""
+    if takes_images(input):
+        return group_norm_at_once(input, weight, bias, groups, eps)
     vectors = (v if v is None else per_channel(v, input.ndim) for v in (weight, bias))
-    return scaled(_standardized(input, rows, eps), *vectors)
+    standard = input if 0 in input.shape else standardized(input, input.shape[0] * groups, eps)
+    return scaled(standard, *vectors)
 
 
 def group_norm(input, num_groups, weight=None, bias=None, eps=1e-5):
@@ -151,7 +87,7 @@ def group_norm(input, num_groups, weight=None, bias=None, eps=1e-5):
         raise ShapeError(f"{op}: num_groups is {groups}, wanted a divisor of {channels} channels ({input.shape})")
     if batch * (channels // groups) * math.prod(input.shape[2:]) == 1:
         raise ShapeError(f"{op}: input has shape {input.shape}, and one element a group has no variance")
-    return _of_channels(input, batch * groups, weight, bias, eps)
+    return _of_channels(input, groups, weight, bias, eps)
 
 
 def instance_norm(
@@ -189,7 +125,7 @@ def instance_norm(
         with no_grad():
             update_running(running_mean, mean(mean(input, inner), 0), momentum)
             update_running(running_var, mean(var(input, inner), 0), momentum)
-    return _of_channels(input, input.shape[0] * input.shape[1], weight, bias, eps)
+    return _of_channels(input, input.shape[1], weight, bias, eps)
 
 
 def normalize(input, p=2.0, dim=1, eps=1e-12):

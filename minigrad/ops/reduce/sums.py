@@ -36,7 +36,7 @@ def total(x, axes, keepdim, dtype=None):
         columns = axes == (0,) and x.ndim == 2 and x.flags.c_contiguous
         if channels_last or columns and (len(x) >= LONG or device.place_of(x) is not device.CPU):
             out = device.empty((x.shape[1],), x.dtype, like=x)
-            norm.channel_sum(x, out, device.workspace(norm.workspace("channel_sum", x.shape), x))
+            norm.channel_sum(x, out, device.workspace)
             return out.reshape(kept_shape(x.shape, axes)) if keepdim else out
         if x.itemsize == 4 and x.size >= LONG and _added_one_by_one(x, axes) >= LONG:
             return device.cast(device.reduce(x, "sum", axes, keepdims=keepdim, dtype="float64"), x.dtype)
@@ -46,14 +46,14 @@ def total(x, axes, keepdim, dtype=None):
 def column_sums(x):
     """The sums of the channels, axis 1, of an array in C order or channels last, always added in one order."""
     out = device.empty((x.shape[1],), x.dtype, like=x)
-    bias.column_sums(x, out, device.workspace(bias.workspace(x.shape), x))
+    bias.column_sums(x, out, device.workspace)
     return out
 
 
 def rectified_columns(g, out):
     """The gradient g of relu, whose result is `out`, on what it was applied to, and the column sums of that."""
     dx, sums = device.empty_like(g), device.empty((g.shape[1],), g.dtype, like=g)
-    bias.bias_relu_grad(g, out, dx, sums, device.workspace(bias.workspace(g.shape), g))
+    bias.bias_relu_grad(g, out, dx, sums, device.workspace)
     return dx, sums
 
 

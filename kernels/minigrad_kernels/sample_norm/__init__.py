@@ -1,0 +1,162 @@
+"""Normalisation of each sample by itself, in one pass: rows of matrices, and groups of channels of images.
+
+ReLU may follow; its gradient is then part of the same passes. Images lie channels last. Mean and variance are of
+float64, so that no digit of a mean far from 0 is lost between the two directions. Other devices make the same from
+norm.standardize. Workspaces are bytes, or a function (bytes, array) that gives so many.
+
+Types   float32 and float64, one for all but mean and variance; sums of float32 are taken in float64 every few rows
+Errors  ValueError for a shape, layout or workspace, TypeError for an element type or kind of array
+Source  Ba, Kiros and Hinton 2016, "Layer normalization"; Wu and He 2018, "Group normalization"
+"""
+
+import math
+
+import numpy as np
+
+from ..errors import KindError, ShapeError
+from ..toolchain import alias, implementation
+from ..toolchain.arguments import check_array, check_floats, check_output, nhwc, workspace_of
+from .plan import SCRATCH, cut
+
+__all__ = ["group_norm", "group_norm_grads", "layer_norm", "layer_norm_grads", "workspace"]
+
+DOUBLE = np.dtype(np.float64)
+
+
+def workspace(function, x_shape):
+    """The bytes that "group_norm", "group_norm_grads" or "layer_norm_grads" wants for x of this shape."""
+    samples, columns = x_shape[:2]
+    size = math.prod(x_shape[1:])
+    if not samples * size:
+        return 0
+    parts = cut(samples, size, columns)[1]
+    return 8 * parts * SCRATCH * columns + 7 if function.startswith("group") else 8 * (4 * parts * columns + 2)
+
+
+# ---- what both check -------------------------------------------------------------------------------------------------
+
+
+def _check(op, name, array, shape, x, dtype=None, output=False):
+    """Refuse an argument that is not of this shape and of x's type, or of another."""
+    if type(array) is not type(x):
+        raise KindError(f"{op}: {name} is a {type(array).__name__}, x a {type(x).__name__}; wants arrays of one kind")
+    (check_output if output else check_array)(op, name, array, shape, dtype or x.dtype)
+
+
+def _vector(op, name, array, shape, x, dtype=None, output=False):
+    _check(op, name, array, shape, x, dtype, output)
+    if not array.flags.c_contiguous:
+        raise ShapeError(f"{op}: {name} (shape {array.shape}) has strides {array.strides}, wants C order")
+    return alias(array)
+
+
+def _image(op, name, array, x, output=False):
+    _check(op, name, array, x.shape, x, None, output)
+    return nhwc(op, name, array)
+
+
+def _row(op, name, array, x, output=False):
+    return _vector(op, name, array, x.shape, x, None, output)
+
+
+def _check_images(op, x, statistics):
+    """Refuse what is no (N, C, H, W), or statistics that are not of (N, groups) for whole groups."""
+    check_floats(op, "x", x)
+    if x.ndim != 4 or not all(x.shape[1:]):
+        raise ShapeError(f"{op}: x has shape {x.shape}, wants (N, C, H, W) with C, H and W at least 1")
+    shape = getattr(statistics, "shape", None)
+    groups = shape[1] if shape is not None and len(shape) == 2 else 0
+    if not groups or x.shape[1] % groups:
+        raise ShapeError(f"{op}: mean has shape {shape}, wants (N, groups) for groups of the {x.shape[1]} channels")
+    return x.shape[0], groups
+
+
+def _check_rows(op, x):
+    check_floats(op, "x", x)
+    if x.ndim != 2 or not x.shape[1]:
+        raise ShapeError(f"{op}: x has shape {x.shape}, wants (rows, K) with K at least 1")
+    return x.shape[:1]
+
+
+def _forward(op, x, weight, bias, eps, relu, out, mean, variance, shape, whole):
+    vectors = [_vector(op, n, a, x.shape[1:2], x) for n, a in (("weight", weight), ("bias", bias))]
+    statistics = [_vector(op, n, a, shape, x, DOUBLE, True) for n, a in (("mean", mean), ("variance", variance))]
+    return whole(op, "x", x, x), *vectors, float(eps), bool(relu), whole(op, "out", out, x, True), *statistics
+
+
+def _gradients(op, g, x, mean, variance, weight, eps, out, dx, dw, db, shape, whole):
+    statistics = [_vector(op, n, a, shape, x, DOUBLE) for n, a in (("mean", mean), ("variance", variance))]
+    weight = _vector(op, "weight", weight, x.shape[1:2], x)
+    vectors = [_vector(op, n, a, x.shape[1:2], x, None, True) for n, a in (("dw", dw), ("db", db))]
+    out = None if out is None else whole(op, "out", out, x)
+    arrays = whole(op, "g", g, x), whole(op, "x", x, x), *statistics, weight
+    return *arrays, float(eps), out, whole(op, "dx", dx, x, True), *vectors
+
+
+# ---- images ----------------------------------------------------------------------------------------------------------
+
+
+def group_norm(x, weight, bias, eps, relu, out, mean, variance, workspace):
+    """Each group of channels of each image shifted and scaled to mean 0 and variance 1, then each channel again.
+
+    Math    z = (x - mean) / sqrt(variance + eps), with mean and biased variance over a group
+            v = z weight + bias;  out = max(v, 0) if relu, else v; NaN stays NaN
+    Grads   group_norm_grads
+    Shapes  x and out (N, C, H, W); weight and bias (C,); mean and variance (N, groups), float64;
+            workspace: workspace("group_norm", x.shape) bytes
+    """
+    op = "group_norm"
+    kernel = implementation(__name__, op, x)
+    shape = _check_images(op, x, mean)
+    arguments = _forward(op, x, weight, bias, eps, relu, out, mean, variance, shape, _image)
+    kernel(*arguments, workspace_of(op, workspace, _bytes(op, x.shape), "sample_norm.workspace", x))
+
+
+def group_norm_grads(g, x, mean, variance, weight, eps, out, dx, dw, db, workspace):
+    """The gradients of group_norm.
+
+    Math    m = 0 where out <= 0, else g (g itself where out is None: there was no ReLU);  h = m weight
+            db = sum m;  dw = sum m z;  dx = (h - sum h / K - z sum (h z) / K) / sqrt(variance + eps), over groups of K
+    Grads   none here: second order goes through the differentiable form
+    Shapes  g, x, dx, and out or None (N, C, H, W); mean and variance (N, groups), float64; weight, dw and db (C,);
+            workspace: workspace("group_norm_grads", x.shape) bytes
+    """
+    op = "group_norm_grads"
+    kernel = implementation(__name__, op, x)
+    shape = _check_images(op, x, mean)
+    arguments = _gradients(op, g, x, mean, variance, weight, eps, out, dx, dw, db, shape, _image)
+    kernel(*arguments, workspace_of(op, workspace, _bytes(op, x.shape), "sample_norm.workspace", x))
+
+
+# ---- rows ------------------------------------------------------------------------------------------------------------
+
+
+def layer_norm(x, weight, bias, eps, relu, out, mean, variance):
+    """Each row shifted and scaled to mean 0 and variance 1, then each column.
+
+    Math    as group_norm, with mean and biased variance over a row
+    Grads   layer_norm_grads
+    Shapes  x and out (rows, K) in C order; weight and bias (K,); mean and variance (rows,), float64
+    """
+    op = "layer_norm"
+    kernel = implementation(__name__, op, x)
+    shape = _check_rows(op, x)
+    kernel(*_forward(op, x, weight, bias, eps, relu, out, mean, variance, shape, _row))
+
+
+def layer_norm_grads(g, x, mean, variance, weight, eps, out, dx, dw, db, workspace):
+    """The gradients of layer_norm.
+
+    Math    as group_norm_grads, over rows of K
+    Grads   none here: second order goes through the differentiable form
+    Shapes  g, x, dx, and out or None (rows, K) in C order; mean and variance (rows,), float64; weight, dw and db (K,);
+            workspace: workspace("layer_norm_grads", x.shape) bytes
+    """
+    op = "layer_norm_grads"
+    kernel = implementation(__name__, op, x)
+    shape = _check_rows(op, x)
+    arguments = _gradients(op, g, x, mean, variance, weight, eps, out, dx, dw, db, shape, _row)
+    kernel(*arguments, workspace_of(op, workspace, _bytes(op, x.shape), "sample_norm.workspace", x))
+
+
+_bytes = workspace  # the argument of that name hides it

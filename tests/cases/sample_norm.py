@@ -1,0 +1,205 @@
+"""Rows for sample_norm: columns about the width of a vector and of a tile, samples about those of a part.
+
+Forward also with means that are a thousand times the deviation from them, and with an element far from all others.
+"""
+
+import numpy as np
+
+from minigrad_kernels import sample_norm
+from minigrad_kernels.errors import KindError, ShapeError
+from minigrad_kernels.layout import CHANNELS_LAST
+from minigrad_kernels.norm.cpu import SHORT, TILE
+
+from . import KernelCase, Output, Refusal
+
+EPS = 1e-5
+
+
+def channels_last(array):
+    return np.ascontiguousarray(array.transpose(CHANNELS_LAST)).transpose(np.argsort(CHANNELS_LAST))
+
+
+def lifted(array):
+    """The array, its mean far from 0."""
+    array = array + array.dtype.type(1000)
+    return array if array.ndim == 2 else channels_last(array)
+
+
+def peaked(array):
+    """The array, the first element of each sample far from all others."""
+    array = array.copy()
+    array[(slice(None), *[0] * (array.ndim - 1))] = 300
+    return array if array.ndim == 2 else channels_last(array)
+
+
+def per_column(vector, x):
+    return vector.reshape(1, -1, *[1] * (x.ndim - 2))
+
+
+def per_group(statistic, x):
+    """A statistic of (N,) or (N, groups) for the elements of x, and how many each belongs to."""
+    groups = statistic.shape[1] if statistic.ndim == 2 else 1
+    wide = np.repeat(statistic.reshape(len(x), groups), x.shape[1] // groups, axis=1)
+    return wide.reshape(len(x), x.shape[1], *[1] * (x.ndim - 2))
+
+
+def forward_size(reference, inputs, params):
+    """What is rounded: the distance from the mean, the standardised element, the result.
+
+    In float64 also the mean, and squares of distances from an element, which may be far from the mean itself.
+    """
+    x, weight, bias = inputs
+    groups = params["groups"]
+    settings = (EPS, False) if groups is None else (EPS, False, groups)
+    normal, mean, variance = reference(x, np.ones_like(weight), np.zeros_like(bias), *settings)
+    deviation = np.sqrt(variance + EPS)
+    rows = normal.reshape(*mean.shape, -1) if x.size else np.zeros((*mean.shape, 1))
+    inner = np.finfo(float).eps / np.finfo(x.dtype).eps
+    far = 1 + inner * (np.abs(mean) / deviation + (rows**2).max(-1))
+    out = (1 + np.abs(normal)) * per_column(np.abs(weight), x) * per_group(far, x) + per_column(np.abs(bias), x)
+    return out, deviation * far, deviation**2 * far
+
+
+def forward(shape, groups=None, relu=False, lies=None):
+    """A row of group_norm, or of layer_norm where there are no groups."""
+    function, order = ("layer_norm", None) if groups is None else ("group_norm", CHANNELS_LAST)
+    statistics = shape[:1] if groups is None else (shape[0], groups)
+    return KernelCase(
+        family="sample_norm",
+        function=function,
+        shapes=(shape, shape[1:2], shape[1:2]),
+        params={"eps": EPS, "relu": relu},
+        outputs=(Output(shape, order), *[Output(statistics, kind="float64")] * 2),
+        layouts=(lies or order,),
+        terms=8,
+        exact=False,
+        magnitude=lambda reference, inputs, params: forward_size(reference, inputs, {"groups": groups}),
+        reference_params={} if groups is None else {"num_groups": groups},
+        workspace=None if groups is None else lambda inputs, params, dtype: sample_norm.workspace(function, shape),
+        nan=(0, 1, 2) if shape[0] else (),
+    )
+
+
+def grads_order(inputs, params):
+    *others, out = inputs
+    return *others, params["eps"], out
+
+
+def grads_size(reference, inputs, params):
+    """All terms with their absolute values, so that nothing cancels."""
+    g, x, mean, variance, weight, _ = (None if v is None else np.abs(v.astype(float)) for v in inputs)
+    deviation = np.sqrt(per_group(variance, x) + EPS)
+    z, h = (x + per_group(mean, x)) / deviation, g * per_column(weight, x)
+    count = max(x.size // max(mean.size, 1), 1)
+
+    def average(array):
+        return per_group(array.reshape(*mean.shape, array.size // max(mean.size, 1)).sum(-1) / count, x)
+
+    axes = (0, *range(2, x.ndim))
+    return (h + average(h) + z * average(h * z)) / deviation, (g * z).sum(axes), g.sum(axes)
+
+
+def doubles(rng, shape):
+    """Means, which are of float64 whatever the type under test."""
+    return rng.standard_normal(shape)
+
+
+def positive_doubles(rng, shape):
+    return rng.random(shape) + 0.1
+
+
+def grads(shape, groups=None, out="out"):
+    function, order = ("layer_norm_grads", None) if groups is None else ("group_norm_grads", CHANNELS_LAST)
+    statistics = shape[:1] if groups is None else (shape[0], groups)
+    return KernelCase(
+        family="sample_norm",
+        function=function,
+        shapes=(shape, shape, statistics, statistics, shape[1:2], shape if out else None),
+        params={"eps": EPS},
+        outputs=(Output(shape, order), Output(shape[1:2]), Output(shape[1:2])),
+        layouts=(order, order, None, None, None, order),
+        kinds=("float", "float", doubles, positive_doubles),
+        terms=SHORT + 12,
+        exact=False,
+        magnitude=grads_size,
+        workspace=lambda inputs, params, dtype: sample_norm.workspace(function, shape),
+        arrange=grads_order,
+        nan=(0, 1) if shape[0] else (),
+    )
+
+
+ROWS = [(1, 1), (1, 2), (3, 3), (2, 7), (5, 16), (17, 17), (33, 64), (2, 300), (3, 1025), (0, 3)]
+ROWS += [(1003, 10), (32 * SHORT + 40, 33)]  # parts of several SHORTs of rows, the last one short
+IMAGES = [  # (shape, groups): a column, a vector, a tile and about them; one row; many images, in parts of several
+    ((1, 1, 1, 2), 1),
+    ((2, 3, 1, 2), 3),
+    ((3, 4, 1, 1), 2),
+    ((2, 6, 5, 7), 3),
+    ((5, 33, 3, 3), 11),
+    ((2, 16, 8, 8), 16),
+    ((1, TILE - 1, 2, 1), 5),
+    ((2, TILE + 4, 2, 2), 4),
+    ((1, 1028, 1, 3), 2),
+    ((2, 64, 9, 31), 1),
+    ((70, 8, 6, 6), 4),
+    ((0, 4, 2, 2), 2),
+]
+NARROW = [shape for shape in ROWS if 1 < shape[1]]
+
+CASES = [
+    *(forward(shape, None, relu) for shape in ROWS for relu in (False, True)),
+    *(forward(*image, relu) for image in IMAGES for relu in (False, True)),
+    *(forward(shape, None, False, lies) for shape in NARROW for lies in (lifted, peaked)),
+    *(forward(*image, True, lies) for image in IMAGES for lies in (lifted, peaked)),
+    *(grads(shape, None, out) for shape in ROWS for out in ("", "out")),
+    *(grads(*image, out) for image in IMAGES for out in ("", "out")),
+]
+
+X, V, S = np.ones((3, 4), np.float32), np.ones(4, np.float32), np.ones(3)
+Y, T = channels_last(np.ones((3, 4, 2, 2), np.float32)), np.ones((3, 2))
+SPACE = np.empty(1 << 16, np.uint8)
+
+
+def _layers(x=X, weight=V, bias=V, out=X, mean=S, variance=S):
+    return lambda: sample_norm.layer_norm(x, weight, bias, EPS, False, out.copy(), mean, variance)
+
+
+def _images(x=Y, weight=V, out=Y, mean=T, variance=T, space=SPACE):
+    return lambda: sample_norm.group_norm(x, weight, V, EPS, False, out, mean, variance, space)
+
+
+def _grads(g=Y, mean=T, out=Y, dw=V, space=SPACE):
+    outputs = Y.copy("K"), dw, V.copy()
+    return lambda: sample_norm.group_norm_grads(g, Y, mean, T, V, EPS, out, *outputs, space)
+
+
+def _frozen(array):
+    array = array.copy("K")
+    array.flags.writeable = False
+    return array
+
+
+WRONG = {
+    "rows of 3-D": (_layers(x=X[None]), ShapeError, "layer_norm: x has shape (1, 3, 4), wants (rows, K)"),
+    "rows of none": (_layers(x=X[:, :0]), ShapeError, "layer_norm: x has shape (3, 0), wants (rows, K)"),
+    "rows of integers": (_layers(x=X.astype(int)), KindError, "layer_norm: x has type int64"),
+    "rows, order": (_layers(x=np.ones((4, 3), "f4").T), ShapeError, "layer_norm: x (shape (3, 4)) has strides (4, 12"),
+    "rows, weight": (_layers(weight=V[:3]), ShapeError, "layer_norm: weight has shape (3,), wants (4,)"),
+    "rows, no bias": (_layers(bias=None), KindError, "layer_norm: bias is a NoneType, x a ndarray"),
+    "rows, mean": (_layers(mean=S.astype("f4")), KindError, "layer_norm: mean has type float32, wants float64"),
+    "rows, variance": (_layers(variance=_frozen(S)), ShapeError, "layer_norm: variance is read-only"),
+    "matrix": (_images(x=X), ShapeError, "group_norm: x has shape (3, 4), wants (N, C, H, W)"),
+    "no pixels": (_images(x=Y[:, :, :0]), ShapeError, "group_norm: x has shape (3, 4, 0, 2), wants (N, C, H, W)"),
+    "C order": (_images(x=Y.copy("C")), ShapeError, "group_norm: x (shape (3, 4, 2, 2)) has strides (64, 16, 8, 4)"),
+    "groups": (_images(mean=np.ones((3, 3))), ShapeError, "group_norm: mean has shape (3, 3), wants (N, groups)"),
+    "statistics": (_images(mean=np.ones((2, 2))), ShapeError, "group_norm: mean has shape (2, 2), wants (3, 2)"),
+    "no statistics": (_images(mean=None), ShapeError, "group_norm: mean has shape None, wants (N, groups)"),
+    "variance": (_images(variance=S), ShapeError, "group_norm: variance has shape (3,), wants (3, 2)"),
+    "out": (_images(out=_frozen(Y)), ShapeError, "group_norm: out is read-only"),
+    "workspace": (_images(space=SPACE[:9]), ShapeError, "group_norm: workspace has shape (9,), wants"),
+    "grads g": (_grads(g=Y[:2]), ShapeError, "group_norm_grads: g has shape (2, 4, 2, 2), wants (3, 4, 2, 2)"),
+    "grads out": (_grads(out=Y.astype("f8")), KindError, "group_norm_grads: out has type float64, wants float32"),
+    "grads dw": (_grads(dw=V.astype("f8")), KindError, "group_norm_grads: dw has type float64, wants float32"),
+    "grads workspace": (_grads(space=X), KindError, "group_norm_grads: workspace has type float32, wants uint8"),
+}
+REFUSALS = [Refusal(f"sample_norm {name}", *row) for name, row in WRONG.items()]
