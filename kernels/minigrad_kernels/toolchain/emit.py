@@ -15,7 +15,7 @@ from numba.core import cgutils, config
 
 from ..errors import ShapeError
 
-__all__ = ["INT", "TILE", "Emitter", "constant"]
+__all__ = ["INT", "TILE", "Emitter", "constant", "hidden"]
 
 
 class Tile(NamedTuple):
@@ -70,6 +70,17 @@ elif TILE is TILES["plain"]:
 def constant(value):
     """An int64."""
     return ir.Constant(INT, value)
+
+
+def hidden(builder, value):
+    """The same int64, of which the compiler knows nothing: an empty assembly.
+
+    Otherwise it keeps a pointer of its own for each place that is reached from a loop's counter, more than there are
+    registers, and moves them all to memory and back in each turn.
+    """
+    if REGISTER is None:
+        return value
+    return builder.asm(ir.FunctionType(INT, [INT]), "", "=r,0", [value], False)
 
 
 class Emitter:

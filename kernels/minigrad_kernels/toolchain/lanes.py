@@ -11,7 +11,7 @@ from llvmlite import ir
 from numba.core import cgutils, types
 from numba.extending import intrinsic
 
-from .emit import INT, TILE, constant
+from .emit import INT, TILE, constant, hidden
 
 __all__ = ["LANES", "add_quotient", "add_windows", "max_windows", "mean_window", "place_windows"]
 
@@ -112,7 +112,7 @@ class _Emitter:
         builder = self.builder
         slots = [self.variable(first) for first, _ in places]
         with cgutils.for_range(builder, count, intp=INT):
-            here = [builder.load(slot) for slot in slots]
+            here = [hidden(builder, builder.load(slot)) for slot in slots]
             visit(*here)
             for slot, place, (_, step) in zip(slots, here, places, strict=True):
                 builder.store(builder.add(place, step), slot)
