@@ -32,7 +32,7 @@ class _Emitter:
         builder, count = self.builder, self.values[-1]
         iota = ir.Constant(ir.VectorType(INT, LANES), list(range(LANES)))
         if TILE.free_masks:
-            self.mask = builder.icmp_signed("<", iota, self.splat(count))
+            self.mask = self._kept(builder.icmp_signed("<", iota, self.splat(count)))
             body()
             return
         with builder.if_else(builder.icmp_signed(">=", count, constant(LANES))) as (whole, rest):
@@ -42,6 +42,12 @@ class _Emitter:
             with rest:
                 self.mask = builder.icmp_signed("<", iota, self.splat(count))
                 body()
+
+    def _kept(self, mask):
+        """The mask, made once: the compiler would rather compare again in each turn of a loop."""
+        builder, bits = self.builder, ir.IntType(LANES)
+        number = hidden(builder, builder.zext(builder.bitcast(mask, bits), INT))
+        return builder.bitcast(builder.trunc(number, bits), mask.type)
 
     def splat(self, value):
         """The value in all lanes."""
