@@ -89,6 +89,15 @@ class _Emitter:
             return
         self._masked("store", argument, ir.VoidType(), [vector, pointer, ir.Constant(LANE, size), self.mask])
 
+    def fetch(self, argument, offset):
+        """Ask for the cache line that holds an element, to write into it soon."""
+        data = self.context.make_array(self.types[argument])(self.context, self.builder, self.values[argument]).data
+        pointer, byte = self.builder.gep(data, [offset]), ir.IntType(8).as_pointer()
+        kind = ir.FunctionType(ir.VoidType(), [byte, LANE, LANE, LANE])
+        callee = cgutils.get_or_insert_function(self.builder.module, kind, "llvm.prefetch.p0")
+        write, keep, data_cache = LANE(1), LANE(3), LANE(1)
+        self.builder.call(callee, [self.builder.bitcast(pointer, byte), write, keep, data_cache])
+
     def variable(self, value):
         """A variable, which LLVM keeps in a register."""
         slot = cgutils.alloca_once(self.builder, value.type)
@@ -217,8 +226,17 @@ def _place(adds, arguments):
                 emit.store(builder.fadd(emit.load(8, offset), here) if adds else here, 8, offset)
 
             emit.window(taps, steps, corner, visit)
+            if not adds:  # else they have just been read
+                ahead(corner)
             wide = share if share.type == emit.vector(11) else builder.fpext(share, emit.vector(11))
             builder.store(builder.fadd(builder.load(total), wide), total)
+
+        def ahead(corner):
+            """Writes of parts of lines wait for what is not in the nearest cache: ask for two rows of windows later."""
+            down = builder.extract_value(steps, 0)
+            below = builder.add(corner, builder.mul(builder.shl(builder.extract_value(taps, 1), constant(1)), down))
+            emit.fetch(8, below)
+            emit.fetch(8, builder.add(below, down))
 
         def body():
             with builder.if_then(wanted):
