@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from minigrad_kernels import conv2d
-from minigrad_kernels.conv2d import filter_plan, reference
+from minigrad_kernels.conv2d import cpu, filter_plan, reference, scatter_plan
 from minigrad_kernels.conv2d.geometry import Geometry
 from minigrad_kernels.conv2d.neighbours import finite, neighbours
 from minigrad_kernels.toolchain import set_threads, threads
@@ -19,6 +19,16 @@ CASES = [
     (6, 2, 4, (13, 18), (3, 4), (1, 2), (3, 2), (2, 1)),
     (6, 3, 1, (12, 14), (3, 3), (1, 1), (1, 2), (1, 2)),
 ]
+# The same, for the input gradient alone, with as few or more channels in x
+SCATTERED = [
+    *CASES,
+    (25, 6, 16, (14, 14), (5, 5), (1, 1), (0, 0), (1, 1)),
+    (7, 20, 5, (11, 12), (4, 3), (2, 2), (1, 1), (1, 1)),
+    (3, 5, 7, (9, 8), (2, 3), (3, 4), (0, 1), (1, 1)),
+    (4, 40, 3, (6, 7), (3, 2), (1, 1), (2, 1), (2, 1)),
+    (2, 3, 2, (5, 5), (5, 5), (1, 1), (2, 2), (1, 1)),
+    (1, 70, 4, (5, 6), (3, 3), (1, 2), (1, 0), (1, 1)),
+]
 DIRECTIONS = ["forward", "input_grad", "weight_grad"]
 
 
@@ -27,6 +37,18 @@ def no_change_of_threads():
     before = threads()
     yield
     set_threads(before)
+
+
+@pytest.fixture
+def always_scattered(monkeypatch):
+    def forget():
+        cpu._near.cache_clear()
+        cpu._bytes.cache_clear()
+
+    forget()
+    monkeypatch.setattr(scatter_plan, "WORTH", float("inf"))
+    yield
+    forget()
 
 
 def last(rng, n, c, h, w, dtype):
@@ -131,3 +153,49 @@ def test_finite(dtype):
             y = x.copy()
             y[place] = value
             assert not finite(y)
+
+
+# ---- scattered ---------------------------------------------------------------------------------------------------
+
+
+def is_scattered(x, w, settings):
+    setup = cpu._near("input_grad", x.shape, w.shape, *settings, x.itemsize, threads())
+    return setup.picks is not None and setup.exact
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("case", SCATTERED, ids=str)
+def test_scattered_sums_are_exact(case, dtype, always_scattered):
+    inputs = problem(case, dtype)
+    assert is_scattered(inputs[0], inputs[1], inputs[4]) == (case[-1][1] == 1)
+    assert np.array_equal(computed("input_grad", *inputs), defined("input_grad", *inputs))
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
+@pytest.mark.parametrize("case", SCATTERED, ids=str)
+def test_scattered_what_is_not_finite_goes_no_further(case, value, always_scattered):
+    inputs = problem(case, np.float32)
+    inputs[2][-1, 0, 1, 1] = value
+    with np.errstate(invalid="ignore"):
+        expected = defined("input_grad", *inputs)
+    assert np.array_equal(computed("input_grad", *inputs), expected, equal_nan=True)
+
+
+@pytest.mark.parametrize("case", SCATTERED, ids=str)
+def test_scattered_bits_do_not_depend_on_the_threads(case, always_scattered):
+    n, depth, made, *rest = case
+    x, w, g, bias, settings = problem((4 * n, depth, made, *rest), np.float32)
+    rng, results = np.random.default_rng(1), []
+    for array in (w, g):
+        array[...] = rng.standard_normal(array.shape)
+    for count in range(1, threads() + 1):
+        set_threads(count)
+        results.append(computed("input_grad", x, w, g, bias, settings).tobytes())
+    assert len(set(results)) == 1
+
+
+def test_few_channels_under_a_wide_filter_are_scattered():
+    settings = (1, 1), (0, 0), (1, 1), 1
+    few, many = problem(SCATTERED[6], np.float32), problem((8, 64, 64, (9, 9), (3, 3), *settings[:3]), np.float32)
+    assert is_scattered(few[0], few[1], settings) == (VECTOR_BYTES >= 64)
+    assert not is_scattered(many[0], many[1], settings)

@@ -26,37 +26,38 @@ def clear_rows(x, n, top, bottom, left):
 
 
 @jit
-def place_row(g, out, rectified, positions, row, kernel_size, stride, padding, dilation, overlap, dx, sums):
-    """Into dx, what the windows of one row pass back."""
-    n, i = row // g.shape[1], row % g.shape[1]
+def place_rows(g, out, rectified, positions, rows, kernel_size, stride, padding, dilation, overlap, dx, sums):
+    """Into dx, what the windows of some rows pass back: (first, end, step). A call for each would cost too much."""
     height, width, channels = dx.shape[1:]
-    top = i * stride[0] - padding[0]
-    p0, p1 = taps_inside(top, height, kernel_size[0], dilation[0])
     steps, taps = (dilation[0] * width * channels, dilation[1] * channels), kernel_size[1]
-    wanted, j = sums.size > 0, 0
-    while j < g.shape[2]:
-        left = j * stride[1] - padding[1]
-        q0, q1 = taps_inside(left, width, kernel_size[1], dilation[1])
-        inside = p0, p1, q0, q1
-        corner, at = ((n * height + top) * width + left) * channels, (row * g.shape[2] + j) * channels
-        count = run_from(j, g.shape[2], width, taps, stride[1], padding[1], dilation[1], channels)
-        run = count, stride[1] * channels, channels
-        for c in range(0, channels, LANES):
-            here, there, rest = at + c, corner + c, channels - c
-            if overlap:
-                add_windows(
-                    g, out, rectified, positions, here, inside, steps, taps, dx, there, run, sums, wanted, c, rest
-                )  # fmt: skip
-            else:
-                place_windows(
-                    g, out, rectified, positions, here, inside, steps, taps, dx, there, run, sums, wanted, c, rest
-                )  # fmt: skip
-        j += count
+    wanted = sums.size > 0
+    for row in range(rows[0], rows[1], rows[2]):
+        n, i, j = row // g.shape[1], row % g.shape[1], 0
+        top = i * stride[0] - padding[0]
+        p0, p1 = taps_inside(top, height, kernel_size[0], dilation[0])
+        while j < g.shape[2]:
+            left = j * stride[1] - padding[1]
+            q0, q1 = taps_inside(left, width, taps, dilation[1])
+            inside = p0, p1, q0, q1
+            corner, at = ((n * height + top) * width + left) * channels, (row * g.shape[2] + j) * channels
+            count = run_from(j, g.shape[2], width, taps, stride[1], padding[1], dilation[1], channels)
+            run = count, stride[1] * channels, channels
+            for c in range(0, channels, LANES):
+                here, there, rest = at + c, corner + c, channels - c
+                if overlap:
+                    add_windows(
+                        g, out, rectified, positions, here, inside, steps, taps, dx, there, run, sums, wanted, c, rest
+                    )  # fmt: skip
+                else:
+                    place_windows(
+                        g, out, rectified, positions, here, inside, steps, taps, dx, there, run, sums, wanted, c, rest
+                    )  # fmt: skip
+            j += count
 
 
 @jit
 def scatter_row(g, out, rectified, positions, row, kernel_size, stride, padding, dilation, dx, sums):
-    """place_row for few channels, one element after the other, into zeros."""
+    """One of place_rows for few channels, one element after the other, into zeros."""
     n, i = row // g.shape[1], row % g.shape[1]
     top, zero = i * stride[0] - padding[0], g.dtype.type(0)
     for j in range(g.shape[2]):
@@ -72,31 +73,37 @@ def scatter_row(g, out, rectified, positions, row, kernel_size, stride, padding,
 
 
 @jit
-def place_band(g, out, rectified, positions, band, kernel_size, stride, padding, dilation, dx, overlap, sums):
-    count = g.shape[1]
-    start, stop = (band * count, (band + 1) * count) if overlap else (band, band + 1)
-    n, i, height = start // count, start % count, dx.shape[1]
+def clear_band(g, band, kernel_size, stride, padding, dilation, dx, overlap):
+    """Zeros into a band, or at least into what no window covers."""
+    count, height, left = g.shape[1], dx.shape[1], 0
+    n, i = (band, 0) if overlap else (band // count, band % count)
     top = 0 if i == 0 else min(height, i * stride[0] - padding[0])
     bottom = height if overlap or i + 1 == count else min(height, (i + 1) * stride[0] - padding[0])
-    tiled = stride == kernel_size and dilation == (1, 1) and padding == (0, 0)
-    few = dx.shape[3] < FEW
-    if tiled and not few:  # what no window covers
-        clear_rows(dx, n, top, bottom, min(dx.shape[2], g.shape[2] * stride[1]))
-        clear_rows(dx, n, min(bottom, top + stride[0]), bottom, 0)
-    else:
-        clear_rows(dx, n, top, bottom, 0)
-    for row in range(stop - 1, start - 1, -1):  # so that an element sums over its taps in their order
-        if few:
-            scatter_row(g, out, rectified, positions, row, kernel_size, stride, padding, dilation, dx, sums)
-        else:
-            place_row(g, out, rectified, positions, row, kernel_size, stride, padding, dilation, overlap, dx, sums)
+    if stride == kernel_size and dilation == (1, 1) and padding == (0, 0) and dx.shape[3] >= FEW:
+        covered = min(bottom, top + stride[0])
+        clear_rows(dx, n, top, covered, g.shape[2] * stride[1])
+        top = covered
+    clear_rows(dx, n, top, bottom, left)
 
 
 @jit
 def place_bands(g, out, rectified, positions, kernel_size, stride, padding, dilation, start, stop, dx, overlap, sums):
     clear(sums)
+    whole = stride == kernel_size and dx.shape[1] == g.shape[1] * stride[0] and dx.shape[2] == g.shape[2] * stride[1]
+    few, count = dx.shape[3] < FEW, g.shape[1]
     for band in range(start, stop):
-        place_band(g, out, rectified, positions, band, kernel_size, stride, padding, dilation, dx, overlap, sums)
+        if few or overlap or not whole:
+            clear_band(g, band, kernel_size, stride, padding, dilation, dx, overlap)
+        if few:
+            first, end = (band * count, (band + 1) * count) if overlap else (band, band + 1)
+            for row in range(end - 1, first - 1, -1):
+                scatter_row(g, out, rectified, positions, row, kernel_size, stride, padding, dilation, dx, sums)
+        elif overlap:  # backwards, so that an element sums over its taps in their order
+            rows = (band + 1) * count - 1, band * count - 1, -1
+            place_rows(g, out, rectified, positions, rows, kernel_size, stride, padding, dilation, True, dx, sums)
+    if not few and not overlap:
+        rows = start, stop, 1
+        place_rows(g, out, rectified, positions, rows, kernel_size, stride, padding, dilation, False, dx, sums)
 
 
 @jit

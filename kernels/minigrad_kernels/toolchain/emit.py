@@ -15,7 +15,7 @@ from numba.core import cgutils, config
 
 from ..errors import ShapeError
 
-__all__ = ["CACHE_LINE", "INT", "TILE", "Emitter", "constant", "fetch"]
+__all__ = ["CACHE_LINE", "INT", "TILE", "Emitter", "constant", "fetch", "hidden"]
 
 
 class Tile(NamedTuple):
@@ -81,6 +81,17 @@ def fetch(builder, address, written):
     near, data = 3, 1  # into the nearest cache; not instructions
     settings = [ir.Constant(number, setting) for setting in (int(written), near, data)]
     builder.call(callee, [builder.inttoptr(address, byte), *settings])
+
+
+def hidden(builder, value):
+    """The same int64, of which the compiler knows nothing: an empty assembly.
+
+    Otherwise it keeps a pointer of its own for each place that is reached from a loop's counter, more than there are
+    registers, and moves them all to memory and back in each turn.
+    """
+    if REGISTER is None:
+        return value
+    return builder.asm(ir.FunctionType(INT, [INT]), "", "=r,0", [value], False)
 
 
 class Emitter:
@@ -181,15 +192,6 @@ class Emitter:
             kind = ir.FunctionType(value.type, [value.type])
             passed = self.builder.asm(kind, "", f"={REGISTER},0,~{{memory}}", [value], True)
             self.builder.store(passed, slot)
-
-    def opaque(self, value):
-        """The value, an integer of which the compiler is to know nothing: the outcome of an empty assembly.
-
-        Sums of it with other numbers are then made where they are needed, mostly within a load. Of one that a loop
-        counts up, it would else count up each sum by itself, for which there are not registers enough.
-        """
-        kind = ir.FunctionType(value.type, [value.type])
-        return self.builder.asm(kind, "", "=r,0", [value], False)
 
     def lane_sum(self, vector):
         """The lanes added in halves: 0 + n/2, 1 + n/2 + 1 ..., then again."""

@@ -24,7 +24,7 @@ ROWS, DOT_ROWS, DOT_COLUMNS = TILE.rows, TILE.dot_rows, TILE.dot_columns
 VECTOR_BYTES = TILE.vector_bytes
 GATHER, DOT, CHANNELS = 0, 1, 2
 TILE_STEPS, ACCUMULATE_STEPS = 6, 4  # of a sum, that cost as much as setting up a tile, and as adding to what is there
-NARROW = 0.65  # of what a step of two vectors costs, where there is one
+NARROW = 0.6  # of what a step of two vectors costs, where there is one
 SHARED_WORK = 1 << 19  # multiplications; less is done sooner than a second thread wakes up
 
 

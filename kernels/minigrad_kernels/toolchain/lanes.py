@@ -11,7 +11,7 @@ from llvmlite import ir
 from numba.core import cgutils, types
 from numba.extending import intrinsic
 
-from .emit import INT, TILE, constant
+from .emit import INT, TILE, constant, fetch, hidden
 
 __all__ = ["LANES", "add_quotient", "add_windows", "max_windows", "mean_window", "place_windows"]
 
@@ -32,7 +32,7 @@ class _Emitter:
         builder, count = self.builder, self.values[-1]
         iota = ir.Constant(ir.VectorType(INT, LANES), list(range(LANES)))
         if TILE.free_masks:
-            self.mask = builder.icmp_signed("<", iota, self.splat(count))
+            self.mask = self._kept(builder.icmp_signed("<", iota, self.splat(count)))
             body()
             return
         with builder.if_else(builder.icmp_signed(">=", count, constant(LANES))) as (whole, rest):
@@ -42,6 +42,12 @@ class _Emitter:
             with rest:
                 self.mask = builder.icmp_signed("<", iota, self.splat(count))
                 body()
+
+    def _kept(self, mask):
+        """The mask, made once: the compiler would rather compare again in each turn of a loop."""
+        builder, bits = self.builder, ir.IntType(LANES)
+        number = hidden(builder, builder.zext(builder.bitcast(mask, bits), INT))
+        return builder.bitcast(builder.trunc(number, bits), mask.type)
 
     def splat(self, value):
         """The value in all lanes."""
@@ -83,6 +89,11 @@ class _Emitter:
             return
         self._masked("store", argument, ir.VoidType(), [vector, pointer, ir.Constant(LANE, size), self.mask])
 
+    def fetch(self, argument, offset):
+        """Ask for the cache line that holds an element, to write into it soon."""
+        data = self.context.make_array(self.types[argument])(self.context, self.builder, self.values[argument]).data
+        fetch(self.builder, self.builder.ptrtoint(self.builder.gep(data, [offset]), INT), True)
+
     def variable(self, value):
         """A variable, which LLVM keeps in a register."""
         slot = cgutils.alloca_once(self.builder, value.type)
@@ -112,7 +123,7 @@ class _Emitter:
         builder = self.builder
         slots = [self.variable(first) for first, _ in places]
         with cgutils.for_range(builder, count, intp=INT):
-            here = [builder.load(slot) for slot in slots]
+            here = [hidden(builder, builder.load(slot)) for slot in slots]
             visit(*here)
             for slot, place, (_, step) in zip(slots, here, places, strict=True):
                 builder.store(builder.add(place, step), slot)
@@ -211,8 +222,17 @@ def _place(adds, arguments):
                 emit.store(builder.fadd(emit.load(8, offset), here) if adds else here, 8, offset)
 
             emit.window(taps, steps, corner, visit)
+            if not adds:  # else they have just been read
+                ahead(corner)
             wide = share if share.type == emit.vector(11) else builder.fpext(share, emit.vector(11))
             builder.store(builder.fadd(builder.load(total), wide), total)
+
+        def ahead(corner):
+            """Writes of parts of lines wait for what is not in the nearest cache: ask for two rows of windows later."""
+            down = builder.extract_value(steps, 0)
+            below = builder.add(corner, builder.mul(builder.shl(builder.extract_value(taps, 1), constant(1)), down))
+            emit.fetch(8, below)
+            emit.fetch(8, builder.add(below, down))
 
         def body():
             with builder.if_then(wanted):

@@ -18,13 +18,14 @@ lanes.
 Source  K. Goto, R. van de Geijn, "Anatomy of high-performance matrix multiplication", 2008, section 5 (register tiles)
 """
 
+import functools
 from typing import NamedTuple
 
 from llvmlite import ir
 from numba.core import cgutils, types
 from numba.extending import intrinsic
 
-from .emit import INT, TILE, Emitter, constant
+from .emit import INT, TILE, Emitter, constant, hidden
 
 __all__ = ["LOW_ROWS", "channel_tile", "dot_tile", "low_tile", "narrow_tile", "wide_tile"]
 
@@ -66,33 +67,63 @@ def _floor(emit, relu):
 def _emit_gather(emit, rows, masks, taps, steps, by_lane, relu):
     """The tile itself: len(masks) vectors wide; by_lane: a channel tile."""
     builder, vectors = emit.builder, range(len(masks))
-    a_taps, b_taps, tap, tap_end, b = taps
-    length, a_step, b_step = steps
     sums = [
         [emit.variable(emit.load(emit.shifted(row, constant(v * emit.lanes)), masks[v])) for v in vectors]
         for row in rows.start
     ]
-    with cgutils.for_range(builder, builder.sub(tap_end, tap)) as outer:
-        number = builder.add(tap, outer.index)
-        shift = emit.variable(builder.mul(emit.entry(a_taps, number), constant(emit.size)))
-        position = emit.variable(emit.shifted(b, emit.entry(b_taps, number)))
-        with cgutils.for_range(builder, length):
-            here, there = builder.load(position), emit.opaque(builder.load(shift))
-            right = [emit.load(emit.shifted(here, constant(v * emit.lanes)), masks[v]) for v in vectors]
-            for i, row in enumerate(rows.a):
-                place = builder.add(row, there)
-                shared = None if by_lane else emit.splat(emit.scalar(place))
-                for v in vectors:
-                    left = shared or emit.load(emit.shifted(place, constant(v * emit.lanes)), masks[v])
-                    emit.multiply_add(left, right[v], sums[i][v])
-                emit.fence(sums[i])
-            builder.store(builder.add(here, b_step), position)
-            builder.store(builder.add(there, a_step), shift)
+    if by_lane or len(masks) > 1:
+        _emit_sum(emit, sums, rows.a, None, masks, taps, steps, by_lane)
+    else:
+        between, alike = _pairs(emit, rows.a)
+        with builder.if_else(alike) as (paired, any_rows):
+            with paired:
+                _emit_sum(emit, sums, rows.a[::2], between, masks, taps, steps, False)
+            with any_rows:
+                _emit_sum(emit, sums, rows.a, None, masks, taps, steps, False)
     floor = emit.splat(_floor(emit, relu))
     for row, line in zip(rows.c, sums, strict=True):
         for v in vectors:
             result = emit.at_least(builder.load(line[v]), floor)
             emit.store(result, emit.shifted(row, constant(v * emit.lanes)), masks[v])
+
+
+def _pairs(emit, rows):
+    """How far the second row of a pair of rows lies behind the first, and whether that is so in all pairs.
+
+    Then half as many addresses do. One vector of columns reads a row for each product, and has no time to read an
+    address too for which there was no register.
+    """
+    builder = emit.builder
+    between = [builder.sub(second, first) for first, second in zip(rows[::2], rows[1::2], strict=True)]
+    equal = [builder.icmp_signed("==", other, between[0]) for other in between[1:]]
+    return between[0], functools.reduce(builder.and_, equal)
+
+
+def _emit_sum(emit, sums, rows, between, masks, taps, steps, by_lane):
+    """Adds to the sums of rows, or of pairs of rows that lie so far apart."""
+    builder, vectors = emit.builder, range(len(masks))
+    a_taps, b_taps, tap, tap_end, b = taps
+    length, a_step, b_step = steps
+    with cgutils.for_range(builder, builder.sub(tap_end, tap)) as outer:
+        number = builder.add(tap, outer.index)
+        shift = emit.variable(builder.mul(emit.entry(a_taps, number), constant(emit.size)))
+        position = emit.variable(emit.shifted(b, emit.entry(b_taps, number)))
+        with cgutils.for_range(builder, length):
+            here, there = builder.load(position), hidden(builder, builder.load(shift))
+            right = [emit.load(emit.shifted(here, constant(v * emit.lanes)), masks[v]) for v in vectors]
+            if between is None:
+                places = [builder.add(row, there) for row in rows]
+            else:
+                second = hidden(builder, builder.add(there, between))
+                places = [builder.add(row, start) for row in rows for start in (there, second)]
+            for line, place in zip(sums, places, strict=True):
+                shared = None if by_lane else emit.splat(emit.scalar(place))
+                for v in vectors:
+                    left = shared or emit.load(emit.shifted(place, constant(v * emit.lanes)), masks[v])
+                    emit.multiply_add(left, right[v], line[v])
+                emit.fence(line)
+            builder.store(builder.add(here, b_step), position)
+            builder.store(builder.add(there, a_step), shift)
 
 
 def _gather_tile(vectors, arguments, by_lane=False, count=TILE.rows):
