@@ -21,14 +21,17 @@ RUN = 4 * ROWS  # rows whose part of dx should stay in the first cache
 
 
 def scatter(geometry, other):
-    """Neighbours that read what is not finite just as any plan does, or None where another plan does about as well."""
+    """Neighbours that read what is not finite just as any plan does, or None where another plan does about as well.
+
+    other(geometry) makes that plan. Both are compared as they are for one thread: the choice changes bits.
+    """
     if not 0 < geometry.x_shape[1] * geometry.itemsize % (2 * VECTOR_BYTES) or geometry.groups > 1:
         return None
     if geometry.dilation[1] > 1 or not geometry.work:
         return None
-    plan, size = _plan(geometry), geometry.itemsize
-    better = plan_cost(plan, size) < WORTH * plan_cost(other, size)
-    return Neighbours(plan, _picks(geometry), 0, True) if better else None
+    alone = geometry._replace(threads=1)
+    cost, least = (plan_cost(make(alone), geometry.itemsize) for make in (_plan, other))
+    return Neighbours(_plan(geometry), _picks(geometry), 0, True) if cost < WORTH * least else None
 
 
 def _b_step(geometry):
