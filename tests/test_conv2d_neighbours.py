@@ -167,7 +167,8 @@ def is_scattered(x, w, settings):
 @pytest.mark.parametrize("case", SCATTERED, ids=str)
 def test_scattered_sums_are_exact(case, dtype, always_scattered):
     inputs = problem(case, dtype)
-    assert is_scattered(inputs[0], inputs[1], inputs[4]) == (case[-1][1] == 1)
+    fills_vectors = case[1] * np.dtype(dtype).itemsize % (2 * VECTOR_BYTES) == 0
+    assert is_scattered(inputs[0], inputs[1], inputs[4]) == (case[-1][1] == 1 and not fills_vectors)
     assert np.array_equal(computed("input_grad", *inputs), defined("input_grad", *inputs))
 
 
@@ -197,5 +198,5 @@ def test_scattered_bits_do_not_depend_on_the_threads(case, always_scattered):
 def test_few_channels_under_a_wide_filter_are_scattered():
     settings = (1, 1), (0, 0), (1, 1), 1
     few, many = problem(SCATTERED[6], np.float32), problem((8, 64, 64, (9, 9), (3, 3), *settings[:3]), np.float32)
-    assert is_scattered(few[0], few[1], settings) == (VECTOR_BYTES >= 64)
+    assert is_scattered(few[0], few[1], settings) or VECTOR_BYTES == 16
     assert not is_scattered(many[0], many[1], settings)
