@@ -61,9 +61,7 @@ class _PartLibrary(_Library):
 
     def finalize(self):
         self._raise_if_finalized()
-        for library in dict.fromkeys(self._linking_libraries):
-            self._final_module.link_in(library._get_module_for_linking(), preserve=True)
-        self._finalized = True
+        self._finalized = True  # what it calls is linked into entries beside it, and so but once
 
 
 class _EntryLibrary(_Library):
@@ -71,6 +69,14 @@ class _EntryLibrary(_Library):
 
     def add_llvm_module(self, ll_module):
         self._final_module.link_in(ll_module)
+
+    def finalize(self):
+        found = list(self._linking_libraries)
+        for library in found:  # which grows meanwhile
+            if isinstance(library, _PartLibrary):
+                found += [called for called in library._linking_libraries if called not in found]
+        self._linking_libraries = found
+        super().finalize()
 
     def _optimize_final_module(self):
         for function in self._final_module.functions:
