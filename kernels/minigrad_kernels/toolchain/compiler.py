@@ -35,10 +35,25 @@ __all__ = ["Entry", "Part"]
 # vectors at that place, and so from the layout and the number of threads. The microkernels say contract themselves.
 OPTIONS = dict(nopython=True, error_model="numpy", nogil=True, no_cfunc_wrapper=True)
 WRAPPER = "_ZN7cpython"  # how the functions that Python calls begin
+LARGE = 1300  # instructions before optimisation, of which about a fifth remains
 RUNTIME = "NRT_"  # how the functions of Numba's runtime begin
 
 
-class _PartLibrary(JITCodeLibrary):
+class _Library(JITCodeLibrary):
+    """Code in which large functions stay functions.
+
+    A call costs them nothing. Inside their callers they would double the time that LLVM takes.
+    """
+
+    def add_ir_module(self, ir_module):
+        for function in ir_module.functions:
+            if sum(len(block.instructions) for block in function.blocks) > LARGE:
+                function.attributes.discard("alwaysinline")
+                function.attributes.add("noinline")
+        super().add_ir_module(ir_module)
+
+
+class _PartLibrary(_Library):
     """Code to be linked into entries; it never becomes machine code by itself."""
 
     def add_llvm_module(self, ll_module):
@@ -46,16 +61,22 @@ class _PartLibrary(JITCodeLibrary):
 
     def finalize(self):
         self._raise_if_finalized()
-        for library in dict.fromkeys(self._linking_libraries):
-            self._final_module.link_in(library._get_module_for_linking(), preserve=True)
-        self._finalized = True
+        self._finalized = True  # what it calls is linked into entries beside it, and so but once
 
 
-class _EntryLibrary(JITCodeLibrary):
+class _EntryLibrary(_Library):
     """Machine code for Python to call, optimised once with all its parts inside."""
 
     def add_llvm_module(self, ll_module):
         self._final_module.link_in(ll_module)
+
+    def finalize(self):
+        found = list(self._linking_libraries)
+        for library in found:  # which grows meanwhile
+            if isinstance(library, _PartLibrary):
+                found += [called for called in library._linking_libraries if called not in found]
+        self._linking_libraries = found
+        super().finalize()
 
     def _optimize_final_module(self):
         for function in self._final_module.functions:
