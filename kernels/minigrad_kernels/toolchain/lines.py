@@ -12,6 +12,9 @@ many arrays it gives up. A formula sees the elements of an array as an attribute
 Arrays are 1-D and C-contiguous. Moving ones begin at `at`, fixed ones at 0; numbers fill all lanes. Totals are arrays
 of LANES elements, which stay in registers meanwhile: what a formula adds to them it adds lane by lane. Where float32
 meets float64 it is widened, and what is stored is rounded to the array's type. No operation is fused with another.
+
+Memory that a formula writes is asked for AHEAD elements before: processors see by themselves which addresses are read
+next, but wait for each cache line that is written.
 """
 
 import functools
@@ -28,6 +31,8 @@ __all__ = ["LANES", "lane_total", "line"]
 LANES = 16  # two or four registers where vectors are shorter
 
 LANE = ir.IntType(32)
+AHEAD = 1024  # elements: a page of float32
+WRITE, KEEP, DATA = (ir.Constant(LANE, number) for number in (1, 3, 1))  # to which cache, of which kind
 
 
 def splat(builder, value):
@@ -72,8 +77,9 @@ class Vector:
 class _Here:
     """What a formula sees: vectors of the arrays at one place, and of the numbers."""
 
-    def __init__(self, builder, pointers, totals, numbers, mask):
-        vars(self).update(_builder=builder, _pointers=pointers, _totals=totals, _numbers=numbers, _mask=mask)
+    def __init__(self, builder, pointers, moving, totals, numbers, mask):
+        vars(self).update(_builder=builder, _pointers=pointers, _moving=moving)
+        vars(self).update(_totals=totals, _numbers=numbers, _mask=mask)
         vars(self).update(_loaded={name: Vector(builder, builder.load(place)) for name, place in totals.items()})
 
     def __getattr__(self, name):
@@ -102,9 +108,18 @@ class _Here:
             self._builder.store(value, pointer)
         elif self._mask is None:
             self._builder.store(value, pointer, align=size)
+            if name in self._moving:
+                self._ask_for(self._builder.gep(pointer, [constant(AHEAD // LANES)]))
         else:
             arguments = [value, pointer, ir.Constant(LANE, size), self._mask]
             self._masked("store", ir.VoidType(), kind, arguments)
+
+    def _ask_for(self, pointer):
+        byte = ir.IntType(8).as_pointer()
+        arguments = [self._builder.bitcast(pointer, byte), WRITE, KEEP, DATA]
+        function = ir.FunctionType(ir.VoidType(), [argument.type for argument in arguments])
+        callee = cgutils.get_or_insert_function(self._builder.module, function, "llvm.prefetch.p0")
+        self._builder.call(callee, arguments)
 
     def _masked(self, name, result, kind, arguments):
         suffix = f"v{LANES}f{64 if kind.element == ir.DoubleType() else 32}.p0"
@@ -133,7 +148,7 @@ def _emit(context, builder, formula, names, moving, totals, kinds, values):
         for name, (data, size) in arrays.items():
             vector = ir.VectorType(data.type.pointee, LANES).as_pointer()
             places[name] = builder.bitcast(builder.gep(data, [k]), vector), size
-        formula(_Here(builder, places, {name: place for name, (place, *_) in held.items()}, numbers, mask))
+        formula(_Here(builder, places, moving, {name: place for name, (place, *_) in held.items()}, numbers, mask))
 
     for place, memory, size in held.values():
         builder.store(builder.load(memory, align=size), place)
