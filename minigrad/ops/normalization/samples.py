@@ -17,7 +17,7 @@ from ..reduce import sum
 from ..shape import reshape
 from .rows import dx_of_rows, standardized
 
-__all__ = ["group_norm_at_once", "layer_norm_at_once", "takes_images"]
+__all__ = ["group_norm_at_once", "group_statistics", "layer_norm_at_once", "takes_images"]
 
 STATISTICS = ("mean", "variance")
 OUTPUTS = dict(outputs=("out", *STATISTICS), fixed=STATISTICS)
@@ -113,6 +113,11 @@ def takes_images(input):
 def group_norm_at_once(input, weight, bias, groups, eps):
     """Groups of channels of images, so many, normalised; weight and bias (C,), or None."""
     return _group_norm(input, weight, bias, groups, eps)[0]
+
+
+def group_statistics(input, weight, bias, groups, eps):
+    """(the same, mean, biased variance), the last two (N, groups), for who wants to see them now."""
+    return _group_norm.now((input, weight, bias, groups, eps))
 
 
 # ---- layers --------------------------------------------------------------------------------------------------------
