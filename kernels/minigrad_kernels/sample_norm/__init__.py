@@ -14,6 +14,7 @@ import math
 import numpy as np
 
 from ..errors import KindError, ShapeError
+from ..layout import CHANNELS_LAST
 from ..toolchain import alias, implementation
 from ..toolchain.arguments import check_array, check_floats, check_output, nhwc, workspace_of
 from .plan import SCRATCH, cut
@@ -44,6 +45,8 @@ def _check(op, name, array, shape, x, dtype=None, output=False):
 
 
 def _vector(op, name, array, shape, x, dtype=None, output=False):
+    if type(array) is type(x) and array.shape == shape and array.dtype == (dtype or x.dtype) and array.flags.carray:
+        return array  # as nearly always
     _check(op, name, array, shape, x, dtype, output)
     if not array.flags.c_contiguous:
         raise ShapeError(f"{op}: {name} (shape {array.shape}) has strides {array.strides}, wants C order")
@@ -51,6 +54,10 @@ def _vector(op, name, array, shape, x, dtype=None, output=False):
 
 
 def _image(op, name, array, x, output=False):
+    if type(array) is type(x) and array.shape == x.shape and array.dtype == x.dtype:
+        view = array.transpose(CHANNELS_LAST)
+        if view.flags.carray:
+            return view  # as nearly always
     _check(op, name, array, x.shape, x, None, output)
     return nhwc(op, name, array)
 

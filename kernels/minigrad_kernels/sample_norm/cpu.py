@@ -14,7 +14,7 @@ from ..norm.cpu_lines import add_moments, flush, normalize_line
 from ..norm.cpu_parts import gather, run, spread
 from ..norm.cpu_statistics import finite
 from ..toolchain import clear, elements, jit, share, shared, stack_array
-from .cpu_lines import add_masked_products, images_dx
+from .cpu_lines import add_masked_products, images_dx, scale_columns, weigh_columns
 from .cpu_rows import layer_norm, layer_norm_grads
 from .plan import SCRATCH, cut
 
@@ -88,10 +88,12 @@ def find_scales(mean, variance, weight, bias, eps, kind, centre, scale, shift):
     width = weight.size // mean.size
     for k in range(mean.size):
         middle, steep = kind(mean[k]), 1.0 / np.sqrt(variance[k] + eps)
+        off = mean[k] - middle
         for c in range(k * width, k * width + width):
             centre[c] = middle
-            scale[c] = steep * weight[c]
-            shift[c] = bias[c] - (mean[k] - middle) * scale[c]
+            scale[c] = steep
+            shift[c] = off
+    scale_columns(0, weight.size, scale, shift, weight, bias)
 
 
 @jit
@@ -172,23 +174,25 @@ def sum_products(g, x, out, low, start, stop, centres, sums, products):
 
 @jit
 def find_slopes(mean, variance, weight, eps, count, centre, sums, products, gain, slope, shift, dw, db):
-    """dx = g * gain - shift - (x - centre) * slope; sums and products go into db and dw."""
+    """dx = g * gain - shift - (x - centre) * slope; sums and products go into db and dw, and are used up."""
     width = weight.size // mean.size
     for k in range(mean.size):
+        steep, off = 1.0 / np.sqrt(variance[k] + eps), mean[k] - centre[k * width]
+        for c in range(k * width, k * width + width):
+            slope[c] = steep
+            shift[c] = off
+    weigh_columns(0, weight.size, sums, products, slope, shift, weight, gain, dw, db)
+    for k in range(mean.size):
         first, stop = k * width, k * width + width
-        steep, off = 1.0 / np.sqrt(variance[k] + eps), mean[k] - centre[first]
         level = tilt = 0.0
         for c in range(first, stop):
-            product = (products[c] - off * sums[c]) * steep
-            level += weight[c] * sums[c]
-            tilt += weight[c] * product
-            db[c] += sums[c]
-            dw[c] += product
-        bend = steep * steep * tilt / count
+            level += sums[c]
+            tilt += products[c]
+        level, tilt = slope[first] * level / count, slope[first] * slope[first] * tilt / count
+        level -= shift[first] * tilt
         for c in range(first, stop):
-            gain[c] = steep * weight[c]
-            slope[c] = bend
-            shift[c] = steep * level / count - off * bend
+            slope[c] = tilt
+            shift[c] = level
 
 
 @jit

@@ -5,7 +5,16 @@ Where `out` is at most `low`, ReLU let no gradient pass; `low` is NaN, which not
 
 from ..toolchain.lines import line
 
-__all__ = ["add_masked_products", "images_dx", "normalize_row", "row_dx", "row_moments", "row_products"]
+__all__ = [
+    "add_masked_products",
+    "images_dx",
+    "normalize_row",
+    "row_dx",
+    "row_moments",
+    "row_products",
+    "scale_columns",
+    "weigh_columns",
+]
 
 
 # ---- images: vectors of columns that repeat along a line -------------------------------------------------------------
@@ -24,7 +33,25 @@ def images_dx(here):
     here.dx = (g * here.gain - here.shift) - (here.x - here.centre) * here.slope
 
 
-# ---- rows: totals are of float64 -------------------------------------------------------------------------------------
+@line(moving="scale shift weight bias")
+def scale_columns(here):
+    """From 1 / deviation and the distance of a mean from the centre."""
+    here.scale = here.scale * here.weight
+    here.shift = here.bias - here.shift * here.scale
+
+
+@line(moving="sums products slope shift weight gain dw db")
+def weigh_columns(here):
+    """sums of g and products g (x - centre) to those of h = g weight and h z, from the same."""
+    products = (here.products - here.shift * here.sums) * here.slope
+    here.db += here.sums
+    here.dw += products
+    here.gain = here.slope * here.weight
+    here.sums = here.sums * here.weight
+    here.products = products * here.weight
+
+
+# ---- rows: sums that are totals -------------------------------------------------------------------------------------
 
 
 @line(moving="x", totals="sums squares", numbers="origin one")
@@ -52,8 +79,8 @@ def row_products(here):
     here.dw += g * z
 
 
-@line(moving="g x out dx", fixed="weight", numbers="centre scale shift mean slope low zero")
+@line(moving="g x out dx", fixed="weight", numbers="centre scale shift level slope low zero")
 def row_dx(here):
     g = here.zero.where(here.out <= here.low, here.g)
     z = (here.x - here.centre) * here.scale - here.shift
-    here.dx = ((g * here.weight - here.mean) - z * here.slope) * here.scale
+    here.dx = ((g * here.weight - here.level) - z * here.slope) * here.scale

@@ -18,6 +18,7 @@ from .plan import cut
 __all__ = ["layer_norm", "layer_norm_grads"]
 
 LIKE = np.zeros(1)  # the type of sums
+PIECE = 512  # elements of a row whose products are summed in the element type, lane by lane
 
 
 @jit
@@ -55,17 +56,32 @@ def layer_norm(x, weight, bias, eps, relu, out, mean, variance):
 
 
 @jit
-def row_grads(g, x, out, start, mean, variance, weight, eps, low, like, dx, dw, db):
-    """dx of a row, and its gradients of weight and bias added to dw and db."""
-    columns, kind = weight.size, x.dtype.type
+def sum_row(g, x, out, start, weight, centre, scale, shift, low, like, dw, db):
+    """(the mean of h = g weight, that of h z) for a row; g and g z are added to db and dw."""
+    zero = x.dtype.type(0)
+    one, two = stack_array(LANES, x), stack_array(LANES, x)
     sums, products = stack_array(LANES, like), stack_array(LANES, like)
+    clear(one)
+    clear(two)
     clear(sums)
     clear(products)
+    for first in range(0, weight.size, PIECE):
+        stop = min(weight.size, first + PIECE)
+        columns = weight[first:stop], dw[first:stop], db[first:stop]
+        numbers = centre, scale, shift, low, zero
+        row_products(start + first, stop - first, g, x, out, *columns, one, two, *numbers)
+        flush(0, LANES, one, two, sums, products, zero)
+    return lane_total(sums) / weight.size, lane_total(products) / weight.size
+
+
+@jit
+def row_grads(g, x, out, start, mean, variance, weight, eps, low, like, dx, dw, db):
+    """dx of a row, and its gradients of weight and bias added to dw and db."""
+    kind = x.dtype.type
     centre, scale, shift = scales(mean, variance, eps, kind)
-    zero = kind(0)
-    row_products(start, columns, g, x, out, weight, dw, db, sums, products, centre, scale, shift, low, zero)
-    average, slope = kind(lane_total(sums) / columns), kind(lane_total(products) / columns)
-    row_dx(start, columns, g, x, out, dx, weight, centre, scale, shift, average, slope, low, zero)
+    level, slope = sum_row(g, x, out, start, weight, centre, scale, shift, low, like, dw, db)
+    numbers = centre, scale, shift, kind(level), kind(slope), low, kind(0)
+    row_dx(start, weight.size, g, x, out, dx, weight, *numbers)
 
 
 @shared

@@ -29,7 +29,7 @@ from .batch import (
     update_running,
 )
 from .rows import affine, standardized
-from .samples import group_norm_at_once, layer_norm_at_once, takes_images
+from .samples import group_norm_at_once, group_statistics, layer_norm_at_once, takes_images
 
 __all__ = ["group_norm", "instance_norm", "layer_norm", "normalize"]
 
@@ -120,12 +120,23 @@ def instance_norm(
         return by_running(input, running_mean, running_var, weight, bias, eps)
     if math.prod(input.shape[2:]) == 1:
         raise ShapeError(f"{op}: input has shape {input.shape}, and one element a channel has no variance")
-    if running_mean is not None and input.data.size:
-        inner = tuple(range(2, input.ndim))
+    if running_mean is None or 0 in input.shape:
+        return _of_channels(input, input.shape[1], weight, bias, eps)
+    if takes_images(input):
+        out, means, variances = group_statistics(input, weight, bias, input.shape[1], eps)
+    else:
+        inner, out = tuple(range(2, input.ndim)), _of_channels(input, input.shape[1], weight, bias, eps)
         with no_grad():
-            update_running(running_mean, mean(mean(input, inner), 0), momentum)
-            update_running(running_var, mean(var(input, inner), 0), momentum)
-    return _of_channels(input, input.shape[1], weight, bias, eps)
+            means, variances = mean(input, inner), var(input, inner, correction=0)
+    _update(running_mean, running_var, means, variances, math.prod(input.shape[2:]), momentum)
+    return out
+
+
+def _update(running_mean, running_var, means, variances, count, momentum):
+    """Running statistics by those of each sample, (N, C); the variances are biased ones of `count` elements."""
+    with no_grad():
+        update_running(running_mean, mean(means, 0), momentum)
+        update_running(running_var, mean(variances, 0) * (count / (count - 1)), momentum)
 
 
 def normalize(input, p=2.0, dim=1, eps=1e-12):

@@ -8,7 +8,7 @@ import math
 import numpy as np
 
 from minigrad_kernels import sample_norm as kernels
-from minigrad_kernels.layout import CHANNELS_LAST, c_order, is_dense
+from minigrad_kernels.layout import CHANNELS_LAST, is_dense
 
 from ... import device
 from ...primitive import primitive
@@ -17,7 +17,7 @@ from ..reduce import sum
 from ..shape import reshape
 from .rows import dx_of_rows, standardized
 
-__all__ = ["group_norm_at_once", "layer_norm_at_once", "takes_images"]
+__all__ = ["group_norm_at_once", "group_statistics", "layer_norm_at_once", "takes_images"]
 
 STATISTICS = ("mean", "variance")
 OUTPUTS = dict(outputs=("out", *STATISTICS), fixed=STATISTICS)
@@ -113,6 +113,11 @@ def group_norm_at_once(input, weight, bias, groups, eps):
     return _group_norm(input, weight, bias, groups, eps)[0]
 
 
+def group_statistics(input, weight, bias, groups, eps):
+    """(the same, mean, biased variance), the last two (N, groups), for who wants to see them now."""
+    return _group_norm.now((input, weight, bias, groups, eps))
+
+
 # ---- layers --------------------------------------------------------------------------------------------------------
 
 
@@ -123,11 +128,8 @@ class _Layers:
     """
 
     def __init__(self, input, shape):
-        self.shape, before = shape, input.ndim - len(shape)
-        images = before == 1 and input.ndim == 4 and is_dense(input, CHANNELS_LAST)
-        self.order = CHANNELS_LAST if images else c_order(input.ndim)
-        self.inner = [axis - before for axis in self.order if axis >= before]
-        self.width = math.prod(shape)
+        images = input.ndim == 4 and len(shape) == 3 and is_dense(input, CHANNELS_LAST)
+        self.shape, self.size, self.order = shape, math.prod(shape), CHANNELS_LAST if images else None
 
     def dense(self, array):
         """The array, as the input is to lie."""
@@ -135,15 +137,20 @@ class _Layers:
 
     def rows(self, array):
         """A dense array as a matrix."""
-        return array.transpose(self.order).reshape(-1, self.width)
+        return (array if self.order is None else array.transpose(self.order)).reshape(-1, self.size)
 
     def row(self, vector, number, like):
         """Weight or bias in the order of the elements of a row; all the same number where it is None."""
-        return _factor(vector if vector is None else vector.transpose(self.inner), number, self.shape, like).reshape(-1)
+        if vector is not None and self.order is not None:
+            vector = vector.transpose(1, 2, 0)
+        return _factor(vector, number, self.shape, like).reshape(-1)
 
     def vector(self, row):
         """The gradient of weight or bias from that of such a row."""
-        return row.reshape([self.shape[axis] for axis in self.inner]).transpose(np.argsort(self.inner))
+        if self.order is None:
+            return row.reshape(self.shape)
+        channels, *image = self.shape
+        return row.reshape(*image, channels).transpose(2, 0, 1)
 
 
 def _layer_forward(input, weight, bias, shape, eps, relu):

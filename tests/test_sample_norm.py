@@ -1,0 +1,114 @@
+"""Layer, group and instance norm on the CPU: images that lie channels last, running statistics, means far from 0."""
+
+import numpy as np
+import pytest
+
+import minigrad
+from minigrad import Tensor, nn
+from minigrad.check import gradcheck, gradgradcheck
+from minigrad.nn import functional as F
+from minigrad_kernels.layout import CHANNELS_LAST, is_dense
+
+SHAPE = (3, 6, 5, 4)
+NORMS = {  # name: (function, shape of weight and bias)
+    "layer": (lambda x, w, b: F.layer_norm(x, SHAPE[1:], w, b), SHAPE[1:]),
+    "layer, width": (lambda x, w, b: F.layer_norm(x, SHAPE[3:], w, b), SHAPE[3:]),
+    "layer, height and width": (lambda x, w, b: F.layer_norm(x, SHAPE[2:], w, b), SHAPE[2:]),
+    "group": (lambda x, w, b: F.group_norm(x, 2, w, b), SHAPE[1:2]),
+    "instance": (lambda x, w, b: F.instance_norm(x, weight=w, bias=b), SHAPE[1:2]),
+}
+norms = pytest.mark.parametrize("function, shape", NORMS.values(), ids=NORMS)
+
+
+def drawn(*shapes, dtype="float64", seed=5):
+    random = np.random.default_rng(seed)
+    return [random.standard_normal(shape).astype(dtype) for shape in shapes]
+
+
+def channels_last(array):
+    return np.ascontiguousarray(array.transpose(CHANNELS_LAST)).transpose(np.argsort(CHANNELS_LAST))
+
+
+def by_definition(x, axes):
+    centred = x - x.mean(axes, keepdims=True)
+    return centred / np.sqrt((centred**2).mean(axes, keepdims=True) + 1e-5)
+
+
+@norms
+def test_the_same_however_images_lie(function, shape):
+    x, w, b, g = drawn(SHAPE, shape, shape, SHAPE)
+    found = []
+    for lie in (np.ascontiguousarray, channels_last):
+        arguments = [Tensor(array, requires_grad=True) for array in (lie(x), w, b)]
+        for upstream in (np.ascontiguousarray(g), channels_last(g)):
+            out = function(*arguments)
+            for argument in arguments:
+                argument.grad = None
+            out.backward(Tensor(upstream))
+            found.append([out.data, *[argument.grad.data for argument in arguments]])
+    for others in found[1:]:
+        for first, other in zip(found[0], others, strict=True):
+            np.testing.assert_allclose(other, first, rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.parametrize("name", ["layer", "group", "instance"])
+def test_images_stay_channels_last(name):
+    function, shape = NORMS[name]
+    x, w, b = (Tensor(array, requires_grad=True) for array in drawn(SHAPE, shape, shape))
+    x = Tensor(channels_last(x.data), requires_grad=True)
+    out = function(x, w, b)
+    out.backward(Tensor(np.ones(SHAPE)))
+    assert is_dense(out.data, CHANNELS_LAST) and is_dense(x.grad.data, CHANNELS_LAST)
+    assert w.grad.shape == b.grad.shape == shape
+
+
+@norms
+def test_derivatives_of_images_that_lie_channels_last(function, shape):
+    x, w, b = drawn(SHAPE, shape, shape)
+    arguments = [Tensor(array, requires_grad=True) for array in (channels_last(x), w, b)]
+    assert gradcheck(function, arguments)
+    assert gradgradcheck(function, arguments)
+
+
+@pytest.mark.parametrize("lie", [np.ascontiguousarray, channels_last])
+def test_a_mean_far_from_zero_keeps_its_digits(lie):
+    """A million times the deviation: what is left of the elements is right to their own rounding."""
+    (noise,) = drawn((4, 8, 6, 6))
+    x = lie((noise * 1e-2 + 1e4).astype(np.float32))
+    wanted = {
+        "layer": (F.layer_norm(Tensor(x), (8, 6, 6)), (1, 2, 3)),
+        "rows": (F.layer_norm(Tensor(x), (6,)), 3),
+        "instance": (F.instance_norm(Tensor(x)), (2, 3)),
+    }
+    for out, axes in wanted.values():
+        np.testing.assert_allclose(out.data, by_definition(x.astype(float), axes), rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("shape", [(4, 3, 5, 6), (4, 3, 7)])
+def test_running_statistics_of_instance_norm(shape):
+    (x,) = drawn(shape, dtype="float32")
+    layer = nn.InstanceNorm2d if len(shape) == 4 else nn.InstanceNorm1d
+    norm = layer(3, affine=True, track_running_stats=True)
+    out = norm(Tensor(x, requires_grad=True))
+    inner = tuple(range(2, x.ndim))
+    means, variances = x.astype(float).mean(inner).mean(0), x.astype(float).var(inner, ddof=1).mean(0)
+    np.testing.assert_allclose(norm.running_mean.data, 0.1 * means, rtol=1e-5, atol=1e-7)
+    np.testing.assert_allclose(norm.running_var.data, 0.9 + 0.1 * variances, rtol=1e-6)
+    assert norm.running_mean.dtype == np.float32 and not norm.running_mean.requires_grad and out.requires_grad
+    np.testing.assert_allclose(out.data, by_definition(x.astype(float), inner), rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("layer, name", [(nn.GroupNorm(2, 6), "group"), (nn.InstanceNorm2d(6), "group")])
+def test_layers_of_a_network_run_with_relu(layer, name):
+    model = nn.Sequential(nn.Conv2d(2, 6, 3), layer, nn.ReLU(), nn.Flatten(), nn.LayerNorm(24), nn.ReLU())
+    x = minigrad.randn(2, 2, 4, 4)
+    out, found = model(x), []
+    node = out.node
+    while node is not None:
+        found.append(node.primitive.name)
+        below = [edge[-1] for edge in node.edges if not isinstance(edge[-1], Tensor)]
+        node = below[0][0] if below else None
+    assert found == ["layer_norm_relu", "reshape", f"{name}_norm_relu", "conv2d"]
+    for part in model:
+        x = part(x)
+    assert x.data.tobytes() == out.data.tobytes()
