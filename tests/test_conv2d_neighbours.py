@@ -42,8 +42,9 @@ def no_change_of_threads():
 @pytest.fixture
 def always_scattered(monkeypatch):
     def forget():
-        cpu._near.cache_clear()
-        cpu._bytes.cache_clear()
+        cpu._ways.cache_clear()
+        for known in (conv2d._known, conv2d._spaces):
+            known._kept.clear()
 
     forget()
     monkeypatch.setattr(scatter_plan, "WORTH", float("inf"))
@@ -159,7 +160,7 @@ def test_finite(dtype):
 
 
 def is_scattered(x, w, settings):
-    setup = cpu._near("input_grad", x.shape, w.shape, *settings, x.itemsize, threads())
+    setup = cpu._ways("input_grad", x.shape, w.shape, *settings, x.itemsize, threads(), cpu.mode()).near
     return setup.picks is not None and setup.exact
 
 

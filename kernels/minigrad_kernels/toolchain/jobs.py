@@ -121,6 +121,7 @@ def in_pieces(job, depth):
     if taps * job.length <= depth:
         return [job]
     together = max(1, depth // job.length)
+    together = -(-taps // -(-taps // together))  # pieces of one size
     step = -(-job.length // -(-job.length // depth))
     parts = [
         job._replace(
