@@ -56,10 +56,8 @@ def _near(direction, x_shape, w_shape, stride, padding, dilation, groups, itemsi
     """As _setup, where few channels are made with neighbouring pixels side by side, if this pays."""
     out_size = output_shape(x_shape, w_shape, None, stride, padding, dilation, groups)[2:]
     geometry = Geometry(x_shape, w_shape, out_size, stride, padding, dilation, groups, itemsize, count)
-    found = neighbours(direction, geometry)
+    found = (direction == "input_grad" and scatter(geometry)) or neighbours(direction, geometry)
     plain = _setup(direction, x_shape, w_shape, stride, padding, dilation, groups, itemsize, count)
-    if direction == "input_grad":
-        found = scatter(geometry, found.plan if found else plain.plan) or found
     if found is None:
         return plain
     leading = found.picks.size + found.pixels * w_shape[0]

@@ -10,7 +10,8 @@ import numpy as np
 
 from ..toolchain.jobs import plan_cost
 from ..toolchain.product import ROWS, VECTOR_BYTES, Job, make_plan
-from .neighbours import Neighbours
+from .neighbours import Neighbours, neighbours
+from .pixel_plan import input_grad_plan
 from .reads import Reads, Source, filter_order, input_grad_reads, without_border
 
 __all__ = ["scatter"]
@@ -20,15 +21,17 @@ BLOCK_BYTES = 1 << 18  # of g and dx, which should stay in the second cache
 RUN = 4 * ROWS  # rows whose part of dx should stay in the first cache
 
 
-def scatter(geometry, other):
+def scatter(geometry):
     """Neighbours that read what is not finite just as any plan does, or None where another plan does about as well."""
-    if not 0 < geometry.x_shape[1] * geometry.itemsize % (2 * VECTOR_BYTES) or geometry.groups > 1:
+    fills_vectors = geometry.x_shape[1] * geometry.itemsize % (2 * VECTOR_BYTES) == 0
+    if fills_vectors or geometry.groups > 1 or geometry.dilation[1] > 1 or not geometry.work:
         return None
-    if geometry.dilation[1] > 1 or not geometry.work:
+    alone = geometry._replace(threads=1)  # the sums differ, so that the choice must not follow the threads
+    near = neighbours("input_grad", alone)
+    other = near.plan if near else input_grad_plan(alone)
+    if plan_cost(_plan(alone), geometry.itemsize) >= WORTH * plan_cost(other, geometry.itemsize):
         return None
-    plan, size = _plan(geometry), geometry.itemsize
-    better = plan_cost(plan, size) < WORTH * plan_cost(other, size)
-    return Neighbours(plan, _picks(geometry), 0, True) if better else None
+    return Neighbours(_plan(geometry), _picks(geometry), 0, True)
 
 
 def _b_step(geometry):

@@ -138,14 +138,16 @@ def in_pieces(job, depth):
     return [*parts[:-1], parts[-1]._replace(last=job.last)]
 
 
-def pieces(work, blocks, tiles):
+def pieces(work, blocks, tiles, count=None):
     """Into how many sections each of some equal blocks of work, multiplications in all, is worth cutting.
 
-    How work is cut never changes the order of a sum, so this may follow the number of threads.
+    How work is cut never changes the order of a sum, so this may follow the number of threads: count, or as many as
+    there are.
     """
-    if work < SHARED_WORK or blocks >= 4 * threads() or blocks % threads() == 0:
+    count = count or threads()
+    if work < SHARED_WORK or blocks >= 4 * count or blocks % count == 0:
         return 1
-    return max(1, min(threads(), tiles))
+    return max(1, min(count, tiles))
 
 
 def cut(count, tile, sections):
