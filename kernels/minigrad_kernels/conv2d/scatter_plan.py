@@ -19,12 +19,17 @@ __all__ = ["scatter"]
 WORTH = 0.9  # of the cost of the other plan
 BLOCK_BYTES = 1 << 18  # of g and dx, which should stay in the second cache
 RUN = 4 * ROWS  # rows whose part of dx should stay in the first cache
+MOST = 8192  # products, or thereabouts: making a plan of more takes too long
 
 
 def scatter(geometry):
     """Neighbours that read what is not finite just as any plan does, or None where another plan does about as well."""
-    fills_vectors = geometry.x_shape[1] * geometry.itemsize % (2 * VECTOR_BYTES) == 0
-    if fills_vectors or geometry.groups > 1 or geometry.dilation[1] > 1 or not geometry.work:
+    images, depth, height, _ = geometry.x_shape
+    if depth * geometry.itemsize % (2 * VECTOR_BYTES) == 0:  # vectors are full
+        return None
+    if geometry.groups > 1 or geometry.dilation[1] > 1 or not geometry.work:
+        return None
+    if images * height * geometry.out_size[1] > MOST * RUN:
         return None
     alone = geometry._replace(threads=1)  # the sums differ, so that the choice must not follow the threads
     near = neighbours("input_grad", alone)
