@@ -158,10 +158,10 @@ def cut(count, tile, sections):
 
 def plan_cost(plan, itemsize):
     """What the products of a plan cost, in steps of tiles of two vectors."""
-    jobs = plan.jobs
-    lanes = VECTOR_BYTES // itemsize
-    tiles = -(-(jobs[:, ROW_END] - jobs[:, ROW]) // ROWS)
+    jobs, lanes = plan.jobs, VECTOR_BYTES // itemsize
+    rows, tail = np.divmod(jobs[:, ROW_END] - jobs[:, ROW], ROWS)
+    tiles, half = rows + (tail > 0), ((tail > 0) & (tail <= ROWS // 2)) / 2
     whole, rest = np.divmod(jobs[:, COLUMNS], 2 * lanes)
-    blocks = whole + (rest > lanes) + NARROW * ((rest > 0) & (rest <= lanes))
+    wide, narrow = whole + (rest > lanes), (rest > 0) & (rest <= lanes)
     steps = (jobs[:, TAP_END] - jobs[:, TAP]) * jobs[:, LENGTH] + TILE_STEPS + ACCUMULATE_STEPS * jobs[:, ACCUMULATE]
-    return float(np.sum(tiles * blocks * steps))
+    return float(np.sum(steps * (wide * (tiles - half) + narrow * NARROW * tiles)))

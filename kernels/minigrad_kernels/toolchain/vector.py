@@ -27,7 +27,7 @@ from numba.extending import intrinsic
 
 from .emit import INT, TILE, Emitter, constant, hidden
 
-__all__ = ["channel_tile", "dot_tile", "narrow_tile", "wide_tile"]
+__all__ = ["channel_tile", "dot_tile", "half_tile", "narrow_tile", "wide_tile"]
 
 
 class _Rows(NamedTuple):
@@ -125,13 +125,13 @@ def _emit_sum(emit, sums, rows, between, masks, taps, steps, by_lane):
             builder.store(builder.add(there, a_step), shift)
 
 
-def _gather_tile(vectors, arguments, by_lane=False):
+def _gather_tile(vectors, arguments, by_lane=False, height=TILE.rows):
     """Signature and code of a gather or channel tile that many vectors wide; only its last vector may be partial."""
 
     def generate(context, builder, signature, values):
         emit = Emitter(context, builder, signature)
         b, a_taps, b_taps, b_offset, tap, tap_end, length, a_step, b_step, columns, accumulate, relu = values[10:]
-        rows, _, _ = _rows(emit, TILE.rows, values[:10], accumulate)
+        rows, _, _ = _rows(emit, height, values[:10], accumulate)
         tables = emit.array(11, a_taps).data, emit.array(12, b_taps).data
         taps = (*tables, tap, tap_end, emit.base(10, b, b_offset))
         a_step, b_step = (builder.mul(step, constant(emit.size)) for step in (a_step, b_step))
@@ -170,6 +170,17 @@ def wide_tile(
     return _gather_tile(
         2, (*arguments, b_offset, tap, tap_end, length, a_step, b_step, columns, accumulate, relu)
     )  # fmt: skip
+
+
+@intrinsic
+def half_tile(
+    typing_context, a, a_rows, a_offset, c, c_rows, c_offset, row, rows, bias, bias_offset,
+    b, a_taps, b_taps, b_offset, tap, tap_end, length, a_step, b_step, columns, accumulate, relu,
+):  # fmt: skip
+    """A wide tile of half as many rows, for the last ones."""
+    arguments = (a, a_rows, a_offset, c, c_rows, c_offset, row, rows, bias, bias_offset, b, a_taps, b_taps)
+    arguments = (*arguments, b_offset, tap, tap_end, length, a_step, b_step, columns, accumulate, relu)
+    return _gather_tile(2, arguments, height=TILE.rows // 2)
 
 
 @intrinsic
