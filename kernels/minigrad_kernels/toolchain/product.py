@@ -45,7 +45,7 @@ from .jobs import (
 from .packing import copy_run, pack
 from .pooling import NO_WINDOWS, max_images
 from .team import share, shared
-from .vector import channel_tile, dot_tile, half_tile, narrow_tile, wide_tile
+from .vector import channel_tile, dot_tile, narrow_tile, wide_tile
 
 __all__ = [
     "ALIGNMENT",
@@ -119,13 +119,7 @@ def _gather_product(
             _pack(b, b_offset, job, b_taps, width, panel, place)
             b_offset = place - panel_taps[job[TAP]]
         for row in range(job[ROW], end, ROWS):
-            if wide and end - row <= ROWS // 2:
-                half_tile(
-                    a, a_rows, a_offset, c, c_rows, c_offset, row, end, bias, bias_offset,
-                    source, a_taps, taps, b_offset,
-                    job[TAP], job[TAP_END], job[LENGTH], job[A_STEP], b_step, width, job[ACCUMULATE], relu,
-                )  # fmt: skip
-            elif wide:
+            if wide:
                 wide_tile(
                     a, a_rows, a_offset, c, c_rows, c_offset, row, end, bias, bias_offset,
                     source, a_taps, taps, b_offset,

@@ -27,7 +27,7 @@ from numba.extending import intrinsic
 
 from .emit import INT, TILE, Emitter, constant, hidden
 
-__all__ = ["channel_tile", "dot_tile", "half_tile", "narrow_tile", "wide_tile"]
+__all__ = ["channel_tile", "dot_tile", "narrow_tile", "wide_tile"]
 
 
 class _Rows(NamedTuple):
@@ -125,28 +125,43 @@ def _emit_sum(emit, sums, rows, between, masks, taps, steps, by_lane):
             builder.store(builder.add(there, a_step), shift)
 
 
-def _gather_tile(vectors, arguments, by_lane=False, height=TILE.rows):
-    """Signature and code of a gather or channel tile that many vectors wide; only its last vector may be partial."""
+def _gather_tile(vectors, arguments, by_lane=False):
+    """Signature and code of a gather or channel tile that many vectors wide; only its last vector may be partial.
+
+    The last rows take a wide tile of half the height where they fit.
+    """
 
     def generate(context, builder, signature, values):
         emit = Emitter(context, builder, signature)
         b, a_taps, b_taps, b_offset, tap, tap_end, length, a_step, b_step, columns, accumulate, relu = values[10:]
-        rows, _, _ = _rows(emit, height, values[:10], accumulate)
         tables = emit.array(11, a_taps).data, emit.array(12, b_taps).data
         taps = (*tables, tap, tap_end, emit.base(10, b, b_offset))
-        a_step, b_step = (builder.mul(step, constant(emit.size)) for step in (a_step, b_step))
-        steps = (length, a_step, b_step)
+        steps = (length, *(builder.mul(step, constant(emit.size)) for step in (a_step, b_step)))
         full = [None] * (vectors - 1)
         remaining = builder.sub(columns, constant((vectors - 1) * emit.lanes))
         tail = [*full, emit.mask(remaining)]
-        if TILE.free_masks:
-            _emit_gather(emit, rows, tail, taps, steps, by_lane, relu)
-        else:
+
+        def tile(height):
+            rows, _, _ = _rows(emit, height, values[:10], accumulate)
+            if TILE.free_masks:
+                _emit_gather(emit, rows, tail, taps, steps, by_lane, relu)
+                return
             with builder.if_else(builder.icmp_signed(">=", remaining, constant(emit.lanes))) as (whole, partial):
                 with whole:
                     _emit_gather(emit, rows, [*full, None], taps, steps, by_lane, relu)
                 with partial:
                     _emit_gather(emit, rows, tail, taps, steps, by_lane, relu)
+
+        if vectors == 1:
+            tile(TILE.rows)
+            return context.get_dummy_value()
+        row, end = values[6:8]
+        few = builder.icmp_signed("<=", builder.sub(end, row), constant(TILE.rows // 2))
+        with builder.if_else(few) as (half, usual):
+            with half:
+                tile(TILE.rows // 2)
+            with usual:
+                tile(TILE.rows)
         return context.get_dummy_value()
 
     return _signature(arguments), generate
@@ -170,17 +185,6 @@ def wide_tile(
     return _gather_tile(
         2, (*arguments, b_offset, tap, tap_end, length, a_step, b_step, columns, accumulate, relu)
     )  # fmt: skip
-
-
-@intrinsic
-def half_tile(
-    typing_context, a, a_rows, a_offset, c, c_rows, c_offset, row, rows, bias, bias_offset,
-    b, a_taps, b_taps, b_offset, tap, tap_end, length, a_step, b_step, columns, accumulate, relu,
-):  # fmt: skip
-    """A wide tile of half as many rows, for the last ones."""
-    arguments = (a, a_rows, a_offset, c, c_rows, c_offset, row, rows, bias, bias_offset, b, a_taps, b_taps)
-    arguments = (*arguments, b_offset, tap, tap_end, length, a_step, b_step, columns, accumulate, relu)
-    return _gather_tile(2, arguments, height=TILE.rows // 2)
 
 
 @intrinsic
