@@ -75,17 +75,9 @@ def _setup(direction, geometry):
     return _Setup(plan, runner(plan), leading, size + ALIGNMENT if size else 0, sums=sums)
 
 
-def _gathered(geometry):
-    """The plan of input_grad that reads each pixel of g as often as it is met."""
-    found = neighbours("input_grad", geometry)
-    return found.plan if found else input_grad_plan(geometry)
-
-
 def _near(direction, geometry, plain):
     """As _setup, where few channels are made with neighbouring pixels side by side, if this pays."""
-    found = neighbours(direction, geometry)
-    if direction == "input_grad":
-        found = scatter(geometry, _gathered) or found
+    found = (direction == "input_grad" and scatter(geometry)) or neighbours(direction, geometry)
     if found is None:
         return plain
     leading = found.picks.size + found.pixels * geometry.w_shape[0]

@@ -178,7 +178,7 @@ def pixel_plan(geometry, reads, size, channels, target, groups):
     rows, image_bytes = sum(kind.a_rows.size for kind in classes), max(1, source.size * geometry.itemsize)
     far = _is_far(groups, geometry.itemsize)
     cuts = _Cuts(
-        pieces(geometry.work, blocks, -(-together * rows // ROWS)),
+        pieces(geometry.work, blocks, -(-together * rows // ROWS), geometry.threads),
         ROWS * max(FAR_TILES if far else 1, BLOCK_BYTES // 2 * rows // (ROWS * image_bytes)),
         far,
     )

@@ -10,7 +10,8 @@ import numpy as np
 
 from ..toolchain.jobs import plan_cost
 from ..toolchain.product import ROWS, VECTOR_BYTES, Job, make_plan
-from .neighbours import Neighbours
+from .neighbours import Neighbours, neighbours
+from .pixel_plan import input_grad_plan
 from .reads import Reads, Source, filter_order, input_grad_reads, without_border
 
 __all__ = ["scatter"]
@@ -18,20 +19,24 @@ __all__ = ["scatter"]
 WORTH = 0.9  # of the cost of the other plan
 BLOCK_BYTES = 1 << 18  # of g and dx, which should stay in the second cache
 RUN = 4 * ROWS  # rows whose part of dx should stay in the first cache
+MOST = 8192  # products, or thereabouts: making a plan of more takes too long
 
 
-def scatter(geometry, other):
-    """Neighbours that read what is not finite just as any plan does, or None where another plan does about as well.
-
-    other(geometry) makes that plan. Both are compared as they are for one thread: the choice changes bits.
-    """
-    if not 0 < geometry.x_shape[1] * geometry.itemsize % (2 * VECTOR_BYTES) or geometry.groups > 1:
+def scatter(geometry):
+    """Neighbours that read what is not finite just as any plan does, or None where another plan does about as well."""
+    images, depth, height, _ = geometry.x_shape
+    if depth * geometry.itemsize % (2 * VECTOR_BYTES) == 0:  # vectors are full
         return None
-    if geometry.dilation[1] > 1 or not geometry.work:
+    if geometry.groups > 1 or geometry.dilation[1] > 1 or not geometry.work:
         return None
-    alone = geometry._replace(threads=1)
-    cost, least = (plan_cost(make(alone), geometry.itemsize) for make in (_plan, other))
-    return Neighbours(_plan(geometry), _picks(geometry), 0, True) if cost < WORTH * least else None
+    if images * height * geometry.out_size[1] > MOST * RUN:
+        return None
+    alone = geometry._replace(threads=1)  # the sums differ, so that the choice must not follow the threads
+    near = neighbours("input_grad", alone)
+    other = near.plan if near else input_grad_plan(alone)
+    if plan_cost(_plan(alone), geometry.itemsize) >= WORTH * plan_cost(other, geometry.itemsize):
+        return None
+    return Neighbours(_plan(geometry), _picks(geometry), 0, True)
 
 
 def _b_step(geometry):

@@ -7,7 +7,7 @@ Source  A. Lavin, S. Gray, "Fast algorithms for convolutional neural networks", 
 """
 
 from ..toolchain import jit, share, shared
-from ..toolchain.product import ROWS
+from ..toolchain.jobs import LOW_ROWS, ROWS
 from ..toolchain.transform import (
     gather_filter,
     gather_output,
@@ -16,7 +16,7 @@ from ..toolchain.transform import (
     spread_input,
     transpose,
 )
-from ..toolchain.vector import LOW_ROWS, low_tile, narrow_tile, wide_tile
+from ..toolchain.vector import low_tile, narrow_tile, wide_tile
 from .winograd_plan import FREQUENCIES, LANES
 
 __all__ = ["correlate", "sum_filter"]

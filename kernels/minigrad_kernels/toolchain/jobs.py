@@ -15,12 +15,13 @@ from .emit import TILE
 
 __all__ = [
     "A_OFFSET", "A_STEP", "ACCUMULATE", "B_COLUMN", "B_OFFSET", "B_STEP", "BIAS_OFFSET", "C_OFFSET", "CHANNELS",
-    "COLUMNS", "COPIES", "COPY_FROM", "DOT", "DOT_COLUMNS", "DOT_ROWS", "FORM", "GATHER", "LAST", "LENGTH", "NOTHING",
-    "PACKED", "ROW", "ROWS", "ROW_END", "TAP", "TAP_END", "VECTOR_BYTES", "Border", "Job", "Plan", "cut", "in_pieces",
-    "make_plan", "pieces", "plan_cost",
+    "COLUMNS", "COPIES", "COPY_FROM", "DOT", "DOT_COLUMNS", "DOT_ROWS", "FORM", "GATHER", "LAST", "LENGTH", "LOW_ROWS",
+    "NOTHING", "PACKED", "ROW", "ROWS", "ROW_END", "TAP", "TAP_END", "VECTOR_BYTES", "Border", "Job", "Plan", "cut",
+    "in_pieces", "make_plan", "pieces", "plan_cost",
 ]  # fmt: skip
 
 ROWS, DOT_ROWS, DOT_COLUMNS = TILE.rows, TILE.dot_rows, TILE.dot_columns
+LOW_ROWS = max(1, ROWS // 3)  # of a tile for what whole tiles leave
 VECTOR_BYTES = TILE.vector_bytes
 GATHER, DOT, CHANNELS = 0, 1, 2
 TILE_STEPS, ACCUMULATE_STEPS = 6, 4  # of a sum, that cost as much as setting up a tile, and as adding to what is there
@@ -139,14 +140,16 @@ def in_pieces(job, depth):
     return [*parts[:-1], parts[-1]._replace(last=job.last)]
 
 
-def pieces(work, blocks, tiles):
+def pieces(work, blocks, tiles, count=None):
     """Into how many sections each of some equal blocks of work, multiplications in all, is worth cutting.
 
-    How work is cut never changes the order of a sum, so this may follow the number of threads.
+    How work is cut never changes the order of a sum, so this may follow the number of threads: count, or as many as
+    there are.
     """
-    if work < SHARED_WORK or blocks >= 4 * threads() or blocks % threads() == 0:
+    count = count or threads()
+    if work < SHARED_WORK or blocks >= 4 * count or blocks % count == 0:
         return 1
-    return max(1, min(threads(), tiles))
+    return max(1, min(count, tiles))
 
 
 def cut(count, tile, sections):
@@ -157,10 +160,11 @@ def cut(count, tile, sections):
 
 def plan_cost(plan, itemsize):
     """What the products of a plan cost, in steps of tiles of two vectors."""
-    jobs = plan.jobs
-    lanes = VECTOR_BYTES // itemsize
-    tiles = -(-(jobs[:, ROW_END] - jobs[:, ROW]) // ROWS)
+    jobs, lanes = plan.jobs, VECTOR_BYTES // itemsize
+    whole, rest = np.divmod(jobs[:, ROW_END] - jobs[:, ROW], ROWS)
+    tiles, low = whole + (rest > 0), -(-rest // LOW_ROWS) * LOW_ROWS / ROWS
+    mixed = whole + np.where(rest <= 2 * LOW_ROWS, low, 1)
     whole, rest = np.divmod(jobs[:, COLUMNS], 2 * lanes)
-    blocks = whole + (rest > lanes) + NARROW * ((rest > 0) & (rest <= lanes))
+    wide, narrow = whole + (rest > lanes), (rest > 0) & (rest <= lanes)
     steps = (jobs[:, TAP_END] - jobs[:, TAP]) * jobs[:, LENGTH] + TILE_STEPS + ACCUMULATE_STEPS * jobs[:, ACCUMULATE]
-    return float(np.sum(tiles * blocks * steps))
+    return float(np.sum(steps * (wide * mixed + narrow * NARROW * tiles)))

@@ -26,6 +26,7 @@ from .jobs import (
     GATHER,
     LAST,
     LENGTH,
+    LOW_ROWS,
     NOTHING,
     PACKED,
     ROW,
@@ -45,7 +46,7 @@ from .jobs import (
 from .packing import copy_run, pack
 from .pooling import NO_WINDOWS, max_images
 from .team import share, shared
-from .vector import channel_tile, dot_tile, narrow_tile, wide_tile
+from .vector import channel_tile, dot_tile, low_tile, narrow_tile, wide_tile
 
 __all__ = [
     "ALIGNMENT",
@@ -105,9 +106,8 @@ def _gather_product(
 ):
     """The tiles of a job: blocks of columns outside, so that a block of B stays in the nearest cache."""
     lanes = VECTOR_BYTES // a.itemsize
-    column, columns, end = 0, job[COLUMNS], job[ROW_END]
-    packed, relu, b_step = job[PACKED] > 0, relu * job[LAST], job[B_STEP]
-    source, taps = b, b_taps
+    column, columns, end, rest = 0, job[COLUMNS], job[ROW_END], (job[ROW_END] - job[ROW]) % ROWS
+    source, taps, b_step, packed, relu = b, b_taps, job[B_STEP], job[PACKED] > 0, relu * job[LAST]
     if packed:
         source, taps, b_step = panel, panel_taps, 2 * lanes
     while column < columns:
@@ -118,25 +118,28 @@ def _gather_product(
         if packed:
             _pack(b, b_offset, job, b_taps, width, panel, place)
             b_offset = place - panel_taps[job[TAP]]
-        for row in range(job[ROW], end, ROWS):
+        whole = end - rest if wide and rest <= 2 * LOW_ROWS else end
+        for row in range(job[ROW], whole, ROWS):
             if wide:
                 wide_tile(
-                    a, a_rows, a_offset, c, c_rows, c_offset, row, end, bias, bias_offset,
-                    source, a_taps, taps, b_offset,
+                    a, a_rows, a_offset, c, c_rows, c_offset, row, end, bias, bias_offset, source, a_taps, taps, b_offset,
                     job[TAP], job[TAP_END], job[LENGTH], job[A_STEP], b_step, width, job[ACCUMULATE], relu,
                 )  # fmt: skip
             elif job[FORM] == CHANNELS:
                 channel_tile(
-                    a, a_rows, a_offset + column, c, c_rows, c_offset, row, end, bias, bias_offset,
-                    source, a_taps, taps, b_offset,
+                    a, a_rows, a_offset + column, c, c_rows, c_offset, row, end, bias, bias_offset, source, a_taps, taps, b_offset,
                     job[TAP], job[TAP_END], job[LENGTH], job[A_STEP], b_step, width, job[ACCUMULATE], relu,
                 )  # fmt: skip
             else:
                 narrow_tile(
-                    a, a_rows, a_offset, c, c_rows, c_offset, row, end, bias, bias_offset,
-                    source, a_taps, taps, b_offset,
+                    a, a_rows, a_offset, c, c_rows, c_offset, row, end, bias, bias_offset, source, a_taps, taps, b_offset,
                     job[TAP], job[TAP_END], job[LENGTH], job[A_STEP], b_step, width, job[ACCUMULATE], relu,
                 )  # fmt: skip
+        for row in range(whole, end, LOW_ROWS):
+            low_tile(
+                a, a_rows, a_offset, c, c_rows, c_offset, row, end, bias, bias_offset, source, a_taps, taps, b_offset,
+                job[TAP], job[TAP_END], job[LENGTH], job[A_STEP], b_step, width, job[ACCUMULATE], relu,
+            )  # fmt: skip
         column += width
 
 

@@ -26,10 +26,9 @@ from numba.core import cgutils, types
 from numba.extending import intrinsic
 
 from .emit import INT, TILE, Emitter, constant, hidden
+from .jobs import LOW_ROWS
 
-__all__ = ["LOW_ROWS", "channel_tile", "dot_tile", "low_tile", "narrow_tile", "wide_tile"]
-
-LOW_ROWS = max(1, TILE.rows // 3)
+__all__ = ["channel_tile", "dot_tile", "low_tile", "narrow_tile", "wide_tile"]
 
 
 class _Rows(NamedTuple):
