@@ -13,7 +13,7 @@ __all__ = ["callback"]
 
 
 def callback(function, signature):
-    """The function compiled for a signature of Numba's: an object with its `address`, which is valid while that lives."""
+    """The function compiled for a signature of Numba's: an object with its `address`, valid while the object lives."""
     made = _Callback(function, (signature.args, signature.return_type), {}, {"error_model": "numpy"})
     made._cache = _Kept(function)
     with global_compiler_lock:
