@@ -170,8 +170,8 @@ KERNELS = (
     (("BatchNorm1d", "BatchNorm2d", "norm.cpu.normalize"), batch_norm_grads),
     (("LayerNorm", "norm.cpu_rows.standardize"), layer_norm_grad),
     (("AvgPool2d", "AdaptiveAvgPool2d", "pool2d.cpu.average_forward"), average_pool_grad),
-    (("Linear",), bias_relu_grad),  # of a hidden layer
-    (("Linear",), bias_grad),  # of the last one
+    (("Linear",), bias_grad),  # of the last layer
+    (("Linear",), bias_relu_grad),  # of a hidden one
     (("Dropout",), dropout),
     (("AvgPool2d", "AdaptiveAvgPool2d"), average_pool),
     (("LayerNorm",), layer_norm),

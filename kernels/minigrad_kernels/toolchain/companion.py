@@ -41,8 +41,10 @@ def tell(name):
     if _companion is None and TRAINING in _expected:
         _companion = _start() if _allowed() else _NOBODY
     if _companion:
-        _companion.tell(_expected)
-        _expected.clear()
+        names = list(_expected)  # which other threads may add to meanwhile
+        _companion.tell(names)
+        for known in names:
+            del _expected[known]
 
 
 class _Companion:

@@ -29,7 +29,7 @@ from numba.core.typed_passes import (
 
 from . import cache, claims, companion, progress
 
-__all__ = ["Entry", "Part"]
+__all__ = ["Entry", "Part", "no_collection"]
 
 # No fast-math flag, not even contract: whether x*y + z is rounded once would follow from whether the compiler chose
 # vectors at that place, and so from the layout and the number of threads. The microkernels say contract themselves.
@@ -52,30 +52,49 @@ class _Library(JITCodeLibrary):
                 function.attributes.add("noinline")
         super().add_ir_module(ir_module)
 
+    def add_llvm_module(self, ll_module):
+        self._final_module.link_in(ll_module)
+
 
 class _PartLibrary(_Library):
     """Code to be linked into entries; it never becomes machine code by itself."""
 
-    def add_llvm_module(self, ll_module):
-        self._final_module.link_in(ll_module)
-
     def finalize(self):
         self._raise_if_finalized()
-        self._finalized = True  # what it calls is linked into entries beside it, and so but once
+        self._finalized = True  # without what it calls, which entries link but once
+
+    def alone(self):
+        """The module to be linked into one that has all that this one calls."""
+        return super()._get_module_for_linking()
+
+    def _get_module_for_linking(self):
+        """The module to be linked into code of Numba's."""
+        whole = self.alone().clone()
+        for library in _called(self):
+            whole.link_in(_module_of(library), preserve=True)
+        return whole
+
+
+def _called(library):
+    """The libraries of all that the code in a library calls, in a fixed order."""
+    found = list(dict.fromkeys(library._linking_libraries))
+    for called in found:  # which grows meanwhile
+        if isinstance(called, _PartLibrary):
+            found += [other for other in dict.fromkeys(called._linking_libraries) if other not in found]
+    return found
+
+
+def _module_of(library):
+    return library.alone() if isinstance(library, _PartLibrary) else library._get_module_for_linking()
 
 
 class _EntryLibrary(_Library):
     """Machine code for Python to call, optimised once with all its parts inside."""
 
-    def add_llvm_module(self, ll_module):
-        self._final_module.link_in(ll_module)
-
     def finalize(self):
-        found = list(self._linking_libraries)
-        for library in found:  # which grows meanwhile
-            if isinstance(library, _PartLibrary):
-                found += [called for called in library._linking_libraries if called not in found]
-        self._linking_libraries = found
+        for library in _called(self):
+            self._final_module.link_in(_module_of(library), preserve=True)
+        self._linking_libraries = []
         super().finalize()
 
     def _optimize_final_module(self):
@@ -178,7 +197,7 @@ class _PartCompiler(_EntryCompiler):
 
 
 @contextmanager
-def _no_collection():
+def no_collection():
     """Numba makes millions of objects, nearly all of which live until the end: to look through them costs a tenth."""
     on = gc.isenabled()
     gc.disable()
@@ -228,7 +247,7 @@ class Entry(CPUDispatcher):
             kept = cache.load(self.kept_as, signature)  # if another process was first
             if kept is not None:
                 return self._load(signature, kept)
-            with progress.compiling(self.kept_as), _no_collection():
+            with progress.compiling(self.kept_as), no_collection():
                 found = super().compile(signature)
             self.compiled += 1
             self._save(signature)

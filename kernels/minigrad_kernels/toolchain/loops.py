@@ -80,7 +80,11 @@ class loop:
 
     @functools.cached_property
     def compiled(self):
-        return compiled(self.function, _cfunc)
+        try:
+            from .callbacks import callback
+        except (AttributeError, ImportError):  # this version of Numba lacks something that the way leads through
+            return compiled(self.function, _cfunc)
+        return callback(self.function, SIGNATURE)
 
     @functools.cached_property
     def address(self):
