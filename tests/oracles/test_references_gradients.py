@@ -7,6 +7,7 @@ from minigrad_kernels.elementwise import reference as elementwise
 from minigrad_kernels.norm import reference as norm
 from minigrad_kernels.pool2d import adaptive_windows, average_windows
 from minigrad_kernels.pool2d import reference as pool2d
+from minigrad_kernels.sample_norm import reference as sample_norm
 from minigrad_kernels.softmax import reference as softmax
 
 autograd = pytest.importorskip("autograd")
@@ -132,3 +133,18 @@ def test_standardized_rows():
     x = RNG.standard_normal((3, 5))
     scale = norm.standardize(x, 1e-3)[1]
     check(lambda x: norm.standardize(x, 1e-3, anp)[0], [x], lambda g, out: norm.standardize_grad(g, out, scale))
+
+
+@pytest.mark.parametrize("relu", [False, True])
+@pytest.mark.parametrize("shape, groups", [((3, 5), None), ((2, 6, 2, 3), 3)])
+def test_norms_of_samples(shape, groups, relu):
+    name = "layer_norm" if groups is None else "group_norm"
+    function, gradients = getattr(sample_norm, name), getattr(sample_norm, f"{name}_grads")
+    x, w, b = (RNG.standard_normal(size) for size in (shape, shape[1], shape[1]))
+    settings = (1e-3, relu) if groups is None else (1e-3, relu, groups)
+    _, *statistics = function(x, w, b, *settings)
+    check(
+        lambda x, w, b: function(x, w, b, *settings, anp)[0],
+        [x, w, b],
+        lambda g, out: gradients(g, x, *statistics, w, 1e-3, out if relu else None),
+    )

@@ -11,11 +11,11 @@ import numpy as np
 
 from ..bias.cpu import SHORT, TILE, line_of
 from ..norm.cpu_lines import add_moments, flush, normalize_line
-from ..norm.cpu_parts import gather, run, spread
+from ..norm.cpu_parts import gather, spread
 from ..norm.cpu_statistics import finite
 from ..toolchain import clear, elements, jit, share, shared, stack_array
 from .cpu_lines import add_masked_products, images_dx, scale_columns, weigh_columns
-from .cpu_rows import layer_norm, layer_norm_grads
+from .cpu_rows import layer_norm, layer_norm_grads, run_parts
 from .plan import SCRATCH, cut
 
 __all__ = ["group_norm", "group_norm_grads", "layer_norm", "layer_norm_grads"]
@@ -135,7 +135,8 @@ def group_norm(x, weight, bias, eps, relu, out, mean, variance, workspace):
         return
     images, space = _parts(x, weight.size, workspace)
     low = x.dtype.type(0 if relu else -np.inf)
-    run(normalize_images, x.size, x.reshape(-1), weight, bias, eps, low, images, out.reshape(-1), mean, variance, space)
+    settings = weight, bias, eps, low, images
+    run_parts(normalize_images, len(space), x.size, x.reshape(-1), *settings, out.reshape(-1), mean, variance, space)
 
 
 # ---- gradients -------------------------------------------------------------------------------------------------------
@@ -248,5 +249,6 @@ def group_norm_grads(g, x, mean, variance, weight, eps, out, dx, dw, db, workspa
     images, space = _parts(x, weight.size, workspace)
     low = x.dtype.type(np.nan if out is None else 0)
     views = (array.reshape(-1) for array in (g, x, x if out is None else out))
-    run(grad_images, x.size, *views, mean, variance, weight, eps, low, images, dx.reshape(-1), space)
+    settings = mean, variance, weight, eps, low, images
+    run_parts(grad_images, len(space), x.size, *views, *settings, dx.reshape(-1), space)
     add_totals(space, dw, db)

@@ -15,10 +15,15 @@ from ..toolchain.lines import LANES, lane_total
 from .cpu_lines import normalize_row, row_dx, row_moments, row_products
 from .plan import cut
 
-__all__ = ["layer_norm", "layer_norm_grads"]
+__all__ = ["layer_norm", "layer_norm_grads", "run_parts"]
 
 LIKE = np.zeros(1)  # the type of sums
 PIECE = 512  # elements of a row whose products are summed in the element type, lane by lane
+
+
+def run_parts(kernel, parts, size, *arguments):
+    """Run a kernel whose threads share so many parts; with one of them no other thread is woken."""
+    run(kernel, size if parts > 1 else 0, *arguments)
 
 
 @jit
@@ -52,7 +57,8 @@ def normalize_rows(team, x, weight, bias, eps, low, like, out, mean, variance):
 
 def layer_norm(x, weight, bias, eps, relu, out, mean, variance):
     low = x.dtype.type(0 if relu else -np.inf)
-    run(normalize_rows, x.size, x.reshape(-1), weight, bias, eps, low, LIKE, out.reshape(-1), mean, variance)
+    flat = x.reshape(-1), weight, bias, eps, low, LIKE, out.reshape(-1)
+    run_parts(normalize_rows, len(x), x.size, *flat, mean, variance)
 
 
 @jit
@@ -121,5 +127,6 @@ def layer_norm_grads(g, x, mean, variance, weight, eps, out, dx, dw, db, workspa
     short = elements(workspace[8 * (count + 1) :], x.dtype, count).reshape(2, parts, -1)
     low = x.dtype.type(np.nan if out is None else 0)
     views = (array.reshape(-1) for array in (g, x, x if out is None else out))
-    run(grad_rows, x.size, *views, mean, variance, weight, eps, low, LIKE, rows, dx.reshape(-1), short, totals)
+    settings = mean, variance, weight, eps, low, LIKE, rows
+    run_parts(grad_rows, parts, x.size, *views, *settings, dx.reshape(-1), short, totals)
     add_totals(totals, dw, db)
