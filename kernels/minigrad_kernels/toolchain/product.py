@@ -101,9 +101,7 @@ def _pack(b, b_offset, job, b_taps, columns, panel, place):
 
 
 @jit
-def _gather_product(
-    a, a_offset, b, bias, c, c_start, job, relu, a_rows, c_rows, a_taps, b_taps, panel_taps, panel, place
-):
+def _gather_product(a, start, b, bias, c, c_start, job, relu, a_rows, c_rows, a_taps, b_taps, panel_taps, panel, place):
     """The tiles of a job: blocks of columns outside, so that a block of B stays in the nearest cache."""
     lanes = VECTOR_BYTES // a.itemsize
     column, columns, end, rest = 0, job[COLUMNS], job[ROW_END], (job[ROW_END] - job[ROW]) % ROWS
@@ -122,23 +120,23 @@ def _gather_product(
         for row in range(job[ROW], whole, ROWS):
             if wide:
                 wide_tile(
-                    a, a_rows, a_offset, c, c_rows, c_offset, row, end, bias, bias_offset, source, a_taps, taps, b_offset,
-                    job[TAP], job[TAP_END], job[LENGTH], job[A_STEP], b_step, width, job[ACCUMULATE], relu,
+                    a, a_rows, start, c, c_rows, c_offset, row, end, bias, bias_offset, source, a_taps, taps,
+                    b_offset, job[TAP], job[TAP_END], job[LENGTH], job[A_STEP], b_step, width, job[ACCUMULATE], relu,
                 )  # fmt: skip
             elif job[FORM] == CHANNELS:
                 channel_tile(
-                    a, a_rows, a_offset + column, c, c_rows, c_offset, row, end, bias, bias_offset, source, a_taps, taps, b_offset,
-                    job[TAP], job[TAP_END], job[LENGTH], job[A_STEP], b_step, width, job[ACCUMULATE], relu,
+                    a, a_rows, start + column, c, c_rows, c_offset, row, end, bias, bias_offset, source, a_taps, taps,
+                    b_offset, job[TAP], job[TAP_END], job[LENGTH], job[A_STEP], b_step, width, job[ACCUMULATE], relu,
                 )  # fmt: skip
             else:
                 narrow_tile(
-                    a, a_rows, a_offset, c, c_rows, c_offset, row, end, bias, bias_offset, source, a_taps, taps, b_offset,
-                    job[TAP], job[TAP_END], job[LENGTH], job[A_STEP], b_step, width, job[ACCUMULATE], relu,
+                    a, a_rows, start, c, c_rows, c_offset, row, end, bias, bias_offset, source, a_taps, taps,
+                    b_offset, job[TAP], job[TAP_END], job[LENGTH], job[A_STEP], b_step, width, job[ACCUMULATE], relu,
                 )  # fmt: skip
         for row in range(whole, end, LOW_ROWS):
             low_tile(
-                a, a_rows, a_offset, c, c_rows, c_offset, row, end, bias, bias_offset, source, a_taps, taps, b_offset,
-                job[TAP], job[TAP_END], job[LENGTH], job[A_STEP], b_step, width, job[ACCUMULATE], relu,
+                a, a_rows, start, c, c_rows, c_offset, row, end, bias, bias_offset, source, a_taps, taps,
+                b_offset, job[TAP], job[TAP_END], job[LENGTH], job[A_STEP], b_step, width, job[ACCUMULATE], relu,
             )  # fmt: skip
         column += width
 
