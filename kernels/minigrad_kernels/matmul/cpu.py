@@ -75,10 +75,11 @@ def _offsets(shape, steps):
     return total.reshape(-1)
 
 
-def _blocks(form, m, n, k, itemsize, sections, most):
+def _blocks(form, packed, m, n, k, itemsize, sections, most):
     """For each section of one product: bounds of columns, rows and k, of which `most` at once, in the order of work."""
     row_tile, column_tile = (DOT_ROWS, DOT_COLUMNS) if form == DOT else (ROWS, 2 * VECTOR_BYTES // itemsize)
-    by_columns = n * row_tile > m * column_tile
+    # Threads that share the rows of a packed product would each pack all of b.
+    by_columns = n * row_tile > m * column_tile or (packed and n >= sections * column_tile)
     columns = cut(n, column_tile, sections if by_columns else 1)
     rows = cut(m, row_tile, 1 if by_columns else sections)
     count = max(1, -(-k // most))
@@ -131,7 +132,7 @@ def _setup(a_shape, a_strides, b_shape, b_strides, itemsize, _threads):
             for column, column_end, row, row_end, depth, depth_end in section
         ]
         for a, b, number in places
-        for section in _blocks(form, m, n, k, itemsize, sections, most)
+        for section in _blocks(form, packed, m, n, k, itemsize, sections, most)
     ]
     plan = make_plan(work, itemsize, items, (np.arange(m) * a_row, np.arange(m) * n), ([0], [0]))
     size = scratch_bytes(plan, itemsize)
