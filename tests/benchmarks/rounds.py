@@ -14,6 +14,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 WORKER = Path(__file__).with_name("worker.py")
+NO_BYTECODE = "PYTHONDONTWRITEBYTECODE"  # would have every process compile all modules again
 ROUNDS = 5
 FEWEST = 3  # steps of the slowest contender
 FALLEN = 0.9  # of the first loss: what shows that a contender learns
@@ -32,9 +33,9 @@ class Worker:
         job = {"contender": contender, "task": asdict(task), "size": size, "threads": threads, **more}
         self.contender, self.patience = contender, patience
         self.complaints = tempfile.TemporaryFile("w+")
-        environment = {**os.environ, "OMP_NUM_THREADS": str(threads)}
-        if contender == "minigrad":
-            environment = dict(os.environ)
+        environment = {name: value for name, value in os.environ.items() if name != NO_BYTECODE}
+        if contender != "minigrad":
+            environment["OMP_NUM_THREADS"] = str(threads)
         self.started, self.late = time.perf_counter(), False
         # A session of its own: Ctrl-C reaches this process alone, which then ends the others.
         self.process = subprocess.Popen(
