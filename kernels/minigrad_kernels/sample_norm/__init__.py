@@ -13,10 +13,10 @@ import math
 
 import numpy as np
 
-from ..errors import KindError, ShapeError
+from ..errors import ShapeError
 from ..layout import CHANNELS_LAST
 from ..toolchain import alias, implementation
-from ..toolchain.arguments import check_array, check_floats, check_output, nhwc, workspace_of
+from ..toolchain.arguments import check_array, check_floats, check_one_kind, check_output, nhwc, workspace_of
 from .plan import SCRATCH, cut
 
 __all__ = ["group_norm", "group_norm_grads", "layer_norm", "layer_norm_grads", "workspace"]
@@ -40,7 +40,7 @@ def workspace(function, x_shape):
 def _check(op, name, array, shape, x, dtype=None, output=False):
     """Refuse an argument that is not of this shape and of x's type, or of another."""
     if type(array) is not type(x):
-        raise KindError(f"{op}: {name} is a {type(array).__name__}, x a {type(x).__name__}; wants arrays of one kind")
+        check_one_kind(op, {"x": x, name: array})
     (check_output if output else check_array)(op, name, array, shape, dtype or x.dtype)
 
 
