@@ -36,7 +36,7 @@ def _statistics(input):
     x = local._dense(input)
     mean, variance = (devices.zeros((x.shape[1],), x.dtype, like=x) for _ in range(2))
     if x.size:
-        kernels.batch_statistics(x, mean, variance, local._scratch("batch_statistics", x))
+        kernels.batch_statistics(x, mean, variance, devices.workspace)
     return mean, variance
 
 
@@ -110,8 +110,7 @@ def _sync_batch_norm_at_once(g, input, mean, variance, weight, count, eps, world
     dx = devices.empty_like(x)
     dweight, dbias = (devices.zeros((x.shape[1],), x.dtype, like=x) for _ in range(2))
     if x.size:
-        scratch = local._scratch("batch_norm_grads", x)
-        kernels.batch_norm_grads(g, x, mean, variance, None, eps, None, None, dweight, dbias, None, scratch)
+        kernels.batch_norm_grads(g, x, mean, variance, None, eps, None, None, dweight, dbias, None, devices.workspace)
     if "input" in needs:
         totals = devices.empty((2, x.shape[1]), "float64", like=x)
         for total, own in zip(totals, (dbias, dweight), strict=True):
