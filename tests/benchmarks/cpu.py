@@ -3,7 +3,8 @@
 steps       forward, backward and optimiser on one batch, for four networks, batch sizes and numbers of threads
 random      the same for two networks that are drawn at random, from a seed that is printed
 epoch       keras-cnn over 10,000 images of MNIST, with each library's loader
-memory      peak memory of a process that trains, and the time from its start to the end of its first step
+memory      peak memory of a process that trains, and the time from its start to the end of its first step,
+            for minigrad also where no kernel has been compiled before
 
 minigrad        as a user writes it, default settings
 torch           PyTorch eagerly, default settings
@@ -32,7 +33,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 from engines import PEERS, TORCH
 from machine import installed, versions
-from rounds import Failed, Worker, ended, in_turn, summary, working
+from rounds import Failed, Worker, ended, in_turn, no_kernels, summary, working
 from tasks import OPTIMIZERS, drawn, epoch_data, named
 
 RESULTS = Path(__file__).parent / "results" / "cpu.json"
@@ -181,8 +182,11 @@ def memory(options):
             start = starting(name, task, size, threads, options)
             if why := hindrance(name, task, options) or _processes(name, start, row, options.starts):
                 absent[name] = why
+        with no_kernels(), working({"minigrad": starting("minigrad", task, size, threads, options)}) as (workers, _):
+            row["empty_cache_s"] = round(workers["minigrad"].first_step, 2)
         rows.append(row | ({"not_run": absent} if absent else {}))
-        say(f"{model}, first step, s: {row['first_step_s']}; peak memory, MB: {row['peak_mb']}")
+        cold = f"minigrad with an empty cache {row['empty_cache_s']}"
+        say(f"{model}, first step, s: {row['first_step_s']}, {cold}; peak memory, MB: {row['peak_mb']}")
     return {"rows": rows}
 
 

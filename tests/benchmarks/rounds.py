@@ -87,6 +87,21 @@ class Worker:
 
 
 @contextlib.contextmanager
+def no_kernels():
+    """Processes that start inside find no compiled kernels of minigrad."""
+    name = "MINIGRAD_CACHE"
+    before = os.environ.get(name)
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
+        os.environ[name] = folder
+        try:
+            yield
+        finally:
+            os.environ.pop(name)
+            if before is not None:
+                os.environ[name] = before
+
+
+@contextlib.contextmanager
 def working(starts):
     """Workers by name that have made their first step, and why others have not: ({name: Worker}, {name: reason}).
 
