@@ -193,14 +193,15 @@ def memory(options):
 def _processes(name, start, row, starts):
     """Add to a row what processes of one contender, one after the other, say; or return why it has none.
 
-    The first process fills caches and trains; only of the others, if there are any, is the first step timed.
+    The first process fills caches, the last one trains; of the others than the first, if there are any, the first
+    step is timed.
     """
-    seconds = []
-    for number in range(1 if name in PEERS else 1 + starts):
+    seconds, last = [], 0 if name in PEERS else starts
+    for number in range(last + 1):
         with working({name: start}) as (workers, reasons):
             if name in workers:
                 seconds.append(workers[name].first_step)
-            if name in workers and not number:
+            if name in workers and number == last:
                 try:
                     workers[name].ask("steps", TRAINED)
                     found = ended(workers, reasons)
