@@ -89,16 +89,47 @@ def batch_norm_grads():
     norm.batch_norm_grads(x, x, vector, vector, vector, 1.0, x, *outputs, space)
 
 
-def layer_norm():
-    from . import norm
+def _layers():
+    """x, weight and the statistics for layers of 2 elements."""
+    return floats(1, 2), floats(2), (np.ones(1), np.ones(1))
 
-    norm.standardize(floats(1, 2), 1.0, floats(1, 2), floats(1))
+
+def layer_norm():
+    from . import sample_norm
+
+    x, vector, statistics = _layers()
+    sample_norm.layer_norm(x, vector, vector, 1.0, False, x.copy(), *statistics)
 
 
 def layer_norm_grad():
-    from . import norm
+    from . import sample_norm
 
-    norm.standardize_grad(floats(1, 2), floats(1, 2), floats(1), floats(1, 2))
+    x, vector, statistics = _layers()
+    space = room(sample_norm.workspace("layer_norm_grads", x.shape))
+    outputs = x.copy(), vector.copy(), vector.copy()
+    sample_norm.layer_norm_grads(x, x, *statistics, vector, 1.0, None, *outputs, space)
+
+
+def _groups():
+    """x, weight and the statistics for a group of 2 channels."""
+    return images(1, 2, 1, 1), floats(2), (np.ones((1, 1)), np.ones((1, 1)))
+
+
+def group_norm():
+    from . import sample_norm
+
+    x, vector, statistics = _groups()
+    space = room(sample_norm.workspace("group_norm", x.shape))
+    sample_norm.group_norm(x, vector, vector, 1.0, False, images(1, 2, 1, 1), *statistics, space)
+
+
+def group_norm_grad():
+    from . import sample_norm
+
+    x, vector, statistics = _groups()
+    space = room(sample_norm.workspace("group_norm_grads", x.shape))
+    outputs = images(1, 2, 1, 1), vector.copy(), vector.copy()
+    sample_norm.group_norm_grads(x, x, *statistics, vector, 1.0, None, *outputs, space)
 
 
 def max_pool_grad():
@@ -168,13 +199,15 @@ KERNELS = (
     (("conv2d.winograd_kernels.correlate",), winograd_weight_grad),  # where one direction pays, others do
     (("MaxPool2d", "pool2d.cpu.max_forward"), max_pool_grad),
     (("BatchNorm1d", "BatchNorm2d", "norm.cpu.normalize"), batch_norm_grads),
-    (("LayerNorm", "norm.cpu_rows.standardize"), layer_norm_grad),
+    (("LayerNorm", "sample_norm.cpu_rows.normalize_rows"), layer_norm_grad),
+    (("GroupNorm", "InstanceNorm2d", "sample_norm.cpu.normalize_images"), group_norm_grad),
     (("AvgPool2d", "AdaptiveAvgPool2d", "pool2d.cpu.average_forward"), average_pool_grad),
     (("Linear",), bias_grad),  # of the last layer
     (("Linear",), bias_relu_grad),  # of a hidden one
     (("Dropout",), dropout),
     (("AvgPool2d", "AdaptiveAvgPool2d"), average_pool),
     (("LayerNorm",), layer_norm),
+    (("GroupNorm", "InstanceNorm2d"), group_norm),
     (("BatchNorm1d", "BatchNorm2d"), batch_norm),
 )
 
