@@ -11,7 +11,7 @@
 # %% [markdown]
 # # 1. A tape in 60 lines
 #
-# **Goal.** You can derive the gradient of a small network by hand, write the program that does it for any network
+# **Goal** You can derive the gradient of a small network by hand, write the program that does it for any network
 # (reverse mode on a tape), test it against finite differences, and differentiate gradients once more: Newton's method
 # and Hessian-vector products.
 #
@@ -168,7 +168,8 @@ class Value:
 
 
 # %% [markdown]
-# Now the steps. Each line states a value and, per argument, its derivative times the incoming gradient $g = dL/d\text{out}$:
+# Now the steps. Each line states a value and, per argument, its derivative times the incoming gradient
+# $g = dL/d\text{out}$:
 #
 # | step | value | rules |
 # |---|---|---|
@@ -510,7 +511,8 @@ assert np.allclose(product, quotient, atol=1e-6) and np.allclose(product, H @ v.
 # | here | there |
 # |---|---|
 # | `Value` | [`minigrad/tensor.py`](../../minigrad/tensor.py) |
-# | `add`, `mul`, ... with their rules | [`minigrad/primitive.py`](../../minigrad/primitive.py) and the families of [`minigrad/ops/`](../../minigrad/ops) |
+# | a step with its rules | [`minigrad/primitive.py`](../../minigrad/primitive.py) |
+# | `add`, `mul`, ... | the families of [`minigrad/ops/`](../../minigrad/ops) |
 # | a line of the tape | [`minigrad/node.py`](../../minigrad/node.py) |
 # | `below`, `gradients` | `_reachable`, `_walk` and `_visit` in [`minigrad/engine.py`](../../minigrad/engine.py) |
 # | difference quotients | [`minigrad/check.py`](../../minigrad/check.py) |
@@ -683,8 +685,8 @@ def fit(g, shape):
 check(fit, fit_cases())
 
 # %% [markdown]
-# **Exercise 4.** One derivative is enough, so nothing needs to be recorded about the backward pass. Minimising is finding a zero
-# of $f'$: that is why it needed $f''$.
+# **Exercise 4.** One derivative is enough, so nothing needs to be recorded about the backward pass. Minimising is
+# finding a zero of $f'$: that is why it needed $f''$.
 
 
 # %%
@@ -698,8 +700,8 @@ def newton_root_step(f, start):
 check(newton_root_step, root_cases())
 
 # %% [markdown]
-# **Exercise 5.** Every product makes the part along the eigenvector of $\lambda$ grow faster than all others, by the ratio to
-# the next eigenvalue. A random start has some part along it; a unit vector might have none.
+# **Exercise 5.** Every product makes the part along the eigenvector of $\lambda$ grow faster than all others, by the
+# ratio to the next eigenvalue. A random start has some part along it; a unit vector might have none.
 
 
 # %%
