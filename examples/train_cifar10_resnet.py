@@ -39,7 +39,7 @@ def main(epochs=30, batch_size=128, lr=0.1, data_dir=None, limit=None, device="c
     loader = data.Loader(train, batch_size, shuffle=True, drop_last=True, transform=augment, device=device)
     optimizer = optim.SGD(decayed(model, 5e-4), lr=lr, momentum=0.9, nesterov=True)
     schedule = optim.lr_scheduler.OneCycleLR(optimizer, lr, epochs * len(loader))
-    test_loader = data.Loader(test, 256, transform=normalize, device=device)
+    test_loader = data.Loader(test, min(256, len(test)), transform=normalize, device=device)
     options = {"schedule": schedule, "callbacks": [Progress(len(train), epochs)]}
     history = fit(model, loader, optimizer, epochs, test=test_loader, **options)
     print(f"test accuracy {100 * history[-1]['test_accuracy']:.2f} %")
