@@ -174,6 +174,6 @@ def _finite(op, name, array):
 def _classes(op, targets, classes):
     if (targets != np.round(targets)).any():
         raise KindError(f"{op}: targets has elements that are no classes, wanted whole numbers")
-    if targets.min() < 0 or targets.max() >= classes:
-        raise ShapeError(f"{op}: targets has class {targets.max():.0f}, but probabilities is for {classes}")
+    for wrong in targets[(targets < 0) | (targets >= classes)]:
+        raise ShapeError(f"{op}: targets has class {wrong:.0f}, but probabilities has {classes} classes")
     return targets.astype(int)
