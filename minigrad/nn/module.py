@@ -269,6 +269,6 @@ class Module:
         count = sum(math.prod(parameter.shape) for parameter in parameters)
         places = " and ".join(sorted({f"{parameter.dtype} on {parameter.device}" for parameter in parameters}))
         facts = f"{type(self).__name__}: {count:,} parameters" + (f", {places}" if places else "")
-        state = "" if text.count("\n") > 30 else " open"
+        state = "" if text.count("\n") > 30 else ' open=""'
         summary = f"<summary><b>{html.escape(facts)}</b></summary>"
         return f"<details{state}>{summary}<pre>{html.escape(text)}</pre></details>"
