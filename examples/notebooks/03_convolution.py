@@ -339,8 +339,8 @@ assert by_product < by_loops
 # %% [markdown]
 # ## Implicit: the matrix that is never written
 #
-# Up to nine times the memory of the input is a lot to store, and it must be written and read again. But the product only
-# *reads* $X$, and where its entries lie can be computed on the way:
+# Up to nine times the memory of the input is a lot to store, and it must be written and read again. But the product
+# only *reads* $X$, and where its entries lie can be computed on the way:
 #
 # $$X_{mk} = x_{n,c,i+p,j+q} \quad\text{with}\quad (n, i, j) \text{ from } m, \quad (c, p, q) \text{ from } k$$
 #
@@ -469,7 +469,7 @@ errors = {"direct": abs(direct - exact), "Winograd, 4 x 4 tiles": abs(tiled - ex
 # %%
 figure, (left, right) = plt.subplots(1, 2, figsize=(11, 3.6), layout="constrained")
 tiles = {"formula": 9, "2 x 2 tiles": 16 / 4, "4 x 4 tiles": 36 / 16}
-left.bar_label(left.bar(list(tiles), list(tiles.values()), color=[RED, ORANGE, BLUE], fmt="%.2f")
+left.bar_label(left.bar(list(tiles), list(tiles.values()), color=[RED, ORANGE, BLUE]), fmt="%.2f")
 left.set(ylabel="products per result, channel and filter", ylim=(0, 10))
 bins = np.logspace(-10, -4.5, 60)
 for (name, error), color, style in zip(errors.items(), (RED, BLUE), ("-", "--"), strict=True):
