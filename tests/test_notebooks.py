@@ -115,6 +115,17 @@ def test_check(answer, verdict, capsys):
     assert line.startswith(f"double: {verdict}")
 
 
+def test_check_of_several_results(capsys):
+    case = [((np.array([3.0]),), (np.array([3.0]), np.array([6.0])))]
+    for results, verdict in ((2, "right"), (3, "wrong"), (1, "wrong")):
+
+        def multiples(x, results=results):
+            return [x, 2 * x] if results == 2 else (x, x, x)[:results]
+
+        checks.check(multiples, case)
+        assert capsys.readouterr().out.startswith(f"multiples: {verdict}")
+
+
 def test_check_gives_copies():
     given = np.array([1.0])
 

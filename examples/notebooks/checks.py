@@ -10,7 +10,7 @@ __all__ = ["check"]
 def check(answer, cases, hint="", tolerance=1e-5):
     """Print one line on a function that a reader wrote: right, wrong with what came out, or not yet.
 
-    cases       pairs (arguments, wanted); each is tried on copies of the arguments
+    cases       pairs (arguments, wanted); each is tried on copies of the arguments; wanted may be a tuple of arrays
     hint        what to think about if a result is not as wanted
     tolerance   the difference allowed, relative to the largest value wanted, or absolute below 1
     """
@@ -50,6 +50,11 @@ def _short(value):
 
 def _difference(result, wanted, tolerance):
     """What is wrong with a result, or an empty text."""
+    if isinstance(wanted, tuple) and any(hasattr(one, "shape") for one in wanted):
+        if not isinstance(result, tuple | list) or len(result) != len(wanted):
+            return f"a {type(result).__name__}, wanted a tuple of {len(wanted)} results"
+        faults = [_difference(one, want, tolerance) for one, want in zip(result, wanted, strict=True)]
+        return next((f"result {place}: {fault}" for place, fault in enumerate(faults) if fault), "")
     if isinstance(wanted, list | tuple | str | bool | dict):
         return "" if result == wanted else f"{_short(result)}, wanted {_short(wanted)}"
     got, want = np.asarray(_array(result)), np.asarray(_array(wanted))
