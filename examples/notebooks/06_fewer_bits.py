@@ -275,8 +275,8 @@ for i, (name, (kind, scale)) in enumerate(ways.items()):
     found, losses = train_model(casts[kind], epochs=10, scale=scale)
     final[name] = np.mean(losses[-20:])
     smooth = np.convolve(losses, np.ones(10) / 10, "valid")
-    style = {"color": COLORS[i], "linestyle": ("-", "--", "-.", ":", (0, (1, 3)))[i], "linewidth": 3 - 0.4 * i}
-    axes.plot(smooth, label=name, **style)
+    dashes, marker = ("-", "--", "-.", ":", ":")[i], "os^Dv"[i]
+    axes.plot(smooth, color=COLORS[i], linestyle=dashes, marker=marker, markevery=(9 * i, 45), label=name)
     zeros = (rounded(logit_gradient(found) * scale, *FORMATS[kind]) == 0).mean()
     print(f"{name:<28} loss {final[name]:.3f}, {100 * zeros:3.0f} % of the gradient that enters backward is 0")
 axes.set(yscale="log", xlabel="step", ylabel="loss, mean of 10 steps")
@@ -561,7 +561,7 @@ def best_segments(layers): ...  # your answer
 def check_segments(answer):
     held = lambda n, s: s + -(-n // s)
     cases = [((n,), min(range(1, n + 1), key=lambda s: (held(n, s), s))) for n in (1, 2, 9, 16, 12, 50, 101)]
-    check(answer, cases, "near the square root, but rounding up makes it uneven: try all of them")
+    check(answer, cases, "rounding up makes it uneven near the square root: try all, and of equals take the smallest")
 
 
 check_segments(best_segments)
