@@ -12,7 +12,8 @@ import minigrad
 from minigrad import Tensor, models, nn, no_grad, optim, parallel
 from minigrad.errors import KindError, ShapeError, StateError
 from minigrad.nn import functional as F
-from minigrad.profile import Profile, hooks, measure_step, record_function
+from minigrad.profile import Profile, measure_step, record_function
+from minigrad.profile.current import profiles
 from tests.profile_parts import BEFORE, batch, places, rows
 
 
@@ -233,7 +234,7 @@ def test_only_a_profile_under_way_costs_anything():
         with Profile():
             assert not {*places()} & {*BEFORE}
         assert not {*places()} & {*BEFORE}
-    assert places() == BEFORE and hooks.profiles.get() == ()
+    assert places() == BEFORE and profiles.get() == ()
 
 
 @pytest.mark.parametrize("where", ["forward", "backward", "hook", "between"])
@@ -262,7 +263,7 @@ def test_an_exception_ends_the_profile_and_goes_on(where):
         model.register_forward_hook(lambda module, arguments, out: wrong(out))
         model(x).sum().backward()
         raise ZeroDivisionError
-    assert places() == BEFORE and hooks.profiles.get() == ()
+    assert places() == BEFORE and profiles.get() == ()
     assert rows(profile)["wrong"].calls == 1 and all(span.end >= span.begin > 0 for span in profile.spans)
     with Profile() as after:
         x + 1

@@ -66,7 +66,7 @@ class Recorder:
     def close(self, span):
         """End a Span, and those inside it that an exception has left open."""
         end = self.time()
-        if span not in self.stack:
+        if not self.stack or (self.stack[-1] is not span and span not in self.stack):
             return
         if span.mark:
             place, begin, _ = span.mark
