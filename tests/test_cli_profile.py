@@ -68,6 +68,8 @@ def test_on_a_gpu_host_device_and_their_overlap_are_told_apart(capsys):
     with gpus(1):
         assert main(["profile", "mlp", "--batch-size", "8", "--steps", "2", "--device", "cuda", "--out", "found"]) == 0
     lines = lines_of(capsys)
+    host, kernels = numbers("host: ", lines)  # with those of the loader, which prepares batches on the GPU
+    assert kernels < host
     device, overlap, share = numbers("device: ", lines)
     assert 0 < overlap <= device and share == pytest.approx(100 * overlap / device, abs=0.1)
     assert any("device, ms" in line for line in lines)

@@ -63,7 +63,7 @@ def test_on_a_gpu_marks_in_the_stream_tell_when_it_did_what(tmp_path):
     assert all(row.device > 0 for name, row in found.items() if name != "walk over the tape")
     busy = sum(row.device for row in found.values())
     assert busy == pytest.approx(total["device"], rel=1e-6) and 0 < busy <= total["wall"]
-    assert 0 < total["overlap"] <= min(total["host"], total["device"])
+    assert 0 < total["overlap"] <= min(total["host"], total["device"]) and total["kernels"] <= total["host"]
     assert "device, ms" in profile.table("op") and "device, ms" in profile.table("layer")
     assert {lane for lane, *_ in profile.timeline()} == {"forward", "backward", "update", "cuda:0"}
     profile.trace(tmp_path / "trace.json")

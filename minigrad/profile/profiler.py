@@ -105,7 +105,8 @@ class Profile:
         """{name: seconds} of the whole profile.
 
         wall        from the begin to the end
-        host        in operations, gradients, walks over the tape and updates; the rest is other Python
+        host        in operations, gradients, walks over the tape, updates, and kernels that others enter, such as a
+                    Loader; the rest is other Python
         kernels     of these, in compiled kernels; on a GPU, in launching them
         device      in which a GPU worked, or waited within an operation
         overlap     in which both host and device did

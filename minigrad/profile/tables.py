@@ -128,7 +128,7 @@ def _by_kernel(recorder):
 
 def totals(recorder):
     """{name: seconds}; see Profile.totals."""
-    host = [(span.begin, span.end) for span in recorder.spans if span.kind in OPERATIONS]
+    host = [(span.begin, span.end) for span in recorder.spans if span.kind in (*OPERATIONS, KERNEL)]
     device = [span.device for span in recorder.spans if span.device]
     length = lambda intervals: sum(end - begin for begin, end in union(intervals))
     return {
