@@ -1,0 +1,94 @@
+"""How weights and gradients are distributed, epoch by epoch."""
+
+import numpy as np
+
+from minigrad_kernels.errors import KindError, ShapeError
+
+from ..device import host
+from ..nn import Module
+from .callback import Callback
+
+__all__ = ["Histograms"]
+
+BINS = 65  # odd, so that exact zeros lie in the middle of a bin
+MARGIN = 2.0  # of the largest value after the first epoch
+
+
+class Histograms(Callback):
+    """A callback that counts the weights and the latest gradients of each parameter after each epoch.
+
+    records     {name: [(epoch, edges, counts of weights, counts of gradients), ...]}, what draw.histograms draws
+
+    Bins have equal widths and lie symmetrically about 0. They reach to twice the largest magnitude after the first
+    epoch recorded and then stay, so that epochs can be compared; what lies beyond is counted in the outermost ones.
+    Gradients are those of the last update, after clipping; where they are kept nowhere as a whole (ZeRO), or are not
+    finite, their counts are 0.
+
+    model       what is trained; of a DataParallel the names are those of its module
+    bins        how many, an odd number, so that 0 is the middle of one
+
+    Shapes  edges (2, bins + 1), first those of weights, then those of gradients; counts (bins,)
+    Errors  TypeError if model is no Module; ValueError for bins that are even or below 3
+    """
+
+    def __init__(self, model, bins=BINS):
+        if not isinstance(model, Module):
+            raise KindError(f"Histograms: model is {model!r}, want a Module")
+        if isinstance(bins, bool) or not isinstance(bins, int) or bins < 3 or bins % 2 == 0:
+            raise ShapeError(f"Histograms: bins is {bins!r}, want an odd number of at least 3")
+        self.model, self.bins, self.records = model, bins, {}
+
+    def on_epoch(self, history):
+        for name, parameter in getattr(self.model, "module", self.model).named_parameters():
+            pair = parameter.data, None if parameter.grad is None else parameter.grad.data
+            values = [np.zeros(0) if array is None else host(array).ravel() for array in pair]
+            rows = self.records.setdefault(name, [])
+            edges = rows[0][1] if rows else np.stack([self._edges(array) for array in values])
+            counts = [_counts(array, own) for array, own in zip(values, edges, strict=True)]
+            rows.append((history[-1]["epoch"], edges, *counts))
+
+    def _edges(self, values):
+        finite = values[np.isfinite(values)]
+        largest = float(np.abs(finite).max(initial=0.0))
+        return np.linspace(-1.0, 1.0, self.bins + 1) * (MARGIN * largest or 1.0)
+
+    def state_dict(self):
+        """The records as JSON values."""
+        return {
+            name: {"edges": rows[0][1].tolist(), "rows": [[row[0], row[2].tolist(), row[3].tolist()] for row in rows]}
+            for name, rows in self.records.items()
+        }
+
+    def load_state_dict(self, state, epochs=None):
+        """Go on from what state_dict() described, or from its first epochs. Errors: ValueError if it is malformed."""
+        try:
+            records = {name: _rows(part, epochs) for name, part in state.items()}
+        except (AttributeError, KeyError, TypeError, ValueError) as error:
+            hint = "want what Histograms.state_dict() gives"
+            raise ShapeError(f"Histograms: state is malformed, {hint}") from error
+        self.records = {name: rows for name, rows in records.items() if rows}
+
+
+def _rows(part, epochs):
+    """The rows of a parameter, those of the first epochs if they are given."""
+    edges = np.asarray(part["edges"], np.float64)
+    if edges.ndim != 2 or len(edges) != 2:
+        raise TypeError("edges are no two rows")
+    rows = [(int(epoch), edges, *(_row(counts, edges) for counts in both)) for epoch, *both in part["rows"]]
+    if not all(len(row) == 4 for row in rows):
+        raise TypeError("a row has not two counts")
+    return [row for row in rows if epochs is None or row[0] <= epochs]
+
+
+def _row(counts, edges):
+    found = np.asarray(counts, np.int64)
+    if found.shape != (edges.shape[1] - 1,):
+        raise TypeError("counts do not fit the edges")
+    return found
+
+
+def _counts(values, edges):
+    """How many values lie in each bin, those beyond in the outermost."""
+    if not values.size or not np.isfinite(values).all():
+        return np.zeros(len(edges) - 1, np.int64)
+    return np.histogram(np.clip(values, edges[0], edges[-1]), edges)[0]
