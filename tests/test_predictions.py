@@ -88,8 +88,10 @@ def test_histograms_count_every_weight_and_gradient():
         rows = histograms.records[name]
         assert [row[0] for row in rows] == [1, 2, 3]
         edges = rows[0][1]
-        assert edges.shape == (2, 66) and all(row[1] is edges for row in rows)
-        np.testing.assert_allclose(edges, -edges[:, ::-1])
+        assert all(row[1] is edges for row in rows)
+        for own in edges:
+            assert own.shape == (66,)
+            np.testing.assert_allclose(own, -own[::-1])
         for counts in (counts for row in rows for counts in row[2:]):
             assert counts.sum() == parameter.numel()
         last = (parameter.detach().numpy(), parameter.grad.numpy())
@@ -110,7 +112,7 @@ def test_histograms_reach_to_twice_the_largest_and_gather_what_lies_beyond():
     (_, edges, first, none), (_, _, second, infinite) = histograms.records["0.weight"]
     np.testing.assert_allclose(edges[0], [-1, -0.6, -0.2, 0.2, 0.6, 1])
     assert first.tolist() == [0, 1, 1, 0, 0] and second.tolist() == [1, 0, 0, 0, 1]
-    assert none.sum() == infinite.sum() == 0, "no gradient, and one that is not finite"
+    assert none is infinite is None, "no gradient, and one that is not finite"
 
 
 def test_histograms_state_goes_through_json():
@@ -120,7 +122,7 @@ def test_histograms_state_goes_through_json():
     for name, rows in other.records.items():
         assert [row[0] for row in rows] == [1, 2]
         for row, wanted in zip(rows, histograms.records[name], strict=False):
-            for mine, theirs in zip(row[1:], wanted[1:], strict=True):
+            for mine, theirs in zip((*row[1], *row[2:]), (*wanted[1], *wanted[2:]), strict=True):
                 np.testing.assert_array_equal(mine, theirs)
 
 
@@ -132,6 +134,7 @@ def test_histograms_state_goes_through_json():
         {"w": {"edges": [[0, 1]], "rows": []}},
         {"w": {"edges": [[0, 1], [0, 1]], "rows": [[1, [2]]]}},
         {"w": {"edges": [[0, 1], [0, 1]], "rows": [[1, [2], [2, 3]]]}},
+        {"w": {"edges": [[0, 1], [0, 1]], "rows": [[1, [2]]]}},
         {"w": {"edges": "no", "rows": []}},
     ],
 )

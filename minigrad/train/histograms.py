@@ -17,17 +17,18 @@ MARGIN = 2.0  # of the largest value after the first epoch
 class Histograms(Callback):
     """A callback that counts the weights and the latest gradients of each parameter after each epoch.
 
-    records     {name: [(epoch, edges, counts of weights, counts of gradients), ...]}, what draw.histograms draws
+    records     {name: [(epoch, edges, counts of weights, counts of gradients), ...]}; records[name] is what
+                draw.histograms draws. edges is the pair (edges for weights, edges for gradients)
 
     Bins have equal widths and lie symmetrically about 0. They reach to twice the largest magnitude after the first
     epoch recorded and then stay, so that epochs can be compared; what lies beyond is counted in the outermost ones.
-    Gradients are those of the last update, after clipping; where they are kept nowhere as a whole (ZeRO), or are not
-    finite, their counts are 0.
+    Gradients are those of the last update, after clipping. Counts are None where there is nothing to count: no gradient
+    (with ZeRO none is kept whole), or elements that are not finite.
 
     model       what is trained; of a DataParallel the names are those of its module
     bins        how many, an odd number, so that 0 is the middle of one
 
-    Shapes  edges (2, bins + 1), first those of weights, then those of gradients; counts (bins,)
+    Shapes  edges (bins + 1,) each, counts (bins,)
     Errors  TypeError if model is no Module; ValueError for bins that are even or below 3
     """
 
@@ -41,21 +42,24 @@ class Histograms(Callback):
     def on_epoch(self, history):
         for name, parameter in getattr(self.model, "module", self.model).named_parameters():
             pair = parameter.data, None if parameter.grad is None else parameter.grad.data
-            values = [np.zeros(0) if array is None else host(array).ravel() for array in pair]
+            values = [None if array is None else host(array).ravel() for array in pair]
             rows = self.records.setdefault(name, [])
-            edges = rows[0][1] if rows else np.stack([self._edges(array) for array in values])
+            edges = rows[0][1] if rows else tuple(self._edges(array) for array in values)
             counts = [_counts(array, own) for array, own in zip(values, edges, strict=True)]
             rows.append((history[-1]["epoch"], edges, *counts))
 
     def _edges(self, values):
-        finite = values[np.isfinite(values)]
+        finite = np.zeros(0) if values is None else values[np.isfinite(values)]
         largest = float(np.abs(finite).max(initial=0.0))
         return np.linspace(-1.0, 1.0, self.bins + 1) * (MARGIN * largest or 1.0)
 
     def state_dict(self):
         """The records as JSON values."""
         return {
-            name: {"edges": rows[0][1].tolist(), "rows": [[row[0], row[2].tolist(), row[3].tolist()] for row in rows]}
+            name: {
+                "edges": [edges.tolist() for edges in rows[0][1]],
+                "rows": [[epoch, *(None if row is None else row.tolist() for row in both)] for epoch, _, *both in rows],
+            }
             for name, rows in self.records.items()
         }
 
@@ -71,24 +75,25 @@ class Histograms(Callback):
 
 def _rows(part, epochs):
     """The rows of a parameter, those of the first epochs if they are given."""
-    edges = np.asarray(part["edges"], np.float64)
-    if edges.ndim != 2 or len(edges) != 2:
+    edges = tuple(np.asarray(own, np.float64) for own in part["edges"])
+    if len(edges) != 2 or {own.ndim for own in edges} != {1}:
         raise TypeError("edges are no two rows")
-    rows = [(int(epoch), edges, *(_row(counts, edges) for counts in both)) for epoch, *both in part["rows"]]
-    if not all(len(row) == 4 for row in rows):
-        raise TypeError("a row has not two counts")
-    return [row for row in rows if epochs is None or row[0] <= epochs]
+    rows = []
+    for epoch, *both in part["rows"]:
+        if epochs is None or epoch <= epochs:
+            rows.append((int(epoch), edges, *(_row(*pair) for pair in zip(both, edges, strict=True))))
+    return rows
 
 
 def _row(counts, edges):
-    found = np.asarray(counts, np.int64)
-    if found.shape != (edges.shape[1] - 1,):
+    found = None if counts is None else np.asarray(counts, np.int64)
+    if found is not None and found.shape != (len(edges) - 1,):
         raise TypeError("counts do not fit the edges")
     return found
 
 
 def _counts(values, edges):
     """How many values lie in each bin, those beyond in the outermost."""
-    if not values.size or not np.isfinite(values).all():
-        return np.zeros(len(edges) - 1, np.int64)
+    if values is None or not values.size or not np.isfinite(values).all():
+        return None
     return np.histogram(np.clip(values, edges[0], edges[-1]), edges)[0]
