@@ -1,13 +1,14 @@
-"""Drawings with matplotlib, which is imported when something is drawn and whose settings are left alone."""
+"""Learning curves."""
 
 import math
 
 from minigrad_kernels.errors import ShapeError
 
+from .style import COLORS, axes_of, figure_of
+
 __all__ = ["learning_curve", "save_learning_curve"]
 
-# From Okabe and Ito's palette, which people with any colour vision can tell apart; the dashes help in print.
-STYLES = {"train": {"color": "#0072B2", "linestyle": "-"}, "test": {"color": "#D55E00", "linestyle": "--"}}
+STYLES = {"train": {"color": COLORS[0], "linestyle": "-"}, "test": {"color": COLORS[1], "linestyle": "--"}}
 LABELS = {"loss": "loss", "accuracy": "accuracy (%)"}
 
 
@@ -24,7 +25,7 @@ def learning_curve(history, axes=None, quantity="loss"):
         raise ShapeError("learning_curve: history has no epochs")
     from matplotlib.ticker import MaxNLocator
 
-    axes = _figure(6, 4).add_subplot() if axes is None else axes
+    axes = axes_of("learning_curve", axes, 6, 4)
     scale = 100 if quantity == "accuracy" else 1
     for name, key in (("train", quantity), ("test", f"test_{quantity}")):
         values = [math.nan if value is None else scale * value for value in history[key]]
@@ -42,17 +43,7 @@ def learning_curve(history, axes=None, quantity="loss"):
 
 def save_learning_curve(history, file):
     """Write loss and accuracy, side by side, as a PNG picture to a path or a binary file."""
-    figure = _figure(10, 4)
+    figure = figure_of(10, 4)
     for axes, quantity in zip(figure.subplots(1, 2), LABELS, strict=True):
         learning_curve(history, axes, quantity)
     figure.savefig(file, format="png", dpi=120)
-
-
-def _figure(width, height):
-    """A figure of its own, so that pyplot and the user's choice of backend are not touched."""
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(width, height), layout="constrained")
-    FigureCanvasAgg(figure)
-    return figure

@@ -1,0 +1,196 @@
+"""The computation graph below a Tensor, as a picture in SVG that needs no other program."""
+
+import math
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+
+from minigrad_kernels.errors import KindError, ShapeError
+
+from ..nn.module import Module
+from ..nn.parameter import Parameter
+from ..node import target_of
+from ..tensor import Tensor
+from .layout import arrange
+from .svg import size_of, written
+
+__all__ = ["Box", "Graph", "graph"]
+
+MOST = 3000  # boxes in a picture
+
+
+@dataclass
+class Box:
+    """An operation, or a Tensor that none made.
+
+    kind        "operation"; "leaf": its gradient is computed; "constant": kept for backward, without a gradient
+    title       the name of the operation or of the Tensor
+    lines       shape, type and bytes of what it holds or makes
+    x, y        the upper left corner, in pixels; width and height likewise
+    """
+
+    kind: str
+    title: str
+    lines: list = field(default_factory=list)
+    x: float = 0.0
+    y: float = 0.0
+    width: float = 0.0
+    height: float = 0.0
+
+
+class Graph:
+    """A picture of a computation graph: notebooks show it, save writes it.
+
+    boxes           a Box for each operation and each Tensor at the beginning, inputs first
+    edges           (index of the box that gives, index of the box that takes, name of the argument)
+    width, height   of the picture, in pixels
+    """
+
+    def __init__(self, boxes, edges):
+        self.boxes, self.edges = boxes, edges
+        for box in boxes:
+            box.width, box.height = size_of(box.title, box.lines)
+        sizes = [(box.width, box.height) for box in boxes]
+        centres, self.routes, (self.width, self.height) = arrange(sizes, [edge[:2] for edge in edges])
+        for box, (x, y) in zip(boxes, centres, strict=False):  # centres of bends follow
+            box.x, box.y = x - box.width / 2, y - box.height / 2
+
+    def save(self, path):
+        """Write the picture to a file whose name ends in .svg; returns the path. Errors: ValueError for another."""
+        path = Path(path)
+        if path.suffix.lower() != ".svg":
+            raise ShapeError(
+                f"Graph.save: {path.name} does not end in .svg; a graph is written as SVG alone, which browsers and "
+                "drawing programs open and turn into other formats"
+            )
+        path.write_text(self._repr_svg_(), encoding="utf-8")
+        return path
+
+    def _repr_svg_(self):
+        return written(self)
+
+    def __repr__(self):
+        operations = sum(box.kind == "operation" for box in self.boxes)
+        return f"Graph({operations} operations, {len(self.boxes) - operations} Tensors at its beginning)"
+
+
+def graph(tensor, names=None):
+    """The operations that made a Tensor, with the shape, type and bytes of what each made; returns a Graph.
+
+    tensor  a Tensor, or several: where the graph ends
+    names   {Tensor: its name}, a Module, whose parameters and buffers are named as in its state_dict, or a list of
+            those; names of inner results stand in the boxes of the operations that made them
+    Drawn is what the tape keeps: operations on Tensors that require a gradient, the leaves that gradients flow to, and
+    without a gradient the Tensors that backward will need, such as images and labels, until it has run. Operations
+    that were fused are one box. "view" are results that look at the memory of their argument and take no bytes.
+    Errors  TypeError for what is no Tensor, ValueError for more boxes than a picture can hold (3000)
+    """
+    tensors = list(tensor) if isinstance(tensor, list | tuple) else [tensor]
+    if not tensors or not all(isinstance(one, Tensor) for one in tensors):
+        kinds = ", ".join(type(one).__name__ for one in tensors) or "nothing"
+        raise KindError(f"graph: tensor is {kinds}, wanted a Tensor or several")
+    targets = [target_of(one) for one in tensors]
+    return Graph(*_Walk(_names(names)).run(targets))
+
+
+class _Walk:
+    """Makes the boxes and edges of a graph, inputs before what needs them."""
+
+    def __init__(self, names):
+        self.names, self.boxes, self.edges, self.index = names, [], [], {}
+
+    def run(self, targets):
+        for target in targets:
+            if isinstance(target, Tensor):
+                self._tensor(target)
+        for node in _nodes_below([target[0] for target in targets if not isinstance(target, Tensor)]):
+            sources = [(name, self._source(target)) for name, _, _, _, target in node.edges]
+            taken = {name for name, _ in sources}
+            for name, value in node.kept.items():
+                if name not in taken and isinstance(value, Tensor):
+                    sources.append((name, self._tensor(value)))
+            order = {name: i for i, name in enumerate(node.primitive.names)}
+            sources.sort(key=lambda source: order.get(source[0], 0))
+            self.index[node] = self._add(Box("operation", node.primitive.name, _made(node, self.names)))
+            self.edges += [(source, self.index[node], name) for name, source in sources]
+        return self.boxes, self.edges
+
+    def _source(self, target):
+        return self._tensor(target) if isinstance(target, Tensor) else self.index[target[0]]
+
+    def _tensor(self, tensor):
+        """The box of a leaf, or of a Tensor without a gradient: one for all that look at it with the same shape."""
+        key = (id(tensor.version), tensor.shape)
+        if key not in self.index:
+            kind = "leaf" if tensor.requires_grad else "constant"
+            name = self.names.get(key, "parameter" if isinstance(tensor, Parameter) else kind)
+            self.index[key] = self._add(
+                Box(kind, name, [_facts(tensor.shape, tensor.dtype), _bytes(tensor.data.nbytes)])
+            )
+        return self.index[key]
+
+    def _add(self, box):
+        if len(self.boxes) == MOST:
+            raise ShapeError(f"graph: there are more than {MOST} boxes; draw the graph of a smaller computation")
+        self.boxes.append(box)
+        return len(self.boxes) - 1
+
+
+def _nodes_below(nodes):
+    """All nodes from which these were made, with them, from the oldest to the newest."""
+    found, stack = set(), list(nodes)
+    while stack:
+        node = stack.pop()
+        if node not in found:
+            found.add(node)
+            stack += [edge[4][0] for edge in node.edges if edge[4].__class__ is tuple]
+    return sorted(found, key=lambda node: node.order)
+
+
+def _made(node, names):
+    """The lines below the name of an operation: what it made."""
+    versions = [
+        target.version if isinstance(target, Tensor) else target[0].outputs[target[1]][2]
+        for _, _, _, _, target in node.edges
+    ]
+    lines, several = [], len(node.outputs) > 1
+    for i, (shape, dtype, version) in enumerate(node.outputs):
+        if several:
+            lines.append(f"{node.primitive.outputs[i]} {_facts(shape, dtype)}")
+        else:
+            lines.append(_facts(shape, dtype))
+        seen = any(version is other for other in versions)
+        lines.append("view" if seen else _bytes(math.prod(shape) * dtype.itemsize))
+        if (node, i) in names:
+            lines.append(f"= {names[node, i]}")
+    return lines
+
+
+def _facts(shape, dtype):
+    return f"{tuple(shape)} {np.dtype(dtype).name}"
+
+
+def _bytes(count):
+    for size, unit in ((2**30, "GiB"), (2**20, "MiB"), (2**10, "KiB")):
+        if count >= size:
+            return f"{count / size:.3g} {unit}" if count < 1000 * size else f"{count / size:.0f} {unit}"
+    return f"{count} bytes"
+
+
+def _names(names):
+    """{where a Tensor comes from: its name}, from what the caller gave."""
+    found = {}
+    for part in names if isinstance(names, list | tuple) else [] if names is None else [names]:
+        if isinstance(part, Module):
+            pairs = [
+                (tensor, name) for named in (part.named_parameters, part.named_buffers) for name, tensor in named()
+            ]
+        elif isinstance(part, dict) and all(isinstance(tensor, Tensor) for tensor in part):
+            pairs = part.items()
+        else:
+            raise KindError(f"graph: names has a {type(part).__name__}, wanted {{Tensor: name}} or a Module")
+        for tensor, name in pairs:
+            key = (id(tensor.version), tensor.shape) if tensor.node is None else (tensor.node, tensor.output)
+            found[key] = str(name)
+    return found

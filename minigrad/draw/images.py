@@ -1,0 +1,172 @@
+"""What a convolution sees and makes, and the images that a network gets wrong."""
+
+import math
+
+import numpy as np
+
+from minigrad_kernels.errors import KindError, ShapeError
+
+from .style import array_of, axes_of, labels_of, laid_out
+
+__all__ = ["feature_maps", "filters", "worst_mistakes"]
+
+GAP = 0.12  # between small pictures, of the length of one
+
+
+def filters(weight, axes=None):
+    """Draw the filters of a convolution as a grid of small pictures; returns the Axes.
+
+    weight  (O, C, p, q). With C = 1 each picture is one filter; with C = 3 its picture in colour, mapped from the
+            weights' range to 0..1; otherwise a row is an out-channel o and a column an in-channel c
+    Units   one scale for all pictures: blue below 0, white at 0, red above
+    Errors  ValueError for another shape, no elements or elements that are not finite
+    """
+    weight = _finite("filters", "weight", array_of("filters", "weight", weight, ("O", "C", "p", "q")))
+    count, channels = weight.shape[:2]
+    if channels == 3:
+        low, high = weight.min(), weight.max()
+        pictures = (weight.transpose(0, 2, 3, 1) - low) / (high - low or 1)
+        axes = _grid("filters", axes, pictures, *_shape_of_grid(count))
+        axes.set_xlabel(f"{count} filters in red, green and blue: weights {low:.2g} to {high:.2g} as 0 to full colour")
+        return axes
+    columns, rows = _shape_of_grid(count) if channels == 1 else (channels, count)
+    pictures = weight.reshape(-1, *weight.shape[2:])
+    most = np.abs(weight).max() or 1
+    axes = _grid("filters", axes, pictures, columns, rows, "weight", cmap="RdBu_r", vmin=-most, vmax=most)
+    if channels == 1:
+        axes.set_xlabel(f"{count} filters")
+    else:
+        _number(axes, columns, rows, "in-channel c", "out-channel o")
+    return axes
+
+
+def feature_maps(maps, axes=None):
+    """Draw the channels that a layer makes of one image as a grid of small pictures; returns the Axes.
+
+    maps    (C, H, W), on one scale: from 0 (dark) up where nothing is negative, as after ReLU, else blue below and
+            red above 0
+    Errors  ValueError for another shape, no elements or elements that are not finite
+    """
+    maps = _finite("feature_maps", "maps", array_of("feature_maps", "maps", maps, ("C", "H", "W")))
+    most = np.abs(maps).max() or 1
+    signed = maps.min() < 0
+    look = {"cmap": "RdBu_r" if signed else "viridis", "vmin": -most if signed else 0, "vmax": most}
+    axes = _grid("feature_maps", axes, maps, *_shape_of_grid(len(maps)), "activation", **look)
+    axes.set_xlabel(f"{len(maps)} channels")
+    return axes
+
+
+def worst_mistakes(images, targets, probabilities, axes=None, count=16, labels=None):
+    """Draw the wrongly classified images whose true class was given the least probability; returns the Axes.
+
+    images          (N, C, H, W), C = 1 or 3; each is stretched to the full range of brightness
+    targets         (N,) true classes
+    probabilities   (N, classes), which the network gave
+    count           how many to show at most
+    labels          names of the classes instead of their numbers
+    Above each picture stand its true class, and below that the class that was predicted with its probability in %.
+    Errors  ValueError for shapes that do not fit together, or for classes out of range
+    """
+    op = "worst_mistakes"
+    images = array_of(op, "images", images, ("N", "C", "H", "W"))
+    if images.shape[1] not in (1, 3):
+        raise ShapeError(f"{op}: images has {images.shape[1]} channels, wanted 1 (grey) or 3 (red, green, blue)")
+    probabilities = array_of(op, "probabilities", probabilities, (len(images), "classes"))
+    targets = _classes(op, array_of(op, "targets", targets, (len(images),)), probabilities.shape[1])
+    if isinstance(count, bool) or not isinstance(count, int) or count < 1:
+        raise ShapeError(f"{op}: count is {count!r}, wanted a whole number from 1 up")
+    labels = labels_of(op, labels, probabilities.shape[1])
+    predicted, own = probabilities.argmax(1), probabilities[np.arange(len(images)), targets]
+    wrong = np.flatnonzero(predicted != targets)
+    shown = wrong[np.argsort(own[wrong], kind="stable")][:count]
+    axes = axes_of(op, axes, 8, 8)
+    axes.set_axis_off()
+    if not len(shown):
+        axes.text(0.5, 0.5, f"no mistakes among {len(images)} images", ha="center", va="center")
+        return axes
+    captions = [
+        f"{labels[targets[i]]}\n{labels[predicted[i]]} {100 * probabilities[i, predicted[i]]:.0f} %" for i in shown
+    ]
+    _captioned(axes, images[shown], captions)
+    axes.set_title(f"the worst {len(shown)} of {len(wrong)} mistakes: true class, predicted class", fontsize="medium")
+    return axes
+
+
+def _captioned(axes, images, captions):
+    """Small pictures in a grid, each with two lines above it whose size is chosen to fit."""
+    height, width = images.shape[2:]
+    columns, rows = _shape_of_grid(len(images))
+    top = 0.5 * height
+    cell_x, cell_y = width * (1 + GAP), height + top + GAP * height
+    axes.set_xlim(0, columns * cell_x - GAP * width)
+    axes.set_ylim(rows * cell_y - GAP * height, 0)
+    axes.set_aspect("equal")
+    longest = max(len(line) for caption in captions for line in caption.split("\n"))
+    points = laid_out(axes)[0] / (columns * cell_x - GAP * width)  # of one unit of x
+    size = min(0.4 * top * points, 1.5 * width * (1 + GAP / 2) * points / longest, 12)
+    for position, (image, caption) in enumerate(zip(images, captions, strict=True)):
+        x, y = position % columns * cell_x, position // columns * cell_y + top
+        low, high = image.min(), image.max()
+        picture = ((image - low) / (high - low or 1)).transpose(1, 2, 0)
+        picture = picture[..., 0] if picture.shape[-1] == 1 else picture
+        extent = (x, x + width, y + height, y)
+        axes.imshow(picture, cmap="gray", vmin=0, vmax=1, extent=extent, interpolation="nearest", clip_on=False)
+        axes.text(x + width / 2, y - 0.03 * height, caption, ha="center", va="bottom", fontsize=size, linespacing=1.1)
+    axes.set_xlim(0, columns * cell_x - GAP * width)
+    axes.set_ylim(rows * cell_y - GAP * height, 0)
+
+
+def _grid(op, axes, pictures, columns, rows, quantity=None, **look):
+    """Draw pictures (count, height, width) or (count, height, width, 3) row by row as one image."""
+    height, width = pictures.shape[1:3]
+    axes = axes_of(op, axes, 6, min(12, max(2, 6 * rows * height / (columns * width))) + 0.5)
+    # Each small picture is repeated so that the gap between two is a whole number of elements.
+    times = math.ceil(8 / min(height, width))
+    pictures = pictures.repeat(times, 1).repeat(times, 2)
+    gap = max(1, round(GAP * min(pictures.shape[1:3])))
+    steps = pictures.shape[1] + gap, pictures.shape[2] + gap
+    mosaic = np.full((rows * steps[0] - gap, columns * steps[1] - gap, *pictures.shape[3:]), np.nan)
+    if pictures.ndim == 4:
+        mosaic[:] = 1  # white: colours have no way to say that there is nothing
+    for position, picture in enumerate(pictures):
+        y, x = position // columns * steps[0], position % columns * steps[1]
+        mosaic[y : y + picture.shape[0], x : x + picture.shape[1]] = picture
+    extent = (0, mosaic.shape[1] / steps[1], mosaic.shape[0] / steps[0], 0)  # a picture and its gap are one unit
+    shown = axes.imshow(mosaic, extent=extent, interpolation="nearest", aspect=steps[0] / steps[1], **look)
+    axes.set(xticks=[], yticks=[])
+    axes.spines[:].set_visible(False)
+    if quantity:
+        axes.figure.colorbar(shown, ax=axes, label=quantity, shrink=0.8)
+    return axes
+
+
+def _number(axes, columns, rows, across, down):
+    """Number the columns and rows of a grid, about ten of each."""
+    for count, label, set_ticks, set_label in (
+        (columns, across, axes.set_xticks, axes.set_xlabel),
+        (rows, down, axes.set_yticks, axes.set_ylabel),
+    ):
+        places = range(0, count, max(1, math.ceil(count / 12)))
+        set_ticks([place + 0.5 / (1 + GAP) for place in places], [str(place) for place in places])
+        set_label(label)
+    axes.tick_params(length=0)
+
+
+def _shape_of_grid(count):
+    """(columns, rows) of a grid that is about as wide as high."""
+    columns = math.ceil(math.sqrt(count))
+    return columns, math.ceil(count / columns)
+
+
+def _finite(op, name, array):
+    if not np.isfinite(array).all():
+        raise ShapeError(f"{op}: {name} has elements that are not finite")
+    return array
+
+
+def _classes(op, targets, classes):
+    if (targets != np.round(targets)).any():
+        raise KindError(f"{op}: targets has elements that are no classes, wanted whole numbers")
+    if targets.min() < 0 or targets.max() >= classes:
+        raise ShapeError(f"{op}: targets has class {targets.max():.0f}, but probabilities has {classes} classes")
+    return targets.astype(int)

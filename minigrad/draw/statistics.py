@@ -1,0 +1,123 @@
+"""What a network confuses, and how its weights and gradients are distributed."""
+
+import numpy as np
+
+from minigrad_kernels.errors import KindError, ShapeError
+
+from .style import COLORS, array_of, axes_of, labels_of, laid_out
+
+__all__ = ["confusion_matrix", "histograms"]
+
+QUANTITIES = ("weights", "gradients")
+MOST_RIDGES = 16
+
+
+def confusion_matrix(matrix, axes=None, labels=None):
+    """Draw how often each class was taken for which: counts as numbers, shares of the row as colour; returns the Axes.
+
+    matrix  (classes, classes) counts: a row is a true class, a column a predicted one
+    labels  names of the classes instead of their numbers
+    Errors  ValueError for another shape, negative counts, or as many labels as there are not classes
+    """
+    op = "confusion_matrix"
+    matrix = array_of(op, "matrix", matrix, ("classes", "classes"))
+    if matrix.shape[0] != matrix.shape[1]:
+        raise ShapeError(f"{op}: matrix has shape {matrix.shape}, wanted as many columns as rows")
+    if not (matrix >= 0).all() or not np.isfinite(matrix).all():
+        raise ShapeError(f"{op}: matrix has elements that are no counts, wanted whole numbers from 0 up")
+    count = len(matrix)
+    labels = labels_of(op, labels, count)
+    totals = matrix.sum(1, keepdims=True)
+    shares = 100 * matrix / np.where(totals, totals, 1)
+    axes = axes_of(op, axes, 6.4, 5.4)
+    shown = axes.imshow(shares, cmap="Blues", vmin=0, vmax=100)
+    axes.figure.colorbar(shown, ax=axes, label="share of the true class (%)")
+    step = max(1, -(-count // 25))
+    ticks = range(0, count, step)
+    long = max(len(labels[i]) for i in ticks) > 3
+    axes.set_xticks(ticks, [labels[i] for i in ticks], rotation=45 if long else 0, ha="right" if long else "center")
+    axes.set_yticks(ticks, [labels[i] for i in ticks])
+    axes.set(xlabel="predicted class", ylabel="true class")
+    _write_counts(axes, matrix, shares)
+    return axes
+
+
+def _write_counts(axes, matrix, shares):
+    """The counts into their cells, where they can be read."""
+    texts = [[f"{count:.0f}" if count == round(count) else f"{count:.3g}" for count in row] for row in matrix]
+    cell = min(laid_out(axes)) / len(matrix)  # points
+    size = min(10, 0.5 * cell, 1.35 * cell / max(len(text) for row in texts for text in row))
+    if size < 4:
+        return
+    for i, row in enumerate(texts):
+        for j, text in enumerate(row):
+            if matrix[i, j]:
+                color = "white" if shares[i, j] > 55 else "black"
+                axes.text(j, i, text, ha="center", va="center", fontsize=size, color=color)
+
+
+def histograms(records, axes=None, quantity="weights"):
+    """Draw how a layer's weights or gradients are distributed, one ridge for an epoch; returns the Axes.
+
+    records     of one parameter: (epoch, edges, counts of weights, counts of gradients) for each epoch, where
+                counts[i] elements lie between edges[i] and edges[i + 1]; counts may be None where there were none.
+                Where weights and gradients have edges of their own, edges is the pair of both
+    quantity    "weights" or "gradients"
+    Units   the height of a ridge is the share of the elements, on one scale for all; of more than 16 epochs, 16 evenly
+            spaced ones are drawn. Edges that are not evenly spaced are drawn on a logarithmic axis through 0
+    Errors  ValueError for no records, another quantity, or counts that do not fit the edges
+    """
+    op = "histograms"
+    if quantity not in QUANTITIES:
+        raise ShapeError(f"{op}: quantity is {quantity!r}, wanted one of {', '.join(QUANTITIES)}")
+    if isinstance(records, dict):
+        raise KindError(
+            f"{op}: records is a dictionary, wanted those of one parameter: records[{next(iter(records), 'name')!r}]"
+        )
+    rows = [row for record in records if (row := _row(op, record, QUANTITIES.index(quantity)))]
+    if not rows:
+        raise ShapeError(f"{op}: records has no epoch with {quantity}")
+    kept = sorted({round(i) for i in np.linspace(0, len(rows) - 1, min(len(rows), MOST_RIDGES))})
+    rows = [rows[i] for i in kept]
+    axes = axes_of(op, axes, 6, 1.5 + 0.3 * len(rows))
+    tallest = max(shares.max() for _, _, shares in rows) or 1
+    for i, (_, edges, shares) in enumerate(rows):
+        # The newest epoch is at the bottom and in front, so that no ridge hides one that is drawn later.
+        base = len(rows) - 1 - i
+        curve = base + 1.6 * shares / tallest
+        style = {"baseline": base, "zorder": 2 + 0.01 * i}
+        axes.stairs(curve, edges, fill=True, color=COLORS[5], alpha=0.75, **style)
+        axes.stairs(curve, edges, color=COLORS[0], linewidth=0.9, **style)
+    _scale(axes, rows)
+    axes.set_yticks(range(len(rows)), [f"{epoch}" for epoch, _, _ in reversed(rows)])
+    axes.set(xlabel=quantity.removesuffix("s"), ylabel="epoch", ylim=(-0.2, len(rows) + 0.8))
+    axes.grid(axis="x", alpha=0.3)
+    return axes
+
+
+def _row(op, record, which):
+    """(epoch, edges, shares) of a record; None where there was nothing to count."""
+    try:
+        epoch, edges, *counts = record
+        counts = counts[which]
+    except (TypeError, ValueError, IndexError) as error:
+        wanted = "(epoch, edges, counts of weights, counts of gradients)"
+        raise KindError(f"{op}: a record is {record!r:.80}, wanted {wanted}") from error
+    if counts is None:
+        return None
+    edges = edges[which] if isinstance(edges, tuple) and len(edges) == 2 else edges
+    counts = array_of(op, "counts", counts, ("bins",))
+    edges = array_of(op, "edges", edges, (len(counts) + 1,))
+    if not (np.diff(edges) > 0).all():
+        raise ShapeError(f"{op}: edges of epoch {epoch} do not rise")
+    return epoch, edges, counts / (counts.sum() or 1)
+
+
+def _scale(axes, rows):
+    """The axis of values: linear where the bins are, else logarithmic on both sides of 0."""
+    edges = rows[0][1]
+    widths = np.diff(edges)
+    low, high = (f([row[1][end] for row in rows]) for f, end in ((min, 0), (max, -1)))
+    if widths.max() > 1.01 * widths.min():
+        axes.set_xscale("symlog", linthresh=np.abs(edges[edges != 0]).min())
+    axes.set_xlim(low, high)

@@ -1,0 +1,108 @@
+"""What all pictures share: colours, figures, and how arguments are read.
+
+Source  Okabe and Ito 2008, "Color universal design: how to make figures and presentations that are friendly to
+        colorblind people" (the palette)
+"""
+
+from pathlib import Path
+
+import numpy as np
+
+from minigrad_kernels.errors import KindError, ShapeError
+
+from .. import device
+from ..tensor import Tensor
+
+__all__ = [
+    "COLORS", "DASHES", "HATCHES", "MARKERS", "array_of", "axes_of", "figure_of", "laid_out", "labels_of", "plain",
+    "save",
+]  # fmt: skip
+
+COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#F0E442", "#000000")
+DASHES = ("-", "--", "-.", ":", (0, (8, 2)), (0, (5, 1, 1, 1, 1, 1)), (0, (1, 3)), (0, (3, 3)))
+MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")
+HATCHES = ("", "////", "....", "\\\\\\\\", "xxxx", "----", "++++", "oooo")
+FORMATS = {".png": "png", ".svg": "svg"}
+
+
+def figure_of(width, height):
+    """A figure of its own, so that pyplot and the user's choice of backend are not touched."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(width, height), layout="constrained")
+    FigureCanvasAgg(figure)
+    return figure
+
+
+def axes_of(op, axes, width, height):
+    """The Axes to draw into: those given, or those of a new figure of so many inches."""
+    from matplotlib.axes import Axes
+
+    if axes is not None and not isinstance(axes, Axes):
+        raise KindError(f"{op}: axes is a {type(axes).__name__}, wanted one matplotlib Axes or None")
+    return figure_of(width, height).add_subplot() if axes is None else axes
+
+
+def laid_out(axes):
+    """The width and height of the Axes in points, once the layout of their figure is settled."""
+    figure = axes.figure.canvas.figure  # of a subfigure too
+    figure.draw_without_rendering()
+    extent = axes.get_window_extent()
+    return extent.width * 72 / figure.dpi, extent.height * 72 / figure.dpi
+
+
+def array_of(op, name, value, shape):
+    """The elements of a Tensor, array or list as NumPy's float64.
+
+    shape   letters and numbers, such as ("O", "C", "p", "q"): how many axes there must be, with what lengths
+    Errors  TypeError for what is no array of real numbers, ValueError for another shape or no elements
+    """
+    if isinstance(value, Tensor):
+        value = value.data
+    try:
+        array = np.asarray(device.host(value) if device.is_array(value) else value)
+    except ValueError as error:  # rows of unequal lengths
+        raise ShapeError(f"{op}: {name} is not an array: {error}") from error
+    wanted = f"({', '.join(map(str, shape))}{',' if len(shape) == 1 else ''})"
+    if array.dtype.kind not in "fiub":
+        raise KindError(f"{op}: {name} has elements {array.dtype}, wanted an array of real numbers {wanted}")
+    fits = array.ndim == len(shape) and all(
+        length == want for length, want in zip(array.shape, shape, strict=True) if isinstance(want, int)
+    )
+    if not fits:
+        raise ShapeError(f"{op}: {name} has shape {array.shape}, wanted {wanted}")
+    if not array.size:
+        raise ShapeError(f"{op}: {name} of shape {array.shape} has no elements, so there is nothing to draw")
+    return array.astype(np.float64)
+
+
+def labels_of(op, labels, count):
+    """The names of so many classes: as given, else their numbers."""
+    if labels is None:
+        return [str(i) for i in range(count)]
+    labels = list(labels)
+    if len(labels) != count:
+        raise ShapeError(f"{op}: {len(labels)} labels for {count} classes")
+    return [plain(label) for label in labels]
+
+
+def plain(text):
+    """A text of the user in which matplotlib reads no formulas."""
+    return str(text).replace("$", r"\$")
+
+
+def save(axes, path):
+    """Write the figure of some Axes (or a Figure) to a file, as SVG or PNG by the ending of its name; returns the path.
+
+    Errors  ValueError for another ending, TypeError for what has no figure
+    """
+    path = Path(path)
+    if path.suffix.lower() not in FORMATS:
+        raise ShapeError(f"save: {path.name} ends in {path.suffix or 'nothing'!r}, wanted {' or '.join(FORMATS)}")
+    figure = axes if hasattr(axes, "savefig") else getattr(axes, "figure", None)
+    if figure is None:
+        hint = "; a Graph has a method save of its own" if type(axes).__name__ == "Graph" else ""
+        raise KindError(f"save: axes is a {type(axes).__name__}, wanted matplotlib Axes{hint}")
+    figure.canvas.figure.savefig(path, format=FORMATS[path.suffix.lower()], dpi=120, bbox_inches="tight")
+    return path
