@@ -1,4 +1,4 @@
-"""The command `minigrad`: train, evaluate, predict, info, warmup, launch, scale, kernels."""
+"""The command `minigrad`: train, evaluate, report, predict, info, warmup, launch, scale, kernels."""
 
 import os
 import sys

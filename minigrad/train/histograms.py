@@ -7,6 +7,7 @@ from minigrad_kernels.errors import KindError, ShapeError
 from ..device import host
 from ..nn import Module
 from .callback import Callback
+from .team import module_of
 
 __all__ = ["Histograms"]
 
@@ -40,7 +41,7 @@ class Histograms(Callback):
         self.model, self.bins, self.records = model, bins, {}
 
     def on_epoch(self, history):
-        for name, parameter in getattr(self.model, "module", self.model).named_parameters():
+        for name, parameter in module_of(self.model).named_parameters():
             pair = parameter.data, None if parameter.grad is None else parameter.grad.data
             values = [None if array is None else host(array).ravel() for array in pair]
             rows = self.records.setdefault(name, [])

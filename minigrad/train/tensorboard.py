@@ -6,6 +6,7 @@ from minigrad_kernels.errors import StateError
 
 from ..device import host
 from .callback import Callback
+from .team import module_of
 
 __all__ = ["TensorBoard"]
 
@@ -81,7 +82,7 @@ class TensorBoard(Callback):
             if row.get(name) is not None:
                 self.writer.add_scalar(tag, row[name], history.steps)
         if self.model is not None:
-            for name, parameter in getattr(self.model, "module", self.model).named_parameters():
+            for name, parameter in module_of(self.model).named_parameters():
                 self._histogram(f"weights/{name}", parameter, history.steps)
                 self._histogram(f"gradients/{name}", parameter.grad, history.steps)
         self.before = 0.0, 0
