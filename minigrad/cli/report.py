@@ -6,9 +6,12 @@ from dataclasses import asdict
 
 from tqdm import tqdm
 
-from .. import checkpoint
-from ..data import DataError
+from minigrad_kernels.toolchain import threads
+
+from .. import checkpoint, ops
+from ..data import DataError, Loader
 from ..errors import MinigradError
+from ..profile import measure_step
 from ..report import SECTIONS, Report
 from ..report.page import Html, escaped
 from ..train import Histograms, History, predict
@@ -28,14 +31,14 @@ def run_report(options):
         model = settings.build_model(images)
         extra = checkpoint.load(run.folder / "last", model)
         history, seconds = _history_of(extra, run)
-    test, lacking = None, {}
+    datasets, lacking = None, {}
     try:
-        _, test = settings.datasets(download=False)
+        datasets = settings.datasets(download=False)
     except DataError as error:
-        lacking["mistakes"] = f"The test images are not here: {error}"
-        print(f"report: without the test images, as they are not here: {error}")
+        lacking = dict.fromkeys(("mistakes", "cost"), f"The images of the run are not here: {error}")
+        print(f"report: without the images of the run, as they are not here: {error}")
     with kernel_threads(options.threads or settings.threads):
-        print(write_report(run, settings, images, model, history, test, seconds, lacking))
+        print(write_report(run, settings, images, model, history, datasets, seconds, lacking))
     return 0
 
 
@@ -50,24 +53,28 @@ def _history_of(extra, run):
         raise UsageError(f"{run.folder / 'last'} cannot be used: {checkpoint.reason(error)}") from error
 
 
-def write_report(run, settings, images, model, history, test, seconds, lacking):
+def write_report(run, settings, images, model, history, datasets, seconds, lacking):
     """Write report.html into the folder of a run, from what is there and from these; returns what to say of it.
 
-    test        Dataset on which the model is measured; None if it is not
+    datasets    (train, test), by which the model is measured; None if it is not
     seconds     of training; None if nobody counted them
     lacking     {section: why something is missing in it}
     """
     begin, lacking = time.perf_counter(), dict(lacking)
-    with tqdm(total=1 + len(SECTIONS), desc="report", unit=" parts", leave=False, disable=None) as bar:
+    with tqdm(total=2 + len(SECTIONS), desc="report", unit=" parts", leave=False, disable=None) as bar:
 
         def show(name):
             bar.set_postfix_str(name)
             bar.update()
 
-        predictions = None
-        if test is not None:
+        test = predictions = profile = None
+        measured = ""
+        if datasets is not None:
+            train, test = datasets
             show("test images")
             predictions = predict(model, settings.test_loader(test, images))
+            show("a step")
+            profile, measured = _step(settings, images, train)
         config, result = run.read_json(CONFIG), run.read_json(RESULT)
         report = Report(
             title=f"{settings.model} on {settings.data}",
@@ -81,11 +88,28 @@ def write_report(run, settings, images, model, history, test, seconds, lacking):
             predictions=predictions,
             records=_records(run, model, len(history), lacking),
             origin=_origin(run, settings, images, model, history, config),
+            profile=profile,
+            measured=measured,
             lacking=lacking,
             progress=show,
         )
         report.save(run.folder / REPORT)
     return f"report: {run.folder / REPORT} ({time.perf_counter() - begin:.1f} s)"
+
+
+def _step(settings, images, train):
+    """(Profile, what it is of) of a step of a new network like the one trained, by this process alone.
+
+    Nothing for the interpreter: its times say nothing of a GPU.
+    """
+    if settings.device == "interpreter":
+        return None, ""
+    model = settings.build_model(images)
+    options = {"transform": settings.transform(images, settings.augment), "prefetch": 0, "device": settings.device}
+    batch = next(iter(Loader(train, settings.batch_size, True, settings.seed, **options)))
+    profile = measure_step(model, ops.cross_entropy, batch, settings.build_optimizer(model))
+    where = f"{threads()} threads" if settings.device == "cpu" else settings.device
+    return profile, f"One step (forward, backward, update) on {settings.batch_size} images by one process, {where}."
 
 
 def _state(run, settings, history):

@@ -33,7 +33,9 @@ FREE_WITH_RESUME = {
 }
 INTERRUPTED = 130
 # Who asks by SIGTERM soon ends the process by force.
-HASTE = {"mistakes": "The training was asked to end, so the test images were not looked at; minigrad report does."}
+HASTE = dict.fromkeys(
+    ("mistakes", "cost"), "The training was asked to end, so this was not measured; minigrad report does."
+)
 
 
 def run_train(options):
@@ -197,15 +199,11 @@ def _finish(run, history, new_writers, model, ranks, report):
 
 def _report(ranks, run, settings, model, history, datasets, seconds, lacking):
     """Rank 0 writes the report, and the others wait. A training that is done is done without one, too."""
-    train, test = datasets
 
     def write():
+        parts = run, settings, Images.of(datasets[0]), module_of(model), history
         try:
-            seen = None if "mistakes" in lacking else test
-            return [
-                write_report(run, settings, Images.of(train), module_of(model), history, seen, seconds, lacking),
-                "",
-            ]
+            return [write_report(*parts, None if lacking else datasets, seconds, lacking), ""]
         except (MinigradError, OSError) as error:
             return ["", f"minigrad train: the report could not be written: {error}"]
 

@@ -21,6 +21,7 @@ SECTIONS = (
     ("mistakes", "What it gets wrong", sections.mistakes),
     ("filters", "What the first layer looks for", sections.filters),
     ("distributions", "Weights and gradients over the epochs", sections.distributions),
+    ("cost", "Where time and memory go", sections.cost),
     ("model", "The network", sections.network),
     ("origin", "How it was made", sections.origin),
 )
@@ -40,11 +41,13 @@ class Report:
     test        Dataset of the test images
     predictions what train.predict gives on them, unshuffled: (probabilities (N, classes), targets (N,))
     records     those of the train.Histograms callback
+    profile     that of a step, as profile.measure_step gives it
+    measured    a sentence: what that step was
     origin      {heading: {name: text}}: command, settings, versions, whatever else it takes to do it again
     lacking     {name of a section: a sentence}: why something is missing there
     progress    called with the heading of each section before that is drawn
 
-    Sections    result, curves, mistakes, filters, distributions, model, origin
+    Sections    result, curves, mistakes, filters, distributions, cost, model, origin
     Errors      TypeError if history is no History or model no Module
     """
 
@@ -58,6 +61,8 @@ class Report:
     test: Any = None
     predictions: tuple | None = None
     records: dict = field(default_factory=dict)
+    profile: Any = None
+    measured: str = "One training step."
     origin: dict = field(default_factory=dict)
     lacking: dict = field(default_factory=dict)
     progress: Any = None

@@ -1,5 +1,6 @@
 """The sections of a report, as HTML: each a function of the Report."""
 
+import math
 import statistics
 
 import numpy as np
@@ -7,10 +8,11 @@ import numpy as np
 from minigrad_kernels.errors import KindError
 
 from .. import draw, nn
+from ..draw.style import figure_of
 from ..train import confusion_matrix
 from .page import Html, bar, columns, escaped, listing, note, picture, table, tiles
 
-__all__ = ["curves", "distributions", "filters", "mistakes", "network", "origin", "result"]
+__all__ = ["cost", "curves", "distributions", "filters", "mistakes", "network", "origin", "result"]
 
 FILTERS = 64  # drawn at most
 LAYERS = 6  # whose weights and gradients are drawn at most
@@ -59,9 +61,11 @@ def mistakes(report):
     drawn = picture(draw.confusion_matrix(matrix, None, report.classes), "Confusion matrix: counts of test images.")
     worst = ""
     if right < total and report.test is not None:
-        axes = draw.worst_mistakes(report.test.images, targets, probabilities, None, MISTAKES, report.classes)
-        caption = "The worst mistakes: true class, then the predicted one with its probability."
-        worst = picture(axes, caption, DPI)
+        count = min(MISTAKES, total - right)
+        across = math.ceil(math.sqrt(count))
+        axes = figure_of(7, 0.3 + 7 * 1.6 * math.ceil(count / across) / across).add_subplot()
+        draw.worst_mistakes(report.test.images, targets, probabilities, axes, count, report.classes)
+        worst = picture(axes, "The worst mistakes: least probability for the true class.", DPI)
     text = note(f"{said}are right: {percent(right / total)}.")
     return text + columns(drawn, worst) + _by_class(matrix, report.classes)
 
@@ -122,6 +126,38 @@ def distributions(report):
     if len(kept) < len(names):
         text += f" {len(kept)} of {len(names)} layers are shown."
     return note(text) + columns(*drawn)
+
+
+def cost(report):
+    """Time and memory of one training step, by layer."""
+    if report.profile is None:
+        return "" if "cost" in report.lacking else note("No step was measured.")
+    rows, peak = report.profile.rows("layer", "order"), report.profile.peak()[0]
+    device = any(row.device for row in rows)
+    longest = max((row.self for row in rows), default=0) or 1
+    lines = []
+    for row in rows:
+        name = ", ".join((row.name, *row.with_))
+        times = [_ms(row.forward), _ms(row.backward), bar(row.self / longest, _ms(row.self)), percent(row.share)]
+        times += [_ms(row.device)] * device
+        lines.append([name, row.type, *times, *(f"{count:,}" for count in (row.bytes, row.memory, row.parameters))])
+    head = ["layer", "type", "forward, ms", "backward, ms", "both, ms", "share of the step"]
+    head += ["GPU, ms"] * device + ["bytes of results", "bytes kept for backward", "bytes of parameters"]
+    drawn = ""
+    if len(report.profile.memory) > 1:
+        drawn = columns(picture(draw.memory(report.profile.memory), f"Memory over the step. {_fullest(peak)}"))
+    text = f"{report.measured} It took {_ms(report.profile.seconds)} ms while it was watched, which takes time too. "
+    more = "Layers that ran as one stand in one row, and nothing is counted twice."
+    return note(text + more) + table(head, lines, words=2) + drawn
+
+
+def _fullest(peak):
+    parts = ", ".join(f"{name} {size / (1 << 20):.2f} MiB" for name, size in peak.items() if size)
+    return f"Where it was fullest: {parts}."
+
+
+def _ms(seconds):
+    return f"{1e3 * seconds:.3f}"
 
 
 def network(report):
