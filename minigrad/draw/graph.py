@@ -80,7 +80,8 @@ def graph(tensor, names=None):
 
     tensor  a Tensor, or several: where the graph ends
     names   {Tensor: its name}, a Module, whose parameters and buffers are named as in its state_dict, or a list of
-            those; names of inner results stand in the boxes of the operations that made them
+            those; names of inner results stand in the boxes of the operations that made them. What is kept for
+            backward and has no name is called by the argument of the operation that keeps it, as in "(mean)"
     Drawn is what the tape keeps: operations on Tensors that require a gradient, the leaves that gradients flow to, and
     without a gradient the Tensors that backward will need, such as images and labels, until it has run. Operations
     that were fused are one box. "view" are results that look at the memory of their argument and take no bytes.
@@ -109,7 +110,7 @@ class _Walk:
             taken = {name for name, _ in sources}
             for name, value in node.kept.items():
                 if name not in taken and isinstance(value, Tensor):
-                    sources.append((name, self._tensor(value)))
+                    sources.append((name, self._tensor(value, f"({name})")))
             order = {name: i for i, name in enumerate(node.primitive.names)}
             sources.sort(key=lambda source: order.get(source[0], 0))
             self.index[node] = self._add(Box("operation", node.primitive.name, _made(node, self.names)))
@@ -119,15 +120,17 @@ class _Walk:
     def _source(self, target):
         return self._tensor(target) if isinstance(target, Tensor) else self.index[target[0]]
 
-    def _tensor(self, tensor):
-        """The box of a leaf, or of a Tensor without a gradient: one for all that look at it with the same shape."""
+    def _tensor(self, tensor, role=None):
+        """The box of a leaf, or of a Tensor without a gradient: one for all that look at it with the same shape.
+
+        role    what a Tensor without a name is called
+        """
         key = (id(tensor.version), tensor.shape)
         if key not in self.index:
             kind = "leaf" if tensor.requires_grad else "constant"
-            name = self.names.get(key, "parameter" if isinstance(tensor, Parameter) else kind)
-            self.index[key] = self._add(
-                Box(kind, name, [_facts(tensor.shape, tensor.dtype), _bytes(tensor.data.nbytes)])
-            )
+            unnamed = "parameter" if isinstance(tensor, Parameter) else role or kind
+            lines = [_facts(tensor.shape, tensor.dtype), _bytes(tensor.data.nbytes)]
+            self.index[key] = self._add(Box(kind, self.names.get(key, unnamed), lines))
         return self.index[key]
 
     def _add(self, box):
@@ -154,14 +157,11 @@ def _made(node, names):
         target.version if isinstance(target, Tensor) else target[0].outputs[target[1]][2]
         for _, _, _, _, target in node.edges
     ]
-    lines, several = [], len(node.outputs) > 1
+    lines = []
     for i, (shape, dtype, version) in enumerate(node.outputs):
-        if several:
-            lines.append(f"{node.primitive.outputs[i]} {_facts(shape, dtype)}")
-        else:
-            lines.append(_facts(shape, dtype))
         seen = any(version is other for other in versions)
-        lines.append("view" if seen else _bytes(math.prod(shape) * dtype.itemsize))
+        nbytes = "view" if seen else _bytes(math.prod(shape) * dtype.itemsize)
+        lines += [f"+ {nbytes} {node.primitive.outputs[i]}"] if i else [_facts(shape, dtype), nbytes]
         if (node, i) in names:
             lines.append(f"= {names[node, i]}")
     return lines

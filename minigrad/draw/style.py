@@ -14,14 +14,15 @@ from .. import device
 from ..tensor import Tensor
 
 __all__ = [
-    "COLORS", "DASHES", "HATCHES", "MARKERS", "array_of", "axes_of", "figure_of", "laid_out", "labels_of", "plain",
-    "save",
+    "COLORS", "DASHES", "HATCH", "HATCHES", "MARKERS", "array_of", "axes_of", "color_bar", "figure_of",
+    "laid_out", "labels_of", "plain", "save",
 ]  # fmt: skip
 
-COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#F0E442", "#000000")
+COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")  # without yellow, too light for lines
 DASHES = ("-", "--", "-.", ":", (0, (8, 2)), (0, (5, 1, 1, 1, 1, 1)), (0, (1, 3)), (0, (3, 3)))
 MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")
 HATCHES = ("", "////", "....", "\\\\\\\\", "xxxx", "----", "++++", "oooo")
+HATCH = (1.0, 1.0, 1.0, 0.45)  # the colour of hatches
 FORMATS = {".png": "png", ".svg": "svg"}
 
 
@@ -50,6 +51,12 @@ def laid_out(axes):
     figure.draw_without_rendering()
     extent = axes.get_window_extent()
     return extent.width * 72 / figure.dpi, extent.height * 72 / figure.dpi
+
+
+def color_bar(shown, label):
+    """A colour bar as high as the Axes of a picture, whatever their aspect."""
+    beside = shown.axes.inset_axes([1.03, 0, 0.04, 1])
+    return shown.axes.figure.colorbar(shown, cax=beside, label=label)
 
 
 def array_of(op, name, value, shape):

@@ -38,7 +38,8 @@ def written(graph):
     return "\n".join(
         [
             f'<svg xmlns="http://www.w3.org/2000/svg" width="{width:.0f}" height="{height:.0f}" '
-            f'viewBox="0 0 {width:.0f} {height:.0f}" role="img" aria-label="{escape(repr(graph))}">',
+            f'viewBox="0 0 {width:.0f} {height:.0f}" style="max-width:100%;height:auto" role="img" '
+            f'aria-label="{escape(repr(graph))}">',
             f'<rect width="{width:.0f}" height="{height:.0f}" fill="white"/>',
             f'<g font-family="{FONT}" font-size="{SIZE}" fill="black">',
             f'<g transform="translate({MARGIN} {MARGIN})">{legend}</g>',
