@@ -90,7 +90,7 @@ def test_histograms_count_every_weight_and_gradient():
         edges = rows[0][1]
         assert all(row[1] is edges for row in rows)
         for own in edges:
-            assert own.shape == (66,)
+            assert own.shape == (66,) and (np.diff(own) > 0).all()
             np.testing.assert_allclose(own, -own[::-1])
         for counts in (counts for row in rows for counts in row[2:]):
             assert counts.sum() == parameter.numel()
@@ -100,7 +100,18 @@ def test_histograms_count_every_weight_and_gradient():
             np.testing.assert_array_equal(counts[1:-1], inside.sum(1)[1:-1])
 
 
-def test_histograms_reach_to_twice_the_largest_and_gather_what_lies_beyond():
+def test_histograms_of_gradients_tell_orders_of_magnitude_apart():
+    model = nn.Sequential(nn.Linear(4, 1, bias=False))
+    histograms = Histograms(model, bins=13)  # six decades on either side
+    model[0].weight.grad = tensor([[2.0, -0.5, 0.5e-3, 0.0]])
+    histograms.on_epoch(History([{"epoch": 1}]))
+    ((_, (_, edges), _, counts),) = histograms.records["0.weight"]
+    np.testing.assert_allclose(edges[7:], 2.0 * np.logspace(-5, 1, 7))
+    assert {edges[i] < value < edges[i + 1] for i, value in ((1, -0.5), (6, 0.0), (8, 0.5e-3))} == {True}
+    assert counts[[1, 6, 8]].tolist() == [1, 1, 1] and counts.sum() == 4
+
+
+def test_histograms_of_weights_reach_to_twice_the_largest_and_gather_what_lies_beyond():
     model = nn.Sequential(nn.Linear(2, 1, bias=False))
     histograms, history = Histograms(model, bins=5), History([{"epoch": 1}])
     model[0].weight.data[...] = [[-0.5, 0.0]]

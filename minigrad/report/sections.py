@@ -33,7 +33,7 @@ def result(report):
         figures |= {"training accuracy": percent(row["accuracy"]), "training loss": f"{row['loss']:.4f}"}
         speeds = [speed for speed in history["images_per_second"] if speed]
         if speeds:
-            figures["images/s (median epoch)"] = f"{statistics.median(speeds):,.0f}"
+            figures["images/s (median)"] = f"{statistics.median(speeds):,.0f}"
     figures |= {"epochs": len(history), "updates": f"{history.steps:,}"} | report.figures
     return tiles(figures.items()) + (note(report.state) if report.state else "")
 
@@ -91,7 +91,7 @@ def filters(report):
         return note("The first layer with weights does not look at pixels as they lie in the image.")
     shown, count = weight[:FILTERS], len(weight)
     more = "" if count <= FILTERS else f", the first {FILTERS} of {count}"
-    caption = f"Weights of {name}{more}."
+    caption = f"Weights of layer {name}{more}."
     return columns(picture(draw.filters(shown, None), caption, DPI))
 
 
@@ -99,12 +99,16 @@ def _first_weight(model, shape):
     """(name, array (O, C, p, q)) of the first layer if its weights lie as pixels do, else (None, None)."""
     for path, module in model.named_modules():
         if isinstance(module, nn.Conv2d):
-            return path, module.weight.detach().numpy()
+            return _named(path, module), module.weight.detach().numpy()
         if isinstance(module, nn.Linear) and module.in_features == np.prod(shape):
-            return path, module.weight.detach().numpy().reshape(-1, *shape)
+            return _named(path, module), module.weight.detach().numpy().reshape(-1, *shape)
         if module._parameters and any(parameter is not None for parameter in module._parameters.values()):
             break
     return None, None
+
+
+def _named(path, module):
+    return f"{path} ({type(module).__name__})" if path else type(module).__name__
 
 
 def distributions(report):
@@ -117,12 +121,13 @@ def distributions(report):
     modules = dict(report.model.named_modules())
     drawn = []
     for name in (names[at] for at in kept):
-        kind = type(modules[name.rpartition(".")[0]]).__name__
+        layer = name.rpartition(".")[0]
         for quantity in ("weights", "gradients"):
             if any(row[2 + (quantity == "gradients")] is not None for row in report.records[name]):
                 axes = draw.histograms(report.records[name], None, quantity)
-                drawn.append(picture(axes, f"{quantity} of {name} ({kind})", DPI))
-    text = "After each epoch; gradients are those of its last update. What lies beyond the edges is counted at them."
+                drawn.append(picture(axes, f"{quantity.capitalize()} of layer {_named(layer, modules[layer])}.", DPI))
+    text = "After each epoch; gradients are those of its last update, on a logarithmic scale on either side of 0. What "
+    text += "lies beyond the edges is counted at them."
     if len(kept) < len(names):
         text += f" {len(kept)} of {len(names)} layers are shown."
     return note(text) + columns(*drawn)
@@ -140,14 +145,17 @@ def cost(report):
         name = ", ".join((row.name, *row.with_))
         times = [_ms(row.forward), _ms(row.backward), bar(row.self / longest, _ms(row.self)), percent(row.share)]
         times += [_ms(row.device)] * device
-        lines.append([name, row.type, *times, *(f"{count:,}" for count in (row.bytes, row.memory, row.parameters))])
-    head = ["layer", "type", "forward, ms", "backward, ms", "both, ms", "share of the step"]
-    head += ["GPU, ms"] * device + ["bytes of results", "bytes kept for backward", "bytes of parameters"]
+        lines.append([name, row.type, *times, *map(_kib, (row.bytes, row.memory, row.parameters))])
+    head = ["layer", "type", "forward, ms", "backward, ms", "both, ms", "share"] + ["GPU, ms"] * device
+    head += ["results, KiB", "kept, KiB", "parameters, KiB"]
     drawn = ""
     if len(report.profile.memory) > 1:
         drawn = columns(picture(draw.memory(report.profile.memory), f"Memory over the step. {_fullest(peak)}"))
     text = f"{report.measured} It took {_ms(report.profile.seconds)} ms while it was watched, which takes time too. "
-    more = "Layers that ran as one stand in one row, and nothing is counted twice."
+    more = (
+        "Layers that ran as one stand in one row, and nothing is counted twice. Results include gradients; what is kept "
+        "waits for backward."
+    )
     return note(text + more) + table(head, lines, words=2) + drawn
 
 
@@ -158,6 +166,10 @@ def _fullest(peak):
 
 def _ms(seconds):
     return f"{1e3 * seconds:.3f}"
+
+
+def _kib(count):
+    return f"{count / 1024:,.1f}"
 
 
 def network(report):

@@ -12,7 +12,8 @@ from .team import module_of
 __all__ = ["Histograms"]
 
 BINS = 65  # odd, so that exact zeros lie in the middle of a bin
-MARGIN = 2.0  # of the largest value after the first epoch
+MARGIN = 2.0  # of the largest weight after the first epoch
+SMALLEST, LARGEST = -5, 1  # powers of 10 between which gradients are told apart, of the largest after the first epoch
 
 
 class Histograms(Callback):
@@ -21,9 +22,10 @@ class Histograms(Callback):
     records     {name: [(epoch, edges, counts of weights, counts of gradients), ...]}; records[name] is what
                 draw.histograms draws. edges is the pair (edges for weights, edges for gradients)
 
-    Bins have equal widths and lie symmetrically about 0. They reach to twice the largest magnitude after the first
-    epoch recorded and then stay, so that epochs can be compared; what lies beyond is counted in the outermost ones.
-    Gradients are those of the last update, after clipping. Counts are None where there is nothing to count: no gradient
+    Bins lie symmetrically about 0. Those of weights have equal widths and reach to twice the largest magnitude after
+    the first epoch recorded; those of gradients, which grow and vanish by orders of magnitude, have equal widths on a
+    logarithmic scale, from 1e-5 to 10 times the largest magnitude, with one around 0 for what is smaller. They then
+    stay, so that epochs can be compared; what lies beyond is counted in the outermost ones. Gradients are those of the last update, after clipping. Counts are None where there is nothing to count: no gradient
     (with ZeRO none is kept whole), or elements that are not finite.
 
     model       what is trained; of a DataParallel the names are those of its module
@@ -45,14 +47,14 @@ class Histograms(Callback):
             pair = parameter.data, None if parameter.grad is None else parameter.grad.data
             values = [None if array is None else host(array).ravel() for array in pair]
             rows = self.records.setdefault(name, [])
-            edges = rows[0][1] if rows else tuple(self._edges(array) for array in values)
+            edges = rows[0][1] if rows else self._edges(*map(_largest, values))
             counts = [_counts(array, own) for array, own in zip(values, edges, strict=True)]
             rows.append((history[-1]["epoch"], edges, *counts))
 
-    def _edges(self, values):
-        finite = np.zeros(0) if values is None else values[np.isfinite(values)]
-        largest = float(np.abs(finite).max(initial=0.0))
-        return np.linspace(-1.0, 1.0, self.bins + 1) * (MARGIN * largest or 1.0)
+    def _edges(self, weight, gradient):
+        """Edges for weights and for gradients of these largest magnitudes."""
+        positive = gradient * np.logspace(SMALLEST, LARGEST, (self.bins + 1) // 2)
+        return np.linspace(-MARGIN, MARGIN, self.bins + 1) * weight, np.concatenate([-positive[::-1], positive])
 
     def state_dict(self):
         """The records as JSON values."""
@@ -91,6 +93,12 @@ def _row(counts, edges):
     if found is not None and found.shape != (len(edges) - 1,):
         raise TypeError("counts do not fit the edges")
     return found
+
+
+def _largest(values):
+    """The largest finite magnitude; 1 where there is none above 0."""
+    finite = np.zeros(0) if values is None else values[np.isfinite(values)]
+    return float(np.abs(finite).max(initial=0.0)) or 1.0
 
 
 def _counts(values, edges):
