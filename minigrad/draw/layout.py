@@ -146,7 +146,7 @@ def _places(rows, sizes, above, below, across):
     real = [height > 0 for _, height in sizes]
     place = {v: i for row in rows for i, v in enumerate(row)}
     chain = [real[v] and bool(above[v]) for v in range(len(sizes))]  # an operation, neither a leaf nor a bend
-    first = {min(ones, key=place.get) for u in place if (ones := [v for v in below[u] if chain[v]])}
+    first = {min(ones, key=place.get) for u in place if chain[u] and (ones := [v for v in below[u] if chain[v]])}
     weight = [1.0 if v in first else 1e-2 if chain[v] else 1e-4 if real[v] else 1e-3 for v in range(len(sizes))]
     x = {}
     for row in rows:
