@@ -46,16 +46,14 @@ def versions():
 
 
 class Run:
-    """The files in the folder of a run, and the clock of its training."""
+    """The files in the folder of a run, and the clock of its training.
+
+    seconds     of training until the latest checkpoint, over all processes that have gone on with it
+    """
 
     def __init__(self, folder):
         self.folder = Path(folder)
-        self.earlier, self.begun = 0.0, time.perf_counter()  # seconds in earlier processes; when this one began
-
-    @property
-    def seconds(self):
-        """Of training so far, over all processes that have gone on with it."""
-        return self.earlier + time.perf_counter() - self.begun
+        self.seconds, self.counted = 0.0, time.perf_counter()  # when the seconds were counted last
 
     @property
     def argument(self):
@@ -129,11 +127,13 @@ class Run:
             config |= {"source": train.source, "settings": asdict(settings), "images": asdict(Images.of(train))}
             config["machine"] = machine(settings.device, world.size)
             self.write_json(CONFIG, config)
-        self.begun = time.perf_counter()
+        self.counted = time.perf_counter()
         self.save("last", parts, history, world)
 
     def save(self, name, parts, history, world):
         """Write a checkpoint of everything that going on needs; all ranks call this."""
+        now = time.perf_counter()
+        self.seconds, self.counted = self.seconds + now - self.counted, now
         extra = {
             "history": history.state_dict(),
             "loader": parts.loader.state_dict(),
@@ -168,7 +168,7 @@ class Run:
             history.load_state_dict(extra["history"])
             parts.loader.load_state_dict(extra["loader"])
             generator().set_state(extra["generator"])
-            self.earlier, self.begun = float(extra.get("seconds", 0.0)), time.perf_counter()
+            self.seconds, self.counted = float(extra.get("seconds", 0.0)), time.perf_counter()
         except UsageError:
             raise
         except (ValueError, TypeError, KeyError, IndexError, AttributeError, OverflowError) as error:

@@ -69,9 +69,7 @@ def _train(options, ranks, run, settings, plan):
             run.begin(settings, options.argv, train, parts, history, world)
         _fit(run, settings, parts, history, world, options, interruption)
         new_writers = None
-        report = lambda lacking, seconds=run.seconds: _report(
-            ranks, run, here, parts.model, history, (train, test), seconds, lacking
-        )
+        report = lambda lacking: _report(ranks, run, here, parts.model, history, (train, test), lacking)
         stopped = ranks.greatest(interruption.requested)
         if settings.new_writers and not stopped:
             new_writers = _accuracy_on_new_writers(here, world, interruption)
@@ -197,13 +195,13 @@ def _finish(run, history, new_writers, model, ranks, report):
     print(f"test accuracy {100 * row['test_accuracy']:.2f} %")
 
 
-def _report(ranks, run, settings, model, history, datasets, seconds, lacking):
+def _report(ranks, run, settings, model, history, datasets, lacking):
     """Rank 0 writes the report, and the others wait. A training that is done is done without one, too."""
 
     def write():
         parts = run, settings, Images.of(datasets[0]), module_of(model), history
         try:
-            return [write_report(*parts, None if lacking else datasets, seconds, lacking), ""]
+            return [write_report(*parts, None if lacking else datasets, run.seconds, lacking), ""]
         except (MinigradError, OSError) as error:
             return ["", f"minigrad train: the report could not be written: {error}"]
 

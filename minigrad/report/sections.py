@@ -126,8 +126,8 @@ def distributions(report):
             if any(row[2 + (quantity == "gradients")] is not None for row in report.records[name]):
                 axes = draw.histograms(report.records[name], None, quantity)
                 drawn.append(picture(axes, f"{quantity.capitalize()} of layer {_named(layer, modules[layer])}.", DPI))
-    text = "After each epoch; gradients are those of its last update, on a logarithmic scale on either side of 0. What "
-    text += "lies beyond the edges is counted at them."
+    text = "After each epoch; gradients are those of its last update, on a logarithmic scale on either side of 0: what "
+    text += "stands in the middle is 0 or nearly so. What lies beyond the edges is counted at them."
     if len(kept) < len(names):
         text += f" {len(kept)} of {len(names)} layers are shown."
     return note(text) + columns(*drawn)
@@ -152,10 +152,8 @@ def cost(report):
     if len(report.profile.memory) > 1:
         drawn = columns(picture(draw.memory(report.profile.memory), f"Memory over the step. {_fullest(peak)}"))
     text = f"{report.measured} It took {_ms(report.profile.seconds)} ms while it was watched, which takes time too. "
-    more = (
-        "Layers that ran as one stand in one row, and nothing is counted twice. Results include gradients; what is kept "
-        "waits for backward."
-    )
+    more = "Layers that ran as one stand in one row, and nothing is counted twice. Results include gradients; what is "
+    more += "kept waits for backward."
     return note(text + more) + table(head, lines, words=2) + drawn
 
 
