@@ -1,4 +1,4 @@
-"""The command `minigrad`: train, evaluate, report, predict, info, warmup, launch, scale, kernels."""
+"""The command `minigrad`: train, evaluate, report, predict, info, warmup, launch, scale, kernels, math."""
 
 import os
 import sys

@@ -48,7 +48,16 @@ def parser():
     add_launch(commands.add_parser("launch", help="start a training on many ranks, and again where it fails"))
     add_scale(commands.add_parser("scale", help="predict how training scales to many GPUs: a model, no measurement"))
     _add_kernels(commands.add_parser("kernels", help="compile all CUDA kernels and say what they are made of; no GPU"))
+    _add_math(commands.add_parser("math", help="formula, gradients, shapes and source of an op"))
     return top
+
+
+def _add_math(command):
+    command.set_defaults(action=_lazily("formulas", "run_math"))
+    command.add_argument(
+        "names", nargs="*", type=_text, metavar="NAME", help="ops, losses, optimisers; default: list all"
+    )
+    command.add_argument("--page", action="store_true", help="the whole sheet as Markdown: examples/docs/math.md")
 
 
 def _add_kernels(kernels):

@@ -159,7 +159,7 @@ def _origin(run, settings, images, model, history, config):
         },
         "Settings": {name: "-" if value is None else value for name, value in asdict(settings).items()},
         "Data": {"source": config.get("source") or "unknown", "image (C, H, W)": images.shape, **numbers},
-        "Machine that trained": _entries(config, "machine"),
+        "Machine that began it": _entries(config, "machine"),
         "Versions": _entries(config, "versions"),
     }
 

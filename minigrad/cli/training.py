@@ -204,6 +204,8 @@ def _report(ranks, run, settings, model, history, datasets, lacking):
             return [write_report(*parts, None if lacking else datasets, run.seconds, lacking), ""]
         except (MinigradError, OSError) as error:
             return ["", f"minigrad train: the report could not be written: {error}"]
+        except KeyboardInterrupt:
+            return ["", f"minigrad train: no report was written; minigrad report {run.argument} does"]
 
     said, wrong = ranks.decided(write)
     if wrong and ranks.first:

@@ -42,7 +42,7 @@ def mm(input, mat2):
     """The product of two matrices.
 
     Math    out[m, n] = sum_k input[m, k] mat2[k, n]
-    Grads   dinput = g mat2^T        dmat2 = input^T g
+    Grads   dinput = g @ mat2^T        dmat2 = input^T @ g
     Shapes  (M, K), (K, N) -> (M, N)
     """
     _checked("mm", ("MK", "KN"), input=input, mat2=mat2)
@@ -53,7 +53,7 @@ def bmm(input, mat2):
     """The products of the matrices of two stacks.
 
     Math    out[b, m, n] = sum_k input[b, m, k] mat2[b, k, n]
-    Grads   dinput = g mat2^T        dmat2 = input^T g
+    Grads   dinput = g @ mat2^T        dmat2 = input^T @ g
     Shapes  (B, M, K), (B, K, N) -> (B, M, N)
     """
     _checked("bmm", ("BMK", "BKN"), input=input, mat2=mat2)
@@ -64,7 +64,7 @@ def mv(input, vec):
     """The product of a matrix and a vector.
 
     Math    out[m] = sum_k input[m, k] vec[k]
-    Grads   dinput = g vec^T        dvec = input^T g
+    Grads   dinput = outer(g, vec)        dvec = input^T @ g
     Shapes  (M, K), (K,) -> (M,)
     """
     _checked("mv", ("MK", "K"), input=input, vec=vec)
@@ -74,8 +74,8 @@ def mv(input, vec):
 def dot(input, tensor):
     """The inner product of two vectors.
 
-    Math    out = sum_k input[k] tensor[k]
-    Grads   dinput = g tensor        dtensor = g input
+    Math    out = sum(input * tensor)
+    Grads   dinput = g * tensor        dtensor = g * input
     Shapes  (K,), (K,) -> ()
     """
     _checked("dot", ("K", "K"), input=input, tensor=tensor)
@@ -86,7 +86,7 @@ def outer(input, vec2):
     """The products of all pairs of elements of two vectors.
 
     Math    out[m, n] = input[m] vec2[n]
-    Grads   dinput = g vec2        dvec2 = g^T input
+    Grads   dinput = g @ vec2        dvec2 = g^T @ input
     Shapes  (M,), (N,) -> (M, N)
     Types   promote
     """
@@ -99,8 +99,8 @@ def outer(input, vec2):
 def addmm(input, mat1, mat2, *, beta=1, alpha=1):
     """The product of two matrices added to a third; with beta = 0 that one is ignored, NaN and all.
 
-    Math    out = beta input + alpha mat1 mat2
-    Grads   dinput = beta g        dmat1 = alpha g mat2^T        dmat2 = alpha mat1^T g
+    Math    out = beta * input + alpha * mat1 @ mat2
+    Grads   dinput = beta * g        dmat1 = alpha * g @ mat2^T        dmat2 = alpha * mat1^T @ g
     Shapes  input broadcasts to (M, N); (M, K), (K, N) -> (M, N)
     Types   of integers, beta and alpha are whole numbers
     """

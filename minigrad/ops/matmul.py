@@ -68,7 +68,7 @@ def matmul(input, other):
     """Matrix product.
 
     Math    out[..., m, n] = sum_k input[..., m, k] other[..., k, n]
-    Grads   dinput = g other^T        dother = input^T g
+    Grads   dinput = g @ other^T        dother = input^T @ g
     Shapes  (..., M, K), (..., K, N) -> (..., M, N); leading dimensions broadcast; an input of shape (K,) is a row, an
             other of shape (K,) a column, and their dimension disappears from out
     """
@@ -154,7 +154,7 @@ def linear(input, weight, bias=None):
     """An affine map of the last dimension.
 
     Math    out[..., o] = sum_c input[..., c] weight[o, c] + bias[o]
-    Grads   dinput = g weight        dweight = g^T input        dbias = sum of g over all but the last dimension
+    Grads   dinput = g @ weight        dweight = g^T @ input        dbias = sum of g over all but the last dimension
     Shapes  input (..., C), weight (O, C), bias (O,), (1,) or () -> (..., O); weight (C,), bias () -> (...)
     """
     if _fits(input, weight, bias):

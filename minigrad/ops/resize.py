@@ -114,7 +114,7 @@ def interpolate(
             the pixel floor(x); with 'linear' and 'bilinear' it lies at x = r (i + 1/2) - 1/2, or with align_corners at
             x = i (H - 1) / (I - 1), no less than 0, and is (1 - t) pixel floor(x) + t pixel (floor(x) + 1) for the
             fraction t of x
-            r = 1 / scale_factor; H / I where size is given or recompute_scale_factor is true, where the size stays
+            r is 1 / scale_factor; H / I where size is given or recompute_scale_factor is true, where the size stays
             (not for 'nearest-exact') and where it doubles ('nearest')
     Grads   dinput = g spread over these pixels with the same weights
     Shapes  (N, C, H, W) -> (N, C, I, J), or (N, C, L) alike; I = size or floor(H scale_factor), one number or one for

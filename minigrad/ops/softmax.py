@@ -61,8 +61,8 @@ def _softmax_at_once(g, out):
 def softmax(input, dim, *, dtype=None):
     """Exponentials along a dimension, scaled so that they sum to 1.
 
-    Math    out_k = e^{input_k} / sum_l e^{input_l}
-    Grads   dinput = out (g - sum_l g_l out_l)
+    Math    out = e^input / sum(e^input, dim)
+    Grads   dinput = out * (g - sum(g * out, dim))
     Shapes  out as input
     """
     return _by_rows("softmax", _softmax, input, dim, dtype)
@@ -84,8 +84,8 @@ def _log_softmax_at_once(g, out):
 def log_softmax(input, dim, *, dtype=None):
     """The logarithm of softmax, without overflow or loss of digits.
 
-    Math    out_k = input_k - ln sum_l e^{input_l}
-    Grads   dinput = g - softmax(input) sum_l g_l
+    Math    out = input - ln(sum(e^input, dim))
+    Grads   dinput = g - e^out * sum(g, dim)
     Shapes  out as input
     """
     return _by_rows("log_softmax", _log_softmax, input, dim, dtype)

@@ -25,8 +25,8 @@ __all__ = ["elu", "gelu", "logsigmoid", "silu", "softplus"]
 def elu(input, alpha=1.0, inplace=False):
     """Exponential linear unit.
 
-    Math    out = x where x > 0, else alpha (e^x - 1)
-    Grads   dx = g where x > 0, else g alpha e^x
+    Math    out = x where x > 0, else alpha * (e^x - 1)
+    Grads   dx = g where x > 0, else g * alpha * e^x
     Shapes  out as input
     Source  Clevert, Unterthiner and Hochreiter 2016, "Fast and accurate deep network learning by ELUs"
     """
@@ -57,8 +57,8 @@ def _elu_at_once(g, input, alpha):
 def silu(input, inplace=False):
     """Sigmoid linear unit, also called swish.
 
-    Math    out = x s, s = 1 / (1 + e^-x)
-    Grads   dx = g s (1 + x (1 - s))
+    Math    s = 1 / (1 + e^-x);  out = x * s
+    Grads   dx = g * s * (1 + x * (1 - s))
     Shapes  out as input
     Source  Hendrycks and Gimpel 2016, "Gaussian error linear units", section 2
     """
@@ -88,8 +88,8 @@ def _silu_at_once(g, input):
 def softplus(input, beta=1, threshold=20):
     """A smooth relu, and x itself where beta x is above the threshold.
 
-    Math    out = ln(1 + e^(beta x)) / beta
-    Grads   dx = g / (1 + e^(-beta x))
+    Math    out = x where beta * x > threshold, else ln(1 + e^(beta * x)) / beta
+    Grads   dx = g where beta * x > threshold, else g / (1 + e^(-beta * x))
     Shapes  out as input
     Source  Dugas and others 2001, "Incorporating second-order functional knowledge for better option pricing"
     """
@@ -193,9 +193,9 @@ def _gelu_tanh_at_once(g, input):
 def gelu(input, *, approximate="none"):
     """Gaussian error linear unit: x times the share of the normal distribution that lies below x.
 
-    Math    out = x (1 + erf(x / sqrt(2))) / 2
-            approximate 'tanh': out = x (1 + tanh(sqrt(2 / pi) (x + 0.044715 x^3))) / 2
-    Grads   dx = g (out / x + x e^(-x^2 / 2) / sqrt(2 pi)), and the derivative of the approximation
+    Math    s = (1 + erf(x / sqrt(2))) / 2;  out = x * s
+            approximate 'tanh' has 1 + tanh(sqrt(2 / pi) (x + 0.044715 x^3)) in the place of 1 + erf(x / sqrt(2))
+    Grads   dx = g * (s + x * e^(-x^2 / 2) / sqrt(2 * pi));  with 'tanh' the derivative of that
     Shapes  out as input
     Source  Hendrycks and Gimpel 2016, "Gaussian error linear units"
     """

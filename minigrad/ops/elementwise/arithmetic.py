@@ -48,8 +48,8 @@ _add.grads(input=lambda g: g,
 def add(input, other, *, alpha=1):
     """Elementwise sum.
 
-    Math    out = input + alpha other
-    Grads   dinput = g        dother = alpha g
+    Math    out = input + alpha * other
+    Grads   dinput = g        dother = alpha * g
     Shapes  input, other broadcast to out
     """
     return _add(input, _scaled("add", input, other, alpha))
@@ -67,8 +67,8 @@ _sub.grads(input=lambda g: g,
 def sub(input, other, *, alpha=1):
     """Elementwise difference.
 
-    Math    out = input - alpha other
-    Grads   dinput = g        dother = -alpha g
+    Math    out = input - alpha * other
+    Grads   dinput = g        dother = -alpha * g
     Shapes  input, other broadcast to out
     Types   neither bool: see logical_not and logical_xor
     """
@@ -117,7 +117,7 @@ def div(input, other, *, rounding_mode=None):
     """Elementwise quotient, rounded to a whole number towards 0 ("trunc") or down ("floor"), or not (None).
 
     Math    out = input / other
-    Grads   dinput = g / other        dother = -g * input / other^2; 0 where out is rounded
+    Grads   dinput = g / other        dother = -g * input / other^2;  0 where out is rounded
     Shapes  input, other broadcast to out
     Types   integers give float32, or integers where out is rounded; bools are not rounded
     Errors  ValueError for an integer divided by 0 where out is rounded
@@ -135,8 +135,8 @@ def div(input, other, *, rounding_mode=None):
 def remainder(input, other):
     """What an elementwise division rounded down leaves; it has the sign of other.
 
-    Math    out = input - other floor(input / other)
-    Grads   dinput = g        dother = -g floor(input / other)
+    Math    out = input - other * floor(input / other)
+    Grads   dinput = g        dother = -g * floor(input / other)
     Shapes  input, other broadcast to out
     Types   not both bool
     Errors  ValueError for an integer divided by 0
@@ -152,8 +152,9 @@ remainder.grads(input=lambda g: g,
 def pow(input, exponent):
     """Elementwise power.
 
-    Math    out = x^e
-    Grads   dx = g * e * x^(e - 1), 0 where e = 0        de = g * out * ln x, 0 where x = 0 and e >= 0
+    Math    out = input^exponent
+    Grads   dinput = 0 where exponent = 0, else g * exponent * input^(exponent - 1)
+            dexponent = 0 where input = 0 and exponent >= 0, else g * out * ln(input)
     Shapes  input, exponent broadcast to out
     Types   not both bool; no negative powers of integers
     """
@@ -219,7 +220,7 @@ def square(input):
     """Elementwise square.
 
     Math    out = x^2
-    Grads   dx = 2 g x
+    Grads   dx = 2 * g * x
     Shapes  out as input
     """
     return pow(tensor_of("square", "input", input), 2)

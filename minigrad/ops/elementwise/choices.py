@@ -26,7 +26,8 @@ def maximum(input, other):
     """Elementwise larger value; NaN if either is.
 
     Math    out = max(input, other)
-    Grads   dinput = 0 where input < other, g / 2 where input = other, else g (so NaN passes g to both); dother alike
+    Grads   dinput = 0 where input < other, else g / 2 where input = other, else g
+            dother = 0 where other < input, else g / 2 where input = other, else g;  NaN passes g to both
     Shapes  input, other broadcast to out
     """
     return elementwise("maximum", input, other)
@@ -41,7 +42,8 @@ def minimum(input, other):
     """Elementwise smaller value; NaN if either is.
 
     Math    out = min(input, other)
-    Grads   dinput = 0 where input > other, g / 2 where input = other, else g (so NaN passes g to both); dother alike
+    Grads   dinput = 0 where input > other, else g / 2 where input = other, else g
+            dother = 0 where other > input, else g / 2 where input = other, else g;  NaN passes g to both
     Shapes  input, other broadcast to out
     """
     return elementwise("minimum", input, other)
@@ -68,8 +70,8 @@ _where.grads(input=lambda g, condition: where(condition, g, 0.0),
 def where(condition, input=None, other=None):
     """input where the condition holds, other elsewhere; the condition alone gives the places where it is not 0.
 
-    Math    out = input if condition else other
-    Grads   dinput = g where condition, else 0        dother = g where not condition, else 0
+    Math    out = input where condition, else other
+    Grads   dinput = g where condition, else 0        dother = 0 where condition, else g
     Shapes  condition, input, other broadcast to out; condition alone -> one vector of int64 for each of its dimensions
     Types   condition bool, of any type where it stands alone
     """
@@ -88,7 +90,7 @@ def masked_fill(input, mask, value):
     """input with one value wherever the mask holds.
 
     Math    out = value where mask, else input
-    Grads   dinput = 0 where mask, else g        dvalue = sum of g where mask
+    Grads   dinput = 0 where mask, else g        dvalue = g where mask, else 0
     Shapes  input, mask broadcast to out; value a number or a Tensor without dimensions
     Types   out as input, mask bool; a fraction in an integer Tensor loses its digits
     Errors  ValueError for a number that does not fit in the type of input

@@ -79,7 +79,7 @@ expm1.grads(input=lambda g, out: g * (out + 1))
 def log(input):
     """Elementwise natural logarithm; -inf at 0, NaN below.
 
-    Math    out = ln x
+    Math    out = ln(x)
     Grads   dx = g / x
     Shapes  out as input
     """
@@ -108,7 +108,7 @@ def sqrt(input):
     """Elementwise square root; NaN below 0.
 
     Math    out = x^(1/2)
-    Grads   dx = g / (2 out)
+    Grads   dx = g / (2 * out)
     Shapes  out as input
     """
     return elementwise("sqrt", input)
@@ -122,7 +122,7 @@ def rsqrt(input):
     """Elementwise reciprocal of the square root; inf at 0, NaN below.
 
     Math    out = x^(-1/2)
-    Grads   dx = -g out^3 / 2
+    Grads   dx = -g * out^3 / 2
     Shapes  out as input
     """
     root = elementwise("sqrt", input, named="rsqrt")
@@ -150,8 +150,8 @@ reciprocal.grads(input=lambda g, out: -g * (out * out))
 def sin(input):
     """Elementwise sine of angles in radians; NaN at +-inf.
 
-    Math    out = sin x
-    Grads   dx = g * cos x
+    Math    out = sin(x)
+    Grads   dx = g * cos(x)
     Shapes  out as input
     """
     return elementwise("sin", input)
@@ -164,8 +164,8 @@ sin.grads(input=lambda g, input: g * cos(input))
 def cos(input):
     """Elementwise cosine of angles in radians; NaN at +-inf.
 
-    Math    out = cos x
-    Grads   dx = -g * sin x
+    Math    out = cos(x)
+    Grads   dx = -g * sin(x)
     Shapes  out as input
     """
     return elementwise("cos", input)
@@ -230,7 +230,7 @@ def erf(input):
     """Elementwise error function.
 
     Math    out = 2 / sqrt(pi) times the integral of e^{-t^2} from 0 to x
-    Grads   dx = g * 2 / sqrt(pi) * e^{-x^2}
+    Grads   dx = g * 2 / sqrt(pi) * e^(-x^2)
     Shapes  out as input
     """
     if not device.is_array(input) or not device.is_floating(input.dtype):
@@ -245,7 +245,7 @@ erf.grads(input=lambda g, input: g * (2 / math.sqrt(math.pi) * exp(-(input * inp
 def abs(input):
     """Elementwise absolute value.
 
-    Math    out = |x|
+    Math    out = abs(x)
     Grads   dx = g * sign(x), 0 at 0 and NaN
     Shapes  out as input
     Types   not bool
@@ -269,7 +269,7 @@ def _abs_at_once(g, input):
 def sign(input):
     """Elementwise sign; 0 at NaN, as in PyTorch.
 
-    Math    out = -1, 0 or 1
+    Math    out is -1, 0 or 1
     Grads   dx = 0
     Shapes  out as input
     """

@@ -23,7 +23,7 @@ def relu(input, inplace=False):
     """Rectified linear unit; NaN stays NaN.
 
     Math    out = max(x, 0)
-    Grads   dx = 0 where out <= 0, else g (so NaN passes g)
+    Grads   dx = 0 where out <= 0, else g;  NaN passes g
     Shapes  out as input
     Types   floating or integers; not bool
     Source  Nair and Hinton 2010, "Rectified linear units improve restricted Boltzmann machines"
@@ -57,8 +57,8 @@ relu_grad.grads(grad=lambda g, out: relu_grad(g, out),
 def leaky_relu(input, negative_slope=0.01, inplace=False):
     """Rectified linear unit that lets a little of what is negative pass.
 
-    Math    out = x where x > 0, else negative_slope x
-    Grads   dx = g where x > 0, else negative_slope g
+    Math    out = x where x > 0, else negative_slope * x
+    Grads   dx = g where x > 0, else negative_slope * g
     Shapes  out as input
     Source  Maas, Hannun and Ng 2013, "Rectifier nonlinearities improve neural network acoustic models"
     """

@@ -224,7 +224,8 @@ def cross_entropy(input, target, weight=None, *, ignore_index=-100, reduction="m
     Math    numbers: loss_n = -weight[t_n] ln softmax(input)[n, t_n]; the mean divides by the sum of weight[t_n]
             probabilities: loss_n = -sum_c weight[c] target[n, c] ln softmax(input)[n, c]; the mean divides by N
             label_smoothing e replaces the target's distribution p by (1 - e) p + e / C
-    Grads   dinput[n, c] = g (softmax(input)[n, c] - [c = t_n]) / N, without weights and smoothing
+    Grads   dinput = g * (softmax(input, 1) - one_hot(target, C)) / N, for N rows of C classes
+            without weights and smoothing
     Shapes  input (C,), (N, C) or (N, C, ...); target (), (N,) or (N, ...) of integers, or as input; weight (C,)
     """
     plain = weight is None and type(label_smoothing) in (int, float) and not label_smoothing

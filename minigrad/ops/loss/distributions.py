@@ -58,8 +58,10 @@ _binary_cross_entropy.grads(
 def binary_cross_entropy(input, target, weight=None, *, reduction="mean"):
     """Cross entropy of probabilities of yes, for targets from 0 (no) to 1 (yes).
 
-    Math    loss_k = -w (t ln p + (1 - t) ln(1 - p)), each logarithm at least -100
-    Grads   dp = g w (p - t) / max(p (1 - p), 1e-12)        dt = g w ln((1 - p) / p); over K for the mean
+    Math    K = count(input)
+            loss = sum(-weight * (target * ln(input) + (1 - target) * ln(1 - input))) / K, each logarithm at least -100
+    Grads   dinput = g / K * weight * (input - target) / max(input * (1 - input), 1e-12)
+            dtarget = g / K * weight * ln((1 - input) / input)
     Shapes  input p and target t alike -> scalar, or alike if reduction is 'none'; weight w broadcasts to them
     Errors  also ValueError for numbers of input or target below 0, above 1 or NaN
     """
@@ -122,9 +124,10 @@ def _logistic_at_once(g, input, target, pos_weight, needs):
 def binary_cross_entropy_with_logits(input, target, weight=None, *, reduction="mean", pos_weight=None):
     """Cross entropy of sigmoid(input), for targets from 0 (no) to 1 (yes), without overflow or loss of digits.
 
-    Math    loss_k = -w (P t ln p + (1 - t) ln(1 - p)), with p = sigmoid(input)
-    Grads   dinput = g w ((1 - t + P t) p - P t), without pos_weight g w (p - t)
-            dt = g w (ln(1 - p) - P ln p); over K for the mean
+    Math    K = count(input);  p = 1 / (1 + e^-input)
+            loss = sum(-weight * (pos_weight * target * ln(p) + (1 - target) * ln(1 - p))) / K
+    Grads   dinput = g / K * weight * ((1 - target + pos_weight * target) * p - pos_weight * target)
+            dtarget = g / K * weight * (ln(1 - p) - pos_weight * ln(p))
     Shapes  input and target t alike -> scalar, or alike if reduction is 'none'; weight w and pos_weight P broadcast
             to them
     """
@@ -160,8 +163,10 @@ def kl_div(input, target, *, reduction="mean", log_target=False):
     reduction   also 'batchmean', the mathematical one: the sum over the size of the first dimension of input
     log_target  whether target holds logarithms too
 
-    Math    loss_k = t (ln t - input), 0 ln 0 = 0; with log_target e^t (t - input)
-    Grads   dinput = -g t        dt = g (ln t + 1 - input); with log_target -g e^t and g e^t (t + 1 - input)
+    Math    K = count(input);  loss = sum(target * (ln(target) - input)) / K, 0 ln 0 = 0
+            log_target: loss_k = e^target (target - input)
+    Grads   dinput = -g / K * target        dtarget = g / K * (ln(target) + 1 - input)
+            log_target: -g e^target / K and g e^target (target + 1 - input) / K
     Shapes  input and target broadcast -> scalar, or their shape if reduction is 'none'
     """
     check_reduction("kl_div", reduction, (*REDUCTIONS, "batchmean"))

@@ -72,8 +72,9 @@ def _squared_error_at_once(g, input, target, needs):
 def mse_loss(input, target, *, reduction="mean", weight=None):
     """Mean squared error.
 
-    Math    loss = sum w d^2 / sum w, with d = input - target; w = 1 without weight
-    Grads   dinput = 2 g w d / sum w        dtarget = -dinput        dweight = g (d^2 - loss) / sum w
+    Math    d = input - target;  loss = sum(weight * d^2) / sum(weight), weight all ones if None
+    Grads   dinput = 2 * g * weight * d / sum(weight)        dtarget = -dinput
+            dweight = g * (d^2 - loss) / sum(weight)
     Shapes  input and target alike -> scalar, or alike if reduction is 'none'
     """
     check_reduction("mse_loss", reduction)
@@ -106,8 +107,9 @@ def _absolute_error_at_once(g, input, target, needs):
 def l1_loss(input, target, *, reduction="mean", weight=None):
     """Mean absolute error.
 
-    Math    loss = sum w |d| / sum w, with d = input - target; w = 1 without weight
-    Grads   dinput = g w sign(d) / sum w, 0 where d = 0        dtarget = -dinput        dweight = g (|d| - loss) / sum w
+    Math    d = input - target;  loss = sum(weight * abs(d)) / sum(weight), weight all ones if None
+    Grads   dinput = g * weight * sign(d) / sum(weight), 0 where d = 0        dtarget = -dinput
+            dweight = g * (abs(d) - loss) / sum(weight)
     Shapes  input and target alike -> scalar, or alike if reduction is 'none'
     """
     check_reduction("l1_loss", reduction)
@@ -145,8 +147,9 @@ def _huber_at_once(g, input, target, delta, divisor, needs):
 def smooth_l1_loss(input, target, *, reduction="mean", beta=1.0):
     """A square near 0 and the absolute error beyond beta; the absolute error alone for beta = 0.
 
-    Math    loss_k = d^2 / (2 beta) where |d| < beta, else |d| - beta / 2, with d = input - target
-    Grads   dinput = g d / beta where |d| < beta, else g sign(d); over K for the mean        dtarget = -dinput
+    Math    d = input - target;  K = count(input)
+            losses = d^2 / (2 * beta) where abs(d) < beta, else abs(d) - beta / 2;  loss = sum(losses) / K
+    Grads   dinput = g / K * d / beta where abs(d) < beta, else g / K * sign(d)        dtarget = -dinput
     Shapes  input and target alike -> scalar, or alike if reduction is 'none'
     """
     check_reduction("smooth_l1_loss", reduction)
@@ -160,8 +163,10 @@ def smooth_l1_loss(input, target, *, reduction="mean", beta=1.0):
 def huber_loss(input, target, reduction="mean", delta=1.0, weight=None):
     """A square near 0, and beyond delta its tangent.
 
-    Math    loss_k = d^2 / 2 where |d| <= delta, else delta (|d| - delta / 2), with d = input - target; times w_k
-    Grads   dinput = g w d where |d| <= delta, else g w delta sign(d); over K for the mean        dtarget = -dinput
+    Math    d = input - target;  K = count(input)
+            losses = d^2 / 2 where abs(d) <= delta, else delta * (abs(d) - delta / 2);  loss = sum(weight * losses) / K
+    Grads   dinput = g / K * weight * d where abs(d) <= delta, else g / K * weight * delta * sign(d)
+            dtarget = -dinput
     Shapes  input and target alike -> scalar, or alike if reduction is 'none'
     """
     check_reduction("huber_loss", reduction)
@@ -179,8 +184,9 @@ def huber_loss(input, target, reduction="mean", delta=1.0, weight=None):
 def cosine_similarity(x1, x2, dim=1, eps=1e-8):
     """The cosine of the angle between vectors.
 
-    Math    out = x1 . x2 / (max(|x1|, eps) max(|x2|, eps)), along dim
-    Grads   dx1 = g (x2 / |x2| - out x1 / |x1|) / |x1|, without the second part where |x1| < eps; dx2 alike
+    Math    a = sum(x1^2, dim)^(1/2);  b = sum(x2^2, dim)^(1/2), each at least eps;  out = sum(x1 * x2, dim) / (a * b)
+    Grads   dx1 = g * (x2 / b - out * x1 / a) / a        dx2 = g * (x1 / a - out * x2 / b) / b
+            without the second part where the length is below eps
     Shapes  x1 and x2 broadcast; the dimension dim disappears
     Types   floating ones, which promote; one of x1 and x2 may be integers
     Source  Bishop 2006, appendix C
@@ -205,8 +211,8 @@ def _directed(x, axis, eps):
 def pairwise_distance(x1, x2, p=2.0, eps=1e-6, keepdim=False):
     """The p-norm of the difference of vectors; eps keeps it from 0, where it has no slope.
 
-    Math    out = (sum of |d|^p)^(1/p) along the last dimension, with d = x1 - x2 + eps; other p as norm
-    Grads   dx1 = g sign(d) (|d| / out)^(p - 1)        dx2 = -dx1
+    Math    d = x1 - x2 + eps;  out = sum(abs(d)^p, dim)^(1/p) for dim the last;  other p as norm
+    Grads   dx1 = g * sign(d) * (abs(d) / out)^(p - 1)        dx2 = -dx1
     Shapes  x1 and x2 broadcast; the last dimension disappears unless keepdim
     Types   floating ones, which promote, and integers
     """

@@ -209,13 +209,13 @@ def by_running(input, running_mean, running_var, weight, bias, eps):
 def batch_norm(input, running_mean, running_var, weight=None, bias=None, training=False, momentum=0.1, eps=1e-5):
     """Each channel shifted and scaled to mean 0 and variance 1, then by a learned weight and bias.
 
-    Math    out = (x - m) / sqrt(v + eps) * weight + bias, per channel
-            training: m, v are the mean and the biased variance over all but the channel, and then
-                running_mean = (1 - momentum) running_mean + momentum m
-                running_var = (1 - momentum) running_var + momentum v K / (K - 1), for K elements a channel
-            else: m, v are running_mean and running_var
-    Grads   with z = (x - m) / sqrt(v + eps) and h = g weight, in training:
-            dx = (h - mean(h) - z mean(h z)) / sqrt(v + eps)        dweight = sum g z        dbias = sum g
+    Math    m = mean(x, D);  v = mean((x - m)^2, D), the biased variance, for D all dimensions but the channels
+            z = (x - m) / sqrt(v + eps);  out = z * weight + bias
+            in training running_mean becomes (1 - momentum) running_mean + momentum m and running_var
+            (1 - momentum) running_var + momentum v K / (K - 1), for K elements a channel; otherwise m and v are
+            running_mean and running_var
+    Grads   h = g * weight;  in training:  dx = (h - mean(h, D) - z * mean(h * z, D)) / sqrt(v + eps)
+            dweight = g * z, summed over D        dbias = g, summed over D
     Shapes  input (N, C, ...); all others (C,)
     Errors  ValueError also for a single element per channel in training, which has no variance
     """

@@ -37,10 +37,10 @@ __all__ = ["group_norm", "instance_norm", "layer_norm", "normalize"]
 def layer_norm(input, normalized_shape, weight=None, bias=None, eps=1e-5):
     """Each sample shifted and scaled to mean 0 and variance 1 over its last dimensions, then by weight and bias.
 
-    Math    out = z weight + bias, z = (x - m) / sqrt(v + eps)
-            m, v: mean and biased variance over the dimensions of normalized_shape
-    Grads   with h = g weight: dx = (h - mean(h) - z mean(h z)) / sqrt(v + eps)
-            dweight = sum g z        dbias = sum g
+    Math    m = mean(x, D);  v = mean((x - m)^2, D), the biased variance, for D the dimensions of normalized_shape
+            z = (x - m) / sqrt(v + eps);  out = z * weight + bias
+    Grads   h = g * weight;  dx = (h - mean(h, D) - z * mean(h * z, D)) / sqrt(v + eps)
+            dweight = g * z, summed over all but D        dbias = g, summed alike
     Shapes  input (..., *normalized_shape), weight and bias as normalized_shape; out as input
     """
     op = "layer_norm"

@@ -56,8 +56,9 @@ def _extreme_along(op, name, input, dim, keepdim):
 def amax(input, dim=None, keepdim=False):
     """The largest element; NaN if there is one.
 
-    Math    out = max over dim of input
-    Grads   dinput = g / ties where input = out, else 0; NaN where out is NaN
+    Math    out = the largest of input along dim
+    Grads   ties = sum(input = out, dim)
+            dinput = g / ties where input = out, else 0;  NaN where out is NaN
     Shapes  the dimensions of dim disappear
     """
     return _extreme_along("amax", "max", input, dim, keepdim)
@@ -66,8 +67,9 @@ def amax(input, dim=None, keepdim=False):
 def amin(input, dim=None, keepdim=False):
     """The smallest element; NaN if there is one.
 
-    Math    out = min over dim of input
-    Grads   dinput = g / ties where input = out, else 0; NaN where out is NaN
+    Math    out = the smallest of input along dim
+    Grads   ties = sum(input = out, dim)
+            dinput = g / ties where input = out, else 0;  NaN where out is NaN
     Shapes  the dimensions of dim disappear
     """
     return _extreme_along("amin", "min", input, dim, keepdim)

@@ -39,7 +39,7 @@ _logsumexp.grads(input=lambda g, input, out, axes:
 def logsumexp(input, dim, keepdim=False):
     """The logarithm of a sum of exponentials, without overflow.
 
-    Math    out = ln sum over dim of e^input = m + ln sum of e^(input - m), for any finite m; here m = max input
+    Math    out = ln(sum(e^input, dim)), computed as m + ln sum of e^(input - m) for m = max input
     Grads   dinput = g * e^(input - out), that is g * softmax(input)
     Shapes  the dimensions of dim disappear
     Types   integers become float32
@@ -92,8 +92,9 @@ def norm(input, p="fro", dim=None, keepdim=False, dtype=None):
 
     p       2, by the name "fro" too (of one or two dimensions) or None; any other number; inf for the largest
             absolute value, -inf for the smallest; 0 for the number of elements that are not 0
-    Math    out = (sum over dim of |input|^p)^(1/p)
-    Grads   dinput = g sign(input) (|input| / out)^(p - 1), 0 where out = 0; p inf: the largest share g
+    Math    out = sum(abs(input)^p, dim)^(1/p)
+    Grads   dinput = 0 where input = 0 or out = 0, else g * sign(input) * (abs(input) / out)^(p - 1)
+            p inf: the largest share g
     Shapes  the dimensions of dim disappear
     Errors  ValueError for the nuclear norm, and for nothing to take a negative or infinite p of; TypeError for a dtype
             that holds less than that of input

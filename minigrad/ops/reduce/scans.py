@@ -46,7 +46,7 @@ def cumsum(input, dim, *, dtype=None):
     """The running sum along a dimension.
 
     Math    out_k = input_0 + ... + input_k
-    Grads   dinput_k = g_k + g_(k+1) + ...
+    Grads   dinput = flip(cumsum(flip(g, dim), dim), dim), that is dinput_k = g_k + g_(k+1) + ...
     Shapes  out as input
     """
     return _scan("cumsum", _cumsum, input, dim, dtype)

@@ -107,7 +107,7 @@ _sum.grads(input=lambda g, input_shape, axes: expand(along(g, input_shape, axes)
 def sum(input, dim=None, keepdim=False, *, dtype=None):
     """Sum.
 
-    Math    out = sum over dim of input
+    Math    out = sum(input, dim)
     Grads   dinput = g, repeated over dim
     Shapes  the dimensions of dim disappear
     Types   the sum of bools or of integers of any size is int64
@@ -134,7 +134,7 @@ def _count(shape, axes):
 def mean(input, dim=None, keepdim=False, *, dtype=None):
     """Mean; NaN of nothing.
 
-    Math    out = (1 / K) sum over dim of input, for K elements each
+    Math    K = count(input, dim);  out = sum(input, dim) / K
     Grads   dinput = g / K, repeated over dim
     Shapes  the dimensions of dim disappear
     """
@@ -170,8 +170,9 @@ _var.grads(input=_dx_of_var)
 def var(input, dim=None, unbiased=None, keepdim=False, *, correction=None):
     """Variance, by default the unbiased estimate; infinite or NaN if K <= correction.
 
-    Math    out = sum over dim of (input - mean)^2 / (K - correction), for K elements each
-    Grads   dinput = 2 g (input - mean) / (K - correction)
+    Math    K = count(input, dim);  m = mean(input, dim)
+            out = sum((input - m)^2, dim) / (K - correction)
+    Grads   dinput = 2 * g * (input - m) / (K - correction)
     Shapes  the dimensions of dim disappear
     Errors  TypeError for both a correction and unbiased, which means a correction of 1 or, if False, of 0
     """
@@ -190,8 +191,9 @@ _root.grads(input=lambda g, out: where(eq(out, 0.0), 0.0, g) / (2 * where(eq(out
 def std(input, dim=None, unbiased=None, keepdim=False, *, correction=None):
     """Standard deviation: the square root of the variance.
 
-    Math    out = (sum over dim of (input - mean)^2 / (K - correction))^(1/2), for K elements each
-    Grads   dinput = g (input - mean) / ((K - correction) out), 0 where out = 0
+    Math    K = count(input, dim);  m = mean(input, dim)
+            out = (sum((input - m)^2, dim) / (K - correction))^(1/2)
+    Grads   dinput = 0 where out = 0, else g * (input - m) / ((K - correction) * out)
     Shapes  the dimensions of dim disappear
     Errors  as var
     """

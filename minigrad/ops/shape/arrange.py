@@ -61,7 +61,7 @@ def flip(input, dims):
     """Backwards along dims: a view of the same memory.
 
     Math    out[..., i, ...] = input[..., n - 1 - i, ...]
-    Grads   dinput = g turned back
+    Grads   dinput = flip(g, dims)
     Shapes  out as input
     """
     ndim, dims = tensor_of("flip", "input", input).ndim, integers_of("flip", "dims", (dims,))
@@ -102,7 +102,7 @@ def t(input):
     """The rows of a matrix as columns: a view of the same memory.
 
     Math    out[j, i] = input[i, j]
-    Grads   dinput = g turned back
+    Grads   dinput = g^T
     Shapes  (m, n) -> (n, m); a vector or a scalar stays as it is
     """
     if tensor_of("t", "input", input).ndim > 2:
@@ -122,7 +122,7 @@ def tril(input, diagonal=0):
     """The lower triangle of matrices; 0 above the diagonal with this number.
 
     Math    out[..., i, j] = input[..., i, j] if j - i <= diagonal, else 0
-    Grads   dinput = tril(g)
+    Grads   dinput = tril(g, diagonal)
     Shapes  (..., m, n) -> (..., m, n)
     """
     return _triangular("tril", input, diagonal)
@@ -132,7 +132,7 @@ def triu(input, diagonal=0):
     """The upper triangle of matrices; 0 below the diagonal with this number.
 
     Math    out[..., i, j] = input[..., i, j] if j - i >= diagonal, else 0
-    Grads   dinput = triu(g)
+    Grads   dinput = triu(g, diagonal)
     Shapes  (..., m, n) -> (..., m, n)
     """
     return _triangular("triu", input, diagonal)

@@ -109,7 +109,7 @@ def _source(op, index, src, dtype):
 def scatter_add(input, dim, index, src):
     """input with elements of src added at the index of each along a dimension.
 
-    Math    out = input;  out[..., index[..., k, ...], ...] += src[..., k, ...]
+    Math    out is input, but out[..., index[..., k, ...], ...] += src[..., k, ...]
     Grads   dinput = g        dsrc[..., k, ...] = g[..., index[..., k, ...], ...]
     Shapes  index no larger than src, nor than input but along dim; out as input
     """
@@ -136,8 +136,8 @@ _scatter.grads(
 def scatter(input, dim, index, src=None, *, value=None):
     """input with elements of src, or one number, at the index of each along a dimension; the last one stays.
 
-    Math    out = input;  out[..., index[..., k, ...], ...] = src[..., k, ...]
-    Grads   dinput = g, 0 at the written places        dsrc[..., k, ...] = g[..., index[..., k, ...], ...]
+    Math    out is input, but out[..., index[..., k, ...], ...] = src[..., k, ...]
+    Grads   dinput is g, but 0 at the written places        dsrc[..., k, ...] = g[..., index[..., k, ...], ...]
     Shapes  index no larger than src, nor than input but along dim; out as input
     """
     places = _places("scatter", input, dim, index)

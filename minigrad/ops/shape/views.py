@@ -88,7 +88,7 @@ def reshape(input, shape):
     """The same elements, in C order, in another shape; a view of the same memory where its order allows.
 
     Math    out.flat[i] = input.flat[i]
-    Grads   dinput = g reshaped back
+    Grads   dinput = reshape(g, input.shape)
     Shapes  any with as many elements; one size may be -1 and follows from the others
     """
     shape = _filled("reshape", "shape", shape, tensor_of("reshape", "input", input).numel())
@@ -99,7 +99,7 @@ def view(input, size):
     """The same memory in another shape; a copy of images and filters, which lie channels last as a rule.
 
     Math    out.flat[i] = input.flat[i]
-    Grads   dinput = g reshaped back
+    Grads   dinput = reshape(g, input.shape)
     Shapes  any with as many elements; one size may be -1 and follows from the others
     Errors  as the file, and RuntimeError if the order of the elements in memory would ask for a copy
     """
@@ -117,7 +117,7 @@ def flatten(input, start_dim=0, end_dim=-1):
     """The dimensions from start_dim to end_dim made into one.
 
     Math    out.flat[i] = input.flat[i]
-    Grads   dinput = g reshaped back
+    Grads   dinput = reshape(g, input.shape)
     Shapes  (n_0, ..., n_d) -> (..., n_start * ... * n_end, ...); () -> (1,)
     """
     ndim = tensor_of("flatten", "input", input).ndim
@@ -131,7 +131,7 @@ def unflatten(input, dim, sizes):
     """One dimension made into several.
 
     Math    out.flat[i] = input.flat[i]
-    Grads   dinput = g reshaped back
+    Grads   dinput = reshape(g, input.shape)
     Shapes  (..., n_dim, ...) -> (..., *sizes, ...); the product of sizes is n_dim, and one of them may be -1
     """
     axis = axis_of("unflatten", dim, tensor_of("unflatten", "input", input).ndim)
@@ -147,7 +147,7 @@ def squeeze(input, dim=None):
     """Without the dimensions of size 1, or without those of dim that have size 1.
 
     Math    out.flat[i] = input.flat[i]
-    Grads   dinput = g reshaped back
+    Grads   dinput = reshape(g, input.shape)
     Shapes  sizes of 1 disappear
     """
     axes = axes_of("squeeze", dim, tensor_of("squeeze", "input", input).ndim)
@@ -158,7 +158,7 @@ def unsqueeze(input, dim):
     """With a new dimension of size 1 before position dim.
 
     Math    out.flat[i] = input.flat[i]
-    Grads   dinput = g reshaped back
+    Grads   dinput = reshape(g, input.shape)
     Shapes  (..., n_dim, ...) -> (..., 1, n_dim, ...)
     """
     axis = axis_of("unsqueeze", dim, tensor_of("unsqueeze", "input", input).ndim + 1)
@@ -195,7 +195,7 @@ def transpose(input, dim0, dim1):
     """Two dimensions exchanged.
 
     Math    out[..., j, ..., i, ...] = input[..., i, ..., j, ...]
-    Grads   dinput = g with the dimensions put back
+    Grads   dinput = transpose(g, dim0, dim1)
     Shapes  sizes dim0 and dim1 exchanged
     """
     ndim = tensor_of("transpose", "input", input).ndim
@@ -209,7 +209,7 @@ def movedim(input, source, destination):
     """Dimensions brought to other places; the rest keep their order.
 
     Math    out[..., i_source at destination, ...] = input[i_0, i_1, ...]
-    Grads   dinput = g with the dimensions put back
+    Grads   dinput = movedim(g, destination, source)
     Shapes  out.shape[destination[k]] = input.shape[source[k]]
     """
     ndim, places = tensor_of("movedim", "input", input).ndim, []
@@ -242,7 +242,7 @@ def expand(input, size):
     """input repeated along dimensions of size 1 and along new leading ones, without copying.
 
     Math    out[i] = input[i, with 0 along the repeated dimensions]
-    Grads   dinput = sum of g over the repeated dimensions
+    Grads   dinput = g, summed over the repeated dimensions
     Shapes  input broadcasts to size; a size of -1 keeps that of input
     """
     return expanded("expand", input, size)
@@ -252,7 +252,7 @@ def broadcast_to(input, size):
     """expand under its other name.
 
     Math    out[i] = input[i, with 0 along the repeated dimensions]
-    Grads   dinput = sum of g over the repeated dimensions
+    Grads   dinput = g, summed over the repeated dimensions
     Shapes  input broadcasts to size; a size of -1 keeps that of input
     """
     return expanded("broadcast_to", input, size)

@@ -93,6 +93,11 @@ class Kernel:
                 self._ptx[wanted] = shipped or self.compile(wanted)
             return self._ptx[wanted]
 
+    def use_ptx(self, text):
+        """Take PTX that was compiled before from the same function, so that no compiler is needed to run it."""
+        with self._lock:
+            self._ptx[self.architectures[0]] = text
+
     def compile(self, architecture):
         """PTX for an architecture, fresh from the compiler."""
         with self._lock:

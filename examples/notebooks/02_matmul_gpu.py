@@ -1,0 +1,541 @@
+# %% [markdown]
+# # The matrix product on a GPU
+#
+# **Goal.** You can say what makes a GPU kernel fast before you time it: you count the bytes it moves, the bank
+# conflicts it causes and the arithmetic it does for each byte, and you find a race without a GPU.
+#
+# **You need.** Matrix products, Python and NumPy. No GPU and no CUDA: an interpreter runs the compiled kernels and
+# counts. To change the kernels you need the compiler, `pip install -e ".[compile]"`; to run this page you do not.
+#
+# **Time.** 45 minutes with the exercises.
+
+# %%
+import functools
+import json
+from collections import Counter
+from pathlib import Path
+
+import matplotlib.pyplot as plt
+import numpy as np
+from checks import check
+from portable import portable
+
+import minigrad.draw
+from minigrad_kernels import interpreter
+from minigrad_kernels.interpreter import interpret
+from minigrad_kernels.matmul import cuda as ladder
+from minigrad_kernels.toolchain.cuda import cuda, f32, kernel
+
+rng = np.random.default_rng(0)
+
+# %% [markdown]
+# ## The formula
+#
+# $$C_{ij} = \sum_{k=0}^{K-1} A_{ik} B_{kj}, \qquad A \in \mathbb{R}^{M \times K},\; B \in \mathbb{R}^{K \times N}$$
+#
+# Each of the $MN$ elements of $C$ takes $K$ multiplications and $K$ additions: $2MNK$ operations. The matrices
+# themselves have only $MK + KN + MN$ elements. So the product *could* be kind to memory: each number read once would
+# serve many operations. The formula, read naively, is not kind at all:
+
+
+# %%
+def product_by_formula(a, b):
+    m, k = a.shape
+    n = b.shape[1]
+    out, read = np.zeros((m, n), np.float32), 0
+    for i in range(m):
+        for j in range(n):
+            for step in range(k):
+                out[i, j] += a[i, step] * b[step, j]
+                read += 2  # an element of a, an element of b
+    return out, read
+
+
+small_a, small_b = (rng.standard_normal((8, 8), dtype=np.float32) for _ in range(2))
+out, read = product_by_formula(small_a, small_b)
+assert np.allclose(out, small_a @ small_b, atol=1e-5)
+print(f"{read} elements read, of matrices that have {small_a.size + small_b.size}")
+
+# %% [markdown]
+# ## A GPU in five words
+#
+# - A **thread** runs the kernel, a function, for one value of its index.
+# - 32 threads form a **warp**: they execute the same instruction at the same time.
+# - Warps form a **block**. The threads of a block share a small fast **shared memory** and can wait for one another.
+# - All threads see **global memory**: large and far away. It moves in **sectors** of 32 bytes; a warp that reads 32
+#   floats side by side wants 4 sectors, a warp that reads 32 floats from 32 rows wants 32.
+#
+# Here is the formula as a kernel. Every thread takes one element of $C$; the two outer loops have become the grid.
+
+
+# %%
+@portable
+@kernel("f32* a, f32* b, f32* out, i32 m, i32 n, i32 k", threads=256)
+def product(a, b, out, m, n, k):
+    i = cuda.blockIdx.y * 8 + cuda.threadIdx.x // 32
+    j = cuda.blockIdx.x * 32 + cuda.threadIdx.x % 32
+    if i < m and j < n:
+        total = f32(0)
+        for step in range(k):
+            total += a[i * k + step] * b[step * n + j]
+        out[i * n + j] = total
+
+
+a, b = (rng.standard_normal((64, 64), dtype=np.float32) for _ in range(2))
+out = np.empty((64, 64), np.float32)
+report = interpret(product, grid=(2, 8), block=(256,), arguments=(a, b, out, 64, 64, 64))
+assert np.allclose(out, a @ b, atol=1e-4) and not report.faults
+print(report.counts)
+
+# %% [markdown]
+# `interpret` executed the compiled PTX, the instructions that NVIDIA's driver takes, for all threads. `bytes loaded
+# from a` is what the threads asked for: $4MNK$ bytes, each element of $A$ once for each of the $N$ columns of $C$.
+# In whole sectors it is much less for $A$, as the lanes of a warp ask for the *same* element.
+
+# %%
+assert report.counts.bytes_loaded["a"] == report.counts.bytes_loaded["b"] == 4 * 64 * 64 * 64
+print("asked of a:", report.counts.bytes_loaded["a"], "in sectors:", report.counts.sector_bytes_loaded["a"])
+
+# %% [markdown]
+# ## Tiles: one idea that pays twice
+#
+# Cut $C$ into squares of $T \times T$. A block that computes one square needs $T$ rows of $A$ and $T$ columns of $B$.
+# It copies them, a $T \times T$ tile of each at a time, into shared memory, and each element copied serves $T$ sums:
+#
+# $$\text{bytes of } A = 4MK \left\lceil \tfrac{N}{T} \right\rceil, \qquad
+#   \text{bytes of } B = 4KN \left\lceil \tfrac{M}{T} \right\rceil$$
+#
+# Shared memory asks for discipline. All threads must have copied before any of them multiplies: `syncthreads()` is
+# the barrier. And all must have multiplied before any copies the next tile: a second barrier. The function below makes
+# the kernel with the second barrier, or without it. We shall need the mistake later.
+
+
+# %%
+def make_tiled(second_barrier):
+    @portable
+    @kernel("f32* a, f32* b, f32* out, i32 n, i32 k", threads=1024, variant="right" if second_barrier else "race")
+    def tiled(a, b, out, n, k):
+        a_tile, b_tile = cuda.shared.array(1024, f32), cuda.shared.array(1024, f32)
+        row, column = cuda.threadIdx.x // 32, cuda.threadIdx.x % 32
+        i, j = cuda.blockIdx.y * 32 + row, cuda.blockIdx.x * 32 + column
+        total = f32(0)
+        for start in range(0, k, 32):
+            a_tile[row * 32 + column] = a[i * k + start + column]
+            b_tile[row * 32 + column] = b[(start + row) * n + j]
+            cuda.syncthreads()
+            for step in range(32):
+                total += a_tile[row * 32 + step] * b_tile[step * 32 + column]
+            if second_barrier:
+                cuda.syncthreads()
+        out[i * n + j] = total
+
+    return tiled
+
+
+tiled = make_tiled(second_barrier=True)
+tiled_report = interpret(tiled, (2, 2), (1024,), (a, b, out, 64, 64))
+assert np.allclose(out, a @ b, atol=1e-4) and not tiled_report.faults
+assert tiled_report.counts.bytes_loaded["a"] == 4 * 64 * 64 * 64 // 32
+print("asked of a: plain", report.counts.bytes_loaded["a"], "bytes, tiled", tiled_report.counts.bytes_loaded["a"])
+
+# %% [markdown]
+# ## A race, planted and found
+#
+# Now without the second barrier. A quick warp runs ahead and copies the next tile over the one that a slow warp still
+# multiplies. On a GPU the result is wrong *sometimes*, on some machines, under some load: the worst kind of mistake.
+# The interpreter does not wait for bad luck. It remembers who touched each word of shared memory since the last
+# barrier, and reports two threads of which one writes.
+
+# %%
+racing = make_tiled(second_barrier=False)
+race = interpret(racing, (2, 2), (1024,), (a, b, out, 64, 64))
+for fault in race.faults:
+    print(fault, "\n")
+assert race.faults and all(fault.kind == "shared race" for fault in race.faults)
+
+# %% [markdown]
+# Each report names what happened, where in shared memory, a thread that did it, and the line of source. The line is
+# not wrong by itself. It writes a tile that another thread has read, and nothing makes the writer wait for the reader:
+# the barrier is missing *between* the line that reads the tile, in the loop over `step`, and this one, a round later.
+#
+# ## Bank conflicts, made and mended
+#
+# Shared memory has 32 **banks**. Word $w$ (4 bytes) lies in bank $w \bmod 32$, and a bank hands out one word at a time.
+# A warp that reads 32 words from 32 banks takes one pass, a **wavefront**. A warp that reads 32 different words of one
+# bank takes 32 wavefronts.
+#
+# $$\text{wavefronts} = \max_{\text{bank } r}\; \bigl|\{\, w \text{ asked for} : w \bmod 32 = r \,\}\bigr|$$
+#
+# A transposition shows it. Gradients of a product need one, $\partial L / \partial B = A^\top G$. To read *and* write
+# global memory side by side, a block passes a tile through shared memory: rows go in, columns come out. With rows of 32
+# words (the *pitch*), a column lies in a single bank. One unused word more in each row, and it lies in all 32.
+
+
+# %%
+def make_transpose(pitch):
+    size = 32 * pitch
+
+    @portable
+    @kernel("f32* x, f32* out, i32 n", threads=1024, variant=f"pitch{pitch}")
+    def transpose(x, out, n):
+        tile = cuda.shared.array(size, f32)
+        row, column = cuda.threadIdx.x // 32, cuda.threadIdx.x % 32
+        top, left = cuda.blockIdx.y * 32, cuda.blockIdx.x * 32
+        tile[row * pitch + column] = x[(top + row) * n + left + column]
+        cuda.syncthreads()
+        out[(left + row) * n + top + column] = tile[column * pitch + row]
+
+    return transpose
+
+
+conflicts = {}
+for pitch in (32, 33):
+    found = interpret(make_transpose(pitch), (2, 2), (1024,), (a, out, 64))
+    assert (out == a.T).all() and not found.faults
+    conflicts[pitch] = found.counts
+    print(
+        f"pitch {pitch}: {found.counts.shared_wavefronts} wavefronts, {found.counts.shared_wavefronts_ideal} would do"
+    )
+assert conflicts[33].shared_wavefronts == conflicts[33].shared_wavefronts_ideal
+assert conflicts[32].shared_wavefronts > 16 * conflicts[33].shared_wavefronts
+
+# %% [markdown]
+# The picture shows where each word of the tile lies. Outlined is the column that the first warp reads.
+
+# %%
+figure, panels = plt.subplots(1, 2, figsize=(10, 4.6), layout="constrained", sharey=True)
+for axes, pitch in zip(panels, (32, 33), strict=True):
+    banks = np.arange(32 * pitch).reshape(32, pitch) % 32
+    image = axes.imshow(banks, cmap="cividis", interpolation="nearest")
+    axes.add_patch(plt.Rectangle((-0.5, -0.5), 1, 32, fill=False, edgecolor="#D55E00", linewidth=3))
+    axes.set_title(f"pitch {pitch}: the column lies in {len(set(banks[:, 0]))} bank(s)")
+    axes.set_xlabel("word of the row")
+panels[0].set_ylabel("row of the tile")
+figure.colorbar(image, ax=panels, label="bank")
+plt.show()
+
+# %% [markdown]
+# ## The ladder, rung by rung
+#
+# The library's product is a ladder. Each rung adds one idea, which its docstring states. We run all of them on the same
+# matrices, large enough that every rung has more than one tile, and let the interpreter count.
+
+# %%
+RUNGS = ("plain", "tiled", "register", "vector", "buffered")
+M, N, K = 256, 256, 64
+for rung in RUNGS:
+    one = next(iter(ladder.RUNGS[rung].kernels.values()))
+    print(f"{rung:<10}{one.__doc__.splitlines()[0]}")
+
+# %%
+big_a, big_b = (interpreter.array(rng.standard_normal(shape, dtype=np.float32)) for shape in ((M, K), (K, N)))
+counts = {}
+for rung in RUNGS:
+    result = interpreter.empty((M, N))
+    with interpreter.recording() as launches:  # raises if a kernel has a fault
+        ladder.forward(big_a, big_b, None, False, result, None, rung)
+    ((_, found),) = launches
+    counts[rung] = found.counts
+    assert np.allclose(result, np.asarray(big_a) @ np.asarray(big_b), atol=1e-3)
+
+# %% [markdown]
+# First, what threads ask of global memory. The formula for tiles holds to the byte, with $T$ the tile of the rung.
+
+# %%
+asked = {}
+for rung in RUNGS:
+    rows, columns = (1, 1) if rung == "plain" else ladder.RUNGS[rung].tile
+    asked[rung] = {name: counts[rung].bytes_loaded[name] for name in "ab"}
+    assert asked[rung]["a"] == 4 * M * K * -(-N // columns)
+    assert asked[rung]["b"] == 4 * K * N * -(-M // rows)
+    print(f"{rung:<10}tile {rows:>3} x {columns:<3}  a {asked[rung]['a']:>10,}  b {asked[rung]['b']:>10,} bytes")
+
+# %% [markdown]
+# So why are there rungs above `register`, which ask for no fewer bytes? Because a warp pays for instructions too.
+# `register` keeps $8 \times 8$ sums in each thread: 16 words from shared memory serve 64 products, not 2 words one.
+# `vector` loads 128 bits with one instruction instead of four. `buffered` fetches the next tile while it multiplies
+# this one; it takes one barrier a tile instead of two. What that saves is *time*, which only a GPU can show.
+
+
+# %%
+def instructions(counts, *beginnings):
+    return sum(number for opcode, number in counts.instructions.items() if opcode.startswith(beginnings))
+
+
+kinds = {"fma (the products)": ("fma",), "shared memory": ("ld.shared", "st.shared"), "global memory": ("ld.g", "st.g")}
+table = {rung: {kind: instructions(counts[rung], *words) for kind, words in kinds.items()} for rung in RUNGS}
+for rung in RUNGS:
+    table[rung]["the rest"] = Counter.total(counts[rung].instructions) - sum(table[rung].values())
+    print(f"{rung:<10}{counts[rung].barriers:>4} barriers;", *(f"{kind} {n:,};" for kind, n in table[rung].items()))
+assert len({table[rung]["fma (the products)"] for rung in RUNGS}) == 1  # every rung does the same arithmetic
+
+# %%
+figure, (left, right) = plt.subplots(1, 2, figsize=(11, 4.2), layout="constrained")
+bytes_moved = {rung: 32 * counts[rung].global_sectors for rung in RUNGS}
+least = 4 * (M * K + K * N + M * N)
+left.bar(RUNGS, [bytes_moved[rung] / 1e6 for rung in RUNGS], color="#0072B2")
+left.axhline(least / 1e6, color="#D55E00", linestyle="--", label="each element once")
+left.set(yscale="log", ylabel="global memory, MB in sectors", title="memory traffic")
+left.legend()
+bottom = np.zeros(len(RUNGS))
+styles = zip(("#009E73", "#56B4E9", "#E69F00", "#BBBBBB"), ("", "//", "..", ""), strict=True)
+for (color, hatch), kind in zip(styles, (*kinds, "the rest"), strict=True):
+    height = np.array([table[rung][kind] for rung in RUNGS]) / 1e3
+    right.bar(RUNGS, height, bottom=bottom, color=color, hatch=hatch, edgecolor="white", label=kind)
+    bottom += height
+right.set(ylabel="instructions of warps, thousands", title="instructions")
+right.legend()
+plt.show()
+
+# %% [markdown]
+# `minigrad kernels --ladder` prints such a table with the registers of each rung, and `minigrad kernels matmul` what
+# the machine code is made of.
+#
+# ## The roofline
+#
+# A machine does at most $P$ operations a second and moves at most $\beta$ bytes a second. A kernel that does $I$
+# operations for each byte it moves (its **intensity**) cannot be faster than
+#
+# $$\text{flop/s} \le \min(P,\; \beta I), \qquad I = \frac{2MNK}{\text{bytes moved}}$$
+#
+# Left of the ridge $P / \beta$ the memory is the limit, right of it the arithmetic. The peak and bandwidth below are
+# assumptions of this page, of the size that makers' data sheets give for a large GPU; put in those of yours. Counted
+# sectors are what the kernel asks of its caches: a cache that keeps what comes again moves a kernel to the right.
+# Where `tests/gpu/run_all` has left a results file of a GPU, the rates are read from there; else each rung is drawn at
+# its bound.
+
+# %%
+PEAK, BANDWIDTH = 60e12, 3e12  # float32 operations and bytes in a second: assumed, not measured
+
+
+def measured():
+    """Rates of the rungs, (flop/s by rung, where from), of the first results file of a GPU that has any."""
+    for file in sorted(Path("../../tests/benchmarks/results").glob("*.json")):
+        part = json.loads(file.read_text()).get("parts", {}).get("kernels", {})
+        rows = [row for row in part.get("products", []) if row["layout"] == "NN" and row["m"] == row["n"] == row["k"]]
+        sizes = [row["m"] for row in rows if row["rung"] == RUNGS[0]]  # the slowest rung has the fewest
+        if sizes:
+            rates = {row["rung"]: 1e12 * row["tflops"] for row in rows if row["m"] == max(sizes)}
+            return rates, f"measured on {part['machine']['gpu']}, size {max(sizes)}, read from {file.name}"
+    return {}, "no results file of a GPU: each rung at its bound, nothing measured"
+
+
+rates, source = measured()
+print(source)
+
+# %%
+bounds = {}
+for rung in RUNGS:
+    intensity = 2 * M * N * K / bytes_moved[rung]
+    bounds[rung] = intensity, min(PEAK, BANDWIDTH * intensity)
+    print(f"{rung:<10}{intensity:6.2f} flop/byte, at most {bounds[rung][1] / 1e12:5.1f} Tflop/s")
+best = 2 * M * N * K / least
+print(f"each element moved once: {best:.2f} flop/byte; the ridge is at {PEAK / BANDWIDTH:.0f}")
+assert bounds["plain"] < bounds["tiled"] < bounds["register"] and bounds["register"][0] < best
+
+# %%
+places = {}
+for rung, (intensity, bound) in bounds.items():  # rungs that share a point share a name
+    places.setdefault((intensity, rates.get(rung, bound)), []).append(rung)
+figure, axes = plt.subplots(figsize=(8, 4.5), layout="constrained")
+minigrad.draw.roofline({", ".join(names): place for place, names in places.items()}, PEAK, BANDWIDTH, axes)
+figure.suptitle(source, fontsize="small")
+plt.show()
+
+# %% [markdown]
+# `register`, `vector` and `buffered` have the same intensity, as their traffic is the same. To go further right a rung
+# would need larger tiles, or a longer $K$: the $4MN$ bytes of the result weigh less the longer the sums are.
+#
+# ## In the library
+#
+# - [`kernels/minigrad_kernels/matmul/`](../../kernels/minigrad_kernels/matmul): `cuda.py` has the plain rung and the
+#   choice, `cuda_tiled.py`, `cuda_register.py`, `cuda_vector.py`, `cuda_buffered.py` the others, `ladder.py` the counts
+# - [`kernels/minigrad_kernels/interpreter/`](../../kernels/minigrad_kernels/interpreter): `races.py` remembers who
+#   touched what, `traffic.py` counts sectors and wavefronts
+# - [`tests/test_matmul_traffic.py`](../../tests/test_matmul_traffic.py): the formulas of this page, for every rung
+# - [How kernels are written, compiled and checked](../docs/gpu-kernels.md)
+
+# %% [markdown]
+# ## Exercises
+#
+# Write your answer where the three dots are, run the cell, then run the check.
+#
+# ### Exercise 1: traffic
+#
+# How many bytes of $A$ and $B$ together does a product with tiles of `rows` x `columns` load, for
+# float32 matrices $M \times K$ and $K \times N$? The sizes need not be multiples of the tile.
+
+
+# %%
+def traffic(m, n, k, rows, columns): ...  # your answer
+
+
+# %%
+def check_traffic(answer):
+    cases = []
+    for m, n, k, rows, columns in ((256, 256, 64, 32, 32), (100, 70, 30, 128, 16), (33, 65, 8, 32, 32)):
+        total = 4 * (m * k * -(-n // columns) + k * n * -(-m // rows))
+        cases.append(((m, n, k, rows, columns), total))
+    check(answer, cases, "A is read once for each column of tiles, B once for each row of tiles; count whole tiles")
+
+
+check_traffic(traffic)
+
+# %% [markdown]
+# ### Exercise 2: wavefronts
+#
+# A warp reads the words `words` (a list of 32 word numbers) of shared memory. How many wavefronts
+# does it take? Lanes that ask for the *same* word are served together.
+
+
+# %%
+def wavefronts(words): ...  # your answer
+
+
+# %%
+def check_wavefronts(answer):
+    lanes = range(32)
+    cases = [
+        (([*lanes],), 1), (([32 * lane for lane in lanes],), 32), (([33 * lane for lane in lanes],), 1),
+        (([2 * lane for lane in lanes],), 2), (([7] * 32,), 1), (([0, 32] * 16,), 2),
+        (([12 * lane for lane in lanes],), 4),
+    ]  # fmt: skip
+    check(answer, cases, "count the different words in each bank; the fullest bank decides")
+
+
+check_wavefronts(wavefronts)
+
+# %% [markdown]
+# ### Exercise 3: no padding
+#
+# The unused word of a row costs memory. Find a place for `(row, column)` of a $32 \times 32$ tile
+# within exactly 1024 words, so that a warp reads a whole row *and* a whole column in one wavefront each. (Bits help:
+# `^` is exclusive or.)
+
+
+# %%
+def place(row, column): ...  # your answer
+
+
+# %%
+def passes(words):
+    """Wavefronts of a warp, counted."""
+    return max(Counter(word % 32 for word in set(words)).values())
+
+
+def check_place(answer):
+    @functools.wraps(answer)
+    def properties():
+        if answer(0, 0) in (None, ...):
+            return None
+        words = np.array([[answer(row, column) for column in range(32)] for row in range(32)])
+        return {
+            "words": len(set(words.ravel().tolist())),
+            "last": int(words.max()),
+            "row": max(passes(row) for row in words.tolist()),
+            "column": max(passes(column) for column in words.T.tolist()),
+        }
+
+    hint = "row and column: wavefronts of the worst one; each row may shift its columns in its own way"
+    check(properties, [((), {"words": 1024, "last": 1023, "row": 1, "column": 1})], hint)
+
+
+check_place(place)
+
+# %% [markdown]
+# ### Exercise 4: find the race
+#
+# Write what the interpreter does, in small. `events` is what the threads of a block did, in order:
+# `("read", thread, word)`, `("write", thread, word)` or `("barrier",)`. There is a race if two *different* threads
+# touch the same word, at least one of them writes, and no barrier stands between. Return `True` or `False`.
+
+
+# %%
+def has_race(events): ...  # your answer
+
+
+# %%
+def random_events(rng):
+    """Events, and whether they race: every pair between two barriers is looked at."""
+    events, raced, since = [], False, []
+    for _ in range(rng.integers(2, 12)):
+        if rng.random() < 0.3:
+            events.append(("barrier",))
+            since = []
+            continue
+        event = (str(rng.choice(["read", "write"])), int(rng.integers(3)), int(rng.integers(4)))
+        raced |= any(e[1] != event[1] and e[2] == event[2] and "write" in (e[0], event[0]) for e in since)
+        since.append(event)
+        events.append(event)
+    return events, raced
+
+
+def check_has_race(answer):
+    rng = np.random.default_rng(1)
+    first = [([("write", 0, 5), ("barrier",), ("read", 1, 5)], False), ([("read", 0, 5), ("write", 1, 5)], True)]
+    drawn = [random_events(rng) for _ in range(200)]
+    cases = [((events,), bool(raced)) for events, raced in first + drawn]
+    check(answer, cases, "two reads are harmless, so is one thread alone; a barrier forgets all that came before")
+
+
+check_has_race(has_race)
+
+# %% [markdown]
+# ## Solutions
+#
+# **1.** A block owns a tile of $C$. It reads `rows` rows of $A$, and so does every other block in its row of tiles:
+# $\lceil N / \text{columns} \rceil$ of them read the same rows.
+
+
+# %%
+def traffic(m, n, k, rows, columns):
+    across, down = -(-n // columns), -(-m // rows)  # whole tiles, rounded up
+    return 4 * (m * k * across + k * n * down)
+
+
+check_traffic(traffic)
+
+# %% [markdown]
+# **2.** A set first, as equal words are one request; then the fullest bank.
+
+
+# %%
+def wavefronts(words):
+    banks = [word % 32 for word in set(words)]
+    return max(banks.count(bank) for bank in banks)
+
+
+check_wavefronts(wavefronts)
+
+# %% [markdown]
+# **3.** For a fixed row, $c \mapsto c \oplus r$ permutes the 32 banks, so a row is complete and free of conflicts.
+# For a fixed column, $r \mapsto c \oplus r$ does too. It is called a *swizzle*, and tensor-core kernels rely on it.
+
+
+# %%
+def place(row, column):
+    return row * 32 + (column ^ row)
+
+
+check_place(place)
+
+# %% [markdown]
+# **4.** Between two barriers it is enough to know, for each word, who read it and who wrote it.
+
+
+# %%
+def has_race(events):
+    readers, writers = {}, {}
+    for kind, *where in events:
+        if kind == "barrier":
+            readers, writers = {}, {}
+            continue
+        thread, word = where
+        others = writers.get(word, set()) | (readers.get(word, set()) if kind == "write" else set())
+        if others - {thread}:
+            return True
+        (writers if kind == "write" else readers).setdefault(word, set()).add(thread)
+    return False
+
+
+check_has_race(has_race)
