@@ -17,8 +17,6 @@ from .svg import size_of, written
 
 __all__ = ["Box", "Graph", "graph"]
 
-MOST = 3000  # boxes in a picture
-
 
 @dataclass
 class Box:
@@ -80,12 +78,12 @@ def graph(tensor, names=None):
 
     tensor  a Tensor, or several: where the graph ends
     names   {Tensor: its name}, a Module, whose parameters and buffers are named as in its state_dict, or a list of
-            those; names of inner results stand in the boxes of the operations that made them. What is kept for
+            those. Names of inner results stand in the boxes of the operations that made them. What is kept for
             backward and has no name is called by the argument of the operation that keeps it, as in "(mean)"
     Drawn is what the tape keeps: operations on Tensors that require a gradient, the leaves that gradients flow to, and
     without a gradient the Tensors that backward will need, such as images and labels, until it has run. Operations
     that were fused are one box. "view" are results that look at the memory of their argument and take no bytes.
-    Errors  TypeError for what is no Tensor, ValueError for more boxes than a picture can hold (3000)
+    Errors  TypeError for what is no Tensor, ValueError for more boxes and arrows than a picture can hold
     """
     tensors = list(tensor) if isinstance(tensor, list | tuple) else [tensor]
     if not tensors or not all(isinstance(one, Tensor) for one in tensors):
@@ -125,19 +123,22 @@ class _Walk:
 
         role    what a Tensor without a name is called
         """
-        key = (id(tensor.version), tensor.shape)
+        key = _key(tensor)
         if key not in self.index:
-            kind = "leaf" if tensor.requires_grad else "constant"
+            kind = "leaf" if tensor.requires_grad and tensor.node is None else "constant"
             unnamed = "parameter" if isinstance(tensor, Parameter) else role or kind
             lines = [_facts(tensor.shape, tensor.dtype), _bytes(tensor.data.nbytes)]
             self.index[key] = self._add(Box(kind, self.names.get(key, unnamed), lines))
         return self.index[key]
 
     def _add(self, box):
-        if len(self.boxes) == MOST:
-            raise ShapeError(f"graph: there are more than {MOST} boxes; draw the graph of a smaller computation")
         self.boxes.append(box)
         return len(self.boxes) - 1
+
+
+def _key(tensor):
+    """What is the same for all Tensors that look at the same elements in the same way."""
+    return id(tensor.version), tensor.shape, tensor.requires_grad
 
 
 def _nodes_below(nodes):
@@ -191,6 +192,5 @@ def _names(names):
         else:
             raise KindError(f"graph: names has a {type(part).__name__}, wanted {{Tensor: name}} or a Module")
         for tensor, name in pairs:
-            key = (id(tensor.version), tensor.shape) if tensor.node is None else (tensor.node, tensor.output)
-            found[key] = str(name)
+            found[_key(tensor) if tensor.node is None else target_of(tensor)] = str(name)
     return found

@@ -11,13 +11,15 @@ from .style import array_of, axes_of, color_bar, labels_of, laid_out
 __all__ = ["feature_maps", "filters", "worst_mistakes"]
 
 GAP = 0.12  # between small pictures, of the length of one
+MOST = 64  # channels in a row or column
 
 
 def filters(weight, axes=None):
     """Draw the filters of a convolution as a grid of small pictures; returns the Axes.
 
     weight  (O, C, p, q). With C = 1 each picture is one filter; with C = 3 its picture in colour, mapped from the
-            weights' range to 0..1; otherwise a row is an out-channel o and a column an in-channel c
+            weights' range to 0..1; otherwise a row is an out-channel o and a column an in-channel c, of which the
+            first 64 are drawn where there are more
     Units   one scale for all pictures: blue below 0, white at 0, red above
     Errors  ValueError for another shape, no elements or elements that are not finite
     """
@@ -29,14 +31,17 @@ def filters(weight, axes=None):
         axes = _grid("filters", axes, pictures, *_shape_of_grid(count))
         axes.set_xlabel(f"{count} filters in red, green and blue: weights {low:.2g} to {high:.2g} as 0 to full colour")
         return axes
-    columns, rows = _shape_of_grid(count) if channels == 1 else (channels, count)
-    pictures = weight.reshape(-1, *weight.shape[2:])
     most = np.abs(weight).max() or 1
+    if channels > 1:
+        weight = weight[:MOST, :MOST]
+    rows, columns = weight.shape[:2] if channels > 1 else _shape_of_grid(count)[::-1]
+    pictures = weight.reshape(-1, *weight.shape[2:])
     axes = _grid("filters", axes, pictures, columns, rows, "weight", cmap="RdBu_r", vmin=-most, vmax=most)
     if channels == 1:
         axes.set_xlabel(f"{count} filters")
     else:
-        _number(axes, columns, rows, "in-channel c", "out-channel o")
+        across, down = (f" (first {MOST} of {n})" if n > MOST else "" for n in (channels, count))
+        _number(axes, columns, rows, "in-channel c" + across, "out-channel o" + down)
     return axes
 
 
@@ -68,10 +73,10 @@ def worst_mistakes(images, targets, probabilities, axes=None, count=16, labels=N
     Errors  ValueError for shapes that do not fit together, or for classes out of range
     """
     op = "worst_mistakes"
-    images = array_of(op, "images", images, ("N", "C", "H", "W"))
+    images = array_of(op, "images", images, ("N", "C", "H", "W"), dtype=None)  # perhaps many
     if images.shape[1] not in (1, 3):
         raise ShapeError(f"{op}: images has {images.shape[1]} channels, wanted 1 (grey) or 3 (red, green, blue)")
-    probabilities = array_of(op, "probabilities", probabilities, (len(images), "classes"))
+    probabilities = _finite(op, "probabilities", array_of(op, "probabilities", probabilities, (len(images), "classes")))
     targets = _classes(op, array_of(op, "targets", targets, (len(images),)), probabilities.shape[1])
     if isinstance(count, bool) or not isinstance(count, int) or count < 1:
         raise ShapeError(f"{op}: count is {count!r}, wanted a whole number from 1 up")
@@ -88,7 +93,7 @@ def worst_mistakes(images, targets, probabilities, axes=None, count=16, labels=N
         f"{labels[targets[i]]}\n→ {labels[predicted[i]]}, {100 * probabilities[i, predicted[i]]:.0f} %" for i in shown
     ]
     axes.set_title(f"the worst {len(shown)} of {len(wrong)} mistakes: true class → predicted class", fontsize="medium")
-    _captioned(axes, images[shown], captions)
+    _captioned(axes, images[shown].astype(np.float64), captions)
     return axes
 
 
@@ -169,6 +174,6 @@ def _finite(op, name, array):
 def _classes(op, targets, classes):
     if (targets != np.round(targets)).any():
         raise KindError(f"{op}: targets has elements that are no classes, wanted whole numbers")
-    if targets.min() < 0 or targets.max() >= classes:
-        raise ShapeError(f"{op}: targets has class {targets.max():.0f}, but probabilities has {classes} classes")
+    for wrong in targets[(targets < 0) | (targets >= classes)]:
+        raise ShapeError(f"{op}: targets has class {wrong:.0f}, but probabilities has {classes} classes")
     return targets.astype(int)

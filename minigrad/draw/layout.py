@@ -13,10 +13,13 @@ from bisect import bisect_right, insort
 from itertools import pairwise
 from statistics import median_low
 
+from minigrad_kernels.errors import ShapeError
+
 __all__ = ["arrange"]
 
 BEND = 14.0  # the width that is kept free for an arrow
 SWEEPS = 12
+MOST = 30000  # boxes and bends: seconds
 
 
 def arrange(sizes, edges, across=22.0, down=34.0):
@@ -26,8 +29,12 @@ def arrange(sizes, edges, across=22.0, down=34.0):
     edges   (from, to) pairs
     across, down    the gaps between boxes of a layer and between layers
     An edge leaves its box straight down to the end of the layer and enters the next layer from straight above: its
-    points are pairs (x, end of a layer), (x, beginning of the next).
+    points are pairs (x, end of a layer), (x, beginning of the next). Edges of one box go the same way for as long as
+    they can.
+    Errors  ValueError for more boxes and bends than a picture can hold
     """
+    if len(sizes) > MOST:
+        _refuse()
     layer = _layers(len(sizes), edges)
     sizes, layer, paths = _with_bends(list(sizes), layer, edges)
     above, below = _neighbours(len(sizes), paths)
@@ -46,6 +53,13 @@ def arrange(sizes, edges, across=22.0, down=34.0):
         routes.append(route)
     centres = [(x[v] - left, tops[layer[v]] + heights[layer[v]] / 2) for v in range(len(sizes))]
     return centres, routes, (right - left, tops[-1] + heights[-1])
+
+
+def _refuse():
+    raise ShapeError(
+        f"graph: it takes more than {MOST} boxes and bends of arrows; draw the graph of a smaller computation, "
+        "one step of a loop say"
+    )
 
 
 def _layers(count, edges):
@@ -70,6 +84,8 @@ def _with_bends(sizes, layer, edges):
         path = [u]
         for between in range(layer[u] + 1, layer[v]):
             if (u, between) not in bends:
+                if len(sizes) == MOST:
+                    _refuse()
                 bends[u, between] = len(sizes)
                 sizes.append((BEND, 0.0))
                 layer.append(between)

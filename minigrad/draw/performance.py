@@ -202,6 +202,8 @@ def _samples(op, samples):
         raise ShapeError(f"{op}: {len(samples)} samples of {len(names)} categories, wanted two or more of at least one")
     if not (np.diff(times) >= 0).all() or not np.isfinite(times).all():
         raise ShapeError(f"{op}: the times of samples fall, wanted them in order")
+    if times[0] == times[-1]:
+        raise ShapeError(f"{op}: all samples are of the same time, {times[0]} s")
     for name, sizes in categories.items():
         if not (sizes >= 0).all() or not np.isfinite(sizes).all():
             raise ShapeError(f"{op}: {name} has {sizes.min():.0f} bytes, wanted 0 or more")

@@ -54,13 +54,18 @@ def laid_out(axes):
 
 
 def color_bar(shown, label):
-    """A colour bar as high as the Axes of a picture, whatever their aspect."""
-    beside = shown.axes.inset_axes([1.03, 0, 0.04, 1])
-    return shown.axes.figure.colorbar(shown, cax=beside, label=label)
+    """A colour bar beside a picture: as high as it, whatever its aspect, where the layout of the figure makes room."""
+    from matplotlib.layout_engine import ConstrainedLayoutEngine
+
+    axes, figure = shown.axes, shown.axes.figure
+    if isinstance(figure.canvas.figure.get_layout_engine(), ConstrainedLayoutEngine):
+        figure.colorbar(shown, cax=axes.inset_axes([1.03, 0, 0.04, 1]), label=label)
+    else:
+        figure.colorbar(shown, ax=axes, label=label, fraction=0.046, pad=0.04)
 
 
-def array_of(op, name, value, shape):
-    """The elements of a Tensor, array or list as NumPy's float64.
+def array_of(op, name, value, shape, dtype=np.float64):
+    """The elements of a Tensor, array or list as an array of NumPy's; of their own type where dtype is None.
 
     shape   letters and numbers, such as ("O", "C", "p", "q"): how many axes there must be, with what lengths
     Errors  TypeError for what is no array of real numbers, ValueError for another shape or no elements
@@ -81,7 +86,7 @@ def array_of(op, name, value, shape):
         raise ShapeError(f"{op}: {name} has shape {array.shape}, wanted {wanted}")
     if not array.size:
         raise ShapeError(f"{op}: {name} of shape {array.shape} has no elements, so there is nothing to draw")
-    return array.astype(np.float64)
+    return array if dtype is None else array.astype(dtype)
 
 
 def labels_of(op, labels, count):
