@@ -246,7 +246,8 @@ def test_tensorboard_is_refused_before_any_work_where_it_is_not_installed(tmp_pa
 
 
 @pytest.mark.parametrize(
-    "options", [["--shards", "4"], ["--device", "cuda", "--model", "mlp"], ["--device", "interpreter", "--model", "mlp"]]
+    "options",
+    [["--shards", "4"], ["--device", "cuda", "--model", "mlp"], ["--device", "interpreter", "--model", "mlp"]],
 )
 def test_shards_and_devices(tmp_path, options):
     few = [*CONVOLUTION, "--limit", "16", "--batch-size", "8", "--epochs", "1"]
