@@ -1,5 +1,7 @@
 """What a network confuses, and how its weights and gradients are distributed."""
 
+import math
+
 import numpy as np
 
 from minigrad_kernels.errors import KindError, ShapeError
@@ -118,6 +120,11 @@ def _scale(axes, rows):
     widths = np.diff(edges)
     low, high = (f([row[1][end] for row in rows]) for f, end in ((min, 0), (max, -1)))
     if widths.max() > 1.01 * widths.min():
-        axes.set_xscale("symlog", linthresh=np.abs(edges[edges != 0]).min())
-        axes.xaxis.get_major_locator().set_params(numticks=9)
+        smallest = np.abs(edges[edges != 0]).min()
+        axes.set_xscale("symlog", linthresh=smallest, linscale=0.5)
+        powers = np.arange(math.ceil(math.log10(smallest)), math.ceil(math.log10(max(-low, high))))
+        powers = powers[:: -max(1, -(-len(powers) // 4))]  # from the largest down; the smallest would touch 0
+        ticks = 10.0 ** powers[powers > math.log10(smallest) + 1]
+        axes.set_xticks([*-ticks, 0.0, *ticks])
+        axes.xaxis.minorticks_off()
     axes.set_xlim(low, high)
