@@ -24,6 +24,7 @@ sys.path[:0] = [str(HERE), str(ROOT), str(ROOT / "kernels")]
 
 import reference  # noqa: E402
 
+COURSE, INDEX = NOTEBOOKS.relative_to(ROOT) / "README.md", HERE.relative_to(ROOT) / "index.md"
 LINK = re.compile(r"(?<!!)(\[(?:[^\[\]]|\[[^\[\]]*\])*\])\(([^)\s]+)\)")
 PICTURE = re.compile(r"!\[[^\]]*\]\(([^)\s]+)\)")
 CODE = re.compile(r"^```.*?^```$", re.MULTILINE | re.DOTALL)
@@ -37,6 +38,7 @@ class Site:
         self.folder, self.sources = folder, []
         self.pages = {path: path.with_suffix("") for path in _pages()}
         self.pages |= {script: script.with_suffix("") for script in _notebooks()}
+        self.pages |= {COURSE: Path("course"), INDEX: Path("index")}
 
     def place(self, target):
         """The document, without ending, that stands for a file or folder of the repository."""
@@ -86,8 +88,8 @@ class Site:
             self.write(self.pages[page], self.turned(text, page))
         for script in _notebooks():
             self.notebook(script)
-        self.write(Path("course"), self.course())
-        self.write(Path("index"), (HERE / "index.md").read_text(encoding="utf-8"))
+        self.write(self.pages[COURSE], self.course())
+        self.write(self.pages[INDEX], self.turned((ROOT / INDEX).read_text(encoding="utf-8"), INDEX))
         for document, text in reference.pages().items():
             self.write(Path(document), text)
         for target in self.sources:  # grows while folders are shown
@@ -118,11 +120,8 @@ class Site:
 
     def course(self):
         """The page about the course, with the notebooks as its parts."""
-        readme = Path("examples/notebooks/README.md")
-        text = "# The course\n"
-        if (ROOT / readme).exists():
-            text = self.turned((ROOT / readme).read_text(encoding="utf-8"), readme)
-            text = text.replace("(../../", "(")
+        text = self.turned((ROOT / COURSE).read_text(encoding="utf-8"), COURSE) if (ROOT / COURSE).exists() else ""
+        text = text or "# The course\n"
         listed = "\n".join(self.pages[script].as_posix() for script in _notebooks())
         return f"{text}\n```{{toctree}}\n:maxdepth: 1\n\n{listed}\n```\n"
 
@@ -143,7 +142,7 @@ class Site:
 
 def _pages():
     found = [Path("README.md"), *(path.relative_to(ROOT) for path in sorted((ROOT / "examples").rglob("*.md")))]
-    return [path for path in found if path.name != "index.md" and path.parent.name != "notebooks"]
+    return [path for path in found if path not in (COURSE, INDEX)]
 
 
 def _notebooks():

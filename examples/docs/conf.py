@@ -44,17 +44,19 @@ def literal(lines):
     return ["::", "", *indented(lines, 4), ""]
 
 
-def entries(lines):
-    """[(term, lines)] of a block whose lines are `term   text`, continued by indented ones; None for prose."""
+def parts(lines):
+    """[(term, lines)] of a block: a term for lines `term   text`, continued by indented ones; "" for prose."""
     found: list[tuple[str, list[str]]] = []
     for line in lines:
         match = ENTRY.fullmatch(line)
         if match and not line.startswith(" "):
             found.append((match[1], [match[2]]))
-        elif found and line.startswith(" "):
-            found[-1][1].append(line.strip() if found[-1][0] not in FORMULAS else line[8:] or line.strip())
+        elif found and found[-1][0] and line.startswith(" "):
+            found[-1][1].append(line[8:] if found[-1][0] in FORMULAS and line[:8].isspace() else line.strip())
+        elif found and not found[-1][0]:
+            found[-1][1].append(line)
         else:
-            return None
+            found.append(("", [line]))
     return found
 
 
@@ -69,9 +71,11 @@ def rendered(lines):
 def _rendered_block(block):
     if all(line.startswith(" ") for line in block):
         return literal([line.removeprefix("    ") for line in block])
-    start = next((i for i in range(len(block)) if entries(block[i:]) is not None), len(block))
-    out = [escaped(" ".join(block[:start])), ""] if start else []
-    for term, body in entries(block[start:]) or []:
+    out = []
+    for term, body in parts(block):
+        if not term:
+            out += [escaped(" ".join(body)), ""]
+            continue
         out.append(f"**{term}**" if term[0].isupper() else f"``{term}``")
         out += indented(literal(body) if term in FORMULAS else [escaped(" ".join(body)), ""], 4)
     return out
