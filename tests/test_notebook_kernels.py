@@ -58,13 +58,13 @@ def test_runs_without_a_compiler(script, tmp_path):
     assert ran.returncode == 0, ran.stderr[-3000:]
 
 
-def test_every_shipped_kernel_belongs_to_a_notebook():
-    text = "".join(script.read_text() for script in SCRIPTS)
+def test_every_shipped_kernel_belongs_to_a_notebook_or_an_example():
+    text = "".join(script.read_text() for script in [*SCRIPTS, *FOLDER.parent.glob("*.py")])
     for file in (FOLDER / "ptx").glob("*.ptx"):
         name = file.stem
         while name and f"def {name}(" not in text:  # a variant comes after the function's name
             name = name.rpartition("_")[0]
-        assert name, f"{file.name}: no notebook declares it"
+        assert name, f"{file.name}: nothing declares it"
         assert str(ROOT) not in file.read_text()
 
 

@@ -39,6 +39,9 @@ def parser():
     evaluate = commands.add_parser("evaluate", help="measure a trained network on the test images again")
     _add_run(evaluate, "run_evaluate")
     evaluate.add_argument("--data-dir", type=_text, metavar="FOLDER", help="where the files of the data set are")
+    report = commands.add_parser("report", help="write the report of a run again")
+    _add_folder(report, "report", "run_report")
+    report.add_argument("--data-dir", type=_text, metavar="FOLDER", help="where the files of the data set are")
     predict = commands.add_parser("predict", help="say what a picture shows")
     _add_run(predict, "run_predict")
     predict.add_argument("image", metavar="IMAGE.png", help="a PNG picture of one digit or object")
@@ -86,6 +89,10 @@ def _add_train(train):
     _add_device(where, "default cpu; a run that is resumed may change it")
     where.add_argument("--threads", type=_count, metavar="N", help="for kernels; the result does not depend on it")
     where.add_argument("--out", type=_text, metavar="FOLDER", help="the run folder; default runs/DATE-TIME-DATA-MODEL")
+    where.add_argument("--no-report", dest="report", action="store_false", help="write no report.html")
+    where.add_argument(
+        "--tensorboard", action="store_true", help="write event files for TensorBoard into the run folder"
+    )
     where.add_argument(
         "--save-every", type=_count, metavar="N", help="a checkpoint after every N updates too; default after epochs"
     )
@@ -191,9 +198,13 @@ def _listed(values):
 
 
 def _add_run(command, action):
-    command.set_defaults(action=_lazily("inspection", action))
-    command.add_argument("run", type=_text, metavar="RUN", help="the folder of a run")
+    _add_folder(command, "inspection", action)
     command.add_argument("--checkpoint", choices=CHECKPOINTS, default="last", help="default last")
+
+
+def _add_folder(command, module, action):
+    command.set_defaults(action=_lazily(module, action))
+    command.add_argument("run", type=_text, metavar="RUN", help="the folder of a run")
     command.add_argument("--threads", type=_count, metavar="N", help="for kernels on the CPU")
     _add_device(command, "default that of the run")
 
