@@ -270,7 +270,7 @@ def test_colour_images_and_residual_blocks(tmp_path):
     parts = {"test": noise, "predictions": predict(model, loader), "records": histograms.records, "profile": profile}
     Report("noise", history, model, (3, 8, 8), noise.classes, **parts).save(tmp_path / "page.html")
     page = Page((tmp_path / "page.html").read_text())
-    assert page.check_images().count("image/png") == 2 + 2 * 6 and "6 of 7 layers are shown" in page.html
+    assert page.check_images().count("image/png") == 2 + 2 * 4 and "4 of 7 layers are shown" in page.html
     assert {row[0] for row in page.tables[2]} >= {"1.conv1", "1.shortcut.0"}
 
 
