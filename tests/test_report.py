@@ -135,6 +135,9 @@ def test_browser_opens_it_without_a_word(run, tmp_path):
     colours = (pixels[..., :3].reshape(-1, 3) * 255).astype(int)
     assert len(np.unique(colours, axis=0)) > 500, "curves, filters and a confusion matrix are many colours"
     assert np.mean((colours == 255).all(1)) > 0.3, "a light page"
+    (tmp_path / "dark").mkdir()
+    _, dark = opened(path, tmp_path / "dark", "600,3000", "--blink-settings=preferredColorScheme=0")
+    assert dark[:, :8, :3].max() < 0.2, "a dark page, whose margin is free in a narrow window too"
 
 
 # ---- runs that are not whole -----------------------------------------------------------------------------------------
@@ -151,7 +154,7 @@ def test_interrupted_in_the_first_epoch_then_resumed(tmp_path, monkeypatch, caps
     assert "test accuracy" not in half.figures and "of 200 test images are right" in half.html
     assert main(["train", "--resume", "run"]) == 0
     whole = Page(Path("run/report.html").read_text())
-    assert "All 2 epochs are done." in whole.html
+    assert "Done: 2 of 2 epochs." in whole.html
     assert float(whole.figures["seconds of training"]) > float(half.figures["seconds of training"])
     assert len(whole.check_images()) > len(half.check_images())
     rows = json.loads(Path("run/histograms.json").read_text())["0.weight"]["rows"]
