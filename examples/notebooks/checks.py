@@ -44,7 +44,7 @@ def _short(value):
     value = _array(value)
     if isinstance(value, np.ndarray) and value.size > 6:
         return f"array of shape {value.shape}"
-    text = repr(value.tolist() if isinstance(value, np.ndarray) else value)
+    text = " ".join(repr(value.tolist() if isinstance(value, np.ndarray) else value).split())  # of one line
     return text if len(text) <= 80 else f"{text[:77]}..."
 
 
