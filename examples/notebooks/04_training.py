@@ -431,7 +431,7 @@ assert all(history[-1]["loss"] < history[0]["loss"] for history in histories.val
 # %%
 if data.available("mnist"):
     train, test = data.mnist(download=False)
-    train, test, epochs = train.subset(np.arange(8000)), test.subset(np.arange(5000)), 2
+    train, test, epochs = train.subset(np.arange(8000)), test.subset(np.arange(5000)), 3
 else:
     train, test = data.digits(size=28)
     epochs = 8
@@ -450,8 +450,8 @@ before = model[0].weight.detach().numpy().copy()
 normalize = data.Normalize(train.mean, train.std)
 loader = data.Loader(train, 64, shuffle=True, transform=normalize)
 tested = data.Loader(test, 256, transform=normalize)
-optimizer = optim.Adam(model.parameters(), lr=3e-3)
-schedule = lr_scheduler.CosineAnnealingLR(optimizer, epochs * len(loader))
+optimizer = optim.Adam(model.parameters())
+schedule = lr_scheduler.OneCycleLR(optimizer, 6e-3, epochs * len(loader))
 history = fit(model, loader, optimizer, epochs, test=tested, schedule=schedule, clip=5.0)
 
 figure, axes = plt.subplots(1, 2, figsize=(10, 4), layout="constrained")
