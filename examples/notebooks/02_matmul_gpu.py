@@ -1,13 +1,13 @@
 # %% [markdown]
 # # The matrix product on a GPU
 #
-# **Goal.** You can say what makes a GPU kernel fast before you time it: you count the bytes it moves, the bank
+# **Goal** You can say what makes a GPU kernel fast before you time it: you count the bytes it moves, the bank
 # conflicts it causes and the arithmetic it does for each byte, and you find a race without a GPU.
 #
-# **You need.** Matrix products, Python and NumPy. No GPU and no CUDA: an interpreter runs the compiled kernels and
+# **You need** Matrix products, Python and NumPy. No GPU and no CUDA: an interpreter runs the compiled kernels and
 # counts. To change the kernels you need the compiler, `pip install -e ".[compile]"`; to run this page you do not.
 #
-# **Time.** 45 minutes with the exercises.
+# **Time** 45 minutes with the exercises.
 
 # %%
 import functools

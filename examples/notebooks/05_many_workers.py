@@ -1,14 +1,14 @@
 # %% [markdown]
 # # Many workers
 #
-# **Goal.** You can say what data-parallel training computes and why it equals training on one worker, draw the ring
+# **Goal** You can say what data-parallel training computes and why it equals training on one worker, draw the ring
 # that adds gradients, hide the exchange behind backward, get the same bits on any number of workers, and predict
 # when more workers stop helping.
 #
-# **You need.** [Notebook 4](04_training.py): a training loop. Workers here are threads of this process; the code is
+# **You need** [Notebook 4](04_training.py): a training loop. Workers here are threads of this process; the code is
 # the same for processes on many machines.
 #
-# **Time.** 50 minutes with the exercises.
+# **Time** 50 minutes with the exercises.
 
 # %%
 import matplotlib.pyplot as plt

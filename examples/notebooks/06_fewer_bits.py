@@ -1,12 +1,12 @@
 # %% [markdown]
 # # Fewer bits, less memory
 #
-# **Goal.** You can say what a float of 16 bits can and cannot hold, why gradients vanish in it and how loss scaling
+# **Goal** You can say what a float of 16 bits can and cannot hold, why gradients vanish in it and how loss scaling
 # saves them, what the memory of a training step is made of, and how accumulation and recomputation trade time for it.
 #
-# **You need.** [Notebook 4](04_training.py): a training loop. Powers of two.
+# **You need** [Notebook 4](04_training.py): a training loop. Powers of two.
 #
-# **Time.** 45 minutes with the exercises.
+# **Time** 45 minutes with the exercises.
 
 # %%
 import matplotlib.pyplot as plt
