@@ -1,7 +1,7 @@
 """minigrad: a small reverse-mode autodiff engine whose kernels are Python.
 
 Tensor and backward are in `engine`, operations in `ops` (also here and in `nn.functional`), layers in `nn`, update
-rules in `optim`, data sets in `data`, training loops in `train`.
+rules in `optim`, data sets in `data`, training loops in `train`; `profile` tells where time and memory go.
 """
 
 from math import inf, nan, pi

@@ -1,10 +1,12 @@
 """What a network confuses, and how its weights and gradients are distributed."""
 
+import math
+
 import numpy as np
 
 from minigrad_kernels.errors import KindError, ShapeError
 
-from .style import COLORS, array_of, axes_of, labels_of, laid_out
+from .style import COLORS, array_of, axes_of, color_bar, labels_of, laid_out
 
 __all__ = ["confusion_matrix", "histograms"]
 
@@ -31,13 +33,12 @@ def confusion_matrix(matrix, axes=None, labels=None):
     shares = 100 * matrix / np.where(totals, totals, 1)
     axes = axes_of(op, axes, 6.4, 5.4)
     shown = axes.imshow(shares, cmap="Blues", vmin=0, vmax=100)
-    axes.figure.colorbar(shown, ax=axes, label="share of the true class (%)")
-    step = max(1, -(-count // 25))
-    ticks = range(0, count, step)
-    long = max(len(labels[i]) for i in ticks) > 3
+    color_bar(shown, "share of the true class (%)")
+    ticks = range(0, count, max(1, -(-count // 20)))
+    axes.set(xlabel="predicted class", ylabel="true class")
+    long = 8 * sum(len(labels[i]) + 1 for i in ticks) > laid_out(axes)[0]
     axes.set_xticks(ticks, [labels[i] for i in ticks], rotation=45 if long else 0, ha="right" if long else "center")
     axes.set_yticks(ticks, [labels[i] for i in ticks])
-    axes.set(xlabel="predicted class", ylabel="true class")
     _write_counts(axes, matrix, shares)
     return axes
 
@@ -119,5 +120,11 @@ def _scale(axes, rows):
     widths = np.diff(edges)
     low, high = (f([row[1][end] for row in rows]) for f, end in ((min, 0), (max, -1)))
     if widths.max() > 1.01 * widths.min():
-        axes.set_xscale("symlog", linthresh=np.abs(edges[edges != 0]).min())
+        smallest = np.abs(edges[edges != 0]).min()
+        axes.set_xscale("symlog", linthresh=smallest, linscale=0.5)
+        powers = np.arange(math.ceil(math.log10(smallest)), math.ceil(math.log10(max(-low, high))))
+        powers = powers[:: -max(1, -(-len(powers) // 4))]  # from the largest down; the smallest would touch 0
+        ticks = 10.0 ** powers[powers > math.log10(smallest) + 1]
+        axes.set_xticks([*-ticks, 0.0, *ticks])
+        axes.xaxis.minorticks_off()
     axes.set_xlim(low, high)

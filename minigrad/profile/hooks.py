@@ -12,11 +12,8 @@ there is one, in whatever thread, the functions below stand around these:
     fusion._waits, fusion.extended, Call.result     an operation waits for what extends it, so it runs later than its
                             layer asked for it: the layer is noted then
     Kernel.__call__, shared.on, shared.alone        compiled code is entered
-
-A thread sees the profiles that were begun in it, those alone.
 """
 
-import contextvars
 import functools
 import threading
 
@@ -26,19 +23,14 @@ from ..node import Node
 from ..optim import Optimizer
 from ..primitive import Primitive
 from ..tensor import Tensor
+from .current import active, opened
 from .spans import BACKWARD, FORWARD, KERNEL, PASS, UPDATE
+from .waiting import around_extended, around_result, around_waits, intended
 
-__all__ = ["active", "install", "opened", "profiles", "remove"]
+__all__ = ["install", "remove"]
 
-profiles: "contextvars.ContextVar[tuple]" = contextvars.ContextVar("profiles", default=())
 _installing, _users = threading.Lock(), 0
 _replaced: list[tuple] = []  # (class or module, name, what stood there)
-
-
-def active():
-    """The recorders of the profiles that are under way in this thread."""
-    found = profiles.get()
-    return [one for one in found if one.thread == threading.get_ident()] if found else ()
 
 
 def install():
@@ -73,29 +65,11 @@ def _places():
     yield Module, "_called", _around_module
     yield Optimizer, "step", _around_step
     yield engine, "_walk", _around_walk
-    yield fusion, "_waits", _around_waits
-    yield fusion, "extended", _around_extended
-    yield fusion.Call, "result", _around_result
+    yield fusion, "_waits", around_waits
+    yield fusion, "extended", around_extended
+    yield fusion.Call, "result", around_result
     kernels = (cpu.Kernel, "__call__"), (cuda.Kernel, "__call__"), (team.shared, "on"), (team.shared, "alone")
     yield from ((owner, name, _around_kernel) for owner, name in kernels)
-
-
-class opened:
-    """A Span in every profile that is under way, as a context; done(span, recorder) is called for each at its end."""
-
-    __slots__ = ("recorders", "spans")
-
-    def __init__(self, recorders, name, kind, layers=None, place=None):
-        self.recorders = recorders
-        layers = layers or [None] * len(recorders)
-        self.spans = [one.open(name, kind, layer, place) for one, layer in zip(recorders, layers, strict=True)]
-
-    def __enter__(self):
-        return list(zip(self.spans, self.recorders, strict=True))
-
-    def __exit__(self, *error):
-        for span, recorder in zip(reversed(self.spans), reversed(self.recorders), strict=True):
-            recorder.close(span)
 
 
 # ---- operations ------------------------------------------------------------------------------------------------------
@@ -124,13 +98,13 @@ def _around_now(before):
         recorders = active()
         if not recorders:
             return before(self, values)
-        layers = _intended.get()
-        token = _intended.set(None)
+        layers = intended.get()
+        token = intended.set(None)
         try:
             with opened(recorders, self.name, FORWARD, layers, _gpu(values)) as spans:
                 result = before(self, values)
         finally:
-            _intended.reset(token)
+            intended.reset(token)
         for span, recorder in spans:
             recorder.applied(span, values, result)
         return result
@@ -224,77 +198,8 @@ def _around_kernel(before):
     return run
 
 
+@functools.cache
 def _kernel_name(kernel):
     from minigrad_kernels.toolchain import progress
 
     return getattr(kernel, "name", None) or progress.name_of(kernel.function)
-
-
-# ---- operations that wait --------------------------------------------------------------------------------------------
-
-# The layers, one for each profile, for which the next operation runs; None: those that are being called.
-_intended: "contextvars.ContextVar[list | None]" = contextvars.ContextVar("intended", default=None)
-
-
-def _joined(layers, others):
-    """The layers of an operation that extends one which waited: the first stays, the others are noted with it."""
-    found = []
-    for (layer, joined), (other, _) in zip(layers, others, strict=True):
-        new = other and other != layer and other not in joined and not layer.startswith(f"{other}.")
-        found.append((layer, (*joined, other) if new else joined))
-    return found
-
-
-def _layers_of(waiting):
-    """The layers noted in what a Tensor waits for; None if it is not waiting, or has been since before the profile."""
-    call = fusion._call.__get__(waiting)
-    return call.layers if type(call) is fusion.Call else None
-
-
-def _around_waits(before):
-    def _waits(call, requires_grad):
-        recorders = active()
-        if recorders:
-            layers = [recorder.layer() for recorder in recorders]
-            extended = None if call.step is None else call.step.before()
-            earlier = None if extended is None else _layers_of(extended)
-            known = earlier is not None and len(earlier) == len(layers)
-            call = call._replace(layers=_joined(earlier, layers) if known else layers)
-        return before(call, requires_grad)
-
-    return _waits
-
-
-def _around_extended(before):
-    """An extension that does not wait itself is computed at once, for the layers of what waited as well."""
-
-    def extended(primitive, values):
-        recorders = active()
-        waiting = [one for one in values if type(one) is fusion.Waiting and fusion.open_call(one)] if recorders else ()
-        noted = [layers for one in waiting if (layers := _layers_of(one)) and len(layers) == len(recorders)]
-        if not noted:
-            return before(primitive, values)
-        token = _intended.set(_joined(noted[0], [recorder.layer() for recorder in recorders]))
-        try:
-            return before(primitive, values)
-        finally:
-            _intended.reset(token)
-
-    return extended
-
-
-def _around_result(before):
-    def result(self):
-        recorders = active()
-        if not recorders or self.layers is None or len(self.layers) != len(recorders):
-            return before(self)
-        layers = self.layers
-        if self.step is not None and self.step.argument() is not None:  # what it extended has run already
-            layers = [(joined[-1] if joined else layer, ()) for layer, joined in layers]
-        token = _intended.set(layers)
-        try:
-            return before(self)
-        finally:
-            _intended.reset(token)
-
-    return result

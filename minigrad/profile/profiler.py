@@ -6,6 +6,7 @@ from minigrad_kernels.errors import KindError, StateError
 
 from ..nn import Module
 from . import hooks, tables, trace
+from .current import active, opened, profiles
 from .memory import Memory
 from .recorder import Recorder
 from .spans import BACKWARD, FORWARD, REGION, UPDATE
@@ -41,13 +42,13 @@ class Profile:
         memory = Memory(self._model, self._optimizer) if self._wanted else None
         self._recorder = recorder = Recorder(self._model, memory)
         hooks.install()
-        self._token = hooks.profiles.set((*hooks.profiles.get(), recorder))
+        self._token = profiles.set((*profiles.get(), recorder))
         recorder.begin()
         return self
 
     def __exit__(self, kind, error, traceback):
-        hooks.profiles.reset(self._token)
         hooks.remove()
+        profiles.reset(self._token)
         self._ended = True
         self._model = self._optimizer = None
         self._recorder.finish(whole=kind is None)
@@ -104,7 +105,8 @@ class Profile:
         """{name: seconds} of the whole profile.
 
         wall        from the begin to the end
-        host        in operations, gradients, walks over the tape and updates; the rest is other Python
+        host        in operations, gradients, walks over the tape, updates, and kernels that others enter, such as a
+                    Loader; the rest is other Python
         kernels     of these, in compiled kernels; on a GPU, in launching them
         device      in which a GPU worked, or waited within an operation
         overlap     in which both host and device did
@@ -138,5 +140,5 @@ def record_function(name):
     """Give what happens inside a name, which profiles that are under way show; a with block or a decorator."""
     if not isinstance(name, str):
         raise KindError(f"record_function: name is {name!r}, wanted a string")
-    with hooks.opened(hooks.active(), name, REGION):
+    with opened(active(), name, REGION):
         yield

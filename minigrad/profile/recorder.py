@@ -58,12 +58,15 @@ class Recorder:
 
     def open_module(self, module):
         """Begin the Span of a Module that is called."""
-        return self.open(type(module).__name__, MODULE, (self.layers.of(module, self.layer()[0]), ()))
+        inside, _ = self.layer()
+        if inside == OUTSIDE:
+            self.sample()  # a step begins, and gradients may have been dropped before
+        return self.open(type(module).__name__, MODULE, (self.layers.of(module, inside), ()))
 
     def close(self, span):
         """End a Span, and those inside it that an exception has left open."""
         end = self.time()
-        if span not in self.stack:
+        if not self.stack or (self.stack[-1] is not span and span not in self.stack):
             return
         if span.mark:
             place, begin, _ = span.mark

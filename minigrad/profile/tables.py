@@ -6,7 +6,7 @@ from minigrad_kernels.errors import ShapeError
 
 from .spans import BACKWARD, FORWARD, KERNEL, MODULE, OUTSIDE, PASS, UPDATE, union
 
-__all__ = ["Row", "rows", "table", "totals"]
+__all__ = ["Row", "in_bytes", "rows", "table", "totals"]
 
 
 @dataclass
@@ -128,7 +128,7 @@ def _by_kernel(recorder):
 
 def totals(recorder):
     """{name: seconds}; see Profile.totals."""
-    host = [(span.begin, span.end) for span in recorder.spans if span.kind in OPERATIONS]
+    host = [(span.begin, span.end) for span in recorder.spans if span.kind in (*OPERATIONS, KERNEL)]
     device = [span.device for span in recorder.spans if span.device]
     length = lambda intervals: sum(end - begin for begin, end in union(intervals))
     return {
@@ -159,9 +159,9 @@ def table(recorder, by, sort):
     if by != "kernel":
         columns.append(("kernels, ms", lambda row: _ms(row.kernels)))
         columns += [("device, ms", lambda row: _ms(row.device))] * devices
-        columns += [("bytes", lambda row: _bytes(row.bytes)), ("memory", lambda row: _bytes(row.memory))]
+        columns += [("bytes", lambda row: in_bytes(row.bytes)), ("memory", lambda row: in_bytes(row.memory))]
     if by == "layer":
-        columns.append(("parameters", lambda row: _bytes(row.parameters)))
+        columns.append(("parameters", lambda row: in_bytes(row.parameters)))
     lines = [[title for title, _ in columns], *([value(row) for _, value in columns] for row in found)]
     left = 2 if by == "layer" else 1
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
@@ -174,8 +174,10 @@ def _ms(seconds):
     return f"{1e3 * seconds:.3f}"
 
 
-def _bytes(count):
-    """A number of bytes in words."""
+def in_bytes(count):
+    """A number of bytes in words; nothing for none."""
+    if not count:
+        return ""
     if count < 1024:
         return f"{count} B"
     return f"{count / 1024:.1f} KiB" if count < 1 << 20 else f"{count / (1 << 20):.1f} MiB"
