@@ -112,6 +112,8 @@ def test_every_formula_of_the_notebooks_is_shown(conf):
             assert shown.startswith("<math ") and ('display="block"' in shown) == bool(block), block or inline
             found += 1
     assert found > 100
+    halves = [conf.mathml(tex, False) for tex in (r"\tfrac12 \textstyle\sum x", r"\tfrac{1}{2} \sum x")]
+    assert halves[0] == halves[1]
     assert conf.mathml(r"\nonsense < 1", False) == r"<code>\nonsense &lt; 1</code>"
 
 

@@ -109,6 +109,7 @@ WORDS = {r"\dots": r"\ldots", r"\big": "", r"\Big": "", r"\textstyle": ""}  # th
 def mathml(tex, display):
     """TeX as MathML; as it is, with a warning, where docutils does not know a word of it."""
     known = re.sub(r"\\[A-Za-z]+", lambda word: WORDS.get(word[0], word[0]), tex)
+    known = re.sub(r"frac *(\d)(\d)", r"frac{\1}{\2}", known)  # it would take 12 for one number
     try:
         return latex2mathml.tex2mathml(known, as_block=display)
     except (SyntaxError, ValueError) as error:  # MathError is one or the other
