@@ -1,11 +1,16 @@
 """Settings of the documentation site, and how it reads docstrings: build.py says how it is built."""
 
 import re
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parent))  # for mathml.py
 
 project = "minigrad"
 author = "The minigrad authors"
 copyright = "The minigrad authors"
-extensions = ["myst_nb", "sphinx.ext.autodoc"]
+extensions = ["myst_nb", "sphinx.ext.autodoc", "mathml"]
+html_math_renderer = "mathml"
 html_theme = "furo"
 html_title = "minigrad"
 html_copy_source = False
