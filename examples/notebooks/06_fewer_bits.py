@@ -348,7 +348,8 @@ assert peak["parameters"] == peak["gradients"] == 4 * parameters
 assert np.isclose(peak["optimiser"], 8 * parameters, rtol=0.01)
 
 # %% [markdown]
-# Activations grow while the forward pass goes on and shrink while backward frees them. They are the only part that
+# Activations grow while the forward pass goes on and shrink while backward frees them; *other* are gradients on their
+# way from layer to layer. Activations are the only part that
 # grows with the batch, so they are where memory is saved.
 #
 # ## Accumulation
