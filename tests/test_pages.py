@@ -58,4 +58,6 @@ def test_every_page_of_the_documentation_is_linked():
 
 @pytest.mark.parametrize("row", re.findall(r"^\| .*$", (REPOSITORY / "examples/docs/texts.md").read_text(), re.M))
 def test_every_row_of_the_map_names_a_place(row):
-    assert row.startswith(("| formula", "| what is")) or "](" in row or "`" in row.split("|")[3], "neither a link nor a name"
+    assert row.startswith(("| formula", "| what is")) or "](" in row or "`" in row.split("|")[3], (
+        "neither a link nor a name"
+    )

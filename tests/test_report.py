@@ -135,6 +135,9 @@ def test_browser_opens_it_without_a_word(run, tmp_path):
     colours = (pixels[..., :3].reshape(-1, 3) * 255).astype(int)
     assert len(np.unique(colours, axis=0)) > 500, "curves, filters and a confusion matrix are many colours"
     assert np.mean((colours == 255).all(1)) > 0.3, "a light page"
+    (tmp_path / "dark").mkdir()
+    _, dark = opened(path, tmp_path / "dark", "600,3000", "--blink-settings=preferredColorScheme=0")
+    assert dark[:, :8, :3].max() < 0.2, "a dark page, whose margin is free in a narrow window too"
 
 
 # ---- runs that are not whole -----------------------------------------------------------------------------------------
@@ -151,7 +154,7 @@ def test_interrupted_in_the_first_epoch_then_resumed(tmp_path, monkeypatch, caps
     assert "test accuracy" not in half.figures and "of 200 test images are right" in half.html
     assert main(["train", "--resume", "run"]) == 0
     whole = Page(Path("run/report.html").read_text())
-    assert "All 2 epochs are done." in whole.html
+    assert "Done: 2 of 2 epochs." in whole.html
     assert float(whole.figures["seconds of training"]) > float(half.figures["seconds of training"])
     assert len(whole.check_images()) > len(half.check_images())
     rows = json.loads(Path("run/histograms.json").read_text())["0.weight"]["rows"]
@@ -270,7 +273,7 @@ def test_colour_images_and_residual_blocks(tmp_path):
     parts = {"test": noise, "predictions": predict(model, loader), "records": histograms.records, "profile": profile}
     Report("noise", history, model, (3, 8, 8), noise.classes, **parts).save(tmp_path / "page.html")
     page = Page((tmp_path / "page.html").read_text())
-    assert page.check_images().count("image/png") == 2 + 2 * 6 and "6 of 7 layers are shown" in page.html
+    assert page.check_images().count("image/png") == 2 + 2 * 4 and "4 of 7 layers are shown" in page.html
     assert {row[0] for row in page.tables[2]} >= {"1.conv1", "1.shortcut.0"}
 
 

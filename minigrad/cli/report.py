@@ -108,13 +108,13 @@ def _step(settings, images, train):
     options = {"transform": settings.transform(images, settings.augment), "prefetch": 0, "device": settings.device}
     batch = next(iter(Loader(train, settings.batch_size, True, settings.seed, **options)))
     profile = measure_step(model, ops.cross_entropy, batch, settings.build_optimizer(model))
-    where = f"{threads()} threads" if settings.device == "cpu" else settings.device
-    return profile, f"One step (forward, backward, update) on {settings.batch_size} images by one process, {where}."
+    where = f"threads: {threads()}" if settings.device == "cpu" else settings.device
+    return profile, f"One step (forward, backward, update) on {settings.batch_size} images by one process ({where})."
 
 
 def _state(run, settings, history):
     if len(history) >= settings.epochs:
-        return f"All {settings.epochs} epochs are done."
+        return f"Done: {settings.epochs} of {settings.epochs} epochs."
     at = f"epoch {len(history) + 1} of {settings.epochs}"
     return f"Interrupted in {at}, after update {history.steps:,}; minigrad train --resume {run.argument} goes on."
 

@@ -92,7 +92,7 @@ def worst_mistakes(images, targets, probabilities, axes=None, count=16, labels=N
     captions = [
         f"{labels[targets[i]]}\n→ {labels[predicted[i]]}, {100 * probabilities[i, predicted[i]]:.0f} %" for i in shown
     ]
-    axes.set_title(f"the worst {len(shown)} of {len(wrong)} mistakes: true class → predicted class", fontsize="medium")
+    axes.set_title(f"{len(shown)} of {len(wrong)} mistakes, the worst first: true → predicted class", fontsize="medium")
     _captioned(axes, images[shown].astype(np.float64), captions)
     return axes
 
@@ -100,14 +100,13 @@ def worst_mistakes(images, targets, probabilities, axes=None, count=16, labels=N
 def _captioned(axes, images, captions):
     """Small pictures in a grid, each with two lines above it whose size is chosen to fit."""
     height, width = images.shape[2:]
-    columns, rows = _shape_of_grid(len(images))
     cell_x, gap = width * (1 + GAP), GAP * height
-    wide, high = laid_out(axes)
-    longest = max(len(line) for caption in captions for line in caption.split("\n"))
-    size = 10.0
-    for _ in range(3):  # a smaller text leaves larger pictures, which may need a still smaller text no more
-        points = min(wide / (columns * cell_x), (high / rows - 2.8 * size) / (height + gap))  # of one unit
-        size = min(size, 1.5 * cell_x * points / longest, 0.12 * high / rows)
+    room, longest = laid_out(axes), max(len(line) for caption in captions for line in caption.split("\n"))
+    grids = [(columns, -(-len(images) // columns)) for columns in range(1, len(images) + 1)]
+    fits = {grid: _fitted(room, *grid, cell_x, height + gap, longest) for grid in grids}
+    # Large pictures, and few places that stay empty.
+    columns, rows = max(grids, key=lambda grid: fits[grid][0] * (len(images) / math.prod(grid)) ** 0.5)
+    points, size = fits[columns, rows]
     top = 2.8 * size / points
     cell_y = height + top + gap
     for position, (image, caption) in enumerate(zip(images, captions, strict=True)):
@@ -121,6 +120,16 @@ def _captioned(axes, images, captions):
             x + width / 2, y - 0.2 * size / points, caption, ha="center", va="bottom", fontsize=size, linespacing=1.1
         )
     axes.set(xlim=(0, columns * cell_x - GAP * width), ylim=(rows * cell_y - gap, 0), aspect="equal")
+
+
+def _fitted(room, columns, rows, cell_x, cell_y, longest):
+    """(points that one unit of a picture may take, size of a text of so many letters) for a grid in (wide, high)."""
+    wide, high = room
+    size = min(10.0, 0.12 * high / rows)
+    for _ in range(3):  # a smaller text leaves room for larger pictures
+        points = min(wide / (columns * cell_x), (high / rows - 2.8 * size) / cell_y)
+        size = min(size, 1.5 * cell_x * points / longest)
+    return points, size
 
 
 def _grid(op, axes, pictures, columns, rows, quantity=None, **look):

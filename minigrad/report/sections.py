@@ -15,7 +15,7 @@ from .page import Html, bar, columns, escaped, listing, note, picture, table, ti
 __all__ = ["cost", "curves", "distributions", "filters", "mistakes", "network", "origin", "result"]
 
 FILTERS = 64  # drawn at most
-LAYERS = 6  # whose weights and gradients are drawn at most
+LAYERS, EPOCHS = 4, 8  # whose weights and gradients are drawn at most: it takes longer than all else
 MISTAKES = 16
 DPI = 110
 
@@ -117,20 +117,26 @@ def distributions(report):
     names = [name for name in report.records if name in parameters and parameters[name].ndim > 1]
     if not names:
         return "" if "distributions" in report.lacking else note("They were not counted.")
-    kept = sorted({round(at) for at in np.linspace(0, len(names) - 1, min(len(names), LAYERS))})
+    kept = _spread(names, LAYERS)
     modules = dict(report.model.named_modules())
     drawn = []
-    for name in (names[at] for at in kept):
+    for name in kept:
         layer = name.rpartition(".")[0]
+        rows = _spread(report.records[name], EPOCHS)
         for quantity in ("weights", "gradients"):
-            if any(row[2 + (quantity == "gradients")] is not None for row in report.records[name]):
-                axes = draw.histograms(report.records[name], None, quantity)
+            if any(row[2 + (quantity == "gradients")] is not None for row in rows):
+                axes = draw.histograms(rows, None, quantity)
                 drawn.append(picture(axes, f"{quantity.capitalize()} of layer {_named(layer, modules[layer])}.", DPI))
     text = "After each epoch; gradients are those of its last update, on a logarithmic scale on either side of 0: what "
     text += "stands in the middle is 0 or nearly so. What lies beyond the edges is counted at them."
     if len(kept) < len(names):
         text += f" {len(kept)} of {len(names)} layers are shown."
     return note(text) + columns(*drawn)
+
+
+def _spread(values, count):
+    """At most so many of them, the first, the last, and others evenly between."""
+    return [values[at] for at in sorted({round(at) for at in np.linspace(0, len(values) - 1, min(len(values), count))})]
 
 
 def cost(report):
