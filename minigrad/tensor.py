@@ -20,6 +20,8 @@ else:
 
 __all__ = ["Tensor"]
 
+SHOWN, LINES = 1000, 24  # in a notebook: elements fetched from a device, lines of text
+
 _new = object.__new__
 
 
@@ -249,6 +251,14 @@ class Tensor(Methods):
         return f"Tensor({text}{notes})"
 
     def _repr_html_(self):
-        text = np.array2string(device.host(self.data), separator=", ", threshold=200)
         facts = f"Tensor {self.shape} {self.dtype} on {self.device}"
+        if self.node is not None:
+            facts += f", made by {self.node.primitive.name}"
+        elif self.requires_grad:
+            facts += ", requires a gradient"
+        if self.device == "cpu" or self.data.size <= SHOWN:
+            lines = np.array2string(device.host(self.data), separator=", ", threshold=200).split("\n")
+            text = "\n".join(lines if len(lines) <= LINES else [*lines[:LINES], "..."])
+        else:  # a look at a notebook waits for no stream and moves no large array
+            text = f"{self.data.size:,} elements; .numpy() brings them here"
         return f"<div><b>{html.escape(facts)}</b><pre>{html.escape(text)}</pre></div>"

@@ -5,7 +5,8 @@ returns the Axes, which `save` writes as SVG or PNG. It takes Tensors of any dev
 a Graph instead, a picture that notebooks show and that needs no other program. Colours are from Okabe and Ito's
 palette, which people with any colour vision can tell apart; dashes, markers and hatches repeat what they say.
 
-matplotlib is imported when something is drawn; pyplot and the settings of the user are left alone.
+matplotlib is imported when something is drawn; pyplot and the settings of the user are left alone. Legends and colour
+bars stand beside the Axes, so figures with several are best made with layout="constrained".
 """
 
 from .curves import learning_curve, save_learning_curve

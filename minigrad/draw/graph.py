@@ -17,8 +17,6 @@ from .svg import size_of, written
 
 __all__ = ["Box", "Graph", "graph"]
 
-MOST = 3000  # boxes in a picture
-
 
 @dataclass
 class Box:
@@ -80,11 +78,12 @@ def graph(tensor, names=None):
 
     tensor  a Tensor, or several: where the graph ends
     names   {Tensor: its name}, a Module, whose parameters and buffers are named as in its state_dict, or a list of
-            those; names of inner results stand in the boxes of the operations that made them
+            those. Names of inner results stand in the boxes of the operations that made them. What is kept for
+            backward and has no name is called by the argument of the operation that keeps it, as in "(mean)"
     Drawn is what the tape keeps: operations on Tensors that require a gradient, the leaves that gradients flow to, and
     without a gradient the Tensors that backward will need, such as images and labels, until it has run. Operations
     that were fused are one box. "view" are results that look at the memory of their argument and take no bytes.
-    Errors  TypeError for what is no Tensor, ValueError for more boxes than a picture can hold (3000)
+    Errors  TypeError for what is no Tensor, ValueError for more boxes and arrows than a picture can hold
     """
     tensors = list(tensor) if isinstance(tensor, list | tuple) else [tensor]
     if not tensors or not all(isinstance(one, Tensor) for one in tensors):
@@ -109,7 +108,7 @@ class _Walk:
             taken = {name for name, _ in sources}
             for name, value in node.kept.items():
                 if name not in taken and isinstance(value, Tensor):
-                    sources.append((name, self._tensor(value)))
+                    sources.append((name, self._tensor(value, f"({name})")))
             order = {name: i for i, name in enumerate(node.primitive.names)}
             sources.sort(key=lambda source: order.get(source[0], 0))
             self.index[node] = self._add(Box("operation", node.primitive.name, _made(node, self.names)))
@@ -119,22 +118,27 @@ class _Walk:
     def _source(self, target):
         return self._tensor(target) if isinstance(target, Tensor) else self.index[target[0]]
 
-    def _tensor(self, tensor):
-        """The box of a leaf, or of a Tensor without a gradient: one for all that look at it with the same shape."""
-        key = (id(tensor.version), tensor.shape)
+    def _tensor(self, tensor, role=None):
+        """The box of a leaf, or of a Tensor without a gradient: one for all that look at it with the same shape.
+
+        role    what a Tensor without a name is called
+        """
+        key = _key(tensor)
         if key not in self.index:
-            kind = "leaf" if tensor.requires_grad else "constant"
-            name = self.names.get(key, "parameter" if isinstance(tensor, Parameter) else kind)
-            self.index[key] = self._add(
-                Box(kind, name, [_facts(tensor.shape, tensor.dtype), _bytes(tensor.data.nbytes)])
-            )
+            kind = "leaf" if tensor.requires_grad and tensor.node is None else "constant"
+            unnamed = "parameter" if isinstance(tensor, Parameter) else role or kind
+            lines = [_facts(tensor.shape, tensor.dtype), _bytes(tensor.data.nbytes)]
+            self.index[key] = self._add(Box(kind, self.names.get(key, unnamed), lines))
         return self.index[key]
 
     def _add(self, box):
-        if len(self.boxes) == MOST:
-            raise ShapeError(f"graph: there are more than {MOST} boxes; draw the graph of a smaller computation")
         self.boxes.append(box)
         return len(self.boxes) - 1
+
+
+def _key(tensor):
+    """What is the same for all Tensors that look at the same elements in the same way."""
+    return id(tensor.version), tensor.shape, tensor.requires_grad
 
 
 def _nodes_below(nodes):
@@ -154,14 +158,11 @@ def _made(node, names):
         target.version if isinstance(target, Tensor) else target[0].outputs[target[1]][2]
         for _, _, _, _, target in node.edges
     ]
-    lines, several = [], len(node.outputs) > 1
+    lines = []
     for i, (shape, dtype, version) in enumerate(node.outputs):
-        if several:
-            lines.append(f"{node.primitive.outputs[i]} {_facts(shape, dtype)}")
-        else:
-            lines.append(_facts(shape, dtype))
         seen = any(version is other for other in versions)
-        lines.append("view" if seen else _bytes(math.prod(shape) * dtype.itemsize))
+        nbytes = "view" if seen else _bytes(math.prod(shape) * dtype.itemsize)
+        lines += [f"+ {nbytes} {node.primitive.outputs[i]}"] if i else [_facts(shape, dtype), nbytes]
         if (node, i) in names:
             lines.append(f"= {names[node, i]}")
     return lines
@@ -191,6 +192,5 @@ def _names(names):
         else:
             raise KindError(f"graph: names has a {type(part).__name__}, wanted {{Tensor: name}} or a Module")
         for tensor, name in pairs:
-            key = (id(tensor.version), tensor.shape) if tensor.node is None else (tensor.node, tensor.output)
-            found[key] = str(name)
+            found[_key(tensor) if tensor.node is None else target_of(tensor)] = str(name)
     return found

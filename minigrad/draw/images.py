@@ -6,18 +6,20 @@ import numpy as np
 
 from minigrad_kernels.errors import KindError, ShapeError
 
-from .style import array_of, axes_of, labels_of, laid_out
+from .style import array_of, axes_of, color_bar, labels_of, laid_out
 
 __all__ = ["feature_maps", "filters", "worst_mistakes"]
 
 GAP = 0.12  # between small pictures, of the length of one
+MOST = 64  # channels in a row or column
 
 
 def filters(weight, axes=None):
     """Draw the filters of a convolution as a grid of small pictures; returns the Axes.
 
     weight  (O, C, p, q). With C = 1 each picture is one filter; with C = 3 its picture in colour, mapped from the
-            weights' range to 0..1; otherwise a row is an out-channel o and a column an in-channel c
+            weights' range to 0..1; otherwise a row is an out-channel o and a column an in-channel c, of which the
+            first 64 are drawn where there are more
     Units   one scale for all pictures: blue below 0, white at 0, red above
     Errors  ValueError for another shape, no elements or elements that are not finite
     """
@@ -29,14 +31,17 @@ def filters(weight, axes=None):
         axes = _grid("filters", axes, pictures, *_shape_of_grid(count))
         axes.set_xlabel(f"{count} filters in red, green and blue: weights {low:.2g} to {high:.2g} as 0 to full colour")
         return axes
-    columns, rows = _shape_of_grid(count) if channels == 1 else (channels, count)
-    pictures = weight.reshape(-1, *weight.shape[2:])
     most = np.abs(weight).max() or 1
+    if channels > 1:
+        weight = weight[:MOST, :MOST]
+    rows, columns = weight.shape[:2] if channels > 1 else _shape_of_grid(count)[::-1]
+    pictures = weight.reshape(-1, *weight.shape[2:])
     axes = _grid("filters", axes, pictures, columns, rows, "weight", cmap="RdBu_r", vmin=-most, vmax=most)
     if channels == 1:
         axes.set_xlabel(f"{count} filters")
     else:
-        _number(axes, columns, rows, "in-channel c", "out-channel o")
+        across, down = (f" (first {MOST} of {n})" if n > MOST else "" for n in (channels, count))
+        _number(axes, columns, rows, "in-channel c" + across, "out-channel o" + down)
     return axes
 
 
@@ -64,14 +69,14 @@ def worst_mistakes(images, targets, probabilities, axes=None, count=16, labels=N
     probabilities   (N, classes), which the network gave
     count           how many to show at most
     labels          names of the classes instead of their numbers
-    Above each picture stand its true class, and below that the class that was predicted with its probability in %.
+    Above each picture stand its true class and, behind an arrow, the predicted one with its probability.
     Errors  ValueError for shapes that do not fit together, or for classes out of range
     """
     op = "worst_mistakes"
-    images = array_of(op, "images", images, ("N", "C", "H", "W"))
+    images = array_of(op, "images", images, ("N", "C", "H", "W"), dtype=None)  # perhaps many
     if images.shape[1] not in (1, 3):
         raise ShapeError(f"{op}: images has {images.shape[1]} channels, wanted 1 (grey) or 3 (red, green, blue)")
-    probabilities = array_of(op, "probabilities", probabilities, (len(images), "classes"))
+    probabilities = _finite(op, "probabilities", array_of(op, "probabilities", probabilities, (len(images), "classes")))
     targets = _classes(op, array_of(op, "targets", targets, (len(images),)), probabilities.shape[1])
     if isinstance(count, bool) or not isinstance(count, int) or count < 1:
         raise ShapeError(f"{op}: count is {count!r}, wanted a whole number from 1 up")
@@ -85,25 +90,25 @@ def worst_mistakes(images, targets, probabilities, axes=None, count=16, labels=N
         axes.text(0.5, 0.5, f"no mistakes among {len(images)} images", ha="center", va="center")
         return axes
     captions = [
-        f"{labels[targets[i]]}\n{labels[predicted[i]]} {100 * probabilities[i, predicted[i]]:.0f} %" for i in shown
+        f"{labels[targets[i]]}\n→ {labels[predicted[i]]}, {100 * probabilities[i, predicted[i]]:.0f} %" for i in shown
     ]
-    _captioned(axes, images[shown], captions)
-    axes.set_title(f"the worst {len(shown)} of {len(wrong)} mistakes: true class, predicted class", fontsize="medium")
+    axes.set_title(f"{len(shown)} of {len(wrong)} mistakes, the worst first: true → predicted class", fontsize="medium")
+    _captioned(axes, images[shown].astype(np.float64), captions)
     return axes
 
 
 def _captioned(axes, images, captions):
     """Small pictures in a grid, each with two lines above it whose size is chosen to fit."""
     height, width = images.shape[2:]
-    columns, rows = _shape_of_grid(len(images))
-    top = 0.5 * height
-    cell_x, cell_y = width * (1 + GAP), height + top + GAP * height
-    axes.set_xlim(0, columns * cell_x - GAP * width)
-    axes.set_ylim(rows * cell_y - GAP * height, 0)
-    axes.set_aspect("equal")
-    longest = max(len(line) for caption in captions for line in caption.split("\n"))
-    points = laid_out(axes)[0] / (columns * cell_x - GAP * width)  # of one unit of x
-    size = min(0.4 * top * points, 1.5 * width * (1 + GAP / 2) * points / longest, 12)
+    cell_x, gap = width * (1 + GAP), GAP * height
+    room, longest = laid_out(axes), max(len(line) for caption in captions for line in caption.split("\n"))
+    grids = [(columns, -(-len(images) // columns)) for columns in range(1, len(images) + 1)]
+    fits = {grid: _fitted(room, *grid, cell_x, height + gap, longest) for grid in grids}
+    # Large pictures, and few places that stay empty.
+    columns, rows = max(grids, key=lambda grid: fits[grid][0] * (len(images) / math.prod(grid)) ** 0.5)
+    points, size = fits[columns, rows]
+    top = 2.8 * size / points
+    cell_y = height + top + gap
     for position, (image, caption) in enumerate(zip(images, captions, strict=True)):
         x, y = position % columns * cell_x, position // columns * cell_y + top
         low, high = image.min(), image.max()
@@ -111,9 +116,20 @@ def _captioned(axes, images, captions):
         picture = picture[..., 0] if picture.shape[-1] == 1 else picture
         extent = (x, x + width, y + height, y)
         axes.imshow(picture, cmap="gray", vmin=0, vmax=1, extent=extent, interpolation="nearest", clip_on=False)
-        axes.text(x + width / 2, y - 0.03 * height, caption, ha="center", va="bottom", fontsize=size, linespacing=1.1)
-    axes.set_xlim(0, columns * cell_x - GAP * width)
-    axes.set_ylim(rows * cell_y - GAP * height, 0)
+        axes.text(
+            x + width / 2, y - 0.2 * size / points, caption, ha="center", va="bottom", fontsize=size, linespacing=1.1
+        )
+    axes.set(xlim=(0, columns * cell_x - GAP * width), ylim=(rows * cell_y - gap, 0), aspect="equal")
+
+
+def _fitted(room, columns, rows, cell_x, cell_y, longest):
+    """(points that one unit of a picture may take, size of a text of so many letters) for a grid in (wide, high)."""
+    wide, high = room
+    size = min(10.0, 0.12 * high / rows)
+    for _ in range(3):  # a smaller text leaves room for larger pictures
+        points = min(wide / (columns * cell_x), (high / rows - 2.8 * size) / cell_y)
+        size = min(size, 1.5 * cell_x * points / longest)
+    return points, size
 
 
 def _grid(op, axes, pictures, columns, rows, quantity=None, **look):
@@ -136,7 +152,7 @@ def _grid(op, axes, pictures, columns, rows, quantity=None, **look):
     axes.set(xticks=[], yticks=[])
     axes.spines[:].set_visible(False)
     if quantity:
-        axes.figure.colorbar(shown, ax=axes, label=quantity, shrink=0.8)
+        color_bar(shown, quantity)
     return axes
 
 
@@ -167,6 +183,6 @@ def _finite(op, name, array):
 def _classes(op, targets, classes):
     if (targets != np.round(targets)).any():
         raise KindError(f"{op}: targets has elements that are no classes, wanted whole numbers")
-    if targets.min() < 0 or targets.max() >= classes:
-        raise ShapeError(f"{op}: targets has class {targets.max():.0f}, but probabilities has {classes} classes")
+    for wrong in targets[(targets < 0) | (targets >= classes)]:
+        raise ShapeError(f"{op}: targets has class {wrong:.0f}, but probabilities has {classes} classes")
     return targets.astype(int)

@@ -11,12 +11,15 @@ Source  Sugiyama, Tagawa and Toda 1981, "Methods for visual understanding of hie
 
 from bisect import bisect_right, insort
 from itertools import pairwise
-from statistics import median
+from statistics import median_low
+
+from minigrad_kernels.errors import ShapeError
 
 __all__ = ["arrange"]
 
 BEND = 14.0  # the width that is kept free for an arrow
 SWEEPS = 12
+MOST = 30000  # boxes and bends: seconds
 
 
 def arrange(sizes, edges, across=22.0, down=34.0):
@@ -26,25 +29,37 @@ def arrange(sizes, edges, across=22.0, down=34.0):
     edges   (from, to) pairs
     across, down    the gaps between boxes of a layer and between layers
     An edge leaves its box straight down to the end of the layer and enters the next layer from straight above: its
-    points are pairs (x, end of a layer), (x, beginning of the next).
+    points are pairs (x, end of a layer), (x, beginning of the next). Edges of one box go the same way for as long as
+    they can.
+    Errors  ValueError for more boxes and bends than a picture can hold
     """
+    if len(sizes) > MOST:
+        _refuse()
     layer = _layers(len(sizes), edges)
     sizes, layer, paths = _with_bends(list(sizes), layer, edges)
     above, below = _neighbours(len(sizes), paths)
-    rows = _ordered(layer, above, below, _first_order(len(sizes), above))
+    rows = _ordered(layer, above, below, _first_order(sizes, above))
     x = _places(rows, sizes, above, below, across)
     heights = [max(sizes[v][1] for v in row) for row in rows]
     tops = [sum(heights[:i]) + i * down for i in range(len(rows))]
     left = min(x[v] - sizes[v][0] / 2 for v in range(len(sizes)))
     right = max(x[v] + sizes[v][0] / 2 for v in range(len(sizes)))
-    routes = []
-    for path in paths:
+    routes, ends = [], _ports(paths, x, sizes)
+    for path, end in zip(paths, ends, strict=True):
+        places = [*(x[v] for v in path[:-1]), end]
         route = []
-        for u, v in pairwise(path):
-            route += [(x[u] - left, tops[layer[u]] + heights[layer[u]]), (x[v] - left, tops[layer[v]])]
+        for (u, x0), (v, x1) in pairwise(zip(path, places, strict=True)):
+            route += [(x0 - left, tops[layer[u]] + heights[layer[u]]), (x1 - left, tops[layer[v]])]
         routes.append(route)
     centres = [(x[v] - left, tops[layer[v]] + heights[layer[v]] / 2) for v in range(len(sizes))]
     return centres, routes, (right - left, tops[-1] + heights[-1])
+
+
+def _refuse():
+    raise ShapeError(
+        f"graph: it takes more than {MOST} boxes and bends of arrows; draw the graph of a smaller computation, "
+        "one step of a loop say"
+    )
 
 
 def _layers(count, edges):
@@ -69,6 +84,8 @@ def _with_bends(sizes, layer, edges):
         path = [u]
         for between in range(layer[u] + 1, layer[v]):
             if (u, between) not in bends:
+                if len(sizes) == MOST:
+                    _refuse()
                 bends[u, between] = len(sizes)
                 sizes.append((BEND, 0.0))
                 layer.append(between)
@@ -86,15 +103,15 @@ def _neighbours(count, paths):
     return [list(ones) for ones in above], [list(ones) for ones in below]
 
 
-def _first_order(count, above):
-    """The place of each in a walk upwards from the ends, along the first argument first."""
+def _first_order(sizes, above):
+    """The place of each in a walk upwards from the ends, along the first argument first and along bends last."""
     place, used = {}, {u for ones in above for u in ones}
-    stack = [v for v in range(count) if v not in used]
+    stack = [v for v in range(len(sizes)) if v not in used]
     while stack:
         v = stack.pop()
         if v not in place:
             place[v] = len(place)
-            stack += reversed(above[v])
+            stack += reversed(sorted(above[v], key=lambda u: not sizes[u][1]))
     return place
 
 
@@ -110,11 +127,19 @@ def _ordered(layer, above, below, place):
         others = above if sweep % 2 == 0 else below
         spot = {v: i for row in rows for i, v in enumerate(row)}
         for row in rows if sweep % 2 == 0 else reversed(rows):
-            row.sort(key=lambda v: median(spot[u] for u in others[v]) if others[v] else spot[v])
-            spot |= {v: i for i, v in enumerate(row)}
+            _sort(row, others, spot)
         if (count := _crossings(rows, below)) < fewest:
             best, fewest = [list(row) for row in rows], count
     return best
+
+
+def _sort(row, others, spot):
+    """Order a row by the medians of its neighbours; those without any stay where they are."""
+    movable = [v for v in row if others[v]]
+    movable.sort(key=lambda v: median_low(spot[u] for u in others[v]))
+    following = iter(movable)
+    row[:] = [next(following) if others[v] else v for v in row]
+    spot |= {v: i for i, v in enumerate(row)}
 
 
 def _crossings(rows, below):
@@ -130,22 +155,36 @@ def _crossings(rows, below):
 
 
 def _places(rows, sizes, above, below, across):
-    """The x of each centre: drawn to its neighbours, in the given order, with the gaps kept."""
+    """The x of each centre: drawn to its neighbours, in the given order, with the gaps kept.
+
+    Where a result is used several times, the first use stays below it and the others stand beside.
+    """
     real = [height > 0 for _, height in sizes]
+    place = {v: i for row in rows for i, v in enumerate(row)}
     chain = [real[v] and bool(above[v]) for v in range(len(sizes))]  # an operation, neither a leaf nor a bend
-    weight = [8.0 if chain[v] else 1.0 if real[v] else 4.0 for v in range(len(sizes))]
+    first = {min(ones, key=place.get) for u in place if chain[u] and (ones := [v for v in below[u] if chain[v]])}
+    weight = [1.0 if v in first else 1e-2 if chain[v] else 1e-4 if real[v] else 1e-3 for v in range(len(sizes))]
     x = {}
     for row in rows:
         end = 0.0
         for v in row:
             x[v] = end + sizes[v][0] / 2
             end += sizes[v][0] + across
-    for sweep in range(SWEEPS):
+    for sweep in range(SWEEPS + 1):  # the last goes downwards
         others = above if sweep % 2 == 0 else below
         for row in rows if sweep % 2 == 0 else reversed(rows):
             wanted = [_wanted(v, others[v], x, chain, real) for v in row]
-            x |= zip(row, _spread(wanted, [weight[v] for v in row], [sizes[v][0] for v in row], across), strict=True)
+            _settle(row, wanted, weight, sizes, across, x)
+    # The operations stand still now, and what they need comes near.
+    fixed = [1e6 if above[v] else 1.0 for v in range(len(sizes))]
+    for row in rows:
+        wanted = [x[v] if above[v] or not below[v] else _wanted(v, below[v], x, chain, real) for v in row]
+        _settle(row, wanted, fixed, sizes, across, x)
     return x
+
+
+def _settle(row, wanted, weight, sizes, across, x):
+    x |= zip(row, _spread(wanted, [weight[v] for v in row], [sizes[v][0] for v in row], across), strict=True)
 
 
 def _wanted(v, others, x, chain, real):
@@ -172,3 +211,17 @@ def _spread(wanted, weights, widths, across):
             before[1], before[2] = before[1] + total, before[2] + count
     values = [value for value, _, count in pools for _ in range(count)]
     return [value + offset for value, offset in zip(values, offsets, strict=True)]
+
+
+def _ports(paths, x, sizes):
+    """The x at which each edge enters its box: the middle for the one that comes from nearest above it."""
+    entering, ends = {}, [0.0] * len(paths)
+    for i, path in enumerate(paths):
+        entering.setdefault(path[-1], []).append(i)
+    for v, edges in entering.items():
+        edges.sort(key=lambda i: x[paths[i][-2]])  # stable: equal ones in the order of the arguments
+        middle = min(range(len(edges)), key=lambda k: abs(x[paths[edges[k]][-2]] - x[v]))
+        step = min(16.0, (sizes[v][0] - 12.0) / (2 * max(middle, len(edges) - 1 - middle, 1)))
+        for k, i in enumerate(edges):
+            ends[i] = x[v] + (k - middle) * step
+    return ends

@@ -31,9 +31,16 @@ def optimizer_paths(function, paths, axes=None, xlim=None, ylim=None):
     axes = axes_of(op, axes, 7, 5)
     _contours(op, axes, function, *limits)
     for i, (name, path) in enumerate(paths.items()):
-        color, marker = COLORS[:6][i % 6], MARKERS[i % len(MARKERS)]
+        color, marker = COLORS[i % len(COLORS)], MARKERS[i % len(MARKERS)]
         style = {"color": color, "linestyle": DASHES[i % len(DASHES)], "linewidth": 1.6}
-        axes.plot(*path.T, marker=marker, markersize=3, markevery=max(1, len(path) // 40), label=plain(name), **style)
+        axes.plot(
+            *path.T,
+            marker=marker,
+            markersize=4,
+            markevery=max(1, len(path) // 12) if len(path) > 40 else 1,
+            label=plain(name),
+            **style,
+        )
         axes.plot(*path[-1], marker=marker, markersize=9, color=color, markeredgecolor="white", zorder=4)
         axes.plot(*path[0], marker="o", markersize=6, color="white", markeredgecolor="black", zorder=4)
     axes.set(xlabel="x", ylabel="y", xlim=limits[0], ylim=limits[1])
@@ -64,4 +71,4 @@ def _contours(op, axes, function, xlim, ylim):
         return  # a plane has no contours
     levels = low + (high - low) * np.linspace(0.04, 1, 14) ** 3
     lines = axes.contour(x, y, np.ma.masked_invalid(surface), levels, colors="#999999", linewidths=0.8)
-    axes.clabel(lines, lines.levels[1::2], fontsize=7, fmt="%.3g")
+    axes.clabel(lines, lines.levels[2::2], fontsize=7, fmt="%.3g")

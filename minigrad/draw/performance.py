@@ -10,14 +10,14 @@ import numpy as np
 
 from minigrad_kernels.errors import KindError, ShapeError
 
-from .style import COLORS, HATCHES, MARKERS, axes_of, plain
+from .style import COLORS, HATCH, HATCHES, MARKERS, axes_of, laid_out, plain
 
 __all__ = ["memory", "roofline", "timeline"]
 
 TIMES = ((1, "s"), (1e-3, "ms"), (1e-6, "µs"), (1e-9, "ns"))
 SIZES = ((2**30, "GiB"), (2**20, "MiB"), (2**10, "KiB"), (1, "bytes"))
 OTHER = "#BBBBBB"
-MOST_NAMES = 7  # that have a colour of their own in a timeline
+MOST_NAMES = 6  # that have a colour of their own in a timeline
 
 
 def roofline(points, peak, bandwidth, axes=None):
@@ -47,11 +47,11 @@ def roofline(points, peak, bandwidth, axes=None):
     axes.plot([left, ridge, right], [left * bandwidth, peak, peak], color="black", linewidth=1.5)
     axes.axvline(ridge, color="#999999", linestyle=":", linewidth=1)
     for i, (name, (x, y)) in enumerate(places.items()):
-        style = {"marker": MARKERS[i % 8], "color": COLORS[:6][i % 6], "markeredgecolor": "black"}
+        style = {"marker": MARKERS[i % 8], "color": COLORS[i % len(COLORS)], "markeredgecolor": "black"}
         axes.plot(x, y, linestyle="none", markersize=8, markeredgewidth=0.6, label=plain(name), **style)
     axes.set(xscale="log", yscale="log", xlim=(left, right))
     axes.yaxis.set_major_formatter(EngFormatter(unit="flop/s"))
-    axes.set(xlabel="arithmetic intensity (flop per byte)", ylabel="speed")
+    axes.set(xlabel="arithmetic intensity (flop per byte)", ylabel="speed (flop/s)")
     axes.grid(alpha=0.3)
     speed, moved = EngFormatter(unit="flop/s", places=1)(peak), EngFormatter(unit="B/s", places=1)(bandwidth)
     axes.set_title(f"roof: {moved} up to {ridge:.3g} flop per byte, then {speed}", fontsize="medium")
@@ -86,7 +86,10 @@ def timeline(spans, axes=None):
     for first, _ in list(lanes.values())[1:]:
         axes.axhline(first - 0.5, color="#999999", linewidth=0.8)
     axes.grid(axis="x", alpha=0.3)
-    axes.legend(loc="lower left", bbox_to_anchor=(0, 1), ncols=4, frameon=False)
+    axes.set_axisbelow(True)
+    longest = max(len("other" if name is None else str(name)) for name in styles)
+    columns = int(laid_out(axes)[0] // (6.5 * longest + 45))
+    axes.legend(loc="lower left", bbox_to_anchor=(0, 1), ncols=max(1, min(4, columns)), frameon=False)
     return axes
 
 
@@ -108,7 +111,7 @@ def memory(samples, axes=None):
     below = np.zeros(len(times))
     for i, (name, size) in enumerate(categories.items()):
         above = below + size / unit
-        style = {"facecolor": COLORS[:7][i % 7], "edgecolor": "white", "hatch": HATCHES[i % 8], "linewidth": 0}
+        style = {"facecolor": COLORS[i % len(COLORS)], "edgecolor": HATCH, "hatch": HATCHES[i % 8], "linewidth": 0}
         axes.fill_between(x, below, above, step="post", label=plain(name), **style)
         below = above
     axes.step(x, total / unit, where="post", color="black", linewidth=1)
@@ -169,7 +172,8 @@ def _styles(spans):
     for _, name, begin, end in spans:
         seconds[name] = seconds.get(name, 0) + end - begin
     most = sorted(seconds, key=seconds.get, reverse=True)[:MOST_NAMES]
-    styles = {name: (COLORS[i], HATCHES[i]) for i, name in enumerate(most)}
+    shown = [name for name in seconds if name in most]  # in the order in which they come first
+    styles = {name: (COLORS[i], HATCHES[i]) for i, name in enumerate(shown)}
     return styles | ({None: (OTHER, "")} if len(seconds) > len(most) else {})
 
 
@@ -181,7 +185,7 @@ def _bars(axes, group, start, unit, color, hatch, label):
     for _, _, begin, end, row in group:
         x0, x1 = (begin - start) / unit, (end - start) / unit
         corners.append([(x0, row - 0.4), (x1, row - 0.4), (x1, row + 0.4), (x0, row + 0.4)])
-    style = {"facecolors": color, "edgecolors": "white", "linewidths": 0.3, "hatch": hatch}
+    style = {"facecolors": color, "edgecolors": HATCH, "linewidths": 0.5, "hatch": hatch}
     axes.add_collection(PolyCollection(corners, label=label, **style))
 
 
@@ -198,6 +202,8 @@ def _samples(op, samples):
         raise ShapeError(f"{op}: {len(samples)} samples of {len(names)} categories, wanted two or more of at least one")
     if not (np.diff(times) >= 0).all() or not np.isfinite(times).all():
         raise ShapeError(f"{op}: the times of samples fall, wanted them in order")
+    if times[0] == times[-1]:
+        raise ShapeError(f"{op}: all samples are of the same time, {times[0]} s")
     for name, sizes in categories.items():
         if not (sizes >= 0).all() or not np.isfinite(sizes).all():
             raise ShapeError(f"{op}: {name} has {sizes.min():.0f} bytes, wanted 0 or more")

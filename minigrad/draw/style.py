@@ -14,14 +14,15 @@ from .. import device
 from ..tensor import Tensor
 
 __all__ = [
-    "COLORS", "DASHES", "HATCHES", "MARKERS", "array_of", "axes_of", "figure_of", "laid_out", "labels_of", "plain",
-    "save",
+    "COLORS", "DASHES", "HATCH", "HATCHES", "MARKERS", "array_of", "axes_of", "color_bar", "figure_of",
+    "laid_out", "labels_of", "plain", "save",
 ]  # fmt: skip
 
-COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#F0E442", "#000000")
+COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")  # without yellow, too light for lines
 DASHES = ("-", "--", "-.", ":", (0, (8, 2)), (0, (5, 1, 1, 1, 1, 1)), (0, (1, 3)), (0, (3, 3)))
 MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")
 HATCHES = ("", "////", "....", "\\\\\\\\", "xxxx", "----", "++++", "oooo")
+HATCH = (1.0, 1.0, 1.0, 0.45)  # the colour of hatches
 FORMATS = {".png": "png", ".svg": "svg"}
 
 
@@ -52,8 +53,19 @@ def laid_out(axes):
     return extent.width * 72 / figure.dpi, extent.height * 72 / figure.dpi
 
 
-def array_of(op, name, value, shape):
-    """The elements of a Tensor, array or list as NumPy's float64.
+def color_bar(shown, label):
+    """A colour bar beside a picture: as high as it, whatever its aspect, where the layout of the figure makes room."""
+    from matplotlib.layout_engine import ConstrainedLayoutEngine
+
+    axes, figure = shown.axes, shown.axes.figure
+    if isinstance(figure.canvas.figure.get_layout_engine(), ConstrainedLayoutEngine):
+        figure.colorbar(shown, cax=axes.inset_axes([1.03, 0, 0.04, 1]), label=label)
+    else:
+        figure.colorbar(shown, ax=axes, label=label, fraction=0.046, pad=0.04)
+
+
+def array_of(op, name, value, shape, dtype=np.float64):
+    """The elements of a Tensor, array or list as an array of NumPy's; of their own type where dtype is None.
 
     shape   letters and numbers, such as ("O", "C", "p", "q"): how many axes there must be, with what lengths
     Errors  TypeError for what is no array of real numbers, ValueError for another shape or no elements
@@ -74,7 +86,7 @@ def array_of(op, name, value, shape):
         raise ShapeError(f"{op}: {name} has shape {array.shape}, wanted {wanted}")
     if not array.size:
         raise ShapeError(f"{op}: {name} of shape {array.shape} has no elements, so there is nothing to draw")
-    return array.astype(np.float64)
+    return array if dtype is None else array.astype(dtype)
 
 
 def labels_of(op, labels, count):

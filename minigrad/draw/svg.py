@@ -30,15 +30,17 @@ def written(graph):
     legend, legend_width = _legend(kinds)
     width = max(graph.width, legend_width) + 2 * MARGIN
     height = graph.height + 2 * MARGIN + 2 * LINE
-    arrows = [
-        _arrow(graph.boxes[u], graph.boxes[v], route, name)
-        for (u, v, name), route in zip(graph.edges, graph.routes, strict=True)
-    ]
+    arrows, drawn = [], {}
+    for (u, v, name), route in zip(graph.edges, graph.routes, strict=True):
+        # What an earlier arrow from the same box has in common with this one is drawn once.
+        begin, drawn[u] = min(drawn.get(u, 0), len(route) - 2), max(drawn.get(u, 0), len(route) - 2)
+        arrows.append(_arrow(graph.boxes[u], graph.boxes[v], route[begin:], name, joins=begin > 0))
     boxes = [_box(box) for box in graph.boxes]
     return "\n".join(
         [
             f'<svg xmlns="http://www.w3.org/2000/svg" width="{width:.0f}" height="{height:.0f}" '
-            f'viewBox="0 0 {width:.0f} {height:.0f}" role="img" aria-label="{escape(repr(graph))}">',
+            f'viewBox="0 0 {width:.0f} {height:.0f}" style="max-width:100%;height:auto" role="img" '
+            f'aria-label="{escape(repr(graph))}">',
             f'<rect width="{width:.0f}" height="{height:.0f}" fill="white"/>',
             f'<g font-family="{FONT}" font-size="{SIZE}" fill="black">',
             f'<g transform="translate({MARGIN} {MARGIN})">{legend}</g>',
@@ -77,10 +79,10 @@ def _box(box):
     )
 
 
-def _arrow(source, target, route, name):
-    """From the bottom of a box, through the gaps between layers, to the top of another."""
+def _arrow(source, target, route, name, joins):
+    """From the bottom of a box, or where it joins another arrow, through the gaps between layers, to another's top."""
     x, y = route[0]
-    path = [f"M{x:.1f} {source.y + source.height:.1f}V{y:.1f}"]
+    path = [f"M{x:.1f} {y if joins else source.y + source.height:.1f}V{y:.1f}"]
     for i, ((x0, y0), (x1, y1)) in enumerate(pairwise(route)):
         bend = (y0 + y1) / 2
         path.append(f"V{y1:.1f}" if i % 2 else f"C{x0:.1f} {bend:.1f} {x1:.1f} {bend:.1f} {x1:.1f} {y1:.1f}")

@@ -5,6 +5,7 @@ by dots, "0.weight". A buffer is a Tensor that is saved but not trained, such as
 """
 
 import html
+import math
 
 from minigrad_kernels.errors import KindError, ShapeError
 from minigrad_kernels.toolchain.companion import expect
@@ -264,4 +265,10 @@ class Module:
         return f"{type(self).__name__}(\n  " + "\n  ".join(extra + parts) + "\n)"
 
     def _repr_html_(self):
-        return f"<pre>{html.escape(repr(self))}</pre>"
+        text, parameters = repr(self), list(self.parameters())
+        count = sum(math.prod(parameter.shape) for parameter in parameters)
+        places = " and ".join(sorted({f"{parameter.dtype} on {parameter.device}" for parameter in parameters}))
+        facts = f"{type(self).__name__}: {count:,} parameters" + (f", {places}" if places else "")
+        state = "" if text.count("\n") > 30 else ' open=""'
+        summary = f"<summary><b>{html.escape(facts)}</b></summary>"
+        return f"<details{state}>{summary}<pre>{html.escape(text)}</pre></details>"

@@ -11,6 +11,8 @@ from minigrad_kernels.errors import ShapeError
 
 __all__ = ["History", "Running"]
 
+ENDS = 10  # rows that a notebook shows of each end of a long history
+
 
 @dataclass
 class Running:
@@ -116,9 +118,12 @@ class History:
     def _repr_html_(self):
         names = self.columns()
         rows = [[_text(row.get(name)) for name in names] for row in self.rows]
+        if len(rows) > 2 * ENDS + 1:
+            rows[ENDS:-ENDS] = [["..."] * len(names)]
         head = "".join(f"<th>{html.escape(name)}</th>" for name in names)
         body = "".join("<tr>" + "".join(f"<td>{cell}</td>" for cell in row) + "</tr>" for row in rows)
-        return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+        caption = f"<caption>{html.escape(repr(self))}</caption>"
+        return f"<table>{caption}<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
 
 
 def _text(value):

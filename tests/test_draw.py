@@ -1,0 +1,449 @@
+"""Pictures by matplotlib: what they show, that texts do not overlap, what they refuse, and what they leave alone."""
+
+import copy
+import itertools
+import subprocess
+import sys
+import xml.etree.ElementTree as ElementTree
+
+import numpy as np
+import pytest
+
+from minigrad import Tensor, draw, randn
+from minigrad.errors import KindError, ShapeError
+
+CIFAR = "airplane automobile bird cat deer dog frog horse ship truck".split()
+RANDOM = np.random.default_rng(0)
+
+
+def texts_of(axes):
+    """The boxes, in pixels, of all texts that are drawn: ticks, labels, title, legend, in the Axes and beside them."""
+    from matplotlib.text import Text
+
+    axes.figure.canvas.draw()
+    texts = [text for text in axes.figure.findobj(Text) if text.get_visible() and text.get_text().strip()]
+    window = axes.figure.bbox
+    return [(text, text.get_window_extent()) for text in texts if _is_drawn(text, axes.figure)], window
+
+
+def _is_drawn(text, figure):
+    """Ticks outside of the limits exist and are not drawn."""
+    for axes in figure.findobj(lambda artist: hasattr(artist, "get_xticklabels")):
+        for axis in (axes.xaxis, axes.yaxis):
+            labels = axis.get_ticklabels(which="both")
+            if text in labels:
+                low, high = sorted(axis.get_view_interval())
+                place = text.get_position()[0 if axis is axes.xaxis else 1]
+                margin = 1e-6 * (high - low)
+                return axes.axison and low - margin <= place <= high + margin
+            if text is axis.label:
+                return axes.axison
+    return True
+
+
+def assert_legible(axes, smallest=4):
+    """No two texts overlap, all lie in the figure, and none is too small."""
+    boxes, window = texts_of(axes)
+    for (first, one), (second, other) in itertools.combinations(boxes, 2):
+        assert not _overlap(first, one, second, other), f"{first.get_text()!r} overlaps {second.get_text()!r}"
+    for text, box in boxes:
+        inside = box.x0 >= -2 and box.y0 >= -2 and box.x1 <= window.x1 + 2 and box.y1 <= window.y1 + 2
+        assert inside, f"{text.get_text()!r} leaves the figure"
+        assert box.height >= smallest, f"{text.get_text()!r} is {box.height:.1f} pixels high"
+
+
+def _overlap(first, one, second, other):
+    if first.get_rotation() == second.get_rotation() == 45:  # parallel lines of text, which boxes do not tell apart
+        apart = (one.x1 - other.x1) + (one.y1 - other.y1)  # they end at their ticks, upper right
+        return abs(apart) / 2**0.5 < first.get_fontsize() * first.figure.dpi / 72
+    wide, high = min(one.x1, other.x1) - max(one.x0, other.x0), min(one.y1, other.y1) - max(one.y0, other.y0)
+    return min(wide, high) > 1.5
+
+
+def histograms_of(epochs, edges):
+    def counts(scale):
+        return np.histogram(RANDOM.normal(scale=scale, size=500), edges)[0]
+
+    return [(epoch, edges, counts(0.2 + 0.02 * epoch), counts(0.8 / epoch)) for epoch in range(1, epochs + 1)]
+
+
+def spans_of(count, names):
+    return [("host", f"{names} {i % 9}", 1e-3 * i, 1e-3 * (i + 0.8)) for i in range(count)] + [
+        ("device", f"{names} {i % 9}", 1e-3 * i + 4e-4, 1e-3 * (i + 1.2)) for i in range(count)
+    ]
+
+
+def samples_of(count):
+    return [(1e-3 * i, {"parameters": 2**20, "activations": 2**18 * min(i, count - i)}) for i in range(count)]
+
+
+COUNTS = np.diag(RANDOM.integers(800, 1100, 10)) + RANDOM.integers(0, 60, (10, 10))
+PROBABILITIES = RANDOM.dirichlet(np.full(10, 0.3), 40)
+TARGETS = RANDOM.integers(0, 10, 40)
+LINEAR = np.linspace(-2, 2, 41)
+LOGARITHMIC = np.concatenate([-np.geomspace(10, 1e-6, 36), np.geomspace(1e-6, 10, 36)])
+PATHS = {"SGD": RANDOM.normal(size=(30, 2)), "Adam": RANDOM.normal(size=(3, 2))}
+POINTS = {"plain": (0.25, 1.1e9), "tiled": (4, 2e10), "register": (16, 3e11)}
+
+
+def bowl(x, y):
+    return x * x + 10 * y * y
+
+
+PICTURES = {
+    "filters, one channel": lambda axes=None: draw.filters(RANDOM.normal(size=(12, 1, 3, 3)), axes),
+    "filters in colour": lambda axes=None: draw.filters(RANDOM.normal(size=(12, 3, 3, 3)), axes),
+    "filters, many channels": lambda axes=None: draw.filters(RANDOM.normal(size=(16, 6, 5, 5)), axes),
+    "filters, more than are drawn": lambda axes=None: draw.filters(RANDOM.normal(size=(70, 80, 1, 1)), axes),
+    "feature maps": lambda axes=None: draw.feature_maps(RANDOM.random((12, 7, 9)), axes),
+    "feature maps with signs": lambda axes=None: draw.feature_maps(RANDOM.normal(size=(5, 9, 7)), axes),
+    "confusion matrix": lambda axes=None: draw.confusion_matrix(COUNTS, axes),
+    "confusion matrix with names": lambda axes=None: draw.confusion_matrix(COUNTS, axes, CIFAR),
+    "confusion matrix of 100": lambda axes=None: draw.confusion_matrix(np.eye(100), axes),
+    "worst mistakes": lambda axes=None: draw.worst_mistakes(RANDOM.random((40, 1, 8, 8)), TARGETS, PROBABILITIES, axes),
+    "worst mistakes, colour": lambda axes=None: draw.worst_mistakes(
+        RANDOM.random((40, 3, 32, 32)), TARGETS, PROBABILITIES, axes, 25, CIFAR
+    ),
+    "histograms": lambda axes=None: draw.histograms(histograms_of(10, LINEAR), axes),
+    "histograms, logarithmic": lambda axes=None: draw.histograms(histograms_of(40, LOGARITHMIC), axes, "gradients"),
+    "optimizer paths": lambda axes=None: draw.optimizer_paths(bowl, PATHS, axes),
+    "roofline": lambda axes=None: draw.roofline(POINTS, 6.7e13, 4.8e12, axes),
+    "timeline": lambda axes=None: draw.timeline(spans_of(30, "conv2d_relu_max_pool2d"), axes),
+    "memory": lambda axes=None: draw.memory(samples_of(50), axes),
+}
+pictures = pytest.mark.parametrize("picture", PICTURES.values(), ids=PICTURES)
+
+
+# ---- all pictures ------------------------------------------------------------------------------------------------
+
+
+@pictures
+def test_texts_do_not_overlap(picture):
+    assert_legible(picture())
+
+
+@pictures
+def test_pictures_fit_into_axes_that_are_given(picture):
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(14, 12), layout="constrained")
+    FigureCanvasAgg(figure)
+    left, right = figure.subplots(1, 2)
+    assert picture(left) is left
+    assert not right.lines and not right.images and not right.collections
+    figure.canvas.draw()
+    outside = [text for text in left.texts if text.get_window_extent().x1 > right.get_window_extent().x0]
+    assert not outside
+
+
+@pictures
+def test_pictures_work_without_a_layout_and_in_a_subfigure(picture):
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(8, 8))
+    FigureCanvasAgg(figure)
+    axes = figure.subfigures(1, 2)[0].add_subplot()
+    assert picture(axes) is axes
+    figure.canvas.draw()
+
+
+@pictures
+def test_pictures_have_labels(picture):
+    axes = picture()
+    if axes.axison:
+        names = [tick.get_text() for tick in axes.get_yticklabels()]
+        assert axes.get_xlabel() and (axes.get_ylabel() or not any(name.isdigit() for name in names))
+    else:
+        assert axes.get_title()
+
+
+@pictures
+@pytest.mark.parametrize("ending", ["svg", "PNG"])
+def test_save(picture, ending, tmp_path):
+    from matplotlib.image import imread
+
+    path = tmp_path / f"picture.{ending}"
+    assert draw.save(picture(), path) == path
+    if ending == "svg":
+        root = ElementTree.parse(path).getroot()
+        assert root.tag.endswith("svg") and len(list(root.iter())) > 20
+    else:
+        pixels = imread(path, format="png")[..., :3]
+        assert min(pixels.shape[:2]) > 100 and pixels.std() > 0.01
+
+
+STATE = """
+import copy, sys
+import minigrad.draw
+assert "matplotlib" not in sys.modules
+import matplotlib
+matplotlib.use("agg")  # or a look at the settings would choose a backend, and import pyplot for that
+before = copy.deepcopy(dict(matplotlib.rcParams))
+from tests.test_draw import PICTURES
+for picture in PICTURES.values():
+    picture().figure.canvas.draw()
+assert "matplotlib.pyplot" not in sys.modules
+assert dict(matplotlib.rcParams) == before
+"""
+
+
+def test_pyplot_and_the_settings_are_left_alone():
+    subprocess.run([sys.executable, "-W", "error", "-c", STATE], check=True, timeout=300)
+
+
+@pictures
+def test_arguments_are_not_changed(picture):
+    shared = [COUNTS, PROBABILITIES, TARGETS, PATHS, POINTS]
+    before = copy.deepcopy(shared)
+    picture()
+    np.testing.assert_equal(shared, before)
+
+
+# ---- each picture ------------------------------------------------------------------------------------------------
+
+
+def small_pictures(axes, shape):
+    """The small pictures of a grid, row by row: the parts of its one image between the gaps, which are not numbers."""
+    (image,) = axes.images
+    mosaic = np.ma.filled(image.get_array().astype(float), np.nan)
+    runs = []
+    for axis in (1, 0):
+        there = np.flatnonzero(np.isfinite(mosaic).any(axis))
+        runs.append(np.split(there, np.flatnonzero(np.diff(there) > 1) + 1))
+    parts = [mosaic[np.ix_(rows, columns)] for rows in runs[0] for columns in runs[1]]
+    steps = [length // want for length, want in zip(parts[0].shape, shape, strict=True)]
+    assert len(set(steps)) == 1 and image.axes.get_aspect() != "auto"
+    return [part[:: steps[0], :: steps[1]] for part in parts if np.isfinite(part).all()]
+
+
+@pytest.mark.parametrize("shape", [(6, 2, 3, 3), (7, 1, 5, 4), (3, 4, 1, 1)])
+def test_filters_are_pictures_in_the_order_of_the_channels(shape):
+    weight = RANDOM.normal(size=shape)
+    axes = draw.filters(weight)
+    np.testing.assert_array_equal(small_pictures(axes, shape[2:]), weight.reshape(-1, *shape[2:]))
+    assert axes.images[0].get_clim() == (-np.abs(weight).max(), np.abs(weight).max())
+    if shape[1] > 1:
+        assert [axes.get_xlabel(), axes.get_ylabel()] == ["in-channel c", "out-channel o"]
+        assert [tick.get_text() for tick in axes.get_xticklabels()] == [str(c) for c in range(shape[1])]
+        assert [tick.get_text() for tick in axes.get_yticklabels()] == [str(o) for o in range(shape[0])]
+
+
+def test_filters_of_three_channels_are_in_colour():
+    weight = np.zeros((2, 3, 2, 2))
+    weight[0, 0], weight[1, 2] = 1, 0.5
+    (image,) = draw.filters(weight).images
+    array = image.get_array()
+    np.testing.assert_array_equal(array[0, 0], [1, 0, 0])
+    np.testing.assert_array_equal(array[0, -1], [0, 0, 0.5])
+
+
+def test_filters_of_many_channels_are_cut():
+    axes = draw.filters(np.ones((70, 80, 1, 1)))
+    assert len(small_pictures(axes, (1, 1))) == 64 * 64
+    assert axes.get_xlabel() == "in-channel c (first 64 of 80)"
+    assert axes.get_ylabel() == "out-channel o (first 64 of 70)"
+
+
+def test_feature_maps_take_tensors_of_any_device():
+    maps = randn(5, 3, 4, device="interpreter")
+    for value in (maps, maps.numpy(), maps.tolist(), Tensor(maps.numpy(), requires_grad=True)):
+        axes = draw.feature_maps(value)
+        np.testing.assert_allclose(small_pictures(axes, (3, 4)), maps.numpy(), rtol=1e-6)
+    assert draw.feature_maps(np.ones((1, 2, 2))).images[0].get_clim() == (0, 1)
+
+
+def test_a_pixel_of_a_small_picture_is_square():
+    axes = draw.feature_maps(np.ones((3, 4, 9)))
+    axes.figure.canvas.draw()
+    (image,) = axes.images
+    extent, shape = image.get_window_extent(), image.get_array().shape
+    assert extent.width / shape[1] == pytest.approx(extent.height / shape[0], rel=0.02)
+
+
+def test_confusion_matrix_shows_counts_and_shares():
+    matrix = np.array([[8, 2, 0], [0, 5, 5], [0, 0, 0]])
+    axes = draw.confusion_matrix(matrix, labels=["a", "$b$", "c"])
+    np.testing.assert_array_equal(axes.images[0].get_array(), [[80, 20, 0], [0, 50, 50], [0, 0, 0]])
+    written = {text.get_position(): text.get_text() for text in axes.texts}
+    assert written == {(0, 0): "8", (1, 0): "2", (1, 1): "5", (2, 1): "5"}
+    assert [axes.get_xlabel(), axes.get_ylabel()] == ["predicted class", "true class"]
+    axes.figure.canvas.draw()
+    assert [tick.get_text() for tick in axes.get_yticklabels()] == ["a", r"\$b\$", "c"]
+
+
+def test_confusion_matrix_writes_no_number_that_cannot_be_read():
+    assert not draw.confusion_matrix(np.full((100, 100), 12345)).texts
+    assert len(draw.confusion_matrix(np.full((20, 20), 3)).texts) == 400
+
+
+def test_worst_mistakes_are_the_worst_and_in_order():
+    probabilities = np.array([[0.9, 0.1, 0], [0.2, 0.7, 0.1], [0.6, 0.1, 0.3], [0.1, 0.2, 0.7]])
+    targets = np.array([0, 2, 2, 0])  # the first is right; true classes got 0.1, 0.3 and 0.1
+    images = np.stack([np.full((1, 2, 2), i) + np.eye(2) for i in range(4)])
+    axes = draw.worst_mistakes(Tensor(images), Tensor(targets), Tensor(probabilities), labels=["a", "b", "c"])
+    assert [text.get_text() for text in axes.texts] == ["c\n→ b, 70 %", "a\n→ c, 70 %", "c\n→ a, 60 %"]
+    assert axes.get_title().startswith("3 of 3 mistakes")
+    for image in axes.images:
+        np.testing.assert_array_equal(image.get_array(), np.eye(2))
+    axes = draw.worst_mistakes(images, targets, probabilities, count=1)
+    assert [text.get_text() for text in axes.texts] == ["2\n→ 1, 70 %"] and axes.get_title().startswith("1 of 3 ")
+    (text,) = draw.worst_mistakes(images[:1], targets[:1], probabilities[:1]).texts
+    assert text.get_text() == "no mistakes among 1 images"
+
+
+def test_histograms_are_ridges_on_one_scale():
+    records = [(1, LINEAR, np.full(40, 2), None), (3, LINEAR, np.eye(40)[7] * 9, np.ones(40))]
+    axes = draw.histograms(records)
+    filled = [patch for patch in axes.patches if patch.get_fill()]
+    assert [patch.get_data().baseline for patch in filled] == [1, 0]
+    heights = [patch.get_data().values - patch.get_data().baseline for patch in filled]
+    assert heights[0] == pytest.approx(np.full(40, heights[1].max() / 40))
+    assert heights[1].argmax() == 7 and np.count_nonzero(heights[1]) == 1
+    assert [tick.get_text() for tick in axes.get_yticklabels()] == ["3", "1"]
+    axes = draw.histograms(records, quantity="gradients")  # which the first epoch has none of
+    assert [tick.get_text() for tick in axes.get_yticklabels()] == ["3"] and axes.get_xlabel() == "gradient"
+
+
+def test_histograms_of_weights_and_gradients_have_their_own_edges():
+    records = [(1, (LINEAR, 3 * LINEAR), np.ones(40), np.ones(40))]
+    assert draw.histograms(records).get_xlim() == (-2, 2)
+    assert draw.histograms(records, quantity="gradients").get_xlim() == (-6, 6)
+    axes = draw.histograms(histograms_of(40, LOGARITHMIC))
+    assert axes.get_xscale() == "symlog"
+    shown = [int(tick.get_text()) for tick in axes.get_yticklabels()]
+    assert len(shown) == 16 and shown[0] == 40 and shown[-1] == 1
+
+
+def test_optimizer_paths_begin_and_end_where_they_should():
+    axes = draw.optimizer_paths(lambda x, y: Tensor(bowl(x, y)), PATHS, xlim=(-3, 3), ylim=(-2, 2))
+    lines = {line.get_label(): line.get_xydata() for line in axes.lines}
+    np.testing.assert_array_equal(lines["SGD"], PATHS["SGD"])
+    np.testing.assert_array_equal(lines["Adam"], PATHS["Adam"])
+    points = [line.get_xydata()[0].tolist() for line in axes.lines if len(line.get_xydata()) == 1]
+    assert points == [PATHS[name][end].tolist() for name in PATHS for end in (-1, 0)]
+    assert axes.get_xlim() == (-3, 3) and axes.get_ylim() == (-2, 2)
+    (contours,) = axes.collections
+    assert len(contours.levels) == 14
+    looks = {
+        (line.get_color(), line.get_linestyle(), line.get_marker()) for line in axes.lines if len(line.get_xdata()) > 1
+    }
+    assert len(looks) == 2
+
+
+def test_optimizer_paths_bear_a_plane_and_holes():
+    draw.optimizer_paths(lambda x, y: 0 * x, PATHS).figure.canvas.draw()
+    draw.optimizer_paths(lambda x, y: np.where(x < 0, np.nan, x), {"a": [[0, 0], [np.nan, 1]]}).figure.canvas.draw()
+
+
+def test_roofline_is_the_roof():
+    axes = draw.roofline(POINTS, 8e12, 4e11)
+    x, y = axes.lines[0].get_data()
+    np.testing.assert_allclose(y, np.minimum(8e12, 4e11 * np.array(x)))
+    assert x[1] == 20 and x[0] < 0.25 and x[2] > 20
+    points = {line.get_label(): line.get_xydata()[0].tolist() for line in axes.lines[2:]}
+    assert points == {name: list(point) for name, point in POINTS.items()}
+    assert axes.get_xscale() == axes.get_yscale() == "log"
+    assert axes.get_title() == "roof: 400.0 GB/s up to 20 flop per byte, then 8.0 Tflop/s"
+    assert len({(line.get_marker(), line.get_color()) for line in axes.lines[2:]}) == 3
+
+
+def test_timeline_puts_bars_in_lanes():
+    spans = [("host", "step", 1.0, 1.004), ("host", "conv", 1.0, 1.001), ("host", "relu", 1.001, 1.002)]
+    spans += [("device", "conv", 1.0005, 1.003)]
+    axes = draw.timeline(spans)
+    bars = {
+        collection.get_label(): [path.vertices for path in collection.get_paths()] for collection in axes.collections
+    }
+    assert set(bars) == {"step", "conv", "relu"} and axes.get_xlabel() == "time (ms)"
+    assert [(bar[0, 0], bar[2, 0], bar[:4, 1].mean()) for bar in bars["conv"]] == [
+        pytest.approx((0, 1, 1)),
+        pytest.approx((0.5, 3, 2)),
+    ]
+    assert [bar[:4, 1].mean() for bar in bars["step"] + bars["relu"]] == pytest.approx([0, 1])
+    assert [tick.get_text() for tick in axes.get_yticklabels()] == ["host", "device"]
+
+
+def test_timeline_gives_colours_to_the_names_with_the_most_time():
+    spans = [("host", f"op {i}", i, i + 0.5 + 0.01 * i) for i in range(20)]
+    axes = draw.timeline(spans)
+    assert [text.get_text() for text in axes.get_legend().get_texts()] == [f"op {i}" for i in range(14, 20)] + ["other"]
+    looks = {(tuple(bars.get_facecolor()[0]), bars.get_hatch()) for bars in axes.collections}
+    assert len(looks) == 7
+    assert sum(len(bars.get_paths()) for bars in axes.collections) == 20
+
+
+def test_memory_stacks_its_categories():
+    samples = [(5.0, {"a": 2**20}), (5.5, {"a": 2**20, "b": 3 * 2**20}), (6.0, {"b": 2**20})]
+    axes = draw.memory(samples)
+    (line, peak) = axes.lines
+    np.testing.assert_array_equal(line.get_xydata(), [[0, 1], [0.5, 4], [1, 1]])
+    assert set(peak.get_ydata()) == {4} and axes.get_title() == "peak 4 MiB"
+    assert [axes.get_xlabel(), axes.get_ylabel()] == ["time (s)", "memory (MiB)"]
+    assert [text.get_text() for text in axes.get_legend().get_texts()] == ["b", "a"]
+    tops = [area.get_paths()[0].vertices[:, 1].max() for area in axes.collections]
+    assert tops == [1, 4]
+
+
+# ---- refusals ----------------------------------------------------------------------------------------------------
+
+IMAGES = np.ones((2, 1, 4, 4))
+REFUSALS = [
+    (lambda: draw.filters(np.ones((3, 3))), ShapeError, r"weight has shape \(3, 3\), wanted \(O, C, p, q\)"),
+    (lambda: draw.filters(np.ones((0, 1, 3, 3))), ShapeError, "has no elements"),
+    (lambda: draw.filters([["a"]]), KindError, "wanted an array of real numbers"),
+    (lambda: draw.filters([[1], [1, 2]]), ShapeError, "weight is not an array"),
+    (lambda: draw.filters(np.full((1, 1, 2, 2), np.nan)), ShapeError, "not finite"),
+    (lambda: draw.filters(np.ones((1, 1, 2, 2)), axes=3), KindError, "axes is a int, wanted one matplotlib Axes"),
+    (lambda: draw.feature_maps(np.ones((1, 2, 3, 3))), ShapeError, r"wanted \(C, H, W\)"),
+    (lambda: draw.confusion_matrix(np.ones((2, 3))), ShapeError, "as many columns as rows"),
+    (lambda: draw.confusion_matrix([[1, -1], [0, 2]]), ShapeError, "no counts"),
+    (lambda: draw.confusion_matrix(np.eye(2), labels=["a"]), ShapeError, "1 labels for 2 classes"),
+    (lambda: draw.worst_mistakes(np.ones((2, 2, 4, 4)), [0, 1], np.eye(2)), ShapeError, "has 2 channels"),
+    (lambda: draw.worst_mistakes(IMAGES, [0], np.eye(2)), ShapeError, r"targets has shape \(1,\), wanted \(2,\)"),
+    (lambda: draw.worst_mistakes(IMAGES, [0, 2], np.eye(2)), ShapeError, "targets has class 2"),
+    (lambda: draw.worst_mistakes(IMAGES, [0, -1], np.eye(2)), ShapeError, "targets has class -1"),
+    (lambda: draw.worst_mistakes(IMAGES, [0, 0.5], np.eye(2)), KindError, "wanted whole numbers"),
+    (lambda: draw.worst_mistakes(IMAGES, [0, 1], np.full((2, 2), np.nan)), ShapeError, "not finite"),
+    (lambda: draw.worst_mistakes(IMAGES, [0, 1], np.eye(2), count=0), ShapeError, "count is 0"),
+    (lambda: draw.histograms([]), ShapeError, "no epoch with weights"),
+    (
+        lambda: draw.histograms([(1, LINEAR, np.ones(40), None)], None, "gradients"),
+        ShapeError,
+        "no epoch with gradients",
+    ),
+    (lambda: draw.histograms({"0.weight": []}), KindError, r"records\['0.weight'\]"),
+    (lambda: draw.histograms([(1, LINEAR)]), KindError, "wanted .epoch, edges, counts of weights"),
+    (lambda: draw.histograms([(1, LINEAR, np.ones(3), None)]), ShapeError, r"edges has shape \(41,\), wanted \(4,\)"),
+    (lambda: draw.histograms([(1, -LINEAR, np.ones(40), None)]), ShapeError, "do not rise"),
+    (lambda: draw.histograms(histograms_of(1, LINEAR), quantity="biases"), ShapeError, "quantity is 'biases'"),
+    (lambda: draw.optimizer_paths(3, PATHS), KindError, "function is a int"),
+    (lambda: draw.optimizer_paths(bowl, {}), ShapeError, "with at least one"),
+    (lambda: draw.optimizer_paths(bowl, {"a": np.ones((3, 3))}), ShapeError, r"paths\['a'\] has shape"),
+    (lambda: draw.optimizer_paths(bowl, PATHS, xlim=(1, 1)), ShapeError, "xlim is"),
+    (lambda: draw.optimizer_paths(lambda x, y: 1.0, PATHS), ShapeError, "function.x, y. has shape"),
+    (lambda: draw.optimizer_paths(lambda x, y: x * np.nan, PATHS), ShapeError, "nowhere finite"),
+    (lambda: draw.roofline({}, 1, 1), ShapeError, "with at least one"),
+    (lambda: draw.roofline({"a": 3}, 1, 1), KindError, "wanted .flop per byte, flop/s"),
+    (lambda: draw.roofline({"a": (1, 0)}, 1, 1), ShapeError, "finite number above 0"),
+    (lambda: draw.roofline(POINTS, "fast", 1), KindError, "peak is 'fast', wanted a number"),
+    (lambda: draw.roofline(POINTS, 1, np.inf), ShapeError, "bandwidth is inf"),
+    (lambda: draw.timeline([]), ShapeError, "spans is empty"),
+    (lambda: draw.timeline([("a", "b", 1)]), KindError, "wanted .lane, name, begin, end"),
+    (lambda: draw.timeline([("a", "b", 2, 1)]), ShapeError, "from 2.0 to 1.0"),
+    (lambda: draw.memory([(0, {"a": 1})]), ShapeError, "1 samples of 1 categories"),
+    (lambda: draw.memory([(1, {"a": 1}), (0, {"a": 1})]), ShapeError, "the times of samples fall"),
+    (lambda: draw.memory([(1, {"a": 1}), (1, {"a": 1})]), ShapeError, "all samples are of the same time"),
+    (lambda: draw.memory([(0, {"a": 1}), (1, {"a": -1})]), ShapeError, "a has -1 bytes"),
+    (lambda: draw.memory([(0, 3), (1, 4)]), KindError, "a sample is malformed"),
+    (lambda: draw.save(draw.confusion_matrix(np.eye(2)), "a.pdf"), ShapeError, "wanted .png or .svg"),
+    (lambda: draw.save(3, "a.png"), KindError, "axes is a int, wanted matplotlib Axes"),
+    (lambda: draw.save(draw.graph(Tensor([1.0])), "a.svg"), KindError, "a Graph has a method save of its own"),
+]
+
+
+@pytest.mark.parametrize("call, error, message", REFUSALS, ids=[message for _, _, message in REFUSALS])
+def test_refusals_say_what_is_wanted(call, error, message):
+    with pytest.raises(error, match=message):
+        call()

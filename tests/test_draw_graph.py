@@ -1,0 +1,354 @@
+"""The picture of a computation graph: what it says, where it puts boxes and arrows, and the SVG that it writes."""
+
+import itertools
+import re
+import xml.etree.ElementTree as ElementTree
+
+import numpy as np
+import pytest
+
+import minigrad
+from minigrad import Tensor, draw, models, nn, randn, tensor
+from minigrad.draw import svg
+from minigrad.draw.layout import MOST, arrange
+from minigrad.errors import KindError, ShapeError
+
+SVG = "{http://www.w3.org/2000/svg}"
+
+
+def leaf(*shape):
+    return randn(*shape, requires_grad=True)
+
+
+def loss_of(name, shape):
+    """(the loss of a network, the network, its images, its labels)."""
+    network, images, labels = models.build(name, shape), randn(2, *shape), tensor([1, 2])
+    return nn.functional.cross_entropy(network(images), labels), network, images, labels
+
+
+def recurrent(steps=5):
+    x, w, h = leaf(1, 3), leaf(3, 3), Tensor(np.zeros((1, 3), np.float32))
+    for _ in range(steps):
+        h = minigrad.tanh(h @ w + x)
+    return h.sum()
+
+
+def tangled(seed, count=40):
+    """Random operations on random earlier results."""
+    random = np.random.default_rng(seed)
+    values = [leaf(2, 2) for _ in range(4)]
+    for _ in range(count):
+        i, j = random.integers(0, len(values), 2)
+        values.append(minigrad.tanh(values[i]) if random.random() < 0.3 else values[i] * values[j])
+    return [value for value in values if value.node is not None][-5:]
+
+
+def curvature():
+    x = leaf(3)
+    (slope,) = minigrad.grad((x**3).sum(), x, create_graph=True)
+    return (slope * slope).sum()
+
+
+GRAPHS = {
+    "a leaf": lambda: draw.graph(leaf(2)),
+    "a network": lambda: draw.graph(loss_of("lenet", (1, 28, 28))[0]),
+    "a network with shortcuts": lambda: draw.graph(loss_of("resnet", (3, 8, 8))[0]),
+    "a loop": lambda: draw.graph(recurrent()),
+    "a gradient": lambda: draw.graph(curvature()),
+    "two results": lambda: draw.graph([leaf(2) * 2, leaf(3) * leaf(3)]),
+    "a tangle": lambda: draw.graph(tangled(0)),
+    "another tangle": lambda: draw.graph(tangled(1)),
+    "wide letters": lambda: draw.graph((w := leaf(2)) * 2, {w: "重み & <w>"}),
+}
+graphs = pytest.mark.parametrize("make", GRAPHS.values(), ids=GRAPHS)
+
+
+def shown(graph):
+    """{title: (kind, lines)} of a graph whose titles differ, and its arrows between them."""
+    assert len({box.title for box in graph.boxes}) == len(graph.boxes)
+    boxes = {box.title: (box.kind, box.lines) for box in graph.boxes}
+    return boxes, {(graph.boxes[u].title, graph.boxes[v].title, name) for u, v, name in graph.edges}
+
+
+# ---- what it says ------------------------------------------------------------------------------------------------
+
+
+def test_boxes_state_operation_shape_type_and_bytes():
+    w, b, x = leaf(3, 4), leaf(4), randn(2, 3)
+    hidden = x @ w + b
+    boxes, arrows = shown(draw.graph(hidden.exp().mean(), {w: "w", b: "b", x: "x", hidden: "hidden"}))
+    assert boxes == {
+        "w": ("leaf", ["(3, 4) float32", "48 bytes"]),
+        "b": ("leaf", ["(4,) float32", "16 bytes"]),
+        "x": ("constant", ["(2, 3) float32", "24 bytes"]),
+        "product": ("operation", ["(2, 4) float32", "32 bytes"]),
+        "add": ("operation", ["(2, 4) float32", "32 bytes", "= hidden"]),
+        "exp": ("operation", ["(2, 4) float32", "32 bytes"]),
+        "mean": ("operation", ["() float32", "4 bytes"]),
+    }
+    names = {(u, v) for u, v, _ in arrows}
+    assert names == {
+        ("w", "product"),
+        ("x", "product"),
+        ("product", "add"),
+        ("b", "add"),
+        ("add", "exp"),
+        ("exp", "mean"),
+    }
+
+
+def test_boxes_of_a_network_are_named_and_fused_operations_are_one():
+    loss, network, images, labels = loss_of("lenet", (1, 28, 28))
+    graph = draw.graph(loss, [network, {images: "images", labels: "labels"}])
+    leaves = {box.title: box.lines for box in graph.boxes if box.kind == "leaf"}
+    assert leaves.keys() == dict(network.named_parameters()).keys()
+    assert leaves["7.weight"] == ["(120, 400) float32", "188 KiB"]
+    assert [box.title for box in graph.boxes if box.kind == "constant"] == ["images", "labels"]
+    operations = [box.title for box in graph.boxes if box.kind == "operation"]
+    fused = ["conv2d_relu_max_pool2d"] * 2
+    assert operations == [*fused, "reshape", "linear_relu", "linear_relu", "linear", "cross_entropy"]
+    first = next(box for box in graph.boxes if box.title == fused[0])
+    assert first.lines == ["(2, 6, 14, 14) float32", "9.19 KiB", "+ 2.3 KiB positions"]
+
+
+def test_a_tensor_that_waits_is_computed():
+    class Look(nn.Module):
+        def forward(self, x):
+            self.graph = draw.graph(nn.functional.linear(x, leaf(2, 3)))
+            return x
+
+    network = Look()
+    network(randn(1, 3))
+    assert [box.title for box in network.graph.boxes if box.kind == "operation"] == ["linear"]
+
+
+def test_views_take_no_bytes_and_large_results_are_in_larger_units():
+    x = leaf(1024, 1024)
+    boxes, _ = shown(draw.graph((x.reshape(-1) * 2).double(), {x: "x"}))
+    assert boxes["x"][1][1] == "4 MiB"
+    assert [lines[1] for kind, lines in boxes.values() if kind == "operation"] == ["view", "4 MiB", "8 MiB"]
+
+
+def test_the_same_argument_twice_is_two_arrows():
+    x = leaf(2)
+    graph = draw.graph(x * x, {x: "x"})
+    assert graph.edges == [(0, 1, "input"), (0, 1, "other")]
+    ends = [route[-1] for route in graph.routes]
+    assert abs(ends[0][0] - ends[1][0]) > 8  # whose heads can be told apart
+
+
+def test_a_detached_leaf_is_another_box():
+    x = leaf(2)
+    graph = draw.graph(x * x.detach(), {x: "x"})
+    assert [(box.kind, box.title) for box in graph.boxes] == [
+        ("leaf", "x"),
+        ("constant", "(other)"),
+        ("operation", "mul"),
+    ]
+
+
+def test_unnamed_tensors():
+    parameter = nn.Parameter(np.ones(2, np.float32))
+    graph = draw.graph(parameter * leaf(2) * randn(2))
+    assert [box.title for box in graph.boxes if box.kind != "operation"] == ["parameter", "leaf", "(other)"]
+
+
+def test_backward_takes_away_what_it_needed_and_leaves_the_rest():
+    loss, *_ = loss_of("lenet", (1, 28, 28))
+    before = draw.graph(loss)
+    loss.backward()
+    after = draw.graph(loss)
+    kept = [box.title for box in before.boxes if box.kind != "constant"]
+    assert [box.title for box in after.boxes] == kept and len(kept) < len(before.boxes)
+
+
+def test_drawing_changes_nothing():
+    x, w = leaf(3), leaf(3)
+    loss = (x * w).sum()
+    versions = [x.version[0], w.version[0]]
+    assert draw.graph(loss)._repr_svg_() == draw.graph(loss)._repr_svg_()
+    loss.backward()
+    np.testing.assert_array_equal(x.grad.numpy(), w.detach().numpy())
+    assert versions == [x.version[0], w.version[0]]
+
+
+# ---- where things are --------------------------------------------------------------------------------------------
+
+
+@graphs
+def test_boxes_do_not_overlap(make):
+    graph = make()
+    for one, other in itertools.combinations(graph.boxes, 2):
+        across = min(one.x + one.width, other.x + other.width) - max(one.x, other.x)
+        down = min(one.y + one.height, other.y + other.height) - max(one.y, other.y)
+        assert across <= -8 or down <= -8, f"{one.title} and {other.title}"
+    for box in graph.boxes:
+        assert box.x >= -1e-6 and box.x + box.width <= graph.width + 1e-6
+        assert box.y >= -1e-6 and box.y + box.height <= graph.height + 1e-6
+
+
+@graphs
+def test_every_operation_is_below_its_arguments(make):
+    graph = make()
+    for u, v, _ in graph.edges:
+        assert graph.boxes[u].y + graph.boxes[u].height + 8 <= graph.boxes[v].y
+
+
+def points_of(path):
+    """Points on a path of M, L, V and C commands."""
+    x = y = 0.0
+    for letter, text in re.findall(r"([MLVC])([^MLVCZ]*)", path):
+        numbers = [float(number) for number in text.split()]
+        if letter == "V":
+            ends, y0 = numbers[0], y
+            yield from ((x, y0 + t * (ends - y0)) for t in np.linspace(0, 1, 20))
+            y = ends
+        elif letter == "C":
+            p = np.array([(x, y), *zip(numbers[::2], numbers[1::2], strict=True)])
+            for t in np.linspace(0, 1, 40):
+                yield tuple(
+                    (1 - t) ** 3 * p[0] + 3 * t * (1 - t) ** 2 * p[1] + 3 * t * t * (1 - t) * p[2] + t**3 * p[3]
+                )
+            x, y = p[3]
+        else:
+            x, y = numbers
+            yield x, y
+
+
+@graphs
+def test_arrows_run_between_boxes_and_not_through_them(make):
+    graph = make()
+    root = ElementTree.fromstring(graph._repr_svg_())
+    lines = [path.get("d") for path in root.iter(f"{SVG}path") if path.get("fill") == "none"]
+    assert len(lines) == len(graph.edges)
+    corners = np.array([(box.x, box.y, box.x + box.width, box.y + box.height) for box in graph.boxes])
+    for line in lines:
+        for x, y in points_of(line):
+            left, top, right, bottom = corners.T
+            inside = (left + 0.2 < x) & (x < right - 0.2) & (top + 0.2 < y) & (y < bottom - 0.2)
+            assert not inside.any(), f"at {x:.0f}, {y:.0f}: {graph.boxes[inside.argmax()].title}"
+
+
+def test_the_main_path_of_a_network_is_straight():
+    graph = draw.graph(loss_of("resnet", (3, 8, 8))[0])
+    first, *_, last = (box for box in graph.boxes if box.kind == "operation")
+    assert abs(first.x + first.width / 2 - last.x - last.width / 2) < 60
+    weights = [box for box in graph.boxes if box.kind == "leaf"]
+    assert len(weights) == 62 and graph.width < 2000
+
+
+def test_arrows_cross_as_little_as_they_need():
+    sizes, edges = [(50, 20)] * 8, [(0, 7), (1, 6), (2, 5), (3, 4)]
+    centres, _, _ = arrange(sizes, edges)
+    order = sorted(range(4), key=lambda i: centres[i][0])
+    assert [7 - i for i in order] == sorted(range(4, 8), key=lambda i: centres[i][0])
+
+
+def test_a_graph_of_a_thousand_operations_is_drawn_and_a_larger_one_refused():
+    graph = draw.graph(recurrent(300))
+    assert sum(box.kind == "operation" for box in graph.boxes) == 901
+    assert len(graph._repr_svg_()) < 2_000_000
+    with pytest.raises(ShapeError, match=f"more than {MOST} boxes and bends"):
+        arrange([(10, 10)] * (MOST + 1), [])
+    long = [(i, i + 1) for i in range(999)] + [(i, 999) for i in range(999)]
+    with pytest.raises(ShapeError, match="draw the graph of a smaller computation"):
+        arrange([(10, 10)] * 1000, long)
+
+
+# ---- the file ----------------------------------------------------------------------------------------------------
+
+
+@graphs
+def test_svg_shows_the_boxes_and_needs_nothing_else(make):
+    graph = make()
+    text = graph._repr_svg_()
+    root = ElementTree.fromstring(text)
+    assert {element.tag.removeprefix(SVG) for element in root.iter()} <= {"svg", "rect", "g", "text", "path", "title"}
+    assert not any("id" in element.attrib or "class" in element.attrib for element in root.iter())
+    assert "href" not in text and "url(" not in text
+    drawn = [rect for rect in root.iter(f"{SVG}rect") if rect.get("x") and float(rect.get("height")) > 14]
+    places = [(float(rect.get("x")), float(rect.get("y")), float(rect.get("width"))) for rect in drawn]
+    assert places == [pytest.approx((box.x, box.y, box.width), abs=0.06) for box in graph.boxes]
+    written = [element.text for element in root.iter(f"{SVG}text")]
+    for box in graph.boxes:
+        assert box.title in written and all(line in written for line in box.lines)
+    assert float(root.get("width")) >= graph.width and float(root.get("height")) >= graph.height
+
+
+def test_texts_fit_into_their_boxes():
+    from matplotlib.font_manager import FontProperties
+    from matplotlib.textpath import TextPath
+
+    for weight in ("normal", "bold"):
+        font = FontProperties(family="DejaVu Sans Mono", weight=weight)
+        for text in ("conv2d_relu_max_pool2d", "(64, 128, 28, 28) float32", "MMMMWWWW@@@@"):
+            width = TextPath((0, 0), text, size=svg.SIZE, prop=font).get_extents().width
+            assert width < svg.size_of(text, [])[0] - svg.PADDING
+
+
+def test_save(tmp_path):
+    x = leaf(2)
+    graph = draw.graph(x * 2, {x: "größe"})
+    path = graph.save(tmp_path / "graph.SVG")
+    assert path.read_text(encoding="utf-8") == graph._repr_svg_() and "größe" in graph._repr_svg_()
+    assert repr(graph) == "Graph(1 operations, 1 Tensors at its beginning)"
+    with pytest.raises(ShapeError, match=r"graph.png does not end in .svg; a graph is written as SVG alone"):
+        graph.save(tmp_path / "graph.png")
+    assert [file.name for file in tmp_path.iterdir()] == ["graph.SVG"]
+
+
+@pytest.mark.parametrize("wrong", [3, [], [leaf(1), 3], np.ones(2)])
+def test_what_is_no_tensor_is_refused(wrong):
+    with pytest.raises(KindError, match="wanted a Tensor or several"):
+        draw.graph(wrong)
+
+
+@pytest.mark.parametrize("names", ["x", {"x": leaf(1)}, [3]])
+def test_names_of_another_kind_are_refused(names):
+    with pytest.raises(KindError, match="graph: names has a .*, wanted {Tensor: name} or a Module"):
+        draw.graph(leaf(1), names)
+
+
+# ---- in notebooks ------------------------------------------------------------------------------------------------
+
+
+def test_a_notebook_shows_a_tensor_in_short():
+    x = Tensor(np.zeros((40, 50, 60), np.float32), requires_grad=True)
+    text = (x * 2)._repr_html_()
+    assert "Tensor (40, 50, 60) float32 on cpu, made by mul" in text and text.count("\n") <= 24
+    assert "requires a gradient" in x._repr_html_()
+
+
+def test_a_notebook_fetches_no_large_tensor_from_a_device(monkeypatch):
+    from minigrad import device
+
+    few, many = randn(3, device="interpreter"), randn(1001, device="interpreter")
+    monkeypatch.setattr(device, "host", lambda array: pytest.fail("elements were fetched"))
+    text = many._repr_html_()
+    assert "Tensor (1001,) float32 on interpreter" in text and "1,001 elements; .numpy() brings them here" in text
+    monkeypatch.undo()
+    assert f"{few.numpy()[0]:.5f}"[:5] in few._repr_html_()
+
+
+def test_a_notebook_shows_a_module_with_its_parameters():
+    network = models.build("lenet", (1, 28, 28))
+    text = network._repr_html_()
+    assert "Sequential: 61,706 parameters, float32 on cpu" in text and '<details open="">' in text
+    ElementTree.fromstring(text)
+    assert "<details>" in models.build("resnet", (3, 8, 8))._repr_html_()
+    assert "ReLU: 0 parameters<" in nn.ReLU()._repr_html_()
+
+    class Named(nn.Module):
+        def extra_repr(self):
+            return "<script>"
+
+    assert "&lt;script&gt;" in Named()._repr_html_() and "<script>" not in Named()._repr_html_()
+
+
+def test_a_notebook_shows_a_history_in_short():
+    from minigrad.train import History
+
+    history = History([{"epoch": epoch, "loss": 1 / epoch, "<b>": 0} for epoch in range(1, 101)])
+    rows = ElementTree.fromstring(history._repr_html_()).findall("tbody/tr")
+    assert [row[0].text for row in rows] == [*map(str, range(1, 11)), "...", *map(str, range(91, 101))]
+    assert "&lt;b&gt;" in history._repr_html_()
