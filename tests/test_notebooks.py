@@ -93,6 +93,7 @@ def test_the_notebook_shows_this_source(script):
     )
     outputs = [output for cell in shown["cells"] for output in cell.get("outputs", ())]
     assert outputs and not [output for output in outputs if output["output_type"] == "error"]
+    assert not [output for output in outputs if output.get("name") == "stderr"]  # warnings
     assert all(cell["execution_count"] for cell in shown["cells"] if cell["cell_type"] == "code" and cell["source"])
     home = str(Path.home())
     assert str(ROOT) not in json.dumps(shown) and (home == "/" or f"{home}/" not in json.dumps(shown))
