@@ -119,9 +119,9 @@ def obtain(published, data_dir, download):
 
 
 def _pooch():
-    """The package, imported when it is needed: that takes as long as all the rest of this one."""
+    """pooch, imported when asked for, because that takes as long as all the rest of this package."""
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # in a notebook its progress bar misses widgets that we do not use
+        warnings.simplefilter("ignore")  # in Jupyter without ipywidgets its tqdm would warn that bars are plain text
         import pooch
     return pooch
 
