@@ -1,12 +1,12 @@
 """minigrad: a small reverse-mode autodiff engine whose kernels are Python.
 
 Tensor and backward are in `engine`, operations in `ops` (also here and in `nn.functional`), layers in `nn`, update
-rules in `optim`, data sets in `data`, training loops in `train`.
+rules in `optim`, data sets in `data`, training loops in `train`; `profile` tells where time and memory go.
 """
 
 from math import inf, nan, pi
 
-from . import cuda, nn, operators, ops, optim  # noqa: F401  (operators binds + - * / @ [] and the methods of Tensor)
+from . import cuda, nn, operators, ops, optim, profile  # noqa: F401  (operators binds + - * / @ [] and the methods of Tensor)
 from .anomaly import detect_anomaly
 from .create import (
     arange,
@@ -78,6 +78,7 @@ __all__ = [
     "optim",
     "pi",
     "primitive",
+    "profile",
     "rand",
     "rand_like",
     "randint",

@@ -83,6 +83,7 @@ class Call(NamedTuple):
     shape: tuple
     recorded: bool
     step: Step | None
+    layers: list | None = None  # that asked for it, where a profile notes them
 
     def result(self):
         argument = None if self.step is None else self.step.argument()

@@ -16,7 +16,8 @@ class Node:
     """One recorded application of a primitive."""
 
     __slots__ = (
-        "order", "primitive", "edges", "kept", "fast", "versions", "outputs", "hooks", "retained", "freed", "origin"
+        "order", "primitive", "edges", "kept", "fast", "versions", "outputs", "hooks", "retained", "freed", "origin",
+        "__weakref__",
     )  # fmt: skip
 
     def __init__(self, primitive, values, edges, arrays, versions, place):

@@ -10,6 +10,8 @@ import pytest
 from minigrad.cli import main
 
 QUICK = ["--data", "digits", "--model", "mlp", "--epochs", "2", "--batch-size", "64", "--no-new-writers"]
+QUICK += ["--no-report"]  # tests/test_report.py has those
+RESUME = ["train", "--no-report", "--resume"]
 
 
 @pytest.fixture(autouse=True)

@@ -98,7 +98,7 @@ def test_the_rate_follows_the_optimiser(tmp_path):
 @pytest.mark.parametrize("name", [name for name, a in models.MODELS.items() if a.made_for])
 def test_digits_are_enlarged_for_the_networks_of_mnist(tmp_path, capsys, name):
     command = ["train", "--data", "digits", "--model", name, "--batch-size", "719", "--epochs", "1"]
-    assert main([*command, "--no-new-writers", "--out", "run"]) == 0
+    assert main([*command, "--no-new-writers", "--no-report", "--out", "run"]) == 0
     assert json.loads((tmp_path / "run/config.json").read_text())["images"]["shape"] == [1, 28, 28]
 
 

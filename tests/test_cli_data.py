@@ -29,14 +29,25 @@ def small_mnist(tmp_path):
 
 
 def test_auto_takes_digits_where_mnist_is_not_and_says_so(capsys):
-    assert main(["train", "--model", "mlp", "--epochs", "1", "--no-new-writers", "--out", "run"]) == 0
+    assert main(["train", "--model", "mlp", "--epochs", "1", "--no-new-writers", "--no-report", "--out", "run"]) == 0
     lines = lines_of(capsys)
     assert lines[0].startswith("data auto: MNIST is not on disk: the digits")
     assert lines[1].startswith("data: digits, 1438 training and 359 test images")
 
 
 def test_auto_takes_mnist_where_it_is_and_says_so(small_mnist, capsys):
-    command = ["train", "--data-dir", str(small_mnist), "--epochs", "1", "--batch-size", "50", "--out", "run"]
+    command = [
+        "train",
+        "--data-dir",
+        str(small_mnist),
+        "--epochs",
+        "1",
+        "--batch-size",
+        "50",
+        "--no-report",
+        "--out",
+        "run",
+    ]
     assert main(command) == 0
     out = lines_of(capsys)
     assert out[0] == f"data auto: MNIST was found in {small_mnist}"
@@ -63,7 +74,7 @@ def test_auto_never_downloads(monkeypatch):
     import pooch
 
     monkeypatch.setattr(pooch, "retrieve", lambda *a, **k: pytest.fail("a download was tried"))
-    assert main(["train", "--model", "mlp", "--epochs", "1", "--no-new-writers", "--out", "run"]) == 0
+    assert main(["train", "--model", "mlp", "--epochs", "1", "--no-new-writers", "--no-report", "--out", "run"]) == 0
 
 
 def test_data_error_is_a_refusal(small_mnist, capsys):

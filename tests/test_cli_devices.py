@@ -16,7 +16,7 @@ from tests.cli_runs import elsewhere, lines_of  # noqa: F401
 from .stand_in_gpus import gpus
 
 MNIST = Path(__file__).resolve().parents[2] / "shared" / "data" / "mnist"
-FEW = ["--limit", "24", "--batch-size", "8", "--epochs", "1"]
+FEW = ["--limit", "24", "--batch-size", "8", "--epochs", "1", "--no-report"]
 
 
 def trained(folder, *options):
@@ -54,7 +54,7 @@ def test_a_run_moves_to_another_device_when_it_is_resumed():
         config["settings"]["epochs"] = 2
         Path("parts/config.json").write_text(json.dumps(config))
     assert main(["train", "--resume", "parts"]) == 2  # cuda is not here any more
-    assert main(["train", "--resume", "parts", "--device", "cpu"]) == 0
+    assert main(["train", "--resume", "parts", "--device", "cpu", "--no-report"]) == 0
     assert json.loads(Path("parts/result.json").read_text())["step"] == 6
 
 

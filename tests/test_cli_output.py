@@ -9,7 +9,7 @@ import sys
 import pytest
 
 from minigrad.cli import main
-from tests.cli_runs import QUICK, elsewhere, environment, finished, weights_of  # noqa: F401
+from tests.cli_runs import QUICK, RESUME, elsewhere, environment, finished, weights_of  # noqa: F401
 
 MINIGRAD = [sys.executable, "-W", "error", "-m", "minigrad"]
 
@@ -40,7 +40,7 @@ def test_a_training_that_nobody_reads_can_be_resumed(finished):
         process.stdout.close()
         error = process.stderr.read()
     assert (process.returncode, error) == (141, "")
-    assert main(["train", "--resume", "run"]) == 0
+    assert main([*RESUME, "run"]) == 0
     assert weights_of("run") == weights_of(finished)
 
 

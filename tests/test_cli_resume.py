@@ -14,7 +14,7 @@ import pytest
 from minigrad import checkpoint
 from minigrad.cli import main
 from minigrad.train import Interruption
-from tests.cli_runs import QUICK, elsewhere, environment, finished, lines_of, weights_of  # noqa: F401
+from tests.cli_runs import QUICK, RESUME, elsewhere, environment, finished, lines_of, weights_of  # noqa: F401
 
 
 def interrupted_after(monkeypatch, steps):
@@ -41,7 +41,7 @@ def test_interrupted_and_resumed_equals_uninterrupted(finished, tmp_path, monkey
     printed = capsys.readouterr()
     assert f"interrupted at step {steps}; go on with: minigrad train --resume run" in printed.out
     assert not (tmp_path / "run/result.json").exists()
-    assert main(["train", "--resume", "run"]) == 0
+    assert main([*RESUME, "run"]) == 0
     assert f"run: run, from step {steps} on" in capsys.readouterr().out
     assert weights_of("run") == weights_of(finished)
     assert weights_of("run", "best") == weights_of(finished, "best")
@@ -56,18 +56,18 @@ def test_interrupted_and_resumed_equals_uninterrupted(finished, tmp_path, monkey
 
 def test_dropout_and_augmentation_continue_bit_for_bit(tmp_path, monkeypatch):
     command = ["train", "--data", "digits", "--model", "mnist-net", "--batch-size", "359", "--epochs", "2"]
-    command += ["--augment", "--no-new-writers", "--threads", "1", "--accumulate", "3"]
+    command += ["--augment", "--no-new-writers", "--threads", "1", "--accumulate", "3", "--no-report"]
     assert main([*command, "--out", "whole"]) == 0
     with monkeypatch.context() as patch:
         interrupted_after(patch, 3)
         assert main([*command, "--out", "run"]) == 130
-    assert main(["train", "--resume", "run"]) == 0
+    assert main([*RESUME, "run"]) == 0
     assert weights_of("run") == weights_of("whole")
 
 
 def test_a_finished_run_can_be_resumed(finished, capsys):
     before = weights_of(finished)
-    assert main(["train", "--resume", str(finished)]) == 0
+    assert main([*RESUME, str(finished)]) == 0
     lines = lines_of(capsys)
     assert lines[-1].startswith("test accuracy ") and not any(line.startswith("epoch") for line in lines)
     assert weights_of(finished) == before
@@ -79,7 +79,7 @@ def test_interruption_during_the_second_training(tmp_path, monkeypatch, capsys):
         interrupted_after(patch, 50)
         assert main(["train", *arguments, "--out", "run"]) == 130
     assert not (tmp_path / "run/result.json").exists()
-    assert main(["train", "--resume", "run"]) == 0
+    assert main([*RESUME, "run"]) == 0
     assert "new_writers" in json.loads((tmp_path / "run/result.json").read_text())
 
 
@@ -112,7 +112,7 @@ def test_quit_at_once_in_the_first_step_can_be_resumed(finished, monkeypatch):
     with monkeypatch.context() as patch:
         patch.setattr(Adam, "step", quit_at_once)
         assert main(["train", *QUICK, "--out", "run"]) == 130
-    assert main(["train", "--resume", "run"]) == 0
+    assert main([*RESUME, "run"]) == 0
     assert weights_of("run") == weights_of(finished)
 
 

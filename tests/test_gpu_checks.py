@@ -238,6 +238,21 @@ def test_steps(part, monkeypatch):
         assert steps.compared("lenet", 3)["failed"]
 
 
+def test_profiles(part, monkeypatch):
+    with gpus(1):
+        profiles, found = part("profiles"), {}
+        for name, value in {"NETWORK": "lenet", "BATCH": 3, "WARMING": 1, "STEPS": 2}.items():
+            monkeypatch.setattr(profiles, name, value)
+        profiles.run(found)
+        assert not found["failed"] and found["totals"]["device"] > 0 and found["device_milliseconds"]["Adam.step"] > 0
+        model, profile, seconds = profiles.recorded()
+        assert profiles.faults(model, profile, seconds / 1e6) == [
+            "the device was busy longer than the steps took", "the calls add up to more than the whole"
+        ]  # fmt: skip
+        model.to("float64")
+        assert profiles.faults(model, profile, seconds) == ["parameters"]
+
+
 def test_training(part, monkeypatch):
     """A short run in place of the job, on the CPU: the command of the package starts a process of its own."""
     training = part("training")

@@ -141,6 +141,13 @@ def test_learning_curve_draws_where_it_is_told_and_without_overlap():
     assert all(float(tick.get_text()).is_integer() for tick in ticks if tick.get_text())
 
 
+def test_learning_curve_of_one_epoch_counts_in_whole_epochs():
+    axes = draw.learning_curve(History(ROWS[:1]))
+    low, high = axes.get_xlim()
+    assert (low, high) == (0.5, 1.5)
+    assert [tick for tick in axes.get_xticks() if low <= tick <= high] == [1]
+
+
 def test_learning_curve_refuses():
     with pytest.raises(ShapeError, match="quantity is 'speed', want one of loss, accuracy"):
         draw.learning_curve(History(ROWS), quantity="speed")

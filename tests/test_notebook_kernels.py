@@ -58,13 +58,13 @@ def test_runs_without_a_compiler(script, tmp_path):
     assert ran.returncode == 0, ran.stderr[-3000:]
 
 
-def test_every_shipped_kernel_belongs_to_a_notebook():
-    text = "".join(script.read_text() for script in SCRIPTS)
+def test_every_shipped_kernel_belongs_to_a_notebook_or_an_example():
+    text = "".join(script.read_text() for script in [*SCRIPTS, *FOLDER.parent.glob("*.py")])
     for file in (FOLDER / "ptx").glob("*.ptx"):
         name = file.stem
         while name and f"def {name}(" not in text:  # a variant comes after the function's name
             name = name.rpartition("_")[0]
-        assert name, f"{file.name}: no notebook declares it"
+        assert name, f"{file.name}: nothing declares it"
         assert str(ROOT) not in file.read_text()
 
 
@@ -78,7 +78,8 @@ def test_a_changed_kernel_is_compiled_and_kept(doubled):
         assert not report.faults
         results.append(x[0])
         (file,) = portable.FOLDER.glob("*.ptx")
-        assert __file__ not in file.read_text()
+        assert file.stem == "twice" and __file__ not in file.read_text()
+        assert f".entry {made.name}(" in made.ptx() and f".entry {made.name}(" not in file.read_text()
     assert results == [2, 3, 3]
     fault = interpret(made, (1,), (32,), (x[:16].copy(), 31)).faults[0]
     assert fault.line.text == "x[i] = f32(factor) * x[i]"

@@ -175,6 +175,7 @@ def test_a_host_that_is_lost_is_done_without(job, two_hosts, unbroken, delays): 
 # ---- the command -----------------------------------------------------------------------------------------------------
 
 TRAIN = ["train", "--data", "digits", "--epochs", "2", "--no-new-writers", "--batch-size", "64", "--shards", "8"]
+QUIET = [*TRAIN, "--no-report"]
 
 
 def hash_in(out):
@@ -185,7 +186,7 @@ def hash_in(out):
 @pytest.fixture(scope="module")
 def alone(tmp_path_factory):
     """What a process says that trains alone by the command."""
-    code, out, err = finished(started("-m", "minigrad", *TRAIN, "--out", tmp_path_factory.mktemp("train") / "run"))
+    code, out, err = finished(started("-m", "minigrad", *QUIET, "--out", tmp_path_factory.mktemp("train") / "run"))
     assert code == 0, err
     return hash_in(out)
 
@@ -195,24 +196,26 @@ def test_the_command_on_four_ranks_by_the_launcher(tmp_path, alone):
     code, out, err = finished(started(*words, *TRAIN, "--zero", "--out", tmp_path / "run"))
     assert code == 0 and hash_in(out) == alone, err
     assert out.count("epoch 2/2") == 1, "rank 0 alone prints"
+    page = (tmp_path / "run/report.html").read_text()
+    assert out.count("report: ") == 1 and hash_in(out).split()[-1] in page and "<dt>ranks</dt><dd>4</dd>" in page
 
 
 def test_the_command_on_four_ranks_by_mpiexec(tmp_path, alone):
     pytest.importorskip("mpi4py")
     mpiexec = Path(sys.executable).with_name("mpiexec")
-    command = [mpiexec, "-n", "4", sys.executable, "-m", "minigrad", *TRAIN, "--out", tmp_path / "run"]
+    command = [mpiexec, "-n", "4", sys.executable, "-m", "minigrad", *QUIET, "--out", tmp_path / "run"]
     done = subprocess.run(command, env=environment(), capture_output=True, text=True, timeout=120)
     assert done.returncode == 0 and hash_in(done.stdout) == alone, done.stderr
 
 
 def test_the_command_goes_on_where_a_killed_rank_left_it(tmp_path, alone):
     words = ["launch", "-n", 2, "--timeout", TIMEOUT, "--logs", tmp_path / "logs", "minigrad"]
-    job = started("-m", "minigrad", *words, *TRAIN, "--save-every", 5, "--out", tmp_path / "run")
+    job = started("-m", "minigrad", *words, *QUIET, "--save-every", 5, "--out", tmp_path / "run")
     log = tmp_path / "logs/attempt-0/rank-1.log"
     limit = time.monotonic() + 60
     while time.monotonic() < limit and not (tmp_path / "run/history.jsonl").exists():  # after the first epoch
         time.sleep(0.02)
-    victims = subprocess.run(["pgrep", "-f", f"minigrad {' '.join(map(str, TRAIN))}"], capture_output=True, text=True)
+    victims = subprocess.run(["pgrep", "-f", f"minigrad {' '.join(map(str, QUIET))}"], capture_output=True, text=True)
     ranks = [int(pid) for pid in victims.stdout.split() if int(pid) != job.pid and _is_rank(pid)]
     os.kill(ranks[-1], signal.SIGKILL)
     code, out, err = finished(job)

@@ -1,5 +1,6 @@
 """What the README says is so: its code runs, its commands exist, its figures are those of the results files."""
 
+import os
 import re
 import subprocess
 import sys
@@ -15,18 +16,22 @@ KERNELS_PAGE = (REPOSITORY / "examples" / "docs" / "gpu-kernels.md").read_text()
 GPU_PAGE = (REPOSITORY / "examples" / "docs" / "gpu.md").read_text()
 CPU_PAGE = (REPOSITORY / "examples" / "docs" / "cpu.md").read_text()
 PARALLEL_PAGE = (REPOSITORY / "examples" / "docs" / "parallel.md").read_text()
+PROFILE_PAGE = (REPOSITORY / "examples" / "docs" / "profile.md").read_text()
 
 
 def blocks(language, text=README):
     return re.findall(rf"^```{language}\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
 
 
-CODE = [code for page in (README, CPU_PAGE, GPU_PAGE, PARALLEL_PAGE) for code in blocks("python", page)]
+CODE = [code for page in (README, CPU_PAGE, GPU_PAGE, PARALLEL_PAGE, PROFILE_PAGE) for code in blocks("python", page)]
 
 
 @pytest.mark.parametrize("code", CODE, ids=lambda code: max(code.splitlines(), key=len)[:40])
-def test_code_runs(code):
-    done = subprocess.run([sys.executable, "-W", "error", "-c", code], capture_output=True, text=True)
+def test_code_runs(code, tmp_path):
+    """In a folder of its own, for the files that some write."""
+    paths = os.environ | {"PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
+    command = [sys.executable, "-W", "error", "-c", code]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, env=paths)
     assert done.returncode == 0, done.stderr
     if "slope" in code:
         assert "slope 27, curvature 18" in done.stdout

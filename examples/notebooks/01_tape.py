@@ -300,7 +300,7 @@ assert np.allclose(weight.grad, dL_dW) and np.allclose(bias.grad, dL_db)
 # %%
 difference = minigrad.tanh(weight @ minigrad.tensor(x) + bias) - minigrad.tensor(t)
 loss = 0.5 * (difference * difference).sum()
-draw.graph(loss, names={"W": weight, "b": bias})
+draw.graph(loss, names={weight: "W", bias: "b"})
 
 # %% [markdown]
 # How does the engine know what to keep? A rule says so by the names of its parameters: the rule of `tanh` below asks

@@ -44,7 +44,7 @@ def _short(value):
     value = _array(value)
     if isinstance(value, np.ndarray) and value.size > 6:
         return f"array of shape {value.shape}"
-    text = repr(value.tolist() if isinstance(value, np.ndarray) else value)
+    text = " ".join(repr(value.tolist() if isinstance(value, np.ndarray) else value).split())  # one line
     return text if len(text) <= 80 else f"{text[:77]}..."
 
 
@@ -56,6 +56,7 @@ def _difference(result, wanted, tolerance):
         faults = [_difference(one, want, tolerance) for one, want in zip(result, wanted, strict=True)]
         return next((f"result {place}: {fault}" for place, fault in enumerate(faults) if fault), "")
     if isinstance(wanted, list | tuple | str | bool | dict):
+        result = result.tolist() if isinstance(result, np.ndarray | np.generic) else result
         return "" if result == wanted else f"{_short(result)}, wanted {_short(wanted)}"
     got, want = np.asarray(_array(result)), np.asarray(_array(wanted))
     if got.shape != want.shape:

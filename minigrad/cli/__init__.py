@@ -1,4 +1,4 @@
-"""The command `minigrad`: train, evaluate, predict, info, warmup, launch, scale, kernels, math."""
+"""The command `minigrad`: train, evaluate, report, predict, info, warmup, launch, scale, kernels, profile, math."""
 
 import os
 import sys

@@ -12,6 +12,13 @@ __all__ = ["parser"]
 
 DATA = ("auto", *DEFAULT_MODEL)
 CHECKPOINTS = ("last", "best")
+NETWORKS = "digits-cnn, keras-cnn, lenet, mnist-net, mlp or resnet; default " + ", ".join(
+    f"{model} ({data})" for data, model in DEFAULT_MODEL.items()
+)
+NOT_PROFILED = """
+    epochs lr optimizer schedule weight_decay augment accumulate clip limit seed new_writers shards zero
+    sync_batch_norm wire
+""".split()  # options of train that profile does without
 
 
 class Parser(argparse.ArgumentParser):
@@ -32,6 +39,9 @@ def parser():
     evaluate = commands.add_parser("evaluate", help="measure a trained network on the test images again")
     _add_run(evaluate, "run_evaluate")
     evaluate.add_argument("--data-dir", type=_text, metavar="FOLDER", help="where the files of the data set are")
+    report = commands.add_parser("report", help="write the report of a run again")
+    _add_folder(report, "report", "run_report")
+    report.add_argument("--data-dir", type=_text, metavar="FOLDER", help="where the files of the data set are")
     predict = commands.add_parser("predict", help="say what a picture shows")
     _add_run(predict, "run_predict")
     predict.add_argument("image", metavar="IMAGE.png", help="a PNG picture of one digit or object")
@@ -45,6 +55,7 @@ def parser():
     add_launch(commands.add_parser("launch", help="start a training on many ranks, and again where it fails"))
     add_scale(commands.add_parser("scale", help="predict how training scales to many GPUs: a model, no measurement"))
     _add_kernels(commands.add_parser("kernels", help="compile all CUDA kernels and say what they are made of; no GPU"))
+    _add_profile(commands.add_parser("profile", help="where time and memory of a training step go"))
     _add_math(commands.add_parser("math", help="formula, gradients, shapes and source of an op"))
     return top
 
@@ -70,26 +81,18 @@ def _add_kernels(kernels):
 def _add_train(train):
     train.set_defaults(action=_lazily("training", "run_train"))
     what = train.add_argument_group("what to train")
-    what.add_argument(
-        "--data",
-        choices=DATA,
-        help="auto (default): MNIST if it is on disk, else digits; mnist and cifar10 download",
-    )
-    what.add_argument(
-        "--data-dir", type=_text, metavar="FOLDER", help="where the files of the data set are, or are put"
-    )
-    what.add_argument(
-        "--model",
-        type=_text,
-        metavar="NAME",
-        help=f"digits-cnn, keras-cnn, lenet, mnist-net, mlp or resnet; default {_listed(DEFAULT_MODEL)}",
-    )
+    _add_data(what)
+    what.add_argument("--model", type=_text, metavar="NAME", help=NETWORKS)
     _add_how(train.add_argument_group("how to train it"))
     _add_many(train.add_argument_group("on many ranks (see minigrad launch)"))
     where = train.add_argument_group("where")
     _add_device(where, "default cpu; a run that is resumed may change it")
     where.add_argument("--threads", type=_count, metavar="N", help="for kernels; the result does not depend on it")
     where.add_argument("--out", type=_text, metavar="FOLDER", help="the run folder; default runs/DATE-TIME-DATA-MODEL")
+    where.add_argument("--no-report", dest="report", action="store_false", help="write no report.html")
+    where.add_argument(
+        "--tensorboard", action="store_true", help="write event files for TensorBoard into the run folder"
+    )
     where.add_argument(
         "--save-every", type=_count, metavar="N", help="a checkpoint after every N updates too; default after epochs"
     )
@@ -105,11 +108,39 @@ def _add_train(train):
     )
 
 
+def _add_data(what):
+    what.add_argument(
+        "--data",
+        choices=DATA,
+        help="auto (default): MNIST if it is on disk, else digits; mnist and cifar10 download",
+    )
+    what.add_argument(
+        "--data-dir", type=_text, metavar="FOLDER", help="where the files of the data set are, or are put"
+    )
+
+
+def _add_profile(command):
+    command.set_defaults(action=_lazily("profiling", "run_profile"), **dict.fromkeys(NOT_PROFILED))
+    command.add_argument("model", nargs="?", type=_text, metavar="MODEL", help=NETWORKS)
+    _add_data(command)
+    _add_batch_size(command)
+    command.add_argument("--steps", type=_count, metavar="N", help="to record, after a few that are not; default 5")
+    _add_device(command, "default cpu")
+    command.add_argument("--threads", type=_count, metavar="N", help="for kernels on the CPU")
+    command.add_argument(
+        "--out", type=_text, metavar="FOLDER", help="for trace and pictures; default runs/DATE-TIME-profile-MODEL"
+    )
+
+
+def _add_batch_size(how):
+    how.add_argument("--batch-size", type=_count, metavar="N", help=f"images to a batch; {_default('batch_size')}")
+
+
 def _add_how(how):
     how.add_argument(
         "--epochs", type=_count, metavar="N", help=f"passes over the training images; {_default('epochs')}"
     )
-    how.add_argument("--batch-size", type=_count, metavar="N", help=f"images to a batch; {_default('batch_size')}")
+    _add_batch_size(how)
     how.add_argument(
         "--lr",
         type=_positive,
@@ -167,9 +198,13 @@ def _listed(values):
 
 
 def _add_run(command, action):
-    command.set_defaults(action=_lazily("inspection", action))
-    command.add_argument("run", type=_text, metavar="RUN", help="the folder of a run")
+    _add_folder(command, "inspection", action)
     command.add_argument("--checkpoint", choices=CHECKPOINTS, default="last", help="default last")
+
+
+def _add_folder(command, module, action):
+    command.set_defaults(action=_lazily(module, action))
+    command.add_argument("run", type=_text, metavar="RUN", help="the folder of a run")
     command.add_argument("--threads", type=_count, metavar="N", help="for kernels on the CPU")
     _add_device(command, "default that of the run")
 

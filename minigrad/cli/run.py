@@ -4,7 +4,10 @@ config.json         the command, the versions and all settings
 history.jsonl       figures of each epoch, as JSON, one a line; history.csv has the same
 last/, best/        checkpoints: after the latest epoch or update, after the epoch with the best test accuracy
 learning-curve.png  loss and accuracy over the epochs
+histograms.json     how weights and gradients are distributed, epoch by epoch
 result.json         the final figures
+report.html         all of it as one page
+tensorboard/        event files, where they were asked for
 """
 
 import contextlib
@@ -20,14 +23,16 @@ from pathlib import Path
 from .. import __version__, checkpoint
 from ..device import generator
 from ..train import Callback
+from .machine import machine
 from .ranks import job
 from .settings import Images, Settings, UsageError
 
-__all__ = ["Run", "Saver", "versions"]
+__all__ = ["CONFIG", "HISTOGRAMS", "REPORT", "RESULT", "TENSORBOARD", "Run", "Saver", "versions"]
 
-CONFIG = "config.json"
+CONFIG, HISTOGRAMS, RESULT = "config.json", "histograms.json", "result.json"
+REPORT, TENSORBOARD = "report.html", "tensorboard"
 PACKAGES = ("numpy", "numba", "llvmlite", "safetensors", "matplotlib", "tqdm", "pooch")
-IF_INSTALLED = ("cupy-cuda13x", "cupy-cuda12x", "cupy", "numba-cuda", "mpi4py", "mpich")
+IF_INSTALLED = ("cupy-cuda13x", "cupy-cuda12x", "cupy", "numba-cuda", "mpi4py", "mpich", "tensorboardX")
 
 
 def versions():
@@ -41,10 +46,14 @@ def versions():
 
 
 class Run:
-    """The files in the folder of a run."""
+    """The files in the folder of a run, and the clock of its training.
+
+    seconds     of training until the latest checkpoint, over all processes that have gone on with it
+    """
 
     def __init__(self, folder):
         self.folder = Path(folder)
+        self.seconds, self.counted = 0.0, time.perf_counter()  # when the seconds were counted last
 
     @property
     def argument(self):
@@ -98,8 +107,16 @@ class Run:
         """Put text or bytes into a file of the folder in one step."""
         checkpoint.write_atomic(self.folder / name, content.encode() if isinstance(content, str) else content)
 
-    def write_json(self, name, value):
-        self.write(name, json.dumps(value, indent=1) + "\n")
+    def write_json(self, name, value, indent=1):
+        self.write(name, json.dumps(value, indent=indent) + "\n")
+
+    def read_json(self, name):
+        """The fields in a file of the folder; none where it is absent or damaged."""
+        try:
+            found = json.loads((self.folder / name).read_bytes())
+        except (OSError, ValueError):
+            return {}
+        return found if isinstance(found, dict) else {}
 
     def begin(self, settings, command, train, parts, history, world):
         """Make the folder, write its configuration, and a checkpoint, so that the run can go on from any end."""
@@ -108,15 +125,20 @@ class Run:
             created = time.strftime("%Y-%m-%dT%H:%M:%S%z")
             config = {"command": ["minigrad", *command], "created": created, "versions": versions(), "job": job()}
             config |= {"source": train.source, "settings": asdict(settings), "images": asdict(Images.of(train))}
+            config["machine"] = machine(settings.device, world.size)
             self.write_json(CONFIG, config)
+        self.counted = time.perf_counter()
         self.save("last", parts, history, world)
 
     def save(self, name, parts, history, world):
         """Write a checkpoint of everything that going on needs; all ranks call this."""
+        now = time.perf_counter()
+        self.seconds, self.counted = self.seconds + now - self.counted, now
         extra = {
             "history": history.state_dict(),
             "loader": parts.loader.state_dict(),
             "generator": generator().get_state(),
+            "seconds": self.seconds,
         }
         how = {"keep_previous": name == "last", "world": world}
         checkpoint.save(self.folder / name, parts.model, parts.optimizer, parts.schedule, extra, **how)
@@ -146,6 +168,7 @@ class Run:
             history.load_state_dict(extra["history"])
             parts.loader.load_state_dict(extra["loader"])
             generator().set_state(extra["generator"])
+            self.seconds, self.counted = float(extra.get("seconds", 0.0)), time.perf_counter()
         except UsageError:
             raise
         except (ValueError, TypeError, KeyError, IndexError, AttributeError, OverflowError) as error:
@@ -167,10 +190,13 @@ class Run:
 
 
 class Saver(Callback):
-    """Keeps the folder of a run up to date, epoch by epoch, and after every so many updates if told so."""
+    """Keeps the folder of a run up to date, epoch by epoch, and after every so many updates if told so.
 
-    def __init__(self, run, parts, world, every=None):
-        self.run, self.parts, self.world, self.every = run, parts, world, every
+    histograms  a Histograms callback that is called before this one, if they are kept
+    """
+
+    def __init__(self, run, parts, world, every=None, histograms=None):
+        self.run, self.parts, self.world, self.every, self.histograms = run, parts, world, every, histograms
 
     def on_step(self, history):
         if self.every and history.steps % self.every == 0:
@@ -179,6 +205,8 @@ class Saver(Callback):
     def on_epoch(self, history):
         if self.world.rank == 0:
             self.run.write_history(history)
+        if self.histograms is not None:
+            self.run.write_json(HISTOGRAMS, self.histograms.state_dict(), None)
         self.run.save("last", self.parts, history, self.world)
         # The first of equals stays the best, so that a later epoch must earn its place.
         if history[-1] is max(history.rows, key=lambda row: (row["test_accuracy"], -row["test_loss"])):

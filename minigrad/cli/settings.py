@@ -161,6 +161,13 @@ class Settings:
         model = models.build(self.model, images.shape, len(images.classes))
         return model.to(self.device)
 
+    def build_optimizer(self, model):
+        """A new optimiser of the parameters of a model."""
+        kinds = (optim.Adam, optim.AdamW, optim.SGD, optim.RMSprop, optim.Adagrad)
+        kind = {kind.__name__.lower(): kind for kind in kinds}[self.optimizer]
+        extra = {"momentum": MOMENTUM, "nesterov": True} if self.optimizer == "sgd" else {}
+        return kind(model.parameters(), lr=self.lr, weight_decay=self.weight_decay, **extra)
+
     def test_loader(self, test, images):
         batch = min(TEST_BATCH, len(test))
         return data.Loader(test, batch, transform=self.transform(images), device=self.device)
@@ -186,7 +193,7 @@ class Parts:
         options = {"device": settings.device, "sampler": getattr(self.model, "sampler", None)}
         self.loader = data.Loader(train, settings.batch_size, True, settings.seed, drop_last, transform, **options)
         self.test = settings.test_loader(test, images)
-        self.optimizer = _optimizer(settings, self.model)
+        self.optimizer = _sharded(settings, self.model, settings.build_optimizer(self.model))
         updates = settings.epochs * math.ceil(len(self.loader) / settings.accumulate)
         self.schedule = _schedule(settings, self.model, self.optimizer, updates)
 
@@ -218,11 +225,8 @@ def _drops_last(settings, model, images):
     return 0 < images % settings.batch_size < 2 * settings.shards
 
 
-def _optimizer(settings, model):
-    kinds = {kind.__name__.lower(): kind for kind in (optim.Adam, optim.AdamW, optim.SGD, optim.RMSprop, optim.Adagrad)}
-    extra = {"momentum": MOMENTUM, "nesterov": True} if settings.optimizer == "sgd" else {}
-    options = {"lr": settings.lr, "weight_decay": settings.weight_decay, **extra}
-    optimizer = kinds[settings.optimizer](model.parameters(), **options)
+def _sharded(settings, model, optimizer):
+    """The optimiser, or with its state divided among the ranks."""
     if not settings.zero or not isinstance(model, parallel.DataParallel):
         return optimizer
     return parallel.ShardedOptimizer(optimizer, model, whole_gradients=settings.clip is not None)

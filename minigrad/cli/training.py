@@ -2,14 +2,18 @@
 
 import contextlib
 import signal
+import sys
 from dataclasses import asdict, replace
 
 from .. import checkpoint
+from ..errors import MinigradError
 from ..parallel import ShardSampler
-from ..train import History, Interruption, Progress, evaluate, fit
+from ..train import Histograms, History, Interruption, Progress, TensorBoard, evaluate, fit
+from ..train.team import module_of
 from .ranks import Ranks, attempt, job
-from .run import Run, Saver
-from .settings import Parts, Settings, UsageError, checked_folder, chosen_data, kernel_threads, refusing
+from .report import write_report
+from .run import HISTOGRAMS, RESULT, TENSORBOARD, Run, Saver
+from .settings import Images, Parts, Settings, UsageError, checked_folder, chosen_data, kernel_threads, refusing
 
 __all__ = ["run_train"]
 
@@ -20,12 +24,18 @@ FREE_WITH_RESUME = {
     "threads",
     "data_dir",
     "save_every",
+    "report",
+    "tensorboard",
     "out",
     "command",
     "action",
     "argv",
 }
 INTERRUPTED = 130
+# Who asks by SIGTERM soon ends the process by force.
+HASTE = dict.fromkeys(
+    ("mistakes", "cost"), "The training was asked to end, so this was not measured; minigrad report does."
+)
 
 
 def run_train(options):
@@ -57,17 +67,22 @@ def _train(options, ranks, run, settings, plan):
     with Interruption() as interruption:
         if not resumed:
             run.begin(settings, options.argv, train, parts, history, world)
-        _fit(run, settings, parts, history, world, options.save_every, interruption)
+        _fit(run, settings, parts, history, world, options, interruption)
         new_writers = None
+        report = lambda lacking: _report(ranks, run, here, parts.model, history, (train, test), lacking)
         stopped = ranks.greatest(interruption.requested)
         if settings.new_writers and not stopped:
             new_writers = _accuracy_on_new_writers(here, world, interruption)
             stopped = ranks.greatest(interruption.requested)
         if stopped:
-            print(f"interrupted at step {history.steps}; go on with: minigrad train --resume {run.argument}")
+            print(
+                f"interrupted at step {history.steps}; go on with: minigrad train --resume {run.argument}", flush=True
+            )
+            if options.report:
+                report(HASTE if stopped == signal.SIGTERM else {})
             # Systems that end a process by SIGTERM take what it says then for how its work went.
             return 0 if stopped == signal.SIGTERM else INTERRUPTED
-    _finish(run, history, new_writers, parts.model, ranks)
+    _finish(run, history, new_writers, parts.model, ranks, report if options.report else None)
     return 0
 
 
@@ -79,6 +94,8 @@ def _planned(options, ranks):
     with refusing():
         run, settings, resumed, note = _resumed(options) if options.resume is not None else _new(options, ranks)
         ShardSampler(settings.shards, 0, ranks)
+        if options.tensorboard:
+            TensorBoard.check_installed()
         if ranks == 1 and settings.sync_batch_norm and settings.shards > 1:
             raise UsageError("--sync-batch-norm wants as many ranks as shards")
         plan = {"folder": str(run.folder), "settings": asdict(settings), "resumed": resumed, "note": note}
@@ -124,18 +141,33 @@ def _on(settings, options):
 # ---- doing it ----------------------------------------------------------------------------------------------------
 
 
-def _fit(run, settings, parts, history, world, save_every, interruption):
+def _fit(run, settings, parts, history, world, options, interruption):
     """Train to the end or the interruption; either way the folder then holds the state that was reached."""
     positional, named = parts.fit_arguments(settings)
     progress = Progress(len(parts.loader.dataset), settings.epochs)
-    shown = [progress] if world.rank == 0 else []
-    with contextlib.closing(progress):
-        callbacks = [Saver(run, parts, world, save_every), *shown, interruption]
-        fit(*positional, **named, history=history, callbacks=callbacks)
+    with contextlib.ExitStack() as stack:
+        stack.callback(progress.close)
+        histograms = _histograms(run, parts.model, history) if options.report and world.rank == 0 else None
+        callbacks = [] if histograms is None else [histograms]
+        callbacks.append(Saver(run, parts, world, options.save_every, histograms))
+        if world.rank == 0:
+            callbacks.append(progress)
+            if options.tensorboard:
+                board = TensorBoard(run.folder / TENSORBOARD, parts.model, parts.optimizer)
+                callbacks.append(stack.enter_context(board))
+        fit(*positional, **named, history=history, callbacks=[*callbacks, interruption])
     if history.running.images:
         run.save("last", parts, history, world)
     if world.rank == 0:
         run.write_curve(history)
+
+
+def _histograms(run, model, history):
+    """Those that the run has counted so far, to go on with; new ones where the file of them cannot be used."""
+    histograms = Histograms(model)
+    with contextlib.suppress(MinigradError):
+        histograms.load_state_dict(run.read_json(HISTOGRAMS), len(history))
+    return histograms
 
 
 def _accuracy_on_new_writers(settings, world, interruption):
@@ -151,13 +183,31 @@ def _accuracy_on_new_writers(settings, world, interruption):
     return {"test_loss": loss, "test_accuracy": accuracy}
 
 
-def _finish(run, history, new_writers, model, ranks):
+def _finish(run, history, new_writers, model, ranks, report):
     row = history[-1]
     result = {name: row[name] for name in ("epoch", "step", "test_loss", "test_accuracy")}
     weights = checkpoint.weights_hash(model)
     if ranks.first:
-        run.write_json(
-            "result.json", result | {"weights": weights} | ({"new_writers": new_writers} if new_writers else {})
-        )
+        run.write_json(RESULT, result | {"weights": weights} | ({"new_writers": new_writers} if new_writers else {}))
+    if report is not None:
+        report({})
     print(f"weights hash {weights}")
     print(f"test accuracy {100 * row['test_accuracy']:.2f} %")
+
+
+def _report(ranks, run, settings, model, history, datasets, lacking):
+    """Rank 0 writes the report, and the others wait. A training that is done is done without one, too."""
+
+    def write():
+        parts = run, settings, Images.of(datasets[0]), module_of(model), history
+        try:
+            return [write_report(*parts, None if lacking else datasets, run.seconds, lacking), ""]
+        except (MinigradError, OSError) as error:
+            return ["", f"minigrad train: the report could not be written: {error}"]
+        except KeyboardInterrupt:
+            return ["", f"minigrad train: no report was written; minigrad report {run.argument} does"]
+
+    said, wrong = ranks.decided(write)
+    if wrong and ranks.first:
+        print(wrong, file=sys.stderr)
+    print(said, end="\n" if said else "", flush=True)

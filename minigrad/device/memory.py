@@ -14,12 +14,13 @@ pays for this; sizes that grow or change forever do not pile up.
 
 import functools
 import math
+from typing import NamedTuple
 
 import numpy as np
 
 from minigrad_kernels.layout import c_order, strides_of
 
-__all__ = ["empty_cache", "memory_statistics", "take"]
+__all__ = ["Block", "block", "empty_cache", "memory_statistics", "take", "used_bytes"]
 
 SMALLEST = 1 << 14  # bytes; below this the C library's allocator reuses memory by itself
 SLACK = 1 << 26  # bytes that shelves may keep in any case
@@ -112,6 +113,34 @@ def empty_cache():
             except IndexError:  # empty; another thread may have taken the last one
                 break
             _Bytes.made -= size
+
+
+def used_bytes():
+    """Bytes of the pool that arrays hold."""
+    return _Bytes.made - _cached()
+
+
+class Block(NamedTuple):
+    """The memory in which an array lies, perhaps with others that look at it.
+
+    key     the same number for arrays in one block, another for those in another, as long as they live
+    nbytes  of the array for which it was made; of memory that is not the pool's, of the array that looks at it
+    pooled  bytes of the pool that it takes: more, as sizes are rounded up; 0 where it is not of the pool
+    """
+
+    key: int
+    nbytes: int
+    pooled: int
+
+
+def block(array):
+    """The Block of an array on the host."""
+    nbytes = array.nbytes
+    while isinstance(array.base, np.ndarray):
+        if type(array.base) is _Loan:
+            return Block(id(array.base), array.nbytes, array.base.base.size)
+        array = array.base
+    return Block(id(array), nbytes, 0)
 
 
 def memory_statistics():

@@ -12,6 +12,10 @@ A place is an object that says what differs between devices:
     wait            wait for all that the device was told to do
     synchronize     wait, then raise what the device has reported
     wrong           an array of one int64 there, into which kernels write labels that are out of range; see labels.py
+    used_bytes      what arrays hold of the memory pool there
+    block           array -> the Block of memory in which it lies
+    measured        whether work there runs beside the host, so that its time is measured by marks
+    mark            a moment in the current stream of this thread; later.since(earlier) is in seconds
 
 Everything above this package asks an array for its place, never for its library.
 """
@@ -52,6 +56,9 @@ class Place:
     take = staticmethod(memory.take)
     empty_cache = staticmethod(memory.empty_cache)
     statistics = staticmethod(memory.memory_statistics)
+    used_bytes = staticmethod(memory.used_bytes)
+    block = staticmethod(memory.block)
+    measured = False
 
     def __repr__(self):
         return f"<place {self.name}>"

@@ -34,7 +34,9 @@ def learning_curve(history, axes=None, quantity="loss"):
             axes.plot(history["epoch"], values, marker=marker, markersize=3, label=name, **STYLES[name])
     axes.set_xlabel("epoch")
     axes.set_ylabel(LABELS[quantity])
-    axes.xaxis.set_major_locator(MaxNLocator(integer=True, steps=[1, 2, 5, 10]))
+    if len(history) == 1:
+        axes.set_xlim(history[0]["epoch"] - 0.5, history[0]["epoch"] + 0.5)
+    axes.xaxis.set_major_locator(MaxNLocator(integer=True, min_n_ticks=1, steps=[1, 2, 5, 10]))
     axes.grid(alpha=0.3)
     # Above the frame, where no curve can pass.
     axes.legend(loc="lower left", bbox_to_anchor=(0, 1), ncols=2, frameon=False)

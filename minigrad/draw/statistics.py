@@ -1,5 +1,7 @@
 """What a network confuses, and how its weights and gradients are distributed."""
 
+import math
+
 import numpy as np
 
 from minigrad_kernels.errors import KindError, ShapeError
@@ -78,15 +80,18 @@ def histograms(records, axes=None, quantity="weights"):
         raise ShapeError(f"{op}: records has no epoch with {quantity}")
     kept = sorted({round(i) for i in np.linspace(0, len(rows) - 1, min(len(rows), MOST_RIDGES))})
     rows = [rows[i] for i in kept]
+    from matplotlib.colors import to_rgba
+    from matplotlib.patches import StepPatch
+
     axes = axes_of(op, axes, 6, 1.5 + 0.3 * len(rows))
     tallest = max(shares.max() for _, _, shares in rows) or 1
     for i, (_, edges, shares) in enumerate(rows):
         # The newest epoch is at the bottom and in front, so that no ridge hides one that is drawn later.
         base = len(rows) - 1 - i
         curve = base + 1.6 * shares / tallest
-        style = {"baseline": base, "zorder": 2 + 0.01 * i}
-        axes.stairs(curve, edges, fill=True, color=COLORS[5], alpha=0.75, **style)
-        axes.stairs(curve, edges, color=COLORS[0], linewidth=0.9, **style)
+        style = {"facecolor": to_rgba(COLORS[5], 0.75), "edgecolor": COLORS[0], "linewidth": 0.9}
+        # Not axes.stairs, which takes longer to find out the limits, set below, than all the rest does.
+        axes.add_artist(StepPatch(curve, edges, baseline=base, fill=True, zorder=2 + 0.01 * i, **style))
     _scale(axes, rows)
     axes.set_yticks(range(len(rows)), [f"{epoch}" for epoch, _, _ in reversed(rows)])
     axes.set(xlabel=quantity.removesuffix("s"), ylabel="epoch", ylim=(-0.2, len(rows) + 0.8))
@@ -118,6 +123,11 @@ def _scale(axes, rows):
     widths = np.diff(edges)
     low, high = (f([row[1][end] for row in rows]) for f, end in ((min, 0), (max, -1)))
     if widths.max() > 1.01 * widths.min():
-        axes.set_xscale("symlog", linthresh=np.abs(edges[edges != 0]).min())
-        axes.xaxis.get_major_locator().set_params(numticks=9)
+        smallest = np.abs(edges[edges != 0]).min()
+        axes.set_xscale("symlog", linthresh=smallest, linscale=0.5)
+        powers = np.arange(math.ceil(math.log10(smallest)), math.ceil(math.log10(max(-low, high))))
+        powers = powers[:: -max(1, -(-len(powers) // 4))]  # from the largest down; the smallest would touch 0
+        ticks = 10.0 ** powers[powers > math.log10(smallest) + 1]
+        axes.set_xticks([*-ticks, 0.0, *ticks])
+        axes.xaxis.minorticks_off()
     axes.set_xlim(low, high)

@@ -1,9 +1,24 @@
 """Training: the loop, its measure on other data, its history, and what hangs on it."""
 
 from .callback import Callback
+from .histograms import Histograms
 from .history import History, Running
 from .interruption import Interruption
 from .loop import evaluate, fit
+from .predictions import confusion_matrix, predict
 from .progress import Progress
+from .tensorboard import TensorBoard
 
-__all__ = ["Callback", "History", "Interruption", "Progress", "Running", "evaluate", "fit"]
+__all__ = [
+    "Callback",
+    "Histograms",
+    "History",
+    "Interruption",
+    "Progress",
+    "Running",
+    "TensorBoard",
+    "confusion_matrix",
+    "evaluate",
+    "fit",
+    "predict",
+]

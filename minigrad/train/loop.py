@@ -22,7 +22,7 @@ from .callback import Callbacks
 from .history import History
 from .team import team_of
 
-__all__ = ["evaluate", "fit"]
+__all__ = ["evaluate", "evaluation", "fit", "on_device"]
 
 
 def fit(
@@ -148,7 +148,7 @@ def _gradients(model, team, batches, loss_function):
     """Compute the gradients of an update; rows (sum of losses, right answers, images) of this rank's batches."""
     total, rows = sum(team.images(batches)), []
     for part in team.parts(batches):
-        for number, (images, labels) in enumerate(_on_device(part, model), 1):
+        for number, (images, labels) in enumerate(on_device(part, model), 1):
             scores = model(images)
             loss, right = loss_function(scores, labels), _right(scores, labels)
             share = len(labels) * team.shards / total  # the mean over all images weighs each batch by its own
@@ -173,27 +173,34 @@ def evaluate(model, loader, loss=ops.cross_entropy, stop=lambda: False):
     The training flags of all modules are as before afterwards.
     Errors  ValueError if there are no batches
     """
-    flags = [(module, module.training) for module in model.modules()]
     team, loss_sum, correct, count = team_of(model), 0.0, 0, 0
-    model.eval()
-    try:
-        with no_grad():
-            for batches in team.rounds(loader):
-                rows = []
-                for images, labels in _on_device(batches, model):
-                    scores = model(images)
-                    value, right = loss(scores, labels).item(), int(_right(scores, labels).item())
-                    rows.append((value * len(labels), right, len(labels)))
-                for one_loss, right, images in team.gathered(rows):
-                    loss_sum, correct, count = loss_sum + one_loss, correct + int(right), count + int(images)
-                if stop():
-                    return None
-    finally:
-        for module, training in flags:
-            module.training = training
+    with evaluation(model):
+        for batches in team.rounds(loader):
+            rows = []
+            for images, labels in on_device(batches, model):
+                scores = model(images)
+                value, right = loss(scores, labels).item(), int(_right(scores, labels).item())
+                rows.append((value * len(labels), right, len(labels)))
+            for one_loss, right, images in team.gathered(rows):
+                loss_sum, correct, count = loss_sum + one_loss, correct + int(right), count + int(images)
+            if stop():
+                return None
     if not count:
         raise ShapeError("evaluate: loader has no images")
     return loss_sum / count, correct / count
+
+
+@contextlib.contextmanager
+def evaluation(model):
+    """Inside, all modules are in evaluation mode and there is no tape; afterwards their flags are as before."""
+    flags = [(module, module.training) for module in model.modules()]
+    model.eval()
+    try:
+        with no_grad():
+            yield
+    finally:
+        for module, training in flags:
+            module.training = training
 
 
 def _groups(batches, size):
@@ -203,7 +210,7 @@ def _groups(batches, size):
         yield group
 
 
-def _on_device(batches, model):
+def on_device(batches, model):
     """The batches where the parameters are."""
     parameter = next(iter(model.parameters()), None)
     for images, labels in batches:

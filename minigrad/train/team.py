@@ -8,7 +8,7 @@ from minigrad_kernels.errors import ShapeError, StateError
 from ..device import random
 from ..parallel import DataParallel, Shards
 
-__all__ = ["team_of"]
+__all__ = ["module_of", "team_of"]
 
 WISH = struct.Struct("<?QQ")  # whether to stop; seed and step of the random numbers
 
@@ -104,3 +104,8 @@ class Together(Alone):
 def team_of(model):
     """The team of a model."""
     return Together(model) if isinstance(model, DataParallel) else Alone()
+
+
+def module_of(model):
+    """The network itself."""
+    return model.module if isinstance(model, DataParallel) else model

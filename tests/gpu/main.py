@@ -6,6 +6,7 @@ correctness  the tables of tests/cases and every rung of every ladder, on the de
 ops          every op of the engine beside the CPU, on the device
 kernels      each rung's time beside cuBLAS or a device copy, and the host time of a launch
 convolutions each rung of convolution and of its gradients beside cuDNN, which needs PyTorch
+profiles     the device's time and memory by the profiler, beside events around the whole
 networks     images a second of whole networks, training and inference, beside PyTorch eager
 parallel     NCCL's collectives and graphs with one rank, replicas as threads, several ranks where NCCL takes them
 training     the main jobs by the package's command: the CPU's accuracy, and the same bits twice
@@ -37,7 +38,18 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-PARTS = ("steps", "sanitizer", "correctness", "ops", "kernels", "convolutions", "networks", "parallel", "training")
+PARTS = (
+    "steps",
+    "sanitizer",
+    "correctness",
+    "ops",
+    "kernels",
+    "convolutions",
+    "profiles",
+    "networks",
+    "parallel",
+    "training",
+)
 LIMIT = 480
 MERCY = 20  # seconds that a part may take to end by itself after its limit
 SECTION = "section: "  # begins the line of a part's output that holds what it found

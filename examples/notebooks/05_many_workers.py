@@ -1,0 +1,605 @@
+# %% [markdown]
+# # 5. Many workers
+#
+# **Goal** You can say what data-parallel training computes and why it equals training on one worker, draw the ring
+# that adds gradients, hide the exchange behind backward, get the same bits on any number of workers, and predict
+# when more workers stop helping.
+#
+# **You need** [Notebook 4](04_training.ipynb): a training loop. Workers here are threads of this process; the code is
+# the same for processes on many machines.
+#
+# **Time** 50 minutes with the exercises.
+
+# %%
+import matplotlib.pyplot as plt
+import numpy as np
+from checks import check
+
+import minigrad.draw
+from minigrad import Tensor, checkpoint, data, nn, optim, parallel
+
+minigrad.manual_seed(0)
+train, _ = data.digits()
+batch = next(iter(data.Loader(train, batch_size=64, shuffle=True)))
+images, labels = batch
+COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#F0E442", "#000000")
+
+# %% [markdown]
+# ## The mean of gradients is the gradient of the mean
+#
+# The loss of a batch is a mean over its images. Cut the batch into $N$ **shards** of equal size, with losses $L_i$.
+# Differentiation is linear, so
+#
+# $$L = \frac{1}{N} \sum_{i=1}^{N} L_i \quad\Longrightarrow\quad
+#   g = \frac{\partial L}{\partial w} = \frac{1}{N} \sum_{i=1}^{N} g_i$$
+#
+# Each worker has the whole model and computes $g_i$ of its own shard. Then all need the mean of what all have, and
+# take the same step. Nothing about the optimiser or the network enters. By hand, with four shards of 64 real digits:
+
+
+# %%
+def make_model():
+    minigrad.manual_seed(1)
+    return nn.Sequential(nn.Flatten(), nn.Linear(64, 32), nn.ReLU(), nn.Linear(32, 10))
+
+
+def gradients(model, images, labels):
+    model.zero_grad()
+    nn.functional.cross_entropy(model(images), labels).backward()
+    return [parameter.grad.numpy().copy() for parameter in model.parameters()]
+
+
+model = make_model()
+whole = gradients(model, images, labels)
+shards = [(images[start : start + 16], labels[start : start + 16]) for start in range(0, 64, 16)]
+of_shards = [gradients(model, *shard) for shard in shards]
+mean = [sum(parts) / 4 for parts in zip(*of_shards, strict=True)]
+error = max(np.abs(a - b).max() for a, b in zip(whole, mean, strict=True))
+print(f"largest difference {error:.1e}, of gradients up to {max(np.abs(g).max() for g in whole):.2f}")
+assert 0 < error < 1e-6
+
+# %% [markdown]
+# Equal, but not to the last bit: the same numbers were added in another order. We come back to that.
+#
+# In the library `DataParallel` does the rest. `run_local` starts ranks as threads, and each gets its `world`.
+
+
+# %%
+def rank_gradients(world):
+    model = parallel.DataParallel(make_model(), world)
+    for shard_images, shard_labels in model.shards((images, labels)):  # those of this rank
+        nn.functional.cross_entropy(model(shard_images), shard_labels).backward()
+    return [parameter.grad.numpy().copy() for parameter in model.parameters()]
+
+
+ranks = parallel.run_local(rank_gradients, 4)
+for rank, found in enumerate(ranks):
+    error = max(np.abs(a - b).max() for a, b in zip(found, mean, strict=True))
+    print(f"rank {rank}: largest difference to the mean by hand {error:.1e}")
+    assert error < 1e-7
+
+# %% [markdown]
+# ## The ring
+#
+# Every one of $n$ workers has an array of $S$ bytes, and every one wants the sum of all. If each sent its array to each
+# other, a worker would send $(n-1) S$ bytes. A **ring all-reduce** sends
+#
+# $$2\,\frac{n-1}{n}\,S \;<\; 2S$$
+#
+# however many workers there are. Cut the array into $n$ chunks and put the workers in a ring. *Reduce-scatter*: in
+# each of $n-1$ steps a worker sends one chunk to the right and adds what comes from the left. Afterwards each worker
+# has one chunk that is complete. *All-gather*: in $n-1$ steps more the complete chunks go around. Between GPUs the
+# library leaves the ring to NCCL; between processes on CPUs each chunk goes straight to the worker that adds it, as
+# many bytes in fewer steps.
+
+
+# %%
+def ring_all_reduce(arrays):
+    """Sums on every worker, the history of (who has how many terms of which chunk), and bytes sent by each."""
+    n = len(arrays)
+    chunks = [list(np.array_split(array.copy(), n)) for array in arrays]  # chunks[rank][c]
+    terms, sent = np.ones((n, n), int), np.zeros(n)
+    history = [(terms.copy(), [])]
+    for step in range(2 * (n - 1)):
+        adding = step < n - 1
+        moves = [(rank, (rank - step) % n) for rank in range(n)]  # (sender, chunk)
+        messages = [chunks[rank][c] for rank, c in moves]  # all send at the same time
+        for (rank, c), message in zip(moves, messages, strict=True):
+            right = (rank + 1) % n
+            chunks[right][c] = message + chunks[right][c] if adding else message
+            terms[right, c] = terms[right, c] + step + 1 if adding else n
+            sent[rank] += message.nbytes
+        history.append((terms.copy(), moves))
+    return [np.concatenate(parts) for parts in chunks], history, sent
+
+
+workers = 4
+arrays = [np.random.default_rng(rank).standard_normal(1000).astype(np.float32) for rank in range(workers)]
+sums, history, sent = ring_all_reduce(arrays)
+assert all(np.allclose(total, sum(arrays), atol=1e-5) for total in sums)
+assert (sent == 2 * (workers - 1) / workers * arrays[0].nbytes).all()
+print(f"each worker sent {sent[0]:.0f} bytes; to everyone it would have been {(workers - 1) * arrays[0].nbytes}")
+
+# %% [markdown]
+# Each picture is a step. The number in a cell is how many terms the worker's chunk contains; outlined is what has just
+# arrived.
+
+# %%
+figure, panels = plt.subplots(1, len(history), figsize=(13, 2.7), layout="constrained", sharey=True)
+for step, (axes, (terms, moves)) in enumerate(zip(panels, history, strict=True)):
+    axes.imshow(terms, cmap="Blues", vmin=0, vmax=1.6 * workers)
+    for rank in range(workers):
+        for chunk in range(workers):
+            axes.text(chunk, rank, terms[rank, chunk], ha="center", va="center")
+    for rank, chunk in moves:
+        place = (chunk - 0.45, (rank + 1) % workers - 0.45)
+        axes.add_patch(plt.Rectangle(place, 0.9, 0.9, fill=False, edgecolor=COLORS[1], linewidth=2))
+    kind = "start" if not step else "add" if step < workers else "copy"
+    axes.set(title=f"{step}: {kind}", xlabel="chunk", xticks=range(workers), yticks=range(workers))
+panels[0].set_ylabel("worker")
+plt.show()
+
+# %% [markdown]
+# ## Other orders, other bits
+#
+# Floating-point addition rounds, so it is not associative:
+
+# %%
+large, small = np.float32(2**24), np.float32(1)
+print(f"{(large + small) + small:.0f} and {large + (small + small):.0f}")
+assert (large + small) + small != large + (small + small)
+
+# %% [markdown]
+# Gradients are such sums. Take 32 shards of the batch and add their gradients of one layer in many orders, as a network
+# would that adds whatever arrives first. Almost every order gives other bits somewhere:
+
+# %%
+pairs = [(images[start : start + 2], labels[start : start + 2]) for start in range(0, 64, 2)]
+terms = [gradients(model, *pair)[0] for pair in pairs]  # of the first weight
+
+
+def in_turn(parts):
+    total = parts[0]
+    for part in parts[1:]:
+        total = total + part
+    return total
+
+
+rng = np.random.default_rng(0)
+orders = [rng.permutation(len(terms)) for _ in range(300)]
+results = [in_turn([terms[i] for i in order]) for order in orders]
+different = len({result.tobytes() for result in results})
+print(f"{different} different results of {len(orders)} orders")
+assert different > len(orders) / 2
+
+# %%
+exact = sum(term.astype(np.float64) for term in terms)
+place = np.unravel_index(np.argmax(np.ptp(results, axis=0)), exact.shape)  # the element that varies most
+values = np.array([float(result[place]) for result in results]) - exact[place]
+unit = float(np.spacing(np.float32(abs(exact[place]))))  # from one float32 to the next
+steps = np.round(values / unit, 2)  # all sums lie whole units apart
+figure, axes = plt.subplots(figsize=(7, 3.4), layout="constrained")
+places, frequency = np.unique(steps, return_counts=True)
+axes.bar(places, frequency, width=0.8, color=COLORS[0])
+axes.axvline(0, color=COLORS[1], linestyle="--", label="exact sum")
+axes.set(xlabel="error of one gradient, in units of the last place", ylabel="orders", title="one sum, many orders")
+axes.legend()
+plt.show()
+
+# %% [markdown]
+# The errors are harmless. But a run that differs in the last bit differs in *all* bits a few hundred steps later, and
+# a mistake that you cannot repeat you cannot find. A ring adds each chunk in another order, beginning at another
+# worker. And the number of workers changes the order: if each of $r$ workers adds its own shards in turn and the
+# workers' sums are then added in turn, the result depends on $r$.
+#
+# The cure is an order that does not know about workers. Add neighbours, then neighbours of the sums, and so on; with 8
+# shards:
+#
+# $$\bigl((g_0 + g_1) + (g_2 + g_3)\bigr) + \bigl((g_4 + g_5) + (g_6 + g_7)\bigr)$$
+#
+# A worker that holds $g_4, \dots, g_7$ can add its bracket alone. On 1, 2, 4 or 8 workers it is the same tree.
+
+
+# %%
+def tree(parts):
+    while len(parts) > 1:
+        parts = [a + b for a, b in zip(parts[::2], parts[1::2], strict=True)]
+    return parts[0]
+
+
+def on_workers(add, count):
+    """Each worker adds its own shards, then the workers' sums are added."""
+    own = len(terms) // count
+    return add([add(terms[first : first + own]) for first in range(0, len(terms), own)])
+
+
+for name, add in (("in turn", in_turn), ("as a tree", tree)):
+    bits = {on_workers(add, count).tobytes() for count in (1, 2, 4, 8)}
+    print(f"{name}: {len(bits)} different results on 1, 2, 4 and 8 workers")
+assert len({on_workers(tree, count).tobytes() for count in (1, 2, 4, 8)}) == 1
+assert len({on_workers(in_turn, count).tobytes() for count in (1, 2, 4, 8)}) > 1
+
+# %% [markdown]
+# The library does that for whole training runs. The number of *shards* decides the result, the number of ranks does
+# not:
+
+
+# %%
+def trained(world):
+    minigrad.manual_seed(0)
+    model = parallel.DataParallel(make_model(), world, shards=8)
+    optimizer = optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
+    for step in data.Loader(train, batch_size=64, shuffle=True, sampler=model.sampler):
+        for shard_images, shard_labels in model.shards(step):
+            nn.functional.cross_entropy(model(shard_images), shard_labels).backward()
+        optimizer.step()
+    return checkpoint.weights_hash(model)
+
+
+hashes = {count: parallel.run_local(trained, count)[0] for count in (1, 2, 4)}
+for count, found in hashes.items():
+    print(f"{count} rank(s): weights {found[:16]}")
+assert len(set(hashes.values())) == 1
+
+# %% [markdown]
+# ## Buckets and overlap
+#
+# Backward finishes the gradients of the *last* layer first. They can travel while backward still works on the others.
+# Sending each by itself would pay the latency too often, so gradients are gathered in **buckets**:
+#
+# $$\text{end}_i = \max(\text{end}_{i-1},\; \text{ready}_i) + \text{exchange}(\text{bytes}_i), \qquad
+#   \text{exposed} = \max(0,\; \text{end}_{\text{last}} - T)$$
+#
+# $T$ is the step of one worker. What is exposed makes the step longer; the rest is free. The library's `scaling` model
+# knows when the gradients of ResNet-50 are ready and what an exchange costs on a fabric. (All of it is prediction: its
+# step time is assumed, its latencies are from NCCL's tables.) We do its formula by hand.
+
+# %%
+from minigrad.parallel import scaling
+
+network, fabric, gpus = scaling.network("resnet-50"), scaling.fabric("tcp-25"), 32
+T = network.seconds
+begin_backward = T * (1 - network.backward)
+
+
+def exchanges(plan):
+    """(bytes, when ready, begin, end) of each bucket."""
+    rows, end = [], 0.0
+    for start, stop in plan.bounds(network):
+        share = max(network.ready[start:stop]) if plan.overlap else 1.0
+        ready = begin_backward + (T - begin_backward) * share
+        size = 4 * sum(network.sizes[start:stop])
+        begin = max(end, ready)
+        end = begin + scaling.all_reduce_seconds(size, gpus, fabric)
+        rows.append((size, ready, begin, end))
+    return rows
+
+
+plans = {
+    "small buckets": scaling.Plan(jitter=0.0),
+    "one bucket": scaling.Plan(jitter=0.0, first=1e12, bucket=1e12),
+    "after backward": scaling.Plan(jitter=0.0, overlap=False),
+}
+figure, panels = plt.subplots(len(plans), 1, figsize=(9, 8), layout="constrained", sharex=True)
+exposed_by = {}
+for axes, (name, plan) in zip(panels, plans.items(), strict=True):
+    rows = exchanges(plan)
+    exposed_by[name] = max(0.0, rows[-1][3] - T)
+    assert np.isclose(exposed_by[name], scaling.predicted(network, gpus, fabric, plan).exposed)
+    compute = [("compute", "forward", 0, begin_backward), ("compute", "backward", begin_backward, T)]
+    sending = [("network", "exchange of a bucket", begin, end) for _, _, begin, end in rows]
+    minigrad.draw.timeline(compute + sending, axes)
+    axes.axvline(1000 * T, color="black", linestyle=":")
+    axes.set_title(f"{name}: {1000 * exposed_by[name]:.1f} ms exposed", loc="right", fontsize="medium")
+plt.show()
+assert exposed_by["small buckets"] < exposed_by["one bucket"] <= exposed_by["after backward"]
+
+# %% [markdown]
+# What did that look like here, with two ranks that are threads? `model.timeline` holds the last update: when each
+# bucket was ready, and when it had been exchanged. On two cores everything shares the cores, so expect no speed from
+# it.
+
+
+# %%
+def timed(world):
+    layers = [layer for _ in range(6) for layer in (nn.Linear(512, 512), nn.ReLU())]
+    model = parallel.DataParallel(nn.Sequential(*layers, nn.Linear(512, 10)), world, bucket_bytes=2_000_000)
+    for _ in range(3):  # the first steps compile and warm up
+        for x, target in model.shards((minigrad.randn(128, 512), Tensor(np.arange(128) % 10))):
+            nn.functional.cross_entropy(model(x), target).backward()
+    return model.timeline
+
+
+timeline = parallel.run_local(timed, 2)[0]
+for row in timeline:
+    print(f"bucket {row['bucket']}: {row['bytes']:>9,} bytes, ready {1000 * row['ready']:6.2f} ms,", end=" ")
+    print(f"done {1000 * row['done']:6.2f} ms")
+    assert row["done"] >= row["ready"] >= 0
+
+# %%
+spans = [("backward", "until the last gradient", 0.0, timeline[-1]["ready"])]
+spans += [(f"bucket {row['bucket']}", "exchange", row["ready"], row["done"]) for row in timeline]
+figure, axes = plt.subplots(figsize=(9, 3.6), layout="constrained")
+minigrad.draw.timeline(spans, axes)
+plt.show()
+
+# %% [markdown]
+# ## Pipelines and their bubbles
+#
+# A model too large for one worker can be cut the other way: each worker has a **stage**, some of the layers. So that
+# all stages work at once, the batch is cut into $m$ **microbatches** that follow one another. While the pipeline fills
+# and drains, stages wait. With $n$ stages the share of time lost in this **bubble** is
+#
+# $$\text{bubble} = \frac{n - 1}{m + n - 1}$$
+
+# %%
+from minigrad.parallel.schedules import simulate
+
+figure, panels = plt.subplots(2, 1, figsize=(10, 5), layout="constrained", sharex=True)
+styles = {"forward": (COLORS[4], ""), "backward": (COLORS[5], "//")}
+for axes, schedule in zip(panels, ("gpipe", "1f1b"), strict=True):
+    found = simulate(schedule, stages=4, microbatches=6)
+    for stage, row in enumerate(found.rows):
+        for what, number, begin, end in row:
+            color, hatch = styles[what]
+            axes.barh(stage, end - begin, left=begin, color=color, hatch=hatch, edgecolor="white", label=what)
+            box = {"facecolor": "white", "edgecolor": "none", "pad": 1, "alpha": 0.8}
+            axes.text((begin + end) / 2, stage, number, ha="center", va="center", bbox=box, fontsize="small")
+    lost = 1 - found.busy
+    assert np.isclose(lost, (4 - 1) / (6 + 4 - 1))
+    axes.set(ylabel="stage", yticks=range(4), ylim=(3.6, -0.6))
+    axes.set_title(f"{schedule}: {100 * lost:.0f} % lost; microbatches kept at most: {list(found.peak)}", loc="left")
+panels[1].set_xlabel("time (a forward pass of a microbatch is 1, its backward 2)")
+handles = dict(zip(*reversed(panels[0].get_legend_handles_labels()), strict=True))
+panels[0].legend(handles.values(), handles, loc="lower right", bbox_to_anchor=(1, 1), ncols=2, frameon=False)
+plt.show()
+
+# %% [markdown]
+# Both schedules lose the same share, but *1F1B* (one forward, one backward) starts backward as soon as it can, so a
+# stage keeps at most as many microbatches as there are stages from it to the end. The library's `Pipeline` runs it:
+
+
+# %%
+def pipelined(world, schedule):
+    minigrad.manual_seed(0)
+    layers = nn.Sequential(nn.Flatten(), nn.Linear(64, 32), nn.ReLU(), nn.Linear(32, 32), nn.ReLU(), nn.Linear(32, 10))
+    pipe = parallel.Pipeline(layers, world, microbatches=8, schedule=schedule)
+    loss = pipe.train_step(images, labels, nn.functional.cross_entropy)
+    return float(loss), pipe.peak
+
+
+for schedule in ("gpipe", "1f1b"):
+    found = parallel.run_local(pipelined, 3, schedule)
+    print(f"{schedule}: loss {found[0][0]:.6f}, microbatches kept by each stage {[peak for _, peak in found]}")
+    assert [peak for _, peak in found] == ([8, 8, 8] if schedule == "gpipe" else [3, 2, 1])
+
+# %% [markdown]
+# ## When do more workers stop helping?
+#
+# $$\text{efficiency} = \frac{T}{T_{\text{slowest}} + \text{exposed}}$$
+#
+# Two things grow with $n$: the exchange, and the wait for the slowest worker. The curves below are *predictions* of the
+# library's model for an assumed step; `minigrad scale --step-ms` takes yours, and
+# [a page](../docs/scaling.md) has measurements of CPU ranks beside the same model.
+
+# %%
+counts = [2**i for i in range(11)]
+figure, panels = plt.subplots(1, 2, figsize=(11, 4), layout="constrained", sharey=True)
+markers = "os^D"
+for axes, name in zip(panels, ("resnet-50", "vgg-16"), strict=True):
+    network = scaling.network(name)
+    for i, fabric_name in enumerate(scaling.FABRICS):
+        fabric = scaling.fabric(fabric_name)
+        found = [100 * scaling.predicted(network, count, fabric, scaling.Plan()).efficiency for count in counts]
+        assert found[0] == 100 and found[-1] < 100
+        style = {"marker": markers[i], "markersize": 10 - 2 * i, "color": COLORS[i], "linewidth": 4 - i}
+        axes.plot(counts, found, label=fabric.title, **style)
+    axes.set(xscale="log", xlabel="GPUs", title=f"{name}: {4e-6 * network.parameters:.0f} MB of gradients")
+    axes.set_xticks(counts[::2], [str(count) for count in counts[::2]])
+    axes.grid(alpha=0.3)
+panels[0].set(ylabel="efficiency, % (predicted)", ylim=(0, 104))
+panels[0].legend(loc="lower left")
+plt.show()
+
+# %% [markdown]
+# ## In the library
+#
+# - [`minigrad/parallel/data_parallel.py`](../../minigrad/parallel/data_parallel.py): the mean of gradients;
+#   [`reducer.py`](../../minigrad/parallel/reducer.py) fills buckets while backward runs,
+#   [`buckets.py`](../../minigrad/parallel/buckets.py) says where they are cut
+# - [`minigrad/parallel/sums.py`](../../minigrad/parallel/sums.py): the fixed order;
+#   [`collectives.py`](../../minigrad/parallel/collectives.py): reduce-scatter and all-gather
+# - [`minigrad/parallel/schedules.py`](../../minigrad/parallel/schedules.py) and
+#   [`pipeline.py`](../../minigrad/parallel/pipeline.py)
+# - [`minigrad/parallel/scaling/`](../../minigrad/parallel/scaling): the model; `minigrad scale` prints it
+# - [Training on many](../docs/parallel.md): launching, recovery
+
+# %% [markdown]
+# ## Exercises
+#
+# ### Exercise 1: shards of unequal size
+#
+# The last batch of an epoch rarely divides. `gradients[i]` is the gradient of the *mean* loss of shard `i`, which has
+# `sizes[i]` images. What is the gradient of the mean loss of the whole batch?
+
+
+# %%
+def average(gradients, sizes): ...  # your answer
+
+
+# %%
+def check_average(answer):
+    rng, cases = np.random.default_rng(2), []
+    for sizes in ([4, 4], [3, 1], [5, 2, 9]):
+        parts = [rng.standard_normal((2, 3)) for _ in sizes]
+        wanted = sum(size * part for size, part in zip(sizes, parts, strict=True)) / sum(sizes)
+        cases.append(((parts, sizes), wanted))
+    check(answer, cases, "each image counts the same, so a shard with more images counts for more")
+
+
+check_average(average)
+
+# %% [markdown]
+# ### Exercise 2: a sum with fixed bits
+#
+# Write the pairwise sum for *any* number of arrays: neighbours first; a last one without a neighbour is passed on to
+# the next round. The check compares bits.
+
+
+# %%
+def pairwise_sum(parts): ...  # your answer
+
+
+# %%
+def check_pairwise(answer):
+    rng, cases = np.random.default_rng(3), []
+    for count in (1, 2, 8, 5, 7):
+        parts = [rng.standard_normal(50).astype(np.float32) for _ in range(count)]
+        cases.append(((parts,), parallel.sums.pairwise(parts)))
+    check(answer, cases, "the order is not the same; with 5: ((0 + 1) + (2 + 3)) + 4", tolerance=0)
+
+
+check_pairwise(pairwise_sum)
+
+# %% [markdown]
+# ### Exercise 3: what is exposed
+#
+# Bucket $i$ is complete after `ready[i]` seconds and takes `exchange[i]` seconds; exchanges run one after another. The
+# step computes for `compute` seconds. How many seconds of communication does nothing hide?
+
+
+# %%
+def exposed_seconds(ready, exchange, compute): ...  # your answer
+
+
+# %%
+def check_exposed(answer):
+    cases = [(([1.0, 2.0], [0.5, 0.5], 3.0), 0.0), (([1.0, 2.0, 3.0], [2.0, 0.1, 0.1], 3.0), 0.2)]
+    rng = np.random.default_rng(4)
+    for _ in range(20):
+        ready, exchange = np.sort(rng.random(5)), 0.3 * rng.random(5)
+        end = 0.0
+        for begin, seconds in zip(ready, exchange, strict=True):
+            end = max(end, begin) + seconds
+        cases.append(((ready.tolist(), exchange.tolist(), 1.0), max(0.0, end - 1.0)))
+    check(answer, cases, "a bucket begins when it is ready AND the one before has ended; less than nothing is 0")
+
+
+check_exposed(exposed_seconds)
+
+# %% [markdown]
+# ### Exercise 4: how many microbatches
+#
+# A pipeline has `stages` stages. What is the smallest number of microbatches for which at most the share `lost` of the
+# time is lost in the bubble?
+
+
+# %%
+def microbatches_for(stages, lost): ...  # your answer
+
+
+# %%
+def check_microbatches(answer):
+    cases = []
+    for stages, lost in ((4, 0.3), (4, 0.1), (8, 0.1), (2, 0.45), (16, 0.05), (1, 0.1)):
+        count = next(m for m in range(1, 10_000) if 1 - simulate("gpipe", stages, m).busy <= lost + 1e-12)
+        cases.append(((stages, lost), count))
+    check(answer, cases, "solve (n - 1) / (m + n - 1) <= lost for m, and round up; at least one microbatch")
+
+
+check_microbatches(microbatches_for)
+
+# %% [markdown]
+# ### Exercise 5: a ring of your own
+#
+# One step of reduce-scatter. `chunks[rank][c]` is chunk `c` of worker `rank`, a number. In step `step` worker `rank`
+# sends chunk $(\text{rank} - \text{step}) \bmod n$ to worker $\text{rank} + 1$, which adds it to its own. All send at
+# the same time. Return the new list of lists.
+
+
+# %%
+def ring_step(chunks, step): ...  # your answer
+
+
+# %%
+def check_ring(answer):
+    rng, cases = np.random.default_rng(5), []
+    for n, step in ((2, 0), (3, 0), (4, 1), (5, 3)):
+        before = rng.integers(0, 100, (n, n))
+        after = before.copy()
+        for rank in range(n):
+            c = (rank - step) % n
+            after[(rank + 1) % n, c] += before[rank, c]
+        cases.append(((before.tolist(), step), after.tolist()))
+    check(answer, cases, "every worker sends another chunk, the last one to the first")
+
+
+check_ring(ring_step)
+
+# %% [markdown]
+# ## Solutions
+#
+# **1.** The mean over all images: $\sum_i s_i g_i / \sum_i s_i$. With equal sizes it is the plain mean.
+
+
+# %%
+def average(gradients, sizes):
+    return sum(size * gradient for size, gradient in zip(sizes, gradients, strict=True)) / sum(sizes)
+
+
+check_average(average)
+
+# %% [markdown]
+# **2.** The pairs are added, and an odd one goes along unchanged.
+
+
+# %%
+def pairwise_sum(parts):
+    while len(parts) > 1:
+        odd = parts[len(parts) // 2 * 2 :]
+        parts = [parts[i] + parts[i + 1] for i in range(0, len(parts) - 1, 2)] + odd
+    return parts[0]
+
+
+check_pairwise(pairwise_sum)
+
+# %% [markdown]
+# **3.** The recurrence of the timeline. What ends before `compute` costs nothing.
+
+
+# %%
+def exposed_seconds(ready, exchange, compute):
+    end = 0.0
+    for begin, seconds in zip(ready, exchange, strict=True):
+        end = max(end, begin) + seconds
+    return max(0.0, end - compute)
+
+
+check_exposed(exposed_seconds)
+
+# %% [markdown]
+# **4.** $(n-1) \le \ell\,(m + n - 1)$ gives $m \ge (n-1)(1-\ell)/\ell$. A little is taken off before rounding up, as
+# $0.1$ has no exact binary form.
+
+
+# %%
+def microbatches_for(stages, lost):
+    return max(1, int(np.ceil((stages - 1) * (1 - lost) / lost - 1e-9)))
+
+
+check_microbatches(microbatches_for)
+
+# %% [markdown]
+# **5.** No worker sends the chunk that it receives in the same step, so it does not matter who comes first.
+
+
+# %%
+def ring_step(chunks, step):
+    n, after = len(chunks), [list(row) for row in chunks]
+    for rank in range(n):
+        c = (rank - step) % n
+        after[(rank + 1) % n][c] += chunks[rank][c]
+    return after
+
+
+check_ring(ring_step)

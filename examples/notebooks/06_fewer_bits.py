@@ -1,0 +1,631 @@
+# %% [markdown]
+# # 6. Fewer bits, less memory
+#
+# **Goal** You can say what a float of 16 bits can and cannot hold, why gradients vanish in it and how loss scaling
+# saves them, what the memory of a training step is made of, and how accumulation and recomputation trade time for it.
+#
+# **You need** [Notebook 4](04_training.ipynb): a training loop. Powers of two.
+#
+# **Time** 45 minutes with the exercises.
+
+# %%
+import matplotlib.pyplot as plt
+import numpy as np
+from checks import check
+
+import minigrad.draw
+from minigrad import Tensor, data, nn, no_grad, optim, primitive, profile
+from minigrad.parallel import sums
+
+minigrad.manual_seed(0)
+COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00")
+
+# %% [markdown]
+# ## What a float is
+#
+# A float has a sign bit, $e$ exponent bits and $f$ fraction bits. With bias $b = 2^{e-1} - 1$ it means
+#
+# $$x = (-1)^{s}\; 2^{E - b}\; \Bigl(1 + \frac{F}{2^{f}}\Bigr), \qquad 0 < E < 2^{e} - 1$$
+#
+# and, where $E = 0$, the **subnormal** numbers $(-1)^s\, 2^{1-b}\, F / 2^{f}$, which fill the gap down to zero.
+# Exponent bits buy *range*, fraction bits buy *precision*. Four formats, four bargains:
+
+# %%
+FORMATS = {"float32": (8, 23), "tf32": (8, 10), "float16": (5, 10), "bfloat16": (8, 7)}  # exponent, fraction bits
+
+
+def limits(exponent_bits, fraction_bits):
+    """(smallest subnormal, smallest normal, largest finite number)"""
+    bias = 2 ** (exponent_bits - 1) - 1
+    smallest = 2.0 ** (1 - bias)
+    return smallest * 2.0**-fraction_bits, smallest, 2.0**bias * (2 - 2.0**-fraction_bits)
+
+
+for name, bits in FORMATS.items():
+    tiny, normal, largest = limits(*bits)
+    print(f"{name:<9}{1 + sum(bits):>3} bits: {tiny:.1e} to {largest:.2e}, next after 1: 1 + 1/{2 ** bits[1]}")
+assert limits(*FORMATS["float16"])[2] == np.finfo(np.float16).max
+assert limits(*FORMATS["float32"])[:2] == (np.finfo(np.float32).smallest_subnormal, np.finfo(np.float32).tiny)
+
+# %% [markdown]
+# `tf32` is what tensor cores round float32 inputs to; it lies in memory as 32 bits. The number line shows both
+# bargains: the range on the left, the spacing near 1 on the right.
+
+# %%
+figure, (left, right) = plt.subplots(1, 2, figsize=(11, 3.2), layout="constrained", sharey=True)
+for row, bits in enumerate(FORMATS.values()):
+    tiny, normal, largest = (np.log10(limit) for limit in limits(*bits))
+    left.barh(row, largest - normal, left=normal, color=COLORS[0], label="normal" if not row else None)
+    left.barh(row, normal - tiny, left=tiny, color=COLORS[5], hatch="//", label="subnormal" if not row else None)
+    step = 2.0 ** -bits[1]
+    count = min(65, 1 + int(0.0625 / step))
+    right.plot(1 + step * np.arange(count), [row] * count, "|", markersize=16, color=COLORS[row])
+left.set(yticks=range(4), yticklabels=FORMATS, xlabel="power of ten that it reaches", ylim=(3.6, -0.6))
+left.legend(loc="lower left", bbox_to_anchor=(0, 1), ncols=2, frameon=False)
+right.set(xlim=(0.999, 1.0635), xlabel="neighbours of 1 (float32: too dense to draw, 64 of them shown)")
+plt.show()
+
+# %% [markdown]
+# ## Rounding
+#
+# Between two neighbours a result is **rounded to nearest**, and a tie goes to the even fraction. The neighbours of $x$
+# lie $2^{\lfloor \log_2 |x| \rfloor - f}$ apart; below the smallest normal number they lie evenly.
+
+
+# %%
+def rounded(x, exponent_bits, fraction_bits):
+    """x as the nearest number of that format."""
+    bias = 2 ** (exponent_bits - 1) - 1
+    exponent = np.frexp(np.asarray(x, np.float64))[1] - 1  # floor(log2 |x|)
+    step = np.exp2(np.maximum(exponent, 1 - bias) - fraction_bits)
+    result = np.round(x / step) * step  # NumPy rounds ties to even
+    return np.where(np.abs(result) > limits(exponent_bits, fraction_bits)[2], np.copysign(np.inf, x), result)
+
+
+rng = np.random.default_rng(0)
+samples = (rng.standard_normal(100_000) * 10.0 ** rng.uniform(-10, 6, 100_000)).astype(np.float32)
+with np.errstate(over="ignore"):
+    assert (rounded(samples, 5, 10) == samples.astype(np.float16)).all()
+wire = sums.decoded(sums.encoded(samples, "bfloat16"), "bfloat16")  # how the library sends gradients in 16 bits
+assert (rounded(samples, 8, 7) == wire).all()
+print("1/3 becomes", {name: float(rounded(1 / 3, *bits)) for name, bits in FORMATS.items()})
+
+# %% [markdown]
+# A sum that grows loses what is added to it. In float16 the neighbours of 2048 lie 2 apart, so adding 1 to 2048 changes
+# nothing. Therefore tensor cores multiply in 16 bits and **add in 32**.
+
+# %%
+half = np.float16(0)
+for _ in range(4096):
+    half = np.float16(half + np.float16(1))
+print(f"4096 ones added in float16: {half:.0f}; in float32: {np.ones(4096, np.float32).sum():.0f}")
+assert half == 2048
+
+# %% [markdown]
+# The same happens to weights: an update $w \leftarrow w - \eta g$ smaller than half the distance to the next number
+# changes nothing. So **master weights** stay in float32, and only copies of them have 16 bits.
+
+# %%
+weight, update = 1.0, 1e-4
+print({name: float(rounded(weight - update, *bits)) for name, bits in FORMATS.items()})
+assert rounded(weight - update, *FORMATS["bfloat16"]) == weight
+
+# %% [markdown]
+# ## Gradients that vanish
+#
+# Now a network whose layers compute in fewer bits. `cast` is an op whose forward rounds, and whose gradient rounds too:
+# that is what mixed precision does on the way forward and backward. Three lines with `primitive`:
+
+
+# %%
+def make_cast(exponent_bits, fraction_bits):
+    @primitive
+    def cast(x):
+        """x rounded. Math: out = round(x), and the gradient is rounded as it passes: dx = round(g)"""
+        return rounded(x, exponent_bits, fraction_bits).astype(x.dtype)
+
+    cast.grads(x=lambda g: cast(g))
+    return cast
+
+
+casts = {name: make_cast(*bits) for name, bits in FORMATS.items()}
+x = Tensor([1 / 3, 1e-9, 70000.0], requires_grad=True)
+out = casts["float16"](x)
+out.backward(Tensor([1e-9, 1.0, 1.0]))
+print("values", out.tolist(), "gradients", x.grad.tolist())
+assert x.grad.tolist()[0] == 0  # too small for float16
+
+# %%
+train, test = data.digits()
+transform = data.Normalize(train.mean, train.std)
+
+
+class Mixed(nn.Module):
+    """Three layers; inputs, weights and results are rounded, and so are all gradients on their way back."""
+
+    def __init__(self, cast):
+        self.first, self.second, self.third = nn.Linear(64, 64), nn.Linear(64, 64), nn.Linear(64, 10)
+        self.cast = cast
+
+    def layer(self, x, linear):
+        return self.cast(self.cast(x) @ self.cast(linear.weight).T + linear.bias)
+
+    def forward(self, images):
+        x = nn.functional.flatten(images, 1)
+        x = nn.functional.relu(self.layer(x, self.first))
+        x = nn.functional.relu(self.layer(x, self.second))
+        return self.layer(x, self.third)
+
+
+# %% [markdown]
+# The gradient that enters backward is $\partial L / \partial z = (p - y) / B$: predicted probabilities less the labels,
+# over the batch. Once the network is sure, $p - y$ is tiny. Train in float32 for a while, then look at it.
+
+
+# %%
+def train_model(cast, epochs, scale=1.0):
+    """Train Mixed; the loss is multiplied by `scale`, the gradients divided by it. Gives the model and its losses."""
+    minigrad.manual_seed(0)
+    model, losses = Mixed(cast), []
+    optimizer = optim.Adam(model.parameters(), lr=4e-3)
+    for _ in range(epochs):
+        for images, labels in data.Loader(train, batch_size=64, shuffle=True, transform=transform):
+            loss = nn.functional.cross_entropy(model(images), labels)
+            optimizer.zero_grad()
+            (loss * scale).backward()
+            for parameter in model.parameters():
+                parameter.grad = parameter.grad * (1 / scale)
+            optimizer.step()
+            losses.append(loss.item())
+    return model, losses
+
+
+def logit_gradient(model):
+    """The gradient that enters backward, of 256 images."""
+    images, labels = next(iter(data.Loader(train, batch_size=256, transform=transform)))
+    logits = model(images)
+    (g,) = minigrad.grad(nn.functional.cross_entropy(logits, labels), logits)
+    return np.abs(g.numpy())
+
+
+model, losses = train_model(casts["float32"], epochs=10)
+gradient = logit_gradient(model)
+gradient = gradient[gradient > 0]
+lost = (rounded(gradient, *FORMATS["float16"]) == 0).mean()
+print(f"loss {np.mean(losses[-20:]):.3f}; {100 * lost:.0f} % of these gradients are 0 in float16")
+assert lost > 0.3
+
+# %% [markdown]
+# **Loss scaling** moves them. Backward is linear in what enters it, so with a loss that is $S$ times as large every
+# gradient is $S$ times as large, and dividing by $S$ in float32 in the end gives the gradient back:
+#
+# $$\frac{\partial (S L)}{\partial w} = S\, \frac{\partial L}{\partial w}$$
+#
+# Too small an $S$ leaves gradients below the smallest number, too large an $S$ pushes others above the largest.
+
+# %%
+tiny, normal, largest = limits(*FORMATS["float16"])
+scales = 2.0 ** np.arange(0, 41)
+vanished = np.array([(rounded(gradient * s, 5, 10) == 0).mean() for s in scales])
+infinite = np.array([np.isinf(rounded(gradient * s, 5, 10)).mean() for s in scales])
+figure, (left, right) = plt.subplots(1, 2, figsize=(11, 3.8), layout="constrained")
+left.hist(np.log2(gradient), bins=60, color=COLORS[0], label="gradients")
+for at, text, style in ((tiny, "smallest", "--"), (normal, "smallest normal", ":")):
+    left.axvline(np.log2(at), color=COLORS[1], linestyle=style, label=f"{text} of float16")
+left.set(xlabel="magnitude, power of two", ylabel="how many", title="gradient that enters backward")
+left.legend(loc="upper left")
+right.plot(np.log2(scales), 100 * vanished, color=COLORS[0], label="become 0")
+right.plot(np.log2(scales), 100 * infinite, color=COLORS[1], linestyle="--", label="become infinite")
+right.set(xlabel="loss scale S, power of two", ylabel="% of gradients", title="in float16")
+right.legend()
+plt.show()
+assert vanished[0] > 2 * vanished[20] and infinite[20] == 0 and infinite[-1] > 0
+
+# %% [markdown]
+# In between lies a wide window, and it moves as training goes on, so nobody picks $S$ by hand. **Dynamic loss
+# scaling** tries: when a gradient is infinite, the step is left out and $S$ halved; after many good steps in a row,
+# $S$ is doubled.
+
+# %%
+worst = float(gradient.max())
+
+
+def dynamic(steps, scale=2.0**40, patience=10):
+    history, streak = [], 0
+    for _ in range(steps):
+        largest_gradient = worst * float(np.exp(0.3 * rng.standard_normal()))  # varies from step to step
+        fine = bool(np.isfinite(rounded(largest_gradient * scale, 5, 10)))
+        history.append((scale, fine))
+        streak = streak + 1 if fine else 0
+        if not fine:
+            scale /= 2
+        elif streak == patience:
+            scale, streak = scale * 2, 0
+    return history
+
+
+history = dynamic(120)
+figure, axes = plt.subplots(figsize=(9, 3.4), layout="constrained")
+steps = np.arange(len(history))
+power, fine = np.log2([scale for scale, _ in history]), np.array([ok for _, ok in history])
+axes.step(steps, power, where="mid", color=COLORS[0], label="S")
+axes.plot(steps[~fine], power[~fine], "x", color=COLORS[1], label="step left out")
+axes.axhline(np.log2(largest / worst), color=COLORS[2], linestyle="--", label="largest gradient of above overflows")
+axes.set(xlabel="step", ylabel="loss scale S, power of two", title="the scale finds its place")
+axes.legend()
+plt.show()
+assert 0 < (~fine).sum() < len(history) / 2
+
+# %% [markdown]
+# Training itself, from the same start. On digits so many gradients survive that float16 learns without a scale. But a
+# loss that is a mean over the pixels of images of 256 x 256 is $2^{16}$ times as small, and so are its gradients: we
+# divide it by that. bfloat16 has the range of float32 and needs no scale; that is why it is liked.
+
+# %%
+ways = {  # how to round, and what the loss is multiplied by
+    "float32": ("float32", 1.0),
+    "float16": ("float16", 1.0),
+    "float16, loss / 2^16": ("float16", 2.0**-16),
+    "float16, loss / 2^16 * 2^31": ("float16", 2.0**15),
+    "bfloat16, loss / 2^16": ("bfloat16", 2.0**-16),
+}
+figure, axes = plt.subplots(figsize=(8.5, 3.8), layout="constrained")
+final = {}
+for i, (name, (kind, scale)) in enumerate(ways.items()):
+    found, losses = train_model(casts[kind], epochs=10, scale=scale)
+    final[name] = np.mean(losses[-20:])
+    smooth = np.convolve(losses, np.ones(10) / 10, "valid")
+    dashes, marker = ("-", "--", "-.", ":", ":")[i], "os^Dv"[i]
+    axes.plot(smooth, color=COLORS[i], linestyle=dashes, marker=marker, markevery=(9 * i, 45), label=name)
+    zeros = (rounded(logit_gradient(found) * scale, *FORMATS[kind]) == 0).mean()
+    print(f"{name:<28} loss {final[name]:.3f}, {100 * zeros:3.0f} % of the gradient that enters backward is 0")
+axes.set(yscale="log", xlabel="step", ylabel="loss, mean of 10 steps")
+axes.legend(loc="upper left", bbox_to_anchor=(1, 1), frameon=False)
+plt.show()
+assert final["float16, loss / 2^16"] > 2 * final["float32"]
+assert max(final["float16, loss / 2^16 * 2^31"], final["bfloat16, loss / 2^16"]) < 1.2 * final["float32"]
+
+# %% [markdown]
+# Nothing was infinite and nothing raised an error: what was left of the gradient led the network astray. The scale
+# brought it back.
+#
+# ## The memory of a training step
+#
+# With $P$ parameters in float32 and Adam, a step on a batch of $B$ images holds
+#
+# $$\underbrace{4P}_{\text{parameters}} + \underbrace{4P}_{\text{gradients}} + \underbrace{8P}_{\text{Adam: } m, v}
+#   + \underbrace{A\,B}_{\text{activations}}$$
+#
+# bytes, where $A$ is what the tape keeps of one image until backward. `Profile` looks at the memory after every
+# operation.
+
+
+# %%
+def make_network():
+    minigrad.manual_seed(0)
+    return nn.Sequential(
+        nn.Conv2d(1, 32, 3, padding=1), nn.ReLU(),
+        nn.Conv2d(32, 32, 3, padding=1), nn.ReLU(),
+        nn.Conv2d(32, 32, 3, padding=1), nn.ReLU(),
+        nn.Flatten(), nn.Linear(32 * 64, 128), nn.ReLU(), nn.Linear(128, 10),
+    )  # fmt: skip
+
+
+def measured(batch, microbatches=1):
+    """The memory samples of the second step, and the gradients of the first, which makes the optimiser's state."""
+    network = make_network()
+    optimizer = optim.Adam(network.parameters())
+    images, labels = next(iter(data.Loader(train, batch_size=batch, transform=transform)))
+    size = batch // microbatches
+    gradients = None
+    for _ in range(2):
+        optimizer.zero_grad()
+        with profile.Profile(network, optimizer=optimizer) as found:
+            for start in range(0, batch, size):
+                part = images[start : start + size], labels[start : start + size]
+                (nn.functional.cross_entropy(network(part[0]), part[1]) / microbatches).backward()
+            gradients = gradients or [parameter.grad.numpy().copy() for parameter in network.parameters()]
+            optimizer.step()
+    return found.memory, gradients
+
+
+def peaks(samples):
+    return {name: max(sample[name] for _, sample in samples) for name in samples[0][1]}
+
+
+samples, whole_gradients = measured(256)
+figure, axes = plt.subplots(figsize=(9, 4), layout="constrained")
+minigrad.draw.memory(samples, axes)
+plt.show()
+
+# %%
+parameters = sum(parameter.numel() for parameter in make_network().parameters())
+peak = peaks(samples)
+print(f"{parameters:,} parameters, P = {4 * parameters / 1e6:.2f} MB")
+for name, nbytes in peak.items():
+    print(f"{name:<12}{nbytes / 1e6:7.2f} MB")
+assert peak["parameters"] == peak["gradients"] == 4 * parameters
+assert np.isclose(peak["optimiser"], 8 * parameters, rtol=0.01)
+
+# %% [markdown]
+# Activations grow while the forward pass goes on and shrink while backward frees them. They are the only part that
+# grows with the batch, so they are where memory is saved.
+#
+# ## Accumulation
+#
+# A batch of $B$ as $k$ microbatches of $B / k$, one after another, each with its loss divided by $k$: `.grad` adds up
+# the same mean, and the tape holds a $k$-th.
+#
+# $$g = \sum_{i=1}^{k} \nabla \Bigl(\frac{1}{k} L_i\Bigr)$$
+
+# %%
+for microbatches in (1, 2, 4, 8):
+    samples, gradients = measured(256, microbatches)
+    error = max(np.abs(a - b).max() for a, b in zip(gradients, whole_gradients, strict=True))
+    activations = peaks(samples)["activations"]
+    print(f"{microbatches} microbatch(es): activations {activations / 1e6:5.2f} MB, gradients differ by {error:.0e}")
+    assert error < 1e-6 and activations < 1.3 * peak["activations"] / microbatches
+
+# %% [markdown]
+# ## Recomputation
+#
+# Accumulation needs a batch to divide. **Recomputation** (*checkpointing*) saves within one: cut $n$ layers into $s$
+# segments, keep only the input of each segment, and compute a segment *again* when backward reaches it. What is held is
+# $s$ inputs, and the inside of one segment at a time:
+#
+# $$\text{held} \approx \Bigl(s + \frac{n}{s}\Bigr)\, a, \qquad \text{least at } s = \sqrt{n}$$
+#
+# for one forward pass more. By hand it takes a few lines with `grad(outputs, inputs, grad_outputs)`:
+
+
+# %%
+def recomputed(layers, segments, x, loss_of):
+    """Loss, and gradients into .grad of the layers' parameters, keeping one Tensor for each segment."""
+    cuts = np.linspace(0, len(layers), segments + 1).astype(int)
+    parts = [nn.Sequential(*layers[a:b]) for a, b in zip(cuts[:-1], cuts[1:], strict=True)]
+    kept = [x]
+    with no_grad():  # forward: the tape keeps nothing
+        for part in parts[:-1]:
+            kept.append(part(kept[-1]))
+    g = loss = None
+    for part in reversed(parts):
+        start = kept.pop().detach()
+        start.requires_grad = True
+        out = part(start)  # again, and now the tape watches
+        loss, out = (loss_of(out),) * 2 if g is None else (loss, out)
+        inputs = [start, *part.parameters()]
+        g, *found = minigrad.grad(out, inputs, g)
+        for parameter, gradient in zip(inputs[1:], found, strict=True):
+            parameter.grad = gradient
+    return loss
+
+
+def deep(segments, depth=16, width=64, batch=4096):
+    """(most bytes held beside parameters and gradients, gradients) of a deep network."""
+    minigrad.manual_seed(0)
+    layers = [layer for _ in range(depth) for layer in (nn.Linear(width, width), nn.Tanh())]
+    x, target = minigrad.randn(batch, width), Tensor(np.arange(batch) % width)
+    network = nn.Sequential(*layers)
+    loss_of = lambda out: nn.functional.cross_entropy(out, target)
+    with profile.Profile(network) as found:
+        if segments:
+            recomputed(layers, segments, x, loss_of)
+        else:
+            loss_of(network(x)).backward()
+    held = [sample["activations"] + sample["other"] for _, sample in found.memory]
+    return max(held) - held[0], [parameter.grad.numpy().copy() for parameter in network.parameters()]
+
+
+plain, wanted = deep(0)
+counts = (1, 2, 4, 8, 16)
+held = []
+for segments in counts:
+    nbytes, found = deep(segments)
+    assert all((a == b).all() for a, b in zip(found, wanted, strict=True))  # the same bits
+    held.append(nbytes)
+    print(f"{segments:>2} segments: {nbytes / 1e6:6.2f} MB held beside parameters and gradients")
+print(f"no recomputation: {plain / 1e6:.2f} MB")
+assert held[2] == min(held) < 0.5 * plain  # 4 segments of 4
+
+# %%
+figure, axes = plt.subplots(figsize=(7, 3.8), layout="constrained")
+axes.plot(counts, np.array(held) / 1e6, marker="o", color=COLORS[0], label="recomputed")
+axes.axhline(plain / 1e6, color=COLORS[1], linestyle="--", label="all kept")
+axes.set(xscale="log", xlabel="segments of 16 layers", ylabel="memory held, MB", ylim=(0, None))
+axes.set_xticks(counts, [str(count) for count in counts])
+axes.minorticks_off()
+axes.legend()
+plt.show()
+
+# %% [markdown]
+# ## In the library
+#
+# - [`minigrad/parallel/sums.py`](../../minigrad/parallel/sums.py): float32 to 16 bits and back, for the wire
+# - [`minigrad/ops/elementwise/conversions.py`](../../minigrad/ops/elementwise/conversions.py): `x.to("float16")`; which
+#   ops take float16 says [the page of differences](../docs/differences.md)
+# - [`minigrad/node.py`](../../minigrad/node.py): what the tape keeps, and when it lets go
+# - [`minigrad/profile/memory.py`](../../minigrad/profile/memory.py): memory by category;
+#   [`minigrad/device/memory.py`](../../minigrad/device/memory.py): the pool
+
+# %% [markdown]
+# ## Exercises
+#
+# ### Exercise 1: the ends of a format
+#
+# For a format with so many exponent and fraction bits, which is the largest whole number $n$ such that *all* whole
+# numbers from 0 to $n$ are in the format? (The range is never the limit in these formats.)
+
+
+# %%
+def whole_numbers(exponent_bits, fraction_bits): ...  # your answer
+
+
+# %%
+def check_whole_numbers(answer):
+    cases = []
+    for bits in (*FORMATS.values(), (4, 3)):
+        count = 0
+        while count < 2**12 and rounded(count + 1, *bits) == count + 1:
+            count += 1
+        cases.append((bits, count if count < 2**12 else 2 ** (bits[1] + 1)))
+    check(answer, cases, "when do neighbours lie 2 apart? Remember the leading 1, which is not stored")
+
+
+check_whole_numbers(whole_numbers)
+
+# %% [markdown]
+# ### Exercise 2: bfloat16 by its bits
+#
+# bfloat16 is the upper half of a float32. Round `x`, an array of float32, to the nearest bfloat16, ties to even, and
+# return it as float32. (`x.view(np.uint32)` are its bits. Cutting the lower half off would round towards zero.) No NaN.
+
+
+# %%
+def to_bfloat16(x): ...  # your answer
+
+
+# %%
+def check_bfloat16(answer):
+    rng = np.random.default_rng(6)
+    ties = (rng.integers(0x3F00, 0x4100, 200, dtype=np.uint32) << 16 | 0x8000).view(np.float32)
+    arrays = [np.float32([1, 1.5, -2]), ties, rng.standard_normal(500).astype(np.float32)]
+    cases = [((x,), sums.decoded(sums.encoded(x, "bfloat16"), "bfloat16")) for x in arrays]
+    check(
+        answer, cases, "add 0x7FFF, and 1 more if the last bit that stays is 1; then clear the lower half", tolerance=0
+    )
+
+
+check_bfloat16(to_bfloat16)
+
+# %% [markdown]
+# ### Exercise 3: the next loss scale
+#
+# Given the `scale`, whether all gradients of this step were `finite`, and how many good steps in a row there were
+# before (`streak`): return the pair (scale, streak) for the next step. A bad step halves the scale. The fourth good
+# step in a row doubles it, and counting begins anew.
+
+
+# %%
+def next_scale(scale, finite, streak): ...  # your answer
+
+
+# %%
+def check_next_scale(answer):
+    cases = [
+        ((1024.0, True, 0), (1024.0, 1)), ((1024.0, True, 2), (1024.0, 3)), ((1024.0, True, 3), (2048.0, 0)),
+        ((1024.0, False, 0), (512.0, 0)), ((1024.0, False, 3), (512.0, 0)),
+    ]  # fmt: skip
+    check(answer, cases, "a bad step also ends the streak; a doubling begins a new one")
+
+
+check_next_scale(next_scale)
+
+# %% [markdown]
+# ### Exercise 4: will it fit?
+#
+# A network has `parameters` parameters and keeps `activations` bytes for each image. Training uses Adam in float32.
+# What is the largest number of images in a microbatch for which the step fits into `memory` bytes? (0 if none does.)
+
+
+# %%
+def largest_microbatch(parameters, activations, memory): ...  # your answer
+
+
+# %%
+def check_microbatch(answer):
+    rng, cases = (
+        np.random.default_rng(7),
+        [((1000, 100, 15_000), 0), ((1000, 100, 16_000), 0), ((1000, 100, 16_199), 1)],
+    )
+    for _ in range(10):
+        parameters, activations, images = (int(n) for n in rng.integers(1, 10_000, 3))
+        memory = 16 * parameters + activations * images + int(rng.integers(activations))
+        cases.append(((parameters, activations, memory), images))
+    check(answer, cases, "parameters, gradients and two averages take 16 bytes a parameter; a part of an image is none")
+
+
+check_microbatch(largest_microbatch)
+
+# %% [markdown]
+# ### Exercise 5: how many segments
+#
+# `layers` layers are cut into `s` segments whose lengths differ by at most one. Held are the inputs of all segments and
+# the inside of the longest one: $s + \lceil n / s \rceil$ Tensors. Return the smallest `s` for which that is least.
+
+
+# %%
+def best_segments(layers): ...  # your answer
+
+
+# %%
+def check_segments(answer):
+    held = lambda n, s: s + -(-n // s)
+    cases = [((n,), min(range(1, n + 1), key=lambda s: (held(n, s), s))) for n in (1, 2, 9, 16, 12, 50, 101)]
+    check(answer, cases, "rounding up makes it uneven near the square root: try all, and of equals take the smallest")
+
+
+check_segments(best_segments)
+
+# %% [markdown]
+# ## Solutions
+#
+# **1.** With the leading 1 a number has $f + 1$ digits, so up to $2^{f+1}$ all whole numbers are there. Beyond,
+# neighbours lie 2 apart, and $2^{f+1} + 1$ is missing. The exponent bits do not matter.
+
+
+# %%
+def whole_numbers(exponent_bits, fraction_bits):
+    return 2 ** (fraction_bits + 1)
+
+
+check_whole_numbers(whole_numbers)
+
+# %% [markdown]
+# **2.** Adding just below half of the last place carries into the upper half exactly if the lower half is more than
+# half a place; the extra 1 for an odd upper half makes a tie carry to the even one.
+
+
+# %%
+def to_bfloat16(x):
+    bits = x.view(np.uint32)
+    odd = (bits >> 16) & 1
+    return ((bits + 0x7FFF + odd) & np.uint32(0xFFFF0000)).astype(np.uint32).view(np.float32)
+
+
+check_bfloat16(to_bfloat16)
+
+# %% [markdown]
+# **3.** Three cases.
+
+
+# %%
+def next_scale(scale, finite, streak):
+    if not finite:
+        return scale / 2, 0
+    return (scale * 2, 0) if streak == 3 else (scale, streak + 1)
+
+
+check_next_scale(next_scale)
+
+# %% [markdown]
+# **4.** What is left after 16 bytes a parameter, divided by an image's activations. The batch itself may be any
+# multiple of it: accumulation does the rest.
+
+
+# %%
+def largest_microbatch(parameters, activations, memory):
+    return max(0, (memory - 16 * parameters) // activations)
+
+
+check_microbatch(largest_microbatch)
+
+# %% [markdown]
+# **5.** $\sqrt{n}$ is the answer for real numbers; for whole ones the few candidates are tried.
+
+
+# %%
+def best_segments(layers):
+    return min(range(1, layers + 1), key=lambda s: s + -(-layers // s))  # min gives the first of equals
+
+
+check_segments(best_segments)

@@ -1,0 +1,546 @@
+# %% [markdown]
+# # 7. Write your own kernel
+#
+# **Goal** You can take a formula of your own and make it an op: with gradients to any order, a CUDA kernel of about
+# ten lines, checks that find your mistakes, and a row in the test tables.
+#
+# **You need** [Notebook 1](01_tape.ipynb) for gradients; [notebook 2](02_matmul_gpu.ipynb) for threads and blocks. No
+# GPU. The kernels of this page ship compiled; to change one you need the compiler, `pip install -e ".[compile]"`.
+#
+# **Time** 35 minutes with the exercises.
+
+# %%
+import sys
+
+import matplotlib.pyplot as plt
+import numpy as np
+from checks import check
+from portable import portable
+
+import minigrad
+from minigrad import Tensor, data, device, nn, optim, primitive, profile
+from minigrad.check import GradcheckError, gradcheck, gradgradcheck
+from minigrad_kernels import interpreter
+from minigrad_kernels.interpreter import interpret
+from minigrad_kernels.toolchain.cuda import cuda, f32, kernel
+
+minigrad.manual_seed(0)
+
+# %% [markdown]
+# ## The formula
+#
+# Our op is a bump, an activation that answers to values near zero and forgets what is far away:
+#
+# $$y = f(x) = \frac{1}{1 + x^2}$$
+#
+# Its derivative needs no second division, because the square of the output is at hand:
+#
+# $$f'(x) = \frac{-2x}{(1 + x^2)^2} = -2\,x\,y^2, \qquad
+#   \frac{\partial L}{\partial x} = g \cdot (-2\,x\,y^2) \quad\text{with } g = \frac{\partial L}{\partial y}$$
+#
+# ## The op
+#
+# A primitive is a function on *arrays*. Below it stands one gradient rule for each argument, written in *Tensors*. The
+# names of its parameters say what must stay alive until backward: `g` comes in, `x` is the argument, `out` the result.
+
+
+# %%
+@primitive
+def bump_by_formula(x):
+    return 1 / (1 + x * x)
+
+
+bump_by_formula.grads(x=lambda g, x, out: g * (-2 * x * out * out))
+
+x = Tensor([0.0, 1.0, -2.0], requires_grad=True)
+y = bump_by_formula(x)
+y.sum().backward()
+print(y.tolist(), x.grad.tolist())
+assert np.allclose(x.grad.numpy(), [0, -0.5, 0.16])
+
+# %% [markdown]
+# That was the whole op. Because the rule is made of differentiable ops, it can be differentiated itself, and so on:
+
+# %%
+x = minigrad.linspace(-4, 4, 201, requires_grad=True)
+curves = {"f": bump_by_formula(x)}
+for name, before in (("f'", "f"), ("f''", "f'"), ("f'''", "f''")):
+    (curves[name],) = minigrad.grad(curves[before].sum(), x, create_graph=True)
+
+figure, axes = plt.subplots(figsize=(7, 4), layout="constrained")
+styles = zip(curves.items(), ("#0072B2", "#D55E00", "#009E73", "#CC79A7"), ("-", "--", "-.", ":"), strict=True)
+for (name, curve), color, dashes in styles:
+    axes.plot(x.detach().numpy(), curve.detach().numpy(), color=color, linestyle=dashes, label=name)
+axes.set(xlabel="x", ylabel="value")
+axes.grid(alpha=0.3)
+axes.legend()
+plt.show()
+assert np.allclose(curves["f''"].detach().numpy()[100], -2, atol=1e-5)  # f''(0) = -2
+
+# %% [markdown]
+# ## Is the rule right?
+#
+# `gradcheck` compares it with differences in float64, in random directions $u$:
+#
+# $$\frac{f(x + \epsilon u) - f(x - \epsilon u)}{2 \epsilon} \approx \langle \nabla f, u \rangle$$
+#
+# It costs nothing to write, and it finds what eyes do not. Here is the mistake everybody makes once: `out` instead of
+# `out * out`.
+
+# %%
+points = minigrad.randn(3, 5, dtype="float64", requires_grad=True)
+assert gradcheck(bump_by_formula, [points]) and gradgradcheck(bump_by_formula, [points])
+
+
+@primitive
+def bump_with_mistake(x):
+    return 1 / (1 + x * x)
+
+
+bump_with_mistake.grads(x=lambda g, x, out: g * (-2 * x * out))
+try:
+    gradcheck(bump_with_mistake, [points])
+    raise AssertionError("the mistake was not found")
+except GradcheckError as error:
+    print(error)
+
+# %% [markdown]
+# ## The kernel
+#
+# NumPy computes `x * x`, then `1 + ...`, then `1 / ...`: three passes over memory, and two arrays that nobody wants. A
+# kernel does it in one: each thread reads one element, computes, and writes one.
+
+
+# %%
+@portable
+@kernel("f32* x, f32* out, i32 n", threads=256)
+def bump_f32(x, out, n):
+    i = cuda.blockIdx.x * cuda.blockDim.x + cuda.threadIdx.x  # which element is mine
+    if i < n:  # the last block may have threads to spare
+        out[i] = f32(1) / (f32(1) + x[i] * x[i])
+
+
+x = np.random.default_rng(0).standard_normal(1000).astype(np.float32)
+out = np.empty_like(x)
+report = interpret(bump_f32, grid=(4,), block=(256,), arguments=(x, out, x.size))
+print(report.counts)
+assert np.allclose(out, 1 / (1 + x * x), rtol=1e-6) and not report.faults
+assert report.counts.bytes_loaded["x"] == report.counts.bytes_stored["out"] == x.nbytes  # each element once
+
+# %% [markdown]
+# The signature is C's: pointers carry no shape, so the size is an argument. `f32(1)` and not `1.0`, which would be a
+# float64 and make the whole sum one. `interpret` ran the compiled code for 4 blocks of 256 threads; on a GPU the same
+# kernel is started by `bump_f32((4,), (256,), (x, out, x.size))` with CuPy's arrays.
+#
+# Forget the guard, and 24 threads of the last block write behind the array. A GPU may do that without a word.
+
+
+# %%
+@portable
+@kernel("f32* x, f32* out, i32 n", threads=256)
+def unguarded(x, out, n):
+    i = cuda.blockIdx.x * cuda.blockDim.x + cuda.threadIdx.x
+    out[i] = f32(1) / (f32(1) + x[i] * x[i])
+
+
+faults = interpret(unguarded, (4,), (256,), (x, out, x.size)).faults
+for fault in faults:
+    print(fault, "\n")
+assert faults and all("out of bounds" in fault.kind for fault in faults)
+
+# %% [markdown]
+# ## Both together
+#
+# The op asks where its array lies. On the CPU the formula will do; elsewhere the kernel is started. The rule stays as
+# it is: it knows nothing of kernels.
+
+# %%
+THREADS = 256
+
+
+@primitive
+def bump(x):
+    if type(x) is np.ndarray:
+        return 1 / (1 + x * x)
+    x = device.contiguous(x)
+    out = device.empty_like(x)
+    bump_f32((-(-x.size // THREADS),), (THREADS,), (x, out, x.size))
+    return out
+
+
+bump.grads(x=lambda g, x, out: g * (-2 * x * out * out))
+
+results = []
+for place in ("cpu", "interpreter"):  # "interpreter": a GPU's code on any machine; "cuda": a GPU
+    points = minigrad.linspace(-3, 3, 1000).to(place).requires_grad_()
+    y = bump(points)
+    y.sum().backward()
+    results.append((y.detach().numpy(), points.grad.numpy()))
+for name, here, there in zip(("values", "gradients"), *results, strict=True):
+    print(f"{name}: largest difference between CPU and kernel {np.abs(here - there).max():.1e}")
+    assert np.allclose(here, there, atol=1e-6)
+
+# %% [markdown]
+# ## A faster backward
+#
+# The rule $g \cdot (-2\,x\,y^2)$ is four products, each a pass over memory. The profiler sees them:
+
+# %%
+N = 1024
+points = minigrad.linspace(-3, 3, N).to("interpreter").requires_grad_()
+total = bump(points).sum()
+with profile.Profile() as seen:
+    total.backward()
+by_rule = points.grad.numpy()
+products = [span for span in seen.spans if span.parent is not None and span.parent.name == "bump.backward"]
+written = sum(span.nbytes for span in products)
+print([span.name for span in products], "write", written, "bytes:", written // (4 * N), "arrays")
+assert [span.name for span in products] == ["mul"] * 4 and written == 4 * 4 * N
+rule_bytes = (1 + 2 + 2 + 2) * 4 * N + written  # -2 * x reads one array, the others read two
+
+# %% [markdown]
+# Where nobody asks for a second derivative, one kernel can do it in one pass. `fast_grads` states it beside the rule.
+# The rule remains the definition: it is what second derivatives use, and what the fast way is compared with.
+
+
+# %%
+@portable
+@kernel("f32* g, f32* x, f32* out, f32* dx, i32 n", threads=256)
+def bump_grad_f32(g, x, out, dx, n):
+    i = cuda.blockIdx.x * cuda.blockDim.x + cuda.threadIdx.x
+    if i < n:
+        dx[i] = g[i] * (f32(-2) * x[i] * out[i] * out[i])
+
+
+@bump.fast_grads
+def bump_at_once(g, x, out):
+    if type(x) is np.ndarray:
+        return {"x": g * (-2 * x * out * out)}
+    g, x, out = (device.contiguous(array) for array in (g, x, out))
+    dx = device.empty_like(x)
+    bump_grad_f32((-(-x.size // THREADS),), (THREADS,), (g, x, out, dx, x.size))
+    return {"x": dx}
+
+
+# %%
+points = minigrad.linspace(-3, 3, N).to("interpreter").requires_grad_()
+total = bump(points).sum()
+with interpreter.recording() as launches:
+    total.backward()
+((_, report),) = launches
+kernel_bytes = sum((report.counts.bytes_loaded + report.counts.bytes_stored).values())
+print(f"the rule moves {rule_bytes // N} bytes for each element, the kernel {kernel_bytes // N}")
+assert np.allclose(by_rule, points.grad.numpy(), atol=1e-6) and kernel_bytes == 4 * 4 * N < rule_bytes
+
+figure, axes = plt.subplots(figsize=(6, 3), layout="constrained")
+axes.barh(["four products", "one kernel"], [rule_bytes / N, kernel_bytes / N], color=["#0072B2", "#009E73"])
+axes.invert_yaxis()
+axes.set(xlabel="bytes read and written for each element", title="the gradient of bump")
+plt.show()
+
+# %% [markdown]
+# ## Its place in the test tables
+#
+# What nobody tests is wrong. In this library nobody writes tests for a new op: one adds *rows*. A row of
+# `tests/op_cases` says how to call it, and the tables of tests do the rest: first and second gradients, other layouts,
+# empty arrays, float32 beside float64, what must be refused.
+
+# %%
+sys.path.insert(0, "../..")  # the tests lie beside the package, not in it
+from tests.op_cases import Op, real, refusal, sample
+
+row = Op(
+    "bump",
+    samples=(sample(real(3, 4)), sample(real(5)), sample(real(0, 2))),
+    refusals=(refusal(TypeError, "bump", "no tensor"),),
+)
+for one in row.samples:
+    (drawn,), _ = one.draw(lambda array, grad: Tensor(array, requires_grad=grad))
+    assert gradcheck(bump, [drawn]) and gradgradcheck(bump, [drawn])
+    print(f"{row.name}{one}: gradients to second order are right")
+
+# %% [markdown]
+# A row of `tests/cases` is for the kernel: the shapes to try, and how many roundings lie between input and result. The
+# same row runs on the CPU's kernel, on the compiled CUDA kernel in the interpreter and on a GPU, each beside the
+# *reference*: the formula in float64 with no cleverness. Sizes about the edge of a block are the ones that find
+# mistakes.
+
+# %%
+from tests.cases import KernelCase, Output
+
+
+def reference(x):
+    return 1 / (1 + x.astype(np.float64) ** 2)
+
+
+CASES = [
+    KernelCase(family="bump", function="bump", shapes=((n,),), params={}, outputs=(Output((n,)),), terms=3, exact=False)
+    for n in (1, 255, 256, 257, 1000)
+]
+for case in CASES:
+    x = np.random.default_rng(1).standard_normal(case.shapes[0]).astype(np.float32)
+    out = np.full_like(x, np.nan)
+    found = interpret(bump_f32, (-(-x.size // THREADS),), (THREADS,), (x, out, x.size))
+    (wanted,), (bound,) = case.references(reference, [x]), case.bounds(reference, [x], np.finfo(np.float32).eps)
+    assert not found.faults and (np.abs(out - wanted) <= bound).all()
+    print(f"{case}: within {case.terms} roundings")
+
+# %% [markdown]
+# ## In a network
+#
+# A hidden layer of bumps instead of ReLU learns digits too:
+
+
+# %%
+class Bump(nn.Module):
+    def forward(self, x):
+        return bump(x)
+
+
+train, test = data.digits()
+transform = data.Normalize(train.mean, train.std)
+losses = {}
+for name, activation in (("ReLU", nn.ReLU), ("Bump", Bump)):
+    minigrad.manual_seed(0)
+    model = nn.Sequential(nn.Flatten(), nn.Linear(64, 64), activation(), nn.Linear(64, 10))
+    optimizer = optim.Adam(model.parameters(), lr=3e-3)
+    losses[name] = []
+    for _ in range(8):
+        for images, labels in data.Loader(train, batch_size=64, shuffle=True, transform=transform):
+            loss = nn.functional.cross_entropy(model(images), labels)
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+            losses[name].append(loss.item())
+    images, labels = next(iter(data.Loader(test, batch_size=len(test), transform=transform)))
+    accuracy = (model(images).detach().numpy().argmax(1) == labels.numpy()).mean()
+    print(f"{name}: test accuracy {100 * accuracy:.1f} %")
+    assert accuracy > 0.8
+
+# %%
+figure, axes = plt.subplots(figsize=(7, 3.6), layout="constrained")
+for (name, values), color, dashes in zip(losses.items(), ("#0072B2", "#D55E00"), ("-", "--"), strict=True):
+    axes.plot(np.convolve(values, np.ones(10) / 10, "valid"), color=color, linestyle=dashes, label=name)
+axes.set(yscale="log", xlabel="step", ylabel="training loss, mean of 10 steps")
+axes.legend()
+plt.show()
+
+# %% [markdown]
+# ## In the library
+#
+# - [`minigrad/primitive.py`](../../minigrad/primitive.py): what `primitive`, `grads` and `fast_grads` do
+# - [`minigrad/ops/elementwise/activations.py`](../../minigrad/ops/elementwise/activations.py): ops like ours
+# - [`minigrad/check.py`](../../minigrad/check.py): `gradcheck`
+# - [`kernels/minigrad_kernels/bias/`](../../kernels/minigrad_kernels/bias): a small family of kernels: the launcher,
+#   `reference.py`, `cpu.py`, `cuda.py`
+# - [`tests/op_cases/`](../../tests/op_cases) and [`tests/cases/`](../../tests/cases): the tables;
+#   [`tests/test_ops.py`](../../tests/test_ops.py) and [`tests/test_kernels.py`](../../tests/test_kernels.py) run them
+# - [How kernels are written, compiled and checked](../docs/gpu-kernels.md)
+
+# %% [markdown]
+# ## Exercises
+#
+# ### Exercise 1: how many blocks
+#
+# A kernel has one thread for each of `n` elements, in blocks of `threads`. How many blocks does the grid need?
+
+
+# %%
+def blocks_for(n, threads): ...  # your answer
+
+
+# %%
+def check_blocks(answer):
+    cases = [((1000, 256), 4), ((1024, 256), 4), ((1025, 256), 5), ((1, 32), 1), ((0, 32), 0), ((7, 8), 1)]
+    check(answer, cases, "a block that is only partly used must be there too, and none where there is nothing to do")
+
+
+check_blocks(blocks_for)
+
+# %% [markdown]
+# ### Exercise 2: a gradient rule
+#
+# The op is $y = e^{-x^2/2}$. Write the gradient with respect to $x$ from the incoming gradient `g`, the argument `x`
+# and the result `out`, without another exponential.
+
+
+# %%
+def gauss_rule(g, x, out): ...  # your answer
+
+
+# %%
+def check_gauss(answer):
+    rng, cases = np.random.default_rng(2), []
+    for _ in range(3):
+        g, x = rng.standard_normal((2, 6))
+        slope = (np.exp(-((x + 1e-6) ** 2) / 2) - np.exp(-((x - 1e-6) ** 2) / 2)) / 2e-6  # by differences
+        cases.append(((g, x, np.exp(-(x**2) / 2)), g * slope))
+    check(answer, cases, "the chain rule: the derivative of the exponent, times the result, times what comes in")
+
+
+check_gauss(gauss_rule)
+
+# %% [markdown]
+# ### Exercise 3: two arguments
+#
+# The op is $y = \sqrt{a^2 + b^2}$. Return the pair of gradients with respect to `a` and `b`. The check makes it an op
+# and runs `gradcheck` and `gradgradcheck` on it, so write it in operations that Tensors have.
+
+
+# %%
+def length_rules(g, a, b, out): ...  # your answer
+
+
+# %%
+def check_length(answer):
+    def gradients_are_right():
+        first = answer(1.0, 3.0, 4.0, 5.0)
+        if first is None or first is ...:
+            return None
+        if not isinstance(first, tuple | list) or len(first) != 2:
+            return "no pair of gradients"
+
+        @primitive
+        def length(a, b):
+            return np.sqrt(a * a + b * b)
+
+        length.grads(a=lambda g, a, b, out: answer(g, a, b, out)[0], b=lambda g, a, b, out: answer(g, a, b, out)[1])
+        a, b = (minigrad.randn(4, dtype="float64", requires_grad=True) for _ in range(2))
+        try:
+            return gradcheck(length, [a, b]) and gradgradcheck(length, [a, b])
+        except GradcheckError as error:
+            return str(error)
+
+    gradients_are_right.__name__ = answer.__name__
+    check(gradients_are_right, [((), True)], "the larger a is beside y, the more of g goes to a: a / y of it")
+
+
+check_length(length_rules)
+
+# %% [markdown]
+# ### Exercise 4: what one thread does
+#
+# Write the body of a kernel that clips: `out[i]` is `x[i]`, but at least `-1` and at most `1`. The check calls it as a
+# GPU would, once for each `i` of the whole grid, which may have more threads than there are elements. It returns
+# nothing.
+
+
+# %%
+def clip_thread(i, x, out, n): ...  # your answer
+
+
+# %%
+def check_clip(answer):
+    def launched(values, threads):
+        x, n = np.array(values), len(values)
+        out = np.full(n, np.nan)
+        for i in range(-(-n // threads) * threads):
+            answer(i, x, out, n)
+        return None if np.isnan(out).all() else out
+
+    launched.__name__ = answer.__name__
+    cases = [((values, 4), np.clip(values, -1, 1)) for values in ([0.5, 2, -3, 1], [4.0, -0.25, -1.5, 0, 7, -9])]
+    check(launched, cases, "guard it: only threads with i < n have an element")
+
+
+check_clip(clip_thread)
+
+# %% [markdown]
+# ### Exercise 5: fewer threads than elements
+#
+# A *grid-stride loop* lets a grid of any size do any number of elements: a thread does its own one, then the one that
+# lies a whole grid further, and so on. Which elements does thread `thread` of block `block` do? Return a list, in
+# order.
+
+
+# %%
+def elements_of(block, thread, blocks, threads, n): ...  # your answer
+
+
+# %%
+def check_elements(answer):
+    cases = []
+    for blocks, threads, n in ((2, 4, 20), (3, 2, 5), (1, 8, 30)):
+        owner = np.arange(n) % (blocks * threads)
+        for block, thread in ((0, 0), (blocks - 1, 1), (0, threads - 1)):
+            mine = np.flatnonzero(owner == block * threads + thread).tolist()
+            cases.append(((block, thread, blocks, threads, n), mine))
+    check(answer, cases, "begin at block * threads + thread; the whole grid has blocks * threads threads")
+
+
+check_elements(elements_of)
+
+# %% [markdown]
+# ## Solutions
+#
+# **1.** Divide and round up; in whole numbers, so that nothing is lost for large `n`.
+
+
+# %%
+def blocks_for(n, threads):
+    return -(-n // threads)
+
+
+check_blocks(blocks_for)
+
+# %% [markdown]
+# **2.** $\frac{d}{dx} e^{-x^2/2} = -x\, e^{-x^2/2} = -x\,y$.
+
+
+# %%
+def gauss_rule(g, x, out):
+    return -g * x * out
+
+
+check_gauss(gauss_rule)
+
+# %% [markdown]
+# **3.** $\partial y / \partial a = 2a / (2y) = a / y$, and the same for $b$. Each gradient is differentiable again,
+# since `out` in the rule is the op's own result, on the tape.
+
+
+# %%
+def length_rules(g, a, b, out):
+    return g * a / out, g * b / out
+
+
+check_length(length_rules)
+
+# %% [markdown]
+# **4.** The guard first.
+
+
+# %%
+def clip_thread(i, x, out, n):
+    if i < n:
+        out[i] = min(max(x[i], -1), 1)
+
+
+check_clip(clip_thread)
+
+# %% [markdown]
+# **5.** As Python's `range` says it. As a kernel it compiles and runs as it stands, below with 2 blocks for 1000
+# elements.
+
+
+# %%
+def elements_of(block, thread, blocks, threads, n):
+    return list(range(block * threads + thread, n, blocks * threads))
+
+
+check_elements(elements_of)
+
+
+# %%
+@portable
+@kernel("f32* x, f32* out, i32 n", threads=256)
+def bump_strided(x, out, n):
+    start = cuda.blockIdx.x * cuda.blockDim.x + cuda.threadIdx.x
+    for i in range(start, n, cuda.gridDim.x * cuda.blockDim.x):
+        out[i] = f32(1) / (f32(1) + x[i] * x[i])
+
+
+x = np.random.default_rng(0).standard_normal(1000).astype(np.float32)
+out = np.full_like(x, np.nan)
+report = interpret(bump_strided, (2,), (256,), (x, out, x.size))
+assert not report.faults and np.allclose(out, 1 / (1 + x * x), rtol=1e-6)
