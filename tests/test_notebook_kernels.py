@@ -78,7 +78,8 @@ def test_a_changed_kernel_is_compiled_and_kept(doubled):
         assert not report.faults
         results.append(x[0])
         (file,) = portable.FOLDER.glob("*.ptx")
-        assert __file__ not in file.read_text()
+        assert file.stem == "twice" and __file__ not in file.read_text()
+        assert f".entry {made.name}(" in made.ptx() and f".entry {made.name}(" not in file.read_text()
     assert results == [2, 3, 3]
     fault = interpret(made, (1,), (32,), (x[:16].copy(), 31)).faults[0]
     assert fault.line.text == "x[i] = f32(factor) * x[i]"

@@ -1,13 +1,13 @@
 # %% [markdown]
-# # The matrix product on a GPU
+# # 2. The matrix product on a GPU
 #
-# **Goal.** You can say what makes a GPU kernel fast before you time it: you count the bytes it moves, the bank
+# **Goal** You can say what makes a GPU kernel fast before you time it: you count the bytes it moves, the bank
 # conflicts it causes and the arithmetic it does for each byte, and you find a race without a GPU.
 #
-# **You need.** Matrix products, Python and NumPy. No GPU and no CUDA: an interpreter runs the compiled kernels and
+# **You need** Matrix products, Python and NumPy. No GPU and no CUDA: an interpreter runs the compiled kernels and
 # counts. To change the kernels you need the compiler, `pip install -e ".[compile]"`; to run this page you do not.
 #
-# **Time.** 45 minutes with the exercises.
+# **Time** 45 minutes with the exercises.
 
 # %%
 import functools
@@ -298,53 +298,60 @@ plt.show()
 #
 # $$\text{flop/s} \le \min(P,\; \beta I), \qquad I = \frac{2MNK}{\text{bytes moved}}$$
 #
-# Left of the ridge $P / \beta$ the memory is the limit, right of it the arithmetic. The peak and bandwidth below are
-# assumptions of this page, of the size that makers' data sheets give for a large GPU; put in those of yours. Counted
-# sectors are what the kernel asks of its caches: a cache that keeps what comes again moves a kernel to the right.
-# Where `tests/gpu/run_all` has left a results file of a GPU, the rates are read from there; else each rung is drawn at
-# its bound.
+# Left of the ridge $P / \beta$ the memory is the limit, right of it the arithmetic. What a rung loads for one product
+# $A_{ik} B_{kj}$ does not depend on the size of the matrices, as long as tiles divide it, so the counts above give the
+# intensity at any size. Counted sectors are what a kernel asks of the caches: where these keep what is asked for
+# again, a kernel can be faster than its bound.
+#
+# Speeds are read from a results file that `tests/gpu/run_all` has left, with the bandwidth of a copy on that GPU. Where
+# there is none, each rung is drawn at its bound, and the bandwidth is an assumption, as is the peak in any case: of the
+# size that makers' data sheets give for a large GPU. Put in those of yours.
 
 # %%
-PEAK, BANDWIDTH = 60e12, 3e12  # float32 operations and bytes in a second: assumed, not measured
+PEAK = 60e12  # float32 operations in a second: assumed, not measured
 
 
 def measured():
-    """Rates of the rungs, (flop/s by rung, where from), of the first results file of a GPU that has any."""
+    """(size, flop/s by rung, byte/s, where from) of the first results file of a GPU that has them."""
     for file in sorted(Path("../../tests/benchmarks/results").glob("*.json")):
         part = json.loads(file.read_text()).get("parts", {}).get("kernels", {})
         rows = [row for row in part.get("products", []) if row["layout"] == "NN" and row["m"] == row["n"] == row["k"]]
         sizes = [row["m"] for row in rows if row["rung"] == RUNGS[0]]  # the slowest rung has the fewest
-        if sizes:
-            rates = {row["rung"]: 1e12 * row["tflops"] for row in rows if row["m"] == max(sizes)}
-            return rates, f"measured on {part['machine']['gpu']}, size {max(sizes)}, read from {file.name}"
-    return {}, "no results file of a GPU: each rung at its bound, nothing measured"
+        copies = [1e9 * row["gb_per_s"] for row in part.get("memory_bound", []) if row["kernel"] == "copy"]
+        if sizes and copies:
+            speeds = {row["rung"]: 1e12 * row["tflops"] for row in rows if row["m"] == max(sizes)}
+            return max(sizes), speeds, copies[0], f"measured on {part['machine']['gpu']}, read from {file.name}"
+    return 2048, {}, 3e12, "no results file of a GPU: each rung at its bound, nothing measured"
 
 
-rates, source = measured()
-print(source)
+size, speeds, bandwidth, source = measured()
+print(f"{source}; matrices of {size} x {size}")
 
 # %%
 bounds = {}
 for rung in RUNGS:
-    intensity = 2 * M * N * K / bytes_moved[rung]
-    bounds[rung] = intensity, min(PEAK, BANDWIDTH * intensity)
-    print(f"{rung:<10}{intensity:6.2f} flop/byte, at most {bounds[rung][1] / 1e12:5.1f} Tflop/s")
-best = 2 * M * N * K / least
-print(f"each element moved once: {best:.2f} flop/byte; the ridge is at {PEAK / BANDWIDTH:.0f}")
+    loaded = 32 * counts[rung].global_load_sectors / (M * N * K)  # bytes for each of the products
+    intensity = 2 * size**3 / (loaded * size**3 + 4 * size**2)
+    bounds[rung] = intensity, min(PEAK, bandwidth * intensity)
+    limit = "memory" if bandwidth * intensity < PEAK else "arithmetic"
+    print(f"{rung:<10}{intensity:6.2f} flop/byte, at most {bounds[rung][1] / 1e12:5.1f} Tflop/s: {limit} is the limit")
+best = 2 * size**3 / (3 * 4 * size**2)
+print(f"each element moved once: {best:.0f} flop/byte; the ridge is at {PEAK / bandwidth:.0f}")
 assert bounds["plain"] < bounds["tiled"] < bounds["register"] and bounds["register"][0] < best
 
 # %%
 places = {}
 for rung, (intensity, bound) in bounds.items():  # rungs that share a point share a name
-    places.setdefault((intensity, rates.get(rung, bound)), []).append(rung)
+    places.setdefault((intensity, speeds.get(rung, bound)), []).append(rung)
 figure, axes = plt.subplots(figsize=(8, 4.5), layout="constrained")
-minigrad.draw.roofline({", ".join(names): place for place, names in places.items()}, PEAK, BANDWIDTH, axes)
+minigrad.draw.roofline({", ".join(names): place for place, names in places.items()}, PEAK, bandwidth, axes)
 figure.suptitle(source, fontsize="small")
 plt.show()
 
 # %% [markdown]
-# `register`, `vector` and `buffered` have the same intensity, as their traffic is the same. To go further right a rung
-# would need larger tiles, or a longer $K$: the $4MN$ bytes of the result weigh less the longer the sums are.
+# Each of the first rungs moves to the right, towards the ridge. `register`, `vector` and `buffered` have the same
+# intensity, as their traffic is the same: once memory is no longer the limit, what is left to save is instructions and
+# waiting. That is why the ladder goes on with other ideas than bytes.
 #
 # ## In the library
 #

@@ -43,7 +43,7 @@ if data.available("mnist"):
     digits, _ = data.mnist(download=False)
 else:
     digits, _ = data.digits(size=28)
-print(digits.source)
+print(f"{len(digits)} images of {digits.name}")
 images = digits.images[:256].astype(np.float32) / 255  # (N, C, H, W), 0 is paper and 1 is ink
 digit = images[0, 0]
 

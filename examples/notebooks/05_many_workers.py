@@ -1,14 +1,14 @@
 # %% [markdown]
-# # Many workers
+# # 5. Many workers
 #
-# **Goal.** You can say what data-parallel training computes and why it equals training on one worker, draw the ring
+# **Goal** You can say what data-parallel training computes and why it equals training on one worker, draw the ring
 # that adds gradients, hide the exchange behind backward, get the same bits on any number of workers, and predict
 # when more workers stop helping.
 #
-# **You need.** [Notebook 4](04_training.py): a training loop. Workers here are threads of this process; the code is
+# **You need** [Notebook 4](04_training.ipynb): a training loop. Workers here are threads of this process; the code is
 # the same for processes on many machines.
 #
-# **Time.** 50 minutes with the exercises.
+# **Time** 50 minutes with the exercises.
 
 # %%
 import matplotlib.pyplot as plt
@@ -86,9 +86,11 @@ for rank, found in enumerate(ranks):
 #
 # $$2\,\frac{n-1}{n}\,S \;<\; 2S$$
 #
-# however many workers there are. Cut the array into $n$ chunks and put the workers in a ring. *Reduce-scatter*: in each
-# of $n-1$ steps a worker sends one chunk to the right and adds what comes from the left. Afterwards each worker has one
-# chunk that is complete. *All-gather*: in $n-1$ steps more the complete chunks go around.
+# however many workers there are. Cut the array into $n$ chunks and put the workers in a ring. *Reduce-scatter*: in
+# each of $n-1$ steps a worker sends one chunk to the right and adds what comes from the left. Afterwards each worker
+# has one chunk that is complete. *All-gather*: in $n-1$ steps more the complete chunks go around. Between GPUs the
+# library leaves the ring to NCCL; between processes on CPUs each chunk goes straight to the worker that adds it, as
+# many bytes in fewer steps.
 
 
 # %%
@@ -185,9 +187,10 @@ axes.legend()
 plt.show()
 
 # %% [markdown]
-# The errors are harmless. But a run that differs in the last bit differs in *all* bits a few hundred steps later, and a
-# mistake that you cannot repeat you cannot find. The number of workers changes the order too: if each of $r$ workers
-# adds its own shards in turn and the workers' sums are then added in turn, the result depends on $r$.
+# The errors are harmless. But a run that differs in the last bit differs in *all* bits a few hundred steps later, and
+# a mistake that you cannot repeat you cannot find. A ring adds each chunk in another order, beginning at another
+# worker. And the number of workers changes the order: if each of $r$ workers adds its own shards in turn and the
+# workers' sums are then added in turn, the result depends on $r$.
 #
 # The cure is an order that does not know about workers. Add neighbours, then neighbours of the sums, and so on; with 8
 # shards:

@@ -1,12 +1,12 @@
 # %% [markdown]
-# # Fewer bits, less memory
+# # 6. Fewer bits, less memory
 #
-# **Goal.** You can say what a float of 16 bits can and cannot hold, why gradients vanish in it and how loss scaling
+# **Goal** You can say what a float of 16 bits can and cannot hold, why gradients vanish in it and how loss scaling
 # saves them, what the memory of a training step is made of, and how accumulation and recomputation trade time for it.
 #
-# **You need.** [Notebook 4](04_training.py): a training loop. Powers of two.
+# **You need** [Notebook 4](04_training.ipynb): a training loop. Powers of two.
 #
-# **Time.** 45 minutes with the exercises.
+# **Time** 45 minutes with the exercises.
 
 # %%
 import matplotlib.pyplot as plt
@@ -92,7 +92,7 @@ print("1/3 becomes", {name: float(rounded(1 / 3, *bits)) for name, bits in FORMA
 
 # %% [markdown]
 # A sum that grows loses what is added to it. In float16 the neighbours of 2048 lie 2 apart, so adding 1 to 2048 changes
-# nothing. Therefore tensor cores multiply in 16 bits and **add in 32**, and so do our kernels.
+# nothing. Therefore tensor cores multiply in 16 bits and **add in 32**.
 
 # %%
 half = np.float16(0)

@@ -1,13 +1,13 @@
 # %% [markdown]
-# # Write your own kernel
+# # 7. Write your own kernel
 #
-# **Goal.** You can take a formula of your own and make it an op: with gradients to any order, a CUDA kernel of about
+# **Goal** You can take a formula of your own and make it an op: with gradients to any order, a CUDA kernel of about
 # ten lines, checks that find your mistakes, and a row in the test tables.
 #
-# **You need.** [Notebook 1](01_tape.py) for gradients; [notebook 2](02_matmul_gpu.py) for threads and blocks. No GPU.
-# The kernels of this page ship compiled; to change one you need the compiler, `pip install -e ".[compile]"`.
+# **You need** [Notebook 1](01_tape.ipynb) for gradients; [notebook 2](02_matmul_gpu.ipynb) for threads and blocks. No
+# GPU. The kernels of this page ship compiled; to change one you need the compiler, `pip install -e ".[compile]"`.
 #
-# **Time.** 35 minutes with the exercises.
+# **Time** 35 minutes with the exercises.
 
 # %%
 import sys

@@ -11,6 +11,7 @@ __all__ = ["portable"]
 
 FOLDER = Path(__file__).with_name("ptx")
 HERE = "the notebook"  # stands for the file that the kernel was declared in, whose lines count from its first
+NAME = "the_kernel"  # stands for its whole name, which begins with that of the module
 
 
 def portable(kernel: Kernel):
@@ -19,13 +20,14 @@ def portable(kernel: Kernel):
     Above a declaration, as `@portable` over `@kernel(...)`.
     Errors  RuntimeError if it has to be compiled and there is no compiler
     """
-    file = FOLDER / f"{kernel.name.removeprefix('__main___')}.ptx"
-    key, code = f"// key {_key(kernel)}\n", kernel.function.__code__
+    function = kernel.function
+    file = FOLDER / f"{function.__name__}{kernel.name.partition(f'_{function.__name__}')[2]}.ptx"
+    key, code = f"// key {_key(kernel)}\n", function.__code__
     if not file.exists() or not file.read_text(encoding="utf-8").startswith(key):
-        text = kernel.compile(kernel.architectures[0])
+        text = kernel.compile(kernel.architectures[0]).replace(kernel.name, NAME)
         FOLDER.mkdir(exist_ok=True)
         file.write_text(key + _moved(text, code.co_filename, HERE, 1 - code.co_firstlineno), encoding="utf-8")
-    text = file.read_text(encoding="utf-8").removeprefix(key)
+    text = file.read_text(encoding="utf-8").removeprefix(key).replace(NAME, kernel.name)
     kernel.use_ptx(_moved(text, HERE, code.co_filename, code.co_firstlineno - 1))
     return kernel
 

@@ -198,7 +198,7 @@ class Gpu(Place):
     @staticmethod
     def block(array):
         held = array.data.mem
-        return Block(id(held), held.size, held.size)
+        return Block(id(held), held.size, 0 if isinstance(held, cupy.cuda.UnownedMemory) else held.size)
 
     # ---- copies --------------------------------------------------------------------------------------------------
 
