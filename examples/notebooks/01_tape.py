@@ -294,15 +294,18 @@ assert np.allclose(weight.grad, dL_dW) and np.allclose(bias.grad, dL_db)
 
 # %% [markdown]
 # The tape can be looked at. We compute the loss once more, because `backward()` has let go of the values of the first
-# one, and draw what was recorded: an arrow leads from each value to the step that uses it, backward goes against the
-# arrows.
+# one, and draw what was recorded: arrows lead from each value to the step that uses it, and backward goes against them.
 
 # %%
-difference = minigrad.tanh(weight @ minigrad.tensor(x) + bias) - minigrad.tensor(t)
+image = minigrad.tensor(x)
+difference = minigrad.tanh(weight @ image + bias) - minigrad.tensor(t)
 loss = 0.5 * (difference * difference).sum()
-draw.graph(loss, names={weight: "W", bias: "b"})
+draw.graph(loss, names={weight: "W", bias: "b", image: "x"})
 
 # %% [markdown]
+# $x$ needs no gradient, but it is kept: $dW = g\, x^\top$ asks for it. The target $t$ is not in the picture. The rules
+# of a difference ask for nothing but $g$, so the tape has no use for $t$ and does not hold it.
+#
 # How does the engine know what to keep? A rule says so by the names of its parameters: the rule of `tanh` below asks
 # for `out`, so the engine keeps the result and lets the input go. Had it asked for `input`, it would be the other way
 # round. This is the whole definition of a new step:
@@ -434,7 +437,20 @@ right.set(xlabel="step", ylabel="distance to the minimum", xticks=range(0, 21, 2
 right.legend()
 right.grid(alpha=0.3)
 plt.show()
+gaps = [abs(x - best) for x in newton]
+assert gaps[3] < gaps[2] ** 1.5 and gaps[4] < gaps[3] ** 1.5
 assert abs(derivatives(best)[1]) < 1e-12 < 1e-3 < abs(descent[6] - best)
+
+# %% [markdown]
+# What did `create_graph` record? The gradient is a Tensor with a history like any other, so it can be drawn too. Here
+# is $\frac{d}{dx} \tfrac12 \tanh^2 x$: first the steps of the value, and from there on those that the rules made when
+# backward asked them.
+
+# %%
+at = minigrad.tensor(0.7, dtype="float64", requires_grad=True)
+value = minigrad.tanh(at)
+(slope,) = minigrad.grad(0.5 * value * value, at, create_graph=True)
+draw.graph(slope, names={at: "x"})
 
 # %% [markdown]
 # ## A Hessian-vector product
@@ -504,6 +520,8 @@ step = 1e-6 * v.numpy()
 quotient = (gradient_at(w.detach().numpy() + step) - gradient_at(w.detach().numpy() - step)) / 2e-6
 print(f"largest difference to a quotient of gradients: {abs(product - quotient).max():.1e}")
 assert np.allclose(product, quotient, atol=1e-6) and np.allclose(product, H @ v.numpy()) and np.isclose(H[12, 12], 2)
+lengths = np.linalg.norm(H, axis=1)
+assert lengths.min() < 0.3 * lengths.max()
 
 # %% [markdown]
 # ## In the library

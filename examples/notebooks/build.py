@@ -43,7 +43,8 @@ def build(script):
     notebook = read(script)
     os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [str(FOLDER), os.environ.get("PYTHONPATH")]))
     resources = {"metadata": {"path": str(FOLDER)}}
-    nbclient.NotebookClient(notebook, timeout=LIMIT, resources=resources).execute()
+    # One text for each cell: Jupyter sends it in pieces, as they come.
+    nbclient.NotebookClient(notebook, timeout=LIMIT, resources=resources, coalesce_streams=True).execute()
     for cell in notebook.cells:
         cell.metadata = {}  # when it ran is nobody's business
     nbformat.write(notebook, script.with_suffix(".ipynb"))

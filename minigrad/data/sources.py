@@ -9,6 +9,7 @@ say fewer records; in the cache only the published ones are accepted.
 import contextlib
 import hashlib
 import os
+import warnings
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -117,15 +118,21 @@ def obtain(published, data_dir, download):
     return folder, source
 
 
+def _pooch():
+    """pooch, imported when asked for, because that takes as long as all the rest of this package."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # in Jupyter without ipywidgets its tqdm would warn that bars are plain text
+        import pooch
+    return pooch
+
+
 def _bases(data_dir):
     """(folder, whether the user chose it), first choice first."""
-    import pooch  # here and below: it takes as long to import as all the rest of this package
-
     if not isinstance(data_dir, str | os.PathLike | None):
         raise KindError(f"data_dir is of type {type(data_dir).__name__}, want a string or a path")
     chosen = [data_dir, os.environ.get(ENVIRONMENT)]
     bases = [(Path(folder).expanduser(), True) for folder in chosen if folder]
-    return [*bases, (Path(pooch.os_cache("minigrad")), False)]
+    return [*bases, (Path(_pooch().os_cache("minigrad")), False)]
 
 
 def _folders(published, data_dir):
@@ -144,9 +151,9 @@ def _is_published(path, file):
 
 
 def _download(published, file, folder, download):
-    import pooch
     from tqdm import tqdm
 
+    pooch = _pooch()
     reason, absent = "download is off", not folder.exists()
     for mirror in published.mirrors if download else ():
         try:
