@@ -6,7 +6,8 @@ mpiexec -n 4 python examples/pipeline.py
 
 Gradients have the bits of the network in one piece that takes the same microbatches in turn, so all commands print
 the same hash of the weights. Under 1f1b a stage keeps at most as many microbatches as stages are left to it, under
-gpipe all of them: the last column. Of m microbatches through n stages each stage works m / (m + n - 1) of the time.
+gpipe all of them. Of m microbatches through n stages each stage works m / (m + n - 1) of the time. Three epochs read 9
+digits of 10.
 """
 
 import argparse

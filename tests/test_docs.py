@@ -2,6 +2,7 @@
 
 import importlib.util
 import inspect
+import re
 import sys
 from pathlib import Path
 
@@ -30,6 +31,7 @@ def build():
 
 @pytest.fixture(scope="module")
 def conf():
+    pytest.importorskip("sphinx")
     return loaded("conf")
 
 
@@ -43,6 +45,7 @@ def conf():
         ("README.md", "minigrad/engine.py", "source/minigrad/engine-py.md"),
         ("README.md", "minigrad/ops", "source/minigrad/ops.md"),
         ("examples/docs/texts.md", "../notebooks/01_tape.py", "../../examples/notebooks/01_tape.ipynb"),
+        ("examples/notebooks/01_tape.py", "02_matmul_gpu.ipynb", "../../examples/notebooks/02_matmul_gpu.ipynb"),
         ("examples/docs/texts.md", "math.md", "../../examples/docs/math.md"),
         ("examples/docs/speed.md", "../../README.md#figures", "../../README.md#figures"),
         ("examples/docs/gpu.md", "#data", "#data"),
@@ -97,6 +100,29 @@ def test_the_api_has_every_public_name(build):
     assert not missing and minigrad.__all__
 
 
+# ---- formulas --------------------------------------------------------------------------------------------------------
+
+
+def test_every_formula_of_the_notebooks_is_shown(conf):
+    found = 0
+    for script in (ROOT / "examples" / "notebooks").glob("[0-9]*.py"):
+        lines = [line.removeprefix("#").removeprefix(" ") for line in script.read_text().split("\n") if line[:1] == "#"]
+        for block, inline in re.findall(r"\$\$(.*?)\$\$|(?<!\$)\$([^$\n]+)\$(?!\$)", "\n".join(lines), re.DOTALL):
+            shown = conf.mathml(block or inline, bool(block))
+            assert shown.startswith("<math ") and ('display="block"' in shown) == bool(block), block or inline
+            found += 1
+    assert found > 100
+    halves = [conf.mathml(tex, False) for tex in (r"\tfrac12 \textstyle\sum x", r"\tfrac{1}{2} \sum x")]
+    assert halves[0] == halves[1]
+    assert conf.mathml(r"\nonsense < 1", False) == r"<code>\nonsense &lt; 1</code>"
+
+
+def test_classes_show_the_arguments_of_their_init(conf):
+    shown = conf.process_signature(None, "class", "", nn.Linear, None, "(*args)", None)
+    assert shown == ("(in_features, out_features, bias=True, device=None, dtype=None)", None)
+    assert conf.process_signature(None, "function", "", ops.relu, None, "(input)", None) is None
+
+
 # ---- docstrings ------------------------------------------------------------------------------------------------------
 
 
@@ -136,7 +162,8 @@ def test_a_docstring_is_prose_and_heads(conf):
 @pytest.mark.parametrize("entry", sheet.entries().values(), ids=lambda entry: entry.name)
 def test_docstrings_of_ops_are_valid(conf, entry):
     """docutils reads what Sphinx is given without a complaint."""
-    core = pytest.importorskip("docutils.core")
+    from docutils import core
+
     text = "\n".join(conf.rendered(entry.text.split("\n")))
     core.publish_doctree(text, settings_overrides={"halt_level": 2, "report_level": 2})
     for line in entry.own.get("Math", "").split("\n"):

@@ -99,6 +99,7 @@ PICTURES = {
     "feature maps with signs": lambda axes=None: draw.feature_maps(RANDOM.normal(size=(5, 9, 7)), axes),
     "confusion matrix": lambda axes=None: draw.confusion_matrix(COUNTS, axes),
     "confusion matrix with names": lambda axes=None: draw.confusion_matrix(COUNTS, axes, CIFAR),
+    "confusion matrix of large counts": lambda axes=None: draw.confusion_matrix(np.full((16, 16), 12345), axes),
     "confusion matrix of 100": lambda axes=None: draw.confusion_matrix(np.eye(100), axes),
     "worst mistakes": lambda axes=None: draw.worst_mistakes(RANDOM.random((40, 1, 8, 8)), TARGETS, PROBABILITIES, axes),
     "worst mistakes, colour": lambda axes=None: draw.worst_mistakes(

@@ -1,6 +1,7 @@
 """The math sheet: every public op states its mathematics, and what it states is what the engine computes."""
 
 import inspect
+import re
 from pathlib import Path
 
 import numpy as np
@@ -165,6 +166,26 @@ def test_how_many_formulas_were_evaluated(capsys):
     assert sum("out" in found or "loss" in found for found in counted.values()) >= 55
     smooth = {op.name for op, sample in ROWS if sample.smooth}
     assert set(words) <= smooth, "neither evaluated nor compared with differences"
+
+
+ELSEWHERE = ("as ", "of ", "those ")  # how Grads begin that name the gradients of others
+SWITCHED = ("device", "dim")  # options whose place a Tensor may take: where it does, the docstring calls it other
+
+
+@pytest.mark.parametrize("name", DIFFERENTIABLE)
+def test_every_gradient_is_stated(name):
+    text = sheet.sections(inspect.getdoc(getattr(ops, name)))["Grads"]
+    first = next(iter(SIGNATURES[name].parameters))
+    for op, sample in ROWS:
+        if op.name == name and not text.startswith(ELSEWHERE):
+            args, kwargs = sample.draw(wrap)
+            arguments = SIGNATURES[name].bind(*args, **kwargs).arguments
+            if not any(out.requires_grad for out in results(op, args, kwargs)):
+                continue
+            for key, value in arguments.items():
+                if isinstance(value, Tensor) and value.requires_grad and key not in SWITCHED:
+                    stated = re.search(rf"\bd{key}(\b|_)", text) or key == first and re.search(r"\bdx\b", text)
+                    assert stated, f"{name}{sample} has a gradient for {key}, which Grads does not state"
 
 
 def test_a_wrong_formula_is_found(monkeypatch):

@@ -205,6 +205,20 @@ def test_a_damaged_result_costs_its_figures_alone(run, damage):
     assert Page(Path("copy/report.html").read_text()).headings["h2"] == HEADINGS
 
 
+def test_what_cannot_be_measured_costs_its_section_alone(run, monkeypatch):
+    from minigrad.cli import report
+    from minigrad.errors import OutOfMemory
+
+    def full(*arguments):
+        raise OutOfMemory("conv2d: no memory")
+
+    monkeypatch.setattr(report, "measure_step", full)
+    shutil.copytree(run, "copy")
+    assert main(["report", "copy"]) == 0
+    page = Page(Path("copy/report.html").read_text())
+    assert page.html.count("This could not be measured: conv2d: no memory") == 1 and page.table("class")
+
+
 def test_a_folder_without_a_run_is_refused(tmp_path, capsys):
     assert main(["report", str(tmp_path)]) == 2
     assert "holds no checkpoint" in capsys.readouterr().err

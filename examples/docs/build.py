@@ -60,6 +60,8 @@ class Site:
             if not target or re.match(r"[a-z]+:", target):
                 return match[0]
             file = (ROOT / page.parent / target).resolve()
+            if file.parent == NOTEBOOKS and file.suffix == ".ipynb":
+                file = file.with_suffix(".py")  # one page for both
             if not file.exists():
                 raise SystemExit(f"{page}: the link {match[2]} leads nowhere")
             document = self.place(file)
@@ -94,7 +96,7 @@ class Site:
             self.write(Path(document), text)
         for target in self.sources:  # grows while folders are shown
             self.source(target)
-        for name in ("conf.py", "site.css"):
+        for name in ("conf.py", "mathml.py", "site.css"):
             shutil.copy(HERE / name, self.folder)
 
     def copy(self, path):

@@ -1,11 +1,22 @@
-"""Settings of the documentation site, and how it reads docstrings: build.py says how it is built."""
+"""Settings of the documentation site, how it reads docstrings and how it shows formulas: build.py builds it."""
 
+import html
+import inspect
 import re
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parent))  # for mathml.py
+
+from docutils.nodes import SkipNode
+from docutils.utils.math import latex2mathml
+from sphinx.util import logging
 
 project = "minigrad"
 author = "The minigrad authors"
 copyright = "The minigrad authors"
-extensions = ["myst_nb", "sphinx.ext.autodoc"]
+extensions = ["myst_nb", "sphinx.ext.autodoc", "mathml"]
+html_math_renderer = "mathml"
 html_theme = "furo"
 html_title = "minigrad"
 html_copy_source = False
@@ -21,6 +32,7 @@ highlight_language = "text"  # formulas in docstrings are no programs
 smartquotes = False
 html_static_path = ["site.css"]
 html_css_files = ["site.css"]
+html_math_renderer = "mathml"  # browsers know it, so no script is fetched from elsewhere
 pygments_style = "friendly"
 pygments_dark_style = "monokai"
 
@@ -85,5 +97,42 @@ def process_docstring(app, what, name, obj, options, lines):
     lines[:] = rendered(lines)
 
 
+def process_signature(app, what, name, obj, options, signature, returned):
+    """A class is called with the arguments of __init__, also where Module.__new__ takes any."""
+    if what == "class" and inspect.isfunction(obj.__init__):
+        _, *arguments = inspect.signature(obj.__init__).parameters.values()
+        bare = [argument.replace(annotation=inspect.Parameter.empty) for argument in arguments]
+        return str(inspect.Signature(bare)), None
+    return None
+
+
+# ---- formulas in TeX -------------------------------------------------------------------------------------------------
+
+WORDS = {r"\dots": r"\ldots", r"\big": "", r"\Big": "", r"\textstyle": ""}  # that docutils does not know
+
+
+def mathml(tex, display):
+    """TeX as MathML; as it is, with a warning, where docutils does not know a word of it."""
+    known = re.sub(r"\\[A-Za-z]+", lambda word: WORDS.get(word[0], word[0]), tex)
+    known = re.sub(r"frac *(\d)(\d)", r"frac{\1}{\2}", known)  # it would take 12 for one number
+    try:
+        return latex2mathml.tex2mathml(known, as_block=display)
+    except (SyntaxError, ValueError) as error:  # MathError is one or the other
+        logging.getLogger(__name__).warning("formula %s: %s", tex, error)
+        return f"<code>{html.escape(tex)}</code>"
+
+
+def visit_math(self, node):
+    self.body.append(mathml(node.astext(), display=False))
+    raise SkipNode
+
+
+def visit_block(self, node):
+    self.body.append(f'<div class="math">{mathml(node.astext(), display=True)}</div>')
+    raise SkipNode
+
+
 def setup(app):
     app.connect("autodoc-process-docstring", process_docstring)
+    app.connect("autodoc-process-signature", process_signature)
+    app.add_html_math_renderer("mathml", (visit_math, None), (visit_block, None))

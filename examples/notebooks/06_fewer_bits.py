@@ -130,7 +130,8 @@ def make_cast(exponent_bits, fraction_bits):
 
 casts = {name: make_cast(*bits) for name, bits in FORMATS.items()}
 x = Tensor([1 / 3, 1e-9, 70000.0], requires_grad=True)
-out = casts["float16"](x)
+to_half = casts["float16"]
+out = to_half(x)
 out.backward(Tensor([1e-9, 1.0, 1.0]))
 print("values", out.tolist(), "gradients", x.grad.tolist())
 assert x.grad.tolist()[0] == 0  # too small for float16
@@ -348,7 +349,8 @@ assert peak["parameters"] == peak["gradients"] == 4 * parameters
 assert np.isclose(peak["optimiser"], 8 * parameters, rtol=0.01)
 
 # %% [markdown]
-# Activations grow while the forward pass goes on and shrink while backward frees them. They are the only part that
+# Activations grow while the forward pass goes on and shrink while backward frees them; *other* are gradients on their
+# way from layer to layer. Activations are the only part that
 # grows with the batch, so they are where memory is saved.
 #
 # ## Accumulation

@@ -25,6 +25,7 @@ from minigrad_kernels.interpreter import interpret
 from minigrad_kernels.toolchain.cuda import cuda, f32, kernel
 
 minigrad.manual_seed(0)
+THREADS = 256  # of a block
 
 # %% [markdown]
 # ## The formula
@@ -113,7 +114,7 @@ except GradcheckError as error:
 
 # %%
 @portable
-@kernel("f32* x, f32* out, i32 n", threads=256)
+@kernel("f32* x, f32* out, i32 n", threads=THREADS)
 def bump_f32(x, out, n):
     i = cuda.blockIdx.x * cuda.blockDim.x + cuda.threadIdx.x  # which element is mine
     if i < n:  # the last block may have threads to spare
@@ -137,7 +138,7 @@ assert report.counts.bytes_loaded["x"] == report.counts.bytes_stored["out"] == x
 
 # %%
 @portable
-@kernel("f32* x, f32* out, i32 n", threads=256)
+@kernel("f32* x, f32* out, i32 n", threads=THREADS)
 def unguarded(x, out, n):
     i = cuda.blockIdx.x * cuda.blockDim.x + cuda.threadIdx.x
     out[i] = f32(1) / (f32(1) + x[i] * x[i])
@@ -154,10 +155,8 @@ assert faults and all("out of bounds" in fault.kind for fault in faults)
 # The op asks where its array lies. On the CPU the formula will do; elsewhere the kernel is started. The rule stays as
 # it is: it knows nothing of kernels.
 
+
 # %%
-THREADS = 256
-
-
 @primitive
 def bump(x):
     if type(x) is np.ndarray:
@@ -205,7 +204,7 @@ rule_bytes = (1 + 2 + 2 + 2) * 4 * N + written  # -2 * x reads one array, the ot
 
 # %%
 @portable
-@kernel("f32* g, f32* x, f32* out, f32* dx, i32 n", threads=256)
+@kernel("f32* g, f32* x, f32* out, f32* dx, i32 n", threads=THREADS)
 def bump_grad_f32(g, x, out, dx, n):
     i = cuda.blockIdx.x * cuda.blockDim.x + cuda.threadIdx.x
     if i < n:
@@ -533,7 +532,7 @@ check_elements(elements_of)
 
 # %%
 @portable
-@kernel("f32* x, f32* out, i32 n", threads=256)
+@kernel("f32* x, f32* out, i32 n", threads=THREADS)
 def bump_strided(x, out, n):
     start = cuda.blockIdx.x * cuda.blockDim.x + cuda.threadIdx.x
     for i in range(start, n, cuda.gridDim.x * cuda.blockDim.x):

@@ -67,14 +67,12 @@ def write_report(run, settings, images, model, history, datasets, seconds, lacki
             bar.set_postfix_str(name)
             bar.update()
 
-        test = predictions = profile = None
-        measured = ""
+        found = {}
         if datasets is not None:
-            train, test = datasets
             show("test images")
-            predictions = predict(model, settings.test_loader(test, images))
+            found |= _tried(lambda: _looked_at(settings, images, model, datasets[1]), "mistakes", lacking)
             show("a step")
-            profile, measured = _step(settings, images, train)
+            found |= _tried(lambda: _step(settings, images, datasets[0]), "cost", lacking)
         config, result = run.read_json(CONFIG), run.read_json(RESULT)
         report = Report(
             title=f"{settings.model} on {settings.data}",
@@ -84,32 +82,47 @@ def write_report(run, settings, images, model, history, datasets, seconds, lacki
             classes=images.classes,
             state=_state(run, settings, history),
             figures=_figures(model, seconds, result),
-            test=test,
-            predictions=predictions,
             records=_records(run, model, len(history), lacking),
             origin=_origin(run, settings, images, model, history, config),
-            profile=profile,
-            measured=measured,
             lacking=lacking,
             progress=show,
+            **found,
         )
         report.save(run.folder / REPORT)
     return f"report: {run.folder / REPORT} ({time.perf_counter() - begin:.1f} s)"
 
 
+def _tried(measure, section, lacking):
+    """What measure() finds; nothing where it cannot, for want of memory say, which the page then mentions."""
+    try:
+        return measure()
+    except MinigradError as error:
+        lacking[section] = f"This could not be measured: {error}"
+        return {}
+
+
+def _looked_at(settings, images, model, test):
+    """The test images and what the model says of them."""
+    batches = tqdm(settings.test_loader(test, images), desc="test images", leave=False, disable=None)
+    return {"test": test, "predictions": predict(model, batches)}
+
+
 def _step(settings, images, train):
-    """(Profile, what it is of) of a step of a new network like the one trained, by this process alone.
+    """The Profile of a step of a new network like the one trained, by this process alone, and what it is of.
 
     Nothing for the interpreter: its times say nothing of a GPU.
     """
     if settings.device == "interpreter":
-        return None, ""
+        return {}
     model = settings.build_model(images)
     options = {"transform": settings.transform(images, settings.augment), "prefetch": 0, "device": settings.device}
     batch = next(iter(Loader(train, settings.batch_size, True, settings.seed, **options)))
     profile = measure_step(model, ops.cross_entropy, batch, settings.build_optimizer(model))
     where = f"threads: {threads()}" if settings.device == "cpu" else settings.device
-    return profile, f"One step (forward, backward, update) on {settings.batch_size} images by one process ({where})."
+    return {
+        "profile": profile,
+        "measured": f"One step (forward, backward, update) on {settings.batch_size} images by one process ({where}).",
+    }
 
 
 def _state(run, settings, history):

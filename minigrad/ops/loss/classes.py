@@ -225,7 +225,8 @@ def cross_entropy(input, target, weight=None, *, ignore_index=-100, reduction="m
             probabilities: loss_n = -sum_c weight[c] target[n, c] ln softmax(input)[n, c]; the mean divides by N
             label_smoothing e replaces the target's distribution p by (1 - e) p + e / C
     Grads   dinput = g * (softmax(input, 1) - one_hot(target, C)) / N, for N rows of C classes
-            without weights and smoothing
+            without weights and smoothing; with p = softmax(input) and probabilities
+            dtarget[n, c] = -g weight[c] ln p[n, c] / N        dweight[c] = -g sum_n target[n, c] ln p[n, c] / N
     Shapes  input (C,), (N, C) or (N, C, ...); target (), (N,) or (N, ...) of integers, or as input; weight (C,)
     """
     plain = weight is None and type(label_smoothing) in (int, float) and not label_smoothing

@@ -166,7 +166,7 @@ def huber_loss(input, target, reduction="mean", delta=1.0, weight=None):
     Math    d = input - target;  K = count(input)
             losses = d^2 / 2 where abs(d) <= delta, else delta * (abs(d) - delta / 2);  loss = sum(weight * losses) / K
     Grads   dinput = g / K * weight * d where abs(d) <= delta, else g / K * weight * delta * sign(d)
-            dtarget = -dinput
+            dtarget = -dinput        dweight = g / K * losses
     Shapes  input and target alike -> scalar, or alike if reduction is 'none'
     """
     check_reduction("huber_loss", reduction)

@@ -120,7 +120,8 @@ def max(input, dim=None, keepdim=False, *, other=None):
     """The largest element; along dim, (values, indices); of two Tensors, the elementwise maximum.
 
     Math    out = max over dim of input, or max(input, other)
-    Grads   dinput = g at the first maximum; without dim, equal maxima share it; with other, as maximum
+    Grads   dinput = g at the first maximum; without dim, equal maxima share it
+            with other, dinput and dother as maximum
     Shapes  the dimension dim disappears; without dim, all do; with other, as maximum
     """
     return _max_or_min("max", maximum, input, dim, keepdim, other)
@@ -130,7 +131,8 @@ def min(input, dim=None, keepdim=False, *, other=None):
     """The smallest element; along dim, (values, indices); of two Tensors, the elementwise minimum.
 
     Math    out = min over dim of input, or min(input, other)
-    Grads   dinput = g at the first minimum; without dim, equal minima share it; with other, as minimum
+    Grads   dinput = g at the first minimum; without dim, equal minima share it
+            with other, dinput and dother as minimum
     Shapes  the dimension dim disappears; without dim, all do; with other, as minimum
     """
     return _max_or_min("min", minimum, input, dim, keepdim, other)
