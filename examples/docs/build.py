@@ -96,7 +96,7 @@ class Site:
             self.write(Path(document), text)
         for target in self.sources:  # grows while folders are shown
             self.source(target)
-        for name in ("conf.py", "mathml.py", "site.css"):
+        for name in ("conf.py", "site.css"):
             shutil.copy(HERE / name, self.folder)
 
     def copy(self, path):

@@ -3,10 +3,6 @@
 import html
 import inspect
 import re
-import sys
-from pathlib import Path
-
-sys.path.insert(0, str(Path(__file__).parent))  # for mathml.py
 
 from docutils.nodes import SkipNode
 from docutils.utils.math import latex2mathml
@@ -15,8 +11,7 @@ from sphinx.util import logging
 project = "minigrad"
 author = "The minigrad authors"
 copyright = "The minigrad authors"
-extensions = ["myst_nb", "sphinx.ext.autodoc", "mathml"]
-html_math_renderer = "mathml"
+extensions = ["myst_nb", "sphinx.ext.autodoc"]
 html_theme = "furo"
 html_title = "minigrad"
 html_copy_source = False
