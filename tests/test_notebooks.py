@@ -16,9 +16,8 @@ SCRIPTS = sorted(FOLDER.glob("[0-9][0-9]_*.py"))
 LIMIT = 180  # seconds
 sys.path.insert(0, str(FOLDER))
 
-import checks  # noqa: E402
-
 import build  # noqa: E402
+import checks  # noqa: E402
 
 each = pytest.mark.parametrize("script", SCRIPTS, ids=lambda script: script.stem)
 
