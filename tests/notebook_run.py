@@ -2,7 +2,8 @@
 
 python tests/notebook_run.py examples/notebooks/01_tape.py [FOLDER]     pictures are written into FOLDER
 
-Every picture is drawn, and what stands at the end of a line by itself shows itself as it would in a cell.
+Every picture is drawn, and what stands at the end of a line by itself shows itself as it would in a cell. Then the
+wrong answers of notebook_answers/ are put to the notebook's checks.
 """
 
 import ast
@@ -53,6 +54,8 @@ def run(script, folder=None):
         else:
             exec(compile(ast.Module([statement], []), str(script), "exec"), namespace)
     show()
+    answers = Path(__file__).parent / "notebook_answers" / script.name
+    exec(compile(answers.read_text(), str(answers), "exec"), namespace)
     return pictures
 
 

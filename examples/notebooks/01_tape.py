@@ -306,9 +306,9 @@ draw.graph(loss, names={weight: "W", bias: "b", image: "x"})
 # $x$ needs no gradient, but it is kept: $dW = g\, x^\top$ asks for it. The target $t$ is not in the picture. The rules
 # of a difference ask for nothing but $g$, so the tape has no use for $t$ and does not hold it.
 #
-# How does the engine know what to keep? A rule says so by the names of its parameters: the rule of `tanh` below asks
-# for `out`, so the engine keeps the result and lets the input go. Had it asked for `input`, it would be the other way
-# round. This is the whole definition of a new step:
+# How does the engine know what to keep? A rule says so by the names of its parameters: the rule of `softsign` below
+# asks for `out`, so the engine keeps the result and lets the input go. Had it asked for `input`, it would be the other
+# way round. This is the whole definition of a new step:
 
 
 # %%

@@ -417,7 +417,8 @@ assert moved["plain"] > 3 * moved["gemm"]
 #
 # $$y_0 = d_0 w_0 + d_1 w_1 + d_2 w_2 \qquad y_1 = d_1 w_0 + d_2 w_1 + d_3 w_2$$
 #
-# Six products. Winograd found that four do:
+# Six products. Winograd found that four do (for networks: Lavin and Gray 2016, "Fast algorithms for convolutional
+# neural networks"):
 #
 # $$m_1 = (d_0 - d_2)\, w_0 \qquad m_2 = (d_1 + d_2)\, \tfrac{w_0 + w_1 + w_2}{2} \qquad
 #   m_3 = (d_2 - d_1)\, \tfrac{w_0 - w_1 + w_2}{2} \qquad m_4 = (d_1 - d_3)\, w_2$$

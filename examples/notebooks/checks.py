@@ -42,6 +42,8 @@ def _array(value):
 
 def _short(value):
     value = _array(value)
+    if hasattr(value, "__name__"):
+        return value.__name__  # a function
     if isinstance(value, np.ndarray) and value.size > 6:
         return f"array of shape {value.shape}"
     text = " ".join(repr(value.tolist() if isinstance(value, np.ndarray) else value).split())  # one line
