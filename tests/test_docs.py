@@ -96,6 +96,7 @@ def test_the_api_has_every_public_name(build):
     wanted += [f"minigrad.optim.{name}" for name in optim.__all__ if callable(getattr(optim, name))]
     wanted += [f"minigrad.parallel.{name}" for name in parallel.__all__ if inspect.isclass(getattr(parallel, name))]
     wanted += ["minigrad.Tensor", "minigrad.no_grad", "minigrad.grad", "minigrad.draw.graph", "minigrad.zeros"]
+    wanted += ["minigrad.profile.Profile", "minigrad.report.Report"]
     missing = [name for name in wanted if f":: {name}\n" not in text]
     assert not missing and minigrad.__all__
 

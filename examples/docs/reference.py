@@ -5,7 +5,7 @@ import inspect
 from pathlib import Path
 
 import minigrad
-from minigrad import check, checkpoint, cuda, data, draw, models, nn, optim, parallel, sheet, train
+from minigrad import check, checkpoint, cuda, data, draw, models, nn, optim, parallel, profile, report, sheet, train
 from minigrad.optim import lr_scheduler
 
 MODULES = {  # title: (module, what it is for)
@@ -19,6 +19,8 @@ MODULES = {  # title: (module, what it is for)
     "checkpoint": (checkpoint, "Saving and going on."),
     "check": (check, "Gradients compared with differences."),
     "draw": (draw, "Pictures."),
+    "profile": (profile, "Where time and memory go."),
+    "report": (report, "One page about a training."),
     "cuda": (cuda, "GPUs, streams and memory."),
 }
 WITH_MEMBERS = {"Module", "Optimizer", "LRScheduler", "Communicator", "DataParallel", "Pipeline", "History", "Dataset"}
