@@ -102,9 +102,9 @@ assert np.isclose(dL_dW[0, 1], measured)
 #
 # Written as matrices, the gradient of a chain of steps is a product of Jacobians,
 #
-# $$\frac{dL}{dx} = \underbrace{\frac{dL}{dh}}_{1 \times n}\;\underbrace{\frac{dh}{da}}_{n \times n}\;
-#   \underbrace{\frac{da}{dx}}_{n \times n}.$$
+# $$\frac{dL}{dx} = \frac{dL}{dh}\;\frac{dh}{da}\;\frac{da}{dx}$$
 #
+# where $dL/dh$ is a row of $n$ numbers and the others are $n \times n$ matrices, if all layers have the width $n$.
 # A product may be taken in any order, but not at the same price. From the left there is always one row: a row times a
 # matrix, $n^2$ multiplications a step. From the right, whole matrices meet: $n^3$ a step. There is one loss and there
 # are millions of weights, so we start from the loss. Let us count.

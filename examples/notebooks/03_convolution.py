@@ -197,8 +197,8 @@ assert (y * g).sum().item() == (x * dx).sum().item() == (w * dw).sum().item()
 # gradients:
 #
 # $$\text{conv2d}(x, w) = \frac{\partial B}{\partial g} \qquad
-#   \text{conv2d\_input\_grad}(g, w) = \frac{\partial B}{\partial x} \qquad
-#   \text{conv2d\_weight\_grad}(g, x) = \frac{\partial B}{\partial w}$$
+#   \text{input grad}(g, w) = \frac{\partial B}{\partial x} \qquad
+#   \text{weight grad}(g, x) = \frac{\partial B}{\partial w}$$
 #
 # This closes the family: the gradients of each of the three are the other two. Derivatives of any order need no new
 # code. `gradcheck` and `gradgradcheck` agree:

@@ -240,7 +240,7 @@ for name, make in library.items():
         optimizer.zero_grad()
         valley(w[0], w[1]).backward()
         optimizer.step()
-    print(f"{name:9} ends at {w.tolist()}")
+    print(f"{name:9} ends at x = {w[0].item():.6f}, y = {w[1].item():.6f}")
     assert np.allclose(w.tolist(), paths[name][-1])
 
 # %% [markdown]
@@ -295,7 +295,7 @@ assert runs["0.01 throughout"][0][50] > 10 * runs["cosine from 0.5 to 0"][0][50]
 #
 # $$g \leftarrow g \cdot \min\!\Big(1, \frac{c}{\lVert g \rVert}\Big)$$
 #
-# A cliff in one dimension: $f(w) = (w^4 - 1)^2$, flat between -1 and 1, very steep outside. We start at 2.5.
+# A cliff in one dimension: $f(w) = (w^4 - 1)^2$, gentle between -1 and 1, very steep outside. We start at 2.5.
 
 
 # %%
