@@ -55,13 +55,14 @@ def _inner(first, second):
 def gradcheck(function, inputs, eps=1e-6, atol=1e-5, rtol=1e-3, directions=2, seed=0):
     """Compare the gradients of function(*inputs) with central differences along random directions.
 
-    inputs      Tensors and other arguments; those Tensors that require gradients are checked and must be float64
+    inputs      Tensors and other arguments, or a single Tensor; those Tensors that require gradients are checked and
+                must be float64
     atol, rtol  |difference| <= atol + rtol |finite difference|
     Returns True
     Errors  GradcheckError, a RuntimeError, with both numbers; TypeError for inputs that are not float64; RuntimeError
             if no input requires a gradient, or if the function returns something else than Tensors or no floating one
     """
-    inputs, random = list(inputs), np.random.default_rng(seed)
+    inputs, random = [inputs] if isinstance(inputs, Tensor) else list(inputs), np.random.default_rng(seed)
     checked = [i for i, x in enumerate(inputs) if isinstance(x, Tensor) and x.requires_grad]
     if not checked:
         raise StateError("gradcheck: none of the inputs requires a gradient")
@@ -100,7 +101,7 @@ def gradgradcheck(function, inputs, eps=1e-6, atol=1e-5, rtol=1e-3, directions=2
 
     Errors  as gradcheck
     """
-    inputs, random = list(inputs), np.random.default_rng(seed)
+    inputs, random = [inputs] if isinstance(inputs, Tensor) else list(inputs), np.random.default_rng(seed)
     checked = [i for i, x in enumerate(inputs) if isinstance(x, Tensor) and x.requires_grad]
     with no_grad():
         shapes = [(one.shape, one.device) for one in _outputs(function, inputs)]

@@ -127,8 +127,9 @@ def _first_gradient(op, tensor, gradient):
     if not isinstance(tensor, Tensor):
         raise KindError(f"{op}: an output is a {type(tensor).__name__}, wanted a Tensor")
     if not tensor.requires_grad:
-        hint = "where it was rebound as in `w -= step`, use an optimiser, or w.data = ..."
-        raise StateError(f"{op}: the Tensor has no history and does not require a gradient; {hint}")
+        hint = "make what you differentiate by with requires_grad=True, and compute the loss outside of no_grad()"
+        rebound = "where it was rebound as in `w -= step`, use an optimiser, or w.data = ..."
+        raise StateError(f"{op}: the Tensor has no history and does not require a gradient; {hint}; {rebound}")
     if gradient is None:
         if tensor.data.size != 1:
             raise StateError(f"{op}: an output of shape {tensor.shape} is no scalar; pass a gradient of that shape")

@@ -16,7 +16,7 @@ import functools
 import inspect
 import operator
 
-from numpy import ndarray
+from numpy import asarray, generic, ndarray
 
 from minigrad_kernels.errors import KindError, StateError
 
@@ -68,10 +68,12 @@ class Primitive:
         known = {*self.names, *self.outputs, *(f"{name}_shape" for name in self.names)}
         known |= {"g", "index", *self.incoming}
         for argument, rule in rules.items():
+            if argument not in self.names:
+                raise KindError(f"{self.name}: a rule is given for {argument}, the arguments are {self.names}")
             wants = tuple(inspect.signature(rule).parameters)
-            unknown = sorted({*wants} - known | {argument} - {*self.names})
-            if unknown:
-                raise KindError(f"{self.name}: the rule of {argument} names {unknown}, which it does not have")
+            if unknown := sorted({*wants} - known):
+                may = ", ".join(sorted(known))
+                raise KindError(f"{self.name}: the rule of {argument} asks for {unknown}, it may ask for {may}")
             self.rules[argument], self.wants[argument] = rule, wants
             self.calls[argument] = _call_of(rule, wants)
             outputs = {"g": 0} | {name: output for output, name in enumerate(self.incoming)}
@@ -162,6 +164,8 @@ class Primitive:
                 result = self._computed(arguments)
         else:
             result = self._computed(arguments) if self.starred else self.forward(*arguments)
+        if self.single and result.__class__ is not ndarray:
+            result = self._array(result)
         place = None
         if edges and anomaly.get():
             place = origin()
@@ -174,6 +178,15 @@ class Primitive:
         node = Node(self, values, edges, result, versions, place) if edges else None
         named = enumerate(zip(self.outputs, result, versions, strict=True))
         return tuple([made(array, None if name in self.fixed else node, i, v) for i, (name, array, v) in named])
+
+    def _array(self, result):
+        """What the function returned, as an array."""
+        if isinstance(result, generic):  # NumPy's sums are scalars
+            return asarray(result)
+        if not device.is_array(result):
+            hint = "; it is called with arrays, and a function of Tensors needs no @primitive"
+            raise KindError(f"{self.name}: the function returned a {type(result).__name__}, wanted an array{hint}")
+        return result
 
     def _computed(self, arguments):
         if self.starred:

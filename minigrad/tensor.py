@@ -207,10 +207,20 @@ class Tensor(Methods):
             raise KindError("len: self has no dimensions")
         return self.shape[0]
 
+    if not TYPE_CHECKING:  # type checkers find such lines themselves
+
+        def __setitem__(self, key, value):
+            raise KindError(
+                "setitem: a Tensor is a value, its elements stay as they are; make another one, by where, masked_fill, "
+                "cat or scatter, or from an array that was written to before"
+            )
+
     def __iter__(self):
         return (self[i] for i in range(len(self)))
 
     def __bool__(self):
+        if self.data.size != 1:
+            raise ShapeError(f"bool: self has shape {self.shape}, wanted a single element; ask .any() or .all()")
         return bool(self.item())
 
     def __float__(self):

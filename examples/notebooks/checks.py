@@ -22,7 +22,8 @@ def _verdict(answer, cases, hint, tolerance):
         try:
             result = answer(*copy.deepcopy(arguments))
         except Exception as error:
-            return f"wrong: {_call(answer, arguments)} raised {type(error).__name__}: {error}"
+            raised = f"raised {type(error).__name__}: {error}"
+            return f"wrong: {_call(answer, arguments)} {raised}" + (f"; {hint}" if hint else "")
         if result is None or result is ...:
             return "not yet: write it in the cell above, run that cell and then this one again"
         fault = _difference(result, wanted, tolerance)

@@ -34,6 +34,9 @@ def main(argv=None):
     try:
         try:
             options = parser().parse_args(argv)
+            if options.command is None:
+                parser().print_help(sys.stderr)
+                return 2
         except SystemExit as finished:  # after --help or a refusal, which argparse has printed
             code = finished.code
         else:

@@ -34,7 +34,7 @@ class Parser(argparse.ArgumentParser):
 def parser():
     """The parser of all commands."""
     top = Parser(prog="minigrad", description="Train small convolutional networks.")
-    commands = top.add_subparsers(dest="command", required=True, parser_class=Parser, metavar="COMMAND")
+    commands = top.add_subparsers(dest="command", parser_class=Parser, metavar="COMMAND")
     _add_train(commands.add_parser("train", help="train a network on a data set"))
     evaluate = commands.add_parser("evaluate", help="measure a trained network on the test images again")
     _add_run(evaluate, "run_evaluate")
@@ -54,7 +54,7 @@ def parser():
     warmup.add_argument("--threads", type=_count, metavar="N", help="for kernels: the code is the same for any number")
     add_launch(commands.add_parser("launch", help="start a training on many ranks, and again where it fails"))
     add_scale(commands.add_parser("scale", help="predict how training scales to many GPUs: a model, no measurement"))
-    _add_kernels(commands.add_parser("kernels", help="compile all CUDA kernels and say what they are made of; no GPU"))
+    _add_kernels(commands.add_parser("kernels", help="compile all CUDA kernels and report on them; needs no GPU"))
     _add_profile(commands.add_parser("profile", help="where time and memory of a training step go"))
     _add_math(commands.add_parser("math", help="formula, gradients, shapes and source of an op"))
     return top

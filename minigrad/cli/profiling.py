@@ -56,7 +56,8 @@ def run_profile(options):
     for line in (*_times(profile, count), *_memory(profile)):
         print(line)
     _write(folder, profile, options.argv)
-    print(f"written to {folder}: trace.json (chrome://tracing, https://ui.perfetto.dev), timeline.png, memory.png")
+    trace = "trace.json (chrome://tracing, https://ui.perfetto.dev)"
+    print(f"written to {folder}: {trace}, timeline.png, memory.png, profile.json")
     return 0
 
 

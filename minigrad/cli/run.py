@@ -89,7 +89,8 @@ class Run:
         """(run, settings, Images) of a folder. Errors: UsageError if it holds no such checkpoint."""
         run = cls(folder)
         if not checkpoint.exists(run.folder / name):
-            raise UsageError(f"{run.folder} holds no checkpoint {name!r}: it is not the folder of a run")
+            hint = "it is not the folder of a run" if run.folder.is_dir() else "there is no such folder"
+            raise UsageError(f"{run.folder} holds no checkpoint {name!r}: {hint}")
         try:
             config = json.loads((run.folder / CONFIG).read_bytes())
             return run, Settings(**config["settings"]), Images(**config["images"])

@@ -85,6 +85,10 @@ class Loader:
         self._resume_at = 0
         self._running = None  # what marks the iteration that counts
 
+    def __repr__(self):
+        batches = f"{len(self)} batches of {self.batch_size}, the last of an epoch may be smaller"
+        return f"Loader({self.dataset!r}, {batches})"
+
     def __len__(self):
         """Batches in an epoch."""
         full, rest = divmod(len(self.dataset), self.batch_size)

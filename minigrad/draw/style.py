@@ -78,7 +78,8 @@ def array_of(op, name, value, shape, dtype=np.float64):
         raise ShapeError(f"{op}: {name} is not an array: {error}") from error
     wanted = f"({', '.join(map(str, shape))}{',' if len(shape) == 1 else ''})"
     if array.dtype.kind not in "fiub":
-        raise KindError(f"{op}: {name} has elements {array.dtype}, wanted an array of real numbers {wanted}")
+        found = f"is a {type(value).__name__}" if array.dtype == object else f"has elements {array.dtype}"
+        raise KindError(f"{op}: {name} {found}, wanted an array of real numbers {wanted}")
     fits = array.ndim == len(shape) and all(
         length == want for length, want in zip(array.shape, shape, strict=True) if isinstance(want, int)
     )

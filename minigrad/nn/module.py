@@ -139,7 +139,9 @@ class Module:
             kind = module.__name__
             raise KindError(f"add_module: {name} is the class {kind}, wanted a Module or None; make one by {kind}(...)")
         if module is not None and not isinstance(module, Module):
-            raise KindError(f"add_module: {name} is a {type(module).__name__}, wanted a Module or None")
+            several = isinstance(module, list | tuple)
+            hint = "; give them one by one, as in Sequential(*modules)" if several else ""
+            raise KindError(f"add_module: {name} is a {type(module).__name__}, wanted a Module or None{hint}")
         self._refuse_taken(name, self._modules)
         self._register(name, module, self._modules)
 

@@ -18,7 +18,7 @@ __all__ = ["as_given", "floating_of", "images_of", "pair_of"]
 def floating_of(op, name, value):
     """The value, a Tensor of floating elements."""
     if not device.is_floating(tensor_of(op, name, value).dtype):
-        raise KindError(f"{op}: {name} has elements {value.dtype}, wanted floating ones")
+        raise KindError(f"{op}: {name} has elements {value.dtype}, wanted floating ones; convert with .to('float32')")
     return value
 
 

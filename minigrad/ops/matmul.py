@@ -61,7 +61,8 @@ def alike(op, **tensors):
         raise KindError(f"{op}: {name} has elements bool, wanted numbers; convert with {name}.to('float32')")
     for other, value in others:
         if tensor_of(op, other, value).dtype != first.dtype:
-            raise KindError(f"{op}: {other} has elements {value.dtype}, {name} {first.dtype}; wanted one type")
+            found = f"{other} has elements {value.dtype}, {name} {first.dtype}"
+            raise KindError(f"{op}: {found}; wanted one type: convert one, as by {name}.to('{value.dtype}')")
 
 
 def matmul(input, other):
@@ -150,6 +151,14 @@ def _fits(input, weight, bias):
     return bias is None or isinstance(bias, Tensor) and bias.shape == filters[:1] and bias.dtype == dtype
 
 
+def _misfit(input, weight):
+    """Why an input and a weight have no product."""
+    if weight.ndim not in (1, 2) or not input.ndim:
+        return f"input has shape {input.shape}, weight {weight.shape}; wanted (..., C) and (O, C)"
+    features, wanted = input.shape[-1], weight.shape[-1]
+    return f"input has {features} features (shape {input.shape}), weight expects {wanted} (shape {weight.shape})"
+
+
 def linear(input, weight, bias=None):
     """An affine map of the last dimension.
 
@@ -161,7 +170,7 @@ def linear(input, weight, bias=None):
         return _linear(input, weight, bias)
     alike("linear", input=input, weight=weight, **({} if bias is None else {"bias": bias}))
     if weight.ndim not in (1, 2) or not input.ndim or input.shape[-1] != weight.shape[-1]:
-        raise ShapeError(f"linear: input has shape {input.shape}, weight {weight.shape}; wanted (..., C) and (O, C)")
+        raise ShapeError(f"linear: {_misfit(input, weight)}")
     wanted = weight.shape[:-1]
     if bias is not None and bias.shape != wanted:
         if bias.shape not in ((), (1,)[: len(wanted)]):

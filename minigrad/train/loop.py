@@ -13,6 +13,7 @@ from numbers import Real
 from minigrad_kernels.errors import KindError, MinigradError, OutOfMemory, ShapeError, StateError
 
 from .. import ops
+from ..data import Dataset
 from ..modes import no_grad
 from ..nn import Module
 from ..optim import Optimizer, clip_grad_norm_
@@ -54,7 +55,7 @@ def fit(
     Errors  RuntimeError at a loss that is not finite, the weights as before that update, or at a test loss that
             is not; ValueError and TypeError for options out of range
     """
-    _check_parts(model, optimizer, schedule)
+    _check_parts(model, optimizer, schedule, loader=loader, test=test)
     _check_options(epochs, accumulate, clip, optimizer)
     history, callback, team = History() if history is None else history, Callbacks(callbacks), team_of(model)
     options = {"epochs": epochs, "accumulate": accumulate, "clip": clip, "optimizer": optimizer}
@@ -171,8 +172,9 @@ def evaluate(model, loader, loss=ops.cross_entropy, stop=lambda: False):
 
     Of a DataParallel model all ranks call this: they share the batches, and all get the figures of the whole.
     The training flags of all modules are as before afterwards.
-    Errors  ValueError if there are no batches
+    Errors  ValueError if there are no batches, TypeError for a Dataset instead of them
     """
+    _refuse_datasets("evaluate", loader=loader)
     team, loss_sum, correct, count = team_of(model), 0.0, 0, 0
     with evaluation(model):
         for batches in team.rounds(loader):
@@ -222,7 +224,13 @@ def _right(scores, labels):
     return (ops.argmax(scores, 1) == labels).sum()
 
 
-def _check_parts(model, optimizer, schedule):
+def _refuse_datasets(op, **loaders):
+    for name, batches in loaders.items():
+        if isinstance(batches, Dataset):
+            raise KindError(f"{op}: {name} is a Dataset, want its batches: data.Loader(dataset, batch_size)")
+
+
+def _check_parts(model, optimizer, schedule, **loaders):
     for name, value, kind in (("model", model, Module), ("optimizer", optimizer, Optimizer)):
         if not isinstance(value, kind):
             raise KindError(f"fit: {name} is {value!r}, want an instance of {kind.__name__}")
@@ -230,6 +238,7 @@ def _check_parts(model, optimizer, schedule):
         raise KindError(f"fit: schedule is {schedule!r}, want an LRScheduler or None")
     if schedule is not None and schedule.optimizer is not optimizer:
         raise ShapeError("fit: schedule belongs to another optimiser")
+    _refuse_datasets("fit", **loaders)
 
 
 def _check_options(epochs, accumulate, clip, optimizer):

@@ -94,7 +94,8 @@ def _sizes(name, what, sizes):
         raise KindError(f"{name}: {what} is {sizes}, wants one to three whole numbers")
     full = (*(int(n) for n in sizes), 1, 1)[:3]
     if any(not 1 <= n <= limit for n, limit in zip(full, LIMITS[what], strict=True)):
-        raise ShapeError(f"{name}: {what} is {sizes}, wants sizes from 1 to {LIMITS[what]}")
+        hint = "; start no kernel where there is nothing to do" if 0 in full else ""
+        raise ShapeError(f"{name}: {what} is {sizes}, wants sizes from 1 to {LIMITS[what]}{hint}")
     return full
 
 

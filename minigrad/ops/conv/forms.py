@@ -43,7 +43,8 @@ def _operands(op, ndim, input, weight, bias, groups, transposed=False):
         raise ShapeError(f"{op}: bias has shape {bias.shape}, wanted {(filters,)} as there are {filters} filters")
     for name, operand in (("weight", weight), ("bias", bias)):
         if operand is not None and operand.dtype != input.dtype:
-            raise KindError(f"{op}: {name} has elements {operand.dtype}, input {input.dtype}; wanted one type")
+            found = f"{name} has elements {operand.dtype}, input {input.dtype}"
+            raise KindError(f"{op}: {found}; wanted one type: convert one, as by input.to('{operand.dtype}')")
     return images, weight if ndim == 2 else unsqueeze(weight, 2), groups
 
 

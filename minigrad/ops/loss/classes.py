@@ -121,7 +121,9 @@ def _check_classes(op, input, target):
         raise KindError(f"{op}: target has elements {target.dtype}, wanted integers, the numbers of the classes")
     wanted = _places(input)
     if target.shape != wanted and (input.ndim, target.shape) != (1, (1,)):
-        raise ShapeError(f"{op}: target has shape {target.shape}, wanted {wanted} for an input of shape {input.shape}")
+        hint = "; class probabilities are floating: one_hot(...).float()" if target.shape == input.shape else ""
+        shape = f"{input.shape}, the number of a class for each{hint}"
+        raise ShapeError(f"{op}: target has shape {target.shape}, wanted {wanted} for an input of shape {shape}")
     if target.dtype == WHOLE and len(wanted) == 1 and target.data.flags.c_contiguous:
         return target
     classes = device.contiguous(target.data.astype(WHOLE, copy=False)).reshape(-1)
