@@ -5,6 +5,7 @@ rules in `optim`, data sets in `data`, training loops in `train`; `profile` tell
 """
 
 from math import inf, nan, pi
+from typing import TYPE_CHECKING
 
 from . import cuda, nn, operators, ops, optim, profile  # noqa: F401  (operators binds + - * / @ [] and the methods of Tensor)
 from .anomaly import detect_anomaly
@@ -92,3 +93,14 @@ __all__ = [
     "zeros_like",
 ]
 __all__ += ops.__all__
+
+if not TYPE_CHECKING:  # which would then believe in every name
+
+    def __getattr__(name):
+        """Parts that an import leaves out, so that it stays fast: loaded when they are first named."""
+        from importlib import import_module
+        from sys import modules
+
+        if name in ("check", "checkpoint", "data", "draw", "models", "parallel", "report", "train"):
+            return import_module(f".{name}", __name__)
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}", name=name, obj=modules[__name__])

@@ -1,6 +1,8 @@
 """What goes wrong in the first week, and what the messages say about it."""
 
 import re
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -58,6 +60,7 @@ MISTAKES = {
         "linear: input has 1352 features (shape (2, 1352)), weight expects 72 (shape (3, 72))",
     ),
     "weight of three dimensions": (lambda: F.linear(randn(2, 3), randn(1, 3, 3)), "wanted (..., C) and (O, C)"),
+    "channels last": (lambda: network()(randn(2, 8, 8, 1)), "input.permute(0, 3, 1, 2) brings them to the front"),
     "float64 images": (lambda: network()(tensor(np.zeros((1, 1, 8, 8)))), "as by input.to('float32')"),
     "float64 rows": (lambda: nn.Linear(2, 2)(tensor(np.zeros((1, 2)))), "as by input.to('float32')"),
     "bytes": (lambda: network()(tensor(np.zeros((1, 1, 8, 8), np.uint8))), "convert with .to('float32')"),
@@ -74,6 +77,11 @@ MISTAKES = {
     "dataset for tests": (lambda: started(Loader(DATA, 2), DATA), "fit: test is a Dataset, want its batches"),
     "evaluating a dataset": (lambda: evaluate(network(), DATA), "evaluate: loader is a Dataset, want its batches"),
     "number of classes": (lambda: Dataset(DATA.images, DATA.labels, 3), "want the names of all, such as range(10)"),
+    "pixels from 0 to 1": (
+        lambda: Dataset(DATA.images / 255, DATA.labels, "abc"),
+        "Dataset: images are float64, want uint8, pixels 0..255: (255 * x).astype('uint8')",
+    ),
+    "curve of a list": (lambda: draw.learning_curve([0.5, 0.4]), "learning_curve: history is a list, want a train.Hi"),
     "filters of a layer": (lambda: draw.filters(nn.Conv2d(1, 2, 3)), "filters: weight is a Conv2d, wanted an array"),
     "rule of no argument": (
         lambda: with_rule(x=lambda g: g),
@@ -106,6 +114,16 @@ def test_primitive_of_a_sum():
     x = randn(3, dtype="float64", requires_grad=True)
     assert type(total(x).data) is np.ndarray
     assert gradcheck(total, x) and gradgradcheck(total, x)
+
+
+def test_parts_are_there_without_an_import_of_their_own():
+    program = (
+        "import minigrad; minigrad.draw.graph; minigrad.data.digits; minigrad.train.fit; minigrad.checkpoint.save; "
+        "minigrad.check.gradcheck; minigrad.models.lenet; minigrad.parallel.run_local; minigrad.report.Report; "
+        "minigrad.sofmax"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert "module 'minigrad' has no attribute 'sofmax'. Did you mean: 'softmax'?" in done.stderr
 
 
 def test_loader_says_what_it_holds():

@@ -16,6 +16,7 @@ KERNELS_PAGE = (REPOSITORY / "examples" / "docs" / "gpu-kernels.md").read_text()
 GPU_PAGE = (REPOSITORY / "examples" / "docs" / "gpu.md").read_text()
 CPU_PAGE = (REPOSITORY / "examples" / "docs" / "cpu.md").read_text()
 PARALLEL_PAGE = (REPOSITORY / "examples" / "docs" / "parallel.md").read_text()
+EXAMPLES_PAGE = (REPOSITORY / "examples" / "README.md").read_text()
 PROFILE_PAGE = (REPOSITORY / "examples" / "docs" / "profile.md").read_text()
 
 
@@ -23,7 +24,11 @@ def blocks(language, text=README):
     return re.findall(rf"^```{language}\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
 
 
-CODE = [code for page in (README, CPU_PAGE, GPU_PAGE, PARALLEL_PAGE, PROFILE_PAGE) for code in blocks("python", page)]
+CODE = [
+    code
+    for page in (README, CPU_PAGE, GPU_PAGE, PARALLEL_PAGE, PROFILE_PAGE, EXAMPLES_PAGE)
+    for code in blocks("python", page)
+]
 
 
 @pytest.mark.parametrize("code", CODE, ids=lambda code: max(code.splitlines(), key=len)[:40])

@@ -95,7 +95,7 @@ class Dataset:
 def _checked_images(images):
     images = np.asarray(images)
     if images.dtype != np.uint8:
-        raise KindError(f"Dataset: images are {images.dtype}, want uint8 (pixels 0..255)")
+        raise KindError(f"Dataset: images are {images.dtype}, want uint8, pixels 0..255: (255 * x).astype('uint8')")
     if images.ndim != 4 or 0 in images.shape[1:]:
         raise ShapeError(f"Dataset: images have shape {images.shape}, want (N, C, H, W)")
     if is_dense(images, CHANNELS_LAST):

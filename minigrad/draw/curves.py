@@ -2,7 +2,7 @@
 
 import math
 
-from minigrad_kernels.errors import ShapeError
+from minigrad_kernels.errors import KindError, ShapeError
 
 from .style import COLORS, axes_of, figure_of
 
@@ -17,10 +17,14 @@ def learning_curve(history, axes=None, quantity="loss"):
 
     axes        matplotlib Axes to draw into; a new figure without a window where None
     quantity    "loss" or "accuracy"
-    Errors  ValueError for another quantity or an empty history
+    Errors  ValueError for another quantity or an empty history, TypeError for what is no History
     """
     if quantity not in LABELS:
         raise ShapeError(f"learning_curve: quantity is {quantity!r}, want one of {', '.join(LABELS)}")
+    if not hasattr(history, "columns"):
+        raise KindError(
+            f"learning_curve: history is a {type(history).__name__}, want a train.History, as fit returns it"
+        )
     if not len(history):
         raise ShapeError("learning_curve: history has no epochs")
     from matplotlib.ticker import MaxNLocator

@@ -33,9 +33,11 @@ def _operands(op, ndim, input, weight, bias, groups, transposed=False):
     if transposed:
         channels, filters = filters, channels
     if images.shape[1] != channels:
+        last = ndim == 2 and images.shape[3] == channels  # as most files have them
+        hint = "; where channels come last, input.permute(0, 3, 1, 2) brings them to the front" if last else ""
         raise ShapeError(
             f"{op}: input has {images.shape[1]} channels (shape {input.shape}), weight expects {channels} "
-            f"(shape {weight.shape}, groups={groups})"
+            f"(shape {weight.shape}, groups={groups}){hint}"
         )
     if 0 in images.shape[2:]:
         raise ShapeError(f"{op}: input has shape {input.shape}, wanted no empty dimension but the batch")
