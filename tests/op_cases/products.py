@@ -93,7 +93,7 @@ OPS = [
         ),
         (
             *mixed("linear", real(3, 4), real(5, 4)),
-            refusal(ValueError, "linear: input has shape", real(3, 4), real(4, 5)),
+            refusal(ValueError, "linear: input has 4 features", real(3, 4), real(4, 5)),
             refusal(ValueError, "linear: input has shape ()", real(), real(4)),
             refusal(ValueError, "linear: input has shape (3, 4), weight ()", real(3, 4), real()),
             refusal(ValueError, "linear: input has shape", real(3, 4), real(2, 5, 4)),
