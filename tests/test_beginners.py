@@ -138,6 +138,24 @@ def test_no_such_run(command, tmp_path, capsys):
     assert "it is not the folder of a run" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(
+    "words, message",
+    [
+        (
+            ["train", "--optimiser", "adam"],
+            "minigrad train: error: unrecognized arguments: --optimiser adam; did you mean",
+        ),
+        (
+            ["profile", "--model", "lenet"],
+            "minigrad profile: error: unrecognized arguments: --model; minigrad profile",
+        ),
+    ],
+)
+def test_the_command_refuses_what_is_no_option_of_its_own(words, message, capsys):
+    assert main(words) == 2
+    assert message in capsys.readouterr().err
+
+
 def test_command_alone_says_what_there_is(capsys):
     assert main([]) == 2
     shown = capsys.readouterr()

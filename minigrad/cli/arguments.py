@@ -1,6 +1,7 @@
 """The arguments of the command. Options left out are None: what they become depends on the others."""
 
 import argparse
+import difflib
 import math
 
 from ..parallel.sums import WIRES
@@ -29,6 +30,15 @@ class Parser(argparse.ArgumentParser):
 
     def error(self, message):
         self.exit(2, f"{self.prog}: error: {message}\n")
+
+    def parse_known_args(self, args=None, namespace=None):
+        """Here and not in parse_args, so that the command whose option it is not refuses it."""
+        options, rest = super().parse_known_args(args, namespace)
+        if rest:
+            near = difflib.get_close_matches(rest[0], self._option_string_actions, n=1, cutoff=0.7)
+            hint = f"did you mean {near[0]}?" if near else f"{self.prog} --help lists what there is"
+            self.error(f"unrecognized arguments: {' '.join(rest)}; {hint}")
+        return options, rest
 
 
 def parser():

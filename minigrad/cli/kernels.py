@@ -43,8 +43,8 @@ def _chosen(options):
     kernels = all_kernels()
     for name in options.names:
         if not any(kernel.name.startswith(name) for kernel in kernels):
-            there = ", ".join(kernel.name for kernel in kernels)
-            raise UsageError(f"{name}: no kernel is called so; there are {there}")
+            families = ", ".join(sorted({kernel.name.partition("_")[0] for kernel in kernels}))
+            raise UsageError(f"{name}: no kernel begins so; their names begin with {families}")
     for name in options.arch or ():
         if name not in ARCHITECTURES:
             raise UsageError(f"--arch {name}: wants one of {', '.join(ARCHITECTURES)}")

@@ -50,6 +50,7 @@ def fit(
     accumulate  batches to an update; it is the update of the one large batch, also where the last is smaller
     clip        the largest 2-norm of the gradient of all parameters together
     history     of an earlier call, to go on from; the loader then stands where that call left it
+    callbacks   Callbacks; with none, nothing is printed: Progress(images, epochs) shows a line for each epoch
 
     loss and accuracy of a row are means over the epoch while the weights changed, in training mode.
     Errors  RuntimeError at a loss that is not finite, the weights as before that update, or at a test loss that
