@@ -260,10 +260,10 @@ assert len(set(hashes.values())) == 1
 #   \text{exposed} = \max(0,\; \text{end}_{\text{last}} - T)$$
 #
 # Bucket $i$ is complete at $\text{ready}_i$, and $T$ is the time that one worker computes for a step. What is exposed
-# makes the step longer; the rest is hidden. The library's `scaling` model knows when the gradients of ResNet-50 are ready
-# and what an exchange costs on a *fabric*, whatever joins the GPUs: here 25 Gb/s Ethernet between 32 machines. (All of
-# it is prediction: the step time is assumed, latencies are those that NCCL itself reckons with.) We do its formula by
-# hand.
+# makes the step longer; the rest is hidden. The library's `scaling` model knows when the gradients of ResNet-50 are
+# ready and what an exchange costs on a *fabric*, whatever joins the GPUs: here 25 Gb/s Ethernet between 32 machines.
+# (All of it is prediction: the step time is assumed, latencies are those that NCCL itself reckons with.) We do its
+# formula by hand.
 
 # %%
 from minigrad.parallel import scaling
