@@ -5,7 +5,9 @@ python examples/custom_kernel.py [--device cuda]
 The op is squareplus, out = (x + sqrt(x^2 + 4)) / 2, a smooth relu. The kernel is the formula; the rule of the gradient
 is the derivative, out / sqrt(x^2 + 4), written in differentiable operations, so that every further derivative comes
 free. On the device "interpreter" the compiled kernel runs in NumPy, on any machine; with --device cuda on a GPU.
-The compiled text lies in examples/notebooks/ptx, so no compiler is needed until the kernel is changed.
+The compiled text lies in examples/notebooks/ptx, so no compiler is needed until the kernel is changed. For a kernel of
+your own leave @portable out: with `pip install -e ".[compile]"`, which needs no GPU, a kernel is compiled when it is
+first started (examples/docs/gpu-kernels.md).
 
 Expect equal numbers on the CPU and on the device, gradients that agree with differences, and a network that learns.
 """
@@ -18,9 +20,8 @@ from pathlib import Path
 import numpy as np
 
 import minigrad
-from minigrad import device, nn, optim
+from minigrad import device, nn, optim, primitive
 from minigrad.check import gradcheck, gradgradcheck
-from minigrad.primitive import primitive
 from minigrad_kernels.toolchain.cuda import cuda, f32, kernel
 
 sys.path.insert(0, str(Path(__file__).resolve().parent / "notebooks"))
@@ -43,7 +44,8 @@ def squareplus(input):
         return (input + np.sqrt(input * input + 4)) / 2
     x = device.contiguous(input)
     out = device.empty_like(x)
-    squareplus_f32((-(-x.size // THREADS),), (THREADS,), (x, out, x.size))
+    if x.size:
+        squareplus_f32((-(-x.size // THREADS),), (THREADS,), (x, out, x.size))
     return out
 
 
