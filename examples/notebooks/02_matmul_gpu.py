@@ -59,13 +59,14 @@ print(f"{read} elements read, of matrices that have {small_a.size + small_b.size
 # %% [markdown]
 # ## A GPU in five words
 #
-# - A **thread** runs the kernel, a function, for one value of its index.
+# - A **thread** runs the **kernel**, a function, for one value of its index.
 # - 32 threads form a **warp**: they execute the same instruction at the same time.
 # - Warps form a **block**. The threads of a block share a small fast **shared memory** and can wait for one another.
 # - All threads see **global memory**: large and far away. It moves in **sectors** of 32 bytes; a warp that reads 32
-#   floats side by side wants 4 sectors, a warp that reads 32 floats from 32 rows wants 32.
+#   floats side by side, from where a sector begins, wants 4 sectors; one that reads 32 floats of 32 rows wants 32.
 #
-# Here is the formula as a kernel. Every thread takes one element of $C$; the two outer loops have become the grid.
+# All blocks of a start are its **grid**. Here is the formula as a kernel. Every thread takes one element of $C$: the
+# grid stands in for the two outer loops. A block of 256 threads takes 8 rows of 32 elements, a row for each warp.
 
 
 # %%
@@ -88,16 +89,18 @@ assert np.allclose(out, a @ b, atol=1e-4) and not report.faults
 print(report.counts)
 
 # %% [markdown]
-# `interpret` executed the compiled PTX, the instructions that NVIDIA's driver takes, for all threads. `bytes loaded
-# from a` is what the threads asked for: $4MNK$ bytes, each element of $A$ once for each of the $N$ columns of $C$.
-# In whole sectors it is much less for $A$, as the lanes of a warp ask for the *same* element.
+# `interpret` executed the compiled PTX, the instructions that NVIDIA's driver takes, for all threads. Of its counts we
+# need the lines of bytes first; the others come in turn. (*Ideal* is the least number that could carry as many
+# different bytes.) `bytes loaded from a` is what the threads asked for: $4MNK$ bytes, each element of $A$ once for each
+# of the $N$ columns of $C$. In whole sectors it is less for $A$, as the 32 threads of a warp, its *lanes*, ask for the
+# *same* element: one sector serves them all.
 
 # %%
 assert report.counts.bytes_loaded["a"] == report.counts.bytes_loaded["b"] == 4 * 64 * 64 * 64
 print("asked of a:", report.counts.bytes_loaded["a"], "in sectors:", report.counts.sector_bytes_loaded["a"])
 
 # %% [markdown]
-# ## Tiles: one idea that pays twice
+# ## Tiles: fetch once, use often
 #
 # Cut $C$ into squares of $T \times T$. A block that computes one square needs $T$ rows of $A$ and $T$ columns of $B$.
 # It copies them, a $T \times T$ tile of each at a time, into shared memory, and each element copied serves $T$ sums:
@@ -144,7 +147,7 @@ print("asked of a: plain", report.counts.bytes_loaded["a"], "bytes, tiled", tile
 # Now without the second barrier. A quick warp runs ahead and copies the next tile over the one that a slow warp still
 # multiplies. On a GPU the result is wrong *sometimes*, on some machines, under some load: the worst kind of mistake.
 # The interpreter does not wait for bad luck. It remembers who touched each word of shared memory since the last
-# barrier, and reports two threads of which one writes.
+# barrier, and reports a word that two threads touch if at least one of them writes.
 
 # %%
 racing = make_tiled(second_barrier=False)
@@ -154,9 +157,10 @@ for fault in race.faults:
 assert race.faults and all(fault.kind == "shared race" for fault in race.faults)
 
 # %% [markdown]
-# Each report names what happened, where in shared memory, a thread that did it, and the line of source. The line is
-# not wrong by itself. It writes a tile that another thread has read, and nothing makes the writer wait for the reader:
-# the barrier is missing *between* the line that reads the tile, in the loop over `step`, and this one, a round later.
+# Each report names what happened, where in shared memory, a thread that did it, and the line of source, counted in its
+# cell. The line is not wrong by itself. It writes a tile that another thread has read, and nothing makes the writer
+# wait for the reader: the barrier is missing *between* the line that reads the tile, in the loop over `step`, and this
+# one, a round later.
 #
 # ## Bank conflicts, made and mended
 #
@@ -200,7 +204,8 @@ assert conflicts[33].shared_wavefronts == conflicts[33].shared_wavefronts_ideal
 assert conflicts[32].shared_wavefronts > 16 * conflicts[33].shared_wavefronts
 
 # %% [markdown]
-# The picture shows where each word of the tile lies. Outlined is the column that the first warp reads.
+# The picture shows where each word of the tile lies. Outlined is the column that the first warp reads. Where it has a
+# single shade, all 32 threads queue for the same bank.
 
 # %%
 figure, panels = plt.subplots(1, 2, figsize=(10, 4.6), layout="constrained", sharey=True)
@@ -239,7 +244,8 @@ for rung in RUNGS:
     assert np.allclose(result, np.asarray(big_a) @ np.asarray(big_b), atol=1e-3)
 
 # %% [markdown]
-# First, what threads ask of global memory. The formula for tiles holds to the byte, with $T$ the tile of the rung.
+# First, what threads ask of global memory. The formula for tiles holds to the byte, with $T$ the tile of the rung:
+# $4MK \lceil N / \text{columns} \rceil$ and $4KN \lceil M / \text{rows} \rceil$ where a tile is not square.
 
 # %%
 asked = {}
@@ -251,10 +257,12 @@ for rung in RUNGS:
     print(f"{rung:<10}tile {rows:>3} x {columns:<3}  a {asked[rung]['a']:>10,}  b {asked[rung]['b']:>10,} bytes")
 
 # %% [markdown]
-# So why are there rungs above `register`, which ask for no fewer bytes? Because a warp pays for instructions too.
-# `register` keeps $8 \times 8$ sums in each thread: 16 words from shared memory serve 64 products, not 2 words one.
-# `vector` loads 128 bits with one instruction instead of four. `buffered` fetches the next tile while it multiplies
-# this one; it takes one barrier a tile instead of two. What that saves is *time*, which only a GPU can show.
+# So why are there rungs above `register`, which ask for no fewer bytes? Because a warp pays for instructions too. Only
+# one kind of them is the formula: `fma`, a multiplication and an addition. The others fetch its numbers, compute
+# addresses and count loops. `register` keeps $8 \times 8$ sums in each thread: 16 words from shared memory serve 64
+# products, where in `tiled` 2 words serve one. `vector` loads 128 bits with one instruction instead of four. `buffered`
+# fetches the next tile while it multiplies this one, and takes one barrier a tile instead of two: what that saves is
+# *waiting*, which only a GPU can show.
 
 
 # %%
@@ -321,7 +329,7 @@ def measured():
         if sizes and copies:
             speeds = {row["rung"]: 1e12 * row["tflops"] for row in rows if row["m"] == max(sizes)}
             return max(sizes), speeds, copies[0], f"measured on {part['machine']['gpu']}, read from {file.name}"
-    return 2048, {}, 3e12, "no results file of a GPU: each rung at its bound, nothing measured"
+    return 2048, {}, 3e12, "no results file of a GPU: each rung at its bound, nothing measured, bandwidth assumed"
 
 
 size, speeds, bandwidth, source = measured()
@@ -342,10 +350,11 @@ assert bounds["plain"] < bounds["tiled"] < bounds["register"] and bounds["regist
 # %%
 places = {}
 for rung, (intensity, bound) in bounds.items():  # rungs that share a point share a name
-    places.setdefault((intensity, speeds.get(rung, bound)), []).append(rung)
+    if not speeds or rung in speeds:
+        places.setdefault((intensity, speeds.get(rung, bound)), []).append(rung)
 figure, axes = plt.subplots(figsize=(8, 4.5), layout="constrained")
 minigrad.draw.roofline({", ".join(names): place for place, names in places.items()}, PEAK, bandwidth, axes)
-figure.suptitle(source, fontsize="small")
+figure.suptitle(f"{source}; peak assumed", fontsize="small")
 plt.show()
 
 # %% [markdown]
@@ -405,7 +414,7 @@ def check_wavefronts(answer):
     cases = [
         (([*lanes],), 1), (([32 * lane for lane in lanes],), 32), (([33 * lane for lane in lanes],), 1),
         (([2 * lane for lane in lanes],), 2), (([7] * 32,), 1), (([0, 32] * 16,), 2),
-        (([12 * lane for lane in lanes],), 4),
+        (([12 * lane for lane in lanes],), 4), (([*range(30), 32, 64],), 3),
     ]  # fmt: skip
     check(answer, cases, "count the different words in each bank; the fullest bank decides")
 
@@ -438,13 +447,13 @@ def check_place(answer):
         words = np.array([[answer(row, column) for column in range(32)] for row in range(32)])
         return {
             "words": len(set(words.ravel().tolist())),
-            "last": int(words.max()),
+            "first and last": (int(words.min()), int(words.max())),
             "row": max(passes(row) for row in words.tolist()),
             "column": max(passes(column) for column in words.T.tolist()),
         }
 
-    hint = "row and column: wavefronts of the worst one; each row may shift its columns in its own way"
-    check(properties, [((), {"words": 1024, "last": 1023, "row": 1, "column": 1})], hint)
+    hint = "words: how many different ones; row, column: wavefronts of the worst; shift each row in its own way"
+    check(properties, [((), {"words": 1024, "first and last": (0, 1023), "row": 1, "column": 1})], hint)
 
 
 check_place(place)

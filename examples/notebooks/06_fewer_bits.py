@@ -23,12 +23,14 @@ COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00")
 # %% [markdown]
 # ## What a float is
 #
-# A float has a sign bit, $e$ exponent bits and $f$ fraction bits. With bias $b = 2^{e-1} - 1$ it means
+# A float has a sign bit $s$, $e$ exponent bits and $f$ fraction bits. Read the exponent bits as a whole number $E$, the
+# fraction bits as a whole number $F$. With bias $b = 2^{e-1} - 1$ the float means
 #
 # $$x = (-1)^{s}\; 2^{E - b}\; \Bigl(1 + \frac{F}{2^{f}}\Bigr), \qquad 0 < E < 2^{e} - 1$$
 #
-# and, where $E = 0$, the **subnormal** numbers $(-1)^s\, 2^{1-b}\, F / 2^{f}$, which fill the gap down to zero.
-# Exponent bits buy *range*, fraction bits buy *precision*. Four formats, four bargains:
+# and, where $E = 0$, the **subnormal** numbers $(-1)^s\, 2^{1-b}\, F / 2^{f}$, which fill the gap down to zero; the
+# largest $E$, $2^e - 1$, is for infinity and NaN. Exponent bits buy *range*, fraction bits buy *precision*. Four
+# formats, four bargains:
 
 # %%
 FORMATS = {"float32": (8, 23), "tf32": (8, 10), "float16": (5, 10), "bfloat16": (8, 7)}  # exponent, fraction bits
@@ -48,8 +50,8 @@ assert limits(*FORMATS["float16"])[2] == np.finfo(np.float16).max
 assert limits(*FORMATS["float32"])[:2] == (np.finfo(np.float32).smallest_subnormal, np.finfo(np.float32).tiny)
 
 # %% [markdown]
-# `tf32` is what tensor cores round float32 inputs to; it lies in memory as 32 bits. The number line shows both
-# bargains: the range on the left, the spacing near 1 on the right.
+# `tf32` is what a GPU's *tensor cores*, its units for matrix products, can round float32 inputs to; in memory it lies
+# as 32 bits. The number line shows both bargains: the range on the left, the spacing near 1 on the right.
 
 # %%
 figure, (left, right) = plt.subplots(1, 2, figsize=(11, 3.2), layout="constrained", sharey=True)
@@ -92,7 +94,7 @@ print("1/3 becomes", {name: float(rounded(1 / 3, *bits)) for name, bits in FORMA
 
 # %% [markdown]
 # A sum that grows loses what is added to it. In float16 the neighbours of 2048 lie 2 apart, so adding 1 to 2048 changes
-# nothing. Therefore tensor cores multiply in 16 bits and **add in 32**.
+# nothing. Therefore mixed precision has tensor cores multiply numbers of 16 bits and **add in 32**.
 
 # %%
 half = np.float16(0)
@@ -225,7 +227,7 @@ assert vanished[0] > 2 * vanished[20] and infinite[20] == 0 and infinite[-1] > 0
 # %% [markdown]
 # In between lies a wide window, and it moves as training goes on, so nobody picks $S$ by hand. **Dynamic loss
 # scaling** tries: when a gradient is infinite, the step is left out and $S$ halved; after many good steps in a row,
-# $S$ is doubled.
+# $S$ is doubled. Below a largest gradient that scatters about the one just measured stands in for a training run.
 
 # %%
 worst = float(gradient.max())
@@ -253,14 +255,16 @@ axes.step(steps, power, where="mid", color=COLORS[0], label="S")
 axes.plot(steps[~fine], power[~fine], "x", color=COLORS[1], label="step left out")
 axes.axhline(np.log2(largest / worst), color=COLORS[2], linestyle="--", label="largest gradient of above overflows")
 axes.set(xlabel="step", ylabel="loss scale S, power of two", title="the scale finds its place")
+axes.yaxis.get_major_locator().set_params(integer=True)
 axes.legend()
 plt.show()
 assert 0 < (~fine).sum() < len(history) / 2
 
 # %% [markdown]
-# Training itself, from the same start. On digits so many gradients survive that float16 learns without a scale. But a
-# loss that is a mean over the pixels of images of 256 x 256 is $2^{16}$ times as small, and so are its gradients: we
-# divide it by that. bfloat16 has the range of float32 and needs no scale; that is why it is liked.
+# Training itself, from the same start. On digits so many gradients survive that float16 learns without a scale. But
+# where a loss is a mean over the pixels of images of 256 x 256, $1 / B$ becomes $1 / (2^{16} B)$, and the gradient that
+# enters backward is $2^{16}$ times as small. We imitate it: we divide the loss by $2^{16}$. bfloat16 has the range of
+# float32 and needs no scale; that is why it is liked.
 
 # %%
 ways = {  # how to round, and what the loss is multiplied by
@@ -287,18 +291,18 @@ assert final["float16, loss / 2^16"] > 2 * final["float32"]
 assert max(final["float16, loss / 2^16 * 2^31"], final["bfloat16, loss / 2^16"]) < 1.2 * final["float32"]
 
 # %% [markdown]
-# Nothing was infinite and nothing raised an error: what was left of the gradient led the network astray. The scale
-# brought it back.
+# Nothing was infinite and nothing raised an error. What was left of the gradient, its few largest elements, led the
+# network astray, at full speed, as Adam divides a gradient by its own size. The scale brought the others back.
 #
 # ## The memory of a training step
 #
-# With $P$ parameters in float32 and Adam, a step on a batch of $B$ images holds
+# With $P$ parameters in float32 and Adam, a step on a batch of $B$ images needs for
 #
 # $$\underbrace{4P}_{\text{parameters}} + \underbrace{4P}_{\text{gradients}} + \underbrace{8P}_{\text{Adam: } m, v}
 #   + \underbrace{A\,B}_{\text{activations}}$$
 #
-# bytes, where $A$ is what the tape keeps of one image until backward. `Profile` looks at the memory after every
-# operation.
+# bytes, where $A$ is what the tape keeps of one image until backward. All at once they would be the worst case:
+# gradients come as activations go. `Profile` looks at the memory after every operation.
 
 
 # %%
@@ -330,6 +334,9 @@ def measured(batch, microbatches=1):
     return found.memory, gradients
 
 
+MIB = 2**20  # bytes
+
+
 def peaks(samples):
     return {name: max(sample[name] for _, sample in samples) for name in samples[0][1]}
 
@@ -342,16 +349,16 @@ plt.show()
 # %%
 parameters = sum(parameter.numel() for parameter in make_network().parameters())
 peak = peaks(samples)
-print(f"{parameters:,} parameters, P = {4 * parameters / 1e6:.2f} MB")
+print(f"{parameters:,} parameters, 4 P = {4 * parameters / MIB:.2f} MiB; the most that there was of")
 for name, nbytes in peak.items():
-    print(f"{name:<12}{nbytes / 1e6:7.2f} MB")
+    print(f"{name:<12}{nbytes / MIB:7.2f} MiB")
 assert peak["parameters"] == peak["gradients"] == 4 * parameters
 assert np.isclose(peak["optimiser"], 8 * parameters, rtol=0.01)
 
 # %% [markdown]
-# Activations grow while the forward pass goes on and shrink while backward frees them; *other* are gradients on their
-# way from layer to layer. Activations are the only part that
-# grows with the batch, so they are where memory is saved.
+# Activations grow while the forward pass goes on and shrink while backward frees them; *other* are above all gradients
+# on their way from layer to layer. These two grow with the batch and the rest does not, so they are where memory is
+# saved.
 #
 # ## Accumulation
 #
@@ -365,7 +372,7 @@ for microbatches in (1, 2, 4, 8):
     samples, gradients = measured(256, microbatches)
     error = max(np.abs(a - b).max() for a, b in zip(gradients, whole_gradients, strict=True))
     activations = peaks(samples)["activations"]
-    print(f"{microbatches} microbatch(es): activations {activations / 1e6:5.2f} MB, gradients differ by {error:.0e}")
+    print(f"{microbatches} microbatch(es): activations {activations / MIB:5.2f} MiB, gradients differ by {error:.0e}")
     assert error < 1e-6 and activations < 1.3 * peak["activations"] / microbatches
 
 # %% [markdown]
@@ -377,12 +384,13 @@ for microbatches in (1, 2, 4, 8):
 #
 # $$\text{held} \approx \Bigl(s + \frac{n}{s}\Bigr)\, a, \qquad \text{least at } s = \sqrt{n}$$
 #
-# for one forward pass more. By hand it takes a few lines with `grad(outputs, inputs, grad_outputs)`:
+# where $a$ is what one layer keeps. The price is one forward pass more. By hand it takes a few lines with
+# `grad(outputs, inputs, grad_outputs)`:
 
 
 # %%
 def recomputed(layers, segments, x, loss_of):
-    """Loss, and gradients into .grad of the layers' parameters, keeping one Tensor for each segment."""
+    """The loss, with gradients in .grad of the layers' parameters, keeping one Tensor for each segment."""
     cuts = np.linspace(0, len(layers), segments + 1).astype(int)
     parts = [nn.Sequential(*layers[a:b]) for a, b in zip(cuts[:-1], cuts[1:], strict=True)]
     kept = [x]
@@ -394,7 +402,8 @@ def recomputed(layers, segments, x, loss_of):
         start = kept.pop().detach()
         start.requires_grad = True
         out = part(start)  # again, and now the tape watches
-        loss, out = (loss_of(out),) * 2 if g is None else (loss, out)
+        if loss is None:  # this segment is the last
+            out = loss = loss_of(out)
         inputs = [start, *part.parameters()]
         g, *found = minigrad.grad(out, inputs, g)
         for parameter, gradient in zip(inputs[1:], found, strict=True):
@@ -402,6 +411,11 @@ def recomputed(layers, segments, x, loss_of):
     return loss
 
 
+# %% [markdown]
+# Sixteen layers with a `tanh` after each, and a batch so large that activations outweigh everything else:
+
+
+# %%
 def deep(segments, depth=16, width=64, batch=4096):
     """(most bytes held beside parameters and gradients, gradients) of a deep network."""
     minigrad.manual_seed(0)
@@ -418,6 +432,7 @@ def deep(segments, depth=16, width=64, batch=4096):
     return max(held) - held[0], [parameter.grad.numpy().copy() for parameter in network.parameters()]
 
 
+# %%
 plain, wanted = deep(0)
 counts = (1, 2, 4, 8, 16)
 held = []
@@ -425,15 +440,17 @@ for segments in counts:
     nbytes, found = deep(segments)
     assert all((a == b).all() for a, b in zip(found, wanted, strict=True))  # the same bits
     held.append(nbytes)
-    print(f"{segments:>2} segments: {nbytes / 1e6:6.2f} MB held beside parameters and gradients")
-print(f"no recomputation: {plain / 1e6:.2f} MB")
+    print(f"{segments:>2} segment(s): {nbytes / MIB:5.2f} MiB held beside parameters and gradients")
+print(f"no recomputation: {plain / MIB:.2f} MiB")
 assert held[2] == min(held) < 0.5 * plain  # 4 segments of 4
 
 # %%
 figure, axes = plt.subplots(figsize=(7, 3.8), layout="constrained")
-axes.plot(counts, np.array(held) / 1e6, marker="o", color=COLORS[0], label="recomputed")
-axes.axhline(plain / 1e6, color=COLORS[1], linestyle="--", label="all kept")
-axes.set(xscale="log", xlabel="segments of 16 layers", ylabel="memory held, MB", ylim=(0, None))
+a = 4 * 4096 * 64 / MIB  # the output of a layer, for the whole batch
+axes.plot(counts, np.array(held) / MIB, marker="o", color=COLORS[0], label="recomputed")
+axes.plot(counts, [(s + 16 / s) * a for s in counts], "s:", color=COLORS[1], fillstyle="none", label="(s + 16 / s) a")
+axes.axhline(plain / MIB, color=COLORS[2], linestyle="--", label="all kept")
+axes.set(xscale="log", xlabel="segments of 16 layers", ylabel="memory held, MiB", ylim=(0, None))
 axes.set_xticks(counts, [str(count) for count in counts])
 axes.minorticks_off()
 axes.legend()

@@ -68,8 +68,17 @@ def _difference(result, wanted, tolerance):
     if np.allclose(got, want, rtol=0, atol=tolerance * scale):
         return ""
     if want.size == 1:
-        return f"{got.item():.6g}, wanted {want.item():.6g}"
+        return "{}, wanted {}".format(*_apart(got.item(), want.item()))
     far = np.abs(got - want)
     place = np.unravel_index(np.argmax(np.where(np.isnan(far), np.inf, far)), want.shape)
-    where = ", ".join(map(str, place))
-    return f"{got[place]:.6g} at [{where}], wanted {want[place]:.6g}"
+    here, there = _apart(got[place].item(), want[place].item())
+    return f"{here} at [{', '.join(map(str, place))}], wanted {there}"
+
+
+def _apart(got, want):
+    """Two numbers as text, with as many digits as tell them apart; integers whole."""
+    for digits in (6, 9, 17):
+        texts = [str(number) if isinstance(number, int) else f"{number:.{digits}g}" for number in (got, want)]
+        if texts[0] != texts[1]:
+            break
+    return texts
