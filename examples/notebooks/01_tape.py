@@ -64,8 +64,10 @@ print(f"L = {L:.6f}")
 #   \frac{dL}{da} = \frac{dL}{dh}\,\frac{dh}{da} = (h - t)\,(1 - h^2) \qquad
 #   \frac{dL}{dW} = \frac{dL}{da}\,\frac{da}{dW} = \frac{dL}{da}\; x^\top$$
 #
-# The last one deserves a look: $a_i = \sum_j W_{ij} x_j + b_i$, so $W_{ij}$ moves only $a_i$, by $x_j$. Hence
-# $dL/dW_{ij} = (dL/da_i)\, x_j$, which is the matrix $dL/da\; x^\top$.
+# The middle one is taken element by element: $h_i$ depends on $a_i$ alone, and $\tanh' = 1 - \tanh^2$. The last one
+# deserves a look: $a_i = \sum_j W_{ij} x_j + b_i$, so $W_{ij}$ moves only $a_i$, by $x_j$. Hence
+# $dL/dW_{ij} = (dL/da_i)\, x_j$, which is the matrix $dL/da\; x^\top$. Likewise $b_i$ moves $a_i$ by 1, so
+# $dL/db = dL/da$. And $x_j$ moves *every* $a_i$, by $W_{ij}$: contributions add up, $dL/dx = W^\top\, dL/da$.
 
 # %%
 dL_dh = h - t
@@ -106,8 +108,8 @@ assert np.isclose(dL_dW[0, 1], measured)
 #
 # where $dL/dh$ is a row of $n$ numbers and the others are $n \times n$ matrices, if all layers have the width $n$.
 # A product may be taken in any order, but not at the same price. From the left there is always one row: a row times a
-# matrix, $n^2$ multiplications a step. From the right, whole matrices meet: $n^3$ a step. There is one loss and there
-# are millions of weights, so we start from the loss. Let us count.
+# matrix, $n^2$ multiplications a step: **reverse mode**. From the right, **forward mode**, whole matrices meet: $n^3$ a
+# step. There is one loss and there are millions of weights, so we start from the loss. Let us count.
 
 
 # %%
@@ -323,10 +325,10 @@ softsign.grads(input=lambda g, out: g * (1 - abs(out)) * (1 - abs(out)))
 # ## gradcheck: is the rule right?
 #
 # $f(x) = \dfrac{x}{1 + |x|}$ has $f'(x) = \dfrac{1}{(1 + |x|)^2}$, and $1 - |f| = \dfrac{1}{1 + |x|}$, so the rule
-# above should hold. But derivations contain mistakes. `gradcheck` measures: it moves the input along a random
-# direction $v$ and compares
+# above should hold. But derivations contain mistakes. `gradcheck` measures: it makes a number $F$ of the results,
+# weighting them at random, moves the input along a random direction $v$ and compares
 #
-# $$\frac{f(x + \varepsilon v) - f(x - \varepsilon v)}{2 \varepsilon} \quad\text{with}\quad \nabla f(x) \cdot v.$$
+# $$\frac{F(x + \varepsilon v) - F(x - \varepsilon v)}{2 \varepsilon} \quad\text{with}\quad \nabla F(x) \cdot v.$$
 
 # %%
 points = minigrad.randn(5, dtype="float64", requires_grad=True)
@@ -383,10 +385,11 @@ assert errors[np.float64].min() < 1e-9 < 1e-6 < errors[np.float32].min() < 1e-3
 # Gradient descent knows the slope at a point and must guess how far to go. With the curvature there is no guess. Near
 # $x$ a curve looks like a parabola,
 #
-# $$f(x + s) \approx f(x) + f'(x)\, s + \tfrac12 f''(x)\, s^2, \quad\text{lowest at}\quad s = -\frac{f'(x)}{f''(x)}.$$
+# $$f(x + s) \approx f(x) + f'(x)\, s + \tfrac12 f''(x)\, s^2, \quad\text{lowest at}\quad s = -\frac{f'(x)}{f''(x)}$$
 #
-# Newton's method jumps there, and repeats. `create_graph=True` asks the engine to record the backward pass itself, so
-# that the gradient is a Tensor with a history, which `grad` can differentiate again.
+# if it opens upwards, $f''(x) > 0$, as here. Newton's method jumps there, and repeats. `create_graph=True` asks the
+# engine to record the backward pass itself, so that the gradient is a Tensor with a history, which `grad` can
+# differentiate again.
 
 
 # %%
@@ -444,7 +447,7 @@ assert abs(derivatives(best)[1]) < 1e-12 < 1e-3 < abs(descent[6] - best)
 # %% [markdown]
 # What did `create_graph` record? The gradient is a Tensor with a history like any other, so it can be drawn too. Here
 # is $\frac{d}{dx} \tfrac12 \tanh^2 x$: first the steps of the value, and from there on those that the rules made when
-# backward asked them.
+# backward asked them. The grey box is the constant one half, which both need.
 
 # %%
 at = minigrad.tensor(0.7, dtype="float64", requires_grad=True)

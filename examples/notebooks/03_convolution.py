@@ -157,7 +157,7 @@ plt.show()
 print(f"{A.size} entries, of which {np.count_nonzero(A)} are not 0, and only {len(np.unique(w))} different values")
 
 # %% [markdown]
-# The matrix is nearly empty and says the same in every row, shifted. Nobody multiplies with it. But it tells us the
+# The matrix is mostly zeros and says the same in every row, shifted. Nobody multiplies with it. But it tells us the
 # gradient for nothing. With $g = dL/dy$, the chain rule for $y = A x$ is
 #
 # $$\frac{dL}{dx} = A^\top g.$$
@@ -231,15 +231,15 @@ show(pictures, titles, columns=4)
 # %% [markdown]
 # ### Both gradients are convolutions
 #
-# For stride 1 they can be written with `conv2d` itself. A pixel $x_{hw}$ was read with tap $p$ by the result
-# $i = h - p$. So its gradient is
+# For stride 1 and no padding they can be written with `conv2d` itself. A pixel $x_{nchv}$ was read with the tap
+# $(p, q)$ by the result at $(h - p,\; v - q)$. So its gradient is
 #
-# $$\frac{dL}{dx_{hw}} = \sum_{o,p,q} g_{o,\,h-p,\,w-q}\; w_{ocpq}$$
+# $$\frac{dL}{dx_{nchv}} = \sum_{o,p,q} g_{n,\,o,\,h-p,\,v-q}\; w_{ocpq}$$
 #
 # a convolution of $g$, padded by $P - 1$, with the filter **rotated by 180 degrees** and the two channels exchanged. A
 # weight meets one gradient pixel at every place:
 #
-# $$\frac{dL}{dw_{pq}} = \sum_{n,i,j} x_{n,\,i+p,\,j+q}\; g_{nij}$$
+# $$\frac{dL}{dw_{ocpq}} = \sum_{n,i,j} x_{n,\,c,\,i+p,\,j+q}\; g_{noij}$$
 #
 # a convolution of the image with the *gradient as a filter*; the sum over images takes the place of that over channels.
 
@@ -566,7 +566,7 @@ def image_cases(random=random):
     return cases
 
 
-check(image_gradient, image_cases(), "pad g by P - 1 and Q - 1 on both sides, and turn the filter upside down")
+check(image_gradient, image_cases(), "pad g by P - 1 and Q - 1 on both sides, and turn the filter by 180 degrees")
 
 # %% [markdown]
 # ### Exercise 4: the gradient of the weight, by a matrix product
@@ -665,7 +665,7 @@ def patches_of(x, P, stride):
 check(patches_of, patch_cases())
 
 # %% [markdown]
-# **Exercise 3.** The pixel $x_{hw}$ was read with the tap $(p, q)$ by the result $(h - p, w - q)$: as $p$ grows, $i$
+# **Exercise 3.** The pixel $x_{hv}$ was read with the tap $(p, q)$ by the result $(h - p, v - q)$: as $p$ grows, $i$
 # falls, hence the rotation; at the edges $i$ runs from $-(P - 1)$, hence the padding.
 
 
