@@ -4,7 +4,7 @@ import html
 import math
 from dataclasses import dataclass
 
-from minigrad_kernels.errors import KindError
+from minigrad_kernels.errors import KindError, ShapeError
 
 from .. import create
 from ..modes import no_grad
@@ -99,7 +99,11 @@ def summary(model, input_shape):
         if not module._modules or module._parameters
     ]
     rows, counted = [], set()
-    _dry_run(model, x if floating is None else x.to(floating.device), listed, rows, counted)
+    try:
+        _dry_run(model, x if floating is None else x.to(floating.device), listed, rows, counted)
+    except ShapeError as error:
+        hint = "; it has the batch too, as in (1, 1, 28, 28)"
+        raise ShapeError(f"summary: input_shape {shape} does not fit{hint}: {error}") from error
     called = {row.path for row in rows}
     rows += [_row(path, module, (), None, counted) for path, module in listed if path not in called]
     sizes = [(parameter.numel(), parameter.requires_grad) for parameter in model.parameters()]
