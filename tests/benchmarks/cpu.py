@@ -16,7 +16,7 @@ tinygrad        a whole step under TinyJit, which needs clang, or another compil
 Each contender is a process of its own; rounds alternate between them. A step counts as clean if its threads waited for
 a CPU during less than 3 % of it; medians are of clean steps. Each contender's loss must be finite and fall. JAX and
 tinygrad run at the first batch size alone, unless --everywhere. --write stores each part, once it is complete, in
-tests/benchmarks/results/cpu.json, from which readme.py writes the README's tables.
+tests/benchmarks/results/cpu.json, from which readme.py writes tables.
 """
 
 import argparse

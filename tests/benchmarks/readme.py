@@ -1,4 +1,4 @@
-"""Write the figures of the README and of the page on speed: python tests/benchmarks/readme.py [--check]
+"""Write the figures of the README and of the page of all figures: python tests/benchmarks/readme.py [--check]
 
 They come from the results files. --check fails instead if they do not show what the files hold.
 """
@@ -9,10 +9,10 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from cpu_tables import cpu_tables, measured_with, ops_summary, ops_table
+from cpu_tables import cpu_tables, main_steps, measured_with, ops_summary, ops_table
 
 ROOT = Path(__file__).resolve().parents[2]
-README, SPEED = ROOT / "README.md", ROOT / "examples" / "docs" / "speed.md"
+README, PAGE = ROOT / "README.md", ROOT / "examples" / "docs" / "figures.md"
 RESULTS = Path(__file__).parent / "results"
 BEGIN, END = "<!-- figures -->\n", "<!-- /figures -->\n"
 
@@ -92,22 +92,26 @@ def stored(name):
     return json.loads(file.read_text()) if file.exists() else None
 
 
-def figures():
-    """The README's tables."""
-    lines = [*accuracy_table(stored("accuracy")), "", *cpu_tables(stored("cpu"))]
+def gpus():
+    """The tables of every GPU that was measured."""
+    found = [json.loads(file.read_text()) for file in sorted(RESULTS.glob("*.json"))]
+    return [line for results in found if "parts" in results for line in gpu_tables(results)]
+
+
+def summary():
+    """The README's tables: the main job, training steps, GPUs."""
+    lines = [*accuracy_table(stored("accuracy")), "", *main_steps(stored("cpu")["steps"]), ""]
     if ops := stored("ops"):
-        lines += ops_summary(ops, SPEED.relative_to(ROOT))
-    lines += [*parallel_table(stored("parallel")), ""]
-    for file in sorted(RESULTS.glob("*.json")):
-        results = json.loads(file.read_text())
-        lines += gpu_tables(results) if "parts" in results else []
+        lines += ops_summary(ops)
+    return "\n".join([*lines, *gpus()])
+
+
+def figures():
+    """All tables that were measured on a CPU."""
+    lines = [*cpu_tables(stored("cpu")), *parallel_table(stored("parallel")), ""]
+    if ops := stored("ops"):
+        lines += [*ops_table(ops), ""]
     return "\n".join(lines)
-
-
-def operations():
-    """The table on the page about speed."""
-    ops = stored("ops")
-    return "\n".join([*ops_table(ops), ""]) if ops else "Not measured yet.\n"
 
 
 def written(page, text, made):
@@ -121,7 +125,7 @@ def written(page, text, made):
 
 
 def main():
-    for page, made in ((README, figures()), (SPEED, operations())):
+    for page, made in ((README, summary()), (PAGE, figures())):
         page.write_text(written(page, page.read_text(), made))
 
 
