@@ -10,8 +10,8 @@ from tqdm import tqdm
 from .. import draw, parallel
 from ..profile import Profile
 from ..profile.spans import UPDATE
-from ..profile.tables import in_bytes
 from ..train import Callback, History, fit
+from ..units import in_bytes
 from .run import Run, versions
 from .settings import Parts, Settings, chosen_data, kernel_threads, refusing
 
@@ -107,7 +107,7 @@ def _memory(profile):
     sizes, seconds = profile.peak()
     yield f"memory: at most {in_bytes(sum(sizes.values()))}, {1e3 * seconds:.3f} ms after the begin"
     for name, size in sizes.items():
-        yield f"  {name:<12}{in_bytes(size) or 'none':>12}"
+        yield f"  {name:<12}{in_bytes(size) if size else 'none':>12}"
 
 
 def _write(folder, profile, command):

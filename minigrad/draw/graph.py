@@ -12,6 +12,7 @@ from ..nn.module import Module
 from ..nn.parameter import Parameter
 from ..node import target_of
 from ..tensor import Tensor
+from ..units import in_bytes
 from .layout import arrange
 from .svg import size_of, written
 
@@ -127,7 +128,7 @@ class _Walk:
         if key not in self.index:
             kind = "leaf" if tensor.requires_grad and tensor.node is None else "constant"
             unnamed = "parameter" if isinstance(tensor, Parameter) else role or kind
-            lines = [_facts(tensor.shape, tensor.dtype), _bytes(tensor.data.nbytes)]
+            lines = [_facts(tensor.shape, tensor.dtype), in_bytes(tensor.data.nbytes)]
             self.index[key] = self._add(Box(kind, self.names.get(key, unnamed), lines))
         return self.index[key]
 
@@ -161,7 +162,7 @@ def _made(node, names):
     lines = []
     for i, (shape, dtype, version) in enumerate(node.outputs):
         seen = any(version is other for other in versions)
-        nbytes = "view" if seen else _bytes(math.prod(shape) * dtype.itemsize)
+        nbytes = "view" if seen else in_bytes(math.prod(shape) * dtype.itemsize)
         lines += [f"+ {nbytes} {node.primitive.outputs[i]}"] if i else [_facts(shape, dtype), nbytes]
         if (node, i) in names:
             lines.append(f"= {names[node, i]}")
@@ -170,13 +171,6 @@ def _made(node, names):
 
 def _facts(shape, dtype):
     return f"{tuple(shape)} {np.dtype(dtype).name}"
-
-
-def _bytes(count):
-    for size, unit in ((2**30, "GiB"), (2**20, "MiB"), (2**10, "KiB")):
-        if count >= size:
-            return f"{count / size:.3g} {unit}" if count < 1000 * size else f"{count / size:.0f} {unit}"
-    return f"{count} bytes"
 
 
 def _names(names):

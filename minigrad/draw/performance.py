@@ -10,12 +10,12 @@ import numpy as np
 
 from minigrad_kernels.errors import KindError, ShapeError
 
+from ..units import SIZES
 from .style import COLORS, HATCH, HATCHES, MARKERS, axes_of, laid_out, plain
 
 __all__ = ["memory", "roofline", "timeline"]
 
 TIMES = ((1, "s"), (1e-3, "ms"), (1e-6, "µs"), (1e-9, "ns"))
-SIZES = ((2**30, "GiB"), (2**20, "MiB"), (2**10, "KiB"), (1, "bytes"))
 OTHER = "#BBBBBB"
 MOST_NAMES = 6  # that have a colour of their own in a timeline
 

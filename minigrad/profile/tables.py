@@ -4,9 +4,10 @@ from dataclasses import dataclass
 
 from minigrad_kernels.errors import ShapeError
 
+from ..units import in_bytes
 from .spans import BACKWARD, FORWARD, KERNEL, MODULE, OUTSIDE, PASS, UPDATE, union
 
-__all__ = ["Row", "in_bytes", "rows", "table", "totals"]
+__all__ = ["Row", "rows", "table", "totals"]
 
 
 @dataclass
@@ -159,9 +160,9 @@ def table(recorder, by, sort):
     if by != "kernel":
         columns.append(("kernels, ms", lambda row: _ms(row.kernels)))
         columns += [("device, ms", lambda row: _ms(row.device))] * devices
-        columns += [("bytes", lambda row: in_bytes(row.bytes)), ("memory", lambda row: in_bytes(row.memory))]
+        columns += [("bytes", lambda row: _bytes(row.bytes)), ("memory", lambda row: _bytes(row.memory))]
     if by == "layer":
-        columns.append(("parameters", lambda row: in_bytes(row.parameters)))
+        columns.append(("parameters", lambda row: _bytes(row.parameters)))
     lines = [[title for title, _ in columns], *([value(row) for _, value in columns] for row in found)]
     left = 2 if by == "layer" else 1
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
@@ -174,10 +175,5 @@ def _ms(seconds):
     return f"{1e3 * seconds:.3f}"
 
 
-def in_bytes(count):
-    """A number of bytes in words; nothing for none."""
-    if not count:
-        return ""
-    if count < 1024:
-        return f"{count} B"
-    return f"{count / 1024:.1f} KiB" if count < 1 << 20 else f"{count / (1 << 20):.1f} MiB"
+def _bytes(count):
+    return in_bytes(count) if count else ""
