@@ -8,6 +8,7 @@ Errors  ValueError for sizes below 0 and values out of range, TypeError for what
 import math
 
 import numpy as np
+from ml_dtypes import finfo
 
 from minigrad_kernels.errors import KindError, ShapeError
 
@@ -142,7 +143,7 @@ def rand(*shape, dtype=None, device="cpu", requires_grad=False, generator=None):
     """Numbers drawn evenly from [0, 1)."""
     values = _drawn("rand", "random", shape, dtype, generator)
     if values.dtype.itemsize < 4:
-        values[values == 1] = 1 - 2**-11  # float16 rounds the last numbers below 1 up to it
+        values[values == 1] = 1 - float(finfo(values.dtype).eps) / 2  # to which the last numbers below 1 are rounded up
     return _made(values, device, requires_grad)
 
 
@@ -182,7 +183,13 @@ def _drawn(op, method, shape, dtype, generator):
 
 
 def from_dlpack(source):
-    """A Tensor on the memory of an array of another library (DLPack), without a copy."""
+    """A Tensor on the memory of an array of another library (DLPack), without a copy: what one writes the other sees.
+
+    The memory lives as long as either. Strides stay as they are, and what is read-only there is read-only here.
+    Errors  TypeError for what is no such array or has elements of a type that is not known here; BufferError, also a
+            RuntimeError, if the library does not share it, as PyTorch where it requires a gradient
+    Source  "Python Specification for DLPack"
+    """
     return Tensor(devices.from_dlpack(source))
 
 

@@ -9,14 +9,14 @@ Source  Linnainmaa 1976, "Taylor expansion of the accumulated rounding error"; G
         Derivatives", chapter 3
 """
 
-import functools
 import operator
 
 from minigrad_kernels.errors import KindError, ShapeError, StateError
+from minigrad_kernels.toolchain.capture import capturing
 
 from . import device, fusion
-from .modes import Mode, enable_grad, is_grad_enabled, no_grad, recording
-from .node import target_of
+from .modes import Mode, autocasting, enable_grad, is_grad_enabled, no_grad, recording, repeating
+from .node import is_first, one, target_of
 from .primitive import Primitive, primitive
 from .tensor import Tensor
 
@@ -27,9 +27,11 @@ __all__ = [
     "backward",
     "enable_grad",
     "grad",
+    "is_first",
     "is_grad_enabled",
     "no_grad",
     "primitive",
+    "repeating",
     "write",
 ]
 
@@ -45,16 +47,22 @@ def write(tensor):
         raise StateError(f"write: the Tensor was made by {tensor.node.primitive.name}; only leaves can be written")
     fusion.before_writing(tensor)
     tensor.version[0] += 1
+    if (recorder := capturing.get()) is not None:
+        recorder.write_to(tensor)
     return tensor.data
 
 
 def backward(tensor, gradient=None, retain_graph=None, create_graph=False):
     """Add the gradient of a scalar (of sum(gradient * tensor) otherwise) to .grad of the leaves below it."""
     if gradient is None and tensor.__class__ is Tensor and not tensor.shape and tensor.requires_grad:
-        gradient = Tensor.made(_one(device.place_of(tensor.data), tensor.dtype))
+        gradient = Tensor.made(one(device.place_of(tensor.data), tensor.dtype))
     roots = [(tensor, _first_gradient("backward", tensor, gradient))]
 
+    recorder = capturing.get()
+
     def finish(leaf, gradient, owned):
+        if recorder is not None:
+            recorder.gradient_of(leaf, adds=True)
         _accumulate(leaf, gradient, owned and not create_graph)
         for (hook,) in leaf.ready_hooks:
             hook(leaf)
@@ -112,17 +120,6 @@ def grad(outputs, inputs, grad_outputs=None, retain_graph=None, create_graph=Fal
     return tuple(found.get(target) for target in targets)
 
 
-@functools.cache
-def _one(place, dtype):
-    """The number 1 as the gradient of a scalar loss, kept because every step asks for it.
-
-    Nothing writes to it: the engine adds only into arrays that it alone holds, and the first gradient is not one.
-    """
-    one = device.full((), 1, dtype, like=place)
-    place.wait()  # other streams may be the next to read it
-    return one
-
-
 def _first_gradient(op, tensor, gradient):
     if not isinstance(tensor, Tensor):
         raise KindError(f"{op}: an output is a {type(tensor).__name__}, wanted a Tensor")
@@ -152,7 +149,7 @@ def _walk(roots, finish, retain_graph, create_graph, inputs=frozenset()):
     """
     nodes, arriving = _reachable([tensor for tensor, _ in roots], inputs)
     pending = {}
-    token = recording.variable.set(create_graph)
+    recorded, cast = recording.variable.set(create_graph), autocasting.variable.set(None)
     try:
         for tensor, gradient in roots:
             _add(pending, target_of(tensor), gradient, False, create_graph)
@@ -161,7 +158,8 @@ def _walk(roots, finish, retain_graph, create_graph, inputs=frozenset()):
         while nodes:
             _visit(*nodes.pop(), pending, arriving, finish, retain_graph, create_graph, inputs)
     finally:
-        recording.variable.reset(token)
+        autocasting.variable.reset(cast)
+        recording.variable.reset(recorded)
 
 
 def _visit(node, wanted, pending, arriving, finish, retain_graph, create_graph, inputs):

@@ -1,6 +1,7 @@
 """The errors of minigrad; see minigrad_kernels.errors."""
 
 from minigrad_kernels.errors import (
+    ExchangeError,
     KindError,
     MinigradError,
     MissingError,
@@ -10,4 +11,13 @@ from minigrad_kernels.errors import (
     SubscriptError,
 )
 
-__all__ = ["KindError", "MinigradError", "MissingError", "OutOfMemory", "ShapeError", "StateError", "SubscriptError"]
+__all__ = [
+    "ExchangeError",
+    "KindError",
+    "MinigradError",
+    "MissingError",
+    "OutOfMemory",
+    "ShapeError",
+    "StateError",
+    "SubscriptError",
+]

@@ -4,9 +4,11 @@ import contextlib
 import contextvars
 
 from minigrad_kernels.conv2d.winograd_mode import winograd
+from minigrad_kernels.toolchain.tf32_mode import tf32
 
 __all__ = [
     "Mode",
+    "autocasting",
     "determinism",
     "deterministic",
     "enable_grad",
@@ -14,6 +16,9 @@ __all__ = [
     "is_grad_enabled",
     "no_grad",
     "recording",
+    "repeating",
+    "tf32",
+    "watching",
     "winograd",
 ]
 
@@ -36,6 +41,8 @@ class Mode:
 
 recording = Mode("recording", True)
 determinism = Mode("determinism", True)
+autocasting = Mode("autocasting", None)  # of ops/autocast.py: the Region that is open
+watching = Mode("watching", None)  # what is called in place of an application: watching.get()(primitive, values)
 
 
 def no_grad():
@@ -64,3 +71,6 @@ def deterministic(mode=True):
 def is_deterministic():
     """Whether the mode `deterministic` is on."""
     return determinism.get()
+
+
+repeating = Mode("repeating", False)  # whether a function of recompute runs again: it is to leave no trace

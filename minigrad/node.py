@@ -1,15 +1,31 @@
 """Nodes: what the application of a primitive leaves on the tape, and how its gradients are asked for."""
 
+import functools
 import itertools
 
 from minigrad_kernels.errors import KindError, ShapeError, StateError
 
+from . import device
 from .anomaly import check_gradient
 from .tensor import Tensor
 
-__all__ = ["Node", "edge_to", "target_of"]
+__all__ = ["Later", "Node", "edge_to", "is_first", "now", "one", "target_of"]
 
 _order = itertools.count()
+
+
+def now():
+    """A number above the order of all nodes so far, and below that of later ones."""
+    return next(_order)
+
+
+class Later(dict):
+    """What a node may have instead of the values that it keeps: restore() gives the node a dictionary of them."""
+
+    __slots__ = ()
+
+    def restore(self):
+        raise NotImplementedError
 
 
 class Node:
@@ -51,6 +67,8 @@ class Node:
 
         incoming    one gradient per output, None where none arrived
         """
+        while self.kept.__class__ is not dict:
+            self.kept.restore()
         if self.fast and not create_graph and incoming[0] is not None:
             return self._gradients_at_once(incoming, wanted)
         return self._gradients_by_rules(incoming, wanted)
@@ -118,8 +136,12 @@ class Node:
                 )
 
     def free(self):
-        """Let go of the values; the edges stay, so that a later backward knows which nodes it would need."""
-        self.kept, self.versions, self.freed = {}, [], True
+        """Let go of the values; the edges stay, so that a later backward knows which nodes it would need.
+
+        A node that keeps none, a cast for instance, can be gone through again.
+        """
+        self.freed = self.freed or bool(self.kept)
+        self.kept, self.versions = {}, []
 
 
 def _shape(value):
@@ -153,3 +175,19 @@ def _fit(gradient, shape, dtype, argument, node):
         repeated = [i for i in axes if shape[i - extra] == 1 and gradient.shape[i] != 1]
         gradient = gradient.sum((*range(extra), *repeated)).reshape(shape)
     return gradient if gradient.dtype == dtype else gradient.to(dtype)
+
+
+@functools.cache
+def one(place, dtype):
+    """The number 1 as the gradient of a scalar loss, kept because every step asks for it.
+
+    Nothing writes to it: the engine adds only into arrays that it alone holds, and the first gradient is not one.
+    """
+    one = device.full((), 1, dtype, like=place)
+    place.wait()  # other streams may be the next to read it
+    return one
+
+
+def is_first(gradient):
+    """Whether an array is the 1 with which backward begins at a scalar that is given no gradient."""
+    return not gradient.shape and gradient is one(device.place_of(gradient), gradient.dtype)

@@ -72,7 +72,7 @@ METHODS |= {"__neg__": ops.neg, "__abs__": ops.abs, "__invert__": ops.bitwise_no
 METHODS |= NEW
 METHODS |= {"unfold": ops.windows} | {op.__name__: op for op in (where, type_as, expand_as, view_as, cuda)}
 CONVERSIONS = {"half": "float16", "float": "float32", "double": "float64", "int": "int32", "long": "int64"}
-CONVERSIONS |= {"bool": "bool", "cpu": "cpu"}
+CONVERSIONS |= {"bfloat16": "bfloat16", "bool": "bool", "cpu": "cpu"}
 LISTED = "expand flip permute repeat reshape tile view"  # x.reshape(2, 3) as well as x.reshape((2, 3))
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from minigrad_kernels.errors import KindError, ShapeError, StateError, SubscriptError
+from minigrad_kernels.errors import ExchangeError, KindError, ShapeError, StateError, SubscriptError
 
 from . import device
 from .hooks import register
@@ -195,9 +195,16 @@ class Tensor(Methods):
 
     def __dlpack__(self, **options):
         if self.requires_grad:
-            raise StateError("dlpack: self requires a gradient, which the other library would lose; call .detach()")
-        with device.place_of(self.data).active():
-            return self.data.__dlpack__(**options)
+            raise ExchangeError("dlpack: self requires a gradient, which the other library would lose; call .detach()")
+        if min(self.data.strides, default=0) < 0 and not options.get("copy"):  # PyTorch would end the process
+            raise ExchangeError(f"dlpack: self lies backwards (strides {self.data.strides}); call .clone() first")
+        try:
+            with device.place_of(self.data).active():
+                return self.data.__dlpack__(**options)
+        except BufferError as error:
+            if self.dtype.name == "bfloat16":
+                raise ExchangeError("dlpack: NumPy hands over no bfloat16; call .float()") from error
+            raise ExchangeError(f"dlpack: {error}; call .clone() first") from error
 
     def __dlpack_device__(self):
         return self.data.__dlpack_device__()

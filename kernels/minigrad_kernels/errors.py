@@ -4,7 +4,8 @@ A message says: op, argument, what it got, what it wants, and where it helps wha
 """
 
 __all__ = [
-    "MinigradError", "ShapeError", "KindError", "SubscriptError", "MissingError", "StateError", "OutOfMemory",
+    "MinigradError", "ShapeError", "KindError", "SubscriptError", "MissingError", "StateError", "ExchangeError",
+    "OutOfMemory",
 ]  # fmt: skip
 
 
@@ -32,6 +33,10 @@ class MissingError(MinigradError, KeyError):
 
 class StateError(MinigradError, RuntimeError):
     """A call that the current state does not allow."""
+
+
+class ExchangeError(StateError, BufferError):
+    """Memory that cannot be shared with another library."""
 
 
 class OutOfMemory(MinigradError, MemoryError):

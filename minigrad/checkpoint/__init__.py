@@ -18,6 +18,9 @@ import hashlib
 import json
 from pathlib import Path
 
+import numpy as np
+
+from .. import device
 from .files import (
     FORMAT,
     INDEX,
@@ -139,9 +142,17 @@ def _read_by_first(folder, previous, world):
 
 def _unpacked(packed):
     """The index and the tensors."""
-    from safetensors.numpy import load as unpack
+    from safetensors import deserialize  # safetensors.numpy has no bfloat16
 
-    return json.loads(packed.text), unpack(packed.tensors)
+    tensors = {name: _array(**entry) for name, entry in deserialize(packed.tensors)}
+    return json.loads(packed.text), tensors
+
+
+def _array(dtype, shape, data):
+    """An array from what safetensors says of it; BF16 is bfloat16, BOOL bool."""
+    letters = dtype.rstrip("0123456789")
+    name = {"BOOL": "bool", "F": "float", "BF": "bfloat", "I": "int", "U": "uint"}[letters] + dtype[len(letters) :]
+    return np.frombuffer(data, device.element_type(name)).reshape(shape)
 
 
 def weights_hash(model):

@@ -113,6 +113,25 @@ class Loader:
         """The batches as pairs of NumPy arrays. Of several iterations at a time, the latest counts."""
         return self._delivered(self._prepared, self.prefetch)
 
+    def counted(self):
+        """The batches of the epoch as pairs (what makes the next one on the device, the range of its images' numbers).
+
+        For whoever repeats the work on a batch without the host: Resident.following(number of images) gives the batches
+        in turn. None where batches are made on the host, or for shards.
+        """
+        if self.place.captures is None or self.sampler is not None or not self._on_device():
+            return None
+        return self._delivered(self._counted, 0)
+
+    def _counted(self, epoch, start):
+        order, resident = self._order(epoch)[start * self.batch_size :], self._resident
+        sizes = [min(self.batch_size, len(order) - first) for first in range(0, len(order), self.batch_size)]
+        keys = [(epoch, BATCH, batch) for batch in range(start, len(self))]
+        generators = (random_generator("Loader", self.seed, *key) for key in keys)
+        drawn = [resident.plan.draw(size, source) for size, source in zip(sizes, generators, strict=False)]
+        resident.begin(order, map(np.concatenate, zip(*drawn, strict=True)))
+        yield from ((resident, range(size)) for size, _ in zip(sizes, keys, strict=False))
+
     def _on_device(self):
         """Whether batches are made on the device, where the data set then lies."""
         if self.place is devices.CPU:

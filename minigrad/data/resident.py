@@ -62,6 +62,7 @@ class Resident:
         self.place, self.plan = place, plan
         self.images, self.labels = place.upload(dataset.images), place.upload(dataset.labels)
         self.scale, self.shift = place.upload(plan.scale), place.upload(plan.shift)
+        self._epoch = None  # what `following` goes through: order, offsets, flips, and how many images are gone
         place.wait()  # batches may be made on any stream
 
     @staticmethod
@@ -73,12 +74,41 @@ class Resident:
     def batch(self, picked, generator):
         """(images, labels) of indices that lie on the device."""
         with self.place.active("batch"):
-            shape = (len(picked), *self.images.shape[1:])
-            out = devices.empty(shape, np.float32, CHANNELS_LAST, self.images)
-            arguments, constants = (self.images, picked), (self.scale, self.shift, out)
-            if self.plan.padding or self.plan.flip:
-                drawn = map(self.place.upload, self.plan.draw(len(picked), generator))
-                augment.pad_crop_normalize(*arguments, *drawn, self.plan.padding, self.plan.edge, *constants)
-            else:
-                augment.gather_normalize(*arguments, *constants)
-            return out, self.labels[picked]
+            changes = self.plan.padding or self.plan.flip
+            return self._made(picked, map(self.place.upload, self.plan.draw(len(picked), generator) if changes else ()))
+
+    def _made(self, picked, drawn):
+        out = devices.empty((len(picked), *self.images.shape[1:]), np.float32, CHANNELS_LAST, self.images)
+        arguments, constants = (self.images, picked), (self.scale, self.shift, out)
+        if drawn := tuple(drawn):
+            augment.pad_crop_normalize(*arguments, *drawn, self.plan.padding, self.plan.edge, *constants)
+        else:
+            augment.gather_normalize(*arguments, *constants)
+        return out, self.labels[picked]
+
+    # ---- batches that the device counts by itself ------------------------------------------------------------------
+
+    def begin(self, order, drawn):
+        """Have `following` go through the images of this order, NumPy's, with their (offsets, flips).
+
+        They are written to where those of the epoch before were, which a graph may read.
+        """
+        size = len(self.labels)
+        with self.place.active():
+            if self._epoch is None:
+                kinds = ((size,), np.int64), ((size, 2), np.int64), ((size,), np.uint8), ((1,), np.int64)
+                self._epoch = [devices.zeros(shape, dtype, like=self.place) for shape, dtype in kinds]
+            devices.fill(self._epoch[3], 0)
+            for own, values in zip(self._epoch, (order, *drawn), strict=False):
+                if len(values):
+                    devices.assign(own[: len(values)], values)
+
+    def following(self, count):
+        """(images, labels) of the next so many images; the device knows which, so a graph makes the next batch."""
+        order, offsets, flips, gone = self._epoch
+        with self.place.active("batch"):
+            places = devices.arange(count, self.images) + gone
+            picked = order.take(places)
+            gone += count
+            changes = self.plan.padding or self.plan.flip
+            return self._made(picked, (offsets.take(places, 0), flips.take(places)) if changes else ())

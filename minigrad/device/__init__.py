@@ -11,6 +11,7 @@ from .arrays import (
     assign,
     can_hold_a_sum,
     cast,
+    constant,
     contiguous,
     copy,
     device_of,
@@ -44,7 +45,7 @@ from .places import (
     used_places,
 )
 from .random import Generator, default_generator, generator, manual_seed
-from .types import default_dtype, is_floating, promote, result_dtype
+from .types import default_dtype, is_floating, is_half, is_number, promote, result_dtype, sum_dtype
 
 
 def empty_cache():
@@ -75,6 +76,7 @@ __all__ = [
     "can_hold_a_sum",
     "cast",
     "common_place",
+    "constant",
     "contiguous",
     "copy",
     "default_dtype",
@@ -95,6 +97,8 @@ __all__ = [
     "is_array",
     "is_device",
     "is_floating",
+    "is_half",
+    "is_number",
     "is_writable",
     "looped",
     "manual_seed",
@@ -111,6 +115,7 @@ __all__ = [
     "result_dtype",
     "select",
     "strided",
+    "sum_dtype",
     "synchronize",
     "there",
     "workspace",

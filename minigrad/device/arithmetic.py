@@ -9,9 +9,9 @@ from minigrad_kernels.errors import KindError, ShapeError, StateError
 from minigrad_kernels.layout import CHANNELS_LAST, c_order, is_dense
 
 from . import memory
-from .arrays import array_module, empty, full, order_of
+from .arrays import array_module, cast, empty, full, order_of
 from .places import CPU, is_array, place_of
-from .types import default_dtype, is_floating, result_dtype
+from .types import default_dtype, is_floating, is_half, result_dtype
 
 __all__ = ["accumulate", "broadcast_shapes", "elementwise", "looped", "reduce", "select"]
 
@@ -33,7 +33,14 @@ def elementwise(op, *values, out=None, named=None):
         if result is not None:
             return result
     alike = is_array(first) and is_floating(first.dtype)
-    if not alike or any(type(value) not in _NUMBERS and getattr(value, "dtype", 0) != first.dtype for value in values):
+    if (
+        not alike
+        or any(type(value) not in _NUMBERS and getattr(value, "dtype", 0) != first.dtype for value in values)
+        or first.itemsize == 2
+    ):
+        dtype = _of_half(op, values)
+        if dtype is not None:
+            return _rounded(op, values, dtype, out, named)
         values = _converted(op, values, named or op)
     largest = max(values, key=lambda value: getattr(value, "nbytes", -1))
     there = _place_of(values)
@@ -118,6 +125,26 @@ def _of_integers(op):
     ufunc = getattr(np, _UFUNCS.get(op, op))
     loops = dict(loop.split("->") for loop in ufunc.types)
     return {"?": "b", "d": "f"}.get(loops.get("l" * ufunc.nin, "d"), "i")
+
+
+def _of_half(op, values):
+    """The type of a result of 16 bits in which numbers of Python take part; None for any other."""
+    if not any(type(value) in _SCALARS for value in values) or _of_integers(op) == "b":
+        return None
+    if not any(is_array(value) and is_half(value.dtype) for value in values):
+        return None
+    dtype = result_dtype(*values, op=op)
+    return dtype if is_half(dtype) else None
+
+
+def _rounded(op, values, dtype, out, named):
+    """elementwise in float32, so that the numbers are not rounded before the result is."""
+    wide = [cast(value, _SINGLE) if is_array(value) else value for value in values]
+    result = elementwise(op, *wide, named=named)
+    if out is None:
+        return cast(result, dtype)
+    out[...] = result
+    return out
 
 
 @_quiet

@@ -9,13 +9,14 @@ import functools
 import numpy as np
 
 from minigrad_kernels import layout
-from minigrad_kernels.errors import KindError, ShapeError
+from minigrad_kernels.errors import ExchangeError, KindError, ShapeError, StateError
 from minigrad_kernels.layout import CHANNELS_LAST, c_order
+from minigrad_kernels.toolchain.capture import capturing
 
 from . import memory
 from .places import CPU, Place, is_array, place, place_of
 from .turns import turned
-from .types import default_dtype
+from .types import bfloat16, default_dtype
 
 __all__ = [
     "arange",
@@ -24,6 +25,7 @@ __all__ = [
     "asarray",
     "can_hold_a_sum",
     "cast",
+    "constant",
     "contiguous",
     "copy",
     "device_of",
@@ -78,6 +80,13 @@ def move(array, device):
     return there.upload(here.download(array))
 
 
+def constant(array, device):
+    """A NumPy array, which stays as it is, on a device; a graph that is recorded takes it in as it is."""
+    there = place(device)
+    recorder = None if there is CPU else capturing.get()
+    return there.upload(array) if recorder is None else recorder.upload(array)
+
+
 @_quiet
 def asarray(value, dtype=None):
     """An array of a supported element type in this machine's byte order; arrays are taken as they are.
@@ -96,12 +105,18 @@ def asarray(value, dtype=None):
 
 def from_dlpack(source):
     """An array on the memory of an array of another library."""
+    kind = type(source).__name__
     try:
         on_gpu = source.__dlpack_device__()[0] == DLPACK_CUDA
         return (place("cuda").module if on_gpu else np).from_dlpack(source)
-    except (AttributeError, TypeError, BufferError) as error:
-        kind = type(source).__name__
+    except StateError:
+        raise
+    except BufferError as error:
+        raise ExchangeError(f"from_dlpack: the {kind} does not share its memory: {error}") from error
+    except (AttributeError, TypeError) as error:
         raise KindError(f"from_dlpack: source is a {kind}, wanted an array of a library with DLPack") from error
+    except RuntimeError as error:  # of an element type that NumPy has not
+        raise KindError(f"from_dlpack: the {kind} cannot be taken: {error}") from error
 
 
 def element_type(dtype):
@@ -110,7 +125,7 @@ def element_type(dtype):
         dtype = np.dtype("None" if dtype is None else dtype)  # NumPy takes None for float64
     except TypeError as error:
         raise KindError(f"dtype: got {dtype!r}, wanted an element type such as 'float32'") from error
-    if dtype.kind not in "buif" or dtype == np.longdouble:
+    if (dtype.kind not in "buif" or dtype == np.longdouble) and dtype != bfloat16:
         raise KindError(f"Tensor: element type is {dtype}, wanted bool, integer or floating numbers")
     return dtype
 

@@ -16,13 +16,19 @@ from cupy.cuda import Device, runtime
 from minigrad_kernels.errors import OutOfMemory, StateError
 from minigrad_kernels.layout import c_order, strides_of
 from minigrad_kernels.softmax import NO_WRONG_LABEL
+from minigrad_kernels.toolchain.capture import capturing
 
 from . import arrays
+from .fetched import Fetched
 from .labels import raise_wrong_label
 from .memory import Block
 from .places import Place, marking
 
 __all__ = ["Gpu", "Range", "count", "place", "used"]
+
+READS = "reads values on the host, which waits for the GPU; return the Tensor and read it after the call"
+SENDS = "sends data of the host, which a graph would repeat as they are now; pass them as a Tensor on the GPU instead"
+WAITS = "waits for the GPU; do it outside of the captured function"
 
 _places: "dict[int, Gpu]" = {}
 _making = threading.Lock()
@@ -202,14 +208,22 @@ class Gpu(Place):
 
     # ---- copies --------------------------------------------------------------------------------------------------
 
+    @staticmethod
+    def _uncaptured(why):
+        """Refuse what a graph that this thread records could not repeat."""
+        if (recorder := capturing.get()) is not None:
+            recorder.refuse(why)
+
     def upload(self, array):
         """CuPy copies it to pinned memory and sends it from there on the current stream, without waiting for it."""
+        self._uncaptured(SENDS)
         order = arrays.order_of(array)
         with self.active():
             sent = cupy.asarray(np.asarray(array.transpose(order), order="C"))
         return sent.transpose(np.argsort(order).tolist())
 
     def download(self, array):
+        self._uncaptured(READS)
         order = arrays.order_of(array)
         out = arrays.empty(array.shape, array.dtype, order)
         if out.size:
@@ -220,8 +234,14 @@ class Gpu(Place):
         self.check()
         return out
 
+    def fetched(self, array):
+        """A small dense array on its way to the host, behind all that the current stream was told."""
+        with self.active():
+            return Fetched(self, array)
+
     def copied(self, array, source):
         """A copy of an array of another GPU, over NVLink or PCIe."""
+        self._uncaptured(WAITS)
         with source.active():
             order = arrays.order_of(array)
             dense = cupy.ascontiguousarray(array.transpose(order))
@@ -245,7 +265,13 @@ class Gpu(Place):
         with Device(self.number):
             return Mark()
 
+    def captures(self):
+        from .graphs import Graph
+
+        return Graph(self)
+
     def wait(self):
+        self._uncaptured(WAITS)
         Device(self.number).synchronize()
 
     def synchronize(self):

@@ -23,7 +23,7 @@ OLDEST = 21801  # 2.18.1
 SHARING = 23000  # 2.30.0: from there on several ranks may be told to share a GPU
 URGENT = -1  # the priority of a stream whose kernels go first
 TYPES = {"b": "INT8", "B": "UINT8", "i": "INT32", "I": "UINT32", "l": "INT64", "L": "UINT64", "q": "INT64"}
-TYPES |= {"Q": "UINT64", "e": "FLOAT16", "f": "FLOAT32", "d": "FLOAT64"}
+TYPES |= {"Q": "UINT64", "e": "FLOAT16", "f": "FLOAT32", "d": "FLOAT64", "E": "BFLOAT16"}
 OPS = {"sum": "SUM", "mean": "AVG", "max": "MAX", "min": "MIN"}
 
 

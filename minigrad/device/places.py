@@ -14,6 +14,7 @@ A place is an object that says what differs between devices:
     wrong           an array of one int64 there, into which kernels write labels that are out of range; see labels.py
     used_bytes      what arrays hold of the memory pool there
     block           array -> the Block of memory in which it lies
+    captures        makes what captures work there into a graph, device/graphs.py; None where that cannot be
     measured        whether work there runs beside the host, so that its time is measured by marks
     mark            a moment in the current stream of this thread; later.since(earlier) is in seconds
 
@@ -59,6 +60,7 @@ class Place:
     used_bytes = staticmethod(memory.used_bytes)
     block = staticmethod(memory.block)
     measured = False
+    captures = None
 
     def __repr__(self):
         return f"<place {self.name}>"

@@ -7,12 +7,14 @@ again in the backward pass instead of being stored.
 
 import contextlib
 import contextvars
+import copy
 import functools
 import operator
 
 import numpy as np
 
 from minigrad_kernels.errors import KindError, ShapeError
+from minigrad_kernels.toolchain.capture import capturing
 
 __all__ = ["Generator", "current", "default_generator", "drawing_from", "generator", "manual_seed"]
 
@@ -23,6 +25,7 @@ class Generator:
     """A seeded source of random numbers whose state is a dictionary of JSON values."""
 
     of_one_shard = False  # whether it serves a shard of one update alone
+    twin_of = None  # the Generator that a graph moves on for this one
 
     def __init__(self, seed=0):
         self.manual_seed(seed)
@@ -40,16 +43,44 @@ class Generator:
         return self
 
     def next_key(self):
-        """A key (seed, step) that no earlier call has returned since seeding."""
+        """A key (seed, step) that no earlier call has returned since seeding.
+
+        Within a graph it is an array (seed, step) of the GPU and a number to add to that step, for the graph's kernels.
+        """
+        if (recorder := capturing.get()) is None:
+            self.step += 1
+            return self.seed, self.step
+        key = recorder.count_of(self)
+        self.advance()
+        return key
+
+    def advance(self):
+        """Leave out one key, as if it had been drawn."""
         self.step += 1
+        if (recorder := capturing.get()) is not None:
+            recorder.note(self.advance, self._go_back)
+
+    def _go_back(self):
+        self.step -= 1
+
+    def stands(self):
+        """(seed, step) of the latest key."""
         return self.seed, self.step
+
+    def twin(self):
+        """Another Generator that draws from now on what this one will, in each replay of a graph too."""
+        twin = copy.copy(self)
+        twin.twin_of = self.twin_of or self
+        if "numpy" in twin.__dict__:
+            twin.numpy = copy.deepcopy(self.numpy)
+        return twin
 
     def of_shard(self, shard):
         """The Generator of one shard of the next update: a function of seed, step and shard alone.
 
         Keys of dropout are (seed mixed with shard, step 2^20 + number of the draw).
         """
-        return _ShardGenerator(self.seed, self.step, shard)
+        return _ShardGenerator(self, shard)
 
     def get_state(self):
         state = self.numpy.bit_generator.state
@@ -72,15 +103,24 @@ class Generator:
         self.numpy.bit_generator.state = {"bit_generator": "Philox", "state": words, "buffer": buffer, **rest}
 
 
+@functools.lru_cache(maxsize=256)
+def _mixed(seed, shard):
+    """The seed of a shard."""
+    return int(np.random.SeedSequence(seed, spawn_key=(shard,)).generate_state(1, np.uint64)[0]) >> 1
+
+
 class _ShardGenerator(Generator):
     """Draws of one shard in one update."""
 
     of_one_shard = True
 
-    def __init__(self, seed, step, shard):
-        mixed = np.random.SeedSequence(seed, spawn_key=(shard,)).generate_state(1, np.uint64)[0]
-        self.seed, self.step = int(mixed) >> 1, step << DRAW_BITS
-        self._key = shard, step
+    def __init__(self, whole, shard):
+        self._whole, self._key = whole, (shard, whole.step)
+        self.seed, self.step = self.stands()
+
+    def stands(self):
+        """(seed, step) before the first key of the update that is next."""
+        return _mixed(self._whole.seed, self._key[0]), self._whole.step << DRAW_BITS
 
     @functools.cached_property
     def numpy(self):

@@ -3,46 +3,70 @@
 The rules are PyTorch's. There are three categories, bool < integer < floating. A Python scalar, and next an array
 without dimensions, takes part only with its category; the type itself comes from the arrays with dimensions. An
 integer that meets a floating type takes the floating type, and one that enters a function with fractional results
-takes the default type.
+takes the default type. bfloat16, float32 without its last 16 bits, is the type of the package ml_dtypes.
 """
 
 import builtins
 import functools
 
+import ml_dtypes
 import numpy as np
 
 from minigrad_kernels.errors import KindError
 
-__all__ = ["default_dtype", "is_floating", "promote", "result_dtype"]
+__all__ = ["default_dtype", "is_floating", "is_half", "is_number", "promote", "result_dtype", "sum_dtype"]
 
 bool, uint8 = np.dtype("bool"), np.dtype("uint8")
 int8, int16, int32, int64 = (np.dtype(f"int{bits}") for bits in (8, 16, 32, 64))
 float16, float32, float64 = (np.dtype(f"float{bits}") for bits in (16, 32, 64))
+bfloat16 = np.dtype(ml_dtypes.bfloat16)
 long = int64
 default_dtype = float32
-_CATEGORIES = {"b": 0, "u": 1, "i": 1, "f": 2, "V": 2}  # bfloat16 registers with kind V
+_CATEGORIES = {"b": 0, "u": 1, "i": 1, "f": 2}
 _PYTHON = {builtins.bool: 0, int: 1, float: 2}
 
 
 def is_floating(dtype):
     """Whether gradients can flow through this element type."""
-    kind = dtype.kind
-    return kind == "f" or _CATEGORIES.get(kind) == 2
+    return dtype.kind == "f" or dtype == bfloat16
 
 
 @functools.cache
 def promote(first, second):
-    """The smallest type that holds both: float32 with float64 is float64, any integer with float32 is float32.
+    """The smallest type that holds both: any integer with float32 is float32, float16 with bfloat16 is float32.
 
     Errors  TypeError for uint64 with a signed integer, which no integer type holds
     """
-    low, high = sorted((first, second), key=lambda dtype: _CATEGORIES[dtype.kind])
-    if _CATEGORIES[low.kind] < 2 and is_floating(high):
+    low, high = sorted((first, second), key=_category)
+    if not is_floating(low) and is_floating(high):
         return high
+    if {first, second} == {float16, bfloat16}:  # which NumPy does not promote
+        return float32
     both = np.promote_types(first, second)
     if is_floating(both) and not is_floating(high):
         raise KindError(f"promote: no integer type holds both {first} and {second}; convert one of them")
     return both
+
+
+def is_half(dtype):
+    """Whether this is a floating type of 16 bits."""
+    return dtype.itemsize == 2 and (dtype.kind == "f" or dtype == bfloat16)
+
+
+def is_number(dtype):
+    """Whether this is an integer or a floating type."""
+    return dtype.kind in "iu" or is_floating(dtype)
+
+
+def sum_dtype(array):
+    """The type of sums, statistics and parameters in kernels beside an array: float32 for elements of 16 bits."""
+    return float32 if array.itemsize == 2 else array.dtype
+
+
+def _category(dtype):
+    """0 bool, 1 integer, 2 floating; None for other types."""
+    found = _CATEGORIES.get(dtype.kind)
+    return 2 if found is None and dtype == bfloat16 else found  # whose kind is V, as that of records
 
 
 def result_dtype(*values, op="result_dtype"):
@@ -63,12 +87,12 @@ def _result_dtype(values):
             rank, dtype = 0, (bool, int64, default_dtype)[_PYTHON[type(value)]]
         else:
             rank, dtype = 1 + (value.ndim > 0), value.dtype
-            if dtype.kind not in _CATEGORIES:
+            if _category(dtype) is None:
                 raise KindError(f"dtype: got elements {dtype}, wanted bool, integer or floating ones")
         ranks[rank] = promote(ranks[rank], dtype) if rank in ranks else dtype
     result = None
     for rank in sorted(ranks, reverse=True):
         dtype = ranks[rank]
-        if result is None or _CATEGORIES[dtype.kind] > _CATEGORIES[result.kind]:
+        if result is None or _category(dtype) > _category(result):
             result = dtype if result is None else promote(result, dtype)
     return result

@@ -8,13 +8,14 @@ import html
 import math
 
 from minigrad_kernels.errors import KindError, ShapeError
+from minigrad_kernels.toolchain.capture import capturing
 from minigrad_kernels.toolchain.companion import expect
 
 from .. import device, fusion
 from ..engine import write
 from ..hooks import register
 from ..tensor import Tensor
-from .moves import cpu, cuda, double, float, to
+from .moves import bfloat16, cpu, cuda, double, float, half, to
 from .parameter import Parameter
 from .state import load_state_dict, state_dict
 
@@ -235,7 +236,10 @@ class Module:
 
     def zero_grad(self, set_to_none=True):
         """Forget the gradients of all parameters, or fill them with zeros where they are."""
+        recorder = capturing.get()
         for parameter in self.parameters():
+            if recorder is not None:
+                recorder.gradient_of(parameter)
             if set_to_none:
                 parameter.grad = None
             elif parameter.grad is not None:
@@ -250,6 +254,7 @@ class Module:
         return self
 
     to, float, double, cpu, cuda = to, float, double, cpu, cuda
+    half, bfloat16 = half, bfloat16
     state_dict = state_dict
     load_state_dict = load_state_dict
 

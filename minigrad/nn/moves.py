@@ -6,7 +6,7 @@ from .. import device as devices
 from ..engine import write
 from ..tensor import Tensor
 
-__all__ = ["cpu", "cuda", "double", "float", "to"]
+__all__ = ["bfloat16", "cpu", "cuda", "double", "float", "half", "to"]
 
 
 def to(self, *targets, device=None, dtype=None, non_blocking=False):
@@ -51,6 +51,16 @@ def float(self):
 def double(self):
     """All floating parameters and buffers as float64; returns self."""
     return self.to("float64")
+
+
+def half(self):
+    """All floating parameters and buffers as float16; returns self."""
+    return self.to("float16")
+
+
+def bfloat16(self):
+    """All floating parameters and buffers as bfloat16; returns self."""
+    return self.to("bfloat16")
 
 
 def cpu(self):

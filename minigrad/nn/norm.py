@@ -14,6 +14,7 @@ from minigrad_kernels.errors import ShapeError
 from .. import device as devices
 from .. import ops
 from ..engine import write
+from ..modes import repeating
 from ..ops.arguments import tensor_of
 from ..tensor import Tensor
 from . import init
@@ -107,7 +108,7 @@ class _BatchNorm(_Statistics):
                 f"wanted {self.num_features}"
             )
         tracking = self.training and self.track_running_stats
-        counting = tracking and self.num_batches_tracked is not None
+        counting = tracking and self.num_batches_tracked is not None and not repeating.get()
         momentum = self.momentum
         if momentum is None:
             momentum = 1 / (self.num_batches_tracked.item() + 1) if counting else 0.0

@@ -149,7 +149,7 @@ def register(x):
     """
     global _next_number
     owner = owner_of(x)
-    if not (owner.flags.c_contiguous or owner.flags.f_contiguous):
+    if owner.size and np.subtract(*np.lib.array_utils.byte_bounds(owner)) != -owner.nbytes:
         raise ShapeError(f"address: the memory of the array (shape {x.shape}) is itself a view with gaps; pass a copy")
     if owner.nbytes >= START:
         raise ShapeError(f"address: the array lies in {owner.nbytes} bytes, wants less than 2 GB")

@@ -137,7 +137,8 @@ def _check_array(name, parameter, kind, pointer, array):
     if not pointer:
         raise KindError(f"{name}: {parameter} is an array, wants a number ({kind})")
     size = array.itemsize if kind[0] == "." else int(kind[1:-1]) // 8
-    if array.dtype.kind not in "biufc" or array.itemsize not in (1, size) or not array.dtype.isnative:
+    numeric = array.dtype.kind in "biufc" or array.dtype.name == "bfloat16"
+    if not numeric or array.itemsize not in (1, size) or not array.dtype.isnative:
         raise KindError(f"{name}: {parameter} has type {array.dtype}, wants elements of {size} bytes ({kind})")
 
 

@@ -53,7 +53,7 @@ class Windows:
         """The Region of an allocation. ranges: (first byte, end, whether it may be written, name)"""
         for (low, high), writable in list(found.ranges.items()):
             ranges = [*ranges, (low, high, writable, f"the array at {(found.number << WINDOW_BITS) + START + low:#x}")]
-        memory = owner.reshape(-1, order="A").view(np.ndarray).view(np.uint8)
+        memory = owner.ravel(order="K").view(np.ndarray).view(np.uint8)
         written = getattr(owner, "written", None)
         if written is not None:
             # An element counts as written by the host where it differs at all: some of its bytes may be those of FILL.

@@ -9,6 +9,7 @@ from ..errors import KindError, ShapeError
 from ..layout import CHANNELS_LAST, is_dense
 from . import backend
 from .cpu import alias
+from .widening import SINGLE, is_half
 
 __all__ = [
     "check_array",
@@ -20,6 +21,7 @@ __all__ = [
     "nhwc",
     "pair",
     "rows",
+    "type_of_sums",
     "workspace_of",
 ]
 
@@ -90,10 +92,15 @@ def workspace_of(op, workspace, wanted, source, like):
 
 
 def check_floats(op, name, array):
-    """Refuse an argument that is no array of float32 or float64."""
+    """Refuse an argument that is no array of float32 or float64, or of 16 bits where there are kernels for those."""
     check_array(op, name, array)
-    if array.dtype not in FLOATS:
+    if array.dtype not in FLOATS and not is_half(array.dtype):
         raise KindError(f"{op}: {name} has type {array.dtype}, wants float32 or float64")
+
+
+def type_of_sums(array):
+    """The type of sums of an array's elements, and of statistics and parameters beside them."""
+    return SINGLE if array.itemsize == 2 else array.dtype
 
 
 def pair(op, name, value, least):

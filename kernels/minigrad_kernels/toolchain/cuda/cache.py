@@ -23,7 +23,7 @@ from ...errors import KindError
 from ..cache import user_cache
 from . import compiler, intrinsics
 
-__all__ = ["load", "save", "ship", "shipped_ptx", "source_key"]
+__all__ = ["load", "replace", "save", "ship", "shipped_ptx", "source_key"]
 
 SHIPPED = Path(__file__).parents[2] / "ptx"
 COMPILER = ("intrinsics.py", "passes.py", "compiler.py")
@@ -116,11 +116,11 @@ def ship(kernel):
     text = f"// key {kernel.key}\n{kernel.compile(kernel.architectures[0])}"
     if file.exists() and file.read_text(encoding="utf-8") == text:
         return False
-    _replace(file, text.encode())
+    replace(file, text.encode())
     return True
 
 
-def _replace(file, content):
+def replace(file, content):
     """Write a file so that others see either all of it or nothing."""
     file.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.NamedTemporaryFile(dir=file.parent, prefix=file.name, delete=False) as temporary:
@@ -145,8 +145,8 @@ def save(name, architecture, key, binary):
     about = binary._asdict() | {"image": hashlib.sha256(binary.image).hexdigest()}
     try:
         folder, entry = _entry(name, architecture, key)
-        _replace(folder / f"{entry}.cubin", binary.image)
-        _replace(folder / f"{entry}.json", json.dumps(about).encode())  # last: its presence says that all is there
+        replace(folder / f"{entry}.cubin", binary.image)
+        replace(folder / f"{entry}.json", json.dumps(about).encode())  # last: its presence says that all is there
     except (OSError, RuntimeError):  # RuntimeError: the user has no home folder
         return
 

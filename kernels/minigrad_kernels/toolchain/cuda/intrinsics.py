@@ -33,19 +33,20 @@ else:
 
 __all__ = [
     "cuda", "f32", "f64", "i32", "i64", "u16", "u32", "u64",
-    "bf16x2", "bits", "cp_async", "cp_async_commit", "cp_async_wait", "device", "exp2", "global_address",
-    "inline_ptx", "ldmatrix", "load4", "mma_bf16", "mma_f16", "mma_tf32", "offset", "outer_product", "pointer_at",
-    "shared_address", "store4", "tf32", "unroll",
+    "bf16x2", "bits", "cp_async", "cp_async_commit", "cp_async_wait", "device", "exp2", "f16x2", "from_bits",
+    "global_address", "inline_ptx", "ldmatrix", "ldmatrix_trans", "load2_words", "load4", "load4_words",
+    "mma_bf16", "mma_f16", "mma_tf32", "narrow_f16", "offset", "outer_product", "pointer_at", "shared_address",
+    "store2_words", "store4", "store4_words", "tf32", "unroll", "widen_f16",
 ]  # fmt: skip
 
 f32, f64 = types.float32, types.float64
 i32, i64 = types.int32, types.int64
 u16, u32, u64 = types.uint16, types.uint32, types.uint64
 
-WORD, LONG = ir.IntType(32), ir.IntType(64)
+HALF, WORD, LONG = ir.IntType(16), ir.IntType(32), ir.IntType(64)
 GLOBAL, SHARED = 1, 3  # address spaces of the machine
-LETTERS = {f32: "f", f64: "d", i32: "r", u32: "r", i64: "l", u64: "l"}  # of inline assembly
-LLVM = {f32: ir.FloatType(), f64: ir.DoubleType(), i32: WORD, u32: WORD, i64: LONG, u64: LONG}
+LETTERS = {f32: "f", f64: "d", u16: "h", i32: "r", u32: "r", i64: "l", u64: "l"}  # of inline assembly
+LLVM = {f32: ir.FloatType(), f64: ir.DoubleType(), u16: HALF, i32: WORD, u32: WORD, i64: LONG, u64: LONG}
 
 
 def device(function):
@@ -139,6 +140,36 @@ def store4(typing_context, pointer, n, four):
         return context.get_dummy_value()
 
     return types.void(pointer, n, four), generate
+
+
+def _words(count):
+    """Intrinsics that read and write so many words of 32 bits at once, whatever the elements of the memory are."""
+    result = types.UniTuple(u32, count)
+
+    def place_of(context, builder, signature, values):
+        return builder.bitcast(_element(context, builder, signature, values), ir.VectorType(WORD, count).as_pointer())
+
+    def load(typing_context, pointer, n):
+        def generate(context, builder, signature, values):
+            vector = builder.load(place_of(context, builder, signature, values), align=4 * count)
+            return _gathered(context, builder, result, vector)
+
+        return result(pointer, n), generate
+
+    def store(typing_context, pointer, n, words):
+        def generate(context, builder, signature, values):
+            vector = _scattered(builder, signature.args[2], values[2])
+            builder.store(vector, place_of(context, builder, signature, values), align=4 * count)
+            return context.get_dummy_value()
+
+        return types.void(pointer, n, words), generate
+
+    return intrinsic(load), intrinsic(store)
+
+
+# (pointer or shared array, n) and (..., words): from element n on, which lies at a multiple of 8 or 16 bytes
+load2_words, store2_words = _words(2)
+load4_words, store4_words = _words(4)
 
 
 # ---- arithmetic --------------------------------------------------------------------------------------------------
@@ -235,14 +266,10 @@ def _mma(name, shape, kind):
 mma_f16 = _mma("mma_f16", "m16n8k16", "f16")
 mma_bf16 = _mma("mma_bf16", "m16n8k16", "bf16")
 mma_tf32 = _mma("mma_tf32", "m16n8k8", "tf32")
-# (address of one row of 8 halves): four 8x8 matrices, each lane giving one row's address
-ldmatrix = inline_ptx(
-    "ldmatrix",
-    "ldmatrix.sync.aligned.m8n8.x4.shared.b16 {$0,$1,$2,$3}, [$4];",
-    types.UniTuple(u32, 4),
-    [u32],
-    effects=True,
-)
+# (address of one row of 8 halves): four 8x8 matrices, or what their transposes give, each lane giving one row's address
+_read = "ldmatrix.sync.aligned.m8n8.x4{}.shared.b16 {{$0,$1,$2,$3}}, [$4];"
+ldmatrix = inline_ptx("ldmatrix", _read.format(""), types.UniTuple(u32, 4), [u32], effects=True)
+ldmatrix_trans = inline_ptx("ldmatrix_trans", _read.format(".trans"), types.UniTuple(u32, 4), [u32], effects=True)
 # (shared address, global address, bytes): 16 bytes travel while the thread goes on; those past `bytes` become zero
 cp_async = inline_ptx("cp_async", "cp.async.cg.shared.global [$0], [$1], 16, $2;", None, [u32, u64, u32], effects=True)
 cp_async_commit = inline_ptx("cp_async_commit", "cp.async.commit_group;", None, [], effects=True)
@@ -255,5 +282,9 @@ def cp_async_wait(groups):
 
 bits = inline_ptx("bits", "mov.b32 $0, $1;", u32, [f32])  # (x): the bits of a float
 tf32 = inline_ptx("tf32", "cvt.rna.tf32.f32 $0, $1;", u32, [f32])  # (x): the nearest tf32
+from_bits = inline_ptx("from_bits", "mov.b32 $0, $1;", f32, [u32])  # (x): the float of these bits
+widen_f16 = inline_ptx("widen_f16", "cvt.f32.f16 $0, $1;", f32, [u16])  # (x): a float16, by its bits, as a float
+f16x2 = inline_ptx("f16x2", "cvt.rn.f16x2.f32 $0, $1, $2;", u32, [f32, f32])  # (high, low), two float16; from sm_80 on
+narrow_f16 = inline_ptx("narrow_f16", "cvt.rn.f16.f32 $0, $1;", u16, [f32])  # (x): the nearest float16, by its bits
 bf16x2 = inline_ptx("bf16x2", "cvt.rn.bf16x2.f32 $0, $1, $2;", u32, [f32, f32])  # (high, low), two bfloat16
 exp2 = inline_ptx("exp2", "ex2.approx.ftz.f32 $0, $1;", f32, [f32])  # (x): 2**x within 2**-22

@@ -26,10 +26,11 @@ import numpy as np
 from ...errors import KindError, ShapeError, StateError
 from . import cache, compiler
 
-__all__ = ["ARCHITECTURES", "KERNELS", "Kernel", "all_kernels", "kernel"]
+__all__ = ["ARCHITECTURES", "KERNELS", "SPECIFIC", "Kernel", "all_kernels", "kernel"]
 
 # Turing, Ampere (data centre, others), Ada, Hopper, Blackwell (data centre, others)
 ARCHITECTURES = ("sm_75", "sm_80", "sm_86", "sm_89", "sm_90", "sm_100", "sm_120")
+SPECIFIC = ("sm_90a",)  # with instructions that no other architecture has, newer ones neither
 KERNELS: "dict[str, Kernel]" = {}  # every kernel that was ever declared, by name
 NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 TYPE = re.compile(r"(f16|f32|f64|i8|u8|i16|u16|i32|u32|i64|u64)\*?")
@@ -60,7 +61,7 @@ class Kernel:
         self.function, self.name, self.threads, self.opcodes = function, name, threads, tuple(opcodes)
         self.parameters = _parameters(name, signature)
         self.bounds = (threads, blocks) if blocks else threads
-        self.architectures = ARCHITECTURES[ARCHITECTURES.index(lowest) :]
+        self.architectures = (lowest,) if lowest in SPECIFIC else ARCHITECTURES[ARCHITECTURES.index(lowest) :]
         self.declared = time.time()
         self._lock = threading.RLock()
         self._ptx: dict[str, str] = {}
@@ -162,8 +163,8 @@ def _check(name, function, signature, lowest):
     wanted, there = [part for part, _ in _parameters(name, signature)], list(inspect.signature(function).parameters)
     if not NAME.fullmatch(name):
         raise ShapeError(f"kernel: {name!r} is no name for a kernel, wants letters a to z, digits and underscores")
-    if lowest not in ARCHITECTURES:
-        raise ShapeError(f"{name}: lowest is {lowest!r}, wants one of {', '.join(ARCHITECTURES)}")
+    if lowest not in (*ARCHITECTURES, *SPECIFIC):
+        raise ShapeError(f"{name}: lowest is {lowest!r}, wants one of {', '.join((*ARCHITECTURES, *SPECIFIC))}")
     if not _parameters(name, signature)[0][1].endswith("*"):
         raise KindError(f"{name}: the first parameter is no pointer: its array decides where the kernel runs")
     if wanted != there:
@@ -181,7 +182,7 @@ def kernel(signature, *, threads, blocks=None, lowest="sm_75", opcodes=(), varia
     signature  a type and a name for each parameter, as in C: "f32* x, i32 n"
     threads    the most threads in a block
     blocks     how many blocks one multiprocessor should hold at once; limits the registers
-    lowest     the oldest architecture that has all its instructions
+    lowest     the oldest architecture that has all its instructions; "sm_90a": that one alone
     opcodes    prefixes of machine instructions that the compiled code must contain, such as "LDG.E.128"
     variant    added to the name, where a function around it makes several kernels
     A function that is declared anew, as by running a cell of a notebook again, takes the place of the older one.

@@ -8,15 +8,19 @@ and stream, so a launch costs the host a few microseconds.
 import ctypes
 import struct
 import threading
+from collections import deque
 
 import cupy
-from cupy.cuda import Device, driver, get_current_stream, runtime
+import numpy as np
+from cupy.cuda import Device, Event, alloc_pinned_memory, driver, get_current_stream, get_elapsed_time, runtime
 from cupy.cuda.function import Module
 
 from ...errors import KindError, ShapeError, StateError
+from ..capture import capturing
 from . import compiler
+from .kernel import SPECIFIC
 
-__all__ = ["Launcher", "device_architecture", "upload"]
+__all__ = ["Launcher", "device_architecture", "device_name", "milliseconds", "upload", "write"]
 
 SLOTS = {  # of struct: the type of a parameter, filled up to 8 bytes
     "f16": "e6x", "f32": "f4x", "f64": "d", "i8": "b7x", "u8": "B7x", "i16": "h6x", "u16": "H6x",
@@ -29,6 +33,33 @@ STATIC_SHARED = 1  # CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES
 def upload(array):
     """A NumPy array as one of the current device."""
     return cupy.asarray(array)
+
+
+class _Letter:
+    """Pinned memory for a few numbers on their way to a device; `sent` ends when they are there."""
+
+    def __init__(self, nbytes):
+        self.memory, self.sent = alloc_pinned_memory(nbytes), Event(disable_timing=True)
+        self.numbers = np.frombuffer(self.memory, np.uint8, nbytes)
+
+
+_letters: dict[tuple, deque] = {}  # by device and bytes, the one sent last stands last
+_writing = threading.Lock()
+
+
+def write(target, values):
+    """Send NumPy's numbers into a dense array of the current device, in the order of the current stream.
+
+    Nothing waits for it, and `values` may change at once: they go by way of pinned memory that is this call's alone.
+    """
+    stream, values = get_current_stream(), np.ascontiguousarray(values)
+    with _writing:
+        letters = _letters.setdefault((target.data.device_id, values.nbytes), deque())
+        letter = letters.popleft() if letters and letters[0].sent.done else _Letter(values.nbytes)
+        letter.numbers[...] = values.reshape(-1).view(np.uint8)
+        target.data.copy_from_host_async(letter.numbers.ctypes.data, values.nbytes, stream)
+        letter.sent.record(stream)
+        letters.append(letter)
 
 
 def current_device(name):
@@ -51,8 +82,23 @@ def device_architecture(device):
     return int(digits[:-1]), int(digits[-1])
 
 
+def device_name(device):
+    """What the driver calls a device."""
+    return runtime.getDeviceProperties(device)["name"].decode()
+
+
+def milliseconds(start):
+    """How long the current stream takes for what start() gives to it; the host waits."""
+    first, last, stream = Event(), Event(), get_current_stream()
+    first.record(stream)
+    start()
+    last.record(stream)
+    last.synchronize()
+    return get_elapsed_time(first, last)
+
+
 def _split(architecture):
-    digits = architecture.removeprefix("sm_")
+    digits = architecture.removeprefix("sm_").rstrip("a")
     return int(digits[:-1]), int(digits[-1])
 
 
@@ -67,10 +113,11 @@ def fitting(architectures, capability):
 
 def image(kernel, capability, device):
     """What the driver loads for a device: machine code, or PTX where there is neither compiler nor machine code."""
-    if capability < _split(kernel.architectures[0]):
-        major, minor = capability
+    lowest, (major, minor) = kernel.architectures[0], capability
+    if capability < _split(lowest) or (lowest in SPECIFIC and capability != _split(lowest)):
+        wanted = f"{lowest} and no other" if lowest in SPECIFIC else f"{lowest} or newer"
         raise StateError(
-            f"{kernel.name}: wants a GPU of {kernel.architectures[0]} or newer, device {device} is sm_{major}{minor}; "
+            f"{kernel.name}: wants a GPU of {wanted}, device {device} is sm_{major}{minor}; "
             "ask for a lower rung, or train on the CPU"
         )
     name = fitting(kernel.architectures, capability)
@@ -113,6 +160,8 @@ class Launcher:
         (x, y, z), (width, height, depth) = _three(grid), _three(block)
         if width * height * depth > self.kernel.threads:
             raise ShapeError(f"{self.kernel.name}: block {block} has more than {self.kernel.threads} threads")
+        if (recorder := capturing.get()) is not None:
+            recorder.hold([a for a, p in zip(arguments, self._pointers, strict=True) if p and type(a) is not int])
         driver.launchKernel(function, x, y, z, width, height, depth, shared, get_current_stream().ptr, address, 0)
 
     def _parameters(self):

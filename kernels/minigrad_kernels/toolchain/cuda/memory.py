@@ -4,7 +4,9 @@ from collections import OrderedDict
 
 import numpy as np
 
-__all__ = ["VECTOR", "address", "aligned", "kept", "upload"]
+from ..capture import capturing
+
+__all__ = ["VECTOR", "address", "aligned", "kept", "on_host", "upload", "write"]
 
 VECTOR = 16  # bytes that one thread can load at once, from an address that is a multiple of them
 KEPT = 256  # tables on devices
@@ -22,9 +24,9 @@ def address(array):
     return array.data.ptr
 
 
-def aligned(*arrays):
-    """Whether all arrays begin where 128-bit accesses may."""
-    return all(address(array) % VECTOR == 0 for array in arrays)
+def aligned(*arrays, to=VECTOR):
+    """Whether all arrays begin at multiples of so many bytes: where accesses of that size may."""
+    return all(address(array) % to == 0 for array in arrays)
 
 
 def upload(array, like):
@@ -33,9 +35,28 @@ def upload(array, like):
         from ...interpreter import array as interpreted
 
         return interpreted(array)
+    if (recorder := capturing.get()) is not None:
+        return recorder.upload(array)
     from .launch import upload as launched
 
     return launched(array)
+
+
+def write(target, values):
+    """New numbers, NumPy's, for a small dense array of a device, in the order of the current stream."""
+    if isinstance(target, np.ndarray):
+        target[...] = values
+    elif (recorder := capturing.get()) is not None:
+        recorder.write(target, values)
+    else:
+        from .launch import write as launched
+
+        launched(target, values)
+
+
+def on_host(array):
+    """A copy of an array as NumPy's; waits for the device."""
+    return np.array(array) if isinstance(array, np.ndarray) else array.get()
 
 
 def kept(table, like):
@@ -45,7 +66,7 @@ def kept(table, like):
     found = _kept.pop(key, None)
     if found is None:
         found = upload(table, like)
-        if not isinstance(found, np.ndarray):
+        if not isinstance(found, np.ndarray) and capturing.get() is None:
             found.device.synchronize()  # other streams may be the next to read it
     _kept[key] = found
     while len(_kept) > KEPT:

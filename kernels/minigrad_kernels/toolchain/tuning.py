@@ -1,0 +1,101 @@
+"""Which of several kernels that give the same bits is the fastest on this GPU: timed once, then known.
+
+A family names its candidates for a call, by the order of their sums alone: equal bits, so that what is chosen changes
+no result, and two processes that choose differently agree. The table of the family decides where there is one candidate
+or nothing may be timed: with MINIGRAD_TUNE=0, and while a graph is captured, which takes what is known.
+
+Each candidate is started once, so that it is compiled and loaded, and then RUNS times between two events; the least
+median wins, the first candidate where two are equal. The choice is kept in the user's cache beside machine code, in
+a file for each call, named by a hash of the kernels' own keys, of the call and of the device.
+"""
+
+import functools
+import hashlib
+import json
+import os
+import statistics
+
+import numpy as np
+
+from .cache import user_cache
+from .capture import capturing
+
+__all__ = ["chosen"]
+
+RUNS = 5
+_known: dict[tuple, str | None] = {}
+
+
+def chosen(op, call, candidates, start, like):
+    """The name of the fastest candidate; None where the family's table is to decide.
+
+    call        what tells this call from others: numbers, texts, tuples of them
+    candidates  a function that gives {name: Kernel}
+    start       start(name) gives a candidate's launches to the current stream; it may do so any number of times
+    like        an array of the call; those of the host and of the interpreter are not timed
+    """
+    if isinstance(like, np.ndarray):
+        return None
+    key = like.data.device_id, op, call
+    try:
+        return _known[key]
+    except KeyError:
+        pass
+    if os.environ.get("MINIGRAD_TUNE") == "0":
+        return None
+    found = candidates()
+    if len(found) < 2:
+        _known[key] = None
+        return None
+    file = _file(op, call, found, like.data.device_id)
+    name = _read(file, found)
+    if name is None:
+        if capturing.get() is not None:
+            return None
+        times = {name: _median(functools.partial(start, name)) for name in found}
+        name = min(times, key=times.__getitem__)
+        _write(file, name, times)
+    _known[key] = name
+    return name
+
+
+def _median(start):
+    """Milliseconds."""
+    from .cuda.launch import milliseconds
+
+    start()
+    return statistics.median([milliseconds(start) for _ in range(RUNS)])
+
+
+# ---- on disk ---------------------------------------------------------------------------------------------------------
+
+
+def _file(op, call, candidates, device):
+    """Where the choice lies; None where the user has no folder."""
+    from .cuda.launch import device_name
+
+    parts = op, call, device_name(device), [(name, kernel.key) for name, kernel in candidates.items()]
+    try:
+        return user_cache() / "tuned" / f"{op}-{hashlib.sha256(repr(parts).encode()).hexdigest()[:32]}.json"
+    except RuntimeError:
+        return None
+
+
+def _read(file, candidates):
+    """The choice that is kept; None if there is none, or the file was damaged."""
+    try:
+        name = json.loads(file.read_text(encoding="utf-8"))["fastest"]
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return None
+    return name if isinstance(name, str) and name in candidates else None
+
+
+def _write(file, name, times):
+    """Keep a choice. A folder that cannot be written to means no cache, not an error."""
+    from .cuda.cache import replace
+
+    try:
+        if file is not None:
+            replace(file, json.dumps({"fastest": name, "milliseconds": times}).encode())
+    except OSError:
+        return

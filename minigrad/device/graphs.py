@@ -1,0 +1,132 @@
+"""Graphs of CUDA through CuPy: capturing the work of a thread on one GPU, with memory that is the graph's alone."""
+
+import contextlib
+
+import cupy
+import numpy as np
+
+from minigrad_kernels.toolchain.cuda import launch
+
+from . import arrays
+
+__all__ = ["Draws", "Graph"]
+
+
+class _Private(cupy.cuda.UnownedMemory):
+    """A block of a graph's pool. It keeps the pool, too: CuPy's blocks do not, and arrays may outlive the graph."""
+
+
+class Graph:
+    """The work that was done inside of recording(), as often as launch() asks for it.
+
+    Its memory comes from a pool of its own, which goes with it, and with the last array there.
+    """
+
+    def __init__(self, place):
+        self.place, self._graph, self._last = place, None, None
+        with place.active():
+            self.pool = cupy.cuda.MemoryPool()
+            self.stream = cupy.cuda.Stream(non_blocking=True)
+            self.beside = cupy.cuda.Stream(non_blocking=True)  # for what is there before the first launch
+            self._ended = cupy.cuda.Event(disable_timing=True)
+
+    # ---- memory ------------------------------------------------------------------------------------------------------
+
+    def _take(self, nbytes):
+        taken = self.pool.malloc(nbytes)
+        if not nbytes:
+            return taken
+        memory = _Private(taken.ptr, nbytes, (taken, self.pool), self.place.number)
+        return cupy.cuda.MemoryPointer(memory, 0)
+
+    @staticmethod
+    def owns(array):
+        """Whether an array lies in the pool of a graph."""
+        return isinstance(array.data.mem, _Private)
+
+    def static(self, array):
+        """An array like a given one, that the graph reads."""
+        return arrays.empty_like(array)
+
+    def upload(self, array):
+        with self.place.active(), cupy.cuda.using_allocator(), self.beside:
+            made = cupy.empty(array.shape, array.dtype)
+            if made.size:
+                launch.write(made, array)
+                self.beside.synchronize()
+        return made
+
+    def write(self, target, values):
+        with self.place.active(), self.beside:
+            launch.write(target, values)
+            self.beside.synchronize()
+
+    # ---- capture and replay ------------------------------------------------------------------------------------------
+
+    @contextlib.contextmanager
+    def recording(self):
+        """Inside, this thread's work on the GPU is not done but becomes the graph."""
+        self.place.wait()
+        self.place.empty_cache()
+        with self.place.active(), cupy.cuda.using_allocator(self._take), self.stream:
+            self.stream.begin_capture()
+            try:
+                yield
+            except BaseException:
+                with contextlib.suppress(Exception):  # of a capture that something has spoilt
+                    self.stream.end_capture()
+                raise
+            self._graph = self.stream.end_capture()
+
+    def follow(self):
+        """Have the current stream wait for the launch before, which shares its memory with what is next."""
+        stream = cupy.cuda.get_current_stream()
+        if self._last is not None and self._last != stream.ptr:
+            stream.wait_event(self._ended)
+
+    def launch(self, copies):
+        """Copy dense arrays, pairs (to, from) that lie alike, and start the graph, on the current stream."""
+        with self.place.active():
+            stream = cupy.cuda.get_current_stream()
+            for target, source in copies:
+                if source is not target and source.nbytes:
+                    target.data.copy_from_device_async(source.data, source.nbytes, stream)
+            self._graph.launch(stream)
+            self._ended.record(stream)
+            self._last = stream.ptr
+
+    def draws(self, generator):
+        return Draws(self, generator)
+
+
+class Draws:
+    """Where a generator of keys stands, for kernels of a graph: seed and step on the device.
+
+    words   the array (seed, step before the first draw) of uint64, which the graph moves on to its next launch
+    start   the step that words held while it was captured
+    """
+
+    def __init__(self, graph, generator):
+        self._where, self._graph = generator.stands, graph
+        self._held = self._where()  # what the device holds, once all launches so far are done
+        self.start = self._held[1]
+        self.words = graph.upload(np.array(self._held, np.uint64))
+        self._by = None  # seed and step by which a launch moves on
+
+    def advance(self):
+        """The last of what the graph does: be ready for the next launch."""
+        _, after = self._where()
+        self._by = self._graph.upload(np.array([0, after - self.start], np.uint64))
+        self._step = after - self.start
+        cupy.add(self.words, self._by, out=self.words)
+
+    def renew(self):
+        """Before a replay: have the device hold where the generator stands, which it does unless others drew."""
+        found = self._where()
+        if found != self._held:
+            launch.write(self.words, np.array(found, np.uint64))
+            self._held = found
+
+    def passed(self):
+        """A launch has moved it on."""
+        self._held = self._held[0], self._held[1] + self._step
