@@ -88,7 +88,8 @@ def forced(name, case, dtype, inputs):
 
 
 def test_every_rung_is_here():
-    assert {name for name, _ in ROWS} == set(cuda.RUNGS)
+    """But for those on tensor cores, which have a file of their own."""
+    assert {name for name, _ in ROWS} == set(cuda.RUNGS) - set(cuda.ON_CORES)
 
 
 @each_row

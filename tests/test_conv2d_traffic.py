@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from minigrad_kernels import interpreter
-from minigrad_kernels.conv2d import cuda, cuda_direct
+from minigrad_kernels.conv2d import cuda, cuda_direct, cuda_vector
 
 from .kernel_runs import make_inputs, run
 from .test_conv2d_cuda import SAME, TWO, both
@@ -94,7 +94,7 @@ def test_the_inner_loop_of_the_largest_tile_is_mostly_arithmetic(adjoint, archit
     pytest.importorskip("numba_cuda")
     from minigrad_kernels.toolchain.cuda import report
 
-    kernel = cuda.VECTOR[128, 64, adjoint]
+    kernel = cuda_vector.VECTOR[128, 64, adjoint]
     (loop,) = [found for found in report.loops(kernel, architecture) if found["FFMA"]]
     assert loop["FFMA"] == 512 and loop.total() <= 640
     assert loop["LDS.128"] + loop["LDS.64"] == 33  # one finds the tap

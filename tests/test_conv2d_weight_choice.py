@@ -46,7 +46,7 @@ def problem(x, w, stride=(1, 1), padding=(0, 0), dilation=(1, 1), groups=1):
 
 
 def chosen(p, itemsize=4, x_aligned=True, others_aligned=True, rung=None):
-    return cuda_weight._rung(p, itemsize, x_aligned, others_aligned, rung)
+    return cuda_weight._rung(p, {4: "float32", 8: "float64"}[itemsize], x_aligned, others_aligned, rung)
 
 
 @pytest.mark.parametrize("what", CHOICE)

@@ -92,7 +92,8 @@ def forced(name, case, dtype, inputs):
 
 
 def test_every_rung_has_rows():
-    assert list(ROWS) == list(RUNGS)
+    """But for those on tensor cores, which have a file of their own."""
+    assert list(ROWS) == [name for name in RUNGS if name not in ("tensor", "async")]
 
 
 @each_row

@@ -9,18 +9,22 @@ likewise; outside the input it reads 0.
 Shapes  x, dx (N, C, H, W), w, dw (O, C/G, P, Q), out, g (N, O, I, J); stride, padding, dilation: pairs of integers,
         vertical first. Images lie channels last in memory, filters (P, Q, C/G, O): see layout.py
         workspace: bytes, at least workspace(...) of them, or a function (bytes, output) that gives them
-Types   float32 or float64, one for all arrays
+Types   float16, bfloat16, float32 or float64, one for all arrays; beside the first two the output may be float32.
+        Sums of 16 bits are float32. In the mode tf32, operands of float32 are rounded to TF32 first: on a GPU where
+        its tensor cores take the channels, on the CPU always
 Errors  ValueError for shapes, values, layouts or a workspace that do not fit, TypeError for other types
 """
 
 import numpy as np
 
 from ..checked import Checked, layouts
-from ..errors import KindError, ShapeError
+from ..errors import KindError, MinigradError, ShapeError
 from ..layout import CHANNELS_LAST, FILTER, is_dense
-from ..pool2d import check_windows, position_type
-from ..toolchain import implementation, threads
+from ..pool2d import check_windows, max_forward, position_type
+from ..toolchain import backend, implementation, threads
 from ..toolchain.arguments import check_one_kind, check_output, workspace_of
+from ..toolchain.tf32_mode import mode as tf32
+from ..toolchain.widening import is_half, widened
 from .geometry import as_tuple, output_shape
 from .winograd_mode import mode
 
@@ -41,14 +45,14 @@ def _check(op, arrays, x_shape, w_shape, bias, settings):
     The last one is the output of the call.
     """
     first, like = arrays[0][:2]
-    dtype, kinds = like.dtype, {type(entry[1]) for entry in arrays}
+    dtype, kinds, out = like.dtype, {type(entry[1]) for entry in arrays}, arrays[-1][1]
     if len(kinds) > 1 or (bias is not None and type(bias) is not type(like)):
         check_one_kind(op, {name: array for name, array, _, _ in arrays} | {"bias": bias})
-    if dtype not in FLOATS:
+    if dtype not in FLOATS and not is_half(dtype):
         raise KindError(f"{op}: {first} is {dtype}, wants float32 or float64")
     out_shape = output_shape(x_shape, w_shape, None if bias is None else bias.shape, *settings)
     for name, array, shape, layout in arrays:
-        if array.dtype != dtype:
+        if array.dtype != dtype and not (array is out and is_half(dtype) and array.dtype == np.float32):
             raise KindError(f"{op}: {name} is {array.dtype}, {first} is {dtype}; wants one type")
         if array.shape != (shape or out_shape):
             raise ShapeError(f"{op}: {name} has shape {array.shape}, wants {shape or out_shape}")
@@ -67,7 +71,7 @@ _spaces = Checked()
 
 def _conditions():
     """What the way that a call takes depends on beside its arguments."""
-    return threads(), mode()
+    return threads(), mode(), tf32()
 
 
 def _wanted(shapes, given, out):
@@ -95,11 +99,36 @@ def workspace(direction, x_shape, w_shape, stride, padding, dilation, groups, dt
     if known and (found := _spaces.found(shapes, given)) is not None:
         return found
     output_shape(x_shape, w_shape, None, *settings)
-    if np.dtype(dtype) not in FLOATS:
+    device = HOST if like is None else like
+    if is_half(np.dtype(dtype)) and not _on_cores(direction, device, x_shape, w_shape, settings):
+        dtype = np.float32  # what 16 bits are widened to
+    if np.dtype(dtype) not in FLOATS and not is_half(np.dtype(dtype)):
         raise KindError(f"conv2d: x is {np.dtype(dtype)}, wants float32 or float64")
-    wanted = implementation(__name__, "workspace", HOST if like is None else like)
+    wanted = implementation(__name__, "workspace", device)
     found = wanted(direction, tuple(x_shape), tuple(w_shape), *settings, np.dtype(dtype).itemsize)
     return _spaces.keep(shapes, given, found) if known else found
+
+
+def _on_cores(direction, like, x_shape, w_shape, settings):
+    """Whether arrays of 16 bits need not be widened: on a GPU, for shapes that suit its tensor cores."""
+    if backend(like) != "cuda":
+        return False
+    try:
+        output_shape(x_shape, w_shape, None, *settings)
+    except MinigradError:
+        return False  # the launcher says why
+    return implementation(__name__, "fits", like)(direction, tuple(x_shape), tuple(w_shape), *settings)
+
+
+def _native(direction, image, filters):
+    """For `widened`: whether a call has kernels for 16 bits; image, filters: where x or dx, and w or dw stand."""
+
+    def native(*arguments):
+        settings = arguments[4:8] if direction == "forward" else arguments[2:6]
+        shapes = arguments[image].shape, arguments[filters].shape
+        return _on_cores(direction, arguments[0], *shapes, _settings(*settings))
+
+    return native
 
 
 def _check_relu_and_bias(op, x, relu, bias):
@@ -109,6 +138,7 @@ def _check_relu_and_bias(op, x, relu, bias):
         raise KindError(f"{op}: bias is {bias.dtype} with strides {bias.strides}, wants {x.dtype} without gaps")
 
 
+@widened("x w bias", either="out", native=_native("forward", 0, 1))
 def forward(x, w, bias, relu, stride, padding, dilation, groups, out, workspace):
     """Cross-correlation of images with filters, as torch.nn.functional.conv2d; with relu, its positive part.
 
@@ -133,6 +163,12 @@ def forward(x, w, bias, relu, stride, padding, dilation, groups, out, workspace)
     kernel(x, w, bias, relu, *settings, out, memory)
 
 
+def _rounded_maxima(*arguments):
+    """For `widened`: whether forward_pooled is to give maxima of rounded sums, and not those of the sums themselves."""
+    return arguments[12].dtype == arguments[0].dtype
+
+
+@widened("x w bias", either="out", native=_rounded_maxima)
 def forward_pooled(
     x, w, bias, relu, stride, padding, dilation, groups, kernel_size, pool_stride, pool_padding, pool_dilation,
     out, positions, workspace,
@@ -152,10 +188,22 @@ def forward_pooled(
     wanted = _wanted(shapes, given, out)
     if wanted is None or not positions.flags.writeable:
         windows = _check_pooled(op, x, w, bias, relu, settings, sizes, out, positions)
+        bytes_do = positions.dtype == np.uint8
+        if is_half(x.dtype) and not (bytes_do and _on_cores("forward", x, x.shape, w.shape, settings)):
+            _convolve_and_pool(x, w, bias, relu, settings, windows, out, positions)
+            return
         wanted = _keep("forward_pooled", x, x.shape, w.shape, settings, shapes if windows == sizes else None, given)
         sizes = windows
     memory = workspace_of(op, workspace, wanted, SOURCE, out)
     kernel(x, w, bias, relu, *settings, *sizes, out, positions, memory)
+
+
+def _convolve_and_pool(x, w, bias, relu, settings, windows, out, positions):
+    """forward_pooled of 16 bits where there is no kernel for it: of sums that round to equals, the first counts."""
+    n, o, i, j = output_shape(x.shape, w.shape, None, *settings)
+    convolved = np.empty_like(x, shape=(n, i, j, o), order="C").transpose(0, 3, 1, 2)
+    forward(x, w, bias, relu, *settings, convolved, lambda size, like: np.empty_like(like, np.uint8, shape=(size,)))
+    max_forward(convolved, *windows, out, positions)
 
 
 def _check_pooled(op, x, w, bias, relu, settings, sizes, out, positions):
@@ -173,6 +221,7 @@ def _check_pooled(op, x, w, bias, relu, settings, sizes, out, positions):
     return windows
 
 
+@widened("g w", either="dx", native=_native("input_grad", 6, 1))
 def input_grad(g, w, stride, padding, dilation, groups, dx, workspace):
     """Gradient of the convolution with respect to its input; also known as transposed convolution.
 
@@ -192,6 +241,7 @@ def input_grad(g, w, stride, padding, dilation, groups, dx, workspace):
     kernel(g, w, *settings, dx, memory)
 
 
+@widened("g x", either="dw", native=_native("weight_grad", 1, 6))
 def weight_grad(g, x, stride, padding, dilation, groups, dw, workspace):
     """Gradient of the convolution with respect to its filters.
 

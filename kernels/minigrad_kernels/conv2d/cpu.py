@@ -13,8 +13,10 @@ from ..layout import CHANNELS_LAST, FILTER
 from ..toolchain import alias, threads
 from ..toolchain.pooling import Windows
 from ..toolchain.product import ALIGNMENT, Plan, aligned, runner, scratch_bytes
+from ..toolchain.tf32_mode import mode as tf32
 from ..transpose.cpu import transpose
 from . import winograd_plan
+from .cpu_tf32 import in_tf32, rounded_bytes
 from .filter_plan import fold, partial_count, shared_shape, weight_grad_plan
 from .geometry import Geometry, output_shape
 from .neighbours import finite, neighbours, spread
@@ -88,11 +90,15 @@ def _near(direction, geometry, plain):
 
 def workspace(direction, x_shape, w_shape, stride, padding, dilation, groups, itemsize):
     """Bytes of workspace for a direction; see the launcher."""
-    settings = stride, padding, dilation, groups
+    settings, extra = (stride, padding, dilation, groups), 0
+    if tf32() and itemsize == 4:
+        convolved = prod(output_shape(x_shape, w_shape, None, *settings))
+        read = {"input_grad": (convolved, prod(w_shape)), "weight_grad": (convolved, prod(x_shape))}
+        extra = rounded_bytes(*read.get(direction, (prod(x_shape), prod(w_shape))))
     if direction == "forward_pooled":
-        return _pooled(x_shape, w_shape, *settings, itemsize, threads(), mode()).bytes
+        return _pooled(x_shape, w_shape, *settings, itemsize, threads(), mode()).bytes + extra
     ways = _ways(direction, x_shape, w_shape, *settings, itemsize, threads(), mode())
-    return max(ways.near.bytes, winograd_bytes(direction, x_shape, w_shape, settings, itemsize))
+    return max(ways.near.bytes, winograd_bytes(direction, x_shape, w_shape, settings, itemsize)) + extra
 
 
 def _flat(array, order):
@@ -106,6 +112,7 @@ def _carve(setup, workspace, array):
     return memory[: setup.leading], memory[setup.leading :], memory[:0]
 
 
+@in_tf32(CHANNELS_LAST, FILTER)
 def forward(x, w, bias, relu, stride, padding, dilation, groups, out, workspace):
     """Convolution; see the launcher."""
     ways = _ways("forward", x.shape, w.shape, stride, padding, dilation, groups, x.itemsize, threads(), mode())
@@ -168,6 +175,7 @@ def _with_pooling(x_shape, w_shape, settings, windows, made, itemsize, count, _m
     return pooled, _Ways(None, near, plain)
 
 
+@in_tf32(CHANNELS_LAST, FILTER)
 def forward_pooled(
     x, w, bias, relu, stride, padding, dilation, groups, kernel_size, pool_stride, pool_padding, pool_dilation,
     out, positions, workspace,
@@ -183,7 +191,7 @@ def forward_pooled(
     elif pooled.convolved:
         n, o, *size = output_shape(x.shape, w.shape, None, *settings)
         whole = aligned(workspace, x.dtype)[: pooled.convolved].reshape(n, *size, o).transpose(0, 3, 1, 2)
-        forward(x, w, bias, relu, *settings, whole, workspace[pooled.convolved * x.itemsize + ALIGNMENT :])
+        forward.__wrapped__(x, w, bias, relu, *settings, whole, workspace[pooled.convolved * x.itemsize + ALIGNMENT :])
         pool2d.max_forward(whole, *windows, out, positions)
 
 
@@ -215,6 +223,7 @@ def _transpose(w, stride, dilation, out):
             np.copyto(out[row:row_end, column:column_end], stored[p, q])
 
 
+@in_tf32(CHANNELS_LAST, FILTER)
 def input_grad(g, w, stride, padding, dilation, groups, dx, workspace):
     """Gradient with respect to x; see the launcher."""
     ways = _ways("input_grad", dx.shape, w.shape, stride, padding, dilation, groups, g.itemsize, threads(), mode())
@@ -230,6 +239,7 @@ def input_grad(g, w, stride, padding, dilation, groups, dx, workspace):
     setup.run(source, filters, none, False, _flat(dx, CHANNELS_LAST), scratch)
 
 
+@in_tf32(CHANNELS_LAST, CHANNELS_LAST)
 def weight_grad(g, x, stride, padding, dilation, groups, dw, workspace):
     """Gradient with respect to w; see the launcher."""
     ways = _ways("weight_grad", x.shape, dw.shape, stride, padding, dilation, groups, g.itemsize, threads(), mode())

@@ -21,7 +21,7 @@ from ..toolchain.cuda import cuda, device, f32, i32, i64, offset, store4, u32, u
 __all__ = [
     "BASE", "BIAS", "COUNT", "FROM", "HOP", "MOST_TAPS", "QUAD", "REACH", "RELU", "SIGNATURE", "STEP",
     "STEPS", "TABLE", "TAPS", "WIDE", "advance", "bias_of", "find_step",
-    "finish", "least_of", "make_classes", "make_own", "make_parts", "make_write", "split",
+    "finish", "least_of", "make_classes", "make_own", "make_parts", "make_write", "signature_of", "split",
 ]  # fmt: skip
 
 STEPS = 8  # of the sums in a tile
@@ -34,8 +34,15 @@ SIZES = (
     "i32 filter_h, i32 filter_w, i32 stride_h, i32 stride_w, i32 padding_h, i32 padding_w, "
     "i32 dilation_h, i32 dilation_w, i32 groups"
 )
-# depth: steps of a slice of the sums, at most; slices: how many there are; flags: a sum of BIAS, RELU and WIDE
-SIGNATURE = f"f32* source, f32* filters, f32* bias, f32* result, {SIZES}, i32 depth, i32 slices, i32 flags"
+
+
+def signature_of(pointer):
+    """depth: steps of a slice of the sums, at most; slices: how many there are; flags: a sum of BIAS, RELU, WIDE ..."""
+    arrays = ", ".join(f"{pointer} {name}" for name in ("source", "filters", "bias", "result"))
+    return f"{arrays}, {SIZES}, i32 depth, i32 slices, i32 flags"
+
+
+SIGNATURE = signature_of("f32*")
 
 
 # An axis of one class, in the words of the formula above: a tuple of these. COUNT: its pixels.
@@ -112,7 +119,7 @@ def make_classes(adjoint):
     return axis, pixel, target
 
 
-def make_parts(adjoint, rows, copies, apart, threads):
+def make_parts(adjoint, rows, copies, apart, threads, tile_steps=STEPS):
     """Functions of a direction, for tiles of so many rows of which a thread copies some that lie so far apart."""
     axis, pixel, target = make_classes(adjoint)
 
@@ -131,8 +138,8 @@ def make_parts(adjoint, rows, copies, apart, threads):
         reads, makes = split(channels[0], groups)[0], split(channels[1], groups)[0]
         most = i32(i32(vertical[TAPS] * horizontal[TAPS]) * reads)
         steps = max(min(depth, i32(most - part * depth)), 0)
-        tiles = i32(u32(max(steps, 1) + (STEPS - 1)) // u32(STEPS))
-        first = i32(part * depth + steps - tiles * STEPS)  # the first tile takes what the others leave over
+        tiles = i32(u32(max(steps, 1) + (tile_steps - 1)) // u32(tile_steps))
+        first = i32(part * depth + steps - tiles * tile_steps)  # the first tile takes what the others leave over
         return vertical, horizontal, (group, part), (reads, makes), (pixels, tiles, first)
 
     @device

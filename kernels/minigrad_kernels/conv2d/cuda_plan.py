@@ -10,11 +10,12 @@ from typing import NamedTuple
 from ..errors import ShapeError
 from ..matmul.plan import BLOCKS, LEAST_DEPTH, LIMIT, WORTH
 
-__all__ = ["FEW", "Work", "tiles_of", "work_of"]
+__all__ = ["CORES", "FEW", "Work", "tiles_of", "work_of"]
 
 ROOM = 1 << 10  # places beyond the last element that kernels count to
 FEW = 3  # channels that are made, up to which tiles are not worth their empty columns
 TILES = {16: (128, 16), 32: (128, 32)}  # for so many channels at most
+CORES = ("float16", "bfloat16", "tf32")  # what tensor cores multiply
 
 
 class Work(NamedTuple):
@@ -104,6 +105,17 @@ def _tile(makes, pixels, parts):
     return (128, 64) if many else (64, 64)
 
 
+def _tile_on_cores(makes, pixels, parts, kind):
+    """The tile on tensor cores: large ones read least, but not where columns would be idle, or the blocks few."""
+    if makes <= 32:
+        return 128, 32
+    blocks = parts * tiles_of(pixels, 128) * tiles_of(makes, 64)
+    if kind != "tf32" and blocks < BLOCKS:
+        return 64, 64
+    wide = 2 * tiles_of(makes, 128) == tiles_of(makes, 64) and blocks >= 2 * BLOCKS
+    return (128, 128) if wide and kind != "tf32" else (128, 64)
+
+
 def _cut(steps, blocks):
     """(slices of the sums, steps of a slice). Cut where blocks are too few to fill a GPU, if it repays a launch."""
     slices = min(BLOCKS // blocks, steps // LEAST_DEPTH) if blocks else 0
@@ -115,8 +127,8 @@ def _cut(steps, blocks):
 
 
 @lru_cache(maxsize=1024)
-def work_of(direction, x_shape, w_shape, out_size, stride, padding, dilation, groups):
-    """The Work of "forward" or "input_grad".
+def work_of(direction, x_shape, w_shape, out_size, stride, padding, dilation, groups, kind="float32"):
+    """The Work of "forward" or "input_grad"; kind: of CORES, or another type.
 
     Errors  ValueError for sizes that are not 32-bit
     """
@@ -132,9 +144,11 @@ def work_of(direction, x_shape, w_shape, out_size, stride, padding, dilation, gr
     pixels = images * prod(-(-n // s) for n, s in zip(result[:2], apart, strict=True))
     classes, makes = prod(apart), result[2] // groups
     steps = prod(taps) * (source[2] // groups)
-    tile = _tile(makes, pixels, classes * groups)
-    blocks = classes * groups * tiles_of(pixels, tile[0]) * tiles_of(makes, tile[1])
-    slices, depth = _cut(steps, blocks) if kernel != (1, 1) and makes > FEW else (1, steps)
+    parts = classes * groups
+    tile = _tile_on_cores(makes, pixels, parts, kind) if kind in CORES else _tile(makes, pixels, parts)
+    blocks = parts * tiles_of(pixels, tile[0]) * tiles_of(makes, tile[1])
+    cut = kind in CORES or (kernel != (1, 1) and makes > FEW)
+    slices, depth = _cut(steps, blocks) if cut else (1, steps)
     settings = (*kernel, *stride, *padding, *dilation, groups)
     work = Work(adjoint, images, source, result, settings, pixels, classes, taps, tile, slices, depth)
     _check("conv2d" if not adjoint else "conv2d input_grad", work)

@@ -1,8 +1,9 @@
 """The weight gradient of convolution on CUDA: which rung of the ladder runs, and how it is started.
 
-Each rung is one idea more than those below: plain, gemm, vector, direct, depthwise; pointwise is the matrix product
-that a 1x1 filter is. All but that one write the sums of each slice of the pixels, and a last kernel adds the slices, in
-one order. Float64 runs on the plain rung.
+Each rung is one idea more than those below: plain, gemm, vector, tensor, async, direct, depthwise; pointwise is the
+matrix product that a 1x1 filter is. All but that one write the sums of each slice of the pixels, and a last kernel adds
+the slices, in one order. Float64 runs on the plain rung; float16 and bfloat16 run on tensor and async, unless `fits`
+of cuda.py says that the launcher is to widen them; in the mode tf32, float32 runs on async where it fits.
 """
 
 from functools import lru_cache
@@ -12,15 +13,22 @@ import numpy as np
 from ..bias import cuda_plain as bias
 from ..layout import CHANNELS_LAST, FILTER
 from ..matmul import cuda as matmul
-from ..matmul.plan import cut_of
+from ..matmul import cuda_split
+from ..matmul.cuda_parts import WIDE
+from ..matmul.cuda_split import SUMS
+from ..matmul.plan import cut_of, tensor_cut_of
 from ..toolchain.cuda.memory import VECTOR as ALIGNMENT
 from ..toolchain.cuda.memory import address, aligned
 from ..toolchain.cuda.rungs import choose
+from ..toolchain.tf32_mode import mode as tf32
+from . import cuda_weight_async
 from . import cuda_weight_depthwise as depthwise
 from .cuda_weight_direct import DIRECT
 from .cuda_weight_gemm import GEMM, HOPS
 from .cuda_weight_plain import PLAIN, THREADS
 from .cuda_weight_plan import problem_of
+from .cuda_weight_tensor import HOP as TENSOR_HOP
+from .cuda_weight_tensor import SIDE, TENSOR
 from .cuda_weight_tile import run_of, tile_of
 from .cuda_weight_vector import HOP, ROWS, VECTOR
 
@@ -29,6 +37,9 @@ __all__ = ["RUNGS", "weight_grad", "weight_grad_workspace"]
 OP = "conv2d weight_grad"
 FEW_ROWS, FEW_COLUMNS = 160, 16  # of dw: what the direct rung is made for; more fill the tiles of the vector rung
 MOST_GROUPS = 65535  # blocks in z
+SINGLE = "plain", "gemm", "vector", "direct", "depthwise", "pointwise"
+KINDS = {"float64": ("plain",), "float32": SINGLE, "tf32": (*SINGLE, "async")}  # the rungs of a type
+MISSING = {"tensor": "float16 or bfloat16", "async": "float16, bfloat16, or float32 in the mode tf32"}
 
 
 # ---- choice ----------------------------------------------------------------------------------------------------------
@@ -58,8 +69,10 @@ def _direct_misfit(p, x_aligned, others_aligned):
 
 
 @lru_cache(maxsize=1024)
-def _rung(p, itemsize, x_aligned, others_aligned, rung):
-    """The name of the rung that runs a Problem."""
+def _rung(p, kind, x_aligned, others_aligned, rung):
+    """The name of the rung that runs a Problem; kind: the name of a type, or tf32."""
+    chunk = 4 if kind == "tf32" else 8
+    chunks = x_aligned and others_aligned and p.w_shape[1] % chunk == p.columns % chunk == 0
     quads = x_aligned and others_aligned and p.w_shape[1] % 4 == p.columns % 4 == 0
     single = p.depthwise and p.columns == 1 and p.groups % 4 == 0 and x_aligned and others_aligned
     wide = p.pointwise and min(p.rows, p.columns) > FEW_COLUMNS
@@ -68,15 +81,22 @@ def _rung(p, itemsize, x_aligned, others_aligned, rung):
         "plain": None,
         "gemm": tiles,
         "vector": tiles or (None if quads else f"multiples of 4 channels and filters in a group, {where}"),
+        "tensor": tiles,
+        "async": tiles or (None if chunks else f"multiples of {chunk} channels and filters in a group, {where}"),
         "direct": tiles or _direct_misfit(p, x_aligned, others_aligned),
         "depthwise": None if single else f"a filter for each of several channels, a multiple of 4 of them, {where}",
         "pointwise": None
         if wide
         else f"1x1 filters, stride 1, no padding, one group, more than {FEW_COLUMNS} channels and filters",
     }
-    if itemsize != 4:
-        misfits = {name: None if name == "plain" else "float32" for name in misfits}
+    runs = KINDS.get(kind, ("tensor", "async"))
+    misfits |= {name: MISSING.get(name, "float32") for name in misfits if name not in runs}
     return choose(OP, rung, misfits)
+
+
+def _type(array):
+    """How the elements of an array are multiplied."""
+    return "tf32" if array.itemsize == 4 and tf32() else array.dtype.name
 
 
 # ---- calls -----------------------------------------------------------------------------------------------------------
@@ -85,8 +105,9 @@ def _rung(p, itemsize, x_aligned, others_aligned, rung):
 def weight_grad_workspace(x_shape, w_shape, stride, padding, dilation, groups, itemsize):
     """Bytes of workspace that `weight_grad` wants, whatever the rung: the sums of the slices."""
     p = problem_of(tuple(x_shape), tuple(w_shape), stride, padding, dilation, groups)
-    slices = max(p.slices, cut_of(p.rows, p.columns, p.pixels, 1).slices if p.pointwise else 1)
-    return slices * p.size * itemsize + ALIGNMENT if slices > 1 else 0
+    cuts = ((cut_of, tensor_cut_of) if tf32() else (cut_of,)) if p.pointwise else ()
+    slices = max(p.slices, *(cut(p.rows, p.columns, p.pixels, 1).slices for cut in cuts), 1)
+    return slices * p.size * max(itemsize, 4) + ALIGNMENT if slices > 1 else 0
 
 
 def weight_grad(g, x, stride, padding, dilation, groups, dw, workspace, rung=None):
@@ -95,17 +116,26 @@ def weight_grad(g, x, stride, padding, dilation, groups, dw, workspace, rung=Non
     Errors  ValueError for a rung that does not exist or does not fit, and for sizes that are not 32-bit
     """
     problem = problem_of(x.shape, dw.shape, stride, padding, dilation, groups)
-    start = RUNGS[_rung(problem, dw.itemsize, aligned(x), aligned(g, dw), rung)]
+    start = RUNGS[_rung(problem, _type(x), aligned(x), aligned(g, dw), rung)]
     if not problem.pixels:
         dw.fill(0)
     elif start is _pointwise or problem.slices == 1:
         start(problem, x, g, dw, workspace)
     else:
-        first = -address(workspace) % ALIGNMENT
-        partial = workspace[first : first + problem.slices * problem.size * dw.itemsize].view(dw.dtype)
-        slices = start(problem, x, g, partial, None)
-        grid, block = (-(-problem.size // bias.WIDTH),), (bias.WIDTH, bias.HEIGHT)
-        bias.ADD[dw.dtype](grid, block, (partial, dw, slices, problem.size))
+        first, itemsize = -address(workspace) % ALIGNMENT, max(x.itemsize, 4)
+        partial = workspace[first : first + problem.slices * problem.size * itemsize]
+        partial = partial.view(dw.dtype if dw.itemsize == itemsize else np.float32)
+        _add(partial, dw, start(problem, x, g, partial, None), problem.size)
+
+
+def _add(partial, dw, slices, size):
+    """Add the sums of the slices."""
+    if dw.itemsize == 2:
+        grid, block = (-(-size // cuda_split.WIDTH), 1), (cuda_split.WIDTH, cuda_split.HEIGHT)
+        cuda_split.ADD[dw.dtype.name](grid, block, (partial, 0, dw, size, size, slices, 0, 0))
+        return
+    grid, block = (-(-size // bias.WIDTH),), (bias.WIDTH, bias.HEIGHT)
+    bias.ADD[dw.dtype](grid, block, (partial, dw, slices, size))
 
 
 # Each starts a rung that writes the sums of the slices, or dw itself if there is one, and returns how many it wrote.
@@ -117,10 +147,10 @@ def _plain(problem, x, g, out, _):
     return problem.slices
 
 
-def _tiled(kernel, tile, hop, problem, arrays):
+def _tiled(kernel, tile, hop, problem, arrays, flags=(), shared=0):
     tiles = -(-problem.rows // tile[0]) * -(-problem.columns // tile[1])
     sizes = problem.pixels, problem.depth, *problem.shapes(), *problem.walk(hop)
-    kernel((tiles, problem.slices, problem.groups), (kernel.threads,), (*arrays, *sizes))
+    kernel((tiles, problem.slices, problem.groups), (kernel.threads,), (*arrays, *sizes, *flags), shared)
     return problem.slices
 
 
@@ -132,6 +162,24 @@ def _gemm(problem, x, g, out, _):
 def _vector(problem, x, g, out, _):
     columns = 32 if problem.columns <= 32 else 64
     return _tiled(VECTOR[columns], (ROWS, columns), HOP, problem, (x, g, out))
+
+
+def _on_cores(x, out, columns):
+    """(out or its address, flags) for a kernel on tensor cores, whose pointers have elements such as those of x."""
+    flags = WIDE * (columns % 4 == 0 and aligned(out))
+    return (out, flags) if out.itemsize == x.itemsize else (address(out), flags + SUMS)
+
+
+def _tensor(problem, x, g, out, _):
+    place, flags = _on_cores(x, out, problem.columns)
+    return _tiled(TENSOR[x.dtype.name], (SIDE, SIDE), TENSOR_HOP, problem, (x, g, place), (flags,))
+
+
+def _async(problem, x, g, out, _):
+    kind, (place, flags) = _type(x), _on_cores(x, out, problem.columns)
+    kernel, tile = cuda_weight_async.ASYNC[kind], (cuda_weight_async.ROWS, cuda_weight_async.COLUMNS)
+    shared = cuda_weight_async.SHARED[kind]
+    return _tiled(kernel, tile, cuda_weight_async.HOPS[kind], problem, (x, g, place), (flags,), shared)
 
 
 def _direct(problem, x, g, out, _):
@@ -166,6 +214,8 @@ RUNGS = {
     "plain": _plain,
     "gemm": _gemm,
     "vector": _vector,
+    "tensor": _tensor,
+    "async": _async,
     "direct": _direct,
     "depthwise": _depthwise,
     "pointwise": _pointwise,

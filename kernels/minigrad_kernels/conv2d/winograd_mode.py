@@ -4,11 +4,16 @@ import contextlib
 import contextvars
 
 from ..errors import ShapeError
+from ..toolchain.tf32_mode import mode as tf32
 
 __all__ = ["mode", "winograd"]
 
 _modes = contextvars.ContextVar("winograd", default=True)
-mode = _modes.get
+
+
+def mode():
+    """The mode of now; in the mode tf32 there is no Winograd, which would round sums of rounded numbers again."""
+    return not tf32() and _modes.get()
 
 
 @contextlib.contextmanager

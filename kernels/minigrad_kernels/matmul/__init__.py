@@ -11,10 +11,13 @@ from ..checked import Checked, layouts
 from ..errors import KindError, ShapeError
 from ..toolchain import implementation, threads
 from ..toolchain.arguments import check_one_kind, check_output, workspace_of
+from ..toolchain.tf32_mode import mode as tf32
+from ..toolchain.widening import is_half, on_cuda, widened
 
 __all__ = ["forward", "output_shape", "workspace"]
 
-FLOATS = {np.dtype(np.float32), np.dtype(np.float64)}
+SINGLE = np.dtype(np.float32)
+FLOATS = {SINGLE, np.dtype(np.float64)}
 
 
 def _broadcast(a_shape, b_shape):
@@ -54,6 +57,7 @@ def workspace(a, b):
     return implementation(__name__, "workspace", a)(a, b)
 
 
+@widened("a b bias", either="out", native=on_cuda)
 def forward(a, b, bias, relu, out, workspace):
     """Matrix product of two stacks of matrices, plus a bias on each row; with relu, the positive part. NaN stays NaN.
 
@@ -62,10 +66,11 @@ def forward(a, b, bias, relu, out, workspace):
     Shapes  a (..., M, K) and b (..., K, N) with equal leading axes and any strides (also 0 or negative);
             bias None or (N,); out (..., M, N) in C order;
             workspace bytes, at least workspace(a, b), or a function (bytes, out) that gives them
-    Types   float32 or float64, one for all
+    Types   float16, bfloat16, float32 or float64, one for all; beside the first two out may be float32; in the mode
+            tf32, operands of float32 are rounded to TF32 first
     Errors  ValueError for shapes that do not fit, a workspace too small or a read-only out, TypeError for other types
     """
-    shapes, settings, wanted = layouts("forward", a, b, bias, out), (threads(),), None
+    shapes, settings, wanted = layouts("forward", a, b, bias, out), (threads(), tf32()), None
     if shapes and out.flags.writeable:
         wanted = _known.found(shapes, settings)
     if wanted is None:
@@ -85,13 +90,16 @@ def _check(a, b, bias, out):
     kind, dtype = type(out), out.dtype
     if not (type(a) is kind is type(b)) or (bias is not None and type(bias) is not kind):
         check_one_kind("matmul", {"out": out, "a": a, "b": b, "bias": bias})
-    if dtype not in FLOATS:
-        raise KindError(f"matmul: out is {dtype}, wants float32 or float64")
+    like = "a" if dtype == SINGLE and is_half(a.dtype) else "out"
+    if like == "a":
+        dtype = a.dtype
+    elif dtype not in FLOATS and not is_half(dtype):
+        raise KindError(f"matmul: out is {dtype}, wants float16, bfloat16, float32 or float64")
     for name, array in (("out", out), ("a", a), ("b", b), ("bias", bias)):
         if array is None:
             continue
-        if array.dtype != dtype:
-            raise KindError(f"matmul: {name} is {array.dtype}, out is {dtype}; wants one type")
+        if array.dtype != dtype and array is not out:
+            raise KindError(f"matmul: {name} is {array.dtype}, {like} is {dtype}; wants one type")
         if not getattr(array.flags, "aligned", True):  # arrays of CuPy always are
             raise ShapeError(f"matmul: {name} lies at an address that is no multiple of its element; pass a copy")
     if output_shape(a.shape, b.shape) != out.shape or a.shape[:-2] != b.shape[:-2]:

@@ -5,6 +5,7 @@
   and serve many rows of a, blocks of b are packed
 
 Long sums run in blocks of DEPTH, so that a block of columns stays in cache; the blocks add up in order.
+In the mode tf32 the operands are rounded into the workspace first.
 """
 
 from collections.abc import Callable
@@ -32,6 +33,7 @@ from ..toolchain.product import (
     runner,
     scratch_bytes,
 )
+from ..toolchain.tf32_mode import mode, round_to_tf32
 
 __all__ = ["forward", "workspace"]
 
@@ -143,17 +145,65 @@ def workspace(a, b):
     """Bytes of workspace that `forward` wants for these arrays, whose elements it does not look at."""
     if not (prod(a.shape[:-1]) and b.shape[-1]):
         return 0
-    return _setup(a.shape, a.strides, b.shape, b.strides, b.itemsize, threads()).bytes
+    rounded = 0
+    if mode() and a.itemsize == 4:
+        (a, b), rounded = _copies(a, b)
+    return rounded + _setup(a.shape, a.strides, b.shape, b.strides, b.itemsize, threads()).bytes
 
 
 def forward(a, b, bias, relu, out, workspace):
     """Matrix product; see the launcher."""
     if out.size == 0:
         return
+    if mode() and out.itemsize == 4:
+        (a, b), workspace = _rounded(a, b, workspace)
     setup = _setup(a.shape, a.strides, b.shape, b.strides, b.itemsize, threads())
     scratch = aligned(workspace, out.dtype) if setup.bytes else np.empty(0, out.dtype)
     start = scratch[:0] if bias is None else alias(bias)
     setup.run(_from_first(a), _from_first(b), start, relu, out.reshape(-1), scratch)
+
+
+# ---- operands of TF32 ------------------------------------------------------------------------------------------------
+
+
+def _places(array):
+    """(shape, strides) of a copy without gaps: axes that repeat themselves stay so, rows or columns lie as they do."""
+    shape = [1 if step == 0 else size for size, step in zip(array.shape, array.strides, strict=True)]
+    upright = shape[-1] == 1 or abs(array.strides[-1]) <= abs(array.strides[-2])
+    order = [*range(array.ndim - 2), *((-2, -1) if upright else (-1, -2))]
+    strides, room = [0] * array.ndim, array.itemsize
+    for axis in reversed(order):
+        strides[axis] = room if shape[axis] > 1 else 0
+        room *= shape[axis]
+    return array.shape, tuple(strides), room
+
+
+class _Copy(NamedTuple):
+    """What plans look at in an array."""
+
+    shape: tuple
+    strides: tuple
+    itemsize: int
+
+
+def _copies(*arrays):
+    """The copies that the arrays are rounded to, and how many bytes they take."""
+    made = [_places(array) for array in arrays]
+    copies = [_Copy(shape, strides, array.itemsize) for (shape, strides, _), array in zip(made, arrays, strict=True)]
+    return copies, sum(room for *_, room in made) + ALIGNMENT
+
+
+def _rounded(a, b, workspace):
+    """The operands rounded to TF32, in the first bytes of the workspace, and the rest of it."""
+    (*copies,), size = _copies(a, b)
+    start, found = -workspace.ctypes.data % a.itemsize, []
+    for array, copy in zip((a, b), copies, strict=True):
+        rounded = np.ndarray(copy.shape, array.dtype, workspace, start, copy.strides)
+        single = tuple(slice(0, 1) if step == 0 else slice(None) for step in copy.strides)
+        round_to_tf32(array[single], rounded[single])
+        found.append(rounded)
+        start += _places(array)[2]
+    return found, workspace[size:]
 
 
 def _from_first(array):

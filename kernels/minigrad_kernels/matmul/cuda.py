@@ -1,25 +1,32 @@
 """Matrix product on CUDA: the plain rung, and which rung of the ladder runs.
 
 Each rung is one idea more than the one below: plain, tiled, register, vector, buffered, split. A rung that exists for
-tiles of several sizes has one name for each; the name alone means 128x128. Float64 runs on the plain rung.
+tiles of several sizes has one name for each; the name alone means 128x128. Float64 runs on the plain rung. The rungs
+on tensor cores, which other types and the mode tf32 take, stand in cuda_tensor_plan.py.
 """
 
+import contextlib
 from functools import lru_cache
-from typing import Any, NamedTuple
 
+import numpy as np
+
+from ..errors import ShapeError
 from ..toolchain.cuda import cuda, f32, f64, i64, kernel, u32
 from ..toolchain.cuda.memory import VECTOR as ALIGNMENT
 from ..toolchain.cuda.memory import address, aligned
 from ..toolchain.cuda.rungs import choose
-from . import cuda_split
+from ..toolchain.tf32_mode import mode as tf32
+from ..toolchain.tuning import chosen
+from . import cuda_split, cuda_tensor_plan
 from .cuda_buffered import BUFFERED
 from .cuda_parts import BIAS, RELU, WIDE
 from .cuda_register import REGISTER
+from .cuda_split import ADD, SUMS
 from .cuda_tiled import tiled
 from .cuda_vector import VECTOR
-from .plan import MOST, Cut, Product, cut_of, launches, product_of
+from .plan import MOST, Cut, Plan, Rung, cut_of, launches, layout_of, product_of
 
-__all__ = ["RUNGS", "forward", "plain", "plain_f64", "starts", "workspace"]
+__all__ = ["RUNGS", "equals", "forward", "plain", "plain_f64", "rungs_of", "starts", "workspace"]
 
 FAR = 1 << 24  # strides from which on places within a tile might not be 32-bit
 WIDTH, HEIGHT = 32, 8  # the block of threads of the plain rung
@@ -60,13 +67,6 @@ plain, plain_f64 = _plain("f32", f32), _plain("f64", f64)
 # ---- the ladder ------------------------------------------------------------------------------------------------------
 
 
-class Rung(NamedTuple):
-    """kernels: by whether a and b lie along k in memory, where the rung loads 128 bits; else one kernel, under None."""
-
-    kernels: dict[Any, Any]
-    tile: tuple[int, int]
-
-
 def _by_layout(kernels, *tile):
     return Rung({key[2:]: found for key, found in kernels.items() if key[:2] == tile}, tile)
 
@@ -83,42 +83,13 @@ RUNGS = {
     "buffered": _by_layout(BUFFERED, 128, 128),
     "split": Rung({None: cuda_split.add}, (1, cuda_split.WIDTH)),  # after the rung that the shape has otherwise
 }
+ALIKE = {name for name in RUNGS if name.startswith(("register", "vector", "buffered"))} | {"async_64x64", "async"}
 BEST = {  # for each tile, best first
     (128, 128): ("buffered", "register", "plain"),
     (64, 64): ("buffered_64x64", "register_64x64", "plain"),
     (128, 16): ("register_128x16", "plain"),
     (16, 128): ("register_16x128", "plain"),
 }
-
-
-class Plan(NamedTuple):
-    """What starting a product takes; sizes: the kernel's arguments between the arrays and the flags."""
-
-    kernel: Any
-    grid: tuple[int, int]
-    sizes: tuple[int, ...]
-    product: Product
-    cut: Cut
-
-
-def _along_k(lines, k, line_step, k_step, z_steps, at_multiple):
-    """Whether 128-bit loads go along k, or along the lines (rows of a, columns of b); None: they go along neither."""
-    if k == 0:  # nothing is loaded
-        return True
-    if at_multiple and all(step % 4 == 0 for step in z_steps):
-        if k_step == 1 and k % 4 == 0 and line_step % 4 == 0:
-            return True
-        if line_step == 1 and lines % 4 == 0 and k_step % 4 == 0:
-            return False
-    return None
-
-
-def _layout(p, a_aligned, b_aligned):
-    """(whether a lies along k, whether b does), or None if one of them allows no 128-bit loads."""
-    axes = (p.z, *p.others)
-    a = _along_k(p.m, p.k, p.a_m, p.a_k, [axis.a for axis in axes], a_aligned)
-    b = _along_k(p.n, p.k, p.b_n, p.b_k, [axis.b for axis in axes], b_aligned)
-    return None if a is None or b is None else (a, b)
 
 
 def _misfits(p, cut, layout, itemsize):
@@ -149,7 +120,7 @@ def _misfits(p, cut, layout, itemsize):
 @lru_cache(maxsize=1024)
 def _plan(a_shape, a_strides, b_shape, b_strides, itemsize, a_aligned, b_aligned, rung):
     p = product_of(a_shape, a_strides, b_shape, b_strides, itemsize)
-    cut, layout = cut_of(p.m, p.n, p.k, p.count), _layout(p, a_aligned, b_aligned)
+    cut, layout = cut_of(p.m, p.n, p.k, p.count), layout_of(p, a_aligned, b_aligned, itemsize)
     misfits = _misfits(p, cut, layout, itemsize)
     best = next(name for name in BEST[cut.tile] if misfits[name] is None)
     name = choose("matmul", rung or ("split" if misfits["split"] is None else best), misfits)
@@ -171,50 +142,95 @@ def _plan(a_shape, a_strides, b_shape, b_strides, itemsize, a_aligned, b_aligned
 # ---- calls -----------------------------------------------------------------------------------------------------------
 
 
+def _core_of(a):
+    """What tensor cores take such operands as: float16 and bfloat16, and float32 in the mode tf32; else None."""
+    if a.itemsize == 2:
+        return a.dtype.name
+    return "tf32" if a.itemsize == 4 and tf32() else None
+
+
+def rungs_of(a):
+    """The rungs of the ladder for operands such as a, by name, in the mode that holds."""
+    core = _core_of(a)
+    return cuda_tensor_plan.RUNGS[core] if core else RUNGS
+
+
+def _plan_of(a, b, rung):
+    settings, core = (a.shape, a.strides, b.shape, b.strides), _core_of(a)
+    if core:
+        return cuda_tensor_plan.plan_of(*settings, core, aligned(a), aligned(b), rung)
+    return _plan(*settings, a.itemsize, aligned(a), aligned(b), rung)
+
+
 def workspace(a, b):
     """Bytes of workspace that `forward` wants for these arrays: the products of slices."""
     if not a.size or not b.size:
         return 0
-    plan = _plan(a.shape, a.strides, b.shape, b.strides, a.itemsize, aligned(a), aligned(b), None)
+    plan = _plan_of(a, b, None)
     p, slices = plan.product, plan.cut.slices
-    return p.z.size * slices * p.m * p.n * a.itemsize + ALIGNMENT if slices > 1 else 0
+    return p.z.size * slices * p.m * p.n * 4 + ALIGNMENT if slices > 1 else 0
 
 
 def forward(a, b, bias, relu, out, workspace, rung=None):
-    """Matrix product; see the launcher. rung: a name from RUNGS; None: the best that fits.
+    """Matrix product; see the launcher. rung: a name from rungs_of(a); None: the fastest of those with equal bits.
 
     Errors  ValueError for a rung that does not exist or does not fit
     """
-    for start, grid, block, arguments in starts(a, b, bias, relu, out, workspace, rung):
-        start(grid, block, arguments)
+
+    def run(name):
+        for start, grid, block, arguments, shared in starts(a, b, bias, relu, out, workspace, name):
+            start(grid, block, arguments, shared)
+
+    if rung is None and out.size:
+        call = a.shape, a.strides, b.shape, b.strides, a.dtype.name, _core_of(a), aligned(a), aligned(b), aligned(out)
+        rung = chosen("matmul", call, lambda: equals(a, b), run, a)
+    run(rung)
+
+
+def equals(a, b):
+    """{name: Kernel} of the rungs that give the bits of the best one: each sum is one sum, in the order of k."""
+    if _plan_of(a, b, None).cut.slices > 1:
+        return {}
+    found = {}
+    for name in ALIKE & rungs_of(a).keys():
+        with contextlib.suppress(ShapeError):  # does not fit
+            found[name] = _plan_of(a, b, name).kernel
+    return {name: found[name] for name in rungs_of(a) if name in found}
 
 
 def starts(a, b, bias, relu, out, workspace, rung=None):
-    """(kernel, grid, block, arguments) of each launch that `forward` consists of, in order."""
+    """(kernel, grid, block, arguments, dynamic shared memory) of each launch of `forward`, in order."""
     if not out.size:
         return
-    plan = _plan(a.shape, a.strides, b.shape, b.strides, a.itemsize, aligned(a), aligned(b), rung)
+    plan = _plan_of(a, b, rung)
     end = BIAS * (bias is not None) + RELU * bool(relu)
     bias = 0 if bias is None else bias
     if plan.cut.slices > 1:
         yield from _split(plan, a, b, bias, out, workspace, end)
         return
-    wide = WIDE * (plan.product.n % 4 == 0 and aligned(out))
+    end += WIDE * (plan.product.n % 4 == 0 and aligned(out)) + SUMS * (out.itemsize > a.itemsize)
     for index, count in launches(plan.product):
         rest = tuple(slice(i, None) for i in index)  # its first element is that of the first matrix
         arrays = (a[rest], b[rest], bias, out[rest]) if any(index) else (a, b, bias, out)
-        yield plan.kernel, (*plan.grid, count), (plan.kernel.threads,), (*arrays, *plan.sizes, end + wide)
+        arguments = *arrays[:3], _elements(arrays[3], a), *plan.sizes, end
+        yield plan.kernel, (*plan.grid, count), (plan.kernel.threads,), arguments, plan.shared
+
+
+def _elements(out, like):
+    """out as elements of the size that the operands have, two for each float32 beside 16 bits."""
+    return out if out.itemsize == like.itemsize else out.view(np.uint16)
 
 
 def _split(plan, a, b, bias, out, workspace, end):
     """Products of slices to the workspace, then their sums; for each launch of `launches` in the same memory."""
     p, slices = plan.product, plan.cut.slices
-    start, size = -address(workspace) % ALIGNMENT, p.m * p.n
-    partial = workspace[start : start + p.z.size * slices * size * out.itemsize].view(out.dtype)
-    wide = WIDE * (p.n % 4 == 0)
+    first, size = -address(workspace) % ALIGNMENT, p.m * p.n
+    partial = workspace[first : first + p.z.size * slices * size * 4].view(np.float32)
+    sums = SUMS * (a.itemsize == 2)
+    add, end = ADD[a.dtype.name], end + SUMS * (out.itemsize > a.itemsize)
     for index, count in launches(p):
         rest = tuple(slice(i, None) for i in index)
-        arguments = a[rest], b[rest], 0, partial, *plan.sizes, wide
-        yield plan.kernel, (*plan.grid, count * slices), (plan.kernel.threads,), arguments
+        arguments = a[rest], b[rest], 0, _elements(partial, a), *plan.sizes, sums + WIDE * (p.n % 4 == 0)
+        yield plan.kernel, (*plan.grid, count * slices), (plan.kernel.threads,), arguments, plan.shared
         grid, block = (-(-size // cuda_split.WIDTH), count), (cuda_split.WIDTH, cuda_split.HEIGHT)
-        yield cuda_split.add, grid, block, (partial, bias, out[rest], size, p.n, slices, p.z.out, end)
+        yield add, grid, block, (partial, bias, _elements(out[rest], a), size, p.n, slices, p.z.out, end), 0

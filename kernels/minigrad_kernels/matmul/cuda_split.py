@@ -1,43 +1,65 @@
 """Rung 6 of the matrix product: sums in slices, for few results with long sums."""
 
-from ..toolchain.cuda import cuda, f32, i32, i64, kernel, offset, u32, unroll
-from .cuda_parts import bias_of, finish, least_of
+from ..toolchain.cuda import bits, cuda, f32, i32, i64, kernel, offset, u16, u32, unroll
+from ..toolchain.cuda.halves import BF16, F16, SINGLE
+from .cuda_parts import BIAS, bias_of, finish, least_of
 
-__all__ = ["HEIGHT", "WIDTH", "add"]
+__all__ = ["ADD", "HEIGHT", "SUMS", "WIDTH", "add"]
 
 WIDTH, HEIGHT = 32, 8  # of a block of threads: results, and threads for each of them
-SIGNATURE = "f32* partial, f32* bias, f32* out, i32 size, i32 n, i32 slices, i64 out_z, i32 flags"
+SUMS = 8  # flag: results are float32, also those of 16-bit operands
 
 
-@kernel(SIGNATURE, threads=WIDTH * HEIGHT)
-def add(partial, bias, out, size, n, slices, out_z, flags):
-    """One idea: slices of each sum are products of their own, and fill a GPU that the tiles alone would not.
+def make_add(half):
+    pointer, single, widen, narrow = half.pointer, half is SINGLE, half.widen, half.narrow
+    signature = f"f32* partial, {pointer} bias, {pointer} out, i32 size, i32 n, i32 slices, i64 out_z, i32 flags"
 
-    Any tile rung writes the products of the slices to the workspace. Here each block owns 32 results: row y of its
-    threads adds every 8th slice, then the 8 sums are added pairwise. That order is always the same, and so are the
-    bits. blockIdx.y is the matrix of the batch; size is M * N, and out_z how far the matrices of out lie apart.
+    @kernel(signature, threads=WIDTH * HEIGHT, lowest=half.lowest, variant="" if single else half.name)
+    def add(partial, bias, out, size, n, slices, out_z, flags):
+        """One idea: slices of each sum are products of their own, and fill a GPU that the tiles alone would not.
 
-    Traffic    that of the tile rung; besides, slices * M * N floats are written once and read once
-    """
-    sums = cuda.shared.array((HEIGHT, WIDTH), f32)
-    x, y = i32(cuda.threadIdx.x), i32(cuda.threadIdx.y)
-    i = i32(cuda.blockIdx.x * WIDTH + x)
-    matrix, total = i64(cuda.blockIdx.y), f32(0)
-    if i < size:
-        part = offset(partial, (matrix * slices + y) * size + i)
-        while y < slices:
-            unroll(4)  # loads that are on their way together
-            total += part[0]
-            part = offset(part, HEIGHT * i64(size))
-            y = i32(y + HEIGHT)
-    y = i32(cuda.threadIdx.y)
-    sums[y, x] = total
-    half = i32(HEIGHT // 2)
-    while half:
-        cuda.syncthreads()
-        if y < half:
-            sums[y, x] += sums[y + half, x]
-        half = i32(half >> 1)
-    if y == 0 and i < size:
-        column = i32(u32(u32(i) % u32(n)))
-        out[matrix * out_z + i] = finish(sums[0, x], bias_of(bias, column, flags), least_of(flags))
+        Any tile rung writes the products of the slices to the workspace. Here each block owns 32 results: row y of its
+        threads adds every 8th slice, then the 8 sums are added pairwise. That order is always the same, and so are the
+        bits. blockIdx.y is the matrix of the batch; size is M * N, and out_z how far the matrices of out lie apart.
+
+        Traffic    that of the tile rung; besides, slices * M * N floats are written once and read once
+        """
+        sums = cuda.shared.array((HEIGHT, WIDTH), f32)
+        x, y = i32(cuda.threadIdx.x), i32(cuda.threadIdx.y)
+        i = i32(cuda.blockIdx.x * WIDTH + x)
+        matrix, total = i64(cuda.blockIdx.y), f32(0)
+        if i < size:
+            part = offset(partial, (matrix * slices + y) * size + i)
+            while y < slices:
+                unroll(4)  # loads that are on their way together
+                total += part[0]
+                part = offset(part, HEIGHT * i64(size))
+                y = i32(y + HEIGHT)
+        y = i32(cuda.threadIdx.y)
+        sums[y, x] = total
+        half = i32(HEIGHT // 2)
+        while half:
+            cuda.syncthreads()
+            if y < half:
+                sums[y, x] += sums[y + half, x]
+            half = i32(half >> 1)
+        if y == 0 and i < size:
+            column, place = i32(u32(u32(i) % u32(n))), matrix * out_z + i
+            added = f32(0)
+            if single:
+                added = bias_of(bias, column, flags)
+            elif flags & BIAS:
+                added = widen(bias[column])
+            found = finish(sums[0, x], added, least_of(flags))
+            if not single and flags & SUMS:
+                word = bits(found)
+                out[2 * place] = u16(word & u32(0xFFFF))
+                out[2 * place + 1] = u16(word >> u32(16))
+            else:
+                out[place] = narrow(found)
+
+    return add
+
+
+ADD = {half.name: make_add(half) for half in (SINGLE, F16, BF16)}  # by the type of bias and out
+add = ADD[SINGLE.name]

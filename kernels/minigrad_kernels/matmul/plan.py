@@ -5,19 +5,20 @@ Nothing here depends on the device, so that neither do the bits of a result.
 
 from functools import lru_cache
 from math import prod
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from ..errors import ShapeError
 
-__all__ = ["Cut", "Product", "cut_of", "launches", "product_of"]
+__all__ = ["Cut", "Plan", "Product", "Rung", "cut_of", "launches", "layout_of", "product_of", "tensor_cut_of"]
 
 LIMIT = 1 << 31  # sizes are 32-bit inside kernels
 MOST = 65535  # blocks in y and in z
 BLOCKS = 128  # how many blocks a product should have before its sums are cut
 LEAST_DEPTH = 64  # of a slice of a sum
 WORTH = 256  # steps of k that a cut must save, because adding the slices takes a launch
+TENSOR_LEAST_DEPTH, TENSOR_WORTH = 128, 512  # the same on tensor cores, which take a step in less time
 
 
 class Axis(NamedTuple):
@@ -56,6 +57,24 @@ class Cut(NamedTuple):
     tile: tuple[int, int]
     slices: int
     depth: int
+
+
+class Rung(NamedTuple):
+    """kernels: by whether a and b lie along k in memory, where the rung loads 128 bits; else one kernel, under None."""
+
+    kernels: dict[Any, Any]
+    tile: tuple[int, int]
+
+
+class Plan(NamedTuple):
+    """What starting a product takes; sizes: the kernel's arguments between the arrays and the flags."""
+
+    kernel: Any
+    grid: tuple[int, int]
+    sizes: tuple[int, ...]
+    product: Product
+    cut: Cut
+    shared: int = 0  # bytes of dynamic shared memory
 
 
 def _steps(shape, strides, itemsize):
@@ -113,19 +132,52 @@ def _tile(m, n, count):
     return (64, 64) if wasteful or large < BLOCKS else (128, 128)
 
 
+def _cut(tile, m, n, k, count, least, worth, multiple):
+    """The Cut into tiles, and into slices of at least so many steps, if that saves enough of them."""
+    slices = min(BLOCKS // (count * _tiles(m, n, tile)), k // least)
+    if slices > 1:
+        depth = -(-k // (slices * multiple)) * multiple
+        if k - depth >= worth:
+            return Cut(tile, -(-k // depth), depth)
+    return Cut(tile, 1, k)
+
+
 @lru_cache(maxsize=1024)
 def cut_of(m, n, k, count):
     """The Cut of `count` products of M x K by K x N.
 
     Where the tiles are too few to fill a GPU, sums are cut into slices, if they are long enough to repay it.
     """
-    tile = _tile(m, n, count)
-    slices = min(BLOCKS // (count * _tiles(m, n, tile)), k // LEAST_DEPTH)
-    if slices > 1:
-        depth = -(-k // (slices * 16)) * 16
-        if k - depth >= WORTH:
-            return Cut(tile, -(-k // depth), depth)
-    return Cut(tile, 1, k)
+    return _cut(_tile(m, n, count), m, n, k, count, LEAST_DEPTH, WORTH, 16)
+
+
+def tensor_cut_of(m, n, k, count):
+    """The same on tensor cores, which have no tiles for few rows or columns: they would multiply no faster."""
+    tile = (64, 64) if min(m, n) <= 16 else _tile(m, n, count)
+    return _cut(tile, m, n, k, count, TENSOR_LEAST_DEPTH, TENSOR_WORTH, 32)
+
+
+# ---- how operands lie ------------------------------------------------------------------------------------------------
+
+
+def _along_k(lines, k, line_step, k_step, z_steps, at_multiple, many):
+    """Whether 128-bit loads go along k, or along the lines (rows of a, columns of b); None: they go along neither."""
+    if k == 0:  # nothing is loaded
+        return True
+    if at_multiple and all(step % many == 0 for step in z_steps):
+        if k_step == 1 and k % many == 0 and line_step % many == 0:
+            return True
+        if line_step == 1 and lines % many == 0 and k_step % many == 0:
+            return False
+    return None
+
+
+def layout_of(p, a_aligned, b_aligned, itemsize):
+    """(whether a lies along k, whether b does), or None if one of them allows no 128-bit loads."""
+    axes, many = (p.z, *p.others), 16 // itemsize  # elements in 128 bits
+    a = _along_k(p.m, p.k, p.a_m, p.a_k, [axis.a for axis in axes], a_aligned, many)
+    b = _along_k(p.n, p.k, p.b_n, p.b_k, [axis.b for axis in axes], b_aligned, many)
+    return None if a is None or b is None else (a, b)
 
 
 def launches(product):

@@ -1,0 +1,169 @@
+"""The second rung of the matrix product on tensor cores: tiles that travel to shared memory by themselves.
+
+One kernel for each way that the operands lie in memory: along k, or along their lines (a line is a row of a or a
+column of b). Both along the other axis, a along m and b along k, is left to the rung below: no gradient asks for it.
+"""
+
+from ..toolchain.cuda import (
+    cp_async,
+    cp_async_commit,
+    cp_async_wait,
+    cuda,
+    device,
+    f32,
+    global_address,
+    i32,
+    i64,
+    kernel,
+    offset,
+    shared_address,
+    u32,
+    unroll,
+)
+from .cuda_fragments import CORES, make_products, make_tile
+from .cuda_parts import RESIDENT, operand, slice_of, steps_of
+from .cuda_tensor_parts import make_end, signature_of, tile_of
+
+__all__ = ["ASYNC", "LAYOUTS", "STAGES", "shared_bytes"]
+
+STAGES = 4  # tiles in shared memory: one that is read, three under way
+CHUNK = 16  # bytes that travel at once
+LAYOUTS = ((True, True), (True, False), (False, False))  # whether a and b lie along k
+arrived = cp_async_wait(STAGES - 2)
+
+
+def shared_bytes(core, tile, layout):
+    """The dynamic shared memory of a block."""
+    return STAGES * sum(make_tile(core, lines, along).bytes for lines, along in zip(tile, layout, strict=True))
+
+
+def make_copy(core, tile, lines, along_k):
+    """Functions that share a tile out, two chunks to each of 2 * lines threads, and start their copies."""
+    count, steps, place_of = core.chunk, core.steps, tile.place
+    chunks = 4 if along_k else lines // count  # in a line of the tile, which is one k where it does not lie along k
+    far = tile.bytes // 2  # from a thread's first chunk to its second
+
+    @device
+    def share(thread):
+        """(first line, first k, place in shared memory) of this thread's first chunk."""
+        number, chunk = i32(thread // u32(chunks)), i32(thread % u32(chunks))
+        place = place_of(number, chunk)
+        if along_k:
+            return number, i32(chunk * count), place
+        return i32(chunk * count), number, place
+
+    @device
+    def find(source, first, line, step, line_apart, k_apart, lines_left):
+        """Where it lies, and how far from there the second. Lines outside are the last ones: they are never written."""
+        if along_k:
+            here = min(line, i32(lines_left - 1))
+            there = min(i32(line + lines // 2), i32(lines_left - 1))
+            return offset(source, i64(first + here) * line_apart + step), i64(i32(there - here)) * line_apart
+        here = min(line, i32(lines_left - count))
+        return offset(source, i64(first + here) + step * k_apart), steps // 2 * k_apart
+
+    @device
+    def begin(source, apart, place, step, steps_left):
+        """Start copies of a tile with steps_left steps of k; the rest of it becomes 0."""
+        cp_async(place, global_address(source, 0), u32(CHUNK if step < steps_left else 0))
+        inside = (step if along_k else i32(step + steps // 2)) < steps_left
+        cp_async(u32(place + u32(far)), global_address(source, apart), u32(CHUNK if inside else 0))
+
+    @device
+    def copy(source, apart, place):
+        """Start copies of a whole tile."""
+        cp_async(place, global_address(source, 0), u32(CHUNK))
+        cp_async(u32(place + u32(far)), global_address(source, apart), u32(CHUNK))
+
+    return share, find, begin, copy
+
+
+def make_async(core, rows, columns, down, across, layout):
+    """The rung for tiles of rows x columns, of which a warp owns down blocks of 16 rows and across of 8 columns."""
+    (a_along_k, b_along_k), steps, threads = layout, core.steps, 2 * rows
+    a_tile, b_tile = make_tile(core, rows, a_along_k), make_tile(core, columns, b_along_k)
+    share_a, find_a, begin_a, copy_a = make_copy(core, a_tile, rows, a_along_k)
+    share_b, find_b, begin_b, copy_b = make_copy(core, b_tile, columns, b_along_k)
+    place_rows, place_columns, a_bytes = a_tile.rows, b_tile.columns, a_tile.bytes
+    stage, warps_across, sums = a_bytes + b_tile.bytes, columns // (8 * across), 4 * down * across
+    multiply, end = make_products(core, a_tile, b_tile, down, across), make_end(core, down, across)
+    last_stage = (STAGES - 1) * stage
+
+    @kernel(
+        signature_of(core),
+        threads=threads,
+        blocks=RESIDENT // threads,
+        lowest="sm_80",
+        opcodes=("HMMA", "LDGSTS") + ("LDSM",) * (core.size == 2 or a_along_k),
+        variant=f"{core.name}_{rows}x{columns}_{'k' if a_along_k else 'm'}{'k' if b_along_k else 'n'}",
+    )
+    def asynchronous(a, b, bias, out, m, n, k, depth, slices, a_m, a_k, b_k, b_n, a_z, b_z, out_z, flags):
+        """One idea: tiles travel to shared memory by themselves, three of them while a fourth is multiplied.
+
+        Traffic    a is read ceil(N / columns) times, b ceil(M / rows) times, in pieces of 128 bits
+        Resources  four tiles of each operand in shared memory, rows * columns sums in registers; one barrier a tile
+
+        Nothing can be rounded on the way, so words of float32 become TF32 when they have been read as fragments. The
+        first tile takes what K leaves over after whole tiles: all others are whole, and need no question.
+        """
+        memory = cuda.shared.array(0, u32, alignment=128)
+        total = cuda.local.array(sums, f32)
+        thread, part = u32(cuda.threadIdx.x), slice_of(slices)
+        count = steps_of(k, depth, part)
+        tiles_left = i32(i32(max(count, 1) - 1) // steps)  # after the one that is multiplied
+        first_steps = i32(count - i32(tiles_left * steps))
+        top, first = tile_of(m, n, rows, columns)
+
+        base = shared_address(memory, 0)
+        a_line, a_step, a_place = share_a(thread)
+        b_line, b_step, b_place = share_b(thread)
+        a_next = operand(a, part, a_z, i64(depth) * a_k)
+        b_next = operand(b, part, b_z, i64(depth) * b_k)
+        a_next, a_apart = find_a(a_next, top, a_line, a_step, a_m, a_k, i32(m - top))
+        b_next, b_apart = find_b(b_next, first, b_line, b_step, b_n, b_k, i32(n - first))
+        a_place, b_place = u32(base + u32(a_place)), u32(base + u32(a_bytes) + u32(b_place))
+        begin_a(a_next, a_apart, a_place, a_step, first_steps)
+        begin_b(b_next, b_apart, b_place, b_step, first_steps)
+        cp_async_commit()
+        a_next, b_next = offset(a_next, first_steps * a_k), offset(b_next, first_steps * b_k)
+        for i in range(1, STAGES - 1):
+            unroll(0)
+            if i <= tiles_left:
+                copy_a(a_next, a_apart, u32(a_place + u32(i * stage)))
+                copy_b(b_next, b_apart, u32(b_place + u32(i * stage)))
+                a_next, b_next = offset(a_next, steps * a_k), offset(b_next, steps * b_k)
+            cp_async_commit()
+
+        warp, lane = i32(thread >> u32(5)), i32(thread & u32(31))
+        row, column = i32(warp // warps_across * (16 * down)), i32(warp % warps_across * (8 * across))
+        a_from, b_from = place_rows(lane, row), i32(a_bytes + place_columns(lane, column))
+        for i in range(sums):
+            unroll(0)
+            total[i] = f32(0)
+        front, back = i32(0), i32(last_stage)  # the stage that is read, and the one to write
+        while tiles_left >= 0:
+            arrived()
+            cuda.syncthreads()
+            if tiles_left >= STAGES - 1:
+                copy_a(a_next, a_apart, u32(a_place + u32(back)))
+                copy_b(b_next, b_apart, u32(b_place + u32(back)))
+                a_next, b_next = offset(a_next, steps * a_k), offset(b_next, steps * b_k)
+            cp_async_commit()
+            multiply(total, memory, i32(a_from + front), i32(b_from + front))
+            back = front
+            front = i32(0) if front == last_stage else i32(front + stage)
+            tiles_left = i32(tiles_left - 1)
+        end(total, out, bias, i32(top + row), i32(first + column), m, n, out_z, flags)
+
+    return asynchronous
+
+
+# Tiles of 128x128 have the fewest loads for each product, 64x64 give smaller layers more blocks. Those serve few rows
+# or columns, too: tensor cores multiply so fast that it matters little how many of the products are wanted.
+WARPS = {(128, 128): (4, 4), (64, 64): (2, 4)}
+ASYNC = {
+    (name, *tile, *layout): make_async(core, *tile, *warp, layout)
+    for name, core in CORES.items()
+    for tile, warp in WARPS.items()
+    for layout in LAYOUTS
+}

@@ -1,0 +1,264 @@
+"""The rungs of the matrix product on tensor cores: results at the edges of their tiles, choice, and refusals."""
+
+import contextlib
+import dataclasses
+import re
+from functools import partial
+from itertools import product
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+from minigrad_kernels import interpreter, matmul
+from minigrad_kernels.errors import KindError, ShapeError
+from minigrad_kernels.matmul import cuda, cuda_tensor_plan, plan
+from minigrad_kernels.toolchain.tf32_mode import round_to_tf32, tf32
+
+from .cases import Output
+from .cases.matmul import backwards, repeated, row, spread, transposed
+from .kernel_runs import DEVICE, make_inputs, run, same_bits, wanted
+from .test_matmul_cuda import inside_out, padded, unwritten, upside_down
+
+TYPES = {"float16": np.float16, "bfloat16": ml_dtypes.bfloat16, "tf32": np.float32}
+each_type = pytest.mark.parametrize("kind", TYPES)
+LAYOUTS = {"kk": (None, transposed), "kn": (None, None), "mn": (transposed, None)}
+
+
+def mode(kind):
+    return tf32() if kind == "tf32" else contextlib.nullcontext()
+
+
+def forced(kind, name, case, inputs):
+    """Outputs of one rung, which must be the one that runs."""
+    with mode(kind):
+        return run(case, TYPES[kind], inputs, DEVICE, partial(cuda.forward, rung=name))
+
+
+def single(case):
+    """The row with an output of float32."""
+    return dataclasses.replace(case, outputs=(Output(case.outputs[0].shape, kind="float32"),))
+
+
+def tensor_rows(kind):
+    steps = 16 if kind == "tf32" else 32  # of k in a tile
+    yield row(65, 2 * steps + 1, 63, bias=True, layouts=(None, transposed))
+    yield row(64, steps - 1, 68, bias=True, relu=True, layouts=(transposed, None))
+    yield row(13, 17, 19, layouts=(backwards, spread))
+    yield row(5, 3, 7, (2, 3), layouts=(inside_out, None))
+    yield row(12, 5, 12, (2,), layouts=(None, repeated))
+    yield single(row(3, 0, 4, bias=True))
+    yield single(row(1, 1, 1, bias=True))
+
+
+def async_rows(kind, tile, layout):
+    """Whole tiles, less and more, along every axis; more tiles of k than there are stages; batches."""
+    steps, chunk = (16, 4) if kind == "tf32" else (32, 8)
+    layouts = LAYOUTS[layout]
+    rows, columns = tile + chunk, tile - chunk
+    yield row(rows, 5 * steps + chunk, columns, bias=True, relu=True, layouts=layouts)
+    yield single(row(columns, steps, rows, bias=True, layouts=layouts))
+    if layout != "mn":  # rows of a need not come in chunks
+        yield row(5, 4 * steps, 16, bias=True, layouts=layouts)
+    if layout == "kk":  # nor columns of b
+        yield row(7, 2 * steps - chunk, 11, bias=True, layouts=layouts)
+        yield single(row(9, 7 * steps, 10, layouts=layouts))
+    else:
+        yield row(16, chunk, 8, (2,), layouts=layouts)
+    if layout == "kn":
+        yield row(16, 3 * steps, 8, bias=True, layouts=(padded, upside_down))
+        yield row(16, steps, 8, (2, 3), layouts=(inside_out, repeated))
+
+
+def split_rows(kind):
+    chunk = 4 if kind == "tf32" else 8
+    yield row(20, 1024 + chunk, 3, bias=True, layouts=(None, transposed))
+    yield single(row(16, 1040, 8, (2,), bias=True, relu=True, layouts=(transposed, None)))
+    yield row(5, 777, 4, bias=True)
+
+
+ROWS = [
+    *((kind, "tensor", case) for kind in TYPES for case in tensor_rows(kind)),
+    *(
+        (kind, name, case)
+        for kind, (name, tile), layout in product(TYPES, {"async_64x64": 64, "async": 128}.items(), LAYOUTS)
+        for case in async_rows(kind, tile, layout)
+    ),
+    *((kind, "split", case) for kind in TYPES for case in split_rows(kind)),
+]
+each_row = pytest.mark.parametrize("kind, name, case", ROWS, ids=lambda value: str(value).removeprefix("matmul."))
+
+
+@each_row
+def test_rungs_are_exact_on_small_integers(kind, name, case):
+    """But for the one rounding to the type of the result."""
+    inputs = make_inputs(case, TYPES[kind], integers=True)
+    results = forced(kind, name, case, inputs)
+    same_bits(results, [want.astype(got.dtype) for got, want in zip(results, wanted(case, inputs), strict=True)])
+
+
+def first_row(kind, name):
+    return next(case for one, rung, case in ROWS if (one, rung) == (kind, name))
+
+
+NAMES = ["tensor", "async_64x64", "async", "split"]
+
+
+@each_type
+@pytest.mark.parametrize("name", NAMES)
+def test_rungs_round_as_they_should_and_the_same_twice(kind, name):
+    """Operands of float32 once, sums as float32, results of 16 bits once."""
+    case = first_row(kind, name)
+    inputs = make_inputs(case, TYPES[kind])
+    results = forced(kind, name, case, inputs)
+    same_bits(results, forced(kind, name, case, inputs))
+    if kind == "tf32":
+        for x in inputs[:2]:
+            round_to_tf32(x, x)
+    (got,), (want,) = results, wanted(case, inputs)
+    (size,) = wanted(case, [np.abs(x.astype(np.float64)) for x in inputs])
+    bound = case.terms * np.finfo(np.float32).eps * size + ml_dtypes.finfo(got.dtype).eps / 2 * np.abs(want)
+    assert got.dtype == TYPES[kind]
+    assert (np.abs(got.astype(np.float64) - want) <= 1.001 * bound).all()
+
+
+@each_type
+@pytest.mark.parametrize("name", NAMES)
+def test_nan_reaches_its_row_or_column_and_passes_relu(kind, name):
+    case = dataclasses.replace(first_row(kind, name), params={"relu": True})
+    for position, place in ((0, (-1, 0)), (1, (-1, -1)), (2, (-1,))):
+        inputs = make_inputs(case, TYPES[kind], integers=True)
+        inputs[position][place] = np.nan
+        (got,), (want,) = forced(kind, name, case, inputs), wanted(case, inputs)
+        assert np.isnan(want).any() and not np.isnan(want).all()
+        np.testing.assert_array_equal(got.astype(np.float64), want.astype(got.dtype).astype(np.float64))
+
+
+def test_batches_longer_than_a_grid(monkeypatch):
+    """A grid ends at 65535 in z, here at 2."""
+    monkeypatch.setattr(plan, "MOST", 2)
+    for batch, layouts in (((5,), ()), ((3, 2), (inside_out, None))):
+        for k in (8, 640):
+            case = row(8, k, 8, batch, bias=True, layouts=layouts)
+            inputs = make_inputs(case, np.float16, integers=True)
+            same_bits(forced("float16", None, case, inputs), [x.astype(np.float16) for x in wanted(case, inputs)])
+
+
+def test_what_is_too_large_for_float16_becomes_infinite():
+    case = row(16, 16, 16)
+    inputs = [np.full((16, 16), 100, np.float16), np.full((16, 16), 100, np.float16), None]
+    assert np.isinf(forced("float16", None, case, inputs)[0]).all()
+    assert (forced("float16", None, single(case), inputs)[0] == 160000).all()
+
+
+# ---- choice ----------------------------------------------------------------------------------------------------------
+
+
+def started(a, b, rung=None):
+    """What would run: names of kernels without that of the family."""
+    out = unwritten((*a.shape[:-1], b.shape[-1]), dtype=a.dtype)
+    workspace = unwritten((matmul.workspace(a, b),), dtype=np.uint8)
+    found = [kernel.name for kernel, *_ in cuda.starts(a, b, None, False, out, workspace, rung)]
+    return [name.removeprefix("matmul_") for name in found]
+
+
+CHOICE = {  # what networks multiply: (shape of a, its layout, shape of b, its layout) -> kernels
+    "Linear": (((4096, 512), "N", (512, 1024), "T"), ["asynchronous_{}_128x128_kk"]),
+    "Linear, input gradient": (((4096, 1024), "N", (1024, 512), "N"), ["asynchronous_{}_128x128_kn"]),
+    "Linear, weight gradient": (((1024, 4096), "T", (4096, 512), "N"), ["asynchronous_{}_64x64_mn"]),
+    "1x1 convolution": (((8192, 64), "N", (64, 64), "N"), ["asynchronous_{}_64x64_kn"]),
+    "its input gradient": (((8192, 64), "N", (64, 64), "T"), ["asynchronous_{}_64x64_kk"]),
+    "its weight gradient": (((64, 8192), "T", (8192, 64), "N"), ["asynchronous_{}_64x64_mn", "add"]),
+    "head": (((128, 512), "N", (512, 10), "T"), ["asynchronous_{}_64x64_kk"]),
+    "head, weight gradient": (((10, 64), "T", (64, 512), "N"), ["tensor_{}"]),
+    "head, input gradient": (((128, 10), "N", (10, 512), "N"), ["tensor_{}"]),
+    "three channels": (((8192, 3), "N", (3, 64), "N"), ["tensor_{}"]),
+    "both along the other axis": (((512, 512), "T", (512, 512), "T"), ["tensor_{}"]),
+}
+
+
+@each_type
+@pytest.mark.parametrize("what", CHOICE)
+def test_the_best_rung_is_chosen_by_shape(kind, what):
+    (a_shape, a_layout, b_shape, b_layout), names = CHOICE[what]
+    dtype, adds = TYPES[kind], "add" if kind == "tf32" else f"add_{kind}"
+    with mode(kind):
+        found = started(unwritten(a_shape, a_layout, dtype), unwritten(b_shape, b_layout, dtype))
+    assert [adds if name.startswith("add") else name for name in found] == [
+        adds if name == "add" else name.format(kind) for name in names
+    ]
+
+
+def test_the_mode_tf32_decides_for_float32_alone():
+    a, b = unwritten((256, 256)), unwritten((256, 256))
+    assert started(a, b) == ["buffered_64x64_kn"]
+    with tf32():
+        assert started(a, b) == ["asynchronous_tf32_64x64_kn"]
+        assert started(*(unwritten((256, 256), dtype=np.float64) for _ in "ab")) == ["plain_f64"]
+
+
+def test_far_strides_and_odd_places_take_the_rung_that_loads_single_elements():
+    a = np.lib.stride_tricks.as_strided(unwritten((1 << 25,), dtype=np.float16), (2, 2), (1 << 25, 2))
+    assert started(a, unwritten((2, 8), dtype=np.float16)) == ["tensor_float16"]
+    memory = unwritten((64 * 64 + 4,), dtype=np.float16)
+    b = unwritten((64, 64), dtype=np.float16)
+    assert started(memory[:-4].reshape(64, 64), b) == ["asynchronous_float16_64x64_kn"]
+    assert started(memory[4:].reshape(64, 64), b) == ["tensor_float16"]
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_the_rung_of_hopper_runs_where_asked_for_alone(layout):
+    a, b = (unwritten((512, 512), "T" if change else "N", ml_dtypes.bfloat16) for change in LAYOUTS[layout])
+    assert started(a, b, "wgmma") == [f"wgmma_bfloat16_{layout}"]
+    assert started(a, b) == [f"asynchronous_bfloat16_64x64_{layout}"]
+    odd = unwritten((511, 511), dtype=ml_dtypes.bfloat16)
+    with pytest.raises(ShapeError, match="^matmul: the rung wgmma wants a and b at addresses"):
+        started(odd, odd, "wgmma")
+
+
+REFUSED = {
+    "name": ((8, 8), (8, 8), "buffered", "matmul: rung is 'buffered', wants one of tensor, async_64x64, async, split"),
+    "columns": ((8, 8), (8, 9), "async", "matmul: the rung async wants a and b at addresses that are multiples of 16"),
+    "steps": ((8, 12), (12, 8), "async_64x64", "matmul: the rung async_64x64 wants a and b at addresses"),
+    "short": ((8, 512), (512, 8), "split", "matmul: the rung split wants long sums for few results, got 512 terms"),
+}
+
+
+@pytest.mark.parametrize("why", REFUSED)
+def test_a_rung_that_does_not_fit_says_why(why):
+    a_shape, b_shape, name, message = REFUSED[why]
+    with pytest.raises(ShapeError, match="^" + re.escape(message)):
+        started(unwritten(a_shape, dtype=np.float16), unwritten(b_shape, dtype=np.float16), name)
+
+
+@pytest.mark.parametrize("kinds, message", {
+    ("e", "e", "d"): "matmul: a is float16, out is float64; wants one type",
+    ("e", "f", "e"): "matmul: b is float32, out is float16; wants one type",
+    ("e", "f", "f"): "matmul: b is float32, a is float16; wants one type",
+    ("f", "f", "e"): "matmul: a is float32, out is float16; wants one type",
+    ("H", "H", "H"): "matmul: out is uint16, wants float16, bfloat16, float32 or float64",
+}.items())  # fmt: skip
+def test_types_that_do_not_fit_are_refused(kinds, message):
+    a, b, out = (interpreter.array(np.ones((2, 2), kind)) for kind in kinds)
+    with pytest.raises(KindError, match="^" + re.escape(message)):
+        matmul.forward(a, b, None, False, out, interpreter.empty((0,), np.uint8))
+
+
+def test_the_launcher_runs_them():
+    """With out in the type of the operands, or in float32."""
+    rng = np.random.default_rng(0)
+    a, b = (rng.integers(-3, 4, (8, 8)) for _ in "ab")
+    for kind, out_kind in (("f2", "f2"), ("f2", "f4"), (ml_dtypes.bfloat16, ml_dtypes.bfloat16)):
+        out = interpreter.empty((8, 8), np.dtype(out_kind))
+        with interpreter.recording() as launches:
+            matmul.forward(*(interpreter.array(x.astype(kind)) for x in (a, b)), None, False, out, lambda n, like: None)
+        assert [name for name, _ in launches] == [f"matmul_asynchronous_{np.dtype(kind).name}_64x64_kn"]
+        np.testing.assert_array_equal(np.asarray(out), (a @ b).astype(out_kind))
+
+
+def test_the_ladder_of_operands_is_that_of_their_type():
+    for kind, dtype in TYPES.items():
+        with mode(kind):
+            assert cuda.rungs_of(unwritten((1, 1), dtype=dtype)) is cuda_tensor_plan.RUNGS[kind]
+        assert list(cuda_tensor_plan.RUNGS[kind]) == NAMES + ["wgmma"] * (kind == "bfloat16")
+    assert cuda.rungs_of(unwritten((1, 1))) is cuda.RUNGS

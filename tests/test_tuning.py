@@ -1,0 +1,260 @@
+"""Kernels with equal bits are timed once for a call: on a clock that the test sets, what is kept, and by whom."""
+
+import importlib
+import json
+import subprocess
+import sys
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from minigrad_kernels import interpreter
+from minigrad_kernels.conv2d import cuda
+from minigrad_kernels.layout import CHANNELS_LAST, FILTER
+from minigrad_kernels.matmul import cuda as matmul
+from minigrad_kernels.toolchain import tuning
+from minigrad_kernels.toolchain.capture import capturing
+
+from . import standin
+from .kernel_runs import laid_out
+
+SETTINGS = (1, 1), (1, 1), (1, 1), 1
+
+
+class Call:
+    """A call with three candidates on a GPU, and how long each takes."""
+
+    def __init__(self, **times):
+        self.times, self.started, self.asked = times, [], 0
+        self.like = SimpleNamespace(data=SimpleNamespace(device_id=0))
+
+    def candidates(self):
+        self.asked += 1
+        return {name: SimpleNamespace(key=f"key of {name}") for name in self.times}
+
+    def milliseconds(self, start):
+        before = len(self.started)
+        start()
+        return sum(self.times[name] for name in self.started[before:])
+
+    def chosen(self, shape=(2, 3)):
+        return tuning.chosen("conv2d", shape, self.candidates, self.started.append, self.like)
+
+
+@pytest.fixture
+def timed(monkeypatch, tmp_path):
+    """Gives a Call from {name: milliseconds}; nothing is known, and the cache is empty."""
+    monkeypatch.setattr(tuning, "user_cache", lambda: tmp_path)
+    monkeypatch.setattr(tuning, "_known", {})
+    monkeypatch.delenv("MINIGRAD_TUNE", raising=False)
+    with standin.installed(devices=1):
+        launch = importlib.import_module("minigrad_kernels.toolchain.cuda.launch")
+
+        def make(**times):
+            call = Call(**times)
+            monkeypatch.setattr(launch, "milliseconds", call.milliseconds)
+            return call
+
+        yield make
+
+
+def file_of(folder):
+    (file,) = (folder / "tuned").glob("conv2d-*.json")
+    return file
+
+
+def test_the_fastest_is_taken_and_known_from_then_on(timed):
+    call = timed(a=3.0, b=1.0, c=2.0)
+    assert call.chosen() == "b"
+    assert call.started == [name for name in "abc" for _ in range(1 + tuning.RUNS)]  # the first is not timed
+    assert call.chosen() == "b" and call.asked == 1 and len(call.started) == 3 * (1 + tuning.RUNS)
+    call.times["c"] = 0.5
+    assert call.chosen((4, 3)) == "c" and call.chosen() == "b"  # another shape is another question
+
+
+def test_of_equals_the_first_one_is_taken(timed):
+    assert timed(a=1.0, b=1.0).chosen() == "a"
+
+
+def test_one_slow_run_decides_nothing(timed, monkeypatch):
+    call = timed(a=1.0, b=2.0)
+    runs, real = iter([99.0, 0.0, 0.0, 99.0, 0.0] + [0.0] * 5), call.milliseconds
+    launch = importlib.import_module("minigrad_kernels.toolchain.cuda.launch")
+    monkeypatch.setattr(launch, "milliseconds", lambda start: real(start) + next(runs))
+    assert call.chosen() == "a"
+
+
+def test_another_process_reads_the_choice(timed, tmp_path):
+    timed(a=3.0, b=1.0).chosen()
+    assert json.loads(file_of(tmp_path).read_text()) == {"fastest": "b", "milliseconds": {"a": 3.0, "b": 1.0}}
+    tuning._known.clear()
+    later = timed(a=1.0, b=3.0)
+    assert later.chosen() == "b" and not later.started
+
+
+def test_other_kernels_are_timed_anew(timed, monkeypatch):
+    timed(a=3.0, b=1.0).chosen()
+    tuning._known.clear()
+    later = timed(a=1.0, b=3.0)
+    changed = {name: SimpleNamespace(key="another source") for name in "ab"}
+    monkeypatch.setattr(later, "candidates", lambda: changed)
+    assert later.chosen() == "a"
+
+
+@pytest.mark.parametrize("content", [b"", b"{", b"[]", b'{"fastest": "z"}', b'{"fastest": 3}', b"\xff\xfe"])
+def test_a_damaged_file_is_written_anew(timed, tmp_path, content):
+    call = timed(a=3.0, b=1.0)
+    call.chosen()
+    good = file_of(tmp_path).read_bytes()
+    file_of(tmp_path).write_bytes(content)
+    tuning._known.clear()
+    assert call.chosen() == "b" and file_of(tmp_path).read_bytes() == good
+
+
+def test_a_folder_that_cannot_be_written_to(timed, tmp_path, monkeypatch):
+    (tmp_path / "tuned").write_text("a file where the folder should be")
+    call = timed(a=3.0, b=1.0)
+    assert call.chosen() == call.chosen() == "b" and call.asked == 1
+
+    def homeless():
+        raise RuntimeError("no home folder")
+
+    monkeypatch.setattr(tuning, "user_cache", homeless)
+    assert call.chosen((9,)) == "b"
+
+
+def test_what_decides_where_nothing_may_be_timed(timed, monkeypatch):
+    """The table: when it is switched off, while a graph is captured, and for a single candidate."""
+    call = timed(a=3.0, b=1.0)
+    with monkeypatch.context() as patch:
+        patch.setenv("MINIGRAD_TUNE", "0")
+        assert call.chosen() is None
+    token = capturing.set(SimpleNamespace())
+    try:
+        assert call.chosen() is None and not call.started
+        capturing.set(None)
+        assert call.chosen() == "b"
+        capturing.set(SimpleNamespace())
+        assert call.chosen() == "b"  # what is known is taken
+    finally:
+        capturing.reset(token)
+    alone = timed(a=3.0)
+    assert alone.chosen((5,)) is None and not alone.started
+
+
+def test_arrays_of_the_host_and_of_the_interpreter_are_not_timed():
+    for like in (np.empty(3), interpreter.empty(3)):
+        assert tuning.chosen("conv2d", (), lambda: pytest.fail("asked"), None, like) is None
+
+
+def test_events_measure_on_the_current_stream():
+    with standin.installed(devices=1):
+        launch = importlib.import_module("minigrad_kernels.toolchain.cuda.launch")
+        started = []
+        assert launch.milliseconds(lambda: started.append(1)) >= 0 and started == [1]
+        assert launch.device_name(0)
+
+
+def test_two_processes_keep_one_file(tmp_path):
+    """Both write at once: the file is whole whenever it is read."""
+    program = """if True:
+        import sys
+        from pathlib import Path
+        from minigrad_kernels.toolchain import tuning
+        file = Path(sys.argv[1]) / "tuned" / "conv2d-x.json"
+        for number in range(200):
+            tuning._write(file, sys.argv[2], {sys.argv[2]: number})
+            assert tuning._read(file, {"one": 0, "two": 0})
+    """
+    runs = [subprocess.Popen([sys.executable, "-c", program, str(tmp_path), name]) for name in ("one", "two")]
+    assert [run.wait() for run in runs] == [0, 0]
+    assert tuning._read(file_of(tmp_path), {"one": 0, "two": 0}) in ("one", "two")
+    assert [file.name for file in (tmp_path / "tuned").iterdir()] == ["conv2d-x.json"]
+
+
+# ---- what the family promises ----------------------------------------------------------------------------------------
+
+
+def arrays(direction, kind):
+    """(source, filters, result) in the interpreter, the candidates' names."""
+    random, x, w = np.random.default_rng(1), (2, 16, 6, 5), (24, 16, 3, 3)
+    source, result = (x, (2, 24, 6, 5)) if direction == "forward" else ((2, 24, 6, 5), x)
+    orders = (source, CHANNELS_LAST), (w, FILTER), (result, CHANNELS_LAST)
+    made = [interpreter.array(laid_out(random.standard_normal(shape).astype(kind), order)) for shape, order in orders]
+    return made, list(cuda.equals(direction, x, w, (6, 5), SETTINGS, kind, True))
+
+
+@pytest.mark.parametrize("direction", ["forward", "input_grad"])
+@pytest.mark.parametrize("kind", ["float32", "float16"])
+def test_candidates_of_convolutions_have_equal_bits(direction, kind):
+    (source, filters, result), names = arrays(direction, kind)
+    assert len(names) >= 2
+    found = []
+    for name in names:
+        result.fill(np.nan)
+        for kernel, *given in cuda.starts(direction, source, filters, None, False, SETTINGS, result, None, name):
+            kernel(*given)
+        found.append(np.array(result))
+    for other in found[1:]:
+        np.testing.assert_array_equal(other, found[0])
+
+
+def test_a_convolution_runs_what_was_chosen(monkeypatch):
+    (source, filters, result), names = arrays("forward", "float32")
+    asked = []
+
+    def choice(op, call, candidates, start, like):
+        asked.append((op, call))
+        start(names[1])  # as when it is timed
+        return names[0]
+
+    monkeypatch.setattr(cuda, "chosen", choice)
+    with interpreter.recording() as launches:
+        cuda.forward(source, filters, None, False, *SETTINGS, result, None)
+    kernels = cuda.equals(*asked[0][1])
+    assert [name for name, _ in launches] == [kernels[names[1]].name, kernels[names[0]].name]
+
+
+def test_what_is_cut_or_made_for_its_layer_has_no_candidates():
+    for x, w in (((1, 256, 4, 4), (8, 256, 3, 3)), ((2, 1, 8, 8), (8, 1, 3, 3))):  # split, direct
+        assert not cuda.equals("forward", x, w, x[2:], SETTINGS, "float32", True)
+
+
+def operands(kind, m=20, k=40, n=24):
+    random = np.random.default_rng(2)
+    a, b = (interpreter.array(random.standard_normal(shape).astype(kind)) for shape in ((m, k), (k, n)))
+    return a, b, interpreter.empty((m, n), np.dtype(kind))
+
+
+@pytest.mark.parametrize("kind", ["float32", "float16"])
+def test_candidates_of_products_have_equal_bits(kind):
+    a, b, out = operands(kind)
+    names = list(matmul.equals(a, b))
+    assert {"float32": "buffered", "float16": "async"}[kind] in names and len(names) >= 2
+    found = []
+    for name in names:
+        out.fill(np.nan)
+        matmul.forward(a, b, None, False, out, None, name)
+        found.append(np.array(out))
+    for other in found[1:]:
+        np.testing.assert_array_equal(other, found[0])
+
+
+def test_a_product_runs_what_was_chosen(monkeypatch):
+    a, b, out = operands("float32")
+    names, asked = list(matmul.equals(a, b)), []
+
+    def choice(op, call, candidates, start, like):
+        asked.append(candidates())
+        start(names[1])  # as when it is timed
+        return names[0]
+
+    monkeypatch.setattr(matmul, "chosen", choice)
+    with interpreter.recording() as launches:
+        matmul.forward(a, b, None, False, out, None)
+    assert [name for name, _ in launches] == [asked[0][names[1]].name, asked[0][names[0]].name]
+
+
+def test_products_that_are_cut_have_no_candidates():
+    assert not matmul.equals(*operands("float32", 4, 2048, 4)[:2])
