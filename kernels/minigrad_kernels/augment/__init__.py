@@ -4,7 +4,8 @@ Images lie channels last. Products are rounded before the sum is, on every devic
 The random numbers are the caller's. Indices and offsets that lie on a GPU are not looked at before the launch: they
 must be right.
 
-Types   images uint8; indices and offsets int64; flips uint8 or bool; scale, shift and out float32
+Types   images uint8; indices and offsets int64; flips uint8 or bool; scale and shift float32; out float32, float16
+        or bfloat16
 Errors  ValueError for a shape, layout or index, TypeError for an element type or a kind of array
 """
 
@@ -13,6 +14,7 @@ import numpy as np
 from ..errors import KindError, ShapeError
 from ..toolchain import alias, implementation
 from ..toolchain.arguments import check_array, check_one_kind, check_output, nhwc
+from ..toolchain.widening import widened
 
 __all__ = ["gather_normalize", "pad_crop_normalize"]
 
@@ -48,6 +50,7 @@ def _views(op, arrays):
     return nhwc(op, "images", images), picks, *numbers, nhwc(op, "out", out)
 
 
+@widened(outputs="out")
 def gather_normalize(images, indices, scale, shift, out):
     """Some images of a data set, each channel scaled and shifted.
 
@@ -61,6 +64,7 @@ def gather_normalize(images, indices, scale, shift, out):
     kernel(*_views(op, arrays))
 
 
+@widened(outputs="out")
 def pad_crop_normalize(images, indices, offsets, flips, padding, edge, scale, shift, out):
     """Some images of a data set, padded, cut to their old size, perhaps mirrored left to right, scaled and shifted.
 

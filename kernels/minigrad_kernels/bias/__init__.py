@@ -6,7 +6,7 @@ the same bits every time.
 
 Workspaces are bytes, or a function (bytes, array) that gives so many for calls with such arrays, as a pool does.
 
-Types   float32 and float64
+Types   float32 and float64; matrices also float16 and bfloat16, beside which vectors are float32
 Errors  ValueError for a shape, layout or workspace, TypeError for an element type or a kind of array
 """
 
@@ -15,7 +15,16 @@ import math
 
 from ..errors import ShapeError
 from ..toolchain import alias, implementation
-from ..toolchain.arguments import check_array, check_floats, check_one_kind, check_output, rows, workspace_of
+from ..toolchain.arguments import (
+    check_array,
+    check_floats,
+    check_one_kind,
+    check_output,
+    rows,
+    type_of_sums,
+    workspace_of,
+)
+from ..toolchain.widening import on_cuda, widened
 from .plan import cut
 
 __all__ = ["bias_relu", "bias_relu_grad", "column_sums", "workspace"]
@@ -45,12 +54,13 @@ def _matrix(op, name, x):
 
 
 def _vector(op, name, array, x, check=check_array):
-    check(op, name, array, x.shape[1:2], x.dtype)
+    check(op, name, array, x.shape[1:2], type_of_sums(x))
     if not array.flags.c_contiguous:
         raise ShapeError(f"{op}: {name} has strides {array.strides}, wants C order")
     return alias(array)
 
 
+@widened("x", "out", native=on_cuda)
 def bias_relu(x, bias, out):
     """The positive part of x plus a number for each column. NaN stays NaN.
 
@@ -67,6 +77,7 @@ def bias_relu(x, bias, out):
     kernel(matrix, _vector(op, "bias", bias, x), _matrix(op, "out", out))
 
 
+@widened("g out", "dx", native=on_cuda)
 def bias_relu_grad(g, out, dx, dbias, workspace):
     """The gradients of bias_relu. Where out is NaN, g passes, as in PyTorch.
 
@@ -86,6 +97,7 @@ def bias_relu_grad(g, out, dx, dbias, workspace):
     kernel(matrix, _matrix(op, "out", out), _matrix(op, "dx", dx), sums, memory)
 
 
+@widened("x", native=on_cuda)
 def column_sums(x, out, workspace):
     """The sum of each column: the gradient of a bias.
 

@@ -1,8 +1,8 @@
 """Bias with ReLU, its gradient, and sums of columns on CUDA: which rung runs, and how it is started.
 
-Rungs: plain (cuda_plain.py), one thread an element or a partial sum; vector (cuda_vector.py), 128-bit accesses by
-threads that keep to their columns. Both cut sums as plan.py says, and `add` then adds the sums of the parts where
-there are several.
+Rungs: plain (cuda_plain.py), one thread an element or a partial sum; vector (cuda_vector.py), four elements in one
+access by threads that keep to their columns. Both cut sums as plan.py says, and `add` then adds the sums of the parts
+where there are several.
 """
 
 import numpy as np
@@ -25,8 +25,8 @@ def _rung(op, rung, matrix, *others):
         raise ShapeError(f"{op}: shape {matrix.shape} has {matrix.size} elements, wants less than {LIMIT}; split it")
     rows, columns = matrix.shape
     quads = matrix.size % 4 == 0 and cut(rows, columns).fold * columns % 4 == 0
-    fits = matrix.dtype == np.float32 and quads and aligned(matrix, *others)
-    wish = f"float32, sizes that are multiples of 4, and addresses that are multiples of {VECTOR}"
+    fits = matrix.dtype != np.float64 and quads and aligned(matrix, *others, to=4 * matrix.itemsize)
+    wish = f"float32, sizes that are multiples of 4, and addresses that are multiples of {4 * matrix.itemsize}"
     return choose(op, rung, {"plain": None, "vector": None if fits else wish})
 
 
@@ -36,12 +36,12 @@ def bias_relu(x, bias, out, rung=None):
     rows, columns = x.shape
     if _rung("bias_relu", rung, x, out) == "plain":
         arguments = x, bias, out, x.size, columns
-        cuda_plain.RELU[x.dtype]((-(-x.size // THREADS),), (THREADS,), arguments)
+        cuda_plain.RELU[x.dtype.name]((-(-x.size // THREADS),), (THREADS,), arguments)
         return
     plan = cut(rows, columns)
     lines = -(-rows // plan.fold)
     arguments = x, bias, out, x.size, columns, plan.fold * columns, lines, plan.tiles
-    cuda_vector.relu_vector((plan.tiles * -(-lines // LINES),), (THREADS,), arguments)
+    cuda_vector.RELU[x.dtype.name]((plan.tiles * -(-lines // LINES),), (THREADS,), arguments)
 
 
 def _sums(op, rung, matrices, out, workspace):
@@ -56,11 +56,11 @@ def _sums(op, rung, matrices, out, workspace):
         start = -address(workspace) % VECTOR
         partial = workspace[start : start + plan.parts * columns * out.itemsize].view(out.dtype)
     if _rung(op, rung, *matrices) == "plain":
-        kernel = (cuda_plain.SUMS if len(matrices) == 1 else cuda_plain.GRAD)[out.dtype]
+        kernel = (cuda_plain.SUMS if len(matrices) == 1 else cuda_plain.GRAD)[first.dtype.name]
         count = plan.parts * columns
         kernel((-(-count // THREADS),), (THREADS,), (*matrices, partial, rows, columns, plan.rows, count))
     else:
-        kernel = cuda_vector.sums_vector if len(matrices) == 1 else cuda_vector.grad_vector
+        kernel = (cuda_vector.SUMS if len(matrices) == 1 else cuda_vector.GRAD)[first.dtype.name]
         sizes = first.size, columns, plan.fold, plan.tiles, plan.rows // plan.fold
         kernel((plan.tiles * plan.parts,), (THREADS,), (*matrices, partial, *sizes))
     if plan.parts > 1:

@@ -1,10 +1,14 @@
-"""The plain rung: one thread an element, or a partial sum of one column. Any shape; float32 and float64."""
+"""The plain rung: one thread an element, or a partial sum of one column. Any shape.
+
+Elements of 16 bits are computed and summed in float32; biases and sums are float32 beside them.
+"""
 
 import numpy as np
 
-from ..toolchain.cuda import cuda, device, f32, f64, i32, kernel, u32
+from ..toolchain.cuda import cuda, device, i32, kernel, u32
+from ..toolchain.cuda.halves import BF16, DOUBLE, F16, SINGLE, each
 
-__all__ = ["ADD", "GRAD", "HEIGHT", "RELU", "SUMS", "WIDTH"]
+__all__ = ["ADD", "GRAD", "HEIGHT", "RELU", "SHORT", "SUMS", "WIDTH", "thread"]
 
 SHORT = 16  # rows that are summed before their sum is added: so a long sum loses little
 WIDTH, HEIGHT = 32, 32  # threads of a block of `add`
@@ -16,21 +20,25 @@ def thread():
     return i32(cuda.blockIdx.x * cuda.blockDim.x + cuda.threadIdx.x)
 
 
-def _relu(kind):
-    @kernel(f"{kind}* x, {kind}* bias, {kind}* out, i32 size, u32 columns", threads=256, variant=kind)
+def _relu(half):
+    widen, narrow = half.widen, half.narrow
+
+    @half.plain("_* x, real* bias, _* out, i32 size, u32 columns")
     def relu_plain(x, bias, out, size, columns):
         """Thread i owns element i: x is read and out written once, and a number of bias is read for each element."""
         i = thread()
         if i < size:
-            v = x[i] + bias[u32(u32(i) % columns)]
+            v = widen(x[i]) + bias[u32(u32(i) % columns)]
             zero = type(v)(0)
-            out[i] = zero if v <= zero else v  # written so that NaN passes
+            out[i] = narrow(zero if v <= zero else v)  # written so that NaN passes
 
     return relu_plain
 
 
-def _sums(kind, real):
-    @kernel(f"{kind}* x, {kind}* partial, i32 rows, i32 columns, i32 share, i32 count", threads=256, variant=kind)
+def _sums(half):
+    real, widen = half.real, half.widen
+
+    @half.plain("_* x, real* partial, i32 rows, i32 columns, i32 share, i32 count")
     def sums_plain(x, partial, rows, columns, share, count):
         """Thread i owns one column of a part, which is `share` rows: x is read once, one number written a thread."""
         i = thread()
@@ -42,7 +50,7 @@ def _sums(kind, real):
             while r < stop:
                 end, short = i32(r + min(SHORT, i32(stop - r))), real(0)
                 while r < end:
-                    short += x[k]
+                    short += widen(x[k])
                     k = i32(k + columns)
                     r = i32(r + 1)
                 total += short
@@ -51,10 +59,10 @@ def _sums(kind, real):
     return sums_plain
 
 
-def _grad(kind, real):
-    arrays = f"{kind}* g, {kind}* out, {kind}* dx, {kind}* partial"
+def _grad(half):
+    real, widen, narrow = half.real, half.widen, half.narrow
 
-    @kernel(f"{arrays}, i32 rows, i32 columns, i32 share, i32 count", threads=256, variant=kind)
+    @half.plain("_* g, _* out, _* dx, real* partial, i32 rows, i32 columns, i32 share, i32 count")
     def grad_plain(g, out, dx, partial, rows, columns, share, count):
         """As sums_plain, of what goes to dx: g and out are read and dx written once."""
         i = thread()
@@ -67,9 +75,9 @@ def _grad(kind, real):
             while r < stop:
                 end, short = i32(r + min(SHORT, i32(stop - r))), zero
                 while r < end:
-                    v = g[k]  # read in any case, so that no load waits for the other
-                    v = zero if out[k] <= zero else v
-                    dx[k] = v
+                    v = widen(g[k])  # read in any case, so that no load waits for the other
+                    v = zero if widen(out[k]) <= zero else v
+                    dx[k] = narrow(v)
                     short += v
                     k = i32(k + columns)
                     r = i32(r + 1)
@@ -79,7 +87,9 @@ def _grad(kind, real):
     return grad_plain
 
 
-def _add(kind, real):
+def _add(half):
+    kind, real = half.kind, half.real
+
     @kernel(f"{kind}* partial, {kind}* out, i32 parts, i32 columns", threads=WIDTH * HEIGHT, variant=kind)
     def add(partial, out, parts, columns):
         """Each block owns 32 columns: row y of its threads adds every 32nd part, then the 32 sums are added pairwise.
@@ -106,10 +116,5 @@ def _add(kind, real):
     return add
 
 
-def _both(make):
-    """{element type: kernel}"""
-    return {np.dtype(np.float32): make("f32", f32), np.dtype(np.float64): make("f64", f64)}
-
-
-RELU = _both(lambda kind, real: _relu(kind))
-SUMS, GRAD, ADD = _both(_sums), _both(_grad), _both(_add)
+RELU, SUMS, GRAD = (each(make, SINGLE, DOUBLE, F16, BF16) for make in (_relu, _sums, _grad))
+ADD = {np.dtype(name): add for name, add in each(_add, SINGLE, DOUBLE).items()}  # by the type of sums

@@ -1,6 +1,6 @@
 """Elementwise kernels on dense arrays: all arrays of a call have one shape and one order of axes in memory.
 
-Types   float32 and float64
+Types   float16, bfloat16, float32 and float64
 Errors  ValueError for a shape or layout, TypeError for an element type
 """
 
@@ -9,6 +9,7 @@ import numpy as np
 from ..errors import KindError, ShapeError
 from ..toolchain import implementation
 from ..toolchain.arguments import check_array, check_floats, check_one_kind, check_output, flat
+from ..toolchain.widening import on_cuda, widened
 
 __all__ = ["dropout", "erf", "leaky_relu", "leaky_relu_grad", "relu", "relu_grad"]
 
@@ -29,6 +30,7 @@ def _views(op, names, arrays):
     return flat(op, names, arrays)
 
 
+@widened("x", "out", native=on_cuda)
 def relu(x, out):
     """The positive part. NaN stays NaN.
 
@@ -43,6 +45,7 @@ def relu(x, out):
     _run(kernel, x.size, *_views("relu", ("x", "out"), (x, out)))
 
 
+@widened("g out", "dx", native=on_cuda)
 def relu_grad(g, out, dx):
     """The gradient of relu. Where out is NaN, g passes, as in PyTorch.
 
@@ -57,6 +60,7 @@ def relu_grad(g, out, dx):
     _run(kernel, g.size, *_views("relu_grad", ("g", "out", "dx"), (g, out, dx)))
 
 
+@widened("x", "out", native=on_cuda)
 def leaky_relu(x, negative_slope, out):
     """The positive part, and a multiple of the negative one. NaN stays NaN.
 
@@ -72,6 +76,7 @@ def leaky_relu(x, negative_slope, out):
     _run(kernel, x.size, view, float(negative_slope), out_view)
 
 
+@widened("g x", "dx", native=on_cuda)
 def leaky_relu_grad(g, x, negative_slope, dx):
     """The gradient of leaky_relu. Where x is NaN, g is scaled, as in PyTorch.
 
@@ -87,6 +92,7 @@ def leaky_relu_grad(g, x, negative_slope, dx):
     _run(kernel, g.size, view, x_view, float(negative_slope), dx_view)
 
 
+@widened("x", "out", native=on_cuda)
 def erf(x, out):
     """The error function. float64 is the C library's, float32 a quotient of polynomials within 4 roundings.
 
@@ -110,6 +116,18 @@ def _word(name, value):
     return np.uint64(value)
 
 
+def _key(x, seed, step):
+    """(seed, step) for the kernels; an array of a device stays one."""
+    if not getattr(seed, "shape", ()):
+        return _word("seed", seed), step
+    check_array("dropout", "seed", seed, (2,), np.uint64)
+    check_one_kind("dropout", {"x": x, "seed": seed})
+    if type(seed) is np.ndarray:
+        return seed[0], np.uint64((int(seed[1]) + int(step)) % 2**64)
+    return seed, step
+
+
+@widened("x", "out", native=on_cuda)
 def dropout(x, p, seed, step, out):
     """Zero each element with probability p and scale the others, so that the expectation stays.
 
@@ -119,7 +137,8 @@ def dropout(x, p, seed, step, out):
 
     Math    out = x * mask / (1 - p); zeros for p = 1
     Grads   linear in x, its own adjoint: dx = dropout(g, p, seed, step)
-    Shapes  x and out alike
+    Shapes  x and out alike; seed: an integer, or a uint64 array (seed, s) where x is, which a GPU reads when the kernel
+            runs: the mask is that of (seed, s + step) then
     Errors  ValueError if p is outside [0, 1] or seed or step outside 64 bits
     Source  Srivastava et al. 2014; Salmon et al. 2011 (Philox)
     """
@@ -128,6 +147,6 @@ def dropout(x, p, seed, step, out):
     check_output("dropout", "out", out, x.shape, x.dtype)
     if not 0 <= p <= 1:
         raise ShapeError(f"dropout: p = {p}, wants 0 to 1")
-    words = _word("seed", seed), _word("step", step)
+    words = _key(x, seed, _word("step", step))
     view, out_view = _views("dropout", ("x", "out"), (x, out))
     _run(kernel, x.size, view, float(p), *words, out_view)

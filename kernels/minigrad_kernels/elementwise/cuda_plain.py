@@ -95,14 +95,15 @@ def philox(block, seed, step):
 
 
 def _dropout(kind, real):
-    numbers = f"u32 threshold, {kind} scale, u64 seed, u64 step, u64 block"
+    numbers = f"u32 threshold, {kind} scale, u64* key, u64 step, u64 block"
 
     @kernel(f"{kind}* x, {kind}* out, i32 size, {numbers}", threads=256, variant=kind)
-    def dropout_plain(x, out, size, threshold, scale, seed, step, block):
-        """`block` is the number of the Philox block whose first word belongs to the first element."""
+    def dropout_plain(x, out, size, threshold, scale, key, step, block):
+        """`block` is the number of the Philox block whose first word belongs to the first element; `key` holds the seed
+        and what is added to the step, which may change between two replays of a graph."""
         i = thread()
         if i < size:
-            w0, w1, w2, w3 = philox(block + u64(i >> 2), seed, step)
+            w0, w1, w2, w3 = philox(block + u64(i >> 2), key[0], key[1] + step)
             low, high = w1 if i & 1 else w0, w3 if i & 1 else w2
             word = high if i & 2 else low
             out[i] = x[i] * (scale if word >= threshold else real(0))

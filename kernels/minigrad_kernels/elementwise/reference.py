@@ -51,6 +51,8 @@ def philox(counter, key):
 def dropout(x, p, seed, step, xp=numpy):
     """x in C order: elements are numbered as they lie in memory."""
     x = xp.array(x, dtype=float)
+    if numpy.ndim(seed):
+        seed, step = int(seed[0]), (int(seed[1]) + step) % 2**64
     key, step = (seed % 2**32, seed // 2**32), (step % 2**32, step // 2**32)
     blocks = [philox((b % 2**32, b // 2**32, *step), key) for b in range(-(-x.size // 4))]
     words = numpy.array(blocks, dtype=numpy.uint64).reshape(-1)[: x.size].reshape(x.shape)

@@ -4,7 +4,8 @@ and rows brought to mean 0 and variance 1.
 Statistics run over all axes but the channels, of which each has `count` elements; those of rows over each row.
 Workspaces are bytes, or a function (bytes, array) that gives so many for calls with such arrays, as a pool does.
 
-Types   float32 and float64; the CPU takes sums of float32 in float64 every few rows, a GPU in float32 throughout
+Types   float32 and float64; matrices also float16 and bfloat16, beside which statistics, parameters and their
+        gradients are float32; the CPU takes sums of float32 in float64 every few rows, a GPU in float32 throughout
 Errors  ValueError for a shape, layout or workspace, TypeError for an element type
 Source  Ioffe and Szegedy 2015; for rows Ba, Kiros and Hinton 2016, "Layer normalization"
 """
@@ -14,7 +15,16 @@ import math
 
 from ..errors import ShapeError
 from ..toolchain import alias, backend, implementation
-from ..toolchain.arguments import check_array, check_floats, check_one_kind, check_output, rows, workspace_of
+from ..toolchain.arguments import (
+    check_array,
+    check_floats,
+    check_one_kind,
+    check_output,
+    rows,
+    type_of_sums,
+    workspace_of,
+)
+from ..toolchain.widening import on_cuda, widened
 from . import plan
 
 __all__ = [
@@ -58,12 +68,13 @@ def _matrix(op, name, x):
 def _vector(op, name, array, x, check=check_array):
     if type(array) is not type(x):
         check_one_kind(op, {"x": x, name: array})
-    check(op, name, array, (x.shape[1],), x.dtype)
+    check(op, name, array, (x.shape[1],), type_of_sums(x))
     if not array.flags.c_contiguous:
         raise ShapeError(f"{op}: {name} has strides {array.strides}, wants C order")
     return alias(array)
 
 
+@widened("x", native=on_cuda)
 def channel_sum(x, out, workspace):
     """The sum of each channel: the gradient of a bias.
 
@@ -77,6 +88,7 @@ def channel_sum(x, out, workspace):
     kernel(matrix, total, _space(op, workspace, x))
 
 
+@widened("x", native=on_cuda)
 def batch_statistics(x, mean, variance, workspace, running_mean=None, running_var=None, momentum=0.0):
     """The mean and the biased variance of each channel, accurate where a mean is far larger than the deviation too.
 
@@ -121,6 +133,7 @@ def _optional_matrix(op, name, array, x, check=check_array):
     return _matrix(op, name, array)
 
 
+@widened("x residual", "out", native=on_cuda)
 def batch_normalize(x, mean, variance, weight, bias, eps, residual, relu, out):
     """x normalised by given statistics, then perhaps added to another array, then perhaps its positive part.
 
@@ -142,6 +155,7 @@ def batch_normalize(x, mean, variance, weight, bias, eps, residual, relu, out):
     kernel(matrix, mean, variance, *affine, float(eps), residual, bool(relu), _matrix(op, "out", out))
 
 
+@widened("g x out", "dx dresidual", native=on_cuda)
 def batch_norm_grads(g, x, mean, variance, weight, eps, out, dx, dw, db, dresidual, workspace):
     """The gradients of batch_normalize where mean and variance are those of x itself.
 
@@ -191,6 +205,7 @@ def _rows(op, inputs, outputs):
     return [alias(array) for array in (*inputs.values(), *outputs.values())]
 
 
+@widened("x", "out")
 def standardize(x, eps, out, scale):
     """Each row shifted and scaled to mean 0 and variance 1.
 
@@ -203,6 +218,7 @@ def standardize(x, eps, out, scale):
     kernel(x, float(eps), out, scale)
 
 
+@widened("g out", "dx")
 def standardize_grad(g, out, scale, dx):
     """The gradient of standardize for x, from its results.
 

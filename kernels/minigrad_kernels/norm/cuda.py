@@ -1,8 +1,8 @@
 """Batch normalisation and standardised rows on CUDA: which rung runs, and how it is started.
 
 Rungs of what belongs to channels: plain (cuda_plain.py), one thread an element or a partial sum; vector
-(cuda_vector.py), 128-bit accesses by threads that keep to their columns. Both cut sums as bias/plan.py says, and
-cuda_totals.py adds up what the parts gave. Statistics take one pass over x: parts are joined by their means.
+(cuda_vector.py), four elements in one access by threads that keep to their columns. Both cut sums as bias/plan.py
+says, and cuda_totals.py adds up what the parts gave. Statistics take one pass over x: parts are joined by their means.
 Rungs of rows (cuda_rows.py): plain, one thread a row; warp, the lanes of a warp or the threads of a block.
 """
 
@@ -40,28 +40,31 @@ def _rung(op, rung, x, *others):
     """The rung for matrices of one shape whose channels are columns."""
     _check_size(op, x, LIMIT)
     quads = x.size and x.size % 4 == 0 and cut(*x.shape).fold * x.shape[1] % 4 == 0
-    fits = x.dtype == np.float32 and quads and aligned(x, *others)
-    wish = f"float32, sizes that are multiples of 4, and addresses that are multiples of {VECTOR}"
+    fits = x.dtype != np.float64 and quads and aligned(x, *others, to=4 * x.itemsize)
+    wish = f"float32, sizes that are multiples of 4, and addresses that are multiples of {4 * x.itemsize}"
     return choose(op, rung, {"plain": None, "vector": None if fits else wish})
 
 
 def _partials(workspace, x, plan):
-    """Two arrays of (parts, channels) in the workspace."""
+    """Two arrays of (parts, channels) in the workspace, in the type of sums."""
     start, count = -address(workspace) % VECTOR, plan.parts * x.shape[1]
-    space = workspace[start : start + 2 * count * x.itemsize].view(x.dtype)
+    kind = np.float32 if x.itemsize == 2 else x.dtype
+    space = workspace[start : start + 2 * count * np.dtype(kind).itemsize].view(kind)
     return space[:count], space[count:]
 
 
 def _elements(x, kernel, arguments):
     """Start a plain kernel on each element."""
-    kernel[x.dtype]((-(-x.size // THREADS),), (THREADS,), arguments)
+    kernel[x.dtype.name]((-(-x.size // THREADS),), (THREADS,), arguments)
 
 
 def _lines(x, kernel, arguments):
     """Start a vector kernel whose threads take LINES lines each."""
     plan = cut(*x.shape)
     groups = -(-x.shape[0] // (plan.fold * LINES))
-    kernel((plan.tiles * groups,), (THREADS,), (*arguments, x.size, x.shape[1], plan.fold, plan.tiles, LINES))
+    kernel[x.dtype.name](
+        (plan.tiles * groups,), (THREADS,), (*arguments, x.size, x.shape[1], plan.fold, plan.tiles, LINES)
+    )
 
 
 def _parts(x, rung, plain, vector, arguments):
@@ -69,15 +72,15 @@ def _parts(x, rung, plain, vector, arguments):
     (rows, columns), plan = x.shape, cut(*x.shape)
     if rung == "plain":
         count = plan.parts * columns
-        grid, sizes, kernel = -(-count // THREADS), (rows, columns, plan.rows, count), plain[x.dtype]
+        grid, sizes, kernel = -(-count // THREADS), (rows, columns, plan.rows, count), plain
     else:
         grid, kernel = plan.tiles * plan.parts, vector
         sizes = x.size, columns, plan.fold, plan.tiles, plan.rows // plan.fold
-    kernel((grid,), (THREADS,), (*arguments, *sizes))
+    kernel[x.dtype.name]((grid,), (THREADS,), (*arguments, *sizes))
 
 
-def _totals(x, kernel, arguments):
-    kernel[x.dtype]((-(-x.shape[1] // WIDTH),), (WIDTH, HEIGHT), arguments)
+def _totals(columns, kernel, arguments):
+    kernel((-(-columns // WIDTH),), (WIDTH, HEIGHT), arguments)
 
 
 def batch_statistics(x, mean, variance, workspace, running_mean, running_var, has_running, momentum, rung=None):
@@ -88,25 +91,22 @@ def batch_statistics(x, mean, variance, workspace, running_mean, running_var, ha
         return
     (rows, columns), plan = x.shape, cut(*x.shape)
     partials = _partials(workspace, x, plan)
-    _parts(x, rung, cuda_plain.STATISTICS, cuda_vector.statistics_vector, (x, *partials))
+    _parts(x, rung, cuda_plain.STATISTICS, cuda_vector.STATISTICS, (x, *partials))
     sizes = rows, plan.rows, plan.parts, columns
     running = (running_mean, running_var, 1, momentum, rows / (rows - 1)) if has_running else (0, 0, 0, 0.0, 1.0)
-    _totals(x, cuda_totals.STATISTICS, (x, *partials, mean, variance, *running, *sizes))
+    _totals(columns, cuda_totals.STATISTICS[x.dtype.name], (x, *partials, mean, variance, *running, *sizes))
 
 
 def batch_normalize(x, mean, variance, weight, has_weight, bias, has_bias, eps, residual, relu, out, rung=None):
-    rung = _rung("batch_normalize", rung, x, out)
+    rung = _rung("batch_normalize", rung, x, out, *([] if residual is None else [residual]))
     if not x.size:
         return
-    arguments = x, mean, variance, weight, bias, out, eps, int(has_weight), int(has_bias)
+    flags = int(has_weight), int(has_bias), int(residual is not None), int(relu)
+    arguments = x, mean, variance, weight, bias, x if residual is None else residual, out, eps, *flags
     if rung == "plain":
         _elements(x, cuda_plain.NORMALIZE, (*arguments, x.size, x.shape[1]))
     else:
-        _lines(x, cuda_vector.normalize_vector, arguments)
-    if residual is not None:
-        out += residual
-    if relu:
-        np.maximum(out, 0, out=out)
+        _lines(x, cuda_vector.NORMALIZE, arguments)
 
 
 def _masked(g, out, dresidual, workspace):
@@ -122,7 +122,7 @@ def _masked(g, out, dresidual, workspace):
 def batch_norm_grads(
     g, x, mean, variance, weight, has_weight, eps, out, dx, dw, db, dresidual, workspace, rung=None
 ):  # fmt: skip
-    rung = _rung("batch_norm_grads", rung, x, g, *([] if dx is None else [dx]))
+    rung = _rung("batch_norm_grads", rung, x, g, *(array for array in (dx, dresidual) if array is not None))
     if not x.size:
         dw.fill(0)
         db.fill(0)
@@ -131,15 +131,15 @@ def batch_norm_grads(
         g, workspace = _masked(g, out, dresidual, workspace)
     (rows, columns), plan = x.shape, cut(*x.shape)
     partials = _partials(workspace, x, plan)
-    _parts(x, rung, cuda_plain.PRODUCTS, cuda_vector.products_vector, (g, x, mean, *partials))
-    _totals(x, cuda_totals.GRADS, (*partials, variance, dw, db, eps, plan.parts, columns))
+    _parts(x, rung, cuda_plain.PRODUCTS, cuda_vector.PRODUCTS, (g, x, mean, *partials))
+    _totals(columns, cuda_totals.GRADS[dw.dtype.name], (*partials, variance, dw, db, eps, plan.parts, columns))
     if dx is None:
         return
     arguments = g, x, mean, variance, weight, dw, db, dx, eps, int(has_weight)
     if rung == "plain":
         _elements(x, cuda_plain.GRADS, (*arguments, x.size, x.shape[1], rows))
     else:
-        _lines(x, cuda_vector.grads_vector, (*arguments, float(rows)))
+        _lines(x, cuda_vector.GRADS, (*arguments, float(rows)))
 
 
 # ---- rows --------------------------------------------------------------------------------------------------------

@@ -1,22 +1,18 @@
-"""The plain rung of batch normalisation: one thread an element, or the sums of one column of a part. float32, float64.
+"""The plain rung of batch normalisation: one thread an element, or the sums of one column of a part.
+
+Elements of 16 bits are computed in float32; statistics, parameters and sums are float32 beside them.
 
 Statistics are taken about a shift, an element of each column, so that float32 keeps its digits where a mean is far
 larger than the deviation from it; and the parts are joined as samples with means of their own, never by subtracting
 squares of large numbers.
 """
 
-import numpy as np
-
 from ..bias.cuda_plain import SHORT, thread
-from ..toolchain.cuda import device, f32, f64, i32, kernel, u32
+from ..toolchain.cuda import device, i32, u32
+from ..toolchain.cuda.halves import BF16, DOUBLE, F16, SINGLE, each
 from .cuda_parts import finite, inverse_deviation
 
-__all__ = ["GRADS", "NORMALIZE", "PRODUCTS", "STATISTICS", "both"]
-
-
-def both(make):
-    """{element type: kernel}"""
-    return {np.dtype(np.float32): make("f32", f32), np.dtype(np.float64): make("f64", f64)}
+__all__ = ["GRADS", "NORMALIZE", "PRODUCTS", "STATISTICS"]
 
 
 @device
@@ -27,28 +23,28 @@ def own_column(rows, columns, share, i):
     return i32(i - part * columns), first, min(share, i32(rows - first))
 
 
-def _statistics(kind, real):
-    arrays = f"{kind}* x, {kind}* sums, {kind}* squares"
+def _statistics(half):
+    real, widen = half.real, half.widen
 
-    @kernel(f"{arrays}, i32 rows, i32 columns, i32 share, i32 count", threads=256, variant=kind)
+    @half.plain("_* x, real* sums, real* squares, i32 rows, i32 columns, i32 share, i32 count")
     def statistics_plain(x, sums, squares, rows, columns, share, count):
         """The sum of what x is above the shift, and the squares about its mean: x is read twice."""
         i = thread()
         if i < count:
             column, first, own = own_column(rows, columns, share, i)
-            start, shift, r = i32(first * columns + column), finite(x[column]), i32(0)
+            start, shift, r = i32(first * columns + column), finite(widen(x[column])), i32(0)
             total, squared = real(0), real(0)
             while r < own:
                 end, short = i32(r + min(SHORT, i32(own - r))), real(0)
                 while r < end:
-                    short += x[i32(start + r * columns)] - shift
+                    short += widen(x[i32(start + r * columns)]) - shift
                     r = i32(r + 1)
                 total += short
             mean, r = total / real(own), i32(0)
             while r < own:
                 end, short = i32(r + min(SHORT, i32(own - r))), real(0)
                 while r < end:
-                    d = (x[i32(start + r * columns)] - shift) - mean
+                    d = (widen(x[i32(start + r * columns)]) - shift) - mean
                     short += d * d
                     r = i32(r + 1)
                 squared += short
@@ -58,29 +54,37 @@ def _statistics(kind, real):
     return statistics_plain
 
 
-def _normalize(kind, real):
-    arrays = f"{kind}* x, {kind}* mean, {kind}* variance, {kind}* weight, {kind}* bias, {kind}* out"
+def _normalize(half):
+    real, widen, narrow = half.real, half.widen, half.narrow
+    arrays = "_* x, real* mean, real* variance, real* weight, real* bias, _* residual, _* out"
+    numbers = "real eps, i32 has_weight, i32 has_bias, i32 has_residual, i32 relu, i32 size, u32 columns"
 
-    @kernel(f"{arrays}, {kind} eps, i32 has_weight, i32 has_bias, i32 size, u32 columns", threads=256, variant=kind)
-    def normalize_plain(x, mean, variance, weight, bias, out, eps, has_weight, has_bias, size, columns):
-        """x is read and out written once; up to four numbers of the channel are read for each element."""
+    @half.plain(f"{arrays}, {numbers}")
+    def normalize_plain(
+        x, mean, variance, weight, bias, residual, out, eps, has_weight, has_bias, has_residual, relu, size, columns
+    ):
+        """x and the residual are read and out is written once; up to four numbers of the channel are read for each
+        element."""
         i = thread()
         if i < size:
             c = u32(u32(i) % columns)
-            v = (x[i] - mean[c]) * inverse_deviation(variance[c], eps)
+            v = (widen(x[i]) - mean[c]) * inverse_deviation(variance[c], eps)
             if has_weight:
                 v *= weight[c]
             if has_bias:
                 v += bias[c]
-            out[i] = v
+            if has_residual:
+                v += widen(residual[i])
+            out[i] = narrow(real(0) if relu and v <= real(0) else v)  # written so that NaN passes
 
     return normalize_plain
 
 
-def _products(kind, real):
-    arrays = f"{kind}* g, {kind}* x, {kind}* mean, {kind}* sums, {kind}* products"
+def _products(half):
+    real, widen = half.real, half.widen
+    arrays = "_* g, _* x, real* mean, real* sums, real* products"
 
-    @kernel(f"{arrays}, i32 rows, i32 columns, i32 share, i32 count", threads=256, variant=kind)
+    @half.plain(f"{arrays}, i32 rows, i32 columns, i32 share, i32 count")
     def products_plain(g, x, mean, sums, products, rows, columns, share, count):
         """The sums of g and of g * (x - mean): g and x are read once."""
         i = thread()
@@ -91,9 +95,9 @@ def _products(kind, real):
             while r < own:
                 end, short, other = i32(r + min(SHORT, i32(own - r))), real(0), real(0)
                 while r < end:
-                    v = g[k]
+                    v = widen(g[k])
                     short += v
-                    other += v * (x[k] - centre)
+                    other += v * (widen(x[k]) - centre)
                     k = i32(k + columns)
                     r = i32(r + 1)
                 total += short
@@ -104,20 +108,23 @@ def _products(kind, real):
     return products_plain
 
 
-def _grads(kind, real):
-    arrays = f"{kind}* g, {kind}* x, {kind}* mean, {kind}* variance, {kind}* weight, {kind}* dw, {kind}* db, {kind}* dx"
+def _grads(half):
+    real, widen, narrow = half.real, half.widen, half.narrow
+    arrays = "_* g, _* x, real* mean, real* variance, real* weight, real* dw, real* db, _* dx"
 
-    @kernel(f"{arrays}, {kind} eps, i32 has_weight, i32 size, u32 columns, i32 rows", threads=256, variant=kind)
+    @half.plain(f"{arrays}, real eps, i32 has_weight, i32 size, u32 columns, i32 rows")
     def grads_plain(g, x, mean, variance, weight, dw, db, dx, eps, has_weight, size, columns, rows):
         """g and x are read and dx written once; up to five numbers of the channel are read for each element."""
         i = thread()
         if i < size:
             c = u32(u32(i) % columns)
             scale = inverse_deviation(variance[c], eps)
-            d = (g[i] - db[c] / real(rows)) - (x[i] - mean[c]) * (scale * dw[c] / real(rows))
-            dx[i] = d * (scale * weight[c]) if has_weight else d * scale
+            d = (widen(g[i]) - db[c] / real(rows)) - (widen(x[i]) - mean[c]) * (scale * dw[c] / real(rows))
+            dx[i] = narrow(d * (scale * weight[c]) if has_weight else d * scale)
 
     return grads_plain
 
 
-STATISTICS, NORMALIZE, PRODUCTS, GRADS = both(_statistics), both(_normalize), both(_products), both(_grads)
+STATISTICS, NORMALIZE, PRODUCTS, GRADS = (
+    each(make, SINGLE, DOUBLE, F16, BF16) for make in (_statistics, _normalize, _products, _grads)
+)

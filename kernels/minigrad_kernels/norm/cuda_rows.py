@@ -8,10 +8,10 @@ softmax/cuda_warp.py); longer rows are given to blocks, which read them once for
 """
 
 from ..bias.cuda_plain import thread
+from ..elementwise.cuda_plain import both
 from ..softmax.cuda_parts import LANES, THREADS, WHOLE, WIDTHS, block_sum, place_in_team, team_sum
 from ..toolchain.cuda import cuda, f32, i32, i64, kernel, offset, unroll
 from .cuda_parts import finite, inverse_deviation
-from .cuda_plain import both
 
 __all__ = ["GRAD", "PLAIN", "PLAIN_GRAD", "STANDARDIZE", "standardize_block", "standardize_grad_block"]
 

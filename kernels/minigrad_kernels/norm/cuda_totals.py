@@ -1,4 +1,4 @@
-"""What the parts gave, added up, for both rungs of batch normalisation. float32 and float64.
+"""What the parts gave, added up, for both rungs of batch normalisation, in the type of the parts.
 
 Each block owns 32 columns: row y of its threads takes every 32nd part, then the 32 results are joined pairwise. So
 many, because the loads of a thread wait for one another, and there are up to 1024 parts.
@@ -6,18 +6,19 @@ many, because the loads of a thread wait for one another, and there are up to 10
 
 from ..bias.cuda_plain import HEIGHT, WIDTH
 from ..toolchain.cuda import cuda, i32, kernel
+from ..toolchain.cuda.halves import BF16, DOUBLE, F16, SINGLE, each
 from .cuda_parts import finite, inverse_deviation, joined
-from .cuda_plain import both
 
 __all__ = ["GRADS", "STATISTICS"]
 
 
-def _statistics(kind, real):
-    arrays = f"{kind}* x, {kind}* sums, {kind}* squares, {kind}* mean, {kind}* variance"
+def _statistics(half):
+    kind, real, widen = half.kind, half.real, half.widen
+    arrays = f"{half.pointer} x, {kind}* sums, {kind}* squares, {kind}* mean, {kind}* variance"
     running = f"{kind}* running_mean, {kind}* running_var, i32 has_running, {kind} momentum, {kind} unbiased"
     sizes = "i32 rows, i32 share, i32 parts, i32 columns"
 
-    @kernel(f"{arrays}, {running}, {sizes}", threads=WIDTH * HEIGHT, variant=kind)
+    @kernel(f"{arrays}, {running}, {sizes}", threads=WIDTH * HEIGHT, lowest=half.lowest, variant=half.short)
     def total_statistics(
         x, sums, squares, mean, variance, running_mean, running_var, has_running, momentum, unbiased,
         rows, share, parts, columns,
@@ -46,7 +47,7 @@ def _statistics(kind, real):
                 counts[y, lane], s[y, lane], q[y, lane] = n, total, squared
             half = i32(half >> 1)
         if y == 0 and column < columns:
-            m, v = finite(x[column]) + total / real(rows), squared / real(rows)
+            m, v = finite(widen(x[column])) + total / real(rows), squared / real(rows)
             mean[column], variance[column] = m, v
             if has_running:
                 kept = real(1) - momentum
@@ -56,7 +57,8 @@ def _statistics(kind, real):
     return total_statistics
 
 
-def _grads(kind, real):
+def _grads(half):
+    kind, real = half.kind, half.real
     arrays = f"{kind}* sums, {kind}* products, {kind}* variance, {kind}* dw, {kind}* db"
 
     @kernel(f"{arrays}, {kind} eps, i32 parts, i32 columns", threads=WIDTH * HEIGHT, variant=kind)
@@ -86,4 +88,4 @@ def _grads(kind, real):
     return total_grads
 
 
-STATISTICS, GRADS = both(_statistics), both(_grads)
+STATISTICS, GRADS = each(_statistics, SINGLE, DOUBLE, F16, BF16), each(_grads, SINGLE, DOUBLE)

@@ -1,17 +1,20 @@
-"""The vector rung of batch normalisation: 128-bit accesses by threads that keep to their columns. float32.
+"""The vector rung of batch normalisation: four elements in one access by threads that keep to their columns: 128 bits
+of float32, 64 of float16 and bfloat16. Statistics, parameters, sums and all arithmetic are float32 beside all three.
 
 As in bias/cuda_vector.py, a line is a run of whole rows in memory, and a thread owns four neighbouring elements of a
 piece of it and the same four of the lines below: the same columns every time. So what belongs to its channels, and
 its sums, stay in registers.
 """
 
-from ..bias.cuda_vector import WORDS, add4, fold_and_write, lines_below
+from ..bias.cuda_vector import add4, fold_and_write, lines_below
 from ..bias.plan import LINE
-from ..toolchain.cuda import cuda, device, f32, i32, kernel, load4, store4, u32
+from ..toolchain.cuda import cuda, device, f32, i32, store4, u32
+from ..toolchain.cuda.halves import HALVES, SINGLE, each
 from .cuda_parts import finite, joined
 
-__all__ = ["grads_vector", "normalize_vector", "products_vector", "statistics_vector"]
+__all__ = ["GRADS", "NORMALIZE", "PRODUCTS", "STATISTICS"]
 
+NOTHING = -0.0  # which changes nothing that it is added to
 PLACES = "i32 size, i32 columns, i32 fold, i32 tiles, i32 share"
 
 
@@ -92,34 +95,50 @@ def fold_statistics(n, s, q, sums, squares, columns, fold, tiles, part, tile):
         k = i32(k + 256)
 
 
-@kernel(f"f32* x, f32* sums, f32* squares, {PLACES}", threads=256, opcodes=WORDS[:1])
-def statistics_vector(x, sums, squares, size, columns, fold, tiles, share):
-    """x is read once, four elements at a time, and its first row by each block: four lines, their means and squares
-    about them in registers, are joined to the lines before."""
-    part, tile, place, line, first, count = own_lines(size, columns, fold, tiles, share)
-    n, s, q = f32(0), (f32(0), f32(0), f32(0), f32(0)), (f32(0), f32(0), f32(0), f32(0))
-    if count > 0:
-        k, shift = i32(first * line + place), gather4(x, columns_of(place, columns))
-        shift = finite(shift[0]), finite(shift[1]), finite(shift[2]), finite(shift[3])
-        while count >= 4:
-            v0, v1 = sub4(load4(x, k), shift), sub4(load4(x, i32(k + line)), shift)
-            v2, v3 = sub4(load4(x, i32(k + 2 * line)), shift), sub4(load4(x, i32(k + 3 * line)), shift)
-            t = add4(add4(v0, v1), add4(v2, v3))
-            mean = times4(t, f32(0.25))
-            v0, v1, v2, v3 = sub4(v0, mean), sub4(v1, mean), sub4(v2, mean), sub4(v3, mean)
-            within = add4(add4(mul4(v0, v0), mul4(v1, v1)), add4(mul4(v2, v2), mul4(v3, v3)))
-            apart = sub4(mean, times4(s, f32(1) / max(n, f32(1))))
-            between = times4(mul4(apart, apart), n * f32(4) / (n + f32(4)))
-            n, s, q = n + f32(4), add4(s, t), add4(q, add4(within, between))
-            k = i32(k + 4 * line)
-            count = i32(count - 4)
-        while count > 0:
-            v0 = sub4(load4(x, k), shift)
-            apart = sub4(v0, times4(s, f32(1) / max(n, f32(1))))
-            n, s, q = n + f32(1), add4(s, v0), add4(q, times4(mul4(apart, apart), n / (n + f32(1))))
-            k = i32(k + line)
-            count = i32(count - 1)
-    fold_statistics(n, s, q, sums, squares, columns, fold, tiles, part, tile)
+def _gather(half):
+    """gather4 from a row of elements."""
+    widen = half.widen
+
+    @device
+    def gather(x, c):
+        return widen(x[c[0]]), widen(x[c[1]]), widen(x[c[2]]), widen(x[c[3]])
+
+    return gather
+
+
+def _statistics(half):
+    load4, gather = half.load4, _gather(half)
+
+    @half.vector(f"_* x, f32* sums, f32* squares, {PLACES}", half.words[:1])
+    def statistics_vector(x, sums, squares, size, columns, fold, tiles, share):
+        """x is read once, four elements at a time, and its first row by each block: four lines, their means and squares
+        about them in registers, are joined to the lines before."""
+        part, tile, place, line, first, count = own_lines(size, columns, fold, tiles, share)
+        n, s, q = f32(0), (f32(0), f32(0), f32(0), f32(0)), (f32(0), f32(0), f32(0), f32(0))
+        if count > 0:
+            k, shift = i32(first * line + place), gather(x, columns_of(place, columns))
+            shift = finite(shift[0]), finite(shift[1]), finite(shift[2]), finite(shift[3])
+            while count >= 4:
+                v0, v1 = sub4(load4(x, k), shift), sub4(load4(x, i32(k + line)), shift)
+                v2, v3 = sub4(load4(x, i32(k + 2 * line)), shift), sub4(load4(x, i32(k + 3 * line)), shift)
+                t = add4(add4(v0, v1), add4(v2, v3))
+                mean = times4(t, f32(0.25))
+                v0, v1, v2, v3 = sub4(v0, mean), sub4(v1, mean), sub4(v2, mean), sub4(v3, mean)
+                within = add4(add4(mul4(v0, v0), mul4(v1, v1)), add4(mul4(v2, v2), mul4(v3, v3)))
+                apart = sub4(mean, times4(s, f32(1) / max(n, f32(1))))
+                between = times4(mul4(apart, apart), n * f32(4) / (n + f32(4)))
+                n, s, q = n + f32(4), add4(s, t), add4(q, add4(within, between))
+                k = i32(k + 4 * line)
+                count = i32(count - 4)
+            while count > 0:
+                v0 = sub4(load4(x, k), shift)
+                apart = sub4(v0, times4(s, f32(1) / max(n, f32(1))))
+                n, s, q = n + f32(1), add4(s, v0), add4(q, times4(mul4(apart, apart), n / (n + f32(1))))
+                k = i32(k + line)
+                count = i32(count - 1)
+        fold_statistics(n, s, q, sums, squares, columns, fold, tiles, part, tile)
+
+    return statistics_vector
 
 
 # ---- forward -----------------------------------------------------------------------------------------------------
@@ -144,62 +163,89 @@ def normal4(v, centre, scale, shift):
 VECTORS = "f32* mean, f32* variance, f32* weight"
 
 
-@kernel(
-    f"f32* x, {VECTORS}, f32* bias, f32* out, f32 eps, i32 has_weight, i32 has_bias, {PLACES}",
-    threads=256,
-    opcodes=WORDS,
-)
-def normalize_vector(
-    x, mean, variance, weight, bias, out, eps, has_weight, has_bias, size, columns, fold, tiles, share
-):
-    """x is read and out written once, four elements at a time; a thread reads up to 16 numbers for `share` lines."""
-    part, tile, place, line, first, count = own_lines(size, columns, fold, tiles, share)
-    if count > 0:
-        c = columns_of(place, columns)
-        centre, scale = gather4(mean, c), scales4(gather4(variance, c), eps)
-        shift = f32(0), f32(0), f32(0), f32(0)
-        if has_weight:
-            scale = mul4(scale, gather4(weight, c))
-        if has_bias:
-            shift = gather4(bias, c)
-        k = i32(first * line + place)
-        while count >= 4:
-            v0, v1 = load4(x, k), load4(x, i32(k + line))
-            v2, v3 = load4(x, i32(k + 2 * line)), load4(x, i32(k + 3 * line))
-            store4(out, k, normal4(v0, centre, scale, shift))
-            store4(out, i32(k + line), normal4(v1, centre, scale, shift))
-            store4(out, i32(k + 2 * line), normal4(v2, centre, scale, shift))
-            store4(out, i32(k + 3 * line), normal4(v3, centre, scale, shift))
-            k = i32(k + 4 * line)
-            count = i32(count - 4)
-        while count > 0:
-            store4(out, k, normal4(load4(x, k), centre, scale, shift))
-            k = i32(k + line)
-            count = i32(count - 1)
+@device
+def finished(v, relu):
+    return f32(0) if relu and v <= f32(0) else v  # written so that NaN passes
+
+
+@device
+def finished4(v, centre, scale, shift, r, relu):
+    z = add4(normal4(v, centre, scale, shift), r)
+    return finished(z[0], relu), finished(z[1], relu), finished(z[2], relu), finished(z[3], relu)
+
+
+def _normalize(half):
+    load4, store4 = half.load4, half.store4
+    numbers = f"f32 eps, i32 has_weight, i32 has_bias, i32 has_residual, i32 relu, {PLACES}"
+
+    @half.vector(f"_* x, {VECTORS}, f32* bias, _* residual, _* out, {numbers}")
+    def normalize_vector(
+        x, mean, variance, weight, bias, residual, out, eps, has_weight, has_bias, has_residual, relu,
+        size, columns, fold, tiles, share,
+    ):  # fmt: skip
+        """x and the residual are read and out is written once, four elements at a time; a thread reads up to 16
+        numbers for `share` lines."""
+        part, tile, place, line, first, count = own_lines(size, columns, fold, tiles, share)
+        if count > 0:
+            c = columns_of(place, columns)
+            centre, scale = gather4(mean, c), scales4(gather4(variance, c), eps)
+            shift = f32(0), f32(0), f32(0), f32(0)
+            if has_weight:
+                scale = mul4(scale, gather4(weight, c))
+            if has_bias:
+                shift = gather4(bias, c)
+            k = i32(first * line + place)
+            r0 = r1 = r2 = r3 = f32(NOTHING), f32(NOTHING), f32(NOTHING), f32(NOTHING)
+            while count >= 4:
+                v0, v1 = load4(x, k), load4(x, i32(k + line))
+                v2, v3 = load4(x, i32(k + 2 * line)), load4(x, i32(k + 3 * line))
+                if has_residual:
+                    r0, r1 = load4(residual, k), load4(residual, i32(k + line))
+                    r2, r3 = load4(residual, i32(k + 2 * line)), load4(residual, i32(k + 3 * line))
+                store4(out, k, finished4(v0, centre, scale, shift, r0, relu))
+                store4(out, i32(k + line), finished4(v1, centre, scale, shift, r1, relu))
+                store4(out, i32(k + 2 * line), finished4(v2, centre, scale, shift, r2, relu))
+                store4(out, i32(k + 3 * line), finished4(v3, centre, scale, shift, r3, relu))
+                k = i32(k + 4 * line)
+                count = i32(count - 4)
+            while count > 0:
+                v0 = load4(x, k)
+                if has_residual:
+                    r0 = load4(residual, k)
+                store4(out, k, finished4(v0, centre, scale, shift, r0, relu))
+                k = i32(k + line)
+                count = i32(count - 1)
+
+    return normalize_vector
 
 
 # ---- gradients ---------------------------------------------------------------------------------------------------
 
 
-@kernel(f"f32* g, f32* x, f32* mean, f32* sums, f32* products, {PLACES}", threads=256, opcodes=WORDS[:1])
-def products_vector(g, x, mean, sums, products, size, columns, fold, tiles, share):
-    """g and x are read once, four elements at a time; each block writes the sums of its part."""
-    part, tile, place, line, first, count = own_lines(size, columns, fold, tiles, share)
-    total, product = (f32(0), f32(0), f32(0), f32(0)), (f32(0), f32(0), f32(0), f32(0))
-    if count > 0:
-        k, centre = i32(first * line + place), gather4(mean, columns_of(place, columns))
-        while count >= 2:
-            g0, g1 = load4(g, k), load4(g, i32(k + line))
-            v0, v1 = sub4(load4(x, k), centre), sub4(load4(x, i32(k + line)), centre)
-            total = add4(total, add4(g0, g1))
-            product = add4(product, add4(mul4(g0, v0), mul4(g1, v1)))
-            k = i32(k + 2 * line)
-            count = i32(count - 2)
+def _products(half):
+    load4 = half.load4
+
+    @half.vector(f"_* g, _* x, f32* mean, f32* sums, f32* products, {PLACES}", half.words[:1])
+    def products_vector(g, x, mean, sums, products, size, columns, fold, tiles, share):
+        """g and x are read once, four elements at a time; each block writes the sums of its part."""
+        part, tile, place, line, first, count = own_lines(size, columns, fold, tiles, share)
+        total, product = (f32(0), f32(0), f32(0), f32(0)), (f32(0), f32(0), f32(0), f32(0))
         if count > 0:
-            g0 = load4(g, k)
-            total, product = add4(total, g0), add4(product, mul4(g0, sub4(load4(x, k), centre)))
-    fold_and_write(cuda.shared.array(LINE, f32, alignment=16), total, sums, columns, fold, tiles, part, tile)
-    fold_and_write(cuda.shared.array(LINE, f32, alignment=16), product, products, columns, fold, tiles, part, tile)
+            k, centre = i32(first * line + place), gather4(mean, columns_of(place, columns))
+            while count >= 2:
+                g0, g1 = load4(g, k), load4(g, i32(k + line))
+                v0, v1 = sub4(load4(x, k), centre), sub4(load4(x, i32(k + line)), centre)
+                total = add4(total, add4(g0, g1))
+                product = add4(product, add4(mul4(g0, v0), mul4(g1, v1)))
+                k = i32(k + 2 * line)
+                count = i32(count - 2)
+            if count > 0:
+                g0 = load4(g, k)
+                total, product = add4(total, g0), add4(product, mul4(g0, sub4(load4(x, k), centre)))
+        fold_and_write(cuda.shared.array(LINE, f32, alignment=16), total, sums, columns, fold, tiles, part, tile)
+        fold_and_write(cuda.shared.array(LINE, f32, alignment=16), product, products, columns, fold, tiles, part, tile)
+
+    return products_vector
 
 
 @device
@@ -207,28 +253,38 @@ def slope4(g, v, centre, shift, slope, scale):
     return mul4(sub4(sub4(g, shift), mul4(sub4(v, centre), slope)), scale)
 
 
-@kernel(
-    f"f32* g, f32* x, {VECTORS}, f32* dw, f32* db, f32* dx, f32 eps, i32 has_weight, f32 rows, {PLACES}",
-    threads=256,
-    opcodes=WORDS,
-)
-def grads_vector(g, x, mean, variance, weight, dw, db, dx, eps, has_weight, rows, size, columns, fold, tiles, share):
-    """g and x are read and dx written once, four elements at a time; a thread reads up to 20 numbers for its lines."""
-    part, tile, place, line, first, count = own_lines(size, columns, fold, tiles, share)
-    if count > 0:
-        c = columns_of(place, columns)
-        centre, scale = gather4(mean, c), scales4(gather4(variance, c), eps)
-        each = f32(1) / rows
-        shift = times4(gather4(db, c), each)
-        slope = times4(mul4(scale, gather4(dw, c)), each)
-        if has_weight:
-            scale = mul4(scale, gather4(weight, c))
-        k = i32(first * line + place)
-        while count >= 2:
-            g0, g1, v0, v1 = load4(g, k), load4(g, i32(k + line)), load4(x, k), load4(x, i32(k + line))
-            store4(dx, k, slope4(g0, v0, centre, shift, slope, scale))
-            store4(dx, i32(k + line), slope4(g1, v1, centre, shift, slope, scale))
-            k = i32(k + 2 * line)
-            count = i32(count - 2)
+def _grads(half):
+    load4, store4 = half.load4, half.store4
+    numbers = f"f32 eps, i32 has_weight, f32 rows, {PLACES}"
+
+    @half.vector(f"_* g, _* x, {VECTORS}, f32* dw, f32* db, _* dx, {numbers}")
+    def grads_vector(
+        g, x, mean, variance, weight, dw, db, dx, eps, has_weight, rows, size, columns, fold, tiles, share
+    ):
+        """g and x are read and dx written once, four elements at a time; a thread reads up to 20 numbers for its
+        lines."""
+        part, tile, place, line, first, count = own_lines(size, columns, fold, tiles, share)
         if count > 0:
-            store4(dx, k, slope4(load4(g, k), load4(x, k), centre, shift, slope, scale))
+            c = columns_of(place, columns)
+            centre, scale = gather4(mean, c), scales4(gather4(variance, c), eps)
+            each = f32(1) / rows
+            shift = times4(gather4(db, c), each)
+            slope = times4(mul4(scale, gather4(dw, c)), each)
+            if has_weight:
+                scale = mul4(scale, gather4(weight, c))
+            k = i32(first * line + place)
+            while count >= 2:
+                g0, g1, v0, v1 = load4(g, k), load4(g, i32(k + line)), load4(x, k), load4(x, i32(k + line))
+                store4(dx, k, slope4(g0, v0, centre, shift, slope, scale))
+                store4(dx, i32(k + line), slope4(g1, v1, centre, shift, slope, scale))
+                k = i32(k + 2 * line)
+                count = i32(count - 2)
+            if count > 0:
+                store4(dx, k, slope4(load4(g, k), load4(x, k), centre, shift, slope, scale))
+
+    return grads_vector
+
+
+STATISTICS, NORMALIZE, PRODUCTS, GRADS = (
+    each(make, SINGLE, *HALVES) for make in (_statistics, _normalize, _products, _grads)
+)

@@ -5,8 +5,12 @@ one shape and lie in memory alike without gaps; all arrays of a call have one el
 array whose elements hyper.SGD, hyper.Adam, hyper.RMSprop and hyper.Adagrad name. A weight decay of 0 is left out, so
 that an infinite parameter stays infinite: 0 * inf would be NaN.
 
+Each rule takes two float64 arrays (1,) where its parameters are, which the host never reads on a device: `scale`, which
+multiplies each gradient before anything else, as clipping and the scale of a loss want it, and `found_inf`: where it is
+not 0, nothing is changed and the step is not counted.
+
 Grads   none: updates are not differentiated
-Types   float32 and float64; coefficients are computed in float64
+Types   float16, bfloat16, float32 and float64; coefficients are computed in float64
 Errors  ValueError for a shape or layout, TypeError for an element type; nothing is changed then
 """
 
@@ -16,12 +20,13 @@ from ..errors import KindError, ShapeError
 from ..layout import CHANNELS_LAST, FILTER, is_dense
 from ..toolchain import alias, implementation
 from ..toolchain.arguments import check_array, check_floats, check_one_kind, check_output, workspace_of
+from ..toolchain.widening import widened
 from .hyper import SGD, Adagrad, Adam, RMSprop
 from .plan import Plan
 
 __all__ = [
-    "SGD", "Adagrad", "Adam", "Plan", "RMSprop", "adagrad", "adam", "clip_factor", "rmsprop", "scale", "sgd",
-    "squared_norms", "workspace",
+    "SGD", "Adagrad", "Adam", "Plan", "RMSprop", "adagrad", "adam", "clip_factor", "rmsprop",
+    "scale", "sgd", "squared_norms", "workspace",
 ]  # fmt: skip
 
 PIECE = 1 << 12  # elements; a device sums no fewer at a time
@@ -102,18 +107,23 @@ def _hyper(op, hyper, names):
     return alias(np.ascontiguousarray(hyper))
 
 
-def _update(op, names, hyper, plan, lists):
+def _update(op, names, hyper, plan, lists, scale, found_inf):
     hyper, parameters = _hyper(op, hyper, names), lists["parameters"]
+    for name, number in (("scale", scale), ("found_inf", found_inf)):
+        if number is not None:
+            check_array(op, name, number, (1,), np.float64)
+            check_one_kind(op, {"parameters[0]": parameters[0] if parameters else number, name: number})
     if not parameters:
         for name, arrays in lists.items():
             _check_list(op, name, arrays or (), parameters, check_array)
         return
     plan = plan or Plan()
     _look(op, plan, lists)
-    implementation(__name__, op, parameters[0])(plan, hyper)
+    implementation(__name__, op, parameters[0])(plan, hyper, scale, found_inf)
 
 
-def sgd(parameters, gradients, momentum_buffers, hyper, plan=None):
+@widened("*gradients", updated="*parameters *momentum_buffers")
+def sgd(parameters, gradients, momentum_buffers, hyper, plan=None, scale=None, found_inf=None):
     """Gradient descent, with momentum where momentum_buffers is not None.
 
     Math    d = g + weight_decay * p;  b = momentum * b + (1 - dampening) * d, b = d if FIRST
@@ -122,10 +132,11 @@ def sgd(parameters, gradients, momentum_buffers, hyper, plan=None):
     Source  Sutskever et al. 2013, in the form of torch.optim.SGD
     """
     lists = {"parameters": parameters, "gradients": gradients, "momentum_buffers": momentum_buffers}
-    _update("sgd", SGD, hyper, plan, lists)
+    _update("sgd", SGD, hyper, plan, lists, scale, found_inf)
 
 
-def adam(parameters, gradients, exp_avg, exp_avg_sq, max_exp_avg_sq, hyper, plan=None):
+@widened("*gradients", updated="*parameters *exp_avg *exp_avg_sq *max_exp_avg_sq")
+def adam(parameters, gradients, exp_avg, exp_avg_sq, max_exp_avg_sq, hyper, plan=None, scale=None, found_inf=None):
     """Adam; AdamW if DECOUPLED; AMSGrad where max_exp_avg_sq is not None.
 
     Math    g += weight_decay * p, or if DECOUPLED p *= 1 - rate * weight_decay; g is negated if MAXIMIZE
@@ -136,24 +147,28 @@ def adam(parameters, gradients, exp_avg, exp_avg_sq, max_exp_avg_sq, hyper, plan
     """
     lists = {"parameters": parameters, "gradients": gradients, "exp_avg": exp_avg, "exp_avg_sq": exp_avg_sq}
     lists["max_exp_avg_sq"] = max_exp_avg_sq
-    _update("adam", Adam, hyper, plan, lists)
+    _update("adam", Adam, hyper, plan, lists, scale, found_inf)
 
 
-def rmsprop(parameters, gradients, square_avg, grad_avg, momentum_buffers, hyper, plan=None):
+@widened("*gradients", updated="*parameters *square_avg *grad_avg *momentum_buffers")
+def rmsprop(
+    parameters, gradients, square_avg, grad_avg, momentum_buffers, hyper, plan=None, scale=None, found_inf=None
+):
     """RMSprop; centred where grad_avg is not None; with momentum where momentum_buffers is not None.
 
     Math    g += weight_decay * p;  v = alpha * v + (1 - alpha) * g**2;  a = alpha * a + (1 - alpha) * g
             d = g / (sqrt(v - a**2) + eps), a = 0 if not centred;  b = momentum * b + d;  p -= rate * b
             g is negated first if MAXIMIZE; without momentum p -= rate * d
-    Shapes  lists of arrays; hyper (6,), see hyper.RMSprop
+    Shapes  lists of arrays; hyper (7,), see hyper.RMSprop
     Source  Hinton 2012, lecture 6e; Graves 2013, equations 38-45 (centred), in the form of torch.optim.RMSprop
     """
     lists = {"parameters": parameters, "gradients": gradients, "square_avg": square_avg, "grad_avg": grad_avg}
     lists["momentum_buffers"] = momentum_buffers
-    _update("rmsprop", RMSprop, hyper, plan, lists)
+    _update("rmsprop", RMSprop, hyper, plan, lists, scale, found_inf)
 
 
-def adagrad(parameters, gradients, sums, hyper, plan=None):
+@widened("*gradients", updated="*parameters *sums")
+def adagrad(parameters, gradients, sums, hyper, plan=None, scale=None, found_inf=None):
     """Steps divided by the root of the sum of all squared gradients so far.
 
     Math    g += weight_decay * p;  s += g**2;  p -= rate / (1 + (step - 1) * lr_decay) * g / (sqrt(s) + eps)
@@ -161,7 +176,8 @@ def adagrad(parameters, gradients, sums, hyper, plan=None):
     Shapes  lists of arrays; hyper (6,), see hyper.Adagrad
     Source  Duchi, Hazan and Singer 2011, figure 1 with diagonal matrices, in the form of torch.optim.Adagrad
     """
-    _update("adagrad", Adagrad, hyper, plan, {"parameters": parameters, "gradients": gradients, "sums": sums})
+    lists = {"parameters": parameters, "gradients": gradients, "sums": sums}
+    _update("adagrad", Adagrad, hyper, plan, lists, scale, found_inf)
 
 
 def workspace(arrays):
@@ -172,6 +188,7 @@ def workspace(arrays):
 _bytes = workspace  # where an argument has that name
 
 
+@widened("*arrays")
 def squared_norms(arrays, out, workspace, plan=None):
     """The sum of the squares of each array. On a device no result waits for the host.
 
@@ -192,23 +209,32 @@ def squared_norms(arrays, out, workspace, plan=None):
     implementation(__name__, "squared_norms", arrays[0])(plan, out, memory)
 
 
-def clip_factor(squares, max_norm, norm, factor):
+@widened(outputs="norm")
+def clip_factor(squares, max_norm, norm, factor, inverse=None, found_inf=None):
     """The norm of all arrays from the sums of squares of each, and what brings it down to max_norm.
 
-    Math    norm = sqrt(sum squares);  factor = min(1, max_norm / (norm + 1e-6)), NaN where norm is
-    Shapes  squares (n,), factor (1,) of float64; norm () of float32 or float64
+    Math    norm = inverse * sqrt(sum squares);  factor = inverse * min(1, max_norm / (norm + 1e-6)), NaN where norm is
+            found_inf = 1 where the norm is infinite or NaN, else as it was
+    Shapes  squares (n,), factor (1,) of float64; norm () of any floating type
+            inverse, of the scale of a loss, and found_inf (1,) of float64, or None
     """
     op = "clip_factor"
     check_array(op, "squares", squares, squares.shape[:1], np.float64)
     check_floats(op, "norm", norm)
     check_output(op, "norm", norm, (), norm.dtype)
     check_output(op, "factor", factor, (1,), np.float64)
-    check_one_kind(op, {"squares": squares, "norm": norm, "factor": factor})
+    if inverse is not None:
+        check_array(op, "inverse", inverse, (1,), np.float64)
+    if found_inf is not None:
+        check_output(op, "found_inf", found_inf, (1,), np.float64)
+    numbers = {"norm": norm, "factor": factor, "inverse": inverse, "found_inf": found_inf}
+    check_one_kind(op, {"squares": squares, **numbers})
     if not squares.flags.c_contiguous:
         raise ShapeError(f"{op}: squares has strides {squares.strides}, wants C order")
-    implementation(__name__, op, squares)(squares, float(max_norm), norm, factor)
+    implementation(__name__, op, squares)(squares, float(max_norm), norm, factor, inverse, found_inf)
 
 
+@widened(updated="*arrays")
 def scale(arrays, factor, plan=None):
     """Multiply all arrays by a number, in place.
 

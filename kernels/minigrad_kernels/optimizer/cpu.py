@@ -23,7 +23,7 @@ RUN = 1024  # elements
 
 @jit
 def decayed(g, p, sign, decay):
-    """The gradient with its sign and its weight decay. One of 0 is left out: 0 * inf would be NaN."""
+    """The gradient with its sign, its scale and its weight decay. One of 0 is left out: 0 * inf would be NaN."""
     return sign * g + decay * p if decay else sign * g
 
 
@@ -33,10 +33,16 @@ def between(a, b, share):
     return a + share * (b - a) if abs(share) < 0.5 else b - (type(share)(1) - share) * (b - a)
 
 
+def step(kernel, plan, hyper, scale, found_inf, *present):
+    """One update, unless it is to be skipped."""
+    if found_inf is None or not found_inf[0]:
+        run(kernel, plan, *present, hyper, 1.0 if scale is None else float(scale[0]))
+
+
 @jit
-def sgd_run(p, g, buffer, has_buffer, hyper):
+def sgd_run(p, g, buffer, has_buffer, hyper, scale):
     t = p.dtype.type
-    sign, decay = t(-1 if hyper[SGD.MAXIMIZE.value] else 1), t(hyper[SGD.WEIGHT_DECAY.value])
+    sign, decay = t(-scale if hyper[SGD.MAXIMIZE.value] else scale), t(hyper[SGD.WEIGHT_DECAY.value])
     rate, momentum = t(hyper[SGD.RATE.value]), t(hyper[SGD.MOMENTUM.value])
     if not has_buffer:
         for k in range(p.size):
@@ -53,15 +59,15 @@ def sgd_run(p, g, buffer, has_buffer, hyper):
 
 
 @shared
-def sgd_chunks(team, addresses, sizes, has_buffer, hyper, like):
+def sgd_chunks(team, addresses, sizes, has_buffer, hyper, scale, like):
     for chunk in share(chunks(sizes), team):
         t, start, stop = find(sizes, chunk)
         p, g = part(addresses, 0, t, start, stop, like), part(addresses, 1, t, start, stop, like)
-        sgd_run(p, g, part(addresses, 2 if has_buffer else 0, t, start, stop, like), has_buffer, hyper)
+        sgd_run(p, g, part(addresses, 2 if has_buffer else 0, t, start, stop, like), has_buffer, hyper, scale)
 
 
-def sgd(plan, hyper):
-    run(sgd_chunks, plan, plan.tables.present[0], hyper)
+def sgd(plan, hyper, scale, found_inf):
+    step(sgd_chunks, plan, hyper, scale, found_inf, plan.tables.present[0])
 
 
 @jit
@@ -86,10 +92,10 @@ def raise_to(greatest, v):
 
 
 @jit
-def adam_run(p, g, m, v, greatest, has_greatest, hyper):
+def adam_run(p, g, m, v, greatest, has_greatest, hyper, scale):
     t, step = p.dtype.type, hyper[Adam.STEP.value]
     beta2, fresh1, fresh2 = t(hyper[Adam.BETA2.value]), t(1 - hyper[Adam.BETA1.value]), t(1 - hyper[Adam.BETA2.value])
-    sign, decay = t(-1 if hyper[Adam.MAXIMIZE.value] else 1), hyper[Adam.WEIGHT_DECAY.value]
+    sign, decay = t(-scale if hyper[Adam.MAXIMIZE.value] else scale), hyper[Adam.WEIGHT_DECAY.value]
     keep = t(1 - hyper[Adam.RATE.value] * decay if hyper[Adam.DECOUPLED.value] else 1)
     decay = t(0 if hyper[Adam.DECOUPLED.value] else decay)
     rate = t(hyper[Adam.RATE.value] / (1 - hyper[Adam.BETA1.value] ** step))
@@ -103,17 +109,17 @@ def adam_run(p, g, m, v, greatest, has_greatest, hyper):
 
 
 @shared
-def adam_chunks(team, addresses, sizes, has_greatest, hyper, like):
+def adam_chunks(team, addresses, sizes, has_greatest, hyper, scale, like):
     for chunk in share(chunks(sizes), team):
         t, start, stop = find(sizes, chunk)
         p, g = part(addresses, 0, t, start, stop, like), part(addresses, 1, t, start, stop, like)
         m, v = part(addresses, 2, t, start, stop, like), part(addresses, 3, t, start, stop, like)
         greatest = part(addresses, 4 if has_greatest else 3, t, start, stop, like)
-        adam_run(p, g, m, v, greatest, has_greatest, hyper)
+        adam_run(p, g, m, v, greatest, has_greatest, hyper, scale)
 
 
-def adam(plan, hyper):
-    run(adam_chunks, plan, plan.tables.present[2], hyper)
+def adam(plan, hyper, scale, found_inf):
+    step(adam_chunks, plan, hyper, scale, found_inf, plan.tables.present[2])
 
 
 @jit
@@ -150,9 +156,9 @@ def rms_step(p, d, rate):
 
 
 @jit
-def rmsprop_run(p, g, square, mean, has_mean, buffer, has_buffer, hyper):
+def rmsprop_run(p, g, square, mean, has_mean, buffer, has_buffer, hyper, scale):
     t = p.dtype.type
-    sign, decay = t(-1 if hyper[RMSprop.MAXIMIZE.value] else 1), t(hyper[RMSprop.WEIGHT_DECAY.value])
+    sign, decay = t(-scale if hyper[RMSprop.MAXIMIZE.value] else scale), t(hyper[RMSprop.WEIGHT_DECAY.value])
     alpha, fresh = t(hyper[RMSprop.ALPHA.value]), t(1 - hyper[RMSprop.ALPHA.value])
     rate, eps, momentum = t(hyper[RMSprop.RATE.value]), t(hyper[RMSprop.EPS.value]), t(hyper[RMSprop.MOMENTUM.value])
     direction = stack_array(RUN, p)
@@ -170,24 +176,24 @@ def rmsprop_run(p, g, square, mean, has_mean, buffer, has_buffer, hyper):
 
 
 @shared
-def rmsprop_chunks(team, addresses, sizes, has_mean, has_buffer, hyper, like):
+def rmsprop_chunks(team, addresses, sizes, has_mean, has_buffer, hyper, scale, like):
     for chunk in share(chunks(sizes), team):
         t, start, stop = find(sizes, chunk)
         p, g = part(addresses, 0, t, start, stop, like), part(addresses, 1, t, start, stop, like)
         square = part(addresses, 2, t, start, stop, like)
         mean = part(addresses, 3 if has_mean else 2, t, start, stop, like)
         buffer = part(addresses, 3 + has_mean if has_buffer else 2, t, start, stop, like)
-        rmsprop_run(p, g, square, mean, has_mean, buffer, has_buffer, hyper)
+        rmsprop_run(p, g, square, mean, has_mean, buffer, has_buffer, hyper, scale)
 
 
-def rmsprop(plan, hyper):
-    run(rmsprop_chunks, plan, plan.tables.present[1], plan.tables.present[2], hyper)
+def rmsprop(plan, hyper, scale, found_inf):
+    step(rmsprop_chunks, plan, hyper, scale, found_inf, *plan.tables.present[1:])
 
 
 @jit
-def adagrad_run(p, g, total, hyper):
+def adagrad_run(p, g, total, hyper, scale):
     t = p.dtype.type
-    sign, decay = t(-1 if hyper[Adagrad.MAXIMIZE.value] else 1), t(hyper[Adagrad.WEIGHT_DECAY.value])
+    sign, decay = t(-scale if hyper[Adagrad.MAXIMIZE.value] else scale), t(hyper[Adagrad.WEIGHT_DECAY.value])
     age, eps = hyper[Adagrad.STEP.value] - 1, t(hyper[Adagrad.EPS.value])
     rate = t(hyper[Adagrad.RATE.value] / (1 + age * hyper[Adagrad.LR_DECAY.value]))
     for k in range(p.size):
@@ -197,12 +203,12 @@ def adagrad_run(p, g, total, hyper):
 
 
 @shared
-def adagrad_chunks(team, addresses, sizes, hyper, like):
+def adagrad_chunks(team, addresses, sizes, hyper, scale, like):
     for chunk in share(chunks(sizes), team):
         t, start, stop = find(sizes, chunk)
         p, g = part(addresses, 0, t, start, stop, like), part(addresses, 1, t, start, stop, like)
-        adagrad_run(p, g, part(addresses, 2, t, start, stop, like), hyper)
+        adagrad_run(p, g, part(addresses, 2, t, start, stop, like), hyper, scale)
 
 
-def adagrad(plan, hyper):
-    run(adagrad_chunks, plan, hyper)
+def adagrad(plan, hyper, scale, found_inf):
+    step(adagrad_chunks, plan, hyper, scale, found_inf)

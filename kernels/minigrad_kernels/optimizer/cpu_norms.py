@@ -60,10 +60,13 @@ def squared_norms(plan, out, workspace):
     add_chunks(sizes, partial, out)
 
 
-def clip_factor(squares, max_norm, norm, factor):
-    total = math.sqrt(math.fsum(squares.tolist()))
+def clip_factor(squares, max_norm, norm, factor, inverse, found_inf):
+    unscaled = 1.0 if inverse is None else float(inverse[0])
+    total = math.sqrt(math.fsum(squares.tolist())) * unscaled
     share = max_norm / (total + 1e-6)
-    norm[...], factor[0] = total, 1 if share >= 1 else share
+    norm[...], factor[0] = total, unscaled if share >= 1 else share * unscaled
+    if found_inf is not None and not total < math.inf:
+        found_inf[0] = 1
 
 
 @jit

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..errors import ShapeError
-from ..toolchain.cuda.memory import address, upload
+from ..toolchain.cuda.memory import address, on_host, upload, write
 from ..toolchain.cuda.rungs import choose
 from .cuda_adagrad import ADAGRAD_UPDATE, adagrad_coefficients
 from .cuda_adam import ADAM_UPDATE, adam_coefficients
@@ -21,7 +21,6 @@ from .cuda_parts import CHUNK, THREADS
 from .cuda_rmsprop import RMSPROP_UPDATE, rmsprop_coefficients
 from .cuda_sgd import SGD_UPDATE, sgd_coefficients
 from .cuda_update import COEFFICIENTS, KINDS
-from .hyper import SGD, Adagrad, Adam
 
 __all__ = [
     "Settings", "Tables", "adagrad", "adam", "address", "clip_factor", "rmsprop", "scale", "sgd", "squared_norms",
@@ -36,7 +35,6 @@ UPDATES = {
     "rmsprop": (RMSPROP_UPDATE, rmsprop_coefficients),
     "adagrad": (ADAGRAD_UPDATE, adagrad_coefficients),
 }
-COUNTED = {"adam": Adam.STEP, "adagrad": Adagrad.STEP}  # what the kernel of the coefficients raises by 1
 
 
 class Tables(NamedTuple):
@@ -76,38 +74,59 @@ def tables(rows, sizes, like):
 class Settings:
     """The hyper-parameters of a call site on the device, and the coefficients that a kernel makes of them.
 
-    The addresses stay for good; new numbers are written to where the old ones are.
+    The addresses stay for good; new numbers are written to where the old ones are. Of steps that were skipped, and of
+    launches that a graph repeated, only the device knows: what it counts is left to it as long as the host goes on
+    from what it has sent.
     """
 
     def __init__(self, op, like):
         self.op, self.like = op, like
         self.hyper = None  # float64, in the order of hyper.py
-        self.held = None  # the bytes of what `hyper` holds by now, None if that is not known
+        self.held = None  # what `hyper` holds by now where no step was skipped or repeated, None if it is not known
         self.single = upload(np.zeros(COEFFICIENTS, np.float32), like)
-        self.double = upload(np.zeros(COEFFICIENTS, np.float64), like)
+        numbers = upload(np.array([0.0] * COEFFICIENTS + [1.0, 0.0]), like)
+        self.double, self.one, self.zero = numbers[:-2], numbers[-2:-1], numbers[-1:]
 
     def send(self, hyper):
         """Have the device hold these numbers for the next step, which costs nothing where it does already."""
         if self.hyper is None:
             self.hyper = upload(hyper, self.like)
-        elif self.held != hyper.tobytes():
-            self.hyper[...] = upload(hyper, self.like)
+        elif self.held is None or self.held[-1] != hyper[-1]:
+            write(self.hyper, hyper)
+        elif self.held.tobytes() != hyper.tobytes():
+            write(self.hyper[:-1], hyper[:-1])
 
     def advance(self, hyper):
         """Note what the device holds after a step with these numbers."""
         after = hyper.copy()
-        if self.op in COUNTED:
-            after[COUNTED[self.op]] += 1
-        elif self.op == "sgd":
-            after[SGD.FIRST] = 0
-        self.held = after.tobytes()
+        after[-1] = 0 if self.op == "sgd" else after[-1] + 1
+        self.held = after
+
+    def counted(self):
+        """Read what the device has counted: of SGD whether the next step is the first, of others its number.
+
+        None where no step was made.
+        """
+        if self.hyper is None or self.held is None:
+            return None
+        self.held[-1] = count = float(on_host(self.hyper)[-1])
+        return count
+
+    def repeat(self, hyper):
+        """Before a captured step is repeated with these numbers."""
+        self.send(hyper)
+        self.advance(hyper)
+
+    def retract(self, hyper):
+        """After a step with these numbers was captured that will never be launched."""
+        self.held = hyper.copy()
 
 
 def _rung(op, rung, dtype):
     return choose(op, rung, {"plain": None, "vector": None if dtype == np.float32 else "float32"})
 
 
-def _update(op, plan, hyper, rung):
+def _update(op, plan, hyper, scale, found_inf, rung):
     found, settings = plan.tables, plan.settings
     plain = _rung(op, rung, found.dtype) == "plain"
     if not found.blocks:
@@ -117,27 +136,28 @@ def _update(op, plan, hyper, rung):
     update, coefficients = UPDATES[op]
     settings.send(hyper)
     settings.held = None  # unless both kernels start
-    coefficients((1,), (1,), (settings.hyper, settings.single, settings.double))
+    scale, found_inf = settings.one if scale is None else scale, settings.zero if found_inf is None else found_inf
+    coefficients((1,), (1,), (settings.hyper, scale, found_inf, settings.single, settings.double))
     numbers = settings.single if found.dtype == np.float32 else settings.double
     kernel = update.plain[found.dtype] if plain else update.vector
     kernel((found.blocks,), (THREADS,), (found.addresses, found.chunks, numbers, found.tensors, found.present))
     settings.advance(hyper)
 
 
-def sgd(plan, hyper, rung=None):
-    _update("sgd", plan, hyper, rung)
+def sgd(plan, hyper, scale, found_inf, rung=None):
+    _update("sgd", plan, hyper, scale, found_inf, rung)
 
 
-def adam(plan, hyper, rung=None):
-    _update("adam", plan, hyper, rung)
+def adam(plan, hyper, scale, found_inf, rung=None):
+    _update("adam", plan, hyper, scale, found_inf, rung)
 
 
-def rmsprop(plan, hyper, rung=None):
-    _update("rmsprop", plan, hyper, rung)
+def rmsprop(plan, hyper, scale, found_inf, rung=None):
+    _update("rmsprop", plan, hyper, scale, found_inf, rung)
 
 
-def adagrad(plan, hyper, rung=None):
-    _update("adagrad", plan, hyper, rung)
+def adagrad(plan, hyper, scale, found_inf, rung=None):
+    _update("adagrad", plan, hyper, scale, found_inf, rung)
 
 
 def squared_norms(plan, out, workspace, rung=None):
@@ -153,8 +173,10 @@ def squared_norms(plan, out, workspace, rung=None):
     SUMS[found.dtype]((found.tensors,), (THREADS,), (partial, found.starts, out))
 
 
-def clip_factor(squares, max_norm, norm, factor):
-    CLIP[norm.dtype]((1,), (THREADS,), (squares, norm, factor, max_norm, squares.size))
+def clip_factor(squares, max_norm, norm, factor, inverse, found_inf):
+    given = (inverse is not None) + 2 * (found_inf is not None)
+    numbers = squares, norm, factor, inverse if given & 1 else 0, found_inf if given & 2 else 0
+    CLIP[norm.dtype]((1,), (THREADS,), (*numbers, max_norm, squares.size, given))
 
 
 def scale(plan, factor, rung=None):

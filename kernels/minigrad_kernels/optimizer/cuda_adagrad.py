@@ -3,7 +3,7 @@
 import math
 
 from ..toolchain.cuda import device, kernel
-from .cuda_parts import DECAY, SIGN, decayed, product, put
+from .cuda_parts import DECAY, SETTINGS, begin, decayed, product, put
 from .cuda_update import update
 from .hyper import Adagrad
 
@@ -22,12 +22,13 @@ def formula(p, g, total, second, third, present, c):
 ADAGRAD_UPDATE = update("adagrad", formula, 1, 1)
 
 
-@kernel("f64* hyper, f32* single, f64* double", threads=1)
-def adagrad_coefficients(hyper, single, double):
-    """What the update multiplies with, by one thread, in float64. It counts the step."""
+@kernel(SETTINGS, threads=1)
+def adagrad_coefficients(hyper, scale, found_inf, single, double):
+    """What the update multiplies with, by one thread, in float64. It counts the step, unless it is skipped."""
     step = hyper[Adagrad.STEP.value]
-    put(single, double, SIGN, -1.0 if hyper[Adagrad.MAXIMIZE.value] else 1.0)
+    counts = begin(single, double, hyper[Adagrad.MAXIMIZE.value], scale, found_inf)
     put(single, double, DECAY, hyper[Adagrad.WEIGHT_DECAY.value])
     put(single, double, RATE, hyper[Adagrad.RATE.value] / (1.0 + product(step - 1.0, hyper[Adagrad.LR_DECAY.value])))
     put(single, double, EPS, hyper[Adagrad.EPS.value])
-    hyper[Adagrad.STEP.value] = step + 1.0
+    if counts:
+        hyper[Adagrad.STEP.value] = step + 1.0

@@ -3,7 +3,7 @@
 import math
 
 from ..toolchain.cuda import device, kernel
-from .cuda_parts import DECAY, SIGN, between, decayed, power, product, put
+from .cuda_parts import DECAY, SETTINGS, begin, between, decayed, power, product, put
 from .cuda_update import update
 from .hyper import Adam
 
@@ -26,12 +26,12 @@ def formula(p, g, m, v, greatest, present, c):
 ADAM_UPDATE = update("adam", formula, 3, 7)
 
 
-@kernel("f64* hyper, f32* single, f64* double", threads=1)
-def adam_coefficients(hyper, single, double):
-    """What the update multiplies with, by one thread, in float64. It counts the step."""
+@kernel(SETTINGS, threads=1)
+def adam_coefficients(hyper, scale, found_inf, single, double):
+    """What the update multiplies with, by one thread, in float64. It counts the step, unless it is skipped."""
     rate, decay, step = hyper[Adam.RATE.value], hyper[Adam.WEIGHT_DECAY.value], hyper[Adam.STEP.value]
     beta1, beta2, decoupled = hyper[Adam.BETA1.value], hyper[Adam.BETA2.value], hyper[Adam.DECOUPLED.value]
-    put(single, double, SIGN, -1.0 if hyper[Adam.MAXIMIZE.value] else 1.0)
+    counts = begin(single, double, hyper[Adam.MAXIMIZE.value], scale, found_inf)
     put(single, double, DECAY, 0.0 if decoupled else decay)
     put(single, double, FRESH1, 1.0 - beta1)
     put(single, double, BETA2, beta2)
@@ -40,4 +40,5 @@ def adam_coefficients(hyper, single, double):
     put(single, double, RATE, rate / (1.0 - power(beta1, step)))
     put(single, double, CORRECTION, 1.0 / math.sqrt(1.0 - power(beta2, step)))
     put(single, double, EPS, hyper[Adam.EPS.value])
-    hyper[Adam.STEP.value] = step + 1.0
+    if counts:
+        hyper[Adam.STEP.value] = step + 1.0

@@ -9,7 +9,7 @@ import math
 import numpy as np
 
 from ..toolchain.cuda import cuda, f32, f64, i32, kernel, load4, store4
-from .cuda_parts import THREADS, block_sum, chunk_of_block, first_of
+from .cuda_parts import THREADS, block_sum, chunk_of_block, first_of, product
 
 __all__ = ["CLIP", "SCALE", "SQUARES", "SUMS", "scale_vector", "squares_vector"]
 
@@ -75,17 +75,26 @@ def _sums(kind, real):
 
 
 def _clip(kind, real):
-    @kernel(f"f64* squares, {kind}* norm, f64* factor, f64 most, i32 count", threads=THREADS, variant=kind)
-    def clip(squares, norm, factor, most, count):
-        """One block, which adds the squares and whose thread 0 writes both results. NaN stays NaN."""
+    given = f"f64* squares, {kind}* norm, f64* factor, f64* inverse, f64* found_inf, f64 most, i32 count, i32 given"
+
+    @kernel(given, threads=THREADS, variant=kind)
+    def clip(squares, norm, factor, inverse, found_inf, most, count, given):
+        """One block, which adds the squares and whose thread 0 writes the results. NaN stays NaN.
+
+        given: bit 0: there is `inverse`; bit 1: there is `found_inf`
+        """
         k, total = i32(cuda.threadIdx.x), f64(0)
         while k < count:
             total += squares[k]
             k = i32(k + THREADS)
         total = math.sqrt(block_sum(cuda.shared.array(THREADS, f64), total))
         if cuda.threadIdx.x == 0:
+            unscaled = inverse[0] if given & 1 else 1.0
+            total = product(total, unscaled)
             share = most / (total + 1e-6)
-            norm[0], factor[0] = real(total), 1.0 if share >= 1.0 else share
+            norm[0], factor[0] = real(total), unscaled if share >= 1.0 else share * unscaled
+            if given & 2 and not total < math.inf:
+                found_inf[0] = 1.0
 
     return clip
 

@@ -8,13 +8,15 @@ has. Each block owns one chunk, of at most CHUNK elements.
 from ..toolchain.cuda import cuda, device, f32, f64, i32, i64, offset, pointer_at
 
 __all__ = [
-    "CHUNK", "DECAY", "SIGN", "THREADS", "between", "block_sum", "chunk_of_block", "decayed", "first_of", "power",
-    "product", "put",
+    "CHUNK", "DECAY", "SETTINGS", "SIGN", "SKIP", "THREADS", "begin", "between", "block_sum", "chunk_of_block",
+    "decayed", "first_of", "power", "product", "put",
 ]  # fmt: skip
 
 CHUNK = 4096  # elements
 THREADS = 256  # of a block
-SIGN, DECAY = range(2)  # the first coefficients of every rule
+SETTINGS = "f64* hyper, f64* scale, f64* found_inf, f32* single, f64* double"  # of a kernel of coefficients
+SIGN, DECAY = range(2)  # the first coefficients of every rule; the sign is multiplied by the scale of the gradients
+SKIP = 9  # the last one: whether to change nothing
 
 
 @device
@@ -49,7 +51,7 @@ def block_sum(sums, value):
 
 @device
 def decayed(p, g, c):
-    """The gradient with its sign and its weight decay. One of 0 is left out: 0 * inf would be NaN."""
+    """The gradient with its sign, its scale and its weight decay. One of 0 is left out: 0 * inf would be NaN."""
     d = c[SIGN] * g
     if c[DECAY]:
         d += c[DECAY] * p
@@ -99,3 +101,12 @@ def power(base, exponent):
 def put(single, double, place, value):
     """Write a coefficient for kernels of both types."""
     single[place], double[place] = f32(value), value
+
+
+@device
+def begin(single, double, maximize, scale, found_inf):
+    """Write the first and the last coefficient; whether this step is one, and counts."""
+    skip = found_inf[0] != 0.0
+    put(single, double, SIGN, -scale[0] if maximize else scale[0])
+    put(single, double, SKIP, 1.0 if skip else 0.0)
+    return not skip

@@ -3,7 +3,7 @@
 import math
 
 from ..toolchain.cuda import device, kernel
-from .cuda_parts import DECAY, SIGN, between, decayed, put
+from .cuda_parts import DECAY, SETTINGS, begin, between, decayed, put
 from .cuda_update import update
 from .hyper import RMSprop
 
@@ -30,13 +30,15 @@ def formula(p, g, square, mean, buffer, present, c):
 RMSPROP_UPDATE = update("rmsprop", formula, 1, 7)
 
 
-@kernel("f64* hyper, f32* single, f64* double", threads=1)
-def rmsprop_coefficients(hyper, single, double):
-    """What the update multiplies with, by one thread, in float64."""
-    put(single, double, SIGN, -1.0 if hyper[RMSprop.MAXIMIZE.value] else 1.0)
+@kernel(SETTINGS, threads=1)
+def rmsprop_coefficients(hyper, scale, found_inf, single, double):
+    """What the update multiplies with, by one thread, in float64. It counts the step, unless it is skipped."""
+    counts = begin(single, double, hyper[RMSprop.MAXIMIZE.value], scale, found_inf)
     put(single, double, DECAY, hyper[RMSprop.WEIGHT_DECAY.value])
     put(single, double, ALPHA, hyper[RMSprop.ALPHA.value])
     put(single, double, FRESH, 1.0 - hyper[RMSprop.ALPHA.value])
     put(single, double, RATE, hyper[RMSprop.RATE.value])
     put(single, double, EPS, hyper[RMSprop.EPS.value])
     put(single, double, MOMENTUM, hyper[RMSprop.MOMENTUM.value])
+    if counts:
+        hyper[RMSprop.STEP.value] += 1.0

@@ -1,7 +1,7 @@
 """Gradient descent on CUDA: 3 numbers of memory traffic for an element, 5 with momentum."""
 
 from ..toolchain.cuda import device, kernel
-from .cuda_parts import DECAY, SIGN, decayed, put
+from .cuda_parts import DECAY, SETTINGS, begin, decayed, put
 from .cuda_update import update
 from .hyper import SGD
 
@@ -23,14 +23,15 @@ def formula(p, g, buffer, second, third, present, c):
 SGD_UPDATE = update("sgd", formula, 0, 1)
 
 
-@kernel("f64* hyper, f32* single, f64* double", threads=1)
-def sgd_coefficients(hyper, single, double):
+@kernel(SETTINGS, threads=1)
+def sgd_coefficients(hyper, scale, found_inf, single, double):
     """What the update multiplies with, by one thread, in float64. The next step is not the first."""
-    put(single, double, SIGN, -1.0 if hyper[SGD.MAXIMIZE.value] else 1.0)
+    counts = begin(single, double, hyper[SGD.MAXIMIZE.value], scale, found_inf)
     put(single, double, DECAY, hyper[SGD.WEIGHT_DECAY.value])
     put(single, double, RATE, hyper[SGD.RATE.value])
     put(single, double, MOMENTUM, hyper[SGD.MOMENTUM.value])
     put(single, double, FRESH, 1.0 - hyper[SGD.DAMPENING.value])
     put(single, double, NESTEROV, hyper[SGD.NESTEROV.value])
     put(single, double, FIRST, hyper[SGD.FIRST.value])
-    hyper[SGD.FIRST.value] = 0.0
+    if counts:
+        hyper[SGD.FIRST.value] = 0.0

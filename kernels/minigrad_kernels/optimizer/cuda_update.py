@@ -11,11 +11,11 @@ from typing import NamedTuple
 import numpy as np
 
 from ..toolchain.cuda import cuda, device, f32, i32, kernel, load4, store4
-from .cuda_parts import THREADS, chunk_of_block, first_of
+from .cuda_parts import SKIP, THREADS, chunk_of_block, first_of
 
 __all__ = ["COEFFICIENTS", "KINDS", "Update", "update"]
 
-COEFFICIENTS = 9  # room for those of any rule
+COEFFICIENTS = 10  # room for those of any rule, and SKIP
 KINDS = 5  # of arrays: parameters, gradients, three states
 ARGUMENTS = "u64* addresses, i32* chunks, {0}* coefficients, i32 tensors, i32 present"
 
@@ -62,6 +62,7 @@ def _plain(rule, kind, element, always, possible):
     def plain(addresses, chunks, coefficients, tensors, present):
         """Thread i of a block owns the elements i, i + 256, ... of its chunk."""
         t, start, count = chunk_of_block(chunks)
+        count = i32(0 if coefficients[SKIP] else count)
         c, present = nine(coefficients), i32((present | always) & possible)
         p = first_of(addresses, tensors, 0, t, start, coefficients)
         g = first_of(addresses, tensors, 1, t, start, coefficients)
@@ -112,6 +113,7 @@ def _vector(rule, element, four, always, possible):
         """As plain, but thread i owns the elements 4i to 4i+3, then those 1024 further on; one at a time where the
         arrays of a chunk do not all lie at multiples of 16 bytes, and at its end."""
         t, start, count = chunk_of_block(chunks)
+        count = i32(0 if coefficients[SKIP] else count)
         c, present = nine(coefficients), i32((present | always) & possible)
         places = addresses[t] | addresses[i32(tensors + t)] | addresses[i32(2 * tensors + t)]
         places |= addresses[i32(3 * tensors + t)] | addresses[i32(4 * tensors + t)]

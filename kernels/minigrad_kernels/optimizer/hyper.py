@@ -1,4 +1,8 @@
-"""Where each hyper-parameter stands in the float64 array that an update reads. Switches are 0 or 1."""
+"""Where each hyper-parameter stands in the float64 array that an update reads. Switches are 0 or 1.
+
+What a device changes by itself from step to step, STEP or FIRST, stands last: all before it can be sent anew without
+touching it.
+"""
 
 from enum import IntEnum
 
@@ -10,8 +14,8 @@ class Adagrad(IntEnum):
     LR_DECAY = 1
     EPS = 2
     WEIGHT_DECAY = 3
-    STEP = 4  # of this update, counted from 1
-    MAXIMIZE = 5  # switch
+    MAXIMIZE = 4  # switch
+    STEP = 5  # of this update, counted from 1
 
 
 class SGD(IntEnum):
@@ -30,9 +34,9 @@ class Adam(IntEnum):
     BETA2 = 2
     EPS = 3
     WEIGHT_DECAY = 4
-    STEP = 5  # of this update, counted from 1
-    DECOUPLED = 6  # switch: the weight decay of AdamW
-    MAXIMIZE = 7  # switch
+    DECOUPLED = 5  # switch: the weight decay of AdamW
+    MAXIMIZE = 6  # switch
+    STEP = 7  # of this update, counted from 1
 
 
 class RMSprop(IntEnum):
@@ -42,3 +46,4 @@ class RMSprop(IntEnum):
     WEIGHT_DECAY = 3
     MOMENTUM = 4
     MAXIMIZE = 5  # switch
+    STEP = 6  # of this update, counted from 1; the rule does not depend on it

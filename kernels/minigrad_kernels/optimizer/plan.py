@@ -31,6 +31,33 @@ class Plan:
     def __reduce__(self):
         return Plan, ()  # a copy knows nothing yet
 
+    def repeat(self, hyper):
+        """The host's share of one more update by launches that were captured: numbers that have changed."""
+        if self.settings is not None:  # there are elements
+            self.settings.repeat(hyper)
+
+    def retract(self, hyper):
+        """Take back an update with these numbers that was captured but will not be launched."""
+        if self.settings is not None:
+            self.settings.retract(hyper)
+
+    def on_copies(self, arrays):
+        """A plan for a call on copies of these arrays, the first list, that are made anew for each call.
+
+        It begins with the settings, the only thing that stays, as long as the arrays are the same ones.
+        """
+        lists = {"copied": arrays}
+        if self.changed(lists):
+            self.__init__()
+            self._note(lists)
+        plan = Plan()
+        plan.settings = self.settings
+        return plan
+
+    def _note(self, lists):
+        for name, arrays in lists.items():
+            self._arrays[name] = None if arrays is None else [weakref.ref(array) for array in arrays]
+
     def _same(self, name, arrays):
         known = self._arrays[name]
         if known is None or arrays is None:
@@ -51,7 +78,8 @@ class Plan:
         """
         first = next(iter(lists))
         if first in changed:
-            self.__init__()
+            if self._arrays:
+                self.__init__()
             self.sizes = [array.size for array in lists[first]]
             self.elements = sum(self.sizes)
         known = self._rows
@@ -62,6 +90,4 @@ class Plan:
         while len(self._kept) > KEPT:
             self._kept.popitem(last=False)
         self._rows = rows
-        for name in changed:
-            arrays = lists[name]
-            self._arrays[name] = None if arrays is None else [weakref.ref(array) for array in arrays]
+        self._note({name: lists[name] for name in changed})

@@ -3,7 +3,7 @@
 All arrays of a call have one shape and one order of axes in memory. p and q are the numbers that some ops take. Other
 devices and element types have functions of their own array modules for this.
 
-Types   float32
+Types   float32; float16 and bfloat16, rounded once
 Errors  ValueError for a shape, a layout or an op that does not exist, TypeError for an element type or kind of array
 """
 
@@ -12,6 +12,7 @@ import numpy as np
 from ..errors import KindError, ShapeError
 from ..toolchain import implementation
 from ..toolchain.arguments import check_array, check_output, flat
+from ..toolchain.widening import widened
 from .plan import ONES, TWOS
 
 __all__ = ["one", "two"]
@@ -22,6 +23,7 @@ def _check_op(function, op, ops):
         raise ShapeError(f"{function}: op is {op!r}, wants one of {', '.join(sorted(ops))}")
 
 
+@widened("x", "out")
 def one(x, op, p, q, out):
     """A function of each element.
 
@@ -42,6 +44,7 @@ def one(x, op, p, q, out):
     kernel(view, op, p, q, out_view)
 
 
+@widened("x y", "out")
 def two(x, y, op, p, q, out):
     """A function of each pair of elements.
 

@@ -6,7 +6,8 @@ averages are one kernel. The tables are NumPy's arrays whatever the device of th
 
 Workspaces are bytes, or a function (bytes, array) that gives so many for calls with such arrays, as a pool does.
 
-Types   float32 and float64; positions have position_type(kernel_size)
+Types   float16, bfloat16, float32 and float64, dbias beside the first two float32; positions
+        have position_type(kernel_size)
 Errors  ValueError for a shape, size or layout, TypeError for an element type
 Source  PyTorch's max_pool2d, avg_pool2d and adaptive_avg_pool2d
 """
@@ -17,7 +18,17 @@ from .. import bias
 from ..checked import Checked, layouts
 from ..errors import KindError, ShapeError
 from ..toolchain import alias, backend, implementation
-from ..toolchain.arguments import check_array, check_floats, check_one_kind, check_output, nhwc, pair, workspace_of
+from ..toolchain.arguments import (
+    check_array,
+    check_floats,
+    check_one_kind,
+    check_output,
+    nhwc,
+    pair,
+    type_of_sums,
+    workspace_of,
+)
+from ..toolchain.widening import on_cuda, widened
 from .geometry import PARTS, adaptive_windows, average_windows, output_shape, outputs
 
 __all__ = [
@@ -70,6 +81,12 @@ def check_windows(op, x_shape, out_shape, kernel_size, stride, padding, dilation
     return geometry
 
 
+def _of_bytes(array, *others):
+    """Whether there are kernels of 16 bits: on a GPU, where a byte numbers the taps and not a word."""
+    return on_cuda(array) and not any(getattr(other, "dtype", None) == np.int32 for other in others)
+
+
+@widened("x", "out", native=_of_bytes)
 def max_forward(x, kernel_size, stride, padding, dilation, out, positions):
     """The greatest element of each window, and which one it is.
 
@@ -91,6 +108,7 @@ def max_forward(x, kernel_size, stride, padding, dilation, out, positions):
     kernel(nhwc(op, "x", x), *geometry, *views)
 
 
+@widened("x", "out")
 def max_select(x, positions, kernel_size, stride, padding, dilation, out):
     """The element of each window at a given position: linear in x, for derivatives of max_forward.
 
@@ -111,6 +129,7 @@ def max_select(x, positions, kernel_size, stride, padding, dilation, out):
     kernel(*views, *geometry, nhwc(op, "out", out))
 
 
+@widened("g", "dx", native=_of_bytes)
 def max_input_grad(g, positions, kernel_size, stride, padding, dilation, dx):
     """The gradient of max_forward for x: the adjoint of max_select.
 
@@ -142,6 +161,7 @@ def workspace(g):
 _bytes = workspace  # where an argument has that name
 
 
+@widened("g out", "dx", native=_of_bytes)
 def max_relu_input_grad(g, out, positions, kernel_size, stride, padding, dilation, dx, dbias, workspace):
     """The gradient of max_forward of a positive part, max_forward(max(z + bias, 0)), for z and for the bias.
 
@@ -178,7 +198,7 @@ def _check_max_relu(op, g, out, positions, sizes, dx, dbias):
     check_output(op, "dx", dx, None, g.dtype)
     _check_outputs(op, dx.shape, g.shape, geometry)
     if dbias is not None:
-        check_output(op, "dbias", dbias, g.shape[1:2], g.dtype)
+        check_output(op, "dbias", dbias, g.shape[1:2], type_of_sums(g))
         if not dbias.flags.c_contiguous:
             raise ShapeError(f"{op}: dbias has strides {dbias.strides}, wants C order")
     return geometry
@@ -199,6 +219,7 @@ def _check_windows(op, x_shape, out_shape, rows, columns):
             raise ShapeError(f"{op}: {name} leaves the input, of size {size} along this axis")
 
 
+@widened("x", "out", native=on_cuda)
 def average_forward(x, rows, columns, out):
     """The average of each window of a table (see average_windows and adaptive_windows).
 
@@ -217,6 +238,7 @@ def average_forward(x, rows, columns, out):
     kernel(nhwc(op, "x", x), alias(rows), alias(columns), nhwc(op, "out", out))
 
 
+@widened("g", "dx", native=on_cuda)
 def average_input_grad(g, rows, columns, dx):
     """The gradient of average_forward for x: its adjoint.
 

@@ -1,7 +1,7 @@
 """Pooling on CUDA: which rung runs, and how it is started. Every thread gathers what belongs to its part of the result.
 
 Rungs: plain (cuda_plain.py, cuda_plain_average.py), one thread an element; vector (cuda_vector.py,
-cuda_vector_average.py), one thread four channels in 128-bit accesses. Arrays are C-contiguous (N, H, W, C) views.
+cuda_vector_average.py), one thread four channels in one access. Arrays are C-contiguous (N, H, W, C) views.
 """
 
 from functools import lru_cache
@@ -38,10 +38,11 @@ def _rung(op, rung, arrays, positions=None):
                 f"{op}: an array of shape {(n, c, h, w)}, wants less than {LIMIT} elements; split the batch"
             )
     bytes_fit = positions is None or (positions.dtype == np.uint8 and address(positions) % 4 == 0)
-    fits = arrays[0].dtype == np.float32 and arrays[0].shape[3] % 4 == 0 and bytes_fit and aligned(*arrays)
+    dtype, channels = arrays[0].dtype, arrays[0].shape[3]
+    fits = dtype != np.float64 and channels % 4 == 0 and bytes_fit and aligned(*arrays, to=4 * dtype.itemsize)
     wish = (
         "float32, a number of channels that is a multiple of 4, positions of uint8, "
-        f"and addresses that are multiples of {VECTOR}"
+        f"and addresses that are multiples of {4 * dtype.itemsize}"
     )
     return choose(op, rung, {"plain": None, "vector": None if fits else wish})
 
@@ -63,14 +64,13 @@ def _launch(rung, kernel, arrays, result, image, output, geometry=(), divisors=(
 
 def max_forward(x, kernel_size, stride, padding, dilation, out, positions, rung=None):
     rung = _rung("max_forward", rung, (x, out), positions)
-    plain = cuda_plain.FORWARD[positions.dtype.str[1:]][x.dtype]
-    kernel = plain if rung == "plain" else cuda_vector.max_forward_vector
-    _launch(rung, kernel, (x, out, positions), out, x, out, (*kernel_size, *stride, *padding, *dilation))
+    kernels = cuda_plain.FORWARD[positions.dtype.str[1:]] if rung == "plain" else cuda_vector.FORWARD
+    _launch(rung, kernels[x.dtype.name], (x, out, positions), out, x, out, (*kernel_size, *stride, *padding, *dilation))
 
 
 def max_select(x, positions, kernel_size, stride, padding, dilation, out, rung=None):
     rung = _rung("max_select", rung, (x, out), positions)
-    plain = cuda_plain.SELECT[positions.dtype.str[1:]][x.dtype]
+    plain = cuda_plain.SELECT[positions.dtype.str[1:]][x.dtype.name]
     kernel = plain if rung == "plain" else cuda_vector.max_select_vector
     geometry = *kernel_size, *stride, *padding, *dilation
     _launch(rung, kernel, (x, positions, out), out, x, out, geometry, kernel_size[1:])
@@ -78,10 +78,9 @@ def max_select(x, positions, kernel_size, stride, padding, dilation, out, rung=N
 
 def max_input_grad(g, positions, kernel_size, stride, padding, dilation, dx, rung=None):
     rung = _rung("max_input_grad", rung, (g, dx), positions)
-    plain = cuda_plain.INPUT_GRAD[positions.dtype.str[1:]][g.dtype]
-    kernel = plain if rung == "plain" else cuda_vector.max_input_grad_vector
+    kernels = cuda_plain.INPUT_GRAD[positions.dtype.str[1:]] if rung == "plain" else cuda_vector.INPUT_GRAD
     geometry = *kernel_size, *stride, *padding, *dilation
-    _launch(rung, kernel, (g, positions, dx), dx, dx, g, geometry, (*stride, *dilation))
+    _launch(rung, kernels[g.dtype.name], (g, positions, dx), dx, dx, g, geometry, (*stride, *dilation))
 
 
 def max_relu_input_grad(g, out, positions, kernel_size, stride, padding, dilation, dx, dbias, workspace, rung=None):
@@ -114,14 +113,13 @@ def _covering(table, size):
 
 def average_forward(x, rows, columns, out, rung=None):
     rung = _rung("average_forward", rung, (x, out))
-    kernel = cuda_plain_average.FORWARD[x.dtype] if rung == "plain" else cuda_vector_average.average_forward_vector
-    _launch(rung, kernel, (x, out, kept(rows, x), kept(columns, x)), out, x, out)
+    kernels = cuda_plain_average.FORWARD if rung == "plain" else cuda_vector_average.FORWARD
+    _launch(rung, kernels[x.dtype.name], (x, out, kept(rows, x), kept(columns, x)), out, x, out)
 
 
 def average_input_grad(g, rows, columns, dx, rung=None):
     rung = _rung("average_input_grad", rung, (g, dx))
-    plain = cuda_plain_average.INPUT_GRAD[g.dtype]
-    kernel = plain if rung == "plain" else cuda_vector_average.average_input_grad_vector
+    kernels = cuda_plain_average.INPUT_GRAD if rung == "plain" else cuda_vector_average.INPUT_GRAD
     sides = zip((rows, columns), dx.shape[1:3], strict=True)
     covering = [kept(_covering(table.tobytes(), size), g) for table, size in sides]
-    _launch(rung, kernel, (g, dx, *covering, kept(rows, g), kept(columns, g)), dx, dx, g)
+    _launch(rung, kernels[g.dtype.name], (g, dx, *covering, kept(rows, g), kept(columns, g)), dx, dx, g)

@@ -1,14 +1,16 @@
 """The plain rung of greatest elements: thread k owns element k of the result and gathers what belongs there.
 
-So nothing is added by two threads. Arrays are (N, H, W, C) in memory; any number of channels; float32 and float64.
+So nothing is added by two threads. Arrays are (N, H, W, C) in memory; any number of channels and any
+type; elements of 16 bits, which windows of up to 256 taps alone have kernels for, are added up in float32.
 The geometry of windows is, vertical then horizontal: taps of a window, stride (down, right), padding (above, before),
 and how far its taps lie apart (dilation).
 """
 
 from functools import partial
 
-from ..elementwise.cuda_plain import both, thread
+from ..elementwise.cuda_plain import thread
 from ..toolchain.cuda import device, i32, kernel, u32
+from ..toolchain.cuda.halves import BF16, DOUBLE, F16, SINGLE, each
 
 __all__ = [
     "ARGUMENTS", "FORWARD", "INPUT_GRAD", "LEAST", "SELECT", "greater", "left_over", "quotient", "split", "tap_of",
@@ -54,8 +56,16 @@ def tap_of(distance, taps, apart):
     return tap if tap < taps and i32(tap * apart) == distance else i32(-1)
 
 
-def _forward(number, kind, real):
-    @kernel(f"{kind}* x, {kind}* out, {number}* positions, {ARGUMENTS}", threads=256, variant=f"{kind}_{number}")
+def _plain(number, half, signature):
+    """The declaration of a kernel for one type of positions and one of elements, for which `_` stands."""
+    signature, variant = f"{signature}, {ARGUMENTS}".replace("_*", half.pointer), f"{half.short}_{number}"
+    return kernel(signature, threads=256, lowest=half.lowest, variant=variant)
+
+
+def _forward(number, half):
+    real, widen, narrow = half.real, half.widen, half.narrow
+
+    @_plain(number, half, f"_* x, _* out, {number}* positions")
     def max_forward_plain(
         x, out, positions, size, height, width, channels, rows, columns,
         taps_down, taps_right, down, right, above, before, apart_down, apart_right,
@@ -69,18 +79,18 @@ def _forward(number, kind, real):
                 for q in range(taps_right):
                     h, w = i32(i * down - above + p * apart_down), i32(j * right - before + q * apart_right)
                     if 0 <= h < height and 0 <= w < width:
-                        v = x[i32(i32(i32(n * height + h) * width + w) * channels + c)]
+                        v = widen(x[i32(i32(i32(n * height + h) * width + w) * channels + c)])
                         if greater(v, best, first):
                             best, chosen = v, i32(p * taps_right + q)
                         first = False
-            out[k] = best
+            out[k] = narrow(best)
             positions[k] = chosen
 
     return max_forward_plain
 
 
-def _select(number, kind, real):
-    @kernel(f"{kind}* x, {number}* positions, {kind}* out, {ARGUMENTS}", threads=256, variant=f"{kind}_{number}")
+def _select(number, half):
+    @_plain(number, half, f"_* x, {number}* positions, _* out")
     def max_select_plain(
         x, positions, out, size, height, width, channels, rows, columns,
         taps_down, taps_right, down, right, above, before, apart_down, apart_right,
@@ -97,8 +107,10 @@ def _select(number, kind, real):
     return max_select_plain
 
 
-def _input_grad(number, kind, real):
-    @kernel(f"{kind}* g, {number}* positions, {kind}* dx, {ARGUMENTS}", threads=256, variant=f"{kind}_{number}")
+def _input_grad(number, half):
+    real, widen, narrow = half.real, half.widen, half.narrow
+
+    @_plain(number, half, f"_* g, {number}* positions, _* dx")
     def max_input_grad_plain(
         g, positions, dx, size, height, width, channels, rows, columns,
         taps_down, taps_right, down, right, above, before, apart_down, apart_right,
@@ -119,17 +131,18 @@ def _input_grad(number, kind, real):
                     q = tap_of(i32(w - j * right), taps_right, apart_right)
                     at = i32(i32(i32(n * rows + i) * columns + j) * channels + c)
                     if q >= 0 and i32(positions[at]) == i32(p * taps_right + q):
-                        total += g[at]
+                        total += widen(g[at])
                     j = i32(j + 1)
                 i = i32(i - 1)
-            dx[k] = total
+            dx[k] = narrow(total)
 
     return max_input_grad_plain
 
 
-def _each(make):
+def _each(make, *halves):
     """{type of positions: {element type: kernel}}; a byte numbers the taps of most windows."""
-    return {name: both(partial(make, number)) for name, number in (("u1", "u8"), ("i4", "i32"))}
+    bytes_, numbers = each(partial(make, "u8"), SINGLE, DOUBLE, *halves), each(partial(make, "i32"), SINGLE, DOUBLE)
+    return {"u1": bytes_, "i4": numbers}
 
 
-FORWARD, SELECT, INPUT_GRAD = _each(_forward), _each(_select), _each(_input_grad)
+FORWARD, SELECT, INPUT_GRAD = _each(_forward, F16, BF16), _each(_select), _each(_input_grad, F16, BF16)

@@ -1,18 +1,19 @@
-"""The vector rung of greatest elements: thread t owns four neighbouring channels of a place of the result. float32.
+"""The vector rung of greatest elements: thread t owns four neighbouring channels of a place of the result.
 
-x, g, out and dx move in 128-bit accesses, and the four positions, a byte each, in one of 32 bits. Wants numbers of
+x, g, out and dx move in accesses of 128 bits if they are float32, and of 64 if they are float16 or bfloat16, which are
+added up in float32; the four positions, a byte each, move in one of 32 bits. Wants numbers of
 channels that are multiples of 4. The memory traffic is that of the plain rung in a quarter of the requests, but for
 the gradient, which reads g wherever it reads a position.
 """
 
 from ..elementwise.cuda_plain import thread
-from ..toolchain.cuda import device, f32, i32, kernel, load4, store4, u32, unroll
+from ..toolchain.cuda import device, f32, i32, store4, u32, unroll
+from ..toolchain.cuda.halves import HALVES, SINGLE, each
 from .cuda_division import over
 from .cuda_plain import ARGUMENTS, LEAST, greater
 
-__all__ = ["max_forward_vector", "max_input_grad_vector", "max_select_vector", "split4"]
+__all__ = ["FORWARD", "INPUT_GRAD", "SPLIT", "max_select_vector", "split4"]
 
-WORDS = ("LDG.E.128", "STG.E.128")
 SPLIT = "u64 by_channels, u64 by_columns, u64 by_rows"  # see cuda_division.py; of the result, and of groups of channels
 STEPS = "u64 by_down, u64 by_right, u64 by_apart_down, u64 by_apart_right"
 
@@ -36,39 +37,44 @@ def word_of(a, b, c, d):
     return u32(u32(a) | u32(b << 8) | u32(c << 16) | u32(d << 24))
 
 
-@kernel(f"f32* x, f32* out, u32* positions, {ARGUMENTS}, {SPLIT}", threads=256, opcodes=WORDS)
-def max_forward_vector(
-    x, out, positions, size, height, width, channels, rows, columns,
-    taps_down, taps_right, down, right, above, before, apart_down, apart_right,
-    by_channels, by_columns, by_rows,
-):  # fmt: skip
-    t = thread()
-    if i32(4 * t) < size:
-        n, i, j, c = split4(t, i32(channels >> 2), columns, rows, by_channels, by_columns, by_rows)
-        best0, best1, best2, best3 = f32(LEAST), f32(LEAST), f32(LEAST), f32(LEAST)
-        chosen0, chosen1, chosen2, chosen3, first, p = i32(0), i32(0), i32(0), i32(0), True, i32(0)
-        h, left = i32(i * down - above), i32(j * right - before)
-        while p < taps_down:
-            unroll(1)
-            q, w = i32(0 if (h >= 0) & (h < height) else taps_right), left
-            at = i32(i32(i32(n * height + h) * width + w) * channels + c)
-            while q < taps_right:
-                if (w >= 0) & (w < width):
-                    v0, v1, v2, v3 = load4(x, at)
-                    tap = i32(p * taps_right + q)
-                    chosen0 = tap if greater(v0, best0, first) else chosen0
-                    best0 = v0 if greater(v0, best0, first) else best0
-                    chosen1 = tap if greater(v1, best1, first) else chosen1
-                    best1 = v1 if greater(v1, best1, first) else best1
-                    chosen2 = tap if greater(v2, best2, first) else chosen2
-                    best2 = v2 if greater(v2, best2, first) else best2
-                    chosen3 = tap if greater(v3, best3, first) else chosen3
-                    best3 = v3 if greater(v3, best3, first) else best3
-                    first = False
-                q, w, at = i32(q + 1), i32(w + apart_right), i32(at + apart_right * channels)
-            p, h = i32(p + 1), i32(h + apart_down)
-        store4(out, i32(4 * t), (best0, best1, best2, best3))
-        positions[t] = word_of(chosen0, chosen1, chosen2, chosen3)
+def _forward(half):
+    load4, store4 = half.load4, half.store4
+
+    @half.vector(f"_* x, _* out, u32* positions, {ARGUMENTS}, {SPLIT}")
+    def max_forward_vector(
+        x, out, positions, size, height, width, channels, rows, columns,
+        taps_down, taps_right, down, right, above, before, apart_down, apart_right,
+        by_channels, by_columns, by_rows,
+    ):  # fmt: skip
+        t = thread()
+        if i32(4 * t) < size:
+            n, i, j, c = split4(t, i32(channels >> 2), columns, rows, by_channels, by_columns, by_rows)
+            best0, best1, best2, best3 = f32(LEAST), f32(LEAST), f32(LEAST), f32(LEAST)
+            chosen0, chosen1, chosen2, chosen3, first, p = i32(0), i32(0), i32(0), i32(0), True, i32(0)
+            h, left = i32(i * down - above), i32(j * right - before)
+            while p < taps_down:
+                unroll(1)
+                q, w = i32(0 if (h >= 0) & (h < height) else taps_right), left
+                at = i32(i32(i32(n * height + h) * width + w) * channels + c)
+                while q < taps_right:
+                    if (w >= 0) & (w < width):
+                        v0, v1, v2, v3 = load4(x, at)
+                        tap = i32(p * taps_right + q)
+                        chosen0 = tap if greater(v0, best0, first) else chosen0
+                        best0 = v0 if greater(v0, best0, first) else best0
+                        chosen1 = tap if greater(v1, best1, first) else chosen1
+                        best1 = v1 if greater(v1, best1, first) else best1
+                        chosen2 = tap if greater(v2, best2, first) else chosen2
+                        best2 = v2 if greater(v2, best2, first) else best2
+                        chosen3 = tap if greater(v3, best3, first) else chosen3
+                        best3 = v3 if greater(v3, best3, first) else best3
+                        first = False
+                    q, w, at = i32(q + 1), i32(w + apart_right), i32(at + apart_right * channels)
+                p, h = i32(p + 1), i32(h + apart_down)
+            store4(out, i32(4 * t), (best0, best1, best2, best3))
+            positions[t] = word_of(chosen0, chosen1, chosen2, chosen3)
+
+    return max_forward_vector
 
 
 @device
@@ -78,7 +84,7 @@ def place_of(corner, tap, taps_right, line, step, by_taps):
     return i32(corner + p * line + i32(tap - p * taps_right) * step)
 
 
-@kernel(f"f32* x, u32* positions, f32* out, {ARGUMENTS}, {SPLIT}, u64 by_taps", threads=256, opcodes=WORDS[1:])
+@SINGLE.vector(f"_* x, u32* positions, _* out, {ARGUMENTS}, {SPLIT}, u64 by_taps", SINGLE.words[1:])
 def max_select_vector(
     x, positions, out, size, height, width, channels, rows, columns,
     taps_down, taps_right, down, right, above, before, apart_down, apart_right,
@@ -102,34 +108,42 @@ def share(v, word, n, tap):
     return v if byte(word, n) == tap else f32(0)
 
 
-@kernel(f"f32* g, u32* positions, f32* dx, {ARGUMENTS}, {SPLIT}, {STEPS}", threads=256, opcodes=WORDS)
-def max_input_grad_vector(
-    g, positions, dx, size, height, width, channels, rows, columns,
-    taps_down, taps_right, down, right, above, before, apart_down, apart_right,
-    by_channels, by_columns, by_rows, by_down, by_right, by_apart_down, by_apart_right,
-):  # fmt: skip
-    t = thread()
-    if i32(4 * t) < size:
-        n, h, w, c = split4(t, i32(channels >> 2), width, height, by_channels, by_columns, by_rows)
-        h, w = i32(h + above), i32(w + before)  # in the padded input
-        total0, total1, total2, total3 = f32(0), f32(0), f32(0), f32(0)
-        i, ahead = min(over(h, by_down), i32(rows - 1)), i32(w - (taps_right - 1) * apart_right)
-        j0 = i32(over(i32(ahead - 1), by_right) + 1) if ahead > 0 else i32(0)
-        while i >= 0 and i32(h - i * down) <= i32((taps_down - 1) * apart_down):
-            unroll(1)
-            p, j = over(i32(h - i * down), by_apart_down), j0
-            while j < columns and i32(j * right) <= w:
+def _input_grad(half):
+    load4, store4 = half.load4, half.store4
+
+    @half.vector(f"_* g, u32* positions, _* dx, {ARGUMENTS}, {SPLIT}, {STEPS}")
+    def max_input_grad_vector(
+        g, positions, dx, size, height, width, channels, rows, columns,
+        taps_down, taps_right, down, right, above, before, apart_down, apart_right,
+        by_channels, by_columns, by_rows, by_down, by_right, by_apart_down, by_apart_right,
+    ):  # fmt: skip
+        t = thread()
+        if i32(4 * t) < size:
+            n, h, w, c = split4(t, i32(channels >> 2), width, height, by_channels, by_columns, by_rows)
+            h, w = i32(h + above), i32(w + before)  # in the padded input
+            total0, total1, total2, total3 = f32(0), f32(0), f32(0), f32(0)
+            i, ahead = min(over(h, by_down), i32(rows - 1)), i32(w - (taps_right - 1) * apart_right)
+            j0 = i32(over(i32(ahead - 1), by_right) + 1) if ahead > 0 else i32(0)
+            while i >= 0 and i32(h - i * down) <= i32((taps_down - 1) * apart_down):
                 unroll(1)
-                q = over(i32(w - j * right), by_apart_right)
-                # Else the element lies between two taps of the window.
-                if i32(p * apart_down) == i32(h - i * down) and i32(q * apart_right) == i32(w - j * right):
-                    at = i32(i32(i32(n * rows + i) * columns + j) * channels + c)
-                    g0, g1, g2, g3 = load4(g, at)
-                    word, tap = positions[i32(at >> 2)], i32(p * taps_right + q)
-                    total0 += share(g0, word, 0, tap)
-                    total1 += share(g1, word, 1, tap)
-                    total2 += share(g2, word, 2, tap)
-                    total3 += share(g3, word, 3, tap)
-                j = i32(j + 1)
-            i = i32(i - 1)
-        store4(dx, i32(4 * t), (total0, total1, total2, total3))
+                p, j = over(i32(h - i * down), by_apart_down), j0
+                while j < columns and i32(j * right) <= w:
+                    unroll(1)
+                    q = over(i32(w - j * right), by_apart_right)
+                    # Else the element lies between two taps of the window.
+                    if i32(p * apart_down) == i32(h - i * down) and i32(q * apart_right) == i32(w - j * right):
+                        at = i32(i32(i32(n * rows + i) * columns + j) * channels + c)
+                        g0, g1, g2, g3 = load4(g, at)
+                        word, tap = positions[i32(at >> 2)], i32(p * taps_right + q)
+                        total0 += share(g0, word, 0, tap)
+                        total1 += share(g1, word, 1, tap)
+                        total2 += share(g2, word, 2, tap)
+                        total3 += share(g3, word, 3, tap)
+                    j = i32(j + 1)
+                i = i32(i - 1)
+            store4(dx, i32(4 * t), (total0, total1, total2, total3))
+
+    return max_input_grad_vector
+
+
+FORWARD, INPUT_GRAD = each(_forward, SINGLE, *HALVES), each(_input_grad, SINGLE, *HALVES)

@@ -4,7 +4,8 @@ ReLU may follow; its gradient is then part of the same passes. Images lie channe
 float64, so that no digit of a mean far from 0 is lost between the two directions. Other devices make the same from
 norm.standardize. Workspaces are bytes, or a function (bytes, array) that gives so many.
 
-Types   float32 and float64, one for all but mean and variance; sums of float32 are taken in float64 every few rows
+Types   float32 and float64, one for all but mean and variance; matrices also float16 and bfloat16, beside which
+        parameters and their gradients are float32; sums of float32 are taken in float64 every few rows
 Errors  ValueError for a shape, layout or workspace, TypeError for an element type or kind of array
 Source  Ba, Kiros and Hinton 2016, "Layer normalization"; Wu and He 2018, "Group normalization"
 """
@@ -17,6 +18,7 @@ from ..errors import ShapeError
 from ..layout import CHANNELS_LAST
 from ..toolchain import alias, implementation
 from ..toolchain.arguments import check_array, check_floats, check_one_kind, check_output, nhwc, workspace_of
+from ..toolchain.widening import widened
 from .plan import SCRATCH, cut
 
 __all__ = ["group_norm", "group_norm_grads", "layer_norm", "layer_norm_grads", "workspace"]
@@ -103,6 +105,7 @@ def _gradients(op, g, x, mean, variance, weight, eps, out, dx, dw, db, shape, wh
 # ---- images ----------------------------------------------------------------------------------------------------------
 
 
+@widened("x", "out")
 def group_norm(x, weight, bias, eps, relu, out, mean, variance, workspace):
     """Each group of channels of each image shifted and scaled to mean 0 and variance 1, then each channel again.
 
@@ -119,6 +122,7 @@ def group_norm(x, weight, bias, eps, relu, out, mean, variance, workspace):
     kernel(*arguments, workspace_of(op, workspace, _bytes(op, x.shape), "sample_norm.workspace", x))
 
 
+@widened("g x out", "dx")
 def group_norm_grads(g, x, mean, variance, weight, eps, out, dx, dw, db, workspace):
     """The gradients of group_norm.
 
@@ -138,6 +142,7 @@ def group_norm_grads(g, x, mean, variance, weight, eps, out, dx, dw, db, workspa
 # ---- rows ------------------------------------------------------------------------------------------------------------
 
 
+@widened("x", "out")
 def layer_norm(x, weight, bias, eps, relu, out, mean, variance):
     """Each row shifted and scaled to mean 0 and variance 1, then each column.
 
@@ -151,6 +156,7 @@ def layer_norm(x, weight, bias, eps, relu, out, mean, variance):
     kernel(*_forward(op, x, weight, bias, eps, relu, out, mean, variance, shape, _row))
 
 
+@widened("g x out", "dx")
 def layer_norm_grads(g, x, mean, variance, weight, eps, out, dx, dw, db, workspace):
     """The gradients of layer_norm.
 

@@ -1,6 +1,6 @@
 """Rows added where indices say: the adjoint of picking rows.
 
-Types   x and out float32 or float64, or on the CPU any one type; places and order int64
+Types   x and out float16, bfloat16, float32 or float64; places and order int64
 Errors  ValueError for a shape or layout, TypeError for an element type or a kind of array
 """
 
@@ -9,10 +9,12 @@ import numpy as np
 from ..errors import ShapeError
 from ..toolchain import alias, implementation
 from ..toolchain.arguments import check_array, check_floats, check_one_kind, check_output
+from ..toolchain.widening import on_cuda, widened
 
 __all__ = ["add_rows"]
 
 
+@widened("x", "out", native=on_cuda)
 def add_rows(x, places, order, out):
     """Each row of x added to the row of out that its place names; equal places add up in the order of x.
 

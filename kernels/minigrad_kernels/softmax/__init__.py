@@ -8,7 +8,7 @@ the smallest stays. Where wrong is None nothing is written.
 
 Workspaces are bytes, or a function (bytes, array) that gives so many for calls with such arrays, as a pool does.
 
-Types   float32 and float64; target int64
+Types   float32 and float64; matrices also float16 and bfloat16, beside which all else is float32; target int64
 Errors  ValueError for a shape, a layout or a target out of range, TypeError for an element type
 Source  Bridle 1990 (softmax); Blanchard, Higham, Higham 2021 (the shifted forms)
 """
@@ -20,7 +20,8 @@ import numpy as np
 from ..errors import KindError, ShapeError
 from ..toolchain import alias, implementation
 from ..toolchain.arguments import check_array, check_floats, check_one_kind, check_output, workspace_of
-from .plan import SMALL, workspace
+from ..toolchain.widening import widened
+from .plan import READY_CLASSES, READY_ROWS, SMALL, workspace
 
 __all__ = [
     "cross_entropy",
@@ -62,6 +63,7 @@ def _check(op, inputs, outputs):
     return [alias(array) for array in arrays.values()]
 
 
+@widened("x", "out")
 def softmax(x, out):
     """Math    out = exp(x) / sum exp(x) over each row
     Grads   dx = softmax_grad(g, out)
@@ -71,6 +73,7 @@ def softmax(x, out):
     _run(kernel, x.size, *_check("softmax", {"x": x}, {"out": out}))
 
 
+@widened("g out", "dx")
 def softmax_grad(g, out, dx):
     """Math    dx = out * (g - sum(g * out) over each row)
     Grads   linear in g and self-adjoint: dg = softmax_grad(v, out)
@@ -80,6 +83,7 @@ def softmax_grad(g, out, dx):
     _run(kernel, g.size, *_check("softmax_grad", {"g": g, "out": out}, {"dx": dx}))
 
 
+@widened("x", "out")
 def log_softmax(x, out):
     """Math    out = x - log sum exp(x) over each row
     Grads   dx = log_softmax_grad(g, out)
@@ -89,6 +93,7 @@ def log_softmax(x, out):
     _run(kernel, x.size, *_check("log_softmax", {"x": x}, {"out": out}))
 
 
+@widened("g out", "dx")
 def log_softmax_grad(g, out, dx):
     """Math    dx = g - exp(out) * sum(g) over each row
     Grads   linear in g
@@ -96,6 +101,13 @@ def log_softmax_grad(g, out, dx):
     """
     kernel = implementation(__name__, "log_softmax_grad", g)
     _run(kernel, g.size, *_check("log_softmax_grad", {"g": g, "out": out}, {"dx": dx}))
+
+
+def gives_gradient(x):
+    """Whether cross_entropy_total has the gradient of such scores, on a GPU, in the pass that computes the losses."""
+    if type(x) is np.ndarray or x.dtype != np.float32:
+        return False
+    return x.shape[1] <= READY_CLASSES and 0 < x.shape[0] <= READY_ROWS
 
 
 def wrong_label(word):
@@ -151,6 +163,7 @@ def _vector(op, name, array, x, check):
     return alias(array)
 
 
+@widened("x")
 def cross_entropy(x, target, ignore_index, losses, logsumexp, wrong=None):
     """The loss of each row of logits, not yet averaged.
 
@@ -167,6 +180,7 @@ def cross_entropy(x, target, ignore_index, losses, logsumexp, wrong=None):
     _run(kernel, x.size, view, *_check_target(op, target, ignore_index, x), *outputs, wrong)
 
 
+@widened("x", "dx")
 def cross_entropy_grad(g, x, target, ignore_index, logsumexp, dx, wrong=None):
     """The gradient of the losses for x.
 
@@ -184,28 +198,30 @@ def cross_entropy_grad(g, x, target, ignore_index, logsumexp, dx, wrong=None):
     _run(kernel, x.size, weights, view, target, ignore_index, sums, dx_view, wrong)
 
 
-def cross_entropy_total(x, target, ignore_index, mean, out, divisor, logsumexp, workspace, wrong=None):
+@widened("x", "dx")
+def cross_entropy_total(x, target, ignore_index, mean, out, divisor, logsumexp, workspace, wrong=None, dx=None):
     """The losses of all rows that count, those whose target is not ignore_index: their sum, or their mean.
 
     Math    logsumexp[n] = log sum exp(x[n]);  divisor = how many rows count if mean, else 1
             out = sum of (logsumexp[n] - x[n, target[n]]) / divisor over the rows that count; the mean of none is NaN
     Grads   dx = cross_entropy_total_grad(g, divisor, x, target, ignore_index, logsumexp)
     Shapes  x (rows, classes); out, divisor (); target, logsumexp (rows,); wrong (1,) or None;
-            workspace: workspace(rows) bytes
+            workspace: workspace(rows) bytes; dx (rows, classes), which gets the gradient for g = 1, or None
     """
     op = "cross_entropy"  # as the loss is called
-    kernel = implementation(__name__, "cross_entropy_total", x)
+    kernel = implementation(__name__, "cross_entropy_total" if dx is None else "cross_entropy_total_with_grad", x)
     wrong = _check_wrong(op, wrong, x)
-    (view,) = _check(op, {"x": x}, {})
+    view, *gradient = _check(op, {"x": x}, {} if dx is None else {"dx": dx})
     if type(mean) is not bool:
         raise KindError(f"{op}: mean is {type(mean).__name__}, wants a bool")
     outputs = [_number(op, n, a, x, check_output) for n, a in (("out", out), ("divisor", divisor))]
     outputs.append(_vector(op, "logsumexp", logsumexp, x, check_output))
     targets = _check_target(op, target, ignore_index, x)
     memory = workspace_of(op, workspace, _bytes(x.shape[0]), "softmax.workspace", x)
-    kernel(view, *targets, mean, *outputs, memory, wrong)
+    kernel(view, *targets, mean, *outputs, memory, wrong, *gradient)
 
 
+@widened("x", "dx")
 def cross_entropy_total_grad(g, divisor, x, target, ignore_index, logsumexp, dx, wrong=None):
     """The gradient of the sum or the mean of the losses for x.
 
@@ -223,6 +239,7 @@ def cross_entropy_total_grad(g, divisor, x, target, ignore_index, logsumexp, dx,
     _run(kernel, x.size, *weights, view, target, ignore_index, sums, dx_view, wrong)
 
 
+@widened("x", "dx")
 def cross_entropy_with_grad(x, target, ignore_index, scale, losses, dx, wrong=None):
     """The loss of each row of logits and, in the same pass, the gradient of their sum times a number.
 

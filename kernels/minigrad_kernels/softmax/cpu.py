@@ -4,6 +4,8 @@ The greatest element is subtracted before exp, so that nothing overflows. A row 
 gives NaN, as in PyTorch. The launcher has looked at the targets, so nothing is written into `wrong`.
 """
 
+import numpy as np
+
 from ..toolchain import clear, copy, elements, flat, jit, share, shared, stack_array
 from .cpu_parts import BLOCK, block, blocks, exps, exps_of_rows, logs, shift, sum_of, sums_of_exps
 from .plan import SMALL
@@ -173,6 +175,12 @@ def cross_entropy_total(x, target, ignore_index, mean, out, divisor, logsumexp, 
     kernel = cross_entropy.alone if x.size < SMALL else cross_entropy
     kernel(x, target, ignore_index, losses, logsumexp, wrong)
     add_losses(losses, target, ignore_index, mean, out, divisor)
+
+
+def cross_entropy_total_with_grad(x, target, ignore_index, mean, out, divisor, logsumexp, workspace, wrong, dx):
+    cross_entropy_total(x, target, ignore_index, mean, out, divisor, logsumexp, workspace, wrong)
+    kernel = cross_entropy_total_grad.alone if x.size < SMALL else cross_entropy_total_grad
+    kernel(np.ones((), x.dtype), divisor, x, target, ignore_index, logsumexp, dx, wrong)
 
 
 @jit

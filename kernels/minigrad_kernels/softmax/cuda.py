@@ -3,7 +3,8 @@
 Rungs: plain (cuda_plain.py), one thread a row; warp, lanes of a warp own a row, which they read once where it fits
 into their registers (cuda_warp.py), else once for each pass (cuda_wide.py: a warp, or a block for very long rows).
 The gradient of cross entropy from known logarithms belongs to single elements (cuda_flat.py): plain and vector.
-Losses are added up by one kernel, which has no rungs (cuda_total.py).
+Losses are added up by one kernel, which has no rungs (cuda_total.py). Of few rows and classes the gradient is written
+in the pass that computes the losses (cuda_ready.py).
 
 Targets on a GPU are not looked at before the launch: a row whose target is out of range becomes NaN and is reported.
 """
@@ -11,17 +12,18 @@ Targets on a GPU are not looked at before the launch: a row whose target is out 
 import numpy as np
 
 from ..errors import ShapeError
-from ..toolchain.cuda.memory import VECTOR, address, aligned
+from ..toolchain.cuda.memory import VECTOR, address, aligned, kept
 from ..toolchain.cuda.rungs import choose
-from . import cuda_flat, cuda_plain, cuda_total, cuda_warp, cuda_wide
+from . import cuda_flat, cuda_plain, cuda_ready, cuda_total, cuda_warp, cuda_wide
 from .cuda_parts import LANES, THREADS, WIDTHS
-from .plan import SHARE, parts
+from .plan import READY_CLASSES, READY_ROWS, SHARE, parts
 
 __all__ = [
     "cross_entropy",
     "cross_entropy_grad",
     "cross_entropy_total",
     "cross_entropy_total_grad",
+    "cross_entropy_total_with_grad",
     "cross_entropy_with_grad",
     "log_softmax",
     "log_softmax_grad",
@@ -101,11 +103,17 @@ def cross_entropy_grad(g, x, target, ignore_index, logsumexp, dx, wrong=None, ru
 
 
 def cross_entropy_total(x, target, ignore_index, mean, out, divisor, logsumexp, workspace, wrong=None, rung=None):
-    rows, count, size = x.shape[0], parts(x.shape[0]), out.itemsize
+    count, size = parts(x.shape[0]), out.itemsize
     start = -address(workspace) % size
     losses = workspace[start:] if start else workspace  # kernels look at its bytes as numbers
     arguments = x, target, ignore_index, losses, logsumexp, _pointer(wrong)
     _start("cross_entropy_total", rung, x, arguments, cuda_plain.LOSS, cuda_warp.LOSS, cuda_wide.LOSS)
+    _add(x, target, ignore_index, mean, out, divisor, losses, count)
+
+
+def _add(x, target, ignore_index, mean, out, divisor, losses, count):
+    """Start what adds up losses, in so many parts; the workspace begins with the losses."""
+    rows, size = x.shape[0], out.itemsize
     add, wish = cuda_total.SUMS[x.dtype], cuda_total.MEAN if mean else cuda_total.SUM
     if count == 1:
         add((1,), (THREADS,), (target, ignore_index, losses, out, divisor, rows, SHARE, wish))
@@ -114,6 +122,24 @@ def cross_entropy_total(x, target, ignore_index, mean, out, divisor, logsumexp, 
     counts = sums[size * count :]
     add((count,), (THREADS,), (target, ignore_index, losses, sums, counts, rows, SHARE, cuda_total.PART))
     cuda_total.JOINED[x.dtype]((1,), (THREADS,), (out, divisor, sums, counts, count, wish))
+
+
+def cross_entropy_total_with_grad(
+    x, target, ignore_index, mean, out, divisor, logsumexp, workspace, wrong, dx, rung=None
+):
+    op, (rows, classes) = "cross_entropy_total_with_grad", x.shape
+    fits = x.dtype == np.float32 and classes <= READY_CLASSES and rows <= READY_ROWS
+    rung = choose(op, rung, {"plain": None, "warp": None if fits else "float32, few rows and few classes"})
+    if rung == "plain" or not rows:
+        cross_entropy_total(x, target, ignore_index, mean, out, divisor, logsumexp, workspace, wrong)
+        one = kept(np.ones((), x.dtype), x)
+        cross_entropy_total_grad(one, divisor, x, target, ignore_index, logsumexp, dx, wrong)
+        return
+    width, bits = next(width for width in cuda_ready.READY if classes <= width), min((classes - 1).bit_length(), 5)
+    losses = workspace[-address(workspace) % out.itemsize :]
+    arguments = x, target, ignore_index, losses, logsumexp, dx, _pointer(wrong), int(mean), rows, classes, bits
+    cuda_ready.READY[width]((-((-rows << bits) // THREADS),), (THREADS,), arguments)
+    _add(x, target, ignore_index, mean, out, divisor, losses, 1)
 
 
 def cross_entropy_total_grad(g, divisor, x, target, ignore_index, logsumexp, dx, wrong=None, rung=None):

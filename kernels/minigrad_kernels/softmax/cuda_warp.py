@@ -28,7 +28,7 @@ from .cuda_parts import (
     team_sum,
 )
 
-__all__ = ["FORWARD", "GRAD", "LOG", "LOG_GRAD", "LOSS", "WITH_GRAD", "loss_of", "slope"]
+__all__ = ["FORWARD", "GRAD", "LOG", "LOG_GRAD", "LOSS", "WITH_GRAD", "from_lane", "loss_of", "slope"]
 
 SHAPE = "i32 rows, i32 classes, i32 bits"
 

@@ -1,8 +1,9 @@
 """How the losses of rows are added up, by their number alone, and the workspace that this takes."""
 
-__all__ = ["ALIGNMENT", "SHARE", "SMALL", "parts", "workspace"]
+__all__ = ["ALIGNMENT", "READY_CLASSES", "READY_ROWS", "SHARE", "SMALL", "parts", "workspace"]
 
 SMALL = 1 << 14  # elements; below it a second thread of a CPU costs more than it brings
+READY_CLASSES, READY_ROWS = 128, 4096  # at most, where a GPU computes gradients with the losses
 SHARE = 4096  # rows that one block of a GPU adds up
 ALIGNMENT = 16  # bytes
 

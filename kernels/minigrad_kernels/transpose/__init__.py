@@ -1,16 +1,18 @@
 """Matrices turned over: what a change of the order of axes in memory comes to.
 
-Types   float32 and float64
+Types   float16, bfloat16, float32 and float64
 Errors  ValueError for a shape or layout, TypeError for an element type or kind of array
 """
 
 from ..errors import ShapeError
 from ..toolchain import alias, implementation
 from ..toolchain.arguments import check_floats, check_one_kind, check_output
+from ..toolchain.widening import widened
 
 __all__ = ["transpose"]
 
 
+@widened("x", "out")
 def transpose(x, out):
     """Each of N matrices with its rows as columns.
 
