@@ -98,7 +98,9 @@ def test_layouts_of_parameter_gradient_and_state(make):
 def test_one_launch_for_each_type_of_a_group(monkeypatch):
     calls = []
     adam = kernels.adam
-    monkeypatch.setattr(kernels, "adam", lambda params, *rest: calls.append(len(params)) or adam(params, *rest))
+    monkeypatch.setattr(
+        kernels, "adam", lambda params, *rest, **more: calls.append(len(params)) or adam(params, *rest, **more)
+    )
     first, second = parameters("float32"), parameters("float64")
     optimizer = optim.Adam([{"params": [*first, *second]}, {"params": parameters(), "lr": 0.1}])
     train(optimizer, [p for group in optimizer.param_groups for p in group["params"]], range(1))

@@ -168,12 +168,12 @@ REFUSED = {
         f"clip_factor: norm is numpy.ndarray, squares is {KIND}",
     ),
     "no such rung": (
-        lambda: cuda.adam(looked_at(), TOGETHER, "tiled"),
+        lambda: cuda.adam(looked_at(), TOGETHER, None, None, "tiled"),
         ShapeError,
         "adam: rung is 'tiled', wants one of plain, vector",
     ),
     "vector of float64": (
-        lambda: cuda.adam(looked_at("f8"), TOGETHER, "vector"),
+        lambda: cuda.adam(looked_at("f8"), TOGETHER, None, None, "vector"),
         ShapeError,
         "adam: the rung vector wants float32",
     ),

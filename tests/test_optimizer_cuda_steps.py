@@ -15,10 +15,10 @@ from .test_optimizer_cuda import FULL, TOGETHER, download, random, upload
 on_the_interpreter = pytest.mark.skipif(DEVICE != "interpreter", reason="reads what the interpreter counts")
 
 
-def coefficients(name, settings):
-    there = moved(settings, DEVICE)
-    single, double = moved(np.zeros(9, np.float32), DEVICE), moved(np.zeros(9), DEVICE)
-    cuda.UPDATES[name][1]((1,), (1,), (there, single, double))
+def coefficients(name, settings, scale=1.0, found_inf=0.0):
+    there, numbers = moved(settings, DEVICE), [moved(np.full(1, number), DEVICE) for number in (scale, found_inf)]
+    single, double = moved(np.zeros(10, np.float32), DEVICE), moved(np.zeros(10), DEVICE)
+    cuda.UPDATES[name][1]((1,), (1,), (there, *numbers, single, double))
     return on_host(single), on_host(double), on_host(there)
 
 
@@ -30,7 +30,7 @@ def test_coefficients_of_adam_are_those_of_the_host(step, betas):
     settings = hyper(Adam, RATE=rate, BETA1=beta1, BETA2=beta2, EPS=1e-8, WEIGHT_DECAY=decay, STEP=step, DECOUPLED=1)
     single, double, after = coefficients("adam", settings)
     correction = 1 / math.sqrt(1 - beta2**step)
-    wanted = [1, 0, 1 - beta1, beta2, 1 - beta2, 1 - rate * decay, rate / (1 - beta1**step), correction, 1e-8]
+    wanted = [1, 0, 1 - beta1, beta2, 1 - beta2, 1 - rate * decay, rate / (1 - beta1**step), correction, 1e-8, 0]
     np.testing.assert_array_equal(double, wanted)
     np.testing.assert_array_equal(single, np.array(wanted, np.float32))
     settings[Adam.STEP] += 1
@@ -40,16 +40,16 @@ def test_coefficients_of_adam_are_those_of_the_host(step, betas):
 def test_coefficients_of_the_others_are_those_of_the_host():
     settings = hyper(Adagrad, RATE=0.1, LR_DECAY=0.3, EPS=1e-10, WEIGHT_DECAY=0.1, STEP=8, MAXIMIZE=1)
     _, double, after = coefficients("adagrad", settings)
-    np.testing.assert_array_equal(double, [-1, 0.1, 0.1 / (1 + 7 * 0.3), 1e-10, 0, 0, 0, 0, 0])
+    np.testing.assert_array_equal(double, [-1, 0.1, 0.1 / (1 + 7 * 0.3), 1e-10, 0, 0, 0, 0, 0, 0])
     assert after[Adagrad.STEP] == 9
     settings = hyper(SGD, RATE=0.1, MOMENTUM=0.3, DAMPENING=0.2, WEIGHT_DECAY=0.1, NESTEROV=1, FIRST=1)
     _, double, after = coefficients("sgd", settings)
-    np.testing.assert_array_equal(double, [1, 0.1, 0.1, 0.3, 0.8, 1, 1, 0, 0])
+    np.testing.assert_array_equal(double, [1, 0.1, 0.1, 0.3, 0.8, 1, 1, 0, 0, 0])
     assert after[SGD.FIRST] == 0
     settings = hyper(RMSprop, RATE=0.1, ALPHA=0.3, EPS=1e-8, WEIGHT_DECAY=0.1, MOMENTUM=0.2)
     _, double, after = coefficients("rmsprop", settings)
-    np.testing.assert_array_equal(double, [1, 0.1, 0.3, 0.7, 0.1, 1e-8, 0.2, 0, 0])
-    np.testing.assert_array_equal(after, settings)
+    np.testing.assert_array_equal(double, [1, 0.1, 0.3, 0.7, 0.1, 1e-8, 0.2, 0, 0, 0])
+    assert after[RMSprop.STEP] == settings[RMSprop.STEP] + 1
 
 
 # ---- what a call sends and starts ------------------------------------------------------------------------------------
@@ -63,16 +63,17 @@ def launches():
 
 @pytest.fixture
 def sent(monkeypatch):
-    """The arrays that were sent to the device."""
-    found, real = [], cuda.upload
-    monkeypatch.setattr(cuda, "upload", lambda array, like: found.append(array) or real(array, like))
+    """The arrays that were sent to the device, to new places and to old ones."""
+    found, upload, write = [], cuda.upload, cuda.write
+    monkeypatch.setattr(cuda, "upload", lambda array, like: found.append(array) or upload(array, like))
+    monkeypatch.setattr(cuda, "write", lambda target, values: found.append(values) or write(target, values))
     return found
 
 
 def advanced(name, settings, steps=1):
     settings = settings.copy()
-    if name in ("adam", "adagrad"):
-        settings[cuda.COUNTED[name]] += steps
+    if name != "sgd":
+        settings[-1] += steps
     return settings
 
 
@@ -130,7 +131,7 @@ def test_repeating_both_launches_is_the_next_step(name, sent):
     for last, numbers in zip(steps[:-1], steps[1:], strict=True):
         held.advance(last)
         held.send(numbers)
-        count((1,), (1,), (held.hyper, held.single, held.double))
+        count((1,), (1,), (held.hyper, held.one, held.zero, held.single, held.double))
         update.vector((found.blocks,), (256,), arguments)
     assert len(sent) == before + 1  # the last rate
     for numbers in steps:

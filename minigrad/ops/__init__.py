@@ -9,6 +9,7 @@ from . import pool as _pool
 from . import random as _random
 from . import resize as _resize
 from . import softmax as _softmax
+from .autocast import by_table as _by_table
 from .contract import *
 from .conv import forms as _forms
 from .conv.forms import *
@@ -92,3 +93,5 @@ __all__ += _pick.__all__
 __all__ += _select.__all__
 __all__ += _sliding.__all__
 __all__ += _views.__all__
+
+globals().update(_by_table({name: globals()[name] for name in __all__}))

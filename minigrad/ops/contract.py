@@ -16,6 +16,7 @@ from ..tensor import Tensor
 from .arguments import bare, integer_of, number_of, tensor_of
 from .axes import axes_of
 from .elementwise import where
+from .elementwise.conversions import composed
 from .matmul import alike, matmul, product
 from .reduce import sum
 from .shape import diagonal, permute, reshape, transpose, unsqueeze
@@ -96,6 +97,7 @@ def outer(input, vec2):
     return unsqueeze(input, 1) * vec2
 
 
+@composed
 def addmm(input, mat1, mat2, *, beta=1, alpha=1):
     """The product of two matrices added to a third; with beta = 0 that one is ignored, NaN and all.
 

@@ -1,6 +1,6 @@
 """Matrix products.
 
-Types   one type for all: float32 or float64; float16, multiplied in float32; integers, multiplied as NumPy does
+Types   one type for all: a floating one, sums of products of 16 bits being float32; integers, multiplied as NumPy does
 Errors  ValueError if sizes do not fit, TypeError for mixed types and for bool
 Source  Golub and Van Loan 2013, "Matrix Computations", section 1.1
 """
@@ -40,14 +40,11 @@ def _repeated(stack, batch):
 
 
 def _filled(input, other, bias, shape, relu=False):
-    """The array that the kernel fills; it knows no float16."""
-    dtype = input.dtype
-    if dtype.itemsize == 2:
-        input, other, bias = (a if a is None else device.cast(a, "float32") for a in (input, other, bias))
+    """The array that the kernel fills."""
     out = device.empty(shape, input.dtype, like=input)
     bias = None if bias is None else device.contiguous(bias)
     kernels.forward(input, other, bias, relu, out, device.workspace)
-    return out if out.dtype == dtype else device.cast(out, dtype)
+    return out
 
 
 product.grads(input=lambda g, other: product(g, transpose(other, -1, -2)),
@@ -114,7 +111,7 @@ def _linear_grads(g, input, weight, needs):
     if "weight" in needs:
         grads["weight"] = _filled(g.T, input, None, weight.shape)
     if "bias" in needs:
-        grads["bias"] = column_sums(device.contiguous(g)) if g.itemsize > 2 and g.shape[1] else total(g, (0,), False)
+        grads["bias"] = column_sums(device.contiguous(g)) if g.shape[1] else total(g, (0,), False)
     return grads
 
 
@@ -137,8 +134,7 @@ def _linear_relu_grads(g, out, input, weight, needs):
 
 @relu.extends(_linear)
 def _relu_of_linear(values, inplace):
-    input, weight, _ = values  # no kernel for the gradient in float16, nor without columns
-    return (_linear_relu, values) if input.dtype.itemsize > 2 and weight.shape[0] else None
+    return (_linear_relu, values) if values[1].shape[0] else None  # no kernel for the gradient without columns
 
 
 def _fits(input, weight, bias):
@@ -146,7 +142,9 @@ def _fits(input, weight, bias):
     if not isinstance(input, Tensor) or not isinstance(weight, Tensor):
         return False
     dtype, rows, filters = input.dtype, input.shape, weight.shape
-    if len(rows) != 2 or len(filters) != 2 or rows[1] != filters[1] or weight.dtype != dtype or dtype.kind != "f":
+    if len(rows) != 2 or len(filters) != 2 or rows[1] != filters[1] or weight.dtype != dtype:
+        return False
+    if dtype.kind not in "fV":  # V is that of bfloat16
         return False
     return bias is None or isinstance(bias, Tensor) and bias.shape == filters[:1] and bias.dtype == dtype
 

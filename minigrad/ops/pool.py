@@ -3,7 +3,7 @@
 kernel_size, stride, padding, dilation: a number, or one for each dimension, vertical first; stride is kernel_size
 where it is None
 Shapes  the batch N may be absent
-Types   float32 or float64; out as input
+Types   floating; out as input
 Errors  ValueError for shapes that do not fit, TypeError for other element types
 Source  Boureau, Ponce and LeCun 2010, "A theoretical analysis of feature pooling in visual recognition"
 """

@@ -1,6 +1,6 @@
 """Ops with random numbers.
 
-Types   float32 or float64; out as input
+Types   floating; out as input
 Errors  ValueError for a probability out of range, TypeError for other element types
 Source  Srivastava and others 2014, "Dropout"; Salmon and others 2011, "Parallel random numbers: as easy as 1, 2, 3"
 """

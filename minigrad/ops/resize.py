@@ -1,6 +1,6 @@
 """Resizing of images and sequences; sequences are images of height 1.
 
-Types   float32 or float64; out as input
+Types   floating; out as input
 Errors  ValueError for shapes, sizes and modes that do not fit, TypeError for other element types
 Source  PyTorch's upsample_nearest and upsample_linear, which define where pixels lie
 """
@@ -13,6 +13,7 @@ from minigrad_kernels.errors import KindError, ShapeError
 from .. import device
 from ..tensor import Tensor
 from .arguments import flag_of, integer_of, number_of
+from .elementwise.conversions import composed
 from .images import as_given, floating_of, images_of
 from .pool import average_over
 
@@ -56,7 +57,7 @@ def _interpolated(images, taps):
         part = _pick(images, rows, columns)
         if w is not None:
             weights = w if v is None else v[:, None] * w
-            part = part * Tensor.made(device.move(device.cast(weights, images.dtype), images.device))
+            part = part * Tensor.made(device.constant(device.cast(weights, images.dtype), images.device))
         total = part if total is None else total + part
     return total
 
@@ -99,6 +100,7 @@ def _check(op, input, mode, align_corners, antialias):
         raise ShapeError(f"{op}: antialias is {antialias}, wanted False")
 
 
+@composed
 def interpolate(
     input,
     size=None,

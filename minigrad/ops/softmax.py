@@ -1,7 +1,7 @@
 """Softmax and its logarithm.
 
 dtype   the element type in which to compute; that of input by default
-Types   float32 or float64, or anything with one of them as dtype
+Types   floating, or anything with a floating dtype
 Errors  IndexError for a dimension out of range, TypeError for other element types
 Source  Bridle 1990, "Probabilistic interpretation of feedforward classification network outputs"
 """
@@ -14,6 +14,7 @@ from ..primitive import primitive
 from .arguments import tensor_of
 from .axes import axis_of
 from .elementwise import exp, to
+from .elementwise.conversions import precise
 from .reduce import sum
 from .shape import reshape, transpose
 
@@ -50,7 +51,7 @@ def _softmax(input):
     return _rows_kernel(kernels.softmax, input)
 
 
-_softmax.grads(input=lambda g, out: out * (g - sum(g * out, 1, True)))
+_softmax.grads(input=precise(lambda g, out: out * (g - sum(g * out, 1, True))))
 
 
 @_softmax.fast_grads
@@ -73,7 +74,7 @@ def _log_softmax(input):
     return _rows_kernel(kernels.log_softmax, input)
 
 
-_log_softmax.grads(input=lambda g, out: g - exp(out) * sum(g, 1, True))
+_log_softmax.grads(input=precise(lambda g, out: g - exp(out) * sum(g, 1, True)))
 
 
 @_log_softmax.fast_grads

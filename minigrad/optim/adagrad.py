@@ -53,8 +53,13 @@ class Adagrad(Optimizer):
         """The sums in the state of the parameters, made where there were none."""
         return self.arrays("sum", parameters, self.defaults["initial_accumulator_value"])
 
-    def update(self, group, age, parameters, plan):
-        hyper = self.hyper(kernels.Adagrad, group, rate=group["lr"], step=age + 1)
-        kernels.adagrad(self.written(parameters), self.gradients(parameters), self.sums(parameters), hyper, plan)
+    def numbers(self, group, age):
+        return self.hyper(kernels.Adagrad, group, rate=group["lr"], step=age + 1)
+
+    def update(self, group, age, parameters, plan, **numbers):
+        hyper = self.numbers(group, age)
+        kernels.adagrad(
+            self.written(parameters), self.gradients(parameters), self.sums(parameters), hyper, plan, **numbers
+        )
         for parameter in parameters:
             self.state[parameter]["step"] = age + 1

@@ -54,13 +54,16 @@ class Adam(Optimizer):
     def age(self, state):
         return state.get("step", 0)
 
-    def update(self, group, age, parameters, plan):
+    def numbers(self, group, age):
         beta1, beta2 = group["betas"]
         others = dict(beta1=beta1, beta2=beta2, step=age + 1, decoupled=group["decoupled_weight_decay"])
-        hyper = self.hyper(kernels.Adam, group, rate=group["lr"], **others)
+        return self.hyper(kernels.Adam, group, rate=group["lr"], **others)
+
+    def update(self, group, age, parameters, plan, **numbers):
+        hyper = self.numbers(group, age)
         averages = [self.arrays(name, parameters) for name in ("exp_avg", "exp_avg_sq")]
         greatest = self.arrays("max_exp_avg_sq", parameters) if group["amsgrad"] else None
-        kernels.adam(self.written(parameters), self.gradients(parameters), *averages, greatest, hyper, plan)
+        kernels.adam(self.written(parameters), self.gradients(parameters), *averages, greatest, hyper, plan, **numbers)
         for parameter in parameters:
             self.state[parameter]["step"] = age + 1
 

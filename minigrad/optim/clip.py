@@ -16,8 +16,9 @@ from .. import device, ops
 from ..engine import write
 from ..modes import no_grad
 from ..tensor import Tensor
+from .counts import number_there
 
-__all__ = ["clip_grad_norm_", "clip_grad_value_"]
+__all__ = ["batches_of", "clip_grad_norm_", "clip_grad_value_", "clip_scale"]
 
 
 def clip_grad_norm_(parameters, max_norm, norm_type=2.0, error_if_nonfinite=False):
@@ -36,19 +37,49 @@ def clip_grad_norm_(parameters, max_norm, norm_type=2.0, error_if_nonfinite=Fals
     if not norm_type > 0:
         raise ShapeError(f"{op}: norm_type is {norm_type}, wanted a number above 0")
     parameters = _parameters(op, parameters)
-    places = {parameter.grad.device for parameter in parameters}
-    if len(places) == 1 and places != {"cpu"}:
-        return _clip_there(op, parameters, max_norm, norm_type, error_if_nonfinite)
+    place = _one_place(parameters)
+    if place is not None and place is not device.CPU:
+        return _clip_there(op, place, parameters, max_norm, norm_type, error_if_nonfinite)
     norm = _norm(parameters, norm_type)
     if error_if_nonfinite:
         _check_finite(op, norm, norm_type)
     factor = max_norm / (norm + 1e-6)
     if not factor >= 1:  # NaN too
-        for batch in _batches(parameters):
+        for batch in batches_of(parameters):
             with device.place_of(batch[0].grad.data).active():
                 _scale(batch, factor)
     dtype = parameters[0].grad.dtype if parameters else device.default_dtype
     return Tensor(device.full((), norm, dtype))
+
+
+def clip_scale(parameters, max_norm=math.inf, inverse=None, found_inf=None):
+    """The number that an optimiser's step takes as `scale` to clip all gradients, which stay as they are.
+
+    Math    norm = inverse * |all gradients|;  scale = inverse * min(1, max_norm / (norm + 1e-6)), NaN where norm is
+    inverse     that of the scale of the loss; one number in an array or a Tensor, None for 1
+    found_inf   an array (1,) of float64 where the gradients are; gets 1 where the norm is infinite or NaN
+    Returns (norm, scale): a Tensor without dimensions and an array (1,) of float64, both where the gradients are. If
+    those lie on several devices, the host reads the norm, and both lie on the CPU; found_inf then too.
+    """
+    op, max_norm = "clip_scale", _number("clip_scale", "max_norm", max_norm)
+    parameters = _parameters(op, parameters)
+    place = _one_place(parameters)
+    if inverse is not None:
+        inverse = number_there(op, "inverse", inverse, place or device.CPU)
+    if place is not None:
+        with place.active():
+            norm, scale, _ = _clipping(parameters, max_norm, 2, inverse, found_inf)
+        return Tensor(norm), scale
+    dtype = parameters[0].grad.dtype if parameters else device.default_dtype
+    norm, scale, square = device.empty((), dtype), device.empty((1,), "float64"), _norm(parameters, 2) ** 2
+    kernels.clip_factor(device.full((1,), square, "float64"), max_norm, norm, scale, inverse, found_inf)
+    return Tensor(norm), scale
+
+
+def _one_place(parameters):
+    """Where all the gradients lie, None if there are none or several places."""
+    places = {device.place_of(parameter.grad.data) for parameter in parameters}
+    return places.pop() if len(places) == 1 else None
 
 
 def _check_finite(op, norm, norm_type):
@@ -85,7 +116,7 @@ def _parameters(op, parameters):
     return [parameter for parameter in parameters if parameter.grad is not None]
 
 
-def _batches(parameters):
+def batches_of(parameters):
     """Lists of parameters whose gradients have one type and device, which one launch takes."""
     batches = {}
     for parameter in parameters:
@@ -107,7 +138,7 @@ def _norm(parameters, norm_type):
     """The norm, summed in float64 and read by the host."""
     if norm_type == 2:
         total = 0.0
-        for batch in _batches(parameters):
+        for batch in batches_of(parameters):
             like = batch[0].grad.data
             with device.place_of(like).active():
                 squares = device.empty((len(batch),), "float64", like=like)
@@ -126,7 +157,7 @@ def _sizes(parameters):
     return [ops.abs(parameter.grad.double()) for parameter in parameters if parameter.grad.numel()]
 
 
-# ---- on a device: nothing waits for the host -------------------------------------------------------------------------
+# ---- on one device: nothing waits for the host -----------------------------------------------------------------------
 
 _plans: dict[int, tuple[weakref.ref, kernels.Plan]] = {}  # of the kernels, by the identity of an owner
 
@@ -139,19 +170,25 @@ def _plan(owner):
     return _plans[key][1]
 
 
-def _clip_there(op, parameters, max_norm, norm_type, error_if_nonfinite):
-    """clip_grad_norm_ where all gradients lie on one device, which computes the factor itself."""
-    like, batches = parameters[0].grad.data, _batches(parameters)
-    with device.place_of(like).active():
-        norm, factor = device.empty((), like.dtype, like=like), device.empty((1,), "float64", like=like)
-        if norm_type == 2:
-            squares, start = device.empty((len(parameters),), "float64", like=like), 0
-            for batch in batches:
-                _squares(batch, squares[start : start + len(batch)], _plan(batch[0]))
-                start += len(batch)
-        else:
-            squares = _squared_norm(parameters, norm_type)
-        kernels.clip_factor(squares, max_norm, norm, factor)
+def _clipping(parameters, max_norm, norm_type, inverse=None, found_inf=None):
+    """(norm, factor, batches): arrays of the device that holds all gradients, which computes them itself."""
+    like, batches = parameters[0].grad.data, batches_of(parameters)
+    norm, factor = device.empty((), like.dtype, like=like), device.empty((1,), "float64", like=like)
+    if norm_type == 2:
+        squares, start = device.empty((len(parameters),), "float64", like=like), 0
+        for batch in batches:
+            _squares(batch, squares[start : start + len(batch)], _plan(batch[0]))
+            start += len(batch)
+    else:
+        squares = _squared_norm(parameters, norm_type)
+    kernels.clip_factor(squares, max_norm, norm, factor, inverse, found_inf)
+    return norm, factor, batches
+
+
+def _clip_there(op, place, parameters, max_norm, norm_type, error_if_nonfinite):
+    """clip_grad_norm_ where all gradients lie on one device."""
+    with place.active():
+        norm, factor, batches = _clipping(parameters, max_norm, norm_type)
         if error_if_nonfinite:
             _check_finite(op, device.host(norm).item(), norm_type)
         for batch in batches:

@@ -5,28 +5,31 @@ write them there. The state of a parameter is a dictionary of numbers and of arr
 parameter does. An option may be given as a Tensor with one element; its value of that moment is taken.
 """
 
-import sys
-from collections.abc import Iterable
+import functools
 
 import numpy as np
 
 from minigrad_kernels import optimizer as kernels
-from minigrad_kernels.errors import KindError, ShapeError, StateError
+from minigrad_kernels.errors import KindError, ShapeError
+from minigrad_kernels.toolchain.capture import capturing
 from minigrad_kernels.toolchain.companion import TRAINING, expect
 
 from .. import device
 from ..engine import write
 from ..modes import enable_grad
-from ..tensor import Tensor
+from .counts import Counts, number_there
+from .groups import Groups
+from .repeat import Repeat
+from .scaled import Scaled
 from .values import check_gradients, loaded, lower_names, plain, saved
 
-__all__ = ["Optimizer"]
+__all__ = ["SPARE", "Optimizer"]
 
+SPARE = "spare_buffer"  # in a state: an array without values yet, kept for its place
 PLANS = 32  # kept: one for each group, and more where the parameters that have gradients change from step to step
-FLAGS = {"amsgrad", "centered", "decoupled_weight_decay", "maximize", "nesterov"}
 
 
-class Optimizer:
+class Optimizer(Groups, Scaled):
     """Base of the update rules: a subclass checks its options and defines `update`.
 
     params          Tensors, or pairs (name, Tensor) as named_parameters gives, or dictionaries
@@ -42,122 +45,32 @@ class Optimizer:
 
     def __init__(self, params, defaults):
         expect(TRAINING, self.name)
-        self.defaults = {name: plain(value) for name, value in defaults.items()}
-        self.state, self.param_groups, self._plans = {}, [], {}
-        groups = self._list(params)
-        if not groups:
-            raise ShapeError(f"{self.name}: params is empty, wanted at least one parameter")
-        for group in groups if isinstance(groups[0], dict) else [{"params": groups}]:
-            self.add_param_group(group)
-
-    @property
-    def name(self):
-        return type(self).__name__
-
-    def _list(self, params):
-        if isinstance(params, Tensor):
-            raise KindError(f"{self.name}: params is a single Tensor, wanted an iterable, such as [tensor]")
-        if not isinstance(params, Iterable) or isinstance(params, set | frozenset):
-            kind = type(params).__name__
-            raise KindError(
-                f"{self.name}: params is a {kind}, wanted Tensors or dictionaries in an order, as in a list"
-            )
-        return list(params)
-
-    def _without_names(self, params):
-        """(Tensors, the names of (name, Tensor) pairs or None)."""
-        pairs = [isinstance(entry, tuple) and len(entry) == 2 and isinstance(entry[0], str) for entry in params]
-        if not any(pairs):
-            return params, None
-        if not all(pairs):
-            raise ShapeError(f"{self.name}: params[{pairs.index(False)}] has no name, wanted names for all or for none")
-        return [parameter for _, parameter in params], [name for name, _ in params]
-
-    def add_param_group(self, param_group):
-        """Add a group of parameters with options of its own, {"params": Tensors or pairs, option: value, ...}."""
-        if not isinstance(param_group, dict) or "params" not in param_group:
-            raise KindError(f"{self.name}: a group is {param_group!r}, wanted a dictionary with 'params'")
-        params = param_group["params"]
-        params, names = self._without_names([params] if isinstance(params, Tensor) else self._list(params))
-        if any((names is None) != ("param_names" not in group) for group in self.param_groups):
-            raise ShapeError(
-                f"{self.name}: params has {'no ' * (names is None)}names, wanted names in all groups or none"
-            )
-        unknown = sorted(param_group.keys() - self.defaults.keys() - {"params", "lr", "initial_lr"}, key=str)
-        if unknown:
-            raise ShapeError(f"{self.name}: a group has the options {unknown}, wanted some of {sorted(self.defaults)}")
-        options = {
-            **self.defaults,
-            **{name: plain(value) for name, value in param_group.items() if name != "params"},
-        }
-        self.check_flags(options)
-        self.check(options)
-        known = {parameter for group in self.param_groups for parameter in group["params"]}
-        for index, parameter in enumerate(params):
-            self._check_parameter(f"params[{index}]", parameter, known)
-            known.add(parameter)
-        named = {} if names is None else {"param_names": tuple(names)}
-        self.param_groups.append({"params": params, **named, **options})
-
-    def _check_parameter(self, place, parameter, known):
-        if not isinstance(parameter, Tensor):
-            raise KindError(f"{self.name}: {place} is a {type(parameter).__name__}, wanted a Tensor")
-        if parameter.node is not None:
-            made = parameter.node.primitive.name
-            raise StateError(f"{self.name}: {place} was made by {made}, wanted a leaf; use .detach() for its value")
-        if not device.is_floating(parameter.dtype):
-            raise KindError(f"{self.name}: {place} has elements {parameter.dtype}, wanted floating ones")
-        if not device.can_hold_a_sum(parameter.data):
-            raise ShapeError(
-                f"{self.name}: {place} (shape {parameter.shape}) is read-only or has gaps, wanted a dense array"
-            )
-        if parameter in known:
-            raise ShapeError(f"{self.name}: {place} (shape {parameter.shape}) is there twice")
-
-    # ---- options -----------------------------------------------------------------------------------------------
-
-    def check(self, options):
-        """Refuse options out of range."""
-        raise NotImplementedError
-
-    def check_flags(self, options):
-        """Refuse, for what is on or off, everything else: a text such as "no" would count as on."""
-        for name in FLAGS & options.keys():
-            if not isinstance(options[name], bool | np.bool):
-                raise KindError(f"{self.name}: {name} is {options[name]!r}, wanted True or False")
-
-    def check_number(self, options, name, least=0.0, below=float("inf")):
-        """An option must be a number from `least` up to, but not including, `below`."""
-        self.check_value(name, options[name], least, below)
-
-    def check_value(self, name, value, least=0.0, below=float("inf")):
-        if isinstance(value, Tensor):
-            got = f"a Tensor of shape {value.shape} with elements {value.dtype}"
-            raise ShapeError(f"{self.name}: {name} is {got}, wanted one number")
-        if isinstance(value, bool) or not isinstance(value, int | float):
-            raise KindError(f"{self.name}: {name} is {value!r}, wanted a number")
-        if not abs(value) <= sys.float_info.max:
-            raise ShapeError(f"{self.name}: {name} is {value}, wanted a finite number")
-        if not least <= value < below:
-            wanted = f"at least {least:g}" + ("" if below == float("inf") else f" and below {below:g}")
-            raise ShapeError(f"{self.name}: {name} is {value}, wanted {wanted}")
+        self.state, self._plans, self._counts = {}, {}, Counts()
+        super().__init__(params, defaults)
 
     # ---- steps -------------------------------------------------------------------------------------------------
 
     def zero_grad(self, set_to_none=True):
         """Forget the gradients, or fill them with zeros where they are."""
+        recorder = capturing.get()
         for group in self.param_groups:
             for parameter in group["params"]:
+                if recorder is not None:
+                    recorder.gradient_of(parameter)
                 if set_to_none:
                     parameter.grad = None
                 elif parameter.grad is not None:
                     parameter.grad = parameter.grad.detach()
                     device.fill(write(parameter.grad), 0)
 
-    def step(self, closure=None):
+    def step(self, closure=None, *, scale=None, found_inf=None):
         """Change every parameter that has a gradient by the rule.
 
         closure     called before, with gradients on: it computes the loss and the gradients anew, returns the loss
+        scale       one number in a Tensor or an array, by which the rule multiplies each gradient as it reads it;
+                    `.grad` stays as it is. clip.clip_scale gives it
+        found_inf   one number in a Tensor or an array: where it is not 0, nothing is changed and no step is counted.
+                    Both are read on the device, the host waits for neither
         Returns what the closure returned, None without one.
         Errors  ValueError or TypeError for a gradient of another shape or type; nothing is changed then
         """
@@ -165,11 +78,43 @@ class Optimizer:
         work = [[p for p in group["params"] if p.grad is not None] for group in self.param_groups]
         for parameters in work:
             check_gradients(self.name, parameters)
+        calls, there = self._calls(work), {}
+        if self._counts.unsure and self._counts.latest != list(calls):
+            self.settle()
+            calls = self._calls(work)
+        self._counts.step(calls, found_inf is not None)
+        recorder, given = capturing.get(), {"scale": scale, "found_inf": found_inf}
+        given = {name: value for name, value in given.items() if value is not None}
+        for key, (group, place, age, batch, plan) in calls.items():
+            if place not in there:
+                there[place] = {name: number_there(self.name, name, value, place) for name, value in given.items()}
+            if place is device.CPU and found_inf is not None and there[place]["found_inf"][0]:
+                continue
+            with place.active():
+                self.update(group, age, batch, plan, **there[place])
+            if recorder is not None:
+                unsure = None if found_inf is None else functools.partial(self._counts.doubt, key, batch, plan)
+                repeat = Repeat(self, group, age, batch, plan, unsure)
+                recorder.note(repeat.again, repeat.undo, repeat.check)
+        return loss
+
+    def _calls(self, work):
+        """{key: (group, place, age, parameters, plan)} of the launches of a step."""
+        calls = {}
         for index, (group, parameters) in enumerate(zip(self.param_groups, work, strict=True)):
             for (place, _, age), batch in self._batches(parameters).items():
-                with place.active():
-                    self.update(group, age, batch, self._plan(index, batch))
-        return loss
+                key = index, *map(id, batch)
+                calls[key] = group, place, age, batch, self._plan(key)
+        return calls
+
+    def settle(self):
+        """Take over how many steps devices have counted: fewer where some were skipped. Until
+        then the numbers in `state` may lag behind; state_dict asks first. Waits for the device."""
+        self._counts.settle(self.recount)
+
+    def recount(self, parameter, count):
+        """Correct the state of a parameter by what its device has counted, the number of the next step."""
+        self.state[parameter]["step"] = int(count) - 1
 
     def _batches(self, parameters):
         """{(place, element type, age): parameters that are updated by one launch}."""
@@ -188,9 +133,8 @@ class Optimizer:
         with enable_grad():
             return closure()
 
-    def _plan(self, index, parameters):
-        """What the kernel keeps from step to step for these parameters of a group."""
-        key = index, *map(id, parameters)
+    def _plan(self, key):
+        """What the kernel keeps from step to step for the parameters of this key."""
         plan = self._plans[key] = self._plans.pop(key, None) or kernels.Plan()  # the last one used stands last
         if len(self._plans) > PLANS:
             del self._plans[next(iter(self._plans))]
@@ -200,8 +144,13 @@ class Optimizer:
         """What parameters that are updated by one launch must have in common, besides type and device."""
         raise NotImplementedError
 
-    def update(self, group, age, parameters, plan):
-        """Update parameters of one type, device and age by one launch; `plan` is the kernel's."""
+    def numbers(self, group, age):
+        """What an update of parameters of that age reads besides their arrays, as `hyper` gives it."""
+        raise NotImplementedError
+
+    def update(self, group, age, parameters, plan, **numbers):
+        """Update parameters of one type, device and age by one launch; `plan` and `numbers`, scale and found_inf, are
+        the kernel's."""
         raise NotImplementedError
 
     @staticmethod
@@ -236,6 +185,7 @@ class Optimizer:
 
         Parameters are counted through all groups. Arrays are NumPy's, copies in logical (C) order.
         """
+        self.settle()
         index, groups = {}, []
         for group in self.param_groups:
             for parameter in group["params"]:
@@ -243,9 +193,9 @@ class Optimizer:
             options = {name: value for name, value in group.items() if name != "params"}
             groups.append({**options, "params": [index[parameter] for parameter in group["params"]]})
         state = {
-            index[parameter]: {name: saved(value) for name, value in values.items()}
+            index[parameter]: {name: saved(value) for name, value in values.items() if name != SPARE}
             for parameter, values in self.state.items()
-            if values
+            if values.keys() - {SPARE}
         }
         return {"state": dict(sorted(state.items())), "param_groups": groups}
 
@@ -261,6 +211,7 @@ class Optimizer:
             entries = {int(index): dict(values) for index, values in state_dict["state"].items()}
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise ShapeError(f"{self.name}.load_state_dict: wanted what state_dict gives, got {error!r}") from error
+        self.settle()
         wanted = [len(group["params"]) for group in self.param_groups]
         if sizes != wanted:
             raise ShapeError(f"{self.name}.load_state_dict: groups of {sizes} parameters, wanted groups of {wanted}")
@@ -291,6 +242,10 @@ class Optimizer:
             }
             for index, values in state.items()
         }
+
+    def __getstate__(self):
+        self.settle()  # a copy has no plans to ask
+        return self.__dict__
 
     def __repr__(self):
         lines = []

@@ -44,13 +44,18 @@ class RMSprop(Optimizer):
             self.check_number(options, name)
 
     def age(self, state):
-        return None
+        return state.get("step", 0)
 
-    def update(self, group, age, parameters, plan):
-        hyper = self.hyper(kernels.RMSprop, group, rate=group["lr"])
+    def numbers(self, group, age):
+        return self.hyper(kernels.RMSprop, group, rate=group["lr"], step=age + 1)
+
+    def update(self, group, age, parameters, plan, **numbers):
+        hyper = self.numbers(group, age)
         squares = self.arrays("square_avg", parameters)
         means = self.arrays("grad_avg", parameters) if group["centered"] else None
         buffers = self.arrays("momentum_buffer", parameters) if group["momentum"] else None
-        kernels.rmsprop(self.written(parameters), self.gradients(parameters), squares, means, buffers, hyper, plan)
+        kernels.rmsprop(
+            self.written(parameters), self.gradients(parameters), squares, means, buffers, hyper, plan, **numbers
+        )
         for parameter in parameters:
-            self.state[parameter]["step"] = self.state[parameter].get("step", 0) + 1
+            self.state[parameter]["step"] = age + 1

@@ -3,7 +3,7 @@
 from minigrad_kernels import optimizer as kernels
 from minigrad_kernels.errors import ShapeError
 
-from .optimizer import Optimizer
+from .optimizer import SPARE, Optimizer
 
 __all__ = ["SGD"]
 
@@ -41,7 +41,20 @@ class SGD(Optimizer):
     def age(self, state):
         return "momentum_buffer" in state
 
-    def update(self, group, age, parameters, plan):
+    def numbers(self, group, age):
+        return self.hyper(kernels.SGD, group, rate=group["lr"], first=bool(group["momentum"]) and not age)
+
+    def recount(self, parameter, count):
+        """Where the first step has not come yet, the buffer has no value yet; it keeps its place for the step."""
+        names = ("momentum_buffer", SPARE) if count else (SPARE, "momentum_buffer")
+        state = self.state[parameter]
+        if names[0] in state:
+            state[names[1]] = state.pop(names[0])
+
+    def update(self, group, age, parameters, plan, **numbers):
+        for parameter in () if age else parameters:
+            if SPARE in (state := self.state[parameter]):
+                state["momentum_buffer"] = state.pop(SPARE)
         buffers = self.arrays("momentum_buffer", parameters) if group["momentum"] else None
-        hyper = self.hyper(kernels.SGD, group, rate=group["lr"], first=buffers is not None and not age)
-        kernels.sgd(self.written(parameters), self.gradients(parameters), buffers, hyper, plan)
+        hyper = self.numbers(group, age)
+        kernels.sgd(self.written(parameters), self.gradients(parameters), buffers, hyper, plan, **numbers)

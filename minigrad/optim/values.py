@@ -63,7 +63,7 @@ def loaded(place, name, value, parameter):
     """What `saved` gave: the step as an integer, an array in type, layout and place of the parameter."""
     array = array_of(value)
     wanted = () if name == "step" else parameter.shape
-    if array.shape != wanted or array.dtype.kind not in "iuf":
+    if array.shape != wanted or not device.is_number(array.dtype):
         got = f"shape {array.shape} and elements {array.dtype}"
         raise ShapeError(f"{place} has {got}, wanted numbers of shape {wanted}")
     if name == "step":

@@ -5,7 +5,7 @@ All are one of the trio (trio.py); sequences are images of height 1.
 Letters n batch, c in-channel, o out-channel, h w input, i j output, p q filter tap, s stride, d dilation, G groups
 stride, padding, dilation, output_padding: a number, or one for each dimension, vertical first
 Shapes  the batch N may be absent
-Types   float32 or float64, one for all
+Types   floating, one for all
 Errors  ValueError for shapes that do not fit, TypeError for other element types
 Source  Dumoulin and Visin 2016, "A guide to convolution arithmetic for deep learning", chapters 2 and 4
 """

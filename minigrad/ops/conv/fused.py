@@ -11,6 +11,7 @@ from minigrad_kernels.layout import CHANNELS_LAST, FILTER
 
 from ... import device, fusion
 from ...primitive import primitive
+from ..elementwise.conversions import typed, wide
 from ..elementwise.rectifiers import relu, relu_grad
 from ..pool import _max_pool2d, _place
 from ..reduce import sum
@@ -102,7 +103,7 @@ _conv2d_relu_max_pool2d.grads(
 def _conv2d_relu_max_pool2d_grads(g, out, positions, input, weight, geometry, windows, needs):
     g = device.contiguous(g, CHANNELS_LAST)
     dz = device.empty(shape_of(input, weight, None, geometry), g.dtype, CHANNELS_LAST, g)
-    dbias = device.empty((g.shape[1],), g.dtype, like=g)
+    dbias = device.empty((g.shape[1],), device.sum_dtype(g), like=g)
     pool2d.max_relu_input_grad(g, out, positions, *windows, dz, dbias, device.workspace)
     return trio_grads(dz, dbias, input, weight, geometry, needs)
 
@@ -140,4 +141,5 @@ def fold(input, scale, shift):
         return None
     images, weight, bias, geometry = call.values
     bias = shift if bias is None else bias * scale + shift
-    return fusion.later(conv2d, (images, weight * scale.reshape(-1, 1, 1, 1), bias, geometry))
+    weight = typed(wide(weight) * scale.reshape(-1, 1, 1, 1), images.dtype)
+    return fusion.later(conv2d, (images, weight, typed(bias, images.dtype), geometry))

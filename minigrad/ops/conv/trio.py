@@ -13,7 +13,7 @@ so that every derivative, of any order, is one of the three again. Each takes ar
 
 Letters n batch, c in-channel, o out-channel, h w input, i j output, p q filter tap, s stride, d dilation, G groups
 Shapes  x (N, C, H, W), w (O, C/G, P, Q), g (N, O, I, J); geometry: three pairs and a number
-Types   float32 or float64, one for all
+Types   floating, one for all
 Source  Dumoulin and Visin 2016, "A guide to convolution arithmetic for deep learning", chapters 2 and 4
 """
 

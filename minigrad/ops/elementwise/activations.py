@@ -15,13 +15,14 @@ from ...device import elementwise
 from ...primitive import primitive
 from ..arguments import flag_of, float_of, floats_of, tensor_of
 from .choices import where
-from .conversions import wide, widened
+from .conversions import precise, widened
 from .functions import erf, exp, in_one_pass, sigmoid, tanh
 
 __all__ = ["elu", "gelu", "logsigmoid", "silu", "softplus"]
 
 
 @primitive(fixed=("alpha", "inplace"))
+@widened
 def elu(input, alpha=1.0, inplace=False):
     """Exponential linear unit.
 
@@ -39,6 +40,7 @@ def elu(input, alpha=1.0, inplace=False):
     return device.select(elementwise("gt", input, 0.0), input, low)
 
 
+@precise
 def _dinput_of_elu(g, input, alpha):
     low = where(input >= 0, 0.0, input)  # no e^x of large x: in the second order it would be 0 * inf
     return g * where(input > 0, 1.0, alpha * exp(low))
@@ -69,8 +71,8 @@ def silu(input, inplace=False):
     return elementwise("mul", input, share, out=share)
 
 
+@precise
 def _dinput_of_silu(g, input):
-    input = wide(input)
     share = sigmoid(input)
     return g * (share * (1 + input * (1 - share)))
 
@@ -105,8 +107,9 @@ def softplus(input, beta=1, threshold=20):
     return device.select(elementwise("gt", scaled, threshold), input, soft)
 
 
+@precise
 def _dinput_of_softplus(g, input, beta, threshold):
-    scaled = wide(input) * beta
+    scaled = input * beta
     return g * where(scaled > threshold, 1.0, sigmoid(scaled))
 
 
@@ -146,8 +149,8 @@ def _gelu(input):
     return elementwise("mul", elementwise("mul", input, 0.5), share, out=share)
 
 
+@precise
 def _dinput_of_gelu(g, input):
-    input = wide(input)
     below = 0.5 * (1 + erf(input * math.sqrt(0.5)))
     density = exp(-0.5 * (input * input)) / math.sqrt(2 * math.pi)
     return g * (below + input * density)
@@ -174,8 +177,8 @@ def _gelu_tanh(input):
     return elementwise("mul", elementwise("mul", input, 0.5), share, out=share)
 
 
+@precise
 def _dinput_of_gelu_tanh(g, input):
-    input = wide(input)
     squared = input * input
     bend = tanh(INNER * (input + CUBIC * (squared * input)))
     slope = INNER * (1 + 3 * CUBIC * squared)

@@ -14,6 +14,7 @@ from ...primitive import primitive
 from ...tensor import Tensor
 from ..arguments import bare, number_of, tensor_of
 from .choices import logical_and, where
+from .conversions import precise
 from .functions import log, no_slope, rsqrt, sqrt
 
 __all__ = ["add", "div", "mul", "neg", "pow", "remainder", "square", "sub"]
@@ -86,8 +87,8 @@ def mul(input, other):
     return elementwise("mul", input, other)
 
 
-mul.grads(input=lambda g, other: g * other,
-          other=lambda g, input: g * input)  # fmt: skip
+mul.grads(input=precise(lambda g, other: g * other),
+          other=precise(lambda g, input: g * input))  # fmt: skip
 
 
 @primitive
@@ -95,8 +96,8 @@ def _div(input, other):
     return elementwise("div", input, other)
 
 
-_div.grads(input=lambda g, other: g / other,
-           other=lambda g, input, other: -g * (input / other / other))  # fmt: skip
+_div.grads(input=precise(lambda g, other: g / other),
+           other=precise(lambda g, input, other: -g * (input / other / other)))  # fmt: skip
 
 
 @primitive(fixed=("rounding_mode",))
@@ -145,7 +146,7 @@ def remainder(input, other):
 
 
 remainder.grads(input=lambda g: g,
-                other=lambda g, input, other: -g * div(input, other, rounding_mode="floor"))  # fmt: skip
+                other=precise(lambda g, input, other: -g * div(input, other, rounding_mode="floor")))  # fmt: skip
 
 
 @primitive
@@ -197,8 +198,8 @@ def _dexponent_of_pow(g, input, exponent, out):
     return g * where(logical_and(base == 0, exponent >= 0), 0.0, out * log(base))
 
 
-pow.grads(input=_dinput_of_pow,
-          exponent=_dexponent_of_pow)  # fmt: skip
+pow.grads(input=precise(_dinput_of_pow),
+          exponent=precise(_dexponent_of_pow))  # fmt: skip
 
 
 @primitive

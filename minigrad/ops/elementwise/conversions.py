@@ -17,7 +17,7 @@ from ..arguments import flag_of, tensor_of
 __all__ = ["to"]
 
 # The names that PyTorch and NumPy both use. NumPy takes others too: "float" for float64, "a" with a warning for text.
-NAMES = frozenset("bool uint8 uint16 uint32 uint64 int8 int16 int32 int64 float16 float32 float64".split())
+NAMES = frozenset("bool uint8 uint16 uint32 uint64 int8 int16 int32 int64 float16 bfloat16 float32 float64".split())
 
 
 @primitive
@@ -96,7 +96,7 @@ def typed(input, dtype):
 
 def wide(input):
     """A Tensor in the type to compute in where a result takes several steps: numbers of 16 bits become float32."""
-    return to(input, "float32") if input.dtype.itemsize == 2 and devices.is_floating(input.dtype) else input
+    return to(input, "float32") if devices.is_half(input.dtype) else input
 
 
 def widened(forward):
@@ -104,8 +104,38 @@ def widened(forward):
 
     @functools.wraps(forward)
     def run(input, *settings):
-        if not devices.is_array(input) or input.dtype.itemsize != 2 or not devices.is_floating(input.dtype):
+        if not devices.is_array(input) or not devices.is_half(input.dtype):
             return forward(input, *settings)
         return devices.cast(forward(devices.cast(input, "float32"), *settings), input.dtype)
+
+    return run
+
+
+def precise(rule):
+    """A gradient rule of several steps that works on numbers of 16 bits in float32; the engine rounds its result."""
+
+    @functools.wraps(rule)
+    def run(g, *values):
+        if g.dtype.itemsize != 2:
+            return rule(g, *values)
+        return rule(wide(g), *[wide(value) if isinstance(value, Tensor) else value for value in values])
+
+    return run
+
+
+def composed(op):
+    """An op of several steps that takes them in float32 where all floating Tensors given have one type of 16 bits.
+
+    Its result, and the gradient of each argument, are rounded once.
+    """
+
+    @functools.wraps(op)
+    def run(*arguments, **named):
+        given = [value for value in (*arguments, *named.values()) if isinstance(value, Tensor)]
+        types = {value.dtype for value in given if devices.is_floating(value.dtype)}
+        if len(types) != 1 or not devices.is_half(*types):
+            return op(*arguments, **named)
+        widened = [wide(value) if isinstance(value, Tensor) else value for value in arguments]
+        return to(op(*widened, **{k: wide(v) if isinstance(v, Tensor) else v for k, v in named.items()}), *types)
 
     return run

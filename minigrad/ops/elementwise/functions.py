@@ -13,7 +13,7 @@ from ... import device
 from ...device import elementwise
 from ...primitive import primitive
 from ...tensor import Tensor
-from .conversions import to, wide, widened
+from .conversions import precise, to, widened
 
 __all__ = ["abs", "cos", "erf", "exp", "expm1", "log", "log1p", "reciprocal", "rsqrt", "sigmoid", "sign", "sin"]
 __all__ += ["sqrt", "tanh", "to"]
@@ -25,17 +25,13 @@ def no_slope(g):
 
 
 def dense(kernel, *arrays, settings=()):
-    """What a kernel for dense floating arrays of one layout gives; float16 is worked on in float32."""
+    """What a kernel for dense floating arrays of one layout gives."""
     like = arrays[-1]
-    kind = like.dtype
-    if kind.itemsize < device.default_dtype.itemsize:
-        arrays = [device.cast(array, device.default_dtype) for array in arrays]
-        like = arrays[-1]
     order = device.order_of(like)
     arrays = [device.contiguous(array, order) for array in arrays]
     out = device.empty(like.shape, like.dtype, order, like)
     kernel(*arrays, *settings, out)
-    return out if out.dtype == kind else device.cast(out, kind)
+    return out
 
 
 def in_one_pass(op, rule, g, kept, *numbers):
@@ -72,7 +68,7 @@ def expm1(input):
     return elementwise("expm1", input)
 
 
-expm1.grads(input=lambda g, out: g * (out + 1))
+expm1.grads(input=precise(lambda g, out: g * (out + 1)))
 
 
 @primitive
@@ -100,7 +96,7 @@ def log1p(input):
     return elementwise("log1p", input)
 
 
-log1p.grads(input=lambda g, input: g / (input + 1))
+log1p.grads(input=precise(lambda g, input: g / (input + 1)))
 
 
 @primitive
@@ -118,6 +114,7 @@ sqrt.grads(input=lambda g, out: g / (2 * out))
 
 
 @primitive
+@widened
 def rsqrt(input):
     """Elementwise reciprocal of the square root; inf at 0, NaN below.
 
@@ -129,7 +126,7 @@ def rsqrt(input):
     return elementwise("div", 1.0, root, out=root)
 
 
-rsqrt.grads(input=lambda g, out: -0.5 * g * (out * out * out))
+rsqrt.grads(input=precise(lambda g, out: -0.5 * g * (out * out * out)))
 
 
 @primitive
@@ -143,7 +140,7 @@ def reciprocal(input):
     return elementwise("div", 1.0, input, named="reciprocal")
 
 
-reciprocal.grads(input=lambda g, out: -g * (out * out))
+reciprocal.grads(input=precise(lambda g, out: -g * (out * out)))
 
 
 @primitive
@@ -157,7 +154,7 @@ def sin(input):
     return elementwise("sin", input)
 
 
-sin.grads(input=lambda g, input: g * cos(input))
+sin.grads(input=precise(lambda g, input: g * cos(input)))
 
 
 @primitive
@@ -171,7 +168,7 @@ def cos(input):
     return elementwise("cos", input)
 
 
-cos.grads(input=lambda g, input: g * -sin(input))
+cos.grads(input=precise(lambda g, input: g * -sin(input)))
 
 
 @primitive
@@ -185,6 +182,7 @@ def tanh(input):
     return elementwise("tanh", input)
 
 
+@precise
 def _dinput_of_tanh(g, out):
     return g * (1 - out * out)
 
@@ -213,8 +211,9 @@ def sigmoid(input):
     return elementwise("div", 1.0, elementwise("add", out, 1.0, out=out), out=out)
 
 
+@precise
 def _dinput_of_sigmoid(g, out):
-    return g * wide(out) * (1 - wide(out))
+    return g * out * (1 - out)
 
 
 sigmoid.grads(input=_dinput_of_sigmoid)
@@ -238,7 +237,7 @@ def erf(input):
     return dense(kernels.erf, input)
 
 
-erf.grads(input=lambda g, input: g * (2 / math.sqrt(math.pi) * exp(-(input * input))))
+erf.grads(input=precise(lambda g, input: g * (2 / math.sqrt(math.pi) * exp(-(input * input)))))
 
 
 @primitive

@@ -10,31 +10,48 @@ Source      Bishop 2006, "Pattern Recognition and Machine Learning", section 4.3
 import math
 
 from minigrad_kernels import softmax as kernels
-from minigrad_kernels.errors import KindError, ShapeError, StateError
+from minigrad_kernels.errors import ShapeError
 
 from ... import device
+from ...engine import is_first, is_grad_enabled
 from ...primitive import primitive
 from ...tensor import Tensor
-from ..arguments import integer_of, number_of, tensor_of
+from ..arguments import integer_of, number_of
 from ..elementwise import where
+from ..elementwise.conversions import composed, to, wide
 from ..reduce import sum
-from ..shape import permute, reshape, take_along_dim, unsqueeze
+from ..shape import reshape, take_along_dim, unsqueeze
 from ..softmax import log_softmax, softmax
-from .reduction import check_reduction, reduce
+from .reduction import reduce
+from .scores import (
+    WHOLE,
+    check_classes,
+    check_constant,
+    check_range,
+    check_scores,
+    check_weight,
+    classes_last,
+    places_of,
+)
 
 __all__ = ["cross_entropy", "nll_loss"]
 
-WHOLE = device.element_type("int64")  # the type of classes in kernels
 
+@primitive(outputs=("out", "divisor", "logsumexp"), fixed=("target", "ready", "divisor", "logsumexp"))
+def _cross_entropy(input, target, ignore_index, mean, ready):
+    """The losses of the rows that count added up, over their number if mean, else over 1: the divisor.
 
-@primitive(outputs=("out", "divisor", "logsumexp"), fixed=("target", "divisor", "logsumexp"))
-def _cross_entropy(input, target, ignore_index, mean):
-    """The losses of the rows that count added up, over their number if mean, else over 1: the divisor."""
+    ready: an empty list, which gets the gradient for g = 1 where the kernel computes it in the same pass; or None
+    """
     x = device.contiguous(input)
-    out, divisor = device.empty((), x.dtype, None, x), device.empty((), x.dtype, None, x)
-    logsumexp = device.empty(x.shape[:1], x.dtype, like=x)
+    dtype = device.sum_dtype(x)
+    out, divisor = device.empty((), dtype, None, x), device.empty((), dtype, None, x)
+    logsumexp = device.empty(x.shape[:1], dtype, like=x)
     wrong = device.place_of(x).wrong
-    kernels.cross_entropy_total(x, target, ignore_index, mean, out, divisor, logsumexp, device.workspace, wrong)
+    dx = None if ready is None else device.empty(x.shape, x.dtype, like=x)
+    kernels.cross_entropy_total(x, target, ignore_index, mean, out, divisor, logsumexp, device.workspace, wrong, dx)
+    if ready is not None:
+        ready.append(dx)
     return out, divisor, logsumexp
 
 
@@ -46,7 +63,9 @@ _cross_entropy.grads(
 
 
 @_cross_entropy.fast_grads
-def _cross_entropy_at_once(g, divisor, input, target, ignore_index, logsumexp):
+def _cross_entropy_at_once(g, divisor, input, target, ignore_index, logsumexp, ready):
+    if ready and is_first(g):
+        return {"input": ready.pop()}  # the engine may write to it: a second backward has one of its own
     x = device.contiguous(input)
     dx = device.empty(x.shape, x.dtype, like=x)
     kernels.cross_entropy_total_grad(g, divisor, x, target, ignore_index, logsumexp, dx)
@@ -57,14 +76,14 @@ def _cross_entropy_at_once(g, divisor, input, target, ignore_index, logsumexp):
 def _cross_entropy_rows(input, target, ignore_index):
     """logsumexp(row) - row[target] for each row; 0 where the target is ignore_index."""
     x = device.contiguous(input)
-    losses, logsumexp = (device.empty(x.shape[:1], x.dtype, like=x) for _ in range(2))
+    losses, logsumexp = (device.empty(x.shape[:1], device.sum_dtype(x), like=x) for _ in range(2))
     kernels.cross_entropy(x, target, ignore_index, losses, logsumexp, device.place_of(x).wrong)
     return losses, logsumexp
 
 
 @device.there
 def _dinput_of_cross_entropy(g, input, target, ignore_index):
-    used = unsqueeze(_used(target, ignore_index), 1)
+    used, input = unsqueeze(_used(target, ignore_index), 1), wide(input)
     numbers = Tensor.made(device.arange(input.shape[1], target.data))
     one_hot = (unsqueeze(target, 1) == numbers).to(input.dtype)
     return where(used, unsqueeze(g, 1), 0.0) * (softmax(where(used, input, 0.0), 1) - one_hot)
@@ -85,62 +104,6 @@ def _cross_entropy_rows_at_once(g, input, target, ignore_index, logsumexp):
     dx = device.empty(x.shape, x.dtype, like=x)
     kernels.cross_entropy_grad(device.contiguous(g), x, target, ignore_index, logsumexp, dx)
     return {"input": dx}
-
-
-def _classes_last(input):
-    """(N, C, ...) or (C,) as a matrix of C columns."""
-    if input.ndim == 2:
-        return input
-    if input.ndim > 2:
-        input = permute(input, (0, *range(2, input.ndim), 1))
-    return reshape(input, (-1, input.shape[-1]))
-
-
-def _places(input):
-    """The shape of the losses: that of input without the classes."""
-    return () if input.ndim == 1 else (input.shape[0], *input.shape[2:])
-
-
-def _check_scores(op, input, target, reduction):
-    """Refuse what no kind of target can fit."""
-    check_reduction(op, reduction)
-    tensor_of(op, "input", input)
-    tensor_of(op, "target", target)
-    if not input.ndim or not device.is_floating(input.dtype):
-        raise KindError(
-            f"{op}: input has shape {input.shape} and elements {input.dtype}, wanted floating scores (N, C)"
-        )
-    if not input.shape[min(1, input.ndim - 1)]:
-        raise ShapeError(f"{op}: input has shape {input.shape}, wanted at least one class")
-
-
-@device.there
-def _check_classes(op, input, target):
-    """The target as a vector of int64, with the version of the target itself."""
-    if target.dtype.kind not in "iu":
-        raise KindError(f"{op}: target has elements {target.dtype}, wanted integers, the numbers of the classes")
-    wanted = _places(input)
-    if target.shape != wanted and (input.ndim, target.shape) != (1, (1,)):
-        hint = "; class probabilities are floating: one_hot(...).float()" if target.shape == input.shape else ""
-        shape = f"{input.shape}, the number of a class for each{hint}"
-        raise ShapeError(f"{op}: target has shape {target.shape}, wanted {wanted} for an input of shape {shape}")
-    if target.dtype == WHOLE and len(wanted) == 1 and target.data.flags.c_contiguous:
-        return target
-    classes = device.contiguous(target.data.astype(WHOLE, copy=False)).reshape(-1)
-    return Tensor.made(classes, version=target.version)
-
-
-def _check_weight(op, weight, classes):
-    if weight is not None and tensor_of(op, "weight", weight).shape != (classes,):
-        raise ShapeError(f"{op}: weight has shape {weight.shape}, wanted ({classes},), one for each class")
-
-
-def _check_constant(op, weight, input, classes):
-    _check_weight(op, weight, classes)
-    if weight is not None and weight.dtype != input.dtype:
-        raise KindError(f"{op}: weight has elements {weight.dtype}, input {input.dtype}; wanted one type")
-    if weight is not None and weight.requires_grad:
-        raise StateError(f"{op}: weight requires a gradient, but it is a constant here; pass weight.detach()")
 
 
 @device.there
@@ -175,6 +138,7 @@ _of_rows.grads(input=lambda g, classes, input_shape: _into_rows(g, classes, inpu
 _into_rows.grads(input=lambda g, classes: _of_rows(g, classes))
 
 
+@composed
 @device.there
 def nll_loss(input, target, weight=None, *, ignore_index=-100, reduction="mean"):
     """Negative log likelihood of the target classes.
@@ -183,30 +147,20 @@ def nll_loss(input, target, weight=None, *, ignore_index=-100, reduction="mean")
     Grads   dinput[n, t_n] = -g weight[t_n] / sum of weights, else 0
     Shapes  input (C,), (N, C) or (N, C, ...) log probabilities; target (), (N,) or (N, ...) classes; weight (C,)
     """
-    _check_scores("nll_loss", input, target, reduction)
+    check_scores("nll_loss", input, target, reduction)
     ignore_index = integer_of("nll_loss", "ignore_index", ignore_index)
-    classes = _check_classes("nll_loss", input, target)
-    rows = _classes_last(input)
-    _check_constant("nll_loss", weight, input, rows.shape[1])
+    classes = check_classes("nll_loss", input, target)
+    rows = classes_last(input)
+    check_constant("nll_loss", weight, input, rows.shape[1])
     used = _used(classes, ignore_index)
-    _check_range("nll_loss", classes.data, used.data, rows.shape[1])
+    check_range("nll_loss", classes.data, used.data, rows.shape[1])
     if weight is None and device.place_of(input.data) is device.CPU and used.data.all():
         losses = -_of_rows(rows, classes)
-        return reshape(losses, _places(input)) if reduction == "none" else reduce(losses, reduction)
+        return reshape(losses, places_of(input)) if reduction == "none" else reduce(losses, reduction)
     weights = _weights(classes, weight, used, input.dtype)
-    places = Tensor.made((classes.data * used.data)[:, None], version=classes.version)
-    picked = reshape(take_along_dim(rows, places, 1), -1)
-    return _reduce_rows(where(used, -picked, 0.0) * weights, weights, _places(input), reduction)
-
-
-@device.there
-def _check_range(op, classes, used, count):
-    if classes.size and 0 <= classes.min() and classes.max() < count:
-        return
-    wrong = ((classes < 0) | (classes >= count)) & used
-    if wrong.any():
-        n = int(wrong.argmax())
-        raise ShapeError(f"{op}: target[{n}] = {int(classes[n])}, but there are {count} classes (0..{count - 1})")
+    there = Tensor.made((classes.data * used.data)[:, None], version=classes.version)
+    picked = reshape(take_along_dim(rows, there, 1), -1)
+    return _reduce_rows(where(used, -picked, 0.0) * weights, weights, places_of(input), reduction)
 
 
 def _are_rows(input, target):
@@ -218,6 +172,11 @@ def _are_rows(input, target):
     if len(shape) != 2 or not shape[1] or not device.is_floating(scores.dtype):
         return False
     return classes.dtype == WHOLE and classes.shape == shape[:1] and classes.flags.c_contiguous
+
+
+def _ready(rows):
+    """Room for the gradient of a loss, where a GPU computes it with the loss: it saves a launch and a pass."""
+    return [] if rows.requires_grad and is_grad_enabled() and kernels.gives_gradient(rows.data) else None
 
 
 def cross_entropy(input, target, weight=None, *, ignore_index=-100, reduction="mean", label_smoothing=0.0):
@@ -234,8 +193,14 @@ def cross_entropy(input, target, weight=None, *, ignore_index=-100, reduction="m
     plain = weight is None and type(label_smoothing) in (int, float) and not label_smoothing
     known = plain and type(ignore_index) is int and type(reduction) is str and reduction in ("mean", "sum")
     if known and -(1 << 63) <= ignore_index < 1 << 63 and _are_rows(input, target):
-        return _cross_entropy(input, target, ignore_index, reduction == "mean")[0]
-    _check_scores("cross_entropy", input, target, reduction)
+        loss = _cross_entropy(input, target, ignore_index, reduction == "mean", _ready(input))[0]
+        return loss if loss.dtype == input.dtype else to(loss, input.dtype)
+    return _cross_entropy_in_general(input, target, weight, ignore_index, reduction, label_smoothing)
+
+
+@composed
+def _cross_entropy_in_general(input, target, weight, ignore_index, reduction, label_smoothing):
+    check_scores("cross_entropy", input, target, reduction)
     label_smoothing = number_of("cross_entropy", "label_smoothing", label_smoothing)
     ignore_index = integer_of("cross_entropy", "ignore_index", ignore_index)
     if not 0 <= label_smoothing <= 1:
@@ -246,15 +211,15 @@ def cross_entropy(input, target, weight=None, *, ignore_index=-100, reduction="m
                 f"cross_entropy: ignore_index is {ignore_index}, but target holds probabilities, not classes"
             )
         return _cross_entropy_of_probabilities(input, target, weight, reduction, label_smoothing)
-    classes = _check_classes("cross_entropy", input, target)
-    rows = _classes_last(input)
-    _check_constant("cross_entropy", weight, input, rows.shape[1])
+    classes = check_classes("cross_entropy", input, target)
+    rows = classes_last(input)
+    check_constant("cross_entropy", weight, input, rows.shape[1])
     plain = weight is None and not label_smoothing
     if plain and reduction != "none":
-        return _cross_entropy(rows, classes, ignore_index, reduction == "mean")[0]
+        return _cross_entropy(rows, classes, ignore_index, reduction == "mean", _ready(rows))[0]
     losses, _ = _cross_entropy_rows(rows, classes, ignore_index)
     if plain:
-        return reshape(losses, _places(input))
+        return reshape(losses, places_of(input))
     used = _used(classes, ignore_index)
     weights = _weights(classes, weight, used, input.dtype)
     losses = losses * weights
@@ -262,16 +227,16 @@ def cross_entropy(input, target, weight=None, *, ignore_index=-100, reduction="m
         smooth = log_softmax(where(unsqueeze(used, 1), rows, 0.0), 1)
         smooth = where(used, sum(smooth if weight is None else smooth * weight, 1), 0.0)
         losses = (1 - label_smoothing) * losses - label_smoothing / rows.shape[1] * smooth
-    return _reduce_rows(losses, weights, _places(input), reduction)
+    return _reduce_rows(losses, weights, places_of(input), reduction)
 
 
 def _cross_entropy_of_probabilities(input, target, weight, reduction, label_smoothing):
     count = input.shape[0 if input.ndim == 1 else 1]
-    _check_weight("cross_entropy", weight, count)
+    check_weight("cross_entropy", weight, count)
     if label_smoothing:
         target = target * (1 - label_smoothing) + label_smoothing / count
-    rows = log_softmax(_classes_last(input), 1) * _classes_last(target)
+    rows = log_softmax(classes_last(input), 1) * classes_last(target)
     losses = -sum(rows if weight is None else rows * weight, 1)
     if reduction == "none":
-        return reshape(losses, _places(input))
+        return reshape(losses, places_of(input))
     return sum(losses) / float(losses.numel() or math.nan) if reduction == "mean" else sum(losses)

@@ -14,6 +14,7 @@ from ...device import elementwise
 from ...primitive import primitive
 from ..arguments import flag_of, tensor_of
 from ..elementwise import clamp, exp, log, log1p, sigmoid, where
+from ..elementwise.conversions import composed
 from ..reduce import sum
 from .reduction import REDUCTIONS, check_reduction, check_weight, in_one_pass, reduce
 
@@ -54,6 +55,7 @@ _binary_cross_entropy.grads(
 )
 
 
+@composed
 @device.there
 def binary_cross_entropy(input, target, weight=None, *, reduction="mean"):
     """Cross entropy of probabilities of yes, for targets from 0 (no) to 1 (yes).
@@ -121,6 +123,7 @@ def _logistic_at_once(g, input, target, pos_weight, needs):
     return in_one_pass("logistic_loss_grad", rule, g, input, target, needs & {"input"}, lambda v: (v,))
 
 
+@composed
 def binary_cross_entropy_with_logits(input, target, weight=None, *, reduction="mean", pos_weight=None):
     """Cross entropy of sigmoid(input), for targets from 0 (no) to 1 (yes), without overflow or loss of digits.
 
@@ -157,6 +160,7 @@ _divergence.grads(
 )
 
 
+@composed
 def kl_div(input, target, *, reduction="mean", log_target=False):
     """Kullback-Leibler divergence of the distribution e^input from target.
 

@@ -32,7 +32,7 @@ def check_pair(op, input, target):
     shape = device.broadcast_shapes(op, input, target)
     if input.shape != target.shape:
         text = f"{op}: input has shape {input.shape}, target {target.shape}; they broadcast to {shape}"
-        warnings.warn(f"{text}, wanted equal shapes", stacklevel=3)
+        warnings.warn(f"{text}, wanted equal shapes", stacklevel=4)  # of those who call the op, behind `composed`
 
 
 def in_one_pass(loop, rule, g, input, target, needs, numbers):

@@ -17,6 +17,7 @@ from ...primitive import primitive
 from ..arguments import flag_of, number_of, tensor_of
 from ..axes import axis_of
 from ..elementwise import clamp, minimum, sign, sqrt, square
+from ..elementwise.conversions import composed
 from ..reduce import norm, sum
 from ..shape import expand
 from .reduction import check_pair, check_reduction, in_one_pass, reduce
@@ -69,6 +70,7 @@ def _squared_error_at_once(g, input, target, needs):
     return in_one_pass("scaled_difference", _dx_of_squared_error, g, input, target, needs, lambda v: (2 * v,))
 
 
+@composed
 def mse_loss(input, target, *, reduction="mean", weight=None):
     """Mean squared error.
 
@@ -104,6 +106,7 @@ def _absolute_error_at_once(g, input, target, needs):
     return in_one_pass("absolute_error_grad", _dx_of_absolute_error, g, input, target, needs, lambda v: (v,))
 
 
+@composed
 def l1_loss(input, target, *, reduction="mean", weight=None):
     """Mean absolute error.
 
@@ -144,6 +147,7 @@ def _huber_at_once(g, input, target, delta, divisor, needs):
     return in_one_pass("huber_grad", rule, g, input, target, needs, lambda v: (delta, v / divisor))
 
 
+@composed
 def smooth_l1_loss(input, target, *, reduction="mean", beta=1.0):
     """A square near 0 and the absolute error beyond beta; the absolute error alone for beta = 0.
 
@@ -160,6 +164,7 @@ def smooth_l1_loss(input, target, *, reduction="mean", beta=1.0):
     return reduce(_huber(input, target, beta, beta) if beta else _absolute_error(input, target), reduction)
 
 
+@composed
 def huber_loss(input, target, reduction="mean", delta=1.0, weight=None):
     """A square near 0, and beyond delta its tangent.
 
@@ -181,6 +186,7 @@ def huber_loss(input, target, reduction="mean", delta=1.0, weight=None):
 # ---- vectors ---------------------------------------------------------------------------------------------------------
 
 
+@composed
 def cosine_similarity(x1, x2, dim=1, eps=1e-8):
     """The cosine of the angle between vectors.
 
@@ -208,6 +214,7 @@ def _directed(x, axis, eps):
     return x / sqrt(clamp(sum(square(x), axis, True), eps**2))
 
 
+@composed
 def pairwise_distance(x1, x2, p=2.0, eps=1e-6, keepdim=False):
     """The p-norm of the difference of vectors; eps keeps it from 0, where it has no slope.
 
@@ -222,6 +229,7 @@ def pairwise_distance(x1, x2, p=2.0, eps=1e-6, keepdim=False):
     return norm(x1 - x2 + float(eps), p, -1, flag_of(op, "keepdim", keepdim))
 
 
+@composed
 def triplet_margin_loss(anchor, positive, negative, margin=1.0, p=2, eps=1e-6, swap=False, *, reduction="mean"):
     """Whether the anchor is nearer to the positive than to the negative, by a margin.
 

@@ -1,6 +1,7 @@
 """Normalisation by statistics of the batch.
 
-Types   float32 or float64, one for all
+Types   floating, one for all; beside an input of 16 bits all else may be float32, as
+        statistics are then
 Errors  ValueError for shapes that do not fit, TypeError for other element types
 Source  Ioffe and Szegedy 2015, "Batch normalization", algorithm 1 and the gradients below it
 """
@@ -12,13 +13,14 @@ from minigrad_kernels.errors import KindError, ShapeError, StateError
 from minigrad_kernels.layout import CHANNELS_LAST
 
 from ... import device
-from ...engine import no_grad, write
+from ...engine import no_grad, repeating, write
 from ...primitive import primitive
 from ...tensor import Tensor
 from ..arguments import flag_of, number_of, tensor_of
 from ..conv.fused import fold
 from ..elementwise import sqrt
 from ..elementwise.arithmetic import _add as add
+from ..elementwise.conversions import precise, typed, wide
 from ..elementwise.rectifiers import relu, relu_grad
 from ..images import floating_of
 from ..reduce import mean, sum
@@ -31,7 +33,10 @@ def _dense(x):
     return device.contiguous(x, CHANNELS_LAST if x.ndim == 4 else None)
 
 
-def _contiguous(vectors):
+def _contiguous(vectors, x):
+    """Vectors without gaps, in the type that kernels want beside x."""
+    if x.itemsize == 2:
+        vectors = [vector if vector is None else device.cast(vector, device.sum_dtype(x)) for vector in vectors]
     return [None if vector is None else device.contiguous(vector) for vector in vectors]
 
 
@@ -39,9 +44,9 @@ def _contiguous(vectors):
 def _batch_statistics(input, running_mean, running_var, momentum):
     """Mean and biased variance of each channel, which enter into the running ones."""
     x = _dense(input)
-    mean, variance = (device.empty((x.shape[1],), x.dtype, like=x) for _ in range(2))
+    mean, variance = (device.empty((x.shape[1],), device.sum_dtype(x), like=x) for _ in range(2))
     given = running_mean, running_var
-    running = _contiguous(given)
+    running = _contiguous(given, x)
     kernels.batch_statistics(x, mean, variance, device.workspace, *running, momentum)
     for vector, updated in zip(given, running, strict=True):
         if updated is not vector:
@@ -51,7 +56,7 @@ def _batch_statistics(input, running_mean, running_var, momentum):
 
 def _normalized(input, weight, bias, residual, mean, variance, eps, relu):
     x = _dense(input)
-    weight, bias = _contiguous((weight, bias))
+    weight, bias = _contiguous((weight, bias), x)
     residual = None if residual is None else device.contiguous(residual, device.order_of(x))
     out = device.empty_like(x)
     kernels.batch_normalize(x, mean, variance, weight, bias, eps, residual, relu, out)
@@ -103,14 +108,14 @@ def _dbias_of_batch_norm(g):
 
 _batch_norm.waits(lambda input, *others: input.shape)
 _batch_norm.grads(
-    input=_dx_of_batch_norm,
-    weight=_dweight_of_batch_norm,
+    input=precise(_dx_of_batch_norm),
+    weight=precise(_dweight_of_batch_norm),
     bias=_dbias_of_batch_norm,
     residual=lambda g: g,
 )
 _batch_norm_relu.grads(
-    input=lambda g, out, input, weight, eps: _dx_of_batch_norm(relu_grad(g, out), input, weight, eps),
-    weight=lambda g, out, input, eps: _dweight_of_batch_norm(relu_grad(g, out), input, eps),
+    input=precise(lambda g, out, input, weight, eps: _dx_of_batch_norm(relu_grad(g, out), input, weight, eps)),
+    weight=precise(lambda g, out, input, eps: _dweight_of_batch_norm(relu_grad(g, out), input, eps)),
     bias=lambda g, out: _dbias_of_batch_norm(relu_grad(g, out)),
     residual=lambda g, out: relu_grad(g, out),
 )
@@ -119,9 +124,9 @@ _batch_norm_relu.grads(
 def _at_once(g, input, weight, mean, variance, eps, out, needs):
     """All gradients; out says where relu lets g pass, None everywhere."""
     x = _dense(input)
-    weight = None if weight is None else device.contiguous(weight)
+    (weight,) = _contiguous((weight,), x)
     dx = device.empty_like(x)
-    dweight, dbias = (device.empty((x.shape[1],), x.dtype, like=x) for _ in range(2))
+    dweight, dbias = (device.empty((x.shape[1],), device.sum_dtype(x), like=x) for _ in range(2))
     masked = {"residual": device.empty_like(x)} if out is not None and "residual" in needs else {}
     g = device.contiguous(g, device.order_of(x))
     dresidual = masked.get("residual")
@@ -155,13 +160,14 @@ def _relu_of_batch_norm(values, inplace):
 
 
 def check_vectors(op, input, shape, **vectors):
-    """Refuse what is neither None nor a Tensor of this shape and of input's type."""
+    """Refuse what is neither None nor a Tensor of this shape and of input's type, or beside 16 bits of float32."""
     for name, vector in vectors.items():
         if vector is None:
             continue
         if tensor_of(op, name, vector).shape != shape:
             raise ShapeError(f"{op}: {name} has shape {vector.shape}, wanted {shape} (input has shape {input.shape})")
-        if vector.dtype != input.dtype:
+        wider = vector.dtype == device.default_dtype and device.is_half(input.dtype)
+        if vector.dtype != input.dtype and not wider:
             raise KindError(f"{op}: {name} has elements {vector.dtype}, input {input.dtype}; wanted one type")
 
 
@@ -185,6 +191,8 @@ def check_running(op, running_mean, running_var, updated):
 
 def update_running(running, batch, momentum):
     """(1 - momentum) running + momentum batch, into running."""
+    if repeating.get():
+        return
     with no_grad():
         update = running * (1 - momentum) + batch * momentum
     device.assign(write(running), update.data)
@@ -198,12 +206,15 @@ def scaled(standard, weight, bias):
 
 def by_running(input, running_mean, running_var, weight, bias, eps):
     """Normalised by given statistics: one scale and one shift for each channel."""
+    running_mean, running_var, weight, bias = (
+        None if vector is None else wide(vector) for vector in (running_mean, running_var, weight, bias)
+    )
     scale = 1 / sqrt(running_var + eps) if weight is None else weight / sqrt(running_var + eps)
     shift = -running_mean * scale if bias is None else bias - running_mean * scale
     folded = fold(input, scale, shift)
     if folded is not None:
         return folded
-    return scaled(input, per_channel(scale, input.ndim), per_channel(shift, input.ndim))
+    return typed(scaled(wide(input), per_channel(scale, input.ndim), per_channel(shift, input.ndim)), input.dtype)
 
 
 def batch_norm(input, running_mean, running_var, weight=None, bias=None, training=False, momentum=0.1, eps=1e-5):
@@ -239,8 +250,11 @@ def _by_batch(input, running_mean, running_var, weight, bias, momentum, eps):
             "use larger batches, drop_last=True in the loader, or eval()"
         )
     if not input.data.size:  # no statistics
-        return scaled(input, *(v if v is None else per_channel(v, input.ndim) for v in (weight, bias)))
+        out = scaled(input, *(v if v is None else per_channel(v, input.ndim) for v in (weight, bias)))
+        return typed(out, input.dtype)
     images = input if input.ndim in (2, 4) else reshape(input, (*input.shape[:2], -1, 1))
+    if repeating.get():
+        running_mean = running_var = None
     for running in (running_mean, running_var):
         if running is not None:
             write(running)

@@ -3,7 +3,7 @@
 All three standardise the rows of one matrix, which the elements that are normalised together make up (rows.py). On the
 CPU layers, and the channels of images, are normalised in one pass (samples.py).
 
-Types   float32 or float64, one for all
+Types   floating, one for all; beside an input of 16 bits all else may be float32
 Errors  ValueError for shapes that do not fit, TypeError for other element types
 Source  Ba, Kiros and Hinton 2016, "Layer normalization"; Wu and He 2018, "Group normalization"; Ulyanov, Vedaldi and
         Lempitsky 2016, "Instance normalization"
@@ -17,6 +17,7 @@ from ...engine import no_grad
 from ..arguments import flag_of, integer_of, number_of, shape_of
 from ..axes import reduced_axes
 from ..elementwise import clamp
+from ..elementwise.conversions import composed, typed, wide
 from ..images import floating_of
 from ..reduce import mean, norm, var
 from .batch import (
@@ -52,7 +53,7 @@ def layer_norm(input, normalized_shape, weight=None, bias=None, eps=1e-5):
     check_vectors(op, input, shape, weight=weight, bias=bias)
     eps = number_of(op, "eps", eps)
     if 0 in input.shape:
-        return scaled(input, weight, bias)
+        return typed(scaled(input, weight, bias), input.dtype)
     if input.device == "cpu":
         return layer_norm_at_once(input, weight, bias, shape, eps)
     rows = math.prod(input.shape[: input.ndim - len(shape)])
@@ -66,8 +67,8 @@ def _of_channels(input, groups, weight, bias, eps):
     if takes_images(input):
         return group_norm_at_once(input, weight, bias, groups, eps)
     vectors = (v if v is None else per_channel(v, input.ndim) for v in (weight, bias))
-    standard = input if 0 in input.shape else standardized(input, input.shape[0] * groups, eps)
-    return scaled(standard, *vectors)
+    standard = input if 0 in input.shape else standardized(wide(input), input.shape[0] * groups, eps)
+    return typed(scaled(standard, *[v if v is None else wide(v) for v in vectors]), input.dtype)
 
 
 def group_norm(input, num_groups, weight=None, bias=None, eps=1e-5):
@@ -139,6 +140,7 @@ def _update(running_mean, running_var, means, variances, count, momentum):
         update_running(running_var, mean(variances, 0) * (count / (count - 1)), momentum)
 
 
+@composed
 def normalize(input, p=2.0, dim=1, eps=1e-12):
     """Vectors scaled to length 1, or by 1 / eps where they are shorter than that.
 

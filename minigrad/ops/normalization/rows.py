@@ -1,6 +1,6 @@
 """Rows standardised, and columns then scaled and shifted: what normalisation of samples is made of.
 
-Types   float32 or float64, one for all
+Types   floating; numbers of 16 bits are rounded once, at the end
 Source  Ba, Kiros and Hinton 2016, "Layer normalization"
 """
 
@@ -8,6 +8,7 @@ from minigrad_kernels import norm as kernels
 
 from ... import device
 from ...primitive import primitive
+from ..elementwise.conversions import precise, typed, wide
 from ..reduce import mean, sum
 from ..shape import reshape
 from .batch import _contiguous
@@ -19,7 +20,7 @@ __all__ = ["affine", "dx_of_rows", "standardized"]
 def _standardize(input, eps):
     """Rows with mean 0 and variance 1, and what each was multiplied by: s = 1 / sqrt(variance + eps)."""
     x = device.contiguous(input)
-    out, scale = device.empty_like(x), device.empty((len(x), 1), x.dtype, like=x)
+    out, scale = device.empty_like(x), device.empty((len(x), 1), device.sum_dtype(x), like=x)
     kernels.standardize(x, eps, out, scale.reshape(-1))
     return out, scale
 
@@ -30,7 +31,7 @@ def _dx_of_standardize(g, g_scale, out, scale):
     return scale * (g - mean(g, 1, True)) - out * slope
 
 
-_standardize.grads(input=_dx_of_standardize)
+_standardize.grads(input=precise(_dx_of_standardize))
 
 
 @_standardize.fast_grads
@@ -49,15 +50,15 @@ def standardized(input, rows, eps):
 
 def dx_of_rows(g, input, rows, eps):
     """s (g - mean(g) - z mean(g z)): the gradient of standardized, as a differentiable function of both."""
-    z, scale = _standardize(reshape(input, (rows, -1)), eps)
-    g = reshape(g, z.shape)
+    z, scale = _standardize(reshape(wide(input), (rows, -1)), eps)
+    g = reshape(wide(g), z.shape)
     return reshape(scale * (g - mean(g, 1, True) - z * mean(g * z, 1, True)), input.shape)
 
 
 @primitive
 def _affine(input, weight, bias):
-    """Columns scaled and shifted in one pass: normalised by mean 0 and variance 1."""
-    x, (weight, bias) = device.contiguous(input), _contiguous((weight, bias))
+    """Columns scaled and shifted in one pass: normalised by mean 0 and variance 1. None of 16 bits."""
+    x, (weight, bias) = device.contiguous(input), _contiguous((weight, bias), input)
     out = device.empty_like(x)
     kernels.batch_normalize(x, *_unit(x), weight, bias, 0.0, None, False, out)
     return out
@@ -90,5 +91,6 @@ def _unit(x):
 def affine(input, rows, weight, bias, eps):
     """The input, its elements in C order cut into so many rows, each standardised and then its columns scaled and
     shifted."""
-    vectors = (vector if vector is None else reshape(vector, (-1,)) for vector in (weight, bias))
-    return reshape(_affine(_standardize(reshape(input, (rows, -1)), eps)[0], *vectors), input.shape)
+    vectors = [vector if vector is None else reshape(wide(vector), (-1,)) for vector in (weight, bias)]
+    standard = _standardize(reshape(wide(input), (rows, -1)), eps)[0]
+    return typed(reshape(_affine(standard, *vectors), input.shape), input.dtype)

@@ -12,6 +12,7 @@ from minigrad_kernels.layout import CHANNELS_LAST, is_dense
 
 from ... import device
 from ...primitive import primitive
+from ..elementwise.conversions import wide
 from ..elementwise.rectifiers import relu, relu_grad
 from ..reduce import sum
 from ..shape import reshape
@@ -26,8 +27,8 @@ OUTPUTS = dict(outputs=("out", *STATISTICS), fixed=STATISTICS)
 def _factor(vector, number, shape, like):
     """A vector as an array; all the same number where it is None."""
     if vector is None:
-        return device.full(shape, number, like.dtype, like=like)
-    return device.contiguous(vector)
+        return device.full(shape, number, device.sum_dtype(like), like=like)
+    return device.contiguous(vector if like.itemsize > 2 else device.cast(vector, device.sum_dtype(like)))
 
 
 def _statistics(shape, like):
@@ -58,12 +59,12 @@ def _group_norm_relu(input, weight, bias, groups, eps):
 
 
 def _group_dx(g, input, weight, groups, eps):
-    g = g if weight is None else g * reshape(weight, (-1, 1, 1))
+    g = g if weight is None else wide(g) * reshape(wide(weight), (-1, 1, 1))
     return dx_of_rows(g, input, input.shape[0] * groups, eps)
 
 
 def _group_dweight(g, input, groups, eps):
-    return sum(g * standardized(input, input.shape[0] * groups, eps), (0, 2, 3))
+    return sum(wide(g) * standardized(wide(input), input.shape[0] * groups, eps), (0, 2, 3))
 
 
 def _group_dbias(g):
@@ -180,11 +181,11 @@ def _samples(input, shape):
 
 
 def _layer_dx(g, input, weight, shape, eps):
-    return dx_of_rows(g if weight is None else g * weight, input, _samples(input, shape), eps)
+    return dx_of_rows(g if weight is None else wide(g) * wide(weight), input, _samples(input, shape), eps)
 
 
 def _layer_dweight(g, input, shape, eps):
-    return _layer_dbias(g * standardized(input, _samples(input, shape), eps), shape)
+    return _layer_dbias(wide(g) * standardized(wide(input), _samples(input, shape), eps), shape)
 
 
 def _layer_dbias(g, shape):

@@ -1,7 +1,7 @@
 """Norms, and the logarithm of a sum of exponentials.
 
 dim     an integer, several, or () for all (norm: None for all); keepdim leaves them with size 1
-Types   out as input; float16 is added up in float32
+Types   out as input; numbers of 16 bits are added up in float32
 Errors  IndexError for a dimension out of range, ValueError for one named twice, TypeError for elements of another kind
 Source  derivatives of powers and logarithms; at 0 and at ties the gradient follows PyTorch
 """

@@ -13,7 +13,7 @@ from ...device import elementwise
 from ...primitive import primitive
 from ..arguments import flag_of, tensor_of
 from ..axes import axis_of
-from ..elementwise.conversions import typed, wide
+from ..elementwise.conversions import precise, typed, wide
 from ..shape import reshape
 from .sums import along, converted
 
@@ -67,7 +67,7 @@ def _dx_of_cumprod(g, input, out, axis, reverse):
     return sums * _shift(out, axis, reverse, 1.0)
 
 
-_cumprod.grads(input=_dx_of_cumprod)
+_cumprod.grads(input=precise(_dx_of_cumprod))
 
 
 @device.there

@@ -2,7 +2,7 @@
 
 dim     an integer, several, or None or () for all; keepdim leaves them with size 1
 dtype   an element type that input is converted to first
-Types   out as input; mean, var and std want floating elements; float16 is added up in float32
+Types   out as input; mean, var and std want floating elements; numbers of 16 bits are added up in float32
 Errors  IndexError for a dimension out of range, ValueError for one named twice, TypeError for elements of another kind
 Source  Chan, Golub and LeVeque 1983, "Algorithms for computing the sample variance"
 """
@@ -35,24 +35,30 @@ def total(x, axes, keepdim, dtype=None):
         channels_last = axes == (0, 2, 3) and x.ndim == 4 and layout.is_dense(x, layout.CHANNELS_LAST)
         columns = axes == (0,) and x.ndim == 2 and x.flags.c_contiguous
         if channels_last or columns and (len(x) >= LONG or device.place_of(x) is not device.CPU):
-            out = device.empty((x.shape[1],), x.dtype, like=x)
+            out = device.empty((x.shape[1],), device.sum_dtype(x), like=x)
             norm.channel_sum(x, out, device.workspace)
+            out = out if out.dtype == x.dtype else device.cast(out, x.dtype)
             return out.reshape(kept_shape(x.shape, axes)) if keepdim else out
+        if x.itemsize == 2:
+            return device.cast(total(device.cast(x, "float32"), axes, keepdim), x.dtype)
         if x.itemsize == 4 and x.size >= LONG and _added_one_by_one(x, axes) >= LONG:
             return device.cast(device.reduce(x, "sum", axes, keepdims=keepdim, dtype="float64"), x.dtype)
     return device.reduce(x, "sum", axes, keepdims=keepdim)
 
 
 def column_sums(x):
-    """The sums of the channels, axis 1, of an array in C order or channels last, always added in one order."""
-    out = device.empty((x.shape[1],), x.dtype, like=x)
+    """The sums of the channels, axis 1, of an array in C order or channels last, always added in one order.
+
+    Those of numbers of 16 bits are float32, here and below.
+    """
+    out = device.empty((x.shape[1],), device.sum_dtype(x), like=x)
     bias.column_sums(x, out, device.workspace)
     return out
 
 
 def rectified_columns(g, out):
     """The gradient g of relu, whose result is `out`, on what it was applied to, and the column sums of that."""
-    dx, sums = device.empty_like(g), device.empty((g.shape[1],), g.dtype, like=g)
+    dx, sums = device.empty_like(g), device.empty((g.shape[1],), device.sum_dtype(g), like=g)
     bias.bias_relu_grad(g, out, dx, sums, device.workspace)
     return dx, sums
 

@@ -28,7 +28,9 @@ def _order(op, input, dim, descending):
     if not input.ndim:
         return axis, Tensor.made(device.zeros((), "int64", like=input.data))
     backwards = (slice(None),) * axis + (slice(None, None, -1),)
-    array = input.data[backwards] if descending else input.data
+    values = input.data  # NaN comes last, but in bfloat16
+    values = device.cast(values, "float32") if device.is_half(values.dtype) else values
+    array = values[backwards] if descending else values
     indices = array.argsort(axis, kind="stable")
     return axis, Tensor.made(array.shape[axis] - 1 - indices[backwards] if descending else indices)
 

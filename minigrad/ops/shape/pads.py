@@ -10,6 +10,7 @@ from minigrad_kernels.errors import ShapeError
 from ... import device
 from ...primitive import primitive
 from ..arguments import integers_of, number_of, tensor_of
+from ..elementwise.conversions import composed
 from .arrange import flip
 from .joins import cat
 from .select import getitem
@@ -75,11 +76,17 @@ def pad(input, pad, mode="constant", value=None):
         return _pad(_cut(input, pairs), _grown(pairs), value)
     if value:
         raise ShapeError(f"pad: value is {value}, wanted none in mode {mode!r}")
+    return _repeated(input, pairs, mode)
+
+
+@composed
+def _repeated(input, pairs, mode):
+    """input in a border of elements of its own, whose gradients are added up."""
     out = _cut(input, pairs) if mode == "circular" else input
     for axis, (before, after) in enumerate(_grown(pairs)):
         out = _bordered(out, axis, before, after, mode)
     out = out if mode == "circular" else _cut(out, pairs)
-    return out if max(widths) > 0 else clone(out)
+    return out if max(map(max, pairs)) > 0 else clone(out)
 
 
 def _check(shape, pairs, widths, mode):

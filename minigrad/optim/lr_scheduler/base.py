@@ -1,12 +1,38 @@
 """LRScheduler: what all schedules share."""
 
+import copy
+import functools
 from numbers import Real
 
 from minigrad_kernels.errors import KindError, ShapeError, StateError
+from minigrad_kernels.toolchain.capture import capturing
 
 from ..optimizer import Optimizer
 
-__all__ = ["LRScheduler", "check_count", "check_numbers", "check_optimizer", "per_group"]
+__all__ = ["LRScheduler", "replayed", "check_count", "check_numbers", "check_optimizer", "per_group"]
+
+
+def replayed(step):
+    """A method that goes on by one step, which the replays of a graph that it is captured in do too."""
+
+    @functools.wraps(step)
+    def taken(self):
+        if (recorder := capturing.get()) is None:
+            return step(self)
+        state, rates = copy.deepcopy(self.state_dict()), self.rates()
+
+        def undo():
+            self.load_state_dict(state)
+            self._set(rates)
+
+        token = capturing.set(None)  # of what it steps itself, nothing is noted
+        try:
+            step(self)
+        finally:
+            capturing.reset(token)
+        recorder.note(lambda: step(self), undo)
+
+    return taken
 
 
 class LRScheduler:
@@ -48,6 +74,7 @@ class LRScheduler:
         """The rates at last_epoch from the first ones alone."""
         return self.get_lr()
 
+    @replayed
     def step(self):
         """Go on to the next epoch and set its rates."""
         self.last_epoch += 1

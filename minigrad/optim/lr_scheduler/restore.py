@@ -110,7 +110,7 @@ class RestoreBest(MetricLR):
         for part, tensors in own.items():
             for name, value in kept[part].items():
                 array, wanted = array_of(value), tensors[name].shape if name in tensors else "no such array"
-                if array.shape != wanted or array.dtype.kind not in "biuf":
+                if array.shape != wanted or not (array.dtype.kind == "b" or device.is_number(array.dtype)):
                     place = f"kept[{part!r}][{name!r}] has shape {array.shape} and elements {array.dtype}"
                     raise ShapeError(f"RestoreBest.load_state_dict: {place}, wanted {wanted}")
         self.optimizer.loaded(kept["state"], own["parameters"])

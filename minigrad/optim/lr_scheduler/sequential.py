@@ -5,7 +5,7 @@ from collections.abc import Iterable
 
 from minigrad_kernels.errors import KindError, ShapeError
 
-from .base import LRScheduler, check_count, check_optimizer
+from .base import LRScheduler, check_count, check_optimizer, replayed
 from .metric import MetricLR
 
 __all__ = ["SequentialLR"]
@@ -62,6 +62,7 @@ class SequentialLR(LRScheduler):
     def _at(self, epoch):
         return self.schedulers[bisect.bisect_right(self.milestones, epoch)]
 
+    @replayed
     def step(self):
         self.last_epoch += 1
         scheduler = self._at(self.last_epoch)

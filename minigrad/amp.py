@@ -1,0 +1,300 @@
+"""Mixed precision: autocast, and a scale that keeps gradients of 16 bits away from 0.
+
+autocast            in which type each op computes (ops/autocast.py has the table)
+GradScaler          dynamic loss scaling, which float16 wants and bfloat16 does not
+
+A gradient below 6e-8 is 0 in float16. The loss is therefore multiplied by a scale s before backward, so that all
+gradients are s times as large, and they are divided by s, in float32, before the update. If s is so large that one of
+them overflows, the update is left out and s is lowered; after many updates without that it is raised:
+
+    s = backoff s           after an update that was left out
+    s = growth s            after `interval` updates that were not, one after the other
+
+Source  Micikevicius and others 2018, "Mixed precision training", section 3.2; torch.amp.GradScaler
+"""
+
+import math
+from collections.abc import Iterable
+from typing import NamedTuple
+
+import numpy as np
+
+from minigrad_kernels import optimizer as kernels
+from minigrad_kernels.errors import KindError, ShapeError, StateError
+
+from . import device, ops
+from .engine import write
+from .modes import no_grad
+from .ops.arguments import flag_of, float_of, integer_of
+from .ops.autocast import autocast, autocast_dtype
+from .optim import Optimizer
+from .optim.clip import batches_of, clip_scale
+from .tensor import Tensor
+
+__all__ = ["GradScaler", "autocast", "autocast_dtype"]
+
+LARGEST = float(np.finfo(np.float32).max)
+STATE = {"scale", "growth_factor", "backoff_factor", "growth_interval", "_growth_tracker"}
+
+
+class _Checked(NamedTuple):
+    """What is known of an optimiser since the last update."""
+
+    optimizer: Optimizer
+    parameters: list
+    scale: object  # to multiply gradients by, an array; None if they have been
+    found: object  # 1 if a gradient was not finite, else 0, an array of shape (1,)
+    stepped: bool
+
+
+class GradScaler:
+    """Dynamic loss scaling: scale, unscale_, step and update, with the semantics of torch.amp.GradScaler.
+
+        scaler.scale(loss).backward()
+        scaler.unscale_(optimizer)          # only where gradients are looked at, to clip them say
+        scaler.step(optimizer)              # left out if a gradient is infinite or NaN
+        scaler.update()
+
+    init_scale          the scale s at first, a number of float32
+    growth_factor       above 1, and backoff_factor, above 0 and below 1: see the head of this file
+    growth_interval     updates that must go well before s is raised
+    enabled             False: scale and step do nothing but what backward and the optimiser do
+
+    The scale, the number of updates that went well and the flag of what was found lie where the first loss did, at
+    addresses that never change. An optimiser whose step was left out is as before it, its count of steps too. All
+    ranks of a DataParallel model leave out the same updates.
+    Errors  ValueError or TypeError for an option out of range, RuntimeError for calls out of turn
+    """
+
+    def __init__(self, init_scale=2.0**16, growth_factor=2.0, backoff_factor=0.5, growth_interval=2000, enabled=True):
+        self._enabled = flag_of("GradScaler", "enabled", enabled)
+        self._growth_factor = _between("growth_factor", growth_factor, 1)
+        self._backoff_factor = _between("backoff_factor", backoff_factor, 0, 1)
+        self._growth_interval = _count("growth_interval", growth_interval)
+        scale = _between("init_scale", init_scale, 0, LARGEST)
+        self._scale, self._tracker = Tensor(np.array(scale, np.float32)), Tensor(np.array(0, np.int32))
+        self._placed, self._found = False, None
+        self._checked: dict[int, _Checked] = {}  # by the identity of the optimiser
+
+    def is_enabled(self):
+        """Whether it scales at all."""
+        return self._enabled
+
+    # ---- in a step ---------------------------------------------------------------------------------------------
+
+    def scale(self, outputs):
+        """outputs * s, for a Tensor or an iterable of Tensors; a list or tuple gives its like."""
+        if not self._enabled:
+            return outputs
+        if isinstance(outputs, Tensor):
+            if not self._placed:
+                self._place(outputs.device)
+            return outputs * self._scale.to(outputs.device)
+        if not isinstance(outputs, Iterable):
+            raise KindError(f"scale: outputs is a {type(outputs).__name__}, wanted a Tensor or several")
+        scaled = map(self.scale, outputs)
+        return type(outputs)(scaled) if isinstance(outputs, list | tuple) else scaled
+
+    def _place(self, name):
+        """Let everything lie on this device from now on."""
+        self._scale, self._tracker, self._placed = self._scale.to(name), self._tracker.to(name), True
+
+    @no_grad()
+    def unscale_(self, optimizer):
+        """Divide the gradients of an optimiser by s, and note whether any is infinite or NaN.
+
+        It is for gradients that are complete, so once in an update, and for those who look at them; step does it as it
+        reads them, and leaves them as they are.
+        Errors  RuntimeError if it was done already, TypeError for gradients in float16: parameters should be float32
+        """
+        if not self._enabled:
+            return
+        _check_optimizer("unscale_", optimizer)
+        checked = self._check(optimizer, None, math.inf)
+        for batch in batches_of(checked.parameters):
+            arrays = [write(parameter.grad) for parameter in batch]
+            with device.place_of(arrays[0]).active():
+                kernels.scale(arrays, device.move(self._inverse(), batch[0].device))
+        if id(optimizer) in self._checked:
+            self._checked[id(optimizer)] = checked._replace(scale=None)
+
+    def _inverse(self):
+        """1 / s, rounded to float32, as a float64 array (1,)."""
+        return (1 / self._scale.double()).float().double().reshape(1).data
+
+    def _check(self, optimizer, parameters, max_norm):
+        """Look at the gradients of an optimiser, or of these parameters; what is known is kept, if there are any."""
+        if (checked := self._checked.get(id(optimizer))) is not None:
+            done = "step() has been called" if checked.stepped else "unscale_() has been called already"
+            raise StateError(f"GradScaler: {done} since the last update()")
+        updated = optimizer.updated()
+        if any(parameter.grad.dtype == "float16" for parameter in updated):
+            raise KindError("GradScaler: a gradient has elements float16; keep parameters in float32, and use autocast")
+        looked = updated if parameters is None else list(parameters)
+        scale, found = self._look(looked, max_norm, optimizer)
+        seen = set(looked)
+        if rest := [parameter for parameter in updated if parameter not in seen]:
+            others = device.move(self._look(rest, math.inf, optimizer)[1], device.device_of(found))
+            found = device.elementwise("maximum", found, others)
+        found = optimizer.agreed(found)
+        checked = _Checked(optimizer, updated, scale, found, False)
+        if updated or optimizer.scattered:
+            self._checked[id(optimizer)] = checked
+        return checked
+
+    def _look(self, parameters, max_norm, optimizer):
+        """(scale, whether one is not finite) of these gradients, where they lie, or would."""
+        places = {p.device for p in parameters if p.grad is not None} or {optimizer.param_groups[0]["params"][0].device}
+        place = device.place(places.pop() if len(places) == 1 else "cpu")
+        with place.active():
+            found = device.zeros((1,), "float64", like=place)
+            return clip_scale(parameters, max_norm, self._inverse(), found)[1], found
+
+    def step(self, optimizer, *args, **kwargs):
+        """optimizer.step(...) with gradients divided by s, unless one of them is infinite or NaN.
+
+        Errors  RuntimeError for a closure, for a second step before update(), and if there is no gradient
+        """
+        _check_optimizer("step", optimizer)
+        if not self._enabled:
+            return optimizer.step(*args, **kwargs)
+        if args or kwargs:
+            raise StateError("step: closures are not for a scaled loss, whose gradients must be checked before a step")
+        self.clipped_step(optimizer)
+
+    @no_grad()
+    def clipped_step(self, optimizer, parameters=None, max_norm=None, lost=None):
+        """unscale_, clip_grad_norm_(parameters, max_norm) and step in one, which reads gradients twice, writes none.
+
+        parameters  all whose gradients make up the norm; default those of the optimiser, whose gradients must be finite
+                    in any case. Without max_norm nothing is clipped
+        lost        a flag, a Tensor (1,): where it is not 0, the step is left out as well, which lowers no scale
+        """
+        checked = self._checked.get(id(optimizer))
+        if checked is None or max_norm is not None:
+            checked = self._check(optimizer, parameters, math.inf if max_norm is None else max_norm)
+        elif checked.stepped:
+            raise StateError("step: it has been called already since the last update()")
+        if id(optimizer) not in self._checked:
+            raise StateError(f"step: no parameter of {optimizer.name} has a gradient; call scale(loss).backward()")
+        found = checked.found if lost is None else ops.maximum(Tensor.made(checked.found), lost)
+        optimizer.step(scale=checked.scale, found_inf=found)
+        self._checked[id(optimizer)] = checked._replace(stepped=True)
+
+    @no_grad()
+    def update(self, new_scale=None):
+        """Lower s if an update was left out, raise it after enough that were not; or set it to new_scale.
+
+        Errors  RuntimeError if no gradients were checked since the last time
+        """
+        if not self._enabled:
+            return
+        if self._checked:
+            flags = [Tensor.made(checked.found).to(self._scale.device) for checked in self._checked.values()]
+            self._found = ops.cat(flags).amax()
+        elif new_scale is None:
+            raise StateError("update: no gradients were checked since the last update(); call step(optimizer) before")
+        if new_scale is not None:
+            scale = new_scale.item() if isinstance(new_scale, Tensor) else new_scale
+            self._set(_between("new_scale", scale, 0, LARGEST), None)
+        else:
+            wrong, exact = self._found > 0, self._scale.double()
+            raised, lowered = (exact * self._growth_factor).float(), (exact * self._backoff_factor).float()
+            count = self._tracker + 1
+            full = count == self._growth_interval
+            well = ops.where(ops.logical_and(full, ops.isfinite(raised)), raised, self._scale)
+            self._set(ops.where(wrong, lowered, well), ops.where(ops.logical_or(wrong, full), 0, count))
+        self._checked.clear()
+
+    def _set(self, scale, tracker):
+        """Write the state where it lies."""
+        for tensor, value in ((self._scale, scale), (self._tracker, tracker)):
+            if isinstance(value, Tensor):
+                device.assign(write(tensor), value.data)
+            elif value is not None:
+                device.fill(write(tensor), value)
+
+    def found(self):
+        """A Tensor without dimensions: 1 if the update before the last call of update() was left out."""
+        return self._found
+
+    def skipped(self):
+        """Whether the update before the last call of update() was left out. Waits for the device."""
+        return self._found is not None and bool(self._found.item())
+
+    # ---- options and state -------------------------------------------------------------------------------------
+
+    def get_scale(self):
+        """s, a number; 1.0 where it is not enabled. Waits for the device."""
+        return self._scale.item() if self._enabled else 1.0
+
+    def get_growth_factor(self):
+        return self._growth_factor
+
+    def set_growth_factor(self, new_factor):
+        self._growth_factor = _between("new_factor", new_factor, 1)
+
+    def get_backoff_factor(self):
+        return self._backoff_factor
+
+    def set_backoff_factor(self, new_factor):
+        self._backoff_factor = _between("new_factor", new_factor, 0, 1)
+
+    def get_growth_interval(self):
+        return self._growth_interval
+
+    def set_growth_interval(self, new_interval):
+        self._growth_interval = _count("new_interval", new_interval)
+
+    def state_dict(self):
+        """All that a continued training needs, as JSON values; {} where it is not enabled."""
+        if not self._enabled:
+            return {}
+        return {
+            "scale": self.get_scale(),
+            "growth_factor": self._growth_factor,
+            "backoff_factor": self._backoff_factor,
+            "growth_interval": self._growth_interval,
+            "_growth_tracker": self._tracker.item(),
+        }
+
+    def load_state_dict(self, state_dict):
+        """Take over what state_dict gave; nothing where it is not enabled.
+
+        Errors  RuntimeError for the state of one that was not enabled, ValueError for a malformed one; nothing is
+                changed then
+        """
+        if not self._enabled:
+            return
+        if not isinstance(state_dict, dict) or not state_dict:
+            raise StateError("GradScaler.load_state_dict: the state is empty, as of a GradScaler that was not enabled")
+        if state_dict.keys() != STATE:
+            raise ShapeError(f"GradScaler.load_state_dict: got {sorted(state_dict, key=str)}, wanted {sorted(STATE)}")
+        scale = _between("scale", state_dict["scale"], 0, LARGEST)
+        growth = _between("growth_factor", state_dict["growth_factor"], 1)
+        backoff = _between("backoff_factor", state_dict["backoff_factor"], 0, 1)
+        interval = _count("growth_interval", state_dict["growth_interval"])
+        tracker = _count("_growth_tracker", state_dict["_growth_tracker"], 0)
+        self._growth_factor, self._backoff_factor, self._growth_interval = growth, backoff, interval
+        self._set(scale, tracker)
+
+
+def _check_optimizer(op, optimizer):
+    if not isinstance(optimizer, Optimizer):
+        raise KindError(f"{op}: optimizer is a {type(optimizer).__name__}, wanted an Optimizer")
+
+
+def _between(name, value, least, most=math.inf):
+    """The value, a number between these."""
+    number = float_of("GradScaler", name, value)
+    if not least < number < most:
+        below = "" if most == math.inf else f" and below {most:g}"
+        raise ShapeError(f"GradScaler: {name} is {number}, wanted more than {least}{below}")
+    return number
+
+
+def _count(name, value, least=1):
+    number = integer_of("GradScaler", name, value)
+    if not least <= number < 1 << 31:
+        raise ShapeError(f"GradScaler: {name} is {number}, wanted an integer of at least {least}")
+    return number

@@ -1,0 +1,194 @@
+"""Mixed precision: the element type in which each op computes inside `with minigrad.autocast("bfloat16"):`.
+
+TABLE says it once. An op of
+
+    lower       has its floating arguments rounded to the type of autocast, and so its result
+    float32     has arguments of 16 bits widened to float32: sums and exponentials would overflow or lose digits
+    widest      has its arguments in the widest type among them
+
+and any other op takes what it is given: rectifiers, pooling, views; arithmetic promotes by itself. float64 and integers
+are left as they are. Parameters stay what they are, float32: rounding is an op like any other, so that gradients come
+back through it in float32. What an op calls inside is no concern of the table, nor is backward: gradients have the
+types of what they are gradients of.
+
+Source  Micikevicius and others 2018, "Mixed precision training", section 3; the lists of torch.autocast for CUDA
+"""
+
+import contextlib
+import functools
+import threading
+from typing import NamedTuple
+
+import numpy as np
+
+from minigrad_kernels.errors import KindError
+
+from .. import device
+from ..modes import autocasting, recording
+from ..tensor import Tensor
+from .arguments import flag_of
+from .elementwise.conversions import cast, typed
+
+__all__ = ["TABLE", "autocast", "autocast_dtype", "by_table"]
+
+TABLE = {
+    "lower": """
+        addmm bmm conv1d conv2d conv2d_input_grad conv2d_weight_grad conv_transpose1d conv_transpose2d einsum linear
+        matmul mm mv
+    """.split(),
+    "float32": """
+        binary_cross_entropy binary_cross_entropy_with_logits cosine_similarity cross_entropy cumprod cumsum exp expm1
+        group_norm huber_loss interpolate kl_div l1_loss layer_norm log log1p log_softmax logsumexp mse_loss nll_loss
+        norm normalize pairwise_distance pow prod reciprocal rsqrt smooth_l1_loss softmax softplus square sum
+        triplet_margin_loss
+    """.split(),
+    "widest": "cat dot scatter_add stack tensordot".split(),
+}
+LOWER_TYPES = ("float16", "bfloat16")
+SINGLE = np.dtype("float32")
+
+
+class Region(NamedTuple):
+    """Where autocast is on: its type, and parameters already rounded, {key: Kept}, until the outermost region ends."""
+
+    dtype: np.dtype
+    kept: dict
+
+
+class Kept(NamedTuple):
+    """A parameter and its rounded values, which hold as long as nobody has written to it or changed its array."""
+
+    parameter: Tensor
+    array: object
+    number: int  # of the version
+    rounded: Tensor
+
+    def holds(self):
+        return self.parameter._data is self.array and self.parameter.version[0] == self.number
+
+
+def autocast(dtype, enabled=True):
+    """Inside, convolutions and matrix products compute in 16 bits, and what needs them in float32.
+
+    A with block or a decorator; blocks nest, and enabled=False switches off inside. It is for the forward pass and the
+    loss: backward computes in the types of the forward pass, inside a block or outside. Each parameter is rounded once
+    in a block, as long as nobody writes to it. float16 overflows above 65504 and loses gradients below 6e-8, so it
+    wants amp.GradScaler; bfloat16 has float32's range and does without.
+
+    dtype       "float16", "bfloat16", or the type itself
+    Errors  TypeError for another type
+    """
+    enabled = flag_of("autocast", "enabled", enabled)
+    found = dtype if not isinstance(dtype, str) or dtype in LOWER_TYPES else None
+    found = None if found is None else device.element_type(found)
+    if found is None or found.name not in LOWER_TYPES:
+        hint = "; the type comes first: devices need no naming" if dtype in ("cpu", "cuda") else ""
+        raise KindError(f"autocast: dtype is {dtype!r}, wanted 'float16' or 'bfloat16'{hint}")
+    return _region(found if enabled else None)
+
+
+@contextlib.contextmanager
+def _region(dtype):
+    outer = autocasting.get()
+    kept = {} if outer is None else outer.kept
+    with autocasting.setting(None if dtype is None else Region(dtype, kept)):
+        try:
+            yield
+        finally:
+            if outer is None:
+                kept.clear()
+
+
+def autocast_dtype():
+    """The type of the autocast block that is open; None outside of any."""
+    region = autocasting.get()
+    return None if region is None else region.dtype
+
+
+# ---- arguments -------------------------------------------------------------------------------------------------------
+
+
+def _lowered(region, values):
+    """A function that gives a value in the type of the region."""
+
+    def convert(value):
+        dtype = value.dtype
+        if dtype == region.dtype or dtype.itemsize == 8 or not device.is_floating(dtype):
+            return value
+        return _rounded(value, region) if value._requires_grad and value.node is None else cast(value, region.dtype)
+
+    return convert
+
+
+def _rounded(parameter, region):
+    """A leaf that requires a gradient, rounded once in a region; with and without a graph are two things."""
+    key = threading.get_ident(), id(parameter), recording.get(), region.dtype
+    kept = region.kept.get(key)
+    if kept is None or not kept.holds():
+        rounded = cast(parameter, region.dtype)
+        kept = region.kept[key] = Kept(parameter, parameter._data, parameter.version[0], rounded)
+    return kept.rounded
+
+
+def _widened(region, values):
+    """A function that gives a value in float32, if it has 16 bits."""
+    return lambda value: typed(value, SINGLE) if _is_narrow(value.dtype) else value
+
+
+def _widest(region, values):
+    """A function that gives a value in the type that all floating ones promote to."""
+    types = [value.dtype for value in _tensors(values) if device.is_floating(value.dtype)]
+    if len({*types}) < 2:
+        return lambda value: value
+    widest = functools.reduce(device.promote, types)
+    return lambda value: typed(value, widest) if device.is_floating(value.dtype) else value
+
+
+def _is_narrow(dtype):
+    return dtype.itemsize == 2 and device.is_floating(dtype)
+
+
+def _tensors(values):
+    for value in values:
+        if isinstance(value, Tensor):
+            yield value
+        elif isinstance(value, list | tuple):
+            yield from _tensors(value)
+
+
+def _converted(convert, value):
+    if isinstance(value, Tensor):
+        return convert(value)
+    return type(value)(_converted(convert, one) for one in value) if type(value) in (list, tuple) else value
+
+
+# ---- ops -------------------------------------------------------------------------------------------------------------
+
+
+def _casting(op, converter):
+    """The op with its arguments converted where autocast is on; inside it is off."""
+    region_of, switch = autocasting.get, autocasting.variable
+
+    @functools.wraps(op, updated=())
+    def run(*args, **kwargs):
+        region = region_of()
+        if region is None:
+            return op(*args, **kwargs)
+        if converter is not _widened or kwargs.get("dtype") is None:  # a type that is asked for is the user's business
+            convert = converter(region, [*args, *kwargs.values()])
+            args = [_converted(convert, value) for value in args]
+            kwargs = {name: _converted(convert, value) for name, value in kwargs.items()}
+        token = switch.set(None)
+        try:
+            return op(*args, **kwargs)
+        finally:
+            switch.reset(token)
+
+    return run
+
+
+def by_table(ops):
+    """{name: op} of these public ops by name, those of the table with their conversions."""
+    converters = {"lower": _lowered, "float32": _widened, "widest": _widest}
+    policies = {name: converters[policy] for policy, names in TABLE.items() for name in names}
+    return {name: _casting(op, policies[name]) for name, op in ops.items() if name in policies}
