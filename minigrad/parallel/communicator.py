@@ -26,7 +26,7 @@ import numpy as np
 
 from minigrad_kernels.errors import KindError, ShapeError, StateError
 
-from ..device import place_of
+from ..device import is_floating, place_of
 from ..modes import is_deterministic
 from .arrays import flat_of, on_host, store, words
 from .errors import DisagreementError
@@ -258,7 +258,7 @@ class Communicator:
             if value not in known:
                 raise ShapeError(f"{name}: {option} is {value!r}, wanted one of {', '.join(map(repr, known))}")
         dtype = array.dtype
-        if dtype.kind == "b" or (op == "mean" and dtype.kind != "f"):
+        if dtype.kind == "b" or (op == "mean" and not is_floating(dtype)):
             raise KindError(f"{name}: array has elements {dtype}, which have no {op}; convert it before")
         if wire and dtype != np.float32:
             raise KindError(f"{name}: wire is {wire!r} for elements {dtype}, wanted float32")

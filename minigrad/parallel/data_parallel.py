@@ -122,7 +122,7 @@ class DataParallel(Module):
             )
         with self._drawing(self.sampler.numbers[0]):
             out = self.module(*args, **kwargs)
-        random.generator().step += 1
+        random.generator().advance()
         return out
 
     def _check_use(self):
@@ -170,7 +170,7 @@ class DataParallel(Module):
             raise
         finally:
             self._leave_shards()
-        random.generator().step += 1
+        random.generator().advance()
 
     def _shards(self, parts):
         several = len(parts) > 1

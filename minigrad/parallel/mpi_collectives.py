@@ -75,9 +75,10 @@ class MpiCollectives(HostCollectives):
     def _adds(self, flat, op, order, wire):
         """Whether MPI does the sum; of a small array the words alone would take as long as the whole exchange."""
         kind, mpi = flat.dtype.kind, self._mpi
-        known = mpi.Datatype.fromcode(flat.dtype.char) != mpi.DATATYPE_NULL  # some have no float16
         exact = kind in "iu" or kind == "f" and op in ("sum", "mean")
-        return order == "native" and not wire and flat.nbytes > SMALL and known and exact
+        if order != "native" or wire or flat.nbytes <= SMALL or not exact:
+            return False
+        return mpi.Datatype.fromcode(flat.dtype.char) != mpi.DATATYPE_NULL  # some have no float16
 
     def _divided(self, total, op):
         return np.divide(total, self.size, out=total) if op == "mean" else total

@@ -19,6 +19,7 @@ import zlib
 import numpy as np
 
 from minigrad_kernels.errors import StateError
+from minigrad_kernels.toolchain.capture import capturing
 
 from .. import device
 from .arrays import store
@@ -107,9 +108,10 @@ class NcclCollectives(HostCollectives):
     def _adds(self, flat, order, wire):
         """Whether NCCL does the sum."""
         native = order == "native" and not wire and self.nccl.adds(flat.dtype)
-        if not native and self.size > 1 and self.nccl.is_captured():
+        if not native and self.size > 1 and self.nccl.is_captured() and capturing.get() is None:
             raise StateError(
-                f"{self._latest}: a graph would keep using memory that others get; within one take order='native'"
+                f"{self._latest}: a graph would keep using memory that others get; within one take order='native', or "
+                "capture it by minigrad.graph.capture"
             )
         return native
 

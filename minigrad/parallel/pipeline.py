@@ -139,7 +139,7 @@ class Pipeline(Module):
             self.chain.abort(f"{type(error).__name__}: {error}")
             raise
         self._average_gradients()
-        random.generator().step += 1
+        random.generator().advance()
         return self._mean(losses)
 
     def _run(self, inputs, targets, loss, losses):

@@ -115,19 +115,18 @@ class ShardedOptimizer(Optimizer):
 
     # ---- steps ---------------------------------------------------------------------------------------------------
 
-    def step(self, closure=None):
+    def step(self, closure=None, *, scale=None, found_inf=None):
         """Update this rank's parameters by its part of the gradients, then take those of all ranks."""
         if self.alone:
-            return self.optimizer.step(closure)
+            return self.optimizer.step(closure, scale=scale, found_inf=found_inf)
         loss = self.loss_of(closure)
         for own, group in zip(self.own.param_groups, self.param_groups, strict=True):
             own.update({name: value for name, value in group.items() if name not in ("params", "param_names")})
         for bucket in self.buckets:  # parameters that were given other arrays since
             bucket.gather([parameter.data for parameter in bucket.tensors])
             bucket.scatter()
-        for piece in self.pieces:
-            piece.leaf.grad = self._gradient(piece)
-        self.own.step()
+        self._take_gradients()
+        self.own.step(scale=scale, found_inf=found_inf)
         works = []
         for bucket in self.buckets:
             part = self.reducer.own_part(bucket.array)
@@ -137,6 +136,10 @@ class ShardedOptimizer(Optimizer):
             for parameter in bucket.tensors:
                 write(parameter)
         return loss
+
+    def _take_gradients(self):
+        for piece in self.pieces:
+            piece.leaf.grad = self._gradient(piece)
 
     def _gradient(self, piece):
         if self.scattered and piece.parameter in self.reducer.unused:
@@ -151,12 +154,30 @@ class ShardedOptimizer(Optimizer):
         flat = flat_of("step", "a gradient", device.contiguous(gradient.data, order), False)
         return Tensor.made(flat[piece.start : piece.stop])
 
+    def updated(self):
+        """As Optimizer.updated: where gradients are scattered, the pieces of this rank."""
+        if not self.scattered:
+            return super().updated()
+        self._take_gradients()
+        return self.own.updated()
+
+    def agreed(self, found):
+        """Whether any rank has raised the flag; all call this."""
+        if self.scattered:
+            self.world.all_reduce(found, "max", label="gradients that are not finite")
+        return found
+
+    def settle(self):
+        """As Optimizer.settle, for this rank's part."""
+        (self.optimizer if self.alone else self.own).settle()
+
     # ---- state ---------------------------------------------------------------------------------------------------
 
     def state_dict(self):
         """The state of all parameters, gathered from all ranks, as the optimiser alone would give it."""
         if self.alone:
             return self.optimizer.state_dict()
+        self.settle()
         numbers, names = self._gathered_numbers()
         whole = {}
         for b, bucket in enumerate(self.buckets):
@@ -196,6 +217,7 @@ class ShardedOptimizer(Optimizer):
 
     def load_state_dict(self, state_dict):
         """Take over the state of all parameters; this rank keeps its part. Errors: as Optimizer.load_state_dict."""
+        self.settle()
         self.optimizer.load_state_dict(state_dict)
         if self.alone:
             return

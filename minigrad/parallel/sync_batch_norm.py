@@ -17,6 +17,7 @@ from minigrad_kernels.errors import KindError, ShapeError
 from .. import device as devices
 from .. import ops
 from ..engine import no_grad, write
+from ..modes import repeating
 from ..nn import BatchNorm1d, BatchNorm2d, Module
 from ..nn.norm import _BatchNorm
 from ..ops.normalization import batch as local
@@ -34,7 +35,7 @@ __all__ = ["SyncBatchNorm"]
 def _statistics(input):
     """The mean and the biased variance of each channel on this rank, zeros where it has no elements."""
     x = local._dense(input)
-    mean, variance = (devices.zeros((x.shape[1],), x.dtype, like=x) for _ in range(2))
+    mean, variance = (devices.zeros((x.shape[1],), devices.sum_dtype(x), like=x) for _ in range(2))
     if x.size:
         kernels.batch_statistics(x, mean, variance, devices.workspace)
     return mean, variance
@@ -67,7 +68,7 @@ def _sync_batch_norm(input, weight, bias, mean, variance, count, eps, world):
     x = local._dense(input)
     out = devices.empty_like(x)
     if x.size:
-        kernels.batch_normalize(x, mean, variance, *local._contiguous((weight, bias)), eps, None, False, out)
+        kernels.batch_normalize(x, mean, variance, *local._contiguous((weight, bias), x), eps, None, False, out)
     return out
 
 
@@ -108,7 +109,7 @@ def _sync_batch_norm_at_once(g, input, mean, variance, weight, count, eps, world
     """Both sums of this rank by one kernel, their totals by one exchange, and from these the gradient of the input."""
     g, x = local._dense(g), local._dense(input)
     dx = devices.empty_like(x)
-    dweight, dbias = (devices.zeros((x.shape[1],), x.dtype, like=x) for _ in range(2))
+    dweight, dbias = (devices.zeros((x.shape[1],), devices.sum_dtype(x), like=x) for _ in range(2))
     if x.size:
         kernels.batch_norm_grads(g, x, mean, variance, None, eps, None, None, dweight, dbias, None, devices.workspace)
     if "input" in needs:
@@ -126,7 +127,7 @@ def _write_dx(dx, g, x, mean, variance, weight, means, eps):
     with no_grad():
         scale = 1 / ops.sqrt(Tensor.made(variance).to("float64") + eps)
         scale = (scale if weight is None else scale * Tensor.made(weight)).detach()
-        bias, slope = ((scale * -one).to(x.dtype).data for one in (means[0], means[1]))
+        bias, slope = ((scale * -one).to(devices.sum_dtype(x)).data for one in (means[0], means[1]))
         kernels.batch_normalize(x, mean, variance, slope, bias, eps, None, False, dx)
         per_channel = local.per_channel(scale.to(x.dtype), x.ndim)
         devices.accumulate(dx, devices.elementwise("mul", g, per_channel.data))
@@ -223,9 +224,9 @@ class SyncBatchNorm(_BatchNorm):
         if not count:
             affine = [v if v is None else local.per_channel(v, input.ndim) for v in (self.weight, self.bias)]
             return local.scaled(input, *affine)
-        if self.track_running_stats:
+        if self.track_running_stats and not repeating.get():
             self._track(mean, variance * (count / (count - 1)))
-        mean, variance = mean.to(input.dtype), variance.to(input.dtype)
+        mean, variance = (one.to(devices.sum_dtype(input.data)) for one in (mean, variance))
         out = _sync_batch_norm(images, self.weight, self.bias, mean, variance, count, self.eps, world)
         return out if images is input else ops.reshape(out, input.shape)
 

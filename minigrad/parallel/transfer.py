@@ -38,7 +38,7 @@ __all__ = ["TAGS", "all_reduce", "recv", "send", "settle", "world_of"]
 
 TAGS = 31  # as many again are for the gradients
 DIMENSIONS = 16  # of an array that is sent
-KINDS = "buif"  # of element types, as NumPy calls them
+KINDS = "buifV"  # of element types, as NumPy calls them; V is bfloat16
 
 _on_the_way: "weakref.WeakKeyDictionary[Communicator, list]" = weakref.WeakKeyDictionary()
 
@@ -91,7 +91,8 @@ def _announced(source, tag, world):
     head = world.recv(np.empty(3 + 2 * DIMENSIONS, np.int64), source, tag).tolist()
     (kind, itemsize), ndim = divmod(head[0], 1 << 8), head[2]
     shape, order = head[3 : 3 + ndim], head[3 + DIMENSIONS :][:ndim]
-    return np.dtype(f"{KINDS[kind]}{itemsize}"), bool(head[1]), tuple(shape), tuple(order)
+    dtype = devices.element_type("bfloat16" if KINDS[kind] == "V" else f"{KINDS[kind]}{itemsize}")
+    return dtype, bool(head[1]), tuple(shape), tuple(order)
 
 
 # ---- from one rank to another ----------------------------------------------------------------------------------------

@@ -5,11 +5,13 @@ from .histograms import Histograms
 from .history import History, Running
 from .interruption import Interruption
 from .loop import evaluate, fit
+from .precision import PRECISIONS
 from .predictions import confusion_matrix, predict
 from .progress import Progress
 from .tensorboard import TensorBoard
 
 __all__ = [
+    "PRECISIONS",
     "Callback",
     "Histograms",
     "History",

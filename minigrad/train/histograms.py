@@ -26,7 +26,7 @@ class Histograms(Callback):
     the first epoch recorded; those of gradients, which grow and vanish by orders of magnitude, have equal widths on a
     logarithmic scale, from 1e-5 to 10 times the largest magnitude, with one around 0 for what is smaller. They then
     stay, so that epochs can be compared; what lies beyond is counted in the outermost ones. Gradients are those of the
-    last update, after clipping. Counts are None where there is nothing to count: no gradient (with ZeRO none is kept
+    last update, before clipping. Counts are None where there is nothing to count: no gradient (with ZeRO none is kept
     whole), or elements that are not finite.
 
     model       what is trained; of a DataParallel the names are those of its module

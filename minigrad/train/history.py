@@ -27,6 +27,8 @@ class Running:
     images: int = 0
     seconds: float = 0.0
     timed_images: int = 0
+    skipped: int = 0  # updates left out, as gradients overflowed
+    pending: int = 0  # images whose figures have not come from the GPU yet
     trained: bool = False  # whether only the evaluation is missing
 
     def row(self):
@@ -42,7 +44,9 @@ class History:
 
     rows                dictionaries; history[i] is a row, history["loss"] the list of one figure
     steps               updates so far
-    running             the sums of the epoch under way
+    running             the sums of the epoch under way; on a GPU whoever asks waits for figures that are on their way
+    latest              the same without waiting: `pending` images have no figures yet
+    precision           of the latest call of fit
     first_step_seconds  the time of the first update of the latest call of fit, compiling kernels included
 
     Units   loss is the mean over the images, accuracy is a fraction of 1
@@ -51,8 +55,21 @@ class History:
     def __init__(self, rows=()):
         self.rows = [dict(row) for row in rows]
         self.steps = 0
-        self.running = Running()
+        self.latest, self.settle = Running(), None
         self.first_step_seconds = None
+        self.precision = "float32"
+
+    @property
+    def running(self):
+        if self.settle is not None and self.latest.pending:
+            self.settle()
+        return self.latest
+
+    def close(self):
+        """Wait for the figures that are on their way; no more will come."""
+        if self.settle is not None:
+            self.settle()
+        self.settle = None
 
     def __len__(self):
         return len(self.rows)
@@ -63,7 +80,7 @@ class History:
     def append(self, row):
         """Close the epoch under way with this row."""
         self.rows.append(dict(row))
-        self.running = Running()
+        self.latest = Running()
 
     def columns(self):
         """The names of the figures, in the order in which they appear first."""
@@ -89,6 +106,7 @@ class History:
             "rows": [dict(row) for row in self.rows],
             "steps": self.steps,
             "running": asdict(self.running),
+            "precision": self.precision,
         }
 
     def load_state_dict(self, state):
@@ -98,11 +116,12 @@ class History:
             steps, running = int(state["steps"]), Running(**state["running"])
             figures = [value for row in rows for value in row.values() if value is not None]
             figures += asdict(replace(running, lr=running.lr or 0.0)).values()
-            if not all(isinstance(value, int | float) for value in figures):
+            precision = state.get("precision", self.precision)  # which older releases do not state
+            if not all(isinstance(value, int | float) for value in figures) or not isinstance(precision, str):
                 raise TypeError("a figure is no number")
         except (KeyError, TypeError, ValueError) as error:
             raise ShapeError("History: state is malformed, want what History.state_dict() gives") from error
-        self.rows, self.steps, self.running = rows, steps, running
+        self.rows, self.steps, self.latest, self.precision = rows, steps, running, precision
 
     # ---- looks ---------------------------------------------------------------------------------------------
 
@@ -113,7 +132,8 @@ class History:
         return learning_curve(self, axes, quantity)
 
     def __repr__(self):
-        return f"History({len(self)} epochs, {self.steps} steps)"
+        precision = "" if self.precision == "float32" else f", {self.precision}"
+        return f"History({len(self)} epochs, {self.steps} steps{precision})"
 
     def _repr_html_(self):
         names = self.columns()

@@ -5,6 +5,7 @@ is called as loss(scores, labels) and gives the mean over the batch.
 """
 
 import contextlib
+import functools
 import itertools
 import math
 import time
@@ -12,15 +13,19 @@ from numbers import Real
 
 from minigrad_kernels.errors import KindError, MinigradError, OutOfMemory, ShapeError, StateError
 
-from .. import ops
+from .. import device, ops
 from ..data import Dataset
+from ..graph import CaptureError
 from ..modes import no_grad
 from ..nn import Module
-from ..optim import Optimizer, clip_grad_norm_
+from ..optim import Optimizer
 from ..optim.lr_scheduler import LRScheduler, MetricLR
 from ..parallel import ShardedOptimizer
 from .callback import Callbacks
 from .history import History
+from .passes import on_device, passes, right
+from .precision import Arithmetic, computing
+from .replayed import Replayed, check_losses
 from .team import team_of
 
 __all__ = ["evaluate", "evaluation", "fit", "on_device"]
@@ -37,6 +42,9 @@ def fit(
     schedule=None,
     accumulate=1,
     clip=None,
+    precision=None,
+    scaler=None,
+    eager=False,
     history=None,
     callbacks=(),
 ):
@@ -49,47 +57,65 @@ def fit(
                 loss on the test data, or of the epoch's row where there are none, before callbacks see the epoch
     accumulate  batches to an update; it is the update of the one large batch, also where the last is smaller
     clip        the largest 2-norm of the gradient of all parameters together
+    precision   "float32", the default, "tf32", "bfloat16" or "float16": in which types the model and the loss compute,
+                on the test data too (see precision.py)
+    scaler      the GradScaler of the loss, to go on with; default a new one for float16. An update that it leaves out
+                does not step the schedule
+    eager       on a GPU, do without graphs: else each update is one launch (see minigrad.graph), the loss and what the
+                model does must wait for nothing, and figures of losses come when they come
     history     of an earlier call, to go on from; the loader then stands where that call left it
     callbacks   Callbacks; with none, nothing is printed: Progress(images, epochs) shows a line for each epoch
 
     loss and accuracy of a row are means over the epoch while the weights changed, in training mode.
     Errors  RuntimeError at a loss that is not finite, the weights as before that update, or at a test loss that
-            is not; ValueError and TypeError for options out of range
+            is not, or where no scale of the loss keeps gradients finite; ValueError and TypeError for options out of
+            range
     """
     _check_parts(model, optimizer, schedule, loader=loader, test=test)
-    _check_options(epochs, accumulate, clip, optimizer)
-    history, callback, team = History() if history is None else history, Callbacks(callbacks), team_of(model)
+    arithmetic = Arithmetic("fit", precision, scaler)
+    history, callback, team = _opened(history), Callbacks(callbacks), team_of(model)
     options = {"epochs": epochs, "accumulate": accumulate, "clip": clip, "optimizer": optimizer}
-    team.agree({**options, "updates so far": history.steps, "loader": getattr(loader, "state_dict", dict)()})
+    _check_options(**options)
+    options |= arithmetic.options() | {"loader": getattr(loader, "state_dict", dict)()}
+    team.agree({**options, "updates so far": history.steps})
     stop = lambda: team.agreed(callback.stop(history))
-    history.first_step_seconds = None
-    watcher = schedule if isinstance(schedule, MetricLR) else None
-    stepped = schedule if watcher is None else None
-    update = lambda batches: _update(model, team, batches, optimizer, loss, stepped, clip, history.steps + 1)
+    history.first_step_seconds, history.precision = None, arithmetic.precision
+    watcher, stepped = (schedule, None) if isinstance(schedule, MetricLR) else (None, schedule)
+    how = model, team, optimizer, loss, stepped, clip, arithmetic, history
+    update = _replaying(*how) if _on_gpu(model) and not eager else functools.partial(_update, how)
     callback.on_start(history)
     while len(history) < epochs:
         running = history.running
-        if running.lr is None:
-            running.lr = optimizer.param_groups[0]["lr"]
+        running.lr = optimizer.param_groups[0]["lr"] if running.lr is None else running.lr
         if not running.trained:
             model.train()
             running.trained = _train_epoch(loader, accumulate, update, history, callback, stop)
-        if not running.trained or not _close_epoch(model, test, loss, history, stop):
+        if not running.trained or not _close_epoch(model, test, loss, arithmetic, history, watcher, callback, stop):
             break
-        if watcher is not None:
-            watcher.step(history[-1].get("test_loss", history[-1]["loss"]))
-        callback.on_epoch(history)
-        if stop():
-            break
+    history.close()
     return history
+
+
+def _opened(history):
+    """The history to go on with, into which the figures of a call that was interrupted have come."""
+    history = History() if history is None else history
+    history.close()
+    return history
+
+
+def _source(loader, update):
+    """The batches of an epoch; for graphs such as the GPU makes by itself, where the loader has them."""
+    counted = getattr(loader, "counted", None) if getattr(update, "replays", False) else None
+    found = None if counted is None else counted()
+    return loader if found is None else found
 
 
 def _train_epoch(loader, accumulate, update, history, callback, stop):
     """Update on every group of batches; False if told to stop."""
     before = time.perf_counter()
-    for batches in _groups(loader, accumulate):
+    for batches in _groups(_source(loader, update), accumulate):
         loss, correct, images = update(batches)
-        running, now = history.running, time.perf_counter()
+        running, now = history.latest, time.perf_counter()
         running.loss += loss
         running.correct += correct
         running.images += images
@@ -107,13 +133,14 @@ def _train_epoch(loader, accumulate, update, history, callback, stop):
     return True
 
 
-def _close_epoch(model, test, loss, history, stop):
-    """Evaluate and add the row; False if told to stop before."""
+def _close_epoch(model, test, loss, arithmetic, history, watcher, callback, stop):
+    """Evaluate, add the row and show it to a schedule that watches and to callbacks; False if told to stop."""
     if not history.running.images:
         raise ShapeError(f"fit: loader has no images in epoch {len(history) + 1}")
     row = {"epoch": len(history) + 1, "step": history.steps, **history.running.row()}
+    row |= arithmetic.figures(history.running)
     if test is not None:
-        measured = evaluate(model, test, loss, stop)
+        measured = evaluate(model, test, loss, stop, precision=arithmetic.precision)
         if measured is None:
             return False
         if not math.isfinite(measured[0]):
@@ -121,71 +148,98 @@ def _close_epoch(model, test, loss, history, stop):
             raise StateError(f"fit: the test loss is {measured[0]} after step {history.steps}; {hint}")
         row["test_loss"], row["test_accuracy"] = measured
     history.append(row)
-    return True
+    if watcher is not None:
+        watcher.step(row.get("test_loss", row["loss"]))
+    callback.on_epoch(history)
+    return not stop()
 
 
-def _update(model, team, batches, optimizer, loss_function, schedule, clip, step):
+def _on_gpu(model):
+    parameter = next(iter(model.parameters()), None)
+    return parameter is not None and device.place_of(parameter.data).captures is not None
+
+
+def _update(how, batches):
     """One step of the optimiser on several batches; the sums of losses, of right answers, of images."""
+    model, team, optimizer, loss_function, schedule, clip, arithmetic, history = how
+    step = history.steps + 1
     optimizer.zero_grad()
     try:
-        rows = team.gathered(_gradients(model, team, batches, loss_function))
-        _check_losses(rows, step)
+        with arithmetic.computing():
+            own = _gradients(model, team, batches, loss_function, arithmetic.scaler)
+        rows = team.gathered(own)
+        check_losses(rows, step)
     except OutOfMemory as error:
         optimizer.zero_grad()
-        count = max(team.images(batches))
-        raise OutOfMemory(f"fit: {error}; a batch had {count} images, try {max(1, count // 2)}") from error
+        raise _smaller(error, team, batches) from error
     except MinigradError:
         optimizer.zero_grad()
         raise
-    if clip is not None:
-        clip_grad_norm_(model.parameters(), clip)
-    optimizer.step()
-    if schedule is not None:
+    _go_on(arithmetic.step(optimizer, model.parameters(), clip), schedule, arithmetic, history)
+    losses, hits, images = zip(*rows, strict=True)
+    return math.fsum(losses), int(sum(hits)), int(sum(images))
+
+
+def _go_on(made, schedule, arithmetic, history):
+    """After an update that was made, or left out."""
+    if not made:
+        history.latest.skipped += 1
+        if arithmetic.lost():
+            step = history.steps + 1
+            raise StateError(f"fit: at step {step} gradients are not finite at any scale of the loss; use bfloat16")
+    elif schedule is not None:
         schedule.step()
-    losses, right, images = zip(*rows, strict=True)
-    return math.fsum(losses), int(sum(right)), int(sum(images))
 
 
-def _gradients(model, team, batches, loss_function):
+def _replaying(model, team, optimizer, loss_function, schedule, clip, arithmetic, history):
+    """A function that does as _update, by graphs; figures of losses come later, to history.running."""
+    replayed = Replayed(model, team, optimizer, loss_function, clip, arithmetic, history)
+    history.settle = replayed.settle
+
+    def update(batches):
+        try:
+            images, made = replayed(batches)
+        except OutOfMemory as error:
+            raise _smaller(error, team, batches) from error
+        except CaptureError as error:
+            raise StateError(f"fit: {error}; eager=True trains without graphs") from error
+        _go_on(made, schedule, arithmetic, history)
+        return 0.0, 0, images
+
+    update.replays = True
+    return update
+
+
+def _smaller(error, team, batches):
+    count = max(team.images(batches))
+    return OutOfMemory(f"fit: {error}; a batch had {count} images, try {max(1, count // 2)}")
+
+
+def _gradients(model, team, batches, loss_function, scaler):
     """Compute the gradients of an update; rows (sum of losses, right answers, images) of this rank's batches."""
-    total, rows = sum(team.images(batches)), []
-    for part in team.parts(batches):
-        for number, (images, labels) in enumerate(on_device(part, model), 1):
-            scores = model(images)
-            loss, right = loss_function(scores, labels), _right(scores, labels)
-            share = len(labels) * team.shards / total  # the mean over all images weighs each batch by its own
-            with team.holding() if number < len(part) else contextlib.nullcontext():
-                (loss if share == 1 else loss * share).backward()
-            value = loss.item()  # only now, because it waits for the device
-            rows.append((value * len(labels), int(right.item()), len(labels)))
-    return rows
+    found = passes(model, team, batches, loss_function, scaler)
+    return [(loss.item() * images, int(correct.item()), images) for loss, correct, images in found]
 
 
-def _check_losses(rows, step):
-    for loss, _, images in rows:
-        if not math.isfinite(loss):
-            value = loss / images
-            raise StateError(f"fit: the loss is {value} at step {step}; lower the learning rate or clip the gradient")
-
-
-def evaluate(model, loader, loss=ops.cross_entropy, stop=lambda: False):
+def evaluate(model, loader, loss=ops.cross_entropy, stop=lambda: False, *, precision=None):
     """(mean loss, accuracy) over all batches, in evaluation mode; None if stop(), asked after each, says so.
 
     Of a DataParallel model all ranks call this: they share the batches, and all get the figures of the whole.
     The training flags of all modules are as before afterwards.
+    precision   in which types the model and the loss compute, as that of fit
     Errors  ValueError if there are no batches, TypeError for a Dataset instead of them
     """
     _refuse_datasets("evaluate", loader=loader)
     team, loss_sum, correct, count = team_of(model), 0.0, 0, 0
-    with evaluation(model):
+    with evaluation(model), computing(precision, "evaluate"):
         for batches in team.rounds(loader):
             rows = []
             for images, labels in on_device(batches, model):
                 scores = model(images)
-                value, right = loss(scores, labels).item(), int(_right(scores, labels).item())
-                rows.append((value * len(labels), right, len(labels)))
-            for one_loss, right, images in team.gathered(rows):
-                loss_sum, correct, count = loss_sum + one_loss, correct + int(right), count + int(images)
+                value, hits = loss(scores, labels).item(), int(right(scores, labels).item())
+                rows.append((value * len(labels), hits, len(labels)))
+            for one_loss, hits, images in team.gathered(rows):
+                loss_sum, correct, count = loss_sum + one_loss, correct + int(hits), count + int(images)
             if stop():
                 return None
     if not count:
@@ -211,18 +265,6 @@ def _groups(batches, size):
     batches = iter(batches)
     while group := list(itertools.islice(batches, size)):
         yield group
-
-
-def on_device(batches, model):
-    """The batches where the parameters are."""
-    parameter = next(iter(model.parameters()), None)
-    for images, labels in batches:
-        yield ((images, labels) if parameter is None else (images.to(parameter.device), labels.to(parameter.device)))
-
-
-def _right(scores, labels):
-    """How many scores are highest at their label, on their device."""
-    return (ops.argmax(scores, 1) == labels).sum()
 
 
 def _refuse_datasets(op, **loaders):

@@ -7,22 +7,24 @@ from minigrad_kernels.errors import KindError, ShapeError
 from .. import ops
 from ..device import host
 from .loop import evaluation, on_device
+from .precision import computing
 
 __all__ = ["confusion_matrix", "predict"]
 
 
-def predict(model, loader):
+def predict(model, loader, *, precision=None):
     """(probabilities, targets) of all images of the batches (images, labels), in evaluation mode, as NumPy arrays.
 
     The training flags of all modules are as before afterwards. Of a DataParallel model a rank that calls this
     predicts by itself.
 
+    precision   in which types the model computes, as that of fit; the softmax is float32
     Math    p = softmax(scores)
     Shapes  probabilities (N, classes), targets (N,)
     Errors  ValueError if there are no batches, or scores are not of shape (N, classes)
     """
     probabilities, targets = [], []
-    with evaluation(model):
+    with evaluation(model), computing(precision, "predict"):
         for images, labels in on_device(loader, model):
             scores = model(images)
             if scores.ndim != 2:

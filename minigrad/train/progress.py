@@ -44,8 +44,9 @@ class Progress(Callback):
             name = f"epoch {len(history) + 1}/{self.epochs}"
             off = sys.stderr is None or not sys.stderr.isatty()
             self.bar = tqdm(total=self.images, desc=name, unit=" images", leave=False, disable=off)
-        running = history.running
-        self.bar.set_postfix(loss=f"{running.loss / running.images:.4f}", refresh=False)
+        running = history.latest
+        if known := running.images - running.pending:
+            self.bar.set_postfix(loss=f"{running.loss / known:.4f}", refresh=False)
         self.bar.update(running.images - self.bar.n)
 
     def on_epoch(self, history):

@@ -5,8 +5,10 @@ import struct
 
 from minigrad_kernels.errors import ShapeError, StateError
 
+from .. import device
 from ..device import random
 from ..parallel import DataParallel, Shards
+from ..tensor import Tensor
 
 __all__ = ["module_of", "team_of"]
 
@@ -16,7 +18,7 @@ WISH = struct.Struct("<?QQ")  # whether to stop; seed and step of the random num
 class Alone:
     """One process; each of its batches is a shard of its own."""
 
-    shards = 1
+    shards, several = 1, False  # several: ranks, which compare what they find
 
     def agree(self, entries):
         """Have all ranks confirm that they train in the same way: the same texts under the same names."""
@@ -43,6 +45,10 @@ class Alone:
         """Whether any rank wants to stop."""
         return stop
 
+    def any(self, flag):
+        """A flag, a Tensor (1,), as the highest of all ranks."""
+        return flag
+
     def rounds(self, batches):
         """Lists of the batches that this rank evaluates between two questions whether to stop: none, or one."""
         return ([batch] for batch in batches)
@@ -53,6 +59,7 @@ class Together(Alone):
 
     def __init__(self, model):
         self.model, self.world, self.shards = model, model.world, model.sampler.shards
+        self.several = self.world.size > 1
 
     def agree(self, entries):
         self.world.agree("fit", {name: " ".join(str(text).split()) for name, text in entries.items()})
@@ -75,6 +82,9 @@ class Together(Alone):
     def gathered(self, rows):
         packed = b"".join(struct.pack("<3d", *row) for row in rows)
         return [row for message in self.world.all_gather_bytes(packed) for row in struct.iter_unpack("<3d", message)]
+
+    def any(self, flag):
+        return Tensor.made(self.world.all_reduce(device.copy(flag.data), "max", label="losses that are not finite"))
 
     def agreed(self, stop):
         source = random.generator()

@@ -9,8 +9,9 @@ import operator
 import numpy as np
 
 from .flags import Flags
+from .graphs import noted, recorded, refuse
 from .machine import current, mark, written
-from .memory import Memory, MemoryPointer
+from .memory import MemoryPointer, alloc
 
 __all__ = ["check", "dtype_of", "fresh", "like_views", "ndarray", "plain", "store", "wrapped"]
 
@@ -23,7 +24,7 @@ IMPLICIT = (
 def dtype_of(dtype):
     """A dtype that CuPy has."""
     dtype = np.dtype(float if dtype is None else dtype)
-    if dtype.char not in TYPES:
+    if dtype.char not in TYPES and dtype.name != "bfloat16":  # which CuPy knows where ml_dtypes is
         raise ValueError(f"Unsupported dtype {dtype}")
     return dtype
 
@@ -42,8 +43,8 @@ class ndarray:
             raise ValueError(f"order not understood. order={order}")
         if memptr is None and strides is not None:
             raise ValueError("memptr is required if strides is given.")
-        self._memory = Memory(int(np.prod(shape, dtype=np.int64)) * dtype.itemsize) if memptr is None else memptr.mem
-        start = 0 if memptr is None else memptr._offset
+        memptr = alloc(int(np.prod(shape, dtype=np.int64)) * dtype.itemsize) if memptr is None else memptr
+        self._memory, start = memptr.mem, memptr._offset
         strides = (0,) * len(shape) if strides is None and 0 in shape else strides
         self._x = np.ndarray(shape, dtype, self._memory.owner, start, strides, (order or "C").upper())
         self.base = None
@@ -108,6 +109,12 @@ class ndarray:
         if out is not None:
             self._check_host(out, "obtained from", "from")
         machine = current()
+        if blocking or out is None:
+            refuse(stream=stream)
+        elif machine.pinned_at(out.ctypes.data) is None:
+            refuse(stream=stream)  # memory that may be paged out
+        elif noted("get", lambda: self.get(stream, order, out, False), [self._x], stream):
+            return out
         machine.copied["to host"] += self.nbytes
         machine.access("get", [self._x], stream=stream)
         if blocking:
@@ -125,6 +132,10 @@ class ndarray:
         if not (self._x.flags.c_contiguous or self._x.flags.f_contiguous):
             raise RuntimeError("Cannot set to non-contiguous array")
         machine = current()
+        if stream is None or machine.pinned_at(arr.ctypes.data) is None:
+            refuse(stream=stream)
+        elif noted("set", lambda: self.set(arr, stream), [self._x], stream):
+            return
         machine.copied["to device"] += self.nbytes
         machine.access("set", [], [self._x], stream)
         if stream is None:
@@ -200,6 +211,7 @@ class ndarray:
 
         put(self, key, value)
 
+    @recorded
     def fill(self, value):
         for kind in (ndarray, np.ndarray):
             if isinstance(value, list | tuple):

@@ -3,6 +3,7 @@
 import numpy as np
 
 from .arrays import check, dtype_of, fresh, like_views, ndarray, plain, store, wrapped
+from .graphs import recorded, refuse
 from .machine import current
 
 __all__ = ["FUNCTIONS"]
@@ -43,32 +44,39 @@ def _filled(array, value):
     return array
 
 
+@recorded
 def zeros(shape, dtype=float, order="C"):
     return _filled(empty(shape, dtype, order), 0)
 
 
+@recorded
 def ones(shape, dtype=float, order="C"):
     return _filled(empty(shape, dtype, order), 1)
 
 
+@recorded
 def full(shape, fill_value, dtype=None, order="C"):
     if dtype is None:
         dtype = fill_value.dtype if isinstance(fill_value, ndarray) else np.array(fill_value).dtype
     return _filled(empty(shape, dtype, order), fill_value)
 
 
+@recorded
 def zeros_like(a, dtype=None, order="K", subok=None, shape=None):
     return _filled(empty_like(a, dtype, order, subok, shape), 0)
 
 
+@recorded
 def ones_like(a, dtype=None, order="K", subok=None, shape=None):
     return _filled(empty_like(a, dtype, order, subok, shape), 1)
 
 
+@recorded
 def full_like(a, fill_value, dtype=None, order="K", subok=None, shape=None):
     return _filled(empty_like(a, dtype, order, subok, shape), fill_value)
 
 
+@recorded
 def array(obj, dtype=None, copy=True, order="K", subok=False, ndmin=0, *, blocking=False):
     """An array on the current device: of another device, of the host, or of numbers."""
     if subok:
@@ -88,6 +96,7 @@ def array(obj, dtype=None, copy=True, order="K", subok=False, ndmin=0, *, blocki
         return fresh(values, "F" if order == "F" else "C")
     values = np.asarray(obj, dtype)
     dtype_of(values.dtype)
+    refuse()  # it goes by way of pinned memory that others get afterwards
     machine.copied["to device"] += values.nbytes
     if blocking:
         machine.wait("array")
@@ -135,6 +144,7 @@ def asnumpy(a, stream=None, order="C", out=None, *, blocking=True):
     return out
 
 
+@recorded
 def copyto(dst, src, casting="same_kind", where=None):
     """Copy into an array, from one of any device or a number."""
     if isinstance(src, np.ndarray) and src.ndim:
@@ -166,6 +176,7 @@ def get_array_module(*args):
     return CUPY if any(isinstance(argument, ndarray) for argument in args) else np
 
 
+@recorded
 def where(condition, x=None, y=None):
     if (x is None) != (y is None):
         raise ValueError("Must provide both 'x' and 'y' or neither.")

@@ -9,6 +9,7 @@ import inspect
 import numpy as np
 
 from .arrays import check, fresh, like_views, ndarray, plain, store
+from .graphs import capturing, recorded
 from .machine import current
 from .names import known, signature
 
@@ -105,12 +106,14 @@ def derived(name, function, parameters, label=""):
         return like_views(result, found) if out is None else _into(out, result)
 
     call.__name__, call.__module__ = name, "cupy"
-    return call
+    return recorded(call)
 
 
 def _count(name, label):
     machine = current()
     if name in LIBRARY or "." in label:
+        if capturing():
+            raise NotImplementedError("calling cuBLAS API during stream capture is currently unsupported")
         machine.library[label] += 1
     if name in WAITS:
         machine.wait(label)
@@ -138,6 +141,7 @@ def find(name):
     return numpys if alike else None
 
 
+@recorded
 def matmul(a, b, out=None, **options):
     """The product of matrices, by cuBLAS."""
     for position, operand in zip("ab", (a, b), strict=True):

@@ -5,6 +5,7 @@ import operator
 import numpy as np
 
 from .arrays import check, fresh, ndarray, plain, store, wrapped
+from .graphs import recorded, refuse
 from .machine import current, written
 
 __all__ = ["get", "put"]
@@ -24,6 +25,7 @@ def _sent(part):
             "only integers, slices (`:`), ellipsis (`...`),numpy.newaxis (`None`) and integer or boolean arrays are "
             "valid indices"
         )
+    refuse()
     current().copied["to device"] += host.nbytes
     return fresh(host)
 
@@ -64,6 +66,7 @@ def _numpys(array, key):
     return tuple(found), any(isinstance(part, ndarray) for part in parts)
 
 
+@recorded
 def get(array, key):
     subscript, advanced = _numpys(array, key)
     if advanced:
@@ -77,6 +80,7 @@ def _as_view(subscript):
     return subscript if any(part is Ellipsis for part in subscript) else (*subscript, ...)
 
 
+@recorded
 def put(array, key, value):
     subscript, advanced = _numpys(array, key)
     if not advanced:
@@ -89,6 +93,7 @@ def put(array, key, value):
         return
     check("setitem", array, value)
     if not isinstance(value, ndarray):
+        refuse()
         value = np.asarray(value, dtype=array.dtype)
         current().copied["to device"] += value.nbytes
     array._x[subscript] = plain(value).astype(array.dtype, copy=False)

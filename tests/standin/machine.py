@@ -7,6 +7,7 @@ import ctypes
 import threading
 import weakref
 from collections import Counter
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -29,6 +30,11 @@ ERRORS = {  # the codes of the runtime that the stand-in can give
     101: "cudaErrorInvalidDevice: invalid device ordinal",
     400: "cudaErrorInvalidResourceHandle: invalid resource handle",
     700: "cudaErrorIllegalAddress: an illegal memory access was encountered",
+    900: "cudaErrorStreamCaptureUnsupported: operation not permitted when stream is capturing",
+    901: "cudaErrorStreamCaptureInvalidated: operation failed due to a previous error during capture",
+    904: "cudaErrorStreamCaptureUnjoined: capturing stream has unjoined work",
+    905: "cudaErrorStreamCaptureIsolation: dependency created on uncaptured work in another stream",
+    907: "cudaErrorCapturedEvent: operation not permitted on an event last recorded in a capturing stream",
     704: "cudaErrorPeerAccessAlreadyEnabled: peer access is already enabled",
     705: "cudaErrorPeerAccessNotEnabled: peer access has not been enabled",
 }
@@ -83,6 +89,8 @@ class Machine:
     ranges            the names of NVTX ranges that were begun, in order; open_ranges: those not ended yet
     images            what Module.load was given, in order
     attributes        what funcSetAttribute set: {(function, attribute): value}
+    captures          streams that capture, (device, name): Capture; see graphs.py
+    graph_launches    a Graph for each time that one was launched, in order
     endless           streams, as the driver calls them, whose work from now on never ends
     """
 
@@ -93,6 +101,7 @@ class Machine:
         self.copied, self.synchronisations, self.library, self.functions = Counter(), Counter(), Counter(), Counter()
         self.made_current, self.order, self.endless = [], Order(), set()
         self.attributes, self.loaded_functions, self.streams = {}, {}, {}
+        self.captures, self.graph_launches = {}, []
         self.forbidden = None  # the error of cupyx.allow_synchronize(False)
         self.lock = threading.RLock()
         self._pinned = {}  # address on the host -> weak reference to the bytes there
@@ -128,11 +137,24 @@ class Machine:
 
     def stream(self, stream=None):
         """(device, name) of a stream, the current one without."""
+        if (place := getattr(self._thread, "replayed", None)) is not None:
+            return place
         name = self.stream_pointer() if stream is None else getattr(stream, "ptr", stream)
         return self.streams.get(name, self.device), name
 
+    @contextmanager
+    def replaying(self, place):
+        """Within, a graph does its work on a stream, whatever stream that work names."""
+        self._thread.replayed = place
+        try:
+            yield
+        finally:
+            self._thread.replayed = None
+
     def access(self, name, reads=(), writes=(), stream=None):
         """An operation on a stream, the current one without, reads and writes these arrays."""
+        if self.captures and self.stream(stream) in self.captures:
+            return  # it takes place when the graph is launched
         ranges = [[(owner_of(x), *byte_range(x)) for x in side if x.size] for side in (reads, writes)]
         with self.lock:
             self.order.operate(self.stream(stream), name or self.doing, *ranges)
@@ -150,6 +172,10 @@ class Machine:
         """The host waits for a stream (the current one without), for all of a device, or for what an event has seen."""
         if self.forbidden:
             raise self.forbidden(f"{what}: the host waits for the device")
+        if self.captures and seen is None:
+            from .graphs import refuse
+
+            refuse(stream=stream, device=device)
         with self.lock:
             self.synchronisations[what] += 1
             if seen is not None:
@@ -177,7 +203,9 @@ class Machine:
             self.order.allocated(owner, self.stream(), size)
         return owner
 
-    def release(self, owner, size):
+    def release(self, owner, size, pool=None):
+        """Give bytes back; pool: a weak reference to the private pool that gets them."""
+        owner.given_back = pool or _nobody
         with self.lock:
             self.devices[owner.home].used -= -(-size // UNIT) * UNIT
             self.order.freed(owner, size)
@@ -220,6 +248,10 @@ class Machine:
                 if place not in found or view.nbytes > found[place].nbytes:
                     interpreter.address(view)
         return found
+
+
+def _nobody():
+    """In place of a weak reference to a private pool: the memory may be anybody's."""
 
 
 def owner_at(address):

@@ -1,30 +1,34 @@
 """cupy.cuda.memory and pinned_memory: blocks, pointers and pools."""
 
+import contextlib
 import ctypes
+import threading
+import weakref
 
 import numpy as np
 
 from minigrad_kernels import interpreter
 
+from .graphs import noted, refuse
 from .machine import bytes_at, current, mark, owner_at
 
 __all__ = [
-    "Memory", "MemoryPointer", "MemoryPool", "PinnedMemoryPointer", "PinnedMemoryPool", "UnownedMemory",
-    "alloc_pinned_memory",
+    "DEFAULT_POOL", "Memory", "MemoryPointer", "MemoryPool", "PinnedMemoryPointer", "PinnedMemoryPool", "UnownedMemory",
+    "alloc", "alloc_pinned_memory", "using_allocator",
 ]  # fmt: skip
 
 
 class Memory:
     """A block of a device's memory; its bytes come back when the last pointer to it is gone."""
 
-    def __init__(self, size):
-        self.machine, self.size = current(), size
+    def __init__(self, size, pool=None):
+        self.machine, self.size, self._pool = current(), size, pool
         self.owner = self.machine.allocate(size)
         self.device_id = self.owner.home
 
     def __del__(self):
         if hasattr(self, "owner"):
-            self.machine.release(self.owner, self.size)
+            self.machine.release(self.owner, self.size, self._pool)
 
     @property
     def ptr(self):
@@ -94,6 +98,14 @@ class MemoryPointer:
 
     def _fill(self, values, direction, stream=None):
         there, machine = self._bytes(len(values)), current()
+        if direction == "to device" and machine.pinned_at(values.ctypes.data) is None:
+            refuse(stream=stream)  # memory that may be paged out
+        if not noted("memcpy", lambda: self._move(there, values, direction, stream), [there, values], stream):
+            self._move(there, values, direction, stream)
+
+    @staticmethod
+    def _move(there, values, direction, stream):
+        machine = current()
         machine.access("memcpy", [values], [there], stream)
         there.view(np.ndarray)[...] = values
         mark(there)
@@ -128,28 +140,41 @@ class MemoryPointer:
 
     def copy_to_host_async(self, mem, size, stream=None):
         address = mem.value if isinstance(mem, ctypes.c_void_p) else int(mem)
-        current().access("memcpy", [self._bytes(size)], [], stream)
-        bytes_at(address, size)[...] = self._bytes(size)
-        current().copied["to host"] += size
+        here = self._bytes(size)
+        if current().pinned_at(address) is None:
+            refuse(stream=stream)  # memory that may be paged out
+
+        def move():
+            current().access("memcpy", [here], [], stream)
+            bytes_at(address, size)[...] = here
+            current().copied["to host"] += size
+
+        if not noted("memcpy", move, [here], stream):
+            move()
 
     def memset_async(self, value, size, stream=None):
         there = self._bytes(size)
-        current().access("memset", [], [there], stream)
-        there.view(np.ndarray)[...] = value
-        mark(there)
+
+        def fill():
+            current().access("memset", [], [there], stream)
+            there.view(np.ndarray)[...] = value
+            mark(there)
+
+        if not noted("memset", fill, [there], stream):
+            fill()
 
     def memset(self, value, size):
         self.memset_async(value, size)
 
 
 class MemoryPool:
-    """The pool of the current device."""
+    """The pool of the current device, or a private one, whose memory nobody else gets."""
 
-    def __init__(self, allocator=None):
-        pass
+    def __init__(self, allocator=None, private=True):
+        self._private = private
 
     def malloc(self, size):
-        return MemoryPointer(Memory(size), 0)
+        return MemoryPointer(Memory(size, weakref.ref(self) if self._private else None), 0)
 
     def used_bytes(self):
         return self._device.used
@@ -178,6 +203,25 @@ class MemoryPool:
     def _device(self):
         machine = current()
         return machine.devices[machine.device]
+
+
+DEFAULT_POOL = MemoryPool(private=False)
+_allocators = threading.local()
+
+
+def alloc(size):
+    """Memory from the allocator that this thread uses."""
+    return getattr(_allocators, "used", DEFAULT_POOL.malloc)(size)
+
+
+@contextlib.contextmanager
+def using_allocator(allocator=None):
+    before = getattr(_allocators, "used", DEFAULT_POOL.malloc)
+    _allocators.used = allocator or DEFAULT_POOL.malloc
+    try:
+        yield
+    finally:
+        _allocators.used = before
 
 
 class PinnedMemoryPointer:

@@ -7,6 +7,7 @@ import numpy as np
 from . import creation
 from .arrays import check, dtype_of, fresh, ndarray, plain, store, wrapped
 from .functions import bound, derived, matmul
+from .graphs import recorded
 from .machine import written
 from .names import known
 from .ufuncs import SCALARS, UFUNCS
@@ -33,6 +34,9 @@ for name in DERIVED:
     setattr(ndarray, name, _method(name))
 
 
+VIEWS = ("transpose", "view", "reduced_view")  # nothing is done on the device
+
+
 def _own(function):
     """A method under CuPy's signature."""
     parameters = MEMBERS[function.__name__]
@@ -41,7 +45,8 @@ def _own(function):
         given = bound(function.__name__, parameters, arguments, options)
         return function(self, *given.args, **given.kwargs)
 
-    setattr(ndarray, function.__name__, method)
+    method.__name__ = function.__name__
+    setattr(ndarray, function.__name__, method if function.__name__ in VIEWS else recorded(method))
     return method
 
 
@@ -136,7 +141,8 @@ def _scatter(name, function, kinds):
         key = slices if isinstance(slices, tuple) else (slices,)
         function.at(self._x, tuple(plain(part) for part in key), np.asarray(plain(value)).astype(self.dtype))
 
-    setattr(ndarray, name, method)
+    method.__name__ = "put"
+    setattr(ndarray, name, recorded(method))
 
 
 _scatter("scatter_add", np.add, "iILQefd")

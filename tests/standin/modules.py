@@ -5,7 +5,7 @@ import types
 
 import numpy as np
 
-from . import driver, memory, methods, nccl, streams
+from . import driver, graphs, memory, methods, nccl, streams
 from .arrays import check, fresh, ndarray
 from .creation import FUNCTIONS
 from .functions import bound, derived, find, matmul, refuse_host
@@ -163,11 +163,11 @@ def _range_pop():
 
 
 def _pool():
-    return memory.MemoryPool()
+    return memory.DEFAULT_POOL
 
 
 MEMORY = {"Memory": memory.Memory, "MemoryPointer": memory.MemoryPointer, "MemoryPool": memory.MemoryPool}
-MEMORY |= {"UnownedMemory": memory.UnownedMemory, "alloc": lambda size: _pool().malloc(size)}
+MEMORY |= {"UnownedMemory": memory.UnownedMemory, "alloc": memory.alloc}
 PINNED = {name: getattr(memory, name) for name in ("PinnedMemoryPointer", "PinnedMemoryPool", "alloc_pinned_memory")}
 STREAMS = {name: getattr(streams, name) for name in streams.__all__ if name != "Device"}
 NVTX = {"RangePush": _range_push, "RangePop": _range_pop, "Mark": lambda message, id_color=-1: None}
@@ -188,7 +188,8 @@ PARTS = {
 CUDA = Namespace(
     "cupy.cuda",
     PARTS | MEMORY | PINNED | STREAMS | FUNCTION
-    | {"Device": streams.Device, "get_device_id": lambda: current().device, "is_available": lambda: True},
+    | {"Device": streams.Device, "Graph": graphs.Graph, "using_allocator": memory.using_allocator}
+    | {"get_device_id": lambda: current().device, "is_available": lambda: True},
 )  # fmt: skip
 LINALG, RANDOM = Linalg("cupy.linalg", {}), Random("cupy.random")
 LIB = types.ModuleType("cupy.lib")

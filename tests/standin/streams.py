@@ -3,6 +3,7 @@
 import itertools
 import time
 
+from . import graphs
 from .machine import CUDARuntimeError, current
 
 __all__ = ["Device", "Event", "ExternalStream", "Stream", "get_current_stream", "get_elapsed_time"]
@@ -99,7 +100,7 @@ class _Stream:
         return self
 
     done = True
-    is_capturing = lambda self: False
+    is_capturing = lambda self: current().stream(self) in current().captures
 
     def synchronize(self):
         current().wait("Stream.synchronize", self)
@@ -111,6 +112,8 @@ class _Stream:
 
     def wait_event(self, event):
         machine = current()
+        if graphs.wait(self, event):
+            return
         with machine.lock:
             machine.order.waits(machine.stream(self), event.seen)
 
@@ -118,10 +121,14 @@ class _Stream:
         callback(self, 0, arg)
 
     def launch_host_func(self, callback, arg):
-        callback(arg)
+        if not graphs.noted("launch_host_func", lambda: callback(arg), (), self):
+            callback(arg)
 
     def begin_capture(self, mode=None):
-        raise NotImplementedError("stand-in: graphs are not captured")
+        graphs.begin(self)
+
+    def end_capture(self):
+        return graphs.end(self)
 
 
 class Stream(_Stream):
@@ -152,6 +159,7 @@ class Event:
     def __init__(self, block=False, disable_timing=False, interprocess=False):
         self.disable_timing, self.recorded, self.time = disable_timing, None, 0.0
         self.endless = False  # whether the work it stands for never ends
+        self.capture = None  # of the stream, where it marks a point of a graph
         self.seen = {}  # operations that it stands for: none as long as it was not recorded
         self.device_id = current().device
 
@@ -160,15 +168,19 @@ class Event:
         if stream.device_id not in (-1, self.device_id):
             raise CUDARuntimeError(400)
         self.recorded, self.time, machine = stream, time.perf_counter(), current()
+        if graphs.record(self, stream):
+            return
         with machine.lock:
             self.seen, self.endless = machine.order.recorded(machine.stream(stream)), stream.ptr in machine.endless
 
     def synchronize(self):
+        graphs.captured_event(self)
         current().wait("Event.synchronize", seen=self.seen)
 
     @property
     def done(self):
         """Whether its work has ended; who asks knows it then, as one that waited would."""
+        graphs.captured_event(self)
         machine = current()
         with machine.lock:
             if not self.endless:

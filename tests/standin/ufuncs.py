@@ -3,6 +3,7 @@
 import numpy as np
 
 from .arrays import check, dtype_of, fresh, ndarray, store
+from .graphs import recorded
 from .names import known
 
 __all__ = ["SCALARS", "UFUNCS", "ufunc"]
@@ -23,6 +24,7 @@ class ufunc:
     def __repr__(self):
         return f"<ufunc '{self.name}'>"
 
+    @recorded
     def __call__(self, *arguments, out=None, dtype=None, casting="same_kind", **others):
         if others:
             raise TypeError(f"Wrong arguments {others}")

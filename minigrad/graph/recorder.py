@@ -1,0 +1,188 @@
+"""Recording a function on a GPU: what the graph does, what it needs to live, and what the host does besides."""
+
+import traceback
+from pathlib import Path
+
+import minigrad_kernels
+from minigrad_kernels.errors import MinigradError, StateError
+from minigrad_kernels.toolchain.capture import capturing
+
+from .. import device
+from ..tensor import Tensor
+from .values import mapped
+
+PLUMBING = {"__call__", "method", "now", "run"}  # functions through which ops are called
+LIBRARIES = {"cupy", "cupy_backends", "cupyx", "standin"}
+
+__all__ = ["CaptureError", "Recorder", "Replay", "recorded"]
+
+OURS = (str(Path(__file__).parents[1]), str(Path(minigrad_kernels.__file__).parent))
+
+
+class CaptureError(StateError):
+    """What a function does cannot become part of a graph."""
+
+
+class NotCapturable(StateError):
+    """What a graph cannot repeat; the message is completed where the user's line is known."""
+
+
+class Recorder:
+    """What minigrad_kernels.toolchain.capture describes, and what the engine tells besides.
+
+    notes       (again, undo, check) of the host's share, in order
+    leaves      {Tensor: (its gradient before, whether the function added to that)}
+    written     {Tensor whose memory the graph writes: that array}
+    """
+
+    def __init__(self, place, graph):
+        self.place, self.graph = place, graph
+        self.notes, self.leaves, self.written, self.held, self.draws = [], {}, {}, [], {}
+
+    # ---- for kernels -----------------------------------------------------------------------------------------------
+
+    def hold(self, arrays):
+        self.held += [array for array in arrays if not self.graph.owns(array)]
+
+    def upload(self, array):
+        made = self.graph.upload(array)
+        self.held.append(made)
+        return made
+
+    def write(self, target, values):
+        self.graph.write(target, values)
+
+    def note(self, again, undo=None, check=None):
+        self.notes.append((again, undo, check))
+
+    # ---- for the engine --------------------------------------------------------------------------------------------
+
+    def refuse(self, why):
+        """Say that something cannot be captured."""
+        raise NotCapturable(why)
+
+    def write_to(self, tensor):
+        """A leaf is written in place."""
+        self.written[tensor] = tensor.data
+
+    def gradient_of(self, leaf, adds=False):
+        """A leaf's gradient is about to change: to be added to, or forgotten."""
+        before, added = self.leaves.get(leaf, (leaf.grad, False))
+        same = adds and None not in (before, leaf.grad) and leaf.grad.data is before.data
+        self.leaves[leaf] = before, added or same
+
+    def count_of(self, generator):
+        """(an array of seed and step that the graph moves on, how many steps later the next draw is).
+
+        A twin draws again what its first one drew: a count of its own would fall behind where others draw besides.
+        """
+        first = generator.twin_of or generator
+        drawn = self.draws.get(first)
+        if first is not generator and (drawn is None or generator.step < drawn.start):
+            return generator.seed, generator.step + 1  # once more what was drawn before the graph
+        if drawn is None:
+            drawn = self.draws[first] = self.graph.draws(first)
+            self.note(drawn.renew)
+        return drawn.words, generator.step - drawn.start + 1
+
+    # ---- the end -----------------------------------------------------------------------------------------------------
+
+    def undo(self):
+        """Take back what the host did."""
+        for _, undo, _ in reversed(self.notes):
+            if undo is not None:
+                undo()
+        for leaf, (before, _) in self.leaves.items():
+            leaf.grad = before
+
+
+def recorded(function, args, kwargs, tensors, place):
+    """(Replay, the result) of a call that is captured and launched once."""
+    graph = place.captures()
+    inputs = [Tensor.made(graph.static(tensor.data)) for tensor in tensors]
+    own, recorder = iter(inputs), Recorder(place, graph)
+    next_of = lambda tensor: next(own)
+    try:
+        with graph.recording():
+            token = capturing.set(recorder)
+            try:
+                result = function(*mapped(args, next_of), **mapped(kwargs, next_of))
+            finally:
+                capturing.reset(token)
+            for draws in recorder.draws.values():
+                draws.advance()
+    except BaseException as error:
+        recorder.undo()
+        explained = _explained(error)
+        if explained is not None:
+            raise explained from error
+        raise
+    replay = Replay(recorder, inputs, mapped(result, lambda tensor: tensor.detach()))
+    return replay, replay.launch(tensors)
+
+
+class Replay:
+    """A graph with all that it needs. Called with the Tensors of a call, it gives the result."""
+
+    def __init__(self, recorder, inputs, result):
+        self.graph, self.inputs, self.result = recorder.graph, inputs, result
+        self.held, self.written = recorder.held, recorder.written
+        self._again = [again for again, _, _ in recorder.notes if again is not None]
+        self._checks = [check for _, _, check in recorder.notes if check is not None]
+        self._gradients = [(leaf, leaf.grad) for leaf in recorder.leaves]
+        self._added = [(leaf, before.data) for leaf, (before, added) in recorder.leaves.items() if added]
+        self._draws = list(recorder.draws.values())
+
+    def holds(self):
+        """Whether what the graph reads and writes still is where it was."""
+        return (
+            all(tensor.data is array for tensor, array in self.written.items())
+            and all(leaf.grad is not None and leaf.grad.data is array for leaf, array in self._added)
+            and all(check() for check in self._checks)
+        )
+
+    def __call__(self, tensors):
+        with self.graph.place.active():
+            self.graph.follow()
+            for again in self._again:
+                again()
+            for tensor in self.written:
+                tensor.version[0] += 1
+            for leaf, gradient in self._gradients:
+                leaf.grad = gradient
+        return self.launch(tensors)
+
+    def launch(self, tensors):
+        """Copy the arguments to their places and start the graph."""
+        pairs = [(own.data, given.data) for own, given in zip(self.inputs, tensors, strict=True)]
+        self.graph.launch([(own, device.contiguous(given, device.order_of(own))) for own, given in pairs])
+        for draws in self._draws:
+            draws.passed()
+        return mapped(self.result, lambda tensor: tensor)
+
+
+# ---- errors ----------------------------------------------------------------------------------------------------------
+
+
+def _explained(error):
+    """The error that says what cannot be captured, and where; None for others, of the user's program."""
+    frames = traceback.extract_tb(error.__traceback__)
+    foreign = frames and _library(frames[-1].filename) or getattr(error, "status", None) is not None
+    if isinstance(error, NotCapturable):
+        why = str(error)
+    elif isinstance(error, MinigradError) or not foreign or not isinstance(error, Exception):
+        return None
+    else:
+        why = f"cannot become part of a graph: {type(error).__name__}: {error}"
+    own = [k for k, frame in enumerate(frames) if not frame.filename.startswith(OURS)]
+    own = [k for k in own if not _library(frames[k].filename)]
+    if not own:
+        return CaptureError(f"capture: the function {why}")
+    frame = frames[own[-1]]
+    op = next((inner.name.strip("_") for inner in frames[own[-1] + 1 :] if inner.name not in PLUMBING), "it")
+    return CaptureError(f"capture: {frame.filename}:{frame.lineno}, in {frame.name}: {op} {why}")
+
+
+def _library(filename):
+    """Whether a file belongs to CuPy, or to what stands in for it in tests."""
+    return any(part in LIBRARIES for part in Path(filename).parts)

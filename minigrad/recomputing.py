@@ -1,0 +1,142 @@
+"""Activations that are computed again instead of being kept.
+
+`recompute(function, x)` gives what function(x) gives, but what the operations inside would keep for backward is let go
+of. The first time that backward comes to one of them, the function runs once more, and what its operations keep is
+handed to those of the first run. So a network takes the memory of its largest part, for one more forward pass.
+
+Source  Chen and others 2016, "Training deep nets with sublinear memory cost"; in the form of
+        torch.utils.checkpoint.checkpoint
+"""
+
+import contextlib
+import contextvars
+import operator
+import weakref
+
+from minigrad_kernels.errors import KindError, StateError
+
+from . import fusion
+from .device import random
+from .modes import autocasting, repeating
+from .node import Later, now
+from .tensor import Tensor
+
+__all__ = ["recompute"]
+
+
+def recompute(function, *inputs, **options):
+    """function(*inputs, **options), whose activations are computed again in backward instead of being kept.
+
+    function    must do the same both times; returns Tensors, alone or in tuples, lists and dictionaries
+    inputs      stay alive until backward, and so does all that the function refers to
+
+    The function runs again in the modes of now (autocast, no_grad, deterministic, ...) and with the random numbers of
+    now; running statistics of batch norm take part of a batch once. Values and gradients are those without recompute,
+    bit for bit, but where a Module fuses an operation inside with one outside. Gradients reach the inputs and all else
+    that the function uses; they may be differentiated, and calls nest.
+    Errors  TypeError if function cannot be called; RuntimeError in backward if it does something else than before, or
+            inputs or parameters were changed since
+    """
+    if not callable(function):
+        raise KindError(f"recompute: function is a {type(function).__name__}, wanted one that can be called")
+    part = _Part(function, inputs, options)
+    result, nodes = part.run()
+    part.forget(nodes)
+    return result
+
+
+def _tensors(value):
+    """The Tensors in nested tuples, lists and dictionaries."""
+    if isinstance(value, Tensor):
+        return [value]
+    entries = value.values() if isinstance(value, dict) else value if isinstance(value, tuple | list) else ()
+    return [tensor for entry in entries for tensor in _tensors(entry)]
+
+
+def _nodes_since(first, tensors):
+    """The nodes below these Tensors that were made after that moment, from the oldest to the newest."""
+    found, stack = set(), [tensor.node for tensor in tensors if tensor.node is not None]
+    while stack:
+        node = stack.pop()
+        if node.order > first and node not in found:
+            found.add(node)
+            stack += [edge[4][0] for edge in node.edges if type(edge[4]) is tuple]
+    return sorted(found, key=operator.attrgetter("order"))
+
+
+def _moved(value, first):
+    """The value, Tensors in it as results of the nodes of the first run, so that derivatives of gradients go there."""
+    if isinstance(value, Tensor) and value.node in first:
+        return Tensor.made(value.data, first[value.node], value.output, value.version)
+    return tuple([_moved(one, first) for one in value]) if type(value) is tuple else value
+
+
+class _Forgotten(Later):
+    """Where a node finds what it keeps: in the operation number `index` of a part."""
+
+    __slots__ = ("index", "part")
+
+    def __init__(self, part, index):
+        super().__init__()
+        self.part, self.index = part, index
+
+    def restore(self):
+        self.part.restore()
+
+
+class _Part:
+    """One call of recompute."""
+
+    def __init__(self, function, inputs, options):
+        self.function, self.inputs, self.options = function, inputs, options
+        self.context, self.source = contextvars.copy_context(), random.generator().twin()
+        self.names, self.waiting = [], []  # of each operation, and weak references to the nodes that want what it keeps
+
+    def run(self):
+        """(the result of the function, the nodes of its operations)."""
+        with contextlib.ExitStack() as stack:
+            stack.enter_context(fusion.apart())
+            if (region := autocasting.get()) is not None:  # both runs round parameters themselves, none from before
+                stack.enter_context(autocasting.setting(region._replace(kept={})))
+            first = now()
+            result = self.function(*self.inputs, **self.options)
+        return result, _nodes_since(first, _tensors(result))
+
+    def forget(self, nodes):
+        """Let go of what the nodes keep; what the function will read again must stay as it is until then."""
+        given = [("an input", tensor.version) for tensor in _tensors([self.inputs, self.options])]
+        for index, node in enumerate(nodes):
+            leaves = [(name, leaf.version) for name, *_, leaf in node.edges if isinstance(leaf, Tensor)]
+            node.versions += [(name, version, version[0]) for name, version in leaves + given]
+            self.names.append(node.primitive.name)
+            self.waiting.append([weakref.ref(node)])
+            node.kept = _Forgotten(self, index)
+
+    def restore(self):
+        """Run the function again, as it ran before, and give the nodes what they keep."""
+        nodes = self.context.copy().run(self._again)
+        names = [node.primitive.name for node in nodes]
+        if names != self.names:
+            name = getattr(self.function, "__qualname__", type(self.function).__name__)
+            raise StateError(
+                f"recompute: {name} applied {' '.join(names) or 'nothing'} in backward, before it was "
+                f"{' '.join(self.names)}; wanted a function that does the same again"
+            )
+        first = {twin: node for twin, waiting in zip(nodes, self.waiting, strict=True) if (node := waiting[0]())}
+        for waiting, twin in zip(self.waiting, nodes, strict=True):
+            for reference in waiting:
+                node = reference()
+                if node is None or type(node.kept) is not _Forgotten or node.kept.part is not self:
+                    continue  # dead, freed, or restored
+                if type(twin.kept) is _Forgotten:  # of a part within this one
+                    within = twin.kept.part
+                    within.waiting[twin.kept.index].insert(0, reference)
+                    within.inputs = _moved(within.inputs, first)
+                    node.kept = twin.kept
+                else:
+                    node.kept = {name: _moved(value, first) for name, value in twin.kept.items()}
+                node.versions = twin.versions
+
+    def _again(self):
+        with repeating.setting(True), random.drawing_from(self.source.twin()):
+            return self.run()[1]

@@ -1,0 +1,32 @@
+"""Forward and backward passes of an update, with figures that stay where the model is."""
+
+import contextlib
+
+from .. import ops
+
+__all__ = ["on_device", "passes", "right"]
+
+
+def on_device(batches, model):
+    """The batches where the parameters are."""
+    parameter = next(iter(model.parameters()), None)
+    for images, labels in batches:
+        yield ((images, labels) if parameter is None else (images.to(parameter.device), labels.to(parameter.device)))
+
+
+def right(scores, labels):
+    """How many scores are highest at their label, on their device."""
+    return (ops.argmax(scores, 1) == labels).sum()
+
+
+def passes(model, team, batches, loss_function, scaler):
+    """Compute the gradients of an update; gives (loss, right answers, images) of each of this rank's batches."""
+    total = sum(team.images(batches))
+    for part in team.parts(batches):
+        for number, (images, labels) in enumerate(on_device(part, model), 1):
+            scores = model(images)
+            loss, correct = loss_function(scores, labels), right(scores, labels)
+            share = len(labels) * team.shards / total  # the mean over all images weighs each batch by its own
+            with team.holding() if number < len(part) else contextlib.nullcontext():
+                scaler.scale(loss if share == 1 else loss * share).backward()
+            yield loss, correct, len(labels)

@@ -1,0 +1,139 @@
+"""Updates of fit on a GPU: each is one launch of a graph, and its figures come to the host while others go on."""
+
+import math
+import time
+from collections import deque
+
+from minigrad_kernels.errors import StateError
+
+from .. import device, ops
+from ..engine import write
+from ..graph import capture
+from ..modes import no_grad
+from ..parallel import Shards
+from ..tensor import Tensor
+from .passes import on_device, passes
+
+__all__ = ["Replayed"]
+
+AHEAD = 64  # updates that the host may be ahead of the figures that it has seen
+
+
+class Replayed:
+    """Called with the batches of an update, it tells the GPU to do it; figures enter into history.running as they come.
+
+    An update whose loss is not finite changes no weights, and neither do those after it, which the GPU was told to do
+    before the host knew. Where ranks compare their figures, or a scale of the loss decides whether a schedule goes on,
+    the host waits for each update.
+    """
+
+    def __init__(self, model, team, optimizer, loss, clip, arithmetic, history):
+        self.model, self.team, self.optimizer, self.loss, self.clip = model, team, optimizer, loss, clip
+        self.arithmetic, self.history = arithmetic, history
+        parameter = next(model.parameters())
+        self.place = device.place(parameter.device)
+        self.lost = Tensor(device.zeros((1,), "float64", like=parameter.data))  # 1 once a loss was not finite
+        self.coming: deque = deque()  # (step, images, those of this rank's batches, what comes), the oldest first
+        self.ahead = 0 if team.several or arithmetic.scaler.is_enabled() else AHEAD
+        self.step = capture(self._step, device=parameter.device)
+
+    # ---- on the GPU --------------------------------------------------------------------------------------------------
+
+    def _step(self, batches, totals):
+        """What the graph does; gives rows (loss, right answers) and, last, (whether it was left out, 0)."""
+        self.optimizer.zero_grad()
+        batches = [
+            _made(batch) if total is None else Shards(batch, total)
+            for batch, total in zip(batches, totals, strict=True)
+        ]
+        with self.arithmetic.computing():
+            found = list(passes(self.model, self.team, batches, self.loss, self.arithmetic.scaler))
+        with no_grad():
+            losses = ops.stack([loss.detach().double() for loss, _, _ in found])
+            correct = ops.stack([right.double() for _, right, _ in found])
+            bad = ops.logical_not(ops.isfinite(losses).all()).double().reshape(1)
+            bad = ops.maximum(self.lost, self.team.any(bad))
+            device.assign(write(self.lost), bad.data)
+            left_out = self.arithmetic.apply(self.optimizer, self.model.parameters(), self.clip, self.lost.detach())
+            rows = ops.stack([losses, correct], 1)
+            last = ops.stack([left_out.double().reshape((1,)), 0 * self.lost.detach()], 1)
+            return ops.cat([rows, last]), tuple([count for _, _, count in found])
+
+    # ---- on the host -------------------------------------------------------------------------------------------------
+
+    def __call__(self, batches):
+        """(images, whether the update before was made, as far as is known): loss and right answers come later."""
+        number, images = self.history.steps + 1, sum(self.team.images(batches))
+        rows, counts = self.step(*self._plain(batches))
+        self.coming.append((number, images, counts, self.place.fetched(rows.data)))
+        self.history.latest.pending += images
+        went_on = True
+        while self.coming and (len(self.coming) > self.ahead or self.coming[0][-1].done):
+            went_on = self._arrive()
+        return images, went_on
+
+    def settle(self):
+        """Wait for all figures."""
+        before = time.perf_counter()
+        while self.coming:
+            self._arrive()
+        running = self.history.latest
+        if running.timed_images:
+            running.seconds += time.perf_counter() - before
+
+    def _plain(self, batches):
+        """(batches as tuples of Tensors on the GPU, images of all ranks in each where it is cut, else None)."""
+        plain, totals = [], []
+        for batch in batches:
+            cut = isinstance(batch, Shards)
+            pairs = [part and self._there(part) for part in (batch if cut else [batch])]
+            plain.append(tuple(pairs) if cut else pairs[0])
+            totals.append(batch.total if cut else None)
+        return tuple(plain), tuple(totals)
+
+    def _there(self, pair):
+        return pair if isinstance(pair[1], range) else next(on_device([pair], self.model))
+
+    def _arrive(self):
+        """Take over the figures of the oldest update; whether it was made."""
+        number, images, counts, coming = self.coming.popleft()
+        *rows, (left_out, _) = coming.value().tolist()
+        rows = [(loss * count, right, count) for (loss, right), count in zip(rows, counts, strict=True)]
+        rows = self.team.gathered(rows)
+        running = self.history.latest
+        try:
+            check_losses(rows, number)
+        except StateError:
+            self._go_back(number, images)
+            raise
+        losses, correct, _ = zip(*rows, strict=True)
+        running.loss += math.fsum(losses)
+        running.correct += int(sum(correct))
+        running.pending -= images
+        return not left_out
+
+    def _go_back(self, number, images):
+        """Leave everything as it was before the update of that number, which the GPU has not made."""
+        running, made = self.history.latest, self.history.steps  # the update under way is not counted yet
+        left_out = [(number, images), *[entry[:2] for entry in self.coming]]
+        running.images -= sum(count for step, count in left_out if step <= made)
+        running.pending, running.trained = 0, False
+        self.coming.clear()
+        self.history.steps = number - 1
+        device.fill(write(self.lost), 0)
+        self.optimizer.zero_grad()
+        self.optimizer.settle()
+
+
+def _made(batch):
+    """(images, labels), made now where the GPU knows which are next."""
+    source, labels = batch
+    return tuple(map(Tensor, source.following(len(labels)))) if isinstance(labels, range) else batch
+
+
+def check_losses(rows, step):
+    """Refuse rows (sum of losses, right answers, images) whose loss is not finite."""
+    for loss, _, images in rows:
+        if not math.isfinite(loss):
+            value = loss / images
+            raise StateError(f"fit: the loss is {value} at step {step}; lower the learning rate or clip the gradient")

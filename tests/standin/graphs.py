@@ -1,0 +1,271 @@
+"""Capturing streams, and graphs: what is told to a capturing stream does not run, but each time the graph is launched.
+
+A function of the library is called once while it is captured, for the shapes of its results, and what it wrote is put
+back; the graph calls it again on the same memory. Launches and copies by address are noted alone. Whatever makes the
+host wait, or would read memory of the host that is somebody else's by then, is refused as CUDA refuses it, and spoils
+the capture. A graph whose memory was given back since is not launched.
+"""
+
+import functools
+import itertools
+import threading
+
+import numpy as np
+
+from minigrad_kernels.interpreter.array import owner_of
+
+from .machine import CUDARuntimeError, current, mark
+from .order import Order
+
+__all__ = [
+    "Capture",
+    "Graph",
+    "GraphError",
+    "begin",
+    "captured_event",
+    "capturing",
+    "end",
+    "noted",
+    "recorded",
+    "refuse",
+]
+
+UNSUPPORTED, INVALIDATED, UNJOINED, ISOLATION, CAPTURED = 900, 901, 904, 905, 907
+_launches = itertools.count(1)
+
+
+class GraphError(RuntimeError):
+    """What a real GPU would do without a word, and wrongly."""
+
+
+class Capture:
+    """What is noted between begin_capture and end_capture.
+
+    main    the stream that began it; others join it by waiting for its events
+    work    (name, stream, function, arrays it uses) in order
+    broken  whether something was refused, so that no graph comes of it
+    """
+
+    def __init__(self, main):
+        self.main, self.work, self.broken, self.order = main, [], False, Order()
+
+    def note(self, name, stream, function, arrays=()):
+        owners = [owner_of(array) for array in arrays if array is not None and array.size]
+        self.work.append((name, stream, function, owners))
+        seen = self.order.streams.setdefault(stream, {})
+        seen[stream] = seen.get(stream, 0) + 1
+
+    def refuse(self, status):
+        self.broken = True
+        raise CUDARuntimeError(status)
+
+
+def capturing(stream=None):
+    """The Capture that a stream, the current one without, takes part in."""
+    machine = current()
+    return machine.captures.get(machine.stream(stream)) if machine.captures else None
+
+
+def refuse(status=UNSUPPORTED, stream=None, device=None):
+    """Refuse what the host may not do while a stream, or any of a device, captures."""
+    machine = current()
+    for (number, name), capture in list(machine.captures.items()):
+        if number == device or (device is None and (number, name) == machine.stream(stream)):
+            capture.refuse(status)
+
+
+def captured_event(event):
+    """Refuse to look at an event of a capture."""
+    if event.capture is not None:
+        event.capture.refuse(CAPTURED)
+
+
+# ---- functions -------------------------------------------------------------------------------------------------------
+
+_inside = threading.local()
+
+
+class _Borrowed:
+    """The memory of an array, without holding it."""
+
+    def __init__(self, memory):
+        self.owner, self.size, self.device_id = memory.owner, memory.size, memory.device_id
+
+
+def _borrowed(value):
+    """Arguments, in which arrays hold no memory."""
+    from .arrays import ndarray
+
+    if isinstance(value, ndarray):
+        made = ndarray.__new__(ndarray)
+        made._memory, made._x, made.base = _Borrowed(value._memory), value._x, None
+        return made
+    if type(value) in (list, tuple):
+        return type(value)(_borrowed(part) for part in value)
+    return value
+
+
+def _arrays(value):
+    from .arrays import ndarray
+
+    if isinstance(value, ndarray):
+        yield value
+    elif isinstance(value, list | tuple):
+        for part in value:
+            yield from _arrays(part)
+
+
+def recorded(function):
+    """A function of the library that works on the current stream."""
+
+    @functools.wraps(function)
+    def call(*arguments, **options):
+        capture = None if getattr(_inside, "busy", False) else capturing()
+        if capture is None:
+            return function(*arguments, **options)
+        inputs = list(_arrays([*arguments, *options.values()]))
+        roots = {id(root): root for root in (owner_of(array._x) for array in inputs if array.size)}
+        before = [(root, root.view(np.ndarray).copy()) for root in roots.values()]
+        _inside.busy = True
+        try:
+            result = function(*arguments, **options)
+        finally:
+            _inside.busy = False
+            for root, values in before:
+                root.view(np.ndarray)[...] = values
+        made = list(_arrays([result]))
+        if made and all(any(new._x is old._x for old in inputs) for new in made) and "out" not in options:
+            if function.__name__ not in IN_PLACE:
+                return result  # one of the arguments, as it is
+        given, named = _borrowed(arguments), {name: _borrowed(value) for name, value in options.items()}
+        views = [array._x for array in made]
+
+        def again():
+            machine = current()
+            for view, found in zip(views, _arrays([function(*given, **named)]), strict=True):
+                if found._x is not view:
+                    values = found._x.view(np.ndarray)
+                    if values.__array_interface__["data"] != view.__array_interface__["data"]:
+                        view[...] = values
+                    machine.access(function.__name__, writes=[view])
+                    mark(view)
+
+        name = getattr(function, "__name__", "a function")
+        capture.note(name, current().stream(), again, [array._x for array in (*inputs, *made)])
+        return result
+
+    return call
+
+
+IN_PLACE = {"__call__", "fill", "put", "call", "copyto", "sort", "partition"}
+
+
+def noted(name, function, arrays, stream=None):
+    """Whether a stream captures: then what it was told is noted, to be done by the graph."""
+    capture = capturing(stream)
+    if capture is not None:
+        capture.note(name, current().stream(stream), function, arrays)
+    return capture is not None
+
+
+# ---- streams ---------------------------------------------------------------------------------------------------------
+
+
+def begin(stream):
+    machine = current()
+    key = machine.stream(stream)
+    if stream.ptr == 0 or key in machine.captures:
+        raise CUDARuntimeError(UNSUPPORTED)
+    machine.captures[key] = Capture(key)
+
+
+def end(stream):
+    machine = current()
+    key = machine.stream(stream)
+    capture = machine.captures.get(key)
+    if capture is None or capture.main != key:
+        raise CUDARuntimeError(UNSUPPORTED)
+    machine.captures = {name: other for name, other in machine.captures.items() if other is not capture}
+    if capture.broken:
+        raise CUDARuntimeError(INVALIDATED)
+    seen = capture.order.streams.get(key, {})
+    if any(seen.get(other, 0) < known.get(other, 0) for other, known in capture.order.streams.items()):
+        raise CUDARuntimeError(UNJOINED)
+    return Graph(capture)
+
+
+def record(event, stream):
+    """Whether a stream captures, so that the event stands for a point of the graph."""
+    capture = capturing(stream)
+    event.capture = capture
+    if capture is None:
+        return False
+    key, event.token = current().stream(stream), object()
+    event.point = dict(capture.order.streams.setdefault(key, {}))
+    capture.work.append(("record", key, event.token, []))
+    return True
+
+
+def wait(stream, event):
+    """Whether a stream that waits for an event of a capture joins it."""
+    machine, capture = current(), capturing(stream)
+    if event.capture is None or event.capture not in machine.captures.values():
+        if capture is not None and event.recorded is not None:
+            capture.refuse(ISOLATION)
+        return False
+    key = machine.stream(stream)
+    machine.captures[key] = event.capture
+    seen = event.capture.order.streams.setdefault(key, {})
+    for other, clock in event.point.items():
+        seen[other] = max(seen.get(other, 0), clock)
+    event.capture.work.append(("wait", key, event.token, []))
+    return True
+
+
+class Graph:
+    """What end_capture gives. work: how many things it does."""
+
+    def __init__(self, capture):
+        self._main, self._work, self.device = capture.main, capture.work, capture.main[0]
+
+    work = property(lambda self: sum(name not in ("record", "wait") for name, *_ in self._work))
+    names = property(lambda self: [name for name, *_ in self._work if name not in ("record", "wait")])
+
+    def upload(self, stream=None):
+        """Nothing is to be prepared."""
+
+    def debug_dot_str(self, flags=0):
+        return "digraph {\n" + "".join(f'"{number}" [label="{name}"]\n' for number, name in enumerate(self.names)) + "}"
+
+    def launch(self, stream=None):
+        machine = current()
+        place = machine.stream(stream)
+        if place in machine.captures:
+            raise NotImplementedError("stand-in: graphs in graphs")
+        if place[0] != self.device:
+            raise CUDARuntimeError(400)
+        machine.graph_launches.append(self)
+        number, seen, functions = next(_launches), {}, machine.functions.copy()
+        for name, stream_, what, owners in self._work:
+            if stream_ == self._main:
+                there = place
+            else:
+                there = place[0], f"stream {stream_[1]} in graph {number}"
+                machine.order.independent.add(there)
+            if name == "record":
+                seen[what] = machine.order.recorded(there)
+            elif name == "wait":
+                machine.order.waits(there, seen[what])
+            else:
+                for owner in owners:
+                    _check_alive(name, owner)
+                with machine.replaying(there):
+                    what()
+        machine.functions.clear()
+        machine.functions.update(functions)
+
+
+def _check_alive(name, owner):
+    """Memory that was given back may belong to others by now, unless its pool is private and still there."""
+    if getattr(owner, "given_back", None) is not None and owner.given_back() is None:
+        raise GraphError(f"{name} in a graph uses memory that was given back since it was captured")

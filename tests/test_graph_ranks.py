@@ -1,0 +1,49 @@
+"""Captured training steps of several ranks: gradients travel within the graph, on NCCL's stream, and join again."""
+
+import numpy as np
+import pytest
+
+from minigrad import Tensor, device, nn, optim
+from minigrad.graph import capture
+from minigrad.nn import functional as F
+from minigrad.parallel import DataParallel
+from minigrad.parallel.local import run_local
+
+from .nccl_ranks import machine
+
+assert machine  # a fixture
+
+
+def trained(world, wrap, order):
+    """(losses, weights) of a rank after some steps."""
+    place = f"cuda:{world.rank}"
+    with device.place(place).active():
+        model = nn.Sequential(nn.Linear(4, 6), nn.ReLU(), nn.Dropout(0.5), nn.Linear(6, 2)).to(place)
+        model = DataParallel(model, world, bucket_bytes=64, order=order)
+        optimizer = optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
+
+        @wrap
+        def step(x, y):
+            optimizer.zero_grad()
+            loss = F.cross_entropy(model(x), y)
+            loss.backward()
+            optimizer.step()
+            return loss
+
+        rng, losses = np.random.default_rng(world.rank), []
+        for _ in range(5):
+            x, y = rng.standard_normal((2, 4)).astype(np.float32), rng.integers(0, 2, 2)
+            losses.append(step(Tensor(x).to(place), Tensor(y).to(place)).item())
+        return losses, [parameter.detach().numpy().tobytes() for parameter in model.parameters()]
+
+
+@pytest.mark.parametrize("order", ["fixed", "native"])
+def test_ranks_average_their_gradients_within_the_graph(machine, order):
+    eager = run_local(trained, 2, lambda function: function, order)
+    before = len(machine.launches)
+    replayed = run_local(trained, 2, capture, order)
+    assert eager == replayed and replayed[0][1] == replayed[1][1] and replayed[0][0] != replayed[1][0]
+    assert len(machine.graph_launches) == 6  # each rank's: the captured step and two more
+    assert len(machine.launches) - before < before
+    wanted = "allReduce" if order == "native" else "allGather"
+    assert wanted in machine.graph_launches[0].names
