@@ -5,6 +5,7 @@ import difflib
 import math
 
 from ..parallel.sums import WIRES
+from ..train.precision import PRECISIONS
 from .defaults import BY_DATA, BY_MODEL, DEFAULT_MODEL, DEFAULTS, MOMENTUM, OPTIMIZERS, RATES, SCHEDULES
 from .launching import add_launch
 from .scaling import add_scale
@@ -18,7 +19,7 @@ NETWORKS = "digits-cnn, keras-cnn, lenet, mnist-net, mlp or resnet; default " + 
 )
 NOT_PROFILED = """
     epochs lr optimizer schedule weight_decay augment accumulate clip limit seed new_writers shards zero
-    sync_batch_norm wire
+    sync_batch_norm wire precision eager
 """.split()  # options of train that profile does without
 
 
@@ -55,6 +56,9 @@ def parser():
     predict = commands.add_parser("predict", help="say what a picture shows")
     _add_run(predict, "run_predict")
     predict.add_argument("image", metavar="IMAGE.png", help="a PNG picture of one digit or object")
+    export = commands.add_parser("export", help="write a trained network as an ONNX file")
+    _add_run(export, "run_export", "export")
+    export.add_argument("--onnx", type=_text, metavar="FILE", required=True, help="the file to write")
     info = commands.add_parser("info", help="versions, devices, threads, memory and the cache of kernels")
     info.set_defaults(action=_lazily("inspection", "run_info"))
     info.add_argument("--measure", action="store_true", help="measure how fast bytes travel to, from and within a GPU")
@@ -173,6 +177,8 @@ def _add_how(how):
     )
     how.add_argument("--accumulate", type=_count, metavar="K", help="update once for every K batches, as for one large")
     how.add_argument("--clip", type=_positive, metavar="X", help="largest 2-norm of the gradient")
+    _add_precision(how, f"{_default('precision')}; parameters are float32 in all of them")
+    how.add_argument("--eager", action="store_true", default=None, help="on a GPU, start each kernel from Python")
     how.add_argument("--limit", type=_count, metavar="N", help="use the first N training and the first N test images")
     how.add_argument("--seed", type=_seed, metavar="N", help="of weights, order, dropout and augmentation (default 0)")
     how.add_argument(
@@ -195,6 +201,11 @@ def _add_many(many):
     many.add_argument("--wire", choices=WIRES, help="gradients travel in 16 bits; default as they are")
 
 
+def _add_precision(command, default):
+    text = "in which convolutions and matrix products compute; float16 scales the loss"
+    command.add_argument("--precision", choices=PRECISIONS, help=f"{text}; {default}")
+
+
 def _default(name):
     """What an option becomes that is left out, in words."""
     by_data = {data: values[name] for data, values in BY_DATA.items() if name in values}
@@ -207,9 +218,10 @@ def _listed(values):
     return ", ".join(f"{value} ({name})" for name, value in values.items())
 
 
-def _add_run(command, action):
-    _add_folder(command, "inspection", action)
+def _add_run(command, action, module="inspection"):
+    _add_folder(command, module, action)
     command.add_argument("--checkpoint", choices=CHECKPOINTS, default="last", help="default last")
+    _add_precision(command, "default that of the run")
 
 
 def _add_folder(command, module, action):

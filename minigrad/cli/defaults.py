@@ -13,6 +13,8 @@ DEFAULTS = {
     "augment": False,
     "accumulate": 1,
     "clip": None,
+    "precision": "float32",
+    "eager": False,
     "seed": 0,
     "device": "cpu",
 }

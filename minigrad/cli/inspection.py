@@ -11,11 +11,12 @@ from ..device import measure, memory_statistics, place
 from ..errors import StateError
 from ..modes import no_grad
 from ..train import evaluate
+from ..train.precision import computing
 from .picture import prepared, read_png
 from .run import Run, versions
 from .settings import checked_folder, kernel_threads, refusing
 
-__all__ = ["run_evaluate", "run_info", "run_predict"]
+__all__ = ["run_evaluate", "run_info", "run_predict", "trained"]
 
 SHOWN = 3  # of the classes, the likeliest
 MEBIBYTE = 1 << 20
@@ -24,13 +25,13 @@ MEBIBYTE = 1 << 20
 def run_evaluate(options):
     """Measure a trained network on the test images."""
     with refusing():
-        settings, images, model = _trained(options)
+        settings, images, model = trained(options)
         if options.data_dir is not None:
             settings.data_dir = checked_folder(options.data_dir)
         _, test = settings.datasets(download=False)
         loader = settings.test_loader(test, images)
     with kernel_threads(options.threads or settings.threads):
-        loss, accuracy = evaluate(model, loader)
+        loss, accuracy = evaluate(model, loader, precision=settings.precision)
     print(f"checkpoint {options.checkpoint} of {options.run}: {settings.model} on {settings.data}")
     print(f"test loss {loss:.4f}")
     print(f"test accuracy {100 * accuracy:.2f} %")
@@ -41,22 +42,23 @@ def run_predict(options):
     """Say what a picture shows, and what was done to it."""
     with refusing():
         image = read_png(options.image)
-        settings, images, model = _trained(options)
+        settings, images, model = trained(options)
         pixels, notes = prepared(image, settings.data, images.shape)
     print(f"picture: {options.image}; {'; '.join(notes) or 'taken as it is'}")
     transform = settings.transform(images)
     inputs = transform(pixels, None) if transform else pixels.astype("float32") / 255
-    with no_grad(), kernel_threads(options.threads or settings.threads):
+    with no_grad(), computing(settings.precision), kernel_threads(options.threads or settings.threads):
         shares = ops.softmax(model.eval()(Tensor(inputs).to(settings.device)), 1).tolist()[0]
     for number in sorted(range(len(shares)), key=lambda number: -shares[number])[:SHOWN]:
         print(f"{images.classes[number]:>10}  {100 * shares[number]:5.1f} %")
     return 0
 
 
-def _trained(options):
+def trained(options):
     """(settings, Images, model with the weights of the checkpoint) of a run."""
     run, settings, images = Run.of(options.run, options.checkpoint)
     settings.device = options.device or settings.device
+    settings.precision = options.precision or settings.precision
     model = settings.build_model(images)
     checkpoint.load(run.folder / options.checkpoint, model)
     return settings, images, model

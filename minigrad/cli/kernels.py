@@ -5,7 +5,7 @@ from concurrent.futures import ProcessPoolExecutor
 
 from minigrad_kernels.errors import MinigradError
 from minigrad_kernels.toolchain import threads
-from minigrad_kernels.toolchain.cuda import ARCHITECTURES, report
+from minigrad_kernels.toolchain.cuda import ARCHITECTURES, SPECIFIC, report
 from minigrad_kernels.toolchain.cuda.cache import SHIPPED, ship, shipped_ptx
 from minigrad_kernels.toolchain.cuda.kernel import all_kernels
 
@@ -46,8 +46,8 @@ def _chosen(options):
             families = ", ".join(sorted({kernel.name.partition("_")[0] for kernel in kernels}))
             raise UsageError(f"{name}: no kernel begins so; their names begin with {families}")
     for name in options.arch or ():
-        if name not in ARCHITECTURES:
-            raise UsageError(f"--arch {name}: wants one of {', '.join(ARCHITECTURES)}")
+        if name not in (*ARCHITECTURES, *SPECIFIC):
+            raise UsageError(f"--arch {name}: wants one of {', '.join((*ARCHITECTURES, *SPECIFIC))}")
     return [kernel for kernel in kernels if not options.names or kernel.name.startswith(tuple(options.names))]
 
 

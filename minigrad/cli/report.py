@@ -15,6 +15,7 @@ from ..profile import measure_step
 from ..report import SECTIONS, Report
 from ..report.page import Html, escaped
 from ..train import Histograms, History, predict
+from ..train.precision import computing
 from .run import CONFIG, HISTOGRAMS, REPORT, RESULT, Run
 from .settings import UsageError, checked_folder, kernel_threads, refusing
 
@@ -104,7 +105,7 @@ def _tried(measure, section, lacking):
 def _looked_at(settings, images, model, test):
     """The test images and what the model says of them."""
     batches = tqdm(settings.test_loader(test, images), desc="test images", leave=False, disable=None)
-    return {"test": test, "predictions": predict(model, batches)}
+    return {"test": test, "predictions": predict(model, batches, precision=settings.precision)}
 
 
 def _step(settings, images, train):
@@ -117,11 +118,13 @@ def _step(settings, images, train):
     model = settings.build_model(images)
     options = {"transform": settings.transform(images, settings.augment), "prefetch": 0, "device": settings.device}
     batch = next(iter(Loader(train, settings.batch_size, True, settings.seed, **options)))
-    profile = measure_step(model, ops.cross_entropy, batch, settings.build_optimizer(model))
+    with computing(settings.precision):
+        profile = measure_step(model, ops.cross_entropy, batch, settings.build_optimizer(model))
     where = f"threads: {threads()}" if settings.device == "cpu" else settings.device
     return {
         "profile": profile,
-        "measured": f"One step (forward, backward, update) on {settings.batch_size} images by one process ({where}).",
+        "measured": f"One step (forward, backward, update) on {settings.batch_size} images by one process "
+        f"({where}; {settings.precision}).",
     }
 
 

@@ -139,6 +139,7 @@ class Run:
             "history": history.state_dict(),
             "loader": parts.loader.state_dict(),
             "generator": generator().get_state(),
+            "scaler": parts.scaler.state_dict(),
             "seconds": self.seconds,
         }
         how = {"keep_previous": name == "last", "world": world}
@@ -169,6 +170,7 @@ class Run:
             history.load_state_dict(extra["history"])
             parts.loader.load_state_dict(extra["loader"])
             generator().set_state(extra["generator"])
+            parts.scaler.load_state_dict(extra.get("scaler"))  # which older releases do not write
             self.seconds, self.counted = float(extra.get("seconds", 0.0)), time.perf_counter()
         except UsageError:
             raise

@@ -9,8 +9,10 @@ from minigrad_kernels import toolchain
 from minigrad_kernels.errors import MinigradError
 
 from .. import create, data, models, nn, optim, parallel
+from ..amp import GradScaler
 from ..device import manual_seed
 from ..parallel.errors import CommunicationError
+from ..train import PRECISIONS
 from .defaults import BY_DATA, BY_MODEL, DEFAULT_MODEL, DEFAULTS, MOMENTUM, OPTIMIZERS, RATES, SCHEDULES
 
 __all__ = ["Images", "Parts", "Settings", "UsageError", "checked_folder", "chosen_data", "kernel_threads", "refusing"]
@@ -93,6 +95,8 @@ class Settings:
     zero: bool = False  # divide the state of the optimiser among the ranks
     sync_batch_norm: bool = False
     wire: str | None = None  # the type in which gradients travel
+    precision: str = "float32"
+    eager: bool = False  # on a GPU, without graphs
 
     def __post_init__(self):
         for field in fields(self):
@@ -101,6 +105,7 @@ class Settings:
                 wanted = getattr(field.type, "__name__", field.type)
                 raise UsageError(f"settings: {field.name} is {value!r}, want {wanted}")
         known = {"data": DEFAULT_MODEL, "model": models.MODELS, "optimizer": OPTIMIZERS, "schedule": SCHEDULES}
+        known["precision"] = PRECISIONS
         for name, choices in known.items():
             _check_known(name, getattr(self, name), choices)
 
@@ -196,12 +201,14 @@ class Parts:
         self.optimizer = _sharded(settings, self.model, settings.build_optimizer(self.model))
         updates = settings.epochs * math.ceil(len(self.loader) / settings.accumulate)
         self.schedule = _schedule(settings, self.model, self.optimizer, updates)
+        self.scaler = GradScaler(enabled=settings.precision == "float16")
 
     def fit_arguments(self, settings):
         """What train.fit takes, but for history and callbacks."""
         positional = (self.model, self.loader, self.optimizer, settings.epochs)
         rest = {"schedule": self.schedule, "accumulate": settings.accumulate, "clip": settings.clip}
-        return positional, rest | {"test": self.test}
+        rest |= {"test": self.test, "precision": settings.precision, "scaler": self.scaler}
+        return positional, rest | {"eager": settings.eager}
 
 
 def _parallel(settings, model, world):

@@ -60,7 +60,8 @@ def _train(options, ranks, run, settings, plan):
     print(*(f"{plan[name]}\n" for name in ("note", "damage") if plan[name]), sep="", end="")
     print(f"data: {settings.data}, {len(train)} training and {len(test)} test images ({train.source})")
     count = sum(parameter.numel() for parameter in parts.model.parameters())
-    print(f"model: {settings.model}, {count:,} parameters")
+    precision = "" if settings.precision == "float32" else f", {settings.precision}"
+    print(f"model: {settings.model}, {count:,} parameters{precision}")
     if settings.shards > 1:
         print(f"parallel: {settings.shards} shards on {world.size} ranks ({world.transport.name})")
     print(f"run: {run.folder}" + (f", from step {history.steps} on" if resumed else ""))
@@ -178,7 +179,7 @@ def _accuracy_on_new_writers(settings, world, interruption):
     history = fit(*positional, **named | {"test": None}, callbacks=[interruption])
     if len(history) < settings.epochs:
         return None
-    loss, accuracy = evaluate(parts.model, parts.test)
+    loss, accuracy = evaluate(parts.model, parts.test, precision=settings.precision)
     print(f"test accuracy on new writers {100 * accuracy:.2f} %", flush=True)
     return {"test_loss": loss, "test_accuracy": accuracy}
 

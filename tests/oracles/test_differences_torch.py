@@ -40,20 +40,15 @@ def there_are_more_element_types():
     refuses(TypeError, "dtype", lambda: torch.ones(2, dtype="float64"), lambda: torch.ones(2, dtype=np.float64))
 
 
-@shows("float16")
-def float16_is_everywhere():
-    x, row = torch.ones(1, 2, 4, 4, dtype=torch.float16), torch.ones(2, 3, dtype=torch.float16)
-    for out in (
-        functional.conv2d(x, x),
-        functional.max_pool2d(x, 2),
-        functional.avg_pool2d(x, 2),
-        functional.softmax(row, 1),
-        functional.layer_norm(row, (3,)),
-        functional.interpolate(x, size=2),
-        functional.cross_entropy(row, torch.tensor([0, 1])),
-        functional.dropout(row),
-    ):
-        assert out.dtype == torch.float16
+@shows("float16 and bfloat16")
+def steps_of_16_bits_are_rounded():
+    p = torch.nn.Parameter(torch.ones(1, dtype=torch.bfloat16))
+    p.grad = torch.ones(1, dtype=torch.bfloat16)
+    torch.optim.SGD([p], lr=1.0, weight_decay=2**-9).step()
+    gives(p.detach().float(), [0])
+    x = torch.tensor([1.0, 6.0], dtype=torch.bfloat16)
+    gives(functional.normalize(x, dim=0).float(), [0.1640625, 0.984375])
+    refuses(TypeError, "BFloat16", x.numpy)
 
 
 @shows("devices")

@@ -1,0 +1,77 @@
+"""DLPack with PyTorch: what one writes the other sees."""
+
+import gc
+
+import numpy as np
+import pytest
+
+import minigrad
+from minigrad import nn
+
+torch = pytest.importorskip("torch")
+
+
+@pytest.mark.parametrize("name", ["float16", "float32", "float64", "int32", "int64", "uint8", "bool"])
+def test_both_ways_without_a_copy(name):
+    theirs = torch.ones((2, 3), dtype=getattr(torch, name))
+    ours = minigrad.from_dlpack(theirs)
+    assert str(ours.dtype) == name and ours.data.ctypes.data == theirs.data_ptr()
+    theirs[0, 0] = 0
+    assert not ours[0, 0].item()
+    back = torch.from_dlpack(minigrad.zeros(2, 3, dtype=name))
+    assert back.dtype == theirs.dtype and not back.any()
+    again = torch.from_dlpack(ours)
+    again[1, 1] = 0
+    assert again.data_ptr() == theirs.data_ptr() and not theirs[1, 1]
+
+
+def test_channels_last_stays_channels_last():
+    theirs = torch.rand(2, 3, 4, 5).to(memory_format=torch.channels_last)
+    ours = minigrad.from_dlpack(theirs)
+    assert ours.shape == (2, 3, 4, 5) and ours.data.strides == tuple(4 * step for step in theirs.stride())
+    out = nn.Conv2d(3, 4, 3)(ours).detach()
+    assert torch.from_dlpack(out).is_contiguous(memory_format=torch.channels_last)
+    np.testing.assert_array_equal(torch.from_dlpack(out).numpy(), out.numpy())
+
+
+def test_memory_outlives_its_first_owner():
+    theirs = torch.full((1000,), 3.0)
+    ours = minigrad.from_dlpack(theirs)
+    del theirs
+    gc.collect()
+    others = [torch.zeros(1000) for _ in range(8)]
+    assert (ours.numpy() == 3).all() and len(others) == 8
+    ours = minigrad.full((1000,), 4.0)
+    theirs = torch.from_dlpack(ours)
+    del ours
+    others = [minigrad.zeros(1000) for _ in range(8)]
+    assert (theirs == 4).all() and len(others) == 8
+
+
+def test_refusals_are_of_the_same_kind():
+    for make, other in ((torch.ones, minigrad), (minigrad.ones, torch)):
+        with pytest.raises(BufferError, match="gradient"):
+            other.from_dlpack(make(2, requires_grad=True))
+    with pytest.raises(BufferError, match="lies backwards"):  # PyTorch would end the process
+        torch.from_dlpack(minigrad.Tensor(np.arange(4.0)[::-1]))
+    with pytest.raises(TypeError, match="element"):
+        minigrad.from_dlpack(torch.ones(2, dtype=torch.complex64))
+
+
+def test_gradients_flow_into_shared_memory():
+    theirs = torch.rand(3)
+    ours = minigrad.from_dlpack(theirs).requires_grad_()
+    (ours * ours).sum().backward()
+    np.testing.assert_allclose(torch.from_dlpack(ours.grad).numpy(), 2 * theirs.numpy())
+
+
+def test_bfloat16_passes_as_its_bits():
+    ours = minigrad.tensor([1.5, -3.0], dtype="bfloat16")
+    theirs = torch.from_dlpack(ours.data.view("int16")).view(torch.bfloat16)
+    assert theirs.tolist() == [1.5, -3.0] and theirs.data_ptr() == ours.data.ctypes.data
+    back = minigrad.Tensor(np.from_dlpack(theirs.view(torch.int16)).view(minigrad.bfloat16))
+    assert back.dtype == minigrad.bfloat16 and back.tolist() == [1.5, -3.0] and np.shares_memory(back.data, ours.data)
+    with pytest.raises(BufferError, match="bfloat16"):
+        torch.from_dlpack(ours)
+    with pytest.raises(TypeError, match="from_dlpack: the Tensor cannot be taken: Unsupported dtype"):
+        minigrad.from_dlpack(theirs)

@@ -1,0 +1,66 @@
+"""Weights of PyTorch's networks in minigrad's and back, by files."""
+
+import numpy as np
+import pytest
+
+import minigrad
+from minigrad import models
+
+torch = pytest.importorskip("torch")
+
+
+def twin(module):
+    """A network of PyTorch's that is built alike, from the text of each layer."""
+    tnn = torch.nn
+    name = type(module).__name__
+    if name == "Sequential":
+        return tnn.Sequential(*map(twin, module.children()))
+    if name == "BasicBlock":
+        return Block(module)
+    return eval(repr(module), {**vars(tnn)})
+
+
+class Block(torch.nn.Module):
+    """BasicBlock of minigrad.models."""
+
+    def __init__(self, module):
+        super().__init__()
+        for name, child in module.named_children():
+            setattr(self, name, twin(child))
+
+    def forward(self, input):
+        out = torch.relu(self.bn1(self.conv1(input)))
+        return torch.relu(self.bn2(self.conv2(out)) + self.shortcut(input))
+
+
+def outputs(theirs, ours, shape):
+    images = np.random.default_rng(0).standard_normal((4, *shape)).astype(np.float32)
+    with torch.no_grad(), minigrad.no_grad():
+        return theirs.eval()(torch.from_numpy(images)).numpy(), ours.eval()(minigrad.tensor(images)).numpy()
+
+
+@pytest.mark.parametrize("name", models.MODELS)
+def test_there_and_back(name, tmp_path):
+    from safetensors.numpy import save_file
+    from safetensors.torch import load_file as load_theirs
+    from safetensors.torch import save_file as save_theirs
+
+    shape = {"digits-cnn": (1, 8, 8), "resnet": (3, 32, 32)}.get(name, (1, 28, 28))
+    minigrad.manual_seed(0)
+    ours = models.build(name, shape)
+    theirs = twin(ours)
+    save_theirs(theirs.state_dict(), tmp_path / "theirs.safetensors")
+    assert not any(ours.load_state_dict(minigrad.load_weights(tmp_path / "theirs.safetensors")))
+    np.testing.assert_allclose(*outputs(theirs, ours, shape), rtol=1e-4, atol=1e-5)
+
+    np.savez(tmp_path / "theirs.npz", **{f"module.{key}": value.numpy() for key, value in theirs.state_dict().items()})
+    fresh = models.build(name, shape)
+    fresh.load_state_dict(minigrad.load_weights(tmp_path / "theirs.npz"))
+    for key, tensor in ours.state_dict().items():
+        np.testing.assert_array_equal(tensor.numpy(), fresh.state_dict()[key].numpy())
+
+    other = models.build(name, shape)
+    packed = {key: np.ascontiguousarray(tensor.numpy()) for key, tensor in other.state_dict().items()}
+    save_file(packed, tmp_path / "ours.safetensors")
+    theirs.load_state_dict(load_theirs(tmp_path / "ours.safetensors"))
+    np.testing.assert_allclose(*outputs(theirs, other, shape), rtol=1e-4, atol=1e-5)
