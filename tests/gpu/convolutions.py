@@ -1,4 +1,4 @@
-"""Convolution and both gradients, rung by rung, beside PyTorch's cuDNN in float32 on the same GPU."""
+"""Convolution and both gradients in each type, rung by rung, beside PyTorch's cuDNN on the same GPU."""
 
 from functools import partial
 
@@ -9,7 +9,8 @@ from minigrad_kernels import conv2d
 from minigrad_kernels.conv2d import cuda, cuda_weight
 from minigrad_kernels.layout import CHANNELS_LAST, FILTER
 
-from .timing import medians, random
+from .kinds import KINDS, at, in_torch, set_torch
+from .timing import medians
 
 LAYERS = [  # name; N, C, H (= W), O, P (= Q), stride, padding
     ("keras-cnn 1", 512, 1, 28, 32, 3, 1, 0),
@@ -27,18 +28,17 @@ LAYERS = [  # name; N, C, H (= W), O, P (= Q), stride, padding
 ]
 RUNGS = {"forward": cuda.RUNGS, "input_grad": cuda.RUNGS, "weight_grad": tuple(cuda_weight.RUNGS)}
 SLOW = 2e9  # multiplications from which on the plain rung is not worth the time
-WORST = 3e-5  # of the largest result
 
 
-def _laid_out(shape, order):
+def _laid_out(kind, shape, order):
     """Random numbers whose axes lie in this order."""
-    return random(*(shape[axis] for axis in order)).transpose(np.argsort(order).tolist())
+    return kind.random(*(shape[axis] for axis in order)).transpose(np.argsort(order).tolist())
 
 
-def _arrays(n, c, size, o, kernel, stride, padding):
+def _arrays(kind, n, c, size, o, kernel, stride, padding):
     out = (size + 2 * padding - kernel) // stride + 1
-    x, g = _laid_out((n, c, size, size), CHANNELS_LAST), _laid_out((n, o, out, out), CHANNELS_LAST)
-    return x, _laid_out((o, c, kernel, kernel), FILTER), g
+    x, g = (_laid_out(kind, shape, CHANNELS_LAST) for shape in ((n, c, size, size), (n, o, out, out)))
+    return x, _laid_out(kind, (o, c, kernel, kernel), FILTER), g
 
 
 def _ours(direction, arrays, geometry):
@@ -60,14 +60,10 @@ def _ours(direction, arrays, geometry):
 
 
 def _cudnn(direction, arrays, stride, padding):
-    """Calls of PyTorch in both memory layouts, and the exact result. At its first call cuDNN looks for the best way.
-
-    PyTorch and CuPy both work on the default stream.
-    """
+    """Calls of PyTorch in both memory layouts, and the exact result. At its first call cuDNN looks for the best way."""
     import torch
 
-    torch.backends.cudnn.allow_tf32, torch.backends.cudnn.benchmark = False, True
-    x, w, g = (torch.from_dlpack(cupy.ascontiguousarray(array)) for array in arrays)
+    x, w, g = (in_torch(cupy.ascontiguousarray(array)) for array in arrays)
     both = [(x, w, g), tuple(t.to(memory_format=torch.channels_last) for t in (x, w, g))]
     mask = {"input_grad": (True, False, False), "weight_grad": (False, True, False)}.get(direction)
 
@@ -82,7 +78,7 @@ def _cudnn(direction, arrays, stride, padding):
     return {f"cudnn {name}": partial(call, *t) for name, t in zip(("NCHW", "NHWC"), both, strict=True)}, exact
 
 
-def _checked(name, direction, calls, result, wanted, work, wrong):
+def _checked(case, calls, result, wanted, work, worst, wrong):
     """The calls that fit and whose result is right; `wrong` gets the others."""
     found, largest = {}, float(abs(wanted).max())
     for rung, call in calls.items():
@@ -92,37 +88,42 @@ def _checked(name, direction, calls, result, wanted, work, wrong):
         try:
             call()
         except ValueError:  # the rung does not fit
+            if rung == "default":
+                raise
             continue
-        error = float(abs(result - wanted).max()) / largest
-        if error < WORST:
+        error = float(abs(result.astype(cupy.float64) - wanted).max()) / largest
+        if error < worst:
             found[rung] = call
         else:
-            wrong.append(f"{name} {direction} {rung}: off by {error} of the largest result")
+            wrong.append(f"{case} {rung}: off by {error} of the largest result")
     return found
 
 
-def _rows(wrong, name, n, c, size, o, kernel, stride, padding):
-    arrays = _arrays(n, c, size, o, kernel, stride, padding)
+def _rows(kind, wrong, name, n, c, size, o, kernel, stride, padding):
+    arrays = _arrays(kind, n, c, size, o, kernel, stride, padding)
     geometry = ((stride, stride), (padding, padding), (1, 1), 1)
     work = arrays[2].size * c * kernel * kernel
     for direction in RUNGS:
         theirs, wanted = _cudnn(direction, arrays, stride, padding)
         result, calls = _ours(direction, arrays, geometry)
-        times = medians(_checked(name, direction, calls, result, wanted, work, wrong) | theirs, budget=0.1)
+        case = dict(kind=kind.name, layer=name, direction=direction)
+        ours = _checked(" ".join(case.values()), calls, result, wanted, work, kind.worst, wrong)
+        times = medians(ours | theirs, budget=0.05)
         best = min(times[rung][0] for rung in theirs)
         for rung, (milliseconds, spread) in times.items():
-            row = dict(layer=name, direction=direction, rung=rung, ms=round(milliseconds, 5), spread=round(spread, 3))
-            row |= dict(tflops=round(2e-9 * work / milliseconds, 2), of_cudnn=round(best / milliseconds, 3))
-            yield row
+            yield at(case | {"rung": rung}, milliseconds, spread, work, best, "cudnn")
 
 
 def run(found):
     found |= {"rows": [], "wrong": []}
-    for layer in LAYERS:
-        for row in _rows(found["wrong"], *layer):
-            found["rows"].append(row)
-            if row["rung"] == "default":
-                told = f"{row['ms']:9.4f} ms, {row['tflops']:6.2f} TFLOP/s, {row['of_cudnn']:.2f} of cuDNN"
-                print(f"  {row['layer']:<22}{row['direction']:<12}{told}", flush=True)
+    for kind in KINDS.values():
+        set_torch(kind)
+        with kind.mode():
+            for layer in LAYERS:
+                for row in _rows(kind, found["wrong"], *layer):
+                    found["rows"].append(row)
+                    if row["rung"] == "default":
+                        told = f"{row['ms']:9.4f} ms, {row['tflops']:6.2f} TFLOP/s, {row['of_cudnn']:.2f} of cuDNN"
+                        print(f"  {kind.name:<9}{row['layer']:<22}{row['direction']:<12}{told}", flush=True)
     print(*found["wrong"], sep="\n", flush=True)
     found["failed"] = bool(found["wrong"])

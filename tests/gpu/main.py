@@ -1,18 +1,23 @@
 """Checks and measurements on an NVIDIA GPU: tests/gpu/run_all PART... [--out FOLDER] [--limit SECONDS] [--commit NAME]
 
 steps        training steps of two networks: the same bits twice, losses near the CPU's
+graphs       training steps by graphs: the bits of eager ones, no launch from Python, and the time of both
 sanitizer    every kernel at small sizes under compute-sanitizer: memcheck, racecheck, initcheck, synccheck
 correctness  the tables of tests/cases and every rung of every ladder, on the device
 ops          every op of the engine beside the CPU, on the device
-kernels      each rung's time beside cuBLAS or a device copy, and the host time of a launch
-convolutions each rung of convolution and of its gradients beside cuDNN, which needs PyTorch
+kernels      memory-bound kernels beside a device copy, and the host time of a launch
 profiles     the device's time and memory by the profiler, beside events around the whole
-networks     images a second of whole networks, training and inference, beside PyTorch eager
 parallel     NCCL's collectives and graphs with one rank, replicas as threads, several ranks where NCCL takes them
 training     the main jobs by the package's command: the CPU's accuracy, and the same bits twice
+peers        beside PyTorch, all of these:
+products     each rung of the matrix product in each type beside cuBLAS
+convolutions each rung of convolution and of its gradients in each type beside cuDNN
+networks     images a second, memory and energy of whole networks, eager and as graphs
+race         seconds of training to an accuracy on MNIST
+compiled     networks as graphs beside torch.compile
 
-Needs numpy, cupy, numba and pytest (with pytest-xdist the two tables take less time); PyTorch for convolutions and
-networks, compute-sanitizer on the PATH for that part alone. MNIST is trained on where MINIGRAD_DATA names a folder with
+Needs numpy, cupy, numba and pytest (with pytest-xdist the two tables take less time); PyTorch for peers,
+compute-sanitizer on the PATH for that part alone. MNIST is trained on where MINIGRAD_DATA names a folder with
 it. Where there is no CUDA compiler, kernels come from a cache named by MINIGRAD_CACHE, else from the PTX in the
 package, which the driver compiles. --commit says what is measured where the files are not in a repository.
 
@@ -38,18 +43,8 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-PARTS = (
-    "steps",
-    "sanitizer",
-    "correctness",
-    "ops",
-    "kernels",
-    "convolutions",
-    "profiles",
-    "networks",
-    "parallel",
-    "training",
-)
+PEERS = ("products", "convolutions", "networks", "race", "compiled")
+PARTS = ("steps", "graphs", "sanitizer", "correctness", "ops", "kernels", "profiles", "parallel", "training", *PEERS)
 LIMIT = 480
 MERCY = 20  # seconds that a part may take to end by itself after its limit
 SECTION = "section: "  # begins the line of a part's output that holds what it found
@@ -162,7 +157,7 @@ def _end(process):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("parts", nargs="+", choices=PARTS, metavar="PART")
+    parser.add_argument("parts", nargs="+", choices=[*PARTS, "peers"], metavar="PART")
     parser.add_argument("--out", type=Path, default=ROOT / "tests" / "benchmarks" / "results")
     parser.add_argument("--limit", type=float, default=LIMIT, metavar="SECONDS", help="for each part")
     parser.add_argument("--commit", metavar="NAME", help="what is measured, if git does not say")
@@ -176,7 +171,8 @@ def main():
         print(f"tests/gpu/run_all: needs CuPy and an NVIDIA GPU: {error}", file=sys.stderr)
         return 2
     here["commit"] = options.commit or here["commit"]
-    return 0 if all([run_part(part, options.out, options.limit, here) for part in options.parts]) else 1
+    parts = [part for name in options.parts for part in (PEERS if name == "peers" else (name,))]
+    return 0 if all([run_part(part, options.out, options.limit, here) for part in parts]) else 1
 
 
 if __name__ == "__main__":

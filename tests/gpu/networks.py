@@ -1,65 +1,25 @@
-"""Training and inference of whole networks beside PyTorch eager on the same GPU, in images a second."""
+"""Whole networks beside PyTorch on the same GPU, eagerly and as graphs: images a second, memory, energy."""
 
+import gc
 import statistics
 import time
-from functools import partial
 
-from minigrad import Tensor, device, models, no_grad, optim
-from minigrad.nn import functional as F
+from cupy.cuda import runtime
 
-from ..benchmarks import tasks
+from minigrad import device
 
-BATCHES = {"keras-cnn": (64, 512), "lenet": (64, 512), "mnist-net": (64, 512), "resnet": (128,)}
+from .contenders import CONTENDERS, PRECISIONS
+from .energy import joules
+
+BATCHES = {"keras-cnn": (64, 128, 512, 2048), "lenet": (64, 128, 512, 2048), "mnist-net": (64, 128, 512, 2048)}
+BATCHES["resnet"] = (64, 128, 512, 2048)
 INFERENCE = (1, 512)
-ROUNDS, SECONDS = 7, 0.3  # for each contender
-DATA, BURST = 8, 5  # batches to take in turn; calls between two looks at the clock
+ROUNDS, SECONDS = 5, 0.1  # for each contender
+BURST = 5  # calls between two looks at the clock
 
 
-def _data(name, size):
-    return list(tasks.batches(name, size, DATA))
-
-
-def _ours(name, size):
-    network = models.build(name, tasks.SHAPES[name]).to("cuda")
-    optimizer = getattr(optim, tasks.OPTIMIZERS[name])(network.parameters(), **tasks.OPTIONS[tasks.OPTIMIZERS[name]])
-    data = [(Tensor(x).cuda(), Tensor(y).cuda()) for x, y in _data(name, size)]
-
-    def infer(i):
-        with no_grad():
-            network(data[i % DATA][0])
-
-    return network, tasks.step_of(network, optimizer, F.cross_entropy, data), infer, lambda: device.synchronize("cuda")
-
-
-def _theirs(name, size, channels_last):
-    import torch
-
-    layout = torch.channels_last if channels_last else torch.contiguous_format
-    torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = False  # both compute in float32
-    torch.backends.cudnn.benchmark = True
-    network = tasks.built(torch.nn, tasks.LAYERS[name]).cuda().to(memory_format=layout)
-    options = tasks.OPTIONS[tasks.OPTIMIZERS[name]]
-    optimizer = getattr(torch.optim, tasks.OPTIMIZERS[name])(network.parameters(), **options)
-    laid_out = lambda x: torch.from_numpy(x).cuda().to(memory_format=layout)
-    data = [(laid_out(x), torch.from_numpy(y).cuda()) for x, y in _data(name, size)]
-
-    def infer(i):
-        with torch.no_grad():
-            network(data[i % DATA][0])
-
-    step = tasks.step_of(network, optimizer, torch.nn.functional.cross_entropy, data)
-    return network, step, infer, torch.cuda.synchronize
-
-
-CONTENDERS = {
-    "minigrad": _ours,
-    "NCHW": partial(_theirs, channels_last=False),
-    "NHWC": partial(_theirs, channels_last=True),
-}
-
-
-def _timed(call, wait, seconds):
-    """Seconds of one call, from as many as take so long."""
+def timed(call, wait, seconds):
+    """(seconds of one call, calls), from as many as take so long."""
     wait()
     begun, count = time.perf_counter(), 0
     while not count or time.perf_counter() - begun < seconds:
@@ -69,33 +29,88 @@ def _timed(call, wait, seconds):
         if count % (10 * BURST) == 0:  # the device lags behind, but not by much
             wait()
     wait()
-    return (time.perf_counter() - begun) / count
+    return (time.perf_counter() - begun) / count, count
 
 
-def _compared(calls, size):
-    """Images a second of each contender, {name: (call, wait)}, that take turns; medians over rounds."""
-    times = {name: [] for name in calls}
-    for call, wait in calls.values():
-        _timed(call, wait, SECONDS)  # compiles, loads and chooses
+def _free():
+    """Bytes of the GPU's memory that are free once nothing that is not needed is held."""
+    gc.collect()
+    device.empty_cache()
+    _empty_torch()
+    return runtime.memGetInfo()[0]
+
+
+def _empty_torch():
+    try:
+        import torch
+    except ImportError:  # without it minigrad can still be measured
+        return
+    torch.cuda.empty_cache()
+
+
+def _prepared(make, name, task, size, precision):
+    """(call, wait, bytes that it took from the GPU) of a contender whose kernels are compiled, chosen and loaded."""
+    free = _free()
+    contender = make(name, size, precision)
+    contender.network.train(task == "train")
+    call = contender.step if task == "train" else contender.infer
+    timed(call, contender.wait, SECONDS)
+    return call, contender.wait, free - runtime.memGetInfo()[0]
+
+
+def compared(makers, name, task, size, precision):
+    """The row of contenders {name: make} that take turns: medians over rounds; absent: those that failed, and why."""
+    calls, absent = {}, {}
+    for contender, make in makers.items():
+        try:
+            calls[contender] = _prepared(make, name, task, size, precision)
+        except Exception as error:  # of a peer, or of memory; what there is, is compared
+            absent[contender] = f"{type(error).__name__}: {error}"[:200]
+    times, images, energy = ({contender: [] for contender in calls} for _ in range(3))
     for _ in range(ROUNDS):
-        for name, (call, wait) in calls.items():
-            times[name].append(_timed(call, wait, SECONDS))
-    seconds = {name: statistics.median(values) for name, values in times.items()}
-    ours, layout = seconds.pop("minigrad"), min(seconds, key=seconds.get)  # PyTorch's faster one
-    theirs = seconds[layout]
-    rates = {"minigrad": round(size / ours, 1), "torch": round(size / theirs, 1)}
-    return rates | {"torch_layout": layout, "ratio": round(theirs / ours, 3)}
+        for contender, (call, wait, _) in calls.items():
+            before = joules()
+            seconds, count = timed(call, wait, SECONDS)
+            times[contender].append(seconds)
+            images[contender].append(count * size)
+            energy[contender].append(None if before is None else joules() - before)
+    row = {"network": name, "task": task, "batch": size, "precision": precision}
+    row["images_per_second"] = {c: round(size / statistics.median(values), 1) for c, values in times.items()}
+    row["bytes"] = {contender: taken for contender, (_, _, taken) in calls.items()}
+    if all(None not in values for values in energy.values()):
+        row["joules_per_image"] = {c: float(f"{sum(energy[c]) / sum(images[c]):.3g}") for c in calls}
+    return row | ratios(row["images_per_second"]) | ({"absent": absent} if absent else {})
+
+
+def ratios(rates):
+    """How many times as fast minigrad is as PyTorch's faster layout, run in the same way and in another."""
+    found = {}
+    for ours, theirs in (("", ""), (", graph", ""), (", graph", " graph"), (", graph", " compiled")):
+        layouts = [f"torch{theirs} {layout}" for layout in ("NCHW", "NHWC")]
+        best = max((rates[layout] for layout in layouts if layout in rates), default=None)
+        if f"minigrad{ours}" in rates and best:
+            found[f"minigrad{ours} / torch{theirs}"] = round(rates[f"minigrad{ours}"] / best, 3)
+    return {"ratios": found}
+
+
+def cases():
+    """(network, task, batch, precision), those that the goals name first."""
+    sizes = sorted({size for many in BATCHES.values() for size in many})
+    for size in sizes:
+        for name in BATCHES:
+            if size in BATCHES[name]:
+                yield from ((name, "train", size, precision) for precision in PRECISIONS)
+    yield from ((name, "infer", size, "float32") for name in BATCHES for size in INFERENCE)
 
 
 def run(found):
-    found["images_per_second"] = rows = []
-    for name, sizes in BATCHES.items():
-        for task, size in [*(("train", size) for size in sizes), *(("infer", size) for size in INFERENCE)]:
-            calls = {}
-            for contender, make in CONTENDERS.items():
-                network, step, infer, wait = make(name, size)
-                network.train(task == "train")
-                calls[contender] = (step if task == "train" else infer), wait
-            row = {"network": name, "task": task, "batch": size} | _compared(calls, size)
-            rows.append(row)
-            print(f"  {row}", flush=True)
+    found["rows"] = rows = []
+    for case in cases():
+        rows.append(compared(CONTENDERS, *case))
+        print(f"  {rows[-1]}", flush=True)
+    found["failed"] = any(lacking(row) for row in rows)
+
+
+def lacking(row):
+    """Those of minigrad's that failed."""
+    return [name for name in row.get("absent", ()) if name.startswith("minigrad")]

@@ -3,29 +3,36 @@
 python -m tests.gpu.small DEVICE runs it on "cuda" or on the interpreter.
 """
 
+import contextlib
 import importlib
 import sys
 from functools import partial
 from itertools import product
 from unittest import mock
 
+import ml_dtypes
 import numpy as np
 
 from minigrad_kernels import optimizer
 from minigrad_kernels import softmax as losses
 from minigrad_kernels.conv2d import cuda as conv2d
+from minigrad_kernels.conv2d import cuda_ladder as conv2d_ladder
+from minigrad_kernels.errors import ShapeError
 from minigrad_kernels.matmul import cuda as ladder
+from minigrad_kernels.matmul import cuda_tensor_plan as tensor_plan
 from minigrad_kernels.optimizer import cuda as updates
 from minigrad_kernels.softmax import cuda as loss_kernels
+from minigrad_kernels.toolchain.tf32_mode import tf32
 
 from ..cases import augment, bias, elementwise, norm, pool2d, scatter, softmax
 from ..cases import conv2d as convolution
 from ..cases.matmul import row, transposed
-from ..kernel_runs import make_inputs, moved, run
+from ..kernel_runs import make_inputs, moved, part, run, with_halves
 
-__all__ = ["LAST", "run_all"]
+__all__ = ["LAST", "is_hopper", "run_all"]
 
 LAST = "every kernel was launched on cuda"
+HALVES = np.dtype(np.float16), np.dtype(ml_dtypes.bfloat16)
 
 # ---- families with a plain rung and a higher one, which runs where it fits -------------------------------------------
 
@@ -60,16 +67,31 @@ def _both(device):
         module = importlib.import_module(f"minigrad_kernels.{case.family}.cuda")
         for dtype in (np.float32, np.float64):
             run(case, dtype, make_inputs(case, dtype), device)
+        _halves(case, device)
         if hasattr(module, "choose"):
             with mock.patch.object(module, "choose", lambda op, rung, misfits: "plain"):
                 run(case, np.float32, make_inputs(case, np.float32), device)
+                if _has_plain_halves(case):
+                    _halves(case, device)
     for case in WIDE:
         run(case, np.float32, make_inputs(case, np.float32), device)
 
 
+def _has_plain_halves(case):
+    """Not elementwise, whose vector rung takes all sizes of 16 bits, nor windows whose positions are no bytes."""
+    return case.family != "elementwise" and np.prod(case.params.get("kernel_size", 1)) <= 256
+
+
+def _halves(case, device):
+    for half in HALVES:
+        inputs, launcher = make_inputs(case, np.float32), part(case)
+        run(case, np.float32, inputs, device, with_halves(launcher, half))
+
+
 # ---- ladders of products and convolutions ----------------------------------------------------------------------------
 
-LAYOUTS = list(product((None, transposed), repeat=2))
+LAYOUTS = [(None, None), (None, transposed), (transposed, None), (transposed, transposed)]
+TYPES = {"float16": np.float16, "bfloat16": ml_dtypes.bfloat16, "tf32": np.float32}
 SAME = {"padding": (1, 1)}
 GROUPED = {"groups": 8, **SAME}
 CONVOLUTIONS = {  # rung: (x, w, settings) of the convolution and, where it fits, of its input gradient
@@ -105,6 +127,25 @@ def _products(device):
     run(case, np.float64, make_inputs(case, np.float64), device)
 
 
+def _tensor_products(device):
+    """Products on tensor cores in each type. The rung that is for Hopper alone runs there."""
+    for kind, rungs in tensor_plan.RUNGS.items():
+        dtype = TYPES[kind]
+        for rung, layouts in product(rungs, LAYOUTS[:3]):
+            if rung != "wgmma" or is_hopper(device):
+                case = row(16, 1040 if rung == "split" else 48, 8, bias=True, layouts=layouts, relu=True)
+                with tf32(kind == "tf32"):
+                    run(case, dtype, make_inputs(case, dtype), device, partial(ladder.forward, rung=rung))
+
+
+def is_hopper(device):
+    if device != "cuda":
+        return False
+    from minigrad_kernels.toolchain.cuda.launch import device_architecture
+
+    return device_architecture(0) == (9, 0)
+
+
 def _convolutions(device):
     found = [(rung, case) for rung, (x, w, more) in CONVOLUTIONS.items() for case in convolution.rows(x, w, **more)[:2]]
     found += [("direct", convolution.rows(x, w, bias=True, relu=True, **more)[0]) for x, w, more in DIRECT]
@@ -116,9 +157,20 @@ def _convolutions(device):
             run(case, np.float64, make_inputs(case, np.float64), device)
 
 
+def _tensor_convolutions(device):
+    """Convolutions on tensor cores, where a rung fits the type."""
+    for kind, dtype in TYPES.items():
+        for rung in (*conv2d_ladder.ON_CORES, "split"):
+            channels = 40 if rung == "split" else 8
+            for case in convolution.rows((1, channels, 5, 6), (channels, channels, 3, 3), **SAME):
+                forced = partial(getattr(conv2d, case.function), rung=rung)
+                with tf32(kind == "tf32"), contextlib.suppress(ShapeError):
+                    run(case, dtype, make_inputs(case, dtype), device, forced)
+
+
 # ---- sums of losses --------------------------------------------------------------------------------------------------
 
-LOSSES = (3, 8), (4097, 4)  # rows and classes: added up in one part, and in two
+LOSSES = (3, 8), (3, 100), (4097, 4)  # rows and classes: added up in one part, in one, and in two
 
 
 def _losses(device, dtype):
@@ -130,15 +182,16 @@ def _losses(device, dtype):
         space = moved(np.zeros(losses.workspace(rows), np.uint8), device)
         losses.cross_entropy_total(*arrays, True, out, divisor, sums, space)
         losses.cross_entropy_total_grad(out, divisor, *arrays, sums, dx)
+        losses.cross_entropy_total(*arrays, True, out, divisor, sums, space, None, dx)
 
 
 # ---- optimisers ------------------------------------------------------------------------------------------------------
 
 RULES = [  # name, all its states, hyper-parameters
     ("sgd", 1, [0.1, 0.9, 0, 0.01, 0, 0, 1]),
-    ("adam", 3, [1e-3, 0.9, 0.999, 1e-8, 0.01, 3, 1, 0]),
-    ("rmsprop", 3, [0.1, 0.9, 1e-8, 0.01, 0.9, 0]),
-    ("adagrad", 1, [0.1, 0.1, 1e-8, 0.01, 3, 0]),
+    ("adam", 3, [1e-3, 0.9, 0.999, 1e-8, 0.01, 1, 0, 3]),
+    ("rmsprop", 3, [0.1, 0.9, 1e-8, 0.01, 0.9, 0, 1]),
+    ("adagrad", 1, [0.1, 0.1, 1e-8, 0.01, 0, 3]),
 ]
 
 
@@ -158,12 +211,14 @@ def _optimizers(device, dtype):
 def run_all(device):
     _both(device)
     _products(device)
+    _tensor_products(device)
     _convolutions(device)
-    for part, module in ((_losses, loss_kernels), (_optimizers, updates)):
-        part(device, np.float32)
-        part(device, np.float64)
+    _tensor_convolutions(device)
+    for family, module in ((_losses, loss_kernels), (_optimizers, updates)):
+        family(device, np.float32)
+        family(device, np.float64)
         with mock.patch.object(module, "choose", lambda op, rung, misfits: "plain"):
-            part(device, np.float32)
+            family(device, np.float32)
 
 
 def main(device):

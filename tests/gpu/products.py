@@ -1,0 +1,97 @@
+"""The matrix product in each type, rung by rung, beside cuBLAS through PyTorch on the same GPU."""
+
+from functools import partial
+
+import cupy
+
+from minigrad_kernels import matmul
+from minigrad_kernels.matmul import cuda as ladder
+
+from .kinds import KINDS, at, in_torch, set_torch
+from .small import is_hopper
+from .timing import medians
+
+SIZES = (256, 512, 1024, 2048, 4096, 8192)
+LAYOUTS = {"NN": (False, False), "NT": (False, True), "TN": (True, False)}
+SHAPES = [  # M, N, K of small networks: the head of a CNN, its weight gradient, a 1x1 convolution, its weight gradient
+    (64, 10, 512),
+    (10, 512, 64),
+    (64 * 28 * 28, 32, 16),
+    (32, 16, 64 * 28 * 28),
+]
+SLOW = {"plain": 1024, "tiled": 2048}  # the largest size at which a rung is worth the time
+RUNGS_UP_TO = 4096  # beyond it the default rung alone is measured
+ROWS = 64  # of the result that are compared with float64
+
+
+def _operands(kind, m, n, k, transposed):
+    a, b = (
+        kind.random(*(shape[::-1] if turned else shape))
+        for shape, turned in zip(((m, k), (k, n)), transposed, strict=True)
+    )
+    return (a.T if transposed[0] else a), (b.T if transposed[1] else b)
+
+
+def _cublas(a, b, out):
+    """The call of PyTorch that writes a @ b to out."""
+    import torch
+
+    return partial(torch.matmul, in_torch(a), in_torch(b), out=in_torch(out))
+
+
+def _ours(a, b, out):
+    """{rung: call}; "default" is what the launcher chooses."""
+    space = cupy.empty(matmul.workspace(a, b), cupy.uint8)
+    calls = {"default": partial(matmul.forward, a, b, None, False, out, space)}
+    size = max(*a.shape, *b.shape)
+    if size <= RUNGS_UP_TO:
+        for rung in ladder.rungs_of(a):
+            if size <= SLOW.get(rung, RUNGS_UP_TO) and (rung != "wgmma" or is_hopper("cuda")):
+                calls[rung] = partial(ladder.forward, a, b, None, False, out, space, rung)
+    return calls
+
+
+def _checked(calls, case, a, b, out, worst, wrong):
+    """The calls that fit and whose results are right; `wrong` gets the others."""
+    exact, found = cupy.matmul(a[:ROWS].astype(cupy.float64), b.astype(cupy.float64)), {}
+    for rung, call in calls.items():
+        out.fill(cupy.nan)
+        try:
+            call()
+        except ValueError:  # the rung does not fit
+            if rung == "default":
+                raise
+            continue
+        error = float(cupy.linalg.norm(out[:ROWS].astype(cupy.float64) - exact) / cupy.linalg.norm(exact))
+        if error < worst:
+            found[rung] = call
+        else:
+            wrong.append(f"{case} {rung}: relative error {error}")
+    return found
+
+
+def _rows(kind, m, n, k, layout, wrong):
+    a, b = _operands(kind, m, n, k, LAYOUTS[layout])
+    out = cupy.empty((m, n), kind.dtype)
+    case = dict(kind=kind.name, m=m, n=n, k=k, layout=layout)
+    calls = _checked(_ours(a, b, out), " ".join(map(str, case.values())), a, b, out, kind.worst, wrong)
+    times = medians(calls | {"cublas": _cublas(a, b, out)}, budget=0.1)
+    for rung, (milliseconds, spread) in times.items():
+        yield at(case | {"rung": rung}, milliseconds, spread, m * n * k, times["cublas"][0], "cublas")
+
+
+def run(found):
+    found |= {"rows": [], "wrong": []}
+    cases = [(size, size, size, layout) for size in SIZES for layout in LAYOUTS if layout == "NN" or size == 4096]
+    cases += [(*shape, "NN") for shape in SHAPES]
+    for kind in KINDS.values():
+        set_torch(kind)
+        with kind.mode():
+            for case in cases:
+                for row in _rows(kind, *case, found["wrong"]):
+                    found["rows"].append(row)
+                    if row["rung"] == "default":
+                        told = f"{row['ms']:9.4f} ms, {row['tflops']:7.2f} TFLOP/s, {row['of_cublas']:.2f} of cuBLAS"
+                        print(f"  {kind.name:<9}{'x'.join(map(str, case[:3]))} {case[3]}: {told}", flush=True)
+    print(*found["wrong"], sep="\n", flush=True)
+    found["failed"] = bool(found["wrong"])
