@@ -8,7 +8,10 @@ arrays are PyTorch's, so a network built alike there takes them as they are:
     weights = safetensors.torch.load_file("weights.safetensors")
     torch_model.load_state_dict(weights)
 
-Neither format can hold code. Where PyTorch is installed, the script does just that and compares the outputs.
+The way back is minigrad.load_weights(file), which takes what PyTorch wrote too. The network itself leaves by
+`minigrad export RUN --onnx FILE` (examples/docs/export.md).
+
+Neither format can hold code. Where PyTorch is installed, the script loads them there and compares the outputs.
 """
 
 import argparse
@@ -16,7 +19,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
-from safetensors.numpy import load_file, save_file
+from safetensors.numpy import save_file
 
 import minigrad
 from minigrad import models
@@ -71,10 +74,10 @@ def main(run=None, out="weights"):
     save_file(arrays, folder / "weights.safetensors", metadata={"input shape": str(shape)})
     np.savez(folder / "weights.npz", **arrays)
 
-    again = {name: minigrad.tensor(array) for name, array in load_file(folder / "weights.safetensors").items()}
-    model.load_state_dict(again)
-    with np.load(folder / "weights.npz", allow_pickle=False) as file:
-        assert all((file[name] == array).all() for name, array in arrays.items())
+    for file in (folder / "weights.safetensors", folder / "weights.npz"):
+        again = minigrad.load_weights(file)
+        assert all((again[name].numpy() == array).all() for name, array in arrays.items())
+        model.load_state_dict(again)
     for name, array in arrays.items():
         print(f"{name:<12} {array.dtype} {array.shape}")
     for file in sorted(folder.glob("weights.*")):

@@ -31,11 +31,14 @@ from .create import (
     zeros_like,
 )
 from .device import default_generator, empty_cache, manual_seed, memory_statistics
-from .device.types import bool, float16, float32, float64, int8, int16, int32, int64, long, uint8
+from .device.types import bfloat16, bool, float16, float32, float64, int8, int16, int32, int64, long, uint8
 from .engine import Tensor, enable_grad, grad, is_grad_enabled, no_grad, primitive
 from .errors import MinigradError
-from .modes import deterministic, is_deterministic, winograd
+from .export import export_onnx, load_weights
+from .modes import deterministic, is_deterministic, tf32, winograd
 from .ops import *
+from .ops.autocast import autocast
+from .recomputing import recompute
 
 __version__ = "0.1.0"
 
@@ -43,6 +46,8 @@ __all__ = [
     "MinigradError",
     "Tensor",
     "arange",
+    "autocast",
+    "bfloat16",
     "bool",
     "cuda",
     "default_generator",
@@ -52,6 +57,7 @@ __all__ = [
     "empty_cache",
     "empty_like",
     "enable_grad",
+    "export_onnx",
     "eye",
     "float16",
     "float32",
@@ -68,6 +74,7 @@ __all__ = [
     "is_deterministic",
     "is_grad_enabled",
     "linspace",
+    "load_weights",
     "long",
     "manual_seed",
     "memory_statistics",
@@ -86,7 +93,9 @@ __all__ = [
     "randn",
     "randn_like",
     "randperm",
+    "recompute",
     "tensor",
+    "tf32",
     "uint8",
     "winograd",
     "zeros",
@@ -101,6 +110,7 @@ if not TYPE_CHECKING:  # which would then believe in every name
         from importlib import import_module
         from sys import modules
 
-        if name in ("check", "checkpoint", "data", "draw", "models", "parallel", "report", "train"):
+        lazy = "amp check checkpoint data draw estimator graph models parallel report train"
+        if name in lazy.split():
             return import_module(f".{name}", __name__)
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}", name=name, obj=modules[__name__])

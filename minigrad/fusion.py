@@ -37,7 +37,7 @@ from .anomaly import anomaly
 from .modes import recording
 from .tensor import Tensor
 
-__all__ = ["Waiting", "before_writing", "extended", "fusing", "open_call", "later", "wanted"]
+__all__ = ["Waiting", "apart", "before_writing", "extended", "fusing", "open_call", "later", "wanted"]
 
 _waiting: "contextvars.ContextVar[list | None]" = contextvars.ContextVar("waiting", default=None)
 
@@ -54,6 +54,20 @@ def fusing():
         for reference in waiting:
             if type(tensor := reference()) is Waiting:
                 tensor.compute()
+
+
+@contextlib.contextmanager
+def apart():
+    """Inside, operations wait for one another alone, not for those outside, nor those for them."""
+    outside = _waiting.get()
+    if outside is None:
+        yield
+        return
+    for reference in outside:
+        if type(tensor := reference()) is Waiting:
+            tensor.compute()
+    with fusing():
+        yield
 
 
 def wanted():

@@ -4,6 +4,7 @@ from pathlib import Path
 import pytest
 
 REPOSITORY = Path(__file__).resolve().parents[1]
+os.environ.setdefault("MINIGRAD_TUNE", "0")  # times on the stand-in for a GPU say nothing; see test_tuning.py
 reports = []  # lines for the end of the run, from tests that measure
 
 

@@ -16,7 +16,8 @@ from .cases import all_cases
 
 __all__ = [
     "CASES", "DEVICE", "PROCESSORS", "each_type", "exists", "generator", "guarded", "laid_out", "make_inputs",
-    "make_output", "moved", "on_host", "part", "run", "same_bits", "spoil", "wanted", "within_rounding",
+    "make_output", "moved", "on_host", "part", "run", "same_bits", "spoil", "wanted", "widened_arrays", "with_halves",
+    "within_rounding",
 ]  # fmt: skip
 
 DEVICE = os.environ.get("MINIGRAD_TEST_DEVICE", "interpreter")  # on which tests of CUDA kernels run them
@@ -97,7 +98,7 @@ def guarded(size, dtype, fill):
 
 def make_output(output, dtype):
     kind = np.dtype(dtype if output.kind == "float" else output.kind)
-    fill = np.nan if kind.kind == "f" else np.iinfo(kind).max
+    fill = np.iinfo(kind).max if kind.kind in "iu" else np.nan
     layout = output.layout or tuple(range(len(output.shape)))
     middle, whole = guarded(int(np.prod(output.shape)), kind, fill)
     array = middle.reshape([output.shape[axis] for axis in layout]).transpose(np.argsort(layout))
@@ -174,8 +175,28 @@ def run(case, dtype, inputs, device="cpu", function=None):
         assert (edges[:EDGE] == CANARY).all() and (edges[-EDGE:] == CANARY).all(), "wrote outside its output"
     for was, now in zip(before, inputs_there, strict=True):
         if isinstance(was, np.ndarray):
-            assert np.array_equal(was, on_host(now), equal_nan=was.dtype.kind == "f"), "changed an input"
+            assert np.array_equal(was, on_host(now), equal_nan=was.dtype.kind in "fV"), "changed an input"
     return [on_host(array) for array, _ in there[: len(case.outputs)]]
+
+
+def widened_arrays(launcher, arguments):
+    """(arguments by name, the role of each array among them that has elements of 16 bits)"""
+    given = launcher.widened.signature.bind(*arguments).arguments
+    return given, {name: role for name, role in launcher.widened.roles.items() if hasattr(given.get(name), "astype")}
+
+
+def with_halves(launcher, half):
+    """A function with the launcher's arguments that calls it with arrays of 16 bits in their place."""
+
+    def function(*arguments):
+        given, roles = widened_arrays(launcher, arguments)
+        short = {name: given[name].astype(half) for name in roles}
+        launcher(**(given | short))
+        for name, role in roles.items():
+            if role == "w":
+                given[name][...] = short[name]
+
+    return function
 
 
 def wanted(case, inputs):

@@ -4,12 +4,14 @@ import contextlib
 
 from minigrad import device
 from minigrad.device import places
+from minigrad_kernels.toolchain.cuda import memory
 
 from . import standin
 
 __all__ = ["gpus"]
 
-MODULES = ("minigrad.device.cuda", "minigrad.device.nccl")
+NAMES = "cuda", "fetched", "graphs", "nccl"
+MODULES = tuple(f"minigrad.device.{name}" for name in NAMES)
 
 
 @contextlib.contextmanager
@@ -18,8 +20,9 @@ def gpus(devices=2, **options):
 
     def forget():
         places._cuda.cache_clear()
-        for name in ("cuda", "nccl"):
+        for name in NAMES:
             device.__dict__.pop(name, None)
+        memory._kept.clear()  # tables on GPUs that are there no more
 
     with standin.installed(devices, forget=MODULES, **options) as machine:
         forget()

@@ -1,6 +1,7 @@
 """The tables of the CPU benchmark show what its results files hold, and say what is absent."""
 
 from .benchmarks import cpu_tables as tables
+from .benchmarks import precision, precision_tables
 
 MACHINE = {"cpu": "Some CPU", "cores": 2, "python": "3.11.7", "jax": "0.10.2", "date": "2026-11-22", "commit": "abc"}
 
@@ -67,3 +68,20 @@ def test_operations():
     assert "| Adam | - | - | - | 10.0 | 30.0 | 3.0 |" in text
     summary = "\n".join(tables.ops_summary(results))
     assert "2 of 3 figures are at least as fast, the median is 2.0 times as fast." in summary
+
+
+def test_accuracies_by_precision():
+    def summary(*values):
+        return precision.summary(list(values), [98.0, 99.0])
+
+    row = {"job": "MNIST", "command": "minigrad train", "seeds": 2}
+    row["precisions"] = {"float32": summary(98.0, 99.0), "tf32": summary(98.5, 99.5), "float16": summary(98.2, 98.0)}
+    text = "\n".join(precision_tables.precision_table(MACHINE | {"jobs": [row]}))
+    assert "| MNIST | 2 | 98.50 | 99.00 (+0.50 ± 0.00) | 98.10 (-0.40 ± 0.60) |" in text
+    assert "`minigrad train --precision P`" in text
+    assert precision.apart(row) == ["tf32"], "beyond 0.2 points by more than twice the standard error"
+
+
+def test_the_table_of_types_is_that_of_autocast():
+    text = "\n".join(precision_tables.table_of_types())
+    assert "`conv2d`" in text.splitlines()[2] and "in float32 | `binary_cross_entropy`" in text

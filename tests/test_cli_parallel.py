@@ -37,11 +37,11 @@ def stopped_after(monkeypatch, steps, arguments):
 
     step, done = Adam.step, []
 
-    def counted(self, closure=None):
+    def counted(self, **numbers):
         if len(done) == steps:
             raise Killed
         done.append(1)
-        return step(self, closure)
+        return step(self, **numbers)
 
     with monkeypatch.context() as patch:
         patch.setattr(Adam, "step", counted)

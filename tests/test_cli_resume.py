@@ -23,11 +23,11 @@ def interrupted_after(monkeypatch, steps):
 
     step, count = Adam.step, []
 
-    def counted(self):
+    def counted(self, **numbers):
         count.append(1)
         if len(count) == steps:
             signal.raise_signal(signal.SIGINT)
-        step(self)
+        step(self, **numbers)
 
     monkeypatch.setattr(Adam, "step", counted)
 
@@ -106,7 +106,7 @@ def test_a_signal_counts_where_nobody_reads_the_note(monkeypatch):
 def test_quit_at_once_in_the_first_step_can_be_resumed(finished, monkeypatch):
     from minigrad.optim import Adam
 
-    def quit_at_once(self):
+    def quit_at_once(self, **numbers):
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:

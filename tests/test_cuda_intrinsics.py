@@ -18,24 +18,32 @@ from minigrad_kernels.toolchain.cuda import (
     cp_async_wait,
     cuda,
     exp2,
+    f16x2,
     f32,
+    from_bits,
     global_address,
     i32,
     kernel,
     ldmatrix,
+    load2_words,
     load4,
+    load4_words,
     mma_bf16,
     mma_f16,
     mma_tf32,
+    narrow_f16,
     offset,
     outer_product,
     pointer_at,
     shared_address,
+    store2_words,
     store4,
+    store4_words,
     tf32,
     u16,
     u32,
     unroll,
+    widen_f16,
 )
 
 pytestmark = pytest.mark.skipif(compiler.missing() is not None, reason=f"compiles: {compiler.missing()}")
@@ -105,6 +113,34 @@ def test_conversions():
     bfloat = ((x.view(np.uint32) + half) >> 16).astype(np.uint32)
     np.testing.assert_array_equal(out[2], bfloat | 0x3F800000)  # the high half is 1.0
     np.testing.assert_allclose(out[3].view(np.float32), np.exp2(x), rtol=2**-22)
+
+
+def test_conversions_of_16_bits():
+    x = RANDOM.standard_normal(32).astype(np.float32)
+    x[:4] = 1e6, -1e6, 1e-8, np.inf
+    out = np.zeros((4, 32), np.uint32)
+    run(converted_halves, (32,), x, out)
+    with np.errstate(over="ignore"):
+        half = x.astype(np.float16).view(np.uint16).astype(np.uint32)
+    np.testing.assert_array_equal(out[0], half)
+    np.testing.assert_array_equal(out[1], half | 0x3C000000)  # the high half is 1.0
+    np.testing.assert_array_equal(out[2].view(np.float32), half.astype(np.uint16).view(np.float16).astype(np.float32))
+    np.testing.assert_array_equal(out[3], x.view(np.uint32))
+
+
+@pytest.mark.parametrize("words", [2, 4])
+def test_words_at_a_time(words):
+    """Of elements of 16 bits, through global and through shared memory, in one access each."""
+    x = RANDOM.integers(0, 1 << 16, 32 * 2 * words).astype(np.uint16)
+    out = np.zeros_like(x)
+    report = run(turned[words], (32,), x, out)
+    np.testing.assert_array_equal(out.view(np.uint32), x.view(np.uint32)[::-1])
+    counts = report.counts.instructions
+    accesses = {op: n for op, n in counts.items() if op.startswith(("ld.", "st.")) and "param" not in op and n}
+    assert sorted(accesses) == sorted(
+        f"{op}.v{words}.u32" for op in ("ld.global.nc", "st.global", "ld.shared", "st.shared")
+    )
+    assert set(accesses.values()) == {1}
 
 
 def halves(values, kind):
@@ -246,6 +282,33 @@ def converted(x, out):
     out[i + 32] = tf32(x[i])
     out[i + 64] = bf16x2(f32(1), x[i])
     out[i + 96] = bits(exp2(x[i]))
+
+
+@kernel("f32* x, u32* out", threads=32, lowest="sm_80")
+def converted_halves(x, out):
+    i = i32(cuda.threadIdx.x)
+    half = narrow_f16(x[i])
+    out[i] = u32(half)
+    out[i + 32] = f16x2(f32(1), x[i])
+    out[i + 64] = bits(widen_f16(half))
+    out[i + 96] = bits(from_bits(bits(x[i])))
+
+
+def _turned(words, load, store):
+    @kernel("u16* x, u16* out", threads=32, variant=str(words))
+    def turned(x, out):
+        """All words of 32 bits the other way round: through shared memory to another thread, which turns its own."""
+        tile = cuda.shared.array(256, u16, alignment=16)
+        i = i32(cuda.threadIdx.x * 2 * words)
+        store(tile, i, load(x, i))
+        cuda.syncwarp()
+        found = load(tile, i32(62 * words - i))
+        store(out, i, found[::-1])
+
+    return turned
+
+
+turned = {2: _turned(2, load2_words, store2_words), 4: _turned(4, load4_words, store4_words)}
 
 
 def _tile(mma, variant):

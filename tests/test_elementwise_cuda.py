@@ -4,6 +4,7 @@ import math
 import re
 from functools import partial
 
+import ml_dtypes
 import numpy as np
 import pytest
 
@@ -22,8 +23,10 @@ FUNCTIONS = {  # name: (arrays that are read, numbers between them and the outpu
     "erf": (1, ()),
     "dropout": (1, (0.3, 2**40 + 7, 5)),
 }
-RUNGS = [("plain", np.float32), ("plain", np.float64), ("vector", np.float32)]
-each_rung = pytest.mark.parametrize("rung, dtype", RUNGS, ids=["plain-f4", "plain-f8", "vector-f4"])
+BF16 = ml_dtypes.bfloat16
+RUNGS = [("plain", np.float32), ("plain", np.float64), ("vector", np.float32), ("vector", np.float16), ("vector", BF16)]
+NAMES = ["plain-f4", "plain-f8", "vector-f4", "vector-f2", "vector-bf2"]
+each_rung = pytest.mark.parametrize("rung, dtype", RUNGS, ids=NAMES)
 each_function = pytest.mark.parametrize("name", FUNCTIONS)
 
 
@@ -59,13 +62,14 @@ def test_plain_rungs_of_float32(case, monkeypatch):
 def test_as_on_the_cpu(name, rung, dtype, size):
     """The same bits, but for erf, which libdevice has polynomials of its own for. Also at NaN, at 0 and far out."""
     arrays = [numbers(size, dtype, seed) for seed in range(FUNCTIONS[name][0])]
-    special = np.array([np.nan, np.inf, -np.inf, 0.0, -0.0, 1e-30, -1e30, 1.0], dtype)
+    far = 2.0**15 if dtype == np.float16 else 1e30
+    special = np.array([np.nan, np.inf, -np.inf, 0.0, -0.0, 1 / far, -far, 1.0], dtype)
     for array in arrays:
         array[-8:] = special[-size:]
     with np.errstate(invalid="ignore"):
-        got, want = on_device(name, arrays, rung), on_cpu(name, arrays)
+        got, want = (result.astype(float) for result in (on_device(name, arrays, rung), on_cpu(name, arrays)))
     if name == "erf":
-        np.testing.assert_allclose(got, want, rtol=5 * np.finfo(dtype).eps)
+        np.testing.assert_allclose(got, want, rtol=5 * ml_dtypes.finfo(dtype).eps)
     else:
         np.testing.assert_array_equal(got, want)
         np.testing.assert_array_equal(np.signbit(got[got == 0]), np.signbit(want[want == 0]))
@@ -73,11 +77,12 @@ def test_as_on_the_cpu(name, rung, dtype, size):
 
 @each_rung
 def test_erf_is_within_its_promise(rung, dtype):
-    """Four roundings of float32; three of float64."""
+    """Four roundings of float32; three of float64; one of 16 bits, and below their normal numbers half the least."""
     x = np.concatenate([np.linspace(-6, 6, 1501), np.geomspace(1e-30, 1e-3, 500)]).astype(dtype)
     want = np.array([math.erf(v) for v in x.astype(float)])
-    error = np.abs(on_device("erf", [x], rung) - want)
-    assert (error <= (4 if dtype == np.float32 else 3) * np.finfo(dtype).eps * np.abs(want)).all()
+    error, info = np.abs(on_device("erf", [x], rung).astype(float) - want), ml_dtypes.finfo(dtype)
+    roundings = {np.float32: 4, np.float64: 3}.get(dtype, 0.51)
+    assert (error <= roundings * float(info.eps) * np.abs(want) + float(info.smallest_subnormal) / 2).all()
 
 
 # ---- dropout -----------------------------------------------------------------------------------------------------
@@ -107,9 +112,12 @@ def test_probabilities_at_the_edges(rung, dtype, p):
 def test_masks_beyond_32_bits_of_blocks(rung, dtype):
     """Elements 4 * first and on of a larger array, as its next launch would have them."""
     first, size, seed, step = 2**32 - 2, 22, 2**63 + 9, 2**35
-    kernels = cuda_plain.KERNELS["dropout"] if rung == "plain" else {np.dtype("f4"): cuda.cuda_vector.dropout_vector}
+    kernels = cuda.cuda_vector.KERNELS["dropout"]
+    kernels = cuda_plain.KERNELS["dropout"] if rung == "plain" else {np.dtype(name): kernels[name] for name in kernels}
     x, out = (moved(np.ones(size, dtype), DEVICE) for _ in range(2))
-    kernels[np.dtype(dtype)]((1,), (256,), (x, out, size, 2**31, 1.0, seed, step, first))
+    kernels[np.dtype(dtype)](
+        (1,), (256,), (x, out, size, 2**31, 1.0, moved(np.array([seed, 5], np.uint64), DEVICE), step - 5, first)
+    )
     key, counter = (seed % 2**32, seed >> 32), (step % 2**32, step >> 32)
     blocks = [reference.philox((b % 2**32, b >> 32, *counter), key) for b in range(first, first + 6)]
     words = np.array(blocks, np.uint64).reshape(-1)[:size]
@@ -162,20 +170,38 @@ def test_arrays_off_the_grid_take_the_plain_rung(name, late):
 
 
 @each_function
-@pytest.mark.parametrize("rung, dtype", RUNGS)
+@each_rung
 def test_traffic_is_each_array_once(name, rung, dtype):
-    """In whole sectors, and in the vector rung 512 bytes to the request of a warp."""
+    """In whole sectors, and in the vector rung 128 elements to the request of a warp."""
     count, settings = FUNCTIONS[name]
     arrays, out = [there(2048, dtype=dtype) for _ in range(count)], interpreter.empty(2048, dtype)
     with interpreter.recording() as launches:
         getattr(cuda, name)(*arrays, *settings, out, rung=rung)
     ((_, report),) = launches
     counts = report.counts
-    assert list(counts.bytes_loaded.values()) == count * [out.nbytes]
+    key = 2 * (2048 // (128 if rung == "vector" else 32)) if name == "dropout" else 0  # each warp reads seed and step
+    assert [loaded for array, loaded in counts.bytes_loaded.items() if array != "key"] == count * [out.nbytes]
     assert list(counts.bytes_stored.values()) == [out.nbytes]
-    assert counts.global_sectors == counts.global_sectors_ideal == (count + 1) * out.nbytes // 32
+    assert counts.global_sectors == counts.global_sectors_ideal == (count + 1) * out.nbytes // 32 + key
     requests = [n for op, n in counts.instructions.items() if op.startswith(("ld.global", "st.global")) and n]
-    assert sum(requests) == (count + 1) * out.nbytes // (512 if rung == "vector" else 32 * out.itemsize)
+    assert sum(requests) == (count + 1) * out.nbytes // ((128 if rung == "vector" else 32) * out.itemsize) + key
+
+
+@pytest.mark.parametrize("dtype", [np.float16, BF16])
+@each_function
+def test_16_bits_off_the_grid_are_moved_onto_it(name, dtype):
+    """Four elements in 64 bits want a multiple of 8 bytes."""
+    arrays = [numbers(67, dtype, seed)[1:] for seed in range(FUNCTIONS[name][0])]
+    want, settings = on_cpu(name, arrays), FUNCTIONS[name][1]
+    inputs = [moved(numbers(67, dtype, seed), DEVICE)[1:] for seed in range(len(arrays))]
+    whole = moved(np.zeros(67, dtype), DEVICE)
+    getattr(elementwise, name)(*inputs, *settings, whole[1:])
+    np.testing.assert_allclose(on_host(whole)[1:].astype(float), want.astype(float), rtol=2**-7)
+    assert on_host(whole)[0] == 0
+    with pytest.raises(ShapeError, match=f"^{name}: the rung vector wants addresses that are multiples of 8"):
+        getattr(cuda, name)(*inputs, *settings, whole[1:], rung="vector")
+    with pytest.raises(ShapeError, match=f"^{name}: the rung plain wants float32 or float64"):
+        getattr(cuda, name)(*inputs, *settings, whole[1:], rung="plain")
 
 
 @pytest.mark.parametrize(

@@ -367,11 +367,18 @@ def test_two_threads_do_not_disturb_each_other():
     assert [found[i] for i in range(4)] == wanted
 
 
-def test_float16_rows_are_rectified_separately():
-    x, w = (t.detach().to("float16").requires_grad_() for t in drawn(*ROWS[:2]))
-    out = Called(lambda x, w: F.relu(F.linear(x, w)))(x, w)
-    out.sum().backward()
-    assert names(out) == ["relu", "linear"] and x.grad.dtype == np.float16
+@pytest.mark.parametrize("half", ["float16", "bfloat16"])
+def test_rows_of_16_bits_are_rectified_at_once(half):
+    found = []
+    for call in (Called(lambda x, w: F.relu(F.linear(x, w))), lambda x, w: F.relu(F.linear(x, w))):
+        x, w = (t.detach().to(half).requires_grad_() for t in drawn(*ROWS[:2]))
+        out = call(x, w)
+        out.sum().backward()
+        found.append((names(out), [t.detach().float().numpy() for t in (out, x.grad, w.grad)]))
+        assert x.grad.dtype == w.grad.dtype == half
+    assert [one[0] for one in found] == [["linear_relu"], ["relu", "linear"]]
+    for one, other in zip(found[0][1], found[1][1], strict=True):
+        np.testing.assert_array_equal(one, other)
 
 
 @pytest.mark.parametrize("rows, width", [(4, 0), (0, 5)])

@@ -53,7 +53,7 @@ def test_history_columns_rows_and_text():
 
 def test_history_state():
     history = History(ROWS)
-    history.steps, history.running = 9, Running(loss=0.1, correct=3, images=8)
+    history.steps, history.latest = 9, Running(loss=0.1, correct=3, images=8)
     other = History()
     other.load_state_dict(json.loads(json.dumps(history.state_dict())))
     assert other.state_dict() == history.state_dict()

@@ -49,7 +49,7 @@ table = pool2d.adaptive_windows(4, 2)
 REFUSED = {
     "no array": (lambda: elementwise.relu([1.0], ROW), KindError, "backend: got builtins.list"),
     "integers": (lambda: elementwise.relu(ROW.astype(int), ROW), KindError, "x has type int64, wants float32 or"),
-    "half": (lambda: softmax.softmax(ROW.astype("f2"), ROW), KindError, "x has type float16"),
+    "two types": (lambda: softmax.softmax(ROW.astype("f2"), ROW), KindError, "out has type float32, x float16"),
     "type of out": (lambda: elementwise.relu(ROW, ROW.astype("f8")), KindError, "out has type float64, wants"),
     "shape of out": (lambda: elementwise.relu(ROW, ROW[:2].copy()), ShapeError, r"out has shape \(2, 4\), wants"),
     "axes differ": (lambda: elementwise.relu(ROW, ROW.copy("F")), ShapeError, "wants no gaps and the axis order"),

@@ -124,6 +124,22 @@ def test_refuses_a_gpu_that_is_too_old(gpu, k):
         k((1,), (1,), ARGUMENTS)
 
 
+@pytest.mark.parametrize("capability", ["89", "100"])
+def test_code_for_one_architecture_alone_is_refused_by_others(gpu, k, capability, monkeypatch):
+    monkeypatch.setattr(k, "architectures", ("sm_90a",))
+    gpu(capability=capability)
+    message = f"tests_launched: wants a GPU of sm_90a and no other, device 0 is sm_{capability}; ask for a lower rung"
+    with pytest.raises(StateError, match=message):
+        k((1,), (1,), ARGUMENTS)
+
+
+def test_code_for_one_architecture_alone_runs_there(gpu, k, monkeypatch):
+    monkeypatch.setattr(k, "architectures", ("sm_90a",))
+    machine = gpu(capability="90")
+    k((1,), (1,), ARGUMENTS)
+    assert machine.images == [b"code of sm_90a"]
+
+
 def test_says_what_to_do_without_a_driver(gpu, k):
     gpu(error=35)
     message = "no NVIDIA GPU can be used here: cudaErrorInsufficientDriver: .*; install a driver"

@@ -255,6 +255,34 @@ def test_normalisation_reads_and_writes_once(shape):
         assert counts.bytes_loaded[vector] <= 4 * plan.fold * columns * groups
 
 
+@pytest.mark.parametrize("rung", ["plain_f32", "vector"])
+def test_residual_and_relu_are_part_of_the_normalisation(rung):
+    """One launch, in which the residual is read once; both parts are found whether lines come in fours or singly."""
+    shape, vectors = (1856, 16), [there(np.abs(numbers(16, seed=seed)) + 1) for seed in range(4)]
+    x, residual, out = (interpreter.array(numbers(*shape, seed=seed)) for seed in range(3))
+    if rung != "vector":
+        residual = late(*shape)
+        residual[...] = numbers(*shape, seed=1)
+    ((name, counts),) = launched(lambda: norm.batch_normalize(x, *vectors, EPS, residual, True, out))
+    assert name == f"norm_normalize_{rung}"
+    assert counts.bytes_loaded["x"] == counts.bytes_loaded["residual"] == counts.bytes_stored["out"] == x.nbytes
+    wanted = reference.batch_normalize(x, *vectors, EPS, residual, True)
+    np.testing.assert_allclose(on_host(out), wanted, rtol=1e-5, atol=1e-5)
+
+
+def test_a_masked_gradient_may_begin_anywhere():
+    shape, vectors = (8, 4), [there(np.abs(numbers(4, seed=seed)) + 1) for seed in range(3)]
+    g, x, out = (interpreter.array(numbers(*shape, seed=seed)) for seed in range(3))
+    found = []
+    for masked in (interpreter.empty(shape), late(*shape)):
+        dx, dw, db = interpreter.empty(shape), interpreter.empty(4), interpreter.empty(4)
+        memory = space("batch_norm_grads", shape)
+        norm.batch_norm_grads(g, x, *vectors, EPS, out, dx, dw, db, masked, memory)
+        found.append([on_host(array) for array in (dx, dw, db, masked)])
+    for one, two in zip(*found, strict=True):
+        np.testing.assert_allclose(one, two, rtol=1e-5, atol=1e-5)
+
+
 @each_shape
 def test_gradients_read_twice_and_write_once(shape):
     g, x, dx, columns, plan = array(*shape), array(*shape), interpreter.empty(shape), shape[1], cut(*shape)

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import minigrad
-from minigrad import Tensor, ops
+from minigrad import Tensor, device, ops
 from minigrad.check import gradcheck, gradgradcheck
 from minigrad.engine import grad, no_grad
 from minigrad.errors import MinigradError
@@ -43,7 +43,7 @@ def results(op, args, kwargs):
 
 
 def floating(tensors):
-    return [x for x in tensors if x.dtype.kind == "f"]
+    return [x for x in tensors if device.is_floating(x.dtype)]
 
 
 def as_function(op, sample):

@@ -100,18 +100,26 @@ def test_tables_of_a_gpu_come_from_its_results_file():
     from .benchmarks.readme import gpu_tables
 
     machine = {"gpu": "Some GPU", "cupy": "14.2.0", "numba": "0.68.1", "date": "2026-11-21", "commit": "abc"}
-    networks = [dict(network="lenet", task="train", batch=64, minigrad=20, torch=10, ratio=2.0)]
-    directions = "forward", "input_grad", "weight_grad"
-    rows = [
-        dict(layer="first", direction=direction, rung=rung, tflops=tflops, of_cudnn=0.5)
-        for direction in directions
-        for rung, tflops in (("plain", 1), ("default", 8))
-    ]
-    parts = {
-        "networks": {"machine": machine, "images_per_second": networks},
-        "convolutions": {"machine": machine, "rows": rows},
-    }
+    rates = {"minigrad": 20, "minigrad, graph": 60, "torch NCHW": 9, "torch NHWC": 10, "torch graph NHWC": 30}
+    network = dict(network="lenet", task="train", batch=64, precision="tf32", images_per_second=rates)
+    network["ratios"] = {"minigrad / torch": 2.0, "minigrad, graph / torch graph": 2.5}
+    products = [
+        dict(kind=kind, m=256, n=256, k=128, layout=layout, rung=rung, tflops=tflops, of_cublas=0.5)
+        for kind, layout, rung, tflops in (
+            ("float32", "NN", "plain", 1), ("float32", "NN", "default", 8), ("float32", "TN", "default", 9),
+            ("tf32", "NN", "default", 16),
+        )
+    ]  # fmt: skip
+    convolution = dict(kind="tf32", layer="first", direction="forward", rung="default", tflops=7, of_cudnn=0.6)
+    raced = [dict(contender="minigrad", images=10, target=0.985, seconds=seconds) for seconds in (2, None, 3)]
+    rows = {"networks": [network], "products": products, "convolutions": [convolution], "race": raced}
+    parts = {name: {"machine": machine, "rows": made} for name, made in rows.items()}
     text = "\n".join(gpu_tables({"parts": parts}))
-    assert "| lenet | train | 64 | 20 | 10 | 2.0 |" in text and text.count("Some GPU, cupy 14.2.0") == 2
-    assert "| first | 8 (0.5) | 8 (0.5) | 8 (0.5) |" in text
+    assert text.count("Some GPU, cupy 14.2.0") == 4
+    assert "| lenet | train | 64 | tf32 | 20 | 60 | 10 | 30 | 2.0 | 2.5 |" in text
+    assert (
+        "| 256, 256, 128 | 8 (0.5) | 16 (0.5) |" in text and "9" not in text.split("Matrix product")[1].split("\n")[4]
+    )
+    assert "| first | forward | 7 (0.6) |" in text
+    assert "| 10 | 98.5 % | minigrad | 3 |" in text
     assert gpu_tables({"parts": {"networks": parts["networks"] | {"failed": True}}}) == []

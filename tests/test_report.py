@@ -179,7 +179,7 @@ def test_a_request_to_end_is_heeded_at_once(tmp_path, monkeypatch):
     from minigrad.optim import Adam
 
     step = Adam.step
-    monkeypatch.setattr(Adam, "step", lambda self: (step(self), signal.raise_signal(signal.SIGTERM))[0])
+    monkeypatch.setattr(Adam, "step", lambda self, **how: (step(self, **how), signal.raise_signal(signal.SIGTERM))[0])
     assert main(["train", *CONVOLUTION, "--epochs", "2", "--out", "run"]) == 0
     asked = Page(Path("run/report.html").read_text())
     assert asked.html.count("The training was asked to end") == 2 and not asked.images[1:], "but for the filters"

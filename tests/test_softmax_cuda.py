@@ -260,3 +260,61 @@ def test_infinities_in_the_gradient_are_as_on_the_cpu(rung, classes):
     cuda.cross_entropy_grad(there(g), there(x), there(target), IGNORED, there(logsumexp), dx, rung=rung)
     np.testing.assert_allclose(on_host(dx), wanted, rtol=1e-4, atol=1e-6)
     assert np.isnan(on_host(dx)[[0, 5]]).any() and not on_host(dx)[6].any()
+
+
+# ---- losses and their gradient in one pass ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("mean", [True, False])
+@pytest.mark.parametrize("rows, classes", [(1, 1), (3, 2), (37, 10), (5, 32), (9, 33), (3, 128), (300, 10), (3, 129)])
+def test_the_gradient_with_the_loss_has_the_bits_of_the_separate_kernels(rows, classes, mean):
+    x, target = there(numbers(rows, classes)), np.arange(rows) % classes
+    target[1::4] = IGNORED
+    target[2::5] = classes  # there is no such class
+    target, results, wrongs = there(target), [], []
+    for with_grad in (False, True):
+        out, divisor, logsumexp, dx = fresh(), fresh(), fresh(rows), fresh(rows, classes)
+        space, wrong = there(np.full(softmax.workspace(rows), 255, np.uint8)), report()
+        arguments = x, target, IGNORED, mean, out, divisor, logsumexp, space, wrong
+        softmax.cross_entropy_total(*arguments, *[dx] * with_grad)
+        if not with_grad:
+            softmax.cross_entropy_total_grad(
+                there(np.ones((), "f4")), divisor, x, target, IGNORED, logsumexp, dx, wrong
+            )
+        results.append([on_host(array) for array in (out, divisor, logsumexp, dx)])
+        wrongs.append(found(wrong))
+    same_bits(*results)
+    assert wrongs[0] == wrongs[1] == ((2, classes) if rows > 2 else None)
+
+
+@pytest.mark.skipif(DEVICE != "interpreter", reason="reads what the interpreter counts")
+def test_the_gradient_with_the_loss_saves_a_launch_and_a_pass():
+    from minigrad import Tensor, ops
+
+    counts, scores, labels = {}, numbers(64, 10), Tensor(there(np.arange(64) % 10))
+    for factor in (1, 2):  # a loss that is multiplied needs a gradient of its own
+        x = Tensor(there(scores), requires_grad=True)
+        with interpreter.recording() as launches:
+            loss = ops.cross_entropy(x, labels)
+            (loss if factor == 1 else loss * factor).backward()
+        mine = [(name, report) for name, report in launches if name.startswith("softmax")]
+        counts[factor] = [name for name, _ in mine], np.array(x.grad.to("cpu"))
+        if factor == 1:
+            assert mine[0][1].counts.bytes_loaded["x"] == scores.nbytes
+    assert counts[1][0] == ["softmax_loss_ready_32", "softmax_loss_sums_f32"]
+    assert len(counts[2][0]) == 3
+    np.testing.assert_array_equal(counts[1][1] * 2, counts[2][1])
+
+
+def test_a_second_backward_and_gradients_of_gradients_have_gradients_of_their_own():
+    from minigrad import Tensor, grad, ops
+
+    x, labels = Tensor(there(numbers(5, 4)), requires_grad=True), Tensor(there(np.arange(5) % 4))
+    loss = ops.cross_entropy(x, labels)
+    loss.backward(retain_graph=True)
+    first = np.array(x.grad.to("cpu"))
+    loss.backward(retain_graph=True)
+    np.testing.assert_array_equal(np.array(x.grad.to("cpu")), 2 * first)
+    (again,) = grad(loss, x, create_graph=True)
+    np.testing.assert_allclose(np.array(again.detach().to("cpu")), first, rtol=1e-5, atol=1e-7)
+    assert again.requires_grad

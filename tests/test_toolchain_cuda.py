@@ -56,6 +56,7 @@ def test_a_kernel_knows_what_it_was_declared_with(fresh):
     assert k.architectures == ("sm_90", "sm_100", "sm_120")
     assert re.fullmatch(r"<kernel tests_scale_\w+\(f32\* x, f32\* out, i32 n\)>", repr(k))
     assert KERNELS[k.name] is k and k.__doc__ == "out = factor * x"
+    assert fresh(lowest="sm_90a").architectures == ("sm_90a",), "newer ones lack what it has"
 
 
 @pytest.mark.parametrize("signature", ["f32*x", "float x", "f32* x,", "f32 * x", "f32** x", ""])

@@ -173,13 +173,13 @@ def _around_walk(before):
 
 
 def _around_step(before):
-    def step(self, closure=None):
+    def step(self, closure=None, **options):
         recorders = active()
         if not recorders:
-            return before(self, closure)
+            return before(self, closure, **options)
         place = _gpu(parameter for group in self.param_groups for parameter in group["params"])
         with opened(recorders, f"{self.name}.step", UPDATE, place=place):
-            loss = before(self, closure)
+            loss = before(self, closure, **options)
         for recorder in recorders:
             recorder.updated(self)
         return loss

@@ -1,20 +1,23 @@
-"""Write the figures of the README and of the page of all figures: python tests/benchmarks/readme.py [--check]
+"""Write the figures of the README and of two pages: python tests/benchmarks/readme.py [--check]
 
 They come from the results files. --check fails instead if they do not show what the files hold.
 """
 
 import json
+import math
 import sys
 from pathlib import Path
+from statistics import median
 
 sys.path.insert(0, str(Path(__file__).parent))
 
 from cpu_tables import cpu_tables, main_steps, measured_with, ops_summary, ops_table
+from precision_tables import precision_table, table_of_types
 
 ROOT = Path(__file__).resolve().parents[2]
 README, PAGE = ROOT / "README.md", ROOT / "examples" / "docs" / "figures.md"
+PRECISION = ROOT / "examples" / "docs" / "precision.md"
 RESULTS = Path(__file__).parent / "results"
-BEGIN, END = "<!-- figures -->\n", "<!-- /figures -->\n"
 
 
 def accuracy_table(results):
@@ -56,29 +59,75 @@ def parallel_table(results):
     return lines
 
 
-MEASURED = ("networks", "convolutions")  # parts of tests/gpu/run_all that have a table here
-
-
 def gpu_tables(results):
     """Tables of what tests/gpu/run_all measured on one GPU; none for parts that it has not run to the end."""
     parts, lines = results["parts"], []
-    networks, convolutions = (part if part and not part.get("failed") else None for part in map(parts.get, MEASURED))
-    if networks:
-        lines += [f"Images a second beside PyTorch eager, same run, float32: {on_gpu(networks)}.", ""]
-        lines += ["| network | task | batch | minigrad | PyTorch | ratio |", "|---|---|---|---|---|---|"]
-        for row in networks["images_per_second"]:
-            cells = (row[name] for name in ("network", "task", "batch", "minigrad", "torch", "ratio"))
-            lines.append("| " + " | ".join(map(str, cells)) + " |")
-        lines.append("")
-    if convolutions:
-        lines += [f"Convolution in float32, TFLOP/s (share of cuDNN's speed): {on_gpu(convolutions)}.", ""]
-        lines += ["| layer | forward | input gradient | weight gradient |", "|---|---|---|---|"]
-        chosen = {(r["layer"], r["direction"]): r for r in convolutions["rows"] if r["rung"] == "default"}
-        for layer in dict.fromkeys(layer for layer, _ in chosen):
-            rows = [chosen[layer, direction] for direction in ("forward", "input_grad", "weight_grad")]
-            lines.append(f"| {layer} | " + " | ".join(f"{r['tflops']} ({r['of_cudnn']})" for r in rows) + " |")
-        lines.append("")
+    for name, table in GPU_TABLES.items():
+        part = parts.get(name)
+        if part and not part.get("failed") and part["rows"]:
+            lines += [*table(part["rows"], on_gpu(part)), ""]
     return lines
+
+
+def _table(heads, rows):
+    return [_line(heads), "|" + "---|" * len(heads), *map(_line, rows)]
+
+
+def _line(cells):
+    return "| " + " | ".join("" if cell is None else str(cell) for cell in cells) + " |"
+
+
+def _networks(rows, where):
+    ways = ("minigrad", "minigrad, graph", "torch", "torch graph")
+    lines = [f"Images a second, PyTorch's faster layout, same run: {where}.", ""]
+    table = []
+    for row in rows:
+        rates, ratio = row["images_per_second"], row["ratios"]
+        best = [max((rate for name, rate in rates.items() if _is(name, way)), default=None) for way in ways]
+        share = [ratio.get(name) for name in ("minigrad / torch", "minigrad, graph / torch graph")]
+        table.append([*(row[name] for name in ("network", "task", "batch", "precision")), *best, *share])
+    heads = ["network", "task", "batch", "precision", "minigrad", "as a graph", "PyTorch", "as a graph"]
+    return lines + _table([*heads, "ratio, eager", "ratio, graphs"], table)
+
+
+def _is(contender, way):
+    """Whether a contender runs in this way, in whatever layout."""
+    return contender == way or contender in (f"{way} NCHW", f"{way} NHWC")
+
+
+def _products(rows, where):
+    chosen = [row for row in rows if row["rung"] == "default" and row["layout"] == "NN"]
+    lines = [f"Matrix product, TFLOP/s (share of cuBLAS's speed): {where}.", ""]
+    return lines + _by_kind(chosen, ["M, N, K"], lambda row: (f"{row['m']}, {row['n']}, {row['k']}",), "of_cublas")
+
+
+def _convolutions(rows, where):
+    chosen = [row for row in rows if row["rung"] == "default"]
+    lines = [f"Convolution, TFLOP/s (share of cuDNN's speed): {where}.", ""]
+    return lines + _by_kind(chosen, ["layer", "direction"], lambda row: (row["layer"], row["direction"]), "of_cudnn")
+
+
+def _by_kind(rows, heads, key, share):
+    """A line for each key, a column for each type."""
+    kinds = list(dict.fromkeys(row["kind"] for row in rows))
+    cells = {(key(row), row["kind"]): f"{row['tflops']} ({row[share]})" for row in rows}
+    keys = dict.fromkeys(key(row) for row in rows)
+    return _table([*heads, *kinds], [[*name, *(cells.get((name, kind)) for kind in kinds)] for name in keys])
+
+
+def _race(rows, where):
+    lines = [f"Seconds of training until the accuracy on MNIST's test images, medians over seeds: {where}.", ""]
+    found = {}
+    for row in rows:
+        found.setdefault((row["images"], row["target"], row["contender"]), []).append(row["seconds"] or math.inf)
+    table = [
+        [images, f"{100 * target:g} %", who, "not reached" if math.isinf(median(taken)) else median(taken)]
+        for (images, target, who), taken in found.items()
+    ]
+    return lines + _table(["training images", "accuracy", "contender", "seconds"], table)
+
+
+GPU_TABLES = {"networks": _networks, "race": _race, "products": _products, "convolutions": _convolutions}
 
 
 def on_gpu(part):
@@ -114,19 +163,23 @@ def figures():
     return "\n".join(lines)
 
 
-def written(page, text, made):
+def written(page, text, made, name="figures"):
     """The page's text with what is made between its marks; SystemExit under --check if that is another text."""
-    before, rest = text.split(BEGIN)
-    _, after = rest.split(END)
-    wanted = f"{before}{BEGIN}\n{made}{END}{after}"
+    begin, end = f"<!-- {name} -->\n", f"<!-- /{name} -->\n"
+    before, rest = text.split(begin)
+    _, after = rest.split(end)
+    wanted = f"{before}{begin}\n{made}{end}{after}"
     if "--check" in sys.argv and wanted != text:
         sys.exit(f"{page.name} does not show the figures of tests/benchmarks/results; run tests/benchmarks/readme.py")
     return wanted
 
 
 def main():
-    for page, made in ((README, summary()), (PAGE, figures())):
+    accuracies = "\n".join([*precision_table(stored("precision")), "", ""])
+    for page, made in ((README, summary()), (PAGE, figures()), (PRECISION, accuracies)):
         page.write_text(written(page, page.read_text(), made))
+    types = "\n".join([*table_of_types(), "", ""])
+    PRECISION.write_text(written(PRECISION, PRECISION.read_text(), types, "table"))
 
 
 if __name__ == "__main__":
