@@ -1,6 +1,6 @@
 """Write the figures of the README and of two pages: python tests/benchmarks/readme.py [--check]
 
-They come from the results files. --check fails instead if they do not show what the files hold.
+They come from the results files, here and in tests/reliability. --check fails instead if they do not show what the files hold.
 """
 
 import json
@@ -9,10 +9,11 @@ import sys
 from pathlib import Path
 from statistics import median
 
-sys.path.insert(0, str(Path(__file__).parent))
+sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parents[1] / "reliability")]
 
-from cpu_tables import cpu_tables, main_steps, measured_with, ops_summary, ops_table
-from precision_tables import precision_table, table_of_types
+from cpu_tables import cpu_tables, main_steps, measured_with, ops_summary, ops_table  # noqa: E402
+from precision_tables import precision_table, table_of_types  # noqa: E402
+from results import table as reliability_table  # noqa: E402
 
 ROOT = Path(__file__).resolve().parents[2]
 README, PAGE = ROOT / "README.md", ROOT / "examples" / "docs" / "figures.md"
@@ -170,7 +171,7 @@ def written(page, text, made, name="figures"):
     _, after = rest.split(end)
     wanted = f"{before}{begin}\n{made}{end}{after}"
     if "--check" in sys.argv and wanted != text:
-        sys.exit(f"{page.name} does not show the figures of tests/benchmarks/results; run tests/benchmarks/readme.py")
+        sys.exit(f"{page.name} does not show the figures of the results files; run tests/benchmarks/readme.py")
     return wanted
 
 
@@ -178,6 +179,8 @@ def main():
     accuracies = "\n".join([*precision_table(stored("precision")), "", ""])
     for page, made in ((README, summary()), (PAGE, figures()), (PRECISION, accuracies)):
         page.write_text(written(page, page.read_text(), made))
+    reliability = "\n".join([*reliability_table(), "", ""])
+    README.write_text(written(README, README.read_text(), reliability, "reliability"))
     types = "\n".join([*table_of_types(), "", ""])
     PRECISION.write_text(written(PRECISION, PRECISION.read_text(), types, "table"))
 
