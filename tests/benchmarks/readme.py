@@ -1,6 +1,7 @@
 """Write the figures of the README and of two pages: python tests/benchmarks/readme.py [--check]
 
-They come from the results files, here and in tests/reliability. --check fails instead if they do not show what the files hold.
+They come from the results files, here and in tests/reliability. --check fails instead if they do not show what the
+files hold.
 """
 
 import json
