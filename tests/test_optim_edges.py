@@ -70,6 +70,9 @@ def test_a_state_is_refused_or_taken_over_as_a_whole():
         optimizer.loaded({0: 5}, dict(enumerate(params)))
     with pytest.raises(ValueError, match="^Adam: eps is -1, wanted at least 0"):
         optimizer.load_state_dict({**good, "param_groups": [{**group, "eps": -1, "lr": 2.0}]})
+    for step in (2**53, -1, 1.5):  # no number of steps that float64 counts on from
+        with pytest.raises(ValueError, match=r"^Adam.load_state_dict: state\[0\]\['step'\]"):
+            optimizer.load_state_dict({**good, "state": {0: {**good["state"][0], "step": step}}})
     assert optimizer.param_groups[0]["lr"] == 0.5 and len(optimizer.state) == 4
     optimizer.load_state_dict({**good, "param_groups": [{**group, "lr": -1e-20}]})  # where a schedule ended at 0
     assert optimizer.param_groups[0]["lr"] == -1e-20
