@@ -3,17 +3,17 @@
 import contextlib
 import math
 
-from minigrad_kernels.errors import KindError, ShapeError
+from minigrad_kernels.errors import ShapeError
 
 from .. import device, ops
-from ..data import Dataset
 from ..graph import capture
 from ..modes import no_grad
+from .checks import check_model, checked, naming_batch
 from .passes import made, on_device, right
 from .precision import computing
 from .team import team_of
 
-__all__ = ["counted", "evaluate", "evaluated", "evaluation", "measuring", "refuse_datasets"]
+__all__ = ["counted", "evaluate", "evaluated", "evaluation", "measuring"]
 
 
 def evaluate(model, loader, loss=ops.cross_entropy, stop=lambda: False, *, precision=None):
@@ -24,8 +24,8 @@ def evaluate(model, loader, loss=ops.cross_entropy, stop=lambda: False, *, preci
     precision   in which types the model and the loss compute, as that of fit
     Errors  ValueError if there are no batches, TypeError for a Dataset instead of them
     """
-    refuse_datasets("evaluate", loader=loader)
-    return evaluated(model, loader, measuring(model, loss), stop, precision)
+    check_model("evaluate", model, loader=loader)
+    return evaluated("evaluate", model, loader, measuring(model, loss), stop, precision)
 
 
 def measuring(model, loss, graphs=False):
@@ -42,14 +42,15 @@ def measuring(model, loss, graphs=False):
     return capture(figures, device=next(model.parameters()).device) if graphs else figures
 
 
-def evaluated(model, loader, measure, stop, precision):
+def evaluated(op, model, loader, measure, stop, precision):
     """What `evaluate` gives, by the function that `measuring` made of the model and the loss."""
     team, coming = team_of(model), []
     replays = hasattr(measure, "graphs") and not team.several
     with evaluation(model), computing(precision, "evaluate"):
-        for batches in team.rounds(counted(loader, replays)):
+        for batches in team.rounds(checked(op, counted(loader, replays))):
             for batch in on_device(batches, model):
-                found = measure(batch).data
+                with naming_batch(op, len(batch[1])):
+                    found = measure(batch).data
                 coming.append((len(batch[1]), device.place_of(found).fetched(found)))
             if stop():
                 return None
@@ -57,7 +58,7 @@ def evaluated(model, loader, measure, stop, precision):
     rows = team.gathered([(loss * count, hits, count) for count, loss, hits in arrived])
     images = int(sum(count for _, _, count in rows))
     if not images:
-        raise ShapeError("evaluate: loader has no images")
+        raise ShapeError(f"{op}: loader has no images")
     return math.fsum(loss for loss, _, _ in rows) / images, int(sum(hits for _, hits, _ in rows)) / images
 
 
@@ -79,10 +80,3 @@ def evaluation(model):
     finally:
         for module, training in flags:
             module.training = training
-
-
-def refuse_datasets(op, **loaders):
-    """Refuse a Dataset in place of its batches."""
-    for name, batches in loaders.items():
-        if isinstance(batches, Dataset):
-            raise KindError(f"{op}: {name} is a Dataset, want its batches: data.Loader(dataset, batch_size)")

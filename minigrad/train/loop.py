@@ -8,22 +8,20 @@ import functools
 import itertools
 import math
 import time
-from numbers import Real
 
-from minigrad_kernels.errors import KindError, MinigradError, OutOfMemory, ShapeError, StateError
+from minigrad_kernels.errors import MinigradError, ShapeError, StateError
 
 from .. import device, ops
 from ..graph import CaptureError
-from ..nn import Module
-from ..optim import Optimizer
-from ..optim.lr_scheduler import LRScheduler, MetricLR
-from ..parallel import ShardedOptimizer
+from ..optim.lr_scheduler import MetricLR
 from .callback import Callbacks
-from .evaluation import counted, evaluated, measuring, refuse_datasets
+from .checks import check_options, check_parts, checked, naming_batch
+from .evaluation import counted, evaluated, measuring
+from .finite import Marks, check_losses, not_finite
 from .history import History
 from .passes import passes
 from .precision import Arithmetic
-from .replayed import Replayed, check_losses
+from .replayed import Replayed
 from .team import team_of
 
 __all__ = ["fit"]
@@ -65,23 +63,26 @@ def fit(
     callbacks   Callbacks; with none, nothing is printed: Progress(images, epochs) shows a line for each epoch
 
     loss and accuracy of a row are means over the epoch while the weights changed, in training mode.
-    Errors  RuntimeError at a loss that is not finite, the weights as before that update, or at a test loss that
-            is not, or where no scale of the loss keeps gradients finite; ValueError and TypeError for options out of
-            range
+    Errors  RuntimeError at a loss that is not finite: weights, optimiser, schedule and history are then as before that
+            update, also where a GPU was told to do further ones before the loss was seen, and running statistics that
+            are not finite are those of at most 16 updates before; at a test loss that is not finite, or where no scale
+            of the loss keeps gradients finite. ValueError and TypeError for options out of range and for batches that
+            are none
     """
-    _check_parts(model, optimizer, schedule, loader=loader, test=test)
+    check_parts(model, loader, optimizer, test, loss, schedule, history, callbacks)
     arithmetic = Arithmetic("fit", precision, scaler)
+    check_options(epochs, accumulate, clip, eager, optimizer)
     history, callback, team = _opened(history), Callbacks(callbacks), team_of(model)
     options = {"epochs": epochs, "accumulate": accumulate, "clip": clip, "optimizer": optimizer}
-    _check_options(**options)
     options |= arithmetic.options() | {"loader": getattr(loader, "state_dict", dict)()}
     team.agree({**options, "updates so far": history.steps})
     stop = lambda: team.agreed(callback.stop(history))
     history.first_step_seconds, history.precision = None, arithmetic.precision
     watcher, stepped = (schedule, None) if isinstance(schedule, MetricLR) else (None, schedule)
     how = model, team, optimizer, loss, stepped, clip, arithmetic, history
+    marks = Marks(model, stepped)
     graphs = _on_gpu(model) and not eager
-    update = _replaying(*how) if graphs else functools.partial(_update, how)
+    update = _replaying(marks, *how) if graphs else functools.partial(_update, marks, how)
     measure = measuring(model, loss, graphs)
     callback.on_start(history)
     while len(history) < epochs:
@@ -106,7 +107,7 @@ def _opened(history):
 def _train_epoch(loader, accumulate, update, history, callback, stop):
     """Update on every group of batches; False if told to stop."""
     before = time.perf_counter()
-    for batches in _groups(counted(loader, hasattr(update, "replays")), accumulate):
+    for batches in _groups(checked("fit", counted(loader, hasattr(update, "replays"))), accumulate):
         loss, correct, images = update(batches)
         running, now = history.latest, time.perf_counter()
         running.loss += loss
@@ -134,14 +135,13 @@ def _close_epoch(model, test, measure, arithmetic, history, watcher, callback, s
     row |= arithmetic.figures(history.running)
     if test is not None:
         try:
-            measured = evaluated(model, test, measure, stop, arithmetic.precision)
+            measured = evaluated("fit", model, test, measure, stop, arithmetic.precision)
         except CaptureError as error:
             raise StateError(f"fit: {error}; eager=True trains without graphs") from error
         if measured is None:
             return False
         if not math.isfinite(measured[0]):
-            hint = "lower the learning rate or clip the gradient"
-            raise StateError(f"fit: the test loss is {measured[0]} after step {history.steps}; {hint}")
+            raise not_finite(f"the test loss is {measured[0]} after step {history.steps}", history, model)
         row["test_loss"], row["test_accuracy"] = measured
     history.append(row)
     if watcher is not None:
@@ -155,21 +155,20 @@ def _on_gpu(model):
     return parameter is not None and device.place_of(parameter.data).captures is not None
 
 
-def _update(how, batches):
+def _update(marks, how, batches):
     """One step of the optimiser on several batches; the sums of losses, of right answers, of images."""
     model, team, optimizer, loss_function, schedule, clip, arithmetic, history = how
     step = history.steps + 1
     optimizer.zero_grad()
+    marks.note(step)
     try:
-        with arithmetic.computing():
+        with arithmetic.computing(), naming_batch("fit", max(team.images(batches))):
             own = _gradients(model, team, batches, loss_function, arithmetic.scaler)
         rows = team.gathered(own)
-        check_losses(rows, step)
-    except OutOfMemory as error:
-        optimizer.zero_grad()
-        raise _smaller(error, team, batches) from error
+        check_losses(rows, step, history, model, batches)
     except MinigradError:
         optimizer.zero_grad()
+        marks.restore(step, history.steps)
         raise
     _go_on(arithmetic.step(optimizer, model.parameters(), clip), schedule, arithmetic, history)
     losses, hits, images = zip(*rows, strict=True)
@@ -187,16 +186,15 @@ def _go_on(made, schedule, arithmetic, history):
         schedule.step()
 
 
-def _replaying(model, team, optimizer, loss_function, schedule, clip, arithmetic, history):
+def _replaying(marks, model, team, optimizer, loss_function, schedule, clip, arithmetic, history):
     """A function that does as _update, by graphs; figures of losses come later, to history.running."""
-    replayed = Replayed(model, team, optimizer, loss_function, clip, arithmetic, history)
+    replayed = Replayed(model, team, optimizer, loss_function, clip, arithmetic, history, marks)
     history.settle = replayed.settle
 
     def update(batches):
         try:
-            images, made = replayed(batches)
-        except OutOfMemory as error:
-            raise _smaller(error, team, batches) from error
+            with naming_batch("fit", max(team.images(batches))):
+                images, made = replayed(batches)
         except CaptureError as error:
             raise StateError(f"fit: {error}; eager=True trains without graphs") from error
         _go_on(made, schedule, arithmetic, history)
@@ -204,11 +202,6 @@ def _replaying(model, team, optimizer, loss_function, schedule, clip, arithmetic
 
     update.replays = True
     return update
-
-
-def _smaller(error, team, batches):
-    count = max(team.images(batches))
-    return OutOfMemory(f"fit: {error}; a batch had {count} images, try {max(1, count // 2)}")
 
 
 def _gradients(model, team, batches, loss_function, scaler):
@@ -222,28 +215,3 @@ def _groups(batches, size):
     batches = iter(batches)
     while group := list(itertools.islice(batches, size)):
         yield group
-
-
-def _check_parts(model, optimizer, schedule, **loaders):
-    for name, value, kind in (("model", model, Module), ("optimizer", optimizer, Optimizer)):
-        if not isinstance(value, kind):
-            raise KindError(f"fit: {name} is {value!r}, want an instance of {kind.__name__}")
-    if not isinstance(schedule, LRScheduler | None):
-        raise KindError(f"fit: schedule is {schedule!r}, want an LRScheduler or None")
-    if schedule is not None and schedule.optimizer is not optimizer:
-        raise ShapeError("fit: schedule belongs to another optimiser")
-    refuse_datasets("fit", **loaders)
-
-
-def _check_options(epochs, accumulate, clip, optimizer):
-    for name, value in (("epochs", epochs), ("accumulate", accumulate)):
-        if isinstance(value, bool) or not isinstance(value, int):
-            raise KindError(f"fit: {name} is {value!r}, want an integer")
-        if value < 1:
-            raise ShapeError(f"fit: {name} is {value}, want at least 1")
-    if clip is not None and (isinstance(clip, bool) or not isinstance(clip, Real)):
-        raise KindError(f"fit: clip is {clip!r}, want a number or None")
-    if clip is not None and not clip > 0:
-        raise ShapeError(f"fit: clip is {clip}, want a number above 0 or None")
-    if clip is not None and isinstance(optimizer, ShardedOptimizer) and optimizer.scattered:
-        raise StateError("fit: clip wants all gradients on every rank; give ShardedOptimizer whole_gradients=True")

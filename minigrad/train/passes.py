@@ -2,6 +2,8 @@
 
 import contextlib
 
+from minigrad_kernels.errors import KindError, ShapeError
+
 from .. import ops
 from ..tensor import Tensor
 
@@ -33,7 +35,12 @@ def passes(model, team, batches, loss_function, scaler):
     for part in team.parts(batches):
         for number, (images, labels) in enumerate(on_device(part, model), 1):
             scores = model(images)
-            loss, correct = loss_function(scores, labels), right(scores, labels)
+            loss = loss_function(scores, labels)
+            if not isinstance(loss, Tensor):
+                raise KindError(f"fit: loss gave a {type(loss).__name__}, want a Tensor")
+            if loss.numel() != 1:
+                raise ShapeError(f"fit: loss gave shape {loss.shape}, want one number, the mean over the batch")
+            correct = right(scores, labels)
             share = len(labels) * team.shards / total  # the mean over all images weighs each batch by its own
             with team.holding() if number < len(part) else contextlib.nullcontext():
                 scaler.scale(loss if share == 1 else loss * share).backward()
