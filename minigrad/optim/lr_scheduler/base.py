@@ -24,12 +24,7 @@ def replayed(step):
     def taken(self):
         if (recorder := capturing.get()) is None:
             return step(self)
-        state, rates = copy.deepcopy(self.state_dict()), self.rates()
-
-        def undo():
-            self.load_state_dict(state)
-            self._set(rates)
-
+        undo = self.mark()
         token = capturing.set(None)  # of what it steps itself, nothing is noted
         try:
             step(self)
@@ -84,6 +79,16 @@ class LRScheduler:
         """Go on to the next epoch and set its rates."""
         self.last_epoch += 1
         self._set(self.get_lr())
+
+    def mark(self):
+        """A function that takes the schedule, and the rates, back to where they are now."""
+        state, rates = copy.deepcopy(self.state_dict()), self.rates()
+
+        def back():
+            self.load_state_dict(state)
+            self._set(rates)
+
+        return back
 
     def restart(self):
         """Set the rates of epoch 0: another schedule has come to its end."""
