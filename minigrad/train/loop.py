@@ -18,7 +18,7 @@ from ..modes import no_grad
 from ..optim.lr_scheduler import MetricLR
 from .callback import Callbacks
 from .checks import check_model, check_options, check_parts, checked, naming_batch
-from .finite import Marks, check_losses, not_finite
+from .finite import Marks, NotFinite, check_losses, not_finite
 from .history import History
 from .passes import on_device, passes, right
 from .precision import Arithmetic, computing
@@ -184,7 +184,7 @@ def _go_on(made, schedule, arithmetic, history):
         history.latest.skipped += 1
         if arithmetic.lost():
             step = history.steps + 1
-            raise StateError(f"fit: at step {step} gradients are not finite at any scale of the loss; use bfloat16")
+            raise NotFinite(f"fit: at step {step} gradients are not finite at any scale of the loss; use bfloat16")
     elif schedule is not None:
         schedule.step()
 
