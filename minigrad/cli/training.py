@@ -8,6 +8,7 @@ from dataclasses import asdict, replace
 from .. import checkpoint
 from ..errors import MinigradError
 from ..parallel import ShardSampler
+from ..starting import INTERRUPTED
 from ..train import Histograms, History, Interruption, Progress, TensorBoard, evaluate, fit
 from ..train.team import module_of
 from .lasting import Keeper, lasting_output, note
@@ -32,7 +33,6 @@ FREE_WITH_RESUME = {
     "action",
     "argv",
 }
-INTERRUPTED = 130
 # Who asks by SIGTERM soon ends the process by force.
 HASTE = dict.fromkeys(
     ("mistakes", "cost"), "The training was asked to end, so this was not measured; minigrad report does."
