@@ -4,7 +4,6 @@ Images come as batches (images, labels) of Tensors; a model maps images to score
 is called as loss(scores, labels) and gives the mean over the batch.
 """
 
-import contextlib
 import functools
 import itertools
 import math
@@ -14,18 +13,18 @@ from minigrad_kernels.errors import MinigradError, ShapeError, StateError
 
 from .. import device, ops
 from ..graph import CaptureError
-from ..modes import no_grad
 from ..optim.lr_scheduler import MetricLR
 from .callback import Callbacks
-from .checks import check_model, check_options, check_parts, checked, naming_batch
+from .checks import check_options, check_parts, checked, naming_batch
+from .evaluation import counted, evaluated, measuring
 from .finite import Marks, NotFinite, check_losses, not_finite
 from .history import History
-from .passes import on_device, passes, right
-from .precision import Arithmetic, computing
+from .passes import passes
+from .precision import Arithmetic
 from .replayed import Replayed
 from .team import team_of
 
-__all__ = ["evaluate", "evaluation", "fit", "on_device"]
+__all__ = ["fit"]
 
 
 def fit(
@@ -82,7 +81,9 @@ def fit(
     watcher, stepped = (schedule, None) if isinstance(schedule, MetricLR) else (None, schedule)
     how = model, team, optimizer, loss, stepped, clip, arithmetic, history
     marks = Marks(model, stepped)
-    update = _replaying(marks, *how) if _on_gpu(model) and not eager else functools.partial(_update, marks, how)
+    graphs = _on_gpu(model) and not eager
+    update = _replaying(marks, *how) if graphs else functools.partial(_update, marks, how)
+    measure = measuring(model, loss, graphs)
     callback.on_start(history)
     while len(history) < epochs:
         running = history.running
@@ -90,7 +91,7 @@ def fit(
         if not running.trained:
             model.train()
             running.trained = _train_epoch(loader, accumulate, update, history, callback, stop)
-        if not running.trained or not _close_epoch(model, test, loss, arithmetic, history, watcher, callback, stop):
+        if not running.trained or not _close_epoch(model, test, measure, arithmetic, history, watcher, callback, stop):
             break
     history.close()
     return history
@@ -103,17 +104,10 @@ def _opened(history):
     return history
 
 
-def _source(loader, update):
-    """The batches of an epoch; for graphs such as the GPU makes by itself, where the loader has them."""
-    counted = getattr(loader, "counted", None) if getattr(update, "replays", False) else None
-    found = None if counted is None else counted()
-    return loader if found is None else found
-
-
 def _train_epoch(loader, accumulate, update, history, callback, stop):
     """Update on every group of batches; False if told to stop."""
     before = time.perf_counter()
-    for batches in _groups(checked("fit", _source(loader, update)), accumulate):
+    for batches in _groups(checked("fit", counted(loader, hasattr(update, "replays"))), accumulate):
         loss, correct, images = update(batches)
         running, now = history.latest, time.perf_counter()
         running.loss += loss
@@ -133,14 +127,17 @@ def _train_epoch(loader, accumulate, update, history, callback, stop):
     return True
 
 
-def _close_epoch(model, test, loss, arithmetic, history, watcher, callback, stop):
+def _close_epoch(model, test, measure, arithmetic, history, watcher, callback, stop):
     """Evaluate, add the row and show it to a schedule that watches and to callbacks; False if told to stop."""
     if not history.running.images:
         raise ShapeError(f"fit: loader has no images in epoch {len(history) + 1}")
     row = {"epoch": len(history) + 1, "step": history.steps, **history.running.row()}
     row |= arithmetic.figures(history.running)
     if test is not None:
-        measured = evaluate(model, test, loss, stop, precision=arithmetic.precision)
+        try:
+            measured = evaluated("fit", model, test, measure, stop, arithmetic.precision)
+        except CaptureError as error:
+            raise StateError(f"fit: {error}; eager=True trains without graphs") from error
         if measured is None:
             return False
         if not math.isfinite(measured[0]):
@@ -211,46 +208,6 @@ def _gradients(model, team, batches, loss_function, scaler):
     """Compute the gradients of an update; rows (sum of losses, right answers, images) of this rank's batches."""
     found = passes(model, team, batches, loss_function, scaler)
     return [(loss.item() * images, int(correct.item()), images) for loss, correct, images in found]
-
-
-def evaluate(model, loader, loss=ops.cross_entropy, stop=lambda: False, *, precision=None):
-    """(mean loss, accuracy) over all batches, in evaluation mode; None if stop(), asked after each, says so.
-
-    Of a DataParallel model all ranks call this: they share the batches, and all get the figures of the whole.
-    The training flags of all modules are as before afterwards.
-    precision   in which types the model and the loss compute, as that of fit
-    Errors  ValueError if there are no batches, TypeError for a Dataset instead of them
-    """
-    check_model("evaluate", model, loader=loader)
-    team, loss_sum, correct, count = team_of(model), 0.0, 0, 0
-    with evaluation(model), computing(precision, "evaluate"):
-        for batches in team.rounds(checked("evaluate", loader)):
-            rows = []
-            for images, labels in on_device(batches, model):
-                with naming_batch("evaluate", len(labels)):
-                    scores = model(images)
-                    value, hits = loss(scores, labels).item(), int(right(scores, labels).item())
-                rows.append((value * len(labels), hits, len(labels)))
-            for one_loss, hits, images in team.gathered(rows):
-                loss_sum, correct, count = loss_sum + one_loss, correct + int(hits), count + int(images)
-            if stop():
-                return None
-    if not count:
-        raise ShapeError("evaluate: loader has no images")
-    return loss_sum / count, correct / count
-
-
-@contextlib.contextmanager
-def evaluation(model):
-    """Inside, all modules are in evaluation mode and there is no tape; afterwards their flags are as before."""
-    flags = [(module, module.training) for module in model.modules()]
-    model.eval()
-    try:
-        with no_grad():
-            yield
-    finally:
-        for module, training in flags:
-            module.training = training
 
 
 def _groups(batches, size):

@@ -7,7 +7,8 @@ from minigrad_kernels.errors import KindError, ShapeError
 from .. import ops
 from ..device import host
 from .checks import check_model, checked, naming_batch
-from .loop import evaluation, on_device
+from .evaluation import evaluation
+from .passes import on_device
 from .precision import computing
 
 __all__ = ["confusion_matrix", "predict"]

@@ -13,7 +13,7 @@ from ..modes import no_grad
 from ..parallel import Shards
 from ..tensor import Tensor
 from .finite import check_losses
-from .passes import on_device, passes
+from .passes import made, on_device, passes
 
 __all__ = ["Replayed"]
 
@@ -44,8 +44,7 @@ class Replayed:
         """What the graph does; gives rows (loss, right answers) and, last, (whether it was left out, 0)."""
         self.optimizer.zero_grad()
         batches = [
-            _made(batch) if total is None else Shards(batch, total)
-            for batch, total in zip(batches, totals, strict=True)
+            made(batch) if total is None else Shards(batch, total) for batch, total in zip(batches, totals, strict=True)
         ]
         with self.arithmetic.computing():
             found = list(passes(self.model, self.team, batches, self.loss, self.arithmetic.scaler))
@@ -88,13 +87,10 @@ class Replayed:
         plain, totals = [], []
         for batch in batches:
             cut = isinstance(batch, Shards)
-            pairs = [part and self._there(part) for part in (batch if cut else [batch])]
+            pairs = [part and next(on_device([part], self.model)) for part in (batch if cut else [batch])]
             plain.append(tuple(pairs) if cut else pairs[0])
             totals.append(batch.total if cut else None)
         return tuple(plain), tuple(totals)
-
-    def _there(self, pair):
-        return pair if isinstance(pair[1], range) else next(on_device([pair], self.model))
 
     def _arrive(self):
         """Take over the figures of the oldest update; whether it was made."""
@@ -127,9 +123,3 @@ class Replayed:
         device.fill(write(self.lost), 0)
         self.optimizer.zero_grad()
         self.optimizer.settle()
-
-
-def _made(batch):
-    """(images, labels), made now where the GPU knows which are next."""
-    source, labels = batch
-    return tuple(map(Tensor, source.following(len(labels)))) if isinstance(labels, range) else batch
