@@ -163,23 +163,27 @@ class Run:
 class Saver(Callback):
     """Keeps the folder of a run up to date, epoch by epoch, and after every so many updates if told so.
 
+    keeper      a Keeper of the run's checkpoints
     histograms  a Histograms callback that is called before this one, if they are kept
     """
 
-    def __init__(self, run, parts, world, every=None, histograms=None):
-        self.run, self.parts, self.world, self.every, self.histograms = run, parts, world, every, histograms
+    def __init__(self, keeper, every=None, histograms=None):
+        self.keeper, self.every, self.histograms = keeper, every, histograms
 
     def on_step(self, history):
         if self.every and history.steps % self.every == 0:
-            self.run.save("last", self.parts, history, self.world)
+            self.keeper.save("last", history)
 
     def on_epoch(self, history):
-        if self.world.rank == 0:
-            self.run.write_history(history)
+        run = self.keeper.run
+        if self.keeper.world.rank == 0:
+            with self.keeper.writing("the history"):
+                run.write_history(history)
         if self.histograms is not None:
-            self.run.write_json(HISTOGRAMS, self.histograms.state_dict(), None)
+            with self.keeper.writing(HISTOGRAMS):
+                run.write_json(HISTOGRAMS, self.histograms.state_dict(), None)
         # The first of equals stays the best, so that a later epoch must earn its place. It comes before the last: a run
         # that is killed between them does this epoch again.
         if history[-1] is max(history.rows, key=lambda row: (row["test_accuracy"], -row["test_loss"])):
-            self.run.save("best", self.parts, history, self.world)
-        self.run.save("last", self.parts, history, self.world)
+            self.keeper.save("best", history)
+        self.keeper.save("last", history)

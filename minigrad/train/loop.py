@@ -17,7 +17,7 @@ from ..optim.lr_scheduler import MetricLR
 from .callback import Callbacks
 from .checks import check_options, check_parts, checked, naming_batch
 from .evaluation import counted, evaluated, measuring
-from .finite import Marks, check_losses, not_finite
+from .finite import Marks, NotFinite, check_losses, not_finite
 from .history import History
 from .passes import passes
 from .precision import Arithmetic
@@ -181,7 +181,7 @@ def _go_on(made, schedule, arithmetic, history):
         history.latest.skipped += 1
         if arithmetic.lost():
             step = history.steps + 1
-            raise StateError(f"fit: at step {step} gradients are not finite at any scale of the loss; use bfloat16")
+            raise NotFinite(f"fit: at step {step} gradients are not finite at any scale of the loss; use bfloat16")
     elif schedule is not None:
         schedule.step()
 
