@@ -16,7 +16,8 @@ from pathlib import Path
 
 from tqdm import tqdm
 
-sys.path[:0] = [str(Path(__file__).parents[2]), str(Path(__file__).parents[2] / "kernels")]
+if not __package__:
+    sys.path[:1] = [str(Path(__file__).parents[2]), str(Path(__file__).parents[2] / "kernels")]
 
 from minigrad import checkpoint  # noqa: E402
 from minigrad.checkpoint import CheckpointError  # noqa: E402
