@@ -50,7 +50,7 @@ def _history_of(extra, run):
         history.load_state_dict(extra["history"])
         seconds = extra.get("seconds")
         return history, None if seconds is None else float(seconds)
-    except (AttributeError, KeyError, TypeError, ValueError) as error:
+    except (AttributeError, KeyError, TypeError, ValueError, OverflowError) as error:
         raise UsageError(f"{run.folder / 'last'} cannot be used: {checkpoint.reason(error)}") from error
 
 

@@ -22,6 +22,7 @@ from pathlib import Path
 
 from .. import __version__, checkpoint
 from ..device import generator
+from ..errors import MinigradError
 from ..train import Callback
 from .machine import machine
 from .ranks import job
@@ -43,6 +44,14 @@ def versions():
         with contextlib.suppress(metadata.PackageNotFoundError):
             found[package] = metadata.version(package)
     return found
+
+
+def _parsed(path):
+    """What a file holds as JSON. Errors: OSError; ValueError if it is none"""
+    try:
+        return json.loads(path.read_bytes())
+    except RecursionError as error:
+        raise ValueError(f"{path.name} is nested too deeply") from error
 
 
 class Run:
@@ -92,7 +101,7 @@ class Run:
             hint = "it is not the folder of a run" if run.folder.is_dir() else "there is no such folder"
             raise UsageError(f"{run.folder} holds no checkpoint {name!r}: {hint}")
         try:
-            config = json.loads((run.folder / CONFIG).read_bytes())
+            config = _parsed(run.folder / CONFIG)
             return run, Settings(**config["settings"]), Images(**config["images"])
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise UsageError(f"{run.folder / CONFIG} cannot be used: {checkpoint.reason(error)}") from error
@@ -100,7 +109,7 @@ class Run:
     def begun_by(self, job):
         """Whether no one has begun the run yet, or this job has."""
         try:
-            return json.loads((self.folder / CONFIG).read_bytes()).get("job") == job
+            return _parsed(self.folder / CONFIG).get("job") == job
         except (OSError, ValueError, AttributeError):
             return not (self.folder / CONFIG).exists()
 
@@ -114,7 +123,7 @@ class Run:
     def read_json(self, name):
         """The fields in a file of the folder; none where it is absent or damaged."""
         try:
-            found = json.loads((self.folder / name).read_bytes())
+            found = _parsed(self.folder / name)
         except (OSError, ValueError):
             return {}
         return found if isinstance(found, dict) else {}
@@ -160,7 +169,10 @@ class Run:
             raise
 
     def load(self, parts, history, previous, world):
-        """Take up the latest checkpoint, or the one before it."""
+        """Take up the latest checkpoint, or the one before it.
+
+        Errors  CheckpointError; UsageError if what the command keeps in it does not fit
+        """
         state = parts.model, parts.optimizer, parts.schedule
         extra = checkpoint.load(self.folder / "last", *state, previous=previous, world=world)
         try:
@@ -174,7 +186,7 @@ class Run:
             self.seconds, self.counted = float(extra.get("seconds", 0.0)), time.perf_counter()
         except UsageError:
             raise
-        except (ValueError, TypeError, KeyError, IndexError, AttributeError, OverflowError) as error:
+        except (MinigradError, ValueError, TypeError, KeyError, IndexError, AttributeError, OverflowError) as error:
             raise UsageError(f"{self.folder / 'last'} cannot be used: {checkpoint.reason(error)}") from error
 
     def write_history(self, history):

@@ -224,6 +224,8 @@ class Optimizer(Groups, Scaled):
             self.check_value("lr", both["lr"], float("-inf"))
             self.check({**both, "lr": max(both["lr"], 0)})  # rounding leads a schedule that ends at 0 just below it
         for new, group in zip(options, self.param_groups, strict=True):
+            for name in group.keys() - new.keys() - self.defaults.keys() - {"params"}:
+                del group[name]  # what a schedule has added since, say
             group.update(new)
         self.state = state
 

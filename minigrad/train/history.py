@@ -119,7 +119,7 @@ class History:
             precision = state.get("precision", self.precision)  # which older releases do not state
             if not all(isinstance(value, int | float) for value in figures) or not isinstance(precision, str):
                 raise TypeError("a figure is no number")
-        except (KeyError, TypeError, ValueError) as error:
+        except (KeyError, TypeError, ValueError, OverflowError) as error:
             raise ShapeError("History: state is malformed, want what History.state_dict() gives") from error
         self.rows, self.steps, self.latest, self.precision = rows, steps, running, precision
 
