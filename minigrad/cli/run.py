@@ -32,6 +32,14 @@ REPORT, TENSORBOARD = "report.html", "tensorboard"
 KEPT = {"last": 2, "best": 1}  # checkpoints in these folders
 
 
+def _parsed(path):
+    """What a file holds as JSON. Errors: OSError; ValueError if it is none"""
+    try:
+        return json.loads(path.read_bytes())
+    except RecursionError as error:
+        raise ValueError(f"{path.name} is nested too deeply") from error
+
+
 class Run:
     """The files in the folder of a run, and the clock of its training.
 
@@ -80,7 +88,7 @@ class Run:
             hint = "it is not the folder of a run" if run.folder.is_dir() else "there is no such folder"
             raise UsageError(f"{run.folder} holds no checkpoint {name!r}: {hint}")
         try:
-            config = json.loads((run.folder / CONFIG).read_bytes())
+            config = _parsed(run.folder / CONFIG)
             return run, Settings(**config["settings"]), Images(**config["images"])
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise UsageError(f"{run.folder / CONFIG} cannot be used: {checkpoint.reason(error)}") from error
@@ -88,7 +96,7 @@ class Run:
     def begun_by(self, job):
         """Whether no one has begun the run yet, or this job has."""
         try:
-            return json.loads((self.folder / CONFIG).read_bytes()).get("job") == job
+            return _parsed(self.folder / CONFIG).get("job") == job
         except (OSError, ValueError, AttributeError):
             return not (self.folder / CONFIG).exists()
 
@@ -102,7 +110,7 @@ class Run:
     def read_json(self, name):
         """The fields in a file of the folder; none where it is absent or damaged."""
         try:
-            found = json.loads((self.folder / name).read_bytes())
+            found = _parsed(self.folder / name)
         except (OSError, ValueError):
             return {}
         return found if isinstance(found, dict) else {}

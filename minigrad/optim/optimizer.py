@@ -230,6 +230,8 @@ class Optimizer(Groups, Scaled):
         ]
         state = self.loaded(entries, parameters, faults)
         for new, group in zip(options, self.param_groups, strict=True):
+            for name in group.keys() - new.keys() - self.defaults.keys() - {"params"}:
+                del group[name]  # what a schedule has added since, say
             group.update(new)
         self.state = state
 

@@ -120,7 +120,7 @@ class History:
                 raise TypeError("a figure is no number")
             if not _counts([steps]) or not _sound(running):
                 raise TypeError("a sum is no number")
-        except (KeyError, TypeError, ValueError, AttributeError) as error:
+        except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
             raise ShapeError("History: state is malformed, want what History.state_dict() gives") from error
         self.rows, self.steps, self.latest, self.precision = rows, steps, running, precision
 
