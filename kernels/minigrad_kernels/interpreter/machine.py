@@ -11,6 +11,7 @@ from ..errors import StateError
 from .access import Local, Shared
 from .copies import Copies
 from .lanes import WARP
+from .proxy import Proxy
 from .report import Counts, Fault
 
 __all__ = ["Machine"]
@@ -46,6 +47,7 @@ class Machine:
         self.shared = Shared(self, shared_end)
         self.local = Local(self, self.code.program.local)
         self.copies = Copies(self, len(self.shared.space.bytes))
+        self.proxy = Proxy(self, self.shared.stride)
         self.live = np.ones(self.geometry.lanes, np.bool_)
         self.barrier_pending = {}  # (barrier, instruction) -> lanes that wait there
         self.meeting = {}  # instruction -> lanes whose warp is not complete there
@@ -195,6 +197,8 @@ class Machine:
     def pass_barrier(self, number, lanes):
         self.counts.barriers += len(np.unique(self.geometry.block_of[lanes.at]))
         self.shared.races.barrier(lanes)
+        if self.proxy.active:
+            self.proxy.join(lanes)
         self.enter(lanes)
         self.code.opened[number](self, lanes)
 

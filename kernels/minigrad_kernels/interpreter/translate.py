@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
 
-from . import arithmetic, bits, compare, convert, floating  # noqa: F401  (they enter their opcodes)
+from . import arithmetic, bits, compare, convert, floating, warpgroup  # noqa: F401  (they enter their opcodes)
 from .collective import COLLECTIVE, members_of
 from .operations import DTYPES, OPCODES, Unknown
 from .program import Instruction, Program, parse
@@ -68,6 +68,8 @@ class _Translator:
             return TRANSFERS[root](self.slots, instruction)
         if root in COLLECTIVE:
             return COLLECTIVE[root](self.slots, instruction)
+        if instruction.parts[:3] == ("fence", "proxy", "async"):
+            return lambda m: m.shared.races.fence(m.lanes)
         if root in NOTHING:
             return lambda m: None
         name = "setp|" if root == "setp" and isinstance(instruction.operands[0], Pair) else root
