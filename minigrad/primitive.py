@@ -21,7 +21,7 @@ from numpy import asarray, generic, ndarray
 from minigrad_kernels.errors import KindError, StateError
 
 from . import device, fusion
-from .anomaly import anomaly, check_results, origin
+from .anomaly import anomaly, check_results, has_history, has_nan, origin
 from .binder import binder
 from .modes import recording, watching
 from .node import Node, edge_to
@@ -178,6 +178,8 @@ class Primitive:
             return watch(self, values)
         recorded = recording.get()
         arguments, edges, away = self._opened(values, recorded)
+        watched = recorded and anomaly.get() and has_history(values)
+        clean = watched and not has_nan(arguments)  # asked before: running statistics are written
         try:
             if away:
                 with self._common_place(values, arguments).active(self.name):
@@ -188,9 +190,8 @@ class Primitive:
             device.refuse_memory(self.name, error)
         if self.single and result.__class__ is not ndarray:
             result = self._array(result)
-        place = None
-        if edges and anomaly.get():
-            place = origin()
+        place = origin() if watched else None
+        if clean:
             check_results(self.name, self.names, arguments, (result,) if self.single else result, place)
         if self.single:
             version = self._version(values, arguments, result) if self.view else [0]

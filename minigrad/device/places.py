@@ -15,6 +15,7 @@ A place is an object that says what differs between devices:
     used_bytes      what arrays hold of the memory pool there
     block           array -> the Block of memory in which it lies
     captures        makes what captures work there into a graph, device/graphs.py; None where that cannot be
+    fetched         an array there -> the same on the host, on its way: `done` says whether it has come, value() waits
     measured        whether work there runs beside the host, so that its time is measured by marks
     mark            a moment in the current stream of this thread; later.since(earlier) is in seconds
 
@@ -48,6 +49,18 @@ __all__ = [
 ]
 
 
+class Fetched:
+    """An array that is on the host."""
+
+    done = True
+
+    def __init__(self, array):
+        self.array = array
+
+    def value(self):
+        return self.array
+
+
 class Place:
     """The CPU, and what other places share with it."""
 
@@ -79,6 +92,10 @@ class Place:
 
     def synchronize(self):
         """And has nothing to report."""
+
+    def fetched(self, array):
+        self.synchronize()
+        return Fetched(self.download(array))
 
 
 CPU = Place()

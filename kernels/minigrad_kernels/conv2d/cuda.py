@@ -174,11 +174,26 @@ def _run(direction, source, w, bias, relu, settings, result, workspace, rung):
             kernel(*given)
 
     if rung is None and result.size:
-        x, out = (source, result) if direction == "forward" else (result, source)
-        at_multiple, kind = aligned(source, w, result), _kind(source.itemsize, source.dtype.name)
-        call = direction, x.shape, w.shape, out.shape[2:], settings, kind, at_multiple
+        call = _call(direction, source, w, settings, result)
+        if _plan(*call, None).name == "product":  # which has candidates of its own
+            matmul.forward(*_matrices(direction, source, w, result, bias, relu), workspace)
+            return
         rung = chosen("conv2d", call, lambda: equals(*call), start, source)
     start(rung)
+
+
+def _call(direction, source, w, settings, result):
+    """What tells one call from another."""
+    x, out = (source, result) if direction == "forward" else (result, source)
+    at_multiple, kind = aligned(source, w, result), _kind(source.itemsize, source.dtype.name)
+    return direction, x.shape, w.shape, out.shape[2:], settings, kind, at_multiple
+
+
+def _matrices(direction, source, w, result, bias, relu):
+    """A convolution by filters of one pixel as a matrix product: what `forward` of matmul gets before the workspace."""
+    a, out = (array.transpose(CHANNELS_LAST).reshape(-1, array.shape[1]) for array in (source, result))
+    b = w.transpose(FILTER).reshape(w.shape[1], w.shape[0])
+    return a, b if direction == "forward" else b.T, bias, relu, out
 
 
 def equals(*call):
@@ -192,14 +207,10 @@ def starts(direction, source, w, bias, relu, settings, result, workspace, rung=N
     """(kernel, grid, block, arguments, dynamic shared memory) of each launch of a direction, in order."""
     if not result.size:
         return
-    x, out = (source, result) if direction == "forward" else (result, source)
-    at_multiple, kind = aligned(source, w, result), _kind(source.itemsize, source.dtype.name)
-    plan = _plan(direction, x.shape, w.shape, out.shape[2:], settings, kind, at_multiple, rung)
+    plan = _plan(*_call(direction, source, w, settings, result), rung)
     work, end = plan.work, BIAS * (bias is not None) + RELU * relu
     if plan.name == "product":
-        a, out = (array.transpose(CHANNELS_LAST).reshape(work.pixels, -1) for array in (source, result))
-        b = w.transpose(FILTER).reshape(w.shape[1], w.shape[0])
-        yield from matmul.starts(a, b.T if work.adjoint else b, bias, relu, out, workspace)
+        yield from matmul.starts(*_matrices(direction, source, w, result, bias, relu), workspace)
         return
     block, arrays, bias = (plan.kernel.threads,), (source, w), 0 if bias is None else bias
     if plan.name == "plain":
