@@ -147,6 +147,7 @@ def _first_gradient(op, tensor, gradient):
         raise ShapeError(f"{op}: gradient has shape {gradient.shape}, wanted the output's {tensor.shape}")
     if gradient.dtype != tensor.dtype:
         raise KindError(f"{op}: gradient has elements {gradient.dtype}, wanted the output's {tensor.dtype}")
+    device.common_place(op, {"the output": tensor.data, "gradient": gradient.data})
     return gradient
 
 

@@ -15,6 +15,7 @@ from minigrad_kernels.toolchain.capture import capturing
 
 from . import memory
 from .places import CPU, Place, is_array, place, place_of
+from .room import naming
 from .turns import turned
 from .types import bfloat16, default_dtype
 
@@ -98,7 +99,10 @@ def asarray(value, dtype=None):
     if dtype is None:
         dtype = default_dtype if own == np.float64 and not hasattr(value, "dtype") else own
     dtype = element_type(dtype)
-    return array if array.dtype == dtype else cast(array, dtype)
+    if array.dtype == dtype:
+        return array
+    with naming("Tensor"):
+        return cast(array, dtype)
 
 
 def _bare(array):

@@ -93,9 +93,11 @@ def _made(size):
     _Bytes.most_used = max(_Bytes.most_used, _Bytes.made - _cached() + size)
     if _Bytes.made + size > 2 * _Bytes.most_used + SLACK:
         empty_cache()
-    if size >= room.LARGE and size > room.free_bytes():
-        _give_back()
-        if size > (free := room.free_bytes()):
+    if size >= room.LARGE and size > (free := room.free_bytes()):
+        if size <= free + _Bytes.made:
+            _give_back()
+            free = room.free_bytes()
+        if size > free:
             room.refuse(size, free)
     try:
         stored = _Bytes((size,), np.uint8)

@@ -16,6 +16,7 @@ from minigrad_kernels.errors import OutOfMemory
 __all__ = ["check_room", "free_bytes", "naming", "refuse", "refuse_memory", "room"]
 
 LARGE = 1 << 28  # bytes from which on the host is asked, which takes a fraction of the time of writing as many
+MEMINFO = Path("/proc/meminfo")
 ADDRESSES = 1 << 62  # bytes that no array reaches, whatever the machine
 
 
@@ -64,7 +65,7 @@ def naming(op):
 def free_bytes():
     """Bytes that the host can still give: by Linux's estimate, within the limit of the container; else all it has."""
     try:
-        rows = dict(line.split(":") for line in Path("/proc/meminfo").read_text().splitlines())
+        rows = dict(line.split(":") for line in MEMINFO.read_text().splitlines())
         free = sum(int(rows[name].split()[0]) << 10 for name in ("MemAvailable", "SwapFree"))
     except (OSError, KeyError, ValueError):
         return _all_bytes()

@@ -118,23 +118,28 @@ def trunc_normal_(tensor, mean=0.0, std=1.0, a=-2.0, b=2.0, generator=None):
 
 def constant_(tensor, val):
     """One value everywhere."""
-    tensor_of("constant_", "tensor", tensor)
-    val = number_of("constant_", "val", bare(val))
+    return _constant("constant_", tensor, val)
+
+
+def _constant(op, tensor, val):
+    tensor_of(op, "tensor", tensor)
+    val = number_of(op, "val", bare(val))
     try:
-        device.fill(write(tensor), val)
+        device.full((), val, tensor.dtype)
     except ShapeError as error:
-        raise ShapeError(f"constant_: val is {val}, wanted a number that {tensor.dtype} can hold") from error
+        raise ShapeError(f"{op}: val is {val}, wanted a number that {tensor.dtype} can hold") from error
+    device.fill(write(tensor), val)
     return tensor
 
 
 def zeros_(tensor):
     """0 everywhere."""
-    return constant_(tensor, 0)
+    return _constant("zeros_", tensor, 0)
 
 
 def ones_(tensor):
     """1 everywhere."""
-    return constant_(tensor, 1)
+    return _constant("ones_", tensor, 1)
 
 
 def eye_(tensor):

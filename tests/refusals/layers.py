@@ -5,6 +5,7 @@ from functools import partial
 import numpy as np
 
 from minigrad import Tensor, nn
+from tests.refusals import described
 
 
 def x(*shape, dtype=np.float32):
@@ -12,10 +13,9 @@ def x(*shape, dtype=np.float32):
 
 
 def made(name, error, pattern, *args, **options):
-    """A row of a layer that cannot be made: with these arguments, of which the last option is wrong."""
-    wrong = [*options][-1] if options else "arguments"
+    """A row of a layer that cannot be made: with these arguments, one of which is wrong."""
     return (
-        f"{name}: {wrong} {args} {options}",
+        f"{name}: {described(*args, **options)}",
         partial(getattr(nn, name), *args, **options),
         error,
         f"^{name}: {pattern}",
@@ -24,8 +24,7 @@ def made(name, error, pattern, *args, **options):
 
 def given(layer, error, pattern, *inputs):
     """A row of a layer that does not take these inputs."""
-    shapes = [getattr(one, "shape", type(one).__name__) for one in inputs]
-    return f"{type(layer).__name__}: input {shapes} {layer}", partial(layer, *inputs), error, pattern
+    return f"{type(layer).__name__}: {described(*inputs)} for {layer}", partial(layer, *inputs), error, pattern
 
 
 def unlike_flags(name, flags, *args, **options):

@@ -7,6 +7,7 @@ import numpy as np
 
 from minigrad import Tensor, nn
 from minigrad.nn import functional as F
+from tests.refusals import described
 from tests.refusals.layers import given, made, unlike_flags, unlike_numbers, x
 
 LABELS = Tensor(np.array([0, 1]))
@@ -84,7 +85,7 @@ def distances():
 
 
 def named(name, error, pattern, function, *args, **options):
-    return f"{name} {args} {options}", partial(function, *args, **options), error, pattern
+    return f"{name}: {described(*args, **options)}", partial(function, *args, **options), error, pattern
 
 
 def containers():

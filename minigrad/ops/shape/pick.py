@@ -51,6 +51,7 @@ def _places(op, input, dim, index):
     """Flat places for an index that is nowhere larger than input but along dim; one without elements always fits."""
     axis = axis_of(op, dim, tensor_of(op, "input", input).ndim)
     shape, sizes = (input.shape or (1,)), (tensor_of(op, "index", index).shape or (1,))
+    device.common_place(op, {"input": input.data, "index": index.data})
     if not index.numel():
         return within(op, index, 0)
     if len(sizes) != len(shape) or any(i != axis and m > n for i, (m, n) in enumerate(zip(sizes, shape, strict=True))):
