@@ -84,7 +84,7 @@ def _seen(value):
         yield "a Module", (repr(value), value.training)
         for one in (*value.parameters(), *value.buffers()):
             yield from _seen(one)
-    elif hasattr(value, "state_dict"):
+    elif hasattr(value, "state_dict") and not isinstance(value, type):
         yield f"a {type(value).__name__}", repr(value.state_dict())
         yield from _seen(value.state_dict())
 
