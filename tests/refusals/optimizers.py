@@ -108,19 +108,41 @@ PARAMS = [
 LOADED = [
     ("nothing", lambda: {}, r"wanted what state_dict gives, got KeyError\('param_groups'\)"),
     ("a list", lambda: [], r"wanted what state_dict gives"),
-    ("another model", lambda: optim.Adam(weights(3)).state_dict(), r"groups of \[3\] parameters, wanted groups of \[2\]"),
+    (
+        "another model",
+        lambda: optim.Adam(weights(3)).state_dict(),
+        r"groups of \[3\] parameters, wanted groups of \[2\]",
+    ),
     ("a shape", lambda: saved(lambda s: s["state"][0].update(exp_avg=np.ones(4))), r"has shape \(4,\) and elements"),
     ("a text", lambda: saved(lambda s: s["state"][0].update(exp_avg="x")), r"wanted numbers of shape \(3,\)"),
     ("a step", lambda: saved(lambda s: s["state"][0].update(step=-1)), r"\['step'\] is -1, wanted a count"),
     ("half a step", lambda: saved(lambda s: s["state"][0].update(step=1.5)), r"\['step'\] is 1.5, wanted a count"),
-    ("no parameter", lambda: saved(lambda s: s["state"].update({7: {}})), r"state of parameter 7, which is in no group"),
+    (
+        "no parameter",
+        lambda: saved(lambda s: s["state"].update({7: {}})),
+        r"state of parameter 7, which is in no group",
+    ),
     ("a rate", lambda: saved(lambda s: s["param_groups"][0].update(lr=math.nan)), r"lr is nan, wanted a finite"),
-    ("betas", lambda: saved(lambda s: s["param_groups"][0].update(betas=[2, 0])), r"betas\[0\] is 2, wanted at least 0"),
+    (
+        "betas",
+        lambda: saved(lambda s: s["param_groups"][0].update(betas=[2, 0])),
+        r"betas\[0\] is 2, wanted at least 0",
+    ),
 ]
 
 STEPS = [
-    ("an array as gradient", lambda: wrong_gradient(np.ones(3)), TypeError, r"a gradient is a ndarray, wanted a Tensor"),
-    ("a gradient's shape", lambda: wrong_gradient(minigrad.ones(4)), ValueError, r"shape \(4,\), wanted its parameter's"),
+    (
+        "an array as gradient",
+        lambda: wrong_gradient(np.ones(3)),
+        TypeError,
+        r"a gradient is a ndarray, wanted a Tensor",
+    ),
+    (
+        "a gradient's shape",
+        lambda: wrong_gradient(minigrad.ones(4)),
+        ValueError,
+        r"shape \(4,\), wanted its parameter's",
+    ),
     ("a gradient's type", lambda: wrong_gradient(minigrad.ones(3).double()), TypeError, r"elements float64, its param"),
 ]
 
@@ -193,7 +215,12 @@ def rows():
     yield "Adam: step, closure", partial(stepped().step, 3), TypeError, r"closure is 3, wanted a function"
     yield "Adam: step, scale", partial(stepped().step, scale=2.0), TypeError, r"scale is 2.0, wanted a Tensor or an arr"
     two = minigrad.ones(2)
-    yield "Adam: step, found_inf", partial(stepped().step, found_inf=two), ValueError, r"shape \(2,\), wanted one number"
+    yield (
+        "Adam: step, found_inf",
+        partial(stepped().step, found_inf=two),
+        ValueError,
+        r"shape \(2,\), wanted one number",
+    )
     for i, (function, args, options, error, pattern) in enumerate(CLIPPED):
         name = function.__name__
         yield f"{name}: {i}", partial(function, *args, **options), error, f"{name}: {pattern}"

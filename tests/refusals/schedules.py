@@ -21,7 +21,7 @@ MADE = [  # (schedule, arguments after the optimiser, error, pattern)
     ("StepLR", (0,), ValueError, r"step_size is 0, wanted at least 1"),
     ("StepLR", (2.5,), TypeError, r"step_size is 2.5, wanted an integer"),
     ("StepLR", (3, "half"), TypeError, r"gamma is 'half', wanted a number"),
-    ("StepLR", (3, 0.1, 4), RuntimeError, r"last_epoch is 4, but param_groups\[0\] has no 'initial_lr'; load the state"),
+    ("StepLR", (3, 0.1, 4), RuntimeError, r"last_epoch is 4, but param_groups\[0\] has no 'initial_lr'; load the stat"),
     ("StepLR", (3, 0.1, -2), ValueError, r"last_epoch is -2, wanted at least -1"),
     ("StepLR", (3, math.nan), ValueError, r"gamma is nan, wanted a finite number"),
     ("MultiStepLR", (3,), TypeError, r"milestones is a int, wanted several epochs"),
