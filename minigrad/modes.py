@@ -4,6 +4,8 @@ from minigrad_kernels.conv2d.winograd_mode import winograd
 from minigrad_kernels.toolchain.modes import Mode
 from minigrad_kernels.toolchain.tf32_mode import tf32
 
+from .flags import flag_of
+
 __all__ = [
     "Mode",
     "autocasting",
@@ -47,7 +49,7 @@ def deterministic(mode=True):
 
     On by default. A with block or a decorator.
     """
-    return determinism.setting(bool(mode))
+    return determinism.setting(flag_of("deterministic", "mode", mode))
 
 
 def is_deterministic():

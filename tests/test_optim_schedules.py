@@ -2,6 +2,7 @@
 
 import json
 import math
+import re
 
 import pytest
 
@@ -188,8 +189,16 @@ def test_states_of_other_schedules_are_refused():
             schedule.load_state_dict(state)
     assert schedule.state_dict() == before
     step = lr_scheduler.StepLR(optimizer, 3)
-    for name, value in (("gamma", None), ("last_epoch", 1.5)):
-        with pytest.raises(TypeError, match=f"StepLR.load_state_dict: {name} is {value}, wanted a number"):
+    wrong = [("gamma", None, "a number"), ("gamma", math.nan, "a number"), ("gamma", 10**400, "a number")]
+    wrong += [
+        ("last_epoch", 1.5, "an integer"),
+        ("last_epoch", 1 << 60, "an integer"),
+        ("beginning", 1, "True or False"),
+    ]
+    wrong += [("base_lrs", [math.inf], "a list of numbers")]
+    for name, value, wanted in wrong:
+        got = re.escape(f"{value!r:.60}")
+        with pytest.raises(TypeError, match=f"StepLR.load_state_dict: {name} is {got}, wanted {wanted}"):
             step.load_state_dict({**step.state_dict(), name: value})
     steps = lr_scheduler.MultiStepLR(optimizer, [3])
     for value in (3, ["x"], None):

@@ -44,7 +44,7 @@ def run_train(options):
     with Ranks() as ranks:
         with refusing():
             plan = ranks.decided(lambda: _planned(options, ranks.world.size))
-            run, settings = Run(plan["folder"]), Settings(**plan["settings"])
+            run, settings = Run(plan["folder"], plan["settings"]), Settings(**plan["settings"])
         with kernel_threads(options.threads or settings.threads), lasting_output() as incomplete:
             return _train(options, ranks, run, settings, plan) or int(incomplete())
 
@@ -57,7 +57,7 @@ def _train(options, ranks, run, settings, plan):
     parts, history = ranks.together(lambda: Parts(here, train, test, world)), History()
     ranks.together(settings.check_new_writers)
     if resumed:
-        ranks.together(lambda: run.load(parts, history, plan["damage"] is not None, world))
+        ranks.together(lambda: run.load(parts, history, plan["number"], world))
     print(*(f"{plan[name]}\n" for name in ("note", "damage") if plan[name]), sep="", end="")
     print(f"data: {settings.data}, {len(train)} training and {len(test)} test images ({train.source})")
     count = sum(parameter.numel() for parameter in parts.model.parameters())
@@ -92,7 +92,7 @@ def _train(options, ranks, run, settings, plan):
 
 
 def _planned(options, ranks):
-    """{folder, settings, resumed, note, damage of the newest checkpoint} for all ranks, decided by rank 0."""
+    """{folder, settings, resumed, note, number of the checkpoint, damage of a newer} for all ranks, by rank 0."""
     with refusing():
         run, settings, resumed, note = _resumed(options) if options.resume is not None else _new(options, ranks)
         ShardSampler(settings.shards, 0, ranks)
@@ -101,7 +101,8 @@ def _planned(options, ranks):
         if ranks == 1 and settings.sync_batch_norm and settings.shards > 1:
             raise UsageError("--sync-batch-norm wants as many ranks as shards")
         plan = {"folder": str(run.folder), "settings": asdict(settings), "resumed": resumed, "note": note}
-        return plan | {"damage": run.damage() if resumed else None}
+        number, damage = checkpoint.find(run.folder / "last") if resumed else (None, None)
+        return plan | {"number": number, "damage": damage}
 
 
 def _new(options, ranks):

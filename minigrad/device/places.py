@@ -172,10 +172,12 @@ def place(name, op="to"):
 
     Errors  TypeError for what is no name of a device, RuntimeError for a device that is not here
     """
-    if name == "cpu":
+    if name is CPU.name:  # as nearly always
         return CPU
     if not is_device(name):
         raise KindError(f"{op}: device is {name!r}, wanted 'cpu', 'cuda', 'cuda:0', 'cuda:1', ... or 'interpreter'")
+    if name == "cpu":
+        return CPU
     if name == "interpreter":
         return _interpreter()
     try:

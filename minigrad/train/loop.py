@@ -120,9 +120,10 @@ def _train_epoch(loader, accumulate, update, history, callback, stop):
             running.timed_images += images
         history.steps += 1
         before = now
+        # A short group used the loader up, which then stands at the next epoch: what is saved now must say so.
+        running.trained = len(batches) < accumulate
         callback.on_step(history)
-        # A short group used the loader up, which then stands at the next epoch: this one is done.
-        if len(batches) == accumulate and stop():
+        if not running.trained and stop():
             return False
     return True
 

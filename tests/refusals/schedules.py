@@ -63,7 +63,7 @@ LOADED = [
     ({}, ValueError, r"StepLR.load_state_dict: got \[\], wanted \["),
     (None, ValueError, r"StepLR.load_state_dict: got NoneType, wanted \["),
     ({"gamma": "x"}, TypeError, r"gamma is 'x', wanted a number"),
-    ({"last_epoch": 1.5}, TypeError, r"last_epoch is 1.5, wanted a number"),
+    ({"last_epoch": 1.5}, TypeError, r"last_epoch is 1.5, wanted an integer"),
     ({"base_lrs": 0.1}, TypeError, r"base_lrs is 0.1, wanted a list of numbers"),
 ]
 

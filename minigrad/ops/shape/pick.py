@@ -199,8 +199,10 @@ def one_hot(input, num_classes=-1):
     if count < -1 or (count < 1 and not tensor_of("one_hot", "input", input).numel()):
         raise ShapeError(f"one_hot: num_classes is {count}, wanted -1 or as many as there are; at least 1 for no input")
     classes = within("one_hot", tensor_of("one_hot", "input", input), 1 << 63 if count == -1 else count).data
-    places = device.arange(int(classes.max()) + 1 if count == -1 else count, classes)
-    return Tensor.made((classes[..., None] == places).astype("int64"))
+    count = int(classes.max()) + 1 if count == -1 else count
+    with device.naming("one_hot"):
+        device.check_room((*classes.shape, count), "int64")
+        return Tensor.made((classes[..., None] == device.arange(count, classes)).astype("int64"))
 
 
 @primitive(fixed=("scale",), view="input")
