@@ -11,7 +11,6 @@ tensorboard/        event files, where they were asked for
 """
 
 import json
-import os
 import shlex
 import time
 from dataclasses import asdict
@@ -23,7 +22,7 @@ from ..device import generator
 from ..train import Callback
 from .machine import machine
 from .ranks import job
-from .settings import Images, Settings, UsageError
+from .settings import Images, Settings, UsageError, check_can_be_made
 
 __all__ = ["CONFIG", "HISTOGRAMS", "REPORT", "RESULT", "TENSORBOARD", "Run", "Saver"]
 
@@ -75,9 +74,7 @@ class Run:
         if any(parts):
             hint = f"go on with it by --resume {run.argument}" if all(parts) else "it is not complete, so remove it"
             raise UsageError(f"{run.folder} holds a run already; {hint} or give another --out")
-        present = next(place for place in (run.folder, *run.folder.absolute().parents) if place.exists())
-        if not present.is_dir() or not os.access(present, os.W_OK | os.X_OK):
-            raise UsageError(f"--out {run.folder} cannot be made: {present} is not a folder that can be written")
+        check_can_be_made("--out", run.folder)
         return run
 
     @classmethod

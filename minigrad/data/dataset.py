@@ -11,7 +11,7 @@ from minigrad_kernels.errors import KindError, ShapeError, SubscriptError
 from minigrad_kernels.layout import CHANNELS_LAST, is_dense
 
 from .formats import DataError
-from .seeds import random_generator
+from .seeds import checked_numbers, random_generator
 
 __all__ = ["Dataset"]
 
@@ -54,7 +54,7 @@ class Dataset:
             put("mean", mean if self.mean is None else self.mean)
             put("std", std if self.std is None else self.std)
         for field in ("mean", "std"):
-            values = tuple(float(value) for value in getattr(self, field))
+            values = checked_numbers("Dataset", field, getattr(self, field))
             if len(values) != self.images.shape[1]:
                 channels = self.images.shape[1]
                 raise ShapeError(f"Dataset: {field} has {len(values)} numbers, images have {channels} channels")

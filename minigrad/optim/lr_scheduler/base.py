@@ -78,7 +78,12 @@ class LRScheduler:
     def step(self):
         """Go on to the next epoch and set its rates."""
         self.last_epoch += 1
-        self._set(self.get_lr())
+        try:
+            rates = self.get_lr()
+        except BaseException:
+            self.last_epoch -= 1
+            raise
+        self._set(rates)
 
     def mark(self):
         """A function that takes the schedule, and the rates, back to where they are now."""
@@ -177,11 +182,13 @@ def check_count(name, argument, value, least=1):
     return value
 
 
-def check_numbers(name, **values):
-    """Refuse what is no number."""
+def check_numbers(name, finite=True, **values):
+    """Refuse what is no number, or not finite where it must be."""
     for argument, value in values.items():
         if isinstance(value, bool) or not isinstance(value, Real):
             raise KindError(f"{name}: {argument} is {value!r}, wanted a number")
+        if finite and not math.isfinite(value):
+            raise ShapeError(f"{name}: {argument} is {value}, wanted a finite number")
 
 
 def per_group(name, argument, value, optimizer):
