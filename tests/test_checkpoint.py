@@ -1,6 +1,8 @@
 """Checkpoints: what comes back, and what is refused."""
 
 import json
+import re
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -121,6 +123,21 @@ def test_extra_comes_back_whatever_it_looks_like(tmp_path, value):
     checkpoint.save(tmp_path, nn.Linear(1, 1), extra=value)
     assert repr(checkpoint.load(tmp_path)) == repr(value)
     json.loads(index_file(tmp_path).read_bytes(), parse_constant=pytest.fail)
+
+
+def test_the_code_of_the_page_runs_and_goes_on(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    page = Path(__file__).parents[1] / "examples/docs/checkpoints.md"
+    (code,) = re.findall(r"^```python\n(.*?)^```$", page.read_text(), re.MULTILINE | re.DOTALL)
+    shorter = {}
+    exec(code.replace("epochs=2", "epochs=1"), shorter)
+    exec(code, resumed := {})
+    whole = tmp_path / "whole"
+    whole.mkdir()
+    monkeypatch.chdir(whole)
+    exec(code, unbroken := {})
+    assert checkpoint.weights_hash(resumed["model"]) == checkpoint.weights_hash(unbroken["model"])
+    assert resumed["history"]["loss"] == unbroken["history"]["loss"] and len(resumed["history"]) == 2
 
 
 # ---- refusals ------------------------------------------------------------------------------------------

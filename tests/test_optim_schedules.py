@@ -4,6 +4,7 @@ import json
 import math
 import re
 
+import numpy as np
 import pytest
 
 from minigrad import MinigradError, Tensor, optim
@@ -169,6 +170,39 @@ def test_schedules_refuse(make, error, text):
         make()
     assert text in str(caught.value) and isinstance(caught.value, MinigradError)
     assert S.param_groups[0]["lr"] == 0.1
+
+
+@pytest.mark.parametrize("value", ["0.1", None, [0.1], b"1"])
+def test_a_rate_that_is_no_number_is_refused_where_it_is_used(value):
+    for kind in (optim.SGD, optim.Adam, optim.RMSprop, optim.Adagrad):
+        optimizer = kind([parameter := Tensor([1.0], requires_grad=True)], lr=0.1)
+        schedule = lr_scheduler.ExponentialLR(optimizer, 0.5)
+        optimizer.param_groups[0]["lr"] = value
+        parameter.grad = Tensor([1.0])
+        with pytest.raises(TypeError, match=f"{kind.__name__}: lr is .*, wanted a number") as caught:
+            optimizer.step()
+        assert isinstance(caught.value, MinigradError) and parameter.tolist() == [1.0]
+        with pytest.raises(TypeError, match="ExponentialLR: lr is .*, wanted a number"):
+            schedule.step()
+        assert optimizer.param_groups[0]["lr"] == value
+
+
+@pytest.mark.parametrize("value", ["x", None, [1.0], Tensor([1.0, 2.0])])
+def test_a_function_that_gives_no_number_is_refused(value):
+    optimizer = optim.SGD(parameters(), lr=2)
+    with pytest.raises(TypeError, match=r"LambdaLR: what lr_lambda\(0\) gives is .*, wanted a number"):
+        lr_scheduler.LambdaLR(optimizer, lambda epoch: value)
+    with pytest.raises(TypeError, match=r"what lr_lambda\(1\) gives is .*, wanted a number") as caught:
+        lr_scheduler.LambdaLR(optimizer, lambda epoch: value if epoch else 1.0).step()
+    assert isinstance(caught.value, MinigradError) and optimizer.param_groups[0]["lr"] == 2
+
+
+def test_a_function_may_give_one_number_in_an_array():
+    optimizer = optim.SGD(parameters(), lr=2)
+    for value in (Tensor(0.5), np.float32(0.5), np.array([0.5])):
+        lr_scheduler.LambdaLR(optimizer, lambda epoch, value=value: value)
+        assert optimizer.param_groups[0]["lr"] == 1.0
+        optimizer.param_groups[0]["lr"] = 2
 
 
 def test_one_cycle_ends():

@@ -158,9 +158,9 @@ class Optimizer(Groups, Scaled):
 
     def hyper(self, names, group, **others):
         """The numbers for a kernel, by their names in minigrad_kernels.optimizer: options of a group, and others."""
-        numbers = [others[name] if name in others else group[name] for name in lower_names(names)]
+        numbers = [plain(others[name] if name in others else group[name]) for name in lower_names(names)]
         for name, value in zip(lower_names(names), numbers, strict=True):
-            if value is None or isinstance(value, str | bytes):
+            if not isinstance(value, int | float):
                 raise KindError(f"{self.name}: {'lr' if name == 'rate' else name} is {value!r}, wanted a number")
         return np.array(numbers, np.float64)
 

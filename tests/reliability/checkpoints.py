@@ -26,7 +26,7 @@ from tests.checkpoint_faults import FAULTS  # noqa: E402
 from tests.checkpoint_parts import all_bits, everything, save_everything  # noqa: E402
 from tests.reliability.results import store  # noqa: E402
 
-UNITS = 1 << 20  # of the large network: 12 MiB of weights, as much for the optimiser
+UNITS = 1 << 18  # of the large network: 3 MiB of weights, as much for the optimiser
 
 
 def tried(what, calls):
@@ -81,7 +81,7 @@ def hostile(folder):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--bits", type=int, default=1000, help="flipped bits of the large checkpoint; default 1000")
+    parser.add_argument("--bits", type=int, default=500, help="flipped bits of the large checkpoint; default 500")
     parser.add_argument("--seed", type=int, default=0, help="by which they are drawn")
     parser.add_argument("--write", action="store_true", help="keep the counts in results/checkpoints.json")
     options = parser.parse_args()

@@ -128,8 +128,7 @@ class LRScheduler:
             given, wanted = state_dict[name], _wanted(name, value)
             if wanted and not _KINDS[wanted](given):
                 raise KindError(f"{type(self).__name__}.load_state_dict: {name} is {given!r:.60}, wanted {wanted}")
-        if len(state_dict.get("base_lrs", self.rates())) != len(self.optimizer.param_groups):
-            groups = len(self.optimizer.param_groups)
+        if len(state_dict.get("base_lrs", ())) != (groups := len(own.get("base_lrs", ()))):
             raise ShapeError(f"{type(self).__name__}.load_state_dict: base_lrs are not of {groups} groups")
 
     def load_state_dict(self, state_dict):
