@@ -67,10 +67,11 @@ def test_dropout_and_augmentation_continue_bit_for_bit(tmp_path, monkeypatch):
 
 def test_a_finished_run_can_be_resumed(finished, capsys):
     before = weights_of(finished)
+    (finished / ".partial-7-history.csv").write_text("of a process that was killed")
     assert main([*RESUME, str(finished)]) == 0
     lines = lines_of(capsys)
     assert lines[-1].startswith("test accuracy ") and not any(line.startswith("epoch") for line in lines)
-    assert weights_of(finished) == before
+    assert weights_of(finished) == before and not list(finished.glob(".partial-*"))
 
 
 def test_interruption_during_the_second_training(tmp_path, monkeypatch, capsys):

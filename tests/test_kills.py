@@ -38,4 +38,4 @@ def test_a_difference_is_seen(tmp_path):
     changed = {"seconds": 3, "rows": [{"a": 2}]}
     checkpoint.save(tmp_path / "three/last", model, extra=changed)
     found = [kills.state(tmp_path / name) for name in ("one", "two", "three")]
-    assert found[0] == found[1] != found[2] and len(found[0]) == 3
+    assert found[0] == found[1] != found[2] and len(found[0]) == 4

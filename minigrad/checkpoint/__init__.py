@@ -15,12 +15,12 @@ Source  Hugging Face, "Safetensors: format"; Pillai and others 2014, "All file s
         (on what makes a replacement durable)
 """
 
-from .files import CheckpointError, exists, find, numbers, reason, write_atomic
+from .files import CheckpointError, clear_partials, exists, find, numbers, reason, write_atomic
 from .loading import CheckpointWarning, load
 from .saving import save
 from .states import weights_hash
 
 __all__ = [
-    "CheckpointError", "CheckpointWarning", "exists", "find", "load", "numbers", "reason", "save", "weights_hash",
-    "write_atomic",
+    "CheckpointError", "CheckpointWarning", "clear_partials", "exists", "find", "load", "numbers", "reason", "save",
+    "weights_hash", "write_atomic",
 ]  # fmt: skip

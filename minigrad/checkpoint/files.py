@@ -12,9 +12,9 @@ from typing import NamedTuple
 from minigrad_kernels.errors import MinigradError
 
 __all__ = [
-    "FORMAT", "VERSION", "CheckpointError", "clean", "exists", "failing", "find", "index_path", "made_folder", "newest",
-    "numbers", "parsed", "read_index", "read_tensors", "reason", "sealed", "tensors_path", "verify", "verify_tensors",
-    "write_atomic", "write_tensors",
+    "FORMAT", "VERSION", "CheckpointError", "clean", "clear_partials", "exists", "failing", "find", "index_path",
+    "made_folder", "newest", "numbers", "parsed", "read_index", "read_tensors", "reason", "sealed", "tensors_path",
+    "verify", "verify_tensors", "write_atomic", "write_tensors",
 ]  # fmt: skip
 
 FORMAT = "minigrad checkpoint"
@@ -140,6 +140,13 @@ def _seal(head):
     return f',\n "sha256": "{hashlib.sha256(head).hexdigest()}"\n}}\n'.encode()
 
 
+def clear_partials(folder):
+    """Remove what interrupted writes left in a folder, where that is possible; nobody may be writing there."""
+    for file in Path(folder).glob(f"{PARTIAL}*"):
+        with contextlib.suppress(OSError):
+            file.unlink()
+
+
 def clean(folder, keep):
     """Remove all but the newest, which is whole, and the keep - 1 whole ones before it, where that is possible."""
     *older, newest = numbers(folder)
@@ -150,9 +157,10 @@ def clean(folder, keep):
                 kept.add(number)
     for file in sorted(folder.iterdir()):  # an index goes before the files that it vouches for: "c" before "t" and "w"
         match = INDEX.fullmatch(file.name) or TENSORS.fullmatch(file.name)
-        if file.name.startswith(PARTIAL) or match and int(match[match.lastindex]) not in kept:
+        if match and int(match[match.lastindex]) not in kept:
             with contextlib.suppress(OSError):
                 file.unlink()
+    clear_partials(folder)
 
 
 # ---- reading -----------------------------------------------------------------------------------------------

@@ -138,6 +138,8 @@ class Run:
         rest = {"scaler": parts.scaler, "loader": parts.loader, "history": history, "generator": generator()}
         state = parts.model, parts.optimizer, parts.schedule
         extra = checkpoint.load(self.folder / "last", *state, **rest, number=number, world=world)
+        if world.rank == 0:
+            checkpoint.clear_partials(self.folder)
         self.seconds, self.counted = self.seconds_in(extra), time.perf_counter()
         trained_on, here = extra.get("images"), len(parts.loader.dataset)
         if trained_on != here:
