@@ -3,8 +3,8 @@
     python tests/reliability/mutations.py [FILE...] [--every N] [--write]
 
 Each change (mutants.py) is tried in two steps. First in a forked copy of a process that has collected the tests: the
-functions of the changed file get their new code, and the tests that run the changed line run until one fails. What
-survives that, and what is no function's code, is then imported anew, in a fresh fork. --every N tries each N-th
+functions of the changed file get their new code, and the tests that run the changed line run until one fails. What is
+no function's code, or runs when it is imported, is imported anew, in a fresh fork. --every N tries each N-th
 change of all. Survivors are listed; the command fails for those that equivalent.json does not explain.
 """
 
@@ -12,6 +12,7 @@ import argparse
 import ast
 import gc
 import importlib.machinery
+import importlib.util
 import json
 import os
 import resource
@@ -33,6 +34,11 @@ import pytest  # noqa: E402
 from _pytest.runner import runtestprotocol  # noqa: E402
 from tqdm import tqdm  # noqa: E402
 
+if importlib.util.find_spec("torch"):
+    import torch  # noqa: F401  imported before the forks, as the rest: each would take seconds
+
+    torch.set_num_threads(1)  # no threads, which forks would lack
+
 sys.path.insert(0, str(HERE))
 from mutants import mutants  # noqa: E402
 from results import store  # noqa: E402
@@ -40,17 +46,23 @@ from results import store  # noqa: E402
 sys.path.remove(str(HERE))
 
 ENGINE = "test_engine test_check test_shape test_recompute test_ops_edges test_dlpack test_create"
-OPTIM = "test_optim test_optim_clip test_optim_restore test_optim_scaled test_optim_schedules test_kernels_optimizer"
+OPTIM = (
+    "test_optim test_optim_clip test_optim_restore test_optim_scaled test_optim_cuda test_kernels_optimizer "
+    "oracles/test_optim_torch"
+)
+SURFACE = "oracles/test_surface_torch"
 TESTS = {  # the tests of each subject: fast ones, none that start processes or wait
-    "minigrad/optim/*": OPTIM,
+    "minigrad/optim/*": f"{OPTIM} {SURFACE}",
     "kernels/minigrad_kernels/optimizer/*": "test_kernels_optimizer test_optim test_optim_clip",
-    "minigrad/ops/loss/*": "test_losses test_pointwise test_ops",
-    "minigrad/*": ENGINE,
+    "minigrad/ops/loss/*": f"test_losses test_pointwise test_ops test_types_halves {SURFACE}",
+    "minigrad/*": f"{ENGINE} {SURFACE}",
 }
 FILES = "tensor primitive node engine modes check anomaly".split()
 COMPILED = "optimizer/cpu.py"  # Numba compiles it: no line of it is seen to run, no function can get other code
 LOSSES = "loss", "entropy", "similarity", "distance", "kl_div"  # of the rows of all ops
 OPTIONS = "-q", "-s", "-p", "no:cacheprovider"
+SURVIVES, OPEN = 0, 9  # exit codes
+BUDGET = 15.0  # seconds of tests for one change
 SLOW = 1.0  # seconds: longer tests run only where no other runs the line
 PATIENCE = 5  # times as long as the tests take, and then some
 EQUIVALENT = HERE / "equivalent.json"  # {change: why nobody can notice it}
@@ -86,23 +98,25 @@ def started(work, seconds=None):
         if seconds:  # of the CPU, and many more of the clock: others may want the CPU too
             resource.setrlimit(resource.RLIMIT_CPU, (int(seconds) + 1, int(seconds) + 2))
             signal.signal(signal.SIGALRM, signal.SIG_DFL)
-            signal.alarm(20 * int(seconds))
+            signal.alarm(60 + 5 * int(seconds))
         code = work(os.fdopen(write, "w"))
     finally:
         os._exit(code)
 
 
 def ended(child):
-    """The exit code of a fork, -1 if it was killed."""
+    """The exit code of a fork: OPEN if it waited for ever, as for a thread that it lacks, -1 if it was killed else."""
     status = os.waitpid(child, 0)[1]
-    return -1 if os.WIFSIGNALED(status) else os.WEXITSTATUS(status)
+    if os.WIFSIGNALED(status):
+        return OPEN if os.WTERMSIG(status) == signal.SIGALRM else -1
+    return os.WEXITSTATUS(status)
 
 
-def failed(work, seconds):
-    """Whether work, in a fork, fails or takes too long."""
+def outcome(work, seconds):
+    """The exit code of work in a fork, -1 if it takes too long."""
     child, told = started(work, seconds)
     with told:
-        return ended(child) != 0
+        return ended(child)
 
 
 class Chosen:
@@ -130,7 +144,7 @@ def afresh(mutant, names):
         files = sorted({name.partition("::")[0] for name in names})
         return int(pytest.main([*OPTIONS, "-x", *files], plugins=[Chosen(names)]) not in (0, 5))
 
-    return failed(work, 60 + PATIENCE * sum(names.values()))
+    return outcome(work, 60 + PATIENCE * sum(names.values())) != SURVIVES
 
 
 class Server:
@@ -163,7 +177,7 @@ class Server:
             for index, mutant in enumerate(mutants(file, source)):
                 if not (index + self.every // 2) % self.every:
                     names = self.covering(mutant, seconds)
-                    self.say(file=file, index=index, names=names, killed=bool(names) and self.noticed(mutant, names))
+                    self.say(file=file, index=index, names=names, code=self.tried(mutant, names) if names else SURVIVES)
         return True
 
     def say(self, **what):
@@ -177,29 +191,38 @@ class Server:
         if not names and ("" in ran or not mutant.scope or mutant.file.endswith(COMPILED)):
             names = list(self.items)
         names = [name for name in names if seconds[name] < SLOW] or names
-        return {name: seconds[name] for name in sorted(names, key=seconds.get)}
+        spent, chosen = 0.0, {}
+        for name in sorted(names, key=seconds.get):
+            if (spent := spent + seconds[name]) < BUDGET or not chosen:
+                chosen[name] = seconds[name]
+        return chosen
 
-    def noticed(self, mutant, names):
-        """Whether tests fail when the functions of the file have the mutant's code."""
+    def tried(self, mutant, names):
+        """What becomes of a mutant whose code the functions of the file get; OPEN if none does, or more at import."""
         if mutant.file.endswith(COMPILED):
-            return False
+            return OPEN
 
         def work(_):
-            self.swap(self.plain, mutant.code)
+            if not self.swap(self.plain, mutant.code):
+                return OPEN
             tests = (self.items[name] for name in names)
-            return int(any(report.failed for test in tests for report in runtestprotocol(test, log=False)))
+            if any(report.failed for test in tests for report in runtestprotocol(test, log=False)):
+                return 1
+            return OPEN if "" in self.lines.get(mutant.line, ()) else SURVIVES
 
-        return failed(work, 10 + PATIENCE * sum(names.values()))
+        return outcome(work, 10 + PATIENCE * sum(names.values()))
 
     def swap(self, before, after):
-        """Give functions other code, where that of the module differs."""
+        """Give functions other code, where that of the module differs; how many got it."""
+        done = 0
         pairs = [[part for part in code.co_consts if type(part) is CodeType] for code in (before, after)]
         for old, new in zip(*pairs, strict=False):
             if body(old) != body(new):
                 for f in self.functions:
                     if body(f.__code__) == body(old) and f.__code__.co_freevars == new.co_freevars:
-                        f.__code__ = new
-                self.swap(old, new)
+                        f.__code__, done = new, done + 1
+                done += self.swap(old, new)
+        return done
 
 
 def module_of(file):
@@ -233,7 +256,7 @@ def survivors(files, every, progress):
             progress.write(f"left out, since it fails without a change: {name}")
         for found in map(json.loads, told):
             mutant, tried = changed[found["file"]][found["index"]], tried + 1
-            if not found["killed"] and not (found["names"] and afresh(mutant, found["names"])):
+            if found["code"] == SURVIVES or (found["code"] == OPEN and not afresh(mutant, found["names"])):
                 left.append(mutant)
                 progress.write(f"survives: {mutant.file}:{mutant.line} {mutant.scope}: {mutant.change}")
             progress.update()
