@@ -9,8 +9,7 @@ With W chunks in a piece of 16 W bytes that a mode turns, T elements in a chunk,
     K-major    ((8, m), (T, 2)):((W T, SBO), (1, T))            no turning: ((8, m), (T, 2)):((T, SBO), (1, LBO))
     MN-major   ((T, W, m), (8, 2)):((1, T, LBO), (W T, SBO))    no turning: ((T, 1, m), (8, 2)):((1, T, SBO), (T, LBO))
 
-Source  NVIDIA, "Parallel Thread Execution ISA", wgmma: Shared Memory Matrix Layout, Canonical Layouts,
-Descriptor Format
+Source  NVIDIA, "Parallel Thread Execution ISA", wgmma: Shared Memory Matrix Layout, Strides, Matrix Descriptor
 """
 
 import numpy as np

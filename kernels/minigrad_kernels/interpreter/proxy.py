@@ -13,7 +13,7 @@ import numpy as np
 
 from .memory import filled
 
-__all__ = ["Proxy"]
+__all__ = ["MOST", "Proxy"]
 
 MOST = 64  # mbarriers of a block
 
@@ -40,6 +40,8 @@ class Proxy:
         self.flying = np.zeros(self.words * self.geometry.blocks, np.int32)  # by word: the copy that is under way
         self.brought = np.zeros_like(self.flying)  # the copy that brought it
         self.copies = [None]  # by number
+        self.barriers = {}  # mbarriers.Barrier by their places
+        self.maps = set()  # (lane, address) of tensor maps that a fence has acquired
 
     # ---- products ------------------------------------------------------------------------------------------------
 
@@ -147,14 +149,18 @@ class Proxy:
 
     def start(self, copy):
         """A bulk copy is under way to its words, which hold NaN patterns until it arrives."""
+        copy.number = len(self.copies)
         self.copies.append(copy)
-        self.flying[copy.words] = len(self.copies) - 1
+        self.flying[copy.words] = copy.number
         self.machine.shared.space.rows(np.dtype(np.uint32), 1)[copy.words] = filled(8).view(np.uint32)[0]
 
-    def arrive(self, copy):
-        """What a copy brings is there: for those who wait for the phase that is under way."""
-        number, shared = self.copies.index(copy), self.machine.shared
+    def arrive(self, copy, barrier):
+        """What a copy brings is there: for those who wait for the phase of its mbarrier that is under way."""
+        shared = self.machine.shared
+        copy.phase = barrier.phases + 1
         shared.space.rows(np.dtype(np.uint32), 1)[copy.words] = copy.data
         shared.space.mark(copy.words * 4, 4)
         shared.races.write_time[shared.races.units(copy.words * 4, 4)] = 0
-        self.flying[copy.words], self.brought[copy.words] = 0, number
+        self.flying[copy.words], self.brought[copy.words] = 0, copy.number
+        barrier.missing -= copy.data.nbytes
+        barrier.settle()
