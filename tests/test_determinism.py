@@ -26,7 +26,8 @@ def in_a_process(parts, counts, types=("float32",), **environment):
     command = [sys.executable, "-m", "tests.same_bits", "--parts", *parts, "--types", *types]
     command += ["--threads", *map(str, counts)]
     paths = os.pathsep.join([str(REPOSITORY), str(REPOSITORY / "kernels")])
-    settings = os.environ | {"NUMBA_NUM_THREADS": str(max(counts)), "PYTHONPATH": paths} | environment
+    settings = {"NUMBA_NUM_THREADS": str(max(counts)), "PYTHONPATH": paths, "OMP_WAIT_POLICY": "PASSIVE"}
+    settings = os.environ | settings | environment
     done = subprocess.run(command, env=settings, capture_output=True, text=True, timeout=900)
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)

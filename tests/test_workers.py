@@ -30,6 +30,7 @@ def layers():
 def said_by(case, layer, **environment):
     paths = os.pathsep.join([str(REPOSITORY), str(REPOSITORY / "kernels")])
     settings = {"PYTHONPATH": paths, "NUMBA_NUM_THREADS": "2", "NUMBA_THREADING_LAYER": layer}
+    settings["OMP_WAIT_POLICY"] = "PASSIVE"  # many threads on few CPUs
     settings["PYTHONWARNINGS"] = "ignore"  # newer Pythons warn of each fork of a process with threads
     command = [sys.executable, "-m", "tests.worker_program", case]
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}

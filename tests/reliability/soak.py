@@ -7,6 +7,7 @@ what was counted; the exit status is 1 if something has grown. --write stores th
 """
 
 import argparse
+import os
 import sys
 import tempfile
 import time
@@ -14,6 +15,7 @@ from pathlib import Path
 
 from tqdm import tqdm
 
+os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # its own threads are more than the CPUs may be
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
 from results import store  # noqa: E402
