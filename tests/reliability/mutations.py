@@ -25,6 +25,7 @@ from types import CodeType, FunctionType
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
+os.environ |= {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}  # a fork lacks the threads that PyTorch would wait for
 sys.path[:] = [str(ROOT), str(ROOT / "kernels"), *(p for p in sys.path if Path(p or ".").resolve() != HERE)]
 
 import coverage  # noqa: E402  not that of this folder
@@ -37,8 +38,6 @@ from tqdm import tqdm  # noqa: E402
 if importlib.util.find_spec("torch"):
     import torch  # noqa: F401  imported before the forks, as the rest: each would take seconds
 
-    torch.set_num_threads(1)  # no threads, which forks would lack
-
 sys.path.insert(0, str(HERE))
 from mutants import mutants  # noqa: E402
 from results import store  # noqa: E402
@@ -47,7 +46,7 @@ sys.path.remove(str(HERE))
 
 ENGINE = "test_engine test_check test_shape test_recompute test_ops_edges test_dlpack test_create"
 OPTIM = (
-    "test_optim test_optim_clip test_optim_restore test_optim_scaled test_optim_cuda test_kernels_optimizer "
+    "test_optim test_optim_edges test_optim_clip test_optim_restore test_optim_scaled test_optim_cuda test_kernels_optimizer "
     "oracles/test_optim_torch"
 )
 SURFACE = "oracles/test_surface_torch"
@@ -242,7 +241,6 @@ def survivors(files, every, progress):
     """(how many mutants of files with the same tests were tried, those that survived both steps)."""
 
     def serve(tell):
-        os.environ.update(OMP_NUM_THREADS="1", MKL_NUM_THREADS="1")
         measured = coverage.Coverage(data_file=None, include=[str(ROOT / file) for file in files], config_file=False)
         measured.start()
         paths = [f"tests/{name}.py" for name in tests_of(files[0])]
