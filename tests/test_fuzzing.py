@@ -104,6 +104,5 @@ def test_counts_of_weights_that_are_nested_too_deeply_or_endless(tmp_path):
 
 
 def test_seconds_that_no_float_holds(tmp_path):
-    extra = {"history": {"rows": [], "steps": 0, "running": {}}, "seconds": 10**400}
     with pytest.raises(UsageError, match="cannot be used"):
-        report._history_of(extra, Run(tmp_path))
+        Run(tmp_path).seconds_in({"seconds": 10**400})

@@ -10,13 +10,14 @@ import tarfile
 import numpy as np
 
 from minigrad import checkpoint, nn, optim
+from minigrad.checkpoint.files import index_path, tensors_path
 from minigrad.data.formats import CIFAR10_RECORD, CIFAR10_TEST, CIFAR10_TRAIN, DataError, read_cifar10, read_idx
 from minigrad.export import WeightsError, load_weights
 
 from . import mutations
 from .target import Target
 
-__all__ = ["FILES"]
+__all__ = ["FILES", "seal", "trained", "unsealed"]
 
 
 def _reading(folder, name, reader):
@@ -126,34 +127,48 @@ def _loading(folder):
     return load
 
 
+def unsealed(path):
+    """An index without its seal, as what is mutated."""
+    index = json.loads(path.read_bytes())
+    del index["sha256"]
+    return json.dumps(index).encode()
+
+
+def seal(path, data):
+    """Write bytes as an index that vouches for itself, so that damage is met by what stands behind the seal."""
+    head = data.rstrip().removesuffix(b"}").rstrip()
+    path.write_bytes(head + f',\n "sha256": "{hashlib.sha256(head).hexdigest()}"\n}}\n'.encode())
+
+
 def _index(folder):
     checkpoint.save(folder, *_stepped(), extra={"note": [1, 2.5, None]})
-    load = _loading(folder)
+    load, path = _loading(folder), index_path(folder, 1)
 
     def read(data):
-        (folder / "checkpoint.json").write_bytes(data)
+        seal(path, data)
         return load()
 
-    return [(folder / "checkpoint.json").read_bytes()], read
+    return [unsealed(path)], read
 
 
 def _tensors(folder):
     checkpoint.save(folder, *_stepped())
-    index, load = json.loads((folder / "checkpoint.json").read_bytes()), _loading(folder)
-    seeds = [(folder / index["tensors"]).read_bytes()]
-    (folder / index["tensors"]).unlink()
+    load, path = _loading(folder), index_path(folder, 1)
+    index, files = json.loads(unsealed(path)), {kind: tensors_path(folder, 1, kind) for kind in ("weights", "training")}
+    whole = {kind: file.read_bytes() for kind, file in files.items()}
 
     def read(data):
-        digest = hashlib.sha256(data).hexdigest()
-        name = f"tensors-{digest[:16]}.safetensors"
-        (folder / name).write_bytes(data)
-        (folder / "checkpoint.json").write_text(json.dumps({**index, "sha256": digest, "tensors": name}))
+        """The bytes take the place of the file that is nearer in size."""
+        kind = min(whole, key=lambda kind: abs(len(whole[kind]) - len(data)))
+        stored = index["files"][kind] | {"sha256": hashlib.sha256(data).hexdigest(), "bytes": len(data)}
+        files[kind].write_bytes(data)
+        seal(path, json.dumps(index | {"files": index["files"] | {kind: stored}}).encode())
         try:
             return load()
         finally:
-            (folder / name).unlink()
+            files[kind].write_bytes(whole[kind])
 
-    return seeds, read
+    return list(whole.values()), read
 
 
 FILES = [

@@ -9,6 +9,7 @@ import numpy as np
 
 from minigrad import checkpoint, parallel
 from minigrad.amp import GradScaler
+from minigrad.checkpoint.files import index_path
 from minigrad.cli import report
 from minigrad.cli.defaults import BY_DATA, DEFAULTS
 from minigrad.cli.run import CONFIG, HISTOGRAMS, RESULT, Run
@@ -20,7 +21,7 @@ from minigrad.report import sections
 from minigrad.train import Histograms, History
 
 from . import mutations
-from .files import trained
+from .files import seal, trained, unsealed
 from .target import Target
 
 __all__ = ["STATES"]
@@ -94,23 +95,19 @@ def _resume(folder):
     iterator = iter(parts.loader)
     next(iterator)
     run.save("last", parts, _lived(), world)
-    index = json.loads((folder / "last/checkpoint.json").read_bytes())
+    path = index_path(folder / "last", 1)
 
     def read(data):
-        try:
-            extra = json.loads(data)
-        except (ValueError, RecursionError):
-            return
-        (folder / "last/checkpoint.json").write_text(json.dumps({**index, "extra": extra}))
+        seal(path, data)
         before = generator().get_state()
         try:
             history = History()
-            run.load(parts, history, False, world)
+            run.load(parts, history, 1, world)
             json.dumps([history.state_dict(), parts.loader.state_dict(), generator().get_state()])
         finally:
             generator().set_state(before)
 
-    return _bytes(index["extra"]), read
+    return [unsealed(path)], read
 
 
 def _results(folder):
