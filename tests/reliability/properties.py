@@ -14,15 +14,15 @@ import warnings
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-sys.path[:0] = [str(ROOT), str(ROOT / "kernels"), str(Path(__file__).parent)]
+sys.path[:1] = [str(ROOT), str(ROOT / "kernels")]  # instead of this folder, whose coverage.py is not the package
 
 from hypothesis import HealthCheck, Phase, given, seed, settings  # noqa: E402
 from hypothesis import strategies as st  # noqa: E402
-from results import store  # noqa: E402
 from tqdm import tqdm  # noqa: E402
 
 from tests.properties import rules  # noqa: E402
 from tests.properties.checks import check  # noqa: E402
+from tests.reliability.results import store  # noqa: E402
 
 PHASES = [Phase.generate, Phase.shrink]
 
