@@ -79,11 +79,7 @@ def fit(
     stop = lambda: team.agreed(callback.stop(history))
     history.first_step_seconds, history.precision = None, arithmetic.precision
     watcher, stepped = (schedule, None) if isinstance(schedule, MetricLR) else (None, schedule)
-    how = model, team, optimizer, loss, stepped, clip, arithmetic, history
-    marks = Marks(model, stepped)
-    graphs = _on_gpu(model) and not eager
-    update = _replaying(marks, *how) if graphs else functools.partial(_update, marks, how)
-    measure = measuring(model, loss, graphs)
+    update, measure = _ways(eager, model, team, optimizer, loss, stepped, clip, arithmetic, history)
     callback.on_start(history)
     while len(history) < epochs:
         running = history.running
@@ -102,6 +98,14 @@ def _opened(history):
     history = History() if history is None else history
     history.close()
     return history
+
+
+def _ways(eager, *how):
+    """(a function that updates on a group of batches, one that measures a batch): by graphs on a GPU, unless eager."""
+    model, _, _, loss, schedule, *_ = how
+    marks, graphs = Marks(model, schedule), _on_gpu(model) and not eager
+    update = _replaying(marks, *how) if graphs else functools.partial(_update, marks, how)
+    return update, measuring(model, loss, graphs)
 
 
 def _train_epoch(loader, accumulate, update, history, callback, stop):
