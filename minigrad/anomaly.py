@@ -22,6 +22,7 @@ __all__ = [
     "has_history",
     "has_nan",
     "origin",
+    "outside",
 ]
 
 anomaly = Mode("anomaly", False)
@@ -43,11 +44,17 @@ def detect_anomaly(mode=True):
     return anomaly.setting(flag_of("detect_anomaly", "mode", mode))
 
 
+def outside():
+    """(the innermost frame outside of this package, how many of the package it has called, from the asking one on)."""
+    frame, depth = sys._getframe(1), 0
+    while frame.f_back is not None and frame.f_code.co_filename.startswith(_HERE):
+        frame, depth = frame.f_back, depth + 1
+    return frame, depth
+
+
 def origin():
     """The innermost line outside of this package: file, line number, function."""
-    frame = sys._getframe(1)
-    while frame.f_back is not None and frame.f_code.co_filename.startswith(_HERE):
-        frame = frame.f_back
+    frame, _ = outside()
     return f"{frame.f_code.co_filename}:{frame.f_lineno}, in {frame.f_code.co_name}"
 
 

@@ -131,3 +131,49 @@ def test_gradients_for_outputs_that_are_not_there_are_refused():
     assert check.gradcheck(lambda x: (x * x, x * 3), (x,))
     with pytest.raises(ValueError, match="2 grad_outputs for 1 outputs"):
         grad(x.sum(), x, grad_outputs=[None, None])
+
+
+def test_a_rule_may_ask_for_nothing():
+    @primitive
+    def sum_of_all(x):
+        return np.asarray(x.sum())
+
+    sum_of_all.grads(x=lambda: Tensor(np.ones(2)))
+    x = leaf([3.0, 4.0])
+    sum_of_all(x).backward()
+    np.testing.assert_array_equal(x.grad.data, [1, 1])
+
+
+def test_gradients_at_once_are_brought_to_the_shape_and_type_of_the_argument():
+    @primitive
+    def added(x, y):
+        return x + y
+
+    added.grads(x=lambda g: g, y=lambda g: g)
+
+    @added.fast_grads
+    def added_at_once(g, x, y):
+        return {"x": g.copy(), "y": g.copy()}
+
+    x, y = leaf([[1.0, 2.0], [3.0, 4.0]]), leaf([5.0, 6.0], "float32")
+    (added(x, y) * Tensor(np.array([[1.0, 2.0], [3.0, 4.0]]))).sum().backward()
+    np.testing.assert_array_equal(x.grad.data, [[1, 2], [3, 4]])
+    np.testing.assert_array_equal(y.grad.data, [4, 6])
+    assert y.grad.dtype == "float32" and y.grad.shape == (2,)
+
+
+def test_gradients_at_once_may_ask_for_those_of_each_result():
+    @primitive(outputs=("twice", "square"))
+    def both(x):
+        return 2 * x, x * x
+
+    both.grads(x=lambda g_twice, g_square, x: 2 * g_twice + 2 * x * g_square)
+
+    @both.fast_grads
+    def both_at_once(g_twice, g_square, x):
+        return {"x": 2 * g_twice + (0 if g_square is None else 2 * x * g_square)}
+
+    x = leaf([3.0, 4.0])
+    twice, square = both(x)
+    (twice + 10 * square).sum().backward()
+    np.testing.assert_array_equal(x.grad.data, [62, 82])

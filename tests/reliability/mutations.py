@@ -50,16 +50,17 @@ OPTIM = (
     "test_optim test_optim_edges test_optim_clip test_optim_restore test_optim_scaled test_optim_cuda "
     "test_kernels_optimizer oracles/test_optim_torch"
 )
+LOSS = "test_losses test_losses_edges test_pointwise test_ops test_types_halves oracles/test_ops_torch"
 SURFACE = "test_refusals oracles/test_surface_torch"
 TESTS = {  # the tests of each subject: fast ones, none that start processes or wait
     "minigrad/optim/*": f"{OPTIM} {SURFACE}",
     "kernels/minigrad_kernels/optimizer/*": "test_kernels_optimizer test_optim test_optim_clip",
-    "minigrad/ops/loss/*": f"test_losses test_pointwise test_ops test_types_halves {SURFACE}",
+    "minigrad/ops/loss/*": f"{LOSS} {SURFACE}",
     "minigrad/*": f"{ENGINE} {SURFACE}",
 }
 FILES = "tensor primitive node engine modes check anomaly".split()
 COMPILED = "optimizer/cpu.py"  # Numba compiles it: no line of it is seen to run, no function can get other code
-LOSSES = "loss", "entropy", "similarity", "distance", "kl_div"  # of the rows of all ops
+ROWS = "loss", "entropy", "similarity", "distance", "kl_div"  # of the rows of all ops
 OPTIONS = "-q", "-s", "-p", "no:cacheprovider"
 SURVIVES, OPEN = 0, 9  # exit codes
 BUDGET = 15.0  # seconds of tests for one change
@@ -154,7 +155,7 @@ class Server:
         self.files, self.every, self.measured, self.tell = files, every, measured, tell
 
     def pytest_collection_modifyitems(self, items):
-        items[:] = [i for i in items if "test_ops.py" not in i.nodeid or any(name in i.nodeid for name in LOSSES)]
+        items[:] = [i for i in items if "/test_ops" not in i.nodeid or any(name in i.nodeid for name in ROWS)]
 
     def pytest_runtestloop(self, session):
         seconds, failed = {}, []

@@ -5,6 +5,7 @@ import warnings
 from minigrad_kernels.errors import KindError, ShapeError, StateError
 
 from ... import device
+from ...anomaly import outside
 from ...tensor import Tensor
 from ..arguments import tensor_of
 from ..reduce import mean, sum
@@ -32,7 +33,7 @@ def check_pair(op, input, target):
     shape = device.broadcast_shapes(op, input, target)
     if input.shape != target.shape:
         text = f"{op}: input has shape {input.shape}, target {target.shape}; they broadcast to {shape}"
-        warnings.warn(f"{text}, wanted equal shapes", stacklevel=4)  # of those who call the op, behind `composed`
+        warnings.warn(f"{text}, wanted equal shapes", stacklevel=1 + outside()[1])  # the user's line
 
 
 def in_one_pass(loop, rule, g, input, target, needs, numbers):
