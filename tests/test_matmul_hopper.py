@@ -6,7 +6,8 @@ import pytest
 
 from minigrad_kernels import interpreter
 from minigrad_kernels.errors import ShapeError, StateError
-from minigrad_kernels.matmul import cuda, cuda_tma
+from minigrad_kernels.interpreter.tensor_map import TensorMap, decode, encode
+from minigrad_kernels.matmul import cuda
 from minigrad_kernels.toolchain.cuda import tensor_map
 
 from . import standin
@@ -118,8 +119,8 @@ class Driver:
     def __call__(self, place, kind, rank, address, sizes, strides, box, steps, *modes):
         assert place % 64 == 0 and rank == 2 and list(steps) == [1, 1]
         self.calls.append((kind, tuple(sizes), tuple(strides), tuple(box), modes))
-        map_ = tensor_map.TensorMap(address, sizes[1], sizes[0], strides[0], box[1], box[0], 2)
-        words = tensor_map.interpreted.encode(map_)
+        map_ = TensorMap(address, sizes[1], sizes[0], strides[0], box[1], box[0], 2)
+        words = encode(map_)
         tensor_map.ctypes.memmove(place, words.ctypes.data, words.nbytes)
         return 0
 
@@ -136,9 +137,9 @@ def driver(monkeypatch):
 def test_the_driver_is_asked_for_maps_in_its_own_terms(driver):
     """Columns first; 9 is bfloat16; no interleaving, 128 bytes turned, 256 bytes promoted to the second cache."""
     array = interpreter.array(np.zeros((100, 72), BF16))
-    words = tensor_map._encoded("bfloat16", tensor_map.TensorMap(interpreter.address(array), 100, 72, 144, 64, 64, 2))
+    words = tensor_map._encoded("bfloat16", TensorMap(interpreter.address(array), 100, 72, 144, 64, 64, 2))
     assert driver.calls == [(9, (72, 100), (144,), (64, 64), (0, 3, 3, 0))]
-    assert tensor_map.interpreted.decode(words).columns == 72
+    assert decode(words).columns == 72
 
 
 def test_the_numbers_are_those_of_the_driver():
@@ -152,7 +153,7 @@ def test_the_numbers_are_those_of_the_driver():
 
 
 def test_a_driver_that_refuses_or_is_not_there(monkeypatch):
-    map_ = tensor_map.TensorMap(1 << 20, 8, 8, 16, 64, 64, 2)
+    map_ = TensorMap(1 << 20, 8, 8, 16, 64, 64, 2)
     monkeypatch.setattr(tensor_map, "_driver", lambda: lambda *arguments: 1)
     with pytest.raises(StateError, match="^tensor map: the driver refuses TensorMap.* with error 1; ask for a lower"):
         tensor_map._encoded("float16", map_)
@@ -184,6 +185,3 @@ def test_a_captured_product_keeps_its_maps_and_reads_its_operands_anew(driver):
             stream.synchronize()
         np.testing.assert_array_equal(out.get(), 2 * want)
         assert machine.launches and len(driver.calls) == 2, "equal maps are made once"
-
-
-assert cuda_tma.TMA  # declares its kernels
