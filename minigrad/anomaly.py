@@ -10,6 +10,7 @@ from pathlib import Path
 from minigrad_kernels.errors import StateError
 
 from . import device
+from .flags import flag_of
 from .modes import Mode
 
 __all__ = [
@@ -39,7 +40,7 @@ def detect_anomaly(mode=True):
     Errors  AnomalyError, a RuntimeError, that names the operation, the ranges of its arguments (of a gradient: of what
             its rule reads), and the line of the user's program that applied it
     """
-    return anomaly.setting(bool(mode))
+    return anomaly.setting(flag_of("detect_anomaly", "mode", mode))
 
 
 def origin():

@@ -4,6 +4,8 @@ from minigrad_kernels.conv2d.winograd_mode import winograd
 from minigrad_kernels.toolchain.modes import Mode
 from minigrad_kernels.toolchain.tf32_mode import tf32
 
+from .flags import flag_of
+
 __all__ = [
     "Mode",
     "autocasting",
@@ -45,9 +47,10 @@ def is_grad_enabled():
 def deterministic(mode=True):
     """Whether equal inputs give equal bits even where another order of a sum would be faster, as between ranks.
 
-    On by default. A with block or a decorator.
+    On by default. A with block or a decorator. False permits sums over ranks in whatever order MPI or NCCL likes, and
+    nothing else: all that one process computes has one order of its sums in either mode.
     """
-    return determinism.setting(bool(mode))
+    return determinism.setting(flag_of("deterministic", "mode", mode))
 
 
 def is_deterministic():

@@ -168,6 +168,37 @@ print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
     assert done.stdout.strip() == "7", done.stderr
 
 
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
+def test_a_child_forked_while_the_thread_hands_over_does_not_wait_for_it():
+    script = """
+import os, threading
+from minigrad.data.prefetch import prefetched
+iterator = prefetched(iter(range(5)), 1)
+next(iterator)
+held, go_on = threading.Event(), threading.Event()
+def hold():  # as the thread does for a moment with each item
+    with iterator.gi_frame.f_locals["channel"].changed:
+        held.set()
+        go_on.wait()
+holder = threading.Thread(target=hold)
+holder.start()
+held.wait()
+child = os.fork()
+if child == 0:
+    try:
+        next(iterator)
+    except RuntimeError as error:
+        os._exit(7 if "prefetch=0" in str(error) else 8)
+    os._exit(9)
+go_on.set()
+holder.join()
+print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), list(iterator))
+"""
+    command = [sys.executable, "-W", "ignore", "-c", script]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    assert done.stdout.strip() == "7 [1, 2, 3, 4]", done.stderr
+
+
 def wait_until(condition):
     end = time.monotonic() + 10
     while not condition() and time.monotonic() < end:

@@ -15,6 +15,7 @@ README = (REPOSITORY / "README.md").read_text()
 KERNELS_PAGE = (REPOSITORY / "examples" / "docs" / "gpu-kernels.md").read_text()
 GPU_PAGE = (REPOSITORY / "examples" / "docs" / "gpu.md").read_text()
 CPU_PAGE = (REPOSITORY / "examples" / "docs" / "cpu.md").read_text()
+DETERMINISM_PAGE = (REPOSITORY / "examples" / "docs" / "determinism.md").read_text()
 PARALLEL_PAGE = (REPOSITORY / "examples" / "docs" / "parallel.md").read_text()
 EXAMPLES_PAGE = (REPOSITORY / "examples" / "README.md").read_text()
 PROFILE_PAGE = (REPOSITORY / "examples" / "docs" / "profile.md").read_text()
@@ -26,7 +27,7 @@ def blocks(language, text=README):
 
 CODE = [
     code
-    for page in (README, CPU_PAGE, GPU_PAGE, PARALLEL_PAGE, PROFILE_PAGE, EXAMPLES_PAGE)
+    for page in (README, CPU_PAGE, DETERMINISM_PAGE, GPU_PAGE, PARALLEL_PAGE, PROFILE_PAGE, EXAMPLES_PAGE)
     for code in blocks("python", page)
 ]
 

@@ -6,12 +6,16 @@ import numpy as np
 import pytest
 
 import minigrad
-from minigrad import nn, optim
+from minigrad import data, nn, optim
 from minigrad.errors import ShapeError, StateError
 from minigrad.optim import lr_scheduler
+from minigrad.parallel import DataParallel
 from minigrad.train import Callback, evaluate, fit, predict
 from minigrad.train.history import History
 
+from .parallel_runs import on_ranks
+from .small_training import images
+from .small_training import network as small_network
 from .stand_in_gpus import gpus
 
 RNG = np.random.default_rng(0)
@@ -164,6 +168,24 @@ def test_batches_of_one_train_evaluate_and_predict():
     found, targets = predict(model, single)
     assert found.shape == (3, 3) and targets.shape == (3,)
     assert evaluate(model, single)[1] == (found.argmax(1) == targets).mean()
+
+
+def test_fewer_images_than_ranks_train_and_evaluate_as_on_one_rank():
+    """Batches of one and, last, of two images for four shards: some ranks have nothing to do, and nobody waits."""
+
+    def run(world, batch_size):
+        model = DataParallel(small_network(), world, shards=4)
+        loader = data.Loader(images(5), batch_size, True, prefetch=0, sampler=model.sampler)
+        test = data.Loader(images(3), 1, prefetch=0)
+        history = fit(model, loader, optim.SGD(model.parameters(), 0.1), 1, test=test)
+        row = {name: value for name, value in history[0].items() if name != "images_per_second"}
+        return row, [parameter.numpy().tobytes() for parameter in model.state_dict().values()]
+
+    for batch_size in (1, 3):
+        (wanted,) = on_ranks(run, 1, batch_size)
+        assert np.isfinite(wanted[0]["loss"]) and wanted[0]["step"] == -(-5 // batch_size)
+        for size in (2, 4):
+            assert on_ranks(run, size, batch_size) == [wanted] * size
 
 
 def test_batch_norm_refuses_one_value_a_channel_and_says_what_to_do():

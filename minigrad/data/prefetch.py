@@ -1,6 +1,7 @@
 """Work ahead of the consumer, in one background thread."""
 
 import contextvars
+import os
 import threading
 from collections import deque
 
@@ -10,6 +11,7 @@ __all__ = ["prefetched"]
 
 LOOK_AGAIN = 1.0  # seconds; a bounded wait lets Ctrl-C through on every system and notices a thread that is gone
 LAST_WAIT = 5.0  # seconds for the thread to finish the item in hand, once nobody wants it
+GONE = "Loader: the prefetch thread is gone (a forked process has none); use prefetch=0, or iterate anew in the child"
 
 
 def prefetched(items, ahead):
@@ -61,6 +63,7 @@ class _Channel:
         self.entries = deque()
         self.capacity = capacity
         self.closed = False
+        self.process = os.getpid()
 
     def put(self, entry):
         """Wait for room and add the entry; False if nobody wants it any more."""
@@ -72,15 +75,19 @@ class _Channel:
             return not self.closed
 
     def get(self, thread):
+        if self.process != os.getpid():  # the thread of the parent may have held the lock at the fork
+            raise StateError(GONE)
         with self.changed:
             while not self.changed.wait_for(lambda: self.entries, LOOK_AGAIN):
                 if not thread.is_alive() and not self.entries:
-                    raise StateError("Loader: the prefetch thread is gone (a forked process has none); use prefetch=0")
+                    raise StateError(GONE)
             entry = self.entries.popleft()
             self.changed.notify_all()
             return entry
 
     def close(self):
+        if self.process != os.getpid():
+            return
         with self.changed:
             self.closed = True
             self.entries.clear()

@@ -167,22 +167,24 @@ def is_device(name):
     return kind == "cuda" and (not colon or number.isdecimal()) or name in ("cpu", "interpreter")
 
 
-def place(name):
-    """The place of that name; "cuda" alone is the current GPU of this thread.
+def place(name, op="to"):
+    """The place of that name; "cuda" alone is the current GPU of this thread. op: who asks.
 
     Errors  TypeError for what is no name of a device, RuntimeError for a device that is not here
     """
-    if name == "cpu":
+    if name is CPU.name:  # as nearly always
         return CPU
     if not is_device(name):
-        raise KindError(f"to: device is {name!r}, wanted 'cpu', 'cuda', 'cuda:0', 'cuda:1', ... or 'interpreter'")
+        raise KindError(f"{op}: device is {name!r}, wanted 'cpu', 'cuda', 'cuda:0', 'cuda:1', ... or 'interpreter'")
+    if name == "cpu":
+        return CPU
     if name == "interpreter":
         return _interpreter()
     try:
         gpus = _cuda()
     except ImportError as error:
         advice = "pip install 'minigrad-engine[cuda13]' (or [cuda12])"
-        raise StateError(f"to: device is {name!r}, but CuPy cannot be imported ({error}); {advice}") from error
+        raise StateError(f"{op}: device is {name!r}, but CuPy cannot be imported ({error}); {advice}") from error
     number = name.partition(":")[2]
     return gpus.place(int(number) if number else None)
 

@@ -27,35 +27,36 @@ def flattened(args, kwargs):
     Errors  TypeError for what can be no part of a key, and for Tensors that require a gradient
     """
     tensors, key = [], []
-
-    def look(value, place):
-        if isinstance(value, Tensor):
-            if value.requires_grad:
-                raise KindError(f"capture: {place} requires a gradient; pass {place}.detach(), or use it from outside")
-            array = value.data
-            key.append((array.shape, array.dtype.str, device.order_of(array), value.device))
-            tensors.append(value)
-        elif isinstance(value, dict):
-            key.append((type(value), tuple(value)))
-            for name, part in value.items():
-                look(part, f"{place}[{name!r}]")
-        elif isinstance(value, list | tuple):
-            key.append((type(value), len(value)))
-            for number, part in enumerate(value):
-                look(part, f"{place}[{number}]")
-        else:
-            try:
-                hash(value)
-            except TypeError as error:
-                raise KindError(
-                    f"capture: {place} is a {type(value).__name__}, wanted Tensors, and else what can be a key of a "
-                    "dictionary: a graph is of one value of it"
-                ) from error
-            key.append((type(value), value))
-
     for number, value in enumerate(args):
-        look(value, f"argument {number}")
+        _look(value, f"argument {number}", tensors, key)
     for name, value in kwargs.items():
         key.append(name)
-        look(value, name)
+        _look(value, name, tensors, key)
     return tensors, tuple(key)
+
+
+def _look(value, place, tensors, key):
+    """Add what `flattened` gives of one value."""
+    if isinstance(value, Tensor):
+        if value.requires_grad:
+            raise KindError(f"capture: {place} requires a gradient; pass {place}.detach(), or use it from outside")
+        array = value.data
+        key.append((array.shape, array.dtype.str, device.order_of(array), value.device))
+        tensors.append(value)
+    elif isinstance(value, dict):
+        key.append((type(value), tuple(value)))
+        for name, part in value.items():
+            _look(part, f"{place}[{name!r}]", tensors, key)
+    elif isinstance(value, list | tuple):
+        key.append((type(value), len(value)))
+        for number, part in enumerate(value):
+            _look(part, f"{place}[{number}]", tensors, key)
+    else:
+        try:
+            hash(value)
+        except TypeError as error:
+            raise KindError(
+                f"capture: {place} is a {type(value).__name__}, wanted Tensors, and else what can be a key of a "
+                "dictionary: a graph is of one value of it"
+            ) from error
+        key.append((type(value), value))

@@ -15,7 +15,7 @@ from ..tensor import Tensor
 from .callback import Callback
 from .history import History
 
-__all__ = ["check_model", "check_options", "check_parts", "checked", "naming_batch"]
+__all__ = ["check_counts", "check_model", "check_options", "check_parts", "checked", "naming_batch"]
 
 
 def check_model(op, model, **loaders):
@@ -49,13 +49,18 @@ def check_parts(model, loader, optimizer, test, loss, schedule, history, callbac
         raise KindError(f"fit: callbacks is {callbacks!r}, want several: [callback]")
 
 
+def check_counts(op, **values):
+    """Refuse what is no integer of at least 1."""
+    for name, value in values.items():
+        if isinstance(value, bool) or not isinstance(value, int):
+            raise KindError(f"{op}: {name} is {value!r}, want an integer")
+        if value < 1:
+            raise ShapeError(f"{op}: {name} is {value}, want at least 1")
+
+
 def check_options(epochs, accumulate, clip, eager, optimizer):
     """Refuse options of fit out of range."""
-    for name, value in (("epochs", epochs), ("accumulate", accumulate)):
-        if isinstance(value, bool) or not isinstance(value, int):
-            raise KindError(f"fit: {name} is {value!r}, want an integer")
-        if value < 1:
-            raise ShapeError(f"fit: {name} is {value}, want at least 1")
+    check_counts("fit", epochs=epochs, accumulate=accumulate)
     if clip is not None and (isinstance(clip, bool) or not isinstance(clip, Real)):
         raise KindError(f"fit: clip is {clip!r}, want a number or None")
     if clip is not None and not clip > 0:

@@ -12,10 +12,14 @@ from ..engine import write
 from ..parallel import Shards
 from .team import module_of
 
-__all__ = ["Marks", "check_losses", "not_finite"]
+__all__ = ["Marks", "NotFinite", "check_losses", "not_finite"]
 
 EVERY = 16  # updates between two marks
 ADVICE = "lower the learning rate or clip the gradient"
+
+
+class NotFinite(StateError):
+    """A loss, a gradient or a weight that is infinite or NaN."""
 
 
 def check_losses(rows, step, history, model, batches=()):
@@ -30,7 +34,7 @@ def not_finite(what, history, model, batches=()):
     wrong, tensors = _wrong_image(batches), module_of(model).state_dict()
     advice = ADVICE if wrong is None else f"{wrong}: mend the data or the transform"
     before = "" if wrong else next((f"; {name} is not finite" for name in tensors if not _finite(tensors[name])), "")
-    return StateError(f"fit: {what}; {advice} (epoch {len(history) + 1}{before})")
+    return NotFinite(f"fit: {what}; {advice} (epoch {len(history) + 1}{before})")
 
 
 def _wrong_image(batches):
@@ -38,7 +42,7 @@ def _wrong_image(batches):
     for number, batch in enumerate(batches):
         for images, _ in filter(None, batch if isinstance(batch, Shards) else [batch]):
             array = device.host(images.data)
-            wrong = np.flatnonzero(~np.isfinite(array.astype(np.float64)).reshape(len(array), -1).all(1))
+            wrong = np.flatnonzero(~np.isfinite(array).reshape(len(array), -1).all(1))
             if wrong.size:
                 of = f" of batch {number} of the update" if len(batches) > 1 else ""
                 return f"images[{wrong[0]}]{of} has NaN or infinity"
@@ -46,8 +50,7 @@ def _wrong_image(batches):
 
 
 def _finite(tensor):
-    array = device.host(tensor.data)
-    return bool(np.isfinite(array.astype(np.float64)).all())
+    return bool(np.isfinite(device.host(tensor.data)).all())
 
 
 class Marks:

@@ -17,7 +17,7 @@ from ..optim.lr_scheduler import MetricLR
 from .callback import Callbacks
 from .checks import check_options, check_parts, checked, naming_batch
 from .evaluation import counted, evaluated, measuring
-from .finite import Marks, check_losses, not_finite
+from .finite import Marks, NotFinite, check_losses, not_finite
 from .history import History
 from .passes import passes
 from .precision import Arithmetic
@@ -79,11 +79,7 @@ def fit(
     stop = lambda: team.agreed(callback.stop(history))
     history.first_step_seconds, history.precision = None, arithmetic.precision
     watcher, stepped = (schedule, None) if isinstance(schedule, MetricLR) else (None, schedule)
-    how = model, team, optimizer, loss, stepped, clip, arithmetic, history
-    marks = Marks(model, stepped)
-    graphs = _on_gpu(model) and not eager
-    update = _replaying(marks, *how) if graphs else functools.partial(_update, marks, how)
-    measure = measuring(model, loss, graphs)
+    update, measure = _ways(eager, model, team, optimizer, loss, stepped, clip, arithmetic, history)
     callback.on_start(history)
     while len(history) < epochs:
         running = history.running
@@ -104,6 +100,14 @@ def _opened(history):
     return history
 
 
+def _ways(eager, *how):
+    """(a function that updates on a group of batches, one that measures a batch): by graphs on a GPU, unless eager."""
+    model, _, _, loss, schedule, *_ = how
+    marks, graphs = Marks(model, schedule), _on_gpu(model) and not eager
+    update = _replaying(marks, *how) if graphs else functools.partial(_update, marks, how)
+    return update, measuring(model, loss, graphs)
+
+
 def _train_epoch(loader, accumulate, update, history, callback, stop):
     """Update on every group of batches; False if told to stop."""
     before = time.perf_counter()
@@ -120,9 +124,10 @@ def _train_epoch(loader, accumulate, update, history, callback, stop):
             running.timed_images += images
         history.steps += 1
         before = now
+        # A short group used the loader up, which then stands at the next epoch: what is saved now must say so.
+        running.trained = len(batches) < accumulate
         callback.on_step(history)
-        # A short group used the loader up, which then stands at the next epoch: this one is done.
-        if len(batches) == accumulate and stop():
+        if not running.trained and stop():
             return False
     return True
 
@@ -181,7 +186,7 @@ def _go_on(made, schedule, arithmetic, history):
         history.latest.skipped += 1
         if arithmetic.lost():
             step = history.steps + 1
-            raise StateError(f"fit: at step {step} gradients are not finite at any scale of the loss; use bfloat16")
+            raise NotFinite(f"fit: at step {step} gradients are not finite at any scale of the loss; use bfloat16")
     elif schedule is not None:
         schedule.step()
 

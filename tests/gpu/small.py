@@ -110,8 +110,8 @@ CONVOLUTIONS = {  # rung: (x, w, settings) of the convolution and, where it fits
 DIRECT = [((1, c, 5, 6), (9, c, 3, 3), SAME) for c in (1, 2, 3, 4)]  # the forward direction alone
 WEIGHTS = [  # of the weight gradient; tiles of two widths, kinds by the channels that a thread reads
     ("plain", (1, 3, 5, 6), (5, 3, 3, 3), {}),
-    *(("gemm", (1, 5, 5, 6), (o, 5, 3, 3), SAME) for o in (7, 36)),
-    *(("vector", (1, 8, 5, 6), (o, 8, 3, 3), SAME) for o in (8, 36)),
+    *((name, (1, 5, 5, 6), (o, 5, 3, 3), SAME) for name, o in (("gemm_64x32", 7), ("gemm", 36))),
+    *((name, (1, 8, 5, 6), (o, 8, 3, 3), SAME) for name, o in (("vector_96x32", 8), ("vector", 36))),
     *(("direct", (1, c, 5, 6), (o, c, 2, 2), SAME) for c, o in ((2, 3), (2, 4), (3, 4), (4, 4))),
     ("depthwise", (1, 8, 5, 6), (8, 1, 3, 3), GROUPED),
     ("pointwise", (1, 20, 3, 3), (20, 20, 1, 1), {}),

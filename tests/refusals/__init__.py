@@ -20,7 +20,7 @@ import numpy as np
 from minigrad import Tensor, nn
 from minigrad.errors import MinigradError
 
-__all__ = ["check", "families", "setting"]
+__all__ = ["check", "described", "families", "setting"]
 
 
 @functools.cache
@@ -84,7 +84,7 @@ def _seen(value):
         yield "a Module", (repr(value), value.training)
         for one in (*value.parameters(), *value.buffers()):
             yield from _seen(one)
-    elif hasattr(value, "state_dict"):
+    elif hasattr(value, "state_dict") and not isinstance(value, type):
         yield f"a {type(value).__name__}", repr(value.state_dict())
         yield from _seen(value.state_dict())
 
@@ -92,5 +92,18 @@ def _seen(value):
 def _bits(array):
     """Where an array lies, of what type and shape it is, and its elements."""
     array = array.get() if hasattr(array, "get") else np.asarray(array)  # a GPU's, a masked one
-    content = array.tolist() if array.dtype.hasobject else array.tobytes()
+    once = array[tuple(slice(1) if stride == 0 else slice(None) for stride in array.strides)]  # an element repeated
+    content = array.tolist() if array.dtype.hasobject else once.tobytes()
     return array.shape, array.strides, array.dtype.str, content
+
+
+def described(*args, **options):
+    """Arguments in a name: shapes instead of elements."""
+    return ", ".join([*map(_described, args), *(f"{name}={_described(value)}" for name, value in options.items())])
+
+
+def _described(value):
+    if isinstance(value, list | tuple):
+        return f"[{', '.join(map(_described, value))}]"
+    shape = getattr(value, "shape", None)
+    return " ".join(repr(value).split())[:40] if shape is None else f"{type(value).__name__}{shape}"

@@ -12,7 +12,8 @@ from pathlib import Path
 
 from tqdm import tqdm
 
-sys.path[:0] = [str(Path(__file__).parents[2]), str(Path(__file__).parents[2] / "kernels")]
+ROOT = Path(__file__).parents[2]
+sys.path[:1] = [str(ROOT), str(ROOT / "kernels")]  # instead of this folder, whose coverage.py is not the package
 
 from tests.refusals import check, families, setting  # noqa: E402
 from tests.reliability.results import store  # noqa: E402

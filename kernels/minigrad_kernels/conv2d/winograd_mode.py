@@ -22,6 +22,6 @@ def winograd(mode=True):
     "always"    all that can do, whether it pays or not
     Errors  ValueError for another mode
     """
-    if mode not in (True, False, "always"):
+    if not isinstance(mode, bool) and not (isinstance(mode, str) and mode == "always"):
         raise ShapeError(f"winograd: mode is {mode!r}, wants True, False or 'always'")
     return _modes.setting(mode)

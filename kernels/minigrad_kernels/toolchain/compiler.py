@@ -9,6 +9,7 @@ Numba's tables of types and functions fill in a third of a second, so an entry t
 """
 
 import gc
+import os
 from contextlib import contextmanager
 from importlib import import_module
 from types import SimpleNamespace
@@ -37,6 +38,11 @@ OPTIONS = dict(nopython=True, error_model="numpy", nogil=True, no_cfunc_wrapper=
 WRAPPER = "_ZN7cpython"  # how the functions that Python calls begin
 LARGE = 1300  # instructions before optimisation, of which about a fifth remains
 RUNTIME = "NRT_"  # how the functions of Numba's runtime begin
+
+if hasattr(os, "register_at_fork"):
+    # A fork waits for what is being compiled: its child could never take a lock that a thread of the parent holds.
+    release = global_compiler_lock.release
+    os.register_at_fork(before=global_compiler_lock.acquire, after_in_parent=release, after_in_child=release)
 
 
 class _Library(JITCodeLibrary):

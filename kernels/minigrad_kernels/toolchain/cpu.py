@@ -91,8 +91,8 @@ _forked = False  # a team of threads does not survive a fork
 
 
 def _after_fork():
-    global _forked, _team_lock
-    _forked, _team_lock = True, threading.RLock()
+    global _decorating, _forked, _team_lock
+    _forked, _team_lock, _decorating = True, threading.RLock(), threading.Lock()  # other threads may have held them
 
 
 if hasattr(os, "register_at_fork"):

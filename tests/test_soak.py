@@ -1,0 +1,35 @@
+"""Training that repeats: nothing grows, and nothing waits for the cyclic collector. The long one is a command."""
+
+from tests.soaking import BATCHES, JSON, OF_STAND_INS, OnCpu, OnGpu, counted, grown, soak
+
+from .stand_in_gpus import gpus
+
+
+def test_300_steps_on_the_cpu(tmp_path):
+    rounds = 300 // BATCHES // 10 * 10
+    found, cycles = soak(OnCpu(tmp_path), rounds)
+    assert not grown(found)
+    assert found[0]["nodes"] == 0 and found[-1]["tensors"] < 50
+    assert cycles <= JSON * rounds / 10
+
+
+def test_steps_and_graphs_on_a_gpu():
+    with gpus(1, execute=False) as machine:  # kernels are noted, not run
+        found, _ = soak(OnGpu(machine), 20, machine)
+        assert machine.devices[0].used and found[0]["streams"]
+    assert not grown(found).keys() - OF_STAND_INS
+
+
+def test_what_stays_would_be_seen(tmp_path):
+    training, kept = OnCpu(tmp_path), []
+    steps = training.round
+
+    def round():
+        steps()
+        kept.append((open(tmp_path / str(len(kept)), "wb"), *[p.detach() for p in training.model.parameters()]))
+
+    training.round = round
+    found, _ = soak(training, 10)
+    for file, *_ in kept:
+        file.close()
+    assert grown(found).keys() >= {"files", "tensors"} and counted()["nodes"] == 0
