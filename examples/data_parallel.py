@@ -45,19 +45,12 @@ class Checkpoints(Callback):
             self.save(history)
 
     def save(self, history):
-        extra = {"history": history.state_dict(), "loader": self.loader.state_dict()}
-        extra["generator"] = generator().get_state()
-        how = {"extra": extra, "keep_previous": True, "world": self.model.world}
+        how = {"history": history, "loader": self.loader, "keep": 2, "world": self.model.world}
         checkpoint.save(self.folder, self.model, self.optimizer, **how)
 
     def restore(self, history):
-        try:
-            extra = checkpoint.load(self.folder, self.model, self.optimizer, world=self.model.world)
-        except checkpoint.CheckpointError:  # on all ranks: the disk has lost a part of it
-            extra = checkpoint.load(self.folder, self.model, self.optimizer, previous=True, world=self.model.world)
-        history.load_state_dict(extra["history"])
-        self.loader.load_state_dict(extra["loader"])
-        generator().set_state(extra["generator"])
+        how = {"history": history, "loader": self.loader, "generator": generator(), "world": self.model.world}
+        checkpoint.load(self.folder, self.model, self.optimizer, **how)  # the newest that is whole
 
 
 def main(epochs=3, batch_size=64, shards=None, checkpoints=None, every=20, optimizer="sgd"):

@@ -1,7 +1,7 @@
 """Anomaly mode: find the operation that made the first NaN.
 
 A NaN spreads to everything computed from it, so the place where it shows is seldom the place where it was born.
-Inside `detect_anomaly()` each recorded result and each gradient is looked at as it is made.
+Inside `detect_anomaly()` each gradient is looked at as it is made, and each result of a Tensor that requires one.
 """
 
 import sys
@@ -10,9 +10,19 @@ from pathlib import Path
 from minigrad_kernels.errors import StateError
 
 from . import device
+from .flags import flag_of
 from .modes import Mode
 
-__all__ = ["AnomalyError", "anomaly", "check_gradient", "check_results", "detect_anomaly", "origin"]
+__all__ = [
+    "AnomalyError",
+    "anomaly",
+    "check_gradient",
+    "check_results",
+    "detect_anomaly",
+    "has_history",
+    "has_nan",
+    "origin",
+]
 
 anomaly = Mode("anomaly", False)
 _HERE = str(Path(__file__).parent)
@@ -23,12 +33,14 @@ class AnomalyError(StateError):
 
 
 def detect_anomaly(mode=True):
-    """Look for NaN in every recorded result and gradient inside; a with block or a decorator. Slow.
+    """Look for NaN in every gradient inside, and in every result of a Tensor that requires one. Slow.
 
-    Errors  AnomalyError, a RuntimeError, that names the operation, the ranges of its arguments, and the line of the
-            user's program that applied it
+    A with block or a decorator.
+
+    Errors  AnomalyError, a RuntimeError, that names the operation, the ranges of its arguments (of a gradient: of what
+            its rule reads), and the line of the user's program that applied it
     """
-    return anomaly.setting(bool(mode))
+    return anomaly.setting(flag_of("detect_anomaly", "mode", mode))
 
 
 def origin():
@@ -44,27 +56,47 @@ def _has_nan(array):
     return device.is_floating(array.dtype) and bool(device.array_module(array).isnan(array).any())
 
 
-def _ranges(names, arguments):
-    """What is known of the arguments that are arrays."""
+def has_history(values):
+    """Whether one of these values, or of several in one, is a Tensor that requires a gradient."""
+    return any(has_history(v) if isinstance(v, tuple | list) else getattr(v, "requires_grad", False) for v in values)
+
+
+def has_nan(arguments):
+    """Whether any array among these arguments has NaN."""
+    return any(_has_nan(array) for _, array in _arrays(("", argument) for argument in arguments))
+
+
+def _arrays(values):
+    """(name, array) of the arrays in pairs of name and value: an array, a Tensor, or several of them."""
+    for name, value in values:
+        if isinstance(value, tuple | list):
+            yield from _arrays((f"{name}[{i}]", one) for i, one in enumerate(value))
+        elif device.is_array(array := getattr(value, "_data", value)):
+            yield name, array
+
+
+def _ranges(values):
+    """The shape and the range of each floating array among these pairs of name and value."""
     said = []
-    for name, array in zip(names, arguments, strict=True):
-        if device.is_array(array) and array.size and array.dtype.kind == "f":
-            array = device.host(array)
+    for name, array in _arrays(values):
+        if array.size and device.is_floating(array.dtype):
+            array = device.host(array).astype("float64")
             said.append(f"{name} {array.shape} from {array.min():.4g} to {array.max():.4g}")
     return "; ".join(said)
 
 
 def check_results(op, names, arguments, results, place):
-    """Refuse a result with NaN whose arguments have none."""
-    if any(map(_has_nan, results)) and not any(device.is_array(a) and _has_nan(a) for a in arguments):
-        raise AnomalyError(
-            f"{op}: the result has NaN, the arguments have none: {_ranges(names, arguments)}; at {place}"
-        )
+    """Refuse results with NaN of arguments that had none."""
+    if any(map(_has_nan, results)):
+        ranges = _ranges(zip(names, arguments, strict=True))
+        raise AnomalyError(f"{op}: the result has NaN, the arguments had none: {ranges}; at {place}")
 
 
-def check_gradient(op, argument, gradient, incoming, place):
-    """Refuse a gradient with NaN that came from gradients without."""
+def check_gradient(op, argument, gradient, incoming, kept, place):
+    """Refuse a gradient with NaN that came from gradients without. kept: what the rule read, by name."""
     if _has_nan(gradient.data) and not any(g is not None and _has_nan(g.data) for g in incoming):
+        read = [*kept.items(), *(("the gradient that came", g) for g in incoming)]
         raise AnomalyError(
-            f"{op}: the gradient of {argument} has NaN, the one it came from has none; applied at {place}"
+            f"{op}: the gradient of {argument} has NaN, the one it came from has none: {_ranges(read)}; "
+            f"applied at {place}"
         )

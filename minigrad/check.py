@@ -25,6 +25,13 @@ class GradcheckError(StateError):
     """A gradient that differs from the finite difference."""
 
 
+def _listed(op, inputs):
+    """A Tensor, or Tensors and other arguments, as a list."""
+    if not isinstance(inputs, Tensor | list | tuple):
+        raise KindError(f"{op}: inputs is a {type(inputs).__name__}, wanted a Tensor or a list of arguments")
+    return [inputs] if isinstance(inputs, Tensor) else list(inputs)
+
+
 def _outputs(function, inputs):
     """The floating outputs of a function, as a list."""
     result = function(*inputs)
@@ -62,7 +69,7 @@ def gradcheck(function, inputs, eps=1e-6, atol=1e-5, rtol=1e-3, directions=2, se
     Errors  GradcheckError, a RuntimeError, with both numbers; TypeError for inputs that are not float64; RuntimeError
             if no input requires a gradient, or if the function returns something else than Tensors or no floating one
     """
-    inputs, random = [inputs] if isinstance(inputs, Tensor) else list(inputs), np.random.default_rng(seed)
+    inputs, random = _listed("gradcheck", inputs), np.random.default_rng(seed)
     checked = [i for i, x in enumerate(inputs) if isinstance(x, Tensor) and x.requires_grad]
     if not checked:
         raise StateError("gradcheck: none of the inputs requires a gradient")
@@ -101,7 +108,7 @@ def gradgradcheck(function, inputs, eps=1e-6, atol=1e-5, rtol=1e-3, directions=2
 
     Errors  as gradcheck
     """
-    inputs, random = [inputs] if isinstance(inputs, Tensor) else list(inputs), np.random.default_rng(seed)
+    inputs, random = _listed("gradgradcheck", inputs), np.random.default_rng(seed)
     checked = [i for i, x in enumerate(inputs) if isinstance(x, Tensor) and x.requires_grad]
     with no_grad():
         shapes = [(one.shape, one.device) for one in _outputs(function, inputs)]

@@ -13,7 +13,7 @@ from ml_dtypes import finfo
 from minigrad_kernels.errors import KindError, ShapeError
 
 from . import device as devices
-from .ops.arguments import integer_of, number_of, shape_of, source_of, tensor_of
+from .ops.arguments import float_of, integer_of, number_of, shape_of, source_of, tensor_of
 from .tensor import Tensor
 
 __all__ = [
@@ -47,6 +47,7 @@ def _floating(dtype):
     return devices.element_type("float32" if dtype is None else dtype)
 
 
+@devices.naming("tensor")
 def tensor(data, dtype=None, device="cpu", requires_grad=False):
     """A Tensor with a copy of data: numbers, nested lists, or an array."""
     array = data.data if isinstance(data, Tensor) else devices.asarray(data, dtype)
@@ -66,7 +67,9 @@ def _full(op, shape, value, dtype, device, requires_grad):
     number = number_of(op, "fill_value", value)
     kind = "bool" if isinstance(value, bool) else "int64" if isinstance(number, int) else "float32"
     dtype = devices.element_type(kind if dtype is None else dtype)
-    return Tensor(devices.full(shape_of(op, "shape", shape), number, dtype, like=devices.place(device)), requires_grad)
+    shape, place = shape_of(op, "shape", shape), devices.place(device)
+    with devices.naming(op):
+        return Tensor(devices.full(shape, number, dtype, like=place), requires_grad)
 
 
 def zeros(*shape, dtype=None, device="cpu", requires_grad=False):
@@ -79,12 +82,14 @@ def ones(*shape, dtype=None, device="cpu", requires_grad=False):
     return _full("ones", shape, 1.0, dtype, device, requires_grad)
 
 
+@devices.naming("empty")
 def empty(*shape, dtype=None, device="cpu", requires_grad=False):
     """A Tensor whose elements are whatever the memory held."""
     shape = shape_of("empty", "shape", shape)
     return Tensor(devices.empty(shape, _floating(dtype), like=devices.place(device)), requires_grad)
 
 
+@devices.naming("eye")
 def eye(n, m=None, dtype=None, device="cpu", requires_grad=False):
     """Ones on the diagonal of n rows and m columns (n where m is None), zeros beside it."""
     rows, columns = shape_of("eye", "n, m", (n, n if m is None else m))
@@ -113,6 +118,7 @@ def _like(name, make, shape="the shape and, where nothing else is asked, "):
 # ---- ranges ----------------------------------------------------------------------------------------------------------
 
 
+@devices.naming("arange")
 def arange(start, end=None, step=1, dtype=None, device="cpu", requires_grad=False):
     """Numbers from start (from 0 if it stands alone) up to end, end not included, step apart.
 
@@ -122,18 +128,25 @@ def arange(start, end=None, step=1, dtype=None, device="cpu", requires_grad=Fals
     start, end, step = (number_of("arange", name, value) for name, value in named.items())
     if not all(map(math.isfinite, (start, end, step))) or not step:
         raise ShapeError(f"arange: start, end, step are {start}, {end}, {step}; wanted finite ones and a step not 0")
-    if dtype is None:
-        whole = all(isinstance(value, int) for value in (start, end, step))
-        dtype = "int64" if whole else devices.default_dtype
-    count = max(0, -int((start - end) // step))
-    return _made(devices.asarray([start + i * step for i in range(count)], dtype), device, requires_grad)
+    whole = all(isinstance(value, int) for value in (start, end, step))
+    if whole and max(abs(start), abs(end), abs(step)) >= 1 << 63:
+        raise ShapeError(f"arange: start, end, step are {start}, {end}, {step}; wanted integers of 64 bits")
+    dtype = devices.element_type(("int64" if whole else "float32") if dtype is None else dtype)
+    count = (start - end) // step
+    count = max(0, -int(count)) if math.isfinite(count) else 1 << 63
+    devices.check_room((count,), "int64")
+    return _made(devices.cast(np.arange(count) * step + start, dtype), device, requires_grad)
 
 
+@devices.naming("linspace")
 def linspace(start, end, steps, dtype=None, device="cpu", requires_grad=False):
     """steps numbers from start to end, both included, equally far apart."""
-    start, end = number_of("linspace", "start", start), number_of("linspace", "end", end)
+    start, end = float_of("linspace", "start", start), float_of("linspace", "end", end)
     (count,) = shape_of("linspace", "steps", (steps,), 1)
-    return _made(devices.cast(np.linspace(start, end, count), _floating(dtype)), device, requires_grad)
+    devices.check_room((count,), "float64")
+    with np.errstate(all="ignore"):  # from or to infinity
+        values = np.linspace(start, end, count)
+    return _made(devices.cast(values, _floating(dtype)), device, requires_grad)
 
 
 # ---- random numbers --------------------------------------------------------------------------------------------------
@@ -152,20 +165,26 @@ def randn(*shape, dtype=None, device="cpu", requires_grad=False, generator=None)
     return _made(_drawn("randn", "standard_normal", shape, dtype, generator), device, requires_grad)
 
 
+@devices.naming("randint")
 def randint(low, high, size=None, dtype="int64", device="cpu", requires_grad=False, generator=None):
     """Whole numbers drawn evenly from low (from 0 in the form randint(high, size)) up to high, high not included."""
     low, high, size = (0, low, high) if size is None else (low, high, size)
     low, high = integer_of("randint", "low", low), integer_of("randint", "high", high)
     if low >= high:
         raise ShapeError(f"randint: low is {low} and high {high}, wanted low < high")
-    values = source_of("randint", generator).integers(low, high, shape_of("randint", "size", (size,)))
+    source, shape = source_of("randint", generator), shape_of("randint", "size", (size,))
+    devices.check_room(shape, "int64")
+    values = source.integers(low, high, shape)
     return _made(devices.cast(values, dtype), device, requires_grad)
 
 
+@devices.naming("randperm")
 def randperm(n, dtype="int64", device="cpu", requires_grad=False, generator=None):
     """The numbers from 0 to n - 1 in random order."""
     (count,) = shape_of("randperm", "n", (n,), 1)
-    values = source_of("randperm", generator).permutation(count)
+    source = source_of("randperm", generator)
+    devices.check_room((count,), "int64")
+    values = source.permutation(count)
     return _made(devices.cast(values, dtype), device, requires_grad)
 
 
@@ -175,7 +194,10 @@ def _drawn(op, method, shape, dtype, generator):
     if not devices.is_floating(dtype):
         raise KindError(f"{op}: dtype is {dtype}, wanted a floating one")
     drawn = dtype if dtype.itemsize >= 4 else devices.default_dtype
-    values = getattr(source_of(op, generator), method)(shape, drawn)
+    draw = getattr(source_of(op, generator), method)
+    with devices.naming(op):
+        devices.check_room(shape, drawn)
+        values = draw(shape, drawn)
     return values if drawn == dtype else devices.cast(values, dtype)
 
 

@@ -5,7 +5,7 @@ Work on arrays of a GPU goes to the current stream of this thread. Memory, copie
 
 import contextlib
 
-from minigrad_kernels.errors import StateError
+from minigrad_kernels.errors import KindError, StateError
 
 from . import device as devices
 from .device import emit_nvtx, gpu_name, memory_statistics
@@ -65,5 +65,7 @@ def Stream(device=None):
 @contextlib.contextmanager
 def stream(stream):
     """A context in which the GPU of a stream is the current one, and work there goes to the stream."""
+    if not hasattr(stream, "device_id"):
+        raise KindError(f"cuda.stream: stream is a {type(stream).__name__}, wanted a Stream: minigrad.cuda.Stream()")
     with devices.place(f"cuda:{stream.device_id}").active(), stream:
         yield

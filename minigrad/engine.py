@@ -15,6 +15,7 @@ from minigrad_kernels.errors import KindError, ShapeError, StateError
 from minigrad_kernels.toolchain.capture import capturing
 
 from . import device, fusion
+from .flags import flag_of
 from .modes import Mode, autocasting, enable_grad, is_grad_enabled, no_grad, recording, repeating
 from .node import is_first, one, target_of
 from .primitive import Primitive, primitive
@@ -57,6 +58,8 @@ def backward(tensor, gradient=None, retain_graph=None, create_graph=False):
     if gradient is None and tensor.__class__ is Tensor and not tensor.shape and tensor.requires_grad:
         gradient = Tensor.made(one(device.place_of(tensor.data), tensor.dtype))
     roots = [(tensor, _first_gradient("backward", tensor, gradient))]
+    create_graph = flag_of("backward", "create_graph", create_graph)
+    retain_graph = create_graph if retain_graph is None else flag_of("backward", "retain_graph", retain_graph)
 
     recorder = capturing.get()
 
@@ -70,7 +73,7 @@ def backward(tensor, gradient=None, retain_graph=None, create_graph=False):
     functions = []
     token = _at_end.variable.set(functions)
     try:
-        _walk(roots, finish, create_graph if retain_graph is None else retain_graph, create_graph)
+        _walk(roots, finish, retain_graph, create_graph)
         for function in functions:
             function()
     finally:
@@ -100,20 +103,27 @@ def grad(outputs, inputs, grad_outputs=None, retain_graph=None, create_graph=Fal
     Returns a tuple with one Tensor per input. Only rules on a path to an input are asked.
     Errors  as Tensor.backward; RuntimeError for an unused input
     """
+    create_graph, allow_unused = (
+        flag_of("grad", "create_graph", create_graph),
+        flag_of("grad", "allow_unused", allow_unused),
+    )
+    retain_graph = create_graph if retain_graph is None else flag_of("grad", "retain_graph", retain_graph)
     outputs, inputs = (list(x) if isinstance(x, list | tuple) else [x] for x in (outputs, inputs))
     given = grad_outputs if isinstance(grad_outputs, list | tuple) else [grad_outputs] * len(outputs)
     if len(given) != len(outputs):
         raise ShapeError(f"grad: {len(given)} grad_outputs for {len(outputs)} outputs")
-    for tensor in inputs:
-        if not isinstance(tensor, Tensor) or not tensor.requires_grad:
-            raise StateError("grad: one of the inputs does not require a gradient")
+    for index, tensor in enumerate(inputs):
+        if not isinstance(tensor, Tensor):
+            raise KindError(f"grad: inputs[{index}] is a {type(tensor).__name__}, wanted a Tensor")
+        if not tensor.requires_grad:
+            raise StateError(f"grad: inputs[{index}] does not require a gradient; call .requires_grad_() on it before")
     roots = [(tensor, _first_gradient("grad", tensor, g)) for tensor, g in zip(outputs, given, strict=True)]
     targets, found = [target_of(tensor) for tensor in inputs], {}
 
     def finish(target, gradient, owned):
         found[target] = gradient
 
-    _walk(roots, finish, create_graph if retain_graph is None else retain_graph, create_graph, set(targets))
+    _walk(roots, finish, retain_graph, create_graph, set(targets))
     if not allow_unused and any(target not in found for target in targets):
         index = next(i for i, target in enumerate(targets) if target not in found)
         raise StateError(f"grad: the outputs do not depend on inputs[{index}]; pass allow_unused=True for None")
@@ -137,6 +147,7 @@ def _first_gradient(op, tensor, gradient):
         raise ShapeError(f"{op}: gradient has shape {gradient.shape}, wanted the output's {tensor.shape}")
     if gradient.dtype != tensor.dtype:
         raise KindError(f"{op}: gradient has elements {gradient.dtype}, wanted the output's {tensor.dtype}")
+    device.common_place(op, {"the output": tensor.data, "gradient": gradient.data})
     return gradient
 
 

@@ -17,7 +17,7 @@ from .errors import KindError, ShapeError, StateError
 from .ops import softmax
 from .tensor import Tensor
 from .train import fit
-from .train.loop import evaluation
+from .train.evaluation import evaluation
 
 __all__ = ["Classifier"]
 

@@ -1,10 +1,10 @@
 """Modes of the engine, as context variables: threads and asynchronous tasks do not disturb one another."""
 
-import contextlib
-import contextvars
-
 from minigrad_kernels.conv2d.winograd_mode import winograd
+from minigrad_kernels.toolchain.modes import Mode
 from minigrad_kernels.toolchain.tf32_mode import tf32
+
+from .flags import flag_of
 
 __all__ = [
     "Mode",
@@ -21,22 +21,6 @@ __all__ = [
     "watching",
     "winograd",
 ]
-
-
-class Mode:
-    """A value that holds inside a with block, or inside a function decorated with what `setting` returns."""
-
-    def __init__(self, name, default):
-        self.variable = contextvars.ContextVar(name, default=default)
-        self.get = self.variable.get
-
-    @contextlib.contextmanager
-    def setting(self, value):
-        token = self.variable.set(value)
-        try:
-            yield
-        finally:
-            self.variable.reset(token)
 
 
 recording = Mode("recording", True)
@@ -66,7 +50,7 @@ def deterministic(mode=True):
     On by default. A with block or a decorator. False permits sums over ranks in whatever order MPI or NCCL likes, and
     nothing else: all that one process computes has one order of its sums in either mode.
     """
-    return determinism.setting(bool(mode))
+    return determinism.setting(flag_of("deterministic", "mode", mode))
 
 
 def is_deterministic():

@@ -91,7 +91,7 @@ class Node:
                 if array is None or array.shape != shape or array.dtype != dtype:
                     gradient = _fit(gradient, shape, dtype, name, self)
                 if self.origin:
-                    check_gradient(primitive.name, name, gradient, incoming, self.origin)
+                    check_gradient(primitive.name, name, gradient, incoming, self.kept, self.origin)
                 version, owned = gradient.version, True
                 for other in held:
                     if other is version:
@@ -115,7 +115,7 @@ class Node:
             if array.shape != shape or array.dtype != dtype:
                 gradient = _fit(gradient, shape, dtype, name, self)
             if self.origin:
-                check_gradient(primitive.name, name, gradient, incoming, self.origin)
+                check_gradient(primitive.name, name, gradient, incoming, self.kept, self.origin)
             yield target, gradient, True
         if left:
             yield from self._gradients_by_rules(incoming, left)

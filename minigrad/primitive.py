@@ -21,7 +21,8 @@ from numpy import asarray, generic, ndarray
 from minigrad_kernels.errors import KindError, StateError
 
 from . import device, fusion
-from .anomaly import anomaly, check_results, origin
+from .anomaly import anomaly, check_results, has_history, has_nan, origin
+from .binder import binder
 from .modes import recording, watching
 from .node import Node, edge_to
 from .tensor import Tensor
@@ -35,19 +36,35 @@ class Primitive:
     """A function on arrays with its gradient rules."""
 
     def __init__(self, forward, outputs=("out",), fixed=(), view=None):
+        if not inspect.isfunction(forward):
+            raise KindError(f"primitive: forward is a {type(forward).__name__}, wanted a function of arrays")
         functools.update_wrapper(self, forward)
         self.forward, self.name = forward, forward.__name__.removeprefix("_")
-        self.outputs, self.fixed, self.view = outputs, frozenset(fixed), view
         self.signature = inspect.signature(forward)
         self.names = tuple(self.signature.parameters)
+        self._check_names(outputs, fixed, view)
+        self.outputs, self.fixed, self.view = tuple(outputs), frozenset(fixed), view
         self.starred = self._starred()
-        self.bind = _binder(self.name, self.signature)
+        self.bind = binder(self.name, self.signature)
         self.incoming = tuple(f"g_{name}" for name in outputs)
         self.rules, self.wants, self.asked, self.calls = {}, {}, {}, {}
         self.shape, self.extensions = None, {}
         self.fast, self.fast_wants, self.fast_kept = None, (), frozenset()
         self.single = len(outputs) == 1
         self.needs = functools.cache(self._needs)
+
+    def _check_names(self, outputs, fixed, view):
+        for option, names in {"outputs": outputs, "fixed": fixed}.items():
+            if not isinstance(names, tuple | list | set | frozenset) or not all(isinstance(n, str) for n in names):
+                raise KindError(f"{self.name}: {option} is {names!r}, wanted a tuple of names")
+        if not outputs or not (view is None or isinstance(view, str)):
+            raise KindError(
+                f"{self.name}: outputs is {outputs}, view {view!r}; wanted at least one name, and one or None"
+            )
+        if unknown := sorted({*fixed, *([view] if view else [])} - {*self.names, *outputs}):
+            raise KindError(
+                f"{self.name}: fixed or view names {unknown}, of which there is neither argument nor output"
+            )
 
     def _starred(self):
         """The name of the starred argument, which must be the first; refuses names that rules read otherwise."""
@@ -161,16 +178,20 @@ class Primitive:
             return watch(self, values)
         recorded = recording.get()
         arguments, edges, away = self._opened(values, recorded)
-        if away:
-            with self._common_place(values, arguments).active(self.name):
-                result = self._computed(arguments)
-        else:
-            result = self._computed(arguments) if self.starred else self.forward(*arguments)
+        watched = recorded and anomaly.get() and has_history(values)
+        clean = watched and not has_nan(arguments)  # asked before: running statistics are written
+        try:
+            if away:
+                with self._common_place(values, arguments).active(self.name):
+                    result = self._computed(arguments)
+            else:
+                result = self._computed(arguments) if self.starred else self.forward(*arguments)
+        except MemoryError as error:
+            device.refuse_memory(self.name, error)
         if self.single and result.__class__ is not ndarray:
             result = self._array(result)
-        place = None
-        if edges and anomaly.get():
-            place = origin()
+        place = origin() if watched else None
+        if clean:
             check_results(self.name, self.names, arguments, (result,) if self.single else result, place)
         if self.single:
             version = self._version(values, arguments, result) if self.view else [0]
@@ -274,24 +295,3 @@ def _is_number(tensor):
 def _kept(names):
     """Of the names that a rule asks for, those of values that must be kept until backward."""
     return {name for name in names if name not in ("g", "index", "needs") and not name.startswith("g_")}
-
-
-def _binder(name, signature):
-    """A function that turns the arguments of a call into a tuple in the order of the signature.
-
-    It is compiled once: Signature.bind would cost more than the rest of the tape.
-    """
-    defaults = {
-        f"_{key}": parameter.default
-        for key, parameter in signature.parameters.items()
-        if parameter.default is not inspect.Parameter.empty
-    }
-    declared = [
-        f"{parameter.replace(default=inspect.Parameter.empty, annotation=inspect.Parameter.empty)}"
-        + (f"=_{key}" if f"_{key}" in defaults else "")
-        for key, parameter in signature.parameters.items()
-    ]
-    names = "".join(f"{key}, " for key in signature.parameters)
-    namespace = dict(defaults)
-    exec(f"def {name}({', '.join(declared)}):\n    return ({names})", namespace)
-    return namespace[name]

@@ -11,6 +11,7 @@ import numpy as np
 from minigrad_kernels.errors import ExchangeError, KindError, ShapeError, StateError, SubscriptError
 
 from . import device
+from .flags import flag_of, function_of
 from .hooks import register
 
 if TYPE_CHECKING:
@@ -23,11 +24,6 @@ __all__ = ["Tensor"]
 SHOWN, LINES = 1000, 24  # in a notebook: elements fetched from a device, lines of text
 
 _new = object.__new__
-
-
-def _check_flag(op, requires_grad, hint=""):
-    if not isinstance(requires_grad, bool):
-        raise KindError(f"{op}: requires_grad is {requires_grad!r}, wanted True or False{hint}")
 
 
 class Tensor(Methods):
@@ -63,7 +59,9 @@ class Tensor(Methods):
     def __init__(self, data, requires_grad=False, dtype=None):
         if isinstance(data, Tensor):
             raise KindError("Tensor: data is a Tensor already; use it as it is, or x.detach() for one without history")
-        _check_flag("Tensor", requires_grad, "; to make one of a shape, minigrad.empty(2, 3)")
+        if not isinstance(requires_grad, bool):
+            hint = "to make one of a shape, minigrad.empty(2, 3)"
+            raise KindError(f"Tensor: requires_grad is {requires_grad!r}, wanted True or False; {hint}")
         self._data = device.asarray(data, dtype)
         if requires_grad and not device.is_floating(self.data.dtype):
             raise KindError(f"Tensor: requires_grad wants floating elements, got {self.data.dtype}")
@@ -88,7 +86,10 @@ class Tensor(Methods):
     def _take(self, data):
         if not isinstance(data, Tensor) and not device.is_array(data):
             raise KindError(f"data: got a {type(data).__name__}, wanted an array")
-        self._data = data.data if isinstance(data, Tensor) else data  # w.data - rate * w.grad is a Tensor
+        data = data.data if isinstance(data, Tensor) else device.asarray(data)  # w.data - rate * w.grad is a Tensor
+        if self._requires_grad and not device.is_floating(data.dtype):
+            raise KindError(f"data: elements are {data.dtype}, but self requires a gradient: wanted floating ones")
+        self._data = data
 
     data = property(operator.attrgetter("_data"), _take)
     shape = property(lambda self: self._data.shape)
@@ -142,7 +143,7 @@ class Tensor(Methods):
         """Switch gradients of a leaf on or off; returns self."""
         if self.node is not None:
             raise StateError("requires_grad_: self is the result of an operation; use .detach() first")
-        _check_flag("requires_grad_", requires_grad)
+        requires_grad = flag_of("requires_grad_", "requires_grad", requires_grad)
         if requires_grad and not device.is_floating(self.dtype):
             raise KindError(f"requires_grad_: wants floating elements, got {self.dtype}")
         self._requires_grad = requires_grad
@@ -167,6 +168,7 @@ class Tensor(Methods):
 
         Returns a Handle whose remove() takes the hook back.
         """
+        function_of("register_hook", "hook", hook)
         if not self.requires_grad:
             raise StateError("register_hook: self does not require a gradient, so the hook would never be called")
         return register(self if self.node is None else self.node, "hooks", (self.output, hook))
@@ -176,6 +178,7 @@ class Tensor(Methods):
 
         Returns a Handle whose remove() takes the hook back.
         """
+        function_of("register_post_accumulate_grad_hook", "hook", hook)
         if self.node is not None or not self.requires_grad:
             raise StateError("register_post_accumulate_grad_hook: wants a leaf that requires a gradient")
         return register(self, "ready_hooks", (hook,))

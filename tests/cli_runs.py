@@ -1,6 +1,5 @@
 """What the tests of the command share."""
 
-import json
 import os
 import sys
 from pathlib import Path
@@ -8,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from minigrad.cli import main
+from tests.checkpoint_parts import tensors_file
 
 QUICK = ["--data", "digits", "--model", "mlp", "--epochs", "2", "--batch-size", "64", "--no-new-writers"]
 QUICK += ["--no-report"]  # tests/test_report.py has those
@@ -38,8 +38,8 @@ def lines_of(capsys):
 
 
 def weights_of(folder, name="last"):
-    index = json.loads((Path(folder) / name / "checkpoint.json").read_text())
-    return (Path(folder) / name / index["tensors"]).read_bytes()
+    """The bytes of all arrays of the newest checkpoint: of weights, of optimiser and schedule."""
+    return [tensors_file(Path(folder) / name, kind).read_bytes() for kind in ("weights", "training")]
 
 
 def environment():

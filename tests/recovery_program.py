@@ -43,27 +43,15 @@ class Keeper(Callback):
             file.write(f"{time.time()} {what}\n")
 
     def save(self, history):
-        extra = {"history": history.state_dict(), "loader": self.loader.state_dict()}
-        extra["generator"] = minigrad.default_generator.get_state()
-        options = {"extra": extra, "keep_previous": True, "world": self.world}
-        checkpoint.save(self.checkpoints, self.model, self.optimizer, **options)
+        how = {"history": history, "loader": self.loader, "keep": 2, "world": self.world}
+        checkpoint.save(self.checkpoints, self.model, self.optimizer, **how)
 
     def restore(self, history):
         """Go on from the newest checkpoint that is whole."""
-        state = b""
-        if self.world.rank == 0 and checkpoint.exists(self.checkpoints):
-            state = b"newest"
-            try:
-                checkpoint.read(self.checkpoints)
-            except checkpoint.CheckpointError:
-                state = b"previous"
-        state = self.world.broadcast_bytes(state)
-        if state:
-            how = {"previous": state == b"previous", "world": self.world}
-            extra = checkpoint.load(self.checkpoints, self.model, self.optimizer, **how)
-            history.load_state_dict(extra["history"])
-            self.loader.load_state_dict(extra["loader"])
-            minigrad.default_generator.set_state(extra["generator"])
+        there = self.world.rank == 0 and checkpoint.exists(self.checkpoints)
+        if self.world.broadcast_bytes(b"1" if there else b""):
+            rest = {"history": history, "loader": self.loader, "generator": minigrad.default_generator}
+            checkpoint.load(self.checkpoints, self.model, self.optimizer, **rest, world=self.world)
 
     def on_step(self, history):
         if self.world.rank == 0:

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import minigrad
-from minigrad import Tensor, ops, primitive
+from minigrad import Tensor, nn, ops, primitive
 from minigrad.check import GradcheckError, gradcheck, gradgradcheck
 
 
@@ -81,16 +81,45 @@ def test_a_nan_gradient_is_named_with_the_line_that_applied_the_op():
     x = Tensor(np.array([0.0, 1.0]), requires_grad=True)
     with minigrad.detect_anomaly():
         y = ops.sqrt(x) * Tensor(np.zeros(2))  # 0 * inf in the gradient of the root
-        with pytest.raises(RuntimeError, match="sqrt: the gradient of input has NaN.*test_check.*test_a_nan_gradient"):
+        with pytest.raises(
+            RuntimeError, match="sqrt: the gradient of input has NaN.*test_check.*test_a_nan_gradient"
+        ) as at:
             y.sum().backward()
+        assert "none: out (2,) from 0 to 1; the gradient that came (2,) from 0 to 0; applied at" in str(at.value)
     (ops.sqrt(x) * Tensor(np.zeros(2))).sum().backward()
     assert np.isnan(x.grad.data[0])
+
+
+def test_ranges_are_those_of_all_that_was_given():
+    x = Tensor(np.array([1.0, np.inf]), requires_grad=True)
+    with minigrad.detect_anomaly():
+        with pytest.raises(RuntimeError, match=r"sub: .* input \(2,\) from 1 to inf; other \(2,\) from 1 to inf; at"):
+            x.bfloat16() - x
+        with pytest.raises(
+            RuntimeError, match=r"product: .* input \(1, 1, 2\) from 1 to inf; other \(1, 2, 1\) from 0 to 0;"
+        ):
+            ops.einsum("i,i->", x, 0 / x.detach() * 0)
+        zero = Tensor(np.zeros(2), requires_grad=True)
+        with pytest.raises(
+            RuntimeError, match=r"pow: the gradient of input .*: input \(2,\) from 0 to 0; the gradient"
+        ):
+            (0 * zero**0.5).sum().backward()
+
+
+def test_statistics_that_an_op_writes_are_no_excuse():
+    images = Tensor(np.full((2, 2, 2, 2), np.inf, np.float32), requires_grad=True)
+    with (
+        minigrad.detect_anomaly(),
+        pytest.raises(RuntimeError, match="batch_statistics: the result has NaN.* from inf to inf"),
+    ):
+        nn.BatchNorm2d(2)(images)
 
 
 def test_a_nan_that_was_given_is_nobodys_fault():
     x = Tensor(np.array([np.nan, 1.0]), requires_grad=True)
     with minigrad.detect_anomaly():
         (x * 2).sum().backward()
+        (ops.cat([x, x * 0 + 1]) + ops.stack([x[0], x[1]]).sum()).sum().backward()
     with pytest.raises(RuntimeError, match="returned a float, wanted Tensors"):
         gradcheck(lambda x: 1.0, [leaf(2)])
     with pytest.raises(RuntimeError, match="returned no floating Tensor"):

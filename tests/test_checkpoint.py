@@ -1,16 +1,27 @@
 """Checkpoints: what comes back, and what is refused."""
 
 import json
+import re
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 import minigrad
-from minigrad import checkpoint, optim
+from minigrad import checkpoint, nn, optim
 from minigrad.checkpoint import CheckpointError
-from tests.checkpoint_parts import bits, step, trained
-
-INDEX = "checkpoint.json"
+from tests.checkpoint_faults import FAULTS
+from tests.checkpoint_parts import (
+    all_bits,
+    bits,
+    everything,
+    index_file,
+    index_of,
+    save_everything,
+    step,
+    tensors_file,
+    trained,
+)
 
 
 @pytest.fixture
@@ -21,20 +32,22 @@ def saved(tmp_path):
     return tmp_path, parts
 
 
-def test_everything_comes_back_bit_for_bit(saved):
-    folder, parts = saved
-    others = trained(seed=1, steps=1)
-    assert bits(*others) != bits(*parts)
-    assert checkpoint.load(folder, *others) == {"note": [1, 2.5, None]}
-    assert bits(*others) == bits(*parts)
+def test_everything_comes_back_bit_for_bit(tmp_path):
+    parts = everything()
+    wanted = all_bits(parts)
+    save_everything(tmp_path, parts, extra={"note": [1, 2.5, None]}, config={"lr": 0.1})
+    others = everything(seed=1, steps=1)
+    assert all_bits(others) != wanted
+    assert checkpoint.load(tmp_path, **others) == {"note": [1, 2.5, None]}
+    assert all_bits(others) == wanted
     for seed_of_step in range(3):
         for one in (parts, others):
             minigrad.manual_seed(seed_of_step)
-            step(*one)
-    assert bits(*others) == bits(*parts)
+            step(one["model"], one["optimizer"], one["schedule"])
+    assert all_bits(others) == all_bits(parts)
 
 
-@pytest.mark.parametrize("kind", [optim.SGD, optim.AdamW, optim.RMSprop])
+@pytest.mark.parametrize("kind", [optim.SGD, optim.AdamW, optim.RMSprop, optim.Adagrad])
 def test_other_optimisers_come_back(tmp_path, kind):
     parts, others = trained(kind=kind), trained(seed=1, kind=kind)
     checkpoint.save(tmp_path, *parts)
@@ -42,172 +55,173 @@ def test_other_optimisers_come_back(tmp_path, kind):
     assert bits(*others) == bits(*parts)
 
 
-def test_files_have_logical_order_and_plain_names(saved):
+def test_weights_have_plain_names_and_logical_order_and_the_rest_lies_beside(tmp_path):
     from safetensors.numpy import load_file
 
-    folder, (model, optimizer, _) = saved
-    index = json.loads((folder / INDEX).read_text())
-    tensors = load_file(folder / index["tensors"])
-    weight = tensors["model.0.weight"]
-    assert weight.shape == (3, 2, 3, 3) and weight.flags.c_contiguous
-    np.testing.assert_array_equal(weight, np.asarray(model.state_dict()["0.weight"]))
-    np.testing.assert_array_equal(tensors["optimizer.0.exp_avg"], optimizer.state_dict()["state"][0]["exp_avg"])
-    assert sorted(path.name for path in folder.iterdir()) == [INDEX, index["tensors"]]
+    parts = everything()
+    save_everything(tmp_path, parts, config={"lr": 0.1})
+    weights, training = load_file(tensors_file(tmp_path)), load_file(tensors_file(tmp_path, "training"))
+    assert weights.keys() == parts["model"].state_dict().keys()
+    assert weights["0.weight"].shape == (3, 2, 3, 3) and weights["0.weight"].flags.c_contiguous
+    np.testing.assert_array_equal(weights["0.weight"], np.asarray(parts["model"].state_dict()["0.weight"]))
+    moment = parts["optimizer"].state_dict()["state"][0]["exp_avg"]
+    np.testing.assert_array_equal(training["optimizer.state.0.exp_avg"], moment)
+    index = index_of(tmp_path)
+    for name in ("optimizer", "schedule", "scaler", "loader", "history", "generator", "config", "extra"):
+        assert name in index
+    assert index["versions"]["minigrad"] == minigrad.__version__ and index["versions"]["numpy"] == np.__version__
+    assert index["files"]["weights"]["tensors"]["0.weight"] == "float32 [3, 2, 3, 3]"
+    names = sorted(path.name for path in tmp_path.iterdir())
+    assert names == ["checkpoint-1.json", "training-1.safetensors", "weights-1.safetensors"]
+
+
+def test_another_library_reads_the_weights(saved):
+    folder, (model, *_) = saved
+    assert minigrad.load_weights(tensors_file(folder)).keys() == model.state_dict().keys()
 
 
 def test_parts_can_be_loaded_alone(saved):
     folder, parts = saved
     model = trained(seed=1, steps=0)[0]
+    drawn = minigrad.default_generator.get_state()
     checkpoint.load(folder, model)
-    assert bits(model, *parts[1:]) == bits(*parts)
+    assert bits(model, *parts[1:]) == bits(*parts) and minigrad.default_generator.get_state() == drawn
     assert checkpoint.load(folder) == {"note": [1, 2.5, None]}
+    _, optimizer, schedule = trained(seed=1)
+    checkpoint.load(folder, None, optimizer)
+    checkpoint.load(folder, schedule=schedule)
+    assert bits(model, optimizer, schedule) == bits(*parts)
 
 
-def test_old_tensors_and_leftovers_go(saved):
+@pytest.mark.parametrize("kind", ["weights", "training"])
+def test_files_that_are_not_asked_for_are_verified_too(saved, kind):
     folder, parts = saved
-    (folder / (checkpoint.PARTIAL + "123-x")).write_bytes(b"torn")
-    (folder / "mine.txt").write_text("kept")
-    step(*parts)
-    checkpoint.save(folder, *parts)
-    index = json.loads((folder / INDEX).read_text())
-    assert {path.name for path in folder.iterdir()} == {INDEX, index["tensors"], "mine.txt"}
+    file = tensors_file(folder, kind)
+    file.write_bytes(file.read_bytes()[:-1] + b"?")
+    for asked in ((), parts[:1], (None, *parts[1:])):
+        with pytest.raises(CheckpointError, match=f"{file.name} is damaged"):
+            checkpoint.load(folder, *asked)
+
+
+def test_random_numbers_go_on(tmp_path):
+    minigrad.manual_seed(7)
+    minigrad.rand(3)
+    checkpoint.save(tmp_path, nn.Linear(2, 2))
+    wanted = minigrad.rand(4).tolist()
+    checkpoint.load(tmp_path, generator=minigrad.default_generator)
+    assert minigrad.rand(4).tolist() == wanted
+
+
+VALUES = [
+    float("inf"), float("-inf"), [float("nan")], {"float": "inf"}, {"tensor": "x"}, {"dict": {"dict": 1}}, {"float": 1},
+    {}, {"tensor": 1, "dict": 2}, {"dict": {"float": float("nan")}}, 10**30, 0.1 + 0.2, "\u2028\ud800", None, True,
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("value", VALUES, ids=map(repr, range(len(VALUES))))
+def test_extra_comes_back_whatever_it_looks_like(tmp_path, value):
+    checkpoint.save(tmp_path, nn.Linear(1, 1), extra=value)
+    assert repr(checkpoint.load(tmp_path)) == repr(value)
+    json.loads(index_file(tmp_path).read_bytes(), parse_constant=pytest.fail)
+
+
+def test_the_code_of_the_page_runs_and_goes_on(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    page = Path(__file__).parents[1] / "examples/docs/checkpoints.md"
+    (code,) = re.findall(r"^```python\n(.*?)^```$", page.read_text(), re.MULTILINE | re.DOTALL)
+    shorter = {}
+    exec(code.replace("epochs=2", "epochs=1"), shorter)
+    exec(code, resumed := {})
+    whole = tmp_path / "whole"
+    whole.mkdir()
+    monkeypatch.chdir(whole)
+    exec(code, unbroken := {})
+    assert checkpoint.weights_hash(resumed["model"]) == checkpoint.weights_hash(unbroken["model"])
+    assert resumed["history"]["loss"] == unbroken["history"]["loss"] and len(resumed["history"]) == 2
 
 
 # ---- refusals ------------------------------------------------------------------------------------------
 
 
-def tensors_of(folder):
-    return next(folder.glob("*.safetensors"))
-
-
-def edit(folder, change):
-    index = json.loads((folder / INDEX).read_text())
-    change(index)
-    (folder / INDEX).write_text(json.dumps(index))
-
-
-def flip_bit(folder):
-    content = bytearray(tensors_of(folder).read_bytes())
-    content[-5] ^= 4
-    tensors_of(folder).write_bytes(content)
-
-
-def cut(folder):
-    tensors_of(folder).write_bytes(tensors_of(folder).read_bytes()[:-7])
-
-
-def retensor(change):
-    """Rewrite the tensors with the right hash and name: damage that the hash cannot see."""
-
-    def damage(folder):
-        import hashlib
-
-        from safetensors.numpy import load_file, save
-
-        tensors = load_file(tensors_of(folder))
-        change(tensors)
-        content = save(tensors)
-        digest = hashlib.sha256(content).hexdigest()
-        name = checkpoint.TENSORS.format(digest[:16])
-        (folder / name).write_bytes(content)
-        edit(folder, lambda index: index.update(sha256=digest, tensors=name))
-
-    return damage
-
-
-def garbage(folder):
-    import hashlib
-
-    content = b"\xff" * 100
-    digest = hashlib.sha256(content).hexdigest()
-    name = checkpoint.TENSORS.format(digest[:16])
-    (folder / name).write_bytes(content)
-    edit(folder, lambda index: index.update(sha256=digest, tensors=name))
-
-
-FAULTS = {
-    "no index": (lambda folder: (folder / INDEX).unlink(), "holds no checkpoint"),
-    "no tensors": (lambda folder: tensors_of(folder).unlink(), "No such file"),
-    "one bit": (flip_bit, "is damaged"),
-    "cut short": (cut, "is damaged"),
-    "index cut short": (lambda folder: (folder / INDEX).write_text('{"format": "minigrad'), "Unterminated"),
-    "index no text": (lambda folder: (folder / INDEX).write_bytes(b"\xff\xfe\x00"), "cannot load"),
-    "index a list": (lambda folder: (folder / INDEX).write_text("[]"), "not the index"),
-    "index deep": (lambda folder: (folder / INDEX).write_text("[" * 100_000), "cannot load"),
-    "other format": (lambda folder: edit(folder, lambda i: i.update(format="x")), "not the index"),
-    "other version": (lambda folder: edit(folder, lambda i: i.update(version=2)), "version is 2"),
-    "no hash": (lambda folder: edit(folder, lambda i: i.pop("sha256")), "no field 'sha256'"),
-    "hash a number": (lambda folder: edit(folder, lambda i: i.update(sha256=7)), "cannot load"),
-    "elsewhere": (lambda folder: edit(folder, lambda i: i.update(tensors="../x")), "names '../x'"),
-    "no extra": (lambda folder: edit(folder, lambda i: i.pop("extra")), "no field 'extra'"),
-    "no optimizer": (lambda folder: edit(folder, lambda i: i.pop("optimizer")), "holds no optimizer"),
-    "no schedule": (lambda folder: edit(folder, lambda i: i.pop("schedule")), "holds no schedule"),
-    "optimizer a list": (lambda folder: edit(folder, lambda i: i.update(optimizer=[])), "cannot load"),
-    "schedule a number": (lambda folder: edit(folder, lambda i: i.update(schedule=3)), "cannot load"),
-    "other optimizer": (
-        lambda folder: edit(folder, lambda i: i["optimizer"].update(kind="SGD")),
-        "optimizer is SGD, this one Adam",
-    ),
-    "groups": (
-        lambda folder: edit(folder, lambda i: i["optimizer"]["param_groups"].append({"params": []})),
-        "wanted groups of",
-    ),
-    "state of nothing": (
-        lambda folder: edit(folder, lambda i: i["optimizer"]["state"].update({"99": {"step": 1}})),
-        "99",
-    ),
-    "missing": (retensor(lambda tensors: tensors.pop("model.0.weight")), "missing 0.weight"),
-    "unexpected": (
-        retensor(lambda tensors: tensors.update({"model.9.weight": np.zeros(2, np.float32)})),
-        "unexpected 9.weight",
-    ),
-    "shape": (
-        retensor(lambda tensors: tensors.update({"model.0.bias": np.zeros(4, np.float32)})),
-        "0.bias has shape",
-    ),
-    "type": (
-        retensor(lambda tensors: tensors.update({"model.0.bias": np.zeros(3)})),
-        "0.bias has elements float64",
-    ),
-    "moment": (
-        retensor(lambda tensors: tensors.update({"optimizer.0.exp_avg": np.zeros(3, np.float32)})),
-        "exp_avg",
-    ),
-    "moment of nothing": (
-        retensor(lambda tensors: tensors.update({"optimizer.x.exp_avg": np.zeros(3, np.float32)})),
-        "cannot load",
-    ),
-    "no safetensors": (garbage, "cannot load"),
-}
-
-
 @pytest.mark.parametrize("fault", FAULTS)
-def test_refusal_names_folder_and_reason_and_changes_nothing(saved, fault):
-    folder, _ = saved
-    damage, reason = FAULTS[fault]
-    damage(folder)
-    others = trained(seed=1, steps=2)
-    before = bits(*others)
+def test_refusal_names_file_and_reason_and_changes_nothing(tmp_path, fault):
+    save_everything(tmp_path, everything())
+    damage, words = FAULTS[fault]
+    damage(tmp_path)
+    others = everything(seed=1, steps=2)
+    before = all_bits(others)
     with pytest.raises(CheckpointError) as caught:
-        checkpoint.load(folder, *others)
-    assert str(folder) in str(caught.value) and reason in str(caught.value)
+        checkpoint.load(tmp_path, **others)
+    message = str(caught.value)
+    assert (
+        f"cannot load {tmp_path / 'checkpoint-1.json'}" in message or f"{tmp_path / 'checkpoint-1.json'} is" in message
+    )
+    assert all(word in message for word in words.split("; ")) and "\x00" not in message
     assert isinstance(caught.value, ValueError) and isinstance(caught.value, minigrad.MinigradError)
-    assert bits(*others) == before
+    assert all_bits(others) == before
 
 
-def test_a_later_part_that_refuses_leaves_the_earlier_ones(saved):
-    """The optimiser and the schedule take the state, then the model refuses it."""
+def test_an_empty_folder_and_none(tmp_path):
+    (tmp_path / "file").write_text("in the way")
+    for folder in (tmp_path, tmp_path / "absent", tmp_path / "file", tmp_path / "file/under"):
+        assert not checkpoint.exists(folder) and checkpoint.numbers(folder) == []
+        with pytest.raises(CheckpointError, match="holds no checkpoint"):
+            checkpoint.load(folder)
+    with pytest.raises(CheckpointError, match="cannot save .*file"):
+        checkpoint.save(tmp_path / "file", nn.Linear(1, 1))
+
+
+ARGUMENTS = [
+    (lambda folder: checkpoint.save(folder, None), TypeError, "save: model is None, wanted what has state_dict"),
+    (lambda folder: checkpoint.save(folder, [1]), TypeError, r"save: model is \[1\], wanted what has state_dict"),
+    (lambda folder: checkpoint.save(None, nn.Linear(1, 1)), TypeError, "save: folder is None, wanted the path"),
+    (lambda folder: checkpoint.save(folder, nn.Linear(1, 1), 3), TypeError, "save: optimizer is 3, wanted"),
+    (lambda folder: checkpoint.save(folder, nn.Linear(1, 1), loader=[]), TypeError, r"save: loader is \[\], wanted"),
+    (lambda folder: checkpoint.save(folder, nn.Linear(1, 1), keep=0), ValueError, "save: keep is 0, wanted at least 1"),
+    (lambda folder: checkpoint.save(folder, nn.Linear(1, 1), keep=1.5), TypeError, "save: keep is 1.5, wanted an int"),
+    (
+        lambda folder: checkpoint.save(folder, nn.Linear(1, 1), keep=True),
+        TypeError,
+        "save: keep is True, wanted an int",
+    ),
+    (lambda folder: checkpoint.load(7), TypeError, "load: folder is 7, wanted the path"),
+    (lambda folder: checkpoint.load(folder, "x"), TypeError, "load: model is 'x', wanted what has state_dict"),
+    (lambda folder: checkpoint.load(folder, generator=1), TypeError, "load: generator is 1, wanted"),
+    (lambda folder: checkpoint.load(folder, number=3), ValueError, "checkpoint-3.json is not there"),
+    (lambda folder: checkpoint.load(folder, number="../1"), ValueError, "number is '../1', wanted one of"),
+    (
+        lambda folder: checkpoint.save(folder, nn.Linear(1, 1), extra={"array": np.zeros(3)}),
+        ValueError,
+        "not JSON serializable",
+    ),
+    (lambda folder: checkpoint.save(folder, nn.Linear(1, 1), config={1: {2}}), ValueError, "not JSON serializable"),
+]
+
+
+@pytest.mark.parametrize("number", range(len(ARGUMENTS)))
+def test_arguments_are_refused_before_anything_is_written(saved, number):
     folder, _ = saved
-    retensor(lambda tensors: tensors.pop("model.4.bias"))(folder)
+    call, kind, words = ARGUMENTS[number]
+    before = sorted(folder.iterdir())
+    with pytest.raises(kind, match=words) as caught:
+        call(folder)
+    assert isinstance(caught.value, minigrad.MinigradError)
+    assert sorted(folder.iterdir()) == before and checkpoint.load(folder, *trained(seed=1)) == {"note": [1, 2.5, None]}
+
+
+def test_an_interruption_while_loading_leaves_all_as_it_was(saved, monkeypatch):
+    folder, _ = saved
     others = trained(seed=1, steps=2)
     before = bits(*others)
-    with pytest.raises(CheckpointError, match=r"missing 4\.bias"):
+    real, calls = type(others[2]).load_state_dict, []
+
+    def interrupted(self, state):
+        real(self, state)
+        calls.append(1)
+        if len(calls) == 1:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(type(others[2]), "load_state_dict", interrupted)
+    with pytest.raises(KeyboardInterrupt):
         checkpoint.load(folder, *others)
     assert bits(*others) == before
-
-
-def test_extra_that_is_no_json(saved):
-    folder, parts = saved
-    with pytest.raises(CheckpointError, match="not JSON serializable"):
-        checkpoint.save(folder, *parts, extra={"array": np.zeros(3)})
-    assert checkpoint.load(folder, *trained(seed=1)) == {"note": [1, 2.5, None]}

@@ -1,18 +1,18 @@
-"""The checkpoint before the newest, checkpoints of several ranks, the hash of weights."""
+"""The checkpoints before the newest, checkpoints of several ranks, the hash of weights."""
 
 import os
 
 import pytest
 
 from minigrad import checkpoint, nn
-from minigrad.checkpoint import CheckpointError
+from minigrad.checkpoint import CheckpointError, CheckpointWarning
 from minigrad.parallel import CommunicationError, run_local
-from tests.checkpoint_parts import bits, step, trained
+from tests.checkpoint_parts import bits, index_file, step, tensors_file, trained
 
 
-def states(folder, previous):
+def states(folder, number=None):
     others = trained(seed=1)
-    checkpoint.load(folder, *others, previous=previous)
+    checkpoint.load(folder, *others, number=number)
     return bits(*others)
 
 
@@ -21,7 +21,7 @@ def two(tmp_path):
     """A folder with two checkpoints, the bits of both, and the parts."""
     parts, found = trained(), []
     for _ in range(3):
-        checkpoint.save(tmp_path, *parts, keep_previous=True)
+        checkpoint.save(tmp_path, *parts, keep=2)
         found.append(bits(*parts))
         step(*parts)
     return tmp_path, found[1:], parts
@@ -29,55 +29,79 @@ def two(tmp_path):
 
 def test_the_one_before_is_kept_and_no_other(two):
     folder, (before, newest), _ = two
-    assert states(folder, False) == newest and states(folder, True) == before
-    assert len(list(folder.iterdir())) == 4
+    assert checkpoint.numbers(folder) == [2, 3] and checkpoint.find(folder) == (3, None)
+    assert states(folder) == states(folder, 3) == newest and states(folder, 2) == before
+    assert len(list(folder.iterdir())) == 6
 
 
-def test_without_it_the_error_says_so(tmp_path):
-    checkpoint.save(tmp_path, *trained())
-    with pytest.raises(CheckpointError, match=r"previous.json is not there"):
-        checkpoint.load(tmp_path, previous=True)
+@pytest.mark.parametrize("keep", [1, 2, 3, 7])
+def test_the_last_ones_are_kept(tmp_path, keep):
+    model, found = nn.Linear(2, 2), []
+    for number in range(1, 6):
+        checkpoint.save(tmp_path, model, extra=number, keep=keep)
+        found.append([checkpoint.load(tmp_path, number=kept) for kept in checkpoint.numbers(tmp_path)])
+    assert found == [list(range(max(1, number + 1 - keep), number + 1)) for number in range(1, 6)]
+    checkpoint.save(tmp_path, model, extra=6)
+    assert checkpoint.numbers(tmp_path) == [6] and len(list(tmp_path.iterdir())) == 3
 
 
-def test_a_damaged_one_does_not_take_the_place_of_a_whole_one(two):
-    folder, (before, _), parts = two
-    newest = max(folder.glob("*.safetensors"), key=lambda file: file.stat().st_mtime_ns)
-    newest.write_bytes(newest.read_bytes()[:-1])
-    with pytest.raises(CheckpointError, match="is damaged"):
-        checkpoint.load(folder)
-    checkpoint.save(folder, *parts, keep_previous=True)
-    assert states(folder, True) == before and states(folder, False) == bits(*parts)
+def truncated(file):
+    file.write_bytes(file.read_bytes()[:-1])
+
+
+def flipped(file):
+    content = bytearray(file.read_bytes())
+    content[len(content) // 2] ^= 1
+    file.write_bytes(content)
+
+
+def zeroed(file):
+    """As some file systems leave what was not written out when the power went."""
+    file.write_bytes(bytes(file.stat().st_size))
+
+
+FILES = {"index": index_file, "weights": tensors_file, "training": lambda folder: tensors_file(folder, "training")}
+
+
+@pytest.mark.parametrize("file", FILES)
+@pytest.mark.parametrize("damage", [truncated, flipped, zeroed, os.unlink])
+def test_the_one_before_takes_the_place_of_a_torn_one(two, file, damage):
+    """And the next save keeps the one before, not the torn one."""
+    folder, (before, newest), parts = two
+    torn = FILES[file](folder)
+    damage(torn)
+    if (damage, file) != (os.unlink, "index"):
+        with pytest.warns(CheckpointWarning, match=r"checkpoint-3.json: .*; going on from the one before") as caught:
+            assert states(folder) == before
+        assert caught[0].filename == __file__ and torn.name in str(caught[0].message)
+        assert checkpoint.find(folder) == (2, str(caught[0].message))
+        with pytest.raises(CheckpointError, match=r"checkpoint-3.json"):
+            states(folder, 3)
+    checkpoint.save(folder, *parts, keep=2)
+    assert checkpoint.numbers(folder)[0] == 2 and len(list(folder.iterdir())) == 6
+    assert states(folder, 2) == before and states(folder) == bits(*parts)
+
+
+def test_where_all_are_torn_the_newest_is_named(two):
+    folder, _, parts = two
+    for file in folder.glob("weights-*"):
+        truncated(file)
+    with pytest.raises(CheckpointError, match=r"checkpoint-3.json: weights-3.safetensors is damaged"):
+        checkpoint.load(folder, *parts)
+
+
+def test_the_one_before_is_not_taken_for_another_model(two):
+    folder, _, _ = two
+    with pytest.raises(CheckpointError, match=r"checkpoint-3.json: .*missing weight, bias; unexpected 0.weight"):
+        checkpoint.load(folder, nn.Linear(2, 2))
 
 
 def test_saving_the_same_again_keeps_the_one_before(two):
-    folder, (before, newest), _ = two
+    folder, (_, newest), _ = two
     parts = trained(seed=1)
     checkpoint.load(folder, *parts)
-    checkpoint.save(folder, *parts, extra="again", keep_previous=True)
-    assert states(folder, True) == before and states(folder, False) == newest
-
-
-@pytest.mark.parametrize("call", range(6))
-@pytest.mark.parametrize("function", ["fsync", "replace"])
-def test_a_failed_write_leaves_both(two, monkeypatch, function, call):
-    folder, (before, newest), parts = two
-    real, calls = getattr(os, function), []
-
-    def failing(*arguments):
-        calls.append(arguments)
-        if len(calls) == call + 1:
-            raise OSError(28, "No space left on device")
-        return real(*arguments)
-
-    monkeypatch.setattr(os, function, failing)
-    if call >= (3 if function == "replace" else 6):
-        checkpoint.save(folder, *parts, keep_previous=True)
-    else:
-        with pytest.raises(CheckpointError, match="No space left"):
-            checkpoint.save(folder, *parts, keep_previous=True)
-    monkeypatch.undo()
-    assert states(folder, False) in (newest, bits(*parts))
-    assert states(folder, True) in (before, newest)
+    checkpoint.save(folder, *parts, extra="again", keep=2)
+    assert states(folder, 3) == states(folder, 4) == newest
 
 
 def test_rank_0_writes_and_reads_for_all(tmp_path):
@@ -90,6 +114,20 @@ def test_rank_0_writes_and_reads_for_all(tmp_path):
 
     assert run_local(run, 3) == [True] * 3
     assert [path.name for path in tmp_path.iterdir()] == ["of rank 0"]
+
+
+def test_all_ranks_go_on_from_the_one_before(two):
+    folder, (before, _), _ = two
+    truncated(tensors_file(folder))
+
+    def run(world):
+        others = trained(seed=1)
+        checkpoint.load(folder, *others, world=world)
+        return bits(*others) == before
+
+    with pytest.warns(CheckpointWarning, match="weights-3.safetensors is damaged") as caught:
+        assert run_local(run, 3) == [True] * 3
+    assert len(caught) == 1
 
 
 def test_all_ranks_hear_that_there_is_none(tmp_path):

@@ -10,9 +10,10 @@ import shutil
 import pytest
 from matplotlib.image import imread
 
-from minigrad import checkpoint, models
+from minigrad import models
 from minigrad.cli import main
 from minigrad_kernels import toolchain
+from tests.checkpoint_parts import edit, index_of
 from tests.cli_runs import QUICK, elsewhere, finished, lines_of, weights_of  # noqa: F401
 
 
@@ -40,7 +41,7 @@ def test_run_folder_and_last_line(tmp_path, capsys):
     assert config["settings"]["seed"] == 3 and config["settings"]["lr"] == 3e-3
     assert json.loads((run / "result.json").read_text())["test_accuracy"] == rows[-1]["test_accuracy"]
     assert imread(run / "learning-curve.png").ndim == 3
-    extra = checkpoint.load(run / "best")["history"]["rows"]
+    extra = index_of(run / "best")["history"]["rows"]
     assert extra[-1]["test_accuracy"] == max(row["test_accuracy"] for row in rows)
 
 
@@ -216,25 +217,32 @@ DAMAGES = [
     ("config.json", ("settings", "clip"), "x", "clip is 'x', want"),
     ("config.json", ("images", "shape"), [8, 8], "want a shape of 3"),
     ("config.json", ("images", "std"), [None], "want a shape of 3"),
-    ("last/checkpoint.json", ("extra",), 1, "last cannot be used"),
-    ("last/checkpoint.json", ("extra", "loader", "images"), 9, "trained on 9 images, the data set has 1438"),
-    ("last/checkpoint.json", ("extra", "history", "rows", 0, "loss"), "x", "state is malformed"),
-    ("last/checkpoint.json", ("extra", "history", "running", "loss"), None, "state is malformed"),
-    ("last/checkpoint.json", ("extra", "generator"), {}, "no field 'seed'"),
-    ("last/checkpoint.json", ("extra", "generator", "words", "key"), [], "last cannot be used"),
-    ("last/checkpoint.json", ("schedule", "eta_min"), "x", "eta_min is 'x', wanted a number"),
+    ("last", ("extra",), 1, "last cannot be used"),
+    ("last", ("extra", "images"), 9, "trained on 9 images, the data set has 1438"),
+    ("last", ("loader", "position"), 9999, "position is 9999"),
+    ("last", ("history", "rows", 0, "loss"), "x", "state is malformed"),
+    ("last", ("history", "running", "loss"), None, "state is malformed"),
+    ("last", ("generator",), {}, "no field 'words'"),
+    ("last", ("generator", "words", "key"), [], "for 2 integers"),
+    ("last", ("schedule", "eta_min"), "x", "eta_min is 'x', wanted a number"),
 ]
 
 
 @pytest.mark.parametrize("file, place, value, message", DAMAGES)
 def test_damaged_fields_are_refused(tmp_path, finished, capsys, file, place, value, message):
     shutil.copytree(finished, tmp_path / "run")
-    whole = json.loads((tmp_path / "run" / file).read_text())
-    inner = whole
-    for key in place[:-1]:
-        inner = inner[key]
-    inner[place[-1]] = value
-    (tmp_path / "run" / file).write_text(json.dumps(whole))
+
+    def change(inner):
+        for key in place[:-1]:
+            inner = inner[key]
+        inner[place[-1]] = value
+
+    if file == "last":
+        edit(tmp_path / "run/last", change)
+    else:
+        whole = json.loads((tmp_path / "run" / file).read_text())
+        change(whole)
+        (tmp_path / "run" / file).write_text(json.dumps(whole))
     assert main(["train", "--resume", "run"]) == 2
     printed = capsys.readouterr()
     assert printed.out == "" and message in printed.err and len(printed.err.splitlines()) == 1

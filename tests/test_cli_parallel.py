@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from minigrad import checkpoint
 from minigrad.cli import main
 
+from .checkpoint_parts import index_of, tensors_file
 from .cli_runs import elsewhere, lines_of  # noqa: F401
 
 SHARDED = ["train", "--data", "digits", "--epochs", "2", "--no-new-writers", "--batch-size", "64", "--shards", "4"]
@@ -64,7 +64,7 @@ def test_zero_and_sync_batch_norm_change_nothing_on_one_rank(whole, capsys):
 def test_continue_begins_and_goes_on(whole, monkeypatch, capsys):
     arguments = [*SMALL, "--out", "run", "--continue", "--save-every", "2"]
     stopped_after(monkeypatch, 5, arguments)
-    assert checkpoint.load("run/last")["history"]["steps"] == 4
+    assert index_of("run/last")["history"]["steps"] == 4
     capsys.readouterr()
     assert main(arguments) == 0
     lines = lines_of(capsys)
@@ -86,14 +86,17 @@ def test_a_job_that_is_started_again_goes_on(whole, monkeypatch, capsys):
 def test_a_torn_checkpoint_costs_what_came_after_the_one_before(whole, monkeypatch, capsys):
     arguments = [*SMALL, "--out", "run", "--continue", "--save-every", "2"]
     stopped_after(monkeypatch, 5, arguments)
-    index = json.loads(Path("run/last/checkpoint.json").read_text())
-    with open(f"run/last/{index['tensors']}", "r+b") as file:
+    with open(tensors_file("run/last"), "r+b") as file:
         file.truncate(1000)
     capsys.readouterr()
     assert main(arguments) == 0
     lines = lines_of(capsys)
-    assert re.match(r"checkpoint: cannot load run/last: .* is damaged: .*; going on from the one before", lines[0])
-    assert "run: run, from step 2 on" in lines and hash_in(lines) == whole
+    assert re.match(
+        r"checkpoint: cannot load run/last/checkpoint-.*.json: weights-.* is damaged: .*; going on from the one before",
+        lines[0],
+    )
+    # At step 4 an epoch ends: the one before is of that step too, with the test still to come.
+    assert "run: run, from step 4 on" in lines and hash_in(lines) == whole
 
 
 def test_continue_refuses_other_options(capsys):

@@ -63,6 +63,7 @@ LAYERS = {  # what the files of a folder may import of minigrad
     "minigrad/ops/": (
         "minigrad.device",
         "minigrad.engine",
+        "minigrad.flags",
         "minigrad.fusion",
         "minigrad.modes",
         "minigrad.ops",

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from minigrad import device
-from minigrad.device import memory
+from minigrad.device import memory, room
 
 
 @pytest.fixture(autouse=True)
@@ -62,3 +62,43 @@ def test_shelves_are_emptied_when_the_system_has_no_more(monkeypatch, failures):
         with pytest.raises(MemoryError):
             device.empty((1 << 21,), np.uint8)
     assert attempts[0] > 0 == attempts[1] and len(attempts) == 2
+
+
+def test_a_large_array_takes_back_what_dead_ones_held_before_it_is_refused(monkeypatch):
+    """free: what the host says it has left, which shelves and dead cycles add to."""
+    asked, size = [], room.LARGE + 1
+
+    def free_bytes():
+        asked.append(device.memory_statistics()["cached_bytes"])
+        return 5 << 26 if asked[-1] else 1 << 30  # the shelf of this size has 64 bytes more than the first
+
+    array = device.empty((1 << 20,), np.uint8)
+    del array
+    monkeypatch.setattr(room, "free_bytes", free_bytes)
+    assert device.empty((1 << 21,), np.uint8).size and not asked  # nobody asks for little
+    made = device.empty((size,), np.uint8)
+    assert len(asked) == 2 and asked[0] > 0 == asked[1]
+    del made
+    device.empty_cache()
+
+
+@pytest.mark.parametrize(
+    "files, free",
+    [
+        ({"meminfo": "MemAvailable: 100 kB\nSwapFree: 20 kB\n"}, 120 << 10),
+        ({"meminfo": "MemAvailable: 100 kB\nSwapFree: 20 kB\n", "limit": "2000", "used": "1500"}, 2000 - 1500 + 70),
+        ({"meminfo": "MemAvailable: 100 kB\nSwapFree: 20 kB\n", "limit": "max", "used": "1500"}, 120 << 10),
+    ],
+)
+def test_what_the_host_can_give_is_the_least_of_its_limits(monkeypatch, tmp_path, files, free):
+    for name, text in files.items():
+        (tmp_path / name).write_text(text)
+    (tmp_path / "memory.stat").write_text("anon 5\ninactive_file 30\nactive_file 40\n")
+    monkeypatch.setattr(room, "MEMINFO", tmp_path / "meminfo")
+    monkeypatch.setattr(room, "_groups", lambda: [(tmp_path / "limit", tmp_path / "used")])
+    assert room.free_bytes() == free
+
+
+def test_without_linux_the_host_can_give_what_it_has(monkeypatch, tmp_path):
+    monkeypatch.setattr(room, "MEMINFO", tmp_path / "nothing")
+    assert room.free_bytes() >= 1 << 28

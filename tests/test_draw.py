@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 
 from minigrad import Tensor, draw, randn
-from minigrad.errors import KindError, ShapeError
 
 CIFAR = "airplane automobile bird cat deer dog frog horse ship truck".split()
 RANDOM = np.random.default_rng(0)
@@ -385,66 +384,3 @@ def test_memory_stacks_its_categories():
     assert [text.get_text() for text in axes.get_legend().get_texts()] == ["b", "a"]
     tops = [area.get_paths()[0].vertices[:, 1].max() for area in axes.collections]
     assert tops == [1, 4]
-
-
-# ---- refusals ----------------------------------------------------------------------------------------------------
-
-IMAGES = np.ones((2, 1, 4, 4))
-REFUSALS = [
-    (lambda: draw.filters(np.ones((3, 3))), ShapeError, r"weight has shape \(3, 3\), wanted \(O, C, p, q\)"),
-    (lambda: draw.filters(np.ones((0, 1, 3, 3))), ShapeError, "has no elements"),
-    (lambda: draw.filters([["a"]]), KindError, "wanted an array of real numbers"),
-    (lambda: draw.filters([[1], [1, 2]]), ShapeError, "weight is not an array"),
-    (lambda: draw.filters(np.full((1, 1, 2, 2), np.nan)), ShapeError, "not finite"),
-    (lambda: draw.filters(np.ones((1, 1, 2, 2)), axes=3), KindError, "axes is a int, wanted one matplotlib Axes"),
-    (lambda: draw.feature_maps(np.ones((1, 2, 3, 3))), ShapeError, r"wanted \(C, H, W\)"),
-    (lambda: draw.confusion_matrix(np.ones((2, 3))), ShapeError, "as many columns as rows"),
-    (lambda: draw.confusion_matrix([[1, -1], [0, 2]]), ShapeError, "no counts"),
-    (lambda: draw.confusion_matrix(np.eye(2), labels=["a"]), ShapeError, "1 labels for 2 classes"),
-    (lambda: draw.worst_mistakes(np.ones((2, 2, 4, 4)), [0, 1], np.eye(2)), ShapeError, "has 2 channels"),
-    (lambda: draw.worst_mistakes(IMAGES, [0], np.eye(2)), ShapeError, r"targets has shape \(1,\), wanted \(2,\)"),
-    (lambda: draw.worst_mistakes(IMAGES, [0, 2], np.eye(2)), ShapeError, "targets has class 2"),
-    (lambda: draw.worst_mistakes(IMAGES, [0, -1], np.eye(2)), ShapeError, "targets has class -1"),
-    (lambda: draw.worst_mistakes(IMAGES, [0, 0.5], np.eye(2)), KindError, "wanted whole numbers"),
-    (lambda: draw.worst_mistakes(IMAGES, [0, 1], np.full((2, 2), np.nan)), ShapeError, "not finite"),
-    (lambda: draw.worst_mistakes(IMAGES, [0, 1], np.eye(2), count=0), ShapeError, "count is 0"),
-    (lambda: draw.histograms([]), ShapeError, "no epoch with weights"),
-    (
-        lambda: draw.histograms([(1, LINEAR, np.ones(40), None)], None, "gradients"),
-        ShapeError,
-        "no epoch with gradients",
-    ),
-    (lambda: draw.histograms({"0.weight": []}), KindError, r"records\['0.weight'\]"),
-    (lambda: draw.histograms([(1, LINEAR)]), KindError, "wanted .epoch, edges, counts of weights"),
-    (lambda: draw.histograms([(1, LINEAR, np.ones(3), None)]), ShapeError, r"edges has shape \(41,\), wanted \(4,\)"),
-    (lambda: draw.histograms([(1, -LINEAR, np.ones(40), None)]), ShapeError, "do not rise"),
-    (lambda: draw.histograms(histograms_of(1, LINEAR), quantity="biases"), ShapeError, "quantity is 'biases'"),
-    (lambda: draw.optimizer_paths(3, PATHS), KindError, "function is a int"),
-    (lambda: draw.optimizer_paths(bowl, {}), ShapeError, "with at least one"),
-    (lambda: draw.optimizer_paths(bowl, {"a": np.ones((3, 3))}), ShapeError, r"paths\['a'\] has shape"),
-    (lambda: draw.optimizer_paths(bowl, PATHS, xlim=(1, 1)), ShapeError, "xlim is"),
-    (lambda: draw.optimizer_paths(lambda x, y: 1.0, PATHS), ShapeError, "function.x, y. has shape"),
-    (lambda: draw.optimizer_paths(lambda x, y: x * np.nan, PATHS), ShapeError, "nowhere finite"),
-    (lambda: draw.roofline({}, 1, 1), ShapeError, "with at least one"),
-    (lambda: draw.roofline({"a": 3}, 1, 1), KindError, "wanted .flop per byte, flop/s"),
-    (lambda: draw.roofline({"a": (1, 0)}, 1, 1), ShapeError, "finite number above 0"),
-    (lambda: draw.roofline(POINTS, "fast", 1), KindError, "peak is 'fast', wanted a number"),
-    (lambda: draw.roofline(POINTS, 1, np.inf), ShapeError, "bandwidth is inf"),
-    (lambda: draw.timeline([]), ShapeError, "spans is empty"),
-    (lambda: draw.timeline([("a", "b", 1)]), KindError, "wanted .lane, name, begin, end"),
-    (lambda: draw.timeline([("a", "b", 2, 1)]), ShapeError, "from 2.0 to 1.0"),
-    (lambda: draw.memory([(0, {"a": 1})]), ShapeError, "1 samples of 1 categories"),
-    (lambda: draw.memory([(1, {"a": 1}), (0, {"a": 1})]), ShapeError, "the times of samples fall"),
-    (lambda: draw.memory([(1, {"a": 1}), (1, {"a": 1})]), ShapeError, "all samples are of the same time"),
-    (lambda: draw.memory([(0, {"a": 1}), (1, {"a": -1})]), ShapeError, "a has -1 bytes"),
-    (lambda: draw.memory([(0, 3), (1, 4)]), KindError, "a sample is malformed"),
-    (lambda: draw.save(draw.confusion_matrix(np.eye(2)), "a.pdf"), ShapeError, "wanted .png or .svg"),
-    (lambda: draw.save(3, "a.png"), KindError, "axes is a int, wanted matplotlib Axes"),
-    (lambda: draw.save(draw.graph(Tensor([1.0])), "a.svg"), KindError, "a Graph has a method save of its own"),
-]
-
-
-@pytest.mark.parametrize("call, error, message", REFUSALS, ids=[message for _, _, message in REFUSALS])
-def test_refusals_say_what_is_wanted(call, error, message):
-    with pytest.raises(error, match=message):
-        call()

@@ -3,11 +3,13 @@
 import numpy as np
 import pytest
 
-from minigrad import Tensor, device, nn, optim
+import minigrad
+from minigrad import Tensor, data, device, nn, optim
 from minigrad.graph import capture
 from minigrad.nn import functional as F
-from minigrad.parallel import DataParallel
+from minigrad.parallel import DataParallel, ShardedOptimizer
 from minigrad.parallel.local import run_local
+from minigrad.train import fit
 
 from .nccl_ranks import machine
 
@@ -47,3 +49,34 @@ def test_ranks_average_their_gradients_within_the_graph(machine, order):
     assert len(machine.launches) - before < before
     wanted = "allReduce" if order == "native" else "allGather"
     assert wanted in machine.graph_launches[0].names
+
+
+def fitted(world, eager, shards, zero, options):
+    """(rows, weights) of a training by fit on a rank."""
+    place, rng = f"cuda:{world.rank}", np.random.default_rng(0)
+    images = data.Dataset(rng.integers(0, 256, (16, 1, 2, 2), np.uint8), rng.integers(0, 3, 16), tuple("abc"))
+    with device.place(place).active():
+        minigrad.manual_seed(0)
+        model = nn.Sequential(nn.Flatten(), nn.Linear(4, 5), nn.ReLU(), nn.Dropout(0.3), nn.Linear(5, 3)).to(place)
+        model = DataParallel(model, world, shards=shards, bucket_bytes=64)
+        optimizer = optim.Adam(model.parameters(), lr=0.05)
+        if zero is not None:
+            optimizer = ShardedOptimizer(optimizer, model, zero)
+        loader = data.Loader(images, 4, True, device=place, sampler=model.sampler)
+        test = data.Loader(images, 8, device=place)
+        history = fit(model, loader, optimizer, 2, test=test, eager=eager, **options)
+        rows = [{name: value for name, value in row.items() if name != "images_per_second"} for row in history.rows]
+        return rows, [parameter.detach().numpy().tobytes() for parameter in model.parameters()]
+
+
+@pytest.mark.parametrize(
+    "shards, zero, options",
+    [(2, None, {}), (4, None, {"accumulate": 2}), (2, True, {"clip": 0.1}), (2, False, {"precision": "float16"})],
+    ids=["a shard each", "two each", "divided state", "divided gradients"],
+)
+def test_fit_on_ranks_by_graphs_trains_as_without(machine, shards, zero, options):
+    eager = run_local(fitted, 2, True, shards, zero, options)
+    assert not machine.graph_launches
+    replayed = run_local(fitted, 2, False, shards, zero, options)
+    assert eager == replayed and replayed[0] == replayed[1]
+    assert machine.graph_launches

@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 
 from minigrad_kernels.conv2d.winograd_mode import winograd
-from minigrad_kernels.toolchain import set_threads, threads
+from minigrad_kernels.toolchain import product, set_threads, threads, vector
+from minigrad_kernels.toolchain.emit import TILES
 
 from .cases import all_refusals
 from .kernel_runs import CASES, PROCESSORS, each_type, make_inputs, run, same_bits, spoil, wanted, within_rounding
@@ -60,6 +61,37 @@ def test_nan_reaches_what_it_must(case, position):
 def test_refuses(refusal):
     with pytest.raises(refusal.error, match="^" + re.escape(refusal.message)):
         refusal.call()
+
+
+def test_exact_rows_of_matmul_and_conv2d_in_float32_reach_every_tile(monkeypatch):
+    """Each microkernel is called by some row: the loops around them run in Python, where the tiles say their names."""
+    reached = set()
+
+    class Noted:
+        @staticmethod
+        def on(team, shares, items, jobs, a_rows, c_rows, a_taps, b_taps, panel_taps, *rest):
+            relu, a, b, bias, c, _, scratch = rest[-7:]
+            for job in jobs:
+                if job[product.FORM] == product.DOT:
+                    product._dot_product.function(a, b, bias, c, job, relu, a_rows, c_rows)
+                else:
+                    tables = a_rows, c_rows, a_taps, b_taps, panel_taps
+                    product._gather_product.function(a, 0, b, bias, c, 0, job, relu, *tables, scratch, 0)
+
+    monkeypatch.setattr(product, "_run", Noted)
+    monkeypatch.setattr(product, "_pack", lambda *arguments: None)
+    for name in vector.__all__:
+        monkeypatch.setattr(product, name, lambda *arguments, name=name: reached.add(name))
+    with winograd(False):
+        for case in CASES:
+            if case.exact and case.family in ("matmul", "conv2d"):
+                run(case, np.float32, make_inputs(case, np.float32, integers=True))
+    assert reached == set(vector.__all__)
+
+
+def test_tiles_of_every_instruction_set_are_forced():
+    """Those of AVX-512 want its registers, so they run where a processor has them, which then takes no others."""
+    assert {"avx512", *PROCESSORS} == set(TILES)
 
 
 @pytest.mark.skipif(platform.machine().lower() not in ("x86_64", "amd64"), reason="names instruction sets of x86-64")

@@ -17,6 +17,7 @@ from minigrad_kernels.toolchain.tf32_mode import round_to_tf32, tf32
 
 from .cases import Output
 from .cases.matmul import backwards, repeated, row, spread, transposed
+from .gpu.small import runs_on
 from .kernel_runs import DEVICE, make_inputs, run, same_bits, wanted
 from .test_matmul_cuda import inside_out, padded, unwritten, upside_down
 
@@ -70,6 +71,22 @@ def async_rows(kind, tile, layout):
         yield row(16, steps, 8, (2, 3), layouts=(inside_out, repeated))
 
 
+def hopper_rows(layout):
+    """The same for tiles of 128 x 128 and 64 steps of k, by two groups of warps."""
+    layouts = LAYOUTS[layout]
+    yield row(136, 5 * 64 + 8, 120, bias=True, relu=True, layouts=layouts)
+    yield single(row(120, 64, 136, bias=True, layouts=layouts))
+    if layout != "mn":  # rows of a need not come in chunks
+        yield row(5, 4 * 64, 16, bias=True, layouts=layouts)
+    if layout == "kk":  # nor columns of b
+        yield row(65, 2 * 64 - 8, 11, bias=True, layouts=layouts)
+        yield single(row(3, 0, 4, bias=True, layouts=layouts))
+    else:
+        yield row(72, 8, 8, (2,), layouts=layouts)
+    if layout == "kn":
+        yield row(16, 64, 8, (2, 3), layouts=(inside_out, repeated))
+
+
 def split_rows(kind):
     chunk = 4 if kind == "tf32" else 8
     yield row(20, 1024 + chunk, 3, bias=True, layouts=(None, transposed))
@@ -85,6 +102,7 @@ ROWS = [
         for case in async_rows(kind, tile, layout)
     ),
     *((kind, "split", case) for kind in TYPES for case in split_rows(kind)),
+    *(("bfloat16", "wgmma", case) for layout in LAYOUTS for case in hopper_rows(layout) if runs_on(DEVICE, "wgmma")),
 ]
 each_row = pytest.mark.parametrize("kind, name, case", ROWS, ids=lambda value: str(value).removeprefix("matmul."))
 
@@ -104,8 +122,12 @@ def first_row(kind, name):
 NAMES = ["tensor", "async_64x64", "async", "split"]
 
 
-@each_type
-@pytest.mark.parametrize("name", NAMES)
+EACH = [(kind, name) for kind in TYPES for name in NAMES]
+EACH += [("bfloat16", "wgmma")] * runs_on(DEVICE, "wgmma")
+each_rung = pytest.mark.parametrize("kind, name", EACH)
+
+
+@each_rung
 def test_rungs_round_as_they_should_and_the_same_twice(kind, name):
     """Operands of float32 once, sums as float32, results of 16 bits once."""
     case = first_row(kind, name)
@@ -122,8 +144,7 @@ def test_rungs_round_as_they_should_and_the_same_twice(kind, name):
     assert (np.abs(got.astype(np.float64) - want) <= 1.001 * bound).all()
 
 
-@each_type
-@pytest.mark.parametrize("name", NAMES)
+@each_rung
 def test_nan_reaches_its_row_or_column_and_passes_relu(kind, name):
     case = dataclasses.replace(first_row(kind, name), params={"relu": True})
     for position, place in ((0, (-1, 0)), (1, (-1, -1)), (2, (-1,))):

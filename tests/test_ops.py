@@ -1,4 +1,4 @@
-"""Every op on every row of its table: gradients, types, layouts, refusals, and what must stay as it was."""
+"""Every op on every row of its table: gradients, types, layouts, and what must stay as it was."""
 
 import numpy as np
 import pytest
@@ -13,9 +13,6 @@ from tests.op_cases import Draw, all_ops
 OPS = all_ops()
 ROWS = [pytest.param(op, sample, id=f"{op.name}{sample}") for op in OPS for sample in op.samples]
 SMOOTH = [row for row in ROWS if row.values[0].differentiable and row.values[1].smooth]
-REFUSALS = [
-    pytest.param(op, refusal, id=f"{op.name}{refusal.call}-{i}") for op in OPS for i, refusal in enumerate(op.refusals)
-]
 
 
 def wrap(array, wants_gradient):
@@ -208,18 +205,6 @@ def test_same_tensor_twice(name):
     twice = grad(ops.sum(function(x)), x)[0]
     apart = grad(ops.sum(getattr(ops, name)(x, y)), [x, y])
     np.testing.assert_allclose(twice.data, apart[0].data + apart[1].data, rtol=1e-12)
-
-
-@pytest.mark.parametrize("op, refusal", REFUSALS)
-def test_refusals(op, refusal):
-    args, kwargs = refusal.call.draw(wrap)
-    before = [x.data.copy() for x in tensors(args, kwargs)]
-    with pytest.raises(refusal.error) as caught:
-        results(op, args, kwargs)
-    assert isinstance(caught.value, MinigradError)
-    assert refusal.message in str(caught.value)
-    for x, old in zip(tensors(args, kwargs), before, strict=True):
-        np.testing.assert_array_equal(x.data, old)
 
 
 def test_every_public_op_has_its_row():

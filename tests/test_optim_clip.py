@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from minigrad import optim
+from minigrad.optim.clip import clip_scale
 from minigrad_kernels.layout import FILTER
 from tests.optim_parts import give_gradients, parameters, same
 
@@ -31,6 +32,18 @@ def test_clipping_mixed_types_and_nothing():
     assert optim.clip_grad_norm_(params, 1.0).item() == pytest.approx(before, rel=1e-12)
     assert optim.clip_grad_norm_(params, 1.0).item() == pytest.approx(1.0, rel=1e-5)
     assert optim.clip_grad_norm_(params[0], 1e9, math.inf).item() == np.abs(np.array(params[0].grad)).max()
+    for norm_type in (1, 2, math.inf):
+        assert optim.clip_grad_norm_([], 1.0, norm_type).item() == 0
+
+
+@pytest.mark.parametrize("norm_type", [1, 2, math.inf])
+def test_clipping_one_parameter(norm_type):
+    params = parameters()[:1]
+    give_gradients(params, 0)
+    before = np.array(params[0].grad)
+    norm = optim.clip_grad_norm_(params, 0.25, norm_type).item()
+    assert norm == pytest.approx(np.linalg.norm(before.ravel().astype(float), norm_type))
+    np.testing.assert_allclose(np.array(params[0].grad), before * (0.25 / norm), rtol=1e-5)
 
 
 def test_clipping_refuses():
@@ -38,16 +51,22 @@ def test_clipping_refuses():
     give_gradients(params, 0)
     params[1].grad.data[0, 0] = math.inf
     before = [np.array(p.grad) for p in params]
-    with pytest.raises(RuntimeError, match="the 2.0-norm of the gradients is inf"):
+    with pytest.raises(RuntimeError, match="^clip_grad_norm_: the 2.0-norm of the gradients is inf"):
         optim.clip_grad_norm_(params, 1.0, error_if_nonfinite=True)
-    with pytest.raises(TypeError, match="parameters is a NoneType"):
+    with pytest.raises(TypeError, match="^clip_grad_norm_: parameters is a NoneType"):
         optim.clip_grad_norm_(None, 1.0)
-    with pytest.raises(TypeError, match="parameters\\[0\\] is a int"):
+    with pytest.raises(TypeError, match="^clip_grad_norm_: parameters\\[0\\] is a int"):
         optim.clip_grad_norm_([5], 1.0)
-    with pytest.raises(TypeError, match="max_norm is 'x'"):
+    with pytest.raises(TypeError, match="^clip_grad_norm_: max_norm is 'x'"):
         optim.clip_grad_norm_(params, "x")
-    with pytest.raises(ValueError, match="norm_type is 0.0"):
+    with pytest.raises(ValueError, match="^clip_grad_norm_: norm_type is 0.0"):
         optim.clip_grad_norm_(params, 1.0, 0)
-    with pytest.raises(ValueError, match="clip_value is -1.0"):
+    with pytest.raises(ValueError, match="^clip_grad_value_: clip_value is -1.0"):
         optim.clip_grad_value_(params, -1)
+    with pytest.raises(TypeError, match="^clip_scale: max_norm is 'x'"):
+        clip_scale(params, "x")
+    with pytest.raises(TypeError, match="^clip_scale: parameters is a NoneType"):
+        clip_scale(None)
+    with pytest.raises(TypeError, match="^clip_scale: inverse is 0.5"):
+        clip_scale(params, 1.0, 0.5)
     assert same([np.array(p.grad) for p in params], before)

@@ -250,3 +250,21 @@ def test_clipping_in_a_step_reads_the_gradients_twice_and_writes_none(monkeypatc
         adam.step(scale=clip_scale(params, 1.0)[1])
     names = ["squares_vector", "sums_f32", "clip_f32", "adam_coefficients", "vector_adam"]
     assert [name.removeprefix("optimizer_") for name, _ in launches] == names
+
+
+def test_a_device_is_asked_for_its_count_only_where_the_work_changes(monkeypatch):
+    params = parameters()
+    optimizer, asked = optim.Adam(params), []
+    settle = optimizer.settle
+    monkeypatch.setattr(optimizer, "settle", lambda: (asked.append(1), settle()))
+    for step in range(3):
+        give_gradients(params, step)
+        optimizer.step(found_inf=number(0.0, "cpu"))
+    assert not asked
+    params[0].grad = None
+    optimizer.step(found_inf=number(0.0, "cpu"))
+    assert len(asked) == 1
+    settle()
+    give_gradients(params, 3)
+    optimizer.step()
+    assert len(asked) == 1  # nothing is in doubt any more

@@ -2,7 +2,9 @@
 
 import json
 import math
+import re
 
+import numpy as np
 import pytest
 
 from minigrad import MinigradError, Tensor, optim
@@ -170,6 +172,39 @@ def test_schedules_refuse(make, error, text):
     assert S.param_groups[0]["lr"] == 0.1
 
 
+@pytest.mark.parametrize("value", ["0.1", None, [0.1], b"1"])
+def test_a_rate_that_is_no_number_is_refused_where_it_is_used(value):
+    for kind in (optim.SGD, optim.Adam, optim.RMSprop, optim.Adagrad):
+        optimizer = kind([parameter := Tensor([1.0], requires_grad=True)], lr=0.1)
+        schedule = lr_scheduler.ExponentialLR(optimizer, 0.5)
+        optimizer.param_groups[0]["lr"] = value
+        parameter.grad = Tensor([1.0])
+        with pytest.raises(TypeError, match=f"{kind.__name__}: lr is .*, wanted a number") as caught:
+            optimizer.step()
+        assert isinstance(caught.value, MinigradError) and parameter.tolist() == [1.0]
+        with pytest.raises(TypeError, match="ExponentialLR: lr is .*, wanted a number"):
+            schedule.step()
+        assert optimizer.param_groups[0]["lr"] == value
+
+
+@pytest.mark.parametrize("value", ["x", None, [1.0], Tensor([1.0, 2.0])])
+def test_a_function_that_gives_no_number_is_refused(value):
+    optimizer = optim.SGD(parameters(), lr=2)
+    with pytest.raises(TypeError, match=r"LambdaLR: what lr_lambda\(0\) gives is .*, wanted a number"):
+        lr_scheduler.LambdaLR(optimizer, lambda epoch: value)
+    with pytest.raises(TypeError, match=r"what lr_lambda\(1\) gives is .*, wanted a number") as caught:
+        lr_scheduler.LambdaLR(optimizer, lambda epoch: value if epoch else 1.0).step()
+    assert isinstance(caught.value, MinigradError) and optimizer.param_groups[0]["lr"] == 2
+
+
+def test_a_function_may_give_one_number_in_an_array():
+    optimizer = optim.SGD(parameters(), lr=2)
+    for value in (Tensor(0.5), np.float32(0.5), np.array([0.5])):
+        lr_scheduler.LambdaLR(optimizer, lambda epoch, value=value: value)
+        assert optimizer.param_groups[0]["lr"] == 1.0
+        optimizer.param_groups[0]["lr"] = 2
+
+
 def test_one_cycle_ends():
     schedule = lr_scheduler.OneCycleLR(optim.SGD(parameters()), 0.5, 3)
     rates(schedule, 2)
@@ -188,8 +223,16 @@ def test_states_of_other_schedules_are_refused():
             schedule.load_state_dict(state)
     assert schedule.state_dict() == before
     step = lr_scheduler.StepLR(optimizer, 3)
-    for name, value in (("gamma", None), ("last_epoch", 1.5)):
-        with pytest.raises(TypeError, match=f"StepLR.load_state_dict: {name} is {value}, wanted a number"):
+    wrong = [("gamma", None, "a number"), ("gamma", math.nan, "a number"), ("gamma", 10**400, "a number")]
+    wrong += [
+        ("last_epoch", 1.5, "an integer"),
+        ("last_epoch", 1 << 60, "an integer"),
+        ("beginning", 1, "True or False"),
+    ]
+    wrong += [("base_lrs", [math.inf], "a list of numbers")]
+    for name, value, wanted in wrong:
+        got = re.escape(f"{value!r:.60}")
+        with pytest.raises(TypeError, match=f"StepLR.load_state_dict: {name} is {got}, wanted {wanted}"):
             step.load_state_dict({**step.state_dict(), name: value})
     steps = lr_scheduler.MultiStepLR(optimizer, [3])
     for value in (3, ["x"], None):

@@ -139,7 +139,7 @@ def test_a_loss_that_is_not_finite_is_the_same_error_everywhere():
             assert all(p.grad is None for p in model.parameters())
             return str(error), bits(model) == before
 
-    message = "fit: the loss is nan at step 1; lower the learning rate or clip the gradient"
+    message = "fit: the loss is nan at step 1; lower the learning rate or clip the gradient (epoch 1)"
     assert on_ranks(run, 2) == [(message, True)] * 2
 
 

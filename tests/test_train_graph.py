@@ -148,3 +148,27 @@ def test_what_cannot_be_captured_is_named_with_the_way_out(machine):
     with pytest.raises(MinigradError, match="in loss: item reads values on the host.*; eager=True trains without"):
         fit(model, batches, optim.SGD(model.parameters()), 1, loss=loss)
     assert len(fit(model, batches, optim.SGD(model.parameters()), 1, loss=loss, eager=True)) == 1 and len(looks) == 5
+
+
+def test_test_data_are_measured_by_graphs(machine):
+    """Two runs and a capture; from then on Python starts nothing for them."""
+    counts = []
+
+    class Count(Callback):
+        def on_epoch(self, history):
+            counts.append(len(machine.launches) - self.before)
+
+        def on_step(self, history):
+            self.before = len(machine.launches)
+
+    def rows(eager):
+        minigrad.manual_seed(0)
+        model = nn.Sequential(nn.Flatten(), nn.BatchNorm1d(16), nn.Linear(16, 3)).to("cuda")
+        loaders = [Loader(DATA, 5, shuffle, device="cuda", transform=CHANGES) for shuffle in (True, False)]
+        optimizer = optim.SGD(model.parameters(), lr=0.1)
+        history = fit(model, loaders[0], optimizer, 4, test=loaders[1], eager=eager, callbacks=[Count()])
+        return [(row["test_loss"], row["test_accuracy"]) for row in history.rows]
+
+    assert rows(True) == rows(False)
+    eager, replayed = counts[:4], counts[4:]
+    assert min(eager) > 0 and replayed[2:] == [0, 0], counts

@@ -15,6 +15,7 @@ from minigrad.optim.lr_scheduler import StepLR
 from minigrad.parallel import DataParallel, ShardedOptimizer
 from minigrad.train import Callback, History, evaluate, fit, predict
 from minigrad_kernels.toolchain.tf32_mode import mode as tf32
+from tests.checkpoint_parts import edit, index_of
 from tests.cli_runs import QUICK, RESUME, elsewhere, lines_of, weights_of  # noqa: F401
 from tests.parallel_runs import bits, on_ranks
 from tests.small_training import images, network
@@ -192,17 +193,12 @@ def test_a_training_goes_on_in_the_middle_of_growing(tmp_path):
     rows = run(*whole).rows
     model, optimizer, loader, scaler = parts()
     history = run(model, optimizer, loader, scaler, callbacks=[After(5)])
-    generator = minigrad.default_generator.get_state()
-    extra = {"scaler": scaler.state_dict(), "history": history.state_dict(), "loader": loader.state_dict()}
-    assert extra["scaler"]["_growth_tracker"] == 2 and extra["scaler"]["scale"] == 2.0**11
-    checkpoint.save(tmp_path, model, optimizer, extra=extra)
+    assert scaler.state_dict()["_growth_tracker"] == 2 and scaler.get_scale() == 2.0**11
+    checkpoint.save(tmp_path, model, optimizer, scaler=scaler, history=history, loader=loader)
 
     model, optimizer, loader, scaler = parts()
-    extra, history = checkpoint.load(tmp_path, model, optimizer), History()
-    scaler.load_state_dict(extra["scaler"])
-    history.load_state_dict(extra["history"])
-    loader.load_state_dict(extra["loader"])
-    minigrad.default_generator.set_state(generator)
+    rest = {"scaler": scaler, "history": (history := History()), "generator": minigrad.default_generator}
+    checkpoint.load(tmp_path, model, optimizer, loader=loader, **rest)
     assert history.precision == "float16" and repr(history).endswith("float16)")
     again = run(model, optimizer, loader, scaler, history).rows
     assert [row["loss"] for row in again] == [row["loss"] for row in rows]
@@ -219,7 +215,7 @@ def test_the_command_trains_goes_on_and_evaluates_in_the_precision(tmp_path, mon
     with monkeypatch.context() as patch:
         interrupted_after(patch, 30)
         assert main([*command, "--out", "run"]) == 130
-    assert json.loads((tmp_path / "run/last/checkpoint.json").read_text())["extra"]["scaler"]["_growth_tracker"] == 30
+    assert index_of(tmp_path / "run/last")["scaler"]["_growth_tracker"] == 30
     assert main([*RESUME, "run"]) == 0
     assert weights_of("run") == weights_of("whole")
     rows = [json.loads(line) for line in (tmp_path / "run/history.jsonl").read_text().splitlines()]
@@ -234,9 +230,6 @@ def test_the_command_trains_goes_on_and_evaluates_in_the_precision(tmp_path, mon
 
 def test_a_run_whose_scaler_is_missing_is_refused(tmp_path, capsys):
     assert main(["train", *QUICK, "--precision", "float16", "--epochs", "1", "--out", "run"]) == 0
-    index = tmp_path / "run/last/checkpoint.json"
-    state = json.loads(index.read_text())
-    del state["extra"]["scaler"]
-    index.write_text(json.dumps(state))
+    edit(tmp_path / "run/last", lambda index: index.pop("scaler"))
     assert main([*RESUME, "run"]) == 2
-    assert "GradScaler" in capsys.readouterr().err
+    assert "it holds no scaler" in capsys.readouterr().err

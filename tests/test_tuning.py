@@ -10,16 +10,10 @@ import numpy as np
 import pytest
 
 from minigrad_kernels import interpreter
-from minigrad_kernels.conv2d import cuda
-from minigrad_kernels.layout import CHANNELS_LAST, FILTER
-from minigrad_kernels.matmul import cuda as matmul
 from minigrad_kernels.toolchain import tuning
 from minigrad_kernels.toolchain.capture import capturing
 
 from . import standin
-from .kernel_runs import laid_out
-
-SETTINGS = (1, 1), (1, 1), (1, 1), 1
 
 
 class Call:
@@ -171,90 +165,3 @@ def test_two_processes_keep_one_file(tmp_path):
     assert [run.wait() for run in runs] == [0, 0]
     assert tuning._read(file_of(tmp_path), {"one": 0, "two": 0}) in ("one", "two")
     assert [file.name for file in (tmp_path / "tuned").iterdir()] == ["conv2d-x.json"]
-
-
-# ---- what the family promises ----------------------------------------------------------------------------------------
-
-
-def arrays(direction, kind):
-    """(source, filters, result) in the interpreter, the candidates' names."""
-    random, x, w = np.random.default_rng(1), (2, 16, 6, 5), (24, 16, 3, 3)
-    source, result = (x, (2, 24, 6, 5)) if direction == "forward" else ((2, 24, 6, 5), x)
-    orders = (source, CHANNELS_LAST), (w, FILTER), (result, CHANNELS_LAST)
-    made = [interpreter.array(laid_out(random.standard_normal(shape).astype(kind), order)) for shape, order in orders]
-    return made, list(cuda.equals(direction, x, w, (6, 5), SETTINGS, kind, True))
-
-
-@pytest.mark.parametrize("direction", ["forward", "input_grad"])
-@pytest.mark.parametrize("kind", ["float32", "float16"])
-def test_candidates_of_convolutions_have_equal_bits(direction, kind):
-    (source, filters, result), names = arrays(direction, kind)
-    assert len(names) >= 2
-    found = []
-    for name in names:
-        result.fill(np.nan)
-        for kernel, *given in cuda.starts(direction, source, filters, None, False, SETTINGS, result, None, name):
-            kernel(*given)
-        found.append(np.array(result))
-    for other in found[1:]:
-        np.testing.assert_array_equal(other, found[0])
-
-
-def test_a_convolution_runs_what_was_chosen(monkeypatch):
-    (source, filters, result), names = arrays("forward", "float32")
-    asked = []
-
-    def choice(op, call, candidates, start, like):
-        asked.append((op, call))
-        start(names[1])  # as when it is timed
-        return names[0]
-
-    monkeypatch.setattr(cuda, "chosen", choice)
-    with interpreter.recording() as launches:
-        cuda.forward(source, filters, None, False, *SETTINGS, result, None)
-    kernels = cuda.equals(*asked[0][1])
-    assert [name for name, _ in launches] == [kernels[names[1]].name, kernels[names[0]].name]
-
-
-def test_what_is_cut_or_made_for_its_layer_has_no_candidates():
-    for x, w in (((1, 256, 4, 4), (8, 256, 3, 3)), ((2, 1, 8, 8), (8, 1, 3, 3))):  # split, direct
-        assert not cuda.equals("forward", x, w, x[2:], SETTINGS, "float32", True)
-
-
-def operands(kind, m=20, k=40, n=24):
-    random = np.random.default_rng(2)
-    a, b = (interpreter.array(random.standard_normal(shape).astype(kind)) for shape in ((m, k), (k, n)))
-    return a, b, interpreter.empty((m, n), np.dtype(kind))
-
-
-@pytest.mark.parametrize("kind", ["float32", "float16"])
-def test_candidates_of_products_have_equal_bits(kind):
-    a, b, out = operands(kind)
-    names = list(matmul.equals(a, b))
-    assert {"float32": "buffered", "float16": "async"}[kind] in names and len(names) >= 2
-    found = []
-    for name in names:
-        out.fill(np.nan)
-        matmul.forward(a, b, None, False, out, None, name)
-        found.append(np.array(out))
-    for other in found[1:]:
-        np.testing.assert_array_equal(other, found[0])
-
-
-def test_a_product_runs_what_was_chosen(monkeypatch):
-    a, b, out = operands("float32")
-    names, asked = list(matmul.equals(a, b)), []
-
-    def choice(op, call, candidates, start, like):
-        asked.append(candidates())
-        start(names[1])  # as when it is timed
-        return names[0]
-
-    monkeypatch.setattr(matmul, "chosen", choice)
-    with interpreter.recording() as launches:
-        matmul.forward(a, b, None, False, out, None)
-    assert [name for name, _ in launches] == [asked[0][names[1]].name, asked[0][names[0]].name]
-
-
-def test_products_that_are_cut_have_no_candidates():
-    assert not matmul.equals(*operands("float32", 4, 2048, 4)[:2])

@@ -1,72 +1,123 @@
 """The state of what trains, as arrays with names and JSON values, and back."""
 
+import hashlib
+import math
+import os
+from pathlib import Path
+
 import numpy as np
 
+from minigrad_kernels.errors import KindError
+
 from .. import device
+from ..device.random import Generator
 from ..tensor import Tensor
 
-__all__ = ["array_of", "copied", "joined", "model_state", "split", "with_arrays", "without_arrays"]
+__all__ = [
+    "array_of",
+    "check_parts",
+    "checked_path",
+    "copied",
+    "decoded",
+    "described",
+    "encoded",
+    "give",
+    "misfits",
+    "state_of",
+    "weights_hash",
+]
+
+MARKS = {"tensor", "float", "dict"}
+NOT_FINITE = {"nan", "inf", "-inf"}
 
 
-def model_state(tensors, model):
-    """The state of the model, in its element types; load_state_dict checks names and shapes."""
-    wanted = model.state_dict()
-    state = {name.removeprefix("model."): array for name, array in tensors.items() if name.startswith("model.")}
-    for name, array in state.items():
-        if name in wanted and array_of(wanted[name]).dtype != array.dtype:
-            raise ValueError(f"{name} has elements {array.dtype}, the model's has {array_of(wanted[name]).dtype}")
-    return {name: Tensor(array) for name, array in state.items()}
+# ---- values: dictionaries and lists, in each other, of JSON values, arrays and numbers that are not finite ---------
 
 
-# ---- optimisers: {"state": {parameter: {name: array or number}}, "param_groups": [...]} --------------
+def encoded(value, name, tensors):
+    """The value as JSON has it, with {"tensor": name} for each array, which is put into tensors under that name.
 
-
-def split(state):
-    """The arrays of an optimiser's state by name, and the rest as JSON values."""
-    arrays, numbers = {}, {}
-    for parameter, entries in state["state"].items():
-        kept = numbers[str(parameter)] = {}
-        for name, value in entries.items():
-            if isinstance(value, Tensor | np.ndarray):
-                arrays[f"optimizer.{parameter}.{name}"] = array_of(value)
-            else:
-                kept[name] = value
-    return arrays, {"state": numbers, "param_groups": state["param_groups"]}
-
-
-def joined(saved, tensors):
-    """What split took apart."""
-    state = {int(parameter): dict(entries) for parameter, entries in saved["state"].items()}
-    for name, array in tensors.items():
-        kind, parameter, entry = [*name.split(".", 2), "", ""][:3]
-        if kind == "optimizer":
-            state[int(parameter)][entry] = array
-    return {"state": state, "param_groups": saved["param_groups"]}
-
-
-# ---- schedules: dictionaries in dictionaries, of JSON values and arrays ------------------------------
-
-
-def without_arrays(state, name, tensors):
-    """The state with the name of each array in its place, under which it is put into tensors."""
-    if isinstance(state, dict):
-        return {key: without_arrays(value, f"{name}.{key}", tensors) for key, value in state.items()}
-    if not isinstance(state, np.ndarray):
-        return state
-    tensors[name] = array_of(state)
+    {"float": "inf"} stands for what JSON has no number for, {"dict": ...} around what looks like one of these three.
+    Without tensors, None, arrays stay as they are.
+    """
+    if isinstance(value, dict):
+        fields = {key: encoded(entry, f"{name}.{key}", tensors) for key, entry in value.items()}
+        return {"dict": fields} if len(fields) == 1 and fields.keys() <= MARKS else fields
+    if isinstance(value, list | tuple):
+        return [encoded(entry, f"{name}.{index}", tensors) for index, entry in enumerate(value)]
+    if isinstance(value, float) and not math.isfinite(value):
+        return {"float": str(float(value))}
+    if tensors is None or not isinstance(value, Tensor | np.ndarray):
+        return value
+    while name in tensors:  # "a.b" may be one name or two
+        name += "_"
+    tensors[name] = array_of(value)
     return {"tensor": name}
 
 
-def with_arrays(saved, tensors):
-    """The state that without_arrays took apart."""
-    if not isinstance(saved, dict):
-        return saved
-    if saved.keys() == {"tensor"} and isinstance(saved["tensor"], str):
-        return tensors[saved["tensor"]]
-    return {key: with_arrays(value, tensors) for key, value in saved.items()}
+def decoded(value, tensors):
+    """The value that was encoded; the tensors that it names are taken out of `tensors`."""
+    if isinstance(value, list):
+        return [decoded(entry, tensors) for entry in value]
+    if not isinstance(value, dict):
+        return value
+    if len(value) > 1 or not value.keys() & MARKS:
+        return {key: decoded(entry, tensors) for key, entry in value.items()}
+    ((mark, content),) = value.items()
+    if mark == "dict" and isinstance(content, dict):
+        return {key: decoded(entry, tensors) for key, entry in content.items()}
+    if mark == "tensor" and isinstance(content, str):
+        return tensors.pop(content)
+    if mark == "float" and content in NOT_FINITE:
+        return float(content)
+    raise ValueError(f"{value!r} stands there for a value")
 
 
-# ---- values -------------------------------------------------------------------------------------------
+# ---- parts --------------------------------------------------------------------------------------------------------
+
+
+def checked_path(op, folder):
+    """The folder as a Path."""
+    if not isinstance(folder, str | os.PathLike):
+        raise KindError(f"checkpoint.{op}: folder is {folder!r}, wanted the path of a folder")
+    return Path(folder)
+
+
+def check_parts(op, parts):
+    """Refuse what has no state, of {name: part}."""
+    for name, part in parts.items():
+        if not isinstance(part, Generator) and not (hasattr(part, "state_dict") and hasattr(part, "load_state_dict")):
+            hint = "wanted what has state_dict and load_state_dict"
+            raise KindError(f"checkpoint.{op}: {name} is {part!r}, {hint}")
+
+
+def state_of(part):
+    return part.get_state() if isinstance(part, Generator) else part.state_dict()
+
+
+def give(part, state):
+    part.set_state(state) if isinstance(part, Generator) else part.load_state_dict(state)
+
+
+# ---- arrays -------------------------------------------------------------------------------------------------------
+
+
+def described(tensors):
+    """{name: element type and shape, in words}."""
+    return {name: f"{array.dtype} {list(array.shape)}" for name, array in tensors.items()}
+
+
+def misfits(stored, wanted):
+    """Every name that is missing, unexpected, or of another type or shape in what an index says, in words."""
+    faults = [
+        f"{name} is {stored[name]!s:.60}, wanted {wanted[name]}"
+        for name in wanted
+        if name in stored and stored[name] != wanted[name]
+    ]
+    missing = [name for name in wanted if name not in stored]
+    unexpected = [repr(name)[1:-1][:200] for name in stored if name not in wanted]
+    faults += [f"missing {', '.join(missing)}"] * bool(missing)
+    return faults + [f"unexpected {', '.join(unexpected)}"] * bool(unexpected)
 
 
 def array_of(value):
@@ -83,3 +134,12 @@ def copied(state):
     if isinstance(state, Tensor):
         return Tensor(device.copy(state.data))
     return device.copy(state) if device.is_array(state) else state
+
+
+def weights_hash(model):
+    """SHA-256 over the names, shapes, types and elements (in C order) of all parameters and persistent buffers."""
+    digest = hashlib.sha256()
+    for name, tensor in model.state_dict().items():
+        array = array_of(tensor)
+        digest.update(f"{name} {array.dtype.str} {array.shape}\n".encode() + array.tobytes())
+    return digest.hexdigest()

@@ -7,7 +7,7 @@ import numpy as np
 
 from .. import Tensor, export_onnx, models, nn
 from .inspection import trained
-from .settings import UsageError, kernel_threads, refusing
+from .settings import UsageError, check_can_be_made, kernel_threads, refusing
 
 __all__ = ["run_export"]
 
@@ -31,6 +31,9 @@ def run_export(options):
         path = Path(options.onnx)
         if not path.parent.is_dir():
             raise UsageError(f"--onnx {path}: {path.parent} is not a folder")
+        if path.is_dir():
+            raise UsageError(f"--onnx {path} is a folder, want the file to write")
+        check_can_be_made("--onnx", path.parent)
         scale, shift = 1 / 255, 0.0
         if models.MODELS[settings.model].normalised:
             mean, std = np.array(images.mean), np.array(images.std)

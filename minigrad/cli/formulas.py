@@ -9,6 +9,8 @@ __all__ = ["run_math"]
 
 def run_math(options):
     """Print one entry of the sheet, several, the list of all, or the whole page."""
+    if options.page and options.names:
+        raise UsageError(f"--page is the whole sheet; leave out {' '.join(options.names)}")
     if options.page:
         print(sheet.page(), end="")
         return 0

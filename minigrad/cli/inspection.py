@@ -7,13 +7,14 @@ from minigrad_kernels.toolchain import threads
 from minigrad_kernels.toolchain.cache import cache_folder
 
 from .. import Tensor, checkpoint, cuda, ops
+from ..checkpoint.versions import versions
 from ..device import measure, memory_statistics, place
 from ..errors import StateError
 from ..modes import no_grad
 from ..train import evaluate
 from ..train.precision import computing
 from .picture import prepared, read_png
-from .run import Run, versions
+from .run import Run
 from .settings import checked_folder, kernel_threads, refusing
 
 __all__ = ["run_evaluate", "run_info", "run_predict", "trained"]

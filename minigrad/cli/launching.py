@@ -8,7 +8,7 @@ import sys
 
 from minigrad_kernels.errors import ShapeError
 
-from .settings import UsageError, refusing
+from .settings import UsageError, check_can_be_made, refusing
 
 __all__ = ["add_launch", "run_launch"]
 
@@ -108,6 +108,8 @@ def _check_options(options, ranks):
         raise ShapeError(f"launch: --min-ranks is {options.min_ranks}, want 1 to {ranks}")
     if not _words(options.rsh):
         raise ShapeError(f"launch: --rsh is {options.rsh!r}, want a command")
+    if options.logs is not None:
+        check_can_be_made("launch: --logs", options.logs)
     if options.mpiexec is not None and not options.mpi:
         raise ShapeError("launch: --mpiexec is for --mpi")
     for name in SECONDS:

@@ -8,11 +8,12 @@ from pathlib import Path
 from tqdm import tqdm
 
 from .. import draw, parallel
+from ..checkpoint.versions import versions
 from ..profile import Profile
 from ..profile.spans import UPDATE
 from ..train import Callback, History, fit
 from ..units import in_bytes
-from .run import Run, versions
+from .run import Run
 from .settings import Parts, Settings, chosen_data, kernel_threads, refusing
 
 __all__ = ["run_profile"]

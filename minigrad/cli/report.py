@@ -17,7 +17,7 @@ from ..report.page import Html, escaped
 from ..train import Histograms, History, predict
 from ..train.precision import computing
 from .run import CONFIG, HISTOGRAMS, REPORT, RESULT, Run
-from .settings import UsageError, checked_folder, kernel_threads, refusing
+from .settings import checked_folder, kernel_threads, refusing
 
 __all__ = ["run_report", "write_report"]
 
@@ -30,8 +30,8 @@ def run_report(options):
         if options.data_dir is not None:
             settings.data_dir = checked_folder(options.data_dir)
         model = settings.build_model(images)
-        extra = checkpoint.load(run.folder / "last", model)
-        history, seconds = _history_of(extra, run)
+        history = History()
+        seconds = run.seconds_in(checkpoint.load(run.folder / "last", model, history=history))
     datasets, lacking = None, {}
     try:
         datasets = settings.datasets(download=False)
@@ -41,17 +41,6 @@ def run_report(options):
     with kernel_threads(options.threads or settings.threads):
         print(write_report(run, settings, images, model, history, datasets, seconds, lacking))
     return 0
-
-
-def _history_of(extra, run):
-    """(History, seconds of training or None) that a checkpoint says."""
-    history = History()
-    try:
-        history.load_state_dict(extra["history"])
-        seconds = extra.get("seconds")
-        return history, None if seconds is None else float(seconds)
-    except (AttributeError, KeyError, TypeError, ValueError) as error:
-        raise UsageError(f"{run.folder / 'last'} cannot be used: {checkpoint.reason(error)}") from error
 
 
 def write_report(run, settings, images, model, history, datasets, seconds, lacking):

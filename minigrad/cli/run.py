@@ -10,49 +10,44 @@ report.html         all of it as one page
 tensorboard/        event files, where they were asked for
 """
 
-import contextlib
 import json
-import os
-import platform
 import shlex
 import time
 from dataclasses import asdict
-from importlib import metadata
 from pathlib import Path
 
-from .. import __version__, checkpoint
+from .. import checkpoint
+from ..checkpoint.versions import versions
 from ..device import generator
 from ..train import Callback
 from .machine import machine
 from .ranks import job
-from .settings import Images, Settings, UsageError
+from .settings import Images, Settings, UsageError, check_can_be_made
 
-__all__ = ["CONFIG", "HISTOGRAMS", "REPORT", "RESULT", "TENSORBOARD", "Run", "Saver", "versions"]
+__all__ = ["CONFIG", "HISTOGRAMS", "REPORT", "RESULT", "TENSORBOARD", "Run", "Saver"]
 
 CONFIG, HISTOGRAMS, RESULT = "config.json", "histograms.json", "result.json"
 REPORT, TENSORBOARD = "report.html", "tensorboard"
-PACKAGES = ("numpy", "numba", "llvmlite", "safetensors", "matplotlib", "tqdm", "pooch")
-IF_INSTALLED = ("cupy-cuda13x", "cupy-cuda12x", "cupy", "numba-cuda", "mpi4py", "mpich", "tensorboardX")
+KEPT = {"last": 2, "best": 1}  # checkpoints in these folders
 
 
-def versions():
-    """The versions of what a result depends on."""
-    found = {"minigrad": __version__, "python": platform.python_version()}
-    found |= {package: metadata.version(package) for package in PACKAGES}
-    for package in IF_INSTALLED:
-        with contextlib.suppress(metadata.PackageNotFoundError):
-            found[package] = metadata.version(package)
-    return found
+def _parsed(path):
+    """What a file holds as JSON. Errors: OSError; ValueError if it is none"""
+    try:
+        return json.loads(path.read_bytes())
+    except RecursionError as error:
+        raise ValueError(f"{path.name} is nested too deeply") from error
 
 
 class Run:
     """The files in the folder of a run, and the clock of its training.
 
+    config      JSON values that say how the training is made, for its checkpoints
     seconds     of training until the latest checkpoint, over all processes that have gone on with it
     """
 
-    def __init__(self, folder):
-        self.folder = Path(folder)
+    def __init__(self, folder, config=None):
+        self.folder, self.config = Path(folder), config
         self.seconds, self.counted = 0.0, time.perf_counter()  # when the seconds were counted last
 
     @property
@@ -79,9 +74,7 @@ class Run:
         if any(parts):
             hint = f"go on with it by --resume {run.argument}" if all(parts) else "it is not complete, so remove it"
             raise UsageError(f"{run.folder} holds a run already; {hint} or give another --out")
-        present = next(place for place in (run.folder, *run.folder.absolute().parents) if place.exists())
-        if not present.is_dir() or not os.access(present, os.W_OK | os.X_OK):
-            raise UsageError(f"--out {run.folder} cannot be made: {present} is not a folder that can be written")
+        check_can_be_made("--out", run.folder)
         return run
 
     @classmethod
@@ -92,7 +85,7 @@ class Run:
             hint = "it is not the folder of a run" if run.folder.is_dir() else "there is no such folder"
             raise UsageError(f"{run.folder} holds no checkpoint {name!r}: {hint}")
         try:
-            config = json.loads((run.folder / CONFIG).read_bytes())
+            config = _parsed(run.folder / CONFIG)
             return run, Settings(**config["settings"]), Images(**config["images"])
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise UsageError(f"{run.folder / CONFIG} cannot be used: {checkpoint.reason(error)}") from error
@@ -100,7 +93,7 @@ class Run:
     def begun_by(self, job):
         """Whether no one has begun the run yet, or this job has."""
         try:
-            return json.loads((self.folder / CONFIG).read_bytes()).get("job") == job
+            return _parsed(self.folder / CONFIG).get("job") == job
         except (OSError, ValueError, AttributeError):
             return not (self.folder / CONFIG).exists()
 
@@ -114,7 +107,7 @@ class Run:
     def read_json(self, name):
         """The fields in a file of the folder; none where it is absent or damaged."""
         try:
-            found = json.loads((self.folder / name).read_bytes())
+            found = _parsed(self.folder / name)
         except (OSError, ValueError):
             return {}
         return found if isinstance(found, dict) else {}
@@ -135,47 +128,29 @@ class Run:
         """Write a checkpoint of everything that going on needs; all ranks call this."""
         now = time.perf_counter()
         self.seconds, self.counted = self.seconds + now - self.counted, now
-        extra = {
-            "history": history.state_dict(),
-            "loader": parts.loader.state_dict(),
-            "generator": generator().get_state(),
-            "scaler": parts.scaler.state_dict(),
-            "seconds": self.seconds,
-        }
-        how = {"keep_previous": name == "last", "world": world}
-        checkpoint.save(self.folder / name, parts.model, parts.optimizer, parts.schedule, extra, **how)
+        rest = {"scaler": parts.scaler, "loader": parts.loader, "history": history}
+        extra = {"seconds": self.seconds, "images": len(parts.loader.dataset)}
+        about = {"extra": extra, "config": self.config, "keep": KEPT[name]}
+        checkpoint.save(self.folder / name, parts.model, parts.optimizer, parts.schedule, **rest, **about, world=world)
 
-    def damage(self):
-        """What is wrong with the newest checkpoint, in words, where the one before it is whole; None if nothing is.
-
-        Errors  CheckpointError if there is no whole one
-        """
-        try:
-            checkpoint.read(self.folder / "last")
-            return None
-        except checkpoint.CheckpointError as error:
-            with contextlib.suppress(checkpoint.CheckpointError):
-                checkpoint.read(self.folder / "last", previous=True)
-                return f"{error}; going on from the one before"
-            raise
-
-    def load(self, parts, history, previous, world):
-        """Take up the latest checkpoint, or the one before it."""
+    def load(self, parts, history, number, world):
+        """Take up a checkpoint of this number. Errors: CheckpointError as that of load"""
+        rest = {"scaler": parts.scaler, "loader": parts.loader, "history": history, "generator": generator()}
         state = parts.model, parts.optimizer, parts.schedule
-        extra = checkpoint.load(self.folder / "last", *state, previous=previous, world=world)
-        try:
-            trained_on, here = extra["loader"]["images"], len(parts.loader.dataset)
-            if trained_on != here:
-                raise UsageError(f"{self.folder} was trained on {trained_on} images, the data set has {here} here")
-            history.load_state_dict(extra["history"])
-            parts.loader.load_state_dict(extra["loader"])
-            generator().set_state(extra["generator"])
-            parts.scaler.load_state_dict(extra.get("scaler"))  # which older releases do not write
-            self.seconds, self.counted = float(extra.get("seconds", 0.0)), time.perf_counter()
-        except UsageError:
-            raise
-        except (ValueError, TypeError, KeyError, IndexError, AttributeError, OverflowError) as error:
-            raise UsageError(f"{self.folder / 'last'} cannot be used: {checkpoint.reason(error)}") from error
+        extra = checkpoint.load(self.folder / "last", *state, **rest, number=number, world=world)
+        if world.rank == 0:
+            checkpoint.clear_partials(self.folder)
+        self.seconds, self.counted = self.seconds_in(extra), time.perf_counter()
+        trained_on, here = extra.get("images"), len(parts.loader.dataset)
+        if trained_on != here:
+            raise UsageError(f"{self.folder} was trained on {trained_on} images, the data set has {here} here")
+
+    def seconds_in(self, extra):
+        """The seconds of training that a checkpoint says. Errors: UsageError if it says none"""
+        seconds = extra.get("seconds") if isinstance(extra, dict) else None
+        if not isinstance(seconds, float):
+            raise UsageError(f"{self.folder / 'last'} cannot be used: its seconds are {seconds!r}")
+        return seconds
 
     def write_history(self, history):
         self.write("history.jsonl", history.to_jsonl())
@@ -195,22 +170,27 @@ class Run:
 class Saver(Callback):
     """Keeps the folder of a run up to date, epoch by epoch, and after every so many updates if told so.
 
+    keeper      a Keeper of the run's checkpoints
     histograms  a Histograms callback that is called before this one, if they are kept
     """
 
-    def __init__(self, run, parts, world, every=None, histograms=None):
-        self.run, self.parts, self.world, self.every, self.histograms = run, parts, world, every, histograms
+    def __init__(self, keeper, every=None, histograms=None):
+        self.keeper, self.every, self.histograms = keeper, every, histograms
 
     def on_step(self, history):
         if self.every and history.steps % self.every == 0:
-            self.run.save("last", self.parts, history, self.world)
+            self.keeper.save("last", history)
 
     def on_epoch(self, history):
-        if self.world.rank == 0:
-            self.run.write_history(history)
+        run = self.keeper.run
+        if self.keeper.world.rank == 0:
+            with self.keeper.writing("the history"):
+                run.write_history(history)
         if self.histograms is not None:
-            self.run.write_json(HISTOGRAMS, self.histograms.state_dict(), None)
-        self.run.save("last", self.parts, history, self.world)
-        # The first of equals stays the best, so that a later epoch must earn its place.
+            with self.keeper.writing(HISTOGRAMS):
+                run.write_json(HISTOGRAMS, self.histograms.state_dict(), None)
+        # The first of equals stays the best, so that a later epoch must earn its place. It comes before the last: a run
+        # that is killed between them does this epoch again.
         if history[-1] is max(history.rows, key=lambda row: (row["test_accuracy"], -row["test_loss"])):
-            self.run.save("best", self.parts, history, self.world)
+            self.keeper.save("best", history)
+        self.keeper.save("last", history)

@@ -2,6 +2,7 @@
 
 import contextlib
 import math
+import os
 from dataclasses import dataclass, fields
 from pathlib import Path
 
@@ -15,7 +16,10 @@ from ..parallel.errors import CommunicationError
 from ..train import PRECISIONS
 from .defaults import BY_DATA, BY_MODEL, DEFAULT_MODEL, DEFAULTS, MOMENTUM, OPTIMIZERS, RATES, SCHEDULES
 
-__all__ = ["Images", "Parts", "Settings", "UsageError", "checked_folder", "chosen_data", "kernel_threads", "refusing"]
+__all__ = [
+    "Images", "Parts", "Settings", "UsageError", "check_can_be_made", "checked_folder", "chosen_data", "kernel_threads",
+    "refusing",
+]  # fmt: skip
 
 TEST_BATCH = 256
 
@@ -258,6 +262,14 @@ def checked_folder(data_dir):
     if not Path(data_dir).is_dir():
         raise UsageError(f"--data-dir {data_dir} is not a folder")
     return str(Path(data_dir).resolve())
+
+
+def check_can_be_made(option, folder):
+    """Refuse a folder that an option names and that neither can be written nor made."""
+    folder = Path(folder)
+    present = next(place for place in (folder, *folder.absolute().parents) if place.exists())
+    if not present.is_dir() or not os.access(present, os.W_OK | os.X_OK):
+        raise UsageError(f"{option} {folder} cannot be made: {present} is not a folder that can be written")
 
 
 def chosen_data(name, data_dir):

@@ -8,8 +8,10 @@ from dataclasses import asdict, replace
 from .. import checkpoint
 from ..errors import MinigradError
 from ..parallel import ShardSampler
+from ..starting import INTERRUPTED
 from ..train import Histograms, History, Interruption, Progress, TensorBoard, evaluate, fit
 from ..train.team import module_of
+from .lasting import Keeper, lasting_output, note
 from .ranks import Ranks, attempt, job
 from .report import write_report
 from .run import HISTOGRAMS, RESULT, TENSORBOARD, Run, Saver
@@ -31,7 +33,6 @@ FREE_WITH_RESUME = {
     "action",
     "argv",
 }
-INTERRUPTED = 130
 # Who asks by SIGTERM soon ends the process by force.
 HASTE = dict.fromkeys(
     ("mistakes", "cost"), "The training was asked to end, so this was not measured; minigrad report does."
@@ -43,9 +44,9 @@ def run_train(options):
     with Ranks() as ranks:
         with refusing():
             plan = ranks.decided(lambda: _planned(options, ranks.world.size))
-            run, settings = Run(plan["folder"]), Settings(**plan["settings"])
-        with kernel_threads(options.threads or settings.threads):
-            return _train(options, ranks, run, settings, plan)
+            run, settings = Run(plan["folder"], plan["settings"]), Settings(**plan["settings"])
+        with kernel_threads(options.threads or settings.threads), lasting_output() as incomplete:
+            return _train(options, ranks, run, settings, plan) or int(incomplete())
 
 
 def _train(options, ranks, run, settings, plan):
@@ -56,7 +57,7 @@ def _train(options, ranks, run, settings, plan):
     parts, history = ranks.together(lambda: Parts(here, train, test, world)), History()
     ranks.together(settings.check_new_writers)
     if resumed:
-        ranks.together(lambda: run.load(parts, history, plan["damage"] is not None, world))
+        ranks.together(lambda: run.load(parts, history, plan["number"], world))
     print(*(f"{plan[name]}\n" for name in ("note", "damage") if plan[name]), sep="", end="")
     print(f"data: {settings.data}, {len(train)} training and {len(test)} test images ({train.source})")
     count = sum(parameter.numel() for parameter in parts.model.parameters())
@@ -68,7 +69,7 @@ def _train(options, ranks, run, settings, plan):
     with Interruption() as interruption:
         if not resumed:
             run.begin(settings, options.argv, train, parts, history, world)
-        _fit(run, settings, parts, history, world, options, interruption)
+        _fit(Keeper(run, parts, world, history), settings, history, ranks, options, interruption)
         new_writers = None
         report = lambda lacking: _report(ranks, run, here, parts.model, history, (train, test), lacking)
         stopped = ranks.greatest(interruption.requested)
@@ -91,7 +92,7 @@ def _train(options, ranks, run, settings, plan):
 
 
 def _planned(options, ranks):
-    """{folder, settings, resumed, note, damage of the newest checkpoint} for all ranks, decided by rank 0."""
+    """{folder, settings, resumed, note, number of the checkpoint, damage of a newer} for all ranks, by rank 0."""
     with refusing():
         run, settings, resumed, note = _resumed(options) if options.resume is not None else _new(options, ranks)
         ShardSampler(settings.shards, 0, ranks)
@@ -100,7 +101,8 @@ def _planned(options, ranks):
         if ranks == 1 and settings.sync_batch_norm and settings.shards > 1:
             raise UsageError("--sync-batch-norm wants as many ranks as shards")
         plan = {"folder": str(run.folder), "settings": asdict(settings), "resumed": resumed, "note": note}
-        return plan | {"damage": run.damage() if resumed else None}
+        number, damage = checkpoint.find(run.folder / "last") if resumed else (None, None)
+        return plan | {"number": number, "damage": damage}
 
 
 def _new(options, ranks):
@@ -142,25 +144,27 @@ def _on(settings, options):
 # ---- doing it ----------------------------------------------------------------------------------------------------
 
 
-def _fit(run, settings, parts, history, world, options, interruption):
+def _fit(keeper, settings, history, ranks, options, interruption):
     """Train to the end or the interruption; either way the folder then holds the state that was reached."""
+    run, parts, first = keeper.run, keeper.parts, ranks.first
     positional, named = parts.fit_arguments(settings)
     progress = Progress(len(parts.loader.dataset), settings.epochs)
     with contextlib.ExitStack() as stack:
         stack.callback(progress.close)
-        histograms = _histograms(run, parts.model, history) if options.report and world.rank == 0 else None
+        stack.enter_context(keeper.hints(settings))
+        histograms = _histograms(run, parts.model, history) if options.report and first else None
         callbacks = [] if histograms is None else [histograms]
-        callbacks.append(Saver(run, parts, world, options.save_every, histograms))
-        if world.rank == 0:
+        callbacks.append(Saver(keeper, options.save_every, histograms))
+        if first:
             callbacks.append(progress)
             if options.tensorboard:
-                board = TensorBoard(run.folder / TENSORBOARD, parts.model, parts.optimizer)
+                board = TensorBoard(run.folder / TENSORBOARD, parts.model, parts.optimizer, note)
                 callbacks.append(stack.enter_context(board))
         fit(*positional, **named, history=history, callbacks=[*callbacks, interruption])
-    if history.running.images:
-        run.save("last", parts, history, world)
-    if world.rank == 0:
-        run.write_curve(history)
+        keeper.finish(history, ranks)
+    if first:
+        with keeper.writing("learning-curve.png"):
+            run.write_curve(history)
 
 
 def _histograms(run, model, history):
@@ -189,7 +193,9 @@ def _finish(run, history, new_writers, model, ranks, report):
     result = {name: row[name] for name in ("epoch", "step", "test_loss", "test_accuracy")}
     weights = checkpoint.weights_hash(model)
     if ranks.first:
-        run.write_json(RESULT, result | {"weights": weights} | ({"new_writers": new_writers} if new_writers else {}))
+        with Keeper.writing(RESULT):
+            more = {"new_writers": new_writers} if new_writers else {}
+            run.write_json(RESULT, result | {"weights": weights} | more)
     if report is not None:
         report({})
     print(f"weights hash {weights}")

@@ -4,6 +4,7 @@ A file from elsewhere is not trusted: sizes are checked before memory is asked f
 disk, and whatever is wrong with a file ends as one DataError that names the file and the reason.
 """
 
+import contextlib
 import gzip
 import math
 import os
@@ -11,7 +12,6 @@ import stat
 import struct
 import tarfile
 import zlib
-from contextlib import contextmanager
 
 import numpy as np
 
@@ -139,7 +139,13 @@ def _tar_members(file):
             raise file.error("goes on after the end of the archive")
 
 
-@contextmanager
+def _state(file):
+    """The size of an open file, and when it was written to."""
+    found = os.fstat(file.fileno())
+    return found.st_size, found.st_mtime_ns
+
+
+@contextlib.contextmanager
 def _opened(op, path, limit):
     """A reader of at most limit bytes from a regular file; whatever goes wrong inside becomes a DataError."""
     try:
@@ -150,10 +156,13 @@ def _opened(op, path, limit):
         if not stat.S_ISREG(os.stat(path).st_mode):
             raise DataError(f"{op}: {path}: is not a regular file")
         with open(path, "rb") as raw:
+            before = _state(raw)
             compressed = raw.read(2) == b"\x1f\x8b"
             raw.seek(0)
-            with gzip.GzipFile(fileobj=raw) if compressed else raw as stream:
+            with gzip.GzipFile(fileobj=raw) if compressed else contextlib.nullcontext(raw) as stream:
                 yield _Reader(op, path, stream, limit)
+            if _state(raw) != before:
+                raise DataError(f"{op}: {path}: was changed while it was read; try again when it is whole")
     except MinigradError:
         raise
     except (OSError, EOFError, ValueError, OverflowError, zlib.error, tarfile.TarError) as error:

@@ -75,7 +75,7 @@ class Loader:
         self.drop_last = bool(drop_last)
         self.transform = transform
         self.prefetch = checked_integer("Loader", "prefetch", prefetch, 0)
-        self.place = devices.place(device)
+        self.place = devices.place(device, "Loader")
         if not isinstance(sampler, ShardSampler | None):
             raise KindError(f"Loader: sampler is {sampler!r}, want a minigrad.parallel.ShardSampler or None")
         self.sampler = sampler

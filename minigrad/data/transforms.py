@@ -5,6 +5,7 @@ and a numpy.random.Generator, and returns a new batch, lying channels last in me
 as it was. All randomness comes from the generator, so equal generators give equal bits.
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from numbers import Real
 
@@ -13,7 +14,7 @@ import numpy as np
 from minigrad_kernels.errors import KindError, ShapeError
 from minigrad_kernels.layout import CHANNELS_LAST
 
-from .seeds import checked_integer
+from .seeds import checked_integer, checked_numbers
 
 __all__ = ["Compose", "Flip", "Normalize", "PadCrop"]
 
@@ -35,11 +36,11 @@ class Normalize:
 
     def __post_init__(self):
         for field in ("mean", "std"):
-            object.__setattr__(self, field, tuple(float(v) for v in np.atleast_1d(getattr(self, field))))
+            object.__setattr__(self, field, checked_numbers("Normalize", field, getattr(self, field)))
         if len(self.mean) != len(self.std):
             raise ShapeError(f"Normalize: mean has {len(self.mean)} numbers, std has {len(self.std)}")
-        if not all(np.isfinite(self.mean)) or not all(0 < value < np.inf for value in self.std):
-            raise ShapeError(f"Normalize: mean {self.mean}, std {self.std}: want finite numbers and std above 0")
+        if min(self.std, default=1) <= 0:
+            raise ShapeError(f"Normalize: std is {self.std}, want numbers above 0")
 
     def __call__(self, images, generator=None):
         rows = rows_of("Normalize", images)
@@ -120,6 +121,8 @@ class Compose:
     transforms: tuple
 
     def __post_init__(self):
+        if not isinstance(self.transforms, Iterable):
+            raise KindError(f"Compose: transforms is {self.transforms!r}, want several: [transform, ...]")
         object.__setattr__(self, "transforms", tuple(self.transforms))
         for transform in self.transforms:
             if not callable(transform):

@@ -45,6 +45,7 @@ from .places import (
     used_places,
 )
 from .random import Generator, default_generator, generator, manual_seed
+from .room import check_room, naming, refuse_memory
 from .types import default_dtype, is_floating, is_half, is_number, promote, result_dtype, sum_dtype
 
 
@@ -75,6 +76,7 @@ __all__ = [
     "broadcast_shapes",
     "can_hold_a_sum",
     "cast",
+    "check_room",
     "common_place",
     "constant",
     "contiguous",
@@ -107,11 +109,13 @@ __all__ = [
     "may_share_memory",
     "memory_statistics",
     "move",
+    "naming",
     "order_of",
     "place",
     "place_of",
     "promote",
     "reduce",
+    "refuse_memory",
     "result_dtype",
     "select",
     "strided",

@@ -15,6 +15,7 @@ from minigrad_kernels.toolchain.capture import capturing
 
 from . import memory
 from .places import CPU, Place, is_array, place, place_of
+from .room import naming
 from .turns import turned
 from .types import bfloat16, default_dtype
 
@@ -93,14 +94,42 @@ def asarray(value, dtype=None):
 
     Python floats become the default type (float32), integers int64, as in PyTorch. NumPy's own scalars keep theirs.
     """
+    array = _bare(value) if is_array(value) else _numbers(value)
+    own = element_type(array.dtype)
+    if dtype is None:
+        dtype = default_dtype if own == np.float64 and not hasattr(value, "dtype") else own
+    dtype = element_type(dtype)
+    if array.dtype == dtype:
+        return array
+    with naming("Tensor"):
+        return cast(array, dtype)
+
+
+def _bare(array):
+    """The array itself; one of a subclass of NumPy's, such as a file's (memmap), as a plain one on the same memory."""
+    if type(array) is np.ndarray or not isinstance(array, np.ndarray) or place_of(array) is not CPU:
+        return array
+    if isinstance(array, np.ma.MaskedArray):
+        raise KindError("Tensor: data is a masked array, wanted one without a mask; fill it, as by data.filled(0)")
+    return array.view(np.ndarray)
+
+
+def _numbers(value):
+    """What is no array as one."""
     try:
-        array = value if is_array(value) else np.asarray(value)
+        array = np.asarray(value)
     except ValueError as error:
         raise KindError("Tensor: data is a ragged list, wanted rows of one length") from error
-    if dtype is None and not hasattr(value, "dtype") and array.dtype == np.float64:
-        dtype = default_dtype
-    dtype = element_type(array.dtype).newbyteorder("=") if dtype is None else element_type(dtype)
-    return array if array.dtype == dtype else cast(array, dtype)
+    if array.dtype.hasobject and not hasattr(value, "dtype"):
+        first = next((one for one in array.flat if not isinstance(one, float) and not _is_small(one)), value)
+        kind = type(first).__name__
+        raise KindError(f"Tensor: data is or holds {first!r} of type {kind}, wanted numbers of 64 bits or nested lists")
+    return array
+
+
+def _is_small(number):
+    """Whether a number is an integer of 64 bits."""
+    return isinstance(number, int) and -(1 << 63) <= number < 1 << 63
 
 
 def from_dlpack(source):
@@ -127,7 +156,7 @@ def element_type(dtype):
         raise KindError(f"dtype: got {dtype!r}, wanted an element type such as 'float32'") from error
     if (dtype.kind not in "buif" or dtype == np.longdouble) and dtype != bfloat16:
         raise KindError(f"Tensor: element type is {dtype}, wanted bool, integer or floating numbers")
-    return dtype
+    return dtype if dtype.isnative else dtype.newbyteorder("=")
 
 
 def empty(shape, dtype=default_dtype, order=None, like=None):

@@ -13,12 +13,14 @@ pays for this; sizes that grow or change forever do not pile up.
 """
 
 import functools
-import math
+import gc
 from typing import NamedTuple
 
 import numpy as np
 
 from minigrad_kernels.layout import c_order, strides_of
+
+from . import room
 
 __all__ = ["Block", "block", "empty_cache", "memory_statistics", "take", "used_bytes"]
 
@@ -62,7 +64,9 @@ def size_class(nbytes):
 def _place(shape, dtype, order):
     """(byte strides, bytes that hold such an array wherever they begin, the shelf of these or None)."""
     dtype = np.dtype(dtype)
-    nbytes = math.prod(shape) * dtype.itemsize
+    nbytes = room.room(shape, dtype)
+    if 0 in shape:
+        nbytes = 0
     strides = strides_of(shape, c_order(len(shape)) if order is None else order, dtype.itemsize)
     if nbytes < SMALLEST:
         return strides, nbytes, None
@@ -89,15 +93,33 @@ def _made(size):
     _Bytes.most_used = max(_Bytes.most_used, _Bytes.made - _cached() + size)
     if _Bytes.made + size > 2 * _Bytes.most_used + SLACK:
         empty_cache()
+    if size >= room.LARGE and size > (free := room.free_bytes()):
+        if size <= free + _Bytes.made:
+            _give_back()
+            free = room.free_bytes()
+        if size > free:
+            room.refuse(size, free)
     try:
         stored = _Bytes((size,), np.uint8)
     except MemoryError:
-        empty_cache()
-        stored = _Bytes((size,), np.uint8)
+        _give_back()
+        stored = _again(size)
     stored.offset = -stored.ctypes.data % ALIGNMENT
     _Bytes.made += size
     _Bytes.peak = max(_Bytes.peak, _Bytes.made)
     return stored
+
+
+def _again(size):
+    try:
+        return _Bytes((size,), np.uint8)
+    except MemoryError:
+        room.refuse(size)
+
+
+def _give_back():
+    gc.collect()  # cycles may hold arrays
+    empty_cache()
 
 
 def _cached():

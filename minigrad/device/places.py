@@ -15,6 +15,7 @@ A place is an object that says what differs between devices:
     used_bytes      what arrays hold of the memory pool there
     block           array -> the Block of memory in which it lies
     captures        makes what captures work there into a graph, device/graphs.py; None where that cannot be
+    fetched         an array there -> the same on the host, on its way: `done` says whether it has come, value() waits
     measured        whether work there runs beside the host, so that its time is measured by marks
     mark            a moment in the current stream of this thread; later.since(earlier) is in seconds
 
@@ -48,6 +49,18 @@ __all__ = [
 ]
 
 
+class Fetched:
+    """An array that is on the host."""
+
+    done = True
+
+    def __init__(self, array):
+        self.array = array
+
+    def value(self):
+        return self.array
+
+
 class Place:
     """The CPU, and what other places share with it."""
 
@@ -79,6 +92,10 @@ class Place:
 
     def synchronize(self):
         """And has nothing to report."""
+
+    def fetched(self, array):
+        self.synchronize()
+        return Fetched(self.download(array))
 
 
 CPU = Place()
@@ -150,22 +167,24 @@ def is_device(name):
     return kind == "cuda" and (not colon or number.isdecimal()) or name in ("cpu", "interpreter")
 
 
-def place(name):
-    """The place of that name; "cuda" alone is the current GPU of this thread.
+def place(name, op="to"):
+    """The place of that name; "cuda" alone is the current GPU of this thread. op: who asks.
 
     Errors  TypeError for what is no name of a device, RuntimeError for a device that is not here
     """
-    if name == "cpu":
+    if name is CPU.name:  # as nearly always
         return CPU
     if not is_device(name):
-        raise KindError(f"to: device is {name!r}, wanted 'cpu', 'cuda', 'cuda:0', 'cuda:1', ... or 'interpreter'")
+        raise KindError(f"{op}: device is {name!r}, wanted 'cpu', 'cuda', 'cuda:0', 'cuda:1', ... or 'interpreter'")
+    if name == "cpu":
+        return CPU
     if name == "interpreter":
         return _interpreter()
     try:
         gpus = _cuda()
     except ImportError as error:
         advice = "pip install 'minigrad-engine[cuda13]' (or [cuda12])"
-        raise StateError(f"to: device is {name!r}, but CuPy cannot be imported ({error}); {advice}") from error
+        raise StateError(f"{op}: device is {name!r}, but CuPy cannot be imported ({error}); {advice}") from error
     number = name.partition(":")[2]
     return gpus.place(int(number) if number else None)
 

@@ -95,12 +95,28 @@ class Generator:
         }
 
     def set_state(self, state):
-        self.manual_seed(state["seed"])
-        self.step = int(state["step"])
-        words = {name: np.array(values, np.uint64) for name, values in state["words"].items()}
-        rest = {name: int(state[name]) for name in ("buffer_pos", "has_uint32", "uinteger")}
-        buffer = np.array(state["buffer"], np.uint64)
+        """Go on as the Generator did that gave this state. Errors: ValueError if it is malformed; nothing is changed"""
+        try:
+            words = {name: _words(state["words"][name], count) for name, count in (("counter", 4), ("key", 2))}
+            buffer, position = _words(state["buffer"], 4), _words([state["buffer_pos"]], 1, 5)
+            half, has_half = _words([state["uinteger"]], 1, 1 << 32), _words([state["has_uint32"]], 1, 2)
+            seed, step = _words([state["seed"], state["step"]], 2, 1 << 63)
+        except (TypeError, ValueError, KeyError, OverflowError, AttributeError) as error:
+            wrong = f"no field {error}" if isinstance(error, KeyError) else str(error)
+            raise ShapeError(f"set_state: wanted what get_state() gives, got {wrong}") from error
+        self.manual_seed(int(seed))
+        self.step = int(step)
+        rest = {"buffer_pos": int(position[0]), "has_uint32": int(has_half[0]), "uinteger": int(half[0])}
         self.numpy.bit_generator.state = {"bit_generator": "Philox", "state": words, "buffer": buffer, **rest}
+
+
+def _words(values, count, below=1 << 64):
+    """So many integers from 0 up to, but not including, `below`, as an array."""
+    if not isinstance(values, list | tuple) or len(values) != count:
+        raise ValueError(f"{values!r:.60} for {count} integers")
+    if not all(type(value) is int and 0 <= value < below for value in values):
+        raise ValueError(f"{values!r:.60} for integers below {below}")
+    return np.array(values, np.uint64)
 
 
 @functools.lru_cache(maxsize=256)

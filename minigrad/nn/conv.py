@@ -12,7 +12,7 @@ from minigrad_kernels.errors import ShapeError
 from minigrad_kernels.layout import FILTER
 
 from .. import ops
-from ..ops.arguments import integers_of
+from ..ops.arguments import integers_of, tensor_of
 from .linear import init_affine
 from .module import Module
 from .options import at_least, each, flag_of, one_of, parameter
@@ -172,6 +172,7 @@ class _ConvTranspose(_Convolution):
         if output_size is None:
             return self.output_padding
         layer = type(self).__name__
+        tensor_of(layer, "input", input)
         sizes = integers_of(layer, "output_size", (output_size,))
         if len(sizes) not in (self.dims, input.ndim):
             raise ShapeError(f"{layer}: output_size is {sizes}, wanted {self.dims} sizes")

@@ -48,7 +48,7 @@ def calculate_gain(nonlinearity, param=None):
 
     param   the negative slope of leaky_relu, 0.01 by default
     """
-    if nonlinearity == "leaky_relu":
+    if isinstance(nonlinearity, str) and nonlinearity == "leaky_relu":
         slope = 0.01 if param is None else float_of("calculate_gain", "param", param)
         return math.sqrt(2 / (1 + slope * slope))
     if not isinstance(nonlinearity, str) or nonlinearity not in _GAINS:
@@ -60,7 +60,10 @@ def calculate_gain(nonlinearity, param=None):
 def _fill(op, tensor, draw, generator):
     if tensor_of(op, "tensor", tensor).node is not None:
         raise StateError(f"{op}: the Tensor was made by {tensor.node.primitive.name}, wanted a leaf")
-    numbers = draw(source_of(op, generator))
+    source = source_of(op, generator)
+    with device.naming(op):
+        device.check_room(tensor.shape, "float64")
+        numbers = draw(source)
     device.assign(write(tensor), numbers)
     return tensor
 
@@ -115,23 +118,28 @@ def trunc_normal_(tensor, mean=0.0, std=1.0, a=-2.0, b=2.0, generator=None):
 
 def constant_(tensor, val):
     """One value everywhere."""
-    tensor_of("constant_", "tensor", tensor)
-    val = number_of("constant_", "val", bare(val))
+    return _constant("constant_", tensor, val)
+
+
+def _constant(op, tensor, val):
+    tensor_of(op, "tensor", tensor)
+    val = number_of(op, "val", bare(val))
     try:
-        device.fill(write(tensor), val)
+        device.full((), val, tensor.dtype)
     except ShapeError as error:
-        raise ShapeError(f"constant_: val is {val}, wanted a number that {tensor.dtype} can hold") from error
+        raise ShapeError(f"{op}: val is {val}, wanted a number that {tensor.dtype} can hold") from error
+    device.fill(write(tensor), val)
     return tensor
 
 
 def zeros_(tensor):
     """0 everywhere."""
-    return constant_(tensor, 0)
+    return _constant("zeros_", tensor, 0)
 
 
 def ones_(tensor):
     """1 everywhere."""
-    return constant_(tensor, 1)
+    return _constant("ones_", tensor, 1)
 
 
 def eye_(tensor):
@@ -170,7 +178,7 @@ def fans(op, tensor):
 
 
 def _kaiming(op, tensor, a, mode, nonlinearity):
-    if mode not in ("fan_in", "fan_out"):
+    if not isinstance(mode, str) or mode not in ("fan_in", "fan_out"):
         raise ShapeError(f"{op}: mode is {mode!r}, wanted 'fan_in' or 'fan_out'")
     fan = fans(op, tensor)[mode == "fan_out"]
     return calculate_gain(nonlinearity, a) / math.sqrt(fan or 1)  # an empty weight has fan 0 and nothing to fill

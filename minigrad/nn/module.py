@@ -13,6 +13,7 @@ from minigrad_kernels.toolchain.companion import expect
 
 from .. import device, fusion
 from ..engine import write
+from ..flags import function_of
 from ..hooks import register
 from ..tensor import Tensor
 from .moves import bfloat16, cpu, cuda, double, float, half, to
@@ -70,7 +71,7 @@ class Module:
 
         Returns a Handle whose remove() takes the hook back.
         """
-        return register(self, "_hooks", (hook,))
+        return register(self, "_hooks", (function_of("register_forward_hook", "hook", hook),))
 
     # ---- registration ------------------------------------------------------------------------------------------
 
@@ -191,6 +192,8 @@ class Module:
 
     def get_submodule(self, target):
         """The Module of this name below this one, such as "1.conv"; for "" this one itself."""
+        if not isinstance(target, str):
+            raise KindError(f"get_submodule: target is {target!r}, wanted names joined by dots, such as '1.conv'")
         module = self
         for name in target.split(".") if target else ():
             module = getattr(module, name)
@@ -248,6 +251,7 @@ class Module:
 
     def apply(self, function):
         """Call function(module) on all Modules, those below first; returns self."""
+        function_of("apply", "function", function)
         for module in self.children():
             module.apply(function)
         function(self)

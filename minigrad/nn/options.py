@@ -63,4 +63,5 @@ def parameter(layer, shape, device=None, dtype=None, order=None):
     dtype = devices.default_dtype if dtype is None else devices.element_type(dtype)
     if not devices.is_floating(dtype):
         raise KindError(f"{layer}: dtype is {dtype}, wanted a floating one")
-    return Parameter(devices.empty(shape, dtype, order, devices.place("cpu" if device is None else device)))
+    with devices.naming(layer):
+        return Parameter(devices.empty(shape, dtype, order, devices.place("cpu" if device is None else device)))

@@ -6,6 +6,7 @@ from numbers import Integral, Real
 from minigrad_kernels.errors import KindError, ShapeError
 
 from .. import device
+from ..flags import flag_of
 from ..tensor import Tensor
 
 __all__ = [
@@ -98,15 +99,6 @@ def source_of(op, generator):
 def bare(value):
     """A Tensor without dimensions and without a gradient as the number in it; anything else as it is."""
     return value.item() if isinstance(value, Tensor) and not value.ndim and not value.requires_grad else value
-
-
-def flag_of(op, name, value):
-    """The value, True or False."""
-    if value is True or value is False:
-        return value
-    if not isinstance(value, bool) and not (isinstance(value, Integral) and value in (0, 1)):
-        raise KindError(f"{op}: {name} is {value!r}, wanted True or False")
-    return bool(value)
 
 
 def float_of(op, name, value):

@@ -84,19 +84,25 @@ def autocast(dtype, enabled=True):
     if found is None or found.name not in LOWER_TYPES:
         hint = "; the type comes first: devices need no naming" if dtype in ("cpu", "cuda") else ""
         raise KindError(f"autocast: dtype is {dtype!r}, wanted 'float16' or 'bfloat16'{hint}")
-    return _region(found if enabled else None)
+    return _Block(found if enabled else None)
 
 
-@contextlib.contextmanager
-def _region(dtype):
-    outer = autocasting.get()
-    kept = {} if outer is None else outer.kept
-    with autocasting.setting(None if dtype is None else Region(dtype, kept)):
-        try:
-            yield
-        finally:
-            if outer is None:
-                kept.clear()
+class _Block(contextlib.ContextDecorator):
+    """A with block of this type, None for off; it may be entered again, inside itself too."""
+
+    def __init__(self, dtype):
+        self.dtype = dtype
+
+    def __enter__(self):
+        outer = autocasting.get()
+        kept = {} if outer is None else outer.kept
+        autocasting.enter(None if self.dtype is None else Region(self.dtype, kept))
+
+    def __exit__(self, *error):
+        region = autocasting.get()
+        autocasting.leave()
+        if region is not None and autocasting.get() is None:
+            region.kept.clear()
 
 
 def autocast_dtype():

@@ -24,6 +24,8 @@ class Adagrad(Optimizer):
             optimization", figure 1 with diagonal matrices, in the form of torch.optim.Adagrad
     """
 
+    kept = {"step": True, "sum": True}
+
     def __init__(
         self,
         params,

@@ -26,6 +26,8 @@ class Adam(Optimizer):
             beyond", algorithm 2
     """
 
+    kept = {"step": True, "exp_avg": True, "exp_avg_sq": True, "max_exp_avg_sq": False}
+
     def __init__(
         self,
         params,

@@ -33,7 +33,7 @@ def clip_grad_norm_(parameters, max_norm, norm_type=2.0, error_if_nonfinite=Fals
     Errors  RuntimeError for a norm that is refused
     """
     op, norm_type = "clip_grad_norm_", _number("clip_grad_norm_", "norm_type", norm_type)
-    max_norm = _number(op, "max_norm", max_norm)
+    max_norm = _bound(op, "max_norm", max_norm)
     if not norm_type > 0:
         raise ShapeError(f"{op}: norm_type is {norm_type}, wanted a number above 0")
     parameters = _parameters(op, parameters)
@@ -61,7 +61,7 @@ def clip_scale(parameters, max_norm=math.inf, inverse=None, found_inf=None):
     Returns (norm, scale): a Tensor without dimensions and an array (1,) of float64, both where the gradients are. If
     those lie on several devices, the host reads the norm, and both lie on the CPU; found_inf then too.
     """
-    op, max_norm = "clip_scale", _number("clip_scale", "max_norm", max_norm)
+    op, max_norm = "clip_scale", _bound("clip_scale", "max_norm", max_norm)
     parameters = _parameters(op, parameters)
     place = _one_place(parameters)
     if inverse is not None:
@@ -89,9 +89,7 @@ def _check_finite(op, norm, norm_type):
 
 def clip_grad_value_(parameters, clip_value):
     """Move every element of all gradients into [-clip_value, clip_value]."""
-    bound = _number("clip_grad_value_", "clip_value", clip_value)
-    if not bound >= 0:
-        raise ShapeError(f"clip_grad_value_: clip_value is {bound}, wanted at least 0")
+    bound = _bound("clip_grad_value_", "clip_value", clip_value)
     for parameter in _parameters("clip_grad_value_", parameters):
         array = write(parameter.grad)
         with device.place_of(array).active():
@@ -103,6 +101,13 @@ def _number(op, name, value):
         return float(value)
     except (TypeError, ValueError) as error:
         raise KindError(f"{op}: {name} is {value!r}, wanted a number") from error
+
+
+def _bound(op, name, value):
+    number = _number(op, name, value)
+    if not number >= 0:
+        raise ShapeError(f"{op}: {name} is {number}, wanted at least 0")
+    return number
 
 
 def _parameters(op, parameters):

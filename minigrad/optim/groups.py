@@ -104,11 +104,12 @@ class Groups:
             if not isinstance(options[name], bool | np.bool):
                 raise KindError(f"{self.name}: {name} is {options[name]!r}, wanted True or False")
 
-    def check_number(self, options, name, least=0.0, below=float("inf")):
-        """An option must be a number from `least` up to, but not including, `below`."""
-        self.check_value(name, options[name], least, below)
+    def check_number(self, options, name, least=0.0):
+        """An option must be a number, `least` or more."""
+        self.check_value(name, options[name], least)
 
-    def check_value(self, name, value, least=0.0, below=float("inf")):
+    def check_value(self, name, value, least, below=float("inf")):
+        """A value must be a number from `least` up to, but not including, `below`."""
         if isinstance(value, Tensor):
             got = f"a Tensor of shape {value.shape} with elements {value.dtype}"
             raise ShapeError(f"{self.name}: {name} is {got}, wanted one number")

@@ -6,11 +6,12 @@ parameter does. An option may be given as a Tensor with one element; its value o
 """
 
 import functools
+from typing import ClassVar
 
 import numpy as np
 
 from minigrad_kernels import optimizer as kernels
-from minigrad_kernels.errors import KindError, ShapeError
+from minigrad_kernels.errors import KindError, MinigradError, ShapeError
 from minigrad_kernels.toolchain.capture import capturing
 from minigrad_kernels.toolchain.companion import TRAINING, expect
 
@@ -42,6 +43,8 @@ class Optimizer(Groups, Scaled):
             TypeError for what is no floating Tensor, and for a set, whose order changes from run to run;
             RuntimeError for the result of an operation. Nothing is changed then
     """
+
+    kept: ClassVar[dict] = {}  # {name: whether it must be there} of all that a state may hold; empty for anything
 
     def __init__(self, params, defaults):
         expect(TRAINING, self.name)
@@ -153,10 +156,13 @@ class Optimizer(Groups, Scaled):
         the kernel's."""
         raise NotImplementedError
 
-    @staticmethod
-    def hyper(names, group, **others):
+    def hyper(self, names, group, **others):
         """The numbers for a kernel, by their names in minigrad_kernels.optimizer: options of a group, and others."""
-        return np.array([others[name] if name in others else group[name] for name in lower_names(names)], np.float64)
+        numbers = [plain(others[name] if name in others else group[name]) for name in lower_names(names)]
+        for name, value in zip(lower_names(names), numbers, strict=True):
+            if not isinstance(value, int | float):
+                raise KindError(f"{self.name}: {'lr' if name == 'rate' else name} is {value!r}, wanted a number")
+        return np.array(numbers, np.float64)
 
     @staticmethod
     def written(parameters):
@@ -216,32 +222,64 @@ class Optimizer(Groups, Scaled):
         if sizes != wanted:
             raise ShapeError(f"{self.name}.load_state_dict: groups of {sizes} parameters, wanted groups of {wanted}")
         parameters = dict(zip(order, (p for group in self.param_groups for p in group["params"]), strict=True))
-        state = self.loaded(entries, parameters)
+        if len(parameters) != len(order):
+            raise ShapeError(f"{self.name}.load_state_dict: params of groups are {order}, wanted each number once")
         options = [{name: plain(value) for name, value in group.items() if name != "params"} for group in groups]
+        faults = [
+            fault for pair in zip(options, self.param_groups, strict=True) for fault in self._option_faults(*pair)
+        ]
+        state = self.loaded(entries, parameters, faults)
         for new, group in zip(options, self.param_groups, strict=True):
-            both = {**group, **new}
-            self.check_flags(both)
-            self.check_value("lr", both["lr"], float("-inf"))
-            self.check({**both, "lr": max(both["lr"], 0)})  # rounding leads a schedule that ends at 0 just below it
-        for new, group in zip(options, self.param_groups, strict=True):
+            for name in group.keys() - new.keys() - self.defaults.keys() - {"params"}:
+                del group[name]  # what a schedule has added since, say
             group.update(new)
         self.state = state
 
-    def loaded(self, state, parameters):
-        """{parameter: its state} from {index: {name: number or array}} and {index: parameter}."""
+    def _option_faults(self, new, group):
+        """What is wrong with options that are to take the place of those of a group, in words."""
+        both = {**group, **new}
+        try:
+            self.check_flags(both)
+            for name in sorted(
+                {"lr", "initial_lr", "max_lr", "min_lr"} & both.keys()
+            ):  # the last three are of schedules
+                self.check_value(name, both[name], float("-inf"))
+            self.check({**both, "lr": max(both["lr"], 0)})  # rounding leads a schedule that ends at 0 just below it
+        except MinigradError as error:
+            return [str(error)]
+        return []
+
+    def _name_faults(self, values):
+        """What is wrong with the names in the state of a parameter, in words."""
+        unknown = [name for name in values if name not in self.kept] if self.kept else []
+        missing = [name for name, needed in self.kept.items() if needed and values and name not in values]
+        wrong = [f"lacks {', '.join(missing)}"] * bool(missing)
+        return " and ".join(wrong + [f"has unknown {', '.join(map(repr, unknown))}"] * bool(unknown))
+
+    def loaded(self, state, parameters, faults=()):
+        """{parameter: its state} from {index: {name: number or array}} and {index: parameter}.
+
+        faults  found before, in words: one error names them and all that is wrong here
+        """
+        place, faults, found = f"{self.name}.load_state_dict: state", list(faults), {}
         for index, values in state.items():
             if index not in parameters:
-                raise ShapeError(f"{self.name}.load_state_dict: state of parameter {index}, which is in no group")
-            if not isinstance(values, dict):
-                raise ShapeError(f"{self.name}.load_state_dict: state[{index}] is {values!r}, wanted a dictionary")
-        return {
-            parameters[index]: {
-                name: loaded(f"{self.name}.load_state_dict: state[{index}][{name!r}]", name, value, parameters[index])
-                for name, value in values.items()
-                if value is not None
-            }
-            for index, values in state.items()
-        }
+                faults.append(f"{place} of parameter {index}, which is in no group")
+            elif not isinstance(values, dict):
+                faults.append(f"{place}[{index}] is {values!r:.60}, wanted a dictionary")
+            elif wrong := self._name_faults(values):
+                faults.append(f"{place}[{index}] {wrong}")
+            else:
+                own = found[parameters[index]] = {}
+                for name, value in values.items():
+                    try:
+                        if value is not None:
+                            own[name] = loaded(f"{place}[{index}][{name!r}]", name, value, parameters[index])
+                    except ShapeError as error:
+                        faults.append(str(error))
+        if faults:
+            raise ShapeError("; ".join(faults))
+        return found
 
     def __getstate__(self):
         self.settle()  # a copy has no plans to ask

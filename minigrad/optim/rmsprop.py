@@ -24,6 +24,8 @@ class RMSprop(Optimizer):
             networks", equations 38-45
     """
 
+    kept = {"step": True, "square_avg": True, "grad_avg": False, "momentum_buffer": False}
+
     def __init__(
         self,
         params,

@@ -24,6 +24,8 @@ class SGD(Optimizer):
             the form of torch.optim.SGD
     """
 
+    kept = {"momentum_buffer": False}
+
     def __init__(self, params, lr=1e-3, momentum=0, dampening=0, weight_decay=0, nesterov=False, *, maximize=False):
         defaults = dict(lr=lr, momentum=momentum, dampening=dampening, weight_decay=weight_decay)
         super().__init__(params, {**defaults, "nesterov": nesterov, "maximize": maximize})

@@ -56,7 +56,7 @@ class DataParallel(Module):
         self.module = module
         shards = self.world.size if shards is None else shards
         self.sampler = ShardSampler(shards, self.world.rank, self.world.size)
-        self._check_options(wire, order, bucket_bytes)
+        self._check_options(wire, order, bucket_bytes, find_unused_parameters)
         self._synchronizes = any(isinstance(part, SyncBatchNorm) for part in module.modules())
         if self._synchronizes and len(self.sampler) > 1:
             raise StateError(
@@ -80,13 +80,17 @@ class DataParallel(Module):
             )
             self._leave_shards()
 
-    def _check_options(self, wire, order, bucket_bytes):
+    def _check_options(self, wire, order, bucket_bytes, find_unused):
         for name, value, known in (("wire", wire, (*WIRES, None)), ("order", order, ORDERS)):
             if value not in known:
                 wanted = ", ".join(map(repr, known))
                 raise ShapeError(f"DataParallel: {name} is {value!r}, wanted one of {wanted}")
         if bucket_bytes is not None and (isinstance(bucket_bytes, bool) or not isinstance(bucket_bytes, int)):
             raise KindError(f"DataParallel: bucket_bytes is {bucket_bytes!r}, wanted an integer or None")
+        if bucket_bytes is not None and bucket_bytes < 1:
+            raise ShapeError(f"DataParallel: bucket_bytes is {bucket_bytes}, wanted at least 1")
+        if not isinstance(find_unused, bool):
+            raise KindError(f"DataParallel: find_unused_parameters is {find_unused!r}, wanted True or False")
         for name, parameter in self.module.named_parameters() if wire else ():
             if parameter.requires_grad and parameter.dtype != "float32":
                 raise KindError(

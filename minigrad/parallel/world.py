@@ -39,15 +39,15 @@ def init(backend=None, timeout=None):
     exceptions, one that leaves a block `with init() as world:`.
     """
     global _made
+    if backend not in (*BACKENDS, None):
+        raise ShapeError(f"init: backend is {backend!r}, wanted one of {', '.join(map(repr, BACKENDS))}")
+    seconds = _seconds((os.environ.get("MINIGRAD_TIMEOUT") or TIMEOUT) if timeout is None else timeout)
     if (world := current.get()) is not None or (world := _made) is not None:
         if world.closed and world.size > 1:
             raise StateError("init: the world was closed; a process can be in one only once")
         if not world.closed:
             return world
-    if backend not in (*BACKENDS, None):
-        raise ShapeError(f"init: backend is {backend!r}, wanted one of {', '.join(map(repr, BACKENDS))}")
     found = discover()
-    seconds = _seconds((os.environ.get("MINIGRAD_TIMEOUT") or TIMEOUT) if timeout is None else timeout)
     transport = _transport(backend or BACKEND_OF.get(found.launcher, "tcp"), found, seconds)
     world = Communicator(transport, timeout=seconds)
     if transport.size > 1:
@@ -69,7 +69,7 @@ def _share_cores(ranks):
 def _seconds(value):
     try:
         seconds = float(value)
-    except ValueError:
+    except (TypeError, ValueError):
         seconds = -1.0
     if not seconds > 0:
         raise ShapeError(f"init: the timeout (MINIGRAD_TIMEOUT) is {value!r}, wanted seconds above 0")

@@ -135,10 +135,14 @@ class Profile:
         trace.write(self._done(), path)
 
 
-@contextlib.contextmanager
 def record_function(name):
     """Give what happens inside a name, which profiles that are under way show; a with block or a decorator."""
     if not isinstance(name, str):
         raise KindError(f"record_function: name is {name!r}, wanted a string")
+    return _named(name)
+
+
+@contextlib.contextmanager
+def _named(name):
     with opened(active(), name, REGION):
         yield

@@ -2,9 +2,12 @@
 
 import numpy as np
 
+from minigrad_kernels.errors import KindError
+
 from .. import device
 from ..engine import write
 from ..modes import enable_grad
+from ..nn import Module
 from .profiler import Profile, record_function
 
 __all__ = ["measure_step"]
@@ -19,7 +22,12 @@ def measure_step(model, loss, batch, optimizer):
     optimizer   of its parameters
     Returns a Profile with memory. Weights, buffers, the optimiser's state, training flags and the generator of random
     numbers are as before afterwards; gradients are forgotten.
+    Errors  TypeError for what is no Module, or no pair
     """
+    if not isinstance(model, Module):
+        raise KindError(f"measure_step: model is {model!r}, want an instance of Module")
+    if not isinstance(batch, tuple | list) or len(batch) != 2:
+        raise KindError(f"measure_step: batch is a {type(batch).__name__}, want a pair (images, labels)")
     images, labels = batch
     state, random = optimizer.state_dict(), device.generator().get_state()
     # In memory that is not the pool's, which is being looked at.

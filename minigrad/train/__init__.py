@@ -1,10 +1,11 @@
 """Training: the loop, its measure on other data, its history, and what hangs on it."""
 
 from .callback import Callback
+from .evaluation import evaluate
 from .histograms import Histograms
 from .history import History, Running
 from .interruption import Interruption
-from .loop import evaluate, fit
+from .loop import fit
 from .precision import PRECISIONS
 from .predictions import confusion_matrix, predict
 from .progress import Progress

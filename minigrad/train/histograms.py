@@ -71,7 +71,7 @@ class Histograms(Callback):
         """Go on from what state_dict() described, or from its first epochs. Errors: ValueError if it is malformed."""
         try:
             records = {name: _rows(part, epochs) for name, part in state.items()}
-        except (AttributeError, KeyError, TypeError, ValueError) as error:
+        except (AttributeError, KeyError, TypeError, ValueError, OverflowError) as error:
             hint = "want what Histograms.state_dict() gives"
             raise ShapeError(f"Histograms: state is malformed, {hint}") from error
         self.records = {name: rows for name, rows in records.items() if rows}

@@ -113,13 +113,14 @@ class History:
         """Continue what state_dict() described. Errors: ValueError if it is malformed."""
         try:
             rows = [dict(row) for row in state["rows"]]
-            steps, running = int(state["steps"]), Running(**state["running"])
+            steps, running = state["steps"], Running(**state["running"])
             figures = [value for row in rows for value in row.values() if value is not None]
-            figures += asdict(replace(running, lr=running.lr or 0.0)).values()
             precision = state.get("precision", self.precision)  # which older releases do not state
             if not all(isinstance(value, int | float) for value in figures) or not isinstance(precision, str):
                 raise TypeError("a figure is no number")
-        except (KeyError, TypeError, ValueError) as error:
+            if not _counts([steps]) or not _sound(running):
+                raise TypeError("a sum is no number")
+        except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
             raise ShapeError("History: state is malformed, want what History.state_dict() gives") from error
         self.rows, self.steps, self.latest, self.precision = rows, steps, running, precision
 
@@ -144,6 +145,19 @@ class History:
         body = "".join("<tr>" + "".join(f"<td>{cell}</td>" for cell in row) + "</tr>" for row in rows)
         caption = f"<caption>{html.escape(repr(self))}</caption>"
         return f"<table>{caption}<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+
+
+def _counts(values):
+    return all(type(value) is int and 0 <= value < 1 << 53 for value in values)
+
+
+def _sound(running):
+    """Whether each sum is what the class says."""
+    sums = asdict(replace(running, lr=0.0 if running.lr is None else running.lr))
+    counts = [sums.pop(name) for name in ("correct", "images", "timed_images", "skipped", "pending")]
+    trained = sums.pop("trained")
+    numbers = all(isinstance(value, int | float) and math.isfinite(value) for value in sums.values())
+    return numbers and _counts(counts) and isinstance(trained, bool)
 
 
 def _text(value):

@@ -4,31 +4,27 @@ Images come as batches (images, labels) of Tensors; a model maps images to score
 is called as loss(scores, labels) and gives the mean over the batch.
 """
 
-import contextlib
 import functools
 import itertools
 import math
 import time
-from numbers import Real
 
-from minigrad_kernels.errors import KindError, MinigradError, OutOfMemory, ShapeError, StateError
+from minigrad_kernels.errors import MinigradError, ShapeError, StateError
 
 from .. import device, ops
-from ..data import Dataset
 from ..graph import CaptureError
-from ..modes import no_grad
-from ..nn import Module
-from ..optim import Optimizer
-from ..optim.lr_scheduler import LRScheduler, MetricLR
-from ..parallel import ShardedOptimizer
+from ..optim.lr_scheduler import MetricLR
 from .callback import Callbacks
+from .checks import check_options, check_parts, checked, naming_batch
+from .evaluation import counted, evaluated, measuring
+from .finite import Marks, NotFinite, check_losses, not_finite
 from .history import History
-from .passes import on_device, passes, right
-from .precision import Arithmetic, computing
-from .replayed import Replayed, check_losses
+from .passes import passes
+from .precision import Arithmetic
+from .replayed import Replayed
 from .team import team_of
 
-__all__ = ["evaluate", "evaluation", "fit", "on_device"]
+__all__ = ["fit"]
 
 
 def fit(
@@ -67,22 +63,23 @@ def fit(
     callbacks   Callbacks; with none, nothing is printed: Progress(images, epochs) shows a line for each epoch
 
     loss and accuracy of a row are means over the epoch while the weights changed, in training mode.
-    Errors  RuntimeError at a loss that is not finite, the weights as before that update, or at a test loss that
-            is not, or where no scale of the loss keeps gradients finite; ValueError and TypeError for options out of
-            range
+    Errors  RuntimeError at a loss that is not finite: weights, optimiser, schedule and history are then as before that
+            update, also where a GPU was told to do further ones before the loss was seen, and running statistics that
+            are not finite are those of at most 16 updates before; at a test loss that is not finite, or where no scale
+            of the loss keeps gradients finite. ValueError and TypeError for options out of range and for batches that
+            are none
     """
-    _check_parts(model, optimizer, schedule, loader=loader, test=test)
+    check_parts(model, loader, optimizer, test, loss, schedule, history, callbacks)
     arithmetic = Arithmetic("fit", precision, scaler)
+    check_options(epochs, accumulate, clip, eager, optimizer)
     history, callback, team = _opened(history), Callbacks(callbacks), team_of(model)
     options = {"epochs": epochs, "accumulate": accumulate, "clip": clip, "optimizer": optimizer}
-    _check_options(**options)
     options |= arithmetic.options() | {"loader": getattr(loader, "state_dict", dict)()}
     team.agree({**options, "updates so far": history.steps})
     stop = lambda: team.agreed(callback.stop(history))
     history.first_step_seconds, history.precision = None, arithmetic.precision
     watcher, stepped = (schedule, None) if isinstance(schedule, MetricLR) else (None, schedule)
-    how = model, team, optimizer, loss, stepped, clip, arithmetic, history
-    update = _replaying(*how) if _on_gpu(model) and not eager else functools.partial(_update, how)
+    update, measure = _ways(eager, model, team, optimizer, loss, stepped, clip, arithmetic, history)
     callback.on_start(history)
     while len(history) < epochs:
         running = history.running
@@ -90,7 +87,7 @@ def fit(
         if not running.trained:
             model.train()
             running.trained = _train_epoch(loader, accumulate, update, history, callback, stop)
-        if not running.trained or not _close_epoch(model, test, loss, arithmetic, history, watcher, callback, stop):
+        if not running.trained or not _close_epoch(model, test, measure, arithmetic, history, watcher, callback, stop):
             break
     history.close()
     return history
@@ -103,17 +100,18 @@ def _opened(history):
     return history
 
 
-def _source(loader, update):
-    """The batches of an epoch; for graphs such as the GPU makes by itself, where the loader has them."""
-    counted = getattr(loader, "counted", None) if getattr(update, "replays", False) else None
-    found = None if counted is None else counted()
-    return loader if found is None else found
+def _ways(eager, *how):
+    """(a function that updates on a group of batches, one that measures a batch): by graphs on a GPU, unless eager."""
+    model, _, _, loss, schedule, *_ = how
+    marks, graphs = Marks(model, schedule), _on_gpu(model) and not eager
+    update = _replaying(marks, *how) if graphs else functools.partial(_update, marks, how)
+    return update, measuring(model, loss, graphs)
 
 
 def _train_epoch(loader, accumulate, update, history, callback, stop):
     """Update on every group of batches; False if told to stop."""
     before = time.perf_counter()
-    for batches in _groups(_source(loader, update), accumulate):
+    for batches in _groups(checked("fit", counted(loader, hasattr(update, "replays"))), accumulate):
         loss, correct, images = update(batches)
         running, now = history.latest, time.perf_counter()
         running.loss += loss
@@ -126,26 +124,29 @@ def _train_epoch(loader, accumulate, update, history, callback, stop):
             running.timed_images += images
         history.steps += 1
         before = now
+        # A short group used the loader up, which then stands at the next epoch: what is saved now must say so.
+        running.trained = len(batches) < accumulate
         callback.on_step(history)
-        # A short group used the loader up, which then stands at the next epoch: this one is done.
-        if len(batches) == accumulate and stop():
+        if not running.trained and stop():
             return False
     return True
 
 
-def _close_epoch(model, test, loss, arithmetic, history, watcher, callback, stop):
+def _close_epoch(model, test, measure, arithmetic, history, watcher, callback, stop):
     """Evaluate, add the row and show it to a schedule that watches and to callbacks; False if told to stop."""
     if not history.running.images:
         raise ShapeError(f"fit: loader has no images in epoch {len(history) + 1}")
     row = {"epoch": len(history) + 1, "step": history.steps, **history.running.row()}
     row |= arithmetic.figures(history.running)
     if test is not None:
-        measured = evaluate(model, test, loss, stop, precision=arithmetic.precision)
+        try:
+            measured = evaluated("fit", model, test, measure, stop, arithmetic.precision)
+        except CaptureError as error:
+            raise StateError(f"fit: {error}; eager=True trains without graphs") from error
         if measured is None:
             return False
         if not math.isfinite(measured[0]):
-            hint = "lower the learning rate or clip the gradient"
-            raise StateError(f"fit: the test loss is {measured[0]} after step {history.steps}; {hint}")
+            raise not_finite(f"the test loss is {measured[0]} after step {history.steps}", history, model)
         row["test_loss"], row["test_accuracy"] = measured
     history.append(row)
     if watcher is not None:
@@ -159,21 +160,20 @@ def _on_gpu(model):
     return parameter is not None and device.place_of(parameter.data).captures is not None
 
 
-def _update(how, batches):
+def _update(marks, how, batches):
     """One step of the optimiser on several batches; the sums of losses, of right answers, of images."""
     model, team, optimizer, loss_function, schedule, clip, arithmetic, history = how
     step = history.steps + 1
     optimizer.zero_grad()
+    marks.note(step)
     try:
-        with arithmetic.computing():
+        with arithmetic.computing(), naming_batch("fit", max(team.images(batches))):
             own = _gradients(model, team, batches, loss_function, arithmetic.scaler)
         rows = team.gathered(own)
-        check_losses(rows, step)
-    except OutOfMemory as error:
-        optimizer.zero_grad()
-        raise _smaller(error, team, batches) from error
+        check_losses(rows, step, history, model, batches)
     except MinigradError:
         optimizer.zero_grad()
+        marks.restore(step, history.steps)
         raise
     _go_on(arithmetic.step(optimizer, model.parameters(), clip), schedule, arithmetic, history)
     losses, hits, images = zip(*rows, strict=True)
@@ -186,21 +186,20 @@ def _go_on(made, schedule, arithmetic, history):
         history.latest.skipped += 1
         if arithmetic.lost():
             step = history.steps + 1
-            raise StateError(f"fit: at step {step} gradients are not finite at any scale of the loss; use bfloat16")
+            raise NotFinite(f"fit: at step {step} gradients are not finite at any scale of the loss; use bfloat16")
     elif schedule is not None:
         schedule.step()
 
 
-def _replaying(model, team, optimizer, loss_function, schedule, clip, arithmetic, history):
+def _replaying(marks, model, team, optimizer, loss_function, schedule, clip, arithmetic, history):
     """A function that does as _update, by graphs; figures of losses come later, to history.running."""
-    replayed = Replayed(model, team, optimizer, loss_function, clip, arithmetic, history)
+    replayed = Replayed(model, team, optimizer, loss_function, clip, arithmetic, history, marks)
     history.settle = replayed.settle
 
     def update(batches):
         try:
-            images, made = replayed(batches)
-        except OutOfMemory as error:
-            raise _smaller(error, team, batches) from error
+            with naming_batch("fit", max(team.images(batches))):
+                images, made = replayed(batches)
         except CaptureError as error:
             raise StateError(f"fit: {error}; eager=True trains without graphs") from error
         _go_on(made, schedule, arithmetic, history)
@@ -210,54 +209,10 @@ def _replaying(model, team, optimizer, loss_function, schedule, clip, arithmetic
     return update
 
 
-def _smaller(error, team, batches):
-    count = max(team.images(batches))
-    return OutOfMemory(f"fit: {error}; a batch had {count} images, try {max(1, count // 2)}")
-
-
 def _gradients(model, team, batches, loss_function, scaler):
     """Compute the gradients of an update; rows (sum of losses, right answers, images) of this rank's batches."""
     found = passes(model, team, batches, loss_function, scaler)
     return [(loss.item() * images, int(correct.item()), images) for loss, correct, images in found]
-
-
-def evaluate(model, loader, loss=ops.cross_entropy, stop=lambda: False, *, precision=None):
-    """(mean loss, accuracy) over all batches, in evaluation mode; None if stop(), asked after each, says so.
-
-    Of a DataParallel model all ranks call this: they share the batches, and all get the figures of the whole.
-    The training flags of all modules are as before afterwards.
-    precision   in which types the model and the loss compute, as that of fit
-    Errors  ValueError if there are no batches, TypeError for a Dataset instead of them
-    """
-    _refuse_datasets("evaluate", loader=loader)
-    team, loss_sum, correct, count = team_of(model), 0.0, 0, 0
-    with evaluation(model), computing(precision, "evaluate"):
-        for batches in team.rounds(loader):
-            rows = []
-            for images, labels in on_device(batches, model):
-                scores = model(images)
-                value, hits = loss(scores, labels).item(), int(right(scores, labels).item())
-                rows.append((value * len(labels), hits, len(labels)))
-            for one_loss, hits, images in team.gathered(rows):
-                loss_sum, correct, count = loss_sum + one_loss, correct + int(hits), count + int(images)
-            if stop():
-                return None
-    if not count:
-        raise ShapeError("evaluate: loader has no images")
-    return loss_sum / count, correct / count
-
-
-@contextlib.contextmanager
-def evaluation(model):
-    """Inside, all modules are in evaluation mode and there is no tape; afterwards their flags are as before."""
-    flags = [(module, module.training) for module in model.modules()]
-    model.eval()
-    try:
-        with no_grad():
-            yield
-    finally:
-        for module, training in flags:
-            module.training = training
 
 
 def _groups(batches, size):
@@ -265,34 +220,3 @@ def _groups(batches, size):
     batches = iter(batches)
     while group := list(itertools.islice(batches, size)):
         yield group
-
-
-def _refuse_datasets(op, **loaders):
-    for name, batches in loaders.items():
-        if isinstance(batches, Dataset):
-            raise KindError(f"{op}: {name} is a Dataset, want its batches: data.Loader(dataset, batch_size)")
-
-
-def _check_parts(model, optimizer, schedule, **loaders):
-    for name, value, kind in (("model", model, Module), ("optimizer", optimizer, Optimizer)):
-        if not isinstance(value, kind):
-            raise KindError(f"fit: {name} is {value!r}, want an instance of {kind.__name__}")
-    if not isinstance(schedule, LRScheduler | None):
-        raise KindError(f"fit: schedule is {schedule!r}, want an LRScheduler or None")
-    if schedule is not None and schedule.optimizer is not optimizer:
-        raise ShapeError("fit: schedule belongs to another optimiser")
-    _refuse_datasets("fit", **loaders)
-
-
-def _check_options(epochs, accumulate, clip, optimizer):
-    for name, value in (("epochs", epochs), ("accumulate", accumulate)):
-        if isinstance(value, bool) or not isinstance(value, int):
-            raise KindError(f"fit: {name} is {value!r}, want an integer")
-        if value < 1:
-            raise ShapeError(f"fit: {name} is {value}, want at least 1")
-    if clip is not None and (isinstance(clip, bool) or not isinstance(clip, Real)):
-        raise KindError(f"fit: clip is {clip!r}, want a number or None")
-    if clip is not None and not clip > 0:
-        raise ShapeError(f"fit: clip is {clip}, want a number above 0 or None")
-    if clip is not None and isinstance(optimizer, ShardedOptimizer) and optimizer.scattered:
-        raise StateError("fit: clip wants all gradients on every rank; give ShardedOptimizer whole_gradients=True")

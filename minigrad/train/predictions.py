@@ -6,7 +6,9 @@ from minigrad_kernels.errors import KindError, ShapeError
 
 from .. import ops
 from ..device import host
-from .loop import evaluation, on_device
+from .checks import check_model, checked, naming_batch
+from .evaluation import evaluation
+from .passes import on_device
 from .precision import computing
 
 __all__ = ["confusion_matrix", "predict"]
@@ -23,14 +25,16 @@ def predict(model, loader, *, precision=None):
     Shapes  probabilities (N, classes), targets (N,)
     Errors  ValueError if there are no batches, or scores are not of shape (N, classes)
     """
+    check_model("predict", model, loader=loader)
     probabilities, targets = [], []
     with evaluation(model), computing(precision, "predict"):
-        for images, labels in on_device(loader, model):
-            scores = model(images)
-            if scores.ndim != 2:
-                raise ShapeError(f"predict: scores have shape {scores.shape}, want (N, classes)")
-            probabilities.append(ops.softmax(scores, 1).numpy())
-            targets.append(labels.numpy())
+        for images, labels in on_device(checked("predict", loader), model):
+            with naming_batch("predict", len(labels)):
+                scores = model(images)
+                if scores.ndim != 2:
+                    raise ShapeError(f"predict: scores have shape {scores.shape}, want (N, classes)")
+                probabilities.append(ops.softmax(scores, 1).numpy())
+                targets.append(labels.numpy())
     if not targets:
         raise ShapeError("predict: loader has no images")
     return np.concatenate(probabilities), np.concatenate(targets)

@@ -7,6 +7,7 @@ from minigrad_kernels.toolchain import progress
 from minigrad_kernels.toolchain.cache import cache_folder
 
 from .callback import Callback
+from .checks import check_counts
 
 __all__ = ["Progress"]
 
@@ -19,6 +20,7 @@ class Progress(Callback):
     """
 
     def __init__(self, images, epochs):
+        check_counts("Progress", images=images, epochs=epochs)
         self.images, self.epochs = images, epochs
         self.bar = None
         self.quiet = contextlib.ExitStack()  # no other line about kernels while ours is on the terminal

@@ -12,7 +12,8 @@ from ..graph import capture
 from ..modes import no_grad
 from ..parallel import Shards
 from ..tensor import Tensor
-from .passes import on_device, passes
+from .finite import check_losses
+from .passes import made, on_device, passes
 
 __all__ = ["Replayed"]
 
@@ -27,9 +28,9 @@ class Replayed:
     the host waits for each update.
     """
 
-    def __init__(self, model, team, optimizer, loss, clip, arithmetic, history):
+    def __init__(self, model, team, optimizer, loss, clip, arithmetic, history, marks):
         self.model, self.team, self.optimizer, self.loss, self.clip = model, team, optimizer, loss, clip
-        self.arithmetic, self.history = arithmetic, history
+        self.arithmetic, self.history, self.marks = arithmetic, history, marks
         parameter = next(model.parameters())
         self.place = device.place(parameter.device)
         self.lost = Tensor(device.zeros((1,), "float64", like=parameter.data))  # 1 once a loss was not finite
@@ -43,8 +44,7 @@ class Replayed:
         """What the graph does; gives rows (loss, right answers) and, last, (whether it was left out, 0)."""
         self.optimizer.zero_grad()
         batches = [
-            _made(batch) if total is None else Shards(batch, total)
-            for batch, total in zip(batches, totals, strict=True)
+            made(batch) if total is None else Shards(batch, total) for batch, total in zip(batches, totals, strict=True)
         ]
         with self.arithmetic.computing():
             found = list(passes(self.model, self.team, batches, self.loss, self.arithmetic.scaler))
@@ -64,6 +64,7 @@ class Replayed:
     def __call__(self, batches):
         """(images, whether the update before was made, as far as is known): loss and right answers come later."""
         number, images = self.history.steps + 1, sum(self.team.images(batches))
+        self.marks.note(number)
         rows, counts = self.step(*self._plain(batches))
         self.coming.append((number, images, counts, self.place.fetched(rows.data)))
         self.history.latest.pending += images
@@ -86,13 +87,10 @@ class Replayed:
         plain, totals = [], []
         for batch in batches:
             cut = isinstance(batch, Shards)
-            pairs = [part and self._there(part) for part in (batch if cut else [batch])]
+            pairs = [part and next(on_device([part], self.model)) for part in (batch if cut else [batch])]
             plain.append(tuple(pairs) if cut else pairs[0])
             totals.append(batch.total if cut else None)
         return tuple(plain), tuple(totals)
-
-    def _there(self, pair):
-        return pair if isinstance(pair[1], range) else next(on_device([pair], self.model))
 
     def _arrive(self):
         """Take over the figures of the oldest update; whether it was made."""
@@ -102,10 +100,11 @@ class Replayed:
         rows = self.team.gathered(rows)
         running = self.history.latest
         try:
-            check_losses(rows, number)
+            check_losses(rows, number, self.history, self.model)
         except StateError:
             self._go_back(number, images)
             raise
+        self.marks.passed(number)
         losses, correct, _ = zip(*rows, strict=True)
         running.loss += math.fsum(losses)
         running.correct += int(sum(correct))
@@ -119,21 +118,8 @@ class Replayed:
         running.images -= sum(count for step, count in left_out if step <= made)
         running.pending, running.trained = 0, False
         self.coming.clear()
+        self.marks.restore(number, made)
         self.history.steps = number - 1
         device.fill(write(self.lost), 0)
         self.optimizer.zero_grad()
         self.optimizer.settle()
-
-
-def _made(batch):
-    """(images, labels), made now where the GPU knows which are next."""
-    source, labels = batch
-    return tuple(map(Tensor, source.following(len(labels)))) if isinstance(labels, range) else batch
-
-
-def check_losses(rows, step):
-    """Refuse rows (sum of losses, right answers, images) whose loss is not finite."""
-    for loss, _, images in rows:
-        if not math.isfinite(loss):
-            value = loss / images
-            raise StateError(f"fit: the loss is {value} at step {step}; lower the learning rate or clip the gradient")

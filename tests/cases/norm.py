@@ -96,10 +96,6 @@ def grads_size(reference, inputs, params):
     return dx * ((1 if weight is None else weight) / deviation).reshape(wide), dw, db, g
 
 
-def gradient_space(inputs, params, dtype):
-    return norm.workspace("batch_norm_grads", inputs[0].shape, inputs[-1])
-
-
 def grads(shape, weight="c", out="-", dresidual=""):
     return row(
         "batch_norm_grads",
@@ -111,7 +107,7 @@ def grads(shape, weight="c", out="-", dresidual=""):
         terms=SHORT + 12,
         exact=False,
         magnitude=grads_size,
-        workspace=gradient_space,
+        workspace=scratch("batch_norm_grads"),
         arrange=grads_order,
     )
 

@@ -8,7 +8,7 @@ from minigrad_kernels import matmul
 from minigrad_kernels.matmul import cuda as ladder
 
 from .kinds import KINDS, at, in_torch, set_torch
-from .small import is_hopper
+from .small import runs_on
 from .timing import medians
 
 SIZES = (256, 512, 1024, 2048, 4096, 8192)
@@ -46,7 +46,7 @@ def _ours(a, b, out):
     size = max(*a.shape, *b.shape)
     if size <= RUNGS_UP_TO:
         for rung in ladder.rungs_of(a):
-            if size <= SLOW.get(rung, RUNGS_UP_TO) and (rung != "wgmma" or is_hopper("cuda")):
+            if size <= SLOW.get(rung, RUNGS_UP_TO) and runs_on("cuda", rung):
                 calls[rung] = partial(ladder.forward, a, b, None, False, out, space, rung)
     return calls
 

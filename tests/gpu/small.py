@@ -29,7 +29,7 @@ from ..cases import conv2d as convolution
 from ..cases.matmul import row, transposed
 from ..kernel_runs import make_inputs, moved, part, run, with_halves
 
-__all__ = ["LAST", "is_hopper", "run_all"]
+__all__ = ["LAST", "run_all", "runs_on"]
 
 LAST = "every kernel was launched on cuda"
 HALVES = np.dtype(np.float16), np.dtype(ml_dtypes.bfloat16)
@@ -92,6 +92,7 @@ def _halves(case, device):
 
 LAYOUTS = [(None, None), (None, transposed), (transposed, None), (transposed, transposed)]
 TYPES = {"float16": np.float16, "bfloat16": ml_dtypes.bfloat16, "tf32": np.float32}
+HOPPER = ("wgmma",)
 SAME = {"padding": (1, 1)}
 GROUPED = {"groups": 8, **SAME}
 CONVOLUTIONS = {  # rung: (x, w, settings) of the convolution and, where it fits, of its input gradient
@@ -109,8 +110,8 @@ CONVOLUTIONS = {  # rung: (x, w, settings) of the convolution and, where it fits
 DIRECT = [((1, c, 5, 6), (9, c, 3, 3), SAME) for c in (1, 2, 3, 4)]  # the forward direction alone
 WEIGHTS = [  # of the weight gradient; tiles of two widths, kinds by the channels that a thread reads
     ("plain", (1, 3, 5, 6), (5, 3, 3, 3), {}),
-    *(("gemm", (1, 5, 5, 6), (o, 5, 3, 3), SAME) for o in (7, 36)),
-    *(("vector", (1, 8, 5, 6), (o, 8, 3, 3), SAME) for o in (8, 36)),
+    *((name, (1, 5, 5, 6), (o, 5, 3, 3), SAME) for name, o in (("gemm_64x32", 7), ("gemm", 36))),
+    *((name, (1, 8, 5, 6), (o, 8, 3, 3), SAME) for name, o in (("vector_96x32", 8), ("vector", 36))),
     *(("direct", (1, c, 5, 6), (o, c, 2, 2), SAME) for c, o in ((2, 3), (2, 4), (3, 4), (4, 4))),
     ("depthwise", (1, 8, 5, 6), (8, 1, 3, 3), GROUPED),
     ("pointwise", (1, 20, 3, 3), (20, 20, 1, 1), {}),
@@ -128,19 +129,20 @@ def _products(device):
 
 
 def _tensor_products(device):
-    """Products on tensor cores in each type. The rung that is for Hopper alone runs there."""
+    """Products on tensor cores in each type."""
     for kind, rungs in tensor_plan.RUNGS.items():
         dtype = TYPES[kind]
         for rung, layouts in product(rungs, LAYOUTS[:3]):
-            if rung != "wgmma" or is_hopper(device):
+            if runs_on(device, rung):
                 case = row(16, 1040 if rung == "split" else 48, 8, bias=True, layouts=layouts, relu=True)
                 with tf32(kind == "tf32"):
                     run(case, dtype, make_inputs(case, dtype), device, partial(ladder.forward, rung=rung))
 
 
-def is_hopper(device):
-    if device != "cuda":
-        return False
+def runs_on(device, rung):
+    """Whether a device runs a rung of the matrix product: some are for Hopper alone, and the interpreter knows all."""
+    if device != "cuda" or rung not in HOPPER:
+        return True
     from minigrad_kernels.toolchain.cuda.launch import device_architecture
 
     return device_architecture(0) == (9, 0)

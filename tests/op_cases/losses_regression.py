@@ -127,7 +127,7 @@ OPS = [
         ),
         (
             refusal(ValueError, "wanted as many dimensions each", real(3, 4), real(4), real(3, 4)),
-            refusal(ValueError, "pairwise_distance: shapes (3, 4) and (2, 4)", real(3, 4), real(2, 4), real(3, 4)),
+            refusal(ValueError, "triplet_margin_loss: shapes (3, 4) and (2, 4)", real(3, 4), real(2, 4), real(3, 4)),
             refusal(ValueError, "margin is 0, wanted more than 0", real(3, 4), real(3, 4), real(3, 4), 0),
             refusal(TypeError, "margin is 'a', wanted a number", real(3, 4), real(3, 4), real(3, 4), "a"),
             refusal(TypeError, "swap is 'a', wanted True", real(3, 4), real(3, 4), real(3, 4), swap="a"),

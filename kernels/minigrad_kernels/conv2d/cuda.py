@@ -4,7 +4,7 @@ Rungs, lowest first: plain, the formula; gemm, tiles of a matrix product that is
 same by 128-bit loads; tensor, products on tensor cores; async, the same with copies that travel by themselves; split,
 long sums of few results in slices. Beside them, for some layers: direct, for images of few channels; depthwise, for
 groups of one channel; product, for filters of one pixel, which are matrices. A rung that exists for tiles of several
-sizes has one name for each.
+sizes has one name for each. Some pool in the same launch (cuda_pooled.py).
 
 Float64 runs on the plain rung. Float16 and bfloat16 run on tensor and async, whatever their channels, unless `fits`
 says that the launcher is to widen them. In the mode tf32, float32 runs on async where channels are multiples of 4.
@@ -27,7 +27,7 @@ from ..toolchain.tf32_mode import mode as tf32
 from ..toolchain.tuning import chosen
 from . import cuda_depthwise, cuda_direct, cuda_plain
 from .cuda_async import ASYNC, shared_of
-from .cuda_ladder import ON_CORES, RUNGS, TILES, best_of, fits, misfits_of, peers_of, tile_rung_of
+from .cuda_ladder import ON_CORES, RUNGS, TILES, best_of, fits, misfits_of, peers_of, pooled_of, tile_rung_of
 from .cuda_parts import BIAS, QUAD, RELU, WIDE
 from .cuda_plan import Work, tiles_of, work_of
 from .cuda_weight import weight_grad, weight_grad_workspace
@@ -48,8 +48,12 @@ __all__ = [
 ]
 
 
+SQUARES = (2, 2), (2, 2), (0, 0), (1, 1)  # windows that kernels of convolution pool by
+APART = "apart"  # in the place of a rung: convolution and pooling, one after the other
+
+
 class Plan(NamedTuple):
-    """What starting a direction takes; sizes: the kernel's integers, but for the flags."""
+    """What starting a direction takes; sizes: the kernel's integers, but for the flags; rest: what follows those."""
 
     name: str
     work: Work
@@ -58,6 +62,7 @@ class Plan(NamedTuple):
     sizes: tuple[int, ...]
     slices: int
     shared: int
+    rest: tuple[int, ...] = ()
 
 
 @lru_cache(maxsize=1024)
@@ -83,23 +88,40 @@ def _plan(direction, x_shape, w_shape, out_size, settings, kind, at_multiple, ru
         grid = (-(-work.pixels * (work.groups // QUAD) // cuda_depthwise.THREADS), 1, work.classes)
         return Plan(name, work, cuda_depthwise.DEPTHWISE[work.adjoint], grid, sizes, 1, 0)
     if name == "direct":
-        down = tiles_of(work.pixels, cuda_direct.pixels_of(work.makes))
-        grid = (down, tiles_of(work.makes, cuda_direct.WIDEST), work.groups)
-        return Plan(
-            name,
-            work,
-            cuda_direct.DIRECT[work.reads],
-            grid,
-            sizes,
-            1,
-            work.steps * cuda_direct.width_of(work.makes) * 4,
-        )
+        return _tiled(name, work, cuda_direct.DIRECT[work.reads], sizes, slices)
     kernels, (rows, columns) = TILES[name] if name in TILES else ON_CORES[name]
-    grid = tiles_of(work.pixels, rows), tiles_of(work.makes, columns), work.classes * work.groups * slices
     if name in ON_CORES:
         shared = shared_of(kind, rows, columns) if kernels is ASYNC else 0
-        return Plan(name, work, kernels[kind, rows, columns, work.adjoint], grid, sizes, slices, shared)
-    return Plan(name, work, kernels[rows, columns, work.adjoint], grid, sizes, slices, 0)
+        return _tiled(name, work, kernels[kind, rows, columns, work.adjoint], sizes, slices, shared)
+    return _tiled(name, work, kernels[rows, columns, work.adjoint], sizes, slices)
+
+
+def _tiled(name, work, kernel, sizes, slices, shared=0):
+    """The Plan of a rung whose blocks own tiles of pixels and channels."""
+    if name == "direct":
+        rows, columns = cuda_direct.pixels_of(work.makes), cuda_direct.WIDEST
+        shared = work.steps * cuda_direct.width_of(work.makes) * 4
+    else:
+        rows, columns = (TILES.get(name) or ON_CORES[name])[1]
+    grid = tiles_of(work.pixels, rows), tiles_of(work.makes, columns), work.classes * work.groups * slices
+    return Plan(name, work, kernel, grid, sizes, slices, shared, () if name in ON_CORES else (0,))
+
+
+@lru_cache(maxsize=1024)
+def _pooled_plans(call, windows, pooled_size):
+    """{rung: Plan} of those that pool in the launch that convolves, with the bits of `forward` and pooling; best first.
+
+    Windows of 2 x 2 side by side, the rest of a map that they do not cover left out.
+    """
+    plan = _plan(*call, None)
+    size = tuple(n // 2 for n in plan.work.result[:2])
+    if windows != SQUARES or pooled_size != size or plan.slices > 1:
+        return {}
+    whole = tuple(2 * n for n in size)
+    work = plan.work._replace(result=(*whole, plan.work.result[2]), pixels=plan.work.images * prod(whole))
+    sizes, misfits = (*work.sizes(), work.steps, 1), misfits_of(plan.work, call[-2], call[-1])
+    kernels = pooled_of(plan.work, plan.name, misfits)
+    return {name: _tiled(name, work, kernel, sizes, 1) for name, kernel in kernels.items()}
 
 
 # ---- calls -----------------------------------------------------------------------------------------------------------
@@ -147,16 +169,40 @@ def forward_pooled(
     x, w, bias, relu, stride, padding, dilation, groups, kernel_size, pool_stride, pool_padding, pool_dilation,
     out, positions, workspace,
 ):  # fmt: skip
-    """forward, then max_forward of pool2d, each by the best rung that fits; see the launcher."""
+    """forward, then max_forward of pool2d, in one launch where there is a kernel for it; see the launcher."""
     if not out.size:
         return
-    n, o, *size = output_shape(x.shape, w.shape, None, stride, padding, dilation, groups)
+    settings, windows = (stride, padding, dilation, groups), (kernel_size, pool_stride, pool_padding, pool_dilation)
+    size = output_shape(x.shape, w.shape, None, *settings)[2:]
+    call = "forward", x.shape, w.shape, size, settings, _kind(x.itemsize, x.dtype.name), aligned(x, w)
+    plans = _pooled_plans(call, windows, out.shape[2:])
+
+    def run(name):
+        if name == APART:
+            _convolve_and_pool(x, w, bias, relu, settings, windows, out, positions, workspace)
+        else:
+            _start_pooled(plans[name], x, w, bias, relu, out, positions)
+
+    def candidates():
+        return {name: plan.kernel for name, plan in plans.items()} | {APART: _plan(*call, None).kernel}
+
+    fastest = chosen("conv2d_pooled", call, candidates, run, x) if plans else APART
+    run(fastest or next(iter(plans)))
+
+
+def _start_pooled(plan, x, w, bias, relu, out, positions):
+    flags = BIAS * (bias is not None) + RELU * relu
+    flags += WIDE * (plan.work.makes % QUAD == 0 and aligned(out) and address(positions) % QUAD == 0)
+    arguments = x, w, 0 if bias is None else bias, out, *plan.sizes, flags, positions
+    plan.kernel(plan.grid, (plan.kernel.threads,), arguments, plan.shared)
+
+
+def _convolve_and_pool(x, w, bias, relu, settings, windows, out, positions, workspace):
+    n, o, *size = output_shape(x.shape, w.shape, None, *settings)
     first, end = -address(workspace) % ALIGNMENT, _convolved_bytes(x.shape, w.shape, size, x.itemsize)
     elements = workspace[first : first + n * o * prod(size) * x.itemsize].view(x.dtype)
     convolved = elements.reshape(n, *size, o)
-    settings = stride, padding, dilation, groups
     forward(x, w, bias, relu, *settings, convolved.transpose(0, 3, 1, 2), workspace[end:])
-    windows = kernel_size, pool_stride, pool_padding, pool_dilation
     pool2d.max_forward(convolved, *windows, *(array.transpose(CHANNELS_LAST) for array in (out, positions)))
 
 
@@ -174,11 +220,26 @@ def _run(direction, source, w, bias, relu, settings, result, workspace, rung):
             kernel(*given)
 
     if rung is None and result.size:
-        x, out = (source, result) if direction == "forward" else (result, source)
-        at_multiple, kind = aligned(source, w, result), _kind(source.itemsize, source.dtype.name)
-        call = direction, x.shape, w.shape, out.shape[2:], settings, kind, at_multiple
+        call = _call(direction, source, w, settings, result)
+        if _plan(*call, None).name == "product":  # which has candidates of its own
+            matmul.forward(*_matrices(direction, source, w, result, bias, relu), workspace)
+            return
         rung = chosen("conv2d", call, lambda: equals(*call), start, source)
     start(rung)
+
+
+def _call(direction, source, w, settings, result):
+    """What tells one call from another."""
+    x, out = (source, result) if direction == "forward" else (result, source)
+    at_multiple, kind = aligned(source, w, result), _kind(source.itemsize, source.dtype.name)
+    return direction, x.shape, w.shape, out.shape[2:], settings, kind, at_multiple
+
+
+def _matrices(direction, source, w, result, bias, relu):
+    """A convolution by filters of one pixel as a matrix product: what `forward` of matmul gets before the workspace."""
+    a, out = (array.transpose(CHANNELS_LAST).reshape(-1, array.shape[1]) for array in (source, result))
+    b = w.transpose(FILTER).reshape(w.shape[1], w.shape[0])
+    return a, b if direction == "forward" else b.T, bias, relu, out
 
 
 def equals(*call):
@@ -192,14 +253,10 @@ def starts(direction, source, w, bias, relu, settings, result, workspace, rung=N
     """(kernel, grid, block, arguments, dynamic shared memory) of each launch of a direction, in order."""
     if not result.size:
         return
-    x, out = (source, result) if direction == "forward" else (result, source)
-    at_multiple, kind = aligned(source, w, result), _kind(source.itemsize, source.dtype.name)
-    plan = _plan(direction, x.shape, w.shape, out.shape[2:], settings, kind, at_multiple, rung)
+    plan = _plan(*_call(direction, source, w, settings, result), rung)
     work, end = plan.work, BIAS * (bias is not None) + RELU * relu
     if plan.name == "product":
-        a, out = (array.transpose(CHANNELS_LAST).reshape(work.pixels, -1) for array in (source, result))
-        b = w.transpose(FILTER).reshape(w.shape[1], w.shape[0])
-        yield from matmul.starts(a, b.T if work.adjoint else b, bias, relu, out, workspace)
+        yield from matmul.starts(*_matrices(direction, source, w, result, bias, relu), workspace)
         return
     block, arrays, bias = (plan.kernel.threads,), (source, w), 0 if bias is None else bias
     if plan.name == "plain":
@@ -209,12 +266,13 @@ def starts(direction, source, w, bias, relu, settings, result, workspace, rung=N
     wide = WIDE * (work.makes % QUAD == 0 and aligned(result))
     place, sums = (result, 0) if result.itemsize == source.itemsize else (address(result), SUMS)
     if plan.slices == 1:
-        yield plan.kernel, plan.grid, block, (*arrays, bias, place, *plan.sizes, end + wide + sums), plan.shared
+        arguments = *arrays, bias, place, *plan.sizes, end + wide + sums, *plan.rest
+        yield plan.kernel, plan.grid, block, arguments, plan.shared
         return
     first = -address(workspace) % ALIGNMENT
     partial = workspace[first : first + plan.slices * work.size * 4]
     whole = WIDE * (work.makes % QUAD == 0) + SUMS * (source.itemsize == 2)
-    yield plan.kernel, plan.grid, block, (*arrays, 0, partial, *plan.sizes, whole), plan.shared
+    yield plan.kernel, plan.grid, block, (*arrays, 0, partial, *plan.sizes, whole, *plan.rest), plan.shared
     grid, block = (-(-work.size // cuda_split.WIDTH), 1), (cuda_split.WIDTH, cuda_split.HEIGHT)
     arguments = partial, bias, place, work.size, work.result[2], plan.slices, 0, end + sums
     yield cuda_split.ADD[source.dtype.name], grid, block, arguments, 0

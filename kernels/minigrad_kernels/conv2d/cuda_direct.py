@@ -1,9 +1,10 @@
 """A rung of the convolution for images of few channels: the filters in shared memory, and no tile of the images."""
 
 from ..toolchain.cuda import cuda, device, f32, i32, i64, kernel, load4, offset, outer_product, u32, unroll
-from .cuda_parts import QUAD, SIGNATURE, make_classes, make_write, split
+from .cuda_parts import POOLING, QUAD, make_classes, make_write, split
+from .cuda_pooled import make_pooled_write
 
-__all__ = ["DIRECT", "MADE", "PIXELS", "THREADS", "WIDEST", "pixels_of", "width_of"]
+__all__ = ["DIRECT", "MADE", "PIXELS", "POOLED", "THREADS", "WIDEST", "pixels_of", "width_of"]
 
 THREADS = 128
 PIXELS, MADE = 4, 8  # of a thread: pixels, and channels that it makes of each
@@ -31,16 +32,18 @@ def copy_filters(tile, filters, steps, width, left, result_c):
     cuda.syncthreads()
 
 
-def make_direct(channels):
-    """The rung for images of so many channels in each group."""
+def make_direct(channels, pooled=False):
+    """The rung for images of so many channels in each group; pooled: with the maximum over windows behind it."""
     sums, words = PIXELS * MADE, PIXELS * channels
-    axis, pixel, target = make_classes(False)
-    write = make_write(PIXELS, MADE, 0, target)
+    axis, pixel, target = make_classes(False, pooled)
+    write = make_pooled_write(PIXELS, MADE, 0) if pooled else make_write(PIXELS, MADE, 0, target)
+    variant = f"{channels}_{'pooled' if pooled else 'forward'}"
 
-    @kernel(SIGNATURE, threads=THREADS, blocks=4, opcodes=("STG.E.128",), variant=f"{channels}_forward")
+    @kernel(POOLING, threads=THREADS, blocks=4, opcodes=("STG.E.128",), variant=variant)
     def direct(
         source, filters, bias, result, images, source_h, source_w, source_c, result_h, result_w, result_c, filter_h,
         filter_w, stride_h, stride_w, padding_h, padding_w, dilation_h, dilation_w, groups, depth, slices, flags,
+        positions,
     ):  # fmt: skip
         """One idea: sums so short that a block holds all its filters, so only they need shared memory.
 
@@ -70,10 +73,11 @@ def make_direct(channels):
         row, eighth = split(i32(cuda.threadIdx.x), eighths)
         if row >= together:  # threads left over
             return
-        row = i32(cuda.blockIdx.x * i32(together * PIXELS) + row)
+        apart = i32(1) if pooled else together  # from one pixel of a thread to the next: a window's are its own
+        row = i32(cuda.blockIdx.x * i32(together * PIXELS) + (row * PIXELS if pooled else row))
         for j in range(PIXELS):
             unroll(0)
-            image, i, k = pixel(min(i32(row + j * together), i32(pixels - 1)), vertical, horizontal)
+            image, i, k = pixel(min(i32(row + j * apart), i32(pixels - 1)), vertical, horizontal)
             h[j], v[j] = i32(i * stride_h - padding_h), i32(k * stride_w - padding_w)
             at[j] = i32(i32(i32(i32(image * source_h + h[j]) * source_w) + v[j]) * source_c + group * channels)
         for i in range(sums):
@@ -104,9 +108,12 @@ def make_direct(channels):
         left = i32(left - eighth * QUAD)
         sizes = result_h, result_w, result_c
         start = offset(result, i64(column))
-        write(total, start, bias, row, together, column, across, pixels, left, vertical, horizontal, sizes, flags)
+        write(
+            total, start, bias, row, apart, column, across, pixels, left, vertical, horizontal, sizes, flags, positions
+        )  # fmt: skip
 
     return direct
 
 
 DIRECT = {channels: make_direct(channels) for channels in (1, 2, 3, 4)}
+POOLED = {channels: make_direct(channels, True) for channels in (1, 3)}

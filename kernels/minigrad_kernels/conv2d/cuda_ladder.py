@@ -4,7 +4,7 @@ from functools import lru_cache
 
 from ..matmul.plan import MOST
 from ..toolchain.cuda.memory import VECTOR as ALIGNMENT
-from . import cuda_direct
+from . import cuda_direct, cuda_gemm, cuda_vector
 from .cuda_async import ASYNC
 from .cuda_gemm import GEMM
 from .cuda_parts import MOST_TAPS, QUAD
@@ -13,7 +13,7 @@ from .cuda_tensor import TENSOR
 from .cuda_vector import VECTOR
 from .geometry import output_shape
 
-__all__ = ["ON_CORES", "RUNGS", "TILES", "best_of", "fits", "misfits_of", "peers_of", "tile_rung_of"]
+__all__ = ["ON_CORES", "RUNGS", "TILES", "best_of", "fits", "misfits_of", "peers_of", "pooled_of", "tile_rung_of"]
 
 TILES = {  # name: (kernels by tile and direction, tile)
     "gemm_128x16": (GEMM, (128, 16)),
@@ -136,3 +136,15 @@ def peers_of(work, kind, misfits):
         alike = [name for name, (kernels, _) in ON_CORES.items() if kernels is ON_CORES[best][0]]
         return [name for name in alike if misfits[name] is None]
     return []
+
+
+def pooled_of(work, best, misfits):
+    """{name: kernel} of the rungs that pool in the same launch and give the bits of the best one, that one first."""
+    if best == "direct":
+        return {best: cuda_direct.POOLED[work.reads]} if work.reads in cuda_direct.POOLED else {}
+    found = {}
+    for name, (kernels, tile) in TILES.items():
+        pooled = (cuda_vector if kernels is VECTOR else cuda_gemm).POOLED
+        if best in TILES and misfits[name] is None and tile in pooled:
+            found[name] = pooled[tile]
+    return {best: found.pop(best)} | found if best in found else {}

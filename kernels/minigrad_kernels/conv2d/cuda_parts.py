@@ -19,7 +19,7 @@ from ..matmul.cuda_parts import BIAS, RELU, WIDE, bias_of, finish, least_of
 from ..toolchain.cuda import cuda, device, f32, i32, i64, offset, store4, u32, unroll
 
 __all__ = [
-    "BASE", "BIAS", "COUNT", "FROM", "HOP", "MOST_TAPS", "QUAD", "REACH", "RELU", "SIGNATURE", "STEP",
+    "BASE", "BIAS", "COUNT", "FROM", "HOP", "MOST_TAPS", "POOLING", "QUAD", "REACH", "RELU", "SIGNATURE", "STEP",
     "STEPS", "TABLE", "TAPS", "WIDE", "advance", "bias_of", "find_step",
     "finish", "least_of", "make_classes", "make_own", "make_parts", "make_write", "signature_of", "split",
 ]  # fmt: skip
@@ -43,6 +43,7 @@ def signature_of(pointer):
 
 
 SIGNATURE = signature_of("f32*")
+POOLING = f"{SIGNATURE}, u8* positions"  # of rungs some of whose kernels pool (cuda_pooled.py); the others get 0
 
 
 # An axis of one class, in the words of the formula above: a tuple of these. COUNT: its pixels.
@@ -96,13 +97,20 @@ def advance(step, by, channels):
     return tap, channel
 
 
-def make_classes(adjoint):
-    """Functions of a direction: its axis, and where pixels of a class lie."""
+def make_classes(adjoint, pooled=False):
+    """Functions of a direction: its axis, and where pixels of a class lie.
+
+    pooled: pixels are numbered by windows of 2 x 2; the axes have as many as lie in whole windows
+    """
     axis = adjoint_axis if adjoint else forward_axis
 
     @device
     def pixel(number, vertical, horizontal):
         """(image, row, column) of a pixel of the class."""
+        if pooled:
+            rest, column = split(i32(number >> 2), i32(horizontal[COUNT] >> 1))
+            image, row = split(rest, i32(vertical[COUNT] >> 1))
+            return image, i32(2 * row + ((number >> 1) & 1)), i32(2 * column + (number & 1))
         rest, column = split(number, horizontal[COUNT])
         image, row = split(rest, vertical[COUNT])
         return image, row, column
@@ -119,9 +127,9 @@ def make_classes(adjoint):
     return axis, pixel, target
 
 
-def make_parts(adjoint, rows, copies, apart, threads, tile_steps=STEPS):
+def make_parts(adjoint, rows, copies, apart, threads, tile_steps=STEPS, pooled=False):
     """Functions of a direction, for tiles of so many rows of which a thread copies some that lie so far apart."""
-    axis, pixel, target = make_classes(adjoint)
+    axis, pixel, target = make_classes(adjoint, pooled)
 
     @device
     def prepare(images, result, kernel, stride, padding, dilation, channels, groups, depth, slices):
@@ -206,7 +214,9 @@ def make_write(row_sums, column_sums, rows_apart, target):
                     start[place + i] = finish(total[first + i], added[j * QUAD + i], least)
 
     @device
-    def write(total, start, bias, row, apart, column, across, pixels, left, vertical, horizontal, sizes, flags):
+    def write(
+        total, start, bias, row, apart, column, across, pixels, left, vertical, horizontal, sizes, flags, positions
+    ):  # fmt: skip
         """From pixel `row` of the class on, neighbours so far apart, and from channel `column` on, one block of columns
         so far `across` from the other; `left` channels are left in the group.
 

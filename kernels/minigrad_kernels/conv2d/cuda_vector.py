@@ -5,22 +5,28 @@ As one rung below, the product is as cuda_parts.py says: A is gathered from the 
 
 from ..matmul.cuda_vector import make_copy, make_sums
 from ..toolchain.cuda import cuda, device, f32, i32, i64, kernel, load4, offset, u32, unroll
-from .cuda_parts import QUAD, SIGNATURE, STEPS, TABLE, advance, find_step, make_own, make_parts, make_write
+from .cuda_parts import POOLING, QUAD, STEPS, TABLE, advance, find_step, make_own, make_parts, make_write
+from .cuda_pooled import make_pooled_write
 
-__all__ = ["VECTOR"]
+__all__ = ["POOLED", "VECTOR"]
 
 
-def make_vector(rows, columns, row_sums, column_sums, adjoint):
-    """The rung for tiles of rows x columns, in each thread a block of row_sums x column_sums of them."""
+def make_vector(rows, columns, row_sums, column_sums, adjoint, pooled=False):
+    """The rung for tiles of rows x columns, in each thread a block of row_sums x column_sums of them.
+
+    pooled: with the maximum over windows behind it, as cuda_pooled.py says
+    """
     down, across = rows // row_sums, columns // column_sums
     threads = down * across
     apart = threads // (STEPS // QUAD)
     lines = rows // apart  # that a thread copies, so far apart
     share_a, _, load, _, a_pitch = make_copy(rows, True)
     share_b, _, _, put_b, b_pitch = make_copy(columns, adjoint)
-    prepare, write_taps, find_pixels, target = make_parts(adjoint, rows, lines, apart, threads)
+    prepare, write_taps, find_pixels, target = make_parts(adjoint, rows, lines, apart, threads, pooled=pooled)
     own, (_, multiply, _) = make_own(columns, column_sums), make_sums(rows, columns, row_sums, column_sums)
     write = make_write(row_sums, column_sums, down * QUAD, target)
+    if pooled:
+        write = make_pooled_write(row_sums, column_sums, down * QUAD)
     a_size, b_size, sums, words = STEPS * a_pitch, STEPS * b_pitch, row_sums * column_sums, lines * QUAD
     a_sizes, b_sizes, copiers = 2 * a_size, 2 * b_size, columns * STEPS // QUAD
     everyone = copiers == threads
@@ -41,12 +47,13 @@ def make_vector(rows, columns, row_sums, column_sums, adjoint):
                 unroll(0)
                 tile[u32(place) + (i * a_pitch + j * apart)] = fours[QUAD * j + i]
 
-    variant = f"{rows}x{columns}_{'input_grad' if adjoint else 'forward'}"
+    variant = f"{rows}x{columns}_{'input_grad' if adjoint else 'pooled' if pooled else 'forward'}"
 
-    @kernel(SIGNATURE, threads=threads, blocks=512 // threads, opcodes=("LDG.E.128", "STG.E.128"), variant=variant)
+    @kernel(POOLING, threads=threads, blocks=512 // threads, opcodes=("LDG.E.128", "STG.E.128"), variant=variant)
     def vector(
         source, filters, bias, result, images, source_h, source_w, source_c, result_h, result_w, result_c, filter_h,
         filter_w, stride_h, stride_w, padding_h, padding_w, dilation_h, dilation_w, groups, depth, slices, flags,
+        positions,
     ):  # fmt: skip
         """One idea: four channels in one 128-bit load or store, and the next tile travels while this one is multiplied.
 
@@ -122,7 +129,22 @@ def make_vector(rows, columns, row_sums, column_sums, adjoint):
         start = offset(result, i64(place[1]) * i64(i32(i32(images * result_h) * result_w)) * i64(result_c) + channel)
         sizes = result_h, result_w, result_c
         left = i32(makes - column)
-        write(total, start, bias, row, 1, channel, across * QUAD, pixels, left, vertical, horizontal, sizes, flags)
+        write(
+            total,
+            start,
+            bias,
+            row,
+            1,
+            channel,
+            across * QUAD,
+            pixels,
+            left,
+            vertical,
+            horizontal,
+            sizes,
+            flags,
+            positions,
+        )
 
     return vector
 
@@ -131,3 +153,4 @@ SUMS = {(128, 64): (8, 8), (64, 64): (8, 4), (128, 32): (8, 4), (128, 16): (8, 4
 VECTOR = {
     (*tile, adjoint): make_vector(*tile, *sums, adjoint) for tile, sums in SUMS.items() for adjoint in (False, True)
 }
+POOLED = {tile: make_vector(*tile, *SUMS[tile], False, True) for tile in ((128, 64), (64, 64), (128, 32))}

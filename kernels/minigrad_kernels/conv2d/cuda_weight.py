@@ -1,9 +1,11 @@
 """The weight gradient of convolution on CUDA: which rung of the ladder runs, and how it is started.
 
 Each rung is one idea more than those below: plain, gemm, vector, tensor, async, direct, depthwise; pointwise is the
-matrix product that a 1x1 filter is. All but that one write the sums of each slice of the pixels, and a last kernel adds
-the slices, in one order. Float64 runs on the plain rung; float16 and bfloat16 run on tensor and async, unless `fits`
-of cuda.py says that the launcher is to widen them; in the mode tf32, float32 runs on async where it fits.
+matrix product that a 1x1 filter is. Gemm and vector have a name for each of their tiles. All rungs but pointwise write
+the sums of each slice of the pixels, and a last kernel adds the slices, in one order. The sum of a slice is one sum, in
+the order of the pixels, in all tiles of gemm and vector, and so it is in tensor and async: of these the fastest is
+taken. Float64 runs on the plain rung; float16 and bfloat16 run on tensor and async, unless `fits` of cuda.py says that
+the launcher is to widen them; in the mode tf32, float32 runs on async where it fits.
 """
 
 from functools import lru_cache
@@ -21,6 +23,7 @@ from ..toolchain.cuda.memory import VECTOR as ALIGNMENT
 from ..toolchain.cuda.memory import address, aligned
 from ..toolchain.cuda.rungs import choose
 from ..toolchain.tf32_mode import mode as tf32
+from ..toolchain.tuning import chosen
 from . import cuda_weight_async
 from . import cuda_weight_depthwise as depthwise
 from .cuda_weight_direct import DIRECT
@@ -32,13 +35,21 @@ from .cuda_weight_tensor import SIDE, TENSOR
 from .cuda_weight_tile import run_of, tile_of
 from .cuda_weight_vector import HOP, ROWS, VECTOR
 
-__all__ = ["RUNGS", "weight_grad", "weight_grad_workspace"]
+__all__ = ["RUNGS", "equals", "weight_grad", "weight_grad_workspace"]
 
 OP = "conv2d weight_grad"
 FEW_ROWS, FEW_COLUMNS = 160, 16  # of dw: what the direct rung is made for; more fill the tiles of the vector rung
 MOST_GROUPS = 65535  # blocks in z
-SINGLE = "plain", "gemm", "vector", "direct", "depthwise", "pointwise"
+TILES = {  # name: (kernel, rows and columns of its tile, pixels from one that a thread gathers to its next one)
+    "gemm_64x32": (GEMM[64, 32], (64, 32), HOPS[64, 32]),
+    "gemm": (GEMM[64, 64], (64, 64), HOPS[64, 64]),
+    "vector_96x32": (VECTOR[32], (ROWS, 32), HOP),
+    "vector": (VECTOR[64], (ROWS, 64), HOP),
+}
+NARROW, NARROWER = 32, {"gemm": "gemm_64x32", "vector": "vector_96x32"}  # columns, and what suits so many at most
+SINGLE = "plain", *TILES, "direct", "depthwise", "pointwise"
 KINDS = {"float64": ("plain",), "float32": SINGLE, "tf32": (*SINGLE, "async")}  # the rungs of a type
+ON_CORES = "tensor", "async"
 MISSING = {"tensor": "float16 or bfloat16", "async": "float16, bfloat16, or float32 in the mode tf32"}
 
 
@@ -68,19 +79,18 @@ def _direct_misfit(p, x_aligned, others_aligned):
     return None
 
 
-@lru_cache(maxsize=1024)
-def _rung(p, kind, x_aligned, others_aligned, rung):
-    """The name of the rung that runs a Problem; kind: the name of a type, or tf32."""
+def _misfits(p, kind, x_aligned, others_aligned):
+    """What each rung wants and does not get, in words; None where it fits."""
     chunk = 4 if kind == "tf32" else 8
     chunks = x_aligned and others_aligned and p.w_shape[1] % chunk == p.columns % chunk == 0
     quads = x_aligned and others_aligned and p.w_shape[1] % 4 == p.columns % 4 == 0
     single = p.depthwise and p.columns == 1 and p.groups % 4 == 0 and x_aligned and others_aligned
     wide = p.pointwise and min(p.rows, p.columns) > FEW_COLUMNS
     where, tiles = f"at multiples of {ALIGNMENT} bytes", _tiles_misfit(p)
+    fours = tiles or (None if quads else f"multiples of 4 channels and filters in a group, {where}")
     misfits = {
         "plain": None,
-        "gemm": tiles,
-        "vector": tiles or (None if quads else f"multiples of 4 channels and filters in a group, {where}"),
+        **{name: tiles if name.startswith("gemm") else fours for name in TILES},
         "tensor": tiles,
         "async": tiles or (None if chunks else f"multiples of {chunk} channels and filters in a group, {where}"),
         "direct": tiles or _direct_misfit(p, x_aligned, others_aligned),
@@ -89,9 +99,24 @@ def _rung(p, kind, x_aligned, others_aligned, rung):
         if wide
         else f"1x1 filters, stride 1, no padding, one group, more than {FEW_COLUMNS} channels and filters",
     }
-    runs = KINDS.get(kind, ("tensor", "async"))
-    misfits |= {name: MISSING.get(name, "float32") for name in misfits if name not in runs}
-    return choose(OP, rung, misfits)
+    runs = KINDS.get(kind, ON_CORES)
+    return misfits | {name: MISSING.get(name, "float32") for name in misfits if name not in runs}
+
+
+@lru_cache(maxsize=1024)
+def _rung(p, kind, x_aligned, others_aligned, rung):
+    """The name of the rung that runs a Problem; kind: the name of a type, or tf32."""
+    name = choose(OP, rung, _misfits(p, kind, x_aligned, others_aligned))
+    return NARROWER.get(name, name) if rung is None and p.columns <= NARROW else name
+
+
+def equals(p, kind, x_aligned, others_aligned):
+    """{name: Kernel} of the rungs that give the bits of the best one."""
+    best, misfits = _rung(p, kind, x_aligned, others_aligned, None), _misfits(p, kind, x_aligned, others_aligned)
+    if best in TILES:
+        return {name: kernel for name, (kernel, *_) in TILES.items() if misfits[name] is None}
+    kernels = {"tensor": TENSOR, "async": cuda_weight_async.ASYNC}
+    return {name: kernels[name][kind] for name in ON_CORES if best in ON_CORES and misfits[name] is None}
 
 
 def _type(array):
@@ -111,12 +136,23 @@ def weight_grad_workspace(x_shape, w_shape, stride, padding, dilation, groups, i
 
 
 def weight_grad(g, x, stride, padding, dilation, groups, dw, workspace, rung=None):
-    """Gradient of the convolution with respect to its filters; see the launcher. rung: a name from RUNGS.
+    """Gradient of the convolution with respect to its filters; see the launcher. rung: a name from RUNGS; None: the
+    fastest of those with the bits of the best that fits.
 
     Errors  ValueError for a rung that does not exist or does not fit, and for sizes that are not 32-bit
     """
     problem = problem_of(x.shape, dw.shape, stride, padding, dilation, groups)
-    start = RUNGS[_rung(problem, _type(x), aligned(x), aligned(g, dw), rung)]
+    call = problem, _type(x), aligned(x), aligned(g, dw)
+
+    def run(name):
+        _start(RUNGS[_rung(*call, name)], problem, g, x, dw, workspace)
+
+    if rung is None and dw.size and problem.pixels:
+        rung = chosen("conv2d_weight_grad", call, lambda: equals(*call), run, x)
+    run(rung)
+
+
+def _start(start, problem, g, x, dw, workspace):
     if not problem.pixels:
         dw.fill(0)
     elif start is _pointwise or problem.slices == 1:
@@ -154,14 +190,8 @@ def _tiled(kernel, tile, hop, problem, arrays, flags=(), shared=0):
     return problem.slices
 
 
-def _gemm(problem, x, g, out, _):
-    tile = (64, 32) if problem.columns <= 32 else (64, 64)
-    return _tiled(GEMM[tile], tile, HOPS[tile], problem, (x, g, out))
-
-
-def _vector(problem, x, g, out, _):
-    columns = 32 if problem.columns <= 32 else 64
-    return _tiled(VECTOR[columns], (ROWS, columns), HOP, problem, (x, g, out))
+def _of_tiles(kernel, tile, hop):
+    return lambda problem, x, g, out, _: _tiled(kernel, tile, hop, problem, (x, g, out))
 
 
 def _on_cores(x, out, columns):
@@ -212,8 +242,7 @@ def _pointwise(problem, x, g, dw, workspace):
 
 RUNGS = {
     "plain": _plain,
-    "gemm": _gemm,
-    "vector": _vector,
+    **{name: _of_tiles(*found) for name, found in TILES.items()},
     "tensor": _tensor,
     "async": _async,
     "direct": _direct,

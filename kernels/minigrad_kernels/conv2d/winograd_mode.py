@@ -1,14 +1,12 @@
 """The switch of Winograd's way, in a file of its own: it can be set before anything is compiled."""
 
-import contextlib
-import contextvars
-
 from ..errors import ShapeError
+from ..toolchain.modes import Mode
 from ..toolchain.tf32_mode import mode as tf32
 
 __all__ = ["mode", "winograd"]
 
-_modes = contextvars.ContextVar("winograd", default=True)
+_modes = Mode("winograd", True)
 
 
 def mode():
@@ -16,7 +14,6 @@ def mode():
     return not tf32() and _modes.get()
 
 
-@contextlib.contextmanager
 def winograd(mode=True):
     """Whether convolutions on the CPU may go by Winograd's F(4x4,3x3). On by default. A with block or a decorator.
 
@@ -25,10 +22,6 @@ def winograd(mode=True):
     "always"    all that can do, whether it pays or not
     Errors  ValueError for another mode
     """
-    if mode not in (True, False, "always"):
+    if not isinstance(mode, bool) and not (isinstance(mode, str) and mode == "always"):
         raise ShapeError(f"winograd: mode is {mode!r}, wants True, False or 'always'")
-    token = _modes.set(mode)
-    try:
-        yield
-    finally:
-        _modes.reset(token)
+    return _modes.setting(mode)

@@ -165,6 +165,8 @@ class Shared(Memory):
     def check(self, instruction, lanes, addresses, offsets, size, access):
         self.count(lanes, addresses, size)
         self.machine.copies.check(instruction, lanes, addresses, offsets, size, access)
+        if self.machine.proxy.active:
+            self.machine.proxy.check(instruction, lanes, addresses, offsets, size, access != READ)
         self.check_races(instruction, lanes, addresses, offsets, size, access)
         return None
 

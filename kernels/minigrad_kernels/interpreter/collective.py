@@ -29,7 +29,7 @@ def collective(*names):
 def members_of(slots, instruction):
     """A function that gives, for each lane that executes it, the lanes that must meet, as bits; None if none must."""
     root, parts = instruction.parts[0], instruction.parts
-    if root in ("mma", "ldmatrix", "stmatrix", "movmatrix"):
+    if root in ("mma", "ldmatrix", "stmatrix", "movmatrix", "wgmma"):
         return lambda m: np.full(m.lanes.count, 0xFFFFFFFF, np.uint32)
     if parts[:3] == ("bar", "warp", "sync"):
         mask = slots.source(instruction.operands[0], "u32")

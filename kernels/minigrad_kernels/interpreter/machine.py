@@ -11,6 +11,7 @@ from ..errors import StateError
 from .access import Local, Shared
 from .copies import Copies
 from .lanes import WARP
+from .proxy import Proxy
 from .report import Counts, Fault
 
 __all__ = ["Machine"]
@@ -46,8 +47,10 @@ class Machine:
         self.shared = Shared(self, shared_end)
         self.local = Local(self, self.code.program.local)
         self.copies = Copies(self, len(self.shared.space.bytes))
+        self.proxy = Proxy(self, self.shared.stride)
         self.live = np.ones(self.geometry.lanes, np.bool_)
         self.barrier_pending = {}  # (barrier, instruction) -> lanes that wait there
+        self.parked = {}  # instruction -> (lanes that wait there for mbarriers, the function that asks them)
         self.meeting = {}  # instruction -> lanes whose warp is not complete there
         self.ready = {0: self.geometry.everyone}
         self.steps = 0
@@ -125,7 +128,11 @@ class Machine:
         return missing, waits[warp]
 
     def release(self):
-        """Nobody can go on: let go who waits for others in vain. Whether there was anybody."""
+        """Nobody can go on: look again at mbarriers, and let go who waits in vain. Whether there was anybody."""
+        if self.parked:
+            if not self.look_again(False):
+                self.look_again(True)
+            return True
         if self.meeting:
             start = min(self.meeting)
             lanes = self.meeting.pop(start)
@@ -149,6 +156,22 @@ class Machine:
         for (_, number), waiting in pending.items():
             self.pass_barrier(number, waiting)
         return True
+
+    def attempt(self, number, lanes, test, force=False):
+        """Lanes that wait for phases of mbarriers go on where those are over; whether any does. force: all do."""
+        self.enter(lanes)
+        over = test(self, force)
+        going, staying = lanes.only(over), lanes.only(~over)
+        if going is not None:
+            self.go(number + 1, going)
+        if staying is not None:
+            others = self.parked.get(number)
+            self.parked[number] = (staying if others is None else staying.with_(others[0])), test
+        return going is not None
+
+    def look_again(self, force):
+        parked, self.parked = self.parked, {}
+        return any([self.attempt(number, *waiting, force) for number, waiting in parked.items()])
 
     def why_stuck(self, pending, block, start, waiting):
         """What the other threads of a block do while some wait at a barrier."""
@@ -195,6 +218,8 @@ class Machine:
     def pass_barrier(self, number, lanes):
         self.counts.barriers += len(np.unique(self.geometry.block_of[lanes.at]))
         self.shared.races.barrier(lanes)
+        if self.proxy.active:
+            self.proxy.join(lanes)
         self.enter(lanes)
         self.code.opened[number](self, lanes)
 

@@ -3,7 +3,7 @@
 import re
 
 from ..errors import StateError
-from .syntax import VARIABLE, Address, Immediate, Negated, Pair, Register, Special, Symbol, Vector, split
+from .syntax import VARIABLE, Address, Cell, Immediate, Negated, Pair, Register, Special, Symbol, Vector, split
 
 __all__ = ["LOCAL_START", "SHARED_START", "Names"]
 
@@ -140,6 +140,9 @@ class Names:
         return text  # a label, a function, "_", or unknown: the translation of the instruction decides
 
     def address(self, text):
+        base, *place = split(text)
+        if place:
+            return Cell(self.operand(base), self.operand(place[0]).elements)
         match = SUM.match(text)
         if match and NUMBER.match(match[2]):
             return Address(self.operand(match[1]), int(match[2], 0))

@@ -50,6 +50,7 @@ class ThreadRaces(_Units):
         self.clock = 1
         self.since_block = np.ones(geometry.lanes, np.int32)  # the time of each lane's last barrier
         self.since_warp = np.ones(geometry.lanes, np.int32)  # of its last bar.sync or bar.warp.sync
+        self.since_fence = np.zeros(geometry.lanes, np.int32)  # of its last fence.proxy.async
 
     def barrier(self, lanes):
         self.clock += 1
@@ -59,7 +60,16 @@ class ThreadRaces(_Units):
         self.clock += 1
         self.since_warp[lanes.at] = self.clock
 
+    def fence(self, lanes):
+        self.clock += 1
+        self.since_fence[lanes.at] = self.clock
+
     # ---- accesses ------------------------------------------------------------------------------------------------
+
+    def before_proxy(self, unit, lane):
+        """(unordered, unfenced): what threads wrote, before the asynchronous proxy reads it at the wish of a lane."""
+        time, writer = self.write_time[unit], self.lowest_writer[unit]
+        return time >= self.since_block[lane], (time > 0) & (time >= self.since_fence[writer])
 
     def read(self, lanes, offsets, size):
         """(bad, step): reads of what another thread wrote (or None), and the steps that wrote it."""

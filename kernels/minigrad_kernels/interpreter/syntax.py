@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 __all__ = [
-    "ARGUMENTS", "FUNCTION", "VARIABLE", "Address", "Function", "Immediate", "Negated", "Pair", "Piece", "Register",
-    "Special", "Symbol", "Vector", "files", "functions_and_variables", "split",
+    "ARGUMENTS", "FUNCTION", "VARIABLE", "Address", "Cell", "Function", "Immediate", "Negated", "Pair", "Piece",
+    "Register", "Special", "Symbol", "Vector", "files", "functions_and_variables", "split",
 ]  # fmt: skip
 
 COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.S)
@@ -72,6 +72,13 @@ class Address(NamedTuple):
 
     base: Any
     offset: int
+
+
+class Cell(NamedTuple):
+    """[base, {place, ...}]: a place in what a tensor map describes"""
+
+    base: Any
+    place: tuple[Any, ...]
 
 
 class Piece(NamedTuple):

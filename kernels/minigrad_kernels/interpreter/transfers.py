@@ -4,6 +4,7 @@ from collections.abc import Callable
 
 import numpy as np
 
+from .bulk import copy_box
 from .operations import DTYPES, Unknown
 from .steps import address_of, copy, sequence
 from .syntax import Address, Symbol, Vector
@@ -167,7 +168,9 @@ def atomic(slots, instruction):
 @transfer("cp")
 def copy_asynchronously(slots, instruction):
     parts = instruction.parts
-    if parts[:2] != ("cp", "async") or "bulk" in parts or "mbarrier" in parts:
+    if parts[:3] == ("cp", "async", "bulk"):
+        return copy_box(slots, instruction)
+    if parts[:2] != ("cp", "async") or "mbarrier" in parts:
         raise Unknown("is a copy that is not known")
     if "commit_group" in parts:
         return lambda m: m.copies.commit(m.lanes)

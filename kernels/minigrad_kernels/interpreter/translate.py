@@ -4,8 +4,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
 
-from . import arithmetic, bits, compare, convert, floating  # noqa: F401  (they enter their opcodes)
+from . import arithmetic, bits, compare, convert, floating, warpgroup  # noqa: F401  (they enter their opcodes)
+from .bulk import fence
 from .collective import COLLECTIVE, members_of
+from .mbarriers import mbarrier, waiting
 from .operations import DTYPES, OPCODES, Unknown
 from .program import Instruction, Program, parse
 from .slots import Slots
@@ -17,15 +19,15 @@ __all__ = ["Code", "Run", "ends_a_run", "translate"]
 
 BRANCHES = ("bra", "brx", "ret", "exit", "trap")
 BARRIERS = ("bar", "barrier")
-NOTHING = ("membar", "fence", "prefetch", "prefetchu", "applypriority", "nanosleep", "pmevent", "griddepcontrol")
+NOTHING = ("membar", "prefetch", "prefetchu", "applypriority", "nanosleep", "pmevent", "griddepcontrol", "setmaxnreg")
 # What reading an instruction of an unexpected form may run into.
 UNREADABLE = (Unknown, ValueError, TypeError, KeyError, IndexError, AttributeError)
 
 
 def ends_a_run(instruction):
-    """Whether it is a jump or a barrier of the block."""
-    root = instruction.parts[0]
-    return root in BRANCHES or (root in BARRIERS and instruction.parts[1] != "warp")
+    """Whether it is a jump, a barrier of the block, or a wait for an mbarrier."""
+    root, second = (*instruction.parts, "")[:2]
+    return root in BRANCHES or (root in BARRIERS and second != "warp") or (root, second) == ("mbarrier", "try_wait")
 
 
 @dataclass
@@ -68,6 +70,10 @@ class _Translator:
             return TRANSFERS[root](self.slots, instruction)
         if root in COLLECTIVE:
             return COLLECTIVE[root](self.slots, instruction)
+        if root == "fence":
+            return fence(self.slots, instruction)
+        if root == "mbarrier":
+            return mbarrier(self.slots, instruction)
         if root in NOTHING:
             return lambda m: None
         name = "setp|" if root == "setp" and isinstance(instruction.operands[0], Pair) else root
@@ -123,6 +129,9 @@ class _Translator:
             jump = lambda m, lanes: m.go(target, lanes)
         elif root == "brx":
             jump = self.table(instruction)
+        elif root == "mbarrier":
+            test, number = waiting(self.slots, instruction), instruction.number
+            jump = lambda m, lanes: m.attempt(number, lanes, test)
         elif root == "trap":
 
             def jump(m, lanes):

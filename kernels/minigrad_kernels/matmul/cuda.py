@@ -212,7 +212,8 @@ def starts(a, b, bias, relu, out, workspace, rung=None):
     for index, count in launches(plan.product):
         rest = tuple(slice(i, None) for i in index)  # its first element is that of the first matrix
         arrays = (a[rest], b[rest], bias, out[rest]) if any(index) else (a, b, bias, out)
-        arguments = *arrays[:3], _elements(arrays[3], a), *plan.sizes, end
+        tables = plan.tables(*arrays[:2], count) if plan.tables else ()
+        arguments = *arrays[:3], _elements(arrays[3], a), *tables, *plan.sizes, end
         yield plan.kernel, (*plan.grid, count), (plan.kernel.threads,), arguments, plan.shared
 
 

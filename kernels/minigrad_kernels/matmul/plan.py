@@ -75,6 +75,7 @@ class Plan(NamedTuple):
     product: Product
     cut: Cut
     shared: int = 0  # bytes of dynamic shared memory
+    tables: Any = None  # a function (a, b, matrices in a launch) -> further arguments, before the sizes
 
 
 def _steps(shape, strides, itemsize):

@@ -14,7 +14,7 @@ import functools
 import math
 
 from ..errors import ShapeError
-from ..toolchain import alias, backend, implementation
+from ..toolchain import alias, implementation
 from ..toolchain.arguments import (
     check_array,
     check_floats,
@@ -44,17 +44,13 @@ def _workspace(x_shape):
     return plan.workspace(math.prod(x_shape) // channels, channels)
 
 
-def workspace(function, x_shape, out=None):
-    """The bytes that "channel_sum", "batch_statistics" or "batch_norm_grads" wants for x of this shape.
-
-    out: what batch_norm_grads gets as such where it gets no dresidual; a GPU then needs room for the masked gradient
-    """
-    masked = 0 if out is None or backend(out) == "cpu" else out.nbytes + plan.ALIGNMENT
-    return _workspace(x_shape) + masked
+def workspace(function, x_shape):
+    """The bytes that "channel_sum", "batch_statistics" or "batch_norm_grads" wants for x of this shape."""
+    return _workspace(x_shape)
 
 
-def _space(op, space, x, out=None):
-    return workspace_of(op, space, workspace(op, x.shape, out), "norm.workspace", x)
+def _space(op, space, x):
+    return workspace_of(op, space, workspace(op, x.shape), "norm.workspace", x)
 
 
 def _matrix(op, name, x):
@@ -165,7 +161,7 @@ def batch_norm_grads(g, x, mean, variance, weight, eps, out, dx, dw, db, dresidu
     Grads   none here: second order goes through the differentiable form
     Shapes  g, x, dx (N, C) or (N, C, H, W), and so out and dresidual, or None; without out dx may be None: the sums
             alone; mean, variance, weight (or None), dw, db (C,);
-            workspace: workspace("batch_norm_grads", x.shape, out) bytes, without out where dresidual is given
+            workspace: workspace("batch_norm_grads", x.shape) bytes
     Errors  ValueError also for dresidual without out: it would be g
     """
     op = "batch_norm_grads"
@@ -184,7 +180,7 @@ def batch_norm_grads(g, x, mean, variance, weight, eps, out, dx, dw, db, dresidu
     if rectified is not None and gradient is None:
         raise ShapeError(f"{op}: dx is None beside out; wants an array")
     outputs = gradient, _vector(op, "dw", dw, x, check_output), _vector(op, "db", db, x, check_output)
-    space = _space(op, workspace, x, out if masked is None else None)
+    space = _space(op, workspace, x)
     affine = weight if has_weight else mean, has_weight
     kernel(*matrices, mean, variance, *affine, float(eps), rectified, *outputs, masked, space)
 

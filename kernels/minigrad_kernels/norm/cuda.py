@@ -1,7 +1,7 @@
 """Batch normalisation and standardised rows on CUDA: which rung runs, and how it is started.
 
 Rungs of what belongs to channels: plain (cuda_plain.py), one thread an element or a partial sum; vector
-(cuda_vector.py), four elements in one access by threads that keep to their columns. Both cut sums as bias/plan.py
+(cuda_vector*.py), four elements in one access by threads that keep to their columns. Both cut sums as bias/plan.py
 says, and cuda_totals.py adds up what the parts gave. Statistics take one pass over x: parts are joined by their means.
 Rungs of rows (cuda_rows.py): plain, one thread a row; warp, the lanes of a warp or the threads of a block.
 """
@@ -12,12 +12,11 @@ from ..bias.cuda import LIMIT
 from ..bias.cuda import column_sums as channel_sum
 from ..bias.cuda_plain import HEIGHT, WIDTH
 from ..bias.plan import LINES, cut
-from ..elementwise.cuda import relu_grad
 from ..errors import ShapeError
 from ..softmax.cuda_parts import THREADS, WIDTHS
 from ..toolchain.cuda.memory import VECTOR, address, aligned
 from ..toolchain.cuda.rungs import choose
-from . import cuda_plain, cuda_rows, cuda_totals, cuda_vector
+from . import cuda_plain, cuda_rows, cuda_totals, cuda_vector, cuda_vector_grads
 
 __all__ = [
     "batch_norm_grads",
@@ -109,37 +108,29 @@ def batch_normalize(x, mean, variance, weight, has_weight, bias, has_bias, eps, 
         _lines(x, cuda_vector.NORMALIZE, arguments)
 
 
-def _masked(g, out, dresidual, workspace):
-    """g where out is positive or NaN, in dresidual or in the workspace, and what is left of the workspace."""
-    if dresidual is None:
-        start = -address(workspace) % VECTOR
-        dresidual = workspace[start : start + g.nbytes].view(g.dtype).reshape(g.shape)
-        workspace = workspace[start + g.nbytes :]
-    relu_grad(g.reshape(-1), out.reshape(-1), dresidual.reshape(-1))
-    return dresidual, workspace
-
-
 def batch_norm_grads(
     g, x, mean, variance, weight, has_weight, eps, out, dx, dw, db, dresidual, workspace, rung=None
 ):  # fmt: skip
-    rung = _rung("batch_norm_grads", rung, x, g, *(array for array in (dx, dresidual) if array is not None))
+    rung = _rung("batch_norm_grads", rung, x, g, *(array for array in (out, dx, dresidual) if array is not None))
     if not x.size:
         dw.fill(0)
         db.fill(0)
         return
-    if out is not None:
-        g, workspace = _masked(g, out, dresidual, workspace)
     (rows, columns), plan = x.shape, cut(*x.shape)
     partials = _partials(workspace, x, plan)
-    _parts(x, rung, cuda_plain.PRODUCTS, cuda_vector.PRODUCTS, (g, x, mean, *partials))
+    relu, masked = out is not None, dresidual is not None
+    arrays = g, x, out if relu else x, mean, *partials, dresidual if masked else x
+    _parts(x, rung, cuda_plain.PRODUCTS, cuda_vector_grads.PRODUCTS, (*arrays, int(relu), int(masked)))
     _totals(columns, cuda_totals.GRADS[dw.dtype.name], (*partials, variance, dw, db, eps, plan.parts, columns))
     if dx is None:
         return
-    arguments = g, x, mean, variance, weight, dw, db, dx, eps, int(has_weight)
+    if masked:
+        g, relu = dresidual, False
+    arguments = g, x, out if relu else x, mean, variance, weight, dw, db, dx, eps, int(has_weight), int(relu)
     if rung == "plain":
         _elements(x, cuda_plain.GRADS, (*arguments, x.size, x.shape[1], rows))
     else:
-        _lines(x, cuda_vector.GRADS, (*arguments, float(rows)))
+        _lines(x, cuda_vector_grads.GRADS, (*arguments, float(rows)))
 
 
 # ---- rows --------------------------------------------------------------------------------------------------------

@@ -81,12 +81,15 @@ def _normalize(half):
 
 
 def _products(half):
-    real, widen = half.real, half.widen
-    arrays = "_* g, _* x, real* mean, real* sums, real* products"
+    real, widen, narrow = half.real, half.widen, half.narrow
+    arrays = "_* g, _* x, _* out, real* mean, real* sums, real* products, _* masked"
 
-    @half.plain(f"{arrays}, i32 rows, i32 columns, i32 share, i32 count")
-    def products_plain(g, x, mean, sums, products, rows, columns, share, count):
-        """The sums of g and of g * (x - mean): g and x are read once."""
+    @half.plain(f"{arrays}, i32 has_relu, i32 has_masked, i32 rows, i32 columns, i32 share, i32 count")
+    def products_plain(
+        g, x, out, mean, sums, products, masked, has_relu, has_masked, rows, columns, share, count
+    ):  # fmt: skip
+        """The sums of g and of g * (x - mean), g first masked by out if there was a ReLU: each is read once, and the
+        masked g is written if it is wanted."""
         i = thread()
         if i < count:
             column, first, own = own_column(rows, columns, share, i)
@@ -96,6 +99,10 @@ def _products(half):
                 end, short, other = i32(r + min(SHORT, i32(own - r))), real(0), real(0)
                 while r < end:
                     v = widen(g[k])
+                    if has_relu:
+                        v = real(0) if widen(out[k]) <= real(0) else v
+                    if has_masked:
+                        masked[k] = narrow(v)
                     short += v
                     other += v * (widen(x[k]) - centre)
                     k = i32(k + columns)
@@ -110,16 +117,21 @@ def _products(half):
 
 def _grads(half):
     real, widen, narrow = half.real, half.widen, half.narrow
-    arrays = "_* g, _* x, real* mean, real* variance, real* weight, real* dw, real* db, _* dx"
+    arrays = "_* g, _* x, _* out, real* mean, real* variance, real* weight, real* dw, real* db, _* dx"
 
-    @half.plain(f"{arrays}, real eps, i32 has_weight, i32 size, u32 columns, i32 rows")
-    def grads_plain(g, x, mean, variance, weight, dw, db, dx, eps, has_weight, size, columns, rows):
-        """g and x are read and dx written once; up to five numbers of the channel are read for each element."""
+    @half.plain(f"{arrays}, real eps, i32 has_weight, i32 has_relu, i32 size, u32 columns, i32 rows")
+    def grads_plain(
+        g, x, out, mean, variance, weight, dw, db, dx, eps, has_weight, has_relu, size, columns, rows
+    ):  # fmt: skip
+        """g, x and, if there was a ReLU, out are read and dx written once; up to five numbers of the channel are read
+        for each element."""
         i = thread()
         if i < size:
             c = u32(u32(i) % columns)
-            scale = inverse_deviation(variance[c], eps)
-            d = (widen(g[i]) - db[c] / real(rows)) - (widen(x[i]) - mean[c]) * (scale * dw[c] / real(rows))
+            scale, v = inverse_deviation(variance[c], eps), widen(g[i])
+            if has_relu:
+                v = real(0) if widen(out[i]) <= real(0) else v
+            d = (v - db[c] / real(rows)) - (widen(x[i]) - mean[c]) * (scale * dw[c] / real(rows))
             dx[i] = narrow(d * (scale * weight[c]) if has_weight else d * scale)
 
     return grads_plain

@@ -3,16 +3,28 @@ of float32, 64 of float16 and bfloat16. Statistics, parameters, sums and all ari
 
 As in bias/cuda_vector.py, a line is a run of whole rows in memory, and a thread owns four neighbouring elements of a
 piece of it and the same four of the lines below: the same columns every time. So what belongs to its channels, and
-its sums, stay in registers.
+its sums, stay in registers. Gradients are in cuda_vector_grads.py.
 """
 
-from ..bias.cuda_vector import add4, fold_and_write, lines_below
+from ..bias.cuda_vector import add4, lines_below
 from ..bias.plan import LINE
 from ..toolchain.cuda import cuda, device, f32, i32, store4, u32
 from ..toolchain.cuda.halves import HALVES, SINGLE, each
 from .cuda_parts import finite, joined
 
-__all__ = ["GRADS", "NORMALIZE", "PRODUCTS", "STATISTICS"]
+__all__ = [
+    "NORMALIZE",
+    "PLACES",
+    "STATISTICS",
+    "VECTORS",
+    "columns_of",
+    "gather4",
+    "mul4",
+    "own_lines",
+    "scales4",
+    "sub4",
+    "times4",
+]
 
 NOTHING = -0.0  # which changes nothing that it is added to
 PLACES = "i32 size, i32 columns, i32 fold, i32 tiles, i32 share"
@@ -219,72 +231,4 @@ def _normalize(half):
     return normalize_vector
 
 
-# ---- gradients ---------------------------------------------------------------------------------------------------
-
-
-def _products(half):
-    load4 = half.load4
-
-    @half.vector(f"_* g, _* x, f32* mean, f32* sums, f32* products, {PLACES}", half.words[:1])
-    def products_vector(g, x, mean, sums, products, size, columns, fold, tiles, share):
-        """g and x are read once, four elements at a time; each block writes the sums of its part."""
-        part, tile, place, line, first, count = own_lines(size, columns, fold, tiles, share)
-        total, product = (f32(0), f32(0), f32(0), f32(0)), (f32(0), f32(0), f32(0), f32(0))
-        if count > 0:
-            k, centre = i32(first * line + place), gather4(mean, columns_of(place, columns))
-            while count >= 2:
-                g0, g1 = load4(g, k), load4(g, i32(k + line))
-                v0, v1 = sub4(load4(x, k), centre), sub4(load4(x, i32(k + line)), centre)
-                total = add4(total, add4(g0, g1))
-                product = add4(product, add4(mul4(g0, v0), mul4(g1, v1)))
-                k = i32(k + 2 * line)
-                count = i32(count - 2)
-            if count > 0:
-                g0 = load4(g, k)
-                total, product = add4(total, g0), add4(product, mul4(g0, sub4(load4(x, k), centre)))
-        fold_and_write(cuda.shared.array(LINE, f32, alignment=16), total, sums, columns, fold, tiles, part, tile)
-        fold_and_write(cuda.shared.array(LINE, f32, alignment=16), product, products, columns, fold, tiles, part, tile)
-
-    return products_vector
-
-
-@device
-def slope4(g, v, centre, shift, slope, scale):
-    return mul4(sub4(sub4(g, shift), mul4(sub4(v, centre), slope)), scale)
-
-
-def _grads(half):
-    load4, store4 = half.load4, half.store4
-    numbers = f"f32 eps, i32 has_weight, f32 rows, {PLACES}"
-
-    @half.vector(f"_* g, _* x, {VECTORS}, f32* dw, f32* db, _* dx, {numbers}")
-    def grads_vector(
-        g, x, mean, variance, weight, dw, db, dx, eps, has_weight, rows, size, columns, fold, tiles, share
-    ):
-        """g and x are read and dx written once, four elements at a time; a thread reads up to 20 numbers for its
-        lines."""
-        part, tile, place, line, first, count = own_lines(size, columns, fold, tiles, share)
-        if count > 0:
-            c = columns_of(place, columns)
-            centre, scale = gather4(mean, c), scales4(gather4(variance, c), eps)
-            each = f32(1) / rows
-            shift = times4(gather4(db, c), each)
-            slope = times4(mul4(scale, gather4(dw, c)), each)
-            if has_weight:
-                scale = mul4(scale, gather4(weight, c))
-            k = i32(first * line + place)
-            while count >= 2:
-                g0, g1, v0, v1 = load4(g, k), load4(g, i32(k + line)), load4(x, k), load4(x, i32(k + line))
-                store4(dx, k, slope4(g0, v0, centre, shift, slope, scale))
-                store4(dx, i32(k + line), slope4(g1, v1, centre, shift, slope, scale))
-                k = i32(k + 2 * line)
-                count = i32(count - 2)
-            if count > 0:
-                store4(dx, k, slope4(load4(g, k), load4(x, k), centre, shift, slope, scale))
-
-    return grads_vector
-
-
-STATISTICS, NORMALIZE, PRODUCTS, GRADS = (
-    each(make, SINGLE, *HALVES) for make in (_statistics, _normalize, _products, _grads)
-)
+STATISTICS, NORMALIZE = (each(make, SINGLE, *HALVES) for make in (_statistics, _normalize))

@@ -2,7 +2,7 @@
 
 from ..bias.plan import cut
 
-__all__ = ["ALIGNMENT", "workspace"]
+__all__ = ["workspace"]
 
 ALIGNMENT = 16  # bytes: what 128-bit accesses want
 

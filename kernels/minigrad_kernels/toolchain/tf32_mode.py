@@ -1,21 +1,18 @@
 """The switch of TF32, in a file of its own: it can be set before anything is compiled."""
 
-import contextlib
-import contextvars
-
 import numpy as np
 
 from ..errors import KindError
+from .modes import Mode
 
 __all__ = ["mode", "round_to_tf32", "tf32"]
 
 HALF, KEPT = np.uint32(0x1000), np.uint32(0xFFFFE000)  # of the last bit that is kept; 10 bits of mantissa are
 
-_modes = contextvars.ContextVar("tf32", default=False)
+_modes = Mode("tf32", False)
 mode = _modes.get
 
 
-@contextlib.contextmanager
 def tf32(mode=True):
     """Whether products and convolutions of float32 round their operands to TF32. Off by default. A with block or a
     decorator.
@@ -29,11 +26,7 @@ def tf32(mode=True):
     """
     if not isinstance(mode, bool):
         raise KindError(f"tf32: mode is {mode!r}, wants True or False")
-    token = _modes.set(mode)
-    try:
-        yield
-    finally:
-        _modes.reset(token)
+    return _modes.setting(mode)
 
 
 def round_to_tf32(x, out):

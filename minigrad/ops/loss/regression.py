@@ -245,6 +245,7 @@ def triplet_margin_loss(anchor, positive, negative, margin=1.0, p=2, eps=1e-6, s
     shapes = [tensor_of(op, name, vectors).shape for name, vectors in named.items()]
     if len({len(shape) for shape in shapes}) > 1:
         raise ShapeError(f"{op}: anchor, positive, negative have shapes {shapes}, wanted as many dimensions each")
+    device.broadcast_shapes(op, anchor, positive, negative)
     if not number_of(op, "margin", margin) > 0:
         raise ShapeError(f"{op}: margin is {margin}, wanted more than 0")
     near, far = pairwise_distance(anchor, positive, p, eps), pairwise_distance(anchor, negative, p, eps)

@@ -219,5 +219,5 @@ def _spread(op, function, input, dim, unbiased, keepdim, correction):
         correction = int(flag_of(op, "unbiased", unbiased))
     correction = 1 if correction is None else number_of(op, "correction", correction)
     input, dtype = floating(op, input)
-    whole = dim is None or dim in ((), []) or not input.ndim
+    whole = dim is None or (isinstance(dim, tuple | list) and not dim) or not input.ndim
     return typed(function(input, axes, keepdim, correction, whole), dtype)

@@ -7,6 +7,7 @@ Source  each op is linear and its gradient is its adjoint: <A x, y> = <x, A^T y>
 
 from minigrad_kernels.errors import ShapeError
 
+from ... import device
 from ...device import array_module
 from ...primitive import primitive
 from ..arguments import integer_of, integers_of, shape_of, tensor_of
@@ -20,6 +21,7 @@ __all__ = ["diagonal", "flip", "repeat", "roll", "t", "tile", "tril", "triu"]
 @primitive
 def _tile(input, dims):
     """Copies of input, dims[k] of them along axis k."""
+    device.check_room((*dims, *input.shape), input.dtype)  # the elements are as many
     return array_module(input).tile(input, dims)
 
 

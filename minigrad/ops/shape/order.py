@@ -25,14 +25,19 @@ Ordered = namedtuple("Ordered", "values indices")
 def _order(op, input, dim, descending):
     """(the dimension, indices that put the elements along it in order); equal elements keep theirs."""
     axis, descending = axis_of(op, dim, tensor_of(op, "input", input).ndim), flag_of(op, "descending", descending)
+    with device.naming(op):
+        return axis, _indices(input, axis, descending)
+
+
+def _indices(input, axis, descending):
     if not input.ndim:
-        return axis, Tensor.made(device.zeros((), "int64", like=input.data))
+        return Tensor.made(device.zeros((), "int64", like=input.data))
     backwards = (slice(None),) * axis + (slice(None, None, -1),)
     values = input.data  # NaN comes last, but in bfloat16
     values = device.cast(values, "float32") if device.is_half(values.dtype) else values
     array = values[backwards] if descending else values
     indices = array.argsort(axis, kind="stable")
-    return axis, Tensor.made(array.shape[axis] - 1 - indices[backwards] if descending else indices)
+    return Tensor.made(array.shape[axis] - 1 - indices[backwards] if descending else indices)
 
 
 def argsort(input, dim=-1, descending=False, *, stable=False):

@@ -51,6 +51,7 @@ def _places(op, input, dim, index):
     """Flat places for an index that is nowhere larger than input but along dim; one without elements always fits."""
     axis = axis_of(op, dim, tensor_of(op, "input", input).ndim)
     shape, sizes = (input.shape or (1,)), (tensor_of(op, "index", index).shape or (1,))
+    device.common_place(op, {"input": input.data, "index": index.data})
     if not index.numel():
         return within(op, index, 0)
     if len(sizes) != len(shape) or any(i != axis and m > n for i, (m, n) in enumerate(zip(sizes, shape, strict=True))):
@@ -199,8 +200,10 @@ def one_hot(input, num_classes=-1):
     if count < -1 or (count < 1 and not tensor_of("one_hot", "input", input).numel()):
         raise ShapeError(f"one_hot: num_classes is {count}, wanted -1 or as many as there are; at least 1 for no input")
     classes = within("one_hot", tensor_of("one_hot", "input", input), 1 << 63 if count == -1 else count).data
-    places = device.arange(int(classes.max()) + 1 if count == -1 else count, classes)
-    return Tensor.made((classes[..., None] == places).astype("int64"))
+    count = int(classes.max()) + 1 if count == -1 else count
+    with device.naming("one_hot"):
+        device.check_room((*classes.shape, count), "int64")
+        return Tensor.made((classes[..., None] == device.arange(count, classes)).astype("int64"))
 
 
 @primitive(fixed=("scale",), view="input")

@@ -26,7 +26,7 @@ def _windows(input, axis, size, step, dilation):
     """The windows along an axis: element k of window i is input[s i + d k]; the last axis runs through each window."""
     count = (input.shape[axis] - max(0, dilation * (size - 1) + 1)) // step + 1
     shape, strides = [*input.shape, size], [*input.strides, input.strides[axis] * dilation]
-    shape[axis], strides[axis] = count, strides[axis] * step
+    shape[axis], strides[axis] = count, strides[axis] * step if count > 1 else 0
     return device.strided(input, shape, strides)
 
 

@@ -231,8 +231,9 @@ def _expand(input, shape):
     """input repeated along axes of size 1, without copying."""
     try:
         return array_module(input).broadcast_to(input, shape)
-    except ValueError as error:  # more dimensions or elements than arrays have
-        raise ShapeError(f"expand: size is {shape}; {error}") from None
+    except ValueError as error:
+        wanted = "at most 64 dimensions, and elements that 64 bits can count"
+        raise ShapeError(f"expand: size is {shape}, wanted {wanted}") from error
 
 
 _expand.grads(input=lambda g: g)  # the engine sums over what was repeated

@@ -2,12 +2,17 @@
 
 import copy
 import functools
+import math
+import sys
 from numbers import Real
 
 from minigrad_kernels.errors import KindError, ShapeError, StateError
 from minigrad_kernels.toolchain.capture import capturing
 
 from ..optimizer import Optimizer
+from ..values import plain
+
+LARGEST, MOST_STEPS = sys.float_info.max, 1 << 53
 
 __all__ = ["LRScheduler", "replayed", "check_count", "check_numbers", "check_optimizer", "per_group"]
 
@@ -19,12 +24,7 @@ def replayed(step):
     def taken(self):
         if (recorder := capturing.get()) is None:
             return step(self)
-        state, rates = copy.deepcopy(self.state_dict()), self.rates()
-
-        def undo():
-            self.load_state_dict(state)
-            self._set(rates)
-
+        undo = self.mark()
         token = capturing.set(None)  # of what it steps itself, nothing is noted
         try:
             step(self)
@@ -78,7 +78,22 @@ class LRScheduler:
     def step(self):
         """Go on to the next epoch and set its rates."""
         self.last_epoch += 1
-        self._set(self.get_lr())
+        try:
+            rates = self.get_lr()
+        except BaseException:
+            self.last_epoch -= 1
+            raise
+        self._set(rates)
+
+    def mark(self):
+        """A function that takes the schedule, and the rates, back to where they are now."""
+        state, rates = copy.deepcopy(self.state_dict()), self.rates()
+
+        def back():
+            self.load_state_dict(state)
+            self._set(rates)
+
+        return back
 
     def restart(self):
         """Set the rates of epoch 0: another schedule has come to its end."""
@@ -90,7 +105,9 @@ class LRScheduler:
             group["lr"] = rate
 
     def rates(self):
-        """The present rates of the optimiser."""
+        """The present rates of the optimiser. Errors: TypeError if one was set to what is no number"""
+        for group in self.optimizer.param_groups:
+            check_numbers(type(self).__name__, lr=plain(group["lr"]))
         return [group["lr"] for group in self.optimizer.param_groups]
 
     def get_last_lr(self):
@@ -108,11 +125,11 @@ class LRScheduler:
             names = sorted(state_dict) if isinstance(state_dict, dict) else type(state_dict).__name__
             raise ShapeError(f"{type(self).__name__}.load_state_dict: got {names}, wanted {sorted(own)}")
         for name, value in own.items():
-            given, kinds = state_dict[name], int if name == "last_epoch" else int | float
-            if isinstance(value, int | float) and not isinstance(given, kinds):
-                raise KindError(f"{type(self).__name__}.load_state_dict: {name} is {given!r}, wanted a number")
-            if _are_numbers(value) and not _are_numbers(given):
-                raise KindError(f"{type(self).__name__}.load_state_dict: {name} is {given!r}, wanted a list of numbers")
+            given, wanted = state_dict[name], _wanted(name, value)
+            if wanted and not _KINDS[wanted](given):
+                raise KindError(f"{type(self).__name__}.load_state_dict: {name} is {given!r:.60}, wanted {wanted}")
+        if len(state_dict.get("base_lrs", ())) != (groups := len(own.get("base_lrs", ()))):
+            raise ShapeError(f"{type(self).__name__}.load_state_dict: base_lrs are not of {groups} groups")
 
     def load_state_dict(self, state_dict):
         """Take over a state that state_dict gave; the optimiser's own state holds the rates.
@@ -123,8 +140,29 @@ class LRScheduler:
         self.__dict__.update({name: value for name, value in state_dict.items() if name not in self.volatile})
 
 
-def _are_numbers(values):
-    return isinstance(values, list) and all(isinstance(value, int | float) for value in values)
+def _wanted(name, value):
+    """What kind of value, one of _KINDS, takes the place of this one in a state; None leaves it to the subclass."""
+    if isinstance(value, bool) or isinstance(value, str):
+        return "True or False" if isinstance(value, bool) else "a text"
+    if name in ("last_epoch", "best"):
+        return "an integer" if name == "last_epoch" else "a number or an infinite one"
+    if isinstance(value, int | float):
+        return "a number"
+    return "a list of numbers" if isinstance(value, list) and all(map(_is_number, value)) else None
+
+
+def _is_number(value):
+    return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) <= LARGEST
+
+
+_KINDS = {
+    "True or False": lambda value: isinstance(value, bool),
+    "a text": lambda value: isinstance(value, str),
+    "an integer": lambda value: type(value) is int and abs(value) <= MOST_STEPS,
+    "a number": _is_number,
+    "a number or an infinite one": lambda value: _is_number(value) or value in (math.inf, -math.inf),
+    "a list of numbers": lambda value: isinstance(value, list) and all(map(_is_number, value)),
+}
 
 
 def check_optimizer(name, optimizer):
@@ -143,11 +181,13 @@ def check_count(name, argument, value, least=1):
     return value
 
 
-def check_numbers(name, **values):
-    """Refuse what is no number."""
+def check_numbers(name, finite=True, **values):
+    """Refuse what is no number, or not finite where it must be."""
     for argument, value in values.items():
         if isinstance(value, bool) or not isinstance(value, Real):
             raise KindError(f"{name}: {argument} is {value!r}, wanted a number")
+        if finite and not math.isfinite(value):
+            raise ShapeError(f"{name}: {argument} is {value}, wanted a finite number")
 
 
 def per_group(name, argument, value, optimizer):

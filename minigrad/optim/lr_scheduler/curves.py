@@ -11,6 +11,7 @@ from collections.abc import Iterable
 
 from minigrad_kernels.errors import KindError, ShapeError
 
+from ..values import plain
 from .base import LRScheduler, check_count, check_numbers, check_optimizer, per_group
 
 __all__ = ["ConstantLR", "CosineAnnealingLR", "ExponentialLR", "LambdaLR", "LinearLR", "MultiStepLR", "StepLR"]
@@ -157,4 +158,7 @@ class LambdaLR(LRScheduler):
         super().__init__(optimizer, last_epoch)
 
     def get_lr(self):
-        return [base * factor(self.last_epoch) for factor, base in zip(self.lr_lambdas, self.base_lrs, strict=True)]
+        factors = [plain(factor(self.last_epoch)) for factor in self.lr_lambdas]
+        for number in factors:
+            check_numbers("LambdaLR", **{f"what lr_lambda({self.last_epoch}) gives": number})
+        return [base * number for base, number in zip(self.base_lrs, factors, strict=True)]

@@ -37,7 +37,7 @@ class MetricLR(LRScheduler):
     def read(self, metrics):
         """The metric as a Python float. Errors: TypeError for what is no number, ValueError for one out of range."""
         number = plain(metrics)
-        check_numbers(type(self).__name__, metrics=number)
+        check_numbers(type(self).__name__, finite=False, metrics=number)
         try:
             return float(number)
         except OverflowError as error:

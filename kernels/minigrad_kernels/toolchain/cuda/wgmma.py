@@ -7,12 +7,13 @@ from llvmlite import ir
 
 from .intrinsics import LLVM, LONG, f32, inline_ptx, intrinsic, types, u64
 
-__all__ = ["make_wgmma", "wgmma_begin", "wgmma_commit", "wgmma_wait", "written"]
+__all__ = ["make_wgmma", "wgmma_begin", "wgmma_commit", "wgmma_wait", "wgmma_wait_but_one", "written"]
 
 # Before products: what this warp wrote to registers and shared memory is there.
 wgmma_begin = inline_ptx("wgmma_begin", "wgmma.fence.sync.aligned;", None, [], effects=True)
 wgmma_commit = inline_ptx("wgmma_commit", "wgmma.commit_group.sync.aligned;", None, [], effects=True)
 wgmma_wait = inline_ptx("wgmma_wait", "wgmma.wait_group.sync.aligned 0;", None, [], effects=True)
+wgmma_wait_but_one = inline_ptx("wgmma_wait1", "wgmma.wait_group.sync.aligned 1;", None, [], effects=True)  # group
 # What this thread's copies brought to shared memory is there for products, too.
 written = inline_ptx("written", "fence.proxy.async.shared::cta;", None, [], effects=True)
 

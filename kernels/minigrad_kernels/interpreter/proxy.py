@@ -1,0 +1,166 @@
+"""What the asynchronous proxy does to shared memory: products of warpgroups read it, bulk copies write it.
+
+Neither is ordered with what threads do but by waits: a warp waits for its products (wgmma.wait_group), and for the
+phase of an mbarrier that copies complete. So each warp has a row of what it has seen: how many products of each warp of
+its block are over, and how many phases of each mbarrier. A row spreads to others by bar.sync, and by an mbarrier: those
+that wait for a phase take over the rows of those that arrived for it.
+
+A product counts as reading all of both operands from its start until the wait of the warp; registers that it writes
+are not watched until then. Reads by threads are not held against bulk copies that come later.
+"""
+
+import numpy as np
+
+from .memory import filled
+
+__all__ = ["MOST", "Proxy"]
+
+MOST = 64  # mbarriers of a block
+
+
+class Proxy:
+    """Products and bulk copies of a batch of blocks; `mbarriers` and `bulk` start what arrives here."""
+
+    def __init__(self, machine, stride):
+        """stride: bytes of shared memory of each block."""
+        self.machine, self.geometry, self.words = machine, machine.geometry, stride // 4
+        self.active = False
+
+    def begin(self):
+        """Make room at the first use."""
+        if self.active:
+            return
+        warps, self.active = self.geometry.warps, True
+        own = self.geometry.warps_per_block
+        self.seen = np.zeros((warps, own + MOST), np.int32)
+        self.fenced = np.zeros(warps, np.bool_)  # whether a warp has executed wgmma.fence
+        self.begun = np.zeros(warps, np.int32)  # products
+        self.groups = [[] for _ in range(warps)]  # of those, how many at each commit that nobody has waited for
+        self.reads = {}  # by warp, for each word of its block: the number of the last product that reads it
+        self.flying = np.zeros(self.words * self.geometry.blocks, np.int32)  # by word: the copy that is under way
+        self.brought = np.zeros_like(self.flying)  # the copy that brought it
+        self.copies = [None]  # by number
+        self.barriers = {}  # mbarriers.Barrier by their places
+        self.maps = set()  # (lane, address) of tensor maps that a fence has acquired
+
+    # ---- products ------------------------------------------------------------------------------------------------
+
+    def read(self, instruction, warps, addresses, offsets):
+        """Products of these warps read chunks of 16 bytes: (warps, chunks); gives whether all may be read."""
+        shared, races = self.machine.shared, self.machine.shared.races
+        outside = shared.outside(addresses, 16)
+        if outside is not None:
+            what = lambda warp, chunk: f"reads 16 bytes at {shared.where(int(addresses[warp, chunk]))}"
+            self.fault("out of bounds", instruction, outside, what)
+            return False
+        where = lambda warp, chunk: f"reads {shared.where(int(addresses[warp, chunk]))}"
+        words = offsets[:, :, None] // 4 + np.arange(4)
+        first = np.searchsorted(self.geometry.warp, warps)[:, None, None]  # the first lane of each warp
+        unordered, unfenced = races.before_proxy(
+            races.units(offsets.reshape(-1), 16).reshape(*offsets.shape, -1), first
+        )
+        missing = ~shared.space.was_written(offsets.reshape(-1), 16).reshape(offsets.shape)
+        for kind, bad, why in (
+            ("cp.async wait", self.machine.copies.owner[words] > 0, ", to which a cp.async is under way"),
+            ("bulk wait", self.flying[words] > 0, ", to which a bulk copy is under way"),
+            (
+                "bulk wait",
+                self.unseen(warps, words),
+                ", which a bulk copy brought whose mbarrier it has not waited for",
+            ),
+            ("unwritten read", missing, " that nobody wrote"),
+            ("shared race", unordered, ", which another thread wrote, with no barrier between"),
+            ("proxy fence", unfenced, ", whose writer has executed no fence.proxy.async since"),
+        ):
+            bad = bad.any(axis=2) if bad.ndim == 3 else bad
+            self.fault(kind, instruction, bad, lambda warp, chunk, why=why: where(warp, chunk) + why)
+        self.begun[warps] += 1
+        for warp, row in zip(warps.tolist(), words.reshape(len(warps), -1) % self.words, strict=True):
+            self.reads.setdefault(warp, np.zeros(self.words, np.int32))[row] = self.begun[warp]
+        return True
+
+    def commit(self, warps):
+        for warp in warps.tolist():
+            self.groups[warp].append(self.begun[warp])
+
+    def wait(self, warps, pending):
+        """All but the last `pending` groups of products of these warps are over."""
+        for warp in warps.tolist():
+            groups = self.groups[warp]
+            while len(groups) > pending:
+                self.seen[warp, warp % self.geometry.warps_per_block] = groups.pop(0)
+
+    # ---- order ---------------------------------------------------------------------------------------------------
+
+    def join(self, lanes):
+        """Lanes pass a barrier together: their warps tell each other what they have seen."""
+        warps = np.unique(self.geometry.warp[lanes.at])
+        block = warps // self.geometry.warps_per_block
+        for here in np.unique(block):
+            some = warps[block == here]
+            self.seen[some] = self.seen[some].max(axis=0)
+
+    def unseen(self, warps, words):
+        """Which words bulk copies brought that their warps, along the first axis, have not waited for."""
+        brought, bad = self.brought[words], np.zeros(words.shape, np.bool_)
+        for number in np.unique(brought[brought > 0]).tolist():
+            copy = self.copies[number]
+            late = self.seen[warps, copy.column] < copy.phase
+            bad |= (brought == number) & late.reshape(-1, *(1,) * (words.ndim - 1))
+        return bad
+
+    def still_read(self, warps, words):
+        """For each row of words that a warp will write, whether a product may still read one of them."""
+        found, own = np.zeros(len(warps), np.bool_), self.geometry.warps_per_block
+        for reader, reads in self.reads.items():
+            here = np.flatnonzero(warps // own == reader // own)
+            if len(here):
+                last = reads[words[here] % self.words].max(axis=1)
+                found[here] |= last > self.seen[warps[here], reader % own]
+        return found
+
+    def check(self, instruction, lanes, addresses, offsets, size, writes):
+        """An access by threads; see also copies.Copies.check."""
+        words, warps = self.machine.copies.words(offsets, size), self.geometry.warp[lanes.at]
+        flying = self.flying[words].any(axis=1)
+        where = lambda i: f"{'writes' if writes else 'reads'} {self.machine.shared.where(int(addresses[i]))}"
+        for kind, bad, why in (
+            ("bulk wait", flying, ", to which a bulk copy is under way"),
+            ("bulk wait", self.unseen(warps, words).any(axis=1), ", whose mbarrier it has not waited for"),
+            (
+                "wgmma wait",
+                self.still_read(warps, words) if writes else flying & False,
+                ", which a product may still read",
+            ),
+        ):
+            if bad.any():
+                self.machine.fault(kind, instruction, lanes, bad, lambda i, why=why: where(i) + why)
+        if writes:
+            self.brought[words] = 0
+
+    def fault(self, kind, instruction, bad, text):
+        """A fault of warps that execute; bad: (warps, things), text(warp, thing) of the first of them."""
+        if bad.any():
+            row = self.machine.lanes.rows // 32
+            what = lambda i: text(row[i], bad[row[i]].argmax())
+            self.machine.fault(kind, instruction, self.machine.lanes, bad.any(axis=1)[row], what)
+
+    # ---- bulk copies ---------------------------------------------------------------------------------------------
+
+    def start(self, copy):
+        """A bulk copy is under way to its words, which hold NaN patterns until it arrives."""
+        copy.number = len(self.copies)
+        self.copies.append(copy)
+        self.flying[copy.words] = copy.number
+        self.machine.shared.space.rows(np.dtype(np.uint32), 1)[copy.words] = filled(8).view(np.uint32)[0]
+
+    def arrive(self, copy, barrier):
+        """What a copy brings is there: for those who wait for the phase of its mbarrier that is under way."""
+        shared = self.machine.shared
+        copy.phase = barrier.phases + 1
+        shared.space.rows(np.dtype(np.uint32), 1)[copy.words] = copy.data
+        shared.space.mark(copy.words * 4, 4)
+        shared.races.write_time[shared.races.units(copy.words * 4, 4)] = 0
+        self.flying[copy.words], self.brought[copy.words] = 0, copy.number
+        barrier.missing -= copy.data.nbytes
+        barrier.settle()

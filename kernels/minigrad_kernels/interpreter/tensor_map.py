@@ -1,0 +1,61 @@
+"""Tensor maps of the interpreter: what the driver's cuTensorMapEncodeTiled makes for a GPU, in a form of our own.
+
+A map describes a matrix in global memory and the box of it that one copy takes. It is 128 bytes, of which a GPU's own
+are opaque; here they are 16 whole numbers, in the order of the fields below.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from ..errors import ShapeError
+
+__all__ = ["LINE", "WORDS", "TensorMap", "decode", "encode"]
+
+WORDS = 16  # of 64 bits in a map
+MARK = 0x6D6170  # in the first word: this is a map
+LINE = 128  # bytes of a line of a box at most, where 128 bytes are turned
+LIMITS = {"columns": 1 << 32, "rows": 1 << 32, "box_columns": 256, "box_rows": 256}
+
+
+class TensorMap(NamedTuple):
+    """rows and columns of the matrix, and of a box; size: bytes of an element; stride: bytes from row to row.
+
+    Columns lie side by side. A box lies in shared memory in lines of its columns, and the chunks of 16 bytes of a line
+    are turned as if lines had 128 bytes.
+    """
+
+    address: int
+    rows: int
+    columns: int
+    stride: int
+    box_rows: int
+    box_columns: int
+    size: int
+
+
+def encode(map_):
+    """The 16 words of a TensorMap.
+
+    Errors  ValueError for what the driver would refuse
+    """
+    wrong = [f"{name} is {n}" for name, most in LIMITS.items() if not 1 <= (n := getattr(map_, name)) <= most]
+    wrong += [f"the address is {map_.address:#x}, no multiple of 16"] if map_.address % 16 else []
+    wrong += [f"the stride is {map_.stride}"] if map_.stride % 16 or not 0 < map_.stride < 1 << 40 else []
+    wide = map_.box_columns * map_.size
+    wrong += [f"a line of a box has {wide} bytes"] if wide % 16 or wide > LINE else []
+    if wrong:
+        raise ShapeError(
+            f"tensor map: {', '.join(wrong)}; wants sizes from 1 on, boxes of at most 256 by 256 with lines of at most "
+            f"{LINE} bytes, and addresses, strides and lines that are multiples of 16 bytes"
+        )
+    words = np.zeros(WORDS, np.uint64)
+    words[: 1 + len(map_)] = MARK, *map_
+    return words
+
+
+def decode(words):
+    """The TensorMap of 16 words, or None if they are none."""
+    if int(words[0]) != MARK:
+        return None
+    return TensorMap(*(int(word) for word in words[1 : 1 + len(TensorMap._fields)]))

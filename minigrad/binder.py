@@ -1,0 +1,27 @@
+"""How the arguments of a primitive are put in order."""
+
+import inspect
+
+__all__ = ["binder"]
+
+
+def binder(name, signature):
+    """A function that turns the arguments of a call into a tuple in the order of the signature.
+
+    It is compiled once: Signature.bind would cost more than the rest of the tape.
+    """
+    defaults = {
+        f"_{key}": parameter.default
+        for key, parameter in signature.parameters.items()
+        if parameter.default is not inspect.Parameter.empty
+    }
+    declared = [
+        f"{parameter.replace(default=inspect.Parameter.empty, annotation=inspect.Parameter.empty)}"
+        + (f"=_{key}" if f"_{key}" in defaults else "")
+        for key, parameter in signature.parameters.items()
+    ]
+    names = "".join(f"{key}, " for key in signature.parameters)
+    namespace = dict(defaults)
+    name = name if name.isidentifier() else "bind"  # of a lambda
+    exec(f"def {name}({', '.join(declared)}):\n    return ({names})", namespace)
+    return namespace[name]

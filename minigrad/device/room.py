@@ -1,0 +1,106 @@
+"""Whether the host has room for an array, asked before a large one is made.
+
+Linux promises more memory than there is and ends the process that writes to it; a message does less harm.
+"""
+
+import contextlib
+import functools
+import math
+import os
+from pathlib import Path
+
+import numpy as np
+
+from minigrad_kernels.errors import OutOfMemory
+
+__all__ = ["check_room", "free_bytes", "naming", "refuse", "refuse_memory", "room"]
+
+LARGE = 1 << 28  # bytes from which on the host is asked, which takes a fraction of the time of writing as many
+MEMINFO = Path("/proc/meminfo")
+ADDRESSES = 1 << 62  # bytes that no array reaches, whatever the machine
+
+
+def refuse(wanted, free=None):
+    """Raise that these bytes are more than there are."""
+    have = "" if free is None else f", but {free:,} are free"
+    raise OutOfMemory(f"the host is out of memory: wanted {wanted:,} bytes{have}; use a smaller shape or batch")
+
+
+def room(shape, dtype):
+    """The bytes of an array of this shape, which some address can reach; empty dimensions count as one, as in NumPy.
+
+    Errors  MemoryError
+    """
+    nbytes = math.prod([size or 1 for size in shape]) * np.dtype(dtype).itemsize
+    if nbytes >= ADDRESSES:
+        refuse(nbytes)
+    return nbytes
+
+
+def check_room(shape, dtype):
+    """Raise MemoryError if an array of this shape is larger than what the host has left."""
+    nbytes = room(shape, dtype)
+    if nbytes >= LARGE and 0 not in shape and nbytes > (free := free_bytes()):
+        refuse(nbytes, free)
+
+
+def refuse_memory(op, error):
+    """Raise a MemoryError, which may be one of NumPy's, with the name of the op that met it."""
+    text = str(error) or "the host is out of memory; use a smaller shape or batch"
+    raise OutOfMemory(text if text.startswith(f"{op}: ") else f"{op}: {text}") from error
+
+
+@contextlib.contextmanager
+def naming(op):
+    """A context, or a decorator, within which a MemoryError says which op met it."""
+    try:
+        yield
+    except MemoryError as error:
+        refuse_memory(op, error)
+
+
+# ---- what the host says ----------------------------------------------------------------------------------------------
+
+
+def free_bytes():
+    """Bytes that the host can still give: by Linux's estimate, within the limit of the container; else all it has."""
+    try:
+        rows = dict(line.split(":") for line in MEMINFO.read_text().splitlines())
+        free = sum(int(rows[name].split()[0]) << 10 for name in ("MemAvailable", "SwapFree"))
+    except (OSError, KeyError, ValueError):
+        return _all_bytes()
+    return min(free, *_left_by_limits())
+
+
+def _all_bytes():
+    try:
+        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    except (AttributeError, ValueError, OSError):  # Windows, which promises no more than it has
+        return ADDRESSES
+
+
+def _left_by_limits():
+    """What the limits of this process's control groups leave, and a number that is no limit."""
+    yield ADDRESSES
+    for limit, used in _groups():
+        try:
+            most, now = int(limit.read_text()), int(used.read_text())
+            cached = dict(line.split() for line in (limit.parent / "memory.stat").read_text().splitlines())
+            yield most - now + int(cached.get("inactive_file", 0)) + int(cached.get("active_file", 0))
+        except (OSError, ValueError):  # "max": no limit
+            continue
+
+
+@functools.cache
+def _groups():
+    """The files with the limit of a group and with what it uses: of version 2 from the innermost out, of version 1."""
+    root = Path("/sys/fs/cgroup")
+    try:
+        own = [line.partition("::")[2] for line in Path("/proc/self/cgroup").read_text().splitlines() if "::" in line]
+    except OSError:
+        own = []
+    inner = root / own[0].lstrip("/") if own else root
+    folders = [folder for folder in (inner, *inner.parents) if folder.is_relative_to(root)]
+    found = [(folder / "memory.max", folder / "memory.current") for folder in folders]
+    found.append((root / "memory" / "memory.limit_in_bytes", root / "memory" / "memory.usage_in_bytes"))
+    return [pair for pair in found if pair[0].exists()]

@@ -1,0 +1,97 @@
+"""A loss that is not finite: why, and how what went on after it is taken back."""
+
+import math
+from collections import deque
+
+import numpy as np
+
+from minigrad_kernels.errors import StateError
+
+from .. import device
+from ..engine import write
+from ..parallel import Shards
+from .team import module_of
+
+__all__ = ["Marks", "NotFinite", "check_losses", "not_finite"]
+
+EVERY = 16  # updates between two marks
+ADVICE = "lower the learning rate or clip the gradient"
+
+
+class NotFinite(StateError):
+    """A loss, a gradient or a weight that is infinite or NaN."""
+
+
+def check_losses(rows, step, history, model, batches=()):
+    """Refuse rows (sum of losses, right answers, images) of an update whose loss is not finite."""
+    for loss, _, images in rows:
+        if not math.isfinite(loss):
+            raise not_finite(f"the loss is {loss / images} at step {step}", history, model, batches)
+
+
+def not_finite(what, history, model, batches=()):
+    """The error that says what is not finite, in which epoch, what to do, and what was not finite before."""
+    wrong, tensors = _wrong_image(batches), module_of(model).state_dict()
+    advice = ADVICE if wrong is None else f"{wrong}: mend the data or the transform"
+    before = "" if wrong else next((f"; {name} is not finite" for name in tensors if not _finite(tensors[name])), "")
+    return NotFinite(f"fit: {what}; {advice} (epoch {len(history) + 1}{before})")
+
+
+def _wrong_image(batches):
+    """The first image with elements that are not finite, in words; None if there is none."""
+    for number, batch in enumerate(batches):
+        for images, _ in filter(None, batch if isinstance(batch, Shards) else [batch]):
+            array = device.host(images.data)
+            wrong = np.flatnonzero(~np.isfinite(array).reshape(len(array), -1).all(1))
+            if wrong.size:
+                of = f" of batch {number} of the update" if len(batches) > 1 else ""
+                return f"images[{wrong[0]}]{of} has NaN or infinity"
+    return None
+
+
+def _finite(tensor):
+    return bool(np.isfinite(device.host(tensor.data)).all())
+
+
+class Marks:
+    """Where a schedule stood before some updates, and the buffers of a model, such as running statistics.
+
+    Updates that a GPU was told to do before a loss was seen change no weights, but the schedule went on; and a loss
+    that is not finite leaves running statistics that are not.
+    """
+
+    def __init__(self, model, schedule=None):
+        self.buffers, self.schedule = list(module_of(model).buffers()), schedule
+        self.marks: deque = deque()  # (number of the update that follows, copies of the buffers, state of the schedule)
+
+    def note(self, number):
+        """The update of this number comes next."""
+        if not self.marks or number - self.marks[-1][0] >= EVERY:
+            copies = [_on_its_device(device.copy, buffer.data) for buffer in self.buffers]
+            self.marks.append((number, copies, None if self.schedule is None else self.schedule.mark()))
+
+    def passed(self, number):
+        """The update of this number is known to be good."""
+        while len(self.marks) > 1 and self.marks[1][0] <= number + 1:
+            self.marks.popleft()
+
+    def restore(self, number, made):
+        """Before the update of this number, where `made` were made or left out; the next update is noted anew.
+
+        Buffers that are not finite become what they were when they were noted last.
+        """
+        self.passed(number - 1)
+        first, copies, back = self.marks[0]
+        for buffer, kept in zip(self.buffers, copies, strict=True):
+            if not _finite(buffer):
+                _on_its_device(device.assign, write(buffer), kept)
+        if back is not None and made >= number:
+            back()
+            for _ in range(number - first):
+                self.schedule.step()
+        self.marks.clear()
+
+
+def _on_its_device(action, array, *others):
+    with device.place_of(array).active():
+        return action(array, *others)

@@ -1,0 +1,181 @@
+"""Readers of data sets and of weights."""
+
+import gzip
+import hashlib
+import io
+import json
+import struct
+import tarfile
+
+import numpy as np
+
+from minigrad import checkpoint, nn, optim
+from minigrad.checkpoint.files import index_path, tensors_path
+from minigrad.data.formats import CIFAR10_RECORD, CIFAR10_TEST, CIFAR10_TRAIN, DataError, read_cifar10, read_idx
+from minigrad.export import WeightsError, load_weights
+
+from . import mutations
+from .target import Target
+
+__all__ = ["FILES", "seal", "trained", "unsealed"]
+
+
+def _reading(folder, name, reader):
+    """Put bytes into a file and read that."""
+
+    def read(data):
+        path = folder / name
+        path.write_bytes(data)
+        return reader(path)
+
+    return read
+
+
+# ---- data sets -------------------------------------------------------------------------------------------------------
+
+
+def _idx(folder):
+    kinds = {0x08: "u1", 0x09: "i1", 0x0B: ">i2", 0x0C: ">i4", 0x0D: ">f4", 0x0E: ">f8"}
+    seeds = [
+        struct.pack(f">HBB{len(shape)}I", 0, code, len(shape), *shape)
+        + np.arange(np.prod(shape)).astype(kind).tobytes()
+        for (code, kind), shape in zip(kinds.items(), ((2, 3), (4,), (1, 2, 1), (3,), (2, 2), (1,) * 8), strict=True)
+    ]
+    return [*seeds, gzip.compress(seeds[0]), gzip.compress(seeds[4])], _reading(folder, "file", read_idx)
+
+
+def _archive(names, records=1, form=tarfile.USTAR_FORMAT):
+    """A tar of such members."""
+    made = io.BytesIO()
+    with tarfile.open(fileobj=made, mode="w", format=form) as file:
+        for name in names:
+            member = tarfile.TarInfo(name)
+            content = (b"\x05" + bytes(CIFAR10_RECORD - 1)) * records
+            member.size = len(content)
+            file.addfile(member, io.BytesIO(content))
+    return made.getvalue()
+
+
+def _cifar10(folder):
+    both = CIFAR10_TRAIN[0], CIFAR10_TEST
+    long = "cifar-10-batches-bin/" + "x" * 200
+    plain = [
+        _archive(both),
+        _archive((*both, "cifar-10-batches-bin/readme.html")),
+        _archive((long, *both), 1, tarfile.PAX_FORMAT),
+    ]
+    return [*plain, gzip.compress(plain[0])], _reading(folder, "file", read_cifar10)
+
+
+# ---- weights ---------------------------------------------------------------------------------------------------------
+
+ARRAYS = {
+    "weight": np.arange(6, dtype=np.float32).reshape(2, 3),
+    "bias": np.zeros(2, np.float64),
+    "count": np.array(3, np.int64),
+    "mask": np.array([True, False]),
+}
+
+
+def _npz(folder):
+    seeds = []
+    for write in (np.savez, np.savez_compressed):
+        made = io.BytesIO()
+        write(made, **ARRAYS)
+        seeds.append(made.getvalue())
+    return seeds, _reading(folder, "weights.npz", load_weights)
+
+
+def _safetensors(folder):
+    from safetensors.numpy import save
+
+    return [save(ARRAYS), save({"module.w": ARRAYS["weight"]})], _reading(folder, "weights.safetensors", load_weights)
+
+
+# ---- checkpoints -----------------------------------------------------------------------------------------------------
+
+
+def trained():
+    """A network, its optimiser and its schedule, none of which a test changes."""
+    model = nn.Sequential(nn.Linear(2, 3), nn.BatchNorm1d(3))
+    optimizer = optim.Adam(model.parameters(), lr=1e-2)
+    return model, optimizer, optim.lr_scheduler.CosineAnnealingLR(optimizer, 10)
+
+
+def _stepped():
+    parts = trained()
+    for parameter in parts[0].parameters():
+        parameter.grad = parameter.detach() * 0 + 1
+    parts[1].step()
+    parts[2].step()
+    return parts
+
+
+def _loading(folder):
+    """load() into parts that must be as before where it refuses."""
+
+    def load():
+        parts = trained()
+        before = checkpoint.weights_hash(parts[0]), repr(parts[1].state_dict()), repr(parts[2].state_dict())
+        try:
+            return checkpoint.load(folder, *parts)
+        except checkpoint.CheckpointError:
+            after = checkpoint.weights_hash(parts[0]), repr(parts[1].state_dict()), repr(parts[2].state_dict())
+            assert after == before, "a checkpoint that was refused changed something"
+            raise
+
+    return load
+
+
+def unsealed(path):
+    """An index without its seal, as what is mutated."""
+    index = json.loads(path.read_bytes())
+    del index["sha256"]
+    return json.dumps(index).encode()
+
+
+def seal(path, data):
+    """Write bytes as an index that vouches for itself, so that damage is met by what stands behind the seal."""
+    head = data.rstrip().removesuffix(b"}").rstrip()
+    path.write_bytes(head + f',\n "sha256": "{hashlib.sha256(head).hexdigest()}"\n}}\n'.encode())
+
+
+def _index(folder):
+    checkpoint.save(folder, *_stepped(), extra={"note": [1, 2.5, None]})
+    load, path = _loading(folder), index_path(folder, 1)
+
+    def read(data):
+        seal(path, data)
+        return load()
+
+    return [unsealed(path)], read
+
+
+def _tensors(folder):
+    checkpoint.save(folder, *_stepped())
+    load, path = _loading(folder), index_path(folder, 1)
+    index, files = json.loads(unsealed(path)), {kind: tensors_path(folder, 1, kind) for kind in ("weights", "training")}
+    whole = {kind: file.read_bytes() for kind, file in files.items()}
+
+    def read(data):
+        """The bytes take the place of the file that is nearer in size."""
+        kind = min(whole, key=lambda kind: abs(len(whole[kind]) - len(data)))
+        stored = index["files"][kind] | {"sha256": hashlib.sha256(data).hexdigest(), "bytes": len(data)}
+        files[kind].write_bytes(data)
+        seal(path, json.dumps(index | {"files": index["files"] | {kind: stored}}).encode())
+        try:
+            return load()
+        finally:
+            files[kind].write_bytes(whole[kind])
+
+    return list(whole.values()), read
+
+
+FILES = [
+    Target("idx", _idx, mutations.by_bytes, (DataError,)),
+    Target("cifar10", _cifar10, mutations.by_tar, (DataError,)),
+    Target("npz", _npz, mutations.by_zip, (WeightsError,)),
+    Target("safetensors", _safetensors, mutations.by_safetensors, (WeightsError,)),
+    Target("checkpoint-index", _index, mutations.by_json, (checkpoint.CheckpointError,)),
+    Target("checkpoint-tensors", _tensors, mutations.by_safetensors, (checkpoint.CheckpointError,)),
+]

@@ -1,0 +1,146 @@
+"""Readers of what a run keeps as JSON: its settings, its history, where it stood, its results."""
+
+import json
+import math
+from dataclasses import asdict
+from types import SimpleNamespace
+
+import numpy as np
+
+from minigrad import checkpoint, parallel
+from minigrad.amp import GradScaler
+from minigrad.checkpoint.files import index_path
+from minigrad.cli import report
+from minigrad.cli.defaults import BY_DATA, DEFAULTS
+from minigrad.cli.run import CONFIG, HISTOGRAMS, RESULT, Run
+from minigrad.cli.settings import Images, Settings, UsageError, refusing
+from minigrad.data import Dataset, Loader
+from minigrad.device import generator
+from minigrad.errors import ShapeError
+from minigrad.report import sections
+from minigrad.train import Histograms, History
+
+from . import mutations
+from .files import seal, trained, unsealed
+from .target import Target
+
+__all__ = ["STATES"]
+
+LARGEST = 1 << 16  # pixels and classes of images for which a model is built
+ROW = {
+    "epoch": 1,
+    "lr": 0.1,
+    "loss": 0.5,
+    "accuracy": 0.25,
+    "images_per_second": None,
+    "test_loss": 1,
+    "test_accuracy": 1.0,
+}
+
+
+def _bytes(*values):
+    return [json.dumps(value).encode() for value in values]
+
+
+def _lived():
+    """A History of an epoch and a half."""
+    history = History([ROW])
+    history.steps, history.latest.images, history.latest.loss = 7, 12, 3.5
+    return history
+
+
+def _history(folder):
+    def read(data):
+        try:
+            state = json.loads(data)
+        except (ValueError, RecursionError):
+            return
+        history = History()
+        history.load_state_dict(state)
+        assert len(history.to_jsonl().splitlines()) == len(history) and history.to_csv() and history._repr_html_()
+        json.dumps(history.state_dict())
+
+    return _bytes(_lived().state_dict(), History().state_dict()), read
+
+
+def _configuration(model):
+    """What config.json says of a run of this model."""
+    values = DEFAULTS | BY_DATA["digits"] | {"data": "digits", "data_dir": None, "model": model, "size": 8}
+    images = Images((1, 8, 8), ("a", "b", "c"), (0.5,), (0.25,))
+    settings = Settings(**values, new_writers=False)
+    return {"settings": asdict(settings), "images": asdict(images), "command": ["minigrad", "train"], "job": None}
+
+
+def _config(folder):
+    checkpoint.save(folder / "last", trained()[0])
+
+    def read(data):
+        (folder / CONFIG).write_bytes(data)
+        Run(folder).begun_by(None)
+        with refusing():
+            run, settings, images = Run.of(folder)
+            if math.prod(images.shape) * max(len(images.classes), 1) < LARGEST:
+                settings.transform(images, settings.augment)
+                settings.build_optimizer(settings.build_model(images))
+
+    return _bytes(_configuration("digits-cnn"), _configuration("mlp")), read
+
+
+def _resume(folder):
+    rng = np.random.default_rng(0)
+    images = Dataset(rng.integers(0, 255, (10, 1, 2, 2), np.uint8), rng.integers(0, 2, 10), ("a", "b"), "noise")
+    parts = SimpleNamespace(loader=Loader(images, 4, True, 0), scaler=GradScaler())
+    parts.model, parts.optimizer, parts.schedule = trained()
+    run, world = Run(folder), parallel.init("local")
+    iterator = iter(parts.loader)
+    next(iterator)
+    run.save("last", parts, _lived(), world)
+    path = index_path(folder / "last", 1)
+
+    def read(data):
+        seal(path, data)
+        before = generator().get_state()
+        try:
+            history = History()
+            run.load(parts, history, 1, world)
+            json.dumps([history.state_dict(), parts.loader.state_dict(), generator().get_state()])
+        finally:
+            generator().set_state(before)
+
+    return [unsealed(path)], read
+
+
+def _results(folder):
+    model, config = trained()[0], _configuration("mlp")
+    settings, images = Settings(**config["settings"]), Images(**config["images"])
+    edges = [[-1.0, 0.0, 1.0], [-2.0, 0.0, 2.0]]
+    histograms = {"0.weight": {"edges": edges, "rows": [[1, [2, 4], None], [2, [3, 3], [1, 5]]]}}
+    result = {"new_writers": {"test_accuracy": 0.9, "test_loss": 0.5}}
+    run = Run(folder)
+
+    def read(data):
+        """All three files hold the part under their name; where it is none, all hold the bytes themselves."""
+        try:
+            parts = json.loads(data)
+            contents = {name: json.dumps(parts[name]).encode() for name in (CONFIG, RESULT, HISTOGRAMS)}
+        except (ValueError, RecursionError, KeyError, TypeError):
+            contents = dict.fromkeys((CONFIG, RESULT, HISTOGRAMS), data)
+        for name, content in contents.items():
+            (folder / name).write_bytes(content)
+        found, lacking = run.read_json(CONFIG), {}
+        report._figures(model, 1.0, run.read_json(RESULT))
+        records = report._records(run, model, 2, lacking)
+        assert all(len(row) == 4 for rows in records.values() for row in rows)
+        origin = report._origin(run, settings, images, model, _lived(), found)
+        sections.origin(SimpleNamespace(origin=origin))
+        Histograms(model).load_state_dict(run.read_json(HISTOGRAMS))
+
+    return _bytes({CONFIG: config, RESULT: result, HISTOGRAMS: histograms}), read
+
+
+STATES = [
+    Target("history", _history, mutations.by_json, (ShapeError,)),
+    Target("config", _config, mutations.by_json, (UsageError,)),
+    Target("resume", _resume, mutations.by_json, (UsageError, checkpoint.CheckpointError)),
+    Target("results", _results, mutations.by_json, (ShapeError,)),
+]

@@ -1,0 +1,182 @@
+"""What data sets, loaders and transforms refuse."""
+
+import tempfile
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+
+from minigrad import data
+from minigrad.data import Compose, Dataset, Flip, Loader, Normalize, PadCrop
+from minigrad.parallel import ShardSampler
+
+IMAGES, LABELS = np.zeros((6, 1, 4, 4), np.uint8), np.arange(6) % 3
+RANDOM = np.random.default_rng(0)
+FLOATS = np.zeros((2, 3, 4, 4), np.float32)
+
+
+def dataset():
+    return Dataset(IMAGES, LABELS, tuple("abc"))
+
+
+def wrong(array, at, value):
+    changed = array.copy()
+    changed[at] = value
+    return changed
+
+
+SETS = [
+    (
+        "floats",
+        (IMAGES / 255, LABELS, "abc"),
+        TypeError,
+        r"images are float64, want uint8, pixels 0..255: \(255 \* x\)",
+    ),
+    ("flat", (IMAGES.reshape(6, 16), LABELS, "abc"), ValueError, r"images have shape \(6, 16\), want \(N, C, H, W\)"),
+    ("no pixels", (IMAGES[:, :, :0], LABELS, "abc"), ValueError, r"images have shape \(6, 1, 0, 4\), want \(N, C, H"),
+    ("text", ("images", LABELS, "abc"), TypeError, r"images are <U6, want uint8"),
+    (
+        "one-hot",
+        (IMAGES, np.eye(6), "abc"),
+        TypeError,
+        r"labels are float64, want integers \(the number of the class\)",
+    ),
+    ("few labels", (IMAGES, LABELS[:5], "abc"), ValueError, r"labels have shape \(5,\), want \(6,\) for 6 images"),
+    ("columns", (IMAGES, LABELS[:, None], "abc"), ValueError, r"labels have shape \(6, 1\), want \(6,\)"),
+    ("label 3", (IMAGES, wrong(LABELS, 4, 3), "abc"), ValueError, r"labels\[4\] = 3, but there are 3 classes \(0..2\)"),
+    ("label -1", (IMAGES, wrong(LABELS, 1, -1), "abc"), ValueError, r"labels\[1\] = -1, but there are 3 classes"),
+    ("classes", (IMAGES, LABELS, 3), TypeError, r"classes is 3, want the names of all, such as range\(10\)"),
+    ("mean", (IMAGES, LABELS, "abc", "", "", (0.1, 0.2)), ValueError, r"mean has 2 numbers, images have 1 channels"),
+    ("mean text", (IMAGES, LABELS, "abc", "", "", "half", (1,)), TypeError, r"mean is 'half', want a number a channel"),
+    ("std nan", (IMAGES, LABELS, "abc", "", "", (0,), (np.nan,)), ValueError, r"std is \(nan,\), want finite numbers"),
+]
+
+PICKED = [
+    ("beyond", dataset().__getitem__, (6,), IndexError, r"Dataset: .*6.* \(the dataset has 6 images\)"),
+    ("floats", dataset().__getitem__, ([0.5],), IndexError, r"Dataset: .*integer.* \(the dataset has 6 images\)"),
+    ("subset", dataset().subset, ([7],), IndexError, r"Dataset: .*7"),
+    ("split text", dataset().split, ("half", 0), TypeError, r"split: fraction is of type str, want a number"),
+    ("split all", dataset().split, (1.0, 0), ValueError, r"split: fraction 1.0 of 6 images leaves one part empty"),
+    ("split nan", dataset().split, (float("nan"), 0), ValueError, r"split: fraction nan of 6 images leaves one part"),
+    ("split seed", dataset().split, (0.5, -1), ValueError, r"split: seed is -1, want at least 0"),
+    ("split float seed", dataset().split, (0.5, 1.5), TypeError, r"split: seed is 1.5, want an integer"),
+]
+
+LOADERS = [
+    ({"dataset": IMAGES}, TypeError, r"dataset is of type ndarray, want a minigrad.data.Dataset"),
+    ({"dataset": dataset().subset([])}, ValueError, r"dataset has no images"),
+    ({"batch_size": 0}, ValueError, r"batch_size is 0, want at least 1"),
+    ({"batch_size": 7}, ValueError, r"batch_size is 7, but the dataset has 6 images"),
+    ({"batch_size": 2.0}, TypeError, r"batch_size is 2.0, want an integer"),
+    ({"batch_size": True}, TypeError, r"batch_size is True, want an integer"),
+    ({"shuffle": "yes"}, TypeError, r"shuffle is 'yes', want True or False"),
+    ({"drop_last": None}, TypeError, r"drop_last is None, want True or False"),
+    ({"seed": -1}, ValueError, r"seed is -1, want at least 0"),
+    ({"seed": None}, TypeError, r"seed is None, want an integer"),
+    ({"transform": "flip"}, TypeError, r"transform is 'flip', want a function of \(images, generator\) or None"),
+    ({"prefetch": -1}, ValueError, r"prefetch is -1, want at least 0"),
+    ({"device": "gpu"}, TypeError, r"Loader: device is 'gpu', wanted 'cpu', 'cuda', 'cuda:0'"),
+    ({"sampler": 2}, TypeError, r"sampler is 2, want a minigrad.parallel.ShardSampler or None"),
+]
+
+CHANGES = [
+    ("no dict", None, ValueError, r"state is None, want a dict of seed, epoch, position"),
+    ("a field more", {"extra": 1}, ValueError, r"want a dict of seed, epoch, position"),
+    ("position", {"position": 9}, ValueError, r"position is 9, an epoch has 3 batches"),
+    ("epoch", {"epoch": -1}, ValueError, r"epoch is -1, want at least 0"),
+    ("seed", {"seed": "0"}, TypeError, r"seed is '0', want an integer"),
+    (
+        "batch size",
+        {"position": 1, "batch_size": 3},
+        RuntimeError,
+        r"batch_size was 3, this loader has 2: the epoch can",
+    ),
+    (
+        "images",
+        {"position": 1, "images": 60},
+        RuntimeError,
+        r"images was 60, this loader has 6: the epoch cannot go on",
+    ),
+]
+
+TRANSFORMS = [
+    ("fewer images", lambda images, generator: images[1:], ValueError, r"transform returned 1 images, want 2"),
+    ("a list", lambda images, generator: images.tolist(), TypeError, r"transform: images are list, want a NumPy array"),
+    ("integers", lambda images, generator: images.astype(int), TypeError, r"transform: images are int64, want a NumPy"),
+    ("flat", lambda images, generator: images.reshape(2, 16), ValueError, r"transform: images have shape \(2, 16\)"),
+    ("channels", Normalize((0, 0, 0), (1, 1, 1)), ValueError, r"Normalize: images have 1 channels .* mean has 3"),
+]
+
+OTHERS = [
+    ("Normalize: lengths", partial(Normalize, (0, 0), (1,)), ValueError, r"Normalize: mean has 2 numbers, std has 1"),
+    ("Normalize: std 0", partial(Normalize, (0,), (0,)), ValueError, r"Normalize: std is \(0.0,\), want numbers above"),
+    ("Normalize: nan", partial(Normalize, (float("nan"),), (1,)), ValueError, r"mean is \(nan,\), want finite numbers"),
+    ("Normalize: text", partial(Normalize, "zero", 1), TypeError, r"Normalize: mean is 'zero', want a number a channe"),
+    ("Normalize: integers", partial(Normalize((0,), (1,)), LABELS), TypeError, r"Normalize: images are int64, want a"),
+    ("PadCrop: padding", partial(PadCrop, -1), ValueError, r"PadCrop: padding is -1, want at least 0"),
+    ("PadCrop: half", partial(PadCrop, 1.5), TypeError, r"PadCrop: padding is 1.5, want an integer"),
+    ("PadCrop: mode", partial(PadCrop, 1, "wrap"), ValueError, r"PadCrop: mode is 'wrap', want one of \('constant', '"),
+    ("PadCrop: shape", partial(PadCrop(1), FLOATS[0], RANDOM), ValueError, r"PadCrop: images have shape \(3, 4, 4\)"),
+    ("Flip: p", partial(Flip, 1.5), ValueError, r"Flip: p is 1.5, want 0 to 1"),
+    ("Flip: nan", partial(Flip, float("nan")), ValueError, r"Flip: p is nan, want 0 to 1"),
+    ("Flip: text", partial(Flip, "often"), TypeError, r"Flip: p is of type str, want a number"),
+    ("Compose: number", partial(Compose, [Flip(), 3]), TypeError, r"Compose: 3 is not a transform: it cannot be calle"),
+    ("Compose: one", partial(Compose, Flip()), TypeError, r"Compose: transforms is Flip\(p=0.5\), want several: \[tra"),
+    ("digits: split", partial(data.digits, "test"), ValueError, r"digits: split is 'test', want 'random' or 'writers'"),
+    ("digits: size", partial(data.digits, size=7), ValueError, r"digits: size is 7, want at least 8"),
+    ("digits: half a pixel", partial(data.digits, size=8.5), TypeError, r"digits: size is 8.5, want an integer"),
+    ("available: name", partial(data.available, "svhn"), ValueError, r"available: name is 'svhn', want 'digits', 'mni"),
+    ("mnist: data_dir", partial(data.mnist, 3), TypeError, r"data_dir"),
+    ("read_idx: path", partial(data.read_idx, 3), TypeError, r"read_idx: path is of type int, want a string or a path"),
+    ("read_idx: absent", partial(data.read_idx, "nowhere.idx"), ValueError, r"read_idx: nowhere.idx: No such file"),
+    ("read_cifar10: folder", partial(data.read_cifar10, "."), ValueError, r"read_cifar10: \.: is not a regular file"),
+]  # fmt: skip
+
+FILES = {
+    "empty": (b"", r"is truncated: 4 of the next 4 bytes are missing"),
+    "a picture": (b"\x89PNG\r\n\x1a\n", r"starts with 0x8950, an IDX file starts with 0x0000"),
+    "a type": (b"\0\0\x07\x01\0\0\0\x01\0", r"type code is 0x07, want one of 0x08"),
+    "no dimensions": (b"\0\0\x08\0", r"has 0 dimensions, want 1 to 8"),
+    "no elements": (b"\0\0\x08\x01\0\0\0\0", r"shape \(0,\) holds no elements"),
+    "too large": (b"\0\0\x08\x02\x7f\xff\xff\xff\x7f\xff\xff\xff", r"takes \d+ bytes, at most 268435456 are allowed"),
+    "truncated": (b"\0\0\x08\x01\0\0\0\x05abc", r"is truncated: 2 of the next 5 bytes are missing"),
+    "longer": (b"\0\0\x08\x01\0\0\0\x01ab", r"goes on after the 1 bytes of its shape \(1,\)"),
+    "damaged": (b"\x1f\x8bno gzip file at all", r"damaged: "),
+}
+
+
+def read(content, name):
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / name
+        path.write_bytes(content)
+        return data.read_idx(path)
+
+
+def loader(**options):
+    return Loader(**{"dataset": dataset(), "batch_size": 2} | options)
+
+
+def rows():
+    for name, args, error, pattern in SETS:
+        yield f"Dataset: {name}", partial(Dataset, *args), error, f"Dataset: {pattern}"
+    for name, function, args, error, pattern in PICKED:
+        yield f"Dataset: picked, {name}", partial(function, *args), error, pattern
+    for i, (options, error, pattern) in enumerate(LOADERS):
+        yield f"Loader: {i} {next(iter(options))}", partial(loader, **options), error, pattern
+    for name, changes, error, pattern in CHANGES:
+        own = loader(shuffle=True)
+        state = changes if changes is None else own.state_dict() | changes
+        yield f"Loader: load_state_dict, {name}", partial(own.load_state_dict, state), error, pattern
+    yield "Loader: set_epoch", partial(loader().set_epoch, -1), ValueError, r"set_epoch: epoch is -1, want at least 0"
+    for name, transform, error, pattern in TRANSFORMS:
+        yield f"Loader: transform, {name}", partial(list, loader(transform=transform, prefetch=0)), error, pattern
+    yield "ShardSampler: shards", partial(ShardSampler, 3, 0, 2), ValueError, r"shards is 3, wanted a multiple of the 2"
+    yield "ShardSampler: rank", partial(ShardSampler, 2, 2, 2), ValueError, r"rank is 2, wanted one from 0 to 1"
+    yield "ShardSampler: none", partial(ShardSampler, 0), ValueError, r"shards is 0, wanted a multiple of the 1 ranks"
+    yield "ShardSampler: text", partial(ShardSampler, "2"), TypeError, r"shards is '2', wanted an integer"
+    yield from OTHERS
+    for name, (content, pattern) in FILES.items():
+        yield f"read_idx: {name}", partial(read, content, name.replace(" ", "-")), ValueError, pattern
+
+
+REFUSALS = list(rows())

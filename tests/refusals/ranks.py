@@ -1,0 +1,133 @@
+"""What ranks refuse: communicators, DataParallel, divided optimisers, pipelines and the launcher's settings."""
+
+from functools import partial
+
+import numpy as np
+
+import minigrad
+from minigrad import nn, optim, train
+from minigrad.parallel import (
+    DataParallel,
+    Pipeline,
+    ShardedOptimizer,
+    Shards,
+    ShardSampler,
+    SyncBatchNorm,
+    discover,
+    init,
+    run_local,
+)
+
+ONES = np.ones(4, np.float32)
+
+
+def model():
+    minigrad.manual_seed(0)
+    return nn.Sequential(nn.Linear(4, 4), nn.ReLU(), nn.Linear(4, 3))
+
+
+def on_two(function):
+    """A call on two ranks; each calls function(world)."""
+    return partial(run_local, lambda world: function(world), 2)
+
+
+def data_parallel(*args, **options):
+    return on_two(lambda world: DataParallel(*(args or (model(),)), world, **options))
+
+
+def trained(loader, shards=2):
+    """fit on two ranks with what loader(model) gives."""
+
+    def run(world):
+        network = DataParallel(model(), world, shards=shards)
+        return train.fit(network, loader(network), optim.SGD(network.parameters(), 0.1), 1)
+
+    return on_two(run)
+
+
+def pair(count):
+    return minigrad.zeros(count, 4), minigrad.zeros(count, dtype="int64")
+
+
+def clipped(world):
+    network = DataParallel(model(), world)
+    optimizer = ShardedOptimizer(optim.SGD(network.parameters(), 0.1), network)
+    return train.fit(network, [Shards([pair(2)], 4)], optimizer, 1, clip=1.0)
+
+
+def normed():
+    return nn.Sequential(nn.Linear(4, 4), nn.BatchNorm1d(4))
+
+
+COLLECTIVES = [
+    ("all_reduce: op", lambda w: w.all_reduce(ONES.copy(), "product"), ValueError, r"all_reduce: op is 'product', wan"),
+    ("all_reduce: order", lambda w: w.all_reduce(ONES.copy(), order="any"), ValueError, r"all_reduce: order is 'any',"),
+    ("all_reduce: wire", lambda w: w.all_reduce(ONES.copy(), wire="int8"), ValueError, r"all_reduce: wire is 'int8',"),
+    ("all_reduce: list", lambda w: w.all_reduce([1.0]), TypeError, r"all_reduce: array is .*list"),
+    ("all_reduce: wire of float64", lambda w: w.all_reduce(np.ones(4), wire="bfloat16"), TypeError,
+     r"all_reduce: wire is 'bfloat16' for elements float64, wanted float32"),
+    ("all_reduce: gaps", lambda w: w.all_reduce(np.ones((4, 4), np.float32)[:, ::2]), ValueError, r"all_reduce: array"),
+    ("reduce_scatter: parts", lambda w: w.reduce_scatter(np.ones(3, np.float32), ONES), ValueError, r"reduce_scatter:"),
+    ("all_gather: parts", lambda w: w.all_gather(np.ones(9, np.float32), ONES), ValueError, r"all_gather: "),
+    ("all_to_all: parts", lambda w: w.all_to_all(np.ones(6, np.float32), ONES), ValueError, r"all_to_all: "),
+    ("broadcast: root", lambda w: w.broadcast(ONES.copy(), 2), ValueError, r"broadcast: root is 2, wanted a rank from"),
+    ("send: itself", lambda w: w.send(ONES, w.rank), ValueError, r"send: to is \d, which is this rank itself; wanted"),
+    ("send: beyond", lambda w: w.send(ONES, 2), ValueError, r"send: to is 2, wanted a rank from 0 to 1"),
+    ("send: tag", lambda w: w.send(ONES, 1 - w.rank, -1), ValueError, r"send: tag is -1, wanted an integer from 0 to"),
+    ("recv: source", lambda w: w.recv(ONES.copy(), "0"), ValueError, r"recv: source is '0', wanted a rank from 0 to 1"),
+    ("split: key", lambda w: w.split(0, "first"), TypeError, r"split: key is 'first', wanted an integer or None"),
+    ("split: color", lambda w: w.split(1.5), TypeError, r"split: color is 1.5, wanted an integer, a text"),
+    ("agree: other options", lambda w: w.agree("fit", {"epochs": str(w.rank)}), ValueError, r"fit: .*epochs"),
+]  # fmt: skip
+
+OTHERS = [
+    ("run_local: size", partial(run_local, print, 0), ValueError, r"run_local: size is 0, wanted a number of ranks of"),
+    ("run_local: text", partial(run_local, print, "2"), ValueError, r"run_local: size is '2', wanted a number of rank"),
+    ("DataParallel: module", data_parallel(3), TypeError, r"DataParallel: module is a int, wanted a Module and no Dat"),
+    ("DataParallel: world", partial(DataParallel, model(), 2), TypeError, r"DataParallel: world is 2, wanted a Commun"),
+    ("DataParallel: shards", data_parallel(shards=3), ValueError, r"shards is 3, wanted a multiple of the 2 ranks"),
+    ("DataParallel: shards 6", data_parallel(shards=6), ValueError, r"6 shards make 3 for each of 2 ranks, wanted a p"),
+    ("DataParallel: shards text", data_parallel(shards="2"), TypeError, r"shards is '2', wanted an integer"),
+    ("DataParallel: wire", data_parallel(wire="float8"), ValueError, r"DataParallel: wire is 'float8', wanted one of"),
+    ("DataParallel: order", data_parallel(order="random"), ValueError, r"DataParallel: order is 'random', wanted one"),
+    ("DataParallel: bucket", data_parallel(bucket_bytes=1.5), TypeError, r"DataParallel: bucket_bytes is 1.5, wanted"),
+    ("DataParallel: bucket 0", data_parallel(bucket_bytes=0), ValueError, r"DataParallel: bucket_bytes is 0, wanted a"),
+    ("DataParallel: unused", data_parallel(find_unused_parameters="x"), TypeError, r"find_unused_parameters is 'x', w"),
+    ("DataParallel: other models", on_two(lambda w: DataParallel(nn.Linear(4, 3 + w.rank), w)), ValueError, r"rank"),
+    ("DataParallel: to", on_two(lambda w: DataParallel(model(), w).to("cpu")), RuntimeError, r"move the module before"),
+    ("DataParallel: whole batches", trained(lambda network: [pair(4)]), ValueError, r"make it with sampler=model.samp"),
+    ("DataParallel: shards of another", trained(lambda network: [Shards([pair(1)] * 3, 6)]), ValueError,
+     r"shards: the batch has 3 shards, wanted this rank's 1"),
+    ("DataParallel: empty", trained(lambda network: []), ValueError, r"fit: loader has no images in epoch 1"),
+    ("fit: shards alone", partial(train.fit, model(), [Shards([pair(2)], 2)], optim.SGD(model().parameters(), 0.1), 1),
+     ValueError, r"fit: loader has a sampler, which wants a DataParallel model; make it without"),
+    ("ShardedOptimizer: kinds", partial(ShardedOptimizer, 3, model()), TypeError, r"ShardedOptimizer: got .*wanted an"),
+    ("ShardedOptimizer: clip", on_two(clipped), RuntimeError, r"fit: clip wants all gradients on every rank; give Sha"),
+    ("SyncBatchNorm: module", partial(SyncBatchNorm.convert, 3), TypeError, r"SyncBatchNorm.convert: module is a int"),
+    ("SyncBatchNorm: shards", on_two(lambda w: DataParallel(SyncBatchNorm.convert(normed(), w), w, shards=4)),
+     RuntimeError, r"SyncBatchNorm wants all shards of a batch at the same time"),
+    ("Pipeline: model", on_two(lambda w: Pipeline(nn.Linear(2, 2), w)), TypeError, r"Pipeline: model is a Linear, wan"),
+    ("Pipeline: stages", on_two(lambda w: Pipeline(model(), w, stages=9)), ValueError, r"Pipeline: stages is 9"),
+    ("ShardSampler: three", partial(ShardSampler, 6, 0, 2), ValueError, r"6 shards make 3 for each of 2 ranks, wanted"),
+    ("init: backend", partial(init, "smoke"), ValueError, r"init: backend is 'smoke', wanted one of"),
+    ("init: timeout", partial(init, None, -1), ValueError, r"init: the timeout \(MINIGRAD_TIMEOUT\) is -1, wanted sec"),
+]  # fmt: skip
+
+VARIABLES = [
+    ({"RANK": "x", "WORLD_SIZE": "2"}, r"discover: RANK is 'x', want an integer of at least 0"),
+    ({"RANK": "2", "WORLD_SIZE": "2"}, r"discover: RANK is 2, but WORLD_SIZE is 2; ranks are counted from 0"),
+    ({"RANK": "0"}, r"discover: RANK is '0', but WORLD_SIZE is not set; set both or none"),
+    ({"RANK": "0", "WORLD_SIZE": "0"}, r"discover: WORLD_SIZE is '0', want an integer of at least 1"),
+    ({"RANK": "0", "WORLD_SIZE": "2", "MASTER_ADDR": "a", "MASTER_PORT": "99999"}, r"MASTER_PORT is 99999, want at mo"),
+]
+
+
+def rows():
+    for name, function, error, pattern in COLLECTIVES:
+        yield f"Communicator: {name}", on_two(function), error, pattern
+    yield from OTHERS
+    for i, (variables, pattern) in enumerate(VARIABLES):
+        yield f"discover: {i}", partial(discover, variables), ValueError, pattern
+
+
+REFUSALS = list(rows())

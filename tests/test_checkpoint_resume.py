@@ -1,0 +1,37 @@
+"""Going on from a checkpoint of any step ends with the bits of the training that was not left."""
+
+import shutil
+
+import pytest
+
+from minigrad import checkpoint
+from tests.reliability import kill_program, kills
+
+
+class Quiet(kill_program.Told):
+    def say(self, what):
+        pass
+
+
+def trained(folder, name, keep):
+    """Train in this process as kill_program does, with so many checkpoints kept."""
+    with pytest.MonkeyPatch.context() as patch:
+        real = checkpoint.save
+        patch.setattr(checkpoint, "save", lambda *args, **options: real(*args, **options | {"keep": keep}))
+        patch.setattr(kill_program, "EVERY", 1)
+        kill_program.train(folder, name, Quiet())
+
+
+@pytest.mark.parametrize("name", [name for name in kill_program.RECIPES if name != "command"])
+def test_any_step_can_be_gone_on_from(tmp_path, name):
+    trained(tmp_path / "whole/last", name, 100)
+    wanted, numbers = kills.state(tmp_path / "whole"), checkpoint.numbers(tmp_path / "whole/last")
+    assert len(numbers) >= 12
+    stride = 1 if name == "accumulation" else 5  # there, groups of batches that an epoch does not fill are saved, too
+    for number in numbers[:-1:stride]:
+        place = tmp_path / str(number) / "last"
+        place.mkdir(parents=True)
+        for path in (tmp_path / "whole/last").glob(f"*-{number}.*"):
+            shutil.copy(path, place)
+        trained(place, name, 1)
+        assert kills.state(tmp_path / str(number)) == wanted, number

@@ -1,0 +1,112 @@
+"""Optimisers at their edges: words of refusals, states that are none, what other parts hear of a step."""
+
+import numpy as np
+import pytest
+
+from minigrad import device, nn, optim
+from minigrad.optim.optimizer import Optimizer
+from minigrad_kernels.toolchain import companion
+from minigrad_kernels.toolchain.capture import capturing
+from tests.optim_parts import give_gradients, parameters
+
+
+@pytest.mark.parametrize(
+    "make, message",
+    [
+        (lambda params: optim.SGD(params, lr=-1), "SGD: lr is -1, wanted at least 0"),
+        (
+            lambda params: optim.Adam(params, betas=(0.9, 1.0)),
+            "Adam: betas[1] is 1.0, wanted at least 0 and below 1",
+        ),
+    ],
+)
+def test_what_is_out_of_range_hears_the_whole_range(make, message):
+    with pytest.raises(ValueError) as refused:
+        make(parameters())
+    assert str(refused.value) == message
+
+
+def test_gradients_that_have_a_graph_are_filled_with_zeros_without_it():
+    (w,) = params = [nn.Parameter(np.ones(3, "f"))]
+    (w * w * w).sum().backward(create_graph=True)
+    assert w.grad.requires_grad
+    optim.SGD(params).zero_grad(set_to_none=False)
+    assert not w.grad.requires_grad and not w.grad.data.any()
+
+
+def test_what_compiles_ahead_hears_of_an_optimiser(monkeypatch):
+    monkeypatch.setattr(companion, "_companion", None)
+    monkeypatch.setattr(companion, "_expected", {})
+    optim.RMSprop(parameters())
+    assert list(companion._expected) == [companion.TRAINING, "RMSprop"]
+
+
+def test_a_rule_must_say_what_an_update_is():
+    class Rule(Optimizer):
+        name = "Rule"
+
+        def check(self, options):
+            pass
+
+    params = parameters()
+    rule = Rule(params, {"lr": 1})
+    give_gradients(params, 0)
+    with pytest.raises(NotImplementedError):
+        rule.step()
+    for missing in (lambda: rule.numbers({}, 0), lambda: rule.update({}, 0, params, None)):
+        with pytest.raises(NotImplementedError):
+            missing()
+
+
+def test_a_state_is_refused_or_taken_over_as_a_whole():
+    params = parameters()
+    optimizer = optim.Adam(params, lr=0.5)
+    give_gradients(params, 0)
+    optimizer.step()
+    good = optimizer.state_dict()
+    (group,) = good["param_groups"]
+    with pytest.raises(ValueError, match=r"^Adam.load_state_dict: state\[0\] is 5, wanted a dictionary"):
+        optimizer.loaded({0: 5}, dict(enumerate(params)))
+    with pytest.raises(ValueError, match="^Adam: eps is -1, wanted at least 0"):
+        optimizer.load_state_dict({**good, "param_groups": [{**group, "eps": -1, "lr": 2.0}]})
+    assert optimizer.param_groups[0]["lr"] == 0.5 and len(optimizer.state) == 4
+    optimizer.load_state_dict({**good, "param_groups": [{**group, "lr": -1e-20}]})  # where a schedule ended at 0
+    assert optimizer.param_groups[0]["lr"] == -1e-20
+
+
+def test_options_are_shown_by_group():
+    params = parameters()
+    shown = repr(optim.Adagrad([{"params": params[:1]}, {"params": params[1:], "lr": 0.5}], eps=0.25))
+    options = "    eps: 0.25\n    initial_accumulator_value: 0\n    lr: {}\n    lr_decay: 0\n    maximize: False\n"
+    options += "    weight_decay: 0\n"
+    assert shown == "".join(
+        ["Adagrad (\n", "Parameter Group 0\n", options.format(0.01), "Parameter Group 1\n", options.format(0.5), ")"]
+    )
+
+
+@pytest.mark.parametrize("flag", [None, 0.0])
+def test_a_graph_is_told_of_each_launch_and_each_gradient(flag):
+    class Recorder:
+        def __init__(self):
+            self.gradients, self.notes = [], []
+
+        def write_to(self, parameter):
+            pass
+
+        def gradient_of(self, parameter):
+            self.gradients.append(parameter)
+
+        def note(self, *calls):
+            self.notes.append(calls)
+
+    params, recorder = [*parameters(), *parameters("float64")], Recorder()
+    optimizer = optim.SGD(params, lr=0.5)
+    give_gradients(params, 0)
+    token = capturing.set(recorder)
+    try:
+        optimizer.step(found_inf=None if flag is None else device.full((1,), flag, "float64"))
+        optimizer.zero_grad()
+    finally:
+        capturing.reset(token)
+    assert recorder.gradients == params and len(recorder.notes) == 2
+    assert [again.__self__.unsure is None for again, _, _ in recorder.notes] == [flag is None] * 2
