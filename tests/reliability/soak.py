@@ -24,6 +24,9 @@ from tests.soaking import BATCHES, JSON, OF_STAND_INS, OnCpu, OnGpu, grown, soak
 from tests.stand_in_gpus import gpus  # noqa: E402
 
 
+tqdm.monitor_interval = 0  # or it starts a thread of its own, which would be counted
+
+
 def on_cpu(rounds):
     """(counts, what has grown, objects that only the collector found)."""
     with tempfile.TemporaryDirectory() as folder:
@@ -70,8 +73,7 @@ def main():
             f"{len(wrong) + len(wrong_there)} of them grew; resident memory {more:+.1f} MiB",
             "python tests/reliability/soak.py --write",
             seconds=round(time.perf_counter() - begun),
-            cpu=found,
-            gpu=there,
+            counts={"cpu": found, "gpu": there},
             grown={"cpu": wrong, "gpu": wrong_there},
             objects_in_cycles=cycles,
         )
