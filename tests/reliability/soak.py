@@ -16,13 +16,12 @@ from pathlib import Path
 from tqdm import tqdm
 
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # its own threads are more than the CPUs may be
-sys.path.insert(0, str(Path(__file__).parents[2]))
+ROOT = Path(__file__).parents[2]
+sys.path[:1] = [str(ROOT), str(ROOT / "kernels")]  # instead of this folder, whose coverage.py is not the package
 
-from results import store  # noqa: E402
-
+from tests.reliability.results import store  # noqa: E402
 from tests.soaking import BATCHES, JSON, OF_STAND_INS, OnCpu, OnGpu, grown, soak  # noqa: E402
 from tests.stand_in_gpus import gpus  # noqa: E402
-
 
 tqdm.monitor_interval = 0  # or it starts a thread of its own, which would be counted
 
