@@ -28,6 +28,7 @@ from ..cases import augment, bias, elementwise, norm, pool2d, scatter, softmax
 from ..cases import conv2d as convolution
 from ..cases.matmul import row, transposed
 from ..kernel_runs import make_inputs, moved, part, run, with_halves
+from . import hopper
 
 __all__ = ["LAST", "run_all", "runs_on"]
 
@@ -92,7 +93,6 @@ def _halves(case, device):
 
 LAYOUTS = [(None, None), (None, transposed), (transposed, None), (transposed, transposed)]
 TYPES = {"float16": np.float16, "bfloat16": ml_dtypes.bfloat16, "tf32": np.float32}
-HOPPER = ("wgmma", "tma")
 SAME = {"padding": (1, 1)}
 GROUPED = {"groups": 8, **SAME}
 CONVOLUTIONS = {  # rung: (x, w, settings) of the convolution and, where it fits, of its input gradient
@@ -141,11 +141,7 @@ def _tensor_products(device):
 
 def runs_on(device, rung):
     """Whether a device runs a rung of the matrix product: some are for Hopper alone, and the interpreter knows all."""
-    if device != "cuda" or rung not in HOPPER:
-        return True
-    from minigrad_kernels.toolchain.cuda.launch import device_architecture
-
-    return device_architecture(0) == (9, 0)
+    return device != "cuda" or rung not in hopper.RUNGS or hopper.works(rung)
 
 
 def _convolutions(device):
