@@ -92,7 +92,7 @@ def _halves(case, device):
 
 LAYOUTS = [(None, None), (None, transposed), (transposed, None), (transposed, transposed)]
 TYPES = {"float16": np.float16, "bfloat16": ml_dtypes.bfloat16, "tf32": np.float32}
-HOPPER = ("wgmma",)
+HOPPER = ("wgmma", "tma")
 SAME = {"padding": (1, 1)}
 GROUPED = {"groups": 8, **SAME}
 CONVOLUTIONS = {  # rung: (x, w, settings) of the convolution and, where it fits, of its input gradient

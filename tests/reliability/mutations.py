@@ -46,8 +46,8 @@ sys.path.remove(str(HERE))
 
 ENGINE = "test_engine test_check test_shape test_recompute test_ops_edges test_dlpack test_create"
 OPTIM = (
-    "test_optim test_optim_edges test_optim_clip test_optim_restore test_optim_scaled test_optim_cuda test_kernels_optimizer "
-    "oracles/test_optim_torch"
+    "test_optim test_optim_edges test_optim_clip test_optim_restore test_optim_scaled test_optim_cuda "
+    "test_kernels_optimizer oracles/test_optim_torch"
 )
 SURFACE = "oracles/test_surface_torch"
 TESTS = {  # the tests of each subject: fast ones, none that start processes or wait
