@@ -46,7 +46,8 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 PEERS = ("products", "convolutions", "networks", "race", "compiled")
 PARTS = (
-    "steps", "graphs", "sanitizer", "hopper", "correctness", "ops", "kernels", "profiles", "parallel", "training", *PEERS,
+    "steps", "graphs", "sanitizer", "hopper", "correctness", "ops", "kernels", "profiles", "parallel", "training",
+    *PEERS,
 )  # fmt: skip
 LIMIT = 480
 MERCY = 20  # seconds that a part may take to end by itself after its limit
