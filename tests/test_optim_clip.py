@@ -5,9 +5,10 @@ import math
 import numpy as np
 import pytest
 
-from minigrad import optim
+from minigrad import Tensor, device, nn, optim
 from minigrad.optim.clip import clip_scale
 from minigrad_kernels.layout import FILTER
+from tests.kernel_runs import DEVICE
 from tests.optim_parts import give_gradients, parameters, same
 
 
@@ -44,6 +45,14 @@ def test_clipping_one_parameter(norm_type):
     norm = optim.clip_grad_norm_(params, 0.25, norm_type).item()
     assert norm == pytest.approx(np.linalg.norm(before.ravel().astype(float), norm_type))
     np.testing.assert_allclose(np.array(params[0].grad), before * (0.25 / norm), rtol=1e-5)
+
+
+@pytest.mark.parametrize("norm_type", [1, 2, math.inf])
+def test_gradients_without_elements_on_a_device_have_the_norm_0(norm_type):
+    parameter = nn.Parameter(device.move(np.zeros((0, 3), "f"), DEVICE))
+    parameter.grad = Tensor(device.move(np.zeros((0, 3), "f"), DEVICE))
+    norm = optim.clip_grad_norm_(parameter, 1.0, norm_type)
+    assert norm.item() == 0 and norm.device == parameter.device
 
 
 def test_clipping_refuses():

@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 
 from minigrad import device, nn, optim
-from minigrad.optim.optimizer import Optimizer
+from minigrad.optim.optimizer import SPARE, Optimizer
+from minigrad.optim.repeat import Repeat
 from minigrad_kernels.toolchain import companion
 from minigrad_kernels.toolchain.capture import capturing
 from tests.optim_parts import give_gradients, parameters
@@ -69,6 +70,9 @@ def test_a_state_is_refused_or_taken_over_as_a_whole():
         optimizer.loaded({0: 5}, dict(enumerate(params)))
     with pytest.raises(ValueError, match="^Adam: eps is -1, wanted at least 0"):
         optimizer.load_state_dict({**good, "param_groups": [{**group, "eps": -1, "lr": 2.0}]})
+    for step in (2**53, -1, 1.5):  # no number of steps that float64 counts on from
+        with pytest.raises(ValueError, match=r"^Adam.load_state_dict: state\[0\]\['step'\]"):
+            optimizer.load_state_dict({**good, "state": {0: {**good["state"][0], "step": step}}})
     assert optimizer.param_groups[0]["lr"] == 0.5 and len(optimizer.state) == 4
     optimizer.load_state_dict({**good, "param_groups": [{**group, "lr": -1e-20}]})  # where a schedule ended at 0
     assert optimizer.param_groups[0]["lr"] == -1e-20
@@ -110,3 +114,69 @@ def test_a_graph_is_told_of_each_launch_and_each_gradient(flag):
         capturing.reset(token)
     assert recorder.gradients == params and len(recorder.notes) == 2
     assert [again.__self__.unsure is None for again, _, _ in recorder.notes] == [flag is None] * 2
+
+
+def test_what_a_graph_repeats_is_told_from_another_step():
+    params = parameters()
+    optimizer = optim.Adam(params, weight_decay=0.5)
+    give_gradients(params, 0)
+    optimizer.step()
+    (group,), first = optimizer.param_groups, optimizer.state[params[0]]
+    repeat = Repeat(optimizer, group, 1, params, None)
+    assert repeat.check()
+    group["lr"], first["step"] = 0.25, 1  # what a step reads anew
+    assert repeat.check()
+    first["step"] = 7
+    assert not repeat.check()  # one launch has one age
+    first["step"] = 1
+    mean, first["exp_avg"] = first["exp_avg"], first["exp_avg"].copy()
+    assert not repeat.check()  # other memory
+    first["exp_avg"], first["more"] = mean, mean
+    assert not repeat.check()
+    del first["more"]
+    assert repeat.check()
+
+
+def test_a_step_that_a_graph_did_not_make_is_taken_back():
+    class Plan:
+        told = []
+
+        def repeat(self, numbers):
+            self.told.append(("repeat", tuple(numbers)))
+
+        def retract(self, numbers):
+            self.told.append(("retract", tuple(numbers)))
+
+    params = parameters()[:1]  # of one alone, too
+    optimizer = optim.Adam(params)
+    give_gradients(params, 0)
+    optimizer.step()
+    (group,), doubts = optimizer.param_groups, []
+    repeat = Repeat(optimizer, group, 0, params, Plan(), lambda: doubts.append(1))
+    before = optimizer.numbers(group, 0), optimizer.numbers(group, 1)
+    repeat.again()
+    assert [state["step"] for state in optimizer.state.values()] == [2] and doubts == [1]
+    repeat.undo()
+    assert [state["step"] for state in optimizer.state.values()] == [1]
+    assert Plan.told == [("repeat", tuple(before[1])), ("retract", tuple(before[0]))]
+
+
+def test_parameters_without_a_gradient_are_not_updated():
+    params = parameters()
+    optimizer = optim.SGD([{"params": params[:2]}, {"params": params[2:]}])
+    give_gradients(params, 0)
+    params[1].grad = None
+    assert optimizer.updated() == [params[0], *params[2:]]
+
+
+def test_a_buffer_keeps_its_place_until_a_step_has_filled_it():
+    params = parameters()
+    optimizer = optim.SGD(params, momentum=0.5)
+    give_gradients(params, 0)
+    optimizer.step()
+    state = optimizer.state[params[0]]
+    buffer = state["momentum_buffer"]
+    optimizer.recount(params[0], 1)  # the first step has still to come
+    assert set(state) == {SPARE} and state[SPARE] is buffer
+    optimizer.recount(params[0], 0)
+    assert set(state) == {"momentum_buffer"} and state["momentum_buffer"] is buffer

@@ -100,7 +100,8 @@ def _is_said(node):
     """Whether a statement is a text, or says what is public."""
     if isinstance(node, ast.Expr):
         return isinstance(node.value, ast.Constant)
-    return isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) in ("__all__", "__slots__")
+    target = node.targets[0] if isinstance(node, ast.Assign) else getattr(node, "target", None)
+    return isinstance(target, ast.Name) and target.id in ("__all__", "__slots__")
 
 
 def _shown(node):

@@ -25,7 +25,8 @@ from types import CodeType, FunctionType
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
-os.environ |= {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}  # a fork lacks the threads that PyTorch would wait for
+# A fork lacks the threads of GNU's OpenMP, for which PyTorch in it would wait: nobody may have started them.
+os.environ |= {"OMP_NUM_THREADS": "1", "NUMBA_THREADING_LAYER": "workqueue"}
 sys.path[:] = [str(ROOT), str(ROOT / "kernels"), *(p for p in sys.path if Path(p or ".").resolve() != HERE)]
 
 import coverage  # noqa: E402  not that of this folder
@@ -44,12 +45,12 @@ from results import store  # noqa: E402
 
 sys.path.remove(str(HERE))
 
-ENGINE = "test_engine test_check test_shape test_recompute test_ops_edges test_dlpack test_create"
+ENGINE = "test_engine test_engine_edges test_check test_shape test_recompute test_ops_edges test_dlpack test_create"
 OPTIM = (
-    "test_optim test_optim_edges test_optim_clip test_optim_restore test_optim_scaled test_optim_cuda test_kernels_optimizer "
-    "oracles/test_optim_torch"
+    "test_optim test_optim_edges test_optim_clip test_optim_restore test_optim_scaled test_optim_cuda "
+    "test_kernels_optimizer oracles/test_optim_torch"
 )
-SURFACE = "oracles/test_surface_torch"
+SURFACE = "test_refusals oracles/test_surface_torch"
 TESTS = {  # the tests of each subject: fast ones, none that start processes or wait
     "minigrad/optim/*": f"{OPTIM} {SURFACE}",
     "kernels/minigrad_kernels/optimizer/*": "test_kernels_optimizer test_optim test_optim_clip",

@@ -1,0 +1,133 @@
+"""The engine at its edges: hooks that end a pass, writing to what waits, what errors and pictures say of a Tensor."""
+
+import copy
+import operator
+
+import numpy as np
+import pytest
+
+from minigrad import Tensor, check, grad
+from minigrad.anomaly import AnomalyError, check_results, has_history
+from minigrad.engine import after_backward, write
+from minigrad.primitive import primitive
+from minigrad_kernels.toolchain.capture import capturing
+
+
+def leaf(values, dtype="float64"):
+    return Tensor(np.array(values, dtype), requires_grad=True)
+
+
+def test_what_a_hook_begins_is_ended_when_all_gradients_are_there():
+    x, y, order = leaf([1.0, 2.0]), leaf([3.0, 4.0]), []
+
+    def hook(parameter):
+        order.append("begun")
+        after_backward(lambda: order.append((x.grad is not None, y.grad is not None)))
+
+    x.register_post_accumulate_grad_hook(hook)
+    (x * y).sum().backward()
+    assert order == ["begun", (True, True)]
+    with pytest.raises(RuntimeError, match="^after_backward: no backward pass is under way"):
+        after_backward(print)
+
+
+def test_a_graph_hears_of_what_is_written_to():
+    class Recorder:
+        written = []
+
+        def write_to(self, tensor):
+            self.written.append(tensor)
+
+    x, token = leaf([1.0]), capturing.set(Recorder())
+    try:
+        write(x)
+    finally:
+        capturing.reset(token)
+    assert Recorder.written == [x] and x.version == [1]
+
+
+@pytest.mark.parametrize("option", ["create_graph", "retain_graph"])
+def test_options_that_are_no_truth_values_are_named(option):
+    x = leaf([1.0])
+    with pytest.raises(TypeError, match=f"^backward: {option} is 'no'"):
+        x.sum().backward(**{option: "no"})
+    with pytest.raises(TypeError, match=f"^grad: {option} is 'no'"):
+        grad(x.sum(), x, **{option: "no"})
+
+
+@pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
+def test_the_first_gradient_has_the_type_of_the_output(dtype):
+    """Of one element with and without dimensions; each type has a 1 of its own."""
+    for shape in ((), (1,)):
+        x = Tensor(np.full(shape, 2, dtype), requires_grad=True)
+        (found,) = grad(x * x, x)
+        assert found.dtype == dtype and found.data == 4
+        y = x * 1
+        y.backward()
+        assert x.grad.dtype == dtype
+
+
+def test_a_primitive_of_several_results_returns_as_many():
+    @primitive(outputs=("total", "greatest"))
+    def summary(x):
+        return np.asarray(x.sum()), np.asarray(x.max())
+
+    summary.grads(x=lambda g_total, g_greatest, x: g_total + 0 * x + g_greatest * (x == x.max()).to(x.dtype))
+    x = leaf([1.0, 5.0, 2.0])
+    total, greatest = summary(x)
+    np.testing.assert_array_equal(grad(total, x, retain_graph=True)[0].data, [1, 1, 1])
+    np.testing.assert_array_equal(grad(greatest, x)[0].data, [0, 1, 0])
+
+
+def test_a_result_too_many_is_an_error():
+    @primitive(outputs=("one", "two"))
+    def three(x):
+        return x, x, x
+
+    with pytest.raises(ValueError):
+        three(Tensor([1.0]))
+
+
+def test_an_index_is_one_integer():
+    assert operator.index(Tensor(np.array(3, "uint8"))) == 3 and [5, 6][Tensor(np.array([1]))] == 6
+    for values, dtype in ((1.0, "float32"), (True, "bool"), ([1, 2], "int64")):
+        with pytest.raises(TypeError, match="^index: self has shape"):
+            operator.index(Tensor(np.array(values, dtype)))
+
+
+def test_one_element_alone_has_a_truth_value():
+    assert Tensor(np.array([[2.0]])) and not Tensor(np.array(0))
+    for size in (0, 2):
+        with pytest.raises(ValueError, match=rf"^bool: self has shape \({size},\)"):
+            bool(Tensor(np.ones(size)))
+
+
+def test_a_copy_of_a_leaf_starts_anew():
+    x = leaf([1.0, 2.0])
+    write(x)
+    x.register_post_accumulate_grad_hook(print)
+    twin = copy.deepcopy(x)
+    assert twin.version == [0] and twin.ready_hooks == () and twin.hooks == ()
+    assert x.version == [1] and twin.data is not x.data
+
+
+def test_a_notebook_shows_what_a_tensor_is():
+    assert "requires a gradient" in leaf([1.0])._repr_html_()
+    plain = Tensor(np.arange(200.0))._repr_html_()
+    assert "requires" not in plain and "..." not in plain and "199" in plain
+    assert "..." in Tensor(np.arange(201.0))._repr_html_()
+
+
+def test_a_result_with_nan_is_told_with_the_ranges_of_what_has_elements():
+    arguments = np.array([-1.5, 2.0]), np.array([7]), np.ones((0, 2))
+    with pytest.raises(AnomalyError) as found:
+        check_results("op", ("x", "index", "none"), arguments, (np.array([np.nan]),), "here")
+    assert str(found.value).endswith("the arguments had none: x (2,) from -1.5 to 2; at here")
+    assert has_history([leaf([1.0])]) and has_history([(Tensor(1.0), leaf(1.0))]) and not has_history([Tensor(1.0), 3])
+
+
+def test_gradients_for_outputs_that_are_not_there_are_refused():
+    x = leaf([0.5, 1.0])
+    assert check.gradcheck(lambda x: (x * x, x * 3), (x,))
+    with pytest.raises(ValueError, match="2 grad_outputs for 1 outputs"):
+        grad(x.sum(), x, grad_outputs=[None, None])
