@@ -116,6 +116,10 @@ WEIGHTS = [  # of the weight gradient; tiles of two widths, kinds by the channel
     ("depthwise", (1, 8, 5, 6), (8, 1, 3, 3), GROUPED),
     ("pointwise", (1, 20, 3, 3), (20, 20, 1, 1), {}),
 ]
+POOLED = [  # with pooling in the same launch: name of the kernel, None for the one that suits best, x and w
+    *((None, (1, c, 8, 9), (9, c, 3, 3)) for c in (1, 3)),
+    *((name, (1, 8, 8, 9), (72, 8, 3, 3)) for name in ("gemm_128x16", "vector_128x32", "vector_64x64", "vector")),
+]
 
 
 def _products(device):
@@ -153,6 +157,10 @@ def _convolutions(device):
         run(case, np.float32, make_inputs(case, np.float32), device, forced)
         if rung == "plain":
             run(case, np.float64, make_inputs(case, np.float64), device)
+    for name, x, w in POOLED:
+        case = convolution.pooled(x, w, (2, 2), (2, 2))
+        with mock.patch.object(conv2d, "chosen", lambda *_, name=name: name):
+            run(case, np.float32, make_inputs(case, np.float32), device)
 
 
 def _tensor_convolutions(device):
