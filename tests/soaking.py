@@ -83,7 +83,7 @@ class OnCpu:
             self.model(x)
             self.model.train()
         if self.rounds % 10 == 0:
-            checkpoint.save(self.folder, self.model, self.optimizer, keep_previous=True)
+            checkpoint.save(self.folder, self.model, self.optimizer, keep=2)
             checkpoint.load(self.folder, self.model, self.optimizer)
 
 

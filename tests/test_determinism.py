@@ -12,7 +12,6 @@ import pytest
 import minigrad
 from minigrad import Tensor, models, nn, optim
 from minigrad_kernels.toolchain import set_threads, share, shared, threads
-from minigrad_kernels.toolchain.cuda import cache
 from minigrad_kernels.toolchain.cuda.kernel import all_kernels
 
 from . import same_bits
@@ -133,7 +132,7 @@ def atomics(text):
 
 def test_no_kernel_adds_floats_in_any_order():
     """Atomic additions come in the order of the blocks, which no two runs share; what sums here has one order."""
-    found = {kernel.name: atomics(cache.shipped_ptx(kernel.name, kernel.key)) for kernel in all_kernels()}
+    found = {kernel.name: atomics(kernel.ptx()) for kernel in all_kernels()}
     assert len(found) > 300
     with_atomics = {name: kinds for name, kinds in found.items() if kinds}
     assert set().union(*with_atomics.values()) == ALLOWED

@@ -14,9 +14,9 @@ import pytest
 
 from minigrad import nn
 from minigrad_kernels.interpreter import recording
-from minigrad_kernels.toolchain.cuda.kernel import SPECIFIC, all_kernels
+from minigrad_kernels.toolchain.cuda.kernel import all_kernels
 
-from .gpu import correctness, main, ops, sanitizer, small
+from .gpu import correctness, hopper, main, ops, sanitizer, small
 from .stand_in_gpus import gpus
 from .standin import installed
 
@@ -26,8 +26,7 @@ ROOT = Path(__file__).resolve().parents[1]
 def test_the_sanitizer_sees_every_kernel(capsys):
     with recording() as launches:
         small.main("interpreter")
-    everywhere = {kernel.name for kernel in all_kernels() if not set(SPECIFIC) & set(kernel.architectures)}
-    assert everywhere - {name for name, _ in launches} == set()
+    assert {kernel.name for kernel in all_kernels()} - {name for name, _ in launches} == set()
     assert not any(report.faults for _, report in launches)
     assert capsys.readouterr().out.strip() == small.LAST.replace("cuda", "interpreter")
 
@@ -235,3 +234,30 @@ def test_results_say_what_they_were_measured_with(part):
     found = main.machine()
     assert (found["gpu"], found["driver"], found["multiprocessors"]) == ("stand-in", 13000, 132)
     json.dumps(found)
+
+
+@pytest.mark.parametrize("rung", hopper.RUNGS)
+def test_the_rungs_of_hopper_are_tried_on_their_own(rung, monkeypatch):
+    """What the process of its own does, here on the interpreter, and what is made of its end."""
+    monkeypatch.setattr(hopper, "SIZES", hopper.SIZES[:1])
+    hopper.attempt(rung, "interpreter")
+    monkeypatch.setattr(hopper, "wanted", lambda case, inputs: [np.full(case.outputs[0].shape, 99.0)])
+    with pytest.raises(AssertionError):
+        hopper.attempt(rung, "interpreter")
+
+
+ENDS = {"right": "", "AssertionError": "raise AssertionError", "not finished in 1 s": "import time; time.sleep(60)"}
+
+
+@pytest.mark.parametrize("end", ENDS)
+def test_a_rung_that_fails_alone_is_left_out(end, monkeypatch):
+    real, found = subprocess.run, {}
+    start = lambda command, **options: real([sys.executable, "-c", ENDS[end]], **options)
+    monkeypatch.setattr(hopper.subprocess, "run", start)
+    monkeypatch.setattr(hopper, "LIMIT", 30 if end != "not finished in 1 s" else 1)
+    hopper.why_not.cache_clear()
+    with installed(devices=1):
+        hopper.run(found)
+        assert small.runs_on("cuda", "tma") is (end == "right") and small.runs_on("cuda", "async")
+    hopper.why_not.cache_clear()
+    assert found["failed"] is (end != "right") and found["tma"].endswith(end)

@@ -71,11 +71,11 @@ def async_rows(kind, tile, layout):
         yield row(16, steps, 8, (2, 3), layouts=(inside_out, repeated))
 
 
-def hopper_rows(layout):
-    """The same for tiles of 128 x 128 and 64 steps of k, by two groups of warps."""
+def hopper_rows(layout, columns):
+    """The same for tiles of 128 x columns and 64 steps of k, by two groups of warps."""
     layouts = LAYOUTS[layout]
-    yield row(136, 5 * 64 + 8, 120, bias=True, relu=True, layouts=layouts)
-    yield single(row(120, 64, 136, bias=True, layouts=layouts))
+    yield row(136, 5 * 64 + 8, columns - 8, bias=True, relu=True, layouts=layouts)
+    yield single(row(120, 64, columns + 8, bias=True, layouts=layouts))
     if layout != "mn":  # rows of a need not come in chunks
         yield row(5, 4 * 64, 16, bias=True, layouts=layouts)
     if layout == "kk":  # nor columns of b
@@ -94,6 +94,8 @@ def split_rows(kind):
     yield row(5, 777, 4, bias=True)
 
 
+HOPPER = {("bfloat16", "wgmma"): 128, ("bfloat16", "tma"): 256, ("float16", "tma"): 256}  # columns of a tile
+HOPPER = {rung: columns for rung, columns in HOPPER.items() if runs_on(DEVICE, rung[1])}
 ROWS = [
     *((kind, "tensor", case) for kind in TYPES for case in tensor_rows(kind)),
     *(
@@ -102,7 +104,7 @@ ROWS = [
         for case in async_rows(kind, tile, layout)
     ),
     *((kind, "split", case) for kind in TYPES for case in split_rows(kind)),
-    *(("bfloat16", "wgmma", case) for layout in LAYOUTS for case in hopper_rows(layout) if runs_on(DEVICE, "wgmma")),
+    *((*rung, case) for rung, columns in HOPPER.items() for layout in LAYOUTS for case in hopper_rows(layout, columns)),
 ]
 each_row = pytest.mark.parametrize("kind, name, case", ROWS, ids=lambda value: str(value).removeprefix("matmul."))
 
@@ -122,9 +124,7 @@ def first_row(kind, name):
 NAMES = ["tensor", "async_64x64", "async", "split"]
 
 
-EACH = [(kind, name) for kind in TYPES for name in NAMES]
-EACH += [("bfloat16", "wgmma")] * runs_on(DEVICE, "wgmma")
-each_rung = pytest.mark.parametrize("kind, name", EACH)
+each_rung = pytest.mark.parametrize("kind, name", [*product(TYPES, NAMES), *HOPPER])
 
 
 @each_rung
@@ -227,14 +227,15 @@ def test_far_strides_and_odd_places_take_the_rung_that_loads_single_elements():
     assert started(memory[4:].reshape(64, 64), b) == ["tensor_float16"]
 
 
+@pytest.mark.parametrize("rung", ["wgmma", "tma"])
 @pytest.mark.parametrize("layout", LAYOUTS)
-def test_the_rung_of_hopper_runs_where_asked_for_alone(layout):
+def test_the_rungs_of_hopper_run_where_asked_for_alone(layout, rung):
     a, b = (unwritten((512, 512), "T" if change else "N", ml_dtypes.bfloat16) for change in LAYOUTS[layout])
-    assert started(a, b, "wgmma") == [f"wgmma_bfloat16_{layout}"]
+    assert started(a, b, rung) == [f"{rung}_bfloat16_{layout}"]
     assert started(a, b) == [f"asynchronous_bfloat16_64x64_{layout}"]
     odd = unwritten((511, 511), dtype=ml_dtypes.bfloat16)
-    with pytest.raises(ShapeError, match="^matmul: the rung wgmma wants a and b at addresses"):
-        started(odd, odd, "wgmma")
+    with pytest.raises(ShapeError, match=f"^matmul: the rung {rung} wants a and b at addresses"):
+        started(odd, odd, rung)
 
 
 REFUSED = {
@@ -281,5 +282,7 @@ def test_the_ladder_of_operands_is_that_of_their_type():
     for kind, dtype in TYPES.items():
         with mode(kind):
             assert cuda.rungs_of(unwritten((1, 1), dtype=dtype)) is cuda_tensor_plan.RUNGS[kind]
-        assert list(cuda_tensor_plan.RUNGS[kind]) == NAMES + ["wgmma"] * (kind == "bfloat16")
+    special = {kind: list(rungs)[len(NAMES) :] for kind, rungs in cuda_tensor_plan.RUNGS.items()}
+    assert special == {"float16": ["tma"], "bfloat16": ["wgmma", "tma"], "tf32": []}
+    assert all(list(rungs)[: len(NAMES)] == NAMES for rungs in cuda_tensor_plan.RUNGS.values())
     assert cuda.rungs_of(unwritten((1, 1))) is cuda.RUNGS

@@ -9,6 +9,7 @@ import pytest
 from minigrad_kernels import interpreter
 from minigrad_kernels.matmul import ladder
 from minigrad_kernels.matmul.cuda_async import ASYNC, STAGES
+from minigrad_kernels.matmul.cuda_tma import TMA
 from minigrad_kernels.matmul.cuda_wgmma import WGMMA
 from minigrad_kernels.toolchain.cuda import compiler, report
 from minigrad_kernels.toolchain.tf32_mode import tf32
@@ -85,3 +86,19 @@ def test_the_main_loop_of_hopper_reads_operands_from_shared_memory(layout):
     found = {start: sum(loop[name] for name in loop if name.startswith(start)) for start in starts}
     assert found == {"HGMMA": 4, "LDGSTS": 8, "LDSM": 0, "WARPGROUP.ARRIVE": 1, "BAR.SYNC": 1}
     assert sum(loop.values()) <= 120
+
+
+@compiled
+@pytest.mark.parametrize("key", TMA)
+def test_warps_that_multiply_on_the_last_rung_do_nothing_else(key):
+    """Four products of 64 x 256 x 16 follow each other; the loops with copies are those of another warp."""
+    loops = report.loops(TMA[key], "sm_90a")
+    (loop,) = [loop for loop in loops if any("HGMMA" in name for name in loop)]
+    starts = ("HGMMA", "WARPGROUP.ARRIVE", "WARPGROUP.DEPBAR", "UTMALDG", "LDGSTS", "LDS", "BAR.SYNC", "LDL", "STL")
+    found = {start: sum(loop[name] for name in loop if name.startswith(start)) for start in starts}
+    tiles = found["HGMMA"] // 4
+    assert found == dict.fromkeys(starts, 0) | {
+        "HGMMA": 4 * tiles, "WARPGROUP.ARRIVE": tiles, "WARPGROUP.DEPBAR": tiles,
+    }  # fmt: skip
+    assert tiles and sum(loop.values()) <= 100 * tiles
+    assert any("UTMALDG.2D" in name for loop in loops for name in loop)

@@ -3,6 +3,7 @@
 steps        training steps of two networks: the same bits twice, losses near the CPU's
 graphs       training steps by graphs: the bits of eager ones, no launch from Python, and the time of both
 sanitizer    every kernel at small sizes under compute-sanitizer: memcheck, racecheck, initcheck, synccheck
+hopper       the rungs of the matrix product for Hopper alone, each in a process of its own; others take those that work
 correctness  the tables of tests/cases and every rung of every ladder, on the device
 ops          every op of the engine beside the CPU, on the device
 kernels      memory-bound kernels beside a device copy, and the host time of a launch
@@ -44,7 +45,10 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 PEERS = ("products", "convolutions", "networks", "race", "compiled")
-PARTS = ("steps", "graphs", "sanitizer", "correctness", "ops", "kernels", "profiles", "parallel", "training", *PEERS)
+PARTS = (
+    "steps", "graphs", "sanitizer", "hopper", "correctness", "ops", "kernels", "profiles", "parallel", "training",
+    *PEERS,
+)  # fmt: skip
 LIMIT = 480
 MERCY = 20  # seconds that a part may take to end by itself after its limit
 SECTION = "section: "  # begins the line of a part's output that holds what it found

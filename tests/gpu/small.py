@@ -28,6 +28,7 @@ from ..cases import augment, bias, elementwise, norm, pool2d, scatter, softmax
 from ..cases import conv2d as convolution
 from ..cases.matmul import row, transposed
 from ..kernel_runs import make_inputs, moved, part, run, with_halves
+from . import hopper
 
 __all__ = ["LAST", "run_all", "runs_on"]
 
@@ -92,7 +93,6 @@ def _halves(case, device):
 
 LAYOUTS = [(None, None), (None, transposed), (transposed, None), (transposed, transposed)]
 TYPES = {"float16": np.float16, "bfloat16": ml_dtypes.bfloat16, "tf32": np.float32}
-HOPPER = ("wgmma",)
 SAME = {"padding": (1, 1)}
 GROUPED = {"groups": 8, **SAME}
 CONVOLUTIONS = {  # rung: (x, w, settings) of the convolution and, where it fits, of its input gradient
@@ -115,6 +115,10 @@ WEIGHTS = [  # of the weight gradient; tiles of two widths, kinds by the channel
     *(("direct", (1, c, 5, 6), (o, c, 2, 2), SAME) for c, o in ((2, 3), (2, 4), (3, 4), (4, 4))),
     ("depthwise", (1, 8, 5, 6), (8, 1, 3, 3), GROUPED),
     ("pointwise", (1, 20, 3, 3), (20, 20, 1, 1), {}),
+]
+POOLED = [  # with pooling in the same launch: name of the kernel, None for the one that suits best, x and w
+    *((None, (1, c, 8, 9), (9, c, 3, 3)) for c in (1, 3)),
+    *((name, (1, 8, 8, 9), (72, 8, 3, 3)) for name in ("gemm_128x16", "vector_128x32", "vector_64x64", "vector")),
 ]
 
 
@@ -141,11 +145,7 @@ def _tensor_products(device):
 
 def runs_on(device, rung):
     """Whether a device runs a rung of the matrix product: some are for Hopper alone, and the interpreter knows all."""
-    if device != "cuda" or rung not in HOPPER:
-        return True
-    from minigrad_kernels.toolchain.cuda.launch import device_architecture
-
-    return device_architecture(0) == (9, 0)
+    return device != "cuda" or rung not in hopper.RUNGS or hopper.works(rung)
 
 
 def _convolutions(device):
@@ -157,6 +157,10 @@ def _convolutions(device):
         run(case, np.float32, make_inputs(case, np.float32), device, forced)
         if rung == "plain":
             run(case, np.float64, make_inputs(case, np.float64), device)
+    for name, x, w in POOLED:
+        case = convolution.pooled(x, w, (2, 2), (2, 2))
+        with mock.patch.object(conv2d, "chosen", lambda *_, name=name: name):
+            run(case, np.float32, make_inputs(case, np.float32), device)
 
 
 def _tensor_convolutions(device):

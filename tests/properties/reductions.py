@@ -18,6 +18,15 @@ def _over(function):
     return lambda x, dim=None, keepdim=False: function(x, axis=_axes(x, dim), keepdims=keepdim)
 
 
+def _truth(function):
+    """any and all, which over no dimensions keep every element, as in PyTorch."""
+
+    def reference(x, dim=None, keepdim=False):
+        return x != 0 if dim == () else function(x, axis=_axes(x, dim), keepdims=keepdim)
+
+    return reference
+
+
 def _reduced(name, function, kinds=(), kind="normal", several=True, least=0, out="same", repeats=True, bound=64):
     def drawn(draws):
         shape = draws.shape(least, empty=False)
@@ -28,7 +37,8 @@ def _reduced(name, function, kinds=(), kind="normal", several=True, least=0, out
         dim = draws.dims(shape) if several and draws.flag() else draws.dim(shape)
         return call(x, dim, keepdim=draws.flag())
 
-    return Rule(name, drawn, _over(function), out, repeats=repeats, bound=bound)
+    reference = _truth(function) if out == "bool" else _over(function)
+    return Rule(name, drawn, reference, out, repeats=repeats, bound=bound)
 
 
 def _spread(function):

@@ -18,10 +18,11 @@ from pathlib import Path
 from tqdm import tqdm
 
 ROOT = Path(__file__).parents[2]
-sys.path[:0] = [str(ROOT), str(ROOT / "kernels"), str(ROOT / "tests" / "benchmarks")]
+sys.path[:1] = [str(ROOT), str(ROOT / "kernels"), str(ROOT / "tests" / "benchmarks")]  # not this folder's coverage.py
 
 import parallel  # noqa: E402  (of the benchmarks)
-from results import store  # noqa: E402
+
+from tests.reliability.results import store  # noqa: E402
 
 THREADS = [1, 2, 4, 4]
 MODES = {True: "mpi", False: "mpi, native"}  # contenders of parallel.py

@@ -16,12 +16,14 @@ from pathlib import Path
 from tqdm import tqdm
 
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # its own threads are more than the CPUs may be
-sys.path.insert(0, str(Path(__file__).parents[2]))
+ROOT = Path(__file__).parents[2]
+sys.path[:1] = [str(ROOT), str(ROOT / "kernels")]  # instead of this folder, whose coverage.py is not the package
 
-from results import store  # noqa: E402
-
+from tests.reliability.results import store  # noqa: E402
 from tests.soaking import BATCHES, JSON, OF_STAND_INS, OnCpu, OnGpu, grown, soak  # noqa: E402
 from tests.stand_in_gpus import gpus  # noqa: E402
+
+tqdm.monitor_interval = 0  # or it starts a thread of its own, which would be counted
 
 
 def on_cpu(rounds):
@@ -70,8 +72,7 @@ def main():
             f"{len(wrong) + len(wrong_there)} of them grew; resident memory {more:+.1f} MiB",
             "python tests/reliability/soak.py --write",
             seconds=round(time.perf_counter() - begun),
-            cpu=found,
-            gpu=there,
+            counts={"cpu": found, "gpu": there},
             grown={"cpu": wrong, "gpu": wrong_there},
             objects_in_cycles=cycles,
         )

@@ -130,21 +130,9 @@ def make_vector(rows, columns, row_sums, column_sums, adjoint, pooled=False):
         sizes = result_h, result_w, result_c
         left = i32(makes - column)
         write(
-            total,
-            start,
-            bias,
-            row,
-            1,
-            channel,
-            across * QUAD,
-            pixels,
-            left,
-            vertical,
-            horizontal,
-            sizes,
-            flags,
+            total, start, bias, row, 1, channel, across * QUAD, pixels, left, vertical, horizontal, sizes, flags,
             positions,
-        )
+        )  # fmt: skip
 
     return vector
 

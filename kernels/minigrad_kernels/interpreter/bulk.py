@@ -53,7 +53,7 @@ def copy_box(slots, instruction):
         raise Unknown("is a copy that is not known")
     to, cell, barrier = instruction.operands
     if not isinstance(cell, Cell):
-        raise Unknown("has no coordinates")
+        raise Unknown("has no coordinates, which is not known")
     target, map_at, gate = (address_of(slots, operand) for operand in (to, (cell.base, 0), barrier))
     places = [slots.source(operand, "s32") for operand in cell.place]
 

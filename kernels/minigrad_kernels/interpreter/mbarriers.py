@@ -137,9 +137,10 @@ def waiting(slots, instruction):
         for i, barrier in enumerate(find(m, instruction, m.lanes, addresses)):
             if barrier is None:
                 continue
-            for copy in barrier.copies:
-                m.proxy.arrive(copy, barrier)
-            barrier.copies.clear()
+            if barrier.phases & 1 == parities[i]:  # not over: what is under way arrives now, and not before
+                for copy in barrier.copies:
+                    m.proxy.arrive(copy, barrier)
+                barrier.copies.clear()
             over[i] = barrier.phases & 1 != parities[i]
             if over[i]:
                 warp = m.geometry.warp[m.lanes.index[i]]

@@ -4,8 +4,8 @@ It runs on sm_90a alone, where its name asks for it, and is never chosen: no GPU
 the rules of the manual: operands as descriptors and tensor maps say, waits, fences. What it cannot tell is time, the
 driver's own form of the maps, and whether registers of sums are left alone until their wait; the assembler would warn.
 
-setmaxnreg is left out: where the linker joins units of compilation, as it does here, the assembler ignores it. 384
-threads may have 168 registers each, and that is enough.
+setmaxnreg is left out: where the linker joins units of compilation, as it does here, the assembler ignores it. With one
+warp beside those that multiply, 288 threads may have 224 registers each, and that is enough.
 
 Source  NVIDIA, "Parallel Thread Execution ISA", wgmma, mbarrier, cp.async.bulk.tensor; "CUTLASS", Efficient GEMM in
         CUDA, Hopper Warp Specialization
@@ -24,7 +24,7 @@ __all__ = ["COLUMNS", "KINDS", "ROWS", "SHARED", "TMA", "misfit", "tables_of"]
 
 ROWS, COLUMNS = 128, 256
 WARPS = 8  # that multiply: two groups of four, each with 64 rows
-THREADS = 32 * WARPS + 128
+THREADS = 32 * WARPS + 32  # one more warp, of which one thread works
 STAGES = 4
 PIECE = 64 * LINE  # bytes: 64 lines of an operand, as many as one copy brings where it does not lie along k
 A_BYTES, STAGE = ROWS * LINE, (ROWS + COLUMNS) * LINE
@@ -94,7 +94,7 @@ def _make_tma(core, layout):
     def tma(a, b, bias, out, a_maps, b_maps, m, n, k, depth, slices, a_m, a_k, b_k, b_n, a_z, b_z, out_z, flags):
         """One idea: one thread has whole tiles brought, eight warps do nothing but multiply, and no barrier stops all.
 
-        Traffic    a is read ceil(N / 256) times, b ceil(M / 128) times; a thread of 384 gives a handful of commands
+        Traffic    a is read ceil(N / 256) times, b ceil(M / 128) times; one thread gives a handful of commands a tile
         Resources  193 KB of shared memory, 128 sums in registers
 
         A stage is full when its bytes have come, and empty when all eight warps have arrived: each when its products

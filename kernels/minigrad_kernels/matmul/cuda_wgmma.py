@@ -1,8 +1,8 @@
-"""The last rung of the matrix product on tensor cores: Hopper's wgmma, on sm_90a alone.
+"""The matrix product on Hopper's own instruction for tensor cores, wgmma: on sm_90a alone.
 
-It runs where its name asks for it, and is never chosen: no GPU has run it yet, and the interpreter does not know
-wgmma. It compiles, and its machine code holds what it should. How operands lie for it in shared memory stands in
-descriptors, which only hardware can confirm. One type, bfloat16, until it has.
+It runs where its name asks for it, and is never chosen: no GPU has run it yet. It compiles, its machine code holds what
+it should, and the interpreter gets right results, reading the descriptors of operands by the rules of the manual. One
+type, bfloat16, until hardware has confirmed it.
 
 Source  NVIDIA, "Parallel Thread Execution ISA", wgmma: Shared Memory Matrix Layout, Matrix Descriptor
 """
@@ -30,7 +30,7 @@ from .cuda_fragments import CORES
 from .cuda_parts import operand, slice_of, steps_of
 from .cuda_tensor_parts import make_end, signature_of, tile_of
 
-__all__ = ["SHARED", "TILE", "WGMMA"]
+__all__ = ["ACROSS", "ALONG", "LINE", "SHARED", "STEPS", "TILE", "WGMMA"]
 
 TILE = 128  # rows and columns
 STEPS = 64  # of k in a tile: lines of 128 bytes

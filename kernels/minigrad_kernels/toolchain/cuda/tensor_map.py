@@ -15,12 +15,10 @@ import sys
 import numpy as np
 
 from ...errors import StateError
-from ...interpreter import tensor_map as interpreted
 from .memory import address, kept
 
-__all__ = ["TensorMap", "tables"]
+__all__ = ["tables"]
 
-TensorMap = interpreted.TensorMap  # what a map says
 KINDS = {"uint16": 1, "float16": 6, "bfloat16": 9}  # CUtensorMapDataType
 PLAIN, TURNED_128, SECOND_CACHE_256, ZEROS = (
     0,
@@ -28,7 +26,7 @@ PLAIN, TURNED_128, SECOND_CACHE_256, ZEROS = (
     3,
     0,
 )  # no interleaving; how lines turn; what the cache loads; outside
-ALIGNMENT, WORDS = 64, interpreted.WORDS
+ALIGNMENT, WORDS = 64, 16  # bytes; of 64 bits in a map
 
 
 @functools.cache
@@ -51,7 +49,7 @@ def _driver():
 
 
 def _encoded(kind, map_):
-    """The 16 words of a map for a GPU."""
+    """The 16 words of a map for a GPU; map_: an interpreter's TensorMap."""
     memory = (ctypes.c_uint64 * (WORDS + ALIGNMENT // 8))()
     skip = -ctypes.addressof(memory) % ALIGNMENT // 8
     pair, short = ctypes.c_uint64 * 2, ctypes.c_uint32 * 2
@@ -67,8 +65,10 @@ def _encoded(kind, map_):
 
 @functools.lru_cache(maxsize=1024)
 def _table(kind, map_, apart, count, on_gpu):
+    from ...interpreter.tensor_map import encode
+
     maps = (map_._replace(address=map_.address + i * apart) for i in range(count))
-    return np.concatenate([_encoded(kind, one) if on_gpu else interpreted.encode(one) for one in maps])
+    return np.concatenate([_encoded(kind, one) if on_gpu else encode(one) for one in maps])
 
 
 def tables(array, rows, columns, stride, box, apart, count):
@@ -77,6 +77,8 @@ def tables(array, rows, columns, stride, box, apart, count):
     stride: from row to row, apart: from matrix to matrix, in elements; 0: one map serves all. box: (rows, columns)
     Errors  ValueError for what maps cannot describe, RuntimeError where the driver cannot make them
     """
+    from ...interpreter.tensor_map import TensorMap
+
     size, count = array.itemsize, count if apart else 1
     if rows and columns:
         map_ = TensorMap(address(array), rows, columns, stride * size if rows > 1 else 16, *box, size)
