@@ -61,6 +61,7 @@ ALLOWED = {  # who may import what, among the packages that have one door
 LAYERS = {  # what the files of a folder may import of minigrad
     "minigrad/device/": ("minigrad.device",),
     "minigrad/ops/": (
+        "minigrad.anomaly",
         "minigrad.device",
         "minigrad.engine",
         "minigrad.flags",

@@ -9,6 +9,7 @@ import pytest
 from minigrad import Tensor, check, grad
 from minigrad.anomaly import AnomalyError, check_results, has_history
 from minigrad.engine import after_backward, write
+from minigrad.modes import determinism, deterministic
 from minigrad.primitive import primitive
 from minigrad_kernels.toolchain.capture import capturing
 
@@ -177,3 +178,59 @@ def test_gradients_at_once_may_ask_for_those_of_each_result():
     twice, square = both(x)
     (twice + 10 * square).sum().backward()
     np.testing.assert_array_equal(x.grad.data, [62, 82])
+
+
+@pytest.mark.parametrize("size", [1e-3, 1.0])
+def test_a_wrong_second_gradient_is_found_however_small(size):
+    @primitive
+    def cube(x):
+        return x * x * x
+
+    cube.grads(x=lambda g, x: g * (3 * x * x).detach())
+    x = leaf([size, 2 * size])
+    assert check.gradcheck(cube, (x,), eps=1e-6 * size)
+    with pytest.raises(check.GradcheckError):
+        check.gradgradcheck(cube, (x,))
+    assert check.gradgradcheck(lambda x: x * x * x, (x,))
+
+
+def test_gradients_that_are_not_made_at_once_come_from_their_rules():
+    asked = []
+
+    @primitive
+    def product(x, y):
+        return x * y
+
+    product.grads(x=lambda g, y: asked.append("x") or g * y, y=lambda g, x: asked.append("y") or g * x)
+
+    @product.fast_grads
+    def product_at_once(g, y):
+        return {"x": g * y}
+
+    x, y = leaf([2.0]), leaf([3.0])
+    product(x, y).sum().backward()
+    assert x.grad.data == 3 and y.grad.data == 2 and asked == ["y"]
+
+
+def test_a_rule_that_asks_for_what_is_not_there_hears_what_is():
+    @primitive
+    def same(x):
+        return x
+
+    with pytest.raises(TypeError) as found:
+        same.grads(x=lambda g, w: g)
+    assert str(found.value) == "same: the rule of x asks for ['w'], it may ask for g, g_out, index, out, x, x_shape"
+
+
+def test_long_tensors_are_shown_in_part():
+    for count, part in ((200, False), (201, True)):
+        assert ("..." in repr(Tensor(np.arange(float(count))))) == part
+    made = (leaf(np.zeros((2, 40))) * 2)._repr_html_()
+    assert ", made by mul" in made and made.count("\n") == repr(Tensor(np.zeros((2, 40)))).count("\n")
+
+
+def test_deterministic_unless_told_otherwise():
+    with deterministic(False):
+        assert not determinism.get()
+        with deterministic():
+            assert determinism.get()
