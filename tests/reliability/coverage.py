@@ -12,6 +12,7 @@ import argparse
 import json
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import time
@@ -22,6 +23,11 @@ from results import store
 
 ROOT = Path(__file__).resolve().parents[2]
 WANTED = 90.0  # percent
+# The microkernels of each instruction set: test_kernels.py fails where one is not forced, or not reached.
+TILES = (
+    "import json; from minigrad_kernels.toolchain import emit, vector; "
+    "print(json.dumps({name: vector.__all__ for name in emit.TILES}))"
+)
 LONGEST = 3600  # seconds of one test file
 RUN = "-m", "coverage", "run", "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "tests.reliability.kernel_lines"
 
@@ -110,6 +116,7 @@ def main():
     parser.add_argument("--report", action="store_true", help="run nothing; tell what ran before")
     parser.add_argument("--write", action="store_true", help="store the figures in results/coverage.json")
     options = parser.parse_args()
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background job ignores it: tests send it
     data = options.data.resolve()
     tests = {test: None for name in options.only for test in sorted((ROOT / "tests").glob(f"test_{name}.py"))}
     failed = run_all([] if options.report else list(tests), data)
@@ -122,6 +129,8 @@ def main():
     found = f"{branches:.1f} % of {totals['num_branches']:,} branches, {percent:.1f} % with lines"
     cuda = f"{done:.1f} % of {lines:,} lines of CUDA kernels executed by the interpreter"
     print(f"\n{found}\n{cuda}")
+    tiles = json.loads(python(data, "-c", TILES, capture_output=True, text=True, check=True).stdout)
+    print(f"tiles forced, of each instruction set: {', '.join(tiles)}: {', '.join(next(iter(tiles.values())))}")
     print(*(f"failed: {name}" for name in failed), sep="\n")
     if options.write:
         store(
@@ -134,6 +143,7 @@ def main():
             lines_and_branches=percent,
             cuda_lines=lines,
             cuda_lines_never_executed=left,
+            tiles=tiles,
         )
     return 1 if failed or branches < WANTED else 0
 
