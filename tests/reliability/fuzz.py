@@ -93,12 +93,13 @@ def keep(found):
     stamp = {"date": time.strftime("%Y-%m-%d")}
     targets = kept | {name: one | stamp for name, one in found.items()}
     inputs, minutes = (sum(one[key] for one in targets.values()) for key in ("inputs", "seconds"))
-    failures = sum(one["failures"] for one in targets.values())
+    failures, times = sum(one["failures"] for one in targets.values()), [one["seconds"] for one in targets.values()]
     store(
         "fuzz",
         f"{len(targets)} readers of files on {inputs / 1e6:.1f} million damaged inputs, guided by coverage",
-        f"{failures} errors other than the documented ones in {minutes / 60:.0f} minutes",
-        "python tests/reliability/fuzz.py --seconds 600 --write",
+        f"{failures} errors other than the documented ones in {minutes / 60:.0f} minutes, "
+        f"{min(times)} to {max(times)} s a reader",
+        "python tests/reliability/fuzz.py --seconds N --write",
         targets=targets,
     )
 
