@@ -84,7 +84,7 @@ def batch_norm_grads():
     from . import norm
 
     x, vector = images(2, 2, 1, 1), floats(2)
-    space = room(norm.workspace("batch_norm_grads", x.shape, x))
+    space = room(norm.workspace("batch_norm_grads", x.shape))
     outputs = images(2, 2, 1, 1), floats(2), floats(2), None
     norm.batch_norm_grads(x, x, vector, vector, vector, 1.0, x, *outputs, space)
 
