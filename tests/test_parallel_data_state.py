@@ -99,7 +99,11 @@ REFUSED = {
         lambda w: DataParallel(plain("float64"), w, wire="float16"),
     ),
     "bytes": (KindError, "bucket_bytes is 1.5, wanted", lambda w: DataParallel(plain(), w, bucket_bytes=1.5)),
-    "no bytes": (ShapeError, "bucket is 0, want more than 0", lambda w: DataParallel(plain(), w, bucket_bytes=0)),
+    "no bytes": (
+        ShapeError,
+        "bucket_bytes is 0, wanted at least 1",
+        lambda w: DataParallel(plain(), w, bucket_bytes=0),
+    ),
     "to": (StateError, "move the module before it is wrapped", lambda w: DataParallel(plain(), w).to("float64")),
 }
 

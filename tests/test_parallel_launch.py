@@ -113,11 +113,8 @@ def test_all_were_failed_by_another(tmp_path):
 
 def test_a_command_that_cannot_be_started(tmp_path):
     words = script(tmp_path, "os.rename(folder + '/logs', folder + '/old'); open(folder + '/logs', 'w'); sys.exit(1)")
-    (tmp_path / "logs").mkdir()
-    code, _, err = launch(tmp_path, "-n", 1, "--max-restarts", 0, *words)
-    assert code == 1 and "exited with code 1" in err
-    code, _, err = launch(tmp_path, "-n", 2, "--max-restarts", 0, "--logs", "logs", *words)
-    assert code == 1 and "could not be started" in err
+    code, _, err = launch(tmp_path, "-n", 2, "--max-restarts", 1, "--logs", "logs", *words)
+    assert code == 1 and "exited with code 1" in err and "could not be started" in err
 
 
 # ---- nothing is left behind ------------------------------------------------------------------------------------------
