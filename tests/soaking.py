@@ -30,7 +30,7 @@ def counted(machine=None):
 
         kinds |= {"events": cupy.cuda.Event, "streams": cupy.cuda.Stream, "graphs": cupy.cuda.Graph}
     everything = gc.get_objects()
-    found = {name: sum(isinstance(one, kind) for one in everything) for name, kind in kinds.items()}
+    found = {name: sum(issubclass(type(one), kind) for one in everything) for name, kind in kinds.items()}
     everything.clear()  # it may hold what holds it
     statistics = device.memory_statistics()
     found |= {"pool bytes": statistics["reserved_bytes"], "pool bytes in use": statistics["used_bytes"]}
