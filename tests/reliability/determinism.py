@@ -18,7 +18,7 @@ from pathlib import Path
 from tqdm import tqdm
 
 ROOT = Path(__file__).parents[2]
-sys.path[:1] = [str(ROOT), str(ROOT / "kernels"), str(ROOT / "tests" / "benchmarks")]  # not this folder's coverage.py
+sys.path[:1] = [str(ROOT), str(ROOT / "kernels"), str(ROOT / "tests" / "benchmarks")]
 
 import parallel  # noqa: E402  (of the benchmarks)
 

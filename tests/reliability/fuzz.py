@@ -22,7 +22,7 @@ import traceback
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-sys.path[:1] = [str(ROOT), str(ROOT / "kernels")]  # instead of this folder, whose coverage.py is not the package
+sys.path[:1] = [str(ROOT), str(ROOT / "kernels")]
 
 from tests.fuzzing.target import to_row  # noqa: E402
 

@@ -14,7 +14,7 @@ import warnings
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-sys.path[:1] = [str(ROOT), str(ROOT / "kernels")]  # instead of this folder, whose coverage.py is not the package
+sys.path[:1] = [str(ROOT), str(ROOT / "kernels")]
 
 from hypothesis import HealthCheck, Phase, given, seed, settings  # noqa: E402
 from hypothesis import strategies as st  # noqa: E402

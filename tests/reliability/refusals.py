@@ -13,7 +13,7 @@ from pathlib import Path
 from tqdm import tqdm
 
 ROOT = Path(__file__).parents[2]
-sys.path[:1] = [str(ROOT), str(ROOT / "kernels")]  # instead of this folder, whose coverage.py is not the package
+sys.path[:1] = [str(ROOT), str(ROOT / "kernels")]
 
 from tests.refusals import check, families, setting  # noqa: E402
 from tests.reliability.results import store  # noqa: E402

@@ -17,7 +17,7 @@ from tqdm import tqdm
 
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # its own threads are more than the CPUs may be
 ROOT = Path(__file__).parents[2]
-sys.path[:1] = [str(ROOT), str(ROOT / "kernels")]  # instead of this folder, whose coverage.py is not the package
+sys.path[:1] = [str(ROOT), str(ROOT / "kernels")]
 
 from tests.reliability.results import store  # noqa: E402
 from tests.soaking import BATCHES, JSON, OF_STAND_INS, OnCpu, OnGpu, grown, soak  # noqa: E402

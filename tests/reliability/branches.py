@@ -1,6 +1,6 @@
 """Branch coverage of all that is not a kernel body, and the lines of CUDA kernels that the interpreter executes.
 
-    python tests/reliability/coverage.py [--only PATTERN ...] [--data FOLDER] [--report] [--write]
+    python tests/reliability/branches.py [--only PATTERN ...] [--data FOLDER] [--report] [--write]
 
 Each test file runs in a process of its own, with the processes that it starts; kernels are compiled afresh, so that
 what emits them counts. What ran is kept in FOLDER: --only optim conv2d_* runs those files and keeps what the
@@ -137,7 +137,7 @@ def main():
             "coverage",
             "branches of all that is no kernel body, lines of CUDA kernels",
             f"{found}; {cuda}",
-            "python tests/reliability/coverage.py",
+            "python tests/reliability/branches.py",
             failed=failed,
             branches=branches,
             lines_and_branches=percent,
