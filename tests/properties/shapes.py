@@ -187,6 +187,12 @@ def _getitem(draws, shape):
     return (tuple(key),)
 
 
+def _picked(x, key):
+    """As PyTorch does: numbers pick first, and are none of the lists that broadcast, as they are in NumPy."""
+    numbers = [one if isinstance(one, int) else slice(None) for one in key if one not in (None, ...)]
+    return x[tuple(numbers)][tuple(one for one in key if not isinstance(one, int))]
+
+
 def _windows(draws):
     shape = draws.shape(1, 3, empty=False)
     dim = draws.dim(shape)
@@ -230,7 +236,7 @@ RULES = [
     _moved("chunk", lambda draws, s: (draws.integer(1, 5), draws.dim(s)), _chunks, 1, False),
     _moved("unbind", _dim, lambda x, dim: [x.take(i, dim) for i in range(x.shape[dim])], 1, False),
     _moved("pad", _pad, _padded, 1, False),
-    _moved("getitem", _getitem, lambda x, key: x[key], 1),
+    _moved("getitem", _getitem, _picked, 1),
     _moved("nonzero", lambda draws, shape: (), lambda x: np.argwhere(x)),
     Rule("windows", _windows, _windowed),
 ]
