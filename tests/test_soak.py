@@ -1,15 +1,23 @@
 """Training that repeats: nothing grows, and nothing waits for the cyclic collector. The long one is a command."""
 
+import gc
+
 from tests.soaking import BATCHES, JSON, OF_STAND_INS, OnCpu, OnGpu, counted, grown, soak
 
 from .stand_in_gpus import gpus
 
 
+def kept_by_others():
+    """What there is before a training: modules of tests keep Tensors, and nodes, for as long as the process lives."""
+    gc.collect()
+    return counted()
+
+
 def test_300_steps_on_the_cpu(tmp_path):
-    rounds = 300 // BATCHES // 10 * 10
+    before, rounds = kept_by_others(), 300 // BATCHES // 10 * 10
     found, cycles = soak(OnCpu(tmp_path), rounds)
     assert not grown(found)
-    assert found[0]["nodes"] == 0 and found[-1]["tensors"] < 50
+    assert found[0]["nodes"] <= before["nodes"] and found[-1]["tensors"] < before["tensors"] + 50
     assert cycles <= JSON * rounds / 10
 
 
@@ -21,7 +29,7 @@ def test_steps_and_graphs_on_a_gpu():
 
 
 def test_what_stays_would_be_seen(tmp_path):
-    training, kept = OnCpu(tmp_path), []
+    before, training, kept = kept_by_others(), OnCpu(tmp_path), []
     steps = training.round
 
     def round():
@@ -32,4 +40,4 @@ def test_what_stays_would_be_seen(tmp_path):
     found, _ = soak(training, 10)
     for file, *_ in kept:
         file.close()
-    assert grown(found).keys() >= {"files", "tensors"} and counted()["nodes"] == 0
+    assert grown(found).keys() >= {"files", "tensors"} and counted()["nodes"] <= before["nodes"]
