@@ -188,7 +188,9 @@ class Primitive:
                 result = self._computed(arguments) if self.starred else self.forward(*arguments)
         except MemoryError as error:
             device.refuse_memory(self.name, error)
-        if self.single and result.__class__ is not ndarray:
+        if not self.single:
+            self._check_results(result)
+        elif result.__class__ is not ndarray:
             result = self._array(result)
         place = origin() if watched else None
         if clean:
@@ -210,6 +212,15 @@ class Primitive:
             hint = "; it is called with arrays, and a function of Tensors needs no @primitive"
             raise KindError(f"{self.name}: the function returned a {type(result).__name__}, wanted an array{hint}")
         return result
+
+    def _check_results(self, results):
+        """Refuse what are not as many arrays as there are outputs."""
+        if not isinstance(results, tuple | list) or len(results) != len(self.outputs):
+            many, names = len(self.outputs), ", ".join(self.outputs)
+            if isinstance(results, tuple | list):
+                raise KindError(f"{self.name}: the function returned {len(results)} arrays, wanted {many}: {names}")
+            kind = type(results).__name__
+            raise KindError(f"{self.name}: the function returned a {kind}, wanted a tuple of {many} arrays: {names}")
 
     def _computed(self, arguments):
         if self.starred:

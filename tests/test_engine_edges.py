@@ -85,8 +85,19 @@ def test_a_result_too_many_is_an_error():
     def three(x):
         return x, x, x
 
-    with pytest.raises(ValueError):
-        three(Tensor([1.0]))
+    three.grads(x=lambda g_one: g_one)
+    for x in (Tensor([1.0]), leaf([1.0])):
+        with pytest.raises(TypeError, match=r"^three: the function returned 3 arrays, wanted 2: one, two"):
+            three(x)
+
+
+def test_a_result_alone_is_not_taken_for_several():
+    @primitive(outputs=("one", "two"))
+    def alone(x):
+        return x + x
+
+    with pytest.raises(TypeError, match=r"^alone: the function returned a ndarray, wanted a tuple of 2 arrays: one, t"):
+        alone(Tensor([1.0, 2.0]))
 
 
 def test_an_index_is_one_integer():
@@ -117,6 +128,14 @@ def test_a_notebook_shows_what_a_tensor_is():
     plain = Tensor(np.arange(200.0))._repr_html_()
     assert "requires" not in plain and "..." not in plain and "199" in plain
     assert "..." in Tensor(np.arange(201.0))._repr_html_()
+    assert "<pre>[[1., 2.],\n [3., 4.]]</pre>" in Tensor(np.array([[1.0, 2.0], [3.0, 4.0]]))._repr_html_()
+
+
+def test_a_number_of_the_cpu_goes_along_unless_it_wants_a_gradient():
+    x, factor = Tensor(np.ones(3, "float32")).to("interpreter"), Tensor(np.float32(2))
+    assert (x * factor).tolist() == [2, 2, 2]
+    with pytest.raises(RuntimeError, match="^mul: other is on cpu, input on interpreter"):
+        x * Tensor(np.float32(2), requires_grad=True)
 
 
 def test_a_result_with_nan_is_told_with_the_ranges_of_what_has_elements():

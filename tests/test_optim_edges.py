@@ -1,5 +1,7 @@
 """Optimisers at their edges: words of refusals, states that are none, what other parts hear of a step."""
 
+import math
+
 import numpy as np
 import pytest
 
@@ -70,6 +72,9 @@ def test_a_state_is_refused_or_taken_over_as_a_whole():
         optimizer.loaded({0: 5}, dict(enumerate(params)))
     with pytest.raises(ValueError, match="^Adam: eps is -1, wanted at least 0"):
         optimizer.load_state_dict({**good, "param_groups": [{**group, "eps": -1, "lr": 2.0}]})
+    for name in ("lr", "initial_lr", "max_lr", "min_lr"):
+        with pytest.raises(ValueError, match=f"^Adam: {name} is nan, wanted a finite number"):
+            optimizer.load_state_dict({**good, "param_groups": [{**group, name: math.nan}]})
     for step in (2**53, -1, 1.5):  # no number of steps that float64 counts on from
         with pytest.raises(ValueError, match=r"^Adam.load_state_dict: state\[0\]\['step'\]"):
             optimizer.load_state_dict({**good, "state": {0: {**good["state"][0], "step": step}}})

@@ -127,6 +127,21 @@ def test_parameters_that_change_plans_keep_their_counts(make):
 
 
 @every_rule
+def test_a_state_that_is_loaded_hears_of_no_step_that_was_in_doubt_before(make):
+    params = there(DEVICE)
+    optimizer = make(params)
+    give(params, 0)
+    optimizer.step()
+    early = optimizer.state_dict()
+    for step in (1, 2):
+        give(params, step)
+        optimizer.step(found_inf=number(0.0, DEVICE))
+    optimizer.load_state_dict(early)
+    for index, values in optimizer.state_dict()["state"].items():
+        assert values.keys() == early["state"][index].keys() and values.get("step") == early["state"][index].get("step")
+
+
+@every_rule
 def test_repeated_launches_are_counted_by_the_device(make, monkeypatch):
     """As by a graph: a repeated step is the next one, and later steps and the saved state go on from it."""
     params, others = there(DEVICE), there(DEVICE)
