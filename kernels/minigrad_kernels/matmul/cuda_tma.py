@@ -30,7 +30,7 @@ PIECE = 64 * LINE  # bytes: 64 lines of an operand, as many as one copy brings w
 A_BYTES, STAGE = ROWS * LINE, (ROWS + COLUMNS) * LINE
 GATES = STAGES * STAGE  # where the mbarriers of the stages lie: full, 8 bytes further empty
 SHARED = GATES + 16 * STAGES + 1024  # tiles begin at multiples of 1024
-PART, HELD = 64, 32  # columns whose results are written together, and how many of them a thread has
+PART, HELD = 32, 16  # columns whose results are written together, and how many of them a thread has
 KINDS = {"float16": "f16", "bfloat16": "bf16"}
 
 
