@@ -208,24 +208,6 @@ def test_a_rule_may_ask_for_nothing():
     np.testing.assert_array_equal(x.grad.data, [1, 1])
 
 
-def test_gradients_at_once_are_brought_to_the_shape_and_type_of_the_argument():
-    @primitive
-    def added(x, y):
-        return x + y
-
-    added.grads(x=lambda g: g, y=lambda g: g)
-
-    @added.fast_grads
-    def added_at_once(g, x, y):
-        return {"x": g.copy(), "y": g.copy()}
-
-    x, y = leaf([[1.0, 2.0], [3.0, 4.0]]), leaf([5.0, 6.0], "float32")
-    (added(x, y) * Tensor(np.array([[1.0, 2.0], [3.0, 4.0]]))).sum().backward()
-    np.testing.assert_array_equal(x.grad.data, [[1, 2], [3, 4]])
-    np.testing.assert_array_equal(y.grad.data, [4, 6])
-    assert y.grad.dtype == "float32" and y.grad.shape == (2,)
-
-
 def test_gradients_at_once_may_ask_for_those_of_each_result():
     @primitive(outputs=("twice", "square"))
     def both(x):
