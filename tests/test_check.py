@@ -135,6 +135,7 @@ def test_a_nan_that_was_given_is_nobodys_fault():
     with minigrad.detect_anomaly():
         (x * 2).sum().backward()
         (ops.cat([x, x * 0 + 1]) + ops.stack([x[0], x[1]]).sum()).sum().backward()
+        (leaf(2) * 2).backward(Tensor(np.array([np.nan, 1.0])))
     with pytest.raises(RuntimeError, match="returned a float, wanted Tensors"):
         gradcheck(lambda x: 1.0, [leaf(2)])
     with pytest.raises(RuntimeError, match="returned no floating Tensor"):

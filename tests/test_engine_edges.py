@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from minigrad import Tensor, autocast, check, grad
+from minigrad import Tensor, autocast, check, grad, ops
 from minigrad.anomaly import AnomalyError, check_results, has_history, outside
 from minigrad.device import memory_statistics
 from minigrad.engine import after_backward, is_first, write
@@ -92,6 +92,11 @@ def test_the_first_gradient_of_all_losses_is_one_array():
     assert not is_first(np.ones(())) and not is_first(np.ones(2))
 
 
+def test_the_first_gradient_lies_where_the_output_does():
+    x = Tensor(np.ones(1)).to("interpreter").requires_grad_()
+    assert grad(x, x)[0].device == "interpreter"
+
+
 def test_an_autocast_block_goes_on_after_a_backward_pass():
     w = leaf([[2.0]], "float32")
     with autocast("float16"):
@@ -116,16 +121,19 @@ def test_a_gradient_that_arrives_second_may_take_the_first():
     np.testing.assert_array_equal(x.grad.data, [3, 5])
 
 
-def test_gradients_of_many_uses_are_added_in_one_array():
+@pytest.mark.parametrize("own", [0, 1])
+def test_gradients_of_many_uses_are_added_in_one_array(own):
+    """The first to arrive is a view, as of a sum; the second too, or the engine's own, as of a product."""
     requests = []
-    for uses in (3, 6):
+    for uses in (0, 4):
         x = leaf(np.ones(10_000))
         y = x * 1
-        total = sum(y.sum() for _ in range(uses))
+        terms = [y.sum() for _ in range(uses)] + [(y * 1).sum() if own else y.sum(), y.sum()]
+        total = sum(terms)
         before = memory_statistics()["requests"]
         total.backward()
         requests.append(memory_statistics()["requests"] - before)
-        assert x.grad.data[0] == uses
+        assert x.grad.data[0] == uses + 2
     assert requests[0] == requests[1]
 
 
@@ -188,6 +196,9 @@ def test_a_result_with_nan_is_told_with_the_ranges_of_what_has_elements():
 def test_the_line_outside_is_that_of_who_called():
     frame, depth = outside()
     assert frame.f_code.co_name == "test_the_line_outside_is_that_of_who_called" and depth == 0
+    with pytest.warns(UserWarning, match="^mse_loss: ") as found:
+        ops.mse_loss(leaf([[1.0], [2.0]]), leaf([1.0, 2.0]))
+    assert found[0].filename == __file__
 
 
 def test_gradients_for_outputs_that_are_not_there_are_refused():
