@@ -248,8 +248,7 @@ def _complete(node, gradients, finish, inputs):
 
 
 def _finish_leaf(pending, leaf, finish, inputs):
-    arrived = pending.pop(leaf, None)
-    if arrived and (not inputs or leaf in inputs):
+    if (arrived := pending.pop(leaf, None)) and (not inputs or leaf in inputs):
         gradient, owned = arrived
         for _, hook in leaf.hooks:
             gradient, owned = _after_hook(hook, gradient), False

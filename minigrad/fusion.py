@@ -2,14 +2,15 @@
 
 While a Module is called, an operation that others extend returns a Tensor whose elements are still to be computed:
 
-    conv2d        relu and max_pool2d extend it, in either order; without a graph also batch_norm by given statistics
+    conv2d        relu and max_pool2d extend it, in either order, or a sum with another Tensor and then relu; without a
+                  graph also batch_norm by given statistics
     linear        relu extends it
     batch_norm    a sum with another Tensor and then relu extend it; the statistics of a batch are computed at once
     layer_norm, group_norm, instance_norm       relu extends them, on the CPU; group and instance norm of images
 
 The extended operation is a primitive of its own (`conv2d_relu_max_pool2d`, say) with gradient rules of its own, which
-agree with those of the separate ones to rounding; its values are theirs, bit for bit. Batch norm by given statistics
-is folded into the filters before it, which agrees to rounding:
+agree with those of the separate ones to rounding; its values are theirs, bit for bit, but for sums of 16 bits, which
+are rounded once. Batch norm by given statistics is folded into the filters before it, which agrees to rounding:
 
     batch_norm(conv(x, w) + b) = conv(x, s w) + (s b + t),    s = weight / sqrt(running_var + eps),
                                                               t = bias - running_mean s

@@ -10,6 +10,7 @@ import minigrad
 from minigrad import Tensor, detect_anomaly, nn, no_grad, optim
 from minigrad.check import gradcheck, gradgradcheck
 from minigrad.nn import functional as F
+from minigrad_kernels import conv2d
 
 
 class Called(nn.Module):
@@ -40,6 +41,8 @@ def drawn(*shapes, dtype="float32", seed=3):
 IMAGES = (3, 5, 9, 8), (6, 5, 3, 3), (6,)
 ROWS = (7, 5), (4, 5), (4,)
 NORM = (4, 3, 5, 6), (3,), (3,), (4, 3, 5, 6)
+ADDED = *IMAGES, (3, 6, 9, 8)
+SAME = (3, 5, 9, 8), (5, 5, 3, 3), (5,)
 LAYERS, DEEP_LAYERS = ((7, 5), (5,), (5,)), ((3, 4, 5, 6), (4, 5, 6), (4, 5, 6))
 GROUPS = (3, 6, 5, 4), (6,), (6,)
 MANY = (4, 32, 16, 18), (32, 32, 3, 3), (32,)  # which in float32 goes by Winograd's way
@@ -67,6 +70,11 @@ CHAINS = {  # name: (function, shapes of its arguments, the primitive of the res
     "many channels": (
         lambda x, w, b: F.max_pool2d(F.relu(F.conv2d(x, w, b)), 2), MANY, "conv2d_relu_max_pool2d"
     ),
+    "conv add": (lambda x, w, b, r: F.conv2d(x, w, b, padding=1) + r, ADDED, "conv2d_add"),
+    "conv add relu": (lambda x, w, b, r: F.relu(F.conv2d(x, w, b, padding=1) + r), ADDED, "conv2d_add_relu"),
+    "add conv relu": (lambda x, w, b, r: F.relu(r + F.conv2d(x, w, None, 1, 1)), ADDED, "conv2d_add_relu"),
+    "conv, itself, relu": (lambda x, w, b: F.relu(F.conv2d(x, w, b, padding=1) + x), SAME, "conv2d_add_relu"),
+    "many channels, add relu": (lambda x, w, b: F.relu(F.conv2d(x, w, b, padding=1) + x), MANY, "conv2d_add_relu"),
     "linear relu": (lambda x, w, b: F.relu(F.linear(x, w, b)), ROWS, "linear_relu"),
     "linear relu, no bias": (lambda x, w: F.relu(F.linear(x, w)), ROWS[:2], "linear_relu"),
     "norm relu": (lambda x, w, b, r: F.relu(normed(x, w, b)), NORM, "batch_norm_relu"),
@@ -348,6 +356,28 @@ def test_shapes_that_broadcast_are_added_separately():
     (row,) = drawn((1, 3, 1, 1))
     out = Called(lambda x, w, b, r: normed(x, w, b) + r)(x, w, b, row)
     assert names(out) == ["add", "batch_norm"]
+    out = Called(lambda x, w, r: F.conv2d(x, w) + r)(x, *drawn((3, 3, 1, 1)), row)
+    assert names(out) == ["add", "conv2d"]
+
+
+def test_a_residual_block_of_inference_is_one_pass_a_convolution(monkeypatch):
+    block = nn.Sequential(nn.Conv2d(4, 4, 3, padding=1), nn.BatchNorm2d(4), nn.ReLU(), nn.Conv2d(4, 4, 3, padding=1))
+    norm, (x,) = nn.BatchNorm2d(4), drawn((2, 4, 6, 6))
+    norm.running_mean.data[...], norm.running_var.data[...] = 0.5, 2.0
+    block.eval()
+    norm.eval()
+    seen, run = [], conv2d.forward
+
+    def forward(x, w, bias, relu, *rest):
+        seen.append((relu, rest[-1] is not None))
+        return run(x, w, bias, relu, *rest)
+
+    with no_grad():
+        expected = F.relu(norm(block(x)) + x)
+        monkeypatch.setattr(conv2d, "forward", forward)
+        found = Called(lambda x: F.relu(norm(block(x)) + x))(x)
+    np.testing.assert_allclose(found.numpy(), expected.numpy(), rtol=1e-5, atol=1e-6)
+    assert seen == [(True, False), (True, True)]
 
 
 def test_two_threads_do_not_disturb_each_other():

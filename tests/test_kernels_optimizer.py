@@ -245,7 +245,16 @@ def test_scale_rounds_once(dtype, factor):
     optimizer.scale(arrays, factor)
     for was, now in zip(before, arrays, strict=True):
         np.testing.assert_array_equal(now, was * dtype(0.3))
+        np.testing.assert_array_equal(now, reference.scale(was, float(dtype(0.3))).astype(dtype))
         assert intact(now)
+
+
+def test_references_compute_in_float64():
+    """Also what float32 does not hold: the square of 1e30."""
+    parameter, gradient, sums = (np.full(1, value, np.float32) for value in (0, 1e30, 0))
+    _, found = reference.adagrad(parameter, gradient, sums, hyper(Adagrad, STEP=1))
+    assert found[0] == np.float64(gradient[0]) ** 2
+    assert reference.scale(gradient, 1e30)[0] == np.float64(gradient[0]) * 1e30
 
 
 def test_no_parameters_are_no_work():

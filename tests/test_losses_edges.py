@@ -6,6 +6,10 @@ import numpy as np
 import pytest
 
 from minigrad import Tensor, nn, ops
+from minigrad.ops.loss import classes
+from minigrad.ops.loss.reduction import in_one_pass
+from minigrad.ops.loss.scores import check_classes
+from minigrad_kernels import softmax
 
 RNG = np.random.default_rng(0)
 SCORES, WEIGHT = RNG.standard_normal((4, 3)), np.array([0.5, 2.0, 3.0])
@@ -92,3 +96,68 @@ def test_a_warning_of_shapes_stands_where_the_loss_is_called():
         ops.mse_loss(Tensor(np.zeros((2, 1))), Tensor(np.zeros(2)))
         nn.L1Loss()(Tensor(np.zeros((2, 1))), Tensor(np.zeros(2)))
     assert [warning.filename for warning in heard] == [__file__] * 2
+
+
+# ---- classes ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("loss", [ops.cross_entropy, ops.nll_loss])
+@pytest.mark.parametrize("dtype", ["int8", "uint8", "int32", "uint64"])
+def test_classes_of_any_integers(loss, dtype):
+    np.testing.assert_array_equal(found(loss, LOGS, CLASSES.astype(dtype)), found(loss, LOGS, CLASSES))
+
+
+def test_classes_of_images_are_not_copied():
+    target = Tensor(np.zeros((2, 4, 5), np.int64))
+    assert np.shares_memory(check_classes("op", Tensor(np.zeros((2, 3, 4, 5))), target).data, target.data)
+
+
+@pytest.mark.parametrize("loss", [ops.cross_entropy, ops.nll_loss])
+def test_classes_that_do_not_fit_hear_what_is_wanted(loss):
+    name, scores = loss.__name__, Tensor(np.zeros((2, 3, 4)))
+    wanted = "wanted (2, 4) for an input of shape (2, 3, 4), the number of a class for each"
+    for shape, hint in ((2,), ""), ((2, 3, 4), "; class probabilities are floating: one_hot(...).float()"):
+        with pytest.raises(ValueError) as refused:
+            loss(scores, Tensor(np.zeros(shape, int)))
+        assert str(refused.value) == f"{name}: target has shape {shape}, {wanted}{hint}"
+
+
+@pytest.mark.parametrize("number", [2**63, -(2**63) - 1])
+@pytest.mark.parametrize("loss", [ops.cross_entropy, ops.nll_loss])
+def test_what_is_ignored_is_a_number_of_64_bits(loss, number):
+    with pytest.raises(ValueError, match=f"ignore_index is {number}, wanted an integer of 64 bits"):
+        found(loss, LOGS, CLASSES, ignore_index=number)
+
+
+@pytest.mark.parametrize("loss", [ops.cross_entropy, ops.nll_loss])
+def test_classes_out_of_range(loss):
+    for wrong in 3, -1, 2**62:
+        target = np.array([2, 0, wrong, wrong - 1])
+        with pytest.raises(ValueError, match=rf"^{loss.__name__}: target\[2\] = {wrong}, but there are 3 classes"):
+            found(loss, LOGS, target)
+    np.testing.assert_allclose(found(loss, LOGS, np.array([2, 3, 3, 3]), ignore_index=3), -LOGS[0, 2])
+
+
+# ---- gradients -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("place", ["cpu", "interpreter"])
+def test_the_gradient_of_scores_needs_no_further_ops(place, monkeypatch):
+    """On a device it is computed with the loss, elsewhere by one kernel."""
+
+    def wrong(*_):
+        raise AssertionError
+
+    monkeypatch.setattr(classes, "_dinput_of_cross_entropy", wrong)
+    if place != "cpu":
+        monkeypatch.setattr(softmax, "cross_entropy_total_grad", wrong)
+    scores = Tensor(SCORES.astype("f")).to(place)
+    scores.requires_grad = True
+    ops.cross_entropy(scores, Tensor(CLASSES).to(place)).backward()
+    np.testing.assert_allclose(scores.grad.numpy(), (np.exp(LOGS) - np.eye(3)[CLASSES]) / 4, rtol=1e-5, atol=1e-7)
+
+
+def test_one_pass_gives_both_gradients_without_the_rule():
+    x, y, g = np.array([3, 5], "f"), np.array([1, 9], "f"), np.broadcast_to(np.float32(0.5), 2)
+    found = in_one_pass("scaled_difference", None, g, x, y, {"input", "target"}, lambda v: (v,))
+    assert {name: dx.tolist() for name, dx in found.items()} == {"input": [1, -2], "target": [-1, 2]}

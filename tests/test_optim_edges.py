@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from minigrad import device, nn, optim
+from minigrad import Tensor, device, nn, optim
 from minigrad.optim.optimizer import SPARE, Optimizer
 from minigrad.optim.repeat import Repeat
 from minigrad_kernels.toolchain import companion
@@ -56,7 +56,7 @@ def test_a_rule_must_say_what_an_update_is():
     give_gradients(params, 0)
     with pytest.raises(NotImplementedError):
         rule.step()
-    for missing in (lambda: rule.numbers({}, 0), lambda: rule.update({}, 0, params, None)):
+    for missing in (lambda: rule.age({}), lambda: rule.numbers({}, 0), lambda: rule.update({}, 0, params, None)):
         with pytest.raises(NotImplementedError):
             missing()
 
@@ -81,6 +81,68 @@ def test_a_state_is_refused_or_taken_over_as_a_whole():
     assert optimizer.param_groups[0]["lr"] == 0.5 and len(optimizer.state) == 4
     optimizer.load_state_dict({**good, "param_groups": [{**group, "lr": -1e-20}]})  # where a schedule ended at 0
     assert optimizer.param_groups[0]["lr"] == -1e-20
+
+
+KEPT = {  # of the state: what must be there, what may be
+    optim.SGD: ("", "momentum_buffer"),
+    optim.Adam: ("step exp_avg exp_avg_sq", "max_exp_avg_sq"),
+    optim.RMSprop: ("step square_avg", "grad_avg momentum_buffer"),
+    optim.Adagrad: ("step sum", ""),
+}
+ALL = dict(momentum=0.5, amsgrad=True, centered=True)  # the options that make all of it
+
+
+@pytest.mark.parametrize("rule", KEPT, ids=lambda rule: rule.__name__)
+def test_a_state_lacks_only_what_it_may(rule):
+    params = parameters()[:1]
+    optimizer = rule(params, lr=0.5)
+    optimizer = rule(params, **{name: value for name, value in ALL.items() if name in optimizer.defaults})
+    give_gradients(params, 0)
+    optimizer.step()
+    state, (needed, others) = optimizer.state_dict(), map(str.split, KEPT[rule])
+    assert set(state["state"][0]) == {*needed, *others}
+    for name, value in state["state"][0].items():
+        rest = {other: kept for other, kept in state["state"][0].items() if other != name}
+        if name in needed:
+            with pytest.raises(ValueError, match=rf"{rule.__name__}.load_state_dict: state\[0\] lacks {name}$"):
+                optimizer.load_state_dict({**state, "state": {0: rest}})
+        else:
+            optimizer.load_state_dict({**state, "state": {0: rest}})
+            assert optimizer.state[params[0]].keys() == rest.keys()
+        lacks = f"lacks {name} and " * (name in needed)
+        with pytest.raises(ValueError, match=rf"state\[0\] {lacks}has unknown 'other'$"):
+            optimizer.load_state_dict({**state, "state": {0: {**rest, "other": value}}})
+    optimizer.load_state_dict(state)
+    assert optimizer.state[params[0]].keys() == state["state"][0].keys()
+
+
+def test_options_that_a_schedule_added_go_with_a_state_from_before():
+    optimizer = optim.SGD(parameters(), lr=0.5)
+    before = optimizer.state_dict()
+    optim.lr_scheduler.StepLR(optimizer, 2)
+    assert "initial_lr" in optimizer.param_groups[0]
+    optimizer.load_state_dict(before)
+    assert optimizer.param_groups[0].keys() == {"params", *optimizer.defaults}
+
+
+@pytest.mark.parametrize("name", ["lr", "momentum"])
+def test_an_option_that_became_no_number_is_refused_at_the_step(name):
+    params = parameters()
+    optimizer = optim.SGD(params, lr=0.5, momentum=0.5)
+    optimizer.param_groups[0][name] = "0.1"
+    give_gradients(params, 0)
+    with pytest.raises(TypeError, match=f"^SGD: {name} is '0.1', wanted a number$"):
+        optimizer.step()
+
+
+def test_dampening_below_0():
+    """b = 2 * 1 + (1 + 2) * 1 at the second step; of options that are integers, too."""
+    parameter = nn.Parameter(np.zeros(1))
+    optimizer = optim.SGD([parameter], lr=1, momentum=2, dampening=-2)
+    for wanted in (-1, -6):
+        parameter.grad = Tensor(np.ones(1))
+        optimizer.step()
+        assert parameter.detach().item() == wanted
 
 
 def test_options_are_shown_by_group():
@@ -164,6 +226,9 @@ def test_a_step_that_a_graph_did_not_make_is_taken_back():
     repeat.undo()
     assert [state["step"] for state in optimizer.state.values()] == [1]
     assert Plan.told == [("repeat", tuple(before[1])), ("retract", tuple(before[0]))]
+    assert repeat.check()
+    repeat.again()
+    assert repeat.check()  # also where the steps count further
 
 
 def test_parameters_without_a_gradient_are_not_updated():

@@ -6,6 +6,7 @@ import pytest
 from minigrad import Tensor, detect_anomaly, grad, ops
 from minigrad.anomaly import AnomalyError
 from minigrad.engine import write
+from minigrad.fusion import fusing
 from minigrad.primitive import primitive
 
 
@@ -44,6 +45,8 @@ def test_a_gradient_that_did_not_arrive_is_zeros_of_the_shape_of_its_output():
         x = leaf([1.0, 2.0, 3.0])
         np.testing.assert_array_equal(grad(split(x)[output].sum(), x)[0].data, expected)
     assert shapes == [((1,), (2,))] * 2
+    x = Tensor(np.ones(3)).to("interpreter").requires_grad_()
+    np.testing.assert_array_equal(grad(split(x)[1].sum(), x)[0].tolist(), [0, 1, 1])
 
 
 def test_each_of_several_results_is_refused_once_it_has_changed():
@@ -53,6 +56,32 @@ def test_each_of_several_results_is_refused_once_it_has_changed():
         write(results[output].detach())[...] = 0
         with pytest.raises(RuntimeError, match=f"^split: {name} was changed after it was used"):
             results[output].sum().backward()
+
+
+def test_results_that_wait_are_as_many():
+    @primitive(outputs=("same", "twice"))
+    def both(x):
+        return x, 2 * x
+
+    @primitive(outputs=("same", "twice", "sum"))
+    def more(x):
+        return x, 2 * x, x.sum()
+
+    both.waits(lambda x: x.shape)
+    more.extends(both)(lambda values: (more, values))
+    with fusing():
+        first, *rest = both(Tensor([1.0, 2.0]))
+        assert rest == [None]
+        second, *rest = more(first)
+        assert rest == [None, None] and second.tolist() == [1, 2]
+
+
+def test_a_primitive_has_the_options_that_it_was_made_with():
+    @primitive(fixed=("y",), view="x")
+    def one_of(x, y):
+        return x
+
+    assert (one_of.outputs, one_of.fixed, one_of.view) == (("out",), {"y"}, "x")
 
 
 def test_what_a_rule_returned_is_the_gradient_that_is_kept():

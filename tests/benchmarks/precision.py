@@ -28,7 +28,7 @@ POINTS = 0.2  # of test accuracy, in percent
 JOBS = {  # name: (command, seeds)
     "digits": ("train --data digits --no-new-writers --epochs 10", 3),
     "MNIST": ("train --data mnist --data-dir {mnist} --model keras-cnn --epochs 3 --augment", 3),
-    "CIFAR-10": ("train --data cifar10 --data-dir {cifar10} --model lenet --epochs 4 --no-augment", 4),
+    "CIFAR-10": ("train --data cifar10 --data-dir {cifar10} --model lenet --epochs 4 --no-augment", 8),
 }
 
 

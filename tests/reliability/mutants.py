@@ -128,4 +128,5 @@ def mutants(name, source):
             finally:
                 put(node)
             after = "left out" if isinstance(new, ast.Pass) else _shown(new)
-            yield Mutant(name, node.lineno, scope, f"{before} -> {after}{where}", code)
+            line = getattr(node, "test", node).lineno  # "if (" alone runs nothing
+            yield Mutant(name, line, scope, f"{before} -> {after}{where}", code)

@@ -138,29 +138,33 @@ def _check_relu_and_bias(op, x, relu, bias):
         raise KindError(f"{op}: bias is {bias.dtype} with strides {bias.strides}, wants {x.dtype} without gaps")
 
 
-@widened("x w bias", either="out", native=_native("forward", 0, 1))
-def forward(x, w, bias, relu, stride, padding, dilation, groups, out, workspace):
+@widened("x w bias residual", either="out", native=_native("forward", 0, 1))
+def forward(x, w, bias, relu, stride, padding, dilation, groups, out, workspace, residual=None):
     """Cross-correlation of images with filters, as torch.nn.functional.conv2d; with relu, its positive part.
 
     NaN stays NaN.
 
-    Math    out[n,o,i,j] = max(bias[o] + sum_{c,p,q} x[n,c,h,w] * w[o,c,p,q], 0), c over the channels of the group of
-            o; without relu the sum itself
-    Grads   dx = input_grad(g, w)      dw = weight_grad(g, x)      dbias = sum of g over n, i, j; with relu, g is 0
-            where out is
-    Shapes  bias None or (O,)
+    Math    out[n,o,i,j] = max(bias[o] + sum_{c,p,q} x[n,c,h,w] * w[o,c,p,q] + residual[n,o,i,j], 0), c over the
+            channels of the group of o; without relu the sum itself
+    Grads   dx = input_grad(g, w)      dw = weight_grad(g, x)      dbias = sum of g over n, i, j      dresidual = g;
+            with relu, g is 0 where out is
+    Shapes  bias None or (O,); residual None, or an array like out that shares no memory with it
     Source  V. Dumoulin, F. Visin, "A guide to convolution arithmetic for deep learning", 2016, section 2
     """
     kernel, settings = implementation(__name__, "forward", x), _settings(stride, padding, dilation, groups)
-    shapes, given = layouts("forward", x, w, bias, out), (*settings, relu, *_conditions())
+    shapes, given = layouts("forward", x, w, bias, out, residual), (*settings, relu, *_conditions())
     wanted = _wanted(shapes, given, out)
     if wanted is None:
         arrays = [("x", x, x.shape, CHANNELS_LAST), ("w", w, w.shape, FILTER), ("out", out, None, CHANNELS_LAST)]
+        if residual is not None:
+            arrays.insert(2, ("residual", residual, None, CHANNELS_LAST))
+            if residual is out:
+                raise ShapeError("conv2d: residual is out, wants an array of its own; pass a copy")
         _check("conv2d", arrays, x.shape, w.shape, bias, settings)
         _check_relu_and_bias("conv2d", x, relu, bias)
         wanted = _keep("forward", x, x.shape, w.shape, settings, shapes, given)
     memory = workspace_of("conv2d", workspace, wanted, SOURCE, out)
-    kernel(x, w, bias, relu, *settings, out, memory)
+    kernel(x, w, bias, relu, *settings, out, memory, residual=residual)
 
 
 def _rounded_maxima(*arguments):

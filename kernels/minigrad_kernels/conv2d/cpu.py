@@ -9,6 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from .. import pool2d
+from ..elementwise.cpu import add_residual
 from ..layout import CHANNELS_LAST, FILTER
 from ..toolchain import alias, threads
 from ..toolchain.pooling import Windows
@@ -113,8 +114,13 @@ def _carve(setup, workspace, array):
 
 
 @in_tf32(CHANNELS_LAST, FILTER)
-def forward(x, w, bias, relu, stride, padding, dilation, groups, out, workspace):
-    """Convolution; see the launcher."""
+def forward(x, w, bias, relu, stride, padding, dilation, groups, out, workspace, residual=None):
+    """Convolution; see the launcher. The residual is added in a pass of its own, with ReLU."""
+    if residual is not None:
+        settings = stride, padding, dilation, groups
+        forward.__wrapped__(x, w, bias, False, *settings, out, workspace)
+        add_residual(_flat(out, CHANNELS_LAST), _flat(residual, CHANNELS_LAST), relu)
+        return
     ways = _ways("forward", x.shape, w.shape, stride, padding, dilation, groups, x.itemsize, threads(), mode())
     if ways.winograd and correlated(ways.winograd, x, w, bias, relu, out, workspace):
         return

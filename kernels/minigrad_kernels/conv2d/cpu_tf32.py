@@ -27,14 +27,14 @@ def rounded_bytes(*sizes):
 def in_tf32(first, second):
     """A decorator for a direction, whose first arguments are its operands and whose last one is the workspace.
 
-    first, second: the layouts of the operands
+    first, second: the layouts of the operands; what is named is passed on
     """
 
     def decorated(direction):
         @functools.wraps(direction)
-        def rounding(a, b, *rest):
+        def rounding(a, b, *rest, **named):
             if not mode() or a.dtype != SINGLE:
-                return direction(a, b, *rest)
+                return direction(a, b, *rest, **named)
             memory = rest[-1]
             start, copies = -memory.ctypes.data % ALIGNMENT, []
             for array, layout in ((a, first), (b, second)):
@@ -42,7 +42,7 @@ def in_tf32(first, second):
                 round_to_tf32(array, copy)
                 copies.append(copy)
                 start += _room(prod(array.shape))
-            return direction(*copies, *rest[:-1], memory[start:])
+            return direction(*copies, *rest[:-1], memory[start:], **named)
 
         return rounding
 

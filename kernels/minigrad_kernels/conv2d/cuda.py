@@ -28,7 +28,7 @@ from ..toolchain.tuning import chosen
 from . import cuda_depthwise, cuda_direct, cuda_plain
 from .cuda_async import ASYNC, shared_of
 from .cuda_ladder import ON_CORES, RUNGS, TILES, best_of, fits, misfits_of, peers_of, pooled_of, tile_rung_of
-from .cuda_parts import BIAS, QUAD, RELU, WIDE
+from .cuda_parts import BIAS, QUAD, RELU, RESIDUAL, WIDE
 from .cuda_plan import Work, tiles_of, work_of
 from .cuda_weight import weight_grad, weight_grad_workspace
 from .geometry import output_shape
@@ -156,13 +156,13 @@ def _convolved_bytes(x_shape, w_shape, out_size, itemsize):
     return -(-x_shape[0] * w_shape[0] * prod(out_size) * itemsize // ALIGNMENT) * ALIGNMENT + ALIGNMENT
 
 
-def forward(x, w, bias, relu, stride, padding, dilation, groups, out, workspace, rung=None):
+def forward(x, w, bias, relu, stride, padding, dilation, groups, out, workspace, rung=None, residual=None):
     """Convolution; see the launcher. rung: a name from RUNGS; None: the best that fits.
 
     Errors  ValueError for a rung that does not exist or does not fit, or for sizes that are not 32-bit
     """
     settings = stride, padding, dilation, groups
-    _run("forward", x, w, bias, relu, settings, out, workspace, rung)
+    _run("forward", x, w, bias, relu, settings, out, workspace, rung, residual)
 
 
 def forward_pooled(
@@ -193,7 +193,7 @@ def forward_pooled(
 def _start_pooled(plan, x, w, bias, relu, out, positions):
     flags = BIAS * (bias is not None) + RELU * relu
     flags += WIDE * (plan.work.makes % QUAD == 0 and aligned(out) and address(positions) % QUAD == 0)
-    arguments = x, w, 0 if bias is None else bias, out, *plan.sizes, flags, positions
+    arguments = x, w, 0 if bias is None else bias, 0, out, *plan.sizes, flags, positions
     plan.kernel(plan.grid, (plan.kernel.threads,), arguments, plan.shared)
 
 
@@ -212,17 +212,17 @@ def input_grad(g, w, stride, padding, dilation, groups, dx, workspace, rung=None
     _run("input_grad", g, w, None, False, settings, dx, workspace, rung)
 
 
-def _run(direction, source, w, bias, relu, settings, result, workspace, rung):
+def _run(direction, source, w, bias, relu, settings, result, workspace, rung, residual=None):
     """Start all launches of a direction, by the rung that was found to be the fastest where none is asked for."""
 
     def start(name):
-        for kernel, *given in starts(direction, source, w, bias, relu, settings, result, workspace, name):
+        for kernel, *given in starts(direction, source, w, bias, relu, settings, result, workspace, name, residual):
             kernel(*given)
 
     if rung is None and result.size:
         call = _call(direction, source, w, settings, result)
         if _plan(*call, None).name == "product":  # which has candidates of its own
-            matmul.forward(*_matrices(direction, source, w, result, bias, relu), workspace)
+            matmul.forward(*_matrices(direction, source, w, result, bias, relu), workspace, None, _matrix(residual))
             return
         rung = chosen("conv2d", call, lambda: equals(*call), start, source)
     start(rung)
@@ -237,9 +237,14 @@ def _call(direction, source, w, settings, result):
 
 def _matrices(direction, source, w, result, bias, relu):
     """A convolution by filters of one pixel as a matrix product: what `forward` of matmul gets before the workspace."""
-    a, out = (array.transpose(CHANNELS_LAST).reshape(-1, array.shape[1]) for array in (source, result))
+    a, out = _matrix(source), _matrix(result)
     b = w.transpose(FILTER).reshape(w.shape[1], w.shape[0])
     return a, b if direction == "forward" else b.T, bias, relu, out
+
+
+def _matrix(images):
+    """Images as the rows of a matrix, pixel by pixel."""
+    return None if images is None else images.transpose(CHANNELS_LAST).reshape(-1, images.shape[1])
 
 
 def equals(*call):
@@ -249,30 +254,32 @@ def equals(*call):
     return {name: _plan(*call, name).kernel for name in names}
 
 
-def starts(direction, source, w, bias, relu, settings, result, workspace, rung=None):
+def starts(direction, source, w, bias, relu, settings, result, workspace, rung=None, residual=None):
     """(kernel, grid, block, arguments, dynamic shared memory) of each launch of a direction, in order."""
     if not result.size:
         return
     plan = _plan(*_call(direction, source, w, settings, result), rung)
-    work, end = plan.work, BIAS * (bias is not None) + RELU * relu
+    work, end = plan.work, BIAS * (bias is not None) + RELU * relu + RESIDUAL * (residual is not None)
     if plan.name == "product":
-        yield from matmul.starts(*_matrices(direction, source, w, result, bias, relu), workspace)
+        matrices = _matrices(direction, source, w, result, bias, relu)
+        yield from matmul.starts(*matrices, workspace, None, _matrix(residual))
         return
-    block, arrays, bias = (plan.kernel.threads,), (source, w), 0 if bias is None else bias
+    block, arrays, added = (plan.kernel.threads,), (source, w), [0 if a is None else a for a in (bias, residual)]
     if plan.name == "plain":
-        arguments = (*arrays, result, *plan.sizes) if work.adjoint else (*arrays, bias, result, *plan.sizes, end)
+        arguments = (*arrays, result, *plan.sizes) if work.adjoint else (*arrays, *added, result, *plan.sizes, end)
         yield plan.kernel, plan.grid, block, arguments, 0
         return
-    wide = WIDE * (work.makes % QUAD == 0 and aligned(result))
+    both = aligned(result) if residual is None else aligned(result, residual)
+    wide = WIDE * (work.makes % QUAD == 0 and both)
     place, sums = (result, 0) if result.itemsize == source.itemsize else (address(result), SUMS)
     if plan.slices == 1:
-        arguments = *arrays, bias, place, *plan.sizes, end + wide + sums, *plan.rest
+        arguments = *arrays, *added, place, *plan.sizes, end + wide + sums, *plan.rest
         yield plan.kernel, plan.grid, block, arguments, plan.shared
         return
     first = -address(workspace) % ALIGNMENT
     partial = workspace[first : first + plan.slices * work.size * 4]
     whole = WIDE * (work.makes % QUAD == 0) + SUMS * (source.itemsize == 2)
-    yield plan.kernel, plan.grid, block, (*arrays, 0, partial, *plan.sizes, whole, *plan.rest), plan.shared
+    yield plan.kernel, plan.grid, block, (*arrays, 0, 0, partial, *plan.sizes, whole, *plan.rest), plan.shared
     grid, block = (-(-work.size // cuda_split.WIDTH), 1), (cuda_split.WIDTH, cuda_split.HEIGHT)
-    arguments = partial, bias, place, work.size, work.result[2], plan.slices, 0, end + sums
+    arguments = partial, *added, place, work.size, work.result[2], plan.slices, 0, end + sums
     yield cuda_split.ADD[source.dtype.name], grid, block, arguments, 0

@@ -50,7 +50,7 @@ def make_async(core, rows, columns, warp_rows, adjoint):
     a_tile, b_tile = make_tile(core, rows, True), make_tile(core, columns, adjoint)
     prepare, write_taps, find_pixels, target = make_parts(adjoint, rows, lines, apart, threads, steps)
     multiply = make_products(core, a_tile, b_tile, row_blocks, column_blocks)
-    write = make_write(core, row_blocks, column_blocks, target)
+    write = make_write(core, row_blocks, column_blocks, target, adjoint)
     a_place_of, b_place_of, a_rows, b_columns = a_tile.place, b_tile.place, a_tile.rows, b_tile.columns
     a_bytes, stage, sums = a_tile.bytes, a_tile.bytes + b_tile.bytes, 4 * row_blocks * column_blocks
     a_hop, b_hop = apart * CHUNKS * 16, b_tile.bytes // b_count
@@ -84,8 +84,9 @@ def make_async(core, rows, columns, warp_rows, adjoint):
         variant=f"{core.name}_{rows}x{columns}_{direction}",
     )  # fmt: skip
     def asynchronous(
-        source, filters, bias, result, images, source_h, source_w, source_c, result_h, result_w, result_c, filter_h,
-        filter_w, stride_h, stride_w, padding_h, padding_w, dilation_h, dilation_w, groups, depth, slices, flags,
+        source, filters, bias, residual, result, images, source_h, source_w, source_c, result_h, result_w, result_c,
+        filter_h, filter_w, stride_h, stride_w, padding_h, padding_w, dilation_h, dilation_w, groups, depth, slices,
+        flags,
     ):  # fmt: skip
         """One idea: copies to shared memory that pass no register, three tiles ahead of the one that is multiplied.
 
@@ -161,7 +162,9 @@ def make_async(core, rows, columns, warp_rows, adjoint):
         sizes = result_h, result_w, result_c, images
         column = i32(left + b_column)
         row = i32(cuda.blockIdx.x * rows + row)
-        write(total, result, bias, lane, row, column, place, makes, pixels, vertical, horizontal, sizes, flags)
+        write(
+            total, result, bias, residual, lane, row, column, place, makes, pixels, vertical, horizontal, sizes, flags
+        )  # fmt: skip
 
     return asynchronous
 

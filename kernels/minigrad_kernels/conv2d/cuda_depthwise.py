@@ -13,7 +13,7 @@ from .cuda_parts import (
     STEP,
     TAPS,
     bias_of,
-    finish,
+    finish_beside,
     least_of,
     make_classes,
     split,
@@ -34,8 +34,9 @@ def make_depthwise(adjoint):
         variant="input_grad" if adjoint else "forward",
     )
     def depthwise(
-        source, filters, bias, result, images, source_h, source_w, source_c, result_h, result_w, result_c, filter_h,
-        filter_w, stride_h, stride_w, padding_h, padding_w, dilation_h, dilation_w, groups, depth, slices, flags,
+        source, filters, bias, residual, result, images, source_h, source_w, source_c, result_h, result_w, result_c,
+        filter_h, filter_w, stride_h, stride_w, padding_h, padding_w, dilation_h, dilation_w, groups, depth, slices,
+        flags,
     ):  # fmt: skip
         """One idea: a thread makes four channels of a pixel, so all loads and stores are of 128 bits, side by side.
 
@@ -63,15 +64,16 @@ def make_depthwise(adjoint):
                         b = load4(filters, i64(i32(i32(taps + q * horizontal[HOP]) * result_c + channel)))
                         first, second = first + a[0] * b[0], second + a[1] * b[1]
                         third, fourth = third + a[2] * b[2], fourth + a[3] * b[3]
-        least = least_of(flags)
+        least, place = least_of(flags), target(number, vertical, horizontal, (result_h, result_w))
+        here = i64(i32(place * result_c + channel))
+        beside = offset(residual, here)
         four = (
-            finish(first, bias_of(bias, channel, flags), least),
-            finish(second, bias_of(bias, channel + 1, flags), least),
-            finish(third, bias_of(bias, channel + 2, flags), least),
-            finish(fourth, bias_of(bias, channel + 3, flags), least),
+            finish_beside(first, bias_of(bias, channel, flags), least, beside, 0, flags),
+            finish_beside(second, bias_of(bias, channel + 1, flags), least, beside, 1, flags),
+            finish_beside(third, bias_of(bias, channel + 2, flags), least, beside, 2, flags),
+            finish_beside(fourth, bias_of(bias, channel + 3, flags), least, beside, 3, flags),
         )
-        place = target(number, vertical, horizontal, (result_h, result_w))
-        store4(offset(result, i64(i32(place * result_c + channel))), 0, four)
+        store4(offset(result, here), 0, four)
 
     return depthwise
 

@@ -36,14 +36,14 @@ def make_direct(channels, pooled=False):
     """The rung for images of so many channels in each group; pooled: with the maximum over windows behind it."""
     sums, words = PIXELS * MADE, PIXELS * channels
     axis, pixel, target = make_classes(False, pooled)
-    write = make_pooled_write(PIXELS, MADE, 0) if pooled else make_write(PIXELS, MADE, 0, target)
+    write = make_pooled_write(PIXELS, MADE, 0) if pooled else make_write(PIXELS, MADE, 0, target, False)
     variant = f"{channels}_{'pooled' if pooled else 'forward'}"
 
     @kernel(POOLING, threads=THREADS, blocks=4, opcodes=("STG.E.128",), variant=variant)
     def direct(
-        source, filters, bias, result, images, source_h, source_w, source_c, result_h, result_w, result_c, filter_h,
-        filter_w, stride_h, stride_w, padding_h, padding_w, dilation_h, dilation_w, groups, depth, slices, flags,
-        positions,
+        source, filters, bias, residual, result, images, source_h, source_w, source_c, result_h, result_w, result_c,
+        filter_h, filter_w, stride_h, stride_w, padding_h, padding_w, dilation_h, dilation_w, groups, depth, slices,
+        flags, positions,
     ):  # fmt: skip
         """One idea: sums so short that a block holds all its filters, so only they need shared memory.
 
@@ -107,9 +107,10 @@ def make_direct(channels, pooled=False):
         column = i32(column + eighth * QUAD)
         left = i32(left - eighth * QUAD)
         sizes = result_h, result_w, result_c
-        start = offset(result, i64(column))
+        start, beside = offset(result, i64(column)), offset(residual, i64(column))
         write(
-            total, start, bias, row, apart, column, across, pixels, left, vertical, horizontal, sizes, flags, positions
+            total, start, bias, beside, row, apart, column, across, pixels, left, vertical, horizontal, sizes, flags,
+            positions,
         )  # fmt: skip
 
     return direct

@@ -23,7 +23,7 @@ def make_gemm(rows, columns, row_sums, column_sums, adjoint, pooled=False):
     b_apart = apart if adjoint else threads // columns  # columns or steps; filters of out lie along its channels
     prepare, write_taps, find_pixels, target = make_parts(adjoint, rows, lines, apart, threads, pooled=pooled)
     own, (_, multiply, _) = make_own(columns, column_sums), make_sums(rows, columns, row_sums, column_sums)
-    write = make_write(row_sums, column_sums, down * QUAD, target)
+    write = make_write(row_sums, column_sums, down * QUAD, target, adjoint)
     if pooled:
         write = make_pooled_write(row_sums, column_sums, down * QUAD)
     a_pitch, b_pitch, sums = rows + QUAD, columns + QUAD, row_sums * column_sums
@@ -53,9 +53,9 @@ def make_gemm(rows, columns, row_sums, column_sums, adjoint, pooled=False):
 
     @kernel(POOLING, threads=threads, blocks=512 // threads, variant=variant)
     def gemm(
-        source, filters, bias, result, images, source_h, source_w, source_c, result_h, result_w, result_c, filter_h,
-        filter_w, stride_h, stride_w, padding_h, padding_w, dilation_h, dilation_w, groups, depth, slices, flags,
-        positions,
+        source, filters, bias, residual, result, images, source_h, source_w, source_c, result_h, result_w, result_c,
+        filter_h, filter_w, stride_h, stride_w, padding_h, padding_w, dilation_h, dilation_w, groups, depth, slices,
+        flags, positions,
     ):  # fmt: skip
         """One idea: tiles of the product in shared memory, blocks of its sums in registers.
 
@@ -120,6 +120,7 @@ def make_gemm(rows, columns, row_sums, column_sums, adjoint, pooled=False):
             total,
             start,
             bias,
+            offset(residual, channel),
             row,
             1,
             channel,

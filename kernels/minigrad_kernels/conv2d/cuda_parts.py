@@ -15,13 +15,13 @@ blockIdx.x counts tiles down the pixels, y tiles across the channels of a group,
 of the sums, the last ones fastest.
 """
 
-from ..matmul.cuda_parts import BIAS, RELU, WIDE, bias_of, finish, least_of
+from ..matmul.cuda_parts import BIAS, NOTHING, RELU, RESIDUAL, WIDE, bias_of, finish, finish_beside, least_of, residual4
 from ..toolchain.cuda import cuda, device, f32, i32, i64, offset, store4, u32, unroll
 
 __all__ = [
-    "BASE", "BIAS", "COUNT", "FROM", "HOP", "MOST_TAPS", "POOLING", "QUAD", "REACH", "RELU", "SIGNATURE", "STEP",
-    "STEPS", "TABLE", "TAPS", "WIDE", "advance", "bias_of", "find_step",
-    "finish", "least_of", "make_classes", "make_own", "make_parts", "make_write", "signature_of", "split",
+    "BASE", "BIAS", "COUNT", "FROM", "HOP", "MOST_TAPS", "NOTHING", "POOLING", "QUAD", "REACH", "RELU", "RESIDUAL",
+    "SIGNATURE", "STEP", "STEPS", "TABLE", "TAPS", "WIDE", "advance", "bias_of", "find_step", "finish_beside",
+    "least_of", "make_classes", "make_own", "make_parts", "make_write", "signature_of", "split",
 ]  # fmt: skip
 
 STEPS = 8  # of the sums in a tile
@@ -38,7 +38,7 @@ SIZES = (
 
 def signature_of(pointer):
     """depth: steps of a slice of the sums, at most; slices: how many there are; flags: a sum of BIAS, RELU, WIDE ..."""
-    arrays = ", ".join(f"{pointer} {name}" for name in ("source", "filters", "bias", "result"))
+    arrays = ", ".join(f"{pointer} {name}" for name in ("source", "filters", "bias", "residual", "result"))
     return f"{arrays}, {SIZES}, i32 depth, i32 slices, i32 flags"
 
 
@@ -192,8 +192,11 @@ def make_parts(adjoint, rows, copies, apart, threads, tile_steps=STEPS, pooled=F
     return prepare, write_taps, find_pixels, target
 
 
-def make_write(row_sums, column_sums, rows_apart, target):
-    """A function that writes the sums of a thread, row_sums x column_sums, in blocks of 4 x 4."""
+def make_write(row_sums, column_sums, rows_apart, target, adjoint):
+    """A function that writes the sums of a thread, row_sums x column_sums, in blocks of 4 x 4.
+
+    Forward may add a residual.
+    """
     column_blocks = column_sums // QUAD
 
     @device
@@ -214,13 +217,36 @@ def make_write(row_sums, column_sums, rows_apart, target):
                     start[place + i] = finish(total[first + i], added[j * QUAD + i], least)
 
     @device
+    def join(total, added, beside, row, apart, across, pixels, left, vertical, horizontal, sizes, flags):
+        """Add the bias, and the residual, which begins at beside, to the sums, so that nothing is to be added later."""
+        for i in range(row_sums):
+            unroll(0)
+            number = i32(row + (i // QUAD * rows_apart + i % QUAD) * apart)
+            if number < pixels:
+                here = offset(beside, i64(i32(target(number, vertical, horizontal, sizes) * sizes[2])))
+                for j in range(column_blocks):
+                    unroll(0)
+                    place = i32(j * across)
+                    four = residual4(here, place, i32(left - place), flags)
+                    for e in range(QUAD):
+                        unroll(0)
+                        more = four[0] if e == 0 else four[1] if e == 1 else four[2] if e == 2 else four[3]
+                        at = i * column_sums + j * QUAD + e
+                        total[at] = total[at] + added[j * QUAD + e] + more
+        for j in range(column_sums):
+            unroll(0)
+            added[j] = f32(NOTHING)
+
+    @device
     def write(
-        total, start, bias, row, apart, column, across, pixels, left, vertical, horizontal, sizes, flags, positions
+        total, start, bias, beside, row, apart, column, across, pixels, left, vertical, horizontal, sizes, flags,
+        positions,
     ):  # fmt: skip
         """From pixel `row` of the class on, neighbours so far apart, and from channel `column` on, one block of columns
         so far `across` from the other; `left` channels are left in the group.
 
-        start: where that channel of the first pixel lies; sizes: height, width and channels of the result
+        start, beside: where that channel of the first pixel lies in the result, and in the residual
+        sizes: height, width and channels of the result
         """
         least = least_of(flags)
         added = cuda.local.array(column_sums, f32)
@@ -228,6 +254,8 @@ def make_write(row_sums, column_sums, rows_apart, target):
             unroll(0)
             place = i32(j // QUAD * across + j % QUAD)
             added[j] = bias_of(bias, column + place, flags) if place < left else f32(0)
+        if not adjoint and flags & RESIDUAL:
+            join(total, added, beside, row, apart, across, pixels, left, vertical, horizontal, sizes, flags)
         for i in range(row_sums):
             unroll(0)
             number = i32(row + (i // QUAD * rows_apart + i % QUAD) * apart)

@@ -4,7 +4,7 @@ Letters as in the launcher. Places are 32-bit: cuda.py lets no larger array pass
 """
 
 from ..toolchain.cuda import cuda, f32, f64, i32, kernel, u32
-from .cuda_parts import BIAS, RELU
+from .cuda_parts import BIAS, RELU, RESIDUAL
 
 __all__ = ["FORWARD", "INPUT_GRAD", "THREADS"]
 
@@ -18,13 +18,13 @@ SIZES = (
 
 def _forward(kind, real):
     @kernel(
-        f"{kind}* x, {kind}* w, {kind}* bias, {kind}* out, {SIZES}, i32 flags",
+        f"{kind}* x, {kind}* w, {kind}* bias, {kind}* residual, {kind}* out, {SIZES}, i32 flags",
         threads=THREADS,
         variant=f"forward_{kind}",
     )
     def plain(
-        x, w, bias, out, count, x_height, x_width, x_channels, out_height, out_width, out_channels, filter_height,
-        filter_width, stride_h, stride_w, padding_h, padding_w, dilation_h, dilation_w, groups, flags,
+        x, w, bias, residual, out, count, x_height, x_width, x_channels, out_height, out_width, out_channels,
+        filter_height, filter_width, stride_h, stride_w, padding_h, padding_w, dilation_h, dilation_w, groups, flags,
     ):  # fmt: skip
         """The formula: a thread adds the products of one element of out.
 
@@ -52,6 +52,8 @@ def _forward(kind, real):
                             total += x[i32(place + c)] * w[i32(tap + c * out_channels)]
             if flags & BIAS:
                 total += bias[o]
+            if flags & RESIDUAL:
+                total += residual[number]
             if flags & RELU and total <= real(0):  # so that NaN passes
                 total = real(0)
             out[number] = total

@@ -66,7 +66,8 @@ def make_pooled_write(row_sums, column_sums, rows_apart):
 
     @device
     def write(
-        total, start, bias, row, apart, column, across, pixels, left, vertical, horizontal, sizes, flags, positions
+        total, start, bias, beside, row, apart, column, across, pixels, left, vertical, horizontal, sizes, flags,
+        positions,
     ):  # fmt: skip
         least, added = least_of(flags), cuda.local.array(column_sums, f32)
         for j in range(column_sums):

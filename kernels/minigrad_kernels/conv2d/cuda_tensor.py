@@ -6,7 +6,7 @@ As in all tile rungs, the product is as cuda_parts.py says: A is gathered from t
 from ..matmul.cuda_fragments import CORES, make_ends, make_products, make_tile
 from ..matmul.cuda_split import SUMS
 from ..toolchain.cuda import cuda, device, f32, i32, i64, kernel, load4, offset, u16, u32, unroll
-from .cuda_parts import BIAS, QUAD, TABLE, advance, least_of, make_parts, signature_of, split
+from .cuda_parts import BIAS, NOTHING, QUAD, RESIDUAL, TABLE, advance, least_of, make_parts, signature_of, split
 
 __all__ = ["TENSOR", "make_write"]
 
@@ -15,18 +15,57 @@ THREADS = 32 * (SIDE // WARP) ** 2
 BLOCKS = WARP // 16, WARP // 8  # of a warp's sums, down and across
 
 
-def make_write(core, row_blocks, column_blocks, target):
-    """A function that writes the sums of a warp as cuda_fragments.py lays them out, by the target of make_parts."""
-    (column_of, write_row), widen, biases = make_ends(core, column_blocks), core.half.widen, 2 * column_blocks
+def _make_join(widen, row_blocks, column_blocks, target):
+    """A function that adds bias and residual to the sums, so that nothing is to be added later."""
+    biases = 2 * column_blocks
 
     @device
-    def write(total, result, bias, lane, row, column, place, makes, pixels, vertical, horizontal, sizes, flags):
+    def join(total, bias, residual, row, channel, left, pixels, vertical, horizontal, sizes, flags):
+        """row, channel: of this lane's first sum; it has pairs of neighbours, 8 rows and 8 channels apart."""
+        added = cuda.local.array(biases, f32)
+        for j in range(biases):
+            unroll(0)
+            along = j // 2 * 8 + j % 2
+            added[j] = f32(0)
+            if flags & BIAS and along < left:
+                added[j] = widen(bias[i32(channel + along)])
+        for i in range(2 * row_blocks):
+            unroll(0)
+            number = i32(row + 8 * i)
+            if number < pixels:
+                found = target(number, vertical, horizontal, sizes)
+                here = offset(residual, i64(i32(found * sizes[2])) + i64(channel))
+                for j in range(biases):
+                    unroll(0)
+                    at, along = (i // 2 * column_blocks + j // 2) * 4 + i % 2 * 2 + j % 2, j // 2 * 8 + j % 2
+                    if along < left:
+                        total[at] = total[at] + added[j] + widen(here[along])
+
+    return join
+
+
+def make_write(core, row_blocks, column_blocks, target, adjoint):
+    """A function that writes the sums of a warp as cuda_fragments.py lays them out, by the target of make_parts.
+
+    Forward may add a residual.
+    """
+    (column_of, write_row), widen, biases = make_ends(core, column_blocks), core.half.widen, 2 * column_blocks
+    join = _make_join(widen, row_blocks, column_blocks, target)
+
+    @device
+    def write(
+        total, result, bias, residual, lane, row, column, place, makes, pixels, vertical, horizontal, sizes, flags
+    ):  # fmt: skip
         """row, column: of the warp's first sum among the pixels of the class and the channels of the group.
 
         place: group and slice; sizes: height, width, channels and images of the result
         """
-        row, column = i32(row + (lane >> 2)), i32(column + column_of(lane))
-        channel = i32(place[0] * makes + column)
+        row, first = i32(row + (lane >> 2)), i32(column + 2 * (lane & 3))
+        column, group = i32(column + column_of(lane)), i32(place[0] * makes)
+        channel = i32(group + column)
+        if not adjoint and flags & RESIDUAL:
+            left = i32(makes - first)
+            join(total, bias, residual, row, i32(group + first), left, pixels, vertical, horizontal, sizes, flags)
         scale = i64(2 if flags & SUMS else 1)
         elements = i64(i32(i32(sizes[3] * sizes[0]) * sizes[1])) * i64(sizes[2])
         start, least = offset(result, i64(i64(place[1]) * elements + i64(channel)) * scale), least_of(flags)
@@ -34,8 +73,8 @@ def make_write(core, row_blocks, column_blocks, target):
         for j in range(biases):
             unroll(0)
             along = j // QUAD * 16 + j % QUAD
-            added[j] = f32(0)
-            if flags & BIAS and along < left:
+            added[j] = f32(NOTHING)
+            if flags & BIAS and not flags & RESIDUAL and along < left:
                 added[j] = widen(bias[i32(channel + along)])
         for i in range(row_blocks):
             unroll(0)
@@ -59,7 +98,7 @@ def make_tensor(core, adjoint):
     a_tile, b_tile = make_tile(core, SIDE, True), make_tile(core, SIDE, adjoint)
     prepare, write_taps, find_pixels, target = make_parts(adjoint, SIDE, lines, apart, THREADS, steps)
     multiply = make_products(core, a_tile, b_tile, row_blocks, column_blocks)
-    write = make_write(core, row_blocks, column_blocks, target)
+    write = make_write(core, row_blocks, column_blocks, target, adjoint)
     a_place_of, b_place_of, a_rows, b_columns = a_tile.place, b_tile.place, a_tile.rows, b_tile.columns
     a_bytes, elements, sums = a_tile.bytes, (a_tile.bytes + b_tile.bytes) // 2, 4 * row_blocks * column_blocks
 
@@ -90,8 +129,9 @@ def make_tensor(core, adjoint):
         variant=variant,
     )  # fmt: skip
     def tensor(
-        source, filters, bias, result, images, source_h, source_w, source_c, result_h, result_w, result_c, filter_h,
-        filter_w, stride_h, stride_w, padding_h, padding_w, dilation_h, dilation_w, groups, depth, slices, flags,
+        source, filters, bias, residual, result, images, source_h, source_w, source_c, result_h, result_w, result_c,
+        filter_h, filter_w, stride_h, stride_w, padding_h, padding_w, dilation_h, dilation_w, groups, depth, slices,
+        flags,
     ):  # fmt: skip
         """One idea: a warp multiplies blocks of 16 x 16 by 16 x 8 in one instruction, and adds in float32.
 
@@ -147,7 +187,9 @@ def make_tensor(core, adjoint):
 
         sizes, row = (result_h, result_w, result_c, images), i32(cuda.blockIdx.x * SIDE + row)
         column = i32(left + b_column)
-        write(total, result, bias, lane, row, column, place, makes, pixels, vertical, horizontal, sizes, flags)
+        write(
+            total, result, bias, residual, lane, row, column, place, makes, pixels, vertical, horizontal, sizes, flags
+        )  # fmt: skip
 
     return tensor
 

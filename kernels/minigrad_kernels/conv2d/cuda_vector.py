@@ -24,7 +24,7 @@ def make_vector(rows, columns, row_sums, column_sums, adjoint, pooled=False):
     share_b, _, _, put_b, b_pitch = make_copy(columns, adjoint)
     prepare, write_taps, find_pixels, target = make_parts(adjoint, rows, lines, apart, threads, pooled=pooled)
     own, (_, multiply, _) = make_own(columns, column_sums), make_sums(rows, columns, row_sums, column_sums)
-    write = make_write(row_sums, column_sums, down * QUAD, target)
+    write = make_write(row_sums, column_sums, down * QUAD, target, adjoint)
     if pooled:
         write = make_pooled_write(row_sums, column_sums, down * QUAD)
     a_size, b_size, sums, words = STEPS * a_pitch, STEPS * b_pitch, row_sums * column_sums, lines * QUAD
@@ -51,9 +51,9 @@ def make_vector(rows, columns, row_sums, column_sums, adjoint, pooled=False):
 
     @kernel(POOLING, threads=threads, blocks=512 // threads, opcodes=("LDG.E.128", "STG.E.128"), variant=variant)
     def vector(
-        source, filters, bias, result, images, source_h, source_w, source_c, result_h, result_w, result_c, filter_h,
-        filter_w, stride_h, stride_w, padding_h, padding_w, dilation_h, dilation_w, groups, depth, slices, flags,
-        positions,
+        source, filters, bias, residual, result, images, source_h, source_w, source_c, result_h, result_w, result_c,
+        filter_h, filter_w, stride_h, stride_w, padding_h, padding_w, dilation_h, dilation_w, groups, depth, slices,
+        flags, positions,
     ):  # fmt: skip
         """One idea: four channels in one 128-bit load or store, and the next tile travels while this one is multiplied.
 
@@ -130,8 +130,8 @@ def make_vector(rows, columns, row_sums, column_sums, adjoint, pooled=False):
         sizes = result_h, result_w, result_c
         left = i32(makes - column)
         write(
-            total, start, bias, row, 1, channel, across * QUAD, pixels, left, vertical, horizontal, sizes, flags,
-            positions,
+            total, start, bias, offset(residual, channel), row, 1, channel, across * QUAD, pixels, left, vertical,
+            horizontal, sizes, flags, positions,
         )  # fmt: skip
 
     return vector

@@ -168,7 +168,7 @@ def _add(partial, dw, slices, size):
     """Add the sums of the slices."""
     if dw.itemsize == 2:
         grid, block = (-(-size // cuda_split.WIDTH), 1), (cuda_split.WIDTH, cuda_split.HEIGHT)
-        cuda_split.ADD[dw.dtype.name](grid, block, (partial, 0, dw, size, size, slices, 0, 0))
+        cuda_split.ADD[dw.dtype.name](grid, block, (partial, 0, 0, dw, size, size, slices, 0, 0))
         return
     grid, block = (-(-size // bias.WIDTH),), (bias.WIDTH, bias.HEIGHT)
     bias.ADD[dw.dtype](grid, block, (partial, dw, slices, size))

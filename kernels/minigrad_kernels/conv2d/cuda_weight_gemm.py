@@ -85,7 +85,7 @@ def _gemm(tile_rows, tile_columns):
             pixels_left = i32(pixels_left - STEPS)
         row, column = i32(top + row), i32(left + column)
         start = offset(output(out, rows, out_c), i32(row * out_c + i32(group * columns + column)))
-        write(total, start, out, row, column, i32(rows - row), i32(columns - column), out_c, i32(0))
+        write(total, start, out, out, column, i32(rows - row), i32(columns - column), out_c, i32(0))
 
     return weight_gemm
 

@@ -120,7 +120,7 @@ def _vector(tile_columns, column_sums, resident):
 
         row, column = i32(top + row), i32(left + column)
         start = offset(output(out, rows, out_c), i32(row * out_c + i32(group * columns + column)))
-        write(total, start, out, row, column, i32(rows - row), i32(columns - column), out_c, i32(WIDE))
+        write(total, start, out, out, column, i32(rows - row), i32(columns - column), out_c, i32(WIDE))
 
     return weight_vector
 

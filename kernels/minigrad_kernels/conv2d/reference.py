@@ -45,10 +45,10 @@ def _grouped(array, groups, axis):
     return array.reshape(*shape[:axis], groups, shape[axis] // groups, *shape[axis + 1 :])
 
 
-def forward(x, w, bias, relu, stride, padding, dilation, groups, xp=np):
+def forward(x, w, bias, relu, stride, padding, dilation, groups, xp=np, residual=None):
     """out[n,o,i,j] = bias[o] + sum_{c,p,q} x[n, c, i*s + p*d - padding, j*s + q*d - padding] * w[o,c,p,q]
 
-    With relu, the positive part of that.
+    With a residual, an array like out, that is added; with relu, the positive part of all.
 
     Shapes  x (N, C, H, W), w (O, C/G, P, Q), bias None or (O,), out (N, O, I, J); c runs over the group of o
     """
@@ -62,6 +62,7 @@ def forward(x, w, bias, relu, stride, padding, dilation, groups, xp=np):
         out = out + xp.einsum("ngcij,goc->ngoij", window, filters[..., p, q])
     out = out.reshape(x.shape[0], w.shape[0], i, j)
     out = out if bias is None else out + xp.array(bias, dtype=np.float64).reshape(1, -1, 1, 1)
+    out = out if residual is None else out + xp.array(residual, dtype=np.float64)
     return xp.where(out <= 0, 0.0, out) if relu else out
 
 

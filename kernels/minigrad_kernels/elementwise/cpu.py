@@ -1,4 +1,4 @@
-"""ReLU, leaky ReLU, erf and dropout on the CPU, on flat arrays: every thread owns runs of RUN elements."""
+"""ReLU, sums with a residual, leaky ReLU, erf and dropout on the CPU, on flat arrays: a thread owns runs of RUN."""
 
 import math
 
@@ -7,7 +7,7 @@ import numpy as np
 from ..toolchain import jit, share, shared
 from ..toolchain.draws import BLOCKS, drop
 
-__all__ = ["RUN", "dropout", "erf", "leaky_relu", "leaky_relu_grad", "philox", "relu", "relu_grad"]
+__all__ = ["RUN", "add_residual", "dropout", "erf", "leaky_relu", "leaky_relu_grad", "philox", "relu", "relu_grad"]
 
 RUN = 16384  # elements; a multiple of 4, so that no Philox block is torn
 
@@ -32,6 +32,26 @@ def relu(team, x, out):
     for run in share((x.size + RUN - 1) // RUN, team):
         here = part(run, x.size)
         relu_run(x[here], out[here])
+
+
+@jit
+def add_run(x, residual, relu):
+    zero = x.dtype.type(0)
+    for k in range(x.size):
+        v = x[k] + residual[k]
+        x[k] = zero if relu and v <= zero else v
+
+
+@shared
+def add_residual_run(team, x, residual, relu):
+    for run in share((x.size + RUN - 1) // RUN, team):
+        here = part(run, x.size)
+        add_run(x[here], residual[here], relu)
+
+
+def add_residual(x, residual, relu):
+    """x += residual for flat arrays, then ReLU in the same pass: the end of a convolution or product."""
+    (add_residual_run.alone if x.size < RUN else add_residual_run)(x, residual, relu)
 
 
 @jit

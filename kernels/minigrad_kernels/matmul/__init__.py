@@ -57,45 +57,47 @@ def workspace(a, b):
     return implementation(__name__, "workspace", a)(a, b)
 
 
-@widened("a b bias", either="out", native=on_cuda)
-def forward(a, b, bias, relu, out, workspace):
+@widened("a b bias residual", either="out", native=on_cuda)
+def forward(a, b, bias, relu, out, workspace, residual=None):
     """Matrix product of two stacks of matrices, plus a bias on each row; with relu, the positive part. NaN stays NaN.
 
-    Math    out[..., m, n] = max(bias[n] + sum_k a[..., m, k] b[..., k, n], 0), without relu the sum itself
-    Grads   da = g b^T      db = a^T g      dbias = sum of g over all axes but the last; with relu, g is 0 where out is
+    Math    out[..., m, n] = max(bias[n] + sum_k a[..., m, k] b[..., k, n] + residual[..., m, n], 0), without relu the
+            sum itself
+    Grads   da = g b^T      db = a^T g      dbias = sum of g over all axes but the last      dresidual = g;
+            with relu, g is 0 where out is
     Shapes  a (..., M, K) and b (..., K, N) with equal leading axes and any strides (also 0 or negative);
-            bias None or (N,); out (..., M, N) in C order;
+            bias None or (N,); out (..., M, N) in C order; residual None, or like out and not in its memory;
             workspace bytes, at least workspace(a, b), or a function (bytes, out) that gives them
     Types   float16, bfloat16, float32 or float64, one for all; beside the first two out may be float32; in the mode
             tf32, operands of float32 are rounded to TF32 first
     Errors  ValueError for shapes that do not fit, a workspace too small or a read-only out, TypeError for other types
     """
-    shapes, settings, wanted = layouts("forward", a, b, bias, out), (threads(), tf32()), None
+    shapes, settings, wanted = layouts("forward", a, b, bias, out, residual), (threads(), tf32()), None
     if shapes and out.flags.writeable:
         wanted = _known.found(shapes, settings)
     if wanted is None:
-        _check(a, b, bias, out)
+        _check(a, b, bias, out, residual)
         wanted = implementation(__name__, "workspace", out)(a, b)
         if shapes:
             _known.keep(shapes, settings, wanted)
     memory = workspace_of("matmul", workspace, wanted, "matmul.workspace", out)
-    implementation(__name__, "forward", out)(a, b, bias, relu, out, memory)
+    implementation(__name__, "forward", out)(a, b, bias, relu, out, memory, residual=residual)
 
 
 _known = Checked()
 
 
-def _check(a, b, bias, out):
+def _check(a, b, bias, out, residual):
     """All that `forward` asks of its arguments but the workspace."""
     kind, dtype = type(out), out.dtype
-    if not (type(a) is kind is type(b)) or (bias is not None and type(bias) is not kind):
-        check_one_kind("matmul", {"out": out, "a": a, "b": b, "bias": bias})
+    if any(type(array) is not kind for array in (a, b, bias, residual) if array is not None):
+        check_one_kind("matmul", {"out": out, "a": a, "b": b, "bias": bias, "residual": residual})
     like = "a" if dtype == SINGLE and is_half(a.dtype) else "out"
     if like == "a":
         dtype = a.dtype
     elif dtype not in FLOATS and not is_half(dtype):
         raise KindError(f"matmul: out is {dtype}, wants float16, bfloat16, float32 or float64")
-    for name, array in (("out", out), ("a", a), ("b", b), ("bias", bias)):
+    for name, array in (("out", out), ("a", a), ("b", b), ("bias", bias), ("residual", residual)):
         if array is None:
             continue
         if array.dtype != dtype and array is not out:
@@ -109,6 +111,11 @@ def _check(a, b, bias, out):
         )
     if not out.flags.c_contiguous:
         raise ShapeError(f"matmul: out has strides {out.strides} (shape {out.shape}), wants C order")
+    if residual is not None and (residual.shape != out.shape or not residual.flags.c_contiguous or residual is out):
+        raise ShapeError(
+            f"matmul: residual has shape {residual.shape} and strides {residual.strides}, wants an array of its own of "
+            f"shape {out.shape} in C order"
+        )
     if bias is not None and (bias.shape != out.shape[-1:] or not bias.flags.c_contiguous):
         raise ShapeError(f"matmul: bias has shape {bias.shape}, wants {out.shape[-1:]} without gaps")
     check_output("matmul", "out", out, None, None)

@@ -15,6 +15,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from ..elementwise.cpu import add_residual
 from ..toolchain import alias, threads
 from ..toolchain.product import (
     ALIGNMENT,
@@ -151,9 +152,13 @@ def workspace(a, b):
     return rounded + _setup(a.shape, a.strides, b.shape, b.strides, b.itemsize, threads()).bytes
 
 
-def forward(a, b, bias, relu, out, workspace):
-    """Matrix product; see the launcher."""
+def forward(a, b, bias, relu, out, workspace, residual=None):
+    """Matrix product; see the launcher. The residual is added in a pass of its own, with ReLU."""
     if out.size == 0:
+        return
+    if residual is not None:
+        forward(a, b, bias, False, out, workspace)
+        add_residual(out.reshape(-1), residual.reshape(-1), relu)
         return
     if mode() and out.itemsize == 4:
         (a, b), workspace = _rounded(a, b, workspace)

@@ -19,7 +19,7 @@ from ..toolchain.tf32_mode import mode as tf32
 from ..toolchain.tuning import chosen
 from . import cuda_split, cuda_tensor_plan
 from .cuda_buffered import BUFFERED
-from .cuda_parts import BIAS, RELU, WIDE
+from .cuda_parts import BIAS, RELU, RESIDUAL, WIDE
 from .cuda_register import REGISTER
 from .cuda_split import ADD, SUMS
 from .cuda_tiled import tiled
@@ -34,12 +34,12 @@ WIDTH, HEIGHT = 32, 8  # the block of threads of the plain rung
 
 def _plain(kind, real):
     signature = (
-        f"{kind}* a, {kind}* b, {kind}* bias, {kind}* out, i32 m, i32 n, i32 k, "
+        f"{kind}* a, {kind}* b, {kind}* bias, {kind}* residual, {kind}* out, i32 m, i32 n, i32 k, "
         "i64 a_m, i64 a_k, i64 b_k, i64 b_n, i64 a_z, i64 b_z, i64 out_z, i32 flags"
     )
 
     @kernel(signature, threads=WIDTH * HEIGHT, variant=kind)
-    def plain(a, b, bias, out, m, n, k, a_m, a_k, b_k, b_n, a_z, b_z, out_z, flags):
+    def plain(a, b, bias, residual, out, m, n, k, a_m, a_k, b_k, b_n, a_z, b_z, out_z, flags):
         """The formula: a thread adds the products of one element of out.
 
         Traffic    a is read N times, b M times, as far as the caches do not help
@@ -54,9 +54,12 @@ def _plain(kind, real):
                 total += a[z * a_z + row * a_m + step * a_k] * b[z * b_z + step * b_k + column * b_n]
             if flags & BIAS:
                 total += bias[column]
+            place = z * out_z + row * n + column
+            if flags & RESIDUAL:
+                total += residual[place]
             if flags & RELU and total <= real(0):  # so that NaN passes
                 total = real(0)
-            out[z * out_z + row * n + column] = total
+            out[place] = total
 
     return plain
 
@@ -171,14 +174,14 @@ def workspace(a, b):
     return p.z.size * slices * p.m * p.n * 4 + ALIGNMENT if slices > 1 else 0
 
 
-def forward(a, b, bias, relu, out, workspace, rung=None):
+def forward(a, b, bias, relu, out, workspace, rung=None, residual=None):
     """Matrix product; see the launcher. rung: a name from rungs_of(a); None: the fastest of those with equal bits.
 
     Errors  ValueError for a rung that does not exist or does not fit
     """
 
     def run(name):
-        for start, grid, block, arguments, shared in starts(a, b, bias, relu, out, workspace, name):
+        for start, grid, block, arguments, shared in starts(a, b, bias, relu, out, workspace, name, residual):
             start(grid, block, arguments, shared)
 
     if rung is None and out.size:
@@ -198,23 +201,28 @@ def equals(a, b):
     return {name: found[name] for name in rungs_of(a) if name in found}
 
 
-def starts(a, b, bias, relu, out, workspace, rung=None):
+def starts(a, b, bias, relu, out, workspace, rung=None, residual=None):
     """(kernel, grid, block, arguments, dynamic shared memory) of each launch of `forward`, in order."""
     if not out.size:
         return
     plan = _plan_of(a, b, rung)
-    end = BIAS * (bias is not None) + RELU * bool(relu)
+    end = BIAS * (bias is not None) + RELU * bool(relu) + RESIDUAL * (residual is not None)
     bias = 0 if bias is None else bias
     if plan.cut.slices > 1:
-        yield from _split(plan, a, b, bias, out, workspace, end)
+        yield from _split(plan, a, b, bias, residual, out, workspace, end)
         return
-    end += WIDE * (plan.product.n % 4 == 0 and aligned(out)) + SUMS * (out.itemsize > a.itemsize)
+    both = aligned(out) if residual is None else aligned(out, residual)
+    end += WIDE * (plan.product.n % 4 == 0 and both) + SUMS * (out.itemsize > a.itemsize)
     for index, count in launches(plan.product):
         rest = tuple(slice(i, None) for i in index)  # its first element is that of the first matrix
-        arrays = (a[rest], b[rest], bias, out[rest]) if any(index) else (a, b, bias, out)
-        tables = plan.tables(*arrays[:2], count) if plan.tables else ()
-        arguments = *arrays[:3], _elements(arrays[3], a), *tables, *plan.sizes, end
+        first, second, beside, to = (_from(array, rest) if any(index) else array for array in (a, b, residual, out))
+        tables = plan.tables(first, second, count) if plan.tables else ()
+        arguments = first, second, bias, 0 if beside is None else beside, _elements(to, a), *tables, *plan.sizes, end
         yield plan.kernel, (*plan.grid, count), (plan.kernel.threads,), arguments, plan.shared
+
+
+def _from(array, rest):
+    return None if array is None else array[rest]
 
 
 def _elements(out, like):
@@ -222,7 +230,7 @@ def _elements(out, like):
     return out if out.itemsize == like.itemsize else out.view(np.uint16)
 
 
-def _split(plan, a, b, bias, out, workspace, end):
+def _split(plan, a, b, bias, residual, out, workspace, end):
     """Products of slices to the workspace, then their sums; for each launch of `launches` in the same memory."""
     p, slices = plan.product, plan.cut.slices
     first, size = -address(workspace) % ALIGNMENT, p.m * p.n
@@ -231,7 +239,8 @@ def _split(plan, a, b, bias, out, workspace, end):
     add, end = ADD[a.dtype.name], end + SUMS * (out.itemsize > a.itemsize)
     for index, count in launches(p):
         rest = tuple(slice(i, None) for i in index)
-        arguments = a[rest], b[rest], 0, _elements(partial, a), *plan.sizes, sums + WIDE * (p.n % 4 == 0)
+        arguments = a[rest], b[rest], 0, 0, _elements(partial, a), *plan.sizes, sums + WIDE * (p.n % 4 == 0)
         yield plan.kernel, (*plan.grid, count * slices), (plan.kernel.threads,), arguments, plan.shared
         grid, block = (-(-size // cuda_split.WIDTH), count), (cuda_split.WIDTH, cuda_split.HEIGHT)
-        yield add, grid, block, (partial, bias, _elements(out[rest], a), size, p.n, slices, p.z.out, end), 0
+        beside = 0 if residual is None else residual[rest]
+        yield add, grid, block, (partial, bias, beside, _elements(out[rest], a), size, p.n, slices, p.z.out, end), 0

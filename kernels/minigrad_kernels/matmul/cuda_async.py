@@ -97,7 +97,7 @@ def make_async(core, rows, columns, down, across, layout):
         opcodes=("HMMA", "LDGSTS") + ("LDSM",) * (core.size == 2 or a_along_k),
         variant=f"{core.name}_{rows}x{columns}_{'k' if a_along_k else 'm'}{'k' if b_along_k else 'n'}",
     )
-    def asynchronous(a, b, bias, out, m, n, k, depth, slices, a_m, a_k, b_k, b_n, a_z, b_z, out_z, flags):
+    def asynchronous(a, b, bias, residual, out, m, n, k, depth, slices, a_m, a_k, b_k, b_n, a_z, b_z, out_z, flags):
         """One idea: tiles travel to shared memory by themselves, three of them while a fourth is multiplied.
 
         Traffic    a is read ceil(N / columns) times, b ceil(M / rows) times, in pieces of 128 bits
@@ -153,7 +153,7 @@ def make_async(core, rows, columns, down, across, layout):
             back = front
             front = i32(0) if front == last_stage else i32(front + stage)
             tiles_left = i32(tiles_left - 1)
-        end(total, out, bias, i32(top + row), i32(first + column), m, n, out_z, flags)
+        end(total, out, bias, residual, i32(top + row), i32(first + column), m, n, out_z, flags)
 
     return asynchronous
 

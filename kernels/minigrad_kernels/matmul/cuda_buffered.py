@@ -1,7 +1,7 @@
 """Rung 5 of the matrix product: two tiles in shared memory, one that is read while the next one is on its way."""
 
 from ..toolchain.cuda import cuda, f32, i32, i64, kernel, load4, offset, u32
-from .cuda_parts import RESIDENT, SIGNATURE, operand, result, slice_of, steps_of
+from .cuda_parts import RESIDENT, SIGNATURE, operand, slice_of, steps_of
 from .cuda_vector import LAYOUTS, STEPS, make_copy, make_sums
 
 __all__ = ["BUFFERED"]
@@ -18,7 +18,7 @@ def make_buffered(rows, columns, row_sums, column_sums, a_along_k, b_along_k):
     variant = f"{rows}x{columns}_{'k' if a_along_k else 'm'}{'k' if b_along_k else 'n'}"
 
     @kernel(SIGNATURE, threads=threads, blocks=RESIDENT // threads, opcodes=("LDG.E.128", "STG.E.128"), variant=variant)
-    def buffered(a, b, bias, out, m, n, k, depth, slices, a_m, a_k, b_k, b_n, a_z, b_z, out_z, flags):
+    def buffered(a, b, bias, residual, out, m, n, k, depth, slices, a_m, a_k, b_k, b_n, a_z, b_z, out_z, flags):
         """One idea: the next tiles travel to registers while this one is multiplied, so nobody waits for memory.
 
         Traffic    that of the rung below
@@ -63,8 +63,9 @@ def make_buffered(rows, columns, row_sums, column_sums, a_along_k, b_along_k):
         multiply(total, a_tile, b_tile, row, column)
 
         row, column = i32(top + row), i32(left + column)
-        start = offset(result(out, out_z), i64(row) * i64(n) + i64(column))
-        write(total, start, bias, row, column, i32(m - row), i32(n - column), n, flags)
+        place = i64(cuda.blockIdx.z) * out_z + i64(row) * i64(n) + i64(column)
+        start, beside = offset(out, place), offset(residual, place)
+        write(total, start, bias, beside, column, i32(m - row), i32(n - column), n, flags)
 
     return buffered
 

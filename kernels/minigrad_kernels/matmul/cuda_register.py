@@ -14,7 +14,7 @@ from ..toolchain.cuda import (
     u32,
     unroll,
 )
-from .cuda_parts import RESIDENT, SIGNATURE, bias_of, finish, least_of, operand, result, slice_of, steps_of
+from .cuda_parts import RESIDENT, SIGNATURE, bias_of, finish_beside, least_of, operand, slice_of, steps_of
 
 __all__ = ["REGISTER"]
 
@@ -71,7 +71,7 @@ def make_register(rows, columns, steps, row_sums, column_sums):
     resident = 2 * RESIDENT if sums <= 16 else RESIDENT  # few sums leave registers for more threads
 
     @kernel(SIGNATURE, threads=threads, blocks=resident // threads, variant=f"{rows}x{columns}")
-    def register(a, b, bias, out, m, n, k, depth, slices, a_m, a_k, b_k, b_n, a_z, b_z, out_z, flags):
+    def register(a, b, bias, residual, out, m, n, k, depth, slices, a_m, a_k, b_k, b_n, a_z, b_z, out_z, flags):
         """One idea: a thread owns several rows and columns, so each float from shared memory serves several sums.
 
         Traffic    a is read ceil(N / columns) times, b ceil(M / rows) times; of each step of k, a warp reads
@@ -119,7 +119,8 @@ def make_register(rows, columns, steps, row_sums, column_sums):
             a_next, b_next = offset(a_next, here * a_k), offset(b_next, here * b_k)
             left_over = i32(left_over - here)
             here, a_many, b_many = i32(steps), a_whole, b_whole
-        start = offset(result(out, out_z), i64(top + row) * i64(n) + i64(left + column))
+        place = i64(cuda.blockIdx.z) * out_z + i64(top + row) * i64(n) + i64(left + column)
+        start, beside = offset(out, place), offset(residual, place)
         rows_left, columns_left, least = i32(m - top - row), i32(n - left - column), least_of(flags)
         added = cuda.local.array(column_sums, f32)
         for j in range(column_sums):
@@ -130,8 +131,9 @@ def make_register(rows, columns, steps, row_sums, column_sums):
             for j in range(column_sums):
                 unroll(0)
                 if i * down < rows_left and j * across < columns_left:
-                    start[j * across] = finish(total[i * column_sums + j], added[j], least)
-            start = offset(start, down * n)
+                    found = total[i * column_sums + j]
+                    start[j * across] = finish_beside(found, added[j], least, beside, j * across, flags)
+            start, beside = offset(start, down * n), offset(beside, down * n)
 
     return register
 

@@ -2,7 +2,7 @@
 
 from ..toolchain.cuda import bits, cuda, f32, i32, i64, kernel, offset, u16, u32, unroll
 from ..toolchain.cuda.halves import BF16, F16, SINGLE
-from .cuda_parts import BIAS, bias_of, finish, least_of
+from .cuda_parts import BIAS, RESIDUAL, bias_of, finish, least_of
 
 __all__ = ["ADD", "HEIGHT", "SUMS", "WIDTH", "add"]
 
@@ -12,10 +12,11 @@ SUMS = 8  # flag: results are float32, also those of 16-bit operands
 
 def make_add(half):
     pointer, single, widen, narrow = half.pointer, half is SINGLE, half.widen, half.narrow
-    signature = f"f32* partial, {pointer} bias, {pointer} out, i32 size, i32 n, i32 slices, i64 out_z, i32 flags"
+    arrays = ", ".join(f"{pointer} {name}" for name in ("bias", "residual", "out"))
+    signature = f"f32* partial, {arrays}, i32 size, i32 n, i32 slices, i64 out_z, i32 flags"
 
     @kernel(signature, threads=WIDTH * HEIGHT, lowest=half.lowest, variant="" if single else half.name)
-    def add(partial, bias, out, size, n, slices, out_z, flags):
+    def add(partial, bias, residual, out, size, n, slices, out_z, flags):
         """One idea: slices of each sum are products of their own, and fill a GPU that the tiles alone would not.
 
         Any tile rung writes the products of the slices to the workspace. Here each block owns 32 results: row y of its
@@ -50,7 +51,10 @@ def make_add(half):
                 added = bias_of(bias, column, flags)
             elif flags & BIAS:
                 added = widen(bias[column])
-            found = finish(sums[0, x], added, least_of(flags))
+            found = sums[0, x]
+            if flags & RESIDUAL:
+                found, added = found + added, widen(residual[place])
+            found = finish(found, added, least_of(flags))
             if not single and flags & SUMS:
                 word = bits(found)
                 out[2 * place] = u16(word & u32(0xFFFF))

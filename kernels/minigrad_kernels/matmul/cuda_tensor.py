@@ -51,7 +51,7 @@ def _make_tensor(core):
         opcodes=("HMMA", "LDSM"),
         variant=core.name,
     )
-    def tensor(a, b, bias, out, m, n, k, depth, slices, a_m, a_k, b_k, b_n, a_z, b_z, out_z, flags):
+    def tensor(a, b, bias, residual, out, m, n, k, depth, slices, a_m, a_k, b_k, b_n, a_z, b_z, out_z, flags):
         """One idea: warps multiply on tensor cores, 16 x 8 results and 32 bytes of k in one instruction.
 
         Traffic    a is read ceil(N / 64) times, b ceil(M / 64) times, one element at a time
@@ -92,7 +92,7 @@ def _make_tensor(core):
             cuda.syncthreads()
             a_next, b_next = offset(a_next, here * a_k), offset(b_next, here * b_k)
             left_over, here = i32(left_over - here), i32(steps)
-        end(total, out, bias, i32(top + row), i32(first + column), m, n, out_z, flags)
+        end(total, out, bias, residual, i32(top + row), i32(first + column), m, n, out_z, flags)
 
     return tensor
 

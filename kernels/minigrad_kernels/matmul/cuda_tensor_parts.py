@@ -2,7 +2,7 @@
 
 from ..toolchain.cuda import bf16x2, bits, cuda, device, f16x2, f32, i32, i64, offset, store2_words, u16, u32, unroll
 from .cuda_fragments import SUMS
-from .cuda_parts import BIAS, WIDE, finish, least_of
+from .cuda_parts import BIAS, NOTHING, RESIDUAL, WIDE, finish, least_of
 
 __all__ = ["make_end", "signature_of", "tile_of"]
 
@@ -15,7 +15,7 @@ def signature_of(core):
     """The arguments: those of the other rungs, but strides of 64 bits; with the flag SUMS, out is float32."""
     kind = core.half.pointer
     return (
-        f"{kind} a, {kind} b, {kind} bias, {kind} out, i32 m, i32 n, i32 k, i32 depth, i32 slices, "
+        f"{kind} a, {kind} b, {kind} bias, {kind} residual, {kind} out, i32 m, i32 n, i32 k, i32 depth, i32 slices, "
         "i64 a_m, i64 a_k, i64 b_k, i64 b_n, i64 a_z, i64 b_z, i64 out_z, i32 flags"
     )
 
@@ -121,8 +121,28 @@ def _make_fours(row_blocks, column_blocks, pack):
     return write
 
 
+def _make_join(widen, row_blocks, column_blocks):
+    """A function that adds the bias, and the residual, which begins at beside, so that nothing is to be added later."""
+
+    @device
+    def join(total, added, beside, rows_left, left, n):
+        for i in range(2 * row_blocks):
+            unroll(0)
+            for j in range(2 * column_blocks):
+                unroll(0)
+                at, place = (i // 2 * column_blocks + j // 2) * 4 + i % 2 * 2 + j % 2, 8 * (j // 2) + j % 2
+                if 8 * i < rows_left and place < left:
+                    total[at] = total[at] + added[j] + widen(beside[place])
+            beside = offset(beside, 8 * i64(n))
+        for j in range(2 * column_blocks):
+            unroll(0)
+            added[j] = f32(NOTHING)
+
+    return join
+
+
 def make_end(core, row_blocks, column_blocks):
-    """A function that adds the bias and writes the sums of a warp, whose first one has that row and column.
+    """A function that adds bias and residual and writes the sums of a warp, whose first one has that row and column.
 
     Each way of writing has a loop of its own: a choice within the loops would take registers that the sums fill.
     """
@@ -130,10 +150,10 @@ def make_end(core, row_blocks, column_blocks):
     narrow = _make_pairs(*blocks, _make_put(half.narrow), 1)
     wide = _make_pairs(*blocks, _put_wide_singles, 1) if single else _make_fours(*blocks, PACK[half.name])
     floats, wide_floats = _make_pairs(*blocks, _put_floats, 2), _make_pairs(*blocks, _put_wide_floats, 2)
-    widen = half.widen
+    widen, join = half.widen, _make_join(half.widen, *blocks)
 
     @device
-    def end(total, out, bias, row, column, m, n, out_z, flags):
+    def end(total, out, bias, residual, row, column, m, n, out_z, flags):
         lane = i32(cuda.threadIdx.x & 31)
         row, column = i32(row + (lane >> 2)), i32(column + 2 * (lane & 3))
         rows_left, left, least = i32(m - row), i32(n - column), least_of(flags)
@@ -145,6 +165,8 @@ def make_end(core, row_blocks, column_blocks):
             if flags & BIAS and place < left:
                 added[j] = widen(bias[column + place])
         start = i64(cuda.blockIdx.z) * out_z + i64(row) * i64(n) + i64(column)
+        if flags & RESIDUAL:
+            join(total, added, offset(residual, start), rows_left, left, n)
         if not single and flags & SUMS:
             if flags & WIDE:
                 wide_floats(total, added, offset(out, 2 * start), rows_left, left, n, least)

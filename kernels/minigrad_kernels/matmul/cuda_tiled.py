@@ -1,7 +1,7 @@
 """Rung 2 of the matrix product: tiles in shared memory."""
 
 from ..toolchain.cuda import cuda, f32, i32, i64, kernel, unroll
-from .cuda_parts import SIGNATURE, bias_of, finish, least_of, operand, result, slice_of, steps_of
+from .cuda_parts import SIGNATURE, bias_of, finish_beside, least_of, operand, slice_of, steps_of
 
 __all__ = ["TILE", "tiled"]
 
@@ -11,7 +11,7 @@ SIZE = TILE * PITCH
 
 
 @kernel(SIGNATURE, threads=TILE * TILE)
-def tiled(a, b, bias, out, m, n, k, depth, slices, a_m, a_k, b_k, b_n, a_z, b_z, out_z, flags):
+def tiled(a, b, bias, residual, out, m, n, k, depth, slices, a_m, a_k, b_k, b_n, a_z, b_z, out_z, flags):
     """One idea: a block copies 32 x 32 tiles of a and b to shared memory, and each element serves 32 sums from there.
 
     Traffic    a is read ceil(N / 32) times, b ceil(M / 32) times
@@ -50,7 +50,6 @@ def tiled(a, b, bias, out, m, n, k, depth, slices, a_m, a_k, b_k, b_n, a_z, b_z,
         b_next += TILE * b_k
         k_left = i32(k_left - TILE)
     if row < i32(m - top) and column < i32(n - left):
-        start = result(out, out_z)
-        start[i64(top + row) * i64(n) + i64(left + column)] = finish(
-            total, bias_of(bias, left + column, flags), least_of(flags)
-        )
+        place = i64(cuda.blockIdx.z) * out_z + i64(top + row) * i64(n) + i64(left + column)
+        added = bias_of(bias, left + column, flags)
+        out[place] = finish_beside(total, added, least_of(flags), residual, place, flags)

@@ -91,7 +91,9 @@ def _make_tma(core, layout):
     variant = f"{core.name}_{'k' if a_along_k else 'm'}{'k' if b_along_k else 'n'}"
 
     @kernel(signature, threads=THREADS, blocks=1, lowest="sm_90a", opcodes=("HGMMA", "UTMALDG"), variant=variant)
-    def tma(a, b, bias, out, a_maps, b_maps, m, n, k, depth, slices, a_m, a_k, b_k, b_n, a_z, b_z, out_z, flags):
+    def tma(
+        a, b, bias, residual, out, a_maps, b_maps, m, n, k, depth, slices, a_m, a_k, b_k, b_n, a_z, b_z, out_z, flags
+    ):
         """One idea: one thread has whole tiles brought, eight warps do nothing but multiply, and no barrier stops all.
 
         Traffic    a is read ceil(N / 256) times, b ceil(M / 128) times; one thread gives a handful of commands a tile
@@ -161,7 +163,7 @@ def _make_tma(core, layout):
                 for j in range(HELD):
                     unroll(0)
                     part[j] = total[HELD * i + j]
-                end(part, out, bias, row, i32(first + PART * i), m, n, out_z, flags)
+                end(part, out, bias, residual, row, i32(first + PART * i), m, n, out_z, flags)
 
     return tma
 

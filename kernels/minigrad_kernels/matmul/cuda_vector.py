@@ -7,7 +7,20 @@ or along its lines, and here that decides which instructions copy it.
 from itertools import product
 
 from ..toolchain.cuda import cuda, device, f32, i32, i64, kernel, load4, offset, outer_product, store4, u32, unroll
-from .cuda_parts import RESIDENT, SIGNATURE, WIDE, bias_of, finish, least_of, operand, result, slice_of, steps_of
+from .cuda_parts import (
+    NOTHING,
+    RESIDENT,
+    RESIDUAL,
+    SIGNATURE,
+    WIDE,
+    bias_of,
+    finish,
+    least_of,
+    operand,
+    residual4,
+    slice_of,
+    steps_of,
+)
 
 __all__ = ["LAYOUTS", "STEPS", "VECTOR", "make_copy", "make_sums"]
 
@@ -113,14 +126,39 @@ def make_sums(rows, columns, row_sums, column_sums):
                     start[place + q] = finish(total[first + q], added[j * QUAD + q], least)
 
     @device
-    def write(total, start, bias, row, column, rows_left, columns_left, n, flags):
-        """Write the sums that begin at start, which is that row and column; so many of each are left from there."""
+    def join(total, added, beside, rows_left, columns_left, n, flags):
+        """Add the bias, and the residual, which begins at beside, to the sums, so that nothing is to be added later.
+
+        Apart from the loop that writes, so that a product without a residual has not one branch more there.
+        """
+        for i in range(row_sums):
+            unroll(0)
+            for j in range(column_blocks):
+                unroll(0)
+                if i // QUAD * rows_apart + i % QUAD < rows_left:
+                    place = j * columns_apart
+                    four = residual4(beside, place, i32(columns_left - place), flags)
+                    for q in range(QUAD):
+                        unroll(0)
+                        more = four[0] if q == 0 else four[1] if q == 1 else four[2] if q == 2 else four[3]
+                        at = i * column_sums + j * QUAD + q
+                        total[at] = total[at] + added[j * QUAD + q] + more
+            beside = offset(beside, n if i % QUAD < QUAD - 1 else (rows_apart - QUAD + 1) * n)
+        for j in range(column_sums):
+            unroll(0)
+            added[j] = f32(NOTHING)
+
+    @device
+    def write(total, start, bias, beside, column, rows_left, columns_left, n, flags):
+        """Write the sums that begin at start, in that column; so many rows and columns are left from there."""
         least = least_of(flags)
         added = cuda.local.array(column_sums, f32)
         for j in range(column_sums):
             unroll(0)
             place = j // QUAD * columns_apart + j % QUAD
             added[j] = bias_of(bias, column + place, flags) if place < columns_left else f32(0)
+        if flags & RESIDUAL:
+            join(total, added, beside, rows_left, columns_left, n, flags)
         for i in range(row_sums):
             unroll(0)
             for j in range(column_blocks):
@@ -142,7 +180,7 @@ def make_vector(rows, columns, row_sums, column_sums, a_along_k, b_along_k):
     variant = f"{rows}x{columns}_{'k' if a_along_k else 'm'}{'k' if b_along_k else 'n'}"
 
     @kernel(SIGNATURE, threads=threads, blocks=RESIDENT // threads, opcodes=("LDG.E.128", "STG.E.128"), variant=variant)
-    def vector(a, b, bias, out, m, n, k, depth, slices, a_m, a_k, b_k, b_n, a_z, b_z, out_z, flags):
+    def vector(a, b, bias, residual, out, m, n, k, depth, slices, a_m, a_k, b_k, b_n, a_z, b_z, out_z, flags):
         """One idea: what one rung below takes four loads or stores is one of 128 bits.
 
         Traffic    that of the rung below, in a quarter of the instructions; 4 products for each word of shared memory
@@ -172,8 +210,9 @@ def make_vector(rows, columns, row_sums, column_sums, a_along_k, b_along_k):
             a_next, b_next = offset(a_next, STEPS * a_k), offset(b_next, STEPS * b_k)
             steps_left = i32(steps_left - STEPS)
         row, column = i32(top + row), i32(left + column)
-        start = offset(result(out, out_z), i64(row) * i64(n) + i64(column))
-        write(total, start, bias, row, column, i32(m - row), i32(n - column), n, flags)
+        place = i64(cuda.blockIdx.z) * out_z + i64(row) * i64(n) + i64(column)
+        start, beside = offset(out, place), offset(residual, place)
+        write(total, start, bias, beside, column, i32(m - row), i32(n - column), n, flags)
 
     return vector
 

@@ -94,7 +94,7 @@ def _make_wgmma(core, layout):
     variant = f"{core.name}_{'k' if a_along_k else 'm'}{'k' if b_along_k else 'n'}"
 
     @kernel(signature_of(core), threads=THREADS, lowest="sm_90a", opcodes=("HGMMA", "LDGSTS"), variant=variant)
-    def wgmma(a, b, bias, out, m, n, k, depth, slices, a_m, a_k, b_k, b_n, a_z, b_z, out_z, flags):
+    def wgmma(a, b, bias, residual, out, m, n, k, depth, slices, a_m, a_k, b_k, b_n, a_z, b_z, out_z, flags):
         """One idea: four warps multiply 64 x 128 results at once, and read both operands from shared memory themselves.
 
         Traffic    that of the rung below; no fragment of an operand passes through registers
@@ -153,7 +153,7 @@ def _make_wgmma(core, layout):
             front = u32(0) if front == u32(LAST) else u32(front + u32(STAGE))
             tiles_left = i32(tiles_left - 1)
         row = i32(top + i32(group * u32(64)) + i32((thread >> u32(5)) & u32(3)) * 16)
-        end(total, out, bias, row, first, m, n, out_z, flags)
+        end(total, out, bias, residual, row, first, m, n, out_z, flags)
 
     return wgmma
 

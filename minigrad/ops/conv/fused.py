@@ -1,8 +1,9 @@
-"""Convolution with what follows it in one pass: ReLU, the maximum over windows, and batch norm by given statistics.
+"""Convolution with what follows it in one pass: ReLU, a residual, maxima of windows, batch norm by given statistics.
 
-Values are those of the separate operations, bit for bit, but for batch norm, which is folded into the filters. Each is
-linear in the gradient that arrives, so a rule first goes back through the later operations, to the gradient of the
-convolution's own output, and then asks the trio (trio.py). fusion.py says when these are used.
+Values are those of the separate operations, bit for bit, but for batch norm, which is folded into the filters, and for
+a residual of 16 bits, with which the sum is rounded once. Each is linear in the gradient that arrives, so a rule first
+goes back through the later operations, to the gradient of the convolution's own output, and then asks the trio
+(trio.py). fusion.py says when these are used.
 """
 
 from minigrad_kernels import conv2d as kernels
@@ -11,11 +12,13 @@ from minigrad_kernels.layout import CHANNELS_LAST, FILTER
 
 from ... import device, fusion
 from ...primitive import primitive
+from ...tensor import Tensor
+from ..elementwise.arithmetic import _add as add
 from ..elementwise.conversions import typed, wide
 from ..elementwise.rectifiers import relu, relu_grad
 from ..pool import _max_pool2d, _place
 from ..reduce import sum
-from ..reduce.sums import rectified_columns
+from ..reduce.sums import column_sums, rectified_columns
 from .trio import conv2d, conv2d_input_grad, conv2d_weight_grad, convolve, shape_of, trio_grads
 
 __all__ = ["fold"]
@@ -46,6 +49,52 @@ _conv2d_relu.grads(
 def _conv2d_relu_grads(g, out, input, weight, geometry, needs):
     dz, dbias = rectified_columns(device.contiguous(g, CHANNELS_LAST), out)
     return trio_grads(dz, dbias, input, weight, geometry, needs)
+
+
+# ---- a residual ------------------------------------------------------------------------------------------------------
+
+
+@primitive
+def _conv2d_add(input, weight, bias, residual, geometry):
+    """conv2d(...) + residual."""
+    return convolve(input, weight, bias, False, geometry, residual)
+
+
+@primitive
+def _conv2d_add_relu(input, weight, bias, residual, geometry):
+    """relu(conv2d(...) + residual)."""
+    return convolve(input, weight, bias, True, geometry, residual)
+
+
+_conv2d_add.waits(lambda input, weight, bias, residual, geometry: residual.shape)
+_conv2d_add.grads(
+    input=lambda g, weight, input_shape, geometry: conv2d_input_grad(g, weight, input_shape, geometry),
+    weight=lambda g, input, weight_shape, geometry: conv2d_weight_grad(g, input, weight_shape, geometry),
+    bias=lambda g: sum(g, (0, 2, 3)),
+    residual=lambda g: g,
+)
+_conv2d_add_relu.grads(
+    input=lambda g, out, weight, input_shape, geometry: conv2d_input_grad(
+        relu_grad(g, out), weight, input_shape, geometry
+    ),
+    weight=lambda g, out, input, weight_shape, geometry: conv2d_weight_grad(
+        relu_grad(g, out), input, weight_shape, geometry
+    ),
+    bias=lambda g, out: sum(relu_grad(g, out), (0, 2, 3)),
+    residual=lambda g, out: relu_grad(g, out),
+)
+
+
+@_conv2d_add.fast_grads
+def _conv2d_add_grads(g, input, weight, geometry, needs):
+    g = device.contiguous(g, CHANNELS_LAST)
+    return trio_grads(g, column_sums(g) if "bias" in needs else None, input, weight, geometry, needs)
+
+
+@_conv2d_add_relu.fast_grads
+def _conv2d_add_relu_grads(g, out, input, weight, geometry, needs):
+    dz, dbias = rectified_columns(device.contiguous(g, CHANNELS_LAST), out)
+    return {"residual": dz, **trio_grads(dz, dbias, input, weight, geometry, needs)}
 
 
 # ---- maximum over windows --------------------------------------------------------------------------------------------
@@ -114,6 +163,18 @@ def _conv2d_relu_max_pool2d_grads(g, out, positions, input, weight, geometry, wi
 @relu.extends(conv2d)
 def _relu_of_conv2d(values, inplace):
     return _conv2d_relu, values
+
+
+@add.extends(conv2d)
+def _add_to_conv2d(values, other):
+    input, weight, bias, geometry = values
+    fits = isinstance(other, Tensor) and other.dtype == input.dtype and other.shape == shape_of(*values)
+    return (_conv2d_add, (input, weight, bias, other, geometry)) if fits else None
+
+
+@relu.extends(_conv2d_add)
+def _relu_of_conv2d_add(values, inplace):
+    return _conv2d_add_relu, values
 
 
 @_max_pool2d.extends(conv2d)

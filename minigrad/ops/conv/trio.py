@@ -33,12 +33,13 @@ def shape_of(input, weight, bias, geometry):
     return kernels.output_shape(input.shape, weight.shape, None if bias is None else bias.shape, *geometry)
 
 
-def convolve(input, weight, bias, relu, geometry):
-    """The convolution of arrays, and its positive part if relu."""
+def convolve(input, weight, bias, relu, geometry, residual=None):
+    """The convolution of arrays, to which a residual may be added, and its positive part if relu."""
     x, weight = device.contiguous(input, CHANNELS_LAST), device.contiguous(weight, FILTER)
     bias = None if bias is None else device.contiguous(bias)
+    residual = None if residual is None else device.contiguous(residual, CHANNELS_LAST)
     out = device.empty(shape_of(x, weight, bias, geometry), x.dtype, CHANNELS_LAST, x)
-    kernels.forward(x, weight, bias, relu, *geometry, out, device.workspace)
+    kernels.forward(x, weight, bias, relu, *geometry, out, device.workspace, residual)
     return out
 
 

@@ -83,10 +83,11 @@ def _cross_entropy_rows(input, target, ignore_index):
 
 @device.there
 def _dinput_of_cross_entropy(g, input, target, ignore_index):
-    used, input = unsqueeze(_used(target, ignore_index), 1), wide(input)
-    numbers = Tensor.made(device.arange(input.shape[1], target.data))
-    one_hot = (unsqueeze(target, 1) == numbers).to(input.dtype)
-    return where(used, unsqueeze(g, 1), 0.0) * (softmax(where(used, input, 0.0), 1) - one_hot)
+    used = unsqueeze(_used(target, ignore_index), 1)
+    scores = where(used, wide(input), 0.0)
+    numbers = Tensor.made(device.arange(scores.shape[1], target.data))
+    one_hot = (unsqueeze(target, 1) == numbers).to(scores.dtype)
+    return where(used, unsqueeze(g, 1), 0.0) * (softmax(scores, 1) - one_hot)
 
 
 @device.there
@@ -122,15 +123,15 @@ def _reduce_rows(rows, weights, shape, reduction):
 
 @primitive(fixed=("classes",))
 def _of_rows(input, classes):
-    """One element of each row."""
-    return input[device.arange(len(classes), input), classes]
+    """One element of each row, on the CPU."""
+    return input[device.arange(len(classes)), classes]
 
 
 @primitive(fixed=("classes", "width"))
 def _into_rows(input, classes, width):
     """Zeros but for one element of each row: the adjoint of _of_rows."""
-    out = device.zeros((len(classes), width), input.dtype, like=input)
-    out[device.arange(len(classes), input), classes] = input
+    out = device.zeros((len(classes), width), input.dtype)
+    out[device.arange(len(classes)), classes] = input
     return out
 
 
