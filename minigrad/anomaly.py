@@ -70,7 +70,7 @@ def has_history(values):
 
 def has_nan(arguments):
     """Whether any array among these arguments has NaN."""
-    return any(_has_nan(array) for _, array in _arrays(("", argument) for argument in arguments))
+    return any(_has_nan(array) for _, array in _arrays((None, argument) for argument in arguments))
 
 
 def _arrays(values):

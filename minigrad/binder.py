@@ -1,8 +1,9 @@
-"""How the arguments of a primitive are put in order."""
+"""How the arguments of a primitive are put in order, and those of its rules are found."""
 
 import inspect
+import operator
 
-__all__ = ["binder"]
+__all__ = ["binder", "call_of"]
 
 
 def binder(name, signature):
@@ -25,3 +26,10 @@ def binder(name, signature):
     name = name if name.isidentifier() else "bind"  # of a lambda
     exec(f"def {name}({', '.join(declared)}):\n    return ({names})", namespace)
     return namespace[name]
+
+
+def call_of(rule, wants):
+    """(rule, what takes the values that it wants from a dictionary, whether that gives a tuple of them)."""
+    if not wants:
+        return rule, lambda values: (), True
+    return rule, operator.itemgetter(*wants), len(wants) > 1

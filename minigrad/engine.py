@@ -53,9 +53,9 @@ def write(tensor):
     return tensor.data
 
 
-def backward(tensor, gradient=None, retain_graph=None, create_graph=False):
+def backward(tensor, gradient, retain_graph, create_graph):
     """Add the gradient of a scalar (of sum(gradient * tensor) otherwise) to .grad of the leaves below it."""
-    if gradient is None and tensor.__class__ is Tensor and not tensor.shape and tensor.requires_grad:
+    if gradient is None and not tensor.shape and tensor.requires_grad:
         gradient = Tensor.made(one(device.place_of(tensor.data), tensor.dtype))
     roots = [(tensor, _first_gradient("backward", tensor, gradient))]
     create_graph = flag_of("backward", "create_graph", create_graph)
@@ -196,7 +196,7 @@ def _visit(node, wanted, pending, arriving, finish, retain_graph, create_graph, 
         node.free()
 
 
-_NOTHING = None, False  # a gradient that did not arrive
+_NOTHING = (None,)  # a gradient that did not arrive
 
 
 def _reachable(tensors, inputs):
@@ -248,8 +248,8 @@ def _complete(node, gradients, finish, inputs):
 
 
 def _finish_leaf(pending, leaf, finish, inputs):
-    gradient, owned = pending.pop(leaf, _NOTHING)
-    if gradient is not None and (not inputs or leaf in inputs):
+    if (arrived := pending.pop(leaf, None)) and (not inputs or leaf in inputs):
+        gradient, owned = arrived
         for _, hook in leaf.hooks:
             gradient, owned = _after_hook(hook, gradient), False
         finish(leaf, gradient, owned)

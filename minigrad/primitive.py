@@ -14,7 +14,6 @@ until backward (engine.py) has asked the rules for the gradients.
 
 import functools
 import inspect
-import operator
 
 from numpy import asarray, generic, ndarray
 
@@ -22,7 +21,7 @@ from minigrad_kernels.errors import KindError, StateError
 
 from . import device, fusion
 from .anomaly import anomaly, check_results, has_history, has_nan, origin
-from .binder import binder
+from .binder import binder, call_of
 from .modes import recording, watching
 from .node import Node, edge_to
 from .tensor import Tensor
@@ -92,7 +91,7 @@ class Primitive:
                 may = ", ".join(sorted(known))
                 raise KindError(f"{self.name}: the rule of {argument} asks for {unknown}, it may ask for {may}")
             self.rules[argument], self.wants[argument] = rule, wants
-            self.calls[argument] = _call_of(rule, wants)
+            self.calls[argument] = call_of(rule, wants)
             outputs = {"g": 0} | {name: output for output, name in enumerate(self.incoming)}
             self.asked[argument] = [(want, outputs[want]) for want in wants if want in outputs]
         self.needs.cache_clear()
@@ -215,12 +214,12 @@ class Primitive:
 
     def _check_results(self, results):
         """Refuse what are not as many arrays as there are outputs."""
-        if not isinstance(results, tuple | list) or len(results) != len(self.outputs):
-            many, names = len(self.outputs), ", ".join(self.outputs)
-            if isinstance(results, tuple | list):
-                raise KindError(f"{self.name}: the function returned {len(results)} arrays, wanted {many}: {names}")
-            kind = type(results).__name__
-            raise KindError(f"{self.name}: the function returned a {kind}, wanted a tuple of {many} arrays: {names}")
+        several = isinstance(results, tuple | list)
+        if not several or len(results) != len(self.outputs):
+            found = f"{len(results)} arrays, wanted" if several else f"a {type(results).__name__}, wanted a tuple of"
+            raise KindError(
+                f"{self.name}: the function returned {found} {len(self.outputs)} arrays: {', '.join(self.outputs)}"
+            )
 
     def _computed(self, arguments):
         if self.starred:
@@ -289,13 +288,6 @@ def primitive(forward=None, *, outputs=("out",), fixed=(), view=None):
     if forward is None:
         return functools.partial(primitive, outputs=outputs, fixed=fixed, view=view)
     return Primitive(forward, outputs, fixed, view)
-
-
-def _call_of(rule, wants):
-    """(rule, what takes the values that it wants from a dictionary, whether that gives a tuple of them)."""
-    if not wants:
-        return rule, lambda values: (), True
-    return rule, operator.itemgetter(*wants), len(wants) > 1
 
 
 def _is_number(tensor):

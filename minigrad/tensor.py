@@ -66,13 +66,12 @@ class Tensor(Methods):
         if requires_grad and not device.is_floating(self.data.dtype):
             raise KindError(f"Tensor: requires_grad wants floating elements, got {self.data.dtype}")
         self._requires_grad = requires_grad
-        self.grad = self.node = None
-        self.output = 0
+        self.grad = self.node = self.output = None
         self.version = [0]
         self.hooks = self.ready_hooks = ()
 
     @staticmethod
-    def made(data, node=None, output=0, version=None):
+    def made(data, node=None, output=None, version=None):
         """A result of the engine: nothing is checked or converted."""
         self = _new(Tensor)
         self._data = data

@@ -1,5 +1,7 @@
 """gradcheck and anomaly mode find what is wrong."""
 
+import inspect
+
 import numpy as np
 import pytest
 
@@ -49,6 +51,17 @@ def test_a_gradient_right_in_value_but_not_differentiable_is_found_at_second_ord
         gradgradcheck(op, [leaf(4)])
 
 
+def test_a_gradient_not_differentiable_by_the_one_that_came_is_found():
+    op = with_rule(lambda g, x: 3 * g.detach() * x * x)
+    assert gradcheck(op, [leaf(4)])
+    with pytest.raises(GradcheckError, match=r"inputs\[1\]"):
+        gradgradcheck(op, [leaf(4)])
+
+
+def test_both_checks_take_the_same_options():
+    assert inspect.signature(gradgradcheck) == inspect.signature(gradcheck)
+
+
 def test_several_inputs_and_outputs_are_checked_each():
     two = lambda x, y: [ops.exp(x) * y, ops.matmul(x, y)]
     assert gradcheck(two, [leaf(3, 3), leaf(3, 3)])
@@ -62,6 +75,8 @@ def test_refusals():
         gradcheck(ops.exp, [Tensor(np.ones(2, np.float32), requires_grad=True)])
     with pytest.raises(RuntimeError, match="none of the inputs"):
         gradcheck(ops.exp, [Tensor(np.ones(2))])
+    with pytest.raises(ValueError, match="zip"):  # two results when they are recorded, else one
+        gradgradcheck(lambda x: (x * x, x) if minigrad.is_grad_enabled() else x * x, [leaf(2)])
 
 
 # ---- anomaly mode ----------------------------------------------------------------------------------------------------
@@ -120,6 +135,7 @@ def test_a_nan_that_was_given_is_nobodys_fault():
     with minigrad.detect_anomaly():
         (x * 2).sum().backward()
         (ops.cat([x, x * 0 + 1]) + ops.stack([x[0], x[1]]).sum()).sum().backward()
+        (leaf(2) * 2).backward(Tensor(np.array([np.nan, 1.0])))
     with pytest.raises(RuntimeError, match="returned a float, wanted Tensors"):
         gradcheck(lambda x: 1.0, [leaf(2)])
     with pytest.raises(RuntimeError, match="returned no floating Tensor"):

@@ -6,10 +6,12 @@ decorators stay, and so does what makes no program.
 """
 
 import ast
+from pathlib import Path
 from typing import NamedTuple
 
 __all__ = ["Mutant", "mutants"]
 
+ROOT = Path(__file__).resolve().parents[2]
 COMPARED = {
     ast.Lt: ast.LtE, ast.LtE: ast.Lt, ast.Gt: ast.GtE, ast.GtE: ast.Gt, ast.Eq: ast.NotEq, ast.NotEq: ast.Eq,
     ast.Is: ast.IsNot, ast.IsNot: ast.Is, ast.In: ast.NotIn, ast.NotIn: ast.In,
@@ -120,7 +122,7 @@ def mutants(name, source):
             where = f" in {_shown(statement)}" if len(before) < 20 and node is not statement else ""
             put(ast.fix_missing_locations(ast.copy_location(new, node)))
             try:
-                code = compile(tree, name, "exec")
+                code = compile(tree, str(ROOT / name), "exec")  # errors tell the package's lines by their path
             except (SyntaxError, ValueError):  # as a lone starred argument
                 continue
             finally:

@@ -45,7 +45,10 @@ from results import store  # noqa: E402
 
 sys.path.remove(str(HERE))
 
-ENGINE = "test_engine test_engine_edges test_check test_shape test_recompute test_ops_edges test_dlpack test_create"
+ENGINE = (
+    "test_engine test_engine_edges test_primitive test_tensor test_check test_shape test_recompute test_ops_edges "
+    "test_dlpack test_create"
+)
 OPTIM = (
     "test_optim test_optim_edges test_optim_clip test_optim_restore test_optim_scaled test_optim_cuda "
     "test_kernels_optimizer oracles/test_optim_torch"
