@@ -240,6 +240,8 @@ def test_launchers_and_references_agree(family):
         defined = getattr(reference, name, None) or getattr(reference, name.removesuffix("s"))
         names = [n for n in inspect.signature(defined).parameters if n not in {"xp", *SIZES}]
         launched = list(inspect.signature(launcher).parameters)
+        if launched[-1] == names[-1]:  # what may be added, behind the workspace
+            names.pop()
         if family == "optimizer":
             names, launched = singular(names), singular(launched)
         assert launched[: len(names)] == names, f"{family}.{name}"
@@ -252,7 +254,7 @@ def test_kernels_of_all_devices_take_the_same_arguments(family):
     for name in cuda.__all__:
         if hasattr(cpu, name):
             names, others = (list(inspect.signature(getattr(part, name)).parameters) for part in (cpu, cuda))
-            assert others in (names, [*names, "rung"]), f"{family}.{name}"
+            assert [other for other in others if other != "rung"] == names, f"{family}.{name}"
     assert set(cuda.__all__) & launchers(family).keys()
 
 

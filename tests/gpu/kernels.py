@@ -60,7 +60,8 @@ def launches():
     a = cupy.zeros((16, 16), cupy.float32)
     out, space = cupy.empty_like(a), cupy.empty(0, cupy.uint8)
     row = cupy.zeros(16, cupy.float32)
-    block, copied = (cuda_split.WIDTH, cuda_split.HEIGHT), (a, 0, 0, out, out.size, 16, 1, 0, 0)  # of one slice the sums
+    block = cuda_split.WIDTH, cuda_split.HEIGHT
+    copied = a, 0, 0, out, out.size, 16, 1, 0, 0  # of one slice the sums
     calls = {
         "launch": lambda: cuda_split.add((8,), block, copied),
         "matmul.forward": lambda: matmul.forward(a, a, None, False, out, space),

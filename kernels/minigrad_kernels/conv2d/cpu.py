@@ -114,7 +114,7 @@ def _carve(setup, workspace, array):
 
 
 @in_tf32(CHANNELS_LAST, FILTER)
-def forward(x, w, bias, relu, stride, padding, dilation, groups, out, workspace, residual=None):
+def forward(x, w, bias, relu, stride, padding, dilation, groups, out, workspace, *, residual=None):
     """Convolution; see the launcher. The residual is added in a pass of its own, with ReLU."""
     if residual is not None:
         settings = stride, padding, dilation, groups

@@ -156,7 +156,7 @@ def _convolved_bytes(x_shape, w_shape, out_size, itemsize):
     return -(-x_shape[0] * w_shape[0] * prod(out_size) * itemsize // ALIGNMENT) * ALIGNMENT + ALIGNMENT
 
 
-def forward(x, w, bias, relu, stride, padding, dilation, groups, out, workspace, rung=None, residual=None):
+def forward(x, w, bias, relu, stride, padding, dilation, groups, out, workspace, rung=None, *, residual=None):
     """Convolution; see the launcher. rung: a name from RUNGS; None: the best that fits.
 
     Errors  ValueError for a rung that does not exist or does not fit, or for sizes that are not 32-bit
@@ -222,7 +222,7 @@ def _run(direction, source, w, bias, relu, settings, result, workspace, rung, re
     if rung is None and result.size:
         call = _call(direction, source, w, settings, result)
         if _plan(*call, None).name == "product":  # which has candidates of its own
-            matmul.forward(*_matrices(direction, source, w, result, bias, relu), workspace, None, _matrix(residual))
+            matmul.forward(*_matrices(direction, source, w, result, bias, relu), workspace, residual=_matrix(residual))
             return
         rung = chosen("conv2d", call, lambda: equals(*call), start, source)
     start(rung)

@@ -152,7 +152,7 @@ def workspace(a, b):
     return rounded + _setup(a.shape, a.strides, b.shape, b.strides, b.itemsize, threads()).bytes
 
 
-def forward(a, b, bias, relu, out, workspace, residual=None):
+def forward(a, b, bias, relu, out, workspace, *, residual=None):
     """Matrix product; see the launcher. The residual is added in a pass of its own, with ReLU."""
     if out.size == 0:
         return

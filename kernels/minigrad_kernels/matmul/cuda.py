@@ -174,7 +174,7 @@ def workspace(a, b):
     return p.z.size * slices * p.m * p.n * 4 + ALIGNMENT if slices > 1 else 0
 
 
-def forward(a, b, bias, relu, out, workspace, rung=None, residual=None):
+def forward(a, b, bias, relu, out, workspace, rung=None, *, residual=None):
     """Matrix product; see the launcher. rung: a name from rungs_of(a); None: the fastest of those with equal bits.
 
     Errors  ValueError for a rung that does not exist or does not fit
