@@ -6,7 +6,7 @@ import threading
 import numpy as np
 import pytest
 
-from minigrad_kernels import bias, matmul, optimizer
+from minigrad_kernels import bias, interpreter, matmul, optimizer
 from minigrad_kernels.bias import cuda as bias_cuda
 from minigrad_kernels.errors import KindError, StateError
 from minigrad_kernels.optimizer import Adam
@@ -276,3 +276,21 @@ def test_without_running_launches_are_noted_alone():
     with pytest.raises(RuntimeError, match="not installed any more"):
         out + 1
     assert not hasattr(sys.modules.get("cupy"), "bogus") and "minigrad_kernels.toolchain.cuda.launch" not in sys.modules
+
+
+def test_a_launch_amid_one_of_another_thread_finds_its_arrays(machine, monkeypatch):
+    import cupy
+
+    mine, others = cupy.ones(3, "float32"), cupy.ones(5, "float32")
+    place, elsewhere = mine.data.ptr, others.data.ptr
+    register, found = interpreter.address, []
+
+    def amid(view):
+        if not found:
+            found.append(None)
+            found[0] = machine.arguments({place}).get(place)
+        return register(view)
+
+    monkeypatch.setattr(interpreter, "address", amid)
+    assert machine.arguments({elsewhere})[elsewhere].shape == others.shape
+    assert found[0] is not None and found[0].shape == mine.shape and not machine.recent

@@ -238,8 +238,7 @@ class Machine:
     def arguments(self, addresses):
         """{address: array} of those that were asked for since the last launch; the others stay reachable by address."""
         with self.lock:
-            recent, self.recent = self.recent, {}
-        found = {}
+            recent, found = {place: tuple(references) for place, references in self.recent.items()}, {}
         for place, references in recent.items():
             alive = [view for view in (reference() for reference in references) if view is not None]
             if alive and place in addresses:
@@ -247,6 +246,12 @@ class Machine:
             for view in alive:
                 if place not in found or view.nbytes > found[place].nbytes:
                     interpreter.address(view)
+        with self.lock:  # only now: a launch of another thread finds its arrays either here or by their addresses
+            for place, references in recent.items():
+                left = [one for one in self.recent.get(place, ()) if not any(one is other for other in references)]
+                self.recent.pop(place, None)
+                if left:
+                    self.recent[place] = left
         return found
 
 
