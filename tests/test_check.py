@@ -23,6 +23,10 @@ def with_rule(rule):
     return wrong
 
 
+def test_what_is_exact_passes_without_any_tolerance():
+    assert gradcheck(lambda x: x * 2, [Tensor(np.zeros(3), requires_grad=True)], eps=2.0**-20, atol=0, rtol=0)
+
+
 def test_right_gradients_pass():
     op = with_rule(lambda g, x: 3 * g * x * x)
     assert gradcheck(op, [leaf(4)]) and gradgradcheck(op, [leaf(4)])

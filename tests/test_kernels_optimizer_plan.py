@@ -9,7 +9,8 @@ import pytest
 
 from minigrad_kernels import optimizer
 from minigrad_kernels.errors import KindError, ShapeError
-from minigrad_kernels.optimizer import SGD
+from minigrad_kernels.optimizer import SGD, reference
+from minigrad_kernels.optimizer.cpu import between
 from minigrad_kernels.optimizer.plan import KEPT
 
 from .test_kernels_optimizer import hyper
@@ -71,3 +72,18 @@ def test_a_plan_keeps_no_array_alive_and_few_tables():
     keep.clear()
     assert gone() is None
     assert copy.deepcopy(plan).tables is None and pickle.loads(pickle.dumps(plan)).tables is None
+
+
+# ---- numbers ---------------------------------------------------------------------------------------------------------
+
+
+def test_references_add_squares_in_float64():
+    assert reference.squared_norm(np.full(2, 2.0**100, "f")) == 2.0**201
+
+
+@pytest.mark.parametrize("share", [0.25, 0.75])
+def test_between_two_numbers_from_the_nearer_end(share):
+    """From the other end 2^60 would swallow the 1, or what is left of it."""
+    for a, b in ((1.0, 3.0), (2.0**60, 1.0), (1.0, 2.0**60), (-5.0, 7.0)):
+        assert between(a, b, share) == pytest.approx(a + share * (b - a), rel=1e-15)
+    assert between(np.float32(2.0**60), np.float32(1), np.float32(1)) == 1 == between(2.0**60, 1.0, 1.0)

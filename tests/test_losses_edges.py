@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from minigrad import Tensor, nn, ops
-from minigrad.ops.loss import classes
+from minigrad.ops.loss import classes, distributions
 from minigrad.ops.loss.reduction import in_one_pass
 from minigrad.ops.loss.scores import check_classes
 from minigrad_kernels import softmax
@@ -88,6 +88,13 @@ def test_arguments_are_named():
         ops.binary_cross_entropy_with_logits(scores, labels, pos_weight="x")
     with pytest.raises(TypeError, match="^binary_cross_entropy_with_logits: weight"):
         ops.binary_cross_entropy_with_logits(scores, labels, weight="x")
+    whole = [Tensor(np.ones((2, 3), kind)) for kind in ("uint64", "int64")]
+    with pytest.raises(TypeError, match="^cosine_similarity: no integer type holds both"):
+        ops.cosine_similarity(*whole)
+    with pytest.raises(TypeError, match="^triplet_margin_loss: positive is a list"):
+        ops.triplet_margin_loss(scores, [1.0], scores)
+    with pytest.raises(TypeError, match="^triplet_margin_loss: negative is a list"):
+        ops.triplet_margin_loss(scores, scores, [1.0])
 
 
 def test_a_warning_of_shapes_stands_where_the_loss_is_called():
@@ -139,6 +146,18 @@ def test_classes_out_of_range(loss):
 
 
 # ---- gradients -------------------------------------------------------------------------------------------------------
+
+
+def test_the_class_minus_100_is_ignored_unless_another_is_named():
+    target = np.array([2, -100, 1, -100])
+    assert found(ops.cross_entropy, SCORES, target) == found(ops.cross_entropy, SCORES[::2], target[::2])
+
+
+def test_the_gradient_of_logistic_loss_is_one_pass(monkeypatch):
+    monkeypatch.setattr(distributions, "_dx_of_logistic", None)
+    x, labels = Tensor(SCORES.astype("f"), requires_grad=True), Tensor(SHARES.astype("f"))
+    ops.binary_cross_entropy_with_logits(x, labels, reduction="sum").backward()
+    np.testing.assert_allclose(x.grad.numpy(), 1 / (1 + np.exp(-SCORES)) - SHARES, rtol=1e-5, atol=1e-6)
 
 
 @pytest.mark.parametrize("place", ["cpu", "interpreter"])

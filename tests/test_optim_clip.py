@@ -37,6 +37,22 @@ def test_clipping_mixed_types_and_nothing():
         assert optim.clip_grad_norm_([], 1.0, norm_type).item() == 0
 
 
+def test_a_bound_of_0_leaves_nothing():
+    params = parameters()
+    give_gradients(params, 0)
+    optim.clip_grad_norm_(params[:1], 0)
+    optim.clip_grad_value_(params[1:2], 0)
+    assert not np.array(params[0].grad).any() and not np.array(params[1].grad).any() and np.array(params[2].grad).any()
+
+
+def test_a_norm_of_several_devices_has_the_type_of_the_gradients():
+    params = parameters("float64")
+    there = Tensor(device.move(np.ones(2), DEVICE), requires_grad=True)
+    there.grad = Tensor(device.move(np.ones(2), DEVICE))
+    give_gradients(params, 0)
+    assert clip_scale([*params, there], 1.0)[0].dtype == np.float64
+
+
 @pytest.mark.parametrize("norm_type", [1, 2, math.inf])
 def test_clipping_one_parameter(norm_type):
     params = parameters()[:1]

@@ -56,6 +56,8 @@ def test_a_rule_must_say_what_an_update_is():
     give_gradients(params, 0)
     with pytest.raises(NotImplementedError):
         rule.step()
+    with pytest.raises(NotImplementedError):
+        Optimizer.check(rule, {"lr": 1})
     for missing in (lambda: rule.age({}), lambda: rule.numbers({}, 0), lambda: rule.update({}, 0, params, None)):
         with pytest.raises(NotImplementedError):
             missing()
@@ -75,6 +77,8 @@ def test_a_state_is_refused_or_taken_over_as_a_whole():
     for name in ("lr", "initial_lr", "max_lr", "min_lr"):
         with pytest.raises(ValueError, match=f"^Adam: {name} is nan, wanted a finite number"):
             optimizer.load_state_dict({**good, "param_groups": [{**group, name: math.nan}]})
+    with pytest.raises(ValueError, match=r"params of groups are \[0, 0, 2, 3\], wanted each number once"):
+        optimizer.load_state_dict({**good, "param_groups": [{**group, "params": [0, 0, 2, 3]}]})
     for step in (2**53, -1, 1.5):  # no number of steps that float64 counts on from
         with pytest.raises(ValueError, match=r"^Adam.load_state_dict: state\[0\]\['step'\]"):
             optimizer.load_state_dict({**good, "state": {0: {**good["state"][0], "step": step}}})
@@ -114,6 +118,13 @@ def test_a_state_lacks_only_what_it_may(rule):
             optimizer.load_state_dict({**state, "state": {0: {**rest, "other": value}}})
     optimizer.load_state_dict(state)
     assert optimizer.state[params[0]].keys() == state["state"][0].keys()
+
+
+def test_a_group_may_bring_the_rate_from_which_a_schedule_begins():
+    params = parameters()
+    optimizer = optim.SGD(params[:1], lr=0.5)
+    optimizer.add_param_group({"params": params[1:], "initial_lr": 0.25})
+    assert optimizer.param_groups[1]["initial_lr"] == 0.25
 
 
 def test_options_that_a_schedule_added_go_with_a_state_from_before():

@@ -8,6 +8,7 @@ from minigrad.anomaly import AnomalyError
 from minigrad.engine import write
 from minigrad.fusion import fusing
 from minigrad.primitive import primitive
+from tests.stand_in_gpus import gpus
 
 
 def leaf(values, dtype="float64"):
@@ -76,6 +77,32 @@ def test_results_that_wait_are_as_many():
         assert rest == [None, None] and second.tolist() == [1, 2]
 
 
+def test_it_has_the_text_of_its_function():
+    @primitive
+    def _twice(x):
+        """2 x."""
+        return 2 * x
+
+    assert _twice.__doc__ == "2 x." and _twice.__wrapped__ is _twice.forward and _twice.__name__ == "_twice"
+
+
+def test_tuples_that_are_no_tensors_may_stand_anywhere():
+    @primitive(fixed=("shape",))
+    def shaped(shape, x):
+        return x.reshape(shape)
+
+    @primitive(fixed=("shape",))
+    def summed(*xs, shape):
+        return sum(x.reshape(shape) for x in xs)
+
+    shaped.grads(x=lambda g, x_shape: ops.reshape(g, x_shape))
+    summed.grads(xs=lambda g, xs_shape, index: ops.reshape(g, xs_shape[index]))
+    x, y = leaf([1.0, 2.0]), leaf([[3.0, 4.0]])
+    assert shaped((2, 1), x).tolist() == [[1], [2]] and summed(x, y, shape=(2, 1)).tolist() == [[4], [6]]
+    summed(x, y, shape=(2, 1)).sum().backward()
+    assert x.grad.tolist() == [1, 1] and y.grad.tolist() == [[1, 1]]
+
+
 def test_a_primitive_has_the_options_that_it_was_made_with():
     @primitive(fixed=("y",), view="x")
     def one_of(x, y):
@@ -124,6 +151,44 @@ def test_gradients_at_once_get_what_no_rule_asks_for():
     x = leaf([4.0, 16.0])
     root(x).sum().backward()
     np.testing.assert_array_equal(x.grad.data, [0.25, 0.125])
+
+
+KEEPS_ARRAY, KEEPS_SHAPE = (lambda g, x: ops.expand(g, x.shape)), (lambda g, x_shape: ops.expand(g, x_shape))
+
+
+@pytest.mark.parametrize("rule, at_once, used", [
+    (KEEPS_ARRAY, lambda g, x: {"x": np.full(2, 7.0)}, True),
+    (KEEPS_ARRAY, lambda g, out: {"x": np.full(2, 7.0)}, True),
+    (KEEPS_SHAPE, lambda g, x_shape: {"x": np.full(2, 7.0)}, True),
+    (KEEPS_SHAPE, lambda g, x: {"x": np.full(2, 7.0)}, False),
+], ids=["array", "another array", "shape", "array beside a shape"])  # fmt: skip
+def test_gradients_at_once_keep_no_array_where_rules_keep_none(rule, at_once, used):
+    @primitive
+    def total(x):
+        return x.sum()
+
+    total.grads(x=rule)
+    total.fast_grads(at_once)
+    x = leaf([1.0, 2.0])
+    total(x).backward()
+    assert x.grad.tolist() == ([7, 7] if used else [1, 1])
+
+
+@pytest.mark.parametrize("place", ["cuda:0", "cuda:1"])
+def test_gradients_at_once_are_made_on_the_device_of_the_gradient(place):
+    seen = []
+    with gpus(2):
+        import cupy
+
+        @primitive
+        def same(x):
+            return x + 0
+
+        same.grads(x=lambda g, x: g)
+        same.fast_grads(lambda g, x: seen.append(cupy.cuda.Device().id) or {"x": g + 0})
+        x = Tensor([1.0, 2.0], requires_grad=True)
+        same(x.to(place)).sum().backward()
+    assert seen == [int(place[-1])] and x.grad.tolist() == [1, 1]
 
 
 def test_a_gradient_at_once_with_nan_is_found():

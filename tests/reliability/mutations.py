@@ -54,10 +54,11 @@ OPTIM = (
     "test_kernels_optimizer oracles/test_optim_torch"
 )
 LOSS = "test_losses test_losses_edges test_pointwise test_ops test_types_halves oracles/test_ops_torch"
+KERNELS = "test_kernels_optimizer test_kernels_optimizer_plan test_optim test_optim_clip test_optim_scaled"
 SURFACE = "test_refusals oracles/test_surface_torch"
 TESTS = {  # the tests of each subject: fast ones, none that start processes or wait
     "minigrad/optim/*": f"{OPTIM} {SURFACE}",
-    "kernels/minigrad_kernels/optimizer/*": "test_kernels_optimizer test_optim test_optim_clip",
+    "kernels/minigrad_kernels/optimizer/*": KERNELS,
     "minigrad/ops/loss/*": f"{LOSS} {SURFACE}",
     "minigrad/*": f"{ENGINE} {SURFACE}",
 }
