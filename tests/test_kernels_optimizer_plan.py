@@ -9,7 +9,7 @@ import pytest
 
 from minigrad_kernels import optimizer
 from minigrad_kernels.errors import KindError, ShapeError
-from minigrad_kernels.optimizer import SGD, reference
+from minigrad_kernels.optimizer import SGD, Adagrad, reference
 from minigrad_kernels.optimizer.cpu import between
 from minigrad_kernels.optimizer.plan import KEPT
 
@@ -77,7 +77,12 @@ def test_a_plan_keeps_no_array_alive_and_few_tables():
 # ---- numbers ---------------------------------------------------------------------------------------------------------
 
 
-def test_references_add_squares_in_float64():
+def test_references_compute_in_float64():
+    """Also what float32 does not hold: the square of 1e30."""
+    parameter, gradient, sums = (np.full(1, value, np.float32) for value in (0, 1e30, 0))
+    _, found = reference.adagrad(parameter, gradient, sums, hyper(Adagrad, STEP=1))
+    assert found[0] == np.float64(gradient[0]) ** 2
+    assert reference.scale(gradient, 1e30)[0] == np.float64(gradient[0]) * 1e30
     assert reference.squared_norm(np.full(2, 2.0**100, "f")) == 2.0**201
 
 

@@ -247,11 +247,9 @@ class Machine:
                 if place not in found or view.nbytes > found[place].nbytes:
                     interpreter.address(view)
         with self.lock:  # only now: a launch of another thread finds its arrays either here or by their addresses
-            for place, references in recent.items():
-                left = [one for one in self.recent.get(place, ()) if not any(one is other for other in references)]
-                self.recent.pop(place, None)
-                if left:
-                    self.recent[place] = left
+            done = {id(one) for references in recent.values() for one in references}
+            left = {place: [one for one in some if id(one) not in done] for place, some in self.recent.items()}
+            self.recent = {place: some for place, some in left.items() if some}
         return found
 
 
