@@ -18,7 +18,7 @@ from ..elementwise.conversions import typed, wide
 from ..elementwise.rectifiers import relu, relu_grad
 from ..pool import _max_pool2d, _place
 from ..reduce import sum
-from ..reduce.sums import column_sums, rectified_columns
+from ..reduce.sums import rectified_columns
 from .trio import conv2d, conv2d_input_grad, conv2d_weight_grad, convolve, shape_of, trio_grads
 
 __all__ = ["fold"]
@@ -67,28 +67,9 @@ def _conv2d_add_relu(input, weight, bias, residual, geometry):
 
 
 _conv2d_add.waits(lambda input, weight, bias, residual, geometry: residual.shape)
-_conv2d_add.grads(
-    input=lambda g, weight, input_shape, geometry: conv2d_input_grad(g, weight, input_shape, geometry),
-    weight=lambda g, input, weight_shape, geometry: conv2d_weight_grad(g, input, weight_shape, geometry),
-    bias=lambda g: sum(g, (0, 2, 3)),
-    residual=lambda g: g,
-)
-_conv2d_add_relu.grads(
-    input=lambda g, out, weight, input_shape, geometry: conv2d_input_grad(
-        relu_grad(g, out), weight, input_shape, geometry
-    ),
-    weight=lambda g, out, input, weight_shape, geometry: conv2d_weight_grad(
-        relu_grad(g, out), input, weight_shape, geometry
-    ),
-    bias=lambda g, out: sum(relu_grad(g, out), (0, 2, 3)),
-    residual=lambda g, out: relu_grad(g, out),
-)
-
-
-@_conv2d_add.fast_grads
-def _conv2d_add_grads(g, input, weight, geometry, needs):
-    g = device.contiguous(g, CHANNELS_LAST)
-    return trio_grads(g, column_sums(g) if "bias" in needs else None, input, weight, geometry, needs)
+_conv2d_add.grads(**conv2d.rules, residual=lambda g: g)
+_conv2d_add.fast_grads(conv2d.fast)
+_conv2d_add_relu.grads(**_conv2d_relu.rules, residual=lambda g, out: relu_grad(g, out))
 
 
 @_conv2d_add_relu.fast_grads
