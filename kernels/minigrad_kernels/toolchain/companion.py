@@ -17,7 +17,7 @@ from . import cpu
 from .cache import cache_folder
 from .claims import possible
 
-__all__ = ["SWITCH", "TRAINING", "expect", "tell"]
+__all__ = ["SWITCH", "TRAINING", "another", "expect", "tell"]
 
 SWITCH = "MINIGRAD_AHEAD"
 TRAINING = "training"
@@ -25,13 +25,23 @@ PROGRAM = "import sys; sys.path[:] = sys.argv[2:]; from minigrad_kernels.ahead i
 FAREWELL = 2.0  # seconds that the end of this process waits for the other one
 
 _expected: dict = {}  # names, in order, that it has not been told
+_made: set = set()  # names of layers and optimisers
 _companion = None
 
 
 def expect(*names):
-    """A program has made a layer or an optimiser of this name; TRAINING says that it will train."""
+    """A program has made a layer or an optimiser of this name; TRAINING says that it will train.
+
+    Of the second one on, the companion hears a name of its own: see `another`.
+    """
     if _companion is not _NOBODY:
-        _expected.update(dict.fromkeys(names))
+        _expected.update(dict.fromkeys(another(name) if name in _made else name for name in names))
+        _made.update(names)
+
+
+def another(name):
+    """What a second layer of this name is called."""
+    return f"another {name}"
 
 
 def tell(name):

@@ -17,18 +17,13 @@ from types import SimpleNamespace
 from numba.core import compiler, funcdesc, types, typing
 from numba.core.codegen import JITCodeLibrary
 from numba.core.compiler_lock import global_compiler_lock
-from numba.core.compiler_machinery import LoweringPass, PassManager, register_pass
+from numba.core.compiler_machinery import LoweringPass, register_pass
 from numba.core.errors import NumbaRuntimeError
 from numba.core.lowering import Environment, Lower
 from numba.core.registry import CPUDispatcher
-from numba.core.typed_passes import (
-    IRLegalization,
-    NativeLowering,
-    NoPythonBackend,
-    NoPythonSupportedFeatureValidation,
-)
+from numba.core.typed_passes import NativeLowering
 
-from . import cache, claims, companion, progress
+from . import cache, claims, companion, passes, progress
 
 __all__ = ["Entry", "Part", "no_collection"]
 
@@ -107,13 +102,20 @@ class _EntryLibrary(_Library):
         for function in self._final_module.functions:
             if not function.is_declaration and not function.name.startswith(WRAPPER):
                 function.linkage = "internal"  # nobody else calls it, so numbers that all calls give are constants
-        passes, builder = self._codegen._module_pass_manager()
-        passes.run(self._final_module, builder)
+        manager, builder = self._codegen._module_pass_manager()
+        manager.run(self._final_module, builder)
 
 
 def _without_references(context):
-    """The context for code that counts no references to arrays: callers hold all of them."""
-    return context.subtarget(enable_nrt=False)
+    """The context for code that counts no references to arrays: callers hold all of them.
+
+    Its tables are complete: without this, it looks for more of them at each thing that it does not find.
+    """
+    return context.subtarget(enable_nrt=False, refresh=_nothing)
+
+
+def _nothing():
+    return
 
 
 @register_pass(mutates_CFG=True, analysis_only=False)
@@ -180,22 +182,12 @@ def _lower(state, context):
 
 
 class _EntryCompiler(compiler.CompilerBase):
-    """Numba's pipeline without its parallel loops, ending in one of our libraries."""
+    """Numba's compiler, ending in one of our libraries."""
 
     library_class, lowering = _EntryLibrary, _EntryLowering
 
     def define_pipelines(self):
-        state, builder = self.state, compiler.DefaultPassBuilder
-        state.library = _library(self.library_class, state)
-        passes = PassManager("minigrad")
-        passes.passes.extend(builder.define_untyped_pipeline(state).passes)
-        passes.passes.extend(builder.define_typed_pipeline(state).passes)
-        passes.add_pass(NoPythonSupportedFeatureValidation, "refuse what cannot be compiled")
-        passes.add_pass(IRLegalization, "make lowering possible")
-        passes.add_pass(self.lowering, "lower")
-        passes.add_pass(NoPythonBackend, "collect")
-        passes.finalize()
-        return [passes]
+        return passes.pipelines(self.state, self.lowering, lambda: _library(self.library_class, self.state))
 
 
 class _PartCompiler(_EntryCompiler):
