@@ -7,7 +7,6 @@ passes do is refused by one of them, and Numba then takes it along its own way.
 
 from numba.core import compiler, ir, types
 from numba.core.compiler_machinery import PassManager
-from numba.core.errors import CompilerError, NumbaError
 from numba.core.typed_passes import (
     IRLegalization,
     NoPythonBackend,
@@ -26,7 +25,7 @@ from numba.core.untyped_passes import (
     TranslateByteCode,
 )
 
-__all__ = ["pipelines"]
+__all__ = ["Pipeline"]
 
 UNTYPED = (
     TranslateByteCode,
@@ -41,16 +40,11 @@ TYPED = NopythonTypeInference, PreLowerStripPhis
 CHECKED = NoPythonSupportedFeatureValidation, IRLegalization
 
 
-def pipelines(state, lowering, library):
-    """What a compiler of Numba's tries for a function: the short way, then the long one.
+class Pipeline:
+    """Takes a function the short way, and where that does not do, the long one.
 
-    lowering    the pass that makes code, into what library() gives for each try
+    lowering    the pass that makes code, into what library() gives for each way
     """
-    return [_Short(lowering, library), _long(state, lowering)]
-
-
-class _Short:
-    """Runs the passes one after the other."""
 
     pipeline_name = "minigrad"
 
@@ -60,15 +54,18 @@ class _Short:
     def run(self, state):
         state.library = self.library()
         try:
-            for kind in UNTYPED + TYPED:
-                _run(kind, state)
-            if _has_array_expressions(state):
-                _run(NopythonRewrites, state)
-            for kind in (*CHECKED, self.lowering, NoPythonBackend):
-                _run(kind, state)
-        except Exception as error:
-            state.library = self.library()
-            raise error if isinstance(error, NumbaError) else CompilerError(str(error)) from error
+            self._short(state)
+        except Exception:  # the function needs more, or Numba says better what is wrong with it
+            state.library, state.func_ir = self.library(), None
+            _long(state, self.lowering).run(state)
+
+    def _short(self, state):
+        for kind in UNTYPED + TYPED:
+            _run(kind, state)
+        if _has_array_expressions(state):
+            _run(NopythonRewrites, state)
+        for kind in (*CHECKED, self.lowering, NoPythonBackend):
+            _run(kind, state)
 
 
 def _long(state, lowering):

@@ -1,0 +1,160 @@
+"""The short way of kernels through Numba: compiled functions do what Python does with the same arrays."""
+
+import numpy as np
+import pytest
+
+from minigrad_kernels.toolchain import jit
+from minigrad_kernels.toolchain.compiler import Entry
+
+
+def elements(x, y, out):
+    for i in range(out.shape[0]):
+        for j in range(out.shape[1]):
+            out[i, j] = x[i, -1 - j] + y[-1 - j]
+    out[-1, 0] = 2 * x[0, 0]
+    out[0, -1] += x.size + x.shape[1]
+
+
+def unsigned(x, y, out):
+    for i in range(np.uint64(out.shape[0])):
+        out[i, 0] = x[i, np.uint64(1)]
+        out[i, 1] = y[1]
+
+
+def ranges(x, y, out):
+    start, stop = int(x[0, 0]), int(x[0, 1])
+    for k in range(start, stop):
+        out[0, 0] += k
+    for k in range(start, stop, 3):
+        out[0, 1] += k
+    for k in range(stop, start, -2):
+        out[0, 2] += k
+    for k in range(start, stop, y.size):
+        out[1, 0] += 10 * k
+    for _ in range(start - stop):
+        out[1, 1] += 1
+    for k in range(stop):
+        if k == 3:
+            break
+        out[1, 2] += k
+
+
+def branches(x, y, out):
+    last, found = 0.0, -1
+    for i in range(x.shape[0]):
+        if x[i, 0] > 1:
+            found = i
+            seen = x[i, 1]
+            last = seen
+        elif i:
+            last = seen + 1
+        j = 0
+        while j < out.shape[1]:
+            before = last
+            last, j = last + j, j + 1
+            out[i, j - 1] = before - last
+    out[0, 0] = last + found
+
+
+def whole_arrays(x, y, out):
+    out[:, :] = x[:, :3] * 2 - y[:3]
+
+
+FUNCTIONS = elements, unsigned, ranges, branches, whole_arrays
+LAYOUTS = {
+    "C": np.ascontiguousarray,
+    "F": np.asfortranarray,
+    "strided": lambda array: np.repeat(array, 2, axis=-1)[..., ::2],
+    "reversed": lambda array: np.ascontiguousarray(array[::-1])[::-1],
+}
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("function", FUNCTIONS, ids=lambda function: function.__name__)
+def test_a_compiled_function_does_what_python_does(function, layout):
+    x = LAYOUTS[layout](np.array([[2.0, 9, 4, 1], [3, 5, 7, 0]]))
+    y = LAYOUTS[layout](np.array([1.0, 5, 2, 8]))
+    expected, got = LAYOUTS[layout](np.zeros((2, 3))), LAYOUTS[layout](np.zeros((2, 3)))
+    function(x, y, expected)
+    jit(function)(x, y, got)
+    assert expected.any() and (got == expected).all()
+
+
+@pytest.mark.parametrize("dtype", [np.bool_, np.uint8, np.int32, np.int64, np.float32])
+def test_elements_of_each_type(dtype):
+    def mirrored(x, out):
+        for k in range(x.size):
+            out[k] = x[-1 - k]
+
+    x = np.array([0, 1, 1, 0, 1]).astype(dtype)
+    x.flags.writeable = False
+    out = np.zeros(5, dtype)
+    jit(mirrored)(x, out)
+    assert (out == x[::-1]).all()
+
+
+def test_a_number_is_converted_to_the_type_of_the_elements():
+    def written(out):
+        out[0] = 2.75
+        out[1] = True
+        out[2] = out.size
+
+    out = np.zeros(3, np.int32)
+    jit(written)(out)
+    assert out.tolist() == [2, 1, 3]
+
+
+def test_a_function_that_needs_more_passes_goes_numbas_own_way():
+    def closed(x, out):
+        def twice(number):
+            return 2 * number
+
+        for k in range(x.size):
+            out[k] = twice(x[k])
+
+    x, out = np.arange(3.0), np.zeros(3)
+    jit(closed)(x, out)
+    assert out.tolist() == [0, 2, 4]
+
+
+def test_memory_of_numbas_own_is_counted():
+    """Arrays that a kernel makes need references to be counted, which our lowering leaves to Numba's."""
+
+    def made(x, out):
+        for k in range(x.size):
+            held = np.zeros(x.size)
+            held[k] = x[k]
+            copied = held + 1
+            out[k] = copied.sum()
+
+    x, out = np.arange(4.0), np.zeros(4)
+    jit(made)(x, out)
+    assert out.tolist() == [4, 5, 6, 7]
+
+
+def test_a_step_of_zero_is_refused():
+    def stepped(x, out):
+        for k in range(0, x.size, int(x[0])):
+            out[k] = 1
+
+    with pytest.raises(ValueError, match="must not be zero"):
+        jit(stepped)(np.zeros(2), np.zeros(2))
+
+
+def test_kernels_need_no_more_than_the_short_way(monkeypatch):
+    """Else a version of Numba has changed, and compilation takes longer than it has to."""
+    from minigrad_kernels.toolchain import passes
+
+    def refused(state, lowering):
+        raise AssertionError(f"{state.func_id.func_name} takes the long way")
+
+    class Passes:
+        def run(self, state):
+            refused(state, None)
+
+    monkeypatch.setattr(passes, "_long", lambda state, lowering: Passes())
+    entry = Entry(elements)
+    entry.kept_as = lambda x, y, out: None  # nothing of it lies on disk
+    x, out = np.ones((2, 3), np.float32), np.zeros((2, 3), np.float32)
+    entry(x, x[0], out)
+    assert entry.compiled == 1 and out.tolist() == [[2, 2, 11], [2, 2, 2]]
