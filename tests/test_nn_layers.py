@@ -360,6 +360,20 @@ def test_constants_and_the_default_generator():
     assert not same(values(network()), first)
 
 
+@pytest.mark.parametrize("shape", [(300, 64, 3, 3), (3, 200_000), (200_001,), (0, 4), ()])
+def test_numbers_are_those_of_one_draw_in_logical_order(shape):
+    """Also where they are drawn in runs, and whatever the layout."""
+    source, other = Generator(7), np.random.Generator(np.random.Philox(7))
+    order = FILTER if len(shape) == 4 else None
+    for name, (first, second), draw in (
+        ("uniform_", (-0.3, 0.7), lambda: -0.3 + (0.7 - -0.3) * other.random(shape)),
+        ("normal_", (0.25, 1.5), lambda: 0.25 + 1.5 * other.standard_normal(shape)),
+    ):
+        tensor = Tensor(empty(shape, np.float32, order))
+        getattr(nn.init, name)(tensor, first, second, source)
+        assert (tensor.data == np.asarray(draw()).astype(np.float32)).all()
+
+
 def test_initialisers_refuse():
     vector, matrix = Tensor(np.zeros(3, np.float32)), Tensor(np.zeros((3, 3), np.float32))
     for name in ("kaiming_uniform_", "kaiming_normal_", "xavier_uniform_", "xavier_normal_"):

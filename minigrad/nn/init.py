@@ -38,6 +38,8 @@ __all__ = [
     "zeros_",
 ]
 
+RUN = 1 << 17  # numbers that are drawn at once
+
 _GAINS = {"tanh": 5 / 3, "relu": math.sqrt(2), "selu": 3 / 4}
 _GAINS |= dict.fromkeys(("linear", "sigmoid"), 1.0)
 _GAINS |= dict.fromkeys([f"conv{kind}{dims}d" for kind in ("", "_transpose") for dims in (1, 2, 3)], 1.0)
@@ -57,14 +59,23 @@ def calculate_gain(nonlinearity, param=None):
     return _GAINS[nonlinearity]
 
 
-def _fill(op, tensor, draw, generator):
+def _fill(op, tensor, draw, generator, at_once=True):
+    """Fill a Tensor with draw(source, shape). Not at once: with several such calls, each for a run of its rows, whose
+    numbers stay in the caches of the CPU."""
     if tensor_of(op, "tensor", tensor).node is not None:
         raise StateError(f"{op}: the Tensor was made by {tensor.node.primitive.name}, wanted a leaf")
-    source = source_of(op, generator)
+    source, shape = source_of(op, generator), tensor.shape
     with device.naming(op):
-        device.check_room(tensor.shape, "float64")
-        numbers = draw(source)
-    device.assign(write(tensor), numbers)
+        device.check_room(shape, "float64")
+        rows = max(1, RUN // max(1, math.prod(shape[1:])))
+        if at_once or not shape or shape[0] <= rows or type(tensor.data) is not np.ndarray:
+            numbers = draw(source, shape)
+            device.assign(write(tensor), numbers)
+            return tensor
+        target = write(tensor)
+        for first in range(0, shape[0], rows):
+            run = target[first : first + rows]
+            device.assign(run, draw(source, run.shape))
     return tensor
 
 
@@ -77,7 +88,14 @@ def _uniform(op, tensor, a, b, generator):
     a, b = float_of(op, "a", a), float_of(op, "b", b)
     if not 0 <= b - a < math.inf:
         raise ShapeError(f"{op}: a is {a} and b {b}, wanted a <= b at a finite distance")
-    return _fill(op, tensor, lambda source: a + (b - a) * source.random(tensor.shape), generator)
+    return _fill(op, tensor, lambda source, shape: _scaled(source.random(shape), b - a, a), generator, at_once=False)
+
+
+def _scaled(numbers, factor, offset):
+    """factor * numbers + offset, in their place if they are more than one."""
+    numbers *= factor
+    numbers += offset
+    return numbers
 
 
 def normal_(tensor, mean=0.0, std=1.0, generator=None):
@@ -89,7 +107,9 @@ def _normal(op, tensor, mean, std, generator):
     mean, std = float_of(op, "mean", mean), float_of(op, "std", std)
     if not std >= 0:
         raise ShapeError(f"{op}: std is {std}, wanted at least 0")
-    return _fill(op, tensor, lambda source: mean + std * source.standard_normal(tensor.shape), generator)
+    return _fill(
+        op, tensor, lambda source, shape: _scaled(source.standard_normal(shape), std, mean), generator, at_once=False
+    )
 
 
 def trunc_normal_(tensor, mean=0.0, std=1.0, a=-2.0, b=2.0, generator=None):
@@ -107,8 +127,8 @@ def trunc_normal_(tensor, mean=0.0, std=1.0, a=-2.0, b=2.0, generator=None):
     if inside < 1e-3:
         raise ShapeError(f"{op}: mean is {mean}, std {std}, too far from the range {a} to {b}")
 
-    def draw(source):
-        numbers = source.standard_normal(tensor.shape)
+    def draw(source, shape):
+        numbers = source.standard_normal(shape)
         while (outside := (numbers < low) | (numbers > high)).any():
             numbers[outside] = source.standard_normal(int(outside.sum()))
         return mean + std * numbers
@@ -160,7 +180,7 @@ def orthogonal_(tensor, gain=1, generator=None):
     gain = float_of("orthogonal_", "gain", gain)
     rows, columns = tensor.shape[0], math.prod(tensor.shape[1:])
 
-    def draw(source):
+    def draw(source, shape):
         normal = source.standard_normal((max(rows, columns), min(rows, columns)))
         q, r = np.linalg.qr(normal)
         q = q * np.where(np.diagonal(r) < 0, -1.0, 1.0)  # else the signs that QR prefers would be likelier
