@@ -43,7 +43,7 @@ def no_change_of_threads():
 def always_scattered(monkeypatch):
     def forget():
         cpu._ways.cache_clear()
-        for known in (conv2d._known, conv2d._spaces):
+        for known in (conv2d._calls, conv2d._spaces):
             known._kept.clear()
 
     forget()
