@@ -43,7 +43,7 @@ def forget():
     """All plans."""
     cpu._ways.cache_clear()
     window_plan.weight_grad_plan.cache_clear()
-    for known in (conv2d._known, conv2d._spaces):
+    for known in (conv2d._calls, conv2d._spaces):
         known._kept.clear()
 
 

@@ -139,7 +139,7 @@ def _check_target(op, target, ignore_index, x):
         raise KindError(f"{op}: ignore_index is {type(ignore_index).__name__}, wants an integer")
     classes = x.shape[1]
     # Looking into a GPU's memory would wait for all that it was told to do. Without a sign a negative number is huge.
-    if type(target) is np.ndarray and (target.view(np.uint64) >= classes).any():
+    if type(target) is np.ndarray and np.maximum.reduce(target.view(np.uint64), initial=0) >= classes:
         wrong = ((target < 0) | (target >= classes)) & (target != ignore_index)
         if wrong.any():
             n = int(wrong.argmax())

@@ -63,6 +63,7 @@ __all__ = [
     "Plan",
     "aligned",
     "cut",
+    "flat",
     "in_pieces",
     "make_plan",
     "memory",
@@ -218,19 +219,23 @@ def runner(plan, windows=NO_WINDOWS):
         a, b, bias, relu, c, scratch, positions
 
     A bias of size 0 is none; with relu, C is the positive part. With windows, a table of pooling.py, C is made in
-    scratch memory, and c and positions receive its max pooling. Scratch holds whole shares of scratch_bytes: at most
-    so many threads take part.
+    scratch memory, and c and positions receive its max pooling. Scratch holds scratch_bytes.
     """
     pooled = int(windows[8] * windows[9] * windows[12]) if windows.size else 0
-    most, each = _shares(plan), _share(plan, pooled)
+    shares = _shares(plan)
     tables = (*plan[:-2], pooled * plan.most, windows)
 
     def run(a, b, bias, relu, c, scratch, positions=NO_POSITIONS):
-        shares = min(most, scratch.size // each) if each else most
         if shares:
             _run.on(shares, shares, *tables, int(relu), a, b, bias, c, positions, scratch)
 
     return run
+
+
+def flat(array):
+    """The elements of an array without gaps in the order in which they lie."""
+    elements = array.ravel("K")
+    return elements if elements.flags.writeable else alias(elements)
 
 
 def memory(array):
@@ -238,10 +243,8 @@ def memory(array):
 
     Kernels read arrays of any strides this way: one type for Numba, offsets for the rest.
     """
-    if array.flags.c_contiguous:
-        return alias(array).reshape(-1), 0
-    if array.ndim > 1 and array.swapaxes(-1, -2).flags.c_contiguous:
-        return alias(array).swapaxes(-1, -2).reshape(-1), 0
+    if array.flags.c_contiguous or (array.ndim > 1 and array.swapaxes(-1, -2).flags.c_contiguous):
+        return flat(array), 0
     reach = [step * (size - 1) for step, size in zip(array.strides, array.shape, strict=True)]
     start = sum(min(0, step) for step in reach)
     span = sum(abs(step) for step in reach) // array.itemsize + 1
