@@ -25,6 +25,7 @@ LOW_ROWS = max(1, ROWS // 3)  # of a tile for what whole tiles leave
 VECTOR_BYTES = TILE.vector_bytes
 GATHER, DOT, CHANNELS = 0, 1, 2
 TILE_STEPS, ACCUMULATE_STEPS = 6, 4  # of a sum, that cost as much as setting up a tile, and as adding to what is there
+WAIT = 4  # rows, in whose time a sum is ready for its next product: tiles of fewer are no faster
 NARROW = 0.6  # of what a step of two vectors costs, where there is one
 SHARED_WORK = 1 << 19  # multiplications; less is done sooner than a second thread wakes up
 
@@ -174,7 +175,7 @@ def plan_cost(plan, itemsize):
     """What the products of a plan cost, in steps of tiles of two vectors."""
     jobs, lanes = plan.jobs, VECTOR_BYTES // itemsize
     whole, rest = np.divmod(jobs[:, ROW_END] - jobs[:, ROW], ROWS)
-    tiles, low = whole + (rest > 0), -(-rest // LOW_ROWS) * LOW_ROWS / ROWS
+    tiles, low = whole + (rest > 0), -(-rest // LOW_ROWS) * max(LOW_ROWS, WAIT) / ROWS
     mixed = whole + np.where(rest <= 2 * LOW_ROWS, low, 1)
     whole, rest = np.divmod(jobs[:, COLUMNS], 2 * lanes)
     wide, narrow = whole + (rest > lanes), (rest > 0) & (rest <= lanes)
