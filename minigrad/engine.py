@@ -62,7 +62,6 @@ def backward(tensor, gradient, retain_graph, create_graph):
         first = _first_gradient("backward", tensor, gradient)
     create_graph = flag_of("backward", "create_graph", create_graph)
     retain_graph = create_graph if retain_graph is None else flag_of("backward", "retain_graph", retain_graph)
-
     recorder = capturing.get()
 
     def finish(leaf, gradient, owned):
