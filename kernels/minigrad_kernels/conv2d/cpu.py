@@ -18,18 +18,19 @@ from ..toolchain.tf32_mode import mode as tf32
 from ..transpose.cpu import transpose
 from . import winograd_plan
 from .cpu_tf32 import rounded_bytes, rounding
-from .filter_plan import fold, partial_count, shared_shape, weight_grad_plan
+from .filter_plan import Layout, fold, partial_count
 from .geometry import Geometry, output_shape
 from .neighbours import finite, neighbours, spread
 from .pixel_plan import forward_plan, input_grad_plan
 from .reads import filter_order
 from .scatter_plan import scatter
+from .window_plan import weight_grad_plan
 from .winograd_choice import correlated, plan_of, summed, winograd_bytes
 from .winograd_mode import mode
 
 __all__ = ["ready", "workspace"]
 
-PLANS = {"forward": forward_plan, "input_grad": input_grad_plan, "weight_grad": weight_grad_plan}
+PLANS = {"forward": forward_plan, "input_grad": input_grad_plan}
 LARGE_PLANE = 1 << 14  # elements of a tap, from which on NumPy takes longer to turn them than a kernel
 POOLED_BYTES = 1 << 20  # of images in front of pooling, which should stay in the second cache
 
@@ -43,7 +44,7 @@ class _Setup(NamedTuple):
     bytes: int
     picks: np.ndarray | None = None  # see neighbours.py
     pixels: int = 1
-    sums: tuple = ()  # shape of each partial sum
+    sums: Layout | None = None  # of weight_grad
     steps: tuple = ()  # stride and dilation
     exact: bool = True  # for sources with infinity and NaN too
 
@@ -70,11 +71,15 @@ def _ways(direction, x_shape, w_shape, stride, padding, dilation, groups, itemsi
 
 
 def _setup(direction, geometry):
-    plan, leading, sums = PLANS[direction](geometry), 0, shared_shape(geometry)
-    if direction == "input_grad":
-        leading = prod(geometry.w_shape)
-    elif direction == "weight_grad" and (partial_count(geometry) > 1 or prod(sums) > prod(geometry.w_shape)):
-        leading = partial_count(geometry) * prod(sums)
+    leading, sums = 0, None
+    if direction == "weight_grad":
+        plan, sums = weight_grad_plan(geometry)
+        if sums.folded or partial_count(geometry) > 1:
+            leading = partial_count(geometry) * sums.size
+    else:
+        plan = PLANS[direction](geometry)
+        if direction == "input_grad":
+            leading = prod(geometry.w_shape)
     size = leading * geometry.itemsize + scratch_bytes(plan, geometry.itemsize)
     steps = geometry.stride, geometry.dilation
     return _Setup(plan, runner(plan), leading, size + ALIGNMENT if size else 0, sums=sums, steps=steps)
@@ -260,12 +265,12 @@ def _weight_grad(ways, g, x, dw, workspace):
     setup.run(flat(x), flat(g), none, False, target, scratch)
     if not partials.size:
         return
-    partials = partials.reshape(-1, prod(setup.sums))
-    shared = setup.sums[3] > 1
+    sums = setup.sums
+    partials = partials.reshape(-1, sums.size)
     if len(partials) > 1:
-        _add_pairwise(partials, partials[0] if shared else total)
-    if shared:
-        fold(partials[0].reshape(setup.sums), setup.steps[0][1], dw.transpose(FILTER))
+        _add_pairwise(partials, partials[0] if sums.folded else total)
+    if sums.folded:
+        fold(partials[0], sums.pixels, sums.steps, setup.steps[0][1], dw.transpose(FILTER))
 
 
 def _add_pairwise(partials, total):

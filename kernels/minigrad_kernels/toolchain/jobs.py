@@ -59,7 +59,11 @@ LAST, PACKED, B_COLUMN = range(16, 19)
 
 
 class Border(NamedTuple):
-    """An image of A as it lies in memory and as it lies in scratch memory, rows as runs of elements."""
+    """An image of A as it lies in memory and as it lies in scratch memory, rows as runs of elements.
+
+    There it may lie in groups of columns that overlap, each of them full_rows x full_length, `step` elements of a row
+    from one to the next. Where turned, the product takes the image as B, and B as A.
+    """
 
     rows: int = 0
     row_length: int = 0
@@ -67,6 +71,14 @@ class Border(NamedTuple):
     left: int = 0
     full_rows: int = 0
     full_length: int = 0
+    groups: int = 1
+    step: int = 0
+    turned: int = 0
+
+    @property
+    def size(self):
+        """Elements of an image in scratch memory."""
+        return self.groups * self.full_rows * self.full_length
 
 
 NOTHING = Border()
@@ -103,7 +115,7 @@ def make_plan(work, itemsize, items, rows, taps, border=NOTHING, images=0, bound
         np.ascontiguousarray(table, np.int64) for table in (starts, jobs, *rows, *taps, panel_taps, border, bounds)
     ]
     most = int(np.diff(tables[-1]).max(initial=0))
-    return Plan(*tables, images * border.full_rows * border.full_length, panel, most, work >= SHARED_WORK)
+    return Plan(*tables, images * border.size, panel, most, work >= SHARED_WORK)
 
 
 def _panels(jobs, taps, itemsize):
