@@ -57,11 +57,11 @@ def write(tensor):
 def backward(tensor, gradient, retain_graph, create_graph):
     """Add the gradient of a scalar (of sum(gradient * tensor) otherwise) to .grad of the leaves below it."""
     if gradient is None and not tensor.shape and tensor.requires_grad:
-        gradient = Tensor.made(one(device.place_of(tensor.data), tensor.dtype))
-    roots = [(tensor, _first_gradient("backward", tensor, gradient))]
+        first = Tensor.made(one(device.place_of(tensor.data), tensor.dtype))
+    else:
+        first = _first_gradient("backward", tensor, gradient)
     create_graph = flag_of("backward", "create_graph", create_graph)
     retain_graph = create_graph if retain_graph is None else flag_of("backward", "retain_graph", retain_graph)
-
     recorder = capturing.get()
 
     def finish(leaf, gradient, owned):
@@ -74,7 +74,7 @@ def backward(tensor, gradient, retain_graph, create_graph):
     functions = []
     token = _at_end.variable.set(functions)
     try:
-        _walk(roots, finish, retain_graph, create_graph)
+        _walk([(tensor, first)], finish, retain_graph, create_graph)
         for function in functions:
             function()
     finally:

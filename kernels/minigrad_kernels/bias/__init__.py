@@ -113,9 +113,12 @@ def column_sums(x, out, workspace):
     Shapes  x (N, C) or (N, C, H, W); out (C,); workspace: workspace(x.shape) bytes
     """
     op = "column_sums"
-    kernel = implementation(__name__, op, x)
-    if type(out) is not type(x):
-        check_one_kind(op, {"x": x, "out": out})
-    matrix = _matrix(op, "x", x)
-    sums = _vector(op, "out", out, x, check_output)
-    kernel(matrix, sums, workspace_of(op, workspace, _bytes(x.shape), "bias.workspace", x))
+    kernel, shapes = implementation(__name__, op, x), layouts(op, x, out)
+    if not shapes or not out.flags.writeable or not _known.found(shapes, ()):
+        if type(out) is not type(x):
+            check_one_kind(op, {"x": x, "out": out})
+        _matrix(op, "x", x)
+        _vector(op, "out", out, x, check_output)
+        if shapes:
+            _known.keep(shapes, (), True)
+    kernel(rows(op, "x", x), out, workspace_of(op, workspace, _bytes(x.shape), "bias.workspace", x))
