@@ -156,8 +156,8 @@ def _convolved_bytes(x_shape, w_shape, out_size, itemsize):
     return -(-x_shape[0] * w_shape[0] * prod(out_size) * itemsize // ALIGNMENT) * ALIGNMENT + ALIGNMENT
 
 
-def ready(direction, _x_shape, _w_shape, settings, _itemsize, windows=(), _made=()):
-    """What a launcher runs with the arrays of a call; here shapes say nothing yet."""
+def ready(direction, x_shape, w_shape, settings, itemsize, windows=None, made=None):
+    """What a launcher runs with the arrays of a call, whose sizes each launch looks at by itself."""
     if direction == "forward":
         return lambda x, w, bias, relu, residual, *rest: forward(x, w, bias, relu, *settings, *rest, residual=residual)
     if direction == "forward_pooled":

@@ -174,7 +174,7 @@ def workspace(a, b):
     return p.z.size * slices * p.m * p.n * 4 + ALIGNMENT if slices > 1 else 0
 
 
-def ready(_a, _b):
+def ready(a, b):
     """What the launcher runs with arrays that lie like these."""
     return lambda a, b, bias, relu, residual, *rest: forward(a, b, bias, relu, *rest, residual=residual)
 
