@@ -3,7 +3,9 @@
 import inspect
 import operator
 
-__all__ = ["binder", "call_of"]
+__all__ = ["PLAIN", "binder", "call_of"]
+
+PLAIN = {int, float, bool, str, tuple, type(None)}  # what a tuple among arguments is mostly made of: no Tensors
 
 
 def binder(name, signature):

@@ -46,7 +46,8 @@ def write(tensor):
     """
     if tensor.node is not None:
         raise StateError(f"write: the Tensor was made by {tensor.node.primitive.name}; only leaves can be written")
-    fusion.before_writing(tensor)
+    if fusion.waiting():
+        fusion.before_writing(tensor)
     tensor.version[0] += 1
     if (recorder := capturing.get()) is not None:
         recorder.write_to(tensor)
@@ -56,11 +57,11 @@ def write(tensor):
 def backward(tensor, gradient, retain_graph, create_graph):
     """Add the gradient of a scalar (of sum(gradient * tensor) otherwise) to .grad of the leaves below it."""
     if gradient is None and not tensor.shape and tensor.requires_grad:
-        gradient = Tensor.made(one(device.place_of(tensor.data), tensor.dtype))
-    roots = [(tensor, _first_gradient("backward", tensor, gradient))]
+        first = Tensor.made(one(device.place_of(tensor.data), tensor.dtype))
+    else:
+        first = _first_gradient("backward", tensor, gradient)
     create_graph = flag_of("backward", "create_graph", create_graph)
     retain_graph = create_graph if retain_graph is None else flag_of("backward", "retain_graph", retain_graph)
-
     recorder = capturing.get()
 
     def finish(leaf, gradient, owned):
@@ -73,7 +74,7 @@ def backward(tensor, gradient, retain_graph, create_graph):
     functions = []
     token = _at_end.variable.set(functions)
     try:
-        _walk(roots, finish, retain_graph, create_graph)
+        _walk([(tensor, first)], finish, retain_graph, create_graph)
         for function in functions:
             function()
     finally:
@@ -290,11 +291,10 @@ def _accumulate(tensor, gradient, owned):
     if gradient._requires_grad or (total is not None and total.requires_grad):
         tensor.grad = gradient if total is None else total + gradient
     elif total is None:
-        data, array, order = tensor._data, gradient._data, None
-        if not data.flags.c_contiguous:
-            order = device.order_of(data)
-        taken = device.contiguous if owned and device.can_hold_a_sum(array) else device.copy
-        kept = taken(array, order)
-        tensor.grad = gradient if kept is array and gradient.__class__ is Tensor else Tensor.made(kept)
+        data, array = tensor._data, gradient._data
+        whole = owned and device.can_hold_a_sum(array)
+        if not whole or array.strides != data.strides:
+            array = (device.contiguous if whole else device.copy)(array, device.order_of(data))
+        tensor.grad = gradient if array is gradient._data and gradient.__class__ is Tensor else Tensor.made(array)
     else:
         device.accumulate(write(total), gradient.data)

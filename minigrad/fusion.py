@@ -38,21 +38,22 @@ from .anomaly import anomaly
 from .modes import recording
 from .tensor import Tensor
 
-__all__ = ["Waiting", "apart", "before_writing", "extended", "fusing", "open_call", "later", "wanted"]
+__all__ = ["Waiting", "apart", "before_writing", "extended", "fusing", "open_call", "later", "waiting", "wanted"]
 
 _waiting: "contextvars.ContextVar[list | None]" = contextvars.ContextVar("waiting", default=None)
+waiting = _waiting.get  # references to what waits inside such a context; None outside of any
 
 
-@contextlib.contextmanager
-def fusing():
+class fusing:
     """Inside, operations wait for what may extend them; at the end all are computed."""
-    waiting: list[weakref.ref] = []
-    token = _waiting.set(waiting)
-    try:
-        yield
-    finally:
-        _waiting.reset(token)
-        for reference in waiting:
+
+    def __enter__(self):
+        self.waiting: list[weakref.ref] = []
+        self.token = _waiting.set(self.waiting)
+
+    def __exit__(self, *error):
+        _waiting.reset(self.token)
+        for reference in self.waiting:
             if type(tensor := reference()) is Waiting:
                 tensor.compute()
 
@@ -72,8 +73,8 @@ def apart():
 
 
 def wanted():
-    """Whether a Module that is called now should open such a context."""
-    return _waiting.get() is None and not anomaly.get()
+    """Whether a Module that is called outside of such a context should open one."""
+    return not anomaly.get()
 
 
 class Step(NamedTuple):
@@ -221,7 +222,7 @@ def extended(primitive, values):
 
 def before_writing(tensor):
     """Compute what waits and reads the memory of this Tensor."""
-    for reference in _waiting.get() or ():
+    for reference in _waiting.get():
         if type(waiting := reference()) is Waiting:
             values = _call.__get__(waiting).values
             if any(isinstance(value, Tensor) and value.version is tensor.version for value in values):

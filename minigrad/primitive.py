@@ -21,7 +21,7 @@ from minigrad_kernels.errors import KindError, StateError
 
 from . import device, fusion
 from .anomaly import anomaly, check_results, has_history, has_nan, origin
-from .binder import binder, call_of
+from .binder import PLAIN, binder, call_of
 from .modes import recording, watching
 from .node import Node, edge_to
 from .tensor import Tensor
@@ -261,7 +261,7 @@ class Primitive:
                         self._refuse(name)
                     node = value.node
                     edges.append((name, None, data.shape, data.dtype, value if node is None else (node, value.output)))
-            elif type(value) is tuple:
+            elif type(value) is tuple and not PLAIN.issuperset(map(type, value)):
                 arguments.append(tuple([one._data if isinstance(one, Tensor) else one for one in value]))
                 if position == 0 and self.starred:
                     away = any([one._data.__class__ is not ndarray for one in value])

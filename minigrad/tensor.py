@@ -91,9 +91,7 @@ class Tensor(Methods):
         self._data = data
 
     data = property(operator.attrgetter("_data"), _take)
-    shape = property(lambda self: self._data.shape)
-    dtype = property(lambda self: self.data.dtype)
-    ndim = property(lambda self: self.data.ndim)
+    shape, dtype, ndim = (property(operator.attrgetter(f"_data.{name}")) for name in ("shape", "dtype", "ndim"))
     device = property(lambda self: device.device_of(self.data))
     is_leaf = property(lambda self: self.node is None)
     requires_grad = property(operator.attrgetter("_requires_grad"), lambda self, value: self.requires_grad_(value))

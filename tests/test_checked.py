@@ -5,7 +5,7 @@ import pytest
 
 from minigrad import Tensor, ops
 from minigrad.create import zeros
-from minigrad_kernels import conv2d, matmul
+from minigrad_kernels import conv2d, matmul, softmax
 from minigrad_kernels.checked import Checked, layouts
 from minigrad_kernels.errors import KindError, ShapeError
 
@@ -101,3 +101,28 @@ def test_a_convolution_that_passed_is_still_refused_where_it_differs():
         if space.size:
             with pytest.raises(ShapeError, match="workspace"):
                 conv2d.forward(x, w, None, False, *settings, out, space[:-1])
+
+
+@pytest.mark.parametrize("with_gradient", [False, True])
+def test_a_loss_that_was_checked_is_looked_at_where_it_must_be(with_gradient):
+    x, target = np.ones((3, 4), np.float32), np.array([0, 3, 1])
+    dx = np.zeros_like(x) if with_gradient else None
+    out, divisor, sums = np.empty((), np.float32), np.empty((), np.float32), np.empty(3, np.float32)
+    space = np.empty(softmax.workspace(3), np.uint8)
+
+    def loss(labels=target, result=out):
+        softmax.cross_entropy_total(x, labels, -100, True, result, divisor, sums, space, None, dx)
+
+    for _ in range(2):
+        out.fill(0)
+        loss()
+        assert out == np.float32(np.log(4)) and divisor == 3
+        if with_gradient:
+            np.testing.assert_allclose(dx.sum(1), 0, atol=1e-6)
+            dx.fill(0)
+    for labels in (np.array([0, 4, 1]), np.array([0, -1, 1])):
+        with pytest.raises(ShapeError, match="but there are 4 classes"):
+            loss(labels)
+    out.flags.writeable = False
+    with pytest.raises(ShapeError, match="out is read-only"):
+        loss()

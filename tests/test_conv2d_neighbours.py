@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from minigrad_kernels import conv2d
-from minigrad_kernels.conv2d import cpu, filter_plan, reference, scatter_plan
+from minigrad_kernels.conv2d import cpu, filter_plan, reference, scatter_plan, window_plan
 from minigrad_kernels.conv2d.geometry import Geometry
 from minigrad_kernels.conv2d.neighbours import finite, neighbours
 from minigrad_kernels.toolchain import set_threads, threads
@@ -39,13 +39,16 @@ def no_change_of_threads():
     set_threads(before)
 
 
+def forget():
+    """All plans."""
+    cpu._ways.cache_clear()
+    window_plan.weight_grad_plan.cache_clear()
+    for known in (conv2d._calls, conv2d._spaces):
+        known._kept.clear()
+
+
 @pytest.fixture
 def always_scattered(monkeypatch):
-    def forget():
-        cpu._ways.cache_clear()
-        for known in (conv2d._known, conv2d._spaces):
-            known._kept.clear()
-
     forget()
     monkeypatch.setattr(scatter_plan, "WORTH", float("inf"))
     yield
@@ -201,3 +204,79 @@ def test_few_channels_under_a_wide_filter_are_scattered():
     few, many = problem(SCATTERED[6], np.float32), problem((8, 64, 64, (9, 9), (3, 3), *settings[:3]), np.float32)
     assert is_scattered(few[0], few[1], settings) or VECTOR_BYTES == 16
     assert not is_scattered(many[0], many[1], settings)
+
+
+# ---- windows side by side ----------------------------------------------------------------------------------------
+
+# Images, channels read and made, size, kernel, stride, padding, dilation: of weight_grad
+WINDOWS = [
+    *CASES[:4],
+    (25, 1, 6, (28, 28), (5, 5), (1, 1), (2, 2), (1, 1)),
+    (9, 3, 5, (9, 23), (4, 3), (2, 3), (3, 2), (1, 1)),
+    (40, 2, 3, (3, 4), (2, 2), (1, 1), (0, 1), (1, 1)),
+    (2, 5, 1, (4, 3), (3, 3), (1, 1), (2, 5), (1, 1)),
+    (1, 1, 2, (7, 40), (1, 9), (3, 1), (0, 4), (1, 1)),
+    (17, 4, 4, (5, 1), (3, 1), (1, 1), (1, 0), (1, 1)),
+]
+
+
+@pytest.fixture
+def always_by_windows(monkeypatch):
+    forget()
+    monkeypatch.setattr(window_plan, "WORTH", float("inf"))
+    yield
+    forget()
+
+
+@pytest.fixture(params=[1, 2, 3, 5])
+def pixels(request, monkeypatch, always_by_windows):
+    """So many pixels in a group, where a row has as many."""
+    monkeypatch.setattr(window_plan, "_cost", lambda geometry, pixels: abs(pixels - request.param))
+    return request.param
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("case", WINDOWS, ids=str)
+def test_sums_over_windows_are_exact(case, dtype, pixels):
+    inputs = problem(case, dtype)
+    x, w, g, _, settings = inputs
+    layout = window_plan.weight_grad_plan(geometry_of(x, w, g, settings))[1]
+    assert layout.folded and layout.pixels == min(pixels, g.shape[3], window_plan.MOST_ROWS // case[2])
+    assert np.array_equal(computed("weight_grad", *inputs), defined("weight_grad", *inputs))
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
+@pytest.mark.parametrize("case", WINDOWS, ids=str)
+def test_windows_pass_on_what_is_not_finite_as_it_is_defined(case, value, always_by_windows):
+    inputs = problem(case, np.float32)
+    for array in inputs[0], inputs[2]:
+        array[-1, 0, 0, -1] = value
+    with np.errstate(invalid="ignore"):
+        expected = defined("weight_grad", *inputs)
+    assert np.array_equal(computed("weight_grad", *inputs), expected, equal_nan=True)
+
+
+@pytest.mark.parametrize("case", WINDOWS, ids=str)
+def test_bits_of_windows_do_not_depend_on_the_threads(case, always_by_windows):
+    n, *rest = case
+    x, w, g, bias, settings = problem((4 * n, *rest), np.float32)
+    rng, results = np.random.default_rng(1), []
+    for array in (x, g):
+        array[...] = rng.standard_normal(array.shape)
+    for count in range(1, threads() + 1):
+        set_threads(count)
+        results.append(computed("weight_grad", x, w, g, bias, settings).tobytes())
+    assert len(set(results)) == 1
+
+
+def test_few_channels_under_a_large_filter_go_by_windows():
+    def by_windows(case):
+        x, w, g, _, settings = problem(case, np.float32)
+        layout = window_plan.weight_grad_plan(geometry_of(x, w, g, settings))[1]
+        return layout.folded and layout.steps[2] == 1
+
+    rest = (1, 1), (1, 1), (1, 1)
+    assert by_windows((8, 1, 6, (28, 28), (5, 5), *rest)) or VECTOR_BYTES == 16
+    assert not by_windows((8, 64, 64, (9, 9), (3, 3), *rest))
+    assert not by_windows((8, 1, 16, (28, 28), (3, 3), *rest))
+    assert not by_windows((8, 1, 6, (28, 28), (5, 5), (1, 1), (1, 1), (2, 1)))

@@ -1,8 +1,19 @@
 """What checks of arguments gave, kept, so that a step that repeats does not make them again."""
 
-import numpy as np
+from collections.abc import Callable
+from operator import is_
+from typing import NamedTuple
 
-__all__ = ["Checked", "layouts"]
+from numpy import ndarray
+
+__all__ = ["Call", "Checked", "layouts"]
+
+
+class Call(NamedTuple):
+    """What a launcher keeps of a call that has passed all checks."""
+
+    bytes: int  # of workspace that it wants
+    run: Callable  # with its arrays
 
 
 class Checked:
@@ -13,21 +24,25 @@ class Checked:
     """
 
     MOST = 1024
+    MOST_SETTINGS = 16  # for one set of shapes
 
     def __init__(self):
         self._kept = {}
 
     def found(self, shapes, settings):
         """What was kept for equal shapes, all of one kind, and the same settings; else None."""
-        entry = self._kept.get((shapes, *map(id, settings)))
-        return None if entry is None else entry[1]
+        for given, result in self._kept.get(shapes, ()):
+            if all(map(is_, given, settings)):
+                return result
+        return None
 
     def keep(self, shapes, settings, result):
         """Keep a result that is not None, unless a setting could change; returns it."""
         if all(map(_is_constant, settings)):
             if len(self._kept) >= self.MOST:
                 self._kept.clear()
-            self._kept[(shapes, *map(id, settings))] = settings, result
+            known = self._kept.get(shapes, ())
+            self._kept[shapes] = ((settings, result), *known[: self.MOST_SETTINGS - 1])
         return result
 
 
@@ -47,7 +62,7 @@ def layouts(op, *arrays):
     for array in arrays:
         if array is None:
             found.append(None)
-        elif type(array) is np.ndarray and array.flags.aligned:
+        elif array.__class__ is ndarray and array.flags.aligned:
             found += array.shape, array.strides, array.dtype
         else:
             return None

@@ -51,7 +51,7 @@ class Module:
         raise NotImplementedError(f"{type(self).__name__}: forward is not defined")
 
     def __call__(self, *args, **kwargs):
-        if fusion.wanted():
+        if fusion.waiting() is None and fusion.wanted():
             with fusion.fusing():
                 return self(*args, **kwargs)
         if device.marking.get():
@@ -90,9 +90,10 @@ class Module:
             kept[name] = value
 
     def __getattr__(self, name):
+        own = self.__dict__
         for kept in ("_parameters", "_buffers", "_modules"):
-            if name in self.__dict__.get(kept, ()):
-                return self.__dict__[kept][name]
+            if name in (found := own.get(kept, ())):
+                return found[name]
         raise AttributeError(f"{type(self).__name__} has no attribute {name!r}")
 
     def __delattr__(self, name):

@@ -158,10 +158,12 @@ class Optimizer(Groups, Scaled):
 
     def hyper(self, names, group, **others):
         """The numbers for a kernel, by their names in minigrad_kernels.optimizer: options of a group, and others."""
-        numbers = [plain(others[name] if name in others else group[name]) for name in lower_names(names)]
-        for name, value in zip(lower_names(names), numbers, strict=True):
-            if not isinstance(value, int | float):
+        numbers = []
+        for name in lower_names(names):
+            value = others[name] if name in others else group[name]
+            if value.__class__ is not float and not isinstance(value := plain(value), int | float):
                 raise KindError(f"{self.name}: {'lr' if name == 'rate' else name} is {value!r}, wanted a number")
+            numbers.append(value)
         return np.array(numbers, np.float64)
 
     @staticmethod

@@ -13,6 +13,7 @@ Errors  ValueError for a shape, layout or workspace, TypeError for an element ty
 import functools
 import math
 
+from ..checked import Checked, layouts
 from ..errors import ShapeError
 from ..toolchain import alias, implementation
 from ..toolchain.arguments import (
@@ -86,15 +87,21 @@ def bias_relu_grad(g, out, dx, dbias, workspace):
     Shapes  g, out and dx (N, C) or (N, C, H, W); dbias (C,); workspace: workspace(g.shape) bytes
     """
     op = "bias_relu_grad"
-    kernel = implementation(__name__, op, g)
-    if type(out) is not type(g) or type(dx) is not type(g) or type(dbias) is not type(g):
-        check_one_kind(op, {"g": g, "out": out, "dx": dx, "dbias": dbias})
-    matrix = _matrix(op, "g", g)
-    check_array(op, "out", out, g.shape, g.dtype)
-    check_output(op, "dx", dx, g.shape, g.dtype)
-    sums = _vector(op, "dbias", dbias, g, check_output)
+    kernel, shapes = implementation(__name__, op, g), layouts(op, g, out, dx, dbias)
+    if not shapes or not dx.flags.writeable or not dbias.flags.writeable or not _known.found(shapes, ()):
+        if type(out) is not type(g) or type(dx) is not type(g) or type(dbias) is not type(g):
+            check_one_kind(op, {"g": g, "out": out, "dx": dx, "dbias": dbias})
+        for name, array, check in (("g", g, check_array), ("out", out, check_array), ("dx", dx, check_output)):
+            check(op, name, array, g.shape, g.dtype)
+            _matrix(op, name, array)
+        _vector(op, "dbias", dbias, g, check_output)
+        if shapes:
+            _known.keep(shapes, (), True)
     memory = workspace_of(op, workspace, _bytes(g.shape), "bias.workspace", g)
-    kernel(matrix, _matrix(op, "out", out), _matrix(op, "dx", dx), sums, memory)
+    kernel(rows(op, "g", g), rows(op, "out", out), rows(op, "dx", dx), dbias, memory)
+
+
+_known = Checked()
 
 
 @widened("x", native=on_cuda)
@@ -106,9 +113,12 @@ def column_sums(x, out, workspace):
     Shapes  x (N, C) or (N, C, H, W); out (C,); workspace: workspace(x.shape) bytes
     """
     op = "column_sums"
-    kernel = implementation(__name__, op, x)
-    if type(out) is not type(x):
-        check_one_kind(op, {"x": x, "out": out})
-    matrix = _matrix(op, "x", x)
-    sums = _vector(op, "out", out, x, check_output)
-    kernel(matrix, sums, workspace_of(op, workspace, _bytes(x.shape), "bias.workspace", x))
+    kernel, shapes = implementation(__name__, op, x), layouts(op, x, out)
+    if not shapes or not out.flags.writeable or not _known.found(shapes, ()):
+        if type(out) is not type(x):
+            check_one_kind(op, {"x": x, "out": out})
+        _matrix(op, "x", x)
+        _vector(op, "out", out, x, check_output)
+        if shapes:
+            _known.keep(shapes, (), True)
+    kernel(rows(op, "x", x), out, workspace_of(op, workspace, _bytes(x.shape), "bias.workspace", x))

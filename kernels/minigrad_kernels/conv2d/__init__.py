@@ -17,7 +17,7 @@ Errors  ValueError for shapes, values, layouts or a workspace that do not fit, T
 
 import numpy as np
 
-from ..checked import Checked, layouts
+from ..checked import Call, Checked, layouts
 from ..errors import KindError, MinigradError, ShapeError
 from ..layout import CHANNELS_LAST, FILTER, is_dense
 from ..pool2d import check_windows, max_forward, position_type
@@ -65,7 +65,7 @@ def _check(op, arrays, x_shape, w_shape, bias, settings):
         raise ShapeError(f"{op}: {name} is read-only, wants an array to write to")
 
 
-_known = Checked()  # the bytes of workspace that a call wants which has passed all checks but of these
+_calls = Checked()
 _spaces = Checked()
 
 
@@ -74,19 +74,25 @@ def _conditions():
     return threads(), mode(), tf32()
 
 
-def _wanted(shapes, given, out):
-    """The bytes of workspace that a call with these layouts and settings wants; None if it must be checked."""
-    return _known.found(shapes, given) if shapes and out.flags.writeable else None
+def _kept(shapes, given, out):
+    """The call with these layouts and settings that was kept; None if it must be checked."""
+    return _calls.found(shapes, given) if shapes and out.flags.writeable else None
 
 
-def _settings(stride, padding, dilation, groups):
+def _settings(like, stride, padding, dilation, groups):
+    """The settings as tuples, for an array of a kind that has kernels."""
+    backend(like)
     return as_tuple(stride), as_tuple(padding), as_tuple(dilation), groups
 
 
-def _keep(direction, array, x_shape, w_shape, settings, shapes, given):
-    """The bytes of workspace for a call that has been checked, kept where its layouts are known."""
-    wanted = implementation(__name__, "workspace", array)(direction, x_shape, w_shape, *settings, array.itemsize)
-    return _known.keep(shapes, given, wanted) if shapes else wanted
+def _keep(direction, like, x_shape, w_shape, settings, shapes, given, *pooled):
+    """The call that has been checked, kept where its layouts are known."""
+    itemsize = like.itemsize
+    wanted = implementation(__name__, "workspace", like)(direction, x_shape, w_shape, *settings, itemsize)
+    call = Call(
+        wanted, implementation(__name__, "ready", like)(direction, x_shape, w_shape, settings, itemsize, *pooled)
+    )
+    return _calls.keep(shapes, given, call) if shapes else call
 
 
 def workspace(direction, x_shape, w_shape, stride, padding, dilation, groups, dtype, like=None):
@@ -94,12 +100,12 @@ def workspace(direction, x_shape, w_shape, stride, padding, dilation, groups, dt
 
     Without `like`, on the CPU. There it is for as many threads as now.
     """
-    settings, known = _settings(stride, padding, dilation, groups), type(x_shape) is tuple is type(w_shape)
+    device, known = HOST if like is None else like, type(x_shape) is tuple is type(w_shape)
+    settings = _settings(device, stride, padding, dilation, groups)
     shapes, given = (direction, x_shape, w_shape, dtype, type(like)), (*settings, *_conditions())
     if known and (found := _spaces.found(shapes, given)) is not None:
         return found
     output_shape(x_shape, w_shape, None, *settings)
-    device = HOST if like is None else like
     if is_half(np.dtype(dtype)) and not _on_cores(direction, device, x_shape, w_shape, settings):
         dtype = np.float32  # what 16 bits are widened to
     if np.dtype(dtype) not in FLOATS and not is_half(np.dtype(dtype)):
@@ -126,7 +132,7 @@ def _native(direction, image, filters):
     def native(*arguments):
         settings = arguments[4:8] if direction == "forward" else arguments[2:6]
         shapes = arguments[image].shape, arguments[filters].shape
-        return _on_cores(direction, arguments[0], *shapes, _settings(*settings))
+        return _on_cores(direction, arguments[0], *shapes, _settings(arguments[0], *settings))
 
     return native
 
@@ -151,10 +157,10 @@ def forward(x, w, bias, relu, stride, padding, dilation, groups, out, workspace,
     Shapes  bias None or (O,); residual None, or an array like out that shares no memory with it
     Source  V. Dumoulin, F. Visin, "A guide to convolution arithmetic for deep learning", 2016, section 2
     """
-    kernel, settings = implementation(__name__, "forward", x), _settings(stride, padding, dilation, groups)
-    shapes, given = layouts("forward", x, w, bias, out, residual), (*settings, relu, *_conditions())
-    wanted = _wanted(shapes, given, out)
-    if wanted is None:
+    shapes = layouts("forward", x, w, bias, out, residual)
+    given = stride, padding, dilation, groups, relu, *_conditions()
+    if (call := _kept(shapes, given, out)) is None:
+        settings = _settings(x, stride, padding, dilation, groups)
         arrays = [("x", x, x.shape, CHANNELS_LAST), ("w", w, w.shape, FILTER), ("out", out, None, CHANNELS_LAST)]
         if residual is not None:
             arrays.insert(2, ("residual", residual, None, CHANNELS_LAST))
@@ -162,9 +168,8 @@ def forward(x, w, bias, relu, stride, padding, dilation, groups, out, workspace,
                 raise ShapeError("conv2d: residual is out, wants an array of its own; pass a copy")
         _check("conv2d", arrays, x.shape, w.shape, bias, settings)
         _check_relu_and_bias("conv2d", x, relu, bias)
-        wanted = _keep("forward", x, x.shape, w.shape, settings, shapes, given)
-    memory = workspace_of("conv2d", workspace, wanted, SOURCE, out)
-    kernel(x, w, bias, relu, *settings, out, memory, residual=residual)
+        call = _keep("forward", x, x.shape, w.shape, settings, shapes, given)
+    call.run(x, w, bias, relu, residual, out, workspace_of("conv2d", workspace, call.bytes, SOURCE, out))
 
 
 def _rounded_maxima(*arguments):
@@ -185,21 +190,18 @@ def forward_pooled(
             floor mode or in ceil mode; both channels last
     Types   positions: pool2d.position_type(kernel_size)
     """
-    op, settings = "conv2d forward_pooled", _settings(stride, padding, dilation, groups)
-    kernel = implementation(__name__, "forward_pooled", x)
-    sizes = kernel_size, pool_stride, pool_padding, pool_dilation
-    shapes, given = layouts(op, x, w, bias, out, positions), (*settings, *sizes, relu, *_conditions())
-    wanted = _wanted(shapes, given, out)
-    if wanted is None or not positions.flags.writeable:
+    op, sizes = "conv2d forward_pooled", (kernel_size, pool_stride, pool_padding, pool_dilation)
+    shapes = layouts(op, x, w, bias, out, positions)
+    given = stride, padding, dilation, groups, *sizes, relu, *_conditions()
+    if (call := _kept(shapes, given, out)) is None or not positions.flags.writeable:
+        settings = _settings(x, stride, padding, dilation, groups)
         windows = _check_pooled(op, x, w, bias, relu, settings, sizes, out, positions)
         bytes_do = positions.dtype == np.uint8
         if is_half(x.dtype) and not (bytes_do and _on_cores("forward", x, x.shape, w.shape, settings)):
             _convolve_and_pool(x, w, bias, relu, settings, windows, out, positions)
             return
-        wanted = _keep("forward_pooled", x, x.shape, w.shape, settings, shapes if windows == sizes else None, given)
-        sizes = windows
-    memory = workspace_of(op, workspace, wanted, SOURCE, out)
-    kernel(x, w, bias, relu, *settings, *sizes, out, positions, memory)
+        call = _keep("forward_pooled", x, x.shape, w.shape, settings, shapes, given, windows, out.shape[2:])
+    call.run(x, w, bias, relu, out, positions, workspace_of(op, workspace, call.bytes, SOURCE, out))
 
 
 def _convolve_and_pool(x, w, bias, relu, settings, windows, out, positions):
@@ -233,16 +235,14 @@ def input_grad(g, w, stride, padding, dilation, groups, dx, workspace):
     Grads   with respect to g: forward(gg, w)      with respect to w: weight_grad(g, gg)
     Source  V. Dumoulin, F. Visin, "A guide to convolution arithmetic for deep learning", 2016, section 4
     """
-    op, settings = "conv2d input_grad", _settings(stride, padding, dilation, groups)
-    kernel = implementation(__name__, "input_grad", g)
-    shapes, given = layouts(op, g, w, dx), (*settings, *_conditions())
-    wanted = _wanted(shapes, given, dx)
-    if wanted is None:
+    op, given = "conv2d input_grad", (stride, padding, dilation, groups, *_conditions())
+    shapes = layouts(op, g, w, dx)
+    if (call := _kept(shapes, given, dx)) is None:
+        settings = _settings(g, stride, padding, dilation, groups)
         arrays = [("g", g, None, CHANNELS_LAST), ("w", w, w.shape, FILTER), ("dx", dx, dx.shape, CHANNELS_LAST)]
         _check(op, arrays, dx.shape, w.shape, None, settings)
-        wanted = _keep("input_grad", g, dx.shape, w.shape, settings, shapes, given)
-    memory = workspace_of(op, workspace, wanted, SOURCE, dx)
-    kernel(g, w, *settings, dx, memory)
+        call = _keep("input_grad", g, dx.shape, w.shape, settings, shapes, given)
+    call.run(g, w, dx, workspace_of(op, workspace, call.bytes, SOURCE, dx))
 
 
 @widened("g x", either="dw", native=_native("weight_grad", 1, 6))
@@ -253,13 +253,11 @@ def weight_grad(g, x, stride, padding, dilation, groups, dw, workspace):
     Grads   with respect to g: forward(x, gg)      with respect to x: input_grad(g, gg)
     Source  V. Dumoulin, F. Visin, "A guide to convolution arithmetic for deep learning", 2016, section 2
     """
-    op, settings = "conv2d weight_grad", _settings(stride, padding, dilation, groups)
-    kernel = implementation(__name__, "weight_grad", g)
-    shapes, given = layouts(op, g, x, dw), (*settings, *_conditions())
-    wanted = _wanted(shapes, given, dw)
-    if wanted is None:
+    op, given = "conv2d weight_grad", (stride, padding, dilation, groups, *_conditions())
+    shapes = layouts(op, g, x, dw)
+    if (call := _kept(shapes, given, dw)) is None:
+        settings = _settings(g, stride, padding, dilation, groups)
         arrays = [("g", g, None, CHANNELS_LAST), ("x", x, x.shape, CHANNELS_LAST), ("dw", dw, dw.shape, FILTER)]
         _check(op, arrays, x.shape, dw.shape, None, settings)
-        wanted = _keep("weight_grad", g, x.shape, dw.shape, settings, shapes, given)
-    memory = workspace_of(op, workspace, wanted, SOURCE, dw)
-    kernel(g, x, *settings, dw, memory)
+        call = _keep("weight_grad", g, x.shape, dw.shape, settings, shapes, given)
+    call.run(g, x, dw, workspace_of(op, workspace, call.bytes, SOURCE, dw))

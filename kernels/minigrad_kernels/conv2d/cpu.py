@@ -1,7 +1,7 @@
 """Convolution and its two gradients on the CPU: plans of plan.py run by toolchain/product.py."""
 
 from collections.abc import Callable
-from functools import lru_cache
+from functools import lru_cache, partial
 from itertools import product
 from math import prod
 from typing import NamedTuple
@@ -13,23 +13,24 @@ from ..elementwise.cpu import add_residual
 from ..layout import CHANNELS_LAST, FILTER
 from ..toolchain import alias, threads
 from ..toolchain.pooling import Windows
-from ..toolchain.product import ALIGNMENT, Plan, aligned, runner, scratch_bytes
+from ..toolchain.product import ALIGNMENT, Plan, aligned, flat, runner, scratch_bytes
 from ..toolchain.tf32_mode import mode as tf32
 from ..transpose.cpu import transpose
 from . import winograd_plan
-from .cpu_tf32 import in_tf32, rounded_bytes
-from .filter_plan import fold, partial_count, shared_shape, weight_grad_plan
+from .cpu_tf32 import rounded_bytes, rounding
+from .filter_plan import Layout, fold, partial_count
 from .geometry import Geometry, output_shape
 from .neighbours import finite, neighbours, spread
 from .pixel_plan import forward_plan, input_grad_plan
 from .reads import filter_order
 from .scatter_plan import scatter
+from .window_plan import weight_grad_plan
 from .winograd_choice import correlated, plan_of, summed, winograd_bytes
 from .winograd_mode import mode
 
-__all__ = ["forward", "forward_pooled", "input_grad", "weight_grad", "workspace"]
+__all__ = ["ready", "workspace"]
 
-PLANS = {"forward": forward_plan, "input_grad": input_grad_plan, "weight_grad": weight_grad_plan}
+PLANS = {"forward": forward_plan, "input_grad": input_grad_plan}
 LARGE_PLANE = 1 << 14  # elements of a tap, from which on NumPy takes longer to turn them than a kernel
 POOLED_BYTES = 1 << 20  # of images in front of pooling, which should stay in the second cache
 
@@ -43,7 +44,8 @@ class _Setup(NamedTuple):
     bytes: int
     picks: np.ndarray | None = None  # see neighbours.py
     pixels: int = 1
-    sums: tuple = ()  # shape of each partial sum
+    sums: Layout | None = None  # of weight_grad
+    steps: tuple = ()  # stride and dilation
     exact: bool = True  # for sources with infinity and NaN too
 
 
@@ -69,13 +71,18 @@ def _ways(direction, x_shape, w_shape, stride, padding, dilation, groups, itemsi
 
 
 def _setup(direction, geometry):
-    plan, leading, sums = PLANS[direction](geometry), 0, shared_shape(geometry)
-    if direction == "input_grad":
-        leading = prod(geometry.w_shape)
-    elif direction == "weight_grad" and (partial_count(geometry) > 1 or prod(sums) > prod(geometry.w_shape)):
-        leading = partial_count(geometry) * prod(sums)
+    leading, sums = 0, None
+    if direction == "weight_grad":
+        plan, sums = weight_grad_plan(geometry)
+        if sums.folded or partial_count(geometry) > 1:
+            leading = partial_count(geometry) * sums.size
+    else:
+        plan = PLANS[direction](geometry)
+        if direction == "input_grad":
+            leading = prod(geometry.w_shape)
     size = leading * geometry.itemsize + scratch_bytes(plan, geometry.itemsize)
-    return _Setup(plan, runner(plan), leading, size + ALIGNMENT if size else 0, sums=sums)
+    steps = geometry.stride, geometry.dilation
+    return _Setup(plan, runner(plan), leading, size + ALIGNMENT if size else 0, sums=sums, steps=steps)
 
 
 def _near(direction, geometry, plain):
@@ -102,9 +109,14 @@ def workspace(direction, x_shape, w_shape, stride, padding, dilation, groups, it
     return max(ways.near.bytes, winograd_bytes(direction, x_shape, w_shape, settings, itemsize)) + extra
 
 
-def _flat(array, order):
-    """The elements in the order in which they lie."""
-    return alias(array).transpose(order).reshape(-1)
+def ready(direction, x_shape, w_shape, settings, itemsize, windows=None, made=None):
+    """What a launcher runs with the arrays of a call; windows, made: of pooling, and the size of what it gives."""
+    if direction == "forward_pooled":
+        ways = _with_pooling(x_shape, w_shape, settings, windows, made, itemsize, threads(), mode())
+    else:
+        ways = _ways(direction, x_shape, w_shape, *settings, itemsize, threads(), mode())
+    run = partial(DIRECTIONS[direction], ways)
+    return rounding(run, *READ[direction]) if tf32() and itemsize == 4 else run
 
 
 def _carve(setup, workspace, array):
@@ -113,29 +125,26 @@ def _carve(setup, workspace, array):
     return memory[: setup.leading], memory[setup.leading :], memory[:0]
 
 
-@in_tf32(CHANNELS_LAST, FILTER)
-def forward(x, w, bias, relu, stride, padding, dilation, groups, out, workspace, *, residual=None):
-    """Convolution; see the launcher. The residual is added in a pass of its own, with ReLU."""
+def _forward(ways, x, w, bias, relu, residual, out, workspace):
+    """The residual is added in a pass of its own, with ReLU."""
     if residual is not None:
-        settings = stride, padding, dilation, groups
-        forward.__wrapped__(x, w, bias, False, *settings, out, workspace)
-        add_residual(_flat(out, CHANNELS_LAST), _flat(residual, CHANNELS_LAST), relu)
+        _forward(ways, x, w, bias, False, None, out, workspace)
+        add_residual(flat(out), flat(residual), relu)
         return
-    ways = _ways("forward", x.shape, w.shape, stride, padding, dilation, groups, x.itemsize, threads(), mode())
     if ways.winograd and correlated(ways.winograd, x, w, bias, relu, out, workspace):
         return
-    source = _flat(x, CHANNELS_LAST)
+    source = flat(x)
     setup = ways.setup(source)
     leading, scratch, _ = _carve(setup, workspace, x)
-    setup.run(source, *_filters(setup, w, bias, leading), relu, _flat(out, CHANNELS_LAST), scratch)
+    setup.run(source, *_filters(setup, w, bias, leading), relu, flat(out), scratch)
 
 
 def _filters(setup, w, bias, leading):
     """The filter and the bias as the plan reads them, spread into the start of memory where there are groups."""
     if setup.picks is None:
-        return _flat(w, FILTER), leading[:0] if bias is None else alias(bias)
+        return flat(w), leading[:0] if bias is None else alias(bias)
     filters, start = leading[: setup.picks.size], leading[setup.picks.size : setup.leading]
-    spread(_flat(w, FILTER), setup.picks, filters)
+    spread(flat(w), setup.picks, filters)
     if bias is None:
         return filters, start[:0]
     start.reshape(setup.pixels, -1)[:] = bias
@@ -169,36 +178,38 @@ def _pooled(x_shape, w_shape, stride, padding, dilation, groups, itemsize, count
     return _Pooled(ways, convolved, convolved * itemsize + ALIGNMENT + max(ways.near.bytes, by_winograd))
 
 
+class _Pooling(NamedTuple):
+    """ways: with pooling in the same pass; None where the images are made first, so many elements, of that shape."""
+
+    ways: _Ways | None
+    plain: _Ways
+    convolved: int
+    shape: tuple
+    windows: tuple
+
+
 @lru_cache(maxsize=1024)
 def _with_pooling(x_shape, w_shape, settings, windows, made, itemsize, count, _mode):
-    """(what _pooled gives, its ways with pooling in the same pass: None where the images are made first)."""
     pooled = _pooled(x_shape, w_shape, *settings, itemsize, count, _mode)
-    if pooled.convolved or not prod(made):
-        return pooled, None
-    size = output_shape(x_shape, w_shape, None, *settings)[2:]
-    table = Windows(*windows, size, made, w_shape[0]).table()
-    near, plain = (setup._replace(run=runner(setup.plan, table)) for setup in pooled.ways[1:])
-    return pooled, _Ways(None, near, plain)
+    n, o, *size = output_shape(x_shape, w_shape, None, *settings)
+    ways, found = pooled.ways, None
+    if not pooled.convolved and prod(made):
+        table = Windows(*windows, tuple(size), made, o).table()
+        found = _Ways(None, *(setup._replace(run=runner(setup.plan, table)) for setup in ways[1:]))
+    return _Pooling(found, ways, pooled.convolved, (n, *size, o), windows)
 
 
-@in_tf32(CHANNELS_LAST, FILTER)
-def forward_pooled(
-    x, w, bias, relu, stride, padding, dilation, groups, kernel_size, pool_stride, pool_padding, pool_dilation,
-    out, positions, workspace,
-):  # fmt: skip
-    """Convolution and max pooling; see the launcher."""
-    settings, windows = (stride, padding, dilation, groups), (kernel_size, pool_stride, pool_padding, pool_dilation)
-    pooled, ways = _with_pooling(x.shape, w.shape, settings, windows, out.shape[2:], x.itemsize, threads(), mode())
-    if ways:
-        source, scratch = _flat(x, CHANNELS_LAST), aligned(workspace, x.dtype)
-        setup = ways.setup(source)
-        results = _flat(out, CHANNELS_LAST), scratch[setup.leading :], _flat(positions, CHANNELS_LAST)
+def _forward_pooled(pooling, x, w, bias, relu, out, positions, workspace):
+    if pooling.ways:
+        source, scratch = flat(x), aligned(workspace, x.dtype)
+        setup = pooling.ways.setup(source)
+        results = flat(out), scratch[setup.leading :], flat(positions)
         setup.run(source, *_filters(setup, w, bias, scratch), relu, *results)
-    elif pooled.convolved:
-        n, o, *size = output_shape(x.shape, w.shape, None, *settings)
-        whole = aligned(workspace, x.dtype)[: pooled.convolved].reshape(n, *size, o).transpose(0, 3, 1, 2)
-        forward.__wrapped__(x, w, bias, relu, *settings, whole, workspace[pooled.convolved * x.itemsize + ALIGNMENT :])
-        pool2d.max_forward(whole, *windows, out, positions)
+    elif pooling.convolved:
+        whole = aligned(workspace, x.dtype)[: pooling.convolved].reshape(pooling.shape).transpose(0, 3, 1, 2)
+        rest = workspace[pooling.convolved * x.itemsize + ALIGNMENT :]
+        _forward(pooling.plain, x, w, bias, relu, None, whole, rest)
+        pool2d.max_forward(whole, *pooling.windows, out, positions)
 
 
 @lru_cache(maxsize=1024)
@@ -229,43 +240,37 @@ def _transpose(w, stride, dilation, out):
             np.copyto(out[row:row_end, column:column_end], stored[p, q])
 
 
-@in_tf32(CHANNELS_LAST, FILTER)
-def input_grad(g, w, stride, padding, dilation, groups, dx, workspace):
-    """Gradient with respect to x; see the launcher."""
-    ways = _ways("input_grad", dx.shape, w.shape, stride, padding, dilation, groups, g.itemsize, threads(), mode())
+def _input_grad(ways, g, w, dx, workspace):
     if ways.winograd and correlated(ways.winograd, g, w, None, False, dx, workspace):
         return
-    source = _flat(g, CHANNELS_LAST)
+    source = flat(g)
     setup = ways.setup(source)
     filters, scratch, none = _carve(setup, workspace, g)
     if setup.picks is None:
-        _transpose(w, stride, dilation, filters)
+        _transpose(w, *setup.steps, filters)
     else:
         filters, none = _filters(setup, w, None, filters)
-    setup.run(source, filters, none, False, _flat(dx, CHANNELS_LAST), scratch)
+    setup.run(source, filters, none, False, flat(dx), scratch)
 
 
-@in_tf32(CHANNELS_LAST, CHANNELS_LAST)
-def weight_grad(g, x, stride, padding, dilation, groups, dw, workspace):
-    """Gradient with respect to w; see the launcher."""
-    ways = _ways("weight_grad", x.shape, dw.shape, stride, padding, dilation, groups, g.itemsize, threads(), mode())
+def _weight_grad(ways, g, x, dw, workspace):
     if ways.winograd and summed(ways.winograd, g, x, dw, workspace, _add_pairwise):
         return
-    setup, total = ways.plain, _flat(dw, FILTER)
+    setup, total = ways.plain, flat(dw)
     partials, scratch, none = _carve(setup, workspace, g)
     if not x.size:
         total[:] = 0
         return
     target = partials if partials.size else total
-    setup.run(_flat(x, CHANNELS_LAST), _flat(g, CHANNELS_LAST), none, False, target, scratch)
+    setup.run(flat(x), flat(g), none, False, target, scratch)
     if not partials.size:
         return
-    partials = partials.reshape(-1, prod(setup.sums))
-    shared = setup.sums[3] > 1
+    sums = setup.sums
+    partials = partials.reshape(-1, sums.size)
     if len(partials) > 1:
-        _add_pairwise(partials, partials[0] if shared else total)
-    if shared:
-        fold(partials[0].reshape(setup.sums), stride[1], dw.transpose(FILTER))
+        _add_pairwise(partials, partials[0] if sums.folded else total)
+    if sums.folded:
+        fold(partials[0], sums.pixels, sums.steps, setup.steps[0][1], dw.transpose(FILTER))
 
 
 def _add_pairwise(partials, total):
@@ -276,3 +281,12 @@ def _add_pairwise(partials, total):
         np.add(partials[: count - half], partials[half:count], out=partials[: count - half])
         count = half
     np.add(partials[0], partials[1], out=total)
+
+
+DIRECTIONS = {
+    "forward": _forward,
+    "forward_pooled": _forward_pooled,
+    "input_grad": _input_grad,
+    "weight_grad": _weight_grad,
+}
+READ = {name: (CHANNELS_LAST, CHANNELS_LAST if name == "weight_grad" else FILTER) for name in DIRECTIONS}

@@ -1,15 +1,14 @@
 """The mode tf32 on the CPU: convolutions of operands that are rounded to TF32 first, into the workspace."""
 
-import functools
 from math import prod
 
 import numpy as np
 
 from ..layout import strides_of
 from ..toolchain.product import ALIGNMENT
-from ..toolchain.tf32_mode import mode, round_to_tf32
+from ..toolchain.tf32_mode import round_to_tf32
 
-__all__ = ["in_tf32", "rounded_bytes"]
+__all__ = ["rounded_bytes", "rounding"]
 
 SINGLE = np.dtype(np.float32)
 
@@ -24,26 +23,17 @@ def rounded_bytes(*sizes):
     return sum(_room(size) for size in sizes) + ALIGNMENT
 
 
-def in_tf32(first, second):
-    """A decorator for a direction, whose first arguments are its operands and whose last one is the workspace.
+def rounding(run, first, second):
+    """`run` on arrays of which the first two, which lie in these layouts, are rounded; the last is the workspace."""
 
-    first, second: the layouts of the operands; what is named is passed on
-    """
+    def rounded(a, b, *rest):
+        memory = rest[-1]
+        start, copies = -memory.ctypes.data % ALIGNMENT, []
+        for array, layout in ((a, first), (b, second)):
+            copy = np.ndarray(array.shape, SINGLE, memory, start, strides_of(array.shape, layout, SINGLE.itemsize))
+            round_to_tf32(array, copy)
+            copies.append(copy)
+            start += _room(prod(array.shape))
+        return run(*copies, *rest[:-1], memory[start:])
 
-    def decorated(direction):
-        @functools.wraps(direction)
-        def rounding(a, b, *rest, **named):
-            if not mode() or a.dtype != SINGLE:
-                return direction(a, b, *rest, **named)
-            memory = rest[-1]
-            start, copies = -memory.ctypes.data % ALIGNMENT, []
-            for array, layout in ((a, first), (b, second)):
-                copy = np.ndarray(array.shape, SINGLE, memory, start, strides_of(array.shape, layout, SINGLE.itemsize))
-                round_to_tf32(array, copy)
-                copies.append(copy)
-                start += _room(prod(array.shape))
-            return direction(*copies, *rest[:-1], memory[start:], **named)
-
-        return rounding
-
-    return decorated
+    return rounded

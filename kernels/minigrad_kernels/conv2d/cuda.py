@@ -156,6 +156,16 @@ def _convolved_bytes(x_shape, w_shape, out_size, itemsize):
     return -(-x_shape[0] * w_shape[0] * prod(out_size) * itemsize // ALIGNMENT) * ALIGNMENT + ALIGNMENT
 
 
+def ready(direction, x_shape, w_shape, settings, itemsize, windows=None, made=None):
+    """What a launcher runs with the arrays of a call, whose sizes each launch looks at by itself."""
+    if direction == "forward":
+        return lambda x, w, bias, relu, residual, *rest: forward(x, w, bias, relu, *settings, *rest, residual=residual)
+    if direction == "forward_pooled":
+        return lambda x, w, bias, relu, *rest: forward_pooled(x, w, bias, relu, *settings, *windows, *rest)
+    start = {"input_grad": input_grad, "weight_grad": weight_grad}[direction]
+    return lambda source, other, *rest: start(source, other, *settings, *rest)
+
+
 def forward(x, w, bias, relu, stride, padding, dilation, groups, out, workspace, rung=None, *, residual=None):
     """Convolution; see the launcher. rung: a name from RUNGS; None: the best that fits.
 

@@ -15,7 +15,16 @@ from ..toolchain import jit
 from ..toolchain.product import CHANNELS, GATHER, ROWS, VECTOR_BYTES, Job, cut, in_pieces, make_plan, pieces
 from .reads import Source, forward_reads
 
-__all__ = ["fold", "neighbours", "partial_count", "shared_shape", "weight_grad_plan"]
+__all__ = [
+    "LARGE_FILTER",
+    "LEAST_STEPS",
+    "Layout",
+    "fold",
+    "neighbours",
+    "partial_count",
+    "shared_layout",
+    "weight_grad_plan",
+]
 
 BLOCK_BYTES = 1 << 19  # of A and B, which each tile of dw reads again: they should stay in the second cache
 LEAST_STEPS = 96  # of a sum, before its tile is stored
@@ -40,7 +49,7 @@ def _window(geometry, pixels):
 
 
 def neighbours(geometry):
-    """How many neighbouring output pixels share a vector, where few channels are made; see shared_shape."""
+    """How many neighbouring output pixels share a vector, where few channels are made; see shared_layout."""
     made, depth, height, kernel = geometry.w_shape
     if geometry.groups > 1 or geometry.dilation[1] > 1 or not geometry.work:
         return 1
@@ -55,26 +64,41 @@ def neighbours(geometry):
     return best if cost(best) < WORTH * cost(1) else 1
 
 
-def shared_shape(geometry):
-    """Of the sums: [p][pixel of x][c][j][o], where dw[p, q, c, o] is the sum over j of those at q + j * stride.
+class Layout(NamedTuple):
+    """How a partial sum lies: dw[p, q, c, o] is the sum over j below `pixels` of the elements at
 
-    Columns are the channels of neighbouring pixels j, which lie side by side in g. What no tap meets is not used.
+    steps[0] * p + steps[1] * (q + j * stride) + steps[2] * c + steps[3] * j + steps[4] * o
+    """
+
+    size: int
+    pixels: int
+    steps: tuple
+    folded: bool  # whether dw itself lies otherwise
+
+
+def shared_layout(geometry):
+    """Of sums [p][pixel of x][c][j][o]: columns are the channels of neighbouring pixels j.
+
+    These lie side by side in g. What no tap meets is not used.
     """
     made, depth, height, _ = geometry.w_shape
     pixels = neighbours(geometry)
-    return height, _window(geometry, pixels), depth, pixels, made
+    columns, window = pixels * made, _window(geometry, pixels)
+    steps = window * depth * columns, depth * columns, columns, made, 1
+    return Layout(height * steps[0], pixels, steps, pixels > 1)
 
 
 @jit
-def fold(sums, stride, dw):
-    """dw, [p][q][c][o], from sums in shared_shape."""
+def fold(sums, pixels, steps, stride, dw):
+    """dw, [p][q][c][o], from a partial sum; see Layout."""
     for p in range(dw.shape[0]):
         for q in range(dw.shape[1]):
             for c in range(dw.shape[2]):
                 for o in range(dw.shape[3]):
-                    total = sums[p, q, c, 0, o]
-                    for pixel in range(1, sums.shape[3]):
-                        total += sums[p, q + pixel * stride, c, pixel, o]
+                    place = p * steps[0] + q * steps[1] + c * steps[2] + o * steps[4]
+                    total = sums[place]
+                    for pixel in range(1, pixels):
+                        total += sums[place + pixel * (stride * steps[1] + steps[3])]
                     dw[p, q, c, o] = total
 
 
@@ -166,7 +190,7 @@ def weight_grad_plan(geometry):
     blocks = [block * images // partials for block in range(partials + 1)] if partials else [0]
     bounds = cut(a_rows.size, ROWS, sections)
     items = [
-        list(_weight_item(geometry, source, block, rows, number * prod(shared_shape(geometry)), sums))
+        list(_weight_item(geometry, source, block, rows, number * shared_layout(geometry).size, sums))
         for number, block in enumerate(zip(blocks, blocks[1:], strict=False))
         for rows in zip(bounds, bounds[1:], strict=False)
     ]

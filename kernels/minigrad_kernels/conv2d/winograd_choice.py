@@ -10,9 +10,8 @@ from math import prod
 
 import numpy as np
 
-from ..layout import CHANNELS_LAST, FILTER
 from ..toolchain import alias, threads
-from ..toolchain.product import ALIGNMENT, aligned
+from ..toolchain.product import ALIGNMENT, aligned, flat
 from .geometry import Geometry, output_shape
 from .winograd_kernels import correlate, sum_filter
 from .winograd_mode import mode
@@ -67,10 +66,6 @@ def winograd_bytes(direction, x_shape, w_shape, settings, itemsize):
     return 0 if plan is None else (plan.leading + plan.shares * plan.form.share) * ITEMSIZE + ALIGNMENT
 
 
-def _flat(array, order):
-    return alias(array).transpose(order).reshape(-1)
-
-
 def _finite(plan, scratch):
     """Whether all threads found all results finite."""
     form = plan.form
@@ -83,8 +78,8 @@ def correlated(plan, x, w, bias, relu, out, workspace):
     none = scratch[:0]
     correlate.on(
         plan.shares, plan.shares, plan.form, plan.items, plan.a_rows, plan.c_rows, ZERO,
-        _flat(x, CHANNELS_LAST), _flat(w, FILTER), none, none if bias is None else alias(bias), int(relu),
-        _flat(out, CHANNELS_LAST), scratch,
+        flat(x), flat(w), none, none if bias is None else alias(bias), int(relu),
+        flat(out), scratch,
     )  # fmt: skip
     return _finite(plan, scratch)
 
@@ -93,10 +88,10 @@ def summed(plan, g, x, dw, workspace, add):
     """Whether dw now holds the gradient of the filter. add(partials, total) sums rows into total."""
     memory = aligned(workspace, g.dtype)
     partials, scratch = memory[: plan.leading], memory[plan.leading :]
-    total = _flat(dw, FILTER)
+    total = flat(dw)
     sum_filter.on(
         plan.shares, plan.shares, plan.form, plan.items, plan.partials, plan.a_rows, plan.c_rows, ZERO,
-        _flat(x, CHANNELS_LAST), _flat(g, CHANNELS_LAST), scratch[:0], partials if plan.leading else total, scratch,
+        flat(x), flat(g), scratch[:0], partials if plan.leading else total, scratch,
     )  # fmt: skip
     if not _finite(plan, scratch):
         return False

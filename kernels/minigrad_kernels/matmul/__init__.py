@@ -7,7 +7,7 @@ from functools import lru_cache
 
 import numpy as np
 
-from ..checked import Checked, layouts
+from ..checked import Call, Checked, layouts
 from ..errors import KindError, ShapeError
 from ..toolchain import implementation, threads
 from ..toolchain.arguments import check_one_kind, check_output, workspace_of
@@ -72,19 +72,18 @@ def forward(a, b, bias, relu, out, workspace, residual=None):
             tf32, operands of float32 are rounded to TF32 first
     Errors  ValueError for shapes that do not fit, a workspace too small or a read-only out, TypeError for other types
     """
-    shapes, settings, wanted = layouts("forward", a, b, bias, out, residual), (threads(), tf32()), None
+    shapes, settings, call = layouts("forward", a, b, bias, out, residual), (threads(), tf32()), None
     if shapes and out.flags.writeable:
-        wanted = _known.found(shapes, settings)
-    if wanted is None:
+        call = _calls.found(shapes, settings)
+    if call is None:
         _check(a, b, bias, out, residual)
-        wanted = implementation(__name__, "workspace", out)(a, b)
+        call = Call(*(implementation(__name__, function, out)(a, b) for function in ("workspace", "ready")))
         if shapes:
-            _known.keep(shapes, settings, wanted)
-    memory = workspace_of("matmul", workspace, wanted, "matmul.workspace", out)
-    implementation(__name__, "forward", out)(a, b, bias, relu, out, memory, residual=residual)
+            _calls.keep(shapes, settings, call)
+    call.run(a, b, bias, relu, residual, out, workspace_of("matmul", workspace, call.bytes, "matmul.workspace", out))
 
 
-_known = Checked()
+_calls = Checked()
 
 
 def _check(a, b, bias, out, residual):

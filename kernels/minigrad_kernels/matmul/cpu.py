@@ -9,7 +9,7 @@ In the mode tf32 the operands are rounded into the workspace first.
 """
 
 from collections.abc import Callable
-from functools import lru_cache
+from functools import lru_cache, partial
 from math import prod
 from typing import NamedTuple
 
@@ -28,6 +28,7 @@ from ..toolchain.product import (
     Job,
     aligned,
     cut,
+    flat,
     make_plan,
     memory,
     pieces,
@@ -36,7 +37,7 @@ from ..toolchain.product import (
 )
 from ..toolchain.tf32_mode import mode, round_to_tf32
 
-__all__ = ["forward", "workspace"]
+__all__ = ["ready", "workspace"]
 
 DEPTH = 1024
 PACKED_DEPTH = 384  # of a packed block of b: two vectors of its columns fit into the nearest cache
@@ -152,20 +153,29 @@ def workspace(a, b):
     return rounded + _setup(a.shape, a.strides, b.shape, b.strides, b.itemsize, threads()).bytes
 
 
-def forward(a, b, bias, relu, out, workspace, *, residual=None):
-    """Matrix product; see the launcher. The residual is added in a pass of its own, with ReLU."""
-    if out.size == 0:
-        return
+def ready(a, b):
+    """What the launcher runs with arrays that lie like these."""
+    if not (prod(a.shape[:-1]) and b.shape[-1]):
+        return lambda *_: None
+    if mode() and a.itemsize == 4:
+        return _multiply_rounded
+    return partial(_multiply, _setup(a.shape, a.strides, b.shape, b.strides, b.itemsize, threads()), _seen(a), _seen(b))
+
+
+def _multiply(setup, seen_a, seen_b, a, b, bias, relu, residual, out, workspace):
+    """The residual is added in a pass of its own, with ReLU."""
+    c = out.reshape(-1)
+    scratch = aligned(workspace, out.dtype) if setup.bytes else c[:0]
+    start = c[:0] if bias is None else bias if bias.flags.writeable else alias(bias)
+    setup.run(seen_a(a), seen_b(b), start, relu and residual is None, c, scratch)
     if residual is not None:
-        forward(a, b, bias, False, out, workspace)
-        add_residual(out.reshape(-1), residual.reshape(-1), relu)
-        return
-    if mode() and out.itemsize == 4:
-        (a, b), workspace = _rounded(a, b, workspace)
-    setup = _setup(a.shape, a.strides, b.shape, b.strides, b.itemsize, threads())
-    scratch = aligned(workspace, out.dtype) if setup.bytes else np.empty(0, out.dtype)
-    start = scratch[:0] if bias is None else alias(bias)
-    setup.run(_from_first(a), _from_first(b), start, relu, out.reshape(-1), scratch)
+        add_residual(c, residual.reshape(-1), relu)
+
+
+def _seen(array):
+    """A function that gives the memory of arrays that lie like this one, from their element [0, 0, ...] on."""
+    dense = array.flags.c_contiguous or array.swapaxes(-1, -2).flags.c_contiguous
+    return flat if dense and array.size else _from_first
 
 
 # ---- operands of TF32 ------------------------------------------------------------------------------------------------
@@ -198,8 +208,8 @@ def _copies(*arrays):
     return copies, sum(room for *_, room in made) + ALIGNMENT
 
 
-def _rounded(a, b, workspace):
-    """The operands rounded to TF32, in the first bytes of the workspace, and the rest of it."""
+def _multiply_rounded(a, b, bias, relu, residual, out, workspace):
+    """Of operands rounded to TF32, in the first bytes of the workspace."""
     (*copies,), size = _copies(a, b)
     start, found = -workspace.ctypes.data % a.itemsize, []
     for array, copy in zip((a, b), copies, strict=True):
@@ -208,7 +218,9 @@ def _rounded(a, b, workspace):
         round_to_tf32(array[single], rounded[single])
         found.append(rounded)
         start += _places(array)[2]
-    return found, workspace[size:]
+    a, b = found
+    setup = _setup(a.shape, a.strides, b.shape, b.strides, b.itemsize, threads())
+    _multiply(setup, _from_first, _from_first, a, b, bias, relu, residual, out, workspace[size:])
 
 
 def _from_first(array):

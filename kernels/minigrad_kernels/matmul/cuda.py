@@ -26,7 +26,7 @@ from .cuda_tiled import tiled
 from .cuda_vector import VECTOR
 from .plan import MOST, Cut, Plan, Rung, cut_of, launches, layout_of, product_of
 
-__all__ = ["RUNGS", "equals", "forward", "plain", "plain_f64", "rungs_of", "starts", "workspace"]
+__all__ = ["RUNGS", "equals", "forward", "ready", "plain", "plain_f64", "rungs_of", "starts", "workspace"]
 
 FAR = 1 << 24  # strides from which on places within a tile might not be 32-bit
 WIDTH, HEIGHT = 32, 8  # the block of threads of the plain rung
@@ -172,6 +172,11 @@ def workspace(a, b):
     plan = _plan_of(a, b, None)
     p, slices = plan.product, plan.cut.slices
     return p.z.size * slices * p.m * p.n * 4 + ALIGNMENT if slices > 1 else 0
+
+
+def ready(a, b):
+    """What the launcher runs with arrays that lie like these."""
+    return lambda a, b, bias, relu, residual, *rest: forward(a, b, bias, relu, *rest, residual=residual)
 
 
 def forward(a, b, bias, relu, out, workspace, rung=None, *, residual=None):

@@ -47,16 +47,13 @@ def _alike(a, b):
     return all(s == t for s, t, n in zip(a.strides, b.strides, a.shape, strict=True) if n > 1)
 
 
-def _twins(a, b):
-    return type(a) is type(b) and a.dtype == b.dtype and a.shape == b.shape and a.strides == b.strides
-
-
 def _check_list(op, name, arrays, parameters, check):
     if len(arrays) != len(parameters):
         raise ShapeError(f"{op}: {name} has {len(arrays)} arrays for {len(parameters)} parameters")
     for k, (array, parameter) in enumerate(zip(arrays, parameters, strict=True)):
-        if check is check_array and _twins(array, parameter):
-            continue  # as nearly always with gradients, which are new arrays at every step
+        if check is check_array and type(array) is type(parameter) and array.dtype == parameter.dtype:
+            if array.shape == parameter.shape and array.strides == parameter.strides:
+                continue  # as nearly always with gradients, which are new arrays at every step
         check(op, f"{name}[{k}]", array, parameter.shape, parameter.dtype)
         if not _alike(array, parameter):
             raise ShapeError(
@@ -92,7 +89,7 @@ def _look(op, plan, lists, check=check_output):
             _check_first(op, name, arrays, check)
         else:
             _check_list(op, name, arrays, parameters, check_array if name == "gradients" else check_output)
-        if any(type(array) is not type(like) for array in arrays):
+        if {*map(type, arrays)} != {type(like)}:
             check_one_kind(op, {f"{first}[0]": like} | {f"{name}[{k}]": a for k, a in enumerate(arrays)})
     address = implementation(__name__, "address", like)
     plan.remember(changed, lists, address, lambda rows, sizes: make(rows, sizes, like))

@@ -17,6 +17,7 @@ import numbers
 
 import numpy as np
 
+from ..checked import Checked, layouts
 from ..errors import KindError, ShapeError
 from ..toolchain import alias, implementation
 from ..toolchain.arguments import check_array, check_floats, check_one_kind, check_output, workspace_of
@@ -137,14 +138,31 @@ def _check_target(op, target, ignore_index, x):
     check_array(op, "target", target, (x.shape[0],), np.int64)
     if isinstance(ignore_index, bool) or not isinstance(ignore_index, int | np.integer):
         raise KindError(f"{op}: ignore_index is {type(ignore_index).__name__}, wants an integer")
-    classes = x.shape[1]
+    _check_range(op, target, ignore_index, x.shape[1])
+    return alias(target if target.flags.c_contiguous else target.copy(order="C")), int(ignore_index)
+
+
+def _check_range(op, target, ignore_index, classes):
     # Looking into a GPU's memory would wait for all that it was told to do. Without a sign a negative number is huge.
-    if type(target) is np.ndarray and (target.view(np.uint64) >= classes).any():
+    if type(target) is np.ndarray and np.maximum.reduce(target.view(np.uint64), initial=0) >= classes:
         wrong = ((target < 0) | (target >= classes)) & (target != ignore_index)
         if wrong.any():
             n = int(wrong.argmax())
             raise ShapeError(f"{op}: target[{n}] = {target[n]}, but there are {classes} classes (0..{classes - 1})")
-    return alias(target if target.flags.c_contiguous else target.copy(order="C")), int(ignore_index)
+
+
+_known = Checked()
+
+
+def _layouts_on_host(op, *arrays):
+    """What tells checked calls from others, among those with NumPy's own arrays in C order; None for all others."""
+    shapes = layouts(op, *arrays)
+    return shapes if shapes and all([array is None or array.flags.c_contiguous for array in arrays]) else None
+
+
+def _passed(shapes, settings, *outputs):
+    """Whether such a call has passed all checks but that of its targets."""
+    return _known.found(shapes, settings) and all([array.flags.writeable for array in outputs])
 
 
 def _number(op, name, array, x, check):
@@ -210,6 +228,13 @@ def cross_entropy_total(x, target, ignore_index, mean, out, divisor, logsumexp, 
     """
     op = "cross_entropy"  # as the loss is called
     kernel = implementation(__name__, "cross_entropy_total" if dx is None else "cross_entropy_total_with_grad", x)
+    gradient = [] if dx is None else [dx]
+    shapes = _layouts_on_host(op, x, target, out, divisor, logsumexp, wrong, dx)
+    if shapes and _passed(shapes, (ignore_index, mean), out, divisor, logsumexp, *gradient):
+        _check_range(op, target, ignore_index, x.shape[1])
+        memory = workspace_of(op, workspace, _bytes(x.shape[0]), "softmax.workspace", x)
+        kernel(alias(x), alias(target), ignore_index, mean, out, divisor, logsumexp, memory, None, *gradient)
+        return
     wrong = _check_wrong(op, wrong, x)
     view, *gradient = _check(op, {"x": x}, {} if dx is None else {"dx": dx})
     if type(mean) is not bool:
@@ -217,6 +242,8 @@ def cross_entropy_total(x, target, ignore_index, mean, out, divisor, logsumexp, 
     outputs = [_number(op, n, a, x, check_output) for n, a in (("out", out), ("divisor", divisor))]
     outputs.append(_vector(op, "logsumexp", logsumexp, x, check_output))
     targets = _check_target(op, target, ignore_index, x)
+    if shapes:
+        _known.keep(shapes, (ignore_index, mean), True)
     memory = workspace_of(op, workspace, _bytes(x.shape[0]), "softmax.workspace", x)
     kernel(view, *targets, mean, *outputs, memory, wrong, *gradient)
 
@@ -230,12 +257,19 @@ def cross_entropy_total_grad(g, divisor, x, target, ignore_index, logsumexp, dx,
     Shapes  g, divisor (); x and dx (rows, classes); target, logsumexp (rows,); wrong (1,) or None
     """
     op = "cross_entropy_total_grad"
-    kernel = implementation(__name__, op, x)
+    kernel, shapes = implementation(__name__, op, x), _layouts_on_host(op, g, divisor, x, target, logsumexp, dx, wrong)
+    if shapes and _passed(shapes, (ignore_index,), dx):
+        _check_range(op, target, ignore_index, x.shape[1])
+        inputs = alias(g), alias(divisor), alias(x), alias(target), ignore_index, alias(logsumexp)
+        _run(kernel, x.size, *inputs, dx, None)
+        return
     wrong = _check_wrong(op, wrong, x)
     view, dx_view = _check(op, {"x": x}, {"dx": dx})
     weights = [_number(op, n, a, x, check_array) for n, a in (("g", g), ("divisor", divisor))]
     target, ignore_index = _check_target(op, target, ignore_index, x)
     sums = _vector(op, "logsumexp", logsumexp, x, check_array)
+    if shapes:
+        _known.keep(shapes, (ignore_index,), True)
     _run(kernel, x.size, *weights, view, target, ignore_index, sums, dx_view, wrong)
 
 

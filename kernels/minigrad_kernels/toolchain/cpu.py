@@ -166,7 +166,8 @@ def in_team(call, n, *arguments):
         try:
             return call(door, n, *arguments)
         finally:
-            resize(before)  # the pool sets it to n: other code of Numba's counts on it
+            if before != n:  # the pool sets it to n: other code of Numba's counts on it
+                resize(before)
 
 
 # ---- memory --------------------------------------------------------------------------------------

@@ -25,6 +25,7 @@ LOW_ROWS = max(1, ROWS // 3)  # of a tile for what whole tiles leave
 VECTOR_BYTES = TILE.vector_bytes
 GATHER, DOT, CHANNELS = 0, 1, 2
 TILE_STEPS, ACCUMULATE_STEPS = 6, 4  # of a sum, that cost as much as setting up a tile, and as adding to what is there
+WAIT = 4  # rows, in whose time a sum is ready for its next product: tiles of fewer are no faster
 NARROW = 0.6  # of what a step of two vectors costs, where there is one
 SHARED_WORK = 1 << 19  # multiplications; less is done sooner than a second thread wakes up
 
@@ -59,7 +60,11 @@ LAST, PACKED, B_COLUMN = range(16, 19)
 
 
 class Border(NamedTuple):
-    """An image of A as it lies in memory and as it lies in scratch memory, rows as runs of elements."""
+    """An image of A as it lies in memory and as it lies in scratch memory, rows as runs of elements.
+
+    There it may lie in groups of columns that overlap, each of them full_rows x full_length, `step` elements of a row
+    from one to the next. Where turned, the product takes the image as B, and B as A.
+    """
 
     rows: int = 0
     row_length: int = 0
@@ -67,6 +72,14 @@ class Border(NamedTuple):
     left: int = 0
     full_rows: int = 0
     full_length: int = 0
+    groups: int = 1
+    step: int = 0
+    turned: int = 0
+
+    @property
+    def size(self):
+        """Elements of an image in scratch memory."""
+        return self.groups * self.full_rows * self.full_length
 
 
 NOTHING = Border()
@@ -103,7 +116,7 @@ def make_plan(work, itemsize, items, rows, taps, border=NOTHING, images=0, bound
         np.ascontiguousarray(table, np.int64) for table in (starts, jobs, *rows, *taps, panel_taps, border, bounds)
     ]
     most = int(np.diff(tables[-1]).max(initial=0))
-    return Plan(*tables, images * border.full_rows * border.full_length, panel, most, work >= SHARED_WORK)
+    return Plan(*tables, images * border.size, panel, most, work >= SHARED_WORK)
 
 
 def _panels(jobs, taps, itemsize):
@@ -162,7 +175,7 @@ def plan_cost(plan, itemsize):
     """What the products of a plan cost, in steps of tiles of two vectors."""
     jobs, lanes = plan.jobs, VECTOR_BYTES // itemsize
     whole, rest = np.divmod(jobs[:, ROW_END] - jobs[:, ROW], ROWS)
-    tiles, low = whole + (rest > 0), -(-rest // LOW_ROWS) * LOW_ROWS / ROWS
+    tiles, low = whole + (rest > 0), -(-rest // LOW_ROWS) * max(LOW_ROWS, WAIT) / ROWS
     mixed = whole + np.where(rest <= 2 * LOW_ROWS, low, 1)
     whole, rest = np.divmod(jobs[:, COLUMNS], 2 * lanes)
     wide, narrow = whole + (rest > lanes), (rest > 0) & (rest <= lanes)

@@ -12,31 +12,40 @@ from numba.extending import intrinsic
 from .cpu import jit
 from .emit import TILE, Emitter, constant
 
-__all__ = ["copy_run", "pack"]
+__all__ = ["copy_block", "pack"]
 
 
 @intrinsic
-def copy_run(typing_context, source, start, target, place, count):
-    """Elements side by side: from a loop the compiler makes code that first asks for overlaps, too long for few."""
+def copy_block(typing_context, source, start, step, target, place, pitch, rows, count):
+    """Rows of so many elements, `step` apart, to places `pitch` apart.
+
+    From a loop over few elements the compiler makes code that first asks whether the arrays overlap, too long for them.
+    """
 
     def generate(context, builder, signature, values):
         emit = Emitter(context, builder, signature)
-        _, start, _, place, count = values
-        source, target = emit.base(0, values[0], start), emit.base(2, values[2], place)
+        _, start, step, _, place, pitch, rows, count = values
+        source, target = emit.variable(emit.base(0, values[0], start)), emit.variable(emit.base(3, values[3], place))
+        steps = [(slot, builder.mul(by, constant(emit.size))) for slot, by in ((source, step), (target, pitch))]
         whole = builder.sdiv(count, constant(emit.lanes))
+        done = builder.mul(whole, constant(emit.lanes))
+        rest, mask = builder.icmp_signed(">", count, done), emit.mask(builder.sub(count, done))
 
-        def copy(vectors, mask=None):
-            done = builder.mul(vectors, constant(emit.lanes))
-            emit.store(emit.load(emit.shifted(source, done), mask), emit.shifted(target, done), mask)
+        def copy(first, mask=None):
+            vector = emit.load(emit.shifted(builder.load(source), first), mask)
+            emit.store(vector, emit.shifted(builder.load(target), first), mask)
 
-        with cgutils.for_range(builder, whole) as loop:
-            copy(loop.index)
-        rest = builder.sub(count, builder.mul(whole, constant(emit.lanes)))
-        with builder.if_then(builder.icmp_signed(">", rest, constant(0))):
-            copy(whole, emit.mask(rest))
+        with cgutils.for_range(builder, rows):
+            with cgutils.for_range(builder, whole) as loop:
+                copy(builder.mul(loop.index, constant(emit.lanes)))
+            with builder.if_then(rest):
+                copy(done, mask)
+            for slot, by in steps:
+                builder.store(builder.add(builder.load(slot), by), slot)
         return context.get_dummy_value()
 
-    return types.void(source, types.int64, target, types.int64, types.int64), generate
+    numbers = [types.int64] * 2
+    return types.void(source, *numbers, target, *numbers, *numbers), generate
 
 
 @intrinsic

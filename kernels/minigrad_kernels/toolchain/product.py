@@ -43,7 +43,7 @@ from .jobs import (
     make_plan,
     pieces,
 )  # fmt: skip
-from .packing import copy_run, pack
+from .packing import copy_block, pack
 from .pooling import NO_WINDOWS, max_images
 from .team import share, shared
 from .vector import channel_tile, dot_tile, low_tile, narrow_tile, wide_tile
@@ -63,6 +63,7 @@ __all__ = [
     "Plan",
     "aligned",
     "cut",
+    "flat",
     "in_pieces",
     "make_plan",
     "memory",
@@ -72,6 +73,7 @@ __all__ = [
 ]
 
 ALIGNMENT = 64
+APART = 1024  # elements, a page, between the scratch memory of threads: what one asks for ahead the other is writing
 NO_POSITIONS = np.zeros(0, np.uint8)
 
 
@@ -84,11 +86,14 @@ def _clear(array, start, end):
 
 @jit
 def _copy_bordered(source, start, images, border, scratch, base):
-    rows, length = border[0], border[1]
+    rows, length, full = border[0], border[1], border[5]
     for image in range(images):
-        here, there = start + image * rows * length, base + (image * border[4] + border[2]) * border[5] + border[3]
-        for row in range(rows):
-            copy_run(source, here + row * length, scratch, there + row * border[5], length)
+        for group in range(border[6]):
+            outside = border[3] - group * border[7]  # of the group, before the first element of a row
+            first = max(0, outside)
+            here, there = start + image * rows * length + first - outside, base + border[2] * full + first
+            copy_block(source, here, length, scratch, there, full, rows, min(length + outside, full) - first)
+            base += border[4] * full
 
 
 @jit
@@ -101,7 +106,9 @@ def _pack(b, b_offset, job, b_taps, columns, panel, place):
 
 
 @jit
-def _gather_product(a, start, b, bias, c, c_start, job, relu, a_rows, c_rows, a_taps, b_taps, panel_taps, panel, place):
+def _gather_product(
+    a, start, b, b_start, bias, c, c_start, job, relu, a_rows, c_rows, a_taps, b_taps, panel_taps, panel, place
+):  # fmt: skip
     """The tiles of a job: blocks of columns outside, so that a block of B stays in the nearest cache."""
     lanes = VECTOR_BYTES // a.itemsize
     column, columns, end, rest = 0, job[COLUMNS], job[ROW_END], (job[ROW_END] - job[ROW]) % ROWS
@@ -111,7 +118,8 @@ def _gather_product(a, start, b, bias, c, c_start, job, relu, a_rows, c_rows, a_
     while column < columns:
         wide = columns - column > lanes and job[FORM] == GATHER
         width = min(columns - column, 2 * lanes if wide else lanes)
-        b_offset, c_offset = job[B_OFFSET] + column * job[B_COLUMN], c_start + job[C_OFFSET] + column
+        b_offset = b_start + job[B_OFFSET] + column * job[B_COLUMN]
+        c_offset = c_start + job[C_OFFSET] + column
         bias_offset = job[BIAS_OFFSET] + column
         if packed:
             _pack(b, b_offset, job, b_taps, width, panel, place)
@@ -158,8 +166,9 @@ def _run(
     windows, relu, a, b, bias, c, positions, scratch,
 ):  # fmt: skip
     for own in share(shares, team):
-        base = own * (images + panel + pooled)
-        source = scratch if images > 0 else a
+        base = own * (images + panel + pooled + APART)
+        turned = border[8] > 0
+        source, other = (b, scratch) if turned else (scratch if images > 0 else a, b)
         target = scratch if pooled > 0 else c
         _clear(scratch, base, base + images)
         count = items.size - 1
@@ -174,10 +183,10 @@ def _run(
                 if job[FORM] == DOT:
                     _dot_product(a, b, bias, c, job, relu, a_rows, c_rows)
                 else:
-                    offset = base + job[A_OFFSET] if images > 0 else job[A_OFFSET]
+                    offset = job[A_OFFSET] if turned or images == 0 else base + job[A_OFFSET]
                     _gather_product(
-                        source, offset, b, bias, target, start, job, relu, a_rows, c_rows, a_taps, b_taps, panel_taps,
-                        scratch, base + images,
+                        source, offset, other, base if turned else 0, bias, target, start, job, relu, a_rows, c_rows,
+                        a_taps, b_taps, panel_taps, scratch, base + images,
                     )  # fmt: skip
             if pooled > 0:
                 max_images(scratch, made, bounds[item], bounds[item + 1], windows, c, positions)
@@ -190,7 +199,8 @@ def _shares(plan):
 
 def _share(plan, pooled):
     """Elements of scratch memory for a thread; pooled: elements of an image of C that is pooled, or 0."""
-    return plan.images + plan.panel + pooled * plan.most
+    used = plan.images + plan.panel + pooled * plan.most
+    return used and used + APART
 
 
 def scratch_bytes(plan, itemsize, pooled=0):
@@ -209,19 +219,23 @@ def runner(plan, windows=NO_WINDOWS):
         a, b, bias, relu, c, scratch, positions
 
     A bias of size 0 is none; with relu, C is the positive part. With windows, a table of pooling.py, C is made in
-    scratch memory, and c and positions receive its max pooling. Scratch holds whole shares of scratch_bytes: at most
-    so many threads take part.
+    scratch memory, and c and positions receive its max pooling. Scratch holds scratch_bytes.
     """
     pooled = int(windows[8] * windows[9] * windows[12]) if windows.size else 0
-    most, each = _shares(plan), _share(plan, pooled)
+    shares = _shares(plan)
     tables = (*plan[:-2], pooled * plan.most, windows)
 
     def run(a, b, bias, relu, c, scratch, positions=NO_POSITIONS):
-        shares = min(most, scratch.size // each) if each else most
         if shares:
             _run.on(shares, shares, *tables, int(relu), a, b, bias, c, positions, scratch)
 
     return run
+
+
+def flat(array):
+    """The elements of an array without gaps in the order in which they lie."""
+    elements = array.ravel("K")
+    return elements if elements.flags.writeable else alias(elements)
 
 
 def memory(array):
@@ -229,10 +243,8 @@ def memory(array):
 
     Kernels read arrays of any strides this way: one type for Numba, offsets for the rest.
     """
-    if array.flags.c_contiguous:
-        return alias(array).reshape(-1), 0
-    if array.ndim > 1 and array.swapaxes(-1, -2).flags.c_contiguous:
-        return alias(array).swapaxes(-1, -2).reshape(-1), 0
+    if array.flags.c_contiguous or (array.ndim > 1 and array.swapaxes(-1, -2).flags.c_contiguous):
+        return flat(array), 0
     reach = [step * (size - 1) for step, size in zip(array.strides, array.shape, strict=True)]
     start = sum(min(0, step) for step in reach)
     span = sum(abs(step) for step in reach) // array.itemsize + 1

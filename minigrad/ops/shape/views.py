@@ -124,7 +124,8 @@ def flatten(input, start_dim=0, end_dim=-1):
     start, end = axis_of("flatten", start_dim, ndim), axis_of("flatten", end_dim, ndim)
     if start > end:
         raise ShapeError(f"flatten: start_dim {start_dim} comes after end_dim {end_dim}")
-    return reshape(input, (*input.shape[:start], math.prod(input.shape[start : end + 1]), *input.shape[end + 1 :]))
+    shape = (*input.shape[:start], math.prod(input.shape[start : end + 1]), *input.shape[end + 1 :])
+    return input if shape == input.shape else _reshape(input, shape)
 
 
 def unflatten(input, dim, sizes):
