@@ -19,12 +19,11 @@ from numba.core.codegen import JITCodeLibrary
 from numba.core.compiler_lock import global_compiler_lock
 from numba.core.compiler_machinery import LoweringPass, register_pass
 from numba.core.errors import NumbaRuntimeError
-from numba.core.lowering import Environment
+from numba.core.lowering import Environment, Lower
 from numba.core.registry import CPUDispatcher
 from numba.core.typed_passes import NativeLowering
 
 from . import cache, claims, companion, progress
-from .lowering import Lower
 from .passes import Pipeline
 
 __all__ = ["Entry", "Part", "no_collection"]
@@ -125,7 +124,6 @@ class _EntryLowering(NativeLowering):
     """Numba's lowering."""
 
     _name = "minigrad_entry_lowering"
-    lowering_class = Lower
 
     def run_pass(self, state):
         with_references = state.targetctx

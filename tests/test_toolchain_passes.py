@@ -118,7 +118,7 @@ def test_a_function_that_needs_more_passes_goes_numbas_own_way():
 
 
 def test_memory_of_numbas_own_is_counted():
-    """Arrays that a kernel makes need references to be counted, which our lowering leaves to Numba's."""
+    """Arrays that a kernel makes need references to be counted."""
 
     def made(x, out):
         for k in range(x.size):
