@@ -40,8 +40,11 @@ def test_gradients_that_have_a_graph_are_filled_with_zeros_without_it():
 def test_what_compiles_ahead_hears_of_an_optimiser(monkeypatch):
     monkeypatch.setattr(companion, "_companion", None)
     monkeypatch.setattr(companion, "_expected", {})
+    monkeypatch.setattr(companion, "_made", set())
     optim.RMSprop(parameters())
     assert list(companion._expected) == [companion.TRAINING, "RMSprop"]
+    optim.RMSprop(parameters())
+    assert list(companion._expected)[2:] == [companion.another(companion.TRAINING), companion.another("RMSprop")]
 
 
 def test_a_rule_must_say_what_an_update_is():
