@@ -162,3 +162,22 @@ def test_product_refuses(residual, error, message):
     out = np.ones((2, 2), "f")
     with pytest.raises(ShapeError, match="wants an array of its own"):
         matmul.forward(a, a, None, False, out, np.empty(0, np.uint8), out)
+
+
+@pytest.mark.parametrize("family", ["conv2d", "matmul"])
+def test_the_output_is_refused_as_a_residual_after_a_call_that_was_right(family):
+    def memory(nbytes, like):
+        return np.empty(nbytes, np.uint8)
+
+    a, out, residual = (np.ones((4, 4), np.float32) for _ in range(3))
+    if family == "conv2d":
+        a, out, residual = (array.reshape(4, 4, 1, 1) for array in (a, out, residual))
+    b = a.swapaxes(0, 1)  # the layout of filters
+    settings = ((1, 1), (0, 0), (1, 1), 1) if family == "conv2d" else ()
+    forward = {"conv2d": conv2d, "matmul": matmul}[family].forward
+    for _ in range(2):
+        forward(a, b, None, False, *settings, out, memory, residual)
+        assert (out == 5).all()
+    with pytest.raises(ShapeError, match="wants an array of its own"):
+        forward(a, b, None, False, *settings, out, memory, out)
+    assert (out == 5).all()

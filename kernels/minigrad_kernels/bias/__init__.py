@@ -88,17 +88,19 @@ def bias_relu_grad(g, out, dx, dbias, workspace):
     """
     op = "bias_relu_grad"
     kernel, shapes = implementation(__name__, op, g), layouts(op, g, out, dx, dbias)
-    if not shapes or not dx.flags.writeable or not dbias.flags.writeable or not _known.found(shapes, ()):
+    if shapes and dx.flags.writeable and dbias.flags.writeable and _known.found(shapes, ()):
+        matrices = rows(op, "g", g), rows(op, "out", out), rows(op, "dx", dx)
+    else:
         if type(out) is not type(g) or type(dx) is not type(g) or type(dbias) is not type(g):
             check_one_kind(op, {"g": g, "out": out, "dx": dx, "dbias": dbias})
-        for name, array, check in (("g", g, check_array), ("out", out, check_array), ("dx", dx, check_output)):
-            check(op, name, array, g.shape, g.dtype)
-            _matrix(op, name, array)
+        matrix = _matrix(op, "g", g)
+        check_array(op, "out", out, g.shape, g.dtype)
+        check_output(op, "dx", dx, g.shape, g.dtype)
         _vector(op, "dbias", dbias, g, check_output)
+        matrices = matrix, _matrix(op, "out", out), _matrix(op, "dx", dx)
         if shapes:
             _known.keep(shapes, (), True)
-    memory = workspace_of(op, workspace, _bytes(g.shape), "bias.workspace", g)
-    kernel(rows(op, "g", g), rows(op, "out", out), rows(op, "dx", dx), dbias, memory)
+    kernel(*matrices, dbias, workspace_of(op, workspace, _bytes(g.shape), "bias.workspace", g))
 
 
 _known = Checked()
@@ -114,11 +116,13 @@ def column_sums(x, out, workspace):
     """
     op = "column_sums"
     kernel, shapes = implementation(__name__, op, x), layouts(op, x, out)
-    if not shapes or not out.flags.writeable or not _known.found(shapes, ()):
+    if shapes and out.flags.writeable and _known.found(shapes, ()):
+        matrix = rows(op, "x", x)
+    else:
         if type(out) is not type(x):
             check_one_kind(op, {"x": x, "out": out})
-        _matrix(op, "x", x)
+        matrix = _matrix(op, "x", x)
         _vector(op, "out", out, x, check_output)
         if shapes:
             _known.keep(shapes, (), True)
-    kernel(rows(op, "x", x), out, workspace_of(op, workspace, _bytes(x.shape), "bias.workspace", x))
+    kernel(matrix, out, workspace_of(op, workspace, _bytes(x.shape), "bias.workspace", x))

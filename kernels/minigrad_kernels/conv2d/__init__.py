@@ -159,7 +159,7 @@ def forward(x, w, bias, relu, stride, padding, dilation, groups, out, workspace,
     """
     shapes = layouts("forward", x, w, bias, out, residual)
     given = stride, padding, dilation, groups, relu, *_conditions()
-    if (call := _kept(shapes, given, out)) is None:
+    if (call := _kept(shapes, given, out)) is None or residual is out:
         settings = _settings(x, stride, padding, dilation, groups)
         arrays = [("x", x, x.shape, CHANNELS_LAST), ("w", w, w.shape, FILTER), ("out", out, None, CHANNELS_LAST)]
         if residual is not None:

@@ -73,7 +73,7 @@ def forward(a, b, bias, relu, out, workspace, residual=None):
     Errors  ValueError for shapes that do not fit, a workspace too small or a read-only out, TypeError for other types
     """
     shapes, settings, call = layouts("forward", a, b, bias, out, residual), (threads(), tf32()), None
-    if shapes and out.flags.writeable:
+    if shapes and out.flags.writeable and residual is not out:
         call = _calls.found(shapes, settings)
     if call is None:
         _check(a, b, bias, out, residual)

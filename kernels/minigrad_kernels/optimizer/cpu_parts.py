@@ -18,8 +18,8 @@ def address(array):
     return _pointer(id(array) + HEAD).value
 
 
-# NumPy's interface for C: the pointer to the elements is what follows the head of the object. A fifth of the time that
-# __array_interface__ takes.
+# NumPy's interface for C: the pointer to the elements is what follows the head of the object. To read it there takes a
+# quarter of the time that __array_interface__ does.
 HEAD, _pointer = object.__basicsize__, ctypes.c_void_p.from_address
 if address(_probe := np.zeros(1)) != _probe.ctypes.data:
 
