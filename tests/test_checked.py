@@ -103,15 +103,19 @@ def test_a_convolution_that_passed_is_still_refused_where_it_differs():
                 conv2d.forward(x, w, None, False, *settings, out, space[:-1])
 
 
+def _space(nbytes, like):
+    return np.empty(nbytes, np.uint8)
+
+
 @pytest.mark.parametrize("with_gradient", [False, True])
-def test_a_loss_that_was_checked_is_looked_at_where_it_must_be(with_gradient):
+@pytest.mark.parametrize("space", [_space, np.empty(softmax.workspace(3), np.uint8)])
+def test_a_loss_that_was_checked_is_looked_at_where_it_must_be(with_gradient, space):
     x, target = np.ones((3, 4), np.float32), np.array([0, 3, 1])
     dx = np.zeros_like(x) if with_gradient else None
     out, divisor, sums = np.empty((), np.float32), np.empty((), np.float32), np.empty(3, np.float32)
-    space = np.empty(softmax.workspace(3), np.uint8)
 
-    def loss(labels=target, result=out):
-        softmax.cross_entropy_total(x, labels, -100, True, result, divisor, sums, space, None, dx)
+    def loss(labels=target, mean=True):
+        softmax.cross_entropy_total(x, labels, -100, mean, out, divisor, sums, space, None, dx)
 
     for _ in range(2):
         out.fill(0)
@@ -123,6 +127,52 @@ def test_a_loss_that_was_checked_is_looked_at_where_it_must_be(with_gradient):
     for labels in (np.array([0, 4, 1]), np.array([0, -1, 1])):
         with pytest.raises(ShapeError, match="but there are 4 classes"):
             loss(labels)
-    out.flags.writeable = False
-    with pytest.raises(ShapeError, match="out is read-only"):
-        loss()
+    with pytest.raises(KindError, match="mean is int"):
+        loss(mean=1)
+    loss(np.repeat(target, 2)[::2])  # with gaps
+    assert out == np.float32(np.log(4))
+    if not callable(space):
+        space = space[:-1]
+        with pytest.raises(ShapeError, match="workspace has shape"):
+            loss()
+    for array, name in ((sums, "logsumexp"), (divisor, "divisor"), (out, "out")):
+        array.flags.writeable = False
+        with pytest.raises(ShapeError, match=f"{name} is read-only"):
+            loss()
+
+
+@pytest.mark.parametrize(("rows", "classes"), [(3, 4), (9, 2000), (3000, 2)])
+def test_targets_are_looked_at_in_every_call_and_before_anything_is_written(rows, classes):
+    """In calls for one thread and for several, and where losses do not stay on the stack."""
+    x, target = np.zeros((rows, classes), np.float32), np.arange(rows) % classes
+    g, out, divisor = (np.ones((), np.float32)[...] for _ in range(3))
+    sums, dx = np.empty(rows, np.float32), np.empty_like(x)
+
+    def total(labels, ignore_index=-100):
+        softmax.cross_entropy_total(x, labels, ignore_index, True, out, divisor, sums, _space)
+
+    def grad(labels, ignore_index=-100):
+        softmax.cross_entropy_total_grad(g, divisor, x, labels, ignore_index, sums, dx)
+
+    for _ in range(2):
+        total(target)
+        grad(target)
+    np.testing.assert_allclose(out, np.log(classes), 1e-6)
+    np.testing.assert_allclose(dx[0], (np.full(classes, 1 / classes) - np.eye(classes)[0]) / rows, 1e-5)
+    before = [array.copy() for array in (out, divisor, sums, dx)]
+    for wrong in (classes, -1, -(1 << 63), (1 << 63) - 1):
+        labels = np.where(np.arange(rows) == rows - 1, wrong, target)
+        for call in (total, grad):
+            with pytest.raises(ShapeError, match=rf"target\[{rows - 1}\] = {wrong}, but there are {classes} classes"):
+                call(labels)
+    for array, same in zip((out, divisor, sums, dx), before, strict=True):
+        np.testing.assert_array_equal(array, same)
+    labels[-1] = -100
+    total(labels)
+    grad(labels)
+    assert divisor == rows - 1 and not dx[-1].any()
+    with pytest.raises(ShapeError, match="= -100, but"):
+        grad(labels, -7)
+    with pytest.raises(ShapeError, match="dx is read-only"):
+        dx.flags.writeable = False
+        grad(labels)

@@ -17,12 +17,12 @@ import numbers
 
 import numpy as np
 
-from ..checked import Checked, layouts
+from ..checked import Call, Checked, layouts
 from ..errors import KindError, ShapeError
 from ..toolchain import alias, implementation
 from ..toolchain.arguments import check_array, check_floats, check_one_kind, check_output, workspace_of
 from ..toolchain.widening import widened
-from .plan import READY_CLASSES, READY_ROWS, SMALL, workspace
+from .plan import READY_CLASSES, READY_ROWS, SMALL, alone, workspace
 
 __all__ = [
     "cross_entropy",
@@ -151,18 +151,7 @@ def _check_range(op, target, ignore_index, classes):
             raise ShapeError(f"{op}: target[{n}] = {target[n]}, but there are {classes} classes (0..{classes - 1})")
 
 
-_known = Checked()
-
-
-def _layouts_on_host(op, *arrays):
-    """What tells checked calls from others, among those with NumPy's own arrays in C order; None for all others."""
-    shapes = layouts(op, *arrays)
-    return shapes if shapes and all([array is None or array.flags.c_contiguous for array in arrays]) else None
-
-
-def _passed(shapes, settings, *outputs):
-    """Whether such a call has passed all checks but that of its targets."""
-    return _known.found(shapes, settings) and all([array.flags.writeable for array in outputs])
+_calls = Checked()  # what runs NumPy's own arrays that have passed all checks but that of their targets: it looks
 
 
 def _number(op, name, array, x, check):
@@ -227,14 +216,14 @@ def cross_entropy_total(x, target, ignore_index, mean, out, divisor, logsumexp, 
             workspace: workspace(rows) bytes; dx (rows, classes), which gets the gradient for g = 1, or None
     """
     op = "cross_entropy"  # as the loss is called
+    shapes = layouts(op, x, target, out, divisor, logsumexp, wrong) if dx is None and callable(workspace) else None
+    if shapes and out.flags.writeable and divisor.flags.writeable and logsumexp.flags.writeable:
+        call = _calls.found(shapes, (ignore_index, mean))
+        if call is not None:
+            memory = workspace(call.bytes, x) if call.bytes else None
+            if call.run(alias(x), alias(target), ignore_index, mean, out, divisor, logsumexp, memory, None):
+                return
     kernel = implementation(__name__, "cross_entropy_total" if dx is None else "cross_entropy_total_with_grad", x)
-    gradient = [] if dx is None else [dx]
-    shapes = _layouts_on_host(op, x, target, out, divisor, logsumexp, wrong, dx)
-    if shapes and _passed(shapes, (ignore_index, mean), out, divisor, logsumexp, *gradient):
-        _check_range(op, target, ignore_index, x.shape[1])
-        memory = workspace_of(op, workspace, _bytes(x.shape[0]), "softmax.workspace", x)
-        kernel(alias(x), alias(target), ignore_index, mean, out, divisor, logsumexp, memory, None, *gradient)
-        return
     wrong = _check_wrong(op, wrong, x)
     view, *gradient = _check(op, {"x": x}, {} if dx is None else {"dx": dx})
     if type(mean) is not bool:
@@ -242,8 +231,8 @@ def cross_entropy_total(x, target, ignore_index, mean, out, divisor, logsumexp, 
     outputs = [_number(op, n, a, x, check_output) for n, a in (("out", out), ("divisor", divisor))]
     outputs.append(_vector(op, "logsumexp", logsumexp, x, check_output))
     targets = _check_target(op, target, ignore_index, x)
-    if shapes:
-        _known.keep(shapes, (ignore_index, mean), True)
+    if shapes and target.flags.c_contiguous:
+        _calls.keep(shapes, (ignore_index, mean), Call(0 if alone(*x.shape) else _bytes(x.shape[0]), kernel))
     memory = workspace_of(op, workspace, _bytes(x.shape[0]), "softmax.workspace", x)
     kernel(view, *targets, mean, *outputs, memory, wrong, *gradient)
 
@@ -257,20 +246,21 @@ def cross_entropy_total_grad(g, divisor, x, target, ignore_index, logsumexp, dx,
     Shapes  g, divisor (); x and dx (rows, classes); target, logsumexp (rows,); wrong (1,) or None
     """
     op = "cross_entropy_total_grad"
-    kernel, shapes = implementation(__name__, op, x), _layouts_on_host(op, g, divisor, x, target, logsumexp, dx, wrong)
-    if shapes and _passed(shapes, (ignore_index,), dx):
-        _check_range(op, target, ignore_index, x.shape[1])
-        inputs = alias(g), alias(divisor), alias(x), alias(target), ignore_index, alias(logsumexp)
-        _run(kernel, x.size, *inputs, dx, None)
-        return
+    shapes = layouts(op, g, divisor, x, target, logsumexp, dx, wrong)
+    if shapes and dx.flags.writeable:
+        run = _calls.found(shapes, (ignore_index,))
+        if run is not None:
+            if run(alias(g), alias(divisor), alias(x), alias(target), ignore_index, alias(logsumexp), dx, None):
+                return
+    kernel = implementation(__name__, op, x)
     wrong = _check_wrong(op, wrong, x)
     view, dx_view = _check(op, {"x": x}, {"dx": dx})
     weights = [_number(op, n, a, x, check_array) for n, a in (("g", g), ("divisor", divisor))]
-    target, ignore_index = _check_target(op, target, ignore_index, x)
+    target_view, ignore_index = _check_target(op, target, ignore_index, x)
     sums = _vector(op, "logsumexp", logsumexp, x, check_array)
-    if shapes:
-        _known.keep(shapes, (ignore_index,), True)
-    _run(kernel, x.size, *weights, view, target, ignore_index, sums, dx_view, wrong)
+    if shapes and target.flags.c_contiguous:
+        _calls.keep(shapes, (ignore_index,), kernel)
+    kernel(*weights, view, target_view, ignore_index, sums, dx_view, wrong)
 
 
 @widened("x", "dx")

@@ -1,14 +1,15 @@
 """Softmax and cross entropy on the CPU: every thread owns blocks of rows.
 
 The greatest element is subtracted before exp, so that nothing overflows. A row with NaN or +inf, or of -inf alone,
-gives NaN, as in PyTorch. The launcher has looked at the targets, so nothing is written into `wrong`.
+gives NaN, as in PyTorch. The launcher has looked at the targets, so nothing is written into `wrong`. It need not have
+for cross_entropy_total and its gradient: they write nothing where a target is no class, and say whether they did.
 """
 
 import numpy as np
 
 from ..toolchain import clear, copy, elements, flat, jit, share, shared, stack_array
 from .cpu_parts import BLOCK, block, blocks, exps, exps_of_rows, logs, shift, sum_of, sums_of_exps
-from .plan import SMALL
+from .plan import FEW, SMALL, alone
 
 __all__ = [
     "cross_entropy",
@@ -142,6 +143,16 @@ def cross_entropy_grad(team, g, x, target, ignore_index, logsumexp, dx, wrong):
 
 
 @jit
+def name_classes(target, ignore_index, classes):
+    """Whether all targets that count are among so many classes."""
+    good = True
+    for n in range(target.size):
+        # Without a sign a negative number is huge.
+        good &= (np.uint64(target[n]) < np.uint64(classes)) | (target[n] == ignore_index)
+    return good
+
+
+@jit
 def total_grad_rows(weight, x, target, ignore_index, logsumexp, dx):
     g = stack_array(1, x)
     g[0] = weight
@@ -149,11 +160,31 @@ def total_grad_rows(weight, x, target, ignore_index, logsumexp, dx):
 
 
 @shared
-def cross_entropy_total_grad(team, g, divisor, x, target, ignore_index, logsumexp, dx, wrong):
+def total_grad_blocks(team, g, divisor, x, target, ignore_index, logsumexp, dx):
     weight = g[()] / divisor[()]
     for number in share(blocks(x), team):
         here = block(x, number)
         total_grad_rows(weight, x[here], target[here], ignore_index, logsumexp[here], dx[here])
+
+
+@jit
+def total_grad_alone(g, divisor, x, target, ignore_index, logsumexp, dx):
+    if not name_classes(target, ignore_index, x.shape[1]):
+        return False
+    weight = g[()] / divisor[()]
+    for number in range(blocks(x)):
+        here = block(x, number)
+        total_grad_rows(weight, x[here], target[here], ignore_index, logsumexp[here], dx[here])
+    return True
+
+
+def cross_entropy_total_grad(g, divisor, x, target, ignore_index, logsumexp, dx, wrong):
+    if x.size < SMALL:
+        return total_grad_alone(g, divisor, x, target, ignore_index, logsumexp, dx)
+    good = name_classes(target, ignore_index, x.shape[1])
+    if good:
+        total_grad_blocks(g, divisor, x, target, ignore_index, logsumexp, dx)
+    return good
 
 
 @jit
@@ -170,17 +201,34 @@ def add_losses(losses, target, ignore_index, mean, out, divisor):
     out[()] = total / divisor[()]
 
 
-def cross_entropy_total(x, target, ignore_index, mean, out, divisor, logsumexp, workspace, wrong):
-    losses = elements(workspace, out.dtype, x.shape[0])
-    kernel = cross_entropy.alone if x.size < SMALL else cross_entropy
-    kernel(x, target, ignore_index, losses, logsumexp, wrong)
+@jit
+def total_alone(x, target, ignore_index, mean, out, divisor, logsumexp):
+    """cross_entropy_total of few enough rows that their losses stay on the stack."""
+    if not name_classes(target, ignore_index, x.shape[1]):
+        return False
+    losses = stack_array(FEW, x)[: x.shape[0]]
+    for number in range(blocks(x)):
+        here = block(x, number)
+        cross_entropy_rows(x[here], target[here], ignore_index, losses[here], logsumexp[here])
     add_losses(losses, target, ignore_index, mean, out, divisor)
+    return True
+
+
+def cross_entropy_total(x, target, ignore_index, mean, out, divisor, logsumexp, workspace, wrong):
+    if alone(*x.shape):
+        return total_alone(x, target, ignore_index, mean, out, divisor, logsumexp)
+    good = name_classes(target, ignore_index, x.shape[1])
+    if good:
+        losses = elements(workspace, out.dtype, x.shape[0])
+        kernel = cross_entropy.alone if x.size < SMALL else cross_entropy
+        kernel(x, target, ignore_index, losses, logsumexp, wrong)
+        add_losses(losses, target, ignore_index, mean, out, divisor)
+    return good
 
 
 def cross_entropy_total_with_grad(x, target, ignore_index, mean, out, divisor, logsumexp, workspace, wrong, dx):
     cross_entropy_total(x, target, ignore_index, mean, out, divisor, logsumexp, workspace, wrong)
-    kernel = cross_entropy_total_grad.alone if x.size < SMALL else cross_entropy_total_grad
-    kernel(np.ones((), x.dtype), divisor, x, target, ignore_index, logsumexp, dx, wrong)
+    cross_entropy_total_grad(np.ones((), x.dtype), divisor, x, target, ignore_index, logsumexp, dx, wrong)
 
 
 @jit

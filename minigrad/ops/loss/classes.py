@@ -177,7 +177,7 @@ def _are_rows(input, target):
 
 def _ready(rows):
     """Room for the gradient of a loss, where a GPU computes it with the loss: it saves a launch and a pass."""
-    return [] if rows.requires_grad and is_grad_enabled() and kernels.gives_gradient(rows.data) else None
+    return [] if kernels.gives_gradient(rows.data) and rows.requires_grad and is_grad_enabled() else None
 
 
 def cross_entropy(input, target, weight=None, *, ignore_index=-100, reduction="mean", label_smoothing=0.0):
