@@ -5,7 +5,7 @@ import pytest
 
 from minigrad import Tensor, ops
 from minigrad.create import zeros
-from minigrad_kernels import conv2d, matmul, softmax
+from minigrad_kernels import bias, conv2d, matmul, softmax
 from minigrad_kernels.checked import Checked, layouts
 from minigrad_kernels.errors import KindError, ShapeError
 
@@ -64,7 +64,7 @@ def test_layouts_tell_apart_what_checks_tell_apart():
 
 
 def _frozen(array):
-    array = array.copy()
+    array = array.copy(order="K")
     array.flags.writeable = False
     return array
 
@@ -176,3 +176,36 @@ def test_targets_are_looked_at_in_every_call_and_before_anything_is_written(rows
     with pytest.raises(ShapeError, match="dx is read-only"):
         dx.flags.writeable = False
         grad(labels)
+
+
+@pytest.mark.parametrize("shape", [(3, 4), (2, 300), (3000, 7), (0, 4), (2, 3, 4, 5)])
+def test_sums_of_columns_that_were_checked_are_still_refused_where_they_differ(shape):
+    """Sums that stay on the stack, that do not, of several parts, of nothing, and of images."""
+    memory = np.arange(np.prod(shape), dtype=np.float32) % 7 - 3
+    x = memory.reshape(shape) if len(shape) == 2 else memory.reshape(2, 4, 5, 3).transpose(0, 3, 1, 2)
+    axes = (0, *range(2, len(shape)))
+    dx, sums = np.empty_like(x), np.empty(shape[1], np.float32)
+
+    def gradient(g=x, dx=dx, sums=sums, space=_space):
+        bias.bias_relu_grad(g, x, dx, sums, space)
+
+    def total(x=x, sums=sums, space=_space):
+        bias.column_sums(x, sums, space)
+
+    for given in (x, x, _frozen(x)):
+        gradient(given)
+        assert (dx == np.maximum(x, 0)).all() and (sums == np.maximum(x, 0).sum(axes)).all()
+        total(given)
+        assert (sums == x.sum(axes)).all()
+    with pytest.raises(ShapeError, match="dx is read-only"):
+        gradient(dx=_frozen(dx))
+    for call in (gradient, total):
+        with pytest.raises(ShapeError, match="read-only"):
+            call(sums=_frozen(sums))
+        with pytest.raises(KindError, match="float64"):
+            call(sums=sums.astype(np.float64))
+        with pytest.raises(ShapeError, match="shape"):
+            call(np.ones((3, 9), np.float32))
+        if x.size:
+            with pytest.raises(ShapeError, match="workspace"):
+                call(space=np.empty(bias.workspace(shape) - 1, np.uint8))

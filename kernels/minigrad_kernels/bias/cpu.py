@@ -5,22 +5,23 @@ columns then repeats itself. A part (see plan.py) adds SHORT such lines in the e
 float64, which costs little and keeps the error of a sum near one rounding.
 """
 
+import functools
+
 import numpy as np
 
+from ..checked import Call
 from ..elementwise.cpu import RUN, relu_grad_run
 from ..toolchain import clear, elements, jit, share, shared, stack_array
-from .plan import cut
+from ..toolchain.product import flat
+from .plan import ALIGNMENT, cut
 
-__all__ = ["bias_relu", "bias_relu_grad", "column_sums"]
+__all__ = ["bias_relu", "bias_relu_grad", "column_sums", "ready"]
 
 SMALL = 1 << 14  # elements; below it a second thread costs more than it brings
 TILE = 256  # elements that are held on the stack
 DOUBLE = np.dtype(np.float64)
+NOWHERE = np.empty(0)  # for sums that stay on the stack
 SHORT = 16  # lines added in the element type
-
-
-def _run(kernel, size, *arguments):
-    (kernel.alone if size < SMALL else kernel)(*arguments)
 
 
 # ---- forward -----------------------------------------------------------------------------------------------------
@@ -72,7 +73,7 @@ def bias_relu_rows(team, x, bias, out):
 
 
 def bias_relu(x, bias, out):
-    _run(bias_relu_rows, x.size, x.reshape(-1), bias, out.reshape(-1))
+    (bias_relu_rows.alone if x.size < SMALL else bias_relu_rows)(x.reshape(-1), bias, out.reshape(-1))
 
 
 # ---- sums --------------------------------------------------------------------------------------------------------
@@ -131,48 +132,73 @@ def grad_part(g, out, dx, sums):
 
 
 @jit
-def add_parts(partial, out):
-    for p in range(1, partial.shape[0]):
-        add(partial[p], partial[0])
+def rounded(sums, out):
     for c in range(out.size):
-        out[c] = partial[0, c]
+        out[c] = sums[c]
+
+
+@jit
+def add_parts(partial, out):
+    sums = partial[: out.size]
+    for start in range(out.size, partial.size, out.size):
+        add(partial[start : start + out.size], sums)
+    rounded(sums, out)
+
+
+# Where there is but one part, its sums go to the result at once; without room in `partial` they are on the stack.
 
 
 @shared
-def sum_parts(team, x, size, partial):
-    for p in share(partial.shape[0], team):
+def sum_parts(team, x, size, partial, out):
+    columns = out.size
+    for p in share((x.size + size - 1) // size, team):
         start = p * size
-        sum_part(x[start : min(x.size, start + size)], partial[p])
+        sums = partial[p * columns : (p + 1) * columns] if partial.size else stack_array(TILE, partial)[:columns]
+        sum_part(x[start : min(x.size, start + size)], sums)
+        if size >= x.size:
+            rounded(sums, out)
 
 
 @shared
-def grad_parts(team, g, out, dx, size, partial):
-    for p in share(partial.shape[0], team):
+def grad_parts(team, g, out, dx, size, partial, dbias):
+    columns = dbias.size
+    for p in share((g.size + size - 1) // size, team):
         start = p * size
         here = slice(start, min(g.size, start + size))
-        grad_part(g[here], out[here], dx[here], partial[p])
+        sums = partial[p * columns : (p + 1) * columns] if partial.size else stack_array(TILE, partial)[:columns]
+        grad_part(g[here], out[here], dx[here], sums)
+        if size >= g.size:
+            rounded(sums, dbias)
 
 
-def _partial(workspace, plan, columns):
-    return elements(workspace, DOUBLE, plan.parts * columns).reshape(plan.parts, columns)
+@functools.lru_cache(maxsize=1024)
+def ready(op, rows, columns):
+    """The Call for arrays without gaps that are matrices of so many rows and columns."""
+    if not rows:
+        return Call(0, _clear)
+    plan = cut(rows, columns)
+    numbers = 0 if plan.parts == 1 and columns <= TILE else plan.parts * columns
+    kernel = grad_parts if op == "bias_relu_grad" else sum_parts
+    kernel = kernel.alone if rows * columns < SMALL else kernel
+    wanted = DOUBLE.itemsize * numbers + ALIGNMENT - 1 if numbers else 0
+    return Call(wanted, functools.partial(_sum, kernel, plan.rows * columns, plan.parts, numbers))
+
+
+def _sum(kernel, size, parts, numbers, *arrays):
+    *matrices, out, workspace = arrays
+    partial = elements(workspace, DOUBLE, numbers) if numbers else NOWHERE
+    kernel(*map(flat, matrices), size, partial, out)
+    if parts > 1:
+        add_parts(partial, out)
+
+
+def _clear(*arrays):
+    arrays[-2].fill(0)
 
 
 def bias_relu_grad(g, out, dx, dbias, workspace):
-    if not g.size:
-        dbias.fill(0)
-        return
-    plan = cut(*g.shape)
-    partial = _partial(workspace, plan, dbias.size)
-    flat = g.reshape(-1), out.reshape(-1), dx.reshape(-1)
-    _run(grad_parts, g.size, *flat, plan.rows * dbias.size, partial)
-    add_parts(partial, dbias)
+    ready("bias_relu_grad", *g.shape).run(g, out, dx, dbias, workspace)
 
 
 def column_sums(x, out, workspace):
-    if not x.size:
-        out.fill(0)
-        return
-    plan = cut(*x.shape)
-    partial = _partial(workspace, plan, out.size)
-    _run(sum_parts, x.size, x.reshape(-1), plan.rows * out.size, partial)
-    add_parts(partial, out)
+    ready("column_sums", *x.shape).run(x, out, workspace)

@@ -160,7 +160,7 @@ def total_grad_rows(weight, x, target, ignore_index, logsumexp, dx):
 
 
 @shared
-def total_grad_blocks(team, g, divisor, x, target, ignore_index, logsumexp, dx):
+def cross_entropy_grad_blocks(team, g, divisor, x, target, ignore_index, logsumexp, dx):
     weight = g[()] / divisor[()]
     for number in share(blocks(x), team):
         here = block(x, number)
@@ -168,7 +168,7 @@ def total_grad_blocks(team, g, divisor, x, target, ignore_index, logsumexp, dx):
 
 
 @jit
-def total_grad_alone(g, divisor, x, target, ignore_index, logsumexp, dx):
+def cross_entropy_grad_alone(g, divisor, x, target, ignore_index, logsumexp, dx):
     if not name_classes(target, ignore_index, x.shape[1]):
         return False
     weight = g[()] / divisor[()]
@@ -180,10 +180,10 @@ def total_grad_alone(g, divisor, x, target, ignore_index, logsumexp, dx):
 
 def cross_entropy_total_grad(g, divisor, x, target, ignore_index, logsumexp, dx, wrong):
     if x.size < SMALL:
-        return total_grad_alone(g, divisor, x, target, ignore_index, logsumexp, dx)
+        return cross_entropy_grad_alone(g, divisor, x, target, ignore_index, logsumexp, dx)
     good = name_classes(target, ignore_index, x.shape[1])
     if good:
-        total_grad_blocks(g, divisor, x, target, ignore_index, logsumexp, dx)
+        cross_entropy_grad_blocks(g, divisor, x, target, ignore_index, logsumexp, dx)
     return good
 
 
@@ -202,7 +202,7 @@ def add_losses(losses, target, ignore_index, mean, out, divisor):
 
 
 @jit
-def total_alone(x, target, ignore_index, mean, out, divisor, logsumexp):
+def cross_entropy_alone(x, target, ignore_index, mean, out, divisor, logsumexp):
     """cross_entropy_total of few enough rows that their losses stay on the stack."""
     if not name_classes(target, ignore_index, x.shape[1]):
         return False
@@ -216,7 +216,7 @@ def total_alone(x, target, ignore_index, mean, out, divisor, logsumexp):
 
 def cross_entropy_total(x, target, ignore_index, mean, out, divisor, logsumexp, workspace, wrong):
     if alone(*x.shape):
-        return total_alone(x, target, ignore_index, mean, out, divisor, logsumexp)
+        return cross_entropy_alone(x, target, ignore_index, mean, out, divisor, logsumexp)
     good = name_classes(target, ignore_index, x.shape[1])
     if good:
         losses = elements(workspace, out.dtype, x.shape[0])
