@@ -1,10 +1,12 @@
-"""Pooled memory: what shelves keep is bounded, and what a repeated step needs is there."""
+"""Pooled memory: what shelves keep is bounded, and what a repeated step needs is there. Copies in another order."""
+
+import math
 
 import numpy as np
 import pytest
 
 from minigrad import device
-from minigrad.device import memory, room
+from minigrad.device import memory, room, turns
 
 
 @pytest.fixture(autouse=True)
@@ -102,3 +104,33 @@ def test_what_the_host_can_give_is_the_least_of_its_limits(monkeypatch, tmp_path
 def test_without_linux_the_host_can_give_what_it_has(monkeypatch, tmp_path):
     monkeypatch.setattr(room, "MEMINFO", tmp_path / "nothing")
     assert room.free_bytes() >= 1 << 28
+
+
+@pytest.mark.parametrize(
+    "shape, threads, by_kernel",
+    [
+        ((2, 16, 25, 10), 1, False),  # too few elements
+        ((64, 16, 6, 6), 1, True),
+        ((64, 16, 6, 6), 2, True),
+        ((64, 15, 6, 6), 1, False),  # too narrow for tiles
+        ((64, 15, 6, 6), 2, False),
+        ((64, 15, 6, 6), 3, True),
+        ((512, 17, 3, 5), 2, False),
+        ((40000, 1, 1, 1), 3, False),
+    ],
+)
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_copies_from_channels_last_and_back(shape, threads, by_kernel, dtype, monkeypatch):
+    """By the kernel that turns tiles, or by NumPy: the same elements."""
+    kernel, called = turns.transpose, []
+    monkeypatch.setattr(turns, "threads", lambda: threads)
+    monkeypatch.setattr(turns, "transpose", lambda x, out: (called.append(1), kernel(x, out)))
+    n, c, h, w = shape
+    last = np.arange(math.prod(shape), dtype=dtype).reshape(n, h, w, c).transpose(0, 3, 1, 2)
+    first = device.copy(last)
+    assert first.flags.c_contiguous and not np.shares_memory(first, last)
+    back = device.copy(first, (0, 2, 3, 1))
+    assert back.transpose(0, 2, 3, 1).flags.c_contiguous and len(called) == 2 * by_kernel
+    for copy in (first, back):
+        assert copy.dtype == dtype
+        np.testing.assert_array_equal(copy, last)

@@ -16,7 +16,7 @@ from minigrad_kernels.toolchain.capture import capturing
 from . import memory
 from .places import CPU, Place, is_array, place, place_of
 from .room import naming
-from .turns import turned
+from .turns import SMALLEST, turned
 from .types import bfloat16, default_dtype
 
 __all__ = [
@@ -208,7 +208,8 @@ def arange(stop, like=None):
 
 def empty_like(array, dtype=None):
     """An uninitialised array of the same shape, its axes in the same order in memory."""
-    return empty(array.shape, dtype or array.dtype, order_of(array), array)
+    order = None if array.flags.c_contiguous else order_of(array)
+    return empty(array.shape, dtype or array.dtype, order, array)
 
 
 def workspace(nbytes, like=None):
@@ -249,10 +250,11 @@ def can_hold_a_sum(array):
 
 def copy(array, order=None):
     """A copy whose axes lie in this order (C order when None)."""
-    order = order or c_order(array.ndim)
     out = empty(array.shape, array.dtype, order, array)
-    if not turned(array, out, order_of(array), order):
+    if type(array) is not np.ndarray:
         _copyto(out, array)
+    elif array.size < SMALLEST or not turned(array, out, order_of(array), order or c_order(array.ndim)):
+        out[...] = array
     return out
 
 

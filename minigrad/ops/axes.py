@@ -9,6 +9,8 @@ __all__ = ["axes_of", "axis_of", "kept_shape", "reduced_axes"]
 
 def axis_of(op, dim, ndim):
     """A dimension counted from the front; negative ones count from the back."""
+    if type(dim) is int and -ndim <= dim < ndim:  # as nearly always
+        return dim % ndim
     dim, count = integer_of(op, "dim", dim), max(ndim, 1)  # a scalar takes 0 and -1
     if not -count <= dim < count:
         raise SubscriptError(f"{op}: dim is {dim}, wanted {-count} to {count - 1} for {ndim} dimensions")
