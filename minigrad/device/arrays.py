@@ -208,8 +208,7 @@ def arange(stop, like=None):
 
 def empty_like(array, dtype=None):
     """An uninitialised array of the same shape, its axes in the same order in memory."""
-    order = None if array.flags.c_contiguous else order_of(array)
-    return empty(array.shape, dtype or array.dtype, order, array)
+    return empty(array.shape, dtype or array.dtype, None if array.flags.c_contiguous else order_of(array), array)
 
 
 def workspace(nbytes, like=None):
@@ -251,10 +250,8 @@ def can_hold_a_sum(array):
 def copy(array, order=None):
     """A copy whose axes lie in this order (C order when None)."""
     out = empty(array.shape, array.dtype, order, array)
-    if type(array) is not np.ndarray:
+    if array.size < SMALLEST or not turned(array, out, order_of(array), order or c_order(array.ndim)):
         _copyto(out, array)
-    elif array.size < SMALLEST or not turned(array, out, order_of(array), order or c_order(array.ndim)):
-        out[...] = array
     return out
 
 

@@ -20,7 +20,7 @@ def turned(array, out, order, out_order):
 
     It is where, behind what both orders begin with, two groups of axes have changed places, and the kernel pays.
     """
-    if array.dtype not in TYPES:
+    if array.__class__ is not np.ndarray or array.dtype not in TYPES:
         return False
     seen = array.transpose(order)
     if not seen.flags.c_contiguous:
