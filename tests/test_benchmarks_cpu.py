@@ -104,9 +104,12 @@ def test_a_machine_that_drifts_and_a_process_that_is_struck_leave_the_ratio_as_i
     assert "ratio 3.0 (0.15 to 3.0)" in cpu.told(row)
 
 
-def test_a_turn_stands_for_its_clean_steps():
-    turns = {"minigrad": [[[1, 0], [9, 1], [9, 1]]], "torch": [[[4, 1], [5, 1], [6, 1]]]}
-    assert rounds.paired(turns, "torch") == [5]
+def test_ratios_are_of_clean_steps_unless_there_are_too_few():
+    clean, disturbed = [[1, 0], [9, 1], [9, 1]], [[90, 9]]
+    sets = [{"minigrad": [clean] * 3 + [disturbed], "torch": [[[4, 0]]] * 4}, {"minigrad": [disturbed], "torch": [[]]}]
+    assert rounds.paired(sets, "torch") == [[4.0] * 3]
+    sets[0]["minigrad"][0] = disturbed
+    assert rounds.paired(sets, "torch") == [[4 / 90, 4 / 9, 4 / 9, 4 / 90]]
 
 
 class Stand:

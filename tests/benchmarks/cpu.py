@@ -99,7 +99,7 @@ def figures(sets, reasons):
     rows = {name: [row for turns in sets for turn in turns.get(name, []) for row in turn] for name in sets[0]}
     found = {name: summary(taken) for name, taken in rows.items()}
     entry = {key: {name: one[key] for name, one in found.items()} for key in ("ms", "steps", "clean")}
-    ratios = {name: [paired(turns, name) for turns in sets] for name in rows if name.split(",")[0] in TORCH}
+    ratios = {name: paired(sets, name) for name in rows if name.split(",")[0] in TORCH}
     whole = {name: statistics.median(sum(each, [])) for name, each in ratios.items()}
     plain = min((name for name in whole if name.split(",")[0] == "torch"), key=whole.get)
     entry["best"] = best = min(whole, key=whole.get)

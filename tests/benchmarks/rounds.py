@@ -151,6 +151,8 @@ def in_turn(workers, reasons, question, seconds, fewest):
             rows = taken(name, max(1, round(TURN / length)), length < LONG) if name in short else []
             if name in workers:
                 turns[name].append(rows)
+            if rows:  # what was tried may have been disturbed
+                lengths[name] = min(length, statistics.median(length for length, _ in rows))
     return turns
 
 
@@ -236,15 +238,18 @@ def _clean(rows):
     return [length for length, waited in rows if waited is None or waited < WAITED * length]
 
 
-def paired(turns, name, to="minigrad"):
-    """How many times as long as the other's a contender's row is, in each round that both took part in.
+def paired(sets, name, to="minigrad"):
+    """How many times as long as the other's a contender's row was in each round, a list for each set, {name: turns}, with any.
 
-    A turn's rows stand for their median, of clean ones if there are any. What slows the machine for longer than a round
-    does so for both.
+    A turn stands for the median of its clean rows, and rounds count where both have such; what slows the machine for
+    longer than a round does so for both. If there are fewer than FEWEST of them in all, all rows of all rounds count.
     """
 
-    def middle(rows):
-        return statistics.median(_clean(rows) or [length for length, _ in rows])
+    def ratios(turns, counted):
+        both = [(counted(mine), counted(others)) for mine, others in zip(turns[name], turns[to], strict=True)]
+        return [statistics.median(mine) / statistics.median(others) for mine, others in both if mine and others]
 
-    both = zip(turns[name], turns[to], strict=True)
-    return [middle(mine) / middle(others) for mine, others in both if mine and others]
+    found = [ratios(turns, _clean) for turns in sets]
+    if sum(map(len, found)) < FEWEST:
+        found = [ratios(turns, lambda rows: [length for length, _ in rows]) for turns in sets]
+    return [each for each in found if each]
