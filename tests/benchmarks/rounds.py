@@ -239,10 +239,11 @@ def _clean(rows):
 
 
 def paired(sets, name, to="minigrad"):
-    """How many times as long as the other's a contender's row was in each round, a list for each set, {name: turns}, with any.
+    """How many times as long as the other's a contender's row was in each round: a list for each set, {name: turns}.
 
     A turn stands for the median of its clean rows, and rounds count where both have such; what slows the machine for
-    longer than a round does so for both. If there are fewer than FEWEST of them in all, all rows of all rounds count.
+    longer than a round does so for both. If there are fewer than FEWEST of them in all, all rows of all rounds count. A
+    set without any has no list.
     """
 
     def ratios(turns, counted):
