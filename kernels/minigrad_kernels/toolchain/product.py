@@ -168,7 +168,8 @@ def _run(
     for own in share(shares, team):
         base = own * (images + panel + pooled + APART)
         turned = border[8] > 0
-        source, other = (b, scratch) if turned else (scratch if images > 0 else a, b)
+        inner = scratch if images > 0 else a
+        source, other = (b, inner) if turned else (inner, b)
         target = scratch if pooled > 0 else c
         _clear(scratch, base, base + images)
         count = items.size - 1
@@ -185,7 +186,7 @@ def _run(
                 else:
                     offset = job[A_OFFSET] if turned or images == 0 else base + job[A_OFFSET]
                     _gather_product(
-                        source, offset, other, base if turned else 0, bias, target, start, job, relu, a_rows, c_rows,
+                        source, offset, other, base if turned and images > 0 else 0, bias, target, start, job, relu, a_rows, c_rows,
                         a_taps, b_taps, panel_taps, scratch, base + images,
                     )  # fmt: skip
             if pooled > 0:
