@@ -180,7 +180,7 @@ def test_targets_are_looked_at_in_every_call_and_before_anything_is_written(rows
 
 @pytest.mark.parametrize("shape", [(3, 4), (2, 300), (3000, 7), (0, 4), (2, 3, 4, 5)])
 def test_sums_of_columns_that_were_checked_are_still_refused_where_they_differ(shape):
-    """Sums that stay on the stack, that do not, of several parts, of nothing, and of images."""
+    """Sums of few columns, of many, of several parts, of nothing, and of images."""
     memory = np.arange(np.prod(shape), dtype=np.float32) % 7 - 3
     x = memory.reshape(shape) if len(shape) == 2 else memory.reshape(2, 4, 5, 3).transpose(0, 3, 1, 2)
     axes = (0, *range(2, len(shape)))

@@ -20,7 +20,7 @@ __all__ = ["bias_relu", "bias_relu_grad", "column_sums", "ready"]
 SMALL = 1 << 14  # elements; below it a second thread costs more than it brings
 TILE = 256  # elements that are held on the stack
 DOUBLE = np.dtype(np.float64)
-NOWHERE = np.empty(0)  # for sums that stay on the stack
+FEW = 256  # columns, whose sums take less time to allocate than to find in a workspace
 SHORT = 16  # lines added in the element type
 
 
@@ -139,36 +139,29 @@ def rounded(sums, out):
 
 @jit
 def add_parts(partial, out):
-    sums = partial[: out.size]
-    for start in range(out.size, partial.size, out.size):
-        add(partial[start : start + out.size], sums)
-    rounded(sums, out)
-
-
-# Where there is but one part, its sums go to the result at once; without room in `partial` they are on the stack.
+    for p in range(1, partial.shape[0]):
+        add(partial[p], partial[0])
+    rounded(partial[0], out)
 
 
 @shared
 def sum_parts(team, x, size, partial, out):
-    columns = out.size
-    for p in share((x.size + size - 1) // size, team):
+    """Where there is one part, its sums go to the result at once."""
+    for p in share(partial.shape[0], team):
         start = p * size
-        sums = partial[p * columns : (p + 1) * columns] if partial.size else stack_array(TILE, partial)[:columns]
-        sum_part(x[start : min(x.size, start + size)], sums)
-        if size >= x.size:
-            rounded(sums, out)
+        sum_part(x[start : min(x.size, start + size)], partial[p])
+        if partial.shape[0] == 1:
+            rounded(partial[p], out)
 
 
 @shared
 def grad_parts(team, g, out, dx, size, partial, dbias):
-    columns = dbias.size
-    for p in share((g.size + size - 1) // size, team):
+    for p in share(partial.shape[0], team):
         start = p * size
         here = slice(start, min(g.size, start + size))
-        sums = partial[p * columns : (p + 1) * columns] if partial.size else stack_array(TILE, partial)[:columns]
-        grad_part(g[here], out[here], dx[here], sums)
-        if size >= g.size:
-            rounded(sums, dbias)
+        grad_part(g[here], out[here], dx[here], partial[p])
+        if partial.shape[0] == 1:
+            rounded(partial[p], dbias)
 
 
 @functools.lru_cache(maxsize=1024)
@@ -177,18 +170,19 @@ def ready(op, rows, columns):
     if not rows:
         return Call(0, _clear)
     plan = cut(rows, columns)
-    numbers = 0 if plan.parts == 1 and columns <= TILE else plan.parts * columns
+    shape = plan.parts, columns
     kernel = grad_parts if op == "bias_relu_grad" else sum_parts
     kernel = kernel.alone if rows * columns < SMALL else kernel
-    wanted = DOUBLE.itemsize * numbers + ALIGNMENT - 1 if numbers else 0
-    return Call(wanted, functools.partial(_sum, kernel, plan.rows * columns, plan.parts, numbers))
+    few = plan.parts == 1 and columns <= FEW
+    wanted = 0 if few else DOUBLE.itemsize * plan.parts * columns + ALIGNMENT - 1
+    return Call(wanted, functools.partial(_sum, kernel, plan.rows * columns, shape, few))
 
 
-def _sum(kernel, size, parts, numbers, *arrays):
+def _sum(kernel, size, shape, few, *arrays):
     *matrices, out, workspace = arrays
-    partial = elements(workspace, DOUBLE, numbers) if numbers else NOWHERE
+    partial = np.empty(shape) if few else elements(workspace, DOUBLE, shape[0] * shape[1]).reshape(shape)
     kernel(*map(flat, matrices), size, partial, out)
-    if parts > 1:
+    if shape[0] > 1:
         add_parts(partial, out)
 
 
