@@ -17,15 +17,17 @@ from minigrad_kernels.toolchain.companion import TRAINING, expect
 
 from .. import device
 from ..engine import write
+from ..fusion import waiting
 from ..modes import enable_grad
 from .counts import Counts, number_there
 from .groups import Groups
 from .repeat import Repeat
 from .scaled import Scaled
-from .values import check_gradients, loaded, lower_names, plain, saved
+from .values import laid_alike, loaded, lower_names, plain, saved, with_gradients
 
 __all__ = ["SPARE", "Optimizer"]
 
+NUMBERS = frozenset({float, int, bool})
 SPARE = "spare_buffer"  # in a state: an array without values yet, kept for its place
 PLANS = 32  # kept: one for each group, and more where the parameters that have gradients change from step to step
 
@@ -78,28 +80,35 @@ class Optimizer(Groups, Scaled):
         Errors  ValueError or TypeError for a gradient of another shape or type; nothing is changed then
         """
         loss = self.loss_of(closure)
-        work = [[p for p in group["params"] if p.grad is not None] for group in self.param_groups]
-        for parameters in work:
-            check_gradients(self.name, parameters)
-        calls, there = self._calls(work), {}
+        work = [with_gradients(self.name, group["params"]) for group in self.param_groups]
+        calls = self._calls(work)
         if self._counts.unsure and self._counts.latest != list(calls):
             self.settle()
             calls = self._calls(work)
         self._counts.step(calls, found_inf is not None)
-        recorder, given = capturing.get(), {"scale": scale, "found_inf": found_inf}
-        given = {name: value for name, value in given.items() if value is not None}
+        recorder, numbers = capturing.get(), {}
         for key, (group, place, age, batch, plan) in calls.items():
-            if place not in there:
-                there[place] = {name: number_there(self.name, name, value, place) for name, value in given.items()}
-            if place is device.CPU and found_inf is not None and there[place]["found_inf"][0]:
+            if place not in numbers:
+                numbers[place] = self._numbers_there(place, scale, found_inf)
+            if place is not device.CPU:
+                with place.active():
+                    self.update(group, age, batch, plan, **numbers[place])
+            elif found_inf is None or not numbers[place]["found_inf"][0]:
+                self.update(group, age, batch, plan, **numbers[place])
+            else:
                 continue
-            with place.active():
-                self.update(group, age, batch, plan, **there[place])
             if recorder is not None:
                 unsure = None if found_inf is None else functools.partial(self._counts.doubt, key, batch, plan)
                 repeat = Repeat(self, group, age, batch, plan, unsure)
                 recorder.note(repeat.again, repeat.undo, repeat.check)
         return loss
+
+    def _numbers_there(self, place, scale, found_inf):
+        """{name: a float64 array (1,) at the place} of those that are not None."""
+        if scale is None and found_inf is None:
+            return {}
+        given = {"scale": scale, "found_inf": found_inf}
+        return {name: number_there(self.name, name, value, place) for name, value in given.items() if value is not None}
 
     def _calls(self, work):
         """{key: (group, place, age, parameters, plan)} of the launches of a step."""
@@ -121,10 +130,14 @@ class Optimizer(Groups, Scaled):
 
     def _batches(self, parameters):
         """{(place, element type, age): parameters that are updated by one launch}."""
-        batches = {}
+        batches, latest, batch, states = {}, None, [], self.state
         for parameter in parameters:
-            age, data = self.age(self.state.setdefault(parameter, {})), parameter.data
-            batches.setdefault((device.place_of(data), data.dtype, age), []).append(parameter)
+            age, data = self.age(states.setdefault(parameter, {})), parameter.data
+            place = device.CPU if data.__class__ is np.ndarray else device.place_of(data)
+            key = place, data.dtype, age
+            if key != latest:  # seldom
+                latest, batch = key, batches.setdefault(key, [])
+            batch.append(parameter)
         return batches
 
     def loss_of(self, closure):
@@ -138,7 +151,9 @@ class Optimizer(Groups, Scaled):
 
     def _plan(self, key):
         """What the kernel keeps from step to step for the parameters of this key."""
-        plan = self._plans[key] = self._plans.pop(key, None) or kernels.Plan()  # the last one used stands last
+        plan = self._plans[key] = self._plans.pop(key, None) or kernels.Plan(
+            laid_alike
+        )  # the last one used stands last
         if len(self._plans) > PLANS:
             del self._plans[next(iter(self._plans))]
         return plan
@@ -158,33 +173,43 @@ class Optimizer(Groups, Scaled):
 
     def hyper(self, names, group, **others):
         """The numbers for a kernel, by their names in minigrad_kernels.optimizer: options of a group, and others."""
-        numbers = []
-        for name in lower_names(names):
-            value = others[name] if name in others else group[name]
-            if value.__class__ is not float and not isinstance(value := plain(value), int | float):
-                raise KindError(f"{self.name}: {'lr' if name == 'rate' else name} is {value!r}, wanted a number")
-            numbers.append(value)
+        numbers = [others[name] if name in others else group[name] for name in lower_names(names)]
+        if not NUMBERS.issuperset(map(type, numbers)):
+            numbers = [plain(value) for value in numbers]
+            for name, value in zip(lower_names(names), numbers, strict=True):
+                if not isinstance(value, int | float):
+                    raise KindError(f"{self.name}: {'lr' if name == 'rate' else name} is {value!r}, wanted a number")
         return np.array(numbers, np.float64)
 
     @staticmethod
     def written(parameters):
         """The arrays of the parameters, to be changed."""
-        return [write(parameter) for parameter in parameters]
+        if waiting() or capturing.get() is not None:
+            return [write(parameter) for parameter in parameters]
+        arrays = []
+        for parameter in parameters:  # as `write` does where nobody has to be told
+            if parameter.node is not None:
+                write(parameter)  # which refuses it
+            parameter.version[0] += 1
+            arrays.append(parameter.data)
+        return arrays
 
     @staticmethod
     def gradients(parameters):
-        """The gradients, each in the layout of its parameter."""
-        pairs = [(parameter.grad.data, parameter.data) for parameter in parameters]
-        return [g if g.strides == p.strides else device.contiguous(g, device.order_of(p)) for g, p in pairs]
+        """The gradients, in whatever layout: `plan` brings each into that of its parameter."""
+        return [parameter.grad.data for parameter in parameters]
 
     def arrays(self, name, parameters, start=0):
         """The arrays of this name in the state of the parameters, full of `start` where there were none."""
-        for parameter in parameters:
-            state = self.state[parameter]
-            if name not in state:
-                like = parameter.data
-                state[name] = device.full(like.shape, start, like.dtype, device.order_of(like), like)
-        return [self.state[parameter][name] for parameter in parameters]
+        states = [self.state[parameter] for parameter in parameters]
+        try:
+            return [state[name] for state in states]  # as nearly always
+        except KeyError:
+            for parameter, state in zip(parameters, states, strict=True):
+                if name not in state:
+                    like = parameter.data
+                    state[name] = device.full(like.shape, start, like.dtype, device.order_of(like), like)
+        return [state[name] for state in states]
 
     # ---- state -------------------------------------------------------------------------------------------------
 

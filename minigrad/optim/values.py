@@ -10,7 +10,7 @@ from minigrad_kernels.errors import KindError, ShapeError
 from .. import device
 from ..tensor import Tensor
 
-__all__ = ["array_of", "check_gradients", "loaded", "lower_names", "plain", "saved"]
+__all__ = ["array_of", "laid_alike", "loaded", "lower_names", "plain", "saved", "with_gradients"]
 
 
 def plain(value):
@@ -27,17 +27,28 @@ def plain(value):
     return value if isinstance(number, bool) and not isinstance(value, np.generic) else number
 
 
-def check_gradients(op, parameters):
-    """Refuse gradients that are no Tensors of the shape and type of their parameters."""
+def with_gradients(op, parameters):
+    """Those that have a gradient. Refuses gradients that are no Tensors of the shape and type of their parameters."""
+    found = []
     for parameter in parameters:
-        gradient, array = parameter.grad, parameter.data
-        if not isinstance(gradient, Tensor):
+        gradient = parameter.grad
+        if gradient is None:
+            continue
+        if gradient.__class__ is not Tensor and not isinstance(gradient, Tensor):
             raise KindError(f"{op}: a gradient is a {type(gradient).__name__}, wanted a Tensor")
-        given = gradient.data
+        given, array = gradient.data, parameter.data
         if given.shape != array.shape:
             raise ShapeError(f"{op}: a gradient has shape {gradient.shape}, wanted its parameter's {array.shape}")
         if given.dtype != array.dtype:
             raise KindError(f"{op}: a gradient has elements {gradient.dtype}, its parameter {array.dtype}")
+        found.append(parameter)
+    return found
+
+
+def laid_alike(gradients, arrays):
+    """Gradients, each in the layout of its parameter's array."""
+    pairs = zip(gradients, arrays, strict=True)
+    return [g if g.strides == p.strides else device.contiguous(g, device.order_of(p)) for g, p in pairs]
 
 
 @functools.cache
