@@ -19,11 +19,12 @@ from .. import device
 from ..engine import write
 from ..fusion import waiting
 from ..modes import enable_grad
+from ..tensor import Tensor
 from .counts import Counts, number_there
 from .groups import Groups
 from .repeat import Repeat
 from .scaled import Scaled
-from .values import laid_alike, loaded, lower_names, plain, saved, with_gradients
+from .values import check_gradient, laid_alike, loaded, lower_names, plain, saved
 
 __all__ = ["SPARE", "Optimizer"]
 
@@ -80,11 +81,10 @@ class Optimizer(Groups, Scaled):
         Errors  ValueError or TypeError for a gradient of another shape or type; nothing is changed then
         """
         loss = self.loss_of(closure)
-        work = [with_gradients(self.name, group["params"]) for group in self.param_groups]
-        calls = self._calls(work)
+        calls = self._calls()
         if self._counts.unsure and self._counts.latest != list(calls):
             self.settle()
-            calls = self._calls(work)
+            calls = self._calls()
         self._counts.step(calls, found_inf is not None)
         recorder, numbers = capturing.get(), {}
         for key, (group, place, age, batch, plan) in calls.items():
@@ -110,11 +110,14 @@ class Optimizer(Groups, Scaled):
         given = {"scale": scale, "found_inf": found_inf}
         return {name: number_there(self.name, name, value, place) for name, value in given.items() if value is not None}
 
-    def _calls(self, work):
+    def _calls(self):
         """{key: (group, place, age, parameters, plan)} of the launches of a step."""
-        calls = {}
-        for index, (group, parameters) in enumerate(zip(self.param_groups, work, strict=True)):
-            for (place, _, age), batch in self._batches(parameters).items():
+        calls, new = {}, []
+        work = [(group, self._batches(group["params"], new)) for group in self.param_groups]
+        for parameter in new:
+            self.state[parameter] = {}
+        for index, (group, batches) in enumerate(work):
+            for (place, _, age), batch in batches.items():
                 key = index, *map(id, batch)
                 calls[key] = group, place, age, batch, self._plan(key)
         return calls
@@ -128,13 +131,28 @@ class Optimizer(Groups, Scaled):
         """Correct the state of a parameter by what its device has counted, the number of the next step."""
         self.state[parameter]["step"] = int(count) - 1
 
-    def _batches(self, parameters):
-        """{(place, element type, age): parameters that are updated by one launch}."""
+    def _batches(self, parameters, new):
+        """{(place, element type, age): parameters that have a gradient and are updated by one launch}.
+
+        new     gets those that have no state yet
+        """
         batches, latest, batch, states = {}, None, [], self.state
         for parameter in parameters:
-            age, data = self.age(states.setdefault(parameter, {})), parameter.data
+            gradient, data = parameter.grad, parameter._data
+            if gradient is None:
+                continue
+            if (
+                gradient.__class__ is not Tensor
+                or gradient._data.shape != data.shape
+                or gradient.dtype is not data.dtype
+            ):
+                check_gradient(self.name, gradient, data)
+            state = states.get(parameter)
+            if state is None:
+                new.append(parameter)
+                state = {}
             place = device.CPU if data.__class__ is np.ndarray else device.place_of(data)
-            key = place, data.dtype, age
+            key = place, data.dtype, self.age(state)
             if key != latest:  # seldom
                 latest, batch = key, batches.setdefault(key, [])
             batch.append(parameter)
@@ -183,21 +201,20 @@ class Optimizer(Groups, Scaled):
 
     @staticmethod
     def written(parameters):
-        """The arrays of the parameters, to be changed."""
-        if waiting() or capturing.get() is not None:
-            return [write(parameter) for parameter in parameters]
-        arrays = []
-        for parameter in parameters:  # as `write` does where nobody has to be told
-            if parameter.node is not None:
-                write(parameter)  # which refuses it
-            parameter.version[0] += 1
-            arrays.append(parameter.data)
-        return arrays
+        """The arrays of the parameters, to be changed, and those of their gradients.
 
-    @staticmethod
-    def gradients(parameters):
-        """The gradients, in whatever layout: `plan` brings each into that of its parameter."""
-        return [parameter.grad.data for parameter in parameters]
+        Gradients may lie in another layout than their parameters: the plan of an update gives them the same.
+        """
+        arrays, gradients = [], []
+        told = waiting() or capturing.get() is not None
+        for parameter in parameters:
+            if told or parameter.node is not None:
+                write(parameter)
+            else:  # the same where nobody has to be told
+                parameter.version[0] += 1
+            arrays.append(parameter._data)
+            gradients.append(parameter.grad._data)
+        return arrays, gradients
 
     def arrays(self, name, parameters, start=0):
         """The arrays of this name in the state of the parameters, full of `start` where there were none."""

@@ -10,7 +10,7 @@ from minigrad_kernels.errors import KindError, ShapeError
 from .. import device
 from ..tensor import Tensor
 
-__all__ = ["array_of", "laid_alike", "loaded", "lower_names", "plain", "saved", "with_gradients"]
+__all__ = ["array_of", "check_gradient", "laid_alike", "loaded", "lower_names", "plain", "saved"]
 
 
 def plain(value):
@@ -27,22 +27,14 @@ def plain(value):
     return value if isinstance(number, bool) and not isinstance(value, np.generic) else number
 
 
-def with_gradients(op, parameters):
-    """Those that have a gradient. Refuses gradients that are no Tensors of the shape and type of their parameters."""
-    found = []
-    for parameter in parameters:
-        gradient = parameter.grad
-        if gradient is None:
-            continue
-        if gradient.__class__ is not Tensor and not isinstance(gradient, Tensor):
-            raise KindError(f"{op}: a gradient is a {type(gradient).__name__}, wanted a Tensor")
-        given, array = gradient.data, parameter.data
-        if given.shape != array.shape:
-            raise ShapeError(f"{op}: a gradient has shape {gradient.shape}, wanted its parameter's {array.shape}")
-        if given.dtype != array.dtype:
-            raise KindError(f"{op}: a gradient has elements {gradient.dtype}, its parameter {array.dtype}")
-        found.append(parameter)
-    return found
+def check_gradient(op, gradient, array):
+    """Refuse a gradient that is no Tensor of the shape and type of its parameter's array."""
+    if not isinstance(gradient, Tensor):
+        raise KindError(f"{op}: a gradient is a {type(gradient).__name__}, wanted a Tensor")
+    if gradient.shape != array.shape:
+        raise ShapeError(f"{op}: a gradient has shape {gradient.shape}, wanted its parameter's {array.shape}")
+    if gradient.dtype != array.dtype:
+        raise KindError(f"{op}: a gradient has elements {gradient.dtype}, its parameter {array.dtype}")
 
 
 def laid_alike(gradients, arrays):

@@ -70,12 +70,10 @@ def _check_first(op, name, arrays, check):
 
 
 def _look(op, plan, lists, check=check_output):
-    """Check what the plan does not know from the last call, and give it tables of all.
+    """Check what a plan that does not follow does not know from the last call, and give it tables of all.
 
     lists: those of the parameters first, then of the gradients; None for a state that is not there
     """
-    if plan.follows(lists):  # as nearly always
-        return
     first, parameters = next(iter(lists.items()))
     if "gradients" in lists and plan.laid is not None:
         lists["gradients"] = plan.laid(lists["gradients"], parameters)
@@ -91,7 +89,7 @@ def _look(op, plan, lists, check=check_output):
             _check_list(op, name, arrays or (), parameters, check_array if name == "gradients" else check_output)
         if {*map(type, arrays)} != {type(like)}:
             check_one_kind(op, {f"{first}[0]": like} | {f"{name}[{k}]": a for k, a in enumerate(arrays)})
-    plan.remember(changed, lists, *(implementation(__name__, function, like) for function in ("address", "tables")))
+    plan.remember(changed, lists, *(implementation(__name__, function, like) for function in ("addresses", "tables")))
 
 
 def _hyper(op, hyper, names):
@@ -117,7 +115,8 @@ def _update(op, names, hyper, plan, lists, scale, found_inf):
             _check_list(op, name, arrays or (), parameters, check_array)
         return
     plan = plan or Plan()
-    _look(op, plan, lists)
+    if not plan.follows(lists):  # seldom
+        _look(op, plan, lists)
     implementation(__name__, op, parameters[0])(plan, hyper, scale, found_inf)
 
 
@@ -200,7 +199,8 @@ def squared_norms(arrays, out, workspace, plan=None):
     if not arrays:
         return
     plan = plan or Plan()
-    _look("squared_norms", plan, {"arrays": arrays}, check_array)
+    if not plan.follows({"arrays": arrays}):
+        _look("squared_norms", plan, {"arrays": arrays}, check_array)
     check_one_kind("squared_norms", {"arrays[0]": arrays[0], "out": out})
     if not out.flags.c_contiguous:
         raise ShapeError(f"squared_norms: out has strides {out.strides}, wants C order")
@@ -244,7 +244,8 @@ def scale(arrays, factor, plan=None):
     if not arrays:
         return
     plan = plan or Plan()
-    _look("scale", plan, {"arrays": arrays}, check_array)
+    if not plan.follows({"arrays": arrays}):
+        _look("scale", plan, {"arrays": arrays}, check_array)
     for k, array in enumerate(arrays):
         check_output("scale", f"arrays[{k}]", array, None, arrays[0].dtype)
     if hasattr(factor, "dtype") and getattr(factor, "shape", ()):

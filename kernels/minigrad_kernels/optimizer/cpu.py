@@ -13,10 +13,10 @@ import numpy as np
 
 from ..toolchain import jit, share, shared, stack_array
 from .cpu_norms import clip_factor, scale, squared_norms
-from .cpu_parts import address, chunks, find, part, run, tables
+from .cpu_parts import addresses, chunks, find, part, run, tables
 from .hyper import SGD, Adagrad, Adam, RMSprop
 
-__all__ = ["adagrad", "adam", "address", "clip_factor", "rmsprop", "scale", "sgd", "squared_norms", "tables"]
+__all__ = ["adagrad", "adam", "addresses", "clip_factor", "rmsprop", "scale", "sgd", "squared_norms", "tables"]
 
 RUN = 1024  # elements
 

@@ -29,7 +29,7 @@ class Plan:
         self._arrays: dict[str, list | None] = {}  # weak references, by the name of the list; None: it is not there
         self._layouts: list[tuple] = []  # of the parameters
         self._rows: dict[str, tuple] = {}  # addresses, none of a list that is not there
-        self._make = None, None  # functions: the address of an array, tables from rows of addresses
+        self._make = None, None  # functions: the addresses of arrays, tables from rows of addresses
         self._kept: OrderedDict[tuple, tuple] = OrderedDict()  # tables by the addresses of the gradients in them
         self.sizes: list[int] = []
         self.elements = 0  # of all parameters
@@ -99,10 +99,10 @@ class Plan:
         names = [name for name, arrays in lists.items() if name == "gradients" or not self._same(name, arrays)]
         return list(lists) if names and names[0] == next(iter(lists)) else names
 
-    def remember(self, changed, lists, address, tables):
+    def remember(self, changed, lists, addresses, tables):
         """Note lists that have been checked, and take tables for them, made where none are kept.
 
-        address: of an array; tables: makes them from rows of addresses, from sizes and an array such as they have
+        addresses: a row, of arrays; tables: makes them from rows of addresses, from sizes and an array such as they have
         """
         first = next(iter(lists))
         if first in changed:
@@ -111,17 +111,17 @@ class Plan:
             self.sizes = [array.size for array in lists[first]]
             self.elements = sum(self.sizes)
             self._layouts = list(map(_layout, lists[first]))
-            self._make, self._rows = (address, tables), {}
+            self._make, self._rows = (addresses, tables), {}
         if changed != ["gradients"]:
             self._kept.clear()
-            self._rows.update({name: tuple(map(address, lists[name] or ())) for name in changed})
+            self._rows.update({name: addresses(lists[name] or ()) for name in changed})
         self._take(lists.get("gradients", ()), lists)
         self._note({name: lists[name] for name in changed})
 
     def _take(self, gradients, lists):
         """Tables for these gradients, made where none are kept; all else lies where it did."""
-        address, tables = self._make
-        row = tuple([address(array) for array in gradients])
+        addresses, tables = self._make
+        row = addresses(gradients)
         found = self._kept.get(row)
         if found is None:
             if gradients:
