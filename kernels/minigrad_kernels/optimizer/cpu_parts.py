@@ -7,7 +7,7 @@ import numpy as np
 
 from ..toolchain import array_at, jit
 
-__all__ = ["CHUNK", "addresses", "chunks", "find", "part", "run", "tables"]
+__all__ = ["CHUNK", "SMALL", "addresses", "chunks", "find", "part", "tables"]
 
 CHUNK = 16384  # elements
 SMALL = 1 << 16  # elements; below it a second thread costs more than it brings
@@ -38,12 +38,6 @@ def tables(rows, sizes, like):
     """Tables from rows of addresses, those of the parameters first; a row of a state that is not there is empty."""
     places = np.array([row for row in rows if row], np.int64)
     return Tables(places, np.array(sizes, np.int64), LIKE[like.dtype], tuple(map(bool, rows[2:])))
-
-
-def run(kernel, plan, *arguments):
-    """Run a kernel on all tensors of a plan, by one thread where they are small."""
-    places, sizes, like, _ = plan.tables
-    (kernel.alone if plan.elements < SMALL else kernel)(places, sizes, *arguments, like)
 
 
 @jit

@@ -27,10 +27,10 @@ class Plan:
     def __init__(self, laid=None):
         self.laid = laid
         self._arrays: dict[str, list | None] = {}  # weak references, by the name of the list; None: it is not there
-        self._layouts: list[tuple] = []  # of the parameters
+        self._layouts: list[tuple] = []  # of the gradients
         self._rows: dict[str, tuple] = {}  # addresses, none of a list that is not there
-        self._make = None, None  # functions: the addresses of arrays, tables from rows of addresses
-        self._kept: OrderedDict[tuple, tuple] = OrderedDict()  # tables by the addresses of the gradients in them
+        self._make = None, None  # functions, see remember
+        self._kept: OrderedDict[tuple, tuple] = OrderedDict()  # tables by the addresses in them
         self.sizes: list[int] = []
         self.elements = 0  # of all parameters
         self.tables = self.settings = None  # of the device's own kind
@@ -73,7 +73,7 @@ class Plan:
         return len(known) == len(arrays) and all(map(is_, [reference() for reference in known], arrays))
 
     def follows(self, lists):
-        """Whether all lists hold the same arrays as the last time, or gradients that lie as their parameters do.
+        """Whether all lists hold the same arrays as the last time, or gradients that lie as the last ones did.
 
         If so, `tables` are theirs.
         """
@@ -89,7 +89,8 @@ class Plan:
                     return False
             except (AttributeError, TypeError):  # they are no arrays, as checks will say
                 return False
-            self._take(gradients, lists)
+            addresses, tables = self._make
+            self._take({**self._rows, "gradients": addresses(gradients)}, tables, lists)
         return True
 
     def changed(self, lists):
@@ -102,7 +103,7 @@ class Plan:
     def remember(self, changed, lists, addresses, tables):
         """Note lists that have been checked, and take tables for them, made where none are kept.
 
-        addresses: a row, of arrays; tables: makes them from rows of addresses, from sizes and an array such as they have
+        addresses: a row of them, of arrays; tables: made from rows, from sizes, for arrays such as one that is given
         """
         first = next(iter(lists))
         if first in changed:
@@ -110,26 +111,16 @@ class Plan:
                 self.__init__(self.laid)
             self.sizes = [array.size for array in lists[first]]
             self.elements = sum(self.sizes)
-            self._layouts = list(map(_layout, lists[first]))
-            self._make, self._rows = (addresses, tables), {}
-        if changed != ["gradients"]:
-            self._kept.clear()
-            self._rows.update({name: addresses(lists[name] or ()) for name in changed})
-        self._take(lists.get("gradients", ()), lists)
+            self._make = addresses, tables
+        known = self._rows
+        rows = {n: addresses(lists[n] or ()) if n in changed else known[n] for n in lists}
+        self._take(rows, tables, lists)
+        self._rows, self._layouts = rows, list(map(_layout, lists.get("gradients", ())))
         self._note({name: lists[name] for name in changed})
 
-    def _take(self, gradients, lists):
-        """Tables for these gradients, made where none are kept; all else lies where it did."""
-        addresses, tables = self._make
-        row = addresses(gradients)
-        found = self._kept.get(row)
-        if found is None:
-            if gradients:
-                self._rows["gradients"] = row
-            like = next(iter(lists.values()))[0]
-            found = self._kept[row] = tables(tuple(self._rows.values()), self.sizes, like)
-            if len(self._kept) > KEPT:
-                self._kept.popitem(last=False)
-        else:
-            self._kept.move_to_end(row)
-        self.tables = found
+    def _take(self, rows, tables, lists):
+        key = tuple(rows.values())
+        found = self._kept.pop(key, None) or tables(key, self.sizes, next(iter(lists.values()))[0])
+        self._kept[key] = self.tables = found  # the last one used stands last
+        if len(self._kept) > KEPT:
+            self._kept.popitem(last=False)
