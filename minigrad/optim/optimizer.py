@@ -132,23 +132,24 @@ class Optimizer(Groups, Scaled, State):
 
         new     gets those that have no state yet
         """
-        batches, latest, batch, states = {}, None, [], self.state
+        batches, latest, batch, states, age = {}, None, [], self.state, self.age
         for parameter in parameters:
-            gradient, data = parameter.grad, parameter._data
+            gradient = parameter.grad
             if gradient is None:
                 continue
+            data = parameter._data
+            dtype = data.dtype
             if (
                 gradient.__class__ is not Tensor
                 or gradient._data.shape != data.shape
-                or gradient.dtype is not data.dtype
+                or gradient._data.dtype is not dtype
             ):
                 check_gradient(self.name, gradient, data)
             state = states.get(parameter)
             if state is None:
                 new.append(parameter)
                 state = {}
-            place = device.CPU if data.__class__ is np.ndarray else device.place_of(data)
-            key = place, data.dtype, self.age(state)
+            key = device.CPU if data.__class__ is np.ndarray else device.place_of(data), dtype, age(state)
             if key != latest:  # seldom
                 latest, batch = key, batches.setdefault(key, [])
             batch.append(parameter)
@@ -193,7 +194,7 @@ class Optimizer(Groups, Scaled, State):
             for name, value in zip(lower_names(names), numbers, strict=True):
                 if not isinstance(value, int | float):
                     raise KindError(f"{self.name}: {'lr' if name == 'rate' else name} is {value!r}, wanted a number")
-        return np.array(numbers, np.float64)
+        return np.fromiter(numbers, np.float64, len(numbers))  # in half the time of np.array
 
     @staticmethod
     def written(parameters):

@@ -30,7 +30,7 @@ class Plan:
         self._layouts: list[tuple] = []  # of the gradients
         self._rows: dict[str, tuple] = {}  # addresses, none of a list that is not there
         self._make = None, None  # functions, see remember
-        self._kept: OrderedDict[tuple, tuple] = OrderedDict()  # tables by the addresses in them
+        self._kept: OrderedDict[tuple, tuple] = OrderedDict()  # tables by the row of the gradients
         self.sizes: list[int] = []
         self.elements = 0  # of all parameters
         self.tables = self.settings = None  # of the device's own kind
@@ -90,7 +90,11 @@ class Plan:
             except (AttributeError, TypeError):  # they are no arrays, as checks will say
                 return False
             addresses, tables = self._make
-            self._take({**self._rows, "gradients": addresses(gradients)}, tables, lists)
+            row = addresses(gradients)
+            found = self._kept.get(row)
+            if found is None:
+                found = tables(tuple({**self._rows, "gradients": row}.values()), self.sizes, gradients[0])
+            self._take(row, found)
         return True
 
     def changed(self, lists):
@@ -112,15 +116,17 @@ class Plan:
             self.sizes = [array.size for array in lists[first]]
             self.elements = sum(self.sizes)
             self._make = addresses, tables
-        known = self._rows
+        known, kept = self._rows, self._kept if changed == ["gradients"] else OrderedDict()
         rows = {n: addresses(lists[n] or ()) if n in changed else known[n] for n in lists}
-        self._take(rows, tables, lists)
-        self._rows, self._layouts = rows, list(map(_layout, lists.get("gradients", ())))
+        row = rows.get("gradients", ())
+        found = kept.get(row) or tables(tuple(rows.values()), self.sizes, lists[first][0])
+        self._rows, self._kept, self._layouts = rows, kept, list(map(_layout, lists.get("gradients", ())))
+        self._take(row, found)
         self._note({name: lists[name] for name in changed})
 
-    def _take(self, rows, tables, lists):
-        key = tuple(rows.values())
-        found = self._kept.pop(key, None) or tables(key, self.sizes, next(iter(lists.values()))[0])
-        self._kept[key] = self.tables = found  # the last one used stands last
-        if len(self._kept) > KEPT:
-            self._kept.popitem(last=False)
+    def _take(self, row, found):
+        if found is not self.tables:
+            self._kept[row] = self.tables = found
+            self._kept.move_to_end(row)  # the last one used stands last
+            if len(self._kept) > KEPT:
+                self._kept.popitem(last=False)
