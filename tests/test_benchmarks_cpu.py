@@ -78,15 +78,118 @@ def test_the_median_is_of_clean_steps():
 
 def test_ratios_are_of_pytorch_as_it_comes_and_at_its_best():
     times = {"minigrad": 2, "torch": 8, "torch nchw": 6, "torch nhwc": 5, "jax": 1}
-    row = cpu.figures({name: [[ms / 1000, 0.0]] * 3 for name, ms in times.items()}, {"tinygrad": "not installed"})
+    sets = [{name: [[[ms / 1000, 0.0]] * 3] for name, ms in times.items()}]
+    row = cpu.figures(sets, {"tinygrad": "not installed"})
     assert (row["ratio"], row["ratio_best"], row["best"]) == (4.0, 2.5, "torch nhwc")
+    assert (row["ratio_sets"], row["ms"]["jax"], row["steps"]["torch"]) == ([4.0], 1.0, 3)
     assert row["not_run"] == {"tinygrad": "not installed"}
     assert "tinygrad not run: not installed" in cpu.told(row)
 
 
 def test_a_contender_of_our_own_that_fails_is_no_row():
     with pytest.raises(SystemExit, match="torch: its loss does not fall"):
-        cpu.figures({"minigrad": [[1, 0]]}, {"torch": "its loss does not fall"})
+        cpu.figures([{"minigrad": [[[1, 0]]]}], {"torch": "its loss does not fall"})
+
+
+def test_a_machine_that_drifts_and_a_process_that_is_struck_leave_the_ratio_as_it_is():
+    def turns(ms, speeds):
+        return [[[ms / 1000 * speed, 0.0]] * 2 for speed in speeds]
+
+    drifting = (1, 1, 2, 3, 1), (3, 2, 1, 1, 1), (1, 2, 2, 3, 1)
+    sets = [{"minigrad": turns(2, speeds), "torch": turns(6, speeds)} for speeds in drifting]
+    sets[1]["minigrad"] = turns(40, drifting[1])
+    sets[2]["torch"][0] = []  # it sat out
+    row = cpu.figures(sets, {})
+    assert (row["ratio"], row["ratio_sets"]) == (3.0, [3.0, 0.15, 3.0])
+    assert "ratio 3.0 (0.15 to 3.0)" in cpu.told(row)
+
+
+def test_ratios_are_of_clean_steps_unless_there_are_too_few():
+    clean, disturbed = [[1, 0], [9, 1], [9, 1]], [[90, 9]]
+    sets = [{"minigrad": [clean] * 3 + [disturbed], "torch": [[[4, 0]]] * 4}, {"minigrad": [disturbed], "torch": [[]]}]
+    assert rounds.paired(sets, "torch") == [[4.0] * 3]
+    sets[0]["minigrad"][0] = disturbed
+    assert rounds.paired(sets, "torch") == [[4 / 90, 4 / 9, 4 / 9, 4 / 90]]
+
+
+class Stand:
+    """A worker whose steps have a length, but for the first behind those of another. `log` says who worked."""
+
+    log = []
+
+    def __init__(self, name, length):
+        self.name, self.length, self.ready = name, length, {"parameters": 1}
+
+    def answer(self):
+        return self.ready
+
+    def ask(self, what, count=0):
+        if what == "end":
+            return {"losses": [2, 1], "finite": True}
+        cold = not self.log or self.log[-1] != self.name
+        self.log.append(self.name)
+        return [[self.length * (1 + (cold and not number)), 0.0] for number in range(count)]
+
+    def stop(self):
+        self.log.append(f"{self.name} ends")
+
+
+@pytest.fixture
+def stands(monkeypatch):
+    """Starts of stand-ins by name, for given lengths of a step."""
+    monkeypatch.setattr(rounds, "PAUSE", 0)
+    monkeypatch.setattr(rounds.time, "perf_counter", lambda: 0.0)
+    monkeypatch.setattr(Stand, "log", [])
+
+    def starts(**lengths):
+        def begun(name, length):
+            worker = Stand(name, length)
+            worker.started = 0.0
+            return worker
+
+        return {name: lambda name=name, length=length: begun(name, length) for name, length in lengths.items()}
+
+    return starts
+
+
+def turns_of(starts, seconds, fewest):
+    with rounds.working(starts) as (workers, reasons):
+        return rounds.in_turn(workers, reasons, lambda count: ("steps", count), seconds, dict.fromkeys(starts, fewest))
+
+
+def test_turns_are_short_and_their_first_step_does_not_count(stands):
+    found = turns_of(stands(quick=0.01, slow=0.04, slowest=0.3), 0.35, 3)
+    assert found["quick"] == [[[0.01, 0.0]] * 10] * 4 + [[]]
+    assert [len(turn) for turn in found["slow"]] == [2] * 5
+    assert found["slowest"] == [[[0.6, 0.0]]] * 3 + [[]] * 2, "long steps: every one counts, and so few that they end"
+    assert len(found["quick"]) == len(found["slow"]), "turns at one place are of one round"
+
+
+def test_steps_that_are_long_for_all_are_not_thrown_away(stands):
+    assert turns_of(stands(one=1.0, other=2.0), 0.5, 1) == {"one": [[[2.0, 0.0]]], "other": [[[4.0, 0.0]]]}
+
+
+def test_sets_have_processes_of_their_own_and_end_with_a_failure(stands):
+    def measured(workers, reasons):
+        return {name: [worker.ask("steps", 1)] for name, worker in workers.items()}
+
+    sets, reasons = rounds.in_sets(stands(minigrad=1, jax=1), measured, 3, once=["jax"])
+    assert [list(one) for one in sets] == [["minigrad", "jax"], ["minigrad"], ["minigrad"]] and not reasons
+    assert Stand.log.count("minigrad ends") == 3
+
+    def failing(workers, reasons):
+        rounds.drop("minigrad", "a reason", workers, reasons)
+        return {}
+
+    sets, reasons = rounds.in_sets(stands(minigrad=1), failing, 3)
+    assert sets == [{}] and reasons == {"minigrad": "a reason"}
+
+
+def test_peak_memory_is_not_that_of_the_process_that_started_it():
+    child = f"import sys; sys.path.insert(0, {str(SCRIPT.parent)!r}); import worker; print(worker.peak_megabytes())"
+    parent = f"import subprocess, sys; held = b'x' * (500 << 20); subprocess.run([sys.executable, '-c', {child!r}])"
+    done = subprocess.run([sys.executable, "-c", parent], capture_output=True, text=True, check=True)
+    assert 10 < float(done.stdout) < 300
 
 
 @pytest.mark.parametrize("losses, finite, why", [((2.3, 2.2), True, "fall"), ((2.3, 0.1), False, "finite")])

@@ -19,6 +19,14 @@ def test_steps():
     assert "tinygrad was not run: not installed." in text
 
 
+def test_the_ratios_of_single_sets_stand_in_brackets():
+    part = {"machine": MACHINE, "rows": [row(ratio_sets=[3.9, 3.1, 3.71], ratio_best_sets=[2.3, 2.2, 2.4])]}
+    text = "\n".join(tables.step_table(part))
+    assert "| 3.71 (3.1 to 3.9) | 2.29 (2.2 to 2.4) |" in text and "in brackets those of single sets" in text
+    alone = "\n".join(tables.step_table({"machine": MACHINE, "rows": [row(ratio_sets=[3.71])]}))
+    assert "| 3.71 | 2.29 |" in alone and "brackets" not in alone
+
+
 def test_where_a_peer_did_not_run():
     rows = [row(), row(model="resnet", not_run={}), row(threads=1)]
     found = tables.reasons(rows)

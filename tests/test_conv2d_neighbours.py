@@ -159,6 +159,22 @@ def test_finite(dtype):
             assert not finite(y)
 
 
+@pytest.mark.parametrize("count", range(1, 9))
+@pytest.mark.parametrize("size", [1, 37, 5000])
+def test_partial_sums_are_added_in_pairs(count, size):
+    partials = np.random.default_rng(count).standard_normal((count, size), dtype=np.float32)
+    rows = list(partials.copy())
+    while len(rows) > 1:
+        half = (len(rows) + 1) // 2
+        rows = [row + rows[half + k] if half + k < len(rows) else row for k, row in enumerate(rows[:half])]
+    for n in range(1, threads() + 1):
+        set_threads(n)
+        for shares in (filter_plan.add_pairwise, filter_plan.add_pairwise.alone):
+            total = np.empty(size, np.float32)
+            shares(partials.copy(), total)
+            assert np.array_equal(total, rows[0])
+
+
 # ---- scattered ---------------------------------------------------------------------------------------------------
 
 
@@ -217,6 +233,9 @@ WINDOWS = [
     (2, 5, 1, (4, 3), (3, 3), (1, 1), (2, 5), (1, 1)),
     (1, 1, 2, (7, 40), (1, 9), (3, 1), (0, 4), (1, 1)),
     (17, 4, 4, (5, 1), (3, 1), (1, 1), (1, 0), (1, 1)),
+    (17, 20, 18, (9, 8), (4, 4), (1, 1), (0, 0), (1, 1)),
+    (3, 7, 37, (8, 11), (3, 5), (2, 1), (2, 1), (1, 1)),
+    (2, 33, 33, (6, 5), (1, 1), (1, 2), (0, 0), (1, 1)),
 ]
 
 
@@ -228,9 +247,9 @@ def always_by_windows(monkeypatch):
     forget()
 
 
-@pytest.fixture(params=[1, 2, 3, 5])
+@pytest.fixture(params=[window_plan.IN_PLACE, 1, 2, 3, 5])
 def pixels(request, monkeypatch, always_by_windows):
-    """So many pixels in a group, where a row has as many."""
+    """So many pixels in a group, where a row has as many; or windows in place, as where many channels are made."""
     monkeypatch.setattr(window_plan, "_cost", lambda geometry, pixels: abs(pixels - request.param))
     return request.param
 
@@ -241,7 +260,7 @@ def test_sums_over_windows_are_exact(case, dtype, pixels):
     inputs = problem(case, dtype)
     x, w, g, _, settings = inputs
     layout = window_plan.weight_grad_plan(geometry_of(x, w, g, settings))[1]
-    assert layout.folded and layout.pixels == min(pixels, g.shape[3], window_plan.MOST_ROWS // case[2])
+    assert layout.folded and layout.pixels == max(1, min(pixels, g.shape[3], window_plan.MOST_ROWS // case[2]))
     assert np.array_equal(computed("weight_grad", *inputs), defined("weight_grad", *inputs))
 
 
@@ -275,7 +294,15 @@ def test_few_channels_under_a_large_filter_go_by_windows():
         layout = window_plan.weight_grad_plan(geometry_of(x, w, g, settings))[1]
         return layout.folded and layout.steps[2] == 1
 
+    def in_place(case):
+        x, w, g, _, settings = problem(case, np.float32)
+        plan = window_plan.weight_grad_plan(geometry_of(x, w, g, settings))[0]
+        return bool(plan.border[8]) and not plan.border[7]
+
     rest = (1, 1), (1, 1), (1, 1)
+    assert in_place((8, 64, 35, (9, 9), (5, 5), *rest)) or VECTOR_BYTES == 16
+    assert not in_place((8, 64, 64, (9, 9), (5, 5), *rest))
+    assert not in_place((8, 1, 6, (28, 28), (5, 5), *rest))
     assert by_windows((8, 1, 6, (28, 28), (5, 5), *rest)) or VECTOR_BYTES == 16
     assert not by_windows((8, 64, 64, (9, 9), (3, 3), *rest))
     assert not by_windows((8, 1, 16, (28, 28), (3, 3), *rest))

@@ -13,14 +13,18 @@ torch nhwc      the same with channels last; the fastest of these three is "PyTo
 jax             a whole step under jit; it keeps to as many CPUs as there are threads
 tinygrad        a whole step under TinyJit, which needs clang, or another compiler of its dialect named by CC
 
-Each contender is a process of its own; rounds alternate between them. A step counts as clean if its threads waited for
-a CPU during less than 3 % of it; medians are of clean steps. Each contender's loss must be finite and fall. JAX and
-tinygrad run at the first batch size alone, unless --everywhere. --write stores each part, once it is complete, in
-tests/benchmarks/results/cpu.json, from which readme.py writes tables.
+Each contender is a process of its own, and they take turns of a tenth of a second. A ratio is the median over rounds of
+what it was in the round, so the machine's speed may drift. A row has several sets of fresh processes, as one may lie
+well or badly in memory for as long as it lives; the ratio of each set is stored too. A step counts as clean if its
+threads waited for a CPU during less than 3 % of it; medians are of clean steps. Each contender's loss must be finite
+and fall. JAX and tinygrad run in the first set alone, and at the first batch size alone unless --everywhere. --write
+stores each part, once it is complete, in tests/benchmarks/results/cpu.json, from which readme.py writes tables. All
+parts take about 20 minutes on two cores.
 """
 
 import argparse
 import json
+import math
 import os
 import signal
 import statistics
@@ -31,9 +35,10 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent))
 
+from cpu_tables import with_spread
 from engines import PEERS, TORCH
 from machine import installed, versions
-from rounds import Failed, Worker, ended, in_turn, no_kernels, summary, working
+from rounds import FEWEST, Failed, Worker, ended, in_sets, in_turn, no_kernels, paired, summary, working
 from tasks import OPTIMIZERS, drawn, epoch_data, named
 
 RESULTS = Path(__file__).parent / "results" / "cpu.json"
@@ -55,14 +60,17 @@ def compared(names, task, size, threads, options):
     row = {"model": task.name, "batch_size": size, "threads": threads}
     absent = {name: why for name in names if (why := hindrance(name, task, options))}
     starts = {name: starting(name, task, size, threads, options) for name in names if name not in absent}
-    with working(starts) as (workers, reasons):
+
+    def measured(workers, reasons):
         parameters = {name: worker.ready["parameters"] for name, worker in workers.items()}
         if len(set(parameters.values())) > 1:
             sys.exit(f"{task.name}: not the same network: parameters {parameters}")
-        rows = in_turn(workers, reasons, lambda count: ("steps", count), options.seconds)
-        ended(workers, reasons)
-        given_up(reasons, task, options)
-        return row | figures({name: rows[name] for name in workers}, absent | reasons)
+        fewest = {name: FEWEST if name in PEERS else math.ceil(FEWEST / options.processes) for name in workers}
+        return in_turn(workers, reasons, lambda count: ("steps", count), options.seconds / options.processes, fewest)
+
+    sets, reasons = in_sets(starts, measured, options.processes, once=PEERS)
+    given_up(reasons, task, options)
+    return row | figures(sets, absent | reasons)
 
 
 def starting(name, task, size, threads, options, **more):
@@ -83,21 +91,21 @@ def given_up(reasons, task, options):
     options.failures |= {(name, task.name): why for name, why in reasons.items()}
 
 
-def figures(rows, reasons):
-    """Medians and ratios of {contender: rows}."""
+def figures(sets, reasons):
+    """Medians and ratios of all sets, [{contender: turns}], and the ratios of each."""
     broken = {name: why for name, why in reasons.items() if name not in PEERS}
     if broken:
         sys.exit("; ".join(f"{name}: {why}" for name, why in broken.items()))
+    rows = {name: [row for turns in sets for turn in turns.get(name, []) for row in turn] for name in sets[0]}
     found = {name: summary(taken) for name, taken in rows.items()}
-    ms = {name: one["ms"] for name, one in found.items()}
-    best = min((name for name in ms if name.split(",")[0] in TORCH), key=ms.get)
     entry = {key: {name: one[key] for name, one in found.items()} for key in ("ms", "steps", "clean")}
-    theirs = min(value for name, value in ms.items() if name.split(",")[0] == "torch")
-    entry |= {
-        "best": best,
-        "ratio": round(theirs / ms["minigrad"], 2),
-        "ratio_best": round(ms[best] / ms["minigrad"], 2),
-    }
+    ratios = {name: paired(sets, name) for name in rows if name.split(",")[0] in TORCH}
+    whole = {name: statistics.median(sum(each, [])) for name, each in ratios.items()}
+    plain = min((name for name in whole if name.split(",")[0] == "torch"), key=whole.get)
+    entry["best"] = best = min(whole, key=whole.get)
+    for key, name in (("ratio", plain), ("ratio_best", best)):
+        entry[key] = round(whole[name], 2)
+        entry[f"{key}_sets"] = [round(statistics.median(each), 2) for each in ratios[name]]
     return entry | ({"not_run": reasons} if reasons else {})
 
 
@@ -106,7 +114,8 @@ def told(row):
     times = ", ".join(f"{name} {value:.2f}" for name, value in row["ms"].items())
     absent = "".join(f"; {name} not run: {why}" for name, why in row.get("not_run", {}).items())
     clean = f"clean {sum(row['clean'].values())} of {sum(row['steps'].values())}"
-    return f"{times} ms; ratio {row['ratio']}, to the best {row['ratio_best']}; {clean}{absent}"
+    ratios = f"ratio {with_spread(row, 'ratio')}, to the best {with_spread(row, 'ratio_best')}"
+    return f"{times} ms; {ratios}; {clean}{absent}"
 
 
 # ---- parts -----------------------------------------------------------------------------------------------------------
@@ -145,13 +154,14 @@ def epoch(options):
     starts = {
         label: starting(name, task, size, threads, options, workers=count) for label, (name, count) in names.items()
     }
-    with working(starts) as (workers, reasons):
-        rows = {label: [] for label in workers}
-        for _ in range(EPOCHS):
-            for label, worker in workers.items():
-                rows[label] += worker.ask("epochs", 1, most)
-        ended(workers, reasons)
-        row = {"model": task.name, "batch_size": size, "threads": threads} | figures(rows, reasons)
+
+    def measured(workers, reasons):
+        rounds = range(math.ceil(EPOCHS / options.processes))
+        found = [{label: worker.ask("epochs", 1, most) for label, worker in workers.items()} for _ in rounds]
+        return {label: [rows[label] for rows in found] for label in workers}
+
+    row = {"model": task.name, "batch_size": size, "threads": threads}
+    row |= figures(*in_sets(starts, measured, options.processes))
     say(f"epoch: {told(row)}")
     folder = os.environ.get("MINIGRAD_DATA")
     return {
@@ -226,7 +236,8 @@ def parsed():
     parser.add_argument("--models", nargs="+", default=list(OPTIMIZERS), choices=list(OPTIMIZERS))
     parser.add_argument("--batch-size", type=int, nargs="+", default=[64, 128])
     parser.add_argument("--threads", type=int, nargs="+", default=[1, 2])
-    parser.add_argument("--seconds", type=float, default=1.5, help="measured time of each contender in each row")
+    parser.add_argument("--seconds", type=float, default=2, help="measured time of each contender in each row")
+    parser.add_argument("--processes", type=int, default=3, help="of each contender in each row, which share that time")
     parser.add_argument("--peers", nargs="*", default=list(PEERS), choices=PEERS, help="beside PyTorch; none if empty")
     parser.add_argument("--everywhere", action="store_true", help="peers at every batch size, not at the first alone")
     parser.add_argument("--seed", type=int, default=time.time_ns() % 1_000_000, help="of the random networks")
@@ -236,11 +247,13 @@ def parsed():
     parser.add_argument("--write", action="store_true", help=f"store the figures in {RESULTS.name}")
     parser.set_defaults(failures={})
     options = parser.parse_args()
+    if options.processes < 1:
+        parser.error("--processes must be at least 1")
     if options.quick and options.write:
         parser.error("--quick measures nothing worth --write")
     if options.quick:
         options.models, options.batch_size, options.threads, options.seconds = ["lenet"], [8], [1], 0.05
-        options.starts = 1
+        options.starts = options.processes = 1
     return options
 
 

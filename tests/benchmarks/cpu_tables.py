@@ -56,6 +56,16 @@ def _best(row):
     return row["ms"].get(row.get("best"))
 
 
+def with_spread(row, key):
+    """A ratio, and in brackets the least and the greatest of single sets of processes, if there were several."""
+    sets = row.get(f"{key}_sets", [])
+    return f"{row[key]} ({min(sets)} to {max(sets)})" if len(sets) > 1 else row.get(key)
+
+
+def _ratios(row):
+    return with_spread(row, "ratio"), with_spread(row, "ratio_best")
+
+
 def step_table(part):
     peers = [name for name in PEERS if any(name in row["ms"] for row in part["rows"])]
     heads = [
@@ -70,15 +80,19 @@ def step_table(part):
     rows = []
     for row in part["rows"]:
         times = [row["ms"]["minigrad"], row["ms"]["torch"], _best(row), *(row["ms"].get(name) for name in peers)]
-        ratios = row["ratio"], row.get("ratio_best")
-        rows.append([row["model"], row["batch_size"], row["threads"], *map(milliseconds, times), *ratios])
+        rows.append([row["model"], row["batch_size"], row["threads"], *map(milliseconds, times), *_ratios(row)])
     return [
         "Training step (forward, backward, optimiser), median in ms, same run; PyTorch eager with default settings, "
         "and with the fastest of these and of two tuned ones (channels last or not, fused optimiser, a heap that keeps "
-        f"memory); JAX and tinygrad under jit: {measured_with(part['machine'])}.",
+        f"memory); JAX and tinygrad under jit{_of_sets(part['rows'])}: {measured_with(part['machine'])}.",
         "",
         *table([*heads, "ratio to PyTorch", "to its best"], rows),
     ]
+
+
+def _of_sets(rows):
+    several = any(len(row.get("ratio_sets", [])) > 1 for row in rows)
+    return "; ratios of paired turns, in brackets those of single sets of processes" if several else ""
 
 
 def main_steps(part):
@@ -93,8 +107,7 @@ def random_table(part):
     rows = []
     for row in part["rows"]:
         times = map(milliseconds, (row["ms"]["minigrad"], row["ms"]["torch"], _best(row)))
-        ratios = row["ratio"], row["ratio_best"]
-        rows.append([described(row), row["batch_size"], row["threads"], *times, *ratios])
+        rows.append([described(row), row["batch_size"], row["threads"], *times, *_ratios(row)])
     heads = [
         "network",
         "batch",
@@ -138,9 +151,7 @@ def epoch_table(part):
         f"{row['threads']} threads, each library's own loader included (PyTorch's with 0 or 2 processes, what is "
         f"faster): {measured_with(part['machine'])}.",
         "",
-        *table(
-            ["minigrad, s", *settings, "ratio to PyTorch", "to its best"], [[*cells, row["ratio"], row["ratio_best"]]]
-        ),
+        *table(["minigrad, s", *settings, "ratio to PyTorch", "to its best"], [[*cells, *_ratios(row)]]),
     ]
 
 

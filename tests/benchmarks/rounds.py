@@ -15,7 +15,9 @@ from pathlib import Path
 
 WORKER = Path(__file__).with_name("worker.py")
 NO_BYTECODE = "PYTHONDONTWRITEBYTECODE"  # would have every process compile all modules again
-ROUNDS = 5
+TURN = 0.1  # seconds: short beside what slows a machine, long beside a step of most networks
+LONG = 0.05  # seconds of a step that need none before it to fill caches
+LOST = 0.5  # seconds of a step that are too many to be thrown away
 FEWEST = 3  # steps of the slowest contender
 FALLEN = 0.9  # of the first loss: what shows that a contender learns
 WAITED = 0.03  # the share of a step that its threads may wait for a CPU, else the step does not count
@@ -123,36 +125,74 @@ def working(starts):
             worker.stop()
 
 
-def in_turn(workers, reasons, question, seconds, rounds=ROUNDS):
-    """{name: rows (seconds, seconds waited or None)} of workers that take turns, `seconds` in all for each.
+def in_turn(workers, reasons, question, seconds, fewest):
+    """{name: turns} of workers that take turns: a turn is rows (seconds, seconds waited or None), and has TURN seconds.
 
     question    what to ask a Worker for `count` rows: question(count)
-    One whose rows are long takes part in fewer rounds, but has FEWEST rows. One that fails is dropped, with its reason.
+    Rounds go on until each has rows of `seconds` in all, and fewest[name] of them. The turn of one that has them is
+    [], so the turns at one place are of one round. A turn of short rows begins with one that does not count, as caches
+    were just another's. One that fails is dropped, with its reason.
     """
-    rows, counts = {name: [] for name in workers}, {}
+    turns = {name: [] for name in workers}
 
-    def taken(name, count):
+    def taken(name, count, uncounted=0):
         time.sleep(PAUSE)
         try:
-            return workers[name].ask(*question(count))
+            return workers[name].ask(*question(uncounted + count))[uncounted:]
         except Failed as why:
             drop(name, why, workers, reasons)
-            del rows[name]
+            del turns[name]
             return []
 
-    for name in list(workers):
-        found = taken(name, 1)
-        if found and found[0][0] > seconds / FEWEST:
-            rows[name] += found  # too long to be thrown away
-        elif found:
-            found = taken(name, 3)
-        counts[name] = max(1, int(seconds / rounds / statistics.median(length for length, _ in found))) if found else 0
-    for _ in range(max(rounds, FEWEST)):
+    lengths = _tried(taken, turns, list(workers))
+    while short := {name for name in workers if _is_short(turns[name], seconds, fewest[name])}:
         for name in list(workers):
-            if sum(length for length, _ in rows[name]) < seconds or len(rows[name]) < FEWEST:
-                found = taken(name, counts[name])
-                rows.get(name, []).extend(found)
-    return rows
+            length = lengths[name]
+            rows = taken(name, max(1, round(TURN / length)), length < LONG) if name in short else []
+            if name in workers:
+                turns[name].append(rows)
+            if rows:  # what was tried may have been disturbed
+                lengths[name] = min(length, statistics.median(length for length, _ in rows))
+    return turns
+
+
+def _tried(taken, turns, names):
+    """How long a row of each takes. What was measured for it becomes a first turn if all are too long to lose it."""
+    found = {name: rows for name in names if (rows := taken(name, 1))}
+    lengths = {name: rows[0][0] for name, rows in found.items()}
+    if min(lengths.values(), default=0) > LOST:
+        turns |= {name: [rows] for name, rows in found.items()}
+    for name, length in list(lengths.items()):
+        if length < TURN and (rows := taken(name, 3)):
+            lengths[name] = statistics.median(length for length, _ in rows)
+    return lengths
+
+
+def _is_short(turns, seconds, fewest):
+    rows = [row for turn in turns for row in turn]
+    return sum(length for length, _ in rows) < seconds or len(rows) < fewest
+
+
+def in_sets(starts, measured, processes, once=()):
+    """[{name: turns}] of so many sets of fresh processes, and why others are absent: {name: reason}.
+
+    starts      as of `working`
+    measured    {name: turns} of the workers of a set: measured(workers, reasons)
+    once        whose start is dear: they are in the first set alone
+    All must have learned in the first set; the later ones do the same. One that fails, but for `once`, ends it all.
+    """
+    sets, reasons = [], {}
+    for number in range(processes):
+        chosen = {name: start for name, start in starts.items() if number == 0 or name not in once}
+        with working(chosen) as (workers, failed):
+            turns = measured(workers, failed)
+            if number == 0:
+                ended(workers, failed)
+            sets.append({name: turns[name] for name in workers})
+        reasons |= failed
+        if failed.keys() - set(once):
+            break
+    return sets, reasons
 
 
 def drop(name, why, workers, reasons):
@@ -189,6 +229,28 @@ def summary(rows):
     A step is clean if its threads waited for a CPU during less than WAITED of it. Where nothing is known of that, or
     fewer than FEWEST are clean, all count; `clean` says so.
     """
-    clean = [length for length, waited in rows if waited is None or waited < WAITED * length]
+    clean = _clean(rows)
     counted = clean if len(clean) >= FEWEST else [length for length, _ in rows]
     return {"ms": round(1000 * statistics.median(counted), 3), "steps": len(rows), "clean": len(clean)}
+
+
+def _clean(rows):
+    return [length for length, waited in rows if waited is None or waited < WAITED * length]
+
+
+def paired(sets, name, to="minigrad"):
+    """How many times as long as the other's a contender's row was in each round: a list for each set, {name: turns}.
+
+    A turn stands for the median of its clean rows, and rounds count where both have such; what slows the machine for
+    longer than a round does so for both. If there are fewer than FEWEST of them in all, all rows of all rounds count. A
+    set without any has no list.
+    """
+
+    def ratios(turns, counted):
+        both = [(counted(mine), counted(others)) for mine, others in zip(turns[name], turns[to], strict=True)]
+        return [statistics.median(mine) / statistics.median(others) for mine, others in both if mine and others]
+
+    found = [ratios(turns, _clean) for turns in sets]
+    if sum(map(len, found)) < FEWEST:
+        found = [ratios(turns, lambda rows: [length for length, _ in rows]) for turns in sets]
+    return [each for each in found if each]

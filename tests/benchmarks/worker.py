@@ -5,9 +5,11 @@ JOB, in JSON: contender, task, size, threads, and for epochs workers. It answers
 once at the start, when the first step is done.
 """
 
+import contextlib
 import json
 import math
 import os
+import re
 import resource
 import sys
 import time
@@ -17,7 +19,7 @@ from engines import ENGINES
 from rounds import FALLEN
 from tasks import Task, epoch_data
 
-THREADS = Path("/proc/self/task")
+THREADS, STATUS = Path("/proc/self/task"), Path("/proc/self/status")
 PROOF_STEPS, PROOF_SECONDS = 1000, 20  # that it may take for it, behind the measured ones
 
 
@@ -36,6 +38,13 @@ def waited():
 
 
 def peak_megabytes():
+    """The most memory that this program had at once.
+
+    On Linux ru_maxrss begins with what the process had that started this one, so it is asked only elsewhere.
+    """
+    with contextlib.suppress(OSError):
+        if found := re.search(r"^VmHWM:\s*(\d+) kB$", STATUS.read_text(), re.MULTILINE):
+            return round(int(found[1]) / (1 << 10), 1)
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return round(peak / (1 << 20 if sys.platform == "darwin" else 1 << 10), 1)
 

@@ -26,7 +26,7 @@ from ..toolchain.arguments import check_one_kind, check_output, workspace_of
 from ..toolchain.tf32_mode import mode as tf32
 from ..toolchain.widening import is_half, widened
 from .geometry import as_tuple, output_shape
-from .winograd_mode import mode
+from .winograd_mode import asked
 
 __all__ = ["forward", "forward_pooled", "input_grad", "output_shape", "weight_grad", "workspace"]
 
@@ -71,7 +71,7 @@ _spaces = Checked()
 
 def _conditions():
     """What the way that a call takes depends on beside its arguments."""
-    return threads(), mode(), tf32()
+    return threads(), asked(), tf32()
 
 
 def _kept(shapes, given, out):

@@ -18,7 +18,7 @@ from ..toolchain.tf32_mode import mode as tf32
 from ..transpose.cpu import transpose
 from . import winograd_plan
 from .cpu_tf32 import rounded_bytes, rounding
-from .filter_plan import Layout, fold, partial_count
+from .filter_plan import Layout, add_pairwise, fold, partial_count
 from .geometry import Geometry, output_shape
 from .neighbours import finite, neighbours, spread
 from .pixel_plan import forward_plan, input_grad_plan
@@ -32,6 +32,7 @@ __all__ = ["ready", "workspace"]
 
 PLANS = {"forward": forward_plan, "input_grad": input_grad_plan}
 LARGE_PLANE = 1 << 14  # elements of a tap, from which on NumPy takes longer to turn them than a kernel
+SHARED = 1 << 15  # elements of partial sums from which on threads share them
 POOLED_BYTES = 1 << 20  # of images in front of pooling, which should stay in the second cache
 
 
@@ -254,7 +255,7 @@ def _input_grad(ways, g, w, dx, workspace):
 
 
 def _weight_grad(ways, g, x, dw, workspace):
-    if ways.winograd and summed(ways.winograd, g, x, dw, workspace, _add_pairwise):
+    if ways.winograd and summed(ways.winograd, g, x, dw, workspace, _add):
         return
     setup, total = ways.plain, flat(dw)
     partials, scratch, none = _carve(setup, workspace, g)
@@ -268,19 +269,13 @@ def _weight_grad(ways, g, x, dw, workspace):
     sums = setup.sums
     partials = partials.reshape(-1, sums.size)
     if len(partials) > 1:
-        _add_pairwise(partials, partials[0] if sums.folded else total)
+        _add(partials, partials[0] if sums.folded else total)
     if sums.folded:
         fold(partials[0], sums.pixels, sums.steps, setup.steps[0][1], dw.transpose(FILTER))
 
 
-def _add_pairwise(partials, total):
-    """Sum of the rows of `partials`, which are overwritten: the upper half is added to the lower, and so on."""
-    count = len(partials)
-    while count > 2:
-        half = (count + 1) // 2
-        np.add(partials[: count - half], partials[half:count], out=partials[: count - half])
-        count = half
-    np.add(partials[0], partials[1], out=total)
+def _add(partials, total):
+    (add_pairwise if partials.size > SHARED else add_pairwise.alone)(partials, total)
 
 
 DIRECTIONS = {

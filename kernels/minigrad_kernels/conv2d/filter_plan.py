@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..toolchain import jit
+from ..toolchain import copy, jit, share, shared
 from ..toolchain.product import CHANNELS, GATHER, ROWS, VECTOR_BYTES, Job, cut, in_pieces, make_plan, pieces
 from .reads import Source, forward_reads
 
@@ -19,6 +19,7 @@ __all__ = [
     "LARGE_FILTER",
     "LEAST_STEPS",
     "Layout",
+    "add_pairwise",
     "fold",
     "neighbours",
     "partial_count",
@@ -100,6 +101,25 @@ def fold(sums, pixels, steps, stride, dw):
                     for pixel in range(1, pixels):
                         total += sums[place + pixel * (stride * steps[1] + steps[3])]
                     dw[p, q, c, o] = total
+
+
+@jit
+def _add(x, total):
+    for k in range(total.size):
+        total[k] += x[k]
+
+
+@shared
+def add_pairwise(team, partials, total):
+    """Sum of the rows of `partials`, which are overwritten: the upper half is added to the lower, and so on."""
+    columns, count = share(total.size, team), len(partials)
+    here = slice(columns.start, columns.stop)
+    while count > 1:
+        half = (count + 1) // 2
+        for row in range(count - half):
+            _add(partials[half + row, here], partials[row, here])
+        count = half
+    copy(partials[0, here], total[here])
 
 
 def _filter_rows(geometry, source):

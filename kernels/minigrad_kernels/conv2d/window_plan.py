@@ -4,7 +4,7 @@ B = x, columns are (p, pixel, c), all that the filters of these pixels meet. For
 groups of columns that overlap, [group][row][pixel][c]: there the windows of a group lie side by side, one row of the
 output after the other. The rows of a tile are few channels several times, its columns a whole filter, where
 filter_plan.py has a filter in the rows and few columns. What no tap meets is not used, so that all sources are read
-alike.
+alike. in_place_plan.py is the same for single pixels, without the copy, and for more channels.
 """
 
 from functools import lru_cache
@@ -17,11 +17,13 @@ from ..toolchain.jobs import plan_cost
 from ..toolchain.product import ROWS, VECTOR_BYTES, Border, Job, cut, make_plan, pieces
 from . import filter_plan
 from .filter_plan import LARGE_FILTER, LEAST_STEPS, Layout, partial_count, shared_layout
+from .in_place_plan import in_place, layout_in_place
 from .reads import Source, forward_reads
 
 __all__ = ["weight_grad_plan"]
 
-WORTH = 0.85  # of the cost of the other plan
+WORTH = 0.85  # of the cost of filter_plan's
+IN_PLACE = 0  # pixels in a group: none, see in_place_plan.py
 COPIED = 0.25  # what a vector costs to copy, in steps of a tile of two vectors
 MOST_ROWS = 2 * ROWS
 BLOCK_BYTES = 1 << 18  # of g and the copy of x, which should stay in the second cache
@@ -29,11 +31,18 @@ BLOCK_BYTES = 1 << 18  # of g and the copy of x, which should stay in the second
 
 @lru_cache(maxsize=256)
 def weight_grad_plan(geometry):
-    """(plan, layout of its partial sums), the better of two."""
-    pixels = _pixels(geometry)
-    if pixels:
-        return _plan(geometry, pixels), _windows(geometry, pixels).layout
-    return filter_plan.weight_grad_plan(geometry), shared_layout(geometry)
+    """(plan, layout of its partial sums), the best of those that there are."""
+    if geometry.groups > 1 or geometry.dilation != (1, 1) or not geometry.work or prod(geometry.w_shape) > LARGE_FILTER:
+        return filter_plan.weight_grad_plan(geometry), shared_layout(geometry)
+    # The sums differ, so that the choice must not follow the threads.
+    one = geometry._replace(threads=1, x_shape=(1, *geometry.x_shape[1:]))
+    made, width = geometry.w_shape[0], geometry.out_size[1]
+    cost, pixels = min((_cost(one, pixels), pixels) for pixels in range(min(width, MOST_ROWS // made) + 1))
+    if cost >= WORTH * plan_cost(filter_plan.weight_grad_plan(one), geometry.itemsize):
+        return filter_plan.weight_grad_plan(geometry), shared_layout(geometry)
+    if pixels == IN_PLACE:
+        return in_place(geometry), layout_in_place(geometry)
+    return _plan(geometry, pixels), _windows(geometry, pixels).layout
 
 
 class _Windows(NamedTuple):
@@ -66,23 +75,10 @@ def _windows(geometry, pixels):
     return _Windows(border, layout)
 
 
-def _pixels(geometry):
-    """How many pixels a group has; 0 where the other plan does about as well."""
-    made, width = geometry.w_shape[0], geometry.out_size[1]
-    if geometry.groups > 1 or geometry.dilation != (1, 1) or not geometry.work or made > MOST_ROWS:
-        return 0
-    if prod(geometry.w_shape) > LARGE_FILTER:
-        return 0
-    # The sums differ, so that the choice must not follow the threads.
-    one = geometry._replace(threads=1, x_shape=(1, *geometry.x_shape[1:]))
-    counts = range(1, min(width, MOST_ROWS // made) + 1)
-    cost, best = min((_cost(one, pixels), pixels) for pixels in counts)
-    other = filter_plan.weight_grad_plan(one)
-    return best if cost < WORTH * plan_cost(other, geometry.itemsize) else 0
-
-
 def _cost(geometry, pixels):
     """In steps of tiles of two vectors, for one image."""
+    if pixels == IN_PLACE:
+        return plan_cost(in_place(geometry), geometry.itemsize)
     border = _windows(geometry, pixels).border
     size, vectors = geometry.itemsize, -(-border.full_length * geometry.itemsize // VECTOR_BYTES)
     if border.size * size > BLOCK_BYTES:

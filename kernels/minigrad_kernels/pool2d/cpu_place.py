@@ -5,6 +5,8 @@ where windows overlap. So dx is written once, in one pass. Bands are gathered in
 part has its own sums for the gradient of a bias, in float64; the parts are then added in order.
 """
 
+from functools import lru_cache
+
 import numpy as np
 
 from ..toolchain import clear, elements, flat, jit, share, shared
@@ -126,11 +128,16 @@ def place(team, g, out, rectified, positions, kernel_size, stride, padding, dila
         )  # fmt: skip
 
 
-def _place(g, out, rectified, positions, geometry, dx, dbias, workspace):
-    kernel_size, stride, _, dilation = geometry
+@lru_cache(maxsize=1024)
+def _bands(images, lines, kernel_size, stride, padding, dilation):
+    """Whether windows overlap, how many bands of dx do not, and in how many parts these are placed."""
     overlap = any(s < d * (k - 1) + 1 for k, s, d in zip(kernel_size, stride, dilation, strict=True))
-    bands = g.shape[0] * (1 if overlap else g.shape[1])
-    parts, sums = min(PARTS, bands), NOTHING
+    bands = images * (1 if overlap else lines)
+    return overlap, bands, min(PARTS, bands)
+
+
+def _place(g, out, rectified, positions, geometry, dx, dbias, workspace):
+    (overlap, bands, parts), sums = _bands(*g.shape[:2], *geometry), NOTHING
     if not parts:
         dx.fill(0)
         if dbias is not None:

@@ -125,7 +125,7 @@ def nhwc(op, name, array):
     view = array.transpose(CHANNELS_LAST)
     if not view.flags.c_contiguous:
         raise ShapeError(f"{op}: {name} (shape {array.shape}) has strides {array.strides}, wants channels last")
-    return alias(view)
+    return view if type(view) is np.ndarray and view.flags.writeable else alias(view)
 
 
 def rows(op, name, array):

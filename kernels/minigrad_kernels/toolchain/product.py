@@ -168,7 +168,8 @@ def _run(
     for own in share(shares, team):
         base = own * (images + panel + pooled + APART)
         turned = border[8] > 0
-        source, other = (b, scratch) if turned else (scratch if images > 0 else a, b)
+        inner = scratch if images > 0 else a
+        source, other = (b, inner) if turned else (inner, b)
         target = scratch if pooled > 0 else c
         _clear(scratch, base, base + images)
         count = items.size - 1
@@ -184,9 +185,10 @@ def _run(
                     _dot_product(a, b, bias, c, job, relu, a_rows, c_rows)
                 else:
                     offset = job[A_OFFSET] if turned or images == 0 else base + job[A_OFFSET]
+                    copied = base if turned and images > 0 else 0
                     _gather_product(
-                        source, offset, other, base if turned else 0, bias, target, start, job, relu, a_rows, c_rows,
-                        a_taps, b_taps, panel_taps, scratch, base + images,
+                        source, offset, other, copied, bias, target, start, job, relu, a_rows, c_rows, a_taps, b_taps,
+                        panel_taps, scratch, base + images,
                     )  # fmt: skip
             if pooled > 0:
                 max_images(scratch, made, bounds[item], bounds[item + 1], windows, c, positions)
@@ -223,11 +225,12 @@ def runner(plan, windows=NO_WINDOWS):
     """
     pooled = int(windows[8] * windows[9] * windows[12]) if windows.size else 0
     shares = _shares(plan)
-    tables = (*plan[:-2], pooled * plan.most, windows)
+    if not shares:
+        return lambda *arguments: None
+    start = _run.bound(shares, shares, *plan[:-2], pooled * plan.most, windows)
 
     def run(a, b, bias, relu, c, scratch, positions=NO_POSITIONS):
-        if shares:
-            _run.on(shares, shares, *tables, int(relu), a, b, bias, c, positions, scratch)
+        start(int(relu), a, b, bias, c, positions, scratch)
 
     return run
 
