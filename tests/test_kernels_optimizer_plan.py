@@ -7,7 +7,7 @@ import weakref
 import numpy as np
 import pytest
 
-from minigrad_kernels import optimizer
+from minigrad_kernels import interpreter, optimizer
 from minigrad_kernels.errors import KindError, ShapeError
 from minigrad_kernels.optimizer import SGD, Adagrad, reference
 from minigrad_kernels.optimizer.cpu import between
@@ -45,16 +45,29 @@ def test_a_plan_does_not_look_again_at_arrays_that_it_knows(monkeypatch):
             optimizer, check, lambda op, name, *rest, real=real: looked.append(name) or real(op, name, *rest)
         )
     plan, p, g, b = optimizer.Plan(), [np.zeros(2)], [np.ones(2)], [np.ones(2)]
-    for gradients in (g, g, [np.ones(2)]):
+    for gradients in (g, g, [np.ones(2)], [np.ones(2)[::1]]):
         momentum(p, gradients, b, plan)
         looked.append("")
-    assert looked == ["parameters", "gradients", "momentum_buffers", "", "", "gradients", ""]
+    assert looked == ["parameters", "gradients", "momentum_buffers", "", "", "", ""]
+    for gradients in (
+        np.ones(4)[::2],
+        np.ones(2, "f4"),
+        np.ones(3),
+        memoryview(np.ones(2)),
+        interpreter.array(np.ones(2)),
+    ):
+        looked.clear()
+        with pytest.raises((ShapeError, KindError)):
+            momentum(p, [gradients], b, plan)
+        assert looked == ["gradients"]
+    momentum(p, g, [np.zeros(2)], plan)
+    assert looked[1:] == ["gradients", "momentum_buffers"]
 
 
 def test_what_a_plan_has_not_seen_is_refused():
     plan, p, b = optimizer.Plan(), [np.zeros(2)], [np.zeros(2)]
     momentum(p, [np.ones(2)], None, plan)
-    for gradients, buffers in (([np.ones(3)], b), ([np.ones(2, "f4")], b), ([], b), ([np.ones(2)], [])):
+    for gradients, buffers in (([np.ones(3)], b), ([np.ones(2, "f4")], b), ([], b), (None, b), ([np.ones(2)], [])):
         for _ in range(2):  # a refused call is not remembered
             with pytest.raises((ShapeError, KindError)):
                 momentum(p, gradients, buffers, plan)

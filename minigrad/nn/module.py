@@ -22,8 +22,6 @@ from .state import load_state_dict, state_dict
 
 __all__ = ["Module"]
 
-waiting, marking = fusion.waiting, device.marking.get
-
 
 class Module:
     """Base of all layers and networks: subclass it, assign the parts in __init__, and define forward.
@@ -53,17 +51,16 @@ class Module:
         raise NotImplementedError(f"{type(self).__name__}: forward is not defined")
 
     def __call__(self, *args, **kwargs):
-        if waiting() is None and fusion.wanted():
+        if fusion.waiting() is None and fusion.wanted():
             with fusion.fusing():
                 return self(*args, **kwargs)
-        if marking():
+        if device.marking.get():
             with device.marked(type(self).__name__):
-                out = self.forward(*args, **kwargs)
-        else:
-            out = self.forward(*args, **kwargs)
-        return self._hooked(args, out) if self._hooks else out
+                return self._called(args, kwargs)
+        return self._called(args, kwargs)
 
-    def _hooked(self, args, out):
+    def _called(self, args, kwargs):
+        out = self.forward(*args, **kwargs)
         for (hook,) in self._hooks:
             replaced = hook(self, args, out)
             out = out if replaced is None else replaced

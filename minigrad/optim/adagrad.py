@@ -60,8 +60,6 @@ class Adagrad(Optimizer):
 
     def update(self, group, age, parameters, plan, **numbers):
         hyper = self.numbers(group, age)
-        kernels.adagrad(
-            self.written(parameters), self.gradients(parameters), self.sums(parameters), hyper, plan, **numbers
-        )
+        kernels.adagrad(*self.written(parameters), self.sums(parameters), hyper, plan, **numbers)
         for parameter in parameters:
             self.state[parameter]["step"] = age + 1

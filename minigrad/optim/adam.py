@@ -65,7 +65,7 @@ class Adam(Optimizer):
         hyper = self.numbers(group, age)
         averages = [self.arrays(name, parameters) for name in ("exp_avg", "exp_avg_sq")]
         greatest = self.arrays("max_exp_avg_sq", parameters) if group["amsgrad"] else None
-        kernels.adam(self.written(parameters), self.gradients(parameters), *averages, greatest, hyper, plan, **numbers)
+        kernels.adam(*self.written(parameters), *averages, greatest, hyper, plan, **numbers)
         for parameter in parameters:
             self.state[parameter]["step"] = age + 1
 

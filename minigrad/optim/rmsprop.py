@@ -56,8 +56,6 @@ class RMSprop(Optimizer):
         squares = self.arrays("square_avg", parameters)
         means = self.arrays("grad_avg", parameters) if group["centered"] else None
         buffers = self.arrays("momentum_buffer", parameters) if group["momentum"] else None
-        kernels.rmsprop(
-            self.written(parameters), self.gradients(parameters), squares, means, buffers, hyper, plan, **numbers
-        )
+        kernels.rmsprop(*self.written(parameters), squares, means, buffers, hyper, plan, **numbers)
         for parameter in parameters:
             self.state[parameter]["step"] = age + 1

@@ -59,4 +59,4 @@ class SGD(Optimizer):
                 state["momentum_buffer"] = state.pop(SPARE)
         buffers = self.arrays("momentum_buffer", parameters) if group["momentum"] else None
         hyper = self.numbers(group, age)
-        kernels.sgd(self.written(parameters), self.gradients(parameters), buffers, hyper, plan, **numbers)
+        kernels.sgd(*self.written(parameters), buffers, hyper, plan, **numbers)

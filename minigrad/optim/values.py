@@ -10,7 +10,7 @@ from minigrad_kernels.errors import KindError, ShapeError
 from .. import device
 from ..tensor import Tensor
 
-__all__ = ["array_of", "check_gradients", "loaded", "lower_names", "plain", "saved"]
+__all__ = ["array_of", "check_gradient", "laid_alike", "loaded", "lower_names", "plain", "saved"]
 
 
 def plain(value):
@@ -27,17 +27,20 @@ def plain(value):
     return value if isinstance(number, bool) and not isinstance(value, np.generic) else number
 
 
-def check_gradients(op, parameters):
-    """Refuse gradients that are no Tensors of the shape and type of their parameters."""
-    for parameter in parameters:
-        gradient, array = parameter.grad, parameter.data
-        if not isinstance(gradient, Tensor):
-            raise KindError(f"{op}: a gradient is a {type(gradient).__name__}, wanted a Tensor")
-        given = gradient.data
-        if given.shape != array.shape:
-            raise ShapeError(f"{op}: a gradient has shape {gradient.shape}, wanted its parameter's {array.shape}")
-        if given.dtype != array.dtype:
-            raise KindError(f"{op}: a gradient has elements {gradient.dtype}, its parameter {array.dtype}")
+def check_gradient(op, gradient, array):
+    """Refuse a gradient that is no Tensor of the shape and type of its parameter's array."""
+    if not isinstance(gradient, Tensor):
+        raise KindError(f"{op}: a gradient is a {type(gradient).__name__}, wanted a Tensor")
+    if gradient.shape != array.shape:
+        raise ShapeError(f"{op}: a gradient has shape {gradient.shape}, wanted its parameter's {array.shape}")
+    if gradient.dtype != array.dtype:
+        raise KindError(f"{op}: a gradient has elements {gradient.dtype}, its parameter {array.dtype}")
+
+
+def laid_alike(gradients, arrays):
+    """Gradients, each in the layout of its parameter's array."""
+    pairs = zip(gradients, arrays, strict=True)
+    return [g if g.strides == p.strides else device.contiguous(g, device.order_of(p)) for g, p in pairs]
 
 
 @functools.cache

@@ -21,7 +21,7 @@ from .cpu_tf32 import rounded_bytes, rounding
 from .filter_plan import Layout, add_pairwise, fold, partial_count
 from .geometry import Geometry, output_shape
 from .neighbours import finite, neighbours, spread
-from .pixel_plan import forward_plan, input_grad_plan
+from .pixel_plan import filter_step, forward_plan, input_grad_plan
 from .reads import filter_order
 from .scatter_plan import scatter
 from .window_plan import weight_grad_plan
@@ -45,6 +45,7 @@ class _Setup(NamedTuple):
     bytes: int
     picks: np.ndarray | None = None  # see neighbours.py
     pixels: int = 1
+    step: int = 0  # from a row of the filter in `leading` to the next; 0 where rows have no gaps
     sums: Layout | None = None  # of weight_grad
     steps: tuple = ()  # stride and dilation
     exact: bool = True  # for sources with infinity and NaN too
@@ -72,18 +73,21 @@ def _ways(direction, x_shape, w_shape, stride, padding, dilation, groups, itemsi
 
 
 def _setup(direction, geometry):
-    leading, sums = 0, None
+    leading, step, sums = 0, 0, None
     if direction == "weight_grad":
         plan, sums = weight_grad_plan(geometry)
         if sums.folded or partial_count(geometry) > 1:
             leading = partial_count(geometry) * sums.size
     else:
         plan = PLANS[direction](geometry)
-        if direction == "input_grad":
-            leading = prod(geometry.w_shape)
+        columns = geometry.w_shape[direction == "input_grad"]
+        step = filter_step(geometry, columns)
+        if step != columns or direction == "input_grad":
+            leading = prod(geometry.w_shape) // columns * step
+        step = 0 if step == columns else step
     size = leading * geometry.itemsize + scratch_bytes(plan, geometry.itemsize)
     steps = geometry.stride, geometry.dilation
-    return _Setup(plan, runner(plan), leading, size + ALIGNMENT if size else 0, sums=sums, steps=steps)
+    return _Setup(plan, runner(plan), leading, size + ALIGNMENT if size else 0, step=step, sums=sums, steps=steps)
 
 
 def _near(direction, geometry, plain):
@@ -141,9 +145,14 @@ def _forward(ways, x, w, bias, relu, residual, out, workspace):
 
 
 def _filters(setup, w, bias, leading):
-    """The filter and the bias as the plan reads them, spread into the start of memory where there are groups."""
+    """The filter and the bias as the plan reads them, in the start of memory where that is not how they lie."""
     if setup.picks is None:
-        return flat(w), leading[:0] if bias is None else alias(bias)
+        bias = leading[:0] if bias is None else alias(bias)
+        if not setup.step:
+            return flat(w), bias
+        filters, made = leading[: setup.leading], w.shape[0]
+        np.copyto(filters.reshape(-1, setup.step)[:, :made], flat(w).reshape(-1, made))
+        return filters, bias
     filters, start = leading[: setup.picks.size], leading[setup.picks.size : setup.leading]
     spread(flat(w), setup.picks, filters)
     if bias is None:
@@ -226,11 +235,11 @@ def _slices(kernel, stride, dilation):
     return result
 
 
-def _transpose(w, stride, dilation, out):
-    """Copy the filter in the order of filter_order, as [p][q][o][c of a group]."""
+def _transpose(w, stride, dilation, step, out):
+    """Copy the filter in the order of filter_order, as [p][q][o][c of a group], from a row to the next `step` or c."""
     stored = w.transpose(2, 3, 0, 1)
-    out = out.reshape(stored.shape)
-    if prod(w.shape[:2]) >= LARGE_PLANE:
+    out = out.reshape(*stored.shape[:3], step or -1)[..., : w.shape[1]]
+    if not step and prod(w.shape[:2]) >= LARGE_PLANE:
         order = (np.concatenate(filter_order(*axis)) for axis in zip(w.shape[2:], stride, dilation, strict=True))
         for plane, tap in zip(out.reshape(-1, 1, *w.shape[:2]), product(*order), strict=True):
             transpose(alias(w).transpose(FILTER)[tap][None], plane)
@@ -248,7 +257,7 @@ def _input_grad(ways, g, w, dx, workspace):
     setup = ways.setup(source)
     filters, scratch, none = _carve(setup, workspace, g)
     if setup.picks is None:
-        _transpose(w, *setup.steps, filters)
+        _transpose(w, *setup.steps, setup.step, filters)
     else:
         filters, none = _filters(setup, w, None, filters)
     setup.run(source, filters, none, False, flat(dx), scratch)

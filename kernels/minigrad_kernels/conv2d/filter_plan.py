@@ -33,6 +33,7 @@ LARGE_STEPS = 512  # the same where dw itself does not stay in a cache
 FAR = 512  # bytes between rows of B from which on they are packed
 DEPTH = 256  # of a packed sum, whose panel then stays in the first cache
 LEAST_TILES = 4  # of rows, from which on packing pays
+ODD_TILES = 16  # the same where rows of B are near, but vectors of them lie across lines of the cache
 LARGE_FILTER = 1 << 16  # elements of dw from which partial sums cost too much memory
 WORTH = 0.8  # of the steps that single pixels take
 
@@ -151,6 +152,13 @@ class _Sums(NamedTuple):
     run: int
 
 
+def _least_tiles(step):
+    """Tiles of rows from which on packing pays, where so many bytes lie between rows of B."""
+    if step >= FAR:
+        return LEAST_TILES
+    return ODD_TILES if step % VECTOR_BYTES else float("inf")
+
+
 def _weight_item(geometry, source, block, rows, base, sums):
     """Jobs that sum a run of images, in order, into some rows of one partial sum."""
     (made, depth), pixels = geometry.w_shape[:2], neighbours(geometry)
@@ -178,7 +186,7 @@ def _weight_item(geometry, source, block, rows, base, sums):
                         accumulate=first > block[0] or tap > 0,
                     )
                 )
-        if form == GATHER and made * geometry.itemsize >= FAR and row_end - row >= LEAST_TILES * ROWS:
+        if form == GATHER and row_end - row >= _least_tiles(made * geometry.itemsize) * ROWS:
             jobs = [piece for job in jobs for piece in in_pieces(job._replace(packed=True), DEPTH)]
         yield from source.with_copy(jobs, first, count)
 

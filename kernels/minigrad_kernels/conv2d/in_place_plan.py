@@ -9,7 +9,7 @@ from math import prod
 import numpy as np
 
 from ..toolchain.product import ROWS, Border, Job, cut, make_plan, pieces
-from .filter_plan import LEAST_STEPS, Layout, partial_count
+from .filter_plan import LARGE_FILTER, LARGE_STEPS, LEAST_STEPS, Layout, partial_count
 from .reads import Source, forward_reads
 
 __all__ = ["in_place", "layout_in_place"]
@@ -30,8 +30,10 @@ def in_place(geometry):
     axes = zip(geometry.out_size, geometry.w_shape[2:], geometry.stride, geometry.padding, (1, 1), strict=True)
     source = Source.of(size, channels, [forward_reads(*axis) for axis in axes])
     image, partials, columns = height * width * made, partial_count(geometry), layout_in_place(geometry).steps[4]
-    most = max(1, BLOCK_BYTES // ((source.size + image) * geometry.itemsize))
-    together = min(images, most, -(-LEAST_STEPS // (height * width)))
+    large = made * columns > LARGE_FILTER
+    block, steps = (4 * BLOCK_BYTES, LARGE_STEPS) if large else (BLOCK_BYTES, LEAST_STEPS)
+    most = max(1, block // ((source.size + image) * geometry.itemsize))
+    together = min(images, most, -(-steps // (height * width)))
     bounds = cut(made, ROWS, pieces(geometry.work, partials, -(-made // ROWS)))
     blocks = [block * images // partials for block in range(partials + 1)]
     items = [

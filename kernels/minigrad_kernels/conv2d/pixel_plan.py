@@ -10,6 +10,7 @@ classes are small; or images are copied with a border of zeros.
 """
 
 from functools import lru_cache
+from math import prod
 from typing import NamedTuple
 
 import numpy as np
@@ -17,13 +18,14 @@ import numpy as np
 from ..toolchain.product import CHANNELS, GATHER, ROWS, VECTOR_BYTES, Job, cut, in_pieces, make_plan, pieces
 from .reads import Source, forward_reads, input_grad_reads, without_border
 
-__all__ = ["GroupsOfChannels", "forward_plan", "input_grad_plan", "pixel_plan"]
+__all__ = ["GroupsOfChannels", "filter_step", "forward_plan", "input_grad_plan", "pixel_plan"]
 
 BLOCK_BYTES = 1 << 19  # of A, which each block of columns reads again: it should stay in the second cache
 FAR = 1024  # bytes between rows of B from which on they are packed
 DEPTH = 256  # of a packed sum, whose panel then stays in the first cache
 LEAST_TILES = 2  # of rows, from which on packing pays
 FAR_TILES = 16  # of rows, that a packed block of B serves at least where there are so many
+REPAYS = 2048  # pixels that read a copy of the filter, from which on it pays
 TILE_STEPS = 3  # a tile's set-up costs as much as so many steps of its sum
 
 
@@ -204,11 +206,22 @@ def _depthwise(channels, kernel_width):
     return GroupsOfChannels(1, 1, channels, 0, channels, channels, kernel_width, CHANNELS, channels)
 
 
+def filter_step(geometry, columns):
+    """Elements from a row of `columns` of the filter to the next, as plans read it.
+
+    They are whole vectors, so that none lies across lines of the cache, where a copy of the filter for that pays.
+    """
+    lanes = VECTOR_BYTES // geometry.itemsize
+    whole = -(-columns // lanes) * lanes
+    many = geometry.x_shape[0] * prod(geometry.out_size) >= REPAYS
+    return whole if many and geometry.groups == 1 and whole * geometry.itemsize < FAR else columns
+
+
 @lru_cache(maxsize=256)
 def forward_plan(geometry):
     made, depth, _, kernel_width = geometry.w_shape
-    makes = made // geometry.groups
-    groups = GroupsOfChannels(geometry.groups, depth, makes, makes, made, depth * made, kernel_width)
+    makes, step = made // geometry.groups, filter_step(geometry, made)
+    groups = GroupsOfChannels(geometry.groups, depth, makes, makes, step, depth * step, kernel_width)
     if geometry.depthwise:
         groups = _depthwise(made, kernel_width)
     _, channels, *size = geometry.x_shape
@@ -219,8 +232,8 @@ def forward_plan(geometry):
 @lru_cache(maxsize=256)
 def input_grad_plan(geometry):
     made, depth, _, kernel_width = geometry.w_shape
-    reads = made // geometry.groups
-    groups = GroupsOfChannels(geometry.groups, reads, depth, reads * depth, depth, made * depth, kernel_width)
+    reads, step = made // geometry.groups, filter_step(geometry, depth)
+    groups = GroupsOfChannels(geometry.groups, reads, depth, reads * depth, step, made * step, kernel_width)
     if geometry.depthwise:
         groups = _depthwise(made, kernel_width)
     _, channels, *size = geometry.x_shape

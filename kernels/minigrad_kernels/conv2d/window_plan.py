@@ -22,7 +22,7 @@ from .reads import Source, forward_reads
 
 __all__ = ["weight_grad_plan"]
 
-WORTH = 0.85  # of the cost of filter_plan's
+WORTH = 0.92  # of the cost of filter_plan's
 IN_PLACE = 0  # pixels in a group: none, see in_place_plan.py
 COPIED = 0.25  # what a vector costs to copy, in steps of a tile of two vectors
 MOST_ROWS = 2 * ROWS
@@ -32,12 +32,13 @@ BLOCK_BYTES = 1 << 18  # of g and the copy of x, which should stay in the second
 @lru_cache(maxsize=256)
 def weight_grad_plan(geometry):
     """(plan, layout of its partial sums), the best of those that there are."""
-    if geometry.groups > 1 or geometry.dilation != (1, 1) or not geometry.work or prod(geometry.w_shape) > LARGE_FILTER:
+    if geometry.groups > 1 or geometry.dilation != (1, 1) or not geometry.work:
         return filter_plan.weight_grad_plan(geometry), shared_layout(geometry)
     # The sums differ, so that the choice must not follow the threads.
     one = geometry._replace(threads=1, x_shape=(1, *geometry.x_shape[1:]))
     made, width = geometry.w_shape[0], geometry.out_size[1]
-    cost, pixels = min((_cost(one, pixels), pixels) for pixels in range(min(width, MOST_ROWS // made) + 1))
+    most = 0 if prod(geometry.w_shape) > LARGE_FILTER else min(width, MOST_ROWS // made)
+    cost, pixels = min((_cost(one, pixels), pixels) for pixels in range(most + 1))
     if cost >= WORTH * plan_cost(filter_plan.weight_grad_plan(one), geometry.itemsize):
         return filter_plan.weight_grad_plan(geometry), shared_layout(geometry)
     if pixels == IN_PLACE:

@@ -31,6 +31,8 @@ __all__ = [
 
 PIECE = 1 << 12  # elements; a device sums no fewer at a time
 ALIGNMENT = 8  # bytes
+DOUBLE = np.dtype(np.float64)
+SHAPES = {names: (len(names),) for names in (SGD, Adam, RMSprop, Adagrad)}  # of hyper
 
 
 def _is_dense(array):
@@ -51,9 +53,6 @@ def _check_list(op, name, arrays, parameters, check):
     if len(arrays) != len(parameters):
         raise ShapeError(f"{op}: {name} has {len(arrays)} arrays for {len(parameters)} parameters")
     for k, (array, parameter) in enumerate(zip(arrays, parameters, strict=True)):
-        if check is check_array and type(array) is type(parameter) and array.dtype == parameter.dtype:
-            if array.shape == parameter.shape and array.strides == parameter.strides:
-                continue  # as nearly always with gradients, which are new arrays at every step
         check(op, f"{name}[{k}]", array, parameter.shape, parameter.dtype)
         if not _alike(array, parameter):
             raise ShapeError(
@@ -71,33 +70,33 @@ def _check_first(op, name, arrays, check):
 
 
 def _look(op, plan, lists, check=check_output):
-    """Check the arrays that the plan has not seen at the last call, and give it tables of all.
+    """Check what a plan that does not follow does not know from the last call, and give it tables of all.
 
     lists: those of the parameters first, then of the gradients; None for a state that is not there
     """
-    changed = plan.changed(lists)
-    if not changed:
-        return
     first, parameters = next(iter(lists.items()))
+    if "gradients" in lists and plan.laid is not None:
+        lists["gradients"] = plan.laid(lists["gradients"], parameters)
+    changed = plan.changed(lists)
     like = parameters[0]
-    make = implementation(__name__, "tables", like)
     for name in changed:
         arrays = lists[name]
-        if arrays is None:
+        if arrays is None and name != "gradients":
             continue
         if name == first:
             _check_first(op, name, arrays, check)
         else:
-            _check_list(op, name, arrays, parameters, check_array if name == "gradients" else check_output)
+            _check_list(op, name, arrays or (), parameters, check_array if name == "gradients" else check_output)
         if {*map(type, arrays)} != {type(like)}:
             check_one_kind(op, {f"{first}[0]": like} | {f"{name}[{k}]": a for k, a in enumerate(arrays)})
-    address = implementation(__name__, "address", like)
-    plan.remember(changed, lists, address, lambda rows, sizes: make(rows, sizes, like))
+    plan.remember(changed, lists, *(implementation(__name__, function, like) for function in ("addresses", "tables")))
 
 
 def _hyper(op, hyper, names):
     """hyper for the kernels. It is always NumPy's: what a device holds of it is the plan's."""
-    check_array(op, "hyper", hyper, (len(names),), np.float64)
+    if type(hyper) is np.ndarray and hyper.dtype is DOUBLE and hyper.shape == SHAPES[names] and hyper.flags.carray:
+        return hyper
+    check_array(op, "hyper", hyper, SHAPES[names], np.float64)
     if type(hyper) is not np.ndarray:
         kind = type(hyper)
         raise KindError(f"{op}: hyper is {kind.__module__}.{kind.__qualname__}, wants numpy.ndarray")
@@ -106,16 +105,18 @@ def _hyper(op, hyper, names):
 
 def _update(op, names, hyper, plan, lists, scale, found_inf):
     hyper, parameters = _hyper(op, hyper, names), lists["parameters"]
-    for name, number in (("scale", scale), ("found_inf", found_inf)):
-        if number is not None:
-            check_array(op, name, number, (1,), np.float64)
-            check_one_kind(op, {"parameters[0]": parameters[0] if parameters else number, name: number})
+    if scale is not None or found_inf is not None:
+        for name, number in (("scale", scale), ("found_inf", found_inf)):
+            if number is not None:
+                check_array(op, name, number, (1,), np.float64)
+                check_one_kind(op, {"parameters[0]": parameters[0] if parameters else number, name: number})
     if not parameters:
         for name, arrays in lists.items():
             _check_list(op, name, arrays or (), parameters, check_array)
         return
     plan = plan or Plan()
-    _look(op, plan, lists)
+    if not plan.follows(lists):  # seldom
+        _look(op, plan, lists)
     implementation(__name__, op, parameters[0])(plan, hyper, scale, found_inf)
 
 
@@ -198,7 +199,8 @@ def squared_norms(arrays, out, workspace, plan=None):
     if not arrays:
         return
     plan = plan or Plan()
-    _look("squared_norms", plan, {"arrays": arrays}, check_array)
+    if not plan.follows({"arrays": arrays}):
+        _look("squared_norms", plan, {"arrays": arrays}, check_array)
     check_one_kind("squared_norms", {"arrays[0]": arrays[0], "out": out})
     if not out.flags.c_contiguous:
         raise ShapeError(f"squared_norms: out has strides {out.strides}, wants C order")
@@ -242,7 +244,8 @@ def scale(arrays, factor, plan=None):
     if not arrays:
         return
     plan = plan or Plan()
-    _look("scale", plan, {"arrays": arrays}, check_array)
+    if not plan.follows({"arrays": arrays}):
+        _look("scale", plan, {"arrays": arrays}, check_array)
     for k, array in enumerate(arrays):
         check_output("scale", f"arrays[{k}]", array, None, arrays[0].dtype)
     if hasattr(factor, "dtype") and getattr(factor, "shape", ()):

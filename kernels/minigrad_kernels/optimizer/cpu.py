@@ -13,10 +13,10 @@ import numpy as np
 
 from ..toolchain import jit, share, shared, stack_array
 from .cpu_norms import clip_factor, scale, squared_norms
-from .cpu_parts import address, chunks, find, part, run, tables
+from .cpu_parts import SMALL, addresses, chunks, find, part, tables
 from .hyper import SGD, Adagrad, Adam, RMSprop
 
-__all__ = ["adagrad", "adam", "address", "clip_factor", "rmsprop", "scale", "sgd", "squared_norms", "tables"]
+__all__ = ["adagrad", "adam", "addresses", "clip_factor", "rmsprop", "scale", "sgd", "squared_norms", "tables"]
 
 RUN = 1024  # elements
 
@@ -36,7 +36,9 @@ def between(a, b, share):
 def step(kernel, plan, hyper, scale, found_inf, *present):
     """One update, unless it is to be skipped."""
     if found_inf is None or not found_inf[0]:
-        run(kernel, plan, *present, hyper, 1.0 if scale is None else float(scale[0]))
+        places, sizes, like, _ = plan.tables
+        scale = 1.0 if scale is None else float(scale[0])
+        (kernel.alone if plan.elements < SMALL else kernel)(places, sizes, *present, hyper, scale, like)
 
 
 @jit

@@ -5,7 +5,7 @@ import math
 import numpy as np
 
 from ..toolchain import elements, jit, share, shared, stack_array
-from .cpu_parts import CHUNK, chunks, find, part, run
+from .cpu_parts import CHUNK, SMALL, chunks, find, part
 
 __all__ = ["LANES", "clip_factor", "scale", "squared_norms"]
 
@@ -83,4 +83,6 @@ def scale_chunks(team, addresses, sizes, factor, like):
 
 
 def scale(plan, factor):
-    run(scale_chunks, plan, factor if isinstance(factor, float) else float(factor[0]))
+    addresses, sizes, like, _ = plan.tables
+    factor = factor if isinstance(factor, float) else float(factor[0])
+    (scale_chunks.alone if plan.elements < SMALL else scale_chunks)(addresses, sizes, factor, like)

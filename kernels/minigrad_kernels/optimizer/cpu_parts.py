@@ -7,24 +7,24 @@ import numpy as np
 
 from ..toolchain import array_at, jit
 
-__all__ = ["CHUNK", "address", "chunks", "find", "part", "run", "tables"]
+__all__ = ["CHUNK", "SMALL", "addresses", "chunks", "find", "part", "tables"]
 
 CHUNK = 16384  # elements
 SMALL = 1 << 16  # elements; below it a second thread costs more than it brings
 LIKE = {np.dtype(t): np.empty(0, t) for t in (np.float32, np.float64)}
 
 
-def address(array):
-    return _pointer(id(array) + HEAD).value
+def addresses(arrays):
+    return tuple([_pointer(id(array) + HEAD).value for array in arrays])
 
 
 # NumPy's interface for C: the pointer to the elements is what follows the head of the object. To read it there takes a
 # quarter of the time that __array_interface__ does.
 HEAD, _pointer = object.__basicsize__, ctypes.c_void_p.from_address
-if address(_probe := np.zeros(1)) != _probe.ctypes.data:
+if addresses([_probe := np.zeros(1)]) != (_probe.ctypes.data,):
 
-    def address(array):
-        return array.ctypes.data
+    def addresses(arrays):
+        return tuple([array.ctypes.data for array in arrays])
 
 
 class Tables(NamedTuple):
@@ -36,14 +36,8 @@ class Tables(NamedTuple):
 
 def tables(rows, sizes, like):
     """Tables from rows of addresses, those of the parameters first; a row of a state that is not there is empty."""
-    addresses = np.array([row for row in rows if row], np.int64)
-    return Tables(addresses, np.array(sizes, np.int64), LIKE[like.dtype], tuple(map(bool, rows[2:])))
-
-
-def run(kernel, plan, *arguments):
-    """Run a kernel on all tensors of a plan, by one thread where they are small."""
-    addresses, sizes, like, _ = plan.tables
-    (kernel.alone if plan.elements < SMALL else kernel)(addresses, sizes, *arguments, like)
+    places = np.array([row for row in rows if row], np.int64)
+    return Tables(places, np.array(sizes, np.int64), LIKE[like.dtype], tuple(map(bool, rows[2:])))
 
 
 @jit

@@ -23,7 +23,7 @@ from .cuda_sgd import SGD_UPDATE, sgd_coefficients
 from .cuda_update import COEFFICIENTS, KINDS
 
 __all__ = [
-    "Settings", "Tables", "adagrad", "adam", "address", "clip_factor", "rmsprop", "scale", "sgd", "squared_norms",
+    "Settings", "Tables", "adagrad", "adam", "addresses", "clip_factor", "rmsprop", "scale", "sgd", "squared_norms",
     "tables",
 ]  # fmt: skip
 
@@ -57,6 +57,10 @@ def _chunks(sizes):
     start = (np.arange(tensor.size) - np.repeat(starts[:-1], counts)) * CHUNK
     rows = np.stack([tensor, start, np.minimum(sizes[tensor] - start, CHUNK)], axis=1)
     return np.concatenate([rows.ravel(), starts]).astype(np.int32)
+
+
+def addresses(arrays):
+    return tuple(map(address, arrays))
 
 
 def tables(rows, sizes, like):

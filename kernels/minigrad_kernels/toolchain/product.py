@@ -225,12 +225,11 @@ def runner(plan, windows=NO_WINDOWS):
     """
     pooled = int(windows[8] * windows[9] * windows[12]) if windows.size else 0
     shares = _shares(plan)
-    if not shares:
-        return lambda *arguments: None
-    start = _run.bound(shares, shares, *plan[:-2], pooled * plan.most, windows)
+    tables = (*plan[:-2], pooled * plan.most, windows)
 
     def run(a, b, bias, relu, c, scratch, positions=NO_POSITIONS):
-        start(int(relu), a, b, bias, c, positions, scratch)
+        if shares:
+            _run.on(shares, shares, *tables, int(relu), a, b, bias, c, positions, scratch)
 
     return run
 

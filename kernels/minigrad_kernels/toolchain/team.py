@@ -64,14 +64,11 @@ class shared:
         self.entry(0, 1, 1, *arguments)
 
     def on(self, shares, *arguments):
-        self.bound(shares)(*arguments)
-
-    def bound(self, shares, *first):
-        """What makes so many shares, on as many threads as there are now, with these and further arguments."""
         n = min(shares, threads())
         if n == 1:
-            return functools.partial(self.entry, 0, 1, shares, *first)
-        return functools.partial(in_team, self.entry, n, shares, *first)
+            self.entry(0, 1, shares, *arguments)
+        else:
+            in_team(self.entry, n, shares, *arguments)
 
 
 def _one_after_another(kernel):
