@@ -65,8 +65,8 @@ def compared(names, task, size, threads, options):
         parameters = {name: worker.ready["parameters"] for name, worker in workers.items()}
         if len(set(parameters.values())) > 1:
             sys.exit(f"{task.name}: not the same network: parameters {parameters}")
-        fewest = {name: FEWEST if name in PEERS else math.ceil(FEWEST / options.processes) for name in workers}
-        return in_turn(workers, reasons, lambda count: ("steps", count), options.seconds / options.processes, fewest)
+        seconds = options.seconds / options.processes
+        return in_turn(workers, reasons, lambda count: ("steps", count), seconds, dict.fromkeys(workers, FEWEST))
 
     sets, reasons = in_sets(starts, measured, options.processes, once=PEERS)
     given_up(reasons, task, options)
