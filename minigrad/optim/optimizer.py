@@ -166,9 +166,8 @@ class Optimizer(Groups, Scaled, State):
 
     def _plan(self, key):
         """What the kernel keeps from step to step for the parameters of this key."""
-        plan = self._plans[key] = self._plans.pop(key, None) or kernels.Plan(
-            laid_alike
-        )  # the last one used stands last
+        # The last one used stands last.
+        plan = self._plans[key] = self._plans.pop(key, None) or kernels.Plan(laid_alike)
         if len(self._plans) > PLANS:
             del self._plans[next(iter(self._plans))]
         return plan
