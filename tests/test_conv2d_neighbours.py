@@ -159,22 +159,6 @@ def test_finite(dtype):
             assert not finite(y)
 
 
-@pytest.mark.parametrize("count", range(1, 9))
-@pytest.mark.parametrize("size", [1, 37, 5000])
-def test_partial_sums_are_added_in_pairs(count, size):
-    partials = np.random.default_rng(count).standard_normal((count, size), dtype=np.float32)
-    rows = list(partials.copy())
-    while len(rows) > 1:
-        half = (len(rows) + 1) // 2
-        rows = [row + rows[half + k] if half + k < len(rows) else row for k, row in enumerate(rows[:half])]
-    for n in range(1, threads() + 1):
-        set_threads(n)
-        for shares in (filter_plan.add_pairwise, filter_plan.add_pairwise.alone):
-            total = np.empty(size, np.float32)
-            shares(partials.copy(), total)
-            assert np.array_equal(total, rows[0])
-
-
 # ---- scattered ---------------------------------------------------------------------------------------------------
 
 

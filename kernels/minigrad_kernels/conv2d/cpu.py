@@ -80,11 +80,12 @@ def _setup(direction, geometry):
             leading = partial_count(geometry) * sums.size
     else:
         plan = PLANS[direction](geometry)
-        columns = geometry.w_shape[direction == "input_grad"]
-        step = filter_step(geometry, columns)
-        if step != columns or direction == "input_grad":
-            leading = prod(geometry.w_shape) // columns * step
-        step = 0 if step == columns else step
+        made, depth, *kernel = geometry.w_shape
+        rows, columns = (depth, made) if direction == "forward" else (made, depth)
+        whole = filter_step(geometry, columns)
+        step = whole if whole != columns else 0
+        if step or direction == "input_grad":
+            leading = prod(kernel) * rows * whole
     size = leading * geometry.itemsize + scratch_bytes(plan, geometry.itemsize)
     steps = geometry.stride, geometry.dilation
     return _Setup(plan, runner(plan), leading, size + ALIGNMENT if size else 0, step=step, sums=sums, steps=steps)
