@@ -8,6 +8,7 @@ from minigrad import Tensor, graph, nn, no_grad, optim
 from minigrad.graph import CaptureError, capture
 from minigrad.nn import functional as F
 from minigrad_kernels.errors import KindError, StateError
+from minigrad_kernels.interpreter import address
 
 from .stand_in_gpus import gpus
 
@@ -72,6 +73,20 @@ def training(machine, kind, wrap, steps=5, shapes=(2,), passes=1, clip=None, **o
         losses.append(loss.item())
     assert optimizer.param_groups[0]["lr"] == pytest.approx(0.05 * 0.8**steps)
     return losses, state_of(model, optimizer), launches
+
+
+def test_a_graph_keeps_what_is_known_by_its_address_alone(machine, monkeypatch):
+    """As where a launch of another thread has looked up the arrays of this one's before it was told of them."""
+    eager = training(machine, optim.SGD, lambda function: function)[:2]
+    found = type(machine).arguments
+
+    def by_address(self, addresses):
+        for array in found(self, addresses).values():
+            address(array)
+        return {}
+
+    monkeypatch.setattr(type(machine), "arguments", by_address)
+    assert training(machine, optim.SGD, capture)[:2] == eager
 
 
 @pytest.mark.parametrize(

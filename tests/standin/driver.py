@@ -73,6 +73,9 @@ def launch(f, x, y, z, width, height, depth, shared, stream, parameters, extra):
     if machine.execute:
         arguments = _arguments(machine, kernel, words)
         arrays = [argument for argument in arguments if isinstance(argument, np.ndarray)]
+        # A graph keeps these too: another thread's launch may have taken their arrays for known by address.
+        pointed = [word for word, (_, kind) in zip(words, kernel.parameters, strict=True) if kind.endswith("*")]
+        arrays += [owner_at(word)[0] for word in pointed]
         run = functools.partial(_run, machine, kernel, grid, block, arguments, shared, stream)
         if not noted(name, run, arrays, stream):
             run()
