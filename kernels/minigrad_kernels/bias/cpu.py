@@ -11,7 +11,7 @@ import numpy as np
 
 from ..checked import Call
 from ..elementwise.cpu import RUN, relu_grad_run
-from ..toolchain import clear, elements, jit, share, shared, stack_array
+from ..toolchain import add, clear, elements, jit, share, shared, stack_array
 from ..toolchain.product import flat
 from .plan import ALIGNMENT, cut
 
@@ -77,12 +77,6 @@ def bias_relu(x, bias, out):
 
 
 # ---- sums --------------------------------------------------------------------------------------------------------
-
-
-@jit
-def add(x, total):
-    for k in range(x.size):
-        total[k] += x[k]
 
 
 @jit

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..toolchain import copy, jit, share, shared
+from ..toolchain import add, copy, jit, share, shared
 from ..toolchain.product import CHANNELS, GATHER, ROWS, VECTOR_BYTES, Job, cut, in_pieces, make_plan, pieces
 from .reads import Source, forward_reads
 
@@ -104,12 +104,6 @@ def fold(sums, pixels, steps, stride, dw):
                     dw[p, q, c, o] = total
 
 
-@jit
-def _add(x, total):
-    for k in range(total.size):
-        total[k] += x[k]
-
-
 @shared
 def add_pairwise(team, partials, total):
     """Sum of the rows of `partials`, which are overwritten: the upper half is added to the lower, and so on."""
@@ -118,7 +112,7 @@ def add_pairwise(team, partials, total):
     while count > 1:
         half = (count + 1) // 2
         for row in range(count - half):
-            _add(partials[half + row, here], partials[row, here])
+            add(partials[half + row, here], partials[row, here])
         count = half
     copy(partials[0, here], total[here])
 

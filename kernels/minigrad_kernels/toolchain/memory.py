@@ -7,7 +7,7 @@ from numba.extending import intrinsic
 
 from .cpu import jit
 
-__all__ = ["array_at", "clear", "copy", "flat", "stack_array"]
+__all__ = ["add", "array_at", "clear", "copy", "flat", "stack_array"]
 
 
 @intrinsic
@@ -82,6 +82,13 @@ def clear(array):
     """Zeros into a 1-D array. For use in kernels."""
     for k in range(array.size):
         array[k] = 0
+
+
+@jit
+def add(x, total):
+    """Add a 1-D array to another of that size. For use in kernels."""
+    for k in range(x.size):
+        total[k] += x[k]
 
 
 @jit
