@@ -17,6 +17,7 @@ import struct
 import sys
 import threading
 import time
+import traceback
 
 import numpy as np
 
@@ -54,6 +55,11 @@ def _mpi(seconds):
     return MPI
 
 
+def _write_whole(kind, error, trace):
+    """An exception that ends the process, in one piece: the lines of all ranks arrive in one stream."""
+    sys.stderr.write("".join(traceback.format_exception(kind, error, trace)))
+
+
 class MpiTransport(Transport):
     """Messages between the processes that mpiexec started; one is made per process.
 
@@ -78,6 +84,8 @@ class MpiTransport(Transport):
         self._receiving = []  # keeps memory that MPI may write into, also where nobody waits for it any more
         self._gone, self._reason, self._closed = set(), None, False
         atexit.register(self._leave)
+        if sys.excepthook is sys.__excepthook__:
+            sys.excepthook = _write_whole
 
     def collectives(self, exchange):
         return MpiCollectives(exchange)
