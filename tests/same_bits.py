@@ -83,6 +83,10 @@ LARGE = {  # calls beyond the sizes from which kernels are shared
     "embedding": [sample(classes(50, 4000), real(50, 40))],
     "scatter_add": [sample(real(60, 300), 0, classes(60, 900, 300), real(900, 300))],
     "getitem": [sample(real(100, 400), classes(100, 2000))],
+    "cat": [sample([IMAGES, IMAGES], 1), sample([real(300, 401), real(200, 401)])],
+    "stack": [sample([IMAGES, IMAGES], 2)],
+    "split": [sample(real(20, 64, 21, 19), 32, 1)],
+    "pad": [sample(IMAGES, (1, 2, 0, 1))],
     "interpolate": [sample(IMAGES, (40, 41))],
     "contiguous": [sample(real(400, 501))],
 }

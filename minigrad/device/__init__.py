@@ -30,6 +30,7 @@ from .arrays import (
     workspace,
     zeros,
 )
+from .copies import concatenate
 from .places import (
     CPU,
     common_place,
@@ -78,6 +79,7 @@ __all__ = [
     "cast",
     "check_room",
     "common_place",
+    "concatenate",
     "constant",
     "contiguous",
     "copy",

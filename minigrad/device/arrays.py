@@ -14,6 +14,7 @@ from minigrad_kernels.layout import CHANNELS_LAST, c_order
 from minigrad_kernels.toolchain.capture import capturing
 
 from . import memory
+from .copies import copyto
 from .places import CPU, Place, is_array, place, place_of
 from .room import naming
 from .turns import SMALLEST, turned
@@ -251,7 +252,7 @@ def copy(array, order=None):
     """A copy whose axes lie in this order (C order when None)."""
     out = empty(array.shape, array.dtype, order, array)
     if array.size < SMALLEST or not turned(array, out, order_of(array), order or c_order(array.ndim)):
-        _copyto(out, array)
+        copyto(out, array)
     return out
 
 
@@ -259,22 +260,13 @@ def copy(array, order=None):
 def cast(array, dtype):
     """The numbers in another element type, the axes in the same order in memory."""
     out = empty_like(array, element_type(dtype))
-    _copyto(out, array)
+    copyto(out, array)
     return out
-
-
-def _copyto(out, array):
-    if type(array) is np.ndarray:
-        np.copyto(out, array, casting="unsafe")
-    else:
-        there = place_of(array)
-        with there.active():
-            there.module.copyto(out, array, casting="unsafe")
 
 
 def assign(target, array):
     """Write the elements of an array, of whatever device, type and layout, into one of the same shape."""
-    _copyto(target, move(array, device_of(target)))
+    copyto(target, move(array, device_of(target)))
 
 
 def may_share_memory(array, other):

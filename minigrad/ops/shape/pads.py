@@ -26,7 +26,7 @@ def _pad(input, widths, value):
     """input inside a border: widths gives (before, after) for each axis."""
     shape = tuple([n + before + after for n, (before, after) in zip(input.shape, widths, strict=True)])
     out = device.full(shape, value, input.dtype, device.order_of(input), input)
-    out[_inside(input.shape, widths)] = input
+    device.assign(out[(*_inside(input.shape, widths), ...)], input)
     return out
 
 

@@ -104,7 +104,7 @@ _getitem.grads(input=lambda g, key, input_shape: _setitem(g, key, input_shape))
 def _setitem(input, key, shape):
     """Zeros of this shape with input at what key picks: the adjoint of _getitem."""
     out = device.zeros(shape, input.dtype, device.order_of(input) if input.ndim == len(shape) else None, input)
-    out[key] = input
+    device.assign(out[(*key, ...)], input)
     return out
 
 
