@@ -3,7 +3,16 @@
 Everything above this package handles arrays through it and never asks whether they are NumPy's or CuPy's.
 """
 
-from .arithmetic import accumulate, broadcast_shapes, elementwise, looped, reduce, select
+from .arithmetic import (
+    accumulate,
+    broadcast_shapes,
+    elementwise,
+    is_looped,
+    looped,
+    looped_total,
+    reduce,
+    select,
+)
 from .arrays import (
     arange,
     array_module,
@@ -100,9 +109,11 @@ __all__ = [
     "is_device",
     "is_floating",
     "is_half",
+    "is_looped",
     "is_number",
     "is_writable",
     "looped",
+    "looped_total",
     "manual_seed",
     "marked",
     "marking",
