@@ -212,3 +212,18 @@ def test_losses_added_up_in_one_pass_are_those_of_the_elements(name, reduction, 
     for own, rule, want in zip((x.grad, y.grad), grad(value, (x, y), create_graph=True), exact, strict=True):
         np.testing.assert_allclose(own.numpy(), want.numpy(), rtol=2e-5, atol=1e-6 * np.abs(want.numpy()).max())
         np.testing.assert_allclose(rule.detach().numpy(), own.numpy(), rtol=2e-5, atol=1e-6 * np.abs(own.numpy()).max())
+
+
+@pytest.mark.parametrize("reduction", ["mean", "sum"])
+def test_likelihood_of_rows_is_one_op_with_gradients_to_any_order(reduction, monkeypatch):
+    scores, count = Tensor(SCORES.astype("f"), requires_grad=True), 4 if reduction == "mean" else 1
+    monkeypatch.setattr(classes, "_nll_in_general", None)
+    loss = ops.nll_loss(scores, Tensor(CLASSES), reduction=reduction)
+    (loss * loss).backward(retain_graph=True)
+    wanted = -SCORES[np.arange(4), CLASSES].sum() / count
+    np.testing.assert_allclose(loss.item(), wanted, rtol=1e-6)
+    own = -np.eye(3)[CLASSES] / count
+    np.testing.assert_allclose(scores.grad.numpy(), 2 * wanted * own, rtol=1e-6)
+    (first,) = grad(loss * loss, scores, create_graph=True)
+    (second,) = grad(ops.sum(first * first), scores)
+    np.testing.assert_allclose(second.numpy(), 8 * wanted * (own**2).sum() * own, rtol=1e-5)
