@@ -25,7 +25,6 @@ SOURCES = [path for folder in PACKAGES.values() for path in sorted(folder.rglob(
 FAMILIES = """
     augment bias conv2d elementwise matmul norm optimizer pointwise pool2d reduce sample_norm scan scatter softmax
     sort transpose
-    transpose
 """.split()
 
 

@@ -3,7 +3,16 @@
 Everything above this package handles arrays through it and never asks whether they are NumPy's or CuPy's.
 """
 
-from .arithmetic import accumulate, broadcast_shapes, elementwise, limited, looped, select
+from .arithmetic import (
+    accumulate,
+    broadcast_shapes,
+    elementwise,
+    is_looped,
+    limited,
+    looped,
+    looped_total,
+    select,
+)
 from .arrays import (
     arange,
     array_module,
@@ -101,10 +110,12 @@ __all__ = [
     "is_device",
     "is_floating",
     "is_half",
+    "is_looped",
     "is_number",
     "is_writable",
     "limited",
     "looped",
+    "looped_total",
     "manual_seed",
     "marked",
     "marking",

@@ -10,11 +10,11 @@ from minigrad_kernels.errors import KindError, ShapeError, StateError
 from minigrad_kernels.layout import CHANNELS_LAST, c_order, is_dense
 
 from . import memory
-from .arrays import cast, empty, order_of
+from .arrays import cast, empty, order_of, workspace
 from .places import CPU, is_array, place_of
 from .types import default_dtype, is_floating, is_half, result_dtype
 
-__all__ = ["accumulate", "broadcast_shapes", "elementwise", "limited", "looped", "select"]
+__all__ = ["accumulate", "broadcast_shapes", "elementwise", "is_looped", "limited", "looped", "looped_total", "select"]
 
 _NUMBERS = (int, float)
 _SCALARS = (bool, *_NUMBERS)
@@ -73,9 +73,7 @@ def looped(op, x, y=None, p=0.0, q=0.0, out=None):
 
     p and q are the numbers that the op takes
     """
-    if x.__class__ is not np.ndarray or x.dtype != _SINGLE or not (y is None or _lie_alike(x, y)):
-        return None
-    if not (x.flags.forc or x.ndim == 4 and is_dense(x, CHANNELS_LAST)):
+    if not is_looped(x, y):
         return None
     if out is None:
         out = empty(x.shape, _SINGLE, order_of(x))
@@ -85,6 +83,20 @@ def looped(op, x, y=None, p=0.0, q=0.0, out=None):
         pointwise.one(x, op, p, q, out)
     else:
         pointwise.two(x, y, op, p, q, out)
+    return out
+
+
+def is_looped(x, y=None):
+    """Whether the pointwise kernels take these: float32 arrays of the CPU that are dense and lie alike."""
+    if x.__class__ is not np.ndarray or x.dtype != _SINGLE or not (y is None or _lie_alike(x, y)):
+        return False
+    return x.flags.forc or x.ndim == 4 and is_dense(x, CHANNELS_LAST)
+
+
+def looped_total(op, x, y, p, q, divisor):
+    """The sum of what an op of the pointwise kernels makes of such arrays, over a divisor."""
+    out = empty((), _SINGLE)
+    pointwise.total(x, y, op, p, q, divisor, out, workspace)
     return out
 
 

@@ -7,7 +7,7 @@ from ..toolchain.scalars import wide
 from . import cpu_losses, maths
 from .maths import HALF, ONE, ZERO
 
-__all__ = ["one", "two"]
+__all__ = ["one", "total", "two"]
 
 f32 = np.float32
 THREE, CUBIC = f32(3), f32(0.044715)
@@ -239,3 +239,7 @@ def one(x, op, p, q, out):
 
 def two(x, y, op, p, q, out):
     LOOPS[op](x, y, p, q, out)
+
+
+def total(x, y, op, p, q, divisor, out, workspace):
+    LOOPS[op].total(x, y, p, q, divisor, out, workspace)

@@ -4,7 +4,7 @@ import math
 
 import numpy
 
-__all__ = ["one", "two"]
+__all__ = ["one", "total", "two"]
 
 ROOT, CUBIC = math.sqrt(2 / math.pi), 0.044715
 
@@ -94,3 +94,7 @@ def two(x, y, op, p, q, xp=numpy):
         ),
     }
     return formulas[op]()
+
+
+def total(x, y, op, p, q, divisor, xp=numpy):
+    return xp.sum(two(x, y, op, p, q, xp)) / divisor

@@ -13,6 +13,8 @@ __all__ = ["add_lines", "row_greatest", "row_sum"]
 
 TOGETHER = 4  # vectors of a line, whose sums do not wait for each other
 
+ABREAST = 4  # totals, each of one vector
+
 
 def _halves(builder, vector, lanes):
     index = ir.VectorType(ir.IntType(32), lanes)
@@ -29,17 +31,32 @@ def _greater(builder, a, b):
 
 
 def _walk(emit, values, start, visit):
-    """visit(total, elements, mask) -> total for each vector of a row, and what it is at the end."""
+    """visit(total, elements) -> total for each vector of a row, and what it is at the end; lanes outside are `start`.
+
+    Vectors that follow each other go into ABREAST totals of their own, so that none waits for the one before.
+    """
     builder, (array, at, count) = emit.builder, values
-    base = emit.base(0, array, at)
-    total = emit.variable(ir.Constant(emit.vector, [start] * emit.lanes))
-    steps = builder.udiv(builder.add(count, constant(emit.lanes - 1)), constant(emit.lanes))
+    base, beginning = emit.base(0, array, at), ir.Constant(emit.vector, [start] * emit.lanes)
+    totals = [emit.variable(beginning) for _ in range(ABREAST)]
+    group = constant(ABREAST * emit.lanes)
+    groups = builder.udiv(count, group)
+    with cgutils.for_range(builder, groups, intp=INT) as loop:
+        first = builder.mul(loop.index, group)
+        for k, total in enumerate(totals):
+            elements = emit.load(emit.shifted(base, builder.add(first, constant(k * emit.lanes))))
+            builder.store(visit(builder.load(total), elements), total)
+    done = builder.mul(groups, group)
+    left = builder.sub(count, done)
+    steps = builder.udiv(builder.add(left, constant(emit.lanes - 1)), constant(emit.lanes))
     with cgutils.for_range(builder, steps, intp=INT) as loop:
         first = builder.mul(loop.index, constant(emit.lanes))
-        mask = emit.mask(builder.sub(count, first))
-        elements = emit.load(emit.shifted(base, first), mask)
-        builder.store(visit(builder.load(total), elements, mask), total)
-    return builder.load(total)
+        mask = emit.mask(builder.sub(left, first))
+        elements = emit.load(emit.shifted(base, builder.add(done, first)), mask)
+        builder.store(visit(builder.load(totals[0]), builder.select(mask, elements, beginning)), totals[0])
+    found = [builder.load(total) for total in totals]
+    while len(found) > 1:
+        found = [visit(one, other) for one, other in zip(found[::2], found[1::2], strict=True)]
+    return found[0]
 
 
 @intrinsic
@@ -48,8 +65,7 @@ def row_greatest(typing_context, x, at, count):
 
     def generate(context, builder, signature, values):
         emit = Emitter(context, builder, signature)
-        least = ir.Constant(emit.vector, [float("-inf")] * emit.lanes)
-        visit = lambda total, elements, mask: _greater(builder, builder.select(mask, elements, least), total)
+        visit = lambda total, elements: _greater(builder, elements, total)
         vector, lanes = _walk(emit, values, float("-inf"), visit), emit.lanes
         while lanes > 1:
             lanes //= 2
@@ -61,11 +77,14 @@ def row_greatest(typing_context, x, at, count):
 
 @intrinsic
 def row_sum(typing_context, x, at, count):
-    """The sum of x[at : at + count], where x is 1-D: each lane of vectors by itself, then the lanes in halves."""
+    """The sum of x[at : at + count], where x is 1-D.
+
+    Each lane of ABREAST vectors by itself, then these in pairs, then the lanes in halves.
+    """
 
     def generate(context, builder, signature, values):
         emit = Emitter(context, builder, signature)
-        visit = lambda total, elements, mask: builder.fadd(total, elements)
+        visit = lambda total, elements: builder.fadd(total, elements)
         return emit.lane_sum(_walk(emit, values, 0.0, visit))
 
     return x.dtype(x, types.intp, types.intp), generate
