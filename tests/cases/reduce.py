@@ -4,14 +4,16 @@ import numpy as np
 
 from minigrad_kernels import reduce
 from minigrad_kernels.errors import KindError, ShapeError
-from minigrad_kernels.reduce.cpu import SHORT
-from minigrad_kernels.reduce.plan import LINE, RUN, TILE
+from minigrad_kernels.reduce.cpu import RUN, SHORT
+from minigrad_kernels.reduce.plan import LINE, PART, TILE
 
 from . import KernelCase, Output, Refusal
 
-SHAPES = [(1, 1, 1), (3, 5, 1), (2, LINE, 1), (2, LINE + 1, 1), (3, 2 * SHORT * LINE + 7, 1), (1, 3 * RUN + 5, 1)]
+COLUMN = [1, 5, LINE, LINE + 1, RUN, RUN + 1, 2 * SHORT * LINE + 7, 3 * PART + 5]
+SHAPES = [(1, 1, 1), *((3, k, 1) for k in COLUMN), (1, 3 * PART + 5, 1)]
 SHAPES += [(4, 3, 7), (2, 40, 15), (3, 2 * SHORT * 4 + 3, TILE // 4), (5, 9, TILE), (2, SHORT + 3, TILE + 1)]
-SHAPES += [(1, 50, 2 * TILE + 17), (1, 4 * RUN // 100 + 1, 100), (1, RUN, 3), (20, 2, 33), (2, 1, 6)]
+SHAPES += [(1, 50, 2 * TILE + 17), (1, 4 * PART // 100 + 1, 100), (1, PART, 3), (20, 2, 33), (2, 1, 6)]
+TERMS = RUN // 8 + 8  # at most: of vectors of two lanes, four of them abreast
 NOTHING = [(0, 3, 4), (2, 3, 0)]
 
 
@@ -28,7 +30,7 @@ def row(function, shape, params, terms):
     )
 
 
-CASES = [row("sums", shape, {}, SHORT + 1) for shape in [*SHAPES, *NOTHING, (2, 0, 3)]]
+CASES = [row("sums", shape, {}, TERMS) for shape in [*SHAPES, *NOTHING, (2, 0, 3)]]
 CASES += [
     row("extremes", shape, {"greatest": greatest}, 1) for shape in [*SHAPES, *NOTHING] for greatest in (True, False)
 ]

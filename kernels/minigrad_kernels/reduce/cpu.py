@@ -7,13 +7,14 @@ results of the parts of a block lie one behind the other and are combined once a
 import numpy as np
 
 from ..toolchain import add, clear, copy, flat, jit, share, shared, stack_array
-from ..toolchain.rows import add_lines
+from ..toolchain.rows import add_lines, row_sum
 from .plan import LINE, TILE, cut
 
 __all__ = ["extremes", "sums"]
 
 SMALL = 1 << 15  # elements; below it a second thread costs more than it brings
 SHORT = 16  # lines that are added up in the element type; what they give is added in float64
+RUN = 1024  # elements of a single column of which the same holds
 
 
 @jit
@@ -38,11 +39,28 @@ def half(size, columns):
 
 
 @jit
-def short_sum(x):
+def column_sum(x, start, stop):
+    """The sum of x[start:stop], in float64 of what RUN elements at a time give in the element type."""
     total = 0.0
-    for k in range(x.size):
-        total += x[k]
+    for first in range(start, stop, RUN):
+        total += row_sum(x, first, min(RUN, stop - first))
     return total
+
+
+@jit
+def sum_lines(x, start, stop, line, columns, total):
+    """The sums of columns of x[start:stop] into the first elements of a total, which has room for a line."""
+    clear(total)
+    size = total.size
+    lines = (stop - start - size) // line + 1
+    for first in range(0, lines, SHORT):
+        add_lines(x, start + first * line, line, min(SHORT, lines - first), size, total)
+    if start + lines * line < stop:  # a line is cut off
+        add_lines(x, start + lines * line, line, 1, stop - start - lines * line, total)
+    while size > columns:
+        middle = half(size, columns)
+        add(total[middle:size], total[: size - middle])
+        size = middle
 
 
 @shared
@@ -50,21 +68,13 @@ def sum_pieces(team, x, line, width, tiles, parts, partial, out):
     columns = x.shape[2]
     for number in share(x.shape[0] * parts * tiles, team):
         block, part, left, start, stop = piece(x, number, line, width, tiles, parts)
-        if columns == 1 and x.shape[1] <= LINE:
-            out[block, 0] = short_sum(flat(x)[start:stop])
-            continue
-        size = min(width, columns - left if tiles > 1 else stop - start)
-        total = stack_array(TILE, partial)[:size]
-        clear(total)
-        lines = (stop - start - size) // line + 1
-        for first in range(0, lines, SHORT):
-            add_lines(flat(x), start + first * line, line, min(SHORT, lines - first), size, total)
-        if start + lines * line < stop:  # a line is cut off
-            add_lines(flat(x), start + lines * line, line, 1, stop - start - lines * line, total)
-        while size > columns:
-            middle = half(size, columns)
-            add(total[middle:size], total[: size - middle])
-            size = middle
+        size = min(width, columns - left)
+        total = stack_array(TILE, partial)
+        if columns == 1:
+            total[0] = column_sum(flat(x), start, stop)
+        else:
+            room = size if tiles > 1 else min(width, stop - start)
+            sum_lines(flat(x), start, stop, line, columns, total[:room])
         if parts > 1:
             copy(total[:size], partial[block, part, left:])
         else:

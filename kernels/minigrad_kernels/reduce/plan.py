@@ -8,12 +8,12 @@ combined in order.
 from functools import lru_cache
 from typing import NamedTuple
 
-__all__ = ["LINE", "PIECES", "RUN", "TILE", "Cut", "cut"]
+__all__ = ["LINE", "PART", "PIECES", "TILE", "Cut", "cut"]
 
 TILE = 256  # columns that are taken at once, and elements that are held on the stack
 LINE = 64  # elements of a line of a single column, which are combined at its end
 PIECES = 8  # for threads to share, at least, where there are elements enough
-RUN = 1 << 14  # elements of a part, at least
+PART = 1 << 14  # elements of a part, at least
 
 
 class Cut(NamedTuple):
@@ -29,5 +29,5 @@ def cut(blocks, rows, columns):
     tiles = -(-columns // TILE)
     together = (LINE if columns == 1 else TILE // columns) or 1  # rows of a line
     line = min(together, rows) * columns
-    parts = min(-(-PIECES // (blocks * tiles)), max(1, rows * columns // RUN))
+    parts = min(-(-PIECES // (blocks * tiles)), max(1, rows * columns // PART))
     return Cut(line, min(line, TILE), tiles, parts)

@@ -11,9 +11,7 @@ from .emit import INT, Emitter, constant
 
 __all__ = ["add_lines", "row_greatest", "row_sum"]
 
-TOGETHER = 4  # vectors of a line, whose sums do not wait for each other
-
-ABREAST = 4  # totals, each of one vector
+ABREAST = 4  # totals, each of one vector, that do not wait for each other
 
 
 def _halves(builder, vector, lanes):
@@ -118,10 +116,10 @@ def add_lines(typing_context, x, at, line, count, width, total):
                 wide = lines if lines.type == double else builder.fpext(lines, double)
                 builder.store(builder.fadd(before, wide), place, align=8)
 
-        several = constant(TOGETHER * emit.lanes)
+        several = constant(ABREAST * emit.lanes)
         whole = builder.mul(builder.udiv(width, several), several)
         with cgutils.for_range_slice(builder, constant(0), whole, several, INT) as (first, _):
-            added(first, TOGETHER)
+            added(first, ABREAST)
         with cgutils.for_range_slice(builder, whole, width, constant(emit.lanes), INT) as (first, _):
             added(first, 1, emit.mask(builder.sub(width, first)))
         return context.get_dummy_value()
