@@ -5,10 +5,11 @@ import warnings
 import numpy as np
 import pytest
 
-from minigrad import Tensor, nn, ops
+from minigrad import Tensor, grad, nn, ops
 from minigrad.ops.loss import classes, distributions
 from minigrad.ops.loss.reduction import in_one_pass
 from minigrad.ops.loss.scores import check_classes
+from minigrad.ops.reduce import sums
 from minigrad_kernels import softmax
 
 RNG = np.random.default_rng(0)
@@ -180,3 +181,49 @@ def test_one_pass_gives_both_gradients_without_the_rule():
     x, y, g = np.array([3, 5], "f"), np.array([1, 9], "f"), np.broadcast_to(np.float32(0.5), 2)
     found = in_one_pass("scaled_difference", None, g, x, y, {"input", "target"}, lambda v: (v,))
     assert {name: dx.tolist() for name, dx in found.items()} == {"input": [1, -2], "target": [-1, 2]}
+
+
+PAIRS = {
+    "mse_loss": ops.mse_loss,
+    "l1_loss": ops.l1_loss,
+    "smooth_l1_loss": lambda x, y, **options: ops.smooth_l1_loss(x, y, beta=0.5, **options),
+    "huber_loss": lambda x, y, **options: ops.huber_loss(x, y, delta=0.5, **options),
+    "binary_cross_entropy_with_logits": ops.binary_cross_entropy_with_logits,
+    "kl_div": ops.kl_div,
+}
+
+
+@pytest.mark.parametrize("reduction", ["mean", "sum"])
+@pytest.mark.parametrize("name", PAIRS)
+def test_losses_added_up_in_one_pass_are_those_of_the_elements(name, reduction, monkeypatch):
+    """Values and both gradients, also under a gradient that is not 1, and where the pass itself is differentiated."""
+    loss, rng = PAIRS[name], np.random.default_rng(3)
+    arrays = [rng.random((40, 70), dtype=np.float32) + np.float32(0.1) for _ in range(2)]
+    losses = loss(*map(Tensor, arrays), reduction="none")
+    wanted = ops.sum(losses.double()) / (losses.numel() if reduction == "mean" else 1)
+    wide = [Tensor(array.astype(float), requires_grad=True) for array in arrays]
+    exact = grad(loss(*wide, reduction=reduction) * 3.0, wide)
+    with monkeypatch.context() as patch:
+        patch.setattr(sums, "total", None)  # no sum over an array of losses
+        x, y = (Tensor(array, requires_grad=True) for array in arrays)
+        value = loss(x, y, reduction=reduction) * 3.0
+        value.backward(retain_graph=True)
+    np.testing.assert_allclose(value.item(), 3 * wanted.item(), rtol=1e-6)
+    for own, rule, want in zip((x.grad, y.grad), grad(value, (x, y), create_graph=True), exact, strict=True):
+        np.testing.assert_allclose(own.numpy(), want.numpy(), rtol=2e-5, atol=1e-6 * np.abs(want.numpy()).max())
+        np.testing.assert_allclose(rule.detach().numpy(), own.numpy(), rtol=2e-5, atol=1e-6 * np.abs(own.numpy()).max())
+
+
+@pytest.mark.parametrize("reduction", ["mean", "sum"])
+def test_likelihood_of_rows_is_one_op_with_gradients_to_any_order(reduction, monkeypatch):
+    scores, count = Tensor(SCORES.astype("f"), requires_grad=True), 4 if reduction == "mean" else 1
+    monkeypatch.setattr(classes, "_nll_in_general", None)
+    loss = ops.nll_loss(scores, Tensor(CLASSES), reduction=reduction)
+    (loss * loss).backward(retain_graph=True)
+    wanted = -SCORES[np.arange(4), CLASSES].sum() / count
+    np.testing.assert_allclose(loss.item(), wanted, rtol=1e-6)
+    own = -np.eye(3)[CLASSES] / count
+    np.testing.assert_allclose(scores.grad.numpy(), 2 * wanted * own, rtol=1e-6)
+    (first,) = grad(loss * loss, scores, create_graph=True)
+    (second,) = grad(ops.sum(first * first), scores)
+    np.testing.assert_allclose(second.numpy(), 8 * wanted * (own**2).sum() * own, rtol=1e-5)

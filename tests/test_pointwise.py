@@ -9,11 +9,13 @@ from minigrad_kernels.layout import CHANNELS_LAST
 from minigrad_kernels.pointwise import reference
 from minigrad_kernels.pointwise.plan import ONES, TWOS
 from minigrad_kernels.toolchain import set_threads, threads
-from minigrad_kernels.toolchain.loops import RUN
+from minigrad_kernels.toolchain.loops import PIECE
+from minigrad_kernels.toolchain.runs import RUN, SMALL
 
 EPS = np.finfo(np.float32).eps
 P, Q = 0.5, 1.5
 POSITIVE = {"divergence", "log", "log1p", "sqrt"}
+LOSSES = {"absolute_error", "divergence", "huber", "logistic_loss", "squared_error"}
 each_op = pytest.mark.parametrize("op", sorted(ONES | TWOS))
 
 
@@ -83,6 +85,34 @@ def test_any_order_of_axes(layout):
     np.testing.assert_array_equal(out, x * x)
 
 
+@pytest.mark.parametrize("op", sorted(LOSSES))
+@pytest.mark.parametrize("size", [0, 1, PIECE + 1, RUN + 7, SMALL + RUN + 5])
+def test_totals_in_one_order_for_any_number_of_threads(op, size):
+    x, y = numbers(op, size, 2)
+    out, before = np.full(3, np.nan, np.float32), threads()
+    want, sizes = reference.total(x, y, op, P, Q, 2.0), np.abs(reference.two(x, y, op, P, Q)).sum()
+    seen = set()
+    try:
+        for count in (1, 2):
+            set_threads(count)
+            space = np.empty(pointwise.workspace(size), np.uint8)
+            pointwise.total(x, y, op, P, Q, 2.0, out[1:2].reshape(()), space)
+            seen.add(out[1].tobytes())
+    finally:
+        set_threads(before)
+    assert len(seen) == 1 and np.isnan(out[[0, 2]]).all()
+    assert abs(out[1] - want) <= 8 * EPS * (sizes + size * EPS)
+
+
+def test_totals_lose_nothing_in_long_sums():
+    """Ten million equal numbers: added one by one in float32 they would come to half of what they are."""
+    x, out = np.full(10_000_000, 3, np.float32), np.empty((), np.float32)
+    pointwise.total(
+        x, np.zeros_like(x), "squared_error", 0, 0, x.size, out, lambda nbytes, like: np.empty(nbytes, "u1")
+    )
+    assert out == 9
+
+
 # ---- functions over their whole range --------------------------------------------------------------------------------
 
 EDGES = [0.0, -0.0, np.inf, -np.inf, np.nan, 1e-45, -1e-45, 1.2e-38, 88.72, 88.73, -87.4, -103.9, -104.1, -1, 3.4e38]
@@ -119,7 +149,7 @@ def test_functions_are_within_their_promise(op):
 
 # ---- what is refused -------------------------------------------------------------------------------------------------
 
-X = np.ones((3, 4), np.float32)
+X, BIG = np.ones((3, 4), np.float32), np.ones(SMALL, np.float32)
 REFUSED = {
     "one: an op": (lambda: pointwise.one(X, "sine", 0, 0, X), ShapeError, "one: op is 'sine', wants one of"),
     "one: two": (lambda: pointwise.one(X, "add", 0, 0, X), ShapeError, "one: op is 'add', wants one of"),
@@ -127,6 +157,16 @@ REFUSED = {
     "one: out": (lambda: pointwise.one(X, "exp", 0, 0, X[:2]), ShapeError, "one: out has shape (2, 4), wants (3, 4)"),
     "two: shape": (lambda: pointwise.two(X, X[:2], "add", 0, 0, X), ShapeError, "two: y has shape (2, 4)"),
     "two: kind": (lambda: pointwise.two(X, 1.0, "add", 0, 0, X), KindError, "two: y is a float"),
+    "total: out": (
+        lambda: pointwise.total(X, X, "sub", 0, 0, 1, X, None),
+        ShapeError,
+        "total: out has shape (3, 4), wants ()",
+    ),
+    "total: workspace": (
+        lambda: pointwise.total(BIG, BIG, "sub", 0, 0, 1, X[0, 0:1].reshape(()), np.empty(9, "u1")),
+        ShapeError,
+        "total: workspace has shape (9,), wants",
+    ),
     "two: order": (lambda: pointwise.two(X, X.copy("F"), "add", 0, 0, X), ShapeError, "two: y (shape (3, 4)) has"),
 }
 

@@ -3,7 +3,16 @@
 Everything above this package handles arrays through it and never asks whether they are NumPy's or CuPy's.
 """
 
-from .arithmetic import accumulate, broadcast_shapes, elementwise, looped, reduce, select
+from .arithmetic import (
+    accumulate,
+    broadcast_shapes,
+    elementwise,
+    is_looped,
+    limited,
+    looped,
+    looped_total,
+    select,
+)
 from .arrays import (
     arange,
     array_module,
@@ -46,6 +55,7 @@ from .places import (
     used_places,
 )
 from .random import Generator, default_generator, generator, manual_seed
+from .reductions import reduce
 from .room import check_room, naming, refuse_memory
 from .types import default_dtype, is_floating, is_half, is_number, promote, result_dtype, sum_dtype
 
@@ -102,9 +112,12 @@ __all__ = [
     "is_device",
     "is_floating",
     "is_half",
+    "is_looped",
     "is_number",
     "is_writable",
+    "limited",
     "looped",
+    "looped_total",
     "manual_seed",
     "marked",
     "marking",

@@ -7,7 +7,7 @@ from ..toolchain.scalars import wide
 from . import cpu_losses, maths
 from .maths import HALF, ONE, ZERO
 
-__all__ = ["one", "two"]
+__all__ = ["one", "total", "two"]
 
 f32 = np.float32
 THREE, CUBIC = f32(3), f32(0.044715)
@@ -109,6 +109,18 @@ def exponential_minus_one(x, y, out, count, p, q):
 def sqrt(x, y, out, count, p, q):
     for k in range(wide(count)):
         out[k] = np.sqrt(x[k])
+
+
+@loop
+def absolute(x, y, out, count, p, q):
+    for k in range(wide(count)):
+        out[k] = magnitude(x[k])
+
+
+@loop
+def negative(x, y, out, count, p, q):
+    for k in range(wide(count)):
+        out[k] = -x[k]
 
 
 @loop
@@ -218,7 +230,7 @@ def gelu_tanh_grad(g, x, dx, count, p, q):
 
 
 LOOPS = {name: value for name, value in (globals() | vars(cpu_losses)).items() if isinstance(value, loop)}
-LOOPS |= {"exp": exponential, "expm1": exponential_minus_one}
+LOOPS |= {"abs": absolute, "exp": exponential, "expm1": exponential_minus_one, "neg": negative}
 
 
 def one(x, op, p, q, out):
@@ -227,3 +239,7 @@ def one(x, op, p, q, out):
 
 def two(x, y, op, p, q, out):
     LOOPS[op](x, y, p, q, out)
+
+
+def total(x, y, op, p, q, divisor, out, workspace):
+    LOOPS[op].total(x, y, p, q, divisor, out, workspace)

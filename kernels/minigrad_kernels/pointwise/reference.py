@@ -4,7 +4,7 @@ import math
 
 import numpy
 
-__all__ = ["one", "two"]
+__all__ = ["one", "total", "two"]
 
 ROOT, CUBIC = math.sqrt(2 / math.pi), 0.044715
 
@@ -43,6 +43,8 @@ def one(x, op, p, q, xp=numpy):
         "add_number": lambda: x + p,
         "mul_number": lambda: x * p,
         "div_number": lambda: x / p,
+        "abs": lambda: xp.abs(x),
+        "neg": lambda: -x,
         "exp": lambda: xp.exp(x),
         "expm1": lambda: xp.expm1(x),
         "log": lambda: xp.log(x),
@@ -92,3 +94,7 @@ def two(x, y, op, p, q, xp=numpy):
         ),
     }
     return formulas[op]()
+
+
+def total(x, y, op, p, q, divisor, xp=numpy):
+    return xp.sum(two(x, y, op, p, q, xp)) / divisor

@@ -2,7 +2,7 @@
 
 __all__ = ["ALIGNMENT", "FEW", "READY_CLASSES", "READY_ROWS", "SHARE", "SMALL", "alone", "parts", "workspace"]
 
-SMALL = 1 << 14  # elements; below it a second thread of a CPU costs more than it brings
+SMALL = 1 << 16  # elements; below it a second thread of a CPU costs more than it brings
 FEW = 2048  # rows, whose losses fit on the stack of a thread
 READY_CLASSES, READY_ROWS = 128, 4096  # at most, where a GPU computes gradients with the losses
 SHARE = 4096  # rows that one block of a GPU adds up

@@ -13,14 +13,16 @@ from llvmlite import ir
 from numba.core import types
 from numba.extending import intrinsic
 
-from .cpu import compiled, jit
+from .cpu import compiled, elements, jit
 from .memory import array_at, copy, stack_array
+from .rows import row_sum
+from .runs import RUN, SMALL, runs
 from .team import share, shared
 
-__all__ = ["RUN", "loop"]
+__all__ = ["PIECE", "loop"]
 
-RUN = 16384  # elements
-SMALL = 1 << 17  # elements; below it a second thread costs more than it brings
+PIECE = 1024  # elements of a run whose results are added up in float32, before the sum goes on in float64
+DOUBLE = np.dtype(np.float64)
 POINTER = types.CPointer(types.float32)
 SIGNATURE = types.void(POINTER, POINTER, POINTER, types.intp, types.float32, types.float32)
 
@@ -67,6 +69,40 @@ def _drive(team, function, x_array, y_array, out_array, p, q):
             _call(function, x + at, y + at, out + at, count, p, q)
 
 
+@jit
+def _sum_of_run(function, x, y, count, p, q, like):
+    results, total = stack_array(PIECE, like), 0.0
+    for start in range(0, count, PIECE):
+        size, at = min(PIECE, count - start), 4 * start
+        _call(function, x + at, y + at, results.ctypes.data, size, p, q)
+        total += row_sum(results, 0, size)
+    return total
+
+
+@shared
+def _sums_of_runs(team, function, x_array, y_array, p, q, sums):
+    x, y, size = x_array.ctypes.data, y_array.ctypes.data, x_array.size
+    for run in share((size + RUN - 1) // RUN, team):
+        start = run * RUN
+        sums[run] = _sum_of_run(function, x + 4 * start, y + 4 * start, min(RUN, size - start), p, q, x_array)
+
+
+@jit
+def _add_up(sums, divisor, out):
+    total = 0.0
+    for run in range(sums.size):
+        total += sums[run]
+    out[()] = total / divisor
+
+
+@jit
+def _sum_alone(function, x_array, y_array, p, q, divisor, out):
+    x, y, size, total = x_array.ctypes.data, y_array.ctypes.data, x_array.size, 0.0
+    for start in range(0, size, RUN):
+        total += _sum_of_run(function, x + 4 * start, y + 4 * start, min(RUN, size - start), p, q, x_array)
+    out[()] = total / divisor
+
+
 class loop:
     """A loop over elements, compiled when first needed.
 
@@ -93,3 +129,13 @@ class loop:
     def __call__(self, x, y, p, q, out):
         drive = _drive.alone if out.size < SMALL else _drive
         drive(self.address, x, y, out, np.float32(p), np.float32(q))
+
+    def total(self, x, y, p, q, divisor, out, workspace):
+        """What it makes of x and y, added up and divided: in float32 within a PIECE, beyond it in float64."""
+        p, q, divisor = np.float32(p), np.float32(q), float(divisor)
+        if x.size < SMALL:
+            _sum_alone(self.address, x, y, p, q, divisor, out)
+        else:
+            sums = elements(workspace, DOUBLE, runs(x.size))
+            _sums_of_runs(self.address, x, y, p, q, sums)
+            _add_up(sums, divisor, out)

@@ -1,4 +1,4 @@
-"""The greatest element and the sum of a row, as LLVM IR: whole vectors, the last one masked.
+"""The greatest element and the sum of a row, and sums of lines, as LLVM IR: whole vectors, the last one masked.
 
 Compilers leave such loops as they are, one element after the other, because another order would round otherwise.
 """
@@ -9,7 +9,9 @@ from numba.extending import intrinsic
 
 from .emit import INT, Emitter, constant
 
-__all__ = ["row_greatest", "row_sum"]
+__all__ = ["add_lines", "row_greatest", "row_sum"]
+
+ABREAST = 4  # totals, each of one vector, that do not wait for each other
 
 
 def _halves(builder, vector, lanes):
@@ -27,17 +29,32 @@ def _greater(builder, a, b):
 
 
 def _walk(emit, values, start, visit):
-    """visit(total, elements, mask) -> total for each vector of a row, and what it is at the end."""
+    """visit(total, elements) -> total for each vector of a row, and what it is at the end; lanes outside are `start`.
+
+    Vectors that follow each other go into ABREAST totals of their own, so that none waits for the one before.
+    """
     builder, (array, at, count) = emit.builder, values
-    base = emit.base(0, array, at)
-    total = emit.variable(ir.Constant(emit.vector, [start] * emit.lanes))
-    steps = builder.udiv(builder.add(count, constant(emit.lanes - 1)), constant(emit.lanes))
+    base, beginning = emit.base(0, array, at), ir.Constant(emit.vector, [start] * emit.lanes)
+    totals = [emit.variable(beginning) for _ in range(ABREAST)]
+    group = constant(ABREAST * emit.lanes)
+    groups = builder.udiv(count, group)
+    with cgutils.for_range(builder, groups, intp=INT) as loop:
+        first = builder.mul(loop.index, group)
+        for k, total in enumerate(totals):
+            elements = emit.load(emit.shifted(base, builder.add(first, constant(k * emit.lanes))))
+            builder.store(visit(builder.load(total), elements), total)
+    done = builder.mul(groups, group)
+    left = builder.sub(count, done)
+    steps = builder.udiv(builder.add(left, constant(emit.lanes - 1)), constant(emit.lanes))
     with cgutils.for_range(builder, steps, intp=INT) as loop:
         first = builder.mul(loop.index, constant(emit.lanes))
-        mask = emit.mask(builder.sub(count, first))
-        elements = emit.load(emit.shifted(base, first), mask)
-        builder.store(visit(builder.load(total), elements, mask), total)
-    return builder.load(total)
+        mask = emit.mask(builder.sub(left, first))
+        elements = emit.load(emit.shifted(base, builder.add(done, first)), mask)
+        builder.store(visit(builder.load(totals[0]), builder.select(mask, elements, beginning)), totals[0])
+    found = [builder.load(total) for total in totals]
+    while len(found) > 1:
+        found = [visit(one, other) for one, other in zip(found[::2], found[1::2], strict=True)]
+    return found[0]
 
 
 @intrinsic
@@ -46,8 +63,7 @@ def row_greatest(typing_context, x, at, count):
 
     def generate(context, builder, signature, values):
         emit = Emitter(context, builder, signature)
-        least = ir.Constant(emit.vector, [float("-inf")] * emit.lanes)
-        visit = lambda total, elements, mask: _greater(builder, builder.select(mask, elements, least), total)
+        visit = lambda total, elements: _greater(builder, elements, total)
         vector, lanes = _walk(emit, values, float("-inf"), visit), emit.lanes
         while lanes > 1:
             lanes //= 2
@@ -59,11 +75,54 @@ def row_greatest(typing_context, x, at, count):
 
 @intrinsic
 def row_sum(typing_context, x, at, count):
-    """The sum of x[at : at + count], where x is 1-D: each lane of vectors by itself, then the lanes in halves."""
+    """The sum of x[at : at + count], where x is 1-D.
+
+    Each lane of ABREAST vectors by itself, then these in pairs, then the lanes in halves.
+    """
 
     def generate(context, builder, signature, values):
         emit = Emitter(context, builder, signature)
-        visit = lambda total, elements, mask: builder.fadd(total, elements)
+        visit = lambda total, elements: builder.fadd(total, elements)
         return emit.lane_sum(_walk(emit, values, 0.0, visit))
 
     return x.dtype(x, types.intp, types.intp), generate
+
+
+@intrinsic
+def add_lines(typing_context, x, at, line, count, width, total):
+    """total[c] += x[at + c] + x[at + line + c] + ..., `count` terms added in the type of x, for c < width.
+
+    x is 1-D; total, of float64, has room for whole vectors, and what they hold beyond the width is of no use.
+    """
+
+    def generate(context, builder, signature, values):
+        emit = Emitter(context, builder, signature)
+        array, at, line, count, width, total = values
+        base, sums = emit.base(0, array, at), emit.array(5, total).data
+        double = ir.VectorType(ir.DoubleType(), emit.lanes)
+
+        def added(first, vectors, mask=None):
+            slots = [emit.variable(ir.Constant(emit.vector, None)) for _ in range(vectors)]
+            with cgutils.for_range(builder, count, intp=INT) as loop:
+                here = emit.shifted(base, builder.add(first, builder.mul(loop.index, line)))
+                for k, slot in enumerate(slots):
+                    elements = emit.load(emit.shifted(here, constant(k * emit.lanes)), mask)
+                    builder.store(builder.fadd(builder.load(slot), elements), slot)
+            for k, slot in enumerate(slots):
+                place = builder.gep(sums, [builder.add(first, constant(k * emit.lanes))])
+                place = builder.bitcast(place, double.as_pointer())
+                before = builder.load(place, align=8)
+                lines = builder.load(slot)
+                wide = lines if lines.type == double else builder.fpext(lines, double)
+                builder.store(builder.fadd(before, wide), place, align=8)
+
+        several = constant(ABREAST * emit.lanes)
+        whole = builder.mul(builder.udiv(width, several), several)
+        with cgutils.for_range_slice(builder, constant(0), whole, several, INT) as (first, _):
+            added(first, ABREAST)
+        with cgutils.for_range_slice(builder, whole, width, constant(emit.lanes), INT) as (first, _):
+            added(first, 1, emit.mask(builder.sub(width, first)))
+        return context.get_dummy_value()
+
+    ints = types.intp
+    return types.void(x, ints, ints, ints, ints, total), generate

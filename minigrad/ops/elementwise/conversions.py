@@ -131,6 +131,11 @@ def composed(op):
 
     @functools.wraps(op)
     def run(*arguments, **named):
+        for value in (*arguments, *named.values()) if named else arguments:
+            if isinstance(value, Tensor) and value.dtype.itemsize == 2:
+                break
+        else:  # as nearly always
+            return op(*arguments, **named)
         given = [value for value in (*arguments, *named.values()) if isinstance(value, Tensor)]
         types = {value.dtype for value in given if devices.is_floating(value.dtype)}
         if len(types) != 1 or not devices.is_half(*types):

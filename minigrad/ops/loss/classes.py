@@ -14,13 +14,13 @@ from minigrad_kernels.errors import ShapeError
 
 from ... import device
 from ...engine import is_first, is_grad_enabled
-from ...primitive import primitive
+from ...primitive import primitive, watching
 from ...tensor import Tensor
 from ..arguments import integer_of, number_of
 from ..elementwise import where
 from ..elementwise.conversions import composed, to, wide
 from ..reduce import sum
-from ..shape import reshape, take_along_dim, unsqueeze
+from ..shape import expand, reshape, take_along_dim, unsqueeze
 from ..softmax import log_softmax, softmax
 from .reduction import reduce
 from .scores import (
@@ -35,6 +35,8 @@ from .scores import (
 )
 
 __all__ = ["cross_entropy", "nll_loss"]
+
+UNSIGNED = device.element_type("uint64")
 
 
 @primitive(outputs=("out", "divisor", "logsumexp"), fixed=("target", "ready", "divisor", "logsumexp"))
@@ -139,8 +141,36 @@ _of_rows.grads(input=lambda g, classes, input_shape: _into_rows(g, classes, inpu
 _into_rows.grads(input=lambda g, classes: _of_rows(g, classes))
 
 
-@composed
-@device.there
+@primitive(fixed=("target", "divisor"))
+def _nll(input, target, divisor):
+    """Minus the scores of the target classes on the CPU, added up in float64, over a divisor."""
+    out = device.empty((), input.dtype)
+    out[...] = input[device.arange(len(target)), target].sum(dtype="float64") / -divisor
+    return out
+
+
+def _dinput_of_nll(g, target, divisor, input_shape):
+    return _into_rows(expand(g / -divisor, target.shape), target, input_shape[1])
+
+
+_nll.grads(input=_dinput_of_nll)
+
+
+@_nll.fast_grads
+def _nll_at_once(g, target, divisor, input_shape):
+    dx = device.zeros(input_shape, g.dtype)
+    dx[device.arange(len(target)), target] = g / -divisor
+    return {"input": dx}
+
+
+def _are_classes(input, target):
+    """Whether these are scores on the CPU, of 32 bits or 64, for each row of which the target names a class."""
+    if not _are_rows(input, target) or not len(target.data) or input.dtype.itemsize == 2:
+        return False
+    places = device.place_of(input.data), device.place_of(target.data)
+    return places == (device.CPU, device.CPU) and target.data.view(UNSIGNED).max() < input.shape[1]
+
+
 def nll_loss(input, target, weight=None, *, ignore_index=-100, reduction="mean"):
     """Negative log likelihood of the target classes.
 
@@ -148,6 +178,16 @@ def nll_loss(input, target, weight=None, *, ignore_index=-100, reduction="mean")
     Grads   dinput[n, t_n] = -g weight[t_n] / sum of weights, else 0
     Shapes  input (C,), (N, C) or (N, C, ...) log probabilities; target (), (N,) or (N, ...) classes; weight (C,)
     """
+    known = weight is None and type(reduction) is str and reduction in ("mean", "sum")
+    if known and type(ignore_index) is int and -(1 << 63) <= ignore_index < 0:  # which is no class
+        if watching.get() is None and _are_classes(input, target):
+            return _nll(input, target, float(input.shape[0]) if reduction == "mean" else 1.0)
+    return _nll_in_general(input, target, weight, ignore_index, reduction)
+
+
+@composed
+@device.there
+def _nll_in_general(input, target, weight, ignore_index, reduction):
     check_scores("nll_loss", input, target, reduction)
     ignore_index = integer_of("nll_loss", "ignore_index", ignore_index)
     classes = check_classes("nll_loss", input, target)

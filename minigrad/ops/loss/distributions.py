@@ -15,8 +15,7 @@ from ...primitive import primitive
 from ..arguments import flag_of, tensor_of
 from ..elementwise import clamp, exp, log, log1p, sigmoid, where
 from ..elementwise.conversions import composed
-from ..reduce import sum
-from .reduction import REDUCTIONS, check_reduction, check_weight, in_one_pass, reduce
+from .reduction import REDUCTIONS, check_reduction, check_weight, in_one_pass, in_total, reduce, reduced, repeated
 
 __all__ = ["binary_cross_entropy", "binary_cross_entropy_with_logits", "kl_div"]
 
@@ -123,6 +122,9 @@ def _logistic_at_once(g, input, target, pos_weight, needs):
     return in_one_pass("logistic_loss_grad", rule, g, input, target, needs & {"input"}, lambda v: (v,))
 
 
+in_total(_logistic, "logistic_loss")
+
+
 @composed
 def binary_cross_entropy_with_logits(input, target, weight=None, *, reduction="mean", pos_weight=None):
     """Cross entropy of sigmoid(input), for targets from 0 (no) to 1 (yes), without overflow or loss of digits.
@@ -138,6 +140,8 @@ def binary_cross_entropy_with_logits(input, target, weight=None, *, reduction="m
     check_reduction(op, reduction)
     _check_alike(op, input, target)
     weight = check_weight(op, "weight", weight, input)
+    if weight is None and pos_weight is None:
+        return reduced(_logistic, input, target, reduction, None)
     losses = _logistic(input, target, check_weight(op, "pos_weight", pos_weight, input))
     return reduce(losses if weight is None else losses * weight, reduction)
 
@@ -160,6 +164,17 @@ _divergence.grads(
 )
 
 
+@_divergence.fast_grads
+def _divergence_at_once(g, input, target, needs):
+    alike = g.shape in ((), target.shape)  # else input is larger than target
+    v = repeated(g) if alike and "input" in needs else None
+    dx = None if v is None else device.looped("mul_number", target, None, -v)
+    return {} if dx is None else {"input": dx}
+
+
+in_total(_divergence, "divergence")
+
+
 @composed
 def kl_div(input, target, *, reduction="mean", log_target=False):
     """Kullback-Leibler divergence of the distribution e^input from target.
@@ -176,10 +191,9 @@ def kl_div(input, target, *, reduction="mean", log_target=False):
     check_reduction("kl_div", reduction, (*REDUCTIONS, "batchmean"))
     _check_pair("kl_div", input, target)
     device.broadcast_shapes("kl_div", input, target)
+    how = "sum" if reduction == "batchmean" else reduction
     if flag_of("kl_div", "log_target", log_target):
-        losses = exp(target) * (target - input)
+        losses = reduce(exp(target) * (target - input), how)
     else:
-        losses = _divergence(input, target)
-    if reduction == "batchmean":
-        return sum(losses) / input.shape[0] if input.ndim else sum(losses)
-    return reduce(losses, reduction)
+        losses = reduced(_divergence, input, target, how)
+    return losses / input.shape[0] if reduction == "batchmean" and input.ndim else losses

@@ -20,7 +20,7 @@ from ..elementwise import clamp, minimum, sign, sqrt, square
 from ..elementwise.conversions import composed
 from ..reduce import norm, sum
 from ..shape import expand
-from .reduction import check_pair, check_reduction, in_one_pass, reduce
+from .reduction import check_pair, check_reduction, in_one_pass, in_total, reduce, reduced
 
 __all__ = [
     "cosine_similarity",
@@ -40,11 +40,11 @@ def _weighted(op, losses, weight, input):
     return losses * weight
 
 
-def _reduced(op, losses, weight, input, reduction):
+def _reduced(op, losses, input, target, weight, reduction):
     """The mean divides by the sum of the weights."""
     if weight is None:
-        return reduce(losses, reduction)
-    losses = _weighted(op, losses, weight, input)
+        return reduced(losses, input, target, reduction)
+    losses = _weighted(op, losses(input, target), weight, input)
     return sum(losses) / sum(weight) if reduction == "mean" else reduce(losses, reduction)
 
 
@@ -70,6 +70,9 @@ def _squared_error_at_once(g, input, target, needs):
     return in_one_pass("scaled_difference", _dx_of_squared_error, g, input, target, needs, lambda v: (2 * v,))
 
 
+in_total(_squared_error, "squared_error")
+
+
 @composed
 def mse_loss(input, target, *, reduction="mean", weight=None):
     """Mean squared error.
@@ -81,7 +84,7 @@ def mse_loss(input, target, *, reduction="mean", weight=None):
     """
     check_reduction("mse_loss", reduction)
     check_pair("mse_loss", input, target)
-    return _reduced("mse_loss", _squared_error(input, target), weight, input, reduction)
+    return _reduced("mse_loss", _squared_error, input, target, weight, reduction)
 
 
 @primitive
@@ -106,6 +109,9 @@ def _absolute_error_at_once(g, input, target, needs):
     return in_one_pass("absolute_error_grad", _dx_of_absolute_error, g, input, target, needs, lambda v: (v,))
 
 
+in_total(_absolute_error, "absolute_error")
+
+
 @composed
 def l1_loss(input, target, *, reduction="mean", weight=None):
     """Mean absolute error.
@@ -117,7 +123,7 @@ def l1_loss(input, target, *, reduction="mean", weight=None):
     """
     check_reduction("l1_loss", reduction)
     check_pair("l1_loss", input, target)
-    return _reduced("l1_loss", _absolute_error(input, target), weight, input, reduction)
+    return _reduced("l1_loss", _absolute_error, input, target, weight, reduction)
 
 
 @primitive(fixed=("delta", "divisor"))
@@ -147,6 +153,9 @@ def _huber_at_once(g, input, target, delta, divisor, needs):
     return in_one_pass("huber_grad", rule, g, input, target, needs, lambda v: (delta, v / divisor))
 
 
+in_total(_huber, "huber")
+
+
 @composed
 def smooth_l1_loss(input, target, *, reduction="mean", beta=1.0):
     """A square near 0 and the absolute error beyond beta; the absolute error alone for beta = 0.
@@ -161,7 +170,9 @@ def smooth_l1_loss(input, target, *, reduction="mean", beta=1.0):
     if not beta >= 0:
         raise ShapeError(f"smooth_l1_loss: beta is {beta}, wanted at least 0")
     check_pair("smooth_l1_loss", input, target)
-    return reduce(_huber(input, target, beta, beta) if beta else _absolute_error(input, target), reduction)
+    if beta:
+        return reduced(_huber, input, target, reduction, beta, beta)
+    return reduced(_absolute_error, input, target, reduction)
 
 
 @composed
@@ -179,8 +190,9 @@ def huber_loss(input, target, reduction="mean", delta=1.0, weight=None):
     if not delta > 0:
         raise ShapeError(f"huber_loss: delta is {delta}, wanted more than 0")
     check_pair("huber_loss", input, target)
-    losses = _huber(input, target, delta, 1.0)
-    return reduce(losses if weight is None else _weighted("huber_loss", losses, weight, input), reduction)
+    if weight is None:
+        return reduced(_huber, input, target, reduction, delta, 1.0)
+    return reduce(_weighted("huber_loss", _huber(input, target, delta, 1.0), weight, input), reduction)
 
 
 # ---- vectors ---------------------------------------------------------------------------------------------------------
