@@ -84,6 +84,7 @@ LARGE = {  # calls beyond the sizes from which kernels are shared
     "mse_loss": [sample(real(400, 501), real(400, 501))],
     "dropout": [sample(real(400, 501), 0.5, random=True)],
     "embedding": [sample(classes(50, 4000), real(50, 40))],
+    "gather": [sample(real(200, 300), 1, classes(300, 200, 150)), sample(real(200, 300), 0, classes(200, 400, 150))],
     "scatter_add": [sample(real(60, 300), 0, classes(60, 900, 300), real(900, 300))],
     "getitem": [sample(real(100, 400), classes(100, 2000))],
     "cat": [sample([IMAGES, IMAGES], 1), sample([real(300, 401), real(200, 401)])],

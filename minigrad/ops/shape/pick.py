@@ -37,13 +37,15 @@ __all__ = [
 def _flat(index, shape, axis):
     """The places among the elements in C order that indices along an axis of this shape name, as an array."""
     array = index.data.reshape(index.shape or (1,))
-    places, stride = 0, 1
+    others, stride, step = 0, 1, 1  # the part of the axes but this one, which is small as long as they are few
     for i in reversed(range(array.ndim)):
-        along = array
-        if i != axis:
+        if i == axis:
+            step = stride
+        elif array.shape[i] > 1:
             along = device.arange(array.shape[i], array).reshape(-1, *(1,) * (array.ndim - 1 - i))
-        places, stride = places + along * stride, stride * shape[i]
-    return places.reshape(index.shape)
+            others = others + along * stride
+        stride *= shape[i]
+    return ((array if step == 1 else array * step) + others).reshape(index.shape)
 
 
 @device.there

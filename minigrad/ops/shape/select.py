@@ -9,7 +9,7 @@ import contextlib
 import math
 from numbers import Integral
 
-from minigrad_kernels import scatter
+from minigrad_kernels import copy, scatter
 from minigrad_kernels.errors import KindError, SubscriptError
 
 from ... import device
@@ -28,6 +28,11 @@ __all__ = ["getitem", "masked_select"]
 def pick(input, places, axis):
     """The elements at these places, 0 or more, of an axis; the axes of places stand where it stood."""
     module = array_module(input)
+    if not axis and input.flags.c_contiguous and device.place_of(input) is device.CPU and len(input):
+        out = device.empty((*places.shape, *input.shape[1:]), input.dtype, like=input)
+        rows, count = input.reshape(len(input), -1), places.size
+        copy.take_rows(rows, device.contiguous(places).reshape(-1), out.reshape(count, rows.shape[1]))
+        return out
     if input.flags.c_contiguous:
         return module.asarray(module.take(input, places, axis))
     return module.asarray(input[(slice(None),) * axis + (places,)])  # take would copy all of input first
@@ -40,7 +45,9 @@ pick.grads(input=lambda g, places, axis, input_shape: put(g, places, axis, input
 def put(input, places, axis, shape):
     """input added into zeros of this shape at these places of an axis: the adjoint of pick."""
     outer, inner = math.prod(shape[:axis]), math.prod(shape[axis + 1 :])
-    rows = (device.arange(outer, input).reshape(-1, 1) * shape[axis] + places.reshape(1, -1)).reshape(-1)
+    rows = device.contiguous(places).reshape(-1)
+    if outer != 1:
+        rows = (device.arange(outer, input).reshape(-1, 1) * shape[axis] + rows).reshape(-1)
     x = device.contiguous(input).reshape(rows.size, inner)
     if not device.is_floating(x.dtype):
         return _added(x, rows, (outer * shape[axis], inner)).reshape(shape)
