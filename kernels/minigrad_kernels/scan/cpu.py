@@ -18,18 +18,22 @@ LIKE = np.zeros(1)  # the type of sums
 
 @jit
 def four_rows(x, start, count, first, step, out):
-    """Four rows of `count` elements from `start` on, one behind the other."""
+    """Four rows of `count` elements from `start` on, one behind the other.
+
+    Places are unsigned, so that no end is looked for from which a negative one counts.
+    """
     one, two, three, four = 0.0, 0.0, 0.0, 0.0
-    k = start + first
+    k, row, step = np.uint64(start + first), np.uint64(count), np.uint64(step)
     for _ in range(count):
+        b, c, d = k + row, k + row + row, k + row + row + row
         one += x[k]
-        two += x[k + count]
-        three += x[k + 2 * count]
-        four += x[k + 3 * count]
+        two += x[b]
+        three += x[c]
+        four += x[d]
         out[k] = one
-        out[k + count] = two
-        out[k + 2 * count] = three
-        out[k + 3 * count] = four
+        out[b] = two
+        out[c] = three
+        out[d] = four
         k += step
 
 

@@ -72,8 +72,9 @@ def select(x, bits, start, columns, descending, most, infinity, out):
             k += BLOCK
             continue
         for at in range(k, min(k + BLOCK, start + columns)):
-            if count < out.size or may_precede(x[at], last, descending):
-                key = key_of(bits[at], descending, most, infinity)
+            here = np.uint64(at)  # unsigned, as in distribute
+            if count < out.size or may_precede(x[here], last, descending):
+                key = key_of(bits[here], descending, most, infinity)
                 if count < out.size:
                     count += 1
                     found[count - 1] = key  # so that it is no smaller than itself, wherever it belongs
@@ -95,8 +96,8 @@ def distribute(keys, places, shift, sign, starts, new_keys, new_places):
     """Each element to the start of those with its byte, which moves on."""
     for k in range(keys.size):
         byte = byte_of(keys[k], shift, sign)
-        place = starts[byte]
-        starts[byte] = place + 1
+        place = np.uint64(starts[byte])  # unsigned, so that no end is looked for from which a negative one counts
+        starts[byte] += 1
         new_keys[place], new_places[place] = keys[k], places[k]
 
 
