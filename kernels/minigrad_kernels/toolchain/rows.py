@@ -1,6 +1,7 @@
-"""The greatest element and the sum of a row, as LLVM IR: whole vectors, the last one masked.
+"""The greatest element and the sum of a row, and a row less a number, as LLVM IR: whole vectors, the last one masked.
 
-Compilers leave such loops as they are, one element after the other, because another order would round otherwise.
+Compilers leave loops for the first two as they are, one element after the other, because another order would round
+otherwise. For the third they take several vectors at a time, and what is left, all of a short row, one by one.
 """
 
 from llvmlite import ir
@@ -9,7 +10,7 @@ from numba.extending import intrinsic
 
 from .emit import INT, Emitter, constant
 
-__all__ = ["row_greatest", "row_sum"]
+__all__ = ["row_greatest", "row_shift", "row_sum"]
 
 ABREAST = 4  # totals, each of one vector
 
@@ -86,3 +87,30 @@ def row_sum(typing_context, x, at, count):
         return emit.lane_sum(_walk(emit, values, 0.0, visit))
 
     return x.dtype(x, types.intp, types.intp), generate
+
+
+@intrinsic
+def row_shift(typing_context, x, by, further, out):
+    """out = (x - by) - further, for each element of out; both are 1-D."""
+
+    def generate(context, builder, signature, values):
+        emit = Emitter(context, builder, signature)
+        by, further = emit.splat(values[1]), emit.splat(values[2])
+        source, target = emit.base(0, values[0], constant(0)), emit.base(3, values[3], constant(0))
+        lanes, count = constant(emit.lanes), emit.array(3, values[3]).nitems
+
+        def move(first, mask=None):
+            elements = emit.load(emit.shifted(source, first), mask)
+            result = builder.fsub(builder.fsub(elements, by), further)
+            emit.store(result, emit.shifted(target, first), mask)
+
+        steps = builder.udiv(count, lanes)
+        with cgutils.for_range(builder, steps, intp=INT) as loop:
+            move(builder.mul(loop.index, lanes))
+        done = builder.mul(steps, lanes)
+        left = builder.sub(count, done)
+        with builder.if_then(builder.icmp_unsigned("!=", left, constant(0))):
+            move(done, emit.mask(left))
+        return context.get_dummy_value()
+
+    return types.void(x, x.dtype, x.dtype, out), generate
