@@ -23,7 +23,8 @@ REPOSITORY = Path(__file__).resolve().parents[1]
 PACKAGES = {"minigrad": REPOSITORY / "minigrad", "minigrad_kernels": REPOSITORY / "kernels" / "minigrad_kernels"}
 SOURCES = [path for folder in PACKAGES.values() for path in sorted(folder.rglob("*.py"))]
 FAMILIES = """
-    augment bias conv2d elementwise matmul norm optimizer pointwise pool2d sample_norm scatter softmax transpose
+    augment bias conv2d elementwise matmul norm optimizer pointwise pool2d reduce sample_norm scan scatter softmax
+    sort transpose
 """.split()
 
 

@@ -72,6 +72,46 @@ def test_long_sums_keep_their_digits_in_every_layout(layout, axes):
     np.testing.assert_allclose(ops.var(Tensor(x), axes).data, np.var(x, axes, np.float64, ddof=1), rtol=1e-5)
 
 
+REDUCED = {  # of arrays large enough for kernels: how they lie, and the axes
+    "rows": (lambda x: x.reshape(200, 301), (1,)),
+    "columns": (lambda x: x.reshape(200, 301), (0,)),
+    "all": (lambda x: x.reshape(200, 301), (0, 1)),
+    "middle": (lambda x: x.reshape(7, 100, 86), (1,)),
+    "apart": (lambda x: x.reshape(7, 100, 86), (0, 2)),
+    "pixels": (lambda x: x.reshape(4, 14, 25, 43).transpose(0, 3, 1, 2), (2, 3)),
+    "channels": (lambda x: x.reshape(4, 14, 25, 43).transpose(0, 3, 1, 2), (0, 2, 3)),
+    "axes of size 1": (lambda x: x.reshape(1, 200, 1, 301, 1), (0, 1, 2)),
+    "nothing to add": (lambda x: x.reshape(1, 200, 1, 301), (0, 2)),
+    "turned": (lambda x: x.reshape(200, 301).T, (1,)),
+    "backwards": (lambda x: x.reshape(200, 301)[::-1], (0,)),
+    "with gaps": (lambda x: x.reshape(301, 200)[:, ::3], (1,)),
+}
+
+
+@pytest.mark.parametrize("keepdim", [False, True])
+@pytest.mark.parametrize("name", REDUCED)
+def test_large_arrays_of_every_layout(name, keepdim):
+    arrange, axes = REDUCED[name]
+    whole = np.random.default_rng(0).integers(-9, 10, 60_200).astype(np.float32)
+    x = arrange(whole)
+    for op, exact in ((ops.sum, np.sum), (ops.amax, np.max), (ops.amin, np.min)):
+        out = op(Tensor(x), axes, keepdim).data
+        assert out.dtype == np.float32
+        np.testing.assert_array_equal(out, exact(x, axes, keepdims=keepdim), strict=True)
+    np.testing.assert_allclose(
+        ops.mean(Tensor(x), axes, keepdim).data, x.mean(axes, float, keepdims=keepdim), 1e-6, 1e-6
+    )
+
+
+def test_nan_is_the_extreme_of_large_arrays():
+    x = np.random.default_rng(0).standard_normal((300, 200), dtype=np.float32)
+    x[7, 5] = np.nan
+    for op in (ops.amax, ops.amin, ops.sum):
+        for axis, at in ((0, 5), (1, 7), (None, ())):
+            out = np.isnan(op(Tensor(x), axis).data)
+            assert out[at] and out.sum() == 1
+
+
 @pytest.mark.parametrize("rows, dtype", [(4095, np.float32), (4096, np.float32), (5000, np.float16), (5000, np.int32)])
 def test_long_columns_of_every_type(rows, dtype):
     x = np.random.default_rng(0).integers(-1, 2, (rows, 3)).astype(dtype)

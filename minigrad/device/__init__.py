@@ -8,9 +8,9 @@ from .arithmetic import (
     broadcast_shapes,
     elementwise,
     is_looped,
+    limited,
     looped,
     looped_total,
-    reduce,
     select,
 )
 from .arrays import (
@@ -54,6 +54,7 @@ from .places import (
     used_places,
 )
 from .random import Generator, default_generator, generator, manual_seed
+from .reductions import reduce
 from .room import check_room, naming, refuse_memory
 from .types import default_dtype, is_floating, is_half, is_number, promote, result_dtype, sum_dtype
 
@@ -112,6 +113,7 @@ __all__ = [
     "is_looped",
     "is_number",
     "is_writable",
+    "limited",
     "looped",
     "looped_total",
     "manual_seed",

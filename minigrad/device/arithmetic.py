@@ -1,6 +1,7 @@
-"""Arrays combined element by element, and reduced, under PyTorch's type rules."""
+"""Arrays combined element by element, under PyTorch's type rules."""
 
 import functools
+import math
 
 import numpy as np
 
@@ -9,11 +10,11 @@ from minigrad_kernels.errors import KindError, ShapeError, StateError
 from minigrad_kernels.layout import CHANNELS_LAST, c_order, is_dense
 
 from . import memory
-from .arrays import array_module, cast, empty, full, order_of, workspace
+from .arrays import cast, empty, order_of, workspace
 from .places import CPU, is_array, place_of
 from .types import default_dtype, is_floating, is_half, result_dtype
 
-__all__ = ["accumulate", "broadcast_shapes", "elementwise", "is_looped", "looped", "looped_total", "reduce", "select"]
+__all__ = ["accumulate", "broadcast_shapes", "elementwise", "is_looped", "limited", "looped", "looped_total", "select"]
 
 _NUMBERS = (int, float)
 _SCALARS = (bool, *_NUMBERS)
@@ -63,7 +64,7 @@ def elementwise(op, *values, out=None, named=None):
 
 
 LARGE = 1 << 14  # elements; for fewer NumPy costs less than our kernels, which share the work among threads
-_LOOPED = frozenset("add sub mul div maximum minimum exp expm1 log log1p sqrt tanh".split())
+_LOOPED = frozenset("add sub mul div maximum minimum abs neg exp expm1 log log1p sqrt tanh".split())
 _SINGLE = np.dtype(np.float32)
 
 
@@ -115,6 +116,13 @@ def _with_number(op, x, y, out):
     if type(y) not in _NUMBERS or op not in ("add", "sub", "mul", "div") or not abs(y) < 1e30:
         return None
     return looped("add_number" if op == "sub" else f"{op}_number", x, None, -y if op == "sub" else y, out=out)
+
+
+def limited(x, low, high):
+    """looped for x between two numbers; None also where x is small or a limit is no number of float32."""
+    if x.size < LARGE or not all(type(v) in _NUMBERS and (abs(v) < 1e30 or abs(v) == math.inf) for v in (low, high)):
+        return None
+    return looped("limit", x, None, low, high)
 
 
 # Ops whose ufunc has another name, ops that refuse an integer 0, and ops that refuse bools.
@@ -200,18 +208,6 @@ def _place_of(values):
 def _beside(values):
     """The values with numbers, arrays of the CPU without dimensions, as the scalars that other devices take."""
     return [value[()] if type(value) is np.ndarray else value for value in values]
-
-
-@_quiet
-def reduce(array, method, axes, **options):
-    """What a method of arrays (sum, max, all, cumsum, ...) gives along axes, without warnings."""
-    if type(array) is np.ndarray:
-        return np.asarray(getattr(array, method)(axis=axes, **options))
-    initial = options.pop("initial", None)  # which CuPy's methods do not know
-    if initial is not None and not array.size:
-        shape = getattr(np.empty(array.shape), method)(axis=axes, initial=initial, **options).shape
-        return full(shape, initial, array.dtype, like=array)
-    return array_module(array).asarray(getattr(array, method)(axis=axes, **options))
 
 
 @_quiet

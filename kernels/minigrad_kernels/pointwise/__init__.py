@@ -28,7 +28,7 @@ def _check_op(function, op, ops):
 def one(x, op, p, q, out):
     """A function of each element.
 
-    Math    add_number x + p;  mul_number x p;  div_number x / p;  exp;  expm1;  log;  log1p;  sqrt;  tanh
+    Math    add_number x + p;  mul_number x p;  div_number x / p;  abs;  neg;  exp;  expm1;  log;  log1p;  sqrt;  tanh
             sigmoid 1 / (1 + e^-x);  silu x sigmoid(x);  elu x where x > 0, else p (e^x - 1)
             softplus ln(1 + e^(p x)) / p, x where p x > q
             limit min(max(x, p), q)

@@ -112,6 +112,18 @@ def sqrt(x, y, out, count, p, q):
 
 
 @loop
+def absolute(x, y, out, count, p, q):
+    for k in range(wide(count)):
+        out[k] = magnitude(x[k])
+
+
+@loop
+def negative(x, y, out, count, p, q):
+    for k in range(wide(count)):
+        out[k] = -x[k]
+
+
+@loop
 def tanh(x, y, out, count, p, q):
     for k in range(wide(count)):
         out[k] = hyperbolic(x[k])
@@ -218,7 +230,7 @@ def gelu_tanh_grad(g, x, dx, count, p, q):
 
 
 LOOPS = {name: value for name, value in (globals() | vars(cpu_losses)).items() if isinstance(value, loop)}
-LOOPS |= {"exp": exponential, "expm1": exponential_minus_one}
+LOOPS |= {"abs": absolute, "exp": exponential, "expm1": exponential_minus_one, "neg": negative}
 
 
 def one(x, op, p, q, out):

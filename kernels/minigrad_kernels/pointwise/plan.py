@@ -1,7 +1,7 @@
 """The names of the ops, which the launcher checks before it compiles anything."""
 
 ONES = frozenset(
-    "add_number mul_number div_number exp expm1 log log1p sqrt tanh".split()
+    "add_number mul_number div_number abs neg exp expm1 log log1p sqrt tanh".split()
     + "sigmoid elu silu softplus gelu gelu_tanh limit".split()
 )
 TWOS = frozenset(

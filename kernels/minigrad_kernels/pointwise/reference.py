@@ -43,6 +43,8 @@ def one(x, op, p, q, xp=numpy):
         "add_number": lambda: x + p,
         "mul_number": lambda: x * p,
         "div_number": lambda: x / p,
+        "abs": lambda: xp.abs(x),
+        "neg": lambda: -x,
         "exp": lambda: xp.exp(x),
         "expm1": lambda: xp.expm1(x),
         "log": lambda: xp.log(x),

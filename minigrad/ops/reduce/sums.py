@@ -24,25 +24,21 @@ from ..shape import expand, reshape
 __all__ = ["mean", "std", "sum", "var"]
 
 WHOLE = device.element_type("int64")  # the type of sums of integers
-LONG = 4096  # numbers; from here on adding them up one by one in float32 loses digits that show
 
 
 def total(x, axes, keepdim, dtype=None):
     """The sum of an array; dtype is the type to add integers in."""
     if not device.is_floating(x.dtype):
         return device.reduce(x, "sum", axes, keepdims=keepdim, dtype=dtype)
-    if x.size:
+    if x.size and device.place_of(x) is not device.CPU:
         channels_last = axes == (0, 2, 3) and x.ndim == 4 and layout.is_dense(x, layout.CHANNELS_LAST)
-        columns = axes == (0,) and x.ndim == 2 and x.flags.c_contiguous
-        if channels_last or columns and (len(x) >= LONG or device.place_of(x) is not device.CPU):
+        if channels_last or axes == (0,) and x.ndim == 2 and x.flags.c_contiguous:
             out = device.empty((x.shape[1],), device.sum_dtype(x), like=x)
             norm.channel_sum(x, out, device.workspace)
             out = out if out.dtype == x.dtype else device.cast(out, x.dtype)
             return out.reshape(kept_shape(x.shape, axes)) if keepdim else out
-        if x.itemsize == 2:
-            return device.cast(total(device.cast(x, "float32"), axes, keepdim), x.dtype)
-        if x.itemsize == 4 and x.size >= LONG and _added_one_by_one(x, axes) >= LONG:
-            return device.cast(device.reduce(x, "sum", axes, keepdims=keepdim, dtype="float64"), x.dtype)
+    if x.itemsize == 2:
+        return device.cast(total(device.cast(x, "float32"), axes, keepdim), x.dtype)
     return device.reduce(x, "sum", axes, keepdims=keepdim)
 
 
@@ -61,16 +57,6 @@ def rectified_columns(g, out):
     dx, sums = device.empty_like(g), device.empty((g.shape[1],), device.sum_dtype(g), like=g)
     bias.bias_relu_grad(g, out, dx, sums, device.workspace)
     return dx, sums
-
-
-def _added_one_by_one(x, axes):
-    """How many partial sums follow each other: NumPy adds in pairs along the innermost axes in memory alone."""
-    count = math.prod(x.shape[axis] for axis in axes)
-    for axis in reversed(device.order_of(x)):
-        if axis not in axes:
-            return count
-        count //= x.shape[axis]
-    return 0
 
 
 def element_type(op, dtype):

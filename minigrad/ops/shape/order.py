@@ -7,6 +7,7 @@ Source  Knuth 1998, "The Art of Computer Programming", volume 3, section 5.2.4, 
 
 from collections import namedtuple
 
+from minigrad_kernels import sort as sort_kernels
 from minigrad_kernels.errors import ShapeError
 
 from ... import device
@@ -14,7 +15,6 @@ from ...tensor import Tensor
 from ..arguments import flag_of, integer_of, tensor_of
 from ..axes import axis_of
 from .pick import gather
-from .select import getitem
 
 __all__ = ["argsort", "sort", "topk"]
 
@@ -22,22 +22,41 @@ Ordered = namedtuple("Ordered", "values indices")
 
 
 @device.there
-def _order(op, input, dim, descending):
-    """(the dimension, indices that put the elements along it in order); equal elements keep theirs."""
+def _order(op, input, dim, descending, count=None):
+    """(the dimension, the first indices that put the elements along it in order); equal elements keep theirs."""
     axis, descending = axis_of(op, dim, tensor_of(op, "input", input).ndim), flag_of(op, "descending", descending)
+    size = (input.shape or (1,))[axis]
+    if count is not None and not 0 <= count <= size:
+        raise ShapeError(f"{op}: k is {count}, wanted 0 to {size} for shape {input.shape}")
     with device.naming(op):
-        return axis, _indices(input, axis, descending)
+        return axis, Tensor.made(_indices(input.data, axis, descending, size if count is None else count))
 
 
-def _indices(input, axis, descending):
-    if not input.ndim:
-        return Tensor.made(device.zeros((), "int64", like=input.data))
-    backwards = (slice(None),) * axis + (slice(None, None, -1),)
-    values = input.data  # NaN comes last, but in bfloat16
-    values = device.cast(values, "float32") if device.is_half(values.dtype) else values
-    array = values[backwards] if descending else values
-    indices = array.argsort(axis, kind="stable")
-    return Tensor.made(array.shape[axis] - 1 - indices[backwards] if descending else indices)
+def _indices(x, axis, descending, count):
+    if not x.ndim:
+        return device.zeros((), "int64", like=x)
+    rows = x if axis == x.ndim - 1 else x.swapaxes(axis, -1)
+    if device.place_of(x) is device.CPU and device.is_floating(x.dtype):
+        indices = _of_rows(device.contiguous(rows), descending, count)
+    else:
+        indices = _by_sorting(rows, descending)[..., :count]
+    return device.contiguous(indices if rows is x else indices.swapaxes(axis, -1))
+
+
+def _of_rows(x, descending, count):
+    out = device.empty((*x.shape[:-1], count), "int64", like=x)
+    if out.size:
+        rows = x.reshape(-1, x.shape[-1])
+        space = device.workspace(sort_kernels.workspace(rows.shape, count, x.dtype), x)
+        sort_kernels.argsort(rows, descending, out.reshape(len(rows), count), space)
+    return out
+
+
+def _by_sorting(x, descending):
+    values = device.cast(x, "float32") if device.is_half(x.dtype) else x  # NaN comes last, but in bfloat16
+    array = values[..., ::-1] if descending else values
+    indices = array.argsort(-1, kind="stable")
+    return x.shape[-1] - 1 - indices[..., ::-1] if descending else indices
 
 
 def argsort(input, dim=-1, descending=False, *, stable=False):
@@ -70,10 +89,7 @@ def topk(input, k, dim=-1, largest=True, sorted=True):
     Grads   dinput[indices_k] = g_k
     Shapes  values and indices as input, but k along dim
     """
-    axis, indices = _order("topk", input, dim, flag_of("topk", "largest", largest))
+    largest, count = flag_of("topk", "largest", largest), integer_of("topk", "k", k)
     flag_of("topk", "sorted", sorted)
-    count = integer_of("topk", "k", k)
-    if not 0 <= count <= (input.shape or (1,))[axis]:
-        raise ShapeError(f"topk: k is {count}, wanted 0 to {(input.shape or (1,))[axis]} for shape {input.shape}")
-    indices = getitem(indices, (slice(None),) * axis + (slice(count),)) if input.ndim else indices
+    axis, indices = _order("topk", input, dim, largest, count)
     return Ordered(gather(input, axis, indices), indices)
