@@ -64,14 +64,31 @@ def _check(op, inputs, outputs):
     return [alias(array) for array in arrays.values()]
 
 
+def _by_rows(op, names, *arrays):
+    """Run a kernel of matrices that are all alike, the last of which it writes."""
+    shapes = layouts(op, *arrays)
+    if shapes and arrays[-1].flags.writeable:
+        run = _calls.found(shapes, ())
+        if run is not None:
+            run(*map(alias, arrays))
+            return
+    kernel = implementation(__name__, op, arrays[0])
+    *inputs, output = zip(names.split(), arrays, strict=True)
+    views = _check(op, dict(inputs), dict([output]))
+    # A matrix is nearly always small: one thread. CUDA's functions know nothing of threads.
+    run = getattr(kernel, "alone", kernel) if arrays[0].size < SMALL else kernel
+    if shapes:
+        _calls.keep(shapes, (), run)
+    run(*views)
+
+
 @widened("x", "out")
 def softmax(x, out):
     """Math    out = exp(x) / sum exp(x) over each row
     Grads   dx = softmax_grad(g, out)
     Shapes  x and out (rows, classes)
     """
-    kernel = implementation(__name__, "softmax", x)
-    _run(kernel, x.size, *_check("softmax", {"x": x}, {"out": out}))
+    _by_rows("softmax", "x out", x, out)
 
 
 @widened("g out", "dx")
@@ -80,8 +97,7 @@ def softmax_grad(g, out, dx):
     Grads   linear in g and self-adjoint: dg = softmax_grad(v, out)
     Shapes  g, out and dx (rows, classes)
     """
-    kernel = implementation(__name__, "softmax_grad", g)
-    _run(kernel, g.size, *_check("softmax_grad", {"g": g, "out": out}, {"dx": dx}))
+    _by_rows("softmax_grad", "g out dx", g, out, dx)
 
 
 @widened("x", "out")
@@ -90,8 +106,7 @@ def log_softmax(x, out):
     Grads   dx = log_softmax_grad(g, out)
     Shapes  x and out (rows, classes)
     """
-    kernel = implementation(__name__, "log_softmax", x)
-    _run(kernel, x.size, *_check("log_softmax", {"x": x}, {"out": out}))
+    _by_rows("log_softmax", "x out", x, out)
 
 
 @widened("g out", "dx")
@@ -100,8 +115,7 @@ def log_softmax_grad(g, out, dx):
     Grads   linear in g
     Shapes  g, out and dx (rows, classes)
     """
-    kernel = implementation(__name__, "log_softmax_grad", g)
-    _run(kernel, g.size, *_check("log_softmax_grad", {"g": g, "out": out}, {"dx": dx}))
+    _by_rows("log_softmax_grad", "g out dx", g, out, dx)
 
 
 def gives_gradient(x):

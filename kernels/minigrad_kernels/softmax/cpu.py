@@ -8,6 +8,7 @@ for cross_entropy_total and its gradient: they write nothing where a target is n
 import numpy as np
 
 from ..toolchain import clear, copy, elements, flat, jit, share, shared, stack_array
+from ..toolchain.rows import row_shift
 from .cpu_parts import BLOCK, block, blocks, exps, exps_of_rows, logs, shift, sum_of, sums_of_exps
 from .plan import FEW, SMALL, alone
 
@@ -70,9 +71,7 @@ def log_softmax_rows(x, out):
     sums_of_exps(x, greatest, totals)
     logs(totals[: x.shape[0]])
     for n in range(x.shape[0]):
-        row, out_row, most, log_total = x[n], out[n], greatest[n], totals[n]
-        for k in range(row.size):
-            out_row[k] = row[k] - most - log_total
+        row_shift(x[n], greatest[n], totals[n], out[n])
 
 
 @shared

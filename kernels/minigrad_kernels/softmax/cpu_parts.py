@@ -6,7 +6,7 @@ import numpy as np
 
 from ..pointwise import maths
 from ..toolchain import flat, jit, stack_array
-from ..toolchain.rows import row_greatest, row_sum
+from ..toolchain.rows import row_greatest, row_shift, row_sum
 from ..toolchain.scalars import wide
 
 __all__ = ["BLOCK", "block", "blocks", "exps", "exps_of_rows", "logs", "shift", "sum_of", "sums_of_exps"]
@@ -60,8 +60,7 @@ def logs(x):
 
 @jit
 def shift(x, by, out):
-    for k in range(out.size):
-        out[k] = x[k] - by
+    row_shift(x, by, 0, out)
 
 
 @jit

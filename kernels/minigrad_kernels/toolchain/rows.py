@@ -1,6 +1,8 @@
-"""The greatest element and the sum of a row, and sums of lines, as LLVM IR: whole vectors, the last one masked.
+"""The greatest element and the sum of a row, sums of lines, and a row less a number, as LLVM IR.
 
-Compilers leave such loops as they are, one element after the other, because another order would round otherwise.
+Whole vectors, the last one masked. Compilers leave loops that add up as they are, one element after the other,
+because another order would round otherwise. Of a row less a number they take several vectors at a time, and what is
+left, all of a short row, one by one.
 """
 
 from llvmlite import ir
@@ -9,7 +11,7 @@ from numba.extending import intrinsic
 
 from .emit import INT, Emitter, constant
 
-__all__ = ["add_lines", "row_greatest", "row_sum"]
+__all__ = ["add_lines", "row_greatest", "row_shift", "row_sum"]
 
 ABREAST = 4  # totals, each of one vector, that do not wait for each other
 
@@ -126,3 +128,30 @@ def add_lines(typing_context, x, at, line, count, width, total):
 
     ints = types.intp
     return types.void(x, ints, ints, ints, ints, total), generate
+
+
+@intrinsic
+def row_shift(typing_context, x, by, further, out):
+    """out = (x - by) - further, for each element of out; both are 1-D."""
+
+    def generate(context, builder, signature, values):
+        emit = Emitter(context, builder, signature)
+        by, further = emit.splat(values[1]), emit.splat(values[2])
+        source, target = emit.base(0, values[0], constant(0)), emit.base(3, values[3], constant(0))
+        lanes, count = constant(emit.lanes), emit.array(3, values[3]).nitems
+
+        def move(first, mask=None):
+            elements = emit.load(emit.shifted(source, first), mask)
+            result = builder.fsub(builder.fsub(elements, by), further)
+            emit.store(result, emit.shifted(target, first), mask)
+
+        steps = builder.udiv(count, lanes)
+        with cgutils.for_range(builder, steps, intp=INT) as loop:
+            move(builder.mul(loop.index, lanes))
+        done = builder.mul(steps, lanes)
+        left = builder.sub(count, done)
+        with builder.if_then(builder.icmp_unsigned("!=", left, constant(0))):
+            move(done, emit.mask(left))
+        return context.get_dummy_value()
+
+    return types.void(x, x.dtype, x.dtype, out), generate
