@@ -120,7 +120,9 @@ def _with_number(op, x, y, out):
 
 def limited(x, low, high):
     """looped for x between two numbers; None also where x is small or a limit is no number of float32."""
-    if x.size < LARGE or not all(type(v) in _NUMBERS and (abs(v) < 1e30 or abs(v) == math.inf) for v in (low, high)):
+    if x.__class__ is not np.ndarray or x.size < LARGE:
+        return None
+    if not all(type(v) in _NUMBERS and (abs(v) < 1e30 or abs(v) == math.inf) for v in (low, high)):
         return None
     return looped("limit", x, None, low, high)
 
