@@ -2,7 +2,6 @@
 
 from collections.abc import Callable
 from functools import lru_cache, partial
-from itertools import product
 from math import prod
 from typing import NamedTuple
 
@@ -15,14 +14,13 @@ from ..toolchain import alias, threads
 from ..toolchain.pooling import Windows
 from ..toolchain.product import ALIGNMENT, Plan, aligned, flat, runner, scratch_bytes
 from ..toolchain.tf32_mode import mode as tf32
-from ..transpose.cpu import transpose
 from . import winograd_plan
 from .cpu_tf32 import rounded_bytes, rounding
 from .filter_plan import Layout, add_pairwise, fold, partial_count
+from .filters import FilterRows, copied, filter_rows, transposed
 from .geometry import Geometry, output_shape
 from .neighbours import finite, neighbours, spread
-from .pixel_plan import filter_step, forward_plan, input_grad_plan
-from .reads import filter_order
+from .pixel_plan import forward_plan, input_grad_plan
 from .scatter_plan import scatter
 from .window_plan import weight_grad_plan
 from .winograd_choice import correlated, plan_of, summed, winograd_bytes
@@ -31,7 +29,6 @@ from .winograd_mode import mode
 __all__ = ["ready", "workspace"]
 
 PLANS = {"forward": forward_plan, "input_grad": input_grad_plan}
-LARGE_PLANE = 1 << 14  # elements of a tap, from which on NumPy takes longer to turn them than a kernel
 SHARED = 1 << 15  # elements of partial sums from which on threads share them
 POOLED_BYTES = 1 << 20  # of images in front of pooling, which should stay in the second cache
 
@@ -45,7 +42,7 @@ class _Setup(NamedTuple):
     bytes: int
     picks: np.ndarray | None = None  # see neighbours.py
     pixels: int = 1
-    step: int = 0  # from a row of the filter in `leading` to the next; 0 where rows have no gaps
+    rows: FilterRows | None = None  # of the copy of the filter in `leading`
     sums: Layout | None = None  # of weight_grad
     steps: tuple = ()  # stride and dilation
     exact: bool = True  # for sources with infinity and NaN too
@@ -73,7 +70,7 @@ def _ways(direction, x_shape, w_shape, stride, padding, dilation, groups, itemsi
 
 
 def _setup(direction, geometry):
-    leading, step, sums = 0, 0, None
+    leading, rows, sums = 0, None, None
     if direction == "weight_grad":
         plan, sums = weight_grad_plan(geometry)
         if sums.folded or partial_count(geometry) > 1:
@@ -81,14 +78,14 @@ def _setup(direction, geometry):
     else:
         plan = PLANS[direction](geometry)
         made, depth, *kernel = geometry.w_shape
-        rows, columns = (depth, made) if direction == "forward" else (made, depth)
-        whole = filter_step(geometry, columns)
-        step = whole if whole != columns else 0
-        if step or direction == "input_grad":
-            leading = prod(kernel) * rows * whole
+        rows = filter_rows(direction, geometry)
+        if direction == "forward" and rows.step == made:
+            rows = None
+        else:
+            leading = prod(kernel) * (depth if direction == "forward" else made) * sum(rows)
     size = leading * geometry.itemsize + scratch_bytes(plan, geometry.itemsize)
     steps = geometry.stride, geometry.dilation
-    return _Setup(plan, runner(plan), leading, size + ALIGNMENT if size else 0, step=step, sums=sums, steps=steps)
+    return _Setup(plan, runner(plan), leading, size + ALIGNMENT if size else 0, rows=rows, sums=sums, steps=steps)
 
 
 def _near(direction, geometry, plain):
@@ -149,11 +146,9 @@ def _filters(setup, w, bias, leading):
     """The filter and the bias as the plan reads them, in the start of memory where that is not how they lie."""
     if setup.picks is None:
         bias = leading[:0] if bias is None else alias(bias)
-        if not setup.step:
+        if setup.rows is None:
             return flat(w), bias
-        filters, made = leading[: setup.leading], w.shape[0]
-        np.copyto(filters.reshape(-1, setup.step)[:, :made], flat(w).reshape(-1, made))
-        return filters, bias
+        return copied(w, setup.rows, leading[: setup.leading]), bias
     filters, start = leading[: setup.picks.size], leading[setup.picks.size : setup.leading]
     spread(flat(w), setup.picks, filters)
     if bias is None:
@@ -223,34 +218,6 @@ def _forward_pooled(pooling, x, w, bias, relu, out, positions, workspace):
         pool2d.max_forward(whole, *pooling.windows, out, positions)
 
 
-@lru_cache(maxsize=1024)
-def _slices(kernel, stride, dilation):
-    """Of filter_order, along one axis: from and to which place the taps of a slice go."""
-    result, place = [], 0
-    for taps in filter_order(kernel, stride, dilation):
-        if taps.size:
-            step = int(taps[1] - taps[0]) if taps.size > 1 else -1
-            end = int(taps[-1]) + step
-            result.append((place, place + taps.size, slice(int(taps[0]), None if end < 0 else end, step)))
-            place += taps.size
-    return result
-
-
-def _transpose(w, stride, dilation, step, out):
-    """Copy the filter in the order of filter_order, as [p][q][o][c of a group], from a row to the next `step` or c."""
-    stored = w.transpose(2, 3, 0, 1)
-    out = out.reshape(*stored.shape[:3], step or -1)[..., : w.shape[1]]
-    if not step and prod(w.shape[:2]) >= LARGE_PLANE:
-        order = (np.concatenate(filter_order(*axis)) for axis in zip(w.shape[2:], stride, dilation, strict=True))
-        for plane, tap in zip(out.reshape(-1, 1, *w.shape[:2]), product(*order), strict=True):
-            transpose(alias(w).transpose(FILTER)[tap][None], plane)
-        return
-    rows, columns = (_slices(*axis) for axis in zip(w.shape[2:], stride, dilation, strict=True))
-    for row, row_end, p in rows:
-        for column, column_end, q in columns:
-            np.copyto(out[row:row_end, column:column_end], stored[p, q])
-
-
 def _input_grad(ways, g, w, dx, workspace):
     if ways.winograd and correlated(ways.winograd, g, w, None, False, dx, workspace):
         return
@@ -258,7 +225,7 @@ def _input_grad(ways, g, w, dx, workspace):
     setup = ways.setup(source)
     filters, scratch, none = _carve(setup, workspace, g)
     if setup.picks is None:
-        _transpose(w, *setup.steps, setup.step, filters)
+        transposed(w, *setup.steps, setup.rows, filters)
     else:
         filters, none = _filters(setup, w, None, filters)
     setup.run(source, filters, none, False, flat(dx), scratch)

@@ -15,17 +15,16 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..toolchain.product import CHANNELS, GATHER, ROWS, VECTOR_BYTES, Job, cut, in_pieces, make_plan, pieces
+from ..toolchain.product import CHANNELS, DOT, GATHER, ROWS, VECTOR_BYTES, Job, cut, in_pieces, make_plan, pieces
+from .filters import FAR, filter_rows
 from .reads import Source, forward_reads, input_grad_reads, without_border
 
-__all__ = ["GroupsOfChannels", "filter_step", "forward_plan", "input_grad_plan", "pixel_plan"]
+__all__ = ["GroupsOfChannels", "forward_plan", "input_grad_plan", "pixel_plan"]
 
 BLOCK_BYTES = 1 << 19  # of A, which each block of columns reads again: it should stay in the second cache
-FAR = 1024  # bytes between rows of B from which on they are packed
 DEPTH = 256  # of a packed sum, whose panel then stays in the first cache
 LEAST_TILES = 2  # of rows, from which on packing pays
 FAR_TILES = 16  # of rows, that a packed block of B serves at least where there are so many
-REPAYS = 2048  # pixels that read a copy of the filter, from which on it pays
 TILE_STEPS = 3  # a tile's set-up costs as much as so many steps of its sum
 
 
@@ -49,6 +48,9 @@ class GroupsOfChannels(NamedTuple):
     b_step: int  # from a channel read to the next
     b_tap: int  # from a tap to the next
     kernel_width: int
+    apart: int = 0  # the last channels of what is made, each a product of runs of A and B
+    b_apart: int = 0  # where B holds their filters, each of which is [p][q][channels read]
+    apart_step: int = 0  # from one of them to the next
     form: int = GATHER
     a_step: int = 1  # from a channel, or a neighbouring pixel of a depthwise convolution, to the next
 
@@ -78,7 +80,7 @@ def _cost(classes, source, groups, itemsize, images):
         (packing - (-images * kind.a_rows.size // ROWS)) * (kind.a_taps.size * kind.length + TILE_STEPS)
         for kind in classes
     )
-    blocks = groups.groups * -(-groups.makes * itemsize // (2 * VECTOR_BYTES))
+    blocks = groups.groups * -(-(groups.makes - groups.apart) * itemsize // (2 * VECTOR_BYTES))
     copying = 2 * source.size * itemsize // VECTOR_BYTES if source.bordered else 0
     return blocks * 2 * ROWS * tiles / images + copying
 
@@ -123,14 +125,35 @@ def _templates(classes, groups, images):
                     b_offset=group * groups.b_group,
                     b_step=groups.b_step,
                     c_offset=group * groups.makes,
-                    columns=groups.makes,
+                    columns=groups.makes - groups.apart,
                     bias_offset=group * groups.makes,
                 )
                 for group in range(groups.groups)
-            ],
+            ]
+            + (_runs(kind, groups) if groups.apart else []),
         )
         row += images * kind.a_rows.size
         tap += kind.a_taps.size
+
+
+def _runs(kind, groups):
+    """Jobs for the channels that are apart: a run of the sum at a time, each of which goes on with the one before."""
+    whole, pairs = groups.makes - groups.apart, list(zip(kind.a_taps.tolist(), kind.taps.tolist(), strict=True))
+    return [
+        Job(
+            form=DOT,
+            a_offset=a_tap,
+            length=kind.length if pairs else 0,
+            b_offset=groups.b_apart + tap * groups.reads,
+            b_step=groups.apart_step,
+            c_offset=whole,
+            columns=groups.apart,
+            bias_offset=whole,
+            accumulate=number > 0,
+            last=number >= len(pairs) - 1,
+        )
+        for number, (a_tap, tap) in enumerate(pairs or [(0, 0)])
+    ]
 
 
 class _Cuts(NamedTuple):
@@ -206,24 +229,14 @@ def _depthwise(channels, kernel_width):
     return GroupsOfChannels(1, 1, channels, 0, channels, channels, kernel_width, CHANNELS, channels)
 
 
-def filter_step(geometry, columns):
-    """Elements from a row of `columns` of the filter to the next, as plans read it.
-
-    They are whole vectors, so that none lies across lines of the cache, where a copy of the filter for that pays.
-    """
-    lanes = VECTOR_BYTES // geometry.itemsize
-    whole = -(-columns // lanes) * lanes
-    many = geometry.x_shape[0] * prod(geometry.out_size) >= REPAYS
-    return whole if many and geometry.groups == 1 and whole * geometry.itemsize < FAR else columns
-
-
 @lru_cache(maxsize=256)
 def forward_plan(geometry):
-    made, depth, _, kernel_width = geometry.w_shape
-    makes, step = made // geometry.groups, filter_step(geometry, made)
-    groups = GroupsOfChannels(geometry.groups, depth, makes, makes, step, depth * step, kernel_width)
+    made, depth, *kernel = geometry.w_shape
+    makes, (step, apart) = made // geometry.groups, filter_rows("forward", geometry)
+    groups = GroupsOfChannels(geometry.groups, depth, makes, makes, step, depth * step, kernel[1])
+    groups = groups._replace(apart=apart, b_apart=prod(kernel) * depth * step, apart_step=prod(kernel) * depth)
     if geometry.depthwise:
-        groups = _depthwise(made, kernel_width)
+        groups = _depthwise(made, kernel[1])
     _, channels, *size = geometry.x_shape
     reads = _reads(geometry, forward_reads, geometry.out_size)
     return pixel_plan(geometry, reads, size, channels, (*geometry.out_size, made), groups)
@@ -231,11 +244,12 @@ def forward_plan(geometry):
 
 @lru_cache(maxsize=256)
 def input_grad_plan(geometry):
-    made, depth, _, kernel_width = geometry.w_shape
-    reads, step = made // geometry.groups, filter_step(geometry, depth)
-    groups = GroupsOfChannels(geometry.groups, reads, depth, reads * depth, step, made * step, kernel_width)
+    made, depth, *kernel = geometry.w_shape
+    reads, (step, apart) = made // geometry.groups, filter_rows("input_grad", geometry)
+    groups = GroupsOfChannels(geometry.groups, reads, depth, reads * depth, step, made * step, kernel[1])
+    groups = groups._replace(apart=apart, b_apart=prod(kernel) * made * step, apart_step=prod(kernel) * made)
     if geometry.depthwise:
-        groups = _depthwise(made, kernel_width)
+        groups = _depthwise(made, kernel[1])
     _, channels, *size = geometry.x_shape
     reads = _reads(geometry, input_grad_reads, size)
     return pixel_plan(geometry, reads, geometry.out_size, made, (*size, channels), groups)

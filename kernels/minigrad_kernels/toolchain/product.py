@@ -150,12 +150,12 @@ def _gather_product(
 
 
 @jit
-def _dot_product(a, b, bias, c, job, relu, a_rows, c_rows):
-    end = job[ROW_END]
+def _dot_product(a, start, b, bias, c, c_start, job, relu, a_rows, c_rows):
+    end, c_offset = job[ROW_END], c_start + job[C_OFFSET]
     for column in range(0, job[COLUMNS], DOT_COLUMNS):
         for row in range(job[ROW], end, DOT_ROWS):
             dot_tile(
-                a, a_rows, job[A_OFFSET], c, c_rows, job[C_OFFSET], row, end, bias, job[BIAS_OFFSET],
+                a, a_rows, start, c, c_rows, c_offset, row, end, bias, job[BIAS_OFFSET],
                 b, job[B_OFFSET], job[LENGTH], job[B_STEP], column, job[COLUMNS], job[ACCUMULATE], relu * job[LAST],
             )  # fmt: skip
 
@@ -181,10 +181,10 @@ def _run(
                 job = jobs[number]
                 if job[COPIES] > 0:
                     _copy_bordered(a, job[COPY_FROM], job[COPIES], border, scratch, base)
+                offset = job[A_OFFSET] if turned or images == 0 else base + job[A_OFFSET]
                 if job[FORM] == DOT:
-                    _dot_product(a, b, bias, c, job, relu, a_rows, c_rows)
+                    _dot_product(source, offset, other, bias, target, start, job, relu, a_rows, c_rows)
                 else:
-                    offset = job[A_OFFSET] if turned or images == 0 else base + job[A_OFFSET]
                     copied = base if turned and images > 0 else 0
                     _gather_product(
                         source, offset, other, copied, bias, target, start, job, relu, a_rows, c_rows, a_taps, b_taps,
