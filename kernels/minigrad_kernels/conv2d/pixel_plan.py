@@ -226,7 +226,8 @@ def _reads(geometry, of, sizes):
 
 def _depthwise(channels, kernel_width):
     """All groups at once: each lane is one of them, and the sum runs over taps alone."""
-    return GroupsOfChannels(1, 1, channels, 0, channels, channels, kernel_width, CHANNELS, channels)
+    sizes = 1, 1, channels, 0, channels, channels, kernel_width
+    return GroupsOfChannels(*sizes, form=CHANNELS, a_step=channels)
 
 
 @lru_cache(maxsize=256)
