@@ -73,7 +73,7 @@ def test_exact_rows_of_matmul_and_conv2d_in_float32_reach_every_tile(monkeypatch
             relu, a, b, bias, c, _, scratch = rest[-7:]
             for job in jobs:
                 if job[product.FORM] == product.DOT:
-                    product._dot_product.function(a, b, bias, c, job, relu, a_rows, c_rows)
+                    product._dot_product.function(a, 0, b, bias, c, 0, job, relu, a_rows, c_rows)
                 else:
                     tables = a_rows, c_rows, a_taps, b_taps, panel_taps
                     product._gather_product.function(a, 0, b, 0, bias, c, 0, job, relu, *tables, scratch, 0)
