@@ -8,7 +8,7 @@ import numpy as np
 
 from ..errors import ShapeError
 from ..toolchain import alias, implementation
-from ..toolchain.arguments import check_array, check_one_kind, check_output
+from ..toolchain.arguments import check_array, check_c_order, check_one_kind, check_output
 from ..toolchain.widening import widened
 
 __all__ = ["copy", "take_rows"]
@@ -49,7 +49,5 @@ def take_rows(x, places, out):
     if x.ndim != 2 or places.ndim != 1:
         raise ShapeError(f"take_rows: x has shape {x.shape}, places {places.shape}, wants (R, C) and (K,)")
     check_output("take_rows", "out", out, (len(places), x.shape[1]), x.dtype)
-    for name, array in (("x", x), ("places", places), ("out", out)):
-        if not array.flags.c_contiguous:
-            raise ShapeError(f"take_rows: {name} (shape {array.shape}) has strides {array.strides}, wants C order")
+    check_c_order("take_rows", x=x, places=places, out=out)
     kernel(alias(x), alias(places), out)

@@ -9,7 +9,7 @@ Errors  ValueError for a shape or layout, TypeError for an element type or kind 
 
 from ..errors import KindError, ShapeError
 from ..toolchain import alias, implementation
-from ..toolchain.arguments import check_floats, check_one_kind, check_output
+from ..toolchain.arguments import check_c_order, check_floats, check_one_kind, check_output
 from ..toolchain.widening import widened
 
 __all__ = ["extremes", "sums"]
@@ -23,9 +23,7 @@ def _checked(op, x, out):
     if x.ndim != 3:
         raise ShapeError(f"{op}: x has shape {x.shape}, wants (A, K, B)")
     check_output(op, "out", out, (x.shape[0], x.shape[2]), x.dtype)
-    for name, array in (("x", x), ("out", out)):
-        if not array.flags.c_contiguous:
-            raise ShapeError(f"{op}: {name} (shape {array.shape}) has strides {array.strides}, wants C order")
+    check_c_order(op, x=x, out=out)
     return kernel, alias(x), alias(out)
 
 

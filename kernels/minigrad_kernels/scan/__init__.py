@@ -7,7 +7,7 @@ Source  Blelloch 1990, "Prefix sums and their applications"
 
 from ..errors import ShapeError
 from ..toolchain import alias, implementation
-from ..toolchain.arguments import check_floats, check_one_kind, check_output
+from ..toolchain.arguments import check_c_order, check_floats, check_one_kind, check_output
 from ..toolchain.widening import widened
 
 __all__ = ["cumsum"]
@@ -27,7 +27,5 @@ def cumsum(x, reverse, out):
     if x.ndim != 3:
         raise ShapeError(f"cumsum: x has shape {x.shape}, wants (N, K, C)")
     check_output("cumsum", "out", out, x.shape, x.dtype)
-    for name, array in (("x", x), ("out", out)):
-        if not array.flags.c_contiguous:
-            raise ShapeError(f"cumsum: {name} (shape {array.shape}) has strides {array.strides}, wants C order")
+    check_c_order("cumsum", x=x, out=out)
     kernel(alias(x), bool(reverse), out)

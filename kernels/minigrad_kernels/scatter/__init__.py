@@ -8,7 +8,7 @@ import numpy as np
 
 from ..errors import ShapeError
 from ..toolchain import alias, implementation
-from ..toolchain.arguments import check_array, check_floats, check_one_kind, check_output
+from ..toolchain.arguments import check_array, check_c_order, check_floats, check_one_kind, check_output
 from ..toolchain.widening import on_cuda, widened
 
 __all__ = ["add_rows"]
@@ -35,7 +35,5 @@ def add_rows(x, places, order, out):
     check_one_kind(op, {"x": x, "places": places, "order": order, "out": out})
     if order is None and type(x) is not np.ndarray:
         raise ShapeError(f"{op}: order is None, wants the indices that sort places")
-    for name, array in (("x", x), ("places", places), ("order", order), ("out", out)):
-        if array is not None and not array.flags.c_contiguous:
-            raise ShapeError(f"{op}: {name} (shape {array.shape}) has strides {array.strides}, wants C order")
+    check_c_order(op, x=x, places=places, order=order, out=out)
     kernel(alias(x), alias(places), order, out)

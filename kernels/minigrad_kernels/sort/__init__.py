@@ -11,7 +11,7 @@ import numpy as np
 
 from ..errors import ShapeError
 from ..toolchain import alias, implementation, threads
-from ..toolchain.arguments import check_floats, check_one_kind, check_output, workspace_of
+from ..toolchain.arguments import check_c_order, check_floats, check_one_kind, check_output, workspace_of
 from ..toolchain.widening import widened
 from .plan import row_bytes
 
@@ -39,8 +39,6 @@ def argsort(x, descending, out, workspace):
         raise ShapeError(f"argsort: out has shape {out.shape}, wants no more columns than x (shape {x.shape})")
     check_output("argsort", "out", out, (len(x), out.shape[1]), np.int64)
     check_one_kind("argsort", {"x": x, "out": out})
-    for name, array in (("x", x), ("out", out)):
-        if not array.flags.c_contiguous:
-            raise ShapeError(f"argsort: {name} (shape {array.shape}) has strides {array.strides}, wants C order")
+    check_c_order("argsort", x=x, out=out)
     wanted = row_bytes(x.shape[1], out.shape[1], x.dtype)
     kernel(alias(x), bool(descending), out, workspace_of("argsort", workspace, wanted, "sort.workspace", x))

@@ -13,6 +13,7 @@ from .widening import SINGLE, is_half
 
 __all__ = [
     "check_array",
+    "check_c_order",
     "check_floats",
     "check_one_kind",
     "check_output",
@@ -70,6 +71,13 @@ def check_output(op, name, array, shape, dtype):
     check_array(op, name, array, shape, dtype)
     if not getattr(array.flags, "writeable", True):  # arrays of CuPy always are
         raise ShapeError(f"{op}: {name} is read-only, wants an array to write to")
+
+
+def check_c_order(op, **arrays):
+    """Refuse arrays, by name, that do not lie in C order without gaps; None is no array."""
+    for name, array in arrays.items():
+        if array is not None and not array.flags.c_contiguous:
+            raise ShapeError(f"{op}: {name} (shape {array.shape}) has strides {array.strides}, wants C order")
 
 
 def workspace_of(op, workspace, wanted, source, like):
@@ -136,8 +144,7 @@ def rows(op, name, array):
         return view.reshape(n * h * w, c)
     if array.ndim != 2:
         raise ShapeError(f"{op}: {name} has shape {array.shape}, wants (N, C) or (N, C, H, W)")
-    if not array.flags.c_contiguous:
-        raise ShapeError(f"{op}: {name} (shape {array.shape}) has strides {array.strides}, wants C order")
+    check_c_order(op, **{name: array})
     return alias(array)
 
 

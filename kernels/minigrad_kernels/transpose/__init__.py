@@ -6,7 +6,7 @@ Errors  ValueError for a shape or layout, TypeError for an element type or kind 
 
 from ..errors import ShapeError
 from ..toolchain import alias, implementation
-from ..toolchain.arguments import check_floats, check_one_kind, check_output
+from ..toolchain.arguments import check_c_order, check_floats, check_one_kind, check_output
 from ..toolchain.widening import widened
 
 __all__ = ["transpose"]
@@ -26,7 +26,5 @@ def transpose(x, out):
     if x.ndim != 3:
         raise ShapeError(f"transpose: x has shape {x.shape}, wants (N, R, C)")
     check_output("transpose", "out", out, (x.shape[0], x.shape[2], x.shape[1]), x.dtype)
-    for name, array in (("x", x), ("out", out)):
-        if not array.flags.c_contiguous:
-            raise ShapeError(f"transpose: {name} (shape {array.shape}) has strides {array.strides}, wants C order")
+    check_c_order("transpose", x=x, out=out)
     kernel(alias(x), alias(out))
