@@ -22,8 +22,8 @@ from .kernel_runs import PROCESSORS, make_inputs, run, same_bits, wanted
 TOLERANCE = 2e-5  # of the largest value
 
 
-def geometry(images, channels, filters, height, width, padding, **options):
-    return rows((images, channels, height, width), (filters, channels, 3, 3), padding=padding, **options)
+def geometry(images, channels, filters, height, width, padding, kernel=(3, 3), **options):
+    return rows((images, channels, height, width), (filters, channels, *kernel), padding=padding, **options)
 
 
 SMALL = [
@@ -35,14 +35,28 @@ SMALL = [
     geometry(9, 4, 17, 4, 4, (1, 1)),
     geometry(65, 6, 8, 5, 5, (1, 2), bias=True),  # partial sums over blocks of images
 ]
+PIECES = [  # of 3 or 4 taps along an axis
+    geometry(2, 3, 5, 9, 8, (1, 0), (4, 4), bias=True),
+    geometry(1, 20, 33, 12, 9, (2, 1), (5, 5), bias=True, relu=True),
+    geometry(2, 4, 6, 13, 10, (0, 3), (7, 7), relu=True),
+    geometry(3, 5, 17, 8, 14, (1, 2), (2, 6)),  # more pieces along one axis
+    geometry(2, 3, 4, 9, 15, (0, 4), (1, 9), bias=True),
+    geometry(2, 4, 5, 11, 12, (1, 1), (3, 3), stride=(2, 2), bias=True, relu=True),
+    geometry(3, 20, 33, 15, 13, (3, 2), (7, 6), stride=(2, 2)),
+    geometry(1, 3, 18, 14, 17, (4, 3), (8, 5), stride=(3, 2), bias=True),  # padding beyond what a tap meets
+    geometry(2, 2, 3, 4, 4, (0, 0), (4, 4), stride=(4, 4)),  # pieces of one tap
+    geometry(1, 3, 2, 3, 5, (1, 0), (5, 3), stride=(2, 1)),  # an input pixel for one residue of two
+]
 LARGE = [
     geometry(3, 64, 64, 16, 15, (1, 1)),
     geometry(1, 130, 70, 14, 14, (1, 1), bias=True),  # two chunks of channels, two sections of filters
     geometry(17, 32, 64, 26, 26, (0, 0)),  # several blocks of tiles
     geometry(64, 256, 40, 4, 4, (1, 1)),
     geometry(2, 512, 48, 8, 8, (1, 1)),
+    geometry(4, 150, 70, 17, 14, (2, 2), (5, 5)),  # chunks of channels and sections of filters in pieces
+    geometry(33, 32, 48, 21, 20, (3, 3), (7, 7), stride=(2, 2)),
 ]
-EXACT = [case for kinds in SMALL for case in kinds]
+EXACT = [case for kinds in (*SMALL, *PIECES) for case in kinds]
 CASES = [*EXACT, *(case for kinds in LARGE for case in kinds)]
 each_case = pytest.mark.parametrize("case", CASES, ids=str)
 
@@ -116,7 +130,7 @@ def test_same_bits_for_four_threads():
 
 @pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf, 3e38], ids=str)
 @pytest.mark.parametrize("position", [0, 1])
-@pytest.mark.parametrize("case", [case for kinds in SMALL[1:5] for case in kinds], ids=str)
+@pytest.mark.parametrize("case", [case for kinds in (*SMALL[1:5], *PIECES[:8]) for case in kinds], ids=str)
 def test_nan_and_infinity_are_where_the_direct_way_has_them(case, position, value):
     inputs = make_inputs(case, np.float32)
     inputs[position][tuple(size // 2 for size in inputs[position].shape)] = value
@@ -147,29 +161,34 @@ def test_it_is_chosen_by_shape(direction):
     x, w = (64, 64, 32, 32), (64, 64, 3, 3)
     assert used(direction, x, w)
     assert used(direction, (64, 512, 4, 4), (512, 512, 3, 3))
-    assert not used(direction, (64, 3, 32, 32), (64, 3, 3, 3))
+    assert used(direction, (64, 3, 32, 32), (64, 3, 3, 3)) == (direction == "input_grad")  # which reads 64
     assert not used(direction, (1, 64, 8, 8), w)
     assert used(direction, (1, 64, 16, 16), w)
     assert used(direction, (64, 16, 16, 16), (16, 16, 3, 3))
-    assert not used(direction, (64, 16, 14, 14), (16, 16, 3, 3))  # tiles beyond the edge
-    assert used(direction, (48, 512, 4, 4), (512, 512, 3, 3))
-    for other in (dict(stride=(2, 2)), dict(dilation=(1, 2)), dict(itemsize=8)):
+    assert not used(direction, (64, 16, 9, 9), (16, 16, 3, 3))  # tiles beyond the edge
+    assert not used(direction, x, w, stride=(2, 2))  # pieces of one or two taps
+    for size in (4, 5, 6, 7):
+        assert used(direction, x, (64, 64, size, size), padding=(2, 2))
+    for size in (5, 6, 7):
+        assert used(direction, x, (64, 64, size, size), stride=(2, 2), padding=(2, 2))
+    assert not used(direction, x, (64, 64, 1, 1), padding=(0, 0))
+    for other in (dict(dilation=(1, 2)), dict(itemsize=8)):
         assert not used(direction, x, w, **other)
     assert not used(direction, x, (64, 32, 3, 3), groups=2)
-    assert not used(direction, x, (64, 64, 5, 5))
     with winograd("always"):
         assert used(direction, (1, 3, 8, 8), (4, 3, 3, 3))
         assert not used(direction, x, w, itemsize=8)
         assert not used(direction, (0, 3, 8, 8), (4, 3, 3, 3))
+        assert used(direction, (1, 3, 8, 8), (4, 3, 1, 2))
+        assert not used(direction, (1, 3, 8, 8), (4, 3, 1, 2), stride=(2, 1))  # leaves pixels that no tap meets
     with winograd(False):
         assert not used(direction, x, w)
 
 
-def test_what_is_read_decides():
-    for channels, filters in ((64, 8), (8, 64)):
+def test_a_few_channels_do_not_pay():
+    for channels, filters in ((64, 2), (2, 64)):
         x, w = (64, channels, 16, 16), (filters, channels, 3, 3)
-        assert used("forward", x, w) == used("weight_grad", x, w) == (channels == 64)
-        assert used("input_grad", x, w) == (filters == 64)
+        assert not any(used(direction, x, w) for direction in ("forward", "input_grad", "weight_grad"))
 
 
 @pytest.mark.parametrize("case", LARGE[2], ids=str)

@@ -484,7 +484,8 @@ assert 2 < growth < 50 and errors["Winograd, 4 x 4 tiles"].max() < 1e-4
 
 # %% [markdown]
 # For training that is a good bargain: the errors stay far below the size of the results, and a gradient from a batch is
-# a noisy estimate anyway. So it is on by default where shapes promise a gain, and never used in float64.
+# a noisy estimate anyway. So it is on by default where shapes promise a gain, and never used in float64. Larger filters
+# are sums of pieces of 3 x 3 or 4 x 4 taps, and with a stride of 2 each piece takes every second tap.
 #
 # ## In the library
 #
@@ -496,6 +497,7 @@ assert 2 < growth < 50 and errors["Winograd, 4 x 4 tiles"].max() < 1e-4
 # | one thread a result, GPU | [`cuda_plain.py`](../../kernels/minigrad_kernels/conv2d/cuda_plain.py) |
 # | implicit product, GPU | [`cuda_gemm.py`](../../kernels/minigrad_kernels/conv2d/cuda_gemm.py) |
 # | Winograd: tiles | [`winograd_plan.py`](../../kernels/minigrad_kernels/conv2d/winograd_plan.py) |
+# | Winograd: filters in pieces | [`winograd_pieces.py`](../../kernels/minigrad_kernels/conv2d/winograd_pieces.py) |
 # | Winograd: when it pays | [`winograd_choice.py`](../../kernels/minigrad_kernels/conv2d/winograd_choice.py) |
 #
 # ## Exercises

@@ -14,7 +14,6 @@ from ..toolchain import alias, threads
 from ..toolchain.pooling import Windows
 from ..toolchain.product import ALIGNMENT, Plan, aligned, flat, runner, scratch_bytes
 from ..toolchain.tf32_mode import mode as tf32
-from . import winograd_plan
 from .cpu_tf32 import rounded_bytes, rounding
 from .filter_plan import Layout, add_pairwise, fold, partial_count
 from .filters import FilterRows, copied, filter_rows, transposed
@@ -23,7 +22,7 @@ from .neighbours import finite, neighbours, spread
 from .pixel_plan import forward_plan, input_grad_plan
 from .scatter_plan import scatter
 from .window_plan import weight_grad_plan
-from .winograd_choice import correlated, plan_of, summed, winograd_bytes
+from .winograd_choice import correlated, plans_of, summed, winograd_bytes
 from .winograd_mode import mode
 
 __all__ = ["ready", "workspace"]
@@ -49,9 +48,9 @@ class _Setup(NamedTuple):
 
 
 class _Ways(NamedTuple):
-    """How a direction may go: by a plan of Winograd's unless it is None, for a finite source, for any source."""
+    """How a direction may go: by plans of Winograd's if there are, for a finite source, for any source."""
 
-    winograd: winograd_plan.Plan | None
+    winograd: tuple
     near: _Setup
     plain: _Setup
 
@@ -62,7 +61,7 @@ class _Ways(NamedTuple):
 
 @lru_cache(maxsize=1024)
 def _ways(direction, x_shape, w_shape, stride, padding, dilation, groups, itemsize, count, _mode):
-    winograd = plan_of(direction, x_shape, w_shape, (stride, padding, dilation, groups), itemsize)
+    winograd = plans_of(direction, x_shape, w_shape, (stride, padding, dilation, groups), itemsize)
     out_size = output_shape(x_shape, w_shape, None, stride, padding, dilation, groups)[2:]
     geometry = Geometry(x_shape, w_shape, out_size, stride, padding, dilation, groups, itemsize, count)
     plain = _setup(direction, geometry)
@@ -201,7 +200,7 @@ def _with_pooling(x_shape, w_shape, settings, windows, made, itemsize, count, _m
     ways, found = pooled.ways, None
     if not pooled.convolved and prod(made):
         table = Windows(*windows, tuple(size), made, o).table()
-        found = _Ways(None, *(setup._replace(run=runner(setup.plan, table)) for setup in ways[1:]))
+        found = _Ways((), *(setup._replace(run=runner(setup.plan, table)) for setup in ways[1:]))
     return _Pooling(found, ways, pooled.convolved, (n, *size, o), windows)
 
 
@@ -232,7 +231,7 @@ def _input_grad(ways, g, w, dx, workspace):
 
 
 def _weight_grad(ways, g, x, dw, workspace):
-    if ways.winograd and summed(ways.winograd, g, x, dw, workspace, _add):
+    if ways.winograd and summed(*ways.winograd, g, x, dw, workspace, _add):
         return
     setup, total = ways.plain, flat(dw)
     partials, scratch, none = _carve(setup, workspace, g)

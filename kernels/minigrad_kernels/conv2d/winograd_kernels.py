@@ -1,4 +1,4 @@
-"""Winograd convolution F(4x4,3x3) in all three directions, for float32; see winograd_plan.py.
+"""Winograd convolution in all three directions, for float32; see winograd_plan.py.
 
 A sum runs over channels, or for the weight gradient over tiles in order, as long as a plan chosen by shape alone
 says; where it is interrupted and who computes it changes no bits.
@@ -17,70 +17,75 @@ from ..toolchain.transform import (
     transpose,
 )
 from ..toolchain.vector import low_tile, narrow_tile, wide_tile
-from .winograd_plan import FREQUENCIES, LANES
+from .winograd_pieces import FREQUENCIES
+from .winograd_plan import LANES
 
 __all__ = ["correlate", "sum_filter"]
 
 
 @jit
-def _tile_corner(form, tile):
-    """Image, row and column of the first pixel of a tile."""
-    each = form.tile_rows * form.tile_columns
+def _corner(form, tile):
+    """Image, row and column of the first pixel of a tile, among those that are made."""
+    each, size = form.tiles[0] * form.tiles[1], FREQUENCIES + 1 - len(form.taps)
     image, place = tile // each, tile % each
-    return image, 4 * (place // form.tile_columns), 4 * (place % form.tile_columns)
+    return image, size * (place // form.tiles[1]), size * (place % form.tiles[1])
 
 
 @jit
-def _spread_source(form, x, tile, tile_end, channel, channel_end, scratch, v):
-    left = form.channels - channel
+def _inside(size, first, step):
+    """From which step on, and below which, first + step*k is one of `size` places."""
+    return -(first // step), -((first - size) // step)
+
+
+@jit
+def _spread_source(form, piece, x, tile, tile_end, channel, channel_end, scratch, v):
+    left, down, right = form.channels - channel, form.step[0], form.step[1]
+    line = form.source[1] * form.channels
     for number in range(tile, tile_end):
-        image, row, column = _tile_corner(form, number)
-        row, column = row - form.top, column - form.left
-        window = (-row, form.height - row, -column, form.width - column)
-        at = ((image * form.height + row) * form.width + column) * form.channels + channel
+        image, row, column = _corner(form, number)
+        row, column = row * down + piece[0], column * right + piece[3]
+        window = (*_inside(form.source[0], row, down), *_inside(form.source[1], column, right))
+        at = (image * form.source[0] + row) * line + column * form.channels + channel
         target = v + (number - tile) * form.v_tile
         for c in range(0, channel_end - channel, LANES):
             spread_input(
-                x, at + c, form.width * form.channels, form.channels, window, left - c,
-                scratch, target + c, form.v_step,
-            )  # fmt: skip
+                x, at + c, down * line, right * form.channels, window, left - c, scratch, target + c, form.v_step
+            )
 
 
 @jit
-def _result_at(form, tile):
-    """Where in the result a tile begins."""
-    image, row, column = _tile_corner(form, tile)
-    return ((image * form.result_height + row) * form.result_width + column) * form.filters
+def _result(form, tile):
+    """Where in the result a tile begins, and which of its pixels are inside."""
+    image, row, column = _corner(form, tile)
+    line, window = form.result[1] * form.filters, (0, form.made[0] - row, 0, form.made[1] - column)
+    row, column = form.first[0] + row * form.spacing[0], form.first[1] + column * form.spacing[1]
+    return (image * form.result[0] + row) * line + column * form.filters, window
 
 
 @jit
 def _spread_result(form, g, tile, tile_end, first, end, scratch, m):
     for number in range(tile, tile_end):
-        _, row, column = _tile_corner(form, number)
-        window = (0, form.result_height - row, 0, form.result_width - column)
-        at = _result_at(form, number)
+        at, window = _result(form, number)
         target = m + (number - tile) * form.m_tile
         for k in range(first, end, LANES):
             spread_gradient(
-                g, at + k, form.result_width * form.filters, form.filters, window, form.filters - k,
-                scratch, target + k - first, form.m_step,
+                g, at + k, form.result[1] * form.filters, form.filters, window, form.filters - k,
+                scratch, target + k - first, form.m_step, form.taps,
             )  # fmt: skip
 
 
 @jit
 def _gather_result(form, tile, tile_end, first, end, scratch, base, bias, relu, out):
-    finite = 1
+    finite, right = 1, form.spacing[1] * form.filters
+    down = form.spacing[0] * form.result[1] * form.filters
     for number in range(tile, tile_end):
-        _, row, column = _tile_corner(form, number)
-        window = (0, form.result_height - row, 0, form.result_width - column)
-        at = _result_at(form, number)
-        ahead = _result_at(form, number + 1) - at
+        at, window = _result(form, number)
+        ahead = _result(form, number + 1)[0] - at
         source = base + form.m_at + (number - tile) * form.m_tile
         for k in range(first, end, LANES):
             finite &= gather_output(
                 scratch, source + k - first, form.m_step, bias, k, relu,
-                out, at + k, form.result_width * form.filters, form.filters, window, form.filters - k,
-                scratch, base + form.spare_at, ahead,
+                out, at + k, down, right, window, form.filters - k, scratch, base + form.spare_at, ahead, form.taps,
             )  # fmt: skip
     return finite
 
@@ -92,36 +97,47 @@ def _panel(form, first, k):
 
 
 @jit
-def _spread_part(form, w, channel, channel_end, first, end, scratch, u):
+def _tap(form, piece, row, column):
+    """The number of a tap of a piece in the whole filter."""
+    down, right = piece[1] + row * form.tap_step[0], piece[4] + column * form.tap_step[1]
+    return down * form.filter_width + right
+
+
+@jit
+def _spread_part(form, piece, w, channel, channel_end, first, end, scratch, u):
     """U of some channels and filters."""
-    plane = form.channels * form.filters
+    plane, window = form.channels * form.filters, (0, piece[2], 0, piece[5])
+    tap = _tap(form, piece, 0, 0)
+    down, right = _tap(form, piece, 1, 0) - tap, form.tap_step[1]
     for c in range(channel, channel_end):
         for k in range(first, end, LANES):
             target = u + _panel(form, first, k) + (c - channel) * 2 * LANES
             spread_filter(
-                w, c * form.filters + k, 3 * plane, plane, (0, 3, 0, 3), form.filters - k,
-                scratch, target, form.u_step,
+                w, tap * plane + c * form.filters + k, down * plane, right * plane, window, form.filters - k,
+                scratch, target, form.u_step, form.taps,
             )  # fmt: skip
 
 
 @jit
-def _spread_transposed(form, w, channel, channel_end, first, end, scratch, base):
-    """U of some channels and filters of a rotated filter, which lies with the two exchanged."""
-    plane, part = form.channels * form.filters, form.chunk * form.section
-    taps = base + form.taps_at
-    for tap in range(9):
-        for k in range(first, end, LANES):
-            for c in range(channel, channel_end, LANES):
-                transpose(
-                    w, (8 - tap) * plane + k * form.channels + c, form.channels, form.filters - k, form.channels - c,
-                    scratch, taps + tap * part + (c - channel) * form.section + k - first, form.section,
-                )  # fmt: skip
+def _spread_transposed(form, piece, w, channel, channel_end, first, end, scratch, base):
+    """U of some channels and filters of a filter that lies with the two exchanged."""
+    plane, part, taps = form.channels * form.filters, form.chunk * form.section, base + form.taps_at
+    across, window = len(form.taps), (0, piece[2], 0, piece[5])
+    for row in range(piece[2]):
+        for column in range(piece[5]):
+            source, target = _tap(form, piece, row, column) * plane, taps + (row * across + column) * part
+            for k in range(first, end, LANES):
+                for c in range(channel, channel_end, LANES):
+                    transpose(
+                        w, source + k * form.channels + c, form.channels, form.filters - k, form.channels - c,
+                        scratch, target + (c - channel) * form.section + k - first, form.section,
+                    )  # fmt: skip
     for c in range(channel_end - channel):
         for k in range(first, end, LANES):
             target = base + form.u_at + _panel(form, first, k) + c * 2 * LANES
             spread_filter(
-                scratch, taps + c * form.section + k - first, 3 * part, part, (0, 3, 0, 3), LANES,
-                scratch, target, form.u_step,
+                scratch, taps + c * form.section + k - first, across * part, part, window, LANES,
+                scratch, target, form.u_step, form.taps,
             )  # fmt: skip
 
 
@@ -152,67 +168,66 @@ def _product(scratch, rows, columns, length, a, a_rows, a_step, b, b_panel, b_st
 
 
 @shared
-def correlate(team, shares, form, items, a_rows, c_rows, zero, x, w, none, bias, relu, out, scratch):
+def correlate(team, shares, form, items, pieces, a_rows, c_rows, zero, x, w, none, bias, relu, out, scratch):
     """Forward and input gradient; x, w and out are one-dimensional. Whether all was finite is left in scratch."""
     for own in share(shares, team):
-        base, finite, held, count = own * form.share, 1, -1, items.shape[0]
+        base, finite, held, count, channels = own * form.share, 1, -1, items.shape[0], form.channels
+        u, m = base + form.u_at, base + form.m_at
         for number in range(own * count // shares, (own + 1) * count // shares):
-            tile, tile_end, _, channels, first, end = items[number]
-            for c in range(0, channels, form.chunk):
-                part = base + c // form.chunk * form.v_chunk
-                _spread_source(form, x, tile, tile_end, c, min(c + form.chunk, channels), scratch, part)
-            for k in range(first, end, form.section):
-                k_end = min(k + form.section, end)
+            tile, tile_end, first, end = items[number]
+            for p in range(pieces.shape[0]):
                 for c in range(0, channels, form.chunk):
                     c_end = min(c + form.chunk, channels)
-                    if held != k * channels + c:
-                        held = k * channels + c
-                        if form.transposed:
-                            _spread_transposed(form, w, c, c_end, k, k_end, scratch, base)
-                        else:
-                            _spread_part(form, w, c, c_end, k, k_end, scratch, base + form.u_at)
-                    for f in range(FREQUENCIES):
-                        v = base + c // form.chunk * form.v_chunk + f * form.v_step
-                        _product(
-                            scratch, tile_end - tile, k_end - k, c_end - c, v, a_rows, 1,
-                            base + form.u_at + f * form.u_step, form.chunk, 2 * LANES,
-                            base + form.m_at + f * form.m_step, c_rows, c > 0, none, zero,
-                        )  # fmt: skip
-                finite &= _gather_result(form, tile, tile_end, k, k_end, scratch, base, bias, relu, out)
+                    _spread_source(form, pieces[p], x, tile, tile_end, c, c_end, scratch, base)
+                    for k in range(first, end, form.section):
+                        k_end, part = min(k + form.section, end), (p * form.filters + k) * channels + c
+                        if held != part and form.transposed:
+                            _spread_transposed(form, pieces[p], w, c, c_end, k, k_end, scratch, base)
+                        elif held != part:
+                            _spread_part(form, pieces[p], w, c, c_end, k, k_end, scratch, u)
+                        held = part
+                        for f in range(FREQUENCIES**2):
+                            _product(
+                                scratch, tile_end - tile, k_end - k, c_end - c, base + f * form.v_step, a_rows, 1,
+                                u + f * form.u_step, form.chunk, 2 * LANES,
+                                m + f * form.m_step + k - first, c_rows, p + c > 0, none, zero,
+                            )  # fmt: skip
+            finite &= _gather_result(form, tile, tile_end, first, end, scratch, base, bias, relu, out)
         scratch[base + form.finite_at] = finite
 
 
 @jit
-def _gather_part(form, channel, channel_end, first, end, scratch, u, dw, at):
-    plane, finite = form.channels * form.filters, 1
+def _gather_part(form, piece, channel, channel_end, first, end, scratch, base, dw, at):
+    plane, finite, window, tap = form.channels * form.filters, 1, (0, piece[2], 0, piece[5]), _tap(form, piece, 0, 0)
+    down, right = _tap(form, piece, 1, 0) - tap, form.tap_step[1]
     for c in range(channel, channel_end):
         for k in range(first, end, LANES):
-            source, target = u + (c - channel) * form.section + k - first, at + c * form.filters + k
+            source, target = base + form.u_at + (c - channel) * form.section + k - first, at + c * form.filters + k
             finite &= gather_filter(
-                scratch, source, form.u_step, dw, target, 3 * plane, plane, form.filters - k, form.filters
-            )
+                scratch, source, form.u_step, dw, target + tap * plane, down * plane, right * plane, window,
+                form.filters - k, scratch, base + form.spare_at, form.filters, form.taps,
+            )  # fmt: skip
     return finite
 
 
 @shared
-def sum_filter(team, shares, form, items, parts, a_rows, c_rows, zero, x, g, none, dw, scratch):
+def sum_filter(team, shares, form, items, pieces, parts, a_rows, c_rows, zero, x, g, none, dw, scratch):
     """Weight gradient, or its partial sums one after the other; arrays are one-dimensional."""
     for own in share(shares, team):
         base, finite, count = own * form.share, 1, items.shape[0]
         for number in range(own * count // shares, (own + 1) * count // shares):
-            start, stop, channel, channel_end, first, end = items[number]
+            start, stop, channel, channel_end, first, end, p = items[number]
             for tile in range(start, stop, form.block):
                 tile_end = min(tile + form.block, stop)
-                _spread_source(form, x, tile, tile_end, channel, channel_end, scratch, base)
+                _spread_source(form, pieces[p], x, tile, tile_end, channel, channel_end, scratch, base)
                 _spread_result(form, g, tile, tile_end, first, end, scratch, base + form.m_at)
-                for f in range(FREQUENCIES):
+                for f in range(FREQUENCIES**2):
                     _product(
                         scratch, channel_end - channel, end - first, tile_end - tile,
                         base + f * form.v_step, a_rows, form.v_tile,
                         base + form.m_at + f * form.m_step, 1, form.m_tile,
                         base + form.u_at + f * form.u_step, c_rows, tile > start, none, zero,
                     )  # fmt: skip
-            part = number * parts // count * 9 * form.channels * form.filters
-            u = base + form.u_at
-            finite &= _gather_part(form, channel, channel_end, first, end, scratch, u, dw, part)
+            part = number * parts // count * (dw.size // parts)
+            finite &= _gather_part(form, pieces[p], channel, channel_end, first, end, scratch, base, dw, part)
         scratch[base + form.finite_at] = finite

@@ -16,9 +16,9 @@ def mode():
 
 
 def winograd(mode=True):
-    """Whether convolutions on the CPU may go by Winograd's F(4x4,3x3). On by default. A with block or a decorator.
+    """Whether convolutions on the CPU may go by Winograd's way. On by default. A with block or a decorator.
 
-    True    3x3 filters with stride, dilation and groups of 1 do in float32, where shapes promise a gain
+    True    those in float32 without dilation and groups do, where shapes promise a gain
     False   none do: all are direct, with rounding errors about ten times as small
     "always"    all that can do, whether it pays or not
     Errors  ValueError for another mode

@@ -1,11 +1,13 @@
-"""Winograd convolution: how tiles, channels and filters are shared out.
+"""Winograd convolution: how tiles, taps, channels and filters are shared out.
 
-An output is cut into tiles of 4x4 pixels, each made from 6x6 pixels of input (a tile may reach beyond an edge). In the
-domain of frequencies the convolution is 36 matrix products, tiles x channels by channels x filters: 2.25
-multiplications for each output, channel and filter, not 9.
+An output is cut into tiles of m x m pixels, each made from 6x6 pixels of input (a tile may reach beyond an edge). In
+the domain of frequencies the convolution with r x r taps, r = 7 - m, is 36 matrix products, tiles x channels by
+channels x filters: 36/m^2 multiplications for each output, channel and filter, not r^2. A filter of more taps is a sum
+of pieces, see winograd_pieces.py; they are added in the domain of frequencies.
 
 A thread holds in its second cache the frequencies of a block of tiles, V, those of a part of the filter, U, and their
-products, M; they are made where they are needed and never lie in memory as a whole.
+products, M; they are made where they are needed and never lie in memory as a whole. A part of the filter is a piece
+of it, for some channels and filters.
 """
 
 from math import prod
@@ -15,11 +17,10 @@ import numpy as np
 
 from ..toolchain.jobs import ROWS, SHARED_WORK, VECTOR_BYTES
 from .filter_plan import partial_count
+from .winograd_pieces import FREQUENCIES
 
-__all__ = ["LANES", "Form", "Plan", "correlation_plan", "filter_plan"]
+__all__ = ["ITEMSIZE", "LANES", "Form", "Plan", "correlation_plan", "filter_plan"]
 
-TILE = 4  # pixels of a tile, along an axis
-FREQUENCIES = 36
 ITEMSIZE = 4
 LANES = VECTOR_BYTES // ITEMSIZE
 BLOCK_TILES = 36  # whose frequencies are held at once: whole register tiles, and few enough for the cache
@@ -30,26 +31,28 @@ CHUNK, SECTION = 128, 64  # channels and filters of a part of the filter
 class Form(NamedTuple):
     """What a kernel needs to know of a geometry; offsets count elements, from the start of a thread's scratch memory.
 
-    The source is what tiles of 6x6 are cut from, with its channels; the result, cut into tiles of 4x4, has filters.
+    The source is what tiles of 6x6 are cut from, with its channels; the result, cut into tiles, has filters. Pairs are
+    vertical and horizontal; made to tap_step are those of the axes of a Grid.
     """
 
-    height: int  # of the source
-    width: int
+    taps: tuple  # r zeros: their number is known to the compiler
+    source: tuple  # height, width
     channels: int
-    result_height: int
-    result_width: int
+    result: tuple  # height, width
     filters: int
-    top: int  # how far the first tile begins before the source
-    left: int
-    tile_rows: int  # of an image
-    tile_columns: int
-    transposed: int  # the filter is read rotated, with its two channels exchanged
+    made: tuple
+    first: tuple
+    spacing: tuple
+    step: tuple
+    tap_step: tuple
+    filter_width: int  # in taps
+    tiles: tuple  # of an image
+    transposed: int  # the filter is read with its two channels exchanged
     block: int  # tiles
     chunk: int  # channels
     section: int  # filters
     v_tile: int  # from a tile to the next
     v_step: int  # from a frequency to the next
-    v_chunk: int  # from the frequencies of a chunk to those of the next
     u_at: int
     u_step: int
     m_at: int
@@ -62,10 +65,11 @@ class Form(NamedTuple):
 
 
 class Plan(NamedTuple):
-    """Rows of items are bounds: of tiles, of channels (of dw) and of filters."""
+    """Rows of items are bounds: of tiles and of filters; for dw of tiles, channels and filters, and the piece."""
 
     form: Form
     items: np.ndarray
+    pieces: np.ndarray  # see winograd_pieces.py
     a_rows: np.ndarray
     c_rows: np.ndarray
     shares: int  # threads that take part
@@ -85,10 +89,6 @@ def _ranges(count, step, pieces):
     return list(zip(bounds, bounds[1:], strict=False))
 
 
-def _tiles(size):
-    return [-(-length // TILE) for length in size]
-
-
 def _odd(count):
     """At least so many elements, as an odd number of vectors: neighbours do not meet in one set of the cache."""
     return (-(-count // LANES) | 1) * LANES
@@ -100,23 +100,23 @@ def _steps(block, width):
     return tile, _odd(block * tile)
 
 
-def _form(source, result, border, transposed, sizes, whole_channels):
-    """The form for a source and a result (height, width, channels); sizes: block, chunk and section.
+def _form(geometry, grid, transposed, sizes, width):
+    """The form; sizes: block, chunk and section; width: filters whose products are held at once.
 
-    V and M lie frequency by frequency, V chunk by chunk before that, so that all that a product reads lies together.
+    V and M lie frequency by frequency, so that all that a product reads lies together.
     """
     block, chunk, section = sizes
-    v_tile, v_step = _steps(block, chunk)
-    chunks = -(-source[2] // chunk) if whole_channels else 1
-    m_tile, m_step = _steps(block, section)
+    ends = [(geometry.x_shape[2:], geometry.x_shape[1]), (geometry.out_size, geometry.w_shape[0])]
+    source, result = reversed(ends) if transposed else ends
+    (v_tile, v_step), (m_tile, m_step) = _steps(block, chunk), _steps(block, width)
     u_step = chunk * _up(section, 2 * LANES) + LANES
-    frequencies = [FREQUENCIES * step for step in (v_step * chunks, u_step, m_step)]
-    parts = [*frequencies, 9 * chunk * section * transposed, 2 * LANES]
+    frequencies = [FREQUENCIES**2 * step for step in (v_step, u_step, m_step)]
+    parts = [*frequencies, grid.taps**2 * chunk * section * transposed, 2 * LANES]
     u_at, m_at, taps_at, spare_at, share = np.cumsum(parts).tolist()
+    axes = zip(*(axis[:-1] for axis in grid[:2]), strict=True)
     return Form(
-        *source, *result, *border, *_tiles(result[:2]), transposed, *sizes,
-        v_tile, v_step, FREQUENCIES * v_step, u_at, u_step, m_at, m_tile, m_step,
-        taps_at, spare_at, spare_at + LANES, share,
+        (0,) * grid.taps, *source, *result, *axes, geometry.w_shape[3], grid.tiles, int(transposed), *sizes,
+        v_tile, v_step, u_at, u_step, m_at, m_tile, m_step, taps_at, spare_at, spare_at + LANES, share,
     )  # fmt: skip
 
 
@@ -129,13 +129,12 @@ def _shares(geometry, items):
     return min(geometry.threads if geometry.work >= SHARED_WORK else 1, len(items))
 
 
-def _correlation_items(tiles, channels, filters, threads):
+def _correlation_items(tiles, filters, several, threads):
     """Blocks of tiles, for each of some ranges of filters.
 
-    Where a part of the filter has all channels, ranges are such parts: one after the other serves all blocks. Else
-    there is one range, and blocks are large.
+    Where the filter has one part for a range of filters, it serves all blocks, one after the other. Else there is one
+    range, and blocks are large.
     """
-    several = channels > CHUNK
     blocks = -(-tiles // (LARGE_TILES if several else BLOCK_TILES))
     if blocks > threads:
         blocks = _up(blocks, threads)
@@ -144,49 +143,44 @@ def _correlation_items(tiles, channels, filters, threads):
     if not several:
         pieces = max(pieces, -(-filters // SECTION))
     ranges = _ranges(filters, LANES, pieces)
-    return [(*block, 0, channels, *part) for part in ranges for block in blocks]
+    return [(*block, *part) for part in ranges for block in blocks]
 
 
-def correlation_plan(geometry, transposed):
-    """Forward, or with `transposed` the input gradient, which correlates g with the rotated filter.
-
-    The sums run over channels alone.
-    """
-    images, channels, *size = geometry.x_shape
-    source, result = (*size, channels), (*geometry.out_size, geometry.w_shape[0])
-    border = geometry.padding
+def correlation_plan(geometry, grid, transposed):
+    """Forward, or with `transposed` a grid of the input gradient. The sums run over channels and pieces."""
+    channels, filters = geometry.w_shape[1::-1]
     if transposed:
-        source, result, border = result, source, tuple(2 - padding for padding in border)
-    tiles = images * prod(_tiles(result[:2]))
-    chunk, section = min(CHUNK, _up(source[2], LANES)), min(SECTION, _up(result[2], LANES))
-    items = _correlation_items(tiles, source[2], result[2], geometry.threads)
-    block = max(item[1] - item[0] for item in items)
-    form = _form(source, result, border, int(transposed), (block, chunk, section), True)
+        channels, filters = filters, channels
+    tiles, pieces = geometry.x_shape[0] * prod(grid.tiles), grid.pieces
+    chunk, section = min(CHUNK, _up(channels, LANES)), min(SECTION, _up(filters, LANES))
+    items = _correlation_items(tiles, filters, len(pieces) > 1 or channels > chunk, geometry.threads)
+    block, width = (max(item[end] - item[end - 1] for item in items) for end in (1, 3))
+    form = _form(geometry, grid, transposed, (block, chunk, section), width)
     numbers = np.arange(block)
-    tables = np.array(items, np.int64), numbers * form.v_tile, numbers * form.m_tile
+    tables = np.array(items, np.int64), pieces, numbers * form.v_tile, numbers * form.m_tile
     return Plan(form, *tables, _shares(geometry, items), 1, 0)
 
 
-def filter_plan(geometry):
+def filter_plan(geometry, grid):
     """Weight gradient: items are parts of dw, or of its partial sums over blocks of images."""
-    images, channels, *size = geometry.x_shape
-    source, result = (*size, channels), (*geometry.out_size, geometry.w_shape[0])
-    partials, tiles = partial_count(geometry), prod(_tiles(result[:2]))
-    sections = -(-result[2] // SECTION)
+    (images, channels), filters, pieces = geometry.x_shape[:2], geometry.w_shape[0], grid.pieces
+    partials, tiles = partial_count(geometry), prod(grid.tiles)
+    sections = -(-filters // SECTION)
     chunks = -(-channels // CHUNK)
-    chunks *= _pieces(partials * sections * chunks, geometry.threads)
-    chunks, sections = _ranges(channels, LANES, chunks), _ranges(result[2], LANES, sections)
+    chunks *= _pieces(partials * sections * chunks * len(pieces), geometry.threads)
+    chunks, sections = _ranges(channels, LANES, chunks), _ranges(filters, LANES, sections)
     bounds = [part * images // partials * tiles for part in range(partials + 1)]
     items = [
-        (*part, *chunk, *section)
+        (*part, *chunk, *section, piece)
         for part in zip(bounds, bounds[1:], strict=False)
         for chunk in chunks
         for section in sections
+        for piece in range(len(pieces))
     ]
     chunk, section = (_up(max(end - start for start, end in parts), LANES) for parts in (chunks, sections))
     block = min(BLOCK_TILES, max(end - start for start, end in zip(bounds, bounds[1:], strict=False)))
-    form = _form(source, result, geometry.padding, 0, (block, chunk, section), False)
+    form = _form(geometry, grid, False, (block, chunk, section), section)
     numbers = np.arange(chunk)
-    tables = np.array(items, np.int64), numbers, numbers * section
+    tables = np.array(items, np.int64), pieces, numbers, numbers * section
     leading = partials * prod(geometry.w_shape) if partials > 1 else 0
     return Plan(form, *tables, _shares(geometry, items), partials, leading)

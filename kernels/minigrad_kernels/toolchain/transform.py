@@ -1,18 +1,23 @@
-"""Winograd's transforms F(4x4,3x3) as LLVM IR: a small square of vectors in, a square of another size out.
+"""Winograd's transforms F(m x m, r x r) as LLVM IR, m + r = 7: a small square of vectors in, one of another size out.
 
 All are two-sided: with L a matrix of transform_rules.py, result = L square L^T, for a vector of neighbouring channels
 at a time.
 
 Math    spread_input     V = B^T x B    6x6 pixels to 6x6 frequencies
-        spread_filter    U = G w G^T    3x3 taps to 6x6 frequencies
-        gather_output    y = A^T M A    6x6 frequencies, M = sum of V U over channels, to 4x4 pixels
-        spread_gradient  M = A g A^T    4x4 pixels to 6x6 frequencies
-        gather_filter    w = G^T U G    6x6 frequencies, U = sum of V M over tiles, to 3x3 taps
+        spread_filter    U = G w G^T    r x r taps to 6x6 frequencies
+        gather_output    y = A^T M A    6x6 frequencies, M = sum of V U over channels, to m x m pixels
+        spread_gradient  M = A g A^T    m x m pixels to 6x6 frequencies
+        gather_filter    w = G^T U G    6x6 frequencies, U = sum of V M over tiles, to r x r taps
 
-Arrays are one-dimensional float32; `at`, steps and counts are in elements. `count` is how many channels are left, at
-least 1: lanes past it are read as 0 and not written, except that frequencies are always written as whole vectors.
+Arrays are one-dimensional float32; `at`, steps and counts are in elements. `taps` is a tuple of r integers, whose
+number alone matters: its type says it to the compiler. Of a window (r0, r1, c0, c1) the places with r0 <= row < r1 and
+c0 <= column < c1 are read, others are 0; or written, others go to a spare place of one vector. `count` is how many
+channels are left, at least 1: lanes past it are read as 0 and not written, except that frequencies are always written
+as whole vectors.
 Source  A. Lavin, S. Gray, "Fast algorithms for convolutional neural networks", 2016, section 4
 """
+
+from functools import partial
 
 from llvmlite import ir
 from numba.core import cgutils, types
@@ -24,7 +29,8 @@ from .transform_rules import Arithmetic, filter_rule, gradient_rule, input_rule,
 __all__ = ["gather_filter", "gather_output", "spread_filter", "spread_gradient", "spread_input", "transpose"]
 
 FREQUENCIES = 6  # along one axis
-WINDOW = types.UniTuple(types.int64, 4)
+INTEGER = types.int64
+WINDOW = types.UniTuple(INTEGER, 4)
 
 
 # ---- squares of vectors ----------------------------------------------------------------------------------------------
@@ -79,14 +85,13 @@ def _transformed(emit, rule, size, load, store):
             store(row, column, vector)
 
 
-def _spread(rule, size, windowed):
-    """Code that reads a square of pixels or taps and writes frequencies."""
+def _spread(rule, size, arguments):
+    """Signature and code of what reads a square of pixels or taps of that size and writes frequencies."""
 
     def generate(context, builder, signature, values):
         emit = Emitter(context, builder, signature)
-        source, at, down, right, window, count, target, target_at, step = values
-        spare = _zeros(emit) if windowed else None
-        pixels = _Square(emit, emit.base(0, source, at), (down, right), window if windowed else None, spare)
+        source, at, down, right, window, count, target, target_at, step = values[:9]
+        pixels = _Square(emit, emit.base(0, source, at), (down, right), window, _zeros(emit))
         steps = builder.mul(step, constant(FREQUENCIES)), step
         result = _Square(emit, emit.base(6, target, target_at), steps)
 
@@ -98,30 +103,31 @@ def _spread(rule, size, windowed):
         _under_masks(emit, count, body)
         return context.get_dummy_value()
 
-    return generate
+    source, target, *more = arguments
+    return types.void(source, INTEGER, INTEGER, INTEGER, WINDOW, INTEGER, target, INTEGER, INTEGER, *more), generate
 
 
-def _spread_signature(source, target):
-    ints = types.int64
-    return types.void(source, ints, ints, ints, WINDOW, ints, target, ints, ints)
+def _tile(taps):
+    """Pixels of a tile along an axis."""
+    return FREQUENCIES + 1 - taps.count
 
 
 @intrinsic
 def spread_input(typing_context, x, at, down, right, window, count, v, v_at, step):
-    """Frequencies of 6x6 pixels. Window (r0, r1, c0, c1): pixels are 0 but for r0 <= row < r1, c0 <= column < c1."""
-    return _spread_signature(x, v), _spread(input_rule, 6, True)
+    """Frequencies of 6x6 pixels."""
+    return _spread(input_rule, FREQUENCIES, (x, v))
 
 
 @intrinsic
-def spread_gradient(typing_context, g, at, down, right, window, count, m, m_at, step):
-    """Frequencies of 4x4 pixels of an output gradient; window as in spread_input."""
-    return _spread_signature(g, m), _spread(gradient_rule, 4, True)
+def spread_gradient(typing_context, g, at, down, right, window, count, m, m_at, step, taps):
+    """Frequencies of a tile of an output gradient."""
+    return _spread(gradient_rule, _tile(taps), (g, m, taps))
 
 
 @intrinsic
-def spread_filter(typing_context, w, at, down, right, window, count, u, u_at, step):
-    """Frequencies of 3x3 taps; all of them are read, whatever the window."""
-    return _spread_signature(w, u), _spread(filter_rule, 3, False)
+def spread_filter(typing_context, w, at, down, right, window, count, u, u_at, step, taps):
+    """Frequencies of taps."""
+    return _spread(filter_rule, taps.count, (w, u, taps))
 
 
 class _Watch:
@@ -151,68 +157,69 @@ def _positive(builder, vector, wanted):
 
 @intrinsic
 def gather_output(
-    typing_context, m, m_at, step, bias, bias_at, relu, y, at, down, right, window, count, spare, spare_at, ahead
+    typing_context, m, m_at, step, bias, bias_at, relu, y, at, down, right, window, count, spare, spare_at, ahead, taps
 ):
-    """4x4 pixels of frequencies, plus a bias unless that is of size 0, with relu the positive part.
+    """A tile of frequencies, plus a bias unless that is of size 0, with relu the positive part.
 
-    Pixels outside the window go to a spare place, of one vector. Those so many elements ahead are fetched: a store
-    that misses all caches holds up those after it. Returns 1 if all sums were finite before relu.
+    What lies so many elements ahead is fetched: a store that misses all caches holds up those after it. Returns 1 if
+    all sums were finite before relu.
     """
 
     def generate(context, builder, signature, values):
         emit = Emitter(context, builder, signature)
-        m, m_at, step, bias, bias_at, relu, y, at, down, right, window, count, spare, spare_at, ahead = values
+        m, m_at, step, bias, bias_at, relu, y, at, down, right, window, count, spare, spare_at, ahead, _ = values
         source = _Square(emit, emit.base(0, m, m_at), (builder.mul(step, constant(FREQUENCIES)), step))
         pixels = _Square(emit, emit.base(6, y, at), (down, right), window, emit.base(12, spare, spare_at))
         absent = builder.icmp_signed("==", emit.array(3, bias).nitems, constant(0))
         start, watch = builder.select(absent, _zeros(emit), emit.base(3, bias, bias_at)), _Watch(emit)
-        ahead = builder.mul(ahead, constant(emit.size))
 
         def body(mask):
             # A vector of a bias may end behind the array; without one the zeros are long enough.
             added = emit.load(start, mask)
-
-            def store(row, column, vector):
-                watch.see(vector)
-                vector, address = _positive(builder, builder.fadd(vector, added), relu), pixels.address(row, column)
-                fetch(builder, builder.add(address, ahead), True)
-                emit.store(vector, address, mask)
-
-            _transformed(emit, output_rule, 6, lambda row, column: emit.load(source.address(row, column)), store)
+            finish = lambda vector: _positive(builder, builder.fadd(vector, added), relu)
+            _gathered(emit, partial(output_rule, size=_tile(taps)), source, pixels, (mask, watch, ahead, finish))
 
         _under_masks(emit, count, body)
         return watch.finite()
 
-    ints = types.int64
-    arguments = (m, ints, ints, bias, ints, ints, y, ints, ints, ints, WINDOW, ints, spare, ints, ints)
-    return ints(*arguments), generate
+    i = INTEGER
+    return i(m, i, i, bias, i, i, y, i, i, i, WINDOW, i, spare, i, i, taps), generate
+
+
+def _gathered(emit, rule, source, target, how):
+    """Code from frequencies to a square; how: (mask, watch, elements ahead to fetch, what is done with a vector)."""
+    mask, watch, ahead, finish = how
+    ahead = emit.builder.mul(ahead, constant(emit.size))
+
+    def store(row, column, vector):
+        watch.see(vector)
+        vector, address = finish(vector), target.address(row, column)
+        fetch(emit.builder, emit.builder.add(address, ahead), True)
+        emit.store(vector, address, mask)
+
+    load = lambda row, column: emit.load(source.address(row, column))
+    _transformed(emit, rule, FREQUENCIES, load, store)
 
 
 @intrinsic
-def gather_filter(typing_context, u, u_at, step, w, at, down, right, count, ahead):
-    """3x3 taps of frequencies; those so many elements ahead are fetched. Returns 1 if all are finite."""
+def gather_filter(
+    typing_context, u, u_at, step, w, at, down, right, window, count, spare, spare_at, ahead, taps
+):  # fmt: skip
+    """Taps of frequencies; what lies so many elements ahead is fetched. Returns 1 if all are finite."""
 
     def generate(context, builder, signature, values):
         emit = Emitter(context, builder, signature)
-        u, u_at, step, w, at, down, right, count, ahead = values
+        u, u_at, step, w, at, down, right, window, count, spare, spare_at, ahead, _ = values
         source = _Square(emit, emit.base(0, u, u_at), (builder.mul(step, constant(FREQUENCIES)), step))
-        taps, watch = _Square(emit, emit.base(3, w, at), (down, right)), _Watch(emit)
-        ahead = builder.mul(ahead, constant(emit.size))
-
-        def body(mask):
-            def store(row, column, vector):
-                watch.see(vector)
-                address = taps.address(row, column)
-                fetch(builder, builder.add(address, ahead), True)
-                emit.store(vector, address, mask)
-
-            _transformed(emit, taps_rule, 6, lambda row, column: emit.load(source.address(row, column)), store)
-
-        _under_masks(emit, count, body)
+        target = _Square(emit, emit.base(3, w, at), (down, right), window, emit.base(9, spare, spare_at))
+        rule, watch = partial(taps_rule, size=taps.count), _Watch(emit)
+        _under_masks(
+            emit, count, lambda mask: _gathered(emit, rule, source, target, (mask, watch, ahead, lambda vector: vector))
+        )
         return watch.finite()
 
-    ints = types.int64
-    return ints(u, ints, ints, w, ints, ints, ints, ints, ints), generate
+    i = INTEGER
+    return i(u, i, i, w, i, i, i, WINDOW, i, spare, i, i, taps), generate
 
 
 # ---- transposition ---------------------------------------------------------------------------------------------------

@@ -10,10 +10,10 @@ channel tile  C[c_row(i) + v] = start + sum_t sum_k A[a_row(i) + a_tap(t) + k*a_
 dot tile      C[c_row(i) + v] = start + sum_k A[a_row(i) + k] * B[v*b_step + k]
               lanes lie over k, and are added in a fixed order at the end
 
-Start is C itself, a bias, or zero. With relu, what is stored is the positive part; NaN stays NaN. Rows past the last
-one repeat it: they compute and store the same value. Columns past the last one are masked. The sums of a tile do not
-depend on the tile's shape, so neither do the bits, except that the dot tile adds as many partial sums as a vector has
-lanes.
+Start is C itself, a bias, or zero. It is added to the sum at the end, so that a long sum in parts loses less. With
+relu, what is stored is the positive part; NaN stays NaN. Rows past the last one repeat it: they compute and store the
+same value. Columns past the last one are masked. The sums of a tile do not depend on the tile's shape, so neither do
+the bits, except that the dot tile adds as many partial sums as a vector has lanes.
 
 Source  K. Goto, R. van de Geijn, "Anatomy of high-performance matrix multiplication", 2008, section 5 (register tiles)
 """
@@ -66,10 +66,7 @@ def _floor(emit, relu):
 def _emit_gather(emit, rows, masks, taps, steps, by_lane, relu):
     """The tile itself: len(masks) vectors wide; by_lane: a channel tile."""
     builder, vectors = emit.builder, range(len(masks))
-    sums = [
-        [emit.variable(emit.load(emit.shifted(row, constant(v * emit.lanes)), masks[v])) for v in vectors]
-        for row in rows.start
-    ]
+    sums = [[emit.variable(ir.Constant(emit.vector, None)) for _ in vectors] for _ in rows.c]
     if by_lane or len(masks) > 1:
         _emit_sum(emit, sums, rows.a, None, masks, taps, steps, by_lane)
     else:
@@ -79,11 +76,16 @@ def _emit_gather(emit, rows, masks, taps, steps, by_lane, relu):
                 _emit_sum(emit, sums, rows.a[::2], between, masks, taps, steps, False)
             with any_rows:
                 _emit_sum(emit, sums, rows.a, None, masks, taps, steps, False)
+    # All are read before any is written: a row that repeats the last one must find the same.
+    starts = [[emit.load(emit.shifted(row, constant(v * emit.lanes)), masks[v]) for v in vectors] for row in rows.start]
+    totals = [
+        [builder.fadd(*pair) for pair in zip(first, map(builder.load, line), strict=True)]
+        for first, line in zip(starts, sums, strict=True)
+    ]
     floor = emit.splat(_floor(emit, relu))
-    for row, line in zip(rows.c, sums, strict=True):
+    for row, line in zip(rows.c, totals, strict=True):
         for v in vectors:
-            result = emit.at_least(builder.load(line[v]), floor)
-            emit.store(result, emit.shifted(row, constant(v * emit.lanes)), masks[v])
+            emit.store(emit.at_least(line[v], floor), emit.shifted(row, constant(v * emit.lanes)), masks[v])
 
 
 def _pairs(emit, rows):
