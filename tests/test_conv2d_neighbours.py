@@ -7,6 +7,7 @@ from minigrad_kernels import conv2d
 from minigrad_kernels.conv2d import cpu, filter_plan, reference, scatter_plan, window_plan
 from minigrad_kernels.conv2d.geometry import Geometry
 from minigrad_kernels.conv2d.neighbours import finite, neighbours
+from minigrad_kernels.conv2d.winograd_mode import winograd
 from minigrad_kernels.toolchain import set_threads, threads
 from minigrad_kernels.toolchain.product import VECTOR_BYTES
 
@@ -37,6 +38,13 @@ def no_change_of_threads():
     before = threads()
     yield
     set_threads(before)
+
+
+@pytest.fixture(autouse=True)
+def direct():
+    """No plan of Winograd's."""
+    with winograd(False):
+        yield
 
 
 def forget():

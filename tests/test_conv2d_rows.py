@@ -7,9 +7,9 @@ from minigrad_kernels import conv2d, pool2d
 from minigrad_kernels.conv2d import cpu, filter_plan, filters, pixel_plan, reference
 from minigrad_kernels.toolchain import set_threads, threads
 
-from .test_conv2d_neighbours import computed, defined, forget, geometry_of, last, no_change_of_threads, problem
+from .test_conv2d_neighbours import computed, defined, direct, forget, geometry_of, last, no_change_of_threads, problem
 
-__all__ = ["no_change_of_threads"]
+__all__ = ["direct", "no_change_of_threads"]
 
 # Images, channels read and made, size, kernel, stride, padding, dilation
 CASES = [

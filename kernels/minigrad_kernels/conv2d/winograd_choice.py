@@ -8,8 +8,6 @@ False and the direct convolution does it again, so that NaN and infinity appear 
 from functools import lru_cache, partial
 from math import prod
 
-import numpy as np
-
 from ..toolchain import alias, threads
 from ..toolchain.product import ALIGNMENT, aligned, flat
 from .geometry import Geometry, output_shape
@@ -25,7 +23,6 @@ TAPS = 3, 4  # of a piece along an axis; 5 would gain a hundredth
 LEAST_TILES = 16  # over all images: fewer do not pay for the filter's frequencies
 TRANSFORM, SUM = 200, 8  # what a transform of a tile's channel costs, and what a sum does beside its products
 WORTH = 0.8  # of the multiplications of the direct way
-ZERO = np.zeros(1, np.int64)  # a table of one tap
 
 
 def _grids(direction, geometry, taps):
@@ -89,9 +86,7 @@ def correlated(plans, x, w, bias, relu, out, workspace):
     none = scratch[:0]
     bias = none if bias is None else alias(bias)
     for plan in plans:
-        correlate.on(
-            plan.shares, plan.shares, *plan[:5], ZERO, flat(x), flat(w), none, bias, int(relu), flat(out), scratch
-        )
+        correlate.on(plan.shares, plan.shares, *plan[:5], flat(x), flat(w), none, bias, int(relu), flat(out), scratch)
         if not _finite(plan, scratch):
             return False
     return True
@@ -103,7 +98,7 @@ def summed(plan, g, x, dw, workspace, add):
     partials, scratch = memory[: plan.leading], memory[plan.leading :]
     total = flat(dw)
     sum_filter.on(
-        plan.shares, plan.shares, *plan[:3], plan.partials, *plan[3:5], ZERO,
+        plan.shares, plan.shares, *plan[:5],
         flat(x), flat(g), scratch[:0], partials if plan.leading else total, scratch,
     )  # fmt: skip
     if not _finite(plan, scratch):

@@ -91,12 +91,6 @@ def _gather_result(form, tile, tile_end, first, end, scratch, base, bias, relu, 
 
 
 @jit
-def _panel(form, first, k):
-    """Where in U the vector of filter k lies: in panels of two vectors, a row for each channel."""
-    return (k - first) // (2 * LANES) * (form.chunk * 2 * LANES) + (k - first) % (2 * LANES)
-
-
-@jit
 def _tap(form, piece, row, column):
     """The number of a tap of a piece in the whole filter."""
     down, right = piece[1] + row * form.tap_step[0], piece[4] + column * form.tap_step[1]
@@ -104,47 +98,45 @@ def _tap(form, piece, row, column):
 
 
 @jit
-def _spread_part(form, piece, w, channel, channel_end, first, end, scratch, u):
-    """U of some channels and filters."""
-    plane, window = form.channels * form.filters, (0, piece[2], 0, piece[5])
-    tap = _tap(form, piece, 0, 0)
-    down, right = _tap(form, piece, 1, 0) - tap, form.tap_step[1]
-    for c in range(channel, channel_end):
-        for k in range(first, end, LANES):
-            target = u + _panel(form, first, k) + (c - channel) * 2 * LANES
-            spread_filter(
-                w, tap * plane + c * form.filters + k, down * plane, right * plane, window, form.filters - k,
-                scratch, target, form.u_step, form.taps,
-            )  # fmt: skip
-
-
-@jit
-def _spread_transposed(form, piece, w, channel, channel_end, first, end, scratch, base):
-    """U of some channels and filters of a filter that lies with the two exchanged."""
-    plane, part, taps = form.channels * form.filters, form.chunk * form.section, base + form.taps_at
-    across, window = len(form.taps), (0, piece[2], 0, piece[5])
+def _transpose_taps(form, piece, w, channel, channel_end, first, end, scratch, at):
+    """Copy taps of a filter that lies with its two channels exchanged, in order; how many elements apart they lie."""
+    plane, apart = form.channels * form.filters, form.chunk * form.section
     for row in range(piece[2]):
         for column in range(piece[5]):
-            source, target = _tap(form, piece, row, column) * plane, taps + (row * across + column) * part
+            source, target = _tap(form, piece, row, column) * plane, at + (row * len(form.taps) + column) * apart
             for k in range(first, end, LANES):
                 for c in range(channel, channel_end, LANES):
                     transpose(
                         w, source + k * form.channels + c, form.channels, form.filters - k, form.channels - c,
                         scratch, target + (c - channel) * form.section + k - first, form.section,
                     )  # fmt: skip
+    return apart
+
+
+@jit
+def _spread_part(form, piece, w, channel, channel_end, first, end, scratch, taps, u):
+    """U of some channels and filters: panels of two vectors of filters, with a row for each channel."""
+    plane, tap = form.channels * form.filters, _tap(form, piece, 0, 0)
+    source, at, line = w, tap * plane + channel * form.filters + first, form.filters
+    down, right = (_tap(form, piece, 1, 0) - tap) * plane, form.tap_step[1] * plane
+    if form.transposed:
+        right = _transpose_taps(form, piece, w, channel, channel_end, first, end, scratch, taps)
+        source, at, line, down = scratch, taps, form.section, len(form.taps) * right
     for c in range(channel_end - channel):
-        for k in range(first, end, LANES):
-            target = base + form.u_at + _panel(form, first, k) + c * 2 * LANES
+        for k in range(0, end - first, LANES):
+            panel = k // (2 * LANES) * (form.chunk * 2 * LANES) + k % (2 * LANES)
             spread_filter(
-                scratch, taps + c * form.section + k - first, across * part, part, window, LANES,
-                scratch, target, form.u_step, form.taps,
+                source, at + c * line + k, down, right, (0, piece[2], 0, piece[5]), form.filters - first - k,
+                scratch, u + panel + c * 2 * LANES, form.u_step, form.taps,
             )  # fmt: skip
 
 
 @jit
-def _product(scratch, rows, columns, length, a, a_rows, a_step, b, b_panel, b_step, c, c_rows, accumulate, none, zero):
+def _product(
+    scratch, rows, columns, length, a, a_rows, a_taps, a_step, b, b_panel, b_taps, b_step, c, c_rows, accumulate, none
+):  # fmt: skip
     """One matrix product, all of it in scratch memory: panels of B outside, so that they stay in the first cache."""
-    rest = rows % ROWS
+    rest, taps = rows % ROWS, a_taps.size
     whole = rows if rest > 2 * LOW_ROWS else rows - rest
     for column in range(0, columns, 2 * LANES):
         there, here = b + column * b_panel, c + column
@@ -152,57 +144,58 @@ def _product(scratch, rows, columns, length, a, a_rows, a_step, b, b_panel, b_st
             for row in range(0, whole, ROWS):
                 wide_tile(
                     scratch, a_rows, a, scratch, c_rows, here, row, rows, none, 0,
-                    scratch, zero, zero, there, 0, 1, length, a_step, b_step, 2 * LANES, accumulate, 0,
+                    scratch, a_taps, b_taps, there, 0, taps, length, a_step, b_step, 2 * LANES, accumulate, 0,
                 )  # fmt: skip
             for row in range(whole, rows, LOW_ROWS):
                 low_tile(
                     scratch, a_rows, a, scratch, c_rows, here, row, rows, none, 0,
-                    scratch, zero, zero, there, 0, 1, length, a_step, b_step, 2 * LANES, accumulate, 0,
+                    scratch, a_taps, b_taps, there, 0, taps, length, a_step, b_step, 2 * LANES, accumulate, 0,
                 )  # fmt: skip
         else:
             for row in range(0, rows, ROWS):
                 narrow_tile(
                     scratch, a_rows, a, scratch, c_rows, here, row, rows, none, 0,
-                    scratch, zero, zero, there, 0, 1, length, a_step, b_step, LANES, accumulate, 0,
+                    scratch, a_taps, b_taps, there, 0, taps, length, a_step, b_step, LANES, accumulate, 0,
                 )  # fmt: skip
 
 
 @shared
-def correlate(team, shares, form, items, pieces, a_rows, c_rows, zero, x, w, none, bias, relu, out, scratch):
+def correlate(team, shares, form, items, pieces, tables, parts, x, w, none, bias, relu, out, scratch):
     """Forward and input gradient; x, w and out are one-dimensional. Whether all was finite is left in scratch."""
+    a_rows, c_rows, a_taps, b_taps = tables
     for own in share(shares, team):
-        base, finite, held, count, channels = own * form.share, 1, -1, items.shape[0], form.channels
-        u, m = base + form.u_at, base + form.m_at
+        base, finite, held, count = own * form.share, 1, -1, items.shape[0]
+        u, m, taps = base + form.u_at, base + form.m_at, base + form.taps_at
         for number in range(own * count // shares, (own + 1) * count // shares):
             tile, tile_end, first, end = items[number]
-            for p in range(pieces.shape[0]):
-                for c in range(0, channels, form.chunk):
-                    c_end = min(c + form.chunk, channels)
-                    _spread_source(form, pieces[p], x, tile, tile_end, c, c_end, scratch, base)
-                    for k in range(first, end, form.section):
-                        k_end, part = min(k + form.section, end), (p * form.filters + k) * channels + c
-                        if held != part and form.transposed:
-                            _spread_transposed(form, pieces[p], w, c, c_end, k, k_end, scratch, base)
-                        elif held != part:
-                            _spread_part(form, pieces[p], w, c, c_end, k, k_end, scratch, u)
-                        held = part
-                        for f in range(FREQUENCIES**2):
-                            _product(
-                                scratch, tile_end - tile, k_end - k, c_end - c, base + f * form.v_step, a_rows, 1,
-                                u + f * form.u_step, form.chunk, 2 * LANES,
-                                m + f * form.m_step + k - first, c_rows, p + c > 0, none, zero,
-                            )  # fmt: skip
+            for part in range(parts.shape[0]):
+                c, c_end, p = parts[part]
+                for i, at in enumerate(a_taps):
+                    _spread_source(form, pieces[p + i], x, tile, tile_end, c, c_end, scratch, base + at)
+                for k in range(first, end, form.section):
+                    k_end = min(k + form.section, end)
+                    if held != k * parts.shape[0] + part:
+                        held = k * parts.shape[0] + part
+                        for i, at in enumerate(b_taps):
+                            _spread_part(form, pieces[p + i], w, c, c_end, k, k_end, scratch, taps, u + at)
+                    for f in range(FREQUENCIES**2):
+                        _product(
+                            scratch, tile_end - tile, k_end - k, c_end - c,
+                            base + f * form.v_step, a_rows, a_taps, 1,
+                            u + f * form.u_step, form.chunk, b_taps, 2 * LANES,
+                            m + f * form.m_step + k - first, c_rows, part > 0, none,
+                        )  # fmt: skip
             finite &= _gather_result(form, tile, tile_end, first, end, scratch, base, bias, relu, out)
         scratch[base + form.finite_at] = finite
 
 
 @jit
-def _gather_part(form, piece, channel, channel_end, first, end, scratch, base, dw, at):
+def _gather_part(form, piece, channel, channel_end, first, end, scratch, base, u, dw, at):
     plane, finite, window, tap = form.channels * form.filters, 1, (0, piece[2], 0, piece[5]), _tap(form, piece, 0, 0)
     down, right = _tap(form, piece, 1, 0) - tap, form.tap_step[1]
     for c in range(channel, channel_end):
         for k in range(first, end, LANES):
-            source, target = base + form.u_at + (c - channel) * form.section + k - first, at + c * form.filters + k
+            source, target = u + (c - channel) * form.section + k - first, at + c * form.filters + k
             finite &= gather_filter(
                 scratch, source, form.u_step, dw, target + tap * plane, down * plane, right * plane, window,
                 form.filters - k, scratch, base + form.spare_at, form.filters, form.taps,
@@ -211,23 +204,29 @@ def _gather_part(form, piece, channel, channel_end, first, end, scratch, base, d
 
 
 @shared
-def sum_filter(team, shares, form, items, pieces, parts, a_rows, c_rows, zero, x, g, none, dw, scratch):
+def sum_filter(team, shares, form, items, pieces, tables, partials, x, g, none, dw, scratch):
     """Weight gradient, or its partial sums one after the other; arrays are one-dimensional."""
+    a_rows, c_rows, taps, u_taps = tables
     for own in share(shares, team):
         base, finite, count = own * form.share, 1, items.shape[0]
+        u, m = base + form.u_at, base + form.m_at
         for number in range(own * count // shares, (own + 1) * count // shares):
-            start, stop, channel, channel_end, first, end, p = items[number]
+            start, stop, channel, channel_end, first, end = items[number]
             for tile in range(start, stop, form.block):
                 tile_end = min(tile + form.block, stop)
-                _spread_source(form, pieces[p], x, tile, tile_end, channel, channel_end, scratch, base)
-                _spread_result(form, g, tile, tile_end, first, end, scratch, base + form.m_at)
-                for f in range(FREQUENCIES**2):
-                    _product(
-                        scratch, channel_end - channel, end - first, tile_end - tile,
-                        base + f * form.v_step, a_rows, form.v_tile,
-                        base + form.m_at + f * form.m_step, 1, form.m_tile,
-                        base + form.u_at + f * form.u_step, c_rows, tile > start, none, zero,
-                    )  # fmt: skip
-            part = number * parts // count * (dw.size // parts)
-            finite &= _gather_part(form, pieces[p], channel, channel_end, first, end, scratch, base, dw, part)
+                _spread_result(form, g, tile, tile_end, first, end, scratch, m)
+                for p in range(pieces.shape[0]):
+                    _spread_source(form, pieces[p], x, tile, tile_end, channel, channel_end, scratch, base)
+                    for f in range(FREQUENCIES**2):
+                        _product(
+                            scratch, channel_end - channel, end - first, tile_end - tile,
+                            base + f * form.v_step, a_rows, taps, form.v_tile,
+                            m + f * form.m_step, 1, taps, form.m_tile,
+                            u + u_taps[p] + f * form.u_step, c_rows, tile > start, none,
+                        )  # fmt: skip
+            at = number * partials // count * (dw.size // partials)
+            for p in range(pieces.shape[0]):
+                finite &= _gather_part(
+                    form, pieces[p], channel, channel_end, first, end, scratch, base, u + u_taps[p], dw, at
+                )
         scratch[base + form.finite_at] = finite

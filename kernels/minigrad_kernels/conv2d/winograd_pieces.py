@@ -17,12 +17,12 @@ FREQUENCIES = 6  # along an axis
 
 
 class Axis(NamedTuple):
-    """Pixel a of a result, of `count`, lies at first + a*spacing, and is a sum over pieces (shift, tap, taps):
+    """Pixel a of a result, of `made`, lies at first + a*spacing, and is a sum over pieces (shift, tap, taps):
 
     result[a] = sum over j < taps of source[a*step + shift + j*step] * filter[tap + j*tap_step]
     """
 
-    count: int
+    made: int
     first: int
     spacing: int
     step: int
@@ -45,7 +45,7 @@ class Grid(NamedTuple):
     @property
     def tiles(self):
         """Of an image, along each axis."""
-        return -(-self.rows.count // self.tile), -(-self.columns.count // self.tile)
+        return -(-self.rows.made // self.tile), -(-self.columns.made // self.tile)
 
     @property
     def pieces(self):
@@ -65,10 +65,10 @@ def _cut(taps, most):
 def forward_grid(geometry, taps):
     """The Grid of forward, and of the weight gradient, with pieces of so many taps at most along an axis."""
     axes = []
-    for count, kernel, stride, padding in _axes(geometry, geometry.out_size):
+    for made, kernel, stride, padding in _axes(geometry, geometry.out_size):
         parts = [part for residue in range(stride) for part in _cut(range(residue, kernel, stride), taps)]
         pieces = tuple((part[0] - padding, part[0], len(part)) for part in parts)
-        axes.append(Axis(count, 0, 1, stride, stride, pieces))
+        axes.append(Axis(made, 0, 1, stride, stride, pieces))
     return Grid(*axes, taps)
 
 
@@ -84,7 +84,7 @@ def input_grad_grids(geometry, taps):
             parts = _cut(met, taps)
             pieces = tuple((shift + number * taps, part[0], len(part)) for number, part in enumerate(parts))
             axes.append(Axis(len(range(first, size, stride)), first, stride, 1, -stride, pieces))
-        choices.append([axis for axis in axes if axis.count])
+        choices.append([axis for axis in axes if axis.made])
     return [Grid(*axes, taps) for axes in product(*choices)]
 
 

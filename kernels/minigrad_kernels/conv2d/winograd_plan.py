@@ -10,6 +10,7 @@ products, M; they are made where they are needed and never lie in memory as a wh
 of it, for some channels and filters.
 """
 
+from itertools import product
 from math import prod
 from typing import NamedTuple
 
@@ -25,7 +26,7 @@ ITEMSIZE = 4
 LANES = VECTOR_BYTES // ITEMSIZE
 BLOCK_TILES = 36  # whose frequencies are held at once: whole register tiles, and few enough for the cache
 LARGE_TILES = 72  # the same where the filter has many parts, each of which a block transforms anew
-CHUNK, SECTION = 128, 64  # channels and filters of a part of the filter
+CHUNK, SECTION = 128, 64  # channels, of pieces that are summed at once, and filters of a part of the filter
 
 
 class Form(NamedTuple):
@@ -65,15 +66,14 @@ class Form(NamedTuple):
 
 
 class Plan(NamedTuple):
-    """Rows of items are bounds: of tiles and of filters; for dw of tiles, channels and filters, and the piece."""
+    """Rows of items are bounds: of tiles and of filters; for dw of tiles, channels and filters."""
 
     form: Form
     items: np.ndarray
     pieces: np.ndarray  # see winograd_pieces.py
-    a_rows: np.ndarray
-    c_rows: np.ndarray
+    tables: tuple  # offsets of rows of A and C, and of pieces; see the kernels
+    parts: np.ndarray | int  # bounds of channels, and the first piece, that are summed at once; how many sums dw is of
     shares: int  # threads that take part
-    partials: int  # sums that dw is made of
     leading: int  # elements of workspace for the partial sums, none where there is one
 
 
@@ -100,8 +100,8 @@ def _steps(block, width):
     return tile, _odd(block * tile)
 
 
-def _form(geometry, grid, transposed, sizes, width):
-    """The form; sizes: block, chunk and section; width: filters whose products are held at once.
+def _form(geometry, grid, transposed, sizes, width, held):
+    """The form; sizes: block, chunk and section; width: filters whose M is held at once, held: pieces of V and of U.
 
     V and M lie frequency by frequency, so that all that a product reads lies together.
     """
@@ -110,7 +110,7 @@ def _form(geometry, grid, transposed, sizes, width):
     source, result = reversed(ends) if transposed else ends
     (v_tile, v_step), (m_tile, m_step) = _steps(block, chunk), _steps(block, width)
     u_step = chunk * _up(section, 2 * LANES) + LANES
-    frequencies = [FREQUENCIES**2 * step for step in (v_step, u_step, m_step)]
+    frequencies = [FREQUENCIES**2 * step for step in (held[0] * v_step, held[1] * u_step, m_step)]
     parts = [*frequencies, grid.taps**2 * chunk * section * transposed, 2 * LANES]
     u_at, m_at, taps_at, spare_at, share = np.cumsum(parts).tolist()
     axes = zip(*(axis[:-1] for axis in grid[:2]), strict=True)
@@ -153,12 +153,15 @@ def correlation_plan(geometry, grid, transposed):
         channels, filters = filters, channels
     tiles, pieces = geometry.x_shape[0] * prod(grid.tiles), grid.pieces
     chunk, section = min(CHUNK, _up(channels, LANES)), min(SECTION, _up(filters, LANES))
-    items = _correlation_items(tiles, filters, len(pieces) > 1 or channels > chunk, geometry.threads)
+    held = max(count for count in range(1, len(pieces) + 1) if len(pieces) % count == 0 and count * chunk <= CHUNK)
+    starts = product(range(0, channels, chunk), range(0, len(pieces), held))
+    parts = [(c, min(c + chunk, channels), piece) for c, piece in starts]
+    items = _correlation_items(tiles, filters, len(parts) > 1, geometry.threads)
     block, width = (max(item[end] - item[end - 1] for item in items) for end in (1, 3))
-    form = _form(geometry, grid, transposed, (block, chunk, section), width)
-    numbers = np.arange(block)
-    tables = np.array(items, np.int64), pieces, numbers * form.v_tile, numbers * form.m_tile
-    return Plan(form, *tables, _shares(geometry, items), 1, 0)
+    form = _form(geometry, grid, transposed, (block, chunk, section), width, (held, held))
+    tiles, taps = np.arange(block), np.arange(held) * FREQUENCIES**2
+    tables = tiles * form.v_tile, tiles * form.m_tile, taps * form.v_step, taps * form.u_step
+    return Plan(form, np.array(items, np.int64), pieces, tables, np.array(parts, np.int64), _shares(geometry, items), 0)
 
 
 def filter_plan(geometry, grid):
@@ -167,20 +170,19 @@ def filter_plan(geometry, grid):
     partials, tiles = partial_count(geometry), prod(grid.tiles)
     sections = -(-filters // SECTION)
     chunks = -(-channels // CHUNK)
-    chunks *= _pieces(partials * sections * chunks * len(pieces), geometry.threads)
+    chunks *= _pieces(partials * sections * chunks, geometry.threads)
     chunks, sections = _ranges(channels, LANES, chunks), _ranges(filters, LANES, sections)
     bounds = [part * images // partials * tiles for part in range(partials + 1)]
     items = [
-        (*part, *chunk, *section, piece)
+        (*part, *chunk, *section)
         for part in zip(bounds, bounds[1:], strict=False)
         for chunk in chunks
         for section in sections
-        for piece in range(len(pieces))
     ]
     chunk, section = (_up(max(end - start for start, end in parts), LANES) for parts in (chunks, sections))
     block = min(BLOCK_TILES, max(end - start for start, end in zip(bounds, bounds[1:], strict=False)))
-    form = _form(geometry, grid, False, (block, chunk, section), section)
-    numbers = np.arange(chunk)
-    tables = np.array(items, np.int64), pieces, numbers, numbers * section
+    form = _form(geometry, grid, False, (block, chunk, section), section, (1, len(pieces)))
+    rows, parts = np.arange(chunk), np.arange(len(pieces)) * FREQUENCIES**2
+    tables = rows, rows * section, np.zeros(1, np.int64), parts * form.u_step
     leading = partials * prod(geometry.w_shape) if partials > 1 else 0
-    return Plan(form, *tables, _shares(geometry, items), partials, leading)
+    return Plan(form, np.array(items, np.int64), pieces, tables, partials, _shares(geometry, items), leading)
