@@ -66,6 +66,7 @@ LARGE = {  # calls beyond the sizes from which kernels are shared
         sample(IMAGES, real(16, 4, 3, 2), groups=2, dilation=(1, 2)),
         sample(real(64, 1, 28, 28), real(6, 1, 5, 5), real(6)),
         sample(real(20, 32, 14, 14), real(32, 32, 3, 3), padding=1),
+        sample(real(20, 24, 14, 14), real(40, 24, 7, 7), stride=2, padding=3),
     ],
     "conv_transpose2d": [sample(IMAGES, real(8, 12, 3, 3), stride=2)],
     "max_pool2d": [sample(away(20, 8, 21, 19), 2), sample(away(20, 8, 21, 19), 3, 2, 1)],
