@@ -18,9 +18,9 @@ from .cpu_tf32 import rounded_bytes, rounding
 from .filter_plan import Layout, add_pairwise, fold, partial_count
 from .filters import FilterRows, copied, filter_rows, transposed
 from .geometry import Geometry, output_shape
-from .neighbours import finite, neighbours, spread
+from .neighbours import finite, spread
 from .pixel_plan import forward_plan, input_grad_plan
-from .scatter_plan import scatter
+from .scatter_plan import near
 from .window_plan import weight_grad_plan
 from .winograd_choice import correlated, plans_of, summed, winograd_bytes
 from .winograd_mode import mode
@@ -89,7 +89,7 @@ def _setup(direction, geometry):
 
 def _near(direction, geometry, plain):
     """As _setup, where few channels are made with neighbouring pixels side by side, if this pays."""
-    found = (direction == "input_grad" and scatter(geometry)) or neighbours(direction, geometry)
+    found = near(direction, geometry)
     if found is None:
         return plain
     leading = found.picks.size + found.pixels * geometry.w_shape[0]

@@ -14,7 +14,7 @@ from .neighbours import Neighbours, neighbours
 from .pixel_plan import input_grad_plan
 from .reads import Reads, Source, filter_order, input_grad_reads, without_border
 
-__all__ = ["scatter"]
+__all__ = ["near", "scatter"]
 
 WORTH = 0.9  # of the cost of the other plan
 BLOCK_BYTES = 1 << 18  # of g and dx, which should stay in the second cache
@@ -37,6 +37,11 @@ def scatter(geometry):
     if plan_cost(_plan(alone), geometry.itemsize) >= WORTH * plan_cost(other, geometry.itemsize):
         return None
     return Neighbours(_plan(geometry), _picks(geometry), 0, True)
+
+
+def near(direction, geometry):
+    """Neighbours of forward or input_grad, the best there are; None where they gain nothing."""
+    return (direction == "input_grad" and scatter(geometry)) or neighbours(direction, geometry)
 
 
 def _b_step(geometry):

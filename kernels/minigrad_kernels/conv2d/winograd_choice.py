@@ -9,19 +9,25 @@ from functools import lru_cache, partial
 from math import prod
 
 from ..toolchain import alias, threads
+from ..toolchain.jobs import ROWS, plan_cost
 from ..toolchain.product import ALIGNMENT, aligned, flat
 from .geometry import Geometry, output_shape
+from .pixel_plan import forward_plan, input_grad_plan
+from .scatter_plan import near
+from .window_plan import weight_grad_plan
 from .winograd_kernels import correlate, sum_filter
 from .winograd_mode import mode
 from .winograd_pieces import forward_grid, input_grad_grids
-from .winograd_plan import ITEMSIZE, correlation_plan, filter_plan
+from .winograd_plan import ITEMSIZE, LANES, correlation_plan, filter_plan
 
 __all__ = ["correlated", "plans_of", "summed", "winograd_bytes"]
 
 # Measured over 355 layers drawn at random, on two threads: what is chosen takes 3 % longer than the best of all ways.
 TAPS = 3, 4  # of a piece along an axis; 5 would gain a hundredth
 LEAST_TILES = 16  # over all images: fewer do not pay for the filter's frequencies
-TRANSFORM, SUM = 200, 8  # what a transform of a tile's channel costs, and what a sum does beside its products
+LEAST_CHANNELS = 3  # read or made
+TRANSFORM, SUM = 150, 8  # what a transform of a tile's channel costs, and what a sum does beside its products
+NARROW = 0.75  # of a product with two vectors, what one with one costs
 WORTH = 0.8  # of the multiplications of the direct way
 
 
@@ -32,17 +38,33 @@ def _grids(direction, geometry, taps):
 def _cost(direction, geometry, grids):
     """In multiplications, for an image."""
     made, read = geometry.w_shape[:2] if direction != "input_grad" else geometry.w_shape[1::-1]
+    wide, rest = divmod(made, 2 * LANES)
+    columns = 2 * LANES * (wide + (NARROW if 0 < rest <= LANES else rest > 0))
     return sum(
-        grid.products * made * (read + SUM) + prod(grid.tiles) * TRANSFORM * (len(grid.pieces) * read + made)
+        grid.products * columns * (read + SUM) + prod(grid.tiles) * TRANSFORM * (len(grid.pieces) * read + made)
         for grid in grids
     )
 
 
+def _direct_cost(direction, geometry):
+    """The same of the best plan that there is otherwise, for one of its images."""
+    one = geometry._replace(threads=1, x_shape=(1, *geometry.x_shape[1:]))
+    if direction == "weight_grad":
+        plan = weight_grad_plan(one)[0]
+    else:
+        found = near(direction, one)
+        plan = found.plan if found else (forward_plan if direction == "forward" else input_grad_plan)(one)
+    return plan_cost(plan, ITEMSIZE) * ROWS * 2 * LANES
+
+
 def _pays(direction, geometry, grids):
     """By shape alone, so that bits do not depend on the number of threads."""
-    images = geometry.x_shape[0]
-    tiles = images * sum(prod(grid.tiles) for grid in grids)
-    return tiles >= LEAST_TILES and images * _cost(direction, geometry, grids) <= WORTH * geometry.work
+    images, channels = geometry.x_shape[0], geometry.w_shape[:2]
+    if images * sum(prod(grid.tiles) for grid in grids) < LEAST_TILES or min(channels) < LEAST_CHANNELS:
+        return False
+    if images * prod(channels) * sum(grid.products for grid in grids) >= geometry.work:  # as with 1x1
+        return False
+    return _cost(direction, geometry, grids) <= WORTH * _direct_cost(direction, geometry)
 
 
 @lru_cache(maxsize=1024)
