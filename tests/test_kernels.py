@@ -33,7 +33,8 @@ def test_exact_on_small_integers(case, dtype):
 @each_case
 def test_within_rounding_on_random_numbers(case, dtype):
     inputs = make_inputs(case, dtype)
-    within_rounding(case, dtype, inputs, run(case, dtype, inputs))
+    with winograd(False):  # whose errors are relative to the largest result, not to each
+        within_rounding(case, dtype, inputs, run(case, dtype, inputs))
 
 
 @each_type
