@@ -17,6 +17,7 @@ from minigrad_kernels.errors import ShapeError
 from minigrad_kernels.toolchain import set_threads, threads
 
 from .cases.conv2d import rows
+from .kernel_runs import CASES as KERNELS
 from .kernel_runs import PROCESSORS, make_inputs, run, same_bits, wanted
 
 TOLERANCE = 2e-5  # of the largest value
@@ -79,6 +80,15 @@ def test_close_to_the_reference(case):
     inputs = make_inputs(case, np.float32)
     (got,), (want,) = forced(case, inputs), wanted(case, inputs)
     assert np.abs(got - want).max() <= TOLERANCE * np.abs(want).max()
+
+
+@pytest.mark.parametrize("mode", [True, "always"])
+@pytest.mark.parametrize("case", [case for case in KERNELS if case.family == "conv2d"], ids=str)
+def test_all_rows_of_convolution_are_close(case, mode):
+    inputs = make_inputs(case, np.float32)
+    got, want = forced(case, inputs, mode)[0], wanted(case, inputs)[0]
+    assert got.shape == want.shape
+    assert (np.abs(got - want) <= TOLERANCE * np.abs(want).max(initial=0)).all()
 
 
 @each_case

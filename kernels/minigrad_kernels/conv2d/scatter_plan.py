@@ -14,7 +14,7 @@ from .neighbours import Neighbours, neighbours
 from .pixel_plan import input_grad_plan
 from .reads import Reads, Source, filter_order, input_grad_reads, without_border
 
-__all__ = ["near", "scatter"]
+__all__ = ["near"]
 
 WORTH = 0.9  # of the cost of the other plan
 BLOCK_BYTES = 1 << 18  # of g and dx, which should stay in the second cache
@@ -22,7 +22,7 @@ RUN = 4 * ROWS  # rows whose part of dx should stay in the first cache
 MOST = 8192  # products, or thereabouts: making a plan of more takes too long
 
 
-def scatter(geometry):
+def _scatter(geometry):
     """Neighbours that read what is not finite just as any plan does, or None where another plan does about as well."""
     images, depth, height, _ = geometry.x_shape
     if depth * geometry.itemsize % (2 * VECTOR_BYTES) == 0:  # vectors are full
@@ -41,7 +41,7 @@ def scatter(geometry):
 
 def near(direction, geometry):
     """Neighbours of forward or input_grad, the best there are; None where they gain nothing."""
-    return (direction == "input_grad" and scatter(geometry)) or neighbours(direction, geometry)
+    return (direction == "input_grad" and _scatter(geometry)) or neighbours(direction, geometry)
 
 
 def _b_step(geometry):
