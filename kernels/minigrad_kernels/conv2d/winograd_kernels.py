@@ -17,7 +17,7 @@ from ..toolchain.transform import (
     transpose,
 )
 from ..toolchain.vector import low_tile, narrow_tile, wide_tile
-from .winograd_pieces import FREQUENCIES
+from .winograd_pieces import FREQUENCIES, SQUARE
 from .winograd_plan import LANES
 
 __all__ = ["correlate", "sum_filter"]
@@ -178,7 +178,7 @@ def correlate(team, shares, form, items, pieces, tables, parts, x, w, none, bias
                         held = k * parts.shape[0] + part
                         for i, at in enumerate(b_taps):
                             _spread_part(form, pieces[p + i], w, c, c_end, k, k_end, scratch, taps, u + at)
-                    for f in range(FREQUENCIES**2):
+                    for f in range(SQUARE):
                         _product(
                             scratch, tile_end - tile, k_end - k, c_end - c,
                             base + f * form.v_step, a_rows, a_taps, 1,
@@ -217,7 +217,7 @@ def sum_filter(team, shares, form, items, pieces, tables, partials, x, g, none, 
                 _spread_result(form, g, tile, tile_end, first, end, scratch, m)
                 for p in range(pieces.shape[0]):
                     _spread_source(form, pieces[p], x, tile, tile_end, channel, channel_end, scratch, base)
-                    for f in range(FREQUENCIES**2):
+                    for f in range(SQUARE):
                         _product(
                             scratch, channel_end - channel, end - first, tile_end - tile,
                             base + f * form.v_step, a_rows, taps, form.v_tile,

@@ -11,9 +11,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-__all__ = ["FREQUENCIES", "Axis", "Grid", "forward_grid", "input_grad_grids"]
+__all__ = ["FREQUENCIES", "SQUARE", "Axis", "Grid", "forward_grid", "input_grad_grids"]
 
 FREQUENCIES = 6  # along an axis
+SQUARE = FREQUENCIES**2
 
 
 class Axis(NamedTuple):
@@ -55,7 +56,7 @@ class Grid(NamedTuple):
     @property
     def products(self):
         """How many matrix products of tiles, channels and filters an image takes."""
-        return FREQUENCIES**2 * prod(self.tiles) * len(self.rows.pieces) * len(self.columns.pieces)
+        return SQUARE * prod(self.tiles) * len(self.rows.pieces) * len(self.columns.pieces)
 
 
 def _cut(taps, most):

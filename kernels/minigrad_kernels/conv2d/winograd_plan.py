@@ -18,7 +18,7 @@ import numpy as np
 
 from ..toolchain.jobs import ROWS, SHARED_WORK, VECTOR_BYTES
 from .filter_plan import partial_count
-from .winograd_pieces import FREQUENCIES
+from .winograd_pieces import SQUARE
 
 __all__ = ["ITEMSIZE", "LANES", "Form", "Plan", "correlation_plan", "filter_plan"]
 
@@ -110,7 +110,7 @@ def _form(geometry, grid, transposed, sizes, width, held):
     source, result = reversed(ends) if transposed else ends
     (v_tile, v_step), (m_tile, m_step) = _steps(block, chunk), _steps(block, width)
     u_step = chunk * _up(section, 2 * LANES) + LANES
-    frequencies = [FREQUENCIES**2 * step for step in (held[0] * v_step, held[1] * u_step, m_step)]
+    frequencies = [SQUARE * step for step in (held[0] * v_step, held[1] * u_step, m_step)]
     parts = [*frequencies, grid.taps**2 * chunk * section * transposed, 2 * LANES]
     u_at, m_at, taps_at, spare_at, share = np.cumsum(parts).tolist()
     axes = zip(*(axis[:-1] for axis in grid[:2]), strict=True)
@@ -159,7 +159,7 @@ def correlation_plan(geometry, grid, transposed):
     items = _correlation_items(tiles, filters, len(parts) > 1, geometry.threads)
     block, width = (max(item[end] - item[end - 1] for item in items) for end in (1, 3))
     form = _form(geometry, grid, transposed, (block, chunk, section), width, (held, held))
-    tiles, taps = np.arange(block), np.arange(held) * FREQUENCIES**2
+    tiles, taps = np.arange(block), np.arange(held) * SQUARE
     tables = tiles * form.v_tile, tiles * form.m_tile, taps * form.v_step, taps * form.u_step
     return Plan(form, np.array(items, np.int64), pieces, tables, np.array(parts, np.int64), _shares(geometry, items), 0)
 
@@ -182,7 +182,7 @@ def filter_plan(geometry, grid):
     chunk, section = (_up(max(end - start for start, end in parts), LANES) for parts in (chunks, sections))
     block = min(BLOCK_TILES, max(end - start for start, end in zip(bounds, bounds[1:], strict=False)))
     form = _form(geometry, grid, False, (block, chunk, section), section, (1, len(pieces)))
-    rows, parts = np.arange(chunk), np.arange(len(pieces)) * FREQUENCIES**2
+    rows, parts = np.arange(chunk), np.arange(len(pieces)) * SQUARE
     tables = rows, rows * section, np.zeros(1, np.int64), parts * form.u_step
     leading = partials * prod(geometry.w_shape) if partials > 1 else 0
     return Plan(form, np.array(items, np.int64), pieces, tables, partials, _shares(geometry, items), leading)
