@@ -7,8 +7,8 @@ results of the parts of a block lie one behind the other and are combined once a
 import numpy as np
 
 from ..toolchain import add, clear, copy, flat, jit, share, shared, stack_array
-from ..toolchain.rows import add_lines, row_sum
-from .plan import LINE, TILE, cut
+from ..toolchain.rows import add_lines, row_extreme, row_sum
+from .plan import TILE, cut
 
 __all__ = ["extremes", "sums"]
 
@@ -109,23 +109,13 @@ def extreme(x, greatest, total):
             total[k] = v if v < w or v != v else w
 
 
-@jit
-def short_extreme(x, greatest):
-    best = x[0]
-    for k in range(1, x.size):
-        v = x[k]
-        if (v > best if greatest else v < best) or v != v:
-            best = v
-    return best
-
-
 @shared
 def extreme_pieces(team, x, line, width, tiles, parts, greatest, out):
     columns = x.shape[2]
     for number in share(x.shape[0] * parts * tiles, team):
         block, part, left, start, stop = piece(x, number, line, width, tiles, parts)
-        if columns == 1 and x.shape[1] <= LINE:
-            out[block, part, 0] = short_extreme(flat(x)[start:stop], greatest)
+        if columns == 1:
+            out[block, part, 0] = row_extreme(flat(x), start, stop - start, greatest)
             continue
         size = min(width, columns - left if tiles > 1 else stop - start)
         total = stack_array(TILE, x)[:size]

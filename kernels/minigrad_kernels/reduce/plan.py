@@ -1,17 +1,16 @@
 """How blocks of rows are cut into pieces for threads: by their shape alone.
 
-A line is what is added at once: a tile of a wide row, several narrow rows, or, of a single column, many of its rows,
-which lie one behind the other. A block with few columns is cut into parts, runs of its rows, whose results are
-combined in order.
+A line is what is combined at once with the one before: a tile of a wide row, or several narrow rows. A single column
+has none: its rows lie one behind the other. A block with few columns is cut into parts, runs of its rows, whose results
+are combined in order.
 """
 
 from functools import lru_cache
 from typing import NamedTuple
 
-__all__ = ["LINE", "PART", "PIECES", "TILE", "Cut", "cut"]
+__all__ = ["PART", "PIECES", "TILE", "Cut", "cut"]
 
 TILE = 256  # columns that are taken at once, and elements that are held on the stack
-LINE = 64  # elements of a line of a single column, which are combined at its end
 PIECES = 8  # for threads to share, at least, where there are elements enough
 PART = 1 << 14  # elements of a part, at least
 
@@ -27,7 +26,6 @@ class Cut(NamedTuple):
 def cut(blocks, rows, columns):
     """The Cut of an array of that shape, in which no size is 0."""
     tiles = -(-columns // TILE)
-    together = (LINE if columns == 1 else TILE // columns) or 1  # rows of a line
-    line = min(together, rows) * columns
+    line = min(TILE // columns or 1, rows) * columns
     parts = min(-(-PIECES // (blocks * tiles)), max(1, rows * columns // PART))
     return Cut(line, min(line, TILE), tiles, parts)

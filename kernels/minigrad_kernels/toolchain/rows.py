@@ -1,4 +1,4 @@
-"""The greatest element and the sum of a row, sums of lines, and a row less a number, as LLVM IR.
+"""The extremes and the sum of a row, sums of lines, and a row less a number, as LLVM IR.
 
 Whole vectors, the last one masked. Compilers leave loops that add up as they are, one element after the other,
 because another order would round otherwise. Of a row less a number they take several vectors at a time, and what is
@@ -9,11 +9,12 @@ from llvmlite import ir
 from numba.core import cgutils, types
 from numba.extending import intrinsic
 
-from .emit import INT, Emitter, constant
+from .emit import INT, TILE, Emitter, constant
 
-__all__ = ["add_lines", "row_greatest", "row_shift", "row_sum"]
+__all__ = ["add_lines", "row_extreme", "row_greatest", "row_shift", "row_sum"]
 
 ABREAST = 4  # totals, each of one vector, that do not wait for each other
+ACROSS = 16 if TILE.rows > 8 else 8  # vectors of lines that are added up at once, in half of the registers
 
 
 def _halves(builder, vector, lanes):
@@ -30,13 +31,19 @@ def _greater(builder, a, b):
     return builder.select(builder.fcmp_ordered(">", a, b), a, b)
 
 
-def _walk(emit, values, start, visit):
-    """visit(total, elements) -> total for each vector of a row, and what it is at the end; lanes outside are `start`.
+def _filled(emit, value):
+    return ir.Constant(emit.vector, [value] * emit.lanes)
+
+
+def _walk(emit, values, beginning, visit):
+    """visit(total, elements) -> total for each vector of a row, and what it is at the end.
+
+    The total begins, and lanes outside are, as in the vector `beginning`.
 
     Vectors that follow each other go into ABREAST totals of their own, so that none waits for the one before.
     """
     builder, (array, at, count) = emit.builder, values
-    base, beginning = emit.base(0, array, at), ir.Constant(emit.vector, [start] * emit.lanes)
+    base = emit.base(0, array, at)
     totals = [emit.variable(beginning) for _ in range(ABREAST)]
     group = constant(ABREAST * emit.lanes)
     groups = builder.udiv(count, group)
@@ -59,6 +66,33 @@ def _walk(emit, values, start, visit):
     return found[0]
 
 
+def _across(emit, vector, visit):
+    """One of the lanes, from all of them in halves."""
+    lanes = emit.lanes
+    while lanes > 1:
+        lanes //= 2
+        vector = visit(*_halves(emit.builder, vector, lanes))
+    return emit.builder.extract_element(vector, ir.Constant(ir.IntType(32), 0))
+
+
+@intrinsic
+def row_extreme(typing_context, x, at, count, greatest):
+    """The greatest, or else the least, of x[at : at + count], where x is 1-D and count at least 1; NaN wins."""
+
+    def generate(context, builder, signature, values):
+        emit = Emitter(context, builder, signature)
+        first = builder.load(builder.gep(emit.array(0, values[0]).data, [values[1]]))
+
+        def visit(total, elements):
+            wins = (builder.fcmp_ordered(sign, elements, total) for sign in "><")
+            nan = builder.fcmp_unordered("uno", elements, elements)
+            return builder.select(builder.or_(builder.select(values[3], *wins), nan), elements, total)
+
+        return _across(emit, _walk(emit, values[:3], emit.splat(first), visit), visit)
+
+    return x.dtype(x, types.intp, types.intp, types.boolean), generate
+
+
 @intrinsic
 def row_greatest(typing_context, x, at, count):
     """The greatest of x[at : at + count], where x is 1-D; NaN is passed over."""
@@ -66,11 +100,7 @@ def row_greatest(typing_context, x, at, count):
     def generate(context, builder, signature, values):
         emit = Emitter(context, builder, signature)
         visit = lambda total, elements: _greater(builder, elements, total)
-        vector, lanes = _walk(emit, values, float("-inf"), visit), emit.lanes
-        while lanes > 1:
-            lanes //= 2
-            vector = _greater(builder, *_halves(builder, vector, lanes))
-        return builder.extract_element(vector, ir.Constant(ir.IntType(32), 0))
+        return _across(emit, _walk(emit, values, _filled(emit, float("-inf")), visit), visit)
 
     return x.dtype(x, types.intp, types.intp), generate
 
@@ -85,7 +115,7 @@ def row_sum(typing_context, x, at, count):
     def generate(context, builder, signature, values):
         emit = Emitter(context, builder, signature)
         visit = lambda total, elements: builder.fadd(total, elements)
-        return emit.lane_sum(_walk(emit, values, 0.0, visit))
+        return emit.lane_sum(_walk(emit, values, _filled(emit, 0.0), visit))
 
     return x.dtype(x, types.intp, types.intp), generate
 
@@ -118,10 +148,10 @@ def add_lines(typing_context, x, at, line, count, width, total):
                 wide = lines if lines.type == double else builder.fpext(lines, double)
                 builder.store(builder.fadd(before, wide), place, align=8)
 
-        several = constant(ABREAST * emit.lanes)
+        several = constant(ACROSS * emit.lanes)
         whole = builder.mul(builder.udiv(width, several), several)
         with cgutils.for_range_slice(builder, constant(0), whole, several, INT) as (first, _):
-            added(first, ABREAST)
+            added(first, ACROSS)
         with cgutils.for_range_slice(builder, whole, width, constant(emit.lanes), INT) as (first, _):
             added(first, 1, emit.mask(builder.sub(width, first)))
         return context.get_dummy_value()
