@@ -4,14 +4,14 @@ import numpy as np
 
 from minigrad_kernels import reduce
 from minigrad_kernels.errors import KindError, ShapeError
-from minigrad_kernels.reduce.cpu import RUN, SHORT
+from minigrad_kernels.reduce.cpu import FEW, RUN, SHORT
 from minigrad_kernels.reduce.plan import PART, TILE
 from minigrad_kernels.toolchain.rows import ABREAST
 
 from . import KernelCase, Output, Refusal
 
 GROUP = ABREAST * 16  # elements of a column that are taken at once, with the longest vectors
-COLUMN = [1, 5, 15, 16, 17, GROUP, GROUP + 1, RUN, RUN + 1, 2 * RUN + 7, 3 * PART + 5]
+COLUMN = [1, 5, FEW, FEW + 1, GROUP, GROUP + 1, RUN, RUN + 1, 2 * RUN + 7, 3 * PART + 5]
 SHAPES = [(1, 1, 1), *((3, k, 1) for k in COLUMN), (1, 3 * PART + 5, 1)]
 SHAPES += [(4, 3, 7), (2, 40, 15), (3, 2 * SHORT * 4 + 3, TILE // 4), (5, 9, TILE), (2, SHORT + 3, TILE + 1)]
 SHAPES += [(1, 50, 2 * TILE + 17), (1, 4 * PART // 100 + 1, 100), (1, PART, 3), (20, 2, 33), (2, 1, 6)]

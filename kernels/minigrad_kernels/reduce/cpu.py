@@ -15,6 +15,7 @@ __all__ = ["extremes", "sums"]
 SMALL = 1 << 15  # elements; below it a second thread costs more than it brings
 SHORT = 16  # lines that are added up in the element type; what they give is added in float64
 RUN = 1024  # elements of a single column of which the same holds
+FEW = 16  # elements of a single column that are compared one by one
 
 
 @jit
@@ -109,13 +110,26 @@ def extreme(x, greatest, total):
             total[k] = v if v < w or v != v else w
 
 
+@jit
+def short_extreme(x, greatest):
+    best = x[0]
+    for k in range(1, x.size):
+        v = x[k]
+        if (v > best if greatest else v < best) or v != v:
+            best = v
+    return best
+
+
 @shared
 def extreme_pieces(team, x, line, width, tiles, parts, greatest, out):
     columns = x.shape[2]
     for number in share(x.shape[0] * parts * tiles, team):
         block, part, left, start, stop = piece(x, number, line, width, tiles, parts)
         if columns == 1:
-            out[block, part, 0] = row_extreme(flat(x), start, stop - start, greatest)
+            if x.shape[1] > FEW:
+                out[block, part, 0] = row_extreme(flat(x), start, stop - start, greatest)
+            else:
+                out[block, part, 0] = short_extreme(flat(x)[start:stop], greatest)
             continue
         size = min(width, columns - left if tiles > 1 else stop - start)
         total = stack_array(TILE, x)[:size]

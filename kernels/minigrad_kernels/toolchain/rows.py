@@ -9,12 +9,11 @@ from llvmlite import ir
 from numba.core import cgutils, types
 from numba.extending import intrinsic
 
-from .emit import INT, TILE, Emitter, constant
+from .emit import INT, Emitter, constant
 
 __all__ = ["add_lines", "row_extreme", "row_greatest", "row_shift", "row_sum"]
 
 ABREAST = 4  # totals, each of one vector, that do not wait for each other
-ACROSS = 16 if TILE.rows > 8 else 8  # vectors of lines that are added up at once, in half of the registers
 
 
 def _halves(builder, vector, lanes):
@@ -148,10 +147,10 @@ def add_lines(typing_context, x, at, line, count, width, total):
                 wide = lines if lines.type == double else builder.fpext(lines, double)
                 builder.store(builder.fadd(before, wide), place, align=8)
 
-        several = constant(ACROSS * emit.lanes)
+        several = constant(ABREAST * emit.lanes)
         whole = builder.mul(builder.udiv(width, several), several)
         with cgutils.for_range_slice(builder, constant(0), whole, several, INT) as (first, _):
-            added(first, ACROSS)
+            added(first, ABREAST)
         with cgutils.for_range_slice(builder, whole, width, constant(emit.lanes), INT) as (first, _):
             added(first, 1, emit.mask(builder.sub(width, first)))
         return context.get_dummy_value()
