@@ -39,6 +39,22 @@ def ranges(x, y, out):
         out[1, 2] += k
 
 
+def iterators(x, y, out):
+    for i, k in enumerate(range(1, out.shape[1])):
+        out[0, k] += 10 * i + k
+    for k, value in zip(range(out.shape[1] + 3), y[: out.shape[1]]):  # noqa: B905 (Numba knows no strict)
+        out[1, k] += value
+    for _ in range(2):
+        for k in range(-2, 0):
+            out[k, k] += k
+    numbers, total = range(3), 0
+    for k in numbers:
+        total += k
+    for k in numbers:
+        total += 5 * k
+    out[np.int32(1), np.uint8(1)] += total + len(numbers)
+
+
 def branches(x, y, out):
     last, found = 0.0, -1
     for i in range(x.shape[0]):
@@ -60,7 +76,7 @@ def whole_arrays(x, y, out):
     out[:, :] = x[:, :3] * 2 - y[:3]
 
 
-FUNCTIONS = elements, unsigned, ranges, branches, whole_arrays
+FUNCTIONS = elements, unsigned, ranges, iterators, branches, whole_arrays
 LAYOUTS = {
     "C": np.ascontiguousarray,
     "F": np.asfortranarray,

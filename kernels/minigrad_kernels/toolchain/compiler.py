@@ -24,7 +24,8 @@ from numba.core.registry import CPUDispatcher
 from numba.core.typed_passes import NativeLowering
 
 from . import cache, claims, companion, progress
-from .passes import Pipeline
+from .lowering import without_references
+from .passes import Pipeline, count_references
 
 __all__ = ["Entry", "Part", "no_collection"]
 
@@ -32,7 +33,7 @@ __all__ = ["Entry", "Part", "no_collection"]
 # vectors at that place, and so from the layout and the number of threads. The microkernels say contract themselves.
 OPTIONS = dict(nopython=True, error_model="numpy", nogil=True, no_cfunc_wrapper=True)
 WRAPPER = "_ZN7cpython"  # how the functions that Python calls begin
-LARGE = 1300  # instructions before optimisation, of which about a fifth remains
+LARGE = 1050  # instructions before optimisation, of which about a quarter remains
 RUNTIME = "NRT_"  # how the functions of Numba's runtime begin
 
 if hasattr(os, "register_at_fork"):
@@ -101,22 +102,13 @@ class _EntryLibrary(_Library):
 
     def _optimize_final_module(self):
         for function in self._final_module.functions:
-            if not function.is_declaration and not function.name.startswith(WRAPPER):
+            if function.name.startswith(WRAPPER):
+                for attribute in ("noinline", "optnone"):  # which costs a call less than a microsecond
+                    function.add_function_attribute(attribute)
+            elif not function.is_declaration:
                 function.linkage = "internal"  # nobody else calls it, so numbers that all calls give are constants
         manager, builder = self._codegen._module_pass_manager()
         manager.run(self._final_module, builder)
-
-
-def _without_references(context):
-    """The context for code that counts no references to arrays: callers hold all of them.
-
-    Its tables are complete: without this, it looks for more of them at each thing that it does not find.
-    """
-    return context.subtarget(enable_nrt=False, refresh=_nothing)
-
-
-def _nothing():
-    return
 
 
 @register_pass(mutates_CFG=True, analysis_only=False)
@@ -127,11 +119,12 @@ class _EntryLowering(NativeLowering):
 
     def run_pass(self, state):
         with_references = state.targetctx
-        state.targetctx = _without_references(with_references)
+        state.targetctx = without_references(with_references)
         try:
             return super().run_pass(state)
         except NumbaRuntimeError:  # a copy between arrays that may overlap goes through memory of Numba's runtime
             state.library, state.targetctx = _library(_EntryLibrary, state), with_references
+            count_references(state)
             return super().run_pass(state)
 
 
@@ -146,9 +139,10 @@ class _PartLowering(LoweringPass):
 
     def run_pass(self, state):
         try:
-            _lower(state, _without_references(state.targetctx))
+            _lower(state, without_references(state.targetctx))
         except NumbaRuntimeError:  # as above
             state.library = _library(_PartLibrary, state)
+            count_references(state)
             _lower(state, state.targetctx)
         return True
 
@@ -197,13 +191,14 @@ class _PartCompiler(_EntryCompiler):
 
 @contextmanager
 def no_collection():
-    """Numba makes millions of objects, nearly all of which live until the end: to look through them costs a tenth."""
+    """Numba makes millions of objects: to look through them again and again meanwhile costs a tenth."""
     on = gc.isenabled()
     gc.disable()
     try:
         yield
     finally:
         if on:
+            gc.collect(1)  # once; what lives counts as old then
             gc.enable()
 
 
