@@ -5,7 +5,9 @@ little is asked for twice. toolchain/companion.py says how it is started and wha
 """
 
 import contextlib
+import gc
 import os
+import sys
 import threading
 
 import numpy as np
@@ -268,6 +270,8 @@ def main(folder):
     names, rows = _Names(), list(KERNELS)
     threading.Thread(target=names.listen, daemon=True).start()
     set_threads(1)
+    gc.disable()  # this process ends soon
+    sys.modules["scipy"] = None  # type: ignore[assignment]  # whose BLAS Numba would look for
     claims.patient = False
     while (row := names.next_of(rows)) is not None:
         rows.remove(row)
