@@ -270,6 +270,23 @@ def test_stack_array_is_as_long_as_asked_for():
     np.testing.assert_array_equal(x, np.arange(8)[::-1])
 
 
+@pytest.mark.parametrize("used", [0, 3, 8])
+def test_stack_array_of_which_a_part_is_used(used):
+    @jit
+    def sizes(x, used, out):
+        stack = stack_array(8, x, used)
+        out[0], out[1] = stack.size, stack[2:].size
+        for k in range(stack.size):
+            stack[-1 - k] = x[k]
+        for k in range(stack.size):
+            x[k] = stack[k]
+
+    x, out = np.arange(8.0), np.zeros(2)
+    sizes(x, used, out)
+    assert out.tolist() == [used, max(0, used - 2)]
+    assert x.tolist() == [*range(used)][::-1] + [*range(used, 8)]
+
+
 def test_alias_is_the_same_memory_not_marked_read_only():
     x = np.arange(6.0).reshape(2, 3)
     assert alias(x) is x

@@ -55,7 +55,7 @@ def bias_relu_run(x, bias, out):
     line = line_of(bias.size)
     wide = bias
     if line <= TILE:
-        wide = stack_array(TILE, bias)[:line]
+        wide = stack_array(TILE, bias, line)
         repeat(bias, wide)
     for start in range(0, x.size, line):
         here = slice(start, min(x.size, start + line))
@@ -83,7 +83,7 @@ def bias_relu(x, bias, out):
 def add_lines(x, line, total):
     """Add lines, the last perhaps shorter, to a total in float64."""
     for first in range(0, line, TILE):
-        short = stack_array(TILE, x)[: min(TILE, line - first)]
+        short = stack_array(TILE, x, min(TILE, line - first))
         clear(short)
         for start in range(first, x.size, line):
             add(x[start : min(start + short.size, x.size)], short)
@@ -101,7 +101,7 @@ def fold(total, sums):
 def sum_part(x, sums):
     """The sums of the columns of a part, in float64."""
     line = line_of(sums.size)
-    total = stack_array(TILE, sums)[:line] if line <= TILE else sums
+    total = stack_array(TILE, sums, line) if line <= TILE else sums
     clear(sums)
     clear(total)
     for start in range(0, x.size, SHORT * line):
@@ -114,7 +114,7 @@ def sum_part(x, sums):
 def grad_part(g, out, dx, sums):
     """As sum_part for dx, which is made SHORT lines at a time: they are still in cache when they are summed."""
     line = line_of(sums.size)
-    total = stack_array(TILE, sums)[:line] if line <= TILE else sums
+    total = stack_array(TILE, sums, line) if line <= TILE else sums
     clear(sums)
     clear(total)
     for start in range(0, g.size, SHORT * line):

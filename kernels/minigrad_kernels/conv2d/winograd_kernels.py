@@ -167,9 +167,10 @@ def correlate(team, shares, form, items, pieces, tables, parts, x, w, none, bias
         base, finite, held, count = own * form.share, 1, -1, items.shape[0]
         u, m, taps = base + form.u_at, base + form.m_at, base + form.taps_at
         for number in range(own * count // shares, (own + 1) * count // shares):
-            tile, tile_end, first, end = items[number]
+            item = items[number]
+            tile, tile_end, first, end = item[0], item[1], item[2], item[3]  # to unpack it takes long to compile
             for part in range(parts.shape[0]):
-                c, c_end, p = parts[part]
+                c, c_end, p = parts[part, 0], parts[part, 1], parts[part, 2]
                 for i, at in enumerate(a_taps):
                     _spread_source(form, pieces[p + i], x, tile, tile_end, c, c_end, scratch, base + at)
                 for k in range(first, end, form.section):
@@ -211,7 +212,8 @@ def sum_filter(team, shares, form, items, pieces, tables, partials, x, g, none, 
         base, finite, count = own * form.share, 1, items.shape[0]
         u, m = base + form.u_at, base + form.m_at
         for number in range(own * count // shares, (own + 1) * count // shares):
-            start, stop, channel, channel_end, first, end = items[number]
+            item = items[number]
+            start, stop, channel, channel_end, first, end = item[0], item[1], item[2], item[3], item[4], item[5]
             for tile in range(start, stop, form.block):
                 tile_end = min(tile + form.block, stop)
                 _spread_result(form, g, tile, tile_end, first, end, scratch, m)

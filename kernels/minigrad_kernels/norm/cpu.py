@@ -43,7 +43,7 @@ def normalize_run(x, mean, variance, weight, has_weight, bias, has_bias, eps, re
     line, stop = line_of(columns), min(x.size, start + run_of(columns))
     for first in range(0, line, TILE):
         width = min(TILE, line - first)
-        centre, scale, shift = stack_array(TILE, x)[:width], stack_array(TILE, x)[:width], stack_array(TILE, x)[:width]
+        centre, scale, shift = stack_array(TILE, x, width), stack_array(TILE, x, width), stack_array(TILE, x, width)
         spread(mean, first, centre)
         spread_scale(variance, weight, has_weight, eps, first, scale)
         clear(shift)
@@ -82,8 +82,8 @@ def part_products(g, x, mean, out, rectified, masked, start, stop, sums, product
     clear(products)
     for first in range(0, line, TILE):
         width = min(TILE, line - first)
-        centre, one, two = stack_array(TILE, x)[:width], stack_array(TILE, x)[:width], stack_array(TILE, x)[:width]
-        total, other = stack_array(TILE, sums)[:width], stack_array(TILE, sums)[:width]
+        centre, one, two = stack_array(TILE, x, width), stack_array(TILE, x, width), stack_array(TILE, x, width)
+        total, other = stack_array(TILE, sums, width), stack_array(TILE, sums, width)
         spread(mean, first, centre)
         clear(one)
         clear(two)
@@ -116,8 +116,8 @@ def grad_run(g, x, mean, variance, weight, has_weight, eps, dx, dw, db, start):
     count, line, stop = x.dtype.type(x.size // columns), line_of(columns), min(x.size, start + run_of(columns))
     for first in range(0, line, TILE):
         width = min(TILE, line - first)
-        centre, scale = stack_array(TILE, x)[:width], stack_array(TILE, x)[:width]
-        slope, shift = stack_array(TILE, x)[:width], stack_array(TILE, x)[:width]
+        centre, scale = stack_array(TILE, x, width), stack_array(TILE, x, width)
+        slope, shift = stack_array(TILE, x, width), stack_array(TILE, x, width)
         spread(mean, first, centre)
         spread(db, first, shift)
         spread_scale(variance, dw, True, eps, first, slope)

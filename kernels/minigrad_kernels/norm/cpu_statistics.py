@@ -42,8 +42,8 @@ def moments_about(x, start, stop, sums, squares):
     clear(squares)
     for first in range(0, line, TILE):
         width = min(TILE, line - first)
-        centre, one, two = stack_array(TILE, x)[:width], stack_array(TILE, x)[:width], stack_array(TILE, x)[:width]
-        total, other = stack_array(TILE, sums)[:width], stack_array(TILE, sums)[:width]
+        centre, one, two = stack_array(TILE, x, width), stack_array(TILE, x, width), stack_array(TILE, x, width)
+        total, other = stack_array(TILE, sums, width), stack_array(TILE, sums, width)
         for c in range(min(columns, width)):
             centre[c] = pivot(x, start, stop, columns, first + c)
         repeat(min(columns, width), centre)

@@ -132,7 +132,7 @@ def extreme_pieces(team, x, line, width, tiles, parts, greatest, out):
                 out[block, part, 0] = short_extreme(flat(x)[start:stop], greatest)
             continue
         size = min(width, columns - left if tiles > 1 else stop - start)
-        total = stack_array(TILE, x)[:size]
+        total = stack_array(TILE, x, size)
         copy(flat(x)[start : start + size], total)
         for first in range(start + line, stop, line):
             extreme(flat(x)[first : min(stop, first + size)], greatest, total)

@@ -49,8 +49,8 @@ def sum_moments(x, start, stop, pivots, sums, squares):
     clear(squares)
     for first in range(0, line, TILE):
         width = min(TILE, line - first)
-        centre, one, two = stack_array(TILE, x)[:width], stack_array(TILE, x)[:width], stack_array(TILE, x)[:width]
-        total, other = stack_array(TILE, sums)[:width], stack_array(TILE, sums)[:width]
+        centre, one, two = stack_array(TILE, x, width), stack_array(TILE, x, width), stack_array(TILE, x, width)
+        total, other = stack_array(TILE, sums, width), stack_array(TILE, sums, width)
         spread(pivots, first, centre)
         clear(one)
         clear(two)
@@ -101,7 +101,7 @@ def normalize_image(x, start, stop, centres, scales, shifts, low, out):
     line = line_of(centres.size)
     for first in range(0, line, TILE):
         width = min(TILE, line - first)
-        centre, scale, shift = stack_array(TILE, x)[:width], stack_array(TILE, x)[:width], stack_array(TILE, x)[:width]
+        centre, scale, shift = stack_array(TILE, x, width), stack_array(TILE, x, width), stack_array(TILE, x, width)
         spread(centres, first, centre)
         spread(scales, first, scale)
         spread(shifts, first, shift)
@@ -158,8 +158,8 @@ def sum_products(g, x, out, low, start, stop, centres, sums, products):
     clear(products)
     for first in range(0, line, TILE):
         width = min(TILE, line - first)
-        centre, one, two = stack_array(TILE, x)[:width], stack_array(TILE, x)[:width], stack_array(TILE, x)[:width]
-        total, other = stack_array(TILE, sums)[:width], stack_array(TILE, sums)[:width]
+        centre, one, two = stack_array(TILE, x, width), stack_array(TILE, x, width), stack_array(TILE, x, width)
+        total, other = stack_array(TILE, sums, width), stack_array(TILE, sums, width)
         spread(centres, first, centre)
         clear(one)
         clear(two)
@@ -201,8 +201,8 @@ def image_dx(g, x, out, low, start, stop, centres, gains, slopes, shifts, dx):
     line, zero = line_of(centres.size), x.dtype.type(0)
     for first in range(0, line, TILE):
         width = min(TILE, line - first)
-        centre, gain = stack_array(TILE, x)[:width], stack_array(TILE, x)[:width]
-        slope, shift = stack_array(TILE, x)[:width], stack_array(TILE, x)[:width]
+        centre, gain = stack_array(TILE, x, width), stack_array(TILE, x, width)
+        slope, shift = stack_array(TILE, x, width), stack_array(TILE, x, width)
         spread(centres, first, centre)
         spread(gains, first, gain)
         spread(slopes, first, slope)

@@ -205,7 +205,7 @@ def cross_entropy_alone(x, target, ignore_index, mean, out, divisor, logsumexp):
     """cross_entropy_total of few enough rows that their losses stay on the stack."""
     if not name_classes(target, ignore_index, x.shape[1]):
         return False
-    losses = stack_array(FEW, x)[: x.shape[0]]
+    losses = stack_array(FEW, x, x.shape[0])
     for number in range(blocks(x)):
         here = block(x, number)
         cross_entropy_rows(x[here], target[here], ignore_index, losses[here], logsumexp[here])

@@ -48,11 +48,13 @@ def flat(typing_context, array):
 
 
 @intrinsic(prefer_literal=True)
-def stack_array(typing_context, size, like):
+def stack_array(typing_context, size, like, used=None):
     """A 1-D array of `size` elements (a literal number) typed as `like`, not cleared. For use in kernels.
 
-    It lives on the stack of the function that asks for it, until that function returns.
+    It lives on the stack of the function that asks for it, until that function returns. With `used`, an integer from
+    0 to size, the array has only the first so many: a slice of it takes ten times as long to compile.
     """
+    whole = used in (None, types.none) or isinstance(used, types.Omitted)
     if not isinstance(size, types.IntegerLiteral) or not isinstance(like, types.Array):
         return None
     from numba.np.arrayobj import make_array, populate_array  # slow to import, and only compilation needs it
@@ -67,11 +69,11 @@ def stack_array(typing_context, size, like):
         itemsize = context.get_constant(types.intp, context.get_abi_sizeof(element))
         array = make_array(array_type)(context, builder)
         data = builder.bitcast(memory, element.as_pointer())
-        shape = [context.get_constant(types.intp, count)]
+        shape = [context.get_constant(types.intp, count) if whole else values[2]]
         populate_array(array, data=data, shape=shape, strides=[itemsize], itemsize=itemsize, meminfo=None)
         return array._getvalue()
 
-    return array_type(size, like), generate
+    return array_type(size, like, types.none if whole else types.intp), generate
 
 
 @intrinsic

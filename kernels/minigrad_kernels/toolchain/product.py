@@ -112,6 +112,7 @@ def _gather_product(
     """The tiles of a job: blocks of columns outside, so that a block of B stays in the nearest cache."""
     lanes = VECTOR_BYTES // a.itemsize
     column, columns, end, rest = 0, job[COLUMNS], job[ROW_END], (job[ROW_END] - job[ROW]) % ROWS
+    tap, tap_end, length, a_step, accumulate = job[TAP], job[TAP_END], job[LENGTH], job[A_STEP], job[ACCUMULATE]
     source, taps, b_step, packed, relu = b, b_taps, job[B_STEP], job[PACKED] > 0, relu * job[LAST]
     if packed:
         source, taps, b_step = panel, panel_taps, 2 * lanes
@@ -123,28 +124,28 @@ def _gather_product(
         bias_offset = job[BIAS_OFFSET] + column
         if packed:
             _pack(b, b_offset, job, b_taps, width, panel, place)
-            b_offset = place - panel_taps[job[TAP]]
+            b_offset = place - panel_taps[tap]
         whole = end - rest if wide and rest <= 2 * LOW_ROWS else end
         for row in range(job[ROW], whole, ROWS):
             if wide:
                 wide_tile(
                     a, a_rows, start, c, c_rows, c_offset, row, end, bias, bias_offset, source, a_taps, taps,
-                    b_offset, job[TAP], job[TAP_END], job[LENGTH], job[A_STEP], b_step, width, job[ACCUMULATE], relu,
+                    b_offset, tap, tap_end, length, a_step, b_step, width, accumulate, relu,
                 )  # fmt: skip
             elif job[FORM] == CHANNELS:
                 channel_tile(
                     a, a_rows, start + column, c, c_rows, c_offset, row, end, bias, bias_offset, source, a_taps, taps,
-                    b_offset, job[TAP], job[TAP_END], job[LENGTH], job[A_STEP], b_step, width, job[ACCUMULATE], relu,
+                    b_offset, tap, tap_end, length, a_step, b_step, width, accumulate, relu,
                 )  # fmt: skip
             else:
                 narrow_tile(
                     a, a_rows, start, c, c_rows, c_offset, row, end, bias, bias_offset, source, a_taps, taps,
-                    b_offset, job[TAP], job[TAP_END], job[LENGTH], job[A_STEP], b_step, width, job[ACCUMULATE], relu,
+                    b_offset, tap, tap_end, length, a_step, b_step, width, accumulate, relu,
                 )  # fmt: skip
         for row in range(whole, end, LOW_ROWS):
             low_tile(
                 a, a_rows, start, c, c_rows, c_offset, row, end, bias, bias_offset, source, a_taps, taps,
-                b_offset, job[TAP], job[TAP_END], job[LENGTH], job[A_STEP], b_step, width, job[ACCUMULATE], relu,
+                b_offset, tap, tap_end, length, a_step, b_step, width, accumulate, relu,
             )  # fmt: skip
         column += width
 
