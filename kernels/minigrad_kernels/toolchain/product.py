@@ -120,8 +120,7 @@ def _gather_product(
         wide = columns - column > lanes and job[FORM] == GATHER
         width = min(columns - column, 2 * lanes if wide else lanes)
         b_offset = b_start + job[B_OFFSET] + column * job[B_COLUMN]
-        c_offset = c_start + job[C_OFFSET] + column
-        bias_offset = job[BIAS_OFFSET] + column
+        c_offset, bias_offset = c_start + job[C_OFFSET] + column, job[BIAS_OFFSET] + column
         if packed:
             _pack(b, b_offset, job, b_taps, width, panel, place)
             b_offset = place - panel_taps[tap]
