@@ -76,7 +76,36 @@ def whole_arrays(x, y, out):
     out[:, :] = x[:, :3] * 2 - y[:3]
 
 
-FUNCTIONS = elements, unsigned, ranges, iterators, branches, whole_arrays
+def integers(x, y, out):
+    for i in range(x.shape[0]):
+        for j in range(x.shape[1]):
+            a, b = int(x[i, j]) - 4, int(y[j]) - 6
+            out[0, 0] += a // b + 3 * (a % b)
+            out[0, 1] += a // 8 + 3 * (a % 8) + a // 6 - a % 6
+            out[0, 2] += a // -4 + 3 * (a % -4)
+            a //= b
+            out[1, 0] += min(a, b) + 5 * max(a, j)
+            a %= b
+            out[1, 1] += a + min(a, 1) - max(3, b) + min(-2, 2)
+            out[1, 2] += min(x[i, j], y[j]) + max(int(y[j]), j, a)
+
+
+def views(x, y, out):
+    rows = 0
+    for i in range(-x.shape[0], x.shape[0]):
+        for start in range(-6, 7):
+            for stop in range(-6, 7):
+                row = y[start:stop]
+                rows += row.size + x[start:stop].size + x[start:].shape[0] * x[i].shape[0]
+                if row.size > 0:
+                    out[i] += row[0] + row[-1] + x[i][start:stop].size
+                for line in x[:stop]:
+                    out[0, -1] += line[1]
+    out[1:][0] += out[:1][0]
+    out[-1][2] += x[:].size + x[:, 1:][0, 0] + x[0, :2][1] + y[3:0:-1][0] + rows
+
+
+FUNCTIONS = elements, unsigned, ranges, iterators, integers, views, branches, whole_arrays
 LAYOUTS = {
     "C": np.ascontiguousarray,
     "F": np.asfortranarray,
@@ -146,6 +175,43 @@ def test_memory_of_numbas_own_is_counted():
     x, out = np.arange(4.0), np.zeros(4)
     jit(made)(x, out)
     assert out.tolist() == [4, 5, 6, 7]
+
+
+def test_what_no_processor_divides():
+    """By 0 gives 0 in kernels, as in Numba; the least number by -1 does not end the process."""
+
+    def divided(x, by, out):
+        for k in range(x.size):
+            out[0, k], out[1, k] = x[k] // by[k], x[k] % by[k]
+
+    least = np.iinfo(np.int64).min
+    x, out = np.array([7, -7, 0, 7, least]), np.ones((2, 5), np.int64)
+    jit(divided)(x, np.array([0, 0, 0, -1, -1]), out)
+    assert out[:, :4].tolist() == [[0, 0, 0, -7], [0, 0, 0, 0]] and out[1, 4] == 0
+
+
+@pytest.mark.parametrize("bounds", [(0, 5), (5, 0), (-4, 4), (4, -4), (3, 3)])
+@pytest.mark.parametrize("step", [1, 2, 3, 7, -1, -2, -7])
+def test_a_range_given_to_another_function(bounds, step):
+    def made(start, stop, step):
+        return range(start, stop, step)
+
+    made_there = jit(made)
+
+    def listed(start, stop, step, out):
+        count = 0
+        for k in made_there(start, stop, step):
+            out[count] = k
+            count += 1
+        for k in range(start, stop, 3):
+            out[count] = k
+            count += 1
+        out[-1] = count
+
+    expected = [*range(*bounds, step), *range(*bounds, 3)]
+    out = np.zeros(20, np.int64)
+    jit(listed)(*bounds, step, out)
+    assert out[: len(expected)].tolist() == expected and out[-1] == len(expected)
 
 
 def test_a_step_of_zero_is_refused():

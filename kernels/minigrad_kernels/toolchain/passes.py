@@ -30,6 +30,8 @@ from numba.core.untyped_passes import (
     TranslateByteCode,
 )
 
+from .lowering import choice_of
+
 __all__ = ["Pipeline", "count_references"]
 
 UNTYPED = (
@@ -85,7 +87,10 @@ class _Operators:
         return getattr(self.context, name)
 
     def resolve_function_type(self, function, arguments, keywords):
-        if not _is_operator(getattr(function, "typing_key", function)) or keywords:
+        key = getattr(function, "typing_key", function)
+        if choice := choice_of(key, arguments):
+            return choice
+        if not _is_operator(key) or keywords:
             return self.context.resolve_function_type(function, arguments, keywords)
         asked = function, tuple(arguments)
         if asked not in self.known:
