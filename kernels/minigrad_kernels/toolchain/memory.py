@@ -52,7 +52,7 @@ def stack_array(typing_context, size, like, used=None):
     """A 1-D array of `size` elements (a literal number) typed as `like`, not cleared. For use in kernels.
 
     It lives on the stack of the function that asks for it, until that function returns. With `used`, an integer from
-    0 to size, the array has only the first so many: a slice of it takes far longer to compile.
+    0 to size, the array has only the first so many: a slice of it takes longer to compile.
     """
     whole = used in (None, types.none) or isinstance(used, types.Omitted)
     if not isinstance(size, types.IntegerLiteral) or not isinstance(like, types.Array):
