@@ -171,14 +171,14 @@ def correlate(team, shares, form, items, pieces, tables, parts, x, w, none, bias
             tile, tile_end, first, end = item[0], item[1], item[2], item[3]  # to unpack it takes long to compile
             for part in range(parts.shape[0]):
                 c, c_end, p = parts[part, 0], parts[part, 1], parts[part, 2]
-                for i, at in enumerate(a_taps):
-                    _spread_source(form, pieces[p + i], x, tile, tile_end, c, c_end, scratch, base + at)
+                for i in range(a_taps.size):
+                    _spread_source(form, pieces[p + i], x, tile, tile_end, c, c_end, scratch, base + a_taps[i])
                 for k in range(first, end, form.section):
                     k_end = min(k + form.section, end)
                     if held != k * parts.shape[0] + part:
                         held = k * parts.shape[0] + part
-                        for i, at in enumerate(b_taps):
-                            _spread_part(form, pieces[p + i], w, c, c_end, k, k_end, scratch, taps, u + at)
+                        for i in range(b_taps.size):
+                            _spread_part(form, pieces[p + i], w, c, c_end, k, k_end, scratch, taps, u + b_taps[i])
                     for f in range(SQUARE):
                         _product(
                             scratch, tile_end - tile, k_end - k, c_end - c,

@@ -5,7 +5,8 @@ listeners, before it runs. Of what compiling a kernel takes, that is a tenth. A 
 passes do is refused by one of them, and Numba then takes it along its own way.
 
 Two more things are left out. Where no references are counted, nobody asks where a variable dies. And what an operator
-gives for some types is looked up once, though kernels ask three times in four for what has been asked before.
+gives for some types is looked up once, though kernels ask three times in four for what has been asked before, and what
+min and max of two integers give not at all.
 """
 
 import operator
@@ -76,7 +77,7 @@ class Pipeline:
 
 
 class _Operators:
-    """A typing context of Numba's that remembers what operators give."""
+    """A typing context of Numba's that remembers what operators give, and knows what min and max of integers do."""
 
     known: dict = {}  # (operator, types) -> signature; nearly all are numbers, or elements of arrays
 
