@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from numba.core.errors import TypingError
 
 from minigrad_kernels.toolchain import cache, jit, passes
 from minigrad_kernels.toolchain.compiler import Entry
@@ -175,6 +176,14 @@ def test_memory_of_numbas_own_is_counted():
     x, out = np.arange(4.0), np.zeros(4)
     jit(made)(x, out)
     assert out.tolist() == [4, 5, 6, 7]
+
+
+def test_what_min_cannot_do_is_refused():
+    def least(x, out):
+        out[0] = min(int(x[0]), int(x[1]), key=abs)
+
+    with pytest.raises(TypingError):
+        jit(least)(np.array([-3.0, 2]), np.zeros(1))
 
 
 def test_what_no_processor_divides():

@@ -89,9 +89,9 @@ class _Operators:
 
     def resolve_function_type(self, function, arguments, keywords):
         key = getattr(function, "typing_key", function)
-        if choice := choice_of(key, arguments):
+        if not keywords and (choice := choice_of(key, arguments)):
             return choice
-        if not _is_operator(key) or keywords:
+        if keywords or not _is_operator(key):
             return self.context.resolve_function_type(function, arguments, keywords)
         asked = function, tuple(arguments)
         if asked not in self.known:
