@@ -20,6 +20,22 @@ def shared_data():
     return folder
 
 
+def pytest_addoption(parser):
+    parser.addoption("--deep", action="store_true", help="also run the tests marked deep, which take long")
+
+
+def pytest_configure(config):
+    config.addinivalue_line("markers", "deep: takes long, runs with --deep alone")
+
+
+def pytest_collection_modifyitems(config, items):
+    """Leave the deep tests to --deep; pytest's last line counts them as deselected."""
+    if not config.getoption("--deep"):
+        deep = [item for item in items if item.get_closest_marker("deep")]
+        config.hook.pytest_deselected(items=deep)
+        items[:] = [item for item in items if not item.get_closest_marker("deep")]
+
+
 def pytest_sessionfinish(session, exitstatus):
     """With MINIGRAD_NO_SKIPS set, a skipped test fails the run: nothing was left out unseen."""
     reporter = session.config.pluginmanager.get_plugin("terminalreporter")
