@@ -113,7 +113,7 @@ if not TYPE_CHECKING:  # which would then believe in every name
         from importlib import import_module
         from sys import modules
 
-        lazy = "amp check checkpoint data draw estimator graph models parallel report train"
+        lazy = "amp check checkpoint data draw graph models parallel report train"
         if name in lazy.split():
             return import_module(f".{name}", __name__)
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}", name=name, obj=modules[__name__])

@@ -154,6 +154,12 @@ def test_export_weights_of_a_run(monkeypatch, capsys):
         assert file["1.weight"].shape == (128, 64)
 
 
+@pytest.mark.skipif(find_spec("sklearn") is None, reason="wants scikit-learn (extra oracle)")
+def test_estimator(capsys):
+    module = example("estimator")
+    assert module.main() > 0.9 and capsys.readouterr().out.startswith("accuracy 9")
+
+
 def test_every_example_is_run_here_and_listed():
     names = {path.stem for path in EXAMPLES.glob("*.py")}
     text = Path(__file__).read_text()
