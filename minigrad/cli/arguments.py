@@ -8,7 +8,6 @@ from ..parallel.sums import WIRES
 from ..train.precision import PRECISIONS
 from .defaults import BY_DATA, BY_MODEL, DEFAULT_MODEL, DEFAULTS, MOMENTUM, OPTIMIZERS, RATES, SCHEDULES
 from .launching import add_launch
-from .scaling import add_scale
 
 __all__ = ["parser"]
 
@@ -55,19 +54,17 @@ def parser():
     report.add_argument("--data-dir", type=_text, metavar="FOLDER", help="where the files of the data set are")
     predict = commands.add_parser("predict", help="say what a picture shows")
     _add_run(predict, "run_predict")
-    predict.add_argument("image", metavar="IMAGE.png", help="a PNG picture of one digit or object")
+    predict.add_argument("image", metavar="IMAGE.png", help="a picture of one digit or object")
     export = commands.add_parser("export", help="write a trained network as an ONNX file")
     _add_run(export, "run_export", "export")
     export.add_argument("--onnx", type=_text, metavar="FILE", required=True, help="the file to write")
     info = commands.add_parser("info", help="versions, devices, threads, memory and the cache of kernels")
     info.set_defaults(action=_lazily("inspection", "run_info"))
-    info.add_argument("--measure", action="store_true", help="measure how fast bytes travel to, from and within a GPU")
     warmup = commands.add_parser("warmup", help="compile the CPU's kernels before they are needed; a second CPU helps")
     warmup.set_defaults(action=_lazily("warmup", "run_warmup"))
     warmup.add_argument("--models", nargs="+", type=_text, metavar="NAME", help="networks to be trained; default all")
     warmup.add_argument("--threads", type=_count, metavar="N", help="for kernels: the code is the same for any number")
     add_launch(commands.add_parser("launch", help="start a training on many ranks, and again where it fails"))
-    add_scale(commands.add_parser("scale", help="predict how training scales to many GPUs: a model, no measurement"))
     _add_kernels(commands.add_parser("kernels", help="compile all CUDA kernels and report on them; needs no GPU"))
     _add_profile(commands.add_parser("profile", help="where time and memory of a training step go"))
     _add_math(commands.add_parser("math", help="formula, gradients, shapes and source of an op"))

@@ -80,7 +80,7 @@ def cifar10(data_dir=None, download=True):
     folder, source = obtain(CIFAR10, data_dir, download)
     train, test = (
         Dataset(images, labels, CIFAR10_CLASSES, "cifar10", source, **CIFAR10_STATISTICS)
-        for images, labels in read_cifar10(folder / CIFAR10.files[0].name)
+        for images, labels in read_cifar10(folder / next(iter(CIFAR10.files)))
     )
     return train, test
 

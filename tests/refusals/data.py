@@ -126,10 +126,8 @@ OTHERS = [
     ("digits: size", partial(data.digits, size=7), ValueError, r"digits: size is 7, want at least 8"),
     ("digits: half a pixel", partial(data.digits, size=8.5), TypeError, r"digits: size is 8.5, want an integer"),
     ("available: name", partial(data.available, "svhn"), ValueError, r"available: name is 'svhn', want 'digits', 'mni"),
-    ("mnist: data_dir", partial(data.mnist, 3), TypeError, r"data_dir"),
-    ("read_idx: path", partial(data.read_idx, 3), TypeError, r"read_idx: path is of type int, want a string or a path"),
     ("read_idx: absent", partial(data.read_idx, "nowhere.idx"), ValueError, r"read_idx: nowhere.idx: No such file"),
-    ("read_cifar10: folder", partial(data.read_cifar10, "."), ValueError, r"read_cifar10: \.: is not a regular file"),
+    ("read_cifar10: folder", partial(data.read_cifar10, "."), ValueError, r"read_cifar10: \.: Is a directory"),
 ]  # fmt: skip
 
 FILES = {
@@ -137,8 +135,8 @@ FILES = {
     "a picture": (b"\x89PNG\r\n\x1a\n", r"starts with 0x8950, an IDX file starts with 0x0000"),
     "a type": (b"\0\0\x07\x01\0\0\0\x01\0", r"type code is 0x07, want one of 0x08"),
     "no dimensions": (b"\0\0\x08\0", r"has 0 dimensions, want 1 to 8"),
-    "no elements": (b"\0\0\x08\x01\0\0\0\0", r"shape \(0,\) holds no elements"),
-    "too large": (b"\0\0\x08\x02\x7f\xff\xff\xff\x7f\xff\xff\xff", r"takes \d+ bytes, at most 268435456 are allowed"),
+    "no elements": (b"\0\0\x08\x01\0\0\0\0", r"shape \(0,\) of uint8 takes 0 bytes, want 1 to"),
+    "too large": (b"\0\0\x08\x02\x7f\xff\xff\xff\x7f\xff\xff\xff", r"takes \d+ bytes, want 1 to 268435456"),
     "truncated": (b"\0\0\x08\x01\0\0\0\x05abc", r"is truncated: 2 of the next 5 bytes are missing"),
     "longer": (b"\0\0\x08\x01\0\0\0\x01ab", r"goes on after the 1 bytes of its shape \(1,\)"),
     "damaged": (b"\x1f\x8bno gzip file at all", r"damaged: "),
