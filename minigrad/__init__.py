@@ -4,9 +4,6 @@ Tensor and backward are in `engine`, operations in `ops` (also here and in `nn.f
 rules in `optim`, data sets in `data`, training loops in `train`; `profile` tells where time and memory go.
 """
 
-from . import starting  # noqa: F401  (first: it takes Ctrl-C from here on)
-
-# isort: split
 from math import inf, nan, pi
 from typing import TYPE_CHECKING
 

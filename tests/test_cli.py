@@ -139,7 +139,7 @@ REFUSALS = {
     "writers": (["--data", "cifar10", "--new-writers"], "wants --data digits"),
     "empty out": (["--out", ""], "--out: got an empty text"),
     "empty resume": (["--resume", ""], "--resume: got an empty text"),
-    "empty model": (["--model", ""], "--model: got an empty text"),
+    "empty model": (["--model", ""], "--model: invalid choice: ''"),
     "empty data dir": (["--data-dir", ""], "--data-dir: got an empty text"),
     "resume elsewhere": (["--resume", "nowhere", "--data-dir", "nowhere"], "nowhere holds no checkpoint"),
     "resume nothing": (["--resume", "nowhere"], "nowhere holds no checkpoint"),

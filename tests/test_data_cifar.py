@@ -61,8 +61,9 @@ SIZE = (124, 12)
 BAD_LABEL = records(3)
 BAD_LABEL[1, 0] = 10
 
+TRUNCATED = "truncated|unexpected end|empty|does not hold"
 CIFAR_FAULTS = {
-    "empty file": (b"", "truncated|unexpected end|empty|does not hold"),
+    "empty file": (b"", TRUNCATED),
     "no tar": (b"a" * 2000, "."),
     "empty tar": (archive([]), "does not hold"),
     "no training batch": (archive([(TEST, BATCH)]), "does not hold .*data_batch_1"),
@@ -88,10 +89,13 @@ CIFAR_FAULTS = {
     "sparse file": (with_header(TAR, 0, (156, 1), tarfile.GNUTYPE_SPARSE), "want a regular file"),
     "header checksum wrong": (flipped(TAR, 150), "."),
     "second header flipped": (flipped(TAR, 512 + 9728 + 3), "."),
-    "truncated in header": (TAR[:300], "truncated|unexpected end|empty|does not hold"),
-    "truncated in batch": (TAR[:4000], "truncated|unexpected end|empty|does not hold"),
-    "truncated between members": (TAR[: 512 + 9728], "truncated|unexpected end|empty|does not hold"),
-    "size beyond the file": (with_header(TAR, 0, SIZE, b"%011o" % (CIFAR10_RECORD * 4000)), "truncated|unexpected end|empty|does not hold"),
+    "truncated in header": (TAR[:300], TRUNCATED),
+    "truncated in batch": (TAR[:4000], TRUNCATED),
+    "truncated between members": (TAR[: 512 + 9728], TRUNCATED),
+    "size beyond the file": (
+        with_header(TAR, 0, SIZE, b"%011o" % (CIFAR10_RECORD * 4000)),
+        TRUNCATED,
+    ),
     "size too many records": (
         with_header(TAR, 0, SIZE, b"%011o" % (CIFAR10_RECORD * 10001)),
         "30733073 bytes",

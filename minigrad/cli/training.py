@@ -8,10 +8,9 @@ from dataclasses import asdict, replace
 from .. import checkpoint
 from ..errors import MinigradError
 from ..parallel import ShardSampler
-from ..starting import INTERRUPTED
 from ..train import Histograms, History, Interruption, Progress, TensorBoard, evaluate, fit
 from ..train.team import module_of
-from .lasting import Keeper, lasting_output, note
+from .lasting import Keeper, note
 from .ranks import Ranks, attempt, job
 from .report import write_report
 from .run import HISTOGRAMS, RESULT, TENSORBOARD, Run, Saver
@@ -45,8 +44,8 @@ def run_train(options):
         with refusing():
             plan = ranks.decided(lambda: _planned(options, ranks.world.size))
             run, settings = Run(plan["folder"], plan["settings"]), Settings(**plan["settings"])
-        with kernel_threads(options.threads or settings.threads), lasting_output() as incomplete:
-            return _train(options, ranks, run, settings, plan) or int(incomplete())
+        with kernel_threads(options.threads or settings.threads):
+            return _train(options, ranks, run, settings, plan)
 
 
 def _train(options, ranks, run, settings, plan):
@@ -83,7 +82,7 @@ def _train(options, ranks, run, settings, plan):
             if options.report:
                 report(HASTE if stopped == signal.SIGTERM else {})
             # Systems that end a process by SIGTERM take what it says then for how its work went.
-            return 0 if stopped == signal.SIGTERM else INTERRUPTED
+            return 0 if stopped == signal.SIGTERM else 128 + signal.SIGINT
     _finish(run, history, new_writers, parts.model, ranks, report if options.report else None)
     return 0
 

@@ -97,9 +97,9 @@ train --threads 0                    | --threads: got 0, want an integer of at l
 train --save-every 0                 | --save-every: got 0, want an integer of at least 1
 train --save-every soon              | --save-every: got soon, want an integer
 train --augment=yes                  | --augment/--no-augment: ignored explicit argument 'yes'
-train --eager=no                     | --eager: ignored explicit argument 'no'
-train --zero=1                       | --zero: ignored explicit argument '1'
-train --sync-batch-norm=1            | --sync-batch-norm: ignored explicit argument '1'
+train --eager=no                     | --eager/--no-eager: ignored explicit argument 'no'
+train --zero=1                       | --zero/--no-zero: ignored explicit argument '1'
+train --sync-batch-norm=1            | --sync-batch-norm/--no-sync-batch-norm: ignored explicit argument '1'
 train --no-report=1                  | --no-report: ignored explicit argument '1'
 train --tensorboard=1                | --tensorboard: ignored explicit argument '1'
 train --continue=1                   | --continue: ignored explicit argument '1'
@@ -108,7 +108,7 @@ train --data svhn                    | --data: invalid choice: 'svhn'
 train --bach-size 3                  | unrecognized arguments: --bach-size 3; did you mean --batch-size\\?
 train --learning-rate 1              | unrecognized arguments: --learning-rate 1; .*--help
 train digits                         | unrecognized arguments: digits
-train --data digits --out new --model vgg              | unknown model 'vgg', want one of digits-cnn, keras-cnn
+train --data digits --out new --model vgg              | --model: invalid choice: 'vgg' \\(choose from .*keras-cnn
 train --data digits --out new --batch-size 2000        | batch_size is 2000, but the dataset has 1438 images
 train --data digits --out new --batch-size 1000        | half of the writers wrote 898 images; --no-new-writers trains
 train --data digits --out new --limit 10               | batch_size is \\d+, but the dataset has 10 images
@@ -164,7 +164,7 @@ export run --onnx x.onnx --checkpoint x | --checkpoint: invalid choice: 'x'
 math --pages                         | unrecognized arguments: --pages; did you mean --page\\?
 math --page=1                        | --page: ignored explicit argument '1'
 info run                             | unrecognized arguments: run
-warmup --models vgg                  | --models: unknown model 'vgg', want one of
+warmup --models vgg                  | --models: invalid choice: 'vgg' \\(choose from
 warmup --models                      | --models: expected at least one argument
 warmup --threads 0                   | --threads: got 0, want an integer of at least 1
 kernels nothing_of_that_name         | nothing_of_that_name
@@ -172,7 +172,7 @@ kernels --arch sm_12                 | sm_12
 kernels --arch                       | --arch: expected at least one argument
 kernels --ladder=1                   | --ladder: ignored explicit argument '1'
 kernels --write-ptx=1                | --write-ptx: ignored explicit argument '1'
-profile vgg                          | unknown model 'vgg', want one of
+profile vgg                          | invalid choice: 'vgg' \\(choose from
 profile mlp --steps 0                | --steps: got 0, want an integer of at least 1
 profile mlp --batch-size x           | --batch-size: got x, want an integer of at least 1
 profile mlp --data svhn              | --data: invalid choice: 'svhn'
