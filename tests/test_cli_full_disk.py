@@ -3,11 +3,9 @@
 
 import contextlib
 import errno
-import json
 import os
 import re
 import shutil
-import subprocess
 import sys
 from pathlib import Path
 

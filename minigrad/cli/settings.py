@@ -19,7 +19,8 @@ from ..train import PRECISIONS
 
 __all__ = [
     "DEFAULT_MODEL", "MOMENTUM", "OPTIMIZERS", "Images", "Parts", "Settings", "UsageError", "add_settings",
-    "check_can_be_made", "checked_folder", "chosen_data", "count", "kernel_threads", "refusing", "text",
+    "check_can_be_made", "checked_folder", "chosen_data", "count", "kernel_threads",
+    "number", "positive", "refusing", "text",
 ]  # fmt: skip
 
 TEST_BATCH = 256
@@ -70,7 +71,7 @@ def refusing():
 # ---- values of options -----------------------------------------------------------------------------------------------
 
 
-def _number(kind, holds, wanted):
+def number(kind, holds, wanted):
     def convert(text):
         try:
             value = kind(text)
@@ -89,10 +90,10 @@ def text(value):
     return value
 
 
-count = _number(int, lambda value: value >= 1, "an integer of at least 1")
-_seed = _number(int, lambda value: 0 <= value < 1 << 63, "an integer from 0 to 2^63 - 1")
-_positive = _number(float, lambda value: 0 < value < math.inf, "a number above 0")
-_not_negative = _number(float, lambda value: 0 <= value < math.inf, "a number of at least 0")
+count = number(int, lambda value: value >= 1, "an integer of at least 1")
+_seed = number(int, lambda value: 0 <= value < 1 << 63, "an integer from 0 to 2^63 - 1")
+positive = number(float, lambda value: 0 < value < math.inf, "a number above 0")
+_not_negative = number(float, lambda value: 0 <= value < math.inf, "a number of at least 0")
 
 
 def _option(help, *, default=MISSING, **how):
@@ -135,7 +136,7 @@ class Settings:
     size: int  # height and width of the images
     epochs: int = _option("passes over the training images", type=count, metavar="N")
     batch_size: int = _option("images to a batch", type=count, metavar="N")
-    lr: float = _option("highest learning rate of the schedule", type=_positive, metavar="X", default=RATES["adam"])
+    lr: float = _option("highest learning rate of the schedule", type=positive, metavar="X", default=RATES["adam"])
     optimizer: str = _option(f"sgd has Nesterov momentum {MOMENTUM}", choices=OPTIMIZERS, default="adam")
     schedule: str = _option(
         "how the learning rate changes: step by step, with restore where the loss rose",
@@ -145,7 +146,7 @@ class Settings:
     weight_decay: float = _option("", type=_not_negative, metavar="X", default=0.0)
     augment: bool = _option("shift images at random (CIFAR-10: flip too)", default=False)
     accumulate: int = _option("update once for K batches, as for one large", type=count, metavar="K", default=1)
-    clip: float | None = _option("largest 2-norm of the gradient", type=_positive, metavar="X", default=None)
+    clip: float | None = _option("largest 2-norm of the gradient", type=positive, metavar="X", default=None)
     precision: str = _option(
         "in which convolutions and products compute; float16 scales the loss", choices=PRECISIONS, default="float32"
     )

@@ -185,30 +185,32 @@ math nothing                         | nothing
 math --pages                         | unrecognized arguments: --pages; did you mean --page\\?
 math relu --page                     | --page is the whole sheet; leave out relu
 launch                               | launch: nothing to start; want a Python script
-launch -n 0 minigrad train           | launch: -n is 0, want at least 1
-launch -n two minigrad train         | -n: invalid int value: 'two'
+launch -n 0 minigrad train           | -n: got 0, want an integer of at least 1
+launch -n two minigrad train         | -n: got two, want an integer
 launch -n 2                          | launch: nothing to start; want a Python script, or minigrad and its arguments
 launch -n 2 absent.py                | launch: absent.py is no file; want a Python script
-launch -n 2 --max-restarts -1 minigrad train         | launch: --max-restarts is -1, want at least 0
+launch -n 2 --max-restarts -1 minigrad train         | --max-restarts: got -1, want an integer of at least 0
 launch -n 2 --min-ranks 3 minigrad train             | launch: --min-ranks is 3, want 1 to 2
-launch -n 2 --timeout 0 minigrad train               | launch: --timeout is 0 seconds, want more than 0
-launch -n 2 --timeout nan minigrad train             | launch: --timeout is nan seconds, want more than 0
-launch -n 2 --heartbeat 1 minigrad train             | launch: --heartbeat is 1 seconds, want at least 2
-launch -n 2 --grace -1 minigrad train                | launch: --grace is -1 seconds, want at least 0
+launch -n 2 --timeout 0 minigrad train               | --timeout: got 0, want a number above 0
+launch -n 2 --timeout nan minigrad train             | --timeout: got nan, want a number above 0
+launch -n 2 --heartbeat 1 minigrad train             | --heartbeat: got 1, want at least 2 seconds
+launch -n 2 --grace -1 minigrad train                | --grace: got -1, want seconds, at least 0
 launch -n 2 --hosts a:0 minigrad train               | launch: 'a:0' in --hosts 'a:0' is no host, want NAME
 launch -n 2 --hosts a,a minigrad train               | launch: host a stands twice in --hosts 'a,a'; add up its ranks
 launch -n 9 --hosts a:2 minigrad train               | launch: -n is 9, but --hosts a:2 have room for 2
 launch -n 2 --mpiexec x minigrad train               | launch: --mpiexec is for --mpi
 launch -n 2 --mpi --hosts a:2 minigrad train         | launch: --mpi goes without --hosts and --min-ranks
 launch -n 2 --mpi --mpiexec absent minigrad train    | launch: absent is not there; install minigrad-engine\\[mpi\\]
-launch -n 2 --rsh "" minigrad train                  | launch: --rsh is '', want a command
+launch -n 2 --rsh "" minigrad train                  | --rsh: got '', want a command
+launch -n 2 --rsh "ssh 'a" minigrad train            | --rsh: got .*ssh 'a.*, want a command
+launch -n 2 --timeout inf minigrad train             | --timeout: got inf, want a number above 0
 launch -n 2 --logs file minigrad train               | launch: --logs file cannot be made: .*file is not a folder
 trian                                | invalid choice: 'trian'
 --version                            | .*
 """
 
-EMPTY = ("train --out", "train --resume", "train --model", "train --data-dir", "evaluate run --device",
-         "profile mlp --out", "export run --onnx", "warmup --models")  # fmt: skip
+EMPTY = ("train --out", "train --resume", "train --data-dir", "evaluate run --device",
+         "profile mlp --out", "export run --onnx")  # fmt: skip
 
 
 def rows():
