@@ -3,7 +3,7 @@
 import contextlib
 import signal
 import sys
-from dataclasses import asdict, replace
+from dataclasses import asdict, fields, replace
 
 from .. import checkpoint
 from ..errors import MinigradError
@@ -18,20 +18,6 @@ from .settings import Images, Parts, Settings, UsageError, checked_folder, chose
 
 __all__ = ["run_train"]
 
-FREE_WITH_RESUME = {
-    "resume",
-    "continue_",
-    "device",
-    "threads",
-    "data_dir",
-    "save_every",
-    "report",
-    "tensorboard",
-    "out",
-    "command",
-    "action",
-    "argv",
-}
 # Who asks by SIGTERM soon ends the process by force.
 HASTE = dict.fromkeys(
     ("mistakes", "cost"), "The training was asked to end, so this was not measured; minigrad report does."
@@ -115,23 +101,33 @@ def _new(options, ranks):
     if not checkpoint.exists(run.folder / "last"):
         return run, settings, False, note
     run, kept, _ = Run.of(run.folder)
-    given = {key for key, value in vars(options).items() if value is not None and key not in FREE_WITH_RESUME}
-    wrong = sorted(key for key in given if getattr(kept, key, None) != getattr(settings, key, None) and key != "data")
-    if wrong or kept.data != settings.data:
-        named = ", ".join("--" + key.replace("_", "-") for key in wrong or ["data"])
-        raise UsageError(f"{run.folder} holds a run with another {named}; give its own options or another --out")
+    given = {"data", *_given(options)} - {"device", "data_dir"}
+    wrong = sorted(name for name in given if getattr(kept, name) != getattr(settings, name))
+    if wrong:
+        raise UsageError(
+            f"{run.folder} holds a run with another {_named(wrong)}; give its own options or another --out"
+        )
     return run, _on(kept, options), True, note
 
 
 def _resumed(options):
     """The same of a run that goes on."""
-    given = [name for name, value in vars(options).items() if value is not None and name not in FREE_WITH_RESUME]
+    given = [name for name in _given(options) if name not in ("device", "data_dir")]
     given += ["out"] if options.out is not None else []
     if given:
-        named = ", ".join("--" + name.replace("_", "-") for name in given)
-        raise UsageError(f"--resume goes on with the run's own options; leave out {named}")
+        raise UsageError(f"--resume goes on with the run's own options; leave out {_named(given)}")
     run, settings, _ = Run.of(options.resume)
     return run, _on(settings, options), True, None
+
+
+def _given(options):
+    """The names of settings that options state."""
+    return [one.name for one in fields(Settings) if getattr(options, one.name, None) is not None]
+
+
+def _named(names):
+    """The options of these names."""
+    return ", ".join("--" + name.replace("_", "-") for name in names)
 
 
 def _on(settings, options):
