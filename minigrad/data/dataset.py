@@ -1,8 +1,6 @@
 """Labelled images in memory."""
 
-from collections.abc import Iterable
 from dataclasses import dataclass
-from numbers import Real
 
 import numpy as np
 
@@ -41,8 +39,6 @@ class Dataset:
         def put(field, value):
             object.__setattr__(self, field, value)
 
-        if not isinstance(self.classes, Iterable):
-            raise KindError(f"Dataset: classes is {self.classes!r}, want the names of all, such as range(10)")
         put("classes", tuple(str(name) for name in self.classes))
         put("images", _checked_images(self.images))
         put("labels", _checked_labels(self.labels, len(self.images), len(self.classes)))
@@ -83,8 +79,6 @@ class Dataset:
 
         Both keep the order of the whole. Errors: ShapeError if either would be empty.
         """
-        if not isinstance(fraction, Real):
-            raise KindError(f"split: fraction is of type {type(fraction).__name__}, want a number")
         count = round(fraction * len(self)) if 0 < fraction < 1 else 0
         if not 0 < count < len(self):
             raise ShapeError(f"split: fraction {fraction} of {len(self)} images leaves one part empty")
