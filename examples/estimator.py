@@ -52,6 +52,13 @@ class Classifier(ClassifierMixin, BaseEstimator):
         self.model_.eval()
         return self
 
+    def __setstate__(self, state):
+        """joblib can leave arrays in a file, where the kernels take none."""
+        super().__setstate__(state)
+        if "model_" in state:
+            for tensor in (*self.model_.parameters(), *self.model_.buffers()):
+                tensor.data = np.array(tensor.data)
+
     def predict_proba(self, X):
         """The probability of each class, (N, classes)."""
         check_is_fitted(self)

@@ -10,7 +10,9 @@ import argparse
 import math
 from typing import NamedTuple
 
-from minigrad import models, nn
+import numpy as np
+
+from minigrad import Tensor, memory_statistics, models, nn
 from minigrad.parallel.buckets import bucket_bounds
 
 MICROSECOND, MEGABYTE = 1e-6, 1_000_000
@@ -54,13 +56,16 @@ def assembled(name, layers, batch, seconds):
 
 
 def own(name, shape, batch, seconds):
-    """A Network of minigrad.models, from a dry run. A ReLU keeps its result, which is the input of the next layer."""
-    rows = nn.summary(models.build(name, shape, 10), (1, *shape)).rows
-    inputs, layers = [4 * math.prod(shape), *(row.nbytes for row in rows)], []
-    for row, nbytes in zip(rows, inputs, strict=False):
-        kept = 0 if row.kind in ("ReLU", "Flatten") else nbytes
-        layers.append(Layer((row.parameters,) if row.parameters else (), row.macs, kept, row.nbytes))
-    return assembled(name, layers, batch, seconds)
+    """A Network of minigrad.models: layers from a dry run; what a training step keeps, from the pool of memory."""
+    model = models.build(name, shape, 10)
+    rows = nn.summary(model, (1, *shape)).rows
+    layers = [Layer((row.parameters,) if row.parameters else (), row.macs, 0, row.nbytes) for row in rows]
+    images = Tensor(np.zeros((64, *shape), np.float32))
+    loss = nn.functional.cross_entropy(model(images), Tensor(np.zeros(64, np.int64)))
+    held = memory_statistics()["used_bytes"]
+    del loss  # and the tape with all that it keeps
+    kept = (held - memory_statistics()["used_bytes"] + images.data.nbytes) / 64
+    return assembled(name, layers, batch, seconds)._replace(kept=kept)
 
 
 def convolution(inputs, outputs, taps, size, stride=1, bias=False):
@@ -223,13 +228,11 @@ SPARE = 2  # a pool rounds up, and kernels want workspace: whole steps on the CP
 def memory(network, gpus, fabric, plan, gigabytes):
     """({what: bytes} of a GPU by Adam, the most images that fit into so many GB)."""
     count = sum(network.sizes)
-    largest = max(sum(network.sizes[start:stop]) for start, stop in plan.bounds(network))
-    copies = 2 * plan.wire * largest if plan.wire < 4 else 0  # of a bucket on a narrow wire, and what arrives of it
     parts = {
         "parameters": 4 * count,
         "gradients": 4 * count,
         "state of Adam": 8 * (-(-count // gpus) if plan.sharded else count),
-        "communication buffers": (fabric.channels * BUFFERS + copies) * (gpus > 1),
+        "communication buffers": fabric.channels * BUFFERS * (gpus > 1),
         "driver and libraries": CONTEXT,
     }
     fixed, image = sum(parts.values()), SPARE * (network.kept + network.moving)

@@ -1,6 +1,7 @@
 """The example of a classifier in scikit-learn's own tests, searches and pipelines."""
 
 import importlib.util
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -14,10 +15,11 @@ from sklearn.utils.estimator_checks import check_estimator  # noqa: E402
 EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "estimator.py"
 
 
-@pytest.fixture(scope="module")
-def example():
+@pytest.fixture
+def example(monkeypatch):
     spec = importlib.util.spec_from_file_location("estimator", EXAMPLE)
     module = importlib.util.module_from_spec(spec)
+    monkeypatch.setitem(sys.modules, "estimator", module)  # where pickle looks for the class
     spec.loader.exec_module(module)
     return module
 
