@@ -11,10 +11,11 @@ from ..parallel import ShardSampler
 from ..train import Histograms, History, Interruption, Progress, TensorBoard, evaluate, fit
 from ..train.team import module_of
 from .lasting import Keeper, note
+from .parts import Parts
 from .ranks import Ranks, attempt, job
 from .report import write_report
 from .run import HISTOGRAMS, RESULT, TENSORBOARD, Run, Saver
-from .settings import Images, Parts, Settings, UsageError, checked_folder, chosen_data, kernel_threads, refusing
+from .settings import Images, Settings, UsageError, checked_folder, chosen_data, kernel_threads, refusing
 
 __all__ = ["run_train"]
 
