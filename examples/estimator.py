@@ -15,8 +15,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 import minigrad
-from minigrad import models, optim
-from minigrad.nn.functional import cross_entropy
+from minigrad import models, nn, optim
 
 
 class Classifier(ClassifierMixin, BaseEstimator):
@@ -47,7 +46,7 @@ class Classifier(ClassifierMixin, BaseEstimator):
             for chosen in np.array_split(order.permutation(len(X)), batches):
                 images, labels = minigrad.Tensor(X[chosen]), minigrad.Tensor(numbers[chosen])
                 optimizer.zero_grad()
-                cross_entropy(self.model_(images), labels).backward()
+                nn.functional.cross_entropy(self.model_(images), labels).backward()
                 optimizer.step()
         self.model_.eval()
         return self
