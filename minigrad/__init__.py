@@ -4,9 +4,6 @@ Tensor and backward are in `engine`, operations in `ops` (also here and in `nn.f
 rules in `optim`, data sets in `data`, training loops in `train`; `profile` tells where time and memory go.
 """
 
-from . import starting  # noqa: F401  (first: it takes Ctrl-C from here on)
-
-# isort: split
 from math import inf, nan, pi
 from typing import TYPE_CHECKING
 
@@ -113,7 +110,7 @@ if not TYPE_CHECKING:  # which would then believe in every name
         from importlib import import_module
         from sys import modules
 
-        lazy = "amp check checkpoint data draw estimator graph models parallel report train"
+        lazy = "amp check checkpoint data draw graph models parallel report train"
         if name in lazy.split():
             return import_module(f".{name}", __name__)
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}", name=name, obj=modules[__name__])

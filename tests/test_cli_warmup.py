@@ -51,7 +51,7 @@ def test_says_what_a_second_process_compiled(capsys, monkeypatch):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (["--models", "vgg"], "--models: unknown model 'vgg', want one of digits-cnn, "),
+        (["--models", "vgg"], "--models: invalid choice: 'vgg'"),
         (["--threads", "0"], "--threads: got 0, want an integer of at least 1"),
         (["--models"], "--models: expected at least one argument"),
     ],
