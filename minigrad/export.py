@@ -116,8 +116,8 @@ class Graph:
         self.layer = self.place = ""
 
     def node(self, kind, *inputs, **attributes):
-        """The name of the output of a new node. Inputs are Tensors, names, arrays, numbers, or None for none."""
-        inputs = ["" if one is None else self.name(one) for one in inputs]
+        """The name of the output of a new node. Inputs are Tensors, names, arrays; None at the end is left out."""
+        inputs = [self.name(one) for one in inputs if one is not None]
         name = f"{self.layer.replace('.', '/')}/{kind}_{len(self.nodes)}"
         self.nodes.append(_onnx().helper.make_node(kind, inputs, [name], name, **attributes))
         self.places.append(self.place)
@@ -130,9 +130,9 @@ class Graph:
         array = value.data if isinstance(value, Tensor) else np.asarray(value)
         if id(array) in self.names:
             name = self.names[id(array)]
-            return name if dtype in (None, array.dtype) else self.node("Cast", name, to=_kind(dtype))
+            return name if dtype is None or dtype == array.dtype else self.node("Cast", name, to=_kind(dtype))
         owned, array = self.owned.get(id(array)), device.host(array)
-        if dtype not in (None, array.dtype):
+        if dtype is not None and dtype != array.dtype:
             owned, array = None, array.astype(dtype)
         array = np.ascontiguousarray(array).reshape(array.shape)
         key = owned or (array.dtype, array.shape, array.tobytes())
@@ -389,6 +389,8 @@ def _max_pool2d(graph, out, input, windows, shape):
     kernel, stride, padding, dilation = windows
     along = zip(input.shape[2:], kernel, stride, padding, dilation, out.shape[2:], strict=True)
     ends = [max(0, (i - 1) * s + d * (k - 1) + 1 - n - p) for n, k, s, p, d, i in along]
+    if any(end >= size for end, size in zip(ends, kernel, strict=True)):
+        raise ExportError("its last windows reach further beyond the image than runtimes take")
     return graph.node("MaxPool", input, kernel_shape=kernel, strides=stride, dilations=dilation, pads=(*padding, *ends))
 
 

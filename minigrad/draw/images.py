@@ -124,7 +124,7 @@ def _grid(op, axes, pictures, columns, rows, quantity=None, **look):
     pictures = pictures.repeat(times, 1).repeat(times, 2)
     gap = max(1, round(GAP * min(pictures.shape[1:3])))
     steps = pictures.shape[1] + gap, pictures.shape[2] + gap
-    nothing = np.nan if pictures.ndim == 3 else 1  # white: in colours nothing says that there is nothing
+    nothing = np.nan if pictures.ndim == 3 else 1.0  # white: in colours nothing says that there is nothing
     mosaic = np.full((rows * steps[0] - gap, columns * steps[1] - gap, *pictures.shape[3:]), nothing)
     for position, picture in enumerate(pictures):
         y, x = position // columns * steps[0], position % columns * steps[1]

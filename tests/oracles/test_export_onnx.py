@@ -67,30 +67,20 @@ TABLE = [
     (lambda: nn.Conv1d(4, 6, 3, 2, 1), S),
     (lambda: nn.Conv2d(3, 6, 3, 2, 1, 2, groups=3), I),
     (lambda: nn.Conv2d(3, 6, (2, 3), padding="same"), I),
-    (lambda: nn.Conv2d(3, 6, 3, padding=1, padding_mode="reflect", bias=False), I),
     (lambda: nn.Dropout(), I),
     (lambda: nn.Dropout1d(), S),
     (lambda: nn.Dropout2d(), I),
-    (lambda: nn.Embedding(7, 5, padding_idx=0), {"shapes": M, "dtypes": "int64"}),
+    (lambda: nn.Embedding(7, 5, padding_idx=0), M),
     (lambda: nn.Linear(6, 5), M),
     (lambda: nn.Linear(10, 5, bias=False), S),
     (lambda: nn.BatchNorm1d(4), S),
     (lambda: nn.BatchNorm2d(3), I),
     (lambda: nn.BatchNorm2d(3, affine=False), I),
-    (lambda: nn.BatchNorm2d(3, track_running_stats=False), I),
-    (lambda: nn.GroupNorm(1, 3), I),
-    (lambda: nn.InstanceNorm1d(4), S),
     (lambda: nn.LayerNorm((9, 8)), I),
     (lambda: nn.LayerNorm((3, 9, 8), elementwise_affine=False), I),
     (lambda: nn.LayerNorm(8, bias=False), I),
-    (lambda: nn.CircularPad1d((1, 2)), S),
-    (lambda: nn.CircularPad2d((1, 2, 0, 1)), I),
     (lambda: nn.ConstantPad1d((1, 2), 0.5), S),
-    (lambda: nn.ConstantPad2d((1, -2, 0, 1), 0.5), I),
-    (lambda: nn.ReflectionPad1d((1, 2)), S),
-    (lambda: nn.ReflectionPad2d((1, 2, 0, 1)), I),
-    (lambda: nn.ReplicationPad1d((1, 0)), S),
-    (lambda: nn.ReplicationPad2d((1, 2, 0, 1)), I),
+    (lambda: nn.ConstantPad2d((1, 2, 0, 1), 0.5), I),
     (lambda: nn.ZeroPad1d((1, 2)), S),
     (lambda: nn.ZeroPad2d((1, 2, 0, 1)), I),
     (lambda: nn.MaxPool1d(3, 2, 1), S),
@@ -119,6 +109,7 @@ WITHOUT = [  # the layers whose ops have no rule, and the op that is named
     (lambda: nn.ConvTranspose2d(3, 6, 3), I, "conv2d_input_grad"),
     (lambda: nn.GroupNorm(1, 3), I, "group_norm"),
     (lambda: nn.InstanceNorm2d(3), I, "group_norm"),
+    (lambda: nn.ReflectionPad2d(1), I, "getitem"),
     (lambda: nn.Unfold(2), I, "windows"),
 ]
 
@@ -272,14 +263,10 @@ def test_a_network_on_a_gpu(kind, tmp_path):
 # ---- what cannot leave -----------------------------------------------------------------------------------------------
 
 
-def own_arrays(x):
-    return minigrad.tensor(x.numpy() * 2) + 1
-
-
 REFUSED = [
-    (Applied(own_arrays), M, r"add in layer the model \(.*own_arrays\) differs between batches"),
     (nn.Sequential(nn.MaxPool2d(2, return_indices=True)), I, "returned a tuple, wanted a Tensor"),
     (Applied(lambda x: minigrad.tensor(x.numpy() * 2)), M, "the output of the model differs between batches"),
+    (Applied(lambda x: x + minigrad.tensor(x.numpy())), M, r"add in layer the model \(.*lambda.*\) differs between"),
     (Applied(lambda x: ops.dropout(x)), M, "dropout in layer the model .*has no rule"),
     (Applied(lambda x: x * x.shape[0]), M, "mul in layer .* differs between batches"),
     (Applied(lambda x: x.reshape(6, -1)), M, "reshape in layer .* differs between batches"),
@@ -304,7 +291,7 @@ def test_a_rule_for_an_operation_of_ones_own(tmp_path):
     with pytest.raises(ExportError, match="halved in layer 1"):
         export_onnx(model, tmp_path / "own.onnx", M)
     try:
-        rule(halved)(lambda graph, results, input: graph.node("Mul", input, graph.number(0.5, input.dtype)))
+        rule(halved)(lambda graph, out, input: graph.node("Div", input, np.array(2, out.dtype)))
         compare(model, M, tmp_path / "own.onnx")
     finally:
         del RULES[halved]
