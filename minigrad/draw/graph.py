@@ -150,10 +150,7 @@ def _nodes_below(nodes):
 
 def _made(node, names):
     """The lines below the name of an operation: what it made."""
-    versions = [
-        target.version if isinstance(target, Tensor) else target[0].outputs[target[1]][2]
-        for _, _, _, _, target in node.edges
-    ]
+    versions = [t.version if isinstance(t, Tensor) else t[0].outputs[t[1]][2] for *_, t in node.edges]
     lines = []
     for i, (shape, dtype, version) in enumerate(node.outputs):
         seen = any(version is other for other in versions)

@@ -90,28 +90,39 @@ def worst_mistakes(images, targets, probabilities, axes=None, count=16, labels=N
         axes.text(0.5, 0.5, f"no mistakes among {len(images)} images", ha="center", va="center")
         return axes
     axes.set_title(f"{len(shown)} of {len(wrong)} mistakes, the worst first: true → predicted class", fontsize="medium")
-    lines = [
-        (labels[targets[i]], f"→ {labels[predicted[i]]}, {100 * probabilities[i, predicted[i]]:.0f} %") for i in shown
+    captions = [
+        f"{labels[targets[i]]}\n→ {labels[predicted[i]]}, {100 * probabilities[i, predicted[i]]:.0f} %" for i in shown
     ]
-    _captioned(axes, images[shown].astype(np.float64), lines)
+    _captioned(axes, images[shown].astype(np.float64), captions)
     return axes
 
 
-def _captioned(axes, images, lines):
-    """Small pictures in a grid, each with two lines above it whose size is chosen to fit."""
-    wide, high = laid_out(axes)
-    columns = min(len(images), math.ceil(math.sqrt(len(images) * wide / high)))
-    rows = math.ceil(len(images) / columns)
-    longest = max(len(line) for both in lines for line in both)
-    size = min(10, 0.12 * high / rows, 1.5 * wide / columns / longest)
-    height = 1 / rows - (2.8 * size + 0.02 * high) / high  # of a picture, below its lines
-    for position, (image, both) in enumerate(zip(images, lines, strict=True)):
+def _captioned(axes, images, captions):
+    """Small pictures in the grid that makes them largest, each below two lines whose size fits."""
+    (wide, high), count, (height, width) = laid_out(axes), len(images), images.shape[2:]
+    longest = max(len(line) for caption in captions for line in caption.split("\n"))
+
+    def fitted(columns):
+        """(points of a pixel, size of the text)."""
+        row = high / math.ceil(count / columns)
+        size = min(10, 0.12 * row)
+        for _ in range(3):  # a smaller text leaves room for larger pictures
+            points = min(wide / columns / width, (row - 2.8 * size) / height) / (1 + GAP)
+            size = min(size, 1.5 * points * width * (1 + GAP) / longest)
+        return points, size
+
+    columns = max(range(1, count + 1), key=fitted)
+    (points, size), rows = fitted(columns), math.ceil(count / columns)
+    share = points * height / (points * height * (1 + GAP) + 2.8 * size)  # of the picture in the height of its cell
+    axes.set_box_aspect(rows * height / share / (columns * width * (1 + GAP)))
+    for position, (image, caption) in enumerate(zip(images, captions, strict=True)):
         row, column = divmod(position, columns)
-        small = axes.inset_axes([column / columns, 1 - (row + 1) / rows + 0.02, (1 - GAP) / columns, height])
+        place = column / columns, 1 - (row + 1 - share * GAP) / rows, 1 / (1 + GAP) / columns, share / rows
         dark, bright = image.min(), image.max()
+        small = axes.inset_axes(place)
         picture = ((image - dark) / (bright - dark or 1)).transpose(1, 2, 0)
         small.imshow(picture, cmap="gray", vmin=0, vmax=1, interpolation="nearest")
-        small.set_title("\n".join(both), fontsize=size, linespacing=1.1, pad=0.2 * size)
+        small.set_title(caption, fontsize=size, linespacing=1.1, pad=0.2 * size)
         small.set_axis_off()
 
 

@@ -105,19 +105,14 @@ def _ordered(layer, above, below, place):
         others = above if sweep % 2 == 0 else below
         spot = {v: i for row in rows for i, v in enumerate(row)}
         for row in rows if sweep % 2 == 0 else reversed(rows):
-            _sort(row, others, spot)
+            # By the medians of their neighbours; those without any stay where they are.
+            movable = (v for v in row if others[v])
+            following = iter(sorted(movable, key=lambda v: median_low(spot[u] for u in others[v])))
+            row[:] = [next(following) if others[v] else v for v in row]
+            spot |= {v: i for i, v in enumerate(row)}
         if (count := _crossings(rows, below)) < fewest:
             best, fewest = [list(row) for row in rows], count
     return best
-
-
-def _sort(row, others, spot):
-    """Order a row by the medians of its neighbours; those without any stay where they are."""
-    movable = [v for v in row if others[v]]
-    movable.sort(key=lambda v: median_low(spot[u] for u in others[v]))
-    following = iter(movable)
-    row[:] = [next(following) if others[v] else v for v in row]
-    spot |= {v: i for i, v in enumerate(row)}
 
 
 def _crossings(rows, below):
@@ -140,9 +135,9 @@ def _places(rows, sizes, above, below, across):
     first = {min(ones, key=place.get) for u in place if chain[u] and (ones := [v for v in below[u] if chain[v]])}
     weight = [1.0 if v in first else 1e-2 if chain[v] else 1e-9 if real[v] else 1e-3 for v in range(len(sizes))]
     x = dict.fromkeys(place, 0.0)
-    for sweep in range(SWEEPS + 1):  # the last goes downwards
-        others = [above[v] or below[v] for v in range(len(sizes))] if sweep % 2 == 0 else below
-        for row in rows if sweep % 2 == 0 else reversed(rows):
+    last = [[v] if above[v] else below[v] for v in range(len(sizes))]  # what has no input comes near what needs it
+    for others in [above, below] * (SWEEPS // 2) + [above, last]:
+        for row in reversed(rows) if others is below else rows:
             wanted = [_wanted(v, others[v], x, chain) for v in row]
             x |= zip(row, _spread(wanted, [weight[v] for v in row], [sizes[v][0] for v in row], across), strict=True)
     return x

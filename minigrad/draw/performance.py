@@ -14,7 +14,6 @@ from .style import COLORS, HATCH, HATCHES, MARKERS, axes_of, laid_out, plain
 __all__ = ["memory", "roofline", "timeline"]
 
 TIMES = ((1, "s"), (1e-3, "ms"), (1e-6, "µs"), (1e-9, "ns"))
-OTHER = "#BBBBBB"
 MOST_NAMES = 6  # that have a colour of their own in a timeline
 
 
@@ -106,8 +105,7 @@ def memory(samples, axes=None):
     axes.axhline(total.max() / unit, color="black", linestyle="--", linewidth=0.8)
     axes.set(xlabel=f"time ({second})", ylabel=f"memory ({symbol})", xlim=(0, x[-1]), ylim=(0, 1.08 * below.max() or 1))
     axes.set_title(f"peak {total.max() / unit:.3g} {symbol}", fontsize="medium")
-    handles, names = axes.get_legend_handles_labels()
-    axes.legend(handles[::-1], names[::-1], loc="center left", bbox_to_anchor=(1, 0.5), frameon=False)
+    axes.legend(reverse=True, loc="center left", bbox_to_anchor=(1, 0.5), frameon=False)
     return axes
 
 
@@ -138,7 +136,7 @@ def _styles(spans):
     most = sorted(seconds, key=seconds.get, reverse=True)[:MOST_NAMES]
     shown = [name for name in seconds if name in most]  # in the order in which they come first
     styles = {name: (COLORS[i], HATCHES[i]) for i, name in enumerate(shown)}
-    return styles | ({None: (OTHER, "")} if len(seconds) > len(most) else {})
+    return styles | ({None: ("#BBBBBB", "")} if len(seconds) > len(most) else {})
 
 
 def _bars(axes, group, start, unit, color, hatch, label):
