@@ -6,7 +6,6 @@ Errors  ValueError if a shape or size does not fit, IndexError for a dimension o
 Source  each op is linear and its gradient is its adjoint: <A x, y> = <x, A^T y>
 """
 
-
 from minigrad_kernels.errors import KindError, ShapeError
 
 from ... import device
