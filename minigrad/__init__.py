@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from . import cuda, nn, operators, ops, optim, profile  # noqa: F401  (operators binds + - * / @ [] and the methods of Tensor)
 from .anomaly import detect_anomaly
+from .checkpoint import load_weights
 from .create import (
     arange,
     empty,
@@ -34,7 +35,7 @@ from .device import default_generator, empty_cache, manual_seed, memory_statisti
 from .device.types import bfloat16, bool, float16, float32, float64, int8, int16, int32, int64, long, uint8
 from .engine import Tensor, enable_grad, grad, is_grad_enabled, no_grad, primitive
 from .errors import MinigradError
-from .export import export_onnx, load_weights
+from .export import export_onnx
 from .modes import deterministic, is_deterministic, tf32, winograd
 from .ops import *
 from .ops.autocast import autocast

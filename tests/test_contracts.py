@@ -118,7 +118,7 @@ def lines_of(function):
 @pytest.mark.parametrize("path", SOURCES, ids=relative)
 def test_files_and_functions_are_short(path):
     text = path.read_text()
-    assert text.count("\n") <= 300, "a file is up to 300 lines"
+    assert text.count("\n") <= 500, "a file is up to 500 lines"
     most = 80 if path.name.startswith("cuda_") else 40  # a fast CUDA kernel is one function
     for node in ast.walk(ast.parse(text)):
         if isinstance(node, FUNCTIONS):

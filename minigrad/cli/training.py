@@ -154,7 +154,7 @@ def _fit(keeper, settings, history, ranks, options, interruption):
         if first:
             callbacks.append(progress)
             if options.tensorboard:
-                board = TensorBoard(run.folder / TENSORBOARD, parts.model, parts.optimizer, note)
+                board = TensorBoard(run.folder / TENSORBOARD, parts.optimizer, note)
                 callbacks.append(stack.enter_context(board))
         fit(*positional, **named, history=history, callbacks=[*callbacks, interruption])
         keeper.finish(history, ranks)

@@ -14,7 +14,7 @@ from minigrad_kernels.errors import ShapeError
 
 from ... import device
 from ...engine import is_first, is_grad_enabled
-from ...primitive import primitive, watching
+from ...primitive import primitive
 from ...tensor import Tensor
 from ..arguments import integer_of, number_of
 from ..elementwise import where
@@ -180,7 +180,7 @@ def nll_loss(input, target, weight=None, *, ignore_index=-100, reduction="mean")
     """
     known = weight is None and type(reduction) is str and reduction in ("mean", "sum")
     if known and type(ignore_index) is int and -(1 << 63) <= ignore_index < 0:  # which is no class
-        if watching.get() is None and _are_classes(input, target):
+        if _are_classes(input, target):
             return _nll(input, target, float(input.shape[0]) if reduction == "mean" else 1.0)
     return _nll_in_general(input, target, weight, ignore_index, reduction)
 

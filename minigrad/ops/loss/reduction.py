@@ -6,7 +6,7 @@ from minigrad_kernels.errors import KindError, ShapeError, StateError
 
 from ... import device
 from ...anomaly import outside
-from ...primitive import Primitive, primitive, watching
+from ...primitive import Primitive, primitive
 from ...tensor import Tensor
 from ..arguments import tensor_of
 from ..reduce import mean, sum
@@ -70,7 +70,7 @@ def in_total(losses, loop):
 def reduced(losses, input, target, reduction, *settings):
     """The losses of pairs by a primitive, reduced: in one pass where the kernel for it takes such arrays."""
     x, y = input.data, target.data
-    if reduction == "none" or not x.size or not device.is_looped(x, y) or watching.get() is not None:
+    if reduction == "none" or not x.size or not device.is_looped(x, y):
         return reduce(losses(input, target, *settings), reduction)
     return _totals[losses](input, target, settings, float(x.size) if reduction == "mean" else 1.0)
 

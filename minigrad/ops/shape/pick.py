@@ -6,13 +6,11 @@ Errors  ValueError if a shape or size does not fit, IndexError for a dimension o
 Source  each op is linear and its gradient is its adjoint: <A x, y> = <x, A^T y>
 """
 
-import math
-
 from minigrad_kernels.errors import KindError, ShapeError
 
 from ... import device
 from ...device import array_module
-from ...primitive import primitive, watching
+from ...primitive import primitive
 from ...tensor import Tensor
 from ..arguments import flag_of, integer_of, number_of, tensor_of
 from ..axes import axis_of
@@ -65,24 +63,7 @@ def _places(op, input, dim, index):
 
 def _gathered(op, input, dim, index):
     places = _places(op, input, dim, index)
-    if watching.get() is not None and index.numel():
-        return _along(input, index, axis_of(op, dim, input.ndim))
     return pick(flatten(input), places, 0) if index.numel() else reshape(getitem(flatten(input), slice(0)), index.shape)
-
-
-@primitive(fixed=("places",))
-def _along(input, places, axis):
-    """What _gathered gives, as one operation, for who writes operations down."""
-    shape = tuple([slice(None) if i == axis else slice(n) for i, n in enumerate(places.shape)])
-    return array_module(input).take_along_axis(input[shape], places, axis)
-
-
-def _dinput_of_along(g, places, axis, input_shape):
-    flat = Tensor.made(_flat(places, input_shape, axis))
-    return reshape(put(flatten(g), flatten(flat), 0, (math.prod(input_shape),)), input_shape)
-
-
-_along.grads(input=_dinput_of_along)
 
 
 def gather(input, dim, index, *, sparse_grad=False):
