@@ -1,4 +1,4 @@
-"""Convolution and its two gradients on the CPU: plans of plan.py run by toolchain/product.py."""
+"""Convolution and its two gradients on the CPU: plans of the files *_plan.py, run by toolchain/product.py."""
 
 from collections.abc import Callable
 from functools import lru_cache, partial
