@@ -26,7 +26,6 @@ __all__ = [
     "asarray",
     "can_hold_a_sum",
     "cast",
-    "concatenate",
     "constant",
     "contiguous",
     "copy",
@@ -256,11 +255,6 @@ def copyto(out, array):
     there = place_of(array)
     with there.active():
         there.module.copyto(out, array, casting="unsafe")
-
-
-def concatenate(arrays, axis, out):
-    """Write arrays one after the other along an axis into out, whose type may be another one."""
-    place_of(out).module.concatenate(arrays, axis=axis, out=out)
 
 
 def copy(array, order=None):
