@@ -10,14 +10,13 @@ import pytest
 
 from minigrad_kernels import conv2d, interpreter
 from minigrad_kernels.conv2d import cuda, cuda_async, cuda_weight, cuda_weight_async
-from minigrad_kernels.conv2d.winograd_mode import winograd
 from minigrad_kernels.errors import ShapeError
 from minigrad_kernels.toolchain.cuda import report
-from minigrad_kernels.toolchain.tf32_mode import round_to_tf32, tf32
+from minigrad_kernels.toolchain.tf32_mode import tf32
 
 from .cases import Output
-from .cases.conv2d import pooled, rows
-from .kernel_runs import DEVICE, make_inputs, part, run, same_bits, wanted
+from .cases.conv2d import pooled
+from .kernel_runs import DEVICE, make_inputs, part, run, same_bits, to_tf32, wanted
 from .test_conv2d_cuda import SAME, TWO, both, settings_of, started
 from .test_conv2d_weight_cuda import SETTINGS, row
 
@@ -76,9 +75,7 @@ def forced(name, kind, case, inputs, **options):
 
 def rounded_operands(inputs):
     """Arrays of float32 as TF32; the bias is added, not multiplied."""
-    for array in inputs[:2]:
-        round_to_tf32(array, array)
-    return inputs
+    return [*map(to_tf32, inputs[:2]), *inputs[2:]]
 
 
 def test_every_rung_is_here():
@@ -105,7 +102,7 @@ def test_rungs_round_as_they_should_and_the_same_twice(name, kind, case):
     inputs = make_inputs(case, TYPES[kind])
     results = forced(name, kind, case, inputs)
     same_bits(results, forced(name, kind, case, inputs))
-    exact = rounded_operands([x if x is None else x.copy(order="K") for x in inputs]) if kind == "tf32" else inputs
+    exact = rounded_operands(inputs) if kind == "tf32" else inputs
     bounds = case.bounds(part(case, ".reference"), exact, np.finfo(np.float32).eps)
     for got, want, bound in zip(results, wanted(case, exact), bounds, strict=True):
         error = np.abs(got.astype(np.float64) - want)
@@ -281,26 +278,3 @@ def test_the_loop_over_tiles_is_products_fragments_and_copies(what, architecture
     assert count("HMMA") == products and loop.total() - products <= others
     assert count("LDSM") == (8 if "TF32" in what else 12)
     assert count("LDGSTS") == (4 if "128x128" in kernel.name else 6) and count("BAR") == 1
-
-
-# ---- the mode tf32 on the CPU ----------------------------------------------------------------------------------------
-
-ON_CPU = [
-    *rows((2, 3, 9, 10), (5, 3, 3, 3), (2, 1), (2, 3), (1, 2), bias=True), *rows((3, 6, 7, 8), (8, 3, 3, 2), groups=2),
-    *rows((9, 8, 14, 14), (8, 8, 3, 3), **SAME, bias=True, relu=True), *rows((0, 3, 5, 5), (4, 3, 3, 3)),
-    *rows((2, 64, 9, 9), (8, 64, 1, 1)), pooled((3, 3, 9, 11), (16, 3, 3, 3), (2, 2), (2, 2), padding=(1, 1)),
-    pooled((2, 1, 70, 70), (64, 1, 2, 2), (2, 2), (2, 2)),
-]  # fmt: skip
-
-
-@pytest.mark.parametrize("case", ON_CPU, ids=str)
-def test_on_the_cpu_operands_are_rounded_to_tf32(case):
-    """What other kernels give that are not Winograd's, for rounded operands; the bias is not rounded."""
-    inputs = make_inputs(case, np.float32)
-    exact = rounded_operands([x if x is None else x.copy(order="K") for x in inputs])
-    with tf32():
-        results = run(case, np.float32, inputs)
-    with winograd(False):
-        same_bits(results, run(case, np.float32, exact))
-        plain = run(case, np.float32, inputs)
-    assert not case.shapes[0][0] or (results[0] != plain[0]).any()

@@ -6,10 +6,8 @@ import numpy as np
 import pytest
 
 from minigrad import Tensor, grad, nn, ops
-from minigrad.ops.loss import classes, distributions
-from minigrad.ops.loss.reduction import in_one_pass
+from minigrad.ops.loss import classes
 from minigrad.ops.loss.scores import check_classes
-from minigrad.ops.reduce import sums
 from minigrad_kernels import softmax
 
 RNG = np.random.default_rng(0)
@@ -154,13 +152,6 @@ def test_the_class_minus_100_is_ignored_unless_another_is_named():
     assert found(ops.cross_entropy, SCORES, target) == found(ops.cross_entropy, SCORES[::2], target[::2])
 
 
-def test_the_gradient_of_logistic_loss_is_one_pass(monkeypatch):
-    monkeypatch.setitem(distributions._logistic.calls, "input", None)  # its rule
-    x, labels = Tensor(SCORES.astype("f"), requires_grad=True), Tensor(SHARES.astype("f"))
-    ops.binary_cross_entropy_with_logits(x, labels, reduction="sum").backward()
-    np.testing.assert_allclose(x.grad.numpy(), 1 / (1 + np.exp(-SCORES)) - SHARES, rtol=1e-5, atol=1e-6)
-
-
 @pytest.mark.parametrize("place", ["cpu", "interpreter"])
 def test_the_gradient_of_scores_needs_no_further_ops(place, monkeypatch):
     """On a device it is computed with the loss, elsewhere by one kernel."""
@@ -177,12 +168,6 @@ def test_the_gradient_of_scores_needs_no_further_ops(place, monkeypatch):
     np.testing.assert_allclose(scores.grad.numpy(), (np.exp(LOGS) - np.eye(3)[CLASSES]) / 4, rtol=1e-5, atol=1e-7)
 
 
-def test_one_pass_gives_both_gradients_without_the_rule():
-    x, y, g = np.array([3, 5], "f"), np.array([1, 9], "f"), np.broadcast_to(np.float32(0.5), 2)
-    found = in_one_pass("scaled_difference", None, g, x, y, {"input", "target"}, lambda v: (v,))
-    assert {name: dx.tolist() for name, dx in found.items()} == {"input": [1, -2], "target": [-1, 2]}
-
-
 PAIRS = {
     "mse_loss": ops.mse_loss,
     "l1_loss": ops.l1_loss,
@@ -195,19 +180,17 @@ PAIRS = {
 
 @pytest.mark.parametrize("reduction", ["mean", "sum"])
 @pytest.mark.parametrize("name", PAIRS)
-def test_losses_added_up_in_one_pass_are_those_of_the_elements(name, reduction, monkeypatch):
-    """Values and both gradients, also under a gradient that is not 1, and where the pass itself is differentiated."""
+def test_reduced_losses_are_those_of_the_elements(name, reduction):
+    """Values and both gradients, also under a gradient that is not 1, and where backward itself is differentiated."""
     loss, rng = PAIRS[name], np.random.default_rng(3)
     arrays = [rng.random((40, 70), dtype=np.float32) + np.float32(0.1) for _ in range(2)]
     losses = loss(*map(Tensor, arrays), reduction="none")
     wanted = ops.sum(losses.double()) / (losses.numel() if reduction == "mean" else 1)
     wide = [Tensor(array.astype(float), requires_grad=True) for array in arrays]
     exact = grad(loss(*wide, reduction=reduction) * 3.0, wide)
-    with monkeypatch.context() as patch:
-        patch.setattr(sums, "total", None)  # no sum over an array of losses
-        x, y = (Tensor(array, requires_grad=True) for array in arrays)
-        value = loss(x, y, reduction=reduction) * 3.0
-        value.backward(retain_graph=True)
+    x, y = (Tensor(array, requires_grad=True) for array in arrays)
+    value = loss(x, y, reduction=reduction) * 3.0
+    value.backward(retain_graph=True)
     np.testing.assert_allclose(value.item(), 3 * wanted.item(), rtol=1e-6)
     for own, rule, want in zip((x.grad, y.grad), grad(value, (x, y), create_graph=True), exact, strict=True):
         np.testing.assert_allclose(own.numpy(), want.numpy(), rtol=2e-5, atol=1e-6 * np.abs(want.numpy()).max())

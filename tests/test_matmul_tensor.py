@@ -13,12 +13,12 @@ import pytest
 from minigrad_kernels import interpreter, matmul
 from minigrad_kernels.errors import KindError, ShapeError
 from minigrad_kernels.matmul import cuda, cuda_tensor_plan, plan
-from minigrad_kernels.toolchain.tf32_mode import round_to_tf32, tf32
+from minigrad_kernels.toolchain.tf32_mode import tf32
 
 from .cases import Output
 from .cases.matmul import backwards, repeated, row, spread, transposed
 from .gpu.small import runs_on
-from .kernel_runs import DEVICE, make_inputs, run, same_bits, wanted
+from .kernel_runs import DEVICE, make_inputs, run, same_bits, to_tf32, wanted
 from .test_matmul_cuda import inside_out, padded, unwritten, upside_down
 
 TYPES = {"float16": np.float16, "bfloat16": ml_dtypes.bfloat16, "tf32": np.float32}
@@ -135,8 +135,7 @@ def test_rungs_round_as_they_should_and_the_same_twice(kind, name):
     results = forced(kind, name, case, inputs)
     same_bits(results, forced(kind, name, case, inputs))
     if kind == "tf32":
-        for x in inputs[:2]:
-            round_to_tf32(x, x)
+        inputs = [*map(to_tf32, inputs[:2]), *inputs[2:]]
     (got,), (want,) = results, wanted(case, inputs)
     (size,) = wanted(case, [np.abs(x.astype(np.float64)) for x in inputs])
     bound = case.terms * np.finfo(np.float32).eps * size + ml_dtypes.finfo(got.dtype).eps / 2 * np.abs(want)

@@ -80,22 +80,6 @@ def test_a_second_process_loads_what_the_first_compiled(kernel):
     assert python(f"{USE}\n{COUNT}", kernel, NUMBA_NUM_THREADS="1") == ["1", "0"]
 
 
-def test_a_loop_is_loaded_without_what_compiling_takes(tmp_path):
-    code = """
-import sys
-import numpy as np
-from minigrad_kernels.pointwise.cpu import add
-from minigrad_kernels.toolchain import progress
-x, out, seen = np.arange(9, dtype=np.float32), np.zeros(9, np.float32), []
-with progress.listen(lambda name, seconds: seen.append(name)):
-    add(x, x, 0, 0, out)
-assert (out == 2 * x).all()
-print(*sorted(seen), "numba.np.linalg" in sys.modules)
-"""
-    assert python(code, tmp_path) == ["pointwise.cpu.add", "toolchain.loops._drive", "True"]
-    assert python(code, tmp_path) == ["False"]
-
-
 def test_functions_of_numba_call_parts(kernel):
     code = """
 import numba, kernel

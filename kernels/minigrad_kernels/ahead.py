@@ -157,13 +157,6 @@ def average_pool_grad():
     pool2d.average_input_grad(images(1, 4, 1, 1), windows, windows, images(1, 4, 2, 2))
 
 
-def residual_sums():
-    """The sum of two gradients of one map."""
-    from . import pointwise
-
-    pointwise.two(floats(4), floats(4), "add", 0.0, 0.0, floats(4))
-
-
 def wide_filters():
     """A filter turned for the gradient of its input, as with strides and many channels."""
     from . import transpose
@@ -219,7 +212,6 @@ KERNELS = (
     (("LayerNorm", "sample_norm.cpu_rows.normalize_rows"), layer_norm_grad),
     (("GroupNorm", "InstanceNorm2d", "sample_norm.cpu.normalize_images"), group_norm_grad),
     (("AdaptiveAvgPool2d",), wide_filters),  # what networks with residuals end with
-    (("AdaptiveAvgPool2d",), residual_sums),
     (("AvgPool2d", "AdaptiveAvgPool2d", "pool2d.cpu.average_forward"), average_pool_grad),
     (("Linear",), bias_grad),  # of the last layer
     ((another("Linear"),), bias_relu_grad),  # of a hidden one

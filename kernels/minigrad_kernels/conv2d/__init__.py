@@ -10,8 +10,8 @@ Shapes  x, dx (N, C, H, W), w, dw (O, C/G, P, Q), out, g (N, O, I, J); stride, p
         vertical first. Images lie channels last in memory, filters (P, Q, C/G, O): see layout.py
         workspace: bytes, at least workspace(...) of them, or a function (bytes, output) that gives them
 Types   float16, bfloat16, float32 or float64, one for all arrays; beside the first two the output may be float32.
-        Sums of 16 bits are float32. In the mode tf32, operands of float32 are rounded to TF32 first: on a GPU where
-        its tensor cores take the channels, on the CPU always
+        Sums of 16 bits are float32. In the mode tf32, operands of float32 are rounded to TF32 first on a GPU
+        whose tensor cores take the channels
 Errors  ValueError for shapes, values, layouts or a workspace that do not fit, TypeError for other types
 """
 
@@ -26,7 +26,7 @@ from ..toolchain.arguments import check_one_kind, check_output, workspace_of
 from ..toolchain.tf32_mode import mode as tf32
 from ..toolchain.widening import is_half, widened
 from .geometry import as_tuple, output_shape
-from .winograd_mode import asked
+from .winograd_mode import mode as winograd
 
 __all__ = ["forward", "forward_pooled", "input_grad", "output_shape", "weight_grad", "workspace"]
 
@@ -71,7 +71,7 @@ _spaces = Checked()
 
 def _conditions():
     """What the way that a call takes depends on beside its arguments."""
-    return threads(), asked(), tf32()
+    return threads(), winograd(), tf32()
 
 
 def _kept(shapes, given, out):

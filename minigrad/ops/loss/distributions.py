@@ -15,7 +15,7 @@ from ...primitive import primitive
 from ..arguments import flag_of, tensor_of
 from ..elementwise import clamp, exp, log, log1p, sigmoid, where
 from ..elementwise.conversions import composed
-from .reduction import REDUCTIONS, check_reduction, check_weight, in_one_pass, in_total, reduce, reduced, repeated
+from .reduction import REDUCTIONS, check_reduction, check_weight, reduce
 
 __all__ = ["binary_cross_entropy", "binary_cross_entropy_with_logits", "kl_div"]
 
@@ -82,12 +82,6 @@ def binary_cross_entropy(input, target, weight=None, *, reduction="mean"):
 @primitive(fixed=("pos_weight",))
 def _logistic(input, target, pos_weight):
     """(1 - t) softplus(x) + P t softplus(-x), with softplus(x) = max(x, 0) + ln(1 + e^-|x|)."""
-    if (
-        pos_weight is None
-        and device.is_array(target)
-        and (out := device.looped("logistic_loss", input, target)) is not None
-    ):
-        return out
     no = elementwise("sub", 1.0, target)
     yes = target if pos_weight is None else elementwise("mul", target, pos_weight)
     tail = elementwise("log1p", elementwise("exp", elementwise("neg", elementwise("abs", input))))
@@ -114,17 +108,6 @@ def _dt_of_logistic(g, input, pos_weight):
 _logistic.grads(input=_dx_of_logistic, target=_dt_of_logistic)
 
 
-@_logistic.fast_grads
-def _logistic_at_once(g, input, target, pos_weight, needs):
-    if pos_weight is not None or not device.is_array(target):
-        return {}
-    rule = lambda g, input, target: _dx_of_logistic(g, input, target, None)
-    return in_one_pass("logistic_loss_grad", rule, g, input, target, needs & {"input"}, lambda v: (v,))
-
-
-in_total(_logistic, "logistic_loss")
-
-
 @composed
 def binary_cross_entropy_with_logits(input, target, weight=None, *, reduction="mean", pos_weight=None):
     """Cross entropy of sigmoid(input), for targets from 0 (no) to 1 (yes), without overflow or loss of digits.
@@ -140,8 +123,6 @@ def binary_cross_entropy_with_logits(input, target, weight=None, *, reduction="m
     check_reduction(op, reduction)
     _check_alike(op, input, target)
     weight = check_weight(op, "weight", weight, input)
-    if weight is None and pos_weight is None:
-        return reduced(_logistic, input, target, reduction, None)
     losses = _logistic(input, target, check_weight(op, "pos_weight", pos_weight, input))
     return reduce(losses if weight is None else losses * weight, reduction)
 
@@ -152,8 +133,6 @@ def binary_cross_entropy_with_logits(input, target, weight=None, *, reduction="m
 @primitive
 def _divergence(input, target):
     """t (ln t - input), with 0 ln 0 = 0."""
-    if (out := device.looped("divergence", input, target)) is not None:
-        return out
     own = device.select(elementwise("eq", target, 0.0), 0.0, elementwise("mul", target, elementwise("log", target)))
     return elementwise("sub", own, elementwise("mul", target, input))
 
@@ -162,17 +141,6 @@ _divergence.grads(
     input=lambda g, target: -g * target,
     target=lambda g, input, target: g * (where(target == 0, 0.0, 1.0) * (log(target) + 1) - input),  # NaN at 0
 )
-
-
-@_divergence.fast_grads
-def _divergence_at_once(g, input, target, needs):
-    alike = g.shape in ((), target.shape)  # else input is larger than target
-    v = repeated(g) if alike and "input" in needs else None
-    dx = None if v is None else device.looped("mul_number", target, None, -v)
-    return {} if dx is None else {"input": dx}
-
-
-in_total(_divergence, "divergence")
 
 
 @composed
@@ -195,5 +163,5 @@ def kl_div(input, target, *, reduction="mean", log_target=False):
     if flag_of("kl_div", "log_target", log_target):
         losses = reduce(exp(target) * (target - input), how)
     else:
-        losses = reduced(_divergence, input, target, how)
+        losses = reduce(_divergence(input, target), how)
     return losses / input.shape[0] if reduction == "batchmean" and input.ndim else losses

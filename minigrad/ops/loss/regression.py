@@ -20,7 +20,7 @@ from ..elementwise import clamp, minimum, sign, sqrt, square
 from ..elementwise.conversions import composed
 from ..reduce import norm, sum
 from ..shape import expand
-from .reduction import check_pair, check_reduction, in_one_pass, in_total, reduce, reduced
+from .reduction import check_pair, check_reduction, reduce
 
 __all__ = [
     "cosine_similarity",
@@ -40,18 +40,16 @@ def _weighted(op, losses, weight, input):
     return losses * weight
 
 
-def _reduced(op, losses, input, target, weight, reduction):
+def _reduced(op, losses, weight, input, reduction):
     """The mean divides by the sum of the weights."""
     if weight is None:
-        return reduced(losses, input, target, reduction)
-    losses = _weighted(op, losses(input, target), weight, input)
+        return reduce(losses, reduction)
+    losses = _weighted(op, losses, weight, input)
     return sum(losses) / sum(weight) if reduction == "mean" else reduce(losses, reduction)
 
 
 @primitive
 def _squared_error(input, target):
-    if (out := device.looped("squared_error", input, target)) is not None:
-        return out
     d = elementwise("sub", input, target)
     return elementwise("mul", d, d)
 
@@ -65,14 +63,6 @@ _squared_error.grads(
 )
 
 
-@_squared_error.fast_grads
-def _squared_error_at_once(g, input, target, needs):
-    return in_one_pass("scaled_difference", _dx_of_squared_error, g, input, target, needs, lambda v: (2 * v,))
-
-
-in_total(_squared_error, "squared_error")
-
-
 @composed
 def mse_loss(input, target, *, reduction="mean", weight=None):
     """Mean squared error.
@@ -84,13 +74,11 @@ def mse_loss(input, target, *, reduction="mean", weight=None):
     """
     check_reduction("mse_loss", reduction)
     check_pair("mse_loss", input, target)
-    return _reduced("mse_loss", _squared_error, input, target, weight, reduction)
+    return _reduced("mse_loss", _squared_error(input, target), weight, input, reduction)
 
 
 @primitive
 def _absolute_error(input, target):
-    if (out := device.looped("absolute_error", input, target)) is not None:
-        return out
     d = elementwise("sub", input, target)
     return elementwise("abs", d)
 
@@ -104,14 +92,6 @@ _absolute_error.grads(
 )
 
 
-@_absolute_error.fast_grads
-def _absolute_error_at_once(g, input, target, needs):
-    return in_one_pass("absolute_error_grad", _dx_of_absolute_error, g, input, target, needs, lambda v: (v,))
-
-
-in_total(_absolute_error, "absolute_error")
-
-
 @composed
 def l1_loss(input, target, *, reduction="mean", weight=None):
     """Mean absolute error.
@@ -123,14 +103,12 @@ def l1_loss(input, target, *, reduction="mean", weight=None):
     """
     check_reduction("l1_loss", reduction)
     check_pair("l1_loss", input, target)
-    return _reduced("l1_loss", _absolute_error, input, target, weight, reduction)
+    return _reduced("l1_loss", _absolute_error(input, target), weight, input, reduction)
 
 
 @primitive(fixed=("delta", "divisor"))
 def _huber(input, target, delta, divisor):
     """d^2 / 2 up to |d| = delta, beyond it the tangent: (d - c / 2) c with c = d limited to +-delta; over divisor."""
-    if (out := device.looped("huber", input, target, delta, divisor)) is not None:
-        return out
     d = elementwise("sub", input, target)
     limited = elementwise("minimum", elementwise("maximum", d, -delta), delta)
     out = elementwise("mul", elementwise("sub", d, elementwise("mul", limited, 0.5)), limited)
@@ -145,15 +123,6 @@ _huber.grads(
     input=_dx_of_huber,
     target=lambda g, input, target, delta, divisor: -_dx_of_huber(g, input, target, delta, divisor),
 )
-
-
-@_huber.fast_grads
-def _huber_at_once(g, input, target, delta, divisor, needs):
-    rule = lambda g, input, target: _dx_of_huber(g, input, target, delta, divisor)
-    return in_one_pass("huber_grad", rule, g, input, target, needs, lambda v: (delta, v / divisor))
-
-
-in_total(_huber, "huber")
 
 
 @composed
@@ -171,8 +140,8 @@ def smooth_l1_loss(input, target, *, reduction="mean", beta=1.0):
         raise ShapeError(f"smooth_l1_loss: beta is {beta}, wanted at least 0")
     check_pair("smooth_l1_loss", input, target)
     if beta:
-        return reduced(_huber, input, target, reduction, beta, beta)
-    return reduced(_absolute_error, input, target, reduction)
+        return reduce(_huber(input, target, beta, beta), reduction)
+    return reduce(_absolute_error(input, target), reduction)
 
 
 @composed
@@ -190,9 +159,8 @@ def huber_loss(input, target, reduction="mean", delta=1.0, weight=None):
     if not delta > 0:
         raise ShapeError(f"huber_loss: delta is {delta}, wanted more than 0")
     check_pair("huber_loss", input, target)
-    if weight is None:
-        return reduced(_huber, input, target, reduction, delta, 1.0)
-    return reduce(_weighted("huber_loss", _huber(input, target, delta, 1.0), weight, input), reduction)
+    losses = _huber(input, target, delta, 1.0)
+    return reduce(losses if weight is None else _weighted("huber_loss", losses, weight, input), reduction)
 
 
 # ---- vectors ---------------------------------------------------------------------------------------------------------
