@@ -51,7 +51,7 @@ from .padding import (
 )
 from .parameter import Parameter
 from .pool import AdaptiveAvgPool2d, AvgPool1d, AvgPool2d, MaxPool1d, MaxPool2d
-from .shape import Flatten, Fold, Identity, Unflatten, Unfold, Upsample, UpsamplingBilinear2d, UpsamplingNearest2d
+from .shape import Flatten, Identity, Unflatten, Upsample, UpsamplingBilinear2d, UpsamplingNearest2d
 from .summary import summary
 
 __all__ = [
@@ -78,7 +78,6 @@ __all__ = [
     "ELU",
     "Embedding",
     "Flatten",
-    "Fold",
     "GELU",
     "GroupNorm",
     "Hardtanh",
@@ -118,7 +117,6 @@ __all__ = [
     "Tanh",
     "TripletMarginLoss",
     "Unflatten",
-    "Unfold",
     "Upsample",
     "UpsamplingBilinear2d",
     "UpsamplingNearest2d",

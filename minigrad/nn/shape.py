@@ -8,10 +8,8 @@ from .options import integer_of, number_of, one_of
 
 __all__ = [
     "Flatten",
-    "Fold",
     "Identity",
     "Unflatten",
-    "Unfold",
     "Upsample",
     "UpsamplingBilinear2d",
     "UpsamplingNearest2d",
@@ -58,34 +56,6 @@ class Unflatten(Module):
 
     def extra_repr(self):
         return f"dim={self.dim}, unflattened_size={self.unflattened_size}"
-
-
-class Unfold(Module):
-    """The windows of images as columns: (N, C, H, W) -> (N, C * P * Q, windows). Options: a number or a pair."""
-
-    def __init__(self, kernel_size, dilation=1, padding=0, stride=1):
-        self.kernel_size, self.dilation, self.padding, self.stride = kernel_size, dilation, padding, stride
-
-    def forward(self, input):
-        return ops.unfold(input, self.kernel_size, self.dilation, self.padding, self.stride)
-
-    def extra_repr(self):
-        return f"kernel_size={self.kernel_size}, dilation={self.dilation}, padding={self.padding}, stride={self.stride}"
-
-
-class Fold(Unfold):
-    """Columns added up to images of output_size where their windows lie: the adjoint of Unfold."""
-
-    def __init__(self, output_size, kernel_size, dilation=1, padding=0, stride=1):
-        super().__init__(kernel_size, dilation, padding, stride)
-        self.output_size = output_size
-
-    def forward(self, input):
-        options = (self.kernel_size, self.dilation, self.padding, self.stride)
-        return ops.fold(input, self.output_size, *options)
-
-    def extra_repr(self):
-        return f"output_size={self.output_size}, {super().extra_repr()}"
 
 
 class Upsample(Module):

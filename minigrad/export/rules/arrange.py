@@ -3,7 +3,7 @@
 import numpy as np
 
 from ... import device
-from ...ops.shape import arrange, joins, pick, select, sliding, views
+from ...ops.shape import arrange, joins, pick, select, views
 from ...ops.shape import pads as borders
 from ..sizes import ExportError, Size
 from .table import rule
@@ -11,6 +11,12 @@ from .table import rule
 __all__: list[str] = []
 
 LAST = (1 << 63) - 1  # slices end at the axis wherever that is
+
+
+def _fixed(size, what):
+    if isinstance(size, Size):
+        raise ExportError(f"{what} goes along the batch, whose size is left open")
+    return size
 
 
 @rule(views._reshape)
@@ -111,42 +117,3 @@ def _bounds(part):
 @rule(select.pick)
 def _pick(graph, results, input, places, axis):
     return graph.node("Gather", input, places if not device.is_array(places) else device.host(places), axis=axis)
-
-
-@rule(pick._along)
-def _along(graph, results, input, places, axis):
-    return graph.node("GatherElements", input, places, axis=axis)
-
-
-# ---- windows ---------------------------------------------------------------------------------------------------------
-
-
-def _fixed(size, what):
-    if isinstance(size, Size):
-        raise ExportError(f"{what} goes along the batch, whose size is left open")
-    return size
-
-
-@rule(sliding._windows)
-def _windows(graph, results, input, axis, size, step, dilation):
-    count = _fixed(results[0].shape[axis], "windows")
-    places = np.arange(count)[:, None] * step + np.arange(size) * dilation
-    out = graph.node("Gather", input, places, axis=axis)
-    order = [k for k in range(input.ndim + 1) if k != axis + 1]
-    return graph.node("Transpose", out, perm=(*order, axis + 1))
-
-
-@rule(sliding._overlap)
-def _overlap(graph, results, input, axis, shape, step, dilation):
-    """A product with a matrix of 0 and 1 that says where each element of each window goes."""
-    last = input.ndim - 1
-    count, size, length = (_fixed(n, "fold") for n in (input.shape[axis], input.shape[-1], shape[axis]))
-    others = [k for k in range(last) if k != axis]
-    out = graph.node("Transpose", input, perm=(*others, axis, last))
-    out = graph.reshape(out, [*[input.shape[k] for k in others], count * size])
-    places = np.arange(count)[:, None] * step + np.arange(size) * dilation
-    matrix = (places.reshape(-1, 1) == np.arange(length)).astype(input.dtype)
-    out = graph.node("MatMul", out, matrix)
-    perm = list(range(last - 1))
-    perm.insert(axis, last - 1)
-    return graph.node("Transpose", out, perm=tuple(perm))

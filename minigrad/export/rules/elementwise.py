@@ -31,8 +31,8 @@ _SINGLE = {
     choices.isinf: "IsInf",
 }
 _PAIRWISE = {
-    arithmetic._add: "Add",
-    arithmetic._sub: "Sub",
+    arithmetic.add: "Add",
+    arithmetic.sub: "Sub",
     arithmetic.mul: "Mul",
     arithmetic._div: "Div",
     arithmetic.pow: "Pow",

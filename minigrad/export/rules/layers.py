@@ -7,7 +7,7 @@ import numpy as np
 from ...ops import pool
 from ...ops.conv import trio
 from ...ops.matmul import _linear, product
-from ...ops.normalization import batch, rows, samples
+from ...ops.normalization import batch, samples
 from ...ops.softmax import _log_softmax, _softmax
 from ..sizes import ExportError
 from .reductions import mean
@@ -131,28 +131,14 @@ def _batch_norm(graph, results, input, weight, bias, residual, average, variance
     return out if residual is None else graph.node("Add", out, residual)
 
 
-@rule(rows._standardize)
-def _standardize(graph, results, input, eps):
-    ones = np.ones(input.shape[1:], input.dtype)
-    return (graph.node("LayerNormalization", input, ones, axis=1, epsilon=float(eps)),)
-
-
-@rule(rows._affine)
-def _affine(graph, results, input, weight, bias):
-    return _scaled(graph, input, weight, bias, 2)
-
-
-@rule(samples._layer_norm)
-def _layer_norm(graph, results, input, weight, bias, shape, eps):
-    weight = np.ones(shape, input.dtype) if weight is None else weight
-    inputs = [input, weight] if bias is None else [input, weight, bias]
-    return (graph.node("LayerNormalization", *inputs, axis=input.ndim - len(shape), epsilon=float(eps)),)
-
-
-@rule(samples._group_norm)
-def _group_norm(graph, results, input, weight, bias, groups, eps):
-    grouped = graph.reshape(input, (input.shape[0], groups, math.prod(input.shape[1:]) // groups))
-    one, zero = np.ones(groups, input.dtype), np.zeros(groups, input.dtype)
+@rule(samples._sample_norm)
+def _sample_norm(graph, results, input, weight, bias, parts, eps):
+    if not isinstance(parts, int):
+        weight = np.ones(parts, input.dtype) if weight is None else weight
+        inputs = [input, weight] if bias is None else [input, weight, bias]
+        return (graph.node("LayerNormalization", *inputs, axis=input.ndim - len(parts), epsilon=float(eps)),)
+    grouped = graph.reshape(input, (input.shape[0], parts, math.prod(input.shape[1:]) // parts))
+    one, zero = np.ones(parts, input.dtype), np.zeros(parts, input.dtype)
     out = graph.reshape(graph.node("InstanceNormalization", grouped, one, zero, epsilon=float(eps)), input.shape)
     return (_scaled(graph, out, weight, bias, input.ndim),)
 

@@ -3,38 +3,39 @@
 dim     an integer; keepdim leaves it with size 1; dtype is an element type that input is converted to first
 Types   out as input; bools and integers of any size become int64; running results are kept in float64 until written
 Errors  IndexError for a dimension out of range, TypeError for several and for elements of another kind
-Source  Blelloch 1990, "Prefix sums and their applications": products and their gradients as linear recurrences
+Source  Blelloch 1990, "Prefix sums and their applications"
 """
 
 import math
+import operator
 
 from minigrad_kernels import scan
 from minigrad_kernels.errors import KindError
 
 from ... import device
-from ...device import elementwise
 from ...primitive import primitive
+from ...tensor import Tensor
 from ..arguments import flag_of, tensor_of
 from ..axes import axis_of
+from ..elementwise import where
 from ..elementwise.conversions import precise, typed, wide
-from ..shape import reshape
+from ..shape import reshape, transpose, unsqueeze
 from .sums import along, converted
 
 __all__ = ["cumprod", "cumsum", "prod"]
 
 
-def _part(array, axis, *bounds):
-    """What slice(*bounds) picks along an axis."""
-    return array[(slice(None),) * axis + (slice(*bounds),)]
+def _backwards(array, axis):
+    return array[(slice(None),) * axis + (slice(None, None, -1),)]
 
 
 def _running(method, x, axis, reverse, dtype):
     """The running "cumsum" or "cumprod" of an array, from its last element on if reverse."""
-    x = _part(x, axis, None, None, -1) if reverse else x
+    x = _backwards(x, axis) if reverse else x
     floating = device.is_floating(x.dtype)
     out = device.reduce(x, method, axis, dtype="float64" if floating else dtype)
     out = device.cast(out, x.dtype) if floating and out.dtype != x.dtype else out
-    return _part(out, axis, None, None, -1) if reverse else out
+    return _backwards(out, axis) if reverse else out
 
 
 @primitive
@@ -62,21 +63,11 @@ def cumsum(input, dim, *, dtype=None):
 
 
 @primitive
-def _cumprod(input, axis, reverse, dtype):
-    return _running("cumprod", input, axis, reverse, dtype)
+def _cumprod(input, axis, dtype):
+    return _running("cumprod", input, axis, False, dtype)
 
 
-def _dx_of_cumprod(g, input, out, axis, reverse):
-    """The product of all before k, times S_k = g_k + input_(k+1) S_(k+1)."""
-    if input.shape[axis] == 1:
-        return g
-    if _no_zero(input):
-        return _cumsum(g * out, axis, not reverse, None) / input
-    sums = _recurrence(g, _shift(input, axis, not reverse, 0.0), axis, not reverse)
-    return sums * _shift(out, axis, reverse, 1.0)
-
-
-_cumprod.grads(input=precise(_dx_of_cumprod))
+_cumprod.grads(input=precise(lambda g, input, out, axis: _cumsum(g * out, axis, True, None) / input))  # without zeros
 
 
 @device.there
@@ -84,41 +75,11 @@ def _no_zero(x):
     return bool((x.data != 0).all())
 
 
-@primitive
-def _recurrence(input, factor, axis, reverse):
-    """out_k = input_k + factor_k out_(k-1); of out_(k+1) if reverse."""
-    out = device.copy(input)
-    steps, last = range(input.shape[axis]), None
-    for k in reversed(steps) if reverse else steps:
-        here = _part(out, axis, k, k + 1)
-        if last is not None:
-            elementwise("add", here, elementwise("mul", _part(factor, axis, k, k + 1), last), out=here)
-        last = here
-    return out
-
-
-def _dinput_of_recurrence(g, factor, axis, reverse):
-    return _recurrence(g, _shift(factor, axis, not reverse, 0.0), axis, not reverse)
-
-
-_recurrence.grads(
-    input=_dinput_of_recurrence,
-    factor=lambda g, factor, out, axis, reverse:
-        _dinput_of_recurrence(g, factor, axis, reverse) * _shift(out, axis, reverse, 0.0),
-)  # fmt: skip
-
-
-@primitive
-def _shift(input, axis, reverse, value):
-    """The elements one place further along an axis, one place back if reverse, and value in the free place."""
-    out = device.full(input.shape, value, input.dtype, like=input)
-    behind, ahead = (None, -1), (1, None)
-    into, of = (behind, ahead) if reverse else (ahead, behind)
-    _part(out, axis, *into)[...] = _part(input, axis, *of)
-    return out
-
-
-_shift.grads(input=lambda g, axis, reverse: _shift(g, axis, not reverse, 0.0))
+@device.there
+def _pairs(x, compared):
+    """A matrix of bools, compared(place, place) for all pairs of places along the last axis."""
+    places = device.arange(x.shape[-1], x.data)
+    return Tensor.made(compared(places[:, None], places))
 
 
 def cumprod(input, dim, *, dtype=None):
@@ -128,7 +89,15 @@ def cumprod(input, dim, *, dtype=None):
     Grads   dinput_k = sum over l >= k of g_l * product of all input_m with m <= l but m = k; zeros do no harm
     Shapes  out as input
     """
-    return _scan("cumprod", _cumprod, input, dim, dtype)
+    return _scan("cumprod", _running_product, input, dim, dtype)
+
+
+def _running_product(input, axis, reverse, dtype):
+    if not input.requires_grad or _no_zero(input):
+        return _cumprod(input, axis, dtype)
+    rows = transpose(input, axis, -1)  # nothing can be divided by 0: each beginning of a row is multiplied by itself
+    beginnings = where(_pairs(rows, operator.ge), unsqueeze(rows, -2), 1.0)
+    return transpose(_prod(beginnings, rows.ndim, False, dtype), axis, -1)
 
 
 def _scan(op, function, input, dim, dtype):
@@ -148,14 +117,15 @@ def _prod(input, axis, keepdim, dtype):
 
 
 def _dx_of_prod(g, input, out, axis):
-    """The product of all others: out / input, or those before times those behind."""
+    """The product of all others: out / input, or where there are zeros each one by itself."""
     g = along(g, input.shape, (axis,))
     if input.shape[axis] == 1:
         return g
     if _no_zero(input):
         return g * along(out, input.shape, (axis,)) / input
-    before, behind = (_shift(_cumprod(input, axis, back, None), axis, back, 1.0) for back in (False, True))
-    return g * before * behind
+    rows = transpose(input, axis, -1)
+    others = where(_pairs(rows, operator.ne), unsqueeze(rows, -2), 1.0)
+    return g * transpose(_prod(others, rows.ndim, False, None), axis, -1)
 
 
 _prod.grads(input=_dx_of_prod)
