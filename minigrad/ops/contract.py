@@ -65,7 +65,7 @@ def einsum(equation, *operands):
                 without "->" they come first. No letter twice in one operand: see diagonal
     Math    out[wanted letters] = sum over all other letters of the product of the operands
     Grads   of each operand: the same sum, with g in its place
-    Shapes  one size for each letter
+    Shapes  one size for each letter; 1 stands for any
     """
     if not isinstance(equation, str):
         raise KindError(f"einsum: equation is a {type(equation).__name__}, wanted a string")
@@ -79,9 +79,12 @@ def einsum(equation, *operands):
         if len(names) != x.ndim or len({*names}) != x.ndim:
             raise ShapeError(f"einsum: operands[{k}] has shape {x.shape}, but {word!r} in {equation!r}")
         for name, size in zip(names, x.shape, strict=True):
-            if sizes.setdefault(name, size) != size:
+            if sizes.get(name, 1) == 1:
+                sizes[name] = size
+            elif size not in (1, sizes[name]):
                 raise ShapeError(f"einsum: {name} has size {size} in shape {x.shape}, elsewhere {sizes[name]}")
         terms.append((x, names))
+    terms = [_without_ones(x, names, sizes) for x, names in terms]
     dots = DOTS[len(DOTS) - most :]
     if not arrow:
         wanted = "..." + "".join(sorted(name for name in words if name.isalpha() and words.count(name) == 1))
@@ -93,6 +96,12 @@ def einsum(equation, *operands):
         x, names = _pair(x, names, y, others, {*wanted}.union(*(later for _, later in terms[k:])), sizes)
     x, names = _summed(x, names, wanted)
     return permute(x, [names.index(name) for name in wanted])
+
+
+def _without_ones(x, names, sizes):
+    """A Tensor and its labels, without dimensions of size 1 that stand for another size."""
+    kept = [(size, name) for size, name in zip(x.shape, names, strict=True) if size == sizes[name]]
+    return reshape(x, [size for size, _ in kept]), [name for _, name in kept]
 
 
 def _summed(x, names, kept):

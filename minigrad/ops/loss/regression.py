@@ -123,7 +123,8 @@ def pairwise_distance(x1, x2, p=2.0, eps=1e-6, keepdim=False):
     Shapes  x1 and x2 broadcast; the last dimension disappears unless keepdim
     Types   floating ones, which promote, and integers
     """
-    return norm(tensor_of("pairwise_distance", "x1", x1) - x2 + float(eps), p, -1, keepdim)
+    op = "pairwise_distance"
+    return norm(tensor_of(op, "x1", x1) - tensor_of(op, "x2", x2) + float(eps), p, -1, keepdim)
 
 
 @composed

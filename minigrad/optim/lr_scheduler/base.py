@@ -1,6 +1,7 @@
 """LRScheduler: what all schedules share, and the checks of their options."""
 
 import math
+import sys
 from numbers import Real
 
 from minigrad_kernels.errors import KindError, ShapeError, StateError
@@ -83,7 +84,7 @@ class LRScheduler:
                 raise KindError(f"{op}: {name} is {state_dict[name]!r:.60}, wanted {wanted}")
         if len(state_dict.get("base_lrs", ())) != (groups := len(own.get("base_lrs", ()))):
             raise ShapeError(f"{op}: base_lrs are not of {groups} groups")
-        if type(state_dict["last_epoch"]) is not int:
+        if type(state_dict["last_epoch"]) is not int or abs(state_dict["last_epoch"]) > 1 << 53:
             raise KindError(f"{op}: last_epoch is {state_dict['last_epoch']!r}, wanted an integer")
 
     def load_state_dict(self, state_dict):
@@ -107,7 +108,9 @@ def _unlike(value, given):
 
 
 def _is_number(value):
-    return isinstance(value, int | float) and not isinstance(value, bool) and not math.isnan(value)
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return False
+    return abs(value) <= sys.float_info.max or value in (math.inf, -math.inf)
 
 
 # ---- checks of options -----------------------------------------------------------------------------------------------
