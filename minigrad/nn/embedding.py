@@ -52,7 +52,7 @@ class Embedding(Module):
             write(self.weight)[self.padding_idx] = 0
 
     def forward(self, input):
-        return ops.embedding(input, self.weight, self.padding_idx, self.scale_grad_by_freq)
+        return ops.embedding(input, self.weight, self.padding_idx, scale_grad_by_freq=self.scale_grad_by_freq)
 
     def extra_repr(self):
         parts = [f"{self.num_embeddings}, {self.embedding_dim}"]

@@ -255,7 +255,6 @@ OPS = [
             refusal(TypeError, "element type is object", real(2), dtype=dict),
             refusal(TypeError, "to: device is 'float64', wanted the name of a device", real(2), "float64", "float32"),
             refusal(TypeError, "wanted the name of a device", real(2), real(2), "float32"),
-            refusal(TypeError, "to: copy is 'a', wanted True or False", real(2), copy="a"),
             refusal(RuntimeError, "device is 'cuda:77', but", real(2), "cuda:77"),
             refusal(RuntimeError, "device is 'cuda:78', but", real(2), device="cuda:78"),
         ),

@@ -66,7 +66,7 @@ def ops():
     yield row("pad", F.pad, IMAGE, (2**62,) * 4, words=FAR)
     yield row("softmax", F.softmax, SQUARE, 1)
     yield row("dropout", F.dropout, SQUARE)
-    yield row("layer_norm", F.layer_norm, SQUARE, (MILLION,))
+    yield row("layer_norm", F.layer_norm, SQUARE, (MILLION,), op="sample_norm")
     yield row("cross_entropy", F.cross_entropy, SQUARE, wide(MILLION, dtype=np.int64))
     yield row("conv2d", F.conv2d, IMAGE, PIXEL, padding=MILLION)
     yield row("conv2d", F.conv2d, IMAGE, PIXEL, padding=10**9, words=FAR)

@@ -197,7 +197,7 @@ _scaled_back.grads(input=lambda g, scale: g * scale)
 
 
 @device.there
-def embedding(input, weight, padding_idx=None, scale_grad_by_freq=False):
+def embedding(input, weight, padding_idx=None, *, scale_grad_by_freq=False):
     """Rows of a table.
 
     padding_idx         a row that gets no gradient

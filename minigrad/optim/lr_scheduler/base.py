@@ -48,8 +48,7 @@ class LRScheduler:
     def step(self):
         """Go on to the next epoch and set its rates."""
         if (recorder := capturing.get()) is not None:
-            before, rates = dict(self.__dict__), self.get_last_lr()
-            recorder.note(lambda: self._go(self.last_epoch + 1), lambda: self._back(before, rates))
+            recorder.note(lambda: self._go(self.last_epoch + 1), self.mark())
         self._go(self.last_epoch + 1)
 
     def _go(self, epoch):
@@ -58,10 +57,16 @@ class LRScheduler:
             group["lr"] = rate if lr == own or not own else lr * (rate / own)
         self.last_epoch, self.own_lrs = epoch, rates
 
-    def _back(self, before, rates):
-        self.__dict__.update(before)
-        for group, rate in zip(self.optimizer.param_groups, rates, strict=True):
-            group["lr"] = rate
+    def mark(self):
+        """A function that takes the schedule, and the rates, back to where they are now."""
+        before, rates = dict(self.__dict__), self.get_last_lr()
+
+        def back():
+            self.__dict__.update(before)
+            for group, rate in zip(self.optimizer.param_groups, rates, strict=True):
+                group["lr"] = rate
+
+        return back
 
     def get_last_lr(self):
         """The rates of all groups as they are now. Errors: TypeError if one was set to what is no number"""
