@@ -129,14 +129,11 @@ TABLE = [
     (lambda: nn.AvgPool1d(3, 2, 1), S),
     (lambda: nn.AvgPool2d(2), I),
     (lambda: nn.AvgPool2d(3, 2, 1, True, False), I),
-    (lambda: nn.AvgPool2d(2, divisor_override=3), I),
     (lambda: nn.AdaptiveAvgPool2d(1), I),
     (lambda: nn.AdaptiveAvgPool2d((3, 5)), I),
     (lambda: nn.Flatten(), I),
     (lambda: nn.Identity(), I),
     (lambda: nn.Unflatten(1, (2, 2)), S),
-    (lambda: nn.Unfold((2, 3), padding=1, stride=2), I),
-    (lambda: nn.Fold((4, 5), (2, 2)), (1, 8, 12)),
     (lambda: nn.Upsample(size=(5, 13)), I),
     (lambda: nn.Upsample(scale_factor=2, mode="linear"), S),
     (lambda: nn.Upsample(scale_factor=1.7, mode="bilinear"), I),
@@ -382,7 +379,6 @@ def own_arrays(x):
 
 REFUSED = [
     (Applied(own_arrays), M, "add in layer the model .*own_arrays.*made of the input without operations"),
-    (nn.Sequential(nn.MaxPool2d(2, return_indices=True)), I, "output_1 of the model: it was made of the input"),
     (Applied(lambda x: ops.dropout(x)), M, "dropout in layer the model .*ONNX has no operation"),
     (Applied(lambda x: x.cumprod(1)), M, "cumprod .*ONNX has no operation"),
     (Applied(lambda x: x * float(np.sqrt(x.shape[0]))), M, "mul .*other: it changes with the batch"),

@@ -110,7 +110,9 @@ def cosine_similarity(x1, x2, dim=1, eps=1e-8):
     """
     op = "cosine_similarity"
     shape = device.broadcast_shapes(op, tensor_of(op, "x1", x1), tensor_of(op, "x2", x2))
-    x1, x2 = (x / sqrt(clamp(sum(square(x), dim, True), eps**2)) for x in (expand(x1, shape), expand(x2, shape)))
+    dtype = device.result_dtype(x1.data, x2.data, op=op)
+    x1, x2 = (expand(x.to(dtype), shape) for x in (x1, x2))
+    x1, x2 = (x / sqrt(clamp(sum(square(x), dim, True), eps**2)) for x in (x1, x2))
     return sum(x1 * x2, dim)
 
 
