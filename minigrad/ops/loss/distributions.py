@@ -14,7 +14,7 @@ from minigrad_kernels.errors import KindError, ShapeError
 from ... import device
 from ...device import elementwise
 from ...primitive import primitive
-from ..arguments import tensor_of
+from ..arguments import flag_of, tensor_of
 from ..elementwise import clamp, exp, log, log1p, softplus, where
 from ..elementwise.conversions import composed
 from .reduction import REDUCTIONS, check_reduction, check_weight, reduce
@@ -109,7 +109,7 @@ def kl_div(input, target, *, reduction="mean", log_target=False):
     check_reduction("kl_div", reduction, (*REDUCTIONS, "batchmean"))
     _check_pair("kl_div", input, target, alike=False)
     device.broadcast_shapes("kl_div", input, target)
-    if log_target:
+    if flag_of("kl_div", "log_target", log_target):
         losses = exp(target) * (target - input)
     else:
         losses = where(target == 0, 0.0, target * log(target)) - target * input

@@ -11,7 +11,8 @@ Source      Bishop 2006, "Pattern Recognition and Machine Learning", section 3.1
 from minigrad_kernels.errors import ShapeError
 
 from ... import device
-from ..arguments import number_of, tensor_of
+from ..arguments import flag_of, number_of, tensor_of
+from ..axes import axis_of
 from ..elementwise import abs, clamp, minimum, sqrt, square
 from ..elementwise.conversions import composed
 from ..reduce import norm, sum
@@ -111,9 +112,10 @@ def cosine_similarity(x1, x2, dim=1, eps=1e-8):
     op = "cosine_similarity"
     shape = device.broadcast_shapes(op, tensor_of(op, "x1", x1), tensor_of(op, "x2", x2))
     dtype = device.result_dtype(x1.data, x2.data, op=op)
+    axis, least = axis_of(op, dim, len(shape)), number_of(op, "eps", eps) ** 2
     x1, x2 = (expand(x.to(dtype), shape) for x in (x1, x2))
-    x1, x2 = (x / sqrt(clamp(sum(square(x), dim, True), eps**2)) for x in (x1, x2))
-    return sum(x1 * x2, dim)
+    x1, x2 = (x / sqrt(clamp(sum(square(x), axis, True), least)) for x in (x1, x2))
+    return sum(x1 * x2, axis)
 
 
 @composed
@@ -126,7 +128,8 @@ def pairwise_distance(x1, x2, p=2.0, eps=1e-6, keepdim=False):
     Types   floating ones, which promote, and integers
     """
     op = "pairwise_distance"
-    return norm(tensor_of(op, "x1", x1) - tensor_of(op, "x2", x2) + float(eps), p, -1, keepdim)
+    device.broadcast_shapes(op, tensor_of(op, "x1", x1), tensor_of(op, "x2", x2))
+    return norm(x1 - x2 + float(number_of(op, "eps", eps)), p, -1, keepdim)
 
 
 @composed
@@ -139,8 +142,9 @@ def triplet_margin_loss(anchor, positive, negative, margin=1.0, p=2, eps=1e-6, s
     Shapes  (..., D) three times, which broadcast -> scalar, or (...) if reduction is 'none'
     Source  Balntas and others 2016, "Learning local feature descriptors with triplets and shallow CNNs"
     """
-    check_reduction("triplet_margin_loss", reduction)
+    op = "triplet_margin_loss"
+    check_reduction(op, reduction)
     near, far = pairwise_distance(anchor, positive, p, eps), pairwise_distance(anchor, negative, p, eps)
-    if swap:
+    if flag_of(op, "swap", swap):
         far = minimum(far, pairwise_distance(positive, negative, p, eps))
-    return reduce(clamp(near - far + margin, 0), reduction)
+    return reduce(clamp(near - far + number_of(op, "margin", margin), 0), reduction)

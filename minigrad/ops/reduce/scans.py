@@ -7,7 +7,6 @@ Source  Blelloch 1990, "Prefix sums and their applications"
 """
 
 import math
-import operator
 
 from minigrad_kernels import scan
 from minigrad_kernels.errors import KindError
@@ -17,9 +16,8 @@ from ...primitive import primitive
 from ...tensor import Tensor
 from ..arguments import flag_of, tensor_of
 from ..axes import axis_of
-from ..elementwise import where
 from ..elementwise.conversions import precise, typed, wide
-from ..shape import reshape, transpose, unsqueeze
+from ..shape import cat, flip, getitem, reshape
 from .sums import along, converted
 
 __all__ = ["cumprod", "cumsum", "prod"]
@@ -75,11 +73,18 @@ def _no_zero(x):
     return bool((x.data != 0).all())
 
 
-@device.there
-def _pairs(x, compared):
-    """A matrix of bools, compared(place, place) for all pairs of places along the last axis."""
-    places = device.arange(x.shape[-1], x.data)
-    return Tensor.made(compared(places[:, None], places))
+def _running_products(x, axis):
+    """The product of each beginning of x along an axis, twice as long in each step; nothing is divided by 0."""
+    step = 1
+    while step < x.shape[axis]:
+        x, step = x * _later(x, axis, step), 2 * step
+    return x
+
+
+def _later(x, axis, step):
+    """x moved by so many places along an axis, and ones in the free places."""
+    ones = device.full((*x.shape[:axis], step, *x.shape[axis + 1 :]), 1, x.dtype, like=x.data)
+    return cat([Tensor.made(ones), getitem(x, (slice(None),) * axis + (slice(x.shape[axis] - step),))], axis)
 
 
 def cumprod(input, dim, *, dtype=None):
@@ -95,9 +100,7 @@ def cumprod(input, dim, *, dtype=None):
 def _running_product(input, axis, reverse, dtype):
     if not input.requires_grad or _no_zero(input):
         return _cumprod(input, axis, dtype)
-    rows = transpose(input, axis, -1)  # nothing can be divided by 0: each beginning of a row is multiplied by itself
-    beginnings = where(_pairs(rows, operator.ge), unsqueeze(rows, -2), 1.0)
-    return transpose(_prod(beginnings, rows.ndim, False, dtype), axis, -1)
+    return _running_products(input, axis)
 
 
 def _scan(op, function, input, dim, dtype):
@@ -117,15 +120,15 @@ def _prod(input, axis, keepdim, dtype):
 
 
 def _dx_of_prod(g, input, out, axis):
-    """The product of all others: out / input, or where there are zeros each one by itself."""
+    """The product of all others: out / input, or where there are zeros those before times those behind."""
     g = along(g, input.shape, (axis,))
     if input.shape[axis] == 1:
         return g
     if _no_zero(input):
         return g * along(out, input.shape, (axis,)) / input
-    rows = transpose(input, axis, -1)
-    others = where(_pairs(rows, operator.ne), unsqueeze(rows, -2), 1.0)
-    return g * transpose(_prod(others, rows.ndim, False, None), axis, -1)
+    before = _later(_running_products(input, axis), axis, 1)
+    behind = flip(_later(_running_products(flip(input, axis), axis), axis, 1), axis)
+    return g * before * behind
 
 
 _prod.grads(input=_dx_of_prod)
