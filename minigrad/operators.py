@@ -65,12 +65,12 @@ def cuda(input, device=None):
 # Every op of these families is a method, and so are those of ALSO; FUNCTIONS, as in PyTorch, are not.
 FAMILIES = (arithmetic, choices, functions, contract, reduce, shape)
 ALSO = "log_softmax matmul relu softmax"
-FUNCTIONS = "cat einsum embedding fold one_hot pad stack tensordot unfold where windows"
+FUNCTIONS = "cat einsum embedding one_hot pad stack where"
 _NAMES = {name for family in FAMILIES for name in family.__all__} | set(ALSO.split())
 METHODS = {name: getattr(ops, name) for name in sorted(_NAMES - set(FUNCTIONS.split()))}
 METHODS |= {"__neg__": ops.neg, "__abs__": ops.abs, "__invert__": ops.bitwise_not, "__getitem__": ops.getitem}
 METHODS |= NEW
-METHODS |= {"unfold": ops.windows} | {op.__name__: op for op in (where, type_as, expand_as, view_as, cuda)}
+METHODS |= {op.__name__: op for op in (where, type_as, expand_as, view_as, cuda)}
 CONVERSIONS = {"half": "float16", "float": "float32", "double": "float64", "int": "int32", "long": "int64"}
 CONVERSIONS |= {"bfloat16": "bfloat16", "bool": "bool", "cpu": "cpu"}
 LISTED = "expand flip permute repeat reshape tile view"  # x.reshape(2, 3) as well as x.reshape((2, 3))

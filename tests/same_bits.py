@@ -58,7 +58,6 @@ LARGE = {  # calls beyond the sizes from which kernels are shared
     "matmul": [sample(real(300, 257), real(257, 131)), sample(real(7, 90, 80), real(7, 80, 70))],
     "linear": [sample(real(64, 784), real(100, 784), real(100)), sample(real(2000, 33), real(17, 33))],
     "mm": [sample(real(5, 9000), real(9000, 3))],
-    "mv": [sample(real(700, 900), real(900))],
     "conv2d": [
         sample(IMAGES, real(16, 8, 3, 3), real(16), padding=1),
         sample(IMAGES, real(12, 8, 5, 5), stride=2),

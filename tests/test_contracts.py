@@ -186,8 +186,8 @@ def test_arguments_have_a_rule_or_are_fixed(name):
     primitive = primitives()[name]
     settings = """
         axes axis ceil_mode columns correction delta diagonal dilation dim dims dtype eps geometry groups
-        ignore_index input_shape keepdim key mean momentum name nan_wins order p padding place reverse rows
-        shape shifts size step stride value weight_shape whole widths windows
+        ignore_index input_shape keepdim key mean momentum name nan_wins order p padding parts place reverse rows
+        shape shifts stride value weight_shape widths windows
     """.split()
     for argument in primitive.names:
         known = argument in primitive.rules or argument in primitive.fixed or argument in settings

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import minigrad
-from minigrad import Tensor, cuda, device, models, nn, no_grad, ops, optim
+from minigrad import Tensor, cuda, device, models, nn, no_grad, optim
 from minigrad.check import gradcheck, gradgradcheck
 from minigrad.data import Compose, Dataset, Loader, Normalize, PadCrop
 from minigrad.errors import OutOfMemory
@@ -122,16 +122,6 @@ def test_where_keeps_the_order_of_the_axes(place):
     for out in (minigrad.where(x > 0, x, 0.0), minigrad.where(x > 0, 1.0, x), minigrad.where(x[:, :1] > 0, x, x[:1])):
         assert device.order_of(out.data) == (0, 2, 3, 1)
     np.testing.assert_array_equal(minigrad.where(x > 0, x, 0.0).numpy(), np.maximum(x.numpy(), 0))
-
-
-def test_windows_are_views_and_wait_for_nothing(machine):
-    x = minigrad.arange(10, dtype="float32", device="cuda:1")
-    out = ops.windows(x, 0, 4, 3)
-    assert device.may_share_memory(out.data, x.data) and not machine.synchronisations
-    assert out.tolist() == [[0, 1, 2, 3], [3, 4, 5, 6], [6, 7, 8, 9]]
-    assert F.unfold(x.reshape(1, 1, 2, 5), 2, dilation=(1, 2), stride=(1, 2)).tolist() == [
-        [[0, 2], [2, 4], [5, 7], [7, 9]]
-    ]
 
 
 # ---- streams and threads ---------------------------------------------------------------------------------------------

@@ -36,7 +36,6 @@ VIEWS = {
     "unbind": lambda x: x.unbind(1)[2],
     "flip": lambda x: x.flip(0, 2),
     "diagonal": lambda x: x.diagonal(1, 1, 2),
-    "windows": lambda x: ops.windows(x, 2, 2, 1),
     "contiguous": lambda x: x.contiguous(),
 }
 COPIES = {
@@ -267,10 +266,3 @@ def test_values_and_indices_have_names():
     assert x.sort(descending=True).values.tolist() == [4, 3, 2, 1, 0]
     assert x.topk(2).indices.tolist() == [4, 3]
     assert x.argsort(descending=True).dtype == np.int64
-
-
-def test_unfold_makes_a_convolution_a_product():
-    x, w = leaf(2, 3, 6, 5), leaf(4, 3, 3, 2)
-    columns = ops.unfold(x, (3, 2), padding=1, stride=2)
-    out = ops.reshape(w.reshape(4, -1) @ columns, (2, 4, 3, 3))
-    np.testing.assert_allclose(out.data, ops.conv2d(x, w, padding=1, stride=2).data, rtol=1e-10, atol=1e-12)

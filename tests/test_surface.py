@@ -12,8 +12,8 @@ add sub mul div pow neg abs exp log log1p expm1 sqrt rsqrt sin cos tanh erf sigm
 softplus clamp maximum minimum where masked_fill sign square reciprocal eq ne lt le gt ge
 sum mean var std max min amax amin prod logsumexp argmax argmin cumsum cumprod norm
 reshape view flatten squeeze unsqueeze transpose permute expand cat stack split chunk tile repeat flip roll pad getitem
-gather scatter_add index_select one_hot embedding tril triu unfold
-matmul linear mm bmm addmm outer tensordot einsum
+gather scatter_add index_select one_hot embedding tril triu
+matmul linear mm bmm einsum
 conv1d conv2d conv_transpose2d max_pool2d avg_pool2d adaptive_avg_pool2d batch_norm layer_norm group_norm instance_norm
 dropout interpolate
 cross_entropy nll_loss mse_loss l1_loss smooth_l1_loss huber_loss binary_cross_entropy_with_logits kl_div softmax
@@ -24,11 +24,11 @@ add sub mul div pow neg abs exp log log1p expm1 sqrt rsqrt sin cos tanh erf sigm
 masked_fill sign square reciprocal eq ne lt le gt ge sum mean var std max min amax amin prod logsumexp argmax argmin
 cumsum cumprod norm
 reshape view flatten squeeze unsqueeze transpose permute expand split chunk tile repeat flip roll gather
-scatter_add index_select tril triu unfold matmul mm bmm addmm outer softmax log_softmax
+scatter_add index_select tril triu matmul mm bmm softmax log_softmax
 """.split()
 MODULES = """
 Module Sequential ModuleList Identity Flatten Linear Embedding Conv1d Conv2d ConvTranspose2d MaxPool2d AvgPool2d
-AdaptiveAvgPool2d BatchNorm1d BatchNorm2d LayerNorm GroupNorm InstanceNorm2d Dropout Upsample Unfold ReLU LeakyReLU ELU
+AdaptiveAvgPool2d BatchNorm1d BatchNorm2d LayerNorm GroupNorm InstanceNorm2d Dropout Upsample ReLU LeakyReLU ELU
 GELU SiLU Softplus Sigmoid Tanh Softmax LogSoftmax CrossEntropyLoss NLLLoss MSELoss L1Loss SmoothL1Loss HuberLoss
 BCEWithLogitsLoss KLDivLoss
 """.split()

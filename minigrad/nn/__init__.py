@@ -1,130 +1,28 @@
 """Layers, losses and initialisers under PyTorch's names."""
 
-from . import functional, init
-from .activation import (
-    ELU,
-    GELU,
-    Hardtanh,
-    LeakyReLU,
-    LogSigmoid,
-    LogSoftmax,
-    ReLU,
-    ReLU6,
-    Sigmoid,
-    SiLU,
-    Softmax,
-    Softplus,
-    Tanh,
-)
-from .container import ModuleDict, ModuleList, ParameterList, Sequential
-from .conv import Conv1d, Conv2d, ConvTranspose1d, ConvTranspose2d
+from . import activation, container, conv, functional, init, loss, norm, padding, pool, shape
+from .activation import *
+from .container import *
+from .conv import *
 from .dropout import Dropout, Dropout1d, Dropout2d
 from .embedding import Embedding
 from .linear import Linear
-from .loss import (
-    BCELoss,
-    BCEWithLogitsLoss,
-    CosineSimilarity,
-    CrossEntropyLoss,
-    HuberLoss,
-    KLDivLoss,
-    L1Loss,
-    MSELoss,
-    NLLLoss,
-    PairwiseDistance,
-    SmoothL1Loss,
-    TripletMarginLoss,
-)
+from .loss import *
 from .module import Module
-from .norm import BatchNorm1d, BatchNorm2d, GroupNorm, InstanceNorm1d, InstanceNorm2d, LayerNorm
-from .padding import (
-    CircularPad1d,
-    CircularPad2d,
-    ConstantPad1d,
-    ConstantPad2d,
-    ReflectionPad1d,
-    ReflectionPad2d,
-    ReplicationPad1d,
-    ReplicationPad2d,
-    ZeroPad1d,
-    ZeroPad2d,
-)
+from .norm import *
+from .padding import *
 from .parameter import Parameter
-from .pool import AdaptiveAvgPool2d, AvgPool1d, AvgPool2d, MaxPool1d, MaxPool2d
-from .shape import Flatten, Fold, Identity, Unflatten, Unfold, Upsample, UpsamplingBilinear2d, UpsamplingNearest2d
+from .pool import *
+from .shape import *
 from .summary import summary
 
-__all__ = [
-    "AdaptiveAvgPool2d",
-    "AvgPool1d",
-    "AvgPool2d",
-    "BCELoss",
-    "BCEWithLogitsLoss",
-    "BatchNorm1d",
-    "BatchNorm2d",
-    "CircularPad1d",
-    "CircularPad2d",
-    "ConstantPad1d",
-    "ConstantPad2d",
-    "Conv1d",
-    "Conv2d",
-    "ConvTranspose1d",
-    "ConvTranspose2d",
-    "CosineSimilarity",
-    "CrossEntropyLoss",
-    "Dropout",
-    "Dropout1d",
-    "Dropout2d",
-    "ELU",
-    "Embedding",
-    "Flatten",
-    "Fold",
-    "GELU",
-    "GroupNorm",
-    "Hardtanh",
-    "HuberLoss",
-    "Identity",
-    "InstanceNorm1d",
-    "InstanceNorm2d",
-    "KLDivLoss",
-    "L1Loss",
-    "LayerNorm",
-    "LeakyReLU",
-    "Linear",
-    "LogSigmoid",
-    "LogSoftmax",
-    "MSELoss",
-    "MaxPool1d",
-    "MaxPool2d",
-    "Module",
-    "ModuleDict",
-    "ModuleList",
-    "NLLLoss",
-    "PairwiseDistance",
-    "Parameter",
-    "ParameterList",
-    "ReLU",
-    "ReLU6",
-    "ReflectionPad1d",
-    "ReflectionPad2d",
-    "ReplicationPad1d",
-    "ReplicationPad2d",
-    "Sequential",
-    "SiLU",
-    "Sigmoid",
-    "SmoothL1Loss",
-    "Softmax",
-    "Softplus",
-    "Tanh",
-    "TripletMarginLoss",
-    "Unflatten",
-    "Unfold",
-    "Upsample",
-    "UpsamplingBilinear2d",
-    "UpsamplingNearest2d",
-    "ZeroPad1d",
-    "ZeroPad2d",
-    "functional",
-    "init",
-    "summary",
-]
+__all__ = ["Dropout", "Dropout1d", "Dropout2d", "Embedding", "Linear", "Module", "Parameter"]
+__all__ += ["functional", "init", "summary"]
+__all__ += activation.__all__
+__all__ += container.__all__
+__all__ += conv.__all__
+__all__ += loss.__all__
+__all__ += norm.__all__
+__all__ += padding.__all__
+__all__ += pool.__all__
+__all__ += shape.__all__

@@ -7,7 +7,7 @@ from minigrad_kernels.errors import ShapeError
 
 from .. import ops
 from .module import Module
-from .options import flag_of, integer_of, number_of, one_of
+from .options import integer_of, number_of, one_of
 
 __all__ = [
     "ELU",
@@ -26,85 +26,89 @@ __all__ = [
 ]
 
 
-class _Rectifier(Module):
-    """An activation whose last option is inplace."""
+class _Activation(Module):
+    """An activation; shown: the options that its repr shows."""
 
-    def __init__(self, inplace=False):
-        self.inplace = flag_of(type(self).__name__, "inplace", inplace)
+    shown: tuple[str, ...] = ()
+
+    def _keep(self, **numbers):
+        for name, value in numbers.items():
+            setattr(self, name, number_of(type(self).__name__, name, value))
 
     def extra_repr(self):
-        return "inplace=True" if self.inplace else ""
+        parts = [f"{name}={getattr(self, name)!r}" for name in self.shown]
+        return ", ".join(parts + ["inplace=True"] * bool(getattr(self, "inplace", False)))
 
 
-class ReLU(_Rectifier):
+class ReLU(_Activation):
     """max(x, 0)."""
+
+    def __init__(self, inplace=False):
+        self.inplace = inplace
 
     def forward(self, input):
         return ops.relu(input)
 
 
-class LeakyReLU(_Rectifier):
-    """x above 0, negative_slope x below."""
-
-    def __init__(self, negative_slope=0.01, inplace=False):
-        super().__init__(inplace)
-        self.negative_slope = number_of("LeakyReLU", "negative_slope", negative_slope)
-
-    def forward(self, input):
-        return ops.leaky_relu(input, self.negative_slope)
-
-    def extra_repr(self):
-        return ", ".join(filter(None, (f"negative_slope={self.negative_slope}", super().extra_repr())))
-
-
-class Hardtanh(_Rectifier):
-    """x between min_val and max_val, these beyond them."""
-
-    def __init__(self, min_val=-1.0, max_val=1.0, inplace=False):
-        super().__init__(inplace)
-        self.min_val = number_of("Hardtanh", "min_val", min_val)
-        self.max_val = number_of("Hardtanh", "max_val", max_val)
-        if not self.min_val < self.max_val:
-            raise ShapeError(f"Hardtanh: min_val is {min_val} and max_val {max_val}, wanted min_val < max_val")
-
-    def forward(self, input):
-        return ops.hardtanh(input, self.min_val, self.max_val)
-
-    def extra_repr(self):
-        limits = f"min_val={self.min_val}, max_val={self.max_val}"
-        return ", ".join(filter(None, (limits, super().extra_repr())))
-
-
-class ReLU6(_Rectifier):
+class ReLU6(ReLU):
     """max(x, 0), but 6 at most."""
 
     def forward(self, input):
         return ops.relu6(input)
 
 
-class ELU(_Rectifier):
-    """x above 0, alpha (e^x - 1) below."""
-
-    def __init__(self, alpha=1.0, inplace=False):
-        super().__init__(inplace)
-        self.alpha = number_of("ELU", "alpha", alpha)
-
-    def forward(self, input):
-        return ops.elu(input, self.alpha)
-
-    def extra_repr(self):
-        return ", ".join(filter(None, (f"alpha={self.alpha}", super().extra_repr())))
-
-
-class SiLU(_Rectifier):
+class SiLU(ReLU):
     """x sigmoid(x)."""
 
     def forward(self, input):
         return ops.silu(input)
 
 
-class GELU(Module):
+class LeakyReLU(_Activation):
+    """x above 0, negative_slope x below."""
+
+    shown = ("negative_slope",)
+
+    def __init__(self, negative_slope=0.01, inplace=False):
+        self._keep(negative_slope=negative_slope)
+        self.inplace = inplace
+
+    def forward(self, input):
+        return ops.leaky_relu(input, self.negative_slope)
+
+
+class Hardtanh(_Activation):
+    """x between min_val and max_val, these beyond them."""
+
+    shown = ("min_val", "max_val")
+
+    def __init__(self, min_val=-1.0, max_val=1.0, inplace=False):
+        self._keep(min_val=min_val, max_val=max_val)
+        self.inplace = inplace
+        if not min_val < max_val:
+            raise ShapeError(f"Hardtanh: min_val is {min_val} and max_val {max_val}, wanted min_val < max_val")
+
+    def forward(self, input):
+        return ops.hardtanh(input, self.min_val, self.max_val)
+
+
+class ELU(_Activation):
+    """x above 0, alpha (e^x - 1) below."""
+
+    shown = ("alpha",)
+
+    def __init__(self, alpha=1.0, inplace=False):
+        self._keep(alpha=alpha)
+        self.inplace = inplace
+
+    def forward(self, input):
+        return ops.elu(input, self.alpha)
+
+
+class GELU(_Activation):
     """x times the probability that a normal number is below x; approximate 'none', or 'tanh' for a formula near it."""
+
+    shown = ("approximate",)
 
     def __init__(self, approximate="none"):
         self.approximate = one_of("GELU", "approximate", approximate, ("none", "tanh"))
@@ -112,22 +116,17 @@ class GELU(Module):
     def forward(self, input):
         return ops.gelu(input, approximate=self.approximate)
 
-    def extra_repr(self):
-        return f"approximate={self.approximate!r}"
 
-
-class Softplus(Module):
+class Softplus(_Activation):
     """ln(1 + e^(beta x)) / beta; x itself where beta x is above the threshold."""
 
+    shown = ("beta", "threshold")
+
     def __init__(self, beta=1.0, threshold=20.0):
-        self.beta = number_of("Softplus", "beta", beta)
-        self.threshold = number_of("Softplus", "threshold", threshold)
+        self._keep(beta=beta, threshold=threshold)
 
     def forward(self, input):
         return ops.softplus(input, self.beta, self.threshold)
-
-    def extra_repr(self):
-        return f"beta={self.beta}, threshold={self.threshold}"
 
 
 class LogSigmoid(Module):
@@ -151,17 +150,16 @@ class Tanh(Module):
         return ops.tanh(input)
 
 
-class Softmax(Module):
+class Softmax(_Activation):
     """Exponentials along dimension dim, which must be given, scaled so that they sum to 1."""
+
+    shown = ("dim",)
 
     def __init__(self, dim):
         self.dim = integer_of(type(self).__name__, "dim", dim)
 
     def forward(self, input):
         return ops.softmax(input, self.dim)
-
-    def extra_repr(self):
-        return f"dim={self.dim}"
 
 
 class LogSoftmax(Softmax):

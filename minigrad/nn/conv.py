@@ -12,7 +12,6 @@ from minigrad_kernels.errors import ShapeError
 from minigrad_kernels.layout import FILTER
 
 from .. import ops
-from ..ops.arguments import integers_of, tensor_of
 from .linear import init_affine
 from .module import Module
 from .options import at_least, each, flag_of, one_of, parameter
@@ -156,7 +155,7 @@ class _ConvTranspose(_Convolution):
         groups=1,
         bias=True,
         dilation=1,
-        padding_mode="zeros",
+        *,
         device=None,
         dtype=None,
     ):
@@ -164,56 +163,35 @@ class _ConvTranspose(_Convolution):
         self._make(in_channels, out_channels, kernel_size, stride, dilation, groups)
         self.padding = each(layer, "padding", padding, self.dims, 0)
         self.output_padding = each(layer, "output_padding", output_padding, self.dims, 0)
-        self.padding_mode = one_of(layer, "padding_mode", padding_mode, ("zeros",))
+        self.padding_mode = "zeros"
         self._make_parameters(bias, device, dtype)
 
-    def _added(self, input, output_size):
-        """The output_padding that gives this output_size, with or without batch and channels."""
-        if output_size is None:
-            return self.output_padding
-        layer = type(self).__name__
-        tensor_of(layer, "input", input)
-        sizes = integers_of(layer, "output_size", (output_size,))
-        if len(sizes) not in (self.dims, input.ndim):
-            raise ShapeError(f"{layer}: output_size is {sizes}, wanted {self.dims} sizes")
-        geometry = zip(
-            input.shape[-self.dims :], self.stride, self.padding, self.dilation, self.kernel_size, strict=True
-        )
-        least = [(size - 1) * s - 2 * pad + d * (taps - 1) + 1 for size, s, pad, d, taps in geometry]
-        added = tuple(size - low for size, low in zip(sizes[-self.dims :], least, strict=True))
-        if any(not 0 <= width < s for width, s in zip(added, self.stride, strict=True)):
-            most = [low + s - 1 for low, s in zip(least, self.stride, strict=True)]
-            raise ShapeError(f"{layer}: output_size is {sizes}, wanted {least} to {most} for input {input.shape}")
-        return added
-
-    def _arguments(self, input, output_size):
-        added = self._added(input, output_size)
-        return input, self.weight, self.bias, self.stride, self.padding, added, self.groups, self.dilation
+    def _arguments(self, input):
+        options = (self.stride, self.padding, self.output_padding, self.groups, self.dilation)
+        return input, self.weight, self.bias, *options
 
 
 class ConvTranspose1d(_ConvTranspose):
     """The adjoint of Conv1d: longer sequences of shorter ones; weight (in_channels, out_channels / groups, P).
 
-    output_padding  elements that are added at the end of the output, where several sizes would do; or give
-                    output_size to the call
+    output_padding  elements that are added at the end of the output, where several sizes would do
     Shapes  (N, in_channels, L) -> (N, out_channels, I), see conv_transpose1d; N may be absent
     """
 
     dims = 1
 
-    def forward(self, input, output_size=None):
-        return ops.conv_transpose1d(*self._arguments(input, output_size))
+    def forward(self, input):
+        return ops.conv_transpose1d(*self._arguments(input))
 
 
 class ConvTranspose2d(_ConvTranspose):
     """The adjoint of Conv2d: larger images of smaller ones; weight (in_channels, out_channels / groups, P, Q).
 
-    output_padding  rows and columns that are added below and to the right, where several sizes would do; or give
-                    output_size to the call
+    output_padding  rows and columns that are added below and to the right, where several sizes would do
     Shapes  (N, in_channels, H, W) -> (N, out_channels, I, J), see conv_transpose2d; N may be absent
     """
 
     dims = 2
 
-    def forward(self, input, output_size=None):
-        return ops.conv_transpose2d(*self._arguments(input, output_size))
+    def forward(self, input):
+        return ops.conv_transpose2d(*self._arguments(input))

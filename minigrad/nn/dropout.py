@@ -5,7 +5,7 @@
 
 from .. import ops
 from .module import Module
-from .options import flag_of, fraction
+from .options import fraction
 
 __all__ = ["Dropout", "Dropout1d", "Dropout2d"]
 
@@ -14,8 +14,7 @@ class Dropout(Module):
     """In training, each element set to 0 with probability p and the others scaled by 1 / (1 - p)."""
 
     def __init__(self, p=0.5, inplace=False):
-        layer = type(self).__name__
-        self.p, self.inplace = fraction(layer, "p", p), flag_of(layer, "inplace", inplace)
+        self.p, self.inplace = fraction(type(self).__name__, "p", p), inplace
 
     def forward(self, input):
         return ops.dropout(input, self.p, self.training)

@@ -7,7 +7,7 @@ from ..engine import write
 from ..ops.arguments import tensor_of
 from . import init
 from .module import Module
-from .options import at_least, flag_of, integer_of, number_of, parameter
+from .options import at_least, integer_of, parameter
 from .parameter import Parameter
 
 __all__ = ["Embedding"]
@@ -18,67 +18,32 @@ class Embedding(Module):
 
     padding_idx         a number whose vector is 0 at the start and gets no gradient
     scale_grad_by_freq  divide the gradient of a vector by how often the input names it
-    max_norm, norm_type, sparse     are PyTorch's, of which only None, any number and False are supported
-    _weight, _freeze    a weight to share memory with, and whether it is to stay as it is
     Weight starts normal with variance 1, as PyTorch's does.
     Shapes  integers (...) -> (..., embedding_dim)
     """
 
     def __init__(
-        self,
-        num_embeddings,
-        embedding_dim,
-        padding_idx=None,
-        max_norm=None,
-        norm_type=2.0,
-        scale_grad_by_freq=False,
-        sparse=False,
-        _weight=None,
-        _freeze=False,
-        device=None,
-        dtype=None,
+        self, num_embeddings, embedding_dim, padding_idx=None, *, scale_grad_by_freq=False, device=None, dtype=None
     ):
         self.num_embeddings = at_least("Embedding", "num_embeddings", num_embeddings, 0)
         self.embedding_dim = at_least("Embedding", "embedding_dim", embedding_dim, 0)
-        self.padding_idx = self._row(padding_idx)
-        if max_norm is not None or flag_of("Embedding", "sparse", sparse):
-            raise ShapeError(f"Embedding: max_norm is {max_norm}, sparse {sparse}; wanted None and False")
-        self.max_norm, self.norm_type, self.sparse = None, number_of("Embedding", "norm_type", norm_type), False
-        self.scale_grad_by_freq = flag_of("Embedding", "scale_grad_by_freq", scale_grad_by_freq)
-        shape = (self.num_embeddings, self.embedding_dim)
-        if _weight is None:
-            self.weight = parameter("Embedding", shape, device, dtype)
-            self.reset_parameters()
-        elif tensor_of("Embedding", "_weight", _weight).shape != shape:
-            raise ShapeError(f"Embedding: _weight has shape {_weight.shape}, wanted {shape}")
-        else:
-            self.weight = Parameter(_weight)
-        self.weight.requires_grad_(not flag_of("Embedding", "_freeze", _freeze))
-
-    def _row(self, index):
-        """The index counted from the front, or None."""
-        if index is None:
-            return None
-        if not -self.num_embeddings <= integer_of("Embedding", "padding_idx", index) < self.num_embeddings:
-            raise ShapeError(f"Embedding: padding_idx is {index}, wanted one of {self.num_embeddings} rows")
-        return index % self.num_embeddings
+        if padding_idx is not None:
+            if not -num_embeddings <= integer_of("Embedding", "padding_idx", padding_idx) < num_embeddings:
+                raise ShapeError(f"Embedding: padding_idx is {padding_idx}, wanted one of {num_embeddings} rows")
+            padding_idx %= num_embeddings
+        self.padding_idx, self.scale_grad_by_freq = padding_idx, scale_grad_by_freq
+        self.weight = parameter("Embedding", (self.num_embeddings, self.embedding_dim), device, dtype)
+        self.reset_parameters()
 
     @classmethod
-    def from_pretrained(
-        cls,
-        embeddings,
-        freeze=True,
-        padding_idx=None,
-        max_norm=None,
-        norm_type=2.0,
-        scale_grad_by_freq=False,
-        sparse=False,
-    ):
-        """An Embedding whose weight is this Tensor; freeze: it is not trained."""
+    def from_pretrained(cls, embeddings, freeze=True, padding_idx=None, *, scale_grad_by_freq=False):
+        """An Embedding whose weight shares the memory of this Tensor; freeze: it is not trained."""
         if tensor_of("Embedding", "embeddings", embeddings).ndim != 2:
             raise ShapeError(f"Embedding: embeddings has shape {embeddings.shape}, wanted two dimensions")
-        options = (padding_idx, max_norm, norm_type, scale_grad_by_freq, sparse)
-        return cls(*embeddings.shape, *options, embeddings, freeze)
+        made = cls(0, embeddings.shape[1], scale_grad_by_freq=scale_grad_by_freq)
+        made.num_embeddings, made.weight = len(embeddings.data), Parameter(embeddings, not freeze)
+        made.padding_idx = None if padding_idx is None else padding_idx % made.num_embeddings
+        return made
 
     def reset_parameters(self, generator=None):
         """Draw the weight anew."""
@@ -87,12 +52,10 @@ class Embedding(Module):
             write(self.weight)[self.padding_idx] = 0
 
     def forward(self, input):
-        options = (self.max_norm, self.norm_type, self.scale_grad_by_freq, self.sparse)
-        return ops.embedding(input, self.weight, self.padding_idx, *options)
+        return ops.embedding(input, self.weight, self.padding_idx, scale_grad_by_freq=self.scale_grad_by_freq)
 
     def extra_repr(self):
         parts = [f"{self.num_embeddings}, {self.embedding_dim}"]
         parts += [f"padding_idx={self.padding_idx}"] if self.padding_idx is not None else []
-        parts += [f"norm_type={self.norm_type}"] if self.norm_type != 2 else []
         parts += ["scale_grad_by_freq=True"] if self.scale_grad_by_freq else []
         return ", ".join(parts)

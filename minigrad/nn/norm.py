@@ -48,7 +48,18 @@ class _Affine(Module):
 class _Statistics(_Affine):
     """Keeps running statistics."""
 
-    def _make(self, num_features, eps, momentum, affine, track_running_stats, device, dtype, bias):
+    def __init__(
+        self,
+        num_features,
+        eps=1e-5,
+        momentum=0.1,
+        affine=True,
+        track_running_stats=True,
+        device=None,
+        dtype=None,
+        *,
+        bias=True,
+    ):
         layer = type(self).__name__
         self.num_features = at_least(layer, "num_features", num_features, 1)
         self.momentum = None if momentum is None else fraction(layer, "momentum", momentum)
@@ -73,9 +84,10 @@ class _Statistics(_Affine):
         self.reset_running_stats()
         super().reset_parameters()
 
-    def _refuse_dimensions(self, input, ranks, shape):
-        if tensor_of(type(self).__name__, "input", input).ndim not in ranks:
-            raise ShapeError(f"{type(self).__name__}: input has shape {input.shape}, wanted {shape}")
+    def _check(self, input):
+        if tensor_of(type(self).__name__, "input", input).ndim not in self.ranks:
+            wanted = self.shape.replace("C", str(self.num_features))
+            raise ShapeError(f"{type(self).__name__}: input has shape {input.shape}, wanted {wanted}")
 
     def extra_repr(self):
         return (
@@ -87,21 +99,8 @@ class _Statistics(_Affine):
 class _BatchNorm(_Statistics):
     """Each channel to mean 0 and variance 1, over the batch in training and by running statistics otherwise."""
 
-    def __init__(
-        self,
-        num_features,
-        eps=1e-5,
-        momentum=0.1,
-        affine=True,
-        track_running_stats=True,
-        device=None,
-        dtype=None,
-        *,
-        bias=True,
-    ):
-        self._make(num_features, eps, momentum, affine, track_running_stats, device, dtype, bias)
-
-    def _normalized(self, input):
+    def forward(self, input):
+        self._check(input)
         if input.shape[1] != self.num_features:
             raise ShapeError(
                 f"{type(self).__name__}: input has {input.shape[1]} channels (shape {input.shape}), "
@@ -126,9 +125,7 @@ class BatchNorm1d(_BatchNorm):
     Shapes  (N, num_features) or (N, num_features, L), out alike
     """
 
-    def forward(self, input):
-        self._refuse_dimensions(input, (2, 3), f"(N, {self.num_features}) or (N, {self.num_features}, L)")
-        return self._normalized(input)
+    ranks, shape = (2, 3), "(N, C) or (N, C, L)"
 
 
 class BatchNorm2d(_BatchNorm):
@@ -137,9 +134,7 @@ class BatchNorm2d(_BatchNorm):
     Shapes  (N, num_features, H, W), out alike
     """
 
-    def forward(self, input):
-        self._refuse_dimensions(input, (4,), f"(N, {self.num_features}, H, W)")
-        return self._normalized(input)
+    ranks, shape = (4,), "(N, C, H, W)"
 
 
 class _InstanceNorm(_Statistics):
@@ -157,9 +152,11 @@ class _InstanceNorm(_Statistics):
         *,
         bias=True,
     ):
-        self._make(num_features, eps, momentum, affine, track_running_stats, device, dtype, bias)
+        super().__init__(num_features, eps, momentum, affine, track_running_stats, device, dtype, bias=bias)
 
-    def _normalized(self, input, alone):
+    def forward(self, input):
+        self._check(input)
+        alone = input.ndim < max(self.ranks)
         batch = ops.unsqueeze(input, 0) if alone else input
         statistics = (self.running_mean, self.running_var)
         own = self.training or not self.track_running_stats
@@ -174,9 +171,7 @@ class InstanceNorm1d(_InstanceNorm):
     Shapes  (N, num_features, L) or (num_features, L), out alike
     """
 
-    def forward(self, input):
-        self._refuse_dimensions(input, (2, 3), f"(N, {self.num_features}, L) or ({self.num_features}, L)")
-        return self._normalized(input, input.ndim == 2)
+    ranks, shape = (2, 3), "(N, C, L) or (C, L)"
 
 
 class InstanceNorm2d(_InstanceNorm):
@@ -185,9 +180,7 @@ class InstanceNorm2d(_InstanceNorm):
     Shapes  (N, num_features, H, W) or (num_features, H, W), out alike
     """
 
-    def forward(self, input):
-        self._refuse_dimensions(input, (3, 4), f"(N, {self.num_features}, H, W) or ({self.num_features}, H, W)")
-        return self._normalized(input, input.ndim == 3)
+    ranks, shape = (3, 4), "(N, C, H, W) or (C, H, W)"
 
 
 # ---- over parts of each element of the batch -------------------------------------------------------------------------

@@ -8,7 +8,7 @@ from minigrad_kernels.errors import KindError, ShapeError
 
 from .. import ops
 from .module import Module
-from .options import at_least, each, flag_of, integer_of
+from .options import at_least, each, flag_of
 
 __all__ = ["AdaptiveAvgPool2d", "AvgPool1d", "AvgPool2d", "MaxPool1d", "MaxPool2d"]
 
@@ -34,21 +34,20 @@ class _Pool(Module):
 class _MaxPool(_Pool):
     """MaxPool1d and MaxPool2d."""
 
-    def __init__(self, kernel_size, stride=None, padding=0, dilation=1, return_indices=False, ceil_mode=False):
+    def __init__(self, kernel_size, stride=None, padding=0, dilation=1, *, ceil_mode=False):
         self._make(kernel_size, stride, padding, ceil_mode)
         each(type(self).__name__, "dilation", dilation, self.dims, 1)
         self.dilation = dilation
-        self.return_indices = flag_of(type(self).__name__, "return_indices", return_indices)
 
     def _options(self):
-        return self.kernel_size, self.stride, self.padding, self.dilation, self.ceil_mode, self.return_indices
+        return self.kernel_size, self.stride, self.padding, self.dilation, self.ceil_mode
 
     def extra_repr(self):
         return f"{super().extra_repr()}, dilation={self.dilation}, ceil_mode={self.ceil_mode}"
 
 
 class MaxPool1d(_MaxPool):
-    """The largest element of each window of (N, C, L); with return_indices also where it stood."""
+    """The largest element of each window of (N, C, L)."""
 
     dims = 1
 
@@ -57,7 +56,7 @@ class MaxPool1d(_MaxPool):
 
 
 class MaxPool2d(_MaxPool):
-    """The largest element of each window of (N, C, H, W); with return_indices also where it stood in its H * W."""
+    """The largest element of each window of (N, C, H, W)."""
 
     dims = 2
 
@@ -65,48 +64,38 @@ class MaxPool2d(_MaxPool):
         return ops.max_pool2d(input, *self._options())
 
 
-class AvgPool1d(_Pool):
+class _AvgPool(_Pool):
+    """AvgPool1d and AvgPool2d."""
+
+    def __init__(self, kernel_size, stride=None, padding=0, ceil_mode=False, count_include_pad=True):
+        self._make(kernel_size, stride, padding, ceil_mode)
+        self.count_include_pad = count_include_pad
+
+    def _options(self):
+        return self.kernel_size, self.stride, self.padding, self.ceil_mode, self.count_include_pad
+
+
+class AvgPool1d(_AvgPool):
     """The average of each window of (N, C, L); zeros of the padding count, unless count_include_pad is False."""
 
     dims = 1
 
-    def __init__(self, kernel_size, stride=None, padding=0, ceil_mode=False, count_include_pad=True):
-        self._make(kernel_size, stride, padding, ceil_mode)
-        for name in ("kernel_size", "stride", "padding"):
+    def _make(self, *windows):
+        super()._make(*windows)
+        for name in ("kernel_size", "stride", "padding"):  # which PyTorch shows as tuples
             setattr(self, name, each("AvgPool1d", name, getattr(self, name), 1, 0))
-        self.count_include_pad = flag_of("AvgPool1d", "count_include_pad", count_include_pad)
 
     def forward(self, input):
-        options = (self.stride, self.padding, self.ceil_mode, self.count_include_pad)
-        return ops.avg_pool1d(input, self.kernel_size, *options)
+        return ops.avg_pool1d(input, *self._options())
 
 
-class AvgPool2d(_Pool):
-    """The average of each window of (N, C, H, W), or its sum over divisor_override.
-
-    count_include_pad   whether zeros of the padding count
-    """
+class AvgPool2d(_AvgPool):
+    """The average of each window of (N, C, H, W); zeros of the padding count, unless count_include_pad is False."""
 
     dims = 2
 
-    def __init__(
-        self,
-        kernel_size,
-        stride=None,
-        padding=0,
-        ceil_mode=False,
-        count_include_pad=True,
-        divisor_override=None,
-    ):
-        self._make(kernel_size, stride, padding, ceil_mode)
-        self.count_include_pad = flag_of("AvgPool2d", "count_include_pad", count_include_pad)
-        if divisor_override is not None and not integer_of("AvgPool2d", "divisor_override", divisor_override):
-            raise ShapeError("AvgPool2d: divisor_override is 0, wanted another number or None")
-        self.divisor_override = divisor_override
-
     def forward(self, input):
-        options = (self.ceil_mode, self.count_include_pad, self.divisor_override)
-        return ops.avg_pool2d(input, self.kernel_size, self.stride, self.padding, *options)
+        return ops.avg_pool2d(input, *self._options())
 
 
 class AdaptiveAvgPool2d(Module):

@@ -4,14 +4,12 @@ from minigrad_kernels.errors import KindError, ShapeError
 
 from .. import ops
 from .module import Module
-from .options import integer_of, number_of, one_of
+from .options import integer_of, one_of
 
 __all__ = [
     "Flatten",
-    "Fold",
     "Identity",
     "Unflatten",
-    "Unfold",
     "Upsample",
     "UpsamplingBilinear2d",
     "UpsamplingNearest2d",
@@ -60,61 +58,23 @@ class Unflatten(Module):
         return f"dim={self.dim}, unflattened_size={self.unflattened_size}"
 
 
-class Unfold(Module):
-    """The windows of images as columns: (N, C, H, W) -> (N, C * P * Q, windows). Options: a number or a pair."""
-
-    def __init__(self, kernel_size, dilation=1, padding=0, stride=1):
-        self.kernel_size, self.dilation, self.padding, self.stride = kernel_size, dilation, padding, stride
-
-    def forward(self, input):
-        return ops.unfold(input, self.kernel_size, self.dilation, self.padding, self.stride)
-
-    def extra_repr(self):
-        return f"kernel_size={self.kernel_size}, dilation={self.dilation}, padding={self.padding}, stride={self.stride}"
-
-
-class Fold(Unfold):
-    """Columns added up to images of output_size where their windows lie: the adjoint of Unfold."""
-
-    def __init__(self, output_size, kernel_size, dilation=1, padding=0, stride=1):
-        super().__init__(kernel_size, dilation, padding, stride)
-        self.output_size = output_size
-
-    def forward(self, input):
-        options = (self.kernel_size, self.dilation, self.padding, self.stride)
-        return ops.fold(input, self.output_size, *options)
-
-    def extra_repr(self):
-        return f"output_size={self.output_size}, {super().extra_repr()}"
-
-
 class Upsample(Module):
     """Images of another size, each element taken from the nearest one, or from a mean of near ones.
 
     size            of the output, or scale_factor, what the size is multiplied by: a number, or one a dimension
-    mode, align_corners, recompute_scale_factor     as in interpolate
+    mode, align_corners     as in interpolate
     """
 
-    def __init__(self, size=None, scale_factor=None, mode="nearest", align_corners=None, recompute_scale_factor=None):
-        layer = type(self).__name__
+    def __init__(self, size=None, scale_factor=None, mode="nearest", align_corners=None):
         if (size is None) == (scale_factor is None):
-            raise ShapeError(f"{layer}: size is {size}, scale_factor {scale_factor}; wanted one of them")
-        for value in size if isinstance(size, tuple | list) else (size,):
-            if value is not None:
-                integer_of(layer, "size", value)
-        self.size, self.mode = size, one_of(layer, "mode", mode, ("nearest", "linear", "bilinear", "nearest-exact"))
+            raise ShapeError(f"{type(self).__name__}: size is {size}, scale_factor {scale_factor}; wanted one of them")
+        self.size, self.align_corners = size, align_corners
+        self.mode = one_of(type(self).__name__, "mode", mode, ("nearest", "linear", "bilinear"))
         several = isinstance(scale_factor, tuple | list)
-        self.scale_factor = scale_factor
-        if scale_factor is not None:
-            factors = [
-                float(number_of(layer, "scale_factor", one)) for one in (scale_factor if several else [scale_factor])
-            ]
-            self.scale_factor = tuple(factors) if several else factors[0]
-        self.align_corners, self.recompute_scale_factor = align_corners, recompute_scale_factor
+        self.scale_factor = tuple(map(float, scale_factor)) if several else scale_factor and float(scale_factor)
 
     def forward(self, input):
-        options = (self.mode, self.align_corners, self.recompute_scale_factor)
-        return ops.interpolate(input, self.size, self.scale_factor, *options)
+        return ops.interpolate(input, self.size, self.scale_factor, self.mode, self.align_corners)
 
     def extra_repr(self):
         given = f"size={self.size!r}" if self.scale_factor is None else f"scale_factor={self.scale_factor!r}"

@@ -33,8 +33,8 @@ __all__ = ["TABLE", "autocast", "autocast_dtype", "by_table"]
 
 TABLE = {
     "lower": """
-        addmm bmm conv1d conv2d conv2d_input_grad conv2d_weight_grad conv_transpose1d conv_transpose2d einsum linear
-        matmul mm mv
+        bmm conv1d conv2d conv2d_input_grad conv2d_weight_grad conv_transpose1d conv_transpose2d einsum linear
+        matmul mm
     """.split(),
     "float32": """
         binary_cross_entropy binary_cross_entropy_with_logits cosine_similarity cross_entropy cumprod cumsum exp expm1
@@ -42,7 +42,7 @@ TABLE = {
         norm normalize pairwise_distance pow prod reciprocal rsqrt smooth_l1_loss softmax softplus square sum
         triplet_margin_loss
     """.split(),
-    "widest": "cat dot scatter_add stack tensordot".split(),
+    "widest": "cat scatter_add stack".split(),
 }
 LOWER_TYPES = ("float16", "bfloat16")
 SINGLE = np.dtype("float32")

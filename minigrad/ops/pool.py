@@ -15,10 +15,8 @@ from minigrad_kernels.layout import CHANNELS_LAST
 from minigrad_kernels.toolchain.arguments import pair
 
 from .. import device
-from ..device import array_module
 from ..primitive import primitive
-from ..tensor import Tensor
-from .arguments import flag_of, integer_of
+from .arguments import flag_of
 from .images import as_given, images_of, pair_of
 
 __all__ = ["adaptive_avg_pool2d", "avg_pool1d", "avg_pool2d", "max_pool1d", "max_pool2d"]
@@ -78,51 +76,32 @@ def _pairs(op, ndim, kernel_size, stride, padding, dilation):
     return kernel_size, stride, pair_of(op, "padding", padding, ndim, 0), pair_of(op, "dilation", dilation, ndim, 1)
 
 
-@device.there
-def _indices(positions, windows, width):
-    """Where each window has its largest element: h W + w in its plane of H times W elements, as PyTorch counts."""
-    module, (_, _, rows, columns) = array_module(positions), positions.shape
-    (_, taps), stride, padding, dilation = windows
-    p, q = module.divmod(positions.astype("int64"), taps)
-    h = device.arange(rows, positions)[:, None] * stride[0] - padding[0] + p * dilation[0]
-    w = device.arange(columns, positions) * stride[1] - padding[1] + q * dilation[1]
-    return h * width + w
-
-
-def _max_pool(op, ndim, input, windows, ceil_mode, return_indices):
+def _max_pool(op, ndim, input, windows, ceil_mode):
     images = images_of(op, input, ndim)
     shape = kernels.output_shape(op, images.shape, *windows, flag_of(op, "ceil_mode", ceil_mode))
-    return_indices = flag_of(op, "return_indices", return_indices)
-    if not return_indices:
-        return as_given(_max_pool2d(images, windows, shape)[0], input, ndim)
-    out, positions = _max_pool2d.now((images, windows, shape))
-    out = as_given(out, input, ndim)
-    indices = Tensor.made(_indices(positions.data, windows, images.shape[3]))
-    return out, as_given(indices, input, ndim)
+    return as_given(_max_pool2d(images, windows, shape)[0], input, ndim)
 
 
-def max_pool2d(input, kernel_size, stride=None, padding=0, dilation=1, ceil_mode=False, return_indices=False):
+def max_pool2d(input, kernel_size, stride=None, padding=0, dilation=1, ceil_mode=False):
     """The largest element of each window; NaN if it holds one. The padding never wins.
 
     Math    out[n, c, i, j] = max_{p,q} input[n, c, s i + d p - pad, s j + d q - pad]
-            return_indices: also the places h W + w of these elements, the first of equal ones
-    Grads   dinput = g at these places, added where windows overlap
+    Grads   dinput = g at the first largest element of each window, added where windows overlap
     Shapes  (N, C, H, W) -> (N, C, I, J), I = floor((H + 2 pad - d (P - 1) - 1) / s) + 1 (ceil in ceil_mode)
     """
     windows = _windows("max_pool2d", 2, kernel_size, stride, padding, dilation)
-    return _max_pool("max_pool2d", 2, input, windows, ceil_mode, return_indices)
+    return _max_pool("max_pool2d", 2, input, windows, ceil_mode)
 
 
-def max_pool1d(input, kernel_size, stride=None, padding=0, dilation=1, ceil_mode=False, return_indices=False):
+def max_pool1d(input, kernel_size, stride=None, padding=0, dilation=1, ceil_mode=False):
     """The largest element of each window; NaN if it holds one. The padding never wins.
 
     Math    out[n, c, j] = max_q input[n, c, s j + d q - pad]
-            return_indices: also the places of these elements, the first of equal ones
-    Grads   dinput = g at these places, added where windows overlap
+    Grads   dinput = g at the first largest element of each window, added where windows overlap
     Shapes  (N, C, L) -> (N, C, J), J = floor((L + 2 pad - d (Q - 1) - 1) / s) + 1 (ceil in ceil_mode)
     """
     windows = _windows("max_pool1d", 1, kernel_size, stride, padding, dilation)
-    return _max_pool("max_pool1d", 1, input, windows, ceil_mode, return_indices)
+    return _max_pool("max_pool1d", 1, input, windows, ceil_mode)
 
 
 # ---- average ---------------------------------------------------------------------------------------------------------
@@ -152,35 +131,28 @@ def _spread(grad, shape, rows, columns):
 _spread.grads(grad=lambda g, rows, columns: average_over(g, rows, columns))
 
 
-def _avg_pool(op, ndim, input, windows, ceil_mode, count_include_pad, divisors=(None, None)):
+def _avg_pool(op, ndim, input, windows, ceil_mode, count_include_pad):
     images = images_of(op, input, ndim)
     ceil_mode = flag_of(op, "ceil_mode", ceil_mode)
     count_include_pad = flag_of(op, "count_include_pad", count_include_pad)
     kernels.output_shape(op, images.shape, *windows, ceil_mode)
     tables = [
-        kernels.average_windows(size, *(pair[axis] for pair in windows[:3]), ceil_mode, count_include_pad, divisor)
-        for axis, (size, divisor) in enumerate(zip(images.shape[2:], divisors, strict=True))
+        kernels.average_windows(size, *(pair[axis] for pair in windows[:3]), ceil_mode, count_include_pad)
+        for axis, size in enumerate(images.shape[2:])
     ]
     return as_given(average_over(images, *tables), input, ndim)
 
 
-def avg_pool2d(
-    input, kernel_size, stride=None, padding=0, ceil_mode=False, count_include_pad=True, divisor_override=None
-):
+def avg_pool2d(input, kernel_size, stride=None, padding=0, ceil_mode=False, count_include_pad=True):
     """The average of each window.
 
     Math    out[n, c, i, j] = (1 / K) sum_{p,q} input[n, c, s i + p - pad, s j + q - pad], with 0 in the padding
-            K = P Q, or without the padding if count_include_pad is false, or divisor_override
+            K = P Q, or without the padding if count_include_pad is false
     Grads   dinput = g / K, spread over each window
     Shapes  (N, C, H, W) -> (N, C, I, J), I = floor((H + 2 pad - P) / s) + 1 (ceil in ceil_mode)
-    Errors  ValueError also if divisor_override is 0
     """
-    windows, divisors = _windows("avg_pool2d", 2, kernel_size, stride, padding), (None, None)
-    if divisor_override is not None:
-        divisors = integer_of("avg_pool2d", "divisor_override", divisor_override), 1
-        if not divisors[0]:
-            raise ShapeError("avg_pool2d: divisor_override is 0, wanted another number or None")
-    return _avg_pool("avg_pool2d", 2, input, windows, ceil_mode, count_include_pad, divisors)
+    windows = _windows("avg_pool2d", 2, kernel_size, stride, padding)
+    return _avg_pool("avg_pool2d", 2, input, windows, ceil_mode, count_include_pad)
 
 
 def avg_pool1d(input, kernel_size, stride=None, padding=0, ceil_mode=False, count_include_pad=True):

@@ -28,10 +28,9 @@ def _dropout(input, p, key, order):
 _dropout.grads(input=lambda g, p, key, order: _dropout(g, p, key, order))
 
 
-def _settings(op, input, p, training, inplace):
+def _settings(op, input, p, training):
     """(p, whether anything is to be dropped)."""
     tensor_of(op, "input", input)
-    flag_of(op, "inplace", inplace)
     p = float(number_of(op, "p", p))
     if not 0 <= p <= 1:
         raise ShapeError(f"{op}: p is {p}, wanted a probability from 0 to 1")
@@ -48,7 +47,7 @@ def dropout(input, p=0.5, training=True, inplace=False):
     Grads   dinput = g * mask / (1 - p)
     Shapes  out as input
     """
-    p, active = _settings("dropout", input, p, training, inplace)
+    p, active = _settings("dropout", input, p, training)
     if not active:
         return input
     return _dropout(input, p, device.generator().next_key(), device.order_of(input.data))
@@ -67,7 +66,7 @@ def dropout1d(input, p=0.5, training=True, inplace=False):
     Grads   dinput = g * mask / (1 - p)
     Shapes  (N, C, L) or (C, L), out alike
     """
-    p, active = _settings("dropout1d", input, p, training, inplace)
+    p, active = _settings("dropout1d", input, p, training)
     if input.ndim not in (2, 3):
         raise ShapeError(f"dropout1d: input has shape {input.shape}, wanted (N, C, L) or (C, L)")
     return _of_channels(input, p, (*input.shape[:-1], 1)) if active else input
@@ -80,7 +79,7 @@ def dropout2d(input, p=0.5, training=True, inplace=False):
     Grads   dinput = g * mask / (1 - p)
     Shapes  (N, C, H, W), out alike; three dimensions are (N, C, L), as in PyTorch
     """
-    p, active = _settings("dropout2d", input, p, training, inplace)
+    p, active = _settings("dropout2d", input, p, training)
     if input.ndim not in (3, 4):
         raise ShapeError(f"dropout2d: input has shape {input.shape}, wanted (N, C, H, W) or (N, C, L)")
     return _of_channels(input, p, (*input.shape[:2], *(1,) * (input.ndim - 2))) if active else input

@@ -12,23 +12,23 @@ from minigrad_kernels.errors import KindError, ShapeError
 
 from .. import device
 from ..tensor import Tensor
-from .arguments import flag_of, integer_of, number_of
+from .arguments import integer_of, number_of
 from .elementwise.conversions import composed
 from .images import as_given, floating_of, images_of
 from .pool import average_over
 
 __all__ = ["interpolate"]
 
-MODES = {"nearest": (1, 2), "nearest-exact": (1, 2), "linear": (1,), "bilinear": (2,)}  # and for how many dimensions
+MODES = {"nearest": (1, 2), "linear": (1,), "bilinear": (2,)}  # and for how many dimensions
 LIMIT = 1 << 31  # sizes are 32-bit in kernels
 
 
-def _nearest(module, old, new, scale, shift):
+def _nearest(module, old, new, scale, align_corners):
     """[(a pixel of the input for each of the output, no weight)], by PyTorch's arithmetic in float32."""
-    if not shift and new in (old, 2 * old):
+    if new in (old, 2 * old):
         scale = None
     ratio = module.float32(old / new if scale is None else 1 / scale)
-    at = module.floor((module.arange(new, dtype="float32") + module.float32(shift)) * ratio)
+    at = module.floor(module.arange(new, dtype="float32") * ratio)
     return [(module.minimum(at.astype("int64"), old - 1), None)]
 
 
@@ -62,7 +62,7 @@ def _interpolated(images, taps):
     return total
 
 
-def _sizes(op, sizes, size, scale_factor, recompute):
+def _sizes(op, sizes, size, scale_factor):
     """[(the old size, the new one, the scale or None where the sizes decide)] along each dimension."""
     if (size is None) == (scale_factor is None):
         raise ShapeError(f"{op}: size is {size} and scale_factor {scale_factor}, wanted one of them")
@@ -71,19 +71,16 @@ def _sizes(op, sizes, size, scale_factor, recompute):
     if len(each) != len(sizes):
         raise ShapeError(f"{op}: {name} is {given}, wanted a number or {len(sizes)} (input has sizes {sizes})")
     if size is not None:
-        if recompute:
-            raise ShapeError(f"{op}: recompute_scale_factor is {recompute}, which wants scale_factor, not size")
         new, scales = [integer_of(op, name, one) for one in each], [None] * len(sizes)
     else:
         scales = [float(number_of(op, name, one)) for one in each]
         new = [old * scale for old, scale in zip(sizes, scales, strict=True)]
     if not all(1 <= one < LIMIT for one in new):
         raise ShapeError(f"{op}: {name} is {given}, which makes sizes {new}; wanted 1 to {LIMIT - 1}")
-    scales = [None] * len(sizes) if recompute else scales
     return [(old, math.floor(one), scale) for old, one, scale in zip(sizes, new, scales, strict=True)]
 
 
-def _check(op, input, mode, align_corners, antialias):
+def _check(op, input, mode, align_corners):
     ndim = floating_of(op, "input", input).ndim - 2
     if not isinstance(mode, str):
         raise KindError(f"{op}: mode is {mode!r}, wanted a string")
@@ -94,45 +91,27 @@ def _check(op, input, mode, align_corners, antialias):
         raise ShapeError(
             f"{op}: input has shape {input.shape}, wanted {wanted} for mode {mode!r}, with no empty dimension but N"
         )
-    if align_corners is not None and mode.startswith("nearest"):
+    if align_corners is not None and mode == "nearest":
         raise ShapeError(f"{op}: align_corners is {align_corners}, wanted None for mode {mode!r}")
-    if flag_of(op, "antialias", antialias):
-        raise ShapeError(f"{op}: antialias is {antialias}, wanted False")
 
 
 @composed
-def interpolate(
-    input,
-    size=None,
-    scale_factor=None,
-    mode="nearest",
-    align_corners=None,
-    recompute_scale_factor=None,
-    antialias=False,
-):
+def interpolate(input, size=None, scale_factor=None, mode="nearest", align_corners=None):
     """Images or sequences in another size.
 
-    Math    pixel i of the output lies at x = r i of the input ('nearest'), or at r (i + 1/2) ('nearest-exact'), and is
-            the pixel floor(x); with 'linear' and 'bilinear' it lies at x = r (i + 1/2) - 1/2, or with align_corners at
-            x = i (H - 1) / (I - 1), no less than 0, and is (1 - t) pixel floor(x) + t pixel (floor(x) + 1) for the
-            fraction t of x
-            r is 1 / scale_factor; H / I where size is given or recompute_scale_factor is true, where the size stays
-            (not for 'nearest-exact') and where it doubles ('nearest')
+    Math    pixel i of the output lies at x = r i of the input ('nearest') and is the pixel floor(x); with 'linear' and
+            'bilinear' it lies at x = r (i + 1/2) - 1/2, or with align_corners at x = i (H - 1) / (I - 1), no less than
+            0, and is (1 - t) pixel floor(x) + t pixel (floor(x) + 1) for the fraction t of x
+            r is 1 / scale_factor; H / I where size is given, and where the size stays or doubles ('nearest')
     Grads   dinput = g spread over these pixels with the same weights
     Shapes  (N, C, H, W) -> (N, C, I, J), or (N, C, L) alike; I = size or floor(H scale_factor), one number or one for
             each dimension
-    Errors  ValueError also for antialias and for other modes
+    Errors  ValueError also for other modes
     """
     op = "interpolate"
-    _check(op, input, mode, align_corners, antialias)
-    corners = align_corners is not None and flag_of(op, "align_corners", align_corners)
-    recompute = recompute_scale_factor is not None and flag_of(op, "recompute_scale_factor", recompute_scale_factor)
+    _check(op, input, mode, align_corners)
     module, ndim = device.CPU.module, input.ndim - 2
-    if mode.startswith("nearest"):
-        along, option = _nearest, 0.5 if mode == "nearest-exact" else 0
-    else:
-        along, option = _linear, corners
-    sizes = _sizes(op, input.shape[2:], size, scale_factor, recompute)
-    taps = [along(module, *axis, option) for axis in sizes]
-    height = [] if ndim == 2 else [_nearest(module, 1, 1, None, 0)]
+    along = _nearest if mode == "nearest" else _linear
+    taps = [along(module, *axis, align_corners) for axis in _sizes(op, input.shape[2:], size, scale_factor)]
+    height = [] if ndim == 2 else [_nearest(module, 1, 1, None, None)]
     return as_given(_interpolated(images_of(op, input, ndim), height + taps), input, ndim)

@@ -20,6 +20,7 @@ class Adagrad(Optimizer):
                     groups, even if a group states its own
     eps             keeps the denominator from 0
     maximize        climb instead
+    foreach, fused  PyTorch's ways to be faster, accepted without effect
     Source  Duchi, Hazan and Singer 2011, "Adaptive subgradient methods for online learning and stochastic
             optimization", figure 1 with diagonal matrices, in the form of torch.optim.Adagrad
     """
@@ -36,6 +37,8 @@ class Adagrad(Optimizer):
         eps=1e-10,
         *,
         maximize=False,
+        foreach=None,
+        fused=None,
     ):
         defaults = dict(lr=lr, lr_decay=lr_decay, weight_decay=weight_decay, eps=eps, maximize=maximize)
         super().__init__(params, {**defaults, "initial_accumulator_value": initial_accumulator_value})

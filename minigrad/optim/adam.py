@@ -21,6 +21,7 @@ class Adam(Optimizer):
     weight_decay    what shrinks the parameters: the gradient of weight_decay |p|^2 / 2 is added to that of the loss
     amsgrad         divide by the largest average of the square, so that steps never grow again
     maximize        climb instead
+    foreach, fused  PyTorch's ways to be faster, accepted without effect
     decoupled_weight_decay  shrink the parameters apart from the gradient, as AdamW does
     Source  Kingma and Ba 2015, "Adam", algorithm 1; Reddi and others 2018, "On the convergence of Adam and
             beyond", algorithm 2
@@ -38,6 +39,8 @@ class Adam(Optimizer):
         amsgrad=False,
         *,
         maximize=False,
+        foreach=None,
+        fused=None,
         decoupled_weight_decay=False,
     ):
         defaults = dict(lr=lr, betas=betas, eps=eps, weight_decay=weight_decay, amsgrad=amsgrad)
@@ -88,6 +91,8 @@ class AdamW(Adam):
         amsgrad=False,
         *,
         maximize=False,
+        foreach=None,
+        fused=None,
     ):
         flags = dict(maximize=maximize, decoupled_weight_decay=True)
         super().__init__(params, lr, betas, eps, weight_decay, amsgrad, **flags)

@@ -20,6 +20,7 @@ class RMSprop(Optimizer):
     momentum        what the step keeps of those before; 0 for none
     centered        divide by the root of the variance of the gradient, not of its mean square
     maximize        climb instead
+    foreach         PyTorch's way to be faster, accepted without effect
     Source  Hinton 2012, lecture 6e; Graves 2013, "Generating sequences with recurrent neural
             networks", equations 38-45
     """
@@ -37,6 +38,7 @@ class RMSprop(Optimizer):
         centered=False,
         *,
         maximize=False,
+        foreach=None,
     ):
         defaults = dict(lr=lr, alpha=alpha, eps=eps, weight_decay=weight_decay, momentum=momentum)
         super().__init__(params, {**defaults, "centered": centered, "maximize": maximize})

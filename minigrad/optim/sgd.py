@@ -19,6 +19,7 @@ class SGD(Optimizer):
     weight_decay    what shrinks the parameters: the gradient of weight_decay |p|^2 / 2 is added to that of the loss
     nesterov        look ahead: the gradient enters the step at once and by way of the momentum
     maximize        climb instead
+    foreach, fused  PyTorch's ways to be faster, accepted without effect
     Errors  ValueError also for nesterov without momentum or with dampening
     Source  Sutskever and others 2013, "On the importance of initialization and momentum in deep learning", in
             the form of torch.optim.SGD
@@ -26,7 +27,19 @@ class SGD(Optimizer):
 
     kept = {"momentum_buffer": False}
 
-    def __init__(self, params, lr=1e-3, momentum=0, dampening=0, weight_decay=0, nesterov=False, *, maximize=False):
+    def __init__(
+        self,
+        params,
+        lr=1e-3,
+        momentum=0,
+        dampening=0,
+        weight_decay=0,
+        nesterov=False,
+        *,
+        maximize=False,
+        foreach=None,
+        fused=None,
+    ):
         defaults = dict(lr=lr, momentum=momentum, dampening=dampening, weight_decay=weight_decay)
         super().__init__(params, {**defaults, "nesterov": nesterov, "maximize": maximize})
 

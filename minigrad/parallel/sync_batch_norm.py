@@ -152,6 +152,8 @@ class SyncBatchNorm(_BatchNorm):
     Errors  ValueError on every rank for a single element a channel in the whole batch, which has no variance
     """
 
+    ranks, shape = range(2, 6), "(N, C, ...)"
+
     def __init__(
         self,
         num_features,
@@ -198,9 +200,9 @@ class SyncBatchNorm(_BatchNorm):
         return known[module]
 
     def forward(self, input):
-        self._refuse_dimensions(input, range(2, 6), f"(N, {self.num_features}, ...)")
+        self._check(input)
         if not self.training or (world := world_of("SyncBatchNorm", self.world)).size == 1:
-            return self._normalized(input)
+            return super().forward(input)
         return self._synchronised(input, world)
 
     def _synchronised(self, input, world):

@@ -19,7 +19,6 @@ def _activation(name, samples, refusals, inplace=True, whole=False):
         refused += (refusal(TypeError, f"{name}: input has elements int64, wanted floating ones", classes(3, 2)),)
     if inplace:
         drawn += (sample(away(3), inplace=True),)
-        refused += (refusal(TypeError, f"{name}: inplace is 'a', wanted True or False", real(3), inplace="a"),)
 
     def counterpart(torch):
         function = getattr(torch.nn.functional, name)

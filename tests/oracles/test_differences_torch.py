@@ -152,12 +152,16 @@ def norms_are_of_matrices_too():
     gives(torch.norm(torch.ones(2, 2), "nuc"), 2)
 
 
-@shows("`embedding`")
-def embeddings_may_be_sparse_and_change_their_weights():
-    index, weight = torch.tensor([0]), torch.ones(2, 4)
+@shows("arguments that would change")
+def there_are_more_arguments():
+    index, weight, image = torch.tensor([0]), torch.ones(2, 4), torch.ones(1, 1, 4, 4)
     gives(functional.embedding(index, weight, max_norm=1.0), [[0.5] * 4])
     gives(weight[0], [0.5] * 4)
     assert torch.nn.Embedding(2, 3, sparse=True).sparse
+    gives(functional.interpolate(image, size=2, mode="bilinear", antialias=True), [[[[1, 1], [1, 1]]]])
+    gives(functional.max_pool2d(image, 4, return_indices=True)[1], [[[[0]]]])
+    gives(torch.gather(weight[1], 0, index, sparse_grad=True), [1])
+    gives(torch.add(weight[1], weight[1], alpha=2), [3] * 4)
 
 
 @shows("convolution, pooling")
@@ -166,10 +170,9 @@ def images_are_whole_too_and_resized_by_more_modes():
     for out in (functional.conv2d(x, x), functional.max_pool2d(x, 2), functional.avg_pool2d(x, 2)):
         assert out.dtype == torch.int64
     assert functional.interpolate(x.to(torch.uint8), size=2).dtype == torch.uint8
-    for mode in ("area", "bicubic", "trilinear"):
+    for mode in ("area", "bicubic", "trilinear", "nearest-exact"):
         volume = image[None] if mode == "trilinear" else image
         gives(functional.interpolate(volume, size=2, mode=mode).sum(), 8 if mode == "trilinear" else 4)
-    gives(functional.interpolate(image, size=2, mode="bilinear", antialias=True), [[[[1, 1], [1, 1]]]])
     assert functional.interpolate(image[None], size=2).shape == (1, 1, 2, 2, 2)
 
 
@@ -202,6 +205,13 @@ def one_cycle_cycles_momentum():
     optimizer = torch.optim.SGD([torch.ones(2, requires_grad=True)], lr=0.1, momentum=0.9)
     torch.optim.lr_scheduler.OneCycleLR(optimizer, 1.0, total_steps=4)
     assert optimizer.param_groups[0]["momentum"] == 0.95
+
+
+@shows("schedules")
+def schedules_go_on_from_the_last_rate():
+    optimizer = torch.optim.SGD([torch.ones(2, requires_grad=True)], lr=0.1)
+    optimizer.param_groups[0]["initial_lr"] = 0.4
+    assert torch.optim.lr_scheduler.ExponentialLR(optimizer, 0.5, last_epoch=2).get_last_lr() == [0.1]
 
 
 @shows("random numbers")
@@ -241,7 +251,6 @@ def some_names_live_elsewhere():
 @shows("names only here")
 def some_names_are_missing():
     assert not any(hasattr(torch.optim.lr_scheduler, name) for name in ("RestoreBest", "MetricLR"))
-    assert not hasattr(functional, "windows")
 
 
 @pytest.mark.parametrize("row", shows.rows)

@@ -146,8 +146,6 @@ CHOICES = {
     "where number": (lambda lib, mask: lambda x: lib.where(mask, x, 1.5), WIDE[:1]),
     "masked_fill": (lambda lib, mask: lambda x: lib.masked_fill(x, mask, INF), WIDE[:1]),
     "masked_fill 0-d": (lambda lib, mask: lambda x, y: lib.masked_fill(x, mask, y), [WIDE[0], NAN]),
-    "add alpha": (lambda lib, mask: lambda x, y: lib.add(x, y, alpha=2.5), PAIRS),
-    "sub alpha": (lambda lib, mask: lambda x, y: lib.sub(x, y, alpha=-2.5), PAIRS),
     "div floor": (lambda lib, mask: lambda x, y: lib.div(x, y, rounding_mode="floor"), PAIRS),
     "div trunc": (lambda lib, mask: lambda x, y: lib.div(x, y, rounding_mode="trunc"), PAIRS),
 }
@@ -195,14 +193,11 @@ def test_types_of_functions(name, dtype):
 
 
 @pytest.mark.parametrize("shapes", [((3,), (3,)), ((3,), ()), ((), (3,)), ((), ())], ids=str)
-@pytest.mark.parametrize("name", [*BINARY.split(), "floor", "trunc", "alpha 2", "alpha 0.5", "where", "masked_fill"])
 def test_types_of_pairs(name, shapes):
     """Each type with each, and with Python's numbers; what one refuses the other refuses."""
     calls = {
         "floor": lambda lib, x, y: lib.div(x, y, rounding_mode="floor"),
         "trunc": lambda lib, x, y: lib.div(x, y, rounding_mode="trunc"),
-        "alpha 2": lambda lib, x, y: lib.add(x, y, alpha=2),
-        "alpha 0.5": lambda lib, x, y: lib.sub(x, y, alpha=0.5),
         "where": lambda lib, x, y: lib.where(x == 1, x, y),
         "masked_fill": lambda lib, x, y: lib.masked_fill(x, x == 1, y),
     }

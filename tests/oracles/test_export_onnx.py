@@ -91,7 +91,6 @@ TABLE = [
     (lambda: nn.AvgPool1d(3, 2, 1), S),
     (lambda: nn.AvgPool2d(2), I),
     (lambda: nn.AvgPool2d(3, 2, 1, True, False), I),
-    (lambda: nn.AvgPool2d(2, divisor_override=3), I),
     (lambda: nn.AdaptiveAvgPool2d(1), I),
     (lambda: nn.AdaptiveAvgPool2d((3, 5)), I),
     (lambda: nn.Flatten(), I),

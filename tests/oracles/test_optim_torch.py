@@ -99,17 +99,18 @@ def test_rule(name, options, dtype):
         assert all(other[name] == value for name, value in group.items() if name != "params")
 
 
-EXECUTION = {"foreach", "capturable", "differentiable", "fused"}  # how PyTorch computes, not what
+SPEED, EXECUTION = {"foreach", "fused"}, {"capturable", "differentiable"}  # how PyTorch computes, not what
 
 
 @pytest.mark.parametrize("name", OPTIONS)
 def test_arguments(name):
-    """PyTorch's names, order and defaults, without the options of execution; those after them by keyword alone."""
+    """PyTorch's names and defaults, without two options of execution; those after them by keyword alone."""
     mine, theirs = (inspect.signature(getattr(library, name)).parameters for library in (optim, torch.optim))
     wanted = [(p.name, p.default) for p in theirs.values() if p.name not in EXECUTION]
     named = {p.name for p in theirs.values() if p.kind is p.KEYWORD_ONLY} - EXECUTION | {"maximize"}
     assert {p.name for p in mine.values() if p.kind is p.KEYWORD_ONLY} == named
-    assert [(p.name, p.default) for p in mine.values()] == wanted
+    assert sorted((p.name, str(p.default)) for p in mine.values()) == sorted((n, str(d)) for n, d in wanted)
+    assert getattr(optim, name)(parameters("float32")[0], **dict.fromkeys(SPEED & mine.keys(), True))
     for option in EXECUTION:
         with pytest.raises(TypeError, match="unexpected keyword argument"):
             getattr(optim, name)(parameters("float32")[0], **{option: True})

@@ -26,13 +26,22 @@ LEFT_OUT = {  # arguments of PyTorch that have no meaning for values on NumPy an
     "capturable",
     "differentiable",
     "fused",
+    # Arguments that would change results and are not built.
+    "alpha",
+    "antialias",
+    "divisor_override",
+    "max_norm",
+    "norm_type",
+    "recompute_scale_factor",
+    "return_indices",
+    "sparse",
+    "weight",
 }
 DIFFERENT = {("softmax", "dim"), ("log_softmax", "dim")}  # arguments with another default
 OWN = {  # ops that PyTorch has under no such name
     "conv2d_input_grad",
     "conv2d_weight_grad",
     "getitem",
-    "windows",
 }
 
 

@@ -141,17 +141,9 @@ def _remainder(draws):
     return call(draws.real(shape), draws.real(draws.alike(shape), "positive"), smooth=False)
 
 
-def _scaled(function):
-    return lambda x, y, alpha=1: function(x, alpha * y)
-
-
-def _alpha(draws):
-    return {"alpha": draws.integer(0, 3)} if draws.chance(30) else {}
-
-
 ARITHMETIC = [
-    _binary("add", _scaled(np.add), draw=_alpha),
-    _binary("sub", _scaled(np.subtract), kinds=("int64", "int32"), draw=_alpha),
+    _binary("add", np.add),
+    _binary("sub", np.subtract, kinds=("int64", "int32")),
     _binary("mul", np.multiply),
     Rule("div", _div, _divided, floats=("float64", "float32"), repeats=False),
     Rule("pow", _pow, lambda x, y: np.power(x, y), floats=("float64", "float32"), repeats=False),

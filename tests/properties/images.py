@@ -1,4 +1,4 @@
-"""Rules of pools, of windows laid over images, and of resizing."""
+"""Rules of pools and of resizing."""
 
 import numpy as np
 
@@ -52,9 +52,9 @@ def _pooled(window):
     return reference
 
 
-def _mean(x, axes, area, count_include_pad=True, divisor_override=None):
+def _mean(x, axes, area, count_include_pad=True):
     inside = int(np.prod([x.shape[axis] for axis in axes]))
-    return x.sum(axes) / (divisor_override or (area if count_include_pad else inside))
+    return x.sum(axes) / (area if count_include_pad else inside)
 
 
 def _of(ndim, reference):
@@ -81,49 +81,12 @@ def _adapted(x, output_size):
     return np.stack([np.stack(row, -1) for row in rows], -2)
 
 
-# ---- windows of images, resizing -------------------------------------------------------------------------------------
-
-
-def _unfold(draws):
-    x = draws.real((*sizes(draws, 2, 3), draws.integer(5, 8), draws.integer(5, 8)))
-    geometry = {"dilation": draws.choice(1, 2), "padding": draws.integer(0, 2), "stride": draws.choice(1, 2, 3)}
-    return call(x, tuple(sizes(draws, 2, 3)), **geometry)
-
-
-def _unfolded(x, kernel_size, dilation=1, padding=0, stride=1):
-    padded = np.pad(x, ((0, 0), (0, 0), (padding, padding), (padding, padding)))
-    counts = [(n - dilation * (k - 1) - 1) // stride + 1 for n, k in zip(padded.shape[2:], kernel_size, strict=True)]
-    rows, columns = (
-        [dilation * k + stride * np.arange(c) for k in range(n)] for n, c in zip(kernel_size, counts, strict=True)
-    )
-    taps = [padded[:, :, r[:, None], c[None]].reshape(*x.shape[:2], -1) for r in rows for c in columns]
-    return np.stack(taps, 2).reshape(x.shape[0], -1, counts[0] * counts[1])
-
-
-def _fold(draws):
-    """Of the windows of an image of this size."""
-    unfolded = _unfold(draws)
-    (x, kernel), geometry = unfolded.args, unfolded.kwargs
-    windows = _unfolded(x.array, kernel, **geometry)
-    return call(draws.real(windows.shape), x.array.shape[2:], kernel, **geometry)
-
-
-def _folded(windows, output_size, kernel_size, **geometry):
-    """The transpose of unfold, by what it does to each pixel."""
-    channels = windows.shape[1] // (kernel_size[0] * kernel_size[1])
-    shape = (1, channels, *output_size)
-    places = _unfolded(np.arange(1, 1 + np.prod(shape), dtype=float).reshape(shape), kernel_size, **geometry)[0].astype(
-        int
-    )
-    out = np.zeros((len(windows), 1 + int(np.prod(shape))))
-    for image, values in zip(out, windows, strict=True):
-        np.add.at(image, places, values)
-    return out[:, 1:].reshape(len(windows), *shape[1:])
+# ---- resizing ------------------------------------------------------------------------------------------------------
 
 
 def _resize(draws):
     x = draws.real((*sizes(draws, 2, 3), draws.integer(1, 6), draws.integer(1, 6)))
-    mode = draws.choice("nearest", "nearest-exact", "bilinear")
+    mode = draws.choice("nearest", "bilinear")
     corners = draws.choice(None, True, False) if mode == "bilinear" else None
     return call(x, tuple(sizes(draws, 2, 9)), mode=mode, align_corners=corners)
 
@@ -133,8 +96,6 @@ def _resized(x, size, mode, align_corners):
         n, out = x.shape[axis], np.arange(count)
         if mode == "nearest":
             x = x.take(out * n // count, axis)
-        elif mode == "nearest-exact":
-            x = x.take((2 * out + 1) * n // (2 * count), axis)
         else:
             at = out * ((n - 1) / max(count - 1, 1)) if align_corners else np.maximum((out + 0.5) * n / count - 0.5, 0)
             low = np.minimum(np.floor(at).astype(int), n - 1)
@@ -150,7 +111,5 @@ RULES = [
         for n in (1, 2)
     ),
     Rule("adaptive_avg_pool2d", _adaptive, _adapted),
-    Rule("unfold", _unfold, _unfolded),
-    Rule("fold", _fold, _folded),
     Rule("interpolate", _resize, _resized),
 ]

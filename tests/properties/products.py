@@ -25,26 +25,10 @@ def _bmm(draws):
     return call(draws.real((b, m, k)), draws.real((b, k, n)))
 
 
-def _addmm(draws):
-    m, k, n = sizes(draws, 3, 6)
-    beta, alpha = draws.number(-2, 2), draws.number(-2, 2)
-    return call(draws.real(draws.alike((m, n))), draws.real((m, k)), draws.real((k, n)), beta=beta, alpha=alpha)
-
-
 def _linear(draws):
     k, n = sizes(draws, 2, 9)
     bias = (draws.real((n,)),) if draws.flag() else ()
     return call(draws.real((*draws.shape(0, 2), k)), draws.real((n, k)), *bias)
-
-
-def _vectors(draws):
-    m, k = sizes(draws, 2, 9)
-    return call(draws.real((m, k)), draws.real((k,)))
-
-
-def _pair(draws, same):
-    m, n = sizes(draws, 2, 9)
-    return call(draws.real((m,)), draws.real((m if same else n,)))
 
 
 EQUATIONS = (
@@ -55,7 +39,6 @@ EQUATIONS = (
     "bij->bj",
     "i,j->ij",
     "bij,kj->bik",
-    "ii->i",
     "abc,cd->abd",
 )
 
@@ -67,21 +50,10 @@ def _einsum(draws):
     return call(equation, *map(draws.real, shapes))
 
 
-def _tensordot(draws):
-    dims = draws.integer(0, 2)
-    shared = sizes(draws, dims, 3)
-    return call(draws.real((*sizes(draws, 1), *shared)), draws.real((*shared, *sizes(draws, 1))), dims)
-
-
 RULES = [
     Rule("matmul", _matrices, np.matmul),
     Rule("mm", _mm, np.matmul),
     Rule("bmm", _bmm, np.matmul),
-    Rule("addmm", _addmm, lambda c, a, b, beta, alpha: beta * c + alpha * (a @ b)),
     Rule("linear", _linear, lambda x, w, bias=0: x @ w.T + bias),
-    Rule("mv", _vectors, np.matmul),
-    Rule("dot", lambda draws: _pair(draws, True), np.dot),
-    Rule("outer", lambda draws: _pair(draws, False), np.outer),
     Rule("einsum", _einsum, np.einsum),
-    Rule("tensordot", _tensordot, np.tensordot),
 ]

@@ -193,19 +193,6 @@ def _picked(x, key):
     return x[tuple(numbers)][tuple(one for one in key if not isinstance(one, int))]
 
 
-def _windows(draws):
-    shape = draws.shape(1, 3, empty=False)
-    dim = draws.dim(shape)
-    return call(draws.real(shape), dim, draws.integer(0, shape[dim]), draws.integer(1, 4))
-
-
-def _windowed(x, dim, size, step):
-    every = np.lib.stride_tricks.sliding_window_view(x, size, dim) if size else np.zeros((*x.shape, 0))
-    if not size:
-        every = np.zeros([n + (d == dim % x.ndim) for d, n in enumerate(x.shape)] + [0])
-    return every[(slice(None),) * (dim % x.ndim) + (slice(None, None, step),)]
-
-
 def _dim(draws, shape):
     return (draws.dim(shape),)
 
@@ -238,5 +225,4 @@ RULES = [
     _moved("pad", _pad, _padded, 1, False),
     _moved("getitem", _getitem, _picked, 1),
     _moved("nonzero", lambda draws, shape: (), lambda x: np.argwhere(x)),
-    Rule("windows", _windows, _windowed),
 ]

@@ -54,7 +54,8 @@ def convolutions():
         yield made(name, ValueError, "padding is -1", 4, 4, 3, padding=-1)
         yield made(name, ValueError, ".*groups", 4, 4, 3, groups=3)
         yield made(name, ValueError, "groups is 0, wanted at least 1", 4, 4, 3, groups=0)
-        yield made(name, ValueError, "padding_mode is 'mirror', wanted 'zeros'", 4, 4, 3, padding_mode="mirror")
+        if name.startswith("Conv") and "T" not in name:
+            yield made(name, ValueError, "padding_mode is 'mirror', wanted 'zeros'", 4, 4, 3, padding_mode="mirror")
         yield made(name, TypeError, "dtype is int64, wanted a floating one", 4, 4, 3, dtype="int64")
         yield from unlike_flags(name, "bias", 4, 4, 3)
         layer = getattr(nn, name)(4, 4, 3)
@@ -65,11 +66,6 @@ def convolutions():
         yield given(layer, TypeError, f"{op}: .*float64.*wanted one type", x(*image, dtype=np.float64))
         yield given(layer, TypeError, f"{op}: input is a ndarray, wanted a Tensor; wrap it", np.ones(image))
         yield given(layer, TypeError, f"{op}: input is a NoneType, wanted a Tensor", None)
-    up = nn.ConvTranspose2d(4, 4, 3)
-    yield given(up, ValueError, r"ConvTranspose2d: output_size is \(2, 2\), wanted", x(1, 4, 4, 4), (2, 2))
-    yield given(up, ValueError, r"ConvTranspose2d: output_size is \(9,\), wanted 2 sizes", x(1, 4, 4, 4), (9,))
-    yield given(up, TypeError, "ConvTranspose2d: output_size is 'x'", x(1, 4, 4, 4), "x")
-    yield given(up, TypeError, "ConvTranspose2d: input is a NoneType", None, (6, 6))
     yield made("Conv2d", ValueError, "padding is 'Same'", 4, 4, 3, padding="Same")
     yield given(nn.Conv2d(4, 4, 3, padding=7, padding_mode="reflect"), ValueError, "pad: .*'reflect'", x(1, 4, 4, 4))
 
@@ -94,9 +90,6 @@ def matrices():
         yield made("Embedding", TypeError, f"{option} is 2.0, wanted an integer", **{**sizes, option: 2.0})
     yield made("Embedding", ValueError, "padding_idx is 4", 4, 2, padding_idx=4)
     yield made("Embedding", TypeError, "padding_idx is 'a'", 4, 2, padding_idx="a")
-    yield made("Embedding", ValueError, "max_norm is 1.0, sparse False; wanted None", 4, 2, max_norm=1.0)
-    yield made("Embedding", ValueError, "max_norm is None, sparse True; wanted", 4, 2, sparse=True)
-    yield from unlike_flags("Embedding", "scale_grad_by_freq", 4, 2)
     table = nn.Embedding(4, 2)
     yield given(table, IndexError, "embedding: the indices run from 4 to 4, wanted 0 to 3", Tensor(np.array([4])))
     yield given(table, IndexError, "embedding: the indices run from -1", Tensor(np.array([0, -1])))
@@ -123,11 +116,6 @@ def pools():
         yield given(layer, TypeError, f"{op}: .*int64", x(*image, dtype=np.int64))
     for name in ("MaxPool1d", "MaxPool2d"):
         yield made(name, ValueError, "dilation is 0, wanted at least 1", 2, dilation=0)
-        yield from unlike_flags(name, "return_indices", 2)
-    for name in ("AvgPool1d", "AvgPool2d"):
-        yield from unlike_flags(name, "count_include_pad", 2)
-    yield made("AvgPool2d", ValueError, "divisor_override is 0, wanted another", 2, divisor_override=0)
-    yield made("AvgPool2d", TypeError, "divisor_override is 1.5", 2, divisor_override=1.5)
     yield made("AdaptiveAvgPool2d", TypeError, "output_size is None, wanted a number or a pair", output_size=None)
     yield made("AdaptiveAvgPool2d", TypeError, r"output_size is \(1, 2, 3\), wanted", output_size=(1, 2, 3))
     yield made("AdaptiveAvgPool2d", ValueError, "output_size is -1, wanted at least 0", output_size=-1)

@@ -52,8 +52,6 @@ def activations():
         layer = getattr(nn, name)()
         yield given(layer, TypeError, f"{op}: .* a NoneType, wanted", None)
         yield given(layer, TypeError, f"{op}: .* a list, wanted", [1.0])
-        if hasattr(layer, "inplace"):
-            yield from unlike_flags(name, "inplace")
     yield from unlike_numbers("LeakyReLU", "negative_slope")
     yield from unlike_numbers("ELU", "alpha")
     yield from unlike_numbers("Softplus", "beta threshold")
@@ -69,7 +67,6 @@ def activations():
         yield made(name, ValueError, "p is 1.5, wanted a number from 0 to 1", p=1.5)
         yield made(name, ValueError, "p is nan, wanted", p=float("nan"))
         yield made(name, TypeError, "p is 'half', wanted a number", p="half")
-        yield from unlike_flags(name, "inplace")
         yield given(getattr(nn, name)(), TypeError, f"{name.lower()}: input is a list", [1.0])
     yield given(nn.Dropout2d(), ValueError, "dropout2d: input has shape", x(2, 3))
 
@@ -97,16 +94,9 @@ def shapes():
     yield made("Unflatten", TypeError, "unflattened_size is 4, wanted a tuple", 1, 4)
     yield made("Unflatten", TypeError, "unflattened_size is 2.0, wanted an integer", 1, (2.0, 2))
     yield given(nn.Unflatten(1, (2, 3)), ValueError, "unflatten: ", x(2, 5))
-    yield given(nn.Unfold(9), ValueError, "unfold: ", x(1, 1, 4, 4))
-    yield given(nn.Unfold(2), TypeError, "unfold: input is a NoneType", None)
-    yield given(nn.Unfold(0), ValueError, "unfold: kernel_size is 0", x(1, 1, 4, 4))
-    yield given(nn.Fold(4, 2), ValueError, "fold: ", x(1, 4, 5))
-    yield given(nn.Fold(4, 2, stride=0), ValueError, "fold: stride is 0", x(1, 4, 9))
     for name in ("Upsample", "UpsamplingNearest2d", "UpsamplingBilinear2d"):
         yield made(name, ValueError, "size is None, scale_factor None; wanted one of them")
         yield made(name, ValueError, "size is 2, scale_factor 2; wanted one of them", size=2, scale_factor=2)
-        yield made(name, TypeError, "size is 2.5, wanted an integer", size=2.5)
-        yield made(name, TypeError, "scale_factor is 'two', wanted a number", scale_factor="two")
         yield given(getattr(nn, name)(scale_factor=2), ValueError, "interpolate: ", x(4))
         yield given(getattr(nn, name)(size=0), ValueError, "interpolate: ", x(1, 1, 4, 4))
     yield made("Upsample", ValueError, "mode is 'cubic', wanted 'nearest' or", size=2, mode="cubic")

@@ -13,7 +13,7 @@ from minigrad_kernels.layout import CHANNELS_LAST, FILTER
 from ... import device, fusion
 from ...primitive import primitive
 from ...tensor import Tensor
-from ..elementwise.arithmetic import _add as add
+from ..elementwise.arithmetic import add
 from ..elementwise.conversions import typed, wide
 from ..elementwise.rectifiers import relu, relu_grad
 from ..pool import _max_pool2d, _place

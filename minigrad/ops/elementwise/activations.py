@@ -13,7 +13,7 @@ from minigrad_kernels.errors import KindError, ShapeError
 from ... import device
 from ...device import elementwise
 from ...primitive import primitive
-from ..arguments import flag_of, float_of, floats_of, tensor_of
+from ..arguments import float_of, floats_of, tensor_of
 from .choices import where
 from .conversions import precise, widened
 from .functions import erf, exp, sigmoid, tanh
@@ -31,7 +31,6 @@ def elu(input, alpha=1.0, inplace=False):
     Shapes  out as input
     Source  Clevert, Unterthiner and Hochreiter 2016, "Fast and accurate deep network learning by ELUs"
     """
-    flag_of("elu", "inplace", inplace)
     alpha, input = float_of("elu", "alpha", alpha), floats_of("elu", "input", input)
     low = elementwise("minimum", input, 0.0)
     low = elementwise("mul", elementwise("expm1", low, out=low), alpha, out=low)
@@ -57,7 +56,6 @@ def silu(input, inplace=False):
     Shapes  out as input
     Source  Hendrycks and Gimpel 2016, "Gaussian error linear units", section 2
     """
-    flag_of("silu", "inplace", inplace)
     share = sigmoid.forward(floats_of("silu", "input", input))
     return elementwise("mul", input, share, out=share)
 

@@ -12,7 +12,7 @@ from ... import device
 from ...device import elementwise
 from ...primitive import primitive
 from ...tensor import Tensor
-from ..arguments import bare, number_of, tensor_of
+from ..arguments import tensor_of
 from .choices import logical_and, where
 from .conversions import precise
 from .functions import log, no_slope, rsqrt, sqrt
@@ -20,60 +20,35 @@ from .functions import log, no_slope, rsqrt, sqrt
 __all__ = ["add", "div", "mul", "neg", "pow", "remainder", "square", "sub"]
 
 
-def _scaled(op, input, other, alpha):
-    """alpha * other, in the type of op(input, other)."""
-    alpha = bare(alpha)
-    return other if type(alpha) is int and alpha == 1 else _multiplied(op, input, other, alpha)
-
-
-@device.there
-def _multiplied(op, input, other, alpha):
-    arrays = [value.data if isinstance(value, Tensor) else value for value in (input, other)]
-    dtype = elementwise(op, *arrays).dtype  # refuses what the op does not take
-    factor = number_of(op, "alpha", alpha)
-    if isinstance(alpha, bool) and dtype.kind != "b" or type(factor) is float and not device.is_floating(dtype):
-        raise KindError(f"{op}: alpha is {alpha}, wanted a number of the kind of the result, {dtype}")
-    factor = Tensor.made(device.cast(elementwise("mul", device.full((), 1, dtype), factor, named=op), dtype))
-    return mul(other.to(dtype) if isinstance(other, Tensor) else Tensor(other, dtype=dtype), factor)
-
-
 @primitive
-def _add(input, other):
+def add(input, other):
+    """Elementwise sum.
+
+    Math    out = input + other
+    Grads   dinput = g        dother = g
+    Shapes  input, other broadcast to out
+    """
     return elementwise("add", input, other)
 
 
-_add.grads(input=lambda g: g,
-           other=lambda g: g)  # fmt: skip
-
-
-def add(input, other, *, alpha=1):
-    """Elementwise sum.
-
-    Math    out = input + alpha * other
-    Grads   dinput = g        dother = alpha * g
-    Shapes  input, other broadcast to out
-    """
-    return _add(input, _scaled("add", input, other, alpha))
+add.grads(input=lambda g: g,
+          other=lambda g: g)  # fmt: skip
 
 
 @primitive
-def _sub(input, other):
-    return elementwise("sub", input, other)
-
-
-_sub.grads(input=lambda g: g,
-           other=lambda g: -g)  # fmt: skip
-
-
-def sub(input, other, *, alpha=1):
+def sub(input, other):
     """Elementwise difference.
 
-    Math    out = input - alpha * other
-    Grads   dinput = g        dother = -alpha * g
+    Math    out = input - other
+    Grads   dinput = g        dother = -g
     Shapes  input, other broadcast to out
     Types   neither bool: see logical_not and logical_xor
     """
-    return _sub(input, _scaled("sub", input, other, alpha))
+    return elementwise("sub", input, other)
+
+
+sub.grads(input=lambda g: g,
+          other=lambda g: -g)  # fmt: skip
 
 
 @primitive

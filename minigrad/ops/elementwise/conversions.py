@@ -12,7 +12,7 @@ from minigrad_kernels.errors import KindError
 from ... import device as devices
 from ...primitive import primitive
 from ...tensor import Tensor
-from ..arguments import flag_of, tensor_of
+from ..arguments import tensor_of
 
 __all__ = ["to"]
 
@@ -61,7 +61,6 @@ def to(input, device=None, dtype=None, non_blocking=False, copy=False):
     Errors  RuntimeError for a device that is not here
     """
     tensor_of("to", "input", input)
-    non_blocking, copy = flag_of("to", "non_blocking", non_blocking), flag_of("to", "copy", copy)
     place, dtype, copy = _target(device, dtype, non_blocking, copy)
     place = place and devices.place(place).name
     out = input if place in (None, input.device) else move(input, place)

@@ -12,7 +12,7 @@ from minigrad_kernels.errors import ShapeError
 from ... import device
 from ...device import elementwise
 from ...primitive import primitive
-from ..arguments import array_of, flag_of, float_of, floats_of
+from ..arguments import array_of, float_of, floats_of
 from .functions import dense, no_slope
 
 __all__ = ["hardtanh", "leaky_relu", "relu", "relu6"]
@@ -28,7 +28,6 @@ def relu(input, inplace=False):
     Types   floating or integers; not bool
     Source  Nair and Hinton 2010, "Rectified linear units improve restricted Boltzmann machines"
     """
-    flag_of("relu", "inplace", inplace)
     if array_of("relu", "input", input).dtype.kind in "iu":
         return elementwise("maximum", input, 0, named="relu")
     return dense(kernels.relu, floats_of("relu", "input", input))
@@ -62,7 +61,6 @@ def leaky_relu(input, negative_slope=0.01, inplace=False):
     Shapes  out as input
     Source  Maas, Hannun and Ng 2013, "Rectifier nonlinearities improve neural network acoustic models"
     """
-    flag_of("leaky_relu", "inplace", inplace)
     slope = float_of("leaky_relu", "negative_slope", negative_slope)
     return dense(kernels.leaky_relu, floats_of("leaky_relu", "input", input), settings=(slope,))
 
@@ -120,7 +118,6 @@ def hardtanh(input, min_val=-1.0, max_val=1.0, inplace=False):
     Source  Collobert 2004, "Large scale machine learning"
     """
     low, high = float_of("hardtanh", "min_val", min_val), float_of("hardtanh", "max_val", max_val)
-    flag_of("hardtanh", "inplace", inplace)
     if low > high:
         raise ShapeError(f"hardtanh: min_val is {low} and max_val {high}, wanted min_val <= max_val")
     return _limited(input, "hardtanh", low, high)
@@ -135,5 +132,4 @@ def relu6(input, inplace=False):
     Types   floating or integers; not bool
     Source  Krizhevsky 2010, "Convolutional deep belief networks on CIFAR-10"
     """
-    flag_of("relu6", "inplace", inplace)
     return _limited(input, "relu6", 0, 6)

@@ -10,33 +10,23 @@ Source      Bishop 2006, "Pattern Recognition and Machine Learning", section 4.3
 import math
 
 from minigrad_kernels import softmax as kernels
-from minigrad_kernels.errors import ShapeError
+from minigrad_kernels.errors import KindError, ShapeError, StateError
 
 from ... import device
 from ...engine import is_first, is_grad_enabled
 from ...primitive import primitive
 from ...tensor import Tensor
-from ..arguments import integer_of, number_of
+from ..arguments import integer_of, number_of, tensor_of
 from ..elementwise import where
 from ..elementwise.conversions import composed, to, wide
 from ..reduce import sum
-from ..shape import expand, reshape, take_along_dim, unsqueeze
+from ..shape import permute, reshape, take_along_dim, unsqueeze
 from ..softmax import log_softmax, softmax
-from .reduction import reduce
-from .scores import (
-    WHOLE,
-    check_classes,
-    check_constant,
-    check_range,
-    check_scores,
-    check_weight,
-    classes_last,
-    places_of,
-)
+from .reduction import check_reduction
 
 __all__ = ["cross_entropy", "nll_loss"]
 
-UNSIGNED = device.element_type("uint64")
+WHOLE = device.element_type("int64")  # the type of classes in kernels
 
 
 @primitive(outputs=("out", "divisor", "logsumexp"), fixed=("target", "ready", "divisor", "logsumexp"))
@@ -123,54 +113,8 @@ def _reduce_rows(rows, weights, shape, reduction):
     return sum(rows) / sum(weights) if reduction == "mean" else sum(rows)
 
 
-@primitive(fixed=("classes",))
-def _of_rows(input, classes):
-    """One element of each row, on the CPU."""
-    return input[device.arange(len(classes)), classes]
-
-
-@primitive(fixed=("classes", "width"))
-def _into_rows(input, classes, width):
-    """Zeros but for one element of each row: the adjoint of _of_rows."""
-    out = device.zeros((len(classes), width), input.dtype)
-    out[device.arange(len(classes)), classes] = input
-    return out
-
-
-_of_rows.grads(input=lambda g, classes, input_shape: _into_rows(g, classes, input_shape[1]))
-_into_rows.grads(input=lambda g, classes: _of_rows(g, classes))
-
-
-@primitive(fixed=("target", "divisor"))
-def _nll(input, target, divisor):
-    """Minus the scores of the target classes on the CPU, added up in float64, over a divisor."""
-    out = device.empty((), input.dtype)
-    out[...] = input[device.arange(len(target)), target].sum(dtype="float64") / -divisor
-    return out
-
-
-def _dinput_of_nll(g, target, divisor, input_shape):
-    return _into_rows(expand(g / -divisor, target.shape), target, input_shape[1])
-
-
-_nll.grads(input=_dinput_of_nll)
-
-
-@_nll.fast_grads
-def _nll_at_once(g, target, divisor, input_shape):
-    dx = device.zeros(input_shape, g.dtype)
-    dx[device.arange(len(target)), target] = g / -divisor
-    return {"input": dx}
-
-
-def _are_classes(input, target):
-    """Whether these are scores on the CPU, of 32 bits or 64, for each row of which the target names a class."""
-    if not _are_rows(input, target) or not len(target.data) or input.dtype.itemsize == 2:
-        return False
-    places = device.place_of(input.data), device.place_of(target.data)
-    return places == (device.CPU, device.CPU) and target.data.view(UNSIGNED).max() < input.shape[1]
-
-
+@composed
+@device.there
 def nll_loss(input, target, weight=None, *, ignore_index=-100, reduction="mean"):
     """Negative log likelihood of the target classes.
 
@@ -178,30 +122,17 @@ def nll_loss(input, target, weight=None, *, ignore_index=-100, reduction="mean")
     Grads   dinput[n, t_n] = -g weight[t_n] / sum of weights, else 0
     Shapes  input (C,), (N, C) or (N, C, ...) log probabilities; target (), (N,) or (N, ...) classes; weight (C,)
     """
-    known = weight is None and type(reduction) is str and reduction in ("mean", "sum")
-    if known and type(ignore_index) is int and -(1 << 63) <= ignore_index < 0:  # which is no class
-        if _are_classes(input, target):
-            return _nll(input, target, float(input.shape[0]) if reduction == "mean" else 1.0)
-    return _nll_in_general(input, target, weight, ignore_index, reduction)
-
-
-@composed
-@device.there
-def _nll_in_general(input, target, weight, ignore_index, reduction):
-    check_scores("nll_loss", input, target, reduction)
+    _check_scores("nll_loss", input, target, reduction)
     ignore_index = integer_of("nll_loss", "ignore_index", ignore_index)
-    classes = check_classes("nll_loss", input, target)
-    rows = classes_last(input)
-    check_constant("nll_loss", weight, input, rows.shape[1])
+    classes = _check_classes("nll_loss", input, target)
+    rows = _classes_last(input)
+    _check_constant("nll_loss", weight, input, rows.shape[1])
     used = _used(classes, ignore_index)
-    check_range("nll_loss", classes.data, used.data, rows.shape[1])
-    if weight is None and device.place_of(input.data) is device.CPU and used.data.all():
-        losses = -_of_rows(rows, classes)
-        return reshape(losses, places_of(input)) if reduction == "none" else reduce(losses, reduction)
+    _check_range("nll_loss", classes.data, used.data, rows.shape[1])
     weights = _weights(classes, weight, used, input.dtype)
     there = Tensor.made((classes.data * used.data)[:, None], version=classes.version)
     picked = reshape(take_along_dim(rows, there, 1), -1)
-    return _reduce_rows(where(used, -picked, 0.0) * weights, weights, places_of(input), reduction)
+    return _reduce_rows(where(used, -picked, 0.0) * weights, weights, _places_of(input), reduction)
 
 
 def _are_rows(input, target):
@@ -241,7 +172,7 @@ def cross_entropy(input, target, weight=None, *, ignore_index=-100, reduction="m
 
 @composed
 def _cross_entropy_in_general(input, target, weight, ignore_index, reduction, label_smoothing):
-    check_scores("cross_entropy", input, target, reduction)
+    _check_scores("cross_entropy", input, target, reduction)
     label_smoothing = number_of("cross_entropy", "label_smoothing", label_smoothing)
     ignore_index = integer_of("cross_entropy", "ignore_index", ignore_index)
     if not 0 <= label_smoothing <= 1:
@@ -252,15 +183,15 @@ def _cross_entropy_in_general(input, target, weight, ignore_index, reduction, la
                 f"cross_entropy: ignore_index is {ignore_index}, but target holds probabilities, not classes"
             )
         return _cross_entropy_of_probabilities(input, target, weight, reduction, label_smoothing)
-    classes = check_classes("cross_entropy", input, target)
-    rows = classes_last(input)
-    check_constant("cross_entropy", weight, input, rows.shape[1])
+    classes = _check_classes("cross_entropy", input, target)
+    rows = _classes_last(input)
+    _check_constant("cross_entropy", weight, input, rows.shape[1])
     plain = weight is None and not label_smoothing
     if plain and reduction != "none":
         return _cross_entropy(rows, classes, ignore_index, reduction == "mean", _ready(rows))[0]
     losses, _ = _cross_entropy_rows(rows, classes, ignore_index)
     if plain:
-        return reshape(losses, places_of(input))
+        return reshape(losses, _places_of(input))
     used = _used(classes, ignore_index)
     weights = _weights(classes, weight, used, input.dtype)
     losses = losses * weights
@@ -268,16 +199,83 @@ def _cross_entropy_in_general(input, target, weight, ignore_index, reduction, la
         smooth = log_softmax(where(unsqueeze(used, 1), rows, 0.0), 1)
         smooth = where(used, sum(smooth if weight is None else smooth * weight, 1), 0.0)
         losses = (1 - label_smoothing) * losses - label_smoothing / rows.shape[1] * smooth
-    return _reduce_rows(losses, weights, places_of(input), reduction)
+    return _reduce_rows(losses, weights, _places_of(input), reduction)
 
 
 def _cross_entropy_of_probabilities(input, target, weight, reduction, label_smoothing):
     count = input.shape[0 if input.ndim == 1 else 1]
-    check_weight("cross_entropy", weight, count)
+    _check_weight("cross_entropy", weight, count)
     if label_smoothing:
         target = target * (1 - label_smoothing) + label_smoothing / count
-    rows = log_softmax(classes_last(input), 1) * classes_last(target)
+    rows = log_softmax(_classes_last(input), 1) * _classes_last(target)
     losses = -sum(rows if weight is None else rows * weight, 1)
     if reduction == "none":
-        return reshape(losses, places_of(input))
+        return reshape(losses, _places_of(input))
     return sum(losses) / float(losses.numel() or math.nan) if reduction == "mean" else sum(losses)
+
+
+# ---- what both check: the scores, the numbers of the classes and their weights ---------------------------------------
+
+
+def _classes_last(input):
+    """(N, C, ...) or (C,) as a matrix of C columns."""
+    if input.ndim == 2:
+        return input
+    if input.ndim > 2:
+        input = permute(input, (0, *range(2, input.ndim), 1))
+    return reshape(input, (-1, input.shape[-1]))
+
+
+def _places_of(input):
+    """The shape of the losses: that of input without the classes."""
+    return () if input.ndim == 1 else (input.shape[0], *input.shape[2:])
+
+
+def _check_scores(op, input, target, reduction):
+    """Refuse what no kind of target can fit."""
+    check_reduction(op, reduction)
+    tensor_of(op, "input", input)
+    tensor_of(op, "target", target)
+    if not input.ndim or not device.is_floating(input.dtype):
+        raise KindError(
+            f"{op}: input has shape {input.shape} and elements {input.dtype}, wanted floating scores (N, C)"
+        )
+    if not input.shape[min(1, input.ndim - 1)]:
+        raise ShapeError(f"{op}: input has shape {input.shape}, wanted at least one class")
+
+
+@device.there
+def _check_classes(op, input, target):
+    """The target as a vector of int64, with the version of the target itself."""
+    if target.dtype.kind not in "iu":
+        raise KindError(f"{op}: target has elements {target.dtype}, wanted integers, the numbers of the classes")
+    wanted = _places_of(input)
+    if target.shape != wanted and (input.ndim, target.shape) != (1, (1,)):
+        hint = "; class probabilities are floating: one_hot(...).float()" if target.shape == input.shape else ""
+        shape = f"{input.shape}, the number of a class for each{hint}"
+        raise ShapeError(f"{op}: target has shape {target.shape}, wanted {wanted} for an input of shape {shape}")
+    if target.dtype == WHOLE and len(wanted) == 1 and target.data.flags.c_contiguous:
+        return target
+    classes = device.contiguous(target.data.astype(WHOLE, copy=False)).reshape(-1)
+    return Tensor.made(classes, version=target.version)
+
+
+def _check_weight(op, weight, classes):
+    if weight is not None and tensor_of(op, "weight", weight).shape != (classes,):
+        raise ShapeError(f"{op}: weight has shape {weight.shape}, wanted ({classes},), one for each class")
+
+
+def _check_constant(op, weight, input, classes):
+    _check_weight(op, weight, classes)
+    if weight is not None and weight.dtype != input.dtype:
+        raise KindError(f"{op}: weight has elements {weight.dtype}, input {input.dtype}; wanted one type")
+    if weight is not None and weight.requires_grad:
+        raise StateError(f"{op}: weight requires a gradient, but it is a constant here; pass weight.detach()")
+
+
+@device.there
+def _check_range(op, classes, used, count):
+    wrong = (classes.view("uint64") >= count) & used  # without a sign a negative number is huge
+    if wrong.any():
+        n = int(wrong.argmax())
+        raise ShapeError(f"{op}: target[{n}] = {int(classes[n])}, but there are {count} classes (0..{count - 1})")

@@ -7,36 +7,30 @@ Errors      ValueError for shapes that do not fit and numbers out of range, Type
 Source      Bishop 2006, "Pattern Recognition and Machine Learning", sections 1.6 and 4.3
 """
 
+import math
+
 from minigrad_kernels.errors import KindError, ShapeError
 
 from ... import device
 from ...device import elementwise
 from ...primitive import primitive
 from ..arguments import flag_of, tensor_of
-from ..elementwise import clamp, exp, log, log1p, sigmoid, where
+from ..elementwise import clamp, exp, log, log1p, softplus, where
 from ..elementwise.conversions import composed
 from .reduction import REDUCTIONS, check_reduction, check_weight, reduce
 
 __all__ = ["binary_cross_entropy", "binary_cross_entropy_with_logits", "kl_div"]
 
 
-def _check_pair(op, input, target):
-    """Refuse what is not floating."""
+def _check_pair(op, input, target, alike=True):
+    """Refuse what is not floating, and shapes that would broadcast: (N, 1) and (N,) would make (N, N)."""
     for name, value in (("input", input), ("target", target)):
         if not device.is_floating(tensor_of(op, name, value).dtype):
             raise KindError(
                 f"{op}: {name} has elements {value.dtype}, wanted floating ones; convert with .to('float32')"
             )
-
-
-def _check_alike(op, input, target):
-    """Refuse shapes that would broadcast: (N, 1) and (N,) would make (N, N)."""
-    _check_pair(op, input, target)
-    if input.shape != target.shape:
+    if alike and input.shape != target.shape:
         raise ShapeError(f"{op}: input has shape {input.shape}, target {target.shape}; wanted equal shapes")
-
-
-# ---- yes or no -------------------------------------------------------------------------------------------------------
 
 
 @primitive
@@ -68,7 +62,7 @@ def binary_cross_entropy(input, target, weight=None, *, reduction="mean"):
     """
     op = "binary_cross_entropy"
     check_reduction(op, reduction)
-    _check_alike(op, input, target)
+    _check_pair(op, input, target)
     if input.dtype != target.dtype:
         raise KindError(f"{op}: input has elements {input.dtype}, target {target.dtype}; wanted one type")
     for name, x in (("input", input), ("target", target)):
@@ -77,35 +71,6 @@ def binary_cross_entropy(input, target, weight=None, *, reduction="mean"):
     weight = check_weight(op, "weight", weight, input)
     losses = _binary_cross_entropy(input, target)
     return reduce(losses if weight is None else losses * weight, reduction)
-
-
-@primitive(fixed=("pos_weight",))
-def _logistic(input, target, pos_weight):
-    """(1 - t) softplus(x) + P t softplus(-x), with softplus(x) = max(x, 0) + ln(1 + e^-|x|)."""
-    no = elementwise("sub", 1.0, target)
-    yes = target if pos_weight is None else elementwise("mul", target, pos_weight)
-    tail = elementwise("log1p", elementwise("exp", elementwise("neg", elementwise("abs", input))))
-    if pos_weight is not None:
-        tail = elementwise("mul", tail, elementwise("add", no, yes))
-    head = elementwise("mul", no, elementwise("maximum", input, 0.0))
-    head = elementwise("sub", head, elementwise("mul", yes, elementwise("minimum", input, 0.0)))
-    return elementwise("add", head, tail)
-
-
-def _dx_of_logistic(g, input, target, pos_weight):
-    if pos_weight is None:
-        return g * (sigmoid(input) - target)
-    yes = target * pos_weight
-    return g * ((1 - target + yes) * sigmoid(input) - yes)
-
-
-def _dt_of_logistic(g, input, pos_weight):
-    if pos_weight is None:
-        return g * -input
-    return g * ((pos_weight - 1) * _logistic(input, 1.0, None) - input)  # for target 1 it is -ln sigmoid(input)
-
-
-_logistic.grads(input=_dx_of_logistic, target=_dt_of_logistic)
 
 
 @composed
@@ -121,26 +86,11 @@ def binary_cross_entropy_with_logits(input, target, weight=None, *, reduction="m
     """
     op = "binary_cross_entropy_with_logits"
     check_reduction(op, reduction)
-    _check_alike(op, input, target)
-    weight = check_weight(op, "weight", weight, input)
-    losses = _logistic(input, target, check_weight(op, "pos_weight", pos_weight, input))
+    _check_pair(op, input, target)
+    weight, pos_weight = check_weight(op, "weight", weight, input), check_weight(op, "pos_weight", pos_weight, input)
+    yes = target if pos_weight is None else target * pos_weight
+    losses = (1 - target) * softplus(input, 1, math.inf) + yes * softplus(-input, 1, math.inf)
     return reduce(losses if weight is None else losses * weight, reduction)
-
-
-# ---- divergence ------------------------------------------------------------------------------------------------------
-
-
-@primitive
-def _divergence(input, target):
-    """t (ln t - input), with 0 ln 0 = 0."""
-    own = device.select(elementwise("eq", target, 0.0), 0.0, elementwise("mul", target, elementwise("log", target)))
-    return elementwise("sub", own, elementwise("mul", target, input))
-
-
-_divergence.grads(
-    input=lambda g, target: -g * target,
-    target=lambda g, input, target: g * (where(target == 0, 0.0, 1.0) * (log(target) + 1) - input),  # NaN at 0
-)
 
 
 @composed
@@ -157,11 +107,11 @@ def kl_div(input, target, *, reduction="mean", log_target=False):
     Shapes  input and target broadcast -> scalar, or their shape if reduction is 'none'
     """
     check_reduction("kl_div", reduction, (*REDUCTIONS, "batchmean"))
-    _check_pair("kl_div", input, target)
+    _check_pair("kl_div", input, target, alike=False)
     device.broadcast_shapes("kl_div", input, target)
-    how = "sum" if reduction == "batchmean" else reduction
     if flag_of("kl_div", "log_target", log_target):
-        losses = reduce(exp(target) * (target - input), how)
+        losses = exp(target) * (target - input)
     else:
-        losses = reduce(_divergence(input, target), how)
+        losses = where(target == 0, 0.0, target * log(target)) - target * input
+    losses = reduce(losses, "sum" if reduction == "batchmean" else reduction)
     return losses / input.shape[0] if reduction == "batchmean" and input.ndim else losses

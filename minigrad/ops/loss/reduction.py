@@ -9,13 +9,7 @@ from ...anomaly import outside
 from ..arguments import tensor_of
 from ..reduce import mean, sum
 
-__all__ = [
-    "REDUCTIONS",
-    "check_pair",
-    "check_reduction",
-    "check_weight",
-    "reduce",
-]
+__all__ = ["REDUCTIONS", "check_pair", "check_reduction", "check_weight", "reduce"]
 
 REDUCTIONS = ("mean", "sum", "none")
 
@@ -33,12 +27,10 @@ def check_pair(op, input, target):
     """Refuse what is not floating, with a warning where they broadcast: (N, 1) and (N,) would make (N, N)."""
     tensor_of(op, "input", input)
     tensor_of(op, "target", target)
-    if input.shape == target.shape and device.is_floating(input.dtype):
-        return
     if not device.is_floating(input.dtype) and not device.is_floating(target.dtype):
         raise KindError(f"{op}: input has elements {input.dtype}, target {target.dtype}; wanted floating ones")
-    shape = device.broadcast_shapes(op, input, target)
     if input.shape != target.shape:
+        shape = device.broadcast_shapes(op, input, target)
         text = f"{op}: input has shape {input.shape}, target {target.shape}; they broadcast to {shape}"
         warnings.warn(f"{text}, wanted equal shapes", stacklevel=1 + outside()[1])  # the user's line
 

@@ -1,9 +1,9 @@
 """Normalisation by statistics of the batch, of groups of channels, of layers."""
 
-from . import batch, groups
+from . import batch, samples
 from .batch import *
-from .groups import *
+from .samples import *
 
 __all__: list[str] = []
 __all__ += batch.__all__
-__all__ += groups.__all__
+__all__ += samples.__all__

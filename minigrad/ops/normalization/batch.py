@@ -19,7 +19,7 @@ from ...tensor import Tensor
 from ..arguments import flag_of, number_of, tensor_of
 from ..conv.fused import fold
 from ..elementwise import sqrt
-from ..elementwise.arithmetic import _add as add
+from ..elementwise.arithmetic import add
 from ..elementwise.conversions import precise, typed, wide
 from ..elementwise.rectifiers import relu, relu_grad
 from ..images import floating_of

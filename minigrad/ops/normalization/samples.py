@@ -1,233 +1,249 @@
-"""Normalisation of each sample by itself in one pass, ReLU too: what groups.py asks of the CPU.
+"""Normalisation of each sample by itself: over layers, groups of channels, or single channels.
 
-The statistics are results without a gradient, which the rules do not need: they know how they follow from the input.
+On the CPU one kernel normalises, scales and shifts. Elsewhere the elements that are normalised together are the rows of
+a matrix, which a kernel standardises.
+
+Types   floating, one for all; beside an input of 16 bits all else may be float32
+Errors  ValueError for shapes that do not fit, TypeError for other element types
+Source  Ba, Kiros and Hinton 2016, "Layer normalization"; Wu and He 2018, "Group normalization"; Ulyanov, Vedaldi and
+        Lempitsky 2016, "Instance normalization"
 """
 
 import math
 
 import numpy as np
 
+from minigrad_kernels import norm as row_kernels
 from minigrad_kernels import sample_norm as kernels
-from minigrad_kernels.layout import CHANNELS_LAST, is_dense
+from minigrad_kernels.errors import KindError, ShapeError
+from minigrad_kernels.layout import CHANNELS_LAST
 
 from ... import device
+from ...engine import no_grad
 from ...primitive import primitive
-from ..elementwise.conversions import wide
-from ..elementwise.rectifiers import relu, relu_grad
-from ..reduce import sum
+from ..arguments import integer_of, number_of, shape_of
+from ..axes import reduced_axes
+from ..elementwise import clamp
+from ..elementwise.conversions import composed, precise, typed, wide
+from ..images import floating_of
+from ..reduce import mean, norm, sum, var
 from ..shape import reshape
-from .rows import dx_of_rows, standardized
+from .batch import by_running, check_channels, check_running, check_vectors, scaled, update_running
 
-__all__ = ["group_norm_at_once", "group_statistics", "layer_norm_at_once", "takes_images"]
+__all__ = ["group_norm", "instance_norm", "layer_norm", "normalize"]
 
-STATISTICS = ("mean", "variance")
-OUTPUTS = dict(outputs=("out", *STATISTICS), fixed=STATISTICS)
-
-
-def _factor(vector, number, shape, like):
-    """A vector as an array; all the same number where it is None."""
-    if vector is None:
-        return device.full(shape, number, device.sum_dtype(like), like=like)
-    return device.contiguous(vector if like.itemsize > 2 else device.cast(vector, device.sum_dtype(like)))
+# ---- rows of a matrix ------------------------------------------------------------------------------------------------
 
 
-def _statistics(shape, like):
-    return [device.empty(shape, np.float64, like=like) for _ in STATISTICS]
+@primitive(outputs=("out", "scale"))
+def _standardize(input, eps):
+    """Rows with mean 0 and variance 1, and what each was multiplied by: s = 1 / sqrt(variance + eps)."""
+    x = device.contiguous(input)
+    out, scale = device.empty_like(x), device.empty((len(x), 1), device.sum_dtype(x), like=x)
+    row_kernels.standardize(x, eps, out, scale.reshape(-1))
+    return out, scale
 
 
-# ---- images --------------------------------------------------------------------------------------------------------
+def _dx_of_standardize(g, g_scale, out, scale):
+    """s (g - mean(g) - z mean(g z)), and as ds/dx = -s^2 z / K for rows of K, that of the second output."""
+    slope = scale * mean(g * out, 1, True) + g_scale * scale * scale / out.shape[1]
+    return scale * (g - mean(g, 1, True)) - out * slope
 
 
-def _group_forward(input, weight, bias, groups, eps, relu):
-    x = device.contiguous(input, CHANNELS_LAST)
-    out, statistics = device.empty_like(x), _statistics((x.shape[0], groups), x)
-    weight, bias = _factor(weight, 1, x.shape[1:2], x), _factor(bias, 0, x.shape[1:2], x)
-    kernels.group_norm(x, weight, bias, eps, relu, out, *statistics, device.workspace)
+_standardize.grads(input=precise(_dx_of_standardize))
+
+
+@_standardize.fast_grads
+def _standardize_at_once(g, g_scale, out, scale):
+    dx = device.empty_like(out)
+    row_kernels.standardize_grad(device.contiguous(g), out, scale.reshape(-1), dx)
+    if g_scale is not None:  # in gradients of gradients
+        device.accumulate(dx, out * (g_scale * scale * scale / -out.shape[1]))
+    return {"input": dx}
+
+
+def _standardized(input, parts, eps):
+    """The input standardised, as a differentiable function of it, and what it was multiplied by as a column of rows."""
+    z, scale = _standardize(reshape(wide(input), (_rows(input, parts), -1)), eps)
+    return reshape(z, input.shape), scale
+
+
+# ---- parts: a number of groups of channels of images, or the shape of the last dimensions ----------------------------
+
+
+def _rows(input, parts):
+    """How many parts are normalised, each by itself."""
+    return input.shape[0] * parts if isinstance(parts, int) else math.prod(input.shape[: input.ndim - len(parts)])
+
+
+def _spread(vector, parts):
+    """Weight or bias in float32 or more and in the shape in which it broadcasts to the input."""
+    return vector if vector is None else reshape(wide(vector), (-1, 1, 1) if isinstance(parts, int) else parts)
+
+
+def _summed(g, parts):
+    """g summed to the shape of weight and bias."""
+    return sum(g, (0, 2, 3)) if isinstance(parts, int) else sum(reshape(g, (-1, *parts)), 0)
+
+
+@primitive(outputs=("out", "mean", "variance"), fixed=("mean", "variance"))
+def _sample_norm(input, weight, bias, parts, eps):
+    """Parts of each sample normalised, scaled and shifted in one pass on the CPU."""
+    x, weight, bias, rows = _laid(input, weight, bias, parts)
+    out, statistics = device.empty_like(x), [device.empty(rows, np.float64, like=x) for _ in ("mean", "variance")]
+    if isinstance(parts, int):
+        kernels.group_norm(x, weight, bias, eps, False, out, *statistics, device.workspace)
+    else:
+        matrices = [array.reshape(rows[0], -1) for array in (x, out)]
+        kernels.layer_norm(matrices[0], weight, bias, eps, False, matrices[1], *statistics)
     return out, *statistics
 
 
-@primitive(**OUTPUTS)
-def _group_norm(input, weight, bias, groups, eps):
-    """Groups of channels of images, normalised."""
-    return _group_forward(input, weight, bias, groups, eps, False)
+def _laid(input, weight, bias, parts):
+    """Arrays as the kernels want them, 1 and 0 for no weight and bias; and the shape of the statistics."""
+    x = device.contiguous(input, CHANNELS_LAST if isinstance(parts, int) else None)
+    shape = x.shape[1:2] if isinstance(parts, int) else (math.prod(parts),)
+    vectors = []
+    for vector, number in ((weight, 1), (bias, 0)):
+        if vector is None:
+            vectors.append(device.full(shape, number, device.sum_dtype(x), like=x))
+        else:
+            vector = vector if x.itemsize > 2 else device.cast(vector, device.sum_dtype(x))
+            vectors.append(device.contiguous(vector).reshape(shape))
+    return x, *vectors, (x.shape[0], parts) if isinstance(parts, int) else (_rows(x, parts),)
 
 
-@primitive(**OUTPUTS)
-def _group_norm_relu(input, weight, bias, groups, eps):
-    """relu(group_norm(...)) in one pass."""
-    return _group_forward(input, weight, bias, groups, eps, True)
+def _dx_of_sample_norm(g, input, weight, parts, eps):
+    """s (g - mean(g) - z mean(g z)), for g times the weight."""
+    z, scale = _standardized(input, parts, eps)
+    g = wide(g) if weight is None else wide(g) * _spread(weight, parts)
+    rows = (len(scale.data), -1)
+    z, g = reshape(z, rows), reshape(g, rows)
+    return reshape(scale * (g - mean(g, 1, True) - z * mean(g * z, 1, True)), input.shape)
 
 
-def _group_dx(g, input, weight, groups, eps):
-    g = g if weight is None else wide(g) * reshape(wide(weight), (-1, 1, 1))
-    return dx_of_rows(g, input, input.shape[0] * groups, eps)
-
-
-def _group_dweight(g, input, groups, eps):
-    return sum(wide(g) * standardized(wide(input), input.shape[0] * groups, eps), (0, 2, 3))
-
-
-def _group_dbias(g):
-    return sum(g, (0, 2, 3))
-
-
-_group_norm.waits(lambda input, *others: input.shape)
-_group_norm.grads(input=_group_dx, weight=_group_dweight, bias=_group_dbias)
-_group_norm_relu.grads(
-    input=lambda g, out, input, weight, groups, eps: _group_dx(relu_grad(g, out), input, weight, groups, eps),
-    weight=lambda g, out, input, groups, eps: _group_dweight(relu_grad(g, out), input, groups, eps),
-    bias=lambda g, out: _group_dbias(relu_grad(g, out)),
+_sample_norm.grads(
+    input=_dx_of_sample_norm,
+    weight=lambda g, input, parts, eps: _summed(wide(g) * _standardized(input, parts, eps)[0], parts),
+    bias=_summed,
 )
 
 
-def _group_at_once(g, input, weight, mean, variance, eps, out=None):
-    """All gradients; out says where relu lets g pass, None everywhere."""
-    x, g = (device.contiguous(array, CHANNELS_LAST) for array in (input, g))
-    weight = _factor(weight, 1, x.shape[1:2], x)
-    dx, dweight, dbias = (device.empty_like(array) for array in (x, weight, weight))
-    kernels.group_norm_grads(g, x, mean, variance, weight, eps, out, dx, dweight, dbias, device.workspace)
-    return {"input": dx, "weight": dweight, "bias": dbias}
+@_sample_norm.fast_grads
+def _sample_norm_at_once(g, input, weight, mean, variance, parts, eps):
+    x, factor, _, _ = _laid(input, weight, None, parts)
+    g = device.contiguous(g, CHANNELS_LAST if isinstance(parts, int) else None)
+    dx, dweight, dbias = (device.empty_like(array) for array in (x, factor, factor))
+    if isinstance(parts, int):
+        kernels.group_norm_grads(g, x, mean, variance, factor, eps, None, dx, dweight, dbias, device.workspace)
+        return {"input": dx, "weight": dweight, "bias": dbias}
+    g, x, rows = (array.reshape(mean.size, -1) for array in (g, x, dx))
+    kernels.layer_norm_grads(g, x, mean, variance, factor, eps, None, rows, dweight, dbias, device.workspace)
+    return {"input": dx, "weight": dweight.reshape(parts), "bias": dbias.reshape(parts)}
 
 
-@_group_norm.fast_grads
-def _group_norm_at_once(g, input, weight, mean, variance, eps):
-    return _group_at_once(g, input, weight, mean, variance, eps)
+def _normalized(input, weight, bias, parts, eps):
+    """Parts of each sample normalised; then scaled and shifted."""
+    images = input
+    if isinstance(parts, int) and input.ndim != 4:
+        images = reshape(input, (*input.shape[:2], math.prod(input.shape[2:]), 1))
+    if 0 not in input.shape and input.device == "cpu":
+        out = _sample_norm(images, weight, bias, parts, eps)[0]
+    else:
+        standard = images if 0 in input.shape else _standardized(images, parts, eps)[0]
+        out = typed(scaled(standard, _spread(weight, parts), _spread(bias, parts)), input.dtype)
+    return out if images is input else reshape(out, input.shape)
 
 
-@_group_norm_relu.fast_grads
-def _group_norm_relu_at_once(g, out, input, weight, mean, variance, eps):
-    return _group_at_once(g, input, weight, mean, variance, eps, out)
+# ---- ops -------------------------------------------------------------------------------------------------------------
 
 
-@relu.extends(_group_norm)
-def _relu_of_group_norm(values, inplace):
-    return _group_norm_relu, values
+def layer_norm(input, normalized_shape, weight=None, bias=None, eps=1e-5):
+    """Each sample shifted and scaled to mean 0 and variance 1 over its last dimensions, then by weight and bias.
 
-
-def takes_images(input):
-    """Whether group_norm_at_once is for this input."""
-    return input.ndim == 4 and input.device == "cpu" and 0 not in input.shape
-
-
-def group_norm_at_once(input, weight, bias, groups, eps):
-    """Groups of channels of images, so many, normalised; weight and bias (C,), or None."""
-    return _group_norm(input, weight, bias, groups, eps)[0]
-
-
-def group_statistics(input, weight, bias, groups, eps):
-    """(the same, mean, biased variance), the last two (N, groups), for who wants to see them now."""
-    return _group_norm.now((input, weight, bias, groups, eps))
-
-
-# ---- layers --------------------------------------------------------------------------------------------------------
-
-
-class _Layers:
-    """How the elements of an input that are normalised together lie in memory as rows of a matrix.
-
-    Images that lie channels last keep their order where all that follows the first dimension is normalised.
+    Math    m = mean(x, D);  v = mean((x - m)^2, D), the biased variance, for D the dimensions of normalized_shape
+            z = (x - m) / sqrt(v + eps);  out = z * weight + bias
+    Grads   h = g * weight;  dx = (h - mean(h, D) - z * mean(h * z, D)) / sqrt(v + eps)
+            dweight = g * z, summed over all but D        dbias = g, summed alike
+    Shapes  input (..., *normalized_shape), weight and bias as normalized_shape; out as input
     """
-
-    def __init__(self, input, shape):
-        images = input.ndim == 4 and len(shape) == 3 and is_dense(input, CHANNELS_LAST)
-        self.shape, self.size, self.order = shape, math.prod(shape), CHANNELS_LAST if images else None
-
-    def dense(self, array):
-        """The array, as the input is to lie."""
-        return device.contiguous(array, self.order)
-
-    def rows(self, array):
-        """A dense array as a matrix."""
-        return (array if self.order is None else array.transpose(self.order)).reshape(-1, self.size)
-
-    def row(self, vector, number, like):
-        """Weight or bias in the order of the elements of a row; all the same number where it is None."""
-        if vector is not None and self.order is not None:
-            vector = vector.transpose(1, 2, 0)
-        return _factor(vector, number, self.shape, like).reshape(-1)
-
-    def vector(self, row):
-        """The gradient of weight or bias from that of such a row."""
-        if self.order is None:
-            return row.reshape(self.shape)
-        channels, *image = self.shape
-        return row.reshape(*image, channels).transpose(2, 0, 1)
+    op = "layer_norm"
+    if not isinstance(normalized_shape, tuple | list):
+        raise KindError(f"{op}: normalized_shape is {normalized_shape!r}, wanted a tuple of sizes")
+    shape = shape_of(op, "normalized_shape", (normalized_shape,))
+    if not shape or floating_of(op, "input", input).shape[-len(shape) :] != shape:
+        raise ShapeError(f"{op}: normalized_shape is {shape}, wanted the last sizes of input (shape {input.shape})")
+    check_vectors(op, input, shape, weight=weight, bias=bias)
+    return _normalized(input, weight, bias, shape, number_of(op, "eps", eps))
 
 
-def _layer_forward(input, weight, bias, shape, eps, relu):
-    layers = _Layers(input, shape)
-    x = layers.dense(input)
-    out, rows = device.empty_like(x), layers.rows(x)
-    weight, bias = layers.row(weight, 1, x), layers.row(bias, 0, x)
-    statistics = _statistics(rows.shape[:1], x)
-    kernels.layer_norm(rows, weight, bias, eps, relu, layers.rows(out), *statistics)
-    return out, *statistics
+def group_norm(input, num_groups, weight=None, bias=None, eps=1e-5):
+    """Each group of channels of each sample shifted and scaled to mean 0 and variance 1, then by weight and bias.
+
+    Math    out = z weight + bias, per channel, z = (x - m) / sqrt(v + eps)
+            m, v: mean and biased variance over the C / G channels of a group and all that follows them
+    Grads   as layer_norm
+    Shapes  input (N, C, ...), C a multiple of num_groups G; weight and bias (C,); out as input
+    Errors  ValueError also for a single element in all, which has no variance
+    """
+    op = "group_norm"
+    groups, eps = integer_of(op, "num_groups", num_groups), number_of(op, "eps", eps)
+    check_channels(op, input, weight=weight, bias=bias)
+    batch, channels = input.shape[:2]
+    if groups < 1 or channels % groups:
+        raise ShapeError(f"{op}: num_groups is {groups}, wanted a divisor of {channels} channels ({input.shape})")
+    if batch * (channels // groups) * math.prod(input.shape[2:]) == 1:
+        raise ShapeError(f"{op}: input has shape {input.shape}, and one element a group has no variance")
+    return _normalized(input, weight, bias, groups, eps)
 
 
-@primitive(**OUTPUTS)
-def _layer_norm(input, weight, bias, shape, eps):
-    """The last dimensions, of that shape, normalised."""
-    return _layer_forward(input, weight, bias, shape, eps, False)
+def instance_norm(
+    input,
+    running_mean=None,
+    running_var=None,
+    weight=None,
+    bias=None,
+    use_input_stats=True,
+    momentum=0.1,
+    eps=1e-5,
+):
+    """Each channel of each sample shifted and scaled to mean 0 and variance 1, then by weight and bias.
+
+    Math    out = z weight + bias, per channel, z = (x - m) / sqrt(v + eps)
+            use_input_stats: m, v are mean and biased variance over all that follows the channel, and then
+                running_mean = (1 - momentum) running_mean + momentum (mean of m over the batch)
+                running_var = (1 - momentum) running_var + momentum (mean of v K / (K - 1)), for K elements a channel
+            else: m, v are running_mean and running_var
+    Grads   as layer_norm, by the input's own statistics
+    Shapes  input (N, C, ...); all others (C,)
+    Errors  ValueError also for a single element per channel and sample, which has no variance
+    """
+    op = "instance_norm"
+    momentum, eps = number_of(op, "momentum", momentum), number_of(op, "eps", eps)
+    check_channels(op, input, running_mean=running_mean, running_var=running_var, weight=weight, bias=bias)
+    check_running(op, running_mean, running_var, use_input_stats)
+    if not use_input_stats:
+        return by_running(input, running_mean, running_var, weight, bias, eps)
+    count, inner = math.prod(input.shape[2:]), tuple(range(2, input.ndim))
+    if count == 1:
+        raise ShapeError(f"{op}: input has shape {input.shape}, and one element a channel has no variance")
+    if running_mean is not None and 0 not in input.shape:
+        with no_grad():
+            update_running(running_mean, mean(mean(input, inner), 0), momentum)
+            update_running(running_var, mean(var(input, inner, correction=0), 0) * (count / (count - 1)), momentum)
+    return _normalized(input, weight, bias, input.shape[1], eps)
 
 
-@primitive(**OUTPUTS)
-def _layer_norm_relu(input, weight, bias, shape, eps):
-    """relu(layer_norm(...)) in one pass."""
-    return _layer_forward(input, weight, bias, shape, eps, True)
+@composed
+def normalize(input, p=2.0, dim=1, eps=1e-12):
+    """Vectors scaled to length 1, or by 1 / eps where they are shorter than that.
 
-
-def _samples(input, shape):
-    return math.prod(input.shape[: input.ndim - len(shape)])
-
-
-def _layer_dx(g, input, weight, shape, eps):
-    return dx_of_rows(g if weight is None else wide(g) * wide(weight), input, _samples(input, shape), eps)
-
-
-def _layer_dweight(g, input, shape, eps):
-    return _layer_dbias(wide(g) * standardized(wide(input), _samples(input, shape), eps), shape)
-
-
-def _layer_dbias(g, shape):
-    return sum(reshape(g, (-1, *shape)), 0)
-
-
-_layer_norm.waits(lambda input, *others: input.shape)
-_layer_norm.grads(input=_layer_dx, weight=_layer_dweight, bias=_layer_dbias)
-_layer_norm_relu.grads(
-    input=lambda g, out, input, weight, shape, eps: _layer_dx(relu_grad(g, out), input, weight, shape, eps),
-    weight=lambda g, out, input, shape, eps: _layer_dweight(relu_grad(g, out), input, shape, eps),
-    bias=lambda g, out, shape: _layer_dbias(relu_grad(g, out), shape),
-)
-
-
-def _layer_at_once(g, input, weight, mean, variance, shape, eps, out=None):
-    """All gradients; out says where relu lets g pass, None everywhere."""
-    layers = _Layers(input, shape)
-    x, g = layers.dense(input), layers.dense(g)
-    rows, weight = layers.rows(x), layers.row(weight, 1, x)
-    dx, dweight, dbias = (device.empty_like(array) for array in (x, weight, weight))
-    out = None if out is None else layers.rows(out)
-    outputs = layers.rows(dx), dweight, dbias
-    kernels.layer_norm_grads(layers.rows(g), rows, mean, variance, weight, eps, out, *outputs, device.workspace)
-    return {"input": dx, "weight": layers.vector(dweight), "bias": layers.vector(dbias)}
-
-
-@_layer_norm.fast_grads
-def _layer_norm_at_once(g, input, weight, mean, variance, shape, eps):
-    return _layer_at_once(g, input, weight, mean, variance, shape, eps)
-
-
-@_layer_norm_relu.fast_grads
-def _layer_norm_relu_at_once(g, out, input, weight, mean, variance, shape, eps):
-    return _layer_at_once(g, input, weight, mean, variance, shape, eps, out)
-
-
-@relu.extends(_layer_norm)
-def _relu_of_layer_norm(values, inplace):
-    return _layer_norm_relu, values
-
-
-def layer_norm_at_once(input, weight, bias, shape, eps):
-    """The last dimensions, of that shape, normalised; weight and bias of that shape, or None."""
-    return _layer_norm(input, weight, bias, shape, eps)[0]
+    Math    out = input / max(|input|_p, eps), along dim
+    Grads   of the quotient; the norm counts as the constant eps where it is below
+    Shapes  out as input
+    Source  torch.nn.functional.normalize
+    """
+    if not number_of("normalize", "eps", eps) >= 0:
+        raise ShapeError(f"normalize: eps is {eps}, wanted at least 0")
+    reduced_axes("normalize", input, dim)
+    return input / clamp(norm(input, p, dim, True), eps)

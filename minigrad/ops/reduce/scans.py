@@ -3,35 +3,34 @@
 dim     an integer; keepdim leaves it with size 1; dtype is an element type that input is converted to first
 Types   out as input; bools and integers of any size become int64; running results are kept in float64 until written
 Errors  IndexError for a dimension out of range, TypeError for several and for elements of another kind
-Source  Blelloch 1990, "Prefix sums and their applications": products and their gradients as linear recurrences
+Source  Blelloch 1990, "Prefix sums and their applications"
 """
 
 from minigrad_kernels.errors import KindError
 
 from ... import device
-from ...device import elementwise
 from ...primitive import primitive
+from ...tensor import Tensor
 from ..arguments import flag_of, tensor_of
 from ..axes import axis_of
 from ..elementwise.conversions import precise, typed, wide
-from ..shape import reshape
+from ..shape import cat, flip, getitem, reshape
 from .sums import along, converted
 
 __all__ = ["cumprod", "cumsum", "prod"]
 
 
-def _part(array, axis, *bounds):
-    """What slice(*bounds) picks along an axis."""
-    return array[(slice(None),) * axis + (slice(*bounds),)]
+def _backwards(array, axis):
+    return array[(slice(None),) * axis + (slice(None, None, -1),)]
 
 
 def _running(method, x, axis, reverse, dtype):
     """The running "cumsum" or "cumprod" of an array, from its last element on if reverse."""
-    x = _part(x, axis, None, None, -1) if reverse else x
+    x = _backwards(x, axis) if reverse else x
     floating = device.is_floating(x.dtype)
     out = device.reduce(x, method, axis, dtype="float64" if floating else dtype)
     out = device.cast(out, x.dtype) if floating and out.dtype != x.dtype else out
-    return _part(out, axis, None, None, -1) if reverse else out
+    return _backwards(out, axis) if reverse else out
 
 
 @primitive
@@ -53,21 +52,11 @@ def cumsum(input, dim, *, dtype=None):
 
 
 @primitive
-def _cumprod(input, axis, reverse, dtype):
-    return _running("cumprod", input, axis, reverse, dtype)
+def _cumprod(input, axis, dtype):
+    return _running("cumprod", input, axis, False, dtype)
 
 
-def _dx_of_cumprod(g, input, out, axis, reverse):
-    """The product of all before k, times S_k = g_k + input_(k+1) S_(k+1)."""
-    if input.shape[axis] == 1:
-        return g
-    if _no_zero(input):
-        return _cumsum(g * out, axis, not reverse, None) / input
-    sums = _recurrence(g, _shift(input, axis, not reverse, 0.0), axis, not reverse)
-    return sums * _shift(out, axis, reverse, 1.0)
-
-
-_cumprod.grads(input=precise(_dx_of_cumprod))
+_cumprod.grads(input=precise(lambda g, input, out, axis: _cumsum(g * out, axis, True, None) / input))  # without zeros
 
 
 @device.there
@@ -75,41 +64,18 @@ def _no_zero(x):
     return bool((x.data != 0).all())
 
 
-@primitive
-def _recurrence(input, factor, axis, reverse):
-    """out_k = input_k + factor_k out_(k-1); of out_(k+1) if reverse."""
-    out = device.copy(input)
-    steps, last = range(input.shape[axis]), None
-    for k in reversed(steps) if reverse else steps:
-        here = _part(out, axis, k, k + 1)
-        if last is not None:
-            elementwise("add", here, elementwise("mul", _part(factor, axis, k, k + 1), last), out=here)
-        last = here
-    return out
+def _running_products(x, axis):
+    """The product of each beginning of x along an axis, twice as long in each step; nothing is divided by 0."""
+    step = 1
+    while step < x.shape[axis]:
+        x, step = x * _later(x, axis, step), 2 * step
+    return x
 
 
-def _dinput_of_recurrence(g, factor, axis, reverse):
-    return _recurrence(g, _shift(factor, axis, not reverse, 0.0), axis, not reverse)
-
-
-_recurrence.grads(
-    input=_dinput_of_recurrence,
-    factor=lambda g, factor, out, axis, reverse:
-        _dinput_of_recurrence(g, factor, axis, reverse) * _shift(out, axis, reverse, 0.0),
-)  # fmt: skip
-
-
-@primitive
-def _shift(input, axis, reverse, value):
-    """The elements one place further along an axis, one place back if reverse, and value in the free place."""
-    out = device.full(input.shape, value, input.dtype, like=input)
-    behind, ahead = (None, -1), (1, None)
-    into, of = (behind, ahead) if reverse else (ahead, behind)
-    _part(out, axis, *into)[...] = _part(input, axis, *of)
-    return out
-
-
-_shift.grads(input=lambda g, axis, reverse: _shift(g, axis, not reverse, 0.0))
+def _later(x, axis, step):
+    """x moved by so many places along an axis, and ones in the free places."""
+    ones = device.full((*x.shape[:axis], step, *x.shape[axis + 1 :]), 1, x.dtype, like=x.data)
+    return cat([Tensor.made(ones), getitem(x, (slice(None),) * axis + (slice(x.shape[axis] - step),))], axis)
 
 
 def cumprod(input, dim, *, dtype=None):
@@ -119,7 +85,13 @@ def cumprod(input, dim, *, dtype=None):
     Grads   dinput_k = sum over l >= k of g_l * product of all input_m with m <= l but m = k; zeros do no harm
     Shapes  out as input
     """
-    return _scan("cumprod", _cumprod, input, dim, dtype)
+    return _scan("cumprod", _running_product, input, dim, dtype)
+
+
+def _running_product(input, axis, reverse, dtype):
+    if not input.requires_grad or _no_zero(input):
+        return _cumprod(input, axis, dtype)
+    return _running_products(input, axis)
 
 
 def _scan(op, function, input, dim, dtype):
@@ -139,13 +111,14 @@ def _prod(input, axis, keepdim, dtype):
 
 
 def _dx_of_prod(g, input, out, axis):
-    """The product of all others: out / input, or those before times those behind."""
+    """The product of all others: out / input, or where there are zeros those before times those behind."""
     g = along(g, input.shape, (axis,))
     if input.shape[axis] == 1:
         return g
     if _no_zero(input):
         return g * along(out, input.shape, (axis,)) / input
-    before, behind = (_shift(_cumprod(input, axis, back, None), axis, back, 1.0) for back in (False, True))
+    before = _later(_running_products(input, axis), axis, 1)
+    behind = flip(_later(_running_products(flip(input, axis), axis), axis, 1), axis)
     return g * before * behind
 
 

@@ -136,7 +136,7 @@ def mean(input, dim=None, keepdim=False, *, dtype=None):
 
 
 @primitive
-def _var(input, axes, keepdim, correction, whole):
+def _var(input, axes, keepdim, correction):
     count = float(_count(input.shape, axes))
     deviation = elementwise("sub", input, elementwise("div", total(input, axes, True), count))
     rounded = elementwise("div", total(deviation, axes, True), count)  # off the average, which shows where it is large
@@ -146,14 +146,9 @@ def _var(input, axes, keepdim, correction, whole):
     return elementwise("div", total(squares, axes, keepdim), freedom)
 
 
-def _dx_of_var(g, input, axes, correction, whole):
-    """Without degrees of freedom what PyTorch gives, which is not the same for all dimensions and for those named."""
-    average, freedom = mean(input, axes, True), _count(input.shape, axes) - correction
-    if whole and freedom <= 0:
-        slope = where(eq(input, average), math.nan, math.inf)
-    else:
-        slope = (input - average) * (2 / freedom if freedom else math.inf)
-    return along(g, input.shape, axes) * slope
+def _dx_of_var(g, input, axes, correction):
+    freedom = _count(input.shape, axes) - correction
+    return along(g, input.shape, axes) * (input - mean(input, axes, True)) * (2 / freedom if freedom else math.inf)
 
 
 _var.grads(input=_dx_of_var)
@@ -193,7 +188,7 @@ def std(input, dim=None, unbiased=None, keepdim=False, *, correction=None):
 
 
 def _spread(op, function, input, dim, unbiased, keepdim, correction):
-    """var or std, function(input, axes, keepdim, correction, whether no dimensions were named)."""
+    """var or std, function(input, axes, keepdim, correction)."""
     if isinstance(dim, bool):  # var(x, False)
         if unbiased is not None:
             raise KindError(f"{op}: dim is {dim}, wanted dimensions or None")
@@ -205,5 +200,4 @@ def _spread(op, function, input, dim, unbiased, keepdim, correction):
         correction = int(flag_of(op, "unbiased", unbiased))
     correction = 1 if correction is None else number_of(op, "correction", correction)
     input, dtype = floating(op, input)
-    whole = dim is None or (isinstance(dim, tuple | list) and not dim) or not input.ndim
-    return typed(function(input, axes, keepdim, correction, whole), dtype)
+    return typed(function(input, axes, keepdim, correction), dtype)

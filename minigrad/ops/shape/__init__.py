@@ -1,13 +1,12 @@
-"""Ops that rearrange elements: views, joins, copies, borders, windows, selections, order."""
+"""Ops that rearrange elements: views, joins, copies, borders, selections, order."""
 
-from . import arrange, joins, order, pads, pick, select, sliding, views
+from . import arrange, joins, order, pads, pick, select, views
 from .arrange import *
 from .joins import *
 from .order import *
 from .pads import *
 from .pick import *
 from .select import *
-from .sliding import *
 from .views import *
 
 __all__: list[str] = []
@@ -17,5 +16,4 @@ __all__ += order.__all__
 __all__ += pads.__all__
 __all__ += pick.__all__
 __all__ += select.__all__
-__all__ += sliding.__all__
 __all__ += views.__all__

@@ -66,15 +66,13 @@ def _gathered(op, input, dim, index):
     return pick(flatten(input), places, 0) if index.numel() else reshape(getitem(flatten(input), slice(0)), index.shape)
 
 
-def gather(input, dim, index, *, sparse_grad=False):
+def gather(input, dim, index):
     """One element along a dimension for each index.
 
     Math    out[..., k, ...] = input[..., index[..., k, ...], ...]
     Grads   dinput = g added at the picked places
     Shapes  index no larger than input but along dim; out as index
     """
-    if flag_of("gather", "sparse_grad", sparse_grad):
-        raise KindError("gather: sparse_grad is True, wanted False; gradients are dense")
     return _gathered("gather", input, dim, index)
 
 
@@ -199,7 +197,7 @@ _scaled_back.grads(input=lambda g, scale: g * scale)
 
 
 @device.there
-def embedding(input, weight, padding_idx=None, max_norm=None, norm_type=2.0, scale_grad_by_freq=False, sparse=False):
+def embedding(input, weight, padding_idx=None, *, scale_grad_by_freq=False):
     """Rows of a table.
 
     padding_idx         a row that gets no gradient
@@ -209,24 +207,19 @@ def embedding(input, weight, padding_idx=None, max_norm=None, norm_type=2.0, sca
     Grads   dweight[v, :] = sum of g[..., :] where input[...] = v
     Shapes  input (...) of integers, weight (V, D) -> (..., D)
     """
-    if max_norm is not None:
-        raise KindError(f"embedding: max_norm is {max_norm!r}, wanted None; it would write to weight")
-    number_of("embedding", "norm_type", norm_type)
-    if flag_of("embedding", "sparse", sparse):
-        raise KindError("embedding: sparse is True, wanted False; gradients are dense")
     if tensor_of("embedding", "weight", weight).ndim != 2:
         raise ShapeError(f"embedding: weight has shape {weight.shape}, wanted (V, D)")
-    count, by_frequency = weight.shape[0], flag_of("embedding", "scale_grad_by_freq", scale_grad_by_freq)
+    count = weight.shape[0]
     if padding_idx is not None and not -count <= integer_of("embedding", "padding_idx", padding_idx) < count:
         raise ShapeError(f"embedding: padding_idx is {padding_idx}, wanted {-count} to {count - 1}")
     places = within("embedding", tensor_of("embedding", "input", input), count)
     out = pick(weight, places, 0)
-    if not out.requires_grad or (padding_idx is None and not by_frequency):
+    if not out.requires_grad or (padding_idx is None and not scale_grad_by_freq):
         return out
     scale = device.full(places.shape, 1, weight.dtype, like=weight.data)
     if padding_idx is not None:
         scale[places.data == padding_idx % count] = 0
-    if by_frequency:
+    if scale_grad_by_freq:
         scale /= array_module(scale).bincount(places.data.reshape(-1))[places.data]
     return _scaled_back(out, Tensor.made(scale[..., None]))
 

@@ -1,7 +1,5 @@
-"""LRScheduler: what all schedules share."""
+"""LRScheduler: what all schedules share, and the checks of their options."""
 
-import copy
-import functools
 import math
 import sys
 from numbers import Real
@@ -12,34 +10,17 @@ from minigrad_kernels.toolchain.capture import capturing
 from ..optimizer import Optimizer
 from ..values import plain
 
-LARGEST, MOST_STEPS = sys.float_info.max, 1 << 53
-
-__all__ = ["LRScheduler", "replayed", "check_count", "check_numbers", "check_optimizer", "per_group"]
-
-
-def replayed(step):
-    """A method that goes on by one step, which the replays of a graph that it is captured in do too."""
-
-    @functools.wraps(step)
-    def taken(self):
-        if (recorder := capturing.get()) is None:
-            return step(self)
-        undo = self.mark()
-        token = capturing.set(None)  # of what it steps itself, nothing is noted
-        try:
-            step(self)
-        finally:
-            capturing.reset(token)
-        recorder.note(lambda: step(self), undo)
-
-    return taken
+__all__ = ["LRScheduler", "check_count", "check_numbers", "check_optimizer", "check_share", "per_group"]
 
 
 class LRScheduler:
-    """Base of the schedules: a subclass defines get_lr, the rates at last_epoch from those at the epoch before.
+    """Base of the schedules: a subclass defines rates_at, the rates of all groups as a function of the epoch.
 
     last_epoch  the number of steps so far; -1 begins, any other number goes on with an optimiser whose groups
                 still hold "initial_lr"
+
+    A step moves each rate from rates_at(t) to rates_at(t + 1). A rate that somebody else has changed since, such as a
+    second schedule, is multiplied by the quotient of the two.
     """
 
     volatile: tuple[str, ...] = ("optimizer",)  # what state_dict leaves out
@@ -57,62 +38,41 @@ class LRScheduler:
                     "load the state of the optimiser first"
                 )
         self.base_lrs = [group["initial_lr"] for group in optimizer.param_groups]
-        self.last_epoch = last_epoch
-        self.begin()
+        self.own_lrs = list(self.base_lrs) if last_epoch == -1 else self.get_last_lr()  # the rates it set last
+        self._go(last_epoch + 1)
 
-    def begin(self):
-        """The step that making a schedule takes: it sets the rates of the first epoch."""
-        self.beginning = True
-        self.step()
-        self.beginning = False
+    def rates_at(self, epoch):
+        """The rates of all groups at an epoch, where this schedule acts alone: a function of epoch and base_lrs."""
+        raise NotImplementedError(f"{type(self).__name__}: rates_at is not defined")
 
-    def get_lr(self):
-        """The rates of all groups at last_epoch."""
-        raise NotImplementedError(f"{type(self).__name__}: get_lr is not defined")
-
-    def closed_form(self):
-        """The rates at last_epoch from the first ones alone."""
-        return self.get_lr()
-
-    @replayed
     def step(self):
         """Go on to the next epoch and set its rates."""
-        self.last_epoch += 1
-        try:
-            rates = self.get_lr()
-        except BaseException:
-            self.last_epoch -= 1
-            raise
-        self._set(rates)
+        if (recorder := capturing.get()) is not None:
+            recorder.note(lambda: self._go(self.last_epoch + 1), self.mark())
+        self._go(self.last_epoch + 1)
+
+    def _go(self, epoch):
+        rates, now = self.rates_at(epoch), self.get_last_lr()
+        for group, lr, own, rate in zip(self.optimizer.param_groups, now, self.own_lrs, rates, strict=True):
+            group["lr"] = rate if lr == own or not own else lr * (rate / own)
+        self.last_epoch, self.own_lrs = epoch, rates
 
     def mark(self):
         """A function that takes the schedule, and the rates, back to where they are now."""
-        state, rates = copy.deepcopy(self.state_dict()), self.rates()
+        before, rates = dict(self.__dict__), self.get_last_lr()
 
         def back():
-            self.load_state_dict(state)
-            self._set(rates)
+            self.__dict__.update(before)
+            for group, rate in zip(self.optimizer.param_groups, rates, strict=True):
+                group["lr"] = rate
 
         return back
 
-    def restart(self):
-        """Set the rates of epoch 0: another schedule has come to its end."""
-        self.last_epoch = 0
-        self._set(self.closed_form())
-
-    def _set(self, rates):
-        for group, rate in zip(self.optimizer.param_groups, rates, strict=True):
-            group["lr"] = rate
-
-    def rates(self):
-        """The present rates of the optimiser. Errors: TypeError if one was set to what is no number"""
+    def get_last_lr(self):
+        """The rates of all groups as they are now. Errors: TypeError if one was set to what is no number"""
         for group in self.optimizer.param_groups:
             check_numbers(type(self).__name__, lr=plain(group["lr"]))
         return [group["lr"] for group in self.optimizer.param_groups]
-
-    def get_last_lr(self):
-        """The rates of all groups as they are now."""
-        return self.rates()
 
     def state_dict(self):
         """The state as JSON values."""
@@ -120,16 +80,17 @@ class LRScheduler:
 
     def check_state(self, state_dict):
         """Refuse the state of another schedule."""
-        own = self.state_dict()
+        own, op = self.state_dict(), f"{type(self).__name__}.load_state_dict"
         if not isinstance(state_dict, dict) or state_dict.keys() != own.keys():
             names = sorted(state_dict) if isinstance(state_dict, dict) else type(state_dict).__name__
-            raise ShapeError(f"{type(self).__name__}.load_state_dict: got {names}, wanted {sorted(own)}")
+            raise ShapeError(f"{op}: got {names}, wanted {sorted(own)}")
         for name, value in own.items():
-            given, wanted = state_dict[name], _wanted(name, value)
-            if wanted and not _KINDS[wanted](given):
-                raise KindError(f"{type(self).__name__}.load_state_dict: {name} is {given!r:.60}, wanted {wanted}")
+            if (wanted := _unlike(value, state_dict[name])) is not None:
+                raise KindError(f"{op}: {name} is {state_dict[name]!r:.60}, wanted {wanted}")
         if len(state_dict.get("base_lrs", ())) != (groups := len(own.get("base_lrs", ()))):
-            raise ShapeError(f"{type(self).__name__}.load_state_dict: base_lrs are not of {groups} groups")
+            raise ShapeError(f"{op}: base_lrs are not of {groups} groups")
+        if type(state_dict["last_epoch"]) is not int or abs(state_dict["last_epoch"]) > 1 << 53:
+            raise KindError(f"{op}: last_epoch is {state_dict['last_epoch']!r}, wanted an integer")
 
     def load_state_dict(self, state_dict):
         """Take over a state that state_dict gave; the optimiser's own state holds the rates.
@@ -140,29 +101,24 @@ class LRScheduler:
         self.__dict__.update({name: value for name, value in state_dict.items() if name not in self.volatile})
 
 
-def _wanted(name, value):
-    """What kind of value, one of _KINDS, takes the place of this one in a state; None leaves it to the subclass."""
-    if isinstance(value, bool) or isinstance(value, str):
-        return "True or False" if isinstance(value, bool) else "a text"
-    if name in ("last_epoch", "best"):
-        return "an integer" if name == "last_epoch" else "a number or an infinite one"
+def _unlike(value, given):
+    """What the given value of a state lacks to take the place of another, in words; None if it can."""
+    if isinstance(value, bool | str):
+        return None if type(given) is type(value) else f"a {type(value).__name__}"
     if isinstance(value, int | float):
-        return "a number"
-    return "a list of numbers" if isinstance(value, list) and all(map(_is_number, value)) else None
+        return None if _is_number(given) else "a number"
+    if isinstance(value, list) and all(map(_is_number, value)):
+        return None if isinstance(given, list) and all(map(_is_number, given)) else "a list of numbers"
+    return None
 
 
 def _is_number(value):
-    return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) <= LARGEST
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return False
+    return abs(value) <= sys.float_info.max or value in (math.inf, -math.inf)
 
 
-_KINDS = {
-    "True or False": lambda value: isinstance(value, bool),
-    "a text": lambda value: isinstance(value, str),
-    "an integer": lambda value: type(value) is int and abs(value) <= MOST_STEPS,
-    "a number": _is_number,
-    "a number or an infinite one": lambda value: _is_number(value) or value in (math.inf, -math.inf),
-    "a list of numbers": lambda value: isinstance(value, list) and all(map(_is_number, value)),
-}
+# ---- checks of options -----------------------------------------------------------------------------------------------
 
 
 def check_optimizer(name, optimizer):
@@ -190,9 +146,17 @@ def check_numbers(name, finite=True, **values):
             raise ShapeError(f"{name}: {argument} is {value}, wanted a finite number")
 
 
+def check_share(name, zero=True, **values):
+    """Refuse what is no number from 0 to 1; zero: whether 0 will do."""
+    check_numbers(name, **values)
+    for argument, value in values.items():
+        if not 0 <= value <= 1 or not (value or zero):
+            raise ShapeError(f"{name}: {argument} is {value}, wanted {'0 to 1' if zero else 'above 0 and at most 1'}")
+
+
 def per_group(name, argument, value, optimizer):
     """A list with one value for each group, from one value or such a list."""
-    count = len(optimizer.param_groups)
+    count = len(check_optimizer(name, optimizer).param_groups)
     values = list(value) if isinstance(value, list | tuple) else [value] * count
     if len(values) != count:
         raise ShapeError(f"{name}: {argument} has {len(values)} values, wanted one for each of the {count} groups")
