@@ -25,7 +25,7 @@ from ..toolchain.arguments import (
     type_of_sums,
     workspace_of,
 )
-from ..toolchain.widening import on_cuda, widened
+from ..toolchain.widening import widened
 from .plan import ALIGNMENT, cut
 
 __all__ = ["bias_relu", "bias_relu_grad", "column_sums", "workspace"]
@@ -61,7 +61,7 @@ def _vector(op, name, array, x, check=check_array):
     return alias(array)
 
 
-@widened("x", "out", native=on_cuda)
+@widened("x", "out")
 def bias_relu(x, bias, out):
     """The positive part of x plus a number for each column. NaN stays NaN.
 
@@ -78,7 +78,7 @@ def bias_relu(x, bias, out):
     kernel(matrix, _vector(op, "bias", bias, x), _matrix(op, "out", out))
 
 
-@widened("g out", "dx", native=on_cuda)
+@widened("g out", "dx")
 def bias_relu_grad(g, out, dx, dbias, workspace):
     """The gradients of bias_relu. Where out is NaN, g passes, as in PyTorch.
 
@@ -106,7 +106,7 @@ def bias_relu_grad(g, out, dx, dbias, workspace):
     kernel(*matrices, dbias, workspace_of(op, workspace, _bytes(g.shape), "bias.workspace", g))
 
 
-@widened("x", native=on_cuda)
+@widened("x")
 def column_sums(x, out, workspace):
     """The sum of each column: the gradient of a bias.
 

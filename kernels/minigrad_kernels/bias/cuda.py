@@ -25,8 +25,8 @@ def _rung(op, rung, matrix, *others):
         raise ShapeError(f"{op}: shape {matrix.shape} has {matrix.size} elements, wants less than {LIMIT}; split it")
     rows, columns = matrix.shape
     quads = matrix.size % 4 == 0 and cut(rows, columns).fold * columns % 4 == 0
-    fits = matrix.dtype != np.float64 and quads and aligned(matrix, *others, to=4 * matrix.itemsize)
-    wish = f"float32, sizes that are multiples of 4, and addresses that are multiples of {4 * matrix.itemsize}"
+    fits = matrix.dtype == np.float32 and quads and aligned(matrix, *others)
+    wish = f"float32, sizes that are multiples of 4, and addresses that are multiples of {VECTOR}"
     return choose(op, rung, {"plain": None, "vector": None if fits else wish})
 
 
@@ -41,7 +41,7 @@ def bias_relu(x, bias, out, rung=None):
     plan = cut(rows, columns)
     lines = -(-rows // plan.fold)
     arguments = x, bias, out, x.size, columns, plan.fold * columns, lines, plan.tiles
-    cuda_vector.RELU[x.dtype.name]((plan.tiles * -(-lines // LINES),), (THREADS,), arguments)
+    cuda_vector.relu_vector((plan.tiles * -(-lines // LINES),), (THREADS,), arguments)
 
 
 def _sums(op, rung, matrices, out, workspace):
@@ -60,7 +60,7 @@ def _sums(op, rung, matrices, out, workspace):
         count = plan.parts * columns
         kernel((-(-count // THREADS),), (THREADS,), (*matrices, partial, rows, columns, plan.rows, count))
     else:
-        kernel = (cuda_vector.SUMS if len(matrices) == 1 else cuda_vector.GRAD)[first.dtype.name]
+        kernel = cuda_vector.sums_vector if len(matrices) == 1 else cuda_vector.grad_vector
         sizes = first.size, columns, plan.fold, plan.tiles, plan.rows // plan.fold
         kernel((plan.tiles * plan.parts,), (THREADS,), (*matrices, partial, *sizes))
     if plan.parts > 1:

@@ -1,12 +1,9 @@
-"""The plain rung: one thread an element, or a partial sum of one column. Any shape.
-
-Elements of 16 bits are computed and summed in float32; biases and sums are float32 beside them.
-"""
+"""The plain rung: one thread an element, or a partial sum of one column. Any shape."""
 
 import numpy as np
 
 from ..toolchain.cuda import cuda, device, i32, kernel, u32
-from ..toolchain.cuda.halves import BF16, DOUBLE, F16, SINGLE, each
+from ..toolchain.cuda.halves import DOUBLE, SINGLE, each
 
 __all__ = ["ADD", "GRAD", "HEIGHT", "RELU", "SHORT", "SUMS", "WIDTH", "thread"]
 
@@ -21,22 +18,20 @@ def thread():
 
 
 def _relu(half):
-    widen, narrow = half.widen, half.narrow
-
     @half.plain("_* x, real* bias, _* out, i32 size, u32 columns")
     def relu_plain(x, bias, out, size, columns):
         """Thread i owns element i: x is read and out written once, and a number of bias is read for each element."""
         i = thread()
         if i < size:
-            v = widen(x[i]) + bias[u32(u32(i) % columns)]
+            v = x[i] + bias[u32(u32(i) % columns)]
             zero = type(v)(0)
-            out[i] = narrow(zero if v <= zero else v)  # written so that NaN passes
+            out[i] = zero if v <= zero else v  # written so that NaN passes
 
     return relu_plain
 
 
 def _sums(half):
-    real, widen = half.real, half.widen
+    real = half.real
 
     @half.plain("_* x, real* partial, i32 rows, i32 columns, i32 share, i32 count")
     def sums_plain(x, partial, rows, columns, share, count):
@@ -50,7 +45,7 @@ def _sums(half):
             while r < stop:
                 end, short = i32(r + min(SHORT, i32(stop - r))), real(0)
                 while r < end:
-                    short += widen(x[k])
+                    short += x[k]
                     k = i32(k + columns)
                     r = i32(r + 1)
                 total += short
@@ -60,7 +55,7 @@ def _sums(half):
 
 
 def _grad(half):
-    real, widen, narrow = half.real, half.widen, half.narrow
+    real = half.real
 
     @half.plain("_* g, _* out, _* dx, real* partial, i32 rows, i32 columns, i32 share, i32 count")
     def grad_plain(g, out, dx, partial, rows, columns, share, count):
@@ -75,9 +70,9 @@ def _grad(half):
             while r < stop:
                 end, short = i32(r + min(SHORT, i32(stop - r))), zero
                 while r < end:
-                    v = widen(g[k])  # read in any case, so that no load waits for the other
-                    v = zero if widen(out[k]) <= zero else v
-                    dx[k] = narrow(v)
+                    v = g[k]  # read in any case, so that no load waits for the other
+                    v = zero if out[k] <= zero else v
+                    dx[k] = v
                     short += v
                     k = i32(k + columns)
                     r = i32(r + 1)
@@ -116,5 +111,5 @@ def _add(half):
     return add
 
 
-RELU, SUMS, GRAD = (each(make, SINGLE, DOUBLE, F16, BF16) for make in (_relu, _sums, _grad))
+RELU, SUMS, GRAD = (each(make, SINGLE, DOUBLE) for make in (_relu, _sums, _grad))
 ADD = {np.dtype(name): add for name, add in each(_add, SINGLE, DOUBLE).items()}  # by the type of sums

@@ -4,7 +4,9 @@ import numpy as np
 
 from ..toolchain.cuda import cuda, device, f32, f64, i32, kernel, u32, u64, unroll
 
-__all__ = ["KERNELS", "both", "philox", "thread"]
+__all__ = [
+    "DROPOUT", "ERF", "LEAKY_RELU", "LEAKY_RELU_GRAD", "RELU", "RELU_GRAD", "both", "philox", "thread",
+]  # fmt: skip
 
 
 @device
@@ -116,11 +118,6 @@ def both(make):
     return {np.dtype(np.float32): make("f32", f32), np.dtype(np.float64): make("f64", f64)}
 
 
-KERNELS = {  # by function and element type
-    "relu": both(_relu),
-    "relu_grad": both(_relu_grad),
-    "leaky_relu": both(_leaky_relu),
-    "leaky_relu_grad": both(_leaky_relu_grad),
-    "erf": both(_erf),
-    "dropout": both(_dropout),
-}
+RELU, RELU_GRAD, LEAKY_RELU, LEAKY_RELU_GRAD, ERF, DROPOUT = (
+    both(make) for make in (_relu, _relu_grad, _leaky_relu, _leaky_relu_grad, _erf, _dropout)
+)

@@ -39,16 +39,15 @@ def _rung(op, rung, x, *others):
     """The rung for matrices of one shape whose channels are columns."""
     _check_size(op, x, LIMIT)
     quads = x.size and x.size % 4 == 0 and cut(*x.shape).fold * x.shape[1] % 4 == 0
-    fits = x.dtype != np.float64 and quads and aligned(x, *others, to=4 * x.itemsize)
-    wish = f"float32, sizes that are multiples of 4, and addresses that are multiples of {4 * x.itemsize}"
+    fits = x.dtype == np.float32 and quads and aligned(x, *others)
+    wish = f"float32, sizes that are multiples of 4, and addresses that are multiples of {VECTOR}"
     return choose(op, rung, {"plain": None, "vector": None if fits else wish})
 
 
 def _partials(workspace, x, plan):
-    """Two arrays of (parts, channels) in the workspace, in the type of sums."""
+    """Two arrays of (parts, channels) in the workspace, in the type of x."""
     start, count = -address(workspace) % VECTOR, plan.parts * x.shape[1]
-    kind = np.float32 if x.itemsize == 2 else x.dtype
-    space = workspace[start : start + 2 * count * np.dtype(kind).itemsize].view(kind)
+    space = workspace[start : start + 2 * count * x.itemsize].view(x.dtype)
     return space[:count], space[count:]
 
 
@@ -61,9 +60,7 @@ def _lines(x, kernel, arguments):
     """Start a vector kernel whose threads take LINES lines each."""
     plan = cut(*x.shape)
     groups = -(-x.shape[0] // (plan.fold * LINES))
-    kernel[x.dtype.name](
-        (plan.tiles * groups,), (THREADS,), (*arguments, x.size, x.shape[1], plan.fold, plan.tiles, LINES)
-    )
+    kernel((plan.tiles * groups,), (THREADS,), (*arguments, x.size, x.shape[1], plan.fold, plan.tiles, LINES))
 
 
 def _parts(x, rung, plain, vector, arguments):
@@ -71,11 +68,11 @@ def _parts(x, rung, plain, vector, arguments):
     (rows, columns), plan = x.shape, cut(*x.shape)
     if rung == "plain":
         count = plan.parts * columns
-        grid, sizes, kernel = -(-count // THREADS), (rows, columns, plan.rows, count), plain
+        grid, sizes, kernel = -(-count // THREADS), (rows, columns, plan.rows, count), plain[x.dtype.name]
     else:
         grid, kernel = plan.tiles * plan.parts, vector
         sizes = x.size, columns, plan.fold, plan.tiles, plan.rows // plan.fold
-    kernel[x.dtype.name]((grid,), (THREADS,), (*arguments, *sizes))
+    kernel((grid,), (THREADS,), (*arguments, *sizes))
 
 
 def _totals(columns, kernel, arguments):
@@ -90,7 +87,7 @@ def batch_statistics(x, mean, variance, workspace, running_mean, running_var, ha
         return
     (rows, columns), plan = x.shape, cut(*x.shape)
     partials = _partials(workspace, x, plan)
-    _parts(x, rung, cuda_plain.STATISTICS, cuda_vector.STATISTICS, (x, *partials))
+    _parts(x, rung, cuda_plain.STATISTICS, cuda_vector.statistics_vector, (x, *partials))
     sizes = rows, plan.rows, plan.parts, columns
     running = (running_mean, running_var, 1, momentum, rows / (rows - 1)) if has_running else (0, 0, 0, 0.0, 1.0)
     _totals(columns, cuda_totals.STATISTICS[x.dtype.name], (x, *partials, mean, variance, *running, *sizes))
@@ -105,7 +102,7 @@ def batch_normalize(x, mean, variance, weight, has_weight, bias, has_bias, eps, 
     if rung == "plain":
         _elements(x, cuda_plain.NORMALIZE, (*arguments, x.size, x.shape[1]))
     else:
-        _lines(x, cuda_vector.NORMALIZE, arguments)
+        _lines(x, cuda_vector.normalize_vector, arguments)
 
 
 def batch_norm_grads(
@@ -120,7 +117,7 @@ def batch_norm_grads(
     partials = _partials(workspace, x, plan)
     relu, masked = out is not None, dresidual is not None
     arrays = g, x, out if relu else x, mean, *partials, dresidual if masked else x
-    _parts(x, rung, cuda_plain.PRODUCTS, cuda_vector_grads.PRODUCTS, (*arrays, int(relu), int(masked)))
+    _parts(x, rung, cuda_plain.PRODUCTS, cuda_vector_grads.products_vector, (*arrays, int(relu), int(masked)))
     _totals(columns, cuda_totals.GRADS[dw.dtype.name], (*partials, variance, dw, db, eps, plan.parts, columns))
     if dx is None:
         return
@@ -130,7 +127,7 @@ def batch_norm_grads(
     if rung == "plain":
         _elements(x, cuda_plain.GRADS, (*arguments, x.size, x.shape[1], rows))
     else:
-        _lines(x, cuda_vector_grads.GRADS, (*arguments, float(rows)))
+        _lines(x, cuda_vector_grads.grads_vector, (*arguments, float(rows)))
 
 
 # ---- rows --------------------------------------------------------------------------------------------------------
