@@ -18,7 +18,7 @@ from ..layout import CHANNELS_LAST, FILTER
 from ..matmul import cuda as matmul
 from ..matmul import cuda_split
 from ..matmul.cuda_split import SUMS
-from ..matmul.plan import cut_of, tensor_cut_of
+from ..matmul.plan import most_slices
 from ..pool2d import cuda as pool2d
 from ..toolchain.cuda.memory import VECTOR as ALIGNMENT
 from ..toolchain.cuda.memory import address, aligned
@@ -141,8 +141,7 @@ def workspace(direction, x_shape, w_shape, stride, padding, dilation, groups, it
     plan = _plan(direction, x_shape, w_shape, out_size, settings, _kind(itemsize), True, None)
     slices, work, itemsize = plan.slices, plan.work, max(itemsize, 4)
     if plan.name == "product":
-        cuts = (cut_of, tensor_cut_of) if tf32() else (cut_of,)  # tensor cores take what suits them
-        slices = max(cut(work.pixels, work.makes, work.reads, 1).slices for cut in cuts)
+        slices = most_slices(work.pixels, work.makes, work.reads)
     return slices * work.size * itemsize + ALIGNMENT if slices > 1 else 0
 
 

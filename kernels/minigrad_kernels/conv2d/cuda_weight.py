@@ -18,7 +18,7 @@ from ..matmul import cuda as matmul
 from ..matmul import cuda_split
 from ..matmul.cuda_parts import WIDE
 from ..matmul.cuda_split import SUMS
-from ..matmul.plan import cut_of, tensor_cut_of
+from ..matmul.plan import most_slices
 from ..toolchain.cuda.memory import VECTOR as ALIGNMENT
 from ..toolchain.cuda.memory import address, aligned
 from ..toolchain.cuda.rungs import choose
@@ -130,8 +130,7 @@ def _type(array):
 def weight_grad_workspace(x_shape, w_shape, stride, padding, dilation, groups, itemsize):
     """Bytes of workspace that `weight_grad` wants, whatever the rung: the sums of the slices."""
     p = problem_of(tuple(x_shape), tuple(w_shape), stride, padding, dilation, groups)
-    cuts = ((cut_of, tensor_cut_of) if tf32() else (cut_of,)) if p.pointwise else ()
-    slices = max(p.slices, *(cut(p.rows, p.columns, p.pixels, 1).slices for cut in cuts), 1)
+    slices = max(p.slices, most_slices(p.rows, p.columns, p.pixels) if p.pointwise else 1)
     return slices * p.size * max(itemsize, 4) + ALIGNMENT if slices > 1 else 0
 
 
