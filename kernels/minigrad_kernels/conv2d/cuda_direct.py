@@ -1,10 +1,9 @@
 """A rung of the convolution for images of few channels: the filters in shared memory, and no tile of the images."""
 
 from ..toolchain.cuda import cuda, device, f32, i32, i64, kernel, load4, offset, outer_product, u32, unroll
-from .cuda_parts import POOLING, QUAD, make_classes, make_write, split
-from .cuda_pooled import make_pooled_write
+from .cuda_parts import QUAD, SIGNATURE, make_classes, make_write, split
 
-__all__ = ["DIRECT", "MADE", "PIXELS", "POOLED", "THREADS", "WIDEST", "pixels_of", "width_of"]
+__all__ = ["DIRECT", "MADE", "PIXELS", "THREADS", "WIDEST", "pixels_of", "width_of"]
 
 THREADS = 128
 PIXELS, MADE = 4, 8  # of a thread: pixels, and channels that it makes of each
@@ -32,18 +31,17 @@ def copy_filters(tile, filters, steps, width, left, result_c):
     cuda.syncthreads()
 
 
-def make_direct(channels, pooled=False):
-    """The rung for images of so many channels in each group; pooled: with the maximum over windows behind it."""
+def make_direct(channels):
+    """The rung for images of so many channels."""
     sums, words = PIXELS * MADE, PIXELS * channels
-    axis, pixel, target = make_classes(False, pooled)
-    write = make_pooled_write(PIXELS, MADE, 0) if pooled else make_write(PIXELS, MADE, 0, target, False)
-    variant = f"{channels}_{'pooled' if pooled else 'forward'}"
+    axis, pixel, target = make_classes(False)
+    write = make_write(PIXELS, MADE, 0, target, False)
 
-    @kernel(POOLING, threads=THREADS, blocks=4, opcodes=("STG.E.128",), variant=variant)
+    @kernel(SIGNATURE, threads=THREADS, blocks=4, opcodes=("STG.E.128",), variant=str(channels))
     def direct(
         source, filters, bias, residual, result, images, source_h, source_w, source_c, result_h, result_w, result_c,
         filter_h, filter_w, stride_h, stride_w, padding_h, padding_w, dilation_h, dilation_w, groups, depth, slices,
-        flags, positions,
+        flags,
     ):  # fmt: skip
         """One idea: sums so short that a block holds all its filters, so only they need shared memory.
 
@@ -56,14 +54,10 @@ def make_direct(channels, pooled=False):
         tile = cuda.shared.array(0, f32, alignment=16)
         total, read = cuda.local.array(sums, f32), cuda.local.array(words, f32)
         h, v, at = cuda.local.array(PIXELS, i32), cuda.local.array(PIXELS, i32), cuda.local.array(PIXELS, i32)
-        made, group = split(result_c, groups)[0], i32(cuda.blockIdx.z)
-        left = i32(made - cuda.blockIdx.y * WIDEST)
+        column = i32(cuda.blockIdx.y * WIDEST)
+        left = i32(result_c - column)
         eighths = i32(u32(min(left, WIDEST) + (MADE - 1)) // u32(MADE))
-        width, across, column = (
-            i32(eighths * MADE),
-            i32(eighths * QUAD),
-            i32(i32(group * made) + cuda.blockIdx.y * WIDEST),
-        )
+        width, across = i32(eighths * MADE), i32(eighths * QUAD)
         steps = i32(i32(filter_h * filter_w) * channels)
         copy_filters(tile, offset(filters, i64(column)), steps, width, left, result_c)
 
@@ -73,13 +67,12 @@ def make_direct(channels, pooled=False):
         row, eighth = split(i32(cuda.threadIdx.x), eighths)
         if row >= together:  # threads left over
             return
-        apart = i32(1) if pooled else together  # from one pixel of a thread to the next: a window's are its own
-        row = i32(cuda.blockIdx.x * i32(together * PIXELS) + (row * PIXELS if pooled else row))
+        row = i32(cuda.blockIdx.x * i32(together * PIXELS) + row)
         for j in range(PIXELS):
             unroll(0)
-            image, i, k = pixel(min(i32(row + j * apart), i32(pixels - 1)), vertical, horizontal)
+            image, i, k = pixel(min(i32(row + j * together), i32(pixels - 1)), vertical, horizontal)
             h[j], v[j] = i32(i * stride_h - padding_h), i32(k * stride_w - padding_w)
-            at[j] = i32(i32(i32(i32(image * source_h + h[j]) * source_w) + v[j]) * source_c + group * channels)
+            at[j] = i32(i32(i32(i32(image * source_h + h[j]) * source_w) + v[j]) * source_c)
         for i in range(sums):
             total[i] = f32(0)
 
@@ -109,12 +102,10 @@ def make_direct(channels, pooled=False):
         sizes = result_h, result_w, result_c
         start, beside = offset(result, i64(column)), offset(residual, i64(column))
         write(
-            total, start, bias, beside, row, apart, column, across, pixels, left, vertical, horizontal, sizes, flags,
-            positions,
+            total, start, bias, beside, row, together, column, across, pixels, left, vertical, horizontal, sizes, flags
         )  # fmt: skip
 
     return direct
 
 
-DIRECT = {channels: make_direct(channels) for channels in (1, 2, 3, 4)}
-POOLED = {channels: make_direct(channels, True) for channels in (1, 3)}
+DIRECT = {channels: make_direct(channels) for channels in (1, 3)}
