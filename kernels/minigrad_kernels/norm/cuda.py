@@ -3,7 +3,7 @@
 Rungs of what belongs to channels: plain (cuda_plain.py), one thread an element or a partial sum; vector
 (cuda_vector*.py), four elements in one access by threads that keep to their columns. Both cut sums as bias/plan.py
 says, and cuda_totals.py adds up what the parts gave. Statistics take one pass over x: parts are joined by their means.
-Rungs of rows (cuda_rows.py): plain, one thread a row; warp, the lanes of a warp or the threads of a block.
+A team of threads owns a row (cuda_rows.py), which has no rungs.
 """
 
 import numpy as np
@@ -13,7 +13,7 @@ from ..bias.cuda import column_sums as channel_sum
 from ..bias.cuda_plain import HEIGHT, WIDTH
 from ..bias.plan import LINES, cut
 from ..errors import ShapeError
-from ..softmax.cuda_parts import THREADS, WIDTHS
+from ..softmax.cuda_parts import THREADS, bits_of, blocks_of
 from ..toolchain.cuda.memory import VECTOR, address, aligned
 from ..toolchain.cuda.rungs import choose
 from . import cuda_plain, cuda_rows, cuda_totals, cuda_vector, cuda_vector_grads
@@ -26,8 +26,6 @@ __all__ = [
     "standardize",
     "standardize_grad",
 ]
-
-PLAIN = 128  # threads of a block of the plain rung of rows
 
 
 def _check_size(op, x, limit):
@@ -133,28 +131,18 @@ def batch_norm_grads(
 # ---- rows --------------------------------------------------------------------------------------------------------
 
 
-def _start(op, rung, x, arguments, plain, warp, block):
-    """Start the kernel of a rung on the rows of x: that of its type or of its width."""
+def _start(op, kernels, x, arguments):
+    """Start the kernel of the type of x on its rows."""
     _check_size(op, x, LIMIT - THREADS)
-    rung = choose(op, rung, {"plain": None, "warp": None if x.dtype == np.float32 else "float32"})
-    rows, columns = x.shape
-    if not rows:
-        return
-    width = next((width for width in WIDTHS if columns <= width), None)
-    if rung == "plain":
-        plain[x.dtype]((-(-rows // PLAIN),), (PLAIN,), (*arguments, rows, columns))
-    elif width is None:
-        block((rows,), (THREADS,), (*arguments, columns))
-    else:
-        bits = min((columns - 1).bit_length(), 5)
-        warp[width]((-((-rows << bits) // THREADS),), (THREADS,), (*arguments, rows, columns, bits))
+    (rows, columns), kernel = x.shape, kernels[x.dtype.name]
+    if rows:
+        bits = bits_of(columns)
+        kernel((blocks_of(rows, bits),), (THREADS,), (*arguments, rows, columns, bits))
 
 
-def standardize(x, eps, out, scale, rung=None):
-    kernels = cuda_rows.PLAIN, cuda_rows.STANDARDIZE, cuda_rows.standardize_block
-    _start("standardize", rung, x, (x, out, scale, eps), *kernels)
+def standardize(x, eps, out, scale):
+    _start("standardize", cuda_rows.STANDARDIZE, x, (x, out, scale, eps))
 
 
-def standardize_grad(g, out, scale, dx, rung=None):
-    kernels = cuda_rows.PLAIN_GRAD, cuda_rows.GRAD, cuda_rows.standardize_grad_block
-    _start("standardize_grad", rung, g, (g, out, scale, dx), *kernels)
+def standardize_grad(g, out, scale, dx):
+    _start("standardize_grad", cuda_rows.GRAD, g, (g, out, scale, dx))
