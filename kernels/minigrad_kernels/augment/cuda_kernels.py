@@ -4,7 +4,7 @@ The place of an image among all is 64-bit, since data sets are large; places ins
 rounded before they are added to, as on the CPU.
 """
 
-from ..elementwise.cuda_plain import thread
+from ..elementwise.cuda_kernels import thread
 from ..pool2d.cuda_plain import left_over, quotient, split
 from ..toolchain.cuda import cuda, device, f32, i32, i64, kernel, offset, u32
 

@@ -108,4 +108,4 @@ def make_direct(channels):
     return direct
 
 
-DIRECT = {channels: make_direct(channels) for channels in (1, 3)}
+DIRECT = {1: make_direct(1)}

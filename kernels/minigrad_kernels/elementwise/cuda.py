@@ -1,15 +1,12 @@
-"""ReLU, leaky ReLU, erf and dropout on CUDA, on flat arrays: how their kernels are started.
+"""ReLU, leaky ReLU, erf and dropout on CUDA, on flat arrays: how their kernels (cuda_kernels.py) are started.
 
-All have the plain rung (cuda_plain.py), one thread an element. Dropout has the vector rung (cuda_vector.py) as well,
-which draws four random words at once. Arrays of more than PIECE elements take several launches.
+Arrays of more than PIECE elements take several launches.
 """
 
 import numpy as np
 
-from ..toolchain.cuda.memory import VECTOR, aligned, kept
-from ..toolchain.cuda.rungs import choose
-from . import cuda_plain
-from .cuda_vector import dropout_vector
+from ..toolchain.cuda.memory import kept
+from .cuda_kernels import DROPOUT, ERF, RECTIFY, RECTIFY_GRAD
 
 __all__ = ["dropout", "erf", "leaky_relu", "leaky_relu_grad", "relu", "relu_grad"]
 
@@ -17,37 +14,37 @@ PIECE = 1 << 30  # elements of a launch, whose places are 32-bit; a multiple of 
 THREADS = 256
 
 
-def _start(kernel, arrays, numbers=(), each=1, blocks=False):
-    """Start a kernel on arrays of one size, with the numbers that it wants besides.
+def _start(kernels, arrays, numbers=(), each=1):
+    """Start the kernel of a type on arrays of one size, with the numbers that it wants besides.
 
-    each: elements of a thread; blocks: whether it also wants the number of the first Philox block
+    each: elements of a thread; one of several also wants the number of its first block of them
     """
-    size = arrays[0].size
+    size, kernel = arrays[0].size, kernels[arrays[0].dtype]
     for start in range(0, size, PIECE):
         pieces = arrays if size <= PIECE else [array[start : start + PIECE] for array in arrays]
         count = min(PIECE, size - start)
-        first = (start // 4,) if blocks else ()
+        first = (start // each,) if each > 1 else ()
         kernel((-(-count // (each * THREADS)),), (THREADS,), (*pieces, count, *numbers, *first))
 
 
 def relu(x, out):
-    _start(cuda_plain.RELU[x.dtype], (x, out))
+    _start(RECTIFY, (x, out), (0.0, 0))
 
 
 def relu_grad(g, out, dx):
-    _start(cuda_plain.RELU_GRAD[g.dtype], (g, out, dx))
+    _start(RECTIFY_GRAD, (g, out, dx), (0.0, 0))
 
 
 def leaky_relu(x, negative_slope, out):
-    _start(cuda_plain.LEAKY_RELU[x.dtype], (x, out), (negative_slope,))
+    _start(RECTIFY, (x, out), (negative_slope, 1))
 
 
 def leaky_relu_grad(g, x, negative_slope, dx):
-    _start(cuda_plain.LEAKY_RELU_GRAD[g.dtype], (g, x, dx), (negative_slope,))
+    _start(RECTIFY_GRAD, (g, x, dx), (negative_slope, 1))
 
 
 def erf(x, out):
-    _start(cuda_plain.ERF[x.dtype], (x, out))
+    _start(ERF, (x, out))
 
 
 def _threshold_and_scale(p, kind):
@@ -58,10 +55,6 @@ def _threshold_and_scale(p, kind):
     return threshold, float(kind(1) / keep) if keep else float("inf")
 
 
-def dropout(x, p, seed, step, out, rung=None):
-    fits = x.dtype == np.float32 and aligned(x, out)
-    wish = f"float32, and addresses that are multiples of {VECTOR}"
-    rung = choose("dropout", rung, {"plain": None, "vector": None if fits else wish})
+def dropout(x, p, seed, step, out):
     key = seed if getattr(seed, "shape", ()) else kept(np.array([seed, 0], np.uint64), x)
-    kernel, each = (cuda_plain.DROPOUT[x.dtype], 1) if rung == "plain" else (dropout_vector, 4)
-    _start(kernel, (x, out), (*_threshold_and_scale(p, x.dtype.type), key, int(step)), each, True)
+    _start(DROPOUT, (x, out), (*_threshold_and_scale(p, x.dtype.type), key, int(step)), 4)

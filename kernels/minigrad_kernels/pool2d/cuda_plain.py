@@ -6,7 +6,7 @@ The geometry of windows is, vertical then horizontal: taps of a window, stride (
 and how far its taps lie apart (dilation).
 """
 
-from ..elementwise.cuda_plain import thread
+from ..elementwise.cuda_kernels import thread
 from ..toolchain.cuda import device, i32, i64, u32
 from ..toolchain.cuda.halves import DOUBLE, SINGLE, each
 

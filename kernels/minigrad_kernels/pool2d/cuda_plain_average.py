@@ -6,7 +6,7 @@ rows and columns are tables of windows, (windows, 3): start, end and divisor of 
 the last.
 """
 
-from ..elementwise.cuda_plain import thread
+from ..elementwise.cuda_kernels import thread
 from ..toolchain.cuda import i32
 from ..toolchain.cuda.halves import DOUBLE, SINGLE, each
 from .cuda_plain import split

@@ -5,7 +5,7 @@ Wants numbers of channels that are multiples of 4. The memory traffic is that of
 requests, but for the gradient, which reads g wherever it reads a position.
 """
 
-from ..elementwise.cuda_plain import thread
+from ..elementwise.cuda_kernels import thread
 from ..toolchain.cuda import device, f32, i32, load4, store4, u32, unroll
 from ..toolchain.cuda.halves import SINGLE
 from .cuda_division import over
