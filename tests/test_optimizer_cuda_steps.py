@@ -7,6 +7,8 @@ import pytest
 
 from minigrad_kernels import interpreter, optimizer
 from minigrad_kernels.optimizer import SGD, Adagrad, Adam, Plan, RMSprop, cuda
+from minigrad_kernels.optimizer.cuda_rules import RULES
+from minigrad_kernels.optimizer.cuda_update import UPDATE, coefficients
 
 from .kernel_runs import DEVICE, moved, on_host
 from .test_kernels_optimizer import hyper
@@ -81,7 +83,7 @@ def advanced(name, settings, steps=1):
 @pytest.mark.parametrize("name", FULL)
 def test_all_parameters_go_in_one_launch(name, launches):
     getattr(optimizer, name)(*upload(random(name, [(3,), (70,), (2, 8)] * 4)), FULL[name][0])
-    assert [name for name, _ in launches] == [f"optimizer_{name}_coefficients", f"optimizer_vector_{name}"]
+    assert [name for name, _ in launches] == ["optimizer_coefficients", "optimizer_update_f32"]
 
 
 @pytest.mark.parametrize("name", FULL)
@@ -126,13 +128,13 @@ def test_repeating_both_launches_is_the_next_step(name, sent):
     steps[3][0] = 0.01
     getattr(optimizer, name)(*lists, steps[0], plan)
     found, held, before = plan.tables, plan.settings, len(sent)
-    update, count = cuda.UPDATES[name]
-    arguments = found.addresses, found.chunks, held.single, found.tensors, found.present
+    rule, always, possible = RULES[name]
+    arguments = found.addresses, found.chunks, held.single, found.tensors, (found.present | always) & possible, rule
     for last, numbers in zip(steps[:-1], steps[1:], strict=True):
         held.advance(last)
         held.send(numbers)
-        count((1,), (1,), (held.hyper, held.one, held.zero, held.single, held.double))
-        update.vector((found.blocks,), (256,), arguments)
+        coefficients((1,), (1,), (held.hyper, held.one, held.zero, held.single, held.double, rule))
+        UPDATE["float32"]((found.blocks,), (256,), arguments)
     assert len(sent) == before + 1  # the last rate
     for numbers in steps:
         getattr(optimizer, name)(*host, numbers)
@@ -145,13 +147,12 @@ def test_a_launch_that_fails_leaves_the_count_to_the_host(monkeypatch, sent):
     """The device may have counted a step that did not happen, so the next call sends its own numbers."""
     plan, lists, host = Plan(), upload(random("adam", [(3,)])), random("adam", [(3,)])
     optimizer.adam(*lists, TOGETHER, plan)
-    update, count = cuda.UPDATES["adam"]
 
     def broken(*arguments):
         raise RuntimeError("no such luck")
 
     with monkeypatch.context() as patch:
-        patch.setitem(cuda.UPDATES, "adam", (update._replace(vector=broken), count))
+        patch.setitem(UPDATE, "float32", broken)
         with pytest.raises(RuntimeError, match="no such luck"):
             optimizer.adam(*lists, advanced("adam", TOGETHER), plan)
     optimizer.adam(*lists, advanced("adam", TOGETHER), plan)
