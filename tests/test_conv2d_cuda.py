@@ -144,11 +144,11 @@ def started(function, x, w, stride=(1, 1), padding=(0, 0), dilation=(1, 1), grou
 
 TWO = dict(stride=(2, 2), padding=(1, 1))
 CHOICE = {  # what small CNNs have: (x, w, settings) -> kernels forward, kernels of the input gradient
-    "keras 1": ((64, 1, 28, 28), (32, 1, 3, 3), {}, ["direct_1"], ["plain_input_grad_f32"]),
+    "keras 1": ((64, 1, 28, 28), (32, 1, 3, 3), {}, ["direct"], ["plain_input_grad_f32"]),
     "keras 2": (
         (64, 32, 26, 26), (64, 32, 3, 3), {}, ["vector_128x64_forward"], ["vector_128x16_input_grad"],
     ),
-    "lenet 1": ((64, 1, 28, 28), (6, 1, 5, 5), dict(padding=(2, 2)), ["direct_1"], ["plain_input_grad_f32"]),
+    "lenet 1": ((64, 1, 28, 28), (6, 1, 5, 5), dict(padding=(2, 2)), ["direct"], ["plain_input_grad_f32"]),
     "lenet 2": ((64, 6, 14, 14), (16, 6, 5, 5), {}, ["gemm_forward"], ["vector_128x16_input_grad"]),
     "resnet 1": ((128, 3, 32, 32), (16, 3, 3, 3), SAME, ["gemm_forward"], ["plain_input_grad_f32"]),
     "resnet 2": ((128, 16, 32, 32), (16, 16, 3, 3), SAME, ["vector_128x16_forward"], ["vector_128x16_input_grad"]),

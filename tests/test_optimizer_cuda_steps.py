@@ -6,9 +6,8 @@ import numpy as np
 import pytest
 
 from minigrad_kernels import interpreter, optimizer
-from minigrad_kernels.optimizer import SGD, Adagrad, Adam, Plan, RMSprop, cuda
+from minigrad_kernels.optimizer import SGD, Adagrad, Adam, Plan, RMSprop, cuda, cuda_update
 from minigrad_kernels.optimizer.cuda_rules import RULES
-from minigrad_kernels.optimizer.cuda_update import UPDATE, coefficients
 
 from .kernel_runs import DEVICE, moved, on_host
 from .test_kernels_optimizer import hyper
@@ -20,7 +19,7 @@ on_the_interpreter = pytest.mark.skipif(DEVICE != "interpreter", reason="reads w
 def coefficients(name, settings, scale=1.0, found_inf=0.0):
     there, numbers = moved(settings, DEVICE), [moved(np.full(1, number), DEVICE) for number in (scale, found_inf)]
     single, double = moved(np.zeros(10, np.float32), DEVICE), moved(np.zeros(10), DEVICE)
-    cuda.UPDATES[name][1]((1,), (1,), (there, *numbers, single, double))
+    cuda_update.coefficients((1,), (1,), (there, *numbers, single, double, RULES[name][0]))
     return on_host(single), on_host(double), on_host(there)
 
 
@@ -133,8 +132,8 @@ def test_repeating_both_launches_is_the_next_step(name, sent):
     for last, numbers in zip(steps[:-1], steps[1:], strict=True):
         held.advance(last)
         held.send(numbers)
-        coefficients((1,), (1,), (held.hyper, held.one, held.zero, held.single, held.double, rule))
-        UPDATE["float32"]((found.blocks,), (256,), arguments)
+        cuda_update.coefficients((1,), (1,), (held.hyper, held.one, held.zero, held.single, held.double, rule))
+        cuda_update.UPDATE["float32"]((found.blocks,), (256,), arguments)
     assert len(sent) == before + 1  # the last rate
     for numbers in steps:
         getattr(optimizer, name)(*host, numbers)
@@ -152,7 +151,7 @@ def test_a_launch_that_fails_leaves_the_count_to_the_host(monkeypatch, sent):
         raise RuntimeError("no such luck")
 
     with monkeypatch.context() as patch:
-        patch.setitem(UPDATE, "float32", broken)
+        patch.setitem(cuda_update.UPDATE, "float32", broken)
         with pytest.raises(RuntimeError, match="no such luck"):
             optimizer.adam(*lists, advanced("adam", TOGETHER), plan)
     optimizer.adam(*lists, advanced("adam", TOGETHER), plan)

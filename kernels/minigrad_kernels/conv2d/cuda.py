@@ -2,7 +2,7 @@
 
 Rungs, lowest first: plain, the formula; gemm, tiles of a matrix product that is gathered from the images; vector, the
 same by 128-bit loads, for tiles of two sizes; tensor, products on tensor cores, with copies that travel by themselves;
-split, long sums of few results in slices. Beside them, for some layers: direct, for images of few channels; product,
+split, long sums of few results in slices. Beside them, for some layers: direct, for images of one channel; product,
 for filters of one pixel, which are matrices. Groups of one channel run plain.
 
 Float64 runs on the plain rung. Float16 and bfloat16 run on tensor, unless `fits` or the place of an array says that the
@@ -68,7 +68,7 @@ def _plan(direction, x_shape, w_shape, out_size, settings, kind, at_multiple, ru
         )
     if name == "direct":
         width = cuda_direct.width_of(work.makes)
-        tile, kernel = (cuda_direct.pixels_of(work.makes), cuda_direct.WIDEST), cuda_direct.DIRECT[work.reads]
+        tile, kernel = (cuda_direct.pixels_of(work.makes), cuda_direct.WIDEST), cuda_direct.direct
         shared = work.steps * width * 4
     elif name == "tensor":
         tile, kernel, shared = TILE_ON_CORES, TENSOR[kind, work.adjoint], shared_of(kind)

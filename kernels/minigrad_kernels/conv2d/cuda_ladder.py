@@ -53,8 +53,8 @@ def misfits_of(work, kind, at_multiple):
     wanted["split"] = None if work.slices > 1 else f"long sums for few results, got {work.steps} terms"
     wanted["direct"] = None
     filters = work.steps * cuda_direct.width_of(work.makes) * 4
-    if work.adjoint or work.reads not in cuda_direct.DIRECT or work.groups > 1 or filters > SHARED:
-        wanted["direct"] = "the forward direction, images of one or three channels, small filters"
+    if work.adjoint or work.source[2] > 1 or filters > SHARED:
+        wanted["direct"] = "the forward direction, images of one channel, small filters"
     wanted["product"] = None if work.matrices else "filters of one pixel, stride 1, no padding and one group"
     if kind not in ("float32", "tf32"):
         keep = ("split", "tensor") if kind in CORES else ("plain",)
