@@ -44,7 +44,7 @@ def steps():
 
 @pytest.mark.parametrize("half", HALVES)
 def test_a_step_in_16_bits_multiplies_on_tensor_cores(steps, half):
-    """All else is widened to float32. Its results are those of the CPU, which rounds at the same places, and near those of float32."""
+    """All else is widened. Results are those of the CPU, which rounds at the same places, and near those of float32."""
     loss, gradients, buffers, launched = steps[half]
     for kernel in ("conv2d_tensor", "conv2d_weight_tensor", "matmul_asynchronous"):
         assert any(name.startswith(f"{kernel}_{half}") for name in launched), kernel
