@@ -3,7 +3,7 @@
 steps        training steps of two networks: the same bits twice, losses near the CPU's
 graphs       training steps by graphs: the bits of eager ones, no launch from Python, and the time of both
 sanitizer    every kernel at small sizes under compute-sanitizer: memcheck, racecheck, initcheck, synccheck
-hopper       the rungs of the matrix product for Hopper alone, each in a process of its own; others take those that work
+hopper       the rung of the matrix product for Hopper alone, in a process of its own; others take it if it works
 correctness  the tables of tests/cases and every rung of every ladder, on the device
 ops          every op of the engine beside the CPU, on the device
 kernels      memory-bound kernels beside a device copy, and the host time of a launch
