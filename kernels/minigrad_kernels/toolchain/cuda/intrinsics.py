@@ -4,8 +4,8 @@ Kernels get all of it from here, so that one module stands between them and the 
 and stores, a mark for loops to unroll, and every instruction that has no name in Python: `inline_ptx` makes a
 function of any of those.
 
-Where no compiler is installed the names still exist, so that kernels can be imported, and interpreted from the PTX
-that ships with them; only compiling says what is missing.
+Where no compiler is installed the names still exist, so that kernels can be imported, and interpreted from PTX of an
+archive; only compiling says what is missing.
 
 Source  NVIDIA, "Parallel Thread Execution ISA", version 9.0; "CUDA C++ Programming Guide", version 13.0
 """
