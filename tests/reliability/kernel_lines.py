@@ -2,8 +2,8 @@
 
     KERNEL_LINES=FILE python -m pytest -p tests.reliability.kernel_lines ...
 
-adds nothing to the tests but a file of "path:line" at their end. Lines are those that PTX has instructions for: what the
-compiler works out itself, or drops, has none.
+adds nothing to the tests but a file of "path:line" at their end. Lines are those that PTX has instructions for: what
+the compiler works out itself, or drops, has none.
 """
 
 import json
