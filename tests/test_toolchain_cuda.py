@@ -335,9 +335,10 @@ def test_a_clean_kernel_has_no_problems(fresh):
 
 @compiled
 def test_innermost_loops():
-    (loop,) = report.loops(cuda_kernels.power(3), "sm_90")
+    k = cuda_kernels.power(3)
+    (loop,) = report.loops(k, "sm_90")
     assert loop["FFMA"] == 3, "twelve steps, unrolled by three"
-    assert report.inner_loop(cuda_kernels.power(3), "sm_90") == loop
+    assert report.inner_loop(k, "sm_90") == loop
     assert report.loops(cuda_kernels.four_copies, "sm_90") == []
     assert report.inner_loop(cuda_kernels.four_copies, "sm_90").total() == 0
 
