@@ -103,8 +103,6 @@ def problems(kernel, architecture):
     wrong = [f"{made.spills} bytes of spills"] if made.spills else []
     wrong += [f"{made.stack} bytes of stack"] if made.stack else []
     wrong += [f"no {wanted}" for wanted in kernel.opcodes if not any(o.startswith(wanted) for o in found)]
-    unwanted = LOCAL
-    if not any(kind.startswith("f64") for _, kind in kernel.parameters):
-        unwanted += DOUBLE
+    unwanted = LOCAL if any(kind.startswith("f64") for _, kind in kernel.parameters) else LOCAL + DOUBLE
     wrong += [f"{opcode} in the code" for opcode in sorted(found) if opcode.startswith(unwanted)]
     return wrong
