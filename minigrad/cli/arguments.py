@@ -74,7 +74,8 @@ def _add_kernels(kernels):
         "--arch", nargs="+", type=text, metavar="SM", help="architectures such as sm_90; default those of each kernel"
     )
     kernels.add_argument("--ladder", action="store_true", help="what each rung of the matrix product costs, counted")
-    kernels.add_argument("--write-ptx", action="store_true", help="renew the PTX that ships with the package")
+    kernels.add_argument("--check", action="store_true", help="compare with the manifest, where its tools are here")
+    kernels.add_argument("--write", action="store_true", help="make the manifest anew")
 
 
 def _add_train(train):

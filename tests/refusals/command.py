@@ -171,7 +171,9 @@ kernels nothing_of_that_name         | nothing_of_that_name
 kernels --arch sm_12                 | sm_12
 kernels --arch                       | --arch: expected at least one argument
 kernels --ladder=1                   | --ladder: ignored explicit argument '1'
-kernels --write-ptx=1                | --write-ptx: ignored explicit argument '1'
+kernels --write=1                    | --write: ignored explicit argument '1'
+kernels --check=1                    | --check: ignored explicit argument '1'
+kernels matmul --write               | --write: makes the whole manifest, wants no names
 profile vgg                          | invalid choice: 'vgg' \\(choose from
 profile mlp --steps 0                | --steps: got 0, want an integer of at least 1
 profile mlp --batch-size x           | --batch-size: got x, want an integer of at least 1

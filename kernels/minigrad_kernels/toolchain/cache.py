@@ -16,7 +16,7 @@ import time
 import zlib
 from pathlib import Path
 
-__all__ = ["cache_folder", "fingerprint", "load", "place_of", "prune", "save", "user_cache"]
+__all__ = ["cache_folder", "fingerprint", "load", "place_of", "prune", "replace", "save", "user_cache"]
 
 # Settings of Numba that change the code it emits.
 EMISSION = ("OPT", "LOOP_VECTORIZE", "SLP_VECTORIZE", "BOUNDSCHECK", "DEBUGINFO_DEFAULT", "ENABLE_AVX")
@@ -124,15 +124,24 @@ def save(function, signature, kept):
         if place is None:
             return
         content = pickle.dumps(kept)
-        with tempfile.NamedTemporaryFile(dir=place.parent, prefix=".", delete=False) as file:
-            file.write(zlib.crc32(content).to_bytes(4, "little") + content)
-        try:
-            os.replace(file.name, place)
-        except OSError:  # another process has the file open, where systems mind
-            os.unlink(file.name)
+        replace(place, zlib.crc32(content).to_bytes(4, "little") + content)
         _prune_once()
     except OSError:
         return
+
+
+def replace(file, content):
+    """Write a file so that others see either all of it or nothing."""
+    file.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.NamedTemporaryFile(dir=file.parent, prefix=".", delete=False) as temporary:
+        try:
+            temporary.write(content)
+            temporary.close()
+            os.chmod(temporary.name, 0o644)
+            os.replace(temporary.name, file)
+        except BaseException:
+            os.unlink(temporary.name)
+            raise
 
 
 @functools.cache
