@@ -62,7 +62,7 @@ def parser():
     info = commands.add_parser("info", help="versions, devices, threads, memory and the cache of kernels")
     info.set_defaults(action=_lazily("inspection", "run_info"))
     info.add_argument("--measure", action="store_true", help="measure how fast bytes travel to, from and within a GPU")
-    warmup = commands.add_parser("warmup", help="compile the CPU's kernels before they are needed; a second CPU helps")
+    warmup = commands.add_parser("warmup", help="compile the CPU's kernels before they are needed")
     warmup.set_defaults(action=_lazily("warmup", "run_warmup"))
     warmup.add_argument("--models", nargs="+", type=_text, metavar="NAME", help="networks to be trained; default all")
     warmup.add_argument("--threads", type=_count, metavar="N", help="for kernels: the code is the same for any number")

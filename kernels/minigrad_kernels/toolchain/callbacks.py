@@ -6,7 +6,7 @@ from numba.core.ccallback import CFunc
 from numba.core.codegen import JITCodeLibrary
 from numba.core.compiler_lock import global_compiler_lock
 
-from . import cache, claims, companion, progress
+from . import cache, progress
 from .compiler import no_collection
 
 __all__ = ["callback"]
@@ -17,12 +17,7 @@ def callback(function, signature):
     made = _Callback(function, (signature.args, signature.return_type), {}, {"error_model": "numpy"})
     made._cache = _Kept(function)
     with global_compiler_lock:
-        if cache.load(function, made._sig) is not None:
-            made.compile()
-            return made
-        companion.tell(progress.name_of(function))
-        with claims.claim(cache.place_of(function, made._sig), function):
-            made.compile()  # or load, if another process was first
+        made.compile()
     return made
 
 

@@ -7,13 +7,12 @@ elements. The function takes pointers to x, y and out, the number of elements, a
 
 import functools
 
-import numba
 import numpy as np
 from llvmlite import ir
 from numba.core import types
 from numba.extending import intrinsic
 
-from .cpu import compiled, elements, jit
+from .cpu import elements, jit
 from .memory import array_at, copy, stack_array
 from .rows import row_sum
 from .runs import RUN, SMALL, runs
@@ -25,10 +24,6 @@ PIECE = 1024  # elements of a run whose results are added up in float32, before 
 DOUBLE = np.dtype(np.float64)
 POINTER = types.CPointer(types.float32)
 SIGNATURE = types.void(POINTER, POINTER, POINTER, types.intp, types.float32, types.float32)
-
-
-def _cfunc(cache, error_model, nogil):
-    return numba.cfunc(SIGNATURE, cache=cache, error_model=error_model)
 
 
 @intrinsic
@@ -116,10 +111,8 @@ class loop:
 
     @functools.cached_property
     def compiled(self):
-        try:
-            from .callbacks import callback
-        except (AttributeError, ImportError):  # this version of Numba lacks something that the way leads through
-            return compiled(self.function, _cfunc)
+        from .callbacks import callback
+
         return callback(self.function, SIGNATURE)
 
     @functools.cached_property
