@@ -13,7 +13,7 @@ internals are used beside it, as they are in the versions of NUMBA:
     JITCPUCodegen       _module_pass_manager, which gives a pair since 0.62
     CPUDispatcher       _cache, add_overload, overloads
     CompileResult       _reduce, _rebuild, as Numba's own cache uses them
-    flags, contexts     no_compile, no_cpython_wrapper, _nrt, cached_internal_func, insert_user_function
+    flags, contexts     no_compile, no_cpython_wrapper, enable_nrt, cached_internal_func, insert_user_function
 
 In other versions cpu.py does without this module: it compiles in Numba's own way, and says so.
 """
@@ -26,7 +26,9 @@ from numba.core import types
 from numba.core.codegen import JITCodeLibrary
 from numba.core.compiler import CompilerBase, CompileResult, DefaultPassBuilder
 from numba.core.compiler_lock import global_compiler_lock
+from numba.core.compiler_machinery import AnalysisPass, register_pass
 from numba.core.registry import CPUDispatcher
+from numba.core.typed_passes import IRLegalization
 
 from . import cache, progress
 
@@ -34,10 +36,10 @@ __all__ = ["Entry", "Part", "no_collection"]
 
 # No fast-math flag, not even contract: whether x*y + z is rounded once would follow from whether the compiler chose
 # vectors at that place, and so from the layout and the number of threads. The microkernels say contract themselves.
-# Callers hold all arrays, so that nothing counts references to them (_nrt).
-OPTIONS = dict(nopython=True, error_model="numpy", nogil=True, no_cfunc_wrapper=True, _nrt=False)
+OPTIONS = dict(nopython=True, error_model="numpy", nogil=True, no_cfunc_wrapper=True)
 WRAPPER = "_ZN7cpython"  # how the functions that Python calls begin
 LARGE = 1050  # instructions before optimisation, of which about a quarter remains
+RUNTIME = "NRT_"  # how the functions of Numba's runtime begin
 
 _internal: dict = {}  # what Numba compiles for itself, here without references: others must not get it
 
@@ -116,6 +118,20 @@ class _EntryLibrary(_Library):
         manager.run(self._final_module, builder)
 
 
+@register_pass(mutates_CFG=False, analysis_only=True)
+class _ForgetReferences(AnalysisPass):
+    """Nothing counts references to arrays from here on: callers hold them all."""
+
+    _name = "minigrad_forget_references"
+
+    def __init__(self):
+        super().__init__()
+
+    def run_pass(self, state):
+        state.targetctx = state.targetctx.subtarget(enable_nrt=False, cached_internal_func=_internal)
+        return False
+
+
 class _EntryCompiler(CompilerBase):
     """Numba's compiler with one of our libraries."""
 
@@ -125,8 +141,10 @@ class _EntryCompiler(CompilerBase):
         state = self.state
         state.library = self.library(state.targetctx.codegen(), state.func_id.func_qualname)
         state.library.enable_object_caching()
-        state.targetctx.cached_internal_func = _internal
-        return [DefaultPassBuilder.define_nopython_pipeline(state)]
+        passes = DefaultPassBuilder.define_nopython_pipeline(state)
+        passes.add_pass_after(_ForgetReferences, IRLegalization)
+        passes.finalize()
+        return [passes]
 
     def compile_extra(self, function):
         with progress.compiling(function), no_collection():
@@ -192,9 +210,12 @@ class _Cache:
         self.function = function
 
     def load_overload(self, signature, context):
-        kept = cache.load(self.function, signature)
-        return kept and CompileResult._rebuild(context, *kept)
+        runtime, *kept = cache.load(self.function, signature) or [False]
+        if runtime:
+            context.refresh()
+        return CompileResult._rebuild(context, *kept) if kept else None
 
     def save_overload(self, signature, result):
         if not result.library.has_dynamic_globals:  # addresses of this process
-            cache.save(self.function, signature, result._reduce())
+            runtime = any(function.name.startswith(RUNTIME) for function in result.library._final_module.functions)
+            cache.save(self.function, signature, (runtime, *result._reduce()))
