@@ -48,7 +48,7 @@ def parser():
     export.add_argument("--onnx", type=text, metavar="FILE", required=True, help="the file to write")
     info = commands.add_parser("info", help="versions, devices, threads, memory and the cache of kernels")
     info.set_defaults(action=_lazily("inspection", "run_info"))
-    warmup = commands.add_parser("warmup", help="compile the CPU's kernels before they are needed; a second CPU helps")
+    warmup = commands.add_parser("warmup", help="compile the CPU's kernels before they are needed")
     warmup.set_defaults(action=_lazily("warmup", "run_warmup"))
     warmup.add_argument("--models", nargs="+", choices=models.MODELS, help="networks to be trained; default all")
     _add_threads(warmup)

@@ -21,7 +21,7 @@ COLOUR = ("resnet",)  # trained on CIFAR-10; the others on digits
 def run_warmup(options):
     """Train each network on a few images of noise, by each optimiser; say what that compiled."""
     names = options.models or list(models.MODELS)
-    begin, before, compiled = time.perf_counter(), _kept(), []
+    begin, compiled = time.perf_counter(), []
     bar = tqdm(total=len(names) * len(OPTIMIZERS), unit=" trainings", leave=False, disable=None)
 
     def listener(kernel, seconds):
@@ -34,18 +34,10 @@ def run_warmup(options):
                 bar.set_description(f"{name}, {optimizer}")
                 _train(name, optimizer)
                 bar.update()
-    seconds, others = time.perf_counter() - begin, _kept() - before - len(compiled)
-    beside = f" and {others} by a second process" if compiled and others > 0 else ""
-    time_taken = f"in {sum(compiled):.1f} s{beside}, {seconds:.1f} s in all"
+    time_taken = f"in {sum(compiled):.1f} s, {time.perf_counter() - begin:.1f} s in all"
     print(f"{len(compiled)} kernels compiled {time_taken}, for {', '.join(names)}")
     print(f"kernel cache: {cache_folder() or 'none: no folder can be written'}")
     return 0
-
-
-def _kept():
-    """How many kernels lie in the cache."""
-    folder = cache_folder()
-    return sum(1 for file in folder.iterdir() if not file.name.startswith(".")) if folder else 0
 
 
 def _train(name, optimizer):
