@@ -13,7 +13,7 @@ from tests.test_toolchain_cpu import CATCH, TWO, USE, kernel, python  # noqa: F4
 # ruff: noqa: F811  (a fixture has the name of the argument that asks for it)
 
 ROOT = Path(__file__).parents[1]
-RANGE = "numba>={0}.{1},<{2}.{3}".format(*cpu.NUMBA[0], *cpu.NUMBA[1])
+RANGE = "numba>={}.{},<{}.{}".format(*cpu.NUMBA[0], *cpu.NUMBA[1])
 
 
 @shared
@@ -152,8 +152,7 @@ print(type(kernel.twice.entry).__module__, *caught)"""
     kind, *said = python(code, kernel, NUMBA_NUM_THREADS="2")
     assert kind == "numba.core.registry"
     assert " ".join(said) == (
-        "kernels use one thread, compile slowly and are not kept on disk: "
-        f"numba is {numba.__version__}, wanted {RANGE}"
+        f"kernels use one thread, compile slowly and are not kept on disk: numba is {numba.__version__}, wanted {RANGE}"
     )
 
 
