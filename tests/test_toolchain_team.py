@@ -152,8 +152,7 @@ print(type(kernel.twice.entry).__module__, *caught)"""
     kind, *said = python(code, kernel, NUMBA_NUM_THREADS="2")
     assert kind == "numba.core.registry"
     assert " ".join(said) == (
-        "kernels use one thread, compile slowly and are not kept on disk: "
-        f"numba is {numba.__version__}, wanted {RANGE}"
+        f"kernels use one thread, compile slowly and are not kept on disk: numba is {numba.__version__}, wanted {RANGE}"
     )
 
 

@@ -9,11 +9,12 @@ network takes twice as long.
 Parts and entries are dispatchers of Numba with a compiler of their own, which Numba documents (CompilerBase). These
 internals are used beside it, as they are in the versions of NUMBA:
 
+    PassManager         passes
     JITCodeLibrary      _final_module, _finalized, _linking_libraries, _get_module_for_linking, _optimize_final_module
     JITCPUCodegen       _module_pass_manager, which gives a pair since 0.62
     CPUDispatcher       _cache, add_overload, overloads
     CompileResult       _reduce, _rebuild, as Numba's own cache uses them
-    flags, contexts     no_compile, no_cpython_wrapper, enable_nrt, cached_internal_func, insert_user_function
+    flags, contexts     no_compile, no_cpython_wrapper, enable_nrt, cached_internal_func, refresh, insert_user_function
 
 In other versions cpu.py does without this module: it compiles in Numba's own way, and says so.
 """
@@ -27,9 +28,17 @@ from numba.core.codegen import JITCodeLibrary
 from numba.core.compiler import CompilerBase, CompileResult, DefaultPassBuilder
 from numba.core.compiler_lock import global_compiler_lock
 from numba.core.compiler_machinery import AnalysisPass, register_pass
+from numba.core.errors import NumbaRuntimeError
 from numba.core.registry import CPUDispatcher
-from numba.core.typed_passes import IRLegalization
+from numba.core.typed_passes import (
+    InlineOverloads,
+    IRLegalization,
+    NopythonRewrites,
+    NoPythonSupportedFeatureValidation,
+)
+from numba.core.untyped_passes import InlineClosureLikes
 
+from ..errors import KindError
 from . import cache, progress
 
 __all__ = ["Entry", "Part", "no_collection"]
@@ -39,7 +48,9 @@ __all__ = ["Entry", "Part", "no_collection"]
 OPTIONS = dict(nopython=True, error_model="numpy", nogil=True, no_cfunc_wrapper=True)
 WRAPPER = "_ZN7cpython"  # how the functions that Python calls begin
 LARGE = 1050  # instructions before optimisation, of which about a quarter remains
-RUNTIME = "NRT_"  # how the functions of Numba's runtime begin
+# Passes of Numba's that kernels do without: closures, and arrays that are made and die. They take a twentieth.
+UNNEEDED = InlineClosureLikes, InlineOverloads, NopythonRewrites, IRLegalization
+RUNTIME, ALLOCATION = "NRT_", "NRT_MemInfo_alloc"  # how functions of Numba's runtime begin
 
 _internal: dict = {}  # what Numba compiles for itself, here without references: others must not get it
 
@@ -116,6 +127,12 @@ class _EntryLibrary(_Library):
                 function.linkage = "internal"  # nobody else calls it, so numbers that all calls give are constants
         manager, builder = self._codegen._module_pass_manager()
         manager.run(self._final_module, builder)
+        if any(function.name.startswith(ALLOCATION) for function in self._final_module.functions):
+            raise NumbaRuntimeError("an array that nobody would free")
+
+
+def _nothing():
+    return
 
 
 @register_pass(mutates_CFG=False, analysis_only=True)
@@ -128,37 +145,52 @@ class _ForgetReferences(AnalysisPass):
         super().__init__()
 
     def run_pass(self, state):
-        state.targetctx = state.targetctx.subtarget(enable_nrt=False, cached_internal_func=_internal)
+        state.targetctx = state.targetctx.subtarget(
+            enable_nrt=False,
+            cached_internal_func=_internal,
+            refresh=_nothing,  # else it looks for more functions at each that it does not find
+        )
         return False
 
 
-class _EntryCompiler(CompilerBase):
+class _Compiler(CompilerBase):
     """Numba's compiler with one of our libraries."""
 
-    library = _EntryLibrary
+    library: type
 
     def define_pipelines(self):
         state = self.state
         state.library = self.library(state.targetctx.codegen(), state.func_id.func_qualname)
         state.library.enable_object_caching()
         passes = DefaultPassBuilder.define_nopython_pipeline(state)
-        passes.add_pass_after(_ForgetReferences, IRLegalization)
+        passes.add_pass_after(_ForgetReferences, NoPythonSupportedFeatureValidation)
+        passes.passes = [(kind, text) for kind, text in passes.passes if kind not in UNNEEDED]
         passes.finalize()
         return [passes]
+
+    def compile_extra(self, function):
+        try:
+            return super().compile_extra(function)
+        except NumbaRuntimeError as error:
+            name = progress.name_of(function)
+            hint = "wanted one that the caller gives, and loops instead of copies between slices"
+            raise KindError(f"{name}: kernels allocate no arrays; {hint}") from error
+
+
+class _EntryCompiler(_Compiler):
+    library = _EntryLibrary
 
     def compile_extra(self, function):
         with progress.compiling(function), no_collection():
             return super().compile_extra(function)
 
 
-class _PartCompiler(_EntryCompiler):
+class _PartCompiler(_Compiler):
     library = _PartLibrary
 
     def define_pipelines(self):
         self.state.flags.no_compile = self.state.flags.no_cpython_wrapper = True
         return super().define_pipelines()
-
-    compile_extra = CompilerBase.compile_extra
 
 
 @contextmanager
@@ -170,7 +202,6 @@ def no_collection():
         yield
     finally:
         if on:
-            gc.collect(1)  # once; what lives counts as old then
             gc.enable()
 
 
