@@ -39,7 +39,7 @@ def _entries(file):
     with ZipFile(file) as found:
         if ARCHIVE in found.namelist():
             return _entries(io.BytesIO(found.read(ARCHIVE)))
-        return {name: found.read(name).decode() for name in found.namelist() if name.endswith(".ptx")}
+        return {name: found.read(name) for name in found.namelist() if name.endswith(".ptx")}
 
 
 @functools.cache
@@ -56,11 +56,9 @@ def _archive(path):
 
 def load_ptx(name, key):
     """PTX as keys.py keeps it, from an archive or the user's cache; None if neither has it."""
-    text = _archive(os.environ.get("MINIGRAD_PTX")).get(f"{name}-{key}.ptx")
-    if text is None:
-        _, kept = _load(f"{name}-{key}-{_tools(0)}.ptx")
-        text = kept and kept.decode()
-    return text
+    archived = _archive(os.environ.get("MINIGRAD_PTX")).get(f"{name}-{key}.ptx")
+    kept = archived or _load(f"{name}-{key}-{_tools(0)}.ptx")[1]
+    return kept and kept.decode()
 
 
 def save_ptx(name, key, text):

@@ -11,6 +11,7 @@ import threading
 from collections import deque
 
 import numpy as np
+from cupy import asarray as upload
 from cupy.cuda import Device, Event, alloc_pinned_memory, driver, get_current_stream, get_elapsed_time, runtime
 from cupy.cuda.function import Module
 
@@ -19,7 +20,7 @@ from ..capture import capturing
 from .compiler import NoCompilerError
 from .kernel import SPECIFIC
 
-__all__ = ["Launcher", "device_architecture", "device_name", "milliseconds", "write"]
+__all__ = ["Launcher", "device_architecture", "device_name", "milliseconds", "upload", "write"]
 
 SLOTS = {  # of struct: the type of a parameter, filled up to 8 bytes
     "f16": "e6x", "f32": "f4x", "f64": "d", "i8": "b7x", "u8": "B7x", "i16": "h6x", "u16": "H6x",
