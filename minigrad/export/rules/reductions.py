@@ -40,7 +40,7 @@ def _mean(graph, results, input, axes, keepdim):
 
 
 @rule(sums._var)
-def _var(graph, results, input, axes, keepdim, correction, whole):
+def _var(graph, results, input, axes, keepdim, correction):
     deviation = graph.node("Sub", input, mean(graph, input, axes))
     squares = graph.node("Mul", deviation, deviation)
     if not correction:
