@@ -5,17 +5,14 @@ python examples/custom_kernel.py [--device cuda]
 The op is squareplus, out = (x + sqrt(x^2 + 4)) / 2, a smooth relu. The kernel is the formula; the rule of the gradient
 is the derivative, out / sqrt(x^2 + 4), written in differentiable operations, so that every further derivative comes
 free. On the device "interpreter" the compiled kernel runs in NumPy, on any machine; with --device cuda on a GPU.
-The compiled text lies in examples/notebooks/ptx, so no compiler is needed until the kernel is changed. For a kernel of
-your own leave @portable out: with `pip install -e ".[compile]"`, which needs no GPU, a kernel is compiled when it is
-first started (examples/docs/gpu-kernels.md).
+The kernel is compiled when it is first started, with `pip install -e ".[compile]"`, which needs no GPU
+(examples/docs/gpu-kernels.md).
 
 Expect equal numbers on the CPU and on the device, gradients that agree with differences, and a network that learns.
 """
 
 import argparse
 import math
-import sys
-from pathlib import Path
 
 import numpy as np
 
@@ -24,13 +21,9 @@ from minigrad import device, nn, optim, primitive
 from minigrad.check import gradcheck, gradgradcheck
 from minigrad_kernels.toolchain.cuda import cuda, f32, kernel
 
-sys.path.insert(0, str(Path(__file__).resolve().parent / "notebooks"))
-from portable import portable  # noqa: E402
-
 THREADS = 256
 
 
-@portable
 @kernel("f32* x, f32* out, i32 n", threads=THREADS)
 def squareplus_f32(x, out, n):
     i = cuda.blockIdx.x * cuda.blockDim.x + cuda.threadIdx.x

@@ -4,14 +4,12 @@ Tensor and backward are in `engine`, operations in `ops` (also here and in `nn.f
 rules in `optim`, data sets in `data`, training loops in `train`; `profile` tells where time and memory go.
 """
 
-from . import starting  # noqa: F401  (first: it takes Ctrl-C from here on)
-
-# isort: split
 from math import inf, nan, pi
 from typing import TYPE_CHECKING
 
 from . import cuda, nn, operators, ops, optim, profile  # noqa: F401  (operators binds + - * / @ [] and the methods of Tensor)
 from .anomaly import detect_anomaly
+from .checkpoint import load_weights
 from .create import (
     arange,
     empty,
@@ -37,7 +35,7 @@ from .device import default_generator, empty_cache, manual_seed, memory_statisti
 from .device.types import bfloat16, bool, float16, float32, float64, int8, int16, int32, int64, long, uint8
 from .engine import Tensor, enable_grad, grad, is_grad_enabled, no_grad, primitive
 from .errors import MinigradError
-from .export import export_onnx, load_weights
+from .export import export_onnx
 from .modes import deterministic, is_deterministic, tf32, winograd
 from .ops import *
 from .ops.autocast import autocast
@@ -113,7 +111,7 @@ if not TYPE_CHECKING:  # which would then believe in every name
         from importlib import import_module
         from sys import modules
 
-        lazy = "amp check checkpoint data draw estimator graph models parallel report train"
+        lazy = "amp check checkpoint data draw graph models parallel report train"
         if name in lazy.split():
             return import_module(f".{name}", __name__)
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}", name=name, obj=modules[__name__])

@@ -17,7 +17,7 @@ from minigrad_kernels.toolchain.capture import capturing
 from . import device, fusion
 from .flags import flag_of
 from .modes import Mode, autocasting, enable_grad, is_grad_enabled, no_grad, recording, repeating
-from .node import is_first, one, target_of
+from .node import one, target_of
 from .primitive import Primitive, primitive
 from .tensor import Tensor
 
@@ -28,7 +28,6 @@ __all__ = [
     "backward",
     "enable_grad",
     "grad",
-    "is_first",
     "is_grad_enabled",
     "no_grad",
     "primitive",

@@ -26,7 +26,7 @@ __all__ = [
 recording = Mode("recording", True)
 determinism = Mode("determinism", True)
 autocasting = Mode("autocasting", None)  # of ops/autocast.py: the Region that is open
-watching = Mode("watching", None)  # what is called in place of an application: watching.get()(primitive, values)
+watching = Mode("watching", None)  # who writes down what is applied: called with (primitive, values), applies it itself
 
 
 def no_grad():

@@ -9,7 +9,7 @@ from . import device
 from .anomaly import check_gradient
 from .tensor import Tensor
 
-__all__ = ["Later", "Node", "edge_to", "is_first", "now", "one", "target_of"]
+__all__ = ["Later", "Node", "edge_to", "now", "one", "target_of"]
 
 _order = itertools.count()
 
@@ -186,8 +186,3 @@ def one(place, dtype):
     one = device.full((), 1, dtype, like=place)
     place.wait()  # other streams may be the next to read it
     return one
-
-
-def is_first(gradient):
-    """Whether an array is the 1 with which backward begins at a scalar that is given no gradient."""
-    return not gradient.shape and gradient is one(device.place_of(gradient), gradient.dtype)

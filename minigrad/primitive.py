@@ -26,7 +26,7 @@ from .modes import recording, watching
 from .node import Node, edge_to
 from .tensor import Tensor
 
-__all__ = ["Primitive", "primitive", "watching"]
+__all__ = ["Primitive", "primitive"]
 
 made = Tensor.made
 
@@ -165,6 +165,8 @@ class Primitive:
 
     def __call__(self, *args, **kwargs):
         values = self.bind(*args, **kwargs)
+        if (watch := watching.get()) is not None:
+            return watch(self, values)
         if self.extensions and (result := fusion.extended(self, values)) is not None:
             return result if self.single else (result, *[None] * (len(self.outputs) - 1))
         if self.shape is not None and (result := fusion.later(self, values)) is not None:
@@ -173,8 +175,6 @@ class Primitive:
 
     def now(self, values):
         """Apply it to arguments in the order of the signature, at once."""
-        if (watch := watching.get()) is not None:
-            return watch(self, values)
         recorded = recording.get()
         arguments, edges, away = self._opened(values, recorded)
         watched = recorded and anomaly.get() and has_history(values)

@@ -4,11 +4,30 @@ from pathlib import Path
 
 import pytest
 
+from minigrad_kernels.toolchain.cuda.compiler import NoCompilerError
+
 REPOSITORY = Path(__file__).resolve().parents[1]
 os.environ.setdefault("MINIGRAD_TUNE", "0")  # times on the stand-in for a GPU say nothing; see test_tuning.py
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as in the background of a shell: tests send it to programs
     signal.signal(signal.SIGINT, signal.default_int_handler)
 reports = []  # lines for the end of the run, from tests that measure
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call():
+    """What has to compile a CUDA kernel is skipped where there is no compiler, and says so."""
+    try:
+        return (yield)
+    except NoCompilerError as error:
+        pytest.skip(f"compiles: {error}")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_setup():
+    try:
+        return (yield)
+    except NoCompilerError as error:
+        pytest.skip(f"compiles: {error}")
 
 
 @pytest.fixture(scope="session")
@@ -18,6 +37,22 @@ def shared_data():
     if not folder.is_dir():
         pytest.skip("no folder ../shared/data with MNIST and CIFAR-10 files beside the repository")
     return folder
+
+
+def pytest_addoption(parser):
+    parser.addoption("--deep", action="store_true", help="also run the tests marked deep, which take long")
+
+
+def pytest_configure(config):
+    config.addinivalue_line("markers", "deep: takes long, runs with --deep alone")
+
+
+def pytest_collection_modifyitems(config, items):
+    """Leave the deep tests to --deep; pytest's last line counts them as deselected."""
+    if not config.getoption("--deep"):
+        deep = [item for item in items if item.get_closest_marker("deep")]
+        config.hook.pytest_deselected(items=deep)
+        items[:] = [item for item in items if not item.get_closest_marker("deep")]
 
 
 def pytest_sessionfinish(session, exitstatus):

@@ -106,3 +106,11 @@ def with_a_bare_number(x, out):
 @kernel("f32* x, f32* out, i32 n", threads=32, opcodes=("LDG.E.128",))
 def without_its_opcode(x, out, n):
     out[0] = x[i32(n)]
+
+
+@kernel("f32* x, f32* bias, f32* out, i32 size, u32 columns", threads=256)
+def bias_relu(x, bias, out, size, columns):
+    """out = max(x + bias, 0), an element a thread"""
+    i = i32(cuda.blockIdx.x * cuda.blockDim.x + cuda.threadIdx.x)
+    if i < size:
+        out[i] = max(x[i] + bias[u32(u32(i) % columns)], f32(0))

@@ -16,8 +16,8 @@ from .cases import all_cases
 
 __all__ = [
     "CASES", "DEVICE", "PROCESSORS", "each_type", "exists", "generator", "guarded", "laid_out", "make_inputs",
-    "make_output", "moved", "on_host", "part", "run", "same_bits", "spoil", "wanted", "widened_arrays", "with_halves",
-    "within_rounding",
+    "make_output", "moved", "on_host", "part", "run", "same_bits", "spoil", "to_tf32", "wanted", "widened_arrays",
+    "with_halves", "within_rounding",
 ]  # fmt: skip
 
 DEVICE = os.environ.get("MINIGRAD_TEST_DEVICE", "interpreter")  # on which tests of CUDA kernels run them
@@ -81,6 +81,11 @@ def make_inputs(case, dtype, integers=False):
     layouts = case.layouts + (None,) * (count - len(case.layouts))
     rows = zip(case.shapes, kinds, layouts, strict=True)
     return [make_input(rng, shape, kind, layout, dtype, integers) for shape, kind, layout in rows]
+
+
+def to_tf32(array):
+    """Finite float32 rounded to the 10 bits of mantissa that TF32 has, ties away from zero."""
+    return ((array.view(np.uint32) + np.uint32(0x1000)) & np.uint32(0xFFFFE000)).view(np.float32)
 
 
 def spoil(array):

@@ -57,11 +57,16 @@ class Network:
         """One step on a batch of NumPy arrays; the loss before it."""
         x, target = self.there(images), moved(np.array(labels, np.int64), self.device)
         hidden, logits = self.forward(x)
-        losses, dlogits = self.there(np.full(len(images), np.nan)), self.there(np.full(logits.shape, np.nan))
-        softmax.cross_entropy_with_grad(logits, target, IGNORED, 1 / len(images), losses, dlogits)
+        loss, divisor, sums, dlogits = (
+            self.there(np.full(shape, np.nan)) for shape in ((), (), len(images), logits.shape)
+        )
+        space = self.bytes_there(softmax.workspace(len(images)))
+        softmax.cross_entropy_total(logits, target, IGNORED, True, loss, divisor, sums, space)
+        one = self.there(np.ones(()))
+        softmax.cross_entropy_total_grad(one, divisor, logits, target, IGNORED, sums, dlogits)
         self.backward(x, hidden, dlogits)
         self.update()
-        return float(on_host(losses).mean())
+        return float(on_host(loss))
 
     def backward(self, x, hidden, dlogits):
         g = self.gradients

@@ -12,7 +12,7 @@ from types import SimpleNamespace
 import numpy as np
 
 from minigrad_kernels.toolchain import cuda as words
-from minigrad_kernels.toolchain.cuda import Kernel
+from minigrad_kernels.toolchain.cuda import Kernel, compiler
 
 DTYPES = {
     "i8": np.int8, "u8": np.uint8, "i16": np.int16, "u16": np.uint16, "i32": np.int32, "u32": np.uint32,
@@ -201,6 +201,12 @@ def compiled(text, signature, name, threads=128, lowest="sm_75", **more):
     exec(text, space | more, defined := {})
     (function,) = defined.values()
     return Kernel(function, signature, name, threads, None, lowest, ())
+
+
+def ptx_of(kernel, architecture):
+    """PTX of a kernel for an architecture; nothing keeps it."""
+    types = [kind for _, kind in kernel.parameters]
+    return compiler.to_ptx(kernel.name, kernel.function, types, kernel.bounds, architecture)
 
 
 def _wrapping(kind):

@@ -1,4 +1,4 @@
-"""Images for the loader: the bits of the transforms on every device, both rungs, data sets beyond 2 GB, traffic."""
+"""Images for the loader: the bits of the transforms on every device, data sets beyond 2 GB, traffic."""
 
 import re
 
@@ -11,14 +11,13 @@ from minigrad_kernels.augment import cuda, cuda_kernels
 from minigrad_kernels.errors import KindError, ShapeError
 from minigrad_kernels.toolchain import set_threads, threads
 
-from .kernel_runs import CASES, DEVICE, make_inputs, moved, on_host, run, same_bits, wanted
+from .kernel_runs import CASES, DEVICE, moved, on_host, same_bits
 
 ROWS = [case for case in CASES if case.family == "augment"]
 MEAN, STD = (0.4914, 0.4822, 0.4465), (0.247, 0.2435, 0.2616)
 SCALE = (1 / (255 * np.array(STD))).astype(np.float32)
 SHIFT = (-np.array(MEAN) / np.array(STD)).astype(np.float32)
 each_device = pytest.mark.parametrize("device", ["cpu", DEVICE])
-each_rung = pytest.mark.parametrize("rung", ["plain", "vector"])
 
 
 def pixels(*shape):
@@ -30,14 +29,6 @@ def pixels(*shape):
 def empty(like, batch, device):
     n, c, h, w = like.shape
     return moved(np.full((batch, h, w, c), np.nan, np.float32).transpose(0, 3, 1, 2), device)
-
-
-@pytest.mark.parametrize("case", ROWS, ids=str)
-def test_plain_rungs(case, monkeypatch):
-    """The rows that otherwise take the vector rung."""
-    monkeypatch.setattr(cuda, "choose", lambda op, rung, misfits: "plain")
-    inputs = make_inputs(case, np.float32)
-    same_bits(run(case, np.float32, inputs, DEVICE), wanted(case, inputs))
 
 
 # ---- the transforms ----------------------------------------------------------------------------------------------
@@ -97,18 +88,16 @@ def test_read_only_images_are_welcome():
 # ---- CUDA --------------------------------------------------------------------------------------------------------
 
 
-@each_rung
 @pytest.mark.parametrize("function", ["gather", "cut"])
-def test_images_beyond_32_bits_of_bytes(rung, function):
+def test_images_beyond_32_bits_of_bytes(function):
     """Where the first image of a data set would lie, if this were the part of it that is in use."""
     images, far = pixels(4, 1, 8, 8), 2**27
     there, picks = interpreter.array(images.transpose(0, 2, 3, 1).copy()), interpreter.array(np.array([3, 1]) + far)
     first, out = interpreter.address(there) - far * 64, interpreter.empty((2, 8, 8, 1))
     scale, shift = (interpreter.array(array[:1]) for array in (SCALE, SHIFT))
-    kernel = getattr(cuda_kernels, f"{function}_{rung}")
+    kernel = getattr(cuda_kernels, function)
     if function == "gather":
-        share = 4 if rung == "vector" else 1
-        arguments = first, picks, scale, shift, out, 128 // share, 64 // share, 1
+        arguments = first, picks, scale, shift, out, 128, 64, 1
     else:
         cuts, flips = interpreter.array(np.ones((2, 2), np.int64)), interpreter.array(np.zeros(2, np.uint8))
         arguments = first, picks, cuts, flips, scale, shift, out, 128, 8, 8, 1, 1, 0
@@ -117,12 +106,11 @@ def test_images_beyond_32_bits_of_bytes(rung, function):
     np.testing.assert_array_equal(np.asarray(out)[..., 0], Normalize(MEAN[:1], STD[:1])(images[[3, 1]])[:, 0])
 
 
-def launch(function, images, rung=None, late=0, padding=0):
-    """(name of the kernel, its counts) on the interpreter; out begins `late` numbers after a multiple of 16 bytes."""
+def launch(function, images, padding=0):
+    """(name of the kernel, its counts) on the interpreter."""
     n, c, h, w = images.shape
     there = moved(images, "interpreter")
-    memory = interpreter.empty(n * c * h * w + 4)[late : late + n * c * h * w]
-    out = memory.reshape(n, h, w, c).transpose(0, 3, 1, 2)
+    out = interpreter.empty((n, h, w, c)).transpose(0, 3, 1, 2)
     picks = interpreter.array(np.arange(n))
     numbers = interpreter.array(np.ones(c, np.float32)), interpreter.array(np.zeros(c, np.float32))
     with interpreter.recording() as launches:
@@ -136,60 +124,20 @@ def launch(function, images, rung=None, late=0, padding=0):
     return name, report.counts
 
 
-def requests(counts, verb, ending):
-    return sum(n for op, n in counts.instructions.items() if op.startswith(f"{verb}.global") and op.endswith(ending))
-
-
-@each_rung
 @pytest.mark.parametrize("function", ["gather", "cut"])
-def test_traffic(rung, function, monkeypatch):
+def test_traffic(function):
     """A byte is read and four are written for each number, in whole sectors."""
-    monkeypatch.setattr(cuda, "choose", lambda op, asked, misfits: rung)
     images = pixels(4, 4, 8, 16)
     name, counts = launch(function, images)
-    assert name == f"augment_{function}_{rung}"
+    assert name == f"augment_{function}"
     assert counts.bytes_loaded["images"] == images.size and counts.bytes_stored == {"out": 4 * images.size}
     assert counts.sector_bytes_stored == counts.bytes_stored
-    if rung == "vector":
-        assert requests(counts, "st", ".v4.f32") == images.size // 128
-        if function == "gather":
-            assert counts.sector_bytes_loaded["images"] == images.size
-            assert requests(counts, "ld", ".u32") == images.size // 128
-    else:
-        assert requests(counts, "st", ".f32") == images.size // 32
 
 
-def test_choice_of_rungs():
-    assert launch("gather", pixels(2, 3, 4, 4))[0] == "augment_gather_vector"
-    assert launch("gather", pixels(2, 3, 5, 7))[0] == "augment_gather_plain"  # 105 bytes
-    assert launch("gather", pixels(2, 3, 4, 4), late=1)[0] == "augment_gather_plain"
-    assert launch("gather", pixels(3, 1, 1, 4)[1:])[0] == "augment_gather_vector"
-    assert launch("cut", pixels(2, 3, 4, 4))[0] == "augment_cut_vector"
-    assert launch("cut", pixels(2, 3, 5, 7))[0] == "augment_cut_plain"
-    assert launch("cut", pixels(2, 3, 4, 4), late=2)[0] == "augment_cut_plain"
-
-
-def test_images_at_odd_addresses_take_the_plain_rung():
-    memory = interpreter.array(np.zeros(97, np.uint8))[1:]
-    out = interpreter.empty((2, 4, 4, 3)).transpose(0, 3, 1, 2)
-    numbers = [interpreter.array(np.ones(3, np.float32)) for _ in range(2)]
-    with interpreter.recording() as launches:
-        images = memory.reshape(2, 4, 4, 3).transpose(0, 3, 1, 2)
-        augment.gather_normalize(images, interpreter.array(np.arange(2)), *numbers, out)
-    assert [name for name, _ in launches] == ["augment_gather_plain"]
-
-
-def test_refusals_of_rungs_sizes_and_kinds():
+def test_refusals_of_sizes_and_kinds():
     out = interpreter.empty((1, 2, 2, 1))
     arrays = pixels(1, 1, 2, 2), np.zeros(1, np.int64), np.ones(1, np.float32), np.ones(1, np.float32)
     there = [interpreter.array(array) for array in arrays]
-    words = "gather_normalize: rung is 'tiled', wants one of plain, vector"
-    with pytest.raises(ShapeError, match="^" + re.escape(words)):
-        cuda.gather_normalize(*there, out, rung="tiled")
-    words = "pad_crop_normalize: the rung vector wants images of a multiple of 4 bytes, that begin at a multiple of 4"
-    with pytest.raises(ShapeError, match="^" + re.escape(words)):
-        odd = interpreter.empty((1, 3, 1, 1))
-        cuda.pad_crop_normalize(there[0], there[1], None, None, 0, False, *there[2:], odd, rung="vector")
     far = np.broadcast_to(interpreter.empty(1), (1 << 16, 1 << 15, 1, 1)).view(interpreter.Array)
     words = "gather_normalize: out has shape (65536, 1, 32768, 1), wants less than 2147483648 numbers; split the batch"
     with pytest.raises(ShapeError, match="^" + re.escape(words)):

@@ -83,11 +83,15 @@ def test_accuracies_by_precision():
         return precision.summary(list(values), [98.0, 99.0])
 
     row = {"job": "MNIST", "command": "minigrad train", "seeds": 2}
-    row["precisions"] = {"float32": summary(98.0, 99.0), "tf32": summary(98.5, 99.5), "float16": summary(98.2, 98.0)}
+    row["precisions"] = {
+        "float32": summary(98.0, 99.0),
+        "bfloat16": summary(98.5, 99.5),
+        "float16": summary(98.2, 98.0),
+    }
     text = "\n".join(precision_tables.precision_table(MACHINE | {"jobs": [row]}))
     assert "| MNIST | 2 | 98.50 | 99.00 (+0.50 ± 0.00) | 98.10 (-0.40 ± 0.60) |" in text
     assert "`minigrad train --precision P`" in text
-    assert precision.apart(row) == ["tf32"], "beyond 0.2 points by more than twice the standard error"
+    assert precision.apart(row) == ["bfloat16"], "beyond 0.2 points by more than twice the standard error"
 
 
 def test_the_table_of_types_is_that_of_autocast():

@@ -114,7 +114,7 @@ def test_default_folder_names_time_data_and_model(tmp_path):
 # ---- refusals ------------------------------------------------------------------------------------------
 
 REFUSALS = {
-    "unknown model": (["--data", "digits", "--model", "vgg"], "unknown model 'vgg', want one of digits-cnn, "),
+    "unknown model": (["--data", "digits", "--model", "vgg"], "invalid choice: 'vgg' (choose from "),
     "unknown data": (["--data", "svhn"], "invalid choice: 'svhn'"),
     "batch 0": (["--batch-size", "0"], "--batch-size: got 0, want an integer of at least 1"),
     "batch text": (["--batch-size", "many"], "--batch-size: got many, want an integer"),
@@ -139,7 +139,7 @@ REFUSALS = {
     "writers": (["--data", "cifar10", "--new-writers"], "wants --data digits"),
     "empty out": (["--out", ""], "--out: got an empty text"),
     "empty resume": (["--resume", ""], "--resume: got an empty text"),
-    "empty model": (["--model", ""], "--model: got an empty text"),
+    "empty model": (["--model", ""], "--model: invalid choice: ''"),
     "empty data dir": (["--data-dir", ""], "--data-dir: got an empty text"),
     "resume elsewhere": (["--resume", "nowhere", "--data-dir", "nowhere"], "nowhere holds no checkpoint"),
     "resume nothing": (["--resume", "nowhere"], "nowhere holds no checkpoint"),
@@ -252,7 +252,7 @@ def test_help_states_the_defaults(capsys):
     assert main(["train", "--help"]) == 0
     text = " ".join(capsys.readouterr().out.split())
     assert "passes over the training images; default 20 (digits), 10 (mnist), 30 (cifar10)" in text
-    assert "default adam; sgd (resnet)" in text
+    assert "default adam, sgd (resnet)" in text
     assert all(name in text for name in models.MODELS)
 
 

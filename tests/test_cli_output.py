@@ -58,38 +58,3 @@ def test_a_name_that_the_terminal_cannot_show(monkeypatch):
     monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(written, encoding="ascii"))
     assert main(["train", *QUICK, "--out", "é"]) == 0
     assert rb"run: \xe9" in written.getvalue()
-
-
-AT_IMPORT = """
-import os, signal, sys
-
-def interrupt(event, arguments):
-    if event == "import" and arguments[0] == os.environ.get("INTERRUPT_AT"):
-        del os.environ["INTERRUPT_AT"]
-        os.kill(os.getpid(), signal.SIGINT)
-
-sys.addaudithook(interrupt)
-"""
-
-
-@pytest.mark.skipif(os.name != "posix", reason="signals to oneself that come at once are POSIX")
-@pytest.mark.parametrize("installed", [False, True])
-@pytest.mark.parametrize("module", ["numpy", "numba", "minigrad.cli.arguments", "minigrad.cli.picture"])
-def test_ctrl_c_at_any_import_is_one_line(tmp_path, module, installed):
-    """From the first that the command imports on; what comes before is Python's own."""
-    (tmp_path / "sitecustomize.py").write_text(AT_IMPORT)
-    script = tmp_path / "bin" / "minigrad"
-    script.parent.mkdir()
-    script.write_text("import sys\nfrom minigrad.cli import main\nsys.exit(main())\n")
-    command = [sys.executable, str(script)] if installed else [sys.executable, "-m", "minigrad"]
-    there = environment()
-    there |= {"INTERRUPT_AT": module, "PYTHONPATH": os.pathsep.join([str(tmp_path), there["PYTHONPATH"]])}
-    process = subprocess.run([*command, "info"], capture_output=True, text=True, env=there, timeout=300)
-    assert process.returncode == 130
-    assert process.stderr in ("minigrad: interrupted\n", "minigrad info: interrupted\n")
-
-
-def test_importing_the_package_leaves_signals_alone():
-    program = "import signal, minigrad; print(signal.getsignal(signal.SIGINT) is signal.default_int_handler)"
-    process = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, env=environment())
-    assert process.stdout == "True\n"

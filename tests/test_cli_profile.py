@@ -80,7 +80,7 @@ def test_on_a_gpu_host_device_and_their_overlap_are_told_apart(capsys):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (["vgg"], "unknown model 'vgg', want one of digits-cnn, "),
+        (["vgg"], "invalid choice: 'vgg'"),
         (["lenet", "--steps", "0"], "--steps: got 0, want an integer of at least 1"),
         (["lenet", "--device", "tpu"], "device is 'tpu', wanted 'cpu', 'cuda'"),
         (["lenet", "--data-dir", "nowhere"], "--data-dir nowhere is not a folder"),

@@ -23,8 +23,7 @@ REPOSITORY = Path(__file__).resolve().parents[1]
 PACKAGES = {"minigrad": REPOSITORY / "minigrad", "minigrad_kernels": REPOSITORY / "kernels" / "minigrad_kernels"}
 SOURCES = [path for folder in PACKAGES.values() for path in sorted(folder.rglob("*.py"))]
 FAMILIES = """
-    augment bias conv2d copy elementwise matmul norm optimizer pointwise pool2d reduce sample_norm scan scatter softmax
-    sort transpose
+    augment bias conv2d elementwise matmul norm optimizer pool2d sample_norm scatter softmax transpose
 """.split()
 
 
@@ -118,7 +117,7 @@ def lines_of(function):
 @pytest.mark.parametrize("path", SOURCES, ids=relative)
 def test_files_and_functions_are_short(path):
     text = path.read_text()
-    assert text.count("\n") <= 300, "a file is up to 300 lines"
+    assert text.count("\n") <= 500, "a file is up to 500 lines"
     most = 80 if path.name.startswith("cuda_") else 40  # a fast CUDA kernel is one function
     for node in ast.walk(ast.parse(text)):
         if isinstance(node, FUNCTIONS):
@@ -261,9 +260,8 @@ def test_kernels_of_all_devices_take_the_same_arguments(family):
 
 @pytest.mark.parametrize("family", FAMILIES)
 def test_families_have_cases_for_every_launcher(family):
-    own = {"optimizer": "test_kernels_optimizer.py", "pointwise": "test_pointwise.py"}  # lists, or float32 alone
-    if family in own:
-        text = (REPOSITORY / "tests" / own[family]).read_text()
+    if family == "optimizer":  # which takes lists
+        text = (REPOSITORY / "tests" / "test_kernels_optimizer.py").read_text()
         covered = {name for name in launchers(family) if re.search(rf"\b{name}\b", text)}
     else:
         covered = {case.function for case in importlib.import_module(f"tests.cases.{family}").CASES}

@@ -49,7 +49,7 @@ ROWS = {
         *(row((1, c, 4, 5), (o, c, 2, 2)) for c, o in product((1, 2, 4, 8), (1, 3, 16, 33))),
         row((600, 1, 1, 1), (2, 1, 1, 1)), row((1, 2, 30, 40), (3, 2, 3, 1)),
     ],
-    "gemm": [  # tiles of 64 rows and 32 or 64 columns; 8 pixels
+    "gemm": [  # tiles of 64 rows and 32 columns; 8 pixels
         *everywhere(3, 5), *everywhere(6, 4, groups=2),
         row((1, 7, 5, 5), (31, 7, 3, 3)), row((1, 16, 3, 3), (32, 16, 2, 2)), row((1, 13, 7, 3), (33, 13, 5, 1)),
         row((7, 8, 1, 1), (63, 8, 1, 1)), row((8, 33, 1, 1), (64, 33, 1, 1)), row((9, 65, 1, 1), (65, 65, 1, 1)),
@@ -63,7 +63,7 @@ ROWS = {
         row((3, 4, 9, 9), (132, 4, 5, 5), padding=(2, 2)), row((600, 4, 1, 1), (4, 4, 1, 1)),
         row((1, 16, 24, 30), (16, 16, 3, 3), padding=(1, 1)),
     ],
-    "direct": [  # threads with 9 or 12 rows and 4 columns
+    "direct": [  # threads with 9 rows and 4 columns
         *everywhere(4, 8), *everywhere(3, 5), *everywhere(3, 8), *everywhere(2, 12, groups=2, taps=(2, 4)),
         *(row((2, c, 6, 7), (o, c, 3, 3), padding=(1, 1)) for c, o in product((1, 2, 3, 4, 5, 8, 16), (1, 4, 7, 16))),
         row((1, 33, 6, 5), (16, 33, 3, 3)), row((2, 64, 4, 4), (12, 64, 3, 3)), row((2, 4, 5, 5), (132, 4, 3, 3)),
@@ -71,20 +71,15 @@ ROWS = {
         row((2, 2, 1, 300), (3, 2, 1, 2)), row((1, 2, 300, 1), (4, 2, 3, 1)), row((2, 3, 40, 30), (4, 3, 3, 3)),
         row((1, 4, 31, 23), (8, 4, 7, 7), (2, 2), (3, 3)), row((2, 150, 9, 9), (4, 150, 3, 3)),
     ],
-    "depthwise": [  # threads with 9 taps of 4 channels
-        *everywhere(4, 4, groups=4), *everywhere(20, 20, groups=20, taps=(2, 4)),
-        row((1, 8, 6, 7), (8, 1, 5, 2), groups=8), row((2, 128, 3, 4), (128, 1, 3, 3), groups=128),
-        row((2, 132, 3, 4), (132, 1, 2, 3), groups=132), row((2, 8, 9, 9), (8, 1, 5, 5), groups=8, padding=(2, 2)),
-        row((600, 4, 1, 1), (4, 1, 1, 1), groups=4), row((3, 12, 17, 16), (12, 1, 3, 3), groups=12, padding=(1, 1)),
-    ],
     "pointwise": [
         row((2, c, 5, 7), (o, c, 1, 1), dilation=(2, 2)) for c, o in ((17, 20), (20, 17), (64, 68), (33, 33))
     ] + [row((1, 20, 30, 30), (24, 20, 1, 1)), row((600, 32, 1, 1), (32, 32, 1, 1))],
 }  # fmt: skip
-for name, narrow in cuda_weight.NARROWER.items():  # those of few filters run on the tile that is made for them
-    kept = [case for case in ROWS[name] if case.outputs[0].shape[0] // case.params["groups"] > cuda_weight.NARROW]
-    ROWS[narrow] = [case for case in ROWS[name] if case not in kept]
-    ROWS[name] = kept
+# Those of few filters run on the tile that is made for them.
+ROWS["vector_96x32"] = [
+    case for case in ROWS["vector"] if case.outputs[0].shape[0] // case.params["groups"] <= cuda_weight.NARROW
+]
+ROWS["vector"] = [case for case in ROWS["vector"] if case not in ROWS["vector_96x32"]]
 PAIRS = [(name, case) for name, cases in ROWS.items() for case in cases]
 each_row = pytest.mark.parametrize("name, case", PAIRS, ids=lambda value: str(value).removeprefix("conv2d."))
 each_rung = pytest.mark.parametrize("name", ROWS)
@@ -97,7 +92,7 @@ def forced(name, case, dtype, inputs):
 
 def test_every_rung_has_rows():
     """But for those on tensor cores, which have a file of their own."""
-    assert set(ROWS) == set(cuda_weight.RUNGS) - set(cuda_weight.ON_CORES)
+    assert set(ROWS) == set(cuda_weight.RUNGS) - {"tensor"}
 
 
 @each_row

@@ -17,7 +17,6 @@ from minigrad_kernels.toolchain.cuda import (
     cp_async_commit,
     cp_async_wait,
     cuda,
-    exp2,
     f16x2,
     f32,
     from_bits,
@@ -104,7 +103,7 @@ def test_outer_product():
 
 def test_conversions():
     x = RANDOM.standard_normal(32).astype(np.float32)
-    out = np.zeros((4, 32), np.uint32)
+    out = np.zeros((3, 32), np.uint32)
     run(converted, (32,), x, out)
     np.testing.assert_array_equal(out[0], x.view(np.uint32))
     nearest = ((x.view(np.uint32) + 0x1000) & 0xFFFFE000).view(np.float32)
@@ -112,7 +111,6 @@ def test_conversions():
     half = np.uint64(0x7FFF) + (x.view(np.uint32) >> 16 & 1)
     bfloat = ((x.view(np.uint32) + half) >> 16).astype(np.uint32)
     np.testing.assert_array_equal(out[2], bfloat | 0x3F800000)  # the high half is 1.0
-    np.testing.assert_allclose(out[3].view(np.float32), np.exp2(x), rtol=2**-22)
 
 
 def test_conversions_of_16_bits():
@@ -281,7 +279,6 @@ def converted(x, out):
     out[i] = bits(x[i])
     out[i + 32] = tf32(x[i])
     out[i + 64] = bf16x2(f32(1), x[i])
-    out[i + 96] = bits(exp2(x[i]))
 
 
 @kernel("f32* x, u32* out", threads=32, lowest="sm_80")

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from minigrad.data import DataError, read_cifar10, read_idx
-from minigrad_kernels.errors import KindError, MinigradError
+from minigrad_kernels.errors import MinigradError
 
 CODES = {0x08: "u1", 0x09: "i1", 0x0B: "i2", 0x0C: "i4", 0x0D: "f4", 0x0E: "f8"}
 
@@ -52,13 +52,13 @@ IDX_FAULTS = {
     "rank 0": (header(rank=0) + b"a", "has 0 dimensions"),
     "rank 9": (header(*[1] * 9) + b"a", "has 9 dimensions"),
     "rank 255": (header(*[1] * 255) + b"a", "has 255 dimensions"),
-    "rank above the header": (header(24, rank=2) + b"\x01" * 24, "truncated|at most"),
-    "zero dimension": (header(0), "holds no elements"),
-    "zero inside": (header(3, 0, 4), "holds no elements"),
-    "zero beside huge": (header(0xFFFFFFFF, 0, 0xFFFFFFFF), "holds no elements"),
-    "huge dimension": (header(0xFFFFFFFF), "at most"),
-    "eight huge dimensions": (header(*[0xFFFFFFFF] * 8), "at most"),
-    "product wraps 64 bits to 0": (header(1 << 31, 1 << 31, 4), "at most"),
+    "rank above the header": (header(24, rank=2) + b"\x01" * 24, "truncated|want 1 to"),
+    "zero dimension": (header(0), "takes 0 bytes, want 1 to"),
+    "zero inside": (header(3, 0, 4), "takes 0 bytes, want 1 to"),
+    "zero beside huge": (header(0xFFFFFFFF, 0, 0xFFFFFFFF), "takes 0 bytes, want 1 to"),
+    "huge dimension": (header(0xFFFFFFFF), "want 1 to"),
+    "eight huge dimensions": (header(*[0xFFFFFFFF] * 8), "want 1 to"),
+    "product wraps 64 bits to 0": (header(1 << 31, 1 << 31, 4), "want 1 to"),
     "element type too wide": (header(24, code=0x0E) + bytes(24), "truncated"),
     "dimension too big": (flipped(GOOD, 7), "truncated"),
     "gzip of nothing": (gzip.compress(b""), "truncated"),
@@ -72,7 +72,7 @@ IDX_FAULTS = {
     "gzip method unknown": (flipped(LONG, 2), "."),
     "gzip then rubbish": (LONG + b"rubbish", "."),
     "gzip of gzip": (gzip.compress(LONG), "starts with"),
-    "gzip bomb within its shape": (gzip.compress(header(1 << 29) + bytes(1 << 20)), "at most"),
+    "gzip bomb within its shape": (gzip.compress(header(1 << 29) + bytes(1 << 20)), "want 1 to"),
     "gzip bomb after its shape": (gzip.compress(GOOD + bytes(1 << 22)), "goes on"),
     "bzip2": (b"BZh91AY&SY" + bytes(40), "starts with"),
 }
@@ -97,12 +97,6 @@ def test_what_is_no_file_is_a_data_error(read, fault, tmp_path):
         read(path)
 
 
-@pytest.mark.parametrize("path", [3, None, b"".join, 1.5])
-def test_what_is_no_path_is_a_kind_error(path):
-    with pytest.raises(KindError, match="read_idx: path is of type"):
-        read_idx(path)
-
-
 @pytest.mark.parametrize("packed", [False, True])
 @pytest.mark.parametrize("code", CODES)
 def test_idx_types(code, packed, tmp_path):
@@ -120,7 +114,7 @@ def test_idx_rank_8_and_size_limit(tmp_path):
     path.write_bytes(idx_bytes(np.arange(256, dtype="u1").reshape([2] * 8), 0x08))
     assert read_idx(str(path)).shape == (2,) * 8
     assert read_idx(path, max_bytes=256).size == 256
-    with pytest.raises(DataError, match="takes 256 bytes, at most 255"):
+    with pytest.raises(DataError, match="takes 256 bytes, want 1 to 255"):
         read_idx(path, max_bytes=255)
 
 

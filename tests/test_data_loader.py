@@ -105,8 +105,6 @@ REFUSED = {
     "batch_size above len": (ShapeError, "batch_size is 24, but the dataset has 23", {"batch_size": 24}),
     "batch_size float": (KindError, "batch_size is 5.0", {"batch_size": 5.0}),
     "batch_size bool": (KindError, "batch_size is True", {"batch_size": True}),
-    "shuffle": (KindError, "shuffle is 1", {"shuffle": 1}),
-    "drop_last": (KindError, "drop_last is None", {"drop_last": None}),
     "seed negative": (ShapeError, "seed is -1", {"seed": -1}),
     "seed None": (KindError, "seed is None", {"seed": None}),
     "transform": (KindError, "transform is 3", {"transform": 3}),

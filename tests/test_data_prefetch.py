@@ -1,7 +1,6 @@
 """The background thread of the loader: its errors, its bound, its end."""
 
 import gc
-import os
 import subprocess
 import sys
 import threading
@@ -18,7 +17,7 @@ from tests.data_batches import AUGMENT, PREFETCH, numbered
 
 
 def prefetch_threads():
-    return [thread for thread in threading.enumerate() if thread.name == "minigrad-prefetch"]
+    return [thread for thread in threading.enumerate() if thread.name.startswith("minigrad-prefetch")]
 
 
 @pytest.fixture(autouse=True)
@@ -85,11 +84,11 @@ def test_the_thread_keeps_within_its_bound():
 
     iterator = prefetched(items(), 2)
     assert next(iterator) == 0
-    wait_until(lambda: len(made) == 4)  # one delivered, two waiting, one in hand
+    wait_until(lambda: len(made) == 3)  # one delivered, two ahead
     time.sleep(0.05)
-    assert len(made) == 4
+    assert len(made) == 3
     iterator.close()
-    assert not prefetch_threads() and len(made) == 4
+    assert not prefetch_threads() and len(made) == 3
 
 
 def test_threads_do_not_pile_up():
@@ -129,7 +128,7 @@ start = time.monotonic()
 try:
     next(iterator)
 except KeyboardInterrupt:
-    alive = [t.name for t in threading.enumerate() if t.name == "minigrad-prefetch"]
+    alive = [t.name for t in threading.enumerate() if t.name.startswith("minigrad-prefetch")]
     print("interrupted", alive, time.monotonic() - start < 10)
 """
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60)
@@ -145,58 +144,6 @@ next(kept)
 """
     done = subprocess.run([sys.executable, "-W", "error", "-c", script], capture_output=True, text=True, timeout=60)
     assert (done.returncode, done.stderr) == (0, "")
-
-
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
-def test_a_forked_child_is_told_that_it_has_no_thread():
-    script = """
-import os
-from minigrad.data.prefetch import prefetched
-iterator = prefetched(iter(range(5)), 1)
-next(iterator)
-child = os.fork()
-if child == 0:
-    try:
-        for _ in iterator:
-            pass
-    except RuntimeError as error:
-        os._exit(7 if "prefetch=0" in str(error) else 8)
-    os._exit(9)
-print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
-"""
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60)
-    assert done.stdout.strip() == "7", done.stderr
-
-
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
-def test_a_child_forked_while_the_thread_hands_over_does_not_wait_for_it():
-    script = """
-import os, threading
-from minigrad.data.prefetch import prefetched
-iterator = prefetched(iter(range(5)), 1)
-next(iterator)
-held, go_on = threading.Event(), threading.Event()
-def hold():  # as the thread does for a moment with each item
-    with iterator.gi_frame.f_locals["channel"].changed:
-        held.set()
-        go_on.wait()
-holder = threading.Thread(target=hold)
-holder.start()
-held.wait()
-child = os.fork()
-if child == 0:
-    try:
-        next(iterator)
-    except RuntimeError as error:
-        os._exit(7 if "prefetch=0" in str(error) else 8)
-    os._exit(9)
-go_on.set()
-holder.join()
-print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), list(iterator))
-"""
-    command = [sys.executable, "-W", "ignore", "-c", script]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
-    assert done.stdout.strip() == "7 [1, 2, 3, 4]", done.stderr
 
 
 def wait_until(condition):

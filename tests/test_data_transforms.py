@@ -137,7 +137,6 @@ REFUSED_SETTINGS = {
     "mode": (ShapeError, lambda: PadCrop(1, "reflect")),
     "p above 1": (ShapeError, lambda: Flip(1.5)),
     "p nan": (ShapeError, lambda: Flip(float("nan"))),
-    "p text": (KindError, lambda: Flip("half")),
     "compose": (KindError, lambda: Compose([Flip(), 3])),
 }
 

@@ -88,8 +88,14 @@ def test_a_large_array_takes_back_what_dead_ones_held_before_it_is_refused(monke
     "files, free",
     [
         ({"meminfo": "MemAvailable: 100 kB\nSwapFree: 20 kB\n"}, 120 << 10),
-        ({"meminfo": "MemAvailable: 100 kB\nSwapFree: 20 kB\n", "limit": "2000", "used": "1500"}, 2000 - 1500 + 70),
-        ({"meminfo": "MemAvailable: 100 kB\nSwapFree: 20 kB\n", "limit": "max", "used": "1500"}, 120 << 10),
+        (
+            {"meminfo": "MemAvailable: 100 kB\nSwapFree: 20 kB\n", "memory.max": "2000", "memory.current": "1500"},
+            2000 - 1500 + 70,
+        ),
+        (
+            {"meminfo": "MemAvailable: 100 kB\nSwapFree: 20 kB\n", "memory.max": "max", "memory.current": "1500"},
+            120 << 10,
+        ),
     ],
 )
 def test_what_the_host_can_give_is_the_least_of_its_limits(monkeypatch, tmp_path, files, free):
@@ -97,7 +103,7 @@ def test_what_the_host_can_give_is_the_least_of_its_limits(monkeypatch, tmp_path
         (tmp_path / name).write_text(text)
     (tmp_path / "memory.stat").write_text("anon 5\ninactive_file 30\nactive_file 40\n")
     monkeypatch.setattr(room, "MEMINFO", tmp_path / "meminfo")
-    monkeypatch.setattr(room, "_groups", lambda: [(tmp_path / "limit", tmp_path / "used")])
+    monkeypatch.setattr(room, "GROUP", tmp_path)
     assert room.free_bytes() == free
 
 

@@ -10,7 +10,7 @@ import pytest
 import minigrad
 from minigrad import Tensor, draw, models, nn, randn, tensor
 from minigrad.draw import svg
-from minigrad.draw.layout import MOST, arrange
+from minigrad.draw.layout import arrange
 from minigrad.errors import KindError, ShapeError
 
 SVG = "{http://www.w3.org/2000/svg}"
@@ -254,15 +254,10 @@ def test_few_arrows_cross_that_need_not():
     assert drawn < numbered / 5
 
 
-def test_a_graph_of_a_thousand_operations_is_drawn_and_a_larger_one_refused():
+def test_a_graph_of_a_thousand_operations_is_drawn():
     graph = draw.graph(recurrent(300))
     assert sum(box.kind == "operation" for box in graph.boxes) == 901
     assert len(graph._repr_svg_()) < 2_000_000
-    with pytest.raises(ShapeError, match=f"more than {MOST} boxes and bends"):
-        arrange([(10, 10)] * (MOST + 1), [])
-    long = [(i, i + 1) for i in range(999)] + [(i, 999) for i in range(999)]
-    with pytest.raises(ShapeError, match="draw the graph of a smaller computation"):
-        arrange([(10, 10)] * 1000, long)
 
 
 # ---- the file ----------------------------------------------------------------------------------------------------

@@ -12,6 +12,8 @@ import pytest
 from minigrad import data, models, nn, parallel
 from minigrad.cli import main as minigrad_command
 
+from .stand_in_gpus import gpus
+
 EXAMPLES = Path(__file__).resolve().parents[1] / "examples"
 
 
@@ -152,6 +154,30 @@ def test_export_weights_of_a_run(monkeypatch, capsys):
     assert "1.weight" in capsys.readouterr().out
     with np.load("exported/weights.npz", allow_pickle=False) as file:
         assert file["1.weight"].shape == (128, 64)
+
+
+def test_bandwidth(monkeypatch, capsys):
+    module = example("bandwidth")
+    with gpus(2):
+        rates = module.main(1)
+    for copy in ("pageable memory to GPU", "GPU to pinned memory", "GPU to itself", "GPU 0 to GPU 1 (direct)"):
+        assert rates[f"cuda:0, {copy}"] > 0
+    assert len(rates) == 1 + 2 * 6
+    script(monkeypatch, "bandwidth", "1")
+    *table, alone = capsys.readouterr().out.splitlines()
+    assert len(table) == len(rates) and alone.startswith("host memory, one thread")
+
+
+def test_scaling_as_a_script(monkeypatch, capsys):
+    """tests/test_example_scaling.py looks at its figures."""
+    script(monkeypatch, "scaling", "resnet-50", "--gpus", "8", "1024")
+    assert "resnet-50: 25,557,032 parameters" in capsys.readouterr().out
+
+
+@pytest.mark.skipif(find_spec("sklearn") is None, reason="wants scikit-learn (extra oracle)")
+def test_estimator(capsys):
+    module = example("estimator")
+    assert module.main() > 0.9 and capsys.readouterr().out.startswith("accuracy 9")
 
 
 def test_every_example_is_run_here_and_listed():

@@ -162,7 +162,7 @@ def test_kernels(part, monkeypatch):
     monkeypatch.setattr(kernels, "medians", once)
     monkeypatch.setattr(kernels, "host_microseconds", lambda call: call() or 1.0)
     kernels.run(found)
-    named = {"copy", "bias_relu", "column_sums", "adam, 64 parameters"}
+    named = {"copy", "bias_relu_grad", "column_sums", "adam, 64 parameters"}
     assert {row["kernel"] for row in found["memory_bound"]} >= named
     assert set(found["host_microseconds"]) >= {"launch", "matmul.forward"}
 

@@ -9,9 +9,7 @@ from minigrad_kernels import interpreter
 
 from .stand_in_gpus import gpus
 
-SHORT = {"float16": "f16", "bfloat16": "bf16"}
-OURS = ("bias_", "elementwise_", "norm_", "pool2d_")
-SUMS = ("bias_add_f32", "norm_total_grads_f32")  # of parts, which are float32 whatever they are sums of
+HALVES = "float16", "bfloat16"
 
 
 def network():
@@ -41,17 +39,19 @@ def step(device, half, enabled=True):
 def steps():
     """A step on the GPU in each type."""
     with gpus(1):
-        return {half: step("cuda", half) for half in SHORT}
+        return {half: step("cuda", half) for half in HALVES}
 
 
-@pytest.mark.parametrize("half", SHORT)
-def test_a_step_in_16_bits_is_kernels_of_16_bits(steps, half):
-    """And its results are those of the CPU, which rounds at the same places, and near those of float32."""
+@pytest.mark.parametrize("half", HALVES)
+def test_a_step_in_16_bits_multiplies_on_tensor_cores(steps, half):
+    """All else is widened. Results are those of the CPU, which rounds at the same places, and near those of float32."""
     loss, gradients, buffers, launched = steps[half]
-    ours = [name for name in launched if name.startswith(OURS) and name not in SUMS]
-    assert ours and all(name.endswith(f"_{SHORT[half]}") for name in ours), ours
-    for kernel in ("normalize_vector", "grads_vector", "max_forward_vector", "average_forward_vector", "sums_vector"):
-        assert any(kernel in name for name in ours), kernel
+    for kernel in ("conv2d_tensor", "conv2d_weight_tensor", "matmul_asynchronous"):
+        assert any(name.startswith(f"{kernel}_{half}") for name in launched), kernel
+    for kernel in ("norm_normalize_vector", "norm_grads_vector", "pool2d_max_forward_vector", "bias_sums_vector"):
+        assert any(name.startswith(kernel) for name in launched), kernel
+    products = [name for name in launched if half in name]
+    assert {name.partition("_")[0] for name in products} == {"conv2d", "matmul"}, products
     eps = {"float16": 2.0**-11, "bfloat16": 2.0**-8}[half]
     for other in (step("cpu", half), step("cpu", half, enabled=False)):
         assert abs(loss - other[0]) < 4 * eps * other[0]

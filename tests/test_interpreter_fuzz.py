@@ -10,7 +10,7 @@ from minigrad_kernels.interpreter import array, empty, interpret
 from minigrad_kernels.toolchain.cuda import compiler
 
 from . import ptx, random_programs
-from .random_programs import compiled
+from .random_programs import compiled, ptx_of
 
 pytestmark = pytest.mark.skipif(compiler.missing() is not None, reason=f"compiles: {compiler.missing()}")
 RANDOM = np.random.default_rng(20)
@@ -30,7 +30,7 @@ def test_random_programs(seed, threads):
     kernel = compiled(text, f"{signature}, i32 n", f"random_{seed}")
     for architecture in ("sm_75", "sm_90"):
         found = [np.empty_like(array) for array in wanted]
-        report = interpret(kernel.compile(architecture), (-(-n // threads),), (threads,), (*arrays, *found, n))
+        report = interpret(ptx_of(kernel, architecture), (-(-n // threads),), (threads,), (*arrays, *found, n))
         assert not report.faults, [str(fault) for fault in report.faults]
         for (name, _), mine, right in zip(outputs, found, wanted, strict=True):
             np.testing.assert_array_equal(mine, right, f"{name} of\n{text}")
@@ -69,7 +69,7 @@ def test_mathematics(kind):
         row[: len(SPECIAL)] = SPECIAL
     found = empty(x.shape, dtype)
     kernel = compiled(text, f"{kind}* x, {kind}* out", f"mathematics_{kind}", n)
-    assert not interpret(kernel.compile("sm_80"), (1,), (n,), (x, found)).faults
+    assert not interpret(ptx_of(kernel, "sm_80"), (1,), (n,), (x, found)).faults
     for (name, function, single, double, *_), given, mine in zip(FUNCTIONS, x, np.asarray(found), strict=True):
         with np.errstate(all="ignore"):
             exact = function(given.astype(np.longdouble))

@@ -23,7 +23,7 @@ from minigrad_kernels.toolchain.cuda import (
     u32,
 )
 
-from .random_programs import compiled
+from .random_programs import compiled, ptx_of
 
 pytestmark = pytest.mark.skipif(compiler.missing() is not None, reason=f"compiles: {compiler.missing()}")
 RANDOM = np.random.default_rng(21)
@@ -157,7 +157,7 @@ def outcome(name, text):
     kernel = compiled(text, signature, name, int(np.prod(block)), "sm_80", wait_for_all_but_one=wait_for_all_but_one)
     out = empty(right.shape, right.dtype)
     arguments = (*(array(given) for given in before), out, *after)
-    report = interpret(kernel.compile("sm_80"), grid, block, arguments, budget=100_000)
+    report = interpret(ptx_of(kernel, "sm_80"), grid, block, arguments, budget=100_000)
     return {fault.kind for fault in report.faults}, np.array_equal(out, right)
 
 

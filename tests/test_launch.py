@@ -29,8 +29,8 @@ def k(monkeypatch):
     def launched(x, a, b, i, u, l, h, out):
         pass
 
-    monkeypatch.setattr(Kernel, "key", "0" * 32)
-    monkeypatch.setattr(cache, "load", lambda name, *_: compiler.Binary(b"code of " + _[0].encode(), 8, 0, 0, 0))
+    monkeypatch.setattr(Kernel, "kept", "the text")
+    monkeypatch.setattr(cache, "load_code", lambda _, sm, ptx: compiler.Binary(f"code of {sm}".encode(), 8, 0, 0, 0))
     yield launched
     del KERNELS[launched.name]
 
@@ -110,7 +110,7 @@ def test_a_newer_generation_gets_ptx(gpu, k, monkeypatch):
 
 def test_without_a_compiler_and_kept_code_the_driver_gets_ptx(gpu, k, monkeypatch):
     machine = gpu()
-    monkeypatch.setattr(cache, "load", lambda *_: None)
+    monkeypatch.setattr(cache, "load_code", lambda *_: None)
     monkeypatch.setattr(compiler, "missing", lambda: "the package numba-cuda is not installed")
     monkeypatch.setattr(Kernel, "ptx", lambda self: "the text")
     k((1,), (1,), ARGUMENTS)

@@ -1,6 +1,5 @@
 """Gradients of batch normalisation behind a ReLU on CUDA: the mask is part of both passes, and changes no bit."""
 
-import ml_dtypes
 import numpy as np
 import pytest
 
@@ -27,22 +26,17 @@ def masked_grads(shape, kind, wanted, rung):
 
 def unit_vectors(columns, kind):
     """Mean, variance and weight of channels."""
-    dtype = np.float64 if kind == np.float64 else np.float32
-    return [interpreter.array(np.linspace(1, 2, columns, dtype=dtype) - k / 4) for k in range(3)]
+    return [interpreter.array(np.linspace(1, 2, columns, dtype=kind) - k / 4) for k in range(3)]
 
 
 def gradient_arrays(shape, kind):
     """dx, dw and db."""
-    dtype = np.float64 if kind == np.float64 else np.float32
-    return interpreter.empty(shape, np.dtype(kind)), *(interpreter.empty(shape[1], dtype) for _ in range(2))
-
-
-KINDS = [np.float32, np.float16, ml_dtypes.bfloat16]
+    return interpreter.empty(shape, kind), *(interpreter.empty(shape[1], kind) for _ in range(2))
 
 
 @pytest.mark.parametrize(
     "rung, shape, kind",
-    [("plain", (70, 17), kind) for kind in (*KINDS, np.float64)] + [("vector", (1100, 12), kind) for kind in KINDS],
+    [("plain", (70, 17), np.float32), ("plain", (70, 17), np.float64), ("vector", (1100, 12), np.float32)],
 )
 @pytest.mark.parametrize("wanted", [False, True])
 def test_gradients_behind_a_relu_are_those_of_the_masked_gradient(rung, shape, kind, wanted):
@@ -57,11 +51,10 @@ def test_gradients_behind_a_relu_are_those_of_the_masked_gradient(rung, shape, k
     same_bits([on_host(array) for array in found], [*map(on_host, results), *([masked] if wanted else [])])
 
 
-@pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("wanted", [False, True])
-def test_a_relu_costs_gradients_no_pass_of_its_own(kind, wanted):
+def test_a_relu_costs_gradients_no_pass_of_its_own(wanted):
     """One more array is read; the masked g, where it is wanted, is written once and then read in the place of g."""
-    (g, *_), ((_, sums), _, (_, last)), _ = masked_grads((1024, 16), kind, wanted, None)
+    (g, *_), ((_, sums), _, (_, last)), _ = masked_grads((1024, 16), np.float32, wanted, None)
     width = g.nbytes
     assert {name: sums.bytes_loaded[name] for name in ("g", "x", "out")} == dict.fromkeys(("g", "x", "out"), width)
     assert whole_sectors(sums, "g", "x", "out") and sums.bytes_stored.get("masked", 0) == (width if wanted else 0)

@@ -12,7 +12,6 @@ from tests.op_cases import Draw, all_ops
 
 OPS = all_ops()
 ROWS = [pytest.param(op, sample, id=f"{op.name}{sample}") for op in OPS for sample in op.samples]
-SMOOTH = [row for row in ROWS if row.values[0].differentiable and row.values[1].smooth]
 
 
 def wrap(array, wants_gradient):
@@ -62,18 +61,25 @@ def as_function(op, sample):
     return function, sources
 
 
-@pytest.mark.parametrize("op, sample", SMOOTH)
-def test_gradients(op, sample):
-    gradcheck(*as_function(op, sample))
+@pytest.mark.parametrize("op, sample", ROWS)
+def test_row(op, sample):
+    """All checks of a row; the function that fails names what does not hold."""
+    types_are_kept_and_inputs_unchanged(op, sample)
+    memory_is_shared_only_by_views(op, sample)
+    no_grad_records_nothing(op, sample)
+    if not sample.random:
+        layout_of_inputs_does_not_matter(op, sample)
+    if op.differentiable:
+        fast_gradients_equal_the_definition(op, sample)
+        if sample.smooth:
+            gradcheck(*as_function(op, sample))
+            gradgradcheck(*as_function(op, sample))
+    for position in op.linear:
+        if isinstance(sample.args[position], Draw | list):
+            adjoint_identity(op, sample, position)
 
 
-@pytest.mark.parametrize("op, sample", SMOOTH)
-def test_second_gradients(op, sample):
-    gradgradcheck(*as_function(op, sample))
-
-
-@pytest.mark.parametrize("op, sample", [row for row in ROWS if row.values[0].differentiable])
-def test_fast_gradients_equal_the_definition(op, sample):
+def fast_gradients_equal_the_definition(op, sample):
     """Where an op has fast gradients, create_graph switches between them and the rules."""
     found = []
     for create_graph in (False, True):
@@ -88,8 +94,7 @@ def test_fast_gradients_equal_the_definition(op, sample):
             np.testing.assert_allclose(fast.data, defined.data, rtol=1e-12, atol=1e-12)
 
 
-@pytest.mark.parametrize("op, sample", ROWS)
-def test_inputs_unchanged_and_types_kept(op, sample):
+def types_are_kept_and_inputs_unchanged(op, sample):
     for dtype in (np.float32, np.float64):
         args, kwargs = sample.draw(wrap, dtype)
         sources = tensors(args, kwargs)
@@ -108,8 +113,7 @@ def test_inputs_unchanged_and_types_kept(op, sample):
             assert x.grad is None or (x.grad.dtype == x.dtype and x.grad.shape == x.shape)
 
 
-@pytest.mark.parametrize("op, sample", ROWS)
-def test_memory_is_shared_only_by_views(op, sample):
+def memory_is_shared_only_by_views(op, sample):
     args, kwargs = sample.draw(wrap)
     for x in results(op, args, kwargs):
         for source in tensors(args, kwargs):
@@ -127,8 +131,7 @@ def strided(array):
     return view
 
 
-@pytest.mark.parametrize("op, sample", [row for row in ROWS if not row.values[1].random])
-def test_layout_of_inputs_does_not_matter(op, sample):
+def layout_of_inputs_does_not_matter(op, sample):
     found = []
     for layout in (lambda array: array, strided):
         args, kwargs = sample.draw(lambda array, wants: Tensor(layout(array), requires_grad=wants))  # noqa: B023
@@ -142,25 +145,14 @@ def test_layout_of_inputs_does_not_matter(op, sample):
         np.testing.assert_allclose(plain.data, other.data, rtol=1e-12, atol=1e-12)
 
 
-@pytest.mark.parametrize("op, sample", ROWS)
-def test_no_grad_records_nothing(op, sample):
+def no_grad_records_nothing(op, sample):
     args, kwargs = sample.draw(wrap)
     with no_grad():
         out = results(op, args, kwargs)
     assert all(x.node is None for x in out if not any(x is source for source in tensors(args, kwargs)))
 
 
-LINEAR = [
-    pytest.param(op, sample, i, id=f"{op}{sample}-{i}")
-    for op in OPS
-    for sample in op.samples
-    for i in op.linear
-    if isinstance(sample.args[i], Draw | list)
-]
-
-
-@pytest.mark.parametrize("op, sample, position", LINEAR)
-def test_adjoint_identity(op, sample, position):
+def adjoint_identity(op, sample, position):
     """<A x, y> = <x, A^T y>, where A x = f(x) - f(0) for an op f that is linear in an argument but for a constant."""
     args, kwargs = sample.draw(wrap)
     sources = tensors(args[position])

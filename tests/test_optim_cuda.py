@@ -261,10 +261,10 @@ def test_the_host_reads_no_norm(monkeypatch, sent):
     assert not sent
     if DEVICE == "interpreter":
         assert [name.partition("_")[2] for name, _ in launches] == [
-            "squares_vector",
-            "sums_f32",
+            "squares_f32",
+            "sums",
             "clip_f32",
-            "scale_vector",
+            "scale_f32",
         ]
 
 

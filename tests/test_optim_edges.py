@@ -8,7 +8,6 @@ import pytest
 from minigrad import Tensor, device, nn, optim
 from minigrad.optim.optimizer import SPARE, Optimizer
 from minigrad.optim.repeat import Repeat
-from minigrad_kernels.toolchain import companion
 from minigrad_kernels.toolchain.capture import capturing
 from tests.optim_parts import give_gradients, parameters
 
@@ -35,16 +34,6 @@ def test_gradients_that_have_a_graph_are_filled_with_zeros_without_it():
     assert w.grad.requires_grad
     optim.SGD(params).zero_grad(set_to_none=False)
     assert not w.grad.requires_grad and not w.grad.data.any()
-
-
-def test_what_compiles_ahead_hears_of_an_optimiser(monkeypatch):
-    monkeypatch.setattr(companion, "_companion", None)
-    monkeypatch.setattr(companion, "_expected", {})
-    monkeypatch.setattr(companion, "_made", set())
-    optim.RMSprop(parameters())
-    assert list(companion._expected) == [companion.TRAINING, "RMSprop"]
-    optim.RMSprop(parameters())
-    assert list(companion._expected)[2:] == [companion.another(companion.TRAINING), companion.another("RMSprop")]
 
 
 def test_a_rule_must_say_what_an_update_is():

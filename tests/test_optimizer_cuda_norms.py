@@ -12,35 +12,32 @@ from minigrad_kernels.optimizer.cuda_parts import CHUNK
 
 from .kernel_runs import DEVICE, moved, on_host
 from .test_kernels_optimizer import hyper
-from .test_optimizer_cuda import SHAPES, TOGETHER, each_rung, upload
+from .test_optimizer_cuda import SHAPES, TOGETHER, each_type, upload
 from .test_optimizer_cuda_steps import on_the_interpreter
 
 
-def norms(arrays, rung=None):
-    """The sums of squares by a rung, in a workspace of just the size."""
+def norms(arrays):
+    """The sums of squares, in a workspace of just the size."""
     arrays, plan = [moved(array, DEVICE) for array in arrays], Plan()
     out = moved(np.full(len(arrays), np.nan), DEVICE)
     space = moved(np.full(optimizer.workspace(arrays), 255, np.uint8), DEVICE)
     optimizer.squared_norms(arrays, out, space, plan)
-    if rung:
-        out.fill(np.nan)
-        cuda.squared_norms(plan, out, space, rung)
     return on_host(out)
 
 
-@each_rung
-def test_squared_norms_are_exact_on_small_integers(dtype, rung):
+@each_type
+def test_squared_norms_are_exact_on_small_integers(dtype):
     rng = np.random.default_rng(1)
     arrays = [rng.integers(-3, 4, shape).astype(dtype) for shape in [*SHAPES, (300 * 7,), (3 * CHUNK + 1,)]]
-    np.testing.assert_array_equal(norms(arrays, rung), [reference.squared_norm(a) for a in arrays])
+    np.testing.assert_array_equal(norms(arrays), [reference.squared_norm(a) for a in arrays])
 
 
-@each_rung
-def test_squared_norms_of_long_arrays_lose_little(dtype, rung):
+@each_type
+def test_squared_norms_of_long_arrays_lose_little(dtype):
     """Each square passes through 2 + 4 + 8 additions within a chunk and its own rounding, then the sum is float64."""
     arrays = [np.random.default_rng(2).standard_normal(n).astype(dtype) for n in (70_001, 5)]
     wanted = np.array([reference.squared_norm(a) for a in arrays])
-    assert (np.abs(norms(arrays, rung) - wanted) <= 25 * np.finfo(dtype).eps * wanted).all()
+    assert (np.abs(norms(arrays) - wanted) <= 25 * np.finfo(dtype).eps * wanted).all()
 
 
 def test_squared_norms_have_the_same_bits_wherever_the_array_lies():
@@ -78,10 +75,9 @@ def test_clip_factor(dtype, squares):
     np.testing.assert_allclose(on_host(factor), [wanted[1]], rtol=4e-16)
 
 
-@each_rung
+@each_type
 @pytest.mark.parametrize("as_array", [False, True])
-def test_scale_rounds_once(dtype, rung, as_array, monkeypatch):
-    monkeypatch.setattr(cuda, "choose", lambda op, wanted, misfits: rung)
+def test_scale_rounds_once(dtype, as_array):
     rng = np.random.default_rng(2)
     arrays = [rng.standard_normal(shape).astype(dtype) for shape in SHAPES]
     there = [moved(array, DEVICE) for array in arrays]
@@ -111,7 +107,7 @@ def test_norms_and_scale_share_tables_and_launches(monkeypatch):
             optimizer.squared_norms(arrays, out, space, plan)
             optimizer.clip_factor(out, 1.0, interpreter.empty(()), factor)
             optimizer.scale(arrays, factor, plan)
-    names = ["squares_vector", "sums_f32", "clip_f32", "scale_vector"]
+    names = ["squares_f32", "sums", "clip_f32", "scale_f32"]
     assert [name.removeprefix("optimizer_") for name, _ in launches] == 2 * names
     assert len(sent) == 2  # tables, at the first call
 
@@ -166,16 +162,6 @@ REFUSED = {
         lambda: optimizer.clip_factor(moved(np.ones(1), DEVICE), 1.0, np.empty(()), np.empty(1)),
         KindError,
         f"clip_factor: norm is numpy.ndarray, squares is {KIND}",
-    ),
-    "no such rung": (
-        lambda: cuda.adam(looked_at(), TOGETHER, None, None, "tiled"),
-        ShapeError,
-        "adam: rung is 'tiled', wants one of plain, vector",
-    ),
-    "vector of float64": (
-        lambda: cuda.adam(looked_at("f8"), TOGETHER, None, None, "vector"),
-        ShapeError,
-        "adam: the rung vector wants float32",
     ),
     "too large": (
         lambda: cuda.tables([(0,)], [1 << 31], plain()[0]),

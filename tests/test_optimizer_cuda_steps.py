@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from minigrad_kernels import interpreter, optimizer
-from minigrad_kernels.optimizer import SGD, Adagrad, Adam, Plan, RMSprop, cuda
+from minigrad_kernels.optimizer import SGD, Adagrad, Adam, Plan, RMSprop, cuda, cuda_update
+from minigrad_kernels.optimizer.cuda_rules import RULES
 
 from .kernel_runs import DEVICE, moved, on_host
 from .test_kernels_optimizer import hyper
@@ -18,7 +19,7 @@ on_the_interpreter = pytest.mark.skipif(DEVICE != "interpreter", reason="reads w
 def coefficients(name, settings, scale=1.0, found_inf=0.0):
     there, numbers = moved(settings, DEVICE), [moved(np.full(1, number), DEVICE) for number in (scale, found_inf)]
     single, double = moved(np.zeros(10, np.float32), DEVICE), moved(np.zeros(10), DEVICE)
-    cuda.UPDATES[name][1]((1,), (1,), (there, *numbers, single, double))
+    cuda_update.coefficients((1,), (1,), (there, *numbers, single, double, RULES[name][0]))
     return on_host(single), on_host(double), on_host(there)
 
 
@@ -81,7 +82,7 @@ def advanced(name, settings, steps=1):
 @pytest.mark.parametrize("name", FULL)
 def test_all_parameters_go_in_one_launch(name, launches):
     getattr(optimizer, name)(*upload(random(name, [(3,), (70,), (2, 8)] * 4)), FULL[name][0])
-    assert [name for name, _ in launches] == [f"optimizer_{name}_coefficients", f"optimizer_vector_{name}"]
+    assert [name for name, _ in launches] == ["optimizer_coefficients", "optimizer_update_f32"]
 
 
 @pytest.mark.parametrize("name", FULL)
@@ -126,13 +127,13 @@ def test_repeating_both_launches_is_the_next_step(name, sent):
     steps[3][0] = 0.01
     getattr(optimizer, name)(*lists, steps[0], plan)
     found, held, before = plan.tables, plan.settings, len(sent)
-    update, count = cuda.UPDATES[name]
-    arguments = found.addresses, found.chunks, held.single, found.tensors, found.present
+    rule, always, possible = RULES[name]
+    arguments = found.addresses, found.chunks, held.single, found.tensors, (found.present | always) & possible, rule
     for last, numbers in zip(steps[:-1], steps[1:], strict=True):
         held.advance(last)
         held.send(numbers)
-        count((1,), (1,), (held.hyper, held.one, held.zero, held.single, held.double))
-        update.vector((found.blocks,), (256,), arguments)
+        cuda_update.coefficients((1,), (1,), (held.hyper, held.one, held.zero, held.single, held.double, rule))
+        cuda_update.UPDATE["float32"]((found.blocks,), (256,), arguments)
     assert len(sent) == before + 1  # the last rate
     for numbers in steps:
         getattr(optimizer, name)(*host, numbers)
@@ -145,13 +146,12 @@ def test_a_launch_that_fails_leaves_the_count_to_the_host(monkeypatch, sent):
     """The device may have counted a step that did not happen, so the next call sends its own numbers."""
     plan, lists, host = Plan(), upload(random("adam", [(3,)])), random("adam", [(3,)])
     optimizer.adam(*lists, TOGETHER, plan)
-    update, count = cuda.UPDATES["adam"]
 
     def broken(*arguments):
         raise RuntimeError("no such luck")
 
     with monkeypatch.context() as patch:
-        patch.setitem(cuda.UPDATES, "adam", (update._replace(vector=broken), count))
+        patch.setitem(cuda_update.UPDATE, "float32", broken)
         with pytest.raises(RuntimeError, match="no such luck"):
             optimizer.adam(*lists, advanced("adam", TOGETHER), plan)
     optimizer.adam(*lists, advanced("adam", TOGETHER), plan)

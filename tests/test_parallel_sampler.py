@@ -145,11 +145,6 @@ def test_batches_made_on_a_device_are_those_of_the_cpu():
         assert np.array_equal(np.rint(255 * x.numpy()), np.rint(255 * x0.numpy())) and y.tolist() == y0.tolist()
 
 
-def test_a_loader_wants_a_sampler():
-    with pytest.raises(KindError, match="sampler is 4, want a minigrad.parallel.ShardSampler or None"):
-        loader(4)
-
-
 # ---- random numbers --------------------------------------------------------------------------------------------------
 
 

@@ -166,7 +166,7 @@ def test_histograms_refuse():
 
 
 def read_back(folder):
-    """{tag: [(step, value or HistogramProto)]} of the event files, and the steps from which a session began."""
+    """{tag: [(step, value)]} of the event files, and the steps from which a session began."""
     from tensorboardX.proto.event_pb2 import Event
 
     found, starts = {}, []
@@ -178,17 +178,17 @@ def read_back(folder):
             at += 16 + length
             starts += [event.step] * event.HasField("session_log")
             for value in event.summary.value:
-                what = value.histo if value.HasField("histo") else value.simple_value
-                found.setdefault(value.tag, []).append((event.step, what))
+                found.setdefault(value.tag, []).append((event.step, value.simple_value))
     return found, starts
 
 
 def test_event_files_hold_the_figures(tmp_path):
     pytest.importorskip("tensorboardX")
     test = data.Loader(images(seed=1), 11)
-    make = lambda model, optimizer: TensorBoard(tmp_path / "board", model, optimizer)
-    model, history, board = trained(2, make, test=test)
-    board.close()
+    make = lambda model, optimizer: TensorBoard(tmp_path / "board", optimizer)
+    _, history, board = trained(2, make, test=test)
+    with board:
+        pass
     found, _ = read_back(tmp_path / "board")
     for tag, name in (("loss/train", "loss"), ("loss/test", "test_loss"), ("accuracy/test", "test_accuracy")):
         assert [step for step, _ in found[tag]] == [4, 8]
@@ -197,11 +197,6 @@ def test_event_files_hold_the_figures(tmp_path):
     means = np.reshape([value for _, value in found["step/loss"]], (2, 4)).mean(1)  # batches of one size
     np.testing.assert_allclose(means, history["loss"], rtol=1e-5)
     np.testing.assert_allclose([value for _, value in found["step/lr"]], 0.1, rtol=1e-6)
-    for name, parameter in model.named_parameters():
-        for kind, values in (("weights", parameter.detach()), ("gradients", parameter.grad)):
-            step, counted = found[f"{kind}/{name}"][-1]
-            assert step == 8 and counted.num == parameter.numel() and sum(counted.bucket) == parameter.numel()
-            np.testing.assert_allclose([counted.min, counted.max], [values.min().item(), values.max().item()])
 
 
 def test_event_files_go_on_where_a_history_does(tmp_path):
@@ -213,7 +208,7 @@ def test_event_files_go_on_where_a_history_does(tmp_path):
             fit(model, data.Loader(images(), 11), optimizer, epochs, history=history, callbacks=[board])
     found, starts = read_back(tmp_path)
     assert [step for step, _ in found["step/loss"]] == list(range(1, 9)) and starts == [1, 5]
-    assert found.keys() == {"step/loss", "loss/train", "accuracy/train", "images_per_second"}
+    assert found.keys() == {"step/loss", "loss/train", "accuracy/train"}
 
 
 def test_without_tensorboardx_the_error_says_what_to_install(tmp_path, monkeypatch):

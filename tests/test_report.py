@@ -12,7 +12,6 @@ import pytest
 
 from minigrad import data, nn, optim
 from minigrad.cli import main
-from minigrad.errors import KindError
 from minigrad.models import BasicBlock, digits_cnn
 from minigrad.profile import measure_step
 from minigrad.report import SECTIONS, Report
@@ -340,10 +339,3 @@ def test_weights_that_are_not_finite_cost_their_section_alone():
     page = Page(Report("nan", History([{"epoch": 1, "loss": 1.0, "accuracy": 0.5}]), model, (1, 6, 6), "abc").html())
     assert "This could not be drawn: filters: weight has elements that are not finite" in page.html
     assert page.headings["h2"] == HEADINGS and len(page.images) == 2
-
-
-@pytest.mark.parametrize("wrong", [{"history": [1]}, {"model": "x"}])
-def test_parts_of_another_kind_are_refused(wrong):
-    parts = {"history": History(), "model": network()} | wrong
-    with pytest.raises(KindError, match="Report: .* want a (History|Module)"):
-        Report("x", shape=(1, 6, 6), classes="abc", **parts)

@@ -10,14 +10,11 @@ from minigrad_kernels import interpreter, softmax
 from minigrad_kernels.errors import KindError, ShapeError
 from minigrad_kernels.softmax import cuda
 
-from .cases.softmax import cross_entropy, cross_entropy_with_grad, log_softmax_grad, row, softmax_grad
+from .cases.softmax import cross_entropy, log_softmax_grad, row, softmax_grad
 from .kernel_runs import DEVICE, make_inputs, moved, on_host, run, same_bits, within_rounding
 
 IGNORED = -100
-# A width of each kernel: teams of 8 and 16 lanes, 4 and 32 elements a lane, a warp that reads again, a block.
-WIDTHS = [5, 12, 40, 200, 1100, 4101]
-RUNGS = [("plain", 5), *(("warp", classes) for classes in WIDTHS)]
-FLAT = [("plain", 5), ("plain", 4101), ("vector", 8), ("vector", 1100)]
+WIDTHS = [5, 12, 40, 1100, 4101]  # teams of 8, 16 and 32 lanes, and of a block
 
 
 def there(array):
@@ -43,68 +40,58 @@ def numbers(*shape):
 # ---- long rows -------------------------------------------------------------------------------------------------------
 
 
-LONG = [(2, 1024), (3, 1025), (2, 4096), (2, 4100)]  # around what a warp's registers hold, and where blocks begin
+LONG = [(3, 1025), (2, 4096), (2, 4100)]  # around where blocks begin
 MAKERS = [partial(row, name) for name in ("softmax", "log_softmax")]
-MAKERS += [softmax_grad, log_softmax_grad, cross_entropy, partial(cross_entropy_with_grad, scale=0.5)]
+MAKERS += [softmax_grad, log_softmax_grad, cross_entropy]
 LONG_ROWS = [make(shape) for make in MAKERS for shape in LONG]
 
 
 @pytest.mark.parametrize("case", LONG_ROWS, ids=str)
 def test_long_rows(case):
     inputs = make_inputs(case, np.float32)
-    function = partial(getattr(cuda, case.function), rung="warp")
-    results = run(case, np.float32, inputs, DEVICE, function)
+    results = run(case, np.float32, inputs, DEVICE)
     within_rounding(case, np.float32, inputs, results)
-    same_bits(results, run(case, np.float32, inputs, DEVICE, function))
+    same_bits(results, run(case, np.float32, inputs, DEVICE))
 
 
 # ---- labels ----------------------------------------------------------------------------------------------------------
 
 
-def losses(rung, x, target, ignore_index, wrong):
+def losses(x, target, ignore_index, wrong):
     out = fresh(len(x)), fresh(len(x))
-    cuda.cross_entropy(there(x), there(target), ignore_index, *out, wrong, rung)
+    cuda.cross_entropy(there(x), there(target), ignore_index, *out, wrong)
     assert np.isfinite(on_host(out[1])).all()  # logarithms of sums do not depend on labels
     return (out[0],)
 
 
-def gradient(rung, x, target, ignore_index, wrong):
+def gradient(x, target, ignore_index, wrong):
     dx, logsumexp = fresh(*x.shape), np.log(np.exp(x).sum(1))
-    cuda.cross_entropy_grad(
-        there(x[:, 0] + 3), there(x), there(target), ignore_index, there(logsumexp), dx, wrong, rung
-    )
+    cuda.cross_entropy_grad(there(x[:, 0] + 3), there(x), there(target), ignore_index, there(logsumexp), dx, wrong)
     return (dx,)
 
 
-def mean(rung, x, target, ignore_index, wrong):
+def mean(x, target, ignore_index, wrong):
     """The gradient of the mean, which a wrong label makes NaN itself."""
     out, divisor, logsumexp, dx = fresh(), fresh(), fresh(len(x)), fresh(*x.shape)
-    lowest = "plain" if rung == "plain" else "warp"
     space = there(np.zeros(softmax.workspace(len(x)), np.uint8))
-    cuda.cross_entropy_total(there(x), there(target), ignore_index, True, out, divisor, logsumexp, space, wrong, lowest)
+    cuda.cross_entropy_total(there(x), there(target), ignore_index, True, out, divisor, logsumexp, space, wrong)
     counted = target != ignore_index
     bad = counted & ((target < 0) | (target >= x.shape[1]))
     assert on_host(divisor) == counted.sum() and np.isnan(on_host(out)) == bad.any()
     g = there(np.array(2, np.float32))
-    cuda.cross_entropy_total_grad(g, divisor, there(x), there(target), ignore_index, logsumexp, dx, wrong, rung)
+    cuda.cross_entropy_total_grad(g, divisor, there(x), there(target), ignore_index, logsumexp, dx, wrong)
     return (dx,)
 
 
-def both(rung, x, target, ignore_index, wrong):
-    out = fresh(len(x)), fresh(*x.shape)
-    cuda.cross_entropy_with_grad(there(x), there(target), ignore_index, 1, *out, wrong, rung)
-    return out
-
-
-CALLS = [(call, *pair) for call in (losses, both) for pair in RUNGS]
-CALLS += [(call, *pair) for call in (gradient, mean) for pair in FLAT]
+CALLS = [(losses, classes) for classes in WIDTHS]
+CALLS += [(call, classes) for call in (gradient, mean) for classes in (5, 4101)]
 each_call = pytest.mark.parametrize(
-    "call, rung, classes", CALLS, ids=[f"{call.__name__}-{rung}-{classes}" for call, rung, classes in CALLS]
+    "call, classes", CALLS, ids=[f"{call.__name__}-{classes}" for call, classes in CALLS]
 )
 
 
 @each_call
-def test_rows_of_wrong_labels_are_nan_and_the_first_is_reported(call, rung, classes):
+def test_rows_of_wrong_labels_are_nan_and_the_first_is_reported(call, classes):
     """Many blocks find some. Rows beside them are as they should be, and ignored ones are 0, whatever is there."""
     rows = 300
     x, target = numbers(rows, classes), np.arange(rows) % classes
@@ -112,7 +99,7 @@ def test_rows_of_wrong_labels_are_nan_and_the_first_is_reported(call, rung, clas
     target[list(bad)] = list(bad.values())
     target[[2, 50]] = IGNORED
     wrong = report()
-    results = [on_host(result) for result in call(rung, x, target, IGNORED, wrong)]
+    results = [on_host(result) for result in call(x, target, IGNORED, wrong)]
     row_is_wrong = np.isin(np.arange(rows), list(bad))
     for result in results:
         np.testing.assert_array_equal(
@@ -124,10 +111,10 @@ def test_rows_of_wrong_labels_are_nan_and_the_first_is_reported(call, rung, clas
 
 @each_call
 @pytest.mark.parametrize("ignore_index", [-1, 2**40])
-def test_ignored_rows_are_never_reported(call, rung, classes, ignore_index):
+def test_ignored_rows_are_never_reported(call, classes, ignore_index):
     target = np.array([0, ignore_index, classes - 1, ignore_index])
     wrong = report()
-    results = call(rung, numbers(4, classes), target, ignore_index, wrong)
+    results = call(numbers(4, classes), target, ignore_index, wrong)
     assert found(wrong) is None
     assert all(np.isfinite(on_host(result)).all() for result in results)
 
@@ -138,14 +125,14 @@ def test_reports_of_several_launches_leave_the_smallest_row():
     for n, label in ((30, 11), (20, -7), (25, 12)):
         target = np.zeros(50, np.int64)
         target[n] = label
-        losses(None, x, target, IGNORED, wrong)
+        losses(x, target, IGNORED, wrong)
         seen.append(found(wrong))
     assert seen == [(30, 11), (20, -7), (20, -7)]
 
 
 @each_call
-def test_nothing_need_be_reported(call, rung, classes):
-    results = call(rung, numbers(3, classes), np.array([0, -5, 1]), IGNORED, None)
+def test_nothing_need_be_reported(call, classes):
+    results = call(numbers(3, classes), np.array([0, -5, 1]), IGNORED, None)
     for result in results:
         np.testing.assert_array_equal(np.isnan(on_host(result)).reshape(3, -1).all(1), [False, True, False])
 
@@ -201,9 +188,6 @@ def test_launchers_refuse_other_reports(wrong, error, message):
     for name, call in {
         "cross_entropy": lambda: softmax.cross_entropy(x, target, IGNORED, *rows[:2], wrong),
         "cross_entropy_grad": lambda: softmax.cross_entropy_grad(rows[0], x, target, IGNORED, rows[1], x + 0, wrong),
-        "cross_entropy_with_grad": lambda: softmax.cross_entropy_with_grad(
-            x, target, IGNORED, 1, rows[0], x + 0, wrong
-        ),
     }.items():
         with pytest.raises(error, match="^" + re.escape(f"{name}: {message}")):
             call()
@@ -227,8 +211,8 @@ def strange(classes):
     return x
 
 
-@pytest.mark.parametrize("rung, classes", RUNGS + [("plain", 40)])
-def test_infinities_are_as_on_the_cpu(rung, classes):
+@pytest.mark.parametrize("classes", WIDTHS)
+def test_infinities_are_as_on_the_cpu(classes):
     x, target = strange(classes), np.array([0, 1, 0, 1, 1, 0, 0])
     few = x[:5]  # products of the large numbers overflow or not by the order of a sum
     g, p = numbers(5, classes), np.abs(numbers(5, classes))
@@ -240,70 +224,28 @@ def test_infinities_are_as_on_the_cpu(rung, classes):
         ("log_softmax_grad", (few, -p), 1),
         ("log_softmax_grad", (g, np.minimum(few, 5)), 1),
         ("cross_entropy", (x, target, IGNORED), 0),
-        ("cross_entropy_with_grad", (x, target, IGNORED, 0.5), 2),
     ]:
-        shapes = {0: [(7,), (7,)], 1: [inputs[0].shape], 2: [(7,), x.shape]}[outputs]
+        shapes = [inputs[0].shape] if outputs else [(7,), (7,)]
         wanted, results = [np.empty(shape, np.float32) for shape in shapes], [fresh(*shape) for shape in shapes]
         getattr(softmax, name)(*inputs, *wanted)
-        getattr(cuda, name)(*map(there, inputs), *results, rung=rung)
+        getattr(cuda, name)(*map(there, inputs), *results)
         for got, want in zip(results, wanted, strict=True):
             np.testing.assert_allclose(on_host(got), want, rtol=1e-4, atol=1e-4, err_msg=name)
 
 
-@pytest.mark.parametrize("rung, classes", FLAT)
-def test_infinities_in_the_gradient_are_as_on_the_cpu(rung, classes):
+@pytest.mark.parametrize("classes", [5, 4101])
+def test_infinities_in_the_gradient_are_as_on_the_cpu(classes):
     x, target = strange(classes), np.array([0, 1, 0, 1, 1, 0, IGNORED])
     g, logsumexp = numbers(7, 1)[:, 0], np.array([0, 1, np.inf, -np.inf, 2, np.nan, np.nan], np.float32)
     wanted, dx = np.empty_like(x), fresh(*x.shape)
     with np.errstate(over="ignore", invalid="ignore"):
         softmax.cross_entropy_grad(g, x, target, IGNORED, logsumexp, wanted)
-    cuda.cross_entropy_grad(there(g), there(x), there(target), IGNORED, there(logsumexp), dx, rung=rung)
+    cuda.cross_entropy_grad(there(g), there(x), there(target), IGNORED, there(logsumexp), dx)
     np.testing.assert_allclose(on_host(dx), wanted, rtol=1e-4, atol=1e-6)
     assert np.isnan(on_host(dx)[[0, 5]]).any() and not on_host(dx)[6].any()
 
 
-# ---- losses and their gradient in one pass ---------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("mean", [True, False])
-@pytest.mark.parametrize("rows, classes", [(1, 1), (3, 2), (37, 10), (5, 32), (9, 33), (3, 128), (300, 10), (3, 129)])
-def test_the_gradient_with_the_loss_has_the_bits_of_the_separate_kernels(rows, classes, mean):
-    x, target = there(numbers(rows, classes)), np.arange(rows) % classes
-    target[1::4] = IGNORED
-    target[2::5] = classes  # there is no such class
-    target, results, wrongs = there(target), [], []
-    for with_grad in (False, True):
-        out, divisor, logsumexp, dx = fresh(), fresh(), fresh(rows), fresh(rows, classes)
-        space, wrong = there(np.full(softmax.workspace(rows), 255, np.uint8)), report()
-        arguments = x, target, IGNORED, mean, out, divisor, logsumexp, space, wrong
-        softmax.cross_entropy_total(*arguments, *[dx] * with_grad)
-        if not with_grad:
-            softmax.cross_entropy_total_grad(
-                there(np.ones((), "f4")), divisor, x, target, IGNORED, logsumexp, dx, wrong
-            )
-        results.append([on_host(array) for array in (out, divisor, logsumexp, dx)])
-        wrongs.append(found(wrong))
-    same_bits(*results)
-    assert wrongs[0] == wrongs[1] == ((2, classes) if rows > 2 else None)
-
-
-@pytest.mark.skipif(DEVICE != "interpreter", reason="reads what the interpreter counts")
-def test_the_gradient_with_the_loss_saves_a_launch_and_a_pass():
-    from minigrad import Tensor, ops
-
-    counts, scores, labels = {}, numbers(64, 10), Tensor(there(np.arange(64) % 10))
-    for factor in (1, 2):  # a loss that is multiplied needs a gradient of its own
-        x = Tensor(there(scores), requires_grad=True)
-        with interpreter.recording() as launches:
-            loss = ops.cross_entropy(x, labels)
-            (loss if factor == 1 else loss * factor).backward()
-        mine = [(name, report) for name, report in launches if name.startswith("softmax")]
-        counts[factor] = [name for name, _ in mine], np.array(x.grad.to("cpu"))
-        if factor == 1:
-            assert mine[0][1].counts.bytes_loaded["x"] == scores.nbytes
-    assert counts[1][0] == ["softmax_loss_ready_32", "softmax_loss_sums_f32"]
-    assert len(counts[2][0]) == 3
-    np.testing.assert_array_equal(counts[1][1] * 2, counts[2][1])
+# ---- gradients through the engine ---------------------------------------------------------------------------------
 
 
 def test_a_second_backward_and_gradients_of_gradients_have_gradients_of_their_own():

@@ -1,11 +1,12 @@
 """How CUDA kernels are declared, compiled, kept on disk and reported on. Nothing here needs a GPU."""
 
 import ast
-import json
+import os
 import re
 import subprocess
 import sys
 import threading
+import zipfile
 
 import numpy as np
 import pytest
@@ -19,6 +20,7 @@ from minigrad_kernels.toolchain.cuda import (
     f32,
     i32,
     kernel,
+    keys,
     load4,
     report,
     store4,
@@ -78,7 +80,7 @@ def test_the_key_follows_everything_that_shapes_the_code(fresh, monkeypatch):
     def key(*options, **named):
         made = cuda_kernels.scale(*options, "key", **named)
         del KERNELS[made.name]
-        return made.key
+        return made.source.key
 
     base = key(2)
     assert key(2) == base
@@ -87,20 +89,21 @@ def test_the_key_follows_everything_that_shapes_the_code(fresh, monkeypatch):
     monkeypatch.setattr(cuda_kernels, "SHIFT", 1)
     assert key(2) != base, "a constant of the module"
     monkeypatch.undo()
-    known = cache._file
-    monkeypatch.setattr(cache, "_file", lambda path: known(path) + "#")
-    assert key(2) != base, "the content of the files"
+    assert key(2, lowest="sm_80") != base, "the architecture"
+    compilers = keys._compiler_part
+    monkeypatch.setattr(keys, "_compiler_part", lambda file: compilers(file) + "#")
+    assert key(2) != base, "the code of the compiler"
 
 
 def test_constants_may_be_numbers_texts_tuples_enums_and_functions():
     used = cuda_kernels.with_constants
-    assert len(used.key) == 32
+    assert len(used.source.key) == 32
     KERNELS.pop(used.name)
 
 
 def test_refuses_a_constant_of_which_it_can_take_no_hash():
     with pytest.raises(KindError, match="uses TABLE, a ndarray; wants numbers, tuples, enums and device functions"):
-        _ = cuda_kernels.with_an_array.key
+        _ = cuda_kernels.with_an_array.source
     KERNELS.pop(cuda_kernels.with_an_array.name)
 
 
@@ -109,12 +112,11 @@ def test_refuses_a_constant_of_which_it_can_take_no_hash():
 
 @compiled
 def test_ptx_names_the_kernel_and_nothing_of_the_machine(fresh):
-    text = fresh().ptx("sm_80")
-    assert ".target sm_80" in text and ".visible .entry tests_scale_test_0" in text
+    text = fresh().ptx()
+    assert ".target sm_75" in text and ".visible .entry tests_scale_test_0" in text
     assert "NumbaEnv" not in text and text.count(".param .") == 3
-    from minigrad_kernels.matmul import cuda as family
-
-    files = re.findall(r'\.file\s+\d+\s+"([^"]*)"', family.plain.ptx("sm_80"))
+    all_kernels()
+    files = re.findall(r'\.file\s+\d+\s+"([^"]*)"', KERNELS["matmul_plain_f32"].ptx())
     assert files == ["minigrad_kernels/matmul/cuda.py"]
 
 
@@ -128,18 +130,21 @@ def test_loads_do_not_wait_for_stores(fresh):
 @compiled
 @pytest.mark.parametrize("count, multiplications", [(0, 12), (1, 1), (4, 4)])
 def test_unroll(count, multiplications):
-    text = cuda_kernels.power(count).ptx("sm_80")
+    text = cuda_kernels.power(count).ptx()
     assert len(re.findall(r"fma\.rn\.f32", text)) == multiplications
     assert "minigrad.unroll" not in text
 
 
 @compiled
-def test_the_compiler_is_told_lines_but_not_where_variables_live(fresh):
+def test_the_compiler_is_told_lines_but_not_where_variables_live(fresh, monkeypatch):
     """On the latter it now and then loses a label, or finds a symbol with characters that it does not support."""
-    k = fresh()
-    (module,) = k._modules
+    given = []
+    keep = lambda *arguments: given.append(names(*arguments)) or given[-1]
+    names = compiler.passes.names
+    monkeypatch.setattr(compiler.passes, "names", keep)
+    assert fresh().ptx().count(".loc") >= 4
+    (module,) = given
     assert 'call void @"llvm.dbg.' not in module and "!DILocation(" in module
-    assert k.ptx("sm_80").count(".loc") >= 4
 
 
 @compiled
@@ -161,7 +166,7 @@ for factor in (2, 3):
         i = cuda.blockIdx.x * cuda.blockDim.x + cuda.threadIdx.x
         if i < n:
             out[i] = f32(factor) * x[i]
-    keys.append(scale.key)
+    keys.append(scale.source.key)
     assert ".entry" in scale.ptx()
 assert keys[0] != keys[1]
 """
@@ -175,7 +180,8 @@ assert keys[0] != keys[1]
 def forget(k):
     """The same kernel as a new process would see it."""
     k._binaries.clear()
-    k._ptx.clear()
+    for form in ("source", "kept", "_ptx"):
+        vars(k).pop(form, None)
     return k
 
 
@@ -188,7 +194,7 @@ def no_compiler(monkeypatch):
 def test_machine_code_is_kept_and_found_again(fresh, tmp_path, request):
     k = fresh()
     first = k.binary("sm_90")
-    assert sorted(file.suffix for file in (tmp_path / "cuda").iterdir()) == [".cubin", ".json"]
+    assert sorted(file.suffix for file in (tmp_path / "cuda").iterdir()) == [".cubin", ".ptx"]
     request.getfixturevalue("no_compiler")
     assert forget(k).binary("sm_90") == first, "found without a compiler"
     with pytest.raises(StateError, match=r"there is no CUDA compiler, the package numba-cuda .*engine\[compile"):
@@ -196,22 +202,23 @@ def test_machine_code_is_kept_and_found_again(fresh, tmp_path, request):
 
 
 @compiled
-@pytest.mark.parametrize("damage", ["cut", "flipped", "gone", "no json"])
-def test_damaged_entries_are_compiled_again(fresh, tmp_path, damage):
+@pytest.mark.parametrize("kind", ["ptx", "cubin"])
+@pytest.mark.parametrize("damage", ["cut", "flipped", "gone", "no head"])
+def test_damaged_entries_are_compiled_again(fresh, tmp_path, damage, kind):
     k = fresh()
     first = k.binary("sm_90")
-    (code,), (about,) = (tmp_path / "cuda").glob("*.cubin"), (tmp_path / "cuda").glob("*.json")
-    image = code.read_bytes()
+    (file,) = (tmp_path / "cuda").glob(f"*.{kind}")
+    content = file.read_bytes()
     if damage == "cut":
-        code.write_bytes(image[: len(image) // 2])
+        file.write_bytes(content[: len(content) // 2])
     elif damage == "flipped":
-        code.write_bytes(image[:-1] + bytes([image[-1] ^ 1]))
+        file.write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
     elif damage == "gone":
-        code.unlink()
+        file.unlink()
     else:
-        about.write_text(json.dumps({"image": 3}))
+        file.write_bytes(b'// {"image": 3}' + content[content.index(b"\n") :])
     assert forget(k).binary("sm_90") == first
-    assert code.read_bytes() == image, "and kept again"
+    assert file.read_bytes() == content, "and kept again"
 
 
 @compiled
@@ -233,8 +240,8 @@ def test_a_full_disk_leaves_nothing_behind(tmp_path, monkeypatch):
         raise OSError("No space left on device")
 
     monkeypatch.setenv("MINIGRAD_CACHE", str(tmp_path))
-    monkeypatch.setattr(cache.os, "replace", full)
-    cache.save("name", "sm_90", "key", compiler.Binary(b"code", 8, 0, 0, 0))
+    monkeypatch.setattr(os, "replace", full)
+    cache.save_code("name", "sm_90", "ptx", compiler.Binary(b"code", 8, 0, 0, 0))
     assert not list((tmp_path / "cuda").iterdir())
 
 
@@ -249,17 +256,53 @@ def test_threads_compile_one_kernel_once(fresh):
     assert len(found) == 4 and all(one is found[0] for one in found)
 
 
+@pytest.fixture
+def archive(fresh, tmp_path, monkeypatch):
+    """(a kernel, its PTX, an archive that has it, a wheel that has the archive), and an empty cache."""
+    k, file, wheel = fresh(), tmp_path / "ptx.zip", tmp_path / "minigrad_engine-0.whl"
+    text = k.ptx()
+    cache.pack(file, [k])
+    with zipfile.ZipFile(wheel, "w") as written:
+        written.writestr("minigrad_kernels/cli.py", "")
+        written.write(file, cache.ARCHIVE)
+    monkeypatch.setenv("MINIGRAD_CACHE", str(tmp_path / "empty"))
+    cache._archive.cache_clear()
+    yield k, text, file, wheel
+    cache._archive.cache_clear()
+
+
 @compiled
-def test_shipped_ptx_serves_where_there_is_no_compiler(fresh, tmp_path, monkeypatch):
-    monkeypatch.setattr(cache, "SHIPPED", tmp_path / "ptx")
-    k = fresh()
-    assert cache.ship(k) and not cache.ship(k), "written once, then up to date"
-    text = k.ptx("sm_75")
-    monkeypatch.setattr(compiler, "missing", lambda: "the package numba-cuda is not installed")
+@pytest.mark.parametrize("where", ["package", "archive", "wheel"])
+def test_an_archive_serves_where_there_is_no_compiler(archive, monkeypatch, no_compiler, where):
+    k, text, file, wheel = archive
+    if where == "package":
+        monkeypatch.delenv("MINIGRAD_PTX", raising=False)
+        monkeypatch.setattr(cache, "SHIPPED", file)
+    else:
+        monkeypatch.setenv("MINIGRAD_PTX", str(file if where == "archive" else wheel))
     assert forget(k).ptx() == text
-    vars(k)["key"] = "0" * 32  # the source was changed
-    with pytest.raises(StateError, match="there is no CUDA compiler"):
-        forget(k).ptx()
+    vars(forget(k))["source"] = k.source._replace(key="0" * 32)  # the source was changed
+    with pytest.raises(
+        compiler.NoCompilerError, match="there is no CUDA compiler, .*or set MINIGRAD_PTX to a wheel"
+    ) as said:
+        k.ptx()
+    assert "\n" not in str(said.value)
+
+
+@compiled
+def test_the_same_kernels_make_the_same_archive(archive, tmp_path):
+    k, _, file, _ = archive
+    cache.pack(tmp_path / "again.zip", [k])
+    assert (tmp_path / "again.zip").read_bytes() == file.read_bytes()
+
+
+@pytest.mark.parametrize("content", [None, b"no archive"])
+def test_refuses_what_is_no_archive(tmp_path, monkeypatch, content):
+    if content:
+        (tmp_path / "file").write_bytes(content)
+    monkeypatch.setenv("MINIGRAD_PTX", str(tmp_path / "file"))
+    with pytest.raises(StateError, match="MINIGRAD_PTX=.*file: .*; wants a wheel of minigrad-engine or its"):
+        cache.load_ptx("name", "key")
 
 
 # ---- reporting ---------------------------------------------------------------------------------------------------
@@ -284,17 +327,26 @@ def test_problems_are_found(name, problem):
 @compiled
 def test_a_clean_kernel_has_no_problems(fresh):
     k = fresh(opcodes=("LDG.E", "STG.E"))
-    found = report.resources(k, "sm_90")
+    found = k.binary("sm_90")
     assert report.problems(k, "sm_90") == []
-    assert 0 < found.registers <= 32 and found[1:4] == (0, 0, 0)
-    assert found.opcodes.total() == len(report.code(k, "sm_90")) > 10
+    assert 0 < found.registers <= 32 and found[2:] == (0, 0, 0)
+    assert len(report.code(k, "sm_90")) > 10
 
 
 @compiled
 def test_innermost_loops():
-    (loop,) = report.loops(cuda_kernels.power(3), "sm_90")
+    k = cuda_kernels.power(3)
+    (loop,) = report.loops(k, "sm_90")
     assert loop["FFMA"] == 3, "twelve steps, unrolled by three"
+    assert report.inner_loop(k, "sm_90") == loop
     assert report.loops(cuda_kernels.four_copies, "sm_90") == []
+    assert report.inner_loop(cuda_kernels.four_copies, "sm_90").total() == 0
+
+
+def test_bytes_that_a_thread_moves():
+    found = {"LDG.E.128.CONSTANT": 2, "STS.64": 1, "LDS": 3, "LDG.E.U16": 1, "LDSM.16.MT88.4": 1, "STG.E.U8": 5}
+    found |= {"LDGSTS.E.BYPASS.128.ZFILL": 1, "FFMA": 9, "UTMALDG.2D": 1, "LDC.64": 1}
+    assert report.bytes_moved(found) == 2 * 16 + 8 + 3 * 4 + 2 + 16 + 5 + 16
 
 
 WITHOUT_COMPILER = """
@@ -302,14 +354,14 @@ import importlib.util
 find = importlib.util.find_spec
 importlib.util.find_spec = lambda name, *rest: None if name == "numba_cuda" else find(name, *rest)
 from minigrad_kernels.toolchain.cuda.kernel import all_kernels
-print({k.name: k.key for k in all_kernels()})
+print({k.name: k.source.key for k in all_kernels()})
 """
 
 
 def test_keys_are_the_same_where_there_is_no_compiler():
     done = subprocess.run([sys.executable, "-W", "error", "-c", WITHOUT_COMPILER], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
-    assert ast.literal_eval(done.stdout) == {k.name: k.key for k in all_kernels()}
+    assert ast.literal_eval(done.stdout) == {k.name: k.source.key for k in all_kernels()}
 
 
 # ---- running -----------------------------------------------------------------------------------------------------

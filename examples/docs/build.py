@@ -154,7 +154,7 @@ def _notebooks():
 def _shown(path):
     """Whether a folder's page lists a file or folder."""
     if path.is_dir():
-        return path.name not in ("__pycache__", "ptx", "runs", "build") and any(map(_shown, path.iterdir()))
+        return path.name not in ("__pycache__", "runs", "build") and any(map(_shown, path.iterdir()))
     return path.suffix in (".py", ".md", ".json", ".yaml", ".sbatch") and not path.name.startswith(".")
 
 

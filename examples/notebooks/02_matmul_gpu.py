@@ -4,8 +4,9 @@
 # **Goal** You can say what makes a GPU kernel fast before you time it: you count the bytes it moves, the bank
 # conflicts it causes and the arithmetic it does for each byte, and you find a race without a GPU.
 #
-# **You need** Matrix products, Python and NumPy. No GPU and no CUDA: an interpreter runs the compiled kernels and
-# counts. To change the kernels you need the compiler, `pip install -e ".[compile]"`; to run this page you do not.
+# **You need** Matrix products, Python and NumPy. No GPU: an interpreter runs the compiled kernels and counts. The
+# compiler comes with `pip install -e ".[notebook]"`; where it cannot be installed, as on macOS, set `MINIGRAD_PTX` to a
+# wheel of minigrad that holds compiled kernels.
 #
 # **Time** 45 minutes with the exercises.
 
@@ -18,7 +19,6 @@ from pathlib import Path
 import matplotlib.pyplot as plt
 import numpy as np
 from checks import check
-from portable import portable
 
 import minigrad.draw
 from minigrad_kernels import interpreter
@@ -70,7 +70,6 @@ print(f"{read} elements read, of matrices that have {small_a.size + small_b.size
 
 
 # %%
-@portable
 @kernel("f32* a, f32* b, f32* out, i32 m, i32 n, i32 k", threads=256)
 def product(a, b, out, m, n, k):
     i = cuda.blockIdx.y * 8 + cuda.threadIdx.x // 32
@@ -115,7 +114,6 @@ print("asked of a:", report.counts.bytes_loaded["a"], "in sectors:", report.coun
 
 # %%
 def make_tiled(second_barrier):
-    @portable
     @kernel("f32* a, f32* b, f32* out, i32 n, i32 k", threads=1024, variant="right" if second_barrier else "race")
     def tiled(a, b, out, n, k):
         a_tile, b_tile = cuda.shared.array(1024, f32), cuda.shared.array(1024, f32)
@@ -179,7 +177,6 @@ assert race.faults and all(fault.kind == "shared race" for fault in race.faults)
 def make_transpose(pitch):
     size = 32 * pitch
 
-    @portable
     @kernel("f32* x, f32* out, i32 n", threads=1024, variant=f"pitch{pitch}")
     def transpose(x, out, n):
         tile = cuda.shared.array(size, f32)

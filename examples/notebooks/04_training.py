@@ -199,10 +199,17 @@ paths = {rule.__name__: path_of(rule, rate) for rule, rate in rates.items()}
 
 # %%
 figure, (left, right) = plt.subplots(1, 2, figsize=(12, 5), layout="constrained")
-draw.optimizer_paths(valley, paths, left, xlim=(-1.6, 1.4), ylim=(-0.6, 1.8))
-looks = zip(paths.items(), (BLUE, RED, GREEN, "#CC79A7"), ("-", "--", "-.", ":"), strict=True)
-for (name, path), color, style in looks:
+x, y = np.meshgrid(np.linspace(-1.6, 1.4, 200), np.linspace(-0.6, 1.8, 200))
+levels = valley(x, y).max() * np.linspace(0.04, 1, 14) ** 3  # denser where the surface is low
+lines = left.contour(x, y, valley(x, y), levels, colors="#999999", linewidths=0.8)
+left.clabel(lines, lines.levels[2::2], fontsize=7, fmt="%.3g")
+looks = zip(paths.items(), (BLUE, RED, GREEN, "#CC79A7"), ("-", "--", "-.", ":"), "os^D", strict=True)
+for (name, path), color, style, marker in looks:
+    left.plot(*path.T, style, color=color, marker=marker, markersize=4, markevery=6)
+    left.plot(*path[-1], marker, color=color, markersize=9, markeredgecolor="white")
     right.semilogy(valley(*path.T), style, color=color, linewidth=2, label=name)
+left.plot(*path[0], "o", color="white", markeredgecolor="black")  # where all begin
+left.set(xlabel="x", ylabel="y")
 right.set(xlabel="step", ylabel="height")
 right.legend()
 right.grid(alpha=0.3)

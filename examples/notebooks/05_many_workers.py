@@ -260,15 +260,18 @@ assert len(set(hashes.values())) == 1
 #   \text{exposed} = \max(0,\; \text{end}_{\text{last}} - T)$$
 #
 # Bucket $i$ is complete at $\text{ready}_i$, and $T$ is the time that one worker computes for a step. What is exposed
-# makes the step longer; the rest is hidden. The library's `scaling` model knows when the gradients of ResNet-50 are
-# ready and what an exchange costs on a *fabric*, whatever joins the GPUs: here 25 Gb/s Ethernet between 32 machines.
-# (All of it is prediction: the step time is assumed, latencies are those that NCCL itself reckons with.) We do its
-# formula by hand.
+# makes the step longer; the rest is hidden. The model in [`scaling.py`](../scaling.py) knows when the gradients of
+# ResNet-50 are ready and what an exchange costs on a *fabric*, whatever joins the GPUs: here 25 Gb/s Ethernet between
+# 32 machines. (All of it is prediction: the step time is assumed, latencies are those that NCCL itself reckons with.)
+# We do its formula by hand.
 
 # %%
-from minigrad.parallel import scaling
+import sys
 
-network, fabric, gpus = scaling.network("resnet-50"), scaling.fabric("tcp-25"), 32
+sys.path.append("..")  # the folder of the examples
+import scaling
+
+network, fabric, gpus = scaling.NETWORKS["resnet-50"](), scaling.FABRICS["tcp-25"], 32
 T = network.seconds
 begin_backward = T * (1 - network.backward)
 
@@ -397,22 +400,21 @@ for schedule in ("gpipe", "1f1b"):
 #
 # $$T_{\text{slowest}} = T\,\bigl(1 + \sigma \sqrt{2 \ln n}\bigr)$$
 #
-# The curves below are *predictions* of the library's model for an assumed step; `minigrad scale --step-ms` takes yours,
-# and [a page](../docs/scaling.md) has measurements of CPU ranks beside the same model.
+# The curves below are *predictions* of the same model for an assumed step; `python examples/scaling.py --step-ms` takes
+# yours, and [a page](../docs/scaling.md) has measurements of CPU ranks beside it.
 
 # %%
 counts = [2**i for i in range(11)]
 figure, panels = plt.subplots(1, 2, figsize=(11, 4), layout="constrained", sharey=True)
 markers = "os^D"
 for axes, name in zip(panels, ("resnet-50", "vgg-16"), strict=True):
-    network = scaling.network(name)
-    for i, fabric_name in enumerate(scaling.FABRICS):
-        fabric = scaling.fabric(fabric_name)
+    network = scaling.NETWORKS[name]()
+    for i, fabric in enumerate(scaling.FABRICS.values()):
         found = [100 * scaling.predicted(network, count, fabric, scaling.Plan()).efficiency for count in counts]
         assert found[0] == 100 and found[-1] < 100
         style = {"marker": markers[i], "markersize": 10 - 2 * i, "color": COLORS[i], "linewidth": 4 - i}
         axes.plot(counts, found, label=fabric.title, **style)
-    axes.set(xscale="log", xlabel="GPUs", title=f"{name}: {4e-6 * network.parameters:.0f} MB of gradients")
+    axes.set(xscale="log", xlabel="GPUs", title=f"{name}: {4e-6 * sum(network.sizes):.0f} MB of gradients")
     axes.set_xticks(counts[::2], [str(count) for count in counts[::2]])
     axes.grid(alpha=0.3)
 panels[0].set(ylabel="efficiency, % (predicted)", ylim=(0, 104))
@@ -429,7 +431,7 @@ plt.show()
 #   [`collectives.py`](../../minigrad/parallel/collectives.py): reduce-scatter and all-gather
 # - [`minigrad/parallel/schedules.py`](../../minigrad/parallel/schedules.py) and
 #   [`pipeline.py`](../../minigrad/parallel/pipeline.py)
-# - [`minigrad/parallel/scaling/`](../../minigrad/parallel/scaling): the model; `minigrad scale` prints it
+# - [`examples/scaling.py`](../scaling.py): the model; run it to print the figures of your network and fabric
 # - [Training on many](../docs/parallel.md): launching, recovery
 
 # %% [markdown]

@@ -5,7 +5,8 @@
 # ten lines, checks that find your mistakes, and a row in the test tables.
 #
 # **You need** [Notebook 1](01_tape.ipynb) for gradients; [notebook 2](02_matmul_gpu.ipynb) for threads and blocks. No
-# GPU. The kernels of this page ship compiled; to change one you need the compiler, `pip install -e ".[compile]"`.
+# GPU. The compiler comes with `pip install -e ".[notebook]"`; where it cannot be installed, as on macOS, set
+# `MINIGRAD_PTX` to a wheel of minigrad that holds compiled kernels, those of this page among them.
 #
 # **Time** 35 minutes with the exercises.
 
@@ -15,7 +16,6 @@ import sys
 import matplotlib.pyplot as plt
 import numpy as np
 from checks import check
-from portable import portable
 
 import minigrad
 from minigrad import Tensor, data, device, nn, optim, primitive, profile
@@ -115,7 +115,6 @@ except GradcheckError as error:
 
 
 # %%
-@portable
 @kernel("f32* x, f32* out, i32 n", threads=THREADS)
 def bump_f32(x, out, n):
     i = cuda.blockIdx.x * cuda.blockDim.x + cuda.threadIdx.x  # which element is mine
@@ -139,7 +138,6 @@ assert report.counts.bytes_loaded["x"] == report.counts.bytes_stored["out"] == x
 
 
 # %%
-@portable
 @kernel("f32* x, f32* out, i32 n", threads=THREADS)
 def unguarded(x, out, n):
     i = cuda.blockIdx.x * cuda.blockDim.x + cuda.threadIdx.x
@@ -206,7 +204,6 @@ rule_bytes = (1 + 2 + 2 + 2) * 4 * N + written  # -2 * x reads one array, the ot
 
 
 # %%
-@portable
 @kernel("f32* g, f32* x, f32* out, f32* dx, i32 n", threads=THREADS)
 def bump_grad_f32(g, x, out, dx, n):
     i = cuda.blockIdx.x * cuda.blockDim.x + cuda.threadIdx.x
@@ -531,7 +528,6 @@ check_elements(elements_of)
 
 
 # %%
-@portable
 @kernel("f32* x, f32* out, i32 n", threads=THREADS)
 def bump_strided(x, out, n):
     start = cuda.blockIdx.x * cuda.blockDim.x + cuda.threadIdx.x

@@ -19,8 +19,9 @@ from .files import CheckpointError, clear_partials, exists, find, numbers, reaso
 from .loading import CheckpointWarning, load
 from .saving import save
 from .states import weights_hash
+from .weights import WeightsError, load_weights
 
 __all__ = [
-    "CheckpointError", "CheckpointWarning", "clear_partials", "exists", "find", "load", "numbers", "reason", "save",
-    "weights_hash", "write_atomic",
+    "CheckpointError", "CheckpointWarning", "WeightsError", "clear_partials", "exists", "find", "load", "load_weights",
+    "numbers", "reason", "save", "weights_hash", "write_atomic",
 ]  # fmt: skip

@@ -5,8 +5,6 @@ import functools
 import platform
 from importlib import metadata
 
-from .. import __version__
-
 __all__ = ["versions"]
 
 PACKAGES = "numpy numba llvmlite safetensors matplotlib tqdm pooch".split()
@@ -15,6 +13,8 @@ PACKAGES += "cupy-cuda13x cupy-cuda12x cupy numba-cuda mpi4py mpich tensorboardX
 
 @functools.cache
 def _found():
+    from .. import __version__  # not above: the package imports this while it is being made
+
     found = {"minigrad": __version__, "python": platform.python_version()}
     for package in PACKAGES:
         with contextlib.suppress(metadata.PackageNotFoundError):

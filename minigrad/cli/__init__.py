@@ -1,4 +1,4 @@
-"""The command `minigrad`: train, evaluate, report, predict, export, info, warmup, launch, scale, kernels and others."""
+"""The command `minigrad`: train, evaluate, report, predict, export, info, warmup, launch, kernels and others."""
 
 import os
 import sys
@@ -8,12 +8,12 @@ from minigrad_kernels.toolchain.machine import crowded
 
 from ..parallel.errors import CommunicationError
 from ..parallel.transport import FAILED
-from ..starting import INTERRUPTED, started
 from .arguments import parser
 from .settings import UsageError
 
 __all__ = ["main"]
 
+INTERRUPTED = 130  # what shells report for a program ended by Ctrl-C
 UNREAD = 141  # what shells report for a program whose output nobody reads any more
 
 
@@ -32,7 +32,6 @@ def main(argv=None):
         os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     name = "minigrad"
     try:
-        started()
         try:
             options = parser().parse_args(argv)
             if options.command is None:

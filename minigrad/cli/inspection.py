@@ -8,12 +8,12 @@ from minigrad_kernels.toolchain.cache import cache_folder
 
 from .. import Tensor, checkpoint, cuda, ops
 from ..checkpoint.versions import versions
-from ..device import measure, memory_statistics, place
+from ..device import memory_statistics, place
 from ..errors import StateError
 from ..modes import no_grad
 from ..train import evaluate
 from ..train.precision import computing
-from .picture import prepared, read_png
+from .picture import prepared, read_picture
 from .run import Run
 from .settings import checked_folder, kernel_threads, refusing
 
@@ -42,7 +42,7 @@ def run_evaluate(options):
 def run_predict(options):
     """Say what a picture shows, and what was done to it."""
     with refusing():
-        image = read_png(options.image)
+        image = read_picture(options.image)
         settings, images, model = trained(options)
         pixels, notes = prepared(image, settings.data, images.shape)
     print(f"picture: {options.image}; {'; '.join(notes) or 'taken as it is'}")
@@ -80,8 +80,6 @@ def run_info(options):
     }
     for name, value in rows.items():
         print(f"{name:<14}{value}")
-    if options.measure:
-        _measure()
     return 0
 
 
@@ -96,13 +94,3 @@ def _gpus():
         free, total = (value / MEBIBYTE for value in cuda.mem_get_info(number))
         found.append(f"cuda:{number} ({cuda.get_device_name(number)}, {free:,.0f} of {total:,.0f} MiB free)")
     return found
-
-
-def _measure():
-    """Print how fast bytes travel."""
-    print("copies, GB/s:")
-    rates = {"host memory, one thread": measure.host_copy()}
-    for number in range(cuda.device_count()):
-        rates |= {f"cuda:{number}, {name}": rate for name, rate in measure.bandwidths(number).items()}
-    for name, rate in rates.items():
-        print(f"  {name:<48}{rate:8.1f}")

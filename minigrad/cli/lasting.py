@@ -4,21 +4,19 @@ import contextlib
 import sys
 
 import numpy as np
+from tqdm import tqdm
 
 from .. import checkpoint, device
 from ..errors import MinigradError
 from ..train.finite import NotFinite
 from ..train.team import module_of
 
-__all__ = ["Keeper", "lasting_output", "note"]
+__all__ = ["Keeper", "note"]
 
 
 def note(text):
-    """A line on stderr, where a bar of progress may stand; nobody may be there to read it."""
-    from tqdm import tqdm
-
-    with contextlib.suppress(OSError, AttributeError):
-        tqdm.write(f"minigrad train: {text}", file=sys.stderr)
+    """A line on stderr, where a bar of progress may stand."""
+    tqdm.write(f"minigrad train: {text}", file=sys.stderr)
 
 
 class Keeper:
@@ -81,40 +79,3 @@ class Keeper:
             yield
         except (OSError, MinigradError) as error:
             note(f"{what} could not be written: {error}")
-
-
-class _Lasting:
-    """A stream whose errors do not end the program, but for that of a reader who has gone."""
-
-    def __init__(self, stream):
-        self.stream, self.said = stream, False
-
-    def __getattr__(self, name):
-        return getattr(self.stream, name)
-
-    def write(self, text):
-        return self._tried(self.stream.write, text)
-
-    def flush(self):
-        return self._tried(self.stream.flush)
-
-    def _tried(self, action, *arguments):
-        try:
-            return action(*arguments)
-        except BrokenPipeError:
-            raise
-        except OSError as error:
-            if not self.said:
-                self.said = True
-                note(f"the output cannot be written: {error}; the training goes on")
-
-
-@contextlib.contextmanager
-def lasting_output():
-    """A context in which what print cannot write is no reason to stop; gives a function that says whether some was."""
-    if sys.stdout is None:
-        yield lambda: False
-        return
-    stream = _Lasting(sys.stdout)
-    with contextlib.redirect_stdout(stream):
-        yield lambda: stream.said

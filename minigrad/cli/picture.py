@@ -1,47 +1,32 @@
-"""A PNG picture made into what a network was trained on, with a note of every change."""
-
-from pathlib import Path
+"""A picture made into what a network was trained on, with a note of every change."""
 
 import numpy as np
+from PIL import Image
 
 from .settings import UsageError
 
-__all__ = ["prepared", "read_png"]
+__all__ = ["prepared", "read_picture"]
 
 LUMA = (0.299, 0.587, 0.114)  # ITU-R BT.601: how bright red, green and blue look
 INK = 0.2  # of the range from background to ink; above it a pixel belongs to the digit
 MNIST_MARGIN = 4 / 28  # of the side of an image, free on each side of a digit
-MAX_PIXELS = 1 << 25
 
 
-def read_png(path):
+def read_picture(path):
     """The picture as floats 0..1, (H, W, channels): grey or colour, on white where it is transparent.
 
-    Errors  UsageError if it is no PNG picture that can be read
+    Errors  UsageError if it is no picture that Pillow can read
     """
-    import matplotlib.image
-
-    path = Path(path)
-    if not path.is_file():
-        raise UsageError(f"{path} is not a file")
     try:
-        with open(path, "rb") as file:
-            header = file.read(24)
-            width, height = (int.from_bytes(header[i : i + 4], "big") for i in (16, 20))
-            if header[:8] != b"\x89PNG\r\n\x1a\n":
-                raise ValueError("it is not in the PNG format")
-            if not 0 < width * height <= MAX_PIXELS:
-                raise ValueError(f"it has {height} x {width} pixels, want 1 to {MAX_PIXELS}")
-            file.seek(0)
-            image = matplotlib.image.imread(file, format="png")
-    except (OSError, ValueError, SyntaxError, MemoryError) as error:  # SyntaxError: a broken chunk
+        with Image.open(path) as picture:
+            grey, deep = picture.mode in ("1", "L", "LA"), picture.mode.startswith("I")
+            pixels = np.asarray(picture if deep else picture.convert("RGBA"), np.float64)
+    except (OSError, ValueError, SyntaxError, Image.DecompressionBombError) as error:  # SyntaxError: a broken chunk
         raise UsageError(f"{path} cannot be read as a picture: {error}") from error
-    image = np.asarray(image, np.float64) / (1 if image.dtype.kind == "f" else np.iinfo(image.dtype).max)
-    image = image[..., None] if image.ndim == 2 else image
-    if image.shape[2] in (2, 4):
-        opaque = image[..., -1:]
-        image = image[..., :-1] * opaque + 1 - opaque
-    return image
+    if deep:  # grey of 16 bits
+        return pixels[..., None] / 65535
+    image, opaque = pixels[..., : 1 if grey else 3] / 255, pixels[..., 3:] / 255
+    return image * opaque + 1 - opaque
 
 
 def prepared(image, data, shape):
@@ -59,8 +44,7 @@ def prepared(image, data, shape):
         notes.append("grey made into three equal colours")
     if image.shape[:2] != (height, width):
         notes.append(f"resized from {image.shape[0]} x {image.shape[1]} to {height} x {width}")
-        rows, columns = _weights(image.shape[0], height), _weights(image.shape[1], width)
-        image = _along(rows, _along(columns, image.transpose(1, 0, 2)).transpose(1, 0, 2))
+        image = np.stack([_resized(plane, (width, height)) for plane in np.moveaxis(image, 2, 0)], axis=2)
     pixels = np.clip(np.round(image * 255), 0, 255).astype(np.uint8)
     return pixels.transpose(2, 0, 1)[None], notes
 
@@ -113,18 +97,6 @@ def _centre_of_mass(ink, axis):
     return (weights * (np.arange(len(weights)) + 0.5)).sum() / weights.sum()
 
 
-def _along(weights, image):
-    """The weighted sums of rows: (H, W, C) -> (I, W, C)."""
-    return np.tensordot(weights, image, 1)
-
-
-def _weights(old, new):
-    """The share of each old pixel in each new one, (new, old): a triangle as wide as the pixels are apart.
-
-    Enlarging, that is linear interpolation; shrinking, every old pixel counts.
-    """
-    scale = old / new
-    centres = (np.arange(new) + 0.5) * scale - 0.5
-    distance = np.abs(centres[:, None] - np.arange(old)) / max(scale, 1)
-    shares = np.maximum(0, 1 - distance)
-    return shares / shares.sum(axis=1, keepdims=True)
+def _resized(plane, size):
+    """Enlarging, linear interpolation; shrinking, every old pixel counts."""
+    return np.asarray(Image.fromarray(plane.astype(np.float32)).resize(size, Image.Resampling.BILINEAR))

@@ -13,8 +13,9 @@ from ..profile import Profile
 from ..profile.spans import UPDATE
 from ..train import Callback, History, fit
 from ..units import in_bytes
+from .parts import Parts
 from .run import Run
-from .settings import Parts, Settings, chosen_data, kernel_threads, refusing
+from .settings import Settings, chosen_data, kernel_threads, refusing
 
 __all__ = ["run_profile"]
 

@@ -12,7 +12,7 @@ from .. import checkpoint, ops
 from ..data import DataError, Loader
 from ..errors import MinigradError
 from ..profile import measure_step
-from ..report import SECTIONS, Report
+from ..report import Report
 from ..report.page import Html, escaped
 from ..train import Histograms, History, predict
 from ..train.precision import computing
@@ -51,34 +51,25 @@ def write_report(run, settings, images, model, history, datasets, seconds, lacki
     lacking     {section: why something is missing in it}
     """
     begin, lacking = time.perf_counter(), dict(lacking)
-    with tqdm(total=2 + len(SECTIONS), desc="report", unit=" parts", leave=False, disable=None) as bar:
-
-        def show(name):
-            bar.set_postfix_str(name)
-            bar.update()
-
-        found = {}
-        if datasets is not None:
-            show("test images")
-            found |= _tried(lambda: _looked_at(settings, images, model, datasets[1]), "mistakes", lacking)
-            show("a step")
-            found |= _tried(lambda: _step(settings, images, datasets[0]), "cost", lacking)
-        config, result = run.read_json(CONFIG), run.read_json(RESULT)
-        report = Report(
-            title=f"{settings.model} on {settings.data}",
-            history=history,
-            model=model,
-            shape=images.shape,
-            classes=images.classes,
-            state=_state(run, settings, history),
-            figures=_figures(model, seconds, result),
-            records=_records(run, model, len(history), lacking),
-            origin=_origin(run, settings, images, model, history, config),
-            lacking=lacking,
-            progress=show,
-            **found,
-        )
-        report.save(run.folder / REPORT)
+    found = {}
+    if datasets is not None:
+        found |= _tried(lambda: _looked_at(settings, images, model, datasets[1]), "mistakes", lacking)
+        found |= _tried(lambda: _step(settings, images, datasets[0]), "cost", lacking)
+    config, result = run.read_json(CONFIG), run.read_json(RESULT)
+    report = Report(
+        title=f"{settings.model} on {settings.data}",
+        history=history,
+        model=model,
+        shape=images.shape,
+        classes=images.classes,
+        state=_state(run, settings, history),
+        figures=_figures(model, seconds, result),
+        records=_records(run, model, len(history), lacking),
+        origin=_origin(run, settings, images, model, history, config),
+        lacking=lacking,
+        **found,
+    )
+    report.save(run.folder / REPORT)
     return f"report: {run.folder / REPORT} ({time.perf_counter() - begin:.1f} s)"
 
 

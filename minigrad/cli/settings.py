@@ -1,27 +1,41 @@
-"""What a run is made of: the options given, the defaults of the others, and the parts that follow."""
+"""What a run is made of: its settings, which are options of the command, and the parts that follow from them."""
 
+import argparse
 import contextlib
 import math
 import os
-from dataclasses import dataclass, fields
+from dataclasses import MISSING, dataclass, field, fields
 from pathlib import Path
 
 from minigrad_kernels import toolchain
 from minigrad_kernels.errors import MinigradError
 
-from .. import create, data, models, nn, optim, parallel
-from ..amp import GradScaler
-from ..device import manual_seed
+from .. import create, data, models, optim
 from ..parallel.errors import CommunicationError
+from ..parallel.sums import WIRES
 from ..train import PRECISIONS
-from .defaults import BY_DATA, BY_MODEL, DEFAULT_MODEL, DEFAULTS, MOMENTUM, OPTIMIZERS, RATES, SCHEDULES
 
 __all__ = [
-    "Images", "Parts", "Settings", "UsageError", "check_can_be_made", "checked_folder", "chosen_data", "kernel_threads",
-    "refusing",
+    "DEFAULT_MODEL", "MOMENTUM", "OPTIMIZERS", "Images", "Settings", "UsageError", "add_settings",
+    "check_can_be_made", "checked_folder", "chosen_data", "count", "kernel_threads",
+    "number", "positive", "refusing", "text",
 ]  # fmt: skip
 
 TEST_BATCH = 256
+OPTIMIZERS = {
+    kind.__name__.lower(): kind for kind in (optim.Adam, optim.AdamW, optim.SGD, optim.RMSprop, optim.Adagrad)
+}
+MOMENTUM = 0.9  # of SGD, in Nesterov's form
+SCHEDULES = ("none", "cosine", "onecycle", "step", "restore")
+# What settings become that are not given, where that depends on others.
+DEFAULT_MODEL = {"digits": "digits-cnn", "mnist": "keras-cnn", "cifar10": "resnet"}
+BY_DATA = {
+    "digits": {"epochs": 20, "batch_size": 32, "augment": True, "new_writers": True},
+    "mnist": {"epochs": 10, "batch_size": 64},
+    "cifar10": {"epochs": 30, "batch_size": 128, "augment": True},
+}
+BY_MODEL = {"resnet": {"optimizer": "sgd", "lr": 0.1, "schedule": "onecycle", "weight_decay": 5e-4}}
+RATES = {"adam": 3e-3, "adamw": 3e-3, "rmsprop": 1e-3, "adagrad": 0.01, "sgd": 0.03}
 
 
 class UsageError(MinigradError, ValueError):
@@ -52,6 +66,42 @@ def refusing():
         raise UsageError(str(error)) from error
 
 
+# ---- values of options -----------------------------------------------------------------------------------------------
+
+
+def number(kind, holds, wanted):
+    def convert(text):
+        try:
+            value = kind(text)
+        except ValueError:
+            value = math.nan
+        if not holds(value):
+            raise argparse.ArgumentTypeError(f"got {text}, want {wanted}")
+        return value
+
+    return convert
+
+
+def text(value):
+    if not value:
+        raise argparse.ArgumentTypeError("got an empty text, want a name")
+    return value
+
+
+count = number(int, lambda value: value >= 1, "an integer of at least 1")
+_seed = number(int, lambda value: 0 <= value < 1 << 63, "an integer from 0 to 2^63 - 1")
+positive = number(float, lambda value: 0 < value < math.inf, "a number above 0")
+_not_negative = number(float, lambda value: 0 <= value < math.inf, "a number of at least 0")
+
+
+def _option(help, *, default=MISSING, **how):
+    """A field of Settings that is an option of the command; how: what argparse takes."""
+    return field(default=default, metadata={"help": help, **how})
+
+
+# ---- settings --------------------------------------------------------------------------------------------------------
+
+
 @dataclass
 class Images:
     """What a network must know of its images: shape (C, H, W), names of the classes, statistics."""
@@ -62,8 +112,8 @@ class Images:
     std: tuple
 
     def __post_init__(self):
-        for field in fields(self):  # JSON has no tuples
-            setattr(self, field.name, tuple(getattr(self, field.name)))
+        for one in fields(self):  # JSON has no tuples
+            setattr(self, one.name, tuple(getattr(self, one.name)))
         numbers = {"shape": int, "mean": float, "std": float}
         wrong = [name for name, kind in numbers.items() if {type(value) for value in getattr(self, name)} != {kind}]
         if wrong or not len(self.shape) == 3 or not min(self.shape) >= 1:
@@ -74,62 +124,75 @@ class Images:
         return cls(dataset.images.shape[1:], dataset.classes, dataset.mean, dataset.std)
 
 
-@dataclass
+@dataclass(kw_only=True)
 class Settings:
     """All that decides the result of a run, and where its data are."""
 
-    data: str
-    data_dir: str | None
-    model: str
+    data: str = _option("", choices=DEFAULT_MODEL)
+    data_dir: str | None = _option("where the files of the data set are", type=text, metavar="FOLDER", default=None)
+    model: str = _option("the network", choices=models.MODELS)
     size: int  # height and width of the images
-    epochs: int
-    batch_size: int
-    lr: float
-    optimizer: str
-    schedule: str
-    weight_decay: float
-    augment: bool
-    accumulate: int
-    clip: float | None
-    seed: int
-    device: str
-    new_writers: bool
-    limit: int | None = None  # images of each part, the first ones
-    shards: int = 1  # into which each batch is cut
-    zero: bool = False  # divide the state of the optimiser among the ranks
-    sync_batch_norm: bool = False
-    wire: str | None = None  # the type in which gradients travel
-    precision: str = "float32"
-    eager: bool = False  # on a GPU, without graphs
+    epochs: int = _option("passes over the training images", type=count, metavar="N")
+    batch_size: int = _option("images to a batch", type=count, metavar="N")
+    lr: float = _option("highest learning rate of the schedule", type=positive, metavar="X", default=RATES["adam"])
+    optimizer: str = _option(f"sgd has Nesterov momentum {MOMENTUM}", choices=OPTIMIZERS, default="adam")
+    schedule: str = _option(
+        "how the learning rate changes: step by step, with restore where the loss rose",
+        choices=SCHEDULES,
+        default="cosine",
+    )
+    weight_decay: float = _option("", type=_not_negative, metavar="X", default=0.0)
+    augment: bool = _option("shift images at random (CIFAR-10: flip too)", default=False)
+    accumulate: int = _option("update once for K batches, as for one large", type=count, metavar="K", default=1)
+    clip: float | None = _option("largest 2-norm of the gradient", type=positive, metavar="X", default=None)
+    precision: str = _option(
+        "in which convolutions and products compute; float16 scales the loss", choices=PRECISIONS, default="float32"
+    )
+    eager: bool = _option("on a GPU, start each kernel from Python", default=False)
+    limit: int | None = _option("use the first N training and test images", type=count, metavar="N", default=None)
+    seed: int = _option("of weights, order, dropout and augmentation", type=_seed, metavar="N", default=0)
+    new_writers: bool = _option("digits: train a second time on half the writers and test on the others", default=False)
+    shards: int = _option(
+        "parts into which each batch is cut, on which the result depends, and not on the ranks; default one a rank",
+        type=count,
+        metavar="S",
+        default=1,
+    )
+    zero: bool = _option("divide the state of the optimiser among the ranks", default=False)
+    sync_batch_norm: bool = _option("statistics of batch norm over all ranks", default=False)
+    wire: str | None = _option("the type in which gradients travel", choices=WIRES, default=None)
+    device: str = _option(
+        "cpu, cuda, cuda:1, ..., or interpreter, which runs the kernels of GPUs slowly on any machine",
+        type=text,
+        metavar="NAME",
+        default="cpu",
+    )
 
     def __post_init__(self):
-        for field in fields(self):
-            value = getattr(self, field.name)
-            if not isinstance(value, field.type) or isinstance(value, bool) != (field.type is bool):
-                wanted = getattr(field.type, "__name__", field.type)
-                raise UsageError(f"settings: {field.name} is {value!r}, want {wanted}")
-        known = {"data": DEFAULT_MODEL, "model": models.MODELS, "optimizer": OPTIMIZERS, "schedule": SCHEDULES}
-        known["precision"] = PRECISIONS
-        for name, choices in known.items():
-            _check_known(name, getattr(self, name), choices)
+        for one in fields(self):  # which may come from a file
+            value, choices = getattr(self, one.name), one.metadata.get("choices", ())
+            if not isinstance(value, one.type) or isinstance(value, bool) != (one.type is bool):
+                wanted = getattr(one.type, "__name__", one.type)
+                raise UsageError(f"settings: {one.name} is {value!r}, want {wanted}")
+            if choices and value is not None and value not in choices:
+                raise UsageError(f"unknown {one.name} {value!r}, want one of {', '.join(choices)}")
 
     @classmethod
     def of(cls, options, name, ranks=1):
         """The settings of a new run on the data set of this name, by so many ranks."""
-        model = options.model or DEFAULT_MODEL[name]
-        _check_known("model", model, models.MODELS)
-        values = DEFAULTS | BY_DATA[name] | BY_MODEL.get(model, {})
-        if options.optimizer not in (None, values["optimizer"]):
-            values["lr"] = RATES[options.optimizer]
-        given = {key: getattr(options, key) for key in values if getattr(options, key) is not None}
-        size = {"digits": models.MODELS[model].made_for or 8, "mnist": 28, "cifar10": 32}[name]
-        folder = None if options.data_dir is None else checked_folder(options.data_dir)
-        new_writers = name == "digits" if options.new_writers is None else options.new_writers
-        if new_writers and name != "digits":
+        given = {one.name: getattr(options, one.name, None) for one in fields(cls)}
+        given = {key: value for key, value in given.items() if value is not None} | {"data": name}
+        model = given.setdefault("model", DEFAULT_MODEL[name])
+        values = BY_DATA[name] | BY_MODEL.get(model, {}) | {"shards": ranks}
+        usual = values.get("optimizer", "adam")
+        if given.get("optimizer", usual) != usual:
+            values["lr"] = RATES[given["optimizer"]]
+        values["size"] = {"digits": models.MODELS[model].made_for or 8, "mnist": 28, "cifar10": 32}[name]
+        if "data_dir" in given:
+            given["data_dir"] = checked_folder(given["data_dir"])
+        if given.get("new_writers") and name != "digits":
             raise UsageError("--new-writers wants --data digits: only there the writers are known")
-        many = {"shards": options.shards or ranks, "zero": bool(options.zero), "wire": options.wire}
-        many |= {"sync_batch_norm": bool(options.sync_batch_norm), "limit": options.limit}
-        return cls(name, folder, model, size, **values | given, new_writers=new_writers, **many)
+        return cls(**values | given)
 
     def datasets(self, split="random", download=True):
         """(train, test)."""
@@ -172,89 +235,36 @@ class Settings:
 
     def build_optimizer(self, model):
         """A new optimiser of the parameters of a model."""
-        kinds = (optim.Adam, optim.AdamW, optim.SGD, optim.RMSprop, optim.Adagrad)
-        kind = {kind.__name__.lower(): kind for kind in kinds}[self.optimizer]
         extra = {"momentum": MOMENTUM, "nesterov": True} if self.optimizer == "sgd" else {}
-        return kind(model.parameters(), lr=self.lr, weight_decay=self.weight_decay, **extra)
+        return OPTIMIZERS[self.optimizer](model.parameters(), lr=self.lr, weight_decay=self.weight_decay, **extra)
 
     def test_loader(self, test, images):
         batch = min(TEST_BATCH, len(test))
         return data.Loader(test, batch, transform=self.transform(images), device=self.device)
 
 
-def _check_known(name, value, choices):
-    if value not in choices:
-        raise UsageError(f"unknown {name} {value!r}, want one of {', '.join(choices)}")
+def add_settings(parser, names, default=None):
+    """Options for settings; left out they are None, and Settings.of says what they become.
 
-
-class Parts:
-    """Model, loaders, optimiser and schedule of a run, new, all random numbers seeded.
-
-    world   of the ranks that train together
+    default     that, in words, where another command says it
     """
-
-    def __init__(self, settings, train, test, world):
-        manual_seed(settings.seed)
-        images = Images.of(train)
-        self.model = _parallel(settings, settings.build_model(images), world)
-        drop_last = _drops_last(settings, self.model, len(train))
-        transform = settings.transform(images, settings.augment)
-        options = {"device": settings.device, "sampler": getattr(self.model, "sampler", None)}
-        self.loader = data.Loader(train, settings.batch_size, True, settings.seed, drop_last, transform, **options)
-        self.test = settings.test_loader(test, images)
-        self.optimizer = _sharded(settings, self.model, settings.build_optimizer(self.model))
-        updates = settings.epochs * math.ceil(len(self.loader) / settings.accumulate)
-        self.schedule = _schedule(settings, self.model, self.optimizer, updates)
-        self.scaler = GradScaler(enabled=settings.precision == "float16")
-
-    def fit_arguments(self, settings):
-        """What train.fit takes, but for history and callbacks."""
-        positional = (self.model, self.loader, self.optimizer, settings.epochs)
-        rest = {"schedule": self.schedule, "accumulate": settings.accumulate, "clip": settings.clip}
-        rest |= {"test": self.test, "precision": settings.precision, "scaler": self.scaler}
-        return positional, rest | {"eager": settings.eager}
+    for one in fields(Settings):
+        if one.name in names.split():
+            how = {key: value for key, value in one.metadata.items() if key != "help"}
+            if one.type is bool:
+                how["action"] = argparse.BooleanOptionalAction
+            help = "; ".join(filter(None, (one.metadata["help"], default or _default(one))))
+            parser.add_argument(f"--{one.name.replace('_', '-')}", default=None, help=help, **how)
 
 
-def _parallel(settings, model, world):
-    """The model, or DataParallel around it where there is more than one shard."""
-    if settings.sync_batch_norm:
-        model = parallel.SyncBatchNorm.convert(model, world)
-    if settings.shards == world.size == 1:
-        return model
-    return parallel.DataParallel(model, world, shards=settings.shards, wire=settings.wire)
-
-
-def _drops_last(settings, model, images):
-    """Whether the last batch is left out, as a shard of it has one image, whose statistics mean nothing."""
-    if not any(isinstance(module, nn.BatchNorm2d | parallel.SyncBatchNorm) for module in model.modules()):
-        return False
-    if settings.batch_size < 2 * settings.shards:
-        raise UsageError(
-            f"--batch-size is {settings.batch_size}, which leaves less than 2 images for each of {settings.shards} "
-            "shards, and batch norm wants at least 2"
-        )
-    return 0 < images % settings.batch_size < 2 * settings.shards
-
-
-def _sharded(settings, model, optimizer):
-    """The optimiser, or with its state divided among the ranks."""
-    if not settings.zero or not isinstance(model, parallel.DataParallel):
-        return optimizer
-    return parallel.ShardedOptimizer(optimizer, model, whole_gradients=settings.clip is not None)
-
-
-def _schedule(settings, model, optimizer, updates):
-    """The schedule over this many updates, None for a constant rate."""
-    schedules = optim.lr_scheduler
-    if settings.schedule == "cosine":
-        return schedules.CosineAnnealingLR(optimizer, updates)
-    if settings.schedule == "onecycle":
-        return schedules.OneCycleLR(optimizer, settings.lr, updates)
-    if settings.schedule == "step":
-        return schedules.StepLR(optimizer, max(1, math.ceil(updates / 3)))
-    if settings.schedule == "restore":
-        return schedules.RestoreBest(optimizer, model=model)
-    return None
+def _default(one):
+    """What a setting becomes that is not given, in words."""
+    unsaid = one.name == "shards" or any(one.default is value for value in (MISSING, None, False))
+    plain = [] if unsaid else [f"{one.default}"]
+    others = DEFAULT_MODEL if one.name == "model" else {}
+    others = others or {key: row[one.name] for key, row in (BY_DATA | BY_MODEL).items() if one.name in row}
+    found = plain + [f"{'on' if value is True else value} ({key})" for key, value in others.items()]
+    return f"default {', '.join(found)}" if found else ""
 
 
 def checked_folder(data_dir):

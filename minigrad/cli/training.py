@@ -3,36 +3,22 @@
 import contextlib
 import signal
 import sys
-from dataclasses import asdict, replace
+from dataclasses import asdict, fields, replace
 
 from .. import checkpoint
 from ..errors import MinigradError
 from ..parallel import ShardSampler
-from ..starting import INTERRUPTED
 from ..train import Histograms, History, Interruption, Progress, TensorBoard, evaluate, fit
 from ..train.team import module_of
-from .lasting import Keeper, lasting_output, note
+from .lasting import Keeper, note
+from .parts import Parts
 from .ranks import Ranks, attempt, job
 from .report import write_report
 from .run import HISTOGRAMS, RESULT, TENSORBOARD, Run, Saver
-from .settings import Images, Parts, Settings, UsageError, checked_folder, chosen_data, kernel_threads, refusing
+from .settings import Images, Settings, UsageError, checked_folder, chosen_data, kernel_threads, refusing
 
 __all__ = ["run_train"]
 
-FREE_WITH_RESUME = {
-    "resume",
-    "continue_",
-    "device",
-    "threads",
-    "data_dir",
-    "save_every",
-    "report",
-    "tensorboard",
-    "out",
-    "command",
-    "action",
-    "argv",
-}
 # Who asks by SIGTERM soon ends the process by force.
 HASTE = dict.fromkeys(
     ("mistakes", "cost"), "The training was asked to end, so this was not measured; minigrad report does."
@@ -45,8 +31,8 @@ def run_train(options):
         with refusing():
             plan = ranks.decided(lambda: _planned(options, ranks.world.size))
             run, settings = Run(plan["folder"], plan["settings"]), Settings(**plan["settings"])
-        with kernel_threads(options.threads or settings.threads), lasting_output() as incomplete:
-            return _train(options, ranks, run, settings, plan) or int(incomplete())
+        with kernel_threads(options.threads or settings.threads):
+            return _train(options, ranks, run, settings, plan)
 
 
 def _train(options, ranks, run, settings, plan):
@@ -83,7 +69,7 @@ def _train(options, ranks, run, settings, plan):
             if options.report:
                 report(HASTE if stopped == signal.SIGTERM else {})
             # Systems that end a process by SIGTERM take what it says then for how its work went.
-            return 0 if stopped == signal.SIGTERM else INTERRUPTED
+            return 0 if stopped == signal.SIGTERM else 128 + signal.SIGINT
     _finish(run, history, new_writers, parts.model, ranks, report if options.report else None)
     return 0
 
@@ -116,23 +102,33 @@ def _new(options, ranks):
     if not checkpoint.exists(run.folder / "last"):
         return run, settings, False, note
     run, kept, _ = Run.of(run.folder)
-    given = {key for key, value in vars(options).items() if value is not None and key not in FREE_WITH_RESUME}
-    wrong = sorted(key for key in given if getattr(kept, key, None) != getattr(settings, key, None) and key != "data")
-    if wrong or kept.data != settings.data:
-        named = ", ".join("--" + key.replace("_", "-") for key in wrong or ["data"])
-        raise UsageError(f"{run.folder} holds a run with another {named}; give its own options or another --out")
+    given = {"data", *_given(options)} - {"device", "data_dir"}
+    wrong = sorted(name for name in given if getattr(kept, name) != getattr(settings, name))
+    if wrong:
+        raise UsageError(
+            f"{run.folder} holds a run with another {_named(wrong)}; give its own options or another --out"
+        )
     return run, _on(kept, options), True, note
 
 
 def _resumed(options):
     """The same of a run that goes on."""
-    given = [name for name, value in vars(options).items() if value is not None and name not in FREE_WITH_RESUME]
+    given = [name for name in _given(options) if name not in ("device", "data_dir")]
     given += ["out"] if options.out is not None else []
     if given:
-        named = ", ".join("--" + name.replace("_", "-") for name in given)
-        raise UsageError(f"--resume goes on with the run's own options; leave out {named}")
+        raise UsageError(f"--resume goes on with the run's own options; leave out {_named(given)}")
     run, settings, _ = Run.of(options.resume)
     return run, _on(settings, options), True, None
+
+
+def _given(options):
+    """The names of settings that options state."""
+    return [one.name for one in fields(Settings) if getattr(options, one.name, None) is not None]
+
+
+def _named(names):
+    """The options of these names."""
+    return ", ".join("--" + name.replace("_", "-") for name in names)
 
 
 def _on(settings, options):
@@ -158,7 +154,7 @@ def _fit(keeper, settings, history, ranks, options, interruption):
         if first:
             callbacks.append(progress)
             if options.tensorboard:
-                board = TensorBoard(run.folder / TENSORBOARD, parts.model, parts.optimizer, note)
+                board = TensorBoard(run.folder / TENSORBOARD, parts.optimizer, note)
                 callbacks.append(stack.enter_context(board))
         fit(*positional, **named, history=history, callbacks=[*callbacks, interruption])
         keeper.finish(history, ranks)

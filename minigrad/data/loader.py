@@ -8,7 +8,7 @@ from minigrad_kernels.errors import KindError, ShapeError, StateError
 from minigrad_kernels.layout import CHANNELS_LAST
 
 from .. import device as devices
-from ..parallel.sampler import Shards, ShardSampler
+from ..parallel.sampler import Shards
 from .dataset import Dataset
 from .prefetch import prefetched
 from .resident import Resident, plan_of
@@ -63,9 +63,6 @@ class Loader:
         batch_size = checked_integer("Loader", "batch_size", batch_size, 1)
         if batch_size > len(dataset):
             raise ShapeError(f"Loader: batch_size is {batch_size}, but the dataset has {len(dataset)} images")
-        for name, value in (("shuffle", shuffle), ("drop_last", drop_last)):
-            if not isinstance(value, bool | np.bool):
-                raise KindError(f"Loader: {name} is {value!r}, want True or False")
         if transform is not None and not callable(transform):
             raise KindError(f"Loader: transform is {transform!r}, want a function of (images, generator) or None")
         self.dataset = dataset
@@ -76,8 +73,6 @@ class Loader:
         self.transform = transform
         self.prefetch = checked_integer("Loader", "prefetch", prefetch, 0)
         self.place = devices.place(device, "Loader")
-        if not isinstance(sampler, ShardSampler | None):
-            raise KindError(f"Loader: sampler is {sampler!r}, want a minigrad.parallel.ShardSampler or None")
         self.sampler = sampler
         self._resident = None  # made by the first iteration
         self.epoch = 0

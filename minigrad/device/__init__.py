@@ -7,10 +7,7 @@ from .arithmetic import (
     accumulate,
     broadcast_shapes,
     elementwise,
-    is_looped,
-    limited,
-    looped,
-    looped_total,
+    reduce,
     select,
 )
 from .arrays import (
@@ -39,7 +36,6 @@ from .arrays import (
     workspace,
     zeros,
 )
-from .copies import concatenate
 from .places import (
     CPU,
     common_place,
@@ -55,7 +51,6 @@ from .places import (
     used_places,
 )
 from .random import Generator, default_generator, generator, manual_seed
-from .reductions import reduce
 from .room import check_room, naming, refuse_memory
 from .types import default_dtype, is_floating, is_half, is_number, promote, result_dtype, sum_dtype
 
@@ -89,7 +84,6 @@ __all__ = [
     "cast",
     "check_room",
     "common_place",
-    "concatenate",
     "constant",
     "contiguous",
     "copy",
@@ -112,12 +106,8 @@ __all__ = [
     "is_device",
     "is_floating",
     "is_half",
-    "is_looped",
     "is_number",
     "is_writable",
-    "limited",
-    "looped",
-    "looped_total",
     "manual_seed",
     "marked",
     "marking",

@@ -1,23 +1,23 @@
-"""Arrays combined element by element, under PyTorch's type rules."""
+"""Arrays combined element by element under PyTorch's type rules, and reduced along axes."""
 
 import functools
 import math
 
 import numpy as np
 
-from minigrad_kernels import pointwise
 from minigrad_kernels.errors import KindError, ShapeError, StateError
-from minigrad_kernels.layout import CHANNELS_LAST, c_order, is_dense
+from minigrad_kernels.layout import c_order
 
 from . import memory
-from .arrays import cast, empty, order_of, workspace
+from .arrays import array_module, cast, empty, full, order_of
 from .places import CPU, is_array, place_of
 from .types import default_dtype, is_floating, is_half, result_dtype
 
-__all__ = ["accumulate", "broadcast_shapes", "elementwise", "is_looped", "limited", "looped", "looped_total", "select"]
+__all__ = ["accumulate", "broadcast_shapes", "elementwise", "reduce", "select"]
 
 _NUMBERS = (int, float)
 _SCALARS = (bool, *_NUMBERS)
+_SINGLE = np.dtype(np.float32)
 _quiet = np.errstate(all="ignore")  # infinities and NaN are results, not warnings
 
 
@@ -29,10 +29,6 @@ def elementwise(op, *values, out=None, named=None):
             value is neither array nor number, or if the op is not defined for its type
     """
     first = values[0]
-    if first.__class__ is np.ndarray and first.size >= LARGE and op in _LOOPED:
-        result = _with_number(op, *values, out) if len(values) == 2 else looped(op, first, out=out)
-        if result is not None:
-            return result
     alike = is_array(first) and is_floating(first.dtype)
     if (
         not alike
@@ -61,70 +57,6 @@ def elementwise(op, *values, out=None, named=None):
         raise KindError(f"{named or op}: not defined for elements {kind} ({error})") from error
     except OverflowError as error:
         raise ShapeError(f"{named or op}: a number does not fit in {largest.dtype} ({error})") from error
-
-
-LARGE = 1 << 14  # elements; for fewer NumPy costs less than our kernels, which share the work among threads
-_LOOPED = frozenset("add sub mul div maximum minimum abs neg exp expm1 log log1p sqrt tanh".split())
-_SINGLE = np.dtype(np.float32)
-
-
-def looped(op, x, y=None, p=0.0, q=0.0, out=None):
-    """What an op of the pointwise kernels makes of float32 arrays of the CPU that are dense and lie alike, or None.
-
-    p and q are the numbers that the op takes
-    """
-    if not is_looped(x, y):
-        return None
-    if out is None:
-        out = empty(x.shape, _SINGLE, order_of(x))
-    elif not _lie_alike(x, out):
-        return None
-    if y is None:
-        pointwise.one(x, op, p, q, out)
-    else:
-        pointwise.two(x, y, op, p, q, out)
-    return out
-
-
-def is_looped(x, y=None):
-    """Whether the pointwise kernels take these: float32 arrays of the CPU that are dense and lie alike."""
-    if x.__class__ is not np.ndarray or x.dtype != _SINGLE or not (y is None or _lie_alike(x, y)):
-        return False
-    return x.flags.forc or x.ndim == 4 and is_dense(x, CHANNELS_LAST)
-
-
-def looped_total(op, x, y, p, q, divisor):
-    """The sum of what an op of the pointwise kernels makes of such arrays, over a divisor."""
-    out = empty((), _SINGLE)
-    pointwise.total(x, y, op, p, q, divisor, out, workspace)
-    return out
-
-
-def _lie_alike(x, y):
-    return (
-        y.__class__ is np.ndarray
-        and y.dtype == x.dtype
-        and y.shape == x.shape
-        and (y.strides == x.strides or x.flags.c_contiguous and y.flags.c_contiguous)
-    )
-
-
-def _with_number(op, x, y, out):
-    """looped where the second value may be a number."""
-    if y.__class__ is np.ndarray:
-        return looped(op, x, y, out=out)
-    if type(y) not in _NUMBERS or op not in ("add", "sub", "mul", "div") or not abs(y) < 1e30:
-        return None
-    return looped("add_number" if op == "sub" else f"{op}_number", x, None, -y if op == "sub" else y, out=out)
-
-
-def limited(x, low, high):
-    """looped for x between two numbers; None also where x is small or a limit is no number of float32."""
-    if x.__class__ is not np.ndarray or x.size < LARGE:
-        return None
-    if not all(type(v) in _NUMBERS and (abs(v) < 1e30 or abs(v) == math.inf) for v in (low, high)):
-        return None
-    return looped("limit", x, None, low, high)
 
 
 # Ops whose ufunc has another name, ops that refuse an integer 0, and ops that refuse bools.
@@ -257,8 +189,7 @@ def accumulate(total, value):
     Errors  RuntimeError for an array of another device
     """
     if type(total) is np.ndarray and type(value) is np.ndarray:
-        if total.size < LARGE or looped("add", total, value, out=total) is None:
-            np.add(total, value, out=total)
+        np.add(total, value, out=total)
         return
     there = place_of(total)
     if is_array(value) and place_of(value) is not there:
@@ -268,3 +199,33 @@ def accumulate(total, value):
         )
     with there.active():
         there.module.add(total, value, out=total)
+
+
+# ---- reductions ------------------------------------------------------------------------------------------------------
+
+MANY = 1 << 12  # elements: as many added one by one in float32 lose digits that show
+
+
+@_quiet
+def reduce(array, method, axes, **options):
+    """What a method of arrays (sum, max, all, cumsum, ...) gives along axes, without warnings."""
+    if method == "sum" and array.dtype == _SINGLE and options.keys() <= {"keepdims"}:
+        if array.size >= MANY and _added_one_by_one(array, axes) >= MANY:
+            return cast(reduce(array, "sum", axes, dtype="float64", **options), _SINGLE)
+    if type(array) is np.ndarray:
+        return np.asarray(getattr(array, method)(axis=axes, **options))
+    initial = options.pop("initial", None)  # which CuPy's methods do not know
+    if initial is not None and not array.size:
+        shape = getattr(np.empty(array.shape), method)(axis=axes, initial=initial, **options).shape
+        return full(shape, initial, array.dtype, like=array)
+    return array_module(array).asarray(getattr(array, method)(axis=axes, **options))
+
+
+def _added_one_by_one(x, axes):
+    """How many partial sums follow each other: NumPy adds in pairs along the innermost axes in memory alone."""
+    count = math.prod([x.shape[axis] for axis in axes])
+    for axis in reversed(order_of(x)):
+        if axis not in axes:
+            return count
+        count //= x.shape[axis]
+    return 0

@@ -14,7 +14,6 @@ from minigrad_kernels.layout import CHANNELS_LAST, c_order
 from minigrad_kernels.toolchain.capture import capturing
 
 from . import memory
-from .copies import copyto
 from .places import CPU, Place, is_array, place, place_of
 from .room import naming
 from .turns import SMALLEST, turned
@@ -246,6 +245,16 @@ def can_hold_a_sum(array):
     if not getattr(flags, "writeable", True):
         return False
     return flags.forc or layout.is_dense(array, order_of(array))
+
+
+def copyto(out, array):
+    """Write the elements of an array into one of its device, whose type may be another one."""
+    if type(array) is np.ndarray:
+        np.copyto(out, array, casting="unsafe")
+        return
+    there = place_of(array)
+    with there.active():
+        there.module.copyto(out, array, casting="unsafe")
 
 
 def copy(array, order=None):

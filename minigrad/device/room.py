@@ -4,9 +4,7 @@ Linux promises more memory than there is and ends the process that writes to it;
 """
 
 import contextlib
-import functools
 import math
-import os
 from pathlib import Path
 
 import numpy as np
@@ -16,7 +14,7 @@ from minigrad_kernels.errors import OutOfMemory
 __all__ = ["check_room", "free_bytes", "naming", "refuse", "refuse_memory", "room"]
 
 LARGE = 1 << 28  # bytes from which on the host is asked, which takes a fraction of the time of writing as many
-MEMINFO = Path("/proc/meminfo")
+MEMINFO, GROUP = Path("/proc/meminfo"), Path("/sys/fs/cgroup")
 ADDRESSES = 1 << 62  # bytes that no array reaches, whatever the machine
 
 
@@ -59,48 +57,16 @@ def naming(op):
         refuse_memory(op, error)
 
 
-# ---- what the host says ----------------------------------------------------------------------------------------------
-
-
 def free_bytes():
-    """Bytes that the host can still give: by Linux's estimate, within the limit of the container; else all it has."""
+    """Bytes that the host can still give: by Linux's estimate, within the limit of the container; else any number."""
     try:
         rows = dict(line.split(":") for line in MEMINFO.read_text().splitlines())
         free = sum(int(rows[name].split()[0]) << 10 for name in ("MemAvailable", "SwapFree"))
     except (OSError, KeyError, ValueError):
-        return _all_bytes()
-    return min(free, *_left_by_limits())
-
-
-def _all_bytes():
-    try:
-        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    except (AttributeError, ValueError, OSError):  # Windows, which promises no more than it has
         return ADDRESSES
-
-
-def _left_by_limits():
-    """What the limits of this process's control groups leave, and a number that is no limit."""
-    yield ADDRESSES
-    for limit, used in _groups():
-        try:
-            most, now = int(limit.read_text()), int(used.read_text())
-            cached = dict(line.split() for line in (limit.parent / "memory.stat").read_text().splitlines())
-            yield most - now + int(cached.get("inactive_file", 0)) + int(cached.get("active_file", 0))
-        except (OSError, ValueError):  # "max": no limit
-            continue
-
-
-@functools.cache
-def _groups():
-    """The files with the limit of a group and with what it uses: of version 2 from the innermost out, of version 1."""
-    root = Path("/sys/fs/cgroup")
     try:
-        own = [line.partition("::")[2] for line in Path("/proc/self/cgroup").read_text().splitlines() if "::" in line]
-    except OSError:
-        own = []
-    inner = root / own[0].lstrip("/") if own else root
-    folders = [folder for folder in (inner, *inner.parents) if folder.is_relative_to(root)]
-    found = [(folder / "memory.max", folder / "memory.current") for folder in folders]
-    found.append((root / "memory" / "memory.limit_in_bytes", root / "memory" / "memory.usage_in_bytes"))
-    return [pair for pair in found if pair[0].exists()]
+        most, used = (int((GROUP / f"memory.{name}").read_text()) for name in ("max", "current"))
+        pages = dict(line.split() for line in (GROUP / "memory.stat").read_text().splitlines())
+    except (OSError, ValueError):  # "max": no limit
+        return free
+    return min(free, most - used + sum(int(pages[f"{kind}_file"]) for kind in ("inactive", "active")))

@@ -9,12 +9,10 @@ matplotlib is imported when something is drawn; pyplot and the settings of the u
 bars stand beside the Axes, so figures with several are best made with layout="constrained".
 """
 
-from .curves import learning_curve, save_learning_curve
 from .graph import Graph, graph
 from .images import feature_maps, filters, worst_mistakes
-from .paths import optimizer_paths
 from .performance import memory, roofline, timeline
-from .statistics import confusion_matrix, histograms
+from .statistics import confusion_matrix, histograms, learning_curve, save_learning_curve
 from .style import save
 
 __all__ = [
@@ -26,7 +24,6 @@ __all__ = [
     "histograms",
     "learning_curve",
     "memory",
-    "optimizer_paths",
     "roofline",
     "save",
     "save_learning_curve",

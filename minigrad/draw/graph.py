@@ -59,10 +59,7 @@ class Graph:
         """Write the picture to a file whose name ends in .svg; returns the path. Errors: ValueError for another."""
         path = Path(path)
         if path.suffix.lower() != ".svg":
-            raise ShapeError(
-                f"Graph.save: {path.name} does not end in .svg; a graph is written as SVG alone, which browsers and "
-                "drawing programs open and turn into other formats"
-            )
+            raise ShapeError(f"Graph.save: {path.name} does not end in .svg; a graph is written as SVG alone")
         path.write_text(self._repr_svg_(), encoding="utf-8")
         return path
 
@@ -84,12 +81,11 @@ def graph(tensor, names=None):
     Drawn is what the tape keeps: operations on Tensors that require a gradient, the leaves that gradients flow to, and
     without a gradient the Tensors that backward will need, such as images and labels, until it has run. Operations
     that were fused are one box. "view" are results that look at the memory of their argument and take no bytes.
-    Errors  TypeError for what is no Tensor, ValueError for more boxes and arrows than a picture can hold
+    Errors  TypeError for what is no Tensor
     """
     tensors = list(tensor) if isinstance(tensor, list | tuple) else [tensor]
     if not tensors or not all(isinstance(one, Tensor) for one in tensors):
-        kinds = ", ".join(type(one).__name__ for one in tensors) or "nothing"
-        raise KindError(f"graph: tensor is {kinds}, wanted a Tensor or several")
+        raise KindError(f"graph: tensor is a {type(tensor).__name__}, wanted a Tensor or several")
     targets = [target_of(one) for one in tensors]
     return Graph(*_Walk(_names(names)).run(targets))
 
@@ -146,8 +142,7 @@ def _nodes_below(nodes):
     """All nodes from which these were made, with them, from the oldest to the newest."""
     found, stack = set(), list(nodes)
     while stack:
-        node = stack.pop()
-        if node not in found:
+        if (node := stack.pop()) not in found:
             found.add(node)
             stack += [edge[4][0] for edge in node.edges if edge[4].__class__ is tuple]
     return sorted(found, key=lambda node: node.order)
@@ -155,10 +150,7 @@ def _nodes_below(nodes):
 
 def _made(node, names):
     """The lines below the name of an operation: what it made."""
-    versions = [
-        target.version if isinstance(target, Tensor) else target[0].outputs[target[1]][2]
-        for _, _, _, _, target in node.edges
-    ]
+    versions = [t.version if isinstance(t, Tensor) else t[0].outputs[t[1]][2] for *_, t in node.edges]
     lines = []
     for i, (shape, dtype, version) in enumerate(node.outputs):
         seen = any(version is other for other in versions)
@@ -176,15 +168,11 @@ def _facts(shape, dtype):
 def _names(names):
     """{where a Tensor comes from: its name}, from what the caller gave."""
     found = {}
-    for part in names if isinstance(names, list | tuple) else [] if names is None else [names]:
+    for part in names if isinstance(names, list | tuple) else [names or {}]:
         if isinstance(part, Module):
-            pairs = [
-                (tensor, name) for named in (part.named_parameters, part.named_buffers) for name, tensor in named()
-            ]
-        elif isinstance(part, dict) and all(isinstance(tensor, Tensor) for tensor in part):
-            pairs = part.items()
-        else:
+            part = {tensor: name for name, tensor in (*part.named_parameters(), *part.named_buffers())}
+        if not isinstance(part, dict) or not all(isinstance(tensor, Tensor) for tensor in part):
             raise KindError(f"graph: names has a {type(part).__name__}, wanted {{Tensor: name}} or a Module")
-        for tensor, name in pairs:
+        for tensor, name in part.items():
             found[_key(tensor) if tensor.node is None else target_of(tensor)] = str(name)
     return found

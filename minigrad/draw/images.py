@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 
-from minigrad_kernels.errors import KindError, ShapeError
+from minigrad_kernels.errors import ShapeError
 
 from .style import array_of, axes_of, color_bar, labels_of, laid_out
 
@@ -23,7 +23,7 @@ def filters(weight, axes=None):
     Units   one scale for all pictures: blue below 0, white at 0, red above
     Errors  ValueError for another shape, no elements or elements that are not finite
     """
-    weight = _finite("filters", "weight", array_of("filters", "weight", weight, ("O", "C", "p", "q")))
+    weight = array_of("filters", "weight", weight, ("O", "C", "p", "q"))
     count, channels = weight.shape[:2]
     if channels == 3:
         low, high = weight.min(), weight.max()
@@ -52,7 +52,7 @@ def feature_maps(maps, axes=None):
             red above 0
     Errors  ValueError for another shape, no elements or elements that are not finite
     """
-    maps = _finite("feature_maps", "maps", array_of("feature_maps", "maps", maps, ("C", "H", "W")))
+    maps = array_of("feature_maps", "maps", maps, ("C", "H", "W"))
     most = np.abs(maps).max() or 1
     signed = maps.min() < 0
     look = {"cmap": "RdBu_r" if signed else "viridis", "vmin": -most if signed else 0, "vmax": most}
@@ -76,10 +76,10 @@ def worst_mistakes(images, targets, probabilities, axes=None, count=16, labels=N
     images = array_of(op, "images", images, ("N", "C", "H", "W"), dtype=None)  # perhaps many
     if images.shape[1] not in (1, 3):
         raise ShapeError(f"{op}: images has {images.shape[1]} channels, wanted 1 (grey) or 3 (red, green, blue)")
-    probabilities = _finite(op, "probabilities", array_of(op, "probabilities", probabilities, (len(images), "classes")))
-    targets = _classes(op, array_of(op, "targets", targets, (len(images),)), probabilities.shape[1])
-    if isinstance(count, bool) or not isinstance(count, int) or count < 1:
-        raise ShapeError(f"{op}: count is {count!r}, wanted a whole number from 1 up")
+    probabilities = array_of(op, "probabilities", probabilities, (len(images), "classes"))
+    targets = array_of(op, "targets", targets, (len(images),), dtype=None)
+    if targets.dtype.kind not in "iu" or not 0 <= targets.min() <= targets.max() < probabilities.shape[1]:
+        raise ShapeError(f"{op}: targets must be classes, whole numbers from 0 to {probabilities.shape[1] - 1}")
     labels = labels_of(op, labels, probabilities.shape[1])
     predicted, own = probabilities.argmax(1), probabilities[np.arange(len(images)), targets]
     wrong = np.flatnonzero(predicted != targets)
@@ -89,47 +89,41 @@ def worst_mistakes(images, targets, probabilities, axes=None, count=16, labels=N
     if not len(shown):
         axes.text(0.5, 0.5, f"no mistakes among {len(images)} images", ha="center", va="center")
         return axes
+    axes.set_title(f"{len(shown)} of {len(wrong)} mistakes, the worst first: true → predicted class", fontsize="medium")
     captions = [
         f"{labels[targets[i]]}\n→ {labels[predicted[i]]}, {100 * probabilities[i, predicted[i]]:.0f} %" for i in shown
     ]
-    axes.set_title(f"{len(shown)} of {len(wrong)} mistakes, the worst first: true → predicted class", fontsize="medium")
     _captioned(axes, images[shown].astype(np.float64), captions)
     return axes
 
 
 def _captioned(axes, images, captions):
-    """Small pictures in a grid, each with two lines above it whose size is chosen to fit."""
-    height, width = images.shape[2:]
-    cell_x, gap = width * (1 + GAP), GAP * height
-    room, longest = laid_out(axes), max(len(line) for caption in captions for line in caption.split("\n"))
-    grids = [(columns, -(-len(images) // columns)) for columns in range(1, len(images) + 1)]
-    fits = {grid: _fitted(room, *grid, cell_x, height + gap, longest) for grid in grids}
-    # Large pictures, and few places that stay empty.
-    columns, rows = max(grids, key=lambda grid: fits[grid][0] * (len(images) / math.prod(grid)) ** 0.5)
-    points, size = fits[columns, rows]
-    top = 2.8 * size / points
-    cell_y = height + top + gap
+    """Small pictures in the grid that makes them largest, each below two lines whose size fits."""
+    (wide, high), count, (height, width) = laid_out(axes), len(images), images.shape[2:]
+    longest = max(len(line) for caption in captions for line in caption.split("\n"))
+
+    def fitted(columns):
+        """(points of a pixel, size of the text)."""
+        row = high / math.ceil(count / columns)
+        size = min(10, 0.12 * row)
+        for _ in range(3):  # a smaller text leaves room for larger pictures
+            points = min(wide / columns / width, (row - 2.8 * size) / height) / (1 + GAP)
+            size = min(size, 1.5 * points * width * (1 + GAP) / longest)
+        return points, size
+
+    columns = max(range(1, count + 1), key=fitted)
+    (points, size), rows = fitted(columns), math.ceil(count / columns)
+    share = points * height / (points * height * (1 + GAP) + 2.8 * size)  # of the picture in the height of its cell
+    axes.set_box_aspect(rows * height / share / (columns * width * (1 + GAP)))
     for position, (image, caption) in enumerate(zip(images, captions, strict=True)):
-        x, y = position % columns * cell_x, position // columns * cell_y + top
-        low, high = image.min(), image.max()
-        picture = ((image - low) / (high - low or 1)).transpose(1, 2, 0)
-        picture = picture[..., 0] if picture.shape[-1] == 1 else picture
-        extent = (x, x + width, y + height, y)
-        axes.imshow(picture, cmap="gray", vmin=0, vmax=1, extent=extent, interpolation="nearest", clip_on=False)
-        axes.text(
-            x + width / 2, y - 0.2 * size / points, caption, ha="center", va="bottom", fontsize=size, linespacing=1.1
-        )
-    axes.set(xlim=(0, columns * cell_x - GAP * width), ylim=(rows * cell_y - gap, 0), aspect="equal")
-
-
-def _fitted(room, columns, rows, cell_x, cell_y, longest):
-    """(points that one unit of a picture may take, size of a text of so many letters) for a grid in (wide, high)."""
-    wide, high = room
-    size = min(10.0, 0.12 * high / rows)
-    for _ in range(3):  # a smaller text leaves room for larger pictures
-        points = min(wide / (columns * cell_x), (high / rows - 2.8 * size) / cell_y)
-        size = min(size, 1.5 * cell_x * points / longest)
-    return points, size
+        row, column = divmod(position, columns)
+        place = column / columns, 1 - (row + 1 - share * GAP) / rows, 1 / (1 + GAP) / columns, share / rows
+        dark, bright = image.min(), image.max()
+        small = axes.inset_axes(place)
+        picture = ((image - dark) / (bright - dark or 1)).transpose(1, 2, 0)
+        small.imshow(picture, cmap="gray", vmin=0, vmax=1, interpolation="nearest")
+        small.set_title(caption, fontsize=size, linespacing=1.1, pad=0.2 * size)
+        small.set_axis_off()
 
 
 def _grid(op, axes, pictures, columns, rows, quantity=None, **look):
@@ -141,9 +135,8 @@ def _grid(op, axes, pictures, columns, rows, quantity=None, **look):
     pictures = pictures.repeat(times, 1).repeat(times, 2)
     gap = max(1, round(GAP * min(pictures.shape[1:3])))
     steps = pictures.shape[1] + gap, pictures.shape[2] + gap
-    mosaic = np.full((rows * steps[0] - gap, columns * steps[1] - gap, *pictures.shape[3:]), np.nan)
-    if pictures.ndim == 4:
-        mosaic[:] = 1  # white: colours have no way to say that there is nothing
+    nothing = np.nan if pictures.ndim == 3 else 1.0  # white: in colours nothing says that there is nothing
+    mosaic = np.full((rows * steps[0] - gap, columns * steps[1] - gap, *pictures.shape[3:]), nothing)
     for position, picture in enumerate(pictures):
         y, x = position // columns * steps[0], position % columns * steps[1]
         mosaic[y : y + picture.shape[0], x : x + picture.shape[1]] = picture
@@ -158,13 +151,10 @@ def _grid(op, axes, pictures, columns, rows, quantity=None, **look):
 
 def _number(axes, columns, rows, across, down):
     """Number the columns and rows of a grid, about ten of each."""
-    for count, label, set_ticks, set_label in (
-        (columns, across, axes.set_xticks, axes.set_xlabel),
-        (rows, down, axes.set_yticks, axes.set_ylabel),
-    ):
+    for axis, count, label in ((axes.xaxis, columns, across), (axes.yaxis, rows, down)):
         places = range(0, count, max(1, math.ceil(count / 12)))
-        set_ticks([place + 0.5 / (1 + GAP) for place in places], [str(place) for place in places])
-        set_label(label)
+        axis.set_ticks([place + 0.5 / (1 + GAP) for place in places], [str(place) for place in places])
+        axis.set_label_text(label)
     axes.tick_params(length=0)
 
 
@@ -172,17 +162,3 @@ def _shape_of_grid(count):
     """(columns, rows) of a grid that is about as wide as high."""
     columns = math.ceil(math.sqrt(count))
     return columns, math.ceil(count / columns)
-
-
-def _finite(op, name, array):
-    if not np.isfinite(array).all():
-        raise ShapeError(f"{op}: {name} has elements that are not finite")
-    return array
-
-
-def _classes(op, targets, classes):
-    if (targets != np.round(targets)).any():
-        raise KindError(f"{op}: targets has elements that are no classes, wanted whole numbers")
-    for wrong in targets[(targets < 0) | (targets >= classes)]:
-        raise ShapeError(f"{op}: targets has class {wrong:.0f}, but probabilities has {classes} classes")
-    return targets.astype(int)

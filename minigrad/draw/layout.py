@@ -9,17 +9,13 @@ Source  Sugiyama, Tagawa and Toda 1981, "Methods for visual understanding of hie
         Koutsofios, North and Vo 1993, "A technique for drawing directed graphs"
 """
 
-from bisect import bisect_right, insort
-from itertools import pairwise
+from itertools import accumulate, combinations, pairwise
 from statistics import median_low
-
-from minigrad_kernels.errors import ShapeError
 
 __all__ = ["arrange"]
 
 BEND = 14.0  # the width that is kept free for an arrow
 SWEEPS = 12
-MOST = 30000  # boxes and bends: seconds
 
 
 def arrange(sizes, edges, across=22.0, down=34.0):
@@ -31,14 +27,11 @@ def arrange(sizes, edges, across=22.0, down=34.0):
     An edge leaves its box straight down to the end of the layer and enters the next layer from straight above: its
     points are pairs (x, end of a layer), (x, beginning of the next). Edges of one box go the same way for as long as
     they can.
-    Errors  ValueError for more boxes and bends than a picture can hold
     """
-    if len(sizes) > MOST:
-        _refuse()
     layer = _layers(len(sizes), edges)
     sizes, layer, paths = _with_bends(list(sizes), layer, edges)
     above, below = _neighbours(len(sizes), paths)
-    rows = _ordered(layer, above, below, _first_order(sizes, above))
+    rows = _ordered(layer, above, below, _first_order(sizes, above, below))
     x = _places(rows, sizes, above, below, across)
     heights = [max(sizes[v][1] for v in row) for row in rows]
     tops = [sum(heights[:i]) + i * down for i in range(len(rows))]
@@ -55,25 +48,13 @@ def arrange(sizes, edges, across=22.0, down=34.0):
     return centres, routes, (right - left, tops[-1] + heights[-1])
 
 
-def _refuse():
-    raise ShapeError(
-        f"graph: it takes more than {MOST} boxes and bends of arrows; draw the graph of a smaller computation, "
-        "one step of a loop say"
-    )
-
-
 def _layers(count, edges):
     """The layer of each box: the longest path to it; what has no input lies right above the first that needs it."""
-    layer, sources = [0] * count, set(range(count))
+    layer = [0] * count
     for u, v in sorted(edges, key=lambda edge: edge[1]):
         layer[v] = max(layer[v], layer[u] + 1)
-        sources.discard(v)
-    nearest = {}
-    for u, v in edges:
-        if u in sources:
-            nearest[u] = min(nearest.get(u, layer[v] - 1), layer[v] - 1)
-    for u, place in nearest.items():
-        layer[u] = place
+    for source in set(range(count)) - {v for _, v in edges}:
+        layer[source] = min([layer[v] for u, v in edges if u == source], default=1) - 1
     return layer
 
 
@@ -84,8 +65,6 @@ def _with_bends(sizes, layer, edges):
         path = [u]
         for between in range(layer[u] + 1, layer[v]):
             if (u, between) not in bends:
-                if len(sizes) == MOST:
-                    _refuse()
                 bends[u, between] = len(sizes)
                 sizes.append((BEND, 0.0))
                 layer.append(between)
@@ -103,10 +82,9 @@ def _neighbours(count, paths):
     return [list(ones) for ones in above], [list(ones) for ones in below]
 
 
-def _first_order(sizes, above):
+def _first_order(sizes, above, below):
     """The place of each in a walk upwards from the ends, along the first argument first and along bends last."""
-    place, used = {}, {u for ones in above for u in ones}
-    stack = [v for v in range(len(sizes)) if v not in used]
+    place, stack = {}, [v for v in range(len(sizes)) if not below[v]]
     while stack:
         v = stack.pop()
         if v not in place:
@@ -127,30 +105,22 @@ def _ordered(layer, above, below, place):
         others = above if sweep % 2 == 0 else below
         spot = {v: i for row in rows for i, v in enumerate(row)}
         for row in rows if sweep % 2 == 0 else reversed(rows):
-            _sort(row, others, spot)
+            # By the medians of their neighbours; those without any stay where they are.
+            movable = (v for v in row if others[v])
+            following = iter(sorted(movable, key=lambda v: median_low(spot[u] for u in others[v])))
+            row[:] = [next(following) if others[v] else v for v in row]
+            spot |= {v: i for i, v in enumerate(row)}
         if (count := _crossings(rows, below)) < fewest:
             best, fewest = [list(row) for row in rows], count
     return best
 
 
-def _sort(row, others, spot):
-    """Order a row by the medians of its neighbours; those without any stay where they are."""
-    movable = [v for v in row if others[v]]
-    movable.sort(key=lambda v: median_low(spot[u] for u in others[v]))
-    following = iter(movable)
-    row[:] = [next(following) if others[v] else v for v in row]
-    spot |= {v: i for i, v in enumerate(row)}
-
-
 def _crossings(rows, below):
     total = 0
     for upper, lower in pairwise(rows):
-        spot, ends = {v: i for i, v in enumerate(lower)}, []
-        for u in upper:
-            own = sorted(spot[v] for v in below[u])
-            total += sum(len(ends) - bisect_right(ends, end) for end in own)
-            for end in own:
-                insort(ends, end)
+        spot = {v: i for i, v in enumerate(lower)}
+        ends = [(i, spot[v]) for i, u in enumerate(upper) for v in below[u]]
+        total += sum((a - c) * (b - d) < 0 for (a, b), (c, d) in combinations(ends, 2))
     return total
 
 
@@ -163,52 +133,35 @@ def _places(rows, sizes, above, below, across):
     place = {v: i for row in rows for i, v in enumerate(row)}
     chain = [real[v] and bool(above[v]) for v in range(len(sizes))]  # an operation, neither a leaf nor a bend
     first = {min(ones, key=place.get) for u in place if chain[u] and (ones := [v for v in below[u] if chain[v]])}
-    weight = [1.0 if v in first else 1e-2 if chain[v] else 1e-4 if real[v] else 1e-3 for v in range(len(sizes))]
-    x = {}
-    for row in rows:
-        end = 0.0
-        for v in row:
-            x[v] = end + sizes[v][0] / 2
-            end += sizes[v][0] + across
-    for sweep in range(SWEEPS + 1):  # the last goes downwards
-        others = above if sweep % 2 == 0 else below
-        for row in rows if sweep % 2 == 0 else reversed(rows):
-            wanted = [_wanted(v, others[v], x, chain, real) for v in row]
-            _settle(row, wanted, weight, sizes, across, x)
-    # The operations stand still now, and what they need comes near.
-    fixed = [1e6 if above[v] else 1.0 for v in range(len(sizes))]
-    for row in rows:
-        wanted = [x[v] if above[v] or not below[v] else _wanted(v, below[v], x, chain, real) for v in row]
-        _settle(row, wanted, fixed, sizes, across, x)
+    weight = [1.0 if v in first else 1e-2 if chain[v] else 1e-9 if real[v] else 1e-3 for v in range(len(sizes))]
+    x = dict.fromkeys(place, 0.0)
+    last = [[v] if above[v] else below[v] for v in range(len(sizes))]  # what has no input comes near what needs it
+    for others in [above, below] * (SWEEPS // 2) + [above, last]:
+        for row in reversed(rows) if others is below else rows:
+            wanted = [_wanted(v, others[v], x, chain) for v in row]
+            x |= zip(row, _spread(wanted, [weight[v] for v in row], [sizes[v][0] for v in row], across), strict=True)
     return x
 
 
-def _settle(row, wanted, weight, sizes, across, x):
-    x |= zip(row, _spread(wanted, [weight[v] for v in row], [sizes[v][0] for v in row], across), strict=True)
-
-
-def _wanted(v, others, x, chain, real):
+def _wanted(v, others, x, chain):
     """Where a box or bend would like to be: at the mean of its most important neighbours."""
     if not others:
         return x[v]
-    rank = [2 * (chain[u] == chain[v]) + (real[u] == real[v]) for u in others]
-    nearest = [x[u] for u, r in zip(others, rank, strict=True) if r == max(rank)]
+    nearest = [x[u] for u in others if chain[u] == chain[v]] or [x[u] for u in others]
     return sum(nearest) / len(nearest)
 
 
 def _spread(wanted, weights, widths, across):
     """The centres nearest to those wanted, in least squares, that keep order and gaps: pooled adjacent violators."""
-    offsets = [0.0]
-    for left, right in pairwise(widths):
-        offsets.append(offsets[-1] + (left + right) / 2 + across)
-    pools = []
+    gaps = ((left + right) / 2 + across for left, right in pairwise(widths))
+    offsets, pools = list(accumulate(gaps, initial=0.0)), []
     for want, weight, offset in zip(wanted, weights, offsets, strict=True):
-        pools.append([want - offset, weight, 1])
-        while len(pools) > 1 and pools[-2][0] > pools[-1][0]:
-            value, total, count = pools.pop()
-            before = pools[-1]
-            before[0] = (before[0] * before[1] + value * total) / (before[1] + total)
-            before[1], before[2] = before[1] + total, before[2] + count
+        value, count = want - offset, 1
+        while pools and pools[-1][0] > value:
+            before, heavy, several = pools.pop()
+            value = (before * heavy + value * weight) / (heavy + weight)
+            weight, count = weight + heavy, count + several
+        pools.append((value, weight, count))
     values = [value for value, _, count in pools for _ in range(count)]
     return [value + offset for value, offset in zip(values, offsets, strict=True)]
 

@@ -4,11 +4,9 @@ Source  Williams, Waterman and Patterson 2009, "Roofline: an insightful visual p
         architectures"
 """
 
-import math
-
 import numpy as np
 
-from minigrad_kernels.errors import KindError, ShapeError
+from minigrad_kernels.errors import ShapeError
 
 from ..units import SIZES
 from .style import COLORS, HATCH, HATCHES, MARKERS, axes_of, laid_out, plain
@@ -16,7 +14,6 @@ from .style import COLORS, HATCH, HATCHES, MARKERS, axes_of, laid_out, plain
 __all__ = ["memory", "roofline", "timeline"]
 
 TIMES = ((1, "s"), (1e-3, "ms"), (1e-6, "µs"), (1e-9, "ns"))
-OTHER = "#BBBBBB"
 MOST_NAMES = 6  # that have a colour of their own in a timeline
 
 
@@ -27,26 +24,16 @@ def roofline(points, peak, bandwidth, axes=None):
     points      {name: (intensity in flop per byte, speed in flop/s)}
     peak        flop/s that the machine can do
     bandwidth   byte/s that it can move
-    Errors  ValueError for no points, or numbers that are not above 0 and finite
     """
-    op = "roofline"
-    peak, bandwidth = _positive(op, "peak", peak), _positive(op, "bandwidth", bandwidth)
-    if not isinstance(points, dict) or not points:
-        raise ShapeError(f"{op}: points is {points!r:.60}, wanted {{name: (flop per byte, flop/s)}} with at least one")
-    places = {}
-    for name, point in points.items():
-        if not isinstance(point, tuple | list) or len(point) != 2:
-            raise KindError(f"{op}: points[{name!r}] is {point!r:.60}, wanted (flop per byte, flop/s)")
-        places[name] = tuple(_positive(op, f"points[{name!r}]", number) for number in point)
-    axes = axes_of(op, axes, 7.5, 4.5)
+    axes = axes_of("roofline", axes, 7.5, 4.5)
     from matplotlib.ticker import EngFormatter
 
     ridge = peak / bandwidth
-    left = min(ridge, *[x for x, _ in places.values()]) / 4
-    right = max(ridge, *[x for x, _ in places.values()]) * 4
+    left = min(ridge, *[x for x, _ in points.values()]) / 4
+    right = max(ridge, *[x for x, _ in points.values()]) * 4
     axes.plot([left, ridge, right], [left * bandwidth, peak, peak], color="black", linewidth=1.5)
     axes.axvline(ridge, color="#999999", linestyle=":", linewidth=1)
-    for i, (name, (x, y)) in enumerate(places.items()):
+    for i, (name, (x, y)) in enumerate(points.items()):
         style = {"marker": MARKERS[i % 8], "color": COLORS[i % len(COLORS)], "markeredgecolor": "black"}
         axes.plot(x, y, linestyle="none", markersize=8, markeredgewidth=0.6, label=plain(name), **style)
     axes.set(xscale="log", yscale="log", xlim=(left, right))
@@ -65,18 +52,16 @@ def timeline(spans, axes=None):
     spans   (lane, name, begin, end), times in seconds. Lanes stand in the order of their first span; spans of a lane
             that overlap, as a layer and its operations do, are put below each other
     The names with the most time have colours of their own; all others are grey.
-    Errors  ValueError for no spans, or a span that ends before it begins
+    Errors  ValueError for no spans
     """
-    op = "timeline"
-    spans = [_span(op, span) for span in spans]
     if not spans:
-        raise ShapeError(f"{op}: spans is empty, so there is nothing to draw")
+        raise ShapeError("timeline: spans is empty, so there is nothing to draw")
     placed, lanes = _rows(spans)
     start = min(span[2] for span in spans)
     length = max(span[3] for span in spans) - start
     unit, symbol = _unit(length, TIMES)
     count = sum(rows for _, rows in lanes.values())
-    axes = axes_of(op, axes, 9, 1.4 + 0.4 * count)
+    axes = axes_of("timeline", axes, 9, 1.4 + 0.4 * count)
     styles = _styles(spans)
     for name, (color, hatch) in styles.items():
         group = [span for span in placed if (span[1] if span[1] in styles else None) == name]
@@ -98,18 +83,20 @@ def memory(samples, axes=None):
 
     samples     (seconds, {category: bytes}) in the order of time; a category that is missing has 0 bytes. What was
                 measured holds until the next sample
-    Errors  ValueError for fewer than two samples, times that fall or negative sizes
+    Errors  ValueError for fewer than two samples
     """
-    op = "memory"
-    times, categories = _samples(op, samples)
-    sizes = np.array(list(categories.values()))
+    if len(samples) < 2:
+        raise ShapeError(f"memory: {len(samples)} samples, wanted two or more")
+    times = np.array([seconds for seconds, _ in samples])
+    names = dict.fromkeys(name for _, sizes in samples for name in sizes)
+    sizes = np.array([[found.get(name, 0) for _, found in samples] for name in names])
     total = sizes.sum(0)
     unit, symbol = _unit(total.max(), SIZES)
     span, second = _unit(times[-1] - times[0], TIMES)
     x = (times - times[0]) / span
-    axes = axes_of(op, axes, 7.5, 4)
+    axes = axes_of("memory", axes, 7.5, 4)
     below = np.zeros(len(times))
-    for i, (name, size) in enumerate(categories.items()):
+    for i, (name, size) in enumerate(zip(names, sizes, strict=True)):
         above = below + size / unit
         style = {"facecolor": COLORS[i % len(COLORS)], "edgecolor": HATCH, "hatch": HATCHES[i % 8], "linewidth": 0}
         axes.fill_between(x, below, above, step="post", label=plain(name), **style)
@@ -118,19 +105,8 @@ def memory(samples, axes=None):
     axes.axhline(total.max() / unit, color="black", linestyle="--", linewidth=0.8)
     axes.set(xlabel=f"time ({second})", ylabel=f"memory ({symbol})", xlim=(0, x[-1]), ylim=(0, 1.08 * below.max() or 1))
     axes.set_title(f"peak {total.max() / unit:.3g} {symbol}", fontsize="medium")
-    handles, names = axes.get_legend_handles_labels()
-    axes.legend(handles[::-1], names[::-1], loc="center left", bbox_to_anchor=(1, 0.5), frameon=False)
+    axes.legend(reverse=True, loc="center left", bbox_to_anchor=(1, 0.5), frameon=False)
     return axes
-
-
-def _positive(op, name, number):
-    try:
-        number = float(number)
-    except (TypeError, ValueError) as error:
-        raise KindError(f"{op}: {name} is {number!r:.60}, wanted a number") from error
-    if not 0 < number < math.inf:
-        raise ShapeError(f"{op}: {name} is {number}, wanted a finite number above 0")
-    return number
 
 
 def _unit(largest, units):
@@ -138,26 +114,12 @@ def _unit(largest, units):
     return next((unit for unit in units if largest >= unit[0]), units[-1])
 
 
-def _span(op, span):
-    try:
-        lane, name, begin, end = span
-        begin, end = float(begin), float(end)
-    except (TypeError, ValueError) as error:
-        raise KindError(f"{op}: a span is {span!r:.80}, wanted (lane, name, begin, end)") from error
-    if not -math.inf < begin <= end < math.inf:
-        raise ShapeError(f"{op}: {name} of {lane} goes from {begin} to {end}, wanted begin <= end")
-    return lane, name, begin, end
-
-
 def _rows(spans):
     """(each span with the row that it is drawn in, {lane: (first row, rows)})."""
-    by_lane = {}
-    for span in spans:
-        by_lane.setdefault(span[0], []).append(span)
     placed, lanes, first = [], {}, 0
-    for lane, own in by_lane.items():
+    for lane in dict.fromkeys(span[0] for span in spans):
         ends = []
-        for span in sorted(own, key=lambda span: (span[2], -span[3])):
+        for span in sorted((span for span in spans if span[0] == lane), key=lambda span: (span[2], -span[3])):
             row = next((row for row, end in enumerate(ends) if end <= span[2]), len(ends))
             ends[row : row + 1] = [span[3]]
             placed.append((*span, first + row))
@@ -174,7 +136,7 @@ def _styles(spans):
     most = sorted(seconds, key=seconds.get, reverse=True)[:MOST_NAMES]
     shown = [name for name in seconds if name in most]  # in the order in which they come first
     styles = {name: (COLORS[i], HATCHES[i]) for i, name in enumerate(shown)}
-    return styles | ({None: (OTHER, "")} if len(seconds) > len(most) else {})
+    return styles | ({None: ("#BBBBBB", "")} if len(seconds) > len(most) else {})
 
 
 def _bars(axes, group, start, unit, color, hatch, label):
@@ -187,24 +149,3 @@ def _bars(axes, group, start, unit, color, hatch, label):
         corners.append([(x0, row - 0.4), (x1, row - 0.4), (x1, row + 0.4), (x0, row + 0.4)])
     style = {"facecolors": color, "edgecolors": HATCH, "linewidths": 0.5, "hatch": hatch}
     axes.add_collection(PolyCollection(corners, label=label, **style))
-
-
-def _samples(op, samples):
-    """(the times, {category: its bytes at each time})."""
-    samples = list(samples)
-    try:
-        times = np.array([float(seconds) for seconds, _ in samples])
-        names = dict.fromkeys(name for _, sizes in samples for name in sizes)
-        categories = {name: np.array([float(sizes.get(name, 0)) for _, sizes in samples]) for name in names}
-    except (AttributeError, TypeError, ValueError) as error:
-        raise KindError(f"{op}: a sample is malformed, wanted (seconds, {{category: bytes}})") from error
-    if len(samples) < 2 or not names:
-        raise ShapeError(f"{op}: {len(samples)} samples of {len(names)} categories, wanted two or more of at least one")
-    if not (np.diff(times) >= 0).all() or not np.isfinite(times).all():
-        raise ShapeError(f"{op}: the times of samples fall, wanted them in order")
-    if times[0] == times[-1]:
-        raise ShapeError(f"{op}: all samples are of the same time, {times[0]} s")
-    for name, sizes in categories.items():
-        if not (sizes >= 0).all() or not np.isfinite(sizes).all():
-            raise ShapeError(f"{op}: {name} has {sizes.min():.0f} bytes, wanted 0 or more")
-    return times, categories

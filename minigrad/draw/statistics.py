@@ -1,4 +1,4 @@
-"""What a network confuses, and how its weights and gradients are distributed."""
+"""How a training went: its learning curve, what the network confuses, how weights and gradients are distributed."""
 
 import math
 
@@ -6,12 +6,57 @@ import numpy as np
 
 from minigrad_kernels.errors import KindError, ShapeError
 
-from .style import COLORS, array_of, axes_of, color_bar, labels_of, laid_out
+from .style import COLORS, array_of, axes_of, color_bar, figure_of, labels_of, laid_out
 
-__all__ = ["confusion_matrix", "histograms"]
+__all__ = ["confusion_matrix", "histograms", "learning_curve", "save_learning_curve"]
+
+LABELS = {"loss": "loss", "accuracy": "accuracy (%)"}
 
 QUANTITIES = ("weights", "gradients")
 MOST_RIDGES = 16
+
+
+def learning_curve(history, axes=None, quantity="loss"):
+    """Draw the loss or accuracy on training and test data over the epochs of a History; returns the Axes.
+
+    axes        matplotlib Axes to draw into; a new figure without a window where None
+    quantity    "loss" or "accuracy"
+    Errors  ValueError for another quantity or an empty history, TypeError for what is no History
+    """
+    if quantity not in LABELS:
+        raise ShapeError(f"learning_curve: quantity is {quantity!r}, want one of {', '.join(LABELS)}")
+    if not hasattr(history, "columns"):
+        raise KindError(
+            f"learning_curve: history is a {type(history).__name__}, want a train.History, as fit returns it"
+        )
+    if not len(history):
+        raise ShapeError("learning_curve: history has no epochs")
+    from matplotlib.ticker import MaxNLocator
+
+    axes = axes_of("learning_curve", axes, 6, 4)
+    scale = 100 if quantity == "accuracy" else 1
+    for name, key, style, color in (("train", quantity, "-", COLORS[0]), ("test", f"test_{quantity}", "--", COLORS[1])):
+        values = [math.nan if value is None else scale * value for value in history[key]]
+        if any(map(math.isfinite, values)):
+            marker = "o" if len(values) <= 30 else None
+            axes.plot(history["epoch"], values, style, marker=marker, markersize=3, label=name, color=color)
+    axes.set_xlabel("epoch")
+    axes.set_ylabel(LABELS[quantity])
+    if len(history) == 1:
+        axes.set_xlim(history[0]["epoch"] - 0.5, history[0]["epoch"] + 0.5)
+    axes.xaxis.set_major_locator(MaxNLocator(integer=True, min_n_ticks=1, steps=[1, 2, 5, 10]))
+    axes.grid(alpha=0.3)
+    # Above the frame, where no curve can pass.
+    axes.legend(loc="lower left", bbox_to_anchor=(0, 1), ncols=2, frameon=False)
+    return axes
+
+
+def save_learning_curve(history, file):
+    """Write loss and accuracy, side by side, as a PNG picture to a path or a binary file."""
+    figure = figure_of(10, 4)
+    for axes, quantity in zip(figure.subplots(1, 2), LABELS, strict=True):
+        learning_curve(history, axes, quantity)
+    figure.savefig(file, format="png", dpi=120)
 
 
 def confusion_matrix(matrix, axes=None, labels=None):
@@ -19,14 +64,12 @@ def confusion_matrix(matrix, axes=None, labels=None):
 
     matrix  (classes, classes) counts: a row is a true class, a column a predicted one
     labels  names of the classes instead of their numbers
-    Errors  ValueError for another shape, negative counts, or as many labels as there are not classes
+    Errors  ValueError for another shape, or for more or fewer labels than classes
     """
     op = "confusion_matrix"
     matrix = array_of(op, "matrix", matrix, ("classes", "classes"))
     if matrix.shape[0] != matrix.shape[1]:
         raise ShapeError(f"{op}: matrix has shape {matrix.shape}, wanted as many columns as rows")
-    if not (matrix >= 0).all() or not np.isfinite(matrix).all():
-        raise ShapeError(f"{op}: matrix has elements that are no counts, wanted whole numbers from 0 up")
     count = len(matrix)
     labels = labels_of(op, labels, count)
     totals = matrix.sum(1, keepdims=True)
@@ -60,9 +103,9 @@ def _write_counts(axes, matrix, shares):
 def histograms(records, axes=None, quantity="weights"):
     """Draw how a layer's weights or gradients are distributed, one ridge for an epoch; returns the Axes.
 
-    records     of one parameter: (epoch, edges, counts of weights, counts of gradients) for each epoch, where
-                counts[i] elements lie between edges[i] and edges[i + 1]; counts may be None where there were none.
-                Where weights and gradients have edges of their own, edges is the pair of both
+    records     of one parameter, as train.Histograms has them: (epoch, edges, counts of weights, counts of gradients)
+                for each epoch. edges is the pair of those for weights and for gradients; counts[i] elements lie
+                between edges[i] and edges[i + 1]; counts are None where there were none
     quantity    "weights" or "gradients"
     Units   the height of a ridge is the share of the elements, on one scale for all; of more than 16 epochs, 16 evenly
             spaced ones are drawn. Edges that are not evenly spaced are drawn on a logarithmic axis through 0
@@ -71,15 +114,10 @@ def histograms(records, axes=None, quantity="weights"):
     op = "histograms"
     if quantity not in QUANTITIES:
         raise ShapeError(f"{op}: quantity is {quantity!r}, wanted one of {', '.join(QUANTITIES)}")
-    if isinstance(records, dict):
-        raise KindError(
-            f"{op}: records is a dictionary, wanted those of one parameter: records[{next(iter(records), 'name')!r}]"
-        )
     rows = [row for record in records if (row := _row(op, record, QUANTITIES.index(quantity)))]
     if not rows:
         raise ShapeError(f"{op}: records has no epoch with {quantity}")
-    kept = sorted({round(i) for i in np.linspace(0, len(rows) - 1, min(len(rows), MOST_RIDGES))})
-    rows = [rows[i] for i in kept]
+    rows = [rows[round(i)] for i in np.linspace(0, len(rows) - 1, min(len(rows), MOST_RIDGES))]
     from matplotlib.colors import to_rgba
     from matplotlib.patches import StepPatch
 
@@ -101,19 +139,11 @@ def histograms(records, axes=None, quantity="weights"):
 
 def _row(op, record, which):
     """(epoch, edges, shares) of a record; None where there was nothing to count."""
-    try:
-        epoch, edges, *counts = record
-        counts = counts[which]
-    except (TypeError, ValueError, IndexError) as error:
-        wanted = "(epoch, edges, counts of weights, counts of gradients)"
-        raise KindError(f"{op}: a record is {record!r:.80}, wanted {wanted}") from error
-    if counts is None:
+    epoch, edges, *counts = record
+    if counts[which] is None:
         return None
-    edges = edges[which] if isinstance(edges, tuple) and len(edges) == 2 else edges
-    counts = array_of(op, "counts", counts, ("bins",))
-    edges = array_of(op, "edges", edges, (len(counts) + 1,))
-    if not (np.diff(edges) > 0).all():
-        raise ShapeError(f"{op}: edges of epoch {epoch} do not rise")
+    counts = array_of(op, "counts", counts[which], ("bins",))
+    edges = array_of(op, "edges", edges[which], (len(counts) + 1,))
     return epoch, edges, counts / (counts.sum() or 1)
 
 

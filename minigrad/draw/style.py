@@ -14,16 +14,14 @@ from .. import device
 from ..tensor import Tensor
 
 __all__ = [
-    "COLORS", "DASHES", "HATCH", "HATCHES", "MARKERS", "array_of", "axes_of", "color_bar", "figure_of",
+    "COLORS", "HATCH", "HATCHES", "MARKERS", "array_of", "axes_of", "color_bar", "figure_of",
     "laid_out", "labels_of", "plain", "save",
 ]  # fmt: skip
 
 COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")  # without yellow, too light for lines
-DASHES = ("-", "--", "-.", ":", (0, (8, 2)), (0, (5, 1, 1, 1, 1, 1)), (0, (1, 3)), (0, (3, 3)))
 MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")
 HATCHES = ("", "////", "....", "\\\\\\\\", "xxxx", "----", "++++", "oooo")
 HATCH = (1.0, 1.0, 1.0, 0.45)  # the colour of hatches
-FORMATS = {".png": "png", ".svg": "svg"}
 
 
 def figure_of(width, height):
@@ -54,47 +52,33 @@ def laid_out(axes):
 
 
 def color_bar(shown, label):
-    """A colour bar beside a picture: as high as it, whatever its aspect, where the layout of the figure makes room."""
-    from matplotlib.layout_engine import ConstrainedLayoutEngine
-
-    axes, figure = shown.axes, shown.axes.figure
-    if isinstance(figure.canvas.figure.get_layout_engine(), ConstrainedLayoutEngine):
-        figure.colorbar(shown, cax=axes.inset_axes([1.03, 0, 0.04, 1]), label=label)
-    else:
-        figure.colorbar(shown, ax=axes, label=label, fraction=0.046, pad=0.04)
+    """A colour bar beside a picture, as high as it, for which a constrained layout makes room."""
+    shown.axes.figure.colorbar(shown, cax=shown.axes.inset_axes([1.03, 0, 0.04, 1]), label=label)
 
 
 def array_of(op, name, value, shape, dtype=np.float64):
     """The elements of a Tensor, array or list as an array of NumPy's; of their own type where dtype is None.
 
     shape   letters and numbers, such as ("O", "C", "p", "q"): how many axes there must be, with what lengths
-    Errors  TypeError for what is no array of real numbers, ValueError for another shape or no elements
+    Errors  TypeError for what is no array of real numbers, ValueError for another shape, no elements or some that are
+            not finite
     """
-    if isinstance(value, Tensor):
-        value = value.data
-    try:
-        array = np.asarray(device.host(value) if device.is_array(value) else value)
-    except ValueError as error:  # rows of unequal lengths
-        raise ShapeError(f"{op}: {name} is not an array: {error}") from error
+    value = value.data if isinstance(value, Tensor) else value
+    array = np.asarray(device.host(value) if device.is_array(value) else value)
     wanted = f"({', '.join(map(str, shape))}{',' if len(shape) == 1 else ''})"
     if array.dtype.kind not in "fiub":
-        found = f"is a {type(value).__name__}" if array.dtype == object else f"has elements {array.dtype}"
-        raise KindError(f"{op}: {name} {found}, wanted an array of real numbers {wanted}")
-    fits = array.ndim == len(shape) and all(
-        length == want for length, want in zip(array.shape, shape, strict=True) if isinstance(want, int)
-    )
-    if not fits:
+        raise KindError(f"{op}: {name} is a {type(value).__name__}, wanted an array of real numbers {wanted}")
+    lengths = [want if isinstance(want, int) else length for want, length in zip(shape, array.shape, strict=False)]
+    if array.ndim != len(shape) or array.shape != tuple(lengths) or not array.size:
         raise ShapeError(f"{op}: {name} has shape {array.shape}, wanted {wanted}")
-    if not array.size:
-        raise ShapeError(f"{op}: {name} of shape {array.shape} has no elements, so there is nothing to draw")
+    if not np.isfinite(array).all():
+        raise ShapeError(f"{op}: {name} has elements that are not finite")
     return array if dtype is None else array.astype(dtype)
 
 
 def labels_of(op, labels, count):
     """The names of so many classes: as given, else their numbers."""
-    if labels is None:
-        return [str(i) for i in range(count)]
-    labels = list(labels)
+    labels = range(count) if labels is None else list(labels)
     if len(labels) != count:
         raise ShapeError(f"{op}: {len(labels)} labels for {count} classes")
     return [plain(label) for label in labels]
@@ -106,16 +90,14 @@ def plain(text):
 
 
 def save(axes, path):
-    """Write the figure of some Axes (or a Figure) to a file, as SVG or PNG by the ending of its name; returns the path.
+    """Write the figure of some Axes to a file, as SVG or PNG by the ending of its name; returns the path.
 
     Errors  ValueError for another ending, TypeError for what has no figure
     """
     path = Path(path)
-    if path.suffix.lower() not in FORMATS:
-        raise ShapeError(f"save: {path.name} ends in {path.suffix or 'nothing'!r}, wanted {' or '.join(FORMATS)}")
-    figure = axes if hasattr(axes, "savefig") else getattr(axes, "figure", None)
-    if figure is None:
-        hint = "; a Graph has a method save of its own" if type(axes).__name__ == "Graph" else ""
-        raise KindError(f"save: axes is a {type(axes).__name__}, wanted matplotlib Axes{hint}")
-    figure.canvas.figure.savefig(path, format=FORMATS[path.suffix.lower()], dpi=120, bbox_inches="tight")
+    if path.suffix.lower() not in (".png", ".svg"):
+        raise ShapeError(f"save: {path.name} ends in {path.suffix or 'nothing'!r}, wanted .png or .svg")
+    if not hasattr(axes, "figure"):
+        raise KindError(f"save: axes is a {type(axes).__name__}, wanted matplotlib Axes; a Graph has its own save")
+    axes.figure.canvas.figure.savefig(path, format=path.suffix[1:].lower(), dpi=120, bbox_inches="tight")
     return path

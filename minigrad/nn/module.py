@@ -9,7 +9,6 @@ import math
 
 from minigrad_kernels.errors import KindError, ShapeError
 from minigrad_kernels.toolchain.capture import capturing
-from minigrad_kernels.toolchain.companion import expect
 
 from .. import device, fusion
 from ..engine import write
@@ -35,7 +34,6 @@ class Module:
         # Here and not in __init__, so that a subclass may assign its parts before it calls, or need not call,
         # super().__init__().
         self = super().__new__(cls)
-        expect(cls.__name__)
         registries = {
             "_parameters": {},
             "_buffers": {},

@@ -12,7 +12,6 @@ import numpy as np
 from minigrad_kernels import optimizer as kernels
 from minigrad_kernels.errors import KindError
 from minigrad_kernels.toolchain.capture import capturing
-from minigrad_kernels.toolchain.companion import TRAINING, expect
 
 from .. import device
 from ..engine import write
@@ -47,7 +46,6 @@ class Optimizer(Groups, Scaled, State):
     """
 
     def __init__(self, params, defaults):
-        expect(TRAINING, self.name)
         self.state, self._plans, self._counts = {}, {}, Counts()
         super().__init__(params, defaults)
 

@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from minigrad_kernels.errors import KindError, MinigradError
+from minigrad_kernels.errors import MinigradError
 
 from ..checkpoint import write_atomic
 from ..nn import Module
@@ -45,10 +45,8 @@ class Report:
     measured    a sentence: what that step was
     origin      {heading: {name: text}}: command, settings, versions, whatever else it takes to do it again
     lacking     {name of a section: a sentence}: why something is missing there
-    progress    called with the heading of each section before that is drawn
 
     Sections    result, curves, mistakes, filters, distributions, cost, model, origin
-    Errors      TypeError if history is no History or model no Module
     """
 
     title: str
@@ -65,22 +63,13 @@ class Report:
     measured: str = "One training step."
     origin: dict = field(default_factory=dict)
     lacking: dict = field(default_factory=dict)
-    progress: Any = None
 
     def __post_init__(self):
-        for name, kind in (("history", History), ("model", Module)):
-            if not isinstance(getattr(self, name), kind):
-                raise KindError(f"Report: {name} is {getattr(self, name)!r:.80}, want a {kind.__name__}")
         self.model = module_of(self.model)
 
     def html(self):
         """The page as text."""
-        parts = []
-        for anchor, heading, content in SECTIONS:
-            if self.progress is not None:
-                self.progress(heading or "result")
-            parts.append((anchor, heading, self._written(anchor, content)))
-        return document(self.title, parts)
+        return document(self.title, [(anchor, head, self._written(anchor, part)) for anchor, head, part in SECTIONS])
 
     def _written(self, anchor, content):
         """A section: what cannot be drawn, weights that are not finite say, costs the others nothing."""

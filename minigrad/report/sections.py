@@ -1,14 +1,10 @@
 """The sections of a report, as HTML: each a function of the Report."""
 
-import math
 import statistics
 
 import numpy as np
 
-from minigrad_kernels.errors import KindError
-
 from .. import draw, nn
-from ..draw.style import figure_of
 from ..train import confusion_matrix
 from .page import Html, bar, columns, escaped, listing, note, picture, table, tiles
 
@@ -16,7 +12,6 @@ __all__ = ["cost", "curves", "distributions", "filters", "mistakes", "network", 
 
 FILTERS = 64  # drawn at most
 LAYERS, EPOCHS = 4, 8  # whose weights and gradients are drawn at most: it takes longer than all else
-MISTAKES = 16
 DPI = 110
 
 
@@ -61,13 +56,10 @@ def mistakes(report):
     drawn = picture(draw.confusion_matrix(matrix, None, report.classes), "Confusion matrix: counts of test images.")
     worst = ""
     if right < total and report.test is not None:
-        count = min(MISTAKES, total - right)
-        across = math.ceil(math.sqrt(count))
-        axes = figure_of(7, 0.3 + 7 * 1.6 * math.ceil(count / across) / across).add_subplot()
-        draw.worst_mistakes(report.test.images, targets, probabilities, axes, count, report.classes)
+        axes = draw.worst_mistakes(report.test.images, targets, probabilities, labels=report.classes)
         worst = picture(axes, "The worst mistakes: least probability for the true class.", DPI)
-    text = note(f"{said}are right: {percent(right / total)}.")
-    return text + columns(drawn, worst) + _by_class(matrix, report.classes)
+    said += f"are right: {percent(right / total)}."
+    return note(said) + columns(drawn, worst) + _by_class(matrix, report.classes)
 
 
 def _by_class(matrix, classes):
@@ -89,10 +81,8 @@ def filters(report):
     name, weight = _first_weight(report.model, report.shape)
     if weight is None:
         return note("The first layer with weights does not look at pixels as they lie in the image.")
-    shown, count = weight[:FILTERS], len(weight)
-    more = "" if count <= FILTERS else f", the first {FILTERS} of {count}"
-    caption = f"Weights of layer {name}{more}."
-    return columns(picture(draw.filters(shown, None), caption, DPI))
+    more = f", the first {FILTERS} of {len(weight)}" if len(weight) > FILTERS else ""
+    return columns(picture(draw.filters(weight[:FILTERS]), f"Weights of layer {name}{more}.", DPI))
 
 
 def _first_weight(model, shape):
@@ -154,9 +144,8 @@ def cost(report):
         lines.append([name, row.type, *times, *map(_kib, (row.bytes, row.memory, row.parameters))])
     head = ["layer", "type", "forward, ms", "backward, ms", "both, ms", "share"] + ["GPU, ms"] * device
     head += ["results, KiB", "kept, KiB", "parameters, KiB"]
-    drawn = ""
-    if len(report.profile.memory) > 1:
-        drawn = columns(picture(draw.memory(report.profile.memory), f"Memory over the step. {_fullest(peak)}"))
+    caption = f"Memory over the step. {_fullest(peak)}"
+    drawn = columns(picture(draw.memory(report.profile.memory), caption)) if len(report.profile.memory) > 1 else ""
     text = f"{report.measured} It took {_ms(report.profile.seconds)} ms while it was watched, which takes time too. "
     more = "Layers that ran as one stand in one row, and nothing is counted twice. Results include gradients; what is "
     more += "kept waits for backward."
@@ -199,8 +188,6 @@ def origin(report):
         return note("Nothing was noted.")
     parts = []
     for heading, entries in report.origin.items():
-        if not isinstance(entries, dict):
-            raise KindError(f"Report: origin[{heading!r}] is {entries!r:.80}, want {{name: text}}")
         parts.append(f"<h3>{escaped(heading)}</h3>\n" + listing(entries.items()))
     return Html("".join(parts))
 

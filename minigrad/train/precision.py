@@ -1,7 +1,7 @@
 """The precision of a training: the types in which it computes, and the scale of its loss.
 
 float32     all in float32, the default
-tf32        operands of products and convolutions of float32 are rounded to TF32
+tf32        on a GPU, operands of products and convolutions of float32 are rounded to TF32; the CPU stays float32
 bfloat16    autocast
 float16     autocast, with a scaled loss
 

@@ -22,7 +22,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT), str(ROOT / "kernels")]  # this working tree, whatever is installed
 
-from minigrad.parallel import scaling  # noqa: E402
+from examples import scaling  # noqa: E402
 from tests.benchmarks.scaling_ranks import ELEMENTS, FITTED, SECONDS, measured, missing  # noqa: E402
 
 RESULTS = Path(__file__).parent / "results" / "scaling.json"
@@ -36,8 +36,8 @@ def compared(ranks, megabits):
     """(the fit, rows of measured and predicted steps) of ranks on links of this speed."""
     found = measured(ranks, megabits)
     latency, per_byte = fitted(*found["fitted"])
-    layers = [scaling.Layer((elements,), 1) for elements in ELEMENTS]
-    network = scaling.assembled("sleeping", layers, 1, SECONDS, "sleeps")
+    layers = [scaling.Layer((elements,), 1, 0, 0) for elements in ELEMENTS]
+    network = scaling.assembled("sleeping", layers, 1, SECONDS)
     exchange = lambda elements: latency + 4 * elements * per_byte
     link = {"mbit": megabits, "ranks": ranks}
     # A ring, and every other algorithm that is best for large arrays, sends 2 (n - 1) / n of the bytes.
@@ -98,7 +98,7 @@ def predicted_tables():
     yield ""
     rows = []
     for name in NETWORKS:
-        found = scaling.network(name)
+        found = scaling.NETWORKS[name]()
         for fabric in scaling.FABRICS.values():
             steps = [scaling.predicted(found, count, fabric, scaling.Plan()) for count in COUNTS]
             cells = [f"{100 * step.efficiency:.0f} ({figure(1000 * step.exposed)})" for step in steps]

@@ -37,7 +37,6 @@ def grad_size(reference, inputs, params):
 def rows(shape):
     both = (0, 1) if np.prod(shape) else ()
     return [
-        row("bias_relu", shape, "xc", "x", nan=both),
         row("bias_relu_grad", shape, "xx", "xc", terms=TERMS, nan=both, magnitude=grad_size, workspace=scratch),
         row("column_sums", shape, "x", "c", terms=TERMS, nan=both[:1], workspace=scratch),
     ]
@@ -77,24 +76,29 @@ def _call(function, change):
     """A call on float32 arrays of 3 rows and 4 columns, of which one is another."""
     arrays = dict(x=np.ones((3, 4), "f4"), c=np.ones(4, "f4"), y=np.ones((3, 4), "f4"), z=np.ones((3, 4), "f4"))
     arrays["space"] = np.empty(bias.workspace((3, 4)), np.uint8)
-    names = {"bias_relu": "xcy", "bias_relu_grad": "xyzc", "column_sums": "xc"}[function]
+    names = {"bias_relu_grad": "xyzc", "column_sums": "xc"}[function]
     arrays |= change
-    arguments = [arrays[name] for name in names] + [arrays["space"]] * (function != "bias_relu")
-    return lambda: getattr(bias, function)(*arguments)
+    return lambda: getattr(bias, function)(*(arrays[name] for name in names), arrays["space"])
 
 
 REFUSALS = [
     Refusal(f"bias, {name}", _call(function, change), error, message)
     for name, function, change, error, message in [
-        ("3-D", "bias_relu", {"x": np.ones((3, 4, 1))}, ShapeError, "bias_relu: x has shape (3, 4, 1), wants (N, C)"),
+        ("3-D", "column_sums", {"x": np.ones((3, 4, 1))}, ShapeError, "column_sums: x has shape (3, 4, 1), wants (N,"),
         ("no columns", "column_sums", {"x": np.ones((3, 0))}, ShapeError, "column_sums: x has shape (3, 0), wants at"),
         ("integers", "column_sums", {"x": np.ones((3, 4), int)}, KindError, "column_sums: x has type int64"),
-        ("type", "bias_relu", {"c": np.ones(4)}, KindError, "bias_relu: bias has type float64, wants float32"),
-        ("length", "bias_relu", {"c": np.ones(3, "f4")}, ShapeError, "bias_relu: bias has shape (3,), wants (4,)"),
-        ("order", "bias_relu", {"y": np.ones((4, 3), "f4").T}, ShapeError, "bias_relu: out (shape (3, 4)) has strides"),
+        ("type", "column_sums", {"c": np.ones(4)}, KindError, "column_sums: out has type float64, wants float32"),
+        ("length", "column_sums", {"c": np.ones(3, "f4")}, ShapeError, "column_sums: out has shape (3,), wants (4,)"),
+        (
+            "order",
+            "column_sums",
+            {"x": np.ones((4, 3), "f4").T},
+            ShapeError,
+            "column_sums: x (shape (3, 4)) has strides",
+        ),
         ("shape", "bias_relu_grad", {"y": np.ones((2, 4), "f4")}, ShapeError, "bias_relu_grad: out has shape (2, 4)"),
         ("gaps", "column_sums", {"c": np.ones(8, "f4")[::2]}, ShapeError, "column_sums: out has strides (8,)"),
         ("space", "column_sums", {"space": np.ones(3, "u1")}, ShapeError, "column_sums: workspace has shape (3,), wa"),
-        ("list", "bias_relu", {"c": [1.0] * 4}, KindError, "bias_relu: bias is builtins.list, x is numpy.ndarray"),
+        ("list", "column_sums", {"c": [1.0] * 4}, KindError, "column_sums: out is builtins.list, x is numpy.ndarray"),
     ]
 ]

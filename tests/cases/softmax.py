@@ -5,14 +5,13 @@ import numpy as np
 from minigrad_kernels import softmax
 from minigrad_kernels.errors import KindError, ShapeError
 from minigrad_kernels.softmax import reference as softmax_reference
-from minigrad_kernels.softmax.plan import SHARE
 
 from . import KernelCase, Output, Refusal
 
 SHAPES = [(0, 3), (1, 1), (5, 1), (3, 2), (64, 10), (7, 17), (130, 129)]
 SHAPES += [(9, 32), (10, 33), (7, 128), (33, 3), (1003, 10)]  # about the lanes and blocks of a GPU
-# About the threads of a block that adds losses, and the rows of one such block.
-TOTALS = [*SHAPES, (256, 2), (257, 3), (SHARE, 2), (SHARE + 1, 2), (3 * SHARE + 7, 1)]
+# About the threads of the block that adds losses, and how many losses a thread adds before their sum.
+TOTALS = [*SHAPES, (256, 2), (257, 3), (4096, 2), (4097, 2), (12295, 1)]
 IGNORED = -100
 
 
@@ -180,28 +179,6 @@ def cross_entropy_total_grad(shape):
     )
 
 
-def cross_entropy_with_grad(shape, scale):
-    def target(rng, size):
-        return targets(rng, size, shape[1])
-
-    def size(reference, inputs, params):
-        losses, dx = absolute(reference, (inputs[0], inputs[1] * 0), params)
-        return losses, abs(scale) * (1 + dx)
-
-    return KernelCase(
-        family="softmax",
-        function="cross_entropy_with_grad",
-        shapes=(shape, shape[:1]),
-        params=dict(ignore_index=IGNORED, scale=scale),
-        outputs=(Output(shape[:1]), Output(shape)),
-        kinds=("float", target),
-        terms=relative(shape[1]),
-        exact=False,
-        magnitude=size,
-        nan=(0,) if shape[0] > 1 else (),
-    )
-
-
 CASES = [
     *(row("softmax", shape) for shape in SHAPES),
     *(row("log_softmax", shape) for shape in SHAPES),
@@ -209,18 +186,16 @@ CASES = [
     *(log_softmax_grad(shape) for shape in SHAPES),
     *(cross_entropy(shape) for shape in SHAPES),
     *(cross_entropy_grad(shape) for shape in SHAPES),
-    *(cross_entropy_with_grad(shape, 1 / 64) for shape in SHAPES),
-    cross_entropy_with_grad((5, 4), -3),
     *(cross_entropy_total(shape, mean) for shape in TOTALS for mean in (True, False) if shape[0] > 1 or not mean),
     cross_entropy_total((6, 4), False, IGNORED),
     *(cross_entropy_total_grad(shape) for shape in SHAPES),
 ]
 
 
-def _with_grad(x=(3, 4), target=(0, 1, 2), scale=1.0, losses=3, dx=(3, 4), kind="f4"):
-    """A call of cross_entropy_with_grad on arrays of these shapes."""
-    arrays = np.ones(x, kind), np.array(target), IGNORED, scale, np.ones(losses, "f4"), np.ones(dx, "f4")
-    return lambda: softmax.cross_entropy_with_grad(*arrays)
+def _rows(x=(3, 4), target=(0, 1, 2), losses=3, kind="f4"):
+    """A call of cross_entropy on arrays of these shapes."""
+    arrays = np.ones(x, kind), np.array(target), IGNORED, np.ones(losses, "f4"), np.ones(3, "f4")
+    return lambda: softmax.cross_entropy(*arrays)
 
 
 def _total(mean=True, out=(), divisor=(), space=None):
@@ -230,9 +205,9 @@ def _total(mean=True, out=(), divisor=(), space=None):
     return lambda: softmax.cross_entropy_total(x, target, IGNORED, mean, *outputs, space)
 
 
-def _total_grad(g=(), divisor=()):
+def _total_grad(g=(), divisor=(), dx=(3, 4)):
     x, target = np.ones((3, 4), "f4"), np.zeros(3, np.int64)
-    arrays = np.ones(g, "f4"), np.ones(divisor, "f4"), x, target, IGNORED, np.ones(3, "f4"), x + 0
+    arrays = np.ones(g, "f4"), np.ones(divisor, "f4"), x, target, IGNORED, np.ones(3, "f4"), np.ones(dx, "f4")
     return lambda: softmax.cross_entropy_total_grad(*arrays)
 
 
@@ -241,6 +216,7 @@ REFUSALS = [
     Refusal("total, out", _total(out=(1,)), ShapeError, "cross_entropy: out has shape (1,), wants ()"),
     Refusal("total, divisor", _total(divisor=(3,)), ShapeError, "cross_entropy: divisor has shape (3,), wants ()"),
     Refusal("total, space", _total(space=9), ShapeError, "cross_entropy: workspace has shape (9,), wants"),
+    Refusal("total, dx", _total_grad(dx=(4, 3)), ShapeError, "cross_entropy_total_grad: dx has shape (4, 3), wants"),
     Refusal("total, g", _total_grad(g=(3,)), ShapeError, "cross_entropy_total_grad: g has shape (3,), wants ()"),
     Refusal(
         "total, g's divisor",
@@ -249,15 +225,13 @@ REFUSALS = [
         "cross_entropy_total_grad: divisor has shape (1,), wants ()",
     ),
 ] + [
-    Refusal(f"cross entropy with gradient, {name}", call, error, f"cross_entropy_with_grad: {message}")
+    Refusal(f"cross entropy, {name}", call, error, f"cross_entropy: {message}")
     for name, call, error, message in [
-        ("x", _with_grad(x=(3, 4, 1)), ShapeError, "x has shape (3, 4, 1), wants (rows, classes)"),
-        ("type", _with_grad(kind="i4"), KindError, "x has type int32, wants float32 or float64"),
-        ("dx", _with_grad(dx=(4, 3)), ShapeError, "dx has shape (4, 3), wants (3, 4)"),
-        ("losses", _with_grad(losses=4), ShapeError, "losses has shape (4,), wants (3,)"),
-        ("number of targets", _with_grad(target=(0, 1)), ShapeError, "target has shape (2,), wants (3,)"),
-        ("target", _with_grad(target=(0, 4, 9)), ShapeError, "target[1] = 4, but there are 4 classes (0..3)"),
-        ("negative target", _with_grad(target=(0, 1, -1)), ShapeError, "target[2] = -1, but there are 4 classes"),
-        ("scale", _with_grad(scale="mean"), KindError, "scale is str, wants a number"),
+        ("x", _rows(x=(3, 4, 1)), ShapeError, "x has shape (3, 4, 1), wants (rows, classes)"),
+        ("type", _rows(kind="i4"), KindError, "x has type int32, wants float32 or float64"),
+        ("losses", _rows(losses=4), ShapeError, "losses has shape (4,), wants (3,)"),
+        ("number of targets", _rows(target=(0, 1)), ShapeError, "target has shape (2,), wants (3,)"),
+        ("target", _rows(target=(0, 4, 9)), ShapeError, "target[1] = 4, but there are 4 classes (0..3)"),
+        ("negative target", _rows(target=(0, 1, -1)), ShapeError, "target[2] = -1, but there are 4 classes"),
     ]
 ]

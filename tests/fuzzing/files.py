@@ -10,9 +10,9 @@ import tarfile
 import numpy as np
 
 from minigrad import checkpoint, nn, optim
+from minigrad.checkpoint import WeightsError, load_weights
 from minigrad.checkpoint.files import index_path, tensors_path
 from minigrad.data.formats import CIFAR10_RECORD, CIFAR10_TEST, CIFAR10_TRAIN, DataError, read_cifar10, read_idx
-from minigrad.export import WeightsError, load_weights
 
 from . import mutations
 from .target import Target

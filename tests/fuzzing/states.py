@@ -11,9 +11,8 @@ from minigrad import checkpoint, parallel
 from minigrad.amp import GradScaler
 from minigrad.checkpoint.files import index_path
 from minigrad.cli import report
-from minigrad.cli.defaults import BY_DATA, DEFAULTS
 from minigrad.cli.run import CONFIG, HISTOGRAMS, RESULT, Run
-from minigrad.cli.settings import Images, Settings, UsageError, refusing
+from minigrad.cli.settings import BY_DATA, Images, Settings, UsageError, refusing
 from minigrad.data import Dataset, Loader
 from minigrad.device import generator
 from minigrad.errors import ShapeError
@@ -65,9 +64,9 @@ def _history(folder):
 
 def _configuration(model):
     """What config.json says of a run of this model."""
-    values = DEFAULTS | BY_DATA["digits"] | {"data": "digits", "data_dir": None, "model": model, "size": 8}
+    values = BY_DATA["digits"] | {"data": "digits", "model": model, "size": 8, "new_writers": False}
     images = Images((1, 8, 8), ("a", "b", "c"), (0.5,), (0.25,))
-    settings = Settings(**values, new_writers=False)
+    settings = Settings(**values)
     return {"settings": asdict(settings), "images": asdict(images), "command": ["minigrad", "train"], "job": None}
 
 

@@ -11,10 +11,10 @@ __all__ = ["run", "run_tests"]
 TESTS = Path(__file__).resolve().parents[1]
 FILES = (
     "test_kernels_cuda.py", "test_matmul_cuda.py", "test_matmul_tensor.py",
-    "test_conv2d_cuda.py", "test_conv2d_pooled_cuda.py", "test_conv2d_weight_cuda.py", "test_conv2d_cores.py",
+    "test_conv2d_cuda.py", "test_conv2d_weight_cuda.py", "test_conv2d_cores.py",
     "test_residual.py",
     "test_pool_cuda.py", "test_elementwise_cuda.py", "test_augment.py", "test_norm_cuda.py",
-    "test_norm_running.py", "test_softmax_cuda.py", "test_kernels_halves_cuda.py",
+    "test_norm_running.py", "test_softmax_cuda.py",
     "test_optimizer_cuda.py", "test_optimizer_cuda_steps.py", "test_optimizer_cuda_norms.py", "test_optim_cuda.py",
     "test_optim_clip.py", "test_optim_scaled.py",
     "test_kernel_training.py",

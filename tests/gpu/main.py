@@ -3,7 +3,7 @@
 steps        training steps of two networks: the same bits twice, losses near the CPU's
 graphs       training steps by graphs: the bits of eager ones, no launch from Python, and the time of both
 sanitizer    every kernel at small sizes under compute-sanitizer: memcheck, racecheck, initcheck, synccheck
-hopper       the rungs of the matrix product for Hopper alone, each in a process of its own; others take those that work
+hopper       the rung of the matrix product for Hopper alone, in a process of its own; others take it if it works
 correctness  the tables of tests/cases and every rung of every ladder, on the device
 ops          every op of the engine beside the CPU, on the device
 kernels      memory-bound kernels beside a device copy, and the host time of a launch
@@ -19,8 +19,8 @@ compiled     networks as graphs beside torch.compile
 
 Needs numpy, cupy, numba and pytest (with pytest-xdist the two tables take less time); PyTorch for peers,
 compute-sanitizer on the PATH for that part alone. MNIST is trained on where MINIGRAD_DATA names a folder with
-it. Where there is no CUDA compiler, kernels come from a cache named by MINIGRAD_CACHE, else from the PTX in the
-package, which the driver compiles. --commit says what is measured where the files are not in a repository.
+it. Where there is no CUDA compiler, kernels come from a cache named by MINIGRAD_CACHE, or the driver compiles PTX of
+the archive that MINIGRAD_PTX names. --commit says what is measured where the files are not in a repository.
 
 Each part is a process of its own, ends within the limit (8 minutes), and adds its section to one file,
 FOLDER/<gpu>.json; other sections stay as they are. A part that fails or is too late leaves what it had found by then,

@@ -16,12 +16,9 @@ import numpy as np
 from minigrad_kernels import optimizer
 from minigrad_kernels import softmax as losses
 from minigrad_kernels.conv2d import cuda as conv2d
-from minigrad_kernels.conv2d import cuda_ladder as conv2d_ladder
 from minigrad_kernels.errors import ShapeError
 from minigrad_kernels.matmul import cuda as ladder
 from minigrad_kernels.matmul import cuda_tensor_plan as tensor_plan
-from minigrad_kernels.optimizer import cuda as updates
-from minigrad_kernels.softmax import cuda as loss_kernels
 from minigrad_kernels.toolchain.tf32_mode import tf32
 
 from ..cases import augment, bias, elementwise, norm, pool2d, scatter, softmax
@@ -40,7 +37,6 @@ HALVES = np.dtype(np.float16), np.dtype(ml_dtypes.bfloat16)
 ALONG = (  # makers of cases whose kernels work along rows, from (rows, columns)
     norm.standardize, norm.standardize_grad, partial(softmax.row, "softmax"), partial(softmax.row, "log_softmax"),
     softmax.softmax_grad, softmax.log_softmax_grad, softmax.cross_entropy,
-    partial(softmax.cross_entropy_with_grad, scale=0.5),
 )  # fmt: skip
 SIZE, PARTS = (1030,), (1100, 8)  # of one vector; of a matrix whose columns are summed in two parts
 BOTH = [  # cases that run on either rung, and plain in float64
@@ -59,8 +55,7 @@ BOTH = [  # cases that run on either rung, and plain in float64
     softmax.cross_entropy_grad((3, 8)),
     *(make((3, 12)) for make in ALONG),
 ]
-# Kernels for rows of other lengths: a warp's registers of two sizes, a warp that reads again, a block.
-WIDE = [make((2, columns)) for make, columns in product(ALONG, (128, 1000, 1100, 4101))]
+WIDE = [make((2, columns)) for make, columns in product(ALONG, (128, 4101))]  # rows of a whole warp, and of a block
 
 
 def _both(device):
@@ -72,15 +67,8 @@ def _both(device):
         if hasattr(module, "choose"):
             with mock.patch.object(module, "choose", lambda op, rung, misfits: "plain"):
                 run(case, np.float32, make_inputs(case, np.float32), device)
-                if _has_plain_halves(case):
-                    _halves(case, device)
     for case in WIDE:
         run(case, np.float32, make_inputs(case, np.float32), device)
-
-
-def _has_plain_halves(case):
-    """Not elementwise, whose vector rung takes all sizes of 16 bits, nor windows whose positions are no bytes."""
-    return case.family != "elementwise" and np.prod(case.params.get("kernel_size", 1)) <= 256
 
 
 def _halves(case, device):
@@ -91,41 +79,31 @@ def _halves(case, device):
 
 # ---- ladders of products and convolutions ----------------------------------------------------------------------------
 
-LAYOUTS = [(None, None), (None, transposed), (transposed, None), (transposed, transposed)]
+LAYOUTS = [(None, transposed), (None, None), (transposed, None)]
 TYPES = {"float16": np.float16, "bfloat16": ml_dtypes.bfloat16, "tf32": np.float32}
 SAME = {"padding": (1, 1)}
-GROUPED = {"groups": 8, **SAME}
 CONVOLUTIONS = {  # rung: (x, w, settings) of the convolution and, where it fits, of its input gradient
     "plain": ((1, 3, 5, 6), (5, 3, 3, 3), {"stride": (2, 1), **SAME}),
-    "gemm_128x16": ((1, 5, 5, 6), (7, 5, 3, 3), SAME),
     "gemm": ((1, 5, 5, 6), (7, 5, 3, 3), {"stride": (2, 2), **SAME}),
     "vector_128x16": ((1, 8, 5, 6), (8, 8, 3, 3), SAME),
-    "vector_128x32": ((1, 8, 5, 6), (8, 8, 3, 3), SAME),
-    "vector_64x64": ((1, 8, 5, 6), (8, 8, 3, 3), {"stride": (2, 2), **SAME}),
     "vector": ((1, 8, 5, 6), (8, 8, 3, 3), SAME),
     "split": ((1, 40, 3, 3), (40, 40, 3, 3), SAME),
-    "depthwise": ((1, 8, 5, 6), (8, 1, 3, 3), GROUPED),
     "product": ((1, 8, 3, 3), (12, 8, 1, 1), {}),
 }
-DIRECT = [((1, c, 5, 6), (9, c, 3, 3), SAME) for c in (1, 2, 3, 4)]  # the forward direction alone
-WEIGHTS = [  # of the weight gradient; tiles of two widths, kinds by the channels that a thread reads
+DIRECT = [((1, 1, 5, 6), (9, 1, 3, 3), SAME)]  # the forward direction alone
+WEIGHTS = [  # of the weight gradient; tiles of two widths, kinds by the neighbours that a thread reads
     ("plain", (1, 3, 5, 6), (5, 3, 3, 3), {}),
-    *((name, (1, 5, 5, 6), (o, 5, 3, 3), SAME) for name, o in (("gemm_64x32", 7), ("gemm", 36))),
+    ("gemm", (1, 5, 5, 6), (36, 5, 3, 3), SAME),
     *((name, (1, 8, 5, 6), (o, 8, 3, 3), SAME) for name, o in (("vector_96x32", 8), ("vector", 36))),
-    *(("direct", (1, c, 5, 6), (o, c, 2, 2), SAME) for c, o in ((2, 3), (2, 4), (3, 4), (4, 4))),
-    ("depthwise", (1, 8, 5, 6), (8, 1, 3, 3), GROUPED),
+    *(("direct", (1, c, 5, 6), (o, c, 2, 2), SAME) for c, o in ((2, 3), (3, 4))),
     ("pointwise", (1, 20, 3, 3), (20, 20, 1, 1), {}),
-]
-POOLED = [  # with pooling in the same launch: name of the kernel, None for the one that suits best, x and w
-    *((None, (1, c, 8, 9), (9, c, 3, 3)) for c in (1, 3)),
-    *((name, (1, 8, 8, 9), (72, 8, 3, 3)) for name in ("gemm_128x16", "vector_128x32", "vector_64x64", "vector")),
 ]
 
 
 def _products(device):
     for rung in ladder.RUNGS:
         sizes = (8, 1000, 12) if rung == "split" else (20, 36, 24)
-        for layouts in LAYOUTS if rung.startswith(("vector", "buffered")) else LAYOUTS[:1]:
+        for layouts in LAYOUTS if rung == "buffered" else LAYOUTS[1:2]:
             case = row(*sizes, bias=True, layouts=layouts, relu=True)
             run(case, np.float32, make_inputs(case, np.float32), device, partial(ladder.forward, rung=rung))
     case = row(7, 5, 6)
@@ -136,8 +114,8 @@ def _tensor_products(device):
     """Products on tensor cores in each type."""
     for kind, rungs in tensor_plan.RUNGS.items():
         dtype = TYPES[kind]
-        for rung, layouts in product(rungs, LAYOUTS[:3]):
-            if runs_on(device, rung):
+        for rung, layouts in product(rungs, LAYOUTS):
+            if runs_on(device, rung) and (rung != "tma" or layouts == LAYOUTS[0]):
                 case = row(16, 1040 if rung == "split" else 48, 8, bias=True, layouts=layouts, relu=True)
                 with tf32(kind == "tf32"):
                     run(case, dtype, make_inputs(case, dtype), device, partial(ladder.forward, rung=rung))
@@ -157,16 +135,12 @@ def _convolutions(device):
         run(case, np.float32, make_inputs(case, np.float32), device, forced)
         if rung == "plain":
             run(case, np.float64, make_inputs(case, np.float64), device)
-    for name, x, w in POOLED:
-        case = convolution.pooled(x, w, (2, 2), (2, 2))
-        with mock.patch.object(conv2d, "chosen", lambda *_, name=name: name):
-            run(case, np.float32, make_inputs(case, np.float32), device)
 
 
 def _tensor_convolutions(device):
     """Convolutions on tensor cores, where a rung fits the type."""
     for kind, dtype in TYPES.items():
-        for rung in (*conv2d_ladder.ON_CORES, "split"):
+        for rung in ("tensor", "split"):
             channels = 40 if rung == "split" else 8
             for case in convolution.rows((1, channels, 5, 6), (channels, channels, 3, 3), **SAME):
                 forced = partial(getattr(conv2d, case.function), rung=rung)
@@ -176,7 +150,7 @@ def _tensor_convolutions(device):
 
 # ---- sums of losses --------------------------------------------------------------------------------------------------
 
-LOSSES = (3, 8), (3, 100), (4097, 4)  # rows and classes: added up in one part, in one, and in two
+LOSSES = (3, 8), (4097, 4)  # rows and classes
 
 
 def _losses(device, dtype):
@@ -188,7 +162,6 @@ def _losses(device, dtype):
         space = moved(np.zeros(losses.workspace(rows), np.uint8), device)
         losses.cross_entropy_total(*arrays, True, out, divisor, sums, space)
         losses.cross_entropy_total_grad(out, divisor, *arrays, sums, dx)
-        losses.cross_entropy_total(*arrays, True, out, divisor, sums, space, None, dx)
 
 
 # ---- optimisers ------------------------------------------------------------------------------------------------------
@@ -220,11 +193,9 @@ def run_all(device):
     _tensor_products(device)
     _convolutions(device)
     _tensor_convolutions(device)
-    for family, module in ((_losses, loss_kernels), (_optimizers, updates)):
+    for family in (_losses, _optimizers):
         family(device, np.float32)
         family(device, np.float64)
-        with mock.patch.object(module, "choose", lambda op, rung, misfits: "plain"):
-            family(device, np.float32)
 
 
 def main(device):

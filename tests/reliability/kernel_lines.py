@@ -2,8 +2,8 @@
 
     KERNEL_LINES=FILE python -m pytest -p tests.reliability.kernel_lines ...
 
-adds nothing to the tests but a file of "path:line" at their end. Lines are those that the PTX in the package has
-instructions for: what the compiler works out itself, or drops, has none.
+adds nothing to the tests but a file of "path:line" at their end. Lines are those that PTX has instructions for: what
+the compiler works out itself, or drops, has none.
 """
 
 import json
@@ -15,7 +15,6 @@ import pytest
 
 __all__ = ["executed", "lines_of_kernels"]
 
-PACKAGE = Path(__file__).resolve().parents[2] / "kernels" / "minigrad_kernels"
 FILE = re.compile(r'^\s*\.file\s+(\d+)\s+"([^"]+)"', re.M)
 PLACE = re.compile(r"\.loc\s+(\d+)\s+(\d+)\s+\d+(?:.*inlined_at\s+(\d+)\s+(\d+))?")
 ANY = re.compile(r"(?:@!?%\w+\s+)?[a-z][\w.]*\s.*;|(?:ret|trap);")
@@ -41,9 +40,11 @@ def lines_of(text):
     return found - {None}
 
 
-def lines_of_kernels(package=PACKAGE):
-    """All places of the kernels that ship with the package."""
-    return set().union(*(lines_of(file.read_text()) for file in sorted((package / "ptx").glob("*.ptx"))))
+def lines_of_kernels():
+    """All places of the kernels of the package."""
+    from minigrad_kernels.toolchain.cuda.kernel import all_kernels
+
+    return set().union(*(lines_of(kernel.ptx()) for kernel in all_kernels()))
 
 
 def executed(files):

@@ -6,7 +6,7 @@ into TILE numbers, so that innermost loops are long whatever the number of chann
 
 import numpy as np
 
-from ..bias.cpu import TILE, line_of, repeat
+from ..bias.cpu import TILE, line_of
 from ..toolchain import jit, share, shared, stack_array
 
 __all__ = ["gather_normalize", "pad_crop_normalize"]
@@ -16,6 +16,14 @@ SMALL = 1 << 14  # numbers; below it a second thread costs more than it brings
 
 def _run(kernel, size, *arguments):
     (kernel.alone if size < SMALL else kernel)(*arguments)
+
+
+@jit
+def repeat(vector, wide):
+    """As many copies of a vector, one behind the other, as fit into `wide`."""
+    for start in range(0, wide.size, vector.size):
+        for c in range(vector.size):
+            wide[start + c] = vector[c]
 
 
 @jit

@@ -1,4 +1,4 @@
-"""A bias on the columns of a matrix together with ReLU, and sums of columns.
+"""The gradient of a bias on the columns of a matrix together with ReLU, and sums of columns.
 
 Matrices are (N, C) arrays in C order, or (N, C, H, W) arrays that lie channels last: their columns are the C channels
 and their rows everything else. Sums are cut into parts by the shape alone and added in a fixed order, so they have
@@ -25,10 +25,10 @@ from ..toolchain.arguments import (
     type_of_sums,
     workspace_of,
 )
-from ..toolchain.widening import on_cuda, widened
+from ..toolchain.widening import widened
 from .plan import ALIGNMENT, cut
 
-__all__ = ["bias_relu", "bias_relu_grad", "column_sums", "workspace"]
+__all__ = ["bias_relu_grad", "column_sums", "workspace"]
 
 _calls = Checked()
 
@@ -61,26 +61,9 @@ def _vector(op, name, array, x, check=check_array):
     return alias(array)
 
 
-@widened("x", "out", native=on_cuda)
-def bias_relu(x, bias, out):
-    """The positive part of x plus a number for each column. NaN stays NaN.
-
-    Math    out = max(x + bias, 0)
-    Grads   dx, dbias = bias_relu_grad(g, out)
-    Shapes  x and out (N, C) or (N, C, H, W); bias (C,)
-    """
-    op = "bias_relu"
-    kernel = implementation(__name__, op, x)
-    if type(bias) is not type(x) or type(out) is not type(x):
-        check_one_kind(op, {"x": x, "bias": bias, "out": out})
-    matrix = _matrix(op, "x", x)
-    check_output(op, "out", out, x.shape, x.dtype)
-    kernel(matrix, _vector(op, "bias", bias, x), _matrix(op, "out", out))
-
-
-@widened("g out", "dx", native=on_cuda)
+@widened("g out", "dx")
 def bias_relu_grad(g, out, dx, dbias, workspace):
-    """The gradients of bias_relu. Where out is NaN, g passes, as in PyTorch.
+    """The gradients of out = max(x + bias, 0). Where out is NaN, g passes, as in PyTorch.
 
     Math    dx = 0 where out <= 0, else g;  dbias[c] = sum of dx over all axes but 1
     Grads   linear in g
@@ -106,7 +89,7 @@ def bias_relu_grad(g, out, dx, dbias, workspace):
     kernel(*matrices, dbias, workspace_of(op, workspace, _bytes(g.shape), "bias.workspace", g))
 
 
-@widened("x", native=on_cuda)
+@widened("x")
 def column_sums(x, out, workspace):
     """The sum of each column: the gradient of a bias.
 

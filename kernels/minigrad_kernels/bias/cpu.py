@@ -1,4 +1,4 @@
-"""Bias with ReLU, its gradient, and sums of columns on the CPU: every thread owns runs of whole rows.
+"""The gradient of a bias with ReLU, and sums of columns, on the CPU: every thread owns runs of whole rows.
 
 Narrow rows are taken as many at a time as fit into TILE elements, so that innermost loops are long; the vector of
 columns then repeats itself. A part (see plan.py) adds SHORT such lines in the element type and what they give in
@@ -10,12 +10,12 @@ import functools
 import numpy as np
 
 from ..checked import Call
-from ..elementwise.cpu import RUN, relu_grad_run
+from ..elementwise.cpu import relu_grad_run
 from ..toolchain import add, clear, elements, jit, share, shared, stack_array
 from ..toolchain.product import flat
 from .plan import ALIGNMENT, cut
 
-__all__ = ["bias_relu", "bias_relu_grad", "column_sums", "ready"]
+__all__ = ["bias_relu_grad", "column_sums", "ready"]
 
 SMALL = 1 << 14  # elements; below it a second thread costs more than it brings
 TILE = 256  # elements that are held on the stack
@@ -24,59 +24,13 @@ FEW = 256  # columns, whose sums take less time to allocate than to find in a wo
 SHORT = 16  # lines added in the element type
 
 
-# ---- forward -----------------------------------------------------------------------------------------------------
+# ---- sums --------------------------------------------------------------------------------------------------------
 
 
 @jit
 def line_of(columns):
     """The elements of as many rows as fit into TILE, at least one."""
     return max(1, TILE // columns) * columns
-
-
-@jit
-def repeat(vector, wide):
-    """As many copies of a vector, one behind the other, as fit into `wide`."""
-    for start in range(0, wide.size, vector.size):
-        for c in range(vector.size):
-            wide[start + c] = vector[c]
-
-
-@jit
-def add_relu(x, bias, out):
-    zero = out.dtype.type(0)
-    for k in range(out.size):
-        v = x[k] + bias[k]
-        out[k] = zero if v <= zero else v  # written so that NaN passes
-
-
-@jit
-def bias_relu_run(x, bias, out):
-    """Whole rows, whose first element is that of column 0."""
-    line = line_of(bias.size)
-    wide = bias
-    if line <= TILE:
-        wide = stack_array(TILE, bias, line)
-        repeat(bias, wide)
-    for start in range(0, x.size, line):
-        here = slice(start, min(x.size, start + line))
-        add_relu(x[here], wide[: here.stop - here.start], out[here])
-
-
-@shared
-def bias_relu_rows(team, x, bias, out):
-    columns = np.int64(bias.size)
-    run = max(1, RUN // columns) * columns
-    for piece in share((x.size + run - 1) // run, team):
-        start = piece * run
-        here = slice(start, min(x.size, start + run))
-        bias_relu_run(x[here], bias, out[here])
-
-
-def bias_relu(x, bias, out):
-    (bias_relu_rows.alone if x.size < SMALL else bias_relu_rows)(x.reshape(-1), bias, out.reshape(-1))
-
-
-# ---- sums --------------------------------------------------------------------------------------------------------
 
 
 @jit

@@ -1,6 +1,6 @@
-"""Bias with ReLU, its gradient, and sums of columns on CUDA: which rung runs, and how it is started.
+"""The gradient of a bias with ReLU, and sums of columns, on CUDA: which rung runs, and how it is started.
 
-Rungs: plain (cuda_plain.py), one thread an element or a partial sum; vector (cuda_vector.py), four elements in one
+Rungs: plain (cuda_plain.py), one thread a partial sum; vector (cuda_vector.py), four elements in one
 access by threads that keep to their columns. Both cut sums as plan.py says, and `add` then adds the sums of the parts
 where there are several.
 """
@@ -11,9 +11,9 @@ from ..errors import ShapeError
 from ..toolchain.cuda.memory import VECTOR, address, aligned
 from ..toolchain.cuda.rungs import choose
 from . import cuda_plain, cuda_vector
-from .plan import LINES, cut
+from .plan import cut
 
-__all__ = ["bias_relu", "bias_relu_grad", "column_sums"]
+__all__ = ["bias_relu_grad", "column_sums"]
 
 LIMIT = 1 << 31  # elements: places are 32-bit inside kernels
 THREADS = 256
@@ -25,28 +25,15 @@ def _rung(op, rung, matrix, *others):
         raise ShapeError(f"{op}: shape {matrix.shape} has {matrix.size} elements, wants less than {LIMIT}; split it")
     rows, columns = matrix.shape
     quads = matrix.size % 4 == 0 and cut(rows, columns).fold * columns % 4 == 0
-    fits = matrix.dtype != np.float64 and quads and aligned(matrix, *others, to=4 * matrix.itemsize)
-    wish = f"float32, sizes that are multiples of 4, and addresses that are multiples of {4 * matrix.itemsize}"
+    fits = matrix.dtype == np.float32 and quads and aligned(matrix, *others)
+    wish = f"float32, sizes that are multiples of 4, and addresses that are multiples of {VECTOR}"
     return choose(op, rung, {"plain": None, "vector": None if fits else wish})
 
 
-def bias_relu(x, bias, out, rung=None):
-    if not x.size:
-        return
-    rows, columns = x.shape
-    if _rung("bias_relu", rung, x, out) == "plain":
-        arguments = x, bias, out, x.size, columns
-        cuda_plain.RELU[x.dtype.name]((-(-x.size // THREADS),), (THREADS,), arguments)
-        return
-    plan = cut(rows, columns)
-    lines = -(-rows // plan.fold)
-    arguments = x, bias, out, x.size, columns, plan.fold * columns, lines, plan.tiles
-    cuda_vector.RELU[x.dtype.name]((plan.tiles * -(-lines // LINES),), (THREADS,), arguments)
-
-
 def _sums(op, rung, matrices, out, workspace):
-    """The kernels that sum columns, those of cuda_plain or of cuda_vector, on (x,) or on (g, out, dx)."""
-    first = matrices[0]
+    """The kernels that sum columns, of cuda_plain or of cuda_vector, on (x,) or on (g, out, dx)."""
+    first, relu = matrices[0], len(matrices) > 1
+    arrays = matrices if relu else (first, first, first)
     if not first.size:
         out.fill(0)
         return
@@ -56,13 +43,12 @@ def _sums(op, rung, matrices, out, workspace):
         start = -address(workspace) % VECTOR
         partial = workspace[start : start + plan.parts * columns * out.itemsize].view(out.dtype)
     if _rung(op, rung, *matrices) == "plain":
-        kernel = (cuda_plain.SUMS if len(matrices) == 1 else cuda_plain.GRAD)[first.dtype.name]
         count = plan.parts * columns
-        kernel((-(-count // THREADS),), (THREADS,), (*matrices, partial, rows, columns, plan.rows, count))
+        sizes = int(relu), rows, columns, plan.rows, count
+        cuda_plain.SUMS[first.dtype.name]((-(-count // THREADS),), (THREADS,), (*arrays, partial, *sizes))
     else:
-        kernel = (cuda_vector.SUMS if len(matrices) == 1 else cuda_vector.GRAD)[first.dtype.name]
-        sizes = first.size, columns, plan.fold, plan.tiles, plan.rows // plan.fold
-        kernel((plan.tiles * plan.parts,), (THREADS,), (*matrices, partial, *sizes))
+        sizes = int(relu), first.size, columns, plan.fold, plan.tiles, plan.rows // plan.fold
+        cuda_vector.sums_vector((plan.tiles * plan.parts,), (THREADS,), (*arrays, partial, *sizes))
     if plan.parts > 1:
         grid, block = (-(-columns // cuda_plain.WIDTH),), (cuda_plain.WIDTH, cuda_plain.HEIGHT)
         cuda_plain.ADD[out.dtype](grid, block, (partial, out, plan.parts, columns))

@@ -1,14 +1,11 @@
-"""The plain rung: one thread an element, or a partial sum of one column. Any shape.
-
-Elements of 16 bits are computed and summed in float32; biases and sums are float32 beside them.
-"""
+"""The plain rung: one thread a partial sum of one column. Any shape."""
 
 import numpy as np
 
 from ..toolchain.cuda import cuda, device, i32, kernel, u32
-from ..toolchain.cuda.halves import BF16, DOUBLE, F16, SINGLE, each
+from ..toolchain.cuda.halves import DOUBLE, SINGLE, each
 
-__all__ = ["ADD", "GRAD", "HEIGHT", "RELU", "SHORT", "SUMS", "WIDTH", "thread"]
+__all__ = ["ADD", "HEIGHT", "SHORT", "SUMS", "WIDTH", "thread"]
 
 SHORT = 16  # rows that are summed before their sum is added: so a long sum loses little
 WIDTH, HEIGHT = 32, 32  # threads of a block of `add`
@@ -20,51 +17,15 @@ def thread():
     return i32(cuda.blockIdx.x * cuda.blockDim.x + cuda.threadIdx.x)
 
 
-def _relu(half):
-    widen, narrow = half.widen, half.narrow
-
-    @half.plain("_* x, real* bias, _* out, i32 size, u32 columns")
-    def relu_plain(x, bias, out, size, columns):
-        """Thread i owns element i: x is read and out written once, and a number of bias is read for each element."""
-        i = thread()
-        if i < size:
-            v = widen(x[i]) + bias[u32(u32(i) % columns)]
-            zero = type(v)(0)
-            out[i] = narrow(zero if v <= zero else v)  # written so that NaN passes
-
-    return relu_plain
-
-
 def _sums(half):
-    real, widen = half.real, half.widen
+    real = half.real
 
-    @half.plain("_* x, real* partial, i32 rows, i32 columns, i32 share, i32 count")
-    def sums_plain(x, partial, rows, columns, share, count):
-        """Thread i owns one column of a part, which is `share` rows: x is read once, one number written a thread."""
-        i = thread()
-        if i < count:
-            r = i32(i32(u32(u32(i) // u32(columns))) * share)
-            k = i32(r * columns + i32(u32(u32(i) % u32(columns))))
-            stop = i32(r + min(share, i32(rows - r)))
-            total = real(0)
-            while r < stop:
-                end, short = i32(r + min(SHORT, i32(stop - r))), real(0)
-                while r < end:
-                    short += widen(x[k])
-                    k = i32(k + columns)
-                    r = i32(r + 1)
-                total += short
-            partial[i] = total
+    @half.plain("_* g, _* out, _* dx, real* partial, i32 relu, i32 rows, i32 columns, i32 share, i32 count")
+    def sums_plain(g, out, dx, partial, relu, rows, columns, share, count):
+        """Thread i owns one column of a part, which is `share` rows: g is read once, one number written a thread.
 
-    return sums_plain
-
-
-def _grad(half):
-    real, widen, narrow = half.real, half.widen, half.narrow
-
-    @half.plain("_* g, _* out, _* dx, real* partial, i32 rows, i32 columns, i32 share, i32 count")
-    def grad_plain(g, out, dx, partial, rows, columns, share, count):
-        """As sums_plain, of what goes to dx: g and out are read and dx written once."""
+        With relu, of what goes to dx: out is read and dx written once as well.
+        """
         i = thread()
         if i < count:
             r = i32(i32(u32(u32(i) // u32(columns))) * share)
@@ -75,16 +36,17 @@ def _grad(half):
             while r < stop:
                 end, short = i32(r + min(SHORT, i32(stop - r))), zero
                 while r < end:
-                    v = widen(g[k])  # read in any case, so that no load waits for the other
-                    v = zero if widen(out[k]) <= zero else v
-                    dx[k] = narrow(v)
+                    v = g[k]  # read in any case, so that no load waits for the other
+                    if relu:
+                        v = zero if out[k] <= zero else v
+                        dx[k] = v
                     short += v
                     k = i32(k + columns)
                     r = i32(r + 1)
                 total += short
             partial[i] = total
 
-    return grad_plain
+    return sums_plain
 
 
 def _add(half):
@@ -116,5 +78,5 @@ def _add(half):
     return add
 
 
-RELU, SUMS, GRAD = (each(make, SINGLE, DOUBLE, F16, BF16) for make in (_relu, _sums, _grad))
+SUMS = each(_sums, SINGLE, DOUBLE)
 ADD = {np.dtype(name): add for name, add in each(_add, SINGLE, DOUBLE).items()}  # by the type of sums

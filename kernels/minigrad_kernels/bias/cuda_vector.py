@@ -1,17 +1,20 @@
-"""The vector rung: four elements in one access by threads that keep to their columns: 128 bits of float32, 64 of
-float16 and bfloat16, which are computed and summed in float32. Biases and sums are float32 beside all three.
+"""The vector rung: four elements of float32 in one access of 128 bits, by threads that keep to their columns.
 
 A line (plan.py) is a run of whole rows in memory. Each thread owns four neighbouring elements of a piece of LINE
-elements of it, and the same four of the lines below: the same columns every time. So its biases and its sums stay in
-registers, and neighbouring threads read neighbouring memory however narrow the rows are.
+elements of it, and the same four of the lines below: the same columns every time. So its sums stay in registers, and
+neighbouring threads read neighbouring memory however narrow the rows are.
 """
 
-from ..elementwise.cuda_vector import passed, positive
-from ..toolchain.cuda import cuda, device, f32, i32, store4, u32
-from ..toolchain.cuda.halves import HALVES, SINGLE, each
-from .plan import LINE, LINES
+from ..toolchain.cuda import cuda, device, f32, i32, load4, store4, u32
+from ..toolchain.cuda.halves import SINGLE
+from .plan import LINE
 
-__all__ = ["GRAD", "RELU", "SUMS", "add4", "fold_and_write", "lines_below", "passed4"]
+__all__ = ["add4", "fold_and_write", "lines_below", "passed4", "sums_vector"]
+
+
+@device
+def passed(g, out):
+    return f32(0) if out <= f32(0) else g
 
 
 @device
@@ -22,11 +25,6 @@ def lines_below(first, most, lines, line, place, size):
 
 
 @device
-def positive4(v, b):
-    return positive(v[0] + b[0]), positive(v[1] + b[1]), positive(v[2] + b[2]), positive(v[3] + b[3])
-
-
-@device
 def add4(a, b):
     return a[0] + b[0], a[1] + b[1], a[2] + b[2], a[3] + b[3]
 
@@ -34,42 +32,6 @@ def add4(a, b):
 @device
 def passed4(g, out):
     return passed(g[0], out[0]), passed(g[1], out[1]), passed(g[2], out[2]), passed(g[3], out[3])
-
-
-def _relu(half):
-    load4, store4 = half.load4, half.store4
-
-    @half.vector("_* x, f32* bias, _* out, i32 size, u32 columns, i32 line, i32 lines, i32 tiles")
-    def relu_vector(x, bias, out, size, columns, line, lines, tiles):
-        """x is read and out written once, four elements at a time; a thread reads four biases for LINES lines."""
-        group = i32(u32(u32(cuda.blockIdx.x) // u32(tiles)))
-        place = i32(i32(cuda.blockIdx.x - group * tiles) * LINE + 4 * cuda.threadIdx.x)
-        first = i32(group * LINES)
-        count = lines_below(first, i32(LINES), lines, line, place, size)
-        if place < line and count > 0:
-            c = u32(place)
-            b = (
-                bias[u32(c % columns)],
-                bias[u32((c + 1) % columns)],
-                bias[u32((c + 2) % columns)],
-                bias[u32((c + 3) % columns)],
-            )
-            k = i32(first * line + place)
-            while count >= 4:
-                v0, v1 = load4(x, k), load4(x, i32(k + line))
-                v2, v3 = load4(x, i32(k + 2 * line)), load4(x, i32(k + 3 * line))
-                store4(out, k, positive4(v0, b))
-                store4(out, i32(k + line), positive4(v1, b))
-                store4(out, i32(k + 2 * line), positive4(v2, b))
-                store4(out, i32(k + 3 * line), positive4(v3, b))
-                k = i32(k + 4 * line)
-                count = i32(count - 4)
-            while count > 0:
-                store4(out, k, positive4(load4(x, k), b))
-                k = i32(k + line)
-                count = i32(count - 1)
-
-    return relu_vector
 
 
 @device
@@ -93,64 +55,31 @@ def fold_and_write(sums, total, partial, columns, fold, tiles, part, tile):
         k = i32(k + 256)
 
 
-def _sums(half):
-    load4 = half.load4
-
-    @half.vector("_* x, f32* partial, i32 size, i32 columns, i32 fold, i32 tiles, i32 share", half.words[:1])
-    def sums_vector(x, partial, size, columns, fold, tiles, share):
-        """x is read once, four elements at a time; each block writes the sums of its part."""
-        part = i32(u32(u32(cuda.blockIdx.x) // u32(tiles)))
-        tile = i32(cuda.blockIdx.x - part * tiles)
-        place, line, first = i32(tile * LINE + 4 * cuda.threadIdx.x), i32(fold * columns), i32(part * share)
-        lines = i32((u32(size) + u32(line) - u32(1)) // u32(line))
-        count = lines_below(first, share, lines, line, place, size)
-        total = f32(0), f32(0), f32(0), f32(0)
-        if place < line:
-            k = i32(first * line + place)
-            while count >= 4:
-                v0, v1 = load4(x, k), load4(x, i32(k + line))
-                v2, v3 = load4(x, i32(k + 2 * line)), load4(x, i32(k + 3 * line))
-                total = add4(total, add4(add4(v0, v1), add4(v2, v3)))
-                k = i32(k + 4 * line)
-                count = i32(count - 4)
-            while count > 0:
-                total = add4(total, load4(x, k))
-                k = i32(k + line)
-                count = i32(count - 1)
-        fold_and_write(cuda.shared.array(LINE, f32, alignment=16), total, partial, columns, fold, tiles, part, tile)
-
-    return sums_vector
-
-
-def _grad(half):
-    load4, store4 = half.load4, half.store4
-
-    @half.vector("_* g, _* out, _* dx, f32* partial, i32 size, i32 columns, i32 fold, i32 tiles, i32 share")
-    def grad_vector(g, out, dx, partial, size, columns, fold, tiles, share):
-        """g and out are read and dx is written once, four elements at a time; each block writes its part's sums."""
-        part = i32(u32(u32(cuda.blockIdx.x) // u32(tiles)))
-        tile = i32(cuda.blockIdx.x - part * tiles)
-        place, line, first = i32(tile * LINE + 4 * cuda.threadIdx.x), i32(fold * columns), i32(part * share)
-        lines = i32((u32(size) + u32(line) - u32(1)) // u32(line))
-        count = lines_below(first, share, lines, line, place, size)
-        total = f32(0), f32(0), f32(0), f32(0)
-        if place < line:
-            k = i32(first * line + place)
-            while count >= 2:
-                g0, g1 = load4(g, k), load4(g, i32(k + line))
-                d0, d1 = passed4(g0, load4(out, k)), passed4(g1, load4(out, i32(k + line)))
-                store4(dx, k, d0)
-                store4(dx, i32(k + line), d1)
-                total = add4(total, add4(d0, d1))
-                k = i32(k + 2 * line)
-                count = i32(count - 2)
-            if count > 0:
-                d0 = passed4(load4(g, k), load4(out, k))
-                store4(dx, k, d0)
-                total = add4(total, d0)
-        fold_and_write(cuda.shared.array(LINE, f32, alignment=16), total, partial, columns, fold, tiles, part, tile)
-
-    return grad_vector
-
-
-RELU, SUMS, GRAD = (each(make, SINGLE, *HALVES) for make in (_relu, _sums, _grad))
+@SINGLE.vector("_* g, _* out, _* dx, f32* partial, i32 relu, i32 size, i32 columns, i32 fold, i32 tiles, i32 share")
+def sums_vector(g, out, dx, partial, relu, size, columns, fold, tiles, share):
+    """g is read once, four elements at a time; each block writes its part's sums. With relu, out is read and dx written
+    once as well."""
+    part = i32(u32(u32(cuda.blockIdx.x) // u32(tiles)))
+    tile = i32(cuda.blockIdx.x - part * tiles)
+    place, line, first = i32(tile * LINE + 4 * cuda.threadIdx.x), i32(fold * columns), i32(part * share)
+    lines = i32((u32(size) + u32(line) - u32(1)) // u32(line))
+    count = lines_below(first, share, lines, line, place, size)
+    total = f32(0), f32(0), f32(0), f32(0)
+    if place < line:
+        k = i32(first * line + place)
+        while count >= 2:
+            g0, g1 = load4(g, k), load4(g, i32(k + line))
+            if relu:
+                g0, g1 = passed4(g0, load4(out, k)), passed4(g1, load4(out, i32(k + line)))
+                store4(dx, k, g0)
+                store4(dx, i32(k + line), g1)
+            total = add4(total, add4(g0, g1))
+            k = i32(k + 2 * line)
+            count = i32(count - 2)
+        if count > 0:
+            g0 = load4(g, k)
+            if relu:
+                g0 = passed4(g0, load4(out, k))
+                store4(dx, k, g0)
+            total = add4(total, g0)
+    fold_and_write(cuda.shared.array(LINE, f32, alignment=16), total, partial, columns, fold, tiles, part, tile)

@@ -1,17 +1,11 @@
-"""A bias with ReLU, its gradient, and sums of columns, by definition: NumPy, float64.
+"""The gradient of a bias with ReLU, and sums of columns, by definition: NumPy, float64.
 
 Columns are axis 1 of (N, C) and of (N, C, H, W) arrays; rows are all other axes.
 """
 
 import numpy
 
-__all__ = ["bias_relu", "bias_relu_grad", "column_sums"]
-
-
-def bias_relu(x, bias, xp=numpy):
-    x, bias = xp.array(x, dtype=float), xp.array(bias, dtype=float)
-    z = x + xp.reshape(bias, (1, -1) + (1,) * (len(x.shape) - 2))
-    return xp.where(z <= 0, 0.0, z)
+__all__ = ["bias_relu_grad", "column_sums"]
 
 
 def column_sums(x, xp=numpy):

@@ -10,8 +10,8 @@ Shapes  x, dx (N, C, H, W), w, dw (O, C/G, P, Q), out, g (N, O, I, J); stride, p
         vertical first. Images lie channels last in memory, filters (P, Q, C/G, O): see layout.py
         workspace: bytes, at least workspace(...) of them, or a function (bytes, output) that gives them
 Types   float16, bfloat16, float32 or float64, one for all arrays; beside the first two the output may be float32.
-        Sums of 16 bits are float32. In the mode tf32, operands of float32 are rounded to TF32 first: on a GPU where
-        its tensor cores take the channels, on the CPU always
+        Sums of 16 bits are float32. In the mode tf32, operands of float32 are rounded to TF32 first on a GPU
+        whose tensor cores take the channels
 Errors  ValueError for shapes, values, layouts or a workspace that do not fit, TypeError for other types
 """
 
@@ -26,7 +26,7 @@ from ..toolchain.arguments import check_one_kind, check_output, workspace_of
 from ..toolchain.tf32_mode import mode as tf32
 from ..toolchain.widening import is_half, widened
 from .geometry import as_tuple, output_shape
-from .winograd_mode import asked
+from .winograd_mode import mode as winograd
 
 __all__ = ["forward", "forward_pooled", "input_grad", "output_shape", "weight_grad", "workspace"]
 
@@ -71,7 +71,7 @@ _spaces = Checked()
 
 def _conditions():
     """What the way that a call takes depends on beside its arguments."""
-    return threads(), asked(), tf32()
+    return threads(), winograd(), tf32()
 
 
 def _kept(shapes, given, out):
@@ -110,6 +110,8 @@ def workspace(direction, x_shape, w_shape, stride, padding, dilation, groups, dt
         dtype = np.float32  # what 16 bits are widened to
     if np.dtype(dtype) not in FLOATS and not is_half(np.dtype(dtype)):
         raise KindError(f"conv2d: x is {np.dtype(dtype)}, wants float32 or float64")
+    if direction == "forward_pooled" and backend(device) == "cuda":
+        return 0
     wanted = implementation(__name__, "workspace", device)
     found = wanted(direction, tuple(x_shape), tuple(w_shape), *settings, np.dtype(dtype).itemsize)
     return _spaces.keep(shapes, given, found) if known else found
@@ -131,8 +133,11 @@ def _native(direction, image, filters):
 
     def native(*arguments):
         settings = arguments[4:8] if direction == "forward" else arguments[2:6]
+        (first, second), out = arguments[:2], arguments[8 if direction == "forward" else 6]
         shapes = arguments[image].shape, arguments[filters].shape
-        return _on_cores(direction, arguments[0], *shapes, _settings(arguments[0], *settings))
+        if not _on_cores(direction, first, *shapes, _settings(first, *settings)):
+            return False
+        return implementation(__name__, "aligned", first)(first, second, out)
 
     return native
 
@@ -196,8 +201,7 @@ def forward_pooled(
     if (call := _kept(shapes, given, out)) is None or not positions.flags.writeable:
         settings = _settings(x, stride, padding, dilation, groups)
         windows = _check_pooled(op, x, w, bias, relu, settings, sizes, out, positions)
-        bytes_do = positions.dtype == np.uint8
-        if is_half(x.dtype) and not (bytes_do and _on_cores("forward", x, x.shape, w.shape, settings)):
+        if is_half(x.dtype) or backend(x) == "cuda":
             _convolve_and_pool(x, w, bias, relu, settings, windows, out, positions)
             return
         call = _keep("forward_pooled", x, x.shape, w.shape, settings, shapes, given, windows, out.shape[2:])
@@ -205,7 +209,7 @@ def forward_pooled(
 
 
 def _convolve_and_pool(x, w, bias, relu, settings, windows, out, positions):
-    """forward_pooled of 16 bits where there is no kernel for it: of sums that round to equals, the first counts."""
+    """forward_pooled where there is no kernel for it: of sums of 16 bits that round to equals, the first counts."""
     n, o, i, j = output_shape(x.shape, w.shape, None, *settings)
     convolved = np.empty_like(x, shape=(n, i, j, o), order="C").transpose(0, 3, 1, 2)
     forward(x, w, bias, relu, *settings, convolved, lambda size, like: np.empty_like(like, np.uint8, shape=(size,)))

@@ -1,4 +1,4 @@
-"""Convolution and its two gradients on the CPU: plans of plan.py run by toolchain/product.py."""
+"""Convolution and its two gradients on the CPU: plans of the files *_plan.py, run by toolchain/product.py."""
 
 from collections.abc import Callable
 from functools import lru_cache, partial
@@ -9,12 +9,10 @@ import numpy as np
 
 from .. import pool2d
 from ..elementwise.cpu import add_residual
-from ..layout import CHANNELS_LAST, FILTER
+from ..layout import FILTER
 from ..toolchain import alias, threads
 from ..toolchain.pooling import Windows
 from ..toolchain.product import ALIGNMENT, Plan, aligned, flat, runner, scratch_bytes
-from ..toolchain.tf32_mode import mode as tf32
-from .cpu_tf32 import rounded_bytes, rounding
 from .filter_plan import Layout, add_pairwise, fold, partial_count
 from .filters import FilterRows, copied, filter_rows, transposed
 from .geometry import Geometry, output_shape
@@ -100,15 +98,11 @@ def _near(direction, geometry, plain):
 
 def workspace(direction, x_shape, w_shape, stride, padding, dilation, groups, itemsize):
     """Bytes of workspace for a direction; see the launcher."""
-    settings, extra = (stride, padding, dilation, groups), 0
-    if tf32() and itemsize == 4:
-        convolved = prod(output_shape(x_shape, w_shape, None, *settings))
-        read = {"input_grad": (convolved, prod(w_shape)), "weight_grad": (convolved, prod(x_shape))}
-        extra = rounded_bytes(*read.get(direction, (prod(x_shape), prod(w_shape))))
+    settings = stride, padding, dilation, groups
     if direction == "forward_pooled":
-        return _pooled(x_shape, w_shape, *settings, itemsize, threads(), mode()).bytes + extra
+        return _pooled(x_shape, w_shape, *settings, itemsize, threads(), mode()).bytes
     ways = _ways(direction, x_shape, w_shape, *settings, itemsize, threads(), mode())
-    return max(ways.near.bytes, winograd_bytes(direction, x_shape, w_shape, settings, itemsize)) + extra
+    return max(ways.near.bytes, winograd_bytes(direction, x_shape, w_shape, settings, itemsize))
 
 
 def ready(direction, x_shape, w_shape, settings, itemsize, windows=None, made=None):
@@ -117,8 +111,7 @@ def ready(direction, x_shape, w_shape, settings, itemsize, windows=None, made=No
         ways = _with_pooling(x_shape, w_shape, settings, windows, made, itemsize, threads(), mode())
     else:
         ways = _ways(direction, x_shape, w_shape, *settings, itemsize, threads(), mode())
-    run = partial(DIRECTIONS[direction], ways)
-    return rounding(run, *READ[direction]) if tf32() and itemsize == 4 else run
+    return partial(DIRECTIONS[direction], ways)
 
 
 def _carve(setup, workspace, array):
@@ -260,4 +253,3 @@ DIRECTIONS = {
     "input_grad": _input_grad,
     "weight_grad": _weight_grad,
 }
-READ = {name: (CHANNELS_LAST, CHANNELS_LAST if name == "weight_grad" else FILTER) for name in DIRECTIONS}

@@ -1,13 +1,13 @@
-"""A rung of the convolution for images of few channels: the filters in shared memory, and no tile of the images."""
+"""A rung of the convolution for images of one channel: the filters in shared memory, and no tile of the images."""
 
 from ..toolchain.cuda import cuda, device, f32, i32, i64, kernel, load4, offset, outer_product, u32, unroll
-from .cuda_parts import POOLING, QUAD, make_classes, make_write, split
-from .cuda_pooled import make_pooled_write
+from .cuda_parts import QUAD, SIGNATURE, make_classes, make_write, split
 
-__all__ = ["DIRECT", "MADE", "PIXELS", "POOLED", "THREADS", "WIDEST", "pixels_of", "width_of"]
+__all__ = ["MADE", "PIXELS", "THREADS", "WIDEST", "direct", "pixels_of", "width_of"]
 
 THREADS = 128
 PIXELS, MADE = 4, 8  # of a thread: pixels, and channels that it makes of each
+SUMS = PIXELS * MADE
 WIDEST = 64  # channels that a block makes
 
 
@@ -32,89 +32,66 @@ def copy_filters(tile, filters, steps, width, left, result_c):
     cuda.syncthreads()
 
 
-def make_direct(channels, pooled=False):
-    """The rung for images of so many channels in each group; pooled: with the maximum over windows behind it."""
-    sums, words = PIXELS * MADE, PIXELS * channels
-    axis, pixel, target = make_classes(False, pooled)
-    write = make_pooled_write(PIXELS, MADE, 0) if pooled else make_write(PIXELS, MADE, 0, target, False)
-    variant = f"{channels}_{'pooled' if pooled else 'forward'}"
-
-    @kernel(POOLING, threads=THREADS, blocks=4, opcodes=("STG.E.128",), variant=variant)
-    def direct(
-        source, filters, bias, residual, result, images, source_h, source_w, source_c, result_h, result_w, result_c,
-        filter_h, filter_w, stride_h, stride_w, padding_h, padding_w, dilation_h, dilation_w, groups, depth, slices,
-        flags, positions,
-    ):  # fmt: skip
-        """One idea: sums so short that a block holds all its filters, so only they need shared memory.
-
-        Each thread makes 8 channels of 4 pixels. Those of a warp that make other channels of the same pixel read the
-        same words of x; other taps read them again while they are in the first cache.
-
-        Traffic    x is read once for each tap and each 64 channels, w once for each block
-        Resources  up to 48 KB of shared memory; one barrier
-        """
-        tile = cuda.shared.array(0, f32, alignment=16)
-        total, read = cuda.local.array(sums, f32), cuda.local.array(words, f32)
-        h, v, at = cuda.local.array(PIXELS, i32), cuda.local.array(PIXELS, i32), cuda.local.array(PIXELS, i32)
-        made, group = split(result_c, groups)[0], i32(cuda.blockIdx.z)
-        left = i32(made - cuda.blockIdx.y * WIDEST)
-        eighths = i32(u32(min(left, WIDEST) + (MADE - 1)) // u32(MADE))
-        width, across, column = (
-            i32(eighths * MADE),
-            i32(eighths * QUAD),
-            i32(i32(group * made) + cuda.blockIdx.y * WIDEST),
-        )
-        steps = i32(i32(filter_h * filter_w) * channels)
-        copy_filters(tile, offset(filters, i64(column)), steps, width, left, result_c)
-
-        vertical = axis(i32(0), result_h, filter_h, stride_h, padding_h, dilation_h)
-        horizontal = axis(i32(0), result_w, filter_w, stride_w, padding_w, dilation_w)
-        pixels, together = i32(images * i32(result_h * result_w)), split(i32(THREADS), eighths)[0]
-        row, eighth = split(i32(cuda.threadIdx.x), eighths)
-        if row >= together:  # threads left over
-            return
-        apart = i32(1) if pooled else together  # from one pixel of a thread to the next: a window's are its own
-        row = i32(cuda.blockIdx.x * i32(together * PIXELS) + (row * PIXELS if pooled else row))
-        for j in range(PIXELS):
-            unroll(0)
-            image, i, k = pixel(min(i32(row + j * apart), i32(pixels - 1)), vertical, horizontal)
-            h[j], v[j] = i32(i * stride_h - padding_h), i32(k * stride_w - padding_w)
-            at[j] = i32(i32(i32(i32(image * source_h + h[j]) * source_w) + v[j]) * source_c + group * channels)
-        for i in range(sums):
-            total[i] = f32(0)
-
-        place, p = i32(eighth * QUAD), i32(0)
-        while p < filter_h:
-            down, q = i32(p * dilation_h), i32(0)
-            while q < filter_w:
-                along = i32(q * dilation_w)
-                further = i32(i32(down * source_w + along) * source_c)
-                for j in range(PIXELS):
-                    unroll(0)
-                    inside = u32(i32(h[j] + down)) < u32(source_h) and u32(i32(v[j] + along)) < u32(source_w)
-                    start = offset(source, i64(i32(at[j] + further)))
-                    for c in range(channels):
-                        unroll(0)
-                        read[c * PIXELS + j] = start[c] if inside else f32(0)
-                for c in range(channels):
-                    unroll(0)
-                    four = read[c * PIXELS], read[c * PIXELS + 1], read[c * PIXELS + 2], read[c * PIXELS + 3]
-                    outer_product(total, four, load4(tile, place) + load4(tile, i32(place + across)))
-                    place = i32(place + width)
-                q = i32(q + 1)
-            p = i32(p + 1)
-
-        column = i32(column + eighth * QUAD)
-        left = i32(left - eighth * QUAD)
-        sizes = result_h, result_w, result_c
-        start, beside = offset(result, i64(column)), offset(residual, i64(column))
-        write(
-            total, start, bias, beside, row, apart, column, across, pixels, left, vertical, horizontal, sizes, flags,
-            positions,
-        )  # fmt: skip
-
-    return direct
+axis, pixel, target = make_classes(False)
+write = make_write(PIXELS, MADE, 0, target, False)
 
 
-DIRECT = {channels: make_direct(channels) for channels in (1, 2, 3, 4)}
-POOLED = {channels: make_direct(channels, True) for channels in (1, 3)}
+@kernel(SIGNATURE, threads=THREADS, blocks=4, opcodes=("STG.E.128",))
+def direct(
+    source, filters, bias, residual, result, images, source_h, source_w, source_c, result_h, result_w, result_c,
+    filter_h, filter_w, stride_h, stride_w, padding_h, padding_w, dilation_h, dilation_w, groups, depth, slices,
+    flags,
+):  # fmt: skip
+    """One idea: sums so short that a block holds all its filters, so only they need shared memory.
+
+    Each thread makes 8 channels of 4 pixels. Those of a warp that make other channels of the same pixel read the
+    same words of x; other taps read them again while they are in the first cache.
+
+    Traffic    x is read once for each tap and each 64 channels, w once for each block
+    Resources  up to 48 KB of shared memory; one barrier
+    """
+    tile = cuda.shared.array(0, f32, alignment=16)
+    total, read = cuda.local.array(SUMS, f32), cuda.local.array(PIXELS, f32)
+    h, v, at = cuda.local.array(PIXELS, i32), cuda.local.array(PIXELS, i32), cuda.local.array(PIXELS, i32)
+    column = i32(cuda.blockIdx.y * WIDEST)
+    left = i32(result_c - column)
+    eighths = i32(u32(min(left, WIDEST) + (MADE - 1)) // u32(MADE))
+    width, across = i32(eighths * MADE), i32(eighths * QUAD)
+    copy_filters(tile, offset(filters, i64(column)), i32(filter_h * filter_w), width, left, result_c)
+
+    vertical = axis(i32(0), result_h, filter_h, stride_h, padding_h, dilation_h)
+    horizontal = axis(i32(0), result_w, filter_w, stride_w, padding_w, dilation_w)
+    pixels, together = i32(images * i32(result_h * result_w)), split(i32(THREADS), eighths)[0]
+    row, eighth = split(i32(cuda.threadIdx.x), eighths)
+    if row >= together:  # threads left over
+        return
+    row = i32(cuda.blockIdx.x * i32(together * PIXELS) + row)
+    for j in range(PIXELS):
+        unroll(0)
+        image, i, k = pixel(min(i32(row + j * together), i32(pixels - 1)), vertical, horizontal)
+        h[j], v[j] = i32(i * stride_h - padding_h), i32(k * stride_w - padding_w)
+        at[j] = i32(i32(i32(image * source_h + h[j]) * source_w) + v[j])
+    for i in range(SUMS):
+        total[i] = f32(0)
+
+    place, p = i32(eighth * QUAD), i32(0)
+    while p < filter_h:
+        down, q = i32(p * dilation_h), i32(0)
+        while q < filter_w:
+            along = i32(q * dilation_w)
+            for j in range(PIXELS):
+                unroll(0)
+                inside = u32(i32(h[j] + down)) < u32(source_h) and u32(i32(v[j] + along)) < u32(source_w)
+                read[j] = source[i64(i32(at[j] + i32(down * source_w + along)))] if inside else f32(0)
+            four = read[0], read[1], read[2], read[3]
+            outer_product(total, four, load4(tile, place) + load4(tile, i32(place + across)))
+            place, q = i32(place + width), i32(q + 1)
+        p = i32(p + 1)
+
+    column = i32(column + eighth * QUAD)
+    left = i32(left - eighth * QUAD)
+    sizes = result_h, result_w, result_c
+    start, beside = offset(result, i64(column)), offset(residual, i64(column))
+    write(
+        total, start, bias, beside, row, together, column, across, pixels, left, vertical, horizontal, sizes, flags
+    )  # fmt: skip

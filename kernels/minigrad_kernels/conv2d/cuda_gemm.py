@@ -5,27 +5,24 @@ The product is as cuda_parts.py says: A holds what each pixel reads, B are the f
 
 from ..matmul.cuda_vector import make_sums
 from ..toolchain.cuda import cuda, device, f32, i32, i64, kernel, load4, offset, u32, unroll
-from .cuda_parts import POOLING, QUAD, STEPS, TABLE, advance, find_step, make_own, make_parts, make_write
-from .cuda_pooled import make_pooled_write
+from .cuda_parts import QUAD, SIGNATURE, STEPS, TABLE, advance, find_step, make_own, make_parts, make_write
 
-__all__ = ["GEMM", "POOLED"]
+__all__ = ["GEMM", "TILE"]
+
+TILE, ROW_SUMS, COLUMN_SUMS = (128, 16), 4, 4
 
 
-def make_gemm(rows, columns, row_sums, column_sums, adjoint, pooled=False):
-    """The rung for tiles of rows x columns, in each thread a block of row_sums x column_sums of them.
-
-    pooled: with the maximum over windows behind it, as cuda_pooled.py says
-    """
+def make_gemm(adjoint):
+    """The rung of a direction."""
+    (rows, columns), row_sums, column_sums = TILE, ROW_SUMS, COLUMN_SUMS
     down, across = rows // row_sums, columns // column_sums
     threads = down * across
     apart = threads // STEPS  # threads lie along the sums, as channels do in memory
     lines, b_count = rows // apart, columns * STEPS // threads
     b_apart = apart if adjoint else threads // columns  # columns or steps; filters of out lie along its channels
-    prepare, write_taps, find_pixels, target = make_parts(adjoint, rows, lines, apart, threads, pooled=pooled)
+    prepare, write_taps, find_pixels, target = make_parts(adjoint, rows, lines, apart, threads)
     own, (_, multiply, _) = make_own(columns, column_sums), make_sums(rows, columns, row_sums, column_sums)
     write = make_write(row_sums, column_sums, down * QUAD, target, adjoint)
-    if pooled:
-        write = make_pooled_write(row_sums, column_sums, down * QUAD)
     a_pitch, b_pitch, sums = rows + QUAD, columns + QUAD, row_sums * column_sums
     a_size, b_size = STEPS * a_pitch, STEPS * b_pitch
 
@@ -49,13 +46,11 @@ def make_gemm(rows, columns, row_sums, column_sums, adjoint, pooled=False):
             else:
                 filters, place, step = offset(filters, next_step), i32(place + b_apart * b_pitch), i32(step + b_apart)
 
-    variant = f"{rows}x{columns}_{'input_grad' if adjoint else 'pooled' if pooled else 'forward'}"
-
-    @kernel(POOLING, threads=threads, blocks=512 // threads, variant=variant)
+    @kernel(SIGNATURE, threads=threads, blocks=512 // threads, variant="input_grad" if adjoint else "forward")
     def gemm(
         source, filters, bias, residual, result, images, source_h, source_w, source_c, result_h, result_w, result_c,
         filter_h, filter_w, stride_h, stride_w, padding_h, padding_w, dilation_h, dilation_w, groups, depth, slices,
-        flags, positions,
+        flags,
     ):  # fmt: skip
         """One idea: tiles of the product in shared memory, blocks of its sums in registers.
 
@@ -117,27 +112,11 @@ def make_gemm(rows, columns, row_sums, column_sums, adjoint, pooled=False):
         sizes = result_h, result_w, result_c
         left = i32(makes - column)
         write(
-            total,
-            start,
-            bias,
-            offset(residual, channel),
-            row,
-            1,
-            channel,
-            across * QUAD,
-            pixels,
-            left,
-            vertical,
-            horizontal,
-            sizes,
-            flags,
-            positions,
-        )
+            total, start, bias, offset(residual, channel), row, 1, channel, across * QUAD, pixels, left, vertical,
+            horizontal, sizes, flags,
+        )  # fmt: skip
 
     return gemm
 
 
-# For layers with odd numbers of channels: most, and those that make few channels.
-SUMS = {(64, 64): (8, 4), (128, 16): (4, 4)}
-GEMM = {(*tile, adjoint): make_gemm(*tile, *sums, adjoint) for tile, sums in SUMS.items() for adjoint in (False, True)}
-POOLED = {(128, 16): make_gemm(128, 16, *SUMS[128, 16], False, True)}
+GEMM = {adjoint: make_gemm(adjoint) for adjoint in (False, True)}

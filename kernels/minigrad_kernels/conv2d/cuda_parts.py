@@ -15,12 +15,12 @@ blockIdx.x counts tiles down the pixels, y tiles across the channels of a group,
 of the sums, the last ones fastest.
 """
 
-from ..matmul.cuda_parts import BIAS, NOTHING, RELU, RESIDUAL, WIDE, bias_of, finish, finish_beside, least_of, residual4
+from ..matmul.cuda_parts import BIAS, NOTHING, RELU, RESIDUAL, WIDE, bias_of, finish, least_of, residual4
 from ..toolchain.cuda import cuda, device, f32, i32, i64, offset, store4, u32, unroll
 
 __all__ = [
-    "BASE", "BIAS", "COUNT", "FROM", "HOP", "MOST_TAPS", "NOTHING", "POOLING", "QUAD", "REACH", "RELU", "RESIDUAL",
-    "SIGNATURE", "STEP", "STEPS", "TABLE", "TAPS", "WIDE", "advance", "bias_of", "find_step", "finish_beside",
+    "BASE", "BIAS", "COUNT", "FROM", "HOP", "MOST_TAPS", "NOTHING", "QUAD", "REACH", "RELU", "RESIDUAL",
+    "SIGNATURE", "STEP", "STEPS", "TABLE", "TAPS", "WIDE", "advance", "bias_of", "find_step",
     "least_of", "make_classes", "make_own", "make_parts", "make_write", "signature_of", "split",
 ]  # fmt: skip
 
@@ -43,7 +43,6 @@ def signature_of(pointer):
 
 
 SIGNATURE = signature_of("f32*")
-POOLING = f"{SIGNATURE}, u8* positions"  # of rungs some of whose kernels pool (cuda_pooled.py); the others get 0
 
 
 # An axis of one class, in the words of the formula above: a tuple of these. COUNT: its pixels.
@@ -97,20 +96,13 @@ def advance(step, by, channels):
     return tap, channel
 
 
-def make_classes(adjoint, pooled=False):
-    """Functions of a direction: its axis, and where pixels of a class lie.
-
-    pooled: pixels are numbered by windows of 2 x 2; the axes have as many as lie in whole windows
-    """
+def make_classes(adjoint):
+    """Functions of a direction: its axis, and where pixels of a class lie."""
     axis = adjoint_axis if adjoint else forward_axis
 
     @device
     def pixel(number, vertical, horizontal):
         """(image, row, column) of a pixel of the class."""
-        if pooled:
-            rest, column = split(i32(number >> 2), i32(horizontal[COUNT] >> 1))
-            image, row = split(rest, i32(vertical[COUNT] >> 1))
-            return image, i32(2 * row + ((number >> 1) & 1)), i32(2 * column + (number & 1))
         rest, column = split(number, horizontal[COUNT])
         image, row = split(rest, vertical[COUNT])
         return image, row, column
@@ -127,9 +119,9 @@ def make_classes(adjoint, pooled=False):
     return axis, pixel, target
 
 
-def make_parts(adjoint, rows, copies, apart, threads, tile_steps=STEPS, pooled=False):
+def make_parts(adjoint, rows, copies, apart, threads, tile_steps=STEPS):
     """Functions of a direction, for tiles of so many rows of which a thread copies some that lie so far apart."""
-    axis, pixel, target = make_classes(adjoint, pooled)
+    axis, pixel, target = make_classes(adjoint)
 
     @device
     def prepare(images, result, kernel, stride, padding, dilation, channels, groups, depth, slices):
@@ -239,8 +231,7 @@ def make_write(row_sums, column_sums, rows_apart, target, adjoint):
 
     @device
     def write(
-        total, start, bias, beside, row, apart, column, across, pixels, left, vertical, horizontal, sizes, flags,
-        positions,
+        total, start, bias, beside, row, apart, column, across, pixels, left, vertical, horizontal, sizes, flags
     ):  # fmt: skip
         """From pixel `row` of the class on, neighbours so far apart, and from channel `column` on, one block of columns
         so far `across` from the other; `left` channels are left in the group.

@@ -10,11 +10,11 @@ from typing import NamedTuple
 from ..errors import ShapeError
 from ..matmul.plan import BLOCKS, LEAST_DEPTH, LIMIT, WORTH
 
-__all__ = ["CORES", "FEW", "Work", "tiles_of", "work_of"]
+__all__ = ["CORES", "FEW", "TILE_ON_CORES", "Work", "tile_of", "tiles_of", "work_of"]
 
 ROOM = 1 << 10  # places beyond the last element that kernels count to
 FEW = 3  # channels that are made, up to which tiles are not worth their empty columns
-TILES = {16: (128, 16), 32: (128, 32)}  # for so many channels at most
+TILE_ON_CORES = 128, 64  # pixels and channels
 CORES = ("float16", "bfloat16", "tf32")  # what tensor cores multiply
 
 
@@ -96,24 +96,9 @@ def _check(op, work):
             raise ShapeError(f"{op}: {what} takes {number}, wants less than {LIMIT - ROOM}; split the images")
 
 
-def _tile(makes, pixels, parts):
-    """The tile that suits so many channels; for more than 32 it is smaller where the blocks would be few."""
-    for most, tile in TILES.items():
-        if makes <= most:
-            return tile
-    many = parts * tiles_of(pixels, 128) * tiles_of(makes, 64) >= BLOCKS
-    return (128, 64) if many else (64, 64)
-
-
-def _tile_on_cores(makes, pixels, parts, kind):
-    """The tile on tensor cores: large ones read least, but not where columns would be idle, or the blocks few."""
-    if makes <= 32:
-        return 128, 32
-    blocks = parts * tiles_of(pixels, 128) * tiles_of(makes, 64)
-    if kind != "tf32" and blocks < BLOCKS:
-        return 64, 64
-    wide = 2 * tiles_of(makes, 128) == tiles_of(makes, 64) and blocks >= 2 * BLOCKS
-    return (128, 128) if wide and kind != "tf32" else (128, 64)
+def tile_of(makes):
+    """The tile of the vector rung that suits so many channels: columns that nobody needs are multiplied as well."""
+    return (128, 16) if makes <= 32 else (128, 64)
 
 
 def _cut(steps, blocks):
@@ -145,7 +130,7 @@ def work_of(direction, x_shape, w_shape, out_size, stride, padding, dilation, gr
     classes, makes = prod(apart), result[2] // groups
     steps = prod(taps) * (source[2] // groups)
     parts = classes * groups
-    tile = _tile_on_cores(makes, pixels, parts, kind) if kind in CORES else _tile(makes, pixels, parts)
+    tile = TILE_ON_CORES if kind in CORES else tile_of(makes)
     blocks = parts * tiles_of(pixels, tile[0]) * tiles_of(makes, tile[1])
     cut = kind in CORES or (kernel != (1, 1) and makes > FEW)
     slices, depth = _cut(steps, blocks) if cut else (1, steps)

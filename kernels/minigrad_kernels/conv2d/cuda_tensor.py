@@ -1,18 +1,53 @@
-"""Rung 4 of the convolution and of its input gradient: products on tensor cores, for float16 and bfloat16.
+"""Rung 4 of the convolution and of its input gradient: tensor cores, and copies that travel by themselves.
 
-As in all tile rungs, the product is as cuda_parts.py says: A is gathered from the source, B are the filters.
+As in all tile rungs, the product is as cuda_parts.py says: A is gathered from the source, B are the filters. float16,
+bfloat16, and float32 rounded to TF32; channels are multiples of what 16 bytes hold.
 """
 
 from ..matmul.cuda_fragments import CORES, make_ends, make_products, make_tile
 from ..matmul.cuda_split import SUMS
-from ..toolchain.cuda import cuda, device, f32, i32, i64, kernel, load4, offset, u16, u32, unroll
-from .cuda_parts import BIAS, NOTHING, QUAD, RESIDUAL, TABLE, advance, least_of, make_parts, signature_of, split
+from ..toolchain.cuda import (
+    cp_async,
+    cp_async_commit,
+    cp_async_wait,
+    cuda,
+    device,
+    f32,
+    global_address,
+    i32,
+    i64,
+    kernel,
+    load4,
+    offset,
+    shared_address,
+    u32,
+    unroll,
+)
+from .cuda_parts import (
+    BIAS,
+    NOTHING,
+    QUAD,
+    RESIDUAL,
+    TABLE,
+    advance,
+    find_step,
+    least_of,
+    make_parts,
+    signature_of,
+)
+from .cuda_plan import TILE_ON_CORES
 
-__all__ = ["TENSOR", "make_write"]
+__all__ = ["STAGES", "TENSOR", "shared_of"]
 
-SIDE, WARP = 64, 32  # rows and columns of a tile, and of what a warp owns: two warps by two
-THREADS = 32 * (SIDE // WARP) ** 2
-BLOCKS = WARP // 16, WARP // 8  # of a warp's sums, down and across
+STAGES = 4  # tiles of each operand in shared memory: one that is read, three that are on their way
+WARP = 64, 32  # rows and columns of a tile that a warp owns
+CHUNKS = 4  # of 16 bytes in a line of a tile along the sums
+wait = cp_async_wait(STAGES - 2)
+
+
+def shared_of(kind):
+    """Bytes of dynamic shared memory."""
+    return STAGES * sum(make_tile(CORES[kind], lines, True).bytes for lines in TILE_ON_CORES)
 
 
 def _make_join(widen, row_blocks, column_blocks, target):
@@ -89,104 +124,129 @@ def make_write(core, row_blocks, column_blocks, target, adjoint):
 
 
 def make_tensor(core, adjoint):
-    """The rung of a type, for tiles of SIDE x SIDE."""
-    steps, pointer, (row_blocks, column_blocks) = core.steps, core.half.pointer, BLOCKS
-    apart = THREADS // steps  # threads lie along the sums, as channels do in memory
-    lines = SIDE // apart
-    b_apart = apart if adjoint else THREADS // SIDE  # columns or steps; filters of out lie along its channels
-    b_count = SIDE // apart if adjoint else steps // b_apart
-    a_tile, b_tile = make_tile(core, SIDE, True), make_tile(core, SIDE, adjoint)
-    prepare, write_taps, find_pixels, target = make_parts(adjoint, SIDE, lines, apart, THREADS, steps)
+    """The rung of a type and a direction."""
+    steps, chunk, (rows, columns), (warp_rows, warp_columns) = core.steps, core.chunk, TILE_ON_CORES, WARP
+    warps_down, warps_across = rows // warp_rows, columns // warp_columns
+    threads, row_blocks, column_blocks = 32 * warps_down * warps_across, warp_rows // 16, warp_columns // 8
+    apart = threads // CHUNKS
+    lines, across = rows // apart, columns // chunk
+    b_apart = apart if adjoint else threads // across  # columns, or steps
+    b_count = columns // apart if adjoint else steps // b_apart
+    a_tile, b_tile = make_tile(core, rows, True), make_tile(core, columns, adjoint)
+    prepare, write_taps, find_pixels, target = make_parts(adjoint, rows, lines, apart, threads, steps)
     multiply = make_products(core, a_tile, b_tile, row_blocks, column_blocks)
     write = make_write(core, row_blocks, column_blocks, target, adjoint)
     a_place_of, b_place_of, a_rows, b_columns = a_tile.place, b_tile.place, a_tile.rows, b_tile.columns
-    a_bytes, elements, sums = a_tile.bytes, (a_tile.bytes + b_tile.bytes) // 2, 4 * row_blocks * column_blocks
+    a_bytes, stage, sums = a_tile.bytes, a_tile.bytes + b_tile.bytes, 4 * row_blocks * column_blocks
+    a_hop, b_hop = apart * CHUNKS * 16, b_tile.bytes // b_count
+    stages = STAGES * stage
 
     @device
-    def copy_source(memory, line, step, source, further, at, outside, bits, exists):
-        """One step of each pixel of this thread, zeros outside the image."""
+    def copy_source(to, source, further, at, outside, bits, exists):
+        """A chunk of each pixel of this thread, zeros outside the image."""
         for j in range(lines):
             unroll(0)
             inside = exists and u32(outside[j] & u32(bits)) == u32(0)
-            place = i32(a_place_of(i32(line + j * apart), step >> 3) >> 1)
-            memory[u32(place + (step & 7))] = source[i64(i32(at[j] + further))] if inside else u16(0)
+            place = global_address(source, i64(i32(at[j] + further)))
+            cp_async(u32(to + u32(j * a_hop)), place, u32(16) if inside else u32(0))
 
     @device
-    def copy_filters(memory, line, along, filters, columns_left, steps_left, pitch):
-        """This thread's elements of the filters; those outside are zeros. line: of the tile, along: from there."""
+    def copy_filters(to, filters, column, step, begin, makes, pitch):
+        """A chunk of each column (adjoint), or of each step, of this thread; zeros outside; pitch: of the filters."""
         for j in range(b_count):
             unroll(0)
-            there = i32(line + j * b_apart)
-            inside = there < columns_left and along < steps_left if adjoint else there < steps_left
-            inside = inside and (adjoint or along < columns_left)
-            place = i32(a_bytes + b_place_of(there, along >> 3)) >> 1
-            memory[u32(place + (along & 7))] = filters[i64(i32(j * b_apart * pitch))] if inside else u16(0)
+            inside = column + j * b_apart < makes if adjoint else column < makes
+            inside = inside and (step >= begin if adjoint else step + j * b_apart >= begin)
+            place = global_address(filters, i64(i32(j * b_apart * pitch)))
+            cp_async(u32(to + u32(j * b_hop)), place, u32(16) if inside else u32(0))
 
-    variant = f"{core.name}_{'input_grad' if adjoint else 'forward'}"
+    direction = "input_grad" if adjoint else "forward"
 
     @kernel(
-        signature_of(pointer), threads=THREADS, blocks=3, lowest="sm_80", opcodes=("HMMA", "LDSM", "STG.E.64"),
-        variant=variant,
+        signature_of(core.half.pointer), threads=threads, blocks=256 // threads, lowest="sm_80",
+        opcodes=("HMMA", "LDGSTS.E.BYPASS", "LDSM", "STG.E.128" if core.size == 4 else "STG.E.64"),
+        variant=f"{core.name}_{direction}",
     )  # fmt: skip
     def tensor(
         source, filters, bias, residual, result, images, source_h, source_w, source_c, result_h, result_w, result_c,
         filter_h, filter_w, stride_h, stride_w, padding_h, padding_w, dilation_h, dilation_w, groups, depth, slices,
         flags,
     ):  # fmt: skip
-        """One idea: a warp multiplies blocks of 16 x 16 by 16 x 8 in one instruction, and adds in float32.
+        """One idea: a warp multiplies blocks of 16 x 16 by 16 x 8 in one instruction, and copies to shared memory pass
+        no register, three tiles ahead of the one that is multiplied.
 
-        Elements travel one by one, so that channels may be any number: images have one or three.
+        16 bytes travel at once, channels of one tap; what lies outside an image arrives as zeros.
 
         Traffic    the source is read once for each tap and each tile of columns, the filters once for each tile of rows
-        Resources  two tiles in shared memory, 32 sums in registers; two barriers a tile
+        Resources  four pairs of tiles in dynamic shared memory; one barrier a tile
         """
-        memory, taps = cuda.shared.array(elements, u16, alignment=128), cuda.shared.array(TABLE, i32, alignment=16)
+        memory, taps = cuda.shared.array(0, u32, alignment=128), cuda.shared.array(TABLE, i32, alignment=16)
         total, at, outside = cuda.local.array(sums, f32), cuda.local.array(lines, i32), cuda.local.array(lines, u32)
-        thread, left = i32(cuda.threadIdx.x), i32(cuda.blockIdx.y * SIDE)
+        thread, left, start = i32(cuda.threadIdx.x), i32(cuda.blockIdx.y * columns), shared_address(memory, 0)
         vertical, horizontal, place, (reads, makes), (pixels, tiles, first) = prepare(
             images, (result_h, result_w), (filter_h, filter_w), (stride_h, stride_w), (padding_h, padding_w),
             (dilation_h, dilation_w), (source_c, result_c), groups, depth, slices,
         )  # fmt: skip
-        if i32(cuda.blockIdx.x * SIDE) >= pixels:  # other classes have more
+        if i32(cuda.blockIdx.x * rows) >= pixels:  # other classes have more
             return
         apart_filters = i32(makes * source_c) if adjoint else i32(0)
         write_taps(taps, vertical, horizontal, source_w, source_c, filter_w, apart_filters)
 
-        a_line, a_step = i32(thread // steps), i32(thread % steps)
-        begin, channel = i32(place[1] * depth), i32(place[0] * reads)
-        count = i32(i32(first + tiles * steps) - begin)  # steps that are left; here the last tile is cut short
-        step, by = split(i32(begin + a_step), reads), split(i32(steps), reads)
-        find_pixels(at, outside, a_line, pixels, vertical, horizontal, (source_h, source_w), source_c, channel)
-        if adjoint:
-            b_line, b_along, pitch = a_line, a_step, source_c
-            filters = offset(filters, i64(i32(i32(left + b_line) * source_c + channel)))
+        a_line, a_step = i32(thread >> 2), i32(i32(thread & 3) * chunk)
+        step, by = find_step(i32(first + a_step), reads), find_step(i32(steps), reads)
+        begin, channel, size = i32(place[1] * depth), i32(place[0] * reads), (source_h, source_w)
+        find_pixels(at, outside, a_line, pixels, vertical, horizontal, size, source_c, channel)
+        a_to = u32(start + u32(a_place_of(a_line, thread & 3)))
+        if adjoint:  # a chunk of a filter are channels that are read, else channels that are made
+            column, b_step, pitch = i32(left + a_line), a_step, source_c
+            b_to = u32(start + u32(a_bytes) + u32(b_place_of(a_line, thread & 3)))
+            filters = offset(filters, i64(i32(column * source_c + channel)))
         else:
-            b_line, b_along, pitch = i32(thread // SIDE), i32(thread % SIDE), result_c
-            column = i32(left + b_along + place[0] * makes)
-            filters = offset(filters, i64(i32(i32(begin + b_line) * result_c + column)))
+            b_chunk, b_step, pitch = i32(thread % across), i32(thread // across), result_c
+            column = i32(left + b_chunk * chunk)
+            b_to = u32(start + u32(a_bytes) + u32(b_place_of(b_step, b_chunk)))
+            filters = offset(filters, i64(i32(i32(first + b_step) * result_c + i32(column + place[0] * makes))))
         cuda.syncthreads()
+        b_step, put, more = i32(first + b_step), u32(0), tiles
+        for s in range(STAGES - 1):
+            unroll(0)
+            if more > 0:
+                exists = s > 0 or i32(first + a_step) >= begin
+                tap = load4(taps, QUAD * step[0] if exists else i32(0))
+                copy_source(u32(a_to + put), source, i32(tap[0] + step[1]), at, outside, tap[1], exists)
+                next_filters = offset(filters, i64(i32(tap[2] + step[1]))) if adjoint else filters
+                copy_filters(u32(b_to + put), next_filters, column, b_step if s == 0 else begin, begin, makes, pitch)
+                step, more, put = advance(step, by, reads), i32(more - 1), u32(put + u32(stage))
+                if not adjoint:
+                    filters = offset(filters, steps * result_c)
+            cp_async_commit()
 
         lane, warp = i32(thread & 31), i32(thread >> 5)
-        row, b_column = i32(i32(warp & 1) * WARP), i32(i32(warp >> 1) * WARP)
-        a_from, b_from = a_rows(lane, row), i32(a_bytes + b_columns(lane, b_column))
+        row, b_column = i32(i32(warp % warps_down) * warp_rows), i32(i32(warp // warps_down) * warp_columns)
+        a_from, b_from, get = a_rows(lane, row), i32(a_bytes + b_columns(lane, b_column)), i32(0)
+        put = u32((STAGES - 1) * stage)
         for i in range(sums):
             total[i] = f32(0)
         while tiles > 0:
-            exists = a_step < count
-            tap = load4(taps, QUAD * step[0] if exists else i32(0))
-            copy_source(memory, a_line, a_step, source, i32(tap[0] + step[1]), at, outside, tap[1], exists)
-            next_filters = offset(filters, i64(i32(tap[2] + step[1]))) if adjoint else filters
-            copy_filters(memory, b_line, b_along, next_filters, i32(makes - left), count, pitch)
+            wait()
             cuda.syncthreads()
-            multiply(total, memory, a_from, b_from)
-            cuda.syncthreads()
-            step = advance(step, by, reads)
-            if not adjoint:
-                filters = offset(filters, i64(steps * result_c))
-            count, tiles = i32(count - steps), i32(tiles - 1)
+            if more > 0:
+                tap = load4(taps, QUAD * step[0])
+                copy_source(u32(a_to + put), source, i32(tap[0] + step[1]), at, outside, tap[1], True)
+                next_filters = offset(filters, i64(i32(tap[2] + step[1]))) if adjoint else filters
+                copy_filters(u32(b_to + put), next_filters, column, begin, begin, makes, pitch)
+                step, more = advance(step, by, reads), i32(more - 1)
+                if not adjoint:
+                    filters = offset(filters, steps * result_c)
+            cp_async_commit()
+            multiply(total, memory, i32(a_from + get), i32(b_from + get))
+            get, put = i32(get + stage), u32(put + u32(stage))
+            get, put = i32(0) if get == stages else get, u32(0) if put == u32(stages) else put
+            tiles = i32(tiles - 1)
 
-        sizes, row = (result_h, result_w, result_c, images), i32(cuda.blockIdx.x * SIDE + row)
+        sizes = result_h, result_w, result_c, images
         column = i32(left + b_column)
+        row = i32(cuda.blockIdx.x * rows + row)
         write(
             total, result, bias, residual, lane, row, column, place, makes, pixels, vertical, horizontal, sizes, flags
         )  # fmt: skip
@@ -194,8 +254,4 @@ def make_tensor(core, adjoint):
     return tensor
 
 
-TENSOR = {
-    (name, SIDE, SIDE, adjoint): make_tensor(CORES[name], adjoint)
-    for name in ("float16", "bfloat16")
-    for adjoint in (False, True)
-}
+TENSOR = {(name, adjoint): make_tensor(core, adjoint) for name, core in CORES.items() for adjoint in (False, True)}

@@ -5,28 +5,22 @@ As one rung below, the product is as cuda_parts.py says: A is gathered from the 
 
 from ..matmul.cuda_vector import make_copy, make_sums
 from ..toolchain.cuda import cuda, device, f32, i32, i64, kernel, load4, offset, u32, unroll
-from .cuda_parts import POOLING, QUAD, STEPS, TABLE, advance, find_step, make_own, make_parts, make_write
-from .cuda_pooled import make_pooled_write
+from .cuda_parts import QUAD, SIGNATURE, STEPS, TABLE, advance, find_step, make_own, make_parts, make_write
 
-__all__ = ["POOLED", "VECTOR"]
+__all__ = ["VECTOR"]
 
 
-def make_vector(rows, columns, row_sums, column_sums, adjoint, pooled=False):
-    """The rung for tiles of rows x columns, in each thread a block of row_sums x column_sums of them.
-
-    pooled: with the maximum over windows behind it, as cuda_pooled.py says
-    """
+def make_vector(rows, columns, row_sums, column_sums, adjoint):
+    """The rung for tiles of rows x columns, in each thread a block of row_sums x column_sums of them."""
     down, across = rows // row_sums, columns // column_sums
     threads = down * across
     apart = threads // (STEPS // QUAD)
     lines = rows // apart  # that a thread copies, so far apart
     share_a, _, load, _, a_pitch = make_copy(rows, True)
     share_b, _, _, put_b, b_pitch = make_copy(columns, adjoint)
-    prepare, write_taps, find_pixels, target = make_parts(adjoint, rows, lines, apart, threads, pooled=pooled)
+    prepare, write_taps, find_pixels, target = make_parts(adjoint, rows, lines, apart, threads)
     own, (_, multiply, _) = make_own(columns, column_sums), make_sums(rows, columns, row_sums, column_sums)
     write = make_write(row_sums, column_sums, down * QUAD, target, adjoint)
-    if pooled:
-        write = make_pooled_write(row_sums, column_sums, down * QUAD)
     a_size, b_size, sums, words = STEPS * a_pitch, STEPS * b_pitch, row_sums * column_sums, lines * QUAD
     a_sizes, b_sizes, copiers = 2 * a_size, 2 * b_size, columns * STEPS // QUAD
     everyone = copiers == threads
@@ -47,13 +41,13 @@ def make_vector(rows, columns, row_sums, column_sums, adjoint, pooled=False):
                 unroll(0)
                 tile[u32(place) + (i * a_pitch + j * apart)] = fours[QUAD * j + i]
 
-    variant = f"{rows}x{columns}_{'input_grad' if adjoint else 'pooled' if pooled else 'forward'}"
+    variant = f"{rows}x{columns}_{'input_grad' if adjoint else 'forward'}"
 
-    @kernel(POOLING, threads=threads, blocks=512 // threads, opcodes=("LDG.E.128", "STG.E.128"), variant=variant)
+    @kernel(SIGNATURE, threads=threads, blocks=512 // threads, opcodes=("LDG.E.128", "STG.E.128"), variant=variant)
     def vector(
         source, filters, bias, residual, result, images, source_h, source_w, source_c, result_h, result_w, result_c,
         filter_h, filter_w, stride_h, stride_w, padding_h, padding_w, dilation_h, dilation_w, groups, depth, slices,
-        flags, positions,
+        flags,
     ):  # fmt: skip
         """One idea: four channels in one 128-bit load or store, and the next tile travels while this one is multiplied.
 
@@ -131,14 +125,13 @@ def make_vector(rows, columns, row_sums, column_sums, adjoint, pooled=False):
         left = i32(makes - column)
         write(
             total, start, bias, offset(residual, channel), row, 1, channel, across * QUAD, pixels, left, vertical,
-            horizontal, sizes, flags, positions,
+            horizontal, sizes, flags,
         )  # fmt: skip
 
     return vector
 
 
-SUMS = {(128, 64): (8, 8), (64, 64): (8, 4), (128, 32): (8, 4), (128, 16): (8, 4)}
+SUMS = {(128, 64): (8, 8), (128, 16): (8, 4)}
 VECTOR = {
     (*tile, adjoint): make_vector(*tile, *sums, adjoint) for tile, sums in SUMS.items() for adjoint in (False, True)
 }
-POOLED = {tile: make_vector(*tile, *SUMS[tile], False, True) for tile in ((128, 64), (64, 64), (128, 32))}

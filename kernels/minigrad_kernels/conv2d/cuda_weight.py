@@ -1,11 +1,11 @@
 """The weight gradient of convolution on CUDA: which rung of the ladder runs, and how it is started.
 
-Each rung is one idea more than those below: plain, gemm, vector, tensor, async, direct, depthwise; pointwise is the
-matrix product that a 1x1 filter is. Gemm and vector have a name for each of their tiles. All rungs but pointwise write
-the sums of each slice of the pixels, and a last kernel adds the slices, in one order. The sum of a slice is one sum, in
-the order of the pixels, in all tiles of gemm and vector, and so it is in tensor and async: of these the fastest is
-taken. Float64 runs on the plain rung; float16 and bfloat16 run on tensor and async, unless `fits` of cuda.py says that
-the launcher is to widen them; in the mode tf32, float32 runs on async where it fits.
+Each rung is one idea more than those below: plain, gemm, vector, tensor; direct is for few rows or columns of dw, and
+pointwise is the matrix product that a 1x1 filter is. Vector has a second name for narrow tiles. All rungs but pointwise
+write the sums of each slice of the pixels, and a last kernel adds the slices, in one order. The sum of a slice is one
+sum, in the order of the pixels, in all tiles of gemm and vector: of these the fastest is taken. Float64 runs on the
+plain rung; float16 and bfloat16 run on tensor, unless `fits` of cuda.py says that the launcher is to widen them; in
+the mode tf32, float32 runs on tensor where it fits.
 """
 
 from functools import lru_cache
@@ -18,20 +18,16 @@ from ..matmul import cuda as matmul
 from ..matmul import cuda_split
 from ..matmul.cuda_parts import WIDE
 from ..matmul.cuda_split import SUMS
-from ..matmul.plan import cut_of, tensor_cut_of
+from ..matmul.plan import most_slices
 from ..toolchain.cuda.memory import VECTOR as ALIGNMENT
 from ..toolchain.cuda.memory import address, aligned
 from ..toolchain.cuda.rungs import choose
 from ..toolchain.tf32_mode import mode as tf32
 from ..toolchain.tuning import chosen
-from . import cuda_weight_async
-from . import cuda_weight_depthwise as depthwise
+from . import cuda_weight_gemm, cuda_weight_tensor
 from .cuda_weight_direct import DIRECT
-from .cuda_weight_gemm import GEMM, HOPS
 from .cuda_weight_plain import PLAIN, THREADS
 from .cuda_weight_plan import problem_of
-from .cuda_weight_tensor import HOP as TENSOR_HOP
-from .cuda_weight_tensor import SIDE, TENSOR
 from .cuda_weight_tile import run_of, tile_of
 from .cuda_weight_vector import HOP, ROWS, VECTOR
 
@@ -41,16 +37,18 @@ OP = "conv2d weight_grad"
 FEW_ROWS, FEW_COLUMNS = 160, 16  # of dw: what the direct rung is made for; more fill the tiles of the vector rung
 MOST_GROUPS = 65535  # blocks in z
 TILES = {  # name: (kernel, rows and columns of its tile, pixels from one that a thread gathers to its next one)
-    "gemm_64x32": (GEMM[64, 32], (64, 32), HOPS[64, 32]),
-    "gemm": (GEMM[64, 64], (64, 64), HOPS[64, 64]),
+    "gemm": (
+        cuda_weight_gemm.weight_gemm,
+        (cuda_weight_gemm.ROWS, cuda_weight_gemm.COLUMNS),
+        cuda_weight_gemm.HOP,
+    ),  # fmt: skip
     "vector_96x32": (VECTOR[32], (ROWS, 32), HOP),
     "vector": (VECTOR[64], (ROWS, 64), HOP),
 }
-NARROW, NARROWER = 32, {"gemm": "gemm_64x32", "vector": "vector_96x32"}  # columns, and what suits so many at most
-SINGLE = "plain", *TILES, "direct", "depthwise", "pointwise"
-KINDS = {"float64": ("plain",), "float32": SINGLE, "tf32": (*SINGLE, "async")}  # the rungs of a type
-ON_CORES = "tensor", "async"
-MISSING = {"tensor": "float16 or bfloat16", "async": "float16, bfloat16, or float32 in the mode tf32"}
+NARROW = 32  # columns, and at most so many suit the narrow tile of vector
+SINGLE = "plain", *TILES, "direct", "pointwise"
+KINDS = {"float64": ("plain",), "float32": SINGLE, "tf32": (*SINGLE, "tensor")}  # the rungs of a type
+MISSING = {"tensor": "float16, bfloat16, or float32 in the mode tf32"}
 
 
 # ---- choice ----------------------------------------------------------------------------------------------------------
@@ -65,16 +63,10 @@ def _tiles_misfit(p):
     return None
 
 
-def _kind(p, x_aligned, others_aligned):
-    """Which of its kernels the direct rung runs."""
-    quads = others_aligned and p.columns % 4 == 0
-    return run_of(p, x_aligned, quads), quads
-
-
-def _direct_misfit(p, x_aligned, others_aligned):
+def _direct_misfit(p):
     if p.rows > FEW_ROWS and p.columns > FEW_COLUMNS:
         return f"at most {FEW_ROWS} rows P*Q*C/G of dw, or {FEW_COLUMNS} columns O/G, got {p.rows} x {p.columns}"
-    if tile_of(p, _kind(p, x_aligned, others_aligned)[0]) is None:
+    if tile_of(p) is None:
         return f"filters that reach over less of the input, got {p.w_shape[1:]} with dilation {p.dilation}"
     return None
 
@@ -84,22 +76,19 @@ def _misfits(p, kind, x_aligned, others_aligned):
     chunk = 4 if kind == "tf32" else 8
     chunks = x_aligned and others_aligned and p.w_shape[1] % chunk == p.columns % chunk == 0
     quads = x_aligned and others_aligned and p.w_shape[1] % 4 == p.columns % 4 == 0
-    single = p.depthwise and p.columns == 1 and p.groups % 4 == 0 and x_aligned and others_aligned
     wide = p.pointwise and min(p.rows, p.columns) > FEW_COLUMNS
     where, tiles = f"at multiples of {ALIGNMENT} bytes", _tiles_misfit(p)
     fours = tiles or (None if quads else f"multiples of 4 channels and filters in a group, {where}")
     misfits = {
         "plain": None,
         **{name: tiles if name.startswith("gemm") else fours for name in TILES},
-        "tensor": tiles,
-        "async": tiles or (None if chunks else f"multiples of {chunk} channels and filters in a group, {where}"),
-        "direct": tiles or _direct_misfit(p, x_aligned, others_aligned),
-        "depthwise": None if single else f"a filter for each of several channels, a multiple of 4 of them, {where}",
+        "tensor": tiles or (None if chunks else f"multiples of {chunk} channels and filters in a group, {where}"),
+        "direct": tiles or _direct_misfit(p),
         "pointwise": None
         if wide
         else f"1x1 filters, stride 1, no padding, one group, more than {FEW_COLUMNS} channels and filters",
     }
-    runs = KINDS.get(kind, ON_CORES)
+    runs = KINDS.get(kind, ("tensor",))
     return misfits | {name: MISSING.get(name, "float32") for name in misfits if name not in runs}
 
 
@@ -107,16 +96,13 @@ def _misfits(p, kind, x_aligned, others_aligned):
 def _rung(p, kind, x_aligned, others_aligned, rung):
     """The name of the rung that runs a Problem; kind: the name of a type, or tf32."""
     name = choose(OP, rung, _misfits(p, kind, x_aligned, others_aligned))
-    return NARROWER.get(name, name) if rung is None and p.columns <= NARROW else name
+    return "vector_96x32" if rung is None and name == "vector" and p.columns <= NARROW else name
 
 
 def equals(p, kind, x_aligned, others_aligned):
     """{name: Kernel} of the rungs that give the bits of the best one."""
     best, misfits = _rung(p, kind, x_aligned, others_aligned, None), _misfits(p, kind, x_aligned, others_aligned)
-    if best in TILES:
-        return {name: kernel for name, (kernel, *_) in TILES.items() if misfits[name] is None}
-    kernels = {"tensor": TENSOR, "async": cuda_weight_async.ASYNC}
-    return {name: kernels[name][kind] for name in ON_CORES if best in ON_CORES and misfits[name] is None}
+    return {name: kernel for name, (kernel, *_) in TILES.items() if best in TILES and misfits[name] is None}
 
 
 def _type(array):
@@ -130,8 +116,7 @@ def _type(array):
 def weight_grad_workspace(x_shape, w_shape, stride, padding, dilation, groups, itemsize):
     """Bytes of workspace that `weight_grad` wants, whatever the rung: the sums of the slices."""
     p = problem_of(tuple(x_shape), tuple(w_shape), stride, padding, dilation, groups)
-    cuts = ((cut_of, tensor_cut_of) if tf32() else (cut_of,)) if p.pointwise else ()
-    slices = max(p.slices, *(cut(p.rows, p.columns, p.pixels, 1).slices for cut in cuts), 1)
+    slices = max(p.slices, most_slices(p.rows, p.columns, p.pixels) if p.pointwise else 1)
     return slices * p.size * max(itemsize, 4) + ALIGNMENT if slices > 1 else 0
 
 
@@ -194,43 +179,27 @@ def _of_tiles(kernel, tile, hop):
     return lambda problem, x, g, out, _: _tiled(kernel, tile, hop, problem, (x, g, out))
 
 
-def _on_cores(x, out, columns):
-    """(out or its address, flags) for a kernel on tensor cores, whose pointers have elements such as those of x."""
-    flags = WIDE * (columns % 4 == 0 and aligned(out))
-    return (out, flags) if out.itemsize == x.itemsize else (address(out), flags + SUMS)
-
-
 def _tensor(problem, x, g, out, _):
-    place, flags = _on_cores(x, out, problem.columns)
-    return _tiled(TENSOR[x.dtype.name], (SIDE, SIDE), TENSOR_HOP, problem, (x, g, place), (flags,))
-
-
-def _async(problem, x, g, out, _):
-    kind, (place, flags) = _type(x), _on_cores(x, out, problem.columns)
-    kernel, tile = cuda_weight_async.ASYNC[kind], (cuda_weight_async.ROWS, cuda_weight_async.COLUMNS)
-    shared = cuda_weight_async.SHARED[kind]
-    return _tiled(kernel, tile, cuda_weight_async.HOPS[kind], problem, (x, g, place), (flags,), shared)
+    kind, flags = _type(x), WIDE * (problem.columns % 4 == 0 and aligned(out))
+    # Pointers of the kernel have elements such as those of x.
+    place, flags = (out, flags) if out.itemsize == x.itemsize else (address(out), flags + SUMS)
+    kernel, tile = cuda_weight_tensor.TENSOR[kind], (cuda_weight_tensor.ROWS, cuda_weight_tensor.COLUMNS)
+    hop, shared = cuda_weight_tensor.HOPS[kind], cuda_weight_tensor.SHARED[kind]
+    return _tiled(kernel, tile, hop, problem, (x, g, place), (flags,), shared)
 
 
 def _direct(problem, x, g, out, _):
-    kind = _kind(problem, aligned(x), aligned(g, out))
-    tile = tile_of(problem, kind[0])
+    tile = tile_of(problem)
     tiles_h, tiles_w = -(-problem.out_size[0] // tile.height), -(-problem.out_size[1] // tile.width)
     tiles = problem.x_shape[0] * tiles_h * tiles_w
     share = -(-tiles // problem.slices)
     sizes = tiles, share, tiles_h, tiles_w, tile.height, tile.width, *tile.patch
     rest = tile.down, tile.across, tile.lanes, tile.padded
     grid, arrays = (tile.chunks, -(-tiles // share), problem.groups), (x, g, out)
-    DIRECT[kind](grid, (tile.threads,), (*arrays, *problem.shapes(), *sizes, *rest), tile.shared)
+    DIRECT[run_of(problem, aligned(g, out) and problem.columns % 4 == 0)](
+        grid, (tile.threads,), (*arrays, *problem.shapes(), *sizes, *rest), tile.shared
+    )
     return -(-tiles // share)
-
-
-def _depthwise(problem, x, g, out, _):
-    shape, across, chunks = depthwise.shape_of(problem.rows, problem.groups)
-    sizes = problem.pixels, problem.depth, *problem.shapes(), *problem.walk(shape.lanes), shape.across, shape.lanes
-    grid = across, problem.slices, chunks
-    depthwise.weight_depthwise(grid, (shape.threads,), (x, g, out, *sizes), shape.shared)
-    return problem.slices
 
 
 def _pointwise(problem, x, g, dw, workspace):
@@ -244,8 +213,6 @@ RUNGS = {
     "plain": _plain,
     **{name: _of_tiles(*found) for name, found in TILES.items()},
     "tensor": _tensor,
-    "async": _async,
     "direct": _direct,
-    "depthwise": _depthwise,
     "pointwise": _pointwise,
 }

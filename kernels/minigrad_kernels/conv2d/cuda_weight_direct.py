@@ -22,7 +22,7 @@ from .cuda_weight_tile import MOST_PIXELS, ROWS, THREADS, TURNS
 
 __all__ = ["DIRECT"]
 
-TABLE = MOST_PIXELS * 4
+TABLE, SUMS = MOST_PIXELS * 4, ROWS * QUAD
 # tiles: of all images; share: of a slice; tiles_h, tiles_w: of an image; patch_h, patch_w: what a tile reads of x
 TILES = "i32 tiles, i32 share, i32 tiles_h, i32 tiles_w, i32 tile_h, i32 tile_w, i32 patch_h, i32 patch_w"
 SIGNATURE = f"f32* x, f32* g, f32* out, {SHAPES}, {TILES}, i32 down, i32 across, i32 lanes, i32 padded"
@@ -41,38 +41,29 @@ def fill_pixels(table, tile_h, tile_w, patch_w, sizes, padded):
         k = i32(k + cuda.blockDim.x)
 
 
-def _copy(quads):
-    """A function that copies a patch of x to shared memory, zeros where it lies outside."""
-    width = QUAD if quads else 1
+@device
+def copy(x, memory, first_h, first_w, patch_h, patch_w, channels, in_h, in_w, in_c):
+    """Copy a patch of x, which begins at this image and group, to shared memory, zeros where it lies outside.
 
-    @device
-    def copy(x, memory, first_h, first_w, patch_h, patch_w, channels, in_h, in_w, in_c):
-        """first_h, first_w: where the patch begins in x, which begins at this image and group."""
-        length = i32(i32(patch_w * channels) // width)  # of a row of the patch
-        part, k = split(cuda.threadIdx.x, length)
-        parts = max(i32(u32(u32(cuda.blockDim.x) // u32(length))), i32(1))
-        while k < length and part < parts:
-            w, c = split(i32(k * width), channels)
-            w, row = i32(w + first_w), part
-            place = i32(i32(i32(first_h + row) * in_w + w) * in_c + c)
-            to = i32(i32(row * length + k) * width)
-            while row < patch_h:
-                inside = u32(i32(first_h + row)) < u32(in_h) and u32(w) < u32(in_w)
-                if quads:
-                    four = f32(0), f32(0), f32(0), f32(0)
-                    if inside:
-                        four = load4(x, place)
-                    store4(memory, to, four)
-                else:
-                    memory[u32(to)] = x[place] if inside else f32(0)
-                row, to = i32(row + parts), i32(to + parts * length * width)
-                place = i32(place + parts * in_w * in_c)
-            k = i32(k + cuda.blockDim.x)
-
-    return copy
+    first_h, first_w: where the patch begins in x
+    """
+    length = i32(patch_w * channels)  # of a row of the patch
+    part, k = split(cuda.threadIdx.x, length)
+    parts = max(i32(u32(u32(cuda.blockDim.x) // u32(length))), i32(1))
+    while k < length and part < parts:
+        w, c = split(k, channels)
+        w, row = i32(w + first_w), part
+        place = i32(i32(i32(first_h + row) * in_w + w) * in_c + c)
+        to = i32(row * length + k)
+        while row < patch_h:
+            inside = u32(i32(first_h + row)) < u32(in_h) and u32(w) < u32(in_w)
+            memory[u32(to)] = x[place] if inside else f32(0)
+            row, to = i32(row + parts), i32(to + parts * length)
+            place = i32(place + parts * in_w * in_c)
+        k = i32(k + cuda.blockDim.x)
 
 
-def _reads(run, g_quads):
+def _reads(run):
     """Functions that read a pixel's rows from the patch, and four of its columns of g."""
 
     @device
@@ -93,10 +84,6 @@ def _reads(run, g_quads):
         return three(patch, k + to[0]) + three(patch, k + to[1]) + three(patch, k + to[2])
 
     @device
-    def quads_of_rows(patch, k, to):
-        return load4(patch, i32(k + to[0])) + load4(patch, i32(k + to[1])) + load4(patch, i32(k + to[2]))
-
-    @device
     def columns_one_by_one(g, place, left):
         return (
             g[place] if left > 0 else f32(0),
@@ -111,8 +98,7 @@ def _reads(run, g_quads):
             return load4(g, place)
         return f32(0), f32(0), f32(0), f32(0)
 
-    rows = {1: single_rows, 3: triples_of_rows, 4: quads_of_rows}[run]
-    return rows, columns_at_once if g_quads else columns_one_by_one
+    return (triples_of_rows, columns_at_once) if run == 3 else (single_rows, columns_one_by_one)
 
 
 def _places(run):
@@ -164,14 +150,14 @@ def _turns(whole, read_rows, read_columns):
     return turns
 
 
-def _write(count, g_quads):
+def _write(run):
     @device
     def write(total, out, row, column, rows, columns, out_c):
-        for i in range(count):
+        for i in range(ROWS):
             unroll(0)
             k = i * QUAD
             if i32(row + i) < rows:
-                if g_quads:
+                if run == 3:
                     store4(out, i32(i * out_c), (total[k], total[k + 1], total[k + 2], total[k + 3]))
                 else:
                     for j in range(QUAD):
@@ -182,14 +168,12 @@ def _write(count, g_quads):
     return write
 
 
-def _direct(run, g_quads):
-    count = ROWS[run]  # rows of a thread
-    reads, copy, places = _reads(run, g_quads), _copy(run == QUAD), _places(run)
+def _direct(run):
+    reads, places = _reads(run), _places(run)
     turns, turns_at_edge = _turns(True, *reads), _turns(False, *reads)
-    fold, write, sums = make_fold(count), _write(count, g_quads), count * QUAD
-    opcodes, variant = ("LDG.E.128",) * (run == QUAD or g_quads), f"x{run}_{'g4' if g_quads else 'g1'}"
+    fold, write = make_fold(ROWS), _write(run)
 
-    @kernel(SIGNATURE, threads=THREADS, blocks=2, opcodes=opcodes, variant=variant)
+    @kernel(SIGNATURE, threads=THREADS, blocks=2, opcodes=("LDG.E.128",) * (run == 3), variant=str(run))
     def weight_direct(
         x, g, out, rows, columns, channels, taps_w, in_h, in_w, in_c, out_h, out_w, out_c,
         stride_h, stride_w, pad_h, pad_w, dilation_h, dilation_w,
@@ -198,22 +182,22 @@ def _direct(run, g_quads):
         """One idea: threads share out the pixels too, so one block has the sums of all of a small dw.
 
         A block copies what a tile of pixels reads of x to shared memory, once for all taps, and g passes it by. The
-        lanes take the pixels in turn; the threads of a lane own 9 or 12 rows and 4 columns each.
+        lanes take the pixels in turn; the threads of a lane own 9 rows and 4 columns each.
 
         Traffic    x and g are read once, but for the edges of the tiles, where a block owns all rows and columns
-        Resources  36 or 48 sums and four quads of g in registers; a patch of x; two barriers a tile
+        Resources  36 sums and four quads of g in registers; a patch of x; two barriers a tile
         """
         memory, table = cuda.shared.array(0, f32, alignment=16), cuda.shared.array(TABLE, i32, alignment=16)
-        total = cuda.local.array(sums, f32)
+        total = cuda.local.array(SUMS, f32)
         fill_pixels(table, tile_h, tile_w, patch_w, (channels, out_w, out_c, stride_h, stride_w), padded)
-        chunk, group = i32(down * count), i32(cuda.blockIdx.z)
+        chunk, group = i32(down * ROWS), i32(cuda.blockIdx.z)
         block_across, block_down = split(cuda.blockIdx.x, u32(u32(rows + chunk - 1) // u32(chunk)))
         lane, member = split(cuda.threadIdx.x, i32(down * across))
         row, column = split(member, across)
-        row, column = i32(block_down * chunk + row * count), i32(i32(block_across * across + column) * QUAD)
+        row, column = i32(block_down * chunk + row * ROWS), i32(i32(block_across * across + column) * QUAD)
         to = places(row, rows, (channels, taps_w, dilation_h, dilation_w, patch_w))
         left = i32(columns - column)
-        for i in range(sums):
+        for i in range(SUMS):
             total[i] = f32(0)
 
         tile = i32(cuda.blockIdx.y * share)
@@ -242,5 +226,4 @@ def _direct(run, g_quads):
     return weight_direct
 
 
-KINDS = (1, False), (1, True), (3, True), (4, True)  # the run of rows in x, and whether g is read in quads
-DIRECT = {kind: _direct(*kind) for kind in KINDS}
+DIRECT = {run: _direct(run) for run in (1, 3)}  # neighbours in x that a thread reads; where three, g four at once

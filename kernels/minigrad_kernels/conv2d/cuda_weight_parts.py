@@ -4,9 +4,9 @@ A row of dw is a tap and a channel: (p, q, c), counted in that order; pixels are
 slice of the pixels, blockIdx.z the group.
 """
 
-from ..toolchain.cuda import cuda, device, i32, i64, offset, store4, u32
+from ..toolchain.cuda import cuda, device, i32, i64, offset, u32
 
-__all__ = ["FAR", "SHAPES", "SIZES", "WALK", "advance", "fill_table", "lead", "origin", "output", "place_of", "split"]
+__all__ = ["FAR", "SHAPES", "SIZES", "WALK", "advance", "lead", "origin", "output", "place_of", "split"]
 
 SHAPES = (
     "i32 rows, i32 columns, i32 channels, i32 taps_w, i32 in_h, i32 in_w, i32 in_c, "
@@ -57,21 +57,6 @@ def advance(h, w, place, h_end, w_end, out_h, out_w, stride_h, stride_w, walk):
     if h >= h_end:
         h, place = i32(h - out_h * stride_h), i32(place + back_h)
     return h, w, place
-
-
-@device
-def fill_table(table, top, rows, count, sizes, thread):
-    """For each row of dw from top on four integers: where it reads x, beside the pixel's place, row and column.
-
-    Rows behind the last one read outside.
-    """
-    channels, taps_w, dilation_h, dilation_w, in_w, in_c = sizes
-    while thread < count:
-        h, w, c = lead(i32(top + thread), channels, taps_w, dilation_h, dilation_w, i32(0), i32(0))
-        there = i32(i32(i32(h * in_w) + w) * in_c + c)
-        h = h if i32(top + thread) < rows else i32(FAR)
-        store4(table, i32(thread * 4), (there, h, w, i32(0)))
-        thread = i32(thread + cuda.blockDim.x)
 
 
 @device

@@ -45,11 +45,6 @@ class Problem(NamedTuple):
         return prod(self.w_shape)
 
     @property
-    def depthwise(self):
-        """One filter for each channel, which makes one channel."""
-        return self.groups == self.x_shape[1] == self.w_shape[0] > 1
-
-    @property
     def pointwise(self):
         """A product of matrices that lie in memory as they are."""
         shifts = self.stride, self.padding, self.w_shape[2:]

@@ -6,8 +6,7 @@ from typing import NamedTuple
 __all__ = ["MOST_PIXELS", "ROWS", "THREADS", "TURNS", "Tile", "run_of", "tile_of"]
 
 THREADS = 256
-ROWS = {1: 9, 3: 9, 4: 12}  # of dw in each thread, by how many of them lie in a run
-COLUMNS = 4
+ROWS, COLUMNS = 9, 4  # of dw in each thread
 MOST_DOWN, MOST_ACROSS = 16, 16  # threads in a block, along rows and columns of dw
 TURNS = 4  # pixels that a lane has at hand together
 MOST_LANES = 64
@@ -43,27 +42,23 @@ def _patch(sizes, taps, stride, dilation):
     return tuple((n - 1) * s + (t - 1) * d + 1 for n, s, t, d in zip(sizes, stride, taps, dilation, strict=True))
 
 
-def run_of(problem, x_aligned, quads):
-    """How many rows of dw, from a multiple of that on, a thread takes as neighbours in x.
+def run_of(problem, quads):
+    """How many rows of dw, from a multiple of that on, a thread takes as neighbours in x: 3 if that can be, or 1.
 
-    4 if these can be loaded at once; 1, if need be or g is not read in quads, for the sake of fewer kernels.
+    quads: whether four columns of g can be read at once; where not, 1
     """
     channels, _, width = problem.w_shape[1:]
-    if not quads:
-        return 1
-    if channels % 4 == 0 and x_aligned:
-        return 4
-    return 3 if channels % 3 == 0 or (channels * width % 3 == 0 and problem.dilation[1] == 1) else 1
+    return 3 if quads and (channels % 3 == 0 or (channels * width % 3 == 0 and problem.dilation[1] == 1)) else 1
 
 
 @lru_cache(maxsize=1024)
-def tile_of(problem, run):
+def tile_of(problem):
     """The Tile of a Problem, or None if not even one pixel's patch fits into shared memory.
 
     Of all tiles it is the one that takes least: time to copy its patch, and turns of the lanes, idle ones too.
     """
-    p, rows = problem, ROWS[run]
-    down, across = -(-p.rows // rows), -(-p.columns // COLUMNS)
+    p = problem
+    down, across = -(-p.rows // ROWS), -(-p.columns // COLUMNS)
     chunks_down, chunks_across = -(-down // MOST_DOWN), -(-across // MOST_ACROSS)
     down, across = -(-down // chunks_down), -(-across // chunks_across)
     lanes = min(THREADS // (down * across), MOST_LANES)
@@ -76,12 +71,12 @@ def tile_of(problem, run):
             if padded > MOST_PIXELS or floats > ROOM:
                 continue
             tiles = -(-p.out_size[0] // height) * -(-p.out_size[1] // width)
-            copying = floats * 12 / (4 if run == 4 else 1) / (lanes * down * across)
-            cost = tiles * (padded / lanes * (rows * COLUMNS + 20) + copying + 200)
+            copying = floats * 12 / (lanes * down * across)
+            cost = tiles * (padded / lanes * (ROWS * COLUMNS + 20) + copying + 200)
             if best is None or cost < best[0]:
                 best = cost, height, width, patch, padded, floats
     if best is None:
         return None
     _, height, width, patch, padded, floats = best
-    shared = 4 * max(floats, lanes // 2 * down * across * rows * COLUMNS)
+    shared = 4 * max(floats, lanes // 2 * down * across * ROWS * COLUMNS)
     return Tile(down, across, chunks_down * chunks_across, lanes, height, width, patch, padded, shared)

@@ -2,17 +2,11 @@
 
 from ..errors import ShapeError
 from ..toolchain.modes import Mode
-from ..toolchain.tf32_mode import mode as tf32
 
-__all__ = ["asked", "mode", "winograd"]
+__all__ = ["mode", "winograd"]
 
 _modes = Mode("winograd", True)
-asked = _modes.get  # what mode() follows from, beside tf32
-
-
-def mode():
-    """The mode of now; in the mode tf32 there is no Winograd, which would round sums of rounded numbers again."""
-    return not tf32() and asked()
+mode = _modes.get
 
 
 def winograd(mode=True):

@@ -9,7 +9,7 @@ import numpy as np
 from ..errors import KindError, ShapeError
 from ..toolchain import implementation
 from ..toolchain.arguments import check_array, check_floats, check_one_kind, check_output, flat
-from ..toolchain.widening import on_cuda, widened
+from ..toolchain.widening import widened
 
 __all__ = ["dropout", "erf", "leaky_relu", "leaky_relu_grad", "relu", "relu_grad"]
 
@@ -30,7 +30,7 @@ def _views(op, names, arrays):
     return flat(op, names, arrays)
 
 
-@widened("x", "out", native=on_cuda)
+@widened("x", "out")
 def relu(x, out):
     """The positive part. NaN stays NaN.
 
@@ -45,7 +45,7 @@ def relu(x, out):
     _run(kernel, x.size, *_views("relu", ("x", "out"), (x, out)))
 
 
-@widened("g out", "dx", native=on_cuda)
+@widened("g out", "dx")
 def relu_grad(g, out, dx):
     """The gradient of relu. Where out is NaN, g passes, as in PyTorch.
 
@@ -60,7 +60,7 @@ def relu_grad(g, out, dx):
     _run(kernel, g.size, *_views("relu_grad", ("g", "out", "dx"), (g, out, dx)))
 
 
-@widened("x", "out", native=on_cuda)
+@widened("x", "out")
 def leaky_relu(x, negative_slope, out):
     """The positive part, and a multiple of the negative one. NaN stays NaN.
 
@@ -76,7 +76,7 @@ def leaky_relu(x, negative_slope, out):
     _run(kernel, x.size, view, float(negative_slope), out_view)
 
 
-@widened("g x", "dx", native=on_cuda)
+@widened("g x", "dx")
 def leaky_relu_grad(g, x, negative_slope, dx):
     """The gradient of leaky_relu. Where x is NaN, g is scaled, as in PyTorch.
 
@@ -92,7 +92,7 @@ def leaky_relu_grad(g, x, negative_slope, dx):
     _run(kernel, g.size, view, x_view, float(negative_slope), dx_view)
 
 
-@widened("x", "out", native=on_cuda)
+@widened("x", "out")
 def erf(x, out):
     """The error function. float64 is the C library's, float32 a quotient of polynomials within 4 roundings.
 
@@ -127,7 +127,7 @@ def _key(x, seed, step):
     return seed, step
 
 
-@widened("x", "out", native=on_cuda)
+@widened("x", "out")
 def dropout(x, p, seed, step, out):
     """Zero each element with probability p and scale the others, so that the expectation stays.
 

@@ -1,70 +1,50 @@
-"""ReLU, leaky ReLU, erf and dropout on CUDA, on flat arrays: which rung runs, and how it is started.
+"""ReLU, leaky ReLU, erf and dropout on CUDA, on flat arrays: how their kernels (cuda_kernels.py) are started.
 
-Rungs: plain (cuda_plain.py), one thread an element; vector (cuda_vector.py), one thread four elements in one access.
-Arrays of 16 bits have the vector rung alone: those that do not begin where its accesses may are moved there first.
 Arrays of more than PIECE elements take several launches.
 """
 
 import numpy as np
 
-from ..toolchain.cuda.memory import VECTOR, aligned, kept
-from ..toolchain.cuda.rungs import choose
-from . import cuda_plain, cuda_vector
+from ..toolchain.cuda.memory import kept
+from .cuda_kernels import DROPOUT, ERF, RECTIFY, RECTIFY_GRAD
 
 __all__ = ["dropout", "erf", "leaky_relu", "leaky_relu_grad", "relu", "relu_grad"]
 
 PIECE = 1 << 30  # elements of a launch, whose places are 32-bit; a multiple of 4, so that no Philox block is torn
-QUAD = 8  # bytes of four elements of 16 bits
 THREADS = 256
 
 
-def _rung(op, rung, arrays):
-    """The rung for arrays of one type."""
-    dtype = arrays[0].dtype
-    if dtype.itemsize == 2:
-        wish = f"addresses that are multiples of {QUAD}"
-        return choose(op, rung, {"plain": "float32 or float64", "vector": None if aligned(*arrays, to=QUAD) else wish})
-    wish = f"float32, and addresses that are multiples of {VECTOR}"
-    return choose(op, rung, {"plain": None, "vector": None if dtype == np.float32 and aligned(*arrays) else wish})
+def _start(kernels, arrays, numbers=(), each=1):
+    """Start the kernel of a type on arrays of one size, with the numbers that it wants besides.
 
-
-def _start(op, rung, arrays, numbers=()):
-    """Start the kernel of a function on arrays of one size, with the numbers that it wants besides."""
-    size, dtype = arrays[0].size, arrays[0].dtype
-    if dtype.itemsize == 2 and rung is None and not aligned(*arrays, to=QUAD):
-        moved = [array.copy() for array in arrays]
-        _start(op, rung, moved, numbers)
-        arrays[-1][...] = moved[-1]
-        return
-    if _rung(op, rung, arrays) == "plain":
-        kernel, share = cuda_plain.KERNELS[op][dtype], 1
-    else:
-        kernel, share = cuda_vector.KERNELS[op][dtype.name], 4
+    each: elements of a thread; one of several also wants the number of its first block of them
+    """
+    size, kernel = arrays[0].size, kernels[arrays[0].dtype]
     for start in range(0, size, PIECE):
         pieces = arrays if size <= PIECE else [array[start : start + PIECE] for array in arrays]
         count = min(PIECE, size - start)
-        first = (start // 4,) if op == "dropout" else ()  # the number of its first Philox block
-        kernel((-(-count // (share * THREADS)),), (THREADS,), (*pieces, count, *numbers, *first))
+        first = (start // each,) if each > 1 else ()
+        kernel((-(-count // (each * THREADS)),), (THREADS,), (*pieces, count, *numbers, *first))
 
 
-def relu(x, out, rung=None):
-    _start("relu", rung, (x, out))
+def relu(x, out):
+    _start(RECTIFY, (x, out), (0.0, 0))
 
 
-def relu_grad(g, out, dx, rung=None):
-    _start("relu_grad", rung, (g, out, dx))
+def relu_grad(g, out, dx):
+    _start(RECTIFY_GRAD, (g, out, dx), (0.0, 0))
 
 
-def leaky_relu(x, negative_slope, out, rung=None):
-    _start("leaky_relu", rung, (x, out), (negative_slope,))
+def leaky_relu(x, negative_slope, out):
+    _start(RECTIFY, (x, out), (negative_slope, 1))
 
 
-def leaky_relu_grad(g, x, negative_slope, dx, rung=None):
-    _start("leaky_relu_grad", rung, (g, x, dx), (negative_slope,))
+def leaky_relu_grad(g, x, negative_slope, dx):
+    _start(RECTIFY_GRAD, (g, x, dx), (negative_slope, 1))
 
 
-def erf(x, out, rung=None):
-    _start("erf", rung, (x, out))
+def erf(x, out):
+    _start(ERF, (x, out))
 
 
 def _threshold_and_scale(p, kind):
@@ -75,7 +55,6 @@ def _threshold_and_scale(p, kind):
     return threshold, float(kind(1) / keep) if keep else float("inf")
 
 
-def dropout(x, p, seed, step, out, rung=None):
-    kind = np.float32 if x.dtype.itemsize == 2 else x.dtype.type
+def dropout(x, p, seed, step, out):
     key = seed if getattr(seed, "shape", ()) else kept(np.array([seed, 0], np.uint64), x)
-    _start("dropout", rung, (x, out), (*_threshold_and_scale(p, kind), key, int(step)))
+    _start(DROPOUT, (x, out), (*_threshold_and_scale(p, x.dtype.type), key, int(step)), 4)

@@ -126,14 +126,16 @@ class Allocation:
 
     def __init__(self, number, owner):
         self.number = number
-        self.owner = weakref.ref(owner, self._forget)
-        self.key = id(owner)
+        self.owner = weakref.ref(owner)
         self.ranges = {}  # range of bytes -> whether it may be written
+        weakref.finalize(owner, _forget, id(owner), number).atexit = False  # at exit there is nothing left to do
 
-    def _forget(self, _):
-        with _lock:
-            _by_owner.pop(self.key, None)
-            _by_number.pop(self.number, None)
+
+def _forget(key, number):
+    """The owner has died, and another object may get its id."""
+    with _lock:
+        _by_owner.pop(key, None)
+        _by_number.pop(number, None)
 
 
 _lock = threading.RLock()

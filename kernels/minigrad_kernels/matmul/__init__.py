@@ -69,7 +69,7 @@ def forward(a, b, bias, relu, out, workspace, residual=None):
             bias None or (N,); out (..., M, N) in C order; residual None, or like out and not in its memory;
             workspace bytes, at least workspace(a, b), or a function (bytes, out) that gives them
     Types   float16, bfloat16, float32 or float64, one for all; beside the first two out may be float32; in the mode
-            tf32, operands of float32 are rounded to TF32 first
+            tf32, a GPU rounds operands of float32 to TF32 first
     Errors  ValueError for shapes that do not fit, a workspace too small or a read-only out, TypeError for other types
     """
     shapes, settings, call = layouts("forward", a, b, bias, out, residual), (threads(), tf32()), None

@@ -5,7 +5,6 @@
   and serve many rows of a, blocks of b are packed
 
 Long sums run in blocks of DEPTH, so that a block of columns stays in cache; the blocks add up in order.
-In the mode tf32 the operands are rounded into the workspace first.
 """
 
 from collections.abc import Callable
@@ -35,7 +34,6 @@ from ..toolchain.product import (
     runner,
     scratch_bytes,
 )
-from ..toolchain.tf32_mode import mode, round_to_tf32
 
 __all__ = ["ready", "workspace"]
 
@@ -147,18 +145,13 @@ def workspace(a, b):
     """Bytes of workspace that `forward` wants for these arrays, whose elements it does not look at."""
     if not (prod(a.shape[:-1]) and b.shape[-1]):
         return 0
-    rounded = 0
-    if mode() and a.itemsize == 4:
-        (a, b), rounded = _copies(a, b)
-    return rounded + _setup(a.shape, a.strides, b.shape, b.strides, b.itemsize, threads()).bytes
+    return _setup(a.shape, a.strides, b.shape, b.strides, b.itemsize, threads()).bytes
 
 
 def ready(a, b):
     """What the launcher runs with arrays that lie like these."""
     if not (prod(a.shape[:-1]) and b.shape[-1]):
         return lambda *_: None
-    if mode() and a.itemsize == 4:
-        return _multiply_rounded
     return partial(_multiply, _setup(a.shape, a.strides, b.shape, b.strides, b.itemsize, threads()), _seen(a), _seen(b))
 
 
@@ -176,51 +169,6 @@ def _seen(array):
     """A function that gives the memory of arrays that lie like this one, from their element [0, 0, ...] on."""
     dense = array.flags.c_contiguous or array.swapaxes(-1, -2).flags.c_contiguous
     return flat if dense and array.size else _from_first
-
-
-# ---- operands of TF32 ------------------------------------------------------------------------------------------------
-
-
-def _places(array):
-    """(shape, strides) of a copy without gaps: axes that repeat themselves stay so, rows or columns lie as they do."""
-    shape = [1 if step == 0 else size for size, step in zip(array.shape, array.strides, strict=True)]
-    upright = shape[-1] == 1 or abs(array.strides[-1]) <= abs(array.strides[-2])
-    order = [*range(array.ndim - 2), *((-2, -1) if upright else (-1, -2))]
-    strides, room = [0] * array.ndim, array.itemsize
-    for axis in reversed(order):
-        strides[axis] = room if shape[axis] > 1 else 0
-        room *= shape[axis]
-    return array.shape, tuple(strides), room
-
-
-class _Copy(NamedTuple):
-    """What plans look at in an array."""
-
-    shape: tuple
-    strides: tuple
-    itemsize: int
-
-
-def _copies(*arrays):
-    """The copies that the arrays are rounded to, and how many bytes they take."""
-    made = [_places(array) for array in arrays]
-    copies = [_Copy(shape, strides, array.itemsize) for (shape, strides, _), array in zip(made, arrays, strict=True)]
-    return copies, sum(room for *_, room in made) + ALIGNMENT
-
-
-def _multiply_rounded(a, b, bias, relu, residual, out, workspace):
-    """Of operands rounded to TF32, in the first bytes of the workspace."""
-    (*copies,), size = _copies(a, b)
-    start, found = -workspace.ctypes.data % a.itemsize, []
-    for array, copy in zip((a, b), copies, strict=True):
-        rounded = np.ndarray(copy.shape, array.dtype, workspace, start, copy.strides)
-        single = tuple(slice(0, 1) if step == 0 else slice(None) for step in copy.strides)
-        round_to_tf32(array[single], rounded[single])
-        found.append(rounded)
-        start += _places(array)[2]
-    a, b = found
-    setup = _setup(a.shape, a.strides, b.shape, b.strides, b.itemsize, threads())
-    _multiply(setup, _from_first, _from_first, a, b, bias, relu, residual, out, workspace[size:])
 
 
 def _from_first(array):

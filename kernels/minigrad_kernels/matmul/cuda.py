@@ -1,8 +1,8 @@
 """Matrix product on CUDA: the plain rung, and which rung of the ladder runs.
 
-Each rung is one idea more than the one below: plain, tiled, register, vector, buffered, split. A rung that exists for
-tiles of several sizes has one name for each; the name alone means 128x128. Float64 runs on the plain rung. The rungs
-on tensor cores, which other types and the mode tf32 take, stand in cuda_tensor_plan.py.
+Each rung is one idea more than the one below: plain, tiled, register, vector, buffered, split. Register has a second
+name for smaller tiles; its name alone means 128x128, as those above. Float64 runs on the plain rung. The rungs on
+tensor cores, which other types and the mode tf32 take, stand in cuda_tensor_plan.py.
 """
 
 import contextlib
@@ -70,29 +70,17 @@ plain, plain_f64 = _plain("f32", f32), _plain("f64", f64)
 # ---- the ladder ------------------------------------------------------------------------------------------------------
 
 
-def _by_layout(kernels, *tile):
-    return Rung({key[2:]: found for key, found in kernels.items() if key[:2] == tile}, tile)
-
-
 RUNGS = {
     "plain": Rung({None: plain}, (HEIGHT, WIDTH)),
     "tiled": Rung({None: tiled}, (32, 32)),
-    "register_16x128": Rung({None: REGISTER[16, 128]}, (16, 128)),
-    "register_128x16": Rung({None: REGISTER[128, 16]}, (128, 16)),
     "register_64x64": Rung({None: REGISTER[64, 64]}, (64, 64)),
     "register": Rung({None: REGISTER[128, 128]}, (128, 128)),
-    "vector": _by_layout(VECTOR, 128, 128),
-    "buffered_64x64": _by_layout(BUFFERED, 64, 64),
-    "buffered": _by_layout(BUFFERED, 128, 128),
+    "vector": Rung(VECTOR, (128, 128)),
+    "buffered": Rung(BUFFERED, (128, 128)),
     "split": Rung({None: cuda_split.add}, (1, cuda_split.WIDTH)),  # after the rung that the shape has otherwise
 }
-ALIKE = {name for name in RUNGS if name.startswith(("register", "vector", "buffered"))} | {"async_64x64", "async"}
-BEST = {  # for each tile, best first
-    (128, 128): ("buffered", "register", "plain"),
-    (64, 64): ("buffered_64x64", "register_64x64", "plain"),
-    (128, 16): ("register_128x16", "plain"),
-    (16, 128): ("register_16x128", "plain"),
-}
+ALIKE = "register_64x64", "register", "vector", "buffered"
+BEST = {(128, 128): ("buffered", "register", "plain"), (64, 64): ("register_64x64", "plain")}  # best first, by tile
 
 
 def _misfits(p, cut, layout, itemsize):
@@ -115,6 +103,8 @@ def _misfits(p, cut, layout, itemsize):
                 f"a and b at addresses that are multiples of {ALIGNMENT}, each with a stride of one element along one "
                 "axis, whose size is a multiple of 4, and strides that are multiples of 4 elements along all others"
             )
+        if None not in rung.kernels and layout not in rung.kernels:
+            return "a and b in C order" if name == "vector" else "a to lie along K where b does"
         return None
 
     return {name: misfit(name, rung) for name, rung in RUNGS.items()}
@@ -160,9 +150,8 @@ def rungs_of(a):
 
 def _plan_of(a, b, rung):
     settings, core = (a.shape, a.strides, b.shape, b.strides), _core_of(a)
-    if core:
-        return cuda_tensor_plan.plan_of(*settings, core, aligned(a), aligned(b), rung)
-    return _plan(*settings, a.itemsize, aligned(a), aligned(b), rung)
+    plan = cuda_tensor_plan.plan_of(*settings, core, aligned(a), aligned(b), rung) if core else None
+    return plan or _plan(*settings, a.itemsize, aligned(a), aligned(b), rung)
 
 
 def workspace(a, b):
@@ -197,13 +186,13 @@ def forward(a, b, bias, relu, out, workspace, rung=None, *, residual=None):
 
 def equals(a, b):
     """{name: Kernel} of the rungs that give the bits of the best one: each sum is one sum, in the order of k."""
-    if _plan_of(a, b, None).cut.slices > 1:
-        return {}
     found = {}
-    for name in ALIKE & rungs_of(a).keys():
+    if _plan_of(a, b, None).cut.slices > 1 or _core_of(a):
+        return found
+    for name in ALIKE:
         with contextlib.suppress(ShapeError):  # does not fit
             found[name] = _plan_of(a, b, name).kernel
-    return {name: found[name] for name in rungs_of(a) if name in found}
+    return found
 
 
 def starts(a, b, bias, relu, out, workspace, rung=None, residual=None):

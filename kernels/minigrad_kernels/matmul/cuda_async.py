@@ -23,24 +23,26 @@ from ..toolchain.cuda import (
 from .cuda_fragments import CORES, make_products, make_tile
 from .cuda_parts import RESIDENT, operand, slice_of, steps_of
 from .cuda_tensor_parts import make_end, signature_of, tile_of
+from .cuda_vector import LAYOUTS
 
-__all__ = ["ASYNC", "LAYOUTS", "STAGES", "shared_bytes"]
+__all__ = ["ASYNC", "STAGES", "TILE", "shared_bytes"]
 
+TILE, THREADS = 128, 256  # rows and columns of a tile; a block, of eight warps
+DOWN, ACROSS = 4, 4  # blocks of 16 rows and of 8 columns that a warp owns
 STAGES = 4  # tiles in shared memory: one that is read, three under way
 CHUNK = 16  # bytes that travel at once
-LAYOUTS = ((True, True), (True, False), (False, False))  # whether a and b lie along k
 arrived = cp_async_wait(STAGES - 2)
 
 
-def shared_bytes(core, tile, layout):
+def shared_bytes(core, layout):
     """The dynamic shared memory of a block."""
-    return STAGES * sum(make_tile(core, lines, along).bytes for lines, along in zip(tile, layout, strict=True))
+    return STAGES * sum(make_tile(core, TILE, along).bytes for along in layout)
 
 
-def make_copy(core, tile, lines, along_k):
-    """Functions that share a tile out, two chunks to each of 2 * lines threads, and start their copies."""
+def make_copy(core, tile, along_k):
+    """Functions that share a tile out, two chunks to each thread, and start their copies."""
     count, steps, place_of = core.chunk, core.steps, tile.place
-    chunks = 4 if along_k else lines // count  # in a line of the tile, which is one k where it does not lie along k
+    chunks = 4 if along_k else TILE // count  # in a line of the tile, which is one k where it does not lie along k
     far = tile.bytes // 2  # from a thread's first chunk to its second
 
     @device
@@ -57,7 +59,7 @@ def make_copy(core, tile, lines, along_k):
         """Where it lies, and how far from there the second. Lines outside are the last ones: they are never written."""
         if along_k:
             here = min(line, i32(lines_left - 1))
-            there = min(i32(line + lines // 2), i32(lines_left - 1))
+            there = min(i32(line + TILE // 2), i32(lines_left - 1))
             return offset(source, i64(first + here) * line_apart + step), i64(i32(there - here)) * line_apart
         here = min(line, i32(lines_left - count))
         return offset(source, i64(first + here) + step * k_apart), steps // 2 * k_apart
@@ -78,30 +80,30 @@ def make_copy(core, tile, lines, along_k):
     return share, find, begin, copy
 
 
-def make_async(core, rows, columns, down, across, layout):
-    """The rung for tiles of rows x columns, of which a warp owns down blocks of 16 rows and across of 8 columns."""
-    (a_along_k, b_along_k), steps, threads = layout, core.steps, 2 * rows
-    a_tile, b_tile = make_tile(core, rows, a_along_k), make_tile(core, columns, b_along_k)
-    share_a, find_a, begin_a, copy_a = make_copy(core, a_tile, rows, a_along_k)
-    share_b, find_b, begin_b, copy_b = make_copy(core, b_tile, columns, b_along_k)
+def make_async(core, layout):
+    """The rung for operands that lie so."""
+    (a_along_k, b_along_k), steps = layout, core.steps
+    a_tile, b_tile = make_tile(core, TILE, a_along_k), make_tile(core, TILE, b_along_k)
+    share_a, find_a, begin_a, copy_a = make_copy(core, a_tile, a_along_k)
+    share_b, find_b, begin_b, copy_b = make_copy(core, b_tile, b_along_k)
     place_rows, place_columns, a_bytes = a_tile.rows, b_tile.columns, a_tile.bytes
-    stage, warps_across, sums = a_bytes + b_tile.bytes, columns // (8 * across), 4 * down * across
-    multiply, end = make_products(core, a_tile, b_tile, down, across), make_end(core, down, across)
+    stage, warps_across, sums = a_bytes + b_tile.bytes, TILE // (8 * ACROSS), 4 * DOWN * ACROSS
+    multiply, end = make_products(core, a_tile, b_tile, DOWN, ACROSS), make_end(core, DOWN, ACROSS)
     last_stage = (STAGES - 1) * stage
 
     @kernel(
         signature_of(core),
-        threads=threads,
-        blocks=RESIDENT // threads,
+        threads=THREADS,
+        blocks=RESIDENT // THREADS,
         lowest="sm_80",
         opcodes=("HMMA", "LDGSTS") + ("LDSM",) * (core.size == 2 or a_along_k),
-        variant=f"{core.name}_{rows}x{columns}_{'k' if a_along_k else 'm'}{'k' if b_along_k else 'n'}",
+        variant=f"{core.name}_{'k' if a_along_k else 'm'}{'k' if b_along_k else 'n'}",
     )
     def asynchronous(a, b, bias, residual, out, m, n, k, depth, slices, a_m, a_k, b_k, b_n, a_z, b_z, out_z, flags):
         """One idea: tiles travel to shared memory by themselves, three of them while a fourth is multiplied.
 
-        Traffic    a is read ceil(N / columns) times, b ceil(M / rows) times, in pieces of 128 bits
-        Resources  four tiles of each operand in shared memory, rows * columns sums in registers; one barrier a tile
+        Traffic    a is read ceil(N / 128) times, b ceil(M / 128) times, in pieces of 128 bits
+        Resources  four tiles of each operand in shared memory, 64 sums in registers; one barrier a tile
 
         Nothing can be rounded on the way, so words of float32 become TF32 when they have been read as fragments. The
         first tile takes what K leaves over after whole tiles: all others are whole, and need no question.
@@ -112,7 +114,7 @@ def make_async(core, rows, columns, down, across, layout):
         count = steps_of(k, depth, part)
         tiles_left = i32(i32(max(count, 1) - 1) // steps)  # after the one that is multiplied
         first_steps = i32(count - i32(tiles_left * steps))
-        top, first = tile_of(m, n, rows, columns)
+        top, first = tile_of(m, n, TILE, TILE)
 
         base = shared_address(memory, 0)
         a_line, a_step, a_place = share_a(thread)
@@ -135,7 +137,7 @@ def make_async(core, rows, columns, down, across, layout):
             cp_async_commit()
 
         warp, lane = i32(thread >> u32(5)), i32(thread & u32(31))
-        row, column = i32(warp // warps_across * (16 * down)), i32(warp % warps_across * (8 * across))
+        row, column = i32(warp // warps_across * (16 * DOWN)), i32(warp % warps_across * (8 * ACROSS))
         a_from, b_from = place_rows(lane, row), i32(a_bytes + place_columns(lane, column))
         for i in range(sums):
             unroll(0)
@@ -158,12 +160,6 @@ def make_async(core, rows, columns, down, across, layout):
     return asynchronous
 
 
-# Tiles of 128x128 have the fewest loads for each product, 64x64 give smaller layers more blocks. Those serve few rows
-# or columns, too: tensor cores multiply so fast that it matters little how many of the products are wanted.
-WARPS = {(128, 128): (4, 4), (64, 64): (2, 4)}
-ASYNC = {
-    (name, *tile, *layout): make_async(core, *tile, *warp, layout)
-    for name, core in CORES.items()
-    for tile, warp in WARPS.items()
-    for layout in LAYOUTS
-}
+# Few rows or columns take these tiles, too: tensor cores multiply so fast that it matters little how many of the
+# products are wanted.
+ASYNC = {(name, *layout): make_async(core, layout) for name, core in CORES.items() for layout in LAYOUTS}

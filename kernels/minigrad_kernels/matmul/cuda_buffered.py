@@ -70,6 +70,4 @@ def make_buffered(rows, columns, row_sums, column_sums, a_along_k, b_along_k):
     return buffered
 
 
-# A 128x128 tile has the fewest loads for each product, 64x64 tiles give smaller layers more blocks.
-SUMS = {(128, 128): (8, 8), (64, 64): (8, 4)}
-BUFFERED = {(*tile, *layout): make_buffered(*tile, *sums, *layout) for tile, sums in SUMS.items() for layout in LAYOUTS}
+BUFFERED = {layout: make_buffered(128, 128, 8, 8, *layout) for layout in LAYOUTS}

@@ -138,12 +138,5 @@ def make_register(rows, columns, steps, row_sums, column_sums):
     return register
 
 
-# Small CNNs multiply matrices of four shapes: those of large layers; middle-sized ones, which would leave most
-# multiprocessors without a 128x128 tile; those with few columns (heads of 10 classes, 1x1 convolutions to 16
-# channels); and those with few rows (the heads' weight gradients).
-REGISTER = {
-    (128, 128): make_register(128, 128, 8, 8, 8),
-    (64, 64): make_register(64, 64, 16, 4, 4),
-    (128, 16): make_register(128, 16, 16, 4, 4),
-    (16, 128): make_register(16, 128, 16, 4, 4),
-}
+# Tiles for large layers, and for smaller ones, which would leave most multiprocessors without a 128x128 tile.
+REGISTER = {(128, 128): make_register(128, 128, 8, 8, 8), (64, 64): make_register(64, 64, 16, 4, 4)}

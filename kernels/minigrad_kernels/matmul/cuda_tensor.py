@@ -1,4 +1,4 @@
-"""The first rung of the matrix product on tensor cores. Operands may lie in memory in any way."""
+"""The first rung of the matrix product on tensor cores. Operands of 16 bits, which may lie in memory in any way."""
 
 from ..toolchain.cuda import cuda, device, f32, i32, i64, kernel, offset, u16, u32, unroll
 from .cuda_fragments import CORES, make_products, make_tile
@@ -15,29 +15,25 @@ ROW_BLOCKS, COLUMN_BLOCKS = 2, 4  # of 16 rows and of 8 columns of a warp
 
 def _make_put(core, tile):
     """A function that carries this thread's elements of a tile to shared memory, those outside as zeros."""
-    count, chunk, size, place_of, real = TILE * core.steps // THREADS, core.chunk, core.size, tile.place, _element(core)
+    count, chunk, place_of = TILE * core.steps // THREADS, core.chunk, tile.place
 
     @device
     def put(memory, first, source, apart, many, line, step, lines_apart, steps_apart):
         for j in range(count):
             unroll(0)
             here, along = i32(line + j * lines_apart), i32(step + j * steps_apart)
-            place = i32(place_of(here, along // chunk) // size + along % chunk)
-            memory[u32(first + place)] = source[0] if i32(j) < many else real(0)
+            place = i32(place_of(here, along // chunk) // 2 + along % chunk)
+            memory[u32(first + place)] = source[0] if i32(j) < many else u16(0)
             source = offset(source, apart)
 
     return put
 
 
-def _element(core):
-    return f32 if core.size == 4 else u16
-
-
 def _make_tensor(core):
-    steps, size, element, sums = core.steps, core.size, _element(core), 4 * ROW_BLOCKS * COLUMN_BLOCKS
+    steps, sums = core.steps, 4 * ROW_BLOCKS * COLUMN_BLOCKS
     tile = make_tile(core, TILE, True)
     place_rows, place_columns, place_b = tile.rows, tile.columns, tile.bytes
-    elements, words = 2 * tile.bytes // size, tile.bytes // size
+    elements, words = tile.bytes, tile.bytes // 2  # of two tiles, and of one
     share, _, inside, _, _ = make_copy(TILE, steps, THREADS)
     put, multiply = _make_put(core, tile), make_products(core, tile, tile, ROW_BLOCKS, COLUMN_BLOCKS)
     end = make_end(core, ROW_BLOCKS, COLUMN_BLOCKS)
@@ -57,10 +53,9 @@ def _make_tensor(core):
         Traffic    a is read ceil(N / 64) times, b ceil(M / 64) times, one element at a time
         Resources  8 KB of shared memory, 32 sums in registers; two barriers a tile
 
-        Words of float32 are rounded to TF32 when they have been read as fragments. What K leaves over after whole
-        tiles comes first.
+        What K leaves over after whole tiles comes first.
         """
-        memory = cuda.shared.array(elements, element, alignment=128)
+        memory = cuda.shared.array(elements, u16, alignment=128)
         total = cuda.local.array(sums, f32)
         thread, part = u32(cuda.threadIdx.x), slice_of(slices)
         left_over = steps_of(k, depth, part)
@@ -97,4 +92,4 @@ def _make_tensor(core):
     return tensor
 
 
-TENSOR = {name: _make_tensor(core) for name, core in CORES.items()}
+TENSOR = {name: _make_tensor(CORES[name]) for name in ("float16", "bfloat16")}

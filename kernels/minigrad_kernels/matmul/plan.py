@@ -11,7 +11,18 @@ import numpy as np
 
 from ..errors import ShapeError
 
-__all__ = ["Cut", "Plan", "Product", "Rung", "cut_of", "launches", "layout_of", "product_of", "tensor_cut_of"]
+__all__ = [
+    "Cut",
+    "Plan",
+    "Product",
+    "Rung",
+    "cut_of",
+    "launches",
+    "layout_of",
+    "most_slices",
+    "product_of",
+    "tensor_cut_of",
+]
 
 LIMIT = 1 << 31  # sizes are 32-bit inside kernels
 MOST = 65535  # blocks in y and in z
@@ -124,10 +135,6 @@ def _tiles(m, n, tile):
 
 def _tile(m, n, count):
     """The tile that suits a shape: large ones read least, small ones waste least and give more blocks."""
-    if n <= 16:
-        return 128, 16
-    if m <= 16:
-        return 16, 128
     large, middle = (count * _tiles(m, n, (size, size)) for size in (128, 64))
     wasteful = large * 4 > middle * 1.25
     return (64, 64) if wasteful or large < BLOCKS else (128, 128)
@@ -152,10 +159,15 @@ def cut_of(m, n, k, count):
     return _cut(_tile(m, n, count), m, n, k, count, LEAST_DEPTH, WORTH, 16)
 
 
-def tensor_cut_of(m, n, k, count):
-    """The same on tensor cores, which have no tiles for few rows or columns: they would multiply no faster."""
-    tile = (64, 64) if min(m, n) <= 16 else _tile(m, n, count)
-    return _cut(tile, m, n, k, count, TENSOR_LEAST_DEPTH, TENSOR_WORTH, 32)
+def tensor_cut_of(m, n, k, count, wide=True):
+    """The same on tensor cores; wide: whether 16 bytes of both operands travel at once, for which tiles are large."""
+    return _cut((128, 128) if wide else (64, 64), m, n, k, count, TENSOR_LEAST_DEPTH, TENSOR_WORTH, 32)
+
+
+def most_slices(m, n, k):
+    """The slices of one product, at most, whichever kernels multiply."""
+    cuts = cut_of(m, n, k, 1), tensor_cut_of(m, n, k, 1), tensor_cut_of(m, n, k, 1, wide=False)
+    return max(cut.slices for cut in cuts)
 
 
 # ---- how operands lie ------------------------------------------------------------------------------------------------

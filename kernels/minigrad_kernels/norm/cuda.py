@@ -3,7 +3,7 @@
 Rungs of what belongs to channels: plain (cuda_plain.py), one thread an element or a partial sum; vector
 (cuda_vector*.py), four elements in one access by threads that keep to their columns. Both cut sums as bias/plan.py
 says, and cuda_totals.py adds up what the parts gave. Statistics take one pass over x: parts are joined by their means.
-Rungs of rows (cuda_rows.py): plain, one thread a row; warp, the lanes of a warp or the threads of a block.
+A team of threads owns a row (cuda_rows.py), which has no rungs.
 """
 
 import numpy as np
@@ -13,7 +13,7 @@ from ..bias.cuda import column_sums as channel_sum
 from ..bias.cuda_plain import HEIGHT, WIDTH
 from ..bias.plan import LINES, cut
 from ..errors import ShapeError
-from ..softmax.cuda_parts import THREADS, WIDTHS
+from ..softmax.cuda_parts import THREADS, bits_of, blocks_of
 from ..toolchain.cuda.memory import VECTOR, address, aligned
 from ..toolchain.cuda.rungs import choose
 from . import cuda_plain, cuda_rows, cuda_totals, cuda_vector, cuda_vector_grads
@@ -27,8 +27,6 @@ __all__ = [
     "standardize_grad",
 ]
 
-PLAIN = 128  # threads of a block of the plain rung of rows
-
 
 def _check_size(op, x, limit):
     if x.size >= limit:
@@ -39,16 +37,15 @@ def _rung(op, rung, x, *others):
     """The rung for matrices of one shape whose channels are columns."""
     _check_size(op, x, LIMIT)
     quads = x.size and x.size % 4 == 0 and cut(*x.shape).fold * x.shape[1] % 4 == 0
-    fits = x.dtype != np.float64 and quads and aligned(x, *others, to=4 * x.itemsize)
-    wish = f"float32, sizes that are multiples of 4, and addresses that are multiples of {4 * x.itemsize}"
+    fits = x.dtype == np.float32 and quads and aligned(x, *others)
+    wish = f"float32, sizes that are multiples of 4, and addresses that are multiples of {VECTOR}"
     return choose(op, rung, {"plain": None, "vector": None if fits else wish})
 
 
 def _partials(workspace, x, plan):
-    """Two arrays of (parts, channels) in the workspace, in the type of sums."""
+    """Two arrays of (parts, channels) in the workspace, in the type of x."""
     start, count = -address(workspace) % VECTOR, plan.parts * x.shape[1]
-    kind = np.float32 if x.itemsize == 2 else x.dtype
-    space = workspace[start : start + 2 * count * np.dtype(kind).itemsize].view(kind)
+    space = workspace[start : start + 2 * count * x.itemsize].view(x.dtype)
     return space[:count], space[count:]
 
 
@@ -61,9 +58,7 @@ def _lines(x, kernel, arguments):
     """Start a vector kernel whose threads take LINES lines each."""
     plan = cut(*x.shape)
     groups = -(-x.shape[0] // (plan.fold * LINES))
-    kernel[x.dtype.name](
-        (plan.tiles * groups,), (THREADS,), (*arguments, x.size, x.shape[1], plan.fold, plan.tiles, LINES)
-    )
+    kernel((plan.tiles * groups,), (THREADS,), (*arguments, x.size, x.shape[1], plan.fold, plan.tiles, LINES))
 
 
 def _parts(x, rung, plain, vector, arguments):
@@ -71,11 +66,11 @@ def _parts(x, rung, plain, vector, arguments):
     (rows, columns), plan = x.shape, cut(*x.shape)
     if rung == "plain":
         count = plan.parts * columns
-        grid, sizes, kernel = -(-count // THREADS), (rows, columns, plan.rows, count), plain
+        grid, sizes, kernel = -(-count // THREADS), (rows, columns, plan.rows, count), plain[x.dtype.name]
     else:
         grid, kernel = plan.tiles * plan.parts, vector
         sizes = x.size, columns, plan.fold, plan.tiles, plan.rows // plan.fold
-    kernel[x.dtype.name]((grid,), (THREADS,), (*arguments, *sizes))
+    kernel((grid,), (THREADS,), (*arguments, *sizes))
 
 
 def _totals(columns, kernel, arguments):
@@ -90,7 +85,7 @@ def batch_statistics(x, mean, variance, workspace, running_mean, running_var, ha
         return
     (rows, columns), plan = x.shape, cut(*x.shape)
     partials = _partials(workspace, x, plan)
-    _parts(x, rung, cuda_plain.STATISTICS, cuda_vector.STATISTICS, (x, *partials))
+    _parts(x, rung, cuda_plain.STATISTICS, cuda_vector.statistics_vector, (x, *partials))
     sizes = rows, plan.rows, plan.parts, columns
     running = (running_mean, running_var, 1, momentum, rows / (rows - 1)) if has_running else (0, 0, 0, 0.0, 1.0)
     _totals(columns, cuda_totals.STATISTICS[x.dtype.name], (x, *partials, mean, variance, *running, *sizes))
@@ -105,7 +100,7 @@ def batch_normalize(x, mean, variance, weight, has_weight, bias, has_bias, eps, 
     if rung == "plain":
         _elements(x, cuda_plain.NORMALIZE, (*arguments, x.size, x.shape[1]))
     else:
-        _lines(x, cuda_vector.NORMALIZE, arguments)
+        _lines(x, cuda_vector.normalize_vector, arguments)
 
 
 def batch_norm_grads(
@@ -120,7 +115,7 @@ def batch_norm_grads(
     partials = _partials(workspace, x, plan)
     relu, masked = out is not None, dresidual is not None
     arrays = g, x, out if relu else x, mean, *partials, dresidual if masked else x
-    _parts(x, rung, cuda_plain.PRODUCTS, cuda_vector_grads.PRODUCTS, (*arrays, int(relu), int(masked)))
+    _parts(x, rung, cuda_plain.PRODUCTS, cuda_vector_grads.products_vector, (*arrays, int(relu), int(masked)))
     _totals(columns, cuda_totals.GRADS[dw.dtype.name], (*partials, variance, dw, db, eps, plan.parts, columns))
     if dx is None:
         return
@@ -130,34 +125,24 @@ def batch_norm_grads(
     if rung == "plain":
         _elements(x, cuda_plain.GRADS, (*arguments, x.size, x.shape[1], rows))
     else:
-        _lines(x, cuda_vector_grads.GRADS, (*arguments, float(rows)))
+        _lines(x, cuda_vector_grads.grads_vector, (*arguments, float(rows)))
 
 
 # ---- rows --------------------------------------------------------------------------------------------------------
 
 
-def _start(op, rung, x, arguments, plain, warp, block):
-    """Start the kernel of a rung on the rows of x: that of its type or of its width."""
+def _start(op, kernels, x, arguments):
+    """Start the kernel of the type of x on its rows."""
     _check_size(op, x, LIMIT - THREADS)
-    rung = choose(op, rung, {"plain": None, "warp": None if x.dtype == np.float32 else "float32"})
-    rows, columns = x.shape
-    if not rows:
-        return
-    width = next((width for width in WIDTHS if columns <= width), None)
-    if rung == "plain":
-        plain[x.dtype]((-(-rows // PLAIN),), (PLAIN,), (*arguments, rows, columns))
-    elif width is None:
-        block((rows,), (THREADS,), (*arguments, columns))
-    else:
-        bits = min((columns - 1).bit_length(), 5)
-        warp[width]((-((-rows << bits) // THREADS),), (THREADS,), (*arguments, rows, columns, bits))
+    (rows, columns), kernel = x.shape, kernels[x.dtype.name]
+    if rows:
+        bits = bits_of(columns)
+        kernel((blocks_of(rows, bits),), (THREADS,), (*arguments, rows, columns, bits))
 
 
-def standardize(x, eps, out, scale, rung=None):
-    kernels = cuda_rows.PLAIN, cuda_rows.STANDARDIZE, cuda_rows.standardize_block
-    _start("standardize", rung, x, (x, out, scale, eps), *kernels)
+def standardize(x, eps, out, scale):
+    _start("standardize", cuda_rows.STANDARDIZE, x, (x, out, scale, eps))
 
 
-def standardize_grad(g, out, scale, dx, rung=None):
-    kernels = cuda_rows.PLAIN_GRAD, cuda_rows.GRAD, cuda_rows.standardize_grad_block
-    _start("standardize_grad", rung, g, (g, out, scale, dx), *kernels)
+def standardize_grad(g, out, scale, dx):
+    _start("standardize_grad", cuda_rows.GRAD, g, (g, out, scale, dx))

@@ -1,7 +1,5 @@
 """The plain rung of batch normalisation: one thread an element, or the sums of one column of a part.
 
-Elements of 16 bits are computed in float32; statistics, parameters and sums are float32 beside them.
-
 Statistics are taken about a shift, an element of each column, so that float32 keeps its digits where a mean is far
 larger than the deviation from it; and the parts are joined as samples with means of their own, never by subtracting
 squares of large numbers.
@@ -9,7 +7,7 @@ squares of large numbers.
 
 from ..bias.cuda_plain import SHORT, thread
 from ..toolchain.cuda import device, i32, u32
-from ..toolchain.cuda.halves import BF16, DOUBLE, F16, SINGLE, each
+from ..toolchain.cuda.halves import DOUBLE, SINGLE, each
 from .cuda_parts import finite, inverse_deviation
 
 __all__ = ["GRADS", "NORMALIZE", "PRODUCTS", "STATISTICS"]
@@ -24,7 +22,7 @@ def own_column(rows, columns, share, i):
 
 
 def _statistics(half):
-    real, widen = half.real, half.widen
+    real = half.real
 
     @half.plain("_* x, real* sums, real* squares, i32 rows, i32 columns, i32 share, i32 count")
     def statistics_plain(x, sums, squares, rows, columns, share, count):
@@ -32,19 +30,19 @@ def _statistics(half):
         i = thread()
         if i < count:
             column, first, own = own_column(rows, columns, share, i)
-            start, shift, r = i32(first * columns + column), finite(widen(x[column])), i32(0)
+            start, shift, r = i32(first * columns + column), finite(x[column]), i32(0)
             total, squared = real(0), real(0)
             while r < own:
                 end, short = i32(r + min(SHORT, i32(own - r))), real(0)
                 while r < end:
-                    short += widen(x[i32(start + r * columns)]) - shift
+                    short += x[i32(start + r * columns)] - shift
                     r = i32(r + 1)
                 total += short
             mean, r = total / real(own), i32(0)
             while r < own:
                 end, short = i32(r + min(SHORT, i32(own - r))), real(0)
                 while r < end:
-                    d = (widen(x[i32(start + r * columns)]) - shift) - mean
+                    d = (x[i32(start + r * columns)] - shift) - mean
                     short += d * d
                     r = i32(r + 1)
                 squared += short
@@ -55,7 +53,7 @@ def _statistics(half):
 
 
 def _normalize(half):
-    real, widen, narrow = half.real, half.widen, half.narrow
+    real = half.real
     arrays = "_* x, real* mean, real* variance, real* weight, real* bias, _* residual, _* out"
     numbers = "real eps, i32 has_weight, i32 has_bias, i32 has_residual, i32 relu, i32 size, u32 columns"
 
@@ -68,20 +66,20 @@ def _normalize(half):
         i = thread()
         if i < size:
             c = u32(u32(i) % columns)
-            v = (widen(x[i]) - mean[c]) * inverse_deviation(variance[c], eps)
+            v = (x[i] - mean[c]) * inverse_deviation(variance[c], eps)
             if has_weight:
                 v *= weight[c]
             if has_bias:
                 v += bias[c]
             if has_residual:
-                v += widen(residual[i])
-            out[i] = narrow(real(0) if relu and v <= real(0) else v)  # written so that NaN passes
+                v += residual[i]
+            out[i] = real(0) if relu and v <= real(0) else v  # written so that NaN passes
 
     return normalize_plain
 
 
 def _products(half):
-    real, widen, narrow = half.real, half.widen, half.narrow
+    real = half.real
     arrays = "_* g, _* x, _* out, real* mean, real* sums, real* products, _* masked"
 
     @half.plain(f"{arrays}, i32 has_relu, i32 has_masked, i32 rows, i32 columns, i32 share, i32 count")
@@ -98,13 +96,13 @@ def _products(half):
             while r < own:
                 end, short, other = i32(r + min(SHORT, i32(own - r))), real(0), real(0)
                 while r < end:
-                    v = widen(g[k])
+                    v = g[k]
                     if has_relu:
-                        v = real(0) if widen(out[k]) <= real(0) else v
+                        v = real(0) if out[k] <= real(0) else v
                     if has_masked:
-                        masked[k] = narrow(v)
+                        masked[k] = v
                     short += v
-                    other += v * (widen(x[k]) - centre)
+                    other += v * (x[k] - centre)
                     k = i32(k + columns)
                     r = i32(r + 1)
                 total += short
@@ -116,7 +114,7 @@ def _products(half):
 
 
 def _grads(half):
-    real, widen, narrow = half.real, half.widen, half.narrow
+    real = half.real
     arrays = "_* g, _* x, _* out, real* mean, real* variance, real* weight, real* dw, real* db, _* dx"
 
     @half.plain(f"{arrays}, real eps, i32 has_weight, i32 has_relu, i32 size, u32 columns, i32 rows")
@@ -128,15 +126,15 @@ def _grads(half):
         i = thread()
         if i < size:
             c = u32(u32(i) % columns)
-            scale, v = inverse_deviation(variance[c], eps), widen(g[i])
+            scale, v = inverse_deviation(variance[c], eps), g[i]
             if has_relu:
-                v = real(0) if widen(out[i]) <= real(0) else v
-            d = (v - db[c] / real(rows)) - (widen(x[i]) - mean[c]) * (scale * dw[c] / real(rows))
-            dx[i] = narrow(d * (scale * weight[c]) if has_weight else d * scale)
+                v = real(0) if out[i] <= real(0) else v
+            d = (v - db[c] / real(rows)) - (x[i] - mean[c]) * (scale * dw[c] / real(rows))
+            dx[i] = d * (scale * weight[c]) if has_weight else d * scale
 
     return grads_plain
 
 
 STATISTICS, NORMALIZE, PRODUCTS, GRADS = (
-    each(make, SINGLE, DOUBLE, F16, BF16) for make in (_statistics, _normalize, _products, _grads)
+    each(make, SINGLE, DOUBLE) for make in (_statistics, _normalize, _products, _grads)
 )

@@ -4,7 +4,6 @@ The elements of all tensors are cut into chunks of CHUNK, each the work of one b
 the tensors lie and which chunk is which. The numbers that change from step to step lie on the device too, float64 in
 the order of hyper.py. A kernel of one thread makes coefficients of them there and counts the step, so a step of
 training is two launches and sends nothing, and repeating the two launches is the next step.
-Rungs: plain, one element at a time; vector, four at a time in 128-bit accesses (cuda_update.py).
 """
 
 from typing import Any, NamedTuple
@@ -13,14 +12,10 @@ import numpy as np
 
 from ..errors import ShapeError
 from ..toolchain.cuda.memory import address, on_host, upload, write
-from ..toolchain.cuda.rungs import choose
-from .cuda_adagrad import ADAGRAD_UPDATE, adagrad_coefficients
-from .cuda_adam import ADAM_UPDATE, adam_coefficients
-from .cuda_norms import CLIP, SCALE, SQUARES, SUMS, scale_vector, squares_vector
+from .cuda_norms import CLIP, SCALE, SQUARES, sums
 from .cuda_parts import CHUNK, THREADS
-from .cuda_rmsprop import RMSPROP_UPDATE, rmsprop_coefficients
-from .cuda_sgd import SGD_UPDATE, sgd_coefficients
-from .cuda_update import COEFFICIENTS, KINDS
+from .cuda_rules import RULES
+from .cuda_update import COEFFICIENTS, KINDS, UPDATE, coefficients
 
 __all__ = [
     "Settings", "Tables", "adagrad", "adam", "addresses", "clip_factor", "rmsprop", "scale", "sgd", "squared_norms",
@@ -29,12 +24,6 @@ __all__ = [
 
 LIMIT = 1 << 31  # elements of a tensor: places are 32-bit inside kernels
 ALIGNMENT = 8  # bytes, of partial sums
-UPDATES = {
-    "sgd": (SGD_UPDATE, sgd_coefficients),
-    "adam": (ADAM_UPDATE, adam_coefficients),
-    "rmsprop": (RMSPROP_UPDATE, rmsprop_coefficients),
-    "adagrad": (ADAGRAD_UPDATE, adagrad_coefficients),
-}
 
 
 class Tables(NamedTuple):
@@ -126,55 +115,48 @@ class Settings:
         self.held = hyper.copy()
 
 
-def _rung(op, rung, dtype):
-    return choose(op, rung, {"plain": None, "vector": None if dtype == np.float32 else "float32"})
-
-
-def _update(op, plan, hyper, scale, found_inf, rung):
+def _update(op, plan, hyper, scale, found_inf):
     found, settings = plan.tables, plan.settings
-    plain = _rung(op, rung, found.dtype) == "plain"
     if not found.blocks:
         return
     if settings is None or settings.op != op:
         settings = plan.settings = Settings(op, found.addresses)
-    update, coefficients = UPDATES[op]
+    rule, always, possible = RULES[op]
     settings.send(hyper)
     settings.held = None  # unless both kernels start
     scale, found_inf = settings.one if scale is None else scale, settings.zero if found_inf is None else found_inf
-    coefficients((1,), (1,), (settings.hyper, scale, found_inf, settings.single, settings.double))
+    coefficients((1,), (1,), (settings.hyper, scale, found_inf, settings.single, settings.double, rule))
     numbers = settings.single if found.dtype == np.float32 else settings.double
-    kernel = update.plain[found.dtype] if plain else update.vector
-    kernel((found.blocks,), (THREADS,), (found.addresses, found.chunks, numbers, found.tensors, found.present))
+    arguments = found.addresses, found.chunks, numbers, found.tensors, (found.present | always) & possible, rule
+    UPDATE[found.dtype.name]((found.blocks,), (THREADS,), arguments)
     settings.advance(hyper)
 
 
-def sgd(plan, hyper, scale, found_inf, rung=None):
-    _update("sgd", plan, hyper, scale, found_inf, rung)
+def sgd(plan, hyper, scale, found_inf):
+    _update("sgd", plan, hyper, scale, found_inf)
 
 
-def adam(plan, hyper, scale, found_inf, rung=None):
-    _update("adam", plan, hyper, scale, found_inf, rung)
+def adam(plan, hyper, scale, found_inf):
+    _update("adam", plan, hyper, scale, found_inf)
 
 
-def rmsprop(plan, hyper, scale, found_inf, rung=None):
-    _update("rmsprop", plan, hyper, scale, found_inf, rung)
+def rmsprop(plan, hyper, scale, found_inf):
+    _update("rmsprop", plan, hyper, scale, found_inf)
 
 
-def adagrad(plan, hyper, scale, found_inf, rung=None):
-    _update("adagrad", plan, hyper, scale, found_inf, rung)
+def adagrad(plan, hyper, scale, found_inf):
+    _update("adagrad", plan, hyper, scale, found_inf)
 
 
-def squared_norms(plan, out, workspace, rung=None):
+def squared_norms(plan, out, workspace):
     found = plan.tables
-    plain = _rung("squared_norms", rung, found.dtype) == "plain"
     if not found.blocks:
         out.fill(0)
         return
     start = -address(workspace) % ALIGNMENT
-    partial = workspace[start : start + found.blocks * found.dtype.itemsize].view(found.dtype)
-    kernel = SQUARES[found.dtype] if plain else squares_vector
-    kernel((found.blocks,), (THREADS,), (found.addresses, found.chunks, partial))
-    SUMS[found.dtype]((found.tensors,), (THREADS,), (partial, found.starts, out))
+    partial = workspace[start : start + found.blocks * 8].view(np.float64)
+    SQUARES[found.dtype]((found.blocks,), (THREADS,), (found.addresses, found.chunks, partial, 0))
+    sums((found.tensors,), (THREADS,), (partial, found.starts, out))
 
 
 def clip_factor(squares, max_norm, norm, factor, inverse, found_inf):
@@ -183,11 +165,9 @@ def clip_factor(squares, max_norm, norm, factor, inverse, found_inf):
     CLIP[norm.dtype]((1,), (THREADS,), (*numbers, max_norm, squares.size, given))
 
 
-def scale(plan, factor, rung=None):
+def scale(plan, factor):
     found = plan.tables
-    plain = _rung("scale", rung, found.dtype) == "plain"
     if isinstance(factor, float):
         factor = upload(np.array([factor]), found.addresses)
     if found.blocks:
-        kernel = SCALE[found.dtype] if plain else scale_vector
-        kernel((found.blocks,), (THREADS,), (found.addresses, found.chunks, 0, factor))
+        SCALE[found.dtype]((found.blocks,), (THREADS,), (found.addresses, found.chunks, 0, factor))

@@ -8,13 +8,12 @@ has. Each block owns one chunk, of at most CHUNK elements.
 from ..toolchain.cuda import cuda, device, f32, f64, i32, i64, offset, pointer_at
 
 __all__ = [
-    "CHUNK", "DECAY", "SETTINGS", "SIGN", "SKIP", "THREADS", "begin", "between", "block_sum", "chunk_of_block",
+    "CHUNK", "DECAY", "SIGN", "SKIP", "THREADS", "begin", "between", "block_sum", "chunk_of_block",
     "decayed", "first_of", "power", "product", "put",
 ]  # fmt: skip
 
 CHUNK = 4096  # elements
 THREADS = 256  # of a block
-SETTINGS = "f64* hyper, f64* scale, f64* found_inf, f32* single, f64* double"  # of a kernel of coefficients
 SIGN, DECAY = range(2)  # the first coefficients of every rule; the sign is multiplied by the scale of the gradients
 SKIP = 9  # the last one: whether to change nothing
 

@@ -28,7 +28,7 @@ from ..toolchain.arguments import (
     type_of_sums,
     workspace_of,
 )
-from ..toolchain.widening import on_cuda, widened
+from ..toolchain.widening import widened
 from .geometry import PARTS, adaptive_windows, average_windows, output_shape, outputs
 
 __all__ = [
@@ -81,12 +81,7 @@ def check_windows(op, x_shape, out_shape, kernel_size, stride, padding, dilation
     return geometry
 
 
-def _of_bytes(array, *others):
-    """Whether there are kernels of 16 bits: on a GPU, where a byte numbers the taps and not a word."""
-    return on_cuda(array) and not any(getattr(other, "dtype", None) == np.int32 for other in others)
-
-
-@widened("x", "out", native=_of_bytes)
+@widened("x", "out")
 def max_forward(x, kernel_size, stride, padding, dilation, out, positions):
     """The greatest element of each window, and which one it is.
 
@@ -129,7 +124,7 @@ def max_select(x, positions, kernel_size, stride, padding, dilation, out):
     kernel(*views, *geometry, nhwc(op, "out", out))
 
 
-@widened("g", "dx", native=_of_bytes)
+@widened("g", "dx")
 def max_input_grad(g, positions, kernel_size, stride, padding, dilation, dx):
     """The gradient of max_forward for x: the adjoint of max_select.
 
@@ -161,7 +156,7 @@ def workspace(g):
 _bytes = workspace  # where an argument has that name
 
 
-@widened("g out", "dx", native=_of_bytes)
+@widened("g out", "dx")
 def max_relu_input_grad(g, out, positions, kernel_size, stride, padding, dilation, dx, dbias, workspace):
     """The gradient of max_forward of a positive part, max_forward(max(z + bias, 0)), for z and for the bias.
 
@@ -219,7 +214,7 @@ def _check_windows(op, x_shape, out_shape, rows, columns):
             raise ShapeError(f"{op}: {name} leaves the input, of size {size} along this axis")
 
 
-@widened("x", "out", native=on_cuda)
+@widened("x", "out")
 def average_forward(x, rows, columns, out):
     """The average of each window of a table (see average_windows and adaptive_windows).
 
@@ -238,7 +233,7 @@ def average_forward(x, rows, columns, out):
     kernel(nhwc(op, "x", x), alias(rows), alias(columns), nhwc(op, "out", out))
 
 
-@widened("g", "dx", native=on_cuda)
+@widened("g", "dx")
 def average_input_grad(g, rows, columns, dx):
     """The gradient of average_forward for x: its adjoint.
 

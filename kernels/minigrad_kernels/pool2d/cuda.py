@@ -1,7 +1,7 @@
 """Pooling on CUDA: which rung runs, and how it is started. Every thread gathers what belongs to its part of the result.
 
-Rungs: plain (cuda_plain.py, cuda_plain_average.py), one thread an element; vector (cuda_vector.py,
-cuda_vector_average.py), one thread four channels in one access. Arrays are C-contiguous (N, H, W, C) views.
+Rungs of greatest elements: plain (cuda_plain.py), one thread an element; vector (cuda_vector.py), one thread four
+channels in one access. Averages and selection have the plain rung alone. Arrays are C-contiguous (N, H, W, C) views.
 """
 
 from functools import lru_cache
@@ -13,7 +13,7 @@ from ..elementwise.cuda import relu_grad
 from ..errors import ShapeError
 from ..toolchain.cuda.memory import VECTOR, address, aligned, kept
 from ..toolchain.cuda.rungs import choose
-from . import cuda_plain, cuda_plain_average, cuda_vector, cuda_vector_average
+from . import cuda_plain, cuda_plain_average, cuda_vector
 from .cuda_division import by
 
 __all__ = [
@@ -29,58 +29,69 @@ LIMIT = 1 << 31  # elements: places are 32-bit inside kernels
 THREADS = 256
 
 
-def _rung(op, rung, arrays, positions=None):
-    """The rung for floating arrays, and for positions beside them."""
+def _check_sizes(op, arrays):
     for array in arrays:
         if array.size >= LIMIT:
             n, h, w, c = array.shape
             raise ShapeError(
                 f"{op}: an array of shape {(n, c, h, w)}, wants less than {LIMIT} elements; split the batch"
             )
-    bytes_fit = positions is None or (positions.dtype == np.uint8 and address(positions) % 4 == 0)
+
+
+def _rung(op, rung, arrays, positions):
+    """The rung for floating arrays and positions beside them."""
+    _check_sizes(op, arrays)
     dtype, channels = arrays[0].dtype, arrays[0].shape[3]
-    fits = dtype != np.float64 and channels % 4 == 0 and bytes_fit and aligned(*arrays, to=4 * dtype.itemsize)
+    bytes_fit = positions.dtype == np.uint8 and address(positions) % 4 == 0
+    fits = dtype == np.float32 and channels % 4 == 0 and bytes_fit and aligned(*arrays)
     wish = (
         "float32, a number of channels that is a multiple of 4, positions of uint8, "
-        f"and addresses that are multiples of {4 * dtype.itemsize}"
+        f"and addresses that are multiples of {VECTOR}"
     )
     return choose(op, rung, {"plain": None, "vector": None if fits else wish})
 
 
-def _launch(rung, kernel, arrays, result, image, output, geometry=(), divisors=()):
+def _launch(kernel, arrays, result, image, output, geometry=(), code_bytes=(), divisors=None):
     """Start a kernel with a thread for each element of the result, or for each four of its channels.
 
-    divisors: what the vector rung divides by, besides the sizes of the result
+    divisors: what the vector rung divides by, besides the sizes of the result; None for the plain rung
     """
     if not result.size:
         return
     _, rows, columns, channels = result.shape
-    threads, numbers = result.size, (result.size, *image.shape[1:], *output.shape[1:3], *geometry)
-    if rung == "vector":
+    threads, numbers = result.size, (*code_bytes, result.size, *image.shape[1:], *output.shape[1:3], *geometry)
+    if divisors is not None:
         threads //= 4
         numbers += tuple(by(d) for d in (channels // 4, columns, rows, *divisors))
     kernel((-(-threads // THREADS),), (THREADS,), (*arrays, *numbers))
 
 
+def _plain(kernels, x, positions, arrays, result, image, output, geometry):
+    """Start a kernel of the plain rung that reads or writes positions, as bytes."""
+    arrays = [array.view(np.uint8) if array is positions else array for array in arrays]
+    _launch(kernels[x.dtype.name], arrays, result, image, output, geometry, (positions.itemsize,))
+
+
 def max_forward(x, kernel_size, stride, padding, dilation, out, positions, rung=None):
-    rung = _rung("max_forward", rung, (x, out), positions)
-    kernels = cuda_plain.FORWARD[positions.dtype.str[1:]] if rung == "plain" else cuda_vector.FORWARD
-    _launch(rung, kernels[x.dtype.name], (x, out, positions), out, x, out, (*kernel_size, *stride, *padding, *dilation))
+    geometry, arrays = (*kernel_size, *stride, *padding, *dilation), (x, out, positions)
+    if _rung("max_forward", rung, (x, out), positions) == "plain":
+        _plain(cuda_plain.FORWARD, x, positions, arrays, out, x, out, geometry)
+    else:
+        _launch(cuda_vector.max_forward_vector, arrays, out, x, out, geometry, divisors=())
 
 
-def max_select(x, positions, kernel_size, stride, padding, dilation, out, rung=None):
-    rung = _rung("max_select", rung, (x, out), positions)
-    plain = cuda_plain.SELECT[positions.dtype.str[1:]][x.dtype.name]
-    kernel = plain if rung == "plain" else cuda_vector.max_select_vector
+def max_select(x, positions, kernel_size, stride, padding, dilation, out):
+    _check_sizes("max_select", (x, out))
     geometry = *kernel_size, *stride, *padding, *dilation
-    _launch(rung, kernel, (x, positions, out), out, x, out, geometry, kernel_size[1:])
+    _plain(cuda_plain.SELECT, x, positions, (x, positions, out), out, x, out, geometry)
 
 
 def max_input_grad(g, positions, kernel_size, stride, padding, dilation, dx, rung=None):
-    rung = _rung("max_input_grad", rung, (g, dx), positions)
-    kernels = cuda_plain.INPUT_GRAD[positions.dtype.str[1:]] if rung == "plain" else cuda_vector.INPUT_GRAD
-    geometry = *kernel_size, *stride, *padding, *dilation
-    _launch(rung, kernels[g.dtype.name], (g, positions, dx), dx, dx, g, geometry, (*stride, *dilation))
+    geometry, arrays = (*kernel_size, *stride, *padding, *dilation), (g, positions, dx)
+    if _rung("max_input_grad", rung, (g, dx), positions) == "plain":
+        _plain(cuda_plain.INPUT_GRAD, g, positions, arrays, dx, dx, g, geometry)
+    else:
+        _launch(cuda_vector.max_input_grad_vector, arrays, dx, dx, g, geometry, divisors=(*stride, *dilation))
 
 
 def max_relu_input_grad(g, out, positions, kernel_size, stride, padding, dilation, dx, dbias, workspace, rung=None):
@@ -111,15 +122,14 @@ def _covering(table, size):
     return np.stack([first, last], axis=1).astype(np.int32)
 
 
-def average_forward(x, rows, columns, out, rung=None):
-    rung = _rung("average_forward", rung, (x, out))
-    kernels = cuda_plain_average.FORWARD if rung == "plain" else cuda_vector_average.FORWARD
-    _launch(rung, kernels[x.dtype.name], (x, out, kept(rows, x), kept(columns, x)), out, x, out)
+def average_forward(x, rows, columns, out):
+    _check_sizes("average_forward", (x, out))
+    _launch(cuda_plain_average.FORWARD[x.dtype.name], (x, out, kept(rows, x), kept(columns, x)), out, x, out)
 
 
-def average_input_grad(g, rows, columns, dx, rung=None):
-    rung = _rung("average_input_grad", rung, (g, dx))
-    kernels = cuda_plain_average.INPUT_GRAD if rung == "plain" else cuda_vector_average.INPUT_GRAD
+def average_input_grad(g, rows, columns, dx):
+    _check_sizes("average_input_grad", (g, dx))
     sides = zip((rows, columns), dx.shape[1:3], strict=True)
     covering = [kept(_covering(table.tobytes(), size), g) for table, size in sides]
-    _launch(rung, kernels[g.dtype.name], (g, dx, *covering, kept(rows, g), kept(columns, g)), dx, dx, g)
+    arrays = g, dx, *covering, kept(rows, g), kept(columns, g)
+    _launch(cuda_plain_average.INPUT_GRAD[g.dtype.name], arrays, dx, dx, g)

@@ -1,16 +1,14 @@
 """The plain rung of greatest elements: thread k owns element k of the result and gathers what belongs there.
 
-So nothing is added by two threads. Arrays are (N, H, W, C) in memory; any number of channels and any
-type; elements of 16 bits, which windows of up to 256 taps alone have kernels for, are added up in float32.
+So nothing is added by two threads. Arrays are (N, H, W, C) in memory; any number of channels; float32 and float64.
+A position is a number of so many bytes (code_bytes), the lowest first: one, or four for windows of more than 256 taps.
 The geometry of windows is, vertical then horizontal: taps of a window, stride (down, right), padding (above, before),
 and how far its taps lie apart (dilation).
 """
 
-from functools import partial
-
-from ..elementwise.cuda_plain import thread
-from ..toolchain.cuda import device, i32, kernel, u32
-from ..toolchain.cuda.halves import BF16, DOUBLE, F16, SINGLE, each
+from ..elementwise.cuda_kernels import thread
+from ..toolchain.cuda import device, i32, i64, u32
+from ..toolchain.cuda.halves import DOUBLE, SINGLE, each
 
 __all__ = [
     "ARGUMENTS", "FORWARD", "INPUT_GRAD", "LEAST", "SELECT", "greater", "left_over", "quotient", "split", "tap_of",
@@ -56,18 +54,26 @@ def tap_of(distance, taps, apart):
     return tap if tap < taps and i32(tap * apart) == distance else i32(-1)
 
 
-def _plain(number, half, signature):
-    """The declaration of a kernel for one type of positions and one of elements, for which `_` stands."""
-    signature, variant = f"{signature}, {ARGUMENTS}".replace("_*", half.pointer), f"{half.short}_{number}"
-    return kernel(signature, threads=256, lowest=half.lowest, variant=variant)
+@device
+def put_position(positions, k, code_bytes, tap):
+    for n in range(code_bytes):
+        positions[i64(k) * code_bytes + n] = (tap >> (8 * n)) & 255
 
 
-def _forward(number, half):
-    real, widen, narrow = half.real, half.widen, half.narrow
+@device
+def position_of(positions, k, code_bytes):
+    tap = i32(0)
+    for n in range(code_bytes):
+        tap |= i32(positions[i64(k) * code_bytes + n]) << (8 * n)
+    return i32(tap)
 
-    @_plain(number, half, f"_* x, _* out, {number}* positions")
+
+def _forward(half):
+    real = half.real
+
+    @half.plain(f"_* x, _* out, u8* positions, i32 code_bytes, {ARGUMENTS}")
     def max_forward_plain(
-        x, out, positions, size, height, width, channels, rows, columns,
+        x, out, positions, code_bytes, size, height, width, channels, rows, columns,
         taps_down, taps_right, down, right, above, before, apart_down, apart_right,
     ):  # fmt: skip
         """x is read once for each window that holds an element, out and positions are written once."""
@@ -79,40 +85,41 @@ def _forward(number, half):
                 for q in range(taps_right):
                     h, w = i32(i * down - above + p * apart_down), i32(j * right - before + q * apart_right)
                     if 0 <= h < height and 0 <= w < width:
-                        v = widen(x[i32(i32(i32(n * height + h) * width + w) * channels + c)])
+                        v = x[i32(i32(i32(n * height + h) * width + w) * channels + c)]
                         if greater(v, best, first):
                             best, chosen = v, i32(p * taps_right + q)
                         first = False
-            out[k] = narrow(best)
-            positions[k] = chosen
+            out[k] = best
+            put_position(positions, k, code_bytes, chosen)
 
     return max_forward_plain
 
 
-def _select(number, half):
-    @_plain(number, half, f"_* x, {number}* positions, _* out")
+def _select(half):
+    @half.plain(f"_* x, u8* positions, _* out, i32 code_bytes, {ARGUMENTS}")
     def max_select_plain(
-        x, positions, out, size, height, width, channels, rows, columns,
+        x, positions, out, code_bytes, size, height, width, channels, rows, columns,
         taps_down, taps_right, down, right, above, before, apart_down, apart_right,
     ):  # fmt: skip
         """positions are read and out is written once; of x one element is read for each of out."""
         k = thread()
         if k < size:
             n, i, j, c = split(k, rows, columns, channels)
-            p = quotient(positions[k], taps_right)
-            q = i32(positions[k] - p * taps_right)
+            tap = position_of(positions, k, code_bytes)
+            p = quotient(tap, taps_right)
+            q = i32(tap - p * taps_right)
             h, w = i32(i * down - above + p * apart_down), i32(j * right - before + q * apart_right)
             out[k] = x[i32(i32(i32(n * height + h) * width + w) * channels + c)]
 
     return max_select_plain
 
 
-def _input_grad(number, half):
-    real, widen, narrow = half.real, half.widen, half.narrow
+def _input_grad(half):
+    real = half.real
 
-    @_plain(number, half, f"_* g, {number}* positions, _* dx")
+    @half.plain(f"_* g, u8* positions, _* dx, i32 code_bytes, {ARGUMENTS}")
     def max_input_grad_plain(
-        g, positions, dx, size, height, width, channels, rows, columns,
+        g, positions, dx, code_bytes, size, height, width, channels, rows, columns,
         taps_down, taps_right, down, right, above, before, apart_down, apart_right,
     ):  # fmt: skip
         """dx is written once, a position is read for each element that its window holds, and g where it was chosen.
@@ -130,19 +137,13 @@ def _input_grad(number, half):
                 while p >= 0 and j < columns and i32(j * right) <= w:
                     q = tap_of(i32(w - j * right), taps_right, apart_right)
                     at = i32(i32(i32(n * rows + i) * columns + j) * channels + c)
-                    if q >= 0 and i32(positions[at]) == i32(p * taps_right + q):
-                        total += widen(g[at])
+                    if q >= 0 and position_of(positions, at, code_bytes) == i32(p * taps_right + q):
+                        total += g[at]
                     j = i32(j + 1)
                 i = i32(i - 1)
-            dx[k] = narrow(total)
+            dx[k] = total
 
     return max_input_grad_plain
 
 
-def _each(make, *halves):
-    """{type of positions: {element type: kernel}}; a byte numbers the taps of most windows."""
-    bytes_, numbers = each(partial(make, "u8"), SINGLE, DOUBLE, *halves), each(partial(make, "i32"), SINGLE, DOUBLE)
-    return {"u1": bytes_, "i4": numbers}
-
-
-FORWARD, SELECT, INPUT_GRAD = _each(_forward, F16, BF16), _each(_select), _each(_input_grad, F16, BF16)
+FORWARD, SELECT, INPUT_GRAD = (each(make, SINGLE, DOUBLE) for make in (_forward, _select, _input_grad))

@@ -1,14 +1,14 @@
-"""The plain rung of averages: thread k owns element k of the result. Any number of channels and any type; elements
-of 16 bits are added up in float32.
+"""The plain rung of averages: thread k owns element k of the result. Any number of channels; float32 and
+float64.
 
 rows and columns are tables of windows, (windows, 3): start, end and divisor of each; tables of covering windows,
 (elements, 2), say for each row or column of the input which is the first window that holds it, and which is one past
 the last.
 """
 
-from ..elementwise.cuda_plain import thread
+from ..elementwise.cuda_kernels import thread
 from ..toolchain.cuda import i32
-from ..toolchain.cuda.halves import BF16, DOUBLE, F16, SINGLE, each
+from ..toolchain.cuda.halves import DOUBLE, SINGLE, each
 from .cuda_plain import split
 
 __all__ = ["FORWARD", "FORWARD_ARGUMENTS", "GRAD_ARGUMENTS", "INPUT_GRAD"]
@@ -20,7 +20,7 @@ GRAD_ARGUMENTS = f"i32* above, i32* before, {FORWARD_ARGUMENTS}"
 
 
 def _forward(half):
-    real, widen, narrow = half.real, half.widen, half.narrow
+    real = half.real
 
     @half.plain(f"_* x, _* out, {FORWARD_ARGUMENTS}")
     def average_forward_plain(x, out, down, right, size, height, width, channels, rows, columns):
@@ -31,14 +31,14 @@ def _forward(half):
             total = real(0)
             for h in range(i32(down[3 * i]), i32(down[3 * i + 1])):
                 for w in range(i32(right[3 * j]), i32(right[3 * j + 1])):
-                    total += widen(x[i32(i32(i32(n * height + h) * width + w) * channels + c)])
-            out[k] = narrow(total / real(down[3 * i + 2] * right[3 * j + 2]))
+                    total += x[i32(i32(i32(n * height + h) * width + w) * channels + c)]
+            out[k] = total / real(down[3 * i + 2] * right[3 * j + 2])
 
     return average_forward_plain
 
 
 def _input_grad(half):
-    real, widen, narrow = half.real, half.widen, half.narrow
+    real = half.real
 
     @half.plain(f"_* g, _* dx, {GRAD_ARGUMENTS}")
     def average_input_grad_plain(g, dx, above, before, down, right, size, height, width, channels, rows, columns):
@@ -51,10 +51,10 @@ def _input_grad(half):
                 for j in range(before[2 * w], before[2 * w + 1]):
                     if down[3 * i] <= h < down[3 * i + 1] and right[3 * j] <= w < right[3 * j + 1]:
                         divisor = real(down[3 * i + 2] * right[3 * j + 2])
-                        total += widen(g[i32(i32(i32(n * rows + i) * columns + j) * channels + c)]) / divisor
-            dx[k] = narrow(total)
+                        total += g[i32(i32(i32(n * rows + i) * columns + j) * channels + c)] / divisor
+            dx[k] = total
 
     return average_input_grad_plain
 
 
-FORWARD, INPUT_GRAD = (each(make, SINGLE, DOUBLE, F16, BF16) for make in (_forward, _input_grad))
+FORWARD, INPUT_GRAD = (each(make, SINGLE, DOUBLE) for make in (_forward, _input_grad))

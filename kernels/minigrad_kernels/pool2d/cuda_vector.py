@@ -1,18 +1,17 @@
 """The vector rung of greatest elements: thread t owns four neighbouring channels of a place of the result.
 
-x, g, out and dx move in accesses of 128 bits if they are float32, and of 64 if they are float16 or bfloat16, which are
-added up in float32; the four positions, a byte each, move in one of 32 bits. Wants numbers of
-channels that are multiples of 4. The memory traffic is that of the plain rung in a quarter of the requests, but for
-the gradient, which reads g wherever it reads a position.
+x, g, out and dx, float32, move in accesses of 128 bits; the four positions, a byte each, move in one of 32 bits.
+Wants numbers of channels that are multiples of 4. The memory traffic is that of the plain rung in a quarter of the
+requests, but for the gradient, which reads g wherever it reads a position.
 """
 
-from ..elementwise.cuda_plain import thread
-from ..toolchain.cuda import device, f32, i32, store4, u32, unroll
-from ..toolchain.cuda.halves import HALVES, SINGLE, each
+from ..elementwise.cuda_kernels import thread
+from ..toolchain.cuda import device, f32, i32, load4, store4, u32, unroll
+from ..toolchain.cuda.halves import SINGLE
 from .cuda_division import over
 from .cuda_plain import ARGUMENTS, LEAST, greater
 
-__all__ = ["FORWARD", "INPUT_GRAD", "SPLIT", "max_select_vector", "split4"]
+__all__ = ["max_forward_vector", "max_input_grad_vector"]
 
 SPLIT = "u64 by_channels, u64 by_columns, u64 by_rows"  # see cuda_division.py; of the result, and of groups of channels
 STEPS = "u64 by_down, u64 by_right, u64 by_apart_down, u64 by_apart_right"
@@ -37,70 +36,39 @@ def word_of(a, b, c, d):
     return u32(u32(a) | u32(b << 8) | u32(c << 16) | u32(d << 24))
 
 
-def _forward(half):
-    load4, store4 = half.load4, half.store4
-
-    @half.vector(f"_* x, _* out, u32* positions, {ARGUMENTS}, {SPLIT}")
-    def max_forward_vector(
-        x, out, positions, size, height, width, channels, rows, columns,
-        taps_down, taps_right, down, right, above, before, apart_down, apart_right,
-        by_channels, by_columns, by_rows,
-    ):  # fmt: skip
-        t = thread()
-        if i32(4 * t) < size:
-            n, i, j, c = split4(t, i32(channels >> 2), columns, rows, by_channels, by_columns, by_rows)
-            best0, best1, best2, best3 = f32(LEAST), f32(LEAST), f32(LEAST), f32(LEAST)
-            chosen0, chosen1, chosen2, chosen3, first, p = i32(0), i32(0), i32(0), i32(0), True, i32(0)
-            h, left = i32(i * down - above), i32(j * right - before)
-            while p < taps_down:
-                unroll(1)
-                q, w = i32(0 if (h >= 0) & (h < height) else taps_right), left
-                at = i32(i32(i32(n * height + h) * width + w) * channels + c)
-                while q < taps_right:
-                    if (w >= 0) & (w < width):
-                        v0, v1, v2, v3 = load4(x, at)
-                        tap = i32(p * taps_right + q)
-                        chosen0 = tap if greater(v0, best0, first) else chosen0
-                        best0 = v0 if greater(v0, best0, first) else best0
-                        chosen1 = tap if greater(v1, best1, first) else chosen1
-                        best1 = v1 if greater(v1, best1, first) else best1
-                        chosen2 = tap if greater(v2, best2, first) else chosen2
-                        best2 = v2 if greater(v2, best2, first) else best2
-                        chosen3 = tap if greater(v3, best3, first) else chosen3
-                        best3 = v3 if greater(v3, best3, first) else best3
-                        first = False
-                    q, w, at = i32(q + 1), i32(w + apart_right), i32(at + apart_right * channels)
-                p, h = i32(p + 1), i32(h + apart_down)
-            store4(out, i32(4 * t), (best0, best1, best2, best3))
-            positions[t] = word_of(chosen0, chosen1, chosen2, chosen3)
-
-    return max_forward_vector
-
-
-@device
-def place_of(corner, tap, taps_right, line, step, by_taps):
-    """Where a tap lies whose window begins at `corner`; rows of taps are `line` elements apart, taps `step`."""
-    p = over(tap, by_taps)
-    return i32(corner + p * line + i32(tap - p * taps_right) * step)
-
-
-@SINGLE.vector(f"_* x, u32* positions, _* out, {ARGUMENTS}, {SPLIT}, u64 by_taps", SINGLE.words[1:])
-def max_select_vector(
-    x, positions, out, size, height, width, channels, rows, columns,
+@SINGLE.vector(f"_* x, _* out, u32* positions, {ARGUMENTS}, {SPLIT}")
+def max_forward_vector(
+    x, out, positions, size, height, width, channels, rows, columns,
     taps_down, taps_right, down, right, above, before, apart_down, apart_right,
-    by_channels, by_columns, by_rows, by_taps,
+    by_channels, by_columns, by_rows,
 ):  # fmt: skip
     t = thread()
     if i32(4 * t) < size:
         n, i, j, c = split4(t, i32(channels >> 2), columns, rows, by_channels, by_columns, by_rows)
-        h, w = i32(i * down - above), i32(j * right - before)
-        corner = i32(i32(i32(n * height + h) * width + w) * channels + c)
-        line, step, word = i32(apart_down * width * channels), i32(apart_right * channels), positions[t]
-        v0 = x[place_of(corner, byte(word, 0), taps_right, line, step, by_taps)]
-        v1 = x[i32(place_of(corner, byte(word, 1), taps_right, line, step, by_taps) + 1)]
-        v2 = x[i32(place_of(corner, byte(word, 2), taps_right, line, step, by_taps) + 2)]
-        v3 = x[i32(place_of(corner, byte(word, 3), taps_right, line, step, by_taps) + 3)]
-        store4(out, i32(4 * t), (v0, v1, v2, v3))
+        best0, best1, best2, best3 = f32(LEAST), f32(LEAST), f32(LEAST), f32(LEAST)
+        chosen0, chosen1, chosen2, chosen3, first, p = i32(0), i32(0), i32(0), i32(0), True, i32(0)
+        h, left = i32(i * down - above), i32(j * right - before)
+        while p < taps_down:
+            unroll(1)
+            q, w = i32(0 if (h >= 0) & (h < height) else taps_right), left
+            at = i32(i32(i32(n * height + h) * width + w) * channels + c)
+            while q < taps_right:
+                if (w >= 0) & (w < width):
+                    v0, v1, v2, v3 = load4(x, at)
+                    tap = i32(p * taps_right + q)
+                    chosen0 = tap if greater(v0, best0, first) else chosen0
+                    best0 = v0 if greater(v0, best0, first) else best0
+                    chosen1 = tap if greater(v1, best1, first) else chosen1
+                    best1 = v1 if greater(v1, best1, first) else best1
+                    chosen2 = tap if greater(v2, best2, first) else chosen2
+                    best2 = v2 if greater(v2, best2, first) else best2
+                    chosen3 = tap if greater(v3, best3, first) else chosen3
+                    best3 = v3 if greater(v3, best3, first) else best3
+                    first = False
+                q, w, at = i32(q + 1), i32(w + apart_right), i32(at + apart_right * channels)
+            p, h = i32(p + 1), i32(h + apart_down)
+        store4(out, i32(4 * t), (best0, best1, best2, best3))
+        positions[t] = word_of(chosen0, chosen1, chosen2, chosen3)
 
 
 @device
@@ -108,42 +76,34 @@ def share(v, word, n, tap):
     return v if byte(word, n) == tap else f32(0)
 
 
-def _input_grad(half):
-    load4, store4 = half.load4, half.store4
-
-    @half.vector(f"_* g, u32* positions, _* dx, {ARGUMENTS}, {SPLIT}, {STEPS}")
-    def max_input_grad_vector(
-        g, positions, dx, size, height, width, channels, rows, columns,
-        taps_down, taps_right, down, right, above, before, apart_down, apart_right,
-        by_channels, by_columns, by_rows, by_down, by_right, by_apart_down, by_apart_right,
-    ):  # fmt: skip
-        t = thread()
-        if i32(4 * t) < size:
-            n, h, w, c = split4(t, i32(channels >> 2), width, height, by_channels, by_columns, by_rows)
-            h, w = i32(h + above), i32(w + before)  # in the padded input
-            total0, total1, total2, total3 = f32(0), f32(0), f32(0), f32(0)
-            i, ahead = min(over(h, by_down), i32(rows - 1)), i32(w - (taps_right - 1) * apart_right)
-            j0 = i32(over(i32(ahead - 1), by_right) + 1) if ahead > 0 else i32(0)
-            while i >= 0 and i32(h - i * down) <= i32((taps_down - 1) * apart_down):
+@SINGLE.vector(f"_* g, u32* positions, _* dx, {ARGUMENTS}, {SPLIT}, {STEPS}")
+def max_input_grad_vector(
+    g, positions, dx, size, height, width, channels, rows, columns,
+    taps_down, taps_right, down, right, above, before, apart_down, apart_right,
+    by_channels, by_columns, by_rows, by_down, by_right, by_apart_down, by_apart_right,
+):  # fmt: skip
+    t = thread()
+    if i32(4 * t) < size:
+        n, h, w, c = split4(t, i32(channels >> 2), width, height, by_channels, by_columns, by_rows)
+        h, w = i32(h + above), i32(w + before)  # in the padded input
+        total0, total1, total2, total3 = f32(0), f32(0), f32(0), f32(0)
+        i, ahead = min(over(h, by_down), i32(rows - 1)), i32(w - (taps_right - 1) * apart_right)
+        j0 = i32(over(i32(ahead - 1), by_right) + 1) if ahead > 0 else i32(0)
+        while i >= 0 and i32(h - i * down) <= i32((taps_down - 1) * apart_down):
+            unroll(1)
+            p, j = over(i32(h - i * down), by_apart_down), j0
+            while j < columns and i32(j * right) <= w:
                 unroll(1)
-                p, j = over(i32(h - i * down), by_apart_down), j0
-                while j < columns and i32(j * right) <= w:
-                    unroll(1)
-                    q = over(i32(w - j * right), by_apart_right)
-                    # Else the element lies between two taps of the window.
-                    if i32(p * apart_down) == i32(h - i * down) and i32(q * apart_right) == i32(w - j * right):
-                        at = i32(i32(i32(n * rows + i) * columns + j) * channels + c)
-                        g0, g1, g2, g3 = load4(g, at)
-                        word, tap = positions[i32(at >> 2)], i32(p * taps_right + q)
-                        total0 += share(g0, word, 0, tap)
-                        total1 += share(g1, word, 1, tap)
-                        total2 += share(g2, word, 2, tap)
-                        total3 += share(g3, word, 3, tap)
-                    j = i32(j + 1)
-                i = i32(i - 1)
-            store4(dx, i32(4 * t), (total0, total1, total2, total3))
-
-    return max_input_grad_vector
-
-
-FORWARD, INPUT_GRAD = each(_forward, SINGLE, *HALVES), each(_input_grad, SINGLE, *HALVES)
+                q = over(i32(w - j * right), by_apart_right)
+                # Else the element lies between two taps of the window.
+                if i32(p * apart_down) == i32(h - i * down) and i32(q * apart_right) == i32(w - j * right):
+                    at = i32(i32(i32(n * rows + i) * columns + j) * channels + c)
+                    g0, g1, g2, g3 = load4(g, at)
+                    word, tap = positions[i32(at >> 2)], i32(p * taps_right + q)
+                    total0 += share(g0, word, 0, tap)
+                    total1 += share(g1, word, 1, tap)
+                    total2 += share(g2, word, 2, tap)
+                    total3 += share(g3, word, 3, tap)
+                j = i32(j + 1)
+            i = i32(i - 1)
+        store4(dx, i32(4 * t), (total0, total1, total2, total3))

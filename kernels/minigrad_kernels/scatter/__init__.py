@@ -9,12 +9,12 @@ import numpy as np
 from ..errors import ShapeError
 from ..toolchain import alias, implementation
 from ..toolchain.arguments import check_array, check_c_order, check_floats, check_one_kind, check_output
-from ..toolchain.widening import on_cuda, widened
+from ..toolchain.widening import widened
 
 __all__ = ["add_rows"]
 
 
-@widened("x", "out", native=on_cuda)
+@widened("x", "out")
 def add_rows(x, places, order, out):
     """Each row of x added to the row of out that its place names; equal places add up in the order of x.
 

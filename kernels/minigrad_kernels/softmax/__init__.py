@@ -13,8 +13,6 @@ Errors  ValueError for a shape, a layout or a target out of range, TypeError for
 Source  Bridle 1990 (softmax); Blanchard, Higham, Higham 2021 (the shifted forms)
 """
 
-import numbers
-
 import numpy as np
 
 from ..checked import Call, Checked, layouts
@@ -22,14 +20,13 @@ from ..errors import KindError, ShapeError
 from ..toolchain import alias, implementation
 from ..toolchain.arguments import check_array, check_floats, check_one_kind, check_output, workspace_of
 from ..toolchain.widening import widened
-from .plan import READY_CLASSES, READY_ROWS, SMALL, alone, workspace
+from .plan import SMALL, alone, workspace
 
 __all__ = [
     "cross_entropy",
     "cross_entropy_grad",
     "cross_entropy_total",
     "cross_entropy_total_grad",
-    "cross_entropy_with_grad",
     "log_softmax",
     "log_softmax_grad",
     "softmax",
@@ -116,13 +113,6 @@ def log_softmax_grad(g, out, dx):
     Shapes  g, out and dx (rows, classes)
     """
     _by_rows("log_softmax_grad", "g out dx", g, out, dx)
-
-
-def gives_gradient(x):
-    """Whether cross_entropy_total has the gradient of such scores, on a GPU, in the pass that computes the losses."""
-    if type(x) is np.ndarray or x.dtype != np.float32:
-        return False
-    return x.shape[1] <= READY_CLASSES and 0 < x.shape[0] <= READY_ROWS
 
 
 def wrong_label(word):
@@ -219,27 +209,27 @@ def cross_entropy_grad(g, x, target, ignore_index, logsumexp, dx, wrong=None):
     _run(kernel, x.size, weights, view, target, ignore_index, sums, dx_view, wrong)
 
 
-@widened("x", "dx")
-def cross_entropy_total(x, target, ignore_index, mean, out, divisor, logsumexp, workspace, wrong=None, dx=None):
+@widened("x")
+def cross_entropy_total(x, target, ignore_index, mean, out, divisor, logsumexp, workspace, wrong=None):
     """The losses of all rows that count, those whose target is not ignore_index: their sum, or their mean.
 
     Math    logsumexp[n] = log sum exp(x[n]);  divisor = how many rows count if mean, else 1
             out = sum of (logsumexp[n] - x[n, target[n]]) / divisor over the rows that count; the mean of none is NaN
     Grads   dx = cross_entropy_total_grad(g, divisor, x, target, ignore_index, logsumexp)
     Shapes  x (rows, classes); out, divisor (); target, logsumexp (rows,); wrong (1,) or None;
-            workspace: workspace(rows) bytes; dx (rows, classes), which gets the gradient for g = 1, or None
+            workspace: workspace(rows) bytes
     """
     op = "cross_entropy"  # as the loss is called
-    shapes = layouts(op, x, target, out, divisor, logsumexp, wrong) if dx is None and callable(workspace) else None
+    shapes = layouts(op, x, target, out, divisor, logsumexp, wrong) if callable(workspace) else None
     if shapes and out.flags.writeable and divisor.flags.writeable and logsumexp.flags.writeable:
         call = _calls.found(shapes, (ignore_index, mean))
         if call is not None:
             memory = workspace(call.bytes, x) if call.bytes else None
             if call.run(alias(x), alias(target), ignore_index, mean, out, divisor, logsumexp, memory, None):
                 return
-    kernel = implementation(__name__, "cross_entropy_total" if dx is None else "cross_entropy_total_with_grad", x)
+    kernel = implementation(__name__, "cross_entropy_total", x)
     wrong = _check_wrong(op, wrong, x)
-    view, *gradient = _check(op, {"x": x}, {} if dx is None else {"dx": dx})
+    (view,) = _check(op, {"x": x}, {})
     if type(mean) is not bool:
         raise KindError(f"{op}: mean is {type(mean).__name__}, wants a bool")
     outputs = [_number(op, n, a, x, check_output) for n, a in (("out", out), ("divisor", divisor))]
@@ -248,7 +238,7 @@ def cross_entropy_total(x, target, ignore_index, mean, out, divisor, logsumexp, 
     if shapes and target.flags.c_contiguous:
         _calls.keep(shapes, (ignore_index, mean), Call(0 if alone(*x.shape) else _bytes(x.shape[0]), kernel))
     memory = workspace_of(op, workspace, _bytes(x.shape[0]), "softmax.workspace", x)
-    kernel(view, *targets, mean, *outputs, memory, wrong, *gradient)
+    kernel(view, *targets, mean, *outputs, memory, wrong)
 
 
 @widened("x", "dx")
@@ -275,23 +265,3 @@ def cross_entropy_total_grad(g, divisor, x, target, ignore_index, logsumexp, dx,
     if shapes and target.flags.c_contiguous:
         _calls.keep(shapes, (ignore_index,), kernel)
     kernel(*weights, view, target_view, ignore_index, sums, dx_view, wrong)
-
-
-@widened("x", "dx")
-def cross_entropy_with_grad(x, target, ignore_index, scale, losses, dx, wrong=None):
-    """The loss of each row of logits and, in the same pass, the gradient of their sum times a number.
-
-    Math    losses[n] = log sum exp(x[n]) - x[n, target[n]];  dx[n] = scale * (softmax(x[n]) - one_hot(target[n]));
-            both 0 where target[n] is ignore_index
-    Grads   of losses for x: dx / scale
-    Shapes  x and dx (rows, classes); target, losses (rows,); wrong (1,) or None
-    """
-    op = "cross_entropy_with_grad"
-    kernel = implementation(__name__, op, x)
-    wrong = _check_wrong(op, wrong, x)
-    view, dx_view = _check(op, {"x": x}, {"dx": dx})
-    if isinstance(scale, bool) or not isinstance(scale, numbers.Real):
-        raise KindError(f"{op}: scale is {type(scale).__name__}, wants a number")
-    target, ignore_index = _check_target(op, target, ignore_index, x)
-    losses = _vector(op, "losses", losses, x, check_output)
-    _run(kernel, x.size, view, target, ignore_index, float(scale), losses, dx_view, wrong)

@@ -17,7 +17,6 @@ __all__ = [
     "cross_entropy_grad",
     "cross_entropy_total",
     "cross_entropy_total_grad",
-    "cross_entropy_with_grad",
     "log_softmax",
     "log_softmax_grad",
     "softmax",
@@ -223,37 +222,3 @@ def cross_entropy_total(x, target, ignore_index, mean, out, divisor, logsumexp, 
         kernel(x, target, ignore_index, losses, logsumexp, wrong)
         add_losses(losses, target, ignore_index, mean, out, divisor)
     return good
-
-
-def cross_entropy_total_with_grad(x, target, ignore_index, mean, out, divisor, logsumexp, workspace, wrong, dx):
-    cross_entropy_total(x, target, ignore_index, mean, out, divisor, logsumexp, workspace, wrong)
-    cross_entropy_total_grad(np.ones((), x.dtype), divisor, x, target, ignore_index, logsumexp, dx, wrong)
-
-
-@jit
-def cross_entropy_with_grad_rows(x, target, ignore_index, scale, losses, dx):
-    greatest, totals, log_totals = stack_array(BLOCK, x), stack_array(BLOCK, x), stack_array(BLOCK, x)
-    exps_of_rows(x, greatest, totals, flat(dx))
-    zero, one, rows = dx.dtype.type(0), dx.dtype.type(1), x.shape[0]
-    copy(totals[:rows], log_totals)
-    logs(log_totals[:rows])
-    for n in range(rows):
-        row, t, total = dx[n], target[n], totals[n]
-        if t == ignore_index:
-            losses[n] = zero
-            clear(row)
-        else:
-            losses[n] = (greatest[n] - x[n, t]) + log_totals[n]
-            for k in range(row.size):
-                row[k] /= total
-            row[t] -= one
-            for k in range(row.size):
-                row[k] *= scale
-
-
-@shared
-def cross_entropy_with_grad(team, x, target, ignore_index, scale, losses, dx, wrong):
-    factor = dx.dtype.type(scale)
-    for number in share(blocks(x), team):
-        here = block(x, number)
-        cross_entropy_with_grad_rows(x[here], target[here], ignore_index, factor, losses[here], dx[here])

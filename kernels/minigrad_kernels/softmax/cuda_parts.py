@@ -1,33 +1,46 @@
-"""What kernels share whose threads own rows together: sums over a team of lanes, and labels.
+"""What kernels share whose threads own rows together: sums over a team of threads, and labels.
 
-A team is 1, 2, 4, ... or 32 lanes of one warp that lie side by side; its size is 1 << bits. Shuffles carry what
-belongs to a whole row from lane to lane, so that every lane of the team ends with the same bits.
+A team is 1, 2, 4, ... or 32 lanes of one warp that lie side by side, or a whole block; its size is 1 << bits. Shuffles
+carry what belongs to a whole row from lane to lane, so that every thread of the team ends with the same bits; in a
+block the sums of the warps are then added in order.
 """
 
-from ..toolchain.cuda import cuda, device, f32, global_address, i32, i64, inline_ptx, u64
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from ..toolchain.cuda import cuda, device, f32, f64, global_address, i32, i64, inline_ptx, u64
 
 __all__ = [
-    "ALL", "IGNORED", "LANES", "LEAST", "NAN", "THREADS", "WHOLE", "WIDTHS", "WRONG", "block_greatest", "block_sum",
-    "exp32", "greater", "log32", "place_in_team", "place_of", "record", "team_greatest", "team_sum",
+    "DOUBLE", "IGNORED", "LEAST", "NAN", "SINGLE", "THREADS", "WRONG", "Real", "bits_of", "blocks_of", "greater",
+    "place_in_team", "place_of", "record",
 ]  # fmt: skip
 
 ALL, LANES, THREADS = 0xFFFFFFFF, 32, 256
 WARPS = THREADS // LANES
-WIDTHS = (32, 128, 1024)  # elements that a warp holds in registers, at most: a lane holds 1, 4 or 32 of them
-WHOLE = 5  # bits of a team that is a whole warp; as a constant, it makes constants of the places of columns
+LONG = 4096  # elements; longer rows are given to blocks, as a warp would be at them for long while there may be few
 NAN, LEAST = float("nan"), float("-inf")
 IGNORED, WRONG = -1, -2  # in place of a class
 LEAST_LABEL, GREATEST_LABEL = -(1 << 31), (1 << 31) - 1  # that a report has room for
 
 
-@device
-def exp32(v):
-    return cuda.libdevice.expf(v)
+# ---- rows --------------------------------------------------------------------------------------------------------
+
+
+def bits_of(columns):
+    """The team of rows of so many elements."""
+    return 8 if columns > LONG else min((columns - 1).bit_length(), 5)
+
+
+def blocks_of(rows, bits):
+    """How many blocks so many rows take."""
+    return -((-rows << bits) // THREADS)
 
 
 @device
-def log32(v):
-    return cuda.libdevice.logf(v)
+def place_in_team(bits):
+    """(number of this thread in its team, row of the team)"""
+    thread, share = i32(cuda.threadIdx.x), i32(THREADS >> bits)
+    return i32(thread & i32((1 << bits) - 1)), i32(cuda.blockIdx.x * share + (thread >> bits))
 
 
 @device
@@ -35,59 +48,67 @@ def greater(a, b):
     return b if b > a else a
 
 
-# ---- rows --------------------------------------------------------------------------------------------------------
+@device
+def added(a, b):
+    return a + b
+
+
+def _make_joined(real, join):
+    @device
+    def joined(v, bits):
+        """The v of all threads of a team joined; all threads of the block take part."""
+        step = i32((1 << min(bits, 5)) >> 1)
+        while step:
+            v = join(v, cuda.shfl_xor_sync(ALL, v, step))
+            step = i32(step >> 1)
+        if bits > 5:
+            found, thread = cuda.shared.array(WARPS, real), i32(cuda.threadIdx.x)
+            cuda.syncthreads()  # nobody reads what was joined before
+            if thread & 31 == 0:
+                found[thread >> 5] = v
+            cuda.syncthreads()
+            v = found[0]
+            for warp in range(1, WARPS):
+                v = join(v, found[warp])
+        return v
+
+    return joined
 
 
 @device
-def place_in_team(bits):
-    """(lane, row) of this thread, where each team owns a row."""
-    thread, share = i32(cuda.threadIdx.x), i32(THREADS >> bits)
-    return i32(thread & i32((1 << bits) - 1)), i32(cuda.blockIdx.x * share + (thread >> bits))
+def _exp32(v):
+    return cuda.libdevice.expf(v)
 
 
 @device
-def team_sum(v, bits):
-    step = i32((1 << bits) >> 1)
-    while step:
-        v += cuda.shfl_xor_sync(ALL, v, step)
-        step = i32(step >> 1)
-    return v
+def _log32(v):
+    return cuda.libdevice.logf(v)
 
 
 @device
-def team_greatest(v, bits):
-    step = i32((1 << bits) >> 1)
-    while step:
-        v = greater(v, cuda.shfl_xor_sync(ALL, v, step))
-        step = i32(step >> 1)
-    return v
+def _exp64(v):
+    return cuda.libdevice.exp(v)
 
 
 @device
-def block_sum(v):
-    """The sum over a block of THREADS, the same in all of them: first within warps, then of the warps in order."""
-    sums, thread = cuda.shared.array(WARPS, f32), i32(cuda.threadIdx.x)
-    v = team_sum(v, 5)
-    if thread & 31 == 0:
-        sums[thread >> 5] = v
-    cuda.syncthreads()
-    total = sums[0]
-    for warp in range(1, WARPS):
-        total += sums[warp]
-    return total
+def _log64(v):
+    return cuda.libdevice.log(v)
 
 
-@device
-def block_greatest(v):
-    found, thread = cuda.shared.array(WARPS, f32), i32(cuda.threadIdx.x)
-    v = team_greatest(v, 5)
-    if thread & 31 == 0:
-        found[thread >> 5] = v
-    cuda.syncthreads()
-    greatest = found[0]
-    for warp in range(1, WARPS):
-        greatest = greater(greatest, found[warp])
-    return greatest
+class Real(NamedTuple):
+    """An element type: its names in NumPy and in signatures, and functions of it; sum and greatest join teams."""
+
+    name: str
+    kind: str
+    real: Any
+    exp: Callable
+    log: Callable
+    sum: Callable
+    greatest: Callable
+
+
+SINGLE = Real("float32", "f32", f32, _exp32, _log32, _make_joined(f32, added), _make_joined(f32, greater))
+DOUBLE = Real("float64", "f64", f64, _exp64, _log64, _make_joined(f64, added), _make_joined(f64, greater))
 
 
 # ---- labels ------------------------------------------------------------------------------------------------------

@@ -7,7 +7,6 @@ __all__ = [
     "cross_entropy_grad",
     "cross_entropy_total",
     "cross_entropy_total_grad",
-    "cross_entropy_with_grad",
     "log_softmax",
     "log_softmax_grad",
     "softmax",
@@ -68,10 +67,3 @@ def cross_entropy_total(x, target, ignore_index, mean, xp=numpy):
 def cross_entropy_total_grad(g, divisor, x, target, ignore_index, logsumexp, xp=numpy):
     weights = xp.full(len(target), 1.0) * g / divisor
     return cross_entropy_grad(weights, x, target, ignore_index, logsumexp, xp)
-
-
-def cross_entropy_with_grad(x, target, ignore_index, scale, xp=numpy):
-    """(losses, dx)"""
-    losses, logsumexp = cross_entropy(x, target, ignore_index, xp)
-    g = xp.full(len(target), float(scale))
-    return losses, cross_entropy_grad(g, x, target, ignore_index, logsumexp, xp)

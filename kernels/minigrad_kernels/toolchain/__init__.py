@@ -11,14 +11,14 @@ from .cpu import alias, elements, jit, set_threads, threads
 from .team import share, shared
 
 __all__ = [
-    "add", "alias", "array_at", "backend", "clear", "copy", "copy_bytes", "elements", "flat", "implementation", "jit",
+    "add", "alias", "array_at", "backend", "clear", "copy", "elements", "flat", "implementation", "jit",
     "set_threads", "share", "shared", "stack_array", "threads",
 ]  # fmt: skip
 
 
 def __getattr__(name):
     """What memory.py has, on demand: it imports Numba, which takes longer than all the rest."""
-    if name in ("add", "array_at", "clear", "copy", "copy_bytes", "flat", "stack_array"):
+    if name in ("add", "array_at", "clear", "copy", "flat", "stack_array"):
         from . import memory
 
         return getattr(memory, name)

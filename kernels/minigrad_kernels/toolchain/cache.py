@@ -4,6 +4,7 @@ An entry is one file, written whole or not at all. What cannot be read, or is da
 can be written, nothing is kept. Folders that nobody has used for a month are removed.
 """
 
+import contextlib
 import functools
 import hashlib
 import os
@@ -16,13 +17,16 @@ import time
 import zlib
 from pathlib import Path
 
-__all__ = ["cache_folder", "fingerprint", "load", "place_of", "prune", "save", "user_cache"]
+__all__ = ["cache_folder", "load", "place_of", "prune", "replace", "save", "user_cache"]
+
+PACKAGE = Path(__file__).parents[1]
+# Files and folders of it that code compiled for the CPU cannot reach: no references, nothing of CUDA.
+ASIDE = ("reference", "cuda", "interpreter")
 
 # Settings of Numba that change the code it emits.
 EMISSION = ("OPT", "LOOP_VECTORIZE", "SLP_VECTORIZE", "BOUNDSCHECK", "DEBUGINFO_DEFAULT", "ENABLE_AVX")
 DAY = 24 * 3600
 KEPT = 30 * DAY
-REMOVED = ".removed-"
 
 
 def user_cache():
@@ -38,17 +42,8 @@ def user_cache():
     return Path(base).absolute() / "minigrad"
 
 
-def _sources():
-    """The source files that code compiled for the CPU can reach: no references, nothing of CUDA."""
-    root = Path(__file__).parents[1]
-    aside = ("reference", "cuda", "interpreter")  # files and folders
-    return sorted(
-        file for file in root.rglob("*.py") if not any(part.startswith(aside) for part in file.relative_to(root).parts)
-    )
-
-
 @functools.cache
-def fingerprint():
+def _fingerprint():
     """A short hash of the kernel sources, the versions of the tools, and the CPU."""
     import llvmlite
     import llvmlite.binding
@@ -62,10 +57,11 @@ def fingerprint():
     tools += (os.environ.get("MINIGRAD_TILES"),)
     emission = [getattr(config, name, None) for name in EMISSION]
     digest = hashlib.sha256(repr((tools, platform.machine(), cpu, features, emission)).encode())
-    root = Path(__file__).parents[1]
-    for file in _sources():
-        content = file.read_bytes()
-        digest.update(f"{file.relative_to(root).as_posix()} {len(content)}\n".encode() + content)
+    for file in sorted(PACKAGE.rglob("*.py")):
+        parts = file.relative_to(PACKAGE).parts
+        if not any(part.startswith(ASIDE) for part in parts):
+            content = file.read_bytes()
+            digest.update(f"{'/'.join(parts)} {len(content)}\n".encode() + content)
     return digest.hexdigest()[:20]
 
 
@@ -73,7 +69,7 @@ def fingerprint():
 def cache_folder():
     """The folder for compiled kernels; None where nothing can be written."""
     try:
-        folder = user_cache() / "kernels" / fingerprint()
+        folder = user_cache() / "kernels" / _fingerprint()
         folder.mkdir(parents=True, exist_ok=True)
         tempfile.TemporaryFile(dir=folder).close()
         if time.time() - folder.stat().st_mtime > DAY:
@@ -86,74 +82,72 @@ def cache_folder():
 @functools.cache
 def _content(file):
     """A hash of a source file; empty for the package's own, which the name of the folder stands for."""
-    if Path(file).is_relative_to(Path(__file__).parents[1]):
-        return b""
-    return hashlib.sha256(Path(file).read_bytes()).digest()
+    return b"" if Path(file).is_relative_to(PACKAGE) else hashlib.sha256(Path(file).read_bytes()).digest()
 
 
 def place_of(function, signature):
     """The file for the function compiled for these types; None where there can be none."""
-    code = function.__code__
+    code, folder = function.__code__, cache_folder()
     try:
-        content = None if function.__closure__ else _content(code.co_filename)
+        content = _content(code.co_filename)
     except OSError:  # typed at a prompt
-        content = None
-    if content is None:  # nothing to name it by
+        return None
+    if folder is None or function.__closure__:  # what a closure holds has no name
         return None
     name = f"{function.__module__}.{function.__qualname__}"
     text = repr((name, code.co_firstlineno, code.co_code, content, str(signature)))
-    folder = cache_folder()
-    key = hashlib.sha256(text.encode()).hexdigest()
-    return folder and folder / f"{function.__name__}-{key[:32]}"
+    return folder / f"{function.__name__}-{hashlib.sha256(text.encode()).hexdigest()[:32]}"
 
 
 def load(function, signature):
     """What `save` has kept for the function compiled for these types; None if there is nothing whole."""
+    place = place_of(function, signature)
     try:
-        content = place_of(function, signature).read_bytes()
-        check, kept = content[:4], content[4:]
-        return pickle.loads(kept) if kept and zlib.crc32(kept) == int.from_bytes(check, "little") else None
-    except (AttributeError, OSError):  # AttributeError: no place
+        content = b"" if place is None else place.read_bytes()
+    except OSError:
         return None
+    check, kept = content[:4], content[4:]
+    return pickle.loads(kept) if kept and zlib.crc32(kept) == int.from_bytes(check, "little") else None
 
 
 def save(function, signature, kept):
     """Keep this for the function compiled for these types, if it can be."""
+    place = place_of(function, signature)
+    if place is None:
+        return
+    content = pickle.dumps(kept)
     try:
-        place = place_of(function, signature)
-        if place is None:
-            return
-        content = pickle.dumps(kept)
-        with tempfile.NamedTemporaryFile(dir=place.parent, prefix=".", delete=False) as file:
-            file.write(zlib.crc32(content).to_bytes(4, "little") + content)
-        try:
-            os.replace(file.name, place)
-        except OSError:  # another process has the file open, where systems mind
-            os.unlink(file.name)
+        replace(place, zlib.crc32(content).to_bytes(4, "little") + content)
         _prune_once()
     except OSError:
         return
 
 
+def replace(file, content):
+    """Write a file so that others see either all of it or nothing."""
+    file.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.NamedTemporaryFile(dir=file.parent, prefix=".", delete=False) as temporary:
+        try:
+            temporary.write(content)
+            temporary.close()
+            os.chmod(temporary.name, 0o644)
+            os.replace(temporary.name, file)
+        except BaseException:
+            os.unlink(temporary.name)
+            raise
+
+
 @functools.cache
 def _prune_once():
-    prune()
+    prune(cache_folder().parent, cache_folder())
 
 
-def prune(folder=None, kept=KEPT):
-    """Remove the folders of compiled kernels that no process has begun to use for so many seconds.
+def prune(folder, own=None, kept=KEPT):
+    """Remove the folders of compiled kernels, but for one's own, that no process has begun to use for so many seconds.
 
-    A folder is renamed before it is emptied, so no process reads half of one; a process that still
-    uses it has its code in memory.
+    A process that still uses one of them has its code in memory.
     """
-    own = cache_folder() if folder is None else None
-    folder = folder or own.parent
     for other in folder.iterdir():
-        try:
-            if other == own or not other.is_dir() or time.time() - other.stat().st_mtime < kept:
-                continue
-            if not other.name.startswith(REMOVED):
-                other = other.rename(other.with_name(f"{REMOVED}{os.getpid()}-{other.name}"))
-            shutil.rmtree(other, ignore_errors=True)
-        except OSError:  # another process was first
-            continue
+        with contextlib.suppress(OSError):  # another process was first
+            if other != own and other.is_dir() and time.time() - other.stat().st_mtime > kept:
+                shutil.rmtree(other, ignore_errors=True)

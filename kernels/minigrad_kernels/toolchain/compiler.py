@@ -1,31 +1,45 @@
-"""Compiles kernels for the CPU through Numba, each piece of code once.
+"""Compiles kernels for the CPU through Numba, and makes machine code of each piece of code once.
 
 Numba by itself makes machine code of every function that another one calls, and then again of the caller with a copy
 inside. A kernel calls dozens of small functions, so most of that would be thrown away. Here a function that kernels
-call is a part: typed and lowered once, but optimised and made machine code only inside the entries that it is linked
-into. An entry is what Python calls, and the only thing that is kept on disk.
+call is a part: it is typed and lowered once, but optimised and made machine code only inside the entries that it is
+linked into. An entry is what Python calls, and the only thing that is kept on disk. Without this, the first step of a
+network takes twice as long.
 
-Numba's tables of types and functions fill in a third of a second, so an entry that lies on disk is loaded without them.
+Parts and entries are dispatchers of Numba with a compiler of their own, which Numba documents (CompilerBase). These
+internals are used beside it, as they are in the versions of NUMBA:
+
+    PassManager         passes
+    JITCodeLibrary      _final_module, _finalized, _linking_libraries, _get_module_for_linking, _optimize_final_module
+    JITCPUCodegen       _module_pass_manager, which gives a pair since 0.62
+    CPUDispatcher       _cache, add_overload, overloads
+    CompileResult       _reduce, _rebuild, as Numba's own cache uses them
+    flags, contexts     no_compile, no_cpython_wrapper, enable_nrt, cached_internal_func, refresh, insert_user_function
+
+In other versions cpu.py does without this module: it compiles in Numba's own way, and says so.
 """
 
 import gc
 import os
 from contextlib import contextmanager
-from importlib import import_module
-from types import SimpleNamespace
 
-from numba.core import compiler, funcdesc, types, typing
+from numba.core import types
 from numba.core.codegen import JITCodeLibrary
+from numba.core.compiler import CompilerBase, CompileResult, DefaultPassBuilder
 from numba.core.compiler_lock import global_compiler_lock
-from numba.core.compiler_machinery import LoweringPass, register_pass
+from numba.core.compiler_machinery import AnalysisPass, register_pass
 from numba.core.errors import NumbaRuntimeError
-from numba.core.lowering import Environment, Lower
 from numba.core.registry import CPUDispatcher
-from numba.core.typed_passes import NativeLowering
+from numba.core.typed_passes import (
+    InlineOverloads,
+    IRLegalization,
+    NopythonRewrites,
+    NoPythonSupportedFeatureValidation,
+)
+from numba.core.untyped_passes import InlineClosureLikes
 
-from . import cache, claims, companion, progress
-from .lowering import without_references
-from .passes import Pipeline, count_references
+from ..errors import KindError
+from . import cache, progress
 
 __all__ = ["Entry", "Part", "no_collection"]
 
@@ -34,7 +48,11 @@ __all__ = ["Entry", "Part", "no_collection"]
 OPTIONS = dict(nopython=True, error_model="numpy", nogil=True, no_cfunc_wrapper=True)
 WRAPPER = "_ZN7cpython"  # how the functions that Python calls begin
 LARGE = 1050  # instructions before optimisation, of which about a quarter remains
-RUNTIME = "NRT_"  # how the functions of Numba's runtime begin
+# Passes of Numba's that kernels do without: closures, and arrays that are made and die. They take a twentieth.
+UNNEEDED = InlineClosureLikes, InlineOverloads, NopythonRewrites, IRLegalization
+RUNTIME, ALLOCATION = "NRT_", "NRT_MemInfo_alloc"  # how functions of Numba's runtime begin
+
+_internal: dict = {}  # what Numba compiles for itself, here without references: others must not get it
 
 if hasattr(os, "register_at_fork"):
     # A fork waits for what is being compiled: its child could never take a lock that a thread of the parent holds.
@@ -109,84 +127,70 @@ class _EntryLibrary(_Library):
                 function.linkage = "internal"  # nobody else calls it, so numbers that all calls give are constants
         manager, builder = self._codegen._module_pass_manager()
         manager.run(self._final_module, builder)
+        if any(function.name.startswith(ALLOCATION) for function in self._final_module.functions):
+            raise NumbaRuntimeError("an array that nobody would free")
 
 
-@register_pass(mutates_CFG=True, analysis_only=False)
-class _EntryLowering(NativeLowering):
-    """Numba's lowering."""
-
-    _name = "minigrad_entry_lowering"
-
-    def run_pass(self, state):
-        with_references = state.targetctx
-        state.targetctx = without_references(with_references)
-        try:
-            return super().run_pass(state)
-        except NumbaRuntimeError:  # a copy between arrays that may overlap goes through memory of Numba's runtime
-            state.library, state.targetctx = _library(_EntryLibrary, state), with_references
-            count_references(state)
-            return super().run_pass(state)
+def _nothing():
+    return
 
 
-@register_pass(mutates_CFG=True, analysis_only=False)
-class _PartLowering(LoweringPass):
-    """Numba's lowering without what makes a function callable from outside."""
+@register_pass(mutates_CFG=False, analysis_only=True)
+class _ForgetReferences(AnalysisPass):
+    """Nothing counts references to arrays from here on: callers hold them all."""
 
-    _name = "minigrad_part_lowering"
+    _name = "minigrad_forget_references"
 
     def __init__(self):
-        LoweringPass.__init__(self)
+        super().__init__()
 
     def run_pass(self, state):
-        try:
-            _lower(state, without_references(state.targetctx))
-        except NumbaRuntimeError:  # as above
-            state.library = _library(_PartLibrary, state)
-            count_references(state)
-            _lower(state, state.targetctx)
-        return True
+        state.targetctx = state.targetctx.subtarget(
+            enable_nrt=False,
+            cached_internal_func=_internal,
+            refresh=_nothing,  # else it looks for more functions at each that it does not find
+        )
+        return False
 
 
-def _library(kind, state):
-    library = kind(state.targetctx.codegen(), state.func_id.func_qualname)
-    library.enable_object_caching()
-    return library
+class _Compiler(CompilerBase):
+    """Numba's compiler with one of our libraries."""
 
-
-def _lower(state, context):
-    flags = state.flags
-    description = funcdesc.PythonFunctionDescriptor.from_specialized_function(
-        state.func_ir,
-        state.typemap,
-        state.return_type,
-        state.calltypes,
-        mangler=context.mangler,
-        inline=flags.forceinline,
-        noalias=flags.noalias,
-        abi_tags=[flags.get_mangle_string()],
-    )
-    with context.push_code_library(state.library):
-        lower = Lower(context, state.library, description, state.func_ir, metadata=state.metadata)
-        lower.lower()
-
-    def key():
-        """Stands for the function in Numba's tables; nobody calls it."""
-
-    context.insert_user_function(key, description, [state.library])
-    state["cr"] = compiler._LowerResult(description, lower.call_helper, cfunc=key, env=lower.env)
-
-
-class _EntryCompiler(compiler.CompilerBase):
-    """Numba's compiler, ending in one of our libraries."""
-
-    library_class, lowering = _EntryLibrary, _EntryLowering
+    library: type
 
     def define_pipelines(self):
-        return [Pipeline(self.lowering, lambda: _library(self.library_class, self.state))]
+        state = self.state
+        state.library = self.library(state.targetctx.codegen(), state.func_id.func_qualname)
+        state.library.enable_object_caching()
+        passes = DefaultPassBuilder.define_nopython_pipeline(state)
+        passes.add_pass_after(_ForgetReferences, NoPythonSupportedFeatureValidation)
+        passes.passes = [(kind, text) for kind, text in passes.passes if kind not in UNNEEDED]
+        passes.finalize()
+        return [passes]
+
+    def compile_extra(self, function):
+        try:
+            return super().compile_extra(function)
+        except NumbaRuntimeError as error:
+            name = progress.name_of(function)
+            hint = "wanted one that the caller gives, and loops instead of copies between slices"
+            raise KindError(f"{name}: kernels allocate no arrays; {hint}") from error
 
 
-class _PartCompiler(_EntryCompiler):
-    library_class, lowering = _PartLibrary, _PartLowering
+class _EntryCompiler(_Compiler):
+    library = _EntryLibrary
+
+    def compile_extra(self, function):
+        with progress.compiling(function), no_collection():
+            return super().compile_extra(function)
+
+
+class _PartCompiler(_Compiler):
+    library = _PartLibrary
+
+    def define_pipelines(self):
+        self.state.flags.no_compile = self.state.flags.no_cpython_wrapper = True
+        return super().define_pipelines()
 
 
 @contextmanager
@@ -198,7 +202,6 @@ def no_collection():
         yield
     finally:
         if on:
-            gc.collect(1)  # once; what lives counts as old then
             gc.enable()
 
 
@@ -215,65 +218,35 @@ class Part(CPUDispatcher):
         return super().get_call_template([types.unliteral(kind) for kind in args], kws)
 
     def add_overload(self, result):
-        self.overloads[tuple(result.signature.args)] = result  # and not into the table of what Python may call
+        """Under a key by which Numba finds the code when it lowers a call; nobody calls the key."""
+        key = object()
+        self.targetctx.insert_user_function(key, result.fndesc, [result.library])
+        self.overloads[tuple(result.signature.args)] = result._replace(entry_point=key)
 
 
 class Entry(CPUDispatcher):
-    """Numba's dispatcher for a function that Python calls. What is loaded and what is compiled is counted."""
+    """Numba's dispatcher for a function that Python calls; `stats` counts what is loaded and what is compiled."""
 
     def __init__(self, function, kept_as=None):
         super().__init__(function, targetoptions=dict(OPTIONS), pipeline_class=_EntryCompiler)
-        self.kept_as = kept_as or function
-        self.loaded = self.compiled = 0
+        self._cache = _Cache(kept_as or function)
 
-    def compile(self, signature):
-        with global_compiler_lock:
-            if signature in self.overloads:
-                return self.overloads[signature].entry_point
-            kept = cache.load(self.kept_as, signature)
-            if kept is None:
-                return self._compile_or_wait(signature)
-            return self._load(signature, kept)
 
-    def _compile_or_wait(self, signature):
-        companion.tell(progress.name_of(self.kept_as))
-        with claims.claim(cache.place_of(self.kept_as, signature), self.kept_as):
-            kept = cache.load(self.kept_as, signature)  # if another process was first
-            if kept is not None:
-                return self._load(signature, kept)
-            with progress.compiling(self.kept_as), no_collection():
-                found = super().compile(signature)
-            self.compiled += 1
-            self._save(signature)
-            return found
+class _Cache:
+    """Stands where a dispatcher of Numba has its cache, which would fill Numba's tables before it loads anything."""
 
-    def _save(self, signature):
-        result = self.overloads[signature]
-        if result.library.has_dynamic_globals or result.environment.consts:
-            return  # addresses and objects of this process
-        runtime = any(f.name.startswith(RUNTIME) for f in result.library._final_module.functions)
-        description = result.fndesc
-        names = description.llvm_cpython_wrapper_name, description.env_name, description.qualname
-        code = result.library._get_compiled_object()
-        cache.save(self.kept_as, signature, (result.library.name, code, names, result.signature.return_type, runtime))
+    cache_path = None
 
-    def _load(self, signature, kept):
-        self.loaded += 1
-        name, code, (wrapper, environment_name, qualname), return_type, runtime = kept
+    def __init__(self, function):
+        self.function = function
+
+    def load_overload(self, signature, context):
+        runtime, *kept = cache.load(self.function, signature) or [False]
         if runtime:
-            self.targetctx.refresh()
-        codegen = self.targetctx.codegen()
-        library = _EntryLibrary(codegen, name)
-        library.enable_object_caching()
-        library._set_compiled_object(code)
-        library._finalize_final_module()
-        codegen._engine._defined_symbols.update((wrapper, environment_name))
-        environment = Environment(self.py_func.__globals__)
-        names = {"llvm_cpython_wrapper_name": wrapper, "env_name": environment_name, "qualname": qualname}
-        description = SimpleNamespace(**names, lookup_module=lambda: import_module(self.py_func.__module__))
-        function = self.targetctx.get_executable(library, description, environment)
-        self._insert([kind._code for kind in signature], function, False)
-        self.overloads[signature] = SimpleNamespace(
-            entry_point=function, objectmode=False, signature=typing.signature(return_type, *signature)
-        )
-        return function
+            context.refresh()
+        return CompileResult._rebuild(context, *kept) if kept else None
+
+    def save_overload(self, signature, result):
+        if not result.library.has_dynamic_globals:  # addresses of this process
+            runtime = any(function.name.startswith(RUNTIME) for function in result.library._final_module.functions)
+            cache.save(self.function, signature, (runtime, *result._reduce()))

@@ -7,18 +7,19 @@ Numba, starts no thread, changes no environment variable and no setting of anoth
 import functools
 import os
 import threading
-from pathlib import Path
+import warnings
 
 import numpy as np
 
 from ..errors import KindError, ShapeError
-from .cache import cache_folder
 from .machine import cpu_quota
 
-__all__ = ["Kernel", "alias", "compiled", "elements", "in_team", "jit", "set_threads", "threads"]
+__all__ = ["Kernel", "alias", "compiled", "elements", "in_team", "jit", "linker", "set_threads", "threads"]
 
 
 # ---- compilation ---------------------------------------------------------------------------------
+
+NUMBA = (0, 62), (0, 69)  # from this version on, below that one: whose internals compiler.py knows
 
 
 class Kernel:
@@ -31,14 +32,14 @@ class Kernel:
     @functools.cached_property
     def part(self):
         """What kernels call."""
-        compiler = _compiler()
-        return compiler.Part(self.function) if compiler else compiled(self.function)
+        own = linker()
+        return own.Part(self.function) if own else compiled(self.function)
 
     @functools.cached_property
     def entry(self):
         """What Python calls."""
-        compiler = _compiler()
-        return compiler.Entry(self.function) if compiler else compiled(self.function)
+        own = linker()
+        return own.Entry(self.function) if own else compiled(self.function)
 
     @property
     def _numba_type_(self):
@@ -54,33 +55,33 @@ def jit(function):
 
 
 @functools.cache
-def _compiler():
-    """Our way through Numba; None where this version of it lacks something that the way leads through."""
-    try:
-        from . import compiler
-    except (AttributeError, ImportError):
+def linker():
+    """The module compiler.py; None with a version of Numba whose internals it does not know."""
+    import numba
+
+    if not NUMBA[0] <= numba.version_info.short < NUMBA[1]:
+        low, high = (".".join(map(str, version)) for version in NUMBA)
+        _warn(
+            f"kernels use one thread, compile slowly and are not kept on disk: numba is {numba.__version__}, "
+            f"wanted numba>={low},<{high}"
+        )
         return None
+    from . import compiler
+
     return compiler
 
 
-_decorating = threading.Lock()
-
-
-def compiled(function, compiler=None):
-    """What a compiler of Numba, njit if None, makes of a function in Numba's own way.
-
-    The cache setting of the process is changed only meanwhile.
-    """
+def compiled(function):
+    """The function compiled in Numba's own way."""
     import numba
 
-    folder = cache_folder() if Path(function.__code__.co_filename).exists() else None
-    with _decorating:
-        before, numba.config.CACHE_DIR = numba.config.CACHE_DIR, str(folder or "")
-        try:
-            compiler = compiler or numba.njit
-            return compiler(cache=folder is not None, error_model="numpy", nogil=True)(function)
-        finally:
-            numba.config.CACHE_DIR = before
+    return numba.njit(error_model="numpy", nogil=True)(function)
+
+
+@functools.cache
+def _warn(text):
+    """Once in a process."""
+    warnings.warn(text, RuntimeWarning, stacklevel=3)
 
 
 # ---- threads -------------------------------------------------------------------------------------
@@ -91,8 +92,8 @@ _forked = False  # a team of threads does not survive a fork
 
 
 def _after_fork():
-    global _decorating, _forked, _team_lock
-    _forked, _team_lock, _decorating = True, threading.RLock(), threading.Lock()  # other threads may have held them
+    global _forked, _team_lock
+    _forked, _team_lock = True, threading.RLock()  # another thread may have held it
 
 
 if hasattr(os, "register_at_fork"):
@@ -112,14 +113,13 @@ def _default_threads():
     return min(_most(), cpu_quota() or _most())
 
 
-def spare():
-    """Whether there is a CPU beside that of the calling thread for work of this process."""
-    return not _forked and _default_threads() > 1
-
-
 def threads():
     """How many threads a shared kernel uses."""
-    return 1 if _forked else _threads or _default_threads()
+    wanted = _threads or _default_threads()
+    if _forked and wanted > 1:
+        _warn("a forked process has no threads: kernels use one; spawn it to have more, or say set_threads(1)")
+        return 1
+    return wanted
 
 
 def set_threads(n):
@@ -161,6 +161,7 @@ def in_team(call, n, *arguments):
     with _team_lock:
         door, size, resize = _pool()
         if not door:
+            _warn("kernels use one thread: this numba has no numba_parallel_for; install another version of numba")
             return call(0, 1, *arguments)
         before = size()
         try:

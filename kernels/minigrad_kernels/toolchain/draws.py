@@ -8,10 +8,12 @@ from llvmlite import ir
 from numba.core import types
 from numba.extending import intrinsic
 
+from .emit import load, merged, splat, store
+
 __all__ = ["BLOCKS", "drop"]
 
 BLOCKS = 16  # of four words each
-WORD, LONG, LANE = ir.IntType(32), ir.IntType(64), ir.IntType(32)
+WORD, LONG = ir.IntType(32), ir.IntType(64)
 WORDS, LONGS = ir.VectorType(WORD, BLOCKS), ir.VectorType(LONG, BLOCKS)
 FACTORS, STEPS = (0xD2511F53, 0xCD9E8D57), (0x9E3779B9, 0xBB67AE85)
 
@@ -22,14 +24,6 @@ def _constants(kind, values):
 
 def _same(value):
     return _constants(LONGS, [value] * BLOCKS)
-
-
-def _splat(builder, value):
-    kind = ir.VectorType(value.type, BLOCKS)
-    one = builder.insert_element(ir.Constant(kind, ir.Undefined), value, ir.Constant(LANE, 0))
-    return builder.shuffle_vector(
-        one, ir.Constant(kind, ir.Undefined), _constants(ir.VectorType(LANE, BLOCKS), [0] * BLOCKS)
-    )
 
 
 def _rounds(builder, counter, key):
@@ -54,16 +48,10 @@ def _rounds(builder, counter, key):
 
 def _interleaved(builder, words):
     """The words in the order of their blocks: four vectors, the first one of words 0 1 2 3 0 1 2 3 ..."""
-
-    def merged(one, other, part):
-        first = part * BLOCKS // 2
-        places = [place for k in range(first, first + BLOCKS // 2) for place in (k, k + BLOCKS)]
-        return builder.shuffle_vector(one, other, _constants(ir.VectorType(LANE, BLOCKS), places))
-
     result = []
     for part in range(2):
-        even, odd = merged(words[0], words[2], part), merged(words[1], words[3], part)
-        result += [merged(even, odd, 0), merged(even, odd, 1)]
+        even, odd = merged(builder, words[0], words[2], part), merged(builder, words[1], words[3], part)
+        result += [merged(builder, even, odd, 0), merged(builder, even, odd, 1)]
     return result
 
 
@@ -79,12 +67,11 @@ def drop(typing_context, x, at, block, step, seed, threshold, scale, out):
         x_array, out_array = (context.make_array(signature.args[i])(context, builder, values[i]).data for i in (0, 7))
         at, block, step, seed, threshold, scale = values[1:7]
         low, half = _same(0xFFFFFFFF), _same(32)
-        blocks = builder.add(_splat(builder, block), _constants(LONGS, range(BLOCKS)))
-        pairs = [
-            (builder.and_(v, low), builder.lshr(v, half)) for v in (blocks, *(_splat(builder, v) for v in (step, seed)))
-        ]
+        blocks = builder.add(splat(builder, block, BLOCKS), _constants(LONGS, range(BLOCKS)))
+        numbers = blocks, *(splat(builder, value, BLOCKS) for value in (step, seed))
+        pairs = [(builder.and_(v, low), builder.lshr(v, half)) for v in numbers]
         words = _interleaved(builder, _rounds(builder, (*pairs[0], *pairs[1]), pairs[2]))
-        bound, factor = _splat(builder, builder.trunc(threshold, WORD)), _splat(builder, scale)
+        bound, factor = (splat(builder, v, BLOCKS) for v in (builder.trunc(threshold, WORD), scale))
         size = signature.args[0].dtype.bitwidth // 8
         for part, word in enumerate(words):
             place = builder.add(at, ir.Constant(LONG, part * BLOCKS))
@@ -92,9 +79,7 @@ def drop(typing_context, x, at, block, step, seed, threshold, scale, out):
                 builder.bitcast(builder.gep(data, [place]), factor.type.as_pointer()) for data in (x_array, out_array)
             )
             kept = builder.select(builder.icmp_unsigned(">=", word, bound), factor, ir.Constant(factor.type, None))
-            elements = builder.load(source)
-            elements.align = size
-            builder.store(builder.fmul(elements, kept), target).align = size
+            store(builder, builder.fmul(load(builder, source, size), kept), target, size)
         return context.get_dummy_value()
 
     words = types.uint64

@@ -15,7 +15,10 @@ from numba.core import cgutils, config
 
 from ..errors import ShapeError
 
-__all__ = ["CACHE_LINE", "INT", "TILE", "Emitter", "constant", "fetch", "hidden"]
+__all__ = [
+    "CACHE_LINE", "INT", "LANE", "TILE", "Emitter", "below", "constant", "fetch", "folded", "hidden", "load", "merged",
+    "splat", "store",
+]  # fmt: skip
 
 
 class Tile(NamedTuple):
@@ -58,7 +61,7 @@ def instruction_set():
 
 
 TILE = TILES[instruction_set()]
-INT = ir.IntType(64)
+INT, LANE = ir.IntType(64), ir.IntType(32)
 CACHE_LINE = 64  # bytes
 # What inline assembly calls a vector register; None where that is not known.
 REGISTER = {"x86_64": "x", "amd64": "x", "arm64": "w", "aarch64": "w"}.get(platform.machine().lower())
@@ -75,11 +78,11 @@ def constant(value):
 
 def fetch(builder, address, written):
     """Ask for the cache line of an address, which may lie outside all arrays; written: to be written to."""
-    byte, number = ir.IntType(8).as_pointer(), ir.IntType(32)
-    kind = ir.FunctionType(ir.VoidType(), [byte, number, number, number])
+    byte = ir.IntType(8).as_pointer()
+    kind = ir.FunctionType(ir.VoidType(), [byte, LANE, LANE, LANE])
     callee = cgutils.get_or_insert_function(builder.module, kind, "llvm.prefetch.p0")
     near, data = 3, 1  # into the nearest cache; not instructions
-    settings = [ir.Constant(number, setting) for setting in (int(written), near, data)]
+    settings = [ir.Constant(LANE, setting) for setting in (int(written), near, data)]
     builder.call(callee, [builder.inttoptr(address, byte), *settings])
 
 
@@ -94,6 +97,69 @@ def hidden(builder, value):
     return builder.asm(ir.FunctionType(INT, [INT]), "", "=r,0", [value], False)
 
 
+# ---- vectors of any type -------------------------------------------------------------------------
+
+
+def _places(numbers):
+    numbers = list(numbers)
+    return ir.Constant(ir.VectorType(LANE, len(numbers)), numbers)
+
+
+def splat(builder, value, lanes):
+    """The value in all lanes."""
+    nothing = ir.Constant(ir.VectorType(value.type, lanes), ir.Undefined)
+    one = builder.insert_element(nothing, value, ir.Constant(LANE, 0))
+    return builder.shuffle_vector(one, nothing, _places([0] * lanes))
+
+
+def below(builder, count, lanes):
+    """A mask: which lanes lie below a count."""
+    numbers = ir.Constant(ir.VectorType(INT, lanes), list(range(lanes)))
+    return builder.icmp_signed("<", numbers, splat(builder, count, lanes))
+
+
+def load(builder, pointer, size, mask=None):
+    """A vector of elements of that size; lanes outside the mask are 0 and touch no memory."""
+    if mask is None:
+        return builder.load(pointer, align=size)
+    nothing = ir.Constant(pointer.type.pointee, None)
+    return _masked(builder, "load", nothing.type, nothing.type, [pointer, ir.Constant(LANE, size), mask, nothing])
+
+
+def store(builder, vector, pointer, size, mask=None):
+    if mask is None:
+        builder.store(vector, pointer, align=size)
+    else:
+        _masked(builder, "store", ir.VoidType(), vector.type, [vector, pointer, ir.Constant(LANE, size), mask])
+
+
+def _masked(builder, name, result, vector, arguments):
+    element = vector.element
+    kind = f"i{element.width}" if isinstance(element, ir.IntType) else f"f{64 if element == ir.DoubleType() else 32}"
+    function = ir.FunctionType(result, [argument.type for argument in arguments])
+    name = f"llvm.masked.{name}.v{vector.count}{kind}.p0"
+    return builder.call(cgutils.get_or_insert_function(builder.module, function, name), arguments)
+
+
+def folded(builder, vector, join):
+    """The lanes joined in halves, 0 and n/2, 1 and n/2 + 1 ..., then again, until there is one."""
+    lanes = vector.type.count
+    while lanes > 1:
+        lanes //= 2
+        nothing = ir.Constant(vector.type, ir.Undefined)
+        halves = (_places(range(first, first + lanes)) for first in (0, lanes))
+        vector = join(*[builder.shuffle_vector(vector, nothing, half) for half in halves])
+    return builder.extract_element(vector, ir.Constant(LANE, 0))
+
+
+def merged(builder, one, other, part):
+    """The first (part 0) or second (1) halves of two vectors, element by element in turn."""
+    lanes = one.type.count
+    first = part * lanes // 2
+    places = [place for k in range(first, first + lanes // 2) for place in (k, k + lanes)]
+    return builder.shuffle_vector(one, other, _places(places))
+
+
 class Emitter:
     """Emits loads, stores and sums of one element type at byte addresses."""
 
@@ -104,7 +170,6 @@ class Emitter:
         self.size = dtype.bitwidth // 8
         self.lanes = TILE.vector_bytes // self.size
         self.vector = ir.VectorType(self.element, self.lanes)
-        self.iota = ir.Constant(ir.VectorType(INT, self.lanes), list(range(self.lanes)))
 
     def array(self, index, value):
         """The structure behind the array that is argument number `index`."""
@@ -125,48 +190,37 @@ class Emitter:
         return self.builder.select(self.builder.icmp_signed("<", a, b), a, b)
 
     def scalar(self, address):
-        load = self.builder.load(self.builder.inttoptr(address, self.element.as_pointer()))
-        load.align = self.size
-        return load
+        return self.builder.load(self.builder.inttoptr(address, self.element.as_pointer()), align=self.size)
 
     def splat(self, value):
-        lane = ir.IntType(32)
-        one = self.builder.insert_element(ir.Constant(self.vector, ir.Undefined), value, ir.Constant(lane, 0))
-        zeros = ir.Constant(ir.VectorType(lane, self.lanes), [0] * self.lanes)
-        return self.builder.shuffle_vector(one, ir.Constant(self.vector, ir.Undefined), zeros)
+        return splat(self.builder, value, self.lanes)
 
     def mask(self, count):
         """Which lanes lie below a count."""
-        lane = ir.IntType(32)
-        wide = self.iota.type
-        one = self.builder.insert_element(ir.Constant(wide, ir.Undefined), count, ir.Constant(lane, 0))
-        zeros = ir.Constant(ir.VectorType(lane, self.lanes), [0] * self.lanes)
-        counts = self.builder.shuffle_vector(one, ir.Constant(wide, ir.Undefined), zeros)
-        return self.builder.icmp_signed("<", self.iota, counts)
+        return below(self.builder, count, self.lanes)
 
-    def _masked(self, name, result, arguments):
-        kind = f"v{self.lanes}f{8 * self.size}.p0"
-        function = ir.FunctionType(result, [argument.type for argument in arguments])
-        callee = cgutils.get_or_insert_function(self.builder.module, function, f"llvm.masked.{name}.{kind}")
-        return self.builder.call(callee, arguments)
+    def under_mask(self, count, body):
+        """body(mask); where masks cost time, once more without one, for when all lanes are used."""
+        if TILE.free_masks:
+            body(self.mask(count))
+            return
+        with self.builder.if_else(self.builder.icmp_signed(">=", count, constant(self.lanes))) as (whole, rest):
+            with whole:
+                body(None)
+            with rest:
+                body(self.mask(count))
 
     def load(self, address, mask=None):
         """A vector; lanes outside the mask are 0 and touch no memory."""
-        pointer = self.builder.inttoptr(address, self.vector.as_pointer())
-        if mask is None:
-            load = self.builder.load(pointer)
-            load.align = self.size
-            return load
-        align = ir.Constant(ir.IntType(32), self.size)
-        return self._masked("load", self.vector, [pointer, align, mask, ir.Constant(self.vector, None)])
+        return load(self.builder, self.builder.inttoptr(address, self.vector.as_pointer()), self.size, mask)
 
     def store(self, vector, address, mask=None):
-        pointer = self.builder.inttoptr(address, self.vector.as_pointer())
-        if mask is None:
-            self.builder.store(vector, pointer).align = self.size
-        else:
-            align = ir.Constant(ir.IntType(32), self.size)
-            self._masked("store", ir.VoidType(), [vector, pointer, align, mask])
+        store(self.builder, vector, self.builder.inttoptr(address, self.vector.as_pointer()), self.size, mask)
+
+    def zeros(self):
+        """The address of two vectors of zeros."""
+        memory = ir.Constant(ir.ArrayType(ir.IntType(8), 2 * TILE.vector_bytes), None)
+        return self.builder.ptrtoint(cgutils.global_constant(self.builder.module, "minigrad_zeros", memory), INT)
 
     def variable(self, value):
         """A variable, which LLVM keeps in a register."""
@@ -194,17 +248,21 @@ class Emitter:
             self.builder.store(passed, slot)
 
     def lane_sum(self, vector):
-        """The lanes added in halves: 0 + n/2, 1 + n/2 + 1 ..., then again."""
-        lanes, index = self.lanes, ir.IntType(32)
-        while lanes > 1:
-            lanes //= 2
-            halves = [
-                self.builder.shuffle_vector(
-                    vector,
-                    ir.Constant(vector.type, ir.Undefined),
-                    ir.Constant(ir.VectorType(index, lanes), list(range(first, first + lanes))),
-                )
-                for first in (0, lanes)
-            ]
-            vector = self.builder.fadd(*halves)
-        return self.builder.extract_element(vector, ir.Constant(index, 0))
+        """The lanes added in halves."""
+        return folded(self.builder, vector, self.builder.fadd)
+
+    def transposed(self, vectors):
+        """As many vectors as each has lanes, as a matrix turned about its diagonal, by swapping ever larger blocks."""
+        size, numbers = 1, range(self.lanes)
+        while size < self.lanes:
+            lower = _places(i if not i & size else self.lanes + i - size for i in numbers)
+            upper = _places(i + size if not i & size else self.lanes + i for i in numbers)
+            turned = list(vectors)
+            for i in numbers:
+                if not i & size:
+                    pair = vectors[i], vectors[i + size]
+                    turned[i], turned[i + size] = (
+                        self.builder.shuffle_vector(*pair, order) for order in (lower, upper)
+                    )
+            vectors, size = turned, 2 * size
+        return vectors

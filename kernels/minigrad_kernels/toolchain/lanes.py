@@ -11,13 +11,11 @@ from llvmlite import ir
 from numba.core import cgutils, types
 from numba.extending import intrinsic
 
-from .emit import INT, TILE, constant, fetch, hidden
+from .emit import INT, TILE, below, constant, fetch, hidden, load, splat, store
 
 __all__ = ["LANES", "add_quotient", "add_windows", "max_windows", "mean_window", "place_windows"]
 
 LANES = 16  # two or four registers where vectors are shorter
-
-LANE = ir.IntType(32)
 
 
 class _Emitter:
@@ -30,9 +28,8 @@ class _Emitter:
     def run(self, body):
         """body() under a mask; where masks cost time, once more without one, for when all lanes are used."""
         builder, count = self.builder, self.values[-1]
-        iota = ir.Constant(ir.VectorType(INT, LANES), list(range(LANES)))
         if TILE.free_masks:
-            self.mask = self._kept(builder.icmp_signed("<", iota, self.splat(count)))
+            self.mask = self._kept(below(builder, count, LANES))
             body()
             return
         with builder.if_else(builder.icmp_signed(">=", count, constant(LANES))) as (whole, rest):
@@ -40,7 +37,7 @@ class _Emitter:
                 self.mask = None
                 body()
             with rest:
-                self.mask = builder.icmp_signed("<", iota, self.splat(count))
+                self.mask = below(builder, count, LANES)
                 body()
 
     def _kept(self, mask):
@@ -50,11 +47,7 @@ class _Emitter:
         return builder.bitcast(builder.trunc(number, bits), mask.type)
 
     def splat(self, value):
-        """The value in all lanes."""
-        kind = ir.VectorType(value.type, LANES)
-        one = self.builder.insert_element(ir.Constant(kind, ir.Undefined), value, ir.Constant(LANE, 0))
-        zeros = ir.Constant(ir.VectorType(LANE, LANES), [0] * LANES)
-        return self.builder.shuffle_vector(one, ir.Constant(kind, ir.Undefined), zeros)
+        return splat(self.builder, value, LANES)
 
     def vector(self, argument):
         return ir.VectorType(self.context.get_value_type(self.types[argument].dtype), LANES)
@@ -66,28 +59,11 @@ class _Emitter:
         pointer = self.builder.gep(data, [offset])
         return self.builder.bitcast(pointer, self.vector(argument).as_pointer()), kind.dtype.bitwidth // 8
 
-    def _masked(self, name, argument, result, arguments):
-        dtype = self.types[argument].dtype
-        kind = f"v{LANES}{'f' if isinstance(dtype, types.Float) else 'i'}{dtype.bitwidth}.p0"
-        function = ir.FunctionType(result, [value.type for value in arguments])
-        callee = cgutils.get_or_insert_function(self.builder.module, function, f"llvm.masked.{name}.{kind}")
-        return self.builder.call(callee, arguments)
-
     def load(self, argument, offset):
-        pointer, size = self._place(argument, offset)
-        if self.mask is None:
-            vector = self.builder.load(pointer)
-            vector.align = size
-            return vector
-        nothing = ir.Constant(self.vector(argument), None)
-        return self._masked("load", argument, nothing.type, [pointer, ir.Constant(LANE, size), self.mask, nothing])
+        return load(self.builder, *self._place(argument, offset), self.mask)
 
     def store(self, vector, argument, offset):
-        pointer, size = self._place(argument, offset)
-        if self.mask is None:
-            self.builder.store(vector, pointer).align = size
-            return
-        self._masked("store", argument, ir.VoidType(), [vector, pointer, ir.Constant(LANE, size), self.mask])
+        store(self.builder, vector, *self._place(argument, offset), self.mask)
 
     def fetch(self, argument, offset):
         """Ask for the cache line that holds an element, to write into it soon."""
@@ -196,9 +172,8 @@ def mean_window(typing_context, x, corner, taps, steps, divisor, out, at, count)
     return types.void(x, ints, FOUR, TWO, x.dtype, out, ints, ints), generate
 
 
-def _place(adds, arguments):
-    """Signature and code of place_windows and, where the windows overlap, of add_windows."""
-    g, _, _, positions, _, _, _, _, dx, _, _, sums, _, _, _ = arguments
+def _place(adds):
+    """place_windows, see below, and for windows that overlap add_windows."""
 
     def generate(context, builder, signature, values):
         emit = _Emitter(context, builder, signature, values)
@@ -206,7 +181,7 @@ def _place(adds, arguments):
             values[k] for k in (2, 4, 5, 6, 7, 9, 10, 12, 13)
         )
         windows, across, along = (builder.extract_value(run, k) for k in range(3))
-        number, nothing = context.get_value_type(positions.dtype), ir.Constant(emit.vector(0), None)
+        number, nothing = emit.vector(3).element, ir.Constant(emit.vector(0), None)
         total = emit.variable(ir.Constant(emit.vector(11), None))
 
         def one(corner, at):
@@ -230,9 +205,9 @@ def _place(adds, arguments):
         def ahead(corner):
             """Writes of parts of lines wait for what is not in the nearest cache: ask for two rows of windows later."""
             down = builder.extract_value(steps, 0)
-            below = builder.add(corner, builder.mul(builder.shl(builder.extract_value(taps, 1), constant(1)), down))
-            emit.fetch(8, below)
-            emit.fetch(8, builder.add(below, down))
+            later = builder.add(corner, builder.mul(builder.shl(builder.extract_value(taps, 1), constant(1)), down))
+            emit.fetch(8, later)
+            emit.fetch(8, builder.add(later, down))
 
         def body():
             with builder.if_then(wanted):
@@ -244,31 +219,22 @@ def _place(adds, arguments):
         emit.run(body)
         return context.get_dummy_value()
 
-    ints, flag = types.intp, types.boolean
-    return types.void(g, g, flag, positions, ints, FOUR, TWO, ints, dx, ints, THREE, sums, flag, ints, ints), generate
+    @intrinsic
+    def place(
+        typing_context, g, out, rectified, positions, at, taps, steps, width, dx, corner, run, sums, wanted, first,
+        count,
+    ):  # fmt: skip
+        ints, flag = types.intp, types.boolean
+        found = g, g, flag, positions, ints, FOUR, TWO, ints, dx, ints, THREE, sums, flag, ints, ints
+        return types.void(*found), generate
+
+    return place
 
 
-@intrinsic
-def place_windows(
-    typing_context, g, out, rectified, positions, at, taps, steps, width, dx, corner, run, sums, wanted, first, count
-):
-    """Into the taps of a run of windows, see max_windows, g[at:] where positions[at:] is the tap, and 0 elsewhere.
-
-    Where rectified, g counts as 0 where out[at:] is not positive; where wanted, sums[first:] += g, in float64.
-    """
-    return _place(
-        False, (g, out, rectified, positions, at, taps, steps, width, dx, corner, run, sums, wanted, first, count)
-    )
-
-
-@intrinsic
-def add_windows(
-    typing_context, g, out, rectified, positions, at, taps, steps, width, dx, corner, run, sums, wanted, first, count
-):
-    """place_windows for windows that overlap: it adds."""
-    return _place(
-        True, (g, out, rectified, positions, at, taps, steps, width, dx, corner, run, sums, wanted, first, count)
-    )
+# Into the taps of a run of windows, see max_windows, g[at:] where positions[at:] is the tap, and 0 elsewhere. Where
+# rectified, g counts as 0 where out[at:] is not positive; where wanted, sums[first:] += g, in float64.
+place_windows = _place(adds=False)
+add_windows = _place(adds=True)  # the same for windows that overlap: it adds
 
 
 @intrinsic

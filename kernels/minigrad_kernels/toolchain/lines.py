@@ -24,23 +24,13 @@ from llvmlite import ir
 from numba.core import cgutils, types
 from numba.extending import intrinsic
 
-from .emit import CACHE_LINE, INT, constant, fetch
+from .emit import CACHE_LINE, INT, below, constant, fetch, folded, load, splat, store
 
 __all__ = ["LANES", "lane_total", "line"]
 
 LANES = 16  # two or four registers where vectors are shorter
 
 AHEAD = 2048  # bytes
-
-LANE = ir.IntType(32)
-
-
-def splat(builder, value):
-    """The value in all lanes."""
-    kind = ir.VectorType(value.type, LANES)
-    one = builder.insert_element(ir.Constant(kind, ir.Undefined), value, ir.Constant(LANE, 0))
-    zeros = ir.Constant(ir.VectorType(LANE, LANES), [0] * LANES)
-    return builder.shuffle_vector(one, ir.Constant(kind, ir.Undefined), zeros)
 
 
 class Vector:
@@ -88,14 +78,8 @@ class _Here:
             pointer, size, moves = self._pointers[name]
             if moves:
                 self._fetch(pointer, size, False)
-            self._loaded[name] = Vector(self._builder, self._load(pointer, size))
+            self._loaded[name] = Vector(self._builder, load(self._builder, pointer, size, self._mask))
         return self._loaded[name]
-
-    def _load(self, pointer, size):
-        if self._mask is None:
-            return self._builder.load(pointer, align=size)
-        nothing = ir.Constant(pointer.type.pointee, None)
-        return self._masked("load", nothing.type, nothing.type, [pointer, ir.Constant(LANE, size), self._mask, nothing])
 
     def __setattr__(self, name, vector):
         before, self._loaded[name] = self._loaded.get(name), vector
@@ -109,11 +93,8 @@ class _Here:
         if name in self._totals:
             value = value if self._mask is None else self._builder.select(self._mask, value, before.value)
             self._builder.store(value, pointer)
-        elif self._mask is None:
-            self._builder.store(value, pointer, align=size)
         else:
-            arguments = [value, pointer, ir.Constant(LANE, size), self._mask]
-            self._masked("store", ir.VoidType(), kind, arguments)
+            store(self._builder, value, pointer, size, self._mask)
 
     def _fetch(self, pointer, size, written):
         """What lies AHEAD of a whole vector."""
@@ -121,12 +102,6 @@ class _Here:
             start = self._builder.ptrtoint(pointer, INT)
             for line in range(0, size * LANES, CACHE_LINE):
                 fetch(self._builder, self._builder.add(start, constant(AHEAD + line)), written)
-
-    def _masked(self, name, result, kind, arguments):
-        suffix = f"v{LANES}f{64 if kind.element == ir.DoubleType() else 32}.p0"
-        function = ir.FunctionType(result, [argument.type for argument in arguments])
-        callee = cgutils.get_or_insert_function(self._builder.module, function, f"llvm.masked.{name}.{suffix}")
-        return self._builder.call(callee, arguments)
 
 
 def _emit(context, builder, formula, names, moving, totals, kinds, values):
@@ -142,7 +117,7 @@ def _emit(context, builder, formula, names, moving, totals, kinds, values):
             data = context.make_array(kind)(context, builder, value).data
             arrays[name] = builder.gep(data, [at]) if name in moving else data, kind.dtype.bitwidth // 8
         else:
-            numbers[name] = Vector(builder, splat(builder, value))
+            numbers[name] = Vector(builder, splat(builder, value, LANES))
 
     def step(k, mask):
         places = {}
@@ -157,8 +132,7 @@ def _emit(context, builder, formula, names, moving, totals, kinds, values):
     with cgutils.for_range(builder, builder.sdiv(whole, constant(LANES)), intp=INT) as loop:
         step(builder.mul(loop.index, constant(LANES)), None)
     with builder.if_then(builder.icmp_signed("<", whole, width)):
-        iota = ir.Constant(ir.VectorType(INT, LANES), list(range(LANES)))
-        step(whole, builder.icmp_signed("<", iota, splat(builder, builder.sub(width, whole))))
+        step(whole, below(builder, builder.sub(width, whole), LANES))
     for place, memory, size in held.values():
         builder.store(builder.load(place), memory, align=size)
 
@@ -192,13 +166,7 @@ def lane_total(typing_context, array):
     def generate(context, builder, signature, values):
         data = context.make_array(array)(context, builder, values[0]).data
         kind = ir.VectorType(data.type.pointee, LANES)
-        vector = builder.load(builder.bitcast(data, kind.as_pointer()), align=array.dtype.bitwidth // 8)
-        lanes = LANES
-        while lanes > 1:
-            lanes //= 2
-            nothing = ir.Constant(vector.type, ir.Undefined)
-            places = [ir.Constant(ir.VectorType(LANE, lanes), list(range(k, k + lanes))) for k in (0, lanes)]
-            vector = builder.fadd(*(builder.shuffle_vector(vector, nothing, place) for place in places))
-        return builder.extract_element(vector, ir.Constant(LANE, 0))
+        vector = load(builder, builder.bitcast(data, kind.as_pointer()), array.dtype.bitwidth // 8)
+        return folded(builder, vector, builder.fadd)
 
     return array.dtype(array), generate

@@ -7,61 +7,22 @@ from pathlib import Path
 
 __all__ = ["cpu_quota", "crowded"]
 
-CGROUPS = Path("/sys/fs/cgroup")
 
-
-def cpu_quota(groups=CGROUPS, membership=Path("/proc/self/cgroup")):
+def cpu_quota(groups=Path("/sys/fs/cgroup")):
     """CPUs that the container may use, at least 1, parts of one rounded up; None where there is no such limit.
 
-    A limit of a group above counts too. Half a CPU more is worth a thread: work is shared out in small pieces, and a
-    thread that has used up its share of a period leaves the rest to the others.
+    Half a CPU more is worth a thread: work is shared out in small pieces, and a thread that has used up its share of a
+    period leaves the rest to the others.
 
-    groups, membership  where Linux shows control groups, of version 2 and of version 1, and which are those of the
-                        process
-    """
-    found = []
-    for folder, limit in _limits(groups, membership):
-        while True:
-            if (cpus := limit(folder)) is not None:
-                found.append(cpus)
-            if folder == folder.parent or groups not in (folder, *folder.parents) or folder == groups:
-                break
-            folder = folder.parent
-    return max(1, math.ceil(min(found))) if found else None
-
-
-def _limits(groups, membership):
-    """(folder, function that reads the limit in it) of each group of the process that may limit CPUs.
-
-    Inside a container the path is often that of the host, of which only the end, as the root, can be seen.
+    groups      where Linux shows a container its control group, of version 2 or of version 1
     """
     try:
-        lines = [line.split(":", 2) for line in membership.read_text().splitlines()]
-    except OSError:
-        lines = []
-    yield groups, _version_2
-    for _, controllers, path in (line for line in lines if len(line) == 3):
-        if not controllers:
-            yield groups / path.lstrip("/"), _version_2
-        elif "cpu" in controllers.split(","):
-            for name in dict.fromkeys((controllers, "cpu", "cpu,cpuacct")):
-                yield groups / name, _version_1
-                yield groups / name / path.lstrip("/"), _version_1
-
-
-def _version_2(folder):
-    try:
-        quota, period = (folder / "cpu.max").read_text().split()
-        return None if quota == "max" else int(quota) / int(period)
-    except (OSError, ValueError, ZeroDivisionError):
-        return None
-
-
-def _version_1(folder):
-    try:
-        quota, period = (int((folder / f"cpu.cfs_{name}_us").read_text()) for name in ("quota", "period"))
-        return None if quota < 0 else quota / period
-    except (OSError, ValueError, ZeroDivisionError):
+        if (groups / "cpu.max").exists():
+            quota, period = (groups / "cpu.max").read_text().split()
+        else:
+            quota, period = ((groups / "cpu" / f"cpu.cfs_{name}_us").read_text() for name in ("quota", "period"))
+        return max(1, math.ceil(int(quota) / int(period))) if int(quota) > 0 else None
+    except (OSError, ValueError, ZeroDivisionError):  # "max": no limit
         return None
 
 

@@ -2,12 +2,12 @@
 
 import numba
 from llvmlite import ir
-from numba.core import cgutils, types
+from numba.core import types
 from numba.extending import intrinsic
 
 from .cpu import jit
 
-__all__ = ["add", "array_at", "clear", "copy", "copy_bytes", "flat", "stack_array"]
+__all__ = ["add", "array_at", "clear", "copy", "flat", "stack_array"]
 
 
 @intrinsic
@@ -74,18 +74,6 @@ def stack_array(typing_context, size, like, used=None):
         return array._getvalue()
 
     return array_type(size, like, types.none if whole else types.intp), generate
-
-
-@intrinsic
-def copy_bytes(typing_context, target, source, count):
-    """So many bytes from one address to another, as the C library copies them. For use in kernels."""
-
-    def generate(context, builder, signature, values):
-        to, at = (builder.inttoptr(value, ir.IntType(8).as_pointer()) for value in values[:2])
-        cgutils.raw_memcpy(builder, to, at, values[2], 1)
-        return context.get_dummy_value()
-
-    return types.void(types.int64, types.int64, types.int64), generate
 
 
 # Plain loops: an assignment to a slice takes long to compile, and between arrays it may take memory of Numba's.

@@ -5,7 +5,6 @@ on a page of its own; a panel has neither fault, and serves all rows of A. It al
 memory, which no gather tile could read.
 """
 
-from llvmlite import ir
 from numba.core import cgutils, types
 from numba.extending import intrinsic
 
@@ -78,23 +77,6 @@ def _copy_rows(typing_context, source, start, step, target, place, rows, columns
     return types.void(source, types.int64, types.int64, target, *[types.int64] * 3), generate
 
 
-def _transposed(emit, vectors):
-    """As many vectors as each has lanes, as a matrix turned about its diagonal, by swapping ever larger blocks."""
-    lane, size = ir.IntType(32), 1
-    while size < emit.lanes:
-        blocks = [number // size for number in range(emit.lanes)]
-        lower = [i if block % 2 == 0 else emit.lanes + i - size for i, block in enumerate(blocks)]
-        upper = [i + size if block % 2 == 0 else emit.lanes + i for i, block in enumerate(blocks)]
-        places = [ir.Constant(ir.VectorType(lane, emit.lanes), order) for order in (lower, upper)]
-        turned = list(vectors)
-        for i in range(emit.lanes):
-            if i // size % 2 == 0:
-                pair = vectors[i], vectors[i + size]
-                turned[i], turned[i + size] = (emit.builder.shuffle_vector(*pair, order) for order in places)
-        vectors, size = turned, 2 * size
-    return vectors
-
-
 @intrinsic
 def _turn_block(typing_context, source, start, step, target, place, rows, columns):
     """Of columns, `step` apart, that many rows, which lie side by side: rows of the target, two vectors apart.
@@ -111,17 +93,10 @@ def _turn_block(typing_context, source, start, step, target, place, rows, column
         def turn(mask):
             numbers = [emit.minimum(constant(i), last) for i in range(emit.lanes)]
             lines = [emit.load(builder.add(source, builder.mul(number, step)), mask) for number in numbers]
-            for i, line in enumerate(_transposed(emit, lines)):
+            for i, line in enumerate(emit.transposed(lines)):
                 emit.store(line, emit.shifted(target, constant(2 * i * emit.lanes)))
 
-        if TILE.free_masks:
-            turn(emit.mask(rows))
-            return context.get_dummy_value()
-        with builder.if_else(builder.icmp_signed(">=", rows, constant(emit.lanes))) as (full, partial):
-            with full:
-                turn(None)
-            with partial:
-                turn(emit.mask(rows))
+        emit.under_mask(rows, turn)
         return context.get_dummy_value()
 
     return types.void(source, types.int64, types.int64, target, *[types.int64] * 3), generate

@@ -4,7 +4,7 @@ import sys
 import time
 from contextlib import contextmanager
 
-__all__ = ["compiling", "listen", "name_of", "waiting"]
+__all__ = ["compiling", "listen", "name_of"]
 
 PATIENCE = 1.0  # seconds of compilation before anything is said
 WIDTH = 79
@@ -32,31 +32,21 @@ def name_of(function):
 @contextmanager
 def compiling(function):
     """The function is compiled within this block."""
-    global _count
+    global _count, _seconds
     _count += 1
     name, start = name_of(function), time.perf_counter()
-    try:
-        with waiting(function):
-            yield
-    finally:
-        for listener in _listeners:
-            listener(name, time.perf_counter() - start)
-
-
-@contextmanager
-def waiting(function):
-    """Another process compiles the function within this block."""
-    global _seconds
-    start = time.perf_counter()
     shown = _seconds > PATIENCE and not _listeners and _is_terminal(sys.stderr)
     if shown:
-        _write("\r" + f"compiling kernels for this machine, once: {_count}, {name_of(function)}"[:WIDTH].ljust(WIDTH))
+        _write("\r" + f"compiling kernels for this machine, once: {_count}, {name}"[:WIDTH].ljust(WIDTH))
     try:
         yield
     finally:
-        _seconds += time.perf_counter() - start
+        seconds = time.perf_counter() - start
+        _seconds += seconds
         if shown:
             _write("\r" + " " * WIDTH + "\r")
+        for listener in _listeners:
+            listener(name, seconds)
 
 
 def _is_terminal(stream):

@@ -1,4 +1,4 @@
-"""The extremes and the sum of a row, sums of lines, and a row less a number, as LLVM IR.
+"""The greatest element and the sum of a row, and a row less a number, as LLVM IR.
 
 Whole vectors, the last one masked. Compilers leave loops that add up as they are, one element after the other,
 because another order would round otherwise. Of a row less a number they take several vectors at a time, and what is
@@ -11,7 +11,7 @@ from numba.extending import intrinsic
 
 from .emit import INT, Emitter, constant
 
-__all__ = ["add_lines", "row_extreme", "row_greatest", "row_shift", "row_sum"]
+__all__ = ["row_greatest", "row_shift", "row_sum"]
 
 ABREAST = 4  # totals, each of one vector, that do not wait for each other
 
@@ -75,24 +75,6 @@ def _across(emit, vector, visit):
 
 
 @intrinsic
-def row_extreme(typing_context, x, at, count, greatest):
-    """The greatest, or else the least, of x[at : at + count], where x is 1-D and count at least 1; NaN wins."""
-
-    def generate(context, builder, signature, values):
-        emit = Emitter(context, builder, signature)
-        first = builder.load(builder.gep(emit.array(0, values[0]).data, [values[1]]))
-
-        def visit(total, elements):
-            wins = (builder.fcmp_ordered(sign, elements, total) for sign in "><")
-            nan = builder.fcmp_unordered("uno", elements, elements)
-            return builder.select(builder.or_(builder.select(values[3], *wins), nan), elements, total)
-
-        return _across(emit, _walk(emit, values[:3], emit.splat(first), visit), visit)
-
-    return x.dtype(x, types.intp, types.intp, types.boolean), generate
-
-
-@intrinsic
 def row_greatest(typing_context, x, at, count):
     """The greatest of x[at : at + count], where x is 1-D; NaN is passed over."""
 
@@ -117,46 +99,6 @@ def row_sum(typing_context, x, at, count):
         return emit.lane_sum(_walk(emit, values, _filled(emit, 0.0), visit))
 
     return x.dtype(x, types.intp, types.intp), generate
-
-
-@intrinsic
-def add_lines(typing_context, x, at, line, count, width, total):
-    """total[c] += x[at + c] + x[at + line + c] + ..., `count` terms added in the type of x, for c < width.
-
-    x is 1-D; total, of float64, has room for whole vectors, and what they hold beyond the width is of no use.
-    """
-
-    def generate(context, builder, signature, values):
-        emit = Emitter(context, builder, signature)
-        array, at, line, count, width, total = values
-        base, sums = emit.base(0, array, at), emit.array(5, total).data
-        double = ir.VectorType(ir.DoubleType(), emit.lanes)
-
-        def added(first, vectors, mask=None):
-            slots = [emit.variable(ir.Constant(emit.vector, None)) for _ in range(vectors)]
-            with cgutils.for_range(builder, count, intp=INT) as loop:
-                here = emit.shifted(base, builder.add(first, builder.mul(loop.index, line)))
-                for k, slot in enumerate(slots):
-                    elements = emit.load(emit.shifted(here, constant(k * emit.lanes)), mask)
-                    builder.store(builder.fadd(builder.load(slot), elements), slot)
-            for k, slot in enumerate(slots):
-                place = builder.gep(sums, [builder.add(first, constant(k * emit.lanes))])
-                place = builder.bitcast(place, double.as_pointer())
-                before = builder.load(place, align=8)
-                lines = builder.load(slot)
-                wide = lines if lines.type == double else builder.fpext(lines, double)
-                builder.store(builder.fadd(before, wide), place, align=8)
-
-        several = constant(ABREAST * emit.lanes)
-        whole = builder.mul(builder.udiv(width, several), several)
-        with cgutils.for_range_slice(builder, constant(0), whole, several, INT) as (first, _):
-            added(first, ABREAST)
-        with cgutils.for_range_slice(builder, whole, width, constant(emit.lanes), INT) as (first, _):
-            added(first, 1, emit.mask(builder.sub(width, first)))
-        return context.get_dummy_value()
-
-    ints = types.intp
-    return types.void(x, ints, ints, ints, ints, total), generate
 
 
 @intrinsic

@@ -23,7 +23,7 @@ by a process that needs one thread.
 import functools
 import inspect
 
-from .cpu import Kernel, in_team, jit, threads
+from .cpu import Kernel, in_team, jit, linker, threads
 
 __all__ = ["share", "shared"]
 
@@ -51,10 +51,10 @@ class shared:
     @functools.cached_property
     def entry(self):
         """What Python calls: (door of the pool, threads, number of shares, arguments of the kernel)."""
-        try:
-            from .spread import entry_of
-        except (AttributeError, ImportError):  # this version of Numba lacks something that the way leads through
+        if linker() is None:
             return _one_after_another(Kernel(self.function))
+        from .spread import entry_of
+
         return entry_of(self.function)
 
     def __call__(self, *arguments):

@@ -4,17 +4,11 @@ from llvmlite import ir
 from numba.core import types
 from numba.extending import intrinsic
 
+from .emit import constant, load, merged, store
+
 __all__ = ["SIDE", "turn"]
 
 SIDE = 16  # elements
-LANE, INT = ir.IntType(32), ir.IntType(64)
-
-
-def _merged(builder, one, other, part):
-    """The first or second halves of two vectors, element by element in turn."""
-    first = part * SIDE // 2
-    places = [place for k in range(first, first + SIDE // 2) for place in (k, k + SIDE)]
-    return builder.shuffle_vector(one, other, ir.Constant(ir.VectorType(LANE, SIDE), places))
 
 
 @intrinsic
@@ -28,19 +22,16 @@ def turn(typing_context, x, at, step, out, out_at, out_step):
         align = x.dtype.bitwidth // 8
 
         def place(data, start, by, row):
-            offset = builder.add(start, builder.mul(by, ir.Constant(INT, row)))
+            offset = builder.add(start, builder.mul(by, constant(row)))
             return builder.bitcast(builder.gep(data, [offset]), vector.as_pointer())
 
-        rows = []
-        for row in range(SIDE):
-            rows.append(builder.load(place(source, at, step, row)))
-            rows[-1].align = align
+        rows = [load(builder, place(source, at, step, row), align) for row in range(SIDE)]
         # Each pass halves the distance of two elements of a column, so that the last one leaves columns.
         for _ in range(SIDE.bit_length() - 1):
             pairs = [(rows[k], rows[k + SIDE // 2]) for k in range(SIDE // 2)]
-            rows = [_merged(builder, *pair, part) for pair in pairs for part in range(2)]
+            rows = [merged(builder, *pair, part) for pair in pairs for part in range(2)]
         for row, value in enumerate(rows):
-            builder.store(value, place(target, out_at, out_step, row)).align = align
+            store(builder, value, place(target, out_at, out_step, row), align)
         return context.get_dummy_value()
 
     places = types.intp

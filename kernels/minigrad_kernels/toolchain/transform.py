@@ -20,10 +20,10 @@ Source  A. Lavin, S. Gray, "Fast algorithms for convolutional neural networks", 
 from functools import partial
 
 from llvmlite import ir
-from numba.core import cgutils, types
+from numba.core import types
 from numba.extending import intrinsic
 
-from .emit import INT, TILE, Emitter, constant, fetch
+from .emit import INT, Emitter, constant, fetch
 from .transform_rules import Arithmetic, filter_rule, gradient_rule, input_rule, output_rule, taps_rule
 
 __all__ = ["gather_filter", "gather_output", "spread_filter", "spread_gradient", "spread_input", "transpose"]
@@ -58,24 +58,6 @@ class _Square:
         return self.builder.select(inside, address, self.spare)
 
 
-def _zeros(emit):
-    """The address of a vector of zeros."""
-    memory = ir.Constant(ir.ArrayType(ir.IntType(8), 2 * TILE.vector_bytes), None)
-    return emit.builder.ptrtoint(cgutils.global_constant(emit.builder.module, "minigrad_zeros", memory), INT)
-
-
-def _under_masks(emit, count, body):
-    """body(mask); where masks cost time, once more without one, for when all lanes are used."""
-    if TILE.free_masks:
-        body(emit.mask(count))
-        return
-    with emit.builder.if_else(emit.builder.icmp_signed(">=", count, constant(emit.lanes))) as (whole, partial):
-        with whole:
-            body(None)
-        with partial:
-            body(emit.mask(count))
-
-
 def _transformed(emit, rule, size, load, store):
     """store(row, column, vector) for the whole result; load(row, column) for a source of that size."""
     arithmetic = Arithmetic(emit)
@@ -91,7 +73,7 @@ def _spread(rule, size, arguments):
     def generate(context, builder, signature, values):
         emit = Emitter(context, builder, signature)
         source, at, down, right, window, count, target, target_at, step = values[:9]
-        pixels = _Square(emit, emit.base(0, source, at), (down, right), window, _zeros(emit))
+        pixels = _Square(emit, emit.base(0, source, at), (down, right), window, emit.zeros())
         steps = builder.mul(step, constant(FREQUENCIES)), step
         result = _Square(emit, emit.base(6, target, target_at), steps)
 
@@ -100,7 +82,7 @@ def _spread(rule, size, arguments):
             store = lambda row, column, vector: emit.store(vector, result.address(row, column))
             _transformed(emit, rule, size, load, store)
 
-        _under_masks(emit, count, body)
+        emit.under_mask(count, body)
         return context.get_dummy_value()
 
     source, target, *more = arguments
@@ -171,7 +153,7 @@ def gather_output(
         source = _Square(emit, emit.base(0, m, m_at), (builder.mul(step, constant(FREQUENCIES)), step))
         pixels = _Square(emit, emit.base(6, y, at), (down, right), window, emit.base(12, spare, spare_at))
         absent = builder.icmp_signed("==", emit.array(3, bias).nitems, constant(0))
-        start, watch = builder.select(absent, _zeros(emit), emit.base(3, bias, bias_at)), _Watch(emit)
+        start, watch = builder.select(absent, emit.zeros(), emit.base(3, bias, bias_at)), _Watch(emit)
 
         def body(mask):
             # A vector of a bias may end behind the array; without one the zeros are long enough.
@@ -179,7 +161,7 @@ def gather_output(
             finish = lambda vector: _positive(builder, builder.fadd(vector, added), relu)
             _gathered(emit, partial(output_rule, size=_tile(taps)), source, pixels, (mask, watch, ahead, finish))
 
-        _under_masks(emit, count, body)
+        emit.under_mask(count, body)
         return watch.finite()
 
     i = INTEGER
@@ -213,9 +195,8 @@ def gather_filter(
         source = _Square(emit, emit.base(0, u, u_at), (builder.mul(step, constant(FREQUENCIES)), step))
         target = _Square(emit, emit.base(3, w, at), (down, right), window, emit.base(9, spare, spare_at))
         rule, watch = partial(taps_rule, size=taps.count), _Watch(emit)
-        _under_masks(
-            emit, count, lambda mask: _gathered(emit, rule, source, target, (mask, watch, ahead, lambda vector: vector))
-        )
+        finish = lambda vector: vector
+        emit.under_mask(count, lambda mask: _gathered(emit, rule, source, target, (mask, watch, ahead, finish)))
         return watch.finite()
 
     i = INTEGER
@@ -223,21 +204,6 @@ def gather_filter(
 
 
 # ---- transposition ---------------------------------------------------------------------------------------------------
-
-
-def _exchange(emit, vectors, distance):
-    """One step of a transposition: trade the off-diagonal halves of 2x2 blocks of so many lanes."""
-    builder, lanes = emit.builder, range(emit.lanes)
-    index = ir.VectorType(ir.IntType(32), emit.lanes)
-    upper = ir.Constant(index, [k if not k & distance else emit.lanes + k - distance for k in lanes])
-    lower = ir.Constant(index, [k + distance if not k & distance else emit.lanes + k for k in lanes])
-    result = list(vectors)
-    for k in lanes:
-        if not k & distance:
-            pair = vectors[k], vectors[k + distance]
-            result[k] = builder.shuffle_vector(*pair, upper)
-            result[k + distance] = builder.shuffle_vector(*pair, lower)
-    return result
 
 
 @intrinsic
@@ -250,17 +216,14 @@ def transpose(typing_context, source, at, down, rows, count, target, target_at, 
     def generate(context, builder, signature, values):
         emit = Emitter(context, builder, signature)
         source, at, down, rows, count, target, target_at, step = values
-        base, mask, zeros = emit.base(0, source, at), emit.mask(count), _zeros(emit)
+        base, mask, zeros = emit.base(0, source, at), emit.mask(count), emit.zeros()
         vectors = []
         for i in range(emit.lanes):
             address = emit.shifted(base, builder.mul(down, constant(i)))
             inside = builder.icmp_signed("<", constant(i), rows)
             vectors.append(emit.load(builder.select(inside, address, zeros), mask))
-        distance = 1
-        while distance < emit.lanes:
-            vectors, distance = _exchange(emit, vectors, distance), 2 * distance
         base = emit.base(5, target, target_at)
-        for j, vector in enumerate(vectors):
+        for j, vector in enumerate(emit.transposed(vectors)):
             emit.store(vector, emit.shifted(base, builder.mul(step, constant(j))))
         return context.get_dummy_value()
 

@@ -92,7 +92,7 @@ def _read(file, candidates):
 
 def _write(file, name, times):
     """Keep a choice. A folder that cannot be written to means no cache, not an error."""
-    from .cuda.cache import replace
+    from .cache import replace
 
     try:
         if file is not None:

@@ -25,7 +25,7 @@ from llvmlite import ir
 from numba.core import cgutils, types
 from numba.extending import intrinsic
 
-from .emit import INT, TILE, Emitter, constant, hidden
+from .emit import TILE, Emitter, constant, hidden
 from .jobs import LOW_ROWS
 
 __all__ = ["channel_tile", "dot_tile", "low_tile", "narrow_tile", "wide_tile"]
@@ -49,8 +49,7 @@ def _rows(emit, count, values, accumulate):
     numbers = [emit.minimum(builder.add(row, constant(i)), last) for i in range(count)]
     a = [emit.shifted(a, emit.entry(a_rows, number)) for number in numbers]
     c = [emit.shifted(c, emit.entry(c_rows, number)) for number in numbers]
-    zeros = ir.Constant(ir.ArrayType(ir.IntType(8), 2 * TILE.vector_bytes), None)
-    zeros = builder.ptrtoint(cgutils.global_constant(builder.module, "minigrad_zeros", zeros), INT)
+    zeros = emit.zeros()
     absent = builder.icmp_signed("==", emit.array(8, bias).nitems, constant(0))
     fresh = builder.select(absent, zeros, emit.base(8, bias, bias_offset))
     accumulate = builder.icmp_signed("!=", accumulate, constant(0))
@@ -127,36 +126,6 @@ def _emit_sum(emit, sums, rows, between, masks, taps, steps, by_lane):
             builder.store(builder.add(there, a_step), shift)
 
 
-def _gather_tile(vectors, arguments, by_lane=False, count=TILE.rows):
-    """Signature and code of a gather or channel tile of `count` rows, that many vectors wide.
-
-    Only its last vector may be partial.
-    """
-
-    def generate(context, builder, signature, values):
-        emit = Emitter(context, builder, signature)
-        b, a_taps, b_taps, b_offset, tap, tap_end, length, a_step, b_step, columns, accumulate, relu = values[10:]
-        rows, _, _ = _rows(emit, count, values[:10], accumulate)
-        tables = emit.array(11, a_taps).data, emit.array(12, b_taps).data
-        taps = (*tables, tap, tap_end, emit.base(10, b, b_offset))
-        a_step, b_step = (builder.mul(step, constant(emit.size)) for step in (a_step, b_step))
-        steps = (length, a_step, b_step)
-        full = [None] * (vectors - 1)
-        remaining = builder.sub(columns, constant((vectors - 1) * emit.lanes))
-        tail = [*full, emit.mask(remaining)]
-        if TILE.free_masks:
-            _emit_gather(emit, rows, tail, taps, steps, by_lane, relu)
-        else:
-            with builder.if_else(builder.icmp_signed(">=", remaining, constant(emit.lanes))) as (whole, partial):
-                with whole:
-                    _emit_gather(emit, rows, [*full, None], taps, steps, by_lane, relu)
-                with partial:
-                    _emit_gather(emit, rows, tail, taps, steps, by_lane, relu)
-        return context.get_dummy_value()
-
-    return _signature(arguments), generate
-
-
 def _signature(arguments):
     """Arrays as they come, everything else as int64."""
     return types.void(*(kind if isinstance(kind, types.Array) else types.int64 for kind in arguments))
@@ -165,50 +134,37 @@ def _signature(arguments):
 # The tiles take their arguments in one order: first where the rows lie (_rows), then the sum.
 
 
-@intrinsic
-def wide_tile(
-    typing_context, a, a_rows, a_offset, c, c_rows, c_offset, row, rows, bias, bias_offset,
-    b, a_taps, b_taps, b_offset, tap, tap_end, length, a_step, b_step, columns, accumulate, relu,
-):  # fmt: skip
-    """A gather tile two vectors wide, for more columns than one vector has lanes."""
-    arguments = (a, a_rows, a_offset, c, c_rows, c_offset, row, rows, bias, bias_offset, b, a_taps, b_taps)
-    return _gather_tile(
-        2, (*arguments, b_offset, tap, tap_end, length, a_step, b_step, columns, accumulate, relu)
-    )  # fmt: skip
+def _gather_tile(vectors, by_lane=False, count=TILE.rows):
+    """A gather or channel tile of `count` rows, that many vectors wide; only its last vector may be partial."""
+
+    def generate(context, builder, signature, values):
+        emit = Emitter(context, builder, signature)
+        b, a_taps, b_taps, b_offset, tap, tap_end, length, a_step, b_step, columns, accumulate, relu = values[10:]
+        rows, _, _ = _rows(emit, count, values[:10], accumulate)
+        tables = emit.array(11, a_taps).data, emit.array(12, b_taps).data
+        taps = (*tables, tap, tap_end, emit.base(10, b, b_offset))
+        a_step, b_step = (builder.mul(step, constant(emit.size)) for step in (a_step, b_step))
+        steps, full = (length, a_step, b_step), [None] * (vectors - 1)
+        remaining = builder.sub(columns, constant((vectors - 1) * emit.lanes))
+        emit.under_mask(remaining, lambda mask: _emit_gather(emit, rows, [*full, mask], taps, steps, by_lane, relu))
+        return context.get_dummy_value()
+
+    @intrinsic
+    def tile(
+        typing_context, a, a_rows, a_offset, c, c_rows, c_offset, row, rows, bias, bias_offset,
+        b, a_taps, b_taps, b_offset, tap, tap_end, length, a_step, b_step, columns, accumulate, relu,
+    ):  # fmt: skip
+        rows_of = a, a_rows, a_offset, c, c_rows, c_offset, row, rows, bias, bias_offset
+        sum_of = b, a_taps, b_taps, b_offset, tap, tap_end, length, a_step, b_step, columns, accumulate, relu
+        return _signature((*rows_of, *sum_of)), generate
+
+    return tile
 
 
-@intrinsic
-def low_tile(
-    typing_context, a, a_rows, a_offset, c, c_rows, c_offset, row, rows, bias, bias_offset,
-    b, a_taps, b_taps, b_offset, tap, tap_end, length, a_step, b_step, columns, accumulate, relu,
-):  # fmt: skip
-    """A wide tile of LOW_ROWS rows, for what whole tiles leave."""
-    arguments = (a, a_rows, a_offset, c, c_rows, c_offset, row, rows, bias, bias_offset, b, a_taps, b_taps)
-    arguments = (*arguments, b_offset, tap, tap_end, length, a_step, b_step, columns, accumulate, relu)
-    return _gather_tile(2, arguments, count=LOW_ROWS)
-
-
-@intrinsic
-def narrow_tile(
-    typing_context, a, a_rows, a_offset, c, c_rows, c_offset, row, rows, bias, bias_offset,
-    b, a_taps, b_taps, b_offset, tap, tap_end, length, a_step, b_step, columns, accumulate, relu,
-):  # fmt: skip
-    """A gather tile one vector wide, for at most as many columns as a vector has lanes."""
-    arguments = (a, a_rows, a_offset, c, c_rows, c_offset, row, rows, bias, bias_offset, b, a_taps, b_taps)
-    return _gather_tile(
-        1, (*arguments, b_offset, tap, tap_end, length, a_step, b_step, columns, accumulate, relu)
-    )  # fmt: skip
-
-
-@intrinsic
-def channel_tile(
-    typing_context, a, a_rows, a_offset, c, c_rows, c_offset, row, rows, bias, bias_offset,
-    b, a_taps, b_taps, b_offset, tap, tap_end, length, a_step, b_step, columns, accumulate, relu,
-):  # fmt: skip
-    """A channel tile, for at most as many columns as a vector has lanes."""
-    arguments = (a, a_rows, a_offset, c, c_rows, c_offset, row, rows, bias, bias_offset, b, a_taps, b_taps)
-    arguments = (*arguments, b_offset, tap, tap_end, length, a_step, b_step, columns, accumulate, relu)
-    return _gather_tile(1, arguments, by_lane=True)
+wide_tile = _gather_tile(2)  # for more columns than one vector has lanes
+low_tile = _gather_tile(2, count=LOW_ROWS)  # the same, for the rows that whole tiles leave
+narrow_tile = _gather_tile(1)  # for at most as many columns as a vector has lanes
+channel_tile = _gather_tile(1, by_lane=True)  # so is this
 
 
 def _emit_dot(emit, rows, columns, length):

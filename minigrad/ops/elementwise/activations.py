@@ -16,7 +16,7 @@ from ...primitive import primitive
 from ..arguments import float_of, floats_of, tensor_of
 from .choices import where
 from .conversions import precise, widened
-from .functions import erf, exp, in_one_pass, sigmoid, tanh
+from .functions import erf, exp, sigmoid, tanh
 
 __all__ = ["elu", "gelu", "logsigmoid", "silu", "softplus"]
 
@@ -32,8 +32,6 @@ def elu(input, alpha=1.0, inplace=False):
     Source  Clevert, Unterthiner and Hochreiter 2016, "Fast and accurate deep network learning by ELUs"
     """
     alpha, input = float_of("elu", "alpha", alpha), floats_of("elu", "input", input)
-    if (out := device.looped("elu", input, None, alpha)) is not None:
-        return out
     low = elementwise("minimum", input, 0.0)
     low = elementwise("mul", elementwise("expm1", low, out=low), alpha, out=low)
     return device.select(elementwise("gt", input, 0.0), input, low)
@@ -48,11 +46,6 @@ def _dinput_of_elu(g, input, alpha):
 elu.grads(input=_dinput_of_elu)
 
 
-@elu.fast_grads
-def _elu_at_once(g, input, alpha):
-    return in_one_pass("elu_grad", _dinput_of_elu, g, input, float(alpha))
-
-
 @primitive(fixed=("inplace",))
 @widened
 def silu(input, inplace=False):
@@ -63,9 +56,7 @@ def silu(input, inplace=False):
     Shapes  out as input
     Source  Hendrycks and Gimpel 2016, "Gaussian error linear units", section 2
     """
-    if (out := device.looped("silu", floats_of("silu", "input", input))) is not None:
-        return out
-    share = sigmoid.forward(input)
+    share = sigmoid.forward(floats_of("silu", "input", input))
     return elementwise("mul", input, share, out=share)
 
 
@@ -76,11 +67,6 @@ def _dinput_of_silu(g, input):
 
 
 silu.grads(input=_dinput_of_silu)
-
-
-@silu.fast_grads
-def _silu_at_once(g, input):
-    return in_one_pass("silu_grad", _dinput_of_silu, g, input)
 
 
 @primitive(fixed=("beta", "threshold"))
@@ -95,8 +81,6 @@ def softplus(input, beta=1, threshold=20):
     """
     beta, threshold = (float_of("softplus", n, v) for n, v in (("beta", beta), ("threshold", threshold)))
     input = floats_of("softplus", "input", input)
-    if (out := device.looped("softplus", input, None, beta, threshold)) is not None:
-        return out
     scaled = elementwise("mul", input, beta)
     small = elementwise("abs", scaled)  # e^-|y| does not overflow, and ln(1 + e^y) = max(y, 0) + ln(1 + e^-|y|)
     small = elementwise("exp", elementwise("neg", small, out=small), out=small)
@@ -112,11 +96,6 @@ def _dinput_of_softplus(g, input, beta, threshold):
 
 
 softplus.grads(input=_dinput_of_softplus)
-
-
-@softplus.fast_grads
-def _softplus_at_once(g, input, beta, threshold):
-    return in_one_pass("softplus_grad", _dinput_of_softplus, g, input, float(beta), float(threshold))
 
 
 def logsigmoid(input):
@@ -140,8 +119,6 @@ INNER, CUBIC = math.sqrt(2 / math.pi), 0.044715
 @widened
 def _gelu(input):
     input = floats_of("gelu", "input", input)
-    if (out := device.looped("gelu", input)) is not None:
-        return out
     share = erf.forward(elementwise("mul", input, math.sqrt(0.5)))
     share = elementwise("add", share, 1.0, out=share)
     return elementwise("mul", elementwise("mul", input, 0.5), share, out=share)
@@ -157,17 +134,10 @@ def _dinput_of_gelu(g, input):
 _gelu.grads(input=_dinput_of_gelu)
 
 
-@_gelu.fast_grads
-def _gelu_at_once(g, input):
-    return in_one_pass("gelu_grad", _dinput_of_gelu, g, input)
-
-
 @primitive
 @widened
 def _gelu_tanh(input):
     input = floats_of("gelu", "input", input)
-    if (out := device.looped("gelu_tanh", input)) is not None:
-        return out
     share = elementwise("mul", elementwise("mul", input, input), input)
     share = elementwise("add", elementwise("mul", share, CUBIC, out=share), input, out=share)
     share = elementwise("tanh", elementwise("mul", share, INNER, out=share), out=share)
@@ -184,11 +154,6 @@ def _dinput_of_gelu_tanh(g, input):
 
 
 _gelu_tanh.grads(input=_dinput_of_gelu_tanh)
-
-
-@_gelu_tanh.fast_grads
-def _gelu_tanh_at_once(g, input):
-    return in_one_pass("gelu_tanh_grad", _dinput_of_gelu_tanh, g, input)
 
 
 def gelu(input, *, approximate="none"):

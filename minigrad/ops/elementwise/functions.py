@@ -34,15 +34,6 @@ def dense(kernel, *arrays, settings=()):
     return out
 
 
-def in_one_pass(op, rule, g, kept, *numbers):
-    """The gradient of an op of one argument by a loop over g and what was kept; by its rule where there is no loop."""
-    if g.shape == kept.shape and kept.__class__ is g.__class__:
-        dx = device.looped(op, device.contiguous(g, device.order_of(kept)), kept, *numbers)
-        if dx is not None:
-            return {"input": dx}
-    return {"input": rule(Tensor.made(g), Tensor.made(kept), *numbers).data}
-
-
 @primitive
 def exp(input):
     """Elementwise exponential.
@@ -190,11 +181,6 @@ def _dinput_of_tanh(g, out):
 tanh.grads(input=_dinput_of_tanh)
 
 
-@tanh.fast_grads
-def _tanh_at_once(g, out):
-    return in_one_pass("tanh_grad", _dinput_of_tanh, g, out)
-
-
 @primitive
 @widened
 def sigmoid(input):
@@ -204,8 +190,6 @@ def sigmoid(input):
     Grads   dx = g * out * (1 - out)
     Shapes  out as input
     """
-    if device.is_array(input) and (out := device.looped("sigmoid", input)) is not None:
-        return out
     out = elementwise("mul", input, -1.0, named="sigmoid")  # not neg, which wraps unsigned integers
     out = elementwise("exp", out, out=out)
     return elementwise("div", 1.0, elementwise("add", out, 1.0, out=out), out=out)
@@ -217,11 +201,6 @@ def _dinput_of_sigmoid(g, out):
 
 
 sigmoid.grads(input=_dinput_of_sigmoid)
-
-
-@sigmoid.fast_grads
-def _sigmoid_at_once(g, out):
-    return in_one_pass("sigmoid_grad", _dinput_of_sigmoid, g, out)
 
 
 @primitive
@@ -257,11 +236,6 @@ def _dinput_of_abs(g, input):
 
 
 abs.grads(input=_dinput_of_abs)
-
-
-@abs.fast_grads
-def _abs_at_once(g, input):
-    return in_one_pass("abs_grad", _dinput_of_abs, g, input)
 
 
 @primitive

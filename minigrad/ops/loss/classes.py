@@ -13,7 +13,6 @@ from minigrad_kernels import softmax as kernels
 from minigrad_kernels.errors import KindError, ShapeError, StateError
 
 from ... import device
-from ...engine import is_first, is_grad_enabled
 from ...primitive import primitive
 from ...tensor import Tensor
 from ..arguments import integer_of, number_of, tensor_of
@@ -29,21 +28,15 @@ __all__ = ["cross_entropy", "nll_loss"]
 WHOLE = device.element_type("int64")  # the type of classes in kernels
 
 
-@primitive(outputs=("out", "divisor", "logsumexp"), fixed=("target", "ready", "divisor", "logsumexp"))
-def _cross_entropy(input, target, ignore_index, mean, ready):
-    """The losses of the rows that count added up, over their number if mean, else over 1: the divisor.
-
-    ready: an empty list, which gets the gradient for g = 1 where the kernel computes it in the same pass; or None
-    """
+@primitive(outputs=("out", "divisor", "logsumexp"), fixed=("target", "divisor", "logsumexp"))
+def _cross_entropy(input, target, ignore_index, mean):
+    """The losses of the rows that count added up, over their number if mean, else over 1: the divisor."""
     x = device.contiguous(input)
     dtype = device.sum_dtype(x)
     out, divisor = device.empty((), dtype, None, x), device.empty((), dtype, None, x)
     logsumexp = device.empty(x.shape[:1], dtype, like=x)
     wrong = device.place_of(x).wrong
-    dx = None if ready is None else device.empty(x.shape, x.dtype, like=x)
-    kernels.cross_entropy_total(x, target, ignore_index, mean, out, divisor, logsumexp, device.workspace, wrong, dx)
-    if ready is not None:
-        ready.append(dx)
+    kernels.cross_entropy_total(x, target, ignore_index, mean, out, divisor, logsumexp, device.workspace, wrong)
     return out, divisor, logsumexp
 
 
@@ -55,9 +48,7 @@ _cross_entropy.grads(
 
 
 @_cross_entropy.fast_grads
-def _cross_entropy_at_once(g, divisor, input, target, ignore_index, logsumexp, ready):
-    if ready and is_first(g):
-        return {"input": ready.pop()}  # the engine may write to it: a second backward has one of its own
+def _cross_entropy_at_once(g, divisor, input, target, ignore_index, logsumexp):
     x = device.contiguous(input)
     dx = device.empty(x.shape, x.dtype, like=x)
     kernels.cross_entropy_total_grad(g, divisor, x, target, ignore_index, logsumexp, dx)
@@ -146,11 +137,6 @@ def _are_rows(input, target):
     return classes.dtype == WHOLE and classes.shape == shape[:1] and classes.flags.c_contiguous
 
 
-def _ready(rows):
-    """Room for the gradient of a loss, where a GPU computes it with the loss: it saves a launch and a pass."""
-    return [] if kernels.gives_gradient(rows.data) and rows.requires_grad and is_grad_enabled() else None
-
-
 def cross_entropy(input, target, weight=None, *, ignore_index=-100, reduction="mean", label_smoothing=0.0):
     """Cross entropy between softmax(input) and the target, class numbers or class probabilities.
 
@@ -165,7 +151,7 @@ def cross_entropy(input, target, weight=None, *, ignore_index=-100, reduction="m
     plain = weight is None and type(label_smoothing) in (int, float) and not label_smoothing
     known = plain and type(ignore_index) is int and type(reduction) is str and reduction in ("mean", "sum")
     if known and -(1 << 63) <= ignore_index < 1 << 63 and _are_rows(input, target):
-        loss = _cross_entropy(input, target, ignore_index, reduction == "mean", _ready(input))[0]
+        loss = _cross_entropy(input, target, ignore_index, reduction == "mean")[0]
         return loss if loss.dtype == input.dtype else to(loss, input.dtype)
     return _cross_entropy_in_general(input, target, weight, ignore_index, reduction, label_smoothing)
 
@@ -188,7 +174,7 @@ def _cross_entropy_in_general(input, target, weight, ignore_index, reduction, la
     _check_constant("cross_entropy", weight, input, rows.shape[1])
     plain = weight is None and not label_smoothing
     if plain and reduction != "none":
-        return _cross_entropy(rows, classes, ignore_index, reduction == "mean", _ready(rows))[0]
+        return _cross_entropy(rows, classes, ignore_index, reduction == "mean")[0]
     losses, _ = _cross_entropy_rows(rows, classes, ignore_index)
     if plain:
         return reshape(losses, _places_of(input))

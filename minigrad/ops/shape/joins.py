@@ -33,7 +33,7 @@ def _cat(*tensors, dim):
     shape = list(joined[0].shape)
     shape[dim] = sum(x.shape[dim] for x in joined)
     out = device.empty(tuple(shape), device.result_dtype(*tensors, op="cat"), device.order_of(joined[0]), joined[0])
-    device.concatenate(joined, dim, out)
+    device.array_module(out).concatenate(joined, axis=dim, out=out)
     return out
 
 

@@ -7,7 +7,6 @@ Source  Knuth 1998, "The Art of Computer Programming", volume 3, section 5.2.4, 
 
 from collections import namedtuple
 
-from minigrad_kernels import sort as sort_kernels
 from minigrad_kernels.errors import ShapeError
 
 from ... import device
@@ -36,20 +35,8 @@ def _indices(x, axis, descending, count):
     if not x.ndim:
         return device.zeros((), "int64", like=x)
     rows = x if axis == x.ndim - 1 else x.swapaxes(axis, -1)
-    if device.place_of(x) is device.CPU and device.is_floating(x.dtype):
-        indices = _of_rows(device.contiguous(rows), descending, count)
-    else:
-        indices = _by_sorting(rows, descending)[..., :count]
+    indices = _by_sorting(rows, descending)[..., :count]
     return device.contiguous(indices if rows is x else indices.swapaxes(axis, -1))
-
-
-def _of_rows(x, descending, count):
-    out = device.empty((*x.shape[:-1], count), "int64", like=x)
-    if out.size:
-        rows = x.reshape(-1, x.shape[-1])
-        space = device.workspace(sort_kernels.workspace(rows.shape, count, x.dtype), x)
-        sort_kernels.argsort(rows, descending, out.reshape(len(rows), count), space)
-    return out
 
 
 def _by_sorting(x, descending):

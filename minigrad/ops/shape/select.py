@@ -9,7 +9,7 @@ import contextlib
 import math
 from numbers import Integral
 
-from minigrad_kernels import copy, scatter
+from minigrad_kernels import scatter
 from minigrad_kernels.errors import KindError, SubscriptError
 
 from ... import device
@@ -28,11 +28,6 @@ __all__ = ["getitem", "masked_select"]
 def pick(input, places, axis):
     """The elements at these places, 0 or more, of an axis; the axes of places stand where it stood."""
     module = array_module(input)
-    if not axis and input.flags.c_contiguous and device.place_of(input) is device.CPU and len(input):
-        out = device.empty((*places.shape, *input.shape[1:]), input.dtype, like=input)
-        rows, count = input.reshape(len(input), -1), places.size
-        copy.take_rows(rows, device.contiguous(places).reshape(-1), out.reshape(count, rows.shape[1]))
-        return out
     if input.flags.c_contiguous:
         return module.asarray(module.take(input, places, axis))
     return module.asarray(input[(slice(None),) * axis + (places,)])  # take would copy all of input first

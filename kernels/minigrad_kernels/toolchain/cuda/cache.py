@@ -1,164 +1,117 @@
 """Compiled kernels on disk, named by all that they depend on, so that a stale one can never run.
 
-Machine code lies in the user's cache. PTX of every kernel ships with the package: from it the interpreter, and a
-driver without a compiler beside it, run kernels where no compiler is installed. The key of a kernel is a hash of the
-files that its code comes from, of every constant that it uses, and of the compiler's own files; machine code is also
-named by the versions of the tools.
+PTX is named by its kernel's key (keys.py), in the user's cache also by the versions of the tools that made it; machine
+code by its PTX, the architecture and the linker. An archive has PTX of many kernels, for machines without a compiler: a
+wheel may bring one, `MINIGRAD_PTX` names another, or a wheel that has one. It comes before the user's cache.
 """
 
-import dis
-import enum
+import functools
 import hashlib
-import inspect
+import io
 import json
-import linecache
-import math
 import os
-import secrets
-import tempfile
-import time
 from pathlib import Path
+from zipfile import ZIP_DEFLATED, BadZipFile, ZipFile, ZipInfo
 
-from ...errors import KindError
-from ..cache import user_cache
-from . import compiler, intrinsics
+from ...errors import StateError
+from ..cache import replace, user_cache
+from . import compiler
 
-__all__ = ["load", "replace", "save", "ship", "shipped_ptx", "source_key"]
+__all__ = ["load_code", "load_ptx", "pack", "save_code", "save_ptx"]
 
-SHIPPED = Path(__file__).parents[2] / "ptx"
-COMPILER = ("intrinsics.py", "passes.py", "compiler.py")
-CONSTANTS = (bool, int, float, str, type(None))
-
-
-# ---- keys --------------------------------------------------------------------------------------------------------
+ARCHIVE = "minigrad_kernels/ptx.zip"  # in a wheel
+SHIPPED = Path(__file__).parents[3] / ARCHIVE
 
 
-def _file(path):
-    """The content of a file, or of a notebook's cell, whatever ends its lines; empty for what was typed at a prompt."""
-    linecache.checkcache(path)
-    return "".join(linecache.getlines(path))
+# ---- archives ----------------------------------------------------------------------------------------------------
 
 
-def _described(where, name, value, files):
-    """A constant in words; files of functions that it calls are added to `files`."""
-    for word in intrinsics.__all__:
-        if value is getattr(intrinsics, word):
-            return f"intrinsics.{word}"
-    if isinstance(value, CONSTANTS):
-        return repr(value)
-    if isinstance(value, tuple):
-        return repr([*getattr(value, "_fields", ()), *(_described(where, name, part, files) for part in value)])
-    if isinstance(value, enum.EnumMeta):
-        return repr([(member, value[member].value) for member in value.__members__])
-    if hasattr(value, "source"):  # made by inline_ptx
-        return value.source
-    if value is math:
-        return "math"
-    function = getattr(value, "py_func", value)
-    if inspect.isfunction(function):
-        return _function(function, files)
-    raise KindError(
-        f"{where}: uses {name}, a {type(value).__name__}; wants numbers, tuples, enums and device functions"
-    )
+def pack(file, kernels):
+    """Write an archive of the PTX of kernels; what nothing has kept is compiled."""
+    with ZipFile(file, "w", ZIP_DEFLATED) as archive:
+        for kernel in kernels:
+            entry = ZipInfo(f"{kernel.name}-{kernel.source.key}.ptx")  # of no date: the same kernels make the same file
+            archive.writestr(entry, kernel.kept, ZIP_DEFLATED)
 
 
-def _globals(code):
-    """The global names in the code of a function and of those within it."""
-    inner = [_globals(part) for part in code.co_consts if inspect.iscode(part)]
-    return {step.argval for step in dis.get_instructions(code) if step.opname == "LOAD_GLOBAL"}.union(*inner)
+def _entries(file):
+    """{name: PTX} of an archive, or of the one in a wheel."""
+    with ZipFile(file) as found:
+        if ARCHIVE in found.namelist():
+            return _entries(io.BytesIO(found.read(ARCHIVE)))
+        return {name: found.read(name).decode() for name in found.namelist() if name.endswith(".ptx")}
 
 
-def _function(function, files):
-    code = function.__code__
-    files.add(code.co_filename)
-    sourceless = code.co_name == "<lambda>" or not _file(code.co_filename)  # many on one line, or typed at a prompt
-    parts = [function.__qualname__, code.co_firstlineno] + [code.co_code, code.co_consts] * sourceless
-    names = _globals(code)
-    found = {name: function.__globals__[name] for name in names & function.__globals__.keys()}
-    cells = zip(code.co_freevars, function.__closure__ or (), strict=True)
-    found |= {name: cell.cell_contents for name, cell in cells}
-    found |= {f"default {i}": value for i, value in enumerate(function.__defaults__ or ())}
-    found |= {f"default {name}": value for name, value in (function.__kwdefaults__ or {}).items()}
-    parts += [(name, _described(function.__qualname__, name, found[name], files)) for name in sorted(found)]
-    return repr(parts)
-
-
-def source_key(function, options, declared):
-    """A hash of the source of a kernel, of all that it uses, and of the options that it is compiled with.
-
-    declared: when, in seconds. A file that was changed since does not hold what this process runs: the key is then
-    one that nobody else has.
-    Errors  TypeError if it uses something of which no hash can be taken
-    """
-    files = {str(Path(__file__).with_name(name)) for name in COMPILER}
-    parts = [repr(options), _function(function, files)]
-    parts += sorted(_file(file) for file in files)
-    if any(declared < os.path.getmtime(file) <= time.time() for file in files if os.path.exists(file)):
-        parts.append(secrets.token_hex())
-    return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:32]
-
-
-# ---- files -------------------------------------------------------------------------------------------------------
-
-
-def shipped_ptx(name, key):
-    """The PTX of a kernel that ships with the package; None if there is none for this key."""
-    file = SHIPPED / f"{name}.ptx"
-    if not file.exists():
-        return None
-    first, _, text = file.read_text(encoding="utf-8").partition("\n")
-    return text if first == f"// key {key}" else None
-
-
-def ship(kernel):
-    """Write the PTX that ships with the package; says whether the file changed."""
-    file = SHIPPED / f"{kernel.name}.ptx"
-    text = f"// key {kernel.key}\n{kernel.compile(kernel.architectures[0])}"
-    if file.exists() and file.read_text(encoding="utf-8") == text:
-        return False
-    replace(file, text.encode())
-    return True
-
-
-def replace(file, content):
-    """Write a file so that others see either all of it or nothing."""
-    file.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.NamedTemporaryFile(dir=file.parent, prefix=file.name, delete=False) as temporary:
-        try:
-            temporary.write(content)
-            temporary.close()
-            os.chmod(temporary.name, 0o644)
-            os.replace(temporary.name, file)
-        except BaseException:
-            os.unlink(temporary.name)
-            raise
-
-
-def _entry(name, architecture, key):
-    """Where the machine code lies, without its ending; "*" for the tools where there is no compiler to ask."""
-    tools = "*" if compiler.missing() else hashlib.sha256(compiler.compiler_versions().encode()).hexdigest()[:12]
-    return user_cache() / "cuda", f"{name}-{architecture}-{key}-{tools}"
-
-
-def save(name, architecture, key, binary):
-    """Keep machine code. A folder that cannot be written to means no cache, not an error."""
-    about = binary._asdict() | {"image": hashlib.sha256(binary.image).hexdigest()}
+@functools.cache
+def _archive(path):
+    """The entries of the archive at a path, else of the one in the package, if it has one."""
     try:
-        folder, entry = _entry(name, architecture, key)
-        replace(folder / f"{entry}.cubin", binary.image)
-        replace(folder / f"{entry}.json", json.dumps(about).encode())  # last: its presence says that all is there
+        return _entries(path or SHIPPED) if path or SHIPPED.exists() else {}
+    except (OSError, BadZipFile) as error:
+        raise StateError(f"MINIGRAD_PTX={path}: {error}; wants a wheel of minigrad-engine or its {ARCHIVE}") from error
+
+
+# ---- the user's cache --------------------------------------------------------------------------------------------
+
+
+def load_ptx(name, key):
+    """PTX as keys.py keeps it, from an archive or the user's cache; None if neither has it."""
+    text = _archive(os.environ.get("MINIGRAD_PTX")).get(f"{name}-{key}.ptx")
+    if text is None:
+        _, kept = _load(f"{name}-{key}-{_tools(0)}.ptx")
+        text = kept and kept.decode()
+    return text
+
+
+def save_ptx(name, key, text):
+    """Keep PTX in the user's cache."""
+    _save(f"{name}-{key}-{_tools(0)}.ptx", {}, text.encode())
+
+
+def load_code(name, architecture, ptx):
+    """The Binary that was made of this PTX; None if there is none, or if its file was damaged."""
+    about, image = _load(_code(name, architecture, ptx))
+    return image and compiler.Binary(image, **about)
+
+
+def save_code(name, architecture, ptx, binary):
+    """Keep machine code in the user's cache."""
+    about = binary._asdict()
+    _save(_code(name, architecture, ptx), about, about.pop("image"))
+
+
+def _code(name, architecture, ptx):
+    return f"{name}-{architecture}-{hashlib.sha256(ptx.encode()).hexdigest()[:32]}-{_tools(1)}.cubin"
+
+
+def _tools(which):
+    """A short hash of versions; where there is no compiler to ask, "*" for any."""
+    if compiler.missing():
+        return "*"
+    return hashlib.sha256(compiler.compiler_versions()[which].encode()).hexdigest()[:12]
+
+
+def _digest(about, content):
+    return hashlib.sha256(json.dumps(about).encode() + content).hexdigest()
+
+
+def _save(entry, about, content):
+    """Keep bytes and a dict. A folder that cannot be written to means no cache, not an error."""
+    head = f"// {json.dumps(about | {'sha256': _digest(about, content)})}\n"
+    try:
+        replace(user_cache() / "cuda" / entry, head.encode() + content)
     except (OSError, RuntimeError):  # RuntimeError: the user has no home folder
         return
 
 
-def load(name, architecture, key):
-    """The machine code kept for this key; None if there is none, or if its file was damaged."""
+def _load(entry):
+    """(dict, bytes) as they were kept; None twice if they are not there, or damaged."""
     try:
-        folder, entry = _entry(name, architecture, key)
-        for file in sorted(folder.glob(f"{entry}.json")):
-            about, image = json.loads(file.read_text()), file.with_suffix(".cubin").read_bytes()
-            if about["image"] == hashlib.sha256(image).hexdigest():
-                return compiler.Binary(**(about | {"image": image}))
-    except (OSError, RuntimeError, ValueError, KeyError, TypeError):
-        return None
-    return None
+        for file in sorted((user_cache() / "cuda").glob(entry)):
+            head, _, content = file.read_bytes().partition(b"\n")
+            about = json.loads(head.removeprefix(b"// "))
+            if about.pop("sha256") == _digest(about, content):
+                return about, content
+    except (OSError, RuntimeError, ValueError, KeyError):
+        pass
+    return None, None

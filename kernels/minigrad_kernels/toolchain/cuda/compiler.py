@@ -5,8 +5,10 @@ used: it cannot promise that pointers do not overlap, unrolls no loop, and its l
 """
 
 import functools
+import gc
 import linecache
 import os
+import platform
 import re
 import threading
 from typing import NamedTuple
@@ -16,12 +18,15 @@ import numpy
 from ...errors import StateError
 from . import passes
 
-__all__ = ["INSTALL", "Binary", "compiler_versions", "front_end", "link", "missing", "to_ptx"]
+__all__ = ["INSTALL", "Binary", "NoCompilerError", "compiler_versions", "link", "missing", "to_ptx"]
 
 INSTALL = "pip install 'minigrad-engine[compile]' (no GPU needed), or [cuda13] or [cuda12] where there is one"
-LIBRARIES = ("nvvm", "nvJitLink", "nvrtc")
 FRONT_END = (7, 5)  # an architecture for Numba, whose IR does not depend on it
 _compiling = threading.RLock()  # Numba's front end and libnvvm are no places for two threads
+
+
+class NoCompilerError(StateError):
+    """A kernel has to be compiled, and nothing here can."""
 
 
 class Binary(NamedTuple):
@@ -52,16 +57,15 @@ def missing():
 
 @functools.cache
 def compiler_versions():
-    """The versions of everything that shapes the code."""
+    """The versions of everything that shapes PTX, and of what makes machine code of it."""
     import llvmlite
     import numba
     import numba_cuda
     from cuda.bindings import nvjitlink, nvvm
 
-    return (
-        f"numba {numba.__version__} numba-cuda {numba_cuda.__version__} llvmlite {llvmlite.__version__} "
-        f"nvvm {nvvm.version()} nvjitlink {nvjitlink.version()} {' '.join(map(_build, LIBRARIES))}"
-    )
+    tools = [f"{tool.__name__} {tool.__version__}" for tool in (numba, numba_cuda, llvmlite)]
+    tools += [f"python {platform.python_version()}", f"nvvm {nvvm.version()}", _build("nvvm"), _build("nvrtc")]
+    return " ".join(tools), f"nvjitlink {nvjitlink.version()} {_build('nvJitLink')}"
 
 
 def _build(library):
@@ -76,7 +80,9 @@ def _serial(function):
     @functools.wraps(function)
     def alone(name, *arguments):
         if missing():
-            raise StateError(f"{name}: there is no CUDA compiler, {missing()}; {INSTALL}")
+            raise NoCompilerError(
+                f"{name}: there is no CUDA compiler, {missing()}; {INSTALL}; or set MINIGRAD_PTX to a wheel with PTX"
+            )
         with _compiling:
             return function(name, *arguments)
 
@@ -92,50 +98,39 @@ def _numba_type(text):
 
 
 @_serial
-def front_end(name, function, types, bounds):
-    """LLVM IR of a kernel, a list of modules; types: of its parameters; bounds: (threads, blocks) or None."""
+def to_ptx(name, function, types, bounds, architecture):
+    """PTX text of a kernel for an architecture such as "sm_90".
+
+    types: of its parameters; bounds: the most threads of a block, or these and how many blocks to hold at once
+    """
+    from cuda.bindings.nvvm import nvvmError
     from numba.cuda import types as kinds
     from numba.cuda.compiler import _compile_pyfunc_with_fixup
+    from numba.cuda.cudadrv.nvvm import CompilationUnit, LibDevice, llvm_replace
 
     signature = kinds.void(*(_numba_type(text) for text in types))
     lines = bool(linecache.getlines(function.__code__.co_filename))  # none for what was typed at a prompt
     options = dict(device=False, abi="numba", cc=FRONT_END, lineinfo=lines, launch_bounds=bounds)
+    collects = gc.isenabled()
+    gc.disable()  # it takes a quarter of the time, and finds little
     try:
         library, _ = _compile_pyfunc_with_fixup(function, signature, **options)
     except Exception as error:  # of typing, of lowering, of bytecode: they have no base in common
         raise StateError(f"{name}: Numba refuses it: {error}") from error
+    finally:
+        if collects:
+            gc.enable()
     entry = library._entry_name
     passes.restrict(library.get_function(entry))
+    unit = CompilationUnit({"arch": architecture.replace("sm_", "compute_"), "opt": 3})
     for module in library.modules:
         passes.loops(module)
-    return [passes.names(str(module), entry, name) for module in library.modules]
-
-
-@_serial
-def to_ptx(name, modules, architecture):
-    """PTX text for an architecture such as "sm_90"."""
-    from cuda.bindings import nvvm
-    from numba.cuda.cudadrv.nvvm import LibDevice, llvm_replace
-
-    program = nvvm.create_program()
+        unit.add_module(llvm_replace(passes.names(str(module), entry, name)).encode())
+    unit.lazy_add_module(LibDevice().get())
     try:
-        for module in modules:
-            text = llvm_replace(module).encode()
-            nvvm.add_module_to_program(program, text, len(text), name)
-        library = LibDevice().get()
-        nvvm.lazy_add_module_to_program(program, library, len(library), "libdevice")
-        options = [f"-arch={architecture.replace('sm_', 'compute_')}", "-opt=3"]
-        try:
-            nvvm.compile_program(program, len(options), options)
-        except nvvm.nvvmError as error:
-            log = bytearray(nvvm.get_program_log_size(program))
-            nvvm.get_program_log(program, log)
-            raise StateError(f"{name}: libnvvm refuses it for {architecture}: {_text(log)}") from error
-        result = bytearray(nvvm.get_compiled_result_size(program))
-        nvvm.get_compiled_result(program, result)
-    finally:
-        nvvm.destroy_program(program)
-    return _text(result)
+        return _text(unit.compile())
+    except nvvmError as error:
+        raise StateError(f"{name}: libnvvm refuses it for {architecture}: {unit.get_log()}") from error
 
 
 def _text(data):

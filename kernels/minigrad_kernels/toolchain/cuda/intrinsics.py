@@ -4,8 +4,8 @@ Kernels get all of it from here, so that one module stands between them and the 
 and stores, a mark for loops to unroll, and every instruction that has no name in Python: `inline_ptx` makes a
 function of any of those.
 
-Where no compiler is installed the names still exist, so that kernels can be imported, and interpreted from the PTX
-that ships with them; only compiling says what is missing.
+Where no compiler is installed the names still exist, so that kernels can be imported, and interpreted from PTX of an
+archive; only compiling says what is missing.
 
 Source  NVIDIA, "Parallel Thread Execution ISA", version 9.0; "CUDA C++ Programming Guide", version 13.0
 """
@@ -33,7 +33,7 @@ else:
 
 __all__ = [
     "cuda", "f32", "f64", "i32", "i64", "u16", "u32", "u64",
-    "bf16x2", "bits", "cp_async", "cp_async_commit", "cp_async_wait", "device", "exp2", "f16x2", "from_bits",
+    "bf16x2", "bits", "cp_async", "cp_async_commit", "cp_async_wait", "device", "f16x2", "from_bits",
     "global_address", "inline_ptx", "ldmatrix", "ldmatrix_trans", "load2_words", "load4", "load4_words",
     "mma_bf16", "mma_f16", "mma_tf32", "narrow_f16", "offset", "outer_product", "pointer_at", "shared_address",
     "store2_words", "store4", "store4_words", "tf32", "unroll", "widen_f16",
@@ -114,62 +114,36 @@ def _scattered(builder, kind, values):
     return vector
 
 
-@intrinsic
-def load4(typing_context, pointer, n):
-    """Elements n to n+3, of 32 bits each, of a pointer or a shared array in one 128-bit load, from a multiple of 16
-    bytes on."""
-    result = types.UniTuple(pointer.dtype, 4)
-
-    def generate(context, builder, signature, values):
-        place = _element(context, builder, signature, values)
-        four = ir.VectorType(place.type.pointee, 4).as_pointer()
-        vector = builder.load(builder.bitcast(place, four), align=16)
-        return _gathered(context, builder, result, vector)
-
-    return result(pointer, n), generate
-
-
-@intrinsic
-def store4(typing_context, pointer, n, four):
-    """Write elements n to n+3 in one 128-bit store."""
-
-    def generate(context, builder, signature, values):
-        place = _element(context, builder, signature, values)
-        vector = _scattered(builder, signature.args[2], values[2])
-        builder.store(vector, builder.bitcast(place, vector.type.as_pointer()), align=16)
-        return context.get_dummy_value()
-
-    return types.void(pointer, n, four), generate
-
-
-def _words(count):
-    """Intrinsics that read and write so many words of 32 bits at once, whatever the elements of the memory are."""
-    result = types.UniTuple(u32, count)
-
-    def place_of(context, builder, signature, values):
-        return builder.bitcast(_element(context, builder, signature, values), ir.VectorType(WORD, count).as_pointer())
+def _several(count, kind=None):
+    """Intrinsics that read and write so many elements of 32 bits at once, of a type or of that of the memory."""
 
     def load(typing_context, pointer, n):
+        result = types.UniTuple(kind or pointer.dtype, count)
+
         def generate(context, builder, signature, values):
-            vector = builder.load(place_of(context, builder, signature, values), align=4 * count)
-            return _gathered(context, builder, result, vector)
+            place = _element(context, builder, signature, values)
+            vector = ir.VectorType(LLVM[result.dtype], count).as_pointer()
+            return _gathered(context, builder, result, builder.load(builder.bitcast(place, vector), align=4 * count))
 
         return result(pointer, n), generate
 
-    def store(typing_context, pointer, n, words):
+    def store(typing_context, pointer, n, elements):
         def generate(context, builder, signature, values):
+            place = _element(context, builder, signature, values)
             vector = _scattered(builder, signature.args[2], values[2])
-            builder.store(vector, place_of(context, builder, signature, values), align=4 * count)
+            builder.store(vector, builder.bitcast(place, vector.type.as_pointer()), align=4 * count)
             return context.get_dummy_value()
 
-        return types.void(pointer, n, words), generate
+        return types.void(pointer, n, elements), generate
 
     return intrinsic(load), intrinsic(store)
 
 
-# (pointer or shared array, n) and (..., words): from element n on, which lies at a multiple of 8 or 16 bytes
-load2_words, store2_words = _words(2)
-load4_words, store4_words = _words(4)
+# (pointer or shared array, n) and (..., a tuple): elements n to n + 3, from a multiple of 16 bytes on
+load4, store4 = _several(4)
+# The same for words, whatever the elements of the memory are: element n lies at a multiple of 8 or 16 bytes.
+load2_words, store2_words = _several(2, u32)
+load4_words, store4_words = _several(4, u32)
 
 
 # ---- arithmetic --------------------------------------------------------------------------------------------------
@@ -287,4 +261,3 @@ widen_f16 = inline_ptx("widen_f16", "cvt.f32.f16 $0, $1;", f32, [u16])  # (x): a
 f16x2 = inline_ptx("f16x2", "cvt.rn.f16x2.f32 $0, $1, $2;", u32, [f32, f32])  # (high, low), two float16; from sm_80 on
 narrow_f16 = inline_ptx("narrow_f16", "cvt.rn.f16.f32 $0, $1;", u16, [f32])  # (x): the nearest float16, by its bits
 bf16x2 = inline_ptx("bf16x2", "cvt.rn.bf16x2.f32 $0, $1, $2;", u32, [f32, f32])  # (high, low), two bfloat16
-exp2 = inline_ptx("exp2", "ex2.approx.ftz.f32 $0, $1;", f32, [f32])  # (x): 2**x within 2**-22

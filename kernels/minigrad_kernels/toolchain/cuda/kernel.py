@@ -14,7 +14,6 @@ and no strides: what is not an argument, the kernel does not know.
 
 import functools
 import inspect
-import pkgutil
 import re
 import threading
 import time
@@ -25,6 +24,7 @@ import numpy as np
 
 from ...errors import KindError, ShapeError, StateError
 from . import cache, compiler
+from .keys import source_of
 
 __all__ = ["ARCHITECTURES", "KERNELS", "SPECIFIC", "Kernel", "all_kernels", "kernel"]
 
@@ -64,7 +64,6 @@ class Kernel:
         self.architectures = (lowest,) if lowest in SPECIFIC else ARCHITECTURES[ARCHITECTURES.index(lowest) :]
         self.declared = time.time()
         self._lock = threading.RLock()
-        self._ptx: dict[str, str] = {}
         self._binaries: dict[str, compiler.Binary] = {}
         functools.update_wrapper(self, function)
 
@@ -74,56 +73,49 @@ class Kernel:
     # ---- compiled forms ------------------------------------------------------------------------------------------
 
     @functools.cached_property
-    def key(self):
-        """A hash of all source that the compiled code depends on."""
-        return cache.source_key(self.function, (self.name, self.parameters, self.bounds), self.declared)
+    def source(self):
+        """The Source of the compiled code, with its key: of all that the code depends on but the tools that compile."""
+        options = self.name, self.parameters, self.bounds, self.architectures[0]
+        return source_of(self.function, options, self.declared)
 
     @functools.cached_property
-    def _modules(self):
-        return compiler.front_end(self.name, self.function, [kind for _, kind in self.parameters], self.bounds)
+    def kept(self):
+        """PTX for the oldest architecture, as it is kept: from an archive, the user's cache, or the compiler."""
+        found = cache.load_ptx(self.name, self.source.key)
+        if found is None:
+            types = [kind for _, kind in self.parameters]
+            text = compiler.to_ptx(self.name, self.function, types, self.bounds, self.architectures[0])
+            found = self.source.kept(text)
+            cache.save_ptx(self.name, self.source.key, found)
+        return found
 
-    def ptx(self, architecture=None):
-        """PTX for an architecture; without one, the text that ships with the package, if this kernel has one.
+    @functools.cached_property
+    def _ptx(self):
+        return self.source.shown(self.kept)
+
+    def ptx(self):
+        """PTX, for the oldest architecture and all newer ones.
 
         Errors  RuntimeError if it has to be compiled and there is no compiler
         """
         with self._lock:
-            wanted = architecture or self.architectures[0]
-            if wanted not in self._ptx:
-                shipped = None if architecture else cache.shipped_ptx(self.name, self.key)
-                self._ptx[wanted] = shipped or self.compile(wanted)
-            return self._ptx[wanted]
-
-    def use_ptx(self, text):
-        """Take PTX that was compiled before from the same function, so that no compiler is needed to run it."""
-        with self._lock:
-            self._ptx[self.architectures[0]] = text
-
-    def compile(self, architecture):
-        """PTX for an architecture, fresh from the compiler."""
-        with self._lock:
-            return compiler.to_ptx(self.name, self._modules, self._known(architecture))
+            return self._ptx
 
     def binary(self, architecture):
-        """The machine code for an architecture, from the cache on disk or from the compiler.
+        """The machine code for an architecture, from the user's cache or from the linker.
 
-        Errors  RuntimeError if it is not cached and there is no compiler; ValueError for other architectures
+        Errors  RuntimeError if it is not kept and there is no compiler; ValueError for other architectures
         """
-        with self._lock:
-            if architecture not in self._binaries:
-                self._known(architecture)
-                found = cache.load(self.name, architecture, self.key)
-                if found is None:
-                    ptx = self._ptx.get(architecture) or self.compile(architecture)
-                    found = compiler.link(self.name, ptx, architecture)
-                    cache.save(self.name, architecture, self.key, found)
-                self._binaries[architecture] = found
-            return self._binaries[architecture]
-
-    def _known(self, architecture):
         if architecture not in self.architectures:
             raise ShapeError(f"{self.name}: got {architecture}, wants one of {', '.join(self.architectures)}")
-        return architecture
+        with self._lock:
+            if architecture not in self._binaries:
+                found = cache.load_code(self.name, architecture, self.kept)
+                if found is None:
+                    found = compiler.link(self.name, self._ptx, architecture)
+                    cache.save_code(self.name, architecture, self.kept, found)
+                self._binaries[architecture] = found
+            return self._binaries[architecture]
 
     # ---- running -------------------------------------------------------------------------------------------------
 
@@ -204,11 +196,7 @@ def kernel(signature, *, threads, blocks=None, lowest="sm_75", opcodes=(), varia
 def all_kernels():
     """Every kernel of the package, by name: those of all modules of its families whose names begin with cuda."""
     package = __name__.partition(".")[0]
-    for family in pkgutil.iter_modules([str(Path(__file__).parents[2])]):
-        folder = Path(__file__).parents[2] / family.name
-        if family.ispkg and family.name != "toolchain":
-            for module in pkgutil.iter_modules([str(folder)]):
-                if module.name.startswith("cuda"):
-                    import_module(f"{package}.{family.name}.{module.name}")
+    for file in sorted(Path(__file__).parents[2].glob("*/cuda*.py")):
+        import_module(f"{package}.{file.parent.name}.{file.stem}")
     names = sorted(name for name, found in KERNELS.items() if found.function.__module__.startswith(package + "."))
     return [KERNELS[name] for name in names]

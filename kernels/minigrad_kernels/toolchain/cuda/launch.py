@@ -10,17 +10,16 @@ import struct
 import threading
 from collections import deque
 
-import cupy
 import numpy as np
 from cupy.cuda import Device, Event, alloc_pinned_memory, driver, get_current_stream, get_elapsed_time, runtime
 from cupy.cuda.function import Module
 
 from ...errors import KindError, ShapeError, StateError
 from ..capture import capturing
-from . import compiler
+from .compiler import NoCompilerError
 from .kernel import SPECIFIC
 
-__all__ = ["Launcher", "device_architecture", "device_name", "milliseconds", "upload", "write"]
+__all__ = ["Launcher", "device_architecture", "device_name", "milliseconds", "write"]
 
 SLOTS = {  # of struct: the type of a parameter, filled up to 8 bytes
     "f16": "e6x", "f32": "f4x", "f64": "d", "i8": "b7x", "u8": "B7x", "i16": "h6x", "u16": "H6x",
@@ -28,11 +27,6 @@ SLOTS = {  # of struct: the type of a parameter, filled up to 8 bytes
 }  # fmt: skip
 MAX_DYNAMIC_SHARED = 8  # CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
 STATIC_SHARED = 1  # CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES
-
-
-def upload(array):
-    """A NumPy array as one of the current device."""
-    return cupy.asarray(array)
 
 
 class _Letter:
@@ -124,9 +118,8 @@ def image(kernel, capability, device):
     if name is not None:
         try:
             return kernel.binary(name).image
-        except StateError:
-            if not compiler.missing():
-                raise
+        except NoCompilerError:  # what is kept may still be PTX
+            pass
     return kernel.ptx().encode() + b"\0"
 
 

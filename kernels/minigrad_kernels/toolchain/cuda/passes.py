@@ -2,11 +2,10 @@
 
 restrict   no pointer argument overlaps another one, so that loads need not wait for stores
 loops      the unroll marks become metadata of the loops that they stand in
-names      the kernel's own name and the source's path within the package, nothing of the machine that compiles
+names      the kernel's own name
 """
 
 import re
-from pathlib import Path
 
 from llvmlite import ir
 from llvmlite.ir import values
@@ -14,8 +13,6 @@ from llvmlite.ir import values
 from .intrinsics import UNROLL
 
 __all__ = ["loops", "names", "restrict"]
-
-PACKAGES = Path(__file__).parents[3]  # the folder in which the package lies
 
 
 def restrict(function):
@@ -103,24 +100,9 @@ def loops(module):
 
 
 def names(text, entry, name):
-    """IR under the kernel's own name, without Numba's environment and without paths of this machine.
+    """IR under the kernel's own name, without Numba's environment.
 
     The lines of the source stay, but not where its variables live: on those libnvvm 13.0 now and then loses a label.
     """
     text = text.replace(entry, name)
-    text = re.sub(r'^@"?_ZN08NumbaEnv.*\n|^.*call void @"llvm\.dbg\..*\n', "", text, flags=re.MULTILINE)
-    return re.sub(r'!DIFile\(directory: "([^"]*)", filename: "([^"]*)"\)', _file, text)
-
-
-def _file(match):
-    folder, name = (re.sub(rb"\\(..)", _byte, text.encode()).decode() for text in match.groups())
-    path = Path(folder, name)
-    shown = path.relative_to(PACKAGES) if path.is_relative_to(PACKAGES) else path
-    text = name if name.startswith("<") else shown.as_posix()  # a cell of a notebook lies in no folder
-    text = text.replace("\\", "\\5C").replace('"', "\\22")
-    return f'!DIFile(directory: "", filename: "{text}")'
-
-
-def _byte(match):
-    """LLVM writes the bytes of names that are no plain text as two hexadecimal digits."""
-    return bytes.fromhex(match[1].decode())
+    return re.sub(r'^@"?_ZN08NumbaEnv.*\n|^.*call void @"llvm\.dbg\..*\n', "", text, flags=re.MULTILINE)

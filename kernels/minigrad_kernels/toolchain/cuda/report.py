@@ -7,40 +7,29 @@ import subprocess
 import tempfile
 from collections import Counter
 from pathlib import Path
-from typing import NamedTuple
 
 from ...errors import StateError
 from .compiler import INSTALL
 
-__all__ = ["Resources", "code", "loops", "problems", "resources"]
+__all__ = ["bytes_moved", "code", "inner_loop", "loops", "problems"]
 
 INSTRUCTION = re.compile(r"^\s*/\*([0-9a-f]{4,})\*/\s+(?:@!?U?P\w+\s+)?([A-Z][A-Z0-9_.]*)(.*)")
 LABEL = re.compile(r"^\s*(\.L_x_\d+):")
 BRANCH = re.compile(r"`\((\.L_x_\d+)\)")
 LOCAL = ("LDL", "STL")  # memory of a thread: a register array was not kept in registers
+MEMORY = ("LD", "LDG", "LDS", "LDSM", "LDGSTS", "ST", "STG", "STS")
+WIDTHS = {"128": 16, "64": 8, "U16": 2, "S16": 2, "U8": 1, "S8": 1}  # bytes; of all other accesses 4
 DOUBLE = ("DADD", "DFMA", "DMUL", "DSETP", "F2F.F64", "F2F.F32.F64", "I2F.F64")  # slow, and mostly there by mistake
-
-
-class Resources(NamedTuple):
-    """Of one kernel on one architecture."""
-
-    registers: int  # per thread
-    shared: int  # bytes per block, static
-    stack: int  # bytes per thread
-    spills: int  # bytes
-    opcodes: Counter  # machine instructions by their full name, padding left out
 
 
 @functools.cache
 def _disassembler():
     """The path of nvdisasm."""
     try:
-        from cuda.pathfinder import find_nvidia_binary_utility
-
-        found = find_nvidia_binary_utility("nvdisasm")
+        from cuda.pathfinder import find_nvidia_binary_utility as find
     except ImportError:
-        found = None
-    found = found or shutil.which("nvdisasm")
+        find = shutil.which
+    found = find("nvdisasm") or shutil.which("nvdisasm")
     if not found:
         raise StateError(f"kernels: the program nvdisasm is not installed; {INSTALL}")
     return found
@@ -69,18 +58,11 @@ def _instructions(image):
 
 
 def code(kernel, architecture):
-    """The opcodes of a kernel in the order of its machine code, a list."""
-    return [opcode for _, opcode, _ in _instructions(kernel.binary(architecture).image)]
-
-
-def resources(kernel, architecture):
-    """Resources of a kernel on an architecture, compiled if need be.
+    """The opcodes of a kernel in the order of its machine code, a list; padding is left out.
 
     Errors  RuntimeError if there is no compiler or no disassembler
     """
-    binary = kernel.binary(architecture)
-    opcodes = Counter(code(kernel, architecture))
-    return Resources(binary.registers, binary.shared, binary.stack, binary.spills, opcodes)
+    return [opcode for _, opcode, _ in _instructions(kernel.binary(architecture).image)]
 
 
 def loops(kernel, architecture):
@@ -95,17 +77,32 @@ def loops(kernel, architecture):
     return [Counter(opcode for address, opcode, _ in found if start <= address <= end) for start, end in sorted(inner)]
 
 
+def inner_loop(kernel, architecture):
+    """The Counter of the longest of the innermost loops; an empty one if there is no loop."""
+    return max(loops(kernel, architecture), key=Counter.total, default=Counter())
+
+
+def bytes_moved(opcodes):
+    """What one thread loads and stores, in bytes, by instructions of a Counter; bulk copies do not count."""
+    moved = 0
+    for opcode, number in opcodes.items():
+        name, *rest = opcode.split(".")
+        if name == "LDSM":
+            moved += number * 4 * int(rest[-1])
+        elif name in MEMORY:
+            moved += number * next((WIDTHS[word] for word in rest if word in WIDTHS), 4)
+    return moved
+
+
 def problems(kernel, architecture):
     """What is wrong with a kernel's code on an architecture, a list of words; empty if it keeps its promises."""
     try:
-        found = resources(kernel, architecture)
+        made, found = kernel.binary(architecture), Counter(code(kernel, architecture))
     except StateError as error:
         return [str(error)]
-    wrong = [f"{found.spills} bytes of spills"] if found.spills else []
-    wrong += [f"{found.stack} bytes of stack"] if found.stack else []
-    wrong += [f"no {wanted}" for wanted in kernel.opcodes if not any(o.startswith(wanted) for o in found.opcodes)]
-    unwanted = LOCAL
-    if not any(kind.startswith("f64") for _, kind in kernel.parameters):
-        unwanted += DOUBLE
-    wrong += [f"{opcode} in the code" for opcode in sorted(found.opcodes) if opcode.startswith(unwanted)]
+    wrong = [f"{made.spills} bytes of spills"] if made.spills else []
+    wrong += [f"{made.stack} bytes of stack"] if made.stack else []
+    wrong += [f"no {wanted}" for wanted in kernel.opcodes if not any(o.startswith(wanted) for o in found)]
+    unwanted = LOCAL if any(kind.startswith("f64") for _, kind in kernel.parameters) else LOCAL + DOUBLE
+    wrong += [f"{opcode} in the code" for opcode in sorted(found) if opcode.startswith(unwanted)]
     return wrong

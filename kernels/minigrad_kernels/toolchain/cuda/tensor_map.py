@@ -20,12 +20,8 @@ from .memory import address, kept
 __all__ = ["tables"]
 
 KINDS = {"uint16": 1, "float16": 6, "bfloat16": 9}  # CUtensorMapDataType
-PLAIN, TURNED_128, SECOND_CACHE_256, ZEROS = (
-    0,
-    3,
-    3,
-    0,
-)  # no interleaving; how lines turn; what the cache loads; outside
+# No interleaving; how lines turn; what the cache loads; outside.
+PLAIN, TURNED_128, SECOND_CACHE_256, ZEROS = 0, 3, 3, 0
 ALIGNMENT, WORDS = 64, 16  # bytes; of 64 bits in a map
 
 

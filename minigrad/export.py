@@ -1,0 +1,441 @@
+"""Networks as ONNX files, which other programs run.
+
+The network runs twice, on batches of 2 and of 3 random samples. In each run every primitive that is applied to what
+came from the input writes its ONNX node by its rule, one of those below. Both runs must write the same nodes and
+constants: so no size of a batch and no element of a sample is fixed in the file. A reshape leaves the first
+size open, which therefore follows from the batch.
+
+A rule is a function of the Graph, the result, and the arguments of the primitive in the order of its signature. It
+adds nodes and returns the name of the last one's output.
+
+Source  ONNX, "Operator Schemas", version 17
+"""
+
+import math
+import sys
+
+import numpy as np
+
+from . import device
+from .anomaly import origin
+from .errors import KindError, MinigradError, ShapeError, StateError
+from .modes import autocasting, no_grad, watching
+from .nn import Module
+from .ops import pool
+from .ops.arguments import shape_of
+from .ops.conv import trio
+from .ops.elementwise import activations, arithmetic, choices, conversions, functions, rectifiers
+from .ops.matmul import _linear, product
+from .ops.normalization import samples
+from .ops.reduce import sums
+from .ops.shape import joins, pads, select, views
+from .ops.softmax import _log_softmax, _softmax
+from .tensor import Tensor
+
+__all__ = ["ExportError", "export_onnx", "rule"]
+
+OPSET, IR = 17, 8  # what runtimes since 2022 read
+ENDS = ("input", "output")
+BATCHES = (2, 3)  # 1 would be taken for broadcasting
+RULES: dict = {}  # {primitive: its rule}
+
+
+class ExportError(StateError):
+    """A network that cannot be written as ONNX."""
+
+
+def rule(*primitives):
+    """State the rule of primitives: a decorator."""
+
+    def state(function):
+        RULES.update(dict.fromkeys(primitives, function))
+        return function
+
+    return state
+
+
+def export_onnx(model, path, input_shape, *, dtype="float32", metadata=None):
+    """Write a network, as it acts in use, and its weights into an ONNX file that takes batches of any size.
+
+    What `forward` does with Tensors is exported; what it does with Python numbers and branches is fixed as it went.
+
+    path            of the file, which is replaced in one step
+    input_shape     with the batch, whose size is left open: (1, 1, 28, 28)
+    dtype           the elements of the input
+    metadata        {name: text} that the file carries, such as what the input should look like
+
+    The input is called "input", the output "output". Constants bear the names of the parameters and buffers.
+    Errors  ExportError, a RuntimeError, for an op without a rule, for what depends on the batch's size or elements
+            other than by ops, and without the package onnx. No file is written then
+    """
+    from .checkpoint import write_atomic
+
+    onnx = _onnx()
+    if not isinstance(model, Module):
+        raise KindError(f"export_onnx: model is a {type(model).__name__}, wanted a Module")
+    shape, dtype = shape_of("export_onnx", "input_shape", (input_shape,)), device.element_type(dtype)
+    if 0 in shape or not shape:
+        raise ShapeError(f"export_onnx: input_shape is {input_shape}, wanted (N, ...) without an empty dimension")
+    try:
+        graphs = [_written(model, (size, *shape[1:]), dtype) for size in BATCHES]
+    except ShapeError as error:
+        hint = "; it has the batch too, as in (1, 1, 28, 28)"
+        raise ShapeError(f"export_onnx: input_shape {input_shape} does not fit{hint}: {error}") from error
+    _check_alike(*graphs)
+    made = _model_of(graphs, type(model).__name__)
+    onnx.helper.set_model_props(made, dict(metadata or {}))
+    try:
+        onnx.checker.check_model(made, full_check=True)
+    except (onnx.checker.ValidationError, onnx.shape_inference.InferenceError) as error:
+        raise ExportError(f"export_onnx: the checker of ONNX refuses the graph: {error}") from error
+    write_atomic(path, made.SerializeToString())
+
+
+def _onnx():
+    try:
+        import onnx
+    except ImportError as error:
+        hint = "pip install -e '.[export]', or pip install onnx"
+        raise ExportError(f"export_onnx: it needs the package onnx: {hint}") from error
+    return onnx
+
+
+class Graph:
+    """The nodes and constants that one run of a model writes.
+
+    names   {id of an array that came from the input: its name}
+    places  for each node the op, the layer and the line that applied it
+    """
+
+    def __init__(self, model):
+        self.nodes, self.places, self.constants = [], [], {}
+        self.names, self.held, self.known = {}, [], {}
+        self.layers = {module: name for name, module in model.named_modules()}
+        owned = [*model.named_parameters(), *model.named_buffers()]
+        self.owned = {id(tensor.data): f"{name}_" if name in ENDS else name for name, tensor in reversed(owned)}
+        self.layer = self.place = ""
+
+    def node(self, kind, *inputs, **attributes):
+        """The name of the output of a new node. Inputs are Tensors, names, arrays; None at the end is left out."""
+        inputs = [self.name(one) for one in inputs if one is not None]
+        name = f"{self.layer.replace('.', '/')}/{kind}_{len(self.nodes)}"
+        self.nodes.append(_onnx().helper.make_node(kind, inputs, [name], name, **attributes))
+        self.places.append(self.place)
+        return name
+
+    def name(self, value, dtype=None):
+        """The name of a value, in another element type where one is given."""
+        if isinstance(value, str):
+            return value
+        array = value.data if isinstance(value, Tensor) else np.asarray(value)
+        if id(array) in self.names:
+            name = self.names[id(array)]
+            return name if dtype is None or dtype == array.dtype else self.node("Cast", name, to=_kind(dtype))
+        owned, array = self.owned.get(id(array)), device.host(array)
+        if dtype is not None and dtype != array.dtype:
+            owned, array = None, array.astype(dtype)
+        array = np.ascontiguousarray(array).reshape(array.shape)
+        key = owned or (array.dtype, array.shape, array.tobytes())
+        name = self.known.setdefault(key, owned or f"constant_{len(self.known)}")
+        self.constants[name] = array
+        return name
+
+    def called(self, tensor, name):
+        """State that a Tensor came from the input; its array is held, so that its id stays its own."""
+        self.names[id(tensor.data)] = name
+        self.held.append(tensor.data)
+
+    def apply(self, primitive, values):
+        """Apply a primitive, and write it down if an argument came from the input."""
+        result = primitive.now(values)
+        given = [one for value in values for one in (value if isinstance(value, tuple) else (value,))]
+        if not any(isinstance(one, Tensor) and id(one.data) in self.names for one in given):
+            return result
+        self.layer = _layer(self.layers)
+        self.place = f"{primitive.name} in layer {self.layer or 'the model'} ({origin()})"
+        if primitive not in RULES:
+            raise ExportError(f"export_onnx: {self.place} has no rule, so it cannot be written as ONNX")
+        first = result if primitive.single else result[0]
+        try:
+            self.called(first, RULES[primitive](self, first, *values))
+        except (MinigradError, TypeError, ValueError) as error:
+            raise ExportError(f"export_onnx: {self.place}: {error}") from error
+        return result
+
+
+def _layer(names):
+    """The path of the innermost Module of the network that is being called."""
+    frame = sys._getframe(2)
+    while frame is not None:
+        if frame.f_code is Module._called.__code__ and (module := frame.f_locals["self"]) in names:
+            return names[module]
+        frame = frame.f_back
+    return ""
+
+
+def _written(model, shape, dtype):
+    """The Graph of a run on an input of this shape; nothing of the model changes."""
+    random = np.random.default_rng(shape[0])
+    drawn = random.random(shape, np.float32) if device.is_floating(dtype) else random.integers(0, 2, shape)
+    like = next(iter([*model.parameters(), *model.buffers()]), None)
+    graph, training = Graph(model), [(module, module.training) for module in model.modules()]
+    graph.input = Tensor(device.move(device.cast(drawn, dtype), "cpu" if like is None else like.device))
+    graph.called(graph.input, "input")
+    try:
+        with no_grad(), autocasting.setting(None), watching.setting(graph.apply):
+            graph.output = model.eval()(graph.input)
+    finally:
+        for module, mode in training:
+            module.training = mode
+    if not isinstance(graph.output, Tensor):
+        raise KindError(f"export_onnx: the model returned a {type(graph.output).__name__}, wanted a Tensor")
+    graph.layer, graph.place = "", "the output of the model"
+    graph.node("Identity", graph.output)
+    graph.nodes[-1].output[0] = "output"
+    return graph
+
+
+def _check_alike(first, second):
+    """Refuse graphs whose nodes or constants differ."""
+    for one, two, place in zip(_contents(first), _contents(second), first.places, strict=False):
+        if one != two:
+            hint = "what follows the size or the elements of a batch otherwise than by ops cannot be written"
+            raise ExportError(f"export_onnx: {place} differs between batches of {BATCHES[0]} and {BATCHES[1]}; {hint}")
+    if len(first.nodes) != len(second.nodes):
+        raise ExportError("export_onnx: the model applies more ops to one batch than to another")
+
+
+def _contents(graph):
+    """(node, its constants) for each node."""
+    for node in graph.nodes:
+        constants = [graph.constants[name] for name in node.input if name in graph.constants]
+        yield node, [(array.shape, array.tobytes()) for array in constants]
+
+
+def _model_of(graphs, title):
+    """The ModelProto of two graphs that are alike."""
+    onnx, graph, ends = _onnx(), graphs[0], []
+    for name in ENDS:
+        both = [getattr(one, name) for one in graphs]
+        sizes = zip(both[0].shape, both[1].shape, strict=True)
+        shape = [n if n == m else "batch" if (n, m) == BATCHES else None for n, m in sizes]
+        ends.append(onnx.helper.make_tensor_value_info(name, _kind(both[0].dtype), shape))
+    constants = [onnx.numpy_helper.from_array(array, name) for name, array in graph.constants.items()]
+    made = onnx.helper.make_graph(graph.nodes, title, ends[:1], ends[1:], constants)
+    opsets, producer = [onnx.helper.make_opsetid("", OPSET)], {"producer_name": "minigrad"}
+    return onnx.helper.make_model(made, opset_imports=opsets, ir_version=IR, **producer)
+
+
+def _kind(dtype):
+    """The number that ONNX gives to an element type."""
+    return _onnx().helper.np_dtype_to_tensor_dtype(np.dtype(dtype))
+
+
+# ---- elementwise -----------------------------------------------------------------------------------------------------
+
+NODES = {
+    arithmetic.neg: "Neg",
+    arithmetic.add: "Add",
+    arithmetic._div: "Div",
+    arithmetic.sub: "Sub",
+    arithmetic.mul: "Mul",
+    arithmetic.pow: "Pow",
+    choices.maximum: "Max",
+    choices.minimum: "Min",
+    functions.abs: "Abs",
+    functions.erf: "Erf",
+    functions.exp: "Exp",
+    functions.log: "Log",
+    functions.reciprocal: "Reciprocal",
+    functions.sigmoid: "Sigmoid",
+    functions.sqrt: "Sqrt",
+    functions.tanh: "Tanh",
+}
+
+
+def _elementwise(kind):
+    """The rule of ops whose arguments all have the element type of the result."""
+    return lambda graph, out, *inputs: graph.node(kind, *[graph.name(one, out.dtype) for one in inputs])
+
+
+RULES.update({primitive: _elementwise(kind) for primitive, kind in NODES.items()})
+
+
+@rule(rectifiers.relu)
+def _relu(graph, out, input, inplace):
+    return graph.node("Relu", input)
+
+
+@rule(rectifiers.leaky_relu)
+def _leaky_relu(graph, out, input, negative_slope, inplace):
+    return graph.node("LeakyRelu", input, alpha=float(negative_slope))
+
+
+@rule(rectifiers._limited)
+def _limited(graph, out, input, name, low, high):
+    return graph.node("Clip", input, *_numbers(out, low, high))
+
+
+@rule(activations.elu)
+def _elu(graph, out, input, alpha, inplace):
+    return graph.node("Elu", input, alpha=float(alpha))
+
+
+@rule(activations.silu)
+def _silu(graph, out, input, inplace):
+    return graph.node("Mul", input, graph.node("Sigmoid", input))
+
+
+@rule(activations.softplus)
+def _softplus(graph, out, input, beta, threshold):
+    beta, threshold = _numbers(out, beta, threshold)
+    scaled = graph.node("Mul", input, beta)
+    smooth = graph.node("Div", graph.node("Softplus", scaled), beta)
+    return graph.node("Where", graph.node("Greater", scaled, threshold), input, smooth)
+
+
+@rule(activations._gelu)
+def _gelu(graph, out, input):
+    root, one, half = _numbers(out, math.sqrt(0.5), 1, 0.5)
+    share = graph.node("Add", graph.node("Erf", graph.node("Mul", input, root)), one)
+    return graph.node("Mul", input, graph.node("Mul", share, half))
+
+
+@rule(activations._gelu_tanh)
+def _gelu_tanh(graph, out, input):
+    cubic, inner, one, half = _numbers(out, activations.CUBIC, activations.INNER, 1, 0.5)
+    square = graph.node("Mul", graph.node("Mul", input, input), cubic)
+    bent = graph.node("Mul", graph.node("Mul", input, graph.node("Add", square, one)), inner)
+    return graph.node("Mul", input, graph.node("Mul", graph.node("Add", graph.node("Tanh", bent), one), half))
+
+
+def _numbers(out, *values):
+    """Numbers as constants of the element type of a result."""
+    return [np.array(value, out.dtype) for value in values]
+
+
+@rule(conversions.cast)
+def _cast(graph, out, input, dtype):
+    return graph.node("Cast", input, to=_kind(out.dtype))
+
+
+# ---- shapes ----------------------------------------------------------------------------------------------------------
+
+
+@rule(views._reshape)
+def _reshape(graph, out, input, shape):
+    return graph.node("Reshape", input, np.array([-1, *shape[1:]][: len(shape)], np.int64))
+
+
+@rule(views._permute)
+def _permute(graph, out, input, dims):
+    return graph.node("Transpose", input, perm=dims)
+
+
+@rule(views._copy)
+def _copy(graph, out, input, order):
+    return graph.name(input)
+
+
+@rule(joins._cat)
+def _cat(graph, out, tensors, dim):
+    return graph.node("Concat", *[graph.name(one, out.dtype) for one in tensors], axis=dim)
+
+
+@rule(pads._pad)
+def _pad(graph, out, input, widths, value):
+    before, after = zip(*widths, strict=True)
+    return graph.node("Pad", input, np.array([*before, *after], np.int64), *_numbers(out, value))
+
+
+@rule(select.pick)
+def _pick(graph, out, input, places, axis):
+    return graph.node("Gather", input, places, axis=axis)
+
+
+@rule(sums._mean)
+def _mean(graph, out, input, axes, keepdim):
+    return graph.node("ReduceMean", graph.name(input, out.dtype), axes=axes, keepdims=int(keepdim))
+
+
+@rule(sums._sum)
+def _sum(graph, out, input, axes, keepdim, dtype):
+    return graph.node("ReduceSum", graph.name(input, out.dtype), np.array(axes, np.int64), keepdims=int(keepdim))
+
+
+# ---- products, pools, normalisation, softmax -------------------------------------------------------------------------
+
+
+@rule(product)
+def _of_product(graph, out, input, other):
+    return graph.node("MatMul", input, other)
+
+
+@rule(_linear)
+def _of_linear(graph, out, input, weight, bias):
+    return graph.node("Gemm", input, weight, bias, transB=1)
+
+
+@rule(trio.conv2d)
+def _conv2d(graph, out, input, weight, bias, geometry):
+    stride, padding, dilation, groups = geometry
+    how = {"kernel_shape": weight.shape[2:], "strides": stride, "dilations": dilation, "group": groups}
+    return graph.node("Conv", input, weight, bias, pads=(*padding, *padding), **how)
+
+
+@rule(pool._max_pool2d)
+def _max_pool2d(graph, out, input, windows, shape):
+    """The end is padded so that the last window just fits, whether sizes were rounded up or down."""
+    kernel, stride, padding, dilation = windows
+    along = zip(input.shape[2:], kernel, stride, padding, dilation, out.shape[2:], strict=True)
+    ends = [max(0, (i - 1) * s + d * (k - 1) + 1 - n - p) for n, k, s, p, d, i in along]
+    if any(end >= size for end, size in zip(ends, kernel, strict=True)):
+        raise ExportError("its last windows reach further beyond the image than runtimes take")
+    return graph.node("MaxPool", input, kernel_shape=kernel, strides=stride, dilations=dilation, pads=(*padding, *ends))
+
+
+@rule(pool.average_over)
+def _average_over(graph, out, input, rows, columns):
+    """A pool where windows are alike and touch no padding; else the products with the matrix of each table.
+
+    A table has begin, end and divisor of each window along an axis.
+    """
+    height, width = input.shape[2:]
+    steps = [_regular(rows, height), _regular(columns, width)]
+    if None not in steps:
+        kernel, stride = zip(*steps, strict=True)
+        return graph.node("AveragePool", input, kernel_shape=kernel, strides=stride)
+    above, beside = _matrix(rows, height, out.dtype), _matrix(columns, width, out.dtype)
+    return graph.node("MatMul", graph.node("MatMul", above, input), beside.T)
+
+
+def _regular(table, size):
+    """(kernel, stride) of windows that are alike and touch no padding; else None."""
+    kernel, stride = int(table[0, 2]), int(table[1, 0]) if len(table) > 1 else size
+    steps = np.arange(len(table))[:, None] * stride
+    alike = np.array_equal(table, np.hstack([steps, steps + kernel, 0 * steps + kernel]))
+    return (kernel, stride) if alike and stride > 0 and (size - kernel) // stride + 1 == len(table) else None
+
+
+def _matrix(table, size, dtype):
+    """The matrix that takes the average over each window along an axis."""
+    inside = (np.arange(size) >= table[:, :1]) & (np.arange(size) < table[:, 1:2])
+    return (inside / table[:, 2:]).astype(dtype)
+
+
+@rule(samples._sample_norm)
+def _layer_norm(graph, out, input, weight, bias, parts, eps):
+    if isinstance(parts, int):
+        raise ExportError(f"export_onnx: {graph.place} has no rule for groups, so it cannot be written as ONNX")
+    weight = np.ones(parts, out.dtype) if weight is None else weight
+    return graph.node("LayerNormalization", input, weight, bias, axis=input.ndim - len(parts), epsilon=float(eps))
+
+
+@rule(_softmax)
+def _of_softmax(graph, out, input):
+    return graph.node("Softmax", input, axis=1)
+
+
+@rule(_log_softmax)
+def _of_log_softmax(graph, out, input):
+    return graph.node("LogSoftmax", input, axis=1)
