@@ -26,7 +26,7 @@ from .ops.arguments import shape_of
 from .ops.conv import trio
 from .ops.elementwise import activations, arithmetic, choices, conversions, functions, rectifiers
 from .ops.matmul import _linear, product
-from .ops.normalization import rows, samples
+from .ops.normalization import samples
 from .ops.reduce import sums
 from .ops.shape import joins, pads, select, views
 from .ops.softmax import _log_softmax, _softmax
@@ -235,9 +235,9 @@ def _kind(dtype):
 
 NODES = {
     arithmetic.neg: "Neg",
-    arithmetic._add: "Add",
+    arithmetic.add: "Add",
     arithmetic._div: "Div",
-    arithmetic._sub: "Sub",
+    arithmetic.sub: "Sub",
     arithmetic.mul: "Mul",
     arithmetic.pow: "Pow",
     choices.maximum: "Max",
@@ -423,21 +423,12 @@ def _matrix(table, size, dtype):
     return (inside / table[:, 2:]).astype(dtype)
 
 
-@rule(samples._layer_norm)
-def _layer_norm(graph, out, input, weight, bias, shape, eps):
-    weight = np.ones(shape, out.dtype) if weight is None else weight
-    return graph.node("LayerNormalization", input, weight, bias, axis=input.ndim - len(shape), epsilon=float(eps))
-
-
-@rule(rows._standardize)
-def _standardize(graph, out, input, eps):
-    return _layer_norm(graph, out, input, None, None, input.shape[1:], eps)
-
-
-@rule(rows._affine)
-def _affine(graph, out, input, weight, bias):
-    scaled = input if weight is None else graph.node("Mul", input, weight)
-    return scaled if bias is None else graph.node("Add", scaled, bias)
+@rule(samples._sample_norm)
+def _layer_norm(graph, out, input, weight, bias, parts, eps):
+    if isinstance(parts, int):
+        raise ExportError(f"export_onnx: {graph.place} has no rule for groups, so it cannot be written as ONNX")
+    weight = np.ones(parts, out.dtype) if weight is None else weight
+    return graph.node("LayerNormalization", input, weight, bias, axis=input.ndim - len(parts), epsilon=float(eps))
 
 
 @rule(_softmax)

@@ -42,7 +42,7 @@ def header(text):
     return made
 
 
-BOTH = replaced(b'"eps"', b'"epoch"'), replaced(b'"beginning": false', b'"beginning": "lr"')
+BOTH = replaced(b'"eps"', b'"epoch"'), replaced(b'"T_max": 10', b'"T_max": "lr"')
 FOUND = [
     (
         "npz",

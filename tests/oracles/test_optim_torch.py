@@ -108,6 +108,7 @@ def test_arguments(name):
     mine, theirs = (inspect.signature(getattr(library, name)).parameters for library in (optim, torch.optim))
     wanted = [(p.name, p.default) for p in theirs.values() if p.name not in EXECUTION]
     named = {p.name for p in theirs.values() if p.kind is p.KEYWORD_ONLY} - EXECUTION | {"maximize"}
+    named |= SPEED & theirs.keys()
     assert {p.name for p in mine.values() if p.kind is p.KEYWORD_ONLY} == named
     assert sorted((p.name, str(p.default)) for p in mine.values()) == sorted((n, str(d)) for n, d in wanted)
     assert getattr(optim, name)(parameters("float32")[0], **dict.fromkeys(SPEED & mine.keys(), True))
