@@ -28,7 +28,7 @@ CHOICE = {  # what small CNNs learn: (x, w, ...) -> rung
     "second layer of LeNet": (((64, 6, 12, 12), (16, 6, 5, 5)), "direct"),
     "first layer of CIFAR-10": (((64, 3, 32, 32), (64, 3, 3, 3), (1, 1), (1, 1)), "direct"),
     "16 channels": (((64, 16, 32, 32), (16, 16, 3, 3), (1, 1), (1, 1)), "direct"),
-    "16 to 32 channels": (((64, 16, 32, 32), (32, 16, 3, 3), (2, 2), (1, 1)), "direct"),
+    "16 to 32 channels": (((64, 16, 32, 32), (32, 16, 3, 3), (2, 2), (1, 1)), "vector_96x32"),
     "32 channels": (((64, 32, 16, 16), (32, 32, 3, 3), (1, 1), (1, 1)), "vector_96x32"),
     "64 channels": (((64, 64, 8, 8), (64, 64, 3, 3), (1, 1), (1, 1)), "vector"),
     "odd channels": (((64, 33, 8, 8), (35, 33, 3, 3)), "gemm"),
@@ -117,7 +117,7 @@ REFUSED = {
     ),
     "direct of many": (
         ((2, 32, 5, 5), (32, 32, 3, 3)), {}, "direct",
-        "the rung direct wants at most 160 rows P*Q*C/G of dw, or 16 columns O/G, got 288 x 32",
+        "the rung direct wants at most 96 rows P*Q*C/G of dw, or 16 columns O/G, got 288 x 32",
     ),
     "direct of large filters": (
         ((2, 512, 5, 5), (4, 512, 4, 4)), {}, "direct", "the rung direct wants filters that reach over less",
@@ -198,7 +198,6 @@ DIRECT_ROWS = {  # geometry: rows and columns that the threads own, bytes of x a
     "9x32": (((4, 1, 26, 26), (32, 1, 3, 3)), 9, 32, 2, 1),
     "27x64": (((2, 3, 16, 16), (64, 3, 3, 3), (1, 1), (1, 1)), 27, 64, 1.8, 2.1),
     "144x16": (((2, 16, 16, 16), (16, 16, 3, 3), (1, 1), (1, 1)), 144, 16, 1.2, 2.3),
-    "144x32": (((2, 16, 16, 16), (32, 16, 3, 3), (1, 1), (1, 1)), 144, 32, 1.2, 3.1),
 }
 
 

@@ -61,7 +61,8 @@ def rows_of(name):
     wide = name.startswith(("vector", "buffered"))
     found = [row(*sizes, bias=True) for sizes in edges(name)]
     found += [row(m, k, n, layouts=layouts) for layouts in LAYOUTS[1:] if takes(name, layouts)]
-    found += [row(m, 0, n, bias=True), row(12, k, 12, (2,), layouts=(None, repeated))]
+    found += [row(m, 0, n, bias=True)] * takes(name, (None, transposed))  # without terms all lie along k
+    found += [row(12, k, 12, (2,), layouts=(None, repeated))]
     if wide:
         found += [row(m, 3 * k, n, layouts=layouts) for layouts in ((padded, upside_down), (upside_down, padded))]
         more = row(12, 13, 20, bias=True, layouts=(transposed, None)), row(101, 20, 103, layouts=(None, transposed))

@@ -47,7 +47,6 @@ MISTAKES = {  # change, the kind of the first fault
     "the maps are not acquired": (replaced("fence.proxy.tensormap", "//"), "proxy fence"),
     "the mbarriers are not fenced": (replaced("fence.proxy.async", "//"), "proxy fence"),
     "no barrier after they are made": (replaced("bar.sync", "//"), "shared race"),
-    "no wait for products": (replaced("wgmma.wait_group.sync.aligned 0;", ""), "wgmma wait"),
 }  # fmt: skip
 
 

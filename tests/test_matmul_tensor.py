@@ -178,7 +178,7 @@ def started(a, b, rung=None):
 CHOICE = {  # what networks multiply: (shape of a, its layout, shape of b, its layout) -> kernels
     "Linear": (((4096, 512), "N", (512, 1024), "T"), ["asynchronous_{}_kk"]),
     "Linear, input gradient": (((4096, 1024), "N", (1024, 512), "N"), ["asynchronous_{}_kn"]),
-    "Linear, weight gradient": (((1024, 4096), "T", (4096, 512), "N"), ["asynchronous_{}_mn"]),
+    "Linear, weight gradient": (((1024, 4096), "T", (4096, 512), "N"), ["asynchronous_{}_mn", "add"]),
     "1x1 convolution": (((8192, 64), "N", (64, 64), "N"), ["asynchronous_{}_kn"]),
     "its input gradient": (((8192, 64), "N", (64, 64), "T"), ["asynchronous_{}_kk"]),
     "its weight gradient": (((64, 8192), "T", (8192, 64), "N"), ["asynchronous_{}_mn", "add"]),

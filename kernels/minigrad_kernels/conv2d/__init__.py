@@ -137,7 +137,7 @@ def _native(direction, image, filters):
         shapes = arguments[image].shape, arguments[filters].shape
         if not _on_cores(direction, first, *shapes, _settings(first, *settings)):
             return False
-        return implementation(__name__, "aligned", first)(first, second, out)
+        return implementation(__name__, "copied_at_once", first)(first, second, out)
 
     return native
 

@@ -31,7 +31,7 @@ from .cuda_weight import weight_grad, weight_grad_workspace
 from .geometry import output_shape
 
 __all__ = [
-    "RUNGS", "TILES", "aligned", "equals", "fits", "forward", "input_grad", "starts", "weight_grad", "workspace",
+    "RUNGS", "TILES", "copied_at_once", "equals", "fits", "forward", "input_grad", "starts", "weight_grad", "workspace",
 ]  # fmt: skip
 
 
@@ -95,6 +95,11 @@ def workspace(direction, x_shape, w_shape, stride, padding, dilation, groups, it
     if plan.name == "product":
         slices = most_slices(work.pixels, work.makes, work.reads)
     return slices * work.size * itemsize + ALIGNMENT if slices > 1 else 0
+
+
+def copied_at_once(*arrays):
+    """Whether arrays of 16 bits begin where tensor cores' copies of 16 bytes may."""
+    return aligned(*arrays)
 
 
 def _kind(itemsize, name="float16"):

@@ -34,7 +34,7 @@ from .cuda_weight_vector import HOP, ROWS, VECTOR
 __all__ = ["RUNGS", "equals", "weight_grad", "weight_grad_workspace"]
 
 OP = "conv2d weight_grad"
-FEW_ROWS, FEW_COLUMNS = 160, 16  # of dw: what the direct rung is made for; more fill the tiles of the vector rung
+FEW_ROWS, FEW_COLUMNS = 96, 16  # of dw: what the direct rung is made for; more fill the tiles of the vector rung
 MOST_GROUPS = 65535  # blocks in z
 TILES = {  # name: (kernel, rows and columns of its tile, pixels from one that a thread gathers to its next one)
     "gemm": (
