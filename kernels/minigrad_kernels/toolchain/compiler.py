@@ -68,7 +68,10 @@ class _Library(JITCodeLibrary):
 
     def add_ir_module(self, ir_module):
         for function in ir_module.functions:
-            if sum(len(block.instructions) for block in function.blocks) > LARGE:
+            if function.name.startswith(WRAPPER):  # called once from Python: not worth LLVM's time
+                for attribute in ("noinline", "optnone"):
+                    function.attributes.add(attribute)
+            elif sum(len(block.instructions) for block in function.blocks) > LARGE:
                 function.attributes.discard("alwaysinline")
                 function.attributes.add("noinline")
         super().add_ir_module(ir_module)
@@ -120,10 +123,7 @@ class _EntryLibrary(_Library):
 
     def _optimize_final_module(self):
         for function in self._final_module.functions:
-            if function.name.startswith(WRAPPER):
-                for attribute in ("noinline", "optnone"):  # which costs a call less than a microsecond
-                    function.add_function_attribute(attribute)
-            elif not function.is_declaration:
+            if not (function.is_declaration or function.name.startswith(WRAPPER)):
                 function.linkage = "internal"  # nobody else calls it, so numbers that all calls give are constants
         manager, builder = self._codegen._module_pass_manager()
         manager.run(self._final_module, builder)
