@@ -75,7 +75,7 @@ def test_the_new_op_of_the_readme_is_right():
 def test_two_commands_do_all_the_set_up():
     commands = re.findall(r"^python3 -m venv .*$", README, re.MULTILINE)
     assert len(commands) == 2
-    assert commands[0].endswith("minigrad train") and commands[1].endswith("-m pytest -q")
+    assert commands[0].endswith("minigrad train") and commands[1].endswith("-m pytest -q -n auto")
 
 
 def test_example_is_short():
