@@ -306,7 +306,7 @@ def test_the_code_of_the_page(tmp_path, monkeypatch):
     finally:
         for added in set(RULES) - known:
             del RULES[added]
-    assert {one.name for one in tmp_path.iterdir()} == {"lenet.onnx", "weights.npz"} and "classifier" in names
+    assert {one.name for one in tmp_path.iterdir()} == {"lenet.onnx", "weights.npz"}
 
 
 # ---- the command -----------------------------------------------------------------------------------------------------
