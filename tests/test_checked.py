@@ -107,23 +107,18 @@ def _space(nbytes, like):
     return np.empty(nbytes, np.uint8)
 
 
-@pytest.mark.parametrize("with_gradient", [False, True])
 @pytest.mark.parametrize("space", [_space, np.empty(softmax.workspace(3), np.uint8)])
-def test_a_loss_that_was_checked_is_looked_at_where_it_must_be(with_gradient, space):
+def test_a_loss_that_was_checked_is_looked_at_where_it_must_be(space):
     x, target = np.ones((3, 4), np.float32), np.array([0, 3, 1])
-    dx = np.zeros_like(x) if with_gradient else None
     out, divisor, sums = np.empty((), np.float32), np.empty((), np.float32), np.empty(3, np.float32)
 
     def loss(labels=target, mean=True):
-        softmax.cross_entropy_total(x, labels, -100, mean, out, divisor, sums, space, None, dx)
+        softmax.cross_entropy_total(x, labels, -100, mean, out, divisor, sums, space)
 
     for _ in range(2):
         out.fill(0)
         loss()
         assert out == np.float32(np.log(4)) and divisor == 3
-        if with_gradient:
-            np.testing.assert_allclose(dx.sum(1), 0, atol=1e-6)
-            dx.fill(0)
     for labels in (np.array([0, 4, 1]), np.array([0, -1, 1])):
         with pytest.raises(ShapeError, match="but there are 4 classes"):
             loss(labels)

@@ -39,6 +39,8 @@ class Dataset:
         def put(field, value):
             object.__setattr__(self, field, value)
 
+        if isinstance(self.classes, int):
+            raise KindError(f"Dataset: classes is {self.classes!r}, want the names of all, such as range(10)")
         put("classes", tuple(str(name) for name in self.classes))
         put("images", _checked_images(self.images))
         put("labels", _checked_labels(self.labels, len(self.images), len(self.classes)))
