@@ -95,11 +95,12 @@ def test_tiles_of_every_instruction_set_are_forced():
     assert {"avx512", *PROCESSORS} == set(TILES)
 
 
+@pytest.mark.deep
 @pytest.mark.skipif(platform.machine().lower() not in ("x86_64", "amd64"), reason="names instruction sets of x86-64")
 @pytest.mark.parametrize("settings", PROCESSORS.values(), ids=PROCESSORS)
 def test_tiles_of_other_instruction_sets(settings):
     """The rows for products again, in a process whose tiles are those of a lesser processor, or of an unknown one."""
     rows = "exact and float32 and (matmul or conv2d)"
-    command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", __file__, "-k", rows]
+    command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", "--deep", __file__, "-k", rows]
     done = subprocess.run(command, env=os.environ | settings, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr

@@ -28,11 +28,19 @@ from .kernel_runs import (
 )
 
 ROWS = [case for case in CASES if exists(case, ".cuda")]
-each_row = pytest.mark.parametrize("case", ROWS, ids=str)
+FIRST = {(case.family, case.function): case for case in reversed(ROWS)}.values()  # of each kernel
+
+
+def rows_of(cases):
+    """A parameter a row: the first of each kernel, and with --deep the others."""
+    return [pytest.param(case, id=str(case), marks=[pytest.mark.deep] * (case not in FIRST)) for case in cases]
+
+
+each_row = pytest.mark.parametrize("case", rows_of(ROWS))
 
 
 @each_type
-@pytest.mark.parametrize("case", [case for case in ROWS if case.exact], ids=str)
+@pytest.mark.parametrize("case", rows_of(case for case in ROWS if case.exact))
 def test_exact_on_small_integers(case, dtype):
     inputs = make_inputs(case, dtype, integers=True)
     same_bits(run(case, dtype, inputs, DEVICE), wanted(case, inputs))
@@ -47,6 +55,7 @@ def test_within_rounding_and_the_same_bits_twice(case, dtype):
     same_bits(results, run(case, dtype, inputs, DEVICE))
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("case, position", [(case, i) for case in ROWS for i in case.nan], ids=str)
 def test_nan_reaches_what_it_must(case, position):
     inputs = make_inputs(case, np.float32)
@@ -58,7 +67,7 @@ def test_nan_reaches_what_it_must(case, position):
 LADDERS = {"bias": bias_cuda, "norm": norm_cuda}
 
 
-@pytest.mark.parametrize("case", [case for case in ROWS if case.family in LADDERS], ids=str)
+@pytest.mark.parametrize("case", rows_of(case for case in ROWS if case.family in LADDERS))
 def test_plain_rungs_of_float32(case, monkeypatch):
     """The rows that otherwise take a higher one."""
     monkeypatch.setattr(LADDERS[case.family], "choose", lambda op, rung, misfits: "plain")

@@ -17,7 +17,11 @@ from .stand_in_gpus import gpus
 from .test_ops import OPS, floating, results, tensors
 
 DEVICES = ["cuda"] if DEVICE == "cuda" else ["interpreter", "cuda:1"]
-ROWS = [pytest.param(op, sample, id=f"{op.name}{sample}") for op in OPS for sample in op.samples]
+ROWS = [  # the first of each op, and with --deep the others
+    pytest.param(op, sample, id=f"{op.name}{sample}", marks=[pytest.mark.deep] * (sample is not op.samples[0]))
+    for op in OPS
+    for sample in op.samples
+]
 LOOSE = 2e-5  # float32 beside float32; sums are taken in another order
 
 
