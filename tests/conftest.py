@@ -17,7 +17,8 @@ reports = []  # lines for the end of the run, from tests that measure
 def pytest_runtest_makereport(item):
     """Where there is no compiler, a test that needs a compiled kernel, itself or in a program it starts, is skipped."""
     report = yield
-    if report.failed and compiler.missing() and "there is no CUDA compiler" in report.longreprtext:
+    said = report.longreprtext + report.capstderr
+    if report.failed and compiler.missing() and "there is no CUDA compiler" in said:
         reason = f"compiles: {compiler.missing()}"
         report.outcome, report.longrepr = "skipped", (str(item.path), item.location[1], reason)
     return report
