@@ -133,7 +133,7 @@ def atomics(text):
 def test_no_kernel_adds_floats_in_any_order():
     """Atomic additions come in the order of the blocks, which no two runs share; what sums here has one order."""
     found = {kernel.name: atomics(kernel.ptx()) for kernel in all_kernels()}
-    assert len(found) > 300
+    assert len(found) > 50
     with_atomics = {name: kinds for name, kinds in found.items() if kinds}
     assert set().union(*with_atomics.values()) == ALLOWED
     assert {name.partition("_")[0] for name in with_atomics} == {"softmax"}

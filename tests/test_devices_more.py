@@ -1,6 +1,7 @@
 """The engine on devices, at the edges: GPUs that are not current, streams, threads, small types, work cut short."""
 
 import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -187,17 +188,11 @@ def test_a_wrong_label_on_a_stream_is_reported(machine):
 
 def test_threads_train_on_a_gpu_each(machine):
     x, y = RNG.standard_normal((2, 1, 28, 28), "float32"), np.array([1, 2])
-    training, found = {gpu: parts(gpu) for gpu in ("cuda:0", "cuda:1")}, {}
-
-    def work(gpu):
-        found[gpu] = losses(*training[gpu], Tensor(x).to(gpu), Tensor(y).to(gpu))
-
-    threads = [threading.Thread(target=work, args=(gpu,)) for gpu in training]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert found["cuda:0"] == found["cuda:1"] and len(found["cuda:0"]) == 2
+    training = {gpu: parts(gpu) for gpu in ("cuda:0", "cuda:1")}
+    work = lambda gpu: losses(*training[gpu], Tensor(x).to(gpu), Tensor(y).to(gpu))
+    with ThreadPoolExecutor(2) as threads:
+        first, second = threads.map(work, training)
+    assert first == second and len(first) == 2
 
 
 # ---- half-way --------------------------------------------------------------------------------------------------------
