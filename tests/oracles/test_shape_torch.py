@@ -15,7 +15,7 @@ from tests.test_ops import results
 
 torch = pytest.importorskip("torch")
 
-FILES = ("arrange", "getitem", "joins", "order", "pads", "pick", "sliding", "views")
+FILES = ("arrange", "getitem", "joins", "order", "pads", "pick", "views")
 OPS = [op for name in FILES for op in importlib.import_module(f"tests.op_cases.shape_{name}").OPS]
 
 

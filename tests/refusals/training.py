@@ -11,7 +11,6 @@ from minigrad.data import Dataset, Loader
 from minigrad.graph import capture
 from minigrad.nn import functional as F
 from minigrad.optim.lr_scheduler import StepLR
-from minigrad.report import Report
 from minigrad.train import Histograms, History, confusion_matrix
 
 DATA = Dataset(np.zeros((6, 1, 2, 2), np.uint8), np.arange(6) % 3, tuple("abc"))
@@ -171,8 +170,6 @@ OTHERS = [
      optim.SGD(model().parameters(), 0.1)), TypeError, r"measure_step: batch is a Tensor, want a pair \(images, label"),
     ("measure_step: model", partial(profile.measure_step, 3, F.cross_entropy, (images(2, 4), labels(0, 1)),
      optim.SGD(model().parameters(), 0.1)), TypeError, r"measure_step: model is 3, want an instance of Module"),
-    ("Report: history", partial(Report, "t", [], model(), (1, 2, 2), "abc"), TypeError, r"Report: history is \[\], wa"),
-    ("Report: model", partial(Report, "t", RAN, None, (1, 2, 2), "abc"), TypeError, r"Report: model is None, want a M"),
     ("capture: function", partial(capture, 3), TypeError, r"capture: function is 3, wanted a function of Tensors"),
     ("GradScaler: fit", fit(precision="float16", scaler=GradScaler), TypeError, r"fit: scaler is a type, want a GradS"),
     ("autocast: dtype", partial(minigrad.autocast, "float8"), TypeError, r"dtype is 'float8', wanted 'float16' or"),
