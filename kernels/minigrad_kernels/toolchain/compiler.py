@@ -14,6 +14,7 @@ internals are used beside it, as they are in the versions of NUMBA:
     JITCPUCodegen       _module_pass_manager, which gives a pair since 0.62
     CPUDispatcher       _cache, add_overload, overloads
     CompileResult       _reduce, _rebuild, as Numba's own cache uses them
+    llvmlite            ffi.lib._lock, around each call of LLVM
     flags, contexts     no_compile, no_cpython_wrapper, enable_nrt, cached_internal_func, refresh, insert_user_function
 
 In other versions cpu.py does without this module: it compiles in Numba's own way, and says so.
@@ -23,6 +24,7 @@ import gc
 import os
 from contextlib import contextmanager
 
+from llvmlite.binding import ffi
 from numba.core import types
 from numba.core.codegen import JITCodeLibrary
 from numba.core.compiler import CompilerBase, CompileResult, DefaultPassBuilder
@@ -54,10 +56,20 @@ RUNTIME, ALLOCATION = "NRT_", "NRT_MemInfo_alloc"  # how functions of Numba's ru
 
 _internal: dict = {}  # what Numba compiles for itself, here without references: others must not get it
 
+
+def _before_fork():
+    """Wait for what is being compiled, or freed: a child could never take a lock that a thread of its parent holds."""
+    global_compiler_lock.acquire()
+    ffi.lib._lock.__enter__()
+
+
+def _after_fork():
+    ffi.lib._lock.__exit__()
+    global_compiler_lock.release()
+
+
 if hasattr(os, "register_at_fork"):
-    # A fork waits for what is being compiled: its child could never take a lock that a thread of the parent holds.
-    release = global_compiler_lock.release
-    os.register_at_fork(before=global_compiler_lock.acquire, after_in_parent=release, after_in_child=release)
+    os.register_at_fork(before=_before_fork, after_in_parent=_after_fork, after_in_child=_after_fork)
 
 
 class _Library(JITCodeLibrary):
