@@ -30,6 +30,7 @@ def machine_of(place):
         yield machine
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("place", ["interpreter", "cuda"])
 @pytest.mark.parametrize("model", ["mlp", "digits-cnn"])
 def test_a_run_gives_the_figures_of_the_cpu(place, model, capsys):
@@ -57,6 +58,7 @@ def test_a_run_moves_to_another_device_when_it_is_resumed():
     assert json.loads(Path("parts/result.json").read_text())["step"] == 6
 
 
+@pytest.mark.deep
 @pytest.mark.skipif(available("mnist", str(MNIST)) is None, reason="MNIST is not beside the repository")
 def test_mnist_on_the_interpreter():
     options = ["--data", "mnist", "--data-dir", str(MNIST), "--model", "keras-cnn", "--limit", "8", "--batch-size", "4"]

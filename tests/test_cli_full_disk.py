@@ -55,6 +55,7 @@ def replacements(tmp_path_factory):
     return begun[0], count[0]
 
 
+@pytest.mark.deep
 def test_any_write_may_fail_and_the_next_makes_up_for_it(tmp_path, finished, replacements, monkeypatch, capsys):
     """From the first one after the run began; the last ones, which nothing follows, leave the checkpoint whole."""
     begun, count = replacements

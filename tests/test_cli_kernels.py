@@ -55,6 +55,7 @@ def test_refuses_names_that_do_not_exist(capsys):
     assert "--arch sm_42: wants one of sm_75, sm_80" in capsys.readouterr().err
 
 
+@pytest.mark.deep
 def test_the_ladder(capsys):
     assert cli.main(["kernels", "--ladder"]) == 0
     out = capsys.readouterr().out

@@ -76,6 +76,7 @@ def test_every_kernel_is_here():
     assert found == {(kind, function) for kind in TYPES for function in ("forward", "input_grad", "weight_grad")}
 
 
+@pytest.mark.deep
 @each_row
 def test_sums_of_small_integers_are_exact_and_rounded_once(name, kind, case):
     inputs = make_inputs(case, TYPES[kind], integers=True)

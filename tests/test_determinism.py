@@ -36,6 +36,7 @@ def test_deterministic_is_the_default():
     assert minigrad.is_deterministic()
 
 
+@pytest.mark.deep
 def test_every_op_and_optimiser_has_the_same_bits_for_any_number_of_threads():
     found = in_a_process(["ops", "optimisers"], same_bits.THREADS)
     assert not found["ops"]["different"] and not found["optimisers"]["different"]
@@ -44,6 +45,7 @@ def test_every_op_and_optimiser_has_the_same_bits_for_any_number_of_threads():
     assert found["ops"]["teams"] > found["ops"]["compared"] and found["optimisers"]["teams"] >= 100  # threads did share
 
 
+@pytest.mark.deep
 def test_trainings_have_the_same_bits_in_any_process():
     runs = {1: {"PYTHONHASHSEED": "1"}, 2: {"PYTHONHASHSEED": "2"}, 4: {"PYTHONHASHSEED": "3"}}
     found = [in_a_process(["trainings"], [count], **settings)["trainings"] for count, settings in runs.items()]

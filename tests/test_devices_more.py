@@ -145,6 +145,7 @@ def losses(model, optimizer, x, y, count=2):
     return found
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("gpu", ["cuda:0", "cuda:1"])
 def test_a_training_may_change_its_stream(machine, gpu):
     x, y = Tensor(RNG.standard_normal((2, 1, 28, 28), "float32")).to(gpu), Tensor(np.array([1, 2])).to(gpu)
@@ -161,6 +162,7 @@ def test_a_training_may_change_its_stream(machine, gpu):
     assert found == wanted and cuda.current_device() == 0
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("steps", [[PadCrop(2), Normalize((0.1,), (0.5,))], [Normalize((0.1,), (0.5,)), PadCrop(2)]])
 def test_a_loader_serves_any_stream(machine, steps):
     (model, optimizer), loader = parts(), Loader(DATA, 12, True, transform=Compose(steps), device="cuda")
@@ -186,6 +188,7 @@ def test_a_wrong_label_on_a_stream_is_reported(machine):
         F.cross_entropy(scores, labels).item()
 
 
+@pytest.mark.deep
 def test_threads_train_on_a_gpu_each(machine):
     x, y = RNG.standard_normal((2, 1, 28, 28), "float32"), np.array([1, 2])
     training = {gpu: parts(gpu) for gpu in ("cuda:0", "cuda:1")}

@@ -37,6 +37,7 @@ def trained(name, place, kind=optim.Adam, steps=3, batch=4):
     return losses, [p.detach().numpy() for p in model.parameters()]
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("name", ["lenet", "keras-cnn"])
 def test_three_steps_on_the_interpreter_equal_the_cpu(name):
     here, there = trained(name, "cpu"), trained(name, "interpreter")
@@ -47,6 +48,7 @@ def test_three_steps_on_the_interpreter_equal_the_cpu(name):
         assert np.median(np.abs(other - one)) < 1e-6
 
 
+@pytest.mark.deep
 def test_two_runs_give_the_same_bits():
     one, other = trained("lenet", "interpreter", steps=2), trained("lenet", "interpreter", steps=2)
     assert one[0] == other[0]

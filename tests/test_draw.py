@@ -111,6 +111,7 @@ pictures = pytest.mark.parametrize("picture", PICTURES.values(), ids=PICTURES)
 # ---- all pictures ------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.deep
 @pictures
 def test_texts_do_not_overlap(picture):
     assert_legible(picture())
@@ -183,6 +184,7 @@ assert dict(matplotlib.rcParams) == before
 """
 
 
+@pytest.mark.deep
 def test_pyplot_and_the_settings_are_left_alone():
     subprocess.run([sys.executable, "-W", "error", "-c", STATE], check=True, timeout=300)
 

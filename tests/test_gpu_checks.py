@@ -23,6 +23,7 @@ from .standin import installed
 ROOT = Path(__file__).resolve().parents[1]
 
 
+@pytest.mark.deep
 def test_the_sanitizer_sees_every_kernel(capsys):
     with recording() as launches:
         small.main("interpreter")
@@ -194,6 +195,7 @@ def test_graphs(part, monkeypatch):
     assert graphs.compared("lenet", 2)["failed"] and graphs.compared("lenet", 2)["failed"]
 
 
+@pytest.mark.deep
 def test_profiles(part, monkeypatch):
     with gpus(1):
         profiles, found = part("profiles"), {}

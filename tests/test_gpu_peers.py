@@ -76,6 +76,7 @@ def test_convolutions(without_torch, monkeypatch):
     assert found["failed"] and "float32 small forward plain: off by" in "".join(found["wrong"])
 
 
+@pytest.mark.deep
 def test_networks(part, monkeypatch):  # noqa: F811
     """The engine on the stand-in, eagerly and as a graph, beside PyTorch on the CPU."""
     pytest.importorskip("torch")

@@ -69,6 +69,7 @@ def fitted(world, eager, shards, zero, options):
         return rows, [parameter.detach().numpy().tobytes() for parameter in model.parameters()]
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize(
     "shards, zero, options",
     [(2, None, {}), (4, None, {"accumulate": 2}), (2, True, {"clip": 0.1}), (2, False, {"precision": "float16"})],

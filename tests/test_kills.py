@@ -10,6 +10,7 @@ from minigrad import checkpoint, nn
 from tests.reliability import kills
 
 
+@pytest.mark.deep
 @pytest.mark.skipif(os.name != "posix", reason="SIGKILL is POSIX")
 def test_twenty_kills_cost_no_bit(capsys):
     assert kills.main(["--kills", "20"]) == 0

@@ -180,6 +180,7 @@ def test_modes_of_others_change_nothing(often, way):
     assert way(jobs) == alone
 
 
+@pytest.mark.deep
 def test_devices_of_others_change_nothing(often):
     jobs = list(ON_GPUS.values())
     with gpus(2):

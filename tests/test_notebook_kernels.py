@@ -31,6 +31,7 @@ def run(program, script, tmp_path, **settings):
     return subprocess.run(command, cwd=FOLDER, env=env, capture_output=True, text=True, timeout=180)
 
 
+@pytest.mark.deep
 @pytest.mark.skipif(compiler.missing() is not None, reason=f"compiles: {compiler.missing()}")
 @pytest.mark.parametrize("script", SCRIPTS, ids=lambda script: script.stem)
 def test_runs_without_a_compiler(script, tmp_path):

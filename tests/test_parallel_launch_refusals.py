@@ -2,6 +2,8 @@
 
 import sys
 
+import pytest
+
 from .launch_runs import launch, script
 from .test_parallel_recovery import finished, started
 
@@ -41,6 +43,7 @@ def test_a_rank_that_does_not_end_after_the_others_is_ended(tmp_path):
     assert code == 0 and "did not end after the others" in err and "attempt 1: 2 ranks ended well" in err, err
 
 
+@pytest.mark.deep
 def test_a_job_that_is_started_again_leaves_the_run_of_another_alone(tmp_path):
     out = tmp_path / "run"
     code, _, err = finished(started("-m", "minigrad", *TRAIN, "--out", out))

@@ -32,6 +32,7 @@ def run(ranks, *words, timeout=120):
     return done.returncode, done.stdout + done.stderr, time.monotonic() - begun
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("ranks", [1, 2, 3, 4, 8])
 def test_collectives(ranks):
     code, said, _ = run(ranks, "collectives")

@@ -98,6 +98,7 @@ def test_a_job_is_back_after(name, tmp_path, unbroken, delays):
     assert delays[name] < notice + LATE
 
 
+@pytest.mark.deep
 def test_fewer_ranks_go_on_after_a_failure(tmp_path, unbroken):
     code, _, err = finished(launched(tmp_path / "job", "kill:3:10", options=["--max-restarts", "0"]))
     assert code == 1 and "rank 3" in err
@@ -106,6 +107,7 @@ def test_fewer_ranks_go_on_after_a_failure(tmp_path, unbroken):
         assert (code, out.splitlines()[-1]) == (0, unbroken["sgd"]), err
 
 
+@pytest.mark.deep
 def test_a_preempted_job_leaves_at_one_step_and_goes_on(tmp_path, unbroken):
     job = launched(tmp_path / "job", "hang:9:1")
     limit = time.monotonic() + 60
@@ -118,6 +120,7 @@ def test_a_preempted_job_leaves_at_one_step_and_goes_on(tmp_path, unbroken):
     assert (code, out.splitlines()[-1]) == (0, unbroken["sgd"]), err
 
 
+@pytest.mark.deep
 def test_one_rank_that_is_told_to_leave_takes_all_along(tmp_path, unbroken):
     code, out, err = finished(launched(tmp_path / "job", "preempt:2:7"))
     assert (code, out) == (0, "stopped at 7\n"), err
@@ -154,11 +157,13 @@ def job(two_hosts, tmp_path):  # noqa: F811
     process.wait()
 
 
+@pytest.mark.deep
 def test_on_two_hosts(job, unbroken):
     code, out, err = finished(job[0])
     assert (code, out.splitlines()[-1]) == (0, unbroken["sgd"]), err
 
 
+@pytest.mark.deep
 def test_a_host_that_is_lost_is_done_without(job, two_hosts, unbroken, delays):  # noqa: F811
     process, folder = job
     wait_for_step(folder, 7)
@@ -191,6 +196,7 @@ def alone(tmp_path_factory):
     return hash_in(out)
 
 
+@pytest.mark.deep
 def test_the_command_on_four_ranks_by_the_launcher(tmp_path, alone):
     words = ["-m", "minigrad", "launch", "-n", 4, "--logs", tmp_path / "logs", "minigrad"]
     code, out, err = finished(started(*words, *TRAIN, "--zero", "--out", tmp_path / "run"))

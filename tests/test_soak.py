@@ -2,6 +2,8 @@
 
 import gc
 
+import pytest
+
 from tests.soaking import BATCHES, JSON, OF_STAND_INS, OnCpu, OnGpu, counted, grown, soak
 
 from .stand_in_gpus import gpus
@@ -13,6 +15,7 @@ def kept_by_others():
     return counted()
 
 
+@pytest.mark.deep
 def test_300_steps_on_the_cpu(tmp_path):
     before, rounds = kept_by_others(), 300 // BATCHES // 10 * 10
     found, cycles = soak(OnCpu(tmp_path), rounds)
@@ -21,6 +24,7 @@ def test_300_steps_on_the_cpu(tmp_path):
     assert cycles <= JSON * rounds / 10
 
 
+@pytest.mark.deep
 def test_steps_and_graphs_on_a_gpu():
     with gpus(1, execute=False) as machine:  # kernels are noted, not run
         found, _ = soak(OnGpu(machine), 20, machine)

@@ -242,6 +242,7 @@ def test_refuses_a_workspace_that_is_too_small_and_unknown_modes():
         pass
 
 
+@pytest.mark.deep
 @pytest.mark.skipif(platform.machine().lower() not in ("x86_64", "amd64"), reason="names instruction sets of x86-64")
 @pytest.mark.parametrize("settings", PROCESSORS.values(), ids=PROCESSORS)
 def test_other_instruction_sets(settings):

@@ -45,12 +45,14 @@ def said_by(case, layer, **environment):
     return out.strip()
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("layer", layers())
 @pytest.mark.parametrize("case", ["several_threads", *["forked", "forked_from_busy_threads"] * CAN_FORK])
 def test_computing_at_once_on_each_layer_of_threads(case, layer):
     assert said_by(case, layer) == layer
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("case", ["pools", "streams", *["forked_with_an_open_loader"] * CAN_FORK])
 def test_worker_processes(case):
     assert said_by(case, "default") in layers()

@@ -29,7 +29,19 @@ TILES = (
     "print(json.dumps({name: vector.__all__ for name in emit.TILES}))"
 )
 LONGEST = 3600  # seconds of one test file
-RUN = "-m", "coverage", "run", "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "tests.reliability.kernel_lines"
+RUN = (
+    "-m",
+    "coverage",
+    "run",
+    "-m",
+    "pytest",
+    "-q",
+    "--deep",
+    "-p",
+    "no:cacheprovider",
+    "-p",
+    "tests.reliability.kernel_lines",
+)
 
 
 def python(data, *words, **options):
