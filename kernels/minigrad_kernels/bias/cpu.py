@@ -85,13 +85,6 @@ def rounded(sums, out):
         out[c] = sums[c]
 
 
-@jit
-def add_parts(partial, out):
-    for p in range(1, partial.shape[0]):
-        add(partial[p], partial[0])
-    rounded(partial[0], out)
-
-
 @shared
 def sum_parts(team, x, size, partial, out):
     """Where there is one part, its sums go to the result at once."""
@@ -126,12 +119,13 @@ def ready(op, rows, columns):
     return Call(wanted, functools.partial(_sum, kernel, plan.rows * columns, shape, few))
 
 
+@np.errstate(all="ignore")  # infinities and NaN are the user's
 def _sum(kernel, size, shape, few, *arrays):
     *matrices, out, workspace = arrays
     partial = np.empty(shape) if few else elements(workspace, DOUBLE, shape[0] * shape[1]).reshape(shape)
     kernel(*map(flat, matrices), size, partial, out)
     if shape[0] > 1:
-        add_parts(partial, out)
+        out[:] = partial.sum(0)
 
 
 def _clear(*arrays):

@@ -26,7 +26,6 @@ from .winograd_mode import mode
 __all__ = ["ready", "workspace"]
 
 PLANS = {"forward": forward_plan, "input_grad": input_grad_plan}
-SHARED = 1 << 15  # elements of partial sums from which on threads share them
 POOLED_BYTES = 1 << 20  # of images in front of pooling, which should stay in the second cache
 
 
@@ -224,7 +223,7 @@ def _input_grad(ways, g, w, dx, workspace):
 
 
 def _weight_grad(ways, g, x, dw, workspace):
-    if ways.winograd and summed(*ways.winograd, g, x, dw, workspace, _add):
+    if ways.winograd and summed(*ways.winograd, g, x, dw, workspace, add_pairwise):
         return
     setup, total = ways.plain, flat(dw)
     partials, scratch, none = _carve(setup, workspace, g)
@@ -238,13 +237,9 @@ def _weight_grad(ways, g, x, dw, workspace):
     sums = setup.sums
     partials = partials.reshape(-1, sums.size)
     if len(partials) > 1:
-        _add(partials, partials[0] if sums.folded else total)
+        add_pairwise(partials, partials[0] if sums.folded else total)
     if sums.folded:
         fold(partials[0], sums.pixels, sums.steps, setup.steps[0][1], dw.transpose(FILTER))
-
-
-def _add(partials, total):
-    (add_pairwise if partials.size > SHARED else add_pairwise.alone)(partials, total)
 
 
 DIRECTIONS = {

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..toolchain import add, copy, jit, share, shared
+from ..toolchain import jit
 from ..toolchain.product import CHANNELS, GATHER, ROWS, VECTOR_BYTES, Job, cut, in_pieces, make_plan, pieces
 from .reads import Source, forward_reads
 
@@ -104,17 +104,14 @@ def fold(sums, pixels, steps, stride, dw):
                     dw[p, q, c, o] = total
 
 
-@shared
-def add_pairwise(team, partials, total):
+@np.errstate(all="ignore")  # infinities and NaN are the user's
+def add_pairwise(partials, total):
     """Sum of the rows of `partials`, which are overwritten: the upper half is added to the lower, and so on."""
-    columns, count = share(total.size, team), len(partials)
-    here = slice(columns.start, columns.stop)
-    while count > 1:
-        half = (count + 1) // 2
-        for row in range(count - half):
-            add(partials[half + row, here], partials[row, here])
-        count = half
-    copy(partials[0, here], total[here])
+    while len(partials) > 1:
+        half = (len(partials) + 1) // 2
+        partials[: len(partials) - half] += partials[half:]
+        partials = partials[:half]
+    total[:] = partials[0]
 
 
 def _filter_rows(geometry, source):

@@ -181,7 +181,7 @@ def dropout(team, x, p, seed, step, out):
     one = out.dtype.type(1)
     keep = one - out.dtype.type(p)
     scale = one / keep if p < 1 else out.dtype.type(0)
-    threshold = np.uint64(np.round(p * 4294967296.0))
+    threshold = np.uint64(np.rint(p * 4294967296.0))
     if threshold > np.uint64(0xFFFFFFFF):  # no word is as large
         scale, threshold = out.dtype.type(0), np.uint64(0xFFFFFFFF)
     for run in share((x.size + RUN - 1) // RUN, team):

@@ -12,7 +12,7 @@ from ..bias.cpu import column_sums as channel_sum
 from ..bias.plan import cut
 from ..toolchain import clear, jit, share, shared, stack_array
 from .cpu_lines import add_products, flush, grad_line, normalize_add_line, normalize_line, rectified_products
-from .cpu_parts import add_parts, gather, partials, run, spread, spread_scale
+from .cpu_parts import gather, partials, run, spread, spread_scale
 from .cpu_rows import standardize, standardize_grad
 from .cpu_statistics import batch_statistics
 
@@ -101,15 +101,6 @@ def part_products(g, x, mean, out, rectified, masked, start, stop, sums, product
 
 
 @jit
-def finish_sums(sums, products, variance, eps, dw, db):
-    add_parts(sums)
-    add_parts(products)
-    for c in range(dw.size):
-        db[c] = sums[0, c]
-        dw[c] = products[0, c] / np.sqrt(variance[c] + eps)
-
-
-@jit
 def grad_run(g, x, mean, variance, weight, has_weight, eps, dx, dw, db, start):
     """dx = scale * (g - db / count - normal * dw / count), where normal = (x - mean) / deviation."""
     columns = mean.size
@@ -145,6 +136,7 @@ def grad_runs(team, g, x, mean, variance, weight, has_weight, eps, dx, dw, db):
         grad_run(g, x, mean, variance, weight, has_weight, eps, dx, dw, db, r * length)
 
 
+@np.errstate(all="ignore")  # infinities and NaN are the user's
 def batch_norm_grads(g, x, mean, variance, weight, has_weight, eps, out, dx, dw, db, dresidual, workspace):
     if not x.size:
         dw.fill(0)
@@ -156,7 +148,8 @@ def batch_norm_grads(g, x, mean, variance, weight, has_weight, eps, out, dx, dw,
     masked = next(array for array in (dresidual, dx, g[:0]) if array is not None)
     g, x, out, masked = (array.reshape(-1) for array in (g, x, out if rectified else x, masked))
     run(grad_sums, x.size, g, x, mean, out, rectified, masked, plan.rows * mean.size, *parts)
-    finish_sums(*parts, variance, eps, dw, db)
+    sums, products = parts.sum(1)
+    db[:], dw[:] = sums, products / np.sqrt(variance + np.float64(eps))
     if wanted:
         source = masked if rectified else g
         run(grad_runs, x.size, source, x, mean, variance, weight, has_weight, eps, dx.reshape(-1), dw, db)

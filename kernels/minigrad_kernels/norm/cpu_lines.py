@@ -3,7 +3,6 @@
 from ..toolchain.lines import line
 
 __all__ = [
-    "add_line",
     "add_moments",
     "add_products",
     "add_row_moments",
@@ -16,11 +15,6 @@ __all__ = [
     "standardize_grad_line",
     "standardize_line",
 ]
-
-
-@line(moving="x", fixed="total")
-def add_line(here):
-    here.total += here.x
 
 
 @line(moving="x", fixed="centre sums squares")

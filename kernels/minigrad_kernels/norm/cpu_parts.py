@@ -3,10 +3,9 @@
 import numpy as np
 
 from ..bias.cpu import SMALL
-from ..toolchain import elements, flat, jit
-from .cpu_lines import add_line
+from ..toolchain import elements, jit
 
-__all__ = ["add_parts", "gather", "partials", "repeat", "run", "spread", "spread_scale"]
+__all__ = ["gather", "partials", "repeat", "run", "spread", "spread_scale"]
 
 
 def run(kernel, size, *arguments):
@@ -55,11 +54,3 @@ def gather(total, first, sums):
     for start in range(0, total.size, sums.size):
         for c in range(min(sums.size, total.size - start)):
             sums[first + c] += total[start + c]
-
-
-@jit
-def add_parts(partial):
-    """Add all parts to the first, in their order."""
-    whole, columns = flat(partial), partial.shape[1]
-    for p in range(1, partial.shape[0]):
-        add_line(p * columns, columns, whole, whole)

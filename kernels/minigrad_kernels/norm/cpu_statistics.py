@@ -13,7 +13,7 @@ from ..bias.cpu import SHORT, TILE, line_of
 from ..bias.plan import cut
 from ..toolchain import clear, jit, share, shared, stack_array
 from .cpu_lines import add_moments, flush
-from .cpu_parts import add_parts, gather, partials, repeat, run
+from .cpu_parts import gather, partials, repeat, run
 
 __all__ = ["batch_statistics"]
 
@@ -70,22 +70,6 @@ def part_moments(x, start, stop, sums, squares):
         sums[c] += count * d
 
 
-@jit
-def finish_statistics(x, sums, squares, mean, variance, running_mean, running_var, has_running, momentum):
-    add_parts(sums)
-    add_parts(squares)
-    count = x.size / mean.size
-    for c in range(mean.size):
-        d = sums[0, c] / count
-        v = squares[0, c] / count - d * d
-        mean[c] = finite(x[c]) + d
-        variance[c] = 0.0 if v < 0 else v  # written so that NaN passes
-    if has_running:
-        for c in range(mean.size):
-            running_mean[c] = (1 - momentum) * running_mean[c] + momentum * mean[c]
-            running_var[c] = (1 - momentum) * running_var[c] + momentum * (variance[c] * (count / (count - 1)))
-
-
 @shared
 def moments(team, x, size, sums, squares):
     for p in share(sums.shape[0], team):
@@ -93,13 +77,20 @@ def moments(team, x, size, sums, squares):
         part_moments(x, start, min(x.size, start + size), sums[p], squares[p])
 
 
+@np.errstate(all="ignore")  # infinities and NaN are the user's
 def batch_statistics(x, mean, variance, workspace, running_mean, running_var, has_running, momentum):
     if not x.size:
         mean.fill(np.nan)
         variance.fill(np.nan)
         return
     plan = cut(*x.shape)
-    sums = partials(workspace, plan.parts, mean.size)
-    x = x.reshape(-1)
-    run(moments, x.size, x, plan.rows * mean.size, *sums)
-    finish_statistics(x, *sums, mean, variance, running_mean, running_var, has_running, momentum)
+    parts = partials(workspace, plan.parts, mean.size)
+    run(moments, x.size, x.reshape(-1), plan.rows * mean.size, *parts)
+    count, first = np.float64(len(x)), x[0]
+    d, squares = parts.sum(1) / count
+    v = squares - d * d
+    mean[:] = np.where(np.isfinite(first), first, 0) + d
+    variance[:] = np.where(v < 0, 0, v)  # written so that NaN passes
+    if has_running:
+        for kept, new in (running_mean, mean), (running_var, variance * (count / (count - 1))):
+            kept[:] = (1 - np.float64(momentum)) * kept + momentum * new

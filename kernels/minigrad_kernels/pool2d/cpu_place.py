@@ -108,16 +108,6 @@ def place_bands(g, out, rectified, positions, kernel_size, stride, padding, dila
         place_rows(g, out, rectified, positions, rows, kernel_size, stride, padding, dilation, False, dx, sums)
 
 
-@jit
-def add_sums(sums, dbias):
-    """All parts, in their order."""
-    for part in range(1, sums.shape[0]):
-        for c in range(dbias.size):
-            sums[0, c] += sums[part, c]
-    for c in range(dbias.size):
-        dbias[c] = sums[0, c]
-
-
 @shared
 def place(team, g, out, rectified, positions, kernel_size, stride, padding, dilation, dx, overlap, bands, parts, sums):
     for part in share(parts, team):
@@ -136,6 +126,7 @@ def _bands(images, lines, kernel_size, stride, padding, dilation):
     return overlap, bands, min(PARTS, bands)
 
 
+@np.errstate(all="ignore")  # infinities and NaN are the user's
 def _place(g, out, rectified, positions, geometry, dx, dbias, workspace):
     (overlap, bands, parts), sums = _bands(*g.shape[:2], *geometry), NOTHING
     if not parts:
@@ -147,7 +138,7 @@ def _place(g, out, rectified, positions, geometry, dx, dbias, workspace):
         sums = elements(workspace, NOTHING.dtype, parts * dbias.size).reshape(parts, dbias.size)
     place(g, out, rectified, positions, *geometry, dx, overlap, bands, parts, sums)
     if dbias is not None:
-        add_sums(sums, dbias)
+        dbias[:] = sums.sum(0)
 
 
 def max_input_grad(g, positions, kernel_size, stride, padding, dilation, dx):
