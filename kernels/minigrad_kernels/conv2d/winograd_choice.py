@@ -92,14 +92,14 @@ def plans_of(direction, x_shape, w_shape, settings, itemsize):
 def winograd_bytes(direction, x_shape, w_shape, settings, itemsize):
     """Bytes of workspace for a direction; 0 where it is direct. Settings as for plans_of."""
     plans = plans_of(direction, x_shape, w_shape, settings, itemsize)
-    sizes = [(plan.leading + plan.shares * plan.form.share) * ITEMSIZE + ALIGNMENT for plan in plans]
+    sizes = [(plan.leading + plan.shares * plan.form["share"].item()) * ITEMSIZE + ALIGNMENT for plan in plans]
     return max(sizes, default=0)
 
 
 def _finite(plan, scratch):
     """Whether all threads found all results finite."""
-    form = plan.form
-    return all(scratch.item(own * form.share + form.finite_at) for own in range(plan.shares))
+    share, at = plan.form["share"].item(), plan.form["finite_at"].item()
+    return all(scratch.item(own * share + at) for own in range(plan.shares))
 
 
 def correlated(plans, x, w, bias, relu, out, workspace):
@@ -108,7 +108,7 @@ def correlated(plans, x, w, bias, relu, out, workspace):
     none = scratch[:0]
     bias = none if bias is None else alias(bias)
     for plan in plans:
-        correlate.on(plan.shares, plan.shares, *plan[:5], flat(x), flat(w), none, bias, int(relu), flat(out), scratch)
+        correlate.on(plan.shares, plan.shares, *plan[:6], flat(x), flat(w), none, bias, int(relu), flat(out), scratch)
         if not _finite(plan, scratch):
             return False
     return True
@@ -120,7 +120,7 @@ def summed(plan, g, x, dw, workspace, add):
     partials, scratch = memory[: plan.leading], memory[plan.leading :]
     total = flat(dw)
     sum_filter.on(
-        plan.shares, plan.shares, *plan[:5],
+        plan.shares, plan.shares, *plan[:6],
         flat(x), flat(g), scratch[:0], partials if plan.leading else total, scratch,
     )  # fmt: skip
     if not _finite(plan, scratch):

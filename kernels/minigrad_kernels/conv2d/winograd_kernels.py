@@ -24,9 +24,9 @@ __all__ = ["correlate", "sum_filter"]
 
 
 @jit
-def _corner(form, tile):
+def _corner(taps, form, tile):
     """Image, row and column of the first pixel of a tile, among those that are made."""
-    each, size = form.tiles[0] * form.tiles[1], FREQUENCIES + 1 - len(form.taps)
+    each, size = form.tiles[0] * form.tiles[1], FREQUENCIES + 1 - len(taps)
     image, place = tile // each, tile % each
     return image, size * (place // form.tiles[1]), size * (place % form.tiles[1])
 
@@ -38,11 +38,11 @@ def _inside(size, first, step):
 
 
 @jit
-def _spread_source(form, piece, x, tile, tile_end, channel, channel_end, scratch, v):
+def _spread_source(taps, form, piece, x, tile, tile_end, channel, channel_end, scratch, v):
     left, down, right = form.channels - channel, form.step[0], form.step[1]
     line = form.source[1] * form.channels
     for number in range(tile, tile_end):
-        image, row, column = _corner(form, number)
+        image, row, column = _corner(taps, form, number)
         row, column = row * down + piece[0], column * right + piece[3]
         window = (*_inside(form.source[0], row, down), *_inside(form.source[1], column, right))
         at = (image * form.source[0] + row) * line + column * form.channels + channel
@@ -54,38 +54,38 @@ def _spread_source(form, piece, x, tile, tile_end, channel, channel_end, scratch
 
 
 @jit
-def _result(form, tile):
+def _result(taps, form, tile):
     """Where in the result a tile begins, and which of its pixels are inside."""
-    image, row, column = _corner(form, tile)
+    image, row, column = _corner(taps, form, tile)
     line, window = form.result[1] * form.filters, (0, form.made[0] - row, 0, form.made[1] - column)
     row, column = form.first[0] + row * form.spacing[0], form.first[1] + column * form.spacing[1]
     return (image * form.result[0] + row) * line + column * form.filters, window
 
 
 @jit
-def _spread_result(form, g, tile, tile_end, first, end, scratch, m):
+def _spread_result(taps, form, g, tile, tile_end, first, end, scratch, m):
     for number in range(tile, tile_end):
-        at, window = _result(form, number)
+        at, window = _result(taps, form, number)
         target = m + (number - tile) * form.m_tile
         for k in range(first, end, LANES):
             spread_gradient(
                 g, at + k, form.result[1] * form.filters, form.filters, window, form.filters - k,
-                scratch, target + k - first, form.m_step, form.taps,
+                scratch, target + k - first, form.m_step, taps,
             )  # fmt: skip
 
 
 @jit
-def _gather_result(form, tile, tile_end, first, end, scratch, base, bias, relu, out):
+def _gather_result(taps, form, tile, tile_end, first, end, scratch, base, bias, relu, out):
     finite, right = 1, form.spacing[1] * form.filters
     down = form.spacing[0] * form.result[1] * form.filters
     for number in range(tile, tile_end):
-        at, window = _result(form, number)
-        ahead = _result(form, number + 1)[0] - at
+        at, window = _result(taps, form, number)
+        ahead = _result(taps, form, number + 1)[0] - at
         source = base + form.m_at + (number - tile) * form.m_tile
         for k in range(first, end, LANES):
             finite &= gather_output(
                 scratch, source + k - first, form.m_step, bias, k, relu,
-                out, at + k, down, right, window, form.filters - k, scratch, base + form.spare_at, ahead, form.taps,
+                out, at + k, down, right, window, form.filters - k, scratch, base + form.spare_at, ahead, taps,
             )  # fmt: skip
     return finite
 
@@ -98,12 +98,12 @@ def _tap(form, piece, row, column):
 
 
 @jit
-def _transpose_taps(form, piece, w, channel, channel_end, first, end, scratch, at):
+def _transpose_taps(taps, form, piece, w, channel, channel_end, first, end, scratch, at):
     """Copy taps of a filter that lies with its two channels exchanged, in order; how many elements apart they lie."""
     plane, apart = form.channels * form.filters, form.chunk * form.section
     for row in range(piece[2]):
         for column in range(piece[5]):
-            source, target = _tap(form, piece, row, column) * plane, at + (row * len(form.taps) + column) * apart
+            source, target = _tap(form, piece, row, column) * plane, at + (row * len(taps) + column) * apart
             for k in range(first, end, LANES):
                 for c in range(channel, channel_end, LANES):
                     transpose(
@@ -114,20 +114,20 @@ def _transpose_taps(form, piece, w, channel, channel_end, first, end, scratch, a
 
 
 @jit
-def _spread_part(form, piece, w, channel, channel_end, first, end, scratch, taps, u):
+def _spread_part(taps, form, piece, w, channel, channel_end, first, end, scratch, copied, u):
     """U of some channels and filters: panels of two vectors of filters, with a row for each channel."""
     plane, tap = form.channels * form.filters, _tap(form, piece, 0, 0)
     source, at, line = w, tap * plane + channel * form.filters + first, form.filters
     down, right = (_tap(form, piece, 1, 0) - tap) * plane, form.tap_step[1] * plane
     if form.transposed:
-        right = _transpose_taps(form, piece, w, channel, channel_end, first, end, scratch, taps)
-        source, at, line, down = scratch, taps, form.section, len(form.taps) * right
+        right = _transpose_taps(taps, form, piece, w, channel, channel_end, first, end, scratch, copied)
+        source, at, line, down = scratch, copied, form.section, len(taps) * right
     for c in range(channel_end - channel):
         for k in range(0, end - first, LANES):
             panel = k // (2 * LANES) * (form.chunk * 2 * LANES) + k % (2 * LANES)
             spread_filter(
                 source, at + c * line + k, down, right, (0, piece[2], 0, piece[5]), form.filters - first - k,
-                scratch, u + panel + c * 2 * LANES, form.u_step, form.taps,
+                scratch, u + panel + c * 2 * LANES, form.u_step, taps,
             )  # fmt: skip
 
 
@@ -160,25 +160,27 @@ def _product(
 
 
 @shared
-def correlate(team, shares, form, items, pieces, tables, parts, x, w, none, bias, relu, out, scratch):
+def correlate(team, shares, taps, forms, items, pieces, tables, parts, x, w, none, bias, relu, out, scratch):
     """Forward and input gradient; x, w and out are one-dimensional. Whether all was finite is left in scratch."""
-    a_rows, c_rows, a_taps, b_taps = tables
+    form, (a_rows, c_rows, a_taps, b_taps) = forms[0], tables
     for own in share(shares, team):
         base, finite, held, count = own * form.share, 1, -1, items.shape[0]
-        u, m, taps = base + form.u_at, base + form.m_at, base + form.taps_at
+        u, m, copied = base + form.u_at, base + form.m_at, base + form.taps_at
         for number in range(own * count // shares, (own + 1) * count // shares):
             item = items[number]
             tile, tile_end, first, end = item[0], item[1], item[2], item[3]  # to unpack it takes long to compile
             for part in range(parts.shape[0]):
                 c, c_end, p = parts[part, 0], parts[part, 1], parts[part, 2]
                 for i in range(a_taps.size):
-                    _spread_source(form, pieces[p + i], x, tile, tile_end, c, c_end, scratch, base + a_taps[i])
+                    _spread_source(taps, form, pieces[p + i], x, tile, tile_end, c, c_end, scratch, base + a_taps[i])
                 for k in range(first, end, form.section):
                     k_end = min(k + form.section, end)
                     if held != k * parts.shape[0] + part:
                         held = k * parts.shape[0] + part
                         for i in range(b_taps.size):
-                            _spread_part(form, pieces[p + i], w, c, c_end, k, k_end, scratch, taps, u + b_taps[i])
+                            _spread_part(
+                                taps, form, pieces[p + i], w, c, c_end, k, k_end, scratch, copied, u + b_taps[i]
+                            )
                     for f in range(SQUARE):
                         _product(
                             scratch, tile_end - tile, k_end - k, c_end - c,
@@ -186,12 +188,12 @@ def correlate(team, shares, form, items, pieces, tables, parts, x, w, none, bias
                             u + f * form.u_step, form.chunk, b_taps, 2 * LANES,
                             m + f * form.m_step + k - first, c_rows, part > 0, none,
                         )  # fmt: skip
-            finite &= _gather_result(form, tile, tile_end, first, end, scratch, base, bias, relu, out)
+            finite &= _gather_result(taps, form, tile, tile_end, first, end, scratch, base, bias, relu, out)
         scratch[base + form.finite_at] = finite
 
 
 @jit
-def _gather_part(form, piece, channel, channel_end, first, end, scratch, base, u, dw, at):
+def _gather_part(taps, form, piece, channel, channel_end, first, end, scratch, base, u, dw, at):
     plane, finite, window, tap = form.channels * form.filters, 1, (0, piece[2], 0, piece[5]), _tap(form, piece, 0, 0)
     down, right = _tap(form, piece, 1, 0) - tap, form.tap_step[1]
     for c in range(channel, channel_end):
@@ -199,15 +201,15 @@ def _gather_part(form, piece, channel, channel_end, first, end, scratch, base, u
             source, target = u + (c - channel) * form.section + k - first, at + c * form.filters + k
             finite &= gather_filter(
                 scratch, source, form.u_step, dw, target + tap * plane, down * plane, right * plane, window,
-                form.filters - k, scratch, base + form.spare_at, form.filters, form.taps,
+                form.filters - k, scratch, base + form.spare_at, form.filters, taps,
             )  # fmt: skip
     return finite
 
 
 @shared
-def sum_filter(team, shares, form, items, pieces, tables, partials, x, g, none, dw, scratch):
+def sum_filter(team, shares, taps, forms, items, pieces, tables, partials, x, g, none, dw, scratch):
     """Weight gradient, or its partial sums one after the other; arrays are one-dimensional."""
-    a_rows, c_rows, taps, u_taps = tables
+    form, (a_rows, c_rows, one, u_taps) = forms[0], tables
     for own in share(shares, team):
         base, finite, count = own * form.share, 1, items.shape[0]
         u, m = base + form.u_at, base + form.m_at
@@ -216,19 +218,19 @@ def sum_filter(team, shares, form, items, pieces, tables, partials, x, g, none, 
             start, stop, channel, channel_end, first, end = item[0], item[1], item[2], item[3], item[4], item[5]
             for tile in range(start, stop, form.block):
                 tile_end = min(tile + form.block, stop)
-                _spread_result(form, g, tile, tile_end, first, end, scratch, m)
+                _spread_result(taps, form, g, tile, tile_end, first, end, scratch, m)
                 for p in range(pieces.shape[0]):
-                    _spread_source(form, pieces[p], x, tile, tile_end, channel, channel_end, scratch, base)
+                    _spread_source(taps, form, pieces[p], x, tile, tile_end, channel, channel_end, scratch, base)
                     for f in range(SQUARE):
                         _product(
                             scratch, channel_end - channel, end - first, tile_end - tile,
-                            base + f * form.v_step, a_rows, taps, form.v_tile,
-                            m + f * form.m_step, 1, taps, form.m_tile,
+                            base + f * form.v_step, a_rows, one, form.v_tile,
+                            m + f * form.m_step, 1, one, form.m_tile,
                             u + u_taps[p] + f * form.u_step, c_rows, tile > start, none,
                         )  # fmt: skip
             at = number * partials // count * (dw.size // partials)
             for p in range(pieces.shape[0]):
                 finite &= _gather_part(
-                    form, pieces[p], channel, channel_end, first, end, scratch, base, u + u_taps[p], dw, at
+                    taps, form, pieces[p], channel, channel_end, first, end, scratch, base, u + u_taps[p], dw, at
                 )
         scratch[base + form.finite_at] = finite

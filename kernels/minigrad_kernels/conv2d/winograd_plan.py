@@ -20,7 +20,7 @@ from ..toolchain.jobs import ROWS, SHARED_WORK, VECTOR_BYTES
 from .filter_plan import partial_count
 from .winograd_pieces import SQUARE
 
-__all__ = ["ITEMSIZE", "LANES", "Form", "Plan", "correlation_plan", "filter_plan"]
+__all__ = ["ITEMSIZE", "LANES", "Plan", "correlation_plan", "filter_plan"]
 
 ITEMSIZE = 4
 LANES = VECTOR_BYTES // ITEMSIZE
@@ -29,46 +29,48 @@ LARGE_TILES = 72  # the same where the filter has many parts, each of which a bl
 CHUNK, SECTION = 128, 64  # channels, of pieces that are summed at once, and filters of a part of the filter
 
 
-class Form(NamedTuple):
-    """What a kernel needs to know of a geometry; offsets count elements, from the start of a thread's scratch memory.
-
-    The source is what tiles of 6x6 are cut from, with its channels; the result, cut into tiles, has filters. Pairs are
-    vertical and horizontal; made to tap_step are those of the axes of a Grid.
-    """
-
-    taps: tuple  # r zeros: their number is known to the compiler
-    source: tuple  # height, width
-    channels: int
-    result: tuple  # height, width
-    filters: int
-    made: tuple
-    first: tuple
-    spacing: tuple
-    step: tuple
-    tap_step: tuple
-    filter_width: int  # in taps
-    tiles: tuple  # of an image
-    transposed: int  # the filter is read with its two channels exchanged
-    block: int  # tiles
-    chunk: int  # channels
-    section: int  # filters
-    v_tile: int  # from a tile to the next
-    v_step: int  # from a frequency to the next
-    u_at: int
-    u_step: int
-    m_at: int
-    m_tile: int
-    m_step: int
-    taps_at: int
-    spare_at: int  # a vector that nobody reads
-    finite_at: int  # 1 or 0: whether all results were finite
-    share: int
+# What a kernel needs to know of a geometry. The source is what tiles of 6x6 are cut from, with its channels; the
+# result, cut into tiles, has filters. Pairs are vertical and horizontal; made to tap_step are those of the axes of a
+# Grid. Offsets count elements, from the start of a thread's scratch memory. A record, not a tuple: to hand on a tuple
+# of so many numbers takes long to compile.
+PAIR = np.int64, 2
+FORM = np.dtype(
+    [
+        ("source", *PAIR),  # height, width
+        ("channels", np.int64),
+        ("result", *PAIR),  # height, width
+        ("filters", np.int64),
+        ("made", *PAIR),
+        ("first", *PAIR),
+        ("spacing", *PAIR),
+        ("step", *PAIR),
+        ("tap_step", *PAIR),
+        ("filter_width", np.int64),  # in taps
+        ("tiles", *PAIR),  # of an image
+        ("transposed", np.int64),  # the filter is read with its two channels exchanged
+        ("block", np.int64),  # tiles
+        ("chunk", np.int64),  # channels
+        ("section", np.int64),  # filters
+        ("v_tile", np.int64),  # from a tile to the next
+        ("v_step", np.int64),  # from a frequency to the next
+        ("u_at", np.int64),
+        ("u_step", np.int64),
+        ("m_at", np.int64),
+        ("m_tile", np.int64),
+        ("m_step", np.int64),
+        ("taps_at", np.int64),
+        ("spare_at", np.int64),  # a vector that nobody reads
+        ("finite_at", np.int64),  # 1 or 0: whether all results were finite
+        ("share", np.int64),
+    ]
+)
 
 
 class Plan(NamedTuple):
     """Rows of items are bounds: of tiles and of filters; for dw of tiles, channels and filters."""
 
-    form: Form
+    taps: tuple  # r zeros: their number is known to the compiler
+    form: np.ndarray  # one FORM
     items: np.ndarray
     pieces: np.ndarray  # see winograd_pieces.py
     tables: tuple  # offsets of rows of A and C, and of pieces; see the kernels
@@ -101,9 +103,10 @@ def _steps(block, width):
 
 
 def _form(geometry, grid, transposed, sizes, width, held):
-    """The form; sizes: block, chunk and section; width: filters whose M is held at once, held: pieces of V and of U.
+    """The taps and the form.
 
-    V and M lie frequency by frequency, so that all that a product reads lies together.
+    sizes are block, chunk and section, width the filters whose M is held at once, held the pieces of V and of U. V and
+    M lie frequency by frequency, so that all that a product reads lies together.
     """
     block, chunk, section = sizes
     ends = [(geometry.x_shape[2:], geometry.x_shape[1]), (geometry.out_size, geometry.w_shape[0])]
@@ -114,10 +117,11 @@ def _form(geometry, grid, transposed, sizes, width, held):
     parts = [*frequencies, grid.taps**2 * chunk * section * transposed, 2 * LANES]
     u_at, m_at, taps_at, spare_at, share = np.cumsum(parts).tolist()
     axes = zip(*(axis[:-1] for axis in grid[:2]), strict=True)
-    return Form(
-        (0,) * grid.taps, *source, *result, *axes, geometry.w_shape[3], grid.tiles, int(transposed), *sizes,
+    form = (
+        *source, *result, *axes, geometry.w_shape[3], grid.tiles, int(transposed), *sizes,
         v_tile, v_step, u_at, u_step, m_at, m_tile, m_step, taps_at, spare_at, spare_at + LANES, share,
     )  # fmt: skip
+    return (0,) * grid.taps, np.array([form], FORM)
 
 
 def _pieces(count, threads):
@@ -158,10 +162,11 @@ def correlation_plan(geometry, grid, transposed):
     parts = [(c, min(c + chunk, channels), piece) for c, piece in starts]
     items = _correlation_items(tiles, filters, len(parts) > 1, geometry.threads)
     block, width = (max(item[end] - item[end - 1] for item in items) for end in (1, 3))
-    form = _form(geometry, grid, transposed, (block, chunk, section), width, (held, held))
-    tiles, taps = np.arange(block), np.arange(held) * SQUARE
-    tables = tiles * form.v_tile, tiles * form.m_tile, taps * form.v_step, taps * form.u_step
-    return Plan(form, np.array(items, np.int64), pieces, tables, np.array(parts, np.int64), _shares(geometry, items), 0)
+    taps, form = _form(geometry, grid, transposed, (block, chunk, section), width, (held, held))
+    tiles, squares = np.arange(block), np.arange(held) * SQUARE
+    tables = tiles * form["v_tile"], tiles * form["m_tile"], squares * form["v_step"], squares * form["u_step"]
+    items, parts = np.array(items, np.int64), np.array(parts, np.int64)
+    return Plan(taps, form, items, pieces, tables, parts, _shares(geometry, items), 0)
 
 
 def filter_plan(geometry, grid):
@@ -181,8 +186,9 @@ def filter_plan(geometry, grid):
     ]
     chunk, section = (_up(max(end - start for start, end in parts), LANES) for parts in (chunks, sections))
     block = min(BLOCK_TILES, max(end - start for start, end in zip(bounds, bounds[1:], strict=False)))
-    form = _form(geometry, grid, False, (block, chunk, section), section, (1, len(pieces)))
+    taps, form = _form(geometry, grid, False, (block, chunk, section), section, (1, len(pieces)))
     rows, parts = np.arange(chunk), np.arange(len(pieces)) * SQUARE
-    tables = rows, rows * section, np.zeros(1, np.int64), parts * form.u_step
+    tables = rows, rows * section, np.zeros(1, np.int64), parts * form["u_step"]
     leading = partials * prod(geometry.w_shape) if partials > 1 else 0
-    return Plan(form, np.array(items, np.int64), pieces, tables, partials, _shares(geometry, items), leading)
+    items = np.array(items, np.int64)
+    return Plan(taps, form, items, pieces, tables, partials, _shares(geometry, items), leading)
