@@ -112,19 +112,6 @@ def test_grouped_filters_and_wide_ones_are_read_as_stored():
         assert filters.filter_rows("forward", changed) == (changed.w_shape[0], 0)
 
 
-@pytest.mark.parametrize("count", range(1, 9))
-@pytest.mark.parametrize("size", [1, 37, 5000])
-def test_partial_sums_are_added_in_pairs(count, size):
-    partials = np.random.default_rng(count).standard_normal((count, size), dtype=np.float32)
-    rows = list(partials.copy())
-    while len(rows) > 1:
-        half = (len(rows) + 1) // 2
-        rows = [row + rows[half + k] if half + k < len(rows) else row for k, row in enumerate(rows[:half])]
-    total = np.empty(size, np.float32)
-    filter_plan.add_pairwise(partials, total)
-    assert np.array_equal(total, rows[0])
-
-
 @pytest.mark.parametrize("made", [33, 37])
 def test_packed_rows_of_few_vectors_are_summed_exactly(made):
     """Of a filter with enough rows that B, whose vectors lie across lines, goes into a panel."""

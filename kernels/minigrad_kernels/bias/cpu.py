@@ -125,7 +125,7 @@ def _sum(kernel, size, shape, few, *arrays):
     partial = np.empty(shape) if few else elements(workspace, DOUBLE, shape[0] * shape[1]).reshape(shape)
     kernel(*map(flat, matrices), size, partial, out)
     if shape[0] > 1:
-        out[:] = partial.sum(0)
+        out[:] = np.add.reduce(partial)
 
 
 def _clear(*arrays):

@@ -13,7 +13,7 @@ from ..layout import FILTER
 from ..toolchain import alias, threads
 from ..toolchain.pooling import Windows
 from ..toolchain.product import ALIGNMENT, Plan, aligned, flat, runner, scratch_bytes
-from .filter_plan import Layout, add_pairwise, fold, partial_count
+from .filter_plan import Layout, add_parts, fold, partial_count
 from .filters import FilterRows, copied, filter_rows, transposed
 from .geometry import Geometry, output_shape
 from .neighbours import finite, spread
@@ -223,7 +223,7 @@ def _input_grad(ways, g, w, dx, workspace):
 
 
 def _weight_grad(ways, g, x, dw, workspace):
-    if ways.winograd and summed(*ways.winograd, g, x, dw, workspace, add_pairwise):
+    if ways.winograd and summed(*ways.winograd, g, x, dw, workspace):
         return
     setup, total = ways.plain, flat(dw)
     partials, scratch, none = _carve(setup, workspace, g)
@@ -237,7 +237,7 @@ def _weight_grad(ways, g, x, dw, workspace):
     sums = setup.sums
     partials = partials.reshape(-1, sums.size)
     if len(partials) > 1:
-        add_pairwise(partials, partials[0] if sums.folded else total)
+        add_parts(partials, partials[0] if sums.folded else total)
     if sums.folded:
         fold(partials[0], sums.pixels, sums.steps, setup.steps[0][1], dw.transpose(FILTER))
 

@@ -1,6 +1,6 @@
 """Plan of weight_grad: A = x, B = g, rows are (p, q, c), columns are o, sums run over images and output pixels.
 
-Blocks of images make partial sums, chosen by shape alone; they are added afterwards, in pairs. Where dw is large
+Blocks of images make partial sums, chosen by shape alone; they are added afterwards. Where dw is large
 there is one sum for all images. Rows of a sum are cut into sections for as many threads as there are, which changes
 no bits.
 """
@@ -19,7 +19,7 @@ __all__ = [
     "LARGE_FILTER",
     "LEAST_STEPS",
     "Layout",
-    "add_pairwise",
+    "add_parts",
     "fold",
     "neighbours",
     "partial_count",
@@ -105,13 +105,9 @@ def fold(sums, pixels, steps, stride, dw):
 
 
 @np.errstate(all="ignore")  # infinities and NaN are the user's
-def add_pairwise(partials, total):
-    """Sum of the rows of `partials`, which are overwritten: the upper half is added to the lower, and so on."""
-    while len(partials) > 1:
-        half = (len(partials) + 1) // 2
-        partials[: len(partials) - half] += partials[half:]
-        partials = partials[:half]
-    total[:] = partials[0]
+def add_parts(partials, total):
+    """The sum of the rows of `partials`, in their order."""
+    np.add.reduce(partials, out=total)
 
 
 def _filter_rows(geometry, source):

@@ -11,6 +11,7 @@ from math import prod
 from ..toolchain import alias, threads
 from ..toolchain.jobs import ROWS, plan_cost
 from ..toolchain.product import ALIGNMENT, aligned, flat
+from .filter_plan import add_parts
 from .geometry import Geometry, output_shape
 from .pixel_plan import forward_plan, input_grad_plan
 from .scatter_plan import near
@@ -114,8 +115,8 @@ def correlated(plans, x, w, bias, relu, out, workspace):
     return True
 
 
-def summed(plan, g, x, dw, workspace, add):
-    """Whether dw now holds the gradient of the filter. add(partials, total) sums rows into total."""
+def summed(plan, g, x, dw, workspace):
+    """Whether dw now holds the gradient of the filter."""
     memory = aligned(workspace, g.dtype)
     partials, scratch = memory[: plan.leading], memory[plan.leading :]
     total = flat(dw)
@@ -126,5 +127,5 @@ def summed(plan, g, x, dw, workspace, add):
     if not _finite(plan, scratch):
         return False
     if plan.leading:
-        add(partials.reshape(-1, total.size), total)
+        add_parts(partials.reshape(-1, total.size), total)
     return True

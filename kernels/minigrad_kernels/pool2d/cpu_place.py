@@ -138,7 +138,7 @@ def _place(g, out, rectified, positions, geometry, dx, dbias, workspace):
         sums = elements(workspace, NOTHING.dtype, parts * dbias.size).reshape(parts, dbias.size)
     place(g, out, rectified, positions, *geometry, dx, overlap, bands, parts, sums)
     if dbias is not None:
-        dbias[:] = sums.sum(0)
+        dbias[:] = np.add.reduce(sums)
 
 
 def max_input_grad(g, positions, kernel_size, stride, padding, dilation, dx):
