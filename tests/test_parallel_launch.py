@@ -36,7 +36,14 @@ def test_ranks_are_told_who_they_are(tmp_path):
 
 
 def test_only_rank_0_prints_and_the_others_have_logs(tmp_path):
-    body = "print(f'out of {rank}'); print(f'error of {rank}', file=sys.stderr); sys.exit(3 if attempt == 0 else 0)"
+    body = """
+print(f"out of {rank}", flush=True)
+print(f"error of {rank}", file=sys.stderr, flush=True)
+log = f"{folder}/logs/attempt-{attempt}/rank-1.log"
+while len(open(log).readlines()) < 2:  # else rank 1 might be stopped before it has said anything
+    time.sleep(0.01)
+sys.exit(3 if attempt == 0 else 0)
+"""
     code, out, err = launch(tmp_path, "-n", 2, "--logs", "logs", *script(tmp_path, body))
     assert code == 0 and out == "out of 0\n" * 2 and err.count("error of 0") == 2
     for attempt in (0, 1):

@@ -144,6 +144,8 @@ def triplet_margin_loss(anchor, positive, negative, margin=1.0, p=2, eps=1e-6, s
     """
     op = "triplet_margin_loss"
     check_reduction(op, reduction)
+    for name, value in (("anchor", anchor), ("positive", positive), ("negative", negative)):
+        tensor_of(op, name, value)
     near, far = pairwise_distance(anchor, positive, p, eps), pairwise_distance(anchor, negative, p, eps)
     if flag_of(op, "swap", swap):
         far = minimum(far, pairwise_distance(positive, negative, p, eps))
