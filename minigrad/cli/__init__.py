@@ -7,7 +7,7 @@ from minigrad_kernels.errors import MinigradError
 from minigrad_kernels.toolchain.machine import crowded
 
 from ..parallel.errors import CommunicationError
-from ..parallel.transport import FAILED
+from ..parallel.rank import FAILED
 from .arguments import parser
 from .settings import UsageError
 

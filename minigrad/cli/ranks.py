@@ -5,7 +5,7 @@ import json
 import os
 import sys
 
-from ..parallel import CommunicationError, DeadlineError, discover, init
+from ..parallel import CommunicationError, DeadlineError, init
 from ..parallel.work import Worker
 from .settings import UsageError, refusing
 
@@ -100,12 +100,12 @@ class Ranks:
 
     def device(self, name):
         """The device of this rank: of several ranks on one host that were told "cuda", each takes a GPU of its own."""
-        found = discover()
-        if name != "cuda" or found.local_size == 1:
+        there = self.world.transport
+        if name != "cuda" or there.local_size == 1:
             return name
         from .. import cuda
 
-        return f"cuda:{found.local_rank % max(cuda.device_count(), 1)}"
+        return f"cuda:{there.local_rank % max(cuda.device_count(), 1)}"
 
     def greatest(self, number):
         """The greatest of the integers from 0 to 255 that the ranks give."""

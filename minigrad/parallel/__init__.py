@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from .communicator import Communicator
     from .data_parallel import DataParallel
-    from .environment import Launch, discover
-    from .errors import CommunicationError, DeadlineError, DisagreementError, PeerLost, WrongKey
+    from .errors import CommunicationError, DeadlineError, DisagreementError, PeerLost
     from .local import run_local
     from .pipeline import Pipeline
     from .sampler import Shards, ShardSampler
@@ -23,8 +22,7 @@ if TYPE_CHECKING:
 _PLACES = {
     "communicator": ("Communicator",),
     "data_parallel": ("DataParallel",),
-    "environment": ("Launch", "discover"),
-    "errors": ("CommunicationError", "DeadlineError", "DisagreementError", "PeerLost", "WrongKey"),
+    "errors": ("CommunicationError", "DeadlineError", "DisagreementError", "PeerLost"),
     "local": ("run_local",),
     "pipeline": ("Pipeline",),
     "sampler": ("ShardSampler", "Shards"),
@@ -42,7 +40,6 @@ __all__ = [
     "DataParallel",
     "DeadlineError",
     "DisagreementError",
-    "Launch",
     "PeerLost",
     "Pipeline",
     "ShardSampler",
@@ -50,9 +47,7 @@ __all__ = [
     "Shards",
     "SyncBatchNorm",
     "Work",
-    "WrongKey",
     "all_reduce",
-    "discover",
     "init",
     "recv",
     "run_local",
@@ -61,7 +56,7 @@ __all__ = [
 
 
 def __getattr__(name):
-    """Each name comes from its module when it is first asked for, so that what trains alone loads no sockets."""
+    """Each name comes from its module when it is first asked for, so that what trains alone loads no MPI."""
     if name not in _MODULE_OF:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(import_module(f".{_MODULE_OF[name]}", __name__), name)

@@ -55,12 +55,16 @@ class Communicator:
             if transport.taken:
                 raise StateError("Communicator: the transport has one of all ranks already; use that, or its split()")
             transport.taken, members = True, range(transport.size)
-        self.transport, self.timeout = transport, timeout
+        self.transport = transport
         self.exchange = Exchange(transport, members, group, timeout)
         self.rank, self.size = self.exchange.rank, self.exchange.size
         self.backend, self._is_part = backend or transport.backend, False
         self.closed, self._models = False, 0
         self._on_host, self._on_gpus = transport.collectives(self.exchange), {}
+
+    @property
+    def timeout(self):
+        return self.exchange.timeout
 
     def __repr__(self):
         return f"<{self.transport.name} communicator, rank {self.rank} of {self.size}>"
@@ -219,7 +223,7 @@ class Communicator:
             (r for r in range(self.size) if entries[r][2] == repr(color)), key=lambda r: (int(entries[r][1]), r)
         )
         members = [self.exchange.members[r] for r in ranks]
-        part = type(self)(self.transport, members, group, self.timeout, self.backend)
+        part = type(self)(self.transport, members, group, self.exchange.seconds, self.backend)
         part._is_part = True
         return part
 

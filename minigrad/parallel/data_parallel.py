@@ -23,6 +23,8 @@ from .world import init
 
 __all__ = ["DataParallel"]
 
+SETTLED = 2  # updates, after which all kernels are compiled and a rank is waited for no longer than its timeout
+
 
 class DataParallel(Module):
     """A model whose gradients are averaged over all shards of a batch.
@@ -63,6 +65,7 @@ class DataParallel(Module):
                 f"DataParallel: SyncBatchNorm wants all shards of a batch at the same time, but this rank runs "
                 f"{len(self.sampler)} one after another; use as many ranks as shards"
             )
+        self._updates = 0
         options = {"wire": wire, "order": order}
         self._agree({**options, "bucket_bytes": bucket_bytes, "find_unused_parameters": find_unused_parameters})
         self._shard = self.reducer = self.buffers_in_step = None  # one shard has nothing to add
@@ -203,6 +206,9 @@ class DataParallel(Module):
         if len(self.sampler) > 1:
             self.buffers_in_step.end_shard(True)
         self.buffers_in_step.synchronize()
+        self._updates += 1
+        if self._updates == SETTLED:
+            self.world.transport.young = False
 
     @contextlib.contextmanager
     def no_sync(self):

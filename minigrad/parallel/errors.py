@@ -2,7 +2,7 @@
 
 from minigrad_kernels.errors import MinigradError
 
-__all__ = ["CommunicationError", "DeadlineError", "DisagreementError", "PeerLost", "WrongKey"]
+__all__ = ["CommunicationError", "DeadlineError", "DisagreementError", "PeerLost"]
 
 
 class CommunicationError(MinigradError, RuntimeError):
@@ -15,10 +15,6 @@ class DeadlineError(CommunicationError, TimeoutError):
 
 class PeerLost(CommunicationError):
     """A rank is gone: its process ended, or its connection."""
-
-
-class WrongKey(CommunicationError):
-    """The other side does not know the key of this job."""
 
 
 class DisagreementError(CommunicationError, ValueError):

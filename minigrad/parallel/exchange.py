@@ -12,16 +12,22 @@ CHANNELS = 64  # of each group: for collectives, for words, and for tags
 GROUPS = 512  # whose channels stay below the 32768 that every transport has
 COLLECTIVE, CONTROL, FIRST_TAG = 0, 1, 2
 NOTHING = np.empty(0, np.uint8)
+FIRST = 600.0  # seconds for an operation of a world that has not made two steps: each rank compiles kernels meanwhile
 
 
 class Exchange:
     """The messages of one group of ranks."""
 
     def __init__(self, transport, members, group, timeout):
-        self.transport, self.members, self.group, self.timeout = transport, tuple(members), group, timeout
+        self.transport, self.members, self.group, self.seconds = transport, tuple(members), group, timeout
         self.rank, self.size = self.members.index(transport.rank), len(self.members)
         # Each begins with another peer, so that no rank is flooded.
         self.peers = [(self.rank + step) % self.size for step in range(1, self.size)]
+
+    @property
+    def timeout(self):
+        """Seconds for one operation."""
+        return max(self.seconds, FIRST) if self.transport.young else self.seconds
 
     def swap(self, what, payload_of, kind=COLLECTIVE):
         """{peer: the payload that it sent}, where payload_of(peer) is what it gets, both contiguous arrays.

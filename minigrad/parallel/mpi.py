@@ -25,7 +25,8 @@ from minigrad_kernels.errors import StateError
 
 from .errors import CommunicationError, DeadlineError, PeerLost
 from .mpi_collectives import MpiCollectives, pieces
-from .transport import FAILED, Transport, deadline_after
+from .rank import FAILED
+from .transport import Transport, deadline_after
 
 __all__ = ["MpiTransport"]
 
@@ -80,6 +81,9 @@ class MpiTransport(Transport):
             time.sleep(SHORTEST)
         (self.messages, _), (self._words, _) = copies  # never the user's own
         self.rank, self.size = world.Get_rank(), world.Get_size()
+        here = world.Split_type(self.mpi.COMM_TYPE_SHARED)
+        self.local_rank, self.local_size = here.Get_rank(), here.Get_size()
+        here.Free()
         self._posting, self._sending = threading.Lock(), []
         self._receiving = []  # keeps memory that MPI may write into, also where nobody waits for it any more
         self._gone, self._reason, self._closed = set(), None, False
@@ -126,9 +130,11 @@ class MpiTransport(Transport):
         self.until(matched, deadline, source, f"no message from rank {source} came in time")
         out = np.empty(status.Get_count(self.mpi.BYTE), np.uint8) if out is None else out
         request = message.Irecv([out, self.mpi.BYTE])
-        self._receiving.append((request, out))
+        with self._posting:
+            self._receiving.append((request, out))
         self.until(request.Test, deadline, source, f"a message from rank {source} did not arrive in time")
-        self._receiving = [pair for pair in self._receiving if pair[0] is not request]
+        with self._posting:
+            self._receiving = [pair for pair in self._receiving if pair[0] is not request]
         return out
 
     def until(self, done, deadline, peer, late):

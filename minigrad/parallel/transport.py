@@ -7,9 +7,7 @@ import numpy as np
 
 from .collectives import HostCollectives
 
-__all__ = ["FAILED", "Delivery", "Done", "Transport", "deadline_after"]
-
-FAILED = 75  # EX_TEMPFAIL: exit code of a process that others failed, in a job that may be tried again
+__all__ = ["Delivery", "Done", "Transport", "deadline_after"]
 
 
 def deadline_after(seconds):
@@ -35,6 +33,8 @@ class Transport:
     """Messages between `size` ranks, of which this is `rank`.
 
     backend     who does collectives of arrays on GPUs, unless the Communicator is told: "nccl" or "host"
+    local_rank, local_size  the number of this rank among those of its host, and how many these are
+    young       whether kernels may still be compiled between two operations, so that a rank is waited for longer
     groups      the number of the next group of ranks, above those of all groups in which this rank is
     taken       whether there is a Communicator of all ranks
 
@@ -44,7 +44,8 @@ class Transport:
 
     name = "transport"
     backend = "nccl"
-    groups, taken = 1, False
+    groups, taken, young = 1, False, False
+    local_rank, local_size = 0, 1
     rank: int
     size: int
 
