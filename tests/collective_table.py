@@ -56,7 +56,7 @@ ROWS = [
     *_sums(),
     *(
         Row(call, dtype, size)
-        for call, dtype in itertools.product(("all_gather", "all_to_all", "broadcast"), TYPES)
+        for call, dtype in itertools.product(("all_gather", "broadcast"), TYPES)
         for size in (SIZES if dtype == "float32" else (7, 20_001))
     ),
 ]
@@ -64,7 +64,7 @@ ROWS = [
 
 def terms(row, rank, size):
     """What a rank gives: fractions below 1, or small whole numbers."""
-    count = size * row.size if row.call in ("reduce_scatter", "all_to_all") else row.size
+    count = size * row.size if row.call == "reduce_scatter" else row.size
     rng = np.random.default_rng([rank, count])
     if row.dtype == "bool":
         return rng.random(count) < 0.5
@@ -84,7 +84,7 @@ def run_row(world, row, to=lambda x: x):
     elif row.call == "broadcast":
         out = world.broadcast(x, root=world.size - 1)
     else:
-        out = getattr(world, row.call)(empty(x.size * (world.size if row.call == "all_gather" else 1)), x)
+        out = world.all_gather(empty(x.size * world.size), x)
     return device.host(out)
 
 
@@ -96,8 +96,6 @@ def _right(row, rank, size):
         return given.reshape(-1)
     if row.call == "broadcast":
         return given[-1]
-    if row.call == "all_to_all":
-        return given.reshape(size, size, -1)[:, rank].reshape(-1)
     total = getattr(given, row.op)(axis=0, **({"dtype": given.dtype} if row.op == "sum" else {}))
     return total.reshape(size, -1)[rank] if row.call == "reduce_scatter" else total
 

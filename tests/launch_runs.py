@@ -15,10 +15,8 @@ LAUNCH = [sys.executable, "-m", "minigrad", "launch"]
 
 BEGIN = """
 import json, os, signal, sys, time
-rank, attempt, folder = int(os.environ["RANK"]), int(os.environ["MINIGRAD_ATTEMPT"]), sys.argv[1]
-record = {"pid": os.getpid(), "parent": os.getppid(), "session": os.getsid(0), "environment": dict(os.environ)}
-with open(f"/proc/{os.getppid()}/cmdline") as file:
-    record["agent"] = file.read().split("\\0")
+rank, attempt, folder = int(os.environ["PMI_RANK"]), int(os.environ["MINIGRAD_ATTEMPT"]), sys.argv[1]
+record = {"pid": os.getpid(), "parent": os.getppid(), "environment": dict(os.environ)}
 def note(name, value):
     with open(f"{folder}/{name}.part", "w") as file:
         json.dump(value, file)
@@ -68,7 +66,7 @@ def launched(folder, *arguments):
 
 
 def processes(folder):
-    """The processes of all ranks and agents that were noted in the folder."""
+    """The processes of all ranks and of their parents that were noted in the folder."""
     notes = [note for attempt in range(10) for note in records(folder, attempt).values()]
     return {note[name] for note in notes for name in ("pid", "parent")}
 

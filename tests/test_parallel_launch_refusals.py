@@ -37,12 +37,6 @@ def test_a_program_that_refuses_its_arguments_is_not_started_again(tmp_path):
     assert code == 2 and "it would refuse again" in err and sys.executable not in err
 
 
-def test_a_rank_that_does_not_end_after_the_others_is_ended(tmp_path):
-    body = "time.sleep(60 * rank * (attempt == 0))\n"
-    code, _, err = launch(tmp_path, "-n", 2, "--timeout", 2, *script(tmp_path, body))
-    assert code == 0 and "did not end after the others" in err and "attempt 1: 2 ranks ended well" in err, err
-
-
 @pytest.mark.deep
 def test_a_job_that_is_started_again_leaves_the_run_of_another_alone(tmp_path):
     out = tmp_path / "run"

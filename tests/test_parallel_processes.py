@@ -24,7 +24,6 @@ def printed(*command):
 
 
 def by_mpi(ranks, what):
-    pytest.importorskip("mpi4py")
     return printed(MPIEXEC, "-n", ranks, sys.executable, "-m", "tests.hash_program", what)
 
 

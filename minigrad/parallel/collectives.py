@@ -59,10 +59,6 @@ class HostCollectives:
         values = on_host(flat)
         store(whole, np.concatenate(self._swapped(what, lambda rank: values)))
 
-    def all_to_all(self, whole, flat, what):
-        parts = on_host(flat).reshape(self.size, -1)
-        store(whole, np.concatenate(self._swapped(what, lambda rank: parts[rank])))
-
     def broadcast(self, flat, root, what):
         values = on_host(flat) if self.rank == root else np.empty(0, flat.dtype)
         store(flat, self._swapped(what, lambda rank: values)[root])

@@ -29,6 +29,7 @@ from minigrad_kernels.errors import KindError, ShapeError, StateError
 from ..device import is_floating, place_of
 from ..modes import is_deterministic
 from .arrays import flat_of, on_host, store, words
+from .collectives import HostCollectives
 from .errors import DisagreementError
 from .exchange import CHANNELS, CONTROL, FIRST_TAG, GROUPS, NOTHING, Exchange
 from .sums import OPS, WIRES
@@ -60,7 +61,7 @@ class Communicator:
         self.rank, self.size = self.exchange.rank, self.exchange.size
         self.backend, self._is_part = backend or transport.backend, False
         self.closed, self._models = False, 0
-        self._on_host, self._on_gpus = transport.collectives(self.exchange), {}
+        self._on_host, self._on_gpus = HostCollectives(self.exchange), {}
 
     @property
     def timeout(self):
@@ -100,20 +101,6 @@ class Communicator:
         self._check_parts("all_gather", "out", whole, "array", flat)
         what = f"all_gather({words(array)}, label={label})"
         return self._start(flat, lambda how: how.all_gather(whole, flat, what), out, asynchronous)
-
-    def all_to_all(self, out, array, *, label="", asynchronous=False):
-        """Part p of this rank's array becomes part `rank` of out on rank p.
-
-        Shapes  both have the same number of elements, a multiple of size
-        """
-        whole, flat = flat_of("all_to_all", "out", out), flat_of("all_to_all", "array", array, False)
-        if whole.size != flat.size or whole.dtype != flat.dtype or flat.size % self.size:
-            raise ShapeError(
-                f"all_to_all: array has {flat.size} elements {flat.dtype}, out {whole.size} elements {whole.dtype}; "
-                f"wanted the same, a multiple of the {self.size} ranks"
-            )
-        what = f"all_to_all({words(array)}, label={label})"
-        return self._start(flat, lambda how: how.all_to_all(whole, flat, what), out, asynchronous)
 
     def broadcast(self, array, root=0, *, label="", asynchronous=False):
         """Replace the array on every rank by that of the root."""

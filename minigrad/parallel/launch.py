@@ -126,7 +126,7 @@ class Launch:
             return HARD + self.stop if self.stop == signal.SIGINT or not well else 0
         if job.returncode == 0:
             return 0
-        who, refused = _blame(notes, job.returncode)
+        who, refused = _blame(notes, folder, job.returncode)
         again = number < self.max_restarts and not refused
         then = "it would refuse again" if refused else "no restarts are left"
         if again:
@@ -210,16 +210,16 @@ def _pass_on(stream, to):
 def _notes(folder, size):
     """{rank: what it noted}; nothing of a rank that did not begin."""
     found = {}
-    for rank in range(size):
+    for number in range(size):
         try:
-            with open(os.path.join(folder, f"rank-{rank}.json")) as file:
-                found[rank] = json.load(file)
+            with open(os.path.join(folder, f"rank-{number}.json")) as file:
+                found[number] = json.load(file)
         except (OSError, ValueError):
             continue
     return found
 
 
-def _blame(notes, code):
+def _blame(notes, folder, code):
     """(who failed and how, whether it was a refusal).
 
     The first rank that failed by itself; else the first that was failed by another, and says by whom.
@@ -231,4 +231,14 @@ def _blame(notes, code):
     number = own[0] if own else failed[0][1]
     note, code = notes[number], notes[number]["code"]
     how = note.get("why") or (f"was killed by signal {-code}" if code < 0 else f"exited with code {code}")
-    return f"rank {number} on {note['host']}: {how}", code == REFUSED
+    said = "" if "why" in note else _last_line(os.path.join(folder, f"rank-{number}.log"))
+    return f"rank {number} on {note['host']}: {how}{said and f' ({said})'}", code == REFUSED
+
+
+def _last_line(path):
+    """The last line of a log; empty where there is none."""
+    try:
+        with open(path, errors="replace") as file:
+            return next((line.strip() for line in reversed(file.readlines()) if line.strip()), "")
+    except OSError:
+        return ""

@@ -24,7 +24,6 @@ import numpy as np
 from minigrad_kernels.errors import StateError
 
 from .errors import CommunicationError, DeadlineError, PeerLost
-from .mpi_collectives import MpiCollectives, pieces
 from .rank import FAILED
 from .transport import Transport, deadline_after
 
@@ -36,6 +35,7 @@ SHORTEST, LONGEST = 5e-5, 2e-3  # seconds of sleep between two questions; ranks 
 GRACE = 0.5  # seconds in which the others may hear why a job ends, or a last message of a rank that left arrive
 WORDS = 4096  # bytes of a reason
 ABORT, LEAVE = 1, 2
+PIECE = 1 << 30  # bytes in one message of MPI: its counts are 32-bit before version 4
 
 
 def _mpi(seconds):
@@ -59,6 +59,10 @@ def _mpi(seconds):
 def _write_whole(kind, error, trace):
     """An exception that ends the process, in one piece: the lines of all ranks arrive in one stream."""
     sys.stderr.write("".join(traceback.format_exception(kind, error, trace)))
+
+
+def pieces(payload):
+    return [payload[start : start + PIECE] for start in range(0, payload.size, PIECE)]
 
 
 class MpiTransport(Transport):
@@ -90,9 +94,6 @@ class MpiTransport(Transport):
         atexit.register(self._leave)
         if sys.excepthook is sys.__excepthook__:
             sys.excepthook = _write_whole
-
-    def collectives(self, exchange):
-        return MpiCollectives(exchange)
 
     # ---- messages ------------------------------------------------------------------------------------------------
 

@@ -1,8 +1,9 @@
 """What `minigrad launch` starts as a rank: python -P rank.py FOLDER COMMAND...
 
-FOLDER holds what the launcher wants to know of each rank afterwards: rank-R.json says on which host and as which process
-it ran, and how it ended; rank-R.log has what it printed, but for rank 0, which prints where the launcher does. The rank
-is a child of this process. It notes its own end before it waits for the others; if it cannot, this process does.
+FOLDER holds what the launcher wants to know of each rank afterwards. rank-R.json says on which host and as which
+process it ran, and how it ended. rank-R.log has what it printed; rank 0 has none, it prints where the launcher does.
+The rank is a child of this process. It notes its own end before it waits for the others; if it cannot, this process
+does.
 """
 
 import ctypes
@@ -22,6 +23,7 @@ HARD = 128  # exit codes of what a signal ended are above
 DIE_WITH_PARENT = 1  # PR_SET_PDEATHSIG of linux/prctl.h
 ERRORS = "minigrad.parallel.errors"  # which say that others failed
 CHILD = "--child"
+GRACE = 0.5  # seconds in which the other ranks may say why they end
 
 
 def with_parent():
@@ -42,7 +44,7 @@ def _note(path, record):
 
 
 def main(folder, *words):
-    """Run the words by Python as a child, and end as it ends."""
+    """Run the words by Python as a child, and end all ranks where it ends badly."""
     rank = next((int(os.environ[name]) for name in ("OMPI_COMM_WORLD_RANK", "PMI_RANK") if os.environ.get(name)), 0)
     path, output = os.path.join(folder, f"rank-{rank}.json"), None
     if rank:
@@ -56,7 +58,9 @@ def main(folder, *words):
     record = _read(path) if os.path.exists(path) else {"pid": child.pid, "host": platform.node()}
     if "code" not in record:
         _note(path, record | {"code": code, "at": time.time()})
-    return HARD - code if code < 0 else code
+    if code:  # mpiexec ends the others where a rank is killed; where one exits, only some do
+        time.sleep(GRACE)
+        os.kill(os.getpid(), signal.SIGKILL)
 
 
 def run(path, *words):
@@ -86,4 +90,4 @@ if __name__ == "__main__":
     if sys.argv[1] == CHILD:
         run(*sys.argv[2:])
     else:
-        sys.exit(main(*sys.argv[1:]))
+        main(*sys.argv[1:])

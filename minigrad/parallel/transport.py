@@ -5,8 +5,6 @@ from typing import Protocol
 
 import numpy as np
 
-from .collectives import HostCollectives
-
 __all__ = ["Delivery", "Done", "Transport", "deadline_after"]
 
 
@@ -48,10 +46,6 @@ class Transport:
     local_rank, local_size = 0, 1
     rank: int
     size: int
-
-    def collectives(self, exchange):
-        """What does the collectives of a group on arrays of the host."""
-        return HostCollectives(exchange)
 
     def post(self, to, channel, header, payload) -> Delivery:
         """Begin to send a header (bytes, at most 64 KiB) and a payload to a rank; returns at once.
