@@ -8,11 +8,11 @@ from minigrad_kernels.errors import KindError, ShapeError, StateError
 from minigrad_kernels.layout import CHANNELS_LAST
 
 from .. import device as devices
-from ..parallel.sampler import Shards
 from .dataset import Dataset
 from .prefetch import prefetched
 from .resident import Resident, plan_of
 from .seeds import checked_integer, random_generator
+from .shards import Shards
 from .transforms import rows_of
 
 __all__ = ["Loader"]

@@ -19,6 +19,7 @@ from .reducer import Reducer
 from .sampler import Shards, ShardSampler
 from .sums import WIRES
 from .sync_batch_norm import SyncBatchNorm
+from .team import Together
 from .world import init
 
 __all__ = ["DataParallel"]
@@ -111,6 +112,11 @@ class DataParallel(Module):
         self.world.agree("DataParallel", {**entries, **options, "shards": self.sampler.shards})
         for name, tensor in named:
             self.world.broadcast(tensor, label=name)
+
+    @property
+    def team(self):
+        """What `fit` asks of the ranks."""
+        return Together(self)
 
     # ---- forward -------------------------------------------------------------------------------------------------
 

@@ -27,8 +27,8 @@ def ranks_started(environ=os.environ):
         return (1 if size is None else _number(environ, size)), "srun"
     if environ.get("RANK") and _number(environ, "WORLD_SIZE") > 1:
         raise ShapeError(
-            f"init: WORLD_SIZE is {environ['WORLD_SIZE']}, but ranks are started by mpiexec, srun or `minigrad launch`; "
-            "take one of these, or unset RANK and WORLD_SIZE"
+            f"init: WORLD_SIZE is {environ['WORLD_SIZE']}, but ranks are started by mpiexec, srun or `minigrad launch`"
+            "; take one of these, or unset RANK and WORLD_SIZE"
         )
     return 1, None
 

@@ -9,18 +9,9 @@ Source  Li and others 2023, "EasyScale: accuracy-consistent elastic training for
 
 from minigrad_kernels.errors import KindError, ShapeError
 
+from ..data.shards import Shards
+
 __all__ = ["ShardSampler", "Shards"]
-
-
-class Shards(list):
-    """What a rank takes of a batch: a tuple for each shard of its own, None for one without images.
-
-    total   images in all shards of all ranks
-    """
-
-    def __init__(self, parts, total):
-        super().__init__(parts)
-        self.total = total
 
 
 class ShardSampler:

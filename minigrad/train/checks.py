@@ -7,10 +7,10 @@ from numbers import Real
 from minigrad_kernels.errors import KindError, OutOfMemory, ShapeError, StateError
 
 from ..data import Dataset
+from ..data.shards import Shards
 from ..nn import Module
 from ..optim import Optimizer
 from ..optim.lr_scheduler import LRScheduler
-from ..parallel import ShardedOptimizer, Shards
 from ..tensor import Tensor
 from .callback import Callback
 from .history import History
@@ -67,7 +67,7 @@ def check_options(epochs, accumulate, clip, eager, optimizer):
         raise ShapeError(f"fit: clip is {clip}, want a number above 0 or None")
     if not isinstance(eager, bool):
         raise KindError(f"fit: eager is {eager!r}, want True or False")
-    if clip is not None and isinstance(optimizer, ShardedOptimizer) and optimizer.scattered:
+    if clip is not None and optimizer.scattered:
         raise StateError("fit: clip wants all gradients on every rank; give ShardedOptimizer whole_gradients=True")
 
 

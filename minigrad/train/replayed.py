@@ -7,10 +7,10 @@ from collections import deque
 from minigrad_kernels.errors import StateError
 
 from .. import device, ops
+from ..data.shards import Shards
 from ..engine import write
 from ..graph import capture
 from ..modes import no_grad
-from ..parallel import Shards
 from ..tensor import Tensor
 from .finite import check_losses
 from .passes import made, on_device, passes

@@ -197,7 +197,7 @@ launch -n 2 --timeout 0 minigrad train               | --timeout: got 0, want a 
 launch -n 2 --timeout nan minigrad train             | --timeout: got nan, want a number above 0
 launch -n 2 --grace -1 minigrad train                | --grace: got -1, want seconds, at least 0
 launch -n 2 --hosts a:0 minigrad train               | launch: --hosts has 'a:0', wanted NAME or NAME:RANKS
-launch -n 2 --hosts a,a minigrad train               | launch: --hosts has 'a', wanted NAME or NAME:RANKS, each host once
+launch -n 2 --hosts a,a minigrad train               | launch: --hosts has 'a', wanted NAME or NAME:RANKS, each
 launch -n 9 --hosts a:2 minigrad train               | launch: -n is 9, but --hosts a:2 have room for 2
 launch -n 2 --timeout inf minigrad train             | --timeout: got inf, want a number above 0
 launch -n 2 --logs file minigrad train               | launch: --logs file cannot be made: .*file is not a folder
