@@ -5,7 +5,6 @@ How fast several GPUs are is not measured: that needs several GPUs.
 
 import hashlib
 import os
-import socket
 import statistics
 import subprocess
 import sys
@@ -20,6 +19,7 @@ import minigrad
 from minigrad import Tensor, device, models, optim, parallel
 from minigrad.device import nccl
 from minigrad.nn import functional as F
+from minigrad.parallel.launch import mpiexec
 from minigrad.parallel.local import LocalTransport
 
 from ..benchmarks import tasks
@@ -34,6 +34,8 @@ ELEMENTS = 1 << 26
 RANKS = (2, 4)
 FEWER = 4  # processes take turns on the GPU, which takes time: one case of so many
 LIMIT = 100  # seconds for several processes
+ABSENT, PRESENT = 8.0, 60.0  # seconds that a rank waits for one that does not come, and else
+MARK = "rank says: "
 SETTINGS = {"NCCL_MULTI_RANK_GPU_ENABLE": "1", "NCCL_MAX_CTAS": "8", "NCCL_NVLS_ENABLE": "0"}
 
 
@@ -164,13 +166,19 @@ def several():
         return f"not run: NCCL {found // 10_000}.{found // 100 % 100}.{found % 100}, wants 2.30"
     rows = {}
     for size in RANKS:
-        outcomes = processes(size, "collectives")
-        assert all(code == 0 for code, _ in outcomes), outcomes
-        rows[f"{size} ranks"] = [said.split()[-1] for _, said in outcomes]
-    assert len({said.split()[-1] for _, said in processes(2, "training")} | {weights_of_one()}) == 1
-    (code, said), _ = processes(2, "absent")
-    assert code == 75 and "label=late): rank 0: not done after 8 s" in said, (code, said)
+        rows[f"{size} ranks"] = said_by(processes(size, "collectives"), size)
+    assert len({*said_by(processes(2, "training"), 2), weights_of_one()}) == 1
+    code, said = processes(2, "absent")
+    assert code == 75 and f"label=late): rank 0: not done after {ABSENT:g} s" in said, (code, said)
     return rows | {"same_bits_as_one_rank": True, "missing_rank": "exit code 75"}
+
+
+def said_by(outcome, size):
+    """What each rank said with MARK before it; all ended well."""
+    code, said = outcome
+    lines = [line.removeprefix(MARK) for line in said.splitlines() if line.startswith(MARK)]
+    assert code == 0 and len(lines) == size, outcome
+    return lines
 
 
 def weights_of_one():
@@ -183,40 +191,25 @@ def digest(weights):
 
 
 def processes(size, what):
-    """(exit code, output) of each of so many ranks."""
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
-    shared = os.environ | SETTINGS | {"WORLD_SIZE": str(size), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
-    shared |= {"MINIGRAD_KEY": os.urandom(16).hex(), "MINIGRAD_TIMEOUT": "8" if what == "absent" else "60"}
-    started = [
-        subprocess.Popen(
-            [sys.executable, "-m", "tests.gpu.parallel", what],
-            cwd=ROOT,
-            env=shared | {"RANK": str(rank), "LOCAL_RANK": str(rank)},
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-        )
-        for rank in range(size)
-    ]
-    limit, outcomes = time.monotonic() + LIMIT, []
-    try:
-        for process in started:
-            said, _ = process.communicate(timeout=max(1, limit - time.monotonic()))
-            outcomes.append((process.returncode, said))
-    finally:
-        for process in started:
-            process.kill()
-    return outcomes
+    """(exit code, output) of so many ranks that mpiexec starts."""
+    command = [mpiexec(), "-n", str(size), sys.executable, "-m", "tests.gpu.parallel", what]
+    pipes = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
+    done = subprocess.run(command, cwd=ROOT, env=os.environ | SETTINGS, timeout=LIMIT, **pipes)
+    return done.returncode, done.stdout
+
+
+def tell(text):
+    sys.stdout.write(f"{MARK}{text}\n")  # in one piece: the lines of all ranks arrive in one stream
+    sys.stdout.flush()
 
 
 def as_rank(what):
     """What one of several processes does."""
-    world = parallel.init()
+    world = parallel.init(timeout=ABSENT if what == "absent" else PRESENT)
     if what == "collectives":
-        print(checked(world, ROWS[::FEWER]))
+        tell(checked(world, ROWS[::FEWER]))
     elif what == "training":
-        print(digest(trained(world, 2)))
+        tell(digest(trained(world, 2)))
     else:
         x = to_gpu(np.ones(1 << 20, np.float32))
         for _ in range(3):
