@@ -52,7 +52,7 @@ FAILURES = {  # what rank 1 does: what is said of it
     "os.kill(os.getpid(), signal.SIGKILL)": "was killed by signal 9",
     "os._exit(4)": "exited with code 4",
     "sys.exit(3)": "exited with code 3",
-    "sys.exit('in words')": "exited with code 1",
+    "sys.exit('in words')": "exited with code 1 (in words)",
     "raise ValueError('a mistake')": "ValueError: a mistake",
 }
 
