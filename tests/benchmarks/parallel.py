@@ -2,10 +2,9 @@
 
 A step is forward, backward with the exchange of gradients, and optimiser, on one batch of all ranks together.
 
-one             one process with as many threads as there are ranks
-tcp, mpi        ranks with one thread each, sums in the fixed order
-mpi, native     sums as MPI likes them
-torch           PyTorch's DistributedDataParallel over gloo, as many ranks with one thread each
+one     one process with as many threads as there are ranks
+mpi     ranks with one thread each
+torch   PyTorch's DistributedDataParallel over gloo, as many ranks with one thread each
 
 Rounds alternate between the contenders; medians over all steps count. What a DataParallel of one rank and one shard
 costs is the ratio of medians of steps with and without it, which alternate in one process on one model. --write stores
@@ -27,7 +26,7 @@ from machine import versions
 from tasks import LAYERS, OPTIMIZERS, OPTIONS, SHAPES, batches, built, step_of
 
 FILE = Path(__file__).parent / "results" / "parallel.json"
-CONTENDERS = ("one", "tcp", "mpi", "mpi, native", "torch")
+CONTENDERS = ("one", "mpi", "torch")
 ROUNDS = 10
 
 

@@ -1,7 +1,7 @@
-"""Write the figures of the README and of two pages: python tests/benchmarks/readme.py [--check]
+"""Write the figures of the README and of three pages: python tests/benchmarks/readme.py [--check]
 
-They come from the results files, here and in tests/reliability. --check fails instead if they do not show what the
-files hold.
+They come from the results files, here and in tests/reliability, and from the model of examples/scaling.py. --check
+fails instead if they do not show what those hold.
 """
 
 import json
@@ -15,10 +15,12 @@ sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parents[1] / "rel
 from cpu_tables import cpu_tables, main_steps, measured_with, ops_summary, ops_table  # noqa: E402
 from precision_tables import precision_table, table_of_types  # noqa: E402
 from results import table as reliability_table  # noqa: E402
+from scaling_tables import predictions  # noqa: E402
 
 ROOT = Path(__file__).resolve().parents[2]
 README, PAGE = ROOT / "README.md", ROOT / "examples" / "docs" / "figures.md"
 PRECISION = ROOT / "examples" / "docs" / "precision.md"
+SCALING = ROOT / "examples" / "docs" / "scaling.md"
 RESULTS = Path(__file__).parent / "results"
 
 
@@ -38,13 +40,11 @@ def accuracy_table(results):
     return lines
 
 
-CONTENDERS = {  # of parallel.py, as heads of columns
+CONTENDERS = {
     "one": "one process",
-    "tcp": "TCP",
-    "mpi": "MPI",
-    "mpi, native": "MPI's own order",
+    "mpi": "ranks, MPI",
     "torch": "PyTorch DDP, gloo",
-}
+}  # of parallel.py; heads of columns
 
 
 def parallel_table(results):
@@ -184,6 +184,8 @@ def main():
     README.write_text(written(README, README.read_text(), reliability, "reliability"))
     types = "\n".join([*table_of_types(), "", ""])
     PRECISION.write_text(written(PRECISION, PRECISION.read_text(), types, "table"))
+    predicted = "\n".join([*predictions(), "", ""])
+    SCALING.write_text(written(SCALING, SCALING.read_text(), predicted, "prediction"))
 
 
 if __name__ == "__main__":

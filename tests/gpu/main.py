@@ -17,8 +17,9 @@ networks     images a second, memory and energy of whole networks, eager and as 
 race         seconds of training to an accuracy on MNIST
 compiled     networks as graphs beside torch.compile
 
-Needs numpy, cupy, numba and pytest (with pytest-xdist the two tables take less time); PyTorch for peers,
-compute-sanitizer on the PATH for that part alone. MNIST is trained on where MINIGRAD_DATA names a folder with
+Needs numpy, cupy, numba and pytest (with pytest-xdist the two tables take less time), which
+`pip install -e .[test,cuda13]` brings together with mpiexec for several ranks; PyTorch for peers, compute-sanitizer on
+the PATH for that part alone. MNIST is trained on where MINIGRAD_DATA names a folder with
 it. Where there is no CUDA compiler, kernels come from a cache named by MINIGRAD_CACHE, or the driver compiles PTX of
 the archive that MINIGRAD_PTX names. --commit says what is measured where the files are not in a repository.
 
