@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from minigrad import device
-from minigrad.parallel import nccl, nccl_watch
+from minigrad.parallel import nccl_watch
 from minigrad.parallel.communicator import Communicator
 from minigrad.parallel.errors import CommunicationError, DisagreementError
 from minigrad.parallel.local import LocalTransport, run_local
@@ -28,6 +28,8 @@ assert machine  # a fixture
 
 def words(monkeypatch):
     """Counts the words between ranks."""
+    from minigrad.parallel import nccl
+
     told = []
     compare = nccl.NcclCollectives._compare
     monkeypatch.setattr(nccl.NcclCollectives, "_compare", lambda self, what: (told.append(what), compare(self, what)))
@@ -48,7 +50,7 @@ def test_steps_that_repeat_need_no_words(machine, monkeypatch):
 
 
 def test_every_so_often_the_ranks_compare_in_any_case(machine, monkeypatch):
-    monkeypatch.setattr(nccl, "OFTEN", 10)
+    monkeypatch.setattr("minigrad.parallel.nccl.OFTEN", 10)
     told = words(monkeypatch)
     run_local(lambda world: [world.broadcast(own_gpu(world)(np.ones(4))) for _ in range(40)], 2)
     assert len(told) == 2 * (2 + 4)
@@ -113,13 +115,13 @@ def test_two_ranks_on_one_gpu_are_refused(machine, monkeypatch):
 
 
 def test_nccl_that_is_missing_or_old(machine, monkeypatch):
-    from minigrad.device import nccl as binding
+    from minigrad.parallel import nccl
 
     world, x = Communicator(LocalTransport()), device.move(np.ones(3), "cuda:0")
     state(machine).version = 21700
     with pytest.raises(RuntimeError, match="NCCL is 21700, wanted 21801 .* pip install -U nvidia-nccl-cu13"):
         world.all_reduce(x)
-    monkeypatch.setattr(binding.nccl, "available", False)
+    monkeypatch.setattr(nccl.nccl, "available", False)
     with pytest.raises(RuntimeError, match="not installed; pip install nvidia-nccl-cu13, or take backend='host'"):
         world.all_reduce(x)
     by_host = Communicator(LocalTransport(), backend="host")
@@ -129,15 +131,15 @@ def test_nccl_that_is_missing_or_old(machine, monkeypatch):
 def test_nccl_fails(machine):
     world, x = Communicator(LocalTransport()), device.move(np.ones(3), "cuda:0")
     world.all_reduce(x)
-    world.collectives(x).nccl.abort()
+    world.collectives(x).nccl.group.destroy()
     with pytest.raises(CommunicationError, match=r"label=\): rank 0: NCCL failed: NCCL_ERROR_INVALID_ARGUMENT"):
         world.all_reduce(x, order="native")
 
 
 def test_sums_in_order_are_not_captured(machine, monkeypatch):
-    from minigrad.device import nccl as binding
+    from minigrad.parallel import nccl
 
-    monkeypatch.setattr(binding.Nccl, "is_captured", lambda self: True)
+    monkeypatch.setattr(nccl.Nccl, "is_captured", lambda self: True)
 
     def run(world):
         x = own_gpu(world)(np.ones(10))
@@ -176,10 +178,10 @@ def test_a_call_that_does_not_come_back_ends_the_process(machine, monkeypatch, c
     monkeypatch.setattr(os, "_exit", lambda code: (codes.append(code), ended.set()))
     monkeypatch.setattr(nccl_watch.Calling, "mercy", 0.1)
     world, x = Communicator(LocalTransport(), timeout=0.3), device.move(np.ones(3, np.float32), "cuda:0")
-    from minigrad.device import nccl as binding
+    from minigrad.parallel import nccl
 
-    connect = binding.Nccl.connect
-    monkeypatch.setattr(binding.Nccl, "connect", lambda self, *words: (ended.wait(20), connect(self, *words)))
+    connect = nccl.Nccl.connect
+    monkeypatch.setattr(nccl.Nccl, "connect", lambda self, *words: (ended.wait(20), connect(self, *words)))
     world.all_reduce(x, label="first")
     assert codes == [FAILED]
     assert capsys.readouterr().err.endswith("label=first): rank 0: not done after 0.3 s\n")
@@ -236,6 +238,6 @@ def test_groups_have_communicators_of_their_own(machine):
     assert run_local(run, 4) == [2, 4, 2, 4]
 
 
-def test_the_module_alone_imports_no_cupy():
-    code = "import sys, minigrad.parallel.nccl; assert 'cupy' not in sys.modules"
+def test_the_package_alone_imports_no_cupy():
+    code = "import sys, minigrad.parallel; assert 'cupy' not in sys.modules"
     subprocess.run([sys.executable, "-c", code], env=environment(), check=True)

@@ -58,7 +58,7 @@ class Communicator:
         self.transport, self.timeout = transport, timeout
         self.exchange = Exchange(transport, members, group, timeout)
         self.rank, self.size = self.exchange.rank, self.exchange.size
-        self.backend, self._is_part = backend or transport.backend, False
+        self.backend, self._whole, self._parts = backend or transport.backend, None, []
         self.closed, self._models = False, 0
         self._on_host, self._on_gpus = transport.collectives(self.exchange), {}
 
@@ -125,7 +125,15 @@ class Communicator:
     def _start(self, flat, run, value, asynchronous):
         """Do run(collectives) for an array of this kind: now, or beside the caller after what was begun before."""
         collectives = self.collectives(flat)
-        return collectives.start(lambda: run(collectives), value, asynchronous)
+        if collectives is not self._on_host:
+            return collectives.start(lambda: run(collectives), value, asynchronous)
+        lent = place_of(flat).lent()
+
+        def on_callers_stream():
+            with lent():
+                run(collectives)
+
+        return collectives.start(on_callers_stream, value, asynchronous)
 
     def collectives(self, flat):
         """What does the collectives on arrays like this one. Errors: RuntimeError where NCCL is wanted and missing."""
@@ -220,7 +228,8 @@ class Communicator:
         )
         members = [self.exchange.members[r] for r in ranks]
         part = type(self)(self.transport, members, group, self.timeout, self.backend)
-        part._is_part = True
+        part._whole = self._whole or self
+        part._whole._parts.append(part)
         return part
 
     def count_model(self):
@@ -231,12 +240,16 @@ class Communicator:
     def abort(self, reason):
         """End communication for all ranks, each of which gets a CommunicationError with the reason."""
         self.transport.abort(f"rank {self.exchange.members[self.rank]} ended: {reason}")
-        for collectives in self._on_gpus.values():
-            collectives.abort()
+        whole = self._whole or self
+        for one in (whole, *whole._parts):
+            for collectives in one._on_gpus.values():
+                collectives.abort()
 
     def close(self):
-        """End it in good order, after all that was begun; a group that split() made ends alone."""
+        """End it in good order, after all that was begun, and all groups that split() made; such a group ends alone."""
         self.closed = True
+        for part in self._parts:
+            part.close()
         for collectives in (*self._on_gpus.values(), self._on_host):
             collectives.close()
         if not self.exchange.group:
