@@ -159,7 +159,8 @@ def watched(machine, monkeypatch, capsys, timeout, spoil):
     monkeypatch.setattr(os, "_exit", lambda code: (codes.append(code), ended.set()))
     world, x = Communicator(LocalTransport(), timeout=timeout), device.move(np.ones(3, np.float32), "cuda:0")
     world.all_reduce(x, order="native")
-    spoil()
+    world.collectives(x)._watch.drain()
+    spoil(world)
     begun = time.monotonic()
     world.all_reduce(x, order="native", label="late", asynchronous=True)
     assert ended.wait(20)
@@ -167,7 +168,7 @@ def watched(machine, monkeypatch, capsys, timeout, spoil):
 
 
 def test_a_collective_that_is_late_ends_the_process(machine, monkeypatch, capsys):
-    codes, said, names, seconds = watched(machine, monkeypatch, capsys, 0.5, lambda: setattr(state(), "absent", True))
+    codes, said, names, seconds = watched(machine, monkeypatch, capsys, 0.5, lambda _: setattr(state(), "absent", True))
     assert codes == [FAILED] and names[-1] == "abort" and 0.5 <= seconds < 5
     assert said == "all_reduce(float32(3,), sum, native, wire=None, label=late): rank 0: not done after 0.5 s\n"
 
@@ -188,12 +189,44 @@ def test_a_call_that_does_not_come_back_ends_the_process(machine, monkeypatch, c
 
 
 def test_an_error_of_nccl_ends_the_process(machine, monkeypatch, capsys):
-    def spoil():
+    def spoil(world):
         state().absent, state().error = True, 6
 
     codes, said, names, seconds = watched(machine, monkeypatch, capsys, 60, spoil)
     assert codes == [FAILED] and names[-1] == "abort" and seconds < 5
     assert "label=late): rank 0: the GPU or NCCL failed: NCCL_ERROR_REMOTE_ERROR" in said
+
+
+def test_an_error_of_the_gpu_ends_the_process(machine, monkeypatch, capsys):
+    """CuPy's Event.done says no more than that its work has not ended."""
+    spoil = lambda world: setattr(machine, "failed", 700)
+    codes, said, _, seconds = watched(machine, monkeypatch, capsys, 60, spoil)
+    assert codes == [FAILED] and seconds < 5
+    assert "label=late): rank 0: the GPU or NCCL failed: cudaErrorIllegalAddress" in said
+
+
+def test_a_collective_to_which_the_gpu_does_not_come_ends_the_process(machine, monkeypatch, capsys):
+    codes, said, _, seconds = watched(machine, monkeypatch, capsys, 0.1, lambda world: machine.endless.add(0))
+    assert codes == [FAILED] and 1 <= seconds < 5 and said.endswith("rank 0: the GPU did not come to it\n")
+
+
+def test_the_reason_of_another_rank_ends_a_process_that_waits_for_its_gpu(machine, monkeypatch, capsys):
+    def spoil(world):
+        state().absent = True
+        world.transport.abort("rank 1 ended: KeyError: a mistake")
+
+    codes, said, names, seconds = watched(machine, monkeypatch, capsys, 60, spoil)
+    assert codes == [FAILED] and names[-1] == "abort" and nccl_watch.GRACE <= seconds < 10
+    assert said.endswith("label=late): rank 0: rank 1 ended: KeyError: a mistake\n")
+
+
+def test_threads_of_a_rank_use_its_gpu_alone(machine):
+    """A thread that chooses none would make a context on GPU 0."""
+    world, x = Communicator(LocalTransport()), device.move(np.ones(3), "cuda:2")
+    world.all_reduce(x, order="native")
+    world.close()
+    assert {number for _, number in machine.asked} == {2} and calls(machine)[-1].name == "destroy"
+    assert len({thread for thread, _ in machine.asked}) == 2
 
 
 STUCK = """
@@ -230,12 +263,50 @@ def test_an_abort_ends_what_waits_on_the_gpu(machine):
     assert [call.name for call in calls(machine)][-1] == "abort"
 
 
+def test_an_abort_that_takes_time_is_the_only_end(machine, monkeypatch):
+    """Two calls that end one group at once would free it twice, which the stand-in refuses."""
+    from minigrad.parallel import nccl
+
+    monkeypatch.setattr(nccl, "GRACE", 0.2)
+    world, x = Communicator(LocalTransport()), device.move(np.ones(3), "cuda:0")
+    world.all_reduce(x, order="native")
+    graphs = world.collectives(x).nccl.group.graphs
+    graphs.add(graph := threading.Event())  # as one that captured a call
+    world.abort("a mistake")
+    world.close()
+    assert "abort" not in [call.name for call in calls(machine)]
+    del graph
+    while [call.name for call in calls(machine)][-1] != "abort":
+        time.sleep(0.01)
+    assert "destroy" not in [call.name for call in calls(machine)]
+    with pytest.raises(CommunicationError, match="the group of GPUs has ended"):
+        world.all_reduce(x, order="native")
+
+
+def test_groups_end_with_their_world_and_share_its_stream(machine):
+    def run(world):
+        group, x = world.split(world.rank % 2), own_gpu(world)(np.full(5, world.rank))
+        for one in (world, group, world):
+            one.all_reduce(x, order="native")
+        with pytest.raises(KeyError), group.split(0) as inner:
+            inner.all_reduce(x, order="native")
+            world.barrier()
+            raise KeyError("all groups of the rank end")
+
+    run_local(run, 4)
+    for number in range(4):
+        own = [call for call in state(machine).calls if call.device == number]
+        assert [call.name for call in own if not call.stream] == ["abort"] * 3
+        assert len({call.stream for call in own if call.stream}) == 1
+
+
 def test_groups_have_communicators_of_their_own(machine):
     def run(world):
         group = world.split(world.rank % 2)
         return device.host(group.all_reduce(own_gpu(world)(np.full(5, world.rank)), order="native"))[0]
 
     assert run_local(run, 4) == [2, 4, 2, 4]
+    assert [call.name for call in state(machine).calls].count("destroy") == 4
 
 
 def test_the_package_alone_imports_no_cupy():

@@ -264,9 +264,12 @@ class Graph:
                 there = place[0], f"stream {stream_[1]} in graph {number}"
                 machine.order.independent.add(there)
             if name == "record":
-                seen[what] = machine.order.recorded(there)
+                seen[what] = machine.order.recorded(there), there[1] in machine.endless
             elif name == "wait":
-                machine.order.waits(there, seen[what])
+                vector, endless = seen[what]
+                machine.order.waits(there, vector)
+                if endless:
+                    machine.endless.add(there[1])
             else:
                 for owner in owners:
                     _check_alive(name, owner)

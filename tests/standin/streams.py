@@ -118,6 +118,8 @@ class _Stream:
             return
         with machine.lock:
             machine.order.waits(machine.stream(self), event.seen)
+            if event.endless:
+                machine.endless.add(self.ptr)
 
     def add_callback(self, callback, arg):
         callback(self, 0, arg)
