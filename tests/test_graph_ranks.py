@@ -9,7 +9,7 @@ import pytest
 
 import minigrad
 from minigrad import Tensor, data, device, nn, optim
-from minigrad.graph import capture
+from minigrad.graph import CaptureError, capture
 from minigrad.nn import functional as F
 from minigrad.parallel import DataParallel, ShardedOptimizer
 from minigrad.parallel.communicator import Communicator
@@ -113,6 +113,20 @@ def test_ranks_agree_where_one_replays_and_another_does_not(machine):
         return device.host(x).tolist()
 
     assert run_local(run, 2) == [[32] * 4] * 2
+
+
+def test_what_goes_by_way_of_the_host_is_not_captured(machine):
+    def run(world):
+        seen = []
+        step = capture(lambda batch: (seen.append(world.all_reduce(np.ones(3))), batch * 1)[1])
+        batch = Tensor(own_gpu(world)(np.ones(2)))
+        for _ in range(2):
+            step(batch)
+        with pytest.raises(CaptureError, match="all_reduce goes by way of the host"):
+            step(batch)
+        return len(seen)
+
+    assert run_local(run, 2) == [2, 2]
 
 
 def test_a_group_ends_though_graphs_captured_it(machine):

@@ -25,6 +25,7 @@ import contextvars
 import numpy as np
 
 from minigrad_kernels.errors import KindError, ShapeError, StateError
+from minigrad_kernels.toolchain.capture import capturing
 
 from ..device import is_floating, place_of
 from ..modes import is_deterministic
@@ -127,6 +128,8 @@ class Communicator:
         collectives = self.collectives(flat)
         if collectives is not self._on_host:
             return collectives.start(lambda: run(collectives), value, asynchronous)
+        if self.size > 1 and (recorder := capturing.get()) is not None:
+            recorder.refuse("goes by way of the host, once for a graph and not each time that it is launched")
         lent = place_of(flat).lent()
 
         def on_callers_stream():
@@ -149,7 +152,7 @@ class Communicator:
     # ---- from one rank to another --------------------------------------------------------------------------------
 
     def send(self, array, to, tag=0):
-        """Send an array to a rank; returns a Work, after whose wait() the array may change."""
+        """Send an array to a rank, by way of the host; returns a Work, after whose wait() the array may change."""
         self._check_message("send", "to", to, tag)
         flat = on_host(flat_of("send", "array", array, False))
         return Sent(self.exchange.post(to, tag, words(array), flat), array, self.timeout)

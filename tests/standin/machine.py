@@ -93,6 +93,7 @@ class Machine:
     graph_launches    a GraphLaunch for each time that a graph was launched, in order
     endless           streams, as the driver calls them, whose work from now on never ends
     failed            the code of a failure that the GPU has from now on, 0 for none
+    contexts          devices that were the current one of a thread when it did something there, or were chosen
     asked             (thread, its current device) of those who asked events or NCCL how they are
     """
 
@@ -103,7 +104,7 @@ class Machine:
         self.copied, self.synchronisations, self.library, self.functions = Counter(), Counter(), Counter(), Counter()
         self.made_current, self.order, self.endless = [], Order(), set()
         self.attributes, self.loaded_functions, self.streams = {}, {}, {}
-        self.captures, self.graph_launches, self.failed, self.asked = {}, [], 0, set()
+        self.captures, self.graph_launches, self.failed, self.asked, self.contexts = {}, [], 0, set(), set()
         self.forbidden = None  # the error of cupyx.allow_synchronize(False)
         self.lock = threading.RLock()
         self._pinned = {}  # address on the host -> weak reference to the bytes there
@@ -124,6 +125,7 @@ class Machine:
         if not 0 <= number < len(self.devices):
             raise CUDARuntimeError(101)
         self._thread.device = number
+        self.contexts.add(number)
 
     @property
     def stream_of_device(self):
@@ -204,6 +206,7 @@ class Machine:
             device.used += rounded
         owner = interpreter.empty(size, np.uint8)
         owner.home = device.number
+        self.contexts.add(device.number)
         with self.lock:
             self.order.allocated(owner, self.stream(), size)
         return owner
