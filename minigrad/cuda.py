@@ -12,19 +12,18 @@ from .device import emit_nvtx, gpu_name, memory_statistics
 
 __all__ = [
     "current_device", "device_count", "emit_nvtx", "get_device_name", "is_available", "mem_get_info",
-    "memory_statistics", "stream", "synchronize", "Stream",
+    "memory_statistics", "set_device", "stream", "synchronize", "Stream",
 ]  # fmt: skip
 
 
 def device_count():
     """How many GPUs can be used; 0 without CuPy or a driver."""
     try:
-        devices.place("cuda")
-    except StateError:
-        return 0
-    from .device.cuda import count
+        from .device.cuda import count
 
-    return count()
+        return count()
+    except (ImportError, StateError):
+        return 0
 
 
 def is_available():
@@ -35,6 +34,22 @@ def is_available():
 def current_device():
     """The number of this thread's current GPU."""
     return devices.place("cuda").number
+
+
+def set_device(device):
+    """Make a GPU, given by number or name, the current one of this thread: what "cuda" means.
+
+    A rank that uses one of several GPUs does this before all else: where none was chosen, the driver sets GPU 0 up for
+    the process, too, which takes some hundred MB there.
+    Errors  RuntimeError if there is no such GPU
+    """
+    name = gpu_name(device)
+    number = name.partition(":")[2]
+    if number and int(number) < device_count():
+        from .device.cuda import runtime
+
+        runtime.setDevice(int(number))
+    devices.place(name)
 
 
 def get_device_name(device=None):

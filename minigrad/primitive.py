@@ -160,7 +160,7 @@ class Primitive:
         g = values["g"].data
         if g.__class__ is ndarray:
             return self.fast(*arrays)
-        with device.place_of(g).active(f"{self.name}.backward"):
+        with device.place_of(g).active(f"{self.name}.backward", arrays):
             return self.fast(*arrays)
 
     def __call__(self, *args, **kwargs):
@@ -181,7 +181,7 @@ class Primitive:
         clean = watched and not has_nan(arguments)  # asked before: running statistics are written
         try:
             if away:
-                with self._common_place(values, arguments).active(self.name):
+                with self._common_place(values, arguments).active(self.name, arguments):
                     result = self._computed(arguments)
             else:
                 result = self._computed(arguments) if self.starred else self.forward(*arguments)

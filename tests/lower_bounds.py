@@ -11,5 +11,5 @@ from pathlib import Path
 project = tomllib.loads((Path(__file__).parents[1] / "pyproject.toml").read_text())["project"]
 extras = [project["optional-dependencies"][name] for name in sys.argv[1:]]
 for requirement in sum(extras, project["dependencies"]):
-    if found := re.match(r"([\w.-]+) *>= *([\d.]+)", requirement):
+    if found := re.match(r"([\w.-]+(?:\[[\w,-]+\])?) *>= *([\d.]+)", requirement):
         print("{}=={}".format(*found.groups()))

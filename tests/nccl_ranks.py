@@ -3,7 +3,7 @@
 import pytest
 
 from minigrad import device
-from minigrad.parallel import nccl, nccl_watch
+from minigrad.parallel import nccl_watch
 from minigrad.parallel.local import LocalTransport
 
 from .stand_in_gpus import gpus
@@ -23,8 +23,10 @@ def machine(monkeypatch):
             watches.append(self)
 
     monkeypatch.setattr(LocalTransport, "backend", "nccl")
-    monkeypatch.setattr(nccl, "Watch", Watch)
     with gpus(4) as found:
+        from minigrad.parallel import nccl
+
+        monkeypatch.setattr(nccl, "Watch", Watch)
         yield found
         for watch in watches:
             watch.close()

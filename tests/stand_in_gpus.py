@@ -2,7 +2,7 @@
 
 import contextlib
 
-from minigrad import device
+from minigrad import device, parallel
 from minigrad.device import places
 from minigrad_kernels.toolchain.cuda import memory
 
@@ -10,8 +10,8 @@ from . import standin
 
 __all__ = ["gpus"]
 
-NAMES = "cuda", "fetched", "graphs", "nccl"
-MODULES = tuple(f"minigrad.device.{name}" for name in NAMES)
+NAMES = {device: ("cuda", "fetched", "graphs"), parallel: ("nccl",)}  # modules that import CuPy, by their package
+MODULES = tuple(f"{package.__name__}.{name}" for package, names in NAMES.items() for name in names)
 
 
 @contextlib.contextmanager
@@ -20,8 +20,9 @@ def gpus(devices=2, **options):
 
     def forget():
         places._cuda.cache_clear()
-        for name in NAMES:
-            device.__dict__.pop(name, None)
+        for package, names in NAMES.items():
+            for name in names:
+                package.__dict__.pop(name, None)
         memory._kept.clear()  # tables on GPUs that are there no more
 
     with standin.installed(devices, forget=MODULES, **options) as machine:

@@ -72,6 +72,19 @@ def test_gpus_by_number_and_by_name(machine):
             minigrad.zeros(1, device=wrong)
 
 
+def test_a_process_that_chooses_its_gpu_uses_no_other(machine):
+    """Else the driver sets up GPU 0 for it, too."""
+    assert cuda.device_count() == 2 and not machine.contexts
+    cuda.set_device(1)
+    layer, x = nn.Linear(3, 2).to("cuda"), minigrad.ones(4, 3).to("cuda:1")
+    layer(x).sum().backward()
+    optim.SGD(layer.parameters(), lr=0.1).step()
+    cuda.synchronize()
+    assert layer.weight.device == "cuda:1" and cuda.current_device() == 1 and machine.contexts == {1}
+    with pytest.raises(RuntimeError, match="device is 'cuda:2', but the GPUs of this machine are"):
+        cuda.set_device(2)
+
+
 def test_without_a_gpu_the_error_says_why():
     with gpus(error=35):
         assert not cuda.is_available()

@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 
 import minigrad
-from minigrad import Tensor, graph, nn, no_grad, optim
+from minigrad import Tensor, device, graph, nn, no_grad, optim
+from minigrad.engine import write
 from minigrad.graph import CaptureError, capture
 from minigrad.nn import functional as F
 from minigrad_kernels.errors import KindError, StateError
@@ -256,6 +257,48 @@ def test_a_result_lies_where_the_next_call_writes(machine):
     second = double(x)
     assert second.data is first.data
     np.testing.assert_array_equal(first.numpy(), 2 * x.numpy())
+
+
+def test_operands_that_are_bound_anew_stay_for_the_graph(machine):
+    """What CuPy's own functions read: products with numbers of an operand, a choice, a sum into memory, a copy."""
+    box = {"w": there(3), "into": there(3)}
+
+    def work(x):
+        with no_grad():
+            total = minigrad.where(x > 0, x * box["w"], box["w"]) + box["w"].sum()
+            device.accumulate(write(box["into"]), box["w"].data)
+            return total + box["into"]
+
+    step, x = capture(work), there(3)
+    for _ in range(3):
+        step(x)
+    into = box["into"].numpy()
+    wanted = (np.where(x.numpy() > 0, x.numpy() * box["w"].numpy(), box["w"].numpy()) + box["w"].numpy().sum()) + (
+        into + box["w"].numpy()
+    )
+    kept, box["w"] = box["into"], there(3)
+    np.testing.assert_allclose(step(x).numpy(), wanted, rtol=1e-6)
+    assert step.graphs == 1 and kept is box["into"]
+
+
+def test_memory_that_is_free_while_a_graph_is_captured_stays_its_own():
+    """Without room CuPy's pool gives free blocks back and asks again: here those of captured work, so it may not."""
+
+    def work(x):
+        first = x * 2
+        total = first.sum()
+        del first
+        return minigrad.cat([x, x, x]).sum() + total
+
+    with gpus(1, capacity=1300 << 10):
+        x = Tensor(np.ones(1 << 16, np.float32)).to("cuda")
+        assert work(x).item() == 5 << 16
+        step = capture(work)
+        for _ in range(2):
+            assert step(x).item() == 5 << 16
+        with pytest.raises(MemoryError, match="cuda:0 is out of memory"):
+            step(x)
+        assert work(x).item() == 5 << 16
 
 
 def test_at_most_so_many_graphs_are_kept(machine):

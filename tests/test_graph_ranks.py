@@ -1,17 +1,25 @@
 """Captured training steps of several ranks: gradients travel within the graph, on NCCL's stream, and join again."""
 
+import os
+import threading
+import time
+
 import numpy as np
 import pytest
 
 import minigrad
 from minigrad import Tensor, data, device, nn, optim
-from minigrad.graph import capture
+from minigrad.graph import CaptureError, capture
 from minigrad.nn import functional as F
 from minigrad.parallel import DataParallel, ShardedOptimizer
-from minigrad.parallel.local import run_local
+from minigrad.parallel.communicator import Communicator
+from minigrad.parallel.errors import CommunicationError
+from minigrad.parallel.local import LocalTransport, run_local
+from minigrad.parallel.transport import FAILED
 from minigrad.train import fit
 
-from .nccl_ranks import machine
+from .nccl_ranks import calls, machine, own_gpu
+from .standin.nccl import state
 
 assert machine  # a fixture
 
@@ -81,3 +89,91 @@ def test_fit_on_ranks_by_graphs_trains_as_without(machine, shards, zero, options
     replayed = run_local(fitted, 2, False, shards, zero, options)
     assert eager == replayed and replayed[0] == replayed[1]
     assert machine.graph_launches
+
+
+# ---- what NCCL does not see ------------------------------------------------------------------------------------------
+
+
+def reducing(world, x):
+    """A captured sum over ranks, in a cycle of references as the replay of fit is."""
+    step = capture(lambda batch: world.all_reduce(x, order="native", label="w") * 0, device=f"cuda:{world.rank}")
+    step.itself = step
+    return step
+
+
+def test_ranks_agree_where_one_replays_and_another_does_not(machine):
+    """The last batch of rank 0 has another shape, so it runs eagerly; after it the ranks compare all that they did."""
+
+    def run(world):
+        x, y = (own_gpu(world)(np.ones(4, np.float32)) for _ in "xy")
+        step = reducing(world, x)
+        for size in (2, 2, 2, 2, 1 if world.rank == 0 else 2):
+            step(Tensor(own_gpu(world)(np.ones(size))))
+        world.broadcast(y, label="after")
+        return device.host(x).tolist()
+
+    assert run_local(run, 2) == [[32] * 4] * 2
+
+
+def test_what_goes_by_way_of_the_host_is_not_captured(machine):
+    def run(world):
+        seen = []
+        step = capture(lambda batch: (seen.append(world.all_reduce(np.ones(3))), batch * 1)[1])
+        batch = Tensor(own_gpu(world)(np.ones(2)))
+        for _ in range(2):
+            step(batch)
+        with pytest.raises(CaptureError, match="all_reduce goes by way of the host"):
+            step(batch)
+        return len(seen)
+
+    assert run_local(run, 2) == [2, 2]
+
+
+def test_a_group_ends_though_graphs_captured_it(machine):
+    """NCCL waits for all of them, so they are reset; their functions would begin anew."""
+
+    def run(world):
+        step, batch = reducing(world, own_gpu(world)(np.ones(4, np.float32))), Tensor(own_gpu(world)(np.ones(2)))
+        for _ in range(4):
+            step(batch)
+        return step, batch
+
+    before = time.monotonic()
+    steps = run_local(run, 2)
+    assert time.monotonic() - before < 5 and [calls(machine, rank)[-1].name for rank in (0, 1)] == ["destroy"] * 2
+    with pytest.raises(CommunicationError, match="the group of GPUs has ended"):
+        steps[1][0](steps[1][1])
+
+
+def test_a_group_that_does_not_end_is_left_in_time(machine):
+    """As where somebody else captured a collective."""
+    import cupy
+
+    world, x = Communicator(LocalTransport(), timeout=0.3), device.move(np.ones(3, np.float32), "cuda:0")
+    world.all_reduce(x, order="native")
+    with cupy.cuda.Stream(non_blocking=True) as stream:
+        stream.begin_capture()
+        world.all_reduce(x, order="native")
+        graph = stream.end_capture()
+    before = time.monotonic()
+    world.close()
+    assert time.monotonic() - before < 5 and "destroy" not in [call.name for call in calls(machine)]
+    del graph
+    while [call.name for call in calls(machine)][-1] != "destroy" and time.monotonic() < before + 9:
+        time.sleep(0.01)
+    assert [call.name for call in calls(machine)][-1] == "destroy"
+
+
+def test_a_replay_that_is_late_ends_the_process(machine, monkeypatch, capsys):
+    codes, ended = [], threading.Event()
+    monkeypatch.setattr(os, "_exit", lambda code: (codes.append(code), ended.set()))
+    world, x = Communicator(LocalTransport(), timeout=0.5), device.move(np.ones(3, np.float32), "cuda:0")
+    step, batch = reducing(world, x), Tensor(device.move(np.ones(2), "cuda:0"))
+    for _ in range(4):
+        step(batch)
+    world.collectives(x)._watch.drain()
+    state(machine).absent = True
+    step(batch)
+    assert ended.wait(20) and codes == [FAILED]
+    assert "a graph, its last collective here all_reduce(float32(3,)" in (said := capsys.readouterr().err)
+    assert said.endswith("label=w): rank 0: not done after 0.5 s\n") and calls(machine)[-1].name == "abort"

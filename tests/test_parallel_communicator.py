@@ -10,10 +10,12 @@ from minigrad import Tensor, device
 from minigrad.errors import KindError
 from minigrad.parallel import DeadlineError
 from minigrad.parallel.collectives import SMALL
+from minigrad.parallel.local import run_local
 from minigrad.parallel.sums import decoded, encoded
 
 from .collective_table import ROWS, check_row, run_row
 from .parallel_runs import on_ranks
+from .stand_in_gpus import gpus
 
 UFUNCS = {"sum": np.add, "mean": np.add, "max": np.maximum, "min": np.minimum}
 
@@ -270,3 +272,28 @@ def test_groups():
     assert on_ranks(run, 4) == [(1, 2, 3.0, 46.0), (0, 2, 3.0, 46.0), (1, 2, 7.0, 46.0), (0, 2, 7.0, 46.0)]
     with pytest.raises(KindError, match=r"split: key is 'a', wanted an integer or None"):
         on_ranks(lambda world: world.split(0, key="a"), 1)
+
+
+# ---- arrays of GPUs by way of the host ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("asynchronous", [False, True])
+def test_copies_of_a_thread_beside_go_on_the_callers_stream(asynchronous):
+    """Arrays of GPUs by way of the host: what the caller's stream wrote is there, and what comes is there for it."""
+
+    def run(world):
+        import cupy
+
+        with cupy.cuda.Device(world.rank):
+            x = device.move(np.ones(5000), f"cuda:{world.rank}")
+            stream = cupy.cuda.Stream(non_blocking=True)
+            stream.wait_event(cupy.cuda.get_current_stream().record())
+            with stream:
+                x *= 2
+                work = world.all_reduce(x, asynchronous=asynchronous)
+                x = work.wait() if asynchronous else work
+                x *= 3
+                return device.host(x)[0]
+
+    with gpus(2):
+        assert run_local(run, 2) == [12, 12]

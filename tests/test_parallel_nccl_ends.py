@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from minigrad import device
-from minigrad.parallel import nccl, nccl_watch
+from minigrad.parallel import nccl_watch
 from minigrad.parallel.communicator import Communicator
 from minigrad.parallel.errors import CommunicationError, DisagreementError
 from minigrad.parallel.local import LocalTransport, run_local
@@ -28,6 +28,8 @@ assert machine  # a fixture
 
 def words(monkeypatch):
     """Counts the words between ranks."""
+    from minigrad.parallel import nccl
+
     told = []
     compare = nccl.NcclCollectives._compare
     monkeypatch.setattr(nccl.NcclCollectives, "_compare", lambda self, what: (told.append(what), compare(self, what)))
@@ -48,7 +50,7 @@ def test_steps_that_repeat_need_no_words(machine, monkeypatch):
 
 
 def test_every_so_often_the_ranks_compare_in_any_case(machine, monkeypatch):
-    monkeypatch.setattr(nccl, "OFTEN", 10)
+    monkeypatch.setattr("minigrad.parallel.nccl.OFTEN", 10)
     told = words(monkeypatch)
     run_local(lambda world: [world.broadcast(own_gpu(world)(np.ones(4))) for _ in range(40)], 2)
     assert len(told) == 2 * (2 + 4)
@@ -113,13 +115,13 @@ def test_two_ranks_on_one_gpu_are_refused(machine, monkeypatch):
 
 
 def test_nccl_that_is_missing_or_old(machine, monkeypatch):
-    from minigrad.device import nccl as binding
+    from minigrad.parallel import nccl
 
     world, x = Communicator(LocalTransport()), device.move(np.ones(3), "cuda:0")
     state(machine).version = 21700
     with pytest.raises(RuntimeError, match="NCCL is 21700, wanted 21801 .* pip install -U nvidia-nccl-cu13"):
         world.all_reduce(x)
-    monkeypatch.setattr(binding.nccl, "available", False)
+    monkeypatch.setattr(nccl.nccl, "available", False)
     with pytest.raises(RuntimeError, match="not installed; pip install nvidia-nccl-cu13, or take backend='host'"):
         world.all_reduce(x)
     by_host = Communicator(LocalTransport(), backend="host")
@@ -129,15 +131,15 @@ def test_nccl_that_is_missing_or_old(machine, monkeypatch):
 def test_nccl_fails(machine):
     world, x = Communicator(LocalTransport()), device.move(np.ones(3), "cuda:0")
     world.all_reduce(x)
-    world.collectives(x).nccl.abort()
+    world.collectives(x).nccl.group.destroy()
     with pytest.raises(CommunicationError, match=r"label=\): rank 0: NCCL failed: NCCL_ERROR_INVALID_ARGUMENT"):
         world.all_reduce(x, order="native")
 
 
 def test_sums_in_order_are_not_captured(machine, monkeypatch):
-    from minigrad.device import nccl as binding
+    from minigrad.parallel import nccl
 
-    monkeypatch.setattr(binding.Nccl, "is_captured", lambda self: True)
+    monkeypatch.setattr(nccl.Nccl, "is_captured", lambda self: True)
 
     def run(world):
         x = own_gpu(world)(np.ones(10))
@@ -157,7 +159,8 @@ def watched(machine, monkeypatch, capsys, timeout, spoil):
     monkeypatch.setattr(os, "_exit", lambda code: (codes.append(code), ended.set()))
     world, x = Communicator(LocalTransport(), timeout=timeout), device.move(np.ones(3, np.float32), "cuda:0")
     world.all_reduce(x, order="native")
-    spoil()
+    world.collectives(x)._watch.drain()
+    spoil(world)
     begun = time.monotonic()
     world.all_reduce(x, order="native", label="late", asynchronous=True)
     assert ended.wait(20)
@@ -165,7 +168,7 @@ def watched(machine, monkeypatch, capsys, timeout, spoil):
 
 
 def test_a_collective_that_is_late_ends_the_process(machine, monkeypatch, capsys):
-    codes, said, names, seconds = watched(machine, monkeypatch, capsys, 0.5, lambda: setattr(state(), "absent", True))
+    codes, said, names, seconds = watched(machine, monkeypatch, capsys, 0.5, lambda _: setattr(state(), "absent", True))
     assert codes == [FAILED] and names[-1] == "abort" and 0.5 <= seconds < 5
     assert said == "all_reduce(float32(3,), sum, native, wire=None, label=late): rank 0: not done after 0.5 s\n"
 
@@ -176,22 +179,54 @@ def test_a_call_that_does_not_come_back_ends_the_process(machine, monkeypatch, c
     monkeypatch.setattr(os, "_exit", lambda code: (codes.append(code), ended.set()))
     monkeypatch.setattr(nccl_watch.Calling, "mercy", 0.1)
     world, x = Communicator(LocalTransport(), timeout=0.3), device.move(np.ones(3, np.float32), "cuda:0")
-    from minigrad.device import nccl as binding
+    from minigrad.parallel import nccl
 
-    connect = binding.Nccl.connect
-    monkeypatch.setattr(binding.Nccl, "connect", lambda self, *words: (ended.wait(20), connect(self, *words)))
+    connect = nccl.Nccl.connect
+    monkeypatch.setattr(nccl.Nccl, "connect", lambda self, *words: (ended.wait(20), connect(self, *words)))
     world.all_reduce(x, label="first")
     assert codes == [FAILED]
     assert capsys.readouterr().err.endswith("label=first): rank 0: not done after 0.3 s\n")
 
 
 def test_an_error_of_nccl_ends_the_process(machine, monkeypatch, capsys):
-    def spoil():
+    def spoil(world):
         state().absent, state().error = True, 6
 
     codes, said, names, seconds = watched(machine, monkeypatch, capsys, 60, spoil)
     assert codes == [FAILED] and names[-1] == "abort" and seconds < 5
     assert "label=late): rank 0: the GPU or NCCL failed: NCCL_ERROR_REMOTE_ERROR" in said
+
+
+def test_an_error_of_the_gpu_ends_the_process(machine, monkeypatch, capsys):
+    """CuPy's Event.done says no more than that its work has not ended."""
+    spoil = lambda world: setattr(machine, "failed", 700)
+    codes, said, _, seconds = watched(machine, monkeypatch, capsys, 60, spoil)
+    assert codes == [FAILED] and seconds < 5
+    assert "label=late): rank 0: the GPU or NCCL failed: cudaErrorIllegalAddress" in said
+
+
+def test_a_collective_to_which_the_gpu_does_not_come_ends_the_process(machine, monkeypatch, capsys):
+    codes, said, _, seconds = watched(machine, monkeypatch, capsys, 0.1, lambda world: machine.endless.add(0))
+    assert codes == [FAILED] and 1 <= seconds < 5 and said.endswith("rank 0: the GPU did not come to it\n")
+
+
+def test_the_reason_of_another_rank_ends_a_process_that_waits_for_its_gpu(machine, monkeypatch, capsys):
+    def spoil(world):
+        state().absent = True
+        world.transport.abort("rank 1 ended: KeyError: a mistake")
+
+    codes, said, names, seconds = watched(machine, monkeypatch, capsys, 60, spoil)
+    assert codes == [FAILED] and names[-1] == "abort" and nccl_watch.GRACE <= seconds < 10
+    assert said.endswith("label=late): rank 0: rank 1 ended: KeyError: a mistake\n")
+
+
+def test_threads_of_a_rank_use_its_gpu_alone(machine):
+    """A thread that chooses none would make a context on GPU 0."""
+    world, x = Communicator(LocalTransport()), device.move(np.ones(3), "cuda:2")
+    world.all_reduce(x, order="native")
+    world.close()
+    assert {number for _, number in machine.asked} == {2} and calls(machine)[-1].name == "destroy"
+    assert len({thread for thread, _ in machine.asked}) == 2
 
 
 STUCK = """
@@ -228,14 +263,52 @@ def test_an_abort_ends_what_waits_on_the_gpu(machine):
     assert [call.name for call in calls(machine)][-1] == "abort"
 
 
+def test_an_abort_that_takes_time_is_the_only_end(machine, monkeypatch):
+    """Two calls that end one group at once would free it twice, which the stand-in refuses."""
+    from minigrad.parallel import nccl
+
+    monkeypatch.setattr(nccl, "GRACE", 0.2)
+    world, x = Communicator(LocalTransport()), device.move(np.ones(3), "cuda:0")
+    world.all_reduce(x, order="native")
+    graphs = world.collectives(x).nccl.group.graphs
+    graphs.add(graph := threading.Event())  # as one that captured a call
+    world.abort("a mistake")
+    world.close()
+    assert "abort" not in [call.name for call in calls(machine)]
+    del graph
+    while [call.name for call in calls(machine)][-1] != "abort":
+        time.sleep(0.01)
+    assert "destroy" not in [call.name for call in calls(machine)]
+    with pytest.raises(CommunicationError, match="the group of GPUs has ended"):
+        world.all_reduce(x, order="native")
+
+
+def test_groups_end_with_their_world_and_share_its_stream(machine):
+    def run(world):
+        group, x = world.split(world.rank % 2), own_gpu(world)(np.full(5, world.rank))
+        for one in (world, group, world):
+            one.all_reduce(x, order="native")
+        with pytest.raises(KeyError), group.split(0) as inner:
+            inner.all_reduce(x, order="native")
+            world.barrier()
+            raise KeyError("all groups of the rank end")
+
+    run_local(run, 4)
+    for number in range(4):
+        own = [call for call in state(machine).calls if call.device == number]
+        assert [call.name for call in own if not call.stream] == ["abort"] * 3
+        assert len({call.stream for call in own if call.stream}) == 1
+
+
 def test_groups_have_communicators_of_their_own(machine):
     def run(world):
         group = world.split(world.rank % 2)
         return device.host(group.all_reduce(own_gpu(world)(np.full(5, world.rank)), order="native"))[0]
 
     assert run_local(run, 4) == [2, 4, 2, 4]
+    assert [call.name for call in state(machine).calls].count("destroy") == 4
 
 
-def test_the_module_alone_imports_no_cupy():
-    code = "import sys, minigrad.parallel.nccl; assert 'cupy' not in sys.modules"
+def test_the_package_alone_imports_no_cupy():
+    code = "import sys, minigrad.parallel; assert 'cupy' not in sys.modules"
     subprocess.run([sys.executable, "-c", code], env=environment(), check=True)

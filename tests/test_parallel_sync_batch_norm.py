@@ -7,11 +7,13 @@ import pytest
 
 import minigrad
 from minigrad import Tensor, grad, nn, optim
+from minigrad import device as devices
 from minigrad.errors import KindError, ShapeError
+from minigrad.graph import capture
 from minigrad.nn import functional as F
 from minigrad.parallel.data_parallel import DataParallel
 from minigrad.parallel.errors import DeadlineError, DisagreementError
-from minigrad.parallel.local import run_local
+from minigrad.parallel.local import LocalTransport, run_local
 from minigrad.parallel.sync_batch_norm import SyncBatchNorm
 from minigrad.parallel.transport import deadline_after
 from minigrad_kernels.toolchain import set_threads, threads
@@ -286,6 +288,35 @@ def test_it_runs_on_gpus():
     for ones, others in zip(found, wanted, strict=True):
         for one, other in zip(ones, others, strict=True):
             np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-5)
+
+
+def test_it_becomes_part_of_a_graph(monkeypatch):
+    """No rank reads a value on the host, also one with a single element a channel."""
+    rows = numbers((6, CHANNELS, 1, 1), "float32"), numbers((6, CHANNELS, 1, 1), "float32", seed=1)
+
+    def run(world, wrap):
+        place, own = f"cuda:{world.rank}", slice(0, 5) if world.rank == 0 else slice(5, 6)
+        with devices.place(place).active():
+            layer = SyncBatchNorm.convert(layers({}, "float32"), world).to(place)
+
+            @wrap
+            def step(x, g):
+                layer.zero_grad()
+                out = layer(x)
+                (out * g).sum().backward()
+                return out.detach()
+
+            for scale in (1, 2, 3, 4):
+                out = step(*(Tensor(scale * values[own]).to(place) for values in rows)).numpy()
+            return [out, *(t.detach().numpy() for t in (layer.weight.grad, layer.running_mean, layer.running_var))]
+
+    monkeypatch.setattr(LocalTransport, "backend", "nccl")
+    with gpus(2) as machine:
+        eager = run_local(run, 2, lambda function: function, timeout=LIMIT)
+        replayed = run_local(run, 2, capture, timeout=LIMIT)
+        assert len(machine.graph_launches) == 4
+    for one, other in zip(eager, replayed, strict=True):
+        assert [x.tobytes() for x in one] == [x.tobytes() for x in other]
 
 
 # ---- with DataParallel -----------------------------------------------------------------------------------------------

@@ -1,5 +1,7 @@
 """fit on a GPU of the stand-in: updates by graphs train as those started from Python do, and losses come later."""
 
+import gc
+
 import numpy as np
 import pytest
 
@@ -62,6 +64,19 @@ def test_updates_by_graphs_train_as_eager_ones(machine):
     # Two runs and a capture of each size of batch; then Python starts nothing, the batch is made by the graph, too.
     assert [count for count, many in zip(watch.counts, watched.counts, strict=True) if count < many] == [0] * 3
     assert len(machine.graph_launches) == 5
+
+
+def test_graphs_go_with_the_training(machine):
+    """At once: no cycle of references keeps them, and the memory that is theirs, until garbage is collected."""
+    from minigrad.device.graphs import Graph
+
+    gc.collect()
+    gc.disable()
+    try:
+        assert len(machine.graph_launches) == 0 and trained(machine, False, epochs=2, asks=None)
+        assert machine.graph_launches and not [one for one in gc.get_objects() if isinstance(one, Graph)]
+    finally:
+        gc.enable()
 
 
 def test_a_scaled_loss_in_graphs(machine):

@@ -105,7 +105,11 @@ class Ranks:
             return name
         from .. import cuda
 
-        return f"cuda:{there.local_rank % max(cuda.device_count(), 1)}"
+        count = cuda.device_count()
+        name = f"cuda:{there.local_rank % max(count, 1)}"
+        if count:
+            cuda.set_device(name)
+        return name
 
     def greatest(self, number):
         """The greatest of the integers from 0 to 255 that the ranks give."""

@@ -197,7 +197,7 @@ def accumulate(total, value):
             f"backward: a gradient on {place_of(value).name} cannot be added to .grad on {there.name}; "
             "move a Tensor by .to(), or set its .grad to None where .data became an array of another device"
         )
-    with there.active():
+    with there.active(values=(total, value)):
         there.module.add(total, value, out=total)
 
 

@@ -190,7 +190,7 @@ def fill(array, value):
         value = np.full((), value, array.dtype)[()]
     except (OverflowError, ValueError) as error:
         raise ShapeError(f"full: value is {value}, which does not fit in {array.dtype}") from error
-    with place_of(array).active():
+    with place_of(array).active(values=(array,)):
         array.fill(value)
 
 
@@ -253,7 +253,7 @@ def copyto(out, array):
         np.copyto(out, array, casting="unsafe")
         return
     there = place_of(array)
-    with there.active():
+    with there.active(values=(out, array)):
         there.module.copyto(out, array, casting="unsafe")
 
 

@@ -4,6 +4,7 @@ Work goes to CuPy's current stream and memory comes from CuPy's pool, which hand
 for which it was allocated. Arrays come to the host by synchronous copies; those wait for the stream.
 """
 
+import contextlib
 import functools
 import gc
 import re
@@ -147,8 +148,18 @@ class Gpu(Place):
             owned = cupy.cuda.UnownedMemory(memory.ptr, 8, memory, number)
             self.wrong = cupy.ndarray((1,), np.int64, cupy.cuda.MemoryPointer(owned, 0))
 
-    def active(self, name=""):
+    def active(self, name="", values=()):
+        if values and (recorder := capturing.get()) is not None:
+            recorder.hold(values)
         return _Active(self, name if name and marking.get() else "")
+
+    @contextlib.contextmanager
+    def _active_on(self, stream):
+        with self.active(), stream:
+            yield
+
+    def lent(self):
+        return functools.partial(self._active_on, cupy.cuda.get_current_stream(self.number))
 
     # ---- memory --------------------------------------------------------------------------------------------------
 

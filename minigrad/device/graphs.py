@@ -1,6 +1,7 @@
 """Graphs of CUDA through CuPy: capturing the work of a thread on one GPU, with memory that is the graph's alone."""
 
 import contextlib
+import gc
 
 import cupy
 import numpy as np
@@ -11,6 +12,8 @@ from . import arrays
 
 __all__ = ["Draws", "Graph"]
 
+NO_MEMORY = 2  # cudaErrorMemoryAllocation
+
 
 class _Private(cupy.cuda.UnownedMemory):
     """A block of a graph's pool. It keeps the pool, too: CuPy's blocks do not, and arrays may outlive the graph."""
@@ -20,17 +23,38 @@ class Graph:
     """The work that was done inside of recording(), as often as launch() asks for it.
 
     Its memory comes from a pool of its own, which goes with it, and with the last array there.
+
+    begun, ended    events around the latest launch
     """
 
     def __init__(self, place):
         self.place, self._graph, self._last = place, None, None
+        self.begun = self.ended = None
         with place.active():
-            self.pool = cupy.cuda.MemoryPool()
+            self.pool = cupy.cuda.MemoryPool(self._from_driver)
+            self.pool.set_limit(size=0)  # at a limit, too, a pool gives back what is free
             self.stream = cupy.cuda.Stream(non_blocking=True)
             self.beside = cupy.cuda.Stream(non_blocking=True)  # for what is there before the first launch
-            self._ended = cupy.cuda.Event(disable_timing=True)
 
     # ---- memory ------------------------------------------------------------------------------------------------------
+
+    @staticmethod
+    def _from_driver(nbytes):
+        """Memory for the pool.
+
+        Where the driver has none, CuPy's pool would give back its free blocks and ask again. But captured work uses
+        those. So the error that it waits for becomes another one, and the pool of all others gives back instead.
+        """
+        for last in (False, True):
+            try:
+                return cupy.cuda.MemoryPointer(cupy.cuda.Memory(nbytes), 0)
+            except cupy.cuda.runtime.CUDARuntimeError as error:
+                if error.status != NO_MEMORY:
+                    raise
+                if last:
+                    raise cupy.cuda.memory.OutOfMemoryError(nbytes, 0) from error
+            gc.collect()
+            cupy.get_default_memory_pool().free_all_blocks()
 
     def _take(self, nbytes):
         taken = self.pool.malloc(nbytes)
@@ -78,11 +102,20 @@ class Graph:
                 raise
             self._graph = self.stream.end_capture()
 
+    @property
+    def ready(self):
+        """Whether it can be launched."""
+        return self._graph is not None
+
+    def reset(self):
+        """Give up what was recorded; its memory stays as long as arrays there do."""
+        self._graph = None
+
     def follow(self):
         """Have the current stream wait for the launch before, which shares its memory with what is next."""
         stream = cupy.cuda.get_current_stream()
         if self._last is not None and self._last != stream.ptr:
-            stream.wait_event(self._ended)
+            stream.wait_event(self.ended)
 
     def launch(self, copies):
         """Copy dense arrays, pairs (to, from) that lie alike, and start the graph, on the current stream."""
@@ -91,8 +124,10 @@ class Graph:
             for target, source in copies:
                 if source is not target and source.nbytes:
                     target.data.copy_from_device_async(source.data, source.nbytes, stream)
+            self.begun, self.ended = (cupy.cuda.Event(disable_timing=True) for _ in range(2))
+            self.begun.record(stream)
             self._graph.launch(stream)
-            self._ended.record(stream)
+            self.ended.record(stream)
             self._last = stream.ptr
 
     def draws(self, generator):

@@ -8,7 +8,9 @@ A place is an object that says what differs between devices:
                     of the device
     upload          a NumPy array -> an equal array there, lying alike, in memory of its own
     download        an array there -> an equal NumPy array, lying alike, in memory of its own
-    active          (name of the work) -> a context in which work on arrays there is done
+    active          (name of the work, values) -> a context in which work on arrays there is done; a graph that is
+                    recorded holds the arrays among the values, which the work reads or writes
+    lent            makes contexts in which another thread works there as this one does now: on its stream
     wait            wait for all that the device was told to do
     synchronize     wait, then raise what the device has reported
     wrong           an array of one int64 there, into which kernels write labels that are out of range; see labels.py
@@ -84,7 +86,9 @@ class Place:
     def download(self, array):
         return array
 
-    def active(self, name=""):
+    lent = staticmethod(lambda: contextlib.nullcontext)
+
+    def active(self, name="", values=()):
         return contextlib.nullcontext()
 
     def wait(self):
@@ -152,7 +156,7 @@ def there(function):
             if type(array) is np.ndarray:
                 break
             if is_array(array):
-                with place_of(array).active():
+                with place_of(array).active(values=(*args, *options.values())):
                     return function(*args, **options)
         return function(*args, **options)
 

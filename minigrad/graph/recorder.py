@@ -30,7 +30,7 @@ class NotCapturable(StateError):
 class Recorder:
     """What minigrad_kernels.toolchain.capture describes, and what the engine tells besides.
 
-    notes       (again, undo, check) of the host's share, in order
+    notes       (again, undo, check, after) of the host's share, in order
     leaves      {Tensor: (its gradient before, whether the function added to that)}
     written     {Tensor whose memory the graph writes: that array}
     """
@@ -41,8 +41,16 @@ class Recorder:
 
     # ---- for kernels -----------------------------------------------------------------------------------------------
 
-    def hold(self, arrays):
-        self.held += [array for array in arrays if not self.graph.owns(array)]
+    def hold(self, values):
+        for value in values:
+            value = getattr(value, "_data", value)
+            if isinstance(value, tuple | list):
+                self.hold(value)
+            elif device.is_array(value) and device.place_of(value) is self.place and not self.graph.owns(value):
+                self.held.append(value)
+
+    def keep(self, thing):
+        self.held.append(thing)
 
     def upload(self, array):
         made = self.graph.upload(array)
@@ -52,8 +60,8 @@ class Recorder:
     def write(self, target, values):
         self.graph.write(target, values)
 
-    def note(self, again, undo=None, check=None):
-        self.notes.append((again, undo, check))
+    def note(self, again=None, undo=None, check=None, after=None):
+        self.notes.append((again, undo, check, after))
 
     # ---- for the engine --------------------------------------------------------------------------------------------
 
@@ -89,7 +97,7 @@ class Recorder:
 
     def undo(self):
         """Take back what the host did."""
-        for _, undo, _ in reversed(self.notes):
+        for _, undo, _, _ in reversed(self.notes):
             if undo is not None:
                 undo()
         for leaf, (before, _) in self.leaves.items():
@@ -127,16 +135,17 @@ class Replay:
     def __init__(self, recorder, inputs, result):
         self.graph, self.inputs, self.result = recorder.graph, inputs, result
         self.held, self.written = recorder.held, recorder.written
-        self._again = [again for again, _, _ in recorder.notes if again is not None]
-        self._checks = [check for _, _, check in recorder.notes if check is not None]
+        again, _, checks, after = zip(*recorder.notes, strict=True) if recorder.notes else [()] * 4
+        self._again, self._checks, self._after = (list(filter(None, calls)) for calls in (again, checks, after))
         self._gradients = [(leaf, leaf.grad) for leaf in recorder.leaves]
         self._added = [(leaf, before.data) for leaf, (before, added) in recorder.leaves.items() if added]
         self._draws = list(recorder.draws.values())
 
     def holds(self):
-        """Whether what the graph reads and writes still is where it was."""
+        """Whether there is a graph, and what it reads and writes still is where it was."""
         return (
-            all(tensor.data is array for tensor, array in self.written.items())
+            self.graph.ready
+            and all(tensor.data is array for tensor, array in self.written.items())
             and all(leaf.grad is not None and leaf.grad.data is array for leaf, array in self._added)
             and all(check() for check in self._checks)
         )
@@ -156,6 +165,8 @@ class Replay:
         """Copy the arguments to their places and start the graph."""
         pairs = [(own.data, given.data) for own, given in zip(self.inputs, tensors, strict=True)]
         self.graph.launch([(own, device.contiguous(given, device.order_of(own))) for own, given in pairs])
+        for call in self._after:
+            call(self.graph)
         for draws in self._draws:
             draws.passed()
         return mapped(self.result, lambda tensor: tensor)

@@ -25,6 +25,7 @@ import contextvars
 import numpy as np
 
 from minigrad_kernels.errors import KindError, ShapeError, StateError
+from minigrad_kernels.toolchain.capture import capturing
 
 from ..device import is_floating, place_of
 from ..modes import is_deterministic
@@ -59,7 +60,7 @@ class Communicator:
         self.transport = transport
         self.exchange = Exchange(transport, members, group, timeout)
         self.rank, self.size = self.exchange.rank, self.exchange.size
-        self.backend, self._is_part = backend or transport.backend, False
+        self.backend, self._whole, self._parts = backend or transport.backend, None, []
         self.closed, self._models = False, 0
         self._on_host, self._on_gpus = HostCollectives(self.exchange), {}
 
@@ -116,7 +117,17 @@ class Communicator:
     def _start(self, flat, run, value, asynchronous):
         """Do run(collectives) for an array of this kind: now, or beside the caller after what was begun before."""
         collectives = self.collectives(flat)
-        return collectives.start(lambda: run(collectives), value, asynchronous)
+        if collectives is not self._on_host:
+            return collectives.start(lambda: run(collectives), value, asynchronous)
+        if self.size > 1 and (recorder := capturing.get()) is not None:
+            recorder.refuse("goes by way of the host, once for a graph and not each time that it is launched")
+        lent = place_of(flat).lent()
+
+        def on_callers_stream():
+            with lent():
+                run(collectives)
+
+        return collectives.start(on_callers_stream, value, asynchronous)
 
     def collectives(self, flat):
         """What does the collectives on arrays like this one. Errors: RuntimeError where NCCL is wanted and missing."""
@@ -132,7 +143,7 @@ class Communicator:
     # ---- from one rank to another --------------------------------------------------------------------------------
 
     def send(self, array, to, tag=0):
-        """Send an array to a rank; returns a Work, after whose wait() the array may change."""
+        """Send an array to a rank, by way of the host; returns a Work, after whose wait() the array may change."""
         self._check_message("send", "to", to, tag)
         flat = on_host(flat_of("send", "array", array, False))
         return Sent(self.exchange.post(to, tag, words(array), flat), array, self.timeout)
@@ -211,7 +222,8 @@ class Communicator:
         )
         members = [self.exchange.members[r] for r in ranks]
         part = type(self)(self.transport, members, group, self.exchange.seconds, self.backend)
-        part._is_part = True
+        part._whole = self._whole or self
+        part._whole._parts.append(part)
         return part
 
     def count_model(self):
@@ -222,12 +234,16 @@ class Communicator:
     def abort(self, reason):
         """End communication for all ranks, each of which gets a CommunicationError with the reason."""
         self.transport.abort(f"rank {self.exchange.members[self.rank]} ended: {reason}")
-        for collectives in self._on_gpus.values():
-            collectives.abort()
+        whole = self._whole or self
+        for one in (whole, *whole._parts):
+            for collectives in one._on_gpus.values():
+                collectives.abort()
 
     def close(self):
-        """End it in good order, after all that was begun; a group that split() made ends alone."""
+        """End it in good order, after all that was begun, and all groups that split() made; such a group ends alone."""
         self.closed = True
+        for part in self._parts:
+            part.close()
         for collectives in (*self._on_gpus.values(), self._on_host):
             collectives.close()
         if not self.exchange.group:

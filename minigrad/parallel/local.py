@@ -70,6 +70,8 @@ class LocalTransport(Transport):
         if self.rank in self.mail.gone:
             raise CommunicationError(f"rank {self.rank}: its transport is closed")
 
+    check = _check_open  # what a thread that looks on asks
+
     def abort(self, reason):
         self.mail.end(reason)
 

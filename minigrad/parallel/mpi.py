@@ -178,6 +178,8 @@ class MpiTransport(Transport):
         if self._reason:
             raise CommunicationError(self._reason)
 
+    check = _hear  # what a thread that looks on asks
+
     def _tell(self, kind, text=""):
         text = text.encode()[:WORDS].decode(errors="ignore").encode()
         with self._posting:

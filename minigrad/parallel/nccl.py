@@ -1,22 +1,33 @@
-"""Collectives between GPUs by NCCL, on a stream of their own beside the one that computes.
+"""Collectives between GPUs by CuPy's NCCL, on a stream of their own beside the one that computes.
 
 A collective waits, by an event, for what the caller's current stream was told before; wait() of its Work lets the
-current stream go on after it. The host never waits for the GPU, and goes on at once.
+current stream go on after it. The host never waits for the GPU, and goes on at once. All groups of a rank share one
+stream on a GPU: two collectives at once could each hold what the other waits for.
 
 order   "native": NCCL's sums, which drop NaN from the largest and the smallest; "fixed", and with a wire: each rank
         gets one part of the array of all others, adds pairwise, and all gather the parts, with the bits of the host
 
 NCCL compares nothing between ranks, and a rank that waits in vain waits for ever. So ranks first tell one another what
 they are about to do, by way of the host. What a training step does again and again is told once: two calls that
-followed one another before need no word, but every so often, and with every word, the ranks compare all they did. And
-a thread looks on: where a collective is late or failed, it says which and ends the process, for a host that waits for
-a GPU cannot be woken.
+followed one another before need no word, but every so often, and with every word, the ranks compare all they did. A
+collective in a graph of minigrad.graph.capture counts each time that the graph is launched. And a thread looks on
+(nccl_watch.py): where a collective or such a graph is late or failed, it says which and ends the process. A graph that
+somebody else captures is neither counted nor watched.
 """
 
+import contextlib
+import enum
+import functools
+import os
+import platform
 import threading
+import warnings
+import weakref
 import zlib
 
+import cupy
 import numpy as np
+from cupy.cuda import runtime
 
 from minigrad_kernels.errors import StateError
 from minigrad_kernels.toolchain.capture import capturing
@@ -25,12 +36,176 @@ from .. import device
 from .arrays import store
 from .collectives import SMALL, HostCollectives
 from .errors import CommunicationError, DisagreementError
-from .nccl_watch import GRACE, Calling, Started, Watch
+from .nccl_watch import GRACE, Calling, Started, Watch, within
 from .sums import decoded, encoded
 
-__all__ = ["NcclCollectives"]
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore")  # of CuPy where the library is missing, which `version` says with an error
+    from cupy.cuda import nccl
 
+__all__ = ["Nccl", "NcclCollectives", "State", "version"]
+
+OLDEST = 21801  # 2.18.1
+SHARING = 23000  # 2.30.0: from there on several ranks may be told to share a GPU
 OFTEN = 256  # calls after which the ranks compare in any case
+URGENT = -1  # the priority of a stream whose kernels go first
+PASSED, NOT_READY = 0, 600  # of cudaEventQuery
+TYPES = {"b": "INT8", "B": "UINT8", "i": "INT32", "I": "UINT32", "l": "INT64", "L": "UINT64", "q": "INT64"}
+TYPES |= {"Q": "UINT64", "e": "FLOAT16", "f": "FLOAT32", "d": "FLOAT64", "E": "BFLOAT16"}
+OPS = {"sum": "SUM", "mean": "AVG", "max": "MAX", "min": "MIN"}
+
+_streams: "weakref.WeakKeyDictionary" = weakref.WeakKeyDictionary()  # {transport: {GPU: stream}}
+
+
+def version():
+    """NCCL's version as a number: 23203 is 2.32.3.
+
+    Errors  RuntimeError where NCCL is missing or too old
+    """
+    package = f"nvidia-nccl-cu{runtime.runtimeGetVersion() // 1000}"
+    if not nccl.available:
+        raise StateError(f"NCCL is not installed; pip install {package}, or take backend='host'")
+    found = nccl.get_version()
+    if found < OLDEST:
+        raise StateError(f"NCCL is {found}, wanted {OLDEST} (2.18.1) or newer; pip install -U {package}")
+    return found
+
+
+class State(enum.Enum):
+    """Where a rank of a group stands. What may follow:
+
+    NEW     connect() makes it OPEN, end() ENDED
+    OPEN    collectives; end() makes it ENDED, and that call alone tears the group down
+    ENDED   nothing
+    """
+
+    NEW = "is not connected"
+    OPEN = "is open"
+    ENDED = "has ended"
+
+
+class Nccl:
+    """One GPU as a rank of a group: the few calls of NCCL, on flat arrays and on the stream. They return at once.
+
+    stream  on which it communicates: it does not wait for others by itself, and goes before them where both could run
+    graphs  those that captured a collective: NCCL keeps a group as long as they live
+    """
+
+    errors = getattr(nccl, "NcclError", ())
+
+    def __init__(self, gpu, transport):
+        self.gpu, self.state, self.graphs = gpu, State.NEW, weakref.WeakSet()
+        self._group, self._changing = None, threading.Lock()
+        streams = _streams.setdefault(transport, {})
+        if gpu not in streams:
+            with gpu.active():
+                streams[gpu] = cupy.cuda.Stream(non_blocking=True, priority=URGENT)
+        self.stream = streams[gpu]
+
+    # ---- from the first call to the end ----------------------------------------------------------------------------
+
+    @property
+    def address(self):
+        """Host and bus of the GPU, which tell it from all others."""
+        return f"{platform.node()} {cupy.cuda.Device(self.gpu.number).pci_bus_id}"
+
+    def connect(self, size, key, rank):
+        """Wait, without a limit, for the other ranks that know the key."""
+        with self.gpu.active():
+            self._group = nccl.NcclCommunicator(size, key, rank)
+        with self._changing:
+            if self.state is State.NEW:
+                self.state = State.OPEN
+
+    @property
+    def group(self):
+        if self.state is not State.OPEN:
+            raise CommunicationError(f"the group of GPUs {self.state.value}")
+        return self._group
+
+    def check(self):
+        """Raise one of `errors` if something went wrong that no call could report."""
+        if self.state is State.OPEN:
+            self._group.check_async_error()
+
+    def end(self, how, seconds):
+        """Leave the group by "destroy", or by "abort" where others may be missing; wait for that only so long.
+
+        Both wait for the graphs that captured a collective, so those are reset.
+        """
+        with self._changing:
+            before, self.state = self.state, State.ENDED
+        if before is State.OPEN:
+            steps = [self._reset, lambda: self._leave(how)]
+            if how == "destroy":  # nothing goes on: the graphs go first, and at once
+                within(seconds, steps.pop(0))
+            within(seconds, *steps)  # an abort ends what graphs wait for, and waits for them
+
+    def _reset(self):
+        with self.gpu.active():
+            for graph in list(self.graphs):
+                graph.reset()
+
+    def _leave(self, how):
+        with self.gpu.active():
+            getattr(self._group, how)()
+
+    # ---- streams and events ----------------------------------------------------------------------------------------
+
+    @contextlib.contextmanager
+    def active(self):
+        """What is done inside is done on the stream."""
+        with self.gpu.active(), self.stream:
+            yield
+
+    def reached(self):
+        """An event that ends when the current stream has come to this point."""
+        return cupy.cuda.get_current_stream().record(cupy.cuda.Event(disable_timing=True))
+
+    def wait_for(self, event):
+        """Let the current stream go on only after an event."""
+        cupy.cuda.get_current_stream().wait_event(event)
+
+    def has_passed(self, event):
+        """Whether an event has ended. Errors: those of the GPU, of which CuPy's Event.done says nothing."""
+        status = runtime.eventQuery(event.ptr)
+        if status not in (PASSED, NOT_READY):
+            raise runtime.CUDARuntimeError(status)
+        return status == PASSED
+
+    def is_captured(self):
+        """Whether what is done on the current stream becomes part of a graph."""
+        return cupy.cuda.get_current_stream().is_capturing()
+
+    # ---- collectives -----------------------------------------------------------------------------------------------
+
+    def all_reduce(self, flat, op):
+        self.group.allReduce(flat.data.ptr, flat.data.ptr, flat.size, *_codes(flat, op), self.stream.ptr)
+
+    def reduce_scatter(self, part, flat, op):
+        self.group.reduceScatter(flat.data.ptr, part.data.ptr, part.size, *_codes(part, op), self.stream.ptr)
+
+    def all_gather(self, whole, flat):
+        self.group.allGather(flat.data.ptr, whole.data.ptr, flat.nbytes, nccl.NCCL_UINT8, self.stream.ptr)
+
+    def broadcast(self, flat, root):
+        pointer = flat.data.ptr
+        self.group.broadcast(pointer, pointer, flat.nbytes, nccl.NCCL_UINT8, root, self.stream.ptr)
+
+    def exchange(self, sent, received):
+        """Send arrays to ranks while others come from there: {rank: array} of both; empty ones do not travel."""
+        nccl.groupStart()
+        try:
+            for call, arrays in ((self.group.send, sent), (self.group.recv, received)):
+                for rank, array in arrays.items():
+                    if array.nbytes:
+                        call(array.data.ptr, array.nbytes, nccl.NCCL_UINT8, rank, self.stream.ptr)
+        finally:
+            nccl.groupEnd()
+
+
+def _codes(array, op):
+    return getattr(nccl, f"NCCL_{TYPES[array.dtype.char]}"), getattr(nccl, f"NCCL_{OPS[op]}")
 
 
 class NcclCollectives(HostCollectives):
@@ -42,33 +217,46 @@ class NcclCollectives(HostCollectives):
 
     def __init__(self, exchange, host, gpu):
         super().__init__(exchange)
-        from ..device.nccl import Nccl, version
-
-        self._version, self.nccl, self.host = version(), Nccl(gpu), host
+        self._version, self.nccl, self.host = version(), Nccl(gpu, exchange.transport), host
         self._agreed, self._latest, self._count, self._history = set(), "", 0, 0
-        self._watch, self._calling = Watch(self.nccl, exchange, self.rank), Calling("")
+        self._watch, self._calling, self._recorder = Watch(self.nccl, exchange), Calling(""), lambda: None
 
-    # ---- calls ---------------------------------------------------------------------------------------------------
+    # ---- calls -----------------------------------------------------------------------------------------------------
 
     def start(self, run, value, asynchronous):
         """Have run() done on the stream; the array for the current stream, or the Work of it."""
-        nccl = self.nccl
+        nccl, recorder = self.nccl, capturing.get()
         try:
             with nccl.gpu.active():
                 captured, before = nccl.is_captured(), nccl.reached()
                 with nccl.active():
                     nccl.wait_for(before)
                     run()
-                    work = Started(self.nccl, self._latest, value, before, run)
+                    work = Started(nccl, self._latest, value, before, nccl.reached(), run)
         except nccl.errors as error:
             reason = f"{self._latest}: rank {self.rank}: NCCL failed: {error}"
             self.exchange.transport.abort(reason)
             raise CommunicationError(reason) from error
         finally:
             self._calling.end(None)
-        if not captured:  # in a graph it takes place later, as often as the graph is replayed
+        if not captured:
             self._watch.add(work)
+        elif recorder is not None:
+            self._join(recorder, run)
         return work if asynchronous else work.wait()
+
+    def _join(self, recorder, run):
+        """A collective takes place whenever a graph is launched: count it then, and have the launch watched."""
+        recorder.keep(run)
+        recorder.note(functools.partial(self._count_on, self._latest))
+        if self._recorder() is not recorder:
+            self._recorder = weakref.ref(recorder)
+            self.nccl.graphs.add(recorder.graph)
+            recorder.note(after=self._launched)
+
+    def _launched(self, graph):
+        what = f"a graph, its last collective here {self._latest}"
+        self._watch.add(Started(self.nccl, what, None, graph.begun, graph.ended, graph))
 
     def all_reduce(self, flat, op, order, wire, what):
         self._agree(what)
@@ -92,22 +280,16 @@ class NcclCollectives(HostCollectives):
         if flat.size:
             self.nccl.all_gather(whole, flat)
 
-    def all_to_all(self, whole, flat, what):
-        self._agree(what)
-        if flat.size:
-            flat = device.copy(flat) if device.may_share_memory(whole, flat) else flat
-            self.nccl.exchange(*(dict(enumerate(x.reshape(self.size, -1))) for x in (flat, whole)))
-
     def broadcast(self, flat, root, what):
         self._agree(what)
         if flat.size:
             self.nccl.broadcast(flat, root)
 
-    # ---- sums in order -------------------------------------------------------------------------------------------
+    # ---- sums in order ---------------------------------------------------------------------------------------------
 
     def _adds(self, flat, order, wire):
         """Whether NCCL does the sum."""
-        native = order == "native" and not wire and self.nccl.adds(flat.dtype)
+        native = order == "native" and not wire and flat.dtype.char in TYPES
         if not native and self.size > 1 and self.nccl.is_captured() and capturing.get() is None:
             raise StateError(
                 f"{self._latest}: a graph would keep using memory that others get; within one take order='native', or "
@@ -140,19 +322,24 @@ class NcclCollectives(HostCollectives):
         self.nccl.exchange({rank: part_of(rank) for rank in peers}, {rank: found[rank] for rank in peers})
         return found
 
-    # ---- words between ranks -------------------------------------------------------------------------------------
+    # ---- words between ranks ---------------------------------------------------------------------------------------
 
     def _agree(self, what):
-        """Make sure that all ranks do this, as far as they have not done it after the same call before."""
+        """Make sure that all ranks call this, and that they are connected."""
+        self._count_on(what)
+        self._calling = Calling(what)
+        self._watch.add(self._calling)
+        if self.nccl.state is State.NEW:
+            self._connect()
+
+    def _count_on(self, what):
+        """Make sure that all ranks do this next, as far as they have not done it after the same call before."""
         step, history = (self._latest, what), zlib.crc32(what.encode(), self._history)
         self._count += 1
         if step not in self._agreed or self._count % OFTEN == 0:
             self._compare(what)
             self._agreed.add(step)
-        self._latest, self._history, self._calling = what, history, Calling(what)
-        self._watch.add(self._calling)
-        if not self.nccl.connected:
-            self._connect()
+        self._latest, self._history = what, history
 
     def _compare(self, what):
         done = np.array([self._history], np.uint32)
@@ -171,15 +358,12 @@ class NcclCollectives(HostCollectives):
 
     def _connect(self):
         """Make the group of GPUs. Errors: RuntimeError on every rank where two share a GPU but may not."""
-        from ..device.nccl import identity, shares_gpus
-
-        with self.nccl.gpu.active():
-            mine = f"{self.nccl.address}\t{shares_gpus()}\t".encode() + (identity() if self.rank == 0 else b"")
-        all_words = {
-            self.rank: mine,
-            **self._told(f"the first call of NCCL {self._version}", np.frombuffer(mine, np.uint8)),
-        }
-        addresses, sharing, keys = zip(*(all_words[r].split(b"\t", 2) for r in range(self.size)), strict=True)
+        sharing = version() >= SHARING and os.environ.get("NCCL_MULTI_RANK_GPU_ENABLE") == "1"
+        key = nccl.get_unique_id() if self.rank == 0 else b""
+        mine = f"{self.nccl.address}\t{sharing}\t".encode() + key
+        others = self._told(f"the first call of NCCL {self._version}", np.frombuffer(mine, np.uint8))
+        found = [(mine if r == self.rank else others[r]).split(b"\t", 2) for r in range(self.size)]
+        addresses, sharing, keys = zip(*found, strict=True)
         for rank, address in enumerate(addresses):
             first = addresses.index(address)
             if first < rank and b"False" in sharing:
@@ -189,18 +373,16 @@ class NcclCollectives(HostCollectives):
                 )
         self.nccl.connect(self.size, keys[0], self.rank)
 
-    # ---- the end -------------------------------------------------------------------------------------------------
+    # ---- the end ---------------------------------------------------------------------------------------------------
 
     def abort(self):
         """End what goes on, and wake whoever waits for this GPU."""
         self._watch.close()
-        ending = threading.Thread(target=self.nccl.abort, daemon=True)  # it may wait for the GPU itself
-        ending.start()
-        ending.join(GRACE)
+        self.nccl.end("abort", GRACE)
 
     def close(self):
         """End it after all that was begun."""
         super().close()
         self._watch.drain()
         self._watch.close()
-        self.nccl.close()
+        self.nccl.end("destroy", self.exchange.timeout)

@@ -1,4 +1,8 @@
-"""What NCCL was told to do, and a thread that looks on, so that no process waits for its GPU for ever."""
+"""A thread that looks on while NCCL works, and ends the process where that will never end.
+
+A host that waits for its GPU cannot be woken. So the thread asks three things, again and again: whether the work has
+ended, whether NCCL or the GPU failed, and whether the host's transport knows that the others are gone.
+"""
 
 import os
 import sys
@@ -6,13 +10,24 @@ import threading
 import time
 from collections import deque
 
+from .errors import CommunicationError
 from .transport import FAILED, deadline_after
 from .work import Work
 
-__all__ = ["GRACE", "Calling", "Started", "Watch"]
+__all__ = ["GRACE", "Calling", "Started", "Watch", "within"]
 
 POLL = 0.05  # seconds between two looks at what goes on
-GRACE = 2.0  # seconds in which the other ranks are told why this process ends
+GRACE = 2.0  # seconds in which the other ranks are told why this process ends, or in which it hears of their end
+PATIENT = 10  # timeouts within which the caller's stream must come to a collective
+
+
+def within(seconds, *calls):
+    """Make calls that may never come back, each in a thread of its own, and wait for all of them only so long."""
+    threads, limit = [threading.Thread(target=call, daemon=True) for call in calls], deadline_after(seconds)
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(max(0.0, limit - time.monotonic()))
 
 
 class Calling(Work):
@@ -26,28 +41,28 @@ class Calling(Work):
 
 
 class Started(Work):
-    """A collective that its stream was told to do.
+    """What a stream was told to do: a collective, or a graph with collectives in it.
 
     mercy   seconds beyond the deadline
-    before  an event of the caller's stream, after which it may start
+    before  an event of the caller's stream, after which it may start; after: one at its end
     kept    what holds its arrays, which must stay until it is done
     """
 
     mercy = 0.0
 
-    def __init__(self, nccl, what, value, before, kept):
+    def __init__(self, nccl, what, value, before, after, kept):
         super().__init__()
-        self.what, self._nccl, self._value, self._before, self._kept = what, nccl, value, before, kept
-        self._after = nccl.reached()
+        self.what, self._nccl, self._value, self._kept = what, nccl, value, kept
+        self._before, self._after = before, after
 
     @property
     def begun(self):
         """Whether the caller's stream has come to it, so that it waits for other ranks alone."""
-        return self._before.done
+        return self._nccl.has_passed(self._before)
 
     @property
     def done(self):
-        return self._after.done
+        return self._nccl.has_passed(self._after)
 
     def wait(self, timeout=None):
         """The array, for what the current stream is told from now on; the host does not wait."""
@@ -57,11 +72,11 @@ class Started(Work):
 
 
 class Watch:
-    """A thread that looks on while works are under way, and ends the process where one is late or fails."""
+    """Looks at works in their order, and ends the process where one is late or fails."""
 
-    def __init__(self, nccl, exchange, rank):
-        self.rank, self.timeout = rank, exchange.timeout
-        self._nccl, self._transport = nccl, exchange.transport
+    def __init__(self, nccl, exchange):
+        self.rank, self.timeout, self._nccl, self._transport = exchange.rank, exchange.timeout, nccl, exchange.transport
+        self._heard = getattr(exchange.transport, "check", lambda: None)  # raises what ended communication
         self._works, self._changed, self._thread, self._closed = deque(), threading.Condition(), None, False
 
     def add(self, work):
@@ -73,7 +88,7 @@ class Watch:
             self._thread.start()
 
     def drain(self):
-        """Wait until all works are done."""
+        """Wait until all works are done, which they are in time or the process ends."""
         with self._changed:
             self._changed.wait_for(lambda: not self._works or self._closed)
 
@@ -84,45 +99,54 @@ class Watch:
             self._changed.notify_all()
 
     def _serve(self):
-        while True:
-            with self._changed:
-                self._changed.wait_for(lambda: self._works or self._closed)
-                if self._closed:
-                    return
-                work = self._works[0]
-            why = self._looked_after(work)
-            with self._changed:
-                if self._closed:
-                    return
-                if why is not None:
-                    break
-                self._works.popleft()
-                self._changed.notify_all()
-            del work  # and with it the arrays
-        self._end(f"{work.what}: rank {self.rank}: {why}")
+        with self._nccl.gpu.active():  # a thread that chooses none makes a context on GPU 0
+            while True:
+                with self._changed:
+                    self._changed.wait_for(lambda: self._works or self._closed)
+                    if self._closed:
+                        return
+                    work = self._works[0]
+                why = self._looked_after(work)
+                with self._changed:
+                    if self._closed:
+                        return
+                    if why is not None:
+                        break
+                    self._works.popleft()
+                    self._changed.notify_all()
+                del work  # and with it the arrays
+            self._end(f"{work.what}: rank {self.rank}: {why}")
 
     def _looked_after(self, work):
         """Wait for the end of a work; None, or why it will not end."""
-        limit = None
+        limit, why = deadline_after(PATIENT * self.timeout), "the GPU did not come to it"
+        begun = gone = False
         try:
             while not (work.done or self._closed):
-                if self._nccl.connected:
-                    self._nccl.check()
-                if limit is None and work.begun:
-                    limit = deadline_after(self.timeout + work.mercy)
-                if limit is not None and time.monotonic() > limit:
-                    return f"not done after {self.timeout:g} s"
+                self._nccl.check()
+                if not begun and (begun := work.begun) and not gone:
+                    limit, why = deadline_after(self.timeout + work.mercy), f"not done after {self.timeout:g} s"
+                if not gone and (reason := self._reason()):
+                    limit, why, gone = min(limit, deadline_after(GRACE)), reason, True
+                if time.monotonic() > limit:
+                    return why
                 time.sleep(POLL)
         except Exception as error:  # CuPy has no error of its own for every code
             return f"the GPU or NCCL failed: {error}"
+        return None
+
+    def _reason(self):
+        """Why communication has ended on the host, None if it has not."""
+        try:
+            self._heard()
+        except CommunicationError as error:
+            return str(error)
         return None
 
     def _end(self, why):
         """Tell why, and end the process: the only way out for one that waits for its GPU."""
         sys.stderr.write(f"{why}\n")
         sys.stderr.flush()
-        for end in (lambda: self._transport.abort(why), self._nccl.abort):  # either may get stuck itself
-            thread = threading.Thread(target=end, daemon=True)
-            thread.start()
-            thread.join(GRACE)
+        within(GRACE, lambda: self._transport.abort(why))
+        self._nccl.end("abort", GRACE)
         os._exit(FAILED)

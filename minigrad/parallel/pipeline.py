@@ -5,6 +5,9 @@ the other way. Both are ops of the tape (transfer.py), so a stage of a microbatc
 begins: the loss in the last stage, the zero that `send` returns in the others. Sends do not wait, receives do, and
 schedules.py says in which order a stage does what.
 
+What stages send one another goes by way of the host, also between GPUs: NCCL's send waits for the other side's recv on
+the same stream, and under 1F1B neighbours send to each other at once, so each would wait behind its own message.
+
 With more ranks than stages there are several pipelines, replicas, each with its own part of the batch. Ranks 0 to
 stages - 1 are the first of them, and so on.
 
@@ -56,7 +59,7 @@ class Pipeline(Module):
 
     stage, stages, replica      of this rank
     module          the own stage, a Sequential whose layers have the names that they have in the model
-    chain           the Communicator of this pipeline, a rank a stage
+    chain           the Communicator of this pipeline, a rank a stage; it ends with the world, as does the next
     replicas        the Communicator of the ranks with the same stage, one for each pipeline; they start with the
                     parameters and buffers of the first. A SyncBatchNorm takes its statistics over them, for each
                     microbatch; other running statistics are the replica's own, also in state_dict()

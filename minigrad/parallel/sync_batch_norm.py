@@ -13,6 +13,7 @@ import math
 
 from minigrad_kernels import norm as kernels
 from minigrad_kernels.errors import KindError, ShapeError
+from minigrad_kernels.toolchain.capture import capturing
 
 from .. import device as devices
 from .. import ops
@@ -42,7 +43,10 @@ def _statistics(input):
 
 
 def _merged(input, world):
-    """(mean, variance, elements a channel) of all ranks, the first two in float64, with equal bits everywhere."""
+    """(mean, variance, elements a channel) of all ranks, in float64, with equal bits everywhere.
+
+    All three stay on the device: a host that read the count would wait for the GPU, and no graph could do that.
+    """
     channels = input.shape[1]
     message = devices.empty((2 * channels + 1,), "float64", like=input.data)
     devices.fill(message[-1:], input.data.size // channels)
@@ -52,9 +56,7 @@ def _merged(input, world):
     world.all_gather(gathered, message, label=f"SyncBatchNorm {input.dtype}")
     table = Tensor.made(gathered)
     counts, means, variances = table[:, -1:], table[:, :channels], table[:, channels:-1]
-    count = int(counts.sum().item())
-    if not count:
-        return None, None, 0
+    count = counts.sum()
     mean = (counts * means).sum(0) / count
     return mean, (counts * (variances + (means - mean) ** 2)).sum(0) / count, count
 
@@ -62,7 +64,7 @@ def _merged(input, world):
 # ---- the primitive ---------------------------------------------------------------------------------------------------
 
 
-@primitive(fixed=("mean", "variance"))
+@primitive(fixed=("mean", "variance", "count"))
 def _sync_batch_norm(input, weight, bias, mean, variance, count, eps, world):
     """Normalised by the statistics of all ranks, which have `count` elements a channel."""
     x = local._dense(input)
@@ -118,7 +120,7 @@ def _sync_batch_norm_at_once(g, input, mean, variance, weight, count, eps, world
             devices.assign(total, own)
         world.all_reduce(totals, order="fixed", label="SyncBatchNorm")
         if x.size:
-            _write_dx(dx, g, x, mean, variance, weight, Tensor.made(totals) / count, eps)
+            _write_dx(dx, g, x, mean, variance, weight, Tensor.made(totals) / Tensor.made(count), eps)
     return {"input": dx, "weight": dweight, "bias": dbias}
 
 
@@ -149,7 +151,8 @@ class SyncBatchNorm(_BatchNorm):
     Gradients of any order are those of the whole batch.
 
     Shapes  (N, num_features, ...), out alike; all but N the same on all ranks
-    Errors  ValueError on every rank for a single element a channel in the whole batch, which has no variance
+    Errors  ValueError on every rank for a single element a channel in the whole batch, which has no variance; a graph
+            (minigrad.graph.capture) cannot see that, and its running variance becomes NaN
     """
 
     ranks, shape = range(2, 6), "(N, C, ...)"
@@ -218,12 +221,13 @@ class SyncBatchNorm(_BatchNorm):
         flat = (*input.shape[:2], math.prod(input.shape[2:]), 1)
         images = input if input.ndim in (2, 4) else ops.reshape(input, flat)
         mean, variance, count = _merged(images, world)
-        if count == 1:
+        total = self._total(images, count)
+        if total == 1:
             raise ShapeError(
                 f"SyncBatchNorm: the whole batch has one element a channel (shape {input.shape} here), which has no "
                 f"variance; use larger batches, or eval()"
             )
-        if not count:
+        if not total:
             affine = [v if v is None else local.per_channel(v, input.ndim) for v in (self.weight, self.bias)]
             return local.scaled(input, *affine)
         if self.track_running_stats and not repeating.get():
@@ -231,6 +235,11 @@ class SyncBatchNorm(_BatchNorm):
         mean, variance = (one.to(devices.sum_dtype(input.data)) for one in (mean, variance))
         out = _sync_batch_norm(images, self.weight, self.bias, mean, variance, count, self.eps, world)
         return out if images is input else ops.reshape(out, input.shape)
+
+    def _total(self, images, count):
+        """The elements a channel of all ranks; those of this one where they are enough. A graph does not look."""
+        own = images.shape[0] * math.prod(images.shape[2:])
+        return own if own > 1 else 2 if capturing.get() is not None else int(count.item())
 
     def _track(self, mean, variance):
         """Let the running statistics take part of those of a batch."""

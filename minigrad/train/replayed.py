@@ -1,7 +1,9 @@
 """Updates of fit on a GPU: each is one launch of a graph, and its figures come to the host while others go on."""
 
+import functools
 import math
 import time
+import weakref
 from collections import deque
 
 from minigrad_kernels.errors import StateError
@@ -36,7 +38,8 @@ class Replayed:
         self.lost = Tensor(device.zeros((1,), "float64", like=parameter.data))  # 1 once a loss was not finite
         self.coming: deque = deque()  # (step, images, those of this rank's batches, what comes), the oldest first
         self.ahead = 0 if team.several or arithmetic.scaler.is_enabled() else AHEAD
-        self.step = capture(self._step, device=parameter.device)
+        # By a proxy, as a cycle of references would keep the graphs, and what they need, after the training.
+        self.step = capture(functools.partial(Replayed._step, weakref.proxy(self)), device=parameter.device)
 
     # ---- on the GPU --------------------------------------------------------------------------------------------------
 

@@ -17,8 +17,8 @@ import numpy as np
 
 import minigrad
 from minigrad import Tensor, device, models, optim, parallel
-from minigrad.device import nccl
 from minigrad.nn import functional as F
+from minigrad.parallel import nccl
 from minigrad.parallel.launch import mpiexec
 from minigrad.parallel.local import LocalTransport
 

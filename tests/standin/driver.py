@@ -14,7 +14,7 @@ from minigrad_kernels.toolchain.cuda import KERNELS
 
 from .graphs import noted, refuse
 from .machine import CUDARuntimeError, Launch, bytes_at, current, mark, owner_at
-from .streams import Device
+from .streams import Device, event_query
 
 __all__ = ["DRIVER", "RUNTIME", "CUDADriverError", "Function", "Module"]
 
@@ -263,6 +263,7 @@ RUNTIME = {
     "deviceGetAttribute": attribute,
     "deviceSynchronize": lambda: current().wait("deviceSynchronize", device=current().device),
     "driverGetVersion": lambda: 13000,
+    "eventQuery": event_query,
     "getDevice": lambda: current().device,
     "getDeviceCount": device_count,
     "getDeviceProperties": properties,

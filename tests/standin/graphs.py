@@ -9,6 +9,7 @@ the capture. A graph whose memory was given back since is not launched.
 import functools
 import itertools
 import threading
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -42,12 +43,13 @@ class Capture:
     """What is noted between begin_capture and end_capture.
 
     main    the stream that began it; others join it by waiting for its events
+    groups  those of NCCL that it calls
     work    (name, stream, function, arrays it uses) in order
     broken  whether something was refused, so that no graph comes of it
     """
 
     def __init__(self, main):
-        self.main, self.work, self.broken, self.order = main, [], False, Order()
+        self.main, self.work, self.broken, self.order, self.groups = main, [], False, Order(), set()
 
     def note(self, name, stream, function, arrays=()):
         owners = [owner_of(array) for array in arrays if array is not None and array.size]
@@ -222,11 +224,20 @@ def wait(stream, event):
     return True
 
 
+@dataclass(frozen=True)
+class GraphLaunch:
+    """That a graph was launched; names: of what it does."""
+
+    names: list
+
+
 class Graph:
-    """What end_capture gives. work: how many things it does."""
+    """What end_capture gives. work: how many things it does. As long as it lives, so do the groups of NCCL it calls."""
 
     def __init__(self, capture):
         self._main, self._work, self.device = capture.main, capture.work, capture.main[0]
+        for group in capture.groups:
+            group.graphs.add(self)
 
     work = property(lambda self: sum(name not in ("record", "wait") for name, *_ in self._work))
     names = property(lambda self: [name for name, *_ in self._work if name not in ("record", "wait")])
@@ -244,7 +255,7 @@ class Graph:
             raise NotImplementedError("stand-in: graphs in graphs")
         if place[0] != self.device:
             raise CUDARuntimeError(400)
-        machine.graph_launches.append(self)
+        machine.graph_launches.append(GraphLaunch(self.names))
         number, seen, functions = next(_launches), {}, machine.functions.copy()
         for name, stream_, what, owners in self._work:
             if stream_ == self._main:
@@ -253,9 +264,12 @@ class Graph:
                 there = place[0], f"stream {stream_[1]} in graph {number}"
                 machine.order.independent.add(there)
             if name == "record":
-                seen[what] = machine.order.recorded(there)
+                seen[what] = machine.order.recorded(there), there[1] in machine.endless
             elif name == "wait":
-                machine.order.waits(there, seen[what])
+                vector, endless = seen[what]
+                machine.order.waits(there, vector)
+                if endless:
+                    machine.endless.add(there[1])
             else:
                 for owner in owners:
                     _check_alive(name, owner)

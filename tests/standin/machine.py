@@ -90,8 +90,11 @@ class Machine:
     images            what Module.load was given, in order
     attributes        what funcSetAttribute set: {(function, attribute): value}
     captures          streams that capture, (device, name): Capture; see graphs.py
-    graph_launches    a Graph for each time that one was launched, in order
+    graph_launches    a GraphLaunch for each time that a graph was launched, in order
     endless           streams, as the driver calls them, whose work from now on never ends
+    failed            the code of a failure that the GPU has from now on, 0 for none
+    contexts          devices that were the current one of a thread when it did something there, or were chosen
+    asked             (thread, its current device) of those who asked events or NCCL how they are
     """
 
     def __init__(self, devices=1, capability="90", capacity=1 << 34, execute=True, error=None):
@@ -101,7 +104,7 @@ class Machine:
         self.copied, self.synchronisations, self.library, self.functions = Counter(), Counter(), Counter(), Counter()
         self.made_current, self.order, self.endless = [], Order(), set()
         self.attributes, self.loaded_functions, self.streams = {}, {}, {}
-        self.captures, self.graph_launches = {}, []
+        self.captures, self.graph_launches, self.failed, self.asked, self.contexts = {}, [], 0, set(), set()
         self.forbidden = None  # the error of cupyx.allow_synchronize(False)
         self.lock = threading.RLock()
         self._pinned = {}  # address on the host -> weak reference to the bytes there
@@ -122,6 +125,7 @@ class Machine:
         if not 0 <= number < len(self.devices):
             raise CUDARuntimeError(101)
         self._thread.device = number
+        self.contexts.add(number)
 
     @property
     def stream_of_device(self):
@@ -129,6 +133,9 @@ class Machine:
         if not hasattr(self._thread, "streams"):
             self._thread.streams = {}
         return self._thread.streams
+
+    def note_asking(self):
+        self.asked.add((threading.current_thread().name, self.device))
 
     def stream_pointer(self):
         """The current stream as the driver calls it; 0 is the default one."""
@@ -199,16 +206,28 @@ class Machine:
             device.used += rounded
         owner = interpreter.empty(size, np.uint8)
         owner.home = device.number
+        self.contexts.add(device.number)
         with self.lock:
             self.order.allocated(owner, self.stream(), size)
         return owner
 
     def release(self, owner, size, pool=None):
         """Give bytes back; pool: a weak reference to the private pool that gets them."""
-        owner.given_back = pool or _nobody
+        owner.given_back, keeper, rounded = pool or _nobody, pool and pool(), -(-size // UNIT) * UNIT
         with self.lock:
-            self.devices[owner.home].used -= -(-size // UNIT) * UNIT
+            if keeper is None:
+                self.devices[owner.home].used -= rounded
+            else:
+                keeper.free.append((owner.home, rounded, weakref.ref(owner)))
             self.order.freed(owner, size)
+
+    def forget(self, blocks):
+        """Give the free blocks of a private pool to the driver, from which others may get them."""
+        with self.lock:
+            for device, nbytes, owner in blocks:
+                self.devices[device].used -= nbytes
+                if (found := owner()) is not None:
+                    found.given_back = _nobody
 
     # ---- addresses -------------------------------------------------------------------------------------------------
 

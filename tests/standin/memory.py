@@ -10,7 +10,7 @@ import numpy as np
 from minigrad_kernels import interpreter
 
 from .graphs import noted, refuse
-from .machine import bytes_at, current, mark, owner_at
+from .machine import CUDARuntimeError, OutOfMemoryError, bytes_at, current, mark, owner_at
 
 __all__ = [
     "DEFAULT_POOL", "Memory", "MemoryPointer", "MemoryPool", "PinnedMemoryPointer", "PinnedMemoryPool", "UnownedMemory",
@@ -19,9 +19,18 @@ __all__ = [
 
 
 class Memory:
-    """A block of a device's memory; its bytes come back when the last pointer to it is gone."""
+    """A block of a device's memory; its bytes come back when the last pointer to it is gone.
 
-    def __init__(self, size, pool=None):
+    Errors  the driver's where there is none; a pool has its own
+    """
+
+    def __init__(self, size):
+        try:
+            self._fill_in(size)
+        except OutOfMemoryError as error:
+            raise CUDARuntimeError(2) from error
+
+    def _fill_in(self, size, pool=None):
         self.machine, self.size, self._pool = current(), size, pool
         self.owner = self.machine.allocate(size)
         self.device_id = self.owner.home
@@ -167,14 +176,45 @@ class MemoryPointer:
         self.memset_async(value, size)
 
 
+class _Block(Memory):
+    """Memory from the pool of all, whose free blocks go back to the driver before it says that there is none."""
+
+    def __init__(self, size):
+        self._fill_in(size)
+
+
 class MemoryPool:
-    """The pool of the current device, or a private one, whose memory nobody else gets."""
+    """The pool of the current device, or a private one, whose memory nobody else gets while it is kept.
+
+    free    of a private one: (device, bytes, weak reference to the owner) of what it could hand out again
+    """
 
     def __init__(self, allocator=None, private=True):
-        self._private = private
+        self._allocator, self._private, self.free, self._limit = allocator, private, [], 0
+        self._machine = current() if private else None
+
+    def __del__(self):
+        if self.free:
+            self._machine.forget(self.free)
 
     def malloc(self, size):
-        return MemoryPointer(Memory(size, weakref.ref(self) if self._private else None), 0)
+        if not self._private or not size:
+            return MemoryPointer(_Block(size), 0)
+        fitting = [block for block in self.free if block[0] == current().device and block[1] >= size]
+        if fitting:  # a block that was given back, of which nobody else knows
+            self.free.remove(block := min(fitting, key=lambda block: block[1]))
+            with current().lock:
+                current().devices[block[0]].used -= block[1]
+        for _ in range(3):
+            try:
+                found = self._allocator(size) if self._allocator else MemoryPointer(Memory(size), 0)
+                found.mem._pool = weakref.ref(self)
+                return found
+            except CUDARuntimeError as error:
+                if error.status != 2:
+                    raise
+                self.free_all_blocks()
+        raise OutOfMemoryError(size, self._device.held)
 
     def used_bytes(self):
         return self._device.used
@@ -189,15 +229,21 @@ class MemoryPool:
         return int(self.free_bytes() > 0)
 
     def free_all_blocks(self, stream=None):
+        current().forget(self.free)
+        self.free = []
         self._device.held = self._device.used
 
     def set_limit(self, size=None, fraction=None):
         if (size is None) == (fraction is None):
             raise ValueError("size and fraction cannot be specified at one time")
-        self._device.limit = int(self._device.capacity * fraction) if size is None else size
+        limit = int(self._device.capacity * fraction) if size is None else size
+        if self._private:
+            self._limit = limit
+        else:
+            self._device.limit = limit
 
     def get_limit(self):
-        return self._device.limit
+        return self._limit if self._private else self._device.limit
 
     @property
     def _device(self):

@@ -7,12 +7,13 @@ two arguments share where they must not, streams of another device, and sends ou
 
 import os
 import threading
+import time
 import weakref
 from dataclasses import dataclass, field
 
 import numpy as np
 
-from .graphs import noted
+from .graphs import capturing, noted
 from .machine import current, mark, owner_at
 from .names import known
 
@@ -130,9 +131,10 @@ class NcclCommunicator:
         if commId not in state().groups or not 0 <= rank < ndev:
             raise NcclError(4)
         self._rank, self._size, self._device = rank, ndev, current().device
-        self._meeting, self._step, self.comm = state().groups[commId], 0, 1
+        self._meeting, self._step, self.comm, self.graphs = state().groups[commId], 0, 1, weakref.WeakSet()
         self._meet(self._device, self._check_devices)
 
+    ending = False
     rank_id = lambda self: self._rank
 
     def _check_devices(self, devices):
@@ -185,10 +187,19 @@ class NcclCommunicator:
         if not apart:
             raise ValueError(f"stand-in: {call.name} with memory that it sends from and receives in, in part")
         run = lambda: self._run(call, sent, received, do)
-        if not noted(call.name, run, [sent, received], call.stream):
+        if not self._captured(call, run, [sent, received]):
             run()
 
+    def _captured(self, call, run, arrays):
+        """Whether a call became part of a graph, which then keeps the group."""
+        if (capture := capturing(call.stream)) is not None:
+            capture.groups.add(self)
+        return noted(call.name, run, arrays, call.stream)
+
     def _run(self, call, sent, received, do):
+        if state().absent:
+            current().endless.add(current().stream(call.stream)[1])
+            return
         current().access(call.name, [sent], [received], call.stream)
         self._meet((call, sent, received), lambda brought: _move(brought, do))
         mark(received)
@@ -245,9 +256,10 @@ class NcclCommunicator:
         _group.calls.append((name, lambda: self._deliver(name, call, there)))
 
     def _deliver(self, name, call, there):
-        if state().absent:
+        if self._captured(call, lambda: self._deliver(name, call, there), [there]):
             return
-        if noted(name, lambda: self._deliver(name, call, there), [there], call.stream):
+        if state().absent:
+            current().endless.add(current().stream(call.stream)[1])
             return
         meeting, kind = self._meeting, (call.count, call.type)
         key = (self._rank, call.peer) if name == "send" else (call.peer, self._rank)
@@ -269,15 +281,27 @@ class NcclCommunicator:
     # ---- its end -------------------------------------------------------------------------------------------------
 
     def check_async_error(self):
+        current().note_asking()
         if not self.comm:
             raise NcclError(4)
         if state().error:
             raise NcclError(state().error)
 
     def _end(self, name):
-        if self.comm:
-            self._noted(name)
-            self.comm = 0
+        """Waits for every graph that captured a call, as the real one does: for ever, if it must."""
+        current().note_asking()
+        if not self.comm:
+            return
+        if self.ending:
+            raise ValueError(f"stand-in: {name} of a group that another call is ending")
+        self.ending = True
+        limit = time.monotonic() + PATIENCE
+        while len(self.graphs):
+            if time.monotonic() > limit:
+                raise TimeoutError(f"stand-in: {name} waits for a graph that captured a call")
+            time.sleep(0.01)
+        self._noted(name)
+        self.comm = 0
 
     abort = lambda self: self._end("abort")
     destroy = lambda self: self._end("destroy")

@@ -2,6 +2,7 @@
 
 import itertools
 import time
+import weakref
 
 from . import graphs
 from .machine import CUDARuntimeError, current
@@ -9,7 +10,8 @@ from .machine import CUDARuntimeError, current
 __all__ = ["Device", "Event", "ExternalStream", "Stream", "get_current_stream", "get_elapsed_time"]
 
 _pointers = itertools.count(1 << 20, 16)
-NULL = 0
+_events: "weakref.WeakValueDictionary" = weakref.WeakValueDictionary()  # by what the driver calls them
+NULL, NOT_READY = 0, 600
 
 
 class Device:
@@ -116,6 +118,8 @@ class _Stream:
             return
         with machine.lock:
             machine.order.waits(machine.stream(self), event.seen)
+            if event.endless:
+                machine.endless.add(self.ptr)
 
     def add_callback(self, callback, arg):
         callback(self, 0, arg)
@@ -161,7 +165,8 @@ class Event:
         self.endless = False  # whether the work it stands for never ends
         self.capture = None  # of the stream, where it marks a point of a graph
         self.seen = {}  # operations that it stands for: none as long as it was not recorded
-        self.device_id = current().device
+        self.device_id, self.ptr = current().device, next(_pointers)
+        _events[self.ptr] = self
 
     def record(self, stream=None):
         stream = stream or get_current_stream()
@@ -175,17 +180,27 @@ class Event:
 
     def synchronize(self):
         graphs.captured_event(self)
+        if current().failed:
+            raise CUDARuntimeError(current().failed)
         current().wait("Event.synchronize", seen=self.seen)
 
     @property
     def done(self):
-        """Whether its work has ended; who asks knows it then, as one that waited would."""
-        graphs.captured_event(self)
-        machine = current()
-        with machine.lock:
-            if not self.endless:
-                machine.order.host_waits_for(self.seen)
-        return not self.endless
+        """Whether its work has ended, which it has not where the GPU failed; who asks knows it then."""
+        return event_query(self.ptr) == 0
+
+
+def event_query(event):
+    """The status of an event by its pointer; of work that has ended the host knows it then, as one that waited would."""
+    event, machine = _events[event], current()
+    graphs.captured_event(event)
+    machine.note_asking()
+    if machine.failed:
+        return machine.failed
+    with machine.lock:
+        if not event.endless:
+            machine.order.host_waits_for(event.seen)
+    return NOT_READY if event.endless else 0
 
 
 def get_current_stream(device_id=-1):

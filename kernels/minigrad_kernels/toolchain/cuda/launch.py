@@ -155,7 +155,7 @@ class Launcher:
         if width * height * depth > self.kernel.threads:
             raise ShapeError(f"{self.kernel.name}: block {block} has more than {self.kernel.threads} threads")
         if (recorder := capturing.get()) is not None:
-            recorder.hold([a for a, p in zip(arguments, self._pointers, strict=True) if p and type(a) is not int])
+            recorder.hold(arguments)
         driver.launchKernel(function, x, y, z, width, height, depth, shared, get_current_stream().ptr, address, 0)
 
     def _parameters(self):
