@@ -136,19 +136,12 @@ class Nccl:
         with self._changing:
             before, self.state = self.state, State.ENDED
         if before is State.OPEN:
-            steps = [self._reset, lambda: self._leave(how)]
+            reset, leave = lambda: [graph.reset() for graph in list(self.graphs)], getattr(self._group, how)
             if how == "destroy":  # nothing goes on: the graphs go first, and at once
-                within(seconds, steps.pop(0))
-            within(seconds, *steps)  # an abort ends what graphs wait for, and waits for them
-
-    def _reset(self):
-        with self.gpu.active():
-            for graph in list(self.graphs):
-                graph.reset()
-
-    def _leave(self, how):
-        with self.gpu.active():
-            getattr(self._group, how)()
+                within(seconds, self.gpu, reset)
+                within(seconds, self.gpu, leave)
+            else:  # an abort ends what graphs wait for, and waits for them
+                within(seconds, self.gpu, leave, reset)
 
     # ---- streams and events ----------------------------------------------------------------------------------------
 
@@ -179,18 +172,9 @@ class Nccl:
 
     # ---- collectives -----------------------------------------------------------------------------------------------
 
-    def all_reduce(self, flat, op):
-        self.group.allReduce(flat.data.ptr, flat.data.ptr, flat.size, *_codes(flat, op), self.stream.ptr)
-
-    def reduce_scatter(self, part, flat, op):
-        self.group.reduceScatter(flat.data.ptr, part.data.ptr, part.size, *_codes(part, op), self.stream.ptr)
-
-    def all_gather(self, whole, flat):
-        self.group.allGather(flat.data.ptr, whole.data.ptr, flat.nbytes, nccl.NCCL_UINT8, self.stream.ptr)
-
-    def broadcast(self, flat, root):
-        pointer = flat.data.ptr
-        self.group.broadcast(pointer, pointer, flat.nbytes, nccl.NCCL_UINT8, root, self.stream.ptr)
+    def call(self, name, sent, received, count, *codes):
+        """A collective by the name that CuPy has for it, with its codes: element type, then op or root."""
+        getattr(self.group, name)(sent.data.ptr, received.data.ptr, count, *codes, self.stream.ptr)
 
     def exchange(self, sent, received):
         """Send arrays to ranks while others come from there: {rank: array} of both; empty ones do not travel."""
@@ -261,7 +245,7 @@ class NcclCollectives(HostCollectives):
     def all_reduce(self, flat, op, order, wire, what):
         self._agree(what)
         if flat.size and self._adds(flat, order, wire):
-            self.nccl.all_reduce(flat, op)
+            self.nccl.call("allReduce", flat, flat, flat.size, *_codes(flat, op))
         elif flat.size and self.size > 1:
             self._all_reduce(flat, op, wire)
 
@@ -270,7 +254,7 @@ class NcclCollectives(HostCollectives):
         if not part.size:
             return
         if self._adds(flat, order, wire):
-            self.nccl.reduce_scatter(part, flat, op)
+            self.nccl.call("reduceScatter", flat, part, part.size, *_codes(part, op))
         else:
             bounds = [r * part.size for r in range(self.size + 1)]
             store(part, self._own_part(flat, bounds, op, wire, what))
@@ -278,7 +262,7 @@ class NcclCollectives(HostCollectives):
     def all_gather(self, whole, flat, what):
         self._agree(what)
         if flat.size:
-            self.nccl.all_gather(whole, flat)
+            self.nccl.call("allGather", flat, whole, flat.nbytes, nccl.NCCL_UINT8)
 
     def all_to_all(self, whole, flat, what):
         self._agree(what)
@@ -289,7 +273,7 @@ class NcclCollectives(HostCollectives):
     def broadcast(self, flat, root, what):
         self._agree(what)
         if flat.size:
-            self.nccl.broadcast(flat, root)
+            self.nccl.call("broadcast", flat, flat, flat.nbytes, nccl.NCCL_UINT8, root)
 
     # ---- sums in order ---------------------------------------------------------------------------------------------
 
@@ -318,7 +302,7 @@ class NcclCollectives(HostCollectives):
 
     def _gathered(self, part):
         whole = device.empty((self.size * part.size,), part.dtype, like=part)
-        self.nccl.all_gather(whole, part)
+        self.nccl.call("allGather", part, whole, part.nbytes, nccl.NCCL_UINT8)
         return whole
 
     def _swapped(self, what, part_of):
