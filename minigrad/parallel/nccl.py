@@ -12,7 +12,7 @@ they are about to do, by way of the host. What a training step does again and ag
 followed one another before need no word, but every so often, and with every word, the ranks compare all they did. A
 collective in a graph of minigrad.graph.capture counts each time that the graph is launched. And a thread looks on
 (nccl_watch.py): where a collective or such a graph is late or failed, it says which and ends the process. A graph that
-somebody else captures is neither counted nor watched.
+somebody else captures is neither counted nor watched; drop it before its group ends, which waits for it in vain.
 """
 
 import contextlib
@@ -125,8 +125,9 @@ class Nccl:
 
     def check(self):
         """Raise one of `errors` if something went wrong that no call could report."""
-        if self.state is State.OPEN:
-            self._group.check_async_error()
+        with self._changing:  # the group must not go meanwhile
+            if self.state is State.OPEN:
+                self._group.check_async_error()
 
     def end(self, how, seconds):
         """Leave the group by "destroy", or by "abort" where others may be missing; wait for that only so long.
@@ -158,6 +159,10 @@ class Nccl:
     def wait_for(self, event):
         """Let the current stream go on only after an event."""
         cupy.cuda.get_current_stream().wait_event(event)
+
+    def follow(self):
+        """Let the current stream go on only after what the stream was told until now."""
+        self.wait_for(self.stream.record(cupy.cuda.Event(disable_timing=True)))
 
     def has_passed(self, event):
         """Whether an event has ended. Errors: those of the GPU, of which CuPy's Event.done says nothing."""
@@ -236,9 +241,11 @@ class NcclCollectives(HostCollectives):
         if self._recorder() is not recorder:
             self._recorder = weakref.ref(recorder)
             self.nccl.graphs.add(recorder.graph)
-            recorder.note(after=self._launched)
+            recorder.note(again=self.nccl.follow, after=self._launched)
 
     def _launched(self, graph):
+        """Its collectives are on the stream of the launch, and those of other calls before and after them."""
+        self.nccl.stream.wait_event(graph.ended)
         what = f"a graph, its last collective here {self._latest}"
         self._watch.add(Started(self.nccl, what, None, graph.begun, graph.ended, graph))
 
