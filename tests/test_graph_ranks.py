@@ -115,6 +115,27 @@ def test_ranks_agree_where_one_replays_and_another_does_not(machine):
     assert run_local(run, 2) == [[32] * 4] * 2
 
 
+def test_collectives_of_a_graph_stand_in_one_order_with_others(machine):
+    """A graph waits for what NCCL's stream was told before, and that stream for the graph, whoever launches it."""
+    import cupy
+
+    world, x = Communicator(LocalTransport()), device.move(np.ones(3, np.float32), "cuda:0")
+    step, batch = reducing(world, x), Tensor(device.move(np.ones(2), "cuda:0"))
+    beside, other = (cupy.cuda.Stream(non_blocking=True) for _ in range(2))
+    for _ in range(3):
+        step(batch)
+    cupy.cuda.Device(0).synchronize()
+    world.collectives(x)._watch.add = lambda work: None  # nobody else asks the events
+    world.all_reduce(x, order="native", label="w", asynchronous=True)  # and nobody waits for it
+    with beside:
+        step(batch)
+    with other:
+        world.all_reduce(x, order="native", label="w", asynchronous=True)
+        world.all_reduce(x, order="native", label="w").get()
+    del world.collectives(x)._watch.add
+    world.close()
+
+
 def test_what_goes_by_way_of_the_host_is_not_captured(machine):
     def run(world):
         seen = []

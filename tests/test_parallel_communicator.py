@@ -274,7 +274,7 @@ def test_groups():
         on_ranks(lambda world: world.split(0, key="a"), 1)
 
 
-# ---- arrays of GPUs by way of the host ---------------------------------------------------------------------------------
+# ---- arrays of GPUs by way of the host -------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("asynchronous", [False, True])

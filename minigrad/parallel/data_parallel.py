@@ -15,7 +15,7 @@ from ..nn import Module
 from .arrays import words
 from .buffers import Buffers
 from .communicator import ORDERS, Communicator
-from .reducer import Reducer
+from .reducer import Phase, Reducer
 from .sampler import Shards, ShardSampler
 from .sums import WIRES
 from .sync_batch_norm import SyncBatchNorm
@@ -187,25 +187,25 @@ class DataParallel(Module):
 
     def _shards(self, parts):
         several = len(parts) > 1
-        self.reducer.begin()
+        self.reducer.begin(Phase.ADDING)
         if several:
             self.buffers_in_step.begin()
         for number, part in zip(self.sampler.numbers, parts, strict=True):
             self._shard, last = number, number == self.sampler.numbers[-1]
-            self.reducer.last = last
+            self.reducer.phase = Phase.SENDING if last else Phase.ADDING
             if part is not None:
                 with self._drawing(number):
                     yield part
             if not last:
                 self.reducer.end_shard()
                 self.buffers_in_step.end_shard(False)
-            elif not self.reducer.ended:
+            elif self.reducer.phase is not Phase.ENDED:
                 self.reducer.finish()
 
     def _leave_shards(self):
         """Between updates: where a rank has several shards, a backward pass belongs to one of them or is a mistake."""
-        self._shard, self.reducer.last = None, None if len(self.sampler) > 1 else True
-        self.reducer.begin()
+        self._shard = None
+        self.reducer.begin(Phase.OUTSIDE if len(self.sampler) > 1 else Phase.SENDING)
 
     def _end_update(self):
         """The gradients are there: let the buffers follow."""

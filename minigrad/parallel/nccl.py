@@ -12,7 +12,7 @@ they are about to do, by way of the host. What a training step does again and ag
 followed one another before need no word, but every so often, and with every word, the ranks compare all they did. A
 collective in a graph of minigrad.graph.capture counts each time that the graph is launched. And a thread looks on
 (nccl_watch.py): where a collective or such a graph is late or failed, it says which and ends the process. A graph that
-somebody else captures is neither counted nor watched.
+somebody else captures is neither counted nor watched; drop it before its group ends, which waits for it in vain.
 """
 
 import contextlib
@@ -125,8 +125,9 @@ class Nccl:
 
     def check(self):
         """Raise one of `errors` if something went wrong that no call could report."""
-        if self.state is State.OPEN:
-            self._group.check_async_error()
+        with self._changing:  # the group must not go meanwhile
+            if self.state is State.OPEN:
+                self._group.check_async_error()
 
     def end(self, how, seconds):
         """Leave the group by "destroy", or by "abort" where others may be missing; wait for that only so long.
@@ -136,19 +137,12 @@ class Nccl:
         with self._changing:
             before, self.state = self.state, State.ENDED
         if before is State.OPEN:
-            steps = [self._reset, lambda: self._leave(how)]
+            reset, leave = lambda: [graph.reset() for graph in list(self.graphs)], getattr(self._group, how)
             if how == "destroy":  # nothing goes on: the graphs go first, and at once
-                within(seconds, steps.pop(0))
-            within(seconds, *steps)  # an abort ends what graphs wait for, and waits for them
-
-    def _reset(self):
-        with self.gpu.active():
-            for graph in list(self.graphs):
-                graph.reset()
-
-    def _leave(self, how):
-        with self.gpu.active():
-            getattr(self._group, how)()
+                within(seconds, self.gpu, reset)
+                within(seconds, self.gpu, leave)
+            else:  # an abort ends what graphs wait for, and waits for them
+                within(seconds, self.gpu, leave, reset)
 
     # ---- streams and events ----------------------------------------------------------------------------------------
 
@@ -166,6 +160,10 @@ class Nccl:
         """Let the current stream go on only after an event."""
         cupy.cuda.get_current_stream().wait_event(event)
 
+    def follow(self):
+        """Let the current stream go on only after what the stream was told until now."""
+        self.wait_for(self.stream.record(cupy.cuda.Event(disable_timing=True)))
+
     def has_passed(self, event):
         """Whether an event has ended. Errors: those of the GPU, of which CuPy's Event.done says nothing."""
         status = runtime.eventQuery(event.ptr)
@@ -179,18 +177,9 @@ class Nccl:
 
     # ---- collectives -----------------------------------------------------------------------------------------------
 
-    def all_reduce(self, flat, op):
-        self.group.allReduce(flat.data.ptr, flat.data.ptr, flat.size, *_codes(flat, op), self.stream.ptr)
-
-    def reduce_scatter(self, part, flat, op):
-        self.group.reduceScatter(flat.data.ptr, part.data.ptr, part.size, *_codes(part, op), self.stream.ptr)
-
-    def all_gather(self, whole, flat):
-        self.group.allGather(flat.data.ptr, whole.data.ptr, flat.nbytes, nccl.NCCL_UINT8, self.stream.ptr)
-
-    def broadcast(self, flat, root):
-        pointer = flat.data.ptr
-        self.group.broadcast(pointer, pointer, flat.nbytes, nccl.NCCL_UINT8, root, self.stream.ptr)
+    def call(self, name, sent, received, count, *codes):
+        """A collective by the name that CuPy has for it, with its codes: element type, then op or root."""
+        getattr(self.group, name)(sent.data.ptr, received.data.ptr, count, *codes, self.stream.ptr)
 
     def exchange(self, sent, received):
         """Send arrays to ranks while others come from there: {rank: array} of both; empty ones do not travel."""
@@ -252,16 +241,18 @@ class NcclCollectives(HostCollectives):
         if self._recorder() is not recorder:
             self._recorder = weakref.ref(recorder)
             self.nccl.graphs.add(recorder.graph)
-            recorder.note(after=self._launched)
+            recorder.note(again=self.nccl.follow, after=self._launched)
 
     def _launched(self, graph):
+        """Its collectives are on the stream of the launch, and those of other calls before and after them."""
+        self.nccl.stream.wait_event(graph.ended)
         what = f"a graph, its last collective here {self._latest}"
         self._watch.add(Started(self.nccl, what, None, graph.begun, graph.ended, graph))
 
     def all_reduce(self, flat, op, order, wire, what):
         self._agree(what)
         if flat.size and self._adds(flat, order, wire):
-            self.nccl.all_reduce(flat, op)
+            self.nccl.call("allReduce", flat, flat, flat.size, *_codes(flat, op))
         elif flat.size and self.size > 1:
             self._all_reduce(flat, op, wire)
 
@@ -270,7 +261,7 @@ class NcclCollectives(HostCollectives):
         if not part.size:
             return
         if self._adds(flat, order, wire):
-            self.nccl.reduce_scatter(part, flat, op)
+            self.nccl.call("reduceScatter", flat, part, part.size, *_codes(part, op))
         else:
             bounds = [r * part.size for r in range(self.size + 1)]
             store(part, self._own_part(flat, bounds, op, wire, what))
@@ -278,12 +269,12 @@ class NcclCollectives(HostCollectives):
     def all_gather(self, whole, flat, what):
         self._agree(what)
         if flat.size:
-            self.nccl.all_gather(whole, flat)
+            self.nccl.call("allGather", flat, whole, flat.nbytes, nccl.NCCL_UINT8)
 
     def broadcast(self, flat, root, what):
         self._agree(what)
         if flat.size:
-            self.nccl.broadcast(flat, root)
+            self.nccl.call("broadcast", flat, flat, flat.nbytes, nccl.NCCL_UINT8, root)
 
     # ---- sums in order ---------------------------------------------------------------------------------------------
 
@@ -312,7 +303,7 @@ class NcclCollectives(HostCollectives):
 
     def _gathered(self, part):
         whole = device.empty((self.size * part.size,), part.dtype, like=part)
-        self.nccl.all_gather(whole, part)
+        self.nccl.call("allGather", part, whole, part.nbytes, nccl.NCCL_UINT8)
         return whole
 
     def _swapped(self, what, part_of):

@@ -21,9 +21,15 @@ GRACE = 2.0  # seconds in which the other ranks are told why this process ends, 
 PATIENT = 10  # timeouts within which the caller's stream must come to a collective
 
 
-def within(seconds, *calls):
+def within(seconds, gpu, *calls):
     """Make calls that may never come back, each in a thread of its own, and wait for all of them only so long."""
-    threads, limit = [threading.Thread(target=call, daemon=True) for call in calls], deadline_after(seconds)
+
+    def run(call):
+        with gpu.active():  # a thread that chooses none makes a context on GPU 0
+            call()
+
+    threads = [threading.Thread(target=run, args=(call,), daemon=True) for call in calls]
+    limit = deadline_after(seconds)
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -99,7 +105,7 @@ class Watch:
             self._changed.notify_all()
 
     def _serve(self):
-        with self._nccl.gpu.active():  # a thread that chooses none makes a context on GPU 0
+        with self._nccl.gpu.active():
             while True:
                 with self._changed:
                     self._changed.wait_for(lambda: self._works or self._closed)
@@ -147,6 +153,6 @@ class Watch:
         """Tell why, and end the process: the only way out for one that waits for its GPU."""
         sys.stderr.write(f"{why}\n")
         sys.stderr.flush()
-        within(GRACE, lambda: self._transport.abort(why))
+        within(GRACE, self._nccl.gpu, lambda: self._transport.abort(why))
         self._nccl.end("abort", GRACE)
         os._exit(FAILED)

@@ -5,6 +5,7 @@ the same in the same order, whatever the order in which their gradients come.
 """
 
 import contextlib
+import enum
 import time
 
 from minigrad_kernels import optimizer as kernels
@@ -16,7 +17,22 @@ from ..tensor import Tensor
 from .errors import CommunicationError
 from .flat import buckets_of
 
-__all__ = ["Reducer"]
+__all__ = ["Phase", "Reducer"]
+
+
+class Phase(enum.Enum):
+    """Where an update stands on this rank, and what a backward pass then does.
+
+    OUTSIDE     of the loop over several shards: an error, as it belongs to none
+    ADDING      a shard that others follow: gradients are put into buckets, which are added up
+    SENDING     the last shard, or the only one: likewise, and full buckets are sent
+    ENDED       gradients are averaged: an error, until the next update begins
+    """
+
+    OUTSIDE = enum.auto()
+    ADDING = enum.auto()
+    SENDING = enum.auto()
+    ENDED = enum.auto()
 
 
 class Reducer:
@@ -28,10 +44,10 @@ class Reducer:
     options         of Communicator.all_reduce
     find_unused     leave the gradient of a parameter that no shard used None; otherwise it is zeros
     at_end          called when the gradients of an update are there
-    last            whether the shard under way is the last of the update on this rank; None where there is none
+    phase           see Phase
     held            whether backward passes only add to .grad, as another one will follow
-    scattered       give each rank the average of its part of each bucket alone; .grad is None then
-    divided         whether a ShardedOptimizer has laid the parameters into buckets of its own
+    scattered       where a ShardedOptimizer divides the parameters among the ranks, whether each rank is given the
+                    average of its part of each bucket alone, and .grad is None; None where there is no such optimiser
     unused          the parameters without a gradient: all of them before the first update
     timeline        of the latest update: {"bucket", "bytes", "ready", "done"} for each, in seconds after the first
                     gradient; done is None where the device alone knows
@@ -43,19 +59,17 @@ class Reducer:
         self.buckets = buckets_of(parameters, world.size, bucket_bytes)
         self.place = {p: (b, i) for b, bucket in enumerate(self.buckets) for i, p in enumerate(bucket.tensors)}
         self.gradients = [[Tensor.made(view) for view in bucket.views] for bucket in self.buckets]
-        self.last, self.held, self.timeline = True, False, []
-        self.scattered = self.divided = False
+        self.held, self.timeline, self.scattered = False, [], None
         self._sums = [{} for _ in self.buckets]  # {level: the sum of 2^level shards}, of each bucket
         self._spare = [{} for _ in self.buckets]  # arrays for them
         self._plans = [kernels.Plan() for _ in self.buckets]
         self.unused, self._works = set(self.place), []
         self.number = world.count_model()
-        self.begin()
+        self.begin(Phase.SENDING)
         self._take_over()
 
     def _take_over(self):
         """Hang on the parameters, in place of whoever did before."""
-        self.released = False
         for parameter in self.place:
             for (hook,) in parameter.ready_hooks:
                 if isinstance(former := getattr(hook, "__self__", None), Reducer):
@@ -64,9 +78,13 @@ class Reducer:
 
     def release(self):
         """Leave the parameters alone from now on."""
-        self.released = True
-        for hook in self._hooks:
+        for hook in self._hooks or ():
             hook.remove()
+        self._hooks = None
+
+    @property
+    def released(self):
+        return self._hooks is None
 
     def forget(self, set_to_none):
         """There are no gradients, where they are scattered, or zeros."""
@@ -78,18 +96,17 @@ class Reducer:
 
     def recover(self):
         """Forget a backward pass that an exception ended, before a new one."""
-        if self._started is not None or self.ended:
-            self.begin()
+        if self._started is not None or self.phase is Phase.ENDED:
+            self.begin(Phase.SENDING)
 
-    def begin(self):
+    def begin(self, phase):
         """Forget the update that was begun, once nobody writes to its buckets any more."""
         for work in self._works:
             if work is not None:
                 with contextlib.suppress(CommunicationError):  # whoever communicates next hears of it
                     work.wait()
         self._missing = [set(range(len(bucket.tensors))) for bucket in self.buckets]
-        self._works, self._started, self._used = [], None, set()
-        self.ended = False
+        self._works, self._started, self._used, self.phase = [], None, set(), phase
         for sums in self._sums:
             sums.clear()
 
@@ -97,18 +114,18 @@ class Reducer:
 
     def _ready(self, parameter):
         """The gradient of a parameter is final for this pass."""
-        if self.last is None:
+        if self.phase is Phase.OUTSIDE:
             raise StateError(
                 "DataParallel: backward outside of a loop over model.shards(batch), which several shards a rank want"
             )
         b, i = self.place[parameter]
         self._take(parameter, b, i)
-        if self.last and not self.held:
-            if self.ended:
-                raise StateError(
-                    "DataParallel: backward for gradients that were averaged already; put all passes of a shard but "
-                    "the last one under model.no_sync()"
-                )
+        if self.phase is Phase.ENDED and not self.held:
+            raise StateError(
+                "DataParallel: backward for gradients that were averaged already; put all passes of a shard but the "
+                "last one under model.no_sync()"
+            )
+        if self.phase is Phase.SENDING and not self.held:
             if self._started is None:
                 self._started = time.perf_counter()
                 after_backward(self.finish)
@@ -207,8 +224,7 @@ class Reducer:
                 parameter.grad = None if self.scattered or parameter in self.unused else gradient
         self._count_from_start()
         self._works.clear()
-        self.begin()
-        self.ended = True
+        self.begin(Phase.ENDED)
         self.at_end()
 
     def _unused(self):

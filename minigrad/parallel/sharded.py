@@ -75,9 +75,9 @@ class ShardedOptimizer(Optimizer):
                 f"ShardedOptimizer: a parameter of shape {strangers[0].shape} is none of the model's, or had "
                 "requires_grad off when the model was wrapped"
             )
-        if reducer.divided:
+        if reducer.scattered is not None:
             raise StateError("ShardedOptimizer: the model has one already; give one optimiser groups of parameters")
-        reducer.scattered, reducer.divided = self.scattered, True
+        reducer.scattered = self.scattered
         self.reducer, self.buckets, self.pieces = reducer, [], []
         chosen = {p: number for number, group in enumerate(self.param_groups) for p in group["params"]}
         groups: list[list[Tensor]] = [[] for _ in self.param_groups]

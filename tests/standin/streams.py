@@ -191,7 +191,7 @@ class Event:
 
 
 def event_query(event):
-    """The status of an event by its pointer; of work that has ended the host knows it then, as one that waited would."""
+    """The status of an event by its pointer; where its work has ended, the host knows that as if it had waited."""
     event, machine = _events[event], current()
     graphs.captured_event(event)
     machine.note_asking()
