@@ -53,7 +53,7 @@ def belongs(name, package):
 
 ALLOWED = {  # who may import what, among the packages that have one door
     "cuda": ("kernels/minigrad_kernels/toolchain/cuda/",),
-    "cupy": ("minigrad/device/", "kernels/minigrad_kernels/toolchain/cuda/launch"),
+    "cupy": ("minigrad/device/", "minigrad/parallel/nccl", "kernels/minigrad_kernels/toolchain/cuda/launch"),
     "llvmlite": ("kernels/minigrad_kernels/toolchain/",),
     "numba.cuda": ("kernels/minigrad_kernels/toolchain/cuda/",),
     "numba_cuda": ("kernels/minigrad_kernels/toolchain/cuda/",),

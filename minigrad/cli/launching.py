@@ -51,6 +51,7 @@ def run_launch(options):
 def _launch(options):
     from ..parallel.launch import Launch, parse_hosts
 
+    words = _words(options)
     hosts = None if options.hosts is None else parse_hosts(options.hosts)
     room = math.inf if hosts is None else sum(places for _, places in hosts)
     ranks = options.ranks or (0 if hosts is None else room)
@@ -63,7 +64,7 @@ def _launch(options):
     if options.logs is not None:
         check_can_be_made("launch: --logs", options.logs)
     shared = {name: getattr(options, name) for name in ("max_restarts", "min_ranks", "timeout", "grace", "logs")}
-    return Launch(_words(options), ranks, hosts, **shared)
+    return Launch(words, ranks, hosts, **shared)
 
 
 def _words(options):
