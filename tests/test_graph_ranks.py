@@ -15,7 +15,7 @@ from minigrad.parallel import DataParallel, ShardedOptimizer
 from minigrad.parallel.communicator import Communicator
 from minigrad.parallel.errors import CommunicationError
 from minigrad.parallel.local import LocalTransport, run_local
-from minigrad.parallel.transport import FAILED
+from minigrad.parallel.rank import FAILED
 from minigrad.train import fit
 
 from .nccl_ranks import calls, machine, own_gpu

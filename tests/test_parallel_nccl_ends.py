@@ -14,7 +14,7 @@ from minigrad.parallel import nccl_watch
 from minigrad.parallel.communicator import Communicator
 from minigrad.parallel.errors import CommunicationError, DisagreementError
 from minigrad.parallel.local import LocalTransport, run_local
-from minigrad.parallel.transport import FAILED
+from minigrad.parallel.rank import FAILED
 
 from .cli_runs import environment
 from .nccl_ranks import calls, machine, own_gpu

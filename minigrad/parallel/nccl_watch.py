@@ -11,7 +11,8 @@ import time
 from collections import deque
 
 from .errors import CommunicationError
-from .transport import FAILED, deadline_after
+from .rank import FAILED
+from .transport import deadline_after
 from .work import Work
 
 __all__ = ["GRACE", "Calling", "Started", "Watch", "within"]
@@ -81,9 +82,13 @@ class Watch:
     """Looks at works in their order, and ends the process where one is late or fails."""
 
     def __init__(self, nccl, exchange):
-        self.rank, self.timeout, self._nccl, self._transport = exchange.rank, exchange.timeout, nccl, exchange.transport
+        self.rank, self._exchange, self._nccl, self._transport = exchange.rank, exchange, nccl, exchange.transport
         self._heard = getattr(exchange.transport, "check", lambda: None)  # raises what ended communication
         self._works, self._changed, self._thread, self._closed = deque(), threading.Condition(), None, False
+
+    @property
+    def timeout(self):
+        return self._exchange.timeout
 
     def add(self, work):
         with self._changed:
