@@ -92,7 +92,7 @@ def test_import_is_light():
     program = (
         "import sys, threading, minigrad, minigrad.nn, minigrad.optim, minigrad.data; "
         "heavy = {'matplotlib', 'pooch', 'tqdm', 'safetensors', 'torch', 'mpi4py', 'cupy'}; "
-        "heavy |= {f'minigrad.parallel.{name}' for name in ('tcp', 'mpi', 'launch', 'world')}; "
+        "heavy |= {f'minigrad.parallel.{name}' for name in ('mpi', 'launch', 'world')}; "
         "heavy &= set(sys.modules); "
         "assert not heavy, heavy; assert threading.active_count() == 1"
     )

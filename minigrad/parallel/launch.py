@@ -102,7 +102,8 @@ class Launch:
     def _attempt(self, number, size):
         """Start the ranks and wait for their end; an exit code, or None to try again."""
         folder, began = os.path.join(self.logs, f"attempt-{number}"), time.monotonic()
-        os.makedirs(folder, exist_ok=True)
+        shutil.rmtree(folder, ignore_errors=True)  # of another job with the same logs
+        os.makedirs(folder)
         variables = {
             "MINIGRAD_ATTEMPT": str(number),
             "MINIGRAD_JOB": self.name,
