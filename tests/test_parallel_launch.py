@@ -46,6 +46,14 @@ sys.exit(3 if attempt == 0 else 0)
         assert not (log.parent / "rank-0.log").exists()
 
 
+def test_a_second_job_with_the_same_logs_keeps_them_and_blames_its_own_ranks(tmp_path):
+    for code, said in ((5, "exited with code 5"), (3, "exited with code 3")):
+        words = script(tmp_path, f"print('code {code}', flush=True); sys.exit({code} * rank)")
+        found, _, err = launch(tmp_path, "-n", 2, "--max-restarts", 0, "--logs", "logs", *words)
+        assert found == 1 and f"attempt 0: rank 1 on {HOST}: {said}" in err
+    assert (tmp_path / "logs/attempt-0/rank-1.log").read_text() == "code 5\ncode 3\n"
+
+
 # ---- restarts --------------------------------------------------------------------------------------------------------
 
 FAILURES = {  # what rank 1 does: what is said of it

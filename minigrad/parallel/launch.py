@@ -103,8 +103,8 @@ class Launch:
         """Start the ranks and wait for their end; an exit code, or None to try again."""
         folder, began = os.path.join(self.logs, f"attempt-{number}"), time.monotonic()
         os.makedirs(folder, exist_ok=True)
-        for number in _notes(folder, self.ranks):  # of another job with the same logs, whose logs stay
-            os.remove(os.path.join(folder, f"rank-{number}.json"))
+        for stale in _notes(folder, self.ranks):  # of another job with the same logs, whose logs stay
+            os.remove(os.path.join(folder, f"rank-{stale}.json"))
         variables = {
             "MINIGRAD_ATTEMPT": str(number),
             "MINIGRAD_JOB": self.name,
