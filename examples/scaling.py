@@ -277,6 +277,10 @@ def main(words=None):
     add("--zero", action="store_true", help="share the optimiser's state among GPUs (ZeRO-1)")
     add("--no-overlap", action="store_true", help="exchange gradients only when backward has ended")
     options = parser.parse_args(words)
+    if unknown := set(options.networks) - set(NETWORKS):
+        parser.error(f"{', '.join(sorted(unknown))}: wanted networks of {', '.join(NETWORKS)}")
+    if min(options.gpus) < 1:
+        parser.error(f"--gpus is {min(options.gpus)}, wanted at least 1")
     bucket = options.bucket_mb and options.bucket_mb * MEGABYTE
     plan = Plan(bucket, wire=options.wire, sharded=options.zero, overlap=not options.no_overlap)
     print("PREDICTION: a model, not a measurement; no GPU took part. See examples/docs/scaling.md")

@@ -158,6 +158,8 @@ class Graph:
         first = result if primitive.single else result[0]
         try:
             self.called(first, RULES[primitive](self, first, *values))
+        except ExportError:
+            raise
         except (MinigradError, TypeError, ValueError) as error:
             raise ExportError(f"export_onnx: {self.place}: {error}") from error
         return result

@@ -17,7 +17,7 @@ from minigrad.parallel.cut import balanced, costs_of, lengths_of
 from minigrad.parallel.errors import CommunicationError, DisagreementError
 from minigrad.parallel.local import LocalTransport, run_local
 from minigrad.parallel.pipeline import Pipeline
-from minigrad.parallel.schedules import BACKWARD, FORWARD, SCHEDULES, draw_schedule, gpipe, simulate
+from minigrad.parallel.schedules import BACKWARD, FORWARD, SCHEDULES, gpipe, simulate
 from minigrad.parallel.sums import pairwise
 from minigrad.parallel.sync_batch_norm import SyncBatchNorm
 from minigrad.train import evaluate
@@ -77,17 +77,6 @@ def test_a_schedule_that_would_wait_for_ever_is_refused():
         simulate(lambda stage, stages, m: gpipe(stage, stages, m)[:: -1 if stage else 1], 2, 2)
     with pytest.raises(ShapeError, match="wanted 'gpipe' or '1f1b'"):
         simulate("interleaved", 2, 2)
-
-
-def test_schedules_can_be_seen():
-    assert draw_schedule("1f1b", 2, 3) == [
-        "stage 0 |F0 F1 .. .. B0 B0 F2 B1 B1 .. B2 B2|",
-        "stage 1 |.. F0 B0 B0 F1 B1 B1 F2 B2 B2 .. ..|",
-    ]
-    assert draw_schedule("gpipe", 2, 2) == [
-        "stage 0 |F0 F1 .. .. .. B0 B0 B1 B1|",
-        "stage 1 |.. F0 F1 B0 B0 B1 B1 .. ..|",
-    ]
 
 
 # ---- where to cut ----------------------------------------------------------------------------------------------------

@@ -16,6 +16,10 @@ from minigrad_kernels.toolchain.capture import capturing
 from . import standin
 
 
+def _kernel(key):
+    return SimpleNamespace(source=SimpleNamespace(key=key))
+
+
 class Call:
     """A call with three candidates on a GPU, and how long each takes."""
 
@@ -25,7 +29,7 @@ class Call:
 
     def candidates(self):
         self.asked += 1
-        return {name: SimpleNamespace(key=f"key of {name}") for name in self.times}
+        return {name: _kernel(f"key of {name}") for name in self.times}
 
     def milliseconds(self, start):
         before = len(self.started)
@@ -91,7 +95,7 @@ def test_other_kernels_are_timed_anew(timed, monkeypatch):
     timed(a=3.0, b=1.0).chosen()
     tuning._known.clear()
     later = timed(a=1.0, b=3.0)
-    changed = {name: SimpleNamespace(key="another source") for name in "ab"}
+    changed = {name: _kernel("another source") for name in "ab"}
     monkeypatch.setattr(later, "candidates", lambda: changed)
     assert later.chosen() == "a"
 
@@ -165,3 +169,11 @@ def test_two_processes_keep_one_file(tmp_path):
     assert [run.wait() for run in runs] == [0, 0]
     assert tuning._read(file_of(tmp_path), {"one": 0, "two": 0}) in ("one", "two")
     assert [file.name for file in (tmp_path / "tuned").iterdir()] == ["conv2d-x.json"]
+
+
+def test_kernels_of_the_library_name_a_choice(timed, monkeypatch):
+    from minigrad_kernels.elementwise.cuda_kernels import RECTIFY
+
+    call = timed(fast=1.0, slow=2.0)
+    monkeypatch.setattr(call, "candidates", lambda: dict(zip(("fast", "slow"), RECTIFY.values(), strict=True)))
+    assert call.chosen() == "fast"

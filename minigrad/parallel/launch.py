@@ -8,6 +8,7 @@ import contextlib
 import itertools
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -28,7 +29,8 @@ SIGNALS = signal.SIGINT, signal.SIGTERM
 ONCE = 1.0  # seconds in which a signal that comes again is the same one: some send it to a process and its group
 TICK = 0.1  # seconds between looks at what has happened
 PROBE = 30.0  # seconds in which a host has to start a process
-BANNER = b"\n====="  # how MPICH begins to say that a process ended badly
+BANNER = re.compile(rb"^=+\n=   BAD TERMINATION", re.MULTILINE)  # how MPICH says that a process ended badly
+LINE = re.compile(rb"^=+\n?\Z", re.MULTILINE)
 
 
 def parse_hosts(text):
@@ -200,13 +202,22 @@ class Launch:
 
 def _pass_on(stream, to):
     """Write what comes from mpiexec to a descriptor, but for MPICH's words on a bad end."""
-    ended = False
+    held, ended = b"", False
     while chunk := os.read(stream.fileno(), 1 << 16):
-        at = (b"\n" + chunk).find(BANNER)
+        chunk = held + chunk
+        found = BANNER.search(chunk)
+        begun = found or LINE.search(chunk)  # what may become such words is held until more comes
+        held = chunk[begun.start() :] if begun else b""
         if not ended:
-            with contextlib.suppress(OSError):  # nobody may be there to read it
-                os.write(to, chunk[:at] if at >= 0 else chunk)
-        ended = ended or at >= 0
+            _write(to, chunk[: len(chunk) - len(held)])
+        ended = ended or found is not None
+    if not ended:
+        _write(to, held)
+
+
+def _write(to, text):
+    with contextlib.suppress(OSError):  # nobody may be there to read it
+        os.write(to, text)
 
 
 def _notes(folder, size):

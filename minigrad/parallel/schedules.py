@@ -21,7 +21,7 @@ from dataclasses import dataclass
 
 from minigrad_kernels.errors import ShapeError, StateError
 
-__all__ = ["SCHEDULES", "Simulation", "draw_schedule", "gpipe", "one_f_one_b", "simulate"]
+__all__ = ["SCHEDULES", "Simulation", "gpipe", "one_f_one_b", "simulate"]
 
 FORWARD, BACKWARD = "forward", "backward"
 
@@ -115,20 +115,3 @@ def _peak(row):
         held += 1 if what == FORWARD else -1
         most = max(most, held)
     return most
-
-
-def draw_schedule(schedule, stages, microbatches, forward=1, backward=2, transfer=0, unit=1):
-    """Lines of text, one a stage, with a cell for each `unit` of time.
-
-    F3 is the forward pass of microbatch 3, B3 its backward pass, .. none. Arguments are those of simulate.
-    """
-    found = simulate(schedule, stages, microbatches, forward, backward, transfer)
-    width, columns = len(f"F{microbatches - 1}"), round(found.makespan / unit)
-    lines = []
-    for stage, row in enumerate(found.rows):
-        cells = ["." * width] * columns
-        for what, number, start, end in row:
-            for column in range(round(start / unit), round(end / unit)):
-                cells[column] = f"{what[0].upper()}{number}".ljust(width)
-        lines.append(f"stage {str(stage).ljust(len(str(stages - 1)))} |{' '.join(cells)}|")
-    return lines

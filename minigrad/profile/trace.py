@@ -12,8 +12,6 @@ from .spans import OUTSIDE
 
 __all__ = ["events", "write"]
 
-FIRST_LANE = 1 << 20  # numbers of the lanes of devices, which are none of threads
-
 
 def events(recorder):
     """The events of a profile, ordered by their begin: calls of the host, work of devices, memory."""

@@ -1,16 +1,14 @@
-"""Same seed, same bits, and what that costs: python tests/reliability/determinism.py [--types ...] [--write]
+"""Same seed, same bits: python tests/reliability/determinism.py [--types ...] [--write]
 
 Every row of the ops' tables with its gradients, by the fast functions and by the rules, and every optimiser, on 1, 2, 4
 and once more 4 threads in one process; trainings with dropout, batch norm, augmentation and a loader's thread, each in
-processes of their own on 1, 2 and 4 threads. Then the cost: in one process the mode changes nothing; over ranks of MPI
-it fixes the order of sums, so steps of a network with and without it alternate there, and the ratio of their medians
-counts. The exit status is 1 if any bit differs. --write stores the figures in results/determinism.json.
+processes of their own on 1, 2 and 4 threads. The exit status is 1 if any bit differs. --write stores the figures in
+results/determinism.json.
 """
 
 import argparse
 import json
 import os
-import statistics
 import subprocess
 import sys
 from pathlib import Path
@@ -18,14 +16,11 @@ from pathlib import Path
 from tqdm import tqdm
 
 ROOT = Path(__file__).parents[2]
-sys.path[:1] = [str(ROOT), str(ROOT / "kernels"), str(ROOT / "tests" / "benchmarks")]
-
-import parallel  # noqa: E402  (of the benchmarks)
+sys.path[:1] = [str(ROOT), str(ROOT / "kernels")]
 
 from tests.reliability.results import store  # noqa: E402
 
 THREADS = [1, 2, 4, 4]
-MODES = {True: "mpi", False: "mpi, native"}  # contenders of parallel.py
 
 
 def same_bits(parts, threads, types, seed=0):
@@ -54,51 +49,26 @@ def compared(types):
     return counts, different, sum(run["compared"] for run in runs)
 
 
-def cost(model, ranks, rounds, steps):
-    """Milliseconds of a step by mode, medians, and the ratio of deterministic to not."""
-    jobs = {mode: parallel.start(contender, model, 64, ranks) for mode, contender in MODES.items()}
-    times = {mode: [] for mode in jobs}
-    try:
-        for processes in jobs.values():
-            parallel.ask(processes[0], 5)
-        for _ in tqdm(range(rounds), f"cost of {model}", unit="round"):
-            for mode, processes in jobs.items():
-                times[mode] += parallel.ask(processes[0], steps)
-    finally:
-        for processes in jobs.values():
-            processes[0].stdin.close()
-            for process in processes:
-                process.wait()
-    with_, without = (1000 * statistics.median(times[mode]) for mode in (True, False))
-    return {"model": model, "ranks": ranks, "ms": [with_, without], "ratio": round(with_ / without, 3)}
-
-
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--types", nargs="+", default=["float32", "float64"], help="element types of the tables")
-    parser.add_argument("--model", default="lenet", choices=["keras-cnn", "lenet", "mnist-net"])
-    parser.add_argument("--rounds", type=int, default=20)
-    parser.add_argument("--steps", type=int, default=20, help="of each mode in a round")
     parser.add_argument("--write", action="store_true", help="store the figures")
     arguments = parser.parse_args()
     counts, different, trainings = compared(arguments.types)
-    paid = cost(arguments.model, 2, arguments.rounds, arguments.steps)
     results = sum(counts.values())
     print(f"{results} results of ops and optimisers {counts}, {trainings} trainings; different: {different or 'none'}")
-    print(f"a step of {paid['model']} on 2 ranks of MPI, deterministic / not: {paid['ratio']}; in one process the same")
     if arguments.write:
         store(
             "determinism",
             f"bits of {results:,} values with gradients of every op, and updates of every optimiser, on 1, 2 and 4 "
             f"threads; {trainings} trainings in processes of their own",
-            f"{len(different)} differ; cost: none in one process, {paid['ratio']} of a step on 2 ranks of MPI",
+            f"{len(different)} differ",
             "python tests/reliability/determinism.py --write",
             threads=sorted({*THREADS}),
             types=arguments.types,
             results=counts,
             trainings=trainings,
             different=different,
-            cost=paid,
         )
     sys.exit(bool(different))
 
