@@ -61,7 +61,7 @@ def tables_of(p):
 
 # ---- the kernel ------------------------------------------------------------------------------------------------------
 
-multiply = make_wgmma("bf16", COLUMNS, False, False)
+multiply = make_wgmma(COLUMNS)
 end = make_end(CORES["bfloat16"], 1, PART // 8)
 SIGNATURE = signature_of(CORES["bfloat16"]).replace("i32 m,", "u64* a_maps, u64* b_maps, i32 m,")
 

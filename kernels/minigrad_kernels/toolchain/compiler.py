@@ -43,7 +43,7 @@ from numba.core.untyped_passes import InlineClosureLikes
 from ..errors import KindError
 from . import cache, progress
 
-__all__ = ["Entry", "Part", "no_collection"]
+__all__ = ["Entry", "Part"]
 
 # No fast-math flag, not even contract: whether x*y + z is rounded once would follow from whether the compiler chose
 # vectors at that place, and so from the layout and the number of threads. The microkernels say contract themselves.
@@ -193,7 +193,7 @@ class _EntryCompiler(_Compiler):
     library = _EntryLibrary
 
     def compile_extra(self, function):
-        with progress.compiling(function), no_collection():
+        with progress.compiling(function), _no_collection():
             return super().compile_extra(function)
 
 
@@ -206,7 +206,7 @@ class _PartCompiler(_Compiler):
 
 
 @contextmanager
-def no_collection():
+def _no_collection():
     """Numba makes millions of objects: to look through them again and again meanwhile costs a tenth."""
     on = gc.isenabled()
     gc.disable()

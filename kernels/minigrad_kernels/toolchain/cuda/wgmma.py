@@ -18,16 +18,16 @@ wgmma_wait_but_one = inline_ptx("wgmma_wait1", "wgmma.wait_group.sync.aligned 1;
 written = inline_ptx("written", "fence.proxy.async.shared::cta;", None, [], effects=True)
 
 
-def make_wgmma(kind, columns, a_turned, b_turned):
-    """An intrinsic (sums, a, b): adds the product of 64 rows, 16 steps of k and so many columns, of type f16 or bf16.
+def make_wgmma(columns):
+    """An intrinsic (sums, a, b): adds the product of 64 rows, 16 steps of k and so many columns, of type bf16.
 
-    sums: a local array of columns / 2 floats; a, b: descriptors of operands in shared memory, 64-bit integers; turned:
-    the operand does not lie along k. It goes on while the threads do: see wgmma_commit and wgmma_wait.
+    sums: a local array of columns / 2 floats; a, b: descriptors of operands in shared memory, 64-bit integers, both
+    along k. It goes on while the threads do: see wgmma_commit and wgmma_wait.
     """
     count = columns // 2
     sums, last = ",".join(f"${i}" for i in range(count)), 2 * count
-    shape = f"wgmma.mma_async.sync.aligned.m64n{columns}k16.f32.{kind}.{kind}"
-    text = f"{shape} {{{sums}}}, ${last}, ${last + 1}, p, 1, 1, {int(a_turned)}, {int(b_turned)};"
+    shape = f"wgmma.mma_async.sync.aligned.m64n{columns}k16.f32.bf16.bf16"
+    text = f"{shape} {{{sums}}}, ${last}, ${last + 1}, p, 1, 1, 0, 0;"
     text = f"{{ .reg .pred p; setp.eq.u32 p, 1, 1; {text} }}"  # p: add to the sums
     letters = ",".join(["=f"] * count + [str(i) for i in range(count)] + ["l", "l", "~{memory}"])
     single = LLVM[f32]
