@@ -52,7 +52,7 @@ class Classifier(ClassifierMixin, BaseEstimator):
         return self
 
     def __setstate__(self, state):
-        """joblib can leave arrays in a file, where the kernels take none."""
+        """joblib may map arrays from a file, read-only; the kernels want arrays in memory."""
         super().__setstate__(state)
         if "model_" in state:
             for tensor in (*self.model_.parameters(), *self.model_.buffers()):

@@ -6,7 +6,6 @@ While a Module is called, an operation that others extend returns a Tensor whose
                   graph also batch_norm by given statistics
     linear        relu extends it
     batch_norm    a sum with another Tensor and then relu extend it; the statistics of a batch are computed at once
-    layer_norm, group_norm, instance_norm       relu extends them, on the CPU; group and instance norm of images
 
 The extended operation is a primitive of its own (`conv2d_relu_max_pool2d`, say) with gradient rules of its own, which
 agree with those of the separate ones to rounding; its values are theirs, bit for bit, but for sums of 16 bits, which

@@ -47,8 +47,8 @@ def is_grad_enabled():
 def deterministic(mode=True):
     """Whether equal inputs give equal bits even where another order of a sum would be faster, as between ranks.
 
-    On by default. A with block or a decorator. False permits sums over ranks in whatever order MPI or NCCL likes, and
-    nothing else: all that one process computes has one order of its sums in either mode.
+    On by default. A with block or a decorator. False permits sums over GPUs in whatever order NCCL likes, and nothing
+    else: all that one process computes has one order of its sums in either mode.
     """
     return determinism.setting(flag_of("deterministic", "mode", mode))
 

@@ -44,7 +44,10 @@ def code_lines(source):
 
 
 def table(files):
-    """{folder: code lines} of (path, text) pairs. A folder is one of COUNTED, or a folder directly in it."""
+    """{folder: code lines} of (path, text) pairs.
+
+    A folder is one of COUNTED or one directly in it; in kernels, one directly in minigrad_kernels.
+    """
     sizes = {}
     for path, text in files:
         parts = Path(path).parts

@@ -1,4 +1,4 @@
-"""The same bits on 1, 2, 4 and 8 processes, by MPI, by TCP and in threads; pipelines; synchronised statistics."""
+"""The same bits on 1, 2, 4 and 8 processes, by MPI and in threads; pipelines; synchronised statistics."""
 
 import subprocess
 import sys

@@ -28,8 +28,8 @@ class TensorBoard(AbstractContextManager, Callback):
 
     The step of a figure is the number of updates so far. After each update: step/loss, the mean over the images of the
     update, and step/lr. After each epoch: loss/train, loss/test, accuracy/train and accuracy/test (fractions of 1), as
-    far as the row of the history has them. Figures of later steps that a run left behind, which then was taken up from
-    an earlier checkpoint, are marked as gone. How weights and gradients are distributed is in report.html.
+    far as the row of the history has them. Where a run goes on from an earlier checkpoint, the figures that it had
+    written for later steps are marked as gone. How weights and gradients are distributed is in report.html.
 
     Errors  RuntimeError where tensorboardX is not installed
     """

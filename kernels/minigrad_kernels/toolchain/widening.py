@@ -1,15 +1,15 @@
 """Launchers on arrays of 16 bits, float16 and bfloat16, where there are no kernels for them: float32 and rounded back.
 
-    @widened("x", "out", native=on_cuda)
-    def bias_relu(x, bias, out):
+    @widened("a b bias residual", either="out", native=on_cuda)
+    def forward(a, b, bias, relu, out, workspace, residual=None):
         ...
 
 Where the first array named has elements of 16 bits, and `native` does not say that there are kernels for such a call,
 the launcher is called with float32 copies of all arrays named, and what it wrote is rounded back, once: to nearest,
-ties to even. So sums are float32 whatever goes in. Arrays that are not named, such as bias here, are float32 beside
-16 bits by contract. Every other call goes straight on.
+ties to even. So sums are float32 whatever goes in. Arrays that are not named are float32 beside 16 bits by
+contract. Every other call goes straight on.
 
-`bias_relu.widened` widens whatever `native` says: for back ends that have kernels for some shapes alone.
+`forward.widened` widens whatever `native` says: for back ends that have kernels for some shapes alone.
 """
 
 import functools

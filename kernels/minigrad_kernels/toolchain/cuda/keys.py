@@ -1,7 +1,8 @@
 """What names the PTX of a kernel: its own code, that of the functions it calls, their constants, the compiler's code.
 
 Code counts as a syntax tree: comments, docstrings, blank lines and where a function stands in its file change no key.
-So PTX that is kept has lines of source of its own, numbers within each function, until they are set to those of today.
+PTX that is kept therefore names no file and counts the kernel's lines from 0; `Source.shown` puts in the file and the
+lines of today.
 """
 
 import ast
@@ -31,7 +32,9 @@ PACKAGES = Path(__file__).parents[3]  # the folder in which the package lies
 
 
 class Source(NamedTuple):
-    """What PTX is made from: a key, the kernel's file, and its lines in order. Calls within it are inlined."""
+    """What PTX is named by, and where its lines come from: a key, the kernel's file, the line numbers of its function in
+    order. Functions that it calls are inlined.
+    """
 
     key: str
     file: Path
