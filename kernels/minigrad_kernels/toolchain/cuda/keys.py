@@ -32,8 +32,8 @@ PACKAGES = Path(__file__).parents[3]  # the folder in which the package lies
 
 
 class Source(NamedTuple):
-    """What PTX is named by, and where its lines come from: a key, the kernel's file, the line numbers of its function in
-    order. Functions that it calls are inlined.
+    """What PTX is named by, and where its lines come from: a key, the kernel's file, the line numbers of its function
+    in order. Functions that it calls are inlined.
     """
 
     key: str
