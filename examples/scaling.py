@@ -222,7 +222,7 @@ def predicted(network, gpus, fabric, plan):
 
 BUFFERS = 4 * (524_288 + 4_915_200 + 4_194_304)  # of NCCL for a channel: LL, LL128 and Simple of four connections
 CONTEXT = 500_000_000  # bytes of driver, libraries and kernels, about
-SPARE = 2  # a pool rounds up, and kernels want workspace: whole steps on the CPU peaked at 1.0 to 1.8 of kept + moving
+SPARE = 2  # a pool rounds up, and kernels want workspace; a test holds whole steps on the CPU to it
 
 
 def memory(network, gpus, fabric, plan, gigabytes):
