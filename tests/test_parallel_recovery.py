@@ -187,19 +187,7 @@ def _is_rank(pid):
 @pytest.mark.deep
 def test_more_ranks_than_cores_with_nothing_compiled(tmp_path, alone):
     """Each compiles what it needs; that takes some longer than others, and nobody gives up meanwhile."""
-    words = [
-        "-m",
-        "minigrad",
-        "launch",
-        "-n",
-        8,
-        "--timeout",
-        TIMEOUT,
-        "--max-restarts",
-        0,
-        "--logs",
-        tmp_path / "logs",
-    ]
+    words = ["-m", "minigrad", "launch", "-n", 8, "--max-restarts", 0, "--logs", tmp_path / "logs"]
     command = [sys.executable, *map(str, [*words, "minigrad", *QUIET, "--epochs", 1, "--out", tmp_path / "run"])]
     env = environment() | {"MINIGRAD_CACHE": str(tmp_path / "cache")}
     done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=500)
