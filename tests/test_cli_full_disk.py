@@ -17,6 +17,8 @@ from minigrad.train import TensorBoard
 from minigrad.train.history import History
 from tests.cli_runs import QUICK, RESUME, elsewhere, environment, finished, weights_of  # noqa: F401
 
+pytestmark = pytest.mark.deep
+
 MINIGRAD = [sys.executable, "-W", "error", "-m", "minigrad"]
 TRAIN = ["train", *QUICK, "--out", "run"]
 

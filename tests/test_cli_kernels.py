@@ -11,6 +11,8 @@ from minigrad_kernels.toolchain.cuda.kernel import all_kernels
 
 from . import cuda_kernels
 
+pytestmark = pytest.mark.deep
+
 compiled = pytest.mark.skipif(compiler.missing() is not None, reason=f"compiles: {compiler.missing()}")
 
 

@@ -15,6 +15,8 @@ from minigrad_kernels.layout import CHANNELS_LAST, FILTER, strides_of
 from .cases.conv2d import rows
 from .kernel_runs import DEVICE, make_inputs, run, same_bits, wanted, within_rounding
 
+pytestmark = pytest.mark.deep
+
 SAME = dict(padding=(1, 1))  # with a filter of 3 x 3: as many pixels are made as are read
 PIXELS = {64: ((7, 9), (8, 8), (5, 13)), 128: ((1, 127), (8, 16), (3, 43))}  # around a tile of so many rows
 

@@ -13,6 +13,8 @@ from minigrad_kernels.layout import CHANNELS_LAST, FILTER
 from .cases import KernelCase, Output
 from .kernel_runs import DEVICE, make_inputs, run, same_bits, wanted, within_rounding
 
+pytestmark = pytest.mark.deep
+
 
 def row(x, w, stride=(1, 1), padding=(0, 0), dilation=(1, 1), groups=1):
     """The weight gradient of one geometry, with the workspace that the CUDA kernels want."""

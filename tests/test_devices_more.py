@@ -16,6 +16,8 @@ from minigrad.train import fit
 
 from .stand_in_gpus import gpus
 
+pytestmark = pytest.mark.deep
+
 RNG = np.random.default_rng(0)
 DATA = Dataset(RNG.integers(0, 256, (23, 1, 28, 28), np.uint8), RNG.integers(0, 4, 23), tuple("abcd"))
 

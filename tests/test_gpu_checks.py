@@ -20,6 +20,8 @@ from .gpu import correctness, hopper, main, ops, sanitizer, small
 from .stand_in_gpus import gpus
 from .standin import installed
 
+pytestmark = pytest.mark.deep
+
 ROOT = Path(__file__).resolve().parents[1]
 
 

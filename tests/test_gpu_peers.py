@@ -6,6 +6,8 @@ import pytest
 from .stand_in_gpus import gpus
 from .test_gpu_checks import once, part  # noqa: F401
 
+pytestmark = pytest.mark.deep
+
 SMALL = {"float32": 23, "tf32": 9, "float16": 9, "bfloat16": 6}
 
 

@@ -21,6 +21,8 @@ from minigrad.train import fit
 from .nccl_ranks import calls, machine, own_gpu
 from .standin.nccl import state
 
+pytestmark = pytest.mark.deep
+
 assert machine  # a fixture
 
 

@@ -11,6 +11,8 @@ from minigrad_kernels.interpreter import formats
 
 from .exact_rounding import assert_rounded, exact
 
+pytestmark = pytest.mark.deep
+
 generator = np.random.default_rng(20240612)
 
 

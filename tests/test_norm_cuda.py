@@ -14,6 +14,8 @@ from minigrad_kernels.norm import cuda, reference
 from .cases.norm import EPS, lifted, standardize, standardize_grad
 from .kernel_runs import DEVICE, make_inputs, moved, on_host, run, same_bits, within_rounding
 
+pytestmark = pytest.mark.deep
+
 
 def numbers(*shape, seed=0):
     return np.random.default_rng(seed).standard_normal(shape).astype(np.float32)

@@ -7,6 +7,8 @@ import pytest
 from .launch_runs import launch, script
 from .test_parallel_recovery import finished, started
 
+pytestmark = pytest.mark.deep
+
 TRAIN = ["train", "--data", "digits", "--model", "mlp", "--epochs", "1", "--no-new-writers", "--limit", "100"]
 
 

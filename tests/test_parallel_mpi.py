@@ -10,6 +10,8 @@ import pytest
 
 from .cli_runs import environment
 
+pytestmark = pytest.mark.deep
+
 ROOT = Path(__file__).resolve().parents[1]
 MPIEXEC = Path(sys.executable).with_name("mpiexec")
 AGAIN = 75  # exit code of a job that failed and may be tried again

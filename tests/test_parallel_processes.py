@@ -11,6 +11,8 @@ from minigrad.parallel import run_local
 from . import hash_program
 from .cli_runs import environment
 
+pytestmark = pytest.mark.deep
+
 ROOT = Path(__file__).resolve().parents[1]
 MPIEXEC = Path(sys.executable).with_name("mpiexec")
 

@@ -73,6 +73,7 @@ def delay(folder):
     return after[0] - fault
 
 
+QUICK = "kill -9 of rank 2", "a stopped process"  # and with --deep the others
 FAULTS = {  # name: (fault, how long it takes until somebody notices)
     "kill -9 of rank 0": ("kill:0:7", 0),
     "kill -9 of rank 2": ("kill:2:10", 0),
@@ -84,7 +85,9 @@ FAULTS = {  # name: (fault, how long it takes until somebody notices)
 }
 
 
-@pytest.mark.parametrize("name", FAULTS)
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=[pytest.mark.deep] * (name not in QUICK)) for name in FAULTS]
+)
 def test_a_job_is_back_after(name, tmp_path, unbroken, delays):
     fault, notice = FAULTS[name]
     kind = "adam" if "rank 2" in name or "torn" in name else "sgd"  # with its state divided among the ranks

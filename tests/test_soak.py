@@ -8,6 +8,8 @@ from tests.soaking import BATCHES, JSON, OF_STAND_INS, OnCpu, OnGpu, counted, gr
 
 from .stand_in_gpus import gpus
 
+pytestmark = pytest.mark.deep
+
 
 def kept_by_others():
     """What there is before a training: modules of tests keep Tensors, and nodes, for as long as the process lives."""

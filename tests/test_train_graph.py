@@ -16,6 +16,8 @@ from minigrad.train.history import History
 
 from .stand_in_gpus import gpus
 
+pytestmark = pytest.mark.deep
+
 RNG = np.random.default_rng(0)
 DATA = Dataset(RNG.integers(0, 256, (10, 1, 4, 4), np.uint8), RNG.integers(0, 3, 10), tuple("abc"))
 CHANGES = Compose([PadCrop(1), Normalize((0.5,), (0.5,))])

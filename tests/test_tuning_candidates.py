@@ -11,6 +11,8 @@ from minigrad_kernels.matmul import cuda as matmul
 
 from .kernel_runs import laid_out
 
+pytestmark = pytest.mark.deep
+
 SETTINGS = (1, 1), (1, 1), (1, 1), 1
 
 
