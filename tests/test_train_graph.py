@@ -76,7 +76,7 @@ def test_graphs_go_with_the_training(machine):
     gc.disable()
     try:
         assert len(machine.graph_launches) == 0 and trained(machine, False, epochs=2, asks=None)
-        assert machine.graph_launches and not [one for one in gc.get_objects() if isinstance(one, Graph)]
+        assert machine.graph_launches and not [one for one in gc.get_objects() if type(one) is Graph]
     finally:
         gc.enable()
 
