@@ -19,6 +19,8 @@ from minigrad_kernels.toolchain.cuda import compiler, report
 from .kernel_runs import make_inputs, wanted
 from .test_conv2d_weight_cuda import row
 
+pytestmark = pytest.mark.deep
+
 # ---- choice ----------------------------------------------------------------------------------------------------------
 
 CHOICE = {  # what small CNNs learn: (x, w, ...) -> rung

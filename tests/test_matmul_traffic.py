@@ -10,6 +10,8 @@ from minigrad_kernels.matmul import cuda, ladder
 
 from .cases.matmul import transposed
 
+pytestmark = pytest.mark.deep
+
 TILES = [name for name in cuda.RUNGS if name not in ("plain", "split")]
 STEPS = 32  # terms of each sum: whole tiles of k for every rung
 LAYOUTS = {"NN": (None, None), "NT": (None, transposed), "TN": (transposed, None), "TT": (transposed, transposed)}

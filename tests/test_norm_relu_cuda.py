@@ -10,6 +10,8 @@ from .cases.norm import EPS
 from .kernel_runs import on_host, same_bits
 from .test_norm_cuda import interpreted_space, launched, whole_sectors
 
+pytestmark = pytest.mark.deep
+
 
 def masked_grads(shape, kind, wanted, rung):
     """(g, out, x, the launches, (dx, dw, db) and the masked g if it is wanted) of gradients behind a ReLU."""

@@ -18,6 +18,8 @@ from .small_training import images
 from .small_training import network as small_network
 from .stand_in_gpus import gpus
 
+pytestmark = pytest.mark.deep
+
 RNG = np.random.default_rng(0)
 UPDATES, BAD = 6, 8  # of an epoch of twice as many: the second lies two marks after the first update
 
