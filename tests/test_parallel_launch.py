@@ -4,12 +4,11 @@ import os
 import signal
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
 from minigrad.parallel import ShardSampler
-from minigrad.parallel.launch import fitting
+from minigrad.parallel.launch import _blame, fitting
 from tests.launch_runs import gone_or_killed, launch, launched, records, script, started, wait_for
 
 HOST = os.uname().nodename
@@ -83,10 +82,22 @@ def test_restarts_are_used_up(tmp_path):
     assert len(records(tmp_path, 1)) == 2 and not records(tmp_path, 2)
 
 
-def test_the_rank_that_failed_by_itself_is_named(tmp_path):
-    body = "time.sleep(0.5 * (rank == 0)); sys.exit(0 if attempt else 3 if rank == 0 else 75)"
-    code, _, err = launch(tmp_path, "-n", 2, *script(tmp_path, body))
-    assert code == 0 and ("rank 0 on" in err and "exited with code 3" in err or "exited with code 75" in err)
+HERE = {"pid": 1, "host": "a"}
+BLAMES = {  # what ranks noted: (who is named, whether it refused)
+    "by itself, though later": ({0: (3, 2), 1: (75, 1)}, ("rank 0 on a: exited with code 3", False)),
+    "first of two": ({0: (3, 2), 1: (4, 1)}, ("rank 1 on a: exited with code 4", False)),
+    "killed": ({0: None, 1: (-9, 1)}, ("rank 1 on a: was killed by signal 9", False)),
+    "refused": ({0: (0, 1), 1: (2, 2)}, ("rank 1 on a: exited with code 2", True)),
+    "all by others": ({0: (75, 2), 1: (75, 1)}, ("rank 1 on a: exited with code 75", False)),
+    "nobody began": ({}, ("mpiexec exited with code 7", False)),
+}
+
+
+@pytest.mark.parametrize("name", BLAMES)
+def test_who_failed_is_named(name, tmp_path):
+    ends, blamed = BLAMES[name]
+    notes = {rank: HERE | ({"code": end[0], "at": end[1]} if end else {}) for rank, end in ends.items()}
+    assert _blame(notes, tmp_path, 7) == blamed
 
 
 def test_a_rank_that_is_stopped_is_missed_and_killed(tmp_path):
@@ -228,4 +239,3 @@ def test_a_failure_after_a_signal_is_no_reason_to_start_again(tmp_path):
         head.send_signal(signal.SIGTERM)
         head.communicate(timeout=30)
     assert head.returncode == 143 and not records(tmp_path, 1)
-    assert not Path(tmp_path / "left-0").exists()
