@@ -2,7 +2,7 @@
 
 from ..toolchain.cuda import cuda, device, f32, i32, i64, kernel, offset, u16, u32, unroll
 from .cuda_fragments import CORES, make_products, make_tile
-from .cuda_parts import RESIDENT, operand, slice_of, steps_of
+from .cuda_parts import operand, slice_of, steps_of
 from .cuda_register import make_copy
 from .cuda_tensor_parts import make_end, signature_of, tile_of
 
@@ -42,7 +42,7 @@ def _make_tensor(core):
     @kernel(
         signature_of(core),
         threads=THREADS,
-        blocks=RESIDENT // THREADS,
+        blocks=3,  # a fourth would leave 128 registers a thread, too few on sm_120
         lowest="sm_80",
         opcodes=("HMMA", "LDSM"),
         variant=core.name,
