@@ -44,7 +44,7 @@ def _parallel(settings, model, world):
         model = parallel.SyncBatchNorm.convert(model, world)
     if settings.shards == world.size == 1:
         return model
-    return parallel.DataParallel(model, world, shards=settings.shards, wire=settings.wire)
+    return parallel.DataParallel(model, world, shards=settings.shards)
 
 
 def _drops_last(settings, model, images):

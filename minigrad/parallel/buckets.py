@@ -13,8 +13,6 @@ Source  Li and others 2020, "PyTorch Distributed: experiences on accelerating da
         for the buckets and the small first one
 """
 
-from minigrad_kernels.errors import KindError, ShapeError
-
 __all__ = ["bucket_bounds", "bucket_bytes"]
 
 SMALLEST, LARGEST = 1_000_000, 25_000_000  # bytes; below latency rules, above there is nothing left to gain
@@ -41,11 +39,8 @@ def bucket_bounds(sizes, first=None, bucket=None):
     buckets one by one: one is full with the gradient that reaches its size, so a gradient is never divided, and a
     large one makes a large bucket. Gradients of at most `first` bytes together are one bucket. Nothing but the three
     arguments decides, so every rank cuts alike.
-    Errors  ValueError for negative sizes, and where first or bucket is not above 0; TypeError for sizes that are no
-            integers
     """
     sizes = list(sizes)
-    _check(sizes, first, bucket)
     bucket = bucket_bytes(sum(sizes)) if bucket is None else bucket
     first = min(SMALLEST, bucket) if first is None else first
     if sum(sizes) <= first:
@@ -69,14 +64,3 @@ def _tail(sizes, limit):
         start -= 1
         held += sizes[start]
     return start
-
-
-def _check(sizes, first, bucket):
-    for index, size in enumerate(sizes):
-        if isinstance(size, bool) or not isinstance(size, int):
-            raise KindError(f"bucket_bounds: sizes[{index}] is {size!r}, want an integer, a number of bytes")
-        if size < 0:
-            raise ShapeError(f"bucket_bounds: sizes[{index}] is {size}, want at least 0 bytes")
-    for name, value in (("first", first), ("bucket", bucket)):
-        if value is not None and not value > 0:
-            raise ShapeError(f"bucket_bounds: {name} is {value}, want more than 0 bytes")

@@ -1,16 +1,13 @@
-"""Communicator: what a group of ranks does together.
+"""Communicator: what ranks do together.
 
 In every collective each rank tells every other what it is about to do, so calls that do not fit end with an error on
 every rank, not in a hang or in the wrong memory. Sums are taken pairwise in the order of ranks (see sums.py), with the
-same bits on every rank, in every run and by every transport.
+same bits on every rank, in every run and by every transport; on GPUs under minigrad.deterministic(False) as NCCL likes.
 
 Arrays are those of any device, or leaf Tensors, and fill their memory without gaps. Those of GPUs travel by NCCL (see
 nccl.py), or by way of the host.
 
 op      "sum", "mean", "max" or "min"
-order   "fixed": pairwise in the order of ranks; "native": as the library underneath likes it, which may be faster and
-        may have other bits elsewhere; None: fixed under minigrad.deterministic(True), which is the default
-wire    "float16" or "bfloat16": float32 numbers travel in 16 bits and are added in float32; None: as they are
 label   stands in errors
 asynchronous    return a Work at once, whose wait() gives the array; until then it must not be touched
 
@@ -29,38 +26,33 @@ from minigrad_kernels.toolchain.capture import capturing
 
 from ..device import is_floating, place_of
 from ..modes import is_deterministic
-from .arrays import flat_of, on_host, store, words
+from .arrays import flat_of, words
 from .collectives import HostCollectives
 from .errors import DisagreementError
-from .exchange import CHANNELS, CONTROL, FIRST_TAG, GROUPS, NOTHING, Exchange
-from .sums import OPS, WIRES
-from .work import Sent
+from .exchange import CONTROL, NOTHING, Exchange
+from .sums import OPS
 
 __all__ = ["Communicator", "current"]
-
-ORDERS = ("fixed", "native", None)
 
 current: "contextvars.ContextVar[Communicator | None]" = contextvars.ContextVar("world", default=None)
 
 
 class Communicator:
-    """A group of ranks as one of them sees it. Leaving a `with` block ends it, by abort() where an exception leaves.
+    """All ranks as one of them sees them. Leaving a `with` block ends it, by abort() where an exception leaves.
 
-    rank, size  of this process, or thread, in the group
+    rank, size  of this process, or thread
     timeout     seconds for one operation
     backend     who does collectives of arrays on GPUs: "nccl", or "host" where they travel by way of the host; default
                 that of the transport
     """
 
-    def __init__(self, transport, members=None, group=0, timeout=60.0, backend=None):
-        if members is None:
-            if transport.taken:
-                raise StateError("Communicator: the transport has one of all ranks already; use that, or its split()")
-            transport.taken, members = True, range(transport.size)
-        self.transport = transport
-        self.exchange = Exchange(transport, members, group, timeout)
+    def __init__(self, transport, timeout=60.0, backend=None):
+        if transport.taken:
+            raise StateError("Communicator: the transport has one already; use that")
+        transport.taken, self.transport = True, transport
+        self.exchange = Exchange(transport, timeout)
         self.rank, self.size = self.exchange.rank, self.exchange.size
-        self.backend, self._whole, self._parts = backend or transport.backend, None, []
+        self.backend = backend or transport.backend
         self.closed, self._models = False, 0
         self._on_host, self._on_gpus = HostCollectives(self.exchange), {}
 
@@ -73,25 +65,25 @@ class Communicator:
 
     # ---- collectives ---------------------------------------------------------------------------------------------
 
-    def all_reduce(self, array, op="sum", *, order=None, wire=None, label="", asynchronous=False):
+    def all_reduce(self, array, op="sum", *, label="", asynchronous=False):
         """Replace the array on every rank by the sum over ranks, or another op.
 
         Math    x = x_0 + x_1 + ... + x_(n-1), or this over n, the largest, the smallest
         """
-        flat, order = flat_of("all_reduce", "array", array), self._checked("all_reduce", array, op, order, wire)
-        what = f"all_reduce({words(array)}, {op}, {order}, wire={wire}, label={label})"
-        return self._start(flat, lambda how: how.all_reduce(flat, op, order, wire, what), array, asynchronous)
+        flat, order = flat_of("all_reduce", "array", array), self._order_of("all_reduce", array, op)
+        what = f"all_reduce({words(array)}, {op}, {order}, label={label})"
+        return self._start(flat, lambda how: how.all_reduce(flat, op, what), array, asynchronous)
 
-    def reduce_scatter(self, out, array, op="sum", *, order=None, wire=None, label="", asynchronous=False):
+    def reduce_scatter(self, out, array, op="sum", *, label="", asynchronous=False):
         """Give each rank its part of the sum over ranks: of `size` equal parts of the array, in the order of memory.
 
         Shapes  out has 1 / size of the elements of array, which may be that very part of it
         """
         flat, part = flat_of("reduce_scatter", "array", array, False), flat_of("reduce_scatter", "out", out)
-        order = self._checked("reduce_scatter", array, op, order, wire)
+        order = self._order_of("reduce_scatter", array, op)
         self._check_parts("reduce_scatter", "array", flat, "out", part)
-        what = f"reduce_scatter({words(array)}, {op}, {order}, wire={wire}, label={label})"
-        return self._start(flat, lambda how: how.reduce_scatter(part, flat, op, order, wire, what), out, asynchronous)
+        what = f"reduce_scatter({words(array)}, {op}, {order}, label={label})"
+        return self._start(flat, lambda how: how.reduce_scatter(part, flat, op, what), out, asynchronous)
 
     def all_gather(self, out, array, *, label="", asynchronous=False):
         """Give every rank the arrays of all, one after another in the order of ranks.
@@ -105,7 +97,7 @@ class Communicator:
 
     def broadcast(self, array, root=0, *, label="", asynchronous=False):
         """Replace the array on every rank by that of the root."""
-        self._check_rank("broadcast", "root", root)
+        self.check_rank("broadcast", "root", root)
         flat = flat_of("broadcast", "array", array)
         what = f"broadcast({words(array)}, root={root}, label={label})"
         return self._start(flat, lambda how: how.broadcast(flat, root, what), array, asynchronous)
@@ -140,29 +132,6 @@ class Communicator:
             self._on_gpus[there] = NcclCollectives(self.exchange, self._on_host, there)
         return self._on_gpus[there]
 
-    # ---- from one rank to another --------------------------------------------------------------------------------
-
-    def send(self, array, to, tag=0):
-        """Send an array to a rank, by way of the host; returns a Work, after whose wait() the array may change."""
-        self._check_message("send", "to", to, tag)
-        flat = on_host(flat_of("send", "array", array, False))
-        return Sent(self.exchange.post(to, tag, words(array), flat), array, self.timeout)
-
-    def recv(self, out, source, tag=0):
-        """Write the next array that a rank sent with this tag into `out`, of its shape and type; returns out.
-
-        Errors  DisagreementError if what comes has another shape or element type
-        """
-        self._check_message("recv", "source", source, tag)
-        flat = flat_of("recv", "out", out)
-        what, payload = self.exchange.take(source, tag)
-        if what != words(out):
-            error = DisagreementError(f"recv: rank {source} sent {what}, but out on rank {self.rank} is {words(out)}")
-            self.transport.abort(str(error))
-            raise error
-        store(flat, payload.view(flat.dtype))
-        return out
-
     # ---- words ---------------------------------------------------------------------------------------------------
 
     def all_gather_bytes(self, message):
@@ -173,7 +142,7 @@ class Communicator:
 
     def broadcast_bytes(self, message=b"", root=0):
         """The bytes of the root."""
-        self._check_rank("broadcast_bytes", "root", root)
+        self.check_rank("broadcast_bytes", "root", root)
         return self.all_gather_bytes(message if self.rank == root else b"")[root]
 
     def agree(self, op, entries):
@@ -198,33 +167,7 @@ class Communicator:
                     f"{rank}; wanted the same on all"
                 )
 
-    # ---- groups, ends --------------------------------------------------------------------------------------------
-
-    def split(self, color, key=None):
-        """A Communicator of the ranks that give the same color, ordered by key, then by rank; None for color None."""
-        key = self.rank if key is None else key
-        if isinstance(key, bool) or not isinstance(key, int):
-            raise KindError(f"split: key is {key!r}, wanted an integer or None")
-        if isinstance(color, bool) or not isinstance(color, int | str | tuple | None):
-            raise KindError(f"split: color is {color!r}, wanted an integer, a text, a tuple of such, or None")
-        mine = f"{self.transport.groups}|{key}|{color!r}"
-        entries = [text.decode().split("|", 2) for text in self.all_gather_bytes(mine.encode())]
-        group = max(int(number) for number, _, _ in entries)
-        if group >= GROUPS:
-            raise StateError(
-                f"split: this would be group {group + 1}, and {GROUPS} are possible; use those made before"
-            )
-        self.transport.groups = group + 1
-        if color is None:
-            return None
-        ranks = sorted(
-            (r for r in range(self.size) if entries[r][2] == repr(color)), key=lambda r: (int(entries[r][1]), r)
-        )
-        members = [self.exchange.members[r] for r in ranks]
-        part = type(self)(self.transport, members, group, self.exchange.seconds, self.backend)
-        part._whole = self._whole or self
-        part._whole._parts.append(part)
-        return part
+    # ---- ends ----------------------------------------------------------------------------------------------------
 
     def count_model(self):
         """The number of a model whose gradients are exchanged here, in the order in which they were wrapped."""
@@ -233,21 +176,16 @@ class Communicator:
 
     def abort(self, reason):
         """End communication for all ranks, each of which gets a CommunicationError with the reason."""
-        self.transport.abort(f"rank {self.exchange.members[self.rank]} ended: {reason}")
-        whole = self._whole or self
-        for one in (whole, *whole._parts):
-            for collectives in one._on_gpus.values():
-                collectives.abort()
+        self.transport.abort(f"rank {self.rank} ended: {reason}")
+        for collectives in self._on_gpus.values():
+            collectives.abort()
 
     def close(self):
-        """End it in good order, after all that was begun, and all groups that split() made; such a group ends alone."""
+        """End it in good order, after all that was begun."""
         self.closed = True
-        for part in self._parts:
-            part.close()
         for collectives in (*self._on_gpus.values(), self._on_host):
             collectives.close()
-        if not self.exchange.group:
-            self.transport.close()
+        self.transport.close()
 
     def __enter__(self):
         return self
@@ -259,17 +197,13 @@ class Communicator:
 
     # ---- checks --------------------------------------------------------------------------------------------------
 
-    def _checked(self, name, array, op, order, wire):
-        """The order of the sum, once all options are found to be possible."""
-        for option, value, known in (("op", op, OPS), ("order", order, ORDERS), ("wire", wire, (*WIRES, None))):
-            if value not in known:
-                raise ShapeError(f"{name}: {option} is {value!r}, wanted one of {', '.join(map(repr, known))}")
-        dtype = array.dtype
-        if dtype.kind == "b" or (op == "mean" and not is_floating(dtype)):
-            raise KindError(f"{name}: array has elements {dtype}, which have no {op}; convert it before")
-        if wire and dtype != np.float32:
-            raise KindError(f"{name}: wire is {wire!r} for elements {dtype}, wanted float32")
-        return order or ("fixed" if is_deterministic() else "native")
+    def _order_of(self, name, array, op):
+        """In which order ranks are added, in a word, once array and op are found to be possible."""
+        if op not in OPS:
+            raise ShapeError(f"{name}: op is {op!r}, wanted one of {', '.join(map(repr, OPS))}")
+        if array.dtype.kind == "b" or (op == "mean" and not is_floating(array.dtype)):
+            raise KindError(f"{name}: array has elements {array.dtype}, which have no {op}; convert it before")
+        return "fixed" if is_deterministic() else "native"
 
     def _check_parts(self, op, name, whole, part_name, part):
         if whole.size != self.size * part.size or whole.dtype != part.dtype:
@@ -278,13 +212,7 @@ class Communicator:
                 f"{part.dtype}; wanted {self.size} times as many, one part a rank, of one type"
             )
 
-    def _check_rank(self, op, name, rank):
+    def check_rank(self, op, name, rank):
+        """Errors: ValueError for what is no rank."""
         if isinstance(rank, bool) or not isinstance(rank, int) or not 0 <= rank < self.size:
             raise ShapeError(f"{op}: {name} is {rank!r}, wanted a rank from 0 to {self.size - 1}")
-
-    def _check_message(self, op, name, rank, tag):
-        self._check_rank(op, name, rank)
-        if rank == self.rank:
-            raise ShapeError(f"{op}: {name} is {rank}, which is this rank itself; wanted another")
-        if not isinstance(tag, int) or not 0 <= tag < CHANNELS - FIRST_TAG:
-            raise ShapeError(f"{op}: tag is {tag!r}, wanted an integer from 0 to {CHANNELS - FIRST_TAG - 1}")

@@ -5,6 +5,7 @@ Math    the cost of a layer is its share of the bytes of all parameters, plus, w
         programming over (stages, layers)
 """
 
+import functools
 import itertools
 
 from minigrad_kernels.errors import KindError, ShapeError, StateError
@@ -15,7 +16,6 @@ from ..nn.options import at_least
 __all__ = ["balanced", "costs_of", "lengths_of"]
 
 SPREAD = 0.01  # the part of the cost that is equal for all layers, so that those without parameters are spread too
-ENDLESS = float("inf")
 
 
 def costs_of(model, input_shape=None):
@@ -36,19 +36,16 @@ def costs_of(model, input_shape=None):
 def balanced(costs, stages):
     """How many layers each stage takes, so that the costliest stage costs as little as can be."""
     ends = [0, *itertools.accumulate(costs)]
-    found = [(0.0, ())] + [(ENDLESS, ())] * len(costs)  # of the first so many layers: (the costliest stage, lengths)
-    for _ in range(stages):
-        found = [
-            min(
-                (
-                    (max(worst, ends[end] - ends[start]), (*lengths, end - start))
-                    for start, (worst, lengths) in enumerate(found[:end])
-                ),
-                default=(ENDLESS, ()),
-            )
-            for end in range(len(ends))
-        ]
-    return list(found[-1][1])
+
+    @functools.cache
+    def best(end, stages):
+        """(the costliest stage, lengths) of the first so many layers."""
+        if stages == 1:
+            return ends[end], (end,)
+        starts = [(start, *best(start, stages - 1)) for start in range(stages - 1, end)]
+        return min((max(worst, ends[end] - ends[start]), (*lengths, end - start)) for start, worst, lengths in starts)
+
+    return list(best(len(costs), stages)[1])
 
 
 def lengths_of(model, stages, balance, input_shape):

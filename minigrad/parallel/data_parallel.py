@@ -12,15 +12,14 @@ from minigrad_kernels.errors import KindError, ShapeError, StateError
 from ..device import random
 from ..modes import is_grad_enabled
 from ..nn import Module
+from ..nn.options import at_least
 from .arrays import words
 from .buffers import Buffers
-from .communicator import ORDERS, Communicator
 from .reducer import Phase, Reducer
 from .sampler import Shards, ShardSampler
-from .sums import WIRES
 from .sync_batch_norm import SyncBatchNorm
 from .team import Together
-from .world import init
+from .transfer import world_of
 
 __all__ = ["DataParallel"]
 
@@ -35,9 +34,6 @@ class DataParallel(Module):
     shards          into how many parts a batch is cut, default one a rank. Equal shards give equal bits on any number
                     of ranks that ShardSampler allows
     bucket_bytes    of a bucket of gradients; by default chosen from the model
-    wire            "float16" or "bfloat16": gradients travel in 16 bits and are added in float32; bits then do depend
-                    on the number of ranks
-    order           of sums over ranks, "fixed" or "native"; default by minigrad.deterministic
     find_unused_parameters  leave the gradient of a parameter that no shard used None; otherwise it is zeros
 
     model(...) computes on this rank. Where each rank has one shard, a plain loop will do, each rank with its own
@@ -48,18 +44,16 @@ class DataParallel(Module):
     Errors  DisagreementError where ranks differ in parameters, shapes, types or options, naming both
     """
 
-    def __init__(
-        self, module, world=None, *, shards=None, bucket_bytes=None, wire=None, order=None, find_unused_parameters=False
-    ):
+    def __init__(self, module, world=None, *, shards=None, bucket_bytes=None, find_unused_parameters=False):
         if not isinstance(module, Module) or isinstance(module, DataParallel):
             raise KindError(f"DataParallel: module is a {type(module).__name__}, wanted a Module and no DataParallel")
-        self.world = init() if world is None else world
-        if not isinstance(self.world, Communicator):
-            raise KindError(f"DataParallel: world is {world!r}, wanted a Communicator, as parallel.init() gives")
-        self.module = module
+        self.module, self.world = module, world_of("DataParallel", world)
+        if bucket_bytes is not None:
+            at_least("DataParallel", "bucket_bytes", bucket_bytes, 1)
+        if not isinstance(find_unused_parameters, bool):
+            raise KindError(f"DataParallel: find_unused_parameters is {find_unused_parameters!r}, wanted True or False")
         shards = self.world.size if shards is None else shards
         self.sampler = ShardSampler(shards, self.world.rank, self.world.size)
-        self._check_options(wire, order, bucket_bytes, find_unused_parameters)
         self._synchronizes = any(isinstance(part, SyncBatchNorm) for part in module.modules())
         if self._synchronizes and len(self.sampler) > 1:
             raise StateError(
@@ -67,8 +61,7 @@ class DataParallel(Module):
                 f"{len(self.sampler)} one after another; use as many ranks as shards"
             )
         self._updates = 0
-        options = {"wire": wire, "order": order}
-        self._agree({**options, "bucket_bytes": bucket_bytes, "find_unused_parameters": find_unused_parameters})
+        self._agree({"bucket_bytes": bucket_bytes, "find_unused_parameters": find_unused_parameters})
         self._shard = self.reducer = self.buffers_in_step = None  # one shard has nothing to add
         if self.sampler.shards > 1:
             self.buffers_in_step = Buffers(module, self.world)
@@ -78,28 +71,10 @@ class DataParallel(Module):
                 self.world,
                 self.sampler.shards,
                 bucket_bytes,
-                options=options,
                 find_unused=find_unused_parameters,
                 at_end=self._end_update,
             )
             self._leave_shards()
-
-    def _check_options(self, wire, order, bucket_bytes, find_unused):
-        for name, value, known in (("wire", wire, (*WIRES, None)), ("order", order, ORDERS)):
-            if value not in known:
-                wanted = ", ".join(map(repr, known))
-                raise ShapeError(f"DataParallel: {name} is {value!r}, wanted one of {wanted}")
-        if bucket_bytes is not None and (isinstance(bucket_bytes, bool) or not isinstance(bucket_bytes, int)):
-            raise KindError(f"DataParallel: bucket_bytes is {bucket_bytes!r}, wanted an integer or None")
-        if bucket_bytes is not None and bucket_bytes < 1:
-            raise ShapeError(f"DataParallel: bucket_bytes is {bucket_bytes}, wanted at least 1")
-        if not isinstance(find_unused, bool):
-            raise KindError(f"DataParallel: find_unused_parameters is {find_unused!r}, wanted True or False")
-        for name, parameter in self.module.named_parameters() if wire else ():
-            if parameter.requires_grad and parameter.dtype != "float32":
-                raise KindError(
-                    f"DataParallel: wire is {wire!r}, but {name} has elements {parameter.dtype}, not float32"
-                )
 
     def _agree(self, options):
         """Have all ranks confirm that they have the same model, and take the state of rank 0."""

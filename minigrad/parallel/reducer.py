@@ -41,7 +41,6 @@ class Reducer:
     parameters      in the order in which their gradients come
     shards          how many there are on all ranks
     bucket_bytes    of a bucket; None lets buckets_of choose
-    options         of Communicator.all_reduce
     find_unused     leave the gradient of a parameter that no shard used None; otherwise it is zeros
     at_end          called when the gradients of an update are there
     phase           see Phase
@@ -53,8 +52,8 @@ class Reducer:
                     gradient; done is None where the device alone knows
     """
 
-    def __init__(self, parameters, world, shards, bucket_bytes, *, options, find_unused, at_end):
-        self.world, self.shards, self.options = world, shards, options
+    def __init__(self, parameters, world, shards, bucket_bytes, *, find_unused, at_end):
+        self.world, self.shards = world, shards
         self.find_unused, self.at_end = find_unused, at_end
         self.buckets = buckets_of(parameters, world.size, bucket_bytes)
         self.place = {p: (b, i) for b, bucket in enumerate(self.buckets) for i, p in enumerate(bucket.tensors)}
@@ -150,18 +149,19 @@ class Reducer:
         """Begin to average a bucket that is complete on this rank."""
         self._add_up(b, True)
         array = self.buckets[b].array
-        entry = {"bucket": b, "bytes": array.nbytes, "ready": time.perf_counter(), "done": None}
+        self._started = self._started or time.perf_counter()
+        entry = {"bucket": b, "bytes": array.nbytes, "ready": time.perf_counter() - self._started, "done": None}
         self.timeline = [entry] if b == 0 else [*self.timeline, entry]
         if self.world.size == 1:
             self._works.append(None)
             return
         label = f"bucket {b} of {len(self.buckets)}, model {self.number}"
-        options = {**self.options, "label": label, "asynchronous": True}
         with device.place_of(array).active():
             if self.scattered:
-                self._works.append(self.world.reduce_scatter(self.own_part(array), array, **options))
+                part = self.own_part(array)
+                self._works.append(self.world.reduce_scatter(part, array, label=label, asynchronous=True))
             else:
-                self._works.append(self.world.all_reduce(array, **options))
+                self._works.append(self.world.all_reduce(array, label=label, asynchronous=True))
 
     def own_part(self, array):
         """The part of a bucket's array that belongs to this rank where buckets are scattered."""
@@ -215,14 +215,13 @@ class Reducer:
         for b, (bucket, work) in enumerate(zip(self.buckets, self._works, strict=True)):
             if work is not None:
                 work.wait()
-                self.timeline[b]["done"] = work.ended
+                self.timeline[b]["done"] = work.ended and work.ended - self._started
             array = self.own_part(bucket.array) if self.scattered else bucket.array
             if array.size:
                 with device.place_of(array).active():
                     kernels.scale([array], 1 / self.shards, self._plans[b])
             for parameter, gradient in zip(bucket.tensors, self.gradients[b], strict=True):
                 parameter.grad = None if self.scattered or parameter in self.unused else gradient
-        self._count_from_start()
         self._works.clear()
         self.begin(Phase.ENDED)
         self.at_end()
@@ -234,9 +233,3 @@ class Reducer:
             used[number] = parameter in self._used
         self.world.all_reduce(used, "max", label="used parameters")
         return {parameter for parameter, flag in zip(self.place, used, strict=True) if not flag}
-
-    def _count_from_start(self):
-        start = self._started or (self.timeline[0]["ready"] if self.timeline else 0.0)
-        for entry in self.timeline:
-            for name in ("ready", "done"):
-                entry[name] = None if entry[name] is None else entry[name] - start

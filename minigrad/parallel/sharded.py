@@ -7,7 +7,7 @@ all ranks get all parameters (all-gather). That is as much communication as the 
 Source  Rajbhandari and others 2020, "ZeRO: memory optimizations toward training trillion parameter models", stage 1
 """
 
-import json
+import pickle
 from typing import NamedTuple
 
 from minigrad_kernels.errors import KindError, ShapeError, StateError
@@ -178,42 +178,29 @@ class ShardedOptimizer(Optimizer):
         if self.alone:
             return self.optimizer.state_dict()
         self.settle()
-        numbers, names = self._gathered_numbers()
-        whole = {}
-        for b, bucket in enumerate(self.buckets):
-            for name in names:
-                array = device.zeros((bucket.size,), bucket.array.dtype, like=bucket.array)
-                for piece in self.pieces:
-                    if piece.bucket == b and name in (state := self.own.state.get(piece.leaf, {})):
-                        device.assign(array[piece.place :][: piece.stop - piece.start], state[name])
-                self.world.all_gather(array, device.copy(self.reducer.own_part(array)), label=f"state {name}")
-                for parameter, view in zip(bucket.tensors, bucket.views_on(array), strict=True):
-                    whole.setdefault(parameter, {})[name] = view
         order = [parameter for group in self.param_groups for parameter in group["params"]]
-        self.optimizer.state = {
-            p: {name: whole[p][name] if value is None else value for name, value in numbers[i].items()}
-            for i, p in enumerate(order)
-            if i in numbers
-        }
+        index = {parameter: i for i, parameter in enumerate(order)}
+        mine = [
+            (index[piece.parameter], piece.start, {n: device.host(v) if device.is_array(v) else v for n, v in state})
+            for piece in self.pieces
+            if (state := self.own.state.get(piece.leaf, {}).items())
+        ]
+        whole = {}
+        for message in self.world.all_gather_bytes(pickle.dumps(mine)):
+            for i, start, values in pickle.loads(message):
+                entries = whole.setdefault(order[i], {})
+                for name, value in values.items():
+                    if not device.is_array(value):
+                        entries[name] = value
+                        continue
+                    if name not in entries:
+                        entries[name] = device.empty_like(order[i].data, value.dtype)
+                    device.assign(flat_of("state_dict", name, entries[name])[start : start + value.size], value)
+        self.optimizer.state = whole
         try:
             return self.optimizer.state_dict()
         finally:
             self.optimizer.state = {}
-
-    def _gathered_numbers(self):
-        """({index: {name: number, or None for an array}} of all parameters, the names of the arrays)."""
-        order = [parameter for group in self.param_groups for parameter in group["params"]]
-        index = {parameter: i for i, parameter in enumerate(order)}
-        states = {index[piece.parameter]: self.own.state.get(piece.leaf) for piece in self.pieces}
-        mine = {
-            i: {name: None if device.is_array(value) else value for name, value in state.items()}
-            for i, state in states.items()
-            if state
-        }
-        found = {}
-        for message in self.world.all_gather_bytes(json.dumps(mine).encode()):
-            found |= {int(i): entries for i, entries in json.loads(message).items()}
-        return found, sorted({name for entries in found.values() for name, value in entries.items() if value is None})
 
     def load_state_dict(self, state_dict):
         """Take over the state of all parameters; this rank keeps its part. Errors: as Optimizer.load_state_dict."""

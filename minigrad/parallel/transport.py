@@ -33,8 +33,7 @@ class Transport:
     backend     who does collectives of arrays on GPUs, unless the Communicator is told: "nccl" or "host"
     local_rank, local_size  the number of this rank among those of its host, and how many these are
     young       whether kernels may still be compiled between two operations, so that a rank is waited for longer
-    groups      the number of the next group of ranks, above those of all groups in which this rank is
-    taken       whether there is a Communicator of all ranks
+    taken       whether there is a Communicator
 
     Messages of one rank to another on one channel arrive in the order in which they were posted; channels (integers
     from 0 to 32767) do not wait for one another. Deadlines are values of time.monotonic().
@@ -42,7 +41,7 @@ class Transport:
 
     name = "transport"
     backend = "nccl"
-    groups, taken, young = 1, False, False
+    taken, young = False, False
     local_rank, local_size = 0, 1
     rank: int
     size: int
