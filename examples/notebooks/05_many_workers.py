@@ -350,6 +350,7 @@ plt.show()
 # $$\text{bubble} = \frac{n - 1}{m + n - 1}$$
 
 # %%
+from minigrad.parallel.collectives import pairwise
 from minigrad.parallel.schedules import SCHEDULES
 
 PASSES = {"forward": 1, "backward": 2}  # how long they take
@@ -454,8 +455,8 @@ plt.show()
 # - [`minigrad/parallel/data_parallel.py`](../../minigrad/parallel/data_parallel.py): the mean of gradients;
 #   [`reducer.py`](../../minigrad/parallel/reducer.py) fills buckets while backward runs,
 #   [`buckets.py`](../../minigrad/parallel/buckets.py) says where they are cut
-# - [`minigrad/parallel/sums.py`](../../minigrad/parallel/sums.py): the fixed order;
-#   [`collectives.py`](../../minigrad/parallel/collectives.py): reduce-scatter and all-gather
+# - [`minigrad/parallel/collectives.py`](../../minigrad/parallel/collectives.py): the fixed order; reduce-scatter and
+#   all-gather
 # - [`minigrad/parallel/schedules.py`](../../minigrad/parallel/schedules.py) and
 #   [`pipeline.py`](../../minigrad/parallel/pipeline.py)
 # - [`examples/scaling.py`](../scaling.py): the model; run it to print the figures of your network and fabric
@@ -502,7 +503,7 @@ def check_pairwise(answer):
     rng, cases = np.random.default_rng(3), []
     for count in (1, 2, 8, 5, 7):
         parts = [rng.standard_normal(50).astype(np.float32) for _ in range(count)]
-        cases.append(((parts,), parallel.sums.pairwise(parts)))
+        cases.append(((parts,), pairwise(parts)))
     check(answer, cases, "the order is not the same; with 5: ((0 + 1) + (2 + 3)) + 4", tolerance=0)
 
 

@@ -63,7 +63,7 @@ def _sharded(settings, model, optimizer):
     """The optimiser, or with its state divided among the ranks."""
     if not settings.zero or not isinstance(model, parallel.DataParallel):
         return optimizer
-    return parallel.ShardedOptimizer(optimizer, model, whole_gradients=settings.clip is not None)
+    return parallel.ShardedOptimizer(optimizer, model)
 
 
 def _schedule(settings, model, optimizer, updates):

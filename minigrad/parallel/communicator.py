@@ -1,8 +1,8 @@
 """Communicator: what ranks do together.
 
 In every collective each rank tells every other what it is about to do, so calls that do not fit end with an error on
-every rank, not in a hang or in the wrong memory. Sums are taken pairwise in the order of ranks (see sums.py), with the
-same bits on every rank, in every run and by every transport; on GPUs under minigrad.deterministic(False) as NCCL likes.
+every rank, not in a hang or in the wrong memory. Sums are taken pairwise in the order of ranks, with the same bits on
+every rank, in every run and by every transport; on GPUs under minigrad.deterministic(False) as NCCL likes.
 
 Arrays are those of any device, or leaf Tensors, and fill their memory without gaps. Those of GPUs travel by NCCL (see
 nccl.py), or by way of the host.
@@ -18,6 +18,7 @@ Source  Thakur, Rabenseifner and Gropp 2005, "Optimization of collective communi
 """
 
 import contextvars
+import json
 
 import numpy as np
 
@@ -27,10 +28,9 @@ from minigrad_kernels.toolchain.capture import capturing
 from ..device import is_floating, place_of
 from ..modes import is_deterministic
 from .arrays import flat_of, words
-from .collectives import HostCollectives
+from .collectives import OPS, HostCollectives
 from .errors import DisagreementError
-from .exchange import CONTROL, NOTHING, Exchange
-from .sums import OPS
+from .transport import CONTROL, NOTHING, Exchange
 
 __all__ = ["Communicator", "current"]
 
@@ -70,20 +70,9 @@ class Communicator:
 
         Math    x = x_0 + x_1 + ... + x_(n-1), or this over n, the largest, the smallest
         """
-        flat, order = flat_of("all_reduce", "array", array), self._order_of("all_reduce", array, op)
+        flat, order = flat_of("all_reduce", "array", array), self._order_of(array, op)
         what = f"all_reduce({words(array)}, {op}, {order}, label={label})"
         return self._start(flat, lambda how: how.all_reduce(flat, op, what), array, asynchronous)
-
-    def reduce_scatter(self, out, array, op="sum", *, label="", asynchronous=False):
-        """Give each rank its part of the sum over ranks: of `size` equal parts of the array, in the order of memory.
-
-        Shapes  out has 1 / size of the elements of array, which may be that very part of it
-        """
-        flat, part = flat_of("reduce_scatter", "array", array, False), flat_of("reduce_scatter", "out", out)
-        order = self._order_of("reduce_scatter", array, op)
-        self._check_parts("reduce_scatter", "array", flat, "out", part)
-        what = f"reduce_scatter({words(array)}, {op}, {order}, label={label})"
-        return self._start(flat, lambda how: how.reduce_scatter(part, flat, op, what), out, asynchronous)
 
     def all_gather(self, out, array, *, label="", asynchronous=False):
         """Give every rank the arrays of all, one after another in the order of ranks.
@@ -91,7 +80,11 @@ class Communicator:
         Shapes  out has `size` times the elements of array, which may be its own part of out
         """
         whole, flat = flat_of("all_gather", "out", out), flat_of("all_gather", "array", array, False)
-        self._check_parts("all_gather", "out", whole, "array", flat)
+        if whole.size != self.size * flat.size or whole.dtype != flat.dtype:
+            raise ShapeError(
+                f"all_gather: out has {whole.size} elements {whole.dtype}, array {flat.size} elements {flat.dtype}; "
+                f"wanted {self.size} times as many, one part a rank, of one type"
+            )
         what = f"all_gather({words(array)}, label={label})"
         return self._start(flat, lambda how: how.all_gather(whole, flat, what), out, asynchronous)
 
@@ -150,22 +143,18 @@ class Communicator:
 
         Errors  DisagreementError on every rank, naming the first entry that differs, with both ranks and texts
         """
-        mine = "\n".join(f"{name}\t{text}" for name, text in entries.items())
-        others = [message.decode() for message in self.all_gather_bytes(mine.encode())]
-        for rank, theirs in enumerate(others):
-            if theirs != others[0]:
-                first, second = (dict(line.split("\t", 1) for line in t.splitlines()) for t in (others[0], theirs))
-                names = [*first, *(name for name in second if name not in first)]
-                name = next((n for n in names if first.get(n) != second.get(n)), None)
-                if name is None:
-                    raise DisagreementError(
-                        f"{op}: the order is {', '.join(first)} on rank 0 and {', '.join(second)} on rank {rank}; "
-                        "wanted the same on all"
-                    )
+        mine = json.dumps({name: str(text) for name, text in entries.items()})
+        first, *others = (json.loads(message) for message in self.all_gather_bytes(mine.encode()))
+        for rank, theirs in enumerate(others, 1):
+            differ = [name for name in [*first, *theirs] if first.get(name) != theirs.get(name)]
+            if differ:
+                here, there = (texts.get(differ[0], "absent") for texts in (first, theirs))
                 raise DisagreementError(
-                    f"{op}: {name} is {first.get(name, 'absent')} on rank 0 and {second.get(name, 'absent')} on rank "
-                    f"{rank}; wanted the same on all"
+                    f"{op}: {differ[0]} is {here} on rank 0 and {there} on rank {rank}; wanted the same on all"
                 )
+            if list(first) != list(theirs):
+                orders = f"{', '.join(first)} on rank 0 and {', '.join(theirs)} on rank {rank}"
+                raise DisagreementError(f"{op}: the order is {orders}; wanted the same on all")
 
     # ---- ends ----------------------------------------------------------------------------------------------------
 
@@ -197,20 +186,13 @@ class Communicator:
 
     # ---- checks --------------------------------------------------------------------------------------------------
 
-    def _order_of(self, name, array, op):
+    def _order_of(self, array, op):
         """In which order ranks are added, in a word, once array and op are found to be possible."""
         if op not in OPS:
-            raise ShapeError(f"{name}: op is {op!r}, wanted one of {', '.join(map(repr, OPS))}")
+            raise ShapeError(f"all_reduce: op is {op!r}, wanted one of {', '.join(map(repr, OPS))}")
         if array.dtype.kind == "b" or (op == "mean" and not is_floating(array.dtype)):
-            raise KindError(f"{name}: array has elements {array.dtype}, which have no {op}; convert it before")
+            raise KindError(f"all_reduce: array has elements {array.dtype}, which have no {op}; convert it before")
         return "fixed" if is_deterministic() else "native"
-
-    def _check_parts(self, op, name, whole, part_name, part):
-        if whole.size != self.size * part.size or whole.dtype != part.dtype:
-            raise ShapeError(
-                f"{op}: {name} has {whole.size} elements {whole.dtype}, {part_name} {part.size} elements "
-                f"{part.dtype}; wanted {self.size} times as many, one part a rank, of one type"
-            )
 
     def check_rank(self, op, name, rank):
         """Errors: ValueError for what is no rank."""

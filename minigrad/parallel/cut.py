@@ -1,8 +1,7 @@
 """Where a Sequential is cut into the stages of a pipeline: contiguous runs of layers that cost about the same.
 
-Math    the cost of a layer is its share of the bytes of all parameters, plus, where the shape of the input is known,
-        its share of the multiply-adds; of all ways to cut, the one whose costliest stage costs least, found by dynamic
-        programming over (stages, layers)
+Math    the cost of a layer is its share of the bytes of all parameters; of all ways to cut, the one whose costliest
+        stage costs least, found by dynamic programming over (stages, layers)
 """
 
 import functools
@@ -10,7 +9,6 @@ import itertools
 
 from minigrad_kernels.errors import KindError, ShapeError, StateError
 
-from ..nn import summary
 from ..nn.options import at_least
 
 __all__ = ["balanced", "costs_of", "lengths_of"]
@@ -18,19 +16,10 @@ __all__ = ["balanced", "costs_of", "lengths_of"]
 SPREAD = 0.01  # the part of the cost that is equal for all layers, so that those without parameters are spread too
 
 
-def costs_of(model, input_shape=None):
-    """For each layer of a Sequential its share of the parameters' bytes, plus its share of the multiply-adds.
-
-    input_shape     of a microbatch, for which the multiply-adds of convolutions and linear layers are counted; they
-                    are left out where it is None
-    """
-    layers = model._modules
-    sizes = {name: sum(p.data.nbytes for p in layer.parameters()) for name, layer in layers.items()}
-    counts = dict.fromkeys(layers, 0)
-    for row in summary(model, input_shape).rows if input_shape is not None else ():
-        counts[row.path.split(".")[0]] += row.macs
-    shares = [(table, sum(table.values()) or 1) for table in (sizes, counts)]
-    return [SPREAD / len(layers) + sum(table[name] / total for table, total in shares) for name in layers]
+def costs_of(model):
+    """For each layer of a Sequential its share of the parameters' bytes."""
+    sizes = [sum(p.data.nbytes for p in layer.parameters()) for layer in model._modules.values()]
+    return [SPREAD / len(sizes) + size / (sum(sizes) or 1) for size in sizes]
 
 
 def balanced(costs, stages):
@@ -48,7 +37,7 @@ def balanced(costs, stages):
     return list(best(len(costs), stages)[1])
 
 
-def lengths_of(model, stages, balance, input_shape):
+def lengths_of(model, stages, balance):
     """How many layers of a Sequential each stage takes: `balance` if it is possible, else balanced by costs_of.
 
     Errors  ValueError for fewer layers than stages and for a balance that does not fit; RuntimeError where two stages
@@ -60,7 +49,7 @@ def lengths_of(model, stages, balance, input_shape):
     if not isinstance(balance, list | tuple | None):
         raise KindError(f"Pipeline: balance is {balance!r}, wanted a list of {stages} numbers of layers")
     if balance is None:
-        lengths = balanced(costs_of(model, input_shape), stages)
+        lengths = balanced(costs_of(model), stages)
     else:
         lengths = [at_least("Pipeline", "balance", length, 1) for length in balance]
     if len(lengths) != stages or sum(lengths) != layers:

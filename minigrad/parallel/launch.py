@@ -30,7 +30,6 @@ ONCE = 1.0  # seconds in which a signal that comes again is the same one: some s
 TICK = 0.1  # seconds between looks at what has happened
 PROBE = 30.0  # seconds in which a host has to start a process
 BANNER = re.compile(rb"^=+\n=   BAD TERMINATION", re.MULTILINE)  # how MPICH says that a process ended badly
-LINE = re.compile(rb"^=+\n?\Z", re.MULTILINE)
 
 
 def parse_hosts(text):
@@ -201,18 +200,12 @@ class Launch:
 
 
 def _pass_on(stream, to):
-    """Write what comes from mpiexec to a descriptor, but for MPICH's words on a bad end."""
-    held, ended = b"", False
+    """Write what comes from mpiexec to a descriptor, up to MPICH's words on a bad end."""
+    found = None
     while chunk := os.read(stream.fileno(), 1 << 16):
-        chunk = held + chunk
-        found = BANNER.search(chunk)
-        begun = found or LINE.search(chunk)  # what may become such words is held until more comes
-        held = chunk[begun.start() :] if begun else b""
-        if not ended:
-            _write(to, chunk[: len(chunk) - len(held)])
-        ended = ended or found is not None
-    if not ended:
-        _write(to, held)
+        if found is None:
+            found = BANNER.search(chunk)
+            _write(to, chunk[: found.start()] if found else chunk)
 
 
 def _write(to, text):

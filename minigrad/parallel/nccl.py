@@ -34,7 +34,6 @@ from minigrad_kernels.toolchain.capture import capturing
 
 from .. import device
 from ..modes import is_deterministic
-from .arrays import store
 from .collectives import SMALL, HostCollectives
 from .errors import CommunicationError, DisagreementError
 from .nccl_watch import GRACE, Calling, Started, Watch, within
@@ -251,16 +250,6 @@ class NcclCollectives(HostCollectives):
         elif flat.size and self.size > 1:
             self._all_reduce(flat, op)
 
-    def reduce_scatter(self, part, flat, op, what):
-        self._agree(what)
-        if not part.size:
-            return
-        if self._adds(flat):
-            self.nccl.call("reduceScatter", flat, part, part.size, *_codes(part, op))
-        else:
-            bounds = [r * part.size for r in range(self.size + 1)]
-            store(part, self._own_part(flat, bounds, op, what))
-
     def all_gather(self, whole, flat, what):
         self._agree(what)
         if flat.size:
@@ -286,14 +275,14 @@ class NcclCollectives(HostCollectives):
     def _all_reduce(self, flat, op):
         n = self.size
         if flat.nbytes <= SMALL:
-            store(flat, self._total(list(self._gathered(flat).reshape(n, -1)), op))
+            device.assign(flat, self._total(list(self._gathered(flat).reshape(n, -1)), op))
             return
         step = -(-flat.size // n)
         bounds = [min(r * step, flat.size) for r in range(n + 1)]
         total = self._own_part(flat, bounds, op, "")
         part = device.empty((step,), total.dtype, like=total)
         part[: total.size] = total
-        store(flat, self._gathered(part)[: flat.size])
+        device.assign(flat, self._gathered(part)[: flat.size])
 
     def _gathered(self, part):
         whole = device.empty((self.size * part.size,), part.dtype, like=part)

@@ -49,8 +49,7 @@ class Pipeline(Module):
     world           a Communicator; default that of parallel.init()
     microbatches    into how many equal parts a batch is cut
     schedule        "1f1b", or "gpipe", which keeps all microbatches of a batch at once
-    balance         layers of each stage, such as [2, 3, 3]; default by their cost, see cut.py
-    input_shape     of a microbatch, (N, ...), so that the default can count multiply-adds
+    balance         layers of each stage, such as [2, 3, 3]; default by the size of their parameters, see cut.py
     device          to which this stage is moved; default where it is
 
     stage, stages   of this rank, and how many there are
@@ -71,7 +70,6 @@ class Pipeline(Module):
         schedule="1f1b",
         balance=None,
         *,
-        input_shape=None,
         device=None,
     ):
         if not isinstance(model, Sequential):
@@ -80,7 +78,8 @@ class Pipeline(Module):
         self.microbatches = at_least("Pipeline", "microbatches", microbatches, 1)
         self.schedule = one_of("Pipeline", "schedule", schedule, SCHEDULES)
         self.stage, self.stages = world.rank, world.size
-        lengths = lengths_of(model, self.stages, balance, input_shape)
+        self._is_last = self.stage == self.stages - 1
+        lengths = lengths_of(model, self.stages, balance)
         self.peak, self._layers, self._first = 0, len(model), sum(lengths[: self.stage])
         state = model.state_dict()
         self._names = list(state)
@@ -98,10 +97,6 @@ class Pipeline(Module):
         """Where this stage computes."""
         first = next(itertools.chain(self.module.parameters(), self.module.buffers()), None)
         return self._device if first is None else first.device
-
-    @property
-    def _is_last(self):
-        return self.stage == self.stages - 1
 
     # ---- training ------------------------------------------------------------------------------------------------
 
@@ -123,7 +118,8 @@ class Pipeline(Module):
             self.world.abort(f"{type(error).__name__}: {error}")
             raise
         random.generator().advance()
-        return self._mean(losses)
+        mean = np.array([sum(value.item() for value in losses) / self.microbatches])  # in the last stage
+        return self.world.broadcast(mean, self.stages - 1, label="loss").item()
 
     def _run(self, inputs, targets, loss, losses):
         """Forward and backward of all microbatches, in the order of the schedule."""
@@ -167,11 +163,6 @@ class Pipeline(Module):
             raise ShapeError(f"train_step: loss gave shape {value.shape}, wanted a scalar")
         losses.append(value.detach())
         return value * (1 / self.microbatches)
-
-    def _mean(self, losses):
-        """The mean of what the last stage has, on all ranks."""
-        mean = np.array([sum(value.item() for value in losses) / self.microbatches])
-        return self.world.broadcast(mean, self.stages - 1, label="loss").item()
 
     # ---- inference -----------------------------------------------------------------------------------------------
 

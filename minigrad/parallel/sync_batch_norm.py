@@ -62,20 +62,8 @@ class SyncBatchNorm(_BatchNorm):
 
     ranks, shape = range(2, 6), "(N, C, ...)"
 
-    def __init__(
-        self,
-        num_features,
-        eps=1e-5,
-        momentum=0.1,
-        affine=True,
-        track_running_stats=True,
-        world=None,
-        device=None,
-        dtype=None,
-        *,
-        bias=True,
-    ):
-        super().__init__(num_features, eps, momentum, affine, track_running_stats, device, dtype, bias=bias)
+    def __init__(self, num_features, *options, world=None, **named_options):
+        super().__init__(num_features, *options, **named_options)
         self.world = None if world is None else world_of("SyncBatchNorm", world)
 
     @classmethod
@@ -115,14 +103,7 @@ class SyncBatchNorm(_BatchNorm):
 
     def _synchronised(self, input, world):
         vectors = {name: getattr(self, name) for name in ("running_mean", "running_var", "weight", "bias")}
-        if input.shape[1] != self.num_features or self.eps <= 0:
-            raise ShapeError(
-                f"SyncBatchNorm: input has {input.shape[1]} channels (shape {input.shape}), eps is {self.eps}; wanted "
-                f"{self.num_features} channels and an eps above 0"
-            )
         batch.check_channels("SyncBatchNorm", input, **vectors)
-        if self.track_running_stats:
-            batch.check_running("SyncBatchNorm", self.running_mean, self.running_var, True)
         x = input.to(devices.sum_dtype(input.data))
         count, mean, deviation, variance = _statistics(x, world)
         total = self._total(x, count)
@@ -143,11 +124,9 @@ class SyncBatchNorm(_BatchNorm):
 
     def _track(self, mean, variance):
         """Let the running statistics take part of those of a batch."""
-        counted = self.num_batches_tracked
-        momentum = self.momentum
+        counted, momentum = self.num_batches_tracked, self.momentum
         if momentum is None:
-            momentum = 0.0 if counted is None else 1 / (counted.item() + 1)
+            momentum = 1 / (counted.item() + 1)
         batch.update_running(self.running_mean, mean, momentum)
         batch.update_running(self.running_var, variance, momentum)
-        if counted is not None:
-            devices.accumulate(write(counted), 1)
+        devices.accumulate(write(counted), 1)

@@ -30,7 +30,6 @@ from ..create import zeros
 from ..modes import is_grad_enabled
 from ..ops.arguments import floats_of, integer_of, shape_of, tensor_of
 from ..primitive import primitive
-from .arrays import on_host, store
 from .communicator import Communicator
 from .errors import DeadlineError, DisagreementError
 from .transport import deadline_after
@@ -57,7 +56,7 @@ def world_of(op, world):
 def _post(array, to, tag, world, wanted):
     """Send an array with what it is; returns at once."""
     order = devices.order_of(array)
-    flat = on_host(devices.contiguous(array, order).transpose(order).reshape(-1))
+    flat = devices.host(devices.contiguous(array, order).transpose(order).reshape(-1))
     what = json.dumps([str(array.dtype), wanted, array.shape, order])
     pending = _on_the_way.setdefault(world, [])
     pending.append((world.exchange.post(to, tag, what, flat), flat))  # a message that was not taken keeps its array
@@ -91,7 +90,7 @@ def _send(input, to, tag, back, world, wanted):
 def _recv(anchor, payload, shape, dtype, order, source, tag, back, world):
     """The array that came, on the device of the anchor."""
     out = devices.empty(shape, dtype, order, anchor)
-    store(out.transpose(order).reshape(-1), payload.view(dtype))
+    devices.assign(out.transpose(order).reshape(-1), payload.view(dtype))
     return out
 
 
