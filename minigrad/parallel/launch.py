@@ -30,6 +30,7 @@ ONCE = 1.0  # seconds in which a signal that comes again is the same one: some s
 TICK = 0.1  # seconds between looks at what has happened
 PROBE = 30.0  # seconds in which a host has to start a process
 BANNER = re.compile(rb"^=+\n=   BAD TERMINATION", re.MULTILINE)  # how MPICH says that a process ended badly
+LINE = re.compile(rb"^=+\n?\Z", re.MULTILINE)
 
 
 def parse_hosts(text):
@@ -195,17 +196,19 @@ class Launch:
             self.stop_at = now
 
     def _print(self, text):
-        with contextlib.suppress(OSError):
-            print(f"launch: {text}", file=sys.stderr, flush=True)
+        _write(2, f"launch: {text}\n".encode())
 
 
 def _pass_on(stream, to):
     """Write what comes from mpiexec to a descriptor, up to MPICH's words on a bad end."""
-    found = None
+    held = b""  # such words, and what may become them when more comes
     while chunk := os.read(stream.fileno(), 1 << 16):
-        if found is None:
-            found = BANNER.search(chunk)
-            _write(to, chunk[: found.start()] if found else chunk)
+        chunk = held + chunk
+        begun = BANNER.search(chunk) or LINE.search(chunk)
+        held = chunk[begun.start() :] if begun else b""
+        _write(to, chunk[: len(chunk) - len(held)])
+    if not BANNER.search(held):
+        _write(to, held)
 
 
 def _write(to, text):
@@ -217,11 +220,8 @@ def _notes(folder, size):
     """{rank: what it noted}; nothing of a rank that did not begin."""
     found = {}
     for number in range(size):
-        try:
-            with open(os.path.join(folder, f"rank-{number}.json")) as file:
-                found[number] = json.load(file)
-        except (OSError, ValueError):
-            continue
+        with contextlib.suppress(OSError, ValueError), open(os.path.join(folder, f"rank-{number}.json")) as file:
+            found[number] = json.load(file)
     return found
 
 
