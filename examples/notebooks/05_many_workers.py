@@ -360,7 +360,7 @@ def simulated(schedule, stages, microbatches):
     """For each stage, (what, microbatch, begin, end) of what it does, and the share of the time that is lost."""
     plans = [SCHEDULES[schedule](stage, stages, microbatches) for stage in range(stages)]
     rows, ends = [[] for _ in plans], {None: 0}
-    while plans != [[(what, number) for what, number, *_ in row] for row in rows]:
+    while len(ends) <= 2 * stages * microbatches:
         for stage, (plan, row) in enumerate(zip(plans, rows, strict=True)):
             what, number = plan[min(len(row), len(plan) - 1)]
             before = stage - 1 if what == "forward" else stage + 1  # the stage that must have done it
