@@ -56,7 +56,7 @@ class Classifier(ClassifierMixin, BaseEstimator):
         super().__setstate__(state)
         if "model_" in state:
             for tensor in (*self.model_.parameters(), *self.model_.buffers()):
-                tensor.data = np.array(tensor.data)
+                tensor.data = np.array(tensor.array)
 
     def predict_proba(self, X):
         """The probability of each class, (N, classes)."""

@@ -64,7 +64,7 @@ def own(name, shape, batch, seconds):
     loss = nn.functional.cross_entropy(model(images), Tensor(np.zeros(64, np.int64)))
     held = memory_statistics()["used_bytes"]
     del loss  # and the tape with all that it keeps
-    kept = (held - memory_statistics()["used_bytes"] + images.data.nbytes) / 64
+    kept = (held - memory_statistics()["used_bytes"] + images.array.nbytes) / 64
     return assembled(name, layers, batch, seconds)._replace(kept=kept)
 
 

@@ -120,7 +120,7 @@ class GradScaler:
 
     def _inverse(self):
         """1 / s, rounded to float32, as a float64 array (1,)."""
-        return (1 / self._scale.double()).float().double().reshape(1).data
+        return (1 / self._scale.double()).float().double().reshape(1).array
 
     def _check(self, optimizer, parameters, max_norm):
         """Look at the gradients of an optimiser, or of these parameters; what is known is kept, if there are any."""
@@ -209,7 +209,7 @@ class GradScaler:
         """Write the state where it lies."""
         for tensor, value in ((self._scale, scale), (self._tracker, tracker)):
             if isinstance(value, Tensor):
-                device.assign(write(tensor), value.data)
+                device.assign(write(tensor), value.array)
             elif value is not None:
                 device.fill(write(tensor), value)
 

@@ -101,7 +101,7 @@ def check_results(op, names, arguments, results, place):
 
 def check_gradient(op, argument, gradient, incoming, kept, place):
     """Refuse a gradient with NaN that came from gradients without. kept: what the rule read, by name."""
-    if _has_nan(gradient.data) and not any(g is not None and _has_nan(g.data) for g in incoming):
+    if _has_nan(gradient.array) and not any(g is not None and _has_nan(g.array) for g in incoming):
         read = [*kept.items(), *(("the gradient that came", g) for g in incoming)]
         raise AnomalyError(
             f"{op}: the gradient of {argument} has NaN, the one it came from has none: {_ranges(read)}; "

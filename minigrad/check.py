@@ -48,7 +48,7 @@ def _outputs(function, inputs):
 def _moved(inputs, index, step):
     """The inputs as constants, one of them moved by a step."""
     return [
-        Tensor(device.move(device.host(x.data) + step, x.device) if i == index else x.data)
+        Tensor(device.move(device.host(x.array) + step, x.device) if i == index else x.array)
         if isinstance(x, Tensor)
         else x
         for i, x in enumerate(inputs)
@@ -90,11 +90,11 @@ def gradcheck(function, inputs, eps=1e-6, atol=1e-5, rtol=1e-3, directions=2, se
             direction = random.standard_normal(inputs[i].shape)
             with no_grad():
                 ahead, behind = (
-                    [device.host(one.data) for one in _outputs(function, _moved(inputs, i, sign * eps * direction))]
+                    [device.host(one.array) for one in _outputs(function, _moved(inputs, i, sign * eps * direction))]
                     for sign in (1, -1)
                 )
             numeric = (_inner(ahead, cotangents) - _inner(behind, cotangents)) / (2 * eps)
-            analytic = 0.0 if gradient is None else _inner([device.host(gradient.data)], [direction])
+            analytic = 0.0 if gradient is None else _inner([device.host(gradient.array)], [direction])
             if not abs(analytic - numeric) <= atol + rtol * abs(numeric):
                 raise GradcheckError(
                     f"gradcheck: inputs[{i}] (shape {inputs[i].shape}): the gradient gives {analytic:.12g} along a "

@@ -50,7 +50,7 @@ def _floating(dtype):
 @devices.naming("tensor")
 def tensor(data, dtype=None, device="cpu", requires_grad=False):
     """A Tensor with a copy of data: numbers, nested lists, or an array."""
-    array = data.data if isinstance(data, Tensor) else devices.asarray(data, dtype)
+    array = data.array if isinstance(data, Tensor) else devices.asarray(data, dtype)
     array = devices.cast(array, array.dtype if dtype is None else dtype)
     return _made(array, device, requires_grad)
 

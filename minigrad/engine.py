@@ -50,13 +50,13 @@ def write(tensor):
     tensor.version[0] += 1
     if (recorder := capturing.get()) is not None:
         recorder.write_to(tensor)
-    return tensor.data
+    return tensor.array
 
 
 def backward(tensor, gradient, retain_graph, create_graph):
     """Add the gradient of a scalar (of sum(gradient * tensor) otherwise) to .grad of the leaves below it."""
     if gradient is None and not tensor.shape and tensor.requires_grad:
-        first = Tensor.made(one(device.place_of(tensor.data), tensor.dtype))
+        first = Tensor.made(one(device.place_of(tensor.array), tensor.dtype))
     else:
         first = _first_gradient("backward", tensor, gradient)
     create_graph = flag_of("backward", "create_graph", create_graph)
@@ -121,7 +121,7 @@ def grad(outputs, inputs, grad_outputs=None, retain_graph=None, create_graph=Fal
     targets, found = [target_of(tensor) for tensor in inputs], {}
 
     def finish(target, gradient, owned):
-        found[target] = gradient
+        found[target] = gradient if owned or gradient.requires_grad else _own(gradient)  # which may be updated in place
 
     _walk(roots, finish, retain_graph, create_graph, set(targets))
     if not allow_unused and any(target not in found for target in targets):
@@ -135,19 +135,18 @@ def _first_gradient(op, tensor, gradient):
         raise KindError(f"{op}: an output is a {type(tensor).__name__}, wanted a Tensor")
     if not tensor.requires_grad:
         hint = "make what you differentiate by with requires_grad=True, and compute the loss outside of no_grad()"
-        rebound = "where it was rebound as in `w -= step`, use an optimiser, or w.data = ..."
-        raise StateError(f"{op}: the Tensor has no history and does not require a gradient; {hint}; {rebound}")
+        raise StateError(f"{op}: the Tensor has no history and does not require a gradient; {hint}")
     if gradient is None:
-        if tensor.data.size != 1:
+        if tensor.array.size != 1:
             raise StateError(f"{op}: an output of shape {tensor.shape} is no scalar; pass a gradient of that shape")
-        return Tensor.made(device.full(tensor.shape, 1, tensor.dtype, like=tensor.data))
+        return Tensor.made(device.full(tensor.shape, 1, tensor.dtype, like=tensor.array))
     if not isinstance(gradient, Tensor):
         raise KindError(f"{op}: gradient is a {type(gradient).__name__}, wanted a Tensor")
     if gradient.shape != tensor.shape:
         raise ShapeError(f"{op}: gradient has shape {gradient.shape}, wanted the output's {tensor.shape}")
     if gradient.dtype != tensor.dtype:
         raise KindError(f"{op}: gradient has elements {gradient.dtype}, wanted the output's {tensor.dtype}")
-    device.common_place(op, {"the output": tensor.data, "gradient": gradient.data})
+    device.common_place(op, {"the output": tensor.array, "gradient": gradient.array})
     return gradient
 
 
@@ -255,7 +254,13 @@ def _finish_leaf(pending, leaf, finish, inputs):
         finish(leaf, gradient, owned)
 
 
+def _own(gradient):
+    """A copy of a gradient without history that others may hold too."""
+    return Tensor.made(device.copy(gradient.array, device.order_of(gradient.array)))
+
+
 def _after_hook(hook, gradient):
+    gradient = gradient if gradient.requires_grad else _own(gradient)  # a hook may update it in place
     replaced = hook(gradient)
     if replaced is None:
         return gradient
@@ -272,10 +277,10 @@ def _add(pending, target, gradient, owned, create_graph):
         pending[target] = gradient, owned
         return
     total, total_owned = pending[target]
-    if not create_graph and total_owned and device.can_hold_a_sum(total.data):
-        device.accumulate(total.data, gradient.data)
-    elif not create_graph and owned and device.can_hold_a_sum(gradient.data):
-        device.accumulate(gradient.data, total.data)
+    if not create_graph and total_owned and device.can_hold_a_sum(total.array):
+        device.accumulate(total.array, gradient.array)
+    elif not create_graph and owned and device.can_hold_a_sum(gradient.array):
+        device.accumulate(gradient.array, total.array)
         pending[target] = gradient, True
     else:
         pending[target] = total + gradient, True
@@ -296,4 +301,4 @@ def _accumulate(tensor, gradient, owned):
             array = (device.contiguous if whole else device.copy)(array, device.order_of(data))
         tensor.grad = gradient if array is gradient._data and gradient.__class__ is Tensor else Tensor.made(array)
     else:
-        device.accumulate(write(total), gradient.data)
+        device.accumulate(write(total), gradient.array)

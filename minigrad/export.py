@@ -112,7 +112,7 @@ class Graph:
         self.names, self.held, self.known = {}, [], {}
         self.layers = {module: name for name, module in model.named_modules()}
         owned = [*model.named_parameters(), *model.named_buffers()]
-        self.owned = {id(tensor.data): f"{name}_" if name in ENDS else name for name, tensor in reversed(owned)}
+        self.owned = {id(tensor.array): f"{name}_" if name in ENDS else name for name, tensor in reversed(owned)}
         self.layer = self.place = ""
 
     def node(self, kind, *inputs, **attributes):
@@ -127,7 +127,7 @@ class Graph:
         """The name of a value, in another element type where one is given."""
         if isinstance(value, str):
             return value
-        array = value.data if isinstance(value, Tensor) else np.asarray(value)
+        array = value.array if isinstance(value, Tensor) else np.asarray(value)
         if id(array) in self.names:
             name = self.names[id(array)]
             return name if dtype is None or dtype == array.dtype else self.node("Cast", name, to=_kind(dtype))
@@ -142,14 +142,14 @@ class Graph:
 
     def called(self, tensor, name):
         """State that a Tensor came from the input; its array is held, so that its id stays its own."""
-        self.names[id(tensor.data)] = name
-        self.held.append(tensor.data)
+        self.names[id(tensor.array)] = name
+        self.held.append(tensor.array)
 
     def apply(self, primitive, values):
         """Apply a primitive, and write it down if an argument came from the input."""
         result = primitive.now(values)
         given = [one for value in values for one in (value if isinstance(value, tuple) else (value,))]
-        if not any(isinstance(one, Tensor) and id(one.data) in self.names for one in given):
+        if not any(isinstance(one, Tensor) and id(one.array) in self.names for one in given):
             return result
         self.layer = _layer(self.layers)
         self.place = f"{primitive.name} in layer {self.layer or 'the model'} ({origin()})"

@@ -142,7 +142,7 @@ class Waiting(Tensor):
             result = result[0]
         for name in ("node", "output", "version"):
             Tensor.__dict__[name].__set__(self, getattr(result, name))
-        array = result.data
+        array = result.array
         _call.__set__(self, array)
         self.__class__ = Tensor
         return array
@@ -152,7 +152,7 @@ class Waiting(Tensor):
         self._data = array  # as that of any Tensor by now
 
     def _like(self):
-        return next(value for value in _call.__get__(self).values if isinstance(value, Tensor)).data
+        return next(value for value in _call.__get__(self).values if isinstance(value, Tensor)).array
 
     _data = property(compute, _replace)
     node, output, version = (_look(name) for name in ("node", "output", "version"))

@@ -7,7 +7,7 @@ import numpy as np
 from . import ops
 from .create import NEW
 from .device import gpu_name, is_array
-from .ops import contract, reduce, shape
+from .ops import contract, in_place, reduce, shape
 from .ops.arguments import tensor_of
 from .ops.elementwise import arithmetic, choices, functions
 from .tensor import Tensor
@@ -70,6 +70,7 @@ _NAMES = {name for family in FAMILIES for name in family.__all__} | set(ALSO.spl
 METHODS = {name: getattr(ops, name) for name in sorted(_NAMES - set(FUNCTIONS.split()))}
 METHODS |= {"__neg__": ops.neg, "__abs__": ops.abs, "__invert__": ops.bitwise_not, "__getitem__": ops.getitem}
 METHODS |= NEW
+METHODS |= {op.__name__: op for op in in_place.METHODS} | {"__setitem__": in_place.setitem}
 METHODS |= {op.__name__: op for op in (where, type_as, expand_as, view_as, cuda)}
 CONVERSIONS = {"half": "float16", "float": "float32", "double": "float64", "int": "int32", "long": "int64"}
 CONVERSIONS |= {"bfloat16": "bfloat16", "bool": "bool", "cpu": "cpu"}
@@ -99,6 +100,18 @@ def _reflected(op):
     return method
 
 
+def _in_place(name, op):
+    """`self += other` and its like; Python takes `self + other` where this is not implemented."""
+
+    def method(self, other):
+        other = _operand(other)
+        if other is None or in_place.rebinds(self, other):
+            return NotImplemented
+        return in_place.update(name.strip("_"), op, self, other)
+
+    return method
+
+
 def _method(op):
     def method(self, *args, **kwargs):
         return op(self, *args, **kwargs)
@@ -120,6 +133,10 @@ for _name, _op in BINARY.items():
     setattr(Tensor, _name, _binary(_op))
 for _name, _op in REFLECTED.items():
     setattr(Tensor, _name, _reflected(_op))
+for _name, _op in BINARY.items():
+    if _name not in COMPARISONS:
+        _own = _name.replace("__", "__i", 1)
+        setattr(Tensor, _own, _in_place(_own, _op))
 for _name, _op in METHODS.items():
     setattr(Tensor, _name, (_listed if _name in LISTED.split() else _method)(_op))
 for _name, _dtype in CONVERSIONS.items():

@@ -149,15 +149,15 @@ class Primitive:
                 return None
             for want, output in missing:  # a symbolic zero: no memory behind it
                 shape, dtype, _ = outputs[output]
-                like = next(values[want].data for want, _ in asked if values[want] is not None)
+                like = next(values[want].array for want, _ in asked if values[want] is not None)
                 values[want] = made(device.zeros((), dtype, like=like)).expand(shape)
         rule, taken, several = self.calls[name]
         return rule(*taken(values)) if several else rule(taken(values))
 
     def call_fast(self, values):
         """{argument: gradient as an array} from values of which the first gradient, g, has arrived."""
-        arrays = [value.data if isinstance(value, Tensor) else value for value in map(values.get, self.fast_wants)]
-        g = values["g"].data
+        arrays = [value.array if isinstance(value, Tensor) else value for value in map(values.get, self.fast_wants)]
+        g = values["g"].array
         if g.__class__ is ndarray:
             return self.fast(*arrays)
         with device.place_of(g).active(f"{self.name}.backward", arrays):
@@ -235,10 +235,10 @@ class Primitive:
         named = {name: value for _, name, value in tensors if isinstance(value, Tensor)}
         if self.starred:
             named |= {f"{self.starred}[{i}]": value for i, value in enumerate(values[0])}
-        place = device.common_place(self.name, {name: t.data for name, t in named.items() if not _is_number(t)})
+        place = device.common_place(self.name, {name: t.array for name, t in named.items() if not _is_number(t)})
         for i, _, value in tensors:
             if isinstance(value, Tensor) and _is_number(value):
-                arguments[i] = device.constant(value.data, place.name)
+                arguments[i] = device.constant(value.array, place.name)
         return place
 
     def _version(self, values, arguments, result):
@@ -292,7 +292,7 @@ def primitive(forward=None, *, outputs=("out",), fixed=(), view=None):
 
 def _is_number(tensor):
     """Whether a Tensor can stand for a number on any device."""
-    return not tensor.shape and not tensor.requires_grad and tensor.data.__class__ is ndarray
+    return not tensor.shape and not tensor.requires_grad and tensor.array.__class__ is ndarray
 
 
 def _kept(names):

@@ -67,7 +67,7 @@ def _nodes_since(first, tensors):
 def _moved(value, first):
     """The value, Tensors in it as results of the nodes of the first run, so that derivatives of gradients go there."""
     if isinstance(value, Tensor) and value.node in first:
-        return Tensor.made(value.data, first[value.node], value.output, value.version)
+        return Tensor.made(value.array, first[value.node], value.output, value.version)
     return tuple([_moved(one, first) for one in value]) if type(value) is tuple else value
 
 

@@ -29,13 +29,17 @@ _new = object.__new__
 class Tensor(Methods):
     """A value with a gradient.
 
-    data            the array itself: NumPy's on the CPU, CuPy's on a GPU. May be replaced by another, or by a Tensor's
+    array           the array itself: NumPy's on the CPU, CuPy's on a GPU
+    data            a Tensor on the same memory without history, as detach() gives. May be assigned another Tensor or an
+                    array, which then takes the place of the array
     requires_grad   whether gradients flow to it
     grad            a Tensor after backward() reached this leaf, else None
     is_leaf         whether it was made by the user and not by an operation on Tensors that require gradients
 
-    A Tensor is a value: operators make new Tensors, and `a += b` rebinds the name a. An array given to Tensor is
-    taken as it is, without a copy. The arithmetic, shape and reduction methods are those of `minigrad.ops`.
+    Operators make new Tensors. A leaf is updated in place by `a += b`, `a[i] = b`, `a.add_(b)` and their like where
+    nothing is recorded (ops/in_place.py); `a += b` on the result of a recorded operation makes a new Tensor. An array
+    given to Tensor is taken as it is, without a copy, and changes with it. The arithmetic, shape and reduction methods
+    are those of `minigrad.ops`.
 
     Types   floating, integer and bool elements; only floating ones can require gradients. A list or tuple of Python
             floats becomes float32
@@ -63,8 +67,8 @@ class Tensor(Methods):
             hint = "to make one of a shape, minigrad.empty(2, 3)"
             raise KindError(f"Tensor: requires_grad is {requires_grad!r}, wanted True or False; {hint}")
         self._data = device.asarray(data, dtype)
-        if requires_grad and not device.is_floating(self.data.dtype):
-            raise KindError(f"Tensor: requires_grad wants floating elements, got {self.data.dtype}")
+        if requires_grad and not device.is_floating(self.dtype):
+            raise KindError(f"Tensor: requires_grad wants floating elements, got {self.dtype}")
         self._requires_grad = requires_grad
         self.grad = self.node = self.output = None
         self.version = [0]
@@ -83,16 +87,27 @@ class Tensor(Methods):
         return self
 
     def _take(self, data):
-        if not isinstance(data, Tensor) and not device.is_array(data):
-            raise KindError(f"data: got a {type(data).__name__}, wanted an array")
-        data = data.data if isinstance(data, Tensor) else device.asarray(data)  # w.data - rate * w.grad is a Tensor
-        if self._requires_grad and not device.is_floating(data.dtype):
-            raise KindError(f"data: elements are {data.dtype}, but self requires a gradient: wanted floating ones")
-        self._data = data
+        if not isinstance(data, Tensor | np.generic) and not device.is_array(data):
+            raise KindError(f"data: got a {type(data).__name__}, wanted a Tensor or an array")
+        array = data._data if isinstance(data, Tensor) else device.asarray(data)
+        if self._requires_grad and not device.is_floating(array.dtype):
+            raise KindError(f"data: elements are {array.dtype}, but self requires a gradient: wanted floating ones")
+        if array is self._data:  # as after `w.data -= step`
+            return
+        if self.node is None:
+            from .engine import write
 
-    data = property(operator.attrgetter("_data"), _take)
+            write(self)
+        else:
+            self.version[0] += 1
+        self._data = array
+        if isinstance(data, Tensor):
+            self.version = data.version
+
+    array = property(operator.attrgetter("_data"))
+    data = property(lambda self: self.detach(), _take)
     shape, dtype, ndim = (property(operator.attrgetter(f"_data.{name}")) for name in ("shape", "dtype", "ndim"))
-    device = property(lambda self: device.device_of(self.data))
+    device = property(lambda self: device.device_of(self.array))
     is_leaf = property(lambda self: self.node is None)
     requires_grad = property(operator.attrgetter("_requires_grad"), lambda self, value: self.requires_grad_(value))
 
@@ -108,7 +123,7 @@ class Tensor(Methods):
 
     def numel(self):
         """The number of elements."""
-        return self.data.size
+        return self.array.size
 
     def dim(self):
         """The number of dimensions."""
@@ -118,23 +133,23 @@ class Tensor(Methods):
 
     def item(self):
         """The only element, as a Python number."""
-        if self.data.size != 1:
+        if self.array.size != 1:
             raise ShapeError(f"item: self has shape {self.shape}, wanted a single element")
-        return device.host(self.data).item()
+        return device.host(self.array).item()
 
     def numpy(self):
         """The elements as a NumPy array: on the CPU the array itself."""
         if self.requires_grad:
             raise StateError("numpy: self requires a gradient, which NumPy would lose; call .detach().numpy()")
-        return device.host(self.data)
+        return device.host(self.array)
 
     def tolist(self):
         """The elements as nested lists of Python numbers."""
-        return device.host(self.data).tolist()
+        return device.host(self.array).tolist()
 
     def detach(self):
         """The same memory without history. What the optimiser does to one is seen by the other."""
-        return Tensor.made(self.data, version=self.version)
+        return Tensor.made(self.array, version=self.version)
 
     def requires_grad_(self, requires_grad=True):
         """Switch gradients of a leaf on or off; returns self."""
@@ -196,37 +211,29 @@ class Tensor(Methods):
     def __dlpack__(self, **options):
         if self.requires_grad:
             raise ExchangeError("dlpack: self requires a gradient, which the other library would lose; call .detach()")
-        if min(self.data.strides, default=0) < 0 and not options.get("copy"):  # PyTorch would end the process
-            raise ExchangeError(f"dlpack: self lies backwards (strides {self.data.strides}); call .clone() first")
+        if min(self.array.strides, default=0) < 0 and not options.get("copy"):  # PyTorch would end the process
+            raise ExchangeError(f"dlpack: self lies backwards (strides {self.array.strides}); call .clone() first")
         try:
-            with device.place_of(self.data).active():
-                return self.data.__dlpack__(**options)
+            with device.place_of(self.array).active():
+                return self.array.__dlpack__(**options)
         except BufferError as error:
             if self.dtype.name == "bfloat16":
                 raise ExchangeError("dlpack: NumPy hands over no bfloat16; call .float()") from error
             raise ExchangeError(f"dlpack: {error}; call .clone() first") from error
 
     def __dlpack_device__(self):
-        return self.data.__dlpack_device__()
+        return self.array.__dlpack_device__()
 
     def __len__(self):
         if not self.shape:
             raise KindError("len: self has no dimensions")
         return self.shape[0]
 
-    if not TYPE_CHECKING:  # type checkers find such lines themselves
-
-        def __setitem__(self, key, value):
-            raise KindError(
-                "setitem: a Tensor is a value, its elements stay as they are; make another one, by where, masked_fill, "
-                "cat or scatter, or from an array that was written to before"
-            )
-
     def __iter__(self):
         return (self[i] for i in range(len(self)))
 
     def __bool__(self):
-        if self.data.size != 1:
+        if self.array.size != 1:
             raise ShapeError(f"bool: self has shape {self.shape}, wanted a single element; ask .any() or .all()")
         return bool(self.item())
 
@@ -237,10 +244,10 @@ class Tensor(Methods):
         return int(self.item())
 
     def __index__(self):
-        if self.dtype.kind not in "iu" or self.data.size != 1:
+        if self.dtype.kind not in "iu" or self.array.size != 1:
             found = f"shape {self.shape} and elements {self.dtype}"
             raise KindError(f"index: self has {found}, wanted a single integer")
-        return device.host(self.data).item()
+        return device.host(self.array).item()
 
     def __format__(self, spec):
         return format(self.item() if spec else repr(self), spec)
@@ -251,7 +258,7 @@ class Tensor(Methods):
             raise StateError(f"deepcopy: self was made by {self.node.primitive.name}, wanted a leaf; use .detach()")
         twin = copy.copy(self)
         memo[id(self)] = twin
-        twin.data = device.copy(self.data, device.order_of(self.data))
+        twin._data = device.copy(self.array, device.order_of(self.array))
         twin.version, twin.hooks, twin.ready_hooks = [0], (), ()
         twin.grad = copy.deepcopy(self.grad, memo)
         return twin
@@ -259,7 +266,7 @@ class Tensor(Methods):
     __hash__ = object.__hash__  # == compares elements, but a Tensor is a key by identity
 
     def __repr__(self):
-        text = np.array2string(device.host(self.data), separator=", ", prefix="Tensor(", threshold=200)
+        text = np.array2string(device.host(self.array), separator=", ", prefix="Tensor(", threshold=200)
         notes = "" if self.dtype == device.default_dtype else f", dtype={self.dtype}"
         if self.node is not None:
             notes += f", made by {self.node.primitive.name}"
@@ -273,9 +280,9 @@ class Tensor(Methods):
             facts += f", made by {self.node.primitive.name}"
         elif self.requires_grad:
             facts += ", requires a gradient"
-        if self.device == "cpu" or self.data.size <= SHOWN:
-            lines = np.array2string(device.host(self.data), separator=", ", threshold=200).split("\n")
+        if self.device == "cpu" or self.array.size <= SHOWN:
+            lines = np.array2string(device.host(self.array), separator=", ", threshold=200).split("\n")
             text = "\n".join(lines if len(lines) <= LINES else [*lines[:LINES], "..."])
         else:  # a look at a notebook waits for no stream and moves no large array
-            text = f"{self.data.size:,} elements; .numpy() brings them here"
+            text = f"{self.array.size:,} elements; .numpy() brings them here"
         return f"<div><b>{html.escape(facts)}</b><pre>{html.escape(text)}</pre></div>"

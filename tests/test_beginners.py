@@ -112,7 +112,7 @@ def test_primitive_of_a_sum():
 
     total.grads(input=lambda g, input_shape: g.expand(input_shape))
     x = randn(3, dtype="float64", requires_grad=True)
-    assert type(total(x).data) is np.ndarray
+    assert type(total(x).array) is np.ndarray
     assert gradcheck(total, x) and gradgradcheck(total, x)
 
 

@@ -30,10 +30,10 @@ def test_layers_are_those_of_the_networks(model):
     assert sorted_shapes(same) == sorted_shapes(network)
     network.eval(), same.eval()
     for one, other in zip(same.parameters(), network.parameters(), strict=True):
-        other.data[...] = one.data
+        other.array[...] = one.array
     x = Tensor(np.random.default_rng(0).standard_normal((2, *task.shape), dtype=np.float32))
     with no_grad():
-        np.testing.assert_allclose(same(x).data, network(x).data, rtol=1e-4, atol=1e-5)
+        np.testing.assert_allclose(same(x).array, network(x).array, rtol=1e-4, atol=1e-5)
 
 
 def test_random_networks_are_within_bounds_and_follow_from_the_seed():

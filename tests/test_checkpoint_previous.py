@@ -158,10 +158,10 @@ def test_the_hash_is_of_names_shapes_types_and_numbers():
     model = nn.Sequential(nn.Conv2d(2, 3, 3), nn.BatchNorm2d(3))
     found = checkpoint.weights_hash(model)
     assert found == checkpoint.weights_hash(model) and len(found) == 64
-    model[1].running_mean.data[1] += 1
+    model[1].running_mean.array[1] += 1
     assert checkpoint.weights_hash(model) != found
     layers = nn.Linear(4, 1), nn.Linear(4, 1, dtype="float64"), nn.Linear(2, 2, bias=False), nn.Linear(4, 1, bias=False)
     for layer in layers:
         for parameter in layer.parameters():
-            parameter.data[...] = 0
+            parameter.array[...] = 0
     assert len({checkpoint.weights_hash(layer) for layer in layers}) == len(layers)

@@ -162,7 +162,7 @@ def test_weights_that_are_not_finite_are_not_saved(monkeypatch, capsys):
 
     def spoil(self, history):
         if history.steps == 30:
-            next(iter(self.model.parameters())).data[0, 0] = float("nan")
+            next(iter(self.model.parameters())).array[0, 0] = float("nan")
 
     monkeypatch.setattr(Histograms, "on_step", spoil, raising=False)
     assert Callback.on_step is not spoil

@@ -36,9 +36,9 @@ def test_alike():
 
 
 def test_ranges_and_identities():
-    np.testing.assert_array_equal(minigrad.eye(2, 3).data, np.eye(2, 3))
+    np.testing.assert_array_equal(minigrad.eye(2, 3).array, np.eye(2, 3))
     assert minigrad.eye(3).dtype == np.float32 and minigrad.eye(0).shape == (0, 0)
-    np.testing.assert_allclose(minigrad.linspace(-1, 2, 7).data, np.linspace(-1, 2, 7), rtol=1e-6)
+    np.testing.assert_allclose(minigrad.linspace(-1, 2, 7).array, np.linspace(-1, 2, 7), rtol=1e-6)
     assert minigrad.linspace(0, 1, 1).tolist() == [0.0]
 
 
@@ -56,13 +56,13 @@ def test_tensor_copies():
     assert x.tolist() == [0, 1, 2] and x.dtype == np.float64
     assert minigrad.tensor([1.5]).dtype == np.float32 and minigrad.tensor(3).dtype == np.int64
     y = minigrad.tensor(x, dtype="float32", requires_grad=True)
-    assert y.dtype == np.float32 and y.requires_grad and not np.shares_memory(x.data, y.data)
+    assert y.dtype == np.float32 and y.requires_grad and not np.shares_memory(x.array, y.array)
 
 
 @pytest.mark.parametrize("arguments", [(5,), (1, 5), (0, 5, 2), (5, 0, -2), (0, 1, 0.25), (0.5, 2), (3, 3)])
 def test_arange(arguments):
     x = minigrad.arange(*arguments)
-    np.testing.assert_allclose(x.data, np.arange(*arguments), rtol=1e-6)
+    np.testing.assert_allclose(x.array, np.arange(*arguments), rtol=1e-6)
     assert x.dtype == (np.int64 if all(isinstance(a, int) for a in arguments) else np.float32)
 
 
@@ -110,5 +110,5 @@ def test_half_precision_is_drawn_in_single(draw):
     minigrad.manual_seed(1)
     half = draw(50, dtype="float16")
     assert half.dtype == np.float16
-    np.testing.assert_array_equal(half.data, single.data.astype(np.float16))
+    np.testing.assert_array_equal(half.array, single.array.astype(np.float16))
     assert draw is minigrad.randn or minigrad.rand(100_000, dtype="float16").max().item() < 1

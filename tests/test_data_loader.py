@@ -32,7 +32,7 @@ def test_iteration_yields_tensors():
     loader, other = (Loader(numbered(), 5, shuffle=True, transform=AUGMENT) for _ in range(2))
     batches = list(loader)
     assert all(type(part) is Tensor and not part.requires_grad for batch in batches for part in batch)
-    assert_same_batches([(x.data, y.data) for x, y in batches], other.arrays())
+    assert_same_batches([(x.array, y.array) for x, y in batches], other.arrays())
     assert loader.epoch == 1
 
 

@@ -71,7 +71,7 @@ def trained(name, shape, count, optimizer):
             rule.step()
     finally:
         set_threads(before)
-    return [parameter.data.copy() for parameter in model.parameters()]
+    return [parameter.array.copy() for parameter in model.parameters()]
 
 
 @pytest.mark.parametrize(

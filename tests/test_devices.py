@@ -46,10 +46,10 @@ def test_moved_tensors_hold_the_same_and_lie_alike(place, shape, dtype):
     for x in (array, turned, array[..., ::2] if shape else array):
         there = Tensor(x).to(place)
         assert there.device == place and there.dtype == x.dtype and there.shape == x.shape
-        assert device.order_of(there.data) == device.order_of(x)
+        assert device.order_of(there.array) == device.order_of(x)
         back = there.cpu()
-        assert back.device == "cpu" and type(back.data) is np.ndarray
-        np.testing.assert_array_equal(back.data, x)
+        assert back.device == "cpu" and type(back.array) is np.ndarray
+        np.testing.assert_array_equal(back.array, x)
     assert there.to(place) is there and there.to(place, copy=True) is not there
 
 

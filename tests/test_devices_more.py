@@ -60,8 +60,8 @@ def test_gradients_are_filled_with_zeros_where_they_are(place):
 
 def test_arrays_become_tensors_of_another_type_there(place):
     x = minigrad.arange(3, dtype="float32", device=place)
-    assert Tensor(x.data, dtype="float64").device == minigrad.tensor(x.data, "int64", place).device == place
-    assert minigrad.tensor(x.data, "int64").tolist() == [0, 1, 2]
+    assert Tensor(x.array, dtype="float64").device == minigrad.tensor(x.array, "int64", place).device == place
+    assert minigrad.tensor(x.array, "int64").tolist() == [0, 1, 2]
 
 
 def test_arguments_may_be_given_by_name(place):
@@ -73,7 +73,7 @@ def test_arguments_may_be_given_by_name(place):
 
 def test_arrays_of_the_device_can_be_loaded(place):
     model, other = nn.Linear(2, 3).to(place), nn.Linear(2, 3)
-    other.load_state_dict({name: tensor.data for name, tensor in model.state_dict().items()})
+    other.load_state_dict({name: tensor.array for name, tensor in model.state_dict().items()})
     assert other.weight.tolist() == model.weight.tolist()
 
 
@@ -117,13 +117,13 @@ def test_numbers_of_every_type_are_added_at_indices(place, dtype):
 def test_an_index_without_dimensions_picks_an_array(place):
     for where in ("cpu", place):
         picked = minigrad.arange(8, dtype="float32", device=where)[::2].gather(0, Tensor(np.array(2)).to(where))
-        assert picked.device == where and device.is_array(picked.data) and picked.shape == () and picked.item() == 4
+        assert picked.device == where and device.is_array(picked.array) and picked.shape == () and picked.item() == 4
 
 
 def test_where_keeps_the_order_of_the_axes(place):
     x = Tensor(RNG.standard_normal((2, 4, 4, 3)).astype("float32")).to(place).permute(0, 3, 1, 2)
     for out in (minigrad.where(x > 0, x, 0.0), minigrad.where(x > 0, 1.0, x), minigrad.where(x[:, :1] > 0, x, x[:1])):
-        assert device.order_of(out.data) == (0, 2, 3, 1)
+        assert device.order_of(out.array) == (0, 2, 3, 1)
     np.testing.assert_array_equal(minigrad.where(x > 0, x, 0.0).numpy(), np.maximum(x.numpy(), 0))
 
 
@@ -237,7 +237,7 @@ def test_what_waited_when_a_forward_was_left_is_computed_before_anything_changes
     wanted = conv.forward(x).tolist()
     with no_grad(), pytest.raises(Halted):
         nn.Sequential(conv, nn.ReLU())(x)
-    conv.weight.data[...] = 0
+    conv.weight.array[...] = 0
     assert type(seen[0]) is Tensor and seen[0].tolist() == wanted
 
 

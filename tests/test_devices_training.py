@@ -137,7 +137,7 @@ def test_what_is_folded_later_does_not_change_what_was_looked_at():
     class Twice(nn.Module):
         def __init__(self):
             self.conv, self.norm, self.kept = nn.Conv2d(2, 2, 1), nn.BatchNorm2d(2), None
-            self.norm.running_mean.data[:] = 3
+            self.norm.running_mean.array[:] = 3
 
         def forward(self, x):
             self.kept = y = self.conv(x)
@@ -162,7 +162,7 @@ def test_nothing_waits_outside_of_a_module():
     with no_grad():
         y = F.conv2d(x, w)
         kept = nn.Conv2d(1, 1, 1)(x)
-        x.data[...] = 7
+        x.array[...] = 7
     assert type(y) is Tensor and y.sum().item() == 4 and type(kept) is Tensor
     conv = nn.Conv2d(1, 1, 1)
     conv(x).sum().backward()

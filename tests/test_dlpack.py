@@ -37,7 +37,7 @@ def test_types_shapes_and_strides_stay(dtype):
     ):
         taken = minigrad.from_dlpack(array)
         given = np.from_dlpack(taken)
-        for other in (taken.data, given):
+        for other in (taken.array, given):
             assert (other.dtype, other.shape) == (array.dtype, array.shape)
             assert not array.size or (other.strides == array.strides and np.shares_memory(other, array))
         np.testing.assert_array_equal(given, array)
@@ -45,7 +45,7 @@ def test_types_shapes_and_strides_stay(dtype):
 
 def test_images_that_lie_channels_last_leave_so():
     images = minigrad.nn.Conv2d(3, 4, 3)(minigrad.rand(2, 3, 6, 6)).detach()
-    assert images.data.strides == np.from_dlpack(images).strides and images.data.strides[1] == 4
+    assert images.array.strides == np.from_dlpack(images).strides and images.array.strides[1] == 4
 
 
 def test_memory_lives_as_long_as_either():
@@ -53,7 +53,7 @@ def test_memory_lives_as_long_as_either():
     array = np.from_dlpack(tensor)
     del tensor
     others = [minigrad.full((100, 100), 1.0) for _ in range(4)]
-    assert (array == 7).all() and all((other.data == 1).all() for other in others)
+    assert (array == 7).all() and all((other.array == 1).all() for other in others)
     base = np.full((100, 100), 3.0)
     source = Source(base)
     gone = weakref.ref(source)
@@ -67,7 +67,7 @@ def test_what_is_read_only_stays_so():
     array = np.ones(3)
     array.flags.writeable = False
     taken = minigrad.from_dlpack(array)
-    assert not taken.data.flags.writeable and not np.from_dlpack(taken).flags.writeable
+    assert not taken.array.flags.writeable and not np.from_dlpack(taken).flags.writeable
 
 
 def test_what_cannot_be_shared_is_refused():
@@ -100,10 +100,10 @@ def test_an_array_that_its_library_keeps_for_itself():
 def test_arrays_on_a_gpu():
     with gpus():
         there = Tensor(np.arange(6.0).reshape(2, 3)).to("cuda")
-        taken = minigrad.from_dlpack(there.data)
-        assert taken.device == "cuda:0" and taken.data.data.ptr == there.data.data.ptr
+        taken = minigrad.from_dlpack(there.array)
+        assert taken.device == "cuda:0" and taken.array.data.ptr == there.array.data.ptr
         assert there.__dlpack_device__() == (2, 0)
-        device.fill(there.data, 5)
+        device.fill(there.array, 5)
         assert (taken.cpu().numpy() == 5).all()
         with pytest.raises(BufferError, match="requires a gradient"):
             minigrad.ones(2, device="cuda", requires_grad=True).__dlpack__()

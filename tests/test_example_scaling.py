@@ -90,7 +90,7 @@ def test_our_own_networks_keep_what_the_pool_lends(name, shape, batch):
     gc.collect()
     before = memory_statistics()["used_bytes"]
     loss = nn.functional.cross_entropy(model(images), Tensor(np.zeros(batch, np.int64)))
-    lent = memory_statistics()["used_bytes"] - before + images.data.nbytes
+    lent = memory_statistics()["used_bytes"] - before + images.array.nbytes
     assert loss.requires_grad  # and so the tape is alive
     assert 0.9 * lent <= batch * found.kept <= 1.1 * lent
 

@@ -80,7 +80,7 @@ def bound(op, args, kwargs):
     """{argument: its array or value} of a call, defaults included; None where the formulas do not hold for it."""
     call = SIGNATURES[op.name].bind(*args, **kwargs)
     call.apply_defaults()
-    names = {key: value.data if isinstance(value, Tensor) else value for key, value in call.arguments.items()}
+    names = {key: value.array if isinstance(value, Tensor) else value for key, value in call.arguments.items()}
     first = next(iter(names.values()))
     if names.get("reduction", "mean") != "mean" or not isinstance(first, np.ndarray) or not first.size:
         return None, call.arguments
@@ -120,11 +120,11 @@ def called(op, sample):
     found = grad(out, list(live.values()), Tensor(g), allow_unused=True)
     engine = {}
     for (key, value), dx in zip(live.items(), found, strict=True):
-        shape = names[key].shape if np.size(names[key]) == np.size(value.data) else value.shape
-        engine[f"d{key}"] = np.zeros(shape) if dx is None else dx.data.reshape(shape)
+        shape = names[key].shape if np.size(names[key]) == np.size(value.array) else value.shape
+        engine[f"d{key}"] = np.zeros(shape) if dx is None else dx.array.reshape(shape)
     if (first := f"d{next(iter(arguments))}") in engine:
         engine["dx"] = engine[first]
-    return names | {"g": kept(names, g)} | dict.fromkeys(("out", "loss"), kept(names, out.data)), engine
+    return names | {"g": kept(names, g)} | dict.fromkeys(("out", "loss"), kept(names, out.array)), engine
 
 
 def literal(op, sample):

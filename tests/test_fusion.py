@@ -100,13 +100,13 @@ def test_values_are_those_of_separate_operations_and_gradients_to_rounding(funct
     apart, apart_grads = gradients(function, arguments, weights.detach())
     fused, fused_grads = gradients(Called(function), arguments, weights.detach())
     assert names(fused)[0] == name and names(apart)[0] != name or name == "batch_norm"
-    assert type(fused) is Tensor and fused.data.tobytes() == apart.data.tobytes()
+    assert type(fused) is Tensor and fused.array.tobytes() == apart.array.tobytes()
     bound = 64 * np.finfo(dtype).eps
     for mine, separate in zip(fused_grads, apart_grads, strict=True):
         if separate is None:
             assert mine is None
             continue
-        assert np.abs(mine.data - separate.data).max() <= bound * max(1, np.abs(separate.data).max())
+        assert np.abs(mine.array - separate.array).max() <= bound * max(1, np.abs(separate.array).max())
 
 
 @chains
@@ -122,20 +122,20 @@ def test_the_same_without_a_graph(function, shapes, name):
     apart = function(*arguments)
     with no_grad():
         fused = Called(function)(*arguments)
-    assert fused.is_leaf and not fused.requires_grad and fused.data.tobytes() == apart.data.tobytes()
+    assert fused.is_leaf and not fused.requires_grad and fused.array.tobytes() == apart.array.tobytes()
 
 
 @chains
 def test_nan_and_infinity_are_those_of_separate_operations(function, shapes, name):
     for value, argument in itertools.product((np.nan, np.inf, -np.inf), range(len(shapes))):
         arguments = drawn(*shapes)
-        arguments[argument].data.reshape(-1)[1] = value
+        arguments[argument].array.reshape(-1)[1] = value
         apart, apart_grads = gradients(function, arguments, 1.0)
         fused, fused_grads = gradients(Called(function), arguments, 1.0)
-        np.testing.assert_array_equal(fused.data, apart.data)
+        np.testing.assert_array_equal(fused.array, apart.array)
         for mine, separate in zip(fused_grads, apart_grads, strict=True):
             if separate is not None:
-                np.testing.assert_array_equal(np.isnan(mine.data), np.isnan(separate.data))
+                np.testing.assert_array_equal(np.isnan(mine.array), np.isnan(separate.array))
 
 
 def test_in_sequential_and_in_a_forward_method():
@@ -153,7 +153,7 @@ def test_in_sequential_and_in_a_forward_method():
     (x,) = drawn((2, 1, 8, 8))
     one, other = row(x), Net()(x)
     assert names(one) == names(other) == ["linear_relu", "reshape", "conv2d_relu_max_pool2d"]
-    assert one.data.tobytes() == other.data.tobytes()
+    assert one.array.tobytes() == other.array.tobytes()
 
 
 def test_a_second_use_is_computed_once_where_it_comes_first():
@@ -166,7 +166,7 @@ def test_a_second_use_is_computed_once_where_it_comes_first():
     arguments = drawn(*IMAGES[:2])
     out = Called(function)(*arguments)
     assert names(out)[:3] == ["sub", "relu", "conv2d"]
-    assert out.data.tobytes() == F.conv2d(*arguments).data.tobytes()
+    assert out.array.tobytes() == F.conv2d(*arguments).array.tobytes()
 
 
 def test_gradients_of_a_result_used_twice():
@@ -182,14 +182,14 @@ def test_gradients_of_a_result_used_twice():
 @pytest.mark.parametrize(
     "look",
     [
-        lambda y: y.data,
+        lambda y: y.array,
         lambda y: y.node,
         lambda y: y.version,
         lambda y: y.detach(),
         lambda y: repr(y),
         lambda y: y.retain_grad(),
         lambda y: y.register_hook(lambda g: None),
-        lambda y: np.asarray(y.detach().data),
+        lambda y: np.asarray(y.detach().array),
         lambda y: y[0],
     ],
     ids="data node version detach repr retain_grad hook array subscript".split(),
@@ -214,7 +214,7 @@ def test_its_array_can_be_replaced():
         return F.relu(y), y
 
     out, y = Called(function)(*drawn(*IMAGES[:2]))
-    assert type(y) is Tensor and names(y) == ["conv2d"] and (out.data == 1).all()
+    assert type(y) is Tensor and names(y) == ["conv2d"] and (out.array == 1).all()
 
 
 def test_shape_type_and_device_are_known_without_computing():
@@ -233,11 +233,11 @@ def test_shape_type_and_device_are_known_without_computing():
 def test_hooks_see_what_they_would_have_seen():
     model, (x,), seen = nn.Sequential(nn.Conv2d(1, 2, 3), nn.ReLU()), drawn((1, 1, 4, 4)), []
     whole = model(x)
-    handle = model[0].register_forward_hook(lambda module, arguments, out: seen.append(out.data.copy()))
+    handle = model[0].register_forward_hook(lambda module, arguments, out: seen.append(out.array.copy()))
     apart = model(x)
     handle.remove()
     assert names(apart) == ["relu", "conv2d"] and names(whole) == ["conv2d_relu"]
-    assert np.maximum(seen[0], 0).tobytes() == whole.data.tobytes() == apart.data.tobytes()
+    assert np.maximum(seen[0], 0).tobytes() == whole.array.tobytes() == apart.array.tobytes()
 
 
 def test_anomaly_mode_looks_at_every_result():
@@ -251,7 +251,7 @@ def test_what_is_written_meanwhile_was_read_before():
     x, w = drawn(*IMAGES[:2])
     optimizer = optim.SGD([w], lr=1.0)
     w.grad = Tensor(np.ones(w.shape, np.float32))
-    wanted = F.relu(F.conv2d(x, w)).data.tobytes()
+    wanted = F.relu(F.conv2d(x, w)).array.tobytes()
 
     def function(x, w):
         y = F.conv2d(x, w)
@@ -259,7 +259,7 @@ def test_what_is_written_meanwhile_was_read_before():
         return F.relu(y)
 
     out = Called(function)(x, w)
-    assert out.data.tobytes() == wanted
+    assert out.array.tobytes() == wanted
     with pytest.raises(RuntimeError, match="weight was changed after it was used"):
         out.sum().backward()
 
@@ -287,7 +287,7 @@ def test_modes_of_the_moment_of_the_call():
 
     constant, varied, free = Called(function)(*drawn(*IMAGES[:2]))
     assert not constant.requires_grad and not free.requires_grad and varied.requires_grad
-    assert constant.data.tobytes() == varied.data.tobytes() == free.data.tobytes()
+    assert constant.array.tobytes() == varied.array.tobytes() == free.array.tobytes()
 
 
 def test_results_kept_until_after_the_call_are_those_of_then():
@@ -299,12 +299,12 @@ def test_results_kept_until_after_the_call_are_those_of_then():
         return F.max_pool2d(y, 2)
 
     arguments = drawn(*IMAGES)
-    wanted = F.conv2d(*arguments).data.copy()
+    wanted = F.conv2d(*arguments).array.copy()
     Called(function)(*arguments)
-    arguments[1].data[...] = 0
+    arguments[1].array[...] = 0
     assert type(kept["conv"]) is type(kept["relu"]) is Tensor
-    assert kept["conv"].data.tobytes() == wanted.tobytes()
-    assert kept["relu"].data.tobytes() == np.maximum(wanted, 0).tobytes()
+    assert kept["conv"].array.tobytes() == wanted.tobytes()
+    assert kept["relu"].array.tobytes() == np.maximum(wanted, 0).tobytes()
 
 
 def test_an_exception_leaves_nothing_waiting():
@@ -344,7 +344,7 @@ def test_shapes_that_broadcast_are_added_separately():
 def test_a_residual_block_of_inference_is_one_pass_a_convolution(monkeypatch):
     block = nn.Sequential(nn.Conv2d(4, 4, 3, padding=1), nn.BatchNorm2d(4), nn.ReLU(), nn.Conv2d(4, 4, 3, padding=1))
     norm, (x,) = nn.BatchNorm2d(4), drawn((2, 4, 6, 6))
-    norm.running_mean.data[...], norm.running_var.data[...] = 0.5, 2.0
+    norm.running_mean.array[...], norm.running_var.array[...] = 0.5, 2.0
     block.eval()
     norm.eval()
     seen, run = [], conv2d.forward
@@ -364,11 +364,11 @@ def test_a_residual_block_of_inference_is_one_pass_a_convolution(monkeypatch):
 def test_two_threads_do_not_disturb_each_other():
     model = nn.Sequential(nn.Conv2d(5, 6, 3), nn.ReLU(), nn.MaxPool2d(2))
     inputs = [drawn(IMAGES[0], seed=seed)[0] for seed in range(4)]
-    wanted, found = [model(x).data.tobytes() for x in inputs], {}
+    wanted, found = [model(x).array.tobytes() for x in inputs], {}
 
     def work(i):
         for _ in range(20):
-            found[i] = model(inputs[i]).data.tobytes()
+            found[i] = model(inputs[i]).array.tobytes()
 
     workers = [threading.Thread(target=work, args=(i,)) for i in range(4)]
     for worker in workers:
@@ -398,7 +398,7 @@ def test_layers_without_rows_or_columns(rows, width):
     x = minigrad.ones(rows, 3, requires_grad=True)
     out = model(x)
     out.sum().backward()
-    np.testing.assert_array_equal(x.grad.data, np.zeros((rows, 3)))
+    np.testing.assert_array_equal(x.grad.array, np.zeros((rows, 3)))
     assert model[0].bias.grad.shape == (width,) and out.shape == (rows, 2)
 
 
@@ -406,7 +406,7 @@ def test_memory_between_the_layers_is_not_kept():
     """What is kept for backward of a pooled convolution: the map before the pool is not among it."""
     model = nn.Sequential(nn.Conv2d(5, 64, 3), nn.ReLU(), nn.MaxPool2d(2))
     out = model(minigrad.randn(8, 5, 40, 40))
-    kept = [value.data if isinstance(value, Tensor) else value for value in out.node.kept.values()]
+    kept = [value.array if isinstance(value, Tensor) else value for value in out.node.kept.values()]
     largest = max(array.nbytes for array in kept if isinstance(array, np.ndarray))
     assert largest < 8 * 64 * 38 * 38 * 4 / 3
 
@@ -447,8 +447,8 @@ def test_random_networks(seed):
     arguments = drawn((3, 4, 5, 6), (4, 4, 3, 3), (4,), (4,), dtype="float64", seed=seed)
     apart, apart_grads = gradients(function, arguments, 1.0)
     fused, fused_grads = gradients(Called(function), arguments, 1.0)
-    assert fused.data.tobytes() == apart.data.tobytes()
+    assert fused.array.tobytes() == apart.array.tobytes()
     for mine, separate in zip(fused_grads, apart_grads, strict=True):
         assert (mine is None) == (separate is None)
         if mine is not None:
-            assert np.abs(mine.data - separate.data).max() <= 1e-9 * max(1, np.abs(separate.data).max())
+            assert np.abs(mine.array - separate.array).max() <= 1e-9 * max(1, np.abs(separate.array).max())

@@ -202,11 +202,11 @@ def test_gradients_stay_where_they_are_and_sums_go_on(machine):
 
     for number in range(5):
         add(Tensor(np.full(3, number + 1.0, np.float32)).to("cuda"))
-    array = w.grad.data
+    array = w.grad.array
     assert w.grad.tolist() == [15.0] * 3 and add.graphs == 1
     w.grad = None
     add(minigrad.ones(3, device="cuda"))  # there is nothing to add to: it runs
-    assert w.grad.tolist() == [1.0] * 3 and w.grad.data is not array and not add.graphs
+    assert w.grad.tolist() == [1.0] * 3 and w.grad.array is not array and not add.graphs
 
 
 def test_a_replay_raises_the_versions_of_what_it_writes(machine):
@@ -255,7 +255,7 @@ def test_a_result_lies_where_the_next_call_writes(machine):
         first = double(there(4))
     x = there(4)
     second = double(x)
-    assert second.data is first.data
+    assert second.array is first.array
     np.testing.assert_array_equal(first.numpy(), 2 * x.numpy())
 
 
@@ -266,7 +266,7 @@ def test_operands_that_are_bound_anew_stay_for_the_graph(machine):
     def work(x):
         with no_grad():
             total = minigrad.where(x > 0, x * box["w"], box["w"]) + box["w"].sum()
-            device.accumulate(write(box["into"]), box["w"].data)
+            device.accumulate(write(box["into"]), box["w"].array)
             return total + box["into"]
 
     step, x = capture(work), there(3)
@@ -334,8 +334,8 @@ REFUSED = {
     "nonzero": (lambda x: minigrad.nonzero(x), "nonzero cannot become part of a graph"),
     "upload": (lambda x: x + Tensor(np.ones(3, np.float32)).to("cuda"), "to sends data of the host"),
     "wait": (lambda x: minigrad.cuda.synchronize(), "synchronize waits for the GPU"),
-    "raw": (lambda x: x.data.get(), "get cannot become part of a graph"),
-    "cuBLAS": (lambda x: x.data @ x.data, "matmul cannot become part of a graph: NotImplementedError"),
+    "raw": (lambda x: x.array.get(), "get cannot become part of a graph"),
+    "cuBLAS": (lambda x: x.array @ x.array, "matmul cannot become part of a graph: NotImplementedError"),
 }
 
 

@@ -24,7 +24,9 @@ def check_beside_torch(name, input, target, orders=1, rtol=1e-6, **options):
     torch = pytest.importorskip("torch")
     ours = [leaf(values, np.float32) for values in (input, target)]
     theirs = [torch.tensor(np.array(values, np.float32), requires_grad=True) for values in (input, target)]
-    to_torch = {key: torch.tensor(value.data) if isinstance(value, Tensor) else value for key, value in options.items()}
+    to_torch = {
+        key: torch.tensor(value.array) if isinstance(value, Tensor) else value for key, value in options.items()
+    }
     found = getattr(ops, name)(*ours, reduction="none", **options)
     wanted = getattr(torch.nn.functional, name)(*theirs, reduction="none", **to_torch)
     np.testing.assert_allclose(found.detach().numpy(), wanted.detach().numpy(), rtol=rtol, atol=1e-7)
@@ -65,10 +67,10 @@ def test_shapes_that_broadcast_make_a_warning(name, shapes):
             found = getattr(ops, name)(*ours, reduction=reduction)
         with pytest.warns(UserWarning, match="target size"):
             wanted = getattr(torch.nn.functional, name)(*theirs, reduction=reduction)
-        np.testing.assert_allclose(found.data, wanted.detach().numpy(), rtol=1e-12)
+        np.testing.assert_allclose(found.array, wanted.detach().numpy(), rtol=1e-12)
         wanted = torch.autograd.grad(wanted.sum(), theirs)
         for a, b in zip(grad(ops.sum(found), ours), wanted, strict=True):
-            np.testing.assert_allclose(a.data, b.numpy(), rtol=1e-12)
+            np.testing.assert_allclose(a.array, b.numpy(), rtol=1e-12)
 
 
 @pytest.mark.parametrize("name", ["mse_loss", "l1_loss", "smooth_l1_loss", "cross_entropy", "nll_loss", "kl_div"])
@@ -84,9 +86,9 @@ def test_cosine_of_short_vectors():
     cosine = lambda a, b: ops.cosine_similarity(a, b, eps=0.5)
     assert cosine(zero, x).tolist() == [0, 0]
     assert gradcheck(cosine, [zero, x]) and gradgradcheck(cosine, [zero, x])
-    wanted = x.data / np.linalg.norm(x.data, axis=1, keepdims=True) / 0.5
-    np.testing.assert_allclose(grad(ops.sum(cosine(zero, x)), zero)[0].data, wanted, rtol=1e-12)
-    assert gradcheck(lambda a, b: ops.cosine_similarity(a, b, eps=100), [x, leaf(x.data + 1)])
+    wanted = x.array / np.linalg.norm(x.array, axis=1, keepdims=True) / 0.5
+    np.testing.assert_allclose(grad(ops.sum(cosine(zero, x)), zero)[0].array, wanted, rtol=1e-12)
+    assert gradcheck(lambda a, b: ops.cosine_similarity(a, b, eps=100), [x, leaf(x.array + 1)])
 
 
 # ---- probabilities ---------------------------------------------------------------------------------------------------
@@ -108,8 +110,8 @@ def test_logits_keep_their_digits():
     x = leaf([-40.0, 40.0, -15.0, 15.0], np.float32)
     loss = ops.binary_cross_entropy_with_logits(x, Tensor(np.array([0, 1, 0, 1], np.float32)), reduction="none")
     small = np.exp(np.array([-40, -40, -15, -15.0]))
-    np.testing.assert_allclose(loss.data, np.log1p(small), rtol=1e-6)
-    gradient = grad(ops.sum(loss), x)[0].data
+    np.testing.assert_allclose(loss.array, np.log1p(small), rtol=1e-6)
+    gradient = grad(ops.sum(loss), x)[0].array
     np.testing.assert_allclose(gradient[::2], small[::2] / (1 + small[::2]), rtol=1e-6)
 
 
@@ -142,10 +144,10 @@ def test_cross_entropy_of_large_scores_like_pytorch(smooth, target):
     found = ops.cross_entropy(x, Tensor(np.array(target)), reduction="none", label_smoothing=smooth)
     options = {"reduction": "none", "label_smoothing": smooth}
     wanted = torch.nn.functional.cross_entropy(t, torch.tensor(target), **options)
-    np.testing.assert_allclose(found.data, wanted.detach().numpy(), rtol=1e-6)
+    np.testing.assert_allclose(found.array, wanted.detach().numpy(), rtol=1e-6)
     wanted = torch.autograd.grad(wanted.sum(), t)[0].numpy()
     for create_graph in (False, True):
-        np.testing.assert_allclose(grad(ops.sum(found), x, None, True, create_graph)[0].data, wanted, atol=1e-7)
+        np.testing.assert_allclose(grad(ops.sum(found), x, None, True, create_graph)[0].array, wanted, atol=1e-7)
 
 
 @pytest.mark.parametrize("reduction", ["mean", "sum"])
@@ -175,7 +177,7 @@ def test_one_class_as_a_vector(name, reduction):
     x = leaf([0.5, -1.0, 2.0])
     losses = [getattr(ops, name)(x, Tensor(target), reduction=reduction) for target in (np.array(1), np.array([1]))]
     assert losses[0].shape == losses[1].shape == () and losses[0].item() == losses[1].item()
-    np.testing.assert_array_equal(*(grad(loss, x)[0].data for loss in losses))
+    np.testing.assert_array_equal(*(grad(loss, x)[0].array for loss in losses))
 
 
 @pytest.mark.parametrize("name", ["softmax", "log_softmax"])
@@ -183,11 +185,11 @@ def test_softmax_of_large_scores_like_pytorch(name):
     torch = pytest.importorskip("torch")
     x, t = leaf([*SCORES, [-INFINITY] * 3], np.float32), torch.tensor([*SCORES, [-INFINITY] * 3], requires_grad=True)
     found, wanted = getattr(ops, name)(x, 1), getattr(torch, name)(t, 1)
-    np.testing.assert_allclose(found.data, wanted.detach().numpy(), rtol=1e-6)
+    np.testing.assert_allclose(found.array, wanted.detach().numpy(), rtol=1e-6)
     g = np.random.default_rng(0).standard_normal(x.shape).astype(np.float32)
     wanted = torch.autograd.grad(wanted, t, torch.tensor(g))[0].numpy()
     for create_graph in (False, True):
-        found_gradient = grad(found, x, Tensor(g), True, create_graph)[0].data
+        found_gradient = grad(found, x, Tensor(g), True, create_graph)[0].array
         np.testing.assert_allclose(found_gradient, wanted, rtol=1e-5, atol=1e-7)
 
 
@@ -200,7 +202,7 @@ def test_softmax_in_another_type(name, dtype):
     assert out.dtype == dtype
     (gradient,) = grad(ops.sum(out * out), x)
     assert gradient.dtype == np.float32
-    wide = leaf(x.data.astype(dtype), dtype)
+    wide = leaf(x.array.astype(dtype), dtype)
     same = getattr(ops, name)(wide, 1)
-    np.testing.assert_array_equal(out.data, same.data)
-    np.testing.assert_allclose(gradient.data, grad(ops.sum(same * same), wide)[0].data, rtol=1e-6, atol=1e-7)
+    np.testing.assert_array_equal(out.array, same.array)
+    np.testing.assert_allclose(gradient.array, grad(ops.sum(same * same), wide)[0].array, rtol=1e-6, atol=1e-7)

@@ -18,7 +18,7 @@ SHARES /= SHARES.sum(1, keepdims=True)
 
 def found(loss, *arrays, **options):
     options = {name: Tensor(value) if isinstance(value, np.ndarray) else value for name, value in options.items()}
-    return loss(*map(Tensor, arrays), **options).data
+    return loss(*map(Tensor, arrays), **options).array
 
 
 @pytest.mark.parametrize("smoothing", [0.0, 0.25])
@@ -106,7 +106,7 @@ def test_classes_of_any_integers(loss, dtype):
 
 def test_classes_of_images_are_not_copied():
     target = Tensor(np.zeros((2, 4, 5), np.int64))
-    assert np.shares_memory(classes._check_classes("op", Tensor(np.zeros((2, 3, 4, 5))), target).data, target.data)
+    assert np.shares_memory(classes._check_classes("op", Tensor(np.zeros((2, 3, 4, 5))), target).array, target.array)
 
 
 @pytest.mark.parametrize("loss", [ops.cross_entropy, ops.nll_loss])

@@ -157,7 +157,7 @@ def test_a_module_without_forward():
 def test_parameters():
     source = image(2, 3)
     shared = nn.Parameter(source)
-    assert shared.requires_grad and shared.data is source.data
+    assert shared.requires_grad and shared.array is source.array
     write(shared)[...] = 1
     assert source.version[0] == 1 and source.sum().item() == 6
     assert not nn.Parameter([1.0, 2.0], requires_grad=False).requires_grad
@@ -183,9 +183,9 @@ def test_gradients_of_all_parameters():
     model = network()
     model(image(2, 1, 8, 8)).sum().backward()
     assert all(p.grad is not None for p in model.parameters())
-    addresses = [p.grad.data.ctypes.data for p in model.parameters()]
+    addresses = [p.grad.array.ctypes.data for p in model.parameters()]
     model.zero_grad(set_to_none=False)
-    assert [p.grad.data.ctypes.data for p in model.parameters()] == addresses
+    assert [p.grad.array.ctypes.data for p in model.parameters()] == addresses
     assert all(not np.array(p.grad).any() for p in model.parameters())
     model.zero_grad()
     assert all(p.grad is None for p in model.parameters())
@@ -207,7 +207,7 @@ def test_types_and_devices():
     out = model(image(2, 1, 8, 8)).sum()
     assert model.double() is model and model[0].weight.dtype == np.float64
     assert all(a is b for a, b in zip(objects, model.parameters(), strict=True))
-    assert is_dense(model[0].weight.data, FILTER) and model[0].weight.grad.dtype == np.float64
+    assert is_dense(model[0].weight.array, FILTER) and model[0].weight.grad.dtype == np.float64
     assert model[1].norm.num_batches_tracked.dtype == np.int64 and model[1].norm.running_var.dtype == np.float64
     with pytest.raises(RuntimeError, match="was changed after it was used"):
         out.backward()
@@ -235,7 +235,7 @@ def test_copies_are_apart():
     model = nn.Sequential(nn.Conv2d(3, 2, 3), nn.Flatten(), nn.Linear(8, 2))
     other = copy.deepcopy(model)
     assert same(values(model), values(other)) and repr(model) == repr(other)
-    assert other[0].weight.data.strides == model[0].weight.data.strides
+    assert other[0].weight.array.strides == model[0].weight.array.strides
     nn.init.zeros_(other[2].weight)
     assert not same(values(model), values(other))
 
@@ -260,7 +260,7 @@ def test_state_goes_into_another_network_of_its_kind():
     assert result.missing_keys == [] and result.unexpected_keys == []
     assert same(values(model), values(other))
     assert other[1].norm.num_batches_tracked.item() == 1
-    assert is_dense(other[0].weight.data, FILTER)
+    assert is_dense(other[0].weight.array, FILTER)
     x = image(3, 1, 8, 8)
     assert np.array_equal(model.eval()(x).detach(), other.eval()(x).detach())
     other.double().load_state_dict(values(model))  # arrays, in the type of the network
@@ -271,7 +271,7 @@ def test_state_goes_into_another_network_of_its_kind():
 def test_state_shares_memory_and_raises_versions():
     model = nn.Linear(2, 2)
     state = model.state_dict()
-    assert state["weight"].data is model.weight.data and not state["weight"].requires_grad
+    assert state["weight"].array is model.weight.array and not state["weight"].requires_grad
     x = Tensor(np.ones((1, 2), np.float32), requires_grad=True)
     out = model(x).sum()
     model.load_state_dict(values(model))

@@ -220,10 +220,10 @@ def test_norms_refuse_and_stay_as_they_were(name, right, wrong):
 
 def test_filters_lie_as_the_kernels_want_them():
     for layer in (nn.Conv2d(3, 4, 3), nn.ConvTranspose2d(3, 4, 3)):
-        assert is_dense(layer.weight.data, FILTER)
+        assert is_dense(layer.weight.array, FILTER)
     for layer in (nn.Conv1d(3, 4, 5), nn.ConvTranspose1d(3, 4, 5)):
-        assert is_dense(minigrad.ops.unsqueeze(layer.weight, 2).data, FILTER)
-    assert nn.LayerNorm((2, 3, 4, 5)).weight.data.flags.c_contiguous
+        assert is_dense(minigrad.ops.unsqueeze(layer.weight, 2).array, FILTER)
+    assert nn.LayerNorm((2, 3, 4, 5)).weight.array.flags.c_contiguous
 
 
 def test_types_and_devices_of_new_layers():
@@ -278,7 +278,7 @@ def test_spread_of_initialisers(name):
     weight = nn.Parameter(empty((40, 30, 3, 2), "float32", FILTER))
     assert getattr(nn.init, name)(weight, generator=Generator(0), **options) is weight
     array = np.array(weight.detach())
-    assert weight.version == [1] and is_dense(weight.data, FILTER)
+    assert weight.version == [1] and is_dense(weight.array, FILTER)
     count = array.size
     assert abs(array.mean()) < 5 * std / math.sqrt(count)
     assert array.std() == pytest.approx(std, rel=5 / math.sqrt(count))
@@ -297,23 +297,23 @@ def test_draws_depend_on_neither_layout_nor_type(name):
 
 def test_truncated_numbers_stay_inside():
     weight = nn.init.trunc_normal_(Tensor(empty((100, 80))), mean=1, std=2, a=-1, b=2, generator=Generator(0))
-    assert -1 <= weight.data.min() < -0.99 and 1.99 < weight.data.max() <= 2
+    assert -1 <= weight.array.min() < -0.99 and 1.99 < weight.array.max() <= 2
     low, high = -1.0, 0.5  # the range in standard deviations
     density = lambda x: math.exp(-x * x / 2) / math.sqrt(2 * math.pi)
     inside = (math.erf(high / math.sqrt(2)) - math.erf(low / math.sqrt(2))) / 2
-    assert weight.data.mean() == pytest.approx(1 + 2 * (density(low) - density(high)) / inside, abs=0.05)
+    assert weight.array.mean() == pytest.approx(1 + 2 * (density(low) - density(high)) / inside, abs=0.05)
 
 
 @pytest.mark.parametrize("shape", [(3, 3), (2, 5), (6, 2), (4, 2, 3), (1, 4), (0, 3), (3, 0)])
 def test_orthogonal_rows_or_columns(shape):
     weight = nn.init.orthogonal_(Tensor(np.ones(shape)), gain=1.5)
-    matrix = weight.data.reshape(shape[0], math.prod(shape[1:]))
+    matrix = weight.array.reshape(shape[0], math.prod(shape[1:]))
     small = matrix @ matrix.T if matrix.shape[0] <= matrix.shape[1] else matrix.T @ matrix
     np.testing.assert_allclose(small, 1.5**2 * np.eye(len(small)), atol=1e-12)
 
 
 def test_orthogonal_matrices_are_all_equally_likely():
-    signs = [np.sign(np.diag(nn.init.orthogonal_(Tensor(np.ones((2, 2)))).data)) for _ in range(400)]
+    signs = [np.sign(np.diag(nn.init.orthogonal_(Tensor(np.ones((2, 2)))).array)) for _ in range(400)]
     assert np.all(np.abs(np.mean(signs, 0)) < 0.25)  # five standard deviations
 
 
@@ -344,7 +344,7 @@ def test_numbers_are_those_of_one_draw_in_logical_order(shape):
     ):
         tensor = Tensor(empty(shape, np.float32, order))
         getattr(nn.init, name)(tensor, first, second, source)
-        assert (tensor.data == np.asarray(draw()).astype(np.float32)).all()
+        assert (tensor.array == np.asarray(draw()).astype(np.float32)).all()
 
 
 def test_initialisers_refuse():
@@ -388,10 +388,10 @@ def test_initialisers_refuse():
         nn.init.calculate_gain(["relu"])
     with pytest.raises(ValueError, match="constant_: val is 300, wanted a number that uint8 can hold"):
         nn.init.constant_(Tensor(np.zeros(3, np.uint8)), 300)
-    for name in set(nn.init.__all__) - {"calculate_gain"}:  # m.weight.data is an array here
+    for name in set(nn.init.__all__) - {"calculate_gain"}:
         with pytest.raises(TypeError, match="tensor is a ndarray, wanted a Tensor"):
-            getattr(nn.init, name)(matrix.data, *([0.0] if name == "constant_" else []))
-    assert matrix.version == [0] and not matrix.data.any()
+            getattr(nn.init, name)(matrix.array, *([0.0] if name == "constant_" else []))
+    assert matrix.version == [0] and not matrix.array.any()
 
 
 # ---- the summary -----------------------------------------------------------------------------------------------------

@@ -64,8 +64,8 @@ def test_running_statistics_that_cannot_be_updated_are_refused(rows, change, wor
 def test_running_statistics_may_lie_with_gaps():
     x, (mean, variance) = Tensor(numbers(6, 3)), (np.zeros(6, "f4"), np.ones(6, "f4"))
     ops.batch_norm(x, Tensor(mean[::2]), Tensor(variance[::2]), training=True, momentum=0.5)
-    np.testing.assert_allclose(mean[::2], x.data.mean(0) / 2, rtol=1e-5, atol=1e-7)
-    np.testing.assert_allclose(variance[::2], (1 + x.data.var(0, ddof=1)) / 2, rtol=1e-5)
+    np.testing.assert_allclose(mean[::2], x.array.mean(0) / 2, rtol=1e-5, atol=1e-7)
+    np.testing.assert_allclose(variance[::2], (1 + x.array.var(0, ddof=1)) / 2, rtol=1e-5)
     assert not mean[1::2].any() and (variance[1::2] == 1).all()
 
 

@@ -91,25 +91,25 @@ def fast_gradients_equal_the_definition(op, sample):
     for fast, defined in zip(*found, strict=True):
         assert (fast is None) == (defined is None)
         if fast is not None:
-            np.testing.assert_allclose(fast.data, defined.data, rtol=1e-12, atol=1e-12)
+            np.testing.assert_allclose(fast.array, defined.array, rtol=1e-12, atol=1e-12)
 
 
 def types_are_kept_and_inputs_unchanged(op, sample):
     for dtype in (np.float32, np.float64):
         args, kwargs = sample.draw(wrap, dtype)
         sources = tensors(args, kwargs)
-        before = [x.data.copy() for x in sources]
+        before = [x.array.copy() for x in sources]
         for x in sources:
-            x.data.flags.writeable = False
+            x.array.flags.writeable = False
         out = results(op, args, kwargs)
         if op.differentiable and floating(sources) and op.name != "to" and "dtype" not in sample.kwargs:
             assert all(x.dtype == dtype for x in out if x.dtype.kind == "f")
         for x in out:
-            assert type(x.data) is np.ndarray
+            assert type(x.array) is np.ndarray
             if x.requires_grad:
                 x.backward(Tensor(np.ones(x.shape, x.dtype)), retain_graph=True)
         for x, old in zip(sources, before, strict=True):
-            np.testing.assert_array_equal(x.data, old)
+            np.testing.assert_array_equal(x.array, old)
             assert x.grad is None or (x.grad.dtype == x.dtype and x.grad.shape == x.shape)
 
 
@@ -117,7 +117,7 @@ def memory_is_shared_only_by_views(op, sample):
     args, kwargs = sample.draw(wrap)
     for x in results(op, args, kwargs):
         for source in tensors(args, kwargs):
-            if x is not source and np.shares_memory(x.data, source.data):
+            if x is not source and np.shares_memory(x.array, source.array):
                 assert op.views and x.version is source.version
 
 
@@ -142,7 +142,7 @@ def layout_of_inputs_does_not_matter(op, sample):
         gradients = grad(live, sources, weights, allow_unused=True) if live else []
         found.append([*out, *(g for g in gradients if g is not None)])
     for plain, other in zip(*found, strict=True):
-        np.testing.assert_allclose(plain.data, other.data, rtol=1e-12, atol=1e-12)
+        np.testing.assert_allclose(plain.array, other.array, rtol=1e-12, atol=1e-12)
 
 
 def no_grad_records_nothing(op, sample):
@@ -162,8 +162,8 @@ def adjoint_identity(op, sample, position):
     zeros = [Tensor(np.zeros(x.shape)) for x in sources]
     args[position] = zeros if isinstance(args[position], list) else zeros[0]
     (constant,) = results(op, args, kwargs)
-    left = ((out.data - constant.data) * y).sum()
-    right = sum((x.data * adjoint.data).sum() for x, adjoint in zip(sources, adjoints, strict=True))
+    left = ((out.array - constant.array) * y).sum()
+    right = sum((x.array * adjoint.array).sum() for x, adjoint in zip(sources, adjoints, strict=True))
     np.testing.assert_allclose(left, right, rtol=1e-11, atol=1e-11)
 
 
@@ -193,10 +193,10 @@ def test_same_tensor_twice(name):
     if name not in ("maximum", "minimum"):
         gradcheck(function, [x])
         gradgradcheck(function, [x])
-    y = Tensor(x.data.copy(), requires_grad=True)
+    y = Tensor(x.array.copy(), requires_grad=True)
     twice = grad(ops.sum(function(x)), x)[0]
     apart = grad(ops.sum(getattr(ops, name)(x, y)), [x, y])
-    np.testing.assert_allclose(twice.data, apart[0].data + apart[1].data, rtol=1e-12)
+    np.testing.assert_allclose(twice.array, apart[0].array + apart[1].array, rtol=1e-12)
 
 
 def test_every_public_op_has_its_row():

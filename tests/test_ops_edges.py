@@ -26,7 +26,7 @@ def leaf(values):
 def test_sigmoid_of_integers(dtype):
     out = ops.sigmoid(Tensor(np.array([0, 1], dtype)))
     assert out.dtype == np.float32
-    np.testing.assert_allclose(out.data, [0.5, 1 / (1 + np.exp(-1))], rtol=1e-6)
+    np.testing.assert_allclose(out.array, [0.5, 1 / (1 + np.exp(-1))], rtol=1e-6)
 
 
 def test_integers_compare_with_numbers_that_they_cannot_hold():
@@ -58,7 +58,7 @@ def test_integers_that_do_not_fit_are_refused(call, error, message):
 @pytest.mark.parametrize(
     "call",
     [
-        lambda big: device.accumulate(big.data.copy(), big.data),
+        lambda big: device.accumulate(big.array.copy(), big.array),
         lambda big: minigrad.full(2, 1e300),
         lambda big: Tensor([1e300]),
         lambda big: Tensor(np.array([np.nan]), dtype="int64"),
@@ -91,7 +91,7 @@ def test_where_keeps_every_bit(dtype, shapes):
     x, y = x.astype(dtype), y.astype(dtype)
     if np.dtype(dtype).kind == "f" and x.size > 3 and x.ndim:
         x.flat[:3] = np.nan, -0.0, np.inf
-    out = ops.where(Tensor(condition), Tensor(x), Tensor(y)).data
+    out = ops.where(Tensor(condition), Tensor(x), Tensor(y)).array
     assert out.dtype == dtype and out.tobytes() == np.where(condition, x, y).tobytes()
 
 
@@ -101,7 +101,7 @@ def test_where_of_a_condition_alone(shape):
     found = ops.where(Tensor(condition))
     assert all(places.dtype == np.int64 and places.node is None for places in found)
     for places, wanted in zip(found, np.nonzero(np.atleast_1d(condition)), strict=True):
-        np.testing.assert_array_equal(places.data, wanted)
+        np.testing.assert_array_equal(places.array, wanted)
 
 
 @pytest.mark.parametrize("dtype", [np.bool_, np.uint8, np.int64])
@@ -109,7 +109,7 @@ def test_powers_by_integer_tensors(dtype):
     x = leaf([2.0, -3.0, 0.0, 0.5])
     exponents = np.array([0, 1, 1, 1], dtype)
     (x ** Tensor(exponents)).sum().backward()
-    np.testing.assert_array_equal(x.grad.data, [0, 1, 1, 1])
+    np.testing.assert_array_equal(x.grad.array, [0, 1, 1, 1])
 
 
 def test_powers_of_and_by_arrays():
@@ -128,20 +128,20 @@ def test_powers_of_and_by_arrays():
 def test_powers_of_negative_numbers_and_0(exponent):
     x = leaf([-2.0, 0.0, 3.0])
     assert gradcheck(lambda x: x**exponent, [x]) and gradgradcheck(lambda x: x**exponent, [x])
-    np.testing.assert_array_equal((x**exponent).data, x.data**exponent)
+    np.testing.assert_array_equal((x**exponent).array, x.array**exponent)
 
 
 def test_a_power_that_is_a_root_is_that_of_sqrt():
     x = Tensor(np.array([-math.inf, -0.0, 4.0]))
-    np.testing.assert_array_equal((x**0.5).data, [math.nan, 0, 2])
-    assert np.signbit((x**0.5).data[1])
+    np.testing.assert_array_equal((x**0.5).array, [math.nan, 0, 2])
+    assert np.signbit((x**0.5).array[1])
 
 
 def test_whole_powers_at_the_ends_of_the_range():
     x = Tensor(np.array([-math.inf, -1e30, -0.0, 1e-30, math.nan], np.float32))
     for exponent in (-8, -3, -2, -1, 3, 4, 8):
         with np.errstate(all="ignore"):
-            np.testing.assert_allclose((x**exponent).data, x.data**exponent, rtol=1e-6)
+            np.testing.assert_allclose((x**exponent).array, x.array**exponent, rtol=1e-6)
 
 
 # ---- functions and activations ---------------------------------------------------------------------------------------
@@ -151,7 +151,7 @@ def test_whole_powers_at_the_ends_of_the_range():
 def test_erf_is_exact_to_a_few_roundings(dtype, bound):
     x = np.concatenate([np.linspace(-7, 7, 100_001), np.logspace(-37, 0, 10_000), [np.inf, -np.inf]]).astype(dtype)
     wanted = np.array([math.erf(value) for value in x.tolist()])
-    out = ops.erf(Tensor(x)).data
+    out = ops.erf(Tensor(x)).array
     assert (np.abs(out - wanted) <= bound * np.finfo(dtype).eps * np.abs(wanted)).all() and np.abs(out).max() == 1
 
 
@@ -166,14 +166,14 @@ def test_activations_far_out(name, dtype):
         (first,) = grad(out.sum(), x, create_graph=True)
         (second,) = grad(first.sum(), x)
     assert out.dtype == first.dtype == second.dtype == dtype
-    assert all(np.isfinite(one.data).all() for one in (out, first, second))
+    assert all(np.isfinite(one.array).all() for one in (out, first, second))
 
 
 def test_half_precision_is_worked_on_in_float32():
     x = np.linspace(-3, 3, 61).astype(np.float16)
     for name in ("relu", "leaky_relu", "erf", "gelu"):
-        wanted = getattr(ops, name)(Tensor(x.astype(np.float32))).data
-        np.testing.assert_allclose(getattr(ops, name)(Tensor(x)).data, wanted, rtol=2e-3, atol=2e-3)
+        wanted = getattr(ops, name)(Tensor(x.astype(np.float32))).array
+        np.testing.assert_allclose(getattr(ops, name)(Tensor(x)).array, wanted, rtol=2e-3, atol=2e-3)
 
 
 # ---- conversions -----------------------------------------------------------------------------------------------------
@@ -184,7 +184,7 @@ def test_to_gives_the_tensor_itself_or_a_copy():
     for same in (x.to("float64"), x.to("cpu"), x.to(x), x.to("cpu", "float64"), x.to(None), x.to(dtype=None)):
         assert same is x
     for copy in (x.to("float64", copy=True), x.to("cpu", copy=True), x.to(x, False, True), ops.to(x, copy=True)):
-        assert not np.shares_memory(copy.data, x.data)
+        assert not np.shares_memory(copy.array, x.array)
         (copy * copy).sum().backward()
     assert x.grad.tolist() == [8.0, 16.0]
 
@@ -216,11 +216,11 @@ def test_ignored_rows_neither_give_nor_take(name, create_graph, smooth, reductio
     for classes in ([0, -100], [-100, -100]):
         x = leaf([[1.0, 2.0], [NAN, 3.0]])
         loss = getattr(ops, name)(x, Tensor(np.array(classes)), reduction=reduction, **options)
-        gradient = grad(ops.sum(loss), [x], create_graph=create_graph)[0].data
+        gradient = grad(ops.sum(loss), [x], create_graph=create_graph)[0].array
         if reduction == "mean" and classes[0] < 0:
             assert np.isnan(loss.item())
         else:
-            assert np.isfinite(loss.data).all()
+            assert np.isfinite(loss.array).all()
         assert not gradient[1].any() and np.isfinite(gradient).all()
 
 
@@ -256,7 +256,7 @@ def test_batch_norm_changes_nothing_when_it_refuses(variance, error):
     x, mean = Tensor(np.random.default_rng(0).standard_normal((5, 3))), Tensor(np.zeros(3))
     with pytest.raises(error, match="batch_norm: running_var"):
         ops.batch_norm(x, mean, variance(), training=True)
-    assert not mean.data.any() and mean.version == [0]
+    assert not mean.array.any() and mean.version == [0]
 
 
 # ---- other norms, dropout -------------------------------------------------------------------------------------------
@@ -273,14 +273,14 @@ def test_running_statistics_like_pytorch(name, flag, shape):
         out = getattr(ops, name)(*ours, momentum=0.3, **{flag: used})
         wanted = getattr(torch.nn.functional, name)(*theirs, momentum=0.3, **{flag: used})
         for a, b in zip([out, *ours], [wanted, *theirs], strict=True):
-            np.testing.assert_allclose(a.data, b.numpy(), rtol=1e-10, atol=1e-12)
+            np.testing.assert_allclose(a.array, b.numpy(), rtol=1e-10, atol=1e-12)
 
 
 @pytest.mark.parametrize("name", ["layer_norm", "group_norm", "instance_norm"])
 def test_norms_far_from_zero(name):
     x = (np.random.default_rng(0).standard_normal((4, 6, 50)) + 1000).astype(np.float32)
     arguments = {"layer_norm": ((6, 50),), "group_norm": (3,), "instance_norm": ()}[name]
-    near, exact = (getattr(ops, name)(Tensor(x.astype(t)), *arguments).data for t in (np.float32, np.float64))
+    near, exact = (getattr(ops, name)(Tensor(x.astype(t)), *arguments).array for t in (np.float32, np.float64))
     np.testing.assert_allclose(near, exact, rtol=1e-6, atol=1e-6)
 
 

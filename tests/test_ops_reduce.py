@@ -21,7 +21,7 @@ def both(call, *values):
         leaves = [make(np.array(value, np.float64), requires_grad=True) for value in values]
         out = call(module, *leaves)
         weights = [
-            make(np.cos(np.arange(leaf.data.size if module is ops else leaf.numel())).reshape(leaf.shape))
+            make(np.cos(np.arange(leaf.array.size if module is ops else leaf.numel())).reshape(leaf.shape))
             for leaf in leaves
         ]
         first = gradients(out.sum(), leaves, create_graph=True)
@@ -48,7 +48,7 @@ def test_long_columns_keep_their_digits():
     """One by one, 1 is lost beside 2^24 in float32."""
     x = np.ones((100_000, 2), np.float32)
     x[0] = 2**24
-    np.testing.assert_allclose(ops.sum(Tensor(x), 0).data, 2**24 + 99_999, rtol=1e-6)
+    np.testing.assert_allclose(ops.sum(Tensor(x), 0).array, 2**24 + 99_999, rtol=1e-6)
 
 
 @pytest.mark.parametrize(
@@ -67,8 +67,8 @@ def test_long_sums_keep_their_digits_in_every_layout(layout, axes):
     x = layout(np.float32(1) + np.random.default_rng(0).random(300_000).astype(np.float32))
     for op in (ops.sum, ops.mean):
         exact = getattr(np, op.__name__)(x, axes, np.float64)
-        np.testing.assert_allclose(op(Tensor(x), axes).data, exact, rtol=2e-6)
-    np.testing.assert_allclose(ops.var(Tensor(x), axes).data, np.var(x, axes, np.float64, ddof=1), rtol=1e-5)
+        np.testing.assert_allclose(op(Tensor(x), axes).array, exact, rtol=2e-6)
+    np.testing.assert_allclose(ops.var(Tensor(x), axes).array, np.var(x, axes, np.float64, ddof=1), rtol=1e-5)
 
 
 REDUCED = {  # of arrays large enough for kernels: how they lie, and the axes
@@ -94,11 +94,11 @@ def test_large_arrays_of_every_layout(name, keepdim):
     whole = np.random.default_rng(0).integers(-9, 10, 60_200).astype(np.float32)
     x = arrange(whole)
     for op, exact in ((ops.sum, np.sum), (ops.amax, np.max), (ops.amin, np.min)):
-        out = op(Tensor(x), axes, keepdim).data
+        out = op(Tensor(x), axes, keepdim).array
         assert out.dtype == np.float32
         np.testing.assert_array_equal(out, exact(x, axes, keepdims=keepdim), strict=True)
     np.testing.assert_allclose(
-        ops.mean(Tensor(x), axes, keepdim).data, x.mean(axes, float, keepdims=keepdim), 1e-6, 1e-6
+        ops.mean(Tensor(x), axes, keepdim).array, x.mean(axes, float, keepdims=keepdim), 1e-6, 1e-6
     )
 
 
@@ -107,7 +107,7 @@ def test_nan_is_the_extreme_of_large_arrays():
     x[7, 5] = np.nan
     for op in (ops.amax, ops.amin, ops.sum):
         for axis, at in ((0, 5), (1, 7), (None, ())):
-            out = np.isnan(op(Tensor(x), axis).data)
+            out = np.isnan(op(Tensor(x), axis).array)
             assert out[at] and out.sum() == 1
 
 
@@ -117,13 +117,13 @@ def test_long_columns_of_every_type(rows, dtype):
     for array in (x, x[:, ::-1], x.T.copy().T):
         out = ops.sum(Tensor(array), 0, keepdim=True)
         assert out.shape == (1, 3) and out.dtype == (np.int64 if dtype == np.int32 else dtype)
-        np.testing.assert_array_equal(out.data, array.sum(0, np.int64, keepdims=True))
+        np.testing.assert_array_equal(out.array, array.sum(0, np.int64, keepdims=True))
 
 
 def test_long_running_sums_keep_their_digits():
     x = np.full(1_000_000, 1.1, np.float32)
     exact = np.cumsum(x, dtype=np.float64)
-    np.testing.assert_allclose(ops.cumsum(Tensor(x), 0).data, exact, rtol=1e-7)
+    np.testing.assert_allclose(ops.cumsum(Tensor(x), 0).array, exact, rtol=1e-7)
 
 
 # ---- element types ---------------------------------------------------------------------------------------------------
@@ -149,11 +149,11 @@ def test_float16_is_added_up_in_float32(call):
     ours, theirs = Tensor(x, requires_grad=True), torch.tensor(x, requires_grad=True)
     out, wanted = call(ops, ours), call(torch, theirs)
     assert out.dtype == np.float16
-    np.testing.assert_allclose(out.data.astype(float), wanted.detach().numpy().astype(float), rtol=2e-3)
+    np.testing.assert_allclose(out.array.astype(float), wanted.detach().numpy().astype(float), rtol=2e-3)
     (gradient,) = grad(out.sum(), ours)
     (expected,) = torch.autograd.grad(wanted.sum(), theirs)
     assert gradient.dtype == np.float16
-    np.testing.assert_allclose(gradient.data.astype(float), expected.numpy().astype(float), rtol=1e-2, atol=1e-2)
+    np.testing.assert_allclose(gradient.array.astype(float), expected.numpy().astype(float), rtol=1e-2, atol=1e-2)
 
 
 @pytest.mark.parametrize("name", ["sum", "mean", "prod", "cumsum", "cumprod", "norm"])
@@ -162,7 +162,7 @@ def test_dtype_converts_first(name, given, wanted):
     x = Tensor(np.array([[3.0, 0.1], [2.0, 5.0]], given), requires_grad=True)
     out = getattr(ops, name)(x, dim=0, dtype=wanted)
     assert out.dtype == wanted
-    np.testing.assert_array_equal(out.data, getattr(ops, name)(x.to(wanted), dim=0).data)
+    np.testing.assert_array_equal(out.array, getattr(ops, name)(x.to(wanted), dim=0).array)
     assert grad(out.sum(), x)[0].dtype == given
 
 
@@ -195,7 +195,7 @@ def test_float16_is_multiplied_in_float32(shapes):
     x, y = Tensor(a, requires_grad=True), Tensor(b, requires_grad=True)
     out = x @ y
     assert out.dtype == np.float16
-    np.testing.assert_array_equal(out.data, a @ b)
+    np.testing.assert_array_equal(out.array, a @ b)
     assert [g.dtype for g in grad(out.sum(), [x, y])] == [np.float16] * 2
     assert ops.linear(x, Tensor(np.ones(a.shape[-1:], np.float16))).dtype == np.float16
     assert ops.linear(x, Tensor(np.ones((2, a.shape[-1]), np.float16))).dtype == np.float16
@@ -280,13 +280,13 @@ def test_spread_of_what_is_far_from_0():
 
 def test_spread_of_what_is_so_far_from_0_that_the_mean_is_rounded():
     x = (1e5 + np.random.default_rng(0).standard_normal((1000, 8))).astype(np.float32)
-    np.testing.assert_allclose(ops.var(Tensor(x), 0).data, np.var(x, 0, dtype=np.float64, ddof=1), rtol=1e-5)
+    np.testing.assert_allclose(ops.var(Tensor(x), 0).array, np.var(x, 0, dtype=np.float64, ddof=1), rtol=1e-5)
 
 
 def test_products_do_not_overflow_on_the_way():
     """out / input is finite where the product of all elements behind one is not."""
     x = Tensor(np.array([1e-10, 1e-10, 1e20, 1e20], np.float32), requires_grad=True)
-    np.testing.assert_allclose(grad(ops.prod(x), x)[0].data, [1e30, 1e30, 1, 1], rtol=1e-6)
+    np.testing.assert_allclose(grad(ops.prod(x), x)[0].array, [1e30, 1e30, 1, 1], rtol=1e-6)
 
 
 @pytest.mark.parametrize("zeros", [(), (3,), (3, 500), (0,), (999,)])
@@ -301,7 +301,7 @@ def test_extremes_along_a_dimension_have_names():
     out = Tensor(np.array([[1.0, 5.0, 5.0], [7.0, 2.0, 7.0]])).max(1)
     assert out.values.tolist() == [5, 7] and out.indices.tolist() == [1, 0]
     values, indices = Tensor(np.array([3.0, NAN, NAN])).min(0, keepdim=True)
-    assert np.isnan(values.data).all() and indices.tolist() == [1]
+    assert np.isnan(values.array).all() and indices.tolist() == [1]
 
 
 # ---- products --------------------------------------------------------------------------------------------------------
@@ -326,5 +326,5 @@ def test_einsum_of_random_equations(seed):
     operands = [rng.integers(-2, 3, [sizes[one] for one in word]).astype(float) for word in words]
     for equation in (",".join(words) + "->" + result, ",".join(words)):
         out = ops.einsum(equation, *map(Tensor, operands))
-        np.testing.assert_allclose(out.data, np.einsum(equation, *operands), rtol=1e-12)
+        np.testing.assert_allclose(out.array, np.einsum(equation, *operands), rtol=1e-12)
         assert out.shape == np.einsum(equation, *operands).shape

@@ -89,7 +89,7 @@ def test_layouts_of_parameter_gradient_and_state(make):
                 optimizer.step()
             results.append(arrays(params))
             for name, array in optimizer.state.get(params[0], {}).items():
-                assert name == "step" or array.strides == params[0].data.strides
+                assert name == "step" or array.strides == params[0].array.strides
             for saved in optimizer.state_dict()["state"].values():
                 assert all(name == "step" or array.flags.c_contiguous for name, array in saved.items())
     assert all(same(results[0], result) for result in results[1:])
@@ -127,9 +127,9 @@ def test_zero_grad():
     params = parameters()
     optimizer = optim.SGD(params)
     give_gradients(params, 0)
-    held = params[1].grad.data
+    held = params[1].grad.array
     optimizer.zero_grad(set_to_none=False)
-    assert params[1].grad.data is held and not held.any()
+    assert params[1].grad.array is held and not held.any()
     optimizer.zero_grad()
     assert all(parameter.grad is None for parameter in params)
 
@@ -142,9 +142,9 @@ def test_an_infinite_parameter_stays_infinite_without_weight_decay(make, dtype):
     optimizer = make(params)
     for group in optimizer.param_groups:
         group["weight_decay"] = 0
-    params[1].data[2, 3], params[2].data[0] = math.inf, -math.inf
+    params[1].array[2, 3], params[2].array[0] = math.inf, -math.inf
     train(optimizer, params, range(3))
-    assert params[1].data[2, 3] == math.inf and params[2].data[0] == -math.inf
+    assert params[1].array[2, 3] == math.inf and params[2].array[0] == -math.inf
     assert [np.isinf(array).sum() for array in arrays(params)] == [0, 1, 1, 0]
     assert not any(np.isnan(array).any() for array in arrays(params))
     for values in optimizer.state.values():
@@ -156,13 +156,13 @@ def test_adagrad_begins_with_a_sum():
     optimizer = optim.Adagrad(params[:2], initial_accumulator_value=0.5)
     for parameter in params[:2]:
         state = optimizer.state[parameter]
-        assert state["step"] == 0 and (state["sum"] == 0.5).all() and state["sum"].strides == parameter.data.strides
+        assert state["step"] == 0 and (state["sum"] == 0.5).all() and state["sum"].strides == parameter.array.strides
     optimizer.add_param_group({"params": params[2:], "initial_accumulator_value": 8.0})
     assert params[2] not in optimizer.state
     train(optimizer, params, range(1))
     sums = [optimizer.state[parameter]["sum"] for parameter in params]
     for parameter, total in zip(params, sums, strict=True):
-        np.testing.assert_allclose(total, 0.5 + parameter.grad.data**2, rtol=1e-6)
+        np.testing.assert_allclose(total, 0.5 + parameter.grad.array**2, rtol=1e-6)
 
 
 def test_minimum_of_a_parabola():
@@ -317,7 +317,7 @@ def test_a_resumed_run_is_the_same_run(make):
 
     others = parameters(order=None)  # even if the filter lies otherwise
     for parameter, array in zip(others, saved, strict=True):
-        parameter.data[...] = array
+        parameter.array[...] = array
     resumed = make(others)
     continued = lr_scheduler.CosineAnnealingLR(resumed, 8)
     resumed.load_state_dict(state)

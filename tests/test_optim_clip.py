@@ -74,7 +74,7 @@ def test_gradients_without_elements_on_a_device_have_the_norm_0(norm_type):
 def test_clipping_refuses():
     params = parameters()
     give_gradients(params, 0)
-    params[1].grad.data[0, 0] = math.inf
+    params[1].grad.array[0, 0] = math.inf
     before = [np.array(p.grad) for p in params]
     with pytest.raises(RuntimeError, match="^clip_grad_norm_: the 2.0-norm of the gradients is inf"):
         optim.clip_grad_norm_(params, 1.0, error_if_nonfinite=True)

@@ -34,20 +34,20 @@ def every_option():
 
 
 def moved(params):
-    return [nn.Parameter(device.move(p.data, DEVICE)) for p in params]
+    return [nn.Parameter(device.move(p.array, DEVICE)) for p in params]
 
 
 def give(params, others, step, order=FILTER):
     """The same gradients to both."""
     give_gradients(others, step, order)
     for parameter, other in zip(params, others, strict=True):
-        parameter.grad = Tensor(device.move(other.grad.data, DEVICE))
+        parameter.grad = Tensor(device.move(other.grad.array, DEVICE))
 
 
 def close(params, others, rtol=1e-5):
     for one, two in zip(params, others, strict=True):
-        assert one.device == device.place(DEVICE).name and type(two.data) is np.ndarray
-        np.testing.assert_allclose(device.host(one.data), two.data, rtol=rtol, atol=rtol)
+        assert one.device == device.place(DEVICE).name and type(two.array) is np.ndarray
+        np.testing.assert_allclose(device.host(one.array), two.array, rtol=rtol, atol=rtol)
 
 
 @pytest.mark.parametrize("kind, options", list(every_option()))
@@ -68,7 +68,7 @@ def test_three_steps_under_a_schedule(kind, options):
             if name == "step":
                 assert there == value == 3
             else:
-                assert there.strides == one.data.strides
+                assert there.strides == one.array.strides
                 np.testing.assert_allclose(device.host(there), value, rtol=1e-5, atol=1e-6)
 
 
@@ -97,7 +97,7 @@ def test_a_state_goes_to_the_host_and_to_another_device(kind):
     for values in state["state"].values():
         assert all(name == "step" or type(array) is np.ndarray for name, array in values.items())
     for other, parameter in zip(others, params, strict=True):
-        other.data[...] = device.host(parameter.data)
+        other.array[...] = device.host(parameter.array)
     copies = moved(others)
     resumed, there = kind(others, lr=0.1), kind(copies, lr=0.1)
     resumed.load_state_dict(through_json(state))
@@ -171,7 +171,7 @@ def test_data_that_is_replaced_is_followed():
         give(params, others, step)
         if step == 2:
             for parameter in (*params, *others):
-                parameter.data = device.copy(parameter.data, device.order_of(parameter.data))
+                parameter.data = device.copy(parameter.array, device.order_of(parameter.array))
         for optimizer in pair:
             optimizer.step()
     close(params, others)
@@ -184,7 +184,7 @@ def test_an_optimiser_that_is_gone_keeps_nothing():
     optimizer.step()
     (plan,) = optimizer._plans.values()
     clip.clip_grad_norm_(params, 1.0)
-    gone = [weakref.ref(plan.settings), weakref.ref(plan.tables.addresses), weakref.ref(params[0].data)]
+    gone = [weakref.ref(plan.settings), weakref.ref(plan.tables.addresses), weakref.ref(params[0].array)]
     assert id(params[0]) in clip._plans
     known = id(params[0])
     del optimizer, plan, params
@@ -218,13 +218,13 @@ def test_clipping_as_the_cpu_does(norm_type, most, kinds):
     others = [parameter for kind in kinds for parameter in parameters(kind)]
     params = moved(others)
     give(params, others, 0)
-    before = [device.host(p.grad.data).copy() for p in params]
+    before = [device.host(p.grad.array).copy() for p in params]
     norm, wanted = optim.clip_grad_norm_(params, most, norm_type), optim.clip_grad_norm_(others, most, norm_type)
     assert norm.device == device.place(DEVICE).name and norm.shape == () and norm.dtype == wanted.dtype
-    np.testing.assert_allclose(device.host(norm.data), wanted.data, rtol=1e-6)
+    np.testing.assert_allclose(device.host(norm.array), wanted.array, rtol=1e-6)
     for parameter, other, was in zip(params, others, before, strict=True):
-        there = device.host(parameter.grad.data)
-        np.testing.assert_allclose(there, other.grad.data, rtol=1e-6)
+        there = device.host(parameter.grad.array)
+        np.testing.assert_allclose(there, other.grad.array, rtol=1e-6)
         assert most < 1e3 or np.array_equal(there, was)
 
 
@@ -232,20 +232,20 @@ def test_clipping_as_the_cpu_does(norm_type, most, kinds):
 @pytest.mark.parametrize("norm_type", [2, math.inf])
 def test_a_norm_that_is_not_finite(value, norm_type):
     others = parameters()
-    others[1].data[0, 0] = value  # as a gradient below
+    others[1].array[0, 0] = value  # as a gradient below
     params = moved(others)
     for parameter in (*params, *others):
-        parameter.grad = Tensor(device.copy(parameter.data))
-    kept = [device.host(p.grad.data).copy() for p in params]
+        parameter.grad = Tensor(device.copy(parameter.array))
+    kept = [device.host(p.grad.array).copy() for p in params]
     with pytest.raises(RuntimeError, match="-norm of the gradients is (inf|nan)"):
         optim.clip_grad_norm_(params, 1.0, norm_type, error_if_nonfinite=True)
     for parameter, was in zip(params, kept, strict=True):
-        np.testing.assert_array_equal(device.host(parameter.grad.data), was)
+        np.testing.assert_array_equal(device.host(parameter.grad.array), was)
     norm = optim.clip_grad_norm_(params, 1.0, norm_type)
     optim.clip_grad_norm_(others, 1.0, norm_type)
-    np.testing.assert_array_equal(device.host(norm.data), np.float32(value))
+    np.testing.assert_array_equal(device.host(norm.array), np.float32(value))
     for parameter, other in zip(params, others, strict=True):
-        np.testing.assert_array_equal(device.host(parameter.grad.data), other.grad.data)
+        np.testing.assert_array_equal(device.host(parameter.grad.array), other.grad.array)
 
 
 def test_the_host_reads_no_norm(monkeypatch, sent):
@@ -274,7 +274,7 @@ def test_gradients_on_two_devices():
     params = moved(others)
     give(params, others, 0)
     mixed = [*params[:2], *others[2:]]
-    wanted = math.sqrt(math.fsum(float(x) ** 2 for p in others for x in p.grad.data.ravel()))
+    wanted = math.sqrt(math.fsum(float(x) ** 2 for p in others for x in p.grad.array.ravel()))
     assert optim.clip_grad_norm_(mixed, 1.0).item() == pytest.approx(wanted, rel=1e-6)
     assert optim.clip_grad_norm_(mixed, 1.0).item() == pytest.approx(1, rel=1e-5)
 
@@ -286,5 +286,5 @@ def test_clipping_values():
     for side in (params, others):
         optim.clip_grad_value_(side, 0.25)
     for parameter, other in zip(params, others, strict=True):
-        np.testing.assert_array_equal(device.host(parameter.grad.data), other.grad.data)
-        assert np.abs(other.grad.data).max() <= 0.25
+        np.testing.assert_array_equal(device.host(parameter.grad.array), other.grad.array)
+        assert np.abs(other.grad.array).max() <= 0.25

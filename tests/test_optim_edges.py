@@ -33,23 +33,18 @@ def test_gradients_that_have_a_graph_are_filled_with_zeros_without_it():
     (w * w * w).sum().backward(create_graph=True)
     assert w.grad.requires_grad
     optim.SGD(params).zero_grad(set_to_none=False)
-    assert not w.grad.requires_grad and not w.grad.data.any()
+    assert not w.grad.requires_grad and not w.grad.array.any()
 
 
 def test_a_rule_must_say_what_an_update_is():
     class Rule(Optimizer):
         name = "Rule"
 
-        def check(self, options):
-            pass
-
     params = parameters()
     rule = Rule(params, {"lr": 1})
     give_gradients(params, 0)
     with pytest.raises(NotImplementedError):
         rule.step()
-    with pytest.raises(NotImplementedError):
-        Optimizer.check(rule, {"lr": 1})
     for missing in (lambda: rule.age({}), lambda: rule.numbers({}, 0), lambda: rule.update({}, 0, params, None)):
         with pytest.raises(NotImplementedError):
             missing()

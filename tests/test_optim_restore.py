@@ -105,7 +105,7 @@ def test_training_goes_on_from_the_best_with_its_state(make, kept_at):
     before, wanted = states(optimizer), states(other)
     assert before.keys() == wanted.keys() and same(before.values(), wanted.values())
     for values, parameter in zip(map(optimizer.state.get, params), params, strict=True):
-        assert all(name == "step" or value.strides == parameter.data.strides for name, value in (values or {}).items())
+        assert all(name == "step" or value.strides == parameter.array.strides for name, value in (values or {}).items())
     for group in other.param_groups:
         group["lr"] *= 0.5
     train(optimizer, params, range(20, 23))

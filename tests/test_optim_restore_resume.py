@@ -183,7 +183,7 @@ class Rates(Callback):
         self.model, self.optimizer, self.seen = model, optimizer, []
 
     def on_epoch(self, history):
-        weight = next(self.model.parameters()).data.ravel()[0]
+        weight = next(self.model.parameters()).array.ravel()[0]
         self.seen.append((self.optimizer.param_groups[0]["lr"], float(weight)))
 
 
@@ -207,7 +207,7 @@ def test_fit_steps_what_watches_a_metric_once_an_epoch(kind, tested):
     for _ in range(8):
         row = fit(other, loader, written, 1)[-1]
         watcher.step(evaluate(other, test)[0] if tested else row["loss"])
-        seen.append((written.param_groups[0]["lr"], float(next(other.parameters()).data.ravel()[0])))
+        seen.append((written.param_groups[0]["lr"], float(next(other.parameters()).array.ravel()[0])))
     assert callback.seen == seen and len({rate for rate, _ in seen}) > 1
     assert schedule.last_epoch == 8 and schedule.best == min(history["test_loss" if tested else "loss"])
     if kind is RestoreBest:

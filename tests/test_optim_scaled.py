@@ -24,16 +24,16 @@ every_rule = pytest.mark.parametrize("make", MORE.values(), ids=MORE)
 
 
 def there(place, dtype="float32"):
-    return [nn.Parameter(device.move(p.data, place)) for p in parameters(dtype)]
+    return [nn.Parameter(device.move(p.array, place)) for p in parameters(dtype)]
 
 
 def give(params, step, factor=1.0, spoilt=None):
     """Gradients of a step, each times a number; `spoilt` enters one of them."""
-    places = [device.device_of(p.data) for p in params]
+    places = [device.device_of(p.array) for p in params]
     hosts = parameters(params[0].dtype)
     give_gradients(hosts, step, FILTER)
     for parameter, host, place in zip(params, hosts, places, strict=True):
-        array = host.grad.data
+        array = host.grad.array
         array *= array.dtype.type(factor)
         if spoilt is not None and array.ndim == 2:
             array[1, 1] = spoilt
@@ -45,7 +45,7 @@ def number(value, place):
 
 
 def host_arrays(params):
-    return [device.host(parameter.data).copy() for parameter in params]
+    return [device.host(parameter.array).copy() for parameter in params]
 
 
 @each_place
@@ -179,8 +179,8 @@ def test_clip_scale_is_what_clipping_would_multiply_with(most, place):
     give(others, 0)
     norm, scale = clip_scale(params, most)
     wanted = optim.clip_grad_norm_(others, most)
-    assert norm.device == wanted.device and device.device_of(scale) == device.device_of(params[0].data)
-    np.testing.assert_array_equal(device.host(norm.data), device.host(wanted.data))
+    assert norm.device == wanted.device and device.device_of(scale) == device.device_of(params[0].array)
+    np.testing.assert_array_equal(device.host(norm.array), device.host(wanted.array))
     np.testing.assert_allclose(device.host(scale), [min(1, most / (norm.item() + 1e-6))], rtol=1e-7)
     pair = optim.SGD(params, lr=1, momentum=0.5), optim.SGD(others, lr=1, momentum=0.5)
     pair[0].step(scale=scale)
@@ -199,7 +199,7 @@ def test_the_scale_of_a_loss_is_taken_out_before_the_norm(place):
     found = number(0.0, place)
     norm, scale = clip_scale(params, 0.5, Tensor(device.move(np.full((), 1 / 1024, "f4"), place)), found)
     wanted, factor = clip_scale(others, 0.5)
-    np.testing.assert_array_equal(device.host(norm.data), device.host(wanted.data))
+    np.testing.assert_array_equal(device.host(norm.array), device.host(wanted.array))
     np.testing.assert_allclose(device.host(scale) * 1024, device.host(factor), rtol=1e-14)
     assert device.host(found)[0] == 0
 
@@ -233,7 +233,7 @@ def test_gradients_on_two_devices_and_none():
     found = number(0.0, "cpu")
     norm, scale = clip_scale(params, 0.5, number(0.5, "cpu"), found)
     wanted, factor = clip_scale(there_with_gradients("cpu"), 0.5, number(0.5, "cpu"))
-    np.testing.assert_allclose(norm.data, wanted.data, rtol=1e-6)
+    np.testing.assert_allclose(norm.array, wanted.array, rtol=1e-6)
     np.testing.assert_allclose(scale, factor, rtol=1e-6)
     before = host_arrays(params)
     optim.SGD(params, lr=1).step(scale=scale, found_inf=number(1.0, DEVICE))

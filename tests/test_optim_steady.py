@@ -11,13 +11,13 @@ from tests.optim_parts import arrays, every_rule, give_gradients, parameters, sa
 
 def relaid(optimizer):
     for parameter in optimizer.param_groups[0]["params"]:
-        parameter.data = np.array(parameter.data, order="C")
+        parameter.data = np.array(parameter.array, order="C")
     optimizer.load_state_dict(optimizer.state_dict())  # which lays the state likewise
 
 
 def copied(optimizer):
     for parameter in optimizer.param_groups[0]["params"][1:3]:
-        parameter.data = parameter.data.copy(order="K")
+        parameter.data = parameter.array.copy(order="K")
 
 
 def halved_states(optimizer):
@@ -50,8 +50,8 @@ def with_axes_of_one(optimizer):
     """Strides that say nothing may be anything."""
     for parameter in optimizer.param_groups[0]["params"]:
         if parameter.ndim == 1:
-            array = parameter.grad.data
-            parameter.data = parameter.data.reshape(1, -1)
+            array = parameter.grad.array
+            parameter.data = parameter.array.reshape(1, -1)
             parameter.grad = Tensor(np.lib.stride_tricks.as_strided(array, (1, array.size), (4096, array.itemsize)))
             for name, value in optimizer.state.get(parameter, {}).items():
                 if name != "step":
@@ -73,7 +73,7 @@ def test_what_changes_between_steps_is_followed(make, dtype):
         for optimizer, of in ((steady, params), (forgetful, others)):
             give_gradients(of, step, order=(FILTER, None, CHANNELS_LAST)[step // 4 % 3])
             for parameter in of:
-                parameter.grad.data = parameter.grad.data.reshape(parameter.shape)
+                parameter.grad.data = parameter.grad.array.reshape(parameter.shape)
             if change is not None:
                 change(optimizer)
         versions = [parameter.version[0] for parameter in params]
@@ -103,7 +103,7 @@ def test_gradients_that_stop_fitting_are_refused_in_a_steady_state():
             optimizer.step()
     give_gradients(params, 3)
     params[2].data = np.ones(3, "f")  # what the gradient fitted before
-    before[2] = params[2].data.copy()
+    before[2] = params[2].array.copy()
     with pytest.raises(ValueError, match=r"Adam: a gradient has shape \(7,\), wanted its parameter's \(3,\)"):
         optimizer.step()
     assert same(arrays(params), before) and [parameter.version[0] for parameter in params] == versions

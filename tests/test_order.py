@@ -47,7 +47,7 @@ def test_order_keeps_equals_and_puts_nan_last(dtype, shape, axis):
         for k in {0, 1, 5, shape[axis] - 1, shape[axis]}:
             values, indices = x.topk(k, axis, descending)
             first = np.take(wanted, range(k), axis)
-            assert indices.dtype == np.int64 and values.dtype == x.dtype and indices.data.flags.c_contiguous
+            assert indices.dtype == np.int64 and values.dtype == x.dtype and indices.array.flags.c_contiguous
             np.testing.assert_array_equal(indices.numpy(), first)
             np.testing.assert_array_equal(numbers(values), np.take_along_axis(numbers(x), first, axis))
 

@@ -152,8 +152,8 @@ def test_tensors_and_layouts():
 
     def run(world):
         last = Tensor((values + world.rank).transpose(0, 3, 1, 2), requires_grad=True)  # channels last
-        strides, version = last.data.strides, last.version[0]
-        assert world.all_reduce(last) is last and last.data.strides == strides
+        strides, version = last.array.strides, last.version[0]
+        assert world.all_reduce(last) is last and last.array.strides == strides
         assert last.version[0] > version and last.requires_grad
         scalar = world.all_reduce(np.array(2.0), "mean")
         given = Tensor(np.ones(2))

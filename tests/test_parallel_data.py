@@ -119,8 +119,8 @@ def test_gradients_are_views_that_keep_their_addresses():
         for step in range(3):
             optimizer.zero_grad(set_to_none=step != 1)
             loss_of(model, share(world)).backward()
-            places = tuple(p.grad.data.__array_interface__["data"][0] for p in model.parameters())
-            assert all(any(np.shares_memory(p.grad.data, a) for a in arrays) for p in model.parameters())
+            places = tuple(p.grad.array.__array_interface__["data"][0] for p in model.parameters())
+            assert all(any(np.shares_memory(p.grad.array, a) for a in arrays) for p in model.parameters())
             seen.add(places)
             optimizer.step()
         return len(seen)
@@ -218,7 +218,7 @@ def test_a_model_on_another_device():
         for x, y in model.shards((Tensor(BATCH).to(place), Tensor(LABELS).to(place))):
             (model(x).sum() * (1.0 + y[0].item())).backward()
         assert all(p.grad.device == place for p in model.parameters())
-        return [device.host(p.grad.data) for p in model.parameters()]
+        return [device.host(p.grad.array) for p in model.parameters()]
 
     here, there = on_ranks(run, 2, "cpu"), on_ranks(run, 2, "interpreter")
     same(there[1], there[0])

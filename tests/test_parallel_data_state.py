@@ -19,7 +19,7 @@ def test_all_start_from_rank_0():
     def run(world):
         minigrad.manual_seed(world.rank)
         model = normalised()
-        model[1].running_mean.data[:] = world.rank
+        model[1].running_mean.array[:] = world.rank
         before = bits(model)
         wrapped = DataParallel(model, world)
         assert list(wrapped.state_dict()) == list(before) == list(model.state_dict())

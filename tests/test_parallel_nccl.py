@@ -56,7 +56,7 @@ def test_tensors_and_layouts(machine):
         x = own_gpu(world)(np.arange(24.0).reshape(2, 3, 4).transpose(2, 0, 1))
         tensor = Tensor(x, requires_grad=True)
         assert world.all_reduce(tensor) is tensor
-        return device.host(tensor.data)
+        return device.host(tensor.array)
 
     for found in run_local(run, 2):
         assert (found == 2 * np.arange(24).reshape(2, 3, 4).transpose(2, 0, 1)).all()
@@ -106,7 +106,7 @@ def test_data_parallel(machine, monkeypatch):
             optimizer.zero_grad()
             F.cross_entropy(model(Tensor(x).to(f"cuda:{world.rank}")), Tensor(y).to(f"cuda:{world.rank}")).backward()
             optimizer.step()
-        return b"".join(device.host(p.data).tobytes() for p in model.parameters())
+        return b"".join(device.host(p.array).tobytes() for p in model.parameters())
 
     by_nccl = run_local(train, 2)
     assert len([call for call in calls(machine) if call.name == "allGather"]) >= 4

@@ -171,7 +171,7 @@ def unsplit(microbatches, replicas):
             rule.zero_grad()
         found.append(np.mean([accumulated(m, step, r, microbatches) for r, m in enumerate(models)]))
         for parameters in zip(*(model.parameters() for model in models), strict=True):
-            total = pairwise([p.grad.data for p in parameters])
+            total = pairwise([p.grad.array for p in parameters])
             for p in parameters:
                 p.grad = Tensor(total / np.float32(replicas) if replicas > 1 else total.copy(order="K"))
         gradients.append(bits({n: p.grad for n, p in models[0].named_parameters()}))
@@ -367,7 +367,7 @@ def test_a_state_in_another_type_and_order_is_gathered_as_it_is():
 
     for state in run_local(run, 2, timeout=LIMIT):
         assert bits(state) == bits(build().double().state_dict())
-        assert all(value.data.flags.c_contiguous for value in state.values())
+        assert all(value.array.flags.c_contiguous for value in state.values())
 
 
 @pytest.mark.parametrize(

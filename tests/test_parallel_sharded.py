@@ -206,7 +206,7 @@ def test_parameters_may_be_given_other_arrays():
         model, optimizer = built(world, OPTIMIZERS["adam"], whole)
         update(model, optimizer)
         for p in model.parameters():
-            p.data = p.data * np.float32(0.5)
+            p.data = p.array * np.float32(0.5)
         update(model, optimizer)
         return bits(model, optimizer)
 

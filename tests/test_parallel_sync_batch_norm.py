@@ -56,7 +56,7 @@ def results(layer, x, g, steps=2):
         layer.zero_grad()
         out = layer(part)
         (out * Tensor(g)).sum().backward()
-    assert out.ndim < 4 or not part.numel() or out.data.strides == part.data.strides
+    assert out.ndim < 4 or not part.numel() or out.array.strides == part.array.strides
     parameters = [p.grad.numpy() for p in layer.parameters()]
     return [out.detach().numpy(), part.grad.numpy(), parameters, [b.numpy() for b in layer.buffers()]]
 
@@ -123,7 +123,7 @@ def test_float32_is_as_exact_as_its_digits_allow(mean, deviation):
     out, dx, (dweight, dbias), (_, running_var, _) = joined(found)
     layer = layers({"momentum": 1.0}, "float64")
     exact = results(layer, x.astype("float64"), g.astype("float64"))
-    weight = np.abs(layer.weight.data).reshape(-1, 1, 1)
+    weight = np.abs(layer.weight.array).reshape(-1, 1, 1)
     spread = x.astype("float64").std((0, 2, 3)).reshape(-1, 1, 1) * 2  # of the last step
     eps, z = 2.0**-24, np.abs((x - x.mean((0, 2, 3), keepdims=True, dtype="float64")) * 2 / spread)
     r = eps * (2 * mean / spread + z + 1)

@@ -231,7 +231,7 @@ def laid_out(world):
         for array in LAYOUTS.values():
             send(Tensor(array), 1)
         return settle(world)
-    return [recv(array.shape, array.dtype, 0).data for array in LAYOUTS.values()]
+    return [recv(array.shape, array.dtype, 0).array for array in LAYOUTS.values()]
 
 
 def test_arrays_lie_on_the_other_rank_as_they_lay_on_the_first():
@@ -365,7 +365,7 @@ def test_all_reduce_leaves_its_input_and_keeps_its_layout():
         x = numbers(2, 4, 5, 3, dtype=np.float32).transpose(0, 3, 1, 2)
         before = x.copy()
         out = all_reduce(Tensor(x))
-        assert out.data.strides == x.strides and (x == before).all()
+        assert out.array.strides == x.strides and (x == before).all()
         return out.numpy()
 
     one, other = run_local(run, 2, timeout=LIMIT)

@@ -114,9 +114,9 @@ def test_histograms_of_gradients_tell_orders_of_magnitude_apart():
 def test_histograms_of_weights_reach_to_twice_the_largest_and_gather_what_lies_beyond():
     model = nn.Sequential(nn.Linear(2, 1, bias=False))
     histograms, history = Histograms(model, bins=5), History([{"epoch": 1}])
-    model[0].weight.data[...] = [[-0.5, 0.0]]
+    model[0].weight.array[...] = [[-0.5, 0.0]]
     histograms.on_epoch(history)
-    model[0].weight.data[...] = [[7.0, -7.0]]
+    model[0].weight.array[...] = [[7.0, -7.0]]
     model[0].weight.grad = tensor([[math.nan, 1.0]])
     history.append({"epoch": 2})
     histograms.on_epoch(history)

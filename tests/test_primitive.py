@@ -44,7 +44,7 @@ def test_a_gradient_that_did_not_arrive_is_zeros_of_the_shape_of_its_output():
     split.grads(x=lambda g, g_rest: shapes.append((g.shape, g_rest.shape)) or ops.cat([g, g_rest]))
     for output, expected in ((0, [1, 0, 0]), (1, [0, 1, 1])):
         x = leaf([1.0, 2.0, 3.0])
-        np.testing.assert_array_equal(grad(split(x)[output].sum(), x)[0].data, expected)
+        np.testing.assert_array_equal(grad(split(x)[output].sum(), x)[0].array, expected)
     assert shapes == [((1,), (2,))] * 2
     x = Tensor(np.ones(3)).to("interpreter").requires_grad_()
     np.testing.assert_array_equal(grad(split(x)[1].sum(), x)[0].tolist(), [0, 1, 1])
@@ -142,7 +142,7 @@ def test_the_array_made_at_once_is_kept_as_the_gradient():
     root = with_gradient_at_once(lambda g, x: made.append(0.5 * g / np.sqrt(x)) or {"x": made[-1]})
     x = leaf([4.0, 16.0])
     root(x).sum().backward()
-    assert x.grad.data is made[0]
+    assert x.grad.array is made[0]
     np.testing.assert_array_equal(made[0], [0.25, 0.125])
 
 
@@ -150,7 +150,7 @@ def test_gradients_at_once_get_what_no_rule_asks_for():
     root = with_gradient_at_once(lambda g, out: {"x": 0.5 * g / out})
     x = leaf([4.0, 16.0])
     root(x).sum().backward()
-    np.testing.assert_array_equal(x.grad.data, [0.25, 0.125])
+    np.testing.assert_array_equal(x.grad.array, [0.25, 0.125])
 
 
 KEEPS_ARRAY, KEEPS_SHAPE = (lambda g, x: ops.expand(g, x.shape)), (lambda g, x_shape: ops.expand(g, x_shape))
@@ -210,6 +210,6 @@ def test_a_gradient_at_once_is_brought_to_the_shape_and_the_type_of_its_argument
     product.fast_grads(lambda g, x, y: asked.append("at once") or {"x": g * y, "y": g * x})
     x, y = leaf([[1.0, 2.0], [3.0, 4.0]]), leaf(np.ones(shape), dtype)
     product(x, y).sum().backward()
-    np.testing.assert_array_equal(x.grad.data, np.ones((2, 2)))
-    np.testing.assert_array_equal(y.grad.data, x.data if shape == (2, 2) else [4, 6])
+    np.testing.assert_array_equal(x.grad.array, np.ones((2, 2)))
+    np.testing.assert_array_equal(y.grad.array, x.array if shape == (2, 2) else [4, 6])
     assert y.grad.dtype == dtype and asked == ["at once"]

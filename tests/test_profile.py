@@ -70,7 +70,7 @@ def test_layers_are_those_of_the_model(lenet):
     for path, part in parts.items():
         row = named[path or "Sequential"]
         assert row.type == type(part).__name__
-        assert row.parameters == sum(p.data.nbytes for p in part._parameters.values())
+        assert row.parameters == sum(p.array.nbytes for p in part._parameters.values())
     assert found["3"].with_ == ("4", "5") and found["3"].forward > 0 and found["3"].backward > 0
     assert {name for name in found if name.startswith("(")} == {
         "(cross_entropy)", "(walk over the tape)", "(Adam.step)",
@@ -127,7 +127,7 @@ def test_what_is_looked_at_before_it_is_extended_runs_in_parts():
         def forward(self, x):
             out.append(conv(x))
             after = relu(out[0])
-            assert out[0].data.shape == (4, 2, 6, 6)
+            assert out[0].array.shape == (4, 2, 6, 6)
             return after
 
     with Profile() as profile, no_grad():
@@ -365,7 +365,7 @@ def test_nothing_is_kept_alive():
     class Watched(nn.Module):
         def forward(self, x):
             out = (x * 3).exp()
-            arrays.append(weakref.ref(out.data))
+            arrays.append(weakref.ref(out.array))
             return out.sum()
 
     with Profile() as profile:
@@ -373,7 +373,7 @@ def test_nothing_is_kept_alive():
         parameter = Tensor(np.ones(5, np.float32), requires_grad=True)
         model(parameter).backward()
         assert arrays[0]() is None
-    arrays += [weakref.ref(model), weakref.ref(parameter), weakref.ref(parameter.data)]
+    arrays += [weakref.ref(model), weakref.ref(parameter), weakref.ref(parameter.array)]
     del model, parameter
     gc.collect()
     assert all(reference() is None for reference in arrays) and profile.spans

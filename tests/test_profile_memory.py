@@ -28,7 +28,7 @@ def step():
 
 def test_parameters_gradients_and_state_are_the_sums_of_their_bytes(step):
     model, profile = step
-    nbytes = sum(parameter.data.nbytes for parameter in model.parameters())
+    nbytes = sum(parameter.array.nbytes for parameter in model.parameters())
     assert set(sizes(profile, "parameters")) == {nbytes}
     assert sizes(profile, "gradients")[-1] == max(sizes(profile, "gradients")) == nbytes
     assert 0 in sizes(profile, "gradients")
@@ -125,7 +125,7 @@ def test_the_state_of_an_optimiser_counts_from_its_first_step():
         F.cross_entropy(model(x), y).backward()
         optimizer.step()
     assert sizes(profile, "optimiser")[0] == 0
-    assert sizes(profile, "optimiser")[-1] == sum(parameter.data.nbytes for parameter in model.parameters())
+    assert sizes(profile, "optimiser")[-1] == sum(parameter.array.nbytes for parameter in model.parameters())
 
 
 def test_views_share_memory():

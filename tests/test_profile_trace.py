@@ -68,7 +68,7 @@ def test_on_a_gpu_marks_in_the_stream_tell_when_it_did_what(tmp_path):
     assert {lane for lane, *_ in profile.timeline()} == {"forward", "backward", "update", "cuda:0"}
     profile.trace(tmp_path / "trace.json")
     assert lanes(check(tmp_path / "trace.json")) == {"host": 0, "cuda:0": 1}
-    assert {sample["parameters"] for _, sample in profile.memory} == {sum(p.data.nbytes for p in model.parameters())}
+    assert {sample["parameters"] for _, sample in profile.memory} == {sum(p.array.nbytes for p in model.parameters())}
     assert profile.memory[-1][1]["activations"] == 0 < max(s["activations"] for _, s in profile.memory)
     assert any(name.startswith("conv2d_") for name in rows(profile, "kernel"))  # launches
 
@@ -127,7 +127,7 @@ def test_marks_are_moments_of_a_stream():
         gpu.wait()
         assert gpu.measured and second.since(first) >= 0 and first.stream == second.stream
         assert gpu.used_bytes() == gpu.statistics()["used_bytes"]
-        x = minigrad.ones(100, device="cuda").data
+        x = minigrad.ones(100, device="cuda").array
         assert gpu.block(x).key == gpu.block(x[5:]).key and gpu.block(x).pooled >= 400
         assert gpu.block(gpu.wrong).pooled == 0  # pinned memory of the host
     assert not device.place("cpu").measured and not device.place("interpreter").measured

@@ -91,8 +91,8 @@ def test_several_outputs_in_any_nesting():
     out = recompute(lambda x: {"a": (ops.exp(x), [ops.sin(x)]), "n": 7, "x": x}, x)
     assert out["n"] == 7 and out["x"] is x
     ops.sum(out["a"][0] * out["a"][1][0]).backward()
-    wanted = np.exp(x.data) * (np.sin(x.data) + np.cos(x.data))
-    np.testing.assert_allclose(x.grad.data, wanted, rtol=1e-5, atol=1e-6)
+    wanted = np.exp(x.array) * (np.sin(x.array) + np.cos(x.array))
+    np.testing.assert_allclose(x.grad.array, wanted, rtol=1e-5, atol=1e-6)
 
 
 @pytest.mark.parametrize("inner", [lambda f, x: f(x), recompute])
@@ -136,7 +136,7 @@ def test_it_runs_again_in_the_modes_of_before():
     with minigrad.no_grad():
         total.backward()
     assert seen == [(False, True)] * 2 and minigrad.is_deterministic()
-    np.testing.assert_allclose(x.grad.data, np.exp(x.data), rtol=1e-6)
+    np.testing.assert_allclose(x.grad.array, np.exp(x.array), rtol=1e-6)
 
 
 def test_nothing_is_kept_where_nothing_is_recorded():
@@ -202,7 +202,7 @@ def most_bytes(run):
 def test_memory_is_that_of_the_largest_part():
     """Sixteen layers that keep one map each, in four parts: four maps between the parts, and the four of one part."""
     x = Tensor(np.random.default_rng(0).standard_normal((64, 4096), dtype=np.float32), requires_grad=True)
-    layers, size = 16, x.data.nbytes
+    layers, size = 16, x.array.nbytes
 
     def part(h, look, count):
         for _ in range(count):

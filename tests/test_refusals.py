@@ -58,7 +58,7 @@ def test_a_row_that_changes_what_it_was_given_fails():
     parameter = nn.Parameter([1.0])
 
     def changes(parameter):
-        parameter.data[...] = 2
+        parameter.array[...] = 2
         parameter.requires_grad_("yes")
 
     with pytest.raises(AssertionError, match="a Tensor is another after it was refused"):

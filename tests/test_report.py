@@ -335,7 +335,7 @@ def test_a_network_that_makes_no_mistake_has_none_to_show():
 
 def test_weights_that_are_not_finite_cost_their_section_alone():
     model = network()
-    model[0].weight.data[...] = math.nan
+    model[0].weight.array[...] = math.nan
     page = Page(Report("nan", History([{"epoch": 1, "loss": 1.0, "accuracy": 0.5}]), model, (1, 6, 6), "abc").html())
     assert "This could not be drawn: filters: weight has elements that are not finite" in page.html
     assert page.headings["h2"] == HEADINGS and len(page.images) == 2

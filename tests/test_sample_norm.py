@@ -44,7 +44,7 @@ def test_the_same_however_images_lie(function, shape):
             for argument in arguments:
                 argument.grad = None
             out.backward(Tensor(upstream))
-            found.append([out.data, *[argument.grad.data for argument in arguments]])
+            found.append([out.array, *[argument.grad.array for argument in arguments]])
     for others in found[1:]:
         for first, other in zip(found[0], others, strict=True):
             np.testing.assert_allclose(other, first, rtol=1e-12, atol=1e-12)
@@ -54,10 +54,10 @@ def test_the_same_however_images_lie(function, shape):
 def test_images_stay_channels_last(name):
     function, shape = NORMS[name]
     x, w, b = (Tensor(array, requires_grad=True) for array in drawn(SHAPE, shape, shape))
-    x = Tensor(channels_last(x.data), requires_grad=True)
+    x = Tensor(channels_last(x.array), requires_grad=True)
     out = function(x, w, b)
     out.backward(Tensor(np.ones(SHAPE)))
-    assert is_dense(out.data, CHANNELS_LAST) and is_dense(x.grad.data, CHANNELS_LAST)
+    assert is_dense(out.array, CHANNELS_LAST) and is_dense(x.grad.array, CHANNELS_LAST)
     assert w.grad.shape == b.grad.shape == shape
 
 
@@ -80,7 +80,7 @@ def test_a_mean_far_from_zero_keeps_its_digits(lie):
         "instance": (F.instance_norm(Tensor(x)), (2, 3)),
     }
     for out, axes in wanted.values():
-        np.testing.assert_allclose(out.data, by_definition(x.astype(float), axes), rtol=1e-4, atol=1e-4)
+        np.testing.assert_allclose(out.array, by_definition(x.astype(float), axes), rtol=1e-4, atol=1e-4)
 
 
 @pytest.mark.parametrize("shape", [(4, 3, 5, 6), (4, 3, 7)])
@@ -91,7 +91,7 @@ def test_running_statistics_of_instance_norm(shape):
     out = norm(Tensor(x, requires_grad=True))
     inner = tuple(range(2, x.ndim))
     means, variances = x.astype(float).mean(inner).mean(0), x.astype(float).var(inner, ddof=1).mean(0)
-    np.testing.assert_allclose(norm.running_mean.data, 0.1 * means, rtol=1e-5, atol=1e-7)
-    np.testing.assert_allclose(norm.running_var.data, 0.9 + 0.1 * variances, rtol=1e-6)
+    np.testing.assert_allclose(norm.running_mean.array, 0.1 * means, rtol=1e-5, atol=1e-7)
+    np.testing.assert_allclose(norm.running_var.array, 0.9 + 0.1 * variances, rtol=1e-6)
     assert norm.running_mean.dtype == np.float32 and not norm.running_mean.requires_grad and out.requires_grad
-    np.testing.assert_allclose(out.data, by_definition(x.astype(float), inner), rtol=1e-5, atol=1e-5)
+    np.testing.assert_allclose(out.array, by_definition(x.astype(float), inner), rtol=1e-5, atol=1e-5)

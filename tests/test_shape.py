@@ -58,11 +58,11 @@ COPIES = {
 def test_views_share_memory_and_version(name):
     x = leaf(2, 3, 4)
     out = VIEWS[name](x)
-    assert np.shares_memory(out.data, x.data) and out.version is x.version
+    assert np.shares_memory(out.array, x.array) and out.version is x.version
     gradcheck(VIEWS[name], [x])
     loss = (out * out).sum()
     write(x)[...] = 0
-    assert not out.data.any()
+    assert not out.array.any()
     with pytest.raises(RuntimeError, match="was changed after it was used"):
         loss.backward()
 
@@ -71,9 +71,9 @@ def test_views_share_memory_and_version(name):
 def test_copies_have_memory_of_their_own(name):
     x = leaf(2, 3, 4)
     out = COPIES[name](x)
-    before = out.data.copy()
+    before = out.array.copy()
     write(x)[...] = 0
-    np.testing.assert_array_equal(out.data, before)
+    np.testing.assert_array_equal(out.array, before)
 
 
 @pytest.mark.parametrize(
@@ -90,8 +90,8 @@ def test_copies_have_memory_of_their_own(name):
 def test_a_shape_that_memory_allows_is_a_view(turned, shape):
     x = Tensor(turned(np.random.default_rng(0).standard_normal((2, 5, 3, 4))))
     out = x.view(shape)
-    assert np.shares_memory(out.data, x.data) and np.shares_memory(x.reshape(shape).data, x.data)
-    np.testing.assert_array_equal(out.data, x.data.reshape(shape))
+    assert np.shares_memory(out.array, x.array) and np.shares_memory(x.reshape(shape).array, x.array)
+    np.testing.assert_array_equal(out.array, x.array.reshape(shape))
 
 
 @pytest.mark.parametrize(
@@ -106,8 +106,8 @@ def test_a_shape_that_memory_allows_is_a_view(turned, shape):
 )
 def test_a_shape_that_memory_does_not_allow_is_a_copy_and_no_view(turned, shape):
     x = Tensor(turned(np.random.default_rng(0).standard_normal((2, 5, 3, 4))))
-    np.testing.assert_array_equal(x.reshape(shape).data, x.data.reshape(shape))
-    assert not np.shares_memory(x.reshape(shape).data, x.data)
+    np.testing.assert_array_equal(x.reshape(shape).array, x.array.reshape(shape))
+    assert not np.shares_memory(x.reshape(shape).array, x.array)
     with pytest.raises(RuntimeError, match=r"view: size is .* use reshape"):
         x.view(shape)
 
@@ -120,7 +120,7 @@ def test_results_that_lie_channels_last_can_be_seen_flat():
         np.testing.assert_array_equal(x.view(size).detach().numpy(), x.detach().numpy().reshape(size))
     weights = np.arange(128.0).reshape(2, 64)
     (found,) = grad((out.view(2, -1) * Tensor(weights)).sum(), out)
-    np.testing.assert_array_equal(found.data, weights.reshape(2, 4, 4, 4))
+    np.testing.assert_array_equal(found.array, weights.reshape(2, 4, 4, 4))
     with pytest.raises(RuntimeError, match="use reshape"):
         out.transpose(2, 3).view(2, -1)
 
@@ -130,12 +130,12 @@ def test_contiguous_and_clone():
     assert x.contiguous() is x
     turned = x.permute(2, 0, 1)
     dense, copied = turned.contiguous(), turned.clone()
-    assert dense.data.flags.c_contiguous and copied.data.strides == turned.data.strides
+    assert dense.array.flags.c_contiguous and copied.array.strides == turned.array.strides
     for out in (dense, copied):
-        np.testing.assert_array_equal(out.data, turned.data)
-        assert not np.shares_memory(out.data, x.data)
+        np.testing.assert_array_equal(out.array, turned.array)
+        assert not np.shares_memory(out.array, x.array)
     (both,) = grad((dense + 2 * copied).sum(), x)
-    np.testing.assert_array_equal(both.data, np.full(x.shape, 3))
+    np.testing.assert_array_equal(both.array, np.full(x.shape, 3))
 
 
 # ---- keys ------------------------------------------------------------------------------------------------------------
@@ -163,7 +163,7 @@ IDX = np.array([2, 0, 2])
 )
 def test_keys_hold_tensors(key, same):
     x = numbers(3, 4)
-    np.testing.assert_array_equal(x[key].data, x.data[same])
+    np.testing.assert_array_equal(x[key].array, x.array[same])
     gradcheck(lambda x: x[key], [x])
     gradgradcheck(lambda x: x[key], [x])
 
@@ -171,22 +171,22 @@ def test_keys_hold_tensors(key, same):
 def test_integers_act_before_arrays():
     """As in PyTorch: NumPy takes an integer beside an array for an array."""
     x = numbers(2, 3, 4)
-    assert x[0, :, [0, 1]].shape == (3, 2) and x.data[0, :, [0, 1]].shape == (2, 3)
+    assert x[0, :, [0, 1]].shape == (3, 2) and x.array[0, :, [0, 1]].shape == (2, 3)
 
 
 def test_gradients_add_where_one_was_picked_twice():
     x = numbers(3, 2)
     (twice,) = grad(x[[2, 0, 2, 2]].sum(), x)
-    np.testing.assert_array_equal(twice.data, [[1, 1], [0, 0], [3, 3]])
+    np.testing.assert_array_equal(twice.array, [[1, 1], [0, 0], [3, 3]])
     (twice,) = grad(x[[2, 0, 2], [1, 1, 1]].sum(), x)
-    np.testing.assert_array_equal(twice.data, [[0, 1], [0, 0], [0, 2]])
+    np.testing.assert_array_equal(twice.array, [[0, 1], [0, 0], [0, 2]])
 
 
 def test_masks_from_comparisons():
     x = leaf(3, 4)
-    np.testing.assert_array_equal(x[x > 0].data, x.data[x.data > 0])
-    np.testing.assert_array_equal(grad(x[x > 0].sum(), x)[0].data, x.data > 0)
-    assert x[x > 99].shape == (0,) and not grad(x[x > 99].sum(), x)[0].data.any()
+    np.testing.assert_array_equal(x[x > 0].array, x.array[x.array > 0])
+    np.testing.assert_array_equal(grad(x[x > 0].sum(), x)[0].array, x.array > 0)
+    assert x[x > 99].shape == (0,) and not grad(x[x > 99].sum(), x)[0].array.any()
 
 
 def test_random_keys_without_arrays_are_those_of_numpy():
@@ -203,11 +203,11 @@ def test_random_keys_without_arrays_are_those_of_numpy():
         key = key[: next((i for i in range(len(key)) if sum(p is not None for p in key[: i + 1]) > 3), len(key))]
         if rng.random() < 0.5:
             key.insert(rng.integers(len(key) + 1), ...)
-        out, wanted = x[tuple(key)], x.data[tuple(key)]
-        np.testing.assert_array_equal(out.data, wanted)
+        out, wanted = x[tuple(key)], x.array[tuple(key)]
+        np.testing.assert_array_equal(out.array, wanted)
         marked = np.zeros(x.shape)
         marked[tuple(key)] = 1
-        np.testing.assert_array_equal(grad(out.sum(), x)[0].data, marked)
+        np.testing.assert_array_equal(grad(out.sum(), x)[0].array, marked)
 
 
 @pytest.mark.parametrize(
@@ -239,7 +239,7 @@ def test_source_larger_than_index():
     for op in (ops.scatter_add, ops.scatter):
         used = np.zeros((3, 4))
         used[:2, :2] = 1
-        np.testing.assert_array_equal(grad(op(x, 1, i, src).sum(), src)[0].data, used)
+        np.testing.assert_array_equal(grad(op(x, 1, i, src).sum(), src)[0].array, used)
         gradcheck(lambda x, src, op=op: op(x, 1, i, src), [x, src])
 
 
@@ -250,15 +250,15 @@ def test_embedding_with_many_rows():
     (found,) = grad(ops.embedding(Tensor(words), weight), weight, Tensor(g))
     wanted = np.zeros((50, 3))
     np.add.at(wanted, words, g)
-    np.testing.assert_allclose(found.data, wanted, rtol=1e-12, atol=1e-12)
+    np.testing.assert_allclose(found.array, wanted, rtol=1e-12, atol=1e-12)
 
 
 def test_a_padding_row_gets_no_gradient_of_any_order():
     words, weight = Tensor(np.array([0, 2, 2, 1])), leaf(3, 2)
     (once,) = grad((ops.embedding(words, weight, 1) ** 3).sum(), weight, create_graph=True)
     (again,) = grad(once.sum(), weight)
-    np.testing.assert_allclose(once.data, 3 * weight.data**2 * [[1], [0], [2]], rtol=1e-12)
-    np.testing.assert_allclose(again.data, 6 * weight.data * [[1], [0], [2]], rtol=1e-12)
+    np.testing.assert_allclose(once.array, 3 * weight.array**2 * [[1], [0], [2]], rtol=1e-12)
+    np.testing.assert_allclose(again.array, 6 * weight.array * [[1], [0], [2]], rtol=1e-12)
 
 
 def test_values_and_indices_have_names():

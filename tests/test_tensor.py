@@ -40,7 +40,7 @@ def test_a_copy_of_a_leaf_starts_anew():
     x.register_post_accumulate_grad_hook(print)
     twin = copy.deepcopy(x)
     assert twin.version == [0] and twin.ready_hooks == () and twin.hooks == ()
-    assert x.version == [1] and twin.data is not x.data
+    assert x.version == [1] and twin.array is not x.array
 
 
 def test_a_notebook_shows_what_a_tensor_is():
@@ -63,7 +63,7 @@ def test_a_copy_has_a_gradient_of_its_own():
     (x * x).sum().backward()
     twin = copy.deepcopy(x)
     write(twin.grad)[...] = 0
-    np.testing.assert_array_equal(x.grad.data, [2, 4])
+    np.testing.assert_array_equal(x.grad.array, [2, 4])
     x.grad = x  # as that of half of its square is
     twin = copy.deepcopy(x)
     assert twin.grad is twin and twin is not x

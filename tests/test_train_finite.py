@@ -135,7 +135,7 @@ def test_a_training_goes_on_after_a_gpu_was_ahead(monkeypatch):
 
 def test_weights_that_were_lost_before_are_named():
     model = network()
-    model[3].weight.data[0, 0] = np.nan
+    model[3].weight.array[0, 0] = np.nan
     with pytest.raises(StateError, match=r"lower the learning rate .* \(epoch 1; 3.weight is not finite\)"):
         fit(model, batches(), optim.SGD(model.parameters(), 0.1), 1)
     with pytest.raises(StateError, match=r"the test loss is nan after step 1; lower .* \(epoch 1; 3.weight is not fin"):

@@ -47,7 +47,7 @@ def test_names_and_promotion(half):
 @each_half
 def test_numbers_are_not_rounded_before_the_result_is(half):
     x = minigrad.tensor([1.0, 3.0], dtype=half)
-    np.testing.assert_array_equal((x * 0.1).data, (x.float() * 0.1).data.astype(HALVES[half]))
+    np.testing.assert_array_equal((x * 0.1).array, (x.float() * 0.1).array.astype(HALVES[half]))
     assert (x == minigrad.tensor(0.1, dtype=half)).numpy().tolist() == (x == 0.1).numpy().tolist() == [False, False]
     assert (minigrad.tensor([0.1], dtype=half) == 0.1).item()  # as PyTorch, which rounds it to compare
 

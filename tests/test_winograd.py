@@ -224,7 +224,7 @@ def test_the_engine_has_the_switch():
     for mode in (True, False):
         with minigrad.winograd(mode):
             out = minigrad.nn.functional.conv2d(x, w, padding=1)
-            results.append([value.data for value in (out.detach(), *minigrad.grad(out.sum(), (x, w)))])
+            results.append([value.array for value in (out.detach(), *minigrad.grad(out.sum(), (x, w)))])
     for one, two in zip(*results, strict=True):
         assert not np.array_equal(one, two)
         np.testing.assert_allclose(one, two, rtol=0, atol=TOLERANCE * np.abs(two).max())

@@ -120,7 +120,7 @@ def _weights(parts):
 
 def _bytes_of(optimizer):
     groups = getattr(optimizer, "param_groups", ())
-    return sum(parameter.data.nbytes for group in groups for parameter in group["params"])
+    return sum(parameter.array.nbytes for group in groups for parameter in group["params"])
 
 
 def _read_by_first(world, read):

@@ -122,7 +122,7 @@ def misfits(stored, wanted):
 
 def array_of(value):
     """The elements of a Tensor or an array as a NumPy array in C order."""
-    return np.asarray(device.host(value.data if isinstance(value, Tensor) else value), order="C")
+    return np.asarray(device.host(value.array if isinstance(value, Tensor) else value), order="C")
 
 
 def copied(state):
@@ -132,7 +132,7 @@ def copied(state):
     if isinstance(state, list | tuple):
         return type(state)(copied(value) for value in state)
     if isinstance(state, Tensor):
-        return Tensor(device.copy(state.data))
+        return Tensor(device.copy(state.array))
     return device.copy(state) if device.is_array(state) else state
 
 

@@ -124,7 +124,7 @@ class _Walk:
         if key not in self.index:
             kind = "leaf" if tensor.requires_grad and tensor.node is None else "constant"
             unnamed = "parameter" if isinstance(tensor, Parameter) else role or kind
-            lines = [_facts(tensor.shape, tensor.dtype), in_bytes(tensor.data.nbytes)]
+            lines = [_facts(tensor.shape, tensor.dtype), in_bytes(tensor.array.nbytes)]
             self.index[key] = self._add(Box(kind, self.names.get(key, unnamed), lines))
         return self.index[key]
 

@@ -63,7 +63,7 @@ def array_of(op, name, value, shape, dtype=np.float64):
     Errors  TypeError for what is no array of real numbers, ValueError for another shape, no elements or some that are
             not finite
     """
-    value = value.data if isinstance(value, Tensor) else value
+    value = value.array if isinstance(value, Tensor) else value
     array = np.asarray(device.host(value) if device.is_array(value) else value)
     wanted = f"({', '.join(map(str, shape))}{',' if len(shape) == 1 else ''})"
     if array.dtype.kind not in "fiub":

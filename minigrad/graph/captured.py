@@ -76,11 +76,11 @@ class Captured:
 
     def __call__(self, *args, **kwargs):
         tensors, key = flattened(args, kwargs)
-        place = self.place or (devices.place_of(tensors[0].data) if tensors else devices.CPU)
+        place = self.place or (devices.place_of(tensors[0].array) if tensors else devices.CPU)
         if not place.captures or capturing.get() is not None or profiled():
             return _without_history(self.function(*args, **kwargs))
         for number, tensor in enumerate(tensors):
-            if devices.place_of(tensor.data) is not place:
+            if devices.place_of(tensor.array) is not place:
                 here = f"Tensor {number} of the arguments is on {tensor.device}"
                 raise StateError(f"capture: {here}, the graph on {place.name}; move it there before the call")
         key = place, *[mode() for mode in MODES], key

@@ -71,12 +71,12 @@ class Recorder:
 
     def write_to(self, tensor):
         """A leaf is written in place."""
-        self.written[tensor] = tensor.data
+        self.written[tensor] = tensor.array
 
     def gradient_of(self, leaf, adds=False):
         """A leaf's gradient is about to change: to be added to, or forgotten."""
         before, added = self.leaves.get(leaf, (leaf.grad, False))
-        same = adds and None not in (before, leaf.grad) and leaf.grad.data is before.data
+        same = adds and None not in (before, leaf.grad) and leaf.grad.array is before.array
         self.leaves[leaf] = before, added or same
 
     def count_of(self, generator):
@@ -107,7 +107,7 @@ class Recorder:
 def recorded(function, args, kwargs, tensors, place):
     """(Replay, the result) of a call that is captured and launched once."""
     graph = place.captures()
-    inputs = [Tensor.made(graph.static(tensor.data)) for tensor in tensors]
+    inputs = [Tensor.made(graph.static(tensor.array)) for tensor in tensors]
     own, recorder = iter(inputs), Recorder(place, graph)
     next_of = lambda tensor: next(own)
     try:
@@ -138,15 +138,15 @@ class Replay:
         again, _, checks, after = zip(*recorder.notes, strict=True) if recorder.notes else [()] * 4
         self._again, self._checks, self._after = (list(filter(None, calls)) for calls in (again, checks, after))
         self._gradients = [(leaf, leaf.grad) for leaf in recorder.leaves]
-        self._added = [(leaf, before.data) for leaf, (before, added) in recorder.leaves.items() if added]
+        self._added = [(leaf, before.array) for leaf, (before, added) in recorder.leaves.items() if added]
         self._draws = list(recorder.draws.values())
 
     def holds(self):
         """Whether there is a graph, and what it reads and writes still is where it was."""
         return (
             self.graph.ready
-            and all(tensor.data is array for tensor, array in self.written.items())
-            and all(leaf.grad is not None and leaf.grad.data is array for leaf, array in self._added)
+            and all(tensor.array is array for tensor, array in self.written.items())
+            and all(leaf.grad is not None and leaf.grad.array is array for leaf, array in self._added)
             and all(check() for check in self._checks)
         )
 
@@ -163,7 +163,7 @@ class Replay:
 
     def launch(self, tensors):
         """Copy the arguments to their places and start the graph."""
-        pairs = [(own.data, given.data) for own, given in zip(self.inputs, tensors, strict=True)]
+        pairs = [(own.array, given.array) for own, given in zip(self.inputs, tensors, strict=True)]
         self.graph.launch([(own, device.contiguous(given, device.order_of(own))) for own, given in pairs])
         for call in self._after:
             call(self.graph)

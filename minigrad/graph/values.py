@@ -40,7 +40,7 @@ def _look(value, place, tensors, key):
     if isinstance(value, Tensor):
         if value.requires_grad:
             raise KindError(f"capture: {place} requires a gradient; pass {place}.detach(), or use it from outside")
-        array = value.data
+        array = value.array
         key.append((array.shape, array.dtype.str, device.order_of(array), value.device))
         tensors.append(value)
     elif isinstance(value, dict):

@@ -41,7 +41,7 @@ class Embedding(Module):
         if tensor_of("Embedding", "embeddings", embeddings).ndim != 2:
             raise ShapeError(f"Embedding: embeddings has shape {embeddings.shape}, wanted two dimensions")
         made = cls(0, embeddings.shape[1], scale_grad_by_freq=scale_grad_by_freq)
-        made.num_embeddings, made.weight = len(embeddings.data), Parameter(embeddings, not freeze)
+        made.num_embeddings, made.weight = len(embeddings.array), Parameter(embeddings, not freeze)
         made.padding_idx = None if padding_idx is None else padding_idx % made.num_embeddings
         return made
 

@@ -16,11 +16,12 @@ import math
 
 import numpy as np
 
-from minigrad_kernels.errors import ShapeError, StateError
+from minigrad_kernels.errors import ShapeError
 
 from .. import device
 from ..engine import write
-from ..ops.arguments import bare, float_of, number_of, source_of, tensor_of
+from ..ops.arguments import float_of, tensor_of
+from ..ops.in_place import constant, fill, normal, uniform
 
 __all__ = [
     "calculate_gain",
@@ -37,8 +38,6 @@ __all__ = [
     "xavier_uniform_",
     "zeros_",
 ]
-
-RUN = 1 << 17  # numbers that are drawn at once
 
 _GAINS = {"tanh": 5 / 3, "relu": math.sqrt(2), "selu": 3 / 4}
 _GAINS |= dict.fromkeys(("linear", "sigmoid"), 1.0)
@@ -59,57 +58,14 @@ def calculate_gain(nonlinearity, param=None):
     return _GAINS[nonlinearity]
 
 
-def _fill(op, tensor, draw, generator, at_once=True):
-    """Fill a Tensor with draw(source, shape). Not at once: with several such calls, each for a run of its rows, whose
-    numbers stay in the caches of the CPU."""
-    if tensor_of(op, "tensor", tensor).node is not None:
-        raise StateError(f"{op}: the Tensor was made by {tensor.node.primitive.name}, wanted a leaf")
-    source, shape = source_of(op, generator), tensor.shape
-    with device.naming(op):
-        device.check_room(shape, "float64")
-        rows = max(1, RUN // max(1, math.prod(shape[1:])))
-        if at_once or not shape or shape[0] <= rows or type(tensor.data) is not np.ndarray:
-            numbers = draw(source, shape)
-            device.assign(write(tensor), numbers)
-            return tensor
-        target = write(tensor)
-        for first in range(0, shape[0], rows):
-            run = target[first : first + rows]
-            device.assign(run, draw(source, run.shape))
-    return tensor
-
-
 def uniform_(tensor, a=0.0, b=1.0, generator=None):
     """Numbers drawn evenly from [a, b)."""
-    return _uniform("uniform_", tensor, a, b, generator)
-
-
-def _uniform(op, tensor, a, b, generator):
-    a, b = float_of(op, "a", a), float_of(op, "b", b)
-    if not 0 <= b - a < math.inf:
-        raise ShapeError(f"{op}: a is {a} and b {b}, wanted a <= b at a finite distance")
-    return _fill(op, tensor, lambda source, shape: _scaled(source.random(shape), b - a, a), generator, at_once=False)
-
-
-def _scaled(numbers, factor, offset):
-    """factor * numbers + offset, in their place if they are more than one."""
-    numbers *= factor
-    numbers += offset
-    return numbers
+    return uniform("uniform_", tensor, a, b, generator)
 
 
 def normal_(tensor, mean=0.0, std=1.0, generator=None):
     """Numbers drawn from the normal distribution."""
-    return _normal("normal_", tensor, mean, std, generator)
-
-
-def _normal(op, tensor, mean, std, generator):
-    mean, std = float_of(op, "mean", mean), float_of(op, "std", std)
-    if not std >= 0:
-        raise ShapeError(f"{op}: std is {std}, wanted at least 0")
-    return _fill(
-        op, tensor, lambda source, shape: _scaled(source.standard_normal(shape), std, mean), generator, at_once=False
-    )
+    return normal("normal_", tensor, mean, std, generator)
 
 
 def trunc_normal_(tensor, mean=0.0, std=1.0, a=-2.0, b=2.0, generator=None):
@@ -133,33 +89,22 @@ def trunc_normal_(tensor, mean=0.0, std=1.0, a=-2.0, b=2.0, generator=None):
             numbers[outside] = source.standard_normal(int(outside.sum()))
         return mean + std * numbers
 
-    return _fill(op, tensor, draw, generator)
+    return fill(op, tensor, draw, generator)
 
 
 def constant_(tensor, val):
     """One value everywhere."""
-    return _constant("constant_", tensor, val)
-
-
-def _constant(op, tensor, val):
-    tensor_of(op, "tensor", tensor)
-    val = number_of(op, "val", bare(val))
-    try:
-        device.full((), val, tensor.dtype)
-    except ShapeError as error:
-        raise ShapeError(f"{op}: val is {val}, wanted a number that {tensor.dtype} can hold") from error
-    device.fill(write(tensor), val)
-    return tensor
+    return constant("constant_", tensor, val)
 
 
 def zeros_(tensor):
     """0 everywhere."""
-    return _constant("zeros_", tensor, 0)
+    return constant("zeros_", tensor, 0)
 
 
 def ones_(tensor):
     """1 everywhere."""
-    return _constant("ones_", tensor, 1)
+    return constant("ones_", tensor, 1)
 
 
 def eye_(tensor):
@@ -186,7 +131,7 @@ def orthogonal_(tensor, gain=1, generator=None):
         q = q * np.where(np.diagonal(r) < 0, -1.0, 1.0)  # else the signs that QR prefers would be likelier
         return gain * (q if rows >= columns else q.T).reshape(tensor.shape)
 
-    return _fill("orthogonal_", tensor, draw, generator)
+    return fill("orthogonal_", tensor, draw, generator)
 
 
 def fans(op, tensor):
@@ -207,22 +152,22 @@ def _kaiming(op, tensor, a, mode, nonlinearity):
 def kaiming_uniform_(tensor, a=0, mode="fan_in", nonlinearity="leaky_relu", generator=None):
     """Numbers drawn evenly from [-bound, bound), bound = gain * sqrt(3 / fan); a: the slope of leaky_relu."""
     bound = math.sqrt(3) * _kaiming("kaiming_uniform_", tensor, a, mode, nonlinearity)
-    return _uniform("kaiming_uniform_", tensor, -bound, bound, generator)
+    return uniform("kaiming_uniform_", tensor, -bound, bound, generator)
 
 
 def kaiming_normal_(tensor, a=0, mode="fan_in", nonlinearity="leaky_relu", generator=None):
     """Normal numbers with standard deviation gain / sqrt(fan); a: the slope of leaky_relu."""
     std = _kaiming("kaiming_normal_", tensor, a, mode, nonlinearity)
-    return _normal("kaiming_normal_", tensor, 0, std, generator)
+    return normal("kaiming_normal_", tensor, 0, std, generator)
 
 
 def xavier_uniform_(tensor, gain=1.0, generator=None):
     """Numbers drawn evenly from [-bound, bound), bound = gain * sqrt(6 / (fan_in + fan_out))."""
     bound = float_of("xavier_uniform_", "gain", gain) * math.sqrt(6 / (sum(fans("xavier_uniform_", tensor)) or 1))
-    return _uniform("xavier_uniform_", tensor, -bound, bound, generator)
+    return uniform("xavier_uniform_", tensor, -bound, bound, generator)
 
 
 def xavier_normal_(tensor, gain=1.0, generator=None):
     """Normal numbers with standard deviation gain * sqrt(2 / (fan_in + fan_out))."""
     std = float_of("xavier_normal_", "gain", gain) * math.sqrt(2 / (sum(fans("xavier_normal_", tensor)) or 1))
-    return _normal("xavier_normal_", tensor, 0, std, generator)
+    return normal("xavier_normal_", tensor, 0, std, generator)

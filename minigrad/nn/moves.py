@@ -3,7 +3,6 @@
 from minigrad_kernels.errors import KindError
 
 from .. import device as devices
-from ..engine import write
 from ..tensor import Tensor
 
 __all__ = ["bfloat16", "cpu", "cuda", "double", "float", "half", "to"]
@@ -35,11 +34,9 @@ def to(self, *targets, device=None, dtype=None, non_blocking=False):
 
     tensors = [*self.parameters(), *self.buffers()]
     tensors += [tensor.grad for tensor in tensors if tensor.grad is not None]
-    changed = [change(tensor.data) for tensor in tensors]  # all before any, as memory may not suffice
+    changed = [change(tensor.array) for tensor in tensors]  # all before any, as memory may not suffice
     for tensor, array in zip(tensors, changed, strict=True):
-        if array is not tensor.data:
-            write(tensor)
-            tensor.data = array
+        tensor.data = array
     return self
 
 

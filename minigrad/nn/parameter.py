@@ -17,7 +17,7 @@ class Parameter(Tensor):
 
     def __init__(self, data, requires_grad=True):
         shared = isinstance(data, Tensor)
-        super().__init__(data.data if shared else data, requires_grad)
+        super().__init__(data.array if shared else data, requires_grad)
         if shared:
             self.version = data.version
 

@@ -49,7 +49,7 @@ def load_state_dict(self, state_dict, strict=True):
     for name in own.keys() & state_dict.keys():
         given = state_dict[name]
         try:
-            arrays[name] = given.data if isinstance(given, Tensor) else _array(given)
+            arrays[name] = given.array if isinstance(given, Tensor) else _array(given)
         except (MinigradError, ValueError, TypeError, RuntimeError):
             faults.append(f"{name} is a {type(given).__name__} that is no array of numbers")
             continue

@@ -144,7 +144,7 @@ def _row(path, module, given, out, counted):
         shape=out.shape if known else None,
         parameters=sum(parameter.numel() for parameter in own),
         macs=_macs(module, given, out) if known else 0,
-        nbytes=out.data.nbytes if known else 0,
+        nbytes=out.array.nbytes if known else 0,
     )
 
 

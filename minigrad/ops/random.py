@@ -50,12 +50,12 @@ def dropout(input, p=0.5, training=True, inplace=False):
     p, active = _settings("dropout", input, p, training)
     if not active:
         return input
-    return _dropout(input, p, device.generator().next_key(), device.order_of(input.data))
+    return _dropout(input, p, device.generator().next_key(), device.order_of(input.array))
 
 
 def _of_channels(input, p, shape):
     """The input with the elements dropped together that one element of this shape stands for."""
-    ones = Tensor.made(device.full(shape, 1, input.dtype, like=input.data))
+    ones = Tensor.made(device.full(shape, 1, input.dtype, like=input.array))
     return input * _dropout(ones, p, device.generator().next_key(), tuple(range(len(shape))))
 
 

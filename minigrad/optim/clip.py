@@ -46,7 +46,7 @@ def clip_grad_norm_(parameters, max_norm, norm_type=2.0, error_if_nonfinite=Fals
     factor = max_norm / (norm + 1e-6)
     if not factor >= 1:  # NaN too
         for batch in batches_of(parameters):
-            with device.place_of(batch[0].grad.data).active():
+            with device.place_of(batch[0].grad.array).active():
                 _scale(batch, factor)
     dtype = parameters[0].grad.dtype if parameters else device.default_dtype
     return Tensor(device.full((), norm, dtype))
@@ -78,7 +78,7 @@ def clip_scale(parameters, max_norm=math.inf, inverse=None, found_inf=None):
 
 def _one_place(parameters):
     """Where all the gradients lie, None if there are none or several places."""
-    places = {device.place_of(parameter.grad.data) for parameter in parameters}
+    places = {device.place_of(parameter.grad.array) for parameter in parameters}
     return places.pop() if len(places) == 1 else None
 
 
@@ -131,7 +131,7 @@ def batches_of(parameters):
 
 def _squares(batch, squares, plan=None):
     """Write the sums of the squares of the gradients of a batch."""
-    arrays = [parameter.grad.data for parameter in batch]
+    arrays = [parameter.grad.array for parameter in batch]
     kernels.squared_norms(arrays, squares, device.workspace, plan)
 
 
@@ -144,7 +144,7 @@ def _norm(parameters, norm_type):
     if norm_type == 2:
         total = 0.0
         for batch in batches_of(parameters):
-            like = batch[0].grad.data
+            like = batch[0].grad.array
             with device.place_of(like).active():
                 squares = device.empty((len(batch),), "float64", like=like)
                 _squares(batch, squares)
@@ -177,7 +177,7 @@ def _plan(owner):
 
 def _clipping(parameters, max_norm, norm_type, inverse=None, found_inf=None):
     """(norm, factor, batches): arrays of the device that holds all gradients, which computes them itself."""
-    like, batches = parameters[0].grad.data, batches_of(parameters)
+    like, batches = parameters[0].grad.array, batches_of(parameters)
     norm, factor = device.empty((), like.dtype, like=like), device.empty((1,), "float64", like=like)
     if norm_type == 2:
         squares, start = device.empty((len(parameters),), "float64", like=like), 0
@@ -204,9 +204,9 @@ def _clip_there(op, place, parameters, max_norm, norm_type, error_if_nonfinite):
 @no_grad()
 def _squared_norm(parameters, norm_type):
     """The square of the norm, of float64, from which clip_factor takes the root again."""
-    sizes = _sizes(parameters) or [Tensor(device.zeros((1,), "float64", like=parameters[0].grad.data))]
+    sizes = _sizes(parameters) or [Tensor(device.zeros((1,), "float64", like=parameters[0].grad.array))]
     if norm_type == math.inf:
         norm = ops.amax(ops.stack([ops.amax(size) for size in sizes]))
     else:
         norm = ops.sum(ops.stack([ops.sum(size**norm_type) for size in sizes])) ** (1 / norm_type)
-    return (norm * norm).data.reshape(1)
+    return (norm * norm).array.reshape(1)

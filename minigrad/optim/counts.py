@@ -44,7 +44,7 @@ class Counts:
 
 def number_there(op, name, value, place):
     """A float64 array (1,) at a place from one number in an array or a Tensor."""
-    array = value.data if isinstance(value, Tensor) else value
+    array = value.array if isinstance(value, Tensor) else value
     if not device.is_array(array):
         raise KindError(f"{op}: {name} is {value!r}, wanted a Tensor or an array with one number")
     if array.size != 1:

@@ -17,7 +17,7 @@ FLAGS = {"amsgrad", "centered", "decoupled_weight_decay", "maximize", "nesterov"
 
 
 class Groups:
-    """What an optimiser has of parameters and options; Optimizer says which. A subclass defines `check`."""
+    """What an optimiser has of parameters and options; Optimizer says which. A subclass may define `check`."""
 
     def __init__(self, params, defaults):
         self.defaults = {name: plain(value) for name, value in defaults.items()}
@@ -85,7 +85,7 @@ class Groups:
             raise StateError(f"{self.name}: {place} was made by {made}, wanted a leaf; use .detach() for its value")
         if not device.is_floating(parameter.dtype):
             raise KindError(f"{self.name}: {place} has elements {parameter.dtype}, wanted floating ones")
-        if not device.can_hold_a_sum(parameter.data):
+        if not device.can_hold_a_sum(parameter.array):
             raise ShapeError(
                 f"{self.name}: {place} (shape {parameter.shape}) is read-only or has gaps, wanted a dense array"
             )
@@ -95,8 +95,7 @@ class Groups:
     # ---- options -----------------------------------------------------------------------------------------------
 
     def check(self, options):
-        """Refuse options out of range."""
-        raise NotImplementedError
+        """Refuse options out of range; here all are taken."""
 
     def check_flags(self, options):
         """Refuse, for what is on or off, everything else: a text such as "no" would count as on."""

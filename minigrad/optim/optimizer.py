@@ -6,6 +6,7 @@ parameter does. An option may be given as a Tensor with one element; its value o
 """
 
 import functools
+from collections import defaultdict
 
 import numpy as np
 
@@ -31,21 +32,33 @@ PLANS = 32  # kept: one for each group, and more where the parameters that have 
 
 
 class Optimizer(Groups, State):
-    """Base of the update rules: a subclass checks its options and defines `update`.
+    """Base of the update rules. A subclass defines `step` alone, in Tensors, as in PyTorch:
+
+        class Descent(Optimizer):
+            def __init__(self, params, lr):
+                super().__init__(params, {"lr": lr})
+
+            @no_grad()
+            def step(self):
+                for group in self.param_groups:
+                    for p in group["params"]:
+                        p -= group["lr"] * p.grad
+
+    Those here define `check`, `age`, `numbers` and `update` instead, which one launch of a kernel serves.
 
     params          Tensors, or pairs (name, Tensor) as named_parameters gives, or dictionaries
                     {"params": Tensors or pairs, option: value, ...} with options of their own
     defaults        the options of groups that do not state them
     param_groups    a list of dictionaries: the options of each group, its Tensors under "params", and the names of
                     pairs under "param_names"
-    state           {Tensor: {name: number or array}}
+    state           {Tensor: {name: number, array or Tensor}}, an empty dictionary for each that has none yet
     Errors  ValueError for an option out of range, a parameter given twice or none at all, names for some alone;
             TypeError for what is no floating Tensor, and for a set, whose order changes from run to run;
             RuntimeError for the result of an operation. Nothing is changed then
     """
 
     def __init__(self, params, defaults):
-        self.state, self._plans, self._counts = {}, {}, Counts()
+        self.state, self._plans, self._counts = defaultdict(dict), {}, Counts()
         super().__init__(params, defaults)
 
     # ---- steps -------------------------------------------------------------------------------------------------
@@ -217,7 +230,7 @@ class Optimizer(Groups, State):
         except KeyError:
             for parameter in parameters:
                 if name not in states[parameter]:
-                    like = parameter.data
+                    like = parameter.array
                     states[parameter][name] = device.full(like.shape, start, like.dtype, device.order_of(like), like)
         return [states[parameter][name] for parameter in parameters]
 

@@ -1,10 +1,11 @@
 """State of an optimiser as a checkpoint takes and gives it: checked as a whole before any of it is taken over."""
 
+from collections import defaultdict
 from typing import ClassVar
 
 from minigrad_kernels.errors import MinigradError, ShapeError
 
-from .values import loaded, plain, saved
+from .values import loaded, loaded_own, plain, saved
 
 __all__ = ["SPARE", "State"]
 
@@ -63,7 +64,7 @@ class State:
             for name in group.keys() - new.keys() - self.defaults.keys() - {"params"}:
                 del group[name]  # what a schedule has added since, say
             group.update(new)
-        self.state = state
+        self.state = defaultdict(dict, state)
 
     def _option_faults(self, new, group):
         """What is wrong with options that are to take the place of those of a group, in words."""
@@ -74,7 +75,9 @@ class State:
                 {"lr", "initial_lr", "max_lr", "min_lr"} & both.keys()
             ):  # the last three are of schedules
                 self.check_value(name, both[name], float("-inf"))
-            self.check({**both, "lr": max(both["lr"], 0)})  # rounding leads a schedule that ends at 0 just below it
+            if "lr" in both:
+                both["lr"] = max(both["lr"], 0)  # rounding leads a schedule that ends at 0 just below it
+            self.check(both)
         except MinigradError as error:
             return [str(error)]
         return []
@@ -102,6 +105,9 @@ class State:
             else:
                 own = found[parameters[index]] = {}
                 for name, value in values.items():
+                    if not self.kept:
+                        own[name] = loaded_own(value, parameters[index])
+                        continue
                     try:
                         if value is not None:
                             own[name] = loaded(f"{place}[{index}][{name!r}]", name, value, parameters[index])

@@ -10,7 +10,7 @@ from minigrad_kernels.errors import KindError, ShapeError
 from .. import device
 from ..tensor import Tensor
 
-__all__ = ["array_of", "check_gradient", "laid_alike", "loaded", "lower_names", "plain", "saved"]
+__all__ = ["array_of", "check_gradient", "laid_alike", "loaded", "loaded_own", "lower_names", "plain", "saved"]
 
 
 def plain(value):
@@ -58,8 +58,15 @@ def array_of(value):
 
 
 def saved(value):
-    """A number itself, an array as a copy in logical (C) order, NumPy's."""
-    return value if isinstance(value, int | float) else device.host(device.copy(value))
+    """An array, or that of a Tensor, as a copy in logical (C) order, NumPy's; anything else itself."""
+    array = value.array if isinstance(value, Tensor) else value
+    return device.host(device.copy(array)) if device.is_array(array) else value
+
+
+def loaded_own(value, parameter):
+    """What `saved` gave of the state of a user's own rule: arrays as Tensors on the parameter's device."""
+    array = value.array if isinstance(value, Tensor) else value
+    return Tensor(device.move(device.copy(array), parameter.device)) if device.is_array(array) else value
 
 
 def loaded(place, name, value, parameter):
@@ -73,6 +80,6 @@ def loaded(place, name, value, parameter):
         if not (0 <= array < 1 << 53 and array % 1 == 0):
             raise ShapeError(f"{place} is {array}, wanted a count")
         return int(array)
-    own = device.empty(array.shape, parameter.dtype, device.order_of(parameter.data))
+    own = device.empty(array.shape, parameter.dtype, device.order_of(parameter.array))
     own[...] = array
     return device.move(own, parameter.device)

@@ -17,7 +17,7 @@ def flat_of(op, name, array, changed=True):
     Errors      TypeError for what is neither, ValueError where memory has gaps, RuntimeError for a Tensor with history
     """
     if isinstance(array, Tensor):
-        array = write(array) if changed else array.data
+        array = write(array) if changed else array.array
     if not device.is_array(array):
         raise KindError(f"{op}: {name} is a {type(array).__name__}, wanted an array or a Tensor")
     if not device.can_hold_a_sum(array) and (changed or not is_dense(array, device.order_of(array))):
@@ -27,7 +27,7 @@ def flat_of(op, name, array, changed=True):
 
 def words(array):
     """Element type, shape and, unless it is C's, the order of the axes in memory: what ranks must have in common."""
-    array = array.data if isinstance(array, Tensor) else array
+    array = array.array if isinstance(array, Tensor) else array
     order = device.order_of(array)
     plain = order == tuple(range(array.ndim)) or array.flags.c_contiguous
     return f"{array.dtype} {array.shape}".replace(" ", "") + ("" if plain else f"in{order}".replace(" ", ""))

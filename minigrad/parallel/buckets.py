@@ -92,11 +92,11 @@ class Bucket:
 
     def __init__(self, tensors, ranks=1):
         self.tensors = list(tensors)
-        first = self.tensors[0].data
-        self.starts = [0, *np.cumsum([tensor.data.size for tensor in self.tensors]).tolist()]
+        first = self.tensors[0].array
+        self.starts = [0, *np.cumsum([tensor.array.size for tensor in self.tensors]).tolist()]
         self.size = -(-self.starts[-1] // ranks) * ranks
         self.array = device.zeros((self.size,), first.dtype, like=first)
-        self.views = [view_of(self.array, start, t.data) for start, t in zip(self.starts, self.tensors, strict=False)]
+        self.views = [view_of(self.array, start, t.array) for start, t in zip(self.starts, self.tensors, strict=False)]
 
     def gather(self, values):
         """Copy arrays, or zeros for None, to their places, unless they lie there already."""
@@ -119,5 +119,5 @@ def buckets_of(tensors, ranks=1, nbytes=None):
     return [
         Bucket(run[start:end], ranks)
         for run in runs
-        for start, end in bucket_bounds([tensor.data.nbytes for tensor in run], bucket=nbytes)
+        for start, end in bucket_bounds([tensor.array.nbytes for tensor in run], bucket=nbytes)
     ]

@@ -18,7 +18,7 @@ SPREAD = 0.01  # the part of the cost that is equal for all layers, so that thos
 
 def costs_of(model):
     """For each layer of a Sequential its share of the parameters' bytes."""
-    sizes = [sum(p.data.nbytes for p in layer.parameters()) for layer in model._modules.values()]
+    sizes = [sum(p.array.nbytes for p in layer.parameters()) for layer in model._modules.values()]
     return [SPREAD / len(sizes) + size / (sum(sizes) or 1) for size in sizes]
 
 

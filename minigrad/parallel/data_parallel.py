@@ -239,7 +239,7 @@ class _Buffers:
         self._before = self._of_first = None
 
     def _copies(self):
-        return [device.copy(tensor.data, device.order_of(tensor.data)) for tensor in self.tensors]
+        return [device.copy(tensor.array, device.order_of(tensor.array)) for tensor in self.tensors]
 
     def _put(self, arrays):
         for tensor, array in zip(self.tensors, arrays, strict=True):
@@ -263,7 +263,7 @@ class _Buffers:
     def synchronize(self):
         """Take those of rank 0."""
         for bucket in self.buckets:
-            bucket.gather([tensor.data for tensor in bucket.tensors])
+            bucket.gather([tensor.array for tensor in bucket.tensors])
             self.world.broadcast(bucket.array, label="buffers")
             for tensor in bucket.tensors:
                 write(tensor)

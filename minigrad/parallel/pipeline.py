@@ -195,7 +195,7 @@ class Pipeline(Module):
 
         So a checkpoint fits the model without stages, and any number of them. All ranks call it together.
         """
-        own = {name: devices.host(tensor.data) for name, tensor in self.module.state_dict().items()}
+        own = {name: devices.host(tensor.array) for name, tensor in self.module.state_dict().items()}
         state = OrderedDict()
         for message in self.world.all_gather_bytes(pickle.dumps(own)):
             state.update((prefix + name, Tensor(array)) for name, array in pickle.loads(message).items())

@@ -127,8 +127,8 @@ class Reducer:
                 "DataParallel: backward with create_graph=True makes gradients that have gradients themselves, and "
                 "these cannot be averaged; use minigrad.grad on the module inside"
             )
-        if gradient.data is not own.data:
-            device.assign(own.data, gradient.data)
+        if gradient.array is not own.array:
+            device.assign(own.array, gradient.array)
             parameter.grad = own
 
     def _send(self, b):
@@ -177,7 +177,7 @@ class Reducer:
         for i in numbers:
             parameter = self.buckets[b].tensors[i]
             if parameter.grad is None:
-                device.fill(self.gradients[b][i].data, 0)
+                device.fill(self.gradients[b][i].array, 0)
             else:
                 self._take(parameter, b, i)
 

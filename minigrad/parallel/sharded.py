@@ -76,7 +76,7 @@ class ShardedOptimizer(Optimizer):
     def _gather(self):
         """Have the parameters look at their places in the buckets, also those that were given other arrays since."""
         for bucket in self.buckets:
-            bucket.gather([parameter.data for parameter in bucket.tensors])
+            bucket.gather([parameter.array for parameter in bucket.tensors])
             bucket.scatter()
 
     def _own_part(self, array):
@@ -118,8 +118,8 @@ class ShardedOptimizer(Optimizer):
         gradient = piece.parameter.grad
         if gradient is None:
             return None
-        order = device.order_of(piece.parameter.data)
-        flat = flat_of("step", "a gradient", device.contiguous(gradient.data, order), False)
+        order = device.order_of(piece.parameter.array)
+        flat = flat_of("step", "a gradient", device.contiguous(gradient.array, order), False)
         return Tensor.made(flat[piece.start : piece.stop])
 
     def settle(self):
@@ -150,7 +150,7 @@ class ShardedOptimizer(Optimizer):
                         entries[name] = value
                         continue
                     if name not in entries:
-                        entries[name] = device.empty_like(order[i].data, value.dtype)
+                        entries[name] = device.empty_like(order[i].array, value.dtype)
                     device.assign(flat_of("state_dict", name, entries[name])[start : start + value.size], value)
         self.optimizer.state = whole
         found, self.optimizer.state = self.optimizer.state_dict(), {}

@@ -31,7 +31,7 @@ def _statistics(input, world):
     All stays on the device: a host that read the count would wait for the GPU, and no graph could do that.
     """
     axes = (0, *range(2, input.ndim))
-    own = full((1,), input.data.size // input.shape[1], dtype=input.dtype, device=input.device)
+    own = full((1,), input.array.size // input.shape[1], dtype=input.dtype, device=input.device)
     totals = all_reduce(ops.cat([ops.sum(input, axes), own]), world, "SyncBatchNorm")
     count = totals[-1].detach()
     mean = totals[:-1] / count
@@ -104,7 +104,7 @@ class SyncBatchNorm(_BatchNorm):
     def _synchronised(self, input, world):
         vectors = {name: getattr(self, name) for name in ("running_mean", "running_var", "weight", "bias")}
         batch.check_channels("SyncBatchNorm", input, **vectors)
-        x = input.to(devices.sum_dtype(input.data))
+        x = input.to(devices.sum_dtype(input.array))
         count, mean, deviation, variance = _statistics(x, world)
         total = self._total(x, count)
         if total == 1:
@@ -119,7 +119,7 @@ class SyncBatchNorm(_BatchNorm):
 
     def _total(self, input, count):
         """The elements a channel of all ranks; those of this one where they are enough. A graph does not look."""
-        own = input.data.size // self.num_features
+        own = input.array.size // self.num_features
         return own if own > 1 else 2 if capturing.get() is not None else int(count.item())
 
     def _track(self, mean, variance):

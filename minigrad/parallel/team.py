@@ -44,7 +44,7 @@ class Together(Alone):
         return [tuple(row) for message in found for row in json.loads(message)]
 
     def any(self, flag):
-        return Tensor.made(self.world.all_reduce(device.copy(flag.data), "max", label="losses that are not finite"))
+        return Tensor.made(self.world.all_reduce(device.copy(flag.array), "max", label="losses that are not finite"))
 
     def agreed(self, stop):
         source = random.generator()

@@ -49,7 +49,7 @@ class Layers:
             name, number = f"{taken} ({number})", number + 1
         self.names[module], self.types[name] = name, type(module).__name__
         own = [tensor for tensor in module._parameters.values() if tensor is not None]
-        self.parameters[name] = sum(tensor.data.nbytes for tensor in own)
+        self.parameters[name] = sum(tensor.array.nbytes for tensor in own)
         return name
 
     def holds(self, outer, inner):

@@ -51,7 +51,7 @@ class Memory:
             forget = functools.partial(_forget, self.leaves, id(leaf))
             self.leaves[id(leaf)] = weakref.ref(leaf, forget)
             if self.place is None:
-                self.place = device.place_of(leaf.data)
+                self.place = device.place_of(leaf.array)
 
     def see(self, values):
         """Take note of the leaves among the arguments of an operation, and of the device of the first."""

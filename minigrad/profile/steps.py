@@ -31,7 +31,7 @@ def measure_step(model, loss, batch, optimizer):
     images, labels = batch
     state, random = optimizer.state_dict(), device.generator().get_state()
     # In memory that is not the pool's, which is being looked at.
-    weights = [(one, np.array(device.host(one.data))) for one in (*model.parameters(), *model.buffers())]
+    weights = [(one, np.array(device.host(one.array))) for one in (*model.parameters(), *model.buffers())]
     flags = [(module, module.training) for module in model.modules()]
 
     def step():

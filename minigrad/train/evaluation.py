@@ -50,7 +50,7 @@ def evaluated(op, model, loader, measure, stop, precision):
         for batches in team.rounds(checked(op, counted(loader, replays))):
             for batch in on_device(batches, model):
                 with naming_batch(op, len(batch[1])):
-                    found = measure(batch).data
+                    found = measure(batch).array
                 coming.append((len(batch[1]), device.place_of(found).fetched(found)))
             if stop():
                 return None

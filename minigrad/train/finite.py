@@ -41,7 +41,7 @@ def _wrong_image(batches):
     """The first image with elements that are not finite, in words; None if there is none."""
     for number, batch in enumerate(batches):
         for images, _ in filter(None, batch if isinstance(batch, Shards) else [batch]):
-            array = device.host(images.data)
+            array = device.host(images.array)
             wrong = np.flatnonzero(~np.isfinite(array).reshape(len(array), -1).all(1))
             if wrong.size:
                 of = f" of batch {number} of the update" if len(batches) > 1 else ""
@@ -50,7 +50,7 @@ def _wrong_image(batches):
 
 
 def _finite(tensor):
-    return bool(np.isfinite(device.host(tensor.data)).all())
+    return bool(np.isfinite(device.host(tensor.array)).all())
 
 
 class Marks:
@@ -67,7 +67,7 @@ class Marks:
     def note(self, number):
         """The update of this number comes next."""
         if not self.marks or number - self.marks[-1][0] >= EVERY:
-            copies = [_on_its_device(device.copy, buffer.data) for buffer in self.buffers]
+            copies = [_on_its_device(device.copy, buffer.array) for buffer in self.buffers]
             self.marks.append((number, copies, None if self.schedule is None else self.schedule.mark()))
 
     def passed(self, number):

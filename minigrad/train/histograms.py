@@ -45,7 +45,7 @@ class Histograms(Callback):
 
     def on_epoch(self, history):
         for name, parameter in module_of(self.model).named_parameters():
-            pair = parameter.data, None if parameter.grad is None else parameter.grad.data
+            pair = parameter.array, None if parameter.grad is None else parameter.grad.array
             values = [None if array is None else host(array).ravel() for array in pair]
             rows = self.records.setdefault(name, [])
             edges = rows[0][1] if rows else self._edges(*map(_largest, values))

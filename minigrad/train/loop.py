@@ -157,7 +157,7 @@ def _close_epoch(model, test, measure, arithmetic, history, watcher, callback, s
 
 def _on_gpu(model):
     parameter = next(iter(model.parameters()), None)
-    return parameter is not None and device.place_of(parameter.data).captures is not None
+    return parameter is not None and device.place_of(parameter.array).captures is not None
 
 
 def _update(marks, how, batches):

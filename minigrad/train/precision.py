@@ -72,7 +72,8 @@ class Arithmetic:
         lost    a flag (1,) there: where it is not 0, nothing is changed
         """
         if not self.scaler.is_enabled():
-            optimizer.step(scale=None if clip is None else clip_scale(parameters, clip)[1], found_inf=lost)
+            options = {} if clip is None else {"scale": clip_scale(parameters, clip)[1]}
+            optimizer.step(**options, **({} if lost is None else {"found_inf": lost}))
             return lost
         self.scaler.clipped_step(optimizer, None if clip is None else parameters, clip, lost)
         self.scaler.update()

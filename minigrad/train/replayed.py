@@ -35,7 +35,7 @@ class Replayed:
         self.arithmetic, self.history, self.marks = arithmetic, history, marks
         parameter = next(model.parameters())
         self.place = device.place(parameter.device)
-        self.lost = Tensor(device.zeros((1,), "float64", like=parameter.data))  # 1 once a loss was not finite
+        self.lost = Tensor(device.zeros((1,), "float64", like=parameter.array))  # 1 once a loss was not finite
         self.coming: deque = deque()  # (step, images, those of this rank's batches, what comes), the oldest first
         self.ahead = 0 if team.several or arithmetic.scaler.is_enabled() else AHEAD
         # By a proxy, as a cycle of references would keep the graphs, and what they need, after the training.
@@ -56,7 +56,7 @@ class Replayed:
             correct = ops.stack([right.double() for _, right, _ in found])
             bad = ops.logical_not(ops.isfinite(losses).all()).double().reshape(1)
             bad = ops.maximum(self.lost, self.team.any(bad))
-            device.assign(write(self.lost), bad.data)
+            device.assign(write(self.lost), bad.array)
             left_out = self.arithmetic.apply(self.optimizer, self.model.parameters(), self.clip, self.lost.detach())
             rows = ops.stack([losses, correct], 1)
             last = ops.stack([left_out.double().reshape((1,)), 0 * self.lost.detach()], 1)
@@ -69,7 +69,7 @@ class Replayed:
         number, images = self.history.steps + 1, sum(self.team.images(batches))
         self.marks.note(number)
         rows, counts = self.step(*self._plain(batches))
-        self.coming.append((number, images, counts, self.place.fetched(rows.data)))
+        self.coming.append((number, images, counts, self.place.fetched(rows.array)))
         self.history.latest.pending += images
         went_on = True
         while self.coming and (len(self.coming) > self.ahead or self.coming[0][-1].done):

@@ -38,7 +38,7 @@ class Training:
 
     def bits(self):
         tensors = *self.model.parameters(), *self.model.buffers()
-        return b"".join(device.host(tensor.data).tobytes() for tensor in tensors)
+        return b"".join(device.host(tensor.array).tobytes() for tensor in tensors)
 
 
 def counted(call):

@@ -121,7 +121,7 @@ def trained(world, shards):
         for images, labels in model.shards((Tensor(to_gpu(x)), Tensor(to_gpu(y)))):
             F.cross_entropy(model(images), labels).backward()
         optimizer.step()
-    return b"".join(device.host(parameter.data).tobytes() for parameter in model.parameters())
+    return b"".join(device.host(parameter.array).tobytes() for parameter in model.parameters())
 
 
 def replicas():

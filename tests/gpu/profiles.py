@@ -38,7 +38,7 @@ def faults(model, profile, seconds):
     """What is wrong with a profile, in words."""
     total = profile.totals()
     own = sum(row.device for row in profile.rows("op"))
-    parameters = sum(parameter.data.nbytes for parameter in model.parameters())
+    parameters = sum(parameter.array.nbytes for parameter in model.parameters())
     calls = [span for span in profile.spans if span.kind in ("forward", "backward", "update")]
     lengths = [span.device[1] - span.device[0] for span in calls if span.device]
     wrong = {

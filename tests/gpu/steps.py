@@ -26,7 +26,7 @@ def trained(name, size, place):
         loss.backward()
         optimizer.step()
         losses.append(loss.item())
-    return np.array(losses), [device.host(parameter.data) for parameter in network.parameters()]
+    return np.array(losses), [device.host(parameter.array) for parameter in network.parameters()]
 
 
 def compared(name, size, place="cuda"):

@@ -28,10 +28,19 @@ def arrays_are_copied():
     assert np.shares_memory(torch.from_numpy(array := np.ones(2)).numpy(), array)
 
 
-@shows("`x.data`")
-def data_and_types_are_its_own():
+@shows("`x.dtype`")
+def types_are_its_own():
     x = torch.ones(2)
-    assert isinstance(x.data, torch.Tensor) and isinstance(x.dtype, torch.dtype) and x.device == torch.device("cpu")
+    assert isinstance(x.dtype, torch.dtype) and x.device == torch.device("cpu") and not hasattr(x, "array")
+
+
+@shows("an update by way of `x.data`")
+def updates_of_data_are_not_noticed():
+    x = torch.ones(2, requires_grad=True)
+    y = (x * x).sum()
+    x.data += 1
+    y.backward()
+    gives(x.grad, [4, 4])
 
 
 @shows("element types")

@@ -15,7 +15,7 @@ torch = pytest.importorskip("torch")
 def test_both_ways_without_a_copy(name):
     theirs = torch.ones((2, 3), dtype=getattr(torch, name))
     ours = minigrad.from_dlpack(theirs)
-    assert str(ours.dtype) == name and ours.data.ctypes.data == theirs.data_ptr()
+    assert str(ours.dtype) == name and ours.array.ctypes.data == theirs.data_ptr()
     theirs[0, 0] = 0
     assert not ours[0, 0].item()
     back = torch.from_dlpack(minigrad.zeros(2, 3, dtype=name))
@@ -28,7 +28,7 @@ def test_both_ways_without_a_copy(name):
 def test_channels_last_stays_channels_last():
     theirs = torch.rand(2, 3, 4, 5).to(memory_format=torch.channels_last)
     ours = minigrad.from_dlpack(theirs)
-    assert ours.shape == (2, 3, 4, 5) and ours.data.strides == tuple(4 * step for step in theirs.stride())
+    assert ours.shape == (2, 3, 4, 5) and ours.array.strides == tuple(4 * step for step in theirs.stride())
     out = nn.Conv2d(3, 4, 3)(ours).detach()
     assert torch.from_dlpack(out).is_contiguous(memory_format=torch.channels_last)
     np.testing.assert_array_equal(torch.from_dlpack(out).numpy(), out.numpy())
@@ -67,10 +67,10 @@ def test_gradients_flow_into_shared_memory():
 
 def test_bfloat16_passes_as_its_bits():
     ours = minigrad.tensor([1.5, -3.0], dtype="bfloat16")
-    theirs = torch.from_dlpack(ours.data.view("int16")).view(torch.bfloat16)
-    assert theirs.tolist() == [1.5, -3.0] and theirs.data_ptr() == ours.data.ctypes.data
+    theirs = torch.from_dlpack(ours.array.view("int16")).view(torch.bfloat16)
+    assert theirs.tolist() == [1.5, -3.0] and theirs.data_ptr() == ours.array.ctypes.data
     back = minigrad.Tensor(np.from_dlpack(theirs.view(torch.int16)).view(minigrad.bfloat16))
-    assert back.dtype == minigrad.bfloat16 and back.tolist() == [1.5, -3.0] and np.shares_memory(back.data, ours.data)
+    assert back.dtype == minigrad.bfloat16 and back.tolist() == [1.5, -3.0] and np.shares_memory(back.array, ours.array)
     with pytest.raises(BufferError, match="bfloat16"):
         torch.from_dlpack(ours)
     with pytest.raises(TypeError, match="from_dlpack: the Tensor cannot be taken: Unsupported dtype"):

@@ -69,7 +69,7 @@ def beside_torch(call, arrays, dtype, depth=2):
             if a is None or b is None:
                 assert a is b is None
                 continue
-            a, b = a.detach().data, b.detach().numpy(force=True)
+            a, b = a.detach().array, b.detach().numpy(force=True)
             np.testing.assert_allclose(a, b, precision, precision, err_msg=f"order {order}, argument {i}")
 
 
@@ -225,7 +225,7 @@ def test_half_precision_is_rounded_once(name, half):
     for dtype in (half, np.float64):
         x = Tensor(points.astype(dtype), requires_grad=True)
         out = FUNCTIONS[name](ops, MASK)(x)
-        found.append((out.data, *(g.data for g in grad(out.sum(), x))))
+        found.append((out.array, *(g.array for g in grad(out.sum(), x))))
     for short, exact, near in zip(*found, (1e-6, eps / 2), strict=True):  # sigmoid keeps its rounded result
         assert short.dtype == half
         np.testing.assert_allclose(short.astype(np.float64), exact, rtol=2 * eps, atol=near)

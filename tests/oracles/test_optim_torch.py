@@ -157,14 +157,14 @@ def test_infinite_and_huge_values(name, options, dtype):
     """Without weight decay an infinite parameter stays; what an infinite or huge gradient leaves is PyTorch's."""
     ours, theirs = parameters(dtype)
     for given in (ours, [Tensor(t.detach().numpy()) for t in theirs]):
-        given[1].data[0, :2] = math.inf, -math.inf
+        given[1].array[0, :2] = math.inf, -math.inf
     first, second = (
         getattr(library, name)(given, lr=0.01, **options) for library, given in ((optim, ours), (torch.optim, theirs))
     )
     for step in range(3):
         give_gradients(ours, theirs, step)
         if step == 1:
-            for given in (ours[2].grad.data, theirs[2].grad.numpy()):
+            for given in (ours[2].grad.array, theirs[2].grad.numpy()):
                 given[:4] = math.inf, -math.inf, math.nan, 1e15
         with np.errstate(invalid="ignore"):
             first.step(), second.step()
@@ -200,7 +200,7 @@ def test_state_of_pytorch_goes_on_here(name):
         give_gradients(ours, theirs, step)
         second.step()
     for a, b in zip(ours, theirs, strict=True):
-        a.data[...] = b.detach().numpy()
+        a.array[...] = b.detach().numpy()
     first = getattr(optim, name)(ours)
     first.load_state_dict(second.state_dict())
     for step in range(3, 6):
@@ -249,7 +249,7 @@ def test_clip_norm(dtype, max_norm, norm_type):
 def test_clip_norm_that_is_not_finite(bad, norm_type):
     ours, theirs = parameters("float64")
     give_gradients(ours, theirs, 0)
-    ours[1].grad.data[2, 3] = bad
+    ours[1].grad.array[2, 3] = bad
     theirs[1].grad[2, 3] = bad
     norm1 = optim.clip_grad_norm_(ours, 1.0, norm_type)
     norm2 = torch.nn.utils.clip_grad_norm_(theirs, 1.0, norm_type)
@@ -261,7 +261,7 @@ def test_clip_norm_that_is_not_finite(bad, norm_type):
 def test_clip_value():
     ours, theirs = parameters("float32")
     give_gradients(ours, theirs, 0)
-    ours[0].grad.data[0, 0, 0, 0], theirs[0].grad[0, 0, 0, 0] = math.nan, math.nan
+    ours[0].grad.array[0, 0, 0, 0], theirs[0].grad[0, 0, 0, 0] = math.nan, math.nan
     optim.clip_grad_value_(ours, 0.3)
     torch.nn.utils.clip_grad_value_(theirs, 0.3)
     for a, b in zip(ours, theirs, strict=True):

@@ -83,10 +83,10 @@ def test_random_subscripts_like_pytorch(seed):
         else:
             assert theirs is not None, (shape, key)
             taken += 1
-            equal(ours.data, theirs)
+            equal(ours.array, theirs)
             g = rng.standard_normal(ours.shape)
             (found,) = grad(ours, x, Tensor(g))
-            np.testing.assert_allclose(found.data, torch.autograd.grad(theirs, t, torch.tensor(g))[0], rtol=1e-12)
+            np.testing.assert_allclose(found.array, torch.autograd.grad(theirs, t, torch.tensor(g))[0], rtol=1e-12)
     assert taken > 20
 
 
@@ -98,7 +98,7 @@ def test_view_is_refused_where_pytorch_refuses():
     for _ in range(600):
         sizes = [int(n) for n in rng.choice([1, 1, 2, 3, 4], rng.integers(1, 5))]
         x = Tensor(rng.standard_normal(sizes).astype(np.float32))
-        t = torch.from_numpy(x.data)
+        t = torch.from_numpy(x.array)
         for _ in range(rng.integers(0, 3)):
             dims = tuple(int(d) for d in rng.permutation(x.ndim))
             key = tuple(slice(None, None, int(rng.choice([1, 1, 2]))) for _ in dims)
@@ -114,14 +114,14 @@ def test_view_is_refused_where_pytorch_refuses():
             ours = x.view(size)
         with contextlib.suppress(RuntimeError):
             theirs = t.view(size)
-        if theirs is None and x.ndim == 4 and any(is_dense(x.data, order) for order in (CHANNELS_LAST, FILTER)):
+        if theirs is None and x.ndim == 4 and any(is_dense(x.array, order) for order in (CHANNELS_LAST, FILTER)):
             theirs = t.reshape(size)  # as if it lay as it does in PyTorch
-        assert (ours is None) == (theirs is None), (x.shape, x.data.strides, size)
+        assert (ours is None) == (theirs is None), (x.shape, x.array.strides, size)
         seen[ours is not None] += 1
         if ours is not None:
-            equal(ours.data, theirs)
-            assert np.shares_memory(ours.data, x.data) == np.shares_memory(x.reshape(size).data, x.data)
-        equal(x.reshape(size).data, t.reshape(size))
+            equal(ours.array, theirs)
+            assert np.shares_memory(ours.array, x.array) == np.shares_memory(x.reshape(size).array, x.array)
+        equal(x.reshape(size).array, t.reshape(size))
     assert min(seen.values()) > 50
 
 
@@ -148,7 +148,7 @@ def test_element_types_like_pytorch(op, dtype):
         if op.name == "pad" and dtype != "float16" and sample.kwargs.get("value", 0) == 1.5:
             continue  # refused here, cut to a whole number there
         for x, t in zip(results(op, args, kwargs), theirs if isinstance(theirs, tuple) else [theirs], strict=True):
-            equal(x.data, t)
+            equal(x.array, t)
 
 
 NAN = float("nan")
@@ -159,6 +159,6 @@ NAN = float("nan")
 def test_order_of_nan_and_zeros_like_pytorch(values, descending):
     ours = ops.sort(Tensor(values), descending=descending, stable=True)
     theirs = torch.sort(torch.tensor(values), descending=descending, stable=True)
-    equal(ours.values.data, theirs.values)
-    equal(ours.indices.data, theirs.indices)
-    equal(ops.topk(Tensor(values), 3, largest=descending).values.data, theirs.values[:3])
+    equal(ours.values.array, theirs.values)
+    equal(ours.indices.array, theirs.indices)
+    equal(ops.topk(Tensor(values), 3, largest=descending).values.array, theirs.values[:3])

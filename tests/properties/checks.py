@@ -41,7 +41,7 @@ def check(rule, draw):
     args, kwargs = _mapped(placed, lambda value: Tensor(value.array, requires_grad=value.floating and value.grad))
     exact_args, exact_kwargs = _mapped(placed, lambda value: _exact(value.array, rule.out == "float"))
     leaves, places = _leaves((args, kwargs)), _leaves((exact_args, exact_kwargs))
-    before = [np.array(x.data) for x in leaves]
+    before = [np.array(x.array) for x in leaves]
     minigrad.manual_seed(0)
     results = _listed(getattr(ops, rule.name)(*args, **kwargs))
     with np.errstate(all="ignore"):
@@ -50,7 +50,7 @@ def check(rule, draw):
     if drawn.smooth and (rule.repeats or not repeated):
         _gradients(rule, kind, (exact_args, exact_kwargs), results, leaves, places)
     for x, old in zip(leaves, before, strict=True):
-        assert np.array(x.data).tobytes() == old.tobytes(), "an input was changed"
+        assert np.array(x.array).tobytes() == old.tobytes(), "an input was changed"
 
 
 def _compare(rule, kind, drawn, results, wanted, leaves):
@@ -61,14 +61,14 @@ def _compare(rule, kind, drawn, results, wanted, leaves):
         if right.dtype.kind == "f" and device.is_floating(x.dtype):
             assert str(x.dtype) == _type_of(rule, kind, leaves), f"elements {x.dtype}"
             half = device.is_half(x.dtype)  # worked out in float32 and rounded once
-            _close(x.data, right, EPS[str(x.dtype)], min(rule.bound, 2) if half else rule.bound)
+            _close(x.array, right, EPS[str(x.dtype)], min(rule.bound, 2) if half else rule.bound)
         else:
             if rule.out in ("same", "float", "sum"):
                 whole = leaves[0].dtype if rule.out == "same" else np.int64
                 assert x.dtype in (whole, np.int64, np.bool_), f"elements {x.dtype}"
             else:
                 assert x.dtype == rule.out, f"elements {x.dtype}, wanted {rule.out}"
-            np.testing.assert_array_equal(x.data, right)
+            np.testing.assert_array_equal(x.array, right)
 
 
 def _type_of(rule, kind, leaves):
@@ -99,7 +99,7 @@ def _gradients(rule, kind, exact, results, leaves, places):
     for i, gradient in zip(moved, found, strict=True):
         if gradient is not None:
             assert gradient.shape == leaves[i].shape and gradient.dtype == leaves[i].dtype
-            products = np.asarray(gradient.data, np.float64) * steps[i]
+            products = np.asarray(gradient.array, np.float64) * steps[i]
             analytic, size = analytic + products.sum(), size + np.abs(products).sum()
 
     def at(sign):

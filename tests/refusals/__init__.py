@@ -70,7 +70,7 @@ def _seen(value):
     """Every array, Tensor, and object with a state in a value."""
     value = getattr(value, "__self__", value)
     if isinstance(value, Tensor):
-        yield "a Tensor", (_bits(value.data), value.requires_grad, list(value.version))
+        yield "a Tensor", (_bits(value.array), value.requires_grad, list(value.version))
         yield from _seen(value.grad)
     elif isinstance(value, np.ndarray | np.generic):
         yield "an array", _bits(value)

@@ -106,7 +106,7 @@ def logsigmoid(input):
     Shapes  out as input
     Source  Bishop 2006, "Pattern Recognition and Machine Learning", section 4.2
     """
-    floats_of("logsigmoid", "input", tensor_of("logsigmoid", "input", input).data)
+    floats_of("logsigmoid", "input", tensor_of("logsigmoid", "input", input).array)
     return softplus(input, -1.0, math.inf)  # ln(1 + e^-x) / -1
 
 

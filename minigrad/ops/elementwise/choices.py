@@ -77,7 +77,7 @@ def where(condition, input=None, other=None):
     """
     if input is not None or other is not None:
         return _where(condition, input, other)
-    return _true_places(tensor_of("where", "condition", condition).data)
+    return _true_places(tensor_of("where", "condition", condition).array)
 
 
 @device.there

@@ -21,7 +21,7 @@ __all__ += ["sqrt", "tanh", "to"]
 
 def no_slope(g):
     """The gradient of a result that does not change with its argument: zeros, without history."""
-    return Tensor.made(device.zeros(g.shape, g.dtype, like=g.data))
+    return Tensor.made(device.zeros(g.shape, g.dtype, like=g.array))
 
 
 def dense(kernel, *arrays, settings=()):

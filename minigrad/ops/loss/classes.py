@@ -68,7 +68,7 @@ def _cross_entropy_rows(input, target, ignore_index):
 def _dinput_of_cross_entropy(g, input, target, ignore_index):
     used = unsqueeze(_used(target, ignore_index), 1)
     scores = where(used, wide(input), 0.0)
-    numbers = Tensor.made(device.arange(scores.shape[1], target.data))
+    numbers = Tensor.made(device.arange(scores.shape[1], target.array))
     one_hot = (unsqueeze(target, 1) == numbers).to(scores.dtype)
     return where(used, unsqueeze(g, 1), 0.0) * (softmax(scores, 1) - one_hot)
 
@@ -76,7 +76,7 @@ def _dinput_of_cross_entropy(g, input, target, ignore_index):
 @device.there
 def _used(target, ignore_index):
     """Which rows count. The others are masked, not multiplied by 0, because they may hold NaN or receive it."""
-    return Tensor.made(target.data != ignore_index)
+    return Tensor.made(target.array != ignore_index)
 
 
 _cross_entropy_rows.grads(input=_dinput_of_cross_entropy)
@@ -95,7 +95,7 @@ def _weights(classes, weight, used, dtype):
     """The weight of each row: that of its class, 0 where it is ignored."""
     if weight is None:
         return used.to(dtype)
-    return Tensor.made(device.select(used.data, weight.data[classes.data * used.data], 0.0))
+    return Tensor.made(device.select(used.array, weight.array[classes.array * used.array], 0.0))
 
 
 def _reduce_rows(rows, weights, shape, reduction):
@@ -119,9 +119,9 @@ def nll_loss(input, target, weight=None, *, ignore_index=-100, reduction="mean")
     rows = _classes_last(input)
     _check_constant("nll_loss", weight, input, rows.shape[1])
     used = _used(classes, ignore_index)
-    _check_range("nll_loss", classes.data, used.data, rows.shape[1])
+    _check_range("nll_loss", classes.array, used.array, rows.shape[1])
     weights = _weights(classes, weight, used, input.dtype)
-    there = Tensor.made((classes.data * used.data)[:, None], version=classes.version)
+    there = Tensor.made((classes.array * used.array)[:, None], version=classes.version)
     picked = reshape(take_along_dim(rows, there, 1), -1)
     return _reduce_rows(where(used, -picked, 0.0) * weights, weights, _places_of(input), reduction)
 
@@ -130,7 +130,7 @@ def _are_rows(input, target):
     """Whether these are scores (N, C) and classes (N,) that need no other look, as nearly always."""
     if not isinstance(input, Tensor) or not isinstance(target, Tensor):
         return False
-    scores, classes = input.data, target.data
+    scores, classes = input.array, target.array
     shape = scores.shape
     if len(shape) != 2 or not shape[1] or not device.is_floating(scores.dtype):
         return False
@@ -240,9 +240,9 @@ def _check_classes(op, input, target):
         hint = "; class probabilities are floating: one_hot(...).float()" if target.shape == input.shape else ""
         shape = f"{input.shape}, the number of a class for each{hint}"
         raise ShapeError(f"{op}: target has shape {target.shape}, wanted {wanted} for an input of shape {shape}")
-    if target.dtype == WHOLE and len(wanted) == 1 and target.data.flags.c_contiguous:
+    if target.dtype == WHOLE and len(wanted) == 1 and target.array.flags.c_contiguous:
         return target
-    classes = device.contiguous(target.data.astype(WHOLE, copy=False)).reshape(-1)
+    classes = device.contiguous(target.array.astype(WHOLE, copy=False)).reshape(-1)
     return Tensor.made(classes, version=target.version)
 
 

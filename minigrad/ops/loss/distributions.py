@@ -66,7 +66,7 @@ def binary_cross_entropy(input, target, weight=None, *, reduction="mean"):
     if input.dtype != target.dtype:
         raise KindError(f"{op}: input has elements {input.dtype}, target {target.dtype}; wanted one type")
     for name, x in (("input", input), ("target", target)):
-        if not ((x.data >= 0) & (x.data <= 1)).all():
+        if not ((x.array >= 0) & (x.array <= 1)).all():
             raise ShapeError(f"{op}: {name} has elements out of range, wanted probabilities from 0 to 1")
     weight = check_weight(op, "weight", weight, input)
     losses = _binary_cross_entropy(input, target)

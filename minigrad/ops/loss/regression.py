@@ -111,7 +111,7 @@ def cosine_similarity(x1, x2, dim=1, eps=1e-8):
     """
     op = "cosine_similarity"
     shape = device.broadcast_shapes(op, tensor_of(op, "x1", x1), tensor_of(op, "x2", x2))
-    dtype = device.result_dtype(x1.data, x2.data, op=op)
+    dtype = device.result_dtype(x1.array, x2.array, op=op)
     axis, least = axis_of(op, dim, len(shape)), number_of(op, "eps", eps) ** 2
     x1, x2 = (expand(x.to(dtype), shape) for x in (x1, x2))
     x1, x2 = (x / sqrt(clamp(sum(square(x), axis, True), least)) for x in (x1, x2))

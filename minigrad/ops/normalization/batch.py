@@ -184,7 +184,7 @@ def check_running(op, running_mean, running_var, updated):
         name = "running_mean" if running_mean is None else "running_var"
         raise ShapeError(f"{op}: {name} is None, wanted both, or neither where input's own statistics are used")
     for name, vector in (("running_mean", running_mean), ("running_var", running_var)):
-        if updated and vector is not None and (vector.requires_grad or not device.is_writable(vector.data)):
+        if updated and vector is not None and (vector.requires_grad or not device.is_writable(vector.array)):
             kind = "requires a gradient" if vector.requires_grad else "is read-only"
             raise StateError(f"{op}: {name} {kind}, wanted a leaf that can be updated")
 
@@ -195,7 +195,7 @@ def update_running(running, batch, momentum):
         return
     with no_grad():
         update = running * (1 - momentum) + batch * momentum
-    device.assign(write(running), update.data)
+    device.assign(write(running), update.array)
 
 
 def scaled(standard, weight, bias):
@@ -249,7 +249,7 @@ def _by_batch(input, running_mean, running_var, weight, bias, momentum, eps):
             f"batch_norm: input has shape {input.shape}, and one element a channel has no variance; "
             "use larger batches, drop_last=True in the loader, or eval()"
         )
-    if not input.data.size:  # no statistics
+    if not input.array.size:  # no statistics
         out = scaled(input, *(v if v is None else per_channel(v, input.ndim) for v in (weight, bias)))
         return typed(out, input.dtype)
     images = input if input.ndim in (2, 4) else reshape(input, (*input.shape[:2], -1, 1))

@@ -117,7 +117,7 @@ def _dx_of_sample_norm(g, input, weight, parts, eps):
     """s (g - mean(g) - z mean(g z)), for g times the weight."""
     z, scale = _standardized(input, parts, eps)
     g = wide(g) if weight is None else wide(g) * _spread(weight, parts)
-    rows = (len(scale.data), -1)
+    rows = (len(scale.array), -1)
     z, g = reshape(z, rows), reshape(g, rows)
     return reshape(scale * (g - mean(g, 1, True) - z * mean(g * z, 1, True)), input.shape)
 

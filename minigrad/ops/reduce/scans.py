@@ -61,7 +61,7 @@ _cumprod.grads(input=precise(lambda g, input, out, axis: _cumsum(g * out, axis, 
 
 @device.there
 def _no_zero(x):
-    return bool((x.data != 0).all())
+    return bool((x.array != 0).all())
 
 
 def _running_products(x, axis):
@@ -74,7 +74,7 @@ def _running_products(x, axis):
 
 def _later(x, axis, step):
     """x moved by so many places along an axis, and ones in the free places."""
-    ones = device.full((*x.shape[:axis], step, *x.shape[axis + 1 :]), 1, x.dtype, like=x.data)
+    ones = device.full((*x.shape[:axis], step, *x.shape[axis + 1 :]), 1, x.dtype, like=x.array)
     return cat([Tensor.made(ones), getitem(x, (slice(None),) * axis + (slice(x.shape[axis] - step),))], axis)
 
 

@@ -40,7 +40,7 @@ def _cat(*tensors, dim):
 def _dx_of_cat(g, tensors_shape, index, dim):
     shape = tensors_shape[index]
     if _is_nothing(shape, g.ndim):
-        return Tensor.made(device.zeros(shape, g.dtype, like=g.data))
+        return Tensor.made(device.zeros(shape, g.dtype, like=g.array))
     start = sum(one[dim] for one in tensors_shape[:index] if not _is_nothing(one, g.ndim))
     return _part(g, dim, start, shape[dim])
 

@@ -28,7 +28,7 @@ def _order(op, input, dim, descending, count=None):
     if count is not None and not 0 <= count <= size:
         raise ShapeError(f"{op}: k is {count}, wanted 0 to {size} for shape {input.shape}")
     with device.naming(op):
-        return axis, Tensor.made(_indices(input.data, axis, descending, size if count is None else count))
+        return axis, Tensor.made(_indices(input.array, axis, descending, size if count is None else count))
 
 
 def _indices(x, axis, descending, count):

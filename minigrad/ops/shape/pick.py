@@ -34,7 +34,7 @@ __all__ = [
 
 def _flat(index, shape, axis):
     """The places among the elements in C order that indices along an axis of this shape name, as an array."""
-    array = index.data.reshape(index.shape or (1,))
+    array = index.array.reshape(index.shape or (1,))
     others, stride, step = 0, 1, 1  # the part of the axes but this one, which is small as long as they are few
     for i in reversed(range(array.ndim)):
         if i == axis:
@@ -51,7 +51,7 @@ def _places(op, input, dim, index):
     """Flat places for an index that is nowhere larger than input but along dim; one without elements always fits."""
     axis = axis_of(op, dim, tensor_of(op, "input", input).ndim)
     shape, sizes = (input.shape or (1,)), (tensor_of(op, "index", index).shape or (1,))
-    device.common_place(op, {"input": input.data, "index": index.data})
+    device.common_place(op, {"input": input.array, "index": index.array})
     if not index.numel():
         return within(op, index, 0)
     if len(sizes) != len(shape) or any(i != axis and m > n for i, (m, n) in enumerate(zip(sizes, shape, strict=True))):
@@ -129,7 +129,7 @@ def _scatter(input, src, places):
 
 
 _scatter.grads(
-    input=lambda g, places: _scatter(g, Tensor.made(device.zeros(places.shape, g.dtype, like=g.data)), places),
+    input=lambda g, places: _scatter(g, Tensor.made(device.zeros(places.shape, g.dtype, like=g.array)), places),
     src=lambda g, places: pick(g, places, 0),
 )
 
@@ -146,7 +146,7 @@ def scatter(input, dim, index, src=None, *, value=None):
         raise KindError(f"scatter: src is {src!r}, value {value!r}; wanted one of them")
     if not isinstance(src, Tensor):
         number = number_of("scatter", "src", src) if value is None else number_of("scatter", "value", value)
-        src = Tensor.made(device.full(index.shape, number, input.dtype, like=input.data))
+        src = Tensor.made(device.full(index.shape, number, input.dtype, like=input.array))
     return reshape(_scatter(flatten(input), _source("scatter", index, src, input.dtype), places), input.shape)
 
 
@@ -180,7 +180,7 @@ def one_hot(input, num_classes=-1):
     count = integer_of("one_hot", "num_classes", num_classes)
     if count < -1 or (count < 1 and not tensor_of("one_hot", "input", input).numel()):
         raise ShapeError(f"one_hot: num_classes is {count}, wanted -1 or as many as there are; at least 1 for no input")
-    classes = within("one_hot", tensor_of("one_hot", "input", input), 1 << 63 if count == -1 else count).data
+    classes = within("one_hot", tensor_of("one_hot", "input", input), 1 << 63 if count == -1 else count).array
     count = int(classes.max()) + 1 if count == -1 else count
     with device.naming("one_hot"):
         device.check_room((*classes.shape, count), "int64")
@@ -216,11 +216,11 @@ def embedding(input, weight, padding_idx=None, *, scale_grad_by_freq=False):
     out = pick(weight, places, 0)
     if not out.requires_grad or (padding_idx is None and not scale_grad_by_freq):
         return out
-    scale = device.full(places.shape, 1, weight.dtype, like=weight.data)
+    scale = device.full(places.shape, 1, weight.dtype, like=weight.array)
     if padding_idx is not None:
-        scale[places.data == padding_idx % count] = 0
+        scale[places.array == padding_idx % count] = 0
     if scale_grad_by_freq:
-        scale /= array_module(scale).bincount(places.data.reshape(-1))[places.data]
+        scale /= array_module(scale).bincount(places.array.reshape(-1))[places.array]
     return _scaled_back(out, Tensor.made(scale[..., None]))
 
 
@@ -233,7 +233,7 @@ def nonzero(input, *, as_tuple=False):
     Shapes  (n_0, ..., n_d) -> (K, d + 1), or a tuple of d + 1 times (K,)
     Types   out int64
     """
-    array, as_tuple = tensor_of("nonzero", "input", input).data, flag_of("nonzero", "as_tuple", as_tuple)
+    array, as_tuple = tensor_of("nonzero", "input", input).array, flag_of("nonzero", "as_tuple", as_tuple)
     module = array_module(array)
     found = Tensor.made(module.argwhere(module.atleast_1d(array) if as_tuple else array))
     return unbind(found, 1) if as_tuple else found

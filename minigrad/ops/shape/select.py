@@ -70,7 +70,7 @@ def within(op, indices, size, negative=False):
 
     What is made of indices keeps their version, so that backward notices a change of theirs.
     """
-    array = indices.data
+    array = indices.array
     if array.dtype.kind not in "iu":
         raise KindError(f"{op}: the indices have elements {array.dtype}, wanted integers")
     low, high = (int(array.min()), int(array.max())) if array.size else (0, -1)
@@ -191,7 +191,7 @@ def _as_tensor(part):
     def plain(value):
         if isinstance(value, list | tuple):
             return [plain(one) for one in value]
-        return value.data if isinstance(value, Tensor) else value
+        return value.array if isinstance(value, Tensor) else value
 
     array = None
     if isinstance(part, list | tuple | range | bool) or hasattr(part, "dtype"):
@@ -210,7 +210,7 @@ def _unmasked(part, shape):
         return part
     if part.shape != shape:
         raise SubscriptError(f"getitem: a mask has shape {part.shape}, the dimensions it stands for {shape}")
-    return Tensor.made(array_module(part.data).flatnonzero(part.data), version=part.version)
+    return Tensor.made(array_module(part.array).flatnonzero(part.array), version=part.version)
 
 
 @device.there
@@ -221,7 +221,7 @@ def _at_arrays(input, arrays):
         size = math.prod(input.shape[first : first + width])
         array = within("getitem", array, size, negative=True).to(input.device)
         try:
-            places = array if places is None else Tensor.made(places.data * size + array.data)
+            places = array if places is None else Tensor.made(places.array * size + array.array)
         except ValueError:
             shapes = [array.shape for *_, array in arrays]
             raise SubscriptError(f"getitem: index arrays have shapes {shapes}, which do not broadcast") from None
@@ -244,5 +244,5 @@ def masked_select(input, mask):
     tensor_of("masked_select", "input", input)
     if tensor_of("masked_select", "mask", mask).dtype != bool:
         raise KindError(f"masked_select: mask has elements {mask.dtype}, wanted bools")
-    shape = device.broadcast_shapes("masked_select", input.data, mask.data)
+    shape = device.broadcast_shapes("masked_select", input.array, mask.array)
     return getitem(expand(input, shape), expand(mask, shape))

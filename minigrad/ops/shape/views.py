@@ -104,10 +104,10 @@ def view(input, size):
     Errors  as the file, and RuntimeError if the order of the elements in memory would ask for a copy
     """
     size = _filled("view", "size", size, tensor_of("view", "input", input).numel())
-    own_order = input.ndim == 4 and (is_dense(input.data, CHANNELS_LAST) or is_dense(input.data, FILTER))
-    if not own_order and not _can_be_seen(input.data, size):
+    own_order = input.ndim == 4 and (is_dense(input.array, CHANNELS_LAST) or is_dense(input.array, FILTER))
+    if not own_order and not _can_be_seen(input.array, size):
         raise StateError(
-            f"view: size is {size}, but the memory of input (shape {input.shape}, strides {input.data.strides}) "
+            f"view: size is {size}, but the memory of input (shape {input.shape}, strides {input.array.strides}) "
             "cannot be seen so without a copy; use reshape"
         )
     return reshape(input, size)
@@ -287,7 +287,7 @@ def clone(input):
     Grads   dinput = g
     Shapes  out as input; the dimensions keep their order in memory
     """
-    return _copy(tensor_of("clone", "input", input), device.order_of(input.data))
+    return _copy(tensor_of("clone", "input", input), device.order_of(input.array))
 
 
 def contiguous(input):
@@ -297,4 +297,4 @@ def contiguous(input):
     Grads   dinput = g
     Shapes  out as input
     """
-    return input if tensor_of("contiguous", "input", input).data.flags.c_contiguous else _copy(input, None)
+    return input if tensor_of("contiguous", "input", input).array.flags.c_contiguous else _copy(input, None)

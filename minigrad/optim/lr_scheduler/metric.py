@@ -176,16 +176,16 @@ class RestoreBest(MetricLR):
 
     def _others(self):
         """What the model has beyond the parameters of the optimiser, by name."""
-        arrays = {id(parameter.data) for parameter in self._parameters().values()}
+        arrays = {id(parameter.array) for parameter in self._parameters().values()}
         state = {} if self.model is None else self.model.state_dict()
-        return {name: tensor for name, tensor in state.items() if id(tensor.data) not in arrays}
+        return {name: tensor for name, tensor in state.items() if id(tensor.array) not in arrays}
 
     def _copy(self):
         state = self.optimizer.state_dict()["state"]
         return {
-            "parameters": {index: saved(parameter.data) for index, parameter in self._parameters().items()},
+            "parameters": {index: saved(parameter.array) for index, parameter in self._parameters().items()},
             "state": {str(index): values for index, values in state.items()},
-            "model": {name: saved(tensor.data) for name, tensor in self._others().items()},
+            "model": {name: saved(tensor.array) for name, tensor in self._others().items()},
         }
 
     def _restore(self):

@@ -62,8 +62,9 @@ def transformer_block(torch, nn, F):
             super().__init__()
             position = torch.arange(max_len).unsqueeze(1)
             div_term = torch.exp(torch.arange(0, d_model, 2) * (-math.log(10000.0) / d_model))
-            # pe[:, 0::2] = torch.sin(...), pe[:, 1::2] = torch.cos(...): no element of a Tensor is assigned
-            pe = torch.stack([torch.sin(position * div_term), torch.cos(position * div_term)], dim=-1).flatten(1)
+            pe = torch.zeros(max_len, d_model)
+            pe[:, 0::2] = torch.sin(position * div_term)
+            pe[:, 1::2] = torch.cos(position * div_term)
             self.register_buffer("pe", pe.unsqueeze(0))
 
         def forward(self, x):
@@ -169,7 +170,7 @@ def gpt(torch, nn, F):
                 logits, _ = self(idx)
                 logits = logits[:, -1, :] / 0.8
                 v, _ = torch.topk(logits, min(5, logits.size(-1)))
-                logits = torch.where(logits < v[:, [-1]], -float("inf"), logits)  # logits[logits < v[:, [-1]]] = -inf
+                logits[logits < v[:, [-1]]] = -float("inf")
                 _, idx_next = torch.topk(F.softmax(logits, dim=-1), k=1, dim=-1)
                 idx = torch.cat((idx, idx_next), dim=1)
             return idx

@@ -82,10 +82,10 @@ def weights_init(nn):
     def init(m):
         classname = m.__class__.__name__
         if classname.find("Conv") != -1:
-            nn.init.normal_(m.weight, 0.0, 0.1)  # m.weight.data: here an array, which init does not take
+            m.weight.data.normal_(0.0, 0.1)
         elif classname.find("BatchNorm") != -1:
-            nn.init.normal_(m.weight, 1.0, 0.1)
-            nn.init.zeros_(m.bias)
+            nn.init.normal_(m.weight.data, 1.0, 0.1)
+            m.bias.data.fill_(0)
 
     return init
 
@@ -239,13 +239,13 @@ def pixel_cnn(torch, nn, F):
         def __init__(self, mask_type, *args, **kwargs):
             super().__init__(*args, **kwargs)
             assert mask_type in ("A", "B")
+            self.register_buffer("mask", self.weight.data.clone())
             _, _, kH, kW = self.weight.size()
-            # mask[:, :, kH // 2, kW // 2 + (mask_type == "B"):] = 0 and so on: no element of a Tensor is assigned
-            order = torch.arange(kH * kW).view(kH, kW)
-            mask = order < kH * kW // 2 + (mask_type == "B")
-            self.register_buffer("mask", mask.float().expand(self.weight.shape).clone())
+            self.mask.fill_(1)
+            self.mask[:, :, kH // 2, kW // 2 + (mask_type == "B") :] = 0
+            self.mask[:, :, kH // 2 + 1 :] = 0
 
-        def forward(self, x):  # self.weight.data *= self.mask, then super().forward(x)
+        def forward(self, x):  # self.weight.data *= self.mask would be noticed where two calls come before backward
             return F.conv2d(
                 x, self.weight * self.mask, self.bias, self.stride, self.padding, self.dilation, self.groups
             )

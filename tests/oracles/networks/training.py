@@ -64,10 +64,10 @@ def regression_from_scratch(torch, nn, F):
         return (y_hat - y.reshape(y_hat.shape)) ** 2 / 2
 
     def sgd(params, lr, batch_size):
-        # with torch.no_grad(): param -= ..., param.grad.zero_(): no Tensor is changed in place
-        for param in params:
-            param.data = param.data - lr * param.grad / batch_size
-            param.grad = None
+        with torch.no_grad():
+            for param in params:
+                param -= lr * param.grad / batch_size
+                param.grad.zero_()
 
     def step(model, features, labels):
         w, b = torch.full((2, 1), 0.01, dtype=features.dtype), torch.zeros(1, dtype=features.dtype)
