@@ -22,9 +22,9 @@ def network():
     return nn.Sequential(nn.Conv2d(1, 2, 3), nn.Flatten(), nn.Linear(72, 3))
 
 
-def assigned():
-    image = randn(2, 3)
-    image[0] = 1
+def recorded_update():
+    w = randn(2, 3, requires_grad=True)
+    w -= 0.1 * w
 
 
 def without_tape():
@@ -70,7 +70,7 @@ MISTAKES = {
     ),
     "no leaf": (lambda: randn(3).sum().backward(), "make what you differentiate by with requires_grad=True"),
     "no tape": (without_tape, "compute the loss outside of no_grad()"),
-    "assignment": (assigned, "setitem: a Tensor is a value"),
+    "an update outside of no_grad": (recorded_update, "isub: input is a leaf that requires a gradient; put the update"),
     "truth of many": (lambda: bool(randn(2) > 0), "bool: self has shape (2,), wanted a single element; ask .any()"),
     "list of layers": (lambda: nn.Sequential([nn.ReLU(), nn.ReLU()]), "one by one, as in Sequential(*modules)"),
     "dataset for a loader": (lambda: started(DATA), "fit: loader is a Dataset, want its batches: data.Loader("),

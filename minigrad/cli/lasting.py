@@ -42,7 +42,7 @@ class Keeper:
     def _save(self, name, history):
         history.running  # noqa: B018  waits for losses that are on their way, and refuses those that are not finite
         for part, tensor in module_of(self.parts.model).state_dict().items():
-            if not np.isfinite(device.host(tensor.data)).all():
+            if not np.isfinite(device.host(tensor.array)).all():
                 raise NotFinite(f"{part} is not finite after step {history.steps}, so that is not saved")
         self.run.save(name, self.parts, history, self.world)
         if name == "last":

@@ -5,7 +5,6 @@ import numpy as np
 from minigrad_kernels.errors import KindError, ShapeError
 
 from .. import ops
-from ..device import host
 from .checks import check_model, checked, naming_batch
 from .evaluation import evaluation
 from .passes import on_device
@@ -61,7 +60,7 @@ def confusion_matrix(targets, predicted, classes):
 
 def _numbers(name, given, classes):
     """Numbers of classes as an array of int64."""
-    found = host(getattr(given, "data", given)) if hasattr(given, "requires_grad") else np.asarray(given)
+    found = np.asarray(given)
     if found.dtype.kind not in "iu":
         raise KindError(f"confusion_matrix: {name} are {found.dtype}, want integers (the number of the class)")
     if found.ndim != 1:

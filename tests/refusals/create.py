@@ -117,15 +117,20 @@ def data():
         yield f"Parameter: {what}", partial(nn.Parameter, value), TypeError, pattern
         if isinstance(value, np.ndarray):
             leaf = Tensor(np.ones(2, np.float32), requires_grad=True)
-            yield f"Tensor.array: {what}", partial(setattr, leaf, "data", value), TypeError, pattern
+            yield f"Tensor.data: {what}", partial(setattr, leaf, "data", value), TypeError, pattern
     leaf = Tensor(np.ones(2, np.float32), requires_grad=True)
     again = "data is a Tensor already; use it as it is"
     yield "Tensor: a Tensor", partial(Tensor, X), TypeError, again
     yield "Tensor: sizes", partial(Tensor, 2, 3), TypeError, "requires_grad is 3.*minigrad.empty"
     yield "Tensor: integers with a gradient", partial(Tensor, [1, 2], True), TypeError, "wants floating elements"
-    yield "Tensor.array: a list", partial(setattr, leaf, "data", [1.0]), TypeError, "data: got a list, wanted an array"
+    yield (
+        "Tensor.data: a list",
+        partial(setattr, leaf, "data", [1.0]),
+        TypeError,
+        "data: got a list, wanted a Tensor or an array",
+    )
     whole = "data: elements are int64, but self requires a gradient: wanted floating"
-    yield "Tensor.array: integers", partial(setattr, leaf, "data", np.ones(2, int)), TypeError, whole
+    yield "Tensor.data: integers", partial(setattr, leaf, "data", np.ones(2, int)), TypeError, whole
 
 
 FILLED = [name for name in nn.init.__all__ if name != "calculate_gain"]
