@@ -21,14 +21,6 @@ TAKEN = {
 }
 
 PROGRAMS = {
-    "a linear model": """
-for _ in range(5):
-    ((w * x).sum(1) - 1).pow(2).mean().backward()
-    with lib.no_grad():
-        w -= 0.1 * w.grad
-        w.grad.zero_()
-found = [w]
-""",
     "by way of data": """
 ((w * x) ** 2).sum().backward()
 w.data -= 0.01 * w.grad.data
@@ -46,15 +38,6 @@ for _ in range(3):
     average.mul_(0.9).add_(w.detach(), alpha=0.1)
     mean.copy_(0.9 * mean + 0.1 * x.mean(0))
 found = [average, mean]
-""",
-    "sums and counts of an epoch": """
-total, hits, table = 0.0, 0, lib.zeros(4, 4, dtype=lib.int64)
-for row in x:
-    total += (row * w).sum().detach()
-    hits += (row > 0).sum()
-    table[row.argmax(), row.argmin()] += 1
-total /= len(x)
-found = [total, hits, table]
 """,
     "a residual, and a loss that is added up": """
 y, loss = w * x, lib.zeros(())
