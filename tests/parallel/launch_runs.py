@@ -1,4 +1,4 @@
-"""What the tests of `minigrad launch` share: scripts for ranks, launches that leave nothing behind, who still runs."""
+"""What tests that start ranks share: programs, launches that leave nothing behind, scripts for ranks, who still runs."""
 
 import contextlib
 import json
@@ -9,9 +9,13 @@ import sys
 import time
 from pathlib import Path
 
+import pytest
+
 from tests.cli_runs import environment
 
+MPIEXEC = Path(sys.executable).with_name("mpiexec")
 LAUNCH = [sys.executable, "-m", "minigrad", "launch"]
+HOST = os.uname().nodename
 
 BEGIN = """
 import json, os, signal, sys, time
@@ -27,6 +31,23 @@ note(f"{attempt}-{rank}", record)
 """
 
 
+def started(*words, cwd=None, **variables):
+    """A program, in a session of its own, with its output to be read."""
+    options = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True, "start_new_session": True}
+    return subprocess.Popen([*map(str, words)], cwd=cwd, env=environment() | variables, **options)
+
+
+def finished(process, seconds=240):
+    """(exit code, stdout, stderr), once it has ended; it is killed if it does not."""
+    try:
+        out, err = process.communicate(timeout=seconds)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        out, err = process.communicate()
+        pytest.fail(f"not done after {seconds} s:\n{out}\n{err}")
+    return process.returncode, out, err
+
+
 def script(folder, body, before=""):
     """A script for ranks: after `before`, a piece of code, each notes in the folder who it is, then does `body`."""
     path = Path(folder) / "script.py"
@@ -34,44 +55,34 @@ def script(folder, body, before=""):
     return [str(path), str(folder)]
 
 
-def records(folder, attempt):
-    """{rank: what it noted} of an attempt."""
-    found = {}
-    for path in Path(folder).glob(f"{attempt}-*"):
-        if path.suffix != ".part":
-            found[int(path.name.split("-")[1])] = json.loads(path.read_text())
-    return found
+def records(folder, attempt, ranks=0):
+    """{rank: what it noted} of an attempt, once so many ranks have."""
+    paths = lambda: [path for path in Path(folder).glob(f"{attempt}-*") if path.suffix != ".part"]
+    assert wait_for(lambda: len(paths()) >= ranks), f"attempt {attempt} has not begun"
+    return {int(path.name.split("-")[1]): json.loads(path.read_text()) for path in paths()}
 
 
-def launch(folder, *arguments, seconds=60):
+def launch(folder, *arguments):
     """Run to the end: (exit code, stdout, stderr)."""
     with launched(folder, *arguments) as head:
-        out, err = head.communicate(timeout=seconds)
-    return head.returncode, out, err
+        return finished(head, 60)
 
 
 @contextlib.contextmanager
 def launched(folder, *arguments):
-    """A launch that runs; at the end it is killed, and so is what it left, which fails the test."""
-    command = [*LAUNCH, *map(str, arguments)]
-    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
-    with subprocess.Popen(command, cwd=folder, env=environment(), start_new_session=True, **pipes) as head:
+    """A launch that runs in a folder; at the end it is killed, and so is what it left, which fails the test."""
+    with started(*LAUNCH, *arguments, cwd=folder) as head:
         try:
             yield head
         finally:
             if head.poll() is None:
                 head.kill()
-            left = gone_or_killed(processes(folder))
+            notes = [note for attempt in range(10) for note in records(folder, attempt).values()]
+            left = gone_or_killed({note[name] for note in notes for name in ("pid", "parent")})
     assert not left, f"still running: {left}"
 
 
-def processes(folder):
-    """The processes of all ranks and of their parents that were noted in the folder."""
-    notes = [note for attempt in range(10) for note in records(folder, attempt).values()]
-    return {note[name] for note in notes for name in ("pid", "parent")}
-
-
-def gone_or_killed(pids, seconds=5):
+def gone_or_killed(pids, seconds=10):
     """Those that have not ended after so many seconds; they are killed."""
     wait_for(lambda: not any(map(alive, pids)), seconds)
     left = [pid for pid in pids if alive(pid)]
@@ -95,9 +106,3 @@ def wait_for(condition, seconds=20):
     while not (value := condition()) and time.monotonic() < deadline:
         time.sleep(0.05)
     return value
-
-
-def started(folder, attempt, ranks):
-    """The notes of all ranks of an attempt, once they are there."""
-    assert wait_for(lambda: len(records(folder, attempt)) == ranks), f"attempt {attempt} has not begun"
-    return records(folder, attempt)

@@ -8,30 +8,28 @@ import numpy as np
 import pytest
 
 import minigrad
-from minigrad import Tensor, data, device, nn, optim
+from minigrad import Tensor, data, deterministic, device, nn, optim
 from minigrad.graph import CaptureError, capture
 from minigrad.nn import functional as F
 from minigrad.parallel import DataParallel, ShardedOptimizer
-from minigrad.parallel.communicator import Communicator
 from minigrad.parallel.errors import CommunicationError
 from minigrad.parallel.local import LocalTransport, run_local
 from minigrad.parallel.rank import FAILED
 from minigrad.train import fit
-
-from .nccl_ranks import calls, machine, own_gpu
-from .standin.nccl import state
+from tests.parallel.nccl_ranks import calls, machine, names, own_gpu, world_of_one
+from tests.standin.nccl import state
 
 pytestmark = pytest.mark.deep
 
 assert machine  # a fixture
 
 
-def trained(world, wrap, order):
-    """(losses, weights) of a rank after some steps."""
+def trained(world, wrap, mode):
+    """(losses, weights) of a rank after some steps; gradients travel in several buckets while backward goes on."""
     place = f"cuda:{world.rank}"
-    with device.place(place).active():
+    with device.place(place).active(), deterministic(mode):
         model = nn.Sequential(nn.Linear(4, 6), nn.ReLU(), nn.Dropout(0.5), nn.Linear(6, 2)).to(place)
-        model = DataParallel(model, world, bucket_bytes=64, order=order)
+        model = DataParallel(model, world, bucket_bytes=64)
         optimizer = optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
 
         @wrap
@@ -49,16 +47,19 @@ def trained(world, wrap, order):
         return losses, [parameter.detach().numpy().tobytes() for parameter in model.parameters()]
 
 
-@pytest.mark.parametrize("order", ["fixed", "native"])
-def test_ranks_average_their_gradients_within_the_graph(machine, order):
-    eager = run_local(trained, 2, lambda function: function, order)
+@pytest.mark.parametrize("mode", [True, False])
+def test_ranks_average_their_gradients_within_the_graph(machine, monkeypatch, mode):
+    eager = run_local(trained, 2, lambda function: function, mode)
+    wanted = "allGather" if mode else "allReduce"
+    assert names(machine).count(wanted) >= 4
     before = len(machine.launches)
-    replayed = run_local(trained, 2, capture, order)
+    replayed = run_local(trained, 2, capture, mode)
     assert eager == replayed and replayed[0][1] == replayed[1][1] and replayed[0][0] != replayed[1][0]
     assert len(machine.graph_launches) == 6  # each rank's: the captured step and two more
     assert len(machine.launches) - before < before
-    wanted = "allReduce" if order == "native" else "allGather"
     assert wanted in machine.graph_launches[0].names
+    monkeypatch.setattr(LocalTransport, "backend", "host")
+    assert run_local(trained, 2, lambda function: function, mode) == eager
 
 
 def fitted(world, eager, shards, zero, options):
@@ -79,7 +80,6 @@ def fitted(world, eager, shards, zero, options):
         return rows, [parameter.detach().numpy().tobytes() for parameter in model.parameters()]
 
 
-@pytest.mark.deep
 @pytest.mark.parametrize(
     "shards, zero, options",
     [(2, None, {}), (4, None, {"accumulate": 2}), (2, True, {"clip": 0.1}), (2, False, {"precision": "float16"})],
@@ -96,11 +96,18 @@ def test_fit_on_ranks_by_graphs_trains_as_without(machine, shards, zero, options
 # ---- what NCCL does not see ------------------------------------------------------------------------------------------
 
 
-def reducing(world, x):
-    """A captured sum over ranks, in a cycle of references as the replay of fit is."""
-    step = capture(lambda batch: world.all_reduce(x, order="native", label="w") * 0, device=f"cuda:{world.rank}")
-    step.itself = step
-    return step
+def reducing(world, x, times=4):
+    """(a captured sum over ranks, its batch), called so often; it is in a cycle of references, as the replay of fit."""
+
+    @capture(device=f"cuda:{world.rank}")
+    def step(batch):
+        with deterministic(False):
+            return world.all_reduce(x, label="w") * 0
+
+    step.itself, batch = step, Tensor(own_gpu(world)(np.ones(2)))
+    for _ in range(times):
+        step(batch)
+    return step, batch
 
 
 def test_ranks_agree_where_one_replays_and_another_does_not(machine):
@@ -108,9 +115,8 @@ def test_ranks_agree_where_one_replays_and_another_does_not(machine):
 
     def run(world):
         x, y = (own_gpu(world)(np.ones(4, np.float32)) for _ in "xy")
-        step = reducing(world, x)
-        for size in (2, 2, 2, 2, 1 if world.rank == 0 else 2):
-            step(Tensor(own_gpu(world)(np.ones(size))))
+        step, batch = reducing(world, x)
+        step(batch[:1] if world.rank == 0 else batch)
         world.broadcast(y, label="after")
         return device.host(x).tolist()
 
@@ -121,19 +127,18 @@ def test_collectives_of_a_graph_stand_in_one_order_with_others(machine):
     """A graph waits for what NCCL's stream was told before, and that stream for the graph, whoever launches it."""
     import cupy
 
-    world, x = Communicator(LocalTransport()), device.move(np.ones(3, np.float32), "cuda:0")
-    step, batch = reducing(world, x), Tensor(device.move(np.ones(2), "cuda:0"))
+    world, x = world_of_one()
     beside, other = (cupy.cuda.Stream(non_blocking=True) for _ in range(2))
-    for _ in range(3):
-        step(batch)
+    step, batch = reducing(world, x, 3)
     cupy.cuda.Device(0).synchronize()
     world.collectives(x)._watch.add = lambda work: None  # nobody else asks the events
-    world.all_reduce(x, order="native", label="w", asynchronous=True)  # and nobody waits for it
+    summed = deterministic(False)(world.all_reduce)
+    summed(x, label="w", asynchronous=True)  # and nobody waits for it
     with beside:
         step(batch)
     with other:
-        world.all_reduce(x, order="native", label="w", asynchronous=True)
-        world.all_reduce(x, order="native", label="w").get()
+        summed(x, label="w", asynchronous=True)
+        summed(x, label="w").get()
     del world.collectives(x)._watch.add
     world.close()
 
@@ -154,46 +159,37 @@ def test_what_goes_by_way_of_the_host_is_not_captured(machine):
 
 def test_a_group_ends_though_graphs_captured_it(machine):
     """NCCL waits for all of them, so they are reset; their functions would begin anew."""
-
-    def run(world):
-        step, batch = reducing(world, own_gpu(world)(np.ones(4, np.float32))), Tensor(own_gpu(world)(np.ones(2)))
-        for _ in range(4):
-            step(batch)
-        return step, batch
-
     before = time.monotonic()
-    steps = run_local(run, 2)
-    assert time.monotonic() - before < 5 and [calls(machine, rank)[-1].name for rank in (0, 1)] == ["destroy"] * 2
+    steps = run_local(lambda world: reducing(world, own_gpu(world)(np.ones(4, np.float32))), 2)
+    assert time.monotonic() - before < 5 and [names(machine, rank)[-1] for rank in (0, 1)] == ["destroy"] * 2
+    step, batch = steps[1]
     with pytest.raises(CommunicationError, match="the group of GPUs has ended"):
-        steps[1][0](steps[1][1])
+        step(batch)
 
 
 def test_a_group_that_does_not_end_is_left_in_time(machine):
     """As where somebody else captured a collective."""
     import cupy
 
-    world, x = Communicator(LocalTransport(), timeout=0.3), device.move(np.ones(3, np.float32), "cuda:0")
-    world.all_reduce(x, order="native")
-    with cupy.cuda.Stream(non_blocking=True) as stream:
+    world, x = world_of_one(timeout=0.3)
+    with cupy.cuda.Stream(non_blocking=True) as stream, deterministic(False):
         stream.begin_capture()
-        world.all_reduce(x, order="native")
+        world.all_reduce(x)
         graph = stream.end_capture()
     before = time.monotonic()
     world.close()
-    assert time.monotonic() - before < 5 and "destroy" not in [call.name for call in calls(machine)]
+    assert time.monotonic() - before < 5 and "destroy" not in names(machine)
     del graph
-    while [call.name for call in calls(machine)][-1] != "destroy" and time.monotonic() < before + 9:
+    while names(machine)[-1] != "destroy" and time.monotonic() < before + 9:
         time.sleep(0.01)
-    assert [call.name for call in calls(machine)][-1] == "destroy"
+    assert names(machine)[-1] == "destroy"
 
 
 def test_a_replay_that_is_late_ends_the_process(machine, monkeypatch, capsys):
     codes, ended = [], threading.Event()
     monkeypatch.setattr(os, "_exit", lambda code: (codes.append(code), ended.set()))
-    world, x = Communicator(LocalTransport(), timeout=0.5), device.move(np.ones(3, np.float32), "cuda:0")
-    step, batch = reducing(world, x), Tensor(device.move(np.ones(2), "cuda:0"))
-    for _ in range(4):
-        step(batch)
+    world, x = world_of_one(timeout=0.5)
+    step, batch = reducing(world, x)
     world.collectives(x)._watch.drain()
     state(machine).absent = True
     step(batch)

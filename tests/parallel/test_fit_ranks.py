@@ -1,0 +1,146 @@
+"""fit and evaluate on ranks: what one rank computes, on each of them. Refusals stand in tests/refusals/ranks.py."""
+
+import numpy as np
+import pytest
+
+import minigrad
+from minigrad import data, optim
+from minigrad.errors import OutOfMemory, StateError
+from minigrad.nn import functional as F
+from minigrad.parallel import DataParallel, ShardedOptimizer, Shards
+from minigrad.train import Callback, evaluate, fit
+from tests.parallel_runs import bits, on_ranks, outcomes
+from tests.small_training import images, network
+
+FIGURES = ("epoch", "step", "lr", "loss", "accuracy", "test_loss", "test_accuracy")
+
+
+def loader(sampler, count=44, batch_size=12):
+    return data.Loader(images(count), batch_size, True, transform=data.PadCrop(1), prefetch=0, sampler=sampler)
+
+
+def trained(world, shards=4, zero=None, **options):
+    """(figures of all rows, bits) on one rank; without a world, of a network without DataParallel."""
+    model = network(1, dropout=0.2)
+    if world is not None:
+        model = DataParallel(model, world, shards=shards)
+    optimizer = optim.Adam(model.parameters(), lr=0.01)
+    if zero is not None:
+        optimizer = ShardedOptimizer(optimizer, model, zero)
+    test = data.Loader(images(21, 1), 4, prefetch=0)
+    history = fit(model, loader(getattr(model, "sampler", None)), optimizer, 2, test=test, **options)
+    return [[row.get(name) for name in FIGURES] for row in history], bits(model, optimizer)
+
+
+@pytest.mark.parametrize("options", [{}, {"accumulate": 3}, {"clip": 0.1}], ids=["plain", "accumulate", "clip"])
+def test_all_ranks_have_the_history_and_the_bits_of_one(options):
+    run = lambda world, zero: trained(world, zero=zero, **options)
+    (wanted,) = on_ranks(run, 1, None)
+    rows, _ = wanted
+    assert len(rows) == 2 and rows[1][1] == (4 if "accumulate" in options else 8) and rows[1][3] < rows[0][3]
+    for size, zero in ((2, None), (4, True), *([] if "clip" in options else [(2, False)])):
+        assert on_ranks(run, size, zero) == [wanted] * size, (size, zero)
+
+
+def test_one_rank_with_one_shard_trains_as_a_network_without_data_parallel():
+    (found,) = on_ranks(trained, 1, 1)
+    assert found[0] == trained(None)[0]
+
+
+def test_accumulation_gives_the_update_of_the_one_large_batch():
+    """Each of the small batches is cut into shards, and each shard's loss counts by its images."""
+
+    def run(world, batch_size, accumulate):
+        model = DataParallel(network().to("float64"), world, shards=2)
+        batches = data.Loader(images(20), batch_size, prefetch=0, sampler=model.sampler)
+        wide = [Shards([(x.to("float64"), y) for x, y in batch], batch.total) for batch in batches]
+        fit(model, wide, optim.SGD(model.parameters(), lr=0.1), 1, accumulate=accumulate)
+        return np.concatenate([p.detach().numpy().reshape(-1) for p in model.parameters()])
+
+    large, _ = on_ranks(run, 2, 20, 1)
+    for small in on_ranks(run, 2, 7, 3):
+        np.testing.assert_allclose(small, large, rtol=1e-9, atol=1e-12)
+
+
+@pytest.mark.parametrize("count", [3, 8])
+def test_evaluation_is_shared_and_gives_the_numbers_of_one(count):
+    """Of fewer batches than ranks, and of rounds with and without a rest."""
+
+    def run(world):
+        model, seen = DataParallel(network(1), world, shards=4), []
+        model.module.register_forward_hook(lambda layer, inputs, out: seen.append(out.shape[0]))
+        return evaluate(model, data.Loader(images(4 * count - 1, 1), 4, prefetch=0)), len(seen), model.training
+
+    alone = evaluate(network(1), data.Loader(images(4 * count - 1, 1), 4))
+    for size in (1, 2, 4):
+        found = on_ranks(run, size)
+        assert [numbers for numbers, _, _ in found] == [alone] * size and all(training for *_, training in found)
+        assert [n for _, n, _ in found] == [len(range(rank, count, size)) for rank in range(size)]
+
+
+class Stop(Callback):
+    """Stops when it is asked for the nth time; on one rank alone."""
+
+    def __init__(self, times, own):
+        self.left, self.own = times, own
+
+    def stop(self, history):
+        self.left -= 1
+        return self.own and self.left == 0
+
+
+@pytest.mark.parametrize("rank", [0, 1])
+@pytest.mark.parametrize("times, rows", [(3, 0), (5, 0), (9, 1)], ids=["a step", "an evaluation", "a later step"])
+def test_all_stop_where_one_wants_to(rank, times, rows):
+    """An epoch has 4 steps; after them a rank is asked in each round of the evaluation, of which there are 3."""
+    run = lambda world: trained(world, callbacks=[Stop(times, world.rank == rank)])
+    first, second = on_ranks(run, 2)
+    assert first == second and len(first[0]) == rows
+
+
+def test_a_loss_that_is_not_finite_is_the_same_error_everywhere():
+    def run(world):
+        model, calls = DataParallel(network(), world, shards=4), []
+        before = bits(model)
+
+        def loss(scores, labels):
+            calls.append(len(labels))
+            return F.cross_entropy(scores, labels) * (float("nan") if world.rank == len(calls) == 1 else 1.0)
+
+        with pytest.raises(StateError) as caught:
+            fit(model, loader(model.sampler), optim.SGD(model.parameters(), lr=0.1), 1, loss=loss)
+        return str(caught.value), bits(model) == before, all(p.grad is None for p in model.parameters())
+
+    message = "fit: the loss is nan at step 1; lower the learning rate or clip the gradient (epoch 1)"
+    assert on_ranks(run, 2) == [(message, True, True)] * 2
+
+
+def test_no_memory_says_how_large_the_batch_was():
+    def run(world):
+        model = DataParallel(network(), world, shards=4)
+
+        def loss(scores, labels):
+            raise OutOfMemory("none left")
+
+        fit(model, loader(model.sampler), optim.SGD(model.parameters(), lr=0.1), 1, loss=loss)
+
+    for error in outcomes(run, 2):
+        with pytest.raises(OutOfMemory, match="fit: none left; a batch had 12 images, try 6"):
+            raise error
+
+
+def test_dropout_goes_on_where_a_run_was_left():
+    """The generator of a rank counts updates, so its state resumes masks on any number of ranks."""
+
+    def run(world, epochs, state):
+        generator = minigrad.device.generator()
+        model = DataParallel(network(1, dropout=0.5), world, shards=4)
+        if state is not None:
+            generator.set_state(state)
+        fit(model, loader(model.sampler), optim.SGD(model.parameters(), lr=0.0), epochs)
+        return generator.get_state()
+
+    (whole,) = on_ranks(run, 1, 2, None)
+    half = on_ranks(run, 2, 1, None)
+    assert half[0] == half[1] and half[0]["step"] == 4
+    assert on_ranks(run, 4, 1, half[0]) == [whole] * 4
