@@ -1,15 +1,12 @@
-"""What tests that start ranks share: programs, launches that leave nothing behind, scripts for ranks, who still runs."""
+"""What tests that start ranks share: programs, scripts for ranks, launches that leave nothing behind."""
 
 import contextlib
-import json
 import os
 import signal
 import subprocess
 import sys
 import time
 from pathlib import Path
-
-import pytest
 
 from tests.cli_runs import environment
 
@@ -18,16 +15,12 @@ LAUNCH = [sys.executable, "-m", "minigrad", "launch"]
 HOST = os.uname().nodename
 
 BEGIN = """
-import json, os, signal, sys, time
+import os, signal, sys, time
 rank, attempt, folder = int(os.environ["PMI_RANK"]), int(os.environ["MINIGRAD_ATTEMPT"]), sys.argv[1]
-record = {"pid": os.getpid(), "parent": os.getppid(), "environment": dict(os.environ)}
-def note(name, value):
-    with open(f"{folder}/{name}.part", "w") as file:
-        json.dump(value, file)
-    os.replace(f"{folder}/{name}.part", f"{folder}/{name}")
+note = lambda name: open(f"{folder}/{name}", "w").close()
 """
 END = """
-note(f"{attempt}-{rank}", record)
+note(f"{attempt}-{rank}-{os.getpid()}-{os.getppid()}")
 """
 
 
@@ -41,10 +34,8 @@ def finished(process, seconds=240):
     """(exit code, stdout, stderr), once it has ended; it is killed if it does not."""
     try:
         out, err = process.communicate(timeout=seconds)
-    except subprocess.TimeoutExpired:
+    finally:
         process.kill()
-        out, err = process.communicate()
-        pytest.fail(f"not done after {seconds} s:\n{out}\n{err}")
     return process.returncode, out, err
 
 
@@ -55,11 +46,11 @@ def script(folder, body, before=""):
     return [str(path), str(folder)]
 
 
-def records(folder, attempt, ranks=0):
-    """{rank: what it noted} of an attempt, once so many ranks have."""
-    paths = lambda: [path for path in Path(folder).glob(f"{attempt}-*") if path.suffix != ".part"]
-    assert wait_for(lambda: len(paths()) >= ranks), f"attempt {attempt} has not begun"
-    return {int(path.name.split("-")[1]): json.loads(path.read_text()) for path in paths()}
+def pids(folder, attempt="*", ranks=0):
+    """[(process, its parent)] of the ranks of an attempt, in their order, once so many have begun."""
+    names = lambda: sorted(path.name for path in Path(folder).glob(f"{attempt}-*-*-*"))
+    assert wait_for(lambda: len(names()) >= ranks), f"attempt {attempt} has not begun"
+    return [tuple(map(int, name.split("-")[2:])) for name in names()]
 
 
 def launch(folder, *arguments):
@@ -77,19 +68,18 @@ def launched(folder, *arguments):
         finally:
             if head.poll() is None:
                 head.kill()
-            notes = [note for attempt in range(10) for note in records(folder, attempt).values()]
-            left = gone_or_killed({note[name] for note in notes for name in ("pid", "parent")})
+            left = gone_or_killed(folder)
     assert not left, f"still running: {left}"
 
 
-def gone_or_killed(pids, seconds=10):
-    """Those that have not ended after so many seconds; they are killed."""
-    wait_for(lambda: not any(map(alive, pids)), seconds)
-    left = [pid for pid in pids if alive(pid)]
-    for pid in left:
+def gone_or_killed(folder, seconds=10):
+    """The processes of ranks and their parents that have not ended after so many seconds; they are killed."""
+    left = lambda: [pid for pair in pids(folder) for pid in pair if alive(pid)]
+    wait_for(lambda: not left(), seconds)
+    for pid in (found := left()):
         with contextlib.suppress(ProcessLookupError):
             os.kill(pid, signal.SIGKILL)
-    return left
+    return found
 
 
 def alive(pid):

@@ -10,7 +10,6 @@ import pytest
 import minigrad
 from minigrad import Tensor, data, deterministic, device, nn, optim
 from minigrad.graph import CaptureError, capture
-from minigrad.nn import functional as F
 from minigrad.parallel import DataParallel, ShardedOptimizer
 from minigrad.parallel.errors import CommunicationError
 from minigrad.parallel.local import LocalTransport, run_local
@@ -24,49 +23,11 @@ pytestmark = pytest.mark.deep
 assert machine  # a fixture
 
 
-def trained(world, wrap, mode):
-    """(losses, weights) of a rank after some steps; gradients travel in several buckets while backward goes on."""
-    place = f"cuda:{world.rank}"
-    with device.place(place).active(), deterministic(mode):
-        model = nn.Sequential(nn.Linear(4, 6), nn.ReLU(), nn.Dropout(0.5), nn.Linear(6, 2)).to(place)
-        model = DataParallel(model, world, bucket_bytes=64)
-        optimizer = optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
-
-        @wrap
-        def step(x, y):
-            optimizer.zero_grad()
-            loss = F.cross_entropy(model(x), y)
-            loss.backward()
-            optimizer.step()
-            return loss
-
-        rng, losses = np.random.default_rng(world.rank), []
-        for _ in range(5):
-            x, y = rng.standard_normal((2, 4)).astype(np.float32), rng.integers(0, 2, 2)
-            losses.append(step(Tensor(x).to(place), Tensor(y).to(place)).item())
-        return losses, [parameter.detach().numpy().tobytes() for parameter in model.parameters()]
-
-
-@pytest.mark.parametrize("mode", [True, False])
-def test_ranks_average_their_gradients_within_the_graph(machine, monkeypatch, mode):
-    eager = run_local(trained, 2, lambda function: function, mode)
-    wanted = "allGather" if mode else "allReduce"
-    assert names(machine).count(wanted) >= 4
-    before = len(machine.launches)
-    replayed = run_local(trained, 2, capture, mode)
-    assert eager == replayed and replayed[0][1] == replayed[1][1] and replayed[0][0] != replayed[1][0]
-    assert len(machine.graph_launches) == 6  # each rank's: the captured step and two more
-    assert len(machine.launches) - before < before
-    assert wanted in machine.graph_launches[0].names
-    monkeypatch.setattr(LocalTransport, "backend", "host")
-    assert run_local(trained, 2, lambda function: function, mode) == eager
-
-
-def fitted(world, eager, shards, zero, options):
-    """(rows, weights) of a training by fit on a rank."""
+def fitted(world, eager, mode, shards, zero, options):
+    """(rows, weights) of a training on a rank; gradients travel in several buckets while backward goes on."""
     place, rng = f"cuda:{world.rank}", np.random.default_rng(0)
     images = data.Dataset(rng.integers(0, 256, (16, 1, 2, 2), np.uint8), rng.integers(0, 3, 16), tuple("abc"))
-    with device.place(place).active():
+    with device.place(place).active(), deterministic(mode):
         minigrad.manual_seed(0)
         model = nn.Sequential(nn.Flatten(), nn.Linear(4, 5), nn.ReLU(), nn.Dropout(0.3), nn.Linear(5, 3)).to(place)
         model = DataParallel(model, world, shards=shards, bucket_bytes=64)
@@ -80,17 +41,29 @@ def fitted(world, eager, shards, zero, options):
         return rows, [parameter.detach().numpy().tobytes() for parameter in model.parameters()]
 
 
-@pytest.mark.parametrize(
-    "shards, zero, options",
-    [(2, None, {}), (4, None, {"accumulate": 2}), (2, True, {"clip": 0.1}), (2, False, {"precision": "float16"})],
-    ids=["a shard each", "two each", "divided state", "divided gradients"],
-)
-def test_fit_on_ranks_by_graphs_trains_as_without(machine, shards, zero, options):
-    eager = run_local(fitted, 2, True, shards, zero, options)
+FITS = {  # deterministic, shards, how the optimiser is divided, options of fit
+    "a shard each": (True, 2, None, {}),
+    "NCCL's sums": (False, 2, None, {}),
+    "two each": (True, 4, None, {"accumulate": 2}),
+    "divided state": (True, 2, True, {"clip": 0.1}),
+    "divided gradients": (True, 2, False, {"precision": "float16"}),
+}
+
+
+@pytest.mark.parametrize("name", FITS)
+def test_ranks_train_by_graphs_as_without_and_as_by_way_of_the_host(machine, monkeypatch, name):
+    mode, _, zero, options = case = FITS[name]
+    eager = run_local(fitted, 2, True, *case)
+    before, wanted = len(machine.launches), "allGather" if mode else "allReduce"
     assert not machine.graph_launches
-    replayed = run_local(fitted, 2, False, shards, zero, options)
+    assert names(machine).count(wanted) > 8 // options.get("accumulate", 1), "several buckets an update"
+    replayed = run_local(fitted, 2, False, *case)
     assert eager == replayed and replayed[0] == replayed[1]
-    assert machine.graph_launches
+    assert any(wanted in launch.names for launch in machine.graph_launches)
+    assert len(machine.launches) - before < before, "fewer kernels are launched one by one"
+    if not options:
+        monkeypatch.setattr(LocalTransport, "backend", "host")
+        assert run_local(fitted, 2, True, *case) == eager
 
 
 # ---- what NCCL does not see ------------------------------------------------------------------------------------------

@@ -11,37 +11,37 @@ from minigrad.cli import main
 from minigrad.errors import MinigradError
 from minigrad.parallel import ShardSampler, mpi
 from minigrad.parallel.launch import _blame, fitting
-from tests.parallel.launch_runs import HOST, gone_or_killed, launch, launched, records, script, wait_for
+from tests.parallel.launch_runs import HOST, gone_or_killed, launch, launched, pids, script, wait_for
 
-FOREVER = "time.sleep(120)\n"
+FOREVER, ALIVE = "time.sleep(120)\n", "while True: time.sleep(1)\n"
 
 
-def test_ranks_are_told_who_they_are_and_rank_0_alone_prints(tmp_path):
-    body = """
-print("rank", rank, sys.argv[2:], __name__, sys.path[0] == folder)
+BODY = """
+job = os.environ["MINIGRAD_JOB"]
+print(rank, attempt, os.environ["MINIGRAD_TIMEOUT"], job, sys.argv[2:], __name__, sys.path[0] == folder)
 print("=" * 20)
 print(f"error of {rank}", file=sys.stderr)
-log = f"{folder}/launch-logs/{os.environ['MINIGRAD_JOB']}/attempt-{attempt}/rank-1.log"
+log = f"{folder}/launch-logs/{job}/attempt-{attempt}/rank-1.log"
 while not os.path.exists(log) or "error of 1" not in open(log).read():  # else rank 1 might be ended before
     time.sleep(0.01)
 if attempt == 0:
     sys.exit("in words") if rank else time.sleep(120)
 """
-    code, out, err = launch(tmp_path, "-n", 2, "--timeout", 7, *script(tmp_path, body), "-n", "5")
-    said = ["rank 0 ['-n', '5'] __main__ True", "=" * 20]
-    assert code == 0 and [line for line in out.splitlines() if line] == 2 * said
+
+
+def test_ranks_are_told_who_they_are_and_rank_0_alone_prints(tmp_path):
+    code, out, err = launch(tmp_path, "-n", 2, "--timeout", 7, *script(tmp_path, BODY), "-n", "5")
+    (logs,) = tmp_path.glob("launch-logs/*")
+    said = lambda rank, attempt: f"{rank} {attempt} 7 {logs.name} ['-n', '5'] __main__ True"
+    assert code == 0 and [line for line in out.splitlines() if line] == [said(0, 0), "=" * 20, said(0, 1), "=" * 20]
     first, line, second = err.splitlines()
     assert first == second == "error of 0"
     assert line.startswith(f"launch: attempt 0: rank 1 on {HOST}: exited with code 1 (in words) after ")
-    (logs,) = tmp_path.glob("launch-logs/*")
     assert line.endswith(f"s; starting again (1 of 3 restarts); logs: {logs}/attempt-0")
-    for folder in (logs / "attempt-0", logs / "attempt-1"):
-        words = (folder / "rank-1.log").read_text().splitlines()
-        assert words[0] == said[0].replace("rank 0", "rank 1") and "error of 1" in words
-        assert not (folder / "rank-0.log").exists()
-    notes = [records(tmp_path, attempt)[rank]["environment"] for attempt in (0, 1) for rank in (0, 1)]
-    assert [note["MINIGRAD_ATTEMPT"] for note in notes] == ["0", "0", "1", "1"]
-    assert {note["MINIGRAD_TIMEOUT"] for note in notes} == {"7"} and len({note["MINIGRAD_JOB"] for note in notes}) == 1
+    for attempt in (0, 1):
+        words = (logs / f"attempt-{attempt}/rank-1.log").read_text().splitlines()
+        assert words[0] == said(1, attempt) and "error of 1" in words
+    assert not [*logs.rglob("rank-0.log")]
 
 
 def test_restarts_are_used_up_and_a_second_job_with_the_same_logs_keeps_them(tmp_path):
@@ -51,7 +51,7 @@ def test_restarts_are_used_up_and_a_second_job_with_the_same_logs_keeps_them(tmp
         assert found == 1 and f"attempt {restarts}: rank 1 on {HOST}: exited with code {code}" in err
         assert "no restarts are left" in err and err.count("(1 of 1 restarts)") == restarts
     assert (tmp_path / "logs/attempt-0/rank-1.log").read_text() == "code 3\ncode 5\n"
-    assert len(records(tmp_path, 1)) == 2 and not records(tmp_path, 2)
+    assert len(pids(tmp_path, 1)) == 2 and not pids(tmp_path, 2)
 
 
 HERE = {"pid": 1, "host": "a"}
@@ -100,84 +100,39 @@ def test_only_sizes_that_the_sampler_takes_are_chosen():
                 assert fitting(ranks, places, least) == (size if least <= size else None)
 
 
-@pytest.fixture
-def hosts(tmp_path, monkeypatch):
-    """Makes mpiexec reach hosts by a program that runs commands here, unless a file says that the host is gone."""
-    ssh = tmp_path / "reach"
-    ssh.write_text(f"""#!/bin/sh
+REACH = """#!/bin/sh
 while [ "$1" = -x ] || [ "$1" = -q ]; do shift; done
 host=$1; shift
-[ -e "{tmp_path}/gone-$host" ] && exit 255
+[ -e "$GONE-$host" ] && exit 255
 exec sh -c "$*"
-""")
-    ssh.chmod(0o755)
-    monkeypatch.setenv("HYDRA_LAUNCHER", "ssh")
-    monkeypatch.setenv("HYDRA_LAUNCHER_EXEC", str(ssh))
-    return tmp_path
+"""
 
 
 @pytest.mark.parametrize("options, ranks", [([], 4), (["--min-ranks", 1], 2)])
-def test_a_host_that_is_gone_is_waited_for_or_done_without(hosts, options, ranks):
-    body = """
-if attempt == 0:
-    if rank == 3:
-        open(f"{folder}/gone-127.0.0.3", "w").close()
-        sys.exit(3)
-    time.sleep(120)
-"""
-    words = ["--hosts", "127.0.0.2:2,127.0.0.3:2", *options, *script(hosts, body)]
-    with launched(hosts, *words) as head:
+def test_a_host_that_is_gone_is_waited_for_or_done_without(tmp_path, monkeypatch, options, ranks):
+    """mpiexec reaches hosts by a program that runs commands here, unless a file says that the host is gone."""
+    (tmp_path / "reach").write_text(REACH)
+    (tmp_path / "reach").chmod(0o755)
+    variables = {"HYDRA_LAUNCHER": "ssh", "HYDRA_LAUNCHER_EXEC": tmp_path / "reach", "GONE": tmp_path / "gone"}
+    for name, value in variables.items():
+        monkeypatch.setenv(name, str(value))
+    body = f"if attempt == 0:\n    rank == 3 and (note('gone-127.0.0.3'), sys.exit(3))\n    {FOREVER}"
+    with launched(tmp_path, "--hosts", "127.0.0.2:2,127.0.0.3:2", *options, *script(tmp_path, body)) as head:
         if not options:
-            assert wait_for((hosts / "gone-127.0.0.3").exists)
+            assert wait_for((tmp_path / "gone-127.0.0.3").exists)
             wait_for(lambda: False, 2)
-            assert not records(hosts, 1)
-            (hosts / "gone-127.0.0.3").unlink()
+            assert not pids(tmp_path, 1)
+            (tmp_path / "gone-127.0.0.3").unlink()
         _, err = head.communicate(timeout=60)
     assert head.returncode == 0, err
-    sizes = {note["environment"]["PMI_SIZE"] for note in records(hosts, 1).values()}
-    assert len(records(hosts, 0)) == 4 and sizes == {str(ranks)}
+    assert len(pids(tmp_path, 0)) == 4 and len(pids(tmp_path, 1)) == ranks
 
 
-# ---- what is refused is not tried again ------------------------------------------------------------------------------
-
-TRAIN = ["train", "--data", "digits", "--model", "mlp", "--epochs", "1", "--no-new-writers", "--limit", "100"]
-
-
-def test_a_program_that_refuses_its_arguments_is_not_started_again(tmp_path):
-    code, _, err = launch(tmp_path, "-n", 2, *script(tmp_path, "sys.exit(2)\n"))
-    assert code == 2 and "it would refuse again" in err and sys.executable not in err
-
-
-@pytest.mark.deep
-def test_a_refusal_of_rank_0_is_printed_once(tmp_path):
-    code, _, err = launch(tmp_path, "-n", 2, "minigrad", *TRAIN, "--shards", "3", "--out", tmp_path / "run")
+def test_a_refusal_of_rank_0_is_printed_once_and_not_tried_again(tmp_path):
+    words = ["--data", "digits", "--limit", "100", "--no-new-writers", "--shards", "3", "--out", tmp_path / "run"]
+    code, _, err = launch(tmp_path, "-n", 2, "minigrad", "train", *words)
     assert code == 2 and "it would refuse again" in err and "starting again" not in err
     assert err.count("shards is 3, wanted a multiple of the 2 ranks") == 1 and not (tmp_path / "run").exists()
-
-
-@pytest.mark.deep
-def test_what_only_another_rank_cannot_do_is_said(tmp_path):
-    body = """
-if rank:
-    from minigrad.cli import settings
-    def nothing(*arguments, **options):
-        raise settings.UsageError("no data on this host")
-    settings.Settings.datasets = nothing
-from minigrad.cli import main
-"""
-    words = [*TRAIN, "--out", str(tmp_path / "run")]
-    command = script(tmp_path, f"{body}\nsys.exit(main({words!r}))\n")
-    code, _, err = launch(tmp_path, "-n", 2, "--timeout", 20, "--max-restarts", 0, *command)
-    assert code in (1, 2) and "no data on this host" in err, err
-
-
-@pytest.mark.deep
-def test_a_job_that_is_started_again_leaves_the_run_of_another_alone(tmp_path):
-    words = [*TRAIN, "--out", str(tmp_path / "run")]
-    assert main(words) == 0
-    again = f"if attempt == 0: sys.exit(3)\nfrom minigrad.cli import main\nsys.exit(main({words!r}))"
-    code, _, err = launch(tmp_path, "-n", 2, *script(tmp_path, again))
-    assert code == 2 and "holds a run already" in err, err
 
 
 # ---- nothing is left behind; signals ---------------------------------------------------------------------------------
@@ -185,23 +140,21 @@ def test_a_job_that_is_started_again_leaves_the_run_of_another_alone(tmp_path):
 
 def test_the_launcher_is_killed(tmp_path):
     with launched(tmp_path, "-n", 2, *script(tmp_path, FOREVER)) as head:
-        notes = records(tmp_path, 0, 2)
+        assert pids(tmp_path, 0, 2)
         head.kill()
-        assert not gone_or_killed([note[name] for note in notes.values() for name in ("pid", "parent")])
+        assert not gone_or_killed(tmp_path)
 
 
 def test_the_parent_of_a_rank_is_killed(tmp_path):
     with launched(tmp_path, "-n", 2, *script(tmp_path, "if attempt == 0: " + FOREVER)) as head:
-        notes = records(tmp_path, 0, 2)
-        os.kill(notes[0]["parent"], signal.SIGKILL)
-        assert not gone_or_killed([note["pid"] for note in notes.values()])
+        os.kill(pids(tmp_path, 0, 2)[0][1], signal.SIGKILL)
         head.communicate(timeout=30)
-    assert head.returncode == 0 and len(records(tmp_path, 1)) == 2
+    assert head.returncode == 0 and len(pids(tmp_path, 1)) == 2
 
 
 TOLD = {  # what a rank does that is told to leave, the signal: (exit code, what is said)
-    ("note(f'left-{rank}', 1), sys.exit(0)", signal.SIGTERM): (0, "stopped by signal 15\n"),
-    ("note(f'left-{rank}', 1), sys.exit(0)", signal.SIGINT): (130, "stopped by signal 2\n"),
+    ("note(f'left-{rank}'), sys.exit(0)", signal.SIGTERM): (0, "stopped by signal 15\n"),
+    ("note(f'left-{rank}'), sys.exit(0)", signal.SIGINT): (130, "stopped by signal 2\n"),
     ("rank or sys.exit(0)", signal.SIGTERM): (143, "stopped by signal 15; not all ranks left in time\n"),
     ("sys.exit(rank)", signal.SIGTERM): (143, "stopped by signal 15; not all ranks left in time\n"),
 }
@@ -210,20 +163,19 @@ TOLD = {  # what a rank does that is told to leave, the signal: (exit code, what
 @pytest.mark.parametrize("what, number", TOLD, ids=["leave", "leave by Ctrl-C", "one stays", "one fails"])
 def test_a_signal_lets_the_ranks_leave(tmp_path, what, number):
     code, said = TOLD[what, number]
-    before = f"signal.signal(signal.SIGTERM, lambda *_: ({what}))\n"
-    words = script(tmp_path, "while True: time.sleep(1)", before)
+    words = script(tmp_path, ALIVE, f"signal.signal(signal.SIGTERM, lambda *_: ({what}))\n")
     with launched(tmp_path, "-n", 2, "--grace", 2 if code == 143 else 30, *words) as head:
-        records(tmp_path, 0, 2)
+        assert pids(tmp_path, 0, 2)
         head.send_signal(number)
         _, err = head.communicate(timeout=30)
-    assert head.returncode == code and err.endswith(f"launch: {said}") and not records(tmp_path, 1)
+    assert head.returncode == code and err.endswith(f"launch: {said}") and not pids(tmp_path, 1)
     assert len(list(tmp_path.glob("left-?"))) == (2 if "left" in what else 0)
 
 
 def test_a_second_signal_kills(tmp_path):
-    before = "signal.signal(signal.SIGTERM, lambda *_: note(f'heard-{rank}', 1))\n"
-    with launched(tmp_path, "-n", 2, *script(tmp_path, "while True: time.sleep(1)", before)) as head:
-        records(tmp_path, 0, 2)
+    words = script(tmp_path, ALIVE, "signal.signal(signal.SIGTERM, lambda *_: note(f'heard-{rank}'))\n")
+    with launched(tmp_path, "-n", 2, *words) as head:
+        assert pids(tmp_path, 0, 2)
         head.send_signal(signal.SIGTERM)
         assert wait_for(lambda: len(list(tmp_path.glob("heard-?"))) == 2)
         head.send_signal(signal.SIGTERM)  # the same one, as from a program that signals a process and its group

@@ -83,6 +83,9 @@ def test_a_job_that_is_started_again_goes_on(whole, monkeypatch, capsys):
     assert main([*SMALL, "--save-every", "1"]) == 0
     lines = lines_of(capsys)
     assert "run: runs/job-1-digits-digits-cnn, from step 3 on" in lines and hash_in(lines) == whole
+    monkeypatch.setenv("MINIGRAD_JOB", "job-2")
+    assert main([*SMALL, "--out", "runs/job-1-digits-digits-cnn"]) == 2, "the run of another job is left alone"
+    assert "holds a run already" in capsys.readouterr().err
 
 
 def test_continue_refuses_other_options(capsys):
