@@ -18,12 +18,14 @@ from minigrad import checkpoint, data, nn, optim, parallel
 from minigrad.train import Callback, History, fit
 
 SHARDS, EPOCHS, EVERY = 8, 3, 3
-KINDS = {  # (optimiser, its options, bytes of a bucket, how its state is divided)
-    "sgd": (optim.SGD, {"lr": 0.05, "momentum": 0.9}, 2000, None),
-    "adam": (optim.Adam, {"lr": 3e-3}, None, None),
-    "zero": (optim.Adam, {"lr": 3e-3}, 2000, {"whole_gradients": False}),
-    "whole": (optim.Adam, {"lr": 3e-3}, 4000, {"whole_gradients": True}),
+KINDS = {  # (optimiser, bytes of a bucket, how its state is divided, options of fit)
+    "sgd": ("SGD", 2000, None, {}),
+    "adam": ("Adam", None, None, {}),
+    "zero": ("Adam", 2000, {"whole_gradients": False}, {}),
+    "clipped": ("Adam", 4000, {"whole_gradients": True}, {"clip": 0.1}),
+    "accumulated": ("SGD", None, {"whole_gradients": False}, {"accumulate": 2}),
 }
+OPTIMIZERS = {"SGD": {"lr": 0.05, "momentum": 0.9}, "Adam": {"lr": 3e-3}}
 told = []  # signals that ask this process to leave
 
 
@@ -58,59 +60,54 @@ class Keeper(Callback):
         what, step = self.fault
         if history.steps == step:
             self.note("fault")
-            getattr(self, what)()
+            FAULTS[what](self)
 
     def stop(self, history):
         return bool(told)
 
-    # ---- faults ----------------------------------------------------------------------------------------------------
 
-    def kill(self):
-        os.kill(os.getpid(), signal.SIGKILL)
+def error(keeper):
+    raise ValueError("a mistake of one rank")
 
-    def halt(self):
-        os.kill(os.getpid(), signal.SIGSTOP)
 
-    def error(self):
-        raise ValueError("a mistake of one rank")
+def tear(keeper):
+    """The disk loses the end of the newest file, and the power goes."""
+    files = (keeper.folder / "checkpoint").glob("*.safetensors")
+    file = max(files, key=lambda file: file.stat().st_mtime_ns)
+    file.write_bytes(file.read_bytes()[:1000])
+    FAULTS["kill"](keeper)
 
-    def exit(self):
-        sys.exit(3)
 
-    def hang(self):
-        time.sleep(1000)
-
-    def wait(self):
-        time.sleep(2)
-
-    def tear(self):
-        """The disk loses the end of the newest file, and the power goes."""
-        files = (self.folder / "checkpoint").glob("*.safetensors")
-        file = max(files, key=lambda file: file.stat().st_mtime_ns)
-        file.write_bytes(file.read_bytes()[:1000])
-        self.kill()
-
-    def leave(self):
-        os.kill(os.getpid(), signal.SIGTERM)
+FAULTS = {
+    "kill": lambda keeper: os.kill(os.getpid(), signal.SIGKILL),
+    "halt": lambda keeper: os.kill(os.getpid(), signal.SIGSTOP),
+    "leave": lambda keeper: os.kill(os.getpid(), signal.SIGTERM),
+    "error": error,
+    "exit": lambda keeper: sys.exit(3),
+    "hang": lambda keeper: time.sleep(1000),
+    "wait": lambda keeper: time.sleep(2),
+    "tear": tear,
+}
 
 
 def trained(world, folder, kind, fault=None):
     """A line with the hash, or with the step at which it was left."""
-    make, settings, bucket_bytes, divided = KINDS[kind]
+    name, bucket_bytes, divided, options = KINDS[kind]
     minigrad.manual_seed(0)
     train, test = data.digits()
     network = nn.Sequential(
         nn.Conv2d(1, 4, 3), nn.BatchNorm2d(4), nn.ReLU(), nn.Flatten(), nn.Dropout(0.25), nn.Linear(4 * 36, 10)
     )
     model = parallel.DataParallel(network, world, shards=SHARDS, bucket_bytes=bucket_bytes)
-    options = {"transform": data.PadCrop(1), "sampler": model.sampler}
-    loader = data.Loader(train.subset(slice(292)), 48, shuffle=True, **options)  # the last batch is of 4 images
-    optimizer = make(model.parameters(), **settings)
+    images = train.subset(slice(292))  # so that the last batch is of 4
+    loader = data.Loader(images, 48, shuffle=True, transform=data.PadCrop(1), sampler=model.sampler)
+    optimizer = getattr(optim, name)(model.parameters(), **OPTIMIZERS[name])
     if divided:
         optimizer = parallel.ShardedOptimizer(optimizer, model, **divided)
     keeper, history = Keeper(Path(folder), fault, model=model, optimizer=optimizer, loader=loader), History()
     keeper.restore(history)
-    fit(model, loader, optimizer, EPOCHS, test=data.Loader(test, 200), history=history, callbacks=[keeper])
+    options = options | {"test": data.Loader(test, 200), "history": history, "callbacks": [keeper]}
+    fit(model, loader, optimizer, EPOCHS, **options)
     if len(history) < EPOCHS:
         keeper.save(history)
         return f"stopped at {history.steps}"

@@ -145,46 +145,29 @@ def test_a_job_of_slurm_finishes_or_leaves_or_fails(cluster, finishes, ends, tri
 
 # Fields that our manifests use, with their types; a set holds the values that are allowed. Those of Kubernetes are from
 # its API reference (batch/v1, core/v1), those of MPIJob from the resource definition of the MPI Operator (v2beta1).
-CONTAINER = {
-    "name": str,
-    "image": str,
-    "env": [{"name": str, "value": str}],
-    "resources": {"limits": {"cpu": str, "memory": str, "nvidia.com/gpu": int}},
-    "volumeMounts": [{"name": str, "mountPath": str}],
-    "command": [str],
-}
-POD = {
-    "restartPolicy": {"Never", "OnFailure"},
-    "terminationGracePeriodSeconds": int,
-    "volumes": [{"name": str, "persistentVolumeClaim": {"claimName": str}, "emptyDir": {"medium": {"Memory"}}}],
-    "containers": [CONTAINER],
-}
-REPLICA = {"replicas": int, "restartPolicy": {"Never", "OnFailure"}, "template": {"spec": POD}}
+texts = lambda names: dict.fromkeys(names.split(), str)
+CONTAINER = texts("name image") | {"env": [texts("name value")], "volumeMounts": [texts("name mountPath")]}
+CONTAINER |= {"command": [str], "resources": {"limits": texts("cpu memory") | {"nvidia.com/gpu": int}}}
+VOLUME = {"name": str, "persistentVolumeClaim": texts("claimName"), "emptyDir": {"medium": {"Memory"}}}
+RESTART = {"restartPolicy": {"Never", "OnFailure"}}
+POD = RESTART | {"terminationGracePeriodSeconds": int, "volumes": [VOLUME], "containers": [CONTAINER]}
+REPLICA = RESTART | {"replicas": int, "template": {"spec": POD}}
 RULE = {
     "action": {"FailJob", "Ignore", "Count"},
     "onExitCodes": {"operator": {"In", "NotIn"}, "values": [int]},
     "onPodConditions": [{"type": {"DisruptionTarget"}}],
 }
-FIELDS = {
-    JOB: {
-        "apiVersion": {"batch/v1"},
-        "kind": {"Job"},
-        "metadata": {"name": str},
-        "spec": {"backoffLimit": int, "podFailurePolicy": {"rules": [RULE]}, "template": {"spec": POD}},
-    },
+SPECS = {
+    JOB: {"backoffLimit": int, "podFailurePolicy": {"rules": [RULE]}, "template": {"spec": POD}},
     MPI_JOB: {
-        "apiVersion": {"kubeflow.org/v2beta1"},
-        "kind": {"MPIJob"},
-        "metadata": {"name": str},
-        "spec": {
-            "mpiImplementation": {"OpenMPI", "Intel", "MPICH"},
-            "slotsPerWorker": int,
-            "launcherCreationPolicy": {"AtStartup", "WaitForWorkersReady"},
-            "runPolicy": {"cleanPodPolicy": {"None", "Running", "All"}, "backoffLimit": int},
-            "mpiReplicaSpecs": {"Launcher": REPLICA, "Worker": REPLICA},
-        },
+        "mpiImplementation": {"OpenMPI", "Intel", "MPICH"},
+        "slotsPerWorker": int,
+        "launcherCreationPolicy": {"AtStartup", "WaitForWorkersReady"},
+        "runPolicy": {"cleanPodPolicy": {"None", "Running", "All"}, "backoffLimit": int},
+        "mpiReplicaSpecs": {"Launcher": REPLICA, "Worker": REPLICA},
     },
 }
+KINDS = {JOB: ("batch/v1", "Job"), MPI_JOB: ("kubeflow.org/v2beta1", "MPIJob")}
 
 
 def check(value, known, place):
@@ -207,12 +190,14 @@ def test_block_style_is_read():
     assert documents(text + "---\nk: v\n") == [wanted, {"k": "v"}]
 
 
-@pytest.mark.parametrize("path", FIELDS, ids=lambda path: path.name)
+@pytest.mark.parametrize("path", SPECS, ids=lambda path: path.name)
 def test_fields_of_a_manifest_are_known(path):
     (document,) = documents(path.read_text())
-    check(document, FIELDS[path], path.name)
+    known = {"apiVersion": str, "kind": str, "metadata": {"name": str}, "spec": SPECS[path]}
+    check(document, known, path.name)
+    assert (document["apiVersion"], document["kind"]) == KINDS[path]
     with pytest.raises(AssertionError, match="podPolicy"):
-        check(document | {"podPolicy": 1}, FIELDS[path], path.name)
+        check(document | {"podPolicy": 1}, known, path.name)
 
 
 def pods(path):
@@ -222,7 +207,7 @@ def pods(path):
     return [part["template"]["spec"] for part in (replicas.values() if replicas else [spec])]
 
 
-@pytest.mark.parametrize("path", FIELDS, ids=lambda path: path.name)
+@pytest.mark.parametrize("path", SPECS, ids=lambda path: path.name)
 def test_ranks_are_as_many_as_gpus(path):
     *_, workers = pods(path)
     spec = documents(path.read_text())[0]["spec"]
@@ -236,7 +221,7 @@ def test_ranks_are_as_many_as_gpus(path):
         assert mounted == [volume["name"] for volume in pod["volumes"]]
 
 
-@pytest.mark.parametrize("path", FIELDS, ids=lambda path: path.name)
+@pytest.mark.parametrize("path", SPECS, ids=lambda path: path.name)
 @pytest.mark.parametrize("how, code", [("finishes", 0), ("leaves", 75), ("fails", 3)])
 def test_a_pod_is_done_when_the_run_is(cluster, path, how, code):
     run = Path(cluster["RUN"])

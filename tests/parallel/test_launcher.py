@@ -58,8 +58,7 @@ HERE = {"pid": 1, "host": "a"}
 BLAMES = {  # what ranks noted: (who is named, whether it refused)
     "by itself, though later": ({0: (3, 2), 1: (75, 1)}, ("rank 0 on a: exited with code 3", False)),
     "first of two": ({0: (3, 2), 1: (4, 1)}, ("rank 1 on a: exited with code 4", False)),
-    "killed": ({0: None, 1: (-9, 1)}, ("rank 1 on a: was killed by signal 9", False)),
-    "refused": ({0: (0, 1), 1: (2, 2)}, ("rank 1 on a: exited with code 2", True)),
+    "refused, the other has not ended": ({0: None, 1: (2, 2)}, ("rank 1 on a: exited with code 2", True)),
     "all by others": ({0: (75, 2), 1: (75, 1)}, ("rank 1 on a: exited with code 75", False)),
     "nobody began": ({}, ("mpiexec exited with code 7", False)),
 }

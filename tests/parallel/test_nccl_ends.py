@@ -203,28 +203,6 @@ def test_a_call_that_does_not_come_back_ends_the_process(machine, ended, monkeyp
     assert capsys.readouterr().err.endswith("label=first): rank 0: not done after 0.3 s\n")
 
 
-STUCK = """
-import time
-from minigrad import deterministic
-from minigrad.parallel.local import LocalTransport
-from tests.parallel.nccl_ranks import world_of_one
-from tests.stand_in_gpus import gpus
-from tests.standin.nccl import state
-
-LocalTransport.backend = "nccl"
-with gpus(1), deterministic(False):
-    world, x = world_of_one(0.3)
-    state().absent = True
-    world.all_reduce(x, label="late")
-    time.sleep(60)  # as a host does that waits for its GPU
-"""
-
-
-def test_a_process_that_waits_for_its_gpu_ends():
-    done = subprocess.run([sys.executable, "-c", STUCK], env=environment(), capture_output=True, text=True, timeout=50)
-    assert done.returncode == FAILED and "label=late): rank 0: not done after 0.3 s" in done.stderr
-
-
 def test_threads_of_a_rank_use_its_gpu_alone(machine):
     """A thread that chooses none would make a context on GPU 0."""
     world, _ = world_of_one(gpu=2)

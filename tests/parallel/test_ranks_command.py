@@ -97,16 +97,16 @@ def test_continue_refuses_other_options(capsys):
     assert "go on with it by --resume run" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize(
-    "words, said",
-    [
-        (["--shards", "0"], "want an integer of at least 1"),
-        (["--shards", "3", "--sync-batch-norm"], "--sync-batch-norm wants as many ranks as shards"),
-        (["--model", "resnet", "--shards", "64"], "leaves less than 2 images for each of 64 shards"),
-    ],
-)
-def test_what_cannot_be_is_refused_before_any_work(words, said, capsys, tmp_path):
-    assert main([*SMALL, *words, "--out", "run"]) == 2
+REFUSED = {
+    "want an integer of at least 1": ["--shards", "0"],
+    "--sync-batch-norm wants as many ranks as shards": ["--shards", "3", "--sync-batch-norm"],
+    "leaves less than 2 images for each of 64 shards": ["--model", "resnet", "--shards", "64"],
+}
+
+
+@pytest.mark.parametrize("said", REFUSED)
+def test_what_cannot_be_is_refused_before_any_work(said, capsys, tmp_path):
+    assert main([*SMALL, *REFUSED[said], "--out", "run"]) == 2
     assert said in capsys.readouterr().err and not (tmp_path / "run").exists()
 
 
