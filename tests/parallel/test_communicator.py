@@ -47,26 +47,24 @@ EDGE = SMALL // 4  # float32 numbers up to which whole arrays are exchanged
 
 @pytest.mark.parametrize("size", [3, 4, 5])
 def test_sums_are_taken_in_pairs_in_the_order_of_ranks(size):
-    cases = [(n, "float32") for n in (0, 1, EDGE - 1, EDGE, EDGE + 1, 3 * EDGE + 2)] + [(9, "float64"), (9, "float16")]
+    kinds = [(n, "float32") for n in (0, 1, EDGE - 1, EDGE, EDGE + 1, 3 * EDGE + 2)] + [(9, "float64"), (9, "float16")]
+    cases = [(*kind, op) for kind in kinds for op in UFUNCS]
 
     def run(world):
-        found = [world.all_reduce(numbers(n, world.rank, t), op) for n, t in cases for op in UFUNCS]
+        found = [world.all_reduce(numbers(n, world.rank, t), op) for n, t, op in cases]
         whole = numbers(size * EDGE, world.rank)
-        part = whole[world.rank * EDGE :][:EDGE]  # in place
-        return found, world.reduce_scatter(part, whole, "mean")
+        return found, world.reduce_scatter(whole[world.rank * EDGE :][:EDGE], whole, "mean")  # in place
 
-    wanted = []
-    for n, t in cases:
-        for op, add in UFUNCS.items():
-            total = in_pairs([numbers(n, rank, t) for rank in range(size)], add)
-            wanted.append((total / np.dtype(t).type(size)).astype(t) if op == "mean" else total)
-    scattered = in_pairs([numbers(size * EDGE, rank) for rank in range(size)]) / np.float32(size)
-    plain = sum(numbers(3 * EDGE + 2, rank) for rank in range(size))
-    assert size < 4 or plain.tobytes() != wanted[20].tobytes()  # the order matters at all
+    def total(n, t, op):
+        pairs = in_pairs([numbers(n, rank, t) for rank in range(size)], UFUNCS[op])
+        return (pairs / np.dtype(t).type(size)).astype(t) if op == "mean" else pairs
+
+    one_by_one = sum(numbers(EDGE, rank) for rank in range(size))
+    assert size < 4 or one_by_one.tobytes() != total(EDGE, "float32", "sum").tobytes()  # the order matters at all
     for rank, (found, part) in enumerate(on_ranks(run, size)):
-        for case, got, right in zip(range(len(wanted)), found, wanted, strict=True):
-            assert got.tobytes() == right.tobytes(), (case, rank)
-        assert part.tobytes() == scattered[rank * EDGE :][:EDGE].tobytes()
+        for case, got in zip(cases, found, strict=True):
+            assert got.tobytes() == total(*case).tobytes(), (case, rank)
+        assert part.tobytes() == total(size * EDGE, "float32", "mean")[rank * EDGE :][:EDGE].tobytes()
 
 
 # ---- kinds of arrays -------------------------------------------------------------------------------------------------
@@ -92,27 +90,15 @@ def test_tensors_layouts_and_results_that_hold_what_is_given():
         assert scalar == 2.0 and scalar.shape == () and gathered == [0, 0, 1, 1]
 
 
-def test_arrays_of_another_device_go_by_way_of_the_host():
-    def run(world):
-        x = device.move(numbers(5, world.rank), "interpreter")
-        world.all_reduce(x, asynchronous=True).wait()
-        world.broadcast(y := device.move(np.full(3, world.rank), "interpreter"), 1)
-        assert {device.device_of(a) for a in (x, y)} == {"interpreter"}
-        return device.host(x), device.host(y).tolist()
-
-    for x, y in on_ranks(run, 2):
-        assert x.tobytes() == (numbers(5, 0) + numbers(5, 1)).tobytes() and y == [1, 1, 1]
-
-
 @pytest.mark.parametrize("asynchronous", [False, True])
-def test_copies_of_a_thread_beside_go_on_the_callers_stream(asynchronous):
-    """Arrays of GPUs by way of the host: what the caller's stream wrote is there, and what comes is there for it."""
+def test_arrays_of_gpus_go_by_way_of_the_host_and_copies_on_the_callers_stream(asynchronous):
+    """What the caller's stream wrote is there, and what comes is there for it, also where a thread beside copies."""
 
     def run(world):
         import cupy
 
         with cupy.cuda.Device(world.rank):
-            x = device.move(np.ones(5000), f"cuda:{world.rank}")
+            x = device.move(np.arange(5000.0), f"cuda:{world.rank}")
             stream = cupy.cuda.Stream(non_blocking=True)
             stream.wait_event(cupy.cuda.get_current_stream().record())
             with stream:
@@ -120,10 +106,12 @@ def test_copies_of_a_thread_beside_go_on_the_callers_stream(asynchronous):
                 work = world.all_reduce(x, asynchronous=asynchronous)
                 x = work.wait() if asynchronous else work
                 x *= 3
-                return device.host(x)[0]
+                world.broadcast(y := device.move(np.full(3, world.rank), f"cuda:{world.rank}"), 1)
+                assert device.device_of(x) == device.device_of(y) == f"cuda:{world.rank}"
+                return device.host(x)[7], device.host(y).tolist()
 
     with gpus(2):
-        assert run_local(run, 2) == [12, 12]
+        assert run_local(run, 2) == [(84, [1, 1, 1])] * 2
 
 
 # ---- beside the caller, in groups, words -----------------------------------------------------------------------------

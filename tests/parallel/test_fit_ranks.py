@@ -3,7 +3,6 @@
 import numpy as np
 import pytest
 
-import minigrad
 from minigrad import data, optim
 from minigrad.errors import OutOfMemory, StateError
 from minigrad.nn import functional as F
@@ -110,20 +109,3 @@ def test_what_one_rank_meets_is_the_same_error_everywhere(loss, error, message):
         assert bits(model) == before and all(p.grad is None for p in model.parameters())
 
     on_ranks(run, 2)
-
-
-def test_dropout_goes_on_where_a_run_was_left():
-    """The generator of a rank counts updates, so its state resumes masks on any number of ranks."""
-
-    def run(world, epochs, state):
-        generator = minigrad.device.generator()
-        model = DataParallel(network(1, dropout=0.5), world, shards=4)
-        if state is not None:
-            generator.set_state(state)
-        fit(model, loader(model.sampler), optim.SGD(model.parameters(), lr=0.0), epochs)
-        return generator.get_state()
-
-    (whole,) = on_ranks(run, 1, 2, None)
-    half = on_ranks(run, 2, 1, None)
-    assert half[0] == half[1] and half[0]["step"] == 4
-    assert on_ranks(run, 4, 1, half[0]) == [whole] * 4

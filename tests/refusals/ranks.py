@@ -7,17 +7,9 @@ import numpy as np
 import minigrad
 from minigrad import Tensor, nn, optim, train
 from minigrad.errors import MinigradError
-from minigrad.parallel import (
-    DataParallel,
-    Pipeline,
-    ShardedOptimizer,
-    Shards,
-    ShardSampler,
-    SyncBatchNorm,
-    init,
-    run_local,
-)
+from minigrad.parallel import DataParallel, Pipeline, ShardedOptimizer, Shards, SyncBatchNorm, init, run_local
 from minigrad.parallel.environment import ranks_started
+from minigrad.parallel.sampler import ShardSampler
 
 ONES = np.ones(4, np.float32)
 
