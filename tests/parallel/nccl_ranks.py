@@ -1,5 +1,8 @@
 """Ranks of threads whose arrays on GPUs of the stand-in go by NCCL, as those of processes do."""
 
+import os
+import threading
+
 import numpy as np
 import pytest
 
@@ -10,7 +13,7 @@ from minigrad.parallel.local import LocalTransport
 from tests.stand_in_gpus import gpus
 from tests.standin.nccl import state
 
-__all__ = ["calls", "machine", "names", "own_gpu", "world_of_one"]
+__all__ = ["calls", "ended", "machine", "names", "own_gpu", "world_of_one"]
 
 
 @pytest.fixture
@@ -34,6 +37,15 @@ def machine(monkeypatch):
             if watch._thread is not None:
                 watch._thread.join(10)
                 assert not watch._thread.is_alive()
+
+
+@pytest.fixture
+def ended(monkeypatch):
+    """Set where the process would end; its `codes` are those that it would end with."""
+    ended = threading.Event()
+    ended.codes = []
+    monkeypatch.setattr(os, "_exit", lambda code: (ended.codes.append(code), ended.set()))
+    return ended
 
 
 def own_gpu(world):

@@ -66,6 +66,17 @@ def test_a_world_of_another_size_than_was_started_is_refused(name, monkeypatch):
     assert world._made is None
 
 
+def test_ranks_wait_longer_while_each_compiles_its_kernels(monkeypatch):
+    monkeypatch.setattr(mpi, "MpiTransport", OneRank)
+    for variable, seconds in ((None, 30), ("7", 7)):  # of minigrad launch --timeout
+        monkeypatch.setattr(world, "_made", None)
+        monkeypatch.setenv("MINIGRAD_TIMEOUT", variable or "")
+        found = init("mpi")
+        assert found.transport.young and found.timeout == 600
+        found.transport.young = False
+        assert found.timeout == seconds
+
+
 # ---- stand-ins -------------------------------------------------------------------------------------------------------
 
 PASS_ON = '#!/bin/sh\necho "$@" > "$RUN/started"\nwhile [ "$1" != minigrad ]; do shift; done\nexec "$@"\n'

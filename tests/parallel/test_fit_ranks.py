@@ -34,6 +34,20 @@ def test_one_rank_with_one_shard_trains_as_a_network_without_data_parallel():
     assert found == trained(None)
 
 
+def test_ranks_wait_longer_until_two_updates_are_done():
+    class Asks(Callback):
+        on_step = lambda self, history: found.append(self.world.timeout)
+
+    def run(world):
+        world.transport.young, asks = True, Asks()
+        asks.world = world
+        trained(world, callbacks=[asks])
+
+    found = []
+    on_ranks(run, 1, timeout=7)
+    assert found == [600, 7, 7, 7, 7, 7, 7, 7]
+
+
 def test_accumulation_gives_the_update_of_the_one_large_batch():
     """Each of the small batches is cut into shards, and each shard's loss counts by its images."""
 

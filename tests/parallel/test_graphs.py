@@ -1,7 +1,5 @@
 """Captured training steps of several ranks: gradients travel within the graph, on NCCL's stream, and join again."""
 
-import os
-import threading
 import time
 
 import numpy as np
@@ -15,12 +13,12 @@ from minigrad.parallel.errors import CommunicationError
 from minigrad.parallel.local import LocalTransport, run_local
 from minigrad.parallel.rank import FAILED
 from minigrad.train import fit
-from tests.parallel.nccl_ranks import calls, machine, names, own_gpu, world_of_one
+from tests.parallel.nccl_ranks import calls, ended, machine, names, own_gpu, world_of_one
 from tests.standin.nccl import state
 
 pytestmark = pytest.mark.deep
 
-assert machine  # a fixture
+assert machine and ended  # fixtures
 
 
 def fitted(world, eager, mode, shards, zero, options):
@@ -158,14 +156,12 @@ def test_a_group_that_does_not_end_is_left_in_time(machine):
     assert names(machine)[-1] == "destroy"
 
 
-def test_a_replay_that_is_late_ends_the_process(machine, monkeypatch, capsys):
-    codes, ended = [], threading.Event()
-    monkeypatch.setattr(os, "_exit", lambda code: (codes.append(code), ended.set()))
+def test_a_replay_that_is_late_ends_the_process(machine, ended, capsys):
     world, x = world_of_one(timeout=0.5)
     step, batch = reducing(world, x)
     world.collectives(x)._watch.drain()
     state(machine).absent = True
     step(batch)
-    assert ended.wait(20) and codes == [FAILED]
+    assert ended.wait(20) and ended.codes == [FAILED]
     assert "a graph, its last collective here all_reduce(float32(3,)" in (said := capsys.readouterr().err)
     assert said.endswith("label=w): rank 0: not done after 0.5 s\n") and calls(machine)[-1].name == "abort"

@@ -116,7 +116,7 @@ def test_a_host_that_is_gone_is_waited_for_or_done_without(tmp_path, monkeypatch
     for name, value in variables.items():
         monkeypatch.setenv(name, str(value))
     body = f"if attempt == 0:\n    rank == 3 and (note('gone-127.0.0.3'), sys.exit(3))\n    {FOREVER}"
-    with launched(tmp_path, "--hosts", "127.0.0.2:2,127.0.0.3:2", *options, *script(tmp_path, body)) as head:
+    with launched(tmp_path, "--hosts", "127.0.0.3:2,127.0.0.2:2", *options, *script(tmp_path, body)) as head:
         if not options:
             assert wait_for((tmp_path / "gone-127.0.0.3").exists)
             wait_for(lambda: False, 2)

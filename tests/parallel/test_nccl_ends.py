@@ -1,6 +1,5 @@
 """What GPUs' ranks agree on before NCCL is called, and that none of them waits for ever."""
 
-import os
 import subprocess
 import sys
 import threading
@@ -16,10 +15,10 @@ from minigrad.parallel.errors import CommunicationError, DisagreementError
 from minigrad.parallel.local import LocalTransport, run_local
 from minigrad.parallel.rank import FAILED
 from tests.cli_runs import environment
-from tests.parallel.nccl_ranks import calls, machine, names, own_gpu, world_of_one
+from tests.parallel.nccl_ranks import calls, ended, machine, names, own_gpu, world_of_one
 from tests.standin.nccl import state
 
-assert machine  # a fixture
+assert machine and ended  # fixtures
 
 
 @pytest.fixture
@@ -142,15 +141,6 @@ def test_sums_in_order_are_not_captured_by_others(machine, monkeypatch):
 
 
 # ---- ends ------------------------------------------------------------------------------------------------------------
-
-
-@pytest.fixture
-def ended(monkeypatch):
-    """Set where the process would end; its `codes` are those that it would end with."""
-    ended = threading.Event()
-    ended.codes = []
-    monkeypatch.setattr(os, "_exit", lambda code: (ended.codes.append(code), ended.set()))
-    return ended
 
 
 def absent(world, machine):
