@@ -59,9 +59,8 @@ def test_a_world_of_another_size_than_was_started_is_refused(name, monkeypatch):
         monkeypatch.setenv(variable, value)
     monkeypatch.setattr(world, "_made", None)
     monkeypatch.setattr(mpi, "MpiTransport", OneRank)
-    with pytest.raises(
-        MinigradError, match=f"init: {starter} started {ranks} ranks, but MPI knows 1; .*srun --mpi=list"
-    ):
+    message = f"init: {starter} started {ranks} ranks, but MPI knows 1; .*srun --mpi=list"
+    with pytest.raises(MinigradError, match=message):
         init()
     assert world._made is None
 
@@ -77,47 +76,7 @@ def test_ranks_wait_longer_while_each_compiles_its_kernels(monkeypatch):
         assert found.timeout == seconds
 
 
-# ---- stand-ins -------------------------------------------------------------------------------------------------------
-
-PASS_ON = '#!/bin/sh\necho "$@" > "$RUN/started"\nwhile [ "$1" != minigrad ]; do shift; done\nexec "$@"\n'
-STAND_INS = {
-    "srun": PASS_ON,
-    "mpiexec": PASS_ON,
-    "scontrol": '#!/bin/sh\necho "$@" > "$RUN/scontrol"\n',
-    "minigrad": """#!/bin/sh
-trap 'left=1' TERM
-echo "$@" >> "$RUN/calls"
-if [ "$WAIT" ]; then
-    n=0
-    while [ -z "$left" ] && [ $n -lt 600 ]; do n=$((n + 1)); sleep 0.05; done
-fi
-if [ -e "$RUN/finishes" ]; then echo "{}" > "$RUN/result.json"; fi
-exit "$(cat "$RUN/code")"
-""",
-}
-
-
-@pytest.fixture
-def cluster(tmp_path):
-    """Variables under which stand-ins for the programs of a cluster are found, and the folder of a run."""
-    programs, run = tmp_path / "programs", tmp_path / "run"
-    for folder in (programs, run):
-        folder.mkdir()
-    for name, text in STAND_INS.items():
-        (programs / name).write_text(text)
-        (programs / name).chmod(0o755)
-    (run / "code").write_text("0\n")
-    path = f"{programs}{os.pathsep}{os.environ['PATH']}"
-    data = {"DATA": str(tmp_path / "data"), "RUN": str(run), "WAIT": ""}
-    return data | {"PATH": path, "SLURM_JOB_ID": "4711", "SLURM_CPUS_PER_TASK": "8"}
-
-
-def calls(variables):
-    return (Path(variables["RUN"]) / "calls").read_text().splitlines()
-
-
 # ---- Slurm -----------------------------------------------------------------------------------------------------------
-
 
 OPTION = r"--(job-name=\w+|(nodes|(ntasks|gpus)-per-node|cpus-per-task)=\d+|time=\d\d:\d\d:\d\d|output=[\w-]+%j\.log|"
 OPTION += r"open-mode=append|requeue|signal=TERM@60)"
@@ -131,25 +90,6 @@ def test_the_script_is_bash_with_known_options():
     options = re.findall(r"^#?#SBATCH (.*)", before, re.MULTILINE)  # a second # switches one off
     assert all(re.fullmatch(OPTION, option) for option in options)
     assert {*re.findall(r"^#SBATCH (.*)", before, re.MULTILINE)} >= WANTED
-
-
-@pytest.mark.parametrize(
-    "finishes, ends, tries, requeued",
-    [(True, 0, 1, False), (False, 0, 1, True), (False, 3, 4, False), (False, 2, 1, 0)],
-)
-def test_a_job_of_slurm_finishes_or_leaves_or_fails(cluster, finishes, ends, tries, requeued):
-    """Left early it goes back into the queue; failed it is tried again, unless it was refused."""
-    run = Path(cluster["RUN"])
-    (run / "code").write_text(f"{ends}\n")
-    if finishes:
-        (run / "finishes").touch()
-    done = subprocess.run(["bash", SLURM], env=cluster, cwd=run, capture_output=True, timeout=60)
-    assert done.returncode == ends and len(calls(cluster)) == tries
-    assert (run / "scontrol").exists() == requeued
-    if requeued:
-        assert (run / "scontrol").read_text() == "requeue 4711\n"
-    assert (run / "started").read_text().startswith("--mpi=pmix --kill-on-bad-exit=1 --cpus-per-task=8 minigrad train ")
-    assert "--threads 8" in calls(cluster)[0] and f"--out {run} --continue" in calls(cluster)[0]
 
 
 # ---- Kubernetes ------------------------------------------------------------------------------------------------------
@@ -232,22 +172,63 @@ def test_ranks_are_as_many_as_gpus(path):
         assert mounted == [volume["name"] for volume in pod["volumes"]]
 
 
-@pytest.mark.parametrize("path", SPECS, ids=lambda path: path.name)
-@pytest.mark.parametrize("how, code", [("finishes", 0), ("leaves", 75), ("fails", 3)])
-def test_a_pod_is_done_when_the_run_is(cluster, path, how, code):
-    run = Path(cluster["RUN"])
-    if how == "finishes":
-        (run / "finishes").touch()
-    elif how == "fails":
-        (run / "code").write_text("3\n")
-    command = pods(path)[0]["containers"][0]["command"]
-    variables = cluster | {"WAIT": "1" if how == "leaves" else ""}
-    pod = subprocess.Popen(command, env=variables, cwd=run, start_new_session=True)
-    if how == "leaves":
-        assert wait_for((run / "calls").exists)
+# ---- jobs ------------------------------------------------------------------------------------------------------------
+
+PASS_ON = '#!/bin/sh\necho "$@" > started\nwhile [ "$1" != minigrad ]; do shift; done\nexec "$@"\n'
+STAND_INS = {
+    "srun": PASS_ON,
+    "mpiexec": PASS_ON,
+    "scontrol": '#!/bin/sh\necho "$@" > requeued\n',
+    "minigrad": """#!/bin/sh
+trap 'left=1' TERM
+echo "$@" >> calls
+n=0
+while [ "$WAIT" ] && [ -z "$left" ] && [ $n -lt 600 ]; do n=$((n + 1)); sleep 0.05; done
+case "$HOW" in
+    finishes) echo "{}" > result.json ;;
+    fails*) exit "${HOW#fails }" ;;
+esac
+""",
+}
+ENDS = [  # what is started, how the command ends: the exit code, and how often it was called
+    (SLURM, "finishes", 0, 1),
+    (SLURM, "leaves", 0, 1),
+    (SLURM, "fails 3", 3, 4),
+    (SLURM, "fails 2", 2, 1),
+    *((path, *end, 1) for path in (JOB, MPI_JOB) for end in (("finishes", 0), ("leaves", 75), ("fails 3", 3))),
+]
+
+
+@pytest.mark.parametrize("path, how, code, times", ENDS, ids=[f"{path.name} {how}" for path, how, *_ in ENDS])
+def test_a_job_finishes_or_leaves_or_fails(tmp_path, path, how, code, times):
+    """Left early it goes back into the queue, or ends with 75; failed Slurm tries it again, unless it was refused."""
+    for name, text in STAND_INS.items():
+        (tmp_path / name).write_text(text)
+        (tmp_path / name).chmod(0o755)
+    variables = {
+        "DATA": "data",
+        "RUN": str(tmp_path),
+        "HOW": how,
+        "PATH": f"{tmp_path}{os.pathsep}{os.environ['PATH']}",
+    }
+    variables |= {"SLURM_JOB_ID": "4711", "SLURM_CPUS_PER_TASK": "8"}
+    told = how == "leaves" and path is not SLURM
+    command = ["bash", SLURM] if path is SLURM else pods(path)[0]["containers"][0]["command"]
+    variables["WAIT"] = "1" if told else ""
+    job = subprocess.Popen(command, env=variables, cwd=tmp_path, start_new_session=True)
+    if told:
+        assert wait_for((tmp_path / "calls").exists)
         time.sleep(0.2)
-        pod.send_signal(signal.SIGTERM)
-    assert pod.wait(timeout=30) == code and len(calls(cluster)) == 1
+        job.send_signal(signal.SIGTERM)
+    assert job.wait(timeout=60) == code
+    calls = (tmp_path / "calls").read_text().splitlines()
+    assert len(calls) == times and f"--out {tmp_path} --continue" in calls[0]
+    if path is SLURM:
+        assert (tmp_path / "requeued").exists() == (how == "leaves")
+        assert how != "leaves" or (tmp_path / "requeued").read_text() == "requeue 4711\n"
+        started = (tmp_path / "started").read_text()
+        assert started.startswith("--mpi=pmix --kill-on-bad-exit=1 --cpus-per-task=8 minigrad train ")
+        assert "--threads 8" in calls[0]
 
 
 # ---- commands --------------------------------------------------------------------------------------------------------
