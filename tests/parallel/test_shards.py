@@ -8,11 +8,9 @@ from minigrad import Tensor, data, nn
 from minigrad.device import default_generator, generator
 from minigrad.device.random import Generator, drawing_from
 from minigrad.errors import KindError, ShapeError
-from minigrad.nn import functional as F
 from minigrad.parallel import Shards, ShardSampler
-
-from .parallel_runs import on_ranks
-from .small_training import images, network
+from tests.parallel_runs import on_ranks
+from tests.small_training import images
 
 ALLOWED = [
     (s, r) for s in range(1, 25) for r in range(1, s + 1) if s % r == 0 and (r == 1 or (s // r) & (s // r - 1) == 0)
@@ -28,7 +26,6 @@ ALLOWED = [
         ((4, 2, 2), ShapeError, "rank is 2, wanted one from 0 to 1"),
         ((4, -1, 2), ShapeError, "rank is -1, wanted one from 0 to 1"),
         ((4.0,), KindError, "shards is 4.0, wanted an integer"),
-        ((True,), KindError, "shards is True, wanted an integer"),
         ((4, 0, None), KindError, "size is None, wanted an integer"),
     ],
 )
@@ -49,27 +46,17 @@ def test_shards_cover_every_batch_once():
 
 
 def test_batches_that_every_rank_has_whole():
-    x, y = Tensor(np.arange(5.0)), Tensor(np.arange(5))
-    parts = ShardSampler(8, 1, 2).cut(x, y)
+    parts = ShardSampler(8, 1, 2).cut(Tensor(np.arange(5.0)), Tensor(np.arange(5)))
     assert isinstance(parts, Shards) and parts.total == 5
-    assert [None if part is None else [t.tolist() for t in part] for part in parts] == [
-        [[2], [2]],
-        None,
-        [[3], [3]],
-        [[4], [4]],
-    ]
-    with pytest.raises(ShapeError, match=r"the parts of a batch have \[3, 5\] rows, wanted one number"):
-        ShardSampler(2).cut(x, y[:3])
+    assert [part and [t.tolist() for t in part] for part in parts] == [[[2], [2]], None, [[3], [3]], [[4], [4]]]
 
 
 # ---- Loader ----------------------------------------------------------------------------------------------------------
 
 
 def loader(sampler=None, prefetch=0, **options):
-    transform = data.Compose([data.PadCrop(1), data.Flip()])
-    return data.Loader(
-        images(45), 12, shuffle=True, seed=5, transform=transform, prefetch=prefetch, sampler=sampler, **options
-    )
+    options = {"shuffle": True, "seed": 5, "transform": data.PadCrop(1), **options}
+    return data.Loader(images(45), 12, prefetch=prefetch, sampler=sampler, **options)
 
 
 def contents(batches):
@@ -79,7 +66,7 @@ def contents(batches):
 
 
 @pytest.mark.parametrize("prefetch", [0, 2])
-def test_ranks_together_get_what_one_rank_gets(prefetch):
+def test_ranks_together_get_what_one_rank_gets_also_resumed_in_an_epoch(prefetch):
     whole = loader(ShardSampler(8), prefetch)
     epochs = [contents(whole) for _ in range(2)]
     assert epochs[0] != epochs[1]
@@ -87,33 +74,26 @@ def test_ranks_together_get_what_one_rank_gets(prefetch):
         ranks = [loader(ShardSampler(8, rank, size), prefetch) for rank in range(size)]
         for epoch in epochs:
             assert [sum(parts, []) for parts in zip(*map(contents, ranks), strict=True)] == epoch
-    totals = [batch.total for batch in loader(ShardSampler(8, 1, 2))]
-    assert totals == [12, 12, 12, 9]
+    sampler = ShardSampler(8, 1, 2)
+    first, second = (loader(sampler, prefetch) for _ in range(2))
+    batches = iter(first)
+    assert [next(batches).total for _ in range(2)] == [12, 12]
+    second.load_state_dict(first.state_dict())
+    assert [batch.total for batch in second] == [12, 9]
+    second.load_state_dict(first.state_dict())
+    assert contents(second) == contents(batches)
+    assert contents(second) == [shards[4:] for shards in epochs[1]]
 
 
-def test_the_order_is_that_without_shards_and_one_shard_is_the_batch():
-    plain = [[t.numpy() for t in batch] for batch in loader()]
-    one = [[t.numpy() for t in batch[0]] for batch in loader(ShardSampler(1))]
-    many = list(loader(ShardSampler(4)))
-    for (x, y), (x1, y1), shards in zip(plain, one, many, strict=True):
-        assert x.tobytes() == x1.tobytes() and y.tobytes() == y1.tobytes()
-        assert np.concatenate([labels.numpy() for _, labels in shards]).tobytes() == y.tobytes()
-        # Each shard has augmentation of its own.
-        assert np.concatenate([part.numpy() for part, _ in shards]).tobytes() != x.tobytes()
-
-
-def test_each_shard_has_augmentation_of_its_own():
-    def drawn(sampler):
-        seen = []
-        batches = data.Loader(
-            images(24), 8, transform=lambda x, g: [seen.append(g.random()), x.copy()][1], prefetch=0, sampler=sampler
-        )
-        list(batches)
-        return seen
-
-    whole = drawn(ShardSampler(4))
-    assert len(set(whole)) == 12
-    assert drawn(ShardSampler(4, 1, 2)) == [whole[4 * batch + shard] for batch in range(3) for shard in (2, 3)]
+def test_the_order_is_that_without_shards_and_each_shard_has_augmentation_of_its_own():
+    plain, one, many = list(loader()), list(loader(ShardSampler(1))), list(loader(ShardSampler(4)))
+    assert contents([[pair] for pair in plain]) == contents(one)
+    for (x, y), shards in zip(plain, many, strict=True):
+        assert np.concatenate([labels.numpy() for _, labels in shards]).tobytes() == y.numpy().tobytes()
+        assert np.concatenate([part.numpy() for part, _ in shards]).tobytes() != x.numpy().tobytes()
+    seen = []
+    list(loader(ShardSampler(4), transform=lambda x, g: [seen.append(g.random()), x.copy()][1]))
+    assert len(set(seen)) == 16
 
 
 def test_shards_without_images_are_none():
@@ -121,28 +101,12 @@ def test_shards_without_images_are_none():
     assert [[part and part[1].tolist() for part in batch] for batch in few] == [[[2], [0]], [None, [1]]]
 
 
-@pytest.mark.parametrize("prefetch", [0, 2])
-def test_resuming_inside_an_epoch(prefetch):
-    sampler = ShardSampler(4, 1, 2)
-    first = loader(sampler, prefetch)
-    batches = iter(first)
-    next(batches), next(batches)
-    state = first.state_dict()
-    rest = contents(batches) + contents(first)
-    second = loader(sampler, prefetch)
-    second.load_state_dict(state)
-    assert contents(second) + contents(second) == rest
-
-
 def test_batches_made_on_a_device_are_those_of_the_cpu():
-    sampler = ShardSampler(4, 1, 2)
-    there = loader(sampler, device="interpreter")
-    batch = next(iter(there))
-    assert isinstance(batch, Shards) and batch.total == 12 and batch[0][0].device == "interpreter"
-    here = next(iter(loader(sampler)))
-    for (x, y), (x0, y0) in zip(batch, here, strict=True):
+    there, here = (next(iter(loader(ShardSampler(4, 1, 2), device=place))) for place in ("interpreter", "cpu"))
+    assert isinstance(there, Shards) and there.total == 12 and there[0][0].device == "interpreter"
+    for (x, y), (x0, y0) in zip(there, here, strict=True):
         np.testing.assert_allclose(x.numpy(), x0.numpy(), rtol=3e-7)  # there x / 255 is a product
-        assert np.array_equal(np.rint(255 * x.numpy()), np.rint(255 * x0.numpy())) and y.tolist() == y0.tolist()
+        assert y.tolist() == y0.tolist()
 
 
 # ---- random numbers --------------------------------------------------------------------------------------------------
@@ -163,26 +127,12 @@ def test_shards_draw_numbers_of_their_own():
     assert Generator(8).of_shard(0).next_key() != Generator(7).of_shard(0).next_key()
 
 
-def test_draws_of_a_shard_leave_the_generator_outside_alone():
-    minigrad.manual_seed(3)
-    before = default_generator.get_state()
-    with drawing_from(generator().of_shard(1)):
-        first = F.dropout(Tensor(np.ones(50)), 0.5).numpy(), minigrad.rand(3).numpy()
-        with pytest.raises(RuntimeError), drawing_from(generator().of_shard(0)):
-            raise RuntimeError
-        assert generator().seed == default_generator.of_shard(1).seed
-    assert generator() is default_generator and default_generator.get_state() == before
-    with drawing_from(generator().of_shard(1)):
-        again = F.dropout(Tensor(np.ones(50)), 0.5).numpy(), minigrad.rand(3).numpy()
-    assert [a.tobytes() for a in first] == [a.tobytes() for a in again]
-
-
-def test_ranks_build_equal_models_and_leave_the_caller_alone():
+def test_draws_of_shards_and_of_ranks_leave_the_generator_outside_alone():
     minigrad.manual_seed(11)
     before = default_generator.get_state()
-    build = lambda world: [p.detach().numpy().tobytes() for p in nn.Linear(5, 3).parameters()]
-    first, second = on_ranks(build, 2)
-    assert first == second == build(None)
-    default_generator.set_state(before)
-    on_ranks(lambda world: network(world.rank) and minigrad.rand(2), 2)
-    assert default_generator.get_state() == before
+    with pytest.raises(RuntimeError), drawing_from(generator().of_shard(1)):
+        assert minigrad.rand(3).tolist() and generator().seed == default_generator.of_shard(1).seed
+        raise RuntimeError
+    first, second = on_ranks(lambda world: nn.Linear(5, 3).weight.tolist(), 2)
+    assert generator() is default_generator and default_generator.get_state() == before
+    assert first == second == nn.Linear(5, 3).weight.tolist()

@@ -1,0 +1,80 @@
+"""Models for the tests of several ranks, and a transport between threads that is as slow as MPI may be."""
+
+import threading
+import time
+
+import numpy as np
+
+import minigrad
+from minigrad import Tensor, nn
+from minigrad.parallel import DataParallel, DeadlineError
+from minigrad.parallel.local import LocalTransport
+
+__all__ = ["Branches", "Rendezvous", "X", "branches", "grads", "normalised", "plain", "rows"]
+
+X = np.random.default_rng(1).standard_normal((4, 5)).astype(np.float32)
+
+
+def normalised():
+    """With all that might depend on a rank: running statistics, and dropout."""
+    minigrad.manual_seed(3)
+    layers = nn.Conv2d(1, 4, 3), nn.BatchNorm2d(4), nn.ReLU(), nn.Dropout(0.3), nn.Flatten()
+    return nn.Sequential(*layers, nn.Linear(64, 8), nn.ReLU(), nn.Linear(8, 3))
+
+
+def plain(dtype="float32"):
+    minigrad.manual_seed(5)
+    return nn.Sequential(nn.Linear(5, 6), nn.Tanh(), nn.Linear(6, 4), nn.Tanh(), nn.Linear(4, 3)).to(dtype)
+
+
+class Branches(nn.Module):
+    """The sum of branches, run in the order that the caller chooses; those left out are not used."""
+
+    def __init__(self, count=4):
+        super().__init__()
+        self.branches = nn.ModuleList([nn.Linear(5, 2) for _ in range(count)])
+
+    def forward(self, x, order):
+        outs = [self.branches[i](x) for i in order]
+        return sum(outs[1:], outs[0]).sum()
+
+
+def branches(world, **options):
+    minigrad.manual_seed(0)
+    return DataParallel(Branches(), world, bucket_bytes=1, **options)
+
+
+def rows(world, each=2):
+    return Tensor(X[world.rank * each : (world.rank + 1) * each])
+
+
+def grads(model):
+    return [None if p.grad is None else p.grad.numpy().copy() for p in model.parameters()]
+
+
+class Rendezvous(LocalTransport):
+    """A transport that copies nothing and whose messages have left only when they were taken, as large ones of MPI."""
+
+    def post(self, to, channel, header, payload):
+        with self.mail.changed:
+            if self.mail.reason:
+                return super().post(to, channel, header, payload)
+            taken = threading.Event()
+            self.mail.waiting[self.rank, to, channel].append((header, payload, taken))
+            self.mail.changed.notify_all()
+        return _Lent(taken)
+
+    def take(self, source, channel, deadline):
+        header, payload, taken = super().take(source, channel, deadline)
+        payload = payload.copy()
+        taken.set()
+        return header, payload
+
+
+class _Lent:
+    def __init__(self, taken):
+        self.taken = taken
+
+    def wait(self, deadline):
+        if not self.taken.wait(max(0, deadline - time.monotonic())):
+            raise DeadlineError("not taken")
