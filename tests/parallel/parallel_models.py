@@ -10,21 +10,14 @@ from minigrad import Tensor, nn
 from minigrad.parallel import DataParallel, DeadlineError
 from minigrad.parallel.local import LocalTransport
 
-__all__ = ["Branches", "Rendezvous", "X", "branches", "grads", "normalised", "plain", "rows"]
+__all__ = ["Branches", "Rendezvous", "X", "branches", "grads", "plain", "rows"]
 
 X = np.random.default_rng(1).standard_normal((4, 5)).astype(np.float32)
 
 
-def normalised():
-    """With all that might depend on a rank: running statistics, and dropout."""
-    minigrad.manual_seed(3)
-    layers = nn.Conv2d(1, 4, 3), nn.BatchNorm2d(4), nn.ReLU(), nn.Dropout(0.3), nn.Flatten()
-    return nn.Sequential(*layers, nn.Linear(64, 8), nn.ReLU(), nn.Linear(8, 3))
-
-
-def plain(dtype="float32"):
+def plain():
     minigrad.manual_seed(5)
-    return nn.Sequential(nn.Linear(5, 6), nn.Tanh(), nn.Linear(6, 4), nn.Tanh(), nn.Linear(4, 3)).to(dtype)
+    return nn.Sequential(nn.Linear(5, 6), nn.Tanh(), nn.Linear(6, 4), nn.Tanh(), nn.Linear(4, 3))
 
 
 class Branches(nn.Module):

@@ -1,6 +1,8 @@
 """DataParallel: what it refuses, on every rank, and that the model is as good as new after mistakes and exceptions."""
 
+import contextlib
 import copy
+import itertools
 import pickle
 
 import numpy as np
@@ -91,7 +93,7 @@ REFUSED = [
         lambda w: DataParallel(nn.Linear(5, 3 + w.rank), w),
     ),
     (DisagreementError, "bias is float32.* and absent", lambda w: DataParallel(nn.Linear(5, 3, bias=not w.rank), w)),
-    (DisagreementError, "is float32.* and float64", lambda w: DataParallel(plain(("float32", "float64")[w.rank]), w)),
+    (DisagreementError, "is float32.* and float64", lambda w: DataParallel(plain().to(f"float{32 * (w.rank + 1)}"), w)),
     (DisagreementError, "requires_grad=True on rank 0 and .*False", half_frozen),
     (DisagreementError, "shards is 2 on rank 0 and 4", lambda w: DataParallel(plain(), w, shards=2 + 2 * w.rank)),
     (DisagreementError, "bucket_bytes is 9 on .* and 10", lambda w: DataParallel(plain(), w, bucket_bytes=9 + w.rank)),
@@ -111,13 +113,17 @@ def test_what_is_refused_on_every_rank(error, message, call):
 
 
 def usable(model):
-    """Whether an update gives what it gives in a new model."""
+    """Whether an update gives what it gives in a new model, in a plain loop too where a rank has one shard."""
     found = []
     for one in (model.train(), branches(model.world, shards=model.sampler.shards)):
+        if len(model.sampler) == 1:
+            one.zero_grad()
+            one(rows(model.world), range(4)).backward()
+            found.append([g.tobytes() for g in grads(one)])
         for (x,) in one.shards((Tensor(X),)):
             one(x, range(4)).backward()
         found.append([g.tobytes() for g in grads(one)])
-    return found[0] == found[1]
+    return found[: len(found) // 2] == found[len(found) // 2 :]
 
 
 def twice_in_a_shard(model):
@@ -175,53 +181,36 @@ def test_after_a_mistake_the_model_is_as_good_as_new(shards, error, message, act
     assert on_ranks(run, 2) == [True] * 2
 
 
-def interrupt(gradient):
-    raise InterruptedError
-
-
 def left(model, moment):
-    """A loop over shards that ends at a moment of the first one."""
-    for (x,) in model.shards((Tensor(X),)):
-        loss = model(x, range(4))
-        if moment == "forward":
+    """An update that ends at a moment of its first shard; in a plain loop, where the rank has no other."""
+
+    def interrupt(*at):
+        if moment in at:
             raise InterruptedError
-        loss.backward()
-        if moment == "after":
-            raise InterruptedError
-        break
 
-
-@pytest.mark.parametrize("shards", [2, 4])
-def test_after_an_exception_the_model_is_as_good_as_new(shards):
-    def run(world):
-        model = branches(world, shards=shards)
-        for moment in ("forward", "backward", "after", "break"):
-            before = device.generator().step
-            # In "backward" some buckets are under way when the last gradient fails.
-            fail = model.module.branches[0].weight.register_hook(interrupt) if moment == "backward" else None
-            try:
-                left(model, moment)
-            except InterruptedError:
-                assert moment != "break"
-            if fail:
-                fail.remove()
-            assert device.generator().step == before and usable(model)
-        return True
-
-    assert on_ranks(run, 2) == [True] * 2
-
-
-def test_after_an_exception_in_a_plain_loop_too():
-    def run(world):
-        model, new = branches(world), branches(world)
-        fail = model.module.branches[0].weight.register_hook(interrupt)
-        with pytest.raises(InterruptedError):
-            model(rows(world), range(4)).backward()
+    # The last gradient fails, with buckets under way.
+    fail = model.module.branches[0].weight.register_hook(lambda g: interrupt("backward", "plain"))
+    try:
+        for (x,) in [(rows(model.world),)] if moment == "plain" else model.shards((Tensor(X),)):
+            loss = model(x, range(4))
+            interrupt("forward")
+            loss.backward()
+            interrupt("after")
+            break
+    finally:
         fail.remove()
-        model.zero_grad()
-        for one in (model, new):
-            one(rows(world), range(4)).backward()
-        return [g.tobytes() for g in grads(model)] == [g.tobytes() for g in grads(new)]
+
+
+MOMENTS = [*itertools.product([2, 4], ["forward", "backward", "after", "break"]), (2, "plain")]
+
+
+@pytest.mark.parametrize("shards, moment", MOMENTS)
+def test_after_an_exception_the_model_is_as_good_as_new(shards, moment):
+    def run(world):
+        model, before = branches(world, shards=shards), device.generator().step
+        with contextlib.nullcontext() if moment == "break" else pytest.raises(InterruptedError):
+            left(model, moment)
+        return device.generator().step == before + (moment == "plain") and usable(model)
 
     assert on_ranks(run, 2) == [True] * 2
 

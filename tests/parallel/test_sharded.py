@@ -19,9 +19,17 @@ X = np.random.default_rng(1).standard_normal((8, 2, 5, 5)).astype(np.float32)
 Y = np.arange(8) % 3
 
 
+class Wide(nn.Linear):
+    """In another type than the layers before, which are float32."""
+
+    def forward(self, input):
+        return super().forward(input.to("float64"))
+
+
 def network():
     minigrad.manual_seed(4)
-    return nn.Sequential(nn.Conv2d(2, 3, 3), nn.Tanh(), nn.Flatten(), nn.Linear(27, 7), nn.Tanh(), nn.Linear(7, 3))
+    layers = nn.Conv2d(2, 3, 3), nn.BatchNorm2d(3).requires_grad_(False), nn.Tanh(), nn.Flatten(), nn.Linear(27, 7)
+    return nn.Sequential(*layers, Wide(7, 3, dtype="float64"))
 
 
 OPTIMIZERS = {
@@ -32,18 +40,19 @@ OPTIMIZERS = {
 }
 
 
-def built(world, kind, whole=False, bucket_bytes=200):
+def built(world, kind, whole=False, bucket_bytes=200, place="cpu"):
     """(model, optimizer of two groups with other options); whole None: every rank has all of the state."""
-    model = DataParallel(network(), world, shards=4, bucket_bytes=bucket_bytes)
-    parameters = list(model.parameters())
-    groups = [{"params": parameters[3:]}, {"params": parameters[:3], "lr": 0.02, "weight_decay": 0.1}]
+    model = DataParallel(network().to(place), world, shards=4, bucket_bytes=bucket_bytes)
+    named = [(name, p) for name, p in model.named_parameters() if p.requires_grad]
+    groups = [{"params": named[3:]}, {"params": named[:3], "lr": 0.02, "weight_decay": 0.1}]
     optimizer = OPTIMIZERS[kind](groups, lr=0.05)
     return model, optimizer if whole is None else ShardedOptimizer(optimizer, model, whole)
 
 
 def backward(model, optimizer):
     optimizer.zero_grad()
-    for x, y in model.shards((Tensor(X), Tensor(Y))):
+    place = next(model.parameters()).device
+    for x, y in model.shards((Tensor(X).to(place), Tensor(Y).to(place))):
         loss = F.cross_entropy(model(x), y)
         loss.backward()
     return loss.item()
@@ -57,37 +66,21 @@ def update(model, optimizer):
 # ---- the bits of the optimiser alone ---------------------------------------------------------------------------------
 
 
-def scheduled(model, optimizer):
+def in_many_ways(model, optimizer):
+    """By a schedule, a closure, momentum alone, on parameters that were given other arrays, from a new state."""
     schedule = lr_scheduler.OneCycleLR(optimizer, 0.1, 9)
-    for _ in range(4):
+    for _ in range(3):
         update(model, optimizer)
         schedule.step()
-
-
-def by_closure(model, optimizer):
     with minigrad.no_grad():
-        losses = [optimizer.step(partial(backward, model, optimizer)) for _ in range(2)]
-    assert losses[1] < losses[0]
-    with pytest.raises(KindError, match="closure is 3, wanted a function"):
-        optimizer.step(3)
-
-
-def with_other_arrays(model, optimizer):
-    update(model, optimizer)
-    for p in model.parameters():
-        p.data = p.data * np.float32(0.5)
-    update(model, optimizer)
-
-
-def begun_anew(model, optimizer):
-    optimizer.load_state_dict({**optimizer.state_dict(), "state": {}})
-    update(model, optimizer)
-
-
-def by_momentum_alone(model, optimizer):
-    update(model, optimizer)
+        optimizer.step(partial(backward, model, optimizer))
     optimizer.zero_grad(set_to_none=False)
     optimizer.step()
+    for p in model.parameters():
+        p.data = p.data * 0.5
+    update(model, optimizer)
+    optimizer.load_state_dict({**optimizer.state_dict(), "state": {}})
+    update(model, optimizer)
 
 
 def clipped(model, optimizer):
@@ -106,20 +99,17 @@ def back_to_the_best(model, optimizer):
 
 SHARED = [(2, False), (4, True)]  # how many ranks, and whether each is given all gradients
 TRAININGS = [
-    *((kind, scheduled, [(1, False), *SHARED]) for kind in OPTIMIZERS),
-    ("sgd", by_closure, SHARED),
-    ("adam", with_other_arrays, SHARED),
-    ("adagrad", begun_anew, SHARED),
-    ("sgd", by_momentum_alone, SHARED),
-    ("sgd", clipped, [(4, True)]),
-    ("adam", back_to_the_best, SHARED),
+    *((kind, "cpu", in_many_ways, [(1, False), *SHARED]) for kind in OPTIMIZERS),
+    ("adam", "interpreter", update, SHARED),
+    ("sgd", "cpu", clipped, [(4, True)]),
+    ("adam", "cpu", back_to_the_best, SHARED),
 ]
 
 
-@pytest.mark.parametrize("kind, training, shared", TRAININGS)
-def test_the_bits_are_those_of_the_optimiser_alone_that_has_stepped_before(kind, training, shared):
+@pytest.mark.parametrize("kind, place, training, shared", TRAININGS)
+def test_the_bits_are_those_of_the_optimiser_alone_that_has_stepped_before(kind, place, training, shared):
     def run(world, whole):
-        model, optimizer = built(world, kind, None)
+        model, optimizer = built(world, kind, None, place=place)
         update(model, optimizer)
         optimizer = optimizer if whole is None else ShardedOptimizer(optimizer, model, whole)
         training(model, optimizer)
@@ -130,28 +120,6 @@ def test_the_bits_are_those_of_the_optimiser_alone_that_has_stepped_before(kind,
         assert on_ranks(run, size, whole) == [wanted] * size, (size, whole)
 
 
-@pytest.mark.parametrize("place", ["cpu", "interpreter"])
-def test_other_types_names_and_devices(place):
-    def run(world, whole):
-        minigrad.manual_seed(1)
-        model = nn.Sequential(nn.Linear(2, 3), nn.BatchNorm1d(3).requires_grad_(False), nn.Linear(3, 1).to("float64"))
-        model = DataParallel(model.to(place), world, shards=2)
-        optimizer = optim.Adam([(name, p) for name, p in model.named_parameters() if p.requires_grad], lr=0.1)
-        if whole is not None:
-            optimizer = ShardedOptimizer(optimizer, model, whole)
-        for _ in range(2):
-            for (x,) in model.shards((Tensor(X[:, :, 0, 0]).to(place),)):
-                hidden = model.module[1](model.module[0](x))
-                model.module[2](hidden.to("float64")).sum().backward()
-            optimizer.step()
-        state = optimizer.state_dict()
-        assert state["param_groups"][0]["param_names"][0] == "module.0.weight"
-        optimizer.load_state_dict(state)
-        return bits(model, optimizer)
-
-    assert on_ranks(run, 2, False) == on_ranks(run, 1, None) * 2
-
-
 @pytest.mark.parametrize("find", [False, True])
 def test_what_has_no_gradient_is_left_alone(find):
     def run(world, whole):
@@ -160,20 +128,17 @@ def test_what_has_no_gradient_is_left_alone(find):
         optimizer = optimizer if whole is None else ShardedOptimizer(optimizer, model, whole)
         optimizer.step()  # no gradients yet
         found = [bits(model)]
-        model(rows(world), [0, 1]).backward()
-        optimizer.step()
-        found.append(bits(model))
-        optimizer.zero_grad()
-        optimizer.step()
-        model(rows(world), [0, 1]).backward()
-        model.zero_grad()
-        optimizer.step()
-        assert bits(model) == found[1]
+        for forget in (optimizer.zero_grad, model.zero_grad):
+            model(rows(world), [0, 1]).backward()
+            optimizer.step()
+            found.append(bits(model))
+            forget()
+            optimizer.step()
+            assert bits(model) == found[-1]
         return found
 
     wanted = on_ranks(run, 2, None)
-    before, after = (one.values() for one in wanted[0])
-    assert [a == b for a, b in zip(before, after, strict=True)] == [False] * 4 + [find] * 4
+    assert [a == b for a, b in zip(*map(dict.values, wanted[0][:2]), strict=True)] == [False] * 4 + [find] * 4
     assert on_ranks(run, 2, False) == wanted and on_ranks(run, 2, True) == wanted
 
 
@@ -185,16 +150,16 @@ def test_each_rank_keeps_its_part_of_the_state(size):
     def run(world, whole, bucket_bytes):
         model, optimizer = built(world, "adam", whole, bucket_bytes)
         update(model, optimizer)
-        assert (whole is None) == all(p.grad is not None for p in model.parameters())
+        assert (whole is None) == any(p.grad is not None for p in model.parameters())
         arrays = [v for entries in optimizer.state.values() for v in entries.values() if isinstance(v, np.ndarray)]
         return sum(array.nbytes for array in arrays)
 
-    everything = 3 * 4 * sum(p.numel() for p in network().parameters())
+    everything = 3 * sum(p.data.nbytes for p in network().parameters() if p.requires_grad)
     assert on_ranks(run, 1, None, None) == [everything]
-    for bucket_bytes, buckets in ((None, 1), (200, 4)):
+    for bucket_bytes, buckets in ((None, 2), (200, 5)):
         parts = on_ranks(run, size, False, bucket_bytes)
         assert sum(parts) == everything
-        assert max(parts) <= everything / size + 3 * 4 * size * buckets  # buckets are filled up to equal parts
+        assert max(parts) <= everything / size + 3 * 8 * size * buckets  # buckets are filled up to equal parts
 
 
 def test_a_state_goes_on_with_any_number_of_ranks(tmp_path):
@@ -218,16 +183,13 @@ def test_a_state_goes_on_with_any_number_of_ranks(tmp_path):
             assert on_ranks(second, again, *options) == wanted[:1] * again
 
 
-def test_states_that_do_not_fit_are_refused_and_change_nothing():
+def test_a_state_that_does_not_fit_is_refused_and_changes_nothing():
     def run(world):
         model, optimizer = built(world, "sgd")
         update(model, optimizer)
         before, state = bits(model, optimizer), optimizer.state_dict()
-        for wrong in ({}, {**state, "param_groups": state["param_groups"][:1]}):
-            with pytest.raises(ShapeError, match=r"SGD\.load_state_dict: "):
-                optimizer.load_state_dict(wrong)
         state["state"][0]["momentum_buffer"] = np.zeros(3)
-        with pytest.raises(ShapeError, match="momentum_buffer"):
+        with pytest.raises(ShapeError, match=r"SGD\.load_state_dict: .*momentum_buffer"):
             optimizer.load_state_dict(state)
         return bits(model, optimizer) == before
 
@@ -237,16 +199,14 @@ def test_states_that_do_not_fit_are_refused_and_change_nothing():
 # ---- what is refused -------------------------------------------------------------------------------------------------
 
 
-def sharded(model, times=1):
-    for _ in range(times):
-        optimizer = ShardedOptimizer(optim.SGD(model.parameters(), lr=0.1), model)
-    return optimizer
+def sharded(model):
+    return ShardedOptimizer(optim.SGD([p for p in model.parameters() if p.requires_grad], lr=0.1), model)
 
 
 def changed_after_forward(model):
-    optimizer = sharded(model)
-    model(Tensor(X)).sum().backward()
-    loss = model.eval()(Tensor(X)).sum()
+    optimizer, x = sharded(model), Tensor(X)
+    model(x).sum().backward()
+    loss = model.eval()(x).sum()
     optimizer.step()
     loss.backward()
 
@@ -259,8 +219,9 @@ REFUSED = [
         r"of shape \(3, 2, 3, 3\) is none of",
         lambda m: ShardedOptimizer(optim.SGD(network().parameters()), m),
     ),
-    (StateError, "one already", lambda m: sharded(m, 2)),
+    (StateError, "one already", lambda m: [sharded(m) for _ in range(2)]),
     (StateError, "add the group before", lambda m: sharded(m).add_param_group({"params": []})),
+    (KindError, "closure is 3, wanted a function", lambda m: sharded(m).step(3)),
     (StateError, "changed", changed_after_forward),
 ]
 

@@ -64,33 +64,18 @@ def test_the_gradient_of_a_chain_over_three_ranks_is_that_of_one(transport):
     check([*gradients, firsts[0]], [*weights, x])
 
 
-def there_and_back(world):
-    w = weight(world.rank)
-    if world.rank == 1:
-        send(F.tanh(recv(None, None, 0) @ w), 0, tag=7).backward()
+def test_an_anchor_leads_back_to_what_was_sent_and_ranks_that_both_send_first_do_not_wait(transport):
+    """In both directions of the tape."""
+
+    def run(world):
+        other, w = 1 - world.rank, weight(world.rank)
+        out = recv((4, 4), "float64", other, tag=7, anchor=send(F.tanh(w), other, tag=7))
+        (out * (world.rank + 1)).sum().backward()
         return w.grad.numpy()
-    out = recv((3, 4), None, 1, tag=7, anchor=send(ones(3, 4, dtype="float64") @ w, 1))
-    (out * out).sum().backward()
-    return w.grad.numpy()
 
-
-def test_an_anchor_leads_from_a_result_back_to_what_was_sent(transport):
-    first, second = weight(0), weight(1)
-    out = F.tanh((ones(3, 4, dtype="float64") @ first) @ second)
-    (out * out).sum().backward()
-    check(on_ranks(there_and_back, 2), (first, second))
-
-
-def exchange(world):
-    """Both ranks send before they receive, in both directions of the tape."""
-    w = weight(world.rank)
-    out = recv((4, 4), "float64", 1 - world.rank, anchor=send(w * 2, 1 - world.rank))
-    (out * (world.rank + 1)).sum().backward()
-    return w.grad.tolist()
-
-
-def test_ranks_that_both_send_first_do_not_wait_for_each_other(transport):
-    assert on_ranks(exchange, 2) == [[[4.0] * 4] * 4, [[2.0] * 4] * 4]
+    weights = [weight(rank) for rank in range(2)]
+    (F.tanh(weights[0]) * 2 + F.tanh(weights[1])).sum().backward()
+    check(on_ranks(run, 2), weights)
 
 
 def second_order(world):
@@ -128,31 +113,14 @@ def test_constants_have_no_gradient_and_nobody_waits_for_it():
     assert on_ranks(run, 2) == [[False] * 3] * 2
 
 
-def test_the_gradient_comes_back_to_the_device_of_the_input():
-    def run(world):
-        if world.rank == 0:
-            x = Tensor(np.arange(6, dtype=np.float32).reshape(2, 3), requires_grad=True)
-            send(x.to("interpreter") * 2, 1).backward()
-            return x.grad.device, x.grad.tolist()
-        x = recv((2, 3), None, 0, device="interpreter")
-        (x * x).sum().backward()
-        return x.device, x.tolist()
-
-    there, here = ("interpreter", [[0, 2, 4], [6, 8, 10]]), ("cpu", [[0, 8, 16], [24, 32, 40]])
-    assert on_ranks(run, 2) == [here, there]
-
-
 LAYOUTS = {
     "channels last": numbers(2, 4, 5, 3).transpose(0, 3, 1, 2),
-    "axes of size 1": numbers(4, 3, 1).transpose(2, 1, 0),
     "gaps": numbers(6, 8)[::2, 1:5],
     "repeats": np.broadcast_to(numbers(3, 1), (3, 4)),
     "read only": np.frombuffer(numbers(4).tobytes()),
     "no elements": numbers(0, 3),
-    "a scalar": np.array(3.5),
-    "integers": np.arange(6, dtype=np.int32).reshape(2, 3),
     "bools": np.array([True, False]),
-    "16 bits": numbers(3).astype(np.float16),
+    "16 bits": np.array(3.5, np.float16),
 }
 
 
@@ -261,12 +229,10 @@ def test_a_gradient_that_never_comes_is_an_error_within_the_deadline():
     noticed = threading.Event()
 
     def run(world):
-        if world.rank == 0:
-            with pytest.raises(DeadlineError, match="no message from rank 1"):
-                send(weight(0), 1).backward()
-            noticed.set()
-        else:
-            recv(None, None, 0).detach()
-            assert noticed.wait(20.0)
+        if world.rank:
+            return recv(None, None, 0).item(), noticed.wait(20.0)
+        with pytest.raises(DeadlineError, match="no message from rank 1"):
+            send(weight(0).sum(), 1).backward()
+        noticed.set()
 
     on_ranks(run, 2, timeout=1.0)
