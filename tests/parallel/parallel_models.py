@@ -4,13 +4,15 @@ import threading
 import time
 
 import numpy as np
+import pytest
 
 import minigrad
 from minigrad import Tensor, nn
 from minigrad.parallel import DataParallel, DeadlineError
 from minigrad.parallel.local import LocalTransport
+from tests.parallel_runs import outcomes
 
-__all__ = ["Branches", "Rendezvous", "X", "branches", "grads", "plain", "rows"]
+__all__ = ["Branches", "Rendezvous", "X", "branches", "grads", "plain", "refused", "rows"]
 
 X = np.random.default_rng(1).standard_normal((4, 5)).astype(np.float32)
 
@@ -43,6 +45,13 @@ def rows(world, each=2):
 
 def grads(model):
     return [None if p.grad is None else p.grad.numpy().copy() for p in model.parameters()]
+
+
+def refused(error, message, call, size=2):
+    """call(world) is refused on every rank."""
+    for found in outcomes(call, size):
+        with pytest.raises(error, match=message):
+            raise found
 
 
 class Rendezvous(LocalTransport):

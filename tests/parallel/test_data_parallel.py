@@ -82,12 +82,12 @@ def test_gradients_have_the_bits_of_one_process_and_the_values_of_the_whole_batc
 
 @pytest.mark.parametrize("place", ["cpu", "interpreter"])
 def test_a_plain_loop_whose_gradients_keep_their_addresses(place):
-    """Each rank has one shard. Inside of no_sync nothing crosses to another rank; .grad are views of the buckets."""
+    """Each rank has one shard. Inside of no_sync nothing crosses to another rank."""
 
     def run(world):
         model = DataParallel(plain().to(place), world, bucket_bytes=100)
         x = Tensor(BATCH[4 * world.rank :][:4]).to(place)
-        seen, buckets = set(), [bucket.array for bucket in model.reducer.buckets]
+        seen = set()
         for step in range(3):
             model.eval().zero_grad(set_to_none=step != 1)  # gradients are averaged in evaluation too
             with model.no_sync():
@@ -95,8 +95,7 @@ def test_a_plain_loop_whose_gradients_keep_their_addresses(place):
             own = model.module[0].bias.grad.numpy().tobytes()
             backward(model, x)
             seen.add(tuple(p.grad.data.ctypes.data for p in model.parameters()))
-            assert all(any(np.shares_memory(p.grad.data, a) for a in buckets) for p in model.parameters())
-        assert len(buckets) > 1 and len(seen) == 1
+        assert len(model.reducer.buckets) > 1 and len(seen) == 1
         return own, grads(model)
 
     (first, found), (second, other) = on_ranks(run, 2)
@@ -110,13 +109,11 @@ def test_a_plain_loop_whose_gradients_keep_their_addresses(place):
 def test_each_shard_of_each_update_has_masks_of_its_own_in_any_loop():
     def run(world, loop):
         minigrad.manual_seed(6)
-        model, seen = DataParallel(nn.Sequential(nn.Linear(5, 64), nn.Dropout(0.5)), world, shards=2), []
+        model, seen = DataParallel(nn.Dropout(0.5), world, shards=2), []
         for _ in range(2):
-            parts = model.shards((Tensor(BATCH[:2]),)) if loop else [(Tensor(BATCH[world.rank : world.rank + 1]),)]
-            for (x,) in parts:
-                seen.append(model(x))
-                seen[-1].sum().backward()
-        return [tuple(bool(value) for value in out.detach().numpy()[0]) for out in seen]
+            for (x,) in model.shards((minigrad.ones(2, 64),)) if loop else [(minigrad.ones(1, 64),)]:
+                seen.append(tuple(model(x)[0].tolist()))
+        return seen
 
     (masks,) = on_ranks(run, 1, True)
     assert len(set(masks)) == 4
@@ -124,19 +121,9 @@ def test_each_shard_of_each_update_has_masks_of_its_own_in_any_loop():
         assert on_ranks(run, 2, loop) == [masks[::2], masks[1::2]]
 
 
-def test_alone_it_is_the_model_itself():
-    def run(world):
-        model, other = DataParallel(nn.Sequential(plain(), nn.BatchNorm1d(3), nn.Dropout()), world), plain()
-        other = nn.Sequential(other, nn.BatchNorm1d(3), nn.Dropout())
-        assert model.reducer is None and model.timeline == [] and not any(p.ready_hooks for p in model.parameters())
-        for one in (model, other):
-            minigrad.manual_seed(8)
-            with model.no_sync():
-                backward(one, Tensor(BATCH))
-        same(grads(model), grads(other))
-        assert bits(model) == bits(other)
-
-    on_ranks(run, 1)
+def test_alone_it_adds_nothing_to_the_model():
+    model = DataParallel(plain())
+    assert model.reducer is None and model.timeline == [] and not any(p.ready_hooks for p in model.parameters())
 
 
 # ---- when buckets leave ----------------------------------------------------------------------------------------------

@@ -1,7 +1,6 @@
 """Model parallel: layers of one model on several devices, with the numbers of one."""
 
 import numpy as np
-import pytest
 
 import minigrad
 from minigrad import Tensor, grad, nn, optim
@@ -49,24 +48,16 @@ def trained(first, second):
     return {"losses": np.array(losses), **{name: value.cpu().numpy() for name, value in model.state_dict().items()}}
 
 
-def close(found, wanted):
-    for name, value in wanted.items():
-        np.testing.assert_allclose(found[name], value, rtol=1e-3, atol=1e-4, err_msg=name)
-
-
-@pytest.mark.parametrize("places", [("interpreter", "cpu"), ("cpu", "interpreter")])
-def test_a_model_on_the_interpreter_and_the_cpu_trains_as_on_one(places):
-    close(trained(*places), trained("cpu", "cpu"))
-
-
-def test_a_model_on_two_gpus_has_the_bits_of_one():
-    """On the stand-in for CuPy, whose current GPU stays the first; arrays that meet on two GPUs would be refused."""
+def test_a_model_on_two_devices_trains_as_on_one():
+    """GPUs are the stand-in's for CuPy, whose current GPU stays the first; arrays that meet on two would be refused."""
+    wanted = trained("cpu", "cpu")
     with gpus(2):
-        one = trained("cuda:0", "cuda:0")
-        two = trained("cuda:0", "cuda:1")
-    for name, value in one.items():
-        assert two[name].tobytes() == value.tobytes(), name
-    close(one, trained("cpu", "cpu"))
+        one, two = (trained("cuda:0", second) for second in ("cuda:0", "cuda:1"))
+    found = [one, trained("interpreter", "cpu"), trained("cpu", "interpreter")]
+    for name, value in wanted.items():
+        assert one[name].tobytes() == two[name].tobytes(), name
+        for values in found:
+            np.testing.assert_allclose(values[name], value, rtol=1e-3, atol=1e-4, err_msg=name)
 
 
 def test_gradients_of_second_order_cross_devices():

@@ -15,10 +15,10 @@ from minigrad.parallel import CommunicationError, DisagreementError, Pipeline, S
 from minigrad.parallel.cut import balanced, costs_of
 from minigrad.parallel.schedules import BACKWARD, FORWARD, SCHEDULES
 from minigrad.train import evaluate
-from tests.parallel_runs import bits, on_ranks, outcomes
+from tests.parallel_runs import bits, on_ranks
 from tests.stand_in_gpus import gpus
 
-from .parallel_models import Rendezvous
+from .parallel_models import Rendezvous, refused
 
 # ---- on paper --------------------------------------------------------------------------------------------------------
 
@@ -265,46 +265,58 @@ def test_every_rank_gets_the_outputs_for_a_batch_of_any_size_and_can_evaluate():
 
 
 def test_a_state_fits_any_number_of_stages():
-    def run(world, state):
-        pipe = Pipeline(build(), world)
-        assert bits(pipe) == bits(build())
-        found = pipe.load_state_dict(state)
-        assert found.missing_keys == found.unexpected_keys == []
-        after = pipe.state_dict(prefix="net.")
-        assert list(after) == ["net." + name for name in state]
-        pipe.module.double()
-        assert all(value.dtype != "float32" and value.data.flags.c_contiguous for value in pipe.state_dict().values())
-        return {name.removeprefix("net."): value for name, value in after.items()}
-
-    state = changed = {name: value * 2 + 1 for name, value in build().state_dict().items()}
-    for ranks in (4, 2, 1):
-        state = on_ranks(run, ranks, state)[-1]
-        assert {name: value.tolist() for name, value in state.items()} == {
-            name: value.tolist() for name, value in changed.items()
-        }
-
-
-def test_a_state_that_does_not_fit_is_refused_on_every_rank():
-    whole = build().state_dict()
-    missing = {name: value for name, value in whole.items() if name != "0.weight"}
-    other = {**whole, "12.bias": tensor([1.0])}
+    changed, whole = {name: value * 2 + 1 for name, value in build().state_dict().items()}, build()
+    whole.load_state_dict(changed)
 
     def run(world):
         pipe = Pipeline(build(), world)
-        for words, state in (
-            ("missing 0.weight", missing),
-            ("unexpected other", {**whole, "other": tensor(1)}),
-            (r"12.bias has shape \(1,\), wanted \(5,\)", other),
-        ):
-            with pytest.raises(ShapeError, match=words):
-                pipe.load_state_dict(state)
-        assert bits(pipe) == bits(build())
-        return pipe.load_state_dict(missing, strict=False).missing_keys
+        found = pipe.load_state_dict(changed)
+        assert found.missing_keys == found.unexpected_keys == []
+        assert pipe.load_state_dict({}, strict=False).missing_keys == list(changed)
+        assert list(pipe.state_dict(prefix="net.")) == ["net." + name for name in changed]
+        before = bits(pipe)
+        pipe.module.double()
+        return before, bits(pipe)
 
-    assert on_ranks(run, 3) == [["0.weight"]] * 3
+    for ranks in (1, 3, 4):
+        assert on_ranks(run, ranks) == [(bits(whole), bits(copy.deepcopy(whole).double()))] * ranks
 
 
 # ---- what is refused -------------------------------------------------------------------------------------------------
+
+
+def with_state(**changes):
+    """A state is loaded of which some tensors are others; nothing changes."""
+
+    def run(world):
+        pipe = Pipeline(build(), world)
+        try:
+            pipe.load_state_dict({**build().state_dict(), **changes})
+        finally:
+            assert bits(pipe) == bits(build())
+
+    return run
+
+
+def with_rows(inputs, targets):
+    """A batch of so many rows, and then one that fits."""
+
+    def run(world):
+        pipe = Pipeline(nn.Sequential(*(nn.Linear(3, 3) for _ in range(4))), world, 4)
+        try:
+            pipe.train_step(minigrad.ones(inputs, 3), minigrad.ones(targets, 3), F.mse_loss)
+        finally:
+            assert pipe.peak == 0 and pipe.train_step(minigrad.ones(8, 3), minigrad.ones(8, 3), F.mse_loss)
+
+    return run
+
+
+def with_a_loss_that_fails(world):
+    pipe = Pipeline(build(), world, 4)
+    with pytest.raises((ShapeError, CommunicationError)):
+        pipe.train_step(*batch(0, 0), lambda scores, labels: scores)
+    pipe.train_step(*batch(0, 0))  # which would take messages of the step before
+
 
 REFUSED = [
     (KindError, "model is a Linear, wanted a Sequential", lambda w: Pipeline(nn.Linear(2, 2), w)),
@@ -321,45 +333,19 @@ REFUSED = [
     (StateError, "layers 0 and 1 share a Tensor", lambda w: Pipeline(nn.Sequential(*[nn.Linear(2, 2)] * 4), w)),
     (DisagreementError, "microbatches is 1 on rank 0 and 2", lambda w: Pipeline(build(), w, min(w.rank, 1) + 1)),
     (DisagreementError, "0.weight is", lambda w: Pipeline(nn.Sequential(nn.Linear(2, 2 + w.rank)), w, stages=1)),
+    (ShapeError, "missing 0.weight", lambda w: Pipeline(build(), w).load_state_dict({})),
+    (ShapeError, "unexpected other", with_state(other=tensor(1))),
+    (ShapeError, r"12.bias has shape \(1,\), wanted \(5,\)", with_state(**{"12.bias": tensor([1.0])})),
+    (ShapeError, "inputs has 9 rows, wanted a multiple of the 4 microbatches", with_rows(9, 9)),
+    (ShapeError, "targets has 6 rows, wanted a multiple", with_rows(8, 6)),
+    (ShapeError, "inputs has 0 rows", with_rows(0, 0)),
+    (CommunicationError, r"loss gave shape \(4, 5\), wanted a scalar", with_a_loss_that_fails),
 ]
 
 
 @pytest.mark.parametrize("error, words, call", REFUSED)
 def test_what_is_refused_on_every_rank(error, words, call):
-    for found in outcomes(call, 4):
-        with pytest.raises(error, match=words):
-            raise found
-
-
-def test_a_batch_that_does_not_fit_is_refused_by_every_rank_that_sees_it():
-    nine, eight, six, none = (Tensor(np.ones((count, 3), np.float32)) for count in (9, 8, 6, 0))
-
-    def run(world):
-        pipe = Pipeline(nn.Sequential(nn.Linear(3, 3), nn.Linear(3, 3)), world, 4)
-        for inputs, targets, kind, words in (
-            (nine, nine, ShapeError, "inputs has 9 rows, wanted a multiple of the 4 microbatches"),
-            (eight, six, ShapeError, "targets has 6 rows, wanted a multiple"),
-            (none, none, ShapeError, "inputs has 0 rows"),
-            ("images", eight, KindError, "inputs is str, wanted a Tensor"),
-        ):
-            with pytest.raises(kind, match=words):
-                pipe.train_step(inputs, targets, F.mse_loss)
-        assert pipe.peak == 0
-        return pipe.train_step(eight, eight, F.mse_loss)  # nothing was left behind
-
-    first, second = on_ranks(run, 2)
-    assert first == second
-
-
-def test_an_error_in_one_stage_ends_all():
-    def run(world):
-        pipe = Pipeline(build(), world, 4)
-        with pytest.raises((ShapeError, CommunicationError)):
-            pipe.train_step(*batch(0, 0), lambda scores, labels: scores)
-        pipe.train_step(*batch(0, 0))  # which would take messages of the step before
-
-    for found in outcomes(run, 3):
-        assert isinstance(found, CommunicationError) and "loss gave shape (4, 5), wanted a scalar" in str(found)
+    refused(error, words, call, 4)
 
 
 def test_a_first_stage_without_inputs_is_told_so():
