@@ -12,7 +12,7 @@ from minigrad.parallel import DataParallel, DeadlineError
 from minigrad.parallel.local import LocalTransport
 from tests.parallel_runs import outcomes
 
-__all__ = ["Branches", "Rendezvous", "X", "branches", "grads", "plain", "refused", "rows"]
+__all__ = ["Branches", "Rendezvous", "X", "branches", "grads", "in_pairs", "plain", "refused", "rows"]
 
 X = np.random.default_rng(1).standard_normal((4, 5)).astype(np.float32)
 
@@ -45,6 +45,14 @@ def rows(world, each=2):
 
 def grads(model):
     return [None if p.grad is None else p.grad.numpy().copy() for p in model.parameters()]
+
+
+def in_pairs(terms):
+    """The sum of lists of gradients, one a shard: neighbours are added until one list is left."""
+    while len(terms) > 1:
+        pairs = [terms[i : i + 2] for i in range(0, len(terms), 2)]
+        terms = [[sum(parts[1:], parts[0]) for parts in zip(*pair, strict=True)] for pair in pairs]
+    return terms[0]
 
 
 def refused(error, message, call, size=2):

@@ -8,7 +8,7 @@ from minigrad import Tensor, checkpoint, nn
 from minigrad.parallel import DataParallel
 from tests.parallel_runs import bits, on_ranks
 
-from .parallel_models import X, branches, grads, plain
+from .parallel_models import X, branches, grads, in_pairs, plain
 
 BATCH = np.random.default_rng(0).standard_normal((8, 5)).astype(np.float32)
 
@@ -43,10 +43,7 @@ def averaged(build, shards, count):
         for _ in range(2):
             backward(model, Tensor(BATCH[shard * count // shards : (shard + 1) * count // shards]))
         terms.append([p.grad.numpy() for p in model.parameters() if p.requires_grad])
-    while len(terms) > 1:
-        pairs = [terms[i : i + 2] for i in range(0, len(terms), 2)]
-        terms = [[sum(parts[1:], parts[0]) for parts in zip(*pair, strict=True)] for pair in pairs]
-    return [g * (1 / shards) for g in terms[0]]
+    return [g * (1 / shards) for g in in_pairs(terms)]
 
 
 def close(found, wanted):

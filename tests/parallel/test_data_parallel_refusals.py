@@ -1,4 +1,7 @@
-"""DataParallel: what it refuses, on every rank, and that the model is as good as new after mistakes and exceptions."""
+"""DataParallel: what several ranks refuse, and that the model is as good as new after mistakes and exceptions.
+
+More refusals stand in tests/refusals/ranks.py.
+"""
 
 import contextlib
 import copy
@@ -73,14 +76,7 @@ def fitted(name):
 
 
 REFUSED = [
-    (KindError, "module is a function, wanted a Module", lambda w: DataParallel(plain, w)),
     (KindError, "and no DataParallel", lambda w: DataParallel(DataParallel(plain(), w), w)),
-    (KindError, "world is 2, wanted a Communicator", lambda w: DataParallel(plain(), 2)),
-    (ShapeError, "shards is 3, wanted a multiple of the 2 ranks", lambda w: DataParallel(plain(), w, shards=3)),
-    (KindError, "bucket_bytes is 1.5, wanted", lambda w: DataParallel(plain(), w, bucket_bytes=1.5)),
-    (ShapeError, "bucket_bytes is 0, wanted", lambda w: DataParallel(plain(), w, bucket_bytes=0)),
-    (KindError, "find_unused_parameters is 1", lambda w: DataParallel(plain(), w, find_unused_parameters=1)),
-    (StateError, "move the module before it is wrapped", lambda w: DataParallel(plain(), w).to("float64")),
     (StateError, r"copy its \.module", lambda w: copy.deepcopy(DataParallel(plain(), w))),
     (StateError, "save its state_dict", lambda w: pickle.dumps(DataParallel(plain(), w))),
     (StateError, "0.bias requires a gradient now and did not", thawed),

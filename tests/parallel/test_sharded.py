@@ -194,7 +194,6 @@ def changed_after_forward(model):
 
 REFUSED = [
     (KindError, "got SGD and Sequential, wanted an Opt", lambda m: ShardedOptimizer(sharded(m).optimizer, m.module)),
-    (KindError, "got list and DataParallel", lambda m: ShardedOptimizer(list(m.parameters()), m)),
     (
         ShapeError,
         r"of shape \(3, 2, 3, 3\) is none of",

@@ -1,11 +1,12 @@
-"""Model parallel: layers of one model on several devices, with the numbers of one."""
+"""Layers of one model on several devices, with the numbers of one."""
 
 import numpy as np
 
 import minigrad
 from minigrad import Tensor, grad, nn, optim
 from minigrad.nn import functional as F
-from tests.stand_in_gpus import gpus
+
+from .stand_in_gpus import gpus
 
 
 class Split(nn.Module):
