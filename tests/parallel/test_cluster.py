@@ -1,4 +1,4 @@
-"""examples/cluster: the script for Slurm and the manifests for Kubernetes, as far as they can be checked here."""
+"""Ranks on clusters: who started how many, and the scripts and manifests of examples/cluster, with stand-ins."""
 
 import os
 import re
@@ -11,15 +11,71 @@ from pathlib import Path
 import pytest
 
 from minigrad.cli.arguments import parser
+from minigrad.errors import MinigradError
+from minigrad.parallel import init, mpi, world
+from minigrad.parallel.environment import ranks_started
 from tests.block_yaml import documents
-from tests.launch_runs import wait_for
+from tests.parallel.launch_runs import wait_for
 
-FOLDER = Path(__file__).resolve().parents[1] / "examples" / "cluster"
+FOLDER = Path(__file__).resolve().parents[2] / "examples" / "cluster"
 SLURM, JOB, MPI_JOB, README = (FOLDER / name for name in ("slurm.sbatch", "job.yaml", "mpijob.yaml", "README.md"))
-OPTION = (  # of sbatch; a second # switches one off
-    r"##?SBATCH --(job-name=\w+|(nodes|(ntasks|gpus)-per-node|cpus-per-task)=\d+|time=\d\d:\d\d:\d\d|"
-    r"output=[\w-]+%j\.log|open-mode=append|requeue|signal=TERM@60)"
-)
+
+# ---- how many ranks were started together ----------------------------------------------------------------------------
+
+SRUN = {"SLURM_STEP_ID": "0", "SLURM_PROCID": "1", "SLURM_STEP_NUM_TASKS": "8", "SLURM_NTASKS": "16"}
+STARTED = {
+    "nobody": ({}, (1, None)),
+    "mpiexec of MPICH": ({"PMI_RANK": "0", "PMI_SIZE": "4"}, (4, "mpiexec")),
+    "mpiexec of Open MPI": ({"OMPI_COMM_WORLD_RANK": "3", "OMPI_COMM_WORLD_SIZE": "4"}, (4, "mpiexec")),
+    "mpiexec in a step of srun": (SRUN | {"PMI_RANK": "0", "PMI_SIZE": "2"}, (2, "mpiexec")),
+    "srun": (SRUN, (8, "srun")),
+    "srun, older": ({"SLURM_STEPID": "3", "SLURM_PROCID": "0", "SLURM_NTASKS": "2"}, (2, "srun")),
+    "a batch script": (SRUN | {"SLURM_STEP_ID": str(0xFFFFFFFB)}, (1, None)),
+    "the shell of an allocation": ({"SLURM_NTASKS": "8", "SLURM_JOB_ID": "1"}, (1, None)),
+    "torchrun with one rank": ({"RANK": "0", "WORLD_SIZE": "1"}, (1, None)),
+}
+
+
+@pytest.mark.parametrize("name", STARTED)
+def test_who_started_how_many(name):
+    variables, found = STARTED[name]
+    assert ranks_started(variables) == found
+
+
+class OneRank:
+    """What MPI gives where it does not know of the ranks that srun or mpiexec started."""
+
+    rank, size, local_rank, local_size, taken, name, backend = 0, 1, 0, 1, False, "MPI", "host"
+
+    def __init__(self, seconds):
+        pass
+
+
+@pytest.mark.parametrize("name", ["srun", "mpiexec of MPICH"])
+def test_a_world_of_another_size_than_was_started_is_refused(name, monkeypatch):
+    """Else each of 8 tasks would train alone, and all would write into one folder."""
+    variables, (ranks, starter) = STARTED[name]
+    for variable, value in variables.items():
+        monkeypatch.setenv(variable, value)
+    monkeypatch.setattr(world, "_made", None)
+    monkeypatch.setattr(mpi, "MpiTransport", OneRank)
+    with pytest.raises(
+        MinigradError, match=f"init: {starter} started {ranks} ranks, but MPI knows 1; .*srun --mpi=list"
+    ):
+        init()
+    assert world._made is None
+
+
+def test_ranks_wait_longer_while_each_compiles_its_kernels(monkeypatch):
+    monkeypatch.setattr(mpi, "MpiTransport", OneRank)
+    for variable, seconds in ((None, 30), ("7", 7)):  # of minigrad launch --timeout
+        monkeypatch.setattr(world, "_made", None)
+        monkeypatch.setenv("MINIGRAD_TIMEOUT", variable or "")
+        found = init("mpi")
+        assert found.transport.young and found.timeout == 600
+        found.transport.young = False
+        assert found.timeout == seconds
+
 
 # ---- stand-ins -------------------------------------------------------------------------------------------------------
 
@@ -63,15 +119,18 @@ def calls(variables):
 # ---- Slurm -----------------------------------------------------------------------------------------------------------
 
 
+OPTION = r"--(job-name=\w+|(nodes|(ntasks|gpus)-per-node|cpus-per-task)=\d+|time=\d\d:\d\d:\d\d|output=[\w-]+%j\.log|"
+OPTION += r"open-mode=append|requeue|signal=TERM@60)"
+WANTED = {"--requeue", "--signal=TERM@60", "--nodes=2", "--ntasks-per-node=4"}
+
+
 def test_the_script_is_bash_with_known_options():
     subprocess.run(["bash", "-n", SLURM], check=True, timeout=20)
     before, _, after = SLURM.read_text().partition("\nset -u")
     assert "#SBATCH" not in after, "sbatch reads them before the first command alone"
-    options = [line for line in before.splitlines() if "SBATCH -" in line]
-    assert all(re.fullmatch(OPTION, line) for line in options)
-    assert {"#SBATCH --requeue", "#SBATCH --signal=TERM@60", "#SBATCH --nodes=2", "#SBATCH --ntasks-per-node=4"} <= {
-        *options
-    }
+    options = re.findall(r"^#?#SBATCH (.*)", before, re.MULTILINE)  # a second # switches one off
+    assert all(re.fullmatch(OPTION, option) for option in options)
+    assert {*re.findall(r"^#SBATCH (.*)", before, re.MULTILINE)} >= WANTED
 
 
 @pytest.mark.parametrize(
@@ -97,46 +156,29 @@ def test_a_job_of_slurm_finishes_or_leaves_or_fails(cluster, finishes, ends, tri
 
 # Fields that our manifests use, with their types; a set holds the values that are allowed. Those of Kubernetes are from
 # its API reference (batch/v1, core/v1), those of MPIJob from the resource definition of the MPI Operator (v2beta1).
-CONTAINER = {
-    "name": str,
-    "image": str,
-    "env": [{"name": str, "value": str}],
-    "resources": {"limits": {"cpu": str, "memory": str, "nvidia.com/gpu": int}},
-    "volumeMounts": [{"name": str, "mountPath": str}],
-    "command": [str],
-}
-POD = {
-    "restartPolicy": {"Never", "OnFailure"},
-    "terminationGracePeriodSeconds": int,
-    "volumes": [{"name": str, "persistentVolumeClaim": {"claimName": str}, "emptyDir": {"medium": {"Memory"}}}],
-    "containers": [CONTAINER],
-}
-REPLICA = {"replicas": int, "restartPolicy": {"Never", "OnFailure"}, "template": {"spec": POD}}
+texts = lambda names: dict.fromkeys(names.split(), str)
+CONTAINER = texts("name image") | {"env": [texts("name value")], "volumeMounts": [texts("name mountPath")]}
+CONTAINER |= {"command": [str], "resources": {"limits": texts("cpu memory") | {"nvidia.com/gpu": int}}}
+VOLUME = {"name": str, "persistentVolumeClaim": texts("claimName"), "emptyDir": {"medium": {"Memory"}}}
+RESTART = {"restartPolicy": {"Never", "OnFailure"}}
+POD = RESTART | {"terminationGracePeriodSeconds": int, "volumes": [VOLUME], "containers": [CONTAINER]}
+REPLICA = RESTART | {"replicas": int, "template": {"spec": POD}}
 RULE = {
     "action": {"FailJob", "Ignore", "Count"},
     "onExitCodes": {"operator": {"In", "NotIn"}, "values": [int]},
     "onPodConditions": [{"type": {"DisruptionTarget"}}],
 }
-FIELDS = {
-    JOB: {
-        "apiVersion": {"batch/v1"},
-        "kind": {"Job"},
-        "metadata": {"name": str},
-        "spec": {"backoffLimit": int, "podFailurePolicy": {"rules": [RULE]}, "template": {"spec": POD}},
-    },
+SPECS = {
+    JOB: {"backoffLimit": int, "podFailurePolicy": {"rules": [RULE]}, "template": {"spec": POD}},
     MPI_JOB: {
-        "apiVersion": {"kubeflow.org/v2beta1"},
-        "kind": {"MPIJob"},
-        "metadata": {"name": str},
-        "spec": {
-            "mpiImplementation": {"OpenMPI", "Intel", "MPICH"},
-            "slotsPerWorker": int,
-            "launcherCreationPolicy": {"AtStartup", "WaitForWorkersReady"},
-            "runPolicy": {"cleanPodPolicy": {"None", "Running", "All"}, "backoffLimit": int},
-            "mpiReplicaSpecs": {"Launcher": REPLICA, "Worker": REPLICA},
-        },
+        "mpiImplementation": {"OpenMPI", "Intel", "MPICH"},
+        "slotsPerWorker": int,
+        "launcherCreationPolicy": {"AtStartup", "WaitForWorkersReady"},
+        "runPolicy": {"cleanPodPolicy": {"None", "Running", "All"}, "backoffLimit": int},
+        "mpiReplicaSpecs": {"Launcher": REPLICA, "Worker": REPLICA},
     },
 }
+KINDS = {JOB: ("batch/v1", "Job"), MPI_JOB: ("kubeflow.org/v2beta1", "MPIJob")}
 
 
 def check(value, known, place):
@@ -159,12 +201,14 @@ def test_block_style_is_read():
     assert documents(text + "---\nk: v\n") == [wanted, {"k": "v"}]
 
 
-@pytest.mark.parametrize("path", FIELDS, ids=lambda path: path.name)
+@pytest.mark.parametrize("path", SPECS, ids=lambda path: path.name)
 def test_fields_of_a_manifest_are_known(path):
     (document,) = documents(path.read_text())
-    check(document, FIELDS[path], path.name)
+    known = {"apiVersion": str, "kind": str, "metadata": {"name": str}, "spec": SPECS[path]}
+    check(document, known, path.name)
+    assert (document["apiVersion"], document["kind"]) == KINDS[path]
     with pytest.raises(AssertionError, match="podPolicy"):
-        check(document | {"podPolicy": 1}, FIELDS[path], path.name)
+        check(document | {"podPolicy": 1}, known, path.name)
 
 
 def pods(path):
@@ -174,7 +218,7 @@ def pods(path):
     return [part["template"]["spec"] for part in (replicas.values() if replicas else [spec])]
 
 
-@pytest.mark.parametrize("path", FIELDS, ids=lambda path: path.name)
+@pytest.mark.parametrize("path", SPECS, ids=lambda path: path.name)
 def test_ranks_are_as_many_as_gpus(path):
     *_, workers = pods(path)
     spec = documents(path.read_text())[0]["spec"]
@@ -188,7 +232,7 @@ def test_ranks_are_as_many_as_gpus(path):
         assert mounted == [volume["name"] for volume in pod["volumes"]]
 
 
-@pytest.mark.parametrize("path", FIELDS, ids=lambda path: path.name)
+@pytest.mark.parametrize("path", SPECS, ids=lambda path: path.name)
 @pytest.mark.parametrize("how, code", [("finishes", 0), ("leaves", 75), ("fails", 3)])
 def test_a_pod_is_done_when_the_run_is(cluster, path, how, code):
     run = Path(cluster["RUN"])
