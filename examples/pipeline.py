@@ -35,8 +35,7 @@ def main(epochs=3, batch_size=64, microbatches=8, schedule="1f1b", world=None):
     world = parallel.init() if world is None else world
     minigrad.manual_seed(0)
     train, test = data.digits()
-    shape = (batch_size // microbatches, *train.images.shape[1:])
-    pipe = parallel.Pipeline(network(), world, microbatches, schedule, input_shape=shape)
+    pipe = parallel.Pipeline(network(), world, microbatches, schedule)
     optimizer = optim.SGD(pipe.parameters(), lr=0.05, momentum=0.9)
     loader = data.Loader(train, batch_size, shuffle=True, drop_last=True)
     for epoch in range(epochs):

@@ -127,7 +127,7 @@ class GradScaler:
         if (checked := self._checked.get(id(optimizer))) is not None:
             done = "step() has been called" if checked.stepped else "unscale_() has been called already"
             raise StateError(f"GradScaler: {done} since the last update()")
-        updated = optimizer.updated()
+        updated = [p for group in optimizer.param_groups for p in group["params"] if p.grad is not None]
         if any(parameter.grad.dtype == "float16" for parameter in updated):
             raise KindError("GradScaler: a gradient has elements float16; keep parameters in float32, and use autocast")
         looked = updated if parameters is None else list(parameters)
@@ -136,9 +136,8 @@ class GradScaler:
         if rest := [parameter for parameter in updated if parameter not in seen]:
             others = device.move(self._look(rest, math.inf, optimizer)[1], device.device_of(found))
             found = device.elementwise("maximum", found, others)
-        found = optimizer.agreed(found)
         checked = _Checked(optimizer, updated, scale, found, False)
-        if updated or optimizer.scattered:
+        if updated:
             self._checked[id(optimizer)] = checked
         return checked
 

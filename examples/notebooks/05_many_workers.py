@@ -93,8 +93,8 @@ for rank, found in enumerate(ranks):
 # each of $n-1$ steps a worker sends one chunk to the right and adds what comes from the left. Afterwards each worker
 # has one chunk that is complete. *All-gather*: in $n-1$ steps more the complete chunks go around. The library sends
 # each chunk straight to the worker that adds it: as many bytes in fewer steps, and the order of the sum is free to
-# choose, which will matter soon. With `order="native"` it leaves sums between GPUs to NCCL, NVIDIA's library, which
-# takes a ring or a tree, whichever should be faster.
+# choose, which will matter soon. Under `minigrad.deterministic(False)` it leaves sums between GPUs to NCCL, NVIDIA's
+# library, which takes a ring or a tree, whichever should be faster.
 
 
 # %%
@@ -350,22 +350,50 @@ plt.show()
 # $$\text{bubble} = \frac{n - 1}{m + n - 1}$$
 
 # %%
-from minigrad.parallel.schedules import simulate
+from minigrad.parallel.collectives import pairwise
+from minigrad.parallel.schedules import SCHEDULES
+
+PASSES = {"forward": 1, "backward": 2}  # how long they take
+
+
+def simulated(schedule, stages, microbatches):
+    """For each stage, (what, microbatch, begin, end) of what it does, and the share of the time that is lost."""
+    plans = [SCHEDULES[schedule](stage, stages, microbatches) for stage in range(stages)]
+    rows, ends = [[] for _ in plans], {None: 0}
+    while len(ends) <= 2 * stages * microbatches:
+        for stage, (plan, row) in enumerate(zip(plans, rows, strict=True)):
+            what, number = plan[min(len(row), len(plan) - 1)]
+            before = stage - 1 if what == "forward" else stage + 1  # the stage that must have done it
+            needed = (what, number, before) if 0 <= before < stages else None
+            if what == "backward" and needed is None:  # the last stage turns around
+                needed = ("forward", number, stage)
+            if len(row) < len(plan) and needed in ends:
+                begin = max(row[-1][3] if row else 0, ends[needed])
+                ends[what, number, stage] = begin + PASSES[what]
+                row.append((what, number, begin, begin + PASSES[what]))
+    return rows, 1 - 3 * microbatches / max(row[-1][3] for row in rows)
+
+
+def kept(row):
+    """The most microbatches that a stage keeps at once for backward."""
+    return int(np.cumsum([1 if what == "forward" else -1 for what, *_ in row]).max())
+
 
 figure, panels = plt.subplots(2, 1, figsize=(10, 5), layout="constrained", sharex=True)
 styles = {"forward": (COLORS[4], ""), "backward": (COLORS[5], "//")}
 for axes, schedule in zip(panels, ("gpipe", "1f1b"), strict=True):
-    found = simulate(schedule, stages=4, microbatches=6)
-    for stage, row in enumerate(found.rows):
+    rows, lost = simulated(schedule, stages=4, microbatches=6)
+    for stage, row in enumerate(rows):
         for what, number, begin, end in row:
             color, hatch = styles[what]
             axes.barh(stage, end - begin, left=begin, color=color, hatch=hatch, edgecolor="white", label=what)
             box = {"facecolor": "white", "edgecolor": "none", "pad": 1, "alpha": 0.8}
             axes.text((begin + end) / 2, stage, number, ha="center", va="center", bbox=box, fontsize="small")
-    lost = 1 - found.busy
     assert np.isclose(lost, (4 - 1) / (6 + 4 - 1))
     axes.set(ylabel="stage", yticks=range(4), ylim=(3.6, -0.6))
-    axes.set_title(f"{schedule}: {100 * lost:.0f} % lost; microbatches kept at most: {list(found.peak)}", loc="left")
+    axes.set_title(
+        f"{schedule}: {100 * lost:.0f} % lost; microbatches kept at most: {[kept(row) for row in rows]}", loc="left"
+    )
 panels[1].set_xlabel("time (a forward pass of a microbatch is 1, its backward 2)")
 handles = dict(zip(*reversed(panels[0].get_legend_handles_labels()), strict=True))
 panels[0].legend(handles.values(), handles, loc="lower right", bbox_to_anchor=(1, 1), ncols=2, frameon=False)
@@ -427,8 +455,8 @@ plt.show()
 # - [`minigrad/parallel/data_parallel.py`](../../minigrad/parallel/data_parallel.py): the mean of gradients;
 #   [`reducer.py`](../../minigrad/parallel/reducer.py) fills buckets while backward runs,
 #   [`buckets.py`](../../minigrad/parallel/buckets.py) says where they are cut
-# - [`minigrad/parallel/sums.py`](../../minigrad/parallel/sums.py): the fixed order;
-#   [`collectives.py`](../../minigrad/parallel/collectives.py): reduce-scatter and all-gather
+# - [`minigrad/parallel/collectives.py`](../../minigrad/parallel/collectives.py): the fixed order; reduce-scatter and
+#   all-gather
 # - [`minigrad/parallel/schedules.py`](../../minigrad/parallel/schedules.py) and
 #   [`pipeline.py`](../../minigrad/parallel/pipeline.py)
 # - [`examples/scaling.py`](../scaling.py): the model; run it to print the figures of your network and fabric
@@ -475,7 +503,7 @@ def check_pairwise(answer):
     rng, cases = np.random.default_rng(3), []
     for count in (1, 2, 8, 5, 7):
         parts = [rng.standard_normal(50).astype(np.float32) for _ in range(count)]
-        cases.append(((parts,), parallel.sums.pairwise(parts)))
+        cases.append(((parts,), pairwise(parts)))
     check(answer, cases, "the order is not the same; with 5: ((0 + 1) + (2 + 3)) + 4", tolerance=0)
 
 
@@ -522,7 +550,7 @@ def microbatches_for(stages, lost): ...  # your answer
 def check_microbatches(answer):
     cases = []
     for stages, lost in ((4, 0.29), (4, 0.1), (8, 0.11), (2, 0.45), (16, 0.05), (1, 0.1)):
-        count = next(m for m in range(1, 10_000) if 1 - simulate("gpipe", stages, m).busy <= lost + 1e-12)
+        count = next(m for m in range(1, 10_000) if simulated("gpipe", stages, m)[1] <= lost + 1e-12)
         cases.append(((stages, lost), count))
     check(answer, cases, "solve (n - 1) / (m + n - 1) <= lost for m, and round up; at least one microbatch")
 

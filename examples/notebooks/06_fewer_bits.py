@@ -15,7 +15,6 @@ from checks import check
 
 import minigrad.draw
 from minigrad import Tensor, data, nn, no_grad, optim, primitive, profile
-from minigrad.parallel import sums
 
 minigrad.manual_seed(0)
 COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00")
@@ -88,8 +87,8 @@ rng = np.random.default_rng(0)
 samples = (rng.standard_normal(100_000) * 10.0 ** rng.uniform(-10, 6, 100_000)).astype(np.float32)
 with np.errstate(over="ignore"):
     assert (rounded(samples, 5, 10) == samples.astype(np.float16)).all()
-wire = sums.decoded(sums.encoded(samples, "bfloat16"), "bfloat16")  # how the library sends gradients in 16 bits
-assert (rounded(samples, 8, 7) == wire).all()
+brain = Tensor(samples).to("bfloat16").to("float32").numpy()
+assert (rounded(samples, 8, 7) == brain).all()
 print("1/3 becomes", {name: float(rounded(1 / 3, *bits)) for name, bits in FORMATS.items()})
 
 # %% [markdown]
@@ -459,7 +458,6 @@ plt.show()
 # %% [markdown]
 # ## In the library
 #
-# - [`minigrad/parallel/sums.py`](../../minigrad/parallel/sums.py): float32 to 16 bits and back, for the wire
 # - [`minigrad/ops/elementwise/conversions.py`](../../minigrad/ops/elementwise/conversions.py): `x.to("float16")`; which
 #   ops take float16 says [the page of differences](../docs/differences.md)
 # - [`minigrad/node.py`](../../minigrad/node.py): what the tape keeps, and when it lets go
@@ -508,7 +506,7 @@ def check_bfloat16(answer):
     rng = np.random.default_rng(6)
     ties = (rng.integers(0x3F00, 0x4100, 200, dtype=np.uint32) << 16 | 0x8000).view(np.float32)
     arrays = [np.float32([1, 1.5, -2]), ties, rng.standard_normal(500).astype(np.float32)]
-    cases = [((x,), sums.decoded(sums.encoded(x, "bfloat16"), "bfloat16")) for x in arrays]
+    cases = [((x,), Tensor(x).to("bfloat16").to("float32").numpy()) for x in arrays]
     check(
         answer, cases, "add 0x7FFF, and 1 more if the last bit that stays is 1; then clear the lower half", tolerance=0
     )

@@ -86,7 +86,7 @@ def _add_train(train):
     how = "epochs batch_size lr optimizer schedule weight_decay augment accumulate clip precision eager limit seed"
     add_settings(train.add_argument_group("how to train it"), f"{how} new_writers")
     many = train.add_argument_group("on many ranks (see minigrad launch)")
-    add_settings(many, "shards zero sync_batch_norm wire")
+    add_settings(many, "shards zero sync_batch_norm")
     where = train.add_argument_group("where")
     add_settings(where, "device")
     _add_threads(where)

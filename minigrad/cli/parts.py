@@ -44,7 +44,7 @@ def _parallel(settings, model, world):
         model = parallel.SyncBatchNorm.convert(model, world)
     if settings.shards == world.size == 1:
         return model
-    return parallel.DataParallel(model, world, shards=settings.shards, wire=settings.wire)
+    return parallel.DataParallel(model, world, shards=settings.shards)
 
 
 def _drops_last(settings, model, images):
@@ -63,7 +63,7 @@ def _sharded(settings, model, optimizer):
     """The optimiser, or with its state divided among the ranks."""
     if not settings.zero or not isinstance(model, parallel.DataParallel):
         return optimizer
-    return parallel.ShardedOptimizer(optimizer, model, whole_gradients=settings.clip is not None)
+    return parallel.ShardedOptimizer(optimizer, model)
 
 
 def _schedule(settings, model, optimizer, updates):

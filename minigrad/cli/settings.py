@@ -12,7 +12,6 @@ from minigrad_kernels.errors import MinigradError
 
 from .. import create, data, models, optim
 from ..parallel.errors import CommunicationError
-from ..parallel.sums import WIRES
 from ..train import PRECISIONS
 
 __all__ = [
@@ -160,7 +159,6 @@ class Settings:
     )
     zero: bool = _option("divide the state of the optimiser among the ranks", default=False)
     sync_batch_norm: bool = _option("statistics of batch norm over all ranks", default=False)
-    wire: str | None = _option("the type in which gradients travel", choices=WIRES, default=None)
     device: str = _option(
         "cpu, cuda, cuda:1, ..., or interpreter, which runs the kernels of GPUs slowly on any machine",
         type=text,

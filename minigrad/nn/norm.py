@@ -99,13 +99,16 @@ class _Statistics(_Affine):
 class _BatchNorm(_Statistics):
     """Each channel to mean 0 and variance 1, over the batch in training and by running statistics otherwise."""
 
-    def forward(self, input):
-        self._check(input)
+    def _check(self, input):
+        super()._check(input)
         if input.shape[1] != self.num_features:
             raise ShapeError(
                 f"{type(self).__name__}: input has {input.shape[1]} channels (shape {input.shape}), "
                 f"wanted {self.num_features}"
             )
+
+    def forward(self, input):
+        self._check(input)
         tracking = self.training and self.track_running_stats
         counting = tracking and self.num_batches_tracked is not None and not repeating.get()
         momentum = self.momentum

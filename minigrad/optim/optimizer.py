@@ -21,7 +21,6 @@ from ..tensor import Tensor
 from .counts import Counts, number_there
 from .groups import Groups
 from .repeat import Repeat
-from .scaled import Scaled
 from .state import SPARE, State
 from .values import check_gradient, laid_alike, lower_names, plain
 
@@ -31,7 +30,7 @@ NUMBERS = frozenset({float, int, bool})
 PLANS = 32  # kept: one for each group, and more where the parameters that have gradients change from step to step
 
 
-class Optimizer(Groups, Scaled, State):
+class Optimizer(Groups, State):
     """Base of the update rules: a subclass checks its options and defines `update`.
 
     params          Tensors, or pairs (name, Tensor) as named_parameters gives, or dictionaries

@@ -1,7 +1,5 @@
 """Arrays as communication sees them: their elements in the order of memory, without gaps, on the host or not."""
 
-import numpy as np
-
 from minigrad_kernels.errors import KindError, ShapeError
 from minigrad_kernels.layout import is_dense
 
@@ -9,7 +7,7 @@ from .. import device
 from ..engine import write
 from ..tensor import Tensor
 
-__all__ = ["flat_of", "on_host", "store", "words"]
+__all__ = ["flat_of", "words"]
 
 
 def flat_of(op, name, array, changed=True):
@@ -33,14 +31,3 @@ def words(array):
     order = device.order_of(array)
     plain = order == tuple(range(array.ndim)) or array.flags.c_contiguous
     return f"{array.dtype} {array.shape}".replace(" ", "") + ("" if plain else f"in{order}".replace(" ", ""))
-
-
-def on_host(flat):
-    """The elements as NumPy's array: the very array on the CPU, else a copy."""
-    return flat if type(flat) is np.ndarray else device.host(flat)
-
-
-def store(flat, values):
-    """Write elements that came from the host."""
-    if flat is not values:
-        device.assign(flat, values)

@@ -13,9 +13,13 @@ Source  Li and others 2020, "PyTorch Distributed: experiences on accelerating da
         for the buckets and the small first one
 """
 
-from minigrad_kernels.errors import KindError, ShapeError
+import itertools
 
-__all__ = ["bucket_bounds", "bucket_bytes"]
+import numpy as np
+
+from .. import device
+
+__all__ = ["Bucket", "bucket_bounds", "bucket_bytes", "buckets_of"]
 
 SMALLEST, LARGEST = 1_000_000, 25_000_000  # bytes; below latency rules, above there is nothing left to gain
 PARTS = 8  # into which gradients that are neither small nor large are cut
@@ -41,11 +45,8 @@ def bucket_bounds(sizes, first=None, bucket=None):
     buckets one by one: one is full with the gradient that reaches its size, so a gradient is never divided, and a
     large one makes a large bucket. Gradients of at most `first` bytes together are one bucket. Nothing but the three
     arguments decides, so every rank cuts alike.
-    Errors  ValueError for negative sizes, and where first or bucket is not above 0; TypeError for sizes that are no
-            integers
     """
     sizes = list(sizes)
-    _check(sizes, first, bucket)
     bucket = bucket_bytes(sum(sizes)) if bucket is None else bucket
     first = min(SMALLEST, bucket) if first is None else first
     if sum(sizes) <= first:
@@ -71,12 +72,52 @@ def _tail(sizes, limit):
     return start
 
 
-def _check(sizes, first, bucket):
-    for index, size in enumerate(sizes):
-        if isinstance(size, bool) or not isinstance(size, int):
-            raise KindError(f"bucket_bounds: sizes[{index}] is {size!r}, want an integer, a number of bytes")
-        if size < 0:
-            raise ShapeError(f"bucket_bounds: sizes[{index}] is {size}, want at least 0 bytes")
-    for name, value in (("first", first), ("bucket", bucket)):
-        if value is not None and not value > 0:
-            raise ShapeError(f"bucket_bounds: {name} is {value}, want more than 0 bytes")
+# ---- flat memory: many tensors in one array, so that one collective carries them all --------------------------------
+
+
+def view_of(flat, start, like):
+    """The elements of a flat array from `start` on, in the shape of an array and lying as it lies."""
+    order = device.order_of(like)
+    shape = [like.shape[axis] for axis in order]
+    return flat[start : start + like.size].reshape(shape).transpose(np.argsort(order).tolist())
+
+
+class Bucket:
+    """Tensors of one device and element type, and an array with a view for each, filled up to a multiple of `ranks`.
+
+    tensors     in the order in which they lie
+    array       1-D, zeros between and behind the views
+    views       arrays of the shapes and layouts of the tensors
+    """
+
+    def __init__(self, tensors, ranks=1):
+        self.tensors = list(tensors)
+        first = self.tensors[0].data
+        self.starts = [0, *np.cumsum([tensor.data.size for tensor in self.tensors]).tolist()]
+        self.size = -(-self.starts[-1] // ranks) * ranks
+        self.array = device.zeros((self.size,), first.dtype, like=first)
+        self.views = [view_of(self.array, start, t.data) for start, t in zip(self.starts, self.tensors, strict=False)]
+
+    def gather(self, values):
+        """Copy arrays, or zeros for None, to their places, unless they lie there already."""
+        for value, view in zip(values, self.views, strict=True):
+            if value is None:
+                device.fill(view, 0)
+            elif value is not view:
+                device.assign(view, value)
+
+    def scatter(self):
+        """Make the tensors, leaves all, look at their places."""
+        for tensor, view in zip(self.tensors, self.views, strict=True):
+            tensor.data = view
+
+
+def buckets_of(tensors, ranks=1, nbytes=None):
+    """Buckets for tensors in this order, cut by bucket_bounds at so many bytes, and where type or device change."""
+    alike = itertools.groupby(tensors, lambda tensor: (tensor.dtype, tensor.device))
+    runs = [list(run) for _, run in alike]
+    return [
+        Bucket(run[start:end], ranks)
+        for run in runs
+        for start, end in bucket_bounds([tensor.data.nbytes for tensor in run], bucket=nbytes)
+    ]

@@ -2,18 +2,36 @@
 
 Math    all_reduce: each rank adds one part of the array over all ranks, pairwise in their order, then everyone gets
         all parts. So a bit of the result depends on the terms alone, not on the transport, the size of the array or
-        the place of an element in it; but on a wire of 16 bits a total travels too, unless the array is small.
+        the place of an element in it.
+
+Floating-point addition is not associative, so a sum has as many values as orders. Pairwise is ((a0 + a1) + (a2 + a3))
++ ...: a rank that holds an aligned block of 2^k of the terms can add them first, and the total keeps its bits.
+
+Source  Higham 1993, "The accuracy of floating point summation", SIAM J. Sci. Comput. 14 (pairwise summation)
 """
 
 import numpy as np
 
-from .arrays import on_host, store
-from .sums import OPS, decoded, encoded, pairwise
+from .. import device
 from .work import Worker
 
-__all__ = ["HostCollectives"]
+__all__ = ["OPS", "HostCollectives", "pairwise"]
 
+OPS = {"sum": np.add, "mean": np.add, "max": np.maximum, "min": np.minimum}  # a mean is a sum, divided in the end
 SMALL = 1 << 14  # bytes; up to here every rank gets the whole of every other, as waiting twice would cost more
+
+
+def pairwise(parts, add=np.add):
+    """The sum of arrays of one shape, neighbours first, a last one without a neighbour passed on; they stay the same.
+
+    add     a ufunc of two arguments
+    """
+    level, owned = list(parts), False
+    while len(level) > 1:
+        rest = level[len(level) & ~1 :]  # it never comes first in a pair, so it is not written
+        level = [add(a, b, out=a if owned else None) for a, b in zip(level[::2], level[1::2], strict=False)] + rest
+        owned = True
+    return level[0]
 
 
 class HostCollectives:
@@ -38,38 +56,31 @@ class HostCollectives:
     def close(self):
         self._worker.close()
 
-    def all_reduce(self, flat, op, order, wire, what):
+    def all_reduce(self, flat, op, what):
         if (n := self.size) == 1:
             return
-        values = on_host(flat)
+        values = device.host(flat)
         if values.nbytes <= SMALL:
-            store(flat, self._total(self._swapped(what, lambda rank: _outgoing(values, wire)), op, wire))
+            device.assign(flat, self._total(self._swapped(what, lambda rank: values), op))
         else:
             step = -(-values.size // n)
-            total = self._own_part(values, [min(r * step, values.size) for r in range(n + 1)], op, wire, what)
-            total = _outgoing(total, wire)
-            parts = self._swapped(f"{what}: totals", lambda rank: total)
-            store(flat, np.concatenate([decoded(part, wire) for part in parts]))
-
-    def reduce_scatter(self, part, flat, op, order, wire, what):
-        bounds = [r * part.size for r in range(self.size + 1)]
-        store(part, self._own_part(on_host(flat), bounds, op, wire, what))
+            total = self._own_part(values, [min(r * step, values.size) for r in range(n + 1)], op, what)
+            device.assign(flat, np.concatenate(self._swapped(f"{what}: totals", lambda rank: total)))
 
     def all_gather(self, whole, flat, what):
-        values = on_host(flat)
-        store(whole, np.concatenate(self._swapped(what, lambda rank: values)))
+        values = device.host(flat)
+        device.assign(whole, np.concatenate(self._swapped(what, lambda rank: values)))
 
     def broadcast(self, flat, root, what):
-        values = on_host(flat) if self.rank == root else np.empty(0, flat.dtype)
-        store(flat, self._swapped(what, lambda rank: values)[root])
+        values = device.host(flat) if self.rank == root else np.empty(0, flat.dtype)
+        device.assign(flat, self._swapped(what, lambda rank: values)[root])
 
-    def _own_part(self, values, bounds, op, wire, what):
+    def _own_part(self, values, bounds, op, what):
         """The sum over ranks of the elements from bounds[rank] to bounds[rank + 1]; the other ranks get theirs."""
-        parts = self._swapped(what, lambda rank: _outgoing(values[bounds[rank] : bounds[rank + 1]], wire))
-        return self._total(parts, op, wire)
+        return self._total(self._swapped(what, lambda rank: values[bounds[rank] : bounds[rank + 1]]), op)
 
-    def _total(self, parts, op, wire):
-        total = pairwise([decoded(part, wire) for part in parts], OPS[op])
+    def _total(self, parts, op):
+        total = pairwise(parts, OPS[op])
         return total / self.size if op == "mean" else total
 
     def _swapped(self, what, part_of):
@@ -77,7 +88,3 @@ class HostCollectives:
         own = part_of(self.rank)
         found = self.exchange.swap(what, part_of)
         return [own if rank == self.rank else found[rank].view(own.dtype) for rank in range(self.size)]
-
-
-def _outgoing(values, wire):
-    return encoded(values, wire) if wire else values

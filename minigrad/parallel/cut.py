@@ -1,57 +1,43 @@
 """Where a Sequential is cut into the stages of a pipeline: contiguous runs of layers that cost about the same.
 
-Math    the cost of a layer is its share of the bytes of all parameters, plus, where the shape of the input is known,
-        its share of the multiply-adds; of all ways to cut, the one whose costliest stage costs least, found by dynamic
-        programming over (stages, layers)
+Math    the cost of a layer is its share of the bytes of all parameters; of all ways to cut, the one whose costliest
+        stage costs least, found by dynamic programming over (stages, layers)
 """
 
+import functools
 import itertools
 
 from minigrad_kernels.errors import KindError, ShapeError, StateError
 
-from ..nn import summary
 from ..nn.options import at_least
 
 __all__ = ["balanced", "costs_of", "lengths_of"]
 
 SPREAD = 0.01  # the part of the cost that is equal for all layers, so that those without parameters are spread too
-ENDLESS = float("inf")
 
 
-def costs_of(model, input_shape=None):
-    """For each layer of a Sequential its share of the parameters' bytes, plus its share of the multiply-adds.
-
-    input_shape     of a microbatch, for which the multiply-adds of convolutions and linear layers are counted; they
-                    are left out where it is None
-    """
-    layers = model._modules
-    sizes = {name: sum(p.data.nbytes for p in layer.parameters()) for name, layer in layers.items()}
-    counts = dict.fromkeys(layers, 0)
-    for row in summary(model, input_shape).rows if input_shape is not None else ():
-        counts[row.path.split(".")[0]] += row.macs
-    shares = [(table, sum(table.values()) or 1) for table in (sizes, counts)]
-    return [SPREAD / len(layers) + sum(table[name] / total for table, total in shares) for name in layers]
+def costs_of(model):
+    """For each layer of a Sequential its share of the parameters' bytes."""
+    sizes = [sum(p.data.nbytes for p in layer.parameters()) for layer in model._modules.values()]
+    return [SPREAD / len(sizes) + size / (sum(sizes) or 1) for size in sizes]
 
 
 def balanced(costs, stages):
     """How many layers each stage takes, so that the costliest stage costs as little as can be."""
     ends = [0, *itertools.accumulate(costs)]
-    found = [(0.0, ())] + [(ENDLESS, ())] * len(costs)  # of the first so many layers: (the costliest stage, lengths)
-    for _ in range(stages):
-        found = [
-            min(
-                (
-                    (max(worst, ends[end] - ends[start]), (*lengths, end - start))
-                    for start, (worst, lengths) in enumerate(found[:end])
-                ),
-                default=(ENDLESS, ()),
-            )
-            for end in range(len(ends))
-        ]
-    return list(found[-1][1])
+
+    @functools.cache
+    def best(end, stages):
+        """(the costliest stage, lengths) of the first so many layers."""
+        if stages == 1:
+            return ends[end], (end,)
+        starts = [(start, *best(start, stages - 1)) for start in range(stages - 1, end)]
+        return min((max(worst, ends[end] - ends[start]), (*lengths, end - start)) for start, worst, lengths in starts)
+
+    return list(best(len(costs), stages)[1])
 
 
-def lengths_of(model, stages, balance, input_shape):
+def lengths_of(model, stages, balance):
     """How many layers of a Sequential each stage takes: `balance` if it is possible, else balanced by costs_of.
 
     Errors  ValueError for fewer layers than stages and for a balance that does not fit; RuntimeError where two stages
@@ -63,7 +49,7 @@ def lengths_of(model, stages, balance, input_shape):
     if not isinstance(balance, list | tuple | None):
         raise KindError(f"Pipeline: balance is {balance!r}, wanted a list of {stages} numbers of layers")
     if balance is None:
-        lengths = balanced(costs_of(model, input_shape), stages)
+        lengths = balanced(costs_of(model), stages)
     else:
         lengths = [at_least("Pipeline", "balance", length, 1) for length in balance]
     if len(lengths) != stages or sum(lengths) != layers:

@@ -9,18 +9,19 @@ import contextlib
 
 from minigrad_kernels.errors import KindError, ShapeError, StateError
 
+from .. import device
 from ..device import random
+from ..engine import write
 from ..modes import is_grad_enabled
 from ..nn import Module
+from ..nn.options import at_least
 from .arrays import words
-from .buffers import Buffers
-from .communicator import ORDERS, Communicator
+from .buckets import buckets_of
 from .reducer import Phase, Reducer
 from .sampler import Shards, ShardSampler
-from .sums import WIRES
 from .sync_batch_norm import SyncBatchNorm
 from .team import Together
-from .world import init
+from .transfer import world_of
 
 __all__ = ["DataParallel"]
 
@@ -35,31 +36,23 @@ class DataParallel(Module):
     shards          into how many parts a batch is cut, default one a rank. Equal shards give equal bits on any number
                     of ranks that ShardSampler allows
     bucket_bytes    of a bucket of gradients; by default chosen from the model
-    wire            "float16" or "bfloat16": gradients travel in 16 bits and are added in float32; bits then do depend
-                    on the number of ranks
-    order           of sums over ranks, "fixed" or "native"; default by minigrad.deterministic
-    find_unused_parameters  leave the gradient of a parameter that no shard used None; otherwise it is zeros
 
     model(...) computes on this rank. Where each rank has one shard, a plain loop will do, each rank with its own
     batch; a loop over model.shards(batch) does for any number. When the last backward of an update ends, every .grad
-    is the average, the same bits on every rank. Buffers, such as running statistics, are those of shard 0, as in
-    PyTorch. state_dict and load_state_dict are those of the module.
+    is the average, the same bits on every rank, and zeros where no shard used the parameter. Buffers, such as running
+    statistics, are those of shard 0, as in PyTorch. state_dict and load_state_dict are those of the module.
 
     Errors  DisagreementError where ranks differ in parameters, shapes, types or options, naming both
     """
 
-    def __init__(
-        self, module, world=None, *, shards=None, bucket_bytes=None, wire=None, order=None, find_unused_parameters=False
-    ):
+    def __init__(self, module, world=None, *, shards=None, bucket_bytes=None):
         if not isinstance(module, Module) or isinstance(module, DataParallel):
             raise KindError(f"DataParallel: module is a {type(module).__name__}, wanted a Module and no DataParallel")
-        self.world = init() if world is None else world
-        if not isinstance(self.world, Communicator):
-            raise KindError(f"DataParallel: world is {world!r}, wanted a Communicator, as parallel.init() gives")
-        self.module = module
+        self.module, self.world = module, world_of("DataParallel", world)
+        if bucket_bytes is not None:
+            at_least("DataParallel", "bucket_bytes", bucket_bytes, 1)
         shards = self.world.size if shards is None else shards
         self.sampler = ShardSampler(shards, self.world.rank, self.world.size)
-        self._check_options(wire, order, bucket_bytes, find_unused_parameters)
         self._synchronizes = any(isinstance(part, SyncBatchNorm) for part in module.modules())
         if self._synchronizes and len(self.sampler) > 1:
             raise StateError(
@@ -67,39 +60,19 @@ class DataParallel(Module):
                 f"{len(self.sampler)} one after another; use as many ranks as shards"
             )
         self._updates = 0
-        options = {"wire": wire, "order": order}
-        self._agree({**options, "bucket_bytes": bucket_bytes, "find_unused_parameters": find_unused_parameters})
+        self._agree({"bucket_bytes": bucket_bytes})
         self._shard = self.reducer = self.buffers_in_step = None  # one shard has nothing to add
         if self.sampler.shards > 1:
-            self.buffers_in_step = Buffers(module, self.world)
+            self.buffers_in_step = _Buffers(module, self.world)
             self._frozen = [(name, p) for name, p in module.named_parameters() if not p.requires_grad]
             self.reducer = Reducer(
                 reversed([p for p in module.parameters() if p.requires_grad]),
                 self.world,
                 self.sampler.shards,
                 bucket_bytes,
-                options=options,
-                find_unused=find_unused_parameters,
-                at_end=self._end_update,
+                self._end_update,
             )
             self._leave_shards()
-
-    def _check_options(self, wire, order, bucket_bytes, find_unused):
-        for name, value, known in (("wire", wire, (*WIRES, None)), ("order", order, ORDERS)):
-            if value not in known:
-                wanted = ", ".join(map(repr, known))
-                raise ShapeError(f"DataParallel: {name} is {value!r}, wanted one of {wanted}")
-        if bucket_bytes is not None and (isinstance(bucket_bytes, bool) or not isinstance(bucket_bytes, int)):
-            raise KindError(f"DataParallel: bucket_bytes is {bucket_bytes!r}, wanted an integer or None")
-        if bucket_bytes is not None and bucket_bytes < 1:
-            raise ShapeError(f"DataParallel: bucket_bytes is {bucket_bytes}, wanted at least 1")
-        if not isinstance(find_unused, bool):
-            raise KindError(f"DataParallel: find_unused_parameters is {find_unused!r}, wanted True or False")
-        for name, parameter in self.module.named_parameters() if wire else ():
-            if parameter.requires_grad and parameter.dtype != "float32":
-                raise KindError(
-                    f"DataParallel: wire is {wire!r}, but {name} has elements {parameter.dtype}, not float32"
-                )
 
     def _agree(self, options):
         """Have all ranks confirm that they have the same model, and take the state of rank 0."""
@@ -246,17 +219,52 @@ class DataParallel(Module):
         """That of the module."""
         return self.module.load_state_dict(*args, **kwargs)
 
-    def zero_grad(self, set_to_none=True):
-        """Forget the gradients of all parameters, or fill them with zeros where they are."""
-        super().zero_grad(set_to_none)
-        if self.reducer is not None and self.reducer.scattered:
-            self.reducer.forget(set_to_none)
-
-    def __deepcopy__(self, memo):
-        raise StateError("deepcopy: a DataParallel belongs to its ranks; copy its .module")
-
     def __reduce__(self):
-        raise StateError("pickle: a DataParallel belongs to its ranks; save its state_dict()")
+        raise StateError("a DataParallel belongs to its ranks; copy its .module, or save its state_dict()")
 
     def to(self, *targets, **options):
         raise StateError("DataParallel: its gradients lie in buckets; move the module before it is wrapped")
+
+
+class _Buffers:
+    """Keeps the buffers of a module in step on all ranks: those of shard 0 count, as in PyTorch.
+
+    Every shard of an update starts from the same buffers. What shard 0 makes of them is what all ranks have afterwards.
+    """
+
+    def __init__(self, module, world):
+        self.tensors, self.world = list(module.buffers()), world
+        alike = sorted(self.tensors, key=lambda tensor: (tensor.device, str(tensor.dtype)))
+        self.buckets = buckets_of(alike) if world.size > 1 else []
+        self._before = self._of_first = None
+
+    def _copies(self):
+        return [device.copy(tensor.data, device.order_of(tensor.data)) for tensor in self.tensors]
+
+    def _put(self, arrays):
+        for tensor, array in zip(self.tensors, arrays, strict=True):
+            device.assign(write(tensor), array)
+
+    def begin(self):
+        """Before the first of several shards of this rank."""
+        self._before, self._of_first = self._copies(), None
+
+    def end_shard(self, last):
+        """After each of several shards: the next starts where the first one did; in the end the first one counts."""
+        if self._of_first is None:
+            self._of_first = self._copies()
+        self._put(self._of_first if last else self._before)
+
+    def restore(self):
+        """After an exception in the midst of several shards: be as before the first."""
+        if self._before is not None:
+            self._put(self._before)
+
+    def synchronize(self):
+        """Take those of rank 0."""
+        for bucket in self.buckets:
+            bucket.gather([tensor.data for tensor in bucket.tensors])
+            self.world.broadcast(bucket.array, label="buffers")
+            for tensor in bucket.tensors:
+                write(tensor)
+            bucket.scatter()

@@ -196,22 +196,18 @@ class Launch:
             self.stop_at = now
 
     def _print(self, text):
-        with contextlib.suppress(OSError):
-            print(f"launch: {text}", file=sys.stderr, flush=True)
+        _write(2, f"launch: {text}\n".encode())
 
 
 def _pass_on(stream, to):
-    """Write what comes from mpiexec to a descriptor, but for MPICH's words on a bad end."""
-    held, ended = b"", False
+    """Write what comes from mpiexec to a descriptor, up to MPICH's words on a bad end."""
+    held = b""  # such words, and what may become them when more comes
     while chunk := os.read(stream.fileno(), 1 << 16):
         chunk = held + chunk
-        found = BANNER.search(chunk)
-        begun = found or LINE.search(chunk)  # what may become such words is held until more comes
+        begun = BANNER.search(chunk) or LINE.search(chunk)
         held = chunk[begun.start() :] if begun else b""
-        if not ended:
-            _write(to, chunk[: len(chunk) - len(held)])
-        ended = ended or found is not None
-    if not ended:
+        _write(to, chunk[: len(chunk) - len(held)])
+    if not BANNER.search(held):
         _write(to, held)
 
 
@@ -224,11 +220,8 @@ def _notes(folder, size):
     """{rank: what it noted}; nothing of a rank that did not begin."""
     found = {}
     for number in range(size):
-        try:
-            with open(os.path.join(folder, f"rank-{number}.json")) as file:
-                found[number] = json.load(file)
-        except (OSError, ValueError):
-            continue
+        with contextlib.suppress(OSError, ValueError), open(os.path.join(folder, f"rank-{number}.json")) as file:
+            found[number] = json.load(file)
     return found
 
 

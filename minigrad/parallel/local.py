@@ -11,7 +11,7 @@ from minigrad_kernels.errors import ShapeError
 from ..device import random
 from .communicator import Communicator, current
 from .errors import CommunicationError, DeadlineError, PeerLost
-from .transport import Done, Transport
+from .transport import Delivery, Transport
 
 __all__ = ["LocalTransport", "run_local"]
 
@@ -48,7 +48,7 @@ class LocalTransport(Transport):
             # A copy: the sender may change its array as soon as this returns.
             mail.waiting[self.rank, to, channel].append((header, payload.copy()))
             mail.changed.notify_all()
-        return Done()
+        return Delivery()
 
     def take(self, source, channel, deadline):
         mail, key = self.mail, (source, self.rank, channel)

@@ -1,7 +1,7 @@
 """MPI below the ranks: mpiexec starts them, mpi4py carries their messages.
 
 A message is one packet: the lengths of its header and of its payload, the header, and the payload if it is small; a
-large one follows in pieces. Whoever waits asks MPI again and again, with sleeps between, so that a deadline and the
+large one follows. Whoever waits asks MPI again and again, with sleeps between, so that a deadline and the
 words of other ranks are seen: a communicator beside that of the messages carries "I abort, because ..." and "I leave".
 
 MPI itself neither notices nor ends a rank that others wait for in vain. So a process that leaves in disorder, be it by
@@ -17,7 +17,6 @@ import struct
 import sys
 import threading
 import time
-import traceback
 
 import numpy as np
 
@@ -25,7 +24,7 @@ from minigrad_kernels.errors import StateError
 
 from .errors import CommunicationError, DeadlineError, PeerLost
 from .rank import FAILED
-from .transport import Transport, deadline_after
+from .transport import Delivery, Transport, deadline_after
 
 __all__ = ["MpiTransport"]
 
@@ -35,7 +34,6 @@ SHORTEST, LONGEST = 5e-5, 2e-3  # seconds of sleep between two questions; ranks 
 GRACE = 0.5  # seconds in which the others may hear why a job ends, or a last message of a rank that left arrive
 WORDS = 4096  # bytes of a reason
 ABORT, LEAVE = 1, 2
-PIECE = 1 << 30  # bytes in one message of MPI: its counts are 32-bit before version 4
 
 
 def _mpi(seconds):
@@ -54,15 +52,6 @@ def _mpi(seconds):
             "beside the main one communicates; leave mpi4py.rc.thread_level as it is, or use another MPI"
         )
     return MPI
-
-
-def _write_whole(kind, error, trace):
-    """An exception that ends the process, in one piece: the lines of all ranks arrive in one stream."""
-    sys.stderr.write("".join(traceback.format_exception(kind, error, trace)))
-
-
-def pieces(payload):
-    return [payload[start : start + PIECE] for start in range(0, payload.size, PIECE)]
 
 
 class MpiTransport(Transport):
@@ -92,8 +81,6 @@ class MpiTransport(Transport):
         self._receiving = []  # keeps memory that MPI may write into, also where nobody waits for it any more
         self._gone, self._reason, self._closed = set(), None, False
         atexit.register(self._leave)
-        if sys.excepthook is sys.__excepthook__:
-            sys.excepthook = _write_whole
 
     # ---- messages ------------------------------------------------------------------------------------------------
 
@@ -101,7 +88,7 @@ class MpiTransport(Transport):
         self._hear()
         packet = LENGTHS.pack(len(header), payload.nbytes) + header
         together = payload.nbytes <= TOGETHER
-        parts = [packet + payload.tobytes()] if together else [packet, *pieces(payload)]
+        parts = [packet + payload.tobytes()] if together else [packet, payload]
         with self._posting:  # the parts of two messages must not mix
             requests = [self.messages.Isend([part, self.mpi.BYTE], to, channel) for part in parts]
             sending = _Sending(self, to, requests)
@@ -115,8 +102,7 @@ class MpiTransport(Transport):
         header, payload = packet[LENGTHS.size :][:header_size].tobytes(), packet[LENGTHS.size + header_size :]
         if size > TOGETHER:
             payload = np.empty(size, np.uint8)
-            for piece in pieces(payload):
-                self._received(source, channel, deadline, piece)
+            self._received(source, channel, deadline, payload)
         return header, payload
 
     def _received(self, source, channel, deadline, out=None):
@@ -223,7 +209,7 @@ class MpiTransport(Transport):
             time.sleep(LONGEST)
 
 
-class _Sending:
+class _Sending(Delivery):
     """A message on its way."""
 
     def __init__(self, transport, to, requests):

@@ -1,11 +1,11 @@
 """Collectives between GPUs by CuPy's NCCL, on a stream of their own beside the one that computes.
 
 A collective waits, by an event, for what the caller's current stream was told before; wait() of its Work lets the
-current stream go on after it. The host never waits for the GPU, and goes on at once. All groups of a rank share one
-stream on a GPU: two collectives at once could each hold what the other waits for.
+current stream go on after it. The host never waits for the GPU, and goes on at once.
 
-order   "native": NCCL's sums, which drop NaN from the largest and the smallest; "fixed", and with a wire: each rank
-        gets one part of the array of all others, adds pairwise, and all gather the parts, with the bits of the host
+Sums have one order, with the bits of the host: each rank gets one part of the array of all others, adds pairwise, and
+all gather the parts. Under minigrad.deterministic(False) they are NCCL's own, which are faster, and drop NaN from the
+largest and the smallest.
 
 NCCL compares nothing between ranks, and a rank that waits in vain waits for ever. So ranks first tell one another what
 they are about to do, by way of the host. What a training step does again and again is told once: two calls that
@@ -33,11 +33,10 @@ from minigrad_kernels.errors import StateError
 from minigrad_kernels.toolchain.capture import capturing
 
 from .. import device
-from .arrays import store
+from ..modes import is_deterministic
 from .collectives import SMALL, HostCollectives
 from .errors import CommunicationError, DisagreementError
 from .nccl_watch import GRACE, Calling, Started, Watch, within
-from .sums import decoded, encoded
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # of CuPy where the library is missing, which `version` says with an error
@@ -53,8 +52,6 @@ PASSED, NOT_READY = 0, 600  # of cudaEventQuery
 TYPES = {"b": "INT8", "B": "UINT8", "i": "INT32", "I": "UINT32", "l": "INT64", "L": "UINT64", "q": "INT64"}
 TYPES |= {"Q": "UINT64", "e": "FLOAT16", "f": "FLOAT32", "d": "FLOAT64", "E": "BFLOAT16"}
 OPS = {"sum": "SUM", "mean": "AVG", "max": "MAX", "min": "MIN"}
-
-_streams: "weakref.WeakKeyDictionary" = weakref.WeakKeyDictionary()  # {transport: {GPU: stream}}
 
 
 def version():
@@ -93,14 +90,11 @@ class Nccl:
 
     errors = getattr(nccl, "NcclError", ())
 
-    def __init__(self, gpu, transport):
+    def __init__(self, gpu):
         self.gpu, self.state, self.graphs = gpu, State.NEW, weakref.WeakSet()
         self._group, self._changing = None, threading.Lock()
-        streams = _streams.setdefault(transport, {})
-        if gpu not in streams:
-            with gpu.active():
-                streams[gpu] = cupy.cuda.Stream(non_blocking=True, priority=URGENT)
-        self.stream = streams[gpu]
+        with gpu.active():
+            self.stream = cupy.cuda.Stream(non_blocking=True, priority=URGENT)
 
     # ---- from the first call to the end ----------------------------------------------------------------------------
 
@@ -206,7 +200,7 @@ class NcclCollectives(HostCollectives):
 
     def __init__(self, exchange, host, gpu):
         super().__init__(exchange)
-        self._version, self.nccl, self.host = version(), Nccl(gpu, exchange.transport), host
+        self._version, self.nccl, self.host = version(), Nccl(gpu), host
         self._agreed, self._latest, self._count, self._history = set(), "", 0, 0
         self._watch, self._calling, self._recorder = Watch(self.nccl, exchange), Calling(""), lambda: None
 
@@ -249,22 +243,12 @@ class NcclCollectives(HostCollectives):
         what = f"a graph, its last collective here {self._latest}"
         self._watch.add(Started(self.nccl, what, None, graph.begun, graph.ended, graph))
 
-    def all_reduce(self, flat, op, order, wire, what):
+    def all_reduce(self, flat, op, what):
         self._agree(what)
-        if flat.size and self._adds(flat, order, wire):
+        if flat.size and self._adds(flat):
             self.nccl.call("allReduce", flat, flat, flat.size, *_codes(flat, op))
         elif flat.size and self.size > 1:
-            self._all_reduce(flat, op, wire)
-
-    def reduce_scatter(self, part, flat, op, order, wire, what):
-        self._agree(what)
-        if not part.size:
-            return
-        if self._adds(flat, order, wire):
-            self.nccl.call("reduceScatter", flat, part, part.size, *_codes(part, op))
-        else:
-            bounds = [r * part.size for r in range(self.size + 1)]
-            store(part, self._own_part(flat, bounds, op, wire, what))
+            self._all_reduce(flat, op)
 
     def all_gather(self, whole, flat, what):
         self._agree(what)
@@ -278,28 +262,27 @@ class NcclCollectives(HostCollectives):
 
     # ---- sums in order ---------------------------------------------------------------------------------------------
 
-    def _adds(self, flat, order, wire):
+    def _adds(self, flat):
         """Whether NCCL does the sum."""
-        native = order == "native" and not wire and flat.dtype.char in TYPES
+        native = not is_deterministic() and flat.dtype.char in TYPES
         if not native and self.size > 1 and self.nccl.is_captured() and capturing.get() is None:
             raise StateError(
-                f"{self._latest}: a graph would keep using memory that others get; within one take order='native', or "
-                "capture it by minigrad.graph.capture"
+                f"{self._latest}: a graph would keep using memory that others get; capture it by "
+                "minigrad.graph.capture, or add under minigrad.deterministic(False)"
             )
         return native
 
-    def _all_reduce(self, flat, op, wire):
+    def _all_reduce(self, flat, op):
         n = self.size
-        out = (lambda x: encoded(x, wire)) if wire else lambda x: x
-        if flat.nbytes <= SMALL:  # the same cut as on the host, as a wire rounds the totals above it
-            store(flat, self._total(list(self._gathered(out(flat)).reshape(n, -1)), op, wire))
+        if flat.nbytes <= SMALL:
+            device.assign(flat, self._total(list(self._gathered(flat).reshape(n, -1)), op))
             return
         step = -(-flat.size // n)
         bounds = [min(r * step, flat.size) for r in range(n + 1)]
-        total = out(self._own_part(flat, bounds, op, wire, ""))
+        total = self._own_part(flat, bounds, op, "")
         part = device.empty((step,), total.dtype, like=total)
         part[: total.size] = total
-        store(flat, decoded(self._gathered(part)[: flat.size], wire))
+        device.assign(flat, self._gathered(part)[: flat.size])
 
     def _gathered(self, part):
         whole = device.empty((self.size * part.size,), part.dtype, like=part)

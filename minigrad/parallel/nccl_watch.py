@@ -83,12 +83,7 @@ class Watch:
 
     def __init__(self, nccl, exchange):
         self.rank, self._exchange, self._nccl, self._transport = exchange.rank, exchange, nccl, exchange.transport
-        self._heard = getattr(exchange.transport, "check", lambda: None)  # raises what ended communication
         self._works, self._changed, self._thread, self._closed = deque(), threading.Condition(), None, False
-
-    @property
-    def timeout(self):
-        return self._exchange.timeout
 
     def add(self, work):
         with self._changed:
@@ -130,13 +125,16 @@ class Watch:
 
     def _looked_after(self, work):
         """Wait for the end of a work; None, or why it will not end."""
-        limit, why = deadline_after(PATIENT * self.timeout), "the GPU did not come to it"
+        limit, why = deadline_after(PATIENT * self._exchange.timeout), "the GPU did not come to it"
         begun = gone = False
         try:
             while not (work.done or self._closed):
                 self._nccl.check()
                 if not begun and (begun := work.begun) and not gone:
-                    limit, why = deadline_after(self.timeout + work.mercy), f"not done after {self.timeout:g} s"
+                    limit, why = (
+                        deadline_after(self._exchange.timeout + work.mercy),
+                        f"not done after {self._exchange.timeout:g} s",
+                    )
                 if not gone and (reason := self._reason()):
                     limit, why, gone = min(limit, deadline_after(GRACE)), reason, True
                 if time.monotonic() > limit:
@@ -149,7 +147,7 @@ class Watch:
     def _reason(self):
         """Why communication has ended on the host, None if it has not."""
         try:
-            self._heard()
+            self._transport.check()
         except CommunicationError as error:
             return str(error)
         return None

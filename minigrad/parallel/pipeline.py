@@ -8,19 +8,17 @@ schedules.py says in which order a stage does what.
 What stages send one another goes by way of the host, also between GPUs: NCCL's send waits for the other side's recv on
 the same stream, and under 1F1B neighbours send to each other at once, so each would wait behind its own message.
 
-With more ranks than stages there are several pipelines, replicas, each with its own part of the batch. Ranks 0 to
-stages - 1 are the first of them, and so on.
-
 Math    of m microbatches, g = sum_i (1 / m) g_i, added in their order as one model would do that is called with them
-        one after another; then the mean over replicas, pairwise
+        one after another
 Random  numbers that layer k draws for microbatch i of this step come from Generator.of_shard(i K + k) of the thread's
-        generator, K being the layers of the whole model, and i counted over all replicas: they depend neither on the
-        schedule nor on the number of stages. Each step raises the generator's step by one
+        generator, K being the layers of the whole model: they depend neither on the schedule nor on the number of
+        stages. Each step raises the generator's step by one
 Source  Huang and others 2019, "GPipe"; Narayanan and others 2021, "Efficient large-scale language model training on
         GPU clusters using Megatron-LM"
 """
 
 import itertools
+import pickle
 from collections import OrderedDict
 from collections.abc import Mapping
 
@@ -39,30 +37,23 @@ from ..tensor import Tensor
 from .arrays import words
 from .cut import lengths_of
 from .schedules import FORWARD, SCHEDULES
-from .sync_batch_norm import SyncBatchNorm
 from .transfer import recv, send, settle, world_of
 
 __all__ = ["Pipeline"]
 
 
 class Pipeline(Module):
-    """A Sequential cut into stages, of which this rank has one.
+    """A Sequential cut into stages, one for each rank.
 
     model           a Sequential, the same on every rank; the layers of other stages are dropped here
-    world           a Communicator of stages x replicas ranks; default that of parallel.init()
+    world           a Communicator; default that of parallel.init()
     microbatches    into how many equal parts a batch is cut
     schedule        "1f1b", or "gpipe", which keeps all microbatches of a batch at once
-    stages          default one for each rank
-    balance         layers of each stage, such as [2, 3, 3]; default by their cost, see cut.py
-    input_shape     of a microbatch, (N, ...), so that the default can count multiply-adds
+    balance         layers of each stage, such as [2, 3, 3]; default by the size of their parameters, see cut.py
     device          to which this stage is moved; default where it is
 
-    stage, stages, replica      of this rank
+    stage, stages   of this rank, and how many there are
     module          the own stage, a Sequential whose layers have the names that they have in the model
-    chain           the Communicator of this pipeline, a rank a stage; it ends with the world, as does the next
-    replicas        the Communicator of the ranks with the same stage, one for each pipeline; they start with the
-                    parameters and buffers of the first. A SyncBatchNorm takes its statistics over them, for each
-                    microbatch; other running statistics are the replica's own, also in state_dict()
     peak            the most microbatches that were kept at once for backward; under 1f1b at most stages - stage
 
     An optimiser takes pipe.parameters(), those of the own stage.
@@ -77,40 +68,29 @@ class Pipeline(Module):
         world=None,
         microbatches=1,
         schedule="1f1b",
-        stages=None,
         balance=None,
         *,
-        input_shape=None,
         device=None,
     ):
         if not isinstance(model, Sequential):
             raise KindError(f"Pipeline: model is a {type(model).__name__}, wanted a Sequential")
-        world = world_of("Pipeline", world)
+        self.world = world = world_of("Pipeline", world)
         self.microbatches = at_least("Pipeline", "microbatches", microbatches, 1)
         self.schedule = one_of("Pipeline", "schedule", schedule, SCHEDULES)
-        self.stages = at_least("Pipeline", "stages", world.size if stages is None else stages, 1)
-        if world.size % self.stages:
-            raise ShapeError(f"Pipeline: stages is {self.stages}, wanted a divisor of the {world.size} ranks")
-        lengths = lengths_of(model, self.stages, balance, input_shape)
-        self.replica, self.stage = divmod(world.rank, self.stages)
+        self.stage, self.stages = world.rank, world.size
+        self._is_last = self.stage == self.stages - 1
+        lengths = lengths_of(model, self.stages, balance)
         self.peak, self._layers, self._first = 0, len(model), sum(lengths[: self.stage])
         state = model.state_dict()
-        self._shapes = {name: tensor.shape for name, tensor in state.items()}
+        self._names = list(state)
         options = {"microbatches": microbatches, "schedule": schedule, "layers of the stages": lengths}
         world.agree("Pipeline", {**options, **{name: words(tensor) for name, tensor in state.items()}})
-        self.chain = world.split(("chain", self.replica))
-        self.replicas = world.split(("replicas", self.stage))
         named = list(model._modules.items())[self._first : self._first + lengths[self.stage]]
         self.module = Sequential(dict(named))
         self.training = self.module.training = model.training
-        for part in self.module.modules():
-            if isinstance(part, SyncBatchNorm):
-                part.world = self.replicas
         self._device = "cpu" if device is None else devices.place(device).name
         if device is not None:
             self.module.to(device)
-        for name, tensor in [*self.module.named_parameters(), *self.module.named_buffers()]:
-            self.replicas.broadcast(tensor, label=name)
 
     @property
     def device(self):
@@ -118,16 +98,12 @@ class Pipeline(Module):
         first = next(itertools.chain(self.module.parameters(), self.module.buffers()), None)
         return self._device if first is None else first.device
 
-    @property
-    def _is_last(self):
-        return self.stage == self.stages - 1
-
     # ---- training ------------------------------------------------------------------------------------------------
 
     def train_step(self, inputs, targets, loss=ops.cross_entropy):
         """Add the gradients of a batch to .grad of the parameters; returns the mean loss, the same on every rank.
 
-        inputs      this replica's part of the batch; only the first stage looks at it, others may give None
+        inputs      a batch; only the first stage looks at it, others may give None
         targets     what belongs to them; only the last stage looks at it
         loss        called as loss(outputs, targets) for each microbatch, gives a scalar: the mean over it
         Errors      ValueError for a batch that the microbatches do not divide, where it is given, before anything is
@@ -139,11 +115,11 @@ class Pipeline(Module):
         try:
             self._run(inputs, targets, loss, losses)
         except BaseException as error:  # other stages are in the middle of this batch, and would take it for the next
-            self.chain.abort(f"{type(error).__name__}: {error}")
+            self.world.abort(f"{type(error).__name__}: {error}")
             raise
-        self._average_gradients()
         random.generator().advance()
-        return self._mean(losses)
+        mean = np.array([sum(value.item() for value in losses) / self.microbatches])  # in the last stage
+        return self.world.broadcast(mean, self.stages - 1, label="loss").item()
 
     def _run(self, inputs, targets, loss, losses):
         """Forward and backward of all microbatches, in the order of the schedule."""
@@ -154,7 +130,7 @@ class Pipeline(Module):
                 self.peak = max(self.peak, len(kept))
             elif (end := kept.pop(number)).requires_grad:
                 end.backward()
-        settle(self.chain)
+        settle(self.world)
 
     def _microbatches(self, name, batch, needed):
         """The equal parts of a batch on the device of this stage, None where it is not needed here."""
@@ -175,32 +151,18 @@ class Pipeline(Module):
     def _forward(self, number, x, target, loss, losses):
         """The scalar from which backward of a microbatch begins."""
         if self.stage:
-            x = recv(None, None, self.stage - 1, world=self.chain, device=self.device)
-        drawer = (self.replica * self.microbatches + number) * self._layers + self._first
+            x = recv(None, None, self.stage - 1, world=self.world, device=self.device)
+        drawer = number * self._layers + self._first
         for position, layer in enumerate(self.module):
             with random.drawing_from(random.generator().of_shard(drawer + position)):
                 x = layer(x)
         if not self._is_last:
-            return send(x, self.stage + 1, world=self.chain)
+            return send(x, self.stage + 1, world=self.world)
         value = loss(x, target)
         if value.shape != ():
             raise ShapeError(f"train_step: loss gave shape {value.shape}, wanted a scalar")
         losses.append(value.detach())
         return value * (1 / self.microbatches)
-
-    def _average_gradients(self):
-        """Over the replicas."""
-        for name, parameter in self.module.named_parameters():
-            if self.replicas.size > 1 and parameter.grad is not None:
-                self.replicas.all_reduce(parameter.grad, "mean", label=name)
-
-    def _mean(self, losses):
-        """The mean of what the last stage has, on all ranks."""
-        mean = np.array([sum(value.item() for value in losses) / self.microbatches])
-        self.chain.broadcast(mean, self.stages - 1, label="loss")
-        if self.replicas.size > 1:
-            self.replicas.all_reduce(mean, "mean", label="loss")
-        return mean.item()
 
     # ---- inference -----------------------------------------------------------------------------------------------
 
@@ -208,22 +170,22 @@ class Pipeline(Module):
         """The outputs for a batch of any size, on every rank, without a tape; only the first stage needs the inputs."""
         with no_grad():
             count = min(self.microbatches, len(tensor_of("Pipeline", "inputs", inputs))) if self.stage == 0 else 0
-            count = max(1, int(self.chain.broadcast_bytes(str(count).encode())))
+            count = max(1, int(self.world.broadcast_bytes(str(count).encode())))
             outputs = []
             for number in range(count):
                 if self.stage == 0:
                     x = inputs[number * len(inputs) // count : (number + 1) * len(inputs) // count].to(self.device)
                 else:
-                    x = recv(None, None, self.stage - 1, world=self.chain, device=self.device)
+                    x = recv(None, None, self.stage - 1, world=self.world, device=self.device)
                 x = self.module(x)
-                outputs.append(x if self._is_last else send(x, self.stage + 1, world=self.chain))
+                outputs.append(x if self._is_last else send(x, self.stage + 1, world=self.world))
             if self._is_last:
                 out = ops.cat(outputs)
                 for rank in range(self.stages - 1):
-                    send(out, rank, world=self.chain)
+                    send(out, rank, world=self.world)
             else:
-                out = recv(None, None, self.stages - 1, world=self.chain, device=self.device)
-            settle(self.chain)
+                out = recv(None, None, self.stages - 1, world=self.world, device=self.device)
+            settle(self.world)
         return out
 
     # ---- state ---------------------------------------------------------------------------------------------------
@@ -231,34 +193,23 @@ class Pipeline(Module):
     def state_dict(self, prefix=""):
         """The state of the whole model on every rank, in memory of its own on the CPU, under the model's names.
 
-        So a checkpoint fits the model without stages, and any number of them. All ranks of a pipeline call it together.
+        So a checkpoint fits the model without stages, and any number of them. All ranks call it together.
         """
         own = {name: devices.host(tensor.data) for name, tensor in self.module.state_dict().items()}
-        lines = "\n".join(f"{name}\t{array.dtype.str}\t{array.shape}" for name, array in own.items())
         state = OrderedDict()
-        for stage, text in enumerate(self.chain.all_gather_bytes(lines.encode())):
-            for name, kind, shape in (line.split("\t") for line in text.decode().splitlines()):
-                sizes = tuple(int(size) for size in shape.strip("(),").split(",") if size)
-                array = np.array(own[name], order="C") if stage == self.stage else np.empty(sizes, kind)
-                state[prefix + name] = Tensor(self.chain.broadcast(array, stage, label=name))
+        for message in self.world.all_gather_bytes(pickle.dumps(own)):
+            state.update((prefix + name, Tensor(array)) for name, array in pickle.loads(message).items())
         return state
 
     def load_state_dict(self, state_dict, strict=True):
-        """Take this stage's part of the state of the whole model. Arguments, result and errors are Module's.
-
-        Every rank is given the whole state, so all find the same faults in it.
-        """
+        """Take this stage's part of the state of the whole model. Arguments, result and errors are Module's."""
         if not isinstance(state_dict, Mapping):
             raise KindError(f"load_state_dict: state_dict is a {type(state_dict).__name__}, wanted a dictionary")
-        missing = [name for name in self._shapes if name not in state_dict]
-        unexpected = [name for name in state_dict if name not in self._shapes]
-        faults = [f"missing {', '.join(missing)}"] * bool(missing and strict)
-        faults += [f"unexpected {', '.join(unexpected)}"] * bool(unexpected and strict)
-        for name, shape in self._shapes.items():
-            if name in state_dict and np.shape(state_dict[name]) != shape:
-                faults.append(f"{name} has shape {np.shape(state_dict[name])}, wanted {shape}")
-        if faults:
-            raise ShapeError(f"load_state_dict: the model does not fit: {'; '.join(faults)}")
+        missing = [name for name in self._names if name not in state_dict]
+        unexpected = [name for name in state_dict if name not in self._names]
+        if strict and (missing or unexpected):
+            faults = f"missing {', '.join(missing) or 'none'}; unexpected {', '.join(unexpected) or 'none'}"
+            raise ShapeError(f"load_state_dict: the model does not fit: {faults}")
         own = {name: state_dict[name] for name in self.module.state_dict() if name in state_dict}
         found = self.module.load_state_dict(own, strict=False)
         return found._replace(missing_keys=missing, unexpected_keys=unexpected)

@@ -15,6 +15,7 @@ import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 __all__ = ["FAILED", "HARD", "main", "with_parent"]
 
@@ -30,11 +31,6 @@ def with_parent():
     """Called in a child: Linux kills it when its parent is killed."""
     if sys.platform.startswith("linux"):
         ctypes.CDLL(None).prctl(DIE_WITH_PARENT, signal.SIGKILL, 0, 0, 0)
-
-
-def _read(path):
-    with open(path) as file:
-        return json.load(file)
 
 
 def _note(path, record):
@@ -55,7 +51,7 @@ def main(folder, *words):
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda number, frame: None)  # mpiexec sends it to the child too, which is in its group
     code = child.wait()
-    record = _read(path) if os.path.exists(path) else {"pid": child.pid, "host": platform.node()}
+    record = json.loads(Path(path).read_text()) if os.path.exists(path) else {"pid": child.pid, "host": platform.node()}
     if "code" not in record:
         _note(path, record | {"code": code, "at": time.time()})
     if code:  # mpiexec ends the others where a rank is killed; where one exits, only some do

@@ -14,8 +14,8 @@ from minigrad_kernels.errors import StateError
 from .. import device
 from ..engine import after_backward
 from ..tensor import Tensor
+from .buckets import buckets_of
 from .errors import CommunicationError
-from .flat import buckets_of
 
 __all__ = ["Phase", "Reducer"]
 
@@ -41,29 +41,23 @@ class Reducer:
     parameters      in the order in which their gradients come
     shards          how many there are on all ranks
     bucket_bytes    of a bucket; None lets buckets_of choose
-    options         of Communicator.all_reduce
-    find_unused     leave the gradient of a parameter that no shard used None; otherwise it is zeros
     at_end          called when the gradients of an update are there
     phase           see Phase
     held            whether backward passes only add to .grad, as another one will follow
-    scattered       where a ShardedOptimizer divides the parameters among the ranks, whether each rank is given the
-                    average of its part of each bucket alone, and .grad is None; None where there is no such optimiser
-    unused          the parameters without a gradient: all of them before the first update
     timeline        of the latest update: {"bucket", "bytes", "ready", "done"} for each, in seconds after the first
                     gradient; done is None where the device alone knows
     """
 
-    def __init__(self, parameters, world, shards, bucket_bytes, *, options, find_unused, at_end):
-        self.world, self.shards, self.options = world, shards, options
-        self.find_unused, self.at_end = find_unused, at_end
-        self.buckets = buckets_of(parameters, world.size, bucket_bytes)
+    def __init__(self, parameters, world, shards, bucket_bytes, at_end):
+        self.world, self.shards = world, shards
+        self.at_end = at_end
+        self.buckets = buckets_of(parameters, nbytes=bucket_bytes)
         self.place = {p: (b, i) for b, bucket in enumerate(self.buckets) for i, p in enumerate(bucket.tensors)}
         self.gradients = [[Tensor.made(view) for view in bucket.views] for bucket in self.buckets]
-        self.held, self.timeline, self.scattered = False, [], None
+        self.held, self.timeline, self._works = False, [], []
         self._sums = [{} for _ in self.buckets]  # {level: the sum of 2^level shards}, of each bucket
         self._spare = [{} for _ in self.buckets]  # arrays for them
         self._plans = [kernels.Plan() for _ in self.buckets]
-        self.unused, self._works = set(self.place), []
         self.number = world.count_model()
         self.begin(Phase.SENDING)
         self._take_over()
@@ -86,14 +80,6 @@ class Reducer:
     def released(self):
         return self._hooks is None
 
-    def forget(self, set_to_none):
-        """There are no gradients, where they are scattered, or zeros."""
-        if set_to_none:
-            self.unused = set(self.place)
-        else:
-            for bucket in self.buckets:
-                device.fill(bucket.array, 0)
-
     def recover(self):
         """Forget a backward pass that an exception ended, before a new one."""
         if self._started is not None or self.phase is Phase.ENDED:
@@ -106,7 +92,7 @@ class Reducer:
                 with contextlib.suppress(CommunicationError):  # whoever communicates next hears of it
                     work.wait()
         self._missing = [set(range(len(bucket.tensors))) for bucket in self.buckets]
-        self._works, self._started, self._used, self.phase = [], None, set(), phase
+        self._works, self._started, self.phase = [], None, phase
         for sums in self._sums:
             sums.clear()
 
@@ -144,29 +130,20 @@ class Reducer:
         if gradient.data is not own.data:
             device.assign(own.data, gradient.data)
             parameter.grad = own
-        self._used.add(parameter)
 
     def _send(self, b):
         """Begin to average a bucket that is complete on this rank."""
         self._add_up(b, True)
         array = self.buckets[b].array
-        entry = {"bucket": b, "bytes": array.nbytes, "ready": time.perf_counter(), "done": None}
+        self._started = self._started or time.perf_counter()
+        entry = {"bucket": b, "bytes": array.nbytes, "ready": time.perf_counter() - self._started, "done": None}
         self.timeline = [entry] if b == 0 else [*self.timeline, entry]
         if self.world.size == 1:
             self._works.append(None)
             return
         label = f"bucket {b} of {len(self.buckets)}, model {self.number}"
-        options = {**self.options, "label": label, "asynchronous": True}
         with device.place_of(array).active():
-            if self.scattered:
-                self._works.append(self.world.reduce_scatter(self.own_part(array), array, **options))
-            else:
-                self._works.append(self.world.all_reduce(array, **options))
-
-    def own_part(self, array):
-        """The part of a bucket's array that belongs to this rank where buckets are scattered."""
-        step = array.size // self.world.size
-        return array[self.world.rank * step : (self.world.rank + 1) * step]
+            self._works.append(self.world.all_reduce(array, label=label, asynchronous=True))
 
     # ---- sums over the shards of this rank -----------------------------------------------------------------------
 
@@ -211,32 +188,14 @@ class Reducer:
         for b in range(len(self._works), len(self.buckets)):
             self._fill(b, self._missing[b])
             self._send(b)
-        self.unused = self._unused() if self.find_unused else set()
         for b, (bucket, work) in enumerate(zip(self.buckets, self._works, strict=True)):
             if work is not None:
                 work.wait()
-                self.timeline[b]["done"] = work.ended
-            array = self.own_part(bucket.array) if self.scattered else bucket.array
-            if array.size:
-                with device.place_of(array).active():
-                    kernels.scale([array], 1 / self.shards, self._plans[b])
+                self.timeline[b]["done"] = work.ended and work.ended - self._started
+            with device.place_of(bucket.array).active():
+                kernels.scale([bucket.array], 1 / self.shards, self._plans[b])
             for parameter, gradient in zip(bucket.tensors, self.gradients[b], strict=True):
-                parameter.grad = None if self.scattered or parameter in self.unused else gradient
-        self._count_from_start()
+                parameter.grad = gradient
         self._works.clear()
         self.begin(Phase.ENDED)
         self.at_end()
-
-    def _unused(self):
-        """The parameters that no shard of any rank used."""
-        used = device.zeros((len(self.place),), "uint8")
-        for number, parameter in enumerate(self.place):
-            used[number] = parameter in self._used
-        self.world.all_reduce(used, "max", label="used parameters")
-        return {parameter for parameter, flag in zip(self.place, used, strict=True) if not flag}
-
-    def _count_from_start(self):
-        start = self._started or (self.timeline[0]["ready"] if self.timeline else 0.0)
-        for entry in self.timeline:
-            for name in ("ready", "done"):
-                entry[name] = None if entry[name] is None else entry[name] - start

@@ -17,11 +17,7 @@ Source  Huang and others 2019, "GPipe: efficient training of giant neural networ
         training", PipeDream-Flush)
 """
 
-from dataclasses import dataclass
-
-from minigrad_kernels.errors import ShapeError, StateError
-
-__all__ = ["SCHEDULES", "Simulation", "gpipe", "one_f_one_b", "simulate"]
+__all__ = ["BACKWARD", "FORWARD", "SCHEDULES", "gpipe", "one_f_one_b"]
 
 FORWARD, BACKWARD = "forward", "backward"
 
@@ -42,76 +38,3 @@ def one_f_one_b(stage, stages, microbatches):
 
 
 SCHEDULES = {"gpipe": gpipe, "1f1b": one_f_one_b}
-
-
-@dataclass(frozen=True)
-class Simulation:
-    """What a schedule comes to, if every pass takes its time.
-
-    makespan    when the last stage has finished
-    busy        share of the time of all stages in which they work, from 0 to 1
-    peak        for each stage, the most microbatches that it keeps at once
-    rows        for each stage, (what, microbatch, start, end) of what it does
-    """
-
-    makespan: float
-    busy: float
-    peak: tuple
-    rows: tuple
-
-
-def simulate(schedule, stages, microbatches, forward=1, backward=2, transfer=0):
-    """Run a schedule on paper; times are in any one unit.
-
-    schedule    "gpipe", "1f1b", or a function like gpipe
-    forward     time of a forward pass of one microbatch in one stage; of a backward pass: backward
-    transfer    time between two stages, which keeps neither of them from working
-    Errors      RuntimeError if the stages would wait for one another for ever
-    """
-    schedule = _named(schedule)
-    plans = [schedule(stage, stages, microbatches) for stage in range(stages)]
-    rows, ends = [[] for _ in range(stages)], {}
-    moved = True
-    while moved:
-        moved = False
-        for stage, (plan, row) in enumerate(zip(plans, rows, strict=True)):
-            while len(row) < len(plan):
-                what, number = plan[len(row)]
-                needed = _needed(what, number, stage, stages)
-                if needed is not None and needed not in ends:
-                    break
-                there = 0 if needed is None else ends[needed] + (transfer if needed[2] != stage else 0)
-                start = max(row[-1][3] if row else 0, there)
-                end = start + (forward if what == FORWARD else backward)
-                row.append((what, number, start, end))
-                ends[what, number, stage] = end
-                moved = True
-    if any(len(row) < len(plan) for row, plan in zip(rows, plans, strict=True)):
-        raise StateError(f"simulate: with {stages} stages and {microbatches} microbatches the stages wait for ever")
-    makespan = max((row[-1][3] for row in rows if row), default=0)
-    worked = sum(end - start for row in rows for _, _, start, end in row)
-    peak = tuple(_peak(row) for row in rows)
-    return Simulation(makespan, worked / (stages * makespan) if makespan else 1.0, peak, tuple(map(tuple, rows)))
-
-
-def _named(schedule):
-    if callable(schedule):
-        return schedule
-    if schedule not in SCHEDULES:
-        raise ShapeError(f"schedule is {schedule!r}, wanted {' or '.join(map(repr, SCHEDULES))}")
-    return SCHEDULES[schedule]
-
-
-def _needed(what, number, stage, stages):
-    """The pass (what, microbatch, stage) that must have ended before this one begins, or None."""
-    if what == FORWARD:
-        return (FORWARD, number, stage - 1) if stage else None
-    return (BACKWARD, number, stage + 1) if stage < stages - 1 else (FORWARD, number, stage)
-
-
-def _peak(row):
-    held = most = 0
-    for what, *_ in row:
-        held += 1 if what == FORWARD else -1
-        most = max(most, held)
-    return most

@@ -1,6 +1,7 @@
 """The ranks that train one model together, as `fit` and `evaluate` see them."""
 
-import struct
+import itertools
+import json
 
 from minigrad_kernels.errors import ShapeError, StateError
 
@@ -12,8 +13,6 @@ from ..train.team import Alone
 
 __all__ = ["Together"]
 
-WISH = struct.Struct("<?QQ")  # whether to stop; seed and step of the random numbers
-
 
 class Together(Alone):
     """The ranks of a DataParallel model."""
@@ -23,7 +22,7 @@ class Together(Alone):
         self.several = self.world.size > 1
 
     def agree(self, entries):
-        self.world.agree("fit", {name: " ".join(str(text).split()) for name, text in entries.items()})
+        self.world.agree("fit", entries)
 
     def images(self, batches):
         if not all(isinstance(batch, Shards) for batch in batches):
@@ -41,32 +40,27 @@ class Together(Alone):
         return self.model.no_sync()
 
     def gathered(self, rows):
-        packed = b"".join(struct.pack("<3d", *row) for row in rows)
-        return [row for message in self.world.all_gather_bytes(packed) for row in struct.iter_unpack("<3d", message)]
+        found = self.world.all_gather_bytes(json.dumps(rows).encode())
+        return [tuple(row) for message in found for row in json.loads(message)]
 
     def any(self, flag):
         return Tensor.made(self.world.all_reduce(device.copy(flag.data), "max", label="losses that are not finite"))
 
     def agreed(self, stop):
         source = random.generator()
-        mine = source.seed, source.step
-        found = [WISH.unpack(message) for message in self.world.all_gather_bytes(WISH.pack(stop, *mine))]
+        mine = json.dumps([stop, source.seed, source.step]).encode()
+        found = [json.loads(message) for message in self.world.all_gather_bytes(mine)]
         for rank, (_, *theirs) in enumerate(found):
-            if theirs != list(found[0][1:]):
+            if theirs != found[0][1:]:
                 raise StateError(
-                    f"fit: random numbers are at seed and step {theirs} on rank {rank} and at {list(found[0][1:])} on "
+                    f"fit: random numbers are at seed and step {theirs} on rank {rank} and at {found[0][1:]} on "
                     "rank 0; all ranks must draw alike outside of shards (see manual_seed)"
                 )
         return any(wish for wish, *_ in found)
 
     def rounds(self, batches):
-        rank, size, own, number = self.world.rank, self.world.size, [], -1
-        for number, batch in enumerate(batches):
-            if isinstance(batch, Shards):
+        batches = iter(batches)
+        while together := list(itertools.islice(batches, self.world.size)):
+            if any(isinstance(batch, Shards) for batch in together):
                 raise ShapeError("evaluate: loader has a sampler, but the ranks share whole batches; make it without")
-            own += [batch] * (number % size == rank)
-            if number % size == size - 1:
-                yield own
-                own = []
-        if number % size != size - 1:
-            yield own
+            yield together[self.world.rank :][:1]

@@ -12,16 +12,16 @@ So a rank that sends an activation away and gets a result back anchors the secon
     out = recv(None, None, 1, anchor=sent)
     loss(out).backward()        # through out to rank 1, and from there back into hidden
 
-Before each array goes a short message that says what it is: type, shape, the order of its axes in memory, and whether
-its gradient is wanted. Thus the array lies on the other rank as it lay here, and a kernel finds the same bits.
+With each array goes what it is: type, shape, the order of its axes in memory, and whether its gradient is wanted. Thus
+the array lies on the other rank as it lay here, and a kernel finds the same bits.
 
 Errors  those of the Communicator; TypeError and ValueError for arguments that cannot be, before anything is sent
 Source  Akiba, Fukuda and Suzuki 2017, "ChainerMN: scalable distributed deep learning framework"
 """
 
+import contextlib
+import json
 import weakref
-
-import numpy as np
 
 from minigrad_kernels.errors import KindError, ShapeError
 
@@ -32,13 +32,12 @@ from ..ops.arguments import floats_of, integer_of, shape_of, tensor_of
 from ..primitive import primitive
 from .communicator import Communicator
 from .errors import DeadlineError, DisagreementError
+from .transport import deadline_after
 from .world import init
 
 __all__ = ["TAGS", "all_reduce", "recv", "send", "settle", "world_of"]
 
 TAGS = 31  # as many again are for the gradients
-DIMENSIONS = 16  # of an array that is sent
-KINDS = "buifV"  # of element types, as NumPy calls them; V is bfloat16
 
 _on_the_way: "weakref.WeakKeyDictionary[Communicator, list]" = weakref.WeakKeyDictionary()
 
@@ -55,44 +54,26 @@ def world_of(op, world):
 
 
 def _post(array, to, tag, world, wanted):
-    """Send an array and, before it, what it is; returns at once."""
+    """Send an array with what it is; returns at once."""
     order = devices.order_of(array)
-    head = np.full(3 + 2 * DIMENSIONS, -1, np.int64)
-    head[:3] = KINDS.index(array.dtype.kind) << 8 | array.dtype.itemsize, wanted, array.ndim
-    head[3 : 3 + array.ndim] = array.shape
-    head[3 + DIMENSIONS :][: array.ndim] = order
-    dense = devices.contiguous(array, order)
-    dense = dense if devices.can_hold_a_sum(dense) else devices.copy(dense, order)
+    flat = devices.host(devices.contiguous(array, order).transpose(order).reshape(-1))
+    what = json.dumps([str(array.dtype), wanted, array.shape, order])
     pending = _on_the_way.setdefault(world, [])
-    pending += [world.send(head, to, tag), world.send(dense.transpose(order).reshape(-1), to, tag)]
-    _forget_what_has_left(pending)
+    pending.append((world.exchange.post(to, tag, what, flat), flat))  # a message that was not taken keeps its array
+    with contextlib.suppress(DeadlineError):
+        _wait(pending, 0.0)
 
 
-def _forget_what_has_left(pending):
-    """A message that was not taken yet must keep its array; those before it need not."""
-    try:
-        while pending:
-            pending[0].wait(0)
-            del pending[0]
-    except DeadlineError:
-        return
+def _wait(pending, seconds):
+    """Wait for messages in their order, and forget those that have left."""
+    while pending:
+        pending[0][0].wait(deadline_after(seconds))
+        del pending[0]
 
 
 def settle(world):
     """Wait until all that send and the backward of recv have sent has left, and its arrays may be written."""
-    pending = _on_the_way.get(world, [])
-    while pending:
-        pending[0].wait()
-        del pending[0]
-
-
-def _announced(source, tag, world):
-    """(element type, whether the sender wants the gradient, shape, order of the axes) of the next array."""
-    head = world.recv(np.empty(3 + 2 * DIMENSIONS, np.int64), source, tag).tolist()
-    (kind, itemsize), ndim = divmod(head[0], 1 << 8), head[2]
-    shape, order = head[3 : 3 + ndim], head[3 + DIMENSIONS :][:ndim]
-    dtype = devices.element_type("bfloat16" if KINDS[kind] == "V" else f"{KINDS[kind]}{itemsize}")
-    return dtype, bool(head[1]), tuple(shape), tuple(order)
+    _wait(_on_the_way.get(world, []), world.timeout)
 
 
 # ---- from one rank to another ----------------------------------------------------------------------------------------
@@ -106,10 +87,10 @@ def _send(input, to, tag, back, world, wanted):
 
 
 @primitive
-def _recv(anchor, shape, dtype, order, source, tag, back, world):
-    """The array that was announced, on the device of the anchor."""
+def _recv(anchor, payload, shape, dtype, order, source, tag, back, world):
+    """The array that came, on the device of the anchor."""
     out = devices.empty(shape, dtype, order, anchor)
-    world.recv(out.transpose(order).reshape(-1), source, tag)
+    devices.assign(out.transpose(order).reshape(-1), payload.view(dtype))
     return out
 
 
@@ -119,11 +100,13 @@ def _sent(input, to, tag, back, world):
 
 def _received(anchor, source, tag, back, world, shape=None, dtype=None):
     """What comes next, part of the tape if the sender wants its gradient."""
-    kind, wanted, found, order = _announced(source, tag, world)
-    for name, what, wish in (("shape", found, shape), ("elements", kind, dtype)):
-        if wish is not None and wish != what:
-            raise DisagreementError(f"recv: rank {source} sent {name} {what}, but {wish} was asked for")
-    return _recv(anchor if wanted else anchor.detach(), found, kind, order, source, tag, back, world)
+    what, payload = world.exchange.take(source, tag)
+    kind, wanted, found, order = json.loads(what)
+    kind, found = devices.element_type(kind), tuple(found)
+    for name, came, wish in (("shape", found, shape), ("elements", kind, dtype)):
+        if wish is not None and wish != came:
+            raise DisagreementError(f"recv: rank {source} sent {name} {came}, but {wish} was asked for")
+    return _recv(anchor if wanted else anchor.detach(), payload, found, kind, tuple(order), source, tag, back, world)
 
 
 # The gradient hangs on `out`, so that a backward through the gradient comes by here once more.
@@ -145,10 +128,8 @@ def send(input, to, tag=0, world=None):
     Grads   dinput = what the recv on that rank got as its gradient, whatever g is
     Shapes  out ()
     """
-    world, tag = world_of("send", world), _checked_tag("send", tag)
-    tensor_of("send", "input", input)
-    if input.ndim > DIMENSIONS:
-        raise ShapeError(f"send: input has {input.ndim} dimensions, wanted at most {DIMENSIONS}")
+    world, input = world_of("send", world), tensor_of("send", "input", input)
+    _check("send", "to", to, tag, world)
     return _sent(input, to, tag, TAGS + tag, world)
 
 
@@ -165,7 +146,8 @@ def recv(shape, dtype, source, tag=0, world=None, anchor=None, device=None):
     Shapes  out as sent
     Errors  DisagreementError if something else than expected comes
     """
-    world, tag = world_of("recv", world), _checked_tag("recv", tag)
+    world = world_of("recv", world)
+    _check("recv", "source", source, tag, world)
     shape = None if shape is None else shape_of("recv", "shape", (shape,))
     dtype = None if dtype is None else devices.element_type(dtype)
     if anchor is None:
@@ -176,29 +158,32 @@ def recv(shape, dtype, source, tag=0, world=None, anchor=None, device=None):
     return _received(anchor, source, tag, TAGS + tag, world, shape, dtype)
 
 
-def _checked_tag(op, tag):
+def _check(op, name, rank, tag, world):
+    world.check_rank(op, name, rank)
+    if rank == world.rank:
+        raise ShapeError(f"{op}: {name} is {rank}, which is this rank itself; wanted another")
     if not 0 <= integer_of(op, "tag", tag) < TAGS:
         raise ShapeError(f"{op}: tag is {tag}, wanted one from 0 to {TAGS - 1}")
-    return tag
 
 
 # ---- over all ranks --------------------------------------------------------------------------------------------------
 
 
 @primitive
-def _all_reduce(input, world):
+def _all_reduce(input, world, label):
     """The sum over ranks, in memory of its own."""
     out = devices.copy(floats_of("all_reduce", "input", input), devices.order_of(input))
-    return world.all_reduce(out)
+    return world.all_reduce(out, label=label)
 
 
-_all_reduce.grads(input=lambda g, world: _all_reduce(g, world))
+_all_reduce.grads(input=lambda g, world, label: _all_reduce(g, world, label))
 
 
-def all_reduce(input, world=None):
+def all_reduce(input, world=None, label=""):
     """The sum of the Tensors of all ranks, on each of them.
 
     world   a Communicator; default that of parallel.init()
+    label   stands in errors
 
     The gradient is that of the losses of all ranks together, so all ranks must go backward through it.
 
@@ -207,4 +192,4 @@ def all_reduce(input, world=None):
     Shapes  out as input, which must be the same on all ranks
     Types   floating
     """
-    return _all_reduce(tensor_of("all_reduce", "input", input), world_of("all_reduce", world))
+    return _all_reduce(tensor_of("all_reduce", "input", input), world_of("all_reduce", world), label)

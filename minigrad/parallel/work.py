@@ -6,7 +6,7 @@ import time
 
 from .errors import DeadlineError
 
-__all__ = ["Sent", "Work", "Worker"]
+__all__ = ["Work", "Worker"]
 
 
 class Work:
@@ -36,29 +36,6 @@ class Work:
         if self._error is not None:
             raise self._error
         return self._value
-
-
-class Sent(Work):
-    """An array on its way to one rank."""
-
-    def __init__(self, delivery, array, timeout):
-        super().__init__()
-        self._delivery, self._array, self._timeout = delivery, array, timeout
-
-    @property
-    def done(self):
-        if not super().done:
-            try:
-                self.wait(0.0)
-            except DeadlineError:
-                return False
-        return True
-
-    def wait(self, timeout=None):
-        self._delivery.wait(time.monotonic() + (self._timeout if timeout is None else timeout))
-        if not super().done:
-            self.end(self._array)
-        return self._array
 
 
 class Worker:

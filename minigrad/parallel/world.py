@@ -3,19 +3,24 @@
 import atexit
 import os
 import sys
+import traceback
 
 from minigrad_kernels import toolchain
 from minigrad_kernels.errors import ShapeError, StateError
 
 from .communicator import Communicator, current
-from .environment import ranks_started
 from .local import LocalTransport
 
-__all__ = ["init"]
+__all__ = ["init", "ranks_started"]
 
-BACKENDS = "local", "mpi"
 TIMEOUT = 30.0  # seconds, unless MINIGRAD_TIMEOUT says another
 START = 120.0  # seconds at least in which all ranks have to begin
+
+# Rank and number of ranks, by mpiexec of Open MPI, and by mpiexec of MPICH and Intel MPI.
+MPIEXEC = ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"), ("PMI_RANK", "PMI_SIZE")
+SLURM = "SLURM_STEP_ID", "SLURM_PROCID", "SLURM_STEP_NUM_TASKS"
+SLURM_NO_STEP = 0xFFFFFFF0  # from here on the number of a step means a batch script or an interactive shell
+
 
 _made: Communicator | None = None
 
@@ -37,8 +42,8 @@ def init(backend=None, timeout=None):
     exceptions, one that leaves a block `with init() as world:`.
     """
     global _made
-    if backend not in (*BACKENDS, None):
-        raise ShapeError(f"init: backend is {backend!r}, wanted one of {', '.join(map(repr, BACKENDS))}")
+    if backend not in ("local", "mpi", None):
+        raise ShapeError(f"init: backend is {backend!r}, wanted 'local', 'mpi' or None")
     seconds = _seconds((os.environ.get("MINIGRAD_TIMEOUT") or TIMEOUT) if timeout is None else timeout)
     if (world := current.get()) is not None or (world := _made) is not None:
         if world.closed and world.size > 1:
@@ -92,8 +97,40 @@ def _end_with_the_process(world):
     before = sys.excepthook
 
     def told(kind, error, trace):
-        before(kind, error, trace)
+        if before is sys.__excepthook__:  # in one piece: the lines of all ranks arrive in one stream
+            sys.stderr.write("".join(traceback.format_exception(error)))
+        else:
+            before(kind, error, trace)
         world.abort(f"{kind.__name__}: {error}")
 
     sys.excepthook = told
     atexit.register(world.close)
+
+
+# ---- how many ranks were started, as what started them says in environment variables ----
+
+
+def ranks_started(environ=os.environ):
+    """(how many ranks were started together, by what); 1 and None for a program that was started alone.
+
+    Errors  ValueError for variables of a launcher that does not speak MPI, and for a number that is none
+    """
+    for rank, size in MPIEXEC:
+        if environ.get(rank) and environ.get(size):
+            return _number(environ, size), "mpiexec"
+    step, _, size = SLURM
+    if all(environ.get(name) for name in SLURM) and _number(environ, step) < SLURM_NO_STEP:
+        return _number(environ, size), "srun"
+    if environ.get("RANK") and _number(environ, "WORLD_SIZE") > 1:
+        raise ShapeError(
+            f"init: WORLD_SIZE is {environ['WORLD_SIZE']}, but ranks are started by mpiexec, srun or `minigrad launch`"
+            "; take one of these, or unset RANK and WORLD_SIZE"
+        )
+    return 1, None
+
+
+def _number(environ, name):
+    text = environ.get(name, "1")
+    if not text.isascii() or not text.isdigit() or not int(text) and name != "SLURM_STEP_ID":
+        raise ShapeError(f"init: {name} is {text!r}, wanted a number of at least 1")
+    return int(text)

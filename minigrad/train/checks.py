@@ -4,7 +4,7 @@ import contextlib
 from collections.abc import Iterable
 from numbers import Real
 
-from minigrad_kernels.errors import KindError, OutOfMemory, ShapeError, StateError
+from minigrad_kernels.errors import KindError, OutOfMemory, ShapeError
 
 from ..data import Dataset
 from ..data.shards import Shards
@@ -58,7 +58,7 @@ def check_counts(op, **values):
             raise ShapeError(f"{op}: {name} is {value}, want at least 1")
 
 
-def check_options(epochs, accumulate, clip, eager, optimizer):
+def check_options(epochs, accumulate, clip, eager):
     """Refuse options of fit out of range."""
     check_counts("fit", epochs=epochs, accumulate=accumulate)
     if clip is not None and (isinstance(clip, bool) or not isinstance(clip, Real)):
@@ -67,8 +67,6 @@ def check_options(epochs, accumulate, clip, eager, optimizer):
         raise ShapeError(f"fit: clip is {clip}, want a number above 0 or None")
     if not isinstance(eager, bool):
         raise KindError(f"fit: eager is {eager!r}, want True or False")
-    if clip is not None and optimizer.scattered:
-        raise StateError("fit: clip wants all gradients on every rank; give ShardedOptimizer whole_gradients=True")
 
 
 def checked(op, batches):

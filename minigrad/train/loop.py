@@ -71,7 +71,7 @@ def fit(
     """
     check_parts(model, loader, optimizer, test, loss, schedule, history, callbacks)
     arithmetic = Arithmetic("fit", precision, scaler)
-    check_options(epochs, accumulate, clip, eager, optimizer)
+    check_options(epochs, accumulate, clip, eager)
     history, callback, team = _opened(history), Callbacks(callbacks), team_of(model)
     options = {"epochs": epochs, "accumulate": accumulate, "clip": clip, "optimizer": optimizer}
     options |= arithmetic.options() | {"loader": getattr(loader, "state_dict", dict)()}

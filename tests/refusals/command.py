@@ -92,7 +92,6 @@ train --limit 0                      | --limit: got 0, want an integer of at lea
 train --seed -1                      | --seed: got -1, want an integer from 0 to
 train --seed 9223372036854775808     | --seed: got 9223372036854775808, want an integer from 0 to
 train --shards 0                     | --shards: got 0, want an integer of at least 1
-train --wire int8                    | --wire: invalid choice: 'int8'
 train --threads 0                    | --threads: got 0, want an integer of at least 1
 train --save-every 0                 | --save-every: got 0, want an integer of at least 1
 train --save-every soon              | --save-every: got soon, want an integer

@@ -1,0 +1,209 @@
+"""ShardedOptimizer: the bits of the optimiser alone, of which each rank keeps the state of its part."""
+
+from functools import partial
+
+import numpy as np
+import pytest
+
+import minigrad
+from minigrad import Tensor, nn, optim
+from minigrad.errors import KindError, ShapeError, StateError
+from minigrad.nn import functional as F
+from minigrad.optim import lr_scheduler
+from minigrad.parallel import DataParallel, ShardedOptimizer
+from tests.parallel_runs import bits, on_ranks
+
+from .parallel_models import branches, refused, rows
+
+X = np.random.default_rng(1).standard_normal((8, 2, 5, 5)).astype(np.float32)
+Y = np.arange(8) % 3
+
+
+class Wide(nn.Linear):
+    """In another type than the layers before, which are float32."""
+
+    def forward(self, input):
+        return super().forward(input.to("float64"))
+
+
+def network():
+    minigrad.manual_seed(4)
+    layers = nn.Conv2d(2, 3, 3), nn.BatchNorm2d(3).requires_grad_(False), nn.Tanh(), nn.Flatten(), nn.Linear(27, 7)
+    return nn.Sequential(*layers, Wide(7, 3, dtype="float64"))
+
+
+OPTIMIZERS = {
+    "sgd": partial(optim.SGD, momentum=0.9, nesterov=True),
+    "stateless": optim.SGD,
+    "adam": partial(optim.Adam, amsgrad=True),
+    "adagrad": partial(optim.Adagrad, lr_decay=0.1, initial_accumulator_value=0.5),
+}
+
+
+def built(world, kind, whole=False, bucket_bytes=200):
+    """(model, optimizer of two groups with other options); whole None: every rank has all of the state."""
+    model = DataParallel(network(), world, shards=4, bucket_bytes=bucket_bytes)
+    named = [(name, p) for name, p in model.named_parameters() if p.requires_grad]
+    groups = [{"params": named[3:]}, {"params": named[:3], "lr": 0.02, "weight_decay": 0.1}]
+    optimizer = OPTIMIZERS[kind](groups, lr=0.05)
+    return model, optimizer if whole is None else ShardedOptimizer(optimizer, model, whole)
+
+
+def backward(model, optimizer):
+    optimizer.zero_grad()
+    for x, y in model.shards((Tensor(X), Tensor(Y))):
+        loss = F.cross_entropy(model(x), y)
+        loss.backward()
+    return loss.item()
+
+
+def update(model, optimizer):
+    backward(model, optimizer)
+    optimizer.step()
+
+
+# ---- the bits of the optimiser alone ---------------------------------------------------------------------------------
+
+
+def in_many_ways(model, optimizer):
+    """By a schedule, a closure, momentum alone, on parameters that were given other arrays, from an older state."""
+    schedule = lr_scheduler.OneCycleLR(optimizer, 0.1, 9)
+    for _ in range(3):
+        update(model, optimizer)
+        schedule.step()
+    with minigrad.no_grad():
+        optimizer.step(partial(backward, model, optimizer))
+    optimizer.zero_grad(set_to_none=False)
+    optimizer.step()
+    for p in model.parameters():
+        p.data = p.data * 0.5
+    update(model, optimizer)
+    for state in (optimizer.state_dict()["state"], {}):
+        update(model, optimizer)  # to be forgotten
+        optimizer.load_state_dict({**optimizer.state_dict(), "state": state})
+        update(model, optimizer)
+
+
+def clipped(model, optimizer):
+    backward(model, optimizer)
+    assert optim.clip_grad_norm_(model.parameters(), 0.01).item() > 0.01
+    optimizer.step()
+
+
+def back_to_the_best(model, optimizer):
+    schedule = lr_scheduler.RestoreBest(optimizer, model=model)
+    for metric in (3.0, 2.0, 5.0, 1.0, 4.0):
+        update(model, optimizer)
+        schedule.step(metric)
+    assert [group["lr"] for group in optimizer.param_groups] == [0.0125, 0.005]
+
+
+SHARED = [(2, False), (4, True)]  # how many ranks, and whether each is given all gradients
+TRAININGS = [
+    *((kind, in_many_ways, [(1, False), *SHARED]) for kind in OPTIMIZERS),
+    ("sgd", clipped, [(4, True)]),
+    ("adam", back_to_the_best, SHARED),
+]
+
+
+@pytest.mark.parametrize("kind, training, shared", TRAININGS)
+def test_the_bits_are_those_of_the_optimiser_alone_that_has_stepped_before(kind, training, shared):
+    def run(world, whole):
+        model, optimizer = built(world, kind, None)
+        update(model, optimizer)
+        optimizer = optimizer if whole is None else ShardedOptimizer(optimizer, model, whole)
+        training(model, optimizer)
+        return bits(model, optimizer), optimizer.state_dict()["param_groups"], optimizer.name
+
+    (wanted,) = on_ranks(run, 1, None)
+    for size, whole in shared:
+        assert on_ranks(run, size, whole) == [wanted] * size, (size, whole)
+
+
+@pytest.mark.parametrize("find", [False, True])
+def test_what_has_no_gradient_is_left_alone(find):
+    def run(world, whole):
+        model = branches(world, find_unused_parameters=find)
+        optimizer = optim.SGD(model.parameters(), lr=0.1, weight_decay=0.5)
+        optimizer = optimizer if whole is None else ShardedOptimizer(optimizer, model, whole)
+        optimizer.step()  # no gradients yet
+        found = [bits(model)]
+        for forget in (optimizer.zero_grad, model.zero_grad):
+            model(rows(world), [0, 1]).backward()
+            optimizer.step()
+            found.append(bits(model))
+            forget()
+            optimizer.step()
+            assert bits(model) == found[-1]
+        return found
+
+    wanted = on_ranks(run, 2, None)
+    assert [a == b for a, b in zip(*map(dict.values, wanted[0][:2]), strict=True)] == [False] * 4 + [find] * 4
+    assert on_ranks(run, 2, False) == wanted and on_ranks(run, 2, True) == wanted
+
+
+# ---- state -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("size", [2, 4])
+def test_each_rank_keeps_its_part_of_the_state(size):
+    def run(world, whole, bucket_bytes):
+        model, optimizer = built(world, "adam", whole, bucket_bytes)
+        update(model, optimizer)
+        assert (whole is None) == any(p.grad is not None for p in model.parameters())
+        arrays = [v for entries in optimizer.state.values() for v in entries.values() if isinstance(v, np.ndarray)]
+        return sum(array.nbytes for array in arrays)
+
+    everything = 3 * sum(p.data.nbytes for p in network().parameters() if p.requires_grad)
+    assert on_ranks(run, 1, None, None) == [everything]
+    for bucket_bytes, buckets in ((None, 2), (200, 5)):
+        parts = on_ranks(run, size, False, bucket_bytes)
+        assert sum(parts) == everything
+        assert max(parts) <= everything / size + 3 * 8 * size * buckets  # buckets are filled up to equal parts
+
+
+def test_a_state_that_does_not_fit_is_refused_and_changes_nothing():
+    def run(world):
+        model, optimizer = built(world, "sgd")
+        update(model, optimizer)
+        before, state = bits(model, optimizer), optimizer.state_dict()
+        state["state"][0]["momentum_buffer"] = np.zeros(3)
+        with pytest.raises(ShapeError, match=r"SGD\.load_state_dict: .*momentum_buffer"):
+            optimizer.load_state_dict(state)
+        return bits(model, optimizer) == before
+
+    assert on_ranks(run, 2) == [True, True]
+
+
+# ---- what is refused -------------------------------------------------------------------------------------------------
+
+
+def sharded(model):
+    return ShardedOptimizer(optim.SGD([p for p in model.parameters() if p.requires_grad], lr=0.1), model)
+
+
+def changed_after_forward(model):
+    optimizer, x = sharded(model), Tensor(X)
+    model(x).sum().backward()
+    loss = model.eval()(x).sum()
+    optimizer.step()
+    loss.backward()
+
+
+REFUSED = [
+    (KindError, "got SGD and Sequential, wanted an Opt", lambda m: ShardedOptimizer(sharded(m).optimizer, m.module)),
+    (
+        ShapeError,
+        r"of shape \(3, 2, 3, 3\) is none of",
+        lambda m: ShardedOptimizer(optim.SGD(network().parameters()), m),
+    ),
+    (StateError, "one already", lambda m: [sharded(m) for _ in range(2)]),
+    (StateError, "add the group before", lambda m: sharded(m).add_param_group({"params": []})),
+    (KindError, "closure is 3, wanted a function", lambda m: sharded(m).step(3)),
+    (StateError, "changed", changed_after_forward),
+]
+
+
+@pytest.mark.parametrize("error, message, call", REFUSED)
+def test_what_is_refused(error, message, call):
+    refused(error, message, lambda world: call(DataParallel(network(), world)))
