@@ -18,12 +18,12 @@ from minigrad import checkpoint, data, nn, optim, parallel
 from minigrad.train import Callback, History, fit
 
 SHARDS, EPOCHS, EVERY = 8, 3, 3
-KINDS = {  # (optimiser, bytes of a bucket, how its state is divided, options of fit)
-    "sgd": ("SGD", 2000, None, {}),
-    "adam": ("Adam", None, None, {}),
-    "zero": ("Adam", 2000, {"whole_gradients": False}, {}),
-    "clipped": ("Adam", 4000, {"whole_gradients": True}, {"clip": 0.1}),
-    "accumulated": ("SGD", None, {"whole_gradients": False}, {"accumulate": 2}),
+KINDS = {  # (optimiser, bytes of a bucket, whether its state is divided, options of fit)
+    "sgd": ("SGD", 2000, False, {}),
+    "adam": ("Adam", None, False, {}),
+    "zero": ("Adam", 2000, True, {}),
+    "clipped": ("Adam", 4000, True, {"clip": 0.1}),
+    "accumulated": ("SGD", None, True, {"accumulate": 2}),
 }
 OPTIMIZERS = {"SGD": {"lr": 0.05, "momentum": 0.9}, "Adam": {"lr": 3e-3}}
 told = []  # signals that ask this process to leave
@@ -103,7 +103,7 @@ def trained(world, folder, kind, fault=None):
     loader = data.Loader(images, 48, shuffle=True, transform=data.PadCrop(1), sampler=model.sampler)
     optimizer = getattr(optim, name)(model.parameters(), **OPTIMIZERS[name])
     if divided:
-        optimizer = parallel.ShardedOptimizer(optimizer, model, **divided)
+        optimizer = parallel.ShardedOptimizer(optimizer, model)
     keeper, history = Keeper(Path(folder), fault, model=model, optimizer=optimizer, loader=loader), History()
     keeper.restore(history)
     options = options | {"test": data.Loader(test, 200), "history": history, "callbacks": [keeper]}

@@ -13,7 +13,7 @@ import pytest
 from minigrad.cli.arguments import parser
 from minigrad.errors import MinigradError
 from minigrad.parallel import init, mpi, world
-from minigrad.parallel.environment import ranks_started
+from minigrad.parallel.world import ranks_started
 from tests.block_yaml import documents
 from tests.parallel.launch_runs import wait_for
 
@@ -29,7 +29,6 @@ STARTED = {
     "mpiexec of Open MPI": ({"OMPI_COMM_WORLD_RANK": "3", "OMPI_COMM_WORLD_SIZE": "4"}, (4, "mpiexec")),
     "mpiexec in a step of srun": (SRUN | {"PMI_RANK": "0", "PMI_SIZE": "2"}, (2, "mpiexec")),
     "srun": (SRUN, (8, "srun")),
-    "srun, older": ({"SLURM_STEPID": "3", "SLURM_PROCID": "0", "SLURM_NTASKS": "2"}, (2, "srun")),
     "a batch script": (SRUN | {"SLURM_STEP_ID": str(0xFFFFFFFB)}, (1, None)),
     "the shell of an allocation": ({"SLURM_NTASKS": "8", "SLURM_JOB_ID": "1"}, (1, None)),
     "torchrun with one rank": ({"RANK": "0", "WORLD_SIZE": "1"}, (1, None)),

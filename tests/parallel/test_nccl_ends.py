@@ -15,7 +15,7 @@ from minigrad.parallel.errors import CommunicationError, DisagreementError
 from minigrad.parallel.local import LocalTransport, run_local
 from minigrad.parallel.rank import FAILED
 from tests.cli_runs import environment
-from tests.parallel.nccl_ranks import calls, ended, machine, names, own_gpu, world_of_one
+from tests.parallel.nccl_ranks import ended, machine, names, own_gpu, world_of_one
 from tests.standin.nccl import state
 
 assert machine and ended  # fixtures
@@ -228,31 +228,6 @@ def test_an_abort_that_takes_time_is_the_only_end(machine, monkeypatch, native):
     assert names(machine)[-1] == "abort" and "destroy" not in names(machine)
     with pytest.raises(CommunicationError, match="the group of GPUs has ended"):
         world.all_reduce(x)
-
-
-def test_groups_end_with_their_world_and_share_its_stream(machine):
-    def run(world):
-        group, x = world.split(world.rank % 2), own_gpu(world)(np.full(5, world.rank))
-        found = device.host(group.all_reduce(own_gpu(world)(np.full(5, world.rank))))[0]
-        with deterministic(False):
-            for one in (world, group, world):
-                one.all_reduce(x)
-            with pytest.raises(KeyError), group.split(0) as inner:
-                inner.all_reduce(x)
-                world.barrier()
-                raise KeyError("all groups of the rank end")
-        return found
-
-    assert run_local(run, 4) == [2, 4, 2, 4]
-    for number in range(4):
-        own = [call for call in state(machine).calls if call.device == number]
-        assert [call.name for call in own if not call.stream] == ["abort"] * 3
-        assert len({call.stream for call in own if call.stream}) == 1
-
-
-def test_groups_that_end_well_destroy_theirs(machine):
-    run_local(lambda world: world.split(world.rank % 2).all_reduce(own_gpu(world)(np.ones(5))), 4)
-    assert [call.name for call in state(machine).calls].count("destroy") == 4 and calls(machine)
 
 
 def test_the_package_alone_imports_neither_mpi_nor_cupy():
