@@ -9,11 +9,11 @@ import time
 from pathlib import Path
 
 import pytest
+from minigrad.parallel.environment import ranks_started
 
 from minigrad.cli.arguments import parser
 from minigrad.errors import MinigradError
 from minigrad.parallel import init, mpi, world
-from minigrad.parallel.environment import ranks_started
 from tests.block_yaml import documents
 from tests.parallel.launch_runs import wait_for
 

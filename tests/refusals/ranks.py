@@ -3,12 +3,12 @@
 from functools import partial
 
 import numpy as np
+from minigrad.parallel.environment import ranks_started
 
 import minigrad
 from minigrad import Tensor, nn, optim, train
 from minigrad.errors import MinigradError
 from minigrad.parallel import DataParallel, Pipeline, ShardedOptimizer, Shards, SyncBatchNorm, init, run_local
-from minigrad.parallel.environment import ranks_started
 from minigrad.parallel.sampler import ShardSampler
 
 ONES = np.ones(4, np.float32)
