@@ -10,8 +10,8 @@ from pathlib import Path
 from minigrad_kernels.errors import StateError
 
 from . import device
-from .flags import flag_of
-from .modes import Mode
+from .core.check import flag_of
+from .core.modes import Mode
 
 __all__ = [
     "AnomalyError",

@@ -18,11 +18,12 @@ import numpy as np
 
 from . import device
 from .anomaly import origin
-from .errors import KindError, MinigradError, ShapeError, StateError
-from .modes import autocasting, no_grad, watching
+from .core.check import shape_of
+from .core.errors import KindError, MinigradError, ShapeError, StateError
+from .core.modes import autocasting, no_grad, watching
+from .core.tensor import Tensor
 from .nn import Module
 from .ops import pool
-from .ops.arguments import shape_of
 from .ops.conv import trio
 from .ops.elementwise import activations, arithmetic, choices, conversions, functions, rectifiers
 from .ops.matmul import _linear, product
@@ -30,7 +31,6 @@ from .ops.normalization import samples
 from .ops.reduce import sums
 from .ops.shape import joins, pads, select, views
 from .ops.softmax import _log_softmax, _softmax
-from .tensor import Tensor
 
 __all__ = ["ExportError", "export_onnx", "rule"]
 

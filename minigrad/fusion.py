@@ -34,8 +34,8 @@ from numpy import ndarray
 
 from . import device
 from .anomaly import anomaly
-from .modes import recording
-from .tensor import Tensor
+from .core.modes import recording
+from .core.tensor import Tensor
 
 __all__ = ["Waiting", "apart", "before_writing", "extended", "fusing", "open_call", "later", "waiting", "wanted"]
 

@@ -16,10 +16,10 @@ import weakref
 from minigrad_kernels.errors import KindError, StateError
 
 from . import fusion
+from .core.modes import autocasting, repeating
+from .core.tape import Later, now
+from .core.tensor import Tensor
 from .device import random
-from .modes import autocasting, repeating
-from .node import Later, now
-from .tensor import Tensor
 
 __all__ = ["recompute"]
 

@@ -5,8 +5,8 @@ import json
 import numpy as np
 
 from minigrad import Tensor, engine, fusion, nn, optim
-from minigrad.node import Node
-from minigrad.primitive import Primitive
+from minigrad.core.primitive import Primitive
+from minigrad.core.tape import Node
 from minigrad_kernels.toolchain import cpu, cuda, team
 
 __all__ = ["BEFORE", "batch", "check", "places", "rows"]

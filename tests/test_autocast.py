@@ -11,9 +11,9 @@ import pytest
 import minigrad
 from minigrad import Tensor, autocast, nn, ops, optim
 from minigrad.amp import autocast_dtype
-from minigrad.engine import grad, write
-from minigrad.errors import KindError
-from minigrad.modes import autocasting
+from minigrad.core.errors import KindError
+from minigrad.core.modes import autocasting
+from minigrad.core.tape import grad, write
 from minigrad.ops.autocast import TABLE
 from minigrad.parallel import SyncBatchNorm, run_local
 from tests.op_cases import all_ops

@@ -9,8 +9,7 @@ import pytest
 
 import minigrad
 import minigrad.nn.functional as F
-from minigrad import draw, nn, optim, primitive, randn, tensor
-from minigrad.check import gradcheck, gradgradcheck
+from minigrad import draw, gradcheck, gradgradcheck, nn, optim, primitive, randn, tensor
 from minigrad.cli import main
 from minigrad.data import Dataset, Loader
 from minigrad.train import evaluate, fit

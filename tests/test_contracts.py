@@ -16,7 +16,7 @@ import pytest
 import minigrad
 import minigrad_kernels
 from minigrad import Tensor, operators, ops
-from minigrad.primitive import Primitive
+from minigrad.core.primitive import Primitive
 from tests import typing_face
 
 REPOSITORY = Path(__file__).resolve().parents[1]

@@ -5,10 +5,10 @@ import pytest
 
 from minigrad import Tensor, autocast, check, grad, ops
 from minigrad.anomaly import AnomalyError, check_results, has_history, outside
+from minigrad.core.modes import determinism, deterministic
+from minigrad.core.primitive import primitive
+from minigrad.core.tape import after_backward, write
 from minigrad.device import memory_statistics
-from minigrad.engine import after_backward, write
-from minigrad.modes import determinism, deterministic
-from minigrad.primitive import primitive
 from minigrad_kernels.toolchain.capture import capturing
 
 

@@ -7,8 +7,7 @@ import numpy as np
 import pytest
 
 import minigrad
-from minigrad import Tensor, detect_anomaly, nn, no_grad, optim
-from minigrad.check import gradcheck, gradgradcheck
+from minigrad import Tensor, detect_anomaly, gradcheck, gradgradcheck, nn, no_grad, optim
 from minigrad.nn import functional as F
 from minigrad_kernels import conv2d
 

@@ -5,7 +5,7 @@ import pytest
 
 import minigrad
 from minigrad import models, nn, ops
-from minigrad.errors import ShapeError
+from minigrad.core.errors import ShapeError
 
 # Counted by hand: filters * (channels * taps + 1) for each convolution, outputs * (inputs + 1) for each dense layer.
 PARAMETERS = {

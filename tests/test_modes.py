@@ -8,7 +8,7 @@ import pytest
 import minigrad
 from minigrad import nn
 from minigrad.anomaly import anomaly
-from minigrad.modes import is_deterministic, is_grad_enabled
+from minigrad.core.modes import is_deterministic, is_grad_enabled
 from minigrad.ops.autocast import autocast_dtype
 from minigrad_kernels.conv2d.winograd_mode import mode as winograd_mode
 from minigrad_kernels.toolchain.tf32_mode import mode as tf32_mode

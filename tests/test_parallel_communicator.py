@@ -5,13 +5,13 @@ import threading
 
 import numpy as np
 import pytest
+from minigrad.parallel.sums import decoded, encoded
 
 from minigrad import Tensor, device
-from minigrad.errors import KindError
+from minigrad.core.errors import KindError
 from minigrad.parallel import DeadlineError
 from minigrad.parallel.collectives import SMALL
 from minigrad.parallel.local import run_local
-from minigrad.parallel.sums import decoded, encoded
 
 from .collective_table import ROWS, check_row, run_row
 from .parallel_runs import on_ranks

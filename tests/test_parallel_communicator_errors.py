@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from minigrad import Tensor
-from minigrad.errors import KindError, ShapeError, StateError
-from minigrad.modes import deterministic
+from minigrad.core.errors import KindError, ShapeError, StateError
+from minigrad.core.modes import deterministic
 from minigrad.parallel import CommunicationError, DeadlineError, DisagreementError, PeerLost
 
 from .parallel_runs import on_ranks, outcomes

@@ -3,7 +3,7 @@
 import pytest
 
 from minigrad import Tensor, device
-from minigrad.errors import ShapeError, StateError
+from minigrad.core.errors import ShapeError, StateError
 from minigrad.parallel import CommunicationError
 
 from .parallel_models import X, branches, grads, rows

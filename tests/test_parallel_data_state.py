@@ -5,7 +5,7 @@ import pytest
 
 import minigrad
 from minigrad import Tensor, nn
-from minigrad.errors import KindError, ShapeError, StateError
+from minigrad.core.errors import KindError, ShapeError, StateError
 from minigrad.parallel import DataParallel, DisagreementError
 
 from .parallel_models import normalised, plain

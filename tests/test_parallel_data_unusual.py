@@ -5,7 +5,7 @@ import pytest
 
 import minigrad
 from minigrad import Tensor, nn, optim, parallel
-from minigrad.errors import StateError
+from minigrad.core.errors import StateError
 from minigrad.parallel import CommunicationError, DataParallel, DisagreementError, SyncBatchNorm
 from tests.parallel_runs import bits, on_ranks, outcomes
 

@@ -1,10 +1,10 @@
 """How many ranks were started together, and that a world of another size is refused."""
 
 import pytest
-
-from minigrad.errors import MinigradError
-from minigrad.parallel import init, mpi, world
 from minigrad.parallel.environment import ranks_started
+
+from minigrad.core.errors import MinigradError
+from minigrad.parallel import init, mpi, world
 
 SRUN = {"SLURM_STEP_ID": "0", "SLURM_PROCID": "1", "SLURM_STEP_NUM_TASKS": "8", "SLURM_NTASKS": "16"}
 STARTED = {

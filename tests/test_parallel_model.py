@@ -5,7 +5,7 @@ import pytest
 
 import minigrad
 from minigrad import Tensor, grad, nn, optim
-from minigrad.errors import StateError
+from minigrad.core.errors import StateError
 from minigrad.nn import functional as F
 from minigrad.parallel.local import run_local
 from minigrad.parallel.pipeline import Pipeline

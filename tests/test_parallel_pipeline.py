@@ -5,11 +5,12 @@ import itertools
 
 import numpy as np
 import pytest
+from minigrad.parallel.sums import pairwise
 
 import minigrad
 from minigrad import Tensor, nn, no_grad, optim, tensor
+from minigrad.core.errors import KindError, ShapeError, StateError
 from minigrad.device import random
-from minigrad.errors import KindError, ShapeError, StateError
 from minigrad.nn import functional as F
 from minigrad.parallel import local
 from minigrad.parallel.communicator import Communicator
@@ -18,7 +19,6 @@ from minigrad.parallel.errors import CommunicationError, DisagreementError
 from minigrad.parallel.local import LocalTransport, run_local
 from minigrad.parallel.pipeline import Pipeline
 from minigrad.parallel.schedules import BACKWARD, FORWARD, SCHEDULES, gpipe, simulate
-from minigrad.parallel.sums import pairwise
 from minigrad.parallel.sync_batch_norm import SyncBatchNorm
 from minigrad.train import evaluate
 from minigrad_kernels.toolchain import set_threads, threads

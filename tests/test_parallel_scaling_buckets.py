@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from minigrad import models
-from minigrad.errors import KindError, ShapeError
+from minigrad.core.errors import KindError, ShapeError
 from minigrad.parallel.buckets import bucket_bounds, bucket_bytes
 
 MB = 1_000_000

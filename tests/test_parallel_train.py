@@ -5,7 +5,7 @@ import pytest
 
 import minigrad
 from minigrad import data, nn, optim
-from minigrad.errors import OutOfMemory, ShapeError, StateError
+from minigrad.core.errors import OutOfMemory, ShapeError, StateError
 from minigrad.nn import functional as F
 from minigrad.parallel import DataParallel, ShardedOptimizer, Shards
 from minigrad.train import Callback, evaluate, fit

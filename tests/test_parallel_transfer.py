@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from minigrad import Tensor, grad, no_grad, ones, tensor
-from minigrad.errors import KindError, ShapeError, StateError
+from minigrad.core.errors import KindError, ShapeError, StateError
 from minigrad.nn import functional as F
 from minigrad.parallel import local
 from minigrad.parallel.errors import DeadlineError, DisagreementError

@@ -5,9 +5,9 @@ import pytest
 
 from minigrad import Tensor, detect_anomaly, grad, ops
 from minigrad.anomaly import AnomalyError
-from minigrad.engine import write
+from minigrad.core.primitive import primitive
+from minigrad.core.tape import write
 from minigrad.fusion import fusing
-from minigrad.primitive import primitive
 from tests.stand_in_gpus import gpus
 
 

@@ -1,4 +1,4 @@
-"""minigrad/methods.pyi, what type checkers see of the methods of Tensor, written from the table that binds them.
+"""minigrad/core/methods.pyi, what type checkers see of the methods of Tensor, written from the table that binds them.
 
 python -m tests.typing_face     writes it anew; a test compares
 """
@@ -8,8 +8,8 @@ from pathlib import Path
 
 from minigrad import operators
 
-FILE = Path(__file__).resolve().parents[1] / "minigrad" / "methods.pyi"
-HEAD = '''"""What type checkers see of the operators and methods that operators.py binds to Tensor.
+FILE = Path(__file__).resolve().parents[1] / "minigrad" / "core" / "methods.pyi"
+HEAD = '''"""What type checkers see of the operators and methods that ops/methods.py binds to Tensor.
 
 Written by tests/typing_face.py. Nothing imports this file when the program runs.
 """

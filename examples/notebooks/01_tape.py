@@ -28,8 +28,7 @@ import numpy as np
 from checks import check
 
 import minigrad
-from minigrad import draw
-from minigrad.check import GradcheckError, gradcheck
+from minigrad import GradcheckError, draw, gradcheck
 
 BLUE, RED, GREEN, ORANGE = "#0072B2", "#D55E00", "#009E73", "#E69F00"  # told apart with any colour vision
 minigrad.manual_seed(0)

@@ -18,8 +18,7 @@ import numpy as np
 from checks import check
 
 import minigrad
-from minigrad import Tensor, data, device, nn, optim, primitive, profile
-from minigrad.check import GradcheckError, gradcheck, gradgradcheck
+from minigrad import GradcheckError, Tensor, data, device, gradcheck, gradgradcheck, nn, optim, primitive, profile
 from minigrad_kernels import interpreter
 from minigrad_kernels.interpreter import interpret
 from minigrad_kernels.toolchain.cuda import cuda, f32, kernel

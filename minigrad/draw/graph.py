@@ -8,10 +8,10 @@ import numpy as np
 
 from minigrad_kernels.errors import KindError, ShapeError
 
+from ..core.tape import target_of
+from ..core.tensor import Tensor
 from ..nn.module import Module
 from ..nn.parameter import Parameter
-from ..node import target_of
-from ..tensor import Tensor
 from ..units import in_bytes
 from .layout import arrange
 from .svg import size_of, written

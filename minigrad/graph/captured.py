@@ -10,7 +10,7 @@ from minigrad_kernels.toolchain.tf32_mode import mode as tf32_mode
 
 from .. import device as devices
 from ..anomaly import anomaly
-from ..modes import autocasting, determinism, recording
+from ..core.modes import autocasting, determinism, recording
 from ..ops.autocast import autocast, autocast_dtype
 from ..profile.current import active as profiled
 from .recorder import Replay, recorded

@@ -11,10 +11,9 @@ from minigrad_kernels import matmul as kernels
 from minigrad_kernels.errors import KindError, ShapeError
 
 from .. import device
+from ..core.primitive import primitive
+from ..core.tensor import Tensor, tensor_of
 from ..device import array_module
-from ..primitive import primitive
-from ..tensor import Tensor
-from .arguments import tensor_of
 from .elementwise.rectifiers import relu, relu_grad
 from .reduce import sum
 from .reduce.sums import column_sums, rectified_columns, total

@@ -14,10 +14,10 @@ from minigrad_kernels.errors import KindError
 from minigrad_kernels.toolchain.capture import capturing
 
 from .. import device
-from ..engine import write
+from ..core.modes import enable_grad
+from ..core.tape import write
+from ..core.tensor import Tensor
 from ..fusion import waiting
-from ..modes import enable_grad
-from ..tensor import Tensor
 from .counts import Counts, number_there
 from .groups import Groups
 from .repeat import Repeat

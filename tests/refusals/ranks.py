@@ -3,6 +3,7 @@
 from functools import partial
 
 import numpy as np
+from minigrad.parallel.environment import ranks_started
 
 import minigrad
 from minigrad import nn, optim, train
@@ -16,7 +17,6 @@ from minigrad.parallel import (
     init,
     run_local,
 )
-from minigrad.parallel.environment import ranks_started
 
 ONES = np.ones(4, np.float32)
 

@@ -6,9 +6,8 @@ from functools import partial
 import numpy as np
 
 import minigrad
-from minigrad import Tensor, engine, primitive
-from minigrad.check import gradcheck, gradgradcheck
-from minigrad.engine import write
+from minigrad import Tensor, engine, gradcheck, gradgradcheck, primitive
+from minigrad.core.tape import write
 
 
 def leaf(*shape):

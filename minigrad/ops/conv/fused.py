@@ -11,8 +11,8 @@ from minigrad_kernels import pool2d
 from minigrad_kernels.layout import CHANNELS_LAST, FILTER
 
 from ... import device, fusion
-from ...primitive import primitive
-from ...tensor import Tensor
+from ...core.primitive import primitive
+from ...core.tensor import Tensor
 from ..elementwise.arithmetic import add
 from ..elementwise.conversions import typed, wide
 from ..elementwise.rectifiers import relu, relu_grad

@@ -21,7 +21,7 @@ from minigrad_kernels import conv2d as kernels
 from minigrad_kernels.layout import CHANNELS_LAST, FILTER
 
 from ... import device
-from ...primitive import primitive
+from ...core.primitive import primitive
 from ..reduce import sum
 from ..reduce.sums import column_sums
 

@@ -13,10 +13,11 @@ from minigrad_kernels.errors import KindError, ShapeError, StateError
 from minigrad_kernels.layout import CHANNELS_LAST
 
 from ... import device
-from ...engine import no_grad, repeating, write
-from ...primitive import primitive
-from ...tensor import Tensor
-from ..arguments import flag_of, number_of, tensor_of
+from ...core.check import flag_of, number_of
+from ...core.modes import no_grad, repeating
+from ...core.primitive import primitive
+from ...core.tape import write
+from ...core.tensor import Tensor, tensor_of
 from ..conv.fused import fold
 from ..elementwise import sqrt
 from ..elementwise.arithmetic import add

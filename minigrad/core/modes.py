@@ -4,7 +4,7 @@ from minigrad_kernels.conv2d.winograd_mode import winograd
 from minigrad_kernels.toolchain.modes import Mode
 from minigrad_kernels.toolchain.tf32_mode import tf32
 
-from .flags import flag_of
+from .check import flag_of
 
 __all__ = [
     "Mode",

@@ -14,21 +14,56 @@ until backward (engine.py) has asked the rules for the gradients.
 
 import functools
 import inspect
+import operator
 
 from numpy import asarray, generic, ndarray
 
 from minigrad_kernels.errors import KindError, StateError
 
-from . import device, fusion
-from .anomaly import anomaly, check_results, has_history, has_nan, origin
-from .binder import PLAIN, binder, call_of
+from .. import device, fusion
+from ..anomaly import anomaly, check_results, has_history, has_nan, origin
 from .modes import recording, watching
-from .node import Node, edge_to
+from .tape import Node, edge_to
 from .tensor import Tensor
 
-__all__ = ["Primitive", "primitive"]
+__all__ = [
+    "Primitive",
+    "primitive",
+]
 
 made = Tensor.made
+
+
+PLAIN = {int, float, bool, str, tuple, type(None)}  # what a tuple among arguments is mostly made of: no Tensors
+
+
+def binder(name, signature):
+    """A function that turns the arguments of a call into a tuple in the order of the signature.
+
+    It is compiled once: Signature.bind would cost more than the rest of the tape.
+    """
+    defaults = {
+        f"_{key}": parameter.default
+        for key, parameter in signature.parameters.items()
+        if parameter.default is not inspect.Parameter.empty
+    }
+    declared = [
+        f"{parameter.replace(default=inspect.Parameter.empty, annotation=inspect.Parameter.empty)}"
+        + (f"=_{key}" if f"_{key}" in defaults else "")
+        for key, parameter in signature.parameters.items()
+    ]
+    names = "".join(f"{key}, " for key in signature.parameters)
+    namespace = dict(defaults)
+    name = name if name.isidentifier() else "bind"  # of a lambda
+    exec(f"def {name}({', '.join(declared)}):\n    return ({names})", namespace)
+    return namespace[name]
+
+
+def call_of(rule, wants):
+    """(rule, what takes the values that it wants from a dictionary, whether that gives a tuple of them)."""
+    if not wants:
+        return rule, lambda values: (), True
+    return rule, operator.itemgetter(*wants), len(wants) > 1
 
 
 class Primitive:
