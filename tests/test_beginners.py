@@ -118,7 +118,7 @@ def test_primitive_of_a_sum():
 def test_parts_are_there_without_an_import_of_their_own():
     program = (
         "import minigrad; minigrad.draw.graph; minigrad.data.digits; minigrad.train.fit; minigrad.checkpoint.save; "
-        "minigrad.check.gradcheck; minigrad.models.lenet; minigrad.parallel.run_local; minigrad.report.Report; "
+        "minigrad.gradcheck; minigrad.models.lenet; minigrad.parallel.run_local; minigrad.report.Report; "
         "minigrad.sofmax"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)

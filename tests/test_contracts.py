@@ -15,8 +15,9 @@ import pytest
 
 import minigrad
 import minigrad_kernels
-from minigrad import Tensor, operators, ops
+from minigrad import Tensor, ops
 from minigrad.core.primitive import Primitive
+from minigrad.ops import methods
 from tests import typing_face
 
 REPOSITORY = Path(__file__).resolve().parents[1]
@@ -63,13 +64,13 @@ LAYERS = {  # what the files of a folder may import of minigrad
     "minigrad/ops/": (
         "minigrad.anomaly",
         "minigrad.device",
-        "minigrad.engine",
-        "minigrad.flags",
+        "minigrad.core.tape",
+        "minigrad.core.check",
         "minigrad.fusion",
-        "minigrad.modes",
+        "minigrad.core.modes",
         "minigrad.ops",
-        "minigrad.primitive",
-        "minigrad.tensor",
+        "minigrad.core.primitive",
+        "minigrad.core.tensor",
     ),
 }
 
@@ -196,7 +197,7 @@ def test_arguments_have_a_rule_or_are_fixed(name):
 
 def test_the_face_for_type_checkers_is_that_of_the_methods():
     assert typing_face.FILE.read_text() == typing_face.face(), "out of date; python -m tests.typing_face writes it"
-    bound = {*operators.BINARY, *operators.REFLECTED, *operators.METHODS, *operators.CONVERSIONS, "T"}
+    bound = {*methods.BINARY, *methods.REFLECTED, *methods.METHODS, *methods.CONVERSIONS, "T"}
     assert all(hasattr(Tensor, name) for name in bound)
 
 

@@ -18,7 +18,6 @@ __all__ = [
     "recording",
     "repeating",
     "tf32",
-    "watching",
     "winograd",
 ]
 
@@ -26,7 +25,6 @@ __all__ = [
 recording = Mode("recording", True)
 determinism = Mode("determinism", True)
 autocasting = Mode("autocasting", None)  # of ops/autocast.py: the Region that is open
-watching = Mode("watching", None)  # who writes down what is applied: called with (primitive, values), applies it itself
 
 
 def no_grad():

@@ -16,9 +16,9 @@ import operator
 from minigrad_kernels.errors import KindError, ShapeError, StateError
 from minigrad_kernels.toolchain.capture import capturing
 
-from .. import device, fusion
-from ..anomaly import check_gradient
+from .. import device
 from .check import flag_of
+from .interceptors import interceptors
 from .modes import Mode, autocasting, recording
 from .tensor import Tensor
 
@@ -35,12 +35,12 @@ __all__ = [
     "write",
 ]
 
-_order = itertools.count()
+_count = itertools.count()
 
 
 def now():
     """A number above the order of all nodes so far, and below that of later ones."""
-    return next(_order)
+    return next(_count)
 
 
 class Later(dict):
@@ -56,12 +56,12 @@ class Node:
     """One recorded application of a primitive."""
 
     __slots__ = (
-        "order", "primitive", "edges", "kept", "fast", "versions", "outputs", "hooks", "retained", "freed", "origin",
+        "order", "primitive", "edges", "kept", "fast", "versions", "outputs", "hooks", "retained", "freed", "observers",
         "__weakref__",
     )  # fmt: skip
 
-    def __init__(self, primitive, values, edges, arrays, versions, place):
-        self.order = next(_order)
+    def __init__(self, primitive, values, edges, arrays, versions):
+        self.order = next(_count)
         self.primitive = primitive
         if primitive.single:
             array = arrays[0]
@@ -69,8 +69,9 @@ class Node:
         else:
             self.outputs = [(a.shape, a.dtype, version) for a, version in zip(arrays, versions, strict=True)]
         self.hooks = self.retained = ()  # (output, hook), (output, weak reference to the Tensor)
+        self.observers = ()  # called as observer(argument, gradient, incoming, kept) with each gradient it gives
         self.freed = False
-        self.origin, self.edges = place, edges
+        self.edges = edges
         kept, seen = {}, []
         needs, self.fast = primitive.needs(tuple([edge[0] for edge in edges]))
         for name, kind, position in needs:
@@ -114,8 +115,8 @@ class Node:
                 array = gradient._data if gradient.__class__ is Tensor else None
                 if array is None or array.shape != shape or array.dtype != dtype:
                     gradient = _fit(gradient, shape, dtype, name, self)
-                if self.origin:
-                    check_gradient(primitive.name, name, gradient, incoming, self.kept, self.origin)
+                for observer in self.observers:
+                    observer(name, gradient, incoming, self.kept)
                 version, owned = gradient.version, True
                 for other in held:
                     if other is version:
@@ -138,8 +139,8 @@ class Node:
             gradient = Tensor.made(array)
             if array.shape != shape or array.dtype != dtype:
                 gradient = _fit(gradient, shape, dtype, name, self)
-            if self.origin:
-                check_gradient(primitive.name, name, gradient, incoming, self.kept, self.origin)
+            for observer in self.observers:
+                observer(name, gradient, incoming, self.kept)
             yield target, gradient, True
         if left:
             yield from self._gradients_by_rules(incoming, left)
@@ -221,8 +222,8 @@ def write(tensor):
     """
     if tensor.node is not None:
         raise StateError(f"write: the Tensor was made by {tensor.node.primitive.name}; only leaves can be written")
-    if fusion.waiting():
-        fusion.before_writing(tensor)
+    for interceptor in interceptors():
+        interceptor.before_write(tensor)
     tensor.version[0] += 1
     if (recorder := capturing.get()) is not None:
         recorder.write_to(tensor)
@@ -387,7 +388,7 @@ def _reachable(tensors, inputs):
             nodes.add(node)
             stack += [edge[4][0] for edge in node.edges if edge[4].__class__ is tuple]
     useful, listed, arriving = set(), [], {}
-    for node in sorted(nodes, key=_order):
+    for node in sorted(nodes, key=operator.attrgetter("order")):
         wanted = node.edges
         if inputs:
             wanted = [e for e in wanted if e[4] in inputs or (e[4].__class__ is tuple and e[4][0] in useful)]
@@ -405,9 +406,6 @@ def _reachable(tensors, inputs):
             if target.__class__ is not tuple:
                 arriving[target] = arriving.get(target, 0) + 1
     return listed, arriving
-
-
-_order = operator.attrgetter("order")
 
 
 def _complete(node, gradients, finish, inputs):

@@ -48,8 +48,8 @@ class Module:
         raise NotImplementedError(f"{type(self).__name__}: forward is not defined")
 
     def __call__(self, *args, **kwargs):
-        if fusion.waiting() is None and fusion.wanted():
-            with fusion.fusing():
+        if fusion.wanted():
+            with fusion.Fusion():
                 return self(*args, **kwargs)
         if device.marking.get():
             with device.marked(type(self).__name__):
