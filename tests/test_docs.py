@@ -42,7 +42,7 @@ def conf():
     "page, link, turned",
     [
         ("README.md", "examples/docs/gpu.md#data", "examples/docs/gpu.md#data"),
-        ("README.md", "minigrad/engine.py", "source/minigrad/engine-py.md"),
+        ("README.md", "minigrad/core/tape.py", "source/minigrad/core/tape-py.md"),
         ("README.md", "minigrad/ops", "source/minigrad/ops.md"),
         ("examples/docs/texts.md", "../notebooks/01_tape.py", "../../examples/notebooks/01_tape.ipynb"),
         ("examples/notebooks/01_tape.py", "02_matmul_gpu.ipynb", "../../examples/notebooks/02_matmul_gpu.ipynb"),

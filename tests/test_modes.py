@@ -7,7 +7,7 @@ import pytest
 
 import minigrad
 from minigrad import nn
-from minigrad.anomaly import anomaly
+from minigrad.anomaly import is_anomaly_enabled
 from minigrad.core.modes import is_deterministic, is_grad_enabled
 from minigrad.ops.autocast import autocast_dtype
 from minigrad_kernels.conv2d.winograd_mode import mode as winograd_mode
@@ -19,7 +19,7 @@ MODES = {  # the block, what tells the mode, its value inside
     "tf32": (minigrad.tf32, tf32_mode, True),
     "winograd": (partial(minigrad.winograd, "always"), winograd_mode, "always"),
     "deterministic": (partial(minigrad.deterministic, False), is_deterministic, False),
-    "detect_anomaly": (minigrad.detect_anomaly, anomaly.get, True),
+    "detect_anomaly": (minigrad.detect_anomaly, is_anomaly_enabled, True),
 }
 
 

@@ -530,12 +530,12 @@ assert lengths.min() < 0.3 * lengths.max()
 #
 # | here | there |
 # |---|---|
-# | `Value` | [`minigrad/tensor.py`](../../minigrad/tensor.py) |
-# | a step with its rules | [`minigrad/primitive.py`](../../minigrad/primitive.py) |
+# | `Value` | [`minigrad/core/tensor.py`](../../minigrad/core/tensor.py) |
+# | a step with its rules | [`minigrad/core/primitive.py`](../../minigrad/core/primitive.py) |
 # | `add`, `mul`, ... | the families of [`minigrad/ops/`](../../minigrad/ops) |
-# | a line of the tape | [`minigrad/node.py`](../../minigrad/node.py) |
-# | `below`, `gradients` | `_reachable`, `_walk` and `_visit` in [`minigrad/engine.py`](../../minigrad/engine.py) |
-# | difference quotients | [`minigrad/check.py`](../../minigrad/check.py) |
+# | a line of the tape | [`minigrad/core/tape.py`](../../minigrad/core/tape.py) |
+# | `below`, `gradients` | `_reachable`, `_walk` and `_visit` in [`minigrad/core/tape.py`](../../minigrad/core/tape.py) |
+# | difference quotients | [`minigrad/core/gradcheck.py`](../../minigrad/core/gradcheck.py) |
 #
 # Read `engine.py` next. It is this notebook, and what is new in it has a reason that you can now guess: it walks
 # without recursion, frees nodes as it goes, and knows the moment at which the gradient of a leaf is final.
@@ -691,7 +691,7 @@ def linear_rules(g, X, W):
 check(linear_rules, linear_cases())
 
 # %% [markdown]
-# **Exercise 3.** Axes are aligned from the right. The engine does it in `_fit` of `minigrad/node.py`.
+# **Exercise 3.** Axes are aligned from the right. The engine does it in `_fit` of `minigrad/core/tape.py`.
 
 
 # %%
