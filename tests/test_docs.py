@@ -79,9 +79,9 @@ def test_everything_is_gathered(build, tmp_path):
     for script in (ROOT / "examples" / "notebooks").glob("[0-9]*.py"):
         assert (tmp_path / "examples" / "notebooks" / script.name).with_suffix(".ipynb").exists()
         assert f"examples/notebooks/{script.stem}\n" in (tmp_path / "course.md").read_text()
-    shown = (tmp_path / "source" / "minigrad" / "engine-py.md").read_text()
-    assert (ROOT / "minigrad" / "engine.py").read_text() in shown
-    assert "engine-py.md" not in (tmp_path / "source" / "minigrad" / "ops.md").read_text()
+    shown = (tmp_path / "source" / "minigrad" / "core" / "tape-py.md").read_text()
+    assert (ROOT / "minigrad" / "core" / "tape.py").read_text() in shown
+    assert "tape-py.md" not in (tmp_path / "source" / "minigrad" / "ops.md").read_text()
     assert "examples/pictures/learning-curve.png" in (tmp_path / "README.md").read_text()
     assert (tmp_path / "examples" / "pictures" / "learning-curve.png").exists()
     index = (tmp_path / "index.md").read_text()

@@ -27,7 +27,7 @@ def names(tensor):
     found, node = [], tensor.node
     while node is not None:
         found.append(node.primitive.name)
-        below = [edge[-1] for edge in node.edges if not isinstance(edge[-1], Tensor)]
+        below = [edge.target for edge in node.edges if not isinstance(edge.target, Tensor)]
         node = below[0][0] if below else None
     return found
 

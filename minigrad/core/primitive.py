@@ -23,7 +23,7 @@ from minigrad_kernels.errors import KindError, StateError
 from .. import device
 from .interceptors import interceptors, proceed
 from .modes import recording
-from .tape import Node, edge_to
+from .tape import Edge, Node, edge_to, target_of
 from .tensor import Tensor
 
 __all__ = [
@@ -272,8 +272,7 @@ class Primitive:
                 if recorded and value._requires_grad and (name := self.names[position]) not in self.fixed:
                     if name not in self.rules:
                         self._refuse(name)
-                    node = value.node
-                    edges.append((name, None, data.shape, data.dtype, value if node is None else (node, value.output)))
+                    edges.append(Edge(name, None, data.shape, data.dtype, target_of(value)))
             elif type(value) is tuple and not PLAIN.issuperset(map(type, value)):
                 arguments.append(tuple([one._data if isinstance(one, Tensor) else one for one in value]))
                 if position == 0 and self.starred:

@@ -12,6 +12,9 @@ Source  Linnainmaa 1976, "Taylor expansion of the accumulated rounding error"; G
 import functools
 import itertools
 import operator
+from typing import NamedTuple
+
+import numpy as np
 
 from minigrad_kernels.errors import KindError, ShapeError, StateError
 from minigrad_kernels.toolchain.capture import capturing
@@ -23,8 +26,10 @@ from .modes import Mode, autocasting, recording
 from .tensor import Tensor
 
 __all__ = [
+    "Edge",
     "Later",
     "Node",
+    "Output",
     "after_backward",
     "backward",
     "edge_to",
@@ -52,6 +57,27 @@ class Later(dict):
         raise NotImplementedError
 
 
+class Output(NamedTuple):
+    """One of the results of a node: where the gradient of a Tensor goes that is no leaf."""
+
+    node: "Node"
+    output: int
+
+
+class Edge(NamedTuple):
+    """What a node knows of an argument that needs a gradient, and where this gradient goes.
+
+    index   of the Tensor in a starred argument, else None
+    target  the Output of the node that made the argument, or the leaf itself
+    """
+
+    name: str
+    index: int | None
+    shape: tuple
+    dtype: np.dtype
+    target: "Output | Tensor"
+
+
 class Node:
     """One recorded application of a primitive."""
 
@@ -73,7 +99,7 @@ class Node:
         self.freed = False
         self.edges = edges
         kept, seen = {}, []
-        needs, self.fast = primitive.needs(tuple([edge[0] for edge in edges]))
+        needs, self.fast = primitive.needs(tuple([edge.name for edge in edges]))
         for name, kind, position in needs:
             if kind == "argument":
                 kept[name] = value = values[position]
@@ -125,7 +151,7 @@ class Node:
 
     def _gradients_at_once(self, incoming, wanted):
         """By the primitive's function on arrays, whose results nobody else holds; by rules what it leaves to them."""
-        primitive, values = self.primitive, {**self.kept, "needs": {edge[0] for edge in wanted}}
+        primitive, values = self.primitive, {**self.kept, "needs": {edge.name for edge in wanted}}
         values["g"] = values[primitive.incoming[0]] = incoming[0]
         for name, gradient in zip(primitive.incoming[1:], incoming[1:], strict=True):
             values[name] = gradient
@@ -174,14 +200,14 @@ def _shape(value):
 
 
 def target_of(tensor):
-    """Where a gradient of this Tensor goes: the output of the node that made it, or the leaf itself."""
-    return tensor if tensor.node is None else (tensor.node, tensor.output)
+    """Where a gradient of this Tensor goes."""
+    return tensor if tensor.node is None else Output(tensor.node, tensor.output)
 
 
 def edge_to(name, index, tensor):
-    """What a node keeps of an argument that needs a gradient: (name, index if starred, shape, type, target)."""
+    """The Edge of an argument."""
     data = tensor._data
-    return name, index, data.shape, data.dtype, target_of(tensor)
+    return Edge(name, index, data.shape, data.dtype, target_of(tensor))
 
 
 def _fit(gradient, shape, dtype, argument, node):
@@ -364,8 +390,8 @@ def _visit(node, wanted, pending, arriving, finish, retain_graph, create_graph, 
                     pending[target] = gradient, owned
             break
     for edge in wanted:
-        target = edge[4]
-        if target.__class__ is not tuple:
+        target = edge.target
+        if target.__class__ is not Output:
             left = arriving[target] = arriving[target] - 1
             if not left:
                 _finish_leaf(pending, target, finish, inputs)
@@ -386,12 +412,12 @@ def _reachable(tensors, inputs):
         node = stack.pop()
         if node not in nodes:
             nodes.add(node)
-            stack += [edge[4][0] for edge in node.edges if edge[4].__class__ is tuple]
+            stack += [edge.target.node for edge in node.edges if edge.target.__class__ is Output]
     useful, listed, arriving = set(), [], {}
     for node in sorted(nodes, key=operator.attrgetter("order")):
         wanted = node.edges
         if inputs:
-            wanted = [e for e in wanted if e[4] in inputs or (e[4].__class__ is tuple and e[4][0] in useful)]
+            wanted = [e for e in wanted if e.target in inputs or getattr(e.target, "node", None) in useful]
             if not wanted and not any((node, i) in inputs for i in range(len(node.outputs))):
                 continue
             useful.add(node)
@@ -402,8 +428,8 @@ def _reachable(tensors, inputs):
                 node.check()
         listed.append((node, wanted))
         for edge in wanted:
-            target = edge[4]
-            if target.__class__ is not tuple:
+            target = edge.target
+            if target.__class__ is not Output:
                 arriving[target] = arriving.get(target, 0) + 1
     return listed, arriving
 
