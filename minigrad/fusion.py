@@ -37,7 +37,7 @@ from .core.interceptors import Interceptor, interceptors, proceed
 from .core.modes import recording
 from .core.tensor import Tensor
 
-__all__ = ["Fusion", "Waiting", "apart", "current", "extended", "extends", "later", "open_call", "waits"]
+__all__ = ["Fusion", "Waiting", "apart", "extended", "extends", "later", "open_call", "waits", "wanted"]
 
 SHAPES: dict = {}  # {primitive whose result may wait: shape(*arguments), that of its first output}
 EXTENSIONS: dict = {}  # {primitive: {the one before: the rule}}
@@ -83,7 +83,7 @@ class Fusion(Interceptor):
         """Extend an argument that waits, or wait, or go on."""
         result = extended(primitive, values) if primitive in EXTENSIONS else None
         if result is None and primitive in SHAPES:
-            result = later(primitive, values)
+            result = later(primitive, values, None, self, below)
         if result is None:
             return proceed(below, primitive, values)
         return result if primitive.single else (result, *[None] * (len(primitive.outputs) - 1))
@@ -97,15 +97,6 @@ class Fusion(Interceptor):
                     waiting.compute()
 
 
-def current():
-    """The newest Fusion that is open, and what is below it on the stack; (None, ()) where there is none."""
-    stack = interceptors()
-    for position in range(len(stack) - 1, -1, -1):
-        if isinstance(stack[position], Fusion):
-            return stack[position], stack[:position]
-    return None, ()
-
-
 def wanted():
     """Whether a Module that is called should open a Fusion: none is open, and nobody wants each op by itself."""
     return not any(one.eager or isinstance(one, Fusion) for one in interceptors())
@@ -114,11 +105,11 @@ def wanted():
 @contextlib.contextmanager
 def apart():
     """Inside, operations wait for one another alone, not for those outside, nor those for them."""
-    outside, _ = current()
-    if outside is None:
+    outside = [one for one in interceptors() if isinstance(one, Fusion)]
+    if not outside:
         yield
         return
-    outside.compute()
+    outside[-1].compute()
     with Fusion():
         yield
 
@@ -145,7 +136,8 @@ class Call(NamedTuple):
     shape: tuple
     recorded: bool
     step: Step | None
-    below: tuple = ()  # interceptors
+    fusion: Fusion  # within which it waits
+    below: tuple  # the interceptors below that
     layers: list | None = None  # that asked for it, where a profile notes them
 
     def result(self):
@@ -210,10 +202,8 @@ class Waiting(Tensor):
     ndim = property(lambda self: len(self.shape))
 
 
-def later(primitive, values, step=None):
-    """The first output of a primitive as a Tensor that waits; None where nothing may wait."""
-    if current()[0] is None:
-        return None
+def later(primitive, values, step, fusion, below):
+    """The first output of a primitive as a Tensor that waits; None where its arguments lie on several devices."""
     arrays, away, needed = [], False, False
     for value in values:
         if isinstance(value, Tensor):
@@ -223,23 +213,24 @@ def later(primitive, values, step=None):
     if away and len({*map(device.device_of, arrays)}) > 1:
         return None
     recorded = recording.get()
-    return _waits(Call(primitive, values, SHAPES[primitive](*values), recorded, step), recorded and needed)
+    return _waits(
+        Call(primitive, values, SHAPES[primitive](*values), recorded, step, fusion, below), recorded and needed
+    )
 
 
 def _waits(call, requires_grad):
     tensor = _new(Waiting)
+    _call.__set__(tensor, call)
     tensor._requires_grad = requires_grad
     tensor.grad = None
     tensor.hooks = tensor.ready_hooks = ()
-    fusion, below = current()
-    _call.__set__(tensor, call._replace(below=below))
-    fusion.waiting.append(weakref.ref(tensor))
+    call.fusion.waiting.append(weakref.ref(tensor))
     return tensor
 
 
 def open_call(tensor):
     """The Call of a Tensor that waits and may be extended now; None for any other."""
-    if tensor.__class__ is not Waiting or current()[0] is None:
+    if tensor.__class__ is not Waiting:
         return None
     call = _call.__get__(tensor)
     whole = call.step is None or call.step.argument() is None
@@ -261,8 +252,8 @@ def extended(primitive, values):
             return result[0] if type(result) is tuple else result
         step = Step(primitive, (*values[:position], None, *values[position + 1 :]), position, weakref.ref(value))
         if any([isinstance(other, Tensor) for other in others]):
-            return later(fused, arguments, step)
+            return later(fused, arguments, step, call.fusion, call.below)
         same = arguments is call.values and SHAPES[fused] is SHAPES[call.primitive]
         shape = call.shape if same else SHAPES[fused](*arguments)
-        return _waits(Call(fused, arguments, shape, call.recorded, step), value._requires_grad)
+        return _waits(Call(fused, arguments, shape, call.recorded, step, call.fusion, call.below), value._requires_grad)
     return None

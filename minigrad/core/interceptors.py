@@ -26,8 +26,17 @@ interceptors = _stack.get  # those that are open, the newest last
 
 
 def proceed(below, primitive, values):
-    """Apply a primitive to its arguments, in the order of its signature, through the interceptors below."""
-    return below[-1].apply(primitive, values, below[:-1]) if below else primitive.now(values)
+    """Apply a primitive to its arguments, in the order of its signature, through the interceptors below.
+
+    Ops that an interceptor applies itself go through those below it.
+    """
+    if not below:
+        return primitive.now(values)
+    token = _stack.variable.set(below[:-1])
+    try:
+        return below[-1].apply(primitive, values, below[:-1])
+    finally:
+        _stack.variable.reset(token)
 
 
 class Interceptor(contextlib.ContextDecorator):

@@ -184,4 +184,5 @@ def fold(input, scale, shift):
     images, weight, bias, geometry = call.values
     bias = shift if bias is None else bias * scale + shift
     weight = typed(wide(weight) * scale.reshape(-1, 1, 1, 1), images.dtype)
-    return fusion.later(conv2d, (images, weight, typed(bias, images.dtype), geometry))
+    arguments = images, weight, typed(bias, images.dtype), geometry
+    return fusion.later(conv2d, arguments, None, call.fusion, call.below)
