@@ -12,7 +12,7 @@ import pytest
 from minigrad.parallel.environment import ranks_started
 
 from minigrad.cli.arguments import parser
-from minigrad.errors import MinigradError
+from minigrad.core.errors import MinigradError
 from minigrad.parallel import init, mpi, world
 from tests.block_yaml import documents
 from tests.parallel.launch_runs import wait_for

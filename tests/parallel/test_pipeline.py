@@ -8,8 +8,8 @@ import pytest
 
 import minigrad
 from minigrad import Tensor, nn, no_grad, tensor
+from minigrad.core.errors import KindError, ShapeError, StateError
 from minigrad.device import random
-from minigrad.errors import KindError, ShapeError, StateError
 from minigrad.nn import functional as F
 from minigrad.parallel import CommunicationError, DisagreementError, Pipeline, local
 from minigrad.parallel.cut import balanced, costs_of

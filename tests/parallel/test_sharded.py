@@ -7,7 +7,7 @@ import pytest
 
 import minigrad
 from minigrad import Tensor, nn, optim
-from minigrad.errors import KindError, ShapeError, StateError
+from minigrad.core.errors import KindError, ShapeError, StateError
 from minigrad.nn import functional as F
 from minigrad.optim import lr_scheduler
 from minigrad.parallel import DataParallel, ShardedOptimizer

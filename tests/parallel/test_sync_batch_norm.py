@@ -6,7 +6,7 @@ import pytest
 import minigrad
 from minigrad import Tensor, grad, nn, optim
 from minigrad import device as devices
-from minigrad.errors import KindError, ShapeError
+from minigrad.core.errors import KindError, ShapeError
 from minigrad.graph import capture
 from minigrad.nn import functional as F
 from minigrad.parallel import DataParallel, DisagreementError, SyncBatchNorm

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from minigrad import Tensor, grad, no_grad, ones, tensor
-from minigrad.errors import KindError, ShapeError, StateError
+from minigrad.core.errors import KindError, ShapeError, StateError
 from minigrad.nn import functional as F
 from minigrad.parallel import DeadlineError, DisagreementError, all_reduce, local, recv, send
 from minigrad.parallel.transfer import settle

@@ -7,7 +7,7 @@ from minigrad.parallel.environment import ranks_started
 
 import minigrad
 from minigrad import Tensor, nn, optim, train
-from minigrad.errors import MinigradError
+from minigrad.core.errors import MinigradError
 from minigrad.parallel import DataParallel, Pipeline, ShardedOptimizer, Shards, SyncBatchNorm, init, run_local
 from minigrad.parallel.sampler import ShardSampler
 
