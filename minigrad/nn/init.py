@@ -19,8 +19,9 @@ import numpy as np
 from minigrad_kernels.errors import ShapeError, StateError
 
 from .. import device
-from ..engine import write
-from ..ops.arguments import bare, float_of, number_of, source_of, tensor_of
+from ..core.check import float_of, number_of, source_of
+from ..core.tape import write
+from ..core.tensor import bare, tensor_of
 
 __all__ = [
     "calculate_gain",

@@ -3,8 +3,8 @@
 from minigrad_kernels.errors import KindError
 
 from .. import device as devices
-from ..engine import write
-from ..tensor import Tensor
+from ..core.tape import write
+from ..core.tensor import Tensor
 
 __all__ = ["bfloat16", "cpu", "cuda", "double", "float", "half", "to"]
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from minigrad.cli.arguments import parser
-from minigrad.errors import MinigradError
+from minigrad.core.errors import MinigradError
 from minigrad.parallel import init, mpi, world
 from minigrad.parallel.world import ranks_started
 from tests.block_yaml import documents

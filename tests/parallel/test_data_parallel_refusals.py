@@ -14,7 +14,7 @@ import pytest
 
 import minigrad
 from minigrad import Tensor, data, device, nn, optim
-from minigrad.errors import KindError, ShapeError, StateError
+from minigrad.core.errors import KindError, ShapeError, StateError
 from minigrad.parallel import CommunicationError, DataParallel, DisagreementError, SyncBatchNorm
 from minigrad.train import fit
 from tests.parallel_runs import on_ranks

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from minigrad import data, optim
-from minigrad.errors import OutOfMemory, StateError
+from minigrad.core.errors import OutOfMemory, StateError
 from minigrad.nn import functional as F
 from minigrad.parallel import DataParallel, Shards
 from minigrad.train import Callback, evaluate, fit

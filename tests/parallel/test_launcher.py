@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from minigrad.cli import main
-from minigrad.errors import MinigradError
+from minigrad.core.errors import MinigradError
 from minigrad.parallel import ShardSampler, mpi
 from minigrad.parallel.launch import _blame, fitting
 from tests.parallel.launch_runs import HOST, gone_or_killed, launch, launched, pids, script, wait_for

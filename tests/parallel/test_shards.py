@@ -5,9 +5,9 @@ import pytest
 
 import minigrad
 from minigrad import Tensor, data, nn
+from minigrad.core.errors import KindError, ShapeError
 from minigrad.device import default_generator, generator
 from minigrad.device.random import Generator, drawing_from
-from minigrad.errors import KindError, ShapeError
 from minigrad.parallel import Shards, ShardSampler
 from tests.parallel_runs import on_ranks
 from tests.small_training import images

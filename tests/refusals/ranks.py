@@ -6,7 +6,7 @@ import numpy as np
 
 import minigrad
 from minigrad import Tensor, nn, optim, train
-from minigrad.errors import MinigradError
+from minigrad.core.errors import MinigradError
 from minigrad.parallel import DataParallel, Pipeline, ShardedOptimizer, Shards, SyncBatchNorm, init, run_local
 from minigrad.parallel.sampler import ShardSampler
 from minigrad.parallel.world import ranks_started

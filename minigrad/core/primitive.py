@@ -8,27 +8,62 @@ rule is itself differentiable. The parameter names of a rule say what it needs, 
     NAME_shape      the shape of argument NAME without its elements
     index           for a starred argument: which of its Tensors is meant
 
-Each application of a primitive to a Tensor that requires a gradient leaves a Node (node.py) that keeps these values
-until backward (engine.py) has asked the rules for the gradients.
+Each application of a primitive to a Tensor that requires a gradient leaves a Node (tape.py) that keeps these values
+until backward has asked the rules for the gradients.
 """
 
 import functools
 import inspect
+import operator
 
 from numpy import asarray, generic, ndarray
 
 from minigrad_kernels.errors import KindError, StateError
 
-from . import device, fusion
-from .anomaly import anomaly, check_results, has_history, has_nan, origin
-from .binder import PLAIN, binder, call_of
-from .modes import recording, watching
-from .node import Node, edge_to
+from .. import device
+from .interceptors import interceptors, proceed
+from .modes import recording
+from .tape import Edge, Node, edge_to, target_of
 from .tensor import Tensor
 
-__all__ = ["Primitive", "primitive"]
+__all__ = [
+    "Primitive",
+    "primitive",
+]
 
 made = Tensor.made
+
+
+PLAIN = {int, float, bool, str, tuple, type(None)}  # what a tuple among arguments is mostly made of: no Tensors
+
+
+def binder(name, signature):
+    """A function that turns the arguments of a call into a tuple in the order of the signature.
+
+    It is compiled once: Signature.bind would cost more than the rest of the tape.
+    """
+    defaults = {
+        f"_{key}": parameter.default
+        for key, parameter in signature.parameters.items()
+        if parameter.default is not inspect.Parameter.empty
+    }
+    declared = [
+        f"{parameter.replace(default=inspect.Parameter.empty, annotation=inspect.Parameter.empty)}"
+        + (f"=_{key}" if f"_{key}" in defaults else "")
+        for key, parameter in signature.parameters.items()
+    ]
+    names = "".join(f"{key}, " for key in signature.parameters)
+    namespace = dict(defaults)
+    name = name if name.isidentifier() else "bind"  # of a lambda
+    exec(f"def {name}({', '.join(declared)}):\n    return ({names})", namespace)
+    return namespace[name]
+
+
+def call_of(rule, wants):
+    """(rule, what takes the values that it wants from a dictionary, whether that gives a tuple of them)."""
+    if not wants:
+        return rule, lambda values: (), True
+    return rule, operator.itemgetter(*wants), len(wants) > 1
 
 
 class Primitive:
@@ -47,7 +82,6 @@ class Primitive:
         self.bind = binder(self.name, self.signature)
         self.incoming = tuple(f"g_{name}" for name in outputs)
         self.rules, self.wants, self.asked, self.calls = {}, {}, {}, {}
-        self.shape, self.extensions = None, {}
         self.fast, self.fast_wants, self.fast_kept = None, (), frozenset()
         self.single = len(outputs) == 1
         self.needs = functools.cache(self._needs)
@@ -108,23 +142,6 @@ class Primitive:
         self.needs.cache_clear()
         return function
 
-    def waits(self, shape):
-        """State that the result may wait for what extends it (fusion.py); shape(*arguments) is that of the result."""
-        self.shape = shape
-
-    def extends(self, earlier):
-        """State what this makes of an argument that waits for the primitive `earlier`: a decorator.
-
-        The function is called with the arguments of `earlier` and the other arguments of this, and returns the
-        primitive for both with its arguments, or None.
-        """
-
-        def state(rule):
-            self.extensions[earlier] = rule
-            return rule
-
-        return state
-
     def _needs(self, arguments):
         """((name, kind, position) of what must stay alive so that these arguments can get their gradients,
         whether the function for all at once is used for them)."""
@@ -164,42 +181,38 @@ class Primitive:
             return self.fast(*arrays)
 
     def __call__(self, *args, **kwargs):
-        values = self.bind(*args, **kwargs)
-        if (watch := watching.get()) is not None:
-            return watch(self, values)
-        if self.extensions and (result := fusion.extended(self, values)) is not None:
-            return result if self.single else (result, *[None] * (len(self.outputs) - 1))
-        if self.shape is not None and (result := fusion.later(self, values)) is not None:
-            return result if self.single else (result, *[None] * (len(self.outputs) - 1))
-        return self.now(values)
+        values, stack = self.bind(*args, **kwargs), interceptors()
+        return proceed(stack, self, values) if stack else self.now(values)
 
     def now(self, values):
-        """Apply it to arguments in the order of the signature, at once."""
-        recorded = recording.get()
-        arguments, edges, away = self._opened(values, recorded)
-        watched = recorded and anomaly.get() and has_history(values)
-        clean = watched and not has_nan(arguments)  # asked before: running statistics are written
+        """Apply it to arguments in the order of the signature: take their arrays, run, and record."""
+        arrays, edges, away = self._unwrap(values)
+        return self._record(values, arrays, edges, self._run(values, arrays, away))
+
+    def _run(self, values, arrays, away):
+        """What the function gives for these arrays: an array, or as many as there are outputs."""
         try:
             if away:
-                with self._common_place(values, arguments).active(self.name, arguments):
-                    result = self._computed(arguments)
+                with self._common_place(values, arrays).active(self.name, arrays):
+                    result = self._computed(arrays)
             else:
-                result = self._computed(arguments) if self.starred else self.forward(*arguments)
+                result = self._computed(arrays) if self.starred else self.forward(*arrays)
         except MemoryError as error:
             device.refuse_memory(self.name, error)
         if not self.single:
             self._check_results(result)
         elif result.__class__ is not ndarray:
             result = self._array(result)
-        place = origin() if watched else None
-        if clean:
-            check_results(self.name, self.names, arguments, (result,) if self.single else result, place)
+        return result
+
+    def _record(self, values, arrays, edges, result):
+        """The result as a Tensor, or several, with a node on the tape if any argument needs a gradient."""
         if self.single:
-            version = self._version(values, arguments, result) if self.view else [0]
-            node = Node(self, values, edges, (result,), (version,), place) if edges else None
+            version = self._version(values, arrays, result) if self.view else [0]
+            node = Node(self, values, edges, (result,), (version,)) if edges else None
             return made(result, node, 0, version)
         versions = [[0] for _ in self.outputs]
-        node = Node(self, values, edges, result, versions, place) if edges else None
+        node = Node(self, values, edges, result, versions) if edges else None
         named = enumerate(zip(self.outputs, result, versions, strict=True))
         return tuple([made(array, None if name in self.fixed else node, i, v) for i, (name, array, v) in named])
 
@@ -247,9 +260,9 @@ class Primitive:
         shared = device.may_share_memory(result, arguments[position])
         return values[position].version if shared and isinstance(values[position], Tensor) else [0]
 
-    def _opened(self, values, recorded):
+    def _unwrap(self, values):
         """(the arguments as arrays, the edge to each that needs a gradient, whether any is away from the CPU)."""
-        arguments, edges, away = [], [], False
+        recorded, arguments, edges, away = recording.get(), [], [], False
         for position, value in enumerate(values):
             if isinstance(value, Tensor):
                 data = value._data
@@ -259,8 +272,7 @@ class Primitive:
                 if recorded and value._requires_grad and (name := self.names[position]) not in self.fixed:
                     if name not in self.rules:
                         self._refuse(name)
-                    node = value.node
-                    edges.append((name, None, data.shape, data.dtype, value if node is None else (node, value.output)))
+                    edges.append(Edge(name, None, data.shape, data.dtype, target_of(value)))
             elif type(value) is tuple and not PLAIN.issuperset(map(type, value)):
                 arguments.append(tuple([one._data if isinstance(one, Tensor) else one for one in value]))
                 if position == 0 and self.starred:

@@ -4,13 +4,12 @@ import functools
 
 import numpy as np
 
-from . import ops
-from .create import NEW
-from .device import gpu_name, is_array
-from .ops import contract, reduce, shape
-from .ops.arguments import tensor_of
-from .ops.elementwise import arithmetic, choices, functions
-from .tensor import Tensor
+from .. import ops
+from ..core.create import NEW
+from ..core.tensor import Tensor, tensor_of
+from ..device import gpu_name, is_array
+from . import contract, reduce, shape
+from .elementwise import arithmetic, choices, functions
 
 __all__ = ["BINARY", "CONVERSIONS", "LISTED", "METHODS", "REFLECTED"]
 

@@ -1,4 +1,4 @@
-"""What type checkers see of the operators and methods that operators.py binds to Tensor.
+"""What type checkers see of the operators and methods that ops/methods.py binds to Tensor.
 
 Written by tests/typing_face.py. Nothing imports this file when the program runs.
 """

@@ -4,7 +4,7 @@ from minigrad_kernels.conv2d.winograd_mode import winograd
 from minigrad_kernels.toolchain.modes import Mode
 from minigrad_kernels.toolchain.tf32_mode import tf32
 
-from .flags import flag_of
+from .check import flag_of
 
 __all__ = [
     "Mode",
@@ -18,7 +18,6 @@ __all__ = [
     "recording",
     "repeating",
     "tf32",
-    "watching",
     "winograd",
 ]
 
@@ -26,7 +25,6 @@ __all__ = [
 recording = Mode("recording", True)
 determinism = Mode("determinism", True)
 autocasting = Mode("autocasting", None)  # of ops/autocast.py: the Region that is open
-watching = Mode("watching", None)  # who writes down what is applied: called with (primitive, values), applies it itself
 
 
 def no_grad():

@@ -14,8 +14,9 @@ import numpy as np
 
 from minigrad_kernels.errors import KindError, StateError
 
-from . import device
-from .engine import enable_grad, grad, no_grad
+from .. import device
+from .modes import enable_grad, no_grad
+from .tape import grad
 from .tensor import Tensor
 
 __all__ = ["GradcheckError", "gradcheck", "gradgradcheck"]

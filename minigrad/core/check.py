@@ -1,43 +1,35 @@
-"""What ops ask of their arguments before any work: Tensors, integers, numbers."""
+"""What functions ask of their arguments before any work: flags, integers, numbers, arrays, choices.
+
+Each returns the value, and names function and argument where it refuses: TypeError for another kind, ValueError for
+what is out of range.
+"""
 
 import operator
 from numbers import Integral, Real
 
+import numpy as np
+
 from minigrad_kernels.errors import KindError, ShapeError
 
 from .. import device
-from ..flags import flag_of
-from ..tensor import Tensor
 
 __all__ = [
     "array_of",
-    "bare",
+    "at_least",
+    "each",
     "flag_of",
     "float_of",
     "floats_of",
+    "fraction",
+    "function_of",
     "integer_of",
     "integers_of",
+    "number",
     "number_of",
+    "one_of",
     "shape_of",
     "source_of",
-    "tensor_of",
-    "tensors_of",
 ]
-
-
-def tensor_of(op, name, value):
-    """The value, a Tensor."""
-    if not isinstance(value, Tensor):
-        hint = "; wrap it in Tensor(...)" if device.is_array(value) else ""
-        raise KindError(f"{op}: {name} is a {type(value).__name__}, wanted a Tensor{hint}")
-    return value
-
-
-def tensors_of(op, values):
-    """A list or tuple of Tensors, as a tuple."""
-    if not isinstance(values, list | tuple) or not values or not all(isinstance(x, Tensor) for x in values):
-        raise KindError(f"{op}: tensors is {type(values).__name__}, wanted a list or tuple of at least one Tensor")
-    return tuple(values)
 
 
 def array_of(op, name, value, ndim=None):
@@ -96,11 +88,6 @@ def source_of(op, generator):
     return (generator or device.generator()).numpy
 
 
-def bare(value):
-    """A Tensor without dimensions and without a gradient as the number in it; anything else as it is."""
-    return value.item() if isinstance(value, Tensor) and not value.ndim and not value.requires_grad else value
-
-
 def float_of(op, name, value):
     """The value, a number, as a Python float."""
     value = number_of(op, name, value)
@@ -114,4 +101,59 @@ def floats_of(op, name, value):
     """The value, an array of floating elements as a primitive sees its Tensors."""
     if not device.is_floating(array_of(op, name, value).dtype):
         raise KindError(f"{op}: {name} has elements {value.dtype}, wanted floating ones; convert with .to('float32')")
+    return value
+
+
+def flag_of(op, name, value):
+    """The value, True or False."""
+    if value is True or value is False:
+        return value
+    if not isinstance(value, bool | np.bool_) and not (isinstance(value, Integral) and value in (0, 1)):
+        raise KindError(f"{op}: {name} is {value!r}, wanted True or False")
+    return bool(value)
+
+
+def function_of(op, name, value):
+    """The value, which can be called."""
+    if not callable(value):
+        raise KindError(f"{op}: {name} is a {type(value).__name__}, wanted a function")
+    return value
+
+
+def at_least(layer, name, value, least):
+    """The integer itself."""
+    value = integer_of(layer, name, value)
+    if value < least:
+        raise ShapeError(f"{layer}: {name} is {value}, wanted at least {least}")
+    return value
+
+
+def each(layer, name, value, count, least):
+    """A number for each of count dimensions, given one by one or once for all, as a tuple."""
+    values = tuple(value) if isinstance(value, tuple | list) else (value,) * count
+    if len(values) != count:
+        raise KindError(f"{layer}: {name} is {value!r}, wanted an integer or {count} of them")
+    return tuple(at_least(layer, name, one, least) for one in values)
+
+
+def number(layer, name, value, least):
+    """A number that is not below the least, itself."""
+    value = number_of(layer, name, value)
+    if not value >= least:
+        raise ShapeError(f"{layer}: {name} is {value}, wanted at least {least}")
+    return value
+
+
+def fraction(layer, name, value):
+    """A number from 0 to 1, itself."""
+    value = number_of(layer, name, value)
+    if not 0 <= value <= 1:
+        raise ShapeError(f"{layer}: {name} is {value}, wanted a number from 0 to 1")
+    return value
+
+
+def one_of(layer, name, value, choices):
+    """One of the choices, itself."""
+    if not isinstance(value, str) or value not in choices:
+        raise ShapeError(f"{layer}: {name} is {value!r}, wanted {' or '.join(map(repr, choices))}")
     return value

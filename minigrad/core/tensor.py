@@ -10,16 +10,22 @@ import numpy as np
 
 from minigrad_kernels.errors import ExchangeError, KindError, ShapeError, StateError, SubscriptError
 
-from . import device
-from .flags import flag_of, function_of
-from .hooks import register
+from .. import device
+from .check import flag_of, function_of
 
 if TYPE_CHECKING:
     from .methods import Methods
 else:
     Methods = object
 
-__all__ = ["Tensor"]
+__all__ = [
+    "Handle",
+    "Tensor",
+    "bare",
+    "register",
+    "tensor_of",
+    "tensors_of",
+]
 
 SHOWN, LINES = 1000, 24  # in a notebook: elements fetched from a device, lines of text
 
@@ -156,7 +162,7 @@ class Tensor(Methods):
         Errors  RuntimeError without history, without a gradient for a non-scalar, through a freed graph or a changed
                 value; ValueError if gradient has another shape
         """
-        from .engine import backward
+        from .tape import backward
 
         backward(self, gradient, retain_graph, create_graph)
 
@@ -279,3 +285,47 @@ class Tensor(Methods):
         else:  # a look at a notebook waits for no stream and moves no large array
             text = f"{self.data.size:,} elements; .numpy() brings them here"
         return f"<div><b>{html.escape(facts)}</b><pre>{html.escape(text)}</pre></div>"
+
+
+# ---- hooks ---------
+
+
+class Handle:
+    """What registering a hook returns: remove() takes the hook back."""
+
+    def __init__(self, owner, attribute, entry):
+        self.owner, self.attribute, self.entry = owner, attribute, entry
+
+    def remove(self):
+        """Take the hook back; a second time does nothing."""
+        hooks = getattr(self.owner, self.attribute)
+        setattr(self.owner, self.attribute, tuple(one for one in hooks if one is not self.entry))
+
+
+def register(owner, attribute, entry):
+    """Append an entry, a tuple of its own, to owner's tuple of hooks; returns the Handle that removes it."""
+    setattr(owner, attribute, (*getattr(owner, attribute), entry))
+    return Handle(owner, attribute, entry)
+
+
+# ---- arguments that are Tensors ----
+
+
+def tensor_of(op, name, value):
+    """The value, a Tensor."""
+    if not isinstance(value, Tensor):
+        hint = "; wrap it in Tensor(...)" if device.is_array(value) else ""
+        raise KindError(f"{op}: {name} is a {type(value).__name__}, wanted a Tensor{hint}")
+    return value
+
+
+def tensors_of(op, values):
+    """A list or tuple of Tensors, as a tuple."""
+    if not isinstance(values, list | tuple) or not values or not all(isinstance(x, Tensor) for x in values):
+        raise KindError(f"{op}: tensors is {type(values).__name__}, wanted a list or tuple of at least one Tensor")
+    return tuple(values)
+
+
+def bare(value):
+    """A Tensor without dimensions and without a gradient as the number in it; anything else as it is."""
+    return value.item() if isinstance(value, Tensor) and not value.ndim and not value.requires_grad else value

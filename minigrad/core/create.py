@@ -12,9 +12,9 @@ from ml_dtypes import finfo
 
 from minigrad_kernels.errors import KindError, ShapeError
 
-from . import device as devices
-from .ops.arguments import float_of, integer_of, number_of, shape_of, source_of, tensor_of
-from .tensor import Tensor
+from .. import device as devices
+from .check import float_of, integer_of, number_of, shape_of, source_of
+from .tensor import Tensor, tensor_of
 
 __all__ = [
     "arange",
