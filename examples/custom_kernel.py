@@ -17,8 +17,7 @@ import math
 import numpy as np
 
 import minigrad
-from minigrad import device, nn, optim, primitive
-from minigrad.check import gradcheck, gradgradcheck
+from minigrad import device, gradcheck, gradgradcheck, nn, optim, primitive
 from minigrad_kernels.toolchain.cuda import cuda, f32, kernel
 
 THREADS = 256

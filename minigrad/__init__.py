@@ -1,16 +1,16 @@
 """minigrad: a small reverse-mode autodiff engine whose kernels are Python.
 
-Tensor and backward are in `engine`, operations in `ops` (also here and in `nn.functional`), layers in `nn`, update
-rules in `optim`, data sets in `data`, training loops in `train`; `profile` tells where time and memory go.
+Tensor, primitives and backward are in `core`, operations in `ops` (also here and in `nn.functional`), layers in `nn`,
+update rules in `optim`, data sets in `data`, training loops in `train`; `profile` tells where time and memory go.
 """
 
 from math import inf, nan, pi
 from typing import TYPE_CHECKING
 
-from . import cuda, nn, operators, ops, optim, profile  # noqa: F401  (operators binds + - * / @ [] and the methods of Tensor)
+from . import cuda, nn, ops, optim, profile
 from .anomaly import detect_anomaly
 from .checkpoint import load_weights
-from .create import (
+from .core.create import (
     arange,
     empty,
     empty_like,
@@ -31,12 +31,15 @@ from .create import (
     zeros,
     zeros_like,
 )
+from .core.errors import MinigradError
+from .core.gradcheck import GradcheckError, gradcheck, gradgradcheck
+from .core.modes import deterministic, enable_grad, is_deterministic, is_grad_enabled, no_grad, tf32, winograd
+from .core.primitive import primitive
+from .core.tape import grad
+from .core.tensor import Tensor
 from .device import default_generator, empty_cache, manual_seed, memory_statistics
 from .device.types import bfloat16, bool, float16, float32, float64, int8, int16, int32, int64, long, uint8
-from .engine import Tensor, enable_grad, grad, is_grad_enabled, no_grad, primitive
-from .errors import MinigradError
 from .export import export_onnx
-from .modes import deterministic, is_deterministic, tf32, winograd
 from .ops import *
 from .ops.autocast import autocast
 from .recomputing import recompute
@@ -44,6 +47,7 @@ from .recomputing import recompute
 __version__ = "0.1.0"
 
 __all__ = [
+    "GradcheckError",
     "MinigradError",
     "Tensor",
     "arange",
@@ -67,6 +71,8 @@ __all__ = [
     "full",
     "full_like",
     "grad",
+    "gradcheck",
+    "gradgradcheck",
     "inf",
     "int8",
     "int16",
@@ -111,7 +117,7 @@ if not TYPE_CHECKING:  # which would then believe in every name
         from importlib import import_module
         from sys import modules
 
-        lazy = "amp check checkpoint data draw graph models parallel report train"
+        lazy = "amp checkpoint data draw graph models parallel report train"
         if name in lazy.split():
             return import_module(f".{name}", __name__)
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}", name=name, obj=modules[__name__])

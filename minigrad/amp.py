@@ -23,13 +23,13 @@ from minigrad_kernels import optimizer as kernels
 from minigrad_kernels.errors import KindError, ShapeError, StateError
 
 from . import device, ops
-from .engine import write
-from .modes import no_grad
-from .ops.arguments import flag_of, float_of, integer_of
+from .core.check import flag_of, float_of, integer_of
+from .core.modes import no_grad
+from .core.tape import write
+from .core.tensor import Tensor
 from .ops.autocast import autocast, autocast_dtype
 from .optim import Optimizer
 from .optim.clip import batches_of, clip_scale
-from .tensor import Tensor
 
 __all__ = ["GradScaler", "autocast", "autocast_dtype"]
 

@@ -4,28 +4,19 @@ A NaN spreads to everything computed from it, so the place where it shows is sel
 Inside `detect_anomaly()` each gradient is looked at as it is made, and each result of a Tensor that requires one.
 """
 
+import functools
 import sys
 from pathlib import Path
 
 from minigrad_kernels.errors import StateError
 
 from . import device
-from .flags import flag_of
-from .modes import Mode
+from .core.check import flag_of
+from .core.interceptors import Interceptor, interceptors, proceed
+from .core.modes import recording
 
-__all__ = [
-    "AnomalyError",
-    "anomaly",
-    "check_gradient",
-    "check_results",
-    "detect_anomaly",
-    "has_history",
-    "has_nan",
-    "origin",
-    "outside",
-]
+__all__ = ["AnomalyError", "detect_anomaly", "is_anomaly_enabled", "origin", "outside"]
 
-anomaly = Mode("anomaly", False)
 _HERE = str(Path(__file__).parent)
 
 
@@ -33,15 +24,36 @@ class AnomalyError(StateError):
     """A NaN where there was none before."""
 
 
-def detect_anomaly(mode=True):
+class detect_anomaly(Interceptor):
     """Look for NaN in every gradient inside, and in every result of a Tensor that requires one. Slow.
 
-    A with block or a decorator.
+    A with block or a decorator; mode=False switches it off inside.
 
     Errors  AnomalyError, a RuntimeError, that names the operation, the ranges of its arguments (of a gradient: of what
             its rule reads), and the line of the user's program that applied it
     """
-    return anomaly.setting(flag_of("detect_anomaly", "mode", mode))
+
+    def __init__(self, mode=True):
+        self.eager = self.mode = flag_of("detect_anomaly", "mode", mode)
+
+    def apply(self, primitive, values, below):
+        """Look at the result, and have the node look at its gradients."""
+        below = [one for one in below if not isinstance(one, detect_anomaly)]  # the newest decides
+        if not (self.mode and recording.get() and _has_history(values)):
+            return proceed(below, primitive, values)
+        clean = not any(_has_nan(array) for _, array in _arrays((None, value) for value in values))  # it may be written
+        result, place = proceed(below, primitive, values), origin()
+        results = result if isinstance(result, tuple) else (result,)
+        if clean:
+            _check_results(primitive, values, results, place)
+        for node in {one.node for one in results if one.node is not None}:
+            node.observers += (functools.partial(_check_gradient, primitive.name, place),)
+        return result
+
+
+def is_anomaly_enabled():
+    """Whether results and gradients are looked at."""
+    return next((one.mode for one in reversed(interceptors()) if isinstance(one, detect_anomaly)), False)
 
 
 def outside():
@@ -63,14 +75,9 @@ def _has_nan(array):
     return device.is_floating(array.dtype) and bool(device.array_module(array).isnan(array).any())
 
 
-def has_history(values):
+def _has_history(values):
     """Whether one of these values, or of several in one, is a Tensor that requires a gradient."""
-    return any(has_history(v) if isinstance(v, tuple | list) else getattr(v, "requires_grad", False) for v in values)
-
-
-def has_nan(arguments):
-    """Whether any array among these arguments has NaN."""
-    return any(_has_nan(array) for _, array in _arrays((None, argument) for argument in arguments))
+    return any(_has_history(v) if isinstance(v, tuple | list) else getattr(v, "requires_grad", False) for v in values)
 
 
 def _arrays(values):
@@ -92,14 +99,14 @@ def _ranges(values):
     return "; ".join(said)
 
 
-def check_results(op, names, arguments, results, place):
+def _check_results(primitive, values, results, place):
     """Refuse results with NaN of arguments that had none."""
-    if any(map(_has_nan, results)):
-        ranges = _ranges(zip(names, arguments, strict=True))
-        raise AnomalyError(f"{op}: the result has NaN, the arguments had none: {ranges}; at {place}")
+    if any(_has_nan(result.array) for result in results):
+        ranges = _ranges(zip(primitive.names, values, strict=True))
+        raise AnomalyError(f"{primitive.name}: the result has NaN, the arguments had none: {ranges}; at {place}")
 
 
-def check_gradient(op, argument, gradient, incoming, kept, place):
+def _check_gradient(op, place, argument, gradient, incoming, kept):
     """Refuse a gradient with NaN that came from gradients without. kept: what the rule read, by name."""
     if _has_nan(gradient.array) and not any(g is not None and _has_nan(g.array) for g in incoming):
         read = [*kept.items(), *(("the gradient that came", g) for g in incoming)]

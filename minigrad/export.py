@@ -18,11 +18,13 @@ import numpy as np
 
 from . import device
 from .anomaly import origin
-from .errors import KindError, MinigradError, ShapeError, StateError
-from .modes import autocasting, no_grad, watching
+from .core.check import shape_of
+from .core.errors import KindError, MinigradError, ShapeError, StateError
+from .core.interceptors import Interceptor, proceed
+from .core.modes import autocasting, no_grad
+from .core.tensor import Tensor
 from .nn import Module
 from .ops import pool
-from .ops.arguments import shape_of
 from .ops.conv import trio
 from .ops.elementwise import activations, arithmetic, choices, conversions, functions, rectifiers
 from .ops.matmul import _linear, product
@@ -30,7 +32,6 @@ from .ops.normalization import samples
 from .ops.reduce import sums
 from .ops.shape import joins, pads, select, views
 from .ops.softmax import _log_softmax, _softmax
-from .tensor import Tensor
 
 __all__ = ["ExportError", "export_onnx", "rule"]
 
@@ -100,12 +101,14 @@ def _onnx():
     return onnx
 
 
-class Graph:
+class Graph(Interceptor):
     """The nodes and constants that one run of a model writes.
 
     names   {id of an array that came from the input: its name}
     places  for each node the op, the layer and the line that applied it
     """
+
+    eager, in_place = True, False
 
     def __init__(self, model):
         self.nodes, self.places, self.constants = [], [], {}
@@ -145,9 +148,9 @@ class Graph:
         self.names[id(tensor.array)] = name
         self.held.append(tensor.array)
 
-    def apply(self, primitive, values):
+    def apply(self, primitive, values, below):
         """Apply a primitive, and write it down if an argument came from the input."""
-        result = primitive.now(values)
+        result = proceed(below, primitive, values)
         given = [one for value in values for one in (value if isinstance(value, tuple) else (value,))]
         if not any(isinstance(one, Tensor) and id(one.array) in self.names for one in given):
             return result
@@ -184,7 +187,7 @@ def _written(model, shape, dtype):
     graph.input = Tensor(device.move(device.cast(drawn, dtype), "cpu" if like is None else like.device))
     graph.called(graph.input, "input")
     try:
-        with no_grad(), autocasting.setting(None), watching.setting(graph.apply):
+        with no_grad(), autocasting.setting(None), graph:
             graph.output = model.eval()(graph.input)
     finally:
         for module, mode in training:

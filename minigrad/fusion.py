@@ -15,65 +15,103 @@ are rounded once. Batch norm by given statistics is folded into the filters befo
                                                               t = bias - running_mean s
 
 A waiting Tensor is computed the moment that anybody looks at it: another operation, a hook, the user. Its arguments
-have not changed by then: what reads those that the engine is about to write is computed first (before_writing), and
-none waits longer than the outermost Module is called. Anomaly mode, which looks at every result, switches this off.
+have not changed by then: what reads those that the engine is about to write is computed first (before_write), and none
+waits longer than the outermost Module is called. An interceptor that wants each op by itself, as anomaly mode, switches
+this off.
 
-A primitive says by .waits(shape) that its result may wait, and by .extends(earlier)(rule) what it makes of one that
-waits; see primitive.py.
+waits(primitive, shape) says that the result of a primitive may wait, and extends(primitive, earlier)(rule) what it
+makes of one that waits.
 
 Source  Jacob et al. 2018, "Quantization and training of neural networks for efficient integer-arithmetic-only
         inference", section 3.2 (folding)
 """
 
 import contextlib
-import contextvars
 import weakref
 from typing import NamedTuple
 
 from numpy import ndarray
 
 from . import device
-from .anomaly import anomaly
-from .modes import recording
-from .tensor import Tensor
+from .core.interceptors import Interceptor, interceptors, proceed
+from .core.modes import recording
+from .core.tensor import Tensor
 
-__all__ = ["Waiting", "apart", "before_writing", "extended", "fusing", "open_call", "later", "waiting", "wanted"]
+__all__ = ["Fusion", "Waiting", "apart", "extended", "extends", "later", "open_call", "waits", "wanted"]
 
-_waiting: "contextvars.ContextVar[list | None]" = contextvars.ContextVar("waiting", default=None)
-waiting = _waiting.get  # references to what waits inside such a context; None outside of any
+SHAPES: dict = {}  # {primitive whose result may wait: shape(*arguments), that of its first output}
+EXTENSIONS: dict = {}  # {primitive: {the one before: the rule}}
 
 
-class fusing:
+def waits(primitive, shape):
+    """State that the result may wait for what extends it; shape(*arguments) is that of the first output."""
+    SHAPES[primitive] = shape
+
+
+def extends(primitive, earlier):
+    """State what a primitive makes of an argument that waits for the primitive `earlier`: a decorator.
+
+    The function is called with the arguments of `earlier` and the other arguments of `primitive`, and returns the
+    primitive for both with its arguments, or None.
+    """
+
+    def state(rule):
+        EXTENSIONS.setdefault(primitive, {})[earlier] = rule
+        return rule
+
+    return state
+
+
+class Fusion(Interceptor):
     """Inside, operations wait for what may extend them; at the end all are computed."""
 
     def __enter__(self):
         self.waiting: list[weakref.ref] = []
-        self.token = _waiting.set(self.waiting)
+        return super().__enter__()
 
     def __exit__(self, *error):
-        _waiting.reset(self.token)
+        super().__exit__(*error)
+        self.compute()
+
+    def compute(self):
+        """Compute all that waits."""
         for reference in self.waiting:
             if type(tensor := reference()) is Waiting:
                 tensor.compute()
+
+    def apply(self, primitive, values, below):
+        """Extend an argument that waits, or wait, or go on."""
+        result = extended(primitive, values) if primitive in EXTENSIONS else None
+        if result is None and primitive in SHAPES:
+            result = later(primitive, values, None, self, below)
+        if result is None:
+            return proceed(below, primitive, values)
+        return result if primitive.single else (result, *[None] * (len(primitive.outputs) - 1))
+
+    def before_write(self, tensor):
+        """Compute what waits and reads the memory of this Tensor."""
+        for reference in self.waiting:
+            if type(waiting := reference()) is Waiting:
+                values = _call.__get__(waiting).values
+                if any(isinstance(value, Tensor) and value.version is tensor.version for value in values):
+                    waiting.compute()
+
+
+def wanted():
+    """Whether a Module that is called should open a Fusion: none is open, and nobody wants each op by itself."""
+    return not any(one.eager or isinstance(one, Fusion) for one in interceptors())
 
 
 @contextlib.contextmanager
 def apart():
     """Inside, operations wait for one another alone, not for those outside, nor those for them."""
-    outside = _waiting.get()
-    if outside is None:
+    outside = [one for one in interceptors() if isinstance(one, Fusion)]
+    if not outside:
         yield
         return
-    for reference in outside:
-        if type(tensor := reference()) is Waiting:
-            tensor.compute()
-    with fusing():
+    outside[-1].compute()
+    with Fusion():
         yield
-
-
-def wanted():
-    """Whether a Module that is called outside of such a context should open one."""
-    return not anomaly.get()
 
 
 class Step(NamedTuple):
@@ -98,14 +136,16 @@ class Call(NamedTuple):
     shape: tuple
     recorded: bool
     step: Step | None
+    fusion: Fusion  # within which it waits
+    below: tuple  # the interceptors below that
     layers: list | None = None  # that asked for it, where a profile notes them
 
     def result(self):
         argument = None if self.step is None else self.step.argument()
         if argument is None:
-            return self.primitive.now(self.values)
+            return proceed(self.below, self.primitive, self.values)
         before, after = self.step.values[: self.step.position], self.step.values[self.step.position + 1 :]
-        return self.step.primitive.now((*before, argument, *after))
+        return proceed(self.below, self.step.primitive, (*before, argument, *after))
 
 
 _new = object.__new__
@@ -162,10 +202,8 @@ class Waiting(Tensor):
     ndim = property(lambda self: len(self.shape))
 
 
-def later(primitive, values, step=None):
-    """The first output of a primitive as a Tensor that waits; None where nothing may wait."""
-    if _waiting.get() is None or anomaly.get():
-        return None
+def later(primitive, values, step, fusion, below):
+    """The first output of a primitive as a Tensor that waits; None where its arguments lie on several devices."""
     arrays, away, needed = [], False, False
     for value in values:
         if isinstance(value, Tensor):
@@ -175,7 +213,9 @@ def later(primitive, values, step=None):
     if away and len({*map(device.device_of, arrays)}) > 1:
         return None
     recorded = recording.get()
-    return _waits(Call(primitive, values, primitive.shape(*values), recorded, step), recorded and needed)
+    return _waits(
+        Call(primitive, values, SHAPES[primitive](*values), recorded, step, fusion, below), recorded and needed
+    )
 
 
 def _waits(call, requires_grad):
@@ -184,13 +224,13 @@ def _waits(call, requires_grad):
     tensor._requires_grad = requires_grad
     tensor.grad = None
     tensor.hooks = tensor.ready_hooks = ()
-    _waiting.get().append(weakref.ref(tensor))
+    call.fusion.waiting.append(weakref.ref(tensor))
     return tensor
 
 
 def open_call(tensor):
     """The Call of a Tensor that waits and may be extended now; None for any other."""
-    if tensor.__class__ is not Waiting or _waiting.get() is None or anomaly.get():
+    if tensor.__class__ is not Waiting:
         return None
     call = _call.__get__(tensor)
     whole = call.step is None or call.step.argument() is None
@@ -202,27 +242,18 @@ def extended(primitive, values):
     for position, value in enumerate(values):
         if value.__class__ is not Waiting or (call := open_call(value)) is None:
             continue
-        rule, others = primitive.extensions.get(call.primitive), (*values[:position], *values[position + 1 :])
+        rule, others = EXTENSIONS[primitive].get(call.primitive), (*values[:position], *values[position + 1 :])
         found = rule and rule(call.values, *others)
         if not found:
             continue
         fused, arguments = found
-        if fused.shape is None:
-            result = fused.now(arguments)
+        if fused not in SHAPES:
+            result = proceed(call.below, fused, arguments)
             return result[0] if type(result) is tuple else result
         step = Step(primitive, (*values[:position], None, *values[position + 1 :]), position, weakref.ref(value))
         if any([isinstance(other, Tensor) for other in others]):
-            return later(fused, arguments, step)
-        same = arguments is call.values and fused.shape is call.primitive.shape
-        shape = call.shape if same else fused.shape(*arguments)
-        return _waits(Call(fused, arguments, shape, call.recorded, step), value._requires_grad)
+            return later(fused, arguments, step, call.fusion, call.below)
+        same = arguments is call.values and SHAPES[fused] is SHAPES[call.primitive]
+        shape = call.shape if same else SHAPES[fused](*arguments)
+        return _waits(Call(fused, arguments, shape, call.recorded, step, call.fusion, call.below), value._requires_grad)
     return None
-
-
-def before_writing(tensor):
-    """Compute what waits and reads the memory of this Tensor."""
-    for reference in _waiting.get():
-        if type(waiting := reference()) is Waiting:
-            values = _call.__get__(waiting).values
-            if any(isinstance(value, Tensor) and value.version is tensor.version for value in values):
-                waiting.compute()

@@ -16,10 +16,10 @@ import weakref
 from minigrad_kernels.errors import KindError, StateError
 
 from . import fusion
+from .core.modes import autocasting, repeating
+from .core.tape import Later, Output, now
+from .core.tensor import Tensor
 from .device import random
-from .modes import autocasting, repeating
-from .node import Later, now
-from .tensor import Tensor
 
 __all__ = ["recompute"]
 
@@ -60,7 +60,7 @@ def _nodes_since(first, tensors):
         node = stack.pop()
         if node.order > first and node not in found:
             found.add(node)
-            stack += [edge[4][0] for edge in node.edges if type(edge[4]) is tuple]
+            stack += [edge.target.node for edge in node.edges if isinstance(edge.target, Output)]
     return sorted(found, key=operator.attrgetter("order"))
 
 
@@ -106,7 +106,7 @@ class _Part:
         """Let go of what the nodes keep; what the function will read again must stay as it is until then."""
         given = [("an input", tensor.version) for tensor in _tensors([self.inputs, self.options])]
         for index, node in enumerate(nodes):
-            leaves = [(name, leaf.version) for name, *_, leaf in node.edges if isinstance(leaf, Tensor)]
+            leaves = [(e.name, e.target.version) for e in node.edges if isinstance(e.target, Tensor)]
             node.versions += [(name, version, version[0]) for name, version in leaves + given]
             self.names.append(node.primitive.name)
             self.waiting.append([weakref.ref(node)])

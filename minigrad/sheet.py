@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from minigrad_kernels.errors import ShapeError
 
 from . import ops, optim
+from .core.primitive import Primitive
 from .optim import lr_scheduler
-from .primitive import Primitive
 
 __all__ = ["HEADS", "SHARED", "Entry", "entries", "entry", "families", "page", "sections"]
 

@@ -2,7 +2,7 @@
 
 from minigrad import checkpoint, nn, ops, optim
 from minigrad.checkpoint import CheckpointError
-from minigrad.create import ones
+from minigrad.core.create import ones
 
 __all__ = ["Damaged", "files_of", "small"]
 

@@ -1,12 +1,11 @@
 """Ranks as threads for the tests, with a limit: what hangs fails, and shows where each thread stands."""
 
 import contextvars
-import sys
+import faulthandler
 import threading
-import traceback
+from concurrent.futures import Future, wait
 
 import numpy as np
-import pytest
 
 from minigrad.parallel import run_local
 from minigrad_kernels.toolchain import set_threads, threads
@@ -19,31 +18,22 @@ TIMEOUT = 20.0  # seconds for a collective
 
 def on_ranks(function, size, *arguments, timeout=TIMEOUT):
     """What function(world, *arguments) returns on each rank; its kernels run in one thread, as ranks are threads."""
-    found, before = {}, threads()
+    found, before = Future(), threads()
 
     def run():
         try:
-            found["results"] = run_local(function, size, *arguments, timeout=timeout)
+            found.set_result(run_local(function, size, *arguments, timeout=timeout))
         except BaseException as error:
-            found["error"] = error
+            found.set_exception(error)
 
     set_threads(1)
-    runner = threading.Thread(target=contextvars.copy_context().run, args=(run,), daemon=True)
+    threading.Thread(target=contextvars.copy_context().run, args=(run,), daemon=True).start()
     try:
-        runner.start()
-        runner.join(LIMIT)
+        if wait([found], LIMIT).not_done:
+            faulthandler.dump_traceback()
+        return found.result(0)
     finally:
         set_threads(before)
-    if runner.is_alive():
-        names = {thread.ident: thread.name for thread in threading.enumerate()}
-        stacks = (
-            f"{names.get(ident)}\n" + "".join(traceback.format_stack(frame))
-            for ident, frame in sys._current_frames().items()
-        )
-        pytest.fail(f"{size} ranks have not ended after {LIMIT} s\n" + "\n".join(stacks))
-    if "error" in found:
-        raise found["error"]
-    return found["results"]
 
 
 def outcomes(function, size, *arguments, timeout=TIMEOUT):

@@ -4,9 +4,10 @@ import json
 
 import numpy as np
 
-from minigrad import Tensor, engine, fusion, nn, optim
-from minigrad.node import Node
-from minigrad.primitive import Primitive
+from minigrad import Tensor, fusion, nn, optim
+from minigrad.core import tape
+from minigrad.core.primitive import Primitive
+from minigrad.core.tape import Node
 from minigrad_kernels.toolchain import cpu, cuda, team
 
 __all__ = ["BEFORE", "batch", "check", "places", "rows"]
@@ -26,7 +27,7 @@ def rows(profile, by="op"):
 def places():
     """All that a profile replaces."""
     owners = {Primitive: "now", Node: "gradients free", nn.Module: "_called", optim.Optimizer: "step"}
-    owners |= {engine: "_walk", fusion: "_waits extended", fusion.Call: "result"}
+    owners |= {tape: "_walk", fusion: "_waits extended", fusion.Call: "result"}
     owners |= {cpu.Kernel: "__call__", cuda.Kernel: "__call__", team.shared: "on alone"}
     return [owner.__dict__[name] for owner, names in owners.items() for name in names.split()]
 

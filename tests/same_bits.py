@@ -15,7 +15,7 @@ import numpy as np
 
 import minigrad
 from minigrad import Tensor, amp, data, device, nn, ops, optim
-from minigrad.engine import grad
+from minigrad.core.tape import grad
 from minigrad.train import fit
 from minigrad_kernels.conv2d import winograd_plan
 from minigrad_kernels.toolchain import cpu, jobs, set_threads, team

@@ -12,9 +12,9 @@ from pathlib import Path
 
 import minigrad
 from minigrad import Tensor, checkpoint, data, device, nn, no_grad, optim, recompute
+from minigrad.core.tape import Node
 from minigrad.graph import capture
 from minigrad.nn import functional as F
-from minigrad.node import Node
 from minigrad_kernels.checked import Checked
 
 __all__ = ["BATCHES", "OnCpu", "OnGpu", "JSON", "OF_STAND_INS", "counted", "grown", "soak"]

@@ -5,7 +5,7 @@ import pytest
 
 from minigrad import Tensor, optim
 from minigrad.amp import GradScaler
-from minigrad.errors import KindError, ShapeError, StateError
+from minigrad.core.errors import KindError, ShapeError, StateError
 from minigrad.optim.lr_scheduler import StepLR
 
 WRONG = {"inf": np.inf, "-inf": -np.inf, "nan": np.nan}

@@ -9,8 +9,7 @@ import pytest
 
 import minigrad
 import minigrad.nn.functional as F
-from minigrad import draw, nn, optim, primitive, randn, tensor
-from minigrad.check import gradcheck, gradgradcheck
+from minigrad import draw, gradcheck, gradgradcheck, nn, optim, primitive, randn, tensor
 from minigrad.cli import main
 from minigrad.data import Dataset, Loader
 from minigrad.train import evaluate, fit
@@ -119,7 +118,7 @@ def test_primitive_of_a_sum():
 def test_parts_are_there_without_an_import_of_their_own():
     program = (
         "import minigrad; minigrad.draw.graph; minigrad.data.digits; minigrad.train.fit; minigrad.checkpoint.save; "
-        "minigrad.check.gradcheck; minigrad.models.lenet; minigrad.parallel.run_local; minigrad.report.Report; "
+        "minigrad.gradcheck; minigrad.models.lenet; minigrad.parallel.run_local; minigrad.report.Report; "
         "minigrad.sofmax"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)

@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 
 import minigrad
-from minigrad import Tensor, nn, ops, primitive
-from minigrad.check import GradcheckError, gradcheck, gradgradcheck
+from minigrad import GradcheckError, Tensor, gradcheck, gradgradcheck, nn, ops, primitive
 
 
 def leaf(*shape):

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from minigrad import Tensor, ops
-from minigrad.create import zeros
+from minigrad.core.create import zeros
 from minigrad_kernels import bias, conv2d, matmul, softmax
 from minigrad_kernels.checked import Checked, layouts
 from minigrad_kernels.errors import KindError, ShapeError

@@ -197,7 +197,7 @@ SAVER = """
 import sys
 import numpy as np
 from minigrad import checkpoint, nn
-from minigrad.engine import write
+from minigrad.core.tape import write
 model = nn.Linear(300, 300)
 number = 0
 while True:

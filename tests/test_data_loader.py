@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
+from minigrad.core.tensor import Tensor
 from minigrad.data import Dataset, Loader, PadCrop
-from minigrad.engine import Tensor
 from minigrad_kernels.errors import KindError, ShapeError
 from minigrad_kernels.layout import CHANNELS_LAST, is_dense
 from tests.data_batches import AUGMENT, PREFETCH, assert_same_batches, labels_of, numbered

@@ -8,8 +8,8 @@ import pytest
 
 import minigrad
 from minigrad import Tensor, checkpoint, cuda, device, models, nn, optim
+from minigrad.core.errors import OutOfMemory
 from minigrad.data import Loader, digits
-from minigrad.errors import OutOfMemory
 from minigrad.nn import functional as F
 from minigrad.train import fit
 

@@ -7,10 +7,9 @@ import numpy as np
 import pytest
 
 import minigrad
-from minigrad import Tensor, cuda, device, models, nn, no_grad, optim
-from minigrad.check import gradcheck, gradgradcheck
+from minigrad import Tensor, cuda, device, gradcheck, gradgradcheck, models, nn, no_grad, optim
+from minigrad.core.errors import OutOfMemory
 from minigrad.data import Compose, Dataset, Loader, Normalize, PadCrop
-from minigrad.errors import OutOfMemory
 from minigrad.nn import functional as F
 from minigrad.train import fit
 

@@ -42,7 +42,7 @@ def conf():
     "page, link, turned",
     [
         ("README.md", "examples/docs/gpu.md#data", "examples/docs/gpu.md#data"),
-        ("README.md", "minigrad/engine.py", "source/minigrad/engine-py.md"),
+        ("README.md", "minigrad/core/tape.py", "source/minigrad/core/tape-py.md"),
         ("README.md", "minigrad/ops", "source/minigrad/ops.md"),
         ("examples/docs/texts.md", "../notebooks/01_tape.py", "../../examples/notebooks/01_tape.ipynb"),
         ("examples/notebooks/01_tape.py", "02_matmul_gpu.ipynb", "../../examples/notebooks/02_matmul_gpu.ipynb"),
@@ -79,9 +79,9 @@ def test_everything_is_gathered(build, tmp_path):
     for script in (ROOT / "examples" / "notebooks").glob("[0-9]*.py"):
         assert (tmp_path / "examples" / "notebooks" / script.name).with_suffix(".ipynb").exists()
         assert f"examples/notebooks/{script.stem}\n" in (tmp_path / "course.md").read_text()
-    shown = (tmp_path / "source" / "minigrad" / "engine-py.md").read_text()
-    assert (ROOT / "minigrad" / "engine.py").read_text() in shown
-    assert "engine-py.md" not in (tmp_path / "source" / "minigrad" / "ops.md").read_text()
+    shown = (tmp_path / "source" / "minigrad" / "core" / "tape-py.md").read_text()
+    assert (ROOT / "minigrad" / "core" / "tape.py").read_text() in shown
+    assert "tape-py.md" not in (tmp_path / "source" / "minigrad" / "ops.md").read_text()
     assert "examples/pictures/learning-curve.png" in (tmp_path / "README.md").read_text()
     assert (tmp_path / "examples" / "pictures" / "learning-curve.png").exists()
     index = (tmp_path / "index.md").read_text()

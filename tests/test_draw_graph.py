@@ -9,9 +9,9 @@ import pytest
 
 import minigrad
 from minigrad import Tensor, draw, models, nn, randn, tensor
+from minigrad.core.errors import KindError, ShapeError
 from minigrad.draw import svg
 from minigrad.draw.layout import arrange
-from minigrad.errors import KindError, ShapeError
 
 SVG = "{http://www.w3.org/2000/svg}"
 

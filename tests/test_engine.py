@@ -11,9 +11,10 @@ import pytest
 
 import minigrad
 from minigrad import Tensor, grad, no_grad, ops, primitive
+from minigrad.core.errors import MinigradError
+from minigrad.core.modes import enable_grad, is_grad_enabled
+from minigrad.core.tape import write
 from minigrad.device import memory_statistics
-from minigrad.engine import enable_grad, is_grad_enabled, write
-from minigrad.errors import MinigradError
 
 
 def leaf(*shape, dtype=np.float64):

@@ -9,7 +9,7 @@ import pytest
 
 from minigrad import Tensor, ops, sheet
 from minigrad.cli import main
-from minigrad.engine import grad
+from minigrad.core.tape import grad
 from tests.conftest import reports
 from tests.formulas import convolutions, evaluated, fitted, statements
 from tests.op_cases import all_ops

@@ -7,8 +7,7 @@ import numpy as np
 import pytest
 
 import minigrad
-from minigrad import Tensor, detect_anomaly, nn, no_grad, optim
-from minigrad.check import gradcheck, gradgradcheck
+from minigrad import Tensor, detect_anomaly, gradcheck, gradgradcheck, nn, no_grad, optim
 from minigrad.nn import functional as F
 from minigrad_kernels import conv2d
 
@@ -28,7 +27,7 @@ def names(tensor):
     found, node = [], tensor.node
     while node is not None:
         found.append(node.primitive.name)
-        below = [edge[-1] for edge in node.edges if not isinstance(edge[-1], Tensor)]
+        below = [edge.target for edge in node.edges if not isinstance(edge.target, Tensor)]
         node = below[0][0] if below else None
     return found
 

@@ -5,7 +5,7 @@ import pytest
 
 import minigrad
 from minigrad import Tensor, device, graph, nn, no_grad, optim
-from minigrad.engine import write
+from minigrad.core.tape import write
 from minigrad.graph import CaptureError, capture
 from minigrad.nn import functional as F
 from minigrad_kernels.errors import KindError, StateError

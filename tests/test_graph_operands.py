@@ -7,7 +7,7 @@ import pytest
 
 import minigrad
 from minigrad import Tensor
-from minigrad.engine import grad
+from minigrad.core.tape import grad
 from minigrad.graph import CaptureError, capture
 
 from .stand_in_gpus import gpus

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from minigrad import data, draw, optim
-from minigrad.errors import ShapeError
+from minigrad.core.errors import ShapeError
 from minigrad.train import Callback, History, Progress, Running, fit
 from tests.small_training import images, network
 

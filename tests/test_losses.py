@@ -3,9 +3,8 @@
 import numpy as np
 import pytest
 
-from minigrad import Tensor, ops
-from minigrad.check import gradcheck, gradgradcheck
-from minigrad.engine import grad
+from minigrad import Tensor, gradcheck, gradgradcheck, ops
+from minigrad.core.tape import grad
 
 NAN, INFINITY = float("nan"), float("inf")
 POINTS = [-2.0, -1.0, -0.5, -0.0, 0.0, 0.5, 1.0, 2.0, 1e30, -1e30, INFINITY, -INFINITY, NAN]

@@ -7,8 +7,8 @@ import pytest
 
 import minigrad
 from minigrad import nn
-from minigrad.anomaly import anomaly
-from minigrad.modes import is_deterministic, is_grad_enabled
+from minigrad.anomaly import is_anomaly_enabled
+from minigrad.core.modes import is_deterministic, is_grad_enabled
 from minigrad.ops.autocast import autocast_dtype
 from minigrad_kernels.conv2d.winograd_mode import mode as winograd_mode
 from minigrad_kernels.toolchain.tf32_mode import mode as tf32_mode
@@ -19,7 +19,7 @@ MODES = {  # the block, what tells the mode, its value inside
     "tf32": (minigrad.tf32, tf32_mode, True),
     "winograd": (partial(minigrad.winograd, "always"), winograd_mode, "always"),
     "deterministic": (partial(minigrad.deterministic, False), is_deterministic, False),
-    "detect_anomaly": (minigrad.detect_anomaly, anomaly.get, True),
+    "detect_anomaly": (minigrad.detect_anomaly, is_anomaly_enabled, True),
 }
 
 
@@ -86,7 +86,7 @@ def test_generators_that_end_in_another_order_leave_the_mode_as_it_was():
 def test_a_parameter_is_rounded_once_until_the_outermost_block_ends():
     layer, x, block = nn.Linear(4, 4), minigrad.ones(2, 4), minigrad.autocast("bfloat16")
     with block:
-        region = minigrad.modes.autocasting.get()
+        region = minigrad.core.modes.autocasting.get()
         layer(x)
         with block:
             layer(x)

@@ -11,7 +11,7 @@ import pytest
 
 import minigrad
 from minigrad import Tensor, autocast, detect_anomaly, deterministic, nn, no_grad, optim, recompute, tf32, winograd
-from minigrad.anomaly import anomaly
+from minigrad.anomaly import is_anomaly_enabled
 from minigrad.device.random import Generator, drawing_from
 from minigrad.graph import capture
 from minigrad.nn import functional as F
@@ -27,7 +27,7 @@ STEPS = 2
 
 def modes_of_now():
     grads = minigrad.is_grad_enabled(), minigrad.is_deterministic(), autocast_dtype()
-    return *grads, tf32_mode(), winograd_mode(), anomaly.get(), capturing.get()
+    return *grads, tf32_mode(), winograd_mode(), is_anomaly_enabled(), capturing.get()
 
 
 def network():

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from minigrad import Tensor, nn
-from minigrad.engine import write
+from minigrad.core.tape import write
 from minigrad_kernels.layout import FILTER, is_dense
 
 

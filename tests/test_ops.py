@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 
 import minigrad
-from minigrad import Tensor, device, ops
-from minigrad.check import gradcheck, gradgradcheck
-from minigrad.engine import grad, no_grad
-from minigrad.errors import MinigradError
+from minigrad import Tensor, device, gradcheck, gradgradcheck, ops
+from minigrad.core.errors import MinigradError
+from minigrad.core.modes import no_grad
+from minigrad.core.tape import grad
 from tests.op_cases import Draw, all_ops
 
 OPS = all_ops()

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from minigrad import Tensor
-from minigrad.engine import grad
+from minigrad.core.tape import grad
 
 from .kernel_runs import DEVICE
 from .stand_in_gpus import gpus

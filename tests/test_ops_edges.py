@@ -7,10 +7,9 @@ import numpy as np
 import pytest
 
 import minigrad
-from minigrad import Tensor, device, ops
-from minigrad.check import gradcheck, gradgradcheck
-from minigrad.engine import grad, write
-from minigrad.errors import KindError, MinigradError, ShapeError
+from minigrad import Tensor, device, gradcheck, gradgradcheck, ops
+from minigrad.core.errors import KindError, MinigradError, ShapeError
+from minigrad.core.tape import grad, write
 from tests.op_cases import all_ops
 from tests.test_ops import results, tensors, wrap
 

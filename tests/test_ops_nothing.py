@@ -4,7 +4,7 @@ import dataclasses
 
 import pytest
 
-from minigrad.errors import MinigradError
+from minigrad.core.errors import MinigradError
 from tests.op_cases import Draw, all_ops
 from tests.test_ops import results, wrap
 

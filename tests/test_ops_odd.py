@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from minigrad import Tensor
-from minigrad.errors import MinigradError
+from minigrad.core.errors import MinigradError
 from tests.op_cases import all_ops
 from tests.test_ops import results, wrap
 

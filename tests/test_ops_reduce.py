@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from minigrad import Tensor, ops
-from minigrad.engine import grad
+from minigrad.core.tape import grad
 
 INF, NAN = math.inf, math.nan
 

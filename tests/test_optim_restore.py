@@ -7,7 +7,7 @@ import pytest
 
 import minigrad
 from minigrad import MinigradError, Tensor, nn, optim
-from minigrad.engine import write
+from minigrad.core.tape import write
 from minigrad.optim.lr_scheduler import CosineAnnealingLR, RestoreBest
 from tests.optim_parts import arrays, every_rule, parameters, same, train
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from minigrad import Tensor
-from minigrad.engine import grad
+from minigrad.core.tape import grad
 
 TYPES = "float16 bfloat16 float32 float64 int8 uint8 int32 int64 uint64 bool".split()
 SPECIAL = [0.0, -0.0, 1.0, -1.0, 3.0, np.inf, -np.inf, np.nan, 1e-7]

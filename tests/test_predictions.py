@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from minigrad import Tensor, data, nn, optim, tensor
-from minigrad.errors import KindError, ShapeError, StateError
+from minigrad.core.errors import KindError, ShapeError, StateError
 from minigrad.train import Histograms, History, TensorBoard, confusion_matrix, evaluate, fit, predict
 from tests.small_training import images, network
 

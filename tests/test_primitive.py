@@ -5,9 +5,9 @@ import pytest
 
 from minigrad import Tensor, detect_anomaly, grad, ops
 from minigrad.anomaly import AnomalyError
-from minigrad.engine import write
-from minigrad.fusion import fusing
-from minigrad.primitive import primitive
+from minigrad.core.primitive import primitive
+from minigrad.core.tape import write
+from minigrad.fusion import Fusion, extends, waits
 from tests.stand_in_gpus import gpus
 
 
@@ -68,9 +68,9 @@ def test_results_that_wait_are_as_many():
     def more(x):
         return x, 2 * x, x.sum()
 
-    both.waits(lambda x: x.shape)
-    more.extends(both)(lambda values: (more, values))
-    with fusing():
+    waits(both, lambda x: x.shape)
+    extends(more, both)(lambda values: (more, values))
+    with Fusion():
         first, *rest = both(Tensor([1.0, 2.0]))
         assert rest == [None]
         second, *rest = more(first)

@@ -10,7 +10,7 @@ import pytest
 
 import minigrad
 from minigrad import Tensor, models, nn, no_grad, optim, parallel
-from minigrad.errors import KindError, ShapeError, StateError
+from minigrad.core.errors import KindError, ShapeError, StateError
 from minigrad.nn import functional as F
 from minigrad.profile import Profile, measure_step, record_function
 from minigrad.profile.current import profiles

@@ -62,8 +62,7 @@ def test_code_of_the_page_about_kernels_runs(code, tmp_path):
 def test_the_new_op_of_the_readme_is_right():
     import numpy as np
 
-    from minigrad import Tensor
-    from minigrad.check import gradcheck, gradgradcheck
+    from minigrad import Tensor, gradcheck, gradgradcheck
 
     (code,) = (code for code in blocks("python") if "def atan" in code)
     names = {}

@@ -7,8 +7,8 @@ import pytest
 
 import minigrad
 from minigrad import Tensor, device, graph, nn, ops, recompute
-from minigrad.engine import write
-from minigrad.errors import MinigradError
+from minigrad.core.errors import MinigradError
+from minigrad.core.tape import write
 
 from .stand_in_gpus import gpus
 

@@ -9,7 +9,8 @@ from functools import partial
 import pytest
 
 import minigrad
-from minigrad import create, draw, nn, ops
+from minigrad import draw, nn, ops
+from minigrad.core import create
 from tests.refusals import check, families, setting
 
 ROWS = [

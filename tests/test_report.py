@@ -206,7 +206,7 @@ def test_a_damaged_result_costs_its_figures_alone(run, damage):
 
 def test_what_cannot_be_measured_costs_its_section_alone(run, monkeypatch):
     from minigrad.cli import report
-    from minigrad.errors import OutOfMemory
+    from minigrad.core.errors import OutOfMemory
 
     def full(*arguments):
         raise OutOfMemory("conv2d: no memory")

@@ -3,8 +3,7 @@
 import numpy as np
 import pytest
 
-from minigrad import Tensor, nn
-from minigrad.check import gradcheck, gradgradcheck
+from minigrad import Tensor, gradcheck, gradgradcheck, nn
 from minigrad.nn import functional as F
 from minigrad_kernels.layout import CHANNELS_LAST, is_dense
 

@@ -3,9 +3,8 @@
 import numpy as np
 import pytest
 
-from minigrad import Tensor, nn, ops
-from minigrad.check import gradcheck, gradgradcheck
-from minigrad.engine import grad, write
+from minigrad import Tensor, gradcheck, gradgradcheck, nn, ops
+from minigrad.core.tape import grad, write
 
 
 def leaf(*shape):

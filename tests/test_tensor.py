@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from minigrad import Tensor
-from minigrad.engine import write
+from minigrad.core.tape import write
 
 
 def leaf(values, dtype="float64"):

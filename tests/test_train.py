@@ -8,7 +8,7 @@ import pytest
 
 import minigrad
 from minigrad import data, nn, ops, optim
-from minigrad.errors import KindError, ShapeError, StateError
+from minigrad.core.errors import KindError, ShapeError, StateError
 from minigrad.optim import lr_scheduler
 from minigrad.train import Callback, History, evaluate, fit
 from tests.small_training import images, network

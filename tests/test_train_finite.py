@@ -7,7 +7,7 @@ import pytest
 
 import minigrad
 from minigrad import data, nn, optim
-from minigrad.errors import ShapeError, StateError
+from minigrad.core.errors import ShapeError, StateError
 from minigrad.optim import lr_scheduler
 from minigrad.parallel import DataParallel
 from minigrad.train import Callback, evaluate, fit, predict

@@ -8,8 +8,8 @@ import pytest
 import minigrad
 from minigrad import nn, optim
 from minigrad.amp import GradScaler
+from minigrad.core.errors import MinigradError
 from minigrad.data import Compose, Dataset, Loader, Normalize, PadCrop
-from minigrad.errors import MinigradError
 from minigrad.nn import functional as F
 from minigrad.train import Callback, fit
 from minigrad.train.history import History

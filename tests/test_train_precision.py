@@ -10,7 +10,7 @@ import minigrad
 from minigrad import checkpoint, data, nn, ops, optim
 from minigrad.amp import GradScaler, autocast_dtype
 from minigrad.cli import main
-from minigrad.errors import KindError, ShapeError, StateError
+from minigrad.core.errors import KindError, ShapeError, StateError
 from minigrad.optim.lr_scheduler import StepLR
 from minigrad.parallel import DataParallel, ShardedOptimizer
 from minigrad.train import Callback, History, evaluate, fit, predict

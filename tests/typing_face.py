@@ -1,4 +1,4 @@
-"""minigrad/methods.pyi, what type checkers see of the methods of Tensor, written from the table that binds them.
+"""minigrad/core/methods.pyi, what type checkers see of the methods of Tensor, written from the table that binds them.
 
 python -m tests.typing_face     writes it anew; a test compares
 """
@@ -6,10 +6,10 @@ python -m tests.typing_face     writes it anew; a test compares
 import inspect
 from pathlib import Path
 
-from minigrad import operators
+from minigrad.ops import methods
 
-FILE = Path(__file__).resolve().parents[1] / "minigrad" / "methods.pyi"
-HEAD = '''"""What type checkers see of the operators and methods that operators.py binds to Tensor.
+FILE = Path(__file__).resolve().parents[1] / "minigrad" / "core" / "methods.pyi"
+HEAD = '''"""What type checkers see of the operators and methods that ops/methods.py binds to Tensor.
 
 Written by tests/typing_face.py. Nothing imports this file when the program runs.
 """
@@ -48,7 +48,7 @@ def _signature(name, op):
         keyword_only = parameter.kind is inspect.Parameter.KEYWORD_ONLY
         if keyword_only and not any(text.startswith("*") for text in texts):
             texts.append("*")
-        listed = name in operators.LISTED.split() and len(texts) == 1
+        listed = name in methods.LISTED.split() and len(texts) == 1
         default, kind = parameter.default, TYPES.get(parameter.name, "Any")
         kind += " | None" if default is None and kind == "Operand" else ""
         stars = {parameter.VAR_POSITIONAL: "*", parameter.VAR_KEYWORD: "**"}.get(parameter.kind, "*" if listed else "")
@@ -61,12 +61,12 @@ def face():
     """The text of the file."""
     compared = {"__eq__": "object", "__ne__": "object"}
     lines = []
-    for name in (*operators.BINARY, *operators.REFLECTED):
+    for name in (*methods.BINARY, *methods.REFLECTED):
         other, result = compared.get(name, "Operand"), "Any" if name in compared else "Tensor"
         lines.append(f"    def {name}(self, other: {other}) -> {result}: ...")
-    for name, op in operators.METHODS.items():
+    for name, op in methods.METHODS.items():
         lines.append(f"    def {name}({_signature(name, op)}) -> {'Any' if name in SEVERAL else 'Tensor'}: ...")
-    lines += [f"    def {name}(self) -> Tensor: ..." for name in operators.CONVERSIONS]
+    lines += [f"    def {name}(self) -> Tensor: ..." for name in methods.CONVERSIONS]
     return HEAD + "\n".join(lines) + "\n"
 
 

@@ -5,7 +5,7 @@ import inspect
 from pathlib import Path
 
 import minigrad
-from minigrad import check, checkpoint, cuda, data, draw, models, nn, optim, parallel, profile, report, sheet, train
+from minigrad import checkpoint, cuda, data, draw, models, nn, optim, parallel, profile, report, sheet, train
 from minigrad.optim import lr_scheduler
 
 MODULES = {  # title: (module, what it is for)
@@ -17,7 +17,6 @@ MODULES = {  # title: (module, what it is for)
     "models": (models, "Networks by name."),
     "parallel": (parallel, "Training on many: communicators, data parallel, pipelines."),
     "checkpoint": (checkpoint, "Saving and going on."),
-    "check": (check, "Gradients compared with differences."),
     "draw": (draw, "Pictures."),
     "profile": (profile, "Where time and memory go."),
     "report": (report, "One page about a training."),

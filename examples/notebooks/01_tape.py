@@ -28,8 +28,7 @@ import numpy as np
 from checks import check
 
 import minigrad
-from minigrad import draw
-from minigrad.check import GradcheckError, gradcheck
+from minigrad import GradcheckError, draw, gradcheck
 
 BLUE, RED, GREEN, ORANGE = "#0072B2", "#D55E00", "#009E73", "#E69F00"  # told apart with any colour vision
 minigrad.manual_seed(0)
@@ -531,14 +530,14 @@ assert lengths.min() < 0.3 * lengths.max()
 #
 # | here | there |
 # |---|---|
-# | `Value` | [`minigrad/tensor.py`](../../minigrad/tensor.py) |
-# | a step with its rules | [`minigrad/primitive.py`](../../minigrad/primitive.py) |
+# | `Value` | [`minigrad/core/tensor.py`](../../minigrad/core/tensor.py) |
+# | a step with its rules | [`minigrad/core/primitive.py`](../../minigrad/core/primitive.py) |
 # | `add`, `mul`, ... | the families of [`minigrad/ops/`](../../minigrad/ops) |
-# | a line of the tape | [`minigrad/node.py`](../../minigrad/node.py) |
-# | `below`, `gradients` | `_reachable`, `_walk` and `_visit` in [`minigrad/engine.py`](../../minigrad/engine.py) |
-# | difference quotients | [`minigrad/check.py`](../../minigrad/check.py) |
+# | a line of the tape | [`minigrad/core/tape.py`](../../minigrad/core/tape.py) |
+# | `below`, `gradients` | `_reachable`, `_walk` and `_visit` in [`core/tape.py`](../../minigrad/core/tape.py) |
+# | difference quotients | [`minigrad/core/gradcheck.py`](../../minigrad/core/gradcheck.py) |
 #
-# Read `engine.py` next. It is this notebook, and what is new in it has a reason that you can now guess: it walks
+# Read `tape.py` next. It is this notebook, and what is new in it has a reason that you can now guess: it walks
 # without recursion, frees nodes as it goes, and knows the moment at which the gradient of a leaf is final.
 
 # %% [markdown]
@@ -692,7 +691,7 @@ def linear_rules(g, X, W):
 check(linear_rules, linear_cases())
 
 # %% [markdown]
-# **Exercise 3.** Axes are aligned from the right. The engine does it in `_fit` of `minigrad/node.py`.
+# **Exercise 3.** Axes are aligned from the right. The engine does it in `_fit` of `minigrad/core/tape.py`.
 
 
 # %%

@@ -27,8 +27,7 @@ import numpy as np
 from checks import check
 
 import minigrad
-from minigrad import data
-from minigrad.check import gradcheck, gradgradcheck
+from minigrad import data, gradcheck, gradgradcheck
 from minigrad.nn.functional import conv2d, conv2d_input_grad, conv2d_weight_grad
 
 BLUE, RED, GREEN, ORANGE = "#0072B2", "#D55E00", "#009E73", "#E69F00"  # told apart with any colour vision

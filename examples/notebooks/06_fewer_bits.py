@@ -460,7 +460,7 @@ plt.show()
 #
 # - [`minigrad/ops/elementwise/conversions.py`](../../minigrad/ops/elementwise/conversions.py): `x.to("float16")`; which
 #   ops take float16 says [the page of differences](../docs/differences.md)
-# - [`minigrad/node.py`](../../minigrad/node.py): what the tape keeps, and when it lets go
+# - [`minigrad/core/tape.py`](../../minigrad/core/tape.py): what the tape keeps, and when it lets go
 # - [`minigrad/profile/memory.py`](../../minigrad/profile/memory.py): memory by category;
 #   [`minigrad/device/memory.py`](../../minigrad/device/memory.py): the pool
 

@@ -18,8 +18,7 @@ import numpy as np
 from checks import check
 
 import minigrad
-from minigrad import Tensor, data, device, nn, optim, primitive, profile
-from minigrad.check import GradcheckError, gradcheck, gradgradcheck
+from minigrad import GradcheckError, Tensor, data, device, gradcheck, gradgradcheck, nn, optim, primitive, profile
 from minigrad_kernels import interpreter
 from minigrad_kernels.interpreter import interpret
 from minigrad_kernels.toolchain.cuda import cuda, f32, kernel
@@ -328,9 +327,9 @@ plt.show()
 # %% [markdown]
 # ## In the library
 #
-# - [`minigrad/primitive.py`](../../minigrad/primitive.py): what `primitive`, `grads` and `fast_grads` do
+# - [`minigrad/core/primitive.py`](../../minigrad/core/primitive.py): what `primitive`, `grads` and `fast_grads` do
 # - [`minigrad/ops/elementwise/activations.py`](../../minigrad/ops/elementwise/activations.py): ops like ours
-# - [`minigrad/check.py`](../../minigrad/check.py): `gradcheck`
+# - [`minigrad/core/gradcheck.py`](../../minigrad/core/gradcheck.py): `gradcheck`
 # - [`kernels/minigrad_kernels/bias/`](../../kernels/minigrad_kernels/bias): a small family of kernels: the launcher,
 #   `reference.py`, `cpu.py`, `cuda.py`
 # - [`tests/op_cases/`](../../tests/op_cases) and [`tests/cases/`](../../tests/cases): the tables;

@@ -10,8 +10,8 @@ import numpy as np
 from minigrad_kernels.errors import KindError
 
 from .. import device
+from ..core.tensor import Tensor
 from ..device.random import Generator
-from ..tensor import Tensor
 
 __all__ = [
     "array_of",

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import numpy as np
 
-from ..errors import MinigradError
-from ..tensor import Tensor
+from ..core.errors import MinigradError
+from ..core.tensor import Tensor
 
 __all__ = ["WeightsError", "load_weights"]
 

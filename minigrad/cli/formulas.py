@@ -1,7 +1,7 @@
 """minigrad math: the formula, gradients, shapes, types, errors and source of an op, from its docstring."""
 
 from .. import sheet
-from ..errors import MinigradError
+from ..core.errors import MinigradError
 from .settings import UsageError
 
 __all__ = ["run_math"]

@@ -8,9 +8,9 @@ from minigrad_kernels.toolchain.cache import cache_folder
 
 from .. import Tensor, checkpoint, cuda, ops
 from ..checkpoint.versions import versions
+from ..core.errors import StateError
+from ..core.modes import no_grad
 from ..device import memory_statistics, place
-from ..errors import StateError
-from ..modes import no_grad
 from ..train import evaluate
 from ..train.precision import computing
 from .picture import prepared, read_picture

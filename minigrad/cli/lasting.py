@@ -7,7 +7,7 @@ import numpy as np
 from tqdm import tqdm
 
 from .. import checkpoint, device
-from ..errors import MinigradError
+from ..core.errors import MinigradError
 from ..train.finite import NotFinite
 from ..train.team import module_of
 

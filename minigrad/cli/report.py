@@ -9,8 +9,8 @@ from tqdm import tqdm
 from minigrad_kernels.toolchain import threads
 
 from .. import checkpoint, ops
+from ..core.errors import MinigradError
 from ..data import DataError, Loader
-from ..errors import MinigradError
 from ..profile import measure_step
 from ..report import Report
 from ..report.page import Html, escaped

@@ -10,7 +10,8 @@ from pathlib import Path
 from minigrad_kernels import toolchain
 from minigrad_kernels.errors import MinigradError
 
-from .. import create, data, models, optim
+from .. import data, models, optim
+from ..core import create
 from ..parallel.errors import CommunicationError
 from ..train import PRECISIONS
 

@@ -6,7 +6,7 @@ import sys
 from dataclasses import asdict, fields, replace
 
 from .. import checkpoint
-from ..errors import MinigradError
+from ..core.errors import MinigradError
 from ..parallel import ShardSampler
 from ..train import Histograms, History, Interruption, Progress, TensorBoard, evaluate, fit
 from ..train.team import module_of

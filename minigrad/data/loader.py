@@ -91,7 +91,7 @@ class Loader:
 
     def __iter__(self):
         """The batches as pairs of Tensors."""
-        from minigrad.engine import Tensor  # the engine is not needed to load arrays
+        from minigrad.core.tensor import Tensor  # the engine is not needed to load arrays
 
         there = self._on_device()
         upload = (lambda array: array) if there else self.place.upload

@@ -8,10 +8,10 @@ import numpy as np
 
 from minigrad_kernels.errors import KindError, ShapeError
 
+from ..core.tape import Output, target_of
+from ..core.tensor import Tensor
 from ..nn.module import Module
 from ..nn.parameter import Parameter
-from ..node import target_of
-from ..tensor import Tensor
 from ..units import in_bytes
 from .layout import arrange
 from .svg import size_of, written
@@ -101,7 +101,7 @@ class _Walk:
             if isinstance(target, Tensor):
                 self._tensor(target)
         for node in _nodes_below([target[0] for target in targets if not isinstance(target, Tensor)]):
-            sources = [(name, self._source(target)) for name, _, _, _, target in node.edges]
+            sources = [(edge.name, self._source(edge.target)) for edge in node.edges]
             taken = {name for name, _ in sources}
             for name, value in node.kept.items():
                 if name not in taken and isinstance(value, Tensor):
@@ -144,13 +144,14 @@ def _nodes_below(nodes):
     while stack:
         if (node := stack.pop()) not in found:
             found.add(node)
-            stack += [edge[4][0] for edge in node.edges if edge[4].__class__ is tuple]
+            stack += [edge.target.node for edge in node.edges if isinstance(edge.target, Output)]
     return sorted(found, key=lambda node: node.order)
 
 
 def _made(node, names):
     """The lines below the name of an operation: what it made."""
-    versions = [t.version if isinstance(t, Tensor) else t[0].outputs[t[1]][2] for *_, t in node.edges]
+    targets = [edge.target for edge in node.edges]
+    versions = [t.version if isinstance(t, Tensor) else t.node.outputs[t.output][2] for t in targets]
     lines = []
     for i, (shape, dtype, version) in enumerate(node.outputs):
         seen = any(version is other for other in versions)

@@ -11,7 +11,7 @@ import numpy as np
 from minigrad_kernels.errors import KindError, ShapeError
 
 from .. import device
-from ..tensor import Tensor
+from ..core.tensor import Tensor
 
 __all__ = [
     "COLORS", "HATCH", "HATCHES", "MARKERS", "array_of", "axes_of", "color_bar", "figure_of",

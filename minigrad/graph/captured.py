@@ -9,8 +9,8 @@ from minigrad_kernels.toolchain.capture import capturing
 from minigrad_kernels.toolchain.tf32_mode import mode as tf32_mode
 
 from .. import device as devices
-from ..anomaly import anomaly
-from ..modes import autocasting, determinism, recording
+from ..anomaly import is_anomaly_enabled
+from ..core.modes import autocasting, determinism, recording
 from ..ops.autocast import autocast, autocast_dtype
 from ..profile.current import active as profiled
 from .recorder import Replay, recorded
@@ -21,7 +21,7 @@ __all__ = ["KEPT", "WARM", "Captured", "capture"]
 WARM = 2  # calls that run before one is captured: they compile kernels and make what stays, such as state
 KEPT = 8  # graphs of a function; the one used longest ago is dropped first
 # What each combination of has graphs of its own.
-MODES = recording.get, determinism.get, anomaly.get, autocast_dtype, tf32_mode
+MODES = recording.get, determinism.get, is_anomaly_enabled, autocast_dtype, tf32_mode
 
 
 def capture(function=None, *, device=None):

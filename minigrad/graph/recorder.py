@@ -8,7 +8,7 @@ from minigrad_kernels.errors import MinigradError, StateError
 from minigrad_kernels.toolchain.capture import capturing
 
 from .. import device
-from ..tensor import Tensor
+from ..core.tensor import Tensor
 from .values import mapped
 
 PLUMBING = {"__call__", "method", "now", "run"}  # functions through which ops are called

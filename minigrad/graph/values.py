@@ -3,7 +3,7 @@
 from minigrad_kernels.errors import KindError
 
 from .. import device
-from ..tensor import Tensor
+from ..core.tensor import Tensor
 
 __all__ = ["flattened", "mapped"]
 

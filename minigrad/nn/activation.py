@@ -6,8 +6,8 @@
 from minigrad_kernels.errors import ShapeError
 
 from .. import ops
+from ..core.check import integer_of, number_of, one_of
 from .module import Module
-from .options import integer_of, number_of, one_of
 
 __all__ = [
     "ELU",

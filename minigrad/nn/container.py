@@ -4,9 +4,9 @@ from collections.abc import Mapping
 
 from minigrad_kernels.errors import KindError, MissingError, ShapeError, SubscriptError
 
-from ..tensor import Tensor
+from ..core.check import integer_of
+from ..core.tensor import Tensor
 from .module import Module
-from .options import integer_of
 from .parameter import Parameter
 
 __all__ = ["ModuleDict", "ModuleList", "ParameterList", "Sequential"]

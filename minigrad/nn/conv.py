@@ -12,9 +12,10 @@ from minigrad_kernels.errors import ShapeError
 from minigrad_kernels.layout import FILTER
 
 from .. import ops
+from ..core.check import at_least, each, flag_of, one_of
 from .linear import init_affine
 from .module import Module
-from .options import at_least, each, flag_of, one_of, parameter
+from .parameter import parameter
 
 __all__ = ["Conv1d", "Conv2d", "ConvTranspose1d", "ConvTranspose2d"]
 

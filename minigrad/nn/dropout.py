@@ -4,8 +4,8 @@
 """
 
 from .. import ops
+from ..core.check import fraction
 from .module import Module
-from .options import fraction
 
 __all__ = ["Dropout", "Dropout1d", "Dropout2d"]
 

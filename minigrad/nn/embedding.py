@@ -3,12 +3,12 @@
 from minigrad_kernels.errors import ShapeError
 
 from .. import ops
-from ..engine import write
-from ..ops.arguments import tensor_of
+from ..core.check import at_least, integer_of
+from ..core.tape import write
+from ..core.tensor import tensor_of
 from . import init
 from .module import Module
-from .options import at_least, integer_of, parameter
-from .parameter import Parameter
+from .parameter import Parameter, parameter
 
 __all__ = ["Embedding"]
 

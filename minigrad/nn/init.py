@@ -19,8 +19,9 @@ import numpy as np
 from minigrad_kernels.errors import ShapeError
 
 from .. import device
-from ..engine import write
-from ..ops.arguments import float_of, tensor_of
+from ..core.check import float_of
+from ..core.tape import write
+from ..core.tensor import tensor_of
 from ..ops.in_place import constant, fill, normal, uniform
 
 __all__ = [

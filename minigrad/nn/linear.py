@@ -3,9 +3,10 @@
 import math
 
 from .. import ops
+from ..core.check import at_least, flag_of
 from . import init
 from .module import Module
-from .options import at_least, flag_of, parameter
+from .parameter import parameter
 
 __all__ = ["Linear"]
 

@@ -6,8 +6,8 @@ The functions refuse options that are out of range, when they are called.
 """
 
 from .. import ops
+from ..core.check import one_of
 from .module import Module
-from .options import one_of
 
 __all__ = [
     "BCELoss",

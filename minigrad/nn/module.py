@@ -11,10 +11,9 @@ from minigrad_kernels.errors import KindError, ShapeError
 from minigrad_kernels.toolchain.capture import capturing
 
 from .. import device, fusion
-from ..engine import write
-from ..flags import function_of
-from ..hooks import register
-from ..tensor import Tensor
+from ..core.check import function_of
+from ..core.tape import write
+from ..core.tensor import Tensor, register
 from .moves import bfloat16, cpu, cuda, double, float, half, to
 from .parameter import Parameter
 from .state import load_state_dict, state_dict
@@ -49,8 +48,8 @@ class Module:
         raise NotImplementedError(f"{type(self).__name__}: forward is not defined")
 
     def __call__(self, *args, **kwargs):
-        if fusion.waiting() is None and fusion.wanted():
-            with fusion.fusing():
+        if fusion.wanted():
+            with fusion.Fusion():
                 return self(*args, **kwargs)
         if device.marking.get():
             with device.marked(type(self).__name__):

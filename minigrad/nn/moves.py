@@ -3,7 +3,7 @@
 from minigrad_kernels.errors import KindError
 
 from .. import device as devices
-from ..tensor import Tensor
+from ..core.tensor import Tensor
 
 __all__ = ["bfloat16", "cpu", "cuda", "double", "float", "half", "to"]
 

@@ -13,13 +13,13 @@ from minigrad_kernels.errors import ShapeError
 
 from .. import device as devices
 from .. import ops
-from ..engine import write
-from ..modes import repeating
-from ..ops.arguments import tensor_of
-from ..tensor import Tensor
+from ..core.check import at_least, flag_of, fraction, number
+from ..core.modes import repeating
+from ..core.tape import write
+from ..core.tensor import Tensor, tensor_of
 from . import init
 from .module import Module
-from .options import at_least, flag_of, fraction, number, parameter
+from .parameter import parameter
 
 __all__ = ["BatchNorm1d", "BatchNorm2d", "GroupNorm", "InstanceNorm1d", "InstanceNorm2d", "LayerNorm"]
 

@@ -4,8 +4,8 @@ Negative widths cut off.
 """
 
 from .. import ops
+from ..core.check import each, number_of
 from .module import Module
-from .options import each, number_of
 
 __all__ = [
     "CircularPad1d",

@@ -1,8 +1,11 @@
 """Parameter: a leaf Tensor that a Module finds and an optimiser changes."""
 
-from ..tensor import Tensor
+from minigrad_kernels.errors import KindError
 
-__all__ = ["Parameter"]
+from .. import device as devices
+from ..core.tensor import Tensor
+
+__all__ = ["Parameter", "parameter"]
 
 
 class Parameter(Tensor):
@@ -23,3 +26,12 @@ class Parameter(Tensor):
 
     def __repr__(self):
         return f"Parameter containing:\n{super().__repr__()}"
+
+
+def parameter(layer, shape, device=None, dtype=None, order=None):
+    """A Parameter whose elements are still undefined and whose axes lie in memory in this order."""
+    dtype = devices.default_dtype if dtype is None else devices.element_type(dtype)
+    if not devices.is_floating(dtype):
+        raise KindError(f"{layer}: dtype is {dtype}, wanted a floating one")
+    with devices.naming(layer):
+        return Parameter(devices.empty(shape, dtype, order, devices.place("cpu" if device is None else device)))

@@ -7,8 +7,8 @@ ceil_mode   whether a window that begins inside the input and ends outside it co
 from minigrad_kernels.errors import KindError, ShapeError
 
 from .. import ops
+from ..core.check import at_least, each, flag_of
 from .module import Module
-from .options import at_least, each, flag_of
 
 __all__ = ["AdaptiveAvgPool2d", "AvgPool1d", "AvgPool2d", "MaxPool1d", "MaxPool2d"]
 

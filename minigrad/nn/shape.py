@@ -3,8 +3,8 @@
 from minigrad_kernels.errors import KindError, ShapeError
 
 from .. import ops
+from ..core.check import integer_of, one_of
 from .module import Module
-from .options import integer_of, one_of
 
 __all__ = [
     "Flatten",

@@ -8,8 +8,8 @@ import numpy as np
 from minigrad_kernels.errors import KindError, MinigradError, ShapeError
 
 from .. import device
-from ..engine import write
-from ..tensor import Tensor
+from ..core.tape import write
+from ..core.tensor import Tensor
 
 __all__ = ["load_state_dict", "state_dict"]
 

@@ -6,10 +6,10 @@ from dataclasses import dataclass
 
 from minigrad_kernels.errors import KindError, ShapeError
 
-from .. import create
-from ..modes import no_grad
-from ..ops.arguments import shape_of
-from ..tensor import Tensor
+from ..core import create
+from ..core.check import shape_of
+from ..core.modes import no_grad
+from ..core.tensor import Tensor
 from .conv import Conv1d, Conv2d, ConvTranspose1d, ConvTranspose2d
 from .linear import Linear
 from .module import Module

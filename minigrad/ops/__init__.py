@@ -92,3 +92,5 @@ __all__ += _select.__all__
 __all__ += _views.__all__
 
 globals().update(_by_table({name: globals()[name] for name in __all__}))
+
+from . import methods as _methods  # noqa: E402, F401  (binds + - * / @ [] and the methods of Tensor to the ops above)

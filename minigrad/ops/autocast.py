@@ -24,9 +24,9 @@ import numpy as np
 from minigrad_kernels.errors import KindError
 
 from .. import device
-from ..modes import autocasting, recording
-from ..tensor import Tensor
-from .arguments import flag_of
+from ..core.check import flag_of
+from ..core.modes import autocasting, recording
+from ..core.tensor import Tensor
 from .elementwise.conversions import cast, typed
 
 __all__ = ["TABLE", "autocast", "autocast_dtype", "by_table"]

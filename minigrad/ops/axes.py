@@ -2,7 +2,8 @@
 
 from minigrad_kernels.errors import ShapeError, SubscriptError
 
-from .arguments import integer_of, tensor_of
+from ..core.check import integer_of
+from ..core.tensor import tensor_of
 
 __all__ = ["axes_of", "axis_of", "kept_shape", "reduced_axes"]
 

@@ -10,7 +10,7 @@ import math
 
 from minigrad_kernels.errors import KindError, ShapeError
 
-from .arguments import tensor_of
+from ..core.tensor import tensor_of
 from .matmul import alike, product
 from .reduce import sum
 from .shape import permute, reshape

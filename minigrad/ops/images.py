@@ -8,8 +8,7 @@ from minigrad_kernels.errors import KindError, ShapeError
 from minigrad_kernels.toolchain.arguments import pair
 
 from .. import device
-from ..tensor import Tensor
-from .arguments import tensor_of
+from ..core.tensor import Tensor, tensor_of
 from .shape import squeeze, unsqueeze
 
 __all__ = ["as_given", "floating_of", "images_of", "pair_of"]

@@ -5,7 +5,7 @@
                                         recorded operation, or with such a y, it makes a new Tensor, x + y
 
 A leaf that requires a gradient is updated inside `with no_grad():`, or by way of x.data. An update raises the version
-of its memory (engine.write), so a backward pass which still needs the old values is refused. All Tensors on the same
+of its memory (tape.write), so a backward pass which still needs the old values is refused. All Tensors on the same
 memory see the update: x.detach(), x.data, a view, an array that was given to Tensor.
 
 Shapes  what is written broadcasts to the shape of input, which stays as it is
@@ -24,11 +24,12 @@ import numpy as np
 from minigrad_kernels.errors import KindError, ShapeError, StateError
 
 from .. import device
-from ..engine import write
+from ..core.check import float_of, number_of, source_of
+from ..core.interceptors import interceptors
+from ..core.modes import recording
+from ..core.tape import write
+from ..core.tensor import Tensor, bare, tensor_of
 from ..fusion import Waiting
-from ..modes import recording, watching
-from ..tensor import Tensor
-from .arguments import bare, float_of, number_of, source_of, tensor_of
 from .elementwise.arithmetic import add, div, mul, sub
 from .elementwise.choices import clamp
 from .shape.select import _getitem, _parsed, within
@@ -40,10 +41,15 @@ RUN = 1 << 17  # numbers that are drawn at once
 
 def rebinds(input, other):
     """Whether `input += other` makes a new Tensor: where it is recorded, by the tape or by an export, or waits."""
-    if input.__class__ is Waiting or input.node is not None or watching.get() is not None:
+    if input.__class__ is Waiting or input.node is not None or not _allowed():
         return True
     recorded = isinstance(other, Tensor) and other._requires_grad and recording.get()
     return recorded and not input._requires_grad
+
+
+def _allowed():
+    """Whether nobody who sees the ops wants results only."""
+    return all(one.in_place for one in interceptors())
 
 
 def open_to(op, input, *others):
@@ -52,7 +58,7 @@ def open_to(op, input, *others):
     if tensor_of(op, "input", input).node is not None:
         made = input.node.primitive.name
         raise StateError(f"{op}: input was made by {made}, whose backward may need it; {instead}")
-    if watching.get() is not None:
+    if not _allowed():
         raise StateError(f"{op}: an update in place cannot be exported; {instead}")
     if recording.get():
         if input._requires_grad:

@@ -10,11 +10,10 @@ import math
 from minigrad_kernels import matmul as kernels
 from minigrad_kernels.errors import KindError, ShapeError
 
-from .. import device
+from .. import device, fusion
+from ..core.primitive import primitive
+from ..core.tensor import Tensor, tensor_of
 from ..device import array_module
-from ..primitive import primitive
-from ..tensor import Tensor
-from .arguments import tensor_of
 from .elementwise.rectifiers import relu, relu_grad
 from .reduce import sum
 from .reduce.sums import column_sums, rectified_columns, total
@@ -100,7 +99,7 @@ def _linear(input, weight, bias):
 _linear.grads(input=lambda g, weight: product(g, weight),
               weight=lambda g, input: product(transpose(g, 0, 1), input),
               bias=lambda g: sum(g, 0))  # fmt: skip
-_linear.waits(lambda input, weight, bias: (input.shape[0], weight.shape[0]))
+fusion.waits(_linear, lambda input, weight, bias: (input.shape[0], weight.shape[0]))
 
 
 @_linear.fast_grads
@@ -132,7 +131,7 @@ def _linear_relu_grads(g, out, input, weight, needs):
     return {**_linear_grads(dz, input, weight, needs - {"bias"}), "bias": dbias}
 
 
-@relu.extends(_linear)
+@fusion.extends(relu, _linear)
 def _relu_of_linear(values, inplace):
     return (_linear_relu, values) if values[1].shape[0] else None  # no kernel for the gradient without columns
 

@@ -15,8 +15,8 @@ from minigrad_kernels.layout import CHANNELS_LAST
 from minigrad_kernels.toolchain.arguments import pair
 
 from .. import device
-from ..primitive import primitive
-from .arguments import flag_of
+from ..core.check import flag_of
+from ..core.primitive import primitive
 from .images import as_given, images_of, pair_of
 
 __all__ = ["adaptive_avg_pool2d", "avg_pool1d", "avg_pool2d", "max_pool1d", "max_pool2d"]

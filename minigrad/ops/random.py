@@ -9,9 +9,9 @@ from minigrad_kernels import elementwise as kernels
 from minigrad_kernels.errors import KindError, ShapeError
 
 from .. import device
-from ..primitive import primitive
-from ..tensor import Tensor
-from .arguments import flag_of, number_of, tensor_of
+from ..core.check import flag_of, number_of
+from ..core.primitive import primitive
+from ..core.tensor import Tensor, tensor_of
 
 __all__ = ["dropout", "dropout1d", "dropout2d"]
 

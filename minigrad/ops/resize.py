@@ -11,8 +11,8 @@ import math
 from minigrad_kernels.errors import KindError, ShapeError
 
 from .. import device
-from ..tensor import Tensor
-from .arguments import integer_of, number_of
+from ..core.check import integer_of, number_of
+from ..core.tensor import Tensor
 from .elementwise.conversions import composed
 from .images import as_given, floating_of, images_of
 from .pool import average_over

@@ -10,8 +10,8 @@ from minigrad_kernels import softmax as kernels
 from minigrad_kernels.errors import KindError
 
 from .. import device
-from ..primitive import primitive
-from .arguments import tensor_of
+from ..core.primitive import primitive
+from ..core.tensor import tensor_of
 from .axes import axis_of
 from .elementwise import exp, to
 from .elementwise.conversions import precise

@@ -13,9 +13,9 @@ from minigrad_kernels import optimizer as kernels
 from minigrad_kernels.errors import KindError, ShapeError, StateError
 
 from .. import device, ops
-from ..engine import write
-from ..modes import no_grad
-from ..tensor import Tensor
+from ..core.modes import no_grad
+from ..core.tape import write
+from ..core.tensor import Tensor
 from .counts import number_there
 
 __all__ = ["batches_of", "clip_grad_norm_", "clip_grad_value_", "clip_scale"]

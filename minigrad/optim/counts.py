@@ -7,7 +7,7 @@ and asks only where it needs the number.
 from minigrad_kernels.errors import KindError, ShapeError
 
 from .. import device
-from ..tensor import Tensor
+from ..core.tensor import Tensor
 
 __all__ = ["Counts", "number_there"]
 

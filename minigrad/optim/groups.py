@@ -8,7 +8,7 @@ import numpy as np
 from minigrad_kernels.errors import KindError, ShapeError, StateError
 
 from .. import device
-from ..tensor import Tensor
+from ..core.tensor import Tensor
 from .values import plain
 
 __all__ = ["Groups"]

@@ -15,10 +15,10 @@ from minigrad_kernels.errors import KindError
 from minigrad_kernels.toolchain.capture import capturing
 
 from .. import device
-from ..engine import write
-from ..fusion import waiting
-from ..modes import enable_grad
-from ..tensor import Tensor
+from ..core.interceptors import interceptors
+from ..core.modes import enable_grad
+from ..core.tape import write
+from ..core.tensor import Tensor
 from .counts import Counts, number_there
 from .groups import Groups
 from .repeat import Repeat
@@ -212,7 +212,7 @@ class Optimizer(Groups, State):
         Gradients may lie in another layout than their parameters: the plan of an update gives them the same.
         """
         arrays, gradients = [], []
-        told = waiting() or capturing.get() is not None
+        told = interceptors() or capturing.get() is not None
         for parameter in parameters:
             if told or parameter.node is not None:
                 write(parameter)

@@ -8,7 +8,7 @@ import numpy as np
 from minigrad_kernels.errors import KindError, ShapeError
 
 from .. import device
-from ..tensor import Tensor
+from ..core.tensor import Tensor
 
 __all__ = ["array_of", "check_gradient", "laid_alike", "loaded", "loaded_own", "lower_names", "plain", "saved"]
 

@@ -4,8 +4,8 @@ from minigrad_kernels.errors import KindError, ShapeError
 from minigrad_kernels.layout import is_dense
 
 from .. import device
-from ..engine import write
-from ..tensor import Tensor
+from ..core.tape import write
+from ..core.tensor import Tensor
 
 __all__ = ["flat_of", "words"]
 

@@ -25,8 +25,8 @@ import numpy as np
 from minigrad_kernels.errors import KindError, ShapeError, StateError
 from minigrad_kernels.toolchain.capture import capturing
 
+from ..core.modes import is_deterministic
 from ..device import is_floating, place_of
-from ..modes import is_deterministic
 from .arrays import flat_of, words
 from .collectives import OPS, HostCollectives
 from .errors import DisagreementError

@@ -9,7 +9,7 @@ import itertools
 
 from minigrad_kernels.errors import KindError, ShapeError, StateError
 
-from ..nn.options import at_least
+from ..core.check import at_least
 
 __all__ = ["balanced", "costs_of", "lengths_of"]
 

@@ -10,11 +10,11 @@ import contextlib
 from minigrad_kernels.errors import KindError, ShapeError, StateError
 
 from .. import device
+from ..core.check import at_least
+from ..core.modes import is_grad_enabled
+from ..core.tape import write
 from ..device import random
-from ..engine import write
-from ..modes import is_grad_enabled
 from ..nn import Module
-from ..nn.options import at_least
 from .arrays import words
 from .buckets import buckets_of
 from .reducer import Phase, Reducer

@@ -33,7 +33,7 @@ from minigrad_kernels.errors import StateError
 from minigrad_kernels.toolchain.capture import capturing
 
 from .. import device
-from ..modes import is_deterministic
+from ..core.modes import is_deterministic
 from .collectives import SMALL, HostCollectives
 from .errors import CommunicationError, DisagreementError
 from .nccl_watch import GRACE, Calling, Started, Watch, within

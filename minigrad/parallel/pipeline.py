@@ -28,12 +28,11 @@ from minigrad_kernels.errors import KindError, ShapeError
 
 from .. import device as devices
 from .. import ops
+from ..core.check import at_least, one_of
+from ..core.modes import no_grad
+from ..core.tensor import Tensor, tensor_of
 from ..device import random
-from ..modes import no_grad
 from ..nn import Module, Sequential
-from ..nn.options import at_least, one_of
-from ..ops.arguments import tensor_of
-from ..tensor import Tensor
 from .arrays import words
 from .cut import lengths_of
 from .schedules import FORWARD, SCHEDULES

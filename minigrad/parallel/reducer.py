@@ -12,8 +12,8 @@ from minigrad_kernels import optimizer as kernels
 from minigrad_kernels.errors import StateError
 
 from .. import device
-from ..engine import after_backward
-from ..tensor import Tensor
+from ..core.tape import after_backward
+from ..core.tensor import Tensor
 from .buckets import buckets_of
 from .errors import CommunicationError
 

@@ -13,9 +13,9 @@ from typing import NamedTuple
 from minigrad_kernels.errors import KindError, StateError
 
 from .. import device
-from ..engine import write
+from ..core.tape import write
+from ..core.tensor import Tensor
 from ..optim import Optimizer
-from ..tensor import Tensor
 from .arrays import flat_of
 from .buckets import buckets_of
 from .data_parallel import DataParallel

@@ -14,9 +14,9 @@ from minigrad_kernels.toolchain.capture import capturing
 
 from .. import device as devices
 from .. import ops
-from ..create import full
-from ..engine import write
-from ..modes import repeating
+from ..core.create import full
+from ..core.modes import repeating
+from ..core.tape import write
 from ..nn import BatchNorm1d, BatchNorm2d, Module
 from ..nn.norm import _BatchNorm
 from ..ops.normalization import batch

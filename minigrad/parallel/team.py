@@ -6,9 +6,9 @@ import json
 from minigrad_kernels.errors import ShapeError, StateError
 
 from .. import device
+from ..core.tensor import Tensor
 from ..data.shards import Shards
 from ..device import random
-from ..tensor import Tensor
 from ..train.team import Alone
 
 __all__ = ["Together"]

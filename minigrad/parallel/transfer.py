@@ -26,10 +26,11 @@ import weakref
 from minigrad_kernels.errors import KindError, ShapeError
 
 from .. import device as devices
-from ..create import zeros
-from ..modes import is_grad_enabled
-from ..ops.arguments import floats_of, integer_of, shape_of, tensor_of
-from ..primitive import primitive
+from ..core.check import floats_of, integer_of, shape_of
+from ..core.create import zeros
+from ..core.modes import is_grad_enabled
+from ..core.primitive import primitive
+from ..core.tensor import tensor_of
 from .communicator import Communicator
 from .errors import DeadlineError, DisagreementError
 from .transport import deadline_after

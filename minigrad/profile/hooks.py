@@ -17,12 +17,13 @@ there is one, in whatever thread, the functions below stand around these:
 import functools
 import threading
 
-from .. import device, engine, fusion
+from .. import device, fusion
+from ..core import tape as engine
+from ..core.primitive import Primitive
+from ..core.tape import Node
+from ..core.tensor import Tensor
 from ..nn import Module
-from ..node import Node
 from ..optim import Optimizer
-from ..primitive import Primitive
-from ..tensor import Tensor
 from .current import active, opened
 from .spans import BACKWARD, FORWARD, KERNEL, PASS, UPDATE
 from .waiting import around_extended, around_result, around_waits, intended

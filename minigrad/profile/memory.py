@@ -17,7 +17,7 @@ import functools
 import weakref
 
 from .. import device
-from ..tensor import Tensor
+from ..core.tensor import Tensor
 
 __all__ = ["CATEGORIES", "Memory"]
 

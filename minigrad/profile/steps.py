@@ -5,8 +5,8 @@ import numpy as np
 from minigrad_kernels.errors import KindError
 
 from .. import device
-from ..engine import write
-from ..modes import enable_grad
+from ..core.modes import enable_grad
+from ..core.tape import write
 from ..nn import Module
 from .profiler import Profile, record_function
 

@@ -6,12 +6,12 @@ from numbers import Real
 
 from minigrad_kernels.errors import KindError, OutOfMemory, ShapeError
 
+from ..core.tensor import Tensor
 from ..data import Dataset
 from ..data.shards import Shards
 from ..nn import Module
 from ..optim import Optimizer
 from ..optim.lr_scheduler import LRScheduler
-from ..tensor import Tensor
 from .callback import Callback
 from .history import History
 

@@ -6,8 +6,8 @@ import math
 from minigrad_kernels.errors import ShapeError
 
 from .. import device, ops
+from ..core.modes import no_grad
 from ..graph import capture
-from ..modes import no_grad
 from .checks import check_model, checked, naming_batch
 from .passes import made, on_device, right
 from .precision import computing

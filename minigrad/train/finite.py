@@ -8,8 +8,8 @@ import numpy as np
 from minigrad_kernels.errors import StateError
 
 from .. import device
+from ..core.tape import write
 from ..data.shards import Shards
-from ..engine import write
 from .team import module_of
 
 __all__ = ["Marks", "NotFinite", "check_losses", "not_finite"]

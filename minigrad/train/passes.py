@@ -5,7 +5,7 @@ import contextlib
 from minigrad_kernels.errors import KindError, ShapeError
 
 from .. import ops
-from ..tensor import Tensor
+from ..core.tensor import Tensor
 
 __all__ = ["made", "on_device", "passes", "right"]
 

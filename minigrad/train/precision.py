@@ -13,7 +13,7 @@ import contextlib
 from minigrad_kernels.errors import KindError, ShapeError
 
 from ..amp import GradScaler, autocast
-from ..modes import tf32
+from ..core.modes import tf32
 from ..optim.clip import clip_scale
 
 __all__ = ["PRECISIONS", "Arithmetic", "computing"]

@@ -9,11 +9,11 @@ from collections import deque
 from minigrad_kernels.errors import StateError
 
 from .. import device, ops
+from ..core.modes import no_grad
+from ..core.tape import write
+from ..core.tensor import Tensor
 from ..data.shards import Shards
-from ..engine import write
 from ..graph import capture
-from ..modes import no_grad
-from ..tensor import Tensor
 from .finite import check_losses
 from .passes import made, on_device, passes
 

@@ -41,7 +41,7 @@ def minigrad_step(contender, model, size, ranks):
     minigrad.manual_seed(0)
     network = models.build(model, SHAPES[model])
     if world.size > 1:
-        network = parallel.DataParallel(network, world, order="fixed")
+        network = parallel.DataParallel(network, world)
     optimizer = getattr(optim, OPTIMIZERS[model])(network.parameters(), **OPTIONS[OPTIMIZERS[model]])
     own = slice(world.rank * size // world.size, (world.rank + 1) * size // world.size)
     data = [(minigrad.Tensor(x[own]), minigrad.Tensor(y[own])) for x, y in batches(model, size, 8)]

@@ -13,9 +13,9 @@ from minigrad.checkpoint.files import index_path
 from minigrad.cli import report
 from minigrad.cli.run import CONFIG, HISTOGRAMS, RESULT, Run
 from minigrad.cli.settings import BY_DATA, Images, Settings, UsageError, refusing
+from minigrad.core.errors import ShapeError
 from minigrad.data import Dataset, Loader
 from minigrad.device import generator
-from minigrad.errors import ShapeError
 from minigrad.report import sections
 from minigrad.train import Histograms, History
 

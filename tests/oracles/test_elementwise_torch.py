@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from minigrad import Tensor, ops
-from minigrad.engine import grad
+from minigrad.core.tape import grad
 from minigrad.ops.elementwise import activations, arithmetic, functions, rectifiers
 
 torch = pytest.importorskip("torch")

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from minigrad import Tensor, nn, ops
-from minigrad.engine import grad
+from minigrad.core.tape import grad
 
 torch = pytest.importorskip("torch")
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from minigrad.errors import MinigradError
+from minigrad.core.errors import MinigradError
 from tests.op_cases import Draw, all_ops
 from tests.oracles.test_ops_torch import flat, wrap_torch
 from tests.test_ops import results, wrap

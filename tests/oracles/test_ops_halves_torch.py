@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from minigrad import Tensor, device
-from minigrad.engine import grad
+from minigrad.core.tape import grad
 from tests.op_cases import all_ops
 from tests.test_ops import results, tensors
 

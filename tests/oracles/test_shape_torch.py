@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from minigrad import Tensor, ops
-from minigrad.engine import grad
-from minigrad.errors import MinigradError
+from minigrad.core.errors import MinigradError
+from minigrad.core.tape import grad
 from minigrad_kernels.layout import CHANNELS_LAST, FILTER, is_dense
 from tests.op_cases.shape_getitem import getitem_of_torch
 from tests.test_ops import results

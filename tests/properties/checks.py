@@ -7,8 +7,8 @@ from hypothesis import note
 
 import minigrad
 from minigrad import Tensor, device, ops
-from minigrad.engine import grad
-from minigrad.errors import KindError, MinigradError, ShapeError, StateError, SubscriptError
+from minigrad.core.errors import KindError, MinigradError, ShapeError, StateError, SubscriptError
+from minigrad.core.tape import grad
 
 from .draws import FLOATS, Draws, Value, laid
 

@@ -18,7 +18,7 @@ import re
 import numpy as np
 
 from minigrad import Tensor, nn
-from minigrad.errors import MinigradError
+from minigrad.core.errors import MinigradError
 
 __all__ = ["check", "described", "families", "setting"]
 

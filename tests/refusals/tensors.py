@@ -1,4 +1,4 @@
-"""What Tensors refuse beside the ops: reading, conversion, operators, backward, hooks, and what extends the engine."""
+"""What Tensors refuse beside the ops: reading, conversion, operators, backward, hooks, and what extends the tape."""
 
 import operator
 from functools import partial
@@ -6,9 +6,9 @@ from functools import partial
 import numpy as np
 
 import minigrad
-from minigrad import Tensor, engine, primitive
-from minigrad.check import gradcheck, gradgradcheck
-from minigrad.engine import write
+from minigrad import Tensor, gradcheck, gradgradcheck, primitive
+from minigrad.core import tape
+from minigrad.core.tape import write
 
 
 def leaf(*shape):
@@ -117,7 +117,7 @@ def backward():
     yield row(f"Tensor.{post}", RuntimeError, f"{post}: wants a leaf", getattr(X, post), print)
     yield row("Tensor.retain_grad", RuntimeError, "retain_grad: self does not require a gradient", X.retain_grad)
     late = "after_backward: no backward pass is under way"
-    yield row("after_backward", RuntimeError, late, engine.after_backward, print)
+    yield row("after_backward", RuntimeError, late, tape.after_backward, print)
     yield row("write", RuntimeError, "write: the Tensor was made by mul; only leaves", write, 2 * leaf(2))
 
 

@@ -130,7 +130,7 @@ def main():
     options = parser.parse_args()
     signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background job ignores it: tests send it
     data = options.data.resolve()
-    tests = {test: None for name in options.only for test in sorted((ROOT / "tests").glob(f"test_{name}.py"))}
+    tests = {test: None for name in options.only for test in sorted((ROOT / "tests").rglob(f"test_{name}.py"))}
     failed = run_all([] if options.report else list(tests), data)
     report = combined(data)
     show(report)

@@ -13,8 +13,8 @@ Source  Dumoulin and Visin 2016, "A guide to convolution arithmetic for deep lea
 from minigrad_kernels.checked import Checked
 from minigrad_kernels.errors import KindError, ShapeError
 
-from ...tensor import Tensor
-from ..arguments import integer_of, shape_of, tensor_of
+from ...core.check import integer_of, shape_of
+from ...core.tensor import Tensor, tensor_of
 from ..images import as_given, floating_of, images_of, pair_of
 from ..shape import pad, reshape, unsqueeze
 from . import trio

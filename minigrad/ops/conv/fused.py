@@ -11,8 +11,8 @@ from minigrad_kernels import pool2d
 from minigrad_kernels.layout import CHANNELS_LAST, FILTER
 
 from ... import device, fusion
-from ...primitive import primitive
-from ...tensor import Tensor
+from ...core.primitive import primitive
+from ...core.tensor import Tensor
 from ..elementwise.arithmetic import add
 from ..elementwise.conversions import typed, wide
 from ..elementwise.rectifiers import relu, relu_grad
@@ -33,7 +33,7 @@ def _conv2d_relu(input, weight, bias, geometry):
     return convolve(input, weight, bias, True, geometry)
 
 
-_conv2d_relu.waits(shape_of)
+fusion.waits(_conv2d_relu, shape_of)
 _conv2d_relu.grads(
     input=lambda g, out, weight, input_shape, geometry: conv2d_input_grad(
         relu_grad(g, out), weight, input_shape, geometry
@@ -66,7 +66,7 @@ def _conv2d_add_relu(input, weight, bias, residual, geometry):
     return convolve(input, weight, bias, True, geometry, residual)
 
 
-_conv2d_add.waits(lambda input, weight, bias, residual, geometry: residual.shape)
+fusion.waits(_conv2d_add, lambda input, weight, bias, residual, geometry: residual.shape)
 _conv2d_add.grads(**conv2d.rules, residual=lambda g: g)
 _conv2d_add.fast_grads(conv2d.fast)
 _conv2d_add_relu.grads(**_conv2d_relu.rules, residual=lambda g, out: relu_grad(g, out))
@@ -108,7 +108,7 @@ def _placed(g, positions, input, weight, geometry, windows):
     return _place(g, positions, shape_of(input, weight, None, geometry), windows)
 
 
-_conv2d_max_pool2d.waits(lambda input, weight, bias, geometry, windows, shape: shape)
+fusion.waits(_conv2d_max_pool2d, lambda input, weight, bias, geometry, windows, shape: shape)
 _conv2d_max_pool2d.grads(
     input=lambda g, positions, input, weight, geometry, windows: conv2d_input_grad(
         _placed(g, positions, input, weight, geometry, windows), weight, input.shape, geometry
@@ -141,34 +141,34 @@ def _conv2d_relu_max_pool2d_grads(g, out, positions, input, weight, geometry, wi
 # ---- what extends what -----------------------------------------------------------------------------------------------
 
 
-@relu.extends(conv2d)
+@fusion.extends(relu, conv2d)
 def _relu_of_conv2d(values, inplace):
     return _conv2d_relu, values
 
 
-@add.extends(conv2d)
+@fusion.extends(add, conv2d)
 def _add_to_conv2d(values, other):
     input, weight, bias, geometry = values
     fits = isinstance(other, Tensor) and other.dtype == input.dtype and other.shape == shape_of(*values)
     return (_conv2d_add, (input, weight, bias, other, geometry)) if fits else None
 
 
-@relu.extends(_conv2d_add)
+@fusion.extends(relu, _conv2d_add)
 def _relu_of_conv2d_add(values, inplace):
     return _conv2d_add_relu, values
 
 
-@_max_pool2d.extends(conv2d)
+@fusion.extends(_max_pool2d, conv2d)
 def _max_pool2d_of_conv2d(values, windows, shape):
     return _conv2d_max_pool2d, (*values, windows, shape)
 
 
-@_max_pool2d.extends(_conv2d_relu)
+@fusion.extends(_max_pool2d, _conv2d_relu)
 def _max_pool2d_of_conv2d_relu(values, windows, shape):
     return _conv2d_relu_max_pool2d, (*values, windows, shape)
 
 
-@relu.extends(_conv2d_max_pool2d)
+@fusion.extends(relu, _conv2d_max_pool2d)
 def _relu_of_conv2d_max_pool2d(values, inplace):
     return _conv2d_relu_max_pool2d, values
 
@@ -184,4 +184,5 @@ def fold(input, scale, shift):
     images, weight, bias, geometry = call.values
     bias = shift if bias is None else bias * scale + shift
     weight = typed(wide(weight) * scale.reshape(-1, 1, 1, 1), images.dtype)
-    return fusion.later(conv2d, (images, weight, typed(bias, images.dtype), geometry))
+    arguments = images, weight, typed(bias, images.dtype), geometry
+    return fusion.later(conv2d, arguments, None, call.fusion, call.below)

@@ -20,8 +20,8 @@ Source  Dumoulin and Visin 2016, "A guide to convolution arithmetic for deep lea
 from minigrad_kernels import conv2d as kernels
 from minigrad_kernels.layout import CHANNELS_LAST, FILTER
 
-from ... import device
-from ...primitive import primitive
+from ... import device, fusion
+from ...core.primitive import primitive
 from ..reduce import sum
 from ..reduce.sums import column_sums
 
@@ -49,7 +49,7 @@ def conv2d(input, weight, bias, geometry):
     return convolve(input, weight, bias, False, geometry)
 
 
-conv2d.waits(shape_of)
+fusion.waits(conv2d, shape_of)
 
 conv2d.grads(
     input=lambda g, weight, input_shape, geometry: conv2d_input_grad(g, weight, input_shape, geometry),

@@ -11,9 +11,10 @@ import math
 from minigrad_kernels.errors import KindError, ShapeError
 
 from ... import device
+from ...core.check import float_of, floats_of
+from ...core.primitive import primitive
+from ...core.tensor import tensor_of
 from ...device import elementwise
-from ...primitive import primitive
-from ..arguments import float_of, floats_of, tensor_of
 from .choices import where
 from .conversions import precise, widened
 from .functions import erf, exp, sigmoid, tanh

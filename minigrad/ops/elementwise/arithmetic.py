@@ -9,10 +9,9 @@ Source  derivatives of elementary functions: Abramowitz and Stegun 1964, "Handbo
 from minigrad_kernels.errors import KindError, ShapeError
 
 from ... import device
+from ...core.primitive import primitive
+from ...core.tensor import Tensor, tensor_of
 from ...device import elementwise
-from ...primitive import primitive
-from ...tensor import Tensor
-from ..arguments import tensor_of
 from .choices import logical_and, where
 from .conversions import precise
 from .functions import log, no_slope, rsqrt, sqrt

@@ -11,10 +11,10 @@ import math
 from minigrad_kernels.errors import KindError, ShapeError
 
 from ... import device
+from ...core.check import number_of
+from ...core.primitive import primitive
+from ...core.tensor import Tensor, tensor_of
 from ...device import elementwise
-from ...primitive import primitive
-from ...tensor import Tensor
-from ..arguments import number_of, tensor_of
 
 __all__ = ["bitwise_and", "bitwise_not", "bitwise_or", "bitwise_xor", "clamp", "eq", "ge", "gt", "isfinite", "isinf"]
 __all__ += ["isnan", "le", "logical_and", "logical_not", "logical_or", "logical_xor", "lt", "masked_fill", "maximum"]

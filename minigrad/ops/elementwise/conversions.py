@@ -10,9 +10,8 @@ import functools
 from minigrad_kernels.errors import KindError
 
 from ... import device as devices
-from ...primitive import primitive
-from ...tensor import Tensor
-from ..arguments import tensor_of
+from ...core.primitive import primitive
+from ...core.tensor import Tensor, tensor_of
 
 __all__ = ["to"]
 

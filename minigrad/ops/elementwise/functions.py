@@ -10,9 +10,9 @@ import math
 from minigrad_kernels import elementwise as kernels
 
 from ... import device
+from ...core.primitive import primitive
+from ...core.tensor import Tensor
 from ...device import elementwise
-from ...primitive import primitive
-from ...tensor import Tensor
 from .conversions import precise, to, widened
 
 __all__ = ["abs", "cos", "erf", "exp", "expm1", "log", "log1p", "reciprocal", "rsqrt", "sigmoid", "sign", "sin"]

@@ -10,9 +10,9 @@ from minigrad_kernels import elementwise as kernels
 from minigrad_kernels.errors import ShapeError
 
 from ... import device
+from ...core.check import array_of, float_of, floats_of
+from ...core.primitive import primitive
 from ...device import elementwise
-from ...primitive import primitive
-from ..arguments import array_of, float_of, floats_of
 from .functions import dense, no_slope
 
 __all__ = ["hardtanh", "leaky_relu", "relu", "relu6"]

@@ -13,9 +13,9 @@ from minigrad_kernels import softmax as kernels
 from minigrad_kernels.errors import KindError, ShapeError, StateError
 
 from ... import device
-from ...primitive import primitive
-from ...tensor import Tensor
-from ..arguments import integer_of, number_of, tensor_of
+from ...core.check import integer_of, number_of
+from ...core.primitive import primitive
+from ...core.tensor import Tensor, tensor_of
 from ..elementwise import where
 from ..elementwise.conversions import composed, to, wide
 from ..reduce import sum

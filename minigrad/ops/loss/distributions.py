@@ -12,9 +12,10 @@ import math
 from minigrad_kernels.errors import KindError, ShapeError
 
 from ... import device
+from ...core.check import flag_of
+from ...core.primitive import primitive
+from ...core.tensor import tensor_of
 from ...device import elementwise
-from ...primitive import primitive
-from ..arguments import flag_of, tensor_of
 from ..elementwise import clamp, exp, log, log1p, softplus, where
 from ..elementwise.conversions import composed
 from .reduction import REDUCTIONS, check_reduction, check_weight, reduce

@@ -6,7 +6,7 @@ from minigrad_kernels.errors import KindError, ShapeError, StateError
 
 from ... import device
 from ...anomaly import outside
-from ..arguments import tensor_of
+from ...core.tensor import tensor_of
 from ..reduce import mean, sum
 
 __all__ = ["REDUCTIONS", "check_pair", "check_reduction", "check_weight", "reduce"]

@@ -11,7 +11,8 @@ Source      Bishop 2006, "Pattern Recognition and Machine Learning", section 3.1
 from minigrad_kernels.errors import ShapeError
 
 from ... import device
-from ..arguments import flag_of, number_of, tensor_of
+from ...core.check import flag_of, number_of
+from ...core.tensor import tensor_of
 from ..axes import axis_of
 from ..elementwise import abs, clamp, minimum, sqrt, square
 from ..elementwise.conversions import composed

@@ -12,11 +12,12 @@ from minigrad_kernels import norm as kernels
 from minigrad_kernels.errors import KindError, ShapeError, StateError
 from minigrad_kernels.layout import CHANNELS_LAST
 
-from ... import device
-from ...engine import no_grad, repeating, write
-from ...primitive import primitive
-from ...tensor import Tensor
-from ..arguments import flag_of, number_of, tensor_of
+from ... import device, fusion
+from ...core.check import flag_of, number_of
+from ...core.modes import no_grad, repeating
+from ...core.primitive import primitive
+from ...core.tape import write
+from ...core.tensor import Tensor, tensor_of
 from ..conv.fused import fold
 from ..elementwise import sqrt
 from ..elementwise.arithmetic import add
@@ -106,7 +107,7 @@ def _dbias_of_batch_norm(g):
     return sum(g, tuple(axis for axis in range(g.ndim) if axis != 1))
 
 
-_batch_norm.waits(lambda input, *others: input.shape)
+fusion.waits(_batch_norm, lambda input, *others: input.shape)
 _batch_norm.grads(
     input=precise(_dx_of_batch_norm),
     weight=precise(_dweight_of_batch_norm),
@@ -144,14 +145,14 @@ def _batch_norm_relu_at_once(g, out, input, weight, mean, variance, eps, needs):
     return _at_once(g, input, weight, mean, variance, eps, out, needs)
 
 
-@add.extends(_batch_norm)
+@fusion.extends(add, _batch_norm)
 def _add_to_batch_norm(values, other):
     input, weight, bias, residual, *rest = values
     fits = residual is None and isinstance(other, Tensor) and other.shape == input.shape and other.dtype == input.dtype
     return (_batch_norm, (input, weight, bias, other, *rest)) if fits else None
 
 
-@relu.extends(_batch_norm)
+@fusion.extends(relu, _batch_norm)
 def _relu_of_batch_norm(values, inplace):
     return _batch_norm_relu, values
 

@@ -19,9 +19,9 @@ from minigrad_kernels.errors import KindError, ShapeError
 from minigrad_kernels.layout import CHANNELS_LAST
 
 from ... import device
-from ...engine import no_grad
-from ...primitive import primitive
-from ..arguments import integer_of, number_of, shape_of
+from ...core.check import integer_of, number_of, shape_of
+from ...core.modes import no_grad
+from ...core.primitive import primitive
 from ..axes import reduced_axes
 from ..elementwise import clamp
 from ..elementwise.conversions import composed, precise, typed, wide

@@ -12,9 +12,9 @@ from collections import namedtuple
 from minigrad_kernels.errors import KindError, ShapeError
 
 from ... import device
-from ...primitive import primitive
-from ...tensor import Tensor
-from ..arguments import flag_of, tensor_of
+from ...core.check import flag_of
+from ...core.primitive import primitive
+from ...core.tensor import Tensor, tensor_of
 from ..axes import axes_of, axis_of, kept_shape, reduced_axes
 from ..elementwise import eq, isnan, maximum, minimum
 from ..elementwise.conversions import typed

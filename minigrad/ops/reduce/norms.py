@@ -11,9 +11,9 @@ import math
 from minigrad_kernels.errors import KindError, ShapeError
 
 from ... import device
+from ...core.check import flag_of, number_of
+from ...core.primitive import primitive
 from ...device import array_module, elementwise
-from ...primitive import primitive
-from ..arguments import flag_of, number_of
 from ..axes import reduced_axes
 from ..elementwise import abs, eq, exp, isnan, sign, to, where
 from ..elementwise.conversions import typed

@@ -9,9 +9,9 @@ Source  Blelloch 1990, "Prefix sums and their applications"
 from minigrad_kernels.errors import KindError
 
 from ... import device
-from ...primitive import primitive
-from ...tensor import Tensor
-from ..arguments import flag_of, tensor_of
+from ...core.check import flag_of
+from ...core.primitive import primitive
+from ...core.tensor import Tensor, tensor_of
 from ..axes import axis_of
 from ..elementwise.conversions import precise, typed, wide
 from ..shape import cat, flip, getitem, reshape

@@ -13,9 +13,10 @@ from minigrad_kernels import bias, layout, norm
 from minigrad_kernels.errors import KindError
 
 from ... import device
+from ...core.check import flag_of, number_of
+from ...core.primitive import primitive
+from ...core.tensor import tensor_of
 from ...device import elementwise
-from ...primitive import primitive
-from ..arguments import flag_of, number_of, tensor_of
 from ..axes import kept_shape, reduced_axes
 from ..elementwise import eq, where
 from ..elementwise.conversions import typed, wide

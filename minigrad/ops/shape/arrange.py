@@ -8,9 +8,10 @@ Source  each op is linear and its gradient is its adjoint: <A x, y> = <x, A^T y>
 from minigrad_kernels.errors import ShapeError
 
 from ... import device
+from ...core.check import integer_of, integers_of, shape_of
+from ...core.primitive import primitive
+from ...core.tensor import tensor_of
 from ...device import array_module
-from ...primitive import primitive
-from ..arguments import integer_of, integers_of, shape_of, tensor_of
 from ..axes import axes_of, axis_of
 from .select import getitem
 from .views import flatten, movedim, reshape, transpose

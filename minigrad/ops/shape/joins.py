@@ -10,9 +10,9 @@ import itertools
 from minigrad_kernels.errors import ShapeError, SubscriptError
 
 from ... import device
-from ...primitive import primitive
-from ...tensor import Tensor
-from ..arguments import integer_of, shape_of, tensor_of, tensors_of
+from ...core.check import integer_of, shape_of
+from ...core.primitive import primitive
+from ...core.tensor import Tensor, tensor_of, tensors_of
 from ..axes import axis_of
 from .select import getitem
 from .views import unsqueeze

@@ -10,8 +10,8 @@ from collections import namedtuple
 from minigrad_kernels.errors import ShapeError
 
 from ... import device
-from ...tensor import Tensor
-from ..arguments import flag_of, integer_of, tensor_of
+from ...core.check import flag_of, integer_of
+from ...core.tensor import Tensor, tensor_of
 from ..axes import axis_of
 from .pick import gather
 

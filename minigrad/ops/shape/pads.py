@@ -8,8 +8,9 @@ Source  each op is linear in input and its gradient is its adjoint: <A x, y> = <
 from minigrad_kernels.errors import ShapeError
 
 from ... import device
-from ...primitive import primitive
-from ..arguments import integers_of, number_of, tensor_of
+from ...core.check import integers_of, number_of
+from ...core.primitive import primitive
+from ...core.tensor import tensor_of
 from ..elementwise.conversions import composed
 from .arrange import flip
 from .joins import cat

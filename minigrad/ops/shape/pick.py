@@ -9,10 +9,10 @@ Source  each op is linear and its gradient is its adjoint: <A x, y> = <x, A^T y>
 from minigrad_kernels.errors import KindError, ShapeError
 
 from ... import device
+from ...core.check import flag_of, integer_of, number_of
+from ...core.primitive import primitive
+from ...core.tensor import Tensor, tensor_of
 from ...device import array_module
-from ...primitive import primitive
-from ...tensor import Tensor
-from ..arguments import flag_of, integer_of, number_of, tensor_of
 from ..axes import axis_of
 from .joins import unbind
 from .select import getitem, pick, put, within

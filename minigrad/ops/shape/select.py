@@ -13,10 +13,10 @@ from minigrad_kernels import scatter
 from minigrad_kernels.errors import KindError, SubscriptError
 
 from ... import device
+from ...core.check import integer_of
+from ...core.primitive import primitive
+from ...core.tensor import Tensor, tensor_of
 from ...device import array_module
-from ...primitive import primitive
-from ...tensor import Tensor
-from ..arguments import integer_of, tensor_of
 from .views import expand, permute, reshape
 
 __all__ = ["getitem", "masked_select"]

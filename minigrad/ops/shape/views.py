@@ -15,9 +15,10 @@ from minigrad_kernels.errors import ShapeError, StateError
 from minigrad_kernels.layout import CHANNELS_LAST, FILTER, is_dense
 
 from ... import device
+from ...core.check import integers_of
+from ...core.primitive import primitive
+from ...core.tensor import tensor_of
 from ...device import array_module
-from ...primitive import primitive
-from ..arguments import integers_of, tensor_of
 from ..axes import axes_of, axis_of
 
 __all__ = [

@@ -9,7 +9,7 @@ import math
 from minigrad_kernels.errors import KindError, ShapeError
 
 from ... import device
-from ...engine import write
+from ...core.tape import write
 from ..values import array_of, plain, saved
 from .base import LRScheduler, check_count, check_numbers, check_optimizer, per_group
 

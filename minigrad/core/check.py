@@ -1,0 +1,159 @@
+"""What functions ask of their arguments before any work: flags, integers, numbers, arrays, choices.
+
+Each returns the value, and names function and argument where it refuses: TypeError for another kind, ValueError for
+what is out of range.
+"""
+
+import operator
+from numbers import Integral, Real
+
+import numpy as np
+
+from minigrad_kernels.errors import KindError, ShapeError
+
+from .. import device
+
+__all__ = [
+    "array_of",
+    "at_least",
+    "each",
+    "flag_of",
+    "float_of",
+    "floats_of",
+    "fraction",
+    "function_of",
+    "integer_of",
+    "integers_of",
+    "number",
+    "number_of",
+    "one_of",
+    "shape_of",
+    "source_of",
+]
+
+
+def array_of(op, name, value, ndim=None):
+    """The value, an array as a primitive sees its Tensors, of ndim dimensions."""
+    if not device.is_array(value):
+        raise KindError(f"{op}: {name} is a {type(value).__name__}, wanted a Tensor")
+    if ndim not in (None, value.ndim):
+        raise ShapeError(f"{op}: {name} has shape {value.shape}, wanted {ndim} dimensions")
+    return value
+
+
+def integer_of(op, name, value):
+    """The value, a Python or NumPy integer, as a Python integer."""
+    if type(value) is int and -(1 << 63) <= value < 1 << 63:  # as nearly always
+        return value
+    if isinstance(value, bool) or not hasattr(type(value), "__index__"):
+        raise KindError(f"{op}: {name} is {value!r}, wanted an integer")
+    try:
+        integer = operator.index(value)
+    except TypeError:  # an array
+        raise KindError(f"{op}: {name} is {value!r}, wanted an integer") from None
+    if not -(1 << 63) <= integer < 1 << 63:
+        raise ShapeError(f"{op}: {name} is {integer}, wanted an integer of 64 bits")
+    return integer
+
+
+def integers_of(op, name, values):
+    """Integers given one by one or as one sequence."""
+    values = values[0] if len(values) == 1 and isinstance(values[0], tuple | list) else values
+    return tuple([integer_of(op, name, value) for value in values])
+
+
+def shape_of(op, name, values, ndim=None):
+    """Integers that are sizes, ndim of them."""
+    sizes = integers_of(op, name, values)
+    if any(size < 0 for size in sizes) or ndim not in (None, len(sizes)):
+        wanted = "sizes" if ndim is None else f"{ndim} sizes"
+        raise ShapeError(f"{op}: {name} is {sizes}, wanted {wanted} that are not negative")
+    return sizes
+
+
+def number_of(op, name, value):
+    """The value, a Python or NumPy number, as a Python one."""
+    if type(value) is float or type(value) is int:  # as nearly always; to ask for a Real takes a microsecond
+        return value
+    if not isinstance(value, Real):
+        kind = value if isinstance(value, str) else type(value).__name__
+        raise KindError(f"{op}: {name} is {kind!r}, wanted a number")
+    return int(value) if isinstance(value, Integral) else float(value)
+
+
+def source_of(op, generator):
+    """Where a Generator, or for None the default one, draws from: NumPy's."""
+    if not isinstance(generator, device.Generator | None):
+        raise KindError(f"{op}: generator is a {type(generator).__name__}, wanted a Generator or None")
+    return (generator or device.generator()).numpy
+
+
+def float_of(op, name, value):
+    """The value, a number, as a Python float."""
+    value = number_of(op, name, value)
+    try:
+        return float(value)
+    except OverflowError as error:
+        raise ShapeError(f"{op}: {name} is {value}, wanted a number of 64 bits") from error
+
+
+def floats_of(op, name, value):
+    """The value, an array of floating elements as a primitive sees its Tensors."""
+    if not device.is_floating(array_of(op, name, value).dtype):
+        raise KindError(f"{op}: {name} has elements {value.dtype}, wanted floating ones; convert with .to('float32')")
+    return value
+
+
+def flag_of(op, name, value):
+    """The value, True or False."""
+    if value is True or value is False:
+        return value
+    if not isinstance(value, bool | np.bool_) and not (isinstance(value, Integral) and value in (0, 1)):
+        raise KindError(f"{op}: {name} is {value!r}, wanted True or False")
+    return bool(value)
+
+
+def function_of(op, name, value):
+    """The value, which can be called."""
+    if not callable(value):
+        raise KindError(f"{op}: {name} is a {type(value).__name__}, wanted a function")
+    return value
+
+
+def at_least(layer, name, value, least):
+    """The integer itself."""
+    value = integer_of(layer, name, value)
+    if value < least:
+        raise ShapeError(f"{layer}: {name} is {value}, wanted at least {least}")
+    return value
+
+
+def each(layer, name, value, count, least):
+    """A number for each of count dimensions, given one by one or once for all, as a tuple."""
+    values = tuple(value) if isinstance(value, tuple | list) else (value,) * count
+    if len(values) != count:
+        raise KindError(f"{layer}: {name} is {value!r}, wanted an integer or {count} of them")
+    return tuple(at_least(layer, name, one, least) for one in values)
+
+
+def number(layer, name, value, least):
+    """A number that is not below the least, itself."""
+    value = number_of(layer, name, value)
+    if not value >= least:
+        raise ShapeError(f"{layer}: {name} is {value}, wanted at least {least}")
+    return value
+
+
+def fraction(layer, name, value):
+    """A number from 0 to 1, itself."""
+    value = number_of(layer, name, value)
+    if not 0 <= value <= 1:
+        raise ShapeError(f"{layer}: {name} is {value}, wanted a number from 0 to 1")
+    return value
+
+
+def one_of(layer, name, value, choices):
+    """One of the choices, itself."""
+    if not isinstance(value, str) or value not in choices:
+        raise ShapeError(f"{layer}: {name} is {value!r}, wanted {' or '.join(map(repr, choices))}")
+    return value

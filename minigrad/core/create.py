@@ -1,0 +1,220 @@
+"""New Tensors.
+
+Types   dtype an element type or its name; where it is None: float32, or the type of the numbers given (bool, int64 or
+        float32), or that of the Tensor whose shape is taken. device the name of a device
+Errors  ValueError for sizes below 0 and values out of range, TypeError for what is no size, number or element type
+"""
+
+import math
+
+import numpy as np
+from ml_dtypes import finfo
+
+from minigrad_kernels.errors import KindError, ShapeError
+
+from .. import device as devices
+from .check import float_of, integer_of, number_of, shape_of, source_of
+from .tensor import Tensor, tensor_of
+
+__all__ = [
+    "arange",
+    "empty",
+    "empty_like",
+    "eye",
+    "from_dlpack",
+    "full",
+    "full_like",
+    "linspace",
+    "ones",
+    "ones_like",
+    "rand",
+    "rand_like",
+    "randint",
+    "randn",
+    "randn_like",
+    "randperm",
+    "tensor",
+    "zeros",
+    "zeros_like",
+]
+
+
+def _made(array, device, requires_grad):
+    return Tensor(devices.move(array, device), requires_grad)
+
+
+def _floating(dtype):
+    return devices.element_type("float32" if dtype is None else dtype)
+
+
+@devices.naming("tensor")
+def tensor(data, dtype=None, device="cpu", requires_grad=False):
+    """A Tensor with a copy of data: numbers, nested lists, or an array."""
+    array = data.array if isinstance(data, Tensor) else devices.asarray(data, dtype)
+    array = devices.cast(array, array.dtype if dtype is None else dtype)
+    return _made(array, device, requires_grad)
+
+
+# ---- one value -------------------------------------------------------------------------------------------------------
+
+
+def full(shape, fill_value, dtype=None, device="cpu", requires_grad=False):
+    """A Tensor filled with one value."""
+    return _full("full", (shape,), fill_value, dtype, device, requires_grad)
+
+
+def _full(op, shape, value, dtype, device, requires_grad):
+    number = number_of(op, "fill_value", value)
+    kind = "bool" if isinstance(value, bool) else "int64" if isinstance(number, int) else "float32"
+    dtype = devices.element_type(kind if dtype is None else dtype)
+    shape, place = shape_of(op, "shape", shape), devices.place(device)
+    with devices.naming(op):
+        return Tensor(devices.full(shape, number, dtype, like=place), requires_grad)
+
+
+def zeros(*shape, dtype=None, device="cpu", requires_grad=False):
+    """A Tensor of zeros."""
+    return _full("zeros", shape, 0.0, dtype, device, requires_grad)
+
+
+def ones(*shape, dtype=None, device="cpu", requires_grad=False):
+    """A Tensor of ones."""
+    return _full("ones", shape, 1.0, dtype, device, requires_grad)
+
+
+@devices.naming("empty")
+def empty(*shape, dtype=None, device="cpu", requires_grad=False):
+    """A Tensor whose elements are whatever the memory held."""
+    shape = shape_of("empty", "shape", shape)
+    return Tensor(devices.empty(shape, _floating(dtype), like=devices.place(device)), requires_grad)
+
+
+@devices.naming("eye")
+def eye(n, m=None, dtype=None, device="cpu", requires_grad=False):
+    """Ones on the diagonal of n rows and m columns (n where m is None), zeros beside it."""
+    rows, columns = shape_of("eye", "n, m", (n, n if m is None else m))
+    array = devices.zeros((rows, columns), _floating(dtype))
+    array[range(min(array.shape)), range(min(array.shape))] = 1
+    return _made(array, device, requires_grad)
+
+
+# ---- the shape of another --------------------------------------------------------------------------------------------
+
+
+def _like(name, make, shape="the shape and, where nothing else is asked, "):
+    """The function that makes a Tensor in the type and on the device of another, and in its shape if that is named."""
+
+    def like(input, *values, dtype=None, device=None, requires_grad=False, **options):
+        tensor_of(name, "input", input)
+        dtype, device = input.dtype if dtype is None else dtype, input.device if device is None else device
+        values = (input.shape, *values) if shape else values
+        return make(*values, dtype=dtype, device=device, requires_grad=requires_grad, **options)
+
+    like.__name__ = like.__qualname__ = name
+    like.__doc__ = f"{make.__name__} in {shape}the type and on the device of input."
+    return like
+
+
+# ---- ranges ----------------------------------------------------------------------------------------------------------
+
+
+@devices.naming("arange")
+def arange(start, end=None, step=1, dtype=None, device="cpu", requires_grad=False):
+    """Numbers from start (from 0 if it stands alone) up to end, end not included, step apart.
+
+    Types   int64 if all three are whole numbers, else float32, where dtype is None
+    """
+    named = {"start": 0 if end is None else start, "end": start if end is None else end, "step": step}
+    start, end, step = (number_of("arange", name, value) for name, value in named.items())
+    if not all(map(math.isfinite, (start, end, step))) or not step:
+        raise ShapeError(f"arange: start, end, step are {start}, {end}, {step}; wanted finite ones and a step not 0")
+    whole = all(isinstance(value, int) for value in (start, end, step))
+    if whole and max(abs(start), abs(end), abs(step)) >= 1 << 63:
+        raise ShapeError(f"arange: start, end, step are {start}, {end}, {step}; wanted integers of 64 bits")
+    dtype = devices.element_type(("int64" if whole else "float32") if dtype is None else dtype)
+    count = (start - end) // step
+    count = max(0, -int(count)) if math.isfinite(count) else 1 << 63
+    devices.check_room((count,), "int64")
+    return _made(devices.cast(np.arange(count) * step + start, dtype), device, requires_grad)
+
+
+@devices.naming("linspace")
+def linspace(start, end, steps, dtype=None, device="cpu", requires_grad=False):
+    """steps numbers from start to end, both included, equally far apart."""
+    start, end = float_of("linspace", "start", start), float_of("linspace", "end", end)
+    (count,) = shape_of("linspace", "steps", (steps,), 1)
+    devices.check_room((count,), "float64")
+    with np.errstate(all="ignore"):  # from or to infinity
+        values = np.linspace(start, end, count)
+    return _made(devices.cast(values, _floating(dtype)), device, requires_grad)
+
+
+# ---- random numbers --------------------------------------------------------------------------------------------------
+
+
+def rand(*shape, dtype=None, device="cpu", requires_grad=False, generator=None):
+    """Numbers drawn evenly from [0, 1)."""
+    values = _drawn("rand", "random", shape, dtype, generator)
+    if values.dtype.itemsize < 4:
+        values[values == 1] = 1 - float(finfo(values.dtype).eps) / 2  # to which the last numbers below 1 are rounded up
+    return _made(values, device, requires_grad)
+
+
+def randn(*shape, dtype=None, device="cpu", requires_grad=False, generator=None):
+    """Numbers drawn from the normal distribution with mean 0 and variance 1."""
+    return _made(_drawn("randn", "standard_normal", shape, dtype, generator), device, requires_grad)
+
+
+@devices.naming("randint")
+def randint(low, high, size=None, dtype="int64", device="cpu", requires_grad=False, generator=None):
+    """Whole numbers drawn evenly from low (from 0 in the form randint(high, size)) up to high, high not included."""
+    low, high, size = (0, low, high) if size is None else (low, high, size)
+    low, high = integer_of("randint", "low", low), integer_of("randint", "high", high)
+    if low >= high:
+        raise ShapeError(f"randint: low is {low} and high {high}, wanted low < high")
+    source, shape = source_of("randint", generator), shape_of("randint", "size", (size,))
+    devices.check_room(shape, "int64")
+    values = source.integers(low, high, shape)
+    return _made(devices.cast(values, dtype), device, requires_grad)
+
+
+@devices.naming("randperm")
+def randperm(n, dtype="int64", device="cpu", requires_grad=False, generator=None):
+    """The numbers from 0 to n - 1 in random order."""
+    (count,) = shape_of("randperm", "n", (n,), 1)
+    source = source_of("randperm", generator)
+    devices.check_room((count,), "int64")
+    values = source.permutation(count)
+    return _made(devices.cast(values, dtype), device, requires_grad)
+
+
+def _drawn(op, method, shape, dtype, generator):
+    """Numbers from a method of the generator; a type that it does not know is drawn as float32 and rounded."""
+    shape, dtype = shape_of(op, "shape", shape), _floating(dtype)
+    if not devices.is_floating(dtype):
+        raise KindError(f"{op}: dtype is {dtype}, wanted a floating one")
+    drawn = dtype if dtype.itemsize >= 4 else devices.default_dtype
+    draw = getattr(source_of(op, generator), method)
+    with devices.naming(op):
+        devices.check_room(shape, drawn)
+        values = draw(shape, drawn)
+    return values if drawn == dtype else devices.cast(values, dtype)
+
+
+# ---- from elsewhere --------------------------------------------------------------------------------------------------
+
+
+def from_dlpack(source):
+    """A Tensor on the memory of an array of another library (DLPack), without a copy: what one writes the other sees.
+
+    The memory lives as long as either. Strides stay as they are, and what is read-only there is read-only here.
+    Errors  TypeError for what is no such array or has elements of a type that is not known here; BufferError, also a
+            RuntimeError, if the library does not share it, as PyTorch where it requires a gradient
+    Source  "Python Specification for DLPack"
+    """
+    return Tensor(devices.from_dlpack(source))
+
+
+zeros_like, ones_like, full_like = _like("zeros_like", zeros), _like("ones_like", ones), _like("full_like", full)
+empty_like, rand_like, randn_like = _like("empty_like", empty), _like("rand_like", rand), _like("randn_like", randn)
+NEW = {f"new_{make.__name__}": _like(f"new_{make.__name__}", make, "") for make in (empty, full, ones, tensor, zeros)}

@@ -1,0 +1,59 @@
+"""Modes of the engine, as context variables: threads and asynchronous tasks do not disturb one another."""
+
+from minigrad_kernels.conv2d.winograd_mode import winograd
+from minigrad_kernels.toolchain.modes import Mode
+from minigrad_kernels.toolchain.tf32_mode import tf32
+
+from .check import flag_of
+
+__all__ = [
+    "Mode",
+    "autocasting",
+    "determinism",
+    "deterministic",
+    "enable_grad",
+    "is_deterministic",
+    "is_grad_enabled",
+    "no_grad",
+    "recording",
+    "repeating",
+    "tf32",
+    "winograd",
+]
+
+
+recording = Mode("recording", True)
+determinism = Mode("determinism", True)
+autocasting = Mode("autocasting", None)  # of ops/autocast.py: the Region that is open
+
+
+def no_grad():
+    """Nothing inside is recorded: results do not require gradients. A with block or a decorator."""
+    return recording.setting(False)
+
+
+def enable_grad():
+    """Record again inside no_grad. A with block or a decorator."""
+    return recording.setting(True)
+
+
+def is_grad_enabled():
+    """Whether operations are being recorded."""
+    return recording.get()
+
+
+def deterministic(mode=True):
+    """Whether equal inputs give equal bits even where another order of a sum would be faster, as between ranks.
+
+    On by default. A with block or a decorator. False permits sums over GPUs in whatever order NCCL likes, and nothing
+    else: all that one process computes has one order of its sums in either mode.
+    """
+    return determinism.setting(flag_of("deterministic", "mode", mode))
+
+
+def is_deterministic():
+    """Whether the mode `deterministic` is on."""
+    return determinism.get()
+
+
+repeating = Mode("repeating", False)  # whether a function of recompute runs again: it is to leave no trace

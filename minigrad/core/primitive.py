@@ -1,0 +1,312 @@
+"""Primitives: functions on arrays with their gradient rules.
+
+A primitive is a function on arrays. Below it stand its gradient rules, one per argument, written in Tensors, so a
+rule is itself differentiable. The parameter names of a rule say what it needs, and only that stays alive:
+
+    g, g_NAME       the gradient of the first output, of the output NAME
+    NAME            an argument as it was given, or an output
+    NAME_shape      the shape of argument NAME without its elements
+    index           for a starred argument: which of its Tensors is meant
+
+Each application of a primitive to a Tensor that requires a gradient leaves a Node (tape.py) that keeps these values
+until backward has asked the rules for the gradients.
+"""
+
+import functools
+import inspect
+import operator
+
+from numpy import asarray, generic, ndarray
+
+from minigrad_kernels.errors import KindError, StateError
+
+from .. import device
+from .interceptors import interceptors, proceed
+from .modes import recording
+from .tape import Edge, Node, edge_to, target_of
+from .tensor import Tensor
+
+__all__ = [
+    "Primitive",
+    "primitive",
+]
+
+made = Tensor.made
+
+
+PLAIN = {int, float, bool, str, tuple, type(None)}  # what a tuple among arguments is mostly made of: no Tensors
+
+
+def binder(name, signature):
+    """A function that turns the arguments of a call into a tuple in the order of the signature.
+
+    It is compiled once: Signature.bind would cost more than the rest of the tape.
+    """
+    defaults = {
+        f"_{key}": parameter.default
+        for key, parameter in signature.parameters.items()
+        if parameter.default is not inspect.Parameter.empty
+    }
+    declared = [
+        f"{parameter.replace(default=inspect.Parameter.empty, annotation=inspect.Parameter.empty)}"
+        + (f"=_{key}" if f"_{key}" in defaults else "")
+        for key, parameter in signature.parameters.items()
+    ]
+    names = "".join(f"{key}, " for key in signature.parameters)
+    namespace = dict(defaults)
+    name = name if name.isidentifier() else "bind"  # of a lambda
+    exec(f"def {name}({', '.join(declared)}):\n    return ({names})", namespace)
+    return namespace[name]
+
+
+def call_of(rule, wants):
+    """(rule, what takes the values that it wants from a dictionary, whether that gives a tuple of them)."""
+    if not wants:
+        return rule, lambda values: (), True
+    return rule, operator.itemgetter(*wants), len(wants) > 1
+
+
+class Primitive:
+    """A function on arrays with its gradient rules."""
+
+    def __init__(self, forward, outputs=("out",), fixed=(), view=None):
+        if not inspect.isfunction(forward):
+            raise KindError(f"primitive: forward is a {type(forward).__name__}, wanted a function of arrays")
+        functools.update_wrapper(self, forward)
+        self.forward, self.name = forward, forward.__name__.removeprefix("_")
+        self.signature = inspect.signature(forward)
+        self.names = tuple(self.signature.parameters)
+        self._check_names(outputs, fixed, view)
+        self.outputs, self.fixed, self.view = tuple(outputs), frozenset(fixed), view
+        self.starred = self._starred()
+        self.bind = binder(self.name, self.signature)
+        self.incoming = tuple(f"g_{name}" for name in outputs)
+        self.rules, self.wants, self.asked, self.calls = {}, {}, {}, {}
+        self.fast, self.fast_wants, self.fast_kept = None, (), frozenset()
+        self.single = len(outputs) == 1
+        self.needs = functools.cache(self._needs)
+
+    def _check_names(self, outputs, fixed, view):
+        for option, names in {"outputs": outputs, "fixed": fixed}.items():
+            if not isinstance(names, tuple | list | set | frozenset) or not all(isinstance(n, str) for n in names):
+                raise KindError(f"{self.name}: {option} is {names!r}, wanted a tuple of names")
+        if not outputs or not (view is None or isinstance(view, str)):
+            raise KindError(
+                f"{self.name}: outputs is {outputs}, view {view!r}; wanted at least one name, and one or None"
+            )
+        if unknown := sorted({*fixed, *([view] if view else [])} - {*self.names, *outputs}):
+            raise KindError(
+                f"{self.name}: fixed or view names {unknown}, of which there is neither argument nor output"
+            )
+
+    def _starred(self):
+        """The name of the starred argument, which must be the first; refuses names that rules read otherwise."""
+        taken = [name for name in self.names if name in ("g", "index", *self.outputs) or name.startswith("g_")]
+        if taken:
+            raise KindError(f"{self.name}: arguments {taken} have the name of an output, of index or of a gradient")
+        stars = [
+            position
+            for position, parameter in enumerate(self.signature.parameters.values())
+            if parameter.kind in (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+        ]
+        if not self.names or stars not in ([], [0]):
+            raise KindError(f"{self.name}: wanted arguments, of which only the first may be starred")
+        return self.names[0] if stars else None
+
+    def grads(self, **rules):
+        """State the gradient rule of each differentiable argument."""
+        known = {*self.names, *self.outputs, *(f"{name}_shape" for name in self.names)}
+        known |= {"g", "index", *self.incoming}
+        for argument, rule in rules.items():
+            if argument not in self.names:
+                raise KindError(f"{self.name}: a rule is given for {argument}, the arguments are {self.names}")
+            wants = tuple(inspect.signature(rule).parameters)
+            if unknown := sorted({*wants} - known):
+                may = ", ".join(sorted(known))
+                raise KindError(f"{self.name}: the rule of {argument} asks for {unknown}, it may ask for {may}")
+            self.rules[argument], self.wants[argument] = rule, wants
+            self.calls[argument] = call_of(rule, wants)
+            outputs = {"g": 0} | {name: output for output, name in enumerate(self.incoming)}
+            self.asked[argument] = [(want, outputs[want]) for want in wants if want in outputs]
+        self.needs.cache_clear()
+
+    def fast_grads(self, function):
+        """State one function on arrays that returns {argument: gradient} for the argument names in `needs`.
+
+        It is used where the gradients will not be differentiated themselves and a rule that is asked keeps an array
+        anyway; .grads(...) remains the definition. What it does not return is asked from its rule.
+        The arrays it returns must be its own and distinct.
+        """
+        self.fast, self.fast_wants = function, tuple(inspect.signature(function).parameters)
+        self.fast_kept = frozenset(_kept(self.fast_wants))
+        self.needs.cache_clear()
+        return function
+
+    def _needs(self, arguments):
+        """((name, kind, position) of what must stay alive so that these arguments can get their gradients,
+        whether the function for all at once is used for them)."""
+        names = _kept(set().union(*(self.wants[argument] for argument in arguments)))
+        fast = self.fast is not None and any(not name.endswith("_shape") for name in names)  # else rules are as fast
+        names |= self.fast_kept if fast else set()
+        return [self._place(name) for name in sorted(names)], fast or self.fast is not None and self.fast_kept <= names
+
+    def _place(self, name):
+        if name in self.names:
+            return name, "argument", self.names.index(name)
+        if name in self.outputs:
+            return name, "output", self.outputs.index(name)
+        return name, "shape", self.names.index(name.removesuffix("_shape"))
+
+    def call_rule(self, name, values, outputs):
+        """The gradient of an argument by its rule; None if nothing arrived at the outputs that the rule asks."""
+        if not self.single:
+            asked = self.asked[name]
+            missing = [(want, output) for want, output in asked if values[want] is None]
+            if len(missing) == len(asked):
+                return None
+            for want, output in missing:  # a symbolic zero: no memory behind it
+                shape, dtype, _ = outputs[output]
+                like = next(values[want].array for want, _ in asked if values[want] is not None)
+                values[want] = made(device.zeros((), dtype, like=like)).expand(shape)
+        rule, taken, several = self.calls[name]
+        return rule(*taken(values)) if several else rule(taken(values))
+
+    def call_fast(self, values):
+        """{argument: gradient as an array} from values of which the first gradient, g, has arrived."""
+        arrays = [value.array if isinstance(value, Tensor) else value for value in map(values.get, self.fast_wants)]
+        g = values["g"].array
+        if g.__class__ is ndarray:
+            return self.fast(*arrays)
+        with device.place_of(g).active(f"{self.name}.backward", arrays):
+            return self.fast(*arrays)
+
+    def __call__(self, *args, **kwargs):
+        values, stack = self.bind(*args, **kwargs), interceptors()
+        return proceed(stack, self, values) if stack else self.now(values)
+
+    def now(self, values):
+        """Apply it to arguments in the order of the signature: take their arrays, run, and record."""
+        arrays, edges, away = self._unwrap(values)
+        return self._record(values, arrays, edges, self._run(values, arrays, away))
+
+    def _run(self, values, arrays, away):
+        """What the function gives for these arrays: an array, or as many as there are outputs."""
+        try:
+            if away:
+                with self._common_place(values, arrays).active(self.name, arrays):
+                    result = self._computed(arrays)
+            else:
+                result = self._computed(arrays) if self.starred else self.forward(*arrays)
+        except MemoryError as error:
+            device.refuse_memory(self.name, error)
+        if not self.single:
+            self._check_results(result)
+        elif result.__class__ is not ndarray:
+            result = self._array(result)
+        return result
+
+    def _record(self, values, arrays, edges, result):
+        """The result as a Tensor, or several, with a node on the tape if any argument needs a gradient."""
+        if self.single:
+            version = self._version(values, arrays, result) if self.view else [0]
+            node = Node(self, values, edges, (result,), (version,)) if edges else None
+            return made(result, node, 0, version)
+        versions = [[0] for _ in self.outputs]
+        node = Node(self, values, edges, result, versions) if edges else None
+        named = enumerate(zip(self.outputs, result, versions, strict=True))
+        return tuple([made(array, None if name in self.fixed else node, i, v) for i, (name, array, v) in named])
+
+    def _array(self, result):
+        """What the function returned, as an array."""
+        if isinstance(result, generic):  # NumPy's sums are scalars
+            return asarray(result)
+        if not device.is_array(result):
+            hint = "; it is called with arrays, and a function of Tensors needs no @primitive"
+            raise KindError(f"{self.name}: the function returned a {type(result).__name__}, wanted an array{hint}")
+        return result
+
+    def _check_results(self, results):
+        """Refuse what are not as many arrays as there are outputs."""
+        several = isinstance(results, tuple | list)
+        if not several or len(results) != len(self.outputs):
+            found = f"{len(results)} arrays, wanted" if several else f"a {type(results).__name__}, wanted a tuple of"
+            raise KindError(
+                f"{self.name}: the function returned {found} {len(self.outputs)} arrays: {', '.join(self.outputs)}"
+            )
+
+    def _computed(self, arguments):
+        if self.starred:
+            return self.forward(*arguments[0], **dict(zip(self.names[1:], arguments[1:], strict=True)))
+        return self.forward(*arguments)
+
+    def _common_place(self, values, arguments):
+        """The place of all Tensors among the values.
+
+        Tensors of the CPU without dimensions and without a gradient are numbers: they are moved there, in arguments.
+        """
+        tensors = [(i, name, value) for i, (name, value) in enumerate(zip(self.names, values, strict=True))]
+        named = {name: value for _, name, value in tensors if isinstance(value, Tensor)}
+        if self.starred:
+            named |= {f"{self.starred}[{i}]": value for i, value in enumerate(values[0])}
+        place = device.common_place(self.name, {name: t.array for name, t in named.items() if not _is_number(t)})
+        for i, _, value in tensors:
+            if isinstance(value, Tensor) and _is_number(value):
+                arguments[i] = device.constant(value.array, place.name)
+        return place
+
+    def _version(self, values, arguments, result):
+        """The version that a result shares with the argument on whose memory it looks."""
+        position = self.names.index(self.view)
+        shared = device.may_share_memory(result, arguments[position])
+        return values[position].version if shared and isinstance(values[position], Tensor) else [0]
+
+    def _unwrap(self, values):
+        """(the arguments as arrays, the edge to each that needs a gradient, whether any is away from the CPU)."""
+        recorded, arguments, edges, away = recording.get(), [], [], False
+        for position, value in enumerate(values):
+            if isinstance(value, Tensor):
+                data = value._data
+                arguments.append(data)
+                if data.__class__ is not ndarray:
+                    away = True
+                if recorded and value._requires_grad and (name := self.names[position]) not in self.fixed:
+                    if name not in self.rules:
+                        self._refuse(name)
+                    edges.append(Edge(name, None, data.shape, data.dtype, target_of(value)))
+            elif type(value) is tuple and not PLAIN.issuperset(map(type, value)):
+                arguments.append(tuple([one._data if isinstance(one, Tensor) else one for one in value]))
+                if position == 0 and self.starred:
+                    away = any([one._data.__class__ is not ndarray for one in value])
+                    if recorded:
+                        edges = [edge_to(self.starred, i, one) for i, one in enumerate(value) if one._requires_grad]
+            else:
+                arguments.append(value)
+        return arguments, edges, away
+
+    def _refuse(self, name):
+        raise StateError(
+            f"{self.name}: {name} requires a gradient but has no rule; state it with .grads({name}=...), "
+            f'list it in fixed=("{name}",), or pass {name}.detach()'
+        )
+
+
+def primitive(forward=None, *, outputs=("out",), fixed=(), view=None):
+    """Make a function on arrays differentiable; state its rules with .grads(...) right below it.
+
+    outputs     the names of the results, where there are several
+    fixed       arguments and outputs without a gradient
+    view        the argument whose memory the result may share
+    """
+    if forward is None:
+        return functools.partial(primitive, outputs=outputs, fixed=fixed, view=view)
+    return Primitive(forward, outputs, fixed, view)
+
+
+def _is_number(tensor):
+    """Whether a Tensor can stand for a number on any device."""
+    return not tensor.shape and not tensor.requires_grad and tensor.array.__class__ is ndarray
+
+
+def _kept(names):
+    """Of the names that a rule asks for, those of values that must be kept until backward."""
+    return {name for name in names if name not in ("g", "index", "needs") and not name.startswith("g_")}

@@ -1,0 +1,504 @@
+"""The tape: backward and grad.
+
+Backward is the chain rule, dL/dx = sum over the uses y of x of dL/dy dy/dx, taken from the last operation to the
+first. The nodes below the result are visited in the reverse order of their making, so a node's gradient is complete
+before its rules are asked. One pass beforehand counts the edges into each leaf: when the count reaches zero, that
+leaf's gradient is final and its hooks fire, while the rest of backward goes on.
+
+Source  Linnainmaa 1976, "Taylor expansion of the accumulated rounding error"; Griewank and Walther 2008, "Evaluating
+        Derivatives", chapter 3
+"""
+
+import functools
+import itertools
+import operator
+from typing import NamedTuple
+
+import numpy as np
+
+from minigrad_kernels.errors import KindError, ShapeError, StateError
+from minigrad_kernels.toolchain.capture import capturing
+
+from .. import device
+from .check import flag_of
+from .interceptors import interceptors
+from .modes import Mode, autocasting, recording
+from .tensor import Tensor
+
+__all__ = [
+    "Edge",
+    "Later",
+    "Node",
+    "Output",
+    "after_backward",
+    "backward",
+    "edge_to",
+    "grad",
+    "now",
+    "one",
+    "target_of",
+    "write",
+]
+
+_count = itertools.count()
+
+
+def now():
+    """A number above the order of all nodes so far, and below that of later ones."""
+    return next(_count)
+
+
+class Later(dict):
+    """What a node may have instead of the values that it keeps: restore() gives the node a dictionary of them."""
+
+    __slots__ = ()
+
+    def restore(self):
+        raise NotImplementedError
+
+
+class Output(NamedTuple):
+    """One of the results of a node: where the gradient of a Tensor goes that is no leaf."""
+
+    node: "Node"
+    output: int
+
+
+class Edge(NamedTuple):
+    """What a node knows of an argument that needs a gradient, and where this gradient goes.
+
+    number  of the Tensor in a starred argument, else None
+    target  the Output of the node that made the argument, or the leaf itself
+    """
+
+    name: str
+    number: int | None
+    shape: tuple
+    dtype: np.dtype
+    target: "Output | Tensor"
+
+
+class Node:
+    """One recorded application of a primitive."""
+
+    __slots__ = (
+        "order", "primitive", "edges", "kept", "fast", "versions", "outputs", "hooks", "retained", "freed", "observers",
+        "__weakref__",
+    )  # fmt: skip
+
+    def __init__(self, primitive, values, edges, arrays, versions):
+        self.order = next(_count)
+        self.primitive = primitive
+        if primitive.single:
+            array = arrays[0]
+            self.outputs = ((array.shape, array.dtype, versions[0]),)
+        else:
+            self.outputs = [(a.shape, a.dtype, version) for a, version in zip(arrays, versions, strict=True)]
+        self.hooks = self.retained = ()  # (output, hook), (output, weak reference to the Tensor)
+        self.observers = ()  # called as observer(argument, gradient, incoming, kept) with each gradient it gives
+        self.freed = False
+        self.edges = edges
+        kept, seen = {}, []
+        needs, self.fast = primitive.needs(tuple([edge.name for edge in edges]))
+        for name, kind, position in needs:
+            if kind == "argument":
+                kept[name] = value = values[position]
+                if isinstance(value, Tensor):
+                    version = value.version
+                    seen.append((name, version, version[0]))
+            elif kind == "output":
+                kept[name], version = arrays[position], versions[position]
+                seen.append((name, version, version[0]))
+            else:
+                kept[name] = _shape(values[position])
+        self.kept, self.versions = kept, seen
+
+    def gradients(self, incoming, wanted, create_graph):
+        """(target, gradient, whether the engine alone holds it) for each edge in wanted.
+
+        incoming    one gradient per output, None where none arrived
+        """
+        while self.kept.__class__ is not dict:
+            self.kept.restore()
+        if self.fast and not create_graph and incoming[0] is not None:
+            return self._gradients_at_once(incoming, wanted)
+        return self._gradients_by_rules(incoming, wanted)
+
+    def _gradients_by_rules(self, incoming, wanted):
+        primitive, values = self.primitive, {**self.kept, "g": incoming[0]}
+        held = [entry[1] for entry in self.versions]
+        for output, name in enumerate(primitive.outputs):
+            gradient = values[primitive.incoming[output]] = incoming[output]
+            if gradient is not None:
+                held.append(gradient.version)
+            if name in values:  # kept as an array, so that there is no reference cycle
+                node, version = None if name in primitive.fixed else self, self.outputs[output][2]
+                values[name] = Tensor.made(values[name], node, output, version)
+        for name, index, shape, dtype, target in wanted:
+            values["index"] = index
+            gradient = primitive.call_rule(name, values, self.outputs)
+            if gradient is not None:
+                array = gradient._data if gradient.__class__ is Tensor else None
+                if array is None or array.shape != shape or array.dtype != dtype:
+                    gradient = _fit(gradient, shape, dtype, name, self)
+                for observer in self.observers:
+                    observer(name, gradient, incoming, self.kept)
+                version, owned = gradient.version, True
+                for other in held:
+                    if other is version:
+                        owned = False
+                yield target, gradient, owned
+
+    def _gradients_at_once(self, incoming, wanted):
+        """By the primitive's function on arrays, whose results nobody else holds; by rules what it leaves to them."""
+        primitive, values = self.primitive, {**self.kept, "needs": {edge.name for edge in wanted}}
+        values["g"] = values[primitive.incoming[0]] = incoming[0]
+        for name, gradient in zip(primitive.incoming[1:], incoming[1:], strict=True):
+            values[name] = gradient
+        arrays, left = primitive.call_fast(values), []
+        for edge in wanted:
+            name, _, shape, dtype, target = edge
+            if name not in arrays:
+                left.append(edge)
+                continue
+            array = arrays[name]
+            gradient = Tensor.made(array)
+            if array.shape != shape or array.dtype != dtype:
+                gradient = _fit(gradient, shape, dtype, name, self)
+            for observer in self.observers:
+                observer(name, gradient, incoming, self.kept)
+            yield target, gradient, True
+        if left:
+            yield from self._gradients_by_rules(incoming, left)
+
+    def check(self):
+        """Refuse to go backward through a freed node or through a value that has changed since."""
+        name = self.primitive.name
+        if self.freed:
+            raise StateError(
+                f"{name}: backward through a graph that was freed by an earlier backward; "
+                "pass retain_graph=True to the earlier one"
+            )
+        for argument, version, number in self.versions:
+            if version[0] != number:
+                raise StateError(
+                    f"{name}: {argument} was changed after it was used (version {version[0]}, recorded {number}); "
+                    "call backward before the optimiser's step"
+                )
+
+    def free(self):
+        """Let go of the values; the edges stay, so that a later backward knows which nodes it would need.
+
+        A node that keeps none, a cast for instance, can be gone through again.
+        """
+        self.freed = self.freed or bool(self.kept)
+        self.kept, self.versions = {}, []
+
+
+def _shape(value):
+    return tuple([one.shape for one in value]) if isinstance(value, tuple) else value.shape
+
+
+def target_of(tensor):
+    """Where a gradient of this Tensor goes."""
+    return tensor if tensor.node is None else Output(tensor.node, tensor.output)
+
+
+def edge_to(name, index, tensor):
+    """The Edge of an argument."""
+    data = tensor._data
+    return Edge(name, index, data.shape, data.dtype, target_of(tensor))
+
+
+def _fit(gradient, shape, dtype, argument, node):
+    """The gradient in the shape and type of its argument: sums the axes along which the argument was repeated."""
+    if not isinstance(gradient, Tensor):
+        raise KindError(
+            f"{node.primitive.name}: the rule of {argument} returned {type(gradient).__name__}, wanted a Tensor"
+        )
+    if gradient.shape != shape:
+        extra = gradient.ndim - len(shape)
+        axes = range(extra, gradient.ndim)
+        if extra < 0 or any(shape[i - extra] not in (1, gradient.shape[i]) for i in axes):
+            raise ShapeError(
+                f"{node.primitive.name}: the rule of {argument} returned shape {gradient.shape}, wanted {shape}"
+            )
+        repeated = [i for i in axes if shape[i - extra] == 1 and gradient.shape[i] != 1]
+        gradient = gradient.sum((*range(extra), *repeated)).reshape(shape)
+    return gradient if gradient.dtype == dtype else gradient.to(dtype)
+
+
+@functools.cache
+def one(place, dtype):
+    """The number 1 as the gradient of a scalar loss, kept because every step asks for it.
+
+    Nothing writes to it: the engine adds only into arrays that it alone holds, and the first gradient is not one.
+    """
+    one = device.full((), 1, dtype, like=place)
+    place.wait()  # other streams may be the next to read it
+    return one
+
+
+def write(tensor):
+    """The array of a leaf, to be written in place: the one door for optimisers, initialisers and running statistics.
+
+    It raises the version that all Tensors on this memory share, so that a backward pass which still needs the old
+    values is refused instead of computing with the new ones.
+    Errors  RuntimeError if the Tensor is the result of an operation
+    """
+    if tensor.node is not None:
+        raise StateError(f"write: the Tensor was made by {tensor.node.primitive.name}; only leaves can be written")
+    for interceptor in interceptors():
+        interceptor.before_write(tensor)
+    tensor.version[0] += 1
+    if (recorder := capturing.get()) is not None:
+        recorder.write_to(tensor)
+    return tensor.array
+
+
+def backward(tensor, gradient, retain_graph, create_graph):
+    """Add the gradient of a scalar (of sum(gradient * tensor) otherwise) to .grad of the leaves below it."""
+    if gradient is None and not tensor.shape and tensor.requires_grad:
+        first = Tensor.made(one(device.place_of(tensor.array), tensor.dtype))
+    else:
+        first = _first_gradient("backward", tensor, gradient)
+    create_graph = flag_of("backward", "create_graph", create_graph)
+    retain_graph = create_graph if retain_graph is None else flag_of("backward", "retain_graph", retain_graph)
+    recorder = capturing.get()
+
+    def finish(leaf, gradient, owned):
+        if recorder is not None:
+            recorder.gradient_of(leaf, adds=True)
+        _accumulate(leaf, gradient, owned and not create_graph)
+        for (hook,) in leaf.ready_hooks:
+            hook(leaf)
+
+    functions = []
+    token = _at_end.variable.set(functions)
+    try:
+        _walk([(tensor, first)], finish, retain_graph, create_graph)
+        for function in functions:
+            function()
+    finally:
+        _at_end.variable.reset(token)
+
+
+_at_end = Mode("at_end", None)
+
+
+def after_backward(function):
+    """Have function() called at the end of the backward pass under way: for hooks that begin what must be ended.
+
+    Errors  RuntimeError outside of Tensor.backward
+    """
+    functions = _at_end.get()
+    if functions is None:
+        raise StateError("after_backward: no backward pass is under way; call it in a hook")
+    functions.append(function)
+
+
+def grad(outputs, inputs, grad_outputs=None, retain_graph=None, create_graph=False, allow_unused=False):
+    """The gradients of the sum of outputs with respect to inputs, leaves or not; .grad is left alone.
+
+    outputs         a scalar Tensor or several; others need grad_outputs of their shapes
+    inputs          a Tensor or several
+    allow_unused    give None for an input that the outputs do not depend on, instead of an error
+    Returns a tuple with one Tensor per input. Only rules on a path to an input are asked.
+    Errors  as Tensor.backward; RuntimeError for an unused input
+    """
+    create_graph, allow_unused = (
+        flag_of("grad", "create_graph", create_graph),
+        flag_of("grad", "allow_unused", allow_unused),
+    )
+    retain_graph = create_graph if retain_graph is None else flag_of("grad", "retain_graph", retain_graph)
+    outputs, inputs = (list(x) if isinstance(x, list | tuple) else [x] for x in (outputs, inputs))
+    given = grad_outputs if isinstance(grad_outputs, list | tuple) else [grad_outputs] * len(outputs)
+    if len(given) != len(outputs):
+        raise ShapeError(f"grad: {len(given)} grad_outputs for {len(outputs)} outputs")
+    for index, tensor in enumerate(inputs):
+        if not isinstance(tensor, Tensor):
+            raise KindError(f"grad: inputs[{index}] is a {type(tensor).__name__}, wanted a Tensor")
+        if not tensor.requires_grad:
+            raise StateError(f"grad: inputs[{index}] does not require a gradient; call .requires_grad_() on it before")
+    roots = [(tensor, _first_gradient("grad", tensor, g)) for tensor, g in zip(outputs, given, strict=True)]
+    targets, found = [target_of(tensor) for tensor in inputs], {}
+
+    def finish(target, gradient, owned):
+        found[target] = gradient if owned or gradient.requires_grad else _own(gradient)  # which may be updated in place
+
+    _walk(roots, finish, retain_graph, create_graph, set(targets))
+    if not allow_unused and any(target not in found for target in targets):
+        index = next(i for i, target in enumerate(targets) if target not in found)
+        raise StateError(f"grad: the outputs do not depend on inputs[{index}]; pass allow_unused=True for None")
+    return tuple(found.get(target) for target in targets)
+
+
+def _first_gradient(op, tensor, gradient):
+    if not isinstance(tensor, Tensor):
+        raise KindError(f"{op}: an output is a {type(tensor).__name__}, wanted a Tensor")
+    if not tensor.requires_grad:
+        hint = "make what you differentiate by with requires_grad=True, and compute the loss outside of no_grad()"
+        raise StateError(f"{op}: the Tensor has no history and does not require a gradient; {hint}")
+    if gradient is None:
+        if tensor.array.size != 1:
+            raise StateError(f"{op}: an output of shape {tensor.shape} is no scalar; pass a gradient of that shape")
+        return Tensor.made(device.full(tensor.shape, 1, tensor.dtype, like=tensor.array))
+    if not isinstance(gradient, Tensor):
+        raise KindError(f"{op}: gradient is a {type(gradient).__name__}, wanted a Tensor")
+    if gradient.shape != tensor.shape:
+        raise ShapeError(f"{op}: gradient has shape {gradient.shape}, wanted the output's {tensor.shape}")
+    if gradient.dtype != tensor.dtype:
+        raise KindError(f"{op}: gradient has elements {gradient.dtype}, wanted the output's {tensor.dtype}")
+    device.common_place(op, {"the output": tensor.array, "gradient": gradient.array})
+    return gradient
+
+
+def _walk(roots, finish, retain_graph, create_graph, inputs=frozenset()):
+    """Visit the nodes below roots, (Tensor, gradient) pairs, from the newest to the oldest.
+
+    finish  called as finish(target, gradient, owned) the moment the gradient of a leaf, or of one of inputs, is
+            complete; owned says that no one else holds its array
+    inputs  if there are any, only gradients on a path to them are computed
+    """
+    nodes, arriving = _reachable([tensor for tensor, _ in roots], inputs)
+    pending = {}
+    recorded, cast = recording.variable.set(create_graph), autocasting.variable.set(None)
+    try:
+        for tensor, gradient in roots:
+            _add(pending, target_of(tensor), gradient, False, create_graph)
+        for leaf in [target for target in pending if isinstance(target, Tensor) and target not in arriving]:
+            _finish_leaf(pending, leaf, finish, inputs)
+        while nodes:
+            _visit(*nodes.pop(), pending, arriving, finish, retain_graph, create_graph, inputs)
+    finally:
+        autocasting.variable.reset(cast)
+        recording.variable.reset(recorded)
+
+
+def _visit(node, wanted, pending, arriving, finish, retain_graph, create_graph, inputs):
+    """Pass the gradients of a node on along the wanted edges, and finish the leaves that thereby have all of theirs."""
+    gradients = [pending.pop((node, output), _NOTHING)[0] for output in range(len(node.outputs))]
+    if node.hooks or node.retained or inputs:
+        _complete(node, gradients, finish, inputs)
+    for arrived in gradients:
+        if arrived is not None:
+            for target, gradient, owned in node.gradients(gradients, wanted, create_graph):
+                if target in pending:
+                    _add(pending, target, gradient, owned, create_graph)
+                else:
+                    pending[target] = gradient, owned
+            break
+    for edge in wanted:
+        target = edge.target
+        if target.__class__ is not Output:
+            left = arriving[target] = arriving[target] - 1
+            if not left:
+                _finish_leaf(pending, target, finish, inputs)
+    if not retain_graph:
+        node.free()
+
+
+_NOTHING = (None,)  # a gradient that did not arrive
+
+
+def _reachable(tensors, inputs):
+    """([(node, edges to follow)] from the oldest to the newest, how many of these edges lead into each leaf).
+
+    Every node is checked before anything is changed.
+    """
+    nodes, stack = set(), [tensor.node for tensor in tensors if tensor.node is not None]
+    while stack:
+        node = stack.pop()
+        if node not in nodes:
+            nodes.add(node)
+            stack += [edge.target.node for edge in node.edges if edge.target.__class__ is Output]
+    useful, listed, arriving = set(), [], {}
+    for node in sorted(nodes, key=operator.attrgetter("order")):
+        wanted = node.edges
+        if inputs:
+            wanted = [e for e in wanted if e.target in inputs or getattr(e.target, "node", None) in useful]
+            if not wanted and not any((node, i) in inputs for i in range(len(node.outputs))):
+                continue
+            useful.add(node)
+        if node.freed:
+            node.check()
+        for _, version, number in node.versions:
+            if version[0] != number:
+                node.check()
+        listed.append((node, wanted))
+        for edge in wanted:
+            target = edge.target
+            if target.__class__ is not Output:
+                arriving[target] = arriving.get(target, 0) + 1
+    return listed, arriving
+
+
+def _complete(node, gradients, finish, inputs):
+    """Pass the complete gradients of a node's outputs through its hooks, and to those who asked for them."""
+    for output, hook in node.hooks or ():
+        if gradients[output] is not None:
+            gradients[output] = _after_hook(hook, gradients[output])
+    for output, gradient in enumerate(gradients):
+        if (node, output) in inputs and gradient is not None:
+            finish((node, output), gradient, False)
+    for output, reference in () if inputs else node.retained:
+        if (tensor := reference()) is not None and gradients[output] is not None:
+            _accumulate(tensor, gradients[output], False)
+
+
+def _finish_leaf(pending, leaf, finish, inputs):
+    if (arrived := pending.pop(leaf, None)) and (not inputs or leaf in inputs):
+        gradient, owned = arrived
+        for _, hook in leaf.hooks:
+            gradient, owned = _after_hook(hook, gradient), False
+        finish(leaf, gradient, owned)
+
+
+def _own(gradient):
+    """A copy of a gradient without history that others may hold too."""
+    return Tensor.made(device.copy(gradient.array, device.order_of(gradient.array)))
+
+
+def _after_hook(hook, gradient):
+    gradient = gradient if gradient.requires_grad else _own(gradient)  # a hook may update it in place
+    replaced = hook(gradient)
+    if replaced is None:
+        return gradient
+    if not isinstance(replaced, Tensor) or (replaced.shape, replaced.dtype) != (gradient.shape, gradient.dtype):
+        raise ShapeError(
+            f"hook: returned {replaced!r}, wanted None or a Tensor of shape {gradient.shape} and type {gradient.dtype}"
+        )
+    return replaced
+
+
+def _add(pending, target, gradient, owned, create_graph):
+    """Add a contribution to what has arrived at target, into memory that the engine alone holds where there is any."""
+    if target not in pending:
+        pending[target] = gradient, owned
+        return
+    total, total_owned = pending[target]
+    if not create_graph and total_owned and device.can_hold_a_sum(total.array):
+        device.accumulate(total.array, gradient.array)
+    elif not create_graph and owned and device.can_hold_a_sum(gradient.array):
+        device.accumulate(gradient.array, total.array)
+        pending[target] = gradient, True
+    else:
+        pending[target] = total + gradient, True
+
+
+def _accumulate(tensor, gradient, owned):
+    """Add to .grad; once there, its array keeps its address, because others may hold it.
+
+    A gradient that can itself be differentiated is not copied: it is a result, and results are never written.
+    """
+    total = tensor.grad
+    if gradient._requires_grad or (total is not None and total.requires_grad):
+        tensor.grad = gradient if total is None else total + gradient
+    elif total is None:
+        data, array = tensor._data, gradient._data
+        whole = owned and device.can_hold_a_sum(array)
+        if not whole or array.strides != data.strides:
+            array = (device.contiguous if whole else device.copy)(array, device.order_of(data))
+        tensor.grad = gradient if array is gradient._data and gradient.__class__ is Tensor else Tensor.made(array)
+    else:
+        device.accumulate(write(total), gradient.array)

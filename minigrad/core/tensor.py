@@ -1,0 +1,338 @@
+"""Tensor: an array, whether gradients flow to it, and how it came to be."""
+
+import copy
+import html
+import operator
+import weakref
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from minigrad_kernels.errors import ExchangeError, KindError, ShapeError, StateError, SubscriptError
+
+from .. import device
+from .check import flag_of, function_of
+
+if TYPE_CHECKING:
+    from .methods import Methods
+else:
+    Methods = object
+
+__all__ = [
+    "Handle",
+    "Tensor",
+    "bare",
+    "register",
+    "tensor_of",
+    "tensors_of",
+]
+
+SHOWN, LINES = 1000, 24  # in a notebook: elements fetched from a device, lines of text
+
+_new = object.__new__
+
+
+class Tensor(Methods):
+    """A value with a gradient.
+
+    array           the array itself: NumPy's on the CPU, CuPy's on a GPU
+    data            a Tensor on the same memory without history, as detach() gives. May be assigned another Tensor or an
+                    array, which then takes the place of the array
+    requires_grad   whether gradients flow to it
+    grad            a Tensor after backward() reached this leaf, else None
+    is_leaf         whether it was made by the user and not by an operation on Tensors that require gradients
+
+    Operators make new Tensors. A leaf is updated in place by `a += b`, `a[i] = b`, `a.add_(b)` and their like where
+    nothing is recorded (ops/in_place.py); `a += b` on the result of a recorded operation makes a new Tensor. An array
+    given to Tensor is taken as it is, without a copy, and changes with it. The arithmetic, shape and reduction methods
+    are those of `minigrad.ops`.
+
+    Types   floating, integer and bool elements; only floating ones can require gradients. A list or tuple of Python
+            floats becomes float32
+    Errors  TypeError for other kinds of elements, and for a requires_grad that is neither True nor False
+    """
+
+    __slots__ = (
+        "_data",
+        "_requires_grad",
+        "grad",
+        "node",
+        "output",
+        "version",
+        "hooks",
+        "ready_hooks",
+        "__weakref__",
+    )
+    __array_priority__ = 1000  # NumPy leaves `array + tensor` to Tensor.__radd__
+    __array_ufunc__ = None
+
+    def __init__(self, data, requires_grad=False, dtype=None):
+        if isinstance(data, Tensor):
+            raise KindError("Tensor: data is a Tensor already; use it as it is, or x.detach() for one without history")
+        if not isinstance(requires_grad, bool):
+            hint = "to make one of a shape, minigrad.empty(2, 3)"
+            raise KindError(f"Tensor: requires_grad is {requires_grad!r}, wanted True or False; {hint}")
+        self._data = device.asarray(data, dtype)
+        if requires_grad and not device.is_floating(self.dtype):
+            raise KindError(f"Tensor: requires_grad wants floating elements, got {self.dtype}")
+        self._requires_grad = requires_grad
+        self.grad = self.node = self.output = None
+        self.version = [0]
+        self.hooks = self.ready_hooks = ()
+
+    @staticmethod
+    def made(data, node=None, output=None, version=None):
+        """A result of the engine: nothing is checked or converted."""
+        self = _new(Tensor)
+        self._data = data
+        self._requires_grad = node is not None
+        self.grad = None
+        self.node, self.output = node, output
+        self.version = [0] if version is None else version  # shared by all Tensors that look at the same memory
+        self.hooks = self.ready_hooks = ()
+        return self
+
+    def _take(self, data):
+        if not isinstance(data, Tensor | np.generic) and not device.is_array(data):
+            raise KindError(f"data: got a {type(data).__name__}, wanted a Tensor or an array")
+        array = data._data if isinstance(data, Tensor) else device.asarray(data)
+        if self._requires_grad and not device.is_floating(array.dtype):
+            raise KindError(f"data: elements are {array.dtype}, but self requires a gradient: wanted floating ones")
+        if array is self._data:  # as after `w.data -= step`
+            return
+        if self.node is None:
+            from .engine import write
+
+            write(self)
+        else:
+            self.version[0] += 1
+        self._data = array
+        if isinstance(data, Tensor):
+            self.version = data.version
+
+    array = property(operator.attrgetter("_data"))
+    data = property(lambda self: self.detach(), _take)
+    shape, dtype, ndim = (property(operator.attrgetter(f"_data.{name}")) for name in ("shape", "dtype", "ndim"))
+    device = property(lambda self: device.device_of(self.array))
+    is_leaf = property(lambda self: self.node is None)
+    requires_grad = property(operator.attrgetter("_requires_grad"), lambda self, value: self.requires_grad_(value))
+
+    def size(self, dim=None):
+        """The shape, or its entry dim."""
+        if dim is None:
+            return self.shape
+        if isinstance(dim, bool) or not isinstance(dim, int):
+            raise KindError(f"size: dim is {dim!r}, wanted an integer or None")
+        if not -self.ndim <= dim < self.ndim:
+            raise SubscriptError(f"size: dim is {dim}, but self has {self.ndim} dimensions")
+        return self.shape[dim]
+
+    def numel(self):
+        """The number of elements."""
+        return self.array.size
+
+    def dim(self):
+        """The number of dimensions."""
+        return self.ndim
+
+    # ---- leaving the tape --------------------------------------------------------------------------------------
+
+    def item(self):
+        """The only element, as a Python number."""
+        if self.array.size != 1:
+            raise ShapeError(f"item: self has shape {self.shape}, wanted a single element")
+        return device.host(self.array).item()
+
+    def numpy(self):
+        """The elements as a NumPy array: on the CPU the array itself."""
+        if self.requires_grad:
+            raise StateError("numpy: self requires a gradient, which NumPy would lose; call .detach().numpy()")
+        return device.host(self.array)
+
+    def tolist(self):
+        """The elements as nested lists of Python numbers."""
+        return device.host(self.array).tolist()
+
+    def detach(self):
+        """The same memory without history. What the optimiser does to one is seen by the other."""
+        return Tensor.made(self.array, version=self.version)
+
+    def requires_grad_(self, requires_grad=True):
+        """Switch gradients of a leaf on or off; returns self."""
+        if self.node is not None:
+            raise StateError("requires_grad_: self is the result of an operation; use .detach() first")
+        requires_grad = flag_of("requires_grad_", "requires_grad", requires_grad)
+        if requires_grad and not device.is_floating(self.dtype):
+            raise KindError(f"requires_grad_: wants floating elements, got {self.dtype}")
+        self._requires_grad = requires_grad
+        return self
+
+    # ---- backward ----------------------------------------------------------------------------------------------
+
+    def backward(self, gradient=None, retain_graph=None, create_graph=False):
+        """Add the gradient of this scalar (of sum(gradient * self) otherwise) to .grad of every leaf below it.
+
+        retain_graph    keep what the graph holds for another backward (default: as create_graph)
+        create_graph    record the backward pass itself, so that the gradients can be differentiated
+        Errors  RuntimeError without history, without a gradient for a non-scalar, through a freed graph or a changed
+                value; ValueError if gradient has another shape
+        """
+        from .tape import backward
+
+        backward(self, gradient, retain_graph, create_graph)
+
+    def register_hook(self, hook):
+        """Call hook(gradient) when this Tensor's gradient is complete; a Tensor it returns replaces the gradient.
+
+        Returns a Handle whose remove() takes the hook back.
+        """
+        function_of("register_hook", "hook", hook)
+        if not self.requires_grad:
+            raise StateError("register_hook: self does not require a gradient, so the hook would never be called")
+        return register(self if self.node is None else self.node, "hooks", (self.output, hook))
+
+    def register_post_accumulate_grad_hook(self, hook):
+        """Call hook(self) as soon as .grad of this leaf is final, while the rest of backward goes on.
+
+        Returns a Handle whose remove() takes the hook back.
+        """
+        function_of("register_post_accumulate_grad_hook", "hook", hook)
+        if self.node is not None or not self.requires_grad:
+            raise StateError("register_post_accumulate_grad_hook: wants a leaf that requires a gradient")
+        return register(self, "ready_hooks", (hook,))
+
+    def retain_grad(self):
+        """Have backward() add to .grad of this inner result too, as it does for leaves."""
+        if not self.requires_grad:
+            raise StateError("retain_grad: self does not require a gradient")
+        if self.node is not None and not any(reference() is self for _, reference in self.node.retained):
+            self.node.retained += ((self.output, weakref.ref(self)),)  # a strong one would close a cycle
+
+    # ---- interchange -------------------------------------------------------------------------------------------
+
+    def __array__(self, dtype=None, copy=None):
+        array = self.numpy()
+        return np.array(array, dtype, copy=copy)
+
+    def __dlpack__(self, **options):
+        if self.requires_grad:
+            raise ExchangeError("dlpack: self requires a gradient, which the other library would lose; call .detach()")
+        if min(self.array.strides, default=0) < 0 and not options.get("copy"):  # PyTorch would end the process
+            raise ExchangeError(f"dlpack: self lies backwards (strides {self.array.strides}); call .clone() first")
+        try:
+            with device.place_of(self.array).active():
+                return self.array.__dlpack__(**options)
+        except BufferError as error:
+            if self.dtype.name == "bfloat16":
+                raise ExchangeError("dlpack: NumPy hands over no bfloat16; call .float()") from error
+            raise ExchangeError(f"dlpack: {error}; call .clone() first") from error
+
+    def __dlpack_device__(self):
+        return self.array.__dlpack_device__()
+
+    def __len__(self):
+        if not self.shape:
+            raise KindError("len: self has no dimensions")
+        return self.shape[0]
+
+    def __iter__(self):
+        return (self[i] for i in range(len(self)))
+
+    def __bool__(self):
+        if self.array.size != 1:
+            raise ShapeError(f"bool: self has shape {self.shape}, wanted a single element; ask .any() or .all()")
+        return bool(self.item())
+
+    def __float__(self):
+        return float(self.item())
+
+    def __int__(self):
+        return int(self.item())
+
+    def __index__(self):
+        if self.dtype.kind not in "iu" or self.array.size != 1:
+            found = f"shape {self.shape} and elements {self.dtype}"
+            raise KindError(f"index: self has {found}, wanted a single integer")
+        return device.host(self.array).item()
+
+    def __format__(self, spec):
+        return format(self.item() if spec else repr(self), spec)
+
+    def __deepcopy__(self, memo):
+        """A copy of a leaf: its elements, requires_grad and gradient, without hooks."""
+        if self.node is not None:
+            raise StateError(f"deepcopy: self was made by {self.node.primitive.name}, wanted a leaf; use .detach()")
+        twin = copy.copy(self)
+        memo[id(self)] = twin
+        twin._data = device.copy(self.array, device.order_of(self.array))
+        twin.version, twin.hooks, twin.ready_hooks = [0], (), ()
+        twin.grad = copy.deepcopy(self.grad, memo)
+        return twin
+
+    __hash__ = object.__hash__  # == compares elements, but a Tensor is a key by identity
+
+    def __repr__(self):
+        text = np.array2string(device.host(self.array), separator=", ", prefix="Tensor(", threshold=200)
+        notes = "" if self.dtype == device.default_dtype else f", dtype={self.dtype}"
+        if self.node is not None:
+            notes += f", made by {self.node.primitive.name}"
+        elif self.requires_grad:
+            notes += ", requires_grad=True"
+        return f"Tensor({text}{notes})"
+
+    def _repr_html_(self):
+        facts = f"Tensor {self.shape} {self.dtype} on {self.device}"
+        if self.node is not None:
+            facts += f", made by {self.node.primitive.name}"
+        elif self.requires_grad:
+            facts += ", requires a gradient"
+        if self.device == "cpu" or self.array.size <= SHOWN:
+            lines = np.array2string(device.host(self.array), separator=", ", threshold=200).split("\n")
+            text = "\n".join(lines if len(lines) <= LINES else [*lines[:LINES], "..."])
+        else:  # a look at a notebook waits for no stream and moves no large array
+            text = f"{self.array.size:,} elements; .numpy() brings them here"
+        return f"<div><b>{html.escape(facts)}</b><pre>{html.escape(text)}</pre></div>"
+
+
+# ---- hooks ---------
+
+
+class Handle:
+    """What registering a hook returns: remove() takes the hook back."""
+
+    def __init__(self, owner, attribute, entry):
+        self.owner, self.attribute, self.entry = owner, attribute, entry
+
+    def remove(self):
+        """Take the hook back; a second time does nothing."""
+        hooks = getattr(self.owner, self.attribute)
+        setattr(self.owner, self.attribute, tuple(one for one in hooks if one is not self.entry))
+
+
+def register(owner, attribute, entry):
+    """Append an entry, a tuple of its own, to owner's tuple of hooks; returns the Handle that removes it."""
+    setattr(owner, attribute, (*getattr(owner, attribute), entry))
+    return Handle(owner, attribute, entry)
+
+
+# ---- arguments that are Tensors ----
+
+
+def tensor_of(op, name, value):
+    """The value, a Tensor."""
+    if not isinstance(value, Tensor):
+        hint = "; wrap it in Tensor(...)" if device.is_array(value) else ""
+        raise KindError(f"{op}: {name} is a {type(value).__name__}, wanted a Tensor{hint}")
+    return value
+
+
+def tensors_of(op, values):
+    """A list or tuple of Tensors, as a tuple."""
+    if not isinstance(values, list | tuple) or not values or not all(isinstance(x, Tensor) for x in values):
+        raise KindError(f"{op}: tensors is {type(values).__name__}, wanted a list or tuple of at least one Tensor")
+    return tuple(values)
+
+
+def bare(value):
+    """A Tensor without dimensions and without a gradient as the number in it; anything else as it is."""
+    return value.item() if isinstance(value, Tensor) and not value.ndim and not value.requires_grad else value

@@ -1,0 +1,249 @@
+"""Ranks on clusters: who started how many, and the scripts and manifests of examples/cluster, with stand-ins."""
+
+import os
+import re
+import shlex
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+
+from minigrad.cli.arguments import parser
+from minigrad.core.errors import MinigradError
+from minigrad.parallel import init, mpi, world
+from minigrad.parallel.world import ranks_started
+from tests.block_yaml import documents
+from tests.parallel.launch_runs import wait_for
+
+FOLDER = Path(__file__).resolve().parents[2] / "examples" / "cluster"
+SLURM, JOB, MPI_JOB, README = (FOLDER / name for name in ("slurm.sbatch", "job.yaml", "mpijob.yaml", "README.md"))
+
+# ---- how many ranks were started together ----------------------------------------------------------------------------
+
+SRUN = {"SLURM_STEP_ID": "0", "SLURM_PROCID": "1", "SLURM_STEP_NUM_TASKS": "8", "SLURM_NTASKS": "16"}
+STARTED = {
+    "nobody": ({}, (1, None)),
+    "mpiexec of MPICH": ({"PMI_RANK": "0", "PMI_SIZE": "4"}, (4, "mpiexec")),
+    "mpiexec of Open MPI": ({"OMPI_COMM_WORLD_RANK": "3", "OMPI_COMM_WORLD_SIZE": "4"}, (4, "mpiexec")),
+    "mpiexec in a step of srun": (SRUN | {"PMI_RANK": "0", "PMI_SIZE": "2"}, (2, "mpiexec")),
+    "srun": (SRUN, (8, "srun")),
+    "a batch script": (SRUN | {"SLURM_STEP_ID": str(0xFFFFFFFB)}, (1, None)),
+    "the shell of an allocation": ({"SLURM_NTASKS": "8", "SLURM_JOB_ID": "1"}, (1, None)),
+    "torchrun with one rank": ({"RANK": "0", "WORLD_SIZE": "1"}, (1, None)),
+}
+
+
+@pytest.mark.parametrize("name", STARTED)
+def test_who_started_how_many(name):
+    variables, found = STARTED[name]
+    assert ranks_started(variables) == found
+
+
+class OneRank:
+    """What MPI gives where it does not know of the ranks that srun or mpiexec started."""
+
+    rank, size, local_rank, local_size, taken, name, backend = 0, 1, 0, 1, False, "MPI", "host"
+
+    def __init__(self, seconds):
+        pass
+
+
+@pytest.mark.parametrize("name", ["srun", "mpiexec of MPICH"])
+def test_a_world_of_another_size_than_was_started_is_refused(name, monkeypatch):
+    """Else each of 8 tasks would train alone, and all would write into one folder."""
+    variables, (ranks, starter) = STARTED[name]
+    for variable, value in variables.items():
+        monkeypatch.setenv(variable, value)
+    monkeypatch.setattr(world, "_made", None)
+    monkeypatch.setattr(mpi, "MpiTransport", OneRank)
+    message = f"init: {starter} started {ranks} ranks, but MPI knows 1; .*srun --mpi=list"
+    with pytest.raises(MinigradError, match=message):
+        init()
+    assert world._made is None
+
+
+def test_ranks_wait_longer_while_each_compiles_its_kernels(monkeypatch):
+    monkeypatch.setattr(mpi, "MpiTransport", OneRank)
+    for variable, seconds in ((None, 30), ("7", 7)):  # of minigrad launch --timeout
+        monkeypatch.setattr(world, "_made", None)
+        monkeypatch.setenv("MINIGRAD_TIMEOUT", variable or "")
+        found = init("mpi")
+        assert found.transport.young and found.timeout == 600
+        found.transport.young = False
+        assert found.timeout == seconds
+
+
+# ---- Slurm -----------------------------------------------------------------------------------------------------------
+
+OPTION = r"--(job-name=\w+|(nodes|(ntasks|gpus)-per-node|cpus-per-task)=\d+|time=\d\d:\d\d:\d\d|output=[\w-]+%j\.log|"
+OPTION += r"open-mode=append|requeue|signal=TERM@60)"
+WANTED = {"--requeue", "--signal=TERM@60", "--nodes=2", "--ntasks-per-node=4"}
+
+
+def test_the_script_is_bash_with_known_options():
+    subprocess.run(["bash", "-n", SLURM], check=True, timeout=20)
+    before, _, after = SLURM.read_text().partition("\nset -u")
+    assert "#SBATCH" not in after, "sbatch reads them before the first command alone"
+    options = re.findall(r"^#?#SBATCH (.*)", before, re.MULTILINE)  # a second # switches one off
+    assert all(re.fullmatch(OPTION, option) for option in options)
+    assert {*re.findall(r"^#SBATCH (.*)", before, re.MULTILINE)} >= WANTED
+
+
+# ---- Kubernetes ------------------------------------------------------------------------------------------------------
+
+# Fields that our manifests use, with their types; a set holds the values that are allowed. Those of Kubernetes are from
+# its API reference (batch/v1, core/v1), those of MPIJob from the resource definition of the MPI Operator (v2beta1).
+texts = lambda names: dict.fromkeys(names.split(), str)
+CONTAINER = texts("name image") | {"env": [texts("name value")], "volumeMounts": [texts("name mountPath")]}
+CONTAINER |= {"command": [str], "resources": {"limits": texts("cpu memory") | {"nvidia.com/gpu": int}}}
+VOLUME = {"name": str, "persistentVolumeClaim": texts("claimName"), "emptyDir": {"medium": {"Memory"}}}
+RESTART = {"restartPolicy": {"Never", "OnFailure"}}
+POD = RESTART | {"terminationGracePeriodSeconds": int, "volumes": [VOLUME], "containers": [CONTAINER]}
+REPLICA = RESTART | {"replicas": int, "template": {"spec": POD}}
+RULE = {
+    "action": {"FailJob", "Ignore", "Count"},
+    "onExitCodes": {"operator": {"In", "NotIn"}, "values": [int]},
+    "onPodConditions": [{"type": {"DisruptionTarget"}}],
+}
+SPECS = {
+    JOB: {"backoffLimit": int, "podFailurePolicy": {"rules": [RULE]}, "template": {"spec": POD}},
+    MPI_JOB: {
+        "mpiImplementation": {"OpenMPI", "Intel", "MPICH"},
+        "slotsPerWorker": int,
+        "launcherCreationPolicy": {"AtStartup", "WaitForWorkersReady"},
+        "runPolicy": {"cleanPodPolicy": {"None", "Running", "All"}, "backoffLimit": int},
+        "mpiReplicaSpecs": {"Launcher": REPLICA, "Worker": REPLICA},
+    },
+}
+KINDS = {JOB: ("batch/v1", "Job"), MPI_JOB: ("kubeflow.org/v2beta1", "MPIJob")}
+
+
+def check(value, known, place):
+    if isinstance(known, dict):
+        assert isinstance(value, dict) and set(value) <= set(known), f"{place}: {set(value) - set(known)}"
+        for name, inner in value.items():
+            check(inner, known[name], f"{place}.{name}")
+    elif isinstance(known, list):
+        assert isinstance(value, list) and value, place
+        for inner in value:
+            check(inner, known[0], place)
+    else:
+        assert value in known if isinstance(known, set) else type(value) is known, f"{place}: {value!r}"
+
+
+def test_block_style_is_read():
+    nested = 'a: 1\n# no\nb:\n  - c: "2"\n    d:\n      - x\n'
+    text = nested + "      - |\n        # yes\n          y\n\n        z\n  - e: true\nf: g h\n"
+    wanted = {"a": 1, "b": [{"c": "2", "d": ["x", "# yes\n  y\n\nz\n"]}, {"e": True}], "f": "g h"}
+    assert documents(text + "---\nk: v\n") == [wanted, {"k": "v"}]
+
+
+@pytest.mark.parametrize("path", SPECS, ids=lambda path: path.name)
+def test_fields_of_a_manifest_are_known(path):
+    (document,) = documents(path.read_text())
+    known = {"apiVersion": str, "kind": str, "metadata": {"name": str}, "spec": SPECS[path]}
+    check(document, known, path.name)
+    assert (document["apiVersion"], document["kind"]) == KINDS[path]
+    with pytest.raises(AssertionError, match="podPolicy"):
+        check(document | {"podPolicy": 1}, known, path.name)
+
+
+def pods(path):
+    """The pods of a manifest; the first runs the command."""
+    spec = documents(path.read_text())[0]["spec"]
+    replicas = spec.get("mpiReplicaSpecs")
+    return [part["template"]["spec"] for part in (replicas.values() if replicas else [spec])]
+
+
+@pytest.mark.parametrize("path", SPECS, ids=lambda path: path.name)
+def test_ranks_are_as_many_as_gpus(path):
+    *_, workers = pods(path)
+    spec = documents(path.read_text())[0]["spec"]
+    gpus = workers["containers"][0]["resources"]["limits"]["nvidia.com/gpu"]
+    if path is MPI_JOB:
+        assert spec["slotsPerWorker"] == gpus and spec["mpiImplementation"] == "MPICH"
+        gpus *= spec["mpiReplicaSpecs"]["Worker"]["replicas"]
+    assert f" -n {gpus} " in pods(path)[0]["containers"][0]["command"][2]
+    for pod in pods(path):
+        mounted = [mount["name"] for mount in pod["containers"][0]["volumeMounts"]]
+        assert mounted == [volume["name"] for volume in pod["volumes"]]
+
+
+# ---- jobs ------------------------------------------------------------------------------------------------------------
+
+PASS_ON = '#!/bin/sh\necho "$@" > started\nwhile [ "$1" != minigrad ]; do shift; done\nexec "$@"\n'
+STAND_INS = {
+    "srun": PASS_ON,
+    "mpiexec": PASS_ON,
+    "scontrol": '#!/bin/sh\necho "$@" > requeued\n',
+    "minigrad": """#!/bin/sh
+trap 'left=1' TERM
+echo "$@" >> calls
+n=0
+while [ "$WAIT" ] && [ -z "$left" ] && [ $n -lt 600 ]; do n=$((n + 1)); sleep 0.05; done
+case "$HOW" in
+    finishes) echo "{}" > result.json ;;
+    fails*) exit "${HOW#fails }" ;;
+esac
+""",
+}
+ENDS = [  # what is started, how the command ends: the exit code, and how often it was called
+    (SLURM, "finishes", 0, 1),
+    (SLURM, "leaves", 0, 1),
+    (SLURM, "fails 3", 3, 4),
+    (SLURM, "fails 2", 2, 1),
+    *((path, *end, 1) for path in (JOB, MPI_JOB) for end in (("finishes", 0), ("leaves", 75), ("fails 3", 3))),
+]
+
+
+@pytest.mark.parametrize("path, how, code, times", ENDS, ids=[f"{path.name} {how}" for path, how, *_ in ENDS])
+def test_a_job_finishes_or_leaves_or_fails(tmp_path, path, how, code, times):
+    """Left early it goes back into the queue, or ends with 75; failed Slurm tries it again, unless it was refused."""
+    for name, text in STAND_INS.items():
+        (tmp_path / name).write_text(text)
+        (tmp_path / name).chmod(0o755)
+    variables = {
+        "DATA": "data",
+        "RUN": str(tmp_path),
+        "HOW": how,
+        "PATH": f"{tmp_path}{os.pathsep}{os.environ['PATH']}",
+    }
+    variables |= {"SLURM_JOB_ID": "4711", "SLURM_CPUS_PER_TASK": "8"}
+    told = how == "leaves" and path is not SLURM
+    command = ["bash", SLURM] if path is SLURM else pods(path)[0]["containers"][0]["command"]
+    variables["WAIT"] = "1" if told else ""
+    job = subprocess.Popen(command, env=variables, cwd=tmp_path, start_new_session=True)
+    if told:
+        assert wait_for((tmp_path / "calls").exists)
+        time.sleep(0.2)
+        job.send_signal(signal.SIGTERM)
+    assert job.wait(timeout=60) == code
+    calls = (tmp_path / "calls").read_text().splitlines()
+    assert len(calls) == times and f"--out {tmp_path} --continue" in calls[0]
+    if path is SLURM:
+        assert (tmp_path / "requeued").exists() == (how == "leaves")
+        assert how != "leaves" or (tmp_path / "requeued").read_text() == "requeue 4711\n"
+        started = (tmp_path / "started").read_text()
+        assert started.startswith("--mpi=pmix --kill-on-bad-exit=1 --cpus-per-task=8 minigrad train ")
+        assert "--threads 8" in calls[0]
+
+
+# ---- commands --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("path", [SLURM, JOB, MPI_JOB, README], ids=lambda path: path.name)
+def test_commands_are_taken(path):
+    """By minigrad's own parser; 8 stands for all variables."""
+    text = re.sub(r"\$\w+|\$\{[^}]*\}", "8", path.read_text().replace("\\\n", ""))
+    trainings = [shlex.split(line) for line in re.findall(r"minigrad train [^\n&`]*", text)]
+    assert trainings
+    for words in trainings:
+        options = parser().parse_args(words[1:])
+        assert options.command == "train" and options.shards == 8 and options.data == "mnist" and options.continue_
+    launches = re.findall(r"^ +(minigrad launch .* minigrad train [^\n&`]*)", text, re.MULTILINE)
+    assert bool(launches) == (path in (JOB, README))
+    for line in launches:
+        options = parser().parse_args(shlex.split(line)[1:])
+        assert options.command == "launch" and options.words[:2] == ["minigrad", "train"]

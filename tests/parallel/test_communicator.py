@@ -1,0 +1,238 @@
+"""Communicator: what collectives compute, in which order, on which arrays, and how every rank hears what went wrong."""
+
+import threading
+import time
+
+import numpy as np
+import pytest
+
+from minigrad import Tensor, device
+from minigrad.parallel import CommunicationError, DeadlineError, DisagreementError, PeerLost, run_local
+from minigrad.parallel.collectives import SMALL
+from tests.collective_table import ROWS, check_row, run_row
+from tests.parallel.mpi_programs import messages
+from tests.parallel_runs import on_ranks, outcomes
+from tests.stand_in_gpus import gpus
+
+UFUNCS = {"sum": np.add, "mean": np.add, "max": np.maximum, "min": np.minimum}
+
+
+def numbers(count, rank, dtype="float32"):
+    """Of many magnitudes, so that every order of a sum has bits of its own."""
+    rng = np.random.default_rng([rank, count])
+    return (rng.standard_normal(count) * 2.0 ** rng.integers(-6, 6, count)).astype(dtype)
+
+
+def in_pairs(parts, add=np.add):
+    """The sum of the first 2^k terms, and that of the rest, added: what `pairwise` promises, said in another way."""
+    if len(parts) == 1:
+        return parts[0]
+    middle = 1 << ((len(parts) - 1).bit_length() - 1)
+    return add(in_pairs(parts[:middle], add), in_pairs(parts[middle:], add))
+
+
+# ---- values ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("size", [1, 2, 5])
+def test_collectives_have_the_values_of_numpy_and_one_set_of_bits(size):
+    found = on_ranks(lambda world: [run_row(world, row) for row in ROWS], size)
+    for rows in found:
+        for row, got, first in zip(ROWS, rows, found[0], strict=True):
+            check_row(row, size, got, first)
+
+
+EDGE = SMALL // 4  # float32 numbers up to which whole arrays are exchanged
+
+
+@pytest.mark.parametrize("size", [3, 4, 5])
+def test_sums_are_taken_in_pairs_in_the_order_of_ranks(size):
+    kinds = [(n, "float32") for n in (0, 1, EDGE - 1, EDGE, EDGE + 1, 3 * EDGE + 2)] + [(9, "float64"), (9, "float16")]
+    cases = [(*kind, op) for kind in kinds for op in UFUNCS]
+
+    def total(n, t, op):
+        pairs = in_pairs([numbers(n, rank, t) for rank in range(size)], UFUNCS[op])
+        return (pairs / np.dtype(t).type(size)).astype(t) if op == "mean" else pairs
+
+    one_by_one = sum(numbers(EDGE, rank) for rank in range(size))
+    assert size < 4 or one_by_one.tobytes() != total(EDGE, "float32", "sum").tobytes()  # the order matters at all
+    run = lambda world: [world.all_reduce(numbers(n, world.rank, t), op) for n, t, op in cases]
+    for rank, found in enumerate(on_ranks(run, size)):
+        for case, got in zip(cases, found, strict=True):
+            assert got.tobytes() == total(*case).tobytes(), (case, rank)
+
+
+# ---- kinds of arrays -------------------------------------------------------------------------------------------------
+
+
+def test_tensors_layouts_and_results_that_hold_what_is_given():
+    values = np.arange(2 * 3 * 4 * 5, dtype=np.float32).reshape(2, 4, 5, 3)
+
+    def run(world):
+        last = Tensor((values + world.rank).transpose(0, 3, 1, 2), requires_grad=True)  # channels last
+        strides, version = last.array.strides, last.version[0]
+        assert world.all_reduce(last) is last and last.array.strides == strides
+        assert last.version[0] > version and last.requires_grad
+        whole = np.full(2 * world.size, -1.0)
+        own = Tensor(whole[2 * world.rank :][:2])
+        own.array[:], version = world.rank, own.version[0]
+        world.all_gather(whole, own)
+        assert own.version[0] == version, "it is only read"
+        return last.detach().numpy(), world.all_reduce(np.array(2.0), "mean"), whole.tolist()
+
+    for found, scalar, gathered in on_ranks(run, 2):
+        assert np.array_equal(found, (2 * values + 1).transpose(0, 3, 1, 2))
+        assert scalar == 2.0 and scalar.shape == () and gathered == [0, 0, 1, 1]
+
+
+@pytest.mark.parametrize("asynchronous", [False, True])
+def test_arrays_of_gpus_go_by_way_of_the_host_and_copies_on_the_callers_stream(asynchronous):
+    """What the caller's stream wrote is there, and what comes is there for it, also where a thread beside copies."""
+
+    def run(world):
+        import cupy
+
+        with cupy.cuda.Device(world.rank):
+            x = device.move(np.arange(5000.0), f"cuda:{world.rank}")
+            stream = cupy.cuda.Stream(non_blocking=True)
+            stream.wait_event(cupy.cuda.get_current_stream().record())
+            with stream:
+                x *= 2
+                work = world.all_reduce(x, asynchronous=asynchronous)
+                x = work.wait() if asynchronous else work
+                x *= 3
+                world.broadcast(y := device.move(np.full(3, world.rank), f"cuda:{world.rank}"), 1)
+                assert device.device_of(x) == device.device_of(y) == f"cuda:{world.rank}"
+                return device.host(x)[7], device.host(y).tolist()
+
+    with gpus(2):
+        assert run_local(run, 2) == [(84, [1, 1, 1])] * 2
+
+
+# ---- beside the caller, and words ----------------------------------------------------------------------------------
+
+
+def test_works_end_in_order_and_calls_that_wait_come_after_them():
+    def run(world):
+        arrays = [np.full(n, 1.0 + world.rank) for n in (3, 5000, 1, 20_000)]
+        works = [world.all_reduce(a, label=f"{i}", asynchronous=True) for i, a in enumerate(arrays)]
+        total = world.all_reduce(np.full(2, 1.0))  # in the order of the calls: after the works
+        assert all(work.done for work in works)
+        assert [work.ended for work in works] == sorted(work.ended for work in works)
+        assert all(work.wait() is array for work, array in zip(works, arrays, strict=True))
+        world.barrier()
+        return total.tolist(), [set(a.tolist()) for a in arrays]
+
+    assert on_ranks(run, 3) == [([3.0, 3.0], [{6.0}] * 4)] * 3
+
+
+def test_a_call_comes_back_before_the_others_are_there_and_the_end_waits_for_it():
+    begun, left = threading.Event(), threading.Event()
+
+    def run(world):
+        x = np.full(20_000, 1.0 + world.rank)
+        if world.rank:
+            assert begun.wait(10) and not left.wait(0.2)  # rank 0 does not end before
+        work = world.all_reduce(x, asynchronous=True)
+        if not world.rank:
+            assert not work.done
+            with pytest.raises(DeadlineError, match=r"not done after 0\.01 s"):
+                work.wait(0.01)
+            begun.set()
+        world.close()
+        left.set()
+        return set(x.tolist())
+
+    assert on_ranks(run, 2) == [{3.0}] * 2
+
+
+def test_messages_and_pipelines():
+    """The program that ranks under mpiexec run too."""
+    on_ranks(messages, 4)
+
+
+def test_bytes_of_any_length():
+    run = lambda world: (world.all_gather_bytes(b"x" * world.rank * 3000), world.broadcast_bytes(b"root", 2))
+    assert on_ranks(run, 3) == [([b"", b"x" * 3000, b"x" * 6000], b"root")] * 3
+
+
+def test_ranks_agree_on_texts():
+    def run(world, different):
+        world.agree("load", {"a": 1, "b": 2} if world.rank < 2 else different)
+
+    assert outcomes(run, 3, {"a": 1, "b": 2}) == [None] * 3
+    for different, message in [
+        ({"a": 1, "b": 3}, "load: b is 2 on rank 0 and 3 on rank 2; wanted the same on all"),
+        ({"a": 1}, "load: b is 2 on rank 0 and absent on rank 2"),
+        ({"a": 1, "b": 2, "c": 3}, "load: c is absent on rank 0 and 3 on rank 2"),
+        ({"b": 2, "a": 1}, "load: the order is a, b on rank 0 and b, a on rank 2"),
+    ]:
+        found = outcomes(run, 3, different)
+        assert all(type(error) is DisagreementError and message in str(error) for error in found), found
+
+
+# ---- what goes wrong between ranks -----------------------------------------------------------------------------------
+
+DIFFERENT = {
+    "shape": lambda w: w.all_reduce(np.zeros(3 + (w.rank == 2)), label="weights"),
+    "type": lambda w: w.all_reduce(np.zeros(3, "f4" if w.rank == 2 else "f8"), label="weights"),
+    "op": lambda w: w.all_reduce(np.zeros(3), "max" if w.rank == 2 else "sum", label="weights"),
+    "layout": lambda w: w.all_reduce(np.zeros((2, 3), order="F" if w.rank == 2 else "C"), label="weights"),
+    "call": lambda w: (w.broadcast if w.rank == 2 else w.all_reduce)(np.zeros(3), label="weights"),
+    "large": lambda w: w.all_reduce(np.zeros(20_000 + (w.rank == 2)), label="weights"),
+}
+
+
+@pytest.mark.parametrize("call", DIFFERENT.values(), ids=DIFFERENT)
+def test_every_rank_hears_that_calls_differ(call):
+    def run(world):
+        with pytest.raises(CommunicationError) as caught:
+            call(world)
+        with pytest.raises(CommunicationError):  # and so do all further calls, at once
+            world.all_reduce(np.zeros(1))
+        return caught.value
+
+    found = on_ranks(run, 3, timeout=10)
+    assert any(isinstance(error, DisagreementError) for error in found)
+    for error in map(str, found):
+        assert "rank 2 does" in error or "rank 2" in error and " does " in error, error
+        assert error.count("label=weights") >= 2, error
+
+
+def test_a_rank_that_fails_fails_the_others_with_its_reason():
+    heard = []
+
+    def run(world):
+        if world.rank == 1:
+            raise KeyError("lost it")
+        with pytest.raises(CommunicationError) as caught:
+            world.all_reduce(np.ones(2))
+        heard.append(str(caught.value))
+
+    with pytest.raises(KeyError, match="lost it"):
+        on_ranks(run, 3)
+    assert len(heard) == 2 and all("rank 1 ended: KeyError: 'lost it'" in text for text in heard)
+
+
+def test_a_rank_that_stays_away_is_named():
+    run = lambda world: time.sleep(2) if world.rank == 2 else world.all_reduce(np.ones(2), label="weights")
+    first, second, _ = outcomes(run, 3, timeout=0.5)
+    assert any(isinstance(error, DeadlineError) for error in (first, second))
+    for error in map(str, (first, second)):
+        assert "no message from rank 2 came in time" in error and "label=weights" in error
+
+
+def test_a_rank_that_has_ended_is_not_waited_for():
+    run = lambda world: None if world.rank else world.all_reduce(np.ones(2))
+    ended, _ = outcomes(run, 2)
+    assert isinstance(ended, PeerLost) and "rank 1 has ended, while rank 0 waits" in str(ended)
+
+
+def test_after_its_end_a_world_is_of_no_use():
+    def run(world):
+        world.close()
+        world.close()
+        with pytest.raises(CommunicationError, match=r"rank \d: its transport is closed"):
+            world.all_reduce(np.ones(1))
+
+    on_ranks(run, 2)

@@ -1,0 +1,238 @@
+"""DataParallel: averages with the bits of one process, when buckets leave, which parameters, buffers and state."""
+
+import numpy as np
+import pytest
+
+import minigrad
+from minigrad import Tensor, checkpoint, nn
+from minigrad.parallel import DataParallel
+from tests.parallel_runs import bits, on_ranks
+
+from .parallel_models import X, branches, grads, in_pairs, plain
+
+BATCH = np.random.default_rng(0).standard_normal((8, 5)).astype(np.float32)
+
+# ---- gradients -------------------------------------------------------------------------------------------------------
+
+
+class Odd(nn.Module):
+    """A frozen layer, one that is used twice, and one of another type."""
+
+    def __init__(self):
+        super().__init__()
+        minigrad.manual_seed(2)
+        self.frozen, self.first = nn.Linear(5, 5).requires_grad_(False), nn.Linear(5, 5)
+        self.second = nn.Linear(5, 5)
+        self.second.weight = self.first.weight
+        self.wide = nn.Linear(5, 2).to("float64")
+
+    def forward(self, x):
+        return self.wide(self.second(self.first(self.frozen(x)).tanh()).tanh().to("float64"))
+
+
+def backward(model, x):
+    out = model(x)
+    (out * out).sum().backward()
+
+
+def averaged(build, shards, count):
+    """What one process finds with two passes over each shard: the sums of the shards, added in pairs, over N."""
+    model, terms = build(), []
+    for shard in range(shards):
+        model.zero_grad()
+        for _ in range(2):
+            backward(model, Tensor(BATCH[shard * count // shards : (shard + 1) * count // shards]))
+        terms.append([p.grad.numpy() for p in model.parameters() if p.requires_grad])
+    return [g * (1 / shards) for g in in_pairs(terms)]
+
+
+def close(found, wanted):
+    for a, b in zip(found, wanted, strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-5)
+
+
+def same(found, wanted):
+    assert [g.tobytes() for g in found] == [g.tobytes() for g in wanted]
+
+
+CUTS = [(1, 1, 8), (1, 8, 8), (2, 2, 8), (2, 4, 8), (4, 4, 8), (4, 8, 8), (8, 8, 8)]
+UNEVEN = [(1, 8, 5), (2, 8, 5), (8, 8, 5), (3, 6, 7), (6, 6, 4)]  # with empty shards too
+
+
+@pytest.mark.parametrize("build, ranks, shards, count", [*((plain, *cut) for cut in CUTS + UNEVEN), (Odd, 2, 4, 8)])
+def test_gradients_have_the_bits_of_one_process_and_the_values_of_the_whole_batch(build, ranks, shards, count):
+    def run(world):
+        model = DataParallel(build(), world, shards=shards, bucket_bytes=50)
+        for _ in range(2):  # the second update begins anew
+            for (x,) in model.shards([Tensor(BATCH[:count])]):
+                with model.no_sync():
+                    backward(model, x)
+                backward(model, x)
+        assert all((p.grad is None) != p.requires_grad for p in model.parameters())
+        return [g for g in grads(model) if g is not None]
+
+    wanted = averaged(build, shards, count)
+    for found in on_ranks(run, ranks):
+        same(found, wanted)
+    close([g * shards for g in wanted], averaged(build, 1, count))
+
+
+@pytest.mark.parametrize("place", ["cpu", "interpreter"])
+def test_a_plain_loop_whose_gradients_keep_their_addresses(place):
+    """Each rank has one shard. Inside of no_sync nothing crosses to another rank."""
+
+    def run(world):
+        model = DataParallel(plain().to(place), world, bucket_bytes=100)
+        x = Tensor(BATCH[4 * world.rank :][:4]).to(place)
+        seen = set()
+        for step in range(3):
+            model.eval().zero_grad(set_to_none=step != 1)  # gradients are averaged in evaluation too
+            with model.no_sync():
+                backward(model, x)
+            own = model.module[0].bias.grad.numpy().tobytes()
+            backward(model, x)
+            seen.add(tuple(p.grad.array.ctypes.data for p in model.parameters()))
+        assert len(model.reducer.buckets) > 1 and len(seen) == 1
+        return own, grads(model)
+
+    backward(plain().to(place), Tensor(BATCH[:4]).to(place))  # compiles kernels, for which ranks have no time
+    (first, found), (second, other) = on_ranks(run, 2)
+    assert first != second
+    same(found, other)
+    close(found, averaged(plain, 2, 8))
+    if place == "cpu":
+        same(found, averaged(plain, 2, 8))
+
+
+def test_each_shard_of_each_update_has_masks_of_its_own_in_any_loop():
+    def run(world, loop):
+        minigrad.manual_seed(6)
+        model, seen = DataParallel(nn.Dropout(0.5), world, shards=2), []
+        for _ in range(2):
+            for (x,) in model.shards((minigrad.ones(2, 64),)) if loop else [(minigrad.ones(1, 64),)]:
+                seen.append(tuple(model(x)[0].tolist()))
+        return seen
+
+    (masks,) = on_ranks(run, 1, True)
+    assert len(set(masks)) == 4
+    for loop in (True, False):
+        assert on_ranks(run, 2, loop) == [masks[::2], masks[1::2]]
+
+
+def test_alone_it_adds_nothing_to_the_model():
+    model = DataParallel(plain())
+    assert model.reducer is None and model.timeline == [] and not any(p.ready_hooks for p in model.parameters())
+
+
+# ---- when buckets leave ----------------------------------------------------------------------------------------------
+
+
+def watched(world):
+    """The labels of what is sent, in a list that grows."""
+    events, send = [], world.all_reduce
+
+    def all_reduce(array, *arguments, **options):
+        events.append(options.get("label"))
+        return send(array, *arguments, **options)
+
+    world.all_reduce = all_reduce
+    return events
+
+
+@pytest.mark.parametrize("shards", [2, 4])
+def test_the_first_bucket_leaves_while_backward_goes_on(shards):
+    def run(world):
+        events = watched(world)
+        minigrad.manual_seed(0)
+        model = nn.Sequential(nn.Linear(5, 6, bias=False), nn.Tanh(), nn.Linear(6, 3, bias=False))
+        model = DataParallel(model, world, shards=shards, bucket_bytes=80)
+
+        def watch(layer, inputs, out):
+            out.register_hook(lambda g: events.append("layer"))
+
+        model.module[0].register_forward_hook(watch)
+        for (x,) in model.shards((Tensor(X),)):
+            model(x).sum().backward()
+            events.append("end")
+        return events
+
+    before = ["layer", "end"] * (shards // 2 - 1)  # only the last shard of a rank sends
+    assert on_ranks(run, 2) == [[*before, "bucket 0 of 2, model 1", "layer", "bucket 1 of 2, model 1", "end"]] * 2
+
+
+def test_buckets_leave_in_one_order_whatever_the_order_of_gradients():
+    def run(world):
+        events, came = watched(world), []
+        model = branches(world)
+        for number, layer in enumerate(model.module.branches):
+            layer.weight.register_post_accumulate_grad_hook(lambda p, number=number: came.append(number))
+        model(Tensor(X), [[0, 1, 2, 3], [3, 1, 0, 2], [2, 3, 1, 0]][world.rank]).backward()
+        return came, events, grads(model), model.timeline
+
+    found = on_ranks(run, 3)
+    assert len({tuple(came) for came, *_ in found}) == 3
+    for _, events, got, timeline in found:
+        assert events == [f"bucket {b} of 8, model 1" for b in range(8)]
+        close(got, [np.stack([X.sum(0)] * 2), np.full(2, 4.0)] * 4)
+        assert [(e["bucket"], e["bytes"]) for e in timeline] == [(b, (8, 40)[b % 2]) for b in range(8)]
+        assert all(0 <= e["ready"] < e["done"] < 20 for e in timeline)
+        assert [e["ready"] for e in timeline] == sorted(e["ready"] for e in timeline)
+
+
+# ---- which parameters ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("shards", [2, 4])
+def test_parameters_that_are_not_used(shards):
+    """Branch 0 on all, 1 on rank 0, 2 on rank 1, 3 on none."""
+
+    def run(world):
+        model = branches(world, shards=shards)
+        for _ in range(2):
+            for (x,) in model.shards((Tensor(X),)):
+                model(x, [0, 1 + world.rank]).backward()
+        return grads(model)
+
+    for found in on_ranks(run, 2):
+        weights = found[::2]
+        halves = [X[:2].sum(0), X[2:].sum(0)]
+        for weight, wanted in zip(weights, [sum(halves), *halves], strict=False):
+            np.testing.assert_allclose(weight, np.stack([wanted / shards] * 2), rtol=1e-5, atol=1e-6)
+        assert not np.any(weights[3])
+
+
+# ---- buffers and state -----------------------------------------------------------------------------------------------
+
+
+def test_all_start_from_rank_0_and_a_state_comes_back(tmp_path):
+    def run(world):
+        model = nn.Sequential(plain(), nn.BatchNorm1d(3))
+        model[1].running_mean.array[:] = model[0][0].bias.array[:3] = world.rank
+        before = bits(model)
+        wrapped = DataParallel(model, world)
+        assert list(wrapped.state_dict()) == list(before) == list(model.state_dict())
+        checkpoint.save(tmp_path / str(world.rank), wrapped)  # by rank 0 alone
+        first = bits(wrapped)
+        wrapped.load_state_dict({name: tensor.numpy() * 2 for name, tensor in wrapped.state_dict().items()})
+        return before, first, model[0][4].weight.detach().numpy()
+
+    (mine, first, weight), (other, second, _) = on_ranks(run, 2)
+    assert mine == first == second != other
+    assert np.array_equal(weight, plain()[4].weight.detach().numpy() * 2)
+    assert [path.name for path in tmp_path.iterdir()] == ["0"]
+
+
+@pytest.mark.parametrize("size", [1, 2, 4])
+def test_buffers_are_those_of_shard_0(size):
+    def run(world):
+        model = DataParallel(nn.BatchNorm1d(5), world, shards=4)
+        for _ in range(3):
+            for (x,) in model.shards((Tensor(BATCH),)):
+                model(x).sum().backward()
+        return bits(model)
+
+    alone = nn.BatchNorm1d(5)
+    for _ in range(3):
+        alone(Tensor(BATCH[:2]))
+    assert alone.num_batches_tracked.item() == 3
+    assert on_ranks(run, size) == [bits(alone)] * size

@@ -1,0 +1,303 @@
+"""Pipelines: schedules on paper, where a model is cut, and the bits of the unsplit model on any number of stages."""
+
+import copy
+import itertools
+
+import numpy as np
+import pytest
+
+import minigrad
+from minigrad import Tensor, nn, no_grad, tensor
+from minigrad.core.errors import KindError, ShapeError, StateError
+from minigrad.device import random
+from minigrad.nn import functional as F
+from minigrad.parallel import CommunicationError, DisagreementError, Pipeline, local
+from minigrad.parallel.cut import balanced, costs_of
+from minigrad.parallel.schedules import BACKWARD, FORWARD, SCHEDULES
+from minigrad.train import evaluate
+from tests.parallel_runs import bits, on_ranks
+from tests.stand_in_gpus import gpus
+
+from .parallel_models import Rendezvous, refused
+
+# ---- on paper --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("stages, microbatches", [*itertools.product((1, 2, 3, 7), (1, 2, 3, 9))])
+def test_schedules_do_every_pass_in_order_and_keep_what_the_papers_state(stages, microbatches):
+    """GPipe keeps all m microbatches, 1F1B at most n - s; each pass has what it waits for, so all stages end."""
+    for name, schedule in SCHEDULES.items():
+        plans = [schedule(stage, stages, microbatches) for stage in range(stages)]
+        for stage, plan in enumerate(plans):
+            for what in (FORWARD, BACKWARD):
+                assert [number for kind, number in plan if kind == what] == list(range(microbatches))
+            assert all(plan.index((FORWARD, n)) < plan.index((BACKWARD, n)) for n in range(microbatches))
+            held = itertools.accumulate(1 if what == FORWARD else -1 for what, _ in plan)
+            assert max(held) == min(stages - stage if name == "1f1b" else microbatches, microbatches)
+
+
+def test_stages_are_balanced_as_well_as_contiguous_runs_can_be():
+    random_costs = np.random.default_rng(0)
+    for layers, stages in itertools.product((1, 2, 5, 8), (1, 2, 3, 5)):
+        if stages > layers:
+            continue
+        costs = random_costs.random(layers).tolist()
+        cuts = itertools.combinations(range(1, layers), stages - 1)
+        best = min(max(sum(costs[a:b]) for a, b in itertools.pairwise([0, *cut, layers])) for cut in cuts)
+        lengths = balanced(costs, stages)
+        ends = [0, *itertools.accumulate(lengths)]
+        assert min(lengths) >= 1 and ends[-1] == layers and len(lengths) == stages
+        assert max(sum(costs[a:b]) for a, b in itertools.pairwise(ends)) == pytest.approx(best, abs=1e-12)
+
+
+def test_costs_are_shares_of_the_parameters():
+    model = nn.Sequential(nn.Conv2d(1, 8, 3), nn.ReLU(), nn.Flatten(), nn.Linear(8 * 36, 10))
+    assert costs_of(model) == pytest.approx([0.01 / 4 + size / 2970 for size in (80, 0, 0, 2890)])
+    assert costs_of(nn.Sequential(nn.ReLU(), nn.ReLU())) == [0.005, 0.005]
+
+
+# ---- the bits of the unsplit model -----------------------------------------------------------------------------------
+
+BATCH, STEPS = 16, 2
+
+
+def build():
+    """Convolution, batch norm and dropout, with a boundary where an image lies in C order, before noise that is a
+    function of the place in memory."""
+    minigrad.manual_seed(3)
+    return nn.Sequential(
+        nn.Conv2d(1, 6, 3),
+        nn.BatchNorm2d(6),
+        nn.ReLU(),
+        nn.Dropout(0.3),
+        nn.Flatten(),
+        nn.Unflatten(1, (6, 6, 6)),
+        nn.Dropout2d(0.2),
+        nn.Dropout(0.2),
+        nn.Conv2d(6, 4, 3),
+        nn.Flatten(),
+        nn.Linear(64, 12),
+        nn.BatchNorm1d(12),
+        nn.Linear(12, 5),
+    )
+
+
+def batch(step):
+    numbers = np.random.default_rng(step)
+    return Tensor(numbers.standard_normal((BATCH, 1, 8, 8)).astype(np.float32)), Tensor(numbers.integers(0, 5, BATCH))
+
+
+def accumulated(model, step, microbatches):
+    """The gradients of the unsplit model, called with one microbatch after another; returns the mean loss."""
+    images, labels = batch(step)
+    size, losses = BATCH // microbatches, []
+    model.zero_grad()
+    for number in range(microbatches):
+        x, part = images[number * size : (number + 1) * size], labels[number * size : (number + 1) * size]
+        for position, layer in enumerate(model):
+            with random.drawing_from(random.generator().of_shard(number * len(model) + position)):
+                x = layer(x)
+        loss = F.cross_entropy(x, part)
+        losses.append(loss.item())
+        (loss * (1 / microbatches)).backward()
+    random.generator().step += 1
+    return sum(losses) / microbatches
+
+
+def gradients_of(module):
+    return {name: p.grad.numpy().tobytes() for name, p in module.named_parameters()}
+
+
+def unsplit(microbatches):
+    """(losses, gradients by name, bits of the state) of some steps."""
+    model = build()
+    minigrad.manual_seed(5)
+    found = [(accumulated(model, step, microbatches), gradients_of(model)) for step in range(STEPS)]
+    return *zip(*found, strict=True), bits(model)
+
+
+def piped(world, schedule, microbatches):
+    pipe = Pipeline(build(), world, microbatches, schedule)
+    minigrad.manual_seed(5)
+    found = []
+    for step in range(STEPS):
+        pipe.zero_grad()
+        found.append((pipe.train_step(*batch(step)), gradients_of(pipe.module)))
+    return *zip(*found, strict=True), bits(pipe), pipe.stage, pipe.peak
+
+
+@pytest.fixture(params=["copied", "lent"])
+def transport(request, monkeypatch):
+    """Sends that are done at once, and those that are done only when taken."""
+    if request.param == "lent":
+        monkeypatch.setattr(local, "LocalTransport", Rendezvous)
+
+
+CASES = [(1, 4), (3, 2), (4, 1), (4, 8), (7, 4)]
+
+
+@pytest.mark.parametrize("schedule", SCHEDULES)
+@pytest.mark.parametrize("stages, microbatches", CASES)
+def test_gradients_losses_and_state_have_the_bits_of_one_model(transport, schedule, stages, microbatches):
+    losses, gradients, state = unsplit(microbatches)
+    seen = []
+    for got_losses, got_gradients, got_state, stage, peak in on_ranks(piped, stages, schedule, microbatches):
+        assert got_losses == losses and got_state == state
+        assert all(got.items() <= wanted.items() for got, wanted in zip(got_gradients, gradients, strict=True))
+        seen += got_gradients[0]
+        assert peak == min(microbatches, stages - stage if schedule == "1f1b" else microbatches)
+    assert seen == list(gradients[0])  # every parameter is in one stage
+
+
+def test_stages_without_parameters_or_with_frozen_ones_train_the_others():
+    """No gradient is asked of, or sent to, a stage that has none to compute."""
+    minigrad.manual_seed(0)
+    layers = [nn.Flatten(), nn.Linear(4, 4).requires_grad_(False), nn.Linear(4, 4), nn.Tanh(), nn.Linear(4, 2)]
+    whole = nn.Sequential(*layers)
+    x, y = Tensor(np.arange(16, dtype=np.float32).reshape(4, 2, 2) / 16), tensor([0, 1, 1, 0])
+
+    def run(world):
+        pipe = Pipeline(copy.deepcopy(whole), world, 1, balance=[1] * 5)
+        pipe.train_step(x if world.rank == 0 else None, y if world.rank == 4 else None)
+        return [p.requires_grad and p.grad.tolist() for p in pipe.parameters()]
+
+    found = sum(on_ranks(run, 5), [])
+    F.cross_entropy(whole(x), y).backward()
+    assert found == [p.requires_grad and p.grad.tolist() for p in whole.parameters()]
+
+
+def staged(world, places):
+    minigrad.manual_seed(0)
+    model = nn.Sequential(nn.Conv2d(1, 4, 3), nn.BatchNorm2d(4), nn.ReLU(), nn.Flatten(), nn.Linear(4 * 16, 3))
+    pipe = Pipeline(model, world, 2, balance=[2, 1, 2], device=places[world.rank])
+    x, y = minigrad.randn(4, 1, 6, 6), Tensor(np.arange(4) % 3)
+    losses = [pipe.train_step(x, y) for _ in range(STEPS)]
+    assert pipe.device == pipe(x).device == places[world.rank]
+    gradients = {name: p.grad.cpu().numpy() for name, p in pipe.module.named_parameters()}
+    return losses, gradients, {name: value.numpy() for name, value in pipe.state_dict().items()}
+
+
+def test_stages_may_lie_on_different_devices():
+    places = ("cpu",) * 3, ("cpu", "interpreter", "cpu"), ("cuda:0", "cuda:1", "cpu")
+    with gpus(2):  # without a limit for all of it, as many kernels may have to be compiled
+        wanted, *others = (local.run_local(staged, 3, one, timeout=60) for one in places)
+    found = sum(others, [])
+    for one, other in zip(found, wanted * 2, strict=True):
+        np.testing.assert_allclose(one[0], other[0], rtol=1e-4)
+        for got, values in zip(one[1:], other[1:], strict=True):
+            for name, value in values.items():
+                np.testing.assert_allclose(got[name], value, rtol=1e-3, atol=1e-4, err_msg=name)
+
+
+# ---- inference and state ---------------------------------------------------------------------------------------------
+
+
+def test_every_rank_gets_the_outputs_for_a_batch_of_any_size_and_can_evaluate():
+    loader = [batch(step) for step in range(3)]
+
+    def run(world):
+        pipe, found = Pipeline(build(), world, 4), []
+        for count in (1, 3, 8):
+            images = loader[0][0][:count] if world.rank == 0 else None
+            found.append(pipe.eval()(images))
+            assert not found[-1].requires_grad
+        assert evaluate(pipe.train(), loader) == pytest.approx(evaluate(build(), loader), rel=1e-5)
+        assert pipe.training and all(module.training for module in pipe.modules())
+        return found
+
+    model = build().eval()
+    for outputs in on_ranks(run, 3):
+        for count, found in zip((1, 3, 8), outputs, strict=True):
+            with no_grad():  # of a model whose convolutions and batch norms are folded
+                np.testing.assert_allclose(found, model(loader[0][0][:count]).numpy(), rtol=1e-5, atol=1e-6)
+
+
+def test_a_state_fits_any_number_of_stages():
+    changed, whole = {name: value * 2 + 1 for name, value in build().state_dict().items()}, build()
+    whole.load_state_dict(changed)
+
+    def run(world):
+        pipe = Pipeline(build(), world)
+        found = pipe.load_state_dict(changed)
+        assert found.missing_keys == found.unexpected_keys == []
+        assert pipe.load_state_dict({}, strict=False).missing_keys == list(changed)
+        assert list(pipe.state_dict(prefix="net.")) == ["net." + name for name in changed]
+        before = bits(pipe)
+        pipe.module.double()
+        return before, bits(pipe)
+
+    for ranks in (1, 3, 4):
+        assert on_ranks(run, ranks) == [(bits(whole), bits(copy.deepcopy(whole).double()))] * ranks
+
+
+# ---- what is refused -------------------------------------------------------------------------------------------------
+
+
+def with_state(**changes):
+    """A state is loaded of which some tensors are others; nothing changes."""
+
+    def run(world):
+        pipe = Pipeline(build(), world)
+        try:
+            pipe.load_state_dict({**build().state_dict(), **changes})
+        finally:
+            assert bits(pipe) == bits(build())
+
+    return run
+
+
+def with_rows(inputs, targets):
+    """A batch of so many rows, and then one that fits."""
+
+    def run(world):
+        pipe = Pipeline(nn.Sequential(*(nn.Linear(3, 3) for _ in range(4))), world, 4)
+        try:
+            pipe.train_step(minigrad.ones(inputs, 3), minigrad.ones(targets, 3), F.mse_loss)
+        finally:
+            assert pipe.peak == 0 and pipe.train_step(minigrad.ones(8, 3), minigrad.ones(8, 3), F.mse_loss)
+
+    return run
+
+
+def with_a_loss_that_fails(world):
+    pipe = Pipeline(build(), world, 4)
+    with pytest.raises((ShapeError, CommunicationError)):
+        pipe.train_step(*batch(0), lambda scores, labels: scores)
+    pipe.train_step(*batch(0))  # which would take messages of the step before
+
+
+REFUSED = [
+    (KindError, "world is 'all'", lambda w: Pipeline(build(), "all")),
+    (ShapeError, "microbatches is 0, wanted at least 1", lambda w: Pipeline(build(), w, 0)),
+    (KindError, "microbatches is 2.5", lambda w: Pipeline(build(), w, 2.5)),
+    (ShapeError, "'gpipe' or '1f1b'", lambda w: Pipeline(build(), w, schedule="interleaved")),
+    (ShapeError, "at most one for each of the 1 layers", lambda w: Pipeline(nn.Sequential(nn.ReLU()), w)),
+    (KindError, "balance is 14, wanted a list of 4 numbers", lambda w: Pipeline(build(), w, balance=14)),
+    (ShapeError, "wanted 4 numbers that add up to 13", lambda w: Pipeline(build(), w, balance=[7, 6])),
+    (ShapeError, "add up to 13", lambda w: Pipeline(build(), w, balance=[1, 1, 1, 1])),
+    (ShapeError, "balance is 0, wanted at least 1", lambda w: Pipeline(build(), w, balance=[0, 4, 5, 4])),
+    (StateError, "layers 0 and 1 share a Tensor", lambda w: Pipeline(nn.Sequential(*[nn.Linear(2, 2)] * 4), w)),
+    (DisagreementError, "microbatches is 1 on rank 0 and 2", lambda w: Pipeline(build(), w, min(w.rank, 1) + 1)),
+    (
+        DisagreementError,
+        "0.weight is",
+        lambda w: Pipeline(nn.Sequential(*[nn.Linear(2, 2 + w.rank) for _ in range(4)]), w),
+    ),
+    (ShapeError, "missing 0.weight", lambda w: Pipeline(build(), w).load_state_dict({})),
+    (ShapeError, "unexpected other", with_state(other=tensor(1))),
+    (ShapeError, "inputs has 9 rows, wanted a multiple of the 4 microbatches", with_rows(9, 9)),
+    (ShapeError, "targets has 6 rows, wanted a multiple", with_rows(8, 6)),
+    (ShapeError, "inputs has 0 rows", with_rows(0, 0)),
+    (CommunicationError, r"loss gave shape \(4, 5\), wanted a scalar", with_a_loss_that_fails),
+]
+
+
+@pytest.mark.parametrize("error, words, call", REFUSED)
+def test_what_is_refused_on_every_rank(error, words, call):
+    refused(error, words, call, 4)
+
+
+def test_a_first_stage_without_inputs_is_told_so():
+    for call in (lambda pipe: pipe.train_step(None, batch(0)[1]), lambda pipe: pipe(None)):
+        with pytest.raises(KindError, match="inputs is .*NoneType"):
+            on_ranks(lambda world, call=call: call(Pipeline(build(), world)), 2)

@@ -1,0 +1,250 @@
+"""SyncBatchNorm: the numbers of batch normalisation over the whole batch, however it is shared out."""
+
+import numpy as np
+import pytest
+
+import minigrad
+from minigrad import Tensor, grad, nn, optim
+from minigrad import device as devices
+from minigrad.core.errors import KindError, ShapeError
+from minigrad.graph import capture
+from minigrad.nn import functional as F
+from minigrad.parallel import DataParallel, DisagreementError, SyncBatchNorm
+from minigrad.parallel.local import LocalTransport
+from tests.parallel_runs import on_ranks
+from tests.stand_in_gpus import gpus
+
+from .parallel_models import refused
+
+CHANNELS = 5
+
+
+def numbers(shape, dtype="float64", mean=0.0, seed=0):
+    values = np.random.default_rng(seed).standard_normal(shape) + mean
+    if len(shape) == 4:
+        values = values.transpose(0, 2, 3, 1).copy().transpose(0, 3, 1, 2)  # channels last, as activations lie
+    return values.astype(dtype)
+
+
+def made(model, dtype="float64", dimensions=4):
+    """A batch norm with parameters of its own."""
+    kind = nn.BatchNorm2d if dimensions == 4 else nn.BatchNorm1d
+    layer = kind(CHANNELS, **model).to(dtype)
+    for seed, p in enumerate(layer.parameters()):
+        p.data = numbers((CHANNELS,), dtype, 1.0, seed=8 + seed)
+    return layer
+
+
+def results(layer, x, g):
+    """(what belongs to a row, what is a sum over rows, running statistics) after two steps.
+
+    Of the second step: the output, its gradients and, with parameters, the gradients of sum dx^2, which are of second
+    order. It is taken of dx alone: dweight and dbias of a rank are its part of a sum.
+    """
+    layer(Tensor(x * 2))
+    part = Tensor(x, requires_grad=True)
+    out = layer(part)
+    assert out.ndim < 4 or not part.numel() or out.array.strides == part.array.strides
+    (F.tanh(out) * Tensor(g)).sum().backward()
+    inputs = [part, *layer.parameters()]
+    (dx,) = grad((F.tanh(layer(part)) * Tensor(g)).sum(), [part], create_graph=True)
+    deeper = grad((dx * dx).sum(), inputs[:2])
+    rows = [out.detach(), part.grad, deeper[0]]
+    sums = [*(p.grad for p in inputs[1:]), *deeper[1:]]
+    return [[t.numpy() for t in group] for group in (rows, sums, layer.buffers())]
+
+
+def shared(x, g, shares, model):
+    """What all ranks have together, of whose running statistics the bits are the same; and BatchNorm of all rows."""
+
+    def run(world):
+        layer = SyncBatchNorm.convert(made(model, x.dtype.name, x.ndim), world)
+        own = slice(ends[world.rank], ends[world.rank + 1])
+        return results(layer, x[own], g[own])
+
+    ends = [0, *np.cumsum(shares)]
+    rows, sums, buffers = zip(*on_ranks(run, len(shares)), strict=True)
+    assert all([b.tobytes() for b in other] == [b.tobytes() for b in buffers[0]] for other in buffers)
+    joined = [np.concatenate(parts) for parts in zip(*rows, strict=True)]
+    joined += [sum(parts) for parts in zip(*sums, strict=True)]
+    whole = results(made(model, x.dtype.name, x.ndim), x, g)
+    return [*joined, *buffers[0]], sum(whole, [])
+
+
+CASES = [
+    ((8,), (CHANNELS, 4, 3), {}),
+    ((4, 4), (CHANNELS,), {}),
+    ((3, 0, 5), (CHANNELS, 6), {"momentum": None}),
+    ((2, 1, 4, 1), (CHANNELS, 4, 3), {"affine": False}),
+    ((0, 1, 6), (CHANNELS, 4, 3), {"bias": False}),
+    ((3, 5), (CHANNELS, 4, 3), {"track_running_stats": False}),
+]
+
+
+@pytest.mark.parametrize("shares, shape, model", CASES)
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+def test_shares_have_the_numbers_of_the_whole_batch(dtype, shares, shape, model):
+    x, g = (numbers((sum(shares), *shape), dtype, mean=3.0, seed=seed) for seed in (0, 1))
+    tolerance = 1e-10 if dtype == "float64" else 1e-3
+    for one, other in zip(*shared(x, g, shares, model), strict=True):
+        assert one.dtype == other.dtype and (one.tobytes() == other.tobytes() or len(shares) > 1)
+        np.testing.assert_allclose(one, other, rtol=tolerance, atol=tolerance)
+
+
+@pytest.mark.parametrize("dtype, mean, tolerance", [("float64", 1e7, 1e-7), ("float32", 3000, 2e-3)])
+def test_a_large_mean_does_not_cancel(dtype, mean, tolerance):
+    """Its square has many digits more than the variance: sum x^2 / N - m^2 would keep none of them."""
+    x = numbers((9, CHANNELS, 4, 4), dtype, mean)
+
+    def run(world):
+        layer = SyncBatchNorm(CHANNELS, momentum=1.0, dtype=dtype)
+        layer(Tensor(x[world.rank :: 2]))
+        return layer.running_var.numpy()
+
+    for found in on_ranks(run, 2):
+        np.testing.assert_allclose(found, x.astype("float64").var((0, 2, 3), ddof=1), rtol=tolerance)
+
+
+def test_outside_of_training_it_has_the_bits_of_batch_norm_and_asks_nobody():
+    x = Tensor(numbers((8, CHANNELS, 4, 4), "float32"))
+
+    def run(world):
+        for model in ({}, {"track_running_stats": False}):
+            layer, twin = made(model, "float32").eval(), SyncBatchNorm.convert(made(model, "float32")).eval()
+            assert world.rank or twin(x).detach().numpy().tobytes() == layer(x).detach().numpy().tobytes()
+
+    on_ranks(run, 2)
+
+
+def test_a_first_layer_exchanges_nothing_in_backward():
+    """Nobody asks for the gradient of the images."""
+
+    def run(world):
+        layer = SyncBatchNorm(CHANNELS, world=world)
+        out = layer(Tensor(numbers((4, CHANNELS, 2, 2), "float32")))
+        if world.rank == 0:
+            out.sum().backward()
+            assert layer.bias.grad.tolist() == [16.0] * CHANNELS
+
+    on_ranks(run, 2)
+
+
+# ---- on devices, in graphs, with DataParallel ------------------------------------------------------------------------
+
+
+def stepped(world, places, wrap=lambda step: step):
+    """Results of four steps of a rank, on one row where it is the second."""
+    place, own = places[world.rank], slice(0, 5) if world.rank == 0 else slice(5, 6)
+    values = [numbers((6, CHANNELS, 1, 1), "float32", seed=seed)[own] for seed in (0, 1)]
+    with devices.place(place).active():
+        layer = SyncBatchNorm.convert(made({}, "float32"), world).to(place)
+
+        @wrap
+        def step(x, g):
+            layer.zero_grad()
+            out = layer(x)
+            (out * g).sum().backward()
+            return out.detach()
+
+        for scale in (1, 2, 3, 4):
+            out = step(*(Tensor(scale * array).to(place) for array in values))
+        assert out.device == layer.weight.grad.device == layer.running_var.device == devices.place(place).name
+        return [t.detach().cpu().numpy() for t in (out, layer.weight.grad, layer.running_mean, layer.running_var)]
+
+
+def test_it_runs_on_the_interpreter_and_on_gpus_and_becomes_part_of_a_graph(monkeypatch):
+    """No rank reads a value on the host, also one with a single element a channel. GPUs are the stand-in's."""
+    found, places = [on_ranks(stepped, 2, [place] * 2) for place in ("cpu", "interpreter")], ["cuda:0", "cuda:1"]
+    monkeypatch.setattr(LocalTransport, "backend", "nccl")
+    with gpus(2) as machine:
+        found += [on_ranks(stepped, 2, places, *wrap) for wrap in ((), (capture,))]
+        assert len(machine.graph_launches) == 4
+    for wanted, there, eager, replayed in zip(*(sum(results, []) for results in found), strict=True):
+        assert eager.tobytes() == replayed.tobytes()
+        for values in (there, eager):
+            np.testing.assert_allclose(values, wanted, rtol=1e-5, atol=1e-5)
+
+
+def test_data_parallel_trains_as_on_the_whole_batch():
+    """Sums of gradients and of statistics share a communicator, in one order. All start as rank 0 does."""
+
+    def model(seed=0):
+        minigrad.manual_seed(seed)
+        parts = [nn.Conv2d(1, 4, 3), nn.BatchNorm2d(4), nn.Tanh(), nn.Flatten(), nn.Linear(64, 6), nn.BatchNorm1d(6)]
+        return nn.Sequential(*parts, nn.Linear(6, 3)).double()
+
+    x, y = Tensor(numbers((8, 1, 6, 6))), Tensor(np.arange(8) % 3)
+
+    def trained(model, update):
+        rule = optim.SGD(model.parameters(), lr=0.1)
+        for _ in range(3):
+            rule.zero_grad()
+            update()
+            rule.step()
+        return [value.numpy() for value in model.state_dict().values()]
+
+    def in_parallel(world):
+        part, own = (
+            DataParallel(SyncBatchNorm.convert(model(), world), world, bucket_bytes=500),
+            slice(world.rank, None, 4),
+        )
+        return trained(part, lambda: F.cross_entropy(part(x[own]), y[own]).backward())
+
+    whole = model()
+    wanted = trained(whole, lambda: F.cross_entropy(whole(x), y).backward())
+    for first, *others, value in zip(*on_ranks(in_parallel, 4), wanted, strict=True):
+        assert all(other.tobytes() == first.tobytes() for other in others)
+        np.testing.assert_allclose(first, value, rtol=1e-9, atol=1e-11)
+
+
+# ---- convert ---------------------------------------------------------------------------------------------------------
+
+
+def test_convert_replaces_batch_norms_alone_and_keeps_every_tensor():
+    norm, seen = nn.BatchNorm1d(3, eps=1e-3, momentum=None), []
+    norm.register_forward_hook(lambda module, given, out: seen.append(module))
+    model = nn.Sequential(nn.Conv2d(1, 3, 3), nn.BatchNorm2d(3), nn.Sequential(norm, nn.InstanceNorm1d(3), norm))
+    model.eval()
+    before, names = [*model.parameters(), *model.buffers()], list(model.state_dict())
+    found = SyncBatchNorm.convert(model)
+    assert found is model and list(model.state_dict()) == names
+    assert all(a is b for a, b in zip(before, [*model.parameters(), *model.buffers()], strict=True))
+    first, second, third = model[1], model[2][0], model[2][2]
+    assert type(first) is SyncBatchNorm and second is third and (second.eps, second.momentum) == (1e-3, None)
+    assert not first.training and type(model[2][1]) is nn.InstanceNorm1d and first.world is None
+    assert SyncBatchNorm.convert(model)[1] is first
+    second(minigrad.ones(2, 3))
+    second.weight = None
+    assert seen == [second] and norm.weight is not None
+
+
+# ---- what is refused -------------------------------------------------------------------------------------------------
+
+KINDS = "float32", "float64"
+REFUSED = [
+    (KindError, "world is 3", lambda rank: SyncBatchNorm.convert(nn.BatchNorm2d(3), 3)),
+    (KindError, "world is 3", lambda rank: SyncBatchNorm(4, world=3)),
+    (ShapeError, "input has 2 channels", lambda rank: SyncBatchNorm(3)(minigrad.ones(4, 2, 3, 3))),
+    (ShapeError, r"wanted \(N, 3, ...\)", lambda rank: SyncBatchNorm(3)(minigrad.ones(3))),
+    (ShapeError, "one element a channel", lambda rank: SyncBatchNorm(2)(minigrad.ones(rank, 2))),
+    (DisagreementError, "rank 1", lambda rank: SyncBatchNorm(2 + rank)(minigrad.ones(4, 2 + rank))),
+    (
+        DisagreementError,
+        "float64",
+        lambda rank: SyncBatchNorm(2, dtype=KINDS[rank])(minigrad.ones(4, 2, dtype=KINDS[rank])),
+    ),
+]
+
+
+@pytest.mark.parametrize("error, words, call", REFUSED)
+def test_what_is_refused_on_every_rank(error, words, call):
+    refused(error, words, lambda world: call(world.rank))
+
+
+def test_a_batch_without_elements_stays_without():
+    def run(world):
+        out = SyncBatchNorm(2, world=world)(minigrad.ones(0, 2, 3, 3))
+        out.sum().backward()
+        return out.shape
+
+    assert on_ranks(run, 2) == [(0, 2, 3, 3)] * 2

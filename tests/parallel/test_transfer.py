@@ -1,0 +1,232 @@
+"""Communication as ops of the tape: gradients that cross ranks equal those of one process."""
+
+import threading
+
+import numpy as np
+import pytest
+
+from minigrad import Tensor, grad, no_grad, ones, tensor
+from minigrad.core.errors import KindError, ShapeError, StateError
+from minigrad.nn import functional as F
+from minigrad.parallel import DeadlineError, DisagreementError, all_reduce, local, recv, send
+from minigrad.parallel.transfer import settle
+from tests.parallel_runs import on_ranks
+
+from .parallel_models import Rendezvous
+
+
+def numbers(*shape, seed=0, dtype=np.float64):
+    return np.random.default_rng(seed).standard_normal(shape).astype(dtype)
+
+
+def weight(rank):
+    return Tensor(numbers(4, 4, seed=rank), requires_grad=True)
+
+
+def check(found, wanted):
+    assert [g.tobytes() for g in found] == [t.grad.numpy().tobytes() for t in wanted]
+
+
+@pytest.fixture(params=["copied", "lent"])
+def transport(request, monkeypatch):
+    """Both kinds of delivery: done at once, and done when taken."""
+    if request.param == "lent":
+        monkeypatch.setattr(local, "LocalTransport", Rendezvous)
+
+
+# ---- send and recv ---------------------------------------------------------------------------------------------------
+
+
+def chain(world):
+    """Three products with a ReLU between them, one a rank; the loss is in the last."""
+    w = weight(world.rank)
+    first = Tensor(numbers(5, 4, seed=9), requires_grad=True)
+    x = recv((5, 4), "float64", world.rank - 1) if world.rank else first
+    out = F.relu(x @ w)
+    end = send(out, world.rank + 1) if world.rank < world.size - 1 else (out * out).sum()
+    end.backward()
+    settle(world)
+    with pytest.raises(StateError, match="freed"):  # before anything is sent, which the next chain would find
+        end.backward()
+    return end.item(), w.grad.numpy(), first.grad if world.rank else first.grad.numpy()
+
+
+def test_the_gradient_of_a_chain_over_three_ranks_is_that_of_one(transport):
+    found = on_ranks(lambda world: [chain(world) for _ in range(2)][1], 3)
+    weights, x = [weight(rank) for rank in range(3)], Tensor(numbers(5, 4, seed=9), requires_grad=True)
+    out = x
+    for w in weights:
+        out = F.relu(out @ w)
+    loss = (out * out).sum()
+    loss.backward()
+    ends, gradients, firsts = zip(*found, strict=True)
+    assert ends == (0, 0, loss.item()) and firsts[1:] == (None, None)
+    check([*gradients, firsts[0]], [*weights, x])
+
+
+def test_an_anchor_leads_back_to_what_was_sent_and_ranks_that_both_send_first_do_not_wait(transport):
+    """In both directions of the tape."""
+
+    def run(world):
+        other, w = 1 - world.rank, weight(world.rank)
+        out = recv((4, 4), "float64", other, tag=7, anchor=send(F.tanh(w), other, tag=7))
+        (out * (world.rank + 1)).sum().backward()
+        return w.grad.numpy()
+
+    weights = [weight(rank) for rank in range(2)]
+    (F.tanh(weights[0]) * 2 + F.tanh(weights[1])).sum().backward()
+    check(on_ranks(run, 2), weights)
+
+
+def second_order(world):
+    """The gradient of sum (dL/dh)^2 for h, where L = sum h^4 / 4 is computed on rank 1 and h = 2 x on rank 0."""
+    anchor = ones((), dtype="float64", requires_grad=True)
+    if world.rank == 1:
+        h = recv(None, None, 0, anchor=anchor)
+        (returned,) = grad((h * h * h * h).sum() / 4, anchor, create_graph=True)
+        returned.backward()  # the way of the gradient, backward: rank 0 sends, this rank goes on to h
+        return returned.item()
+    x = Tensor(np.array([1.0, -2.0, 3.0]), requires_grad=True)
+    (g,) = grad(send(x * 2, 1), x, create_graph=True)
+    (g * g).sum().backward()
+    return g.detach().numpy(), x.grad.numpy()
+
+
+def test_gradients_of_both_orders_cross_ranks():
+    """L = sum (2 x)^4 / 4, g = 2 (2 x)^3, d(sum g^2)/dx = 2 g 3 (2 x)^2 4."""
+    (g, found), returned = on_ranks(second_order, 2)
+    x = np.array([1.0, -2.0, 3.0])
+    np.testing.assert_allclose(g, 2 * (2 * x) ** 3)
+    np.testing.assert_allclose(found, 2 * g * 3 * (2 * x) ** 2 * 4)
+    assert returned == 0
+
+
+def test_constants_have_no_gradient_and_nobody_waits_for_it():
+    def run(world):
+        if world.rank:
+            return [recv(None, None, 0, anchor=ones((), requires_grad=True)).requires_grad for _ in range(3)]
+        w = weight(0)
+        with no_grad():
+            third = send(w * 2, 1)
+        return [one.requires_grad for one in (third, send(tensor([1, 2, 3]), 1), send(w.detach(), 1))]
+
+    assert on_ranks(run, 2) == [[False] * 3] * 2
+
+
+LAYOUTS = {
+    "channels last": numbers(2, 4, 5, 3).transpose(0, 3, 1, 2),
+    "gaps": numbers(6, 8)[::2, 1:5],
+    "repeats": np.broadcast_to(numbers(3, 1), (3, 4)),
+    "read only": np.frombuffer(numbers(4).tobytes()),
+    "no elements": numbers(0, 3),
+    "bools": np.array([True, False]),
+    "16 bits": np.array(3.5, np.float16),
+}
+
+
+def test_arrays_lie_on_the_other_rank_as_they_lay_on_the_first():
+    def run(world):
+        if world.rank:
+            return [recv(array.shape, array.dtype, 0).array for array in LAYOUTS.values()]
+        for array in LAYOUTS.values():
+            send(Tensor(array), 1)
+        return settle(world)
+
+    _, found = on_ranks(run, 2)
+    for (name, array), other in zip(LAYOUTS.items(), found, strict=True):
+        assert (other.dtype, other.shape) == (array.dtype, array.shape), name
+        np.testing.assert_array_equal(other, array, name)
+        if array.size and name not in ("gaps", "repeats"):
+            wanted, got = ([s for s, n in zip(a.strides, a.shape, strict=True) if n > 1] for a in (array, other))
+            assert got == wanted, name
+        assert other.flags.writeable
+
+
+def test_messages_of_a_tag_keep_their_order_and_all_have_left_when_the_rank_settles(transport):
+    left = threading.Event()
+
+    def run(world):
+        if world.rank:
+            found = [recv((2,), "float32", 0, tag=tag).tolist()[0] for tag in (1, 0) for _ in range(10 - (tag == 0))]
+            settled = left.wait(0.1)
+            return settled, [*found, recv(None, None, 0).tolist()[0]]
+        for number in range(20):
+            send(ones(2) * number, 1, tag=number % 2)
+        settle(world)
+        left.set()
+
+    settled, found = on_ranks(run, 2)[1]
+    assert found == [*range(1, 20, 2), *range(0, 20, 2)]
+    assert not settled or local.LocalTransport is not Rendezvous
+
+
+# ---- all_reduce ------------------------------------------------------------------------------------------------------
+
+
+def test_all_reduce_and_its_gradients_of_both_orders():
+    """Over three ranks t = sum x_r^2 and L = 6 sum t^2: g_r = 24 t x_r, d(sum g)/dx_r = 24 (t + 2 x_r sum x)."""
+
+    def run(world):
+        x = Tensor(numbers(2, 5, 3, seed=world.rank).transpose(0, 2, 1), requires_grad=True)
+        total = all_reduce(x * x)
+        (first,) = grad((total * total).sum() * (world.rank + 1), x, create_graph=True)
+        (second,) = grad(first.sum(), x)
+        assert total.array.strides == x.array.strides
+        return x.detach().numpy(), total.detach().numpy(), first.detach().numpy(), second.numpy()
+
+    xs, totals, firsts, seconds = (np.array(parts) for parts in zip(*on_ranks(run, 3), strict=True))
+    assert totals[0].tobytes() == totals[1].tobytes() == totals[2].tobytes()
+    np.testing.assert_allclose(totals[0], (xs * xs).sum(0))
+    np.testing.assert_allclose(firsts, 24 * totals * xs)
+    np.testing.assert_allclose(seconds, 24 * (totals + 2 * xs * xs.sum(0)))
+
+
+# ---- what is refused -------------------------------------------------------------------------------------------------
+
+REFUSED = [
+    (lambda: send(np.ones(3), 1), KindError, "send: input is a ndarray"),
+    (lambda: send(ones(3), 1, tag=31), ShapeError, "tag is 31, wanted one from 0 to 30"),
+    (lambda: send(ones(3), 0), ShapeError, "this rank itself"),
+    (lambda: send(ones(3), 2), ShapeError, "from 0 to 1"),
+    (lambda: send(ones(3), 1, world="all"), KindError, "world is 'all'"),
+    (lambda: recv((-1,), None, 1), ShapeError, "not negative"),
+    (lambda: recv(None, None, 1, tag=-1), ShapeError, "tag is -1"),
+    (lambda: recv(None, None, 1, anchor=ones(3)), ShapeError, "anchor has shape"),
+    (lambda: recv(None, None, 1, anchor=tensor(3)), ShapeError, "wanted a floating scalar"),
+    (lambda: all_reduce(np.ones(3)), KindError, "all_reduce: input is a ndarray"),
+    (lambda: all_reduce(tensor([1, 2])), KindError, "floating"),
+]
+
+
+def test_what_cannot_be_is_refused_before_anything_is_sent():
+    def run(world):
+        if world.rank:
+            return recv(None, None, 0).item()
+        for call, kind, words in REFUSED:
+            with pytest.raises(kind, match=words):
+                call()
+        return send(tensor(7.0), 1)
+
+    assert on_ranks(run, 2)[1] == 7
+
+
+@pytest.mark.parametrize(
+    "shape, dtype, words",
+    [((3, 2), None, r"sent shape \(2, 3\), but \(3, 2\)"), ((), None, r"but \(\)"), (None, "float64", "float32, but")],
+)
+def test_something_else_than_expected_is_an_error(shape, dtype, words):
+    with pytest.raises(DisagreementError, match=words):
+        on_ranks(lambda world: recv(shape, dtype, 0) if world.rank else send(ones(2, 3), 1), 2)
+
+
+def test_a_gradient_that_never_comes_is_an_error_within_the_deadline():
+    noticed = threading.Event()
+
+    def run(world):
+        if world.rank:
+            return recv(None, None, 0).item(), noticed.wait(20.0)
+        with pytest.raises(DeadlineError, match="no message from rank 1"):
+            send(weight(0).sum(), 1).backward()
+        noticed.set()
+
+    on_ranks(run, 2, timeout=1.0)
