@@ -38,7 +38,7 @@ class detect_anomaly(Interceptor):
 
     def apply(self, primitive, values, below):
         """Look at the result, and have the node look at its gradients."""
-        below = [one for one in below if not isinstance(one, detect_anomaly)]  # the newest decides
+        below = tuple(one for one in below if not isinstance(one, detect_anomaly))  # the newest decides
         if not (self.mode and recording.get() and _has_history(values)):
             return proceed(below, primitive, values)
         clean = not any(_has_nan(array) for _, array in _arrays((None, value) for value in values))  # it may be written

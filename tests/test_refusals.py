@@ -21,6 +21,7 @@ ROWS = [
 WITHOUT = {  # public names that refuse nothing
     "Identity": "gives back whatever it is given",
     "Graph": "is made by draw.graph, which refuses",
+    "GradcheckError": "is what gradcheck raises",
     "MinigradError": "is the class of all errors",
     "no_grad": "takes no argument",
     "enable_grad": "takes no argument",

@@ -26,13 +26,9 @@ from .modes import recording
 from .tape import Edge, Node, edge_to, target_of
 from .tensor import Tensor
 
-__all__ = [
-    "Primitive",
-    "primitive",
-]
+__all__ = ["Primitive", "primitive"]
 
 made = Tensor.made
-
 
 PLAIN = {int, float, bool, str, tuple, type(None)}  # what a tuple among arguments is mostly made of: no Tensors
 

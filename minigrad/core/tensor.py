@@ -18,14 +18,7 @@ if TYPE_CHECKING:
 else:
     Methods = object
 
-__all__ = [
-    "Handle",
-    "Tensor",
-    "bare",
-    "register",
-    "tensor_of",
-    "tensors_of",
-]
+__all__ = ["Handle", "Tensor", "bare", "register", "tensor_of", "tensors_of"]
 
 SHOWN, LINES = 1000, 24  # in a notebook: elements fetched from a device, lines of text
 
@@ -294,7 +287,7 @@ class Tensor(Methods):
         return f"<div><b>{html.escape(facts)}</b><pre>{html.escape(text)}</pre></div>"
 
 
-# ---- hooks ---------
+# ---- hooks -----------------------------------------------------------------------------------------------------------
 
 
 class Handle:
@@ -315,7 +308,7 @@ def register(owner, attribute, entry):
     return Handle(owner, attribute, entry)
 
 
-# ---- arguments that are Tensors ----
+# ---- arguments that are Tensors --------------------------------------------------------------------------------------
 
 
 def tensor_of(op, name, value):

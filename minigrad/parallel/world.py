@@ -107,7 +107,7 @@ def _end_with_the_process(world):
     atexit.register(world.close)
 
 
-# ---- how many ranks were started, as what started them says in environment variables ----
+# ---- how many ranks were started, as what started them says in environment variables ---------------------------------
 
 
 def ranks_started(environ=os.environ):

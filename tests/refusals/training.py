@@ -53,7 +53,7 @@ def labels(*values):
 
 FIT = [
     ("model", wrapped(nn.ReLU), TypeError, r"model is <class .*ReLU'>, want an instance of Module"),
-    ("model a function", wrapped(F.relu), TypeError, r"model is <minigrad.primitive.Primitive .*>, want an instance o"),
+    ("model a function", wrapped(F.relu), TypeError, r"model is <minigrad.core.primitive.Primitive .*>, want an inst"),
     ("loader", given(3), TypeError, r"loader is a int, want batches \(images, labels\): a data.Loader"),
     ("loader a set", given(DATA), TypeError, r"loader is a Dataset, want its batches: data.Loader\(dataset, batch_siz"),
     ("optimizer", fit(optimizer=optim.SGD), TypeError, r"optimizer is <class .*SGD'>, want an instance of Optimizer"),
