@@ -94,7 +94,7 @@ class Tensor(Methods):
         if array is self._data:  # as after `w.data -= step`
             return
         if self.node is None:
-            from .engine import write
+            from .tape import write
 
             write(self)
         else:
