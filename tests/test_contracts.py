@@ -94,28 +94,6 @@ def test_import_is_light():
 # ---- sizes -----------------------------------------------------------------------------------------------------------
 
 
-FUNCTIONS = ast.FunctionDef | ast.AsyncFunctionDef
-
-
-def lines_of(function):
-    """Its length without its docstring and without the functions inside it."""
-    doc = ast.get_docstring(function, clean=False)
-    inner = [node for node in ast.walk(function) if isinstance(node, FUNCTIONS) and node is not function]
-    outermost = [node for node in inner if not any(node in ast.walk(other) for other in inner if other is not node)]
-    inside = sum(node.end_lineno - node.lineno + 1 + len(node.decorator_list) for node in outermost)
-    return function.end_lineno - function.lineno + 1 - (doc.count("\n") + 1 if doc else 0) - inside
-
-
-@pytest.mark.parametrize("path", SOURCES, ids=relative)
-def test_files_and_functions_are_short(path):
-    text = path.read_text()
-    assert text.count("\n") <= 500, "a file is up to 500 lines"
-    most = 80 if path.name.startswith("cuda_") else 40  # a fast CUDA kernel is one function
-    for node in ast.walk(ast.parse(text)):
-        if isinstance(node, FUNCTIONS):
-            assert lines_of(node) <= most, f"{node.name}: a function is up to {most} lines"
-
-
 @pytest.mark.parametrize("path", SOURCES, ids=relative)
 def test_files_say_what_they_are(path):
     assert ast.get_docstring(ast.parse(path.read_text())), "a file begins with a docstring"
