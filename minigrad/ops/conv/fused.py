@@ -178,11 +178,10 @@ def fold(input, scale, shift):
 
     Only without a graph: the result would be differentiated for other filters.
     """
-    call = fusion.open_call(input)
+    call = fusion.call_of(input)
     if call is None or call.primitive is not conv2d or call.recorded:
         return None
     images, weight, bias, geometry = call.values
     bias = shift if bias is None else bias * scale + shift
     weight = typed(wide(weight) * scale.reshape(-1, 1, 1, 1), images.dtype)
-    arguments = images, weight, typed(bias, images.dtype), geometry
-    return fusion.later(conv2d, arguments, None, call.fusion, call.below)
+    return fusion.later(call._replace(values=(images, weight, typed(bias, images.dtype), geometry)))
