@@ -21,10 +21,11 @@ from .anomaly import origin
 from .core.check import shape_of
 from .core.errors import KindError, MinigradError, ShapeError, StateError
 from .core.interceptors import Interceptor, proceed
-from .core.modes import autocasting, no_grad
+from .core.modes import no_grad
 from .core.tensor import Tensor
 from .nn import Module
 from .ops import pool
+from .ops.autocast import autocast
 from .ops.conv import trio
 from .ops.elementwise import activations, arithmetic, choices, conversions, functions, rectifiers
 from .ops.matmul import _linear, product
@@ -187,7 +188,7 @@ def _written(model, shape, dtype):
     graph.input = Tensor(device.move(device.cast(drawn, dtype), "cpu" if like is None else like.device))
     graph.called(graph.input, "input")
     try:
-        with no_grad(), autocasting.setting(None), graph:
+        with no_grad(), autocast("bfloat16", enabled=False), graph:
             graph.output = model.eval()(graph.input)
     finally:
         for module, mode in training:

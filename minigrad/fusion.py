@@ -32,7 +32,7 @@ import weakref
 from typing import NamedTuple
 
 from . import device
-from .core.interceptors import Interceptor, interceptors, proceed
+from .core.interceptors import Interceptor, interceptors, ordered, proceed, stack
 from .core.modes import recording
 from .core.tensor import Tensor
 
@@ -126,9 +126,12 @@ class Waiting(Tensor):
 class Fusion(Interceptor):
     """Inside, operations wait for what may extend them; at the end all are computed."""
 
+    level = 1
+
     def __enter__(self):
         self.waiting: list[weakref.ref] = []
-        return super().__enter__()
+        stack.enter(ordered((*[one for one in interceptors() if not isinstance(one, Fusion)], self)))
+        return self
 
     def __exit__(self, *error):
         super().__exit__(*error)

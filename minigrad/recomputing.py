@@ -10,16 +10,17 @@ Source  Chen and others 2016, "Training deep nets with sublinear memory cost"; i
 
 import contextlib
 import contextvars
-import operator
 import weakref
 
 from minigrad_kernels.errors import KindError, StateError
 
 from . import fusion
-from .core.modes import autocasting, repeating
-from .core.tape import Later, Output, now
+from .core.interceptors import Interceptor, proceed
+from .core.modes import repeating
+from .core.tape import Later
 from .core.tensor import Tensor
 from .device import random
+from .ops.autocast import rounding_anew
 
 __all__ = ["recompute"]
 
@@ -53,17 +54,6 @@ def _tensors(value):
     return [tensor for entry in entries for tensor in _tensors(entry)]
 
 
-def _nodes_since(first, tensors):
-    """The nodes below these Tensors that were made after that moment, from the oldest to the newest."""
-    found, stack = set(), [tensor.node for tensor in tensors if tensor.node is not None]
-    while stack:
-        node = stack.pop()
-        if node.order > first and node not in found:
-            found.add(node)
-            stack += [edge.target.node for edge in node.edges if isinstance(edge.target, Output)]
-    return sorted(found, key=operator.attrgetter("order"))
-
-
 def _moved(value, first):
     """The value, Tensors in it as results of the nodes of the first run, so that derivatives of gradients go there."""
     if isinstance(value, Tensor) and value.node in first:
@@ -84,8 +74,8 @@ class _Forgotten(Later):
         self.part.restore()
 
 
-class _Part:
-    """One call of recompute."""
+class _Part(Interceptor):
+    """One call of recompute, which notes the nodes that its operations leave on the tape."""
 
     def __init__(self, function, inputs, options):
         self.function, self.inputs, self.options = function, inputs, options
@@ -96,11 +86,18 @@ class _Part:
         """(the result of the function, the nodes of its operations)."""
         with contextlib.ExitStack() as stack:
             stack.enter_context(fusion.apart())
-            if (region := autocasting.get()) is not None:  # both runs round parameters themselves, none from before
-                stack.enter_context(autocasting.setting(region._replace(kept={})))
-            first = now()
+            stack.enter_context(rounding_anew())  # both runs round parameters themselves, none from before
+            stack.enter_context(self)
+            self.nodes = []
             result = self.function(*self.inputs, **self.options)
-        return result, _nodes_since(first, _tensors(result))
+        nodes, self.nodes = self.nodes, []
+        return result, nodes
+
+    def apply(self, primitive, values, below):
+        result = proceed(below, primitive, values)
+        made = [one.node for one in (result if type(result) is tuple else (result,)) if one.node is not None]
+        self.nodes += made[:1]
+        return result
 
     def forget(self, nodes):
         """Let go of what the nodes keep; what the function will read again must stay as it is until then."""

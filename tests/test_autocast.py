@@ -1,5 +1,6 @@
 """autocast: which op computes in which type, what is kept of parameters, and that nothing else changes."""
 
+import contextvars
 import copy
 import gc
 import threading
@@ -12,9 +13,8 @@ import minigrad
 from minigrad import Tensor, autocast, nn, ops, optim
 from minigrad.amp import autocast_dtype
 from minigrad.core.errors import KindError
-from minigrad.core.modes import autocasting
 from minigrad.core.tape import grad, write
-from minigrad.ops.autocast import TABLE
+from minigrad.ops.autocast import TABLE, region
 from minigrad.parallel import SyncBatchNorm, run_local
 from tests.op_cases import all_ops
 from tests.test_ops import results, tensors
@@ -33,7 +33,7 @@ def parameter(*shape, seed=0, dtype=SINGLE):
 
 
 def kept():
-    return autocasting.get().kept
+    return region().kept
 
 
 # ---- the table -------------------------------------------------------------------------------------------------------
@@ -194,11 +194,11 @@ def test_ranks_take_over_the_block_and_share_no_rounded_parameter():
     def run(world):
         out = x @ x
         both.wait(10)  # one thread may have the number of another that has ended
-        return out.dtype, autocasting.get(), out.node.kept["other"]
+        return out.dtype, region(), out.node.kept["other"]
 
     with autocast("float16"):
-        (first, region, one), (second, other, two) = run_local(run, 2)
-    assert first == second == HALF and region is other and one is not two
+        (first, own, one), (second, other, two) = run_local(run, 2)
+    assert first == second == HALF and own is other and one is not two
 
 
 # ---- gradients -------------------------------------------------------------------------------------------------------
@@ -264,8 +264,8 @@ def test_a_parameter_is_rounded_once_in_a_block():
         gone = weakref.ref(entry.rounded)
         x @ x
         assert len(kept()) == 1, "what is no parameter is not kept"
-        region = autocasting.get()
-    assert not region.kept
+        block = region()
+    assert not block.kept
     del first, second, entry
     gc.collect()
     assert gone() is None
@@ -322,14 +322,13 @@ def test_what_is_rounded_without_a_graph_gets_no_gradient_and_loses_none():
     assert w.grad is not None and w.grad.dtype == SINGLE
 
 
-def test_a_block_is_taken_up_again_by_its_region():
+def test_a_block_is_taken_up_again_in_its_context():
     """As recomputation does in backward."""
     x = parameter(2, 2)
     with autocast("float16"):
-        region = autocasting.get()
+        context = contextvars.copy_context()
         wanted = (x @ x).detach().numpy()
-    with autocasting.setting(region):
-        assert np.array_equal((x @ x).detach().numpy(), wanted)
+    assert np.array_equal(context.run(lambda: x @ x).detach().numpy(), wanted)
 
 
 def test_inside_modules_ops_still_wait_for_one_another():

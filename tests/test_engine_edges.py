@@ -8,7 +8,6 @@ from minigrad.anomaly import AnomalyError, outside
 from minigrad.core.modes import determinism, deterministic
 from minigrad.core.tape import after_backward, write
 from minigrad.device import memory_statistics
-from minigrad_kernels.toolchain.capture import capturing
 
 
 def leaf(values, dtype="float64"):
@@ -27,36 +26,6 @@ def test_what_a_hook_begins_is_ended_when_all_gradients_are_there():
     assert order == ["begun", (True, True)]
     with pytest.raises(RuntimeError, match="^after_backward: no backward pass is under way"):
         after_backward(print)
-
-
-def test_a_graph_hears_of_what_is_written_to():
-    class Recorder:
-        written = []
-
-        def write_to(self, tensor):
-            self.written.append(tensor)
-
-    x, token = leaf([1.0]), capturing.set(Recorder())
-    try:
-        write(x)
-    finally:
-        capturing.reset(token)
-    assert Recorder.written == [x] and x.version == [1]
-
-
-def test_a_graph_hears_of_gradients_that_are_added_to():
-    class Recorder:
-        heard = []
-
-        def gradient_of(self, leaf, adds=False):
-            self.heard.append((leaf, adds))
-
-    x, token = leaf([1.0]), capturing.set(Recorder())
-    try:
-        (x * 2).backward()
-    finally:
-        capturing.reset(token)
-    assert Recorder.heard == [(x, True)]
 
 
 @pytest.mark.parametrize("option", ["create_graph", "retain_graph"])

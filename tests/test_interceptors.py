@@ -68,13 +68,33 @@ def test_threads_have_stacks_of_their_own():
     assert names.found == []
 
 
-def test_it_hears_of_what_is_written():
-    class Written(Interceptor):
+def test_it_hears_of_what_is_written_and_of_gradients():
+    class Writes(Interceptor):
         def before_write(self, tensor):
-            found.append(tensor.tolist())
+            found.append(("write", tensor.tolist()))
+
+        def before_gradient(self, leaf, adds):
+            found.append(("gradient", adds))
 
     found, x = [], Tensor([1.0], requires_grad=True)
-    x.sum().backward()
-    with Written():
-        minigrad.optim.SGD([x], lr=0.5).step()
-    assert found == [[1.0]] and x.tolist() == [0.5]
+    optimizer = minigrad.optim.SGD([x], lr=0.5)
+    with Writes():
+        x.sum().backward()
+        optimizer.step()
+        optimizer.zero_grad()
+    assert found == [("gradient", True), ("write", [1.0]), ("gradient", False)] and x.tolist() == [0.5]
+
+
+def test_a_higher_level_comes_first_whenever_it_was_opened():
+    class Doubled(Names):
+        level, forward_only = 1, True
+
+        def apply(self, primitive, values, below):
+            return super().apply(primitive, tuple(2 * value for value in values), below)
+
+    changes, names, x = Doubled(), Names(), Tensor([1.0], requires_grad=True)
+    with changes, names:
+        y = x + x
+        y.backward()
+    assert y.tolist() == [4] and names.found == ["mul", "mul", "add", "mul", "mul"] and changes.found == ["add"]
+    assert x.grad.tolist() == [4]

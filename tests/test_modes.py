@@ -86,7 +86,7 @@ def test_generators_that_end_in_another_order_leave_the_mode_as_it_was():
 def test_a_parameter_is_rounded_once_until_the_outermost_block_ends():
     layer, x, block = nn.Linear(4, 4), minigrad.ones(2, 4), minigrad.autocast("bfloat16")
     with block:
-        region = minigrad.core.modes.autocasting.get()
+        region = minigrad.ops.autocast.region()
         layer(x)
         with block:
             layer(x)

@@ -11,18 +11,21 @@ An op that is applied goes through the stack from the newest interceptor to the 
     with Print():
         loss = model(images).sum()
 
-An interceptor may look at arguments and result, change them, or do something else instead. Threads have stacks of their
-own. Where the stack is empty, an op costs one test more.
+An interceptor may look at arguments and result, change them, or do something else instead. Those of a higher `level`
+come first, whenever they were opened: autocast (2) decides in which type an op computes, fusion (1) whether it waits
+for the next one, and the others (0) see what runs. Threads have stacks of their own. Where the stack is empty, an op
+costs one test more.
 """
 
 import contextlib
+import operator
 
 from minigrad_kernels.toolchain.modes import Mode
 
-__all__ = ["Interceptor", "interceptors", "proceed"]
+__all__ = ["Interceptor", "interceptors", "ordered", "proceed", "stack"]
 
-_stack = Mode("interceptors", ())
-interceptors = _stack.get  # those that are open, the newest last
+stack = Mode("interceptors", ())
+interceptors = stack.get  # those that are open, the last one sees an op first
 
 
 def proceed(below, primitive, values):
@@ -32,28 +35,30 @@ def proceed(below, primitive, values):
     """
     if not below:
         return primitive.now(values)
-    token = _stack.variable.set(below[:-1])
+    token = stack.variable.set(below[:-1])
     try:
         return below[-1].apply(primitive, values, below[:-1])
     finally:
-        _stack.variable.reset(token)
+        stack.variable.reset(token)
 
 
 class Interceptor(contextlib.ContextDecorator):
     """A tool that sees ops while it is open: as a with block or a decorator.
 
-    eager       whether it wants each op by itself and at once; else one may have been joined with the next (fusion)
-    in_place    whether leaves may be updated in place inside, which it hears of by before_write alone
+    level           see the head of this file
+    eager           whether it wants each op by itself and at once; else one may have been joined with the next (fusion)
+    in_place        whether leaves may be updated in place inside, which it hears of by before_write alone
+    forward_only    whether it has nothing to say to the ops of backward
     """
 
-    eager, in_place = False, True
+    level, eager, in_place, forward_only = 0, False, True, False
 
     def __enter__(self):
-        _stack.enter((*interceptors(), self))
+        stack.enter(ordered((*interceptors(), self)))
         return self
 
     def __exit__(self, *error):
-        _stack.leave()
+        stack.leave()
 
     def apply(self, primitive, values, below):
         """The result of a primitive, which proceed(below, primitive, values) gives."""
@@ -61,3 +66,11 @@ class Interceptor(contextlib.ContextDecorator):
 
     def before_write(self, tensor):
         """A leaf is about to be written in place."""
+
+    def before_gradient(self, leaf, adds):
+        """The gradient of a leaf is about to change: to be added to, or forgotten."""
+
+
+def ordered(tools):
+    """Interceptors as the stack has them."""
+    return tuple(sorted(tools, key=operator.attrgetter("level")))

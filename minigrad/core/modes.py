@@ -8,7 +8,6 @@ from .check import flag_of
 
 __all__ = [
     "Mode",
-    "autocasting",
     "determinism",
     "deterministic",
     "enable_grad",
@@ -24,7 +23,6 @@ __all__ = [
 
 recording = Mode("recording", True)
 determinism = Mode("determinism", True)
-autocasting = Mode("autocasting", None)  # of ops/autocast.py: the Region that is open
 
 
 def no_grad():

@@ -17,12 +17,11 @@ from typing import NamedTuple
 import numpy as np
 
 from minigrad_kernels.errors import KindError, ShapeError, StateError
-from minigrad_kernels.toolchain.capture import capturing
 
 from .. import device
 from .check import flag_of
-from .interceptors import interceptors
-from .modes import Mode, autocasting, recording
+from .interceptors import interceptors, stack
+from .modes import Mode, recording
 from .tensor import Tensor
 
 __all__ = [
@@ -38,6 +37,7 @@ __all__ = [
     "one",
     "target_of",
     "write",
+    "zero_grad",
 ]
 
 _count = itertools.count()
@@ -251,9 +251,20 @@ def write(tensor):
     for interceptor in interceptors():
         interceptor.before_write(tensor)
     tensor.version[0] += 1
-    if (recorder := capturing.get()) is not None:
-        recorder.write_to(tensor)
     return tensor.array
+
+
+def zero_grad(leaves, set_to_none=True):
+    """Forget the gradients of leaves, or fill them with zeros where they are."""
+    tools = interceptors()
+    for leaf in leaves:
+        for interceptor in tools:
+            interceptor.before_gradient(leaf, adds=False)
+        if set_to_none:
+            leaf.grad = None
+        elif leaf.grad is not None:
+            leaf.grad = leaf.grad.detach()
+            device.fill(write(leaf.grad), 0)
 
 
 def backward(tensor, gradient, retain_graph, create_graph):
@@ -264,11 +275,11 @@ def backward(tensor, gradient, retain_graph, create_graph):
         first = _first_gradient("backward", tensor, gradient)
     create_graph = flag_of("backward", "create_graph", create_graph)
     retain_graph = create_graph if retain_graph is None else flag_of("backward", "retain_graph", retain_graph)
-    recorder = capturing.get()
+    tools = interceptors()
 
     def finish(leaf, gradient, owned):
-        if recorder is not None:
-            recorder.gradient_of(leaf, adds=True)
+        for interceptor in tools:
+            interceptor.before_gradient(leaf, adds=True)
         _accumulate(leaf, gradient, owned and not create_graph)
         for (hook,) in leaf.ready_hooks:
             hook(leaf)
@@ -362,7 +373,8 @@ def _walk(roots, finish, retain_graph, create_graph, inputs=frozenset()):
     """
     nodes, arriving = _reachable([tensor for tensor, _ in roots], inputs)
     pending = {}
-    recorded, cast = recording.variable.set(create_graph), autocasting.variable.set(None)
+    recorded = recording.variable.set(create_graph)
+    tools = stack.variable.set(tuple([one for one in interceptors() if not one.forward_only]))
     try:
         for tensor, gradient in roots:
             _add(pending, target_of(tensor), gradient, False, create_graph)
@@ -371,7 +383,7 @@ def _walk(roots, finish, retain_graph, create_graph, inputs=frozenset()):
         while nodes:
             _visit(*nodes.pop(), pending, arriving, finish, retain_graph, create_graph, inputs)
     finally:
-        autocasting.variable.reset(cast)
+        stack.variable.reset(tools)
         recording.variable.reset(recorded)
 
 

@@ -1,6 +1,5 @@
 """capture: a function of Tensors that is run, then captured into a graph, then replayed."""
 
-import contextlib
 import functools
 from collections import OrderedDict
 
@@ -10,8 +9,8 @@ from minigrad_kernels.toolchain.tf32_mode import mode as tf32_mode
 
 from .. import device as devices
 from ..anomaly import is_anomaly_enabled
-from ..core.modes import autocasting, determinism, recording
-from ..ops.autocast import autocast, autocast_dtype
+from ..core.modes import determinism, recording
+from ..ops.autocast import autocast_dtype, rounding_anew
 from ..profile.current import active as profiled
 from .recorder import Replay, recorded
 from .values import flattened, mapped
@@ -95,7 +94,7 @@ class Captured:
                 result = _without_history(self.function(*args, **kwargs))
             self._keep(key, entry + 1)
             return result
-        with _own_region():
+        with rounding_anew():  # the graph rounds parameters itself, and takes none that were rounded before it
             entry, result = recorded(self.function, args, kwargs, tensors, place)
         self._keep(key, entry)
         return result
@@ -108,14 +107,6 @@ class Captured:
     def __repr__(self):
         name = getattr(self.function, "__qualname__", repr(self.function))
         return f"Captured({name}, {self.graphs} graphs)"
-
-
-@contextlib.contextmanager
-def _own_region():
-    """An autocast block of its own: the graph rounds parameters itself, and takes none that were rounded before it."""
-    dtype = autocast_dtype()
-    with autocasting.setting(None), contextlib.nullcontext() if dtype is None else autocast(dtype):
-        yield
 
 
 def _without_history(result):

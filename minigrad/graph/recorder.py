@@ -8,6 +8,7 @@ from minigrad_kernels.errors import MinigradError, StateError
 from minigrad_kernels.toolchain.capture import capturing
 
 from .. import device
+from ..core.interceptors import Interceptor
 from ..core.tensor import Tensor
 from .values import mapped
 
@@ -27,7 +28,7 @@ class NotCapturable(StateError):
     """What a graph cannot repeat; the message is completed where the user's line is known."""
 
 
-class Recorder:
+class Recorder(Interceptor):
     """What minigrad_kernels.toolchain.capture describes, and what the engine tells besides.
 
     notes       (again, undo, check, after) of the host's share, in order
@@ -69,12 +70,10 @@ class Recorder:
         """Say that something cannot be captured."""
         raise NotCapturable(why)
 
-    def write_to(self, tensor):
-        """A leaf is written in place."""
+    def before_write(self, tensor):
         self.written[tensor] = tensor.array
 
-    def gradient_of(self, leaf, adds=False):
-        """A leaf's gradient is about to change: to be added to, or forgotten."""
+    def before_gradient(self, leaf, adds):
         before, added = self.leaves.get(leaf, (leaf.grad, False))
         same = adds and None not in (before, leaf.grad) and leaf.grad.array is before.array
         self.leaves[leaf] = before, added or same
@@ -111,7 +110,7 @@ def recorded(function, args, kwargs, tensors, place):
     own, recorder = iter(inputs), Recorder(place, graph)
     next_of = lambda tensor: next(own)
     try:
-        with graph.recording():
+        with graph.recording(), recorder:
             token = capturing.set(recorder)
             try:
                 result = function(*mapped(args, next_of), **mapped(kwargs, next_of))

@@ -8,11 +8,10 @@ import html
 import math
 
 from minigrad_kernels.errors import KindError, ShapeError
-from minigrad_kernels.toolchain.capture import capturing
 
 from .. import device, fusion
 from ..core.check import function_of
-from ..core.tape import write
+from ..core.tape import zero_grad
 from ..core.tensor import Tensor, register
 from .moves import bfloat16, cpu, cuda, double, float, half, to
 from .parameter import Parameter
@@ -237,15 +236,7 @@ class Module:
 
     def zero_grad(self, set_to_none=True):
         """Forget the gradients of all parameters, or fill them with zeros where they are."""
-        recorder = capturing.get()
-        for parameter in self.parameters():
-            if recorder is not None:
-                recorder.gradient_of(parameter)
-            if set_to_none:
-                parameter.grad = None
-            elif parameter.grad is not None:
-                parameter.grad = parameter.grad.detach()
-                device.fill(write(parameter.grad), 0)
+        zero_grad(self.parameters(), set_to_none)
 
     def apply(self, function):
         """Call function(module) on all Modules, those below first; returns self."""

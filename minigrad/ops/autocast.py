@@ -25,11 +25,12 @@ from minigrad_kernels.errors import KindError
 
 from .. import device
 from ..core.check import flag_of
-from ..core.modes import autocasting, recording
+from ..core.interceptors import Interceptor, interceptors, ordered, stack
+from ..core.modes import recording
 from ..core.tensor import Tensor
 from .elementwise.conversions import cast, typed
 
-__all__ = ["TABLE", "autocast", "autocast_dtype", "by_table"]
+__all__ = ["TABLE", "autocast", "autocast_dtype", "by_table", "region", "rounding_anew"]
 
 TABLE = {
     "lower": """
@@ -48,11 +49,37 @@ LOWER_TYPES = ("float16", "bfloat16")
 SINGLE = np.dtype("float32")
 
 
-class Region(NamedTuple):
+class Region(Interceptor):
     """Where autocast is on: its type, and parameters already rounded, {key: Kept}, until the outermost region ends."""
 
-    dtype: np.dtype
-    kept: dict
+    level, forward_only = 2, True
+
+    def __init__(self, dtype, kept):
+        self.dtype, self.kept = dtype, kept
+
+    def call(self, op, converter, args, kwargs):
+        """The op with its arguments converted; inside it, autocast is off."""
+        if converter is not _widened or kwargs.get("dtype") is None:  # a type that is asked for is the user's business
+            convert = converter(self, [*args, *kwargs.values()])
+            args = [_converted(convert, value) for value in args]
+            kwargs = {name: _converted(convert, value) for name, value in kwargs.items()}
+        token = stack.variable.set(interceptors()[:-1])
+        try:
+            return op(*args, **kwargs)
+        finally:
+            stack.variable.reset(token)
+
+
+def region():
+    """The Region that is open; None outside of any."""
+    tools = interceptors()
+    return tools[-1] if tools and type(tools[-1]) is Region else None
+
+
+def _enter(dtype, kept):
+    """Have a Region of this type, and no other, until stack.leave(); None for none."""
+    others = [one for one in interceptors() if type(one) is not Region]
+    stack.enter(ordered(others if dtype is None else [*others, Region(dtype, kept)]))
 
 
 class Kept(NamedTuple):
@@ -94,21 +121,30 @@ class _Block(contextlib.ContextDecorator):
         self.dtype = dtype
 
     def __enter__(self):
-        outer = autocasting.get()
-        kept = {} if outer is None else outer.kept
-        autocasting.enter(None if self.dtype is None else Region(self.dtype, kept))
+        outer = region()
+        _enter(self.dtype, {} if outer is None else outer.kept)
 
     def __exit__(self, *error):
-        region = autocasting.get()
-        autocasting.leave()
-        if region is not None and autocasting.get() is None:
-            region.kept.clear()
+        inner = region()
+        stack.leave()
+        if inner is not None and region() is None:
+            inner.kept.clear()
+
+
+@contextlib.contextmanager
+def rounding_anew():
+    """Inside, parameters are rounded as if the autocast block that is open, if any is, began here."""
+    _enter(autocast_dtype(), {})
+    try:
+        yield
+    finally:
+        stack.leave()
 
 
 def autocast_dtype():
     """The type of the autocast block that is open; None outside of any."""
-    region = autocasting.get()
-    return None if region is None else region.dtype
+    found = region()
+    return None if found is None else found.dtype
 
 
 # ---- arguments -------------------------------------------------------------------------------------------------------
@@ -172,23 +208,12 @@ def _converted(convert, value):
 
 
 def _casting(op, converter):
-    """The op with its arguments converted where autocast is on; inside it is off."""
-    region_of, switch = autocasting.get, autocasting.variable
+    """The op with its arguments converted where autocast is on."""
 
     @functools.wraps(op, updated=())
     def run(*args, **kwargs):
-        region = region_of()
-        if region is None:
-            return op(*args, **kwargs)
-        if converter is not _widened or kwargs.get("dtype") is None:  # a type that is asked for is the user's business
-            convert = converter(region, [*args, *kwargs.values()])
-            args = [_converted(convert, value) for value in args]
-            kwargs = {name: _converted(convert, value) for name, value in kwargs.items()}
-        token = switch.set(None)
-        try:
-            return op(*args, **kwargs)
-        finally:
-            switch.reset(token)
+        found = region()
+        return op(*args, **kwargs) if found is None else found.call(op, converter, args, kwargs)
 
     return run
 

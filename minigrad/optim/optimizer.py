@@ -17,7 +17,7 @@ from minigrad_kernels.toolchain.capture import capturing
 from .. import device
 from ..core.interceptors import interceptors
 from ..core.modes import enable_grad
-from ..core.tape import write
+from ..core.tape import write, zero_grad
 from ..core.tensor import Tensor
 from .counts import Counts, number_there
 from .groups import Groups
@@ -65,16 +65,8 @@ class Optimizer(Groups, State):
 
     def zero_grad(self, set_to_none=True):
         """Forget the gradients, or fill them with zeros where they are."""
-        recorder = capturing.get()
         for group in self.param_groups:
-            for parameter in group["params"]:
-                if recorder is not None:
-                    recorder.gradient_of(parameter)
-                if set_to_none:
-                    parameter.grad = None
-                elif parameter.grad is not None:
-                    parameter.grad = parameter.grad.detach()
-                    device.fill(write(parameter.grad), 0)
+            zero_grad(group["params"], set_to_none)
 
     def step(self, closure=None, *, scale=None, found_inf=None):
         """Change every parameter that has a gradient by the rule.
@@ -212,7 +204,7 @@ class Optimizer(Groups, State):
         Gradients may lie in another layout than their parameters: the plan of an update gives them the same.
         """
         arrays, gradients = [], []
-        told = interceptors() or capturing.get() is not None
+        told = interceptors()
         for parameter in parameters:
             if told or parameter.node is not None:
                 write(parameter)
