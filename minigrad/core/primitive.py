@@ -14,7 +14,6 @@ until backward has asked the rules for the gradients.
 
 import functools
 import inspect
-import operator
 
 from numpy import asarray, generic, ndarray
 
@@ -33,35 +32,6 @@ made = Tensor.made
 PLAIN = {int, float, bool, str, tuple, type(None)}  # what a tuple among arguments is mostly made of: no Tensors
 
 
-def binder(name, signature):
-    """A function that turns the arguments of a call into a tuple in the order of the signature.
-
-    It is compiled once: Signature.bind would cost more than the rest of the tape.
-    """
-    defaults = {
-        f"_{key}": parameter.default
-        for key, parameter in signature.parameters.items()
-        if parameter.default is not inspect.Parameter.empty
-    }
-    declared = [
-        f"{parameter.replace(default=inspect.Parameter.empty, annotation=inspect.Parameter.empty)}"
-        + (f"=_{key}" if f"_{key}" in defaults else "")
-        for key, parameter in signature.parameters.items()
-    ]
-    names = "".join(f"{key}, " for key in signature.parameters)
-    namespace = dict(defaults)
-    name = name if name.isidentifier() else "bind"  # of a lambda
-    exec(f"def {name}({', '.join(declared)}):\n    return ({names})", namespace)
-    return namespace[name]
-
-
-def call_of(rule, wants):
-    """(rule, what takes the values that it wants from a dictionary, whether that gives a tuple of them)."""
-    if not wants:
-        return rule, lambda values: (), True
-    return rule, operator.itemgetter(*wants), len(wants) > 1
-
-
 class Primitive:
     """A function on arrays with its gradient rules."""
 
@@ -72,42 +42,50 @@ class Primitive:
         self.forward, self.name = forward, forward.__name__.removeprefix("_")
         self.signature = inspect.signature(forward)
         self.names = tuple(self.signature.parameters)
-        self._check_names(outputs, fixed, view)
         self.outputs, self.fixed, self.view = tuple(outputs), frozenset(fixed), view
-        self.starred = self._starred()
-        self.bind = binder(self.name, self.signature)
         self.incoming = tuple(f"g_{name}" for name in outputs)
-        self.rules, self.wants, self.asked, self.calls = {}, {}, {}, {}
+        self.starred = self._starred()
+        self._check_names()
+        self.rest = {} if self.starred else self._defaults()
+        self.rules, self.wants, self.asked = {}, {}, {}
         self.fast, self.fast_wants, self.fast_kept = None, (), frozenset()
-        self.single = len(outputs) == 1
+        self.single = len(self.outputs) == 1
         self.needs = functools.cache(self._needs)
 
-    def _check_names(self, outputs, fixed, view):
-        for option, names in {"outputs": outputs, "fixed": fixed}.items():
-            if not isinstance(names, tuple | list | set | frozenset) or not all(isinstance(n, str) for n in names):
-                raise KindError(f"{self.name}: {option} is {names!r}, wanted a tuple of names")
-        if not outputs or not (view is None or isinstance(view, str)):
-            raise KindError(
-                f"{self.name}: outputs is {outputs}, view {view!r}; wanted at least one name, and one or None"
-            )
-        if unknown := sorted({*fixed, *([view] if view else [])} - {*self.names, *outputs}):
+    def _starred(self):
+        """The name of the starred argument, which must be the first; None if there is none."""
+        kinds = [parameter.kind for parameter in self.signature.parameters.values()]
+        starred = [name for name, kind in zip(self.names, kinds, strict=True) if kind.name.startswith("VAR_")]
+        if not self.names or starred not in ([], [self.names[0]]):
+            raise KindError(f"{self.name}: wanted arguments, of which only the first may be starred")
+        return starred[0] if starred else None
+
+    def _check_names(self):
+        """Refuse names that rules would read otherwise, and options that name what is not there."""
+        taken = [name for name in self.names if name in ("g", "index", *self.outputs) or name.startswith("g_")]
+        if taken:
+            raise KindError(f"{self.name}: arguments {taken} have the name of an output, of index or of a gradient")
+        if unknown := sorted({*self.fixed, *([self.view] if self.view else [])} - {*self.names, *self.outputs}):
             raise KindError(
                 f"{self.name}: fixed or view names {unknown}, of which there is neither argument nor output"
             )
 
-    def _starred(self):
-        """The name of the starred argument, which must be the first; refuses names that rules read otherwise."""
-        taken = [name for name in self.names if name in ("g", "index", *self.outputs) or name.startswith("g_")]
-        if taken:
-            raise KindError(f"{self.name}: arguments {taken} have the name of an output, of index or of a gradient")
-        stars = [
-            position
-            for position, parameter in enumerate(self.signature.parameters.values())
-            if parameter.kind in (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
-        ]
-        if not self.names or stars not in ([], [0]):
-            raise KindError(f"{self.name}: wanted arguments, of which only the first may be starred")
-        return self.names[0] if stars else None
+    def _defaults(self):
+        """{how many arguments are given by position: the values of the others}, where all others have a default."""
+        defaults = [parameter.default for parameter in self.signature.parameters.values()]
+        counts = range(len(defaults) + 1)
+        return {n: tuple(defaults[n:]) for n in counts if inspect.Parameter.empty not in defaults[n:]}
+
+    def bind(self, *args, **kwargs):
+        """The arguments of a call in the order of the signature."""
+        if not kwargs and len(args) in self.rest:  # as nearly always
+            return args + self.rest[len(args)]
+        try:
+            bound = self.signature.bind(*args, **kwargs)
+        except TypeError as error:
+            raise KindError(f"{self.name}: {error}") from None
+        bound.apply_defaults()
+        return tuple(bound.arguments.values())
 
     def grads(self, **rules):
         """State the gradient rule of each differentiable argument."""
@@ -121,7 +99,6 @@ class Primitive:
                 may = ", ".join(sorted(known))
                 raise KindError(f"{self.name}: the rule of {argument} asks for {unknown}, it may ask for {may}")
             self.rules[argument], self.wants[argument] = rule, wants
-            self.calls[argument] = call_of(rule, wants)
             outputs = {"g": 0} | {name: output for output, name in enumerate(self.incoming)}
             self.asked[argument] = [(want, outputs[want]) for want in wants if want in outputs]
         self.needs.cache_clear()
@@ -164,8 +141,7 @@ class Primitive:
                 shape, dtype, _ = outputs[output]
                 like = next(values[want].array for want, _ in asked if values[want] is not None)
                 values[want] = made(device.zeros((), dtype, like=like)).expand(shape)
-        rule, taken, several = self.calls[name]
-        return rule(*taken(values)) if several else rule(taken(values))
+        return self.rules[name](*[values[want] for want in self.wants[name]])
 
     def call_fast(self, values):
         """{argument: gradient as an array} from values of which the first gradient, g, has arrived."""

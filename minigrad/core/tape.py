@@ -110,7 +110,8 @@ class Node:
                 kept[name], version = arrays[position], versions[position]
                 seen.append((name, version, version[0]))
             else:
-                kept[name] = _shape(values[position])
+                value = values[position]
+                kept[name] = tuple([one.shape for one in value]) if value.__class__ is tuple else value.shape
         self.kept, self.versions = kept, seen
 
     def gradients(self, incoming, wanted, create_graph):
@@ -134,20 +135,16 @@ class Node:
             if name in values:  # kept as an array, so that there is no reference cycle
                 node, version = None if name in primitive.fixed else self, self.outputs[output][2]
                 values[name] = Tensor.made(values[name], node, output, version)
-        for name, index, shape, dtype, target in wanted:
-            values["index"] = index
-            gradient = primitive.call_rule(name, values, self.outputs)
+        for edge in wanted:
+            values["index"] = edge.number
+            gradient = primitive.call_rule(edge.name, values, self.outputs)
             if gradient is not None:
-                array = gradient._data if gradient.__class__ is Tensor else None
-                if array is None or array.shape != shape or array.dtype != dtype:
-                    gradient = _fit(gradient, shape, dtype, name, self)
-                for observer in self.observers:
-                    observer(name, gradient, incoming, self.kept)
+                gradient = self._passed_on(edge, gradient, incoming)
                 version, owned = gradient.version, True
                 for other in held:
                     if other is version:
                         owned = False
-                yield target, gradient, owned
+                yield edge.target, gradient, owned
 
     def _gradients_at_once(self, incoming, wanted):
         """By the primitive's function on arrays, whose results nobody else holds; by rules what it leaves to them."""
@@ -157,19 +154,21 @@ class Node:
             values[name] = gradient
         arrays, left = primitive.call_fast(values), []
         for edge in wanted:
-            name, _, shape, dtype, target = edge
-            if name not in arrays:
+            if edge.name in arrays:
+                yield edge.target, self._passed_on(edge, Tensor.made(arrays[edge.name]), incoming), True
+            else:
                 left.append(edge)
-                continue
-            array = arrays[name]
-            gradient = Tensor.made(array)
-            if array.shape != shape or array.dtype != dtype:
-                gradient = _fit(gradient, shape, dtype, name, self)
-            for observer in self.observers:
-                observer(name, gradient, incoming, self.kept)
-            yield target, gradient, True
         if left:
             yield from self._gradients_by_rules(incoming, left)
+
+    def _passed_on(self, edge, gradient, incoming):
+        """The gradient of an argument in its shape and type, as the observers see it."""
+        array = gradient._data if gradient.__class__ is Tensor else None
+        if array is None or array.shape != edge.shape or array.dtype != edge.dtype:
+            gradient = _fit(gradient, edge, self.primitive.name)
+        for observer in self.observers:
+            observer(edge.name, gradient, incoming, self.kept)
+        return gradient
 
     def check(self):
         """Refuse to go backward through a freed node or through a value that has changed since."""
@@ -195,10 +194,6 @@ class Node:
         self.kept, self.versions = {}, []
 
 
-def _shape(value):
-    return tuple([one.shape for one in value]) if isinstance(value, tuple) else value.shape
-
-
 def target_of(tensor):
     """Where a gradient of this Tensor goes."""
     return tensor if tensor.node is None else Output(tensor.node, tensor.output)
@@ -210,22 +205,19 @@ def edge_to(name, index, tensor):
     return Edge(name, index, data.shape, data.dtype, target_of(tensor))
 
 
-def _fit(gradient, shape, dtype, argument, node):
+def _fit(gradient, edge, op):
     """The gradient in the shape and type of its argument: sums the axes along which the argument was repeated."""
+    said, shape = f"{op}: the rule of {edge.name} returned", edge.shape
     if not isinstance(gradient, Tensor):
-        raise KindError(
-            f"{node.primitive.name}: the rule of {argument} returned {type(gradient).__name__}, wanted a Tensor"
-        )
+        raise KindError(f"{said} {type(gradient).__name__}, wanted a Tensor")
     if gradient.shape != shape:
         extra = gradient.ndim - len(shape)
         axes = range(extra, gradient.ndim)
         if extra < 0 or any(shape[i - extra] not in (1, gradient.shape[i]) for i in axes):
-            raise ShapeError(
-                f"{node.primitive.name}: the rule of {argument} returned shape {gradient.shape}, wanted {shape}"
-            )
+            raise ShapeError(f"{said} shape {gradient.shape}, wanted {shape}")
         repeated = [i for i in axes if shape[i - extra] == 1 and gradient.shape[i] != 1]
         gradient = gradient.sum((*range(extra), *repeated)).reshape(shape)
-    return gradient if gradient.dtype == dtype else gradient.to(dtype)
+    return gradient if gradient.dtype == edge.dtype else gradient.to(edge.dtype)
 
 
 @functools.cache
@@ -269,10 +261,7 @@ def zero_grad(leaves, set_to_none=True):
 
 def backward(tensor, gradient, retain_graph, create_graph):
     """Add the gradient of a scalar (of sum(gradient * tensor) otherwise) to .grad of the leaves below it."""
-    if gradient is None and not tensor.shape and tensor.requires_grad:
-        first = Tensor.made(one(device.place_of(tensor.array), tensor.dtype))
-    else:
-        first = _first_gradient("backward", tensor, gradient)
+    first = _first_gradient("backward", tensor, gradient)
     create_graph = flag_of("backward", "create_graph", create_graph)
     retain_graph = create_graph if retain_graph is None else flag_of("backward", "retain_graph", retain_graph)
     tools = interceptors()
@@ -353,7 +342,8 @@ def _first_gradient(op, tensor, gradient):
     if gradient is None:
         if tensor.array.size != 1:
             raise StateError(f"{op}: an output of shape {tensor.shape} is no scalar; pass a gradient of that shape")
-        return Tensor.made(device.full(tensor.shape, 1, tensor.dtype, like=tensor.array))
+        number = one(device.place_of(tensor.array), tensor.dtype)
+        return Tensor.made(number.reshape(tensor.shape) if tensor.shape else number)
     if not isinstance(gradient, Tensor):
         raise KindError(f"{op}: gradient is a {type(gradient).__name__}, wanted a Tensor")
     if gradient.shape != tensor.shape:
@@ -447,7 +437,7 @@ def _reachable(tensors, inputs):
 
 def _complete(node, gradients, finish, inputs):
     """Pass the complete gradients of a node's outputs through its hooks, and to those who asked for them."""
-    for output, hook in node.hooks or ():
+    for output, hook in node.hooks:
         if gradients[output] is not None:
             gradients[output] = _after_hook(hook, gradients[output])
     for output, gradient in enumerate(gradients):
