@@ -11,6 +11,7 @@ from minigrad.parallel import CommunicationError, DeadlineError, DisagreementErr
 from minigrad.parallel.collectives import SMALL
 from tests.collective_table import ROWS, check_row, run_row
 from tests.parallel.mpi_programs import messages
+from tests.parallel.parallel_models import in_pairs
 from tests.parallel_runs import on_ranks, outcomes
 from tests.stand_in_gpus import gpus
 
@@ -21,14 +22,6 @@ def numbers(count, rank, dtype="float32"):
     """Of many magnitudes, so that every order of a sum has bits of its own."""
     rng = np.random.default_rng([rank, count])
     return (rng.standard_normal(count) * 2.0 ** rng.integers(-6, 6, count)).astype(dtype)
-
-
-def in_pairs(parts, add=np.add):
-    """The sum of the first 2^k terms, and that of the rest, added: what `pairwise` promises, said in another way."""
-    if len(parts) == 1:
-        return parts[0]
-    middle = 1 << ((len(parts) - 1).bit_length() - 1)
-    return add(in_pairs(parts[:middle], add), in_pairs(parts[middle:], add))
 
 
 # ---- values ----------------------------------------------------------------------------------------------------------

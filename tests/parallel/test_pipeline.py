@@ -8,17 +8,18 @@ import pytest
 
 import minigrad
 from minigrad import Tensor, nn, no_grad, tensor
-from minigrad.core.errors import KindError, ShapeError, StateError
 from minigrad.device import random
 from minigrad.nn import functional as F
-from minigrad.parallel import CommunicationError, DisagreementError, Pipeline, local
+from minigrad.parallel import Pipeline, local
 from minigrad.parallel.cut import balanced, costs_of
 from minigrad.parallel.schedules import BACKWARD, FORWARD, SCHEDULES
 from minigrad.train import evaluate
 from tests.parallel_runs import bits, on_ranks
 from tests.stand_in_gpus import gpus
 
-from .parallel_models import Rendezvous, refused
+from .parallel_models import transport
+
+assert transport  # a fixture
 
 # ---- on paper --------------------------------------------------------------------------------------------------------
 
@@ -126,13 +127,6 @@ def piped(world, schedule, microbatches):
     return *zip(*found, strict=True), bits(pipe), pipe.stage, pipe.peak
 
 
-@pytest.fixture(params=["copied", "lent"])
-def transport(request, monkeypatch):
-    """Sends that are done at once, and those that are done only when taken."""
-    if request.param == "lent":
-        monkeypatch.setattr(local, "LocalTransport", Rendezvous)
-
-
 CASES = [(1, 4), (3, 2), (4, 1), (4, 8), (7, 4)]
 
 
@@ -228,76 +222,3 @@ def test_a_state_fits_any_number_of_stages():
 
     for ranks in (1, 3, 4):
         assert on_ranks(run, ranks) == [(bits(whole), bits(copy.deepcopy(whole).double()))] * ranks
-
-
-# ---- what is refused -------------------------------------------------------------------------------------------------
-
-
-def with_state(**changes):
-    """A state is loaded of which some tensors are others; nothing changes."""
-
-    def run(world):
-        pipe = Pipeline(build(), world)
-        try:
-            pipe.load_state_dict({**build().state_dict(), **changes})
-        finally:
-            assert bits(pipe) == bits(build())
-
-    return run
-
-
-def with_rows(inputs, targets):
-    """A batch of so many rows, and then one that fits."""
-
-    def run(world):
-        pipe = Pipeline(nn.Sequential(*(nn.Linear(3, 3) for _ in range(4))), world, 4)
-        try:
-            pipe.train_step(minigrad.ones(inputs, 3), minigrad.ones(targets, 3), F.mse_loss)
-        finally:
-            assert pipe.peak == 0 and pipe.train_step(minigrad.ones(8, 3), minigrad.ones(8, 3), F.mse_loss)
-
-    return run
-
-
-def with_a_loss_that_fails(world):
-    pipe = Pipeline(build(), world, 4)
-    with pytest.raises((ShapeError, CommunicationError)):
-        pipe.train_step(*batch(0), lambda scores, labels: scores)
-    pipe.train_step(*batch(0))  # which would take messages of the step before
-
-
-REFUSED = [
-    (KindError, "world is 'all'", lambda w: Pipeline(build(), "all")),
-    (ShapeError, "microbatches is 0, wanted at least 1", lambda w: Pipeline(build(), w, 0)),
-    (KindError, "microbatches is 2.5", lambda w: Pipeline(build(), w, 2.5)),
-    (ShapeError, "'gpipe' or '1f1b'", lambda w: Pipeline(build(), w, schedule="interleaved")),
-    (ShapeError, "at most one for each of the 1 layers", lambda w: Pipeline(nn.Sequential(nn.ReLU()), w)),
-    (KindError, "balance is 14, wanted a list of 4 numbers", lambda w: Pipeline(build(), w, balance=14)),
-    (ShapeError, "wanted 4 numbers that add up to 13", lambda w: Pipeline(build(), w, balance=[7, 6])),
-    (ShapeError, "add up to 13", lambda w: Pipeline(build(), w, balance=[1, 1, 1, 1])),
-    (ShapeError, "balance is 0, wanted at least 1", lambda w: Pipeline(build(), w, balance=[0, 4, 5, 4])),
-    (StateError, "layers 0 and 1 share a Tensor", lambda w: Pipeline(nn.Sequential(*[nn.Linear(2, 2)] * 4), w)),
-    (DisagreementError, "microbatches is 1 on rank 0 and 2", lambda w: Pipeline(build(), w, min(w.rank, 1) + 1)),
-    (
-        DisagreementError,
-        "0.weight is",
-        lambda w: Pipeline(nn.Sequential(*[nn.Linear(2, 2 + w.rank) for _ in range(4)]), w),
-    ),
-    (ShapeError, "missing 0.weight", lambda w: Pipeline(build(), w).load_state_dict({})),
-    (ShapeError, "unexpected other", with_state(other=tensor(1))),
-    (ShapeError, "inputs has 9 rows, wanted a multiple of the 4 microbatches", with_rows(9, 9)),
-    (ShapeError, "targets has 6 rows, wanted a multiple", with_rows(8, 6)),
-    (ShapeError, "inputs has 0 rows", with_rows(0, 0)),
-    (CommunicationError, r"loss gave shape \(4, 5\), wanted a scalar", with_a_loss_that_fails),
-]
-
-
-@pytest.mark.parametrize("error, words, call", REFUSED)
-def test_what_is_refused_on_every_rank(error, words, call):
-    refused(error, words, call, 4)
-
-
-def test_a_first_stage_without_inputs_is_told_so():
-    for call in (lambda pipe: pipe.train_step(None, batch(0)[1]), lambda pipe: pipe(None)):
-        with pytest.raises(KindError, match="inputs is .*NoneType"):
-            on_ranks(lambda world, call=call: call(Pipeline(build(), world)), 2)

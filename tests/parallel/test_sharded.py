@@ -7,23 +7,15 @@ import pytest
 
 import minigrad
 from minigrad import Tensor, nn, optim
-from minigrad.core.errors import KindError, ShapeError, StateError
 from minigrad.nn import functional as F
 from minigrad.optim import lr_scheduler
 from minigrad.parallel import DataParallel, ShardedOptimizer
 from tests.parallel_runs import bits, on_ranks
 
-from .parallel_models import branches, refused, rows
+from .parallel_models import Wide, branches, rows
 
 X = np.random.default_rng(1).standard_normal((8, 2, 5, 5)).astype(np.float32)
 Y = np.arange(8) % 3
-
-
-class Wide(nn.Linear):
-    """In another type than the layers before, which are float32."""
-
-    def forward(self, input):
-        return super().forward(input.to("float64"))
 
 
 def network():
@@ -155,44 +147,3 @@ def test_each_rank_keeps_its_part_of_the_state(size):
     parts = on_ranks(run, size, True)
     assert sum(parts) == everything
     assert max(parts) <= everything / size + 3 * 8 * size * 2  # buckets of both types are filled up to equal parts
-
-
-def test_a_state_that_does_not_fit_is_refused_and_changes_nothing():
-    def run(world):
-        model, optimizer = built(world, "sgd")
-        update(model, optimizer)
-        before, state = bits(model, optimizer), optimizer.state_dict()
-        state["state"][0]["momentum_buffer"] = np.zeros(3)
-        with pytest.raises(ShapeError, match=r"SGD\.load_state_dict: .*momentum_buffer"):
-            optimizer.load_state_dict(state)
-        return bits(model, optimizer) == before
-
-    assert on_ranks(run, 2) == [True, True]
-
-
-# ---- what is refused -------------------------------------------------------------------------------------------------
-
-
-def sharded(model):
-    return ShardedOptimizer(optim.SGD([p for p in model.parameters() if p.requires_grad], lr=0.1), model)
-
-
-def changed_after_forward(model):
-    optimizer, x = sharded(model), Tensor(X)
-    model(x).sum().backward()
-    loss = model.eval()(x).sum()
-    optimizer.step()
-    loss.backward()
-
-
-REFUSED = [
-    (KindError, "got SGD and Sequential, wanted an Opt", lambda m: ShardedOptimizer(sharded(m).optimizer, m.module)),
-    (StateError, "add the group before", lambda m: sharded(m).add_param_group({"params": []})),
-    (KindError, "closure is 3, wanted a function", lambda m: sharded(m).step(3)),
-    (StateError, "changed", changed_after_forward),
-]
-
-
-@pytest.mark.parametrize("error, message, call", REFUSED)
-def test_what_is_refused(error, message, call):
-    refused(error, message, lambda world: call(DataParallel(network(), world)))

@@ -5,7 +5,6 @@ import pytest
 
 import minigrad
 from minigrad import Tensor, data, nn
-from minigrad.core.errors import KindError, ShapeError
 from minigrad.device import default_generator, generator
 from minigrad.device.random import Generator, drawing_from
 from minigrad.parallel import Shards, ShardSampler
@@ -15,21 +14,6 @@ from tests.small_training import images
 ALLOWED = [
     (s, r) for s in range(1, 25) for r in range(1, s + 1) if s % r == 0 and (r == 1 or (s // r) & (s // r - 1) == 0)
 ]
-
-
-@pytest.mark.parametrize(
-    "arguments, error, message",
-    [
-        ((0,), ShapeError, "shards is 0, wanted a multiple of the 1 ranks"),
-        ((4, 2, 2), ShapeError, "rank is 2, wanted one from 0 to 1"),
-        ((4, -1, 2), ShapeError, "rank is -1, wanted one from 0 to 1"),
-        ((4, 0, None), KindError, "size is None, wanted an integer"),
-    ],
-)
-def test_what_a_sampler_refuses(arguments, error, message):
-    """More in tests/refusals/ranks.py."""
-    with pytest.raises(error, match=message):
-        ShardSampler(*arguments)
 
 
 def test_shards_cover_every_batch_once():

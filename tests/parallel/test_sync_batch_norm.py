@@ -6,15 +6,12 @@ import pytest
 import minigrad
 from minigrad import Tensor, grad, nn, optim
 from minigrad import device as devices
-from minigrad.core.errors import KindError, ShapeError
 from minigrad.graph import capture
 from minigrad.nn import functional as F
-from minigrad.parallel import DataParallel, DisagreementError, SyncBatchNorm
+from minigrad.parallel import DataParallel, SyncBatchNorm
 from minigrad.parallel.local import LocalTransport
 from tests.parallel_runs import on_ranks
 from tests.stand_in_gpus import gpus
-
-from .parallel_models import refused
 
 CHANNELS = 5
 
@@ -216,29 +213,6 @@ def test_convert_replaces_batch_norms_alone_and_keeps_every_tensor():
     second(minigrad.ones(2, 3))
     second.weight = None
     assert seen == [second] and norm.weight is not None
-
-
-# ---- what is refused -------------------------------------------------------------------------------------------------
-
-KINDS = "float32", "float64"
-REFUSED = [
-    (KindError, "world is 3", lambda rank: SyncBatchNorm.convert(nn.BatchNorm2d(3), 3)),
-    (KindError, "world is 3", lambda rank: SyncBatchNorm(4, world=3)),
-    (ShapeError, "input has 2 channels", lambda rank: SyncBatchNorm(3)(minigrad.ones(4, 2, 3, 3))),
-    (ShapeError, r"wanted \(N, 3, ...\)", lambda rank: SyncBatchNorm(3)(minigrad.ones(3))),
-    (ShapeError, "one element a channel", lambda rank: SyncBatchNorm(2)(minigrad.ones(rank, 2))),
-    (DisagreementError, "rank 1", lambda rank: SyncBatchNorm(2 + rank)(minigrad.ones(4, 2 + rank))),
-    (
-        DisagreementError,
-        "float64",
-        lambda rank: SyncBatchNorm(2, dtype=KINDS[rank])(minigrad.ones(4, 2, dtype=KINDS[rank])),
-    ),
-]
-
-
-@pytest.mark.parametrize("error, words, call", REFUSED)
-def test_what_is_refused_on_every_rank(error, words, call):
-    refused(error, words, lambda world: call(world.rank))
 
 
 def test_a_batch_without_elements_stays_without():
