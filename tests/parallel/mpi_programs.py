@@ -1,10 +1,8 @@
-"""What ranks under mpiexec do in tests: python -m tests.parallel.mpi_programs WORLD PROGRAM [WORD].
+"""What ranks under mpiexec do in tests: python -m tests.parallel.mpi_programs PROGRAM [WORD].
 
-WORLD says how they get theirs: by parallel.init(), "bare" of the transport, or "with" a block around. At the end rank 0
-prints "all right".
+At the end rank 0 prints "all right".
 """
 
-import contextlib
 import os
 import signal
 import sys
@@ -15,20 +13,18 @@ import numpy as np
 import minigrad
 from minigrad import Tensor, nn, parallel
 from minigrad.nn import functional as F
-from minigrad.parallel import mpi
 from tests.collective_table import ROWS, check_row, run_row
 
-TIMEOUT = {"stopped": 2.0}  # seconds of a collective; else 20
 
-
-def collectives(world, piece):
-    """Every row of the table: equal to what threads give, on every rank. Large payloads travel in such pieces."""
-    mpi.PIECE = int(piece)
+def collectives(world):
+    """Every row of the table: equal to what threads give, on every rank. Then rank 1 ends long before the others."""
     wanted = parallel.run_local(lambda local: [run_row(local, row) for row in ROWS], world.size)[world.rank]
     for row, right in zip(ROWS, wanted, strict=True):
         found = run_row(world, row)
         check_row(row, world.size, found, right)
         assert len(set(world.all_gather_bytes(found.tobytes()))) == 1, (row, "differs between ranks")
+    if world.rank != 1:
+        time.sleep(1.5)
 
 
 def messages(world):
@@ -59,13 +55,6 @@ def stages(world):
     return [parameter.grad.numpy().tobytes() for parameter in pipe.module.parameters()]
 
 
-def early(world):
-    """Rank 1 ends long before the others."""
-    world.barrier()
-    if world.rank != 1:
-        time.sleep(1.5)
-
-
 def fail(world):
     raise ValueError("a mistake of rank 1")
 
@@ -73,7 +62,6 @@ def fail(world):
 ENDS = {  # what rank 1 does where the others add
     "differs": lambda world: world.all_gather(np.ones(3_000_000), np.ones(1_000_000), label="w"),
     "stopped": lambda world: os.kill(os.getpid(), signal.SIGSTOP),
-    "killed": lambda world: os.kill(os.getpid(), signal.SIGKILL),
     "fails": fail,
     "leaves": lambda world: sys.exit(3),
     "aborts": lambda world: world.abort("rank 1 has had enough"),
@@ -94,15 +82,10 @@ def ends(world, how):
         raise
 
 
-def main(made, program, *words):
-    seconds = TIMEOUT.get(words[-1] if words else "", 20.0)
-    if made == "bare":
-        world = parallel.Communicator(mpi.MpiTransport(), timeout=seconds)
-    else:
-        world = parallel.init(timeout=seconds)
+def main(program, *words):
+    world = parallel.init(timeout=2.0 if "stopped" in words else 20.0)
     assert world.transport.name == "MPI"
-    with world if made == "with" else contextlib.nullcontext():
-        globals()[program](world, *words)
+    globals()[program](world, *words)
     if world.rank == 0:
         print("all right")
 

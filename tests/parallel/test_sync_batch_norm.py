@@ -113,17 +113,21 @@ def test_outside_of_training_it_has_the_bits_of_batch_norm_and_asks_nobody():
     on_ranks(run, 2)
 
 
-def test_a_first_layer_exchanges_nothing_in_backward():
+def test_a_first_layer_exchanges_nothing_in_backward_and_a_batch_without_elements_stays_without():
     """Nobody asks for the gradient of the images."""
 
     def run(world):
         layer = SyncBatchNorm(CHANNELS, world=world)
+        empty = layer(minigrad.ones(0, CHANNELS, 3, 3))
+        empty.sum().backward()
+        layer.zero_grad()
         out = layer(Tensor(numbers((4, CHANNELS, 2, 2), "float32")))
         if world.rank == 0:
             out.sum().backward()
             assert layer.bias.grad.tolist() == [16.0] * CHANNELS
+        return empty.shape
 
-    on_ranks(run, 2)
+    assert on_ranks(run, 2) == [(0, CHANNELS, 3, 3)] * 2
 
 
 # ---- on devices, in graphs, with DataParallel ------------------------------------------------------------------------
@@ -163,35 +167,29 @@ def test_it_runs_on_the_interpreter_and_on_gpus_and_becomes_part_of_a_graph(monk
 
 
 def test_data_parallel_trains_as_on_the_whole_batch():
-    """Sums of gradients and of statistics share a communicator, in one order. All start as rank 0 does."""
-
-    def model(seed=0):
-        minigrad.manual_seed(seed)
-        parts = [nn.Conv2d(1, 4, 3), nn.BatchNorm2d(4), nn.Tanh(), nn.Flatten(), nn.Linear(64, 6), nn.BatchNorm1d(6)]
-        return nn.Sequential(*parts, nn.Linear(6, 3)).double()
-
+    """Sums of gradients and of statistics share a communicator, in one order."""
     x, y = Tensor(numbers((8, 1, 6, 6))), Tensor(np.arange(8) % 3)
 
-    def trained(model, update):
+    def model():
+        minigrad.manual_seed(0)
+        parts = [nn.Conv2d(1, 4, 3), nn.BatchNorm2d(4), nn.Tanh(), nn.Flatten(), nn.Linear(64, 6), nn.BatchNorm1d(6)]
+        return nn.Sequential(*parts).double()
+
+    def trained(model, own):
         rule = optim.SGD(model.parameters(), lr=0.1)
         for _ in range(3):
             rule.zero_grad()
-            update()
+            F.cross_entropy(model(x[own]), y[own]).backward()
             rule.step()
         return [value.numpy() for value in model.state_dict().values()]
 
     def in_parallel(world):
-        part, own = (
-            DataParallel(SyncBatchNorm.convert(model(), world), world, bucket_bytes=500),
-            slice(world.rank, None, 4),
-        )
-        return trained(part, lambda: F.cross_entropy(part(x[own]), y[own]).backward())
+        part = DataParallel(SyncBatchNorm.convert(model(), world), world, bucket_bytes=500)
+        return trained(part, slice(world.rank, None, 4))
 
-    whole = model()
-    wanted = trained(whole, lambda: F.cross_entropy(whole(x), y).backward())
-    for first, *others, value in zip(*on_ranks(in_parallel, 4), wanted, strict=True):
-        assert all(other.tobytes() == first.tobytes() for other in others)
-        np.testing.assert_allclose(first, value, rtol=1e-9, atol=1e-11)
+    for *found, wanted in zip(*on_ranks(in_parallel, 4), trained(model(), slice(None)), strict=True):
+        assert len({value.tobytes() for value in found}) == 1
+        np.testing.assert_allclose(found[0], wanted, rtol=1e-9, atol=1e-11)
 
 
 # ---- convert ---------------------------------------------------------------------------------------------------------
@@ -213,12 +211,3 @@ def test_convert_replaces_batch_norms_alone_and_keeps_every_tensor():
     second(minigrad.ones(2, 3))
     second.weight = None
     assert seen == [second] and norm.weight is not None
-
-
-def test_a_batch_without_elements_stays_without():
-    def run(world):
-        out = SyncBatchNorm(2, world=world)(minigrad.ones(0, 2, 3, 3))
-        out.sum().backward()
-        return out.shape
-
-    assert on_ranks(run, 2) == [(0, 2, 3, 3)] * 2
