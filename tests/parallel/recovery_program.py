@@ -3,7 +3,7 @@
 python tests/parallel/recovery_program.py FOLDER [KIND,KIND... [FAULT]]
 
 KIND is one of KINDS. FAULT is WHAT:RANK:STEP, done by that rank at that step of the first attempt. For each kind rank 0
-prints the hash of weights, buffers, state of the optimiser and history; FOLDER/times holds when things were.
+prints the hash of weights, buffers, state of the optimiser and history; FOLDER/KIND/times holds when things were.
 """
 
 import hashlib
@@ -84,7 +84,6 @@ FAULTS = {
     "leave": lambda keeper: os.kill(os.getpid(), signal.SIGTERM),
     "error": error,
     "exit": lambda keeper: sys.exit(3),
-    "hang": lambda keeper: time.sleep(1000),
     "wait": lambda keeper: time.sleep(2),
     "tear": tear,
 }
@@ -119,22 +118,21 @@ def trained(world, folder, kind, fault=None):
     return f"hash {digest.hexdigest()}"
 
 
-def all_of(world, folder, kinds):
+def all_of(world, folder, kinds, fault=None):
     """The lines of several kinds, each in a folder of its own."""
     lines = []
     for kind in kinds:
         if world.rank == 0:
-            (Path(folder) / kind).mkdir()
+            (Path(folder) / kind).mkdir(exist_ok=True)
         world.barrier()
-        lines.append(trained(world, Path(folder) / kind, kind))
+        lines.append(trained(world, Path(folder) / kind, kind, fault))
     return lines
 
 
 def main(folder, kinds="sgd", fault=None):
     signal.signal(signal.SIGTERM, lambda number, frame: told.append(number))
     with parallel.init() as world:
-        kinds = kinds.split(",")
-        lines = all_of(world, folder, kinds) if len(kinds) > 1 else [trained(world, folder, *kinds, fault)]
+        lines = all_of(world, folder, kinds.split(","), fault)
         if world.rank == 0:
             print("\n".join(lines), flush=True)
 

@@ -8,8 +8,9 @@ import pytest
 
 from minigrad import Tensor, deterministic, device
 from minigrad.parallel import nccl_watch
-from minigrad.parallel.local import LocalTransport, run_local
+from minigrad.parallel.local import run_local
 from tests.collective_table import ROWS, check_row, run_row
+from tests.parallel.launch_runs import wait_for
 from tests.parallel.nccl_ranks import calls, machine, own_gpu, world_of_one
 from tests.standin import OrderError
 from tests.standin.nccl import state
@@ -23,13 +24,11 @@ assert machine  # a fixture
 @pytest.mark.parametrize("size", [1, 3])
 def test_results_are_those_of_the_host(machine, size):
     found = run_local(lambda world: [run_row(world, row, own_gpu(world)) for row in ROWS], size)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(LocalTransport, "backend", "host")
-        wanted = run_local(lambda world: [run_row(world, row) for row in ROWS], size)
-    for i, row in enumerate(ROWS):
-        for rank in range(size):
-            check_row(row, size, found[rank][i], wanted[rank][i])
-        assert len({found[rank][i].tobytes() for rank in range(size)}) == 1, row
+    wanted = run_local(lambda world: [run_row(world, row) for row in ROWS], size)
+    for row, *got in zip(ROWS, wanted[0], *found, strict=True):
+        for one in got[1:]:
+            check_row(row, size, one, got[0])
+            assert one.tobytes() == got[1].tobytes(), row
 
 
 def test_nothing_goes_by_way_of_the_host(machine):
@@ -53,48 +52,37 @@ def test_nothing_goes_by_way_of_the_host(machine):
     assert len(state(machine).calls) == before
 
 
-def test_in_place(machine):
-    """The part of a whole array that is a rank's own."""
-
-    def run(world):
-        to, n, rank = own_gpu(world), world.size, world.rank
-        whole = to(np.zeros(4 * n, np.float32))
-        part = whole[4 * rank :][:4]
-        with device.place_of(whole).active():
-            part += rank
-        world.all_gather(whole, part)
-        return device.host(whole).tolist()
-
-    assert run_local(run, 2) == [[0] * 4 + [1] * 4] * 2
-    gather, _ = calls(machine, 1)
-    assert gather.sent == gather.received + 16
-
-
 # ---- what is asked of NCCL -------------------------------------------------------------------------------------------
 
 
 def test_calls_and_what_they_name(machine):
+    """An array may be gathered from a rank's own part of the whole."""
+
     def run(world):
-        x = own_gpu(world)(np.ones(3000, np.float32))
+        x, whole = (own_gpu(world)(np.full(n, world.rank, np.float32)) for n in (3000, 6000))
         with deterministic(False), device.place_of(x).active():
             world.all_reduce(x, "mean")
             world.all_reduce(x[:10].astype(np.float16), "max")
             world.broadcast(x, 1)
-            world.all_gather(own_gpu(world)(np.ones(6000, np.float32)), x)
+            world.all_gather(whole, whole[3000 * world.rank :][:3000])
         stream = world.collectives(x).nccl.stream
         assert stream.is_non_blocking and stream.priority < 0
-        return x.data.ptr, stream.ptr
+        return x.data.ptr, stream.ptr, device.host(whole)[::3000].tolist()
 
-    (pointer, stream), _ = run_local(run, 2)
-    *found, end = calls(machine)
-    names = ["allReduce", "allReduce", "broadcast", "allGather"]
-    assert [call.name for call in found] == names and end.name == "destroy"
-    assert {call.stream for call in found} == {stream} and machine.streams[stream] == 0
+    _, (pointer, stream, gathered) = run_local(run, 2)
+    *found, end = calls(machine, 1)
+    assert [call.name for call in found] == [
+        "allReduce",
+        "allReduce",
+        "broadcast",
+        "allGather",
+    ] and end.name == "destroy"
+    assert {call.stream for call in found} == {stream} and machine.streams[stream] == 1
     mean, largest, broadcast, gather = found
     assert (mean.sent, mean.received, mean.count, mean.type, mean.op) == (pointer, pointer, 3000, 7, 4)
     assert (largest.count, largest.type, largest.op) == (10, 6, 2)
     assert (broadcast.received, broadcast.count, broadcast.type, broadcast.peer) == (pointer, 12_000, 1, 1)
-    assert (gather.sent, gather.count, gather.type) == (pointer, 12_000, 1)
+    assert (gather.sent, gather.count, gather.type) == (gather.received + 12_000, 12_000, 1) and gathered == [0, 1]
 
 
 def test_sums_in_order_send_each_rank_its_part_alone(machine):
@@ -163,8 +151,5 @@ def test_memory_stays_until_its_work_is_done(machine):
     time.sleep(4 * nccl_watch.POLL)
     assert memory() is not None
     next(iter(world._on_gpus.values()))._watch._works[-1]._after.endless = False
-    limit = time.monotonic() + 10
-    while memory() is not None and time.monotonic() < limit:
-        time.sleep(0.01)
-    assert memory() is None
+    assert wait_for(lambda: memory() is None)
     world.close()

@@ -76,38 +76,17 @@ def in_many_ways(model, optimizer):
         update(model, optimizer)
 
 
-def clipped(model, optimizer):
-    backward(model, optimizer)
-    assert optim.clip_grad_norm_(model.parameters(), 0.01).item() > 0.01
-    optimizer.step()
-
-
-def back_to_the_best(model, optimizer):
-    schedule = lr_scheduler.RestoreBest(optimizer, model=model)
-    for metric in (3.0, 2.0, 5.0, 1.0, 4.0):
-        update(model, optimizer)
-        schedule.step(metric)
-    assert [group["lr"] for group in optimizer.param_groups] == [0.0125, 0.005]
-
-
-TRAININGS = [
-    *((kind, in_many_ways, (1, 2, 4)) for kind in OPTIMIZERS),
-    ("sgd", clipped, [4]),
-    ("adam", back_to_the_best, [2]),
-]
-
-
-@pytest.mark.parametrize("kind, training, sizes", TRAININGS)
-def test_the_bits_are_those_of_the_optimiser_alone_that_has_stepped_before(kind, training, sizes):
+@pytest.mark.parametrize("kind", OPTIMIZERS)
+def test_the_bits_are_those_of_the_optimiser_alone_that_has_stepped_before(kind):
     def run(world, divided):
         model, optimizer = built(world, kind, False)
         update(model, optimizer)
         optimizer = ShardedOptimizer(optimizer, model) if divided else optimizer
-        training(model, optimizer)
+        in_many_ways(model, optimizer)
         return bits(model, optimizer), optimizer.state_dict()["param_groups"], optimizer.name
 
     (wanted,) = on_ranks(run, 1, False)
-    for size in sizes:
+    for size in (1, 2, 4):
         assert on_ranks(run, size, True) == [wanted] * size, size
 
 

@@ -83,14 +83,6 @@ def test_shards_without_images_are_none():
     assert [[part and part[1].tolist() for part in batch] for batch in few] == [[[2], [0]], [None, [1]]]
 
 
-def test_batches_made_on_a_device_are_those_of_the_cpu():
-    there, here = (next(iter(loader(ShardSampler(4, 1, 2), device=place))) for place in ("interpreter", "cpu"))
-    assert isinstance(there, Shards) and there.total == 12 and there[0][0].device == "interpreter"
-    for (x, y), (x0, y0) in zip(there, here, strict=True):
-        np.testing.assert_allclose(x.numpy(), x0.numpy(), rtol=3e-7)  # there x / 255 is a product
-        assert y.tolist() == y0.tolist()
-
-
 # ---- random numbers --------------------------------------------------------------------------------------------------
 
 
