@@ -11,7 +11,6 @@ from minigrad import Tensor, device
 from minigrad.parallel import CommunicationError, DeadlineError, DisagreementError, PeerLost, run_local
 from minigrad.parallel.collectives import SMALL
 from tests.collective_table import ROWS, check_row, run_row
-from tests.parallel.mpi_programs import messages
 from tests.parallel.parallel_models import in_pairs
 from tests.parallel_runs import on_ranks, outcomes
 from tests.stand_in_gpus import gpus
@@ -103,7 +102,7 @@ def test_arrays_of_gpus_go_by_way_of_the_host_and_copies_on_the_callers_stream(a
         assert run_local(run, 2) == [(84, [1, 1, 1])] * 2
 
 
-# ---- beside the caller, and words ----------------------------------------------------------------------------------
+# ---- beside the caller, and words ------------------------------------------------------------------------------------
 
 
 def test_works_end_in_order_and_calls_that_wait_come_after_them():
@@ -138,11 +137,6 @@ def test_a_call_comes_back_before_the_others_are_there_and_the_end_waits_for_it(
         return set(x.tolist())
 
     assert on_ranks(run, 2) == [{3.0}] * 2
-
-
-def test_messages_and_pipelines():
-    """The program that ranks under mpiexec run too."""
-    on_ranks(messages, 4)
 
 
 def test_bytes_of_any_length():

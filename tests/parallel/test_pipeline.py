@@ -1,7 +1,6 @@
-"""Pipelines: schedules on paper, where a model is cut, and the bits of the unsplit model on any number of stages."""
+"""Pipelines: where a model is cut, and the bits of the unsplit model on any number of stages."""
 
 import copy
-import itertools
 
 import numpy as np
 import pytest
@@ -12,7 +11,7 @@ from minigrad.device import random
 from minigrad.nn import functional as F
 from minigrad.parallel import Pipeline, local
 from minigrad.parallel.cut import balanced, costs_of
-from minigrad.parallel.schedules import BACKWARD, FORWARD, SCHEDULES
+from minigrad.parallel.schedules import SCHEDULES
 from minigrad.train import evaluate
 from tests.parallel_runs import bits, on_ranks
 from tests.stand_in_gpus import gpus
@@ -21,20 +20,7 @@ from .parallel_models import transport
 
 assert transport  # a fixture
 
-# ---- on paper --------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("stages, microbatches", [*itertools.product((1, 2, 3, 7), (1, 2, 3, 9))])
-def test_schedules_do_every_pass_in_order_and_keep_what_the_papers_state(stages, microbatches):
-    """GPipe keeps all m microbatches, 1F1B at most n - s; each pass has what it waits for, so all stages end."""
-    for name, schedule in SCHEDULES.items():
-        plans = [schedule(stage, stages, microbatches) for stage in range(stages)]
-        for stage, plan in enumerate(plans):
-            for what in (FORWARD, BACKWARD):
-                assert [number for kind, number in plan if kind == what] == list(range(microbatches))
-            assert all(plan.index((FORWARD, n)) < plan.index((BACKWARD, n)) for n in range(microbatches))
-            held = itertools.accumulate(1 if what == FORWARD else -1 for what, _ in plan)
-            assert max(held) == min(stages - stage if name == "1f1b" else microbatches, microbatches)
+# ---- where a model is cut --------------------------------------------------------------------------------------------
 
 
 CUTS = [
@@ -115,7 +101,7 @@ def piped(world, schedule, microbatches):
     return *zip(*found, strict=True), bits(pipe), pipe.stage, pipe.peak
 
 
-CASES = [(1, 4), (3, 2), (4, 1), (4, 8), (7, 4)]
+CASES = [(1, 4), (2, 8), (3, 2), (4, 1), (4, 8), (7, 4)]
 
 
 @pytest.mark.parametrize("schedule", SCHEDULES)
