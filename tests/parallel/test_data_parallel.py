@@ -226,6 +226,17 @@ def test_parameters_that_are_not_used(shards):
 # ---- buffers and state -----------------------------------------------------------------------------------------------
 
 
+def test_ranks_wait_longer_until_two_updates_are_done():
+    def run(world):
+        world.transport.young, model, found = True, branches(world), []
+        for _ in range(3):
+            found.append(world.timeout)
+            model(rows(world), [0]).backward()
+        return found
+
+    assert on_ranks(run, 2, timeout=7) == [[600, 600, 7]] * 2
+
+
 def test_all_start_from_rank_0_and_a_state_comes_back(tmp_path):
     def run(world):
         model = nn.Sequential(plain(), nn.BatchNorm1d(3))

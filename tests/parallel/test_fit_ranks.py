@@ -18,34 +18,13 @@ def loader(sampler, count=44, batch_size=12):
     return data.Loader(images(count), batch_size, True, transform=data.PadCrop(1), prefetch=0, sampler=sampler)
 
 
-def trained(world, shards=4, **options):
-    """The figures of all rows on one rank; without a world, of a network without DataParallel."""
-    model = network(1, dropout=0.2)
-    if world is not None:
-        model = DataParallel(model, world, shards=shards)
+def trained(world, **options):
+    """The figures of all rows on one rank."""
+    model = DataParallel(network(1, dropout=0.2), world, shards=4)
     optimizer = optim.Adam(model.parameters(), lr=0.01)
     test = data.Loader(images(21, 1), 4, prefetch=0)
-    history = fit(model, loader(getattr(model, "sampler", None)), optimizer, 2, test=test, **options)
+    history = fit(model, loader(model.sampler), optimizer, 2, test=test, **options)
     return [[row.get(name) for name in FIGURES] for row in history]
-
-
-def test_one_rank_with_one_shard_trains_as_a_network_without_data_parallel():
-    (found,) = on_ranks(trained, 1, 1)
-    assert found == trained(None)
-
-
-def test_ranks_wait_longer_until_two_updates_are_done():
-    class Asks(Callback):
-        on_step = lambda self, history: found.append(self.world.timeout)
-
-    def run(world):
-        world.transport.young, asks = True, Asks()
-        asks.world = world
-        trained(world, callbacks=[asks])
-
-    found = []
-    on_ranks(run, 1, timeout=7)
-    assert found == [600, 7, 7, 7, 7, 7, 7, 7]
 
 
 def test_accumulation_gives_the_update_of_the_one_large_batch():

@@ -105,19 +105,6 @@ def changed_after_forward(world):
     loss.backward()
 
 
-def with_a_state_that_does_not_fit(world):
-    wrapped = parallel(world)
-    optimizer = ShardedOptimizer(optim.SGD(wrapped.parameters(), lr=0.1, momentum=0.9), wrapped)
-    wrapped(ones(2, 4)).sum().backward()
-    optimizer.step()
-    before, state = bits(wrapped, optimizer), optimizer.state_dict()
-    state["state"][0]["momentum_buffer"] = np.zeros(3)
-    try:
-        optimizer.load_state_dict(state)
-    finally:
-        assert bits(wrapped, optimizer) == before
-
-
 # ---- pipelines -------------------------------------------------------------------------------------------------------
 
 
@@ -163,7 +150,6 @@ REFUSED = [
     (ShapeError, "out has 9 elements .* wanted 2 times as", lambda w: w.all_gather(np.ones(9, np.float32), ONES)),
     (ShapeError, "elements float64.* of one type", lambda w: w.all_gather(np.zeros(8), ONES)),
     (ShapeError, "root is 2, wanted a rank from 0 to 1", lambda w: w.broadcast(ONES.copy(), 2)),
-    (ShapeError, "root is True, wanted a rank", lambda w: w.broadcast(ONES.copy(), True)),
     (ShapeError, "is read-only or has", lambda w: w.broadcast(np.broadcast_to(ONES[:1], (4,)))),
     (ShapeError, "broadcast_bytes: root is -1", lambda w: w.broadcast_bytes(b"", -1)),
     # what is differentiated
@@ -193,12 +179,10 @@ REFUSED = [
     (ShapeError, "rank is 2, wanted one from 0 to 1", lambda w: ShardSampler(4, 2, 2)),
     (ShapeError, "rank is -1, wanted one from 0 to 1", lambda w: ShardSampler(4, -1, 2)),
     (KindError, "shards is '2', wanted an integer", lambda w: parallel(w, shards="2")),
-    (KindError, "size is None, wanted an integer", lambda w: ShardSampler(4, 0, None)),
     # DataParallel
     (KindError, "module is a int, wanted a Module and no DataParallel", lambda w: DataParallel(3, w)),
     (KindError, "and no DataParallel", lambda w: DataParallel(parallel(w), w)),
     (KindError, "DataParallel: world is 2, wanted a Commun", lambda w: DataParallel(model(), 2)),
-    (KindError, "bucket_bytes is 1.5, wanted", lambda w: parallel(w, bucket_bytes=1.5)),
     (ShapeError, "bucket_bytes is 0, wanted a", lambda w: parallel(w, bucket_bytes=0)),
     (StateError, r"copy its \.module", lambda w: copy.deepcopy(parallel(w))),
     (StateError, "save its state_dict", lambda w: pickle.dumps(parallel(w))),
@@ -220,13 +204,10 @@ REFUSED = [
     (KindError, "ShardedOptimizer: got .*wanted an", lambda w: ShardedOptimizer(3, parallel(w))),
     (KindError, "got SGD and Sequential", lambda w: ShardedOptimizer(sharded(parallel(w)).optimizer, model())),
     (StateError, "add the group before", lambda w: sharded(parallel(w)).add_param_group({"params": []})),
-    (KindError, "closure is 3, wanted a function", lambda w: sharded(parallel(w)).step(3)),
     (StateError, "changed", changed_after_forward),
-    (ShapeError, r"SGD\.load_state_dict: .*momentum_buffer", with_a_state_that_does_not_fit),
     # SyncBatchNorm
     (KindError, "SyncBatchNorm.convert: module is a int", lambda w: SyncBatchNorm.convert(3)),
     (KindError, "world is 3", lambda w: SyncBatchNorm.convert(nn.BatchNorm2d(3), 3)),
-    (KindError, "world is 3", lambda w: SyncBatchNorm(4, world=3)),
     (ShapeError, "input has 2 channels", lambda w: SyncBatchNorm(3)(ones(4, 2, 3, 3))),
     (ShapeError, r"wanted \(N, 3, ...\)", lambda w: SyncBatchNorm(3)(ones(3))),
     (ShapeError, "one element a channel", lambda w: SyncBatchNorm(2)(ones(w.rank, 2))),
@@ -236,7 +217,6 @@ REFUSED = [
     (KindError, "Pipeline: model is a Linear, wan", lambda w: Pipeline(nn.Linear(2, 2), w)),
     (KindError, "world is 'all'", lambda w: Pipeline(model(), "all")),
     (ShapeError, "microbatches is 0, wanted at least 1", lambda w: Pipeline(model(), w, 0)),
-    (KindError, "microbatches is 2.5", lambda w: Pipeline(model(), w, 2.5)),
     (ShapeError, "'gpipe' or '1f1b'", lambda w: Pipeline(model(), w, schedule="interleaved")),
     (ShapeError, "stages is 2, wanted at most one for each of the 1 layers", lambda w: Pipeline(model()[:1], w)),
     (KindError, "balance is 12, wanted a list of 2 numbers", lambda w: Pipeline(model(), w, balance=12)),

@@ -87,10 +87,8 @@ def test_shards_without_images_are_none():
 
 
 def test_shards_draw_numbers_of_their_own():
-    source = Generator(7)
-    keys, streams = set(), set()
-    for step in range(4):
-        source.step = step
+    source, keys, streams = Generator(7), set(), set()
+    for source.step in range(4):
         for shard in range(8):
             own = source.of_shard(shard)
             keys |= {own.next_key() for _ in range(5)}
