@@ -103,11 +103,9 @@ def test_a_plain_loop_whose_gradients_keep_their_addresses():
 def test_each_shard_of_each_update_has_masks_of_its_own_in_any_loop():
     def run(world, loop):
         minigrad.manual_seed(6)
-        model, seen = DataParallel(nn.Dropout(0.5), world, shards=2), []
-        for _ in range(2):
-            for (x,) in model.shards((minigrad.ones(2, 64),)) if loop else [(minigrad.ones(1, 64),)]:
-                seen.append(tuple(model(x)[0].tolist()))
-        return seen
+        model = DataParallel(nn.Dropout(0.5), world, shards=2)
+        batch = lambda: model.shards((minigrad.ones(2, 64),)) if loop else [(minigrad.ones(1, 64),)]
+        return [tuple(model(x)[0].tolist()) for _ in range(2) for (x,) in batch()]
 
     (masks,) = on_ranks(run, 1, True)
     assert len(set(masks)) == 4
@@ -125,19 +123,19 @@ def test_alone_it_adds_nothing_to_the_model():
 MB = 1_000_000
 
 
-@pytest.mark.parametrize(
-    "sizes, first, bucket, bounds",
-    [
-        ([], 10, 30, []),
-        ([4, 3, 3], 10, 30, [(0, 3)]),  # all of it fits into the first
-        ([10] * 10, 10, 30, [(0, 1), (1, 4), (4, 7), (7, 9), (9, 10)]),
-        ([10] * 10, 20, 1000, [(0, 2), (2, 8), (8, 10)]),
-        ([1, 100, 1, 1], 2, 5, [(0, 2), (2, 4)]),  # one larger than a bucket takes what came before along
-        ([1, 1, 100], 2, 5, [(0, 2), (2, 3)]),  # and stands alone at the end
-        ([10] * 4, None, 20, [(0, 2), (2, 4)]),  # a small bucket makes small ends
-        ([MB // 10] * 10, None, None, [(0, 10)]),
-    ],
-)
+BOUNDS = [
+    ([], 10, 30, []),
+    ([4, 3, 3], 10, 30, [(0, 3)]),  # all of it fits into the first
+    ([10] * 10, 10, 30, [(0, 1), (1, 4), (4, 7), (7, 9), (9, 10)]),
+    ([10] * 10, 20, 1000, [(0, 2), (2, 8), (8, 10)]),
+    ([1, 100, 1, 1], 2, 5, [(0, 2), (2, 4)]),  # one larger than a bucket takes what came before along
+    ([1, 1, 100], 2, 5, [(0, 2), (2, 3)]),  # and stands alone at the end
+    ([10] * 4, None, 20, [(0, 2), (2, 4)]),  # a small bucket makes small ends
+    ([MB // 10] * 10, None, None, [(0, 10)]),
+]
+
+
+@pytest.mark.parametrize("sizes, first, bucket, bounds", BOUNDS)
 def test_cuts(sizes, first, bucket, bounds):
     assert bucket_bounds(sizes, first, bucket) == bounds
 

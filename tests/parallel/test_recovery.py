@@ -6,7 +6,6 @@ buffers, state of the optimiser and history.
 """
 
 import hashlib
-import json
 import os
 import re
 import signal
@@ -18,7 +17,6 @@ import pytest
 
 import minigrad
 from minigrad import checkpoint, data, nn, optim, parallel
-from minigrad.cli import main as command
 from minigrad.train import Callback, History, fit
 from tests.parallel.launch_runs import HOST, LAUNCH, MPIEXEC, finished, started, wait_for
 
@@ -133,10 +131,6 @@ def all_of(world, folder, kinds, fault=None):
 TIMEOUT = 4  # seconds that ranks wait for one another
 
 
-def launched(ranks, logs, *words, cwd=None):
-    return started(*LAUNCH, "-n", ranks, "--timeout", TIMEOUT, "--logs", logs, *words, cwd=cwd)
-
-
 # ---- whoever shares the work -----------------------------------------------------------------------------------------
 
 
@@ -167,7 +161,8 @@ def test_one_hash_by_mpiexec(ranks, tmp_path, alone):
 def job(folder, *words, ranks=4, options=()):
     """A launch of the program in a folder."""
     folder.mkdir(exist_ok=True)
-    return launched(ranks, folder / "logs", *options, __file__, folder, *words)
+    options = ["-n", ranks, "--timeout", TIMEOUT, "--logs", folder / "logs", *options]
+    return started(*LAUNCH, *options, __file__, folder, *words)
 
 
 QUICK = "kill:2:10", "halt:1:8"  # and with --deep the others
@@ -206,47 +201,6 @@ def test_fewer_ranks_go_on_where_a_job_was_left(fault, tmp_path, alone):
     assert code == LEFT[fault][0] and LEFT[fault][1] in out + err, err
     code, out, err = finished(job(tmp_path / "job", ranks=2))
     assert (code, out.splitlines()) == (0, [alone["sgd"]]), err
-
-
-# ---- the command -----------------------------------------------------------------------------------------------------
-
-TRAIN = "minigrad train --data digits --epochs 2 --limit 500 --no-new-writers --batch-size 64 --shards 8".split()
-QUIET = [*TRAIN, "--no-report"]
-
-
-def weights(folder):
-    return json.loads((folder / "result.json").read_text())["weights"]
-
-
-@pytest.fixture(scope="module")
-def by_command(tmp_path_factory):
-    """The hash of a process that trains alone by the command."""
-    folder = tmp_path_factory.mktemp("train") / "run"
-    assert command([*QUIET[1:], "--out", str(folder)]) == 0
-    return weights(folder)
-
-
-@pytest.mark.parametrize("ranks", [2, pytest.param(4, marks=pytest.mark.deep)])
-def test_the_command_by_the_launcher_goes_on_where_a_killed_rank_left_it(ranks, tmp_path, by_command):
-    """The run is named after the job, so that the second attempt finds it."""
-    running = launched(ranks, "logs", *(QUIET if ranks == 2 else TRAIN), "--zero", "--save-every", 5, cwd=tmp_path)
-    assert wait_for(lambda: [*tmp_path.glob("runs/*/history.jsonl")], 60)  # after the first epoch
-    os.kill(json.loads((tmp_path / "logs/attempt-0/rank-1.json").read_text())["pid"], signal.SIGKILL)
-    code, out, err = finished(running)
-    (run,) = tmp_path.glob("runs/*")
-    assert code == 0 and err.count("starting again") == 1 and weights(run) == by_command, err
-    assert out.count("epoch 2/2") == 1, "rank 0 alone prints"
-    if ranks == 4:
-        page = (run / "report.html").read_text()
-        assert by_command in page and "<dt>ranks</dt><dd>4</dd>" in page and out.count("report: ") == 1
-
-
-@pytest.mark.deep
-def test_more_ranks_than_cores_with_nothing_compiled(tmp_path, by_command):
-    """Each compiles what it needs; that takes some longer than others, and nobody gives up meanwhile."""
-    command = [MPIEXEC, "-n", 8, sys.executable, "-m", *QUIET, "--out", tmp_path / "run"]
-    code, _, err = finished(started(*command, MINIGRAD_CACHE=str(tmp_path / "cache")), 500)
-    assert code == 0 and weights(tmp_path / "run") == by_command, err
 
 
 def main(folder, kinds="sgd", fault=None):
