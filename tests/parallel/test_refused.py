@@ -2,6 +2,7 @@
 
 import copy
 import pickle
+from functools import partial
 
 import numpy as np
 import pytest
@@ -61,35 +62,21 @@ def normed(world, shards):
     next(wrapped.shards((ones(1, 4),)))
 
 
-def trained(loader):
-    """fit with what loader(model) gives."""
-
-    def run(world):
-        wrapped = parallel(world)
-        fit(wrapped, loader(wrapped), optim.SGD(wrapped.parameters(), 0.1), 1)
-
-    return run
+def trained(model, batches):
+    fit(model, batches, optim.SGD(model.parameters(), 0.1), 1)
 
 
 def pair(count):
     return zeros(count, 4), zeros(count, dtype="int64")
 
 
-def fitted(name):
+def fitted(name, world):
     """fit, of which an option differs on rank 1."""
-
-    def run(world):
-        options = {"lr": 0.1, "epochs": 1, "seed": 1}
-        options[name] *= 1 + world.rank
-        wrapped = DataParallel(network(), world)
-        loader = data.Loader(images(), 8, shuffle=True, seed=options["seed"], sampler=wrapped.sampler)
-        fit(wrapped, loader, optim.SGD(wrapped.parameters(), lr=options["lr"]), options["epochs"])
-
-    return run
-
-
-def alone(world):
-    fit(model(), [Shards([pair(2)], 2)], optim.SGD(model().parameters(), 0.1), 1)
+    options = {"lr": 0.1, "epochs": 1, "seed": 1}
+    options[name] *= 1 + world.rank
+    wrapped = DataParallel(network(), world)
+    loader = data.Loader(images(), 8, shuffle=True, seed=options["seed"], sampler=wrapped.sampler)
+    fit(wrapped, loader, optim.SGD(wrapped.parameters(), lr=options["lr"]), options["epochs"])
 
 
 def sharded(wrapped):
@@ -108,30 +95,22 @@ def changed_after_forward(world):
 # ---- pipelines -------------------------------------------------------------------------------------------------------
 
 
-def state_of_a_pipeline(**changes):
+def with_a_state(world, **changes):
     """A state is loaded of which some tensors are others; nothing changes."""
-
-    def run(world):
-        pipe = Pipeline(model(), world)
-        try:
-            pipe.load_state_dict({**model().state_dict(), **changes})
-        finally:
-            assert bits(pipe) == bits(model())
-
-    return run
+    pipe = Pipeline(model(), world)
+    try:
+        pipe.load_state_dict({**model().state_dict(), **changes})
+    finally:
+        assert bits(pipe) == bits(model())
 
 
-def with_rows(inputs, targets):
+def with_rows(world, inputs, targets):
     """A batch of so many rows, and then one that fits."""
-
-    def run(world):
-        pipe = Pipeline(model(), world, 4)
-        try:
-            pipe.train_step(ones(inputs, 4), ones(targets, 3), F.mse_loss)
-        finally:
-            assert pipe.peak == 0 and pipe.train_step(ones(8, 4), ones(8, 3), F.mse_loss)
-
-    return run
+    pipe = Pipeline(model(), world, 4)
+    try:
+        pipe.train_step(ones(inputs, 4), ones(targets, 3), F.mse_loss)
+    finally:
+        assert pipe.peak == 0 and pipe.train_step(ones(8, 4), ones(8, 3), F.mse_loss)
 
 
 def norm_of_a_type(rank):
@@ -197,10 +176,14 @@ REFUSED = [
     (DisagreementError, "bucket_bytes is 9 on .* and 10", lambda w: parallel(w, bucket_bytes=9 + w.rank)),
     (DisagreementError, "the state of random numbers", seeded),
     # fit, and divided optimisers
-    *((DisagreementError, "^fit: ", fitted(name)) for name in ("lr", "epochs", "seed")),
-    (ShapeError, "make it with sampler=model.samp", trained(lambda wrapped: [pair(4)])),
-    (ShapeError, "fit: loader has no images in epoch 1", trained(lambda wrapped: [])),
-    (ShapeError, "fit: loader has a sampler, which wants a DataParallel model; make it without", alone),
+    *((DisagreementError, "^fit: ", partial(fitted, name)) for name in ("lr", "epochs", "seed")),
+    (ShapeError, "make it with sampler=model.samp", lambda w: trained(parallel(w), [pair(4)])),
+    (ShapeError, "fit: loader has no images in epoch 1", lambda w: trained(parallel(w), [])),
+    (
+        ShapeError,
+        "fit: loader has a sampler, which wants a DataParallel model; make it",
+        lambda w: trained(model(), [Shards([pair(2)], 2)]),
+    ),
     (KindError, "ShardedOptimizer: got .*wanted an", lambda w: ShardedOptimizer(3, parallel(w))),
     (KindError, "got SGD and Sequential", lambda w: ShardedOptimizer(sharded(parallel(w)).optimizer, model())),
     (StateError, "add the group before", lambda w: sharded(parallel(w)).add_param_group({"params": []})),
@@ -227,10 +210,10 @@ REFUSED = [
     (DisagreementError, "microbatches is 1 on rank 0 and 2", lambda w: Pipeline(model(), w, w.rank + 1)),
     (DisagreementError, "0.weight", lambda w: Pipeline(nn.Sequential(nn.Linear(2, 2 + w.rank), nn.ReLU()), w)),
     (ShapeError, "missing 0.weight", lambda w: Pipeline(model(), w).load_state_dict({})),
-    (ShapeError, "unexpected other", state_of_a_pipeline(other=tensor(1))),
-    (ShapeError, "inputs has 9 rows, wanted a multiple of the 4 microbatches", with_rows(9, 9)),
-    (ShapeError, "targets has 6 rows, wanted a multiple", with_rows(8, 6)),
-    (ShapeError, "inputs has 0 rows", with_rows(0, 0)),
+    (ShapeError, "unexpected other", lambda w: with_a_state(w, other=tensor(1))),
+    (ShapeError, "inputs has 9 rows, wanted a multiple of the 4 microbatches", lambda w: with_rows(w, 9, 9)),
+    (ShapeError, "targets has 6 rows, wanted a multiple", lambda w: with_rows(w, 8, 6)),
+    (ShapeError, "inputs has 0 rows", lambda w: with_rows(w, 0, 0)),
 ]
 
 
