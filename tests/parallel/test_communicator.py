@@ -136,11 +136,6 @@ def test_a_call_comes_back_before_the_others_are_there_and_the_end_waits_for_it(
     assert on_ranks(run, 2) == [{3.0}] * 2
 
 
-def test_bytes_of_any_length():
-    run = lambda world: (world.all_gather_bytes(b"x" * world.rank * 3000), world.broadcast_bytes(b"root", 2))
-    assert on_ranks(run, 3) == [([b"", b"x" * 3000, b"x" * 6000], b"root")] * 3
-
-
 def test_ranks_agree_on_texts():
     def run(world, different):
         world.agree("load", {"a": 1, "b": 2} if world.rank < 2 else different)

@@ -84,11 +84,6 @@ def test_the_order_is_that_without_shards_and_each_shard_has_augmentation_of_its
     assert len(set(seen)) == 16
 
 
-def test_shards_without_images_are_none():
-    few = data.Loader(images(5), 4, sampler=ShardSampler(4, 1, 2), prefetch=0)
-    assert [[part and part[1].tolist() for part in batch] for batch in few] == [[[2], [0]], [None, [1]]]
-
-
 # ---- random numbers --------------------------------------------------------------------------------------------------
 
 
