@@ -124,7 +124,6 @@ def test_calls_and_what_they_name(machine):
         x, whole = (own_gpu(world)(np.full(n, world.rank, np.float32)) for n in (3000, 6000))
         with deterministic(False), device.place_of(x).active():
             world.all_reduce(x, "mean")
-            world.all_reduce(x[:10].astype(np.float16), "max")
             world.broadcast(x, 1)
             world.all_gather(whole, whole[3000 * world.rank :][:3000])
         stream = world.collectives(x).nccl.stream
@@ -133,16 +132,10 @@ def test_calls_and_what_they_name(machine):
 
     _, (pointer, stream, gathered) = run_local(run, 2)
     *found, end = calls(machine, 1)
-    assert [call.name for call in found] == [
-        "allReduce",
-        "allReduce",
-        "broadcast",
-        "allGather",
-    ] and end.name == "destroy"
+    assert [call.name for call in found] == ["allReduce", "broadcast", "allGather"] and end.name == "destroy"
     assert {call.stream for call in found} == {stream} and machine.streams[stream] == 1
-    mean, largest, broadcast, gather = found
+    mean, broadcast, gather = found
     assert (mean.sent, mean.received, mean.count, mean.type, mean.op) == (pointer, pointer, 3000, 7, 4)
-    assert (largest.count, largest.type, largest.op) == (10, 6, 2)
     assert (broadcast.received, broadcast.count, broadcast.type, broadcast.peer) == (pointer, 12_000, 1, 1)
     assert (gather.sent, gather.count, gather.type) == (gather.received + 12_000, 12_000, 1) and gathered == [0, 1]
 
