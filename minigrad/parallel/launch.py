@@ -29,8 +29,8 @@ SIGNALS = signal.SIGINT, signal.SIGTERM
 ONCE = 1.0  # seconds in which a signal that comes again is the same one: some send it to a process and its group
 TICK = 0.1  # seconds between looks at what has happened
 PROBE = 30.0  # seconds in which a host has to start a process
-BANNER = re.compile(rb"^=+\n=   BAD TERMINATION", re.MULTILINE)  # how MPICH says that a process ended badly
-LINE = re.compile(rb"^=+\n?\Z", re.MULTILINE)
+BANNER = re.compile(rb"^\n?=+\n=   BAD TERMINATION", re.MULTILINE)  # how MPICH says that a process ended badly
+LINE = re.compile(rb"^\n?(=+\n?)?\Z", re.MULTILINE)  # what may become it
 
 
 def parse_hosts(text):

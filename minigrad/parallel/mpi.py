@@ -186,9 +186,6 @@ class MpiTransport(Transport):
 
     def _leave(self):
         """The process ends: in good order with all others, or at once with all others."""
-        error = getattr(sys, "last_exc", None) or getattr(sys, "last_value", None)
-        if error is not None and self._reason is None and self.size > 1:
-            self.abort(f"rank {self.rank} ended: {type(error).__name__}: {error}")
         self.close()
         try:
             self.until(lambda: len(self._gone) == self.size - 1, float("inf"), None, "")

@@ -8,11 +8,9 @@ import pytest
 
 import minigrad
 from minigrad import Tensor, nn
-from minigrad.parallel import DataParallel, DeadlineError
-from minigrad.parallel.local import LocalTransport
-from tests.parallel_runs import outcomes
+from minigrad.parallel import DataParallel, DeadlineError, local
 
-__all__ = ["Branches", "Rendezvous", "X", "branches", "grads", "in_pairs", "plain", "refused", "rows"]
+__all__ = ["Rendezvous", "Wide", "X", "branches", "grads", "in_pairs", "plain", "rows", "transport"]
 
 X = np.random.default_rng(1).standard_normal((4, 5)).astype(np.float32)
 
@@ -22,16 +20,22 @@ def plain():
     return nn.Sequential(nn.Linear(5, 6), nn.Tanh(), nn.Linear(6, 4), nn.Tanh(), nn.Linear(4, 3))
 
 
+class Wide(nn.Linear):
+    """In another type than the layers before, which are float32."""
+
+    def forward(self, input):
+        return super().forward(input.to("float64"))
+
+
 class Branches(nn.Module):
     """The sum of branches, run in the order that the caller chooses; those left out are not used."""
 
-    def __init__(self, count=4):
+    def __init__(self):
         super().__init__()
-        self.branches = nn.ModuleList([nn.Linear(5, 2) for _ in range(count)])
+        self.branches = nn.ModuleList([nn.Linear(5, 2) for _ in range(4)])
 
     def forward(self, x, order):
-        outs = [self.branches[i](x) for i in order]
-        return sum(outs[1:], outs[0]).sum()
+        return sum(self.branches[i](x) for i in order).sum()
 
 
 def branches(world, **options):
@@ -39,30 +43,23 @@ def branches(world, **options):
     return DataParallel(Branches(), world, bucket_bytes=1, **options)
 
 
-def rows(world, each=2):
-    return Tensor(X[world.rank * each : (world.rank + 1) * each])
+def rows(world):
+    return Tensor(X[2 * world.rank :][:2])
 
 
 def grads(model):
     return [None if p.grad is None else p.grad.numpy().copy() for p in model.parameters()]
 
 
-def in_pairs(terms):
-    """The sum of lists of gradients, one a shard: neighbours are added until one list is left."""
-    while len(terms) > 1:
-        pairs = [terms[i : i + 2] for i in range(0, len(terms), 2)]
-        terms = [[sum(parts[1:], parts[0]) for parts in zip(*pair, strict=True)] for pair in pairs]
-    return terms[0]
+def in_pairs(parts, add=np.add):
+    """The sum of the first 2^k terms, and that of the rest, added: what `pairwise` promises, said in another way."""
+    if len(parts) == 1:
+        return parts[0]
+    middle = 1 << ((len(parts) - 1).bit_length() - 1)
+    return add(in_pairs(parts[:middle], add), in_pairs(parts[middle:], add))
 
 
-def refused(error, message, call, size=2):
-    """call(world) is refused on every rank."""
-    for found in outcomes(call, size):
-        with pytest.raises(error, match=message):
-            raise found
-
-
-class Rendezvous(LocalTransport):
+class Rendezvous(local.LocalTransport):
     """A transport that copies nothing and whose messages have left only when they were taken, as large ones of MPI."""
 
     def post(self, to, channel, header, payload):
@@ -88,3 +85,10 @@ class _Lent:
     def wait(self, deadline):
         if not self.taken.wait(max(0, deadline - time.monotonic())):
             raise DeadlineError("not taken")
+
+
+@pytest.fixture(params=["copied", "lent"])
+def transport(request, monkeypatch):
+    """Both kinds of delivery: done at once, and done when taken."""
+    if request.param == "lent":
+        monkeypatch.setattr(local, "LocalTransport", Rendezvous)

@@ -1,5 +1,6 @@
 """Communicator: what collectives compute, in which order, on which arrays, and how every rank hears what went wrong."""
 
+import contextlib
 import threading
 import time
 
@@ -10,7 +11,7 @@ from minigrad import Tensor, device
 from minigrad.parallel import CommunicationError, DeadlineError, DisagreementError, PeerLost, run_local
 from minigrad.parallel.collectives import SMALL
 from tests.collective_table import ROWS, check_row, run_row
-from tests.parallel.mpi_programs import messages
+from tests.parallel.parallel_models import in_pairs
 from tests.parallel_runs import on_ranks, outcomes
 from tests.stand_in_gpus import gpus
 
@@ -21,14 +22,6 @@ def numbers(count, rank, dtype="float32"):
     """Of many magnitudes, so that every order of a sum has bits of its own."""
     rng = np.random.default_rng([rank, count])
     return (rng.standard_normal(count) * 2.0 ** rng.integers(-6, 6, count)).astype(dtype)
-
-
-def in_pairs(parts, add=np.add):
-    """The sum of the first 2^k terms, and that of the rest, added: what `pairwise` promises, said in another way."""
-    if len(parts) == 1:
-        return parts[0]
-    middle = 1 << ((len(parts) - 1).bit_length() - 1)
-    return add(in_pairs(parts[:middle], add), in_pairs(parts[middle:], add))
 
 
 # ---- values ----------------------------------------------------------------------------------------------------------
@@ -73,8 +66,8 @@ def test_tensors_layouts_and_results_that_hold_what_is_given():
         strides, version = last.array.strides, last.version[0]
         assert world.all_reduce(last) is last and last.array.strides == strides
         assert last.version[0] > version and last.requires_grad
-        whole = np.full(2 * world.size, -1.0)
-        own = Tensor(whole[2 * world.rank :][:2])
+        whole = np.zeros(2 * world.size)
+        own = Tensor(whole[2 * world.rank :][:2])  # a part of it
         own.array[:], version = world.rank, own.version[0]
         world.all_gather(whole, own)
         assert own.version[0] == version, "it is only read"
@@ -109,19 +102,16 @@ def test_arrays_of_gpus_go_by_way_of_the_host_and_copies_on_the_callers_stream(a
         assert run_local(run, 2) == [(84, [1, 1, 1])] * 2
 
 
-# ---- beside the caller, and words ----------------------------------------------------------------------------------
+# ---- beside the caller, and words ------------------------------------------------------------------------------------
 
 
 def test_works_end_in_order_and_calls_that_wait_come_after_them():
     def run(world):
-        arrays = [np.full(n, 1.0 + world.rank) for n in (3, 5000, 1, 20_000)]
-        works = [world.all_reduce(a, label=f"{i}", asynchronous=True) for i, a in enumerate(arrays)]
+        works = [world.all_reduce(np.full(n, 1.0 + world.rank), asynchronous=True) for n in (3, 5000, 1, 20_000)]
         total = world.all_reduce(np.full(2, 1.0))  # in the order of the calls: after the works
         assert all(work.done for work in works)
         assert [work.ended for work in works] == sorted(work.ended for work in works)
-        assert all(work.wait() is array for work, array in zip(works, arrays, strict=True))
-        world.barrier()
-        return total.tolist(), [set(a.tolist()) for a in arrays]
+        return total.tolist(), [set(work.wait().tolist()) for work in works]
 
     assert on_ranks(run, 3) == [([3.0, 3.0], [{6.0}] * 4)] * 3
 
@@ -144,16 +134,6 @@ def test_a_call_comes_back_before_the_others_are_there_and_the_end_waits_for_it(
         return set(x.tolist())
 
     assert on_ranks(run, 2) == [{3.0}] * 2
-
-
-def test_messages_and_pipelines():
-    """The program that ranks under mpiexec run too."""
-    on_ranks(messages, 4)
-
-
-def test_bytes_of_any_length():
-    run = lambda world: (world.all_gather_bytes(b"x" * world.rank * 3000), world.broadcast_bytes(b"root", 2))
-    assert on_ranks(run, 3) == [([b"", b"x" * 3000, b"x" * 6000], b"root")] * 3
 
 
 def test_ranks_agree_on_texts():
@@ -199,33 +179,32 @@ def test_every_rank_hears_that_calls_differ(call):
         assert error.count("label=weights") >= 2, error
 
 
-def test_a_rank_that_fails_fails_the_others_with_its_reason():
+def fail():
+    raise KeyError("lost it")
+
+
+DEEDS = [
+    (fail, CommunicationError, "rank 1 ended: KeyError: 'lost it'"),
+    (lambda: time.sleep(2), DeadlineError, "no message from rank 1 came in time"),
+    (lambda: None, PeerLost, "rank 1 has ended, while rank"),
+]
+
+
+@pytest.mark.parametrize("does, error, said", DEEDS)
+def test_what_became_of_a_rank_is_heard_by_the_others(does, error, said):
     heard = []
 
     def run(world):
         if world.rank == 1:
-            raise KeyError("lost it")
+            return does()
         with pytest.raises(CommunicationError) as caught:
-            world.all_reduce(np.ones(2))
-        heard.append(str(caught.value))
+            world.all_reduce(np.ones(2), label="weights")
+        heard.append(caught.value)
 
-    with pytest.raises(KeyError, match="lost it"):
-        on_ranks(run, 3)
-    assert len(heard) == 2 and all("rank 1 ended: KeyError: 'lost it'" in text for text in heard)
-
-
-def test_a_rank_that_stays_away_is_named():
-    run = lambda world: time.sleep(2) if world.rank == 2 else world.all_reduce(np.ones(2), label="weights")
-    first, second, _ = outcomes(run, 3, timeout=0.5)
-    assert any(isinstance(error, DeadlineError) for error in (first, second))
-    for error in map(str, (first, second)):
-        assert "no message from rank 2 came in time" in error and "label=weights" in error
-
-
-def test_a_rank_that_has_ended_is_not_waited_for():
-    run = lambda world: None if world.rank else world.all_reduce(np.ones(2))
-    ended, _ = outcomes(run, 2)
-    assert isinstance(ended, PeerLost) and "rank 1 has ended, while rank 0 waits" in str(ended)
+    with pytest.raises(KeyError) if does is fail else contextlib.nullcontext():
+        on_ranks(run, 3, timeout=0.5)
+    assert len(heard) == 2 and any(isinstance(one, error) for one in heard)
+    assert all(said in str(one) and "label=weights" in str(one) for one in heard), heard
 
 
 def test_after_its_end_a_world_is_of_no_use():

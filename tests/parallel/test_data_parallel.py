@@ -1,33 +1,34 @@
-"""DataParallel: averages with the bits of one process, when buckets leave, which parameters, buffers and state."""
+"""DataParallel: averages with the bits of one process, when buckets leave, buffers, state, and after mistakes.
+
+What it refuses besides stands in test_refused.py.
+"""
+
+import contextlib
+import itertools
+from functools import partial
 
 import numpy as np
 import pytest
 
 import minigrad
-from minigrad import Tensor, checkpoint, nn
+from minigrad import Tensor, checkpoint, device, nn
+from minigrad.core.errors import KindError, ShapeError, StateError
 from minigrad.parallel import DataParallel
+from minigrad.parallel.buckets import bucket_bounds, bucket_bytes
 from tests.parallel_runs import bits, on_ranks
 
-from .parallel_models import X, branches, grads, in_pairs, plain
+from .parallel_models import Wide, X, branches, grads, in_pairs, plain, rows
 
 BATCH = np.random.default_rng(0).standard_normal((8, 5)).astype(np.float32)
 
 # ---- gradients -------------------------------------------------------------------------------------------------------
 
 
-class Odd(nn.Module):
+def odd():
     """A frozen layer, one that is used twice, and one of another type."""
-
-    def __init__(self):
-        super().__init__()
-        minigrad.manual_seed(2)
-        self.frozen, self.first = nn.Linear(5, 5).requires_grad_(False), nn.Linear(5, 5)
-        self.second = nn.Linear(5, 5)
-        self.second.weight = self.first.weight
-        self.wide = nn.Linear(5, 2).to("float64")
-
-    def forward(self, x):
-        return self.wide(self.second(self.first(self.frozen(x)).tanh()).tanh().to("float64"))
+    minigrad.manual_seed(2)
+    frozen, shared = nn.Linear(5, 5).requires_grad_(False), nn.Linear(5, 5)
+    return nn.Sequential(frozen, shared, nn.Tanh(), shared, nn.Tanh(), Wide(5, 2, dtype="float64"))
 
 
 def backward(model, x):
@@ -43,7 +44,7 @@ def averaged(build, shards, count):
         for _ in range(2):
             backward(model, Tensor(BATCH[shard * count // shards : (shard + 1) * count // shards]))
         terms.append([p.grad.numpy() for p in model.parameters() if p.requires_grad])
-    return [g * (1 / shards) for g in in_pairs(terms)]
+    return [in_pairs(parts) * (1 / shards) for parts in zip(*terms, strict=True)]
 
 
 def close(found, wanted):
@@ -59,7 +60,7 @@ CUTS = [(1, 1, 8), (1, 8, 8), (2, 2, 8), (2, 4, 8), (4, 4, 8), (4, 8, 8), (8, 8,
 UNEVEN = [(1, 8, 5), (2, 8, 5), (8, 8, 5), (3, 6, 7), (6, 6, 4)]  # with empty shards too
 
 
-@pytest.mark.parametrize("build, ranks, shards, count", [*((plain, *cut) for cut in CUTS + UNEVEN), (Odd, 2, 4, 8)])
+@pytest.mark.parametrize("build, ranks, shards, count", [*((plain, *cut) for cut in CUTS + UNEVEN), (odd, 2, 4, 8)])
 def test_gradients_have_the_bits_of_one_process_and_the_values_of_the_whole_batch(build, ranks, shards, count):
     def run(world):
         model = DataParallel(build(), world, shards=shards, bucket_bytes=50)
@@ -77,13 +78,11 @@ def test_gradients_have_the_bits_of_one_process_and_the_values_of_the_whole_batc
     close([g * shards for g in wanted], averaged(build, 1, count))
 
 
-@pytest.mark.parametrize("place", ["cpu", "interpreter"])
-def test_a_plain_loop_whose_gradients_keep_their_addresses(place):
+def test_a_plain_loop_whose_gradients_keep_their_addresses():
     """Each rank has one shard. Inside of no_sync nothing crosses to another rank."""
 
     def run(world):
-        model = DataParallel(plain().to(place), world, bucket_bytes=100)
-        x = Tensor(BATCH[4 * world.rank :][:4]).to(place)
+        model, x = DataParallel(plain(), world, bucket_bytes=100), Tensor(BATCH[4 * world.rank :][:4])
         seen = set()
         for step in range(3):
             model.eval().zero_grad(set_to_none=step != 1)  # gradients are averaged in evaluation too
@@ -95,23 +94,18 @@ def test_a_plain_loop_whose_gradients_keep_their_addresses(place):
         assert len(model.reducer.buckets) > 1 and len(seen) == 1
         return own, grads(model)
 
-    backward(plain().to(place), Tensor(BATCH[:4]).to(place))  # compiles kernels, for which ranks have no time
     (first, found), (second, other) = on_ranks(run, 2)
     assert first != second
-    same(found, other)
-    close(found, averaged(plain, 2, 8))
-    if place == "cpu":
-        same(found, averaged(plain, 2, 8))
+    for got in (found, other):
+        same(got, averaged(plain, 2, 8))
 
 
 def test_each_shard_of_each_update_has_masks_of_its_own_in_any_loop():
     def run(world, loop):
         minigrad.manual_seed(6)
-        model, seen = DataParallel(nn.Dropout(0.5), world, shards=2), []
-        for _ in range(2):
-            for (x,) in model.shards((minigrad.ones(2, 64),)) if loop else [(minigrad.ones(1, 64),)]:
-                seen.append(tuple(model(x)[0].tolist()))
-        return seen
+        model = DataParallel(nn.Dropout(0.5), world, shards=2)
+        batch = lambda: model.shards((minigrad.ones(2, 64),)) if loop else [(minigrad.ones(1, 64),)]
+        return [tuple(model(x)[0].tolist()) for _ in range(2) for (x,) in batch()]
 
     (masks,) = on_ranks(run, 1, True)
     assert len(set(masks)) == 4
@@ -124,7 +118,33 @@ def test_alone_it_adds_nothing_to_the_model():
     assert model.reducer is None and model.timeline == [] and not any(p.ready_hooks for p in model.parameters())
 
 
-# ---- when buckets leave ----------------------------------------------------------------------------------------------
+# ---- where gradients are cut into buckets, and when these leave ------------------------------------------------------
+
+MB = 1_000_000
+
+
+BOUNDS = [
+    ([], 10, 30, []),
+    ([4, 3, 3], 10, 30, [(0, 3)]),  # all of it fits into the first
+    ([10] * 10, 10, 30, [(0, 1), (1, 4), (4, 7), (7, 9), (9, 10)]),
+    ([10] * 10, 20, 1000, [(0, 2), (2, 8), (8, 10)]),
+    ([1, 100, 1, 1], 2, 5, [(0, 2), (2, 4)]),  # one larger than a bucket takes what came before along
+    ([1, 1, 100], 2, 5, [(0, 2), (2, 3)]),  # and stands alone at the end
+    ([10] * 4, None, 20, [(0, 2), (2, 4)]),  # a small bucket makes small ends
+    ([MB // 10] * 10, None, None, [(0, 10)]),
+]
+
+
+@pytest.mark.parametrize("sizes, first, bucket, bounds", BOUNDS)
+def test_cuts(sizes, first, bucket, bounds):
+    assert bucket_bounds(sizes, first, bucket) == bounds
+
+
+def test_default_is_an_eighth_between_1_and_25_megabytes():
+    assert [bucket_bytes(total * MB) for total in (0, 8, 80, 1000)] == [MB, MB, 10 * MB, 25 * MB]
+    sizes = [MB // 2] * 160
+    held = [sum(sizes[start:stop]) for start, stop in bucket_bounds(sizes)]
+    assert held == [MB, *[10 * MB] * 7, 8 * MB, MB]
 
 
 def watched(world):
@@ -204,6 +224,17 @@ def test_parameters_that_are_not_used(shards):
 # ---- buffers and state -----------------------------------------------------------------------------------------------
 
 
+def test_ranks_wait_longer_until_two_updates_are_done():
+    def run(world):
+        world.transport.young, model, found = True, branches(world), []
+        for _ in range(3):
+            found.append(world.timeout)
+            model(rows(world), [0]).backward()
+        return found
+
+    assert on_ranks(run, 2, timeout=7) == [[600, 600, 7]] * 2
+
+
 def test_all_start_from_rank_0_and_a_state_comes_back(tmp_path):
     def run(world):
         model = nn.Sequential(plain(), nn.BatchNorm1d(3))
@@ -223,16 +254,118 @@ def test_all_start_from_rank_0_and_a_state_comes_back(tmp_path):
 
 
 @pytest.mark.parametrize("size", [1, 2, 4])
-def test_buffers_are_those_of_shard_0(size):
+def test_buffers_are_those_of_shard_0_and_as_before_after_an_exception_in_the_loop(size):
     def run(world):
-        model = DataParallel(nn.BatchNorm1d(5), world, shards=4)
-        for _ in range(3):
-            for (x,) in model.shards((Tensor(BATCH),)):
-                model(x).sum().backward()
-        return bits(model)
+        model, found = DataParallel(nn.BatchNorm1d(5), world, shards=4), []
+        for wrong in (False, False, size < 4):
+            with pytest.raises(KeyError) if wrong else contextlib.nullcontext():
+                for number, (x,) in enumerate(model.shards((Tensor(BATCH),))):
+                    model(x).sum().backward()
+                    if wrong and number:
+                        raise KeyError
+            found.append(bits(model))
+        return found
 
-    alone = nn.BatchNorm1d(5)
+    alone, wanted = nn.BatchNorm1d(5), []
     for _ in range(3):
         alone(Tensor(BATCH[:2]))
-    assert alone.num_batches_tracked.item() == 3
-    assert on_ranks(run, size) == [bits(alone)] * size
+        wanted.append(bits(alone))
+    assert on_ranks(run, size) == [wanted if size == 4 else [*wanted[:2], wanted[1]]] * size
+
+
+# ---- mistakes of a loop, and exceptions ------------------------------------------------------------------------------
+
+
+def usable(model):
+    """Whether an update gives what it gives in a new model, in a plain loop too where a rank has one shard."""
+    found = []
+    for make in (model.train, partial(branches, model.world, shards=model.sampler.shards)):
+        one = make()  # a new model talks to the other ranks, so it comes second
+        one.zero_grad()
+        if len(model.sampler) == 1:
+            one(rows(model.world), range(4)).backward()
+        found.append([grads(one)])
+        for (x,) in one.shards((Tensor(X),)):
+            one(x, range(4)).backward()
+        found[-1].append(grads(one))
+    return str(found[0]) == str(found[1])
+
+
+def twice_in_a_shard(model):
+    for (x,) in model.shards((Tensor(X),)):
+        model(x, [0]).backward()
+        model(x, [0]).backward()
+
+
+def twice_by_one_loss(model):
+    loss = model(rows(model.world), [0])
+    loss.backward(retain_graph=True)
+    loss.backward()
+
+
+def with_a_graph(model):
+    out = model(rows(model.world), [0])
+    (out * out).backward(create_graph=True)
+
+
+def outside_of_the_loop(model):
+    model.eval()(Tensor(X), [0]).backward()  # the forward pass alone is right
+
+
+def nested(model):
+    for _ in model.shards((Tensor(X),)):
+        list(model.shards((Tensor(X),)))
+
+
+def of_another_cut(model):
+    next(model.shards(branches(model.world, shards=8).sampler.cut(Tensor(X))))
+
+
+def left(moment, model):
+    """An update that ends at a moment of its first shard; in a plain loop, where the rank has no other."""
+
+    def interrupt(*at):
+        if moment in at:
+            raise InterruptedError
+
+    # The last gradient fails, with buckets under way.
+    fail = model.module.branches[0].weight.register_hook(lambda g: interrupt("backward", "plain"))
+    try:
+        for (x,) in [(rows(model.world),)] if moment == "plain" else model.shards((Tensor(X),)):
+            loss = model(x, range(4))
+            interrupt("forward")
+            loss.backward()
+            interrupt("after")
+            break
+        interrupt("break")
+    finally:
+        fail.remove()
+
+
+in_a_plain_loop = partial(left, "plain")
+PLAIN = twice_by_one_loss, with_a_graph, in_a_plain_loop
+MOMENTS = itertools.product([2, 4], ["forward", "backward", "after", "break"])
+MISTAKES = [
+    (2, StateError, "averaged already; put all passes of a shard but the last one under model", twice_in_a_shard),
+    (2, StateError, "averaged already", twice_by_one_loss),
+    (2, StateError, "use minigrad.grad on the module inside", with_a_graph),
+    (2, StateError, "loops over shards do not nest", nested),
+    (2, ShapeError, "the batch has 4 shards, wanted this rank's 1", of_another_cut),
+    (2, ShapeError, r"\[2, 4\] rows, wanted one number", lambda model: next(model.shards((Tensor(X), Tensor(X[:2]))))),
+    (2, KindError, "batch is a Tensor, wanted Shards or a tuple", lambda model: next(model.shards(Tensor(X)))),
+    (4, StateError, r"of 4 shards; loop over them: for images", lambda model: model(Tensor(X), [0])),
+    (4, StateError, r"backward outside of a loop over model.shards\(batch\)", outside_of_the_loop),
+    *((shards, InterruptedError, None, partial(left, moment)) for shards, moment in MOMENTS),
+    (2, InterruptedError, None, in_a_plain_loop),
+]
+
+
+@pytest.mark.parametrize("shards, error, message, act", MISTAKES)
+def test_after_a_mistake_or_an_exception_the_model_is_as_good_as_new(shards, error, message, act):
+    def run(world):
+        model, before = branches(world, shards=shards), device.generator().step
+        with pytest.raises(error, match=message):
+            act(model)
+        return device.generator().step == before + (act in PLAIN) and usable(model)
+
+    assert on_ranks(run, 2) == [True] * 2

@@ -33,7 +33,7 @@ def test_ranks_are_told_who_they_are_and_rank_0_alone_prints(tmp_path):
     code, out, err = launch(tmp_path, "-n", 2, "--timeout", 7, *script(tmp_path, BODY), "-n", "5")
     (logs,) = tmp_path.glob("launch-logs/*")
     said = lambda rank, attempt: f"{rank} {attempt} 7 {logs.name} ['-n', '5'] __main__ True"
-    assert code == 0 and [line for line in out.splitlines() if line] == [said(0, 0), "=" * 20, said(0, 1), "=" * 20]
+    assert code == 0 and out.splitlines() == [said(0, 0), "=" * 20, said(0, 1), "=" * 20]
     first, line, second = err.splitlines()
     assert first == second == "error of 0"
     assert line.startswith(f"launch: attempt 0: rank 1 on {HOST}: exited with code 1 (in words) after ")
@@ -54,21 +54,19 @@ def test_restarts_are_used_up_and_a_second_job_with_the_same_logs_keeps_them(tmp
     assert len(pids(tmp_path, 1)) == 2 and not pids(tmp_path, 2)
 
 
-HERE = {"pid": 1, "host": "a"}
-BLAMES = {  # what ranks noted: (who is named, whether it refused)
-    "by itself, though later": ({0: (3, 2), 1: (75, 1)}, ("rank 0 on a: exited with code 3", False)),
-    "first of two": ({0: (3, 2), 1: (4, 1)}, ("rank 1 on a: exited with code 4", False)),
-    "refused, the other has not ended": ({0: None, 1: (2, 2)}, ("rank 1 on a: exited with code 2", True)),
-    "all by others": ({0: (75, 2), 1: (75, 1)}, ("rank 1 on a: exited with code 75", False)),
-    "nobody began": ({}, ("mpiexec exited with code 7", False)),
+BLAMES = {  # (exit code and time that each rank noted, who is named, whether it refused)
+    "by itself, though later": ([(3, 2), (75, 1)], "rank 0 on a: exited with code 3", False),
+    "first of two": ([(3, 2), (4, 1)], "rank 1 on a: exited with code 4", False),
+    "refused, the other has not ended": ([(), (2, 2)], "rank 1 on a: exited with code 2", True),
+    "all by others": ([(75, 2), (75, 1)], "rank 1 on a: exited with code 75", False),
+    "nobody began": ([], "mpiexec exited with code 7", False),
 }
 
 
-@pytest.mark.parametrize("name", BLAMES)
-def test_who_failed_is_named(name, tmp_path):
-    ends, blamed = BLAMES[name]
-    notes = {rank: HERE | ({"code": end[0], "at": end[1]} if end else {}) for rank, end in ends.items()}
-    assert _blame(notes, tmp_path, 7) == blamed
+@pytest.mark.parametrize("ends, named, refused", BLAMES.values(), ids=BLAMES)
+def test_who_failed_is_named(ends, named, refused, tmp_path):
+    notes = {rank: {"host": "a", **dict(zip(("code", "at"), end, strict=False))} for rank, end in enumerate(ends)}
+    assert _blame(notes, tmp_path, 7) == (named, refused)
 
 
 @pytest.mark.parametrize("missing", ["mpi4py", "mpiexec"])

@@ -1,16 +1,94 @@
-"""Ranks under mpiexec: the collectives, and that no end of a rank leaves the others waiting."""
+"""Ranks under mpiexec: the collectives, and that no end of a rank leaves the others waiting.
 
+python -m tests.parallel.test_mpi PROGRAM [WORD] is what each rank does: one of the functions below.
+"""
+
+import os
 import re
+import signal
 import sys
 import time
 
+import numpy as np
 import pytest
 
+import minigrad
+from minigrad import Tensor, nn, parallel
+from minigrad.nn import functional as F
+from minigrad.parallel.rank import FAILED
+from tests.collective_table import ROWS, check_row, run_row
 from tests.parallel.launch_runs import MPIEXEC, finished, started
+from tests.parallel_runs import on_ranks
 
-pytestmark = pytest.mark.deep
+# ---- what ranks do ---------------------------------------------------------------------------------------------------
 
-AGAIN = 75  # exit code of a job that failed and may be tried again
+
+def collectives(world):
+    """Every row of the table: equal to what threads give, on every rank. Then rank 1 ends long before the others."""
+    wanted = parallel.run_local(lambda local: [run_row(local, row) for row in ROWS], world.size)[world.rank]
+    for row, right in zip(ROWS, wanted, strict=True):
+        found = run_row(world, row)
+        check_row(row, world.size, found, right)
+        assert len(set(world.all_gather_bytes(found.tobytes()))) == 1, (row, "differs between ranks")
+    if world.rank != 1:
+        time.sleep(1.5)
+
+
+def messages(world):
+    """Tensors by tags, sizes and order; a pipeline; a message nobody takes."""
+    up, down = (world.rank + 1) % world.size, (world.rank - 1) % world.size
+    for size in (0, 1, 5_000, 300_000):
+        for number in range(3):
+            parallel.send(Tensor(np.full(size, 1.0 + number + world.rank)), up, 1, world)  # nobody waits for it
+        parallel.send(Tensor(np.full(size, -1.0)), up, 0, world)
+        received = [parallel.recv(size, None, down, tag, world).numpy() for tag in (0, 1, 1, 1)]
+        for found, value in zip(received, (-1, 1 + down, 2 + down, 3 + down), strict=True):
+            assert found.shape == (size,) and (found == value).all()
+    assert stages(world) == parallel.run_local(stages, world.size)[world.rank]
+    if world.rank == 0:
+        parallel.send(Tensor(np.ones(3_000_000)), 1, 2, world)
+    world.barrier()
+
+
+def stages(world):
+    """The gradients of a stage; what stages send one another is larger than what MPI sends in one packet."""
+    minigrad.manual_seed(2)
+    model = nn.Sequential(nn.Linear(4, 3000), nn.Tanh(), nn.Linear(3000, 3), nn.Linear(3, 3))
+    pipe = parallel.Pipeline(model, world, 4)
+    pipe.train_step(Tensor(np.arange(32.0, dtype=np.float32).reshape(8, 4)), Tensor(np.arange(8) % 3), F.cross_entropy)
+    return [parameter.grad.numpy().tobytes() for parameter in pipe.module.parameters()]
+
+
+def fail(world):
+    raise ValueError("a mistake of rank 1")
+
+
+ENDS = {  # what rank 1 does where the others add
+    "differs": lambda world: world.all_gather(np.ones(3_000_000), np.ones(1_000_000), label="w"),
+    "stopped": lambda world: os.kill(os.getpid(), signal.SIGSTOP),
+    "fails": fail,
+    "leaves": lambda world: sys.exit(3),
+    "aborts": lambda world: world.abort("rank 1 has had enough"),
+}
+
+
+def ends(world, how):
+    """Each rank that hears how it ended prints it, and lets the error end the process."""
+    world.barrier()
+    try:
+        if world.rank == 1:
+            ENDS[how](world)
+        while True:
+            world.all_reduce(np.ones(1000), label="w")
+    except parallel.CommunicationError as error:
+        sys.stdout.write(f"rank {world.rank} heard: {error}\n")  # in one piece
+        sys.stdout.flush()
+        raise
+
+
+# ---- tests -----------------------------------------------------------------------------------------------------------
+
+PROGRAM = "-m", "tests.parallel.test_mpi"
 LIMIT = 20  # seconds in which a job has to end after a rank failed, of which a start on a busy machine may take half
 
 
@@ -21,58 +99,40 @@ def run(ranks, *words, **variables):
     return code, out + err, time.monotonic() - begun
 
 
-def program(ranks, *words):
-    return run(ranks, "-m", "tests.parallel.mpi_programs", *words)
-
-
-@pytest.mark.parametrize(
-    "ranks, words",
-    [(2, ["collectives", "32768"]), (5, ["collectives", str(1 << 30)]), (4, ["messages"])],
-    ids=["pieces", "collectives", "messages"],
-)
-def test_they_do_what_threads_do(ranks, words):
-    code, said, _ = program(ranks, "init", *words)
+@pytest.mark.deep
+@pytest.mark.parametrize("ranks, what", [(2, "collectives"), (5, "collectives"), (4, "messages")])
+def test_they_do_what_threads_do(ranks, what):
+    code, said, _ = run(ranks, *PROGRAM, what)
     assert (code, said) == (0, "all right\n")
 
 
-def test_a_rank_may_leave_early_when_nobody_waits_for_it():
-    code, said, seconds = program(3, "init", "early")
-    assert (code, said) == (0, "all right\n") and seconds > 1.5
-
-
-HEARD = {  # how the world was made and what rank 1 does: who hears of it, and what
-    "init differs": ({0, 1, 2}, "rank 1 does all_gather(float64(1000000,), label=w)"),
-    "init stopped": ({0, 2}, "no message from rank 1 came in time"),
-    "init leaves": ({0, 2}, "rank 1 has ended"),
-    "init aborts": ({0, 1, 2}, "rank 1 has had enough"),
-    "init fails": ({0, 2}, "rank 1 ended: ValueError: a mistake of rank 1"),
-    "bare fails": ({0, 2}, "rank 1 ended: ValueError: a mistake of rank 1"),
-    "with fails": ({0, 2}, "rank 1 ended: ValueError: a mistake of rank 1"),
+HEARD = {  # what rank 1 does: who hears of it, and what
+    "differs": ({0, 1, 2}, "rank 1 does all_gather(float64(1000000,), label=w)"),
+    "stopped": ({0, 2}, "no message from rank 1 came in time"),
+    "leaves": ({0, 2}, "rank 1 has ended"),
+    "aborts": ({0, 1, 2}, "rank 1 has had enough"),
+    "fails": ({0, 2}, "rank 1 ended: ValueError: a mistake of rank 1"),
 }
 
 
-@pytest.mark.parametrize("name", HEARD)
-def test_every_rank_hears_how_one_ended_and_the_job_ends(name):
-    made, how = name.split()
-    ranks, words = HEARD[name]
-    code, said, seconds = program(3, made, "ends", how)
-    assert code == AGAIN and seconds < LIMIT, (code, seconds, said)
+@pytest.mark.deep
+@pytest.mark.parametrize("how", HEARD)
+def test_every_rank_hears_how_one_ended_and_the_job_ends(how):
+    ranks, words = HEARD[how]
+    code, said, seconds = run(3, *PROGRAM, "ends", how)
+    assert code == FAILED and seconds < LIMIT, (code, seconds, said)
     heard = {int(rank): line for rank, line in re.findall(r"^rank (\d) heard: (.*)", said, re.MULTILINE)}
     assert heard.keys() == ranks and all(words in line for line in heard.values()), said
     if how in ("differs", "stopped"):
         assert all(re.search(r"all_reduce\(float64\(1000,\), sum, .*label=w\)", line) for line in heard.values()), said
-    if how == "fails" and made != "bare":  # init has the traceback written
+    if how == "fails":
         tracebacks = said.split("Traceback (most recent call last):\n")[1:]
         last = [re.findall(r"^[\w.]*Error: .*", lines, re.MULTILINE) for lines in tracebacks]
         assert all(len(lines) == 1 for lines in last), ("each rank's traceback is in one piece", said)
         assert last.count(["ValueError: a mistake of rank 1"]) == 1, ("its own traceback", said)
 
 
-def test_a_rank_that_is_killed_ends_the_job():
-    code, said, seconds = program(3, "init", "ends", "killed")
-    assert code and seconds < LIMIT, (code, seconds, said)
-
-
+@pytest.mark.deep
 def test_a_rank_that_fails_before_it_begins_is_not_waited_for():
     """MPI begins in C, with all ranks."""
     code = "import os; assert os.environ['PMI_RANK'] != '1'; from minigrad.parallel import world"
@@ -80,7 +140,24 @@ def test_a_rank_that_fails_before_it_begins_is_not_waited_for():
     assert code and seconds < LIMIT and "AssertionError" in said
 
 
+@pytest.mark.deep
 def test_an_mpi_for_one_thread_is_refused():
     code = "import mpi4py; mpi4py.rc.thread_level = 'single'; from minigrad import parallel; parallel.init('mpi')"
     code, said, _ = run(1, "-c", code)
     assert code and "MPI offers thread level 0, wanted 3 (multiple)" in said
+
+
+def test_messages_and_pipelines_of_threads():
+    on_ranks(messages, 4)
+
+
+def main(program, *words):
+    world = parallel.init(timeout=2.0 if "stopped" in words else 20.0)
+    assert world.transport.name == "MPI"
+    globals()[program](world, *words)
+    if world.rank == 0:
+        print("all right")
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

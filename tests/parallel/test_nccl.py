@@ -1,20 +1,86 @@
-"""NCCL's collectives on the stand-in for CuPy: the bits of the host; calls, streams and their order as they must be."""
+"""NCCL on the stand-in for CuPy: the bits of the host; calls, streams, graphs; and that no rank waits for ever."""
 
+import os
+import re
+import subprocess
+import sys
+import threading
 import time
 import weakref
 
 import numpy as np
 import pytest
 
-from minigrad import Tensor, deterministic, device
-from minigrad.parallel import nccl_watch
+import minigrad
+from minigrad import Tensor, data, deterministic, device, nn, optim
+from minigrad.graph import CaptureError, capture
+from minigrad.parallel import DataParallel, ShardedOptimizer, nccl_watch
+from minigrad.parallel.communicator import Communicator
+from minigrad.parallel.errors import CommunicationError, DisagreementError
 from minigrad.parallel.local import LocalTransport, run_local
+from minigrad.parallel.rank import FAILED
+from minigrad.train import fit
+from tests.cli_runs import environment
 from tests.collective_table import ROWS, check_row, run_row
-from tests.parallel.nccl_ranks import calls, machine, own_gpu, world_of_one
+from tests.parallel.launch_runs import wait_for
+from tests.parallel_runs import outcomes
+from tests.stand_in_gpus import gpus
 from tests.standin import OrderError
 from tests.standin.nccl import state
 
-assert machine  # a fixture
+
+@pytest.fixture
+def machine(monkeypatch):
+    """Four GPUs; ranks that are threads use NCCL as processes do, and no thread looks on after the test."""
+    watches = []
+
+    class Watch(nccl_watch.Watch):
+        def __init__(self, *arguments):
+            super().__init__(*arguments)
+            watches.append(self)
+
+    monkeypatch.setattr(LocalTransport, "backend", "nccl")
+    with gpus(4) as found:
+        from minigrad.parallel import nccl
+
+        monkeypatch.setattr(nccl, "Watch", Watch)
+        yield found
+        for watch in watches:
+            watch.close()
+            if watch._thread is not None:
+                watch._thread.join(10)
+                assert not watch._thread.is_alive()
+
+
+@pytest.fixture
+def ended(monkeypatch):
+    """Set where the process would end; its `codes` are those that it would end with."""
+    ended = threading.Event()
+    ended.codes = []
+    monkeypatch.setattr(os, "_exit", lambda code: (ended.codes.append(code), ended.set()))
+    return ended
+
+
+def own_gpu(world):
+    return lambda x: device.move(x, f"cuda:{world.rank}")
+
+
+def world_of_one(timeout=60.0, gpu=0):
+    """A world whose group of GPUs is connected, and the array that it summed."""
+    world = Communicator(LocalTransport(), timeout=timeout)
+    x = device.move(np.ones(3, np.float32), f"cuda:{gpu}")
+    with deterministic(False):
+        world.all_reduce(x)
+    return world, x
+
+
+def calls(machine, rank=0):
+    """What a rank asked of NCCL."""
+    return [call for call in state(machine).calls if call.rank == rank]
+
+
+def names(machine, rank=0):
+    return [call.name for call in calls(machine, rank)]
 
 
 # ---- results ---------------------------------------------------------------------------------------------------------
@@ -23,13 +89,11 @@ assert machine  # a fixture
 @pytest.mark.parametrize("size", [1, 3])
 def test_results_are_those_of_the_host(machine, size):
     found = run_local(lambda world: [run_row(world, row, own_gpu(world)) for row in ROWS], size)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(LocalTransport, "backend", "host")
-        wanted = run_local(lambda world: [run_row(world, row) for row in ROWS], size)
-    for i, row in enumerate(ROWS):
-        for rank in range(size):
-            check_row(row, size, found[rank][i], wanted[rank][i])
-        assert len({found[rank][i].tobytes() for rank in range(size)}) == 1, row
+    wanted = run_local(lambda world: [run_row(world, row) for row in ROWS], size)
+    for row, *got in zip(ROWS, wanted[0], *found, strict=True):
+        for one in got[1:]:
+            check_row(row, size, one, got[0])
+            assert one.tobytes() == got[1].tobytes(), row
 
 
 def test_nothing_goes_by_way_of_the_host(machine):
@@ -48,53 +112,32 @@ def test_nothing_goes_by_way_of_the_host(machine):
         assert found.shape == (2, 100, 50) and (found == 4).all()
     assert machine.copied["to device"] == 0 and machine.copied["to host"] == 2 * 40_000
     assert not machine.library
-    before = len(state(machine).calls)
-    assert [x[0] for x in run_local(lambda world: world.all_reduce(np.ones(3)), 2)] == [2, 2]
-    assert len(state(machine).calls) == before
-
-
-def test_in_place(machine):
-    """The part of a whole array that is a rank's own."""
-
-    def run(world):
-        to, n, rank = own_gpu(world), world.size, world.rank
-        whole = to(np.zeros(4 * n, np.float32))
-        part = whole[4 * rank :][:4]
-        with device.place_of(whole).active():
-            part += rank
-        world.all_gather(whole, part)
-        return device.host(whole).tolist()
-
-    assert run_local(run, 2) == [[0] * 4 + [1] * 4] * 2
-    gather, _ = calls(machine, 1)
-    assert gather.sent == gather.received + 16
 
 
 # ---- what is asked of NCCL -------------------------------------------------------------------------------------------
 
 
 def test_calls_and_what_they_name(machine):
+    """An array may be gathered from a rank's own part of the whole."""
+
     def run(world):
-        x = own_gpu(world)(np.ones(3000, np.float32))
+        x, whole = (own_gpu(world)(np.full(n, world.rank, np.float32)) for n in (3000, 6000))
         with deterministic(False), device.place_of(x).active():
             world.all_reduce(x, "mean")
-            world.all_reduce(x[:10].astype(np.float16), "max")
             world.broadcast(x, 1)
-            world.all_gather(own_gpu(world)(np.ones(6000, np.float32)), x)
+            world.all_gather(whole, whole[3000 * world.rank :][:3000])
         stream = world.collectives(x).nccl.stream
         assert stream.is_non_blocking and stream.priority < 0
-        return x.data.ptr, stream.ptr
+        return x.data.ptr, stream.ptr, device.host(whole)[::3000].tolist()
 
-    (pointer, stream), _ = run_local(run, 2)
-    *found, end = calls(machine)
-    names = ["allReduce", "allReduce", "broadcast", "allGather"]
-    assert [call.name for call in found] == names and end.name == "destroy"
-    assert {call.stream for call in found} == {stream} and machine.streams[stream] == 0
-    mean, largest, broadcast, gather = found
+    _, (pointer, stream, gathered) = run_local(run, 2)
+    *found, end = calls(machine, 1)
+    assert [call.name for call in found] == ["allReduce", "broadcast", "allGather"] and end.name == "destroy"
+    assert {call.stream for call in found} == {stream} and machine.streams[stream] == 1
+    mean, broadcast, gather = found
     assert (mean.sent, mean.received, mean.count, mean.type, mean.op) == (pointer, pointer, 3000, 7, 4)
-    assert (largest.count, largest.type, largest.op) == (10, 6, 2)
     assert (broadcast.received, broadcast.count, broadcast.type, broadcast.peer) == (pointer, 12_000, 1, 1)
-    assert (gather.sent, gather.count, gather.type) == (pointer, 12_000, 1)
+    assert (gather.sent, gather.count, gather.type) == (gather.received + 12_000, 12_000, 1) and gathered == [0, 1]
 
 
 def test_sums_in_order_send_each_rank_its_part_alone(machine):
@@ -141,15 +184,6 @@ def test_the_current_stream_waits_only_where_wait_is_called(machine, monkeypatch
     assert run_local(run, 2) == [4, 4]
 
 
-def test_the_stream_of_communication_waits_for_the_caller(machine, monkeypatch):
-    monkeypatch.setattr(nccl_watch.Watch, "add", lambda self, work: None)
-    world, x = world_of_one()
-    monkeypatch.setattr(type(world.collectives(x).nccl), "wait_for", lambda self, event: None)
-    x += 1
-    with pytest.raises(OrderError, match="allReduce on stream .* that add on stream 0"), deterministic(False):
-        world.all_reduce(x)
-
-
 def test_memory_stays_until_its_work_is_done(machine):
     world, x = world_of_one()
     machine.endless.add(world.collectives(x).nccl.stream.ptr)
@@ -163,8 +197,348 @@ def test_memory_stays_until_its_work_is_done(machine):
     time.sleep(4 * nccl_watch.POLL)
     assert memory() is not None
     next(iter(world._on_gpus.values()))._watch._works[-1]._after.endless = False
-    limit = time.monotonic() + 10
-    while memory() is not None and time.monotonic() < limit:
-        time.sleep(0.01)
-    assert memory() is None
+    assert wait_for(lambda: memory() is None)
     world.close()
+
+
+# ---- what goes wrong -------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def native():
+    """The sums are NCCL's own."""
+    with deterministic(False):
+        yield
+
+
+# ---- what ranks agree on ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("often, words", [(256, 3), (10, 3 + 10)])
+def test_steps_that_repeat_need_no_words_but_every_so_often(machine, monkeypatch, often, words):
+    """The first of all, x after y, y after x; and each tenth of 100 calls."""
+    from minigrad.parallel import nccl
+
+    told = []
+    monkeypatch.setattr(nccl.NcclCollectives, "_compare", lambda self, what: told.append(what))
+    monkeypatch.setattr(nccl, "OFTEN", often)
+
+    def run(world):
+        x, y = (own_gpu(world)(np.ones(n, np.float32)) for n in (10, 20))
+        for _ in range(50):
+            world.broadcast(x, label="x")
+            world.broadcast(y, label="y")
+
+    run_local(run, 2)
+    assert len(told) == 2 * words
+
+
+OTHERS = {  # what rank 1 does: what is said of it
+    "size": (lambda world, x: world.all_reduce(x[:9], label="w"), "all_reduce(float64(9,), sum, "),
+    "call": (lambda world, x: world.broadcast(x, label="w"), "broadcast(float64(10,), root=0, label=w)"),
+    "mode": (lambda world, x: deterministic(False)(world.all_reduce)(x, label="w"), "all_reduce(float64(10,), sum, "),
+    "device": (lambda world, x: world.all_reduce(device.host(x), label="w"), "label=w),"),
+}
+
+
+@pytest.mark.parametrize("other", OTHERS)
+def test_every_rank_hears_that_calls_differ(machine, other):
+    call, said = OTHERS[other]
+
+    def run(world):
+        x = own_gpu(world)(np.ones(10))
+        call(world, x) if world.rank == 1 else world.all_reduce(x, label="w")
+
+    for error in outcomes(run, 3):
+        assert isinstance(error, CommunicationError) and "rank 1 does " in str(error), error
+        assert said in f"{error}," and "label=w) by NCCL" in str(error), error
+
+
+def test_ranks_that_differ_after_steps_they_know_hear_of_it_later(machine):
+    """Each pair of calls was agreed on, but the ranks choose different ones of them."""
+
+    def run(world):
+        x = own_gpu(world)(np.ones(8))
+        for label in ("a", "a", "b", "b", "a", "a" if world.rank == 0 else "b"):
+            world.broadcast(x, label=label)
+        world.broadcast(x, label="after")
+
+    with pytest.raises(DisagreementError, match="did other collectives on their GPUs before it"):
+        run_local(run, 2)
+
+
+def test_two_ranks_on_one_gpu_are_refused(machine, monkeypatch):
+    def said(size):
+        run = lambda world: world.all_reduce(device.move(np.ones(10), "cuda:2"), label="w")
+        return [isinstance(found, RuntimeError) and str(found) for found in outcomes(run, size)]
+
+    monkeypatch.delenv("NCCL_MULTI_RANK_GPU_ENABLE", raising=False)
+    message = r"label=w\): ranks 0 and 1 are both on GPU .*0000:02:00.0.* or take backend='host'"
+    assert all(re.search(message, found) for found in said(3))
+    monkeypatch.setenv("NCCL_MULTI_RANK_GPU_ENABLE", "1")
+    assert said(3) == [False] * 3
+    state(machine).version = 22999
+    assert "are both on GPU" in said(2)[0]
+
+
+def test_nccl_that_is_missing_or_old_or_fails(machine, monkeypatch, native):
+    from minigrad.parallel import nccl
+
+    world, x = world_of_one()
+    world.collectives(x).nccl.group.destroy()
+    with pytest.raises(CommunicationError, match=r"label=\): rank 0: NCCL failed: NCCL_ERROR_INVALID_ARGUMENT"):
+        world.all_reduce(x)
+    world = Communicator(LocalTransport())
+    state(machine).version = 21700
+    with pytest.raises(RuntimeError, match="NCCL is 21700, wanted 21801 .* pip install -U nvidia-nccl-cu13"):
+        world.all_reduce(x)
+    monkeypatch.setattr(nccl.nccl, "available", False)
+    with pytest.raises(RuntimeError, match="not installed; pip install nvidia-nccl-cu13, or take backend='host'"):
+        world.all_reduce(x)
+    by_host = Communicator(LocalTransport(), backend="host")
+    assert device.host(by_host.all_reduce(x)).tolist() == [1, 1, 1]
+
+
+def test_sums_in_order_are_not_captured_by_others(machine, monkeypatch):
+    from minigrad.parallel import nccl
+
+    monkeypatch.setattr(nccl.Nccl, "is_captured", lambda self: True)
+
+    def run(world):
+        x = own_gpu(world)(np.ones(10))
+        with deterministic(False):
+            world.all_reduce(x)
+        world.all_reduce(x)
+
+    with pytest.raises(RuntimeError, match=r"capture it by minigrad\.graph\.capture"):
+        run_local(run, 2)
+
+
+# ---- ends ------------------------------------------------------------------------------------------------------------
+
+
+def absent(world, machine):
+    state(machine).absent = True
+
+
+def failing(world, machine):
+    state(machine).absent, state(machine).error = True, 6
+
+
+def told(world, machine):
+    absent(world, machine)
+    world.transport.abort("rank 1 ended: KeyError: a mistake")
+
+
+SPOILT = {  # name: (timeout, what is done before, seconds at least, what is said)
+    "late": (0.5, absent, 0.5, "not done after 0.5 s\n"),
+    "an error of NCCL": (60, failing, 0, "the GPU or NCCL failed: NCCL_ERROR_REMOTE_ERROR"),
+    # CuPy's Event.done says no more than that its work has not ended.
+    "an error of the GPU": (60, lambda world, machine: setattr(machine, "failed", 700), 0, "cudaErrorIllegalAddress"),
+    "not begun": (0.1, lambda world, machine: machine.endless.add(0), 1, "the GPU did not come to it\n"),
+    "the reason of another": (60, told, nccl_watch.GRACE, "rank 1 ended: KeyError: a mistake\n"),
+}
+
+
+@pytest.mark.parametrize("name", SPOILT)
+def test_a_collective_that_does_not_end_ends_the_process(machine, ended, capsys, native, name):
+    timeout, spoil, least, why = SPOILT[name]
+    world, x = world_of_one(timeout)
+    world.collectives(x)._watch.drain()
+    spoil(world, machine)
+    begun = time.monotonic()
+    world.all_reduce(x, label="late", asynchronous=True)
+    assert ended.wait(20) and least <= time.monotonic() - begun < least + 5
+    said = capsys.readouterr().err
+    assert said.startswith("all_reduce(float32(3,), sum, ") and "label=late): rank 0: " in said and why in said
+    assert ended.codes == [FAILED] and names(machine)[-1] == "abort"
+
+
+def test_a_call_that_does_not_come_back_ends_the_process(machine, ended, monkeypatch, capsys):
+    """As the first ones, in which NCCL connects the ranks."""
+    from minigrad.parallel import nccl
+
+    monkeypatch.setattr(nccl_watch.Calling, "mercy", 0.1)
+    connect = nccl.Nccl.connect
+    monkeypatch.setattr(nccl.Nccl, "connect", lambda self, *words: (ended.wait(20), connect(self, *words)))
+    world = Communicator(LocalTransport(), timeout=0.3)
+    world.all_reduce(device.move(np.ones(3), "cuda:0"), label="first")
+    assert ended.codes == [FAILED]
+    assert capsys.readouterr().err.endswith("label=first): rank 0: not done after 0.3 s\n")
+
+
+def test_threads_of_a_rank_use_its_gpu_alone(machine):
+    """A thread that chooses none would make a context on GPU 0."""
+    world, _ = world_of_one(gpu=2)
+    world.close()
+    assert {number for _, number in machine.asked} == {2} and names(machine)[-1] == "destroy"
+    assert len({thread for thread, _ in machine.asked}) == 2
+
+
+def test_an_abort_ends_what_waits_on_the_gpu_and_is_the_only_end_also_where_it_takes_time(machine, monkeypatch, native):
+    """Two calls that end one group at once would free it twice, which the stand-in refuses."""
+    from minigrad.parallel import nccl
+
+    monkeypatch.setattr(nccl, "GRACE", 0.2)
+    world, x = world_of_one()
+    world.collectives(x).nccl.group.graphs.add(graph := threading.Event())  # as one that captured a call
+    state(machine).absent = True
+    assert not world.all_reduce(x, asynchronous=True).done
+    with pytest.raises(KeyError), world:
+        raise KeyError("a mistake")
+    assert "abort" not in names(machine)
+    del graph
+    wait_for(lambda: names(machine)[-1] == "abort")
+    assert names(machine)[-1] == "abort" and "destroy" not in names(machine)
+    with pytest.raises(CommunicationError, match="the group of GPUs has ended"):
+        world.all_reduce(x)
+
+
+def test_the_package_alone_imports_neither_mpi_nor_cupy():
+    code = "import sys, minigrad.parallel.mpi, minigrad.parallel.communicator, minigrad.parallel.launch"
+    code += "; assert not {'mpi4py', 'cupy'} & sys.modules.keys()"
+    subprocess.run([sys.executable, "-c", code], env=environment(), check=True)
+
+
+# ---- captured training steps: gradients travel within the graph, on NCCL's stream, and join again --------------------
+
+
+def fitted(world, eager, mode, shards, zero, options):
+    """(rows, weights) of a training on a rank; gradients travel in several buckets while backward goes on."""
+    place, rng = f"cuda:{world.rank}", np.random.default_rng(0)
+    images = data.Dataset(rng.integers(0, 256, (16, 1, 2, 2), np.uint8), rng.integers(0, 3, 16), tuple("abc"))
+    with device.place(place).active(), deterministic(mode):
+        minigrad.manual_seed(0)
+        model = nn.Sequential(nn.Flatten(), nn.Linear(4, 5), nn.ReLU(), nn.Dropout(0.3), nn.Linear(5, 3)).to(place)
+        model = DataParallel(model, world, shards=shards, bucket_bytes=64)
+        optimizer = optim.Adam(model.parameters(), lr=0.05)
+        if zero:
+            optimizer = ShardedOptimizer(optimizer, model)
+        loader = data.Loader(images, 4, True, device=place, sampler=model.sampler)
+        test = data.Loader(images, 8, device=place)
+        history = fit(model, loader, optimizer, 2, test=test, eager=eager, **options)
+        rows = [{name: value for name, value in row.items() if name != "images_per_second"} for row in history.rows]
+        return rows, [parameter.detach().numpy().tobytes() for parameter in model.parameters()]
+
+
+FITS = {  # deterministic, shards, whether the optimiser is divided, options of fit
+    "a shard each": (True, 2, False, {}),
+    "NCCL's sums": (False, 2, False, {}),
+    "two each": (True, 4, False, {"accumulate": 2}),
+    "divided state": (True, 2, True, {"clip": 0.1, "precision": "float16"}),
+}
+
+
+@pytest.mark.deep
+@pytest.mark.parametrize("name", FITS)
+def test_ranks_train_by_graphs_as_without_and_as_by_way_of_the_host(machine, monkeypatch, name):
+    mode, *_, options = case = FITS[name]
+    eager = run_local(fitted, 2, True, *case)
+    before, wanted = len(machine.launches), "allGather" if mode else "allReduce"
+    assert not machine.graph_launches
+    assert names(machine).count(wanted) > 8 // options.get("accumulate", 1), "several buckets an update"
+    replayed = run_local(fitted, 2, False, *case)
+    assert eager == replayed and replayed[0] == replayed[1]
+    assert any(wanted in launch.names for launch in machine.graph_launches)
+    assert len(machine.launches) - before < before, "fewer kernels are launched one by one"
+    if not options:
+        monkeypatch.setattr(LocalTransport, "backend", "host")
+        assert run_local(fitted, 2, True, *case) == eager
+
+
+def reducing(world, x, times=4):
+    """(a captured sum over ranks, its batch), called so often; it is in a cycle of references, as the replay of fit."""
+
+    @capture(device=f"cuda:{world.rank}")
+    def step(batch):
+        with deterministic(False):
+            return world.all_reduce(x, label="w") * 0
+
+    step.itself, batch = step, Tensor(own_gpu(world)(np.ones(2)))
+    for _ in range(times):
+        step(batch)
+    return step, batch
+
+
+def test_ranks_agree_where_one_replays_and_another_does_not(machine):
+    """The last batch of rank 0 has another shape, so it runs eagerly; after it the ranks compare all that they did."""
+
+    def run(world):
+        x, y = (own_gpu(world)(np.ones(4, np.float32)) for _ in "xy")
+        step, batch = reducing(world, x)
+        step(batch[:1] if world.rank == 0 else batch)
+        world.broadcast(y, label="after")
+        return device.host(x).tolist()
+
+    assert run_local(run, 2) == [[32] * 4] * 2
+
+
+def test_collectives_of_a_graph_stand_in_one_order_with_others(machine):
+    """A graph waits for what NCCL's stream was told before, and that stream for the graph, whoever launches it."""
+    import cupy
+
+    world, x = world_of_one()
+    beside, other = (cupy.cuda.Stream(non_blocking=True) for _ in range(2))
+    step, batch = reducing(world, x, 3)
+    cupy.cuda.Device(0).synchronize()
+    world.collectives(x)._watch.add = lambda work: None  # nobody else asks the events
+    summed = deterministic(False)(world.all_reduce)
+    summed(x, label="w", asynchronous=True)  # and nobody waits for it
+    with beside:
+        step(batch)
+    with other:
+        summed(x, label="w", asynchronous=True)
+        summed(x, label="w").get()
+    del world.collectives(x)._watch.add
+    world.close()
+
+
+def test_what_goes_by_way_of_the_host_is_not_captured(machine):
+    def run(world):
+        seen = []
+        step = capture(lambda batch: (seen.append(world.all_reduce(np.ones(3))), batch * 1)[1])
+        batch = Tensor(own_gpu(world)(np.ones(2)))
+        for _ in range(2):
+            step(batch)
+        with pytest.raises(CaptureError, match="all_reduce goes by way of the host"):
+            step(batch)
+        return len(seen)
+
+    assert run_local(run, 2) == [2, 2]
+
+
+def test_a_group_ends_though_graphs_captured_it(machine):
+    """NCCL waits for all of them, so they are reset; their functions would begin anew."""
+    before = time.monotonic()
+    steps = run_local(lambda world: reducing(world, own_gpu(world)(np.ones(4, np.float32))), 2)
+    assert time.monotonic() - before < 5 and [names(machine, rank)[-1] for rank in (0, 1)] == ["destroy"] * 2
+    step, batch = steps[1]
+    with pytest.raises(CommunicationError, match="the group of GPUs has ended"):
+        step(batch)
+
+
+def test_a_group_that_does_not_end_is_left_in_time(machine):
+    """As where somebody else captured a collective."""
+    import cupy
+
+    world, x = world_of_one(timeout=0.3)
+    with cupy.cuda.Stream(non_blocking=True) as stream, deterministic(False):
+        stream.begin_capture()
+        world.all_reduce(x)
+        graph = stream.end_capture()
+    before = time.monotonic()
+    world.close()
+    assert time.monotonic() - before < 5 and "destroy" not in names(machine)
+    del graph
+    assert wait_for(lambda: names(machine)[-1] == "destroy")
+
+
+def test_a_replay_that_is_late_ends_the_process(machine, ended, capsys):
+    world, x = world_of_one(timeout=0.5)
+    step, batch = reducing(world, x)
+    world.collectives(x)._watch.drain()
+    state(machine).absent = True
+    step(batch)
+    assert ended.wait(20) and ended.codes == [FAILED]
+    assert "a graph, its last collective here all_reduce(float32(3,)" in (said := capsys.readouterr().err)
+    assert said.endswith("label=w): rank 0: not done after 0.5 s\n") and calls(machine)[-1].name == "abort"

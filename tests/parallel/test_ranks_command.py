@@ -1,7 +1,10 @@
-"""minigrad train with shards: what one process can show of it; several ranks are in test_recovery.py."""
+"""minigrad train with shards, by one process and by several ranks: one hash, whoever was killed meanwhile."""
 
 import json
+import os
 import re
+import signal
+import sys
 from pathlib import Path
 
 import pytest
@@ -10,90 +13,68 @@ from minigrad.cli import main
 from minigrad.optim import Adam
 from tests.checkpoint_parts import index_of, tensors_file
 from tests.cli_runs import elsewhere, lines_of  # noqa: F401
+from tests.parallel.launch_runs import LAUNCH, MPIEXEC, finished, started, wait_for
 
-SMALL = ["train", "--data", "digits", "--epochs", "2", "--no-new-writers", "--batch-size", "64", "--shards", "4"]
-SMALL += ["--no-report", "--limit", "200"]
+TRAIN = "train --data digits --epochs 2 --limit 500 --no-new-writers --batch-size 64 --shards 8".split()
+QUIET = [*TRAIN, "--no-report"]
 
 
-def hash_in(lines):
-    (found,) = [line for line in lines if line.startswith("weights hash ")]
-    return found
+def weights(folder="run"):
+    """The hash that a run ended with."""
+    return json.loads((Path(folder) / "result.json").read_text())["weights"]
 
 
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory):
-    """The hash of a run from beginning to end."""
+    """That of one process from beginning to end."""
     folder = tmp_path_factory.mktemp("whole") / "run"
-    assert main([*SMALL, "--out", str(folder)]) == 0
-    return f"weights hash {json.loads((folder / 'result.json').read_text())['weights']}"
+    assert main([*QUIET, "--out", str(folder)]) == 0
+    return weights(folder)
 
 
-def stopped_after(monkeypatch, capsys, steps, arguments):
+# ---- one process -----------------------------------------------------------------------------------------------------
+
+
+def stopped_after(monkeypatch, steps, arguments):
     """Train until so many updates are done, then lose the process."""
-
-    class Killed(BaseException):
-        pass
-
-    step, done = Adam.step, []
-
-    def counted(self, **numbers):
-        if len(done) == steps:
-            raise Killed
-        done.append(1)
-        return step(self, **numbers)
-
-    with monkeypatch.context() as patch, pytest.raises(Killed):
-        patch.setattr(Adam, "step", counted)
+    step, left = Adam.step, [None] * steps
+    with monkeypatch.context() as patch, pytest.raises(IndexError):
+        patch.setattr(Adam, "step", lambda self, **numbers: (left.pop(), step(self, **numbers)))
         main(arguments)
-    capsys.readouterr()
 
 
-def test_shards_are_named_and_change_the_bits_and_zero_does_not(whole, capsys):
-    for options, shards in ((["--shards", "2"], 2), (["--zero"], 4)):
-        assert main([*SMALL, *options, "--out", f"of {shards}"]) == 0
-        lines = lines_of(capsys)
-        assert f"parallel: {shards} shards on 1 ranks (local)" in lines
-        assert (hash_in(lines) == whole) == (shards == 4)
+@pytest.mark.parametrize("option, shards", [(["--shards", "2"], 2), (["--zero"], 8)])
+def test_shards_are_named_and_change_the_bits_and_zero_does_not(option, shards, whole, capsys):
+    assert main([*QUIET, *option, "--out", "run"]) == 0
+    assert f"parallel: {shards} shards on 1 ranks (local)" in lines_of(capsys)
+    assert (weights() == whole) == (shards == 8)
 
 
 @pytest.mark.parametrize("torn", [False, True])
 def test_continue_begins_and_goes_on(torn, whole, monkeypatch, capsys):
-    """From the checkpoint before, where the newest is torn: at step 4 an epoch ends, so that is of step 4 too."""
-    arguments = [*SMALL, "--out", "run", "--continue", "--save-every", "2"]
-    stopped_after(monkeypatch, capsys, 5, arguments)
-    assert index_of("run/last")["history"]["steps"] == 4
+    """From the checkpoint before, where the newest is torn: at step 8 an epoch ends, so that is of step 8 too."""
+    arguments = [*QUIET, "--out", "run", "--continue", "--save-every", "4"]
+    stopped_after(monkeypatch, 9, arguments)
+    capsys.readouterr()
+    assert index_of("run/last")["history"]["steps"] == 8
     if torn:
         with open(tensors_file("run/last"), "r+b") as file:
             file.truncate(1000)
     assert main(arguments) == 0
     lines = lines_of(capsys)
-    said = (
-        r"checkpoint: cannot load run/last/checkpoint-.*.json: weights-.* is damaged: .*; going on from the one before"
-    )
+    said = r"checkpoint: cannot load run/last/checkpoint-.*: weights-.* is damaged: .*; going on from the one before"
     assert bool(re.match(said, lines[0])) == torn
-    assert "run: run, from step 4 on" in lines and hash_in(lines) == whole
+    assert "run: run, from step 8 on" in lines and weights() == whole
     assert main(arguments) == 0, "a run that is done is done"
-    assert hash_in(lines_of(capsys)) == whole
-
-
-def test_a_job_that_is_started_again_goes_on(whole, monkeypatch, capsys):
-    monkeypatch.setenv("MINIGRAD_JOB", "job-1")
-    stopped_after(monkeypatch, capsys, 3, [*SMALL, "--save-every", "1"])
-    monkeypatch.setenv("MINIGRAD_ATTEMPT", "1")
-    assert main([*SMALL, "--save-every", "1"]) == 0
-    lines = lines_of(capsys)
-    assert "run: runs/job-1-digits-digits-cnn, from step 3 on" in lines and hash_in(lines) == whole
-    monkeypatch.setenv("MINIGRAD_JOB", "job-2")
-    assert main([*SMALL, "--out", "runs/job-1-digits-digits-cnn"]) == 2, "the run of another job is left alone"
-    assert "holds a run already" in capsys.readouterr().err
+    assert f"weights hash {whole}" in lines_of(capsys)
 
 
 def test_continue_refuses_other_options(capsys):
-    assert main([*SMALL, "--out", "run"]) == 0
+    assert main([*QUIET, "--epochs", "1", "--out", "run"]) == 0
     for option, value in (("--lr", "0.5"), ("--shards", "2"), ("--epochs", "3")):
-        assert main([*SMALL, "--out", "run", "--continue", option, value]) == 2
+        assert main([*QUIET, "--epochs", "1", "--out", "run", "--continue", option, value]) == 2
         assert f"run holds a run with another {option}; give its own options" in capsys.readouterr().err
-    assert main([*SMALL, "--out", "run"]) == 2
+    assert main([*QUIET, "--out", "run"]) == 2
     assert "go on with it by --resume run" in capsys.readouterr().err
 
 
@@ -106,11 +87,38 @@ REFUSED = {
 
 @pytest.mark.parametrize("said", REFUSED)
 def test_what_cannot_be_is_refused_before_any_work(said, capsys, tmp_path):
-    assert main([*SMALL, *REFUSED[said], "--out", "run"]) == 2
+    assert main([*QUIET, *REFUSED[said], "--out", "run"]) == 2
     assert said in capsys.readouterr().err and not (tmp_path / "run").exists()
 
 
 def test_the_last_batch_is_left_out_where_a_shard_of_it_would_have_one_image():
-    resnet = ["--model", "resnet", "--epochs", "1", "--batch-size", "32", "--limit", "37"]
-    assert main([*SMALL, *resnet, "--out", "run"]) == 0
+    resnet = ["--model", "resnet", "--epochs", "1", "--batch-size", "32", "--limit", "37", "--shards", "4"]
+    assert main([*QUIET, *resnet, "--out", "run"]) == 0
     assert json.loads(Path("run/result.json").read_text())["step"] == 1
+
+
+# ---- several ranks ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("ranks", [2, pytest.param(4, marks=pytest.mark.deep)])
+def test_a_launch_goes_on_where_a_killed_rank_left_it(ranks, tmp_path, whole):
+    """The run is named after the job, so that the second attempt finds it."""
+    words = [*(QUIET if ranks == 2 else TRAIN), "--zero", "--save-every", 5]
+    running = started(*LAUNCH, "-n", ranks, "--timeout", 4, "--logs", "logs", "minigrad", *words)
+    assert wait_for(lambda: [*tmp_path.glob("runs/*/history.jsonl")], 60)  # after the first epoch
+    os.kill(json.loads(Path("logs/attempt-0/rank-1.json").read_text())["pid"], signal.SIGKILL)
+    code, out, err = finished(running)
+    (run,) = tmp_path.glob("runs/*")
+    assert code == 0 and err.count("starting again") == 1 and weights(run) == whole, err
+    assert out.count("epoch 2/2") == 1, "rank 0 alone prints"
+    if ranks == 4:
+        page = (run / "report.html").read_text()
+        assert whole in page and "<dt>ranks</dt><dd>4</dd>" in page and out.count("report: ") == 1
+
+
+@pytest.mark.deep
+def test_more_ranks_than_cores_with_nothing_compiled(tmp_path, whole):
+    """Each compiles what it needs; that takes some longer than others, and nobody gives up meanwhile."""
+    command = [MPIEXEC, "-n", 8, sys.executable, "-m", "minigrad", *QUIET, "--out", "run"]
+    code, _, err = finished(started(*command, MINIGRAD_CACHE=str(tmp_path / "cache")), 500)
+    assert code == 0 and weights() == whole, err

@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 
 from minigrad import Tensor, grad, no_grad, ones, tensor
-from minigrad.core.errors import KindError, ShapeError, StateError
+from minigrad.core.errors import StateError
 from minigrad.nn import functional as F
 from minigrad.parallel import DeadlineError, DisagreementError, all_reduce, local, recv, send
 from minigrad.parallel.transfer import settle
 from tests.parallel_runs import on_ranks
 
-from .parallel_models import Rendezvous
+from .parallel_models import Rendezvous, transport
 
 
 def numbers(*shape, seed=0, dtype=np.float64):
@@ -27,12 +27,7 @@ def check(found, wanted):
     assert [g.tobytes() for g in found] == [t.grad.numpy().tobytes() for t in wanted]
 
 
-@pytest.fixture(params=["copied", "lent"])
-def transport(request, monkeypatch):
-    """Both kinds of delivery: done at once, and done when taken."""
-    if request.param == "lent":
-        monkeypatch.setattr(local, "LocalTransport", Rendezvous)
-
+assert transport  # a fixture
 
 # ---- send and recv ---------------------------------------------------------------------------------------------------
 
@@ -78,37 +73,33 @@ def test_an_anchor_leads_back_to_what_was_sent_and_ranks_that_both_send_first_do
     check(on_ranks(run, 2), weights)
 
 
-def second_order(world):
-    """The gradient of sum (dL/dh)^2 for h, where L = sum h^4 / 4 is computed on rank 1 and h = 2 x on rank 0."""
-    anchor = ones((), dtype="float64", requires_grad=True)
-    if world.rank == 1:
-        h = recv(None, None, 0, anchor=anchor)
-        (returned,) = grad((h * h * h * h).sum() / 4, anchor, create_graph=True)
-        returned.backward()  # the way of the gradient, backward: rank 0 sends, this rank goes on to h
-        return returned.item()
-    x = Tensor(np.array([1.0, -2.0, 3.0]), requires_grad=True)
-    (g,) = grad(send(x * 2, 1), x, create_graph=True)
-    (g * g).sum().backward()
-    return g.detach().numpy(), x.grad.numpy()
-
-
 def test_gradients_of_both_orders_cross_ranks():
-    """L = sum (2 x)^4 / 4, g = 2 (2 x)^3, d(sum g^2)/dx = 2 g 3 (2 x)^2 4."""
-    (g, found), returned = on_ranks(second_order, 2)
+    """Rank 1 computes L = sum h^4 / 4 of h = 2 x of rank 0: g = 2 (2 x)^3, d(sum g^2)/dx = 2 g 3 (2 x)^2 4."""
     x = np.array([1.0, -2.0, 3.0])
+
+    def run(world):
+        if world.rank == 1:
+            anchor = ones((), dtype="float64", requires_grad=True)
+            h = recv(None, None, 0, anchor=anchor)
+            (returned,) = grad((h * h * h * h).sum() / 4, anchor, create_graph=True)
+            return returned.backward()  # the way of the gradient, backward: rank 0 sends, this rank goes on to h
+        leaf = Tensor(x, requires_grad=True)
+        (g,) = grad(send(leaf * 2, 1), leaf, create_graph=True)
+        (g * g).sum().backward()
+        return g.detach().numpy(), leaf.grad.numpy()
+
+    g, found = on_ranks(run, 2)[0]
     np.testing.assert_allclose(g, 2 * (2 * x) ** 3)
     np.testing.assert_allclose(found, 2 * g * 3 * (2 * x) ** 2 * 4)
-    assert returned == 0
 
 
 def test_constants_have_no_gradient_and_nobody_waits_for_it():
     def run(world):
         if world.rank:
             return [recv(None, None, 0, anchor=ones((), requires_grad=True)).requires_grad for _ in range(3)]
-        w = weight(0)
         with no_grad():
-            third = send(w * 2, 1)
-        return [one.requires_grad for one in (third, send(tensor([1, 2, 3]), 1), send(w.detach(), 1))]
+            third = send(weight(0) * 2, 1)
+        return [one.requires_grad for one in (third, send(tensor([1, 2, 3]), 1), send(weight(0).detach(), 1))]
 
     assert on_ranks(run, 2) == [[False] * 3] * 2
 
@@ -142,22 +133,19 @@ def test_arrays_lie_on_the_other_rank_as_they_lay_on_the_first():
         assert other.flags.writeable
 
 
-def test_messages_of_a_tag_keep_their_order_and_all_have_left_when_the_rank_settles(transport):
+def test_all_has_been_taken_when_the_rank_settles(monkeypatch):
+    monkeypatch.setattr(local, "LocalTransport", Rendezvous)
     left = threading.Event()
 
     def run(world):
         if world.rank:
-            found = [recv((2,), "float32", 0, tag=tag).tolist()[0] for tag in (1, 0) for _ in range(10 - (tag == 0))]
-            settled = left.wait(0.1)
-            return settled, [*found, recv(None, None, 0).tolist()[0]]
-        for number in range(20):
-            send(ones(2) * number, 1, tag=number % 2)
+            return left.wait(0.1), [recv(None, None, 0, tag=tag).item() for tag in (1, 0, 1)]
+        for number, tag in enumerate((0, 1, 1)):
+            send(ones(()) * number, 1, tag=tag)
         settle(world)
         left.set()
 
-    settled, found = on_ranks(run, 2)[1]
-    assert found == [*range(1, 20, 2), *range(0, 20, 2)]
-    assert not settled or local.LocalTransport is not Rendezvous
+    assert on_ranks(run, 2)[1] == (False, [1, 0, 2])
 
 
 # ---- all_reduce ------------------------------------------------------------------------------------------------------
@@ -182,32 +170,6 @@ def test_all_reduce_and_its_gradients_of_both_orders():
 
 
 # ---- what is refused -------------------------------------------------------------------------------------------------
-
-REFUSED = [
-    (lambda: send(np.ones(3), 1), KindError, "send: input is a ndarray"),
-    (lambda: send(ones(3), 1, tag=31), ShapeError, "tag is 31, wanted one from 0 to 30"),
-    (lambda: send(ones(3), 0), ShapeError, "this rank itself"),
-    (lambda: send(ones(3), 2), ShapeError, "from 0 to 1"),
-    (lambda: send(ones(3), 1, world="all"), KindError, "world is 'all'"),
-    (lambda: recv((-1,), None, 1), ShapeError, "not negative"),
-    (lambda: recv(None, None, 1, tag=-1), ShapeError, "tag is -1"),
-    (lambda: recv(None, None, 1, anchor=ones(3)), ShapeError, "anchor has shape"),
-    (lambda: recv(None, None, 1, anchor=tensor(3)), ShapeError, "wanted a floating scalar"),
-    (lambda: all_reduce(np.ones(3)), KindError, "all_reduce: input is a ndarray"),
-    (lambda: all_reduce(tensor([1, 2])), KindError, "floating"),
-]
-
-
-def test_what_cannot_be_is_refused_before_anything_is_sent():
-    def run(world):
-        if world.rank:
-            return recv(None, None, 0).item()
-        for call, kind, words in REFUSED:
-            with pytest.raises(kind, match=words):
-                call()
-        return send(tensor(7.0), 1)
-
-    assert on_ranks(run, 2)[1] == 7
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,276 @@
+"""What ranks refuse: on every rank, with the reason, and all of them can do something together afterwards."""
+
+import copy
+import pickle
+from functools import partial
+
+import numpy as np
+import pytest
+
+import minigrad
+from minigrad import Tensor, data, nn, ones, optim, tensor, zeros
+from minigrad.core.errors import KindError, ShapeError, StateError
+from minigrad.nn import functional as F
+from minigrad.parallel import DataParallel, Pipeline, ShardedOptimizer, SyncBatchNorm, init, run_local
+from minigrad.parallel.errors import CommunicationError, DisagreementError
+from minigrad.parallel.sampler import Shards, ShardSampler
+from minigrad.parallel.transfer import all_reduce, recv, send
+from minigrad.parallel.world import ranks_started
+from minigrad.train import fit
+from tests.parallel_runs import bits, on_ranks, outcomes
+from tests.small_training import images, network
+
+ONES = np.ones(4, np.float32)
+TORCHRUN = {"RANK": "0", "WORLD_SIZE": "2"}
+SLURM = {"SLURM_STEP_ID": "x", "SLURM_PROCID": "0", "SLURM_STEP_NUM_TASKS": "2"}
+
+
+def model():
+    minigrad.manual_seed(0)
+    return nn.Sequential(nn.Linear(4, 4), nn.ReLU(), nn.Linear(4, 3))
+
+
+def parallel(world, **options):
+    return DataParallel(model(), world, **options)
+
+
+# ---- DataParallel, fit and optimisers --------------------------------------------------------------------------------
+
+
+def seeded(world):
+    minigrad.manual_seed(world.rank)
+    DataParallel(nn.Linear(4, 3), world)
+
+
+def thawed(world):
+    inner = model().requires_grad_(False)
+    wrapped = DataParallel(inner, world)
+    inner[0].bias.requires_grad_()
+    wrapped(Tensor(ONES))
+
+
+def wrapped_again(world):
+    inner = model()
+    first = DataParallel(inner, world)
+    DataParallel(inner, world)(ones(2, 4)).sum().backward()
+    assert inner[2].bias.grad.tolist() == [2.0] * 3
+    first(ones(2, 4))
+
+
+def normed(world, shards):
+    wrapped = DataParallel(SyncBatchNorm.convert(nn.BatchNorm1d(4), world), world, shards=shards)
+    next(wrapped.shards((ones(1, 4),)))
+
+
+def trained(model, batches):
+    fit(model, batches, optim.SGD(model.parameters(), 0.1), 1)
+
+
+def pair(count):
+    return zeros(count, 4), zeros(count, dtype="int64")
+
+
+def fitted(name, world):
+    """fit, of which an option differs on rank 1."""
+    options = {"lr": 0.1, "epochs": 1, "seed": 1}
+    options[name] *= 1 + world.rank
+    wrapped = DataParallel(network(), world)
+    loader = data.Loader(images(), 8, shuffle=True, seed=options["seed"], sampler=wrapped.sampler)
+    fit(wrapped, loader, optim.SGD(wrapped.parameters(), lr=options["lr"]), options["epochs"])
+
+
+def sharded(wrapped):
+    return ShardedOptimizer(optim.SGD(wrapped.parameters(), lr=0.1), wrapped)
+
+
+def changed_after_forward(world):
+    wrapped = parallel(world)
+    optimizer = sharded(wrapped)
+    wrapped(ones(2, 4)).sum().backward()
+    loss = wrapped.eval()(ones(2, 4)).sum()
+    optimizer.step()
+    loss.backward()
+
+
+# ---- pipelines -------------------------------------------------------------------------------------------------------
+
+
+def with_a_state(world, **changes):
+    """A state is loaded of which some tensors are others; nothing changes."""
+    pipe = Pipeline(model(), world)
+    try:
+        pipe.load_state_dict({**model().state_dict(), **changes})
+    finally:
+        assert bits(pipe) == bits(model())
+
+
+def with_rows(world, inputs, targets):
+    """A batch of so many rows, and then one that fits."""
+    pipe = Pipeline(model(), world, 4)
+    try:
+        pipe.train_step(ones(inputs, 4), ones(targets, 3), F.mse_loss)
+    finally:
+        assert pipe.peak == 0 and pipe.train_step(ones(8, 4), ones(8, 3), F.mse_loss)
+
+
+def norm_of_a_type(rank):
+    dtype = ("float32", "float64")[rank]
+    return SyncBatchNorm(2, dtype=dtype)(ones(4, 2, dtype=dtype))
+
+
+REFUSED = [
+    # collectives
+    (ShapeError, "op is 'product', wanted one of 'sum', 'mean'", lambda w: w.all_reduce(ONES.copy(), "product")),
+    (KindError, "array is a list, wanted an array or a Tensor", lambda w: w.all_reduce([1.0])),
+    (KindError, "elements bool, which have no sum", lambda w: w.all_reduce(ONES > 0)),
+    (KindError, "int8, which have no mean", lambda w: w.all_reduce(np.ones(4, "i1"), "mean")),
+    (ShapeError, r"\(shape \(4, 2\)\) is read-only or has gaps", lambda w: w.all_reduce(np.ones((4, 4))[:, ::2])),
+    (StateError, "made by mul; only leaves", lambda w: w.all_reduce(Tensor(ONES, requires_grad=True) * 2)),
+    (ShapeError, "out has 9 elements .* wanted 2 times as", lambda w: w.all_gather(np.ones(9, np.float32), ONES)),
+    (ShapeError, "elements float64.* of one type", lambda w: w.all_gather(np.zeros(8), ONES)),
+    (ShapeError, "root is 2, wanted a rank from 0 to 1", lambda w: w.broadcast(ONES.copy(), 2)),
+    (ShapeError, "broadcast_bytes: root is -1", lambda w: w.broadcast_bytes(b"", -1)),
+    # what is differentiated
+    (KindError, "send: input is a ndarray", lambda w: send(ONES, 1 - w.rank)),
+    (ShapeError, "tag is 31, wanted one from 0 to 30", lambda w: send(ones(3), 1 - w.rank, tag=31)),
+    (ShapeError, "this rank itself", lambda w: send(ones(3), w.rank)),
+    (ShapeError, "to is 2, wanted a rank from 0 to 1", lambda w: send(ones(3), 2)),
+    (KindError, "world is 'all'", lambda w: send(ones(3), 1, world="all")),
+    (ShapeError, "not negative", lambda w: recv((-1,), None, 1 - w.rank)),
+    (ShapeError, "tag is -1", lambda w: recv(None, None, 1 - w.rank, tag=-1)),
+    (ShapeError, "anchor has shape", lambda w: recv(None, None, 1 - w.rank, anchor=ones(3))),
+    (ShapeError, "wanted a floating scalar", lambda w: recv(None, None, 1 - w.rank, anchor=tensor(3))),
+    (KindError, "all_reduce: input is a ndarray", lambda w: all_reduce(ONES)),
+    (KindError, "floating", lambda w: all_reduce(tensor([1, 2]))),
+    # worlds
+    (ShapeError, "run_local: size is 0, wanted a number of ranks of", lambda w: run_local(print, 0)),
+    (ShapeError, "run_local: size is '2', wanted a number", lambda w: run_local(print, "2")),
+    (ShapeError, "init: backend is 'smoke', wanted 'local', 'mpi'", lambda w: init("smoke")),
+    (ShapeError, r"the timeout \(MINIGRAD_TIMEOUT\) is -1, wanted sec", lambda w: init(None, -1)),
+    (ShapeError, "ranks are started by mpiexec, srun or `minig", lambda w: ranks_started(TORCHRUN)),
+    (ShapeError, "PMI_SIZE is 'two', wanted", lambda w: ranks_started({"PMI_RANK": "0", "PMI_SIZE": "two"})),
+    (ShapeError, "SLURM_STEP_ID is 'x', wanted a number", lambda w: ranks_started(SLURM)),
+    # shards
+    (ShapeError, "shards is 0, wanted a multiple of the 1 ranks", lambda w: ShardSampler(0)),
+    (ShapeError, "shards is 3, wanted a multiple of the 2 ranks", lambda w: parallel(w, shards=3)),
+    (ShapeError, "6 shards make 3 for each of 2 ranks, wanted a power", lambda w: parallel(w, shards=6)),
+    (ShapeError, "rank is 2, wanted one from 0 to 1", lambda w: ShardSampler(4, 2, 2)),
+    (ShapeError, "rank is -1, wanted one from 0 to 1", lambda w: ShardSampler(4, -1, 2)),
+    (KindError, "shards is '2', wanted an integer", lambda w: parallel(w, shards="2")),
+    # DataParallel
+    (KindError, "module is a int, wanted a Module and no DataParallel", lambda w: DataParallel(3, w)),
+    (KindError, "and no DataParallel", lambda w: DataParallel(parallel(w), w)),
+    (KindError, "DataParallel: world is 2, wanted a Commun", lambda w: DataParallel(model(), 2)),
+    (ShapeError, "bucket_bytes is 0, wanted a", lambda w: parallel(w, bucket_bytes=0)),
+    (StateError, r"copy its \.module", lambda w: copy.deepcopy(parallel(w))),
+    (StateError, "save its state_dict", lambda w: pickle.dumps(parallel(w))),
+    (StateError, "move the module before", lambda w: parallel(w).to("cpu")),
+    (StateError, "0.bias requires a gradient now and did not", thawed),
+    (StateError, "was wrapped again since", wrapped_again),
+    (DisagreementError, r"float32\(3,4\).* and .*\(4,4\)", lambda w: DataParallel(nn.Linear(4, 3 + w.rank), w)),
+    (DisagreementError, "bias is float32.* and absent", lambda w: DataParallel(nn.Linear(5, 3, bias=not w.rank), w)),
+    (DisagreementError, "is float32.* and float64", lambda w: DataParallel(model().to(f"float{32 * (w.rank + 1)}"), w)),
+    (DisagreementError, "=True on .*=False", lambda w: DataParallel(model().requires_grad_(not w.rank), w)),
+    (DisagreementError, "shards is 2 on rank 0 and 4", lambda w: parallel(w, shards=2 + 2 * w.rank)),
+    (DisagreementError, "bucket_bytes is 9 on .* and 10", lambda w: parallel(w, bucket_bytes=9 + w.rank)),
+    (DisagreementError, "the state of random numbers", seeded),
+    # fit, and divided optimisers
+    *((DisagreementError, "^fit: ", partial(fitted, name)) for name in ("lr", "epochs", "seed")),
+    (ShapeError, "make it with sampler=model.samp", lambda w: trained(parallel(w), [pair(4)])),
+    (ShapeError, "fit: loader has no images in epoch 1", lambda w: trained(parallel(w), [])),
+    (
+        ShapeError,
+        "fit: loader has a sampler, which wants a DataParallel model; make it",
+        lambda w: trained(model(), [Shards([pair(2)], 2)]),
+    ),
+    (KindError, "ShardedOptimizer: got .*wanted an", lambda w: ShardedOptimizer(3, parallel(w))),
+    (KindError, "got SGD and Sequential", lambda w: ShardedOptimizer(sharded(parallel(w)).optimizer, model())),
+    (StateError, "add the group before", lambda w: sharded(parallel(w)).add_param_group({"params": []})),
+    (StateError, "changed", changed_after_forward),
+    # SyncBatchNorm
+    (KindError, "SyncBatchNorm.convert: module is a int", lambda w: SyncBatchNorm.convert(3)),
+    (KindError, "world is 3", lambda w: SyncBatchNorm.convert(nn.BatchNorm2d(3), 3)),
+    (ShapeError, "input has 2 channels", lambda w: SyncBatchNorm(3)(ones(4, 2, 3, 3))),
+    (ShapeError, r"wanted \(N, 3, ...\)", lambda w: SyncBatchNorm(3)(ones(3))),
+    (ShapeError, "one element a channel", lambda w: SyncBatchNorm(2)(ones(w.rank, 2))),
+    (StateError, "wants all .* runs 2 one after another; use as many ranks as shards", lambda w: normed(w, 4)),
+    (StateError, "a batch of 1 leaves some of 2 shards empty", lambda w: normed(w, 2)),
+    # Pipeline
+    (KindError, "Pipeline: model is a Linear, wan", lambda w: Pipeline(nn.Linear(2, 2), w)),
+    (KindError, "world is 'all'", lambda w: Pipeline(model(), "all")),
+    (ShapeError, "microbatches is 0, wanted at least 1", lambda w: Pipeline(model(), w, 0)),
+    (ShapeError, "'gpipe' or '1f1b'", lambda w: Pipeline(model(), w, schedule="interleaved")),
+    (ShapeError, "stages is 2, wanted at most one for each of the 1 layers", lambda w: Pipeline(model()[:1], w)),
+    (KindError, "balance is 12, wanted a list of 2 numbers", lambda w: Pipeline(model(), w, balance=12)),
+    (ShapeError, "wanted 2 numbers that add up to 3", lambda w: Pipeline(model(), w, balance=[1, 1, 1])),
+    (ShapeError, "add up to 3", lambda w: Pipeline(model(), w, balance=[1, 1])),
+    (ShapeError, "balance is 0, wanted at least 1", lambda w: Pipeline(model(), w, balance=[0, 3])),
+    (StateError, "layers 0 and 1 share a Tensor", lambda w: Pipeline(nn.Sequential(*[nn.Linear(2, 2)] * 2), w)),
+    (DisagreementError, "microbatches is 1 on rank 0 and 2", lambda w: Pipeline(model(), w, w.rank + 1)),
+    (DisagreementError, "0.weight", lambda w: Pipeline(nn.Sequential(nn.Linear(2, 2 + w.rank), nn.ReLU()), w)),
+    (ShapeError, "missing 0.weight", lambda w: Pipeline(model(), w).load_state_dict({})),
+    (ShapeError, "unexpected other", lambda w: with_a_state(w, other=tensor(1))),
+    (ShapeError, "inputs has 9 rows, wanted a multiple of the 4 microbatches", lambda w: with_rows(w, 9, 9)),
+    (ShapeError, "targets has 6 rows, wanted a multiple", lambda w: with_rows(w, 8, 6)),
+    (ShapeError, "inputs has 0 rows", lambda w: with_rows(w, 0, 0)),
+]
+
+
+@pytest.mark.parametrize("error, message, call", REFUSED)
+def test_refused_on_every_rank_which_go_on_together(error, message, call):
+    def run(world):
+        with pytest.raises(error, match=message):
+            call(world)
+        return world.all_reduce(np.ones(1)).item()
+
+    assert on_ranks(run, 2) == [2, 2]
+
+
+# ---- what ends communication -----------------------------------------------------------------------------------------
+
+
+def mixed(world):
+    """Two models whose backward passes come in another order on the second rank."""
+    losses = [wrapped(ones(2, 4)).sum() for wrapped in [parallel(world) for _ in range(2)]]
+    for loss in losses[:: 1 - 2 * world.rank]:
+        loss.backward()
+
+
+def with_a_loss_that_fails(world):
+    pipe = Pipeline(model(), world, 4)
+    with pytest.raises((ShapeError, CommunicationError)):
+        pipe.train_step(ones(8, 4), zeros(8, dtype="int64"), lambda scores, labels: scores)
+    pipe.train_step(ones(8, 4), zeros(8, dtype="int64"))  # which would take messages of the step before
+
+
+def half_a_call(world):
+    if world.rank == 0:
+        take, world.transport.take = world.transport.take, lambda *arguments: 1 / 0
+        with pytest.raises(ZeroDivisionError):
+            world.all_reduce(np.ones(3))
+        world.transport.take = take
+    else:
+        world.all_reduce(np.ones(3))  # what rank 0 had sent may be here before it failed
+    world.all_reduce(np.ones(3))  # which would take the messages of the call before
+
+
+ENDED = [
+    (CommunicationError, "(?=.*model 1).*model 2", mixed),
+    (CommunicationError, r"loss gave shape \(2, 3\), wanted a scalar", with_a_loss_that_fails),
+    (CommunicationError, "rank 0: ZeroDivisionError", half_a_call),
+    (DisagreementError, "rank 1", lambda w: SyncBatchNorm(2 + w.rank)(ones(4, 2 + w.rank))),
+    (DisagreementError, "float64", lambda w: norm_of_a_type(w.rank)),
+]
+
+
+@pytest.mark.parametrize("error, message, call", ENDED)
+def test_what_ends_communication_says_why_on_every_rank(error, message, call):
+    for found in outcomes(call, 2):
+        with pytest.raises(error, match=message):
+            raise found
+
+
+@pytest.mark.parametrize("call", [lambda pipe: pipe.train_step(None, ones(2, 3)), lambda pipe: pipe(None)])
+def test_a_first_stage_without_inputs_is_told_so(call):
+    with pytest.raises(KindError, match="inputs is .*NoneType"):
+        on_ranks(lambda world: call(Pipeline(model(), world)), 2)
