@@ -8,8 +8,6 @@ import numpy as np
 
 from minigrad_kernels.toolchain.cuda import launch
 
-from . import arrays
-
 __all__ = ["Draws", "Graph"]
 
 NO_MEMORY = 2  # cudaErrorMemoryAllocation
@@ -68,16 +66,11 @@ class Graph:
         """Whether an array lies in the pool of a graph."""
         return isinstance(array.data.mem, _Private)
 
-    def static(self, array):
-        """An array like a given one, that the graph reads."""
-        return arrays.empty_like(array)
-
     def upload(self, array):
         with self.place.active(), cupy.cuda.using_allocator(), self.beside:
             made = cupy.empty(array.shape, array.dtype)
-            if made.size:
-                launch.write(made, array)
-                self.beside.synchronize()
+        if made.size:
+            self.write(made, array)
         return made
 
     def write(self, target, values):
@@ -137,31 +130,17 @@ class Graph:
 class Draws:
     """Where a generator of keys stands, for kernels of a graph: seed and step on the device.
 
-    words   the array (seed, step before the first draw) of uint64, which the graph moves on to its next launch
+    words   the array (seed, step before the first draw) of uint64
     start   the step that words held while it was captured
     """
 
     def __init__(self, graph, generator):
-        self._where, self._graph = generator.stands, graph
-        self._held = self._where()  # what the device holds, once all launches so far are done
-        self.start = self._held[1]
-        self.words = graph.upload(np.array(self._held, np.uint64))
-        self._by = None  # seed and step by which a launch moves on
+        self._stands, self.start = generator.stands, generator.stands()[1]
+        self.words = graph.upload(self._now())
 
-    def advance(self):
-        """The last of what the graph does: be ready for the next launch."""
-        _, after = self._where()
-        self._by = self._graph.upload(np.array([0, after - self.start], np.uint64))
-        self._step = after - self.start
-        cupy.add(self.words, self._by, out=self.words)
+    def _now(self):
+        return np.array(self._stands(), np.uint64)
 
     def renew(self):
-        """Before a replay: have the device hold where the generator stands, which it does unless others drew."""
-        found = self._where()
-        if found != self._held:
-            launch.write(self.words, np.array(found, np.uint64))
-            self._held = found
-
-    def passed(self):
-        """A launch has moved it on."""
-        self._held = self._held[0], self._held[1] + self._step
+        """Before a replay: have the device hold where the generator stands."""
+        launch.write(self.words, self._now())

@@ -80,7 +80,7 @@ class Recorder:
         self.leaves[leaf] = before, added or same
 
     def count_of(self, generator):
-        """(an array of seed and step that the graph moves on, how many steps later the next draw is).
+        """(an array of seed and step that each replay writes anew, how many steps later the next draw is).
 
         A twin draws again what its first one drew: a count of its own would fall behind where others draw besides.
         """
@@ -107,7 +107,7 @@ class Recorder:
 def recorded(function, args, kwargs, tensors, place):
     """(Replay, the result) of a call that is captured and launched once."""
     graph = place.captures()
-    inputs = [Tensor.made(graph.static(tensor.array)) for tensor in tensors]
+    inputs = [Tensor.made(device.empty_like(tensor.array)) for tensor in tensors]
     own, recorder = iter(inputs), Recorder(place, graph)
     next_of = lambda tensor: next(own)
     try:
@@ -117,8 +117,6 @@ def recorded(function, args, kwargs, tensors, place):
                 result = function(*mapped(args, next_of), **mapped(kwargs, next_of))
             finally:
                 capturing.reset(token)
-            for draws in recorder.draws.values():
-                draws.advance()
     except BaseException as error:
         recorder.undo()
         explained = _explained(error)
@@ -139,7 +137,6 @@ class Replay:
         self._again, self._checks, self._after = (list(filter(None, calls)) for calls in (again, checks, after))
         self._gradients = [(leaf, leaf.grad) for leaf in recorder.leaves]
         self._added = [(leaf, before.array) for leaf, (before, added) in recorder.leaves.items() if added]
-        self._draws = list(recorder.draws.values())
 
     def holds(self):
         """Whether there is a graph, and what it reads and writes still is where it was."""
@@ -167,8 +164,6 @@ class Replay:
         self.graph.launch([(own, device.contiguous(given, device.order_of(own))) for own, given in pairs])
         for call in self._after:
             call(self.graph)
-        for draws in self._draws:
-            draws.passed()
         return mapped(self.result, lambda tensor: tensor)
 
 
