@@ -46,7 +46,6 @@ def elementwise(op, *values, out=None, named=None):
         shape = broadcast_shapes(named or op, *filter(is_array, values))
         order = order_of(largest) if largest.shape == shape else None
         out = empty(shape, bool if _of_integers(op) == "b" else largest.dtype, order, there)
-    values = values if there is CPU else _beside(values)
     ufunc = getattr(there.module, _UFUNCS.get(op, op))
     try:
         with np.errstate(all="ignore"):
@@ -92,8 +91,9 @@ def _converted(op, values, named, rounds=True):
         raise KindError(f"{named}: not defined for elements bool; convert with .to('float32'), or see logical_not")
     if _of_integers(op) == "f" and not is_floating(dtype):
         dtype = default_dtype
+    typed = lambda value: value.astype(dtype, copy=False) if is_array(value) else np.asarray(value, dtype)[()]
     try:
-        arrays = [_typed(value, dtype) for value in values]
+        arrays = [*map(typed, values)]
     except OverflowError as error:
         if _of_integers(op) == "b" and dtype.kind in "iu":
             return values, None  # NumPy compares integers with a Python integer of any size
@@ -103,21 +103,9 @@ def _converted(op, values, named, rounds=True):
     return arrays, None
 
 
-def _typed(value, dtype):
-    """An array of its device, a number as one of the CPU, in an element type."""
-    if type(value) is np.ndarray or not is_array(value):
-        return np.asarray(value, dtype)
-    return value.astype(dtype, copy=False)
-
-
 def _place_of(values):
-    """The place of arrays among which may be numbers, and arrays of the CPU that were numbers."""
+    """The place of arrays among which may be numbers."""
     return next((place_of(value) for value in values if type(value) is not np.ndarray and is_array(value)), CPU)
-
-
-def _beside(values):
-    """The values with numbers, arrays of the CPU without dimensions, as the scalars that other devices take."""
-    return [value[()] if type(value) is np.ndarray else value for value in values]
 
 
 @_quiet
@@ -131,7 +119,7 @@ def select(condition, x, y):
     order = next((order_of(value) for value in (x, y, condition) if value.shape == shape), c_order(len(shape)))
     if there is not CPU:  # whose results have C order: so its axes are the ones in memory
         turn = lambda x: there.module.broadcast_to(x, shape).transpose(order) if x.shape else x
-        return there.module.where(*map(turn, (condition, *_beside((x, y))))).transpose(np.argsort(order).tolist())
+        return there.module.where(*map(turn, (condition, x, y))).transpose(np.argsort(order).tolist())
     out = empty(shape, x.dtype, order)
     # On bits, out = y xor ((x xor y) times condition): no branch that a processor could guess wrong.
     bits = np.dtype(f"u{x.itemsize}")

@@ -12,6 +12,7 @@ import re
 import threading
 
 import cupy
+import cupyx
 import numpy as np
 from cupy.cuda import Device, runtime
 
@@ -124,8 +125,7 @@ class Mark:
 
     def __init__(self):
         stream = cupy.cuda.get_current_stream()
-        self.event, self.stream = cupy.cuda.Event(), stream.ptr
-        self.event.record(stream)
+        self.event, self.stream = stream.record(cupy.cuda.Event()), stream.ptr
 
     def since(self, earlier):
         """Seconds since an earlier Mark, once both are past; of about a microsecond's precision."""
@@ -136,12 +136,10 @@ class Fetched:
     """An array that comes to the host while both go on."""
 
     def __init__(self, gpu, array):
-        self._gpu, stream, shape = gpu, cupy.cuda.get_current_stream(), array.shape
-        memory = cupy.cuda.alloc_pinned_memory(max(array.nbytes, 1))
-        self._values = np.frombuffer(memory, array.dtype, array.size).reshape(shape)
+        self._gpu, stream = gpu, cupy.cuda.get_current_stream()
+        self._values = cupyx.empty_pinned(array.shape, array.dtype)
         array.get(stream, out=self._values, blocking=False)
-        self._there = cupy.cuda.Event(disable_timing=True)
-        self._there.record(stream)
+        self._there = stream.record(cupy.cuda.Event(disable_timing=True))
 
     @property
     def done(self):
@@ -163,11 +161,10 @@ class Gpu(Place):
         self.number, self.name = number, f"cuda:{number}"
         with Device(number):
             # Pinned: kernels write to it by its address, the host reads it without a copy.
-            memory = cupy.cuda.alloc_pinned_memory(8)
-            self.word = np.frombuffer(memory, np.int64, 1)
+            self.word = cupyx.empty_pinned((1,), np.int64)
             self.word[0] = NO_WRONG_LABEL
-            owned = cupy.cuda.UnownedMemory(memory.ptr, 8, memory, number)
-            self.wrong = cupy.ndarray((1,), np.int64, cupy.cuda.MemoryPointer(owned, 0))
+            memory = cupy.cuda.UnownedMemory(self.word.ctypes.data, self.word.nbytes, self.word, number)
+            self.wrong = cupy.ndarray((1,), np.int64, cupy.cuda.MemoryPointer(memory, 0))
 
     def active(self, name="", values=()):
         if values and (recorder := capturing.get()) is not None:

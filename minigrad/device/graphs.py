@@ -4,11 +4,10 @@ import contextlib
 import gc
 
 import cupy
-import numpy as np
 
 from minigrad_kernels.toolchain.cuda import launch
 
-__all__ = ["Draws", "Graph"]
+__all__ = ["Graph"]
 
 NO_MEMORY = 2  # cudaErrorMemoryAllocation
 
@@ -22,12 +21,13 @@ class Graph:
 
     Its memory comes from a pool of its own, which goes with it, and with the last array there.
 
+    recorded        CuPy's graph, None until there is one and after reset()
     begun, ended    events around the latest launch
     """
 
     def __init__(self, place):
-        self.place, self._graph, self._last = place, None, None
-        self.begun = self.ended = None
+        self.place = place
+        self.recorded = self.begun = self.ended = None
         with place.active():
             self.pool = cupy.cuda.MemoryPool(self._from_driver)
             self.pool.set_limit(size=0)  # at a limit, too, a pool gives back what is free
@@ -93,22 +93,16 @@ class Graph:
                 with contextlib.suppress(Exception):  # of a capture that something has spoilt
                     self.stream.end_capture()
                 raise
-            self._graph = self.stream.end_capture()
-
-    @property
-    def ready(self):
-        """Whether it can be launched."""
-        return self._graph is not None
+            self.recorded = self.stream.end_capture()
 
     def reset(self):
         """Give up what was recorded; its memory stays as long as arrays there do."""
-        self._graph = None
+        self.recorded = None
 
     def follow(self):
         """Have the current stream wait for the launch before, which shares its memory with what is next."""
-        stream = cupy.cuda.get_current_stream()
-        if self._last is not None and self._last != stream.ptr:
-            stream.wait_event(self.ended)
+        if self.ended is not None:
+            cupy.cuda.get_current_stream().wait_event(self.ended)
 
     def launch(self, copies):
         """Copy dense arrays, pairs (to, from) that lie alike, and start the graph, on the current stream."""
@@ -117,30 +111,6 @@ class Graph:
             for target, source in copies:
                 if source is not target and source.nbytes:
                     target.data.copy_from_device_async(source.data, source.nbytes, stream)
-            self.begun, self.ended = (cupy.cuda.Event(disable_timing=True) for _ in range(2))
-            self.begun.record(stream)
-            self._graph.launch(stream)
-            self.ended.record(stream)
-            self._last = stream.ptr
-
-    def draws(self, generator):
-        return Draws(self, generator)
-
-
-class Draws:
-    """Where a generator of keys stands, for kernels of a graph: seed and step on the device.
-
-    words   the array (seed, step before the first draw) of uint64
-    start   the step that words held while it was captured
-    """
-
-    def __init__(self, graph, generator):
-        self._stands, self.start = generator.stands, generator.stands()[1]
-        self.words = graph.upload(self._now())
-
-    def _now(self):
-        return np.array(self._stands(), np.uint64)
-
-    def renew(self):
-        """Before a replay: have the device hold where the generator stands."""
-        launch.write(self.words, self._now())
+            self.begun = stream.record(cupy.cuda.Event(disable_timing=True))
+            self.recorded.launch(stream)
+            self.ended = stream.record(cupy.cuda.Event(disable_timing=True))

@@ -62,12 +62,6 @@ class _Loan(np.ndarray):
             _shelves[self.base.size].append(self.base)
 
 
-def size_class(nbytes):
-    """nbytes rounded up to one of four steps between powers of two, so at most a quarter is wasted."""
-    step = 1 << max((nbytes - 1).bit_length() - 3, 0)
-    return -(-nbytes // step) * step
-
-
 @functools.lru_cache(maxsize=4096)
 def _place(shape, dtype, order):
     """(byte strides, bytes that hold such an array wherever they begin, the shelf of these or None)."""
@@ -76,7 +70,8 @@ def _place(shape, dtype, order):
     strides = strides_of(shape, c_order(len(shape)) if order is None else order, dtype.itemsize)
     if nbytes < SMALLEST:
         return strides, nbytes, None
-    size = size_class(nbytes) + ALIGNMENT
+    step = 1 << (nbytes - 1).bit_length() - 3  # one of four between powers of two, so at most a quarter is wasted
+    size = -(-nbytes // step) * step + ALIGNMENT
     return strides, size, _shelves.setdefault(size, [])
 
 

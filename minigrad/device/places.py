@@ -81,9 +81,6 @@ class Place:
     measured = False
     captures = None
 
-    def __repr__(self):
-        return f"<place {self.name}>"
-
     def upload(self, array):
         return array
 

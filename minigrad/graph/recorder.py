@@ -3,6 +3,8 @@
 import traceback
 from pathlib import Path
 
+import numpy as np
+
 import minigrad_kernels
 from minigrad_kernels.errors import MinigradError, StateError
 from minigrad_kernels.toolchain.capture import capturing
@@ -33,6 +35,7 @@ class Recorder:
     notes       (again, undo, check, after) of the host's share, in order
     leaves      {Tensor: (its gradient before, whether the function added to that)}
     written     {Tensor whose memory the graph writes: that array}
+    draws       {Generator: (its seed and step on the device, that step while the graph was captured)}
     """
 
     def __init__(self, place, graph):
@@ -85,13 +88,16 @@ class Recorder:
         A twin draws again what its first one drew: a count of its own would fall behind where others draw besides.
         """
         first = generator.twin_of or generator
-        drawn = self.draws.get(first)
-        if first is not generator and (drawn is None or generator.step < drawn.start):
+        words, start = self.draws.get(first, (None, None))
+        if first is not generator and (words is None or generator.step < start):
             return generator.seed, generator.step + 1  # once more what was drawn before the graph
-        if drawn is None:
-            drawn = self.draws[first] = self.graph.draws(first)
-            self.note(drawn.renew)
-        return drawn.words, generator.step - drawn.start + 1
+        if words is None:
+            from minigrad_kernels.toolchain.cuda.launch import write  # which imports CuPy
+
+            now = lambda: np.array(first.stands(), np.uint64)
+            words, start = self.draws[first] = self.upload(now()), first.stands()[1]
+            self.note(lambda: write(words, now()))
+        return words, generator.step - start + 1
 
     # ---- the end -----------------------------------------------------------------------------------------------------
 
@@ -141,7 +147,7 @@ class Replay:
     def holds(self):
         """Whether there is a graph, and what it reads and writes still is where it was."""
         return (
-            self.graph.ready
+            self.graph.recorded is not None
             and all(tensor.array is array for tensor, array in self.written.items())
             and all(leaf.grad is not None and leaf.grad.array is array for leaf, array in self._added)
             and all(check() for check in self._checks)
