@@ -9,15 +9,13 @@ from minigrad_kernels.errors import KindError, ShapeError, StateError
 from minigrad_kernels.layout import c_order
 
 from . import memory
-from .arrays import array_module, cast, empty, order_of
+from .arrays import array_module, cast, empty, order_of, quiet
 from .places import CPU, is_array, place_of
-from .types import SCALARS, default_dtype, is_floating, is_half, result_dtype
+from .types import SCALARS, default_dtype, float32, is_floating, is_half, result_dtype
 
 __all__ = ["accumulate", "broadcast_shapes", "elementwise", "reduce", "select"]
 
 _NUMBERS = (int, float)
-_SINGLE = np.dtype(np.float32)
-_quiet = np.errstate(all="ignore")  # infinities and NaN are results, not warnings
 
 
 def elementwise(op, *values, out=None, named=None):
@@ -74,7 +72,7 @@ def _of_integers(op):
     return {"?": "b", "d": "f"}.get(loops.get("l" * ufunc.nin, "d"), "i")
 
 
-@_quiet
+@quiet
 def _converted(op, values, named, rounds=True):
     """(the values as arrays in the one type that PyTorch's rules give them, the type to round the result to or None).
 
@@ -85,7 +83,7 @@ def _converted(op, values, named, rounds=True):
             raise KindError(f"{named}: got a {type(value).__name__}, wanted Tensors, arrays or Python numbers")
     dtype = result_dtype(*values, op=named)
     if rounds and is_half(dtype) and _of_integers(op) != "b" and any(type(value) in SCALARS for value in values):
-        return [cast(value, _SINGLE) if is_array(value) else value for value in values], dtype
+        return [cast(value, float32) if is_array(value) else value for value in values], dtype
     kinds = {np.dtype(getattr(value, "dtype", type(value))).kind for value in values}
     if op in _UNLIKE_BOOLS and (kinds == {"b"} or op == "sub" and "b" in kinds):
         raise KindError(f"{named}: not defined for elements bool; convert with .to('float32'), or see logical_not")
@@ -108,7 +106,7 @@ def _place_of(values):
     return next((place_of(value) for value in values if type(value) is not np.ndarray and is_array(value)), CPU)
 
 
-@_quiet
+@quiet
 def select(condition, x, y):
     """x where the condition holds, else y, under the type rules of elementwise."""
     if not is_array(condition) or condition.dtype != bool:
@@ -139,7 +137,7 @@ def broadcast_shapes(op, *arrays):
         raise ShapeError(f"{op}: shapes {shapes} do not broadcast") from error
 
 
-@_quiet
+@quiet
 def accumulate(total, value):
     """Add value, an array of the same device or a number, into total, an array that nobody else reads.
 
@@ -163,12 +161,12 @@ def accumulate(total, value):
 MANY = 1 << 12  # elements: as many added one by one in float32 lose digits that show
 
 
-@_quiet
+@quiet
 def reduce(array, method, axes, **options):
     """What a method of arrays (sum, max, all, cumsum, ...) gives along axes, without warnings."""
-    if method == "sum" and array.dtype == _SINGLE and options.keys() <= {"keepdims"}:
+    if method == "sum" and array.dtype == float32 and options.keys() <= {"keepdims"}:
         if array.size >= MANY and _added_one_by_one(array, axes) >= MANY:
-            return cast(reduce(array, "sum", axes, dtype="float64", **options), _SINGLE)
+            return cast(reduce(array, "sum", axes, dtype="float64", **options), float32)
     if type(array) is np.ndarray:
         return np.asarray(getattr(array, method)(axis=axes, **options))
     return array_module(array).asarray(getattr(array, method)(axis=axes, **options))

@@ -49,7 +49,7 @@ __all__ = [
 DLPACK_CUDA = 2  # kDLCUDA
 
 _BYTE = np.dtype(np.uint8)
-_quiet = np.errstate(all="ignore")  # infinities and NaN are results, not warnings
+quiet = np.errstate(all="ignore")  # infinities and NaN are results, not warnings
 
 
 def array_module(array):
@@ -83,7 +83,7 @@ def constant(array, device):
     return there.upload(array) if recorder is None else recorder.upload(array)
 
 
-@_quiet
+@quiet
 def asarray(value, dtype=None):
     """An array of a supported element type in this machine's byte order; arrays are taken as they are.
 
@@ -151,7 +151,6 @@ def empty(shape, dtype=default_dtype, order=None, like=None):
     return (like if isinstance(like, Place) else place_of(like)).take(shape, dtype, order)
 
 
-@_quiet
 def full(shape, value, dtype=default_dtype, order=None, like=None):
     """An array of one value.
 
@@ -162,7 +161,7 @@ def full(shape, value, dtype=default_dtype, order=None, like=None):
     return array
 
 
-@_quiet
+@quiet
 def fill(array, value):
     """Write one value everywhere.
 
@@ -267,7 +266,7 @@ def _turned(array, out, order, out_order):
     return True
 
 
-@_quiet
+@quiet
 def cast(array, dtype):
     """The numbers in another element type, the axes in the same order in memory."""
     out = empty_like(array, element_type(dtype))

@@ -261,11 +261,10 @@ class Gpu(Place):
         """A copy of an array: of the host, or of another GPU, over NVLink or PCIe."""
         if not isinstance(source, Gpu):
             return super().copied(array, source)
-        self._uncaptured(WAITS)
         with source.active():
             order = arrays.order_of(array)
             dense = cupy.ascontiguousarray(array.transpose(order))
-            Device(source.number).synchronize()  # what computes it must be done before this GPU reads it
+            source.wait()  # what computes it must be done before this GPU reads it
         out = self.take(array.shape, array.dtype, order)
         with self.active():
             if out.nbytes:
