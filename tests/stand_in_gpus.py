@@ -10,7 +10,7 @@ from . import standin
 
 __all__ = ["gpus"]
 
-NAMES = {device: ("cuda", "fetched", "graphs"), parallel: ("nccl",)}  # modules that import CuPy, by their package
+NAMES = {device: ("cuda", "graphs"), parallel: ("nccl",)}  # modules that import CuPy, by their package
 MODULES = tuple(f"{package.__name__}.{name}" for package, names in NAMES.items() for name in names)
 
 

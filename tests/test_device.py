@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from minigrad import device
-from minigrad.device import memory, room, turns
+from minigrad.device import arrays, memory
 
 
 @pytest.fixture(autouse=True)
@@ -68,7 +68,7 @@ def test_shelves_are_emptied_when_the_system_has_no_more(monkeypatch, failures):
 
 def test_a_large_array_takes_back_what_dead_ones_held_before_it_is_refused(monkeypatch):
     """free: what the host says it has left, which shelves and dead cycles add to."""
-    asked, size = [], room.LARGE + 1
+    asked, size = [], memory.LARGE + 1
 
     def free_bytes():
         asked.append(device.memory_statistics()["cached_bytes"])
@@ -76,7 +76,7 @@ def test_a_large_array_takes_back_what_dead_ones_held_before_it_is_refused(monke
 
     array = device.empty((1 << 20,), np.uint8)
     del array
-    monkeypatch.setattr(room, "free_bytes", free_bytes)
+    monkeypatch.setattr(memory, "free_bytes", free_bytes)
     assert device.empty((1 << 21,), np.uint8).size and not asked  # nobody asks for little
     made = device.empty((size,), np.uint8)
     assert len(asked) == 2 and asked[0] > 0 == asked[1]
@@ -102,14 +102,14 @@ def test_what_the_host_can_give_is_the_least_of_its_limits(monkeypatch, tmp_path
     for name, text in files.items():
         (tmp_path / name).write_text(text)
     (tmp_path / "memory.stat").write_text("anon 5\ninactive_file 30\nactive_file 40\n")
-    monkeypatch.setattr(room, "MEMINFO", tmp_path / "meminfo")
-    monkeypatch.setattr(room, "GROUP", tmp_path)
-    assert room.free_bytes() == free
+    monkeypatch.setattr(memory, "MEMINFO", tmp_path / "meminfo")
+    monkeypatch.setattr(memory, "GROUP", tmp_path)
+    assert memory.free_bytes() == free
 
 
 def test_without_linux_the_host_can_give_what_it_has(monkeypatch, tmp_path):
-    monkeypatch.setattr(room, "MEMINFO", tmp_path / "nothing")
-    assert room.free_bytes() >= 1 << 28
+    monkeypatch.setattr(memory, "MEMINFO", tmp_path / "nothing")
+    assert memory.free_bytes() >= 1 << 28
 
 
 @pytest.mark.parametrize(
@@ -128,9 +128,9 @@ def test_without_linux_the_host_can_give_what_it_has(monkeypatch, tmp_path):
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_copies_from_channels_last_and_back(shape, threads, by_kernel, dtype, monkeypatch):
     """By the kernel that turns tiles, or by NumPy: the same elements."""
-    kernel, called = turns.transpose, []
-    monkeypatch.setattr(turns, "threads", lambda: threads)
-    monkeypatch.setattr(turns, "transpose", lambda x, out: (called.append(1), kernel(x, out)))
+    kernel, called = arrays.transpose, []
+    monkeypatch.setattr(arrays, "threads", lambda: threads)
+    monkeypatch.setattr(arrays, "transpose", lambda x, out: (called.append(1), kernel(x, out)))
     n, c, h, w = shape
     last = np.arange(math.prod(shape), dtype=dtype).reshape(n, h, w, c).transpose(0, 3, 1, 2)
     first = device.copy(last)

@@ -126,8 +126,8 @@ def test_marks_are_moments_of_a_stream():
         first, second = gpu.mark(), gpu.mark()
         gpu.wait()
         assert gpu.measured and second.since(first) >= 0 and first.stream == second.stream
-        assert gpu.used_bytes() == gpu.statistics()["used_bytes"]
         x = minigrad.ones(100, device="cuda").array
+        assert gpu.statistics()["used_bytes"] >= 400
         assert gpu.block(x).key == gpu.block(x[5:]).key and gpu.block(x).pooled >= 400
         assert gpu.block(gpu.wrong).pooled == 0  # pinned memory of the host
     assert not device.place("cpu").measured and not device.place("interpreter").measured

@@ -104,7 +104,7 @@ def test_images_that_are_not_finite_are_named_and_leave_no_trace(value):
 def test_a_gpu_that_was_ahead_leaves_no_trace(name, late, monkeypatch):
     """late: no figure is seen before the epoch ends; the GPU was told to do all updates then."""
     with gpus(1):
-        monkeypatch.setattr("minigrad.device.fetched.Fetched.done", property(lambda self: not late))
+        monkeypatch.setattr("minigrad.device.cuda.Fetched.done", property(lambda self: not late))
         model, make = network().to("cuda"), SCHEDULES[name]
         message, history, keep, *rest = stopped(model, batches(BAD), make)
         assert message.startswith(f"fit: the loss is nan at step {BAD}; lower the learning rate or clip the gradient")
@@ -115,7 +115,7 @@ def test_a_gpu_that_was_ahead_leaves_no_trace(name, late, monkeypatch):
 def test_a_training_goes_on_after_a_gpu_was_ahead(monkeypatch):
     """With the bad batch left out, the rest is as if it had never been there."""
     with gpus(1):
-        monkeypatch.setattr("minigrad.device.fetched.Fetched.done", property(lambda self: False))
+        monkeypatch.setattr("minigrad.device.cuda.Fetched.done", property(lambda self: False))
         good = batches()
         bad = (minigrad.full((3, 1, 4, 4), float("nan")), good[0][1])
         results = []

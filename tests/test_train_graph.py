@@ -106,7 +106,7 @@ def test_batches_that_the_gpu_counts_are_those_of_the_loader(transform, machine)
 @pytest.mark.parametrize("ahead, precision", [(0, None), (64, None), (0, "float16")])
 def test_a_loss_that_is_not_finite_leaves_the_weights_and_names_its_step(ahead, precision, machine, monkeypatch):
     monkeypatch.setattr("minigrad.train.replayed.AHEAD", ahead)
-    monkeypatch.setattr("minigrad.device.fetched.Fetched.done", property(lambda self: False))
+    monkeypatch.setattr("minigrad.device.cuda.Fetched.done", property(lambda self: False))
     seen = []
 
     def loss(scores, labels):
@@ -134,7 +134,7 @@ def test_a_loss_that_is_not_finite_leaves_the_weights_and_names_its_step(ahead, 
 
 def test_figures_of_an_interrupted_call_enter_into_the_row(machine, monkeypatch):
     """They may still be on their way when the next call goes on with the history."""
-    monkeypatch.setattr("minigrad.device.fetched.Fetched.done", property(lambda self: False))
+    monkeypatch.setattr("minigrad.device.cuda.Fetched.done", property(lambda self: False))
 
     class Stop(Callback):
         def on_step(self, history):

@@ -9,16 +9,13 @@ from minigrad_kernels.errors import KindError, ShapeError, StateError
 from minigrad_kernels.layout import c_order
 
 from . import memory
-from .arrays import array_module, cast, empty, full, order_of
+from .arrays import array_module, cast, empty, order_of, quiet
 from .places import CPU, is_array, place_of
-from .types import default_dtype, is_floating, is_half, result_dtype
+from .types import SCALARS, default_dtype, float32, is_floating, is_half, result_dtype
 
 __all__ = ["accumulate", "broadcast_shapes", "elementwise", "reduce", "select"]
 
 _NUMBERS = (int, float)
-_SCALARS = (bool, *_NUMBERS)
-_SINGLE = np.dtype(np.float32)
-_quiet = np.errstate(all="ignore")  # infinities and NaN are results, not warnings
 
 
 def elementwise(op, *values, out=None, named=None):
@@ -29,23 +26,24 @@ def elementwise(op, *values, out=None, named=None):
             value is neither array nor number, or if the op is not defined for its type
     """
     first = values[0]
-    alike = is_array(first) and is_floating(first.dtype)
     if (
-        not alike
+        not (is_array(first) and is_floating(first.dtype))
         or any(type(value) not in _NUMBERS and getattr(value, "dtype", 0) != first.dtype for value in values)
         or first.itemsize == 2
     ):
-        dtype = _of_half(op, values)
-        if dtype is not None:
-            return _rounded(op, values, dtype, out, named)
-        values = _converted(op, values, named or op)
+        values, rounded = _converted(op, values, named or op)
+        if rounded is not None:
+            result = elementwise(op, *values, named=named)
+            if out is None:
+                return cast(result, rounded)
+            out[...] = result
+            return out
     largest = max(values, key=lambda value: getattr(value, "nbytes", -1))
     there = _place_of(values)
     if out is None and (there is not CPU or getattr(largest, "nbytes", 0) >= memory.SMALLEST):
         shape = broadcast_shapes(named or op, *filter(is_array, values))
         order = order_of(largest) if largest.shape == shape else None
         out = empty(shape, bool if _of_integers(op) == "b" else largest.dtype, order, there)
-    values = values if there is CPU else _beside(values)
     ufunc = getattr(there.module, _UFUNCS.get(op, op))
     try:
         with np.errstate(all="ignore"):
@@ -61,14 +59,7 @@ def elementwise(op, *values, out=None, named=None):
 
 # Ops whose ufunc has another name, ops that refuse an integer 0, and ops that refuse bools.
 _UFUNCS = {"sub": "subtract", "mul": "multiply", "div": "true_divide", "neg": "negative", "pow": "power"}
-_UFUNCS |= {
-    "eq": "equal",
-    "ne": "not_equal",
-    "lt": "less",
-    "le": "less_equal",
-    "gt": "greater",
-    "ge": "greater_equal",
-}
+_UFUNCS |= {"eq": "equal", "ne": "not_equal", "lt": "less", "le": "less_equal", "gt": "greater", "ge": "greater_equal"}
 _DIVISIONS = frozenset(("floor_divide", "remainder"))
 _UNLIKE_BOOLS = frozenset("abs neg pow sub".split()) | _DIVISIONS
 
@@ -81,80 +72,52 @@ def _of_integers(op):
     return {"?": "b", "d": "f"}.get(loops.get("l" * ufunc.nin, "d"), "i")
 
 
-def _of_half(op, values):
-    """The type of a result of 16 bits in which numbers of Python take part; None for any other."""
-    if not any(type(value) in _SCALARS for value in values) or _of_integers(op) == "b":
-        return None
-    if not any(is_array(value) and is_half(value.dtype) for value in values):
-        return None
-    dtype = result_dtype(*values, op=op)
-    return dtype if is_half(dtype) else None
+@quiet
+def _converted(op, values, named, rounds=True):
+    """(the values as arrays in the one type that PyTorch's rules give them, the type to round the result to or None).
 
-
-def _rounded(op, values, dtype, out, named):
-    """elementwise in float32, so that the numbers are not rounded before the result is."""
-    wide = [cast(value, _SINGLE) if is_array(value) else value for value in values]
-    result = elementwise(op, *wide, named=named)
-    if out is None:
-        return cast(result, dtype)
-    out[...] = result
-    return out
-
-
-@_quiet
-def _converted(op, values, named):
-    """The values as arrays in the one type that PyTorch's rules give them."""
+    rounds  where numbers of Python meet arrays of 16 bits, have the op done in float32, and only its result rounded
+    """
     for value in values:
-        if not is_array(value) and not isinstance(value, np.generic) and type(value) not in _SCALARS:
+        if not is_array(value) and not isinstance(value, np.generic) and type(value) not in SCALARS:
             raise KindError(f"{named}: got a {type(value).__name__}, wanted Tensors, arrays or Python numbers")
     dtype = result_dtype(*values, op=named)
+    if rounds and is_half(dtype) and _of_integers(op) != "b" and any(type(value) in SCALARS for value in values):
+        return [cast(value, float32) if is_array(value) else value for value in values], dtype
     kinds = {np.dtype(getattr(value, "dtype", type(value))).kind for value in values}
     if op in _UNLIKE_BOOLS and (kinds == {"b"} or op == "sub" and "b" in kinds):
         raise KindError(f"{named}: not defined for elements bool; convert with .to('float32'), or see logical_not")
     if _of_integers(op) == "f" and not is_floating(dtype):
         dtype = default_dtype
+    typed = lambda value: value.astype(dtype, copy=False) if is_array(value) else np.asarray(value, dtype)[()]
     try:
-        arrays = tuple(_typed(value, dtype) for value in values)
+        arrays = [*map(typed, values)]
     except OverflowError as error:
         if _of_integers(op) == "b" and dtype.kind in "iu":
-            return values  # NumPy compares integers with a Python integer of any size
+            return values, None  # NumPy compares integers with a Python integer of any size
         raise ShapeError(f"{named}: a number does not fit in {dtype}, the type of the arrays ({error})") from error
     if op in _DIVISIONS and not is_floating(dtype) and not arrays[1].all():
         raise ShapeError(f"{named}: other has a 0, by which integers cannot be divided")
-    return arrays
-
-
-def _typed(value, dtype):
-    """An array of its device, a number as one of the CPU, in an element type."""
-    if type(value) is np.ndarray or not is_array(value):
-        return np.asarray(value, dtype)
-    return value.astype(dtype, copy=False)
+    return arrays, None
 
 
 def _place_of(values):
-    """The place of arrays among which may be numbers, and arrays of the CPU that were numbers."""
-    for value in values:
-        if type(value) is not np.ndarray and is_array(value):
-            return place_of(value)
-    return CPU
+    """The place of arrays among which may be numbers."""
+    return next((place_of(value) for value in values if type(value) is not np.ndarray and is_array(value)), CPU)
 
 
-def _beside(values):
-    """The values with numbers, arrays of the CPU without dimensions, as the scalars that other devices take."""
-    return [value[()] if type(value) is np.ndarray else value for value in values]
-
-
-@_quiet
+@quiet
 def select(condition, x, y):
     """x where the condition holds, else y, under the type rules of elementwise."""
     if not is_array(condition) or condition.dtype != bool:
         raise KindError(f"where: condition has elements {getattr(condition, 'dtype', type(condition))}, wanted bool")
-    x, y = _converted("maximum", (x, y), "where")  # whose types meet in the same way
+    (x, y), _ = _converted("maximum", (x, y), "where", rounds=False)  # whose types meet in the same way
     shape = broadcast_shapes("where", condition, x, y)
     there = _place_of((condition, x, y))
-    order = next((order_of(value) for value in (x, y, condition) if value.shape == shape), None)
-    if there is not CPU:
-        return _select_there(there.module, (condition, *_beside((x, y))), shape, order or c_order(len(shape)))
+    order = next((order_of(value) for value in (x, y, condition) if value.shape == shape), c_order(len(shape)))
+    if there is not CPU:  # whose results have C order: so its axes are the ones in memory
+        turn = lambda x: there.module.broadcast_to(x, shape).transpose(order) if x.shape else x
+        return there.module.where(*map(turn, (condition, x, y))).transpose(np.argsort(order).tolist())
     out = empty(shape, x.dtype, order)
     # On bits, out = y xor ((x xor y) times condition): no branch that a processor could guess wrong.
     bits = np.dtype(f"u{x.itemsize}")
@@ -163,14 +126,6 @@ def select(condition, x, y):
     np.multiply(out_bits, condition.view(np.uint8), out=out_bits)
     np.bitwise_xor(out_bits, y_bits, out=out_bits)
     return out
-
-
-def _select_there(module, values, shape, order):
-    """where of another device, which gives C order: so it is given axes in the order in which they are to lie."""
-    if order != c_order(len(shape)):
-        values = [module.broadcast_to(x, shape).transpose(order) if x.shape else x for x in values]
-        return module.where(*values).transpose(np.argsort(order).tolist())
-    return module.where(*values)
 
 
 def broadcast_shapes(op, *arrays):
@@ -182,7 +137,7 @@ def broadcast_shapes(op, *arrays):
         raise ShapeError(f"{op}: shapes {shapes} do not broadcast") from error
 
 
-@_quiet
+@quiet
 def accumulate(total, value):
     """Add value, an array of the same device or a number, into total, an array that nobody else reads.
 
@@ -206,18 +161,14 @@ def accumulate(total, value):
 MANY = 1 << 12  # elements: as many added one by one in float32 lose digits that show
 
 
-@_quiet
+@quiet
 def reduce(array, method, axes, **options):
     """What a method of arrays (sum, max, all, cumsum, ...) gives along axes, without warnings."""
-    if method == "sum" and array.dtype == _SINGLE and options.keys() <= {"keepdims"}:
+    if method == "sum" and array.dtype == float32 and options.keys() <= {"keepdims"}:
         if array.size >= MANY and _added_one_by_one(array, axes) >= MANY:
-            return cast(reduce(array, "sum", axes, dtype="float64", **options), _SINGLE)
+            return cast(reduce(array, "sum", axes, dtype="float64", **options), float32)
     if type(array) is np.ndarray:
         return np.asarray(getattr(array, method)(axis=axes, **options))
-    initial = options.pop("initial", None)  # which CuPy's methods do not know
-    if initial is not None and not array.size:
-        shape = getattr(np.empty(array.shape), method)(axis=axes, initial=initial, **options).shape
-        return full(shape, initial, array.dtype, like=array)
     return array_module(array).asarray(getattr(array, method)(axis=axes, **options))
 
 

@@ -5,18 +5,19 @@ that is the CPU.
 """
 
 import functools
+import math
 
 import numpy as np
 
 from minigrad_kernels import layout
 from minigrad_kernels.errors import ExchangeError, KindError, ShapeError, StateError
 from minigrad_kernels.layout import CHANNELS_LAST, c_order
+from minigrad_kernels.toolchain import threads
 from minigrad_kernels.toolchain.capture import capturing
+from minigrad_kernels.transpose import transpose
 
 from . import memory
 from .places import CPU, Place, is_array, place, place_of
-from .room import naming
-from .turns import SMALLEST, turned
 from .types import bfloat16, default_dtype
 
 __all__ = [
@@ -41,16 +42,14 @@ __all__ = [
     "may_share_memory",
     "move",
     "order_of",
-    "strided",
     "workspace",
     "zeros",
 ]
 
 DLPACK_CUDA = 2  # kDLCUDA
 
-_NOTHING = np.empty(0, np.uint8)  # scratch memory of those who need none
 _BYTE = np.dtype(np.uint8)
-_quiet = np.errstate(all="ignore")  # infinities and NaN are results, not warnings
+quiet = np.errstate(all="ignore")  # infinities and NaN are results, not warnings
 
 
 def array_module(array):
@@ -74,11 +73,7 @@ def move(array, device):
     Errors  RuntimeError if there is no such device, TypeError for what is no name of one
     """
     here, there = place_of(array), place(device)
-    if here is there:
-        return array
-    if here is not CPU and hasattr(there, "copied") and hasattr(here, "copied"):
-        return there.copied(array, here)
-    return there.upload(here.download(array))
+    return array if here is there else there.copied(array, here)
 
 
 def constant(array, device):
@@ -88,30 +83,25 @@ def constant(array, device):
     return there.upload(array) if recorder is None else recorder.upload(array)
 
 
-@_quiet
+@quiet
 def asarray(value, dtype=None):
     """An array of a supported element type in this machine's byte order; arrays are taken as they are.
 
     Python floats become the default type (float32), integers int64, as in PyTorch. NumPy's own scalars keep theirs.
     """
-    array = _bare(value) if is_array(value) else _numbers(value)
+    array = value if is_array(value) else _numbers(value)
+    if isinstance(array, np.ma.MaskedArray):
+        raise KindError("Tensor: data is a masked array, wanted one without a mask; fill it, as by data.filled(0)")
+    if place_of(array) is CPU:
+        array = np.asarray(array)  # a plain array on the memory of one of a subclass, such as a file's (memmap)
     own = element_type(array.dtype)
     if dtype is None:
         dtype = default_dtype if own == np.float64 and not hasattr(value, "dtype") else own
     dtype = element_type(dtype)
     if array.dtype == dtype:
         return array
-    with naming("Tensor"):
+    with memory.naming("Tensor"):
         return cast(array, dtype)
-
-
-def _bare(array):
-    """The array itself; one of a subclass of NumPy's, such as a file's (memmap), as a plain one on the same memory."""
-    if type(array) is np.ndarray or not isinstance(array, np.ndarray) or place_of(array) is not CPU:
-        return array
-    if isinstance(array, np.ma.MaskedArray):
-        raise KindError("Tensor: data is a masked array, wanted one without a mask; fill it, as by data.filled(0)")
-    return array.view(np.ndarray)
 
 
 def _numbers(value):
@@ -121,15 +111,11 @@ def _numbers(value):
     except ValueError as error:
         raise KindError("Tensor: data is a ragged list, wanted rows of one length") from error
     if array.dtype.hasobject and not hasattr(value, "dtype"):
-        first = next((one for one in array.flat if not isinstance(one, float) and not _is_small(one)), value)
+        small = lambda one: isinstance(one, float) or isinstance(one, int) and -(1 << 63) <= one < 1 << 63
+        first = next((one for one in array.flat if not small(one)), value)
         kind = type(first).__name__
         raise KindError(f"Tensor: data is or holds {first!r} of type {kind}, wanted numbers of 64 bits or nested lists")
     return array
-
-
-def _is_small(number):
-    """Whether a number is an integer of 64 bits."""
-    return isinstance(number, int) and -(1 << 63) <= number < 1 << 63
 
 
 def from_dlpack(source):
@@ -142,10 +128,9 @@ def from_dlpack(source):
         raise
     except BufferError as error:
         raise ExchangeError(f"from_dlpack: the {kind} does not share its memory: {error}") from error
-    except (AttributeError, TypeError) as error:
-        raise KindError(f"from_dlpack: source is a {kind}, wanted an array of a library with DLPack") from error
-    except RuntimeError as error:  # of an element type that NumPy has not
-        raise KindError(f"from_dlpack: the {kind} cannot be taken: {error}") from error
+    except (AttributeError, TypeError, RuntimeError) as error:  # the last of an element type that NumPy has not
+        wanted = "an array of a library with DLPack, of elements that NumPy has"
+        raise KindError(f"from_dlpack: source is a {kind}, wanted {wanted} ({error})") from error
 
 
 def element_type(dtype):
@@ -166,7 +151,6 @@ def empty(shape, dtype=default_dtype, order=None, like=None):
     return (like if isinstance(like, Place) else place_of(like)).take(shape, dtype, order)
 
 
-@_quiet
 def full(shape, value, dtype=default_dtype, order=None, like=None):
     """An array of one value.
 
@@ -177,21 +161,19 @@ def full(shape, value, dtype=default_dtype, order=None, like=None):
     return array
 
 
-@_quiet
+@quiet
 def fill(array, value):
     """Write one value everywhere.
 
     Errors  ValueError if the element type cannot hold it
     """
+    there = place_of(array)
     try:
-        if type(array) is np.ndarray:
+        value = value if there is CPU else np.full((), value, array.dtype)[()]
+        with there.active(values=(array,)):
             array.fill(value)
-            return
-        value = np.full((), value, array.dtype)[()]
     except (OverflowError, ValueError) as error:
         raise ShapeError(f"full: value is {value}, which does not fit in {array.dtype}") from error
-    with place_of(array).active(values=(array,)):
-        array.fill(value)
 
 
 def zeros(shape, dtype=default_dtype, order=None, like=None):
@@ -200,10 +182,9 @@ def zeros(shape, dtype=default_dtype, order=None, like=None):
 
 def arange(stop, like=None):
     """The integers from 0 up to stop, stop not included."""
-    if like is None or type(like) is np.ndarray:
-        return np.arange(stop)
-    with place_of(like).active():
-        return array_module(like).arange(stop)
+    there = place_of(like)
+    with there.active():
+        return there.module.arange(stop)
 
 
 def empty_like(array, dtype=None):
@@ -213,9 +194,7 @@ def empty_like(array, dtype=None):
 
 def workspace(nbytes, like=None):
     """Scratch bytes for a kernel."""
-    if like is None or type(like) is np.ndarray:
-        return memory.take((nbytes,), _BYTE, None) if nbytes else _NOTHING
-    return empty((nbytes,), _BYTE, like=like)
+    return empty((nbytes,), _BYTE, None, like)
 
 
 def order_of(array):
@@ -242,16 +221,11 @@ def is_writable(array):
 def can_hold_a_sum(array):
     """Whether the elements fill memory of their own, without gaps or repeats, that may be written."""
     flags = array.flags
-    if not getattr(flags, "writeable", True):
-        return False
-    return flags.forc or layout.is_dense(array, order_of(array))
+    return getattr(flags, "writeable", True) and (flags.forc or layout.is_dense(array, order_of(array)))
 
 
 def copyto(out, array):
     """Write the elements of an array into one of its device, whose type may be another one."""
-    if type(array) is np.ndarray:
-        np.copyto(out, array, casting="unsafe")
-        return
     there = place_of(array)
     with there.active(values=(out, array)):
         there.module.copyto(out, array, casting="unsafe")
@@ -260,12 +234,39 @@ def copyto(out, array):
 def copy(array, order=None):
     """A copy whose axes lie in this order (C order when None)."""
     out = empty(array.shape, array.dtype, order, array)
-    if array.size < SMALLEST or not turned(array, out, order_of(array), order or c_order(array.ndim)):
+    if array.size < LEAST or not _turned(array, out, order_of(array), order or c_order(array.ndim)):
         copyto(out, array)
     return out
 
 
-@_quiet
+LEAST = 1 << 15  # elements of arrays to ask for; for fewer NumPy's copy costs as little
+NARROW = 16  # rows or columns, below which there are no tiles
+MANY = 3  # threads, from which on a narrow matrix is worth the kernel: one by itself takes twice as long as NumPy
+
+
+def _turned(array, out, order, out_order):
+    """Write a dense array, whose axes lie in `order`, into `out`, where they lie in out_order; whether that was done.
+
+    It is on the CPU, where two groups of axes behind those that both orders begin with have changed places: channels
+    last and C order. A kernel of our own turns such matrices over; it pays where they are not narrow.
+    """
+    if type(array) is not np.ndarray or array.dtype.char not in "fd":
+        return False
+    seen = array.transpose(order)
+    same = next((k for k, (a, b) in enumerate(zip(order, out_order, strict=True)) if a != b), None)
+    middle = None if same is None else order.index(out_order[same])
+    if middle is None or out_order[same:] != order[middle:] + order[same:middle] or not seen.flags.c_contiguous:
+        return False
+    count, rows = math.prod(seen.shape[:same]), math.prod(seen.shape[same:middle])
+    columns = array.size // (count * rows)
+    least = min(rows, columns)
+    if least == 1 or (least < NARROW and threads() < MANY):
+        return False
+    transpose(seen.reshape(count, rows, columns), out.transpose(out_order).reshape(count, columns, rows))
+    return True
+
+
+@quiet
 def cast(array, dtype):
     """The numbers in another element type, the axes in the same order in memory."""
     out = empty_like(array, element_type(dtype))
@@ -283,13 +284,6 @@ def may_share_memory(array, other):
     if isinstance(array, np.ndarray):
         return isinstance(other, np.ndarray) and np.may_share_memory(array, other)
     return place_of(other) is place_of(array) and array.data.mem is other.data.mem
-
-
-def strided(array, shape, strides):
-    """The memory of an array seen in this shape, with these byte strides; on the CPU not to be written."""
-    if isinstance(array, np.ndarray):
-        return np.lib.stride_tricks.as_strided(array, shape, strides, subok=True, writeable=False)
-    return array_module(array).lib.stride_tricks.as_strided(array, shape, strides)
 
 
 def contiguous(array, order=None):

@@ -7,10 +7,12 @@ for which it was allocated. Arrays come to the host by synchronous copies; those
 import contextlib
 import functools
 import gc
+import math
 import re
 import threading
 
 import cupy
+import cupyx
 import numpy as np
 from cupy.cuda import Device, runtime
 
@@ -20,17 +22,16 @@ from minigrad_kernels.softmax import NO_WRONG_LABEL
 from minigrad_kernels.toolchain.capture import capturing
 
 from . import arrays
-from .fetched import Fetched
-from .labels import raise_wrong_label
 from .memory import Block
-from .places import Place, marking
+from .places import Place, marking, raise_wrong
 
-__all__ = ["Gpu", "Range", "count", "place", "used"]
+__all__ = ["Fetched", "Gpu", "Range", "count", "place", "used"]
 
 READS = "reads values on the host, which waits for the GPU; return the Tensor and read it after the call"
 SENDS = "sends data of the host, which a graph would repeat as they are now; pass them as a Tensor on the GPU instead"
 WAITS = "waits for the GPU; do it outside of the captured function"
 
+HERE = contextlib.nullcontext()
 _places: "dict[int, Gpu]" = {}
 _making = threading.Lock()
 
@@ -56,18 +57,21 @@ def place(number=None):
 
     Errors  RuntimeError if it is not here
     """
+    if number in _places:
+        return _places[number]
     wanted = "cuda" if number is None else f"cuda:{number}"
     try:
-        number = runtime.getDevice() if count() and number is None else number
+        here = count()
     except StateError as error:
         raise StateError(f"to: device is {wanted!r}, but {error}") from error
-    if number not in _places:
-        if number >= count():
-            here = ", ".join(f"'cuda:{i}'" for i in range(count()))
-            raise StateError(f"to: device is {wanted!r}, but the GPUs of this machine are: {here}")
-        with _making:
-            _places.setdefault(number, Gpu(number))
-    return _places[number]
+    number = runtime.getDevice() if number is None else number
+    if number >= here:
+        names = ", ".join(f"'cuda:{i}'" for i in range(here))
+        raise StateError(f"to: device is {wanted!r}, but the GPUs of this machine are: {names}")
+    with _making:
+        if number not in _places:
+            _places[number] = Gpu(number)
+        return _places[number]
 
 
 def used():
@@ -108,14 +112,10 @@ class _Active(Range):
     def __exit__(self, kind, error, trace):
         if self.name:
             super().__exit__()
-        full = kind is not None and issubclass(kind, cupy.cuda.memory.OutOfMemoryError)
-        try:
-            if full:
-                wanted = re.search(r"[\d,]+(?= bytes)", str(error))
-                raise self.gpu.out_of_memory(f"wanted {wanted[0] if wanted else 'more'} bytes") from error
-        finally:
-            if self.before != self.gpu.number:
-                runtime.setDevice(self.before)
+        if self.before != self.gpu.number:
+            runtime.setDevice(self.before)
+        if isinstance(error, cupy.cuda.memory.OutOfMemoryError):
+            raise self.gpu.out_of_memory(error) from error
 
 
 class Mark:
@@ -125,12 +125,31 @@ class Mark:
 
     def __init__(self):
         stream = cupy.cuda.get_current_stream()
-        self.event, self.stream = cupy.cuda.Event(), stream.ptr
-        self.event.record(stream)
+        self.event, self.stream = stream.record(cupy.cuda.Event()), stream.ptr
 
     def since(self, earlier):
         """Seconds since an earlier Mark, once both are past; of about a microsecond's precision."""
         return cupy.cuda.get_elapsed_time(earlier.event, self.event) / 1000
+
+
+class Fetched:
+    """An array that comes to the host while both go on."""
+
+    def __init__(self, gpu, array):
+        self._gpu, stream = gpu, cupy.cuda.get_current_stream()
+        self._values = cupyx.empty_pinned(array.shape, array.dtype)
+        array.get(stream, out=self._values, blocking=False)
+        self._there = stream.record(cupy.cuda.Event(disable_timing=True))
+
+    @property
+    def done(self):
+        return self._there.done
+
+    def value(self):
+        """NumPy's array, once it is there. Errors: what kernels reported until then."""
+        self._there.synchronize()
+        self._gpu.check()
+        return self._values
 
 
 class Gpu(Place):
@@ -142,11 +161,10 @@ class Gpu(Place):
         self.number, self.name = number, f"cuda:{number}"
         with Device(number):
             # Pinned: kernels write to it by its address, the host reads it without a copy.
-            memory = cupy.cuda.alloc_pinned_memory(8)
-            self.word = np.frombuffer(memory, np.int64, 1)
+            self.word = cupyx.empty_pinned((1,), np.int64)
             self.word[0] = NO_WRONG_LABEL
-            owned = cupy.cuda.UnownedMemory(memory.ptr, 8, memory, number)
-            self.wrong = cupy.ndarray((1,), np.int64, cupy.cuda.MemoryPointer(owned, 0))
+            memory = cupy.cuda.UnownedMemory(self.word.ctypes.data, self.word.nbytes, self.word, number)
+            self.wrong = cupy.ndarray((1,), np.int64, cupy.cuda.MemoryPointer(memory, 0))
 
     def active(self, name="", values=()):
         if values and (recorder := capturing.get()) is not None:
@@ -166,30 +184,23 @@ class Gpu(Place):
     def take(self, shape, dtype, order):
         dtype = np.dtype(dtype)
         strides = strides_of(shape, c_order(len(shape)) if order is None else order, dtype.itemsize)
-        nbytes = _extent(shape, strides, dtype.itemsize)
-        if runtime.getDevice() != self.number:
-            with Device(self.number):
-                return cupy.ndarray(shape, dtype, self._allocated(nbytes), strides)
-        return cupy.ndarray(shape, dtype, self._allocated(nbytes), strides)
+        with HERE if runtime.getDevice() == self.number else Device(self.number):
+            try:
+                memory = cupy.cuda.alloc(math.prod(shape) * dtype.itemsize)
+            except cupy.cuda.memory.OutOfMemoryError:
+                gc.collect()
+                self.empty_cache()
+                with self.active():  # which says in words that there is none
+                    memory = cupy.cuda.alloc(math.prod(shape) * dtype.itemsize)
+            return cupy.ndarray(shape, dtype, memory, strides)
 
-    def _allocated(self, nbytes):
-        """Bytes from CuPy's pool; where there are none, once more after everything unused was given back."""
-        try:
-            return cupy.cuda.alloc(nbytes)
-        except cupy.cuda.memory.OutOfMemoryError:
-            gc.collect()
-            self.empty_cache()
-        try:
-            return cupy.cuda.alloc(nbytes)
-        except cupy.cuda.memory.OutOfMemoryError as error:
-            raise self.out_of_memory(f"wanted {nbytes:,} bytes") from error
-
-    def out_of_memory(self, wanted):
-        free, total = runtime.memGetInfo()
-        used = cupy.get_default_memory_pool().used_bytes()
+    def out_of_memory(self, error):
+        """CuPy's error in words that say what to do."""
+        wanted, found = re.search(r"[\d,]+ bytes|$", str(error))[0] or "more", self.statistics()
         return OutOfMemory(
-            f"{self.name} is out of memory: {wanted}, but {free:,} of its {total:,} bytes are free, and arrays of this "
-            f"process hold {used:,}; use a smaller batch, or accumulate gradients over several"
+            f"{self.name} is out of memory: wanted {wanted}, but {found['free_bytes']:,} of its "
+            f"{found['total_bytes']:,} bytes are free, and arrays of this process hold {found['used_bytes']:,}; "
+            "use a smaller batch, or accumulate gradients over several"
         )
 
     def empty_cache(self):
@@ -207,10 +218,6 @@ class Gpu(Place):
                 "free_bytes": free,
                 "total_bytes": total,
             }
-
-    def used_bytes(self):
-        with Device(self.number):
-            return cupy.get_default_memory_pool().used_bytes()
 
     @staticmethod
     def block(array):
@@ -251,12 +258,13 @@ class Gpu(Place):
             return Fetched(self, array)
 
     def copied(self, array, source):
-        """A copy of an array of another GPU, over NVLink or PCIe."""
-        self._uncaptured(WAITS)
+        """A copy of an array: of the host, or of another GPU, over NVLink or PCIe."""
+        if not isinstance(source, Gpu):
+            return super().copied(array, source)
         with source.active():
             order = arrays.order_of(array)
             dense = cupy.ascontiguousarray(array.transpose(order))
-            Device(source.number).synchronize()  # what computes it must be done before this GPU reads it
+            source.wait()  # what computes it must be done before this GPU reads it
         out = self.take(array.shape, array.dtype, order)
         with self.active():
             if out.nbytes:
@@ -291,14 +299,4 @@ class Gpu(Place):
 
     def check(self):
         """Raise what kernels that have ended reported."""
-        raise_wrong_label(self.word)
-
-
-def _extent(shape, strides, itemsize):
-    """Bytes from the first to the last element of a dense array."""
-    nbytes = itemsize
-    for size, step in zip(shape, strides, strict=True):
-        if not size:
-            return 0
-        nbytes += (size - 1) * step
-    return nbytes
+        raise_wrong(self.word)

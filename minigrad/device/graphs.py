@@ -4,13 +4,10 @@ import contextlib
 import gc
 
 import cupy
-import numpy as np
 
 from minigrad_kernels.toolchain.cuda import launch
 
-from . import arrays
-
-__all__ = ["Draws", "Graph"]
+__all__ = ["Graph"]
 
 NO_MEMORY = 2  # cudaErrorMemoryAllocation
 
@@ -24,12 +21,13 @@ class Graph:
 
     Its memory comes from a pool of its own, which goes with it, and with the last array there.
 
+    recorded        CuPy's graph, None until there is one and after reset()
     begun, ended    events around the latest launch
     """
 
     def __init__(self, place):
-        self.place, self._graph, self._last = place, None, None
-        self.begun = self.ended = None
+        self.place = place
+        self.recorded = self.begun = self.ended = None
         with place.active():
             self.pool = cupy.cuda.MemoryPool(self._from_driver)
             self.pool.set_limit(size=0)  # at a limit, too, a pool gives back what is free
@@ -68,16 +66,11 @@ class Graph:
         """Whether an array lies in the pool of a graph."""
         return isinstance(array.data.mem, _Private)
 
-    def static(self, array):
-        """An array like a given one, that the graph reads."""
-        return arrays.empty_like(array)
-
     def upload(self, array):
         with self.place.active(), cupy.cuda.using_allocator(), self.beside:
             made = cupy.empty(array.shape, array.dtype)
-            if made.size:
-                launch.write(made, array)
-                self.beside.synchronize()
+        if made.size:
+            self.write(made, array)
         return made
 
     def write(self, target, values):
@@ -100,22 +93,16 @@ class Graph:
                 with contextlib.suppress(Exception):  # of a capture that something has spoilt
                     self.stream.end_capture()
                 raise
-            self._graph = self.stream.end_capture()
-
-    @property
-    def ready(self):
-        """Whether it can be launched."""
-        return self._graph is not None
+            self.recorded = self.stream.end_capture()
 
     def reset(self):
         """Give up what was recorded; its memory stays as long as arrays there do."""
-        self._graph = None
+        self.recorded = None
 
     def follow(self):
         """Have the current stream wait for the launch before, which shares its memory with what is next."""
-        stream = cupy.cuda.get_current_stream()
-        if self._last is not None and self._last != stream.ptr:
-            stream.wait_event(self.ended)
+        if self.ended is not None:
+            cupy.cuda.get_current_stream().wait_event(self.ended)
 
     def launch(self, copies):
         """Copy dense arrays, pairs (to, from) that lie alike, and start the graph, on the current stream."""
@@ -124,44 +111,6 @@ class Graph:
             for target, source in copies:
                 if source is not target and source.nbytes:
                     target.data.copy_from_device_async(source.data, source.nbytes, stream)
-            self.begun, self.ended = (cupy.cuda.Event(disable_timing=True) for _ in range(2))
-            self.begun.record(stream)
-            self._graph.launch(stream)
-            self.ended.record(stream)
-            self._last = stream.ptr
-
-    def draws(self, generator):
-        return Draws(self, generator)
-
-
-class Draws:
-    """Where a generator of keys stands, for kernels of a graph: seed and step on the device.
-
-    words   the array (seed, step before the first draw) of uint64, which the graph moves on to its next launch
-    start   the step that words held while it was captured
-    """
-
-    def __init__(self, graph, generator):
-        self._where, self._graph = generator.stands, graph
-        self._held = self._where()  # what the device holds, once all launches so far are done
-        self.start = self._held[1]
-        self.words = graph.upload(np.array(self._held, np.uint64))
-        self._by = None  # seed and step by which a launch moves on
-
-    def advance(self):
-        """The last of what the graph does: be ready for the next launch."""
-        _, after = self._where()
-        self._by = self._graph.upload(np.array([0, after - self.start], np.uint64))
-        self._step = after - self.start
-        cupy.add(self.words, self._by, out=self.words)
-
-    def renew(self):
-        """Before a replay: have the device hold where the generator stands, which it does unless others drew."""
-        found = self._where()
-        if found != self._held:
-            launch.write(self.words, np.array(found, np.uint64))
-            self._held = found
-
-    def passed(self):
-        """A launch has moved it on."""
-        self._held = self._held[0], self._held[1] + self._step
+            self.begun = stream.record(cupy.cuda.Event(disable_timing=True))
+            self.recorded.launch(stream)
+            self.ended = stream.record(cupy.cuda.Event(disable_timing=True))

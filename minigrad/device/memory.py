@@ -1,4 +1,4 @@
-"""Pooled memory on the CPU.
+"""Memory on the CPU: a pool, and whether the host has room for an array.
 
 A large array that is allocated afresh costs a page fault for every 4 KiB that it touches, which is more than the
 arithmetic of a small CNN. So the bytes of an array that died go on a shelf of their size and serve the next one.
@@ -10,23 +10,31 @@ so a finaliser takes no lock and may run at any moment, inside an allocation too
 What shelves keep is bounded: before new bytes would bring the total above twice the most that was ever in use, and
 64 MiB more, all shelves are given back to the system. A training step that repeats needs no new bytes, so it never
 pays for this; sizes that grow or change forever do not pile up.
+
+Linux promises more memory than there is and ends the process that writes to it. So the host is asked before a large
+array is made: a message does less harm.
 """
 
+import contextlib
 import functools
 import gc
+import math
+from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 
+from minigrad_kernels.errors import OutOfMemory
 from minigrad_kernels.layout import c_order, strides_of
 
-from . import room
-
-__all__ = ["Block", "block", "empty_cache", "memory_statistics", "take", "used_bytes"]
+__all__ = ["check_room", "naming", "refuse_memory"]  # the pool is that of the place "cpu"
 
 SMALLEST = 1 << 14  # bytes; below this the C library's allocator reuses memory by itself
 SLACK = 1 << 26  # bytes that shelves may keep in any case
 ALIGNMENT = 64  # bytes; one cache line, and one AVX-512 vector
+LARGE = 1 << 28  # bytes from which on the host is asked, which takes a fraction of the time of writing as many
+MEMINFO, GROUP = Path("/proc/meminfo"), Path("/sys/fs/cgroup")
+ADDRESSES = 1 << 62  # bytes that no array reaches, whatever the machine
 
 _array, _empty, _BYTE = np.ndarray, np.empty, np.dtype(np.uint8)
 _shelves: dict[int, list["_Bytes"]] = {}
@@ -54,23 +62,16 @@ class _Loan(np.ndarray):
             _shelves[self.base.size].append(self.base)
 
 
-def size_class(nbytes):
-    """nbytes rounded up to one of four steps between powers of two, so at most a quarter is wasted."""
-    step = 1 << max((nbytes - 1).bit_length() - 3, 0)
-    return -(-nbytes // step) * step
-
-
 @functools.lru_cache(maxsize=4096)
 def _place(shape, dtype, order):
     """(byte strides, bytes that hold such an array wherever they begin, the shelf of these or None)."""
     dtype = np.dtype(dtype)
-    nbytes = room.room(shape, dtype)
-    if 0 in shape:
-        nbytes = 0
+    nbytes = math.prod(shape) * dtype.itemsize
     strides = strides_of(shape, c_order(len(shape)) if order is None else order, dtype.itemsize)
     if nbytes < SMALLEST:
         return strides, nbytes, None
-    size = size_class(nbytes) + ALIGNMENT
+    step = 1 << (nbytes - 1).bit_length() - 3  # one of four between powers of two, so at most a quarter is wasted
+    size = -(-nbytes // step) * step + ALIGNMENT
     return strides, size, _shelves.setdefault(size, [])
 
 
@@ -89,37 +90,28 @@ def take(shape, dtype, order):
 
 
 def _made(size):
-    """Bytes from the system."""
+    """Bytes from the system; where it has none, once more after everything unused was given back."""
     _Bytes.most_used = max(_Bytes.most_used, _Bytes.made - _cached() + size)
     if _Bytes.made + size > 2 * _Bytes.most_used + SLACK:
         empty_cache()
-    if size >= room.LARGE and size > (free := room.free_bytes()):
-        if size <= free + _Bytes.made:
-            _give_back()
-            free = room.free_bytes()
-        if size > free:
-            room.refuse(size, free)
     try:
-        stored = _Bytes((size,), np.uint8)
+        stored = _asked(size)
     except MemoryError:
-        _give_back()
-        stored = _again(size)
+        gc.collect()  # cycles may hold arrays
+        empty_cache()
+        stored = _asked(size)
     stored.offset = -stored.ctypes.data % ALIGNMENT
     _Bytes.made += size
     _Bytes.peak = max(_Bytes.peak, _Bytes.made)
     return stored
 
 
-def _again(size):
+def _asked(size):
+    check_room((size,), _BYTE)
     try:
-        return _Bytes((size,), np.uint8)
+        return _Bytes((size,), _BYTE)
     except MemoryError:
-        room.refuse(size)
-
-
-def _give_back():
-    gc.collect()  # cycles may hold arrays
-    empty_cache()
+        raise OutOfMemory(f"the host is out of memory: wanted {size:,} bytes; {ADVICE}") from None
 
 
 def _cached():
@@ -129,17 +121,10 @@ def _cached():
 def empty_cache():
     """Give the bytes on the shelves back to the system."""
     for size, shelf in list(_shelves.items()):
-        while True:
-            try:
+        with contextlib.suppress(IndexError):  # empty; another thread may have taken the last one
+            while True:
                 shelf.pop()
-            except IndexError:  # empty; another thread may have taken the last one
-                break
-            _Bytes.made -= size
-
-
-def used_bytes():
-    """Bytes of the pool that arrays hold."""
-    return _Bytes.made - _cached()
+                _Bytes.made -= size
 
 
 class Block(NamedTuple):
@@ -176,3 +161,45 @@ def memory_statistics():
         "requests": _Bytes.requests,
         "reused": _Bytes.served,
     }
+
+
+# ---- room on the host ------------------------------------------------------------------------------------------------
+
+ADVICE = "use a smaller shape or batch"
+
+
+def check_room(shape, dtype):
+    """Raise MemoryError if an array of this shape is larger than what the host has left."""
+    nbytes = math.prod(shape) * np.dtype(dtype).itemsize
+    if nbytes >= LARGE and nbytes > (free := free_bytes()):
+        raise OutOfMemory(f"the host is out of memory: wanted {nbytes:,} bytes, but {free:,} are free; {ADVICE}")
+
+
+def free_bytes():
+    """Bytes that the host can still give: by Linux's estimate, within the limit of the container; else any number."""
+    try:
+        rows = dict(line.split(":") for line in MEMINFO.read_text().splitlines())
+        free = sum(int(rows[name].split()[0]) << 10 for name in ("MemAvailable", "SwapFree"))
+    except (OSError, KeyError, ValueError):
+        return ADDRESSES
+    try:
+        most, used = (int((GROUP / f"memory.{name}").read_text()) for name in ("max", "current"))
+        pages = dict(line.split() for line in (GROUP / "memory.stat").read_text().splitlines())
+    except (OSError, ValueError):  # "max": no limit
+        return free
+    return min(free, most - used + sum(int(pages[f"{kind}_file"]) for kind in ("inactive", "active")))
+
+
+def refuse_memory(op, error):
+    """Raise a MemoryError, which may be one of NumPy's, with the name of the op that met it."""
+    text = str(error) or f"the host is out of memory; {ADVICE}"
+    raise OutOfMemory(text if text.startswith(f"{op}: ") else f"{op}: {text}") from error
+
+
+@contextlib.contextmanager
+def naming(op):
+    """A context, or a decorator, within which a MemoryError says which op met it."""
+    try:
+        yield
+    except MemoryError as error:
+        refuse_memory(op, error)

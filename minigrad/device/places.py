@@ -8,16 +8,17 @@ A place is an object that says what differs between devices:
                     of the device
     upload          a NumPy array -> an equal array there, lying alike, in memory of its own
     download        an array there -> an equal NumPy array, lying alike, in memory of its own
+    copied          an array of another place -> an equal array there, lying alike
+    fetched         an array there -> the same on the host, on its way: `done` says whether it has come, value() waits
     active          (name of the work, values) -> a context in which work on arrays there is done; a graph that is
                     recorded holds the arrays among the values, which the work reads or writes
     lent            makes contexts in which another thread works there as this one does now: on its stream
     wait            wait for all that the device was told to do
     synchronize     wait, then raise what the device has reported
-    wrong           an array of one int64 there, into which kernels write labels that are out of range; see labels.py
-    used_bytes      what arrays hold of the memory pool there
+    wrong           an array of one int64 there, into which kernels write labels that are out of range; see raise_wrong
+    statistics      {what: bytes} of the memory pool there
     block           array -> the Block of memory in which it lies
     captures        makes what captures work there into a graph, device/graphs.py; None where that cannot be
-    fetched         an array there -> the same on the host, on its way: `done` says whether it has come, value() waits
     measured        whether work there runs beside the host, so that its time is measured by marks
     mark            a moment in the current stream of this thread; later.since(earlier) is in seconds
 
@@ -25,28 +26,31 @@ Everything above this package asks an array for its place, never for its library
 """
 
 import contextlib
-import contextvars
 import functools
+import re
 
 import numpy as np
 
-from minigrad_kernels.errors import KindError, StateError
+from minigrad_kernels.errors import KindError, ShapeError, StateError
+from minigrad_kernels.softmax import NO_WRONG_LABEL, wrong_label
+from minigrad_kernels.toolchain.modes import Mode
 
 from . import memory
 
 __all__ = [
     "CPU",
-    "Place",
     "common_place",
     "emit_nvtx",
+    "empty_cache",
     "gpu_name",
     "is_array",
     "is_device",
     "marked",
     "marking",
+    "memory_statistics",
     "place",
     "place_of",
-    "used_places",
+    "synchronize",
     "there",
 ]
 
@@ -72,13 +76,10 @@ class Place:
     take = staticmethod(memory.take)
     empty_cache = staticmethod(memory.empty_cache)
     statistics = staticmethod(memory.memory_statistics)
-    used_bytes = staticmethod(memory.used_bytes)
     block = staticmethod(memory.block)
+    lent = staticmethod(lambda: contextlib.nullcontext)
     measured = False
     captures = None
-
-    def __repr__(self):
-        return f"<place {self.name}>"
 
     def upload(self, array):
         return array
@@ -86,7 +87,8 @@ class Place:
     def download(self, array):
         return array
 
-    lent = staticmethod(lambda: contextlib.nullcontext)
+    def copied(self, array, source):
+        return self.upload(source.download(array))
 
     def active(self, name="", values=()):
         return contextlib.nullcontext()
@@ -103,7 +105,6 @@ class Place:
 
 
 CPU = Place()
-_GPU = "cupy"
 
 
 @functools.cache
@@ -113,7 +114,7 @@ def _kind(kind):
         from minigrad_kernels.interpreter import Array
 
         return "interpreter" if issubclass(kind, Array) else "cpu"
-    return "cuda" if kind.__name__ == "ndarray" and kind.__module__.partition(".")[0] == _GPU else None
+    return "cuda" if kind.__name__ == "ndarray" and kind.__module__.partition(".")[0] == "cupy" else None
 
 
 def is_array(value):
@@ -138,11 +139,8 @@ def common_place(op, arrays):
     found = place_of(like)
     for name, array in others:
         if place_of(array) is not found:
-            other = place_of(array).name
-            raise StateError(
-                f"{op}: {name} is on {other}, {first} on {found.name}; wanted one device: move one of them, as in "
-                f"{name}.to({found.name!r})"
-            )
+            there = f"{name} is on {place_of(array).name}, {first} on {found.name}"
+            raise StateError(f"{op}: {there}; wanted one device: move one, as in {name}.to({found.name!r})")
     return found
 
 
@@ -165,10 +163,7 @@ def there(function):
 
 def is_device(name):
     """Whether a string is the name of a device, be it here or not."""
-    if not isinstance(name, str):
-        return False
-    kind, colon, number = name.partition(":")
-    return kind == "cuda" and (not colon or number.isdecimal()) or name in ("cpu", "interpreter")
+    return isinstance(name, str) and re.fullmatch("cpu|interpreter|cuda(:[0-9]+)?", name) is not None
 
 
 def place(name, op="to"):
@@ -198,19 +193,9 @@ def gpu_name(device=None):
     return "cuda" if device is None else f"cuda:{device}" if type(device) is int else device
 
 
-def used_places():
-    """All places that this process has used so far."""
-    found = [CPU]
-    if _interpreter.cache_info().currsize:
-        found.append(_interpreter())
-    if _cuda.cache_info().currsize:
-        found += _cuda().used()
-    return found
-
-
 @functools.cache
 def _interpreter():
-    from .interpreted import INTERPRETER
+    from .interpreter import INTERPRETER
 
     return INTERPRETER
 
@@ -223,19 +208,50 @@ def _cuda():
     return cuda
 
 
+def empty_cache():
+    """Give memory that no array uses back to the system, on all devices."""
+    for used in (CPU, *(_cuda().used() if _cuda.cache_info().currsize else ())):
+        used.empty_cache()
+
+
+def memory_statistics(device="cpu"):
+    """How much memory arrays of a device hold, in bytes, and how much of it is kept for later ones."""
+    return place(device).statistics()
+
+
+def synchronize(device="cuda"):
+    """Wait until a device has done all that it was told, then raise what it has reported."""
+    place(device).synchronize()
+
+
+def raise_wrong(word):
+    """Raise the label out of range that a kernel wrote into the only element of a NumPy array, and clear it.
+
+    A kernel that meets such a label makes its row NaN and writes row and label into the place's array `wrong`. That is
+    looked at the next time that the host waits for the device, or reads an array there; the device and the process
+    stay as usable as before.
+
+    Errors  ValueError with the row and the label
+    """
+    found = wrong_label(int(word[0]))
+    if found is not None:
+        word[0] = NO_WRONG_LABEL
+        row, label = found
+        raise ShapeError(
+            f"cross_entropy: target[{row}] = {label} is not the number of a class; its loss and gradient are NaN "
+            "(found when the device was waited for)"
+        )
+
+
 # ---- ranges for NVIDIA's profilers -----------------------------------------------------------------------------------
 
-marking: contextvars.ContextVar[bool] = contextvars.ContextVar("marking", default=False)
+_marking = Mode("marking", False)
+marking = _marking.variable
 
 
-@contextlib.contextmanager
 def emit_nvtx():
     """Inside, each op on a GPU and each layer is a named range (NVTX) that NVIDIA's profilers show."""
-    token = marking.set(True)
-    try:
-        yield
-    finally:
-        marking.reset(token)
+    return _marking.setting(True)
 
 
 def marked(name):

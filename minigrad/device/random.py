@@ -5,8 +5,6 @@ Two sources hang on one seed. Initialisers and shuffles draw from NumPy's Philox
 again in the backward pass instead of being stored.
 """
 
-import contextlib
-import contextvars
 import copy
 import functools
 import operator
@@ -15,9 +13,12 @@ import numpy as np
 
 from minigrad_kernels.errors import KindError, ShapeError
 from minigrad_kernels.toolchain.capture import capturing
+from minigrad_kernels.toolchain.modes import Mode
 
-__all__ = ["Generator", "current", "default_generator", "drawing_from", "generator", "manual_seed"]
+__all__ = ["Generator", "default_generator", "generator", "manual_seed"]
 
+WORDS = 4  # that Philox makes at once, into its buffer
+COUNTS = "buffer_pos", "has_uint32", "uinteger"  # of numbers of Philox's state
 DRAW_BITS = 20  # of the step in a key of a shard: the number of the draw within an update
 
 
@@ -47,21 +48,16 @@ class Generator:
 
         Within a graph it is an array (seed, step) of the GPU and a number to add to that step, for the graph's kernels.
         """
-        if (recorder := capturing.get()) is None:
-            self.step += 1
-            return self.seed, self.step
-        key = recorder.count_of(self)
+        recorder = capturing.get()
+        key = (self.seed, self.step + 1) if recorder is None else recorder.count_of(self)
         self.advance()
         return key
 
     def advance(self):
         """Leave out one key, as if it had been drawn."""
-        self.step += 1
         if (recorder := capturing.get()) is not None:
-            recorder.note(self.advance, self._go_back)
-
-    def _go_back(self):
-        self.step -= 1
+            recorder.note(self.advance, functools.partial(setattr, self, "step", self.step))
+        self.step += 1
 
     def stands(self):
         """(seed, step) of the latest key."""
@@ -83,40 +79,29 @@ class Generator:
         return _ShardGenerator(self, shard)
 
     def get_state(self):
+        """A dictionary of JSON values, from which set_state goes on."""
         state = self.numpy.bit_generator.state
         words = {name: [int(word) for word in values] for name, values in state["state"].items()}
-        rest = {name: int(state[name]) for name in ("buffer_pos", "has_uint32", "uinteger")}
-        return {
-            "seed": self.seed,
-            "step": self.step,
-            "words": words,
-            **rest,
-            "buffer": state["buffer"].tolist(),
-        }
+        rest = {name: int(state[name]) for name in COUNTS}
+        return {"seed": self.seed, "step": self.step, "words": words, **rest, "buffer": state["buffer"].tolist()}
 
     def set_state(self, state):
         """Go on as the Generator did that gave this state. Errors: ValueError if it is malformed; nothing is changed"""
         try:
-            words = {name: _words(state["words"][name], count) for name, count in (("counter", 4), ("key", 2))}
-            buffer, position = _words(state["buffer"], 4), _words([state["buffer_pos"]], 1, 5)
-            half, has_half = _words([state["uinteger"]], 1, 1 << 32), _words([state["has_uint32"]], 1, 2)
-            seed, step = _words([state["seed"], state["step"]], 2, 1 << 63)
-        except (TypeError, ValueError, KeyError, OverflowError, AttributeError) as error:
+            found = Generator(state["seed"])
+            found.step = state["step"]
+            found.numpy.bit_generator.state = {
+                "bit_generator": "Philox",
+                "state": {name: np.array(state["words"][name], np.uint64) for name in ("counter", "key")},
+                "buffer": np.array(state["buffer"], np.uint64),
+                **{name: state[name] for name in COUNTS},
+            }
+            if found.get_state() != state or not 0 <= found.step < 1 << 63 or not 0 <= state["buffer_pos"] <= WORDS:
+                raise ValueError(f"{state!r:.60}")
+        except (TypeError, ValueError, LookupError, OverflowError) as error:
             wrong = f"no field {error}" if isinstance(error, KeyError) else str(error)
             raise ShapeError(f"set_state: wanted what get_state() gives, got {wrong}") from error
-        self.manual_seed(int(seed))
-        self.step = int(step)
-        rest = {"buffer_pos": int(position[0]), "has_uint32": int(has_half[0]), "uinteger": int(half[0])}
-        self.numpy.bit_generator.state = {"bit_generator": "Philox", "state": words, "buffer": buffer, **rest}
-
-
-def _words(values, count, below=1 << 64):
-    """So many integers from 0 up to, but not including, `below`, as an array."""
-    if not isinstance(values, list | tuple) or len(values) != count:
-        raise ValueError(f"{values!r:.60} for {count} integers")
-    if not all(type(value) is int and 0 <= value < below for value in values):
-        raise ValueError(f"{values!r:.60} for integers below {below}")
-    return np.array(values, np.uint64)
+        self.seed, self.step, self.numpy = found.seed, found.step, found.numpy
 
 
 @functools.lru_cache(maxsize=256)
@@ -144,22 +129,13 @@ class _ShardGenerator(Generator):
 
 
 default_generator = Generator()
-current: contextvars.ContextVar[Generator] = contextvars.ContextVar("generator", default=default_generator)
+_drawing = Mode("generator", default_generator)
+current, generator = _drawing.variable, _drawing.get  # what draws without a generator of their own take, in this thread
 
 
-def generator():
-    """What draws without a generator of their own take: the default one, unless this thread or shard has its own."""
-    return current.get()
-
-
-@contextlib.contextmanager
 def drawing_from(source):
-    """Inside, what draws without a generator of its own takes this one."""
-    token = current.set(source)
-    try:
-        yield
-    finally:
-        current.reset(token)
+    """A block within which what draws without a generator of its own takes this one."""
+    return _drawing.setting(source)
 
 
 def manual_seed(seed):

@@ -22,8 +22,7 @@ float16, float32, float64 = (np.dtype(f"float{bits}") for bits in (16, 32, 64))
 bfloat16 = np.dtype(ml_dtypes.bfloat16)
 long = int64
 default_dtype = float32
-_CATEGORIES = {"b": 0, "u": 1, "i": 1, "f": 2}
-_PYTHON = {builtins.bool: 0, int: 1, float: 2}
+SCALARS = {builtins.bool: bool, int: int64, float: default_dtype}  # the types of Python's
 
 
 def is_floating(dtype):
@@ -31,26 +30,9 @@ def is_floating(dtype):
     return dtype.kind == "f" or dtype == bfloat16
 
 
-@functools.cache
-def promote(first, second):
-    """The smallest type that holds both: any integer with float32 is float32, float16 with bfloat16 is float32.
-
-    Errors  TypeError for uint64 with a signed integer, which no integer type holds
-    """
-    low, high = sorted((first, second), key=_category)
-    if not is_floating(low) and is_floating(high):
-        return high
-    if {first, second} == {float16, bfloat16}:  # which NumPy does not promote
-        return float32
-    both = np.promote_types(first, second)
-    if is_floating(both) and not is_floating(high):
-        raise KindError(f"promote: no integer type holds both {first} and {second}; convert one of them")
-    return both
-
-
 def is_half(dtype):
     """Whether this is a floating type of 16 bits."""
-    return dtype.itemsize == 2 and (dtype.kind == "f" or dtype == bfloat16)
+    return dtype.itemsize == 2 and is_floating(dtype)
 
 
 def is_number(dtype):
@@ -65,8 +47,24 @@ def sum_dtype(array):
 
 def _category(dtype):
     """0 bool, 1 integer, 2 floating; None for other types."""
-    found = _CATEGORIES.get(dtype.kind)
-    return 2 if found is None and dtype == bfloat16 else found  # whose kind is V, as that of records
+    return 2 if is_floating(dtype) else {"b": 0, "u": 1, "i": 1}.get(dtype.kind)
+
+
+@functools.cache
+def promote(first, second, op="promote"):
+    """The smallest type that holds both: any integer with float32 is float32, float16 with bfloat16 is float32.
+
+    Errors  TypeError for uint64 with a signed integer, which no integer type holds
+    """
+    low, high = sorted((first, second), key=_category)
+    if not is_floating(low) and is_floating(high):
+        return high
+    if {first, second} == {float16, bfloat16}:  # which NumPy does not promote
+        return float32
+    both = np.promote_types(first, second)
+    if is_floating(both) and not is_floating(high):
+        raise KindError(f"{op}: no integer type holds both {first} and {second}; convert one of them")
+    return both
 
 
 def result_dtype(*values, op="result_dtype"):
@@ -74,25 +72,16 @@ def result_dtype(*values, op="result_dtype"):
 
     Errors  TypeError for complex and other unsupported element types, and as promote
     """
-    try:
-        return _result_dtype(values)
-    except KindError as error:
-        raise KindError(f"{op}: {str(error).partition(': ')[2]}") from None
-
-
-def _result_dtype(values):
     ranks = {}  # 2 arrays with dimensions, 1 arrays without, 0 Python scalars: the dtype each group agrees on
     for value in values:
-        if type(value) in _PYTHON:
-            rank, dtype = 0, (bool, int64, default_dtype)[_PYTHON[type(value)]]
-        else:
-            rank, dtype = 1 + (value.ndim > 0), value.dtype
-            if _category(dtype) is None:
-                raise KindError(f"dtype: got elements {dtype}, wanted bool, integer or floating ones")
-        ranks[rank] = promote(ranks[rank], dtype) if rank in ranks else dtype
+        scalar = SCALARS.get(type(value))
+        rank, dtype = (1 + (value.ndim > 0), value.dtype) if scalar is None else (0, scalar)
+        if _category(dtype) is None:
+            raise KindError(f"{op}: got elements {dtype}, wanted bool, integer or floating ones")
+        ranks[rank] = promote(ranks[rank], dtype, op) if rank in ranks else dtype
     result = None
     for rank in sorted(ranks, reverse=True):
         dtype = ranks[rank]
         if result is None or _category(dtype) > _category(result):
-            result = dtype if result is None else promote(result, dtype)
+            result = dtype if result is None else promote(result, dtype, op)
     return result

@@ -3,6 +3,8 @@
 import traceback
 from pathlib import Path
 
+import numpy as np
+
 import minigrad_kernels
 from minigrad_kernels.errors import MinigradError, StateError
 from minigrad_kernels.toolchain.capture import capturing
@@ -34,6 +36,7 @@ class Recorder(Interceptor):
     notes       (again, undo, check, after) of the host's share, in order
     leaves      {Tensor: (its gradient before, whether the function added to that)}
     written     {Tensor whose memory the graph writes: that array}
+    draws       {Generator: (its seed and step on the device, that step while the graph was captured)}
     """
 
     def __init__(self, place, graph):
@@ -79,18 +82,21 @@ class Recorder(Interceptor):
         self.leaves[leaf] = before, added or same
 
     def count_of(self, generator):
-        """(an array of seed and step that the graph moves on, how many steps later the next draw is).
+        """(an array of seed and step that each replay writes anew, how many steps later the next draw is).
 
         A twin draws again what its first one drew: a count of its own would fall behind where others draw besides.
         """
         first = generator.twin_of or generator
-        drawn = self.draws.get(first)
-        if first is not generator and (drawn is None or generator.step < drawn.start):
+        words, start = self.draws.get(first, (None, None))
+        if first is not generator and (words is None or generator.step < start):
             return generator.seed, generator.step + 1  # once more what was drawn before the graph
-        if drawn is None:
-            drawn = self.draws[first] = self.graph.draws(first)
-            self.note(drawn.renew)
-        return drawn.words, generator.step - drawn.start + 1
+        if words is None:
+            from minigrad_kernels.toolchain.cuda.launch import write  # which imports CuPy
+
+            now = lambda: np.array(first.stands(), np.uint64)
+            words, start = self.draws[first] = self.upload(now()), first.stands()[1]
+            self.note(lambda: write(words, now()))
+        return words, generator.step - start + 1
 
     # ---- the end -----------------------------------------------------------------------------------------------------
 
@@ -106,7 +112,7 @@ class Recorder(Interceptor):
 def recorded(function, args, kwargs, tensors, place):
     """(Replay, the result) of a call that is captured and launched once."""
     graph = place.captures()
-    inputs = [Tensor.made(graph.static(tensor.array)) for tensor in tensors]
+    inputs = [Tensor.made(device.empty_like(tensor.array)) for tensor in tensors]
     own, recorder = iter(inputs), Recorder(place, graph)
     next_of = lambda tensor: next(own)
     try:
@@ -116,8 +122,6 @@ def recorded(function, args, kwargs, tensors, place):
                 result = function(*mapped(args, next_of), **mapped(kwargs, next_of))
             finally:
                 capturing.reset(token)
-            for draws in recorder.draws.values():
-                draws.advance()
     except BaseException as error:
         recorder.undo()
         explained = _explained(error)
@@ -138,12 +142,11 @@ class Replay:
         self._again, self._checks, self._after = (list(filter(None, calls)) for calls in (again, checks, after))
         self._gradients = [(leaf, leaf.grad) for leaf in recorder.leaves]
         self._added = [(leaf, before.array) for leaf, (before, added) in recorder.leaves.items() if added]
-        self._draws = list(recorder.draws.values())
 
     def holds(self):
         """Whether there is a graph, and what it reads and writes still is where it was."""
         return (
-            self.graph.ready
+            self.graph.recorded is not None
             and all(tensor.array is array for tensor, array in self.written.items())
             and all(leaf.grad is not None and leaf.grad.array is array for leaf, array in self._added)
             and all(check() for check in self._checks)
@@ -166,8 +169,6 @@ class Replay:
         self.graph.launch([(own, device.contiguous(given, device.order_of(own))) for own, given in pairs])
         for call in self._after:
             call(self.graph)
-        for draws in self._draws:
-            draws.passed()
         return mapped(self.result, lambda tensor: tensor)
 
 

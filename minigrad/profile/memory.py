@@ -126,7 +126,7 @@ class Memory:
                 pooled += block.pooled
             if not (shared and category == "activations"):
                 found[category] += block.nbytes
-        found["other"] = max(0, self.place.used_bytes() - pooled)
+        found["other"] = max(0, self.place.statistics().get("used_bytes", 0) - pooled)
         self.samples.append((seconds, found))
 
     def _block(self, array):

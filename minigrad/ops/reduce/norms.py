@@ -24,7 +24,7 @@ __all__ = ["logsumexp", "norm"]
 
 @primitive
 def _logsumexp(input, axes, keepdim):
-    largest = device.reduce(input, "max", axes, keepdims=True, initial=-math.inf)
+    largest = device.reduce(input, "max", axes, keepdims=True) if input.size else total(input, axes, True)
     largest[~array_module(input).isfinite(largest)] = 0
     powers = elementwise("sub", input, largest)
     sums = total(elementwise("exp", powers, out=powers), axes, True)

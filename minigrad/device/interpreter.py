@@ -9,13 +9,11 @@ import types
 import numpy as np
 
 from minigrad_kernels import interpreter
-from minigrad_kernels.interpreter import Array
 from minigrad_kernels.layout import c_order, strides_of
 from minigrad_kernels.softmax import NO_WRONG_LABEL
 
 from . import arrays
-from .labels import raise_wrong_label
-from .places import Place
+from .places import Place, raise_wrong
 
 __all__ = ["INTERPRETER"]
 
@@ -47,7 +45,7 @@ class Interpreted(Place):
         dtype = np.dtype(dtype)
         strides = strides_of(shape, c_order(len(shape)) if order is None else order, dtype.itemsize)
         memory = interpreter.empty((int(np.prod(shape)),), dtype)
-        return np.ndarray.__new__(Array, shape, dtype, memory, 0, strides)
+        return np.ndarray.__new__(interpreter.Array, shape, dtype, memory, 0, strides)
 
     def upload(self, array):
         order = arrays.order_of(array)
@@ -58,16 +56,10 @@ class Interpreted(Place):
         return np.array(array, order="K", copy=True).view(np.ndarray)
 
     def synchronize(self):
-        raise_wrong_label(self.wrong)
-
-    def empty_cache(self):
-        """Its memory is NumPy's."""
+        raise_wrong(self.wrong)
 
     def statistics(self):
         return {}
-
-    def used_bytes(self):
-        return 0
 
 
 INTERPRETER = Interpreted()
