@@ -18,6 +18,7 @@ import numpy as np
 
 from minigrad_kernels.errors import KindError, ShapeError, StateError
 from minigrad_kernels.toolchain.capture import capturing
+from minigrad_kernels.toolchain.watch import watched, watchers
 
 from .. import device
 from .check import flag_of
@@ -353,6 +354,7 @@ def _first_gradient(op, tensor, gradient):
     return gradient
 
 
+@watched("pass")
 def _walk(roots, finish, retain_graph, create_graph, inputs=frozenset()):
     """Visit the nodes below roots, (Tensor, gradient) pairs, from the newest to the oldest.
 
@@ -361,7 +363,7 @@ def _walk(roots, finish, retain_graph, create_graph, inputs=frozenset()):
     inputs  if there are any, only gradients on a path to them are computed
     """
     nodes, arriving = _reachable([tensor for tensor, _ in roots], inputs)
-    pending = {}
+    pending, visit = {}, watched("backward")(_visit) if watchers() else _visit
     recorded, cast = recording.variable.set(create_graph), autocasting.variable.set(None)
     try:
         for tensor, gradient in roots:
@@ -369,7 +371,7 @@ def _walk(roots, finish, retain_graph, create_graph, inputs=frozenset()):
         for leaf in [target for target in pending if isinstance(target, Tensor) and target not in arriving]:
             _finish_leaf(pending, leaf, finish, inputs)
         while nodes:
-            _visit(*nodes.pop(), pending, arriving, finish, retain_graph, create_graph, inputs)
+            visit(*nodes.pop(), pending, arriving, finish, retain_graph, create_graph, inputs)
     finally:
         autocasting.variable.reset(cast)
         recording.variable.reset(recorded)

@@ -1,28 +1,28 @@
-"""Tables and totals of a profile."""
+"""Tables of a profile."""
 
 from dataclasses import dataclass
 
 from minigrad_kernels.errors import ShapeError
 
 from ..units import in_bytes
-from .spans import BACKWARD, FORWARD, KERNEL, MODULE, OUTSIDE, PASS, UPDATE, union
+from .spans import OPERATIONS, OUTSIDE
 
-__all__ = ["Row", "rows", "table", "totals"]
+__all__ = ["Row", "rows", "table"]
 
 
 @dataclass
 class Row:
     """A line of a table: seconds and bytes, summed over the calls; see Profile.table.
 
-    type        of a layer, the name of its class
-    with_       layers whose operations were fused into those of this one
+    type                of a layer, the name of its class
+    operations          of a layer, the names of those that ran for it before backward
     forward, backward   seconds of `self`, of a layer, before and during backward
-    parameters  bytes of a layer's own parameters
+    parameters          bytes of a layer's own parameters
     """
 
     name: str
     type: str = ""
-    with_: tuple = ()
+    operations: tuple = ()
     calls: int = 0
     total: float = 0.0
     self: float = 0.0
@@ -45,18 +45,20 @@ SORTS = {
     "name": lambda row: row.name,
     "order": lambda row: 0,
 }
-OPERATIONS = (FORWARD, BACKWARD, PASS, UPDATE)
+TABLES = "op", "layer", "kernel"
 
 
-def rows(recorder, by, sort):
-    """The Rows of a table, sorted."""
-    makers = {"op": _by_op, "layer": _by_layer, "kernel": _by_kernel}
-    for name, value, known in (("by", by, makers), ("sort", sort, SORTS)):
+def rows(spans, layers, whole, by, sort):
+    """The Rows of a table, sorted; shares are of `whole` seconds."""
+    for name, value, known in (("by", by, TABLES), ("sort", sort, SORTS)):
         if value not in known:
             raise ShapeError(f"table: {name} is {value!r}, want one of {', '.join(known)}")
-    found = makers[by](recorder)
+    if by == "layer":
+        found = _by_layer(spans, layers)
+    else:
+        found = _by_name([span for span in spans if span.kind in (OPERATIONS if by == "op" else ("kernel",))])
     for row in found:
-        row.share = row.self / (recorder.wall - recorder.looking)
+        row.share = row.self / whole
     return sorted(found, key=SORTS[sort])
 
 
@@ -69,40 +71,33 @@ def _add(row, span):
     row.memory += span.kept
 
 
-def _by_op(recorder):
+def _by_name(spans):
     found = {}
-    for span in recorder.spans:
-        if span.kind in OPERATIONS:
-            row = found.setdefault(span.name, Row(span.name))
-            row.calls += 1
-            if not (span.parent and _inside(span.parent, span.name)):
-                row.total += span.seconds
-            _add(row, span)
+    for span in spans:
+        row = found.setdefault(span.name, Row(span.name))
+        row.calls += 1
+        if all(outer.name != span.name for outer in span.around()):
+            row.total += span.seconds
+        _add(row, span)
     return list(found.values())
 
 
-def _inside(span, name):
-    """Whether a call is or lies within one of an operation of this name."""
-    while span is not None and span.name != name:
-        span = span.parent
-    return span is not None
-
-
-def _by_layer(recorder):
-    layers = recorder.layers
+def _by_layer(spans, layers):
     found = {name: Row(name, kind, parameters=layers.parameters[name]) for name, kind in layers.types.items()}
-    for span in recorder.spans:
-        if span.kind not in (*OPERATIONS, MODULE):
+    for span in spans:
+        if span.kind not in (*OPERATIONS, "module"):
             continue
-        name = span.layer if span.layer != OUTSIDE else _outside(span)
+        name = _outside(span) if span.layer == OUTSIDE else span.layer
         row = found.setdefault(name, Row(name))
-        row.calls += span.kind == MODULE
-        row.with_ = (*row.with_, *(layer for layer in span.joined if layer not in row.with_))
-        if span.within(BACKWARD):
+        _add(row, span)
+        if span.kind == "module":
+            row.calls += 1
+        if span.within("backward"):
             row.backward += span.own
         else:
             row.forward += span.own
-        _add(row, span)
+            if span.kind == "forward" and span.name not in row.operations:
+                row.operations += (span.name,)
     for row in found.values():
         row.total = row.self + sum(one.self for one in found.values() if layers.holds(row.name, one.name))
     return [row for row in found.values() if row.calls or row.self]
@@ -110,61 +105,28 @@ def _by_layer(recorder):
 
 def _outside(span):
     """The row of what no Module asked for: losses and other operations each by their name."""
-    while span.parent is not None and span.parent.kind in (FORWARD, BACKWARD, UPDATE):
-        span = span.parent
-    return f"({span.name.removesuffix('.backward')})"
+    outermost = [one for one in (span, *span.around()) if one.kind in ("forward", "backward", "update")]
+    return f"({(outermost or [span])[-1].name.removesuffix('.backward')})"
 
 
-def _by_kernel(recorder):
-    found = {}
-    for span in recorder.spans:
-        if span.kind == KERNEL:
-            row = found.setdefault(span.name, Row(span.name))
-            row.calls += 1
-            row.total += span.seconds
-            row.self += span.seconds
-            row.kernels += span.seconds
-    return list(found.values())
-
-
-def totals(recorder):
-    """{name: seconds}; see Profile.totals."""
-    host = [(span.begin, span.end) for span in recorder.spans if span.kind in (*OPERATIONS, KERNEL)]
-    device = [span.device for span in recorder.spans if span.device]
-    length = lambda intervals: sum(end - begin for begin, end in union(intervals))
-    return {
-        "wall": recorder.wall,
-        "host": length(host),
-        "kernels": sum(span.seconds for span in recorder.spans if span.kind == KERNEL),
-        "device": length(device),
-        "overlap": max(0.0, length(host) + length(device) - length(host + device)),
-        "profiling": recorder.looking,
-    }
-
-
-# ---- text ------------------------------------------------------------------------------------------------------------
-
-
-def table(recorder, by, sort):
-    """The Rows as aligned columns."""
-    found = rows(recorder, by, sort)
-    devices = any(row.device for row in found)
-    columns = [(by, lambda row: row.name + "".join(f" +{layer}" for layer in row.with_))]
+def table(found, by):
+    """Rows as aligned columns of text."""
+    columns = {by: lambda row: row.name}
     if by == "layer":
-        columns.append(("type", lambda row: row.type))
-    columns.append(("calls", lambda row: f"{row.calls or ''}"))
-    columns.append(("total, ms", lambda row: _ms(row.total)))
+        columns |= {"type": lambda row: row.type, "operations": lambda row: ", ".join(row.operations)}
+    left = len(columns)
+    columns |= {"calls": lambda row: f"{row.calls or ''}", "total, ms": lambda row: _ms(row.total)}
     if by == "layer":
-        columns += [("forward, ms", lambda row: _ms(row.forward)), ("backward, ms", lambda row: _ms(row.backward))]
-    columns += [("self, ms", lambda row: _ms(row.self)), ("share", lambda row: f"{100 * row.share:.1f} %")]
+        columns |= {"forward, ms": lambda row: _ms(row.forward), "backward, ms": lambda row: _ms(row.backward)}
+    columns |= {"self, ms": lambda row: _ms(row.self), "share": lambda row: f"{100 * row.share:.1f} %"}
     if by != "kernel":
-        columns.append(("kernels, ms", lambda row: _ms(row.kernels)))
-        columns += [("device, ms", lambda row: _ms(row.device))] * devices
-        columns += [("bytes", lambda row: _bytes(row.bytes)), ("memory", lambda row: _bytes(row.memory))]
+        columns["kernels, ms"] = lambda row: _ms(row.kernels)
+        if any(row.device for row in found):
+            columns["device, ms"] = lambda row: _ms(row.device)
+        columns |= {"bytes": lambda row: _bytes(row.bytes), "memory": lambda row: _bytes(row.memory)}
     if by == "layer":
-        columns.append(("parameters", lambda row: _bytes(row.parameters)))
-    lines = [[title for title, _ in columns], *([value(row) for _, value in columns] for row in found)]
-    left = 2 if by == "layer" else 1
+        columns["parameters"] = lambda row: _bytes(row.parameters)
+    lines = [list(columns), *([value(row) for value in columns.values()] for row in found)]
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
     pad = lambda i, cell: cell.ljust(widths[i]) if i < left else cell.rjust(widths[i])
     text = ["  ".join(pad(i, cell) for i, cell in enumerate(line)).rstrip() for line in lines]
