@@ -1,10 +1,12 @@
 """Profile: the recording, and what can be asked of it afterwards."""
 
 import contextlib
-import functools
+import json
 import math
+import os
 import threading
 import time
+from pathlib import Path
 
 from minigrad_kernels.errors import KindError, StateError
 from minigrad_kernels.toolchain.progress import name_of
@@ -14,10 +16,10 @@ from .. import device
 from ..core.interceptors import Interceptor, proceed
 from ..core.tensor import Tensor
 from ..nn import Module
-from . import tables, trace
+from . import tables
 from .layers import Layers
 from .memory import Memory, flat
-from .spans import OPERATIONS, OUTSIDE, Span, union
+from .spans import OPERATIONS, OUTSIDE, Span
 
 __all__ = ["Profile", "record_function"]
 
@@ -43,24 +45,21 @@ class Profile(Interceptor):
     def __init__(self, model=None, memory=True, optimizer=None):
         if model is not None and not isinstance(model, Module):
             raise KindError(f"Profile: model is a {type(model).__name__}, wanted a Module or None")
-        self._given = model, memory, optimizer
-        self._thread = self._watching = self._ended = None
-        self._spans, self._open = [], []  # all, and those that have not ended, the innermost last
+        self._layers, self._memory = Layers(model), Memory(model, optimizer) if memory else None
+        self._origin = self._thread = None
+        self._begun, self._open = [], []  # Spans: all, and those that have not ended, the innermost last
         self._nodes = {}  # {order of a node: (its layer, its GPU)}
         self._clocks = {}  # {place of a GPU: (a mark, the host's time when that had just passed)}
         self._looking = 0.0  # seconds in which the profile itself was at work
 
     def __enter__(self):
-        if self._given is None:
+        if self._origin is not None:
             raise StateError("Profile: this one has begun already; make a new one for each with block")
-        (model, memory, optimizer), self._given = self._given, None
-        self._layers, self._memory = Layers(model), Memory(model, optimizer) if memory else None
-        self._watching, self._thread = watching(self._watch), threading.get_ident()
         super().__enter__()
+        self._watching = watching(self._watch)
         self._watching.__enter__()
-        self._origin = clock()
+        self._origin, self._thread = clock(), threading.get_ident()
         self._look()
-        self._origin, self._looking = clock(), 0.0
         return self
 
     def __exit__(self, kind, error, traceback):
@@ -69,13 +68,18 @@ class Profile(Interceptor):
         self._thread = None
         for place in self._clocks if kind is None else ():
             place.wait()
-        self._ended = self._now()
-        streams = {}
-        for span in self._spans:
+        self.seconds, streams = self._now(), {}
+        for span in self._begun:
             if span.marks and kind is None:
                 self._read_marks(span, streams)
             span.marks = None
         self._clocks.clear()
+        self.spans, self.memory = self._begun, [] if self._memory is None else self._memory.samples
+
+    def __getattr__(self, name):
+        if name in ("spans", "memory", "seconds"):
+            raise StateError("Profile: it has not ended yet; ask after the with block")
+        raise AttributeError(f"Profile has no attribute {name!r}")
 
     def _now(self):
         return clock() - self._origin
@@ -94,7 +98,7 @@ class Profile(Interceptor):
             result = proceed(below, primitive, values)
             results = [one for one in flat([result]) if one is not None]
             span.nbytes = sum(one.array.nbytes for one in results)
-        if {*owners} == {layer}:
+        if layer != OUTSIDE and {*owners} == {layer}:
             self._layers.own(results, layer)
         nodes = [one.node for one in results if one.node is not None]
         self._nodes.update((node.order, (layer, place)) for node in nodes)
@@ -125,7 +129,7 @@ class Profile(Interceptor):
             name = f"{subject.name}.step"
             place = _gpu(one for group in subject.param_groups for one in group["params"])
         elif kind == "kernel":
-            name = _kernel_name(subject)
+            name = getattr(subject, "name", None) or name_of(subject.function)
         with self._span(name, kind, layer, place) as span:
             span.nbytes = nbytes
             yield
@@ -143,7 +147,7 @@ class Profile(Interceptor):
         """A Span inside the one that is open. place: the GPU on which the call works."""
         outer = self._open[-1] if self._open else None
         span = Span(name, kind, layer, outer)
-        self._spans.append(span)
+        self._begun.append(span)
         self._open.append(span)
         if place is not None and place not in self._clocks:
             place.wait()
@@ -188,20 +192,6 @@ class Profile(Interceptor):
 
     # ---- what was recorded ---------------------------------------------------------------------------------------
 
-    @property
-    def seconds(self):
-        if self._ended is None:
-            raise StateError("Profile: it has not ended yet; ask after the with block")
-        return self._ended
-
-    @property
-    def spans(self):
-        return self._spans if self.seconds else []
-
-    @property
-    def memory(self):
-        return self._memory.samples if self.seconds and self._memory is not None else []
-
     def rows(self, by="op", sort="time"):
         """A Row for each operation, layer or kernel; see table."""
         return tables.rows(self.spans, self._layers, self.seconds - self._looking, by, sort)
@@ -243,13 +233,12 @@ class Profile(Interceptor):
         """
         host = [(span.begin, span.end) for span in self.spans if span.kind in (*OPERATIONS, "kernel")]
         busy = [span.device for span in self.spans if span.device]
-        length = lambda intervals: sum(end - begin for begin, end in union(intervals))
         return {
             "wall": self.seconds,
-            "host": length(host),
+            "host": _length(host),
             "kernels": sum(span.seconds for span in self.spans if span.kind == "kernel"),
-            "device": length(busy),
-            "overlap": max(0.0, length(host) + length(busy) - length(host + busy)),
+            "device": _length(busy),
+            "overlap": max(0.0, _length(host) + _length(busy) - _length(host + busy)),
             "profiling": self._looking,
         }
 
@@ -271,8 +260,30 @@ class Profile(Interceptor):
         return host + [(span.lane, span.name, *span.device) for span in found if span.device]
 
     def trace(self, path):
-        """Write it as a file of Chrome's Trace Event Format, for chrome://tracing or https://ui.perfetto.dev."""
-        trace.write(self.spans, self.memory, path)
+        """Write it as a file for chrome://tracing or https://ui.perfetto.dev.
+
+        Source  Duffy and others 2016, "Trace Event Format": complete events (X), counters (C), metadata (M); times in
+                microseconds
+        """
+        process, lanes, found = {"pid": os.getpid()}, {"host": 0}, []
+        for span in self.spans:
+            facts = {"layer": span.layer, "bytes": span.nbytes, "kept for backward": span.kept}
+            event = process | {"ph": "X", "name": span.name, "cat": span.kind}
+            if span.kind == "module":
+                event["name"], facts = span.layer, {"type": span.name}
+            event["args"] = {name: value for name, value in facts.items() if value}
+            found.append(event | {"tid": 0, "ts": 1e6 * span.begin, "dur": 1e6 * span.seconds})
+            if span.device:
+                lane, (begin, end) = lanes.setdefault(span.lane, len(lanes)), span.device
+                found.append(event | {"tid": lane, "ts": 1e6 * begin, "dur": 1e6 * (end - begin)})
+        counter = process | {"ph": "C", "name": "memory"}
+        found += [counter | {"ts": 1e6 * seconds, "args": sample} for seconds, sample in self.memory]
+        found.sort(key=lambda event: (event["ts"], -event.get("dur", 0)))
+        about = [("process_name", 0, {"name": "minigrad"})]
+        about += [("thread_name", lane, {"name": name}) for name, lane in lanes.items()]
+        about += [("thread_sort_index", lane, {"sort_index": lane}) for lane in lanes.values()]
+        head = [process | {"ph": "M", "name": name, "tid": lane, "args": args} for name, lane, args in about]
+        Path(path).write_text(json.dumps({"traceEvents": head + found, "displayTimeUnit": "ms"}))
 
 
 def record_function(name):
@@ -294,6 +305,10 @@ def _gpu(values):
     return None
 
 
-@functools.cache
-def _kernel_name(kernel):
-    return getattr(kernel, "name", None) or name_of(kernel.function)
+def _length(intervals):
+    """Seconds that intervals (begin, end) cover together."""
+    length, until = 0.0, -math.inf
+    for begin, end in sorted(intervals):
+        length += max(0.0, end - max(begin, until))
+        until = max(until, end)
+    return length

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Any
 
-__all__ = ["OPERATIONS", "OUTSIDE", "Span", "union"]
+__all__ = ["OPERATIONS", "OUTSIDE", "Span"]
 
 OPERATIONS = ("forward", "backward", "pass", "update")  # the kinds that compute, apart from kernels
 OUTSIDE = ""  # the layer of what no Module asked for
@@ -71,14 +71,3 @@ class Span:
     def __repr__(self):
         place = f" in {self.layer}" if self.layer else ""
         return f"<{self.kind} {self.name}{place}, {1e3 * self.seconds:.3f} ms>"
-
-
-def union(intervals):
-    """Intervals (begin, end) that cover what these cover, apart from one another and in order."""
-    found = []
-    for begin, end in sorted(intervals):
-        if found and begin <= found[-1][1]:
-            found[-1] = found[-1][0], max(end, found[-1][1])
-        else:
-            found.append((begin, end))
-    return found

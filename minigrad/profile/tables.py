@@ -1,18 +1,18 @@
 """Tables of a profile."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 from minigrad_kernels.errors import ShapeError
 
 from ..units import in_bytes
-from .spans import OPERATIONS, OUTSIDE
+from .spans import OPERATIONS
 
 __all__ = ["Row", "rows", "table"]
 
 
 @dataclass
 class Row:
-    """A line of a table: seconds and bytes, summed over the calls; see Profile.table.
+    """A line of a table: seconds (float) and bytes (int), summed over the calls; see Profile.table.
 
     type                of a layer, the name of its class
     operations          of a layer, the names of those that ran for it before backward
@@ -25,10 +25,10 @@ class Row:
     operations: tuple = ()
     calls: int = 0
     total: float = 0.0
-    self: float = 0.0
-    share: float = 0.0
     forward: float = 0.0
     backward: float = 0.0
+    self: float = 0.0
+    share: float = 0.0
     kernels: float = 0.0
     device: float = 0.0
     bytes: int = 0
@@ -36,106 +36,77 @@ class Row:
     parameters: int = 0
 
 
-SORTS = {
-    "time": lambda row: -row.self,
-    "calls": lambda row: -row.calls,
-    "device": lambda row: -row.device,
-    "bytes": lambda row: -row.bytes,
-    "memory": lambda row: -row.memory,
-    "name": lambda row: row.name,
-    "order": lambda row: 0,
-}
-TABLES = "op", "layer", "kernel"
+KINDS = {"op": OPERATIONS, "layer": (*OPERATIONS, "module"), "kernel": ("kernel",)}
+SORTS = {"time": "self", "order": None} | {name: name for name in ("calls", "device", "bytes", "memory", "name")}
 
 
 def rows(spans, layers, whole, by, sort):
     """The Rows of a table, sorted; shares are of `whole` seconds."""
-    for name, value, known in (("by", by, TABLES), ("sort", sort, SORTS)):
+    for option, value, known in (("by", by, KINDS), ("sort", sort, SORTS)):
         if value not in known:
-            raise ShapeError(f"table: {name} is {value!r}, want one of {', '.join(known)}")
-    if by == "layer":
-        found = _by_layer(spans, layers)
-    else:
-        found = _by_name([span for span in spans if span.kind in (OPERATIONS if by == "op" else ("kernel",))])
+            raise ShapeError(f"table: {option} is {value!r}, want one of {', '.join(known)}")
+    found = {name: Row(name, kind, parameters=layers.parameters[name]) for name, kind in layers.types.items()}
+    found = found if by == "layer" else {}
+    for span in spans:
+        if span.kind in KINDS[by]:
+            name = (span.layer or _outside(span)) if by == "layer" else span.name
+            row = found.setdefault(name, Row(name))
+            row.self += span.own
+            row.kernels += span.kernels
+            row.device += span.device_seconds
+            row.bytes += span.nbytes
+            row.memory += span.kept
+            if by == "layer":
+                _add_to_layer(row, span)
+            else:
+                row.calls += 1
+                row.total += span.seconds if all(outer.name != name for outer in span.around()) else 0
+    found = [row for row in found.values() if row.calls or row.self]
     for row in found:
         row.share = row.self / whole
-    return sorted(found, key=SORTS[sort])
+        if by == "layer":
+            row.total = row.self + sum(one.self for one in found if layers.holds(row.name, one.name))
+    column = SORTS[sort]
+    return sorted(found, key=lambda row: row.name if column == "name" else -getattr(row, column) if column else 0)
 
 
-def _add(row, span):
-    """Add what a call cost by itself."""
-    row.self += span.own
-    row.kernels += span.kernels
-    row.device += span.device_seconds
-    row.bytes += span.nbytes
-    row.memory += span.kept
-
-
-def _by_name(spans):
-    found = {}
-    for span in spans:
-        row = found.setdefault(span.name, Row(span.name))
-        row.calls += 1
-        if all(outer.name != span.name for outer in span.around()):
-            row.total += span.seconds
-        _add(row, span)
-    return list(found.values())
-
-
-def _by_layer(spans, layers):
-    found = {name: Row(name, kind, parameters=layers.parameters[name]) for name, kind in layers.types.items()}
-    for span in spans:
-        if span.kind not in (*OPERATIONS, "module"):
-            continue
-        name = _outside(span) if span.layer == OUTSIDE else span.layer
-        row = found.setdefault(name, Row(name))
-        _add(row, span)
-        if span.kind == "module":
-            row.calls += 1
-        if span.within("backward"):
-            row.backward += span.own
-        else:
-            row.forward += span.own
-            if span.kind == "forward" and span.name not in row.operations:
-                row.operations += (span.name,)
-    for row in found.values():
-        row.total = row.self + sum(one.self for one in found.values() if layers.holds(row.name, one.name))
-    return [row for row in found.values() if row.calls or row.self]
+def _add_to_layer(row, span):
+    row.calls += span.kind == "module"
+    if span.within("backward"):
+        row.backward += span.own
+    else:
+        row.forward += span.own
+        if span.kind == "forward" and span.name not in row.operations:
+            row.operations += (span.name,)
 
 
 def _outside(span):
-    """The row of what no Module asked for: losses and other operations each by their name."""
-    outermost = [one for one in (span, *span.around()) if one.kind in ("forward", "backward", "update")]
-    return f"({(outermost or [span])[-1].name.removesuffix('.backward')})"
+    """The row of what no layer asked for: losses and other operations each by their name."""
+    for outer in span.around():
+        if outer.kind in ("forward", "backward", "update"):
+            span = outer
+    return f"({span.name.removesuffix('.backward')})"
+
+
+TEXTS = {
+    str: str,
+    tuple: ", ".join,
+    float: lambda seconds: f"{1e3 * seconds:.3f}" if seconds else "",
+    int: lambda count: in_bytes(count) if count else "",
+    "calls": lambda count: str(count or ""),
+    "share": lambda share: f"{100 * share:.1f} %",
+}
 
 
 def table(found, by):
-    """Rows as aligned columns of text."""
-    columns = {by: lambda row: row.name}
-    if by == "layer":
-        columns |= {"type": lambda row: row.type, "operations": lambda row: ", ".join(row.operations)}
-    left = len(columns)
-    columns |= {"calls": lambda row: f"{row.calls or ''}", "total, ms": lambda row: _ms(row.total)}
-    if by == "layer":
-        columns |= {"forward, ms": lambda row: _ms(row.forward), "backward, ms": lambda row: _ms(row.backward)}
-    columns |= {"self, ms": lambda row: _ms(row.self), "share": lambda row: f"{100 * row.share:.1f} %"}
-    if by != "kernel":
-        columns["kernels, ms"] = lambda row: _ms(row.kernels)
-        if any(row.device for row in found):
-            columns["device, ms"] = lambda row: _ms(row.device)
-        columns |= {"bytes": lambda row: _bytes(row.bytes), "memory": lambda row: _bytes(row.memory)}
-    if by == "layer":
-        columns["parameters"] = lambda row: _bytes(row.parameters)
-    lines = [list(columns), *([value(row) for value in columns.values()] for row in found)]
-    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
-    pad = lambda i, cell: cell.ljust(widths[i]) if i < left else cell.rjust(widths[i])
-    text = ["  ".join(pad(i, cell) for i, cell in enumerate(line)).rstrip() for line in lines]
-    return "\n".join([text[0], "-" * max(map(len, text)), *text[1:]])
-
-
-def _ms(seconds):
-    return f"{1e3 * seconds:.3f}"
-
-
-def _bytes(count):
-    return in_bytes(count) if count else ""
+    """Rows as aligned columns of text, without those that are empty."""
+    columns = []
+    for field in fields(Row):
+        name, kind = field.name, field.type
+        title = by if name == "name" else f"{name}, ms" if kind is float and name not in TEXTS else name
+        text_of, pad = TEXTS.get(name) or TEXTS[kind], str.ljust if kind in (str, tuple) else str.rjust
+        cells = [title, *(text_of(getattr(row, name)) for row in found)]
+        if any(cells[1:]):
+            columns.append([pad(cell, max(map(len, cells))) for cell in cells])
+    lines = ["  ".join(cells).rstrip() for cells in zip(*columns, strict=True)] or [by]
+    return "\n".join([lines[0], "-" * max(map(len, lines)), *lines[1:]])
