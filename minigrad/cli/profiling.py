@@ -10,7 +10,6 @@ from tqdm import tqdm
 from .. import draw, parallel
 from ..checkpoint.versions import versions
 from ..profile import Profile
-from ..profile.spans import UPDATE
 from ..train import Callback, History, fit
 from ..units import in_bytes
 from .parts import Parts
@@ -117,7 +116,7 @@ def _write(folder, profile, command):
     folder.mkdir(parents=True, exist_ok=True)
     run = Run(folder)
     profile.trace(folder / "trace.json")
-    updates = [span.end for span in profile.spans if span.kind == UPDATE]
+    updates = [span.end for span in profile.spans if span.kind == "update"]
     begin = updates[-2] if len(updates) > 1 else 0.0
     draw.save(draw.timeline(profile.timeline(begin)), folder / "timeline.png")
     draw.save(draw.memory([sample for sample in profile.memory if sample[0] >= begin]), folder / "memory.png")

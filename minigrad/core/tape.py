@@ -17,6 +17,7 @@ from typing import NamedTuple
 import numpy as np
 
 from minigrad_kernels.errors import KindError, ShapeError, StateError
+from minigrad_kernels.toolchain.watch import watched, watchers
 
 from .. import device
 from .check import flag_of
@@ -354,6 +355,7 @@ def _first_gradient(op, tensor, gradient):
     return gradient
 
 
+@watched("pass")
 def _walk(roots, finish, retain_graph, create_graph, inputs=frozenset()):
     """Visit the nodes below roots, (Tensor, gradient) pairs, from the newest to the oldest.
 
@@ -362,7 +364,7 @@ def _walk(roots, finish, retain_graph, create_graph, inputs=frozenset()):
     inputs  if there are any, only gradients on a path to them are computed
     """
     nodes, arriving = _reachable([tensor for tensor, _ in roots], inputs)
-    pending = {}
+    pending, visit = {}, watched("backward")(_visit) if watchers() else _visit
     recorded = recording.variable.set(create_graph)
     tools = stack.variable.set(tuple([one for one in interceptors() if not one.forward_only]))
     try:
@@ -371,7 +373,7 @@ def _walk(roots, finish, retain_graph, create_graph, inputs=frozenset()):
         for leaf in [target for target in pending if isinstance(target, Tensor) and target not in arriving]:
             _finish_leaf(pending, leaf, finish, inputs)
         while nodes:
-            _visit(*nodes.pop(), pending, arriving, finish, retain_graph, create_graph, inputs)
+            visit(*nodes.pop(), pending, arriving, finish, retain_graph, create_graph, inputs)
     finally:
         stack.variable.reset(tools)
         recording.variable.reset(recorded)

@@ -8,6 +8,7 @@ import html
 import math
 
 from minigrad_kernels.errors import KindError, ShapeError
+from minigrad_kernels.toolchain.watch import part, watchers
 
 from .. import device, fusion
 from ..core.check import function_of
@@ -50,8 +51,8 @@ class Module:
         if fusion.wanted():
             with fusion.Fusion():
                 return self(*args, **kwargs)
-        if device.marking.get():
-            with device.marked(type(self).__name__):
+        if device.marking.get() or watchers():
+            with device.marked(type(self).__name__), part("module", self):
                 return self._called(args, kwargs)
         return self._called(args, kwargs)
 

@@ -13,6 +13,7 @@ import numpy as np
 from minigrad_kernels import optimizer as kernels
 from minigrad_kernels.errors import KindError
 from minigrad_kernels.toolchain.capture import capturing
+from minigrad_kernels.toolchain.watch import watched
 
 from .. import device
 from ..core.interceptors import interceptors
@@ -68,6 +69,7 @@ class Optimizer(Groups, State):
         for group in self.param_groups:
             zero_grad(group["params"], set_to_none)
 
+    @watched("update")
     def step(self, closure=None, *, scale=None, found_inf=None):
         """Change every parameter that has a gradient by the rule.
 

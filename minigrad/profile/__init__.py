@@ -7,9 +7,10 @@
     print(profile.table("op"))
     profile.trace("trace.json")  # for chrome://tracing or https://ui.perfetto.dev
 
-It sees every operation that the engine applies (fused ones by the name of the fusion), the gradients of each, every
-Module that is called, every step of an optimiser and every compiled kernel that is entered, in the thread in which it
-was begun. Without one, nothing of this costs anything: see hooks.py.
+A Profile is an interceptor (core/interceptors.py), so it sees every operation that is applied, fused ones by the name
+of the fusion. It is a watcher too (minigrad_kernels/toolchain/watch.py): it is told of Modules that are called, of the
+gradients of each operation, of steps of optimisers and of compiled kernels that are entered. It sees the thread in
+which it was begun.
 """
 
 from .profiler import Profile, record_function

@@ -13,15 +13,18 @@ Memory that several categories share counts for the first of them. It is looked 
 gradients of each, and after each update. Nothing is kept alive by looking.
 """
 
-import functools
 import weakref
 
 from .. import device
-from ..core.tensor import Tensor
 
-__all__ = ["CATEGORIES", "Memory"]
+__all__ = ["CATEGORIES", "Memory", "flat"]
 
 CATEGORIES = ("parameters", "gradients", "optimiser", "activations", "other")
+
+
+def flat(values):
+    """The values, those in tuples one by one."""
+    return [one for value in values for one in (value if type(value) is tuple else (value,))]
 
 
 class Memory:
@@ -32,120 +35,49 @@ class Memory:
 
     def __init__(self, model=None, optimizer=None):
         self.samples, self.place = [], None
-        self.leaves, self.optimizers = {}, {}  # {id: weak reference}
-        self.states = []  # the arrays of the optimisers, as weak references
-        self.nodes, self.tape = {}, {}  # {id of a node: (weak reference, Blocks)}, {key: [Block, nodes that keep it]}
-        self.known = {}  # {id of an array: (weak reference, its Block or None)}
-        for one in [] if model is None else [*model.parameters(), *model.buffers()]:
-            self._see(one)
+        self.leaves = weakref.WeakValueDictionary()  # {id: leaf}: a set would compare Tensors by their elements
+        self.nodes, self.optimizers = weakref.WeakSet(), weakref.WeakSet()
+        self.see([] if model is None else [*model.parameters(), *model.buffers()], True)
         if optimizer is not None:
-            for group in optimizer.param_groups:
-                for parameter in group["params"]:
-                    self._see(parameter)
             self.updated(optimizer)
 
-    # ---- what there is -------------------------------------------------------------------------------------------
-
-    def _see(self, leaf):
-        if id(leaf) not in self.leaves:
-            forget = functools.partial(_forget, self.leaves, id(leaf))
-            self.leaves[id(leaf)] = weakref.ref(leaf, forget)
+    def see(self, tensors, every=False):
+        """Take note of the leaves among Tensors that require a gradient, or of every one; of the first one's device."""
+        for one in tensors:
             if self.place is None:
-                self.place = device.place_of(leaf.array)
-
-    def see(self, values):
-        """Take note of the leaves among the arguments of an operation, and of the device of the first."""
-        for value in values:
-            for one in value if type(value) is tuple else (value,):
-                if isinstance(one, Tensor):
-                    if one._requires_grad and one.node is None:
-                        self._see(one)
-                    elif self.place is None:
-                        self.place = device.place_of(one._data)
-
-    def kept(self, node):
-        """Take note of a new node of the tape; the bytes that nothing kept before."""
-        new, blocks = 0, []
-        for value in node.kept.values():
-            for one in value if type(value) is tuple else (value,):
-                array = getattr(one, "_data", one)
-                if not device.is_array(array) or device.place_of(array) is not self.place:
-                    continue
-                block = self.place.block(array)
-                if isinstance(one, Tensor) and id(one) in self.leaves or block.key in (known.key for known in blocks):
-                    continue
-                blocks.append(block)
-                entry = self.tape.setdefault(block.key, [block, 0])
-                new += 0 if entry[1] else block.nbytes
-                entry[1] += 1
-        self.nodes[id(node)] = weakref.ref(node, functools.partial(self._dropped, id(node))), blocks
-        return new
-
-    def freed(self, node):
-        """Take note that a node has let go of what it kept."""
-        self._dropped(id(node))
-
-    def _dropped(self, key, reference=None):
-        _, blocks = self.nodes.pop(key, (None, ()))
-        for block in blocks:
-            entry = self.tape[block.key]
-            entry[1] -= 1
-            if not entry[1]:
-                del self.tape[block.key]
+                self.place = device.place_of(one.array)
+            if every or one.requires_grad and one.is_leaf:
+                self.leaves[id(one)] = one
 
     def updated(self, optimizer):
-        """Take note of the state of an optimiser, which its step may have made."""
-        self.optimizers[id(optimizer)] = weakref.ref(optimizer)
-        self.states = []
-        for reference in list(self.optimizers.values()):
-            if (one := reference()) is not None:
-                arrays = [value for state in one.state.values() for value in state.values() if device.is_array(value)]
-                self.states += [weakref.ref(array) for array in arrays]
+        """Take note of an optimiser that has done a step."""
+        self.optimizers.add(optimizer)
+        self.see([parameter for group in optimizer.param_groups for parameter in group["params"]], True)
 
-    # ---- how much of it ------------------------------------------------------------------------------------------
+    def _held(self):
+        """(category, array) of all that is known."""
+        leaves = list(self.leaves.values())
+        yield from (("parameters", leaf.array) for leaf in leaves)
+        yield from (("gradients", leaf.grad.array) for leaf in leaves if leaf.grad is not None)
+        states = [state for optimizer in self.optimizers for state in optimizer.state.values()]
+        yield from (("optimiser", value) for state in states for value in state.values())
+        yield from (("activations", value) for node in self.nodes for value in flat(node.kept.values()))
 
     def sample(self, seconds):
-        """Add a sample; none before anything has been seen."""
+        """Add a sample, none before anything was seen; the bytes by which activations have grown since the last."""
         if self.place is None:
-            return
-        seen, pooled, found = set(), 0, dict.fromkeys(CATEGORIES, 0)
-        leaves = [leaf for reference in list(self.leaves.values()) if (leaf := reference()) is not None]
-        arrays = {
-            "parameters": [leaf._data for leaf in leaves],
-            "gradients": [leaf.grad._data for leaf in leaves if leaf.grad is not None],
-            "optimiser": [array for reference in self.states if (array := reference()) is not None],
-        }
-        blocks = [(category, self._block(array)) for category, several in arrays.items() for array in several]
-        blocks += [("activations", block) for block, _ in list(self.tape.values())]
-        for category, block in blocks:
-            if block is None:
-                continue
-            shared = block.key in seen
-            if not shared:
-                seen.add(block.key)
-                pooled += block.pooled
-            if not (shared and category == "activations"):
-                found[category] += block.nbytes
-        found["other"] = max(0, self.place.statistics().get("used_bytes", 0) - pooled)
+            return 0
+        found, pooled = dict.fromkeys(CATEGORIES, 0), {}
+        for category, value in self._held():
+            array = getattr(value, "_data", value)
+            if device.is_array(array) and device.place_of(array) is self.place:
+                block = self.place.block(array)
+                if category != "activations":
+                    found[category] += array.nbytes
+                elif block.key not in pooled:
+                    found[category] += block.nbytes
+                pooled[block.key] = block.pooled
+        found["other"] = max(0, self.place.statistics().get("used_bytes", 0) - sum(pooled.values()))
+        before = self.samples[-1][1]["activations"] if self.samples else 0
         self.samples.append((seconds, found))
-
-    def _block(self, array):
-        """The Block of an array on the device that is looked at; None for one elsewhere."""
-        reference, block = self.known.get(id(array), _UNKNOWN)
-        if reference() is not array:
-            block = None
-            if device.place_of(array) is self.place:
-                block = self.place.block(array)._replace(nbytes=array.nbytes)
-            self.known[id(array)] = weakref.ref(array), block
-        return block
-
-
-def _nothing():
-    """In place of a weak reference to an array that was never seen."""
-
-
-_UNKNOWN = _nothing, None
-
-
-def _forget(dictionary, key, reference):
-    dictionary.pop(key, None)
+        return max(0, found["activations"] - before)

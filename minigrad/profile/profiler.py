@@ -1,20 +1,32 @@
 """Profile: the recording, and what can be asked of it afterwards."""
 
 import contextlib
+import json
+import math
+import os
+import threading
+import time
+from pathlib import Path
 
 from minigrad_kernels.errors import KindError, StateError
+from minigrad_kernels.toolchain.progress import name_of
+from minigrad_kernels.toolchain.watch import part, watching
 
+from .. import device
+from ..core.interceptors import Interceptor, proceed
+from ..core.tensor import Tensor
 from ..nn import Module
-from . import hooks, tables, trace
-from .current import active, opened, profiles
-from .memory import Memory
-from .recorder import Recorder
-from .spans import BACKWARD, FORWARD, REGION, UPDATE
+from . import tables
+from .layers import Layers
+from .memory import Memory, flat
+from .spans import OPERATIONS, OUTSIDE, Span
 
 __all__ = ["Profile", "record_function"]
 
+clock = time.perf_counter
 
-class Profile:
+
+class Profile(Interceptor):
     """Records what happens inside a with block, in this thread; the methods are for afterwards.
 
     model       whose layers are named as its named_modules() names them; without one each Module that is called from
@@ -24,6 +36,7 @@ class Profile:
 
     spans       a Span for each call, in the order in which they began
     memory      [(seconds since the begin, {category: bytes})]; the categories are those of profile/memory.py
+    seconds     from the begin to the end, by the host's clock
     Profiles may be nested; each sees everything inside it. An exception ends the profile and goes on; what was recorded
     until then stays, but for the times on a GPU.
     Errors  RuntimeError if one is entered twice, or asked before it has ended; TypeError for what is no Module
@@ -32,51 +45,156 @@ class Profile:
     def __init__(self, model=None, memory=True, optimizer=None):
         if model is not None and not isinstance(model, Module):
             raise KindError(f"Profile: model is a {type(model).__name__}, wanted a Module or None")
-        self._model, self._optimizer, self._wanted = model, optimizer, memory
-        self._recorder = self._token = None
-        self._ended = False
+        self._layers, self._memory = Layers(model), Memory(model, optimizer) if memory else None
+        self._origin = self._thread = None
+        self._begun, self._open = [], []  # Spans: all, and those that have not ended, the innermost last
+        self._nodes = {}  # {order of a node: (its layer, its GPU)}
+        self._clocks = {}  # {place of a GPU: (a mark, the host's time when that had just passed)}
+        self._looking = 0.0  # seconds in which the profile itself was at work
 
     def __enter__(self):
-        if self._recorder is not None:
+        if self._origin is not None:
             raise StateError("Profile: this one has begun already; make a new one for each with block")
-        memory = Memory(self._model, self._optimizer) if self._wanted else None
-        self._recorder = recorder = Recorder(self._model, memory)
-        hooks.install()
-        self._token = profiles.set((*profiles.get(), recorder))
-        recorder.begin()
+        super().__enter__()
+        self._watching = watching(self._watch)
+        self._watching.__enter__()
+        self._origin, self._thread = clock(), threading.get_ident()
+        self._look()
         return self
 
     def __exit__(self, kind, error, traceback):
-        hooks.remove()
-        profiles.reset(self._token)
-        self._ended = True
-        self._model = self._optimizer = None
-        self._recorder.finish(whole=kind is None)
+        self._watching.__exit__()
+        super().__exit__()
+        self._thread = None
+        for place in self._clocks if kind is None else ():
+            place.wait()
+        self.seconds, streams = self._now(), {}
+        for span in self._begun:
+            if span.marks and kind is None:
+                self._read_marks(span, streams)
+            span.marks = None
+        self._clocks.clear()
+        self.spans, self.memory = self._begun, [] if self._memory is None else self._memory.samples
 
-    def _done(self):
-        if not self._ended:
+    def __getattr__(self, name):
+        if name in ("spans", "memory", "seconds"):
             raise StateError("Profile: it has not ended yet; ask after the with block")
-        return self._recorder
+        raise AttributeError(f"Profile has no attribute {name!r}")
+
+    def _now(self):
+        return clock() - self._origin
+
+    # ---- what is going on ----------------------------------------------------------------------------------------
+
+    def apply(self, primitive, values, below):
+        """An op is applied."""
+        if self._thread != threading.get_ident():
+            return proceed(below, primitive, values)
+        place = _gpu(flat(values))  # computes what waits, each as a call of its own
+        tensors = [one for one in flat(values) if isinstance(one, Tensor)]
+        owners = self._layers.owners(tensors)
+        layer = next(filter(None, owners), self._layer())
+        with self._span(primitive.name, "forward", layer, place) as span:
+            result = proceed(below, primitive, values)
+            results = [one for one in flat([result]) if one is not None]
+            span.nbytes = sum(one.array.nbytes for one in results)
+        if layer != OUTSIDE and {*owners} == {layer}:
+            self._layers.own(results, layer)
+        nodes = [one.node for one in results if one.node is not None]
+        self._nodes.update((node.order, (layer, place)) for node in nodes)
+        if self._memory is not None:
+            self._memory.see(tensors)
+            self._memory.nodes.update(nodes)
+            span.kept = self._look()
+        return result
+
+    @contextlib.contextmanager
+    def _watch(self, kind, subject):
+        """A part of the program that is no op; see minigrad_kernels/toolchain/watch.py."""
+        if self._thread != threading.get_ident():
+            yield
+            return
+        name, layer, place, nbytes = subject, self._layer(), None, 0
+        if kind == "module":
+            if layer == OUTSIDE:
+                self._look()  # a step begins, and gradients may have been dropped before
+            name, layer = type(subject).__name__, self._layers.of(subject, layer)
+        elif kind == "backward":
+            name = f"{subject.primitive.name}.backward"
+            layer, place = self._nodes.get(subject.order) or (OUTSIDE, _gpu(flat(subject.kept.values())))
+            nbytes = sum(math.prod(edge.shape) * edge.dtype.itemsize for edge in subject.edges)
+        elif kind == "pass":
+            name = "walk over the tape"
+        elif kind == "update":
+            name = f"{subject.name}.step"
+            place = _gpu(one for group in subject.param_groups for one in group["params"])
+        elif kind == "kernel":
+            name = getattr(subject, "name", None) or name_of(subject.function)
+        with self._span(name, kind, layer, place) as span:
+            span.nbytes = nbytes
+            yield
+        if kind == "update" and self._memory is not None:
+            self._memory.updated(subject)
+        if kind in OPERATIONS:
+            self._look()
+
+    def _layer(self):
+        """The layer that is being called."""
+        return self._open[-1].layer if self._open else OUTSIDE
+
+    @contextlib.contextmanager
+    def _span(self, name, kind, layer, place=None):
+        """A Span inside the one that is open. place: the GPU on which the call works."""
+        outer = self._open[-1] if self._open else None
+        span = Span(name, kind, layer, outer)
+        self._begun.append(span)
+        self._open.append(span)
+        if place is not None and place not in self._clocks:
+            place.wait()
+            mark = place.mark()
+            place.wait()
+            self._clocks[place] = mark, self._now()
+        began = place and place.mark()
+        span.begin = self._now()
+        try:
+            yield span
+        finally:
+            span.end = self._now()
+            span.marks = place and (place, began, place.mark())
+            self._open.pop()
+            if outer is not None and kind == "kernel":
+                outer.kernels += span.seconds
+            elif outer is not None:
+                outer.inner += span.seconds
+
+    def _look(self):
+        """Look at the memory, which takes time of the profile alone; the bytes by which the tape keeps more."""
+        if self._memory is None:
+            return 0
+        began = self._now()
+        grown = self._memory.sample(began)
+        passed = self._now() - began
+        self._looking += passed
+        if self._open:
+            self._open[-1].inner += passed
+        return grown
+
+    def _read_marks(self, span, streams):
+        """When the GPU did the work of a Span."""
+        place, begin, end = span.marks
+        first, start = self._clocks[place]
+        span.device = start + begin.since(first), start + end.since(first)
+        number = streams.setdefault((place, begin.stream), sum(place is known for known, _ in streams))
+        span.lane = f"{place.name} stream {number + 1}" if number else place.name
+        outer = next((one for one in span.around() if one.device is not None), None)
+        if outer is not None:
+            outer.inner_device += span.device[1] - span.device[0]
 
     # ---- what was recorded ---------------------------------------------------------------------------------------
 
-    @property
-    def spans(self):
-        return self._done().spans
-
-    @property
-    def memory(self):
-        memory = self._done().memory
-        return [] if memory is None else memory.samples
-
-    @property
-    def seconds(self):
-        """From the begin to the end, by the host's clock."""
-        return self._done().wall
-
     def rows(self, by="op", sort="time"):
         """A Row for each operation, layer or kernel; see table."""
-        return tables.rows(self._done(), by, sort)
+        return tables.rows(self.spans, self._layers, self.seconds - self._looking, by, sort)
 
     def table(self, by="op", sort="time"):
         """The rows as text.
@@ -87,6 +205,7 @@ class Profile:
         sort    "time": those first that took most of it themselves; "calls", "device", "bytes", "memory", "name", or
                 "order": as they were first called
 
+        operations  of a layer, those that ran for it; profile/layers.py says which
         calls       how often
         total, ms   of the host from begin to end, calls inside included; of a layer, with the layers below it
         self, ms    of the host less the calls inside; the column adds up to less than the time of the whole profile
@@ -99,7 +218,7 @@ class Profile:
         memory      bytes that the tape began to keep for backward
         Errors      ValueError for another word
         """
-        return tables.table(self._done(), by, sort)
+        return tables.table(self.rows(by, sort), by)
 
     def totals(self):
         """{name: seconds} of the whole profile.
@@ -110,9 +229,18 @@ class Profile:
         kernels     of these, in compiled kernels; on a GPU, in launching them
         device      in which a GPU worked, or waited within an operation
         overlap     in which both host and device did
-        profiling   of wall, in which the profile itself looked at results and memory; shares are of the rest
+        profiling   of wall, in which the profile itself looked at memory; shares are of the rest
         """
-        return tables.totals(self._done())
+        host = [(span.begin, span.end) for span in self.spans if span.kind in (*OPERATIONS, "kernel")]
+        busy = [span.device for span in self.spans if span.device]
+        return {
+            "wall": self.seconds,
+            "host": _length(host),
+            "kernels": sum(span.seconds for span in self.spans if span.kind == "kernel"),
+            "device": _length(busy),
+            "overlap": max(0.0, _length(host) + _length(busy) - _length(host + busy)),
+            "profiling": self._looking,
+        }
 
     def peak(self):
         """({category: bytes} when memory was fullest, seconds since the begin); ({}, 0.0) if it was not looked at."""
@@ -125,24 +253,62 @@ class Profile:
         The lanes are "forward", "backward" and "update" on the host, then the streams of GPUs. Nothing in a lane lies
         inside another: the operations of which a gradient is made belong to its span.
         """
-        found = [s for s in self.spans if begin <= s.begin < end and s.kind in (FORWARD, BACKWARD, UPDATE)]
-        found = [s for s in found if s.parent is None or not s.parent.within(FORWARD, BACKWARD, UPDATE)]
-        host = [(s.kind, s.name, s.begin, s.end) for s in found]
-        return host + [(s.lane, s.name, *s.device) for s in found if s.device]
+        shown = "forward", "backward", "update"
+        found = [span for span in self.spans if begin <= span.begin < end and span.kind in shown]
+        found = [span for span in found if span.parent is None or not span.parent.within(*shown)]
+        host = [(span.kind, span.name, span.begin, span.end) for span in found]
+        return host + [(span.lane, span.name, *span.device) for span in found if span.device]
 
     def trace(self, path):
-        """Write it as a file of Chrome's Trace Event Format, for chrome://tracing or https://ui.perfetto.dev."""
-        trace.write(self._done(), path)
+        """Write it as a file for chrome://tracing or https://ui.perfetto.dev.
+
+        Source  Duffy and others 2016, "Trace Event Format": complete events (X), counters (C), metadata (M); times in
+                microseconds
+        """
+        process, lanes, found = {"pid": os.getpid()}, {"host": 0}, []
+        for span in self.spans:
+            facts = {"layer": span.layer, "bytes": span.nbytes, "kept for backward": span.kept}
+            event = process | {"ph": "X", "name": span.name, "cat": span.kind}
+            if span.kind == "module":
+                event["name"], facts = span.layer, {"type": span.name}
+            event["args"] = {name: value for name, value in facts.items() if value}
+            found.append(event | {"tid": 0, "ts": 1e6 * span.begin, "dur": 1e6 * span.seconds})
+            if span.device:
+                lane, (begin, end) = lanes.setdefault(span.lane, len(lanes)), span.device
+                found.append(event | {"tid": lane, "ts": 1e6 * begin, "dur": 1e6 * (end - begin)})
+        counter = process | {"ph": "C", "name": "memory"}
+        found += [counter | {"ts": 1e6 * seconds, "args": sample} for seconds, sample in self.memory]
+        found.sort(key=lambda event: (event["ts"], -event.get("dur", 0)))
+        about = [("process_name", 0, {"name": "minigrad"})]
+        about += [("thread_name", lane, {"name": name}) for name, lane in lanes.items()]
+        about += [("thread_sort_index", lane, {"sort_index": lane}) for lane in lanes.values()]
+        head = [process | {"ph": "M", "name": name, "tid": lane, "args": args} for name, lane, args in about]
+        Path(path).write_text(json.dumps({"traceEvents": head + found, "displayTimeUnit": "ms"}))
 
 
 def record_function(name):
     """Give what happens inside a name, which profiles that are under way show; a with block or a decorator."""
     if not isinstance(name, str):
         raise KindError(f"record_function: name is {name!r}, wanted a string")
-    return _named(name)
+    return part("region", name)
 
 
-@contextlib.contextmanager
-def _named(name):
-    with opened(active(), name, REGION):
-        yield
+def _gpu(values):
+    """The GPU on which the first Tensor that is on one lies, or to which one is moved; None if all is on the host."""
+    for one in values:
+        array = getattr(one, "array", one)
+        place = (
+            device.place_of(array) if device.is_array(array) else device.place(one) if device.is_device(one) else None
+        )
+        if place is not None and place.measured:
+            return place
+    return None
+
+
+def _length(intervals):
+    """Seconds that intervals (begin, end) cover together."""
+    length, until = 0.0, -math.inf
+    for begin, end in sorted(intervals):
+        length += max(0.0, end - max(begin, until))
+        until = max(until, end)
+    return length

@@ -138,17 +138,16 @@ def cost(report):
     longest = max((row.self for row in rows), default=0) or 1
     lines = []
     for row in rows:
-        name = ", ".join((row.name, *row.with_))
         times = [_ms(row.forward), _ms(row.backward), bar(row.self / longest, _ms(row.self)), percent(row.share)]
         times += [_ms(row.device)] * device
-        lines.append([name, row.type, *times, *map(_kib, (row.bytes, row.memory, row.parameters))])
+        lines.append([row.name, row.type, *times, *map(_kib, (row.bytes, row.memory, row.parameters))])
     head = ["layer", "type", "forward, ms", "backward, ms", "both, ms", "share"] + ["GPU, ms"] * device
     head += ["results, KiB", "kept, KiB", "parameters, KiB"]
     caption = f"Memory over the step. {_fullest(peak)}"
     drawn = columns(picture(draw.memory(report.profile.memory), caption)) if len(report.profile.memory) > 1 else ""
     text = f"{report.measured} It took {_ms(report.profile.seconds)} ms while it was watched, which takes time too. "
-    more = "Layers that ran as one stand in one row, and nothing is counted twice. Results include gradients; what is "
-    more += "kept waits for backward."
+    more = "Where layers ran as one, the first has the time of all. Results include gradients; what is kept waits for "
+    more += "backward."
     return note(text + more) + table(head, lines, words=2) + drawn
 
 

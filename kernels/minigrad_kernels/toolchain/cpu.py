@@ -13,6 +13,7 @@ import numpy as np
 
 from ..errors import KindError, ShapeError
 from .machine import cpu_quota
+from .watch import launched, watchers
 
 __all__ = ["Kernel", "alias", "compiled", "elements", "in_team", "jit", "linker", "set_threads", "threads"]
 
@@ -46,6 +47,8 @@ class Kernel:
         return self.part._numba_type_
 
     def __call__(self, *arguments):
+        if watchers():
+            return launched(self, self, *arguments)
         return self.entry(*arguments)
 
 

@@ -24,6 +24,7 @@ import functools
 import inspect
 
 from .cpu import Kernel, in_team, jit, linker, threads
+from .watch import launched, watchers
 
 __all__ = ["share", "shared"]
 
@@ -61,9 +62,13 @@ class shared:
         self.on(threads(), *arguments)
 
     def alone(self, *arguments):
+        if watchers():
+            return launched(self, self.alone, *arguments)
         self.entry(0, 1, 1, *arguments)
 
     def on(self, shares, *arguments):
+        if watchers():
+            return launched(self, self.on, shares, *arguments)
         n = min(shares, threads())
         if n == 1:
             self.entry(0, 1, shares, *arguments)

@@ -23,6 +23,7 @@ from pathlib import Path
 import numpy as np
 
 from ...errors import KindError, ShapeError, StateError
+from ..watch import launched, watchers
 from . import cache, compiler
 from .keys import source_of
 
@@ -127,7 +128,9 @@ class Kernel:
         Errors  ValueError for blocks of more than `threads` threads, TypeError for arguments of another kind,
                 RuntimeError if interpreting finds a fault, or there is no driver, or the GPU is too old
         """
-        if arguments and isinstance(arguments[0], np.ndarray):
+        if watchers():
+            launched(self, self, grid, block, arguments, shared)
+        elif arguments and isinstance(arguments[0], np.ndarray):
             self._interpret(grid, block, arguments, shared)
         else:
             self._launch(grid, block, arguments, shared)
