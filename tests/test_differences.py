@@ -240,9 +240,9 @@ def one_cycle_leaves_momentum_alone():
 @shows("schedules")
 def schedules_are_functions_of_the_epoch():
     optimizer = optim.SGD([minigrad.ones(2, requires_grad=True)], lr=0.1)
-    optimizer.param_groups[0]["initial_lr"] = 0.4
-    schedule = optim.lr_scheduler.ExponentialLR(optimizer, 0.5, last_epoch=2)
-    assert schedule.get_last_lr() == [0.4 * 0.5**3]
+    schedule = optim.lr_scheduler.ExponentialLR(optimizer, 0.5)
+    assert schedule.state_dict().keys() == {"schedule", "last_epoch", "base_lrs", "own_lrs"}
+    refuses(TypeError, "last_epoch", lambda: optim.lr_scheduler.ExponentialLR(optimizer, 0.5, last_epoch=2))
 
 
 @shows("random numbers")
