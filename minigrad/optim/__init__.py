@@ -2,6 +2,7 @@
 
 from . import lr_scheduler
 from .clip import clip_grad_norm_, clip_grad_value_
+from .muon import Muon
 from .optimizer import Optimizer
 from .rules import SGD, Adagrad, Adam, AdamW, RMSprop
 
@@ -10,6 +11,7 @@ __all__ = [
     "Adagrad",
     "Adam",
     "AdamW",
+    "Muon",
     "Optimizer",
     "RMSprop",
     "clip_grad_norm_",

@@ -49,12 +49,14 @@ class Optimizer:
     state           {Tensor: {name: number, array or Tensor}}, an empty dictionary for each that has none yet
     kept            {name: True, or the option without which it is not there} of all that a state may hold, "step" and
                     arrays; empty where it may hold anything
+    fixed           options that a captured step does not read anew: a graph is made again where they change
     Errors  ValueError for an option out of range, a parameter given twice or none at all; TypeError for what is no
             floating Tensor, and for a set, whose order changes from run to run; RuntimeError for the result of an
             operation. Nothing is changed then
     """
 
     kept: ClassVar[dict] = {}
+    fixed: tuple[str, ...] = ()
 
     def __init__(self, params, defaults):
         self.state, self._plans = defaultdict(dict), {}
@@ -330,6 +332,7 @@ class Repeat:
         """What the launch depends on: the options that decide which arrays there are, and the arrays."""
         arrays = [value for state in self._states() for name, value in state.items() if name != "step"]
         options = [bool(self.group.get(name)) for name in self.optimizer.kept.values()]
+        options += [self.group[name] for name in self.optimizer.fixed]
         return [*options, *map(id, arrays)], arrays
 
     def check(self):

@@ -22,14 +22,15 @@ from .optimizer import Optimizer, plain
 
 __all__ = ["SGD", "Adagrad", "Adam", "AdamW", "RMSprop", "Rule"]
 
+OWN = {"adjust_lr_fn", "betas", "dampening", "ns_coefficients"}  # options that a rule checks itself
 FLAGS = {"amsgrad", "centered", "decoupled_weight_decay", "maximize", "nesterov"}
 SPEED = {"foreach", "fused"}
 NUMBERS = frozenset({float, int, bool})
 
 
-def _names(members):
+def members(enumeration):
     """The members of an enumeration in minigrad_kernels.optimizer as options are called."""
-    return [name.lower() for name in members.__members__]
+    return [name.lower() for name in enumeration.__members__]
 
 
 class Rule(Optimizer):
@@ -49,7 +50,7 @@ class Rule(Optimizer):
         super().__init__(params, defaults)
 
     def check(self, options):
-        for name in self.defaults.keys() - {"betas", "dampening"}:
+        for name in self.defaults.keys() - OWN:
             if name in FLAGS:
                 flag_of(self.name, name, options[name])
             else:
@@ -126,7 +127,7 @@ class SGD(Rule):
             the form of torch.optim.SGD
     """
 
-    kernel, hyper, kept = "sgd", _names(kernels.SGD), {"momentum_buffer": "momentum"}
+    kernel, hyper, kept = "sgd", members(kernels.SGD), {"momentum_buffer": "momentum"}
 
     def __init__(
         self, params, lr=1e-3, momentum=0, dampening=0, weight_decay=0, nesterov=False, *, maximize=False, **speed
@@ -169,7 +170,7 @@ class Adam(Rule):
             beyond", algorithm 2
     """
 
-    kernel, hyper = "adam", _names(kernels.Adam)
+    kernel, hyper = "adam", members(kernels.Adam)
     kept = {"step": True, "exp_avg": True, "exp_avg_sq": True, "max_exp_avg_sq": "amsgrad"}
 
     def __init__(
@@ -244,7 +245,7 @@ class RMSprop(Rule):
             networks", equations 38-45
     """
 
-    kernel, hyper = "rmsprop", _names(kernels.RMSprop)
+    kernel, hyper = "rmsprop", members(kernels.RMSprop)
     kept = {"step": True, "square_avg": True, "grad_avg": "centered", "momentum_buffer": "momentum"}
 
     def __init__(
@@ -275,7 +276,7 @@ class Adagrad(Rule):
             optimization", figure 1 with diagonal matrices, in the form of torch.optim.Adagrad
     """
 
-    kernel, hyper, kept = "adagrad", _names(kernels.Adagrad), {"step": True, "sum": True}
+    kernel, hyper, kept = "adagrad", members(kernels.Adagrad), {"step": True, "sum": True}
 
     def __init__(
         self,

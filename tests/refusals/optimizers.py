@@ -85,6 +85,14 @@ OWN = [
     (optim.Adagrad, {"eps": "tiny"}, TypeError, r"eps is 'tiny', wanted a number"),
 ]
 
+MATRIX = [  # of Muon
+    ({"lr": -1}, ValueError, r"lr is -1, wanted at least 0"),
+    ({"nesterov": "yes"}, TypeError, r"nesterov is 'yes', wanted True or False"),
+    ({"ns_steps": 2.5}, TypeError, r"ns_steps is 2.5, wanted an integer"),
+    ({"ns_coefficients": (1, 2)}, TypeError, r"ns_coefficients is \(1, 2\), wanted three numbers"),
+    ({"adjust_lr_fn": "adam"}, ValueError, r"adjust_lr_fn is 'adam', wanted 'original' or 'match_rms_adamw'"),
+]
+
 PARAMS = [
     ("none", lambda: [], ValueError, r"params is empty, wanted at least one parameter"),
     ("a Tensor", lambda: weights()[0], TypeError, r"params is a Parameter, wanted a list of Tensors"),
@@ -192,6 +200,11 @@ def rows():
     for i, (kind, options, error, pattern) in enumerate(OWN):
         lr = {} if "lr" in options else {"lr": 0.1}
         yield f"{kind.__name__}: own {i}", partial(kind, weights(), **lr, **options), error, pattern
+    for i, (options, error, pattern) in enumerate(MATRIX):
+        matrix = [nn.Parameter(minigrad.ones(2, 3))]
+        yield f"Muon: own {i}", partial(optim.Muon, matrix, **options), error, f"Muon: {pattern}"
+    vector = r"Muon: params\[0\] has shape \(3,\), wanted a whole matrix or filter; give the others to AdamW"
+    yield "Muon: a vector", partial(optim.Muon, weights()), ValueError, vector
     for i, (name, make, error, pattern) in enumerate(PARAMS):
         kind = KINDS[i % len(KINDS)]
         yield f"{kind.__name__}: params, {name}", partial(kind, make(), lr=0.1), error, f"{kind.__name__}: .*{pattern}"
