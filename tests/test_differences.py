@@ -219,6 +219,7 @@ def optimisers_have_one_way_to_run():
         refuses(TypeError, option, lambda option=option: optim.SGD(params, lr=0.1, **{option: True}))
     refuses(TypeError, "positional", lambda: optim.RMSprop(params, 0.1, 0.9, 1e-8, 0, 0, False, False, None, True))
     refuses(ValueError, "foo", lambda: optim.SGD([{"params": params, "foo": 1}], lr=0.1))
+    assert optim.Muon([minigrad.ones(2, 1, 3, 3)])
 
 
 @shows("a rate in a Tensor")

@@ -206,61 +206,6 @@ def test_numbers_may_come_in_tensors_and_numpy_scalars():
     assert json.loads(json.dumps(optimizer.state_dict()["param_groups"][0]))["lr"] == 0.125
 
 
-P = parameters()
-LEAF = nn.Parameter([1.0])
-GAPS = nn.Parameter(np.zeros((4, 4), np.float32)[:, ::2])
-REFUSED = [
-    (lambda: optim.SGD([]), ValueError, "SGD: params is empty"),
-    (lambda: optim.SGD(LEAF), TypeError, "SGD: params is a Parameter, wanted a list"),
-    (lambda: optim.SGD(5), TypeError, "SGD: params is a int"),
-    (lambda: optim.SGD([LEAF, 5]), TypeError, "SGD: params[1] is a int, wanted a Tensor"),
-    (lambda: optim.SGD([LEAF, LEAF]), ValueError, "SGD: params[1] (shape (1,)) is there twice"),
-    (lambda: optim.SGD([{"params": [LEAF]}, {"params": [LEAF]}]), ValueError, "is there twice"),
-    (lambda: optim.SGD([LEAF * 2]), RuntimeError, "SGD: params[0] was made by mul, wanted a leaf"),
-    (lambda: optim.SGD([Tensor([1, 2])]), TypeError, "SGD: params[0] has elements int64, wanted floating"),
-    (lambda: optim.SGD([GAPS]), ValueError, "SGD: params[0] (shape (4, 2)) is read-only or has gaps"),
-    (lambda: optim.SGD([{"lr": 1.0}]), TypeError, "wanted a dictionary with 'params'"),
-    (lambda: optim.SGD([{"params": [LEAF], "momentun": 1}]), ValueError, "a group has the options ['momentun']"),
-    (lambda: optim.SGD({LEAF}), TypeError, "SGD: params is a set, wanted a list"),
-    (lambda: optim.SGD([{"params": {LEAF}}]), TypeError, "SGD: params is a set"),
-    (lambda: optim.SGD([(1, LEAF)]), TypeError, "SGD: params[0] is a tuple, wanted a Tensor"),
-    (lambda: optim.SGD([{"params": [LEAF], 1: 2, "x": 3}]), ValueError, "a group has the options [1, 'x']"),
-    (lambda: optim.SGD(P, lr=-1), ValueError, "SGD: lr is -1, wanted at least 0"),
-    (lambda: optim.SGD(P, lr=Tensor([0.1, 0.2])), TypeError, "SGD: lr is 'Tensor', wanted a number"),
-    (lambda: optim.SGD(P, lr=Tensor(-0.5)), ValueError, "SGD: lr is -0.5, wanted at least 0"),
-    (lambda: optim.SGD(P, lr=np.ones(2)), TypeError, "SGD: lr is 'ndarray', wanted a number"),
-    (lambda: optim.SGD(P, lr=math.nan), ValueError, "SGD: lr is nan"),
-    (lambda: optim.SGD(P, lr="0.1"), TypeError, "SGD: lr is '0.1', wanted a number"),
-    (lambda: optim.SGD(P, momentum=-0.1), ValueError, "SGD: momentum is -0.1"),
-    (lambda: optim.SGD(P, weight_decay=-1), ValueError, "SGD: weight_decay is -1"),
-    (lambda: optim.SGD(P, nesterov=True), ValueError, "SGD: nesterov is True with momentum 0 and dampening 0"),
-    (lambda: optim.SGD(P, momentum=0.9, dampening=0.1, nesterov=True), ValueError, "SGD: nesterov is True"),
-    (lambda: optim.SGD(P, momentum=0.9, nesterov="no"), TypeError, "SGD: nesterov is 'no', wanted True or False"),
-    (lambda: optim.Adam(P, maximize=2), TypeError, "Adam: maximize is 2, wanted True or False"),
-    (lambda: optim.Adam(P, maximize=np.array([True, True])), TypeError, "Adam: maximize is array"),
-    (lambda: optim.Adam(P, decoupled_weight_decay=None), TypeError, "Adam: decoupled_weight_decay is None"),
-    (lambda: optim.Adam(P, betas=(0.9, Tensor([0.9, 0.9]))), TypeError, "Adam: betas[1] is 'Tensor'"),
-    (lambda: optim.Adam(P, betas=(0.9, 1.0)), ValueError, "Adam: betas[1] is 1.0, wanted at least 0 and below 1"),
-    (lambda: optim.Adam(P, betas=(-0.1, 0.9)), ValueError, "Adam: betas[0] is -0.1"),
-    (lambda: optim.Adam(P, betas=0.9), TypeError, "Adam: betas is 0.9, wanted a pair"),
-    (lambda: optim.AdamW(P, eps=-1), ValueError, "AdamW: eps is -1"),
-    (lambda: optim.RMSprop(P, alpha=-1), ValueError, "RMSprop: alpha is -1"),
-    (lambda: optim.RMSprop(P, momentum=-1), ValueError, "RMSprop: momentum is -1"),
-    (lambda: optim.Adagrad(P, lr=-1), ValueError, "Adagrad: lr is -1, wanted at least 0"),
-    (lambda: optim.Adagrad(P, lr_decay=-1), ValueError, "Adagrad: lr_decay is -1"),
-    (lambda: optim.Adagrad(P, initial_accumulator_value=-1), ValueError, "Adagrad: initial_accumulator_value is -1"),
-    (lambda: optim.Adagrad(P, eps=None), TypeError, "Adagrad: eps is 'NoneType', wanted a number"),
-    (lambda: optim.Adagrad(P, maximize="yes"), TypeError, "Adagrad: maximize is 'yes'"),
-]
-
-
-@pytest.mark.parametrize("make, error, text", REFUSED, ids=[text for *_, text in REFUSED])
-def test_options_refused(make, error, text):
-    with pytest.raises(error) as caught:
-        make()
-    assert text in str(caught.value) and isinstance(caught.value, MinigradError)
-
-
 def test_a_refused_group_changes_nothing():
     params = parameters()
     optimizer = optim.SGD(params[:2])

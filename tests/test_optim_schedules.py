@@ -106,49 +106,6 @@ def test_a_schedule_is_a_function_of_the_epoch(make):
         first.step(), second.step()
 
 
-S = optim.SGD(parameters(), lr=0.1)
-WRONG_SCHEDULES = [
-    (lambda: lr_scheduler.StepLR(5, 3), TypeError, "StepLR: optimizer is a int"),
-    (lambda: lr_scheduler.StepLR(S, 0), ValueError, "StepLR: step_size is 0, wanted at least 1"),
-    (lambda: lr_scheduler.StepLR(S, 1.5), TypeError, "StepLR: step_size is 1.5, wanted an integer"),
-    (lambda: lr_scheduler.MultiStepLR(S, [1, 2.5]), TypeError, "MultiStepLR: milestones is 2.5, wanted an integer"),
-    (lambda: lr_scheduler.MultiStepLR(S, [-1]), ValueError, "MultiStepLR: milestones is -1, wanted at least 0"),
-    (lambda: lr_scheduler.MultiStepLR(S, "ab"), TypeError, "MultiStepLR: milestones is 'a', wanted an integer"),
-    (lambda: lr_scheduler.ExponentialLR(5, 0.5), TypeError, "ExponentialLR: optimizer is a int"),
-    (lambda: lr_scheduler.OneCycleLR(S, "x", 10), TypeError, "OneCycleLR: max_lr is 'x'"),
-    (lambda: lr_scheduler.OneCycleLR(S, 0.1, 10, pct_start="x"), TypeError, "OneCycleLR: pct_start is 'x'"),
-    (lambda: lr_scheduler.ReduceLROnPlateau(S, factor="x"), TypeError, "ReduceLROnPlateau: factor is 'x'"),
-    (lambda: lr_scheduler.CosineAnnealingLR(S, 0), ValueError, "CosineAnnealingLR: T_max is 0"),
-    (lambda: lr_scheduler.LambdaLR(S, [abs, abs]), ValueError, "LambdaLR: lr_lambda has 2 values"),
-    (lambda: lr_scheduler.OneCycleLR(S, 0.1), ValueError, "OneCycleLR: total_steps is None"),
-    (lambda: lr_scheduler.OneCycleLR(S, 0.1, 10, pct_start=2), ValueError, "OneCycleLR: pct_start is 2"),
-    (lambda: lr_scheduler.OneCycleLR(S, 0.1, 10, anneal_strategy="x"), ValueError, "anneal_strategy is 'x'"),
-    (lambda: lr_scheduler.OneCycleLR(S, [0.1, 0.2], 10), ValueError, "OneCycleLR: max_lr has 2 values"),
-    (lambda: lr_scheduler.ReduceLROnPlateau(S, "up"), ValueError, "mode is 'up', wanted 'min' or 'max'"),
-    (lambda: lr_scheduler.ReduceLROnPlateau(S, factor=1), ValueError, "factor is 1"),
-    (lambda: lr_scheduler.ReduceLROnPlateau(S, min_lr=[1, 2]), ValueError, "min_lr has 2 values"),
-    (lambda: lr_scheduler.ReduceLROnPlateau(S).step("x"), TypeError, "metrics is 'x'"),
-    (lambda: lr_scheduler.ReduceLROnPlateau(S).step("1.5"), TypeError, "metrics is '1.5'"),
-    (lambda: lr_scheduler.ReduceLROnPlateau(S).step(Tensor([1.0, 2.0])), TypeError, "metrics is 'Tensor'"),
-    (lambda: lr_scheduler.SequentialLR(S, [], []), ValueError, "0 schedulers and milestones []"),
-    (lambda: lr_scheduler.SequentialLR(S, [lr_scheduler.ReduceLROnPlateau(S)], []), TypeError, "without a metric"),
-    (lambda: lr_scheduler.SequentialLR(S, [lr_scheduler.RestoreBest(S)], []), TypeError, "without a metric"),
-    (
-        lambda: lr_scheduler.SequentialLR(S, [lr_scheduler.StepLR(optim.SGD(parameters()), 3)], []),
-        ValueError,
-        "belongs to another optimiser",
-    ),
-]
-
-
-@pytest.mark.parametrize("make, error, text", WRONG_SCHEDULES, ids=[text for *_, text in WRONG_SCHEDULES])
-def test_schedules_refuse(make, error, text):
-    with pytest.raises(error) as caught:
-        make()
-    assert text in str(caught.value) and isinstance(caught.value, MinigradError)
-    assert S.param_groups[0]["lr"] == 0.1
-
-
 @pytest.mark.parametrize("value", ["0.1", None, [0.1], b"1"])
 def test_a_rate_that_is_no_number_is_refused_where_it_is_used(value):
     for kind in (optim.SGD, optim.Adam, optim.RMSprop, optim.Adagrad):

@@ -349,7 +349,7 @@ class ReduceLROnPlateau(MetricLR):
     best            the best metric so far
     """
 
-    kept = ("last_epoch", "best", "num_bad_epochs", "cooldown_counter")
+    kept: tuple[str, ...] = ("last_epoch", "best", "num_bad_epochs", "cooldown_counter")
 
     def __init__(
         self,
