@@ -111,10 +111,10 @@ class GradScaler:
             return
         _check_optimizer("unscale_", optimizer)
         checked = self._check(optimizer, None, math.inf)
-        for batch in batches_of(checked.parameters):
-            arrays = [write(parameter.grad) for parameter in batch]
-            with device.place_of(arrays[0]).active():
-                kernels.scale(arrays, device.move(self._inverse(), batch[0].device))
+        for place, batch in batches_of(checked.parameters):
+            with place.active():
+                arrays = [write(parameter.grad) for parameter in batch]
+                kernels.scale(arrays, device.move(self._inverse(), place.name))
         if id(optimizer) in self._checked:
             self._checked[id(optimizer)] = checked._replace(scale=None)
 

@@ -218,7 +218,7 @@ def several(folder):
     retensor("weights", lambda arrays: [arrays.pop("4.bias"), arrays.update({"0.bias": np.zeros(9)})])(folder)
     put("optimizer", "param_groups", 0, "betas", [0.9, 7])(folder)
     put("optimizer", "state", "1", "step", "x")(folder)
-    put("schedule", "T_max", "x")(folder)
+    put("schedule", "base_lrs", [0.1, 0.2])(folder)
     put("scaler", "scale", -1)(folder)
     put("loader", "position", -3)(folder)
     put("history", "steps", "x")(folder)
@@ -231,21 +231,17 @@ PARTS = {
     "no scaler": (put("scaler", put), "it holds no scaler"),
     "no generator": (put("generator", put), "it holds no generator"),
     "optimizer a list": (put("optimizer", []), "cannot load"),
-    "schedule a number": (put("schedule", 3), "CosineAnnealingLR.load_state_dict: got int"),
+    "schedule a number": (put("schedule", 3), "CosineAnnealingLR.load_state_dict: got 3"),
     "other optimizer": (put("optimizer_kind", "SGD"), "optimizer is SGD, this one Adam"),
     "groups": (
         lambda folder: edit(folder, lambda i: i["optimizer"]["param_groups"].append({"params": []})),
         "wanted groups",
     ),
-    "twice in a group": (put("optimizer", "param_groups", 0, "params", [0] * 6), "wanted each number once"),
     "state of nothing": (put("optimizer", "state", "99", {"step": 1}), "state of parameter 99, which is in no group"),
     "state a text": (put("optimizer", "state", "0", "x"), "unexpected tensors"),
     "rate a text": (put("optimizer", "param_groups", 0, "lr", "0.1"), "lr is '0.1', wanted a number"),
-    "rate NaN": (put("optimizer", "param_groups", 0, "lr", {"float": "nan"}), "lr is nan, wanted a finite number"),
-    "first rate NaN": (put("optimizer", "param_groups", 0, "initial_lr", {"float": "nan"}), "initial_lr is nan"),
+    "rate NaN": (put("optimizer", "param_groups", 0, "lr", {"float": "nan"}), "lr is nan, wanted at least 0"),
     "betas": (put("optimizer", "param_groups", 0, "betas", [0.9]), "betas is (0.9,), wanted a pair"),
-    "step negative": (put("optimizer", "state", "0", "step", -1), "state[0]['step'] is -1, wanted a count"),
-    "step huge": (put("optimizer", "state", "0", "step", 1 << 70), "'step']"),
     "a moment lacks": (
         retensor("training", lambda arrays: arrays.pop("optimizer.state.0.exp_avg")),
         "no field 'optimizer.state.0.exp_avg'",
@@ -254,7 +250,7 @@ PARTS = {
         put("optimizer", "state", "0", "exp_avg", put),
         "unexpected tensors 'optimizer.state.0.exp_avg'",
     ),
-    "a moment too many": (put("optimizer", "state", "0", "exp", 1.5), "state[0] has unknown 'exp'"),
+    "a moment too many": (put("optimizer", "state", "0", "exp", 1.5), "state[0] has; 'exp', wanted"),
     "a moment of a shape": (
         retensor("training", lambda arrays: arrays.update({"optimizer.state.0.exp_avg": np.zeros(3, np.float32)})),
         "state[0]['exp_avg'] has shape (3,)",
@@ -268,9 +264,7 @@ PARTS = {
         "training-1.safetensors has 33",
     ),
     "schedule of another": (put("schedule", "gamma", 0.1), "CosineAnnealingLR.load_state_dict: got"),
-    "schedule far": (put("schedule", "last_epoch", 1 << 60), "last_epoch is 1152921504606846976, wanted an integer"),
-    "schedule NaN": (put("schedule", "base_lrs", [{"float": "nan"}]), "base_lrs is [nan], wanted a list of numbers"),
-    "schedule of groups": (put("schedule", "base_lrs", [0.1, 0.1]), "base_lrs are not of 1 groups"),
+    "schedule of groups": (put("schedule", "base_lrs", [0.1, 0.1]), "got [0.1, 0.1], wanted [0.01]"),
     "scale": (put("scaler", "scale", 0.0), "scale is 0.0, wanted more than 0"),
     "scale NaN": (put("scaler", "scale", {"float": "nan"}), "scale is nan"),
     "scale a text": (put("scaler", "scale", "x"), "scale"),
@@ -289,7 +283,7 @@ PARTS = {
     "generator position": (put("generator", "buffer_pos", 9), GENERATOR),
     "everything": (
         several,
-        "0.bias is float64 [9]; missing 4.bias; betas[1] is 7, wanted; state[1]['step']; T_max is 'x'; scale is -1.0; "
+        "0.bias is float64 [9]; missing 4.bias; betas[1] is 7, wanted; got [0.1, 0.2]; scale is -1.0; "
         "position is -3; History: state; set_state: wanted",
     ),
 }

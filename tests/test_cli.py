@@ -224,7 +224,7 @@ DAMAGES = [
     ("last", ("history", "running", "loss"), None, "state is malformed"),
     ("last", ("generator",), {}, "no field 'words'"),
     ("last", ("generator", "words", "key"), [], "for 2 integers"),
-    ("last", ("schedule", "eta_min"), "x", "eta_min is 'x', wanted a number"),
+    ("last", ("schedule", "schedule"), "StepLR", "wanted such as {'schedule': 'CosineAnnealingLR'"),
 ]
 
 

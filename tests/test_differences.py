@@ -219,6 +219,7 @@ def optimisers_have_one_way_to_run():
         refuses(TypeError, option, lambda option=option: optim.SGD(params, lr=0.1, **{option: True}))
     refuses(TypeError, "positional", lambda: optim.RMSprop(params, 0.1, 0.9, 1e-8, 0, 0, False, False, None, True))
     refuses(ValueError, "foo", lambda: optim.SGD([{"params": params, "foo": 1}], lr=0.1))
+    assert optim.Muon([minigrad.ones(2, 1, 3, 3)])
 
 
 @shows("a rate in a Tensor")
@@ -240,9 +241,9 @@ def one_cycle_leaves_momentum_alone():
 @shows("schedules")
 def schedules_are_functions_of_the_epoch():
     optimizer = optim.SGD([minigrad.ones(2, requires_grad=True)], lr=0.1)
-    optimizer.param_groups[0]["initial_lr"] = 0.4
-    schedule = optim.lr_scheduler.ExponentialLR(optimizer, 0.5, last_epoch=2)
-    assert schedule.get_last_lr() == [0.4 * 0.5**3]
+    schedule = optim.lr_scheduler.ExponentialLR(optimizer, 0.5)
+    assert schedule.state_dict().keys() == {"schedule", "last_epoch", "base_lrs", "own_lrs"}
+    refuses(TypeError, "last_epoch", lambda: optim.lr_scheduler.ExponentialLR(optimizer, 0.5, last_epoch=2))
 
 
 @shows("random numbers")

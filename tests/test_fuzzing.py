@@ -42,7 +42,7 @@ def header(text):
     return made
 
 
-BOTH = replaced(b'"eps"', b'"epoch"'), replaced(b'"T_max": 10', b'"T_max": "lr"')
+BOTH = replaced(b'"eps"', b'"epoch"'), replaced(b'"base_lrs"', b'"base_lr"')
 FOUND = [
     (
         "npz",

@@ -22,15 +22,14 @@ def test_parameters_without_a_gradient_stay(make):
     before, optimizer = arrays(params), make(params)
     optimizer.step()
     assert same(arrays(params), before)
-    made = dict(optimizer.state)
-    assert not made or isinstance(optimizer, optim.Adagrad)
+    assert not optimizer.state
     give_gradients(params, 0)
     params[1].grad = None
     optimizer.step()
     after = arrays(params)
     assert [np.array_equal(a, b) for a, b in zip(before, after, strict=True)] == [False, True, False, False]
     assert [parameter.version[0] for parameter in params] == [1, 0, 1, 1]
-    assert optimizer.state.get(params[1]) is made.get(params[1])
+    assert params[1] not in optimizer.state
 
 
 @every_rule
@@ -154,15 +153,12 @@ def test_an_infinite_parameter_stays_infinite_without_weight_decay(make, dtype):
 def test_adagrad_begins_with_a_sum():
     params = parameters()
     optimizer = optim.Adagrad(params[:2], initial_accumulator_value=0.5)
-    for parameter in params[:2]:
-        state = optimizer.state[parameter]
-        assert state["step"] == 0 and (state["sum"] == 0.5).all() and state["sum"].strides == parameter.array.strides
     optimizer.add_param_group({"params": params[2:], "initial_accumulator_value": 8.0})
-    assert params[2] not in optimizer.state
     train(optimizer, params, range(1))
-    sums = [optimizer.state[parameter]["sum"] for parameter in params]
-    for parameter, total in zip(params, sums, strict=True):
-        np.testing.assert_allclose(total, 0.5 + parameter.grad.array**2, rtol=1e-6)
+    for parameter, start in zip(params, (0.5, 0.5, 8.0, 8.0), strict=True):
+        total = optimizer.state[parameter]["sum"]
+        assert total.strides == parameter.array.strides
+        np.testing.assert_allclose(total, start + parameter.grad.array**2, rtol=1e-6)
 
 
 def test_minimum_of_a_parabola():
@@ -208,90 +204,6 @@ def test_numbers_may_come_in_tensors_and_numpy_scalars():
     train(optimizer, params, range(1), schedule)
     assert schedule.get_last_lr() == [0.125, 0.25]
     assert json.loads(json.dumps(optimizer.state_dict()["param_groups"][0]))["lr"] == 0.125
-
-
-def test_names():
-    model = nn.Sequential(nn.Linear(2, 3), nn.Linear(3, 1, bias=False))
-    optimizer = optim.SGD(model.named_parameters(), lr=0.1)
-    assert optimizer.param_groups[0]["param_names"] == ("0.weight", "0.bias", "1.weight")
-    assert optimizer.param_groups[0]["params"] == list(model.parameters())
-    extra = parameters()
-    optimizer.add_param_group({"params": [("a", extra[0]), ("b", extra[1])], "lr": 0.5})
-    saved = optimizer.state_dict()
-    optimizer.load_state_dict({"state": saved["state"], "param_groups": json.loads(json.dumps(saved["param_groups"]))})
-    assert optimizer.state_dict() == saved and saved["param_groups"][1]["param_names"] == ("a", "b")
-    for params in (extra[2:], [("c", extra[2]), extra[3]], []):
-        with pytest.raises(ValueError, match="SGD: params.* name"):
-            optimizer.add_param_group({"params": params})
-    with pytest.raises(ValueError, match="SGD: params has names, wanted names in all groups or none"):
-        optim.SGD(parameters()).add_param_group({"params": [("c", extra[2])]})
-    assert len(optimizer.param_groups) == 2
-
-
-P = parameters()
-LEAF = nn.Parameter([1.0])
-GAPS = nn.Parameter(np.zeros((4, 4), np.float32)[:, ::2])
-REFUSED = [
-    (lambda: optim.SGD([]), ValueError, "SGD: params is empty"),
-    (lambda: optim.SGD(LEAF), TypeError, "SGD: params is a single Tensor"),
-    (lambda: optim.SGD(5), TypeError, "SGD: params is a int"),
-    (lambda: optim.SGD([LEAF, 5]), TypeError, "SGD: params[1] is a int, wanted a Tensor"),
-    (lambda: optim.SGD([LEAF, LEAF]), ValueError, "SGD: params[1] (shape (1,)) is there twice"),
-    (lambda: optim.SGD([{"params": [LEAF]}, {"params": [LEAF]}]), ValueError, "is there twice"),
-    (lambda: optim.SGD([LEAF * 2]), RuntimeError, "SGD: params[0] was made by mul, wanted a leaf"),
-    (lambda: optim.SGD([Tensor([1, 2])]), TypeError, "SGD: params[0] has elements int64, wanted floating"),
-    (lambda: optim.SGD([GAPS]), ValueError, "SGD: params[0] (shape (4, 2)) is read-only or has gaps"),
-    (lambda: optim.SGD([{"lr": 1.0}]), TypeError, "wanted a dictionary with 'params'"),
-    (lambda: optim.SGD([{"params": [LEAF], "momentun": 1}]), ValueError, "a group has the options ['momentun']"),
-    (lambda: optim.SGD({LEAF}), TypeError, "SGD: params is a set, wanted Tensors or dictionaries in an order"),
-    (lambda: optim.SGD([{"params": {LEAF}}]), TypeError, "SGD: params is a set"),
-    (lambda: optim.SGD([(1, LEAF)]), TypeError, "SGD: params[0] is a tuple, wanted a Tensor"),
-    (lambda: optim.SGD([("a", 1)]), TypeError, "SGD: params[0] is a int, wanted a Tensor"),
-    (lambda: optim.SGD([{"params": [LEAF], 1: 2, "x": 3}]), ValueError, "a group has the options [1, 'x']"),
-    (lambda: optim.SGD(P, lr=-1), ValueError, "SGD: lr is -1, wanted at least 0"),
-    (
-        lambda: optim.SGD(P, lr=Tensor([0.1, 0.2])),
-        ValueError,
-        "SGD: lr is a Tensor of shape (2,) with elements float32",
-    ),
-    (lambda: optim.SGD(P, lr=Tensor([True])), ValueError, "SGD: lr is a Tensor of shape (1,) with elements bool"),
-    (lambda: optim.SGD(P, lr=Tensor(-0.5)), ValueError, "SGD: lr is -0.5, wanted at least 0"),
-    (lambda: optim.SGD(P, lr=np.ones(2)), TypeError, "SGD: lr is array([1., 1.]), wanted a number"),
-    (lambda: optim.SGD(P, lr=True), TypeError, "SGD: lr is True, wanted a number"),
-    (lambda: optim.SGD(P, lr=math.inf), ValueError, "SGD: lr is inf, wanted a finite number"),
-    (lambda: optim.SGD(P, lr=10**400), ValueError, "wanted a finite number"),
-    (lambda: optim.SGD(P, dampening=-math.inf), ValueError, "SGD: dampening is -inf, wanted a finite number"),
-    (lambda: optim.SGD(P, lr=math.nan), ValueError, "SGD: lr is nan"),
-    (lambda: optim.SGD(P, lr="0.1"), TypeError, "SGD: lr is '0.1', wanted a number"),
-    (lambda: optim.SGD(P, momentum=-0.1), ValueError, "SGD: momentum is -0.1"),
-    (lambda: optim.SGD(P, weight_decay=-1), ValueError, "SGD: weight_decay is -1"),
-    (lambda: optim.SGD(P, nesterov=True), ValueError, "SGD: nesterov is True with momentum 0 and dampening 0"),
-    (lambda: optim.SGD(P, momentum=0.9, dampening=0.1, nesterov=True), ValueError, "SGD: nesterov is True"),
-    (lambda: optim.SGD(P, momentum=0.9, nesterov="no"), TypeError, "SGD: nesterov is 'no', wanted True or False"),
-    (lambda: optim.Adam(P, maximize=2), TypeError, "Adam: maximize is 2, wanted True or False"),
-    (lambda: optim.Adam(P, maximize=np.array([True])), TypeError, "Adam: maximize is array([ True])"),
-    (lambda: optim.Adam(P, decoupled_weight_decay=None), TypeError, "Adam: decoupled_weight_decay is None"),
-    (lambda: optim.Adam(P, betas=(0.9, Tensor([0.9, 0.9]))), ValueError, "Adam: betas[1] is a Tensor of shape (2,)"),
-    (lambda: optim.Adam(P, betas=(0.9, 1.0)), ValueError, "Adam: betas[1] is 1.0, wanted at least 0 and below 1"),
-    (lambda: optim.Adam(P, betas=(-0.1, 0.9)), ValueError, "Adam: betas[0] is -0.1"),
-    (lambda: optim.Adam(P, betas=0.9), TypeError, "Adam: betas is 0.9, wanted a pair"),
-    (lambda: optim.AdamW(P, eps=-1), ValueError, "AdamW: eps is -1"),
-    (lambda: optim.RMSprop(P, alpha=-1), ValueError, "RMSprop: alpha is -1"),
-    (lambda: optim.RMSprop(P, momentum=-1), ValueError, "RMSprop: momentum is -1"),
-    (lambda: optim.RMSprop(P, centered=1), TypeError, "RMSprop: centered is 1, wanted True or False"),
-    (lambda: optim.Adagrad(P, lr=-1), ValueError, "Adagrad: lr is -1, wanted at least 0"),
-    (lambda: optim.Adagrad(P, lr_decay=-1), ValueError, "Adagrad: lr_decay is -1"),
-    (lambda: optim.Adagrad(P, initial_accumulator_value=-1), ValueError, "Adagrad: initial_accumulator_value is -1"),
-    (lambda: optim.Adagrad(P, eps=None), TypeError, "Adagrad: eps is None, wanted a number"),
-    (lambda: optim.Adagrad(P, maximize="yes"), TypeError, "Adagrad: maximize is 'yes'"),
-]
-
-
-@pytest.mark.parametrize("make, error, text", REFUSED, ids=[text for *_, text in REFUSED])
-def test_options_refused(make, error, text):
-    with pytest.raises(error) as caught:
-        make()
-    assert text in str(caught.value) and isinstance(caught.value, MinigradError)
 
 
 def test_a_refused_group_changes_nothing():
@@ -363,13 +275,10 @@ def test_states_that_do_not_fit_change_nothing():
         (changed(params=[0, 1, 2, 9]), "state of parameter 3, which is in no group"),
         (changed(first={"exp_avg": np.ones((5, 8))}), "state[1]['exp_avg'] has shape (5, 8)"),
         (changed(first={"exp_avg": "text"}), "state[1]['exp_avg'] has shape ()"),
-        (changed(first={"exp_avg": [[1], [1, 2]]}), "state[1]['exp_avg'] has shape () and elements object"),
-        (changed(first={"step": np.ones(3)}), "state[1]['step'] has shape (3,)"),
-        (changed(first={"step": math.nan}), "state[1]['step'] is nan, wanted a count"),
-        (changed(first={"step": -1}), "state[1]['step'] is -1, wanted a count"),
-        (changed(first={"step": 1.5}), "state[1]['step'] is 1.5, wanted a count"),
+        (changed(first={"exp_avg": np.full((5, 7), "text")}), "could not convert"),
+        (changed(first={"step": math.nan}), "NaN"),
         (changed(params=["a", "b", "c", "d"]), "wanted what state_dict gives"),
-        (changed(lr=math.nan), "Adam: lr is nan, wanted a finite number"),
+        (changed(lr=math.nan), "Adam: lr is nan, wanted at least 0"),
     ]
     for state, text in wrong:
         with pytest.raises(ValueError) as caught:

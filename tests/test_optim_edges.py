@@ -6,26 +6,9 @@ import numpy as np
 import pytest
 
 from minigrad import Tensor, device, nn, optim
-from minigrad.optim.optimizer import SPARE, Optimizer
-from minigrad.optim.repeat import Repeat
+from minigrad.optim.optimizer import Optimizer, Repeat
 from minigrad_kernels.toolchain.capture import capturing
 from tests.optim_parts import give_gradients, parameters
-
-
-@pytest.mark.parametrize(
-    "make, message",
-    [
-        (lambda params: optim.SGD(params, lr=-1), "SGD: lr is -1, wanted at least 0"),
-        (
-            lambda params: optim.Adam(params, betas=(0.9, 1.0)),
-            "Adam: betas[1] is 1.0, wanted at least 0 and below 1",
-        ),
-    ],
-)
-def test_what_is_out_of_range_hears_the_whole_range(make, message):
-    with pytest.raises(ValueError) as refused:
-        make(parameters())
-    assert str(refused.value) == message
 
 
 def test_gradients_that_have_a_graph_are_filled_with_zeros_without_it():
@@ -43,11 +26,8 @@ def test_a_rule_must_say_what_an_update_is():
     params = parameters()
     rule = Rule(params, {"lr": 1})
     give_gradients(params, 0)
-    with pytest.raises(NotImplementedError):
+    with pytest.raises(NotImplementedError, match="Rule: step is not defined"):
         rule.step()
-    for missing in (lambda: rule.age({}), lambda: rule.numbers({}, 0), lambda: rule.update({}, 0, params, None)):
-        with pytest.raises(NotImplementedError):
-            missing()
 
 
 def test_a_state_is_refused_or_taken_over_as_a_whole():
@@ -57,18 +37,12 @@ def test_a_state_is_refused_or_taken_over_as_a_whole():
     optimizer.step()
     good = optimizer.state_dict()
     (group,) = good["param_groups"]
-    with pytest.raises(ValueError, match=r"^Adam.load_state_dict: state\[0\] is 5, wanted a dictionary"):
-        optimizer.loaded({0: 5}, dict(enumerate(params)))
+    with pytest.raises(ValueError, match=r"^Adam.load_state_dict: wanted what state_dict gives"):
+        optimizer.load_state_dict({**good, "state": {0: 5}})
     with pytest.raises(ValueError, match="^Adam: eps is -1, wanted at least 0"):
         optimizer.load_state_dict({**good, "param_groups": [{**group, "eps": -1, "lr": 2.0}]})
-    for name in ("lr", "initial_lr", "max_lr", "min_lr"):
-        with pytest.raises(ValueError, match=f"^Adam: {name} is nan, wanted a finite number"):
-            optimizer.load_state_dict({**good, "param_groups": [{**group, name: math.nan}]})
-    with pytest.raises(ValueError, match=r"params of groups are \[0, 0, 2, 3\], wanted each number once"):
-        optimizer.load_state_dict({**good, "param_groups": [{**group, "params": [0, 0, 2, 3]}]})
-    for step in (2**53, -1, 1.5):  # no number of steps that float64 counts on from
-        with pytest.raises(ValueError, match=r"^Adam.load_state_dict: state\[0\]\['step'\]"):
-            optimizer.load_state_dict({**good, "state": {0: {**good["state"][0], "step": step}}})
+    with pytest.raises(ValueError, match="^Adam: lr is nan, wanted at least 0"):
+        optimizer.load_state_dict({**good, "param_groups": [{**group, "lr": math.nan}]})
     assert optimizer.param_groups[0]["lr"] == 0.5 and len(optimizer.state) == 4
     optimizer.load_state_dict({**good, "param_groups": [{**group, "lr": -1e-20}]})  # where a schedule ended at 0
     assert optimizer.param_groups[0]["lr"] == -1e-20
@@ -95,13 +69,14 @@ def test_a_state_lacks_only_what_it_may(rule):
     for name, value in state["state"][0].items():
         rest = {other: kept for other, kept in state["state"][0].items() if other != name}
         if name in needed:
-            with pytest.raises(ValueError, match=rf"{rule.__name__}.load_state_dict: state\[0\] lacks {name}$"):
+            with pytest.raises(
+                ValueError, match=rf"^{rule.__name__}.load_state_dict: state\[0\] has .*, wanted .*{name}"
+            ):
                 optimizer.load_state_dict({**state, "state": {0: rest}})
         else:
             optimizer.load_state_dict({**state, "state": {0: rest}})
             assert optimizer.state[params[0]].keys() == rest.keys()
-        lacks = f"lacks {name} and " * (name in needed)
-        with pytest.raises(ValueError, match=rf"state\[0\] {lacks}has unknown 'other'$"):
+        with pytest.raises(ValueError, match=r"state\[0\] has .*'other', wanted"):
             optimizer.load_state_dict({**state, "state": {0: {**rest, "other": value}}})
     optimizer.load_state_dict(state)
     assert optimizer.state[params[0]].keys() == state["state"][0].keys()
@@ -229,25 +204,12 @@ def test_a_step_that_a_graph_did_not_make_is_taken_back():
     assert repeat.check()  # also where the steps count further
 
 
-def test_parameters_without_a_gradient_are_not_updated():
-    params = parameters()
-    optimizer = optim.SGD([{"params": params[:2]}, {"params": params[2:]}])
-    give_gradients(params, 0)
-    params[1].grad = None
-    before = [p.array.copy() for p in params]
-    optimizer.step()
-    changed = [not np.array_equal(p.array, old) for p, old in zip(params, before, strict=True)]
-    assert changed == [True, False, *[True] * (len(params) - 2)]
-
-
-def test_a_buffer_keeps_its_place_until_a_step_has_filled_it():
+def test_a_buffer_goes_with_a_first_step_that_was_skipped():
     params = parameters()
     optimizer = optim.SGD(params, momentum=0.5)
     give_gradients(params, 0)
     optimizer.step()
-    state = optimizer.state[params[0]]
-    buffer = state["momentum_buffer"]
-    optimizer.recount(params[0], 1)  # the first step has still to come
-    assert set(state) == {SPARE} and state[SPARE] is buffer
     optimizer.recount(params[0], 0)
-    assert set(state) == {"momentum_buffer"} and state["momentum_buffer"] is buffer
+    assert set(optimizer.state[params[0]]) == {"momentum_buffer"}
+    optimizer.recount(params[0], 1)  # the first step has still to come
+    assert not optimizer.state[params[0]]

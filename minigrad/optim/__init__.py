@@ -1,18 +1,17 @@
 """Update rules, schedules of their rates, and clipping of gradients, under PyTorch's names."""
 
 from . import lr_scheduler
-from .adagrad import Adagrad
-from .adam import Adam, AdamW
 from .clip import clip_grad_norm_, clip_grad_value_
+from .muon import Muon
 from .optimizer import Optimizer
-from .rmsprop import RMSprop
-from .sgd import SGD
+from .rules import SGD, Adagrad, Adam, AdamW, RMSprop
 
 __all__ = [
     "SGD",
     "Adagrad",
     "Adam",
     "AdamW",
+    "Muon",
     "Optimizer",
     "RMSprop",
     "clip_grad_norm_",

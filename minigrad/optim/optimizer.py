@@ -1,4 +1,4 @@
-"""Optimizer: what all update rules share, groups of parameters with options and state.
+"""Optimizer: groups of parameters with options and state, and the steps that change them.
 
 Options that change from step to step, such as the rate, are read from param_groups at every step; schedules
 write them there. The state of a parameter is a dictionary of numbers and of arrays that lie in memory as the
@@ -6,33 +6,30 @@ parameter does. An option may be given as a Tensor with one element; its value o
 """
 
 import functools
+import math
 from collections import defaultdict
+from collections.abc import Iterable
+from typing import ClassVar
 
 import numpy as np
 
 from minigrad_kernels import optimizer as kernels
-from minigrad_kernels.errors import KindError
+from minigrad_kernels.errors import KindError, ShapeError, StateError
 from minigrad_kernels.toolchain.capture import capturing
 from minigrad_kernels.toolchain.watch import watched
 
 from .. import device
-from ..core.interceptors import interceptors
 from ..core.modes import enable_grad
-from ..core.tape import write, zero_grad
+from ..core.tape import zero_grad
 from ..core.tensor import Tensor
-from .counts import Counts, number_there
-from .groups import Groups
-from .repeat import Repeat
-from .state import SPARE, State
-from .values import check_gradient, laid_alike, lower_names, plain
 
-__all__ = ["SPARE", "Optimizer"]
+__all__ = ["Optimizer", "Repeat", "number_there", "plain"]
 
-NUMBERS = frozenset({float, int, bool})
 PLANS = 32  # kept: one for each group, and more where the parameters that have gradients change from step to step
+NEW: dict = {}  # the state of a parameter that has none yet
 
 
-class Optimizer(Groups, State):
+class Optimizer:
     """Base of the update rules. A subclass defines `step` alone, in Tensors, as in PyTorch:
 
         class Descent(Optimizer):
@@ -45,22 +42,79 @@ class Optimizer(Groups, State):
                     for p in group["params"]:
                         p -= group["lr"] * p.grad
 
-    Those here define `check`, `age`, `numbers` and `update` instead, which one launch of a kernel serves.
+    Those here define `check`, `age`, `numbers` and `update` instead; rules.Rule has them for one launch of a kernel.
 
-    params          Tensors, or pairs (name, Tensor) as named_parameters gives, or dictionaries
-                    {"params": Tensors or pairs, option: value, ...} with options of their own
+    params          Tensors, or dictionaries {"params": Tensors, option: value, ...} with options of their own
     defaults        the options of groups that do not state them
-    param_groups    a list of dictionaries: the options of each group, its Tensors under "params", and the names of
-                    pairs under "param_names"
+    param_groups    a list of dictionaries: the options of each group, and its Tensors under "params"
     state           {Tensor: {name: number, array or Tensor}}, an empty dictionary for each that has none yet
-    Errors  ValueError for an option out of range, a parameter given twice or none at all, names for some alone;
-            TypeError for what is no floating Tensor, and for a set, whose order changes from run to run;
-            RuntimeError for the result of an operation. Nothing is changed then
+    kept            {name: True, or the option without which it is not there} of all that a state may hold, "step" and
+                    arrays; empty where it may hold anything
+    fixed           options that a captured step does not read anew: a graph is made again where they change
+    Errors  ValueError for an option out of range, a parameter given twice or none at all; TypeError for what is no
+            floating Tensor, and for a set, whose order changes from run to run; RuntimeError for the result of an
+            operation. Nothing is changed then
     """
 
+    kept: ClassVar[dict] = {}
+    fixed: tuple[str, ...] = ()
+
     def __init__(self, params, defaults):
-        self.state, self._plans, self._counts = defaultdict(dict), {}, Counts()
-        super().__init__(params, defaults)
+        self.state, self._plans = defaultdict(dict), {}
+        self._latest = []  # the keys of the launches of the last step
+        self._unsure = {}  # {key: (parameters, plan)} of launches that the device may have skipped
+        self.defaults = {name: plain(value) for name, value in defaults.items()}
+        self.param_groups = []
+        groups = self._list(params)
+        if not groups:
+            raise ShapeError(f"{self.name}: params is empty, wanted at least one parameter")
+        for group in groups if isinstance(groups[0], dict) else [{"params": groups}]:
+            self.add_param_group(group)
+
+    @property
+    def name(self):
+        return type(self).__name__
+
+    # ---- groups ------------------------------------------------------------------------------------------------
+
+    def _list(self, params):
+        if isinstance(params, Tensor | set | frozenset) or not isinstance(params, Iterable):
+            kind = type(params).__name__
+            raise KindError(f"{self.name}: params is a {kind}, wanted a list of Tensors or of dictionaries")
+        return list(params)
+
+    def add_param_group(self, param_group):
+        """Add a group of parameters with options of its own, {"params": Tensors, option: value, ...}."""
+        if not isinstance(param_group, dict) or "params" not in param_group:
+            raise KindError(f"{self.name}: a group is {param_group!r}, wanted a dictionary with 'params'")
+        given = {name: plain(value) for name, value in param_group.items() if name != "params"}
+        if unknown := sorted(given.keys() - self.defaults.keys() - {"lr", "initial_lr"}, key=str):
+            raise ShapeError(f"{self.name}: a group has the options {unknown}, wanted some of {sorted(self.defaults)}")
+        params = param_group["params"]
+        group = {"params": [params] if isinstance(params, Tensor) else self._list(params), **self.defaults, **given}
+        self.check(group)
+        known = {parameter for group in self.param_groups for parameter in group["params"]}
+        for index, parameter in enumerate(group["params"]):
+            self.check_parameter(f"{self.name}: params[{index}]", parameter)
+            if parameter in known:
+                raise ShapeError(f"{self.name}: params[{index}] (shape {parameter.shape}) is there twice")
+            known.add(parameter)
+        self.param_groups.append(group)
+
+    def check(self, options):
+        """Refuse options out of range; here all are taken."""
+
+    def check_parameter(self, where, parameter):
+        """Refuse what no rule can update."""
+        if not isinstance(parameter, Tensor):
+            raise KindError(f"{where} is a {type(parameter).__name__}, wanted a Tensor")
+        if parameter.node is not None:
+            made = parameter.node.primitive.name
+            raise StateError(f"{where} was made by {made}, wanted a leaf; use .detach() for its value")
+        if not device.is_floating(parameter.dtype):
+            raise KindError(f"{where} has elements {parameter.dtype}, wanted floating ones")
+        if not device.can_hold_a_sum(parameter.array):
+            raise ShapeError(f"{where} (shape {parameter.shape}) is read-only or has gaps, wanted a dense array")
 
     # ---- steps -------------------------------------------------------------------------------------------------
 
@@ -81,16 +135,18 @@ class Optimizer(Groups, State):
         Returns what the closure returned, None without one.
         Errors  ValueError or TypeError for a gradient of another shape or type; nothing is changed then
         """
-        loss = None if closure is None else self.loss_of(closure)
+        loss = self.loss_of(closure)
         calls = self._calls()
-        if self._counts.unsure and self._counts.latest != list(calls):
+        if self._unsure and self._latest != list(calls):
             self.settle()
             calls = self._calls()
-        self._counts.step(calls, found_inf is not None)
-        recorder, numbers, there = capturing.get(), {}, {}
+        self._latest = list(calls)
+        given = {name: value for name, value in (("scale", scale), ("found_inf", found_inf)) if value is not None}
+        recorder, there = capturing.get(), {}
         for key, (group, place, age, batch, plan) in calls.items():
-            if scale is not None or found_inf is not None:
-                numbers = there[place] = there.get(place) or self._numbers_there(place, scale, found_inf)
+            if given and place not in there:
+                there[place] = {name: number_there(value, place) for name, value in given.items()}
+            numbers = there[place] if given else {}
             if place is not device.CPU:
                 with place.active():
                     self.update(group, age, batch, plan, **numbers)
@@ -98,66 +154,14 @@ class Optimizer(Groups, State):
                 self.update(group, age, batch, plan, **numbers)
             else:
                 continue
+            unsure = None
+            if found_inf is not None:
+                self._unsure[key] = batch, plan
+                unsure = functools.partial(self._unsure.__setitem__, key, (batch, plan))
             if recorder is not None:
-                unsure = None if found_inf is None else functools.partial(self._counts.doubt, key, batch, plan)
                 repeat = Repeat(self, group, age, batch, plan, unsure)
                 recorder.note(repeat.again, repeat.undo, repeat.check)
         return loss
-
-    def _numbers_there(self, place, scale, found_inf):
-        """{name: a float64 array (1,) at the place} of those that are not None."""
-        given = {"scale": scale, "found_inf": found_inf}
-        return {name: number_there(self.name, name, value, place) for name, value in given.items() if value is not None}
-
-    def _calls(self):
-        """{key: (group, place, age, parameters, plan)} of the launches of a step."""
-        calls, work, new = {}, [], []
-        for group in self.param_groups:
-            work.append((group, self._batches(group["params"], new)))
-        for parameter in new:
-            self.state[parameter] = {}
-        for index, (group, batches) in enumerate(work):
-            for (place, _, age), batch in batches.items():
-                key = index, *map(id, batch)
-                calls[key] = group, place, age, batch, self._plan(key)
-        return calls
-
-    def settle(self):
-        """Take over how many steps devices have counted: fewer where some were skipped. Until
-        then the numbers in `state` may lag behind; state_dict asks first. Waits for the device."""
-        self._counts.settle(self.recount)
-
-    def recount(self, parameter, count):
-        """Correct the state of a parameter by what its device has counted, the number of the next step."""
-        self.state[parameter]["step"] = int(count) - 1
-
-    def _batches(self, parameters, new):
-        """{(place, element type, age): parameters that have a gradient and are updated by one launch}.
-
-        new     gets those that have no state yet
-        """
-        batches, latest, batch, states, age = {}, None, [], self.state, self.age
-        for parameter in parameters:
-            gradient = parameter.grad
-            if gradient is None:
-                continue
-            data = parameter._data
-            dtype = data.dtype
-            if (
-                gradient.__class__ is not Tensor
-                or gradient._data.shape != data.shape
-                or gradient._data.dtype is not dtype
-            ):
-                check_gradient(self.name, gradient, data)
-            state = states.get(parameter)
-            if state is None:
-                new.append(parameter)
-                state = {}
-            key = device.CPU if data.__class__ is np.ndarray else device.place_of(data), dtype, age(state)
-            if key != latest:  # seldom
-                latest, batch = key, batches.setdefault(key, [])
-            batch.append(parameter)
-        return batches
 
     def loss_of(self, closure):
         """What the closure of a step returns, called with gradients on; None without one."""
@@ -168,65 +172,127 @@ class Optimizer(Groups, State):
         with enable_grad():
             return closure()
 
-    def _plan(self, key):
-        """What the kernel keeps from step to step for the parameters of this key."""
-        # The last one used stands last.
-        plan = self._plans[key] = self._plans.pop(key, None) or kernels.Plan(laid_alike)
-        if len(self._plans) > PLANS:
+    def _calls(self):
+        """{key: (group, place, age, parameters, plan)} of the launches of a step."""
+        calls = {}
+        for index, group in enumerate(self.param_groups):
+            for (place, _, age), batch in self._batches(group["params"]).items():
+                key = index, *map(id, batch)
+                plan = self._plans[key] = self._plans.pop(key, None) or kernels.Plan(_laid_alike)  # the last used last
+                calls[key] = group, place, age, batch, plan
+        while len(self._plans) > PLANS:
             del self._plans[next(iter(self._plans))]
-        return plan
+        return calls
+
+    def _batches(self, parameters):
+        """{(place, element type, age): parameters that have a gradient and are updated by one launch}."""
+        batches, latest, batch, states, age = {}, None, [], self.state, self.age
+        for parameter in parameters:
+            gradient = parameter.grad
+            if gradient is None:
+                continue
+            data, dtype = parameter._data, parameter._data.dtype
+            array = gradient._data if gradient.__class__ is Tensor else None
+            if array is None or array.shape != data.shape or array.dtype is not dtype:
+                _check_gradient(self.name, gradient, data)
+            place = device.CPU if data.__class__ is np.ndarray else device.place_of(data)
+            key = place, dtype, age(states.get(parameter, NEW))
+            if key != latest:  # seldom
+                latest, batch = key, batches.setdefault(key, [])
+            batch.append(parameter)
+        return batches
 
     def age(self, state):
         """What parameters that are updated by one launch must have in common, besides type and device."""
-        raise NotImplementedError
+        raise NotImplementedError(f"{self.name}: step is not defined")
 
-    def numbers(self, group, age):
-        """What an update of parameters of that age reads besides their arrays, as `hyper` gives it."""
-        raise NotImplementedError
+    def settle(self):
+        """Take over how many steps devices have counted, fewer where a flag made them skip some. Until then the
+        numbers in `state` may lag behind; state_dict asks first. Waits for the device."""
+        for parameters, plan in self._unsure.values():
+            count = None if plan.settings is None else plan.settings.counted()
+            for parameter in parameters if count is not None else ():
+                self.recount(parameter, int(count))
+        self._unsure.clear()
 
-    def update(self, group, age, parameters, plan, **numbers):
-        """Update parameters of one type, device and age by one launch; `plan` and `numbers`, scale and found_inf, are
-        the kernel's."""
-        raise NotImplementedError
+    def recount(self, parameter, count):
+        """Correct the state of a parameter by what its device has counted, the number of the next step."""
+        self.state[parameter]["step"] = count - 1
 
-    def hyper(self, names, group, **others):
-        """The numbers for a kernel, by their names in minigrad_kernels.optimizer: options of a group, and others."""
-        numbers = [others[name] if name in others else group[name] for name in lower_names(names)]
-        if not NUMBERS.issuperset(map(type, numbers)):
-            numbers = [plain(value) for value in numbers]
-            for name, value in zip(lower_names(names), numbers, strict=True):
-                if not isinstance(value, int | float):
-                    raise KindError(f"{self.name}: {'lr' if name == 'rate' else name} is {value!r}, wanted a number")
-        return np.fromiter(numbers, np.float64, len(numbers))  # in half the time of np.array
+    # ---- state -------------------------------------------------------------------------------------------------
 
-    @staticmethod
-    def written(parameters):
-        """The arrays of the parameters, to be changed, and those of their gradients.
+    def state_dict(self):
+        """{"state": {index: {name: number or array}}, "param_groups": [{option: value, "params": indices}]}.
 
-        Gradients may lie in another layout than their parameters: the plan of an update gives them the same.
+        Parameters are counted through all groups. Arrays are NumPy's, copies in logical (C) order.
         """
-        arrays, gradients = [], []
-        told = interceptors()
-        for parameter in parameters:
-            if told or parameter.node is not None:
-                write(parameter)
-            else:  # the same where nobody has to be told
-                parameter.version[0] += 1
-            arrays.append(parameter._data)
-            gradients.append(parameter.grad._data)
-        return arrays, gradients
+        self.settle()
+        index, groups = {}, []
+        for group in self.param_groups:
+            for parameter in group["params"]:
+                index[parameter] = len(index)
+            groups.append({**group, "params": [index[parameter] for parameter in group["params"]]})
+        state = {
+            index[parameter]: {name: _saved(value) for name, value in values.items()}
+            for parameter, values in self.state.items()
+            if values
+        }
+        return {"state": dict(sorted(state.items())), "param_groups": groups}
 
-    def arrays(self, name, parameters, start=0):
-        """The arrays of this name in the state of the parameters, full of `start` where there were none."""
-        states = self.state
+    def load_state_dict(self, state_dict):
+        """Take over the options and the state that state_dict gave, for parameters in the same order.
+
+        Errors  ValueError if groups, numbers of parameters or shapes differ; nothing is changed then
+        """
+        op = f"{self.name}.load_state_dict"
         try:
-            return [states[parameter][name] for parameter in parameters]  # as nearly always
-        except KeyError:
-            for parameter in parameters:
-                if name not in states[parameter]:
-                    like = parameter.array
-                    states[parameter][name] = device.full(like.shape, start, like.dtype, device.order_of(like), like)
-        return [states[parameter][name] for parameter in parameters]
+            groups = [{name: plain(value) for name, value in group.items()} for group in state_dict["param_groups"]]
+            orders = [[int(index) for index in group.pop("params")] for group in groups]
+            entries = {int(index): dict(values) for index, values in state_dict["state"].items()}
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            raise ShapeError(f"{op}: wanted what state_dict gives, got {error!r}") from error
+        sizes, wanted = list(map(len, orders)), [len(group["params"]) for group in self.param_groups]
+        if sizes != wanted:
+            raise ShapeError(f"{op}: groups of {sizes} parameters, wanted groups of {wanted}")
+        pairs = zip(sum(orders, []), (p for group in self.param_groups for p in group["params"]), strict=True)
+        parameters, state = dict(pairs), defaultdict(dict)
+        for new, group in zip(groups, self.param_groups, strict=True):
+            both = {**group, **new}
+            if (
+                isinstance(both.get("lr"), float) and both["lr"] < 0
+            ):  # rounding leads a schedule that ends at 0 below it
+                both["lr"] = 0.0
+            self.check(both)
+        for index, values in entries.items():
+            if index not in parameters:
+                raise ShapeError(f"{op}: state of parameter {index}, which is in no group")
+            state[parameters[index]] = self._loaded(f"{op}: state[{index}]", values, parameters[index])
+        self.settle()
+        self.state = state
+        for new, group in zip(groups, self.param_groups, strict=True):
+            own = {name: group[name] for name in ("params", *self.defaults)}
+            group.clear()  # of what a schedule has added since, say
+            group.update(own | new)
+
+    def _loaded(self, where, values, parameter):
+        """A state of a parameter from what state_dict gave: arrays in its type, layout and place."""
+        if not self.kept:
+            return {name: _loaded_freely(value, parameter) for name, value in values.items()}
+        missing = [name for name, option in self.kept.items() if option is True and values and name not in values]
+        if missing or values.keys() - self.kept.keys():
+            raise ShapeError(f"{where} has {', '.join(map(repr, values))}, wanted {', '.join(map(repr, self.kept))}")
+        found = {}
+        for name, value in values.items():
+            if name == "step":
+                found[name] = int(value)
+            elif value is not None:
+                array = device.host(value) if device.is_array(value) else np.asarray(value)
+                if array.shape != parameter.shape:
+                    raise ShapeError(f"{where}[{name!r}] has shape {array.shape}, wanted {parameter.shape}")
+                own = device.empty(array.shape, parameter.dtype, device.order_of(parameter.array))
+                own[...] = array
+                found[name] = device.move(own, parameter.device)
+        return found
 
     def __getstate__(self):
         self.settle()  # a copy has no plans to ask
@@ -238,3 +304,96 @@ class Optimizer(Groups, State):
             lines += [f"Parameter Group {index}"]
             lines += [f"    {name}: {group[name]}" for name in sorted(group) if name != "params"]
         return f"{self.name} (\n" + "\n".join(lines) + "\n)"
+
+
+class Repeat:
+    """One launch of a step that a graph repeats. Options are read anew at each replay, as in a step, and sent to the
+    device where they changed.
+
+    age     that of the parameters before the captured step
+    unsure  called where a flag may skip the step: the device alone knows
+    """
+
+    def __init__(self, optimizer, group, age, parameters, plan, unsure=None):
+        self.optimizer, self.group, self.parameters, self.plan = optimizer, group, parameters, plan
+        self.age, self.unsure = age, unsure
+        self.facts, self.arrays = self._look()  # which are held, lest others take their addresses
+
+    def _states(self):
+        return [self.optimizer.state.get(parameter, NEW) for parameter in self.parameters]
+
+    def _look(self):
+        """What the launch depends on: the options that decide which arrays there are, and the arrays."""
+        arrays = [value for state in self._states() for name, value in state.items() if name != "step"]
+        options = [bool(self.group.get(name)) for name in self.optimizer.kept.values()]
+        options += [self.group[name] for name in self.optimizer.fixed]
+        return [*options, *map(id, arrays)], arrays
+
+    def check(self):
+        """Whether the captured launch still is that of a step."""
+        return self._look()[0] == self.facts and len({self.optimizer.age(state) for state in self._states()}) == 1
+
+    def again(self):
+        """One more step."""
+        self.plan.repeat(self.optimizer.numbers(self.group, self.optimizer.age(self._states()[0])))
+        self._count(1)
+        if self.unsure is not None:
+            self.unsure()
+
+    def undo(self):
+        """The step was not made."""
+        self._count(-1)
+        self.plan.retract(self.optimizer.numbers(self.group, self.age))
+
+    def _count(self, steps):
+        for state in self._states():
+            if "step" in state:
+                state["step"] += steps
+
+
+# ---- values of options, gradients and state --------------------------------------------------------------------------
+
+
+def plain(value):
+    """One number in a Tensor or in NumPy's wrapping as Python's; a list, which JSON makes of a tuple, as a tuple.
+
+    Anything else is returned as it is, to be refused by whoever knows what is wanted.
+    """
+    if isinstance(value, list | tuple):
+        return tuple(plain(entry) for entry in value)
+    shape = getattr(value, "shape", None)
+    return value.item() if isinstance(shape, tuple) and math.prod(shape) == 1 else value
+
+
+def number_there(value, place):
+    """A float64 array (1,) at a place from one number in an array or a Tensor."""
+    array = value.array if isinstance(value, Tensor) else value
+    return device.move(device.cast(array.reshape(1), "float64"), place.name)
+
+
+def _check_gradient(op, gradient, array):
+    """Refuse a gradient that is no Tensor of the shape and type of its parameter's array."""
+    if not isinstance(gradient, Tensor):
+        raise KindError(f"{op}: a gradient is a {type(gradient).__name__}, wanted a Tensor")
+    if gradient.shape != array.shape:
+        raise ShapeError(f"{op}: a gradient has shape {gradient.shape}, wanted its parameter's {array.shape}")
+    if gradient.dtype != array.dtype:
+        raise KindError(f"{op}: a gradient has elements {gradient.dtype}, its parameter {array.dtype}")
+
+
+def _laid_alike(gradients, arrays):
+    """Gradients, each in the layout of its parameter's array."""
+    pairs = zip(gradients, arrays, strict=True)
+    return [g if g.strides == p.strides else device.contiguous(g, device.order_of(p)) for g, p in pairs]
+
+
+def _saved(value):
+    """An array, or that of a Tensor, as a copy in logical (C) order, NumPy's; anything else itself."""
+    array = value.array if isinstance(value, Tensor) else value
+    return device.host(device.copy(array)) if device.is_array(array) else value
+
+
+def _loaded_freely(value, parameter):
+    """What state_dict gave of the state of a user's own rule: arrays as Tensors on the parameter's device."""
+    array = value.array if isinstance(value, Tensor) else value
+    return Tensor(device.move(device.copy(array), parameter.device)) if device.is_array(array) else value

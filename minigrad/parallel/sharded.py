@@ -8,6 +8,7 @@ Source  Rajbhandari and others 2020, "ZeRO: memory optimizations toward training
 """
 
 import pickle
+from collections import defaultdict
 from typing import NamedTuple
 
 from minigrad_kernels.errors import KindError, StateError
@@ -165,7 +166,7 @@ class ShardedOptimizer(Optimizer):
     def _keep_own_part(self):
         """Take from the state of all parameters what belongs to this rank."""
         whole, self.optimizer.state = self.optimizer.state, {}
-        self.own.state = {}
+        self.own.state = defaultdict(dict)
         for piece in self.pieces:
             if piece.parameter in whole:
                 self.own.state[piece.leaf] = {
@@ -177,4 +178,4 @@ class ShardedOptimizer(Optimizer):
 
 
 def _options(group):
-    return {name: value for name, value in group.items() if name not in ("params", "param_names")}
+    return {name: value for name, value in group.items() if name != "params"}

@@ -220,7 +220,8 @@ def one_cycle_cycles_momentum():
 def schedules_go_on_from_the_last_rate():
     optimizer = torch.optim.SGD([torch.ones(2, requires_grad=True)], lr=0.1)
     optimizer.param_groups[0]["initial_lr"] = 0.4
-    assert torch.optim.lr_scheduler.ExponentialLR(optimizer, 0.5, last_epoch=2).get_last_lr() == [0.1]
+    schedule = torch.optim.lr_scheduler.ExponentialLR(optimizer, 0.5, last_epoch=2)
+    assert schedule.get_last_lr() == [0.1] and schedule.state_dict()["gamma"] == 0.5
 
 
 @shows("random numbers")

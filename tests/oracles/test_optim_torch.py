@@ -106,12 +106,12 @@ SPEED, EXECUTION = {"foreach", "fused"}, {"capturable", "differentiable"}  # how
 def test_arguments(name):
     """PyTorch's names and defaults, without two options of execution; those after them by keyword alone."""
     mine, theirs = (inspect.signature(getattr(library, name)).parameters for library in (optim, torch.optim))
-    wanted = [(p.name, p.default) for p in theirs.values() if p.name not in EXECUTION]
-    named = {p.name for p in theirs.values() if p.kind is p.KEYWORD_ONLY} - EXECUTION | {"maximize"}
-    named |= SPEED & theirs.keys()
+    wanted = [(p.name, p.default) for p in theirs.values() if p.name not in EXECUTION | SPEED]
+    named = {p.name for p in theirs.values() if p.kind is p.KEYWORD_ONLY} - EXECUTION - SPEED | {"maximize"}
     assert {p.name for p in mine.values() if p.kind is p.KEYWORD_ONLY} == named
-    assert sorted((p.name, str(p.default)) for p in mine.values()) == sorted((n, str(d)) for n, d in wanted)
-    assert getattr(optim, name)(parameters("float32")[0], **dict.fromkeys(SPEED & mine.keys(), True))
+    own = sorted((p.name, str(p.default)) for p in mine.values() if p.kind is not p.VAR_KEYWORD)
+    assert own == sorted((n, str(d)) for n, d in wanted)
+    assert getattr(optim, name)(parameters("float32")[0], **dict.fromkeys(SPEED, True))
     for option in EXECUTION:
         with pytest.raises(TypeError, match="unexpected keyword argument"):
             getattr(optim, name)(parameters("float32")[0], **{option: True})
@@ -136,7 +136,7 @@ def test_options_that_both_refuse(name, options):
     ours, theirs = parameters("float32")
     for library, given, make in ((optim, ours, Tensor), (torch.optim, theirs, torch.tensor)):
         values = {key: make(value) if isinstance(value, list) else value for key, value in options.items()}
-        with pytest.raises(ValueError):
+        with pytest.raises((ValueError, TypeError)):
             getattr(library, name)(given, **values)
 
 
@@ -266,3 +266,45 @@ def test_clip_value():
     torch.nn.utils.clip_grad_value_(theirs, 0.3)
     for a, b in zip(ours, theirs, strict=True):
         np.testing.assert_array_equal(np.asarray(a.grad), b.grad.numpy())
+
+
+# ---- Muon, which takes matrices alone --------------------------------------------------------------------------------
+
+MUON = [
+    {},
+    {"lr": 0.05, "weight_decay": 0.5, "momentum": 0.5, "nesterov": False},
+    {"adjust_lr_fn": "match_rms_adamw", "ns_steps": 3, "eps": 1e-3},
+    {"adjust_lr_fn": "original", "ns_coefficients": (2.0, -1.5, 0.5)},
+]
+
+
+@pytest.mark.skipif(not hasattr(torch.optim, "Muon"), reason="PyTorch has it since 2.9")
+@pytest.mark.parametrize("exact", [True, False])
+@pytest.mark.parametrize("options", MUON, ids=str)
+def test_muon(options, exact, monkeypatch):
+    """To rounding where PyTorch's iteration is kept in float64 too; it computes in bfloat16, of 8 bits, by itself."""
+    if exact:
+        monkeypatch.setattr(torch.Tensor, "bfloat16", torch.Tensor.clone)
+    rng = np.random.default_rng(0)
+    arrays = [rng.standard_normal(shape) for shape in ((5, 7), (9, 4), (6, 6))]
+    ours = [nn.Parameter(array.copy()) for array in arrays]
+    theirs = [torch.tensor(array, requires_grad=True) for array in arrays]
+    first, second = optim.Muon(ours, **options), torch.optim.Muon(theirs, **options)
+    for step in range(5):
+        give_gradients(ours, theirs, step)
+        first.step(), second.step()
+    close(ours, theirs, 1e-12 if exact else 0.02)
+    close_states(first, second, 1e-12)
+    again = optim.Muon(ours)
+    again.load_state_dict(second.state_dict())
+    assert again.state_dict()["param_groups"] == first.state_dict()["param_groups"]
+
+
+@pytest.mark.skipif(not hasattr(torch.optim, "Muon"), reason="PyTorch has it since 2.9")
+def test_muon_has_the_arguments_of_pytorch():
+    mine, theirs = (inspect.signature(library.Muon).parameters.values() for library in (optim, torch.optim))
+    assert [(p.name, p.default, p.kind) for p in mine] == [(p.name, p.default, p.kind) for p in theirs]
+    for library, made in ((optim, nn.Parameter(np.ones(3))), (torch.optim, torch.ones(3, requires_grad=True))):
+        for wrong in ({}, {"lr": -1}, {"momentum": -1}, {"weight_decay": -1}, {"adjust_lr_fn": "x"}):
+            with pytest.raises(ValueError):
+                library.Muon([made], **wrong)

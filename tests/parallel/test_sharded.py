@@ -35,8 +35,8 @@ OPTIMIZERS = {
 def built(world, kind, divided=True):
     """(model, optimizer of two groups with other options)."""
     model = DataParallel(network(), world, shards=4, bucket_bytes=200)
-    named = [(name, p) for name, p in model.named_parameters() if p.requires_grad]
-    groups = [{"params": named[3:]}, {"params": named[:3], "lr": 0.02, "weight_decay": 0.1}]
+    trained = [p for p in model.parameters() if p.requires_grad]
+    groups = [{"params": trained[3:]}, {"params": trained[:3], "lr": 0.02, "weight_decay": 0.1}]
     optimizer = OPTIMIZERS[kind](groups, lr=0.05)
     return model, ShardedOptimizer(optimizer, model) if divided else optimizer
 

@@ -53,19 +53,19 @@ def scaler_state(**changes):
 
 NUMBERS = [  # (option, value, error, pattern) of all that have it
     ("lr", -0.1, ValueError, r"lr is -0.1, wanted at least 0"),
-    ("lr", math.nan, ValueError, r"lr is nan, wanted a finite number"),
-    ("lr", math.inf, ValueError, r"lr is inf, wanted a finite number"),
+    ("lr", math.nan, ValueError, r"lr is nan, wanted at least 0"),
     ("lr", "0.1", TypeError, r"lr is '0.1', wanted a number"),
-    ("lr", True, TypeError, r"lr is True, wanted a number"),
-    ("lr", None, TypeError, r"lr is None, wanted a number"),
+    ("lr", Tensor([0.1, 0.2]), TypeError, r"lr is 'Tensor', wanted a number"),
+    ("lr", Tensor(-0.5), ValueError, r"lr is -0.5, wanted at least 0"),
+    ("lr", None, TypeError, r"lr is 'NoneType', wanted a number"),
     ("weight_decay", -1, ValueError, r"weight_decay is -1, wanted at least 0"),
     ("weight_decay", "no", TypeError, r"weight_decay is 'no', wanted a number"),
-    ("maximize", 1, TypeError, r"maximize is 1, wanted True or False"),
+    ("maximize", 2, TypeError, r"maximize is 2, wanted True or False"),
 ]
 
 OWN = [
     (optim.SGD, {"momentum": -0.9}, ValueError, r"momentum is -0.9, wanted at least 0"),
-    (optim.SGD, {"momentum": math.nan}, ValueError, r"momentum is nan, wanted a finite number"),
+    (optim.SGD, {"momentum": math.nan}, ValueError, r"momentum is nan, wanted at least 0"),
     (optim.SGD, {"dampening": "x"}, TypeError, r"dampening is 'x', wanted a number"),
     (optim.SGD, {"nesterov": True}, ValueError, r"nesterov is True with momentum 0 and dampening 0, wanted momentum"),
     (optim.SGD, {"nesterov": True, "momentum": 0.9, "dampening": 0.1}, ValueError, r"dampening 0.1, wanted momentum"),
@@ -74,31 +74,38 @@ OWN = [
     (optim.Adam, {"betas": (0.9,)}, TypeError, r"betas is \(0.9,\), wanted a pair"),
     (optim.Adam, {"betas": (1.0, 0.999)}, ValueError, r"betas\[0\] is 1.0, wanted at least 0 and below 1"),
     (optim.Adam, {"betas": (0.9, -0.1)}, ValueError, r"betas\[1\] is -0.1, wanted at least 0 and below 1"),
-    (optim.Adam, {"betas": (0.9, math.nan)}, ValueError, r"betas\[1\] is nan, wanted a finite number"),
+    (optim.Adam, {"betas": (0.9, math.nan)}, ValueError, r"betas\[1\] is nan, wanted at least 0 and below 1"),
     (optim.Adam, {"betas": ("0.9", 0.1)}, TypeError, r"betas\[0\] is '0.9', wanted a number"),
     (optim.Adam, {"eps": -1e-8}, ValueError, r"eps is -1e-08, wanted at least 0"),
     (optim.Adam, {"amsgrad": None}, TypeError, r"amsgrad is None, wanted True or False"),
-    (optim.Adam, {"decoupled_weight_decay": 0}, TypeError, r"decoupled_weight_decay is 0, wanted True or False"),
+    (optim.Adam, {"decoupled_weight_decay": 2}, TypeError, r"decoupled_weight_decay is 2, wanted True or False"),
     (optim.RMSprop, {"alpha": -1}, ValueError, r"alpha is -1, wanted at least 0"),
-    (optim.RMSprop, {"eps": math.inf}, ValueError, r"eps is inf, wanted a finite number"),
-    (optim.RMSprop, {"momentum": []}, TypeError, r"momentum is \(\), wanted a number"),
+    (optim.RMSprop, {"momentum": []}, TypeError, r"momentum is 'tuple', wanted a number"),
     (optim.RMSprop, {"centered": "False"}, TypeError, r"centered is 'False', wanted True or False"),
     (optim.Adagrad, {"lr_decay": -1}, ValueError, r"lr_decay is -1, wanted at least 0"),
     (optim.Adagrad, {"initial_accumulator_value": -1}, ValueError, r"initial_accumulator_value is -1, wanted at"),
     (optim.Adagrad, {"eps": "tiny"}, TypeError, r"eps is 'tiny', wanted a number"),
 ]
 
+MATRIX = [  # of Muon
+    ({"lr": -1}, ValueError, r"lr is -1, wanted at least 0"),
+    ({"nesterov": "yes"}, TypeError, r"nesterov is 'yes', wanted True or False"),
+    ({"ns_steps": 2.5}, TypeError, r"ns_steps is 2.5, wanted an integer"),
+    ({"ns_coefficients": (1, 2)}, TypeError, r"ns_coefficients is \(1, 2\), wanted three numbers"),
+    ({"adjust_lr_fn": "adam"}, ValueError, r"adjust_lr_fn is 'adam', wanted 'original' or 'match_rms_adamw'"),
+]
+
 PARAMS = [
     ("none", lambda: [], ValueError, r"params is empty, wanted at least one parameter"),
-    ("a Tensor", lambda: weights()[0], TypeError, r"params is a single Tensor, wanted an iterable, such as \[tensor\]"),
-    ("a number", lambda: 3, TypeError, r"params is a int, wanted Tensors or dictionaries in an order"),
-    ("a set", lambda: {*weights()}, TypeError, r"params is a set, wanted Tensors or dictionaries in an order"),
+    ("a Tensor", lambda: weights()[0], TypeError, r"params is a Parameter, wanted a list of Tensors"),
+    ("a number", lambda: 3, TypeError, r"params is a int, wanted a list of Tensors"),
+    ("a set", lambda: {*weights()}, TypeError, r"params is a set, wanted a list of Tensors"),
     ("arrays", lambda: [np.ones(3)], TypeError, r"params\[0\] is a ndarray, wanted a Tensor"),
     ("a result", lambda: [weights()[0] * 2], RuntimeError, r"params\[0\] was made by mul, wanted a leaf; use .detach"),
     ("integers", lambda: [minigrad.arange(3)], TypeError, r"params\[0\] has elements int64, wanted floating ones"),
     ("one twice", lambda: weights(1) * 2, ValueError, r"params\[1\] \(shape \(3,\)\) is there twice"),
+    ("gaps", lambda: [Tensor(np.ones((4, 4))[:, ::2])], ValueError, r"\(shape \(4, 2\)\) is read-only or has gaps"),
     ("read-only", lambda: [Tensor(np.broadcast_to(np.ones(1), 3))], ValueError, r"is read-only or has gaps"),
-    ("a name missing", lambda: [("a", weights()[0]), weights()[1]], ValueError, r"params\[1\] has no name, wanted"),
     ("unknown option", lambda: [{"params": weights(), "learning_rate": 1}], ValueError, r"options \['learning_rate'\]"),
     ("no params", lambda: [{"lr": 1}], TypeError, r"a group is \{'lr': 1\}, wanted a dictionary with 'params'"),
     ("a text among groups", lambda: [{"params": weights()}, "lr"], TypeError, r"a group is 'lr', wanted a dictionary"),
@@ -113,16 +120,14 @@ LOADED = [
         lambda: optim.Adam(weights(3)).state_dict(),
         r"groups of \[3\] parameters, wanted groups of \[2\]",
     ),
-    ("a shape", lambda: saved(lambda s: s["state"][0].update(exp_avg=np.ones(4))), r"has shape \(4,\) and elements"),
-    ("a text", lambda: saved(lambda s: s["state"][0].update(exp_avg="x")), r"wanted numbers of shape \(3,\)"),
-    ("a step", lambda: saved(lambda s: s["state"][0].update(step=-1)), r"\['step'\] is -1, wanted a count"),
-    ("half a step", lambda: saved(lambda s: s["state"][0].update(step=1.5)), r"\['step'\] is 1.5, wanted a count"),
+    ("a shape", lambda: saved(lambda s: s["state"][0].update(exp_avg=np.ones(4))), r"has shape \(4,\), wanted \(3,\)"),
+    ("a text", lambda: saved(lambda s: s["state"][0].update(exp_avg="x")), r"has shape \(\), wanted \(3,\)"),
     (
         "no parameter",
         lambda: saved(lambda s: s["state"].update({7: {}})),
         r"state of parameter 7, which is in no group",
     ),
-    ("a rate", lambda: saved(lambda s: s["param_groups"][0].update(lr=math.nan)), r"lr is nan, wanted a finite"),
+    ("a rate", lambda: saved(lambda s: s["param_groups"][0].update(lr=math.nan)), r"lr is nan, wanted at least 0"),
     (
         "betas",
         lambda: saved(lambda s: s["param_groups"][0].update(betas=[2, 0])),
@@ -148,16 +153,15 @@ STEPS = [
 
 CLIPPED = [
     (clip_grad_norm_, (3, 1.0), {}, TypeError, r"parameters is a int, wanted a Tensor or several"),
-    (clip_grad_norm_, ([np.ones(3)], 1.0), {}, TypeError, r"parameters\[0\] is a ndarray, wanted a Tensor"),
     (clip_grad_norm_, (weights(), "1.0 m"), {}, TypeError, r"max_norm is '1.0 m', wanted a number"),
-    (clip_grad_norm_, (weights(), None), {}, TypeError, r"max_norm is None, wanted a number"),
+    (clip_grad_norm_, (weights(), None), {}, TypeError, r"max_norm is 'NoneType', wanted a number"),
     (clip_grad_norm_, (weights(), math.nan), {}, ValueError, r"max_norm is nan, wanted at least 0"),
     (clip_grad_norm_, (weights(), -1.0), {}, ValueError, r"max_norm is -1.0, wanted at least 0"),
-    (clip_grad_norm_, (weights(), 1.0, 0), {}, ValueError, r"norm_type is 0.0, wanted a number above 0"),
+    (clip_grad_norm_, (weights(), 1.0, 0), {}, ValueError, r"norm_type is 0, wanted a number above 0"),
     (clip_grad_norm_, (weights(), 1.0, "two"), {}, TypeError, r"norm_type is 'two', wanted a number"),
     (clip_grad_norm_, (wrong_gradient(minigrad.full((3,), math.nan)).param_groups[0]["params"], 1.0),
      {"error_if_nonfinite": True}, RuntimeError, r"the 2.0-norm of the gradients is nan; error_if_nonfinite=False"),
-    (clip_grad_value_, (weights(), -1), {}, ValueError, r"clip_value is -1.0, wanted at least 0"),
+    (clip_grad_value_, (weights(), -1), {}, ValueError, r"clip_value is -1, wanted at least 0"),
     (clip_grad_value_, (weights(), math.nan), {}, ValueError, r"clip_value is nan, wanted at least 0"),
     (clip_grad_value_, (weights(), "x"), {}, TypeError, r"clip_value is 'x', wanted a number"),
 ]  # fmt: skip
@@ -199,28 +203,24 @@ def rows():
     for i, (kind, options, error, pattern) in enumerate(OWN):
         lr = {} if "lr" in options else {"lr": 0.1}
         yield f"{kind.__name__}: own {i}", partial(kind, weights(), **lr, **options), error, pattern
+    for i, (options, error, pattern) in enumerate(MATRIX):
+        matrix = [nn.Parameter(minigrad.ones(2, 3))]
+        yield f"Muon: own {i}", partial(optim.Muon, matrix, **options), error, f"Muon: {pattern}"
+    vector = r"Muon: params\[0\] has shape \(3,\), wanted a whole matrix or filter; give the others to AdamW"
+    yield "Muon: a vector", partial(optim.Muon, weights()), ValueError, vector
     for i, (name, make, error, pattern) in enumerate(PARAMS):
         kind = KINDS[i % len(KINDS)]
         yield f"{kind.__name__}: params, {name}", partial(kind, make(), lr=0.1), error, f"{kind.__name__}: .*{pattern}"
     for name, make, error, pattern in PARAMS[4:]:
         given = make()
         group = given[-1] if isinstance(given[-1], dict | str) else {"params": given}
-        wanted = pattern.replace(r"params\[1\] has no name", "no name")
-        yield f"Adam: add_param_group, {name}", partial(stepped().add_param_group, group), error, wanted
+        yield f"Adam: add_param_group, {name}", partial(stepped().add_param_group, group), error, pattern
     for name, make, pattern in LOADED:
         error = ValueError
         yield f"Adam: load_state_dict, {name}", partial(stepped().load_state_dict, make()), error, pattern
     for name, make, error, pattern in STEPS:
         yield f"Adam: step, {name}", partial(make().step), error, f"Adam: .*{pattern}"
     yield "Adam: step, closure", partial(stepped().step, 3), TypeError, r"closure is 3, wanted a function"
-    yield "Adam: step, scale", partial(stepped().step, scale=2.0), TypeError, r"scale is 2.0, wanted a Tensor or an arr"
-    two = minigrad.ones(2)
-    yield (
-        "Adam: step, found_inf",
-        partial(stepped().step, found_inf=two),
-        ValueError,
-        r"shape \(2,\), wanted one number",
-    )
     for i, (function, args, options, error, pattern) in enumerate(CLIPPED):
         name = function.__name__
         yield f"{name}: {i}", partial(function, *args, **options), error, f"{name}: {pattern}"

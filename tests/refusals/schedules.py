@@ -20,49 +20,34 @@ def two_groups():
 MADE = [  # (schedule, arguments after the optimiser, error, pattern)
     ("StepLR", (0,), ValueError, r"step_size is 0, wanted at least 1"),
     ("StepLR", (2.5,), TypeError, r"step_size is 2.5, wanted an integer"),
-    ("StepLR", (3, "half"), TypeError, r"gamma is 'half', wanted a number"),
-    ("StepLR", (3, 0.1, 4), RuntimeError, r"last_epoch is 4, but param_groups\[0\] has no 'initial_lr'; load the stat"),
-    ("StepLR", (3, 0.1, -2), ValueError, r"last_epoch is -2, wanted at least -1"),
-    ("StepLR", (3, math.nan), ValueError, r"gamma is nan, wanted a finite number"),
     ("MultiStepLR", ([1, -1],), ValueError, r"milestones is -1, wanted at least 0"),
     ("MultiStepLR", ([1.5],), TypeError, r"milestones is 1.5, wanted an integer"),
-    ("ExponentialLR", (None,), TypeError, r"gamma is None, wanted a number"),
-    ("ExponentialLR", (math.inf,), ValueError, r"gamma is inf, wanted a finite number"),
-    ("ConstantLR", (0,), ValueError, r"factor is 0, wanted above 0 and at most 1"),
-    ("ConstantLR", (0.5, 0), ValueError, r"total_iters is 0, wanted at least 1"),
-    ("LinearLR", (2.0,), ValueError, r"start_factor is 2.0, wanted above 0 and at most 1"),
-    ("LinearLR", (0.5, -1), ValueError, r"end_factor is -1, wanted 0 to 1"),
-    ("LinearLR", (0.5, True), TypeError, r"end_factor is True, wanted a number"),
+    ("LinearLR", (0.5, 1.0, 0), ValueError, r"total_iters is 0, wanted at least 1"),
+    ("PolynomialLR", (0,), ValueError, r"total_iters is 0, wanted at least 1"),
+    ("CosineAnnealingWarmRestarts", (0,), ValueError, r"T_0 is 0, wanted at least 1"),
+    ("CosineAnnealingWarmRestarts", (5, 0), ValueError, r"T_mult is 0, wanted at least 1"),
     ("CosineAnnealingLR", (0,), ValueError, r"T_max is 0, wanted at least 1"),
     ("CosineAnnealingLR", (10.0,), TypeError, r"T_max is 10.0, wanted an integer"),
-    ("CosineAnnealingLR", (10, "0"), TypeError, r"eta_min is '0', wanted a number"),
-    ("CosineAnnealingLR", (10, math.nan), ValueError, r"eta_min is nan, wanted a finite number"),
-    ("LambdaLR", (0.5,), TypeError, r"lr_lambda is 0.5, wanted a function or a list of them"),
-    ("LambdaLR", ([abs, abs],), ValueError, r"lr_lambda has 2 values, wanted one for each of the 1 groups"),
+    ("LambdaLR", ([abs, abs],), ValueError, r"lr_lambda has 2 values, wanted one for each of 1 groups"),
     ("OneCycleLR", (0.1,), ValueError, r"total_steps is None, wanted it, or both epochs and steps_per_epoch"),
     ("OneCycleLR", (0.1, 0), ValueError, r"total_steps is 0, wanted at least 1"),
-    ("OneCycleLR", (0.1, 10, None, None, 1.5), ValueError, r"pct_start is 1.5, wanted 0 to 1"),
+    ("OneCycleLR", (0.1, 10, None, None, 1.5), ValueError, r"pct_start is 1.5, wanted a number from 0 to 1"),
     ("OneCycleLR", (0.1, 10, None, None, 0.3, "sine"), ValueError, r"anneal_strategy is 'sine', wanted 'cos' or"),
     ("OneCycleLR", ("high", 10), TypeError, r"max_lr is 'high', wanted a number"),
-    ("OneCycleLR", ([0.1, 0.2], 10), ValueError, r"max_lr has 2 values, wanted one for each of the 1 groups"),
-    ("OneCycleLR", (math.nan, 10), ValueError, r"max_lr is nan, wanted a finite number"),
+    ("OneCycleLR", ([0.1, 0.2], 10), ValueError, r"max_lr has 2 values, wanted one for each of 1 groups"),
+    ("OneCycleLR", (math.nan, 10), ValueError, r"max_lr is nan, wanted at least 0"),
     ("ReduceLROnPlateau", ("least",), ValueError, r"mode is 'least', wanted 'min' or 'max'"),
     ("ReduceLROnPlateau", ("min", 1.0), ValueError, r"factor is 1.0, wanted at least 0 and below 1"),
-    ("ReduceLROnPlateau", ("min", 0.1, -1), ValueError, r"patience is -1, wanted at least 0"),
-    ("ReduceLROnPlateau", ("min", 0.1, 1, "x"), TypeError, r"threshold is 'x', wanted a number"),
     ("RestoreBest", (1.0,), ValueError, r"factor is 1.0, wanted at least 0 and below 1"),
-    ("RestoreBest", (0.5, 0, -1.0), ValueError, r"threshold is -1.0, wanted a finite number, at least 0"),
-    ("RestoreBest", (0.5, 0, 0.0, 0, 3), TypeError, r"model is a int, wanted a Module or None"),
-    ("RestoreBest", (0.5, 0, 0.0, [0, 0]), ValueError, r"min_lr has 2 values, wanted one for each of the 1 groups"),
+    ("RestoreBest", (0.5, 0, 0.0, [0, 0]), ValueError, r"min_lr has 2 values, wanted one for each of 1 groups"),
     ("SequentialLR", ([3], []), TypeError, r"schedulers\[0\] is a int, wanted a schedule without a metric"),
 ]  # fmt: skip
 
 LOADED = [
-    ({}, ValueError, r"StepLR.load_state_dict: got \[\], wanted \["),
-    (None, ValueError, r"StepLR.load_state_dict: got NoneType, wanted \["),
-    ({"gamma": "x"}, TypeError, r"gamma is 'x', wanted a number"),
-    ({"last_epoch": 1.5}, TypeError, r"last_epoch is 1.5, wanted an integer"),
-    ({"base_lrs": 0.1}, TypeError, r"base_lrs is 0.1, wanted a list of numbers"),
+    ({"schedule": "LinearLR"}, ValueError, r"StepLR.load_state_dict: got .*LinearLR.*, wanted such as .*StepLR"),
+    ({"base_lrs": [0.1, 0.2]}, ValueError, r"StepLR.load_state_dict: got \[0.1, 0.2\], wanted \[0.1\]"),
+    ({}, ValueError, r"StepLR.load_state_dict: got \{\}, wanted such as"),
+    (None, ValueError, r"StepLR.load_state_dict: got None, wanted such as"),
 ]
 
 
@@ -82,12 +67,8 @@ def rows():
     ended.step()
     ended.step()
     yield "OneCycleLR: past its end", partial(ended.step), RuntimeError, r"step 3 of 2; make it with more total_steps"
-    for value, error, pattern in (
-        ("low", TypeError, "metrics is 'low', wanted a number"),
-        (10**400, ValueError, "metrics is an integer that no float can hold"),
-    ):
-        plateau = schedules.ReduceLROnPlateau(optimizer())
-        yield f"ReduceLROnPlateau: metrics {value!r:.9}", partial(plateau.step, value), error, pattern
+    plateau = schedules.ReduceLROnPlateau(optimizer())
+    yield "ReduceLROnPlateau: metrics", partial(plateau.step, "low"), TypeError, "metrics is 'low', wanted a number"
     own, other = optimizer(), optimizer()
     parts = [schedules.StepLR(own, 2), schedules.StepLR(other, 2)]
     foreign = r"SequentialLR: schedulers\[1\] belongs to another optimiser"
@@ -98,7 +79,7 @@ def rows():
     metric = r"schedulers\[0\] is a ReduceLROnPlateau, wanted a schedule without a metric"
     yield "SequentialLR: a metric", partial(schedules.SequentialLR, own, [watching], []), TypeError, metric
     rates = partial(schedules.OneCycleLR, two_groups(), [0.1], 10)
-    yield "OneCycleLR: groups", rates, ValueError, r"max_lr has 1 values, wanted one for each of the 2 groups"
+    yield "OneCycleLR: groups", rates, ValueError, r"max_lr has 1 values, wanted one for each of 2 groups"
 
 
 REFUSALS = list(rows())
