@@ -4,6 +4,7 @@ Each file says in its __all__ which of its functions are public ops.
 """
 
 from . import contract as _contract
+from . import loss as _loss
 from . import matmul as _matmul
 from . import pool as _pool
 from . import random as _random
@@ -23,12 +24,7 @@ from .elementwise.arithmetic import *
 from .elementwise.choices import *
 from .elementwise.functions import *
 from .elementwise.rectifiers import *
-from .loss import classes as _classes
-from .loss import distributions as _distributions
-from .loss import regression as _regression
-from .loss.classes import *
-from .loss.distributions import *
-from .loss.regression import *
+from .loss import *
 from .matmul import *
 from .normalization import batch as _batch
 from .normalization import samples as _samples
@@ -63,6 +59,7 @@ from .softmax import *
 
 __all__: list[str] = []
 __all__ += _contract.__all__
+__all__ += _loss.__all__
 __all__ += _matmul.__all__
 __all__ += _pool.__all__
 __all__ += _random.__all__
@@ -73,9 +70,6 @@ __all__ += _norms.__all__
 __all__ += _scans.__all__
 __all__ += _sums.__all__
 __all__ += _forms.__all__
-__all__ += _classes.__all__
-__all__ += _distributions.__all__
-__all__ += _regression.__all__
 __all__ += _batch.__all__
 __all__ += _samples.__all__
 __all__ += _activations.__all__
