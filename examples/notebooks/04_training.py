@@ -544,7 +544,7 @@ plt.show()
 #
 # | here | there |
 # |---|---|
-# | cross entropy | [`minigrad/ops/loss/classes.py`](../../minigrad/ops/loss/classes.py) |
+# | cross entropy | [`minigrad/ops/loss.py`](../../minigrad/ops/loss.py) |
 # | SGD, RMSprop, Adam | [`minigrad/optim/`](../../minigrad/optim), a file each: formula first |
 # | what all rules share | [`minigrad/optim/optimizer.py`](../../minigrad/optim/optimizer.py) |
 # | schedules | [`minigrad/optim/lr_scheduler/`](../../minigrad/optim/lr_scheduler) |

@@ -22,7 +22,7 @@ from ..core.tensor import Tensor, tensor_of
 from ..device import elementwise
 from .elementwise import abs, clamp, exp, log, log1p, minimum, softplus, sqrt, square, where
 from .elementwise.conversions import composed, typed, wide
-from .images import floating_of
+from .images import check_vectors, floating_of
 from .reduce import mean, norm, sum
 from .shape import expand, permute, reshape, take_along_dim, unsqueeze
 from .softmax import log_softmax, softmax
@@ -289,19 +289,14 @@ def _used(target, ignore_index):
 
 
 @device.there
-def _weights(op, weight, classes, used, count):
+def _weights(op, weight, rows, classes, used):
     """The weight of each row: that of its class, 0 where it is ignored."""
-    _check_weight(op, weight, count)
+    check_vectors(op, rows, rows.shape[1:], weight=weight)
     if weight is None:
         return used.to(device.default_dtype)
     if weight.requires_grad:
         raise StateError(f"{op}: weight requires a gradient, but it is a constant here; pass weight.detach()")
     return Tensor.made(device.select(used.array, weight.array[classes.array * used.array], 0.0))
-
-
-def _check_weight(op, weight, count):
-    if weight is not None and tensor_of(op, "weight", weight).shape != (count,):
-        raise ShapeError(f"{op}: weight has shape {weight.shape}, wanted ({count},), one for each class")
 
 
 def _classes_last(input):
@@ -361,7 +356,7 @@ def nll_loss(input, target, weight=None, *, ignore_index=-100, reduction="mean")
     rows, classes = _rows(op, floating_of(op, "input", input), tensor_of(op, "target", target))
     used = _used(classes, integer_of(op, "ignore_index", ignore_index))
     _check_range(op, classes.array, used.array, rows.shape[1])
-    weights = _weights(op, weight, classes, used, rows.shape[1])
+    weights = _weights(op, weight, rows, classes, used)
     there = Tensor.made((classes.array * used.array)[:, None], version=classes.version)
     losses = where(used, -reshape(take_along_dim(rows, there, 1), -1), 0.0) * weights
     return _reduced(op, reshape(losses, _rest(input)), reduction, weights)
@@ -396,7 +391,7 @@ def cross_entropy(input, target, weight=None, *, ignore_index=-100, reduction="m
 def _cross_entropy_of_classes(op, rows, classes, weight, ignore_index, reduction, smoothing, shape):
     losses = _cross_entropy_rows(rows, classes, ignore_index)[0]
     used = _used(classes, ignore_index)
-    weights = _weights(op, weight, classes, used, rows.shape[1])
+    weights = _weights(op, weight, rows, classes, used)
     losses = losses * weights
     if smoothing:
         smooth = log_softmax(where(unsqueeze(used, 1), rows, 0.0), 1)
@@ -408,7 +403,7 @@ def _cross_entropy_of_classes(op, rows, classes, weight, ignore_index, reduction
 @composed
 def _cross_entropy_of_probabilities(op, input, target, weight, reduction, smoothing):
     logs, target = log_softmax(_classes_last(input), 1), _classes_last(target)
-    _check_weight(op, weight, logs.shape[1])
+    check_vectors(op, input, logs.shape[1:], weight=weight)
     if smoothing:
         target = target * (1 - smoothing) + smoothing / logs.shape[1]
     losses = -sum(logs * target if weight is None else logs * target * weight, 1)
@@ -431,7 +426,8 @@ def cosine_similarity(x1, x2, dim=1, eps=1e-8):
     """
     _check_tensors("cosine_similarity", x1=x1, x2=x2)
     shape = device.broadcast_shapes("cosine_similarity", x1, x2)
-    x1, x2 = (expand(x, shape) for x in (x1, x2))
+    dtype = device.result_dtype(x1.array, x2.array, op="cosine_similarity")
+    x1, x2 = (expand(typed(x, dtype), shape) for x in (x1, x2))
     x1, x2 = (x / sqrt(clamp(sum(square(x), dim, True), eps * eps)) for x in (x1, x2))
     return sum(x1 * x2, dim)
 

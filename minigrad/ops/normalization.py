@@ -15,22 +15,22 @@ import numpy as np
 
 from minigrad_kernels import norm as kernels
 from minigrad_kernels import sample_norm
-from minigrad_kernels.errors import KindError, ShapeError
+from minigrad_kernels.errors import ShapeError
 from minigrad_kernels.layout import CHANNELS_LAST
 
 from .. import device, fusion
-from ..core.check import flag_of, integer_of, number, number_of, shape_of
-from ..core.modes import no_grad, repeating
+from ..core.check import integer_of, number, shape_of
+from ..core.modes import repeating
 from ..core.primitive import primitive
 from ..core.tape import write
-from ..core.tensor import Tensor, tensor_of
+from ..core.tensor import Tensor
 from .axes import reduced_axes
 from .conv.fused import fold
 from .elementwise import clamp, sqrt
 from .elementwise.arithmetic import add
 from .elementwise.conversions import composed, precise, typed, wide
 from .elementwise.rectifiers import relu, relu_grad
-from .images import floating_of
+from .images import check_vectors, floating_of
 from .reduce import mean, norm, sum
 from .shape import reshape
 
@@ -268,32 +268,11 @@ def _normalized_groups(input, weight, bias, groups, eps):
 # ---- ops -------------------------------------------------------------------------------------------------------------
 
 
-def check_vectors(op, input, shape, **vectors):
-    """Refuse what is neither None nor a Tensor of this shape and of input's type, or beside 16 bits of float32."""
-    for name, vector in vectors.items():
-        if vector is None:
-            continue
-        if tensor_of(op, name, vector).shape != shape:
-            raise ShapeError(f"{op}: {name} has shape {vector.shape}, wanted {shape} (input has shape {input.shape})")
-        wider = vector.dtype == device.default_dtype and device.is_half(input.dtype)
-        if vector.dtype != input.dtype and not wider:
-            raise KindError(f"{op}: {name} has elements {vector.dtype}, input {input.dtype}; wanted one type")
-
-
 def check_channels(op, input, **vectors):
     """Refuse an input without channels, and vectors that do not hold a number for each of them."""
     if floating_of(op, "input", input).ndim < 2:
         raise ShapeError(f"{op}: input has shape {input.shape}, wanted (N, C, ...)")
     check_vectors(op, input, input.shape[1:2], **vectors)
-
-
-def update_running(running, batch, momentum):
-    """(1 - momentum) running + momentum batch, into running."""
-    if repeating.get():
-        return
-    with no_grad():
-        update = running * (1 - momentum) + batch * momentum
-    device.assign(write(running), update.array)
 
 
 def _by_running(input, running_mean, running_var, weight, bias, eps):
@@ -323,16 +302,12 @@ def batch_norm(input, running_mean, running_var, weight=None, bias=None, trainin
     Errors  ValueError also for a single element per channel in training, which has no variance
     """
     op = "batch_norm"
-    training = flag_of(op, "training", training)
-    momentum, eps = number_of(op, "momentum", momentum), number_of(op, "eps", eps)
     check_channels(op, input, running_mean=running_mean, running_var=running_var, weight=weight, bias=bias)
     if (running_mean is None) != (running_var is None) or (running_mean is None and not training):
         name = "running_mean" if running_mean is None else "running_var"
         raise ShapeError(f"{op}: {name} is None, wanted both, or neither where input's own statistics are used")
     if not training:
         return _by_running(input, running_mean, running_var, weight, bias, eps)
-    if eps <= 0:
-        raise ShapeError(f"{op}: eps is {eps}, wanted more than 0 in training")
     if not input.array.size:  # no statistics
         return typed(scaled(input, weight, bias), input.dtype)
     if input.array.size == input.shape[1]:
@@ -368,7 +343,7 @@ def layer_norm(input, normalized_shape, weight=None, bias=None, eps=1e-5):
     columns = math.prod(shape)
     rows = reshape(input, (math.prod(input.shape[: -len(shape)]), columns))
     weight, bias = (None if vector is None else reshape(vector, (columns,)) for vector in (weight, bias))
-    return reshape(_normalized_samples(rows, weight, bias, 1, number_of(op, "eps", eps)), input.shape)
+    return reshape(_normalized_samples(rows, weight, bias, 1, eps), input.shape)
 
 
 def group_norm(input, num_groups, weight=None, bias=None, eps=1e-5):
@@ -381,7 +356,7 @@ def group_norm(input, num_groups, weight=None, bias=None, eps=1e-5):
     Errors  ValueError also for a single element in all, which has no variance
     """
     op = "group_norm"
-    groups, eps = integer_of(op, "num_groups", num_groups), number_of(op, "eps", eps)
+    groups = integer_of(op, "num_groups", num_groups)
     check_channels(op, input, weight=weight, bias=bias)
     channels = input.shape[1]
     if groups < 1 or channels % groups:
@@ -404,7 +379,7 @@ def instance_norm(input, *, weight=None, bias=None, eps=1e-5):
     check_channels(op, input, weight=weight, bias=bias)
     if math.prod(input.shape[2:]) == 1:
         raise ShapeError(f"{op}: input has shape {input.shape}, and one element a channel has no variance")
-    return _normalized_groups(input, weight, bias, input.shape[1], number_of(op, "eps", eps))
+    return _normalized_groups(input, weight, bias, input.shape[1], eps)
 
 
 @composed

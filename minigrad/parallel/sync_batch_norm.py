@@ -127,6 +127,7 @@ class SyncBatchNorm(_BatchNorm):
         counted, momentum = self.num_batches_tracked, self.momentum
         if momentum is None:
             momentum = 1 / (counted.item() + 1)
-        normalization.update_running(self.running_mean, mean, momentum)
-        normalization.update_running(self.running_var, variance, momentum)
+        for running, new in ((self.running_mean, mean), (self.running_var, variance)):
+            update = running * (1 - momentum) + new * momentum
+            devices.assign(write(running), update.array)
         devices.accumulate(write(counted), 1)
