@@ -51,7 +51,7 @@ def pair_of(op, name, value, ndim, least):
     """(vertical, horizontal) from one integer or ndim of them; along a height that is not there `least`."""
     if type(value) is int and value >= least:  # as nearly always
         value = _same(value, value)
-    elif isinstance(value, tuple | list):
+    elif isinstance(value, tuple | list) and not len(value) == ndim == 2:
         if len(value) == 1 and not isinstance(value[0], tuple | list):
             (value,) = value
         elif ndim == 1:

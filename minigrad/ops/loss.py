@@ -316,6 +316,8 @@ def _rest(input):
 def _rows(op, input, target):
     """The scores as a matrix of a column a class, and the classes as a vector of int64."""
     shape, dtype = input.shape, target.dtype
+    if dtype == WHOLE and len(shape) == 2 and target.shape == shape[:1] and target.array.flags.c_contiguous:
+        return input, target  # as nearly always
     if not shape or not shape[min(1, len(shape) - 1)]:
         raise ShapeError(f"{op}: input has shape {shape}, wanted scores (N, C) of at least one class")
     if dtype.kind not in "iu":
@@ -325,8 +327,7 @@ def _rows(op, input, target):
         hint = "; class probabilities are floating: one_hot(...).float()" if target.shape == shape else ""
         shape = f"{shape}, the number of a class for each{hint}"
         raise ShapeError(f"{op}: target has shape {target.shape}, wanted {wanted} for an input of shape {shape}")
-    ready = dtype == WHOLE and len(wanted) == 1 and target.array.flags.c_contiguous
-    return _classes_last(input), target if ready else _vector(target)
+    return _classes_last(input), _vector(target)
 
 
 @device.there

@@ -22,27 +22,19 @@ __all__ = ["conv1d", "conv2d", "conv2d_input_grad", "conv2d_weight_grad", "conv_
 
 
 def _operands(op, ndim, input, weight, bias, groups, transposed=False):
-    """(images, filters, groups) as the trio takes them, after a check of all that must fit."""
+    """(images, filters, groups) as the trio takes them, after a look at what the kernels could not explain."""
     images, groups = images_of(op, input, ndim), integer_of(op, "groups", groups)
-    if tensor_of(op, "weight", weight).ndim != ndim + 2 or 0 in weight.shape:
-        raise ShapeError(f"{op}: weight has shape {weight.shape}, wanted {ndim + 2} dimensions, none of them empty")
-    if groups < 1 or weight.shape[0] % groups:
-        raise ShapeError(f"{op}: groups is {groups}, wanted a divisor of {weight.shape[0]} (weight is {weight.shape})")
-    channels, filters = weight.shape[1] * groups, weight.shape[0]
-    if transposed:
-        channels, filters = filters, channels
-    if images.shape[1] != channels:
-        last = ndim == 2 and images.shape[3] == channels  # as most files have them
+    x, w = images.shape, tensor_of(op, "weight", weight).shape
+    if len(w) != ndim + 2:
+        raise ShapeError(f"{op}: weight has shape {w}, wanted {ndim + 2} dimensions")
+    channels = w[0] if transposed else w[1] * groups
+    if x[1] != channels:
+        last = ndim == 2 and x[3] == channels  # as most files have them
         hint = "; where channels come last, input.permute(0, 3, 1, 2) brings them to the front" if last else ""
-        raise ShapeError(
-            f"{op}: input has {images.shape[1]} channels (shape {input.shape}), weight expects {channels} "
-            f"(shape {weight.shape}, groups={groups}){hint}"
-        )
-    if 0 in images.shape[2:]:
-        raise ShapeError(f"{op}: input has shape {input.shape}, wanted no empty dimension but the batch")
-    check_vectors(op, input, (filters,), bias=bias)
+        text = f"input has {x[1]} channels (shape {input.shape}), weight expects {channels}"
+        raise ShapeError(f"{op}: {text} (shape {w}, groups={groups}){hint}")
     for name, operand in (("weight", weight), ("bias", bias)):
-        if operand is not None and operand.dtype != input.dtype:
+        if operand is not None and tensor_of(op, name, operand).dtype != images.dtype:
             found = f"{name} has elements {operand.dtype}, input {input.dtype}"
             raise KindError(f"{op}: {found}; wanted one type: convert one, as by input.to('{operand.dtype}')")
     return images, weight if ndim == 2 else unsqueeze(weight, 2), groups
@@ -99,6 +91,7 @@ def conv1d(input, weight, bias=None, stride=1, padding=0, dilation=1, groups=1):
 
 def _transposed(op, ndim, input, weight, bias, stride, padding, output_padding, groups, dilation):
     images, filters, groups = _operands(op, ndim, input, weight, bias, groups, transposed=True)
+    check_vectors(op, input, (filters.shape[1] * groups,), bias=bias)
     stride, dilation = pair_of(op, "stride", stride, ndim, 1), pair_of(op, "dilation", dilation, ndim, 1)
     padding, extra = pair_of(op, "padding", padding, ndim, 0), pair_of(op, "output_padding", output_padding, ndim, 0)
     axes = zip(images.shape[2:], filters.shape[2:], stride, padding, dilation, extra, strict=True)
