@@ -200,7 +200,8 @@ def _sample_norm(input, weight, bias, groups, eps):
     x = _dense(input)
     weight, bias = _affine(x, weight, bias)
     shape = x.shape[:1] if x.ndim == 2 else (x.shape[0], groups)
-    out, *statistics = device.empty_like(x), *(device.empty(shape, np.float64, like=x) for _ in ("mean", "variance"))
+    out = device.empty_like(x)
+    statistics = [device.empty(shape, np.float64, like=x) for _ in ("mean", "variance")]
     if x.ndim == 2:
         sample_norm.layer_norm(x, weight, bias, eps, False, out, *statistics)
     else:
