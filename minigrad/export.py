@@ -24,12 +24,11 @@ from .core.interceptors import Interceptor, proceed
 from .core.modes import no_grad
 from .core.tensor import Tensor
 from .nn import Module
-from .ops import pool
+from .ops import normalization, pool
 from .ops.autocast import autocast
 from .ops.conv import trio
 from .ops.elementwise import activations, arithmetic, choices, conversions, functions, rectifiers
 from .ops.matmul import _linear, product
-from .ops.normalization import samples
 from .ops.reduce import sums
 from .ops.shape import joins, pads, select, views
 from .ops.softmax import _log_softmax, _softmax
@@ -429,12 +428,12 @@ def _matrix(table, size, dtype):
     return (inside / table[:, 2:]).astype(dtype)
 
 
-@rule(samples._sample_norm)
-def _layer_norm(graph, out, input, weight, bias, parts, eps):
-    if isinstance(parts, int):
+@rule(normalization._sample_norm)
+def _layer_norm(graph, out, input, weight, bias, groups, eps):
+    if input.ndim == 4:
         raise ExportError(f"export_onnx: {graph.place} has no rule for groups, so it cannot be written as ONNX")
-    weight = np.ones(parts, out.dtype) if weight is None else weight
-    return graph.node("LayerNormalization", input, weight, bias, axis=input.ndim - len(parts), epsilon=float(eps))
+    weight = np.ones(input.shape[1], out.dtype) if weight is None else weight
+    return graph.node("LayerNormalization", input, weight, bias, axis=1, epsilon=float(eps))
 
 
 @rule(_softmax)

@@ -77,7 +77,7 @@ LARGE = {  # calls beyond the sizes from which kernels are shared
     ],
     "layer_norm": [sample(real(300, 190), (190,), real(190), real(190))],
     "group_norm": [sample(IMAGES, 2, real(8), real(8))],
-    "instance_norm": [sample(IMAGES, None, None, real(8), real(8))],
+    "instance_norm": [sample(IMAGES, weight=real(8), bias=real(8))],
     "softmax": [sample(real(300, 401), 1), sample(real(40, 10, 15, 15), 1)],
     "log_softmax": [sample(real(3000, 11), 1)],
     "cross_entropy": [sample(real(3000, 11), classes(11, 3000)), sample(real(20, 5, 31, 30), classes(5, 20, 31, 30))],

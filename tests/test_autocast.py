@@ -109,8 +109,8 @@ def images(*shape):
 
 
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
-@pytest.mark.parametrize("layer", [nn.BatchNorm2d(4), nn.InstanceNorm2d(4, affine=True, track_running_stats=True)])
-def test_statistics_and_parameters_of_norms_are_float32(layer, dtype):
+def test_statistics_and_parameters_of_norms_are_float32(dtype):
+    layer = nn.BatchNorm2d(4)
     model, x = nn.Sequential(nn.Conv2d(3, 4, 3), layer, nn.ReLU()), images(5, 3, 6, 6)
     exact = nn.Sequential(model[0], copy.deepcopy(layer), nn.ReLU())
     eps = 2.0 ** (-10 if dtype == "float16" else -7)

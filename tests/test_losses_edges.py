@@ -5,8 +5,8 @@ import warnings
 import numpy as np
 import pytest
 
-from minigrad import Tensor, grad, nn, ops
-from minigrad.ops.loss import classes
+from minigrad import Tensor, grad, gradcheck, nn, ops
+from minigrad.ops import loss as losses
 
 RNG = np.random.default_rng(0)
 SCORES, WEIGHT = RNG.standard_normal((4, 3)), np.array([0.5, 2.0, 3.0])
@@ -106,7 +106,8 @@ def test_classes_of_any_integers(loss, dtype):
 
 def test_classes_of_images_are_not_copied():
     target = Tensor(np.zeros((2, 4, 5), np.int64))
-    assert np.shares_memory(classes._check_classes("op", Tensor(np.zeros((2, 3, 4, 5))), target).array, target.array)
+    _, labels = losses._rows("op", Tensor(np.zeros((2, 3, 4, 5))), target)
+    assert np.shares_memory(labels.array, target.array)
 
 
 @pytest.mark.parametrize("loss", [ops.cross_entropy, ops.nll_loss])
@@ -150,11 +151,20 @@ def test_the_gradient_of_scores_needs_no_further_ops(place, monkeypatch):
     def wrong(*_):
         raise AssertionError
 
-    monkeypatch.setattr(classes, "_dinput_of_cross_entropy", wrong)
+    monkeypatch.setattr(losses, "_dinput_of_cross_entropy", wrong)
     scores = Tensor(SCORES.astype("f")).to(place)
     scores.requires_grad = True
     ops.cross_entropy(scores, Tensor(CLASSES).to(place)).backward()
     np.testing.assert_allclose(scores.grad.numpy(), (np.exp(LOGS) - np.eye(3)[CLASSES]) / 4, rtol=1e-5, atol=1e-7)
+
+
+def test_weights_of_elements_have_gradients():
+    shares, scores, weight, yes = (
+        Tensor(RNG.uniform(0.1, 0.9, shape), requires_grad=True) for shape in ((2, 3), (2, 3), (3,), (3,))
+    )
+    assert gradcheck(lambda x, w: ops.binary_cross_entropy(x, shares.detach(), w), [shares, weight])
+    losses = lambda x, w, yes: ops.binary_cross_entropy_with_logits(x, shares.detach(), w, pos_weight=yes)
+    assert gradcheck(losses, [scores, weight, yes])
 
 
 @pytest.mark.parametrize("reduction", ["mean", "sum"])

@@ -1,9 +1,9 @@
-"""Layer, group and instance norm on the CPU: images that lie channels last, running statistics, means far from 0."""
+"""Layer, group and instance norm on the CPU: images that lie channels last, means far from 0."""
 
 import numpy as np
 import pytest
 
-from minigrad import Tensor, gradcheck, gradgradcheck, nn
+from minigrad import Tensor, gradcheck, gradgradcheck
 from minigrad.nn import functional as F
 from minigrad_kernels.layout import CHANNELS_LAST, is_dense
 
@@ -80,17 +80,3 @@ def test_a_mean_far_from_zero_keeps_its_digits(lie):
     }
     for out, axes in wanted.values():
         np.testing.assert_allclose(out.array, by_definition(x.astype(float), axes), rtol=1e-4, atol=1e-4)
-
-
-@pytest.mark.parametrize("shape", [(4, 3, 5, 6), (4, 3, 7)])
-def test_running_statistics_of_instance_norm(shape):
-    (x,) = drawn(shape, dtype="float32")
-    layer = nn.InstanceNorm2d if len(shape) == 4 else nn.InstanceNorm1d
-    norm = layer(3, affine=True, track_running_stats=True)
-    out = norm(Tensor(x, requires_grad=True))
-    inner = tuple(range(2, x.ndim))
-    means, variances = x.astype(float).mean(inner).mean(0), x.astype(float).var(inner, ddof=1).mean(0)
-    np.testing.assert_allclose(norm.running_mean.array, 0.1 * means, rtol=1e-5, atol=1e-7)
-    np.testing.assert_allclose(norm.running_var.array, 0.9 + 0.1 * variances, rtol=1e-6)
-    assert norm.running_mean.dtype == np.float32 and not norm.running_mean.requires_grad and out.requires_grad
-    np.testing.assert_allclose(out.array, by_definition(x.astype(float), inner), rtol=1e-5, atol=1e-5)

@@ -114,7 +114,7 @@ def test_parameters_may_stay_float32(half):
             out.sum().backward()
         assert x.grad.dtype == x.dtype and {p.grad.dtype for p in layer.parameters()} == {np.dtype(np.float32)}
         assert {buffer.dtype for buffer in layer.buffers() if buffer.ndim} <= {np.dtype(np.float32)}
-    with pytest.raises(TypeError, match="weight has elements float32, input float64"):
+    with pytest.raises(TypeError, match="weight has type float32, wants float64"):
         ops.layer_norm(x.double(), (5,), minigrad.ones(5))
 
 

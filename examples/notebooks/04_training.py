@@ -544,7 +544,7 @@ plt.show()
 #
 # | here | there |
 # |---|---|
-# | cross entropy | [`minigrad/ops/loss/classes.py`](../../minigrad/ops/loss/classes.py) |
+# | cross entropy | [`minigrad/ops/loss.py`](../../minigrad/ops/loss.py) |
 # | SGD, RMSprop, Adam | [`minigrad/optim/rules.py`](../../minigrad/optim/rules.py): formula first |
 # | what all rules share | [`minigrad/optim/optimizer.py`](../../minigrad/optim/optimizer.py) |
 # | schedules | [`minigrad/optim/lr_scheduler.py`](../../minigrad/optim/lr_scheduler.py) |

@@ -2,9 +2,9 @@
 
 eps         is added to the variance
 affine      then scale by weight, from 1 on, and, if bias, shift by bias, from 0 on; both learned
-momentum    the weight of the newest batch in the running statistics; of BatchNorm also None: all count alike
+momentum    the weight of the newest batch in the running statistics; None: all count alike
 track_running_stats     keep running_mean, running_var and num_batches_tracked, which serve once training is over;
-                        else the input itself always decides
+                        else the input itself always decides. InstanceNorm keeps none
 """
 
 import numpy as np
@@ -42,11 +42,17 @@ class _Affine(Module):
             init.zeros_(self.bias)
 
 
+def _check_rank(layer, input):
+    if tensor_of(type(layer).__name__, "input", input).ndim not in layer.ranks:
+        wanted = layer.shape.replace("C", str(layer.num_features))
+        raise ShapeError(f"{type(layer).__name__}: input has shape {input.shape}, wanted {wanted}")
+
+
 # ---- over the batch, or with running statistics ----------------------------------------------------------------------
 
 
-class _Statistics(_Affine):
-    """Keeps running statistics."""
+class _BatchNorm(_Affine):
+    """Each channel to mean 0 and variance 1, over the batch in training and by running statistics otherwise."""
 
     def __init__(
         self,
@@ -85,27 +91,18 @@ class _Statistics(_Affine):
         super().reset_parameters()
 
     def _check(self, input):
-        if tensor_of(type(self).__name__, "input", input).ndim not in self.ranks:
-            wanted = self.shape.replace("C", str(self.num_features))
-            raise ShapeError(f"{type(self).__name__}: input has shape {input.shape}, wanted {wanted}")
+        _check_rank(self, input)
+        if input.shape[1] != self.num_features:
+            raise ShapeError(
+                f"{type(self).__name__}: input has {input.shape[1]} channels (shape {input.shape}), "
+                f"wanted {self.num_features}"
+            )
 
     def extra_repr(self):
         return (
             f"{self.num_features}, eps={self.eps}, momentum={self.momentum}, affine={self.affine}, "
             f"bias={self.bias is not None}, track_running_stats={self.track_running_stats}"
         )
-
-
-class _BatchNorm(_Statistics):
-    """Each channel to mean 0 and variance 1, over the batch in training and by running statistics otherwise."""
-
-    def _check(self, input):
-        super()._check(input)
-        if input.shape[1] != self.num_features:
-            raise ShapeError(
-                f"{type(self).__name__}: input has {input.shape[1]} channels (shape {input.shape}), "
-                f"wanted {self.num_features}"
-            )
 
     def forward(self, input):
         self._check(input)
@@ -140,7 +137,10 @@ class BatchNorm2d(_BatchNorm):
     ranks, shape = (4,), "(N, C, H, W)"
 
 
-class _InstanceNorm(_Statistics):
+# ---- over parts of each element of the batch -------------------------------------------------------------------------
+
+
+class _InstanceNorm(_Affine):
     """Each channel of each element of the batch to mean 0 and variance 1."""
 
     def __init__(
@@ -155,21 +155,31 @@ class _InstanceNorm(_Statistics):
         *,
         bias=True,
     ):
-        super().__init__(num_features, eps, momentum, affine, track_running_stats, device, dtype, bias=bias)
+        layer = type(self).__name__
+        self.num_features = at_least(layer, "num_features", num_features, 1)
+        self.momentum = None if momentum is None else fraction(layer, "momentum", momentum)
+        self.affine, self.track_running_stats = affine, flag_of(layer, "track_running_stats", track_running_stats)
+        if track_running_stats:
+            raise ShapeError(f"{layer}: track_running_stats is True, wanted False: there are no running statistics")
+        self._make_affine((self.num_features,), eps, affine, bias, device, dtype)
+        self.reset_parameters()
 
     def forward(self, input):
-        self._check(input)
+        _check_rank(self, input)
         alone = input.ndim < max(self.ranks)
         batch = ops.unsqueeze(input, 0) if alone else input
-        statistics = (self.running_mean, self.running_var)
-        own = self.training or not self.track_running_stats
-        momentum = 0.0 if self.momentum is None else self.momentum
-        out = ops.instance_norm(batch, *statistics, self.weight, self.bias, own, momentum, self.eps)
+        out = ops.instance_norm(batch, weight=self.weight, bias=self.bias, eps=self.eps)
         return ops.squeeze(out, 0) if alone else out
+
+    def extra_repr(self):
+        return (
+            f"{self.num_features}, eps={self.eps}, momentum={self.momentum}, affine={self.affine}, "
+            f"bias={self.bias is not None}, track_running_stats={self.track_running_stats}"
+        )
 
 
 class InstanceNorm1d(_InstanceNorm):
-    """Each channel of each element of the batch to mean 0 and variance 1, by running statistics after training if kept.
+    """Each channel of each element of the batch to mean 0 and variance 1.
 
     Shapes  (N, num_features, L) or (num_features, L), out alike
     """
@@ -178,15 +188,12 @@ class InstanceNorm1d(_InstanceNorm):
 
 
 class InstanceNorm2d(_InstanceNorm):
-    """Each channel of each element of the batch to mean 0 and variance 1, by running statistics after training if kept.
+    """Each channel of each element of the batch to mean 0 and variance 1.
 
     Shapes  (N, num_features, H, W) or (num_features, H, W), out alike
     """
 
     ranks, shape = (3, 4), "(N, C, H, W) or (C, H, W)"
-
-
-# ---- over parts of each element of the batch -------------------------------------------------------------------------
 
 
 class LayerNorm(_Affine):

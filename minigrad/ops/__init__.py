@@ -4,7 +4,9 @@ Each file says in its __all__ which of its functions are public ops.
 """
 
 from . import contract as _contract
+from . import loss as _loss
 from . import matmul as _matmul
+from . import normalization as _normalization
 from . import pool as _pool
 from . import random as _random
 from . import resize as _resize
@@ -23,17 +25,9 @@ from .elementwise.arithmetic import *
 from .elementwise.choices import *
 from .elementwise.functions import *
 from .elementwise.rectifiers import *
-from .loss import classes as _classes
-from .loss import distributions as _distributions
-from .loss import regression as _regression
-from .loss.classes import *
-from .loss.distributions import *
-from .loss.regression import *
+from .loss import *
 from .matmul import *
-from .normalization import batch as _batch
-from .normalization import samples as _samples
-from .normalization.batch import *
-from .normalization.samples import *
+from .normalization import *
 from .pool import *
 from .random import *
 from .reduce import extremes as _extremes
@@ -63,7 +57,9 @@ from .softmax import *
 
 __all__: list[str] = []
 __all__ += _contract.__all__
+__all__ += _loss.__all__
 __all__ += _matmul.__all__
+__all__ += _normalization.__all__
 __all__ += _pool.__all__
 __all__ += _random.__all__
 __all__ += _resize.__all__
@@ -73,11 +69,6 @@ __all__ += _norms.__all__
 __all__ += _scans.__all__
 __all__ += _sums.__all__
 __all__ += _forms.__all__
-__all__ += _classes.__all__
-__all__ += _distributions.__all__
-__all__ += _regression.__all__
-__all__ += _batch.__all__
-__all__ += _samples.__all__
 __all__ += _activations.__all__
 __all__ += _arithmetic.__all__
 __all__ += _choices.__all__

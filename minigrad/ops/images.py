@@ -4,14 +4,16 @@ An op on images has ndim 2 and takes (N, C, H, W) or (C, H, W); one on sequences
 and works on images of height 1.
 """
 
+import functools
+
 from minigrad_kernels.errors import KindError, ShapeError
 from minigrad_kernels.toolchain.arguments import pair
 
 from .. import device
-from ..core.tensor import Tensor, tensor_of
+from ..core.tensor import tensor_of
 from .shape import squeeze, unsqueeze
 
-__all__ = ["as_given", "floating_of", "images_of", "pair_of"]
+__all__ = ["as_given", "check_vectors", "floating_of", "images_of", "pair_of"]
 
 
 def floating_of(op, name, value):
@@ -21,10 +23,15 @@ def floating_of(op, name, value):
     return value
 
 
+def check_vectors(op, input, shape, **vectors):
+    """Refuse what is neither None nor a Tensor of this shape."""
+    for name, vector in vectors.items():
+        if vector is not None and tensor_of(op, name, vector).shape != shape:
+            raise ShapeError(f"{op}: {name} has shape {vector.shape}, wanted {shape} (input has shape {input.shape})")
+
+
 def images_of(op, input, ndim):
     """The input as (N, C, H, W)."""
-    if ndim == 2 and isinstance(input, Tensor) and input.ndim == 4 and device.is_floating(input.dtype):
-        return input
     if floating_of(op, "input", input).ndim not in (ndim + 1, ndim + 2):
         wanted = "(N, C, H, W) or (C, H, W)" if ndim == 2 else "(N, C, L) or (C, L)"
         raise ShapeError(f"{op}: input has shape {input.shape}, wanted {wanted}")
@@ -42,10 +49,18 @@ def as_given(images, input, ndim):
 
 def pair_of(op, name, value, ndim, least):
     """(vertical, horizontal) from one integer or ndim of them; along a height that is not there `least`."""
-    listed = isinstance(value, tuple | list)
-    if listed and len(value) == 1 and not isinstance(value[0], tuple | list):
-        (value,) = value
-    elif listed and ndim == 1:
-        raise KindError(f"{op}: {name} is {value!r}, wanted one integer")
-    vertical, horizontal = pair(op, name, value, least)
-    return (vertical if ndim == 2 else least), horizontal
+    if type(value) is int and value >= least:  # as nearly always
+        value = _same(value, value)
+    elif isinstance(value, tuple | list) and not len(value) == ndim == 2:
+        if len(value) == 1 and not isinstance(value[0], tuple | list):
+            (value,) = value
+        elif ndim == 1:
+            raise KindError(f"{op}: {name} is {value!r}, wanted one integer")
+    value = pair(op, name, value, least)
+    return value if ndim == 2 else _same(least, value[1])
+
+
+@functools.cache
+def _same(vertical, horizontal):
+    """The very same pair each time: kernels find a call again by its settings."""
+    return vertical, horizontal

@@ -9,19 +9,25 @@ Source  Boureau, Ponce and LeCun 2010, "A theoretical analysis of feature poolin
 """
 
 from minigrad_kernels import pool2d as kernels
-from minigrad_kernels.checked import Checked
 from minigrad_kernels.errors import ShapeError
 from minigrad_kernels.layout import CHANNELS_LAST
-from minigrad_kernels.toolchain.arguments import pair
 
 from .. import device
-from ..core.check import flag_of
+from ..core.check import at_least
 from ..core.primitive import primitive
 from .images import as_given, images_of, pair_of
 
 __all__ = ["adaptive_avg_pool2d", "avg_pool1d", "avg_pool2d", "max_pool1d", "max_pool2d"]
 
 # ---- maximum ---------------------------------------------------------------------------------------------------------
+
+
+def _run(kernel, array, shape, *settings):
+    """What a kernel makes of images, in this shape."""
+    x = device.contiguous(array, CHANNELS_LAST)
+    out = device.empty(shape, x.dtype, CHANNELS_LAST, x)
+    kernel(x, *settings, out)
+    return out
 
 
 @primitive(outputs=("out", "positions"), fixed=("positions",))
@@ -40,10 +46,7 @@ _max_pool2d.grads(input=lambda g, positions, input_shape, windows: _place(g, pos
 @primitive(fixed=("positions",))
 def _place(grad, positions, shape, windows):
     """grad added into zeros at the given position of each window."""
-    grad = device.contiguous(grad, CHANNELS_LAST)
-    out = device.empty(shape, grad.dtype, CHANNELS_LAST, grad)
-    kernels.max_input_grad(grad, positions, *windows, out)
-    return out
+    return _run(kernels.max_input_grad, grad, shape, positions, *windows)
 
 
 _place.grads(grad=lambda g, positions, windows: _select(g, positions, windows))
@@ -52,33 +55,21 @@ _place.grads(grad=lambda g, positions, windows: _select(g, positions, windows))
 @primitive(fixed=("positions",))
 def _select(input, positions, windows):
     """The element at the given position of each window: the adjoint of _place."""
-    x = device.contiguous(input, CHANNELS_LAST)
-    out = device.empty(positions.shape, x.dtype, CHANNELS_LAST, x)
-    kernels.max_select(x, positions, *windows, out)
-    return out
+    return _run(kernels.max_select, input, positions.shape, positions, *windows)
 
 
 _select.grads(input=lambda g, positions, input_shape, windows: _place(g, positions, input_shape, windows))
 
 
-_known = Checked()
-
-
-def _windows(op, ndim, kernel_size, stride, padding, dilation=1):
-    given = kernel_size, stride, padding, dilation
-    # The very same tuples each time: what is checked with them is found again by what they are, not by their numbers.
-    return _known.found(ndim, given) or _known.keep(ndim, given, _pairs(op, ndim, *given))
-
-
-def _pairs(op, ndim, kernel_size, stride, padding, dilation):
+def _windows(op, ndim, kernel_size, stride, padding, dilation):
     kernel_size = pair_of(op, "kernel_size", kernel_size, ndim, 1)
     stride = kernel_size if stride is None else pair_of(op, "stride", stride, ndim, 1)
     return kernel_size, stride, pair_of(op, "padding", padding, ndim, 0), pair_of(op, "dilation", dilation, ndim, 1)
 
 
-def _max_pool(op, ndim, input, windows, ceil_mode):
-    images = images_of(op, input, ndim)
-    shape = kernels.output_shape(op, images.shape, *windows, flag_of(op, "ceil_mode", ceil_mode))
+def _max_pool(op, ndim, input, *windows, ceil_mode):
+    images, windows = images_of(op, input, ndim), _windows(op, ndim, *windows)
+    shape = kernels.output_shape(op, images.shape, *windows, ceil_mode)
     return as_given(_max_pool2d(images, windows, shape)[0], input, ndim)
 
 
@@ -89,8 +80,7 @@ def max_pool2d(input, kernel_size, stride=None, padding=0, dilation=1, ceil_mode
     Grads   dinput = g at the first largest element of each window, added where windows overlap
     Shapes  (N, C, H, W) -> (N, C, I, J), I = floor((H + 2 pad - d (P - 1) - 1) / s) + 1 (ceil in ceil_mode)
     """
-    windows = _windows("max_pool2d", 2, kernel_size, stride, padding, dilation)
-    return _max_pool("max_pool2d", 2, input, windows, ceil_mode)
+    return _max_pool("max_pool2d", 2, input, kernel_size, stride, padding, dilation, ceil_mode=ceil_mode)
 
 
 def max_pool1d(input, kernel_size, stride=None, padding=0, dilation=1, ceil_mode=False):
@@ -100,8 +90,7 @@ def max_pool1d(input, kernel_size, stride=None, padding=0, dilation=1, ceil_mode
     Grads   dinput = g at the first largest element of each window, added where windows overlap
     Shapes  (N, C, L) -> (N, C, J), J = floor((L + 2 pad - d (Q - 1) - 1) / s) + 1 (ceil in ceil_mode)
     """
-    windows = _windows("max_pool1d", 1, kernel_size, stride, padding, dilation)
-    return _max_pool("max_pool1d", 1, input, windows, ceil_mode)
+    return _max_pool("max_pool1d", 1, input, kernel_size, stride, padding, dilation, ceil_mode=ceil_mode)
 
 
 # ---- average ---------------------------------------------------------------------------------------------------------
@@ -110,10 +99,7 @@ def max_pool1d(input, kernel_size, stride=None, padding=0, dilation=1, ceil_mode
 @primitive
 def average_over(input, rows, columns):
     """The average over each window of a table of windows."""
-    x = device.contiguous(input, CHANNELS_LAST)
-    out = device.empty((*x.shape[:2], len(rows), len(columns)), x.dtype, CHANNELS_LAST, x)
-    kernels.average_forward(x, rows, columns, out)
-    return out
+    return _run(kernels.average_forward, input, (*input.shape[:2], len(rows), len(columns)), rows, columns)
 
 
 average_over.grads(input=lambda g, input_shape, rows, columns: _spread(g, input_shape, rows, columns))
@@ -122,20 +108,15 @@ average_over.grads(input=lambda g, input_shape, rows, columns: _spread(g, input_
 @primitive
 def _spread(grad, shape, rows, columns):
     """Each grad shared out evenly over its window: the adjoint of average_over."""
-    grad = device.contiguous(grad, CHANNELS_LAST)
-    out = device.empty(shape, grad.dtype, CHANNELS_LAST, grad)
-    kernels.average_input_grad(grad, rows, columns, out)
-    return out
+    return _run(kernels.average_input_grad, grad, shape, rows, columns)
 
 
 _spread.grads(grad=lambda g, rows, columns: average_over(g, rows, columns))
 
 
-def _avg_pool(op, ndim, input, windows, ceil_mode, count_include_pad):
-    images = images_of(op, input, ndim)
-    ceil_mode = flag_of(op, "ceil_mode", ceil_mode)
-    count_include_pad = flag_of(op, "count_include_pad", count_include_pad)
-    kernels.output_shape(op, images.shape, *windows, ceil_mode)
+def _avg_pool(op, ndim, input, *windows, ceil_mode, count_include_pad):
+    images, windows = images_of(op, input, ndim), _windows(op, ndim, *windows, 1)
+    kernels.output_shape(op, images.shape, *windows, ceil_mode)  # which refuses what does not fit
     tables = [
         kernels.average_windows(size, *(pair[axis] for pair in windows[:3]), ceil_mode, count_include_pad)
         for axis, size in enumerate(images.shape[2:])
@@ -151,8 +132,8 @@ def avg_pool2d(input, kernel_size, stride=None, padding=0, ceil_mode=False, coun
     Grads   dinput = g / K, spread over each window
     Shapes  (N, C, H, W) -> (N, C, I, J), I = floor((H + 2 pad - P) / s) + 1 (ceil in ceil_mode)
     """
-    windows = _windows("avg_pool2d", 2, kernel_size, stride, padding)
-    return _avg_pool("avg_pool2d", 2, input, windows, ceil_mode, count_include_pad)
+    options = {"ceil_mode": ceil_mode, "count_include_pad": count_include_pad}
+    return _avg_pool("avg_pool2d", 2, input, kernel_size, stride, padding, **options)
 
 
 def avg_pool1d(input, kernel_size, stride=None, padding=0, ceil_mode=False, count_include_pad=True):
@@ -163,8 +144,8 @@ def avg_pool1d(input, kernel_size, stride=None, padding=0, ceil_mode=False, coun
     Grads   dinput = g / K, spread over each window
     Shapes  (N, C, L) -> (N, C, J), J = floor((L + 2 pad - Q) / s) + 1 (ceil in ceil_mode)
     """
-    windows = _windows("avg_pool1d", 1, kernel_size, stride, padding)
-    return _avg_pool("avg_pool1d", 1, input, windows, ceil_mode, count_include_pad)
+    options = {"ceil_mode": ceil_mode, "count_include_pad": count_include_pad}
+    return _avg_pool("avg_pool1d", 1, input, kernel_size, stride, padding, **options)
 
 
 def adaptive_avg_pool2d(input, output_size):
@@ -178,9 +159,7 @@ def adaptive_avg_pool2d(input, output_size):
     images = images_of(op, input, 2)
     if 0 in images.shape[2:]:
         raise ShapeError(f"{op}: input has shape {input.shape}, wanted no empty height or width")
-    sizes = output_size
-    if isinstance(sizes, tuple | list) and len(sizes) == 2:
-        sizes = tuple(old if new is None else new for old, new in zip(images.shape[2:], sizes, strict=True))
-    sizes = pair(op, "output_size", sizes, 0)
-    tables = [kernels.adaptive_windows(old, new) for old, new in zip(images.shape[2:], sizes, strict=True)]
-    return as_given(average_over(images, *tables), input, 2)
+    given = output_size if isinstance(output_size, tuple | list) else (output_size,) * 2
+    sizes = zip(images.shape[2:], given, strict=True)
+    sizes = [(old, old if new is None else at_least(op, "output_size", new, 0)) for old, new in sizes]
+    return as_given(average_over(images, *(kernels.adaptive_windows(*size) for size in sizes)), input, 2)

@@ -8,10 +8,12 @@ Source  PyTorch's upsample_nearest and upsample_linear, which define where pixel
 import itertools
 import math
 
-from minigrad_kernels.errors import KindError, ShapeError
+import numpy as np
+
+from minigrad_kernels.errors import ShapeError
 
 from .. import device
-from ..core.check import integer_of, number_of
+from ..core.check import each, number_of, one_of
 from ..core.tensor import Tensor
 from .elementwise.conversions import composed
 from .images import as_given, floating_of, images_of
@@ -23,31 +25,29 @@ MODES = {"nearest": (1, 2), "linear": (1,), "bilinear": (2,)}  # and for how man
 LIMIT = 1 << 31  # sizes are 32-bit in kernels
 
 
-def _nearest(module, old, new, scale, align_corners):
+def _nearest(old, new, scale, align_corners):
     """[(a pixel of the input for each of the output, no weight)], by PyTorch's arithmetic in float32."""
     if new in (old, 2 * old):
         scale = None
-    ratio = module.float32(old / new if scale is None else 1 / scale)
-    at = module.floor(module.arange(new, dtype="float32") * ratio)
-    return [(module.minimum(at.astype("int64"), old - 1), None)]
+    ratio = np.float32(old / new if scale is None else 1 / scale)
+    at = np.floor(np.arange(new, dtype="float32") * ratio)
+    return [(np.minimum(at.astype("int64"), old - 1), None)]
 
 
-def _linear(module, old, new, scale, align_corners):
+def _linear(old, new, scale, align_corners):
     """[(a pixel of the input for each of the output, its weight)] for the pixel before it and the one behind."""
     if align_corners:
-        at = module.arange(new) * ((old - 1) / max(new - 1, 1))
+        at = np.arange(new) * ((old - 1) / max(new - 1, 1))
     else:
-        at = (module.arange(new) + 0.5) * (old / new if scale is None or new == old else 1 / scale) - 0.5
-    at = module.clip(at, 0, old - 1)
+        at = (np.arange(new) + 0.5) * (old / new if scale is None or new == old else 1 / scale) - 0.5
+    at = np.clip(at, 0, old - 1)
     before = at.astype("int64")
-    return [(before, 1 - (at - before)), (module.minimum(before + 1, old - 1), at - before)]
+    return [(before, 1 - (at - before)), (np.minimum(before + 1, old - 1), at - before)]
 
 
 def _pick(images, rows, columns):
     """The pixels where these rows and columns cross: averages over windows of one pixel, which are fast both ways."""
-    module = device.CPU.module  # tables of windows stay on the host
-    windows = [module.stack([at, at + 1, module.ones_like(at)], 1) for at in (rows, columns)]
-    return average_over(images, *windows)
+    return average_over(images, *(np.stack([at, at + 1, np.ones_like(at)], 1) for at in (rows, columns)))
 
 
 def _interpolated(images, taps):
@@ -62,37 +62,19 @@ def _interpolated(images, taps):
     return total
 
 
-def _sizes(op, sizes, size, scale_factor):
+def _axes(op, sizes, size, scale_factor):
     """[(the old size, the new one, the scale or None where the sizes decide)] along each dimension."""
     if (size is None) == (scale_factor is None):
         raise ShapeError(f"{op}: size is {size} and scale_factor {scale_factor}, wanted one of them")
-    name, given = ("size", size) if scale_factor is None else ("scale_factor", scale_factor)
-    each = tuple(given) if isinstance(given, tuple | list) else (given,) * len(sizes)
-    if len(each) != len(sizes):
-        raise ShapeError(f"{op}: {name} is {given}, wanted a number or {len(sizes)} (input has sizes {sizes})")
-    if size is not None:
-        new, scales = [integer_of(op, name, one) for one in each], [None] * len(sizes)
-    else:
-        scales = [float(number_of(op, name, one)) for one in each]
+    if size is None:
+        given = scale_factor if isinstance(scale_factor, tuple | list) else (scale_factor,) * len(sizes)
+        scales = [float(number_of(op, "scale_factor", scale)) for scale in given]
         new = [old * scale for old, scale in zip(sizes, scales, strict=True)]
+    else:
+        new, scales = each(op, "size", size, len(sizes), 1), (None,) * len(sizes)
     if not all(1 <= one < LIMIT for one in new):
-        raise ShapeError(f"{op}: {name} is {given}, which makes sizes {new}; wanted 1 to {LIMIT - 1}")
+        raise ShapeError(f"{op}: scale_factor is {scale_factor}, size {size}: {new} pixels; wanted 1 to {LIMIT - 1}")
     return [(old, math.floor(one), scale) for old, one, scale in zip(sizes, new, scales, strict=True)]
-
-
-def _check(op, input, mode, align_corners):
-    ndim = floating_of(op, "input", input).ndim - 2
-    if not isinstance(mode, str):
-        raise KindError(f"{op}: mode is {mode!r}, wanted a string")
-    if mode not in MODES:
-        raise ShapeError(f"{op}: mode is {mode!r}, wanted one of {', '.join(map(repr, MODES))}")
-    if ndim not in MODES[mode] or 0 in input.shape[1:]:
-        wanted = " or ".join(["(N, C, L)", "(N, C, H, W)"][one - 1] for one in MODES[mode])
-        raise ShapeError(
-            f"{op}: input has shape {input.shape}, wanted {wanted} for mode {mode!r}, with no empty dimension but N"
-        )
-    if align_corners is not None and mode == "nearest":
-        raise ShapeError(f"{op}: align_corners is {align_corners}, wanted None for mode {mode!r}")
 
 
 @composed
@@ -109,9 +91,15 @@ def interpolate(input, size=None, scale_factor=None, mode="nearest", align_corne
     Errors  ValueError also for other modes
     """
     op = "interpolate"
-    _check(op, input, mode, align_corners)
-    module, ndim = device.CPU.module, input.ndim - 2
+    ndim = floating_of(op, "input", input).ndim - 2
+    if ndim not in MODES[one_of(op, "mode", mode, MODES)] or 0 in input.shape[1:]:
+        wanted = " or ".join(["(N, C, L)", "(N, C, H, W)"][one - 1] for one in MODES[mode])
+        raise ShapeError(
+            f"{op}: input has shape {input.shape}, wanted {wanted} for mode {mode!r}, with no empty dimension but N"
+        )
+    if align_corners is not None and mode == "nearest":
+        raise ShapeError(f"{op}: align_corners is {align_corners}, wanted None for mode {mode!r}")
     along = _nearest if mode == "nearest" else _linear
-    taps = [along(module, *axis, align_corners) for axis in _sizes(op, input.shape[2:], size, scale_factor)]
-    height = [] if ndim == 2 else [_nearest(module, 1, 1, None, None)]
+    taps = [along(*axis, align_corners) for axis in _axes(op, input.shape[2:], size, scale_factor)]
+    height = [] if ndim == 2 else [_nearest(1, 1, None, None)]
     return as_given(_interpolated(images_of(op, input, ndim), height + taps), input, ndim)

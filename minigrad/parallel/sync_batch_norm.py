@@ -19,7 +19,7 @@ from ..core.modes import repeating
 from ..core.tape import write
 from ..nn import BatchNorm1d, BatchNorm2d, Module
 from ..nn.norm import _BatchNorm
-from ..ops.normalization import batch
+from ..ops import normalization
 from .transfer import all_reduce, world_of
 
 __all__ = ["SyncBatchNorm"]
@@ -35,7 +35,7 @@ def _statistics(input, world):
     totals = all_reduce(ops.cat([ops.sum(input, axes), own]), world, "SyncBatchNorm")
     count = totals[-1].detach()
     mean = totals[:-1] / count
-    deviation = input - batch.per_channel(mean, input.ndim)
+    deviation = input - normalization.per_channel(mean, input.ndim)
     variance = all_reduce(ops.sum(deviation * deviation, axes, keepdim=True), world, "SyncBatchNorm") / count
     return count, mean, deviation, variance
 
@@ -103,7 +103,7 @@ class SyncBatchNorm(_BatchNorm):
 
     def _synchronised(self, input, world):
         vectors = {name: getattr(self, name) for name in ("running_mean", "running_var", "weight", "bias")}
-        batch.check_channels("SyncBatchNorm", input, **vectors)
+        normalization.check_channels("SyncBatchNorm", input, **vectors)
         x = input.to(devices.sum_dtype(input.array))
         count, mean, deviation, variance = _statistics(x, world)
         total = self._total(x, count)
@@ -114,8 +114,8 @@ class SyncBatchNorm(_BatchNorm):
             )
         if total and self.track_running_stats and not repeating.get():
             self._track(mean.detach(), ops.flatten(variance).detach() * (count / (count - 1)))
-        affine = [v if v is None else batch.per_channel(v, input.ndim) for v in (self.weight, self.bias)]
-        return batch.scaled(deviation / ops.sqrt(variance + self.eps), *affine).to(input.dtype)
+        standard = deviation / ops.sqrt(variance + self.eps)
+        return normalization.scaled(standard, self.weight, self.bias).to(input.dtype)
 
     def _total(self, input, count):
         """The elements a channel of all ranks; those of this one where they are enough. A graph does not look."""
@@ -127,6 +127,7 @@ class SyncBatchNorm(_BatchNorm):
         counted, momentum = self.num_batches_tracked, self.momentum
         if momentum is None:
             momentum = 1 / (counted.item() + 1)
-        batch.update_running(self.running_mean, mean, momentum)
-        batch.update_running(self.running_var, variance, momentum)
+        for running, new in ((self.running_mean, mean), (self.running_var, variance)):
+            update = running * (1 - momentum) + new * momentum
+            devices.assign(write(running), update.array)
         devices.accumulate(write(counted), 1)

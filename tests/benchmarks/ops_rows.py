@@ -135,7 +135,7 @@ def layer_rows():
         ),
         f"group_norm {IMAGES}": Row(lambda a, x, w, b: a.F.group_norm(x, 8, w, b), (IMAGES, (64,), (64,))),
         f"instance_norm {IMAGES}": Row(
-            lambda a, x, w, b: a.F.instance_norm(x, None, None, w, b), (IMAGES, (64,), (64,))
+            lambda a, x, w, b: a.F.instance_norm(x, weight=w, bias=b), (IMAGES, (64,), (64,))
         ),
         "linear 9216->128 (64, 9216)": Row(lambda a, x, w, b: a.F.linear(x, w, b), ((64, 9216), (128, 9216), (128,))),
         "linear 64->10 (64, 64)": Row(lambda a, x, w, b: a.F.linear(x, w, b), ((64, 64), (10, 64), (10,))),

@@ -58,12 +58,11 @@ def _refusals(name, draw):
     yield refusal(ValueError, f"{name}: shapes", draw(3, 4), probabilities(3, 4), constant(3))
     text = f"{name}: weight has shape (2, 3, 4), wanted one that broadcasts to (3, 4)"
     yield refusal(ValueError, text, draw(3, 4), probabilities(3, 4), constant(2, 3, 4))
-    yield refusal(RuntimeError, f"{name}: weight requires a gradient", draw(3), probabilities(3), positive(3))
     yield refusal(TypeError, f"{name}: weight is a float", draw(3), probabilities(3), 2.0)
 
 
 def _refusals_of_logits(name):
-    for error, value in ((ValueError, constant(2)), (RuntimeError, positive(3)), (TypeError, 2.0)):
+    for error, value in ((ValueError, constant(2)), (TypeError, 2.0)):
         yield refusal(error, f"{name}: ", real(3), probabilities(3), pos_weight=value)
 
 

@@ -27,8 +27,8 @@ def _op(name):
         refusal(IndexError, f"{name}: dim is 1, wanted -1 to 0", real(), 1),
         refusal(TypeError, f"{name}: dim is None", real(2, 3), None),
         refusal(TypeError, f"{name}: dim is (0, 1)", real(2, 3), (0, 1)),
-        refusal(TypeError, f"{name}: input has elements int64", classes(3, 2, 3), 1),
-        refusal(TypeError, f"{name}: input has elements int64", real(2, 3), 1, dtype="int64"),
+        refusal(TypeError, f"{name}: x has type int64", classes(3, 2, 3), 1),
+        refusal(TypeError, f"{name}: x has type int64", real(2, 3), 1, dtype="int64"),
         refusal(TypeError, "'number'", real(2, 3), 1, dtype="number"),
     )
     return Op(name, samples, refusals, counterpart)

@@ -62,7 +62,7 @@ def activations():
         yield made(name, TypeError, "dim is None, wanted an integer", dim=None)
         yield made(name, TypeError, "dim is True, wanted an integer", dim=True)
         yield given(getattr(nn, name)(2), IndexError, f"{op}: dim is 2, wanted -2 to 1", x(2, 3))
-        yield given(getattr(nn, name)(1), TypeError, f"{op}: input has elements int64", x(2, 3, dtype=np.int64))
+        yield given(getattr(nn, name)(1), TypeError, f"{op}: x has type int64", x(2, 3, dtype=np.int64))
     for name in ("Dropout", "Dropout1d", "Dropout2d"):
         yield made(name, ValueError, "p is 1.5, wanted a number from 0 to 1", p=1.5)
         yield made(name, ValueError, "p is nan, wanted", p=float("nan"))

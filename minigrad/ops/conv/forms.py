@@ -10,12 +10,11 @@ Errors  ValueError for shapes that do not fit, TypeError for other element types
 Source  Dumoulin and Visin 2016, "A guide to convolution arithmetic for deep learning", chapters 2 and 4
 """
 
-from minigrad_kernels.checked import Checked
 from minigrad_kernels.errors import KindError, ShapeError
 
 from ...core.check import integer_of, shape_of
-from ...core.tensor import Tensor, tensor_of
-from ..images import as_given, floating_of, images_of, pair_of
+from ...core.tensor import tensor_of
+from ..images import as_given, check_vectors, floating_of, images_of, pair_of
 from ..shape import pad, reshape, unsqueeze
 from . import trio
 
@@ -23,28 +22,19 @@ __all__ = ["conv1d", "conv2d", "conv2d_input_grad", "conv2d_weight_grad", "conv_
 
 
 def _operands(op, ndim, input, weight, bias, groups, transposed=False):
-    """(images, filters, groups) as the trio takes them, after a check of all that must fit."""
+    """(images, filters, groups) as the trio takes them, after a look at what the kernels could not explain."""
     images, groups = images_of(op, input, ndim), integer_of(op, "groups", groups)
-    if tensor_of(op, "weight", weight).ndim != ndim + 2 or 0 in weight.shape:
-        raise ShapeError(f"{op}: weight has shape {weight.shape}, wanted {ndim + 2} dimensions, none of them empty")
-    if groups < 1 or weight.shape[0] % groups:
-        raise ShapeError(f"{op}: groups is {groups}, wanted a divisor of {weight.shape[0]} (weight is {weight.shape})")
-    channels, filters = weight.shape[1] * groups, weight.shape[0]
-    if transposed:
-        channels, filters = filters, channels
-    if images.shape[1] != channels:
-        last = ndim == 2 and images.shape[3] == channels  # as most files have them
+    x, w = images.shape, tensor_of(op, "weight", weight).shape
+    if len(w) != ndim + 2:
+        raise ShapeError(f"{op}: weight has shape {w}, wanted {ndim + 2} dimensions")
+    channels = w[0] if transposed else w[1] * groups
+    if x[1] != channels:
+        last = ndim == 2 and x[3] == channels  # as most files have them
         hint = "; where channels come last, input.permute(0, 3, 1, 2) brings them to the front" if last else ""
-        raise ShapeError(
-            f"{op}: input has {images.shape[1]} channels (shape {input.shape}), weight expects {channels} "
-            f"(shape {weight.shape}, groups={groups}){hint}"
-        )
-    if 0 in images.shape[2:]:
-        raise ShapeError(f"{op}: input has shape {input.shape}, wanted no empty dimension but the batch")
-    if bias is not None and tensor_of(op, "bias", bias).shape != (filters,):
-        raise ShapeError(f"{op}: bias has shape {bias.shape}, wanted {(filters,)} as there are {filters} filters")
+        text = f"input has {x[1]} channels (shape {input.shape}), weight expects {channels}"
+        raise ShapeError(f"{op}: {text} (shape {w}, groups={groups}){hint}")
     for name, operand in (("weight", weight), ("bias", bias)):
-        if operand is not None and operand.dtype != input.dtype:
+        if operand is not None and tensor_of(op, name, operand).dtype != images.dtype:
             found = f"{name} has elements {operand.dtype}, input {input.dtype}"
             raise KindError(f"{op}: {found}; wanted one type: convert one, as by input.to('{operand.dtype}')")
     return images, weight if ndim == 2 else unsqueeze(weight, 2), groups
@@ -64,47 +54,14 @@ def _named_padding(op, name, images, stride, reach):
 
 
 def _convolved(op, ndim, input, weight, bias, stride, padding, dilation, groups):
-    settings = stride, padding, dilation, groups
-    shapes = _shapes(input, weight, bias)
-    geometry = _known.found(shapes, settings) if shapes else None
-    if geometry is None:
-        images, filters, geometry = _checked(op, ndim, input, weight, bias, *settings)
-        if images is input and filters is weight and shapes:
-            _known.keep(shapes, settings, geometry)
-    else:
-        images, filters = input, weight
-    return as_given(trio.conv2d(images, filters, bias, geometry), input, ndim)
-
-
-_known = Checked()
-
-
-def _shapes(input, weight, bias):
-    """What the checks of a two-dimensional convolution look at, besides its settings; None where there is more."""
-    if not isinstance(input, Tensor) or not isinstance(weight, Tensor) or input.ndim != 4 or weight.ndim != 4:
-        return None
-    if bias is None:
-        return input.shape, input.dtype, weight.shape, weight.dtype
-    if not isinstance(bias, Tensor):
-        return None
-    return input.shape, input.dtype, weight.shape, weight.dtype, bias.shape, bias.dtype
-
-
-def _checked(op, ndim, input, weight, bias, stride, padding, dilation, groups):
-    """(images, filters, geometry) as the trio takes them."""
     images, filters, groups = _operands(op, ndim, input, weight, bias, groups)
     stride, dilation = pair_of(op, "stride", stride, ndim, 1), pair_of(op, "dilation", dilation, ndim, 1)
-    reach = tuple([d * (size - 1) for d, size in zip(dilation, filters.shape[2:], strict=True)])
     if isinstance(padding, str):
+        reach = [d * (size - 1) for d, size in zip(dilation, filters.shape[2:], strict=True)]
         images, padding = _named_padding(op, padding, images, stride, reach)
     else:
         padding = pair_of(op, "padding", padding, ndim, 0)
-    if any([size + 2 * p <= r for size, p, r in zip(images.shape[2:], padding, reach, strict=True)]):
-        raise ShapeError(
-            f"{op}: input has shape {input.shape}, too small for weight (shape {weight.shape}) "
-            f"with padding {padding[-ndim:]} and dilation {dilation[-ndim:]}"
-        )
-    return images, filters, (stride, padding, dilation, groups)
+    return as_given(trio.conv2d(images, filters, bias, (stride, padding, dilation, groups)), input, ndim)
 
 
 def conv2d(input, weight, bias=None, stride=1, padding=0, dilation=1, groups=1):
@@ -134,20 +91,11 @@ def conv1d(input, weight, bias=None, stride=1, padding=0, dilation=1, groups=1):
 
 def _transposed(op, ndim, input, weight, bias, stride, padding, output_padding, groups, dilation):
     images, filters, groups = _operands(op, ndim, input, weight, bias, groups, transposed=True)
+    check_vectors(op, input, (filters.shape[1] * groups,), bias=bias)
     stride, dilation = pair_of(op, "stride", stride, ndim, 1), pair_of(op, "dilation", dilation, ndim, 1)
     padding, extra = pair_of(op, "padding", padding, ndim, 0), pair_of(op, "output_padding", output_padding, ndim, 0)
-    if any(e >= max(s, d) for e, s, d in zip(extra, stride, dilation, strict=True)):
-        raise ShapeError(
-            f"{op}: output_padding is {extra[-ndim:]}, wanted less than stride {stride[-ndim:]} "
-            f"or dilation {dilation[-ndim:]}"
-        )
     axes = zip(images.shape[2:], filters.shape[2:], stride, padding, dilation, extra, strict=True)
     size = tuple([s * (h - 1) - 2 * border + d * (taps - 1) + e + 1 for h, taps, s, border, d, e in axes])
-    if min(size) < 1:
-        raise ShapeError(
-            f"{op}: input has shape {input.shape}, too small for padding {padding[-ndim:]}; "
-            f"the result would have sizes {size[-ndim:]}"
-        )
     beyond = [e // s for e, s in zip(extra, stride, strict=True)]  # pixels of input that so large an output would have
     if any(beyond):
         images = pad(images, (0, beyond[1], 0, beyond[0]))
@@ -163,7 +111,7 @@ def conv_transpose2d(input, weight, bias=None, stride=1, padding=0, output_paddi
             with i = s h + d p - pad and j = s w + d q - pad, and c over the channels of the group of o
     Grads   dinput = conv2d(g, weight)        dweight = conv2d_weight_grad(input, g)        dbias = sum_{n,i,j} g
     Shapes  input (N, C, H, W), weight (C, O/G, P, Q), bias (O,) -> (N, O, I, J)
-            I = s (H - 1) - 2 pad + d (P - 1) + output_padding + 1, J alike; output_padding less than s or d
+            I = s (H - 1) - 2 pad + d (P - 1) + output_padding + 1, J alike
     """
     return _transposed("conv_transpose2d", 2, input, weight, bias, stride, padding, output_padding, groups, dilation)
 
@@ -175,18 +123,14 @@ def conv_transpose1d(input, weight, bias=None, stride=1, padding=0, output_paddi
             and c over the channels of the group of o
     Grads   as conv_transpose2d, for images of height 1
     Shapes  input (N, C, L), weight (C, O/G, Q), bias (O,) -> (N, O, J)
-            J = s (L - 1) - 2 pad + d (Q - 1) + output_padding + 1; output_padding less than s or d
+            J = s (L - 1) - 2 pad + d (Q - 1) + output_padding + 1
     """
     return _transposed("conv_transpose1d", 1, input, weight, bias, stride, padding, output_padding, groups, dilation)
 
 
 def _geometry(op, grad, name, other, stride, padding, dilation, groups):
-    """The geometry for the trio, after a check of two arrays of four dimensions."""
-    for argument, value in (("grad", grad), (name, other)):
-        if floating_of(op, argument, value).ndim != 4:
-            raise ShapeError(f"{op}: {argument} has shape {value.shape}, wanted 4 dimensions")
-    if other.dtype != grad.dtype:
-        raise KindError(f"{op}: {name} has elements {other.dtype}, grad {grad.dtype}; wanted one type")
+    """The geometry for the trio, which looks at all else."""
+    floating_of(op, "grad", grad), floating_of(op, name, other)
     pairs = (("stride", stride, 1), ("padding", padding, 0), ("dilation", dilation, 1))
     return *(pair_of(op, name, value, 2, least) for name, value, least in pairs), integer_of(op, "groups", groups)
 
