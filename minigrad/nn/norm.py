@@ -42,16 +42,25 @@ class _Affine(Module):
             init.zeros_(self.bias)
 
 
-def _check_rank(layer, input):
-    if tensor_of(type(layer).__name__, "input", input).ndim not in layer.ranks:
-        wanted = layer.shape.replace("C", str(layer.num_features))
-        raise ShapeError(f"{type(layer).__name__}: input has shape {input.shape}, wanted {wanted}")
+class _Channels(_Affine):
+    """BatchNorm and InstanceNorm: weight and bias of each channel."""
+
+    def _check(self, input):
+        if tensor_of(type(self).__name__, "input", input).ndim not in self.ranks:
+            wanted = self.shape.replace("C", str(self.num_features))
+            raise ShapeError(f"{type(self).__name__}: input has shape {input.shape}, wanted {wanted}")
+
+    def extra_repr(self):
+        return (
+            f"{self.num_features}, eps={self.eps}, momentum={self.momentum}, affine={self.affine}, "
+            f"bias={self.bias is not None}, track_running_stats={self.track_running_stats}"
+        )
 
 
 # ---- over the batch, or with running statistics ----------------------------------------------------------------------
 
 
-class _BatchNorm(_Affine):
+class _BatchNorm(_Channels):
     """Each channel to mean 0 and variance 1, over the batch in training and by running statistics otherwise."""
 
     def __init__(
@@ -91,18 +100,12 @@ class _BatchNorm(_Affine):
         super().reset_parameters()
 
     def _check(self, input):
-        _check_rank(self, input)
+        super()._check(input)
         if input.shape[1] != self.num_features:
             raise ShapeError(
                 f"{type(self).__name__}: input has {input.shape[1]} channels (shape {input.shape}), "
                 f"wanted {self.num_features}"
             )
-
-    def extra_repr(self):
-        return (
-            f"{self.num_features}, eps={self.eps}, momentum={self.momentum}, affine={self.affine}, "
-            f"bias={self.bias is not None}, track_running_stats={self.track_running_stats}"
-        )
 
     def forward(self, input):
         self._check(input)
@@ -140,7 +143,7 @@ class BatchNorm2d(_BatchNorm):
 # ---- over parts of each element of the batch -------------------------------------------------------------------------
 
 
-class _InstanceNorm(_Affine):
+class _InstanceNorm(_Channels):
     """Each channel of each element of the batch to mean 0 and variance 1."""
 
     def __init__(
@@ -165,17 +168,11 @@ class _InstanceNorm(_Affine):
         self.reset_parameters()
 
     def forward(self, input):
-        _check_rank(self, input)
+        self._check(input)
         alone = input.ndim < max(self.ranks)
         batch = ops.unsqueeze(input, 0) if alone else input
         out = ops.instance_norm(batch, weight=self.weight, bias=self.bias, eps=self.eps)
         return ops.squeeze(out, 0) if alone else out
-
-    def extra_repr(self):
-        return (
-            f"{self.num_features}, eps={self.eps}, momentum={self.momentum}, affine={self.affine}, "
-            f"bias={self.bias is not None}, track_running_stats={self.track_running_stats}"
-        )
 
 
 class InstanceNorm1d(_InstanceNorm):
