@@ -25,6 +25,7 @@ __all__ = [
     "integer_of",
     "integers_of",
     "number",
+    "number_in",
     "number_of",
     "one_of",
     "shape_of",
@@ -79,6 +80,20 @@ def number_of(op, name, value):
         kind = value if isinstance(value, str) else type(value).__name__
         raise KindError(f"{op}: {name} is {kind!r}, wanted a number")
     return int(value) if isinstance(value, Integral) else float(value)
+
+
+def number_in(op, name, value, dtype):
+    """The value, a number, as an array without dimensions of an element type that can hold it."""
+    value = number_of(op, name, value)
+    try:
+        held = device.full((), value, dtype)
+    except ShapeError:
+        held = None
+    if held is None or np.isinf(held) and abs(value) != float("inf"):
+        raise ShapeError(f"{op}: {name} is {value}, which does not fit in {dtype}")
+    if not device.is_floating(dtype) and held != value:
+        raise KindError(f"{op}: {name} is {value}, wanted a number that {dtype} can hold")
+    return held
 
 
 def source_of(op, generator):

@@ -16,13 +16,9 @@ from .conv.forms import *
 from .elementwise import activations as _activations
 from .elementwise import arithmetic as _arithmetic
 from .elementwise import choices as _choices
-from .elementwise import functions as _functions
-from .elementwise import rectifiers as _rectifiers
 from .elementwise.activations import *
 from .elementwise.arithmetic import *
 from .elementwise.choices import *
-from .elementwise.functions import *
-from .elementwise.rectifiers import *
 from .loss import classes as _classes
 from .loss import distributions as _distributions
 from .loss import regression as _regression
@@ -81,8 +77,6 @@ __all__ += _samples.__all__
 __all__ += _activations.__all__
 __all__ += _arithmetic.__all__
 __all__ += _choices.__all__
-__all__ += _functions.__all__
-__all__ += _rectifiers.__all__
 __all__ += _arrange.__all__
 __all__ += _joins.__all__
 __all__ += _order.__all__

@@ -14,7 +14,7 @@ from .. import device, fusion
 from ..core.primitive import primitive
 from ..core.tensor import Tensor, tensor_of
 from ..device import array_module
-from .elementwise.rectifiers import relu, relu_grad
+from .elementwise.activations import relu, relu_grad
 from .reduce import sum
 from .reduce.sums import column_sums, rectified_columns, total
 from .shape import expand, reshape, squeeze, transpose, unsqueeze

@@ -13,9 +13,9 @@ from minigrad_kernels.layout import CHANNELS_LAST, FILTER
 from ... import device, fusion
 from ...core.primitive import primitive
 from ...core.tensor import Tensor
+from ..elementwise.activations import relu, relu_grad
 from ..elementwise.arithmetic import add
 from ..elementwise.conversions import typed, wide
-from ..elementwise.rectifiers import relu, relu_grad
 from ..pool import _max_pool2d, _place
 from ..reduce import sum
 from ..reduce.sums import rectified_columns

@@ -1,4 +1,4 @@
-"""Conversions to another element type or device.
+"""Conversions to another element type or device, and what elementwise ops are stated with.
 
 Types   any; gradients flow between floating types
 Errors  TypeError if input is no Tensor, or for a name that is neither that of a device nor of an element type
@@ -6,6 +6,7 @@ Source  torch.Tensor.to
 """
 
 import functools
+import inspect
 
 from minigrad_kernels.errors import KindError
 
@@ -95,6 +96,30 @@ def typed(input, dtype):
 def wide(input):
     """A Tensor in the type to compute in where a result takes several steps: numbers of 16 bits become float32."""
     return to(input, "float32") if devices.is_half(input.dtype) else input
+
+
+# ---- how ops are stated ----------------------------------------------------------------------------------------------
+
+
+def ufunc(**rules):
+    """A primitive computed by the ufunc of its name; it decorates its signature and docstring.
+
+    rules   its gradient rules, as for .grads; an argument without one has no gradient
+    """
+
+    def stated(function):
+        fixed = inspect.signature(function).parameters.keys() - rules.keys()
+        op = primitive(function, fixed=fixed)
+        op.forward = functools.partial(devices.elementwise, function.__name__)
+        op.grads(**rules)
+        return op
+
+    return stated
+
+
+def no_slope(g):
+    """The gradient of a result that does not change with its argument: zeros, without history."""
+    return Tensor.made(devices.zeros(g.shape, g.dtype, like=g.array))
 
 
 def widened(forward):

@@ -20,9 +20,9 @@ from ...core.tape import write
 from ...core.tensor import Tensor, tensor_of
 from ..conv.fused import fold
 from ..elementwise import sqrt
+from ..elementwise.activations import relu, relu_grad
 from ..elementwise.arithmetic import add
 from ..elementwise.conversions import precise, typed, wide
-from ..elementwise.rectifiers import relu, relu_grad
 from ..images import floating_of
 from ..reduce import mean, sum
 from ..shape import reshape
