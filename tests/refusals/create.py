@@ -141,8 +141,8 @@ def initialisers():
     for name in FILLED:
         more = (1,) if name == "constant_" else ()
         array = np.ones((2, 2))
-        yield row(name, TypeError, f"{name}: tensor is a ndarray, wanted a Tensor; wrap it", array, *more)
-        yield row(name, TypeError, f"{name}: tensor is a NoneType, wanted a Tensor", None, *more)
+        yield row(name, TypeError, f"{name}: (tensor|input) is a ndarray, wanted a Tensor; wrap it", array, *more)
+        yield row(name, TypeError, f"{name}: (tensor|input) is a NoneType, wanted a Tensor", None, *more)
         yield row(name, RuntimeError, "made by mul|was made by mul", *inner, *more)
         if name not in ("constant_", "ones_", "zeros_", "eye_"):
             yield row(name, TypeError, f"{name}: generator is a int, wanted a Generator", X, generator=3)
@@ -163,7 +163,7 @@ def initialisers():
     yield row("normal_", TypeError, "normal_: mean is 'NoneType', wanted a number", X, None)
     yield row("trunc_normal_", ValueError, "trunc_normal_: std is 0.0.*wanted std > 0 and a <= b", X, std=0)
     yield row("trunc_normal_", ValueError, "trunc_normal_: .*too far from the range", X, a=50, b=60)
-    yield row("constant_", ValueError, "constant_: val is 1.*, wanted a number that int64 can hold", WHOLE, 10**30)
+    yield row("constant_", ValueError, "constant_: val is 1.*, which does not fit in int64", WHOLE, 10**30)
     yield row("constant_", TypeError, "constant_: val is 'a', wanted a number", X, "a")
 
 

@@ -84,7 +84,6 @@ def layers():
         "BatchNorm1d": (10**13,), "LayerNorm": ((MILLION, MILLION),),
     }.items():  # fmt: skip
         yield row(name, getattr(nn, name), *args)
-    yield row("normal_", nn.init.normal_, SQUARE)
 
 
 REFUSALS = [*makers(), *ops(), *layers()]
