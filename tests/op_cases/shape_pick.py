@@ -197,9 +197,6 @@ OPS = [
             sample(classes(3, 4), real(3, 0)),
             sample(given(0, 2, 2, 1), real(3, 2), 2, smooth=False),
             sample(given(0, 2, 2, 1), real(3, 2), padding_idx=-3, smooth=False),
-            sample(given(0, 2, 2, 1), real(3, 2), scale_grad_by_freq=True, smooth=False),
-            sample(classes(4, 2, 9), real(4, 2), 1, scale_grad_by_freq=True, smooth=False),
-            sample(classes(3, 0), real(3, 2), 1, scale_grad_by_freq=True, smooth=False),
         ),
         (
             refusal(IndexError, "embedding: the indices run from 0 to 3, wanted 0 to 2", given(0, 3), real(3, 2)),

@@ -89,14 +89,11 @@ def roll(input, shifts, dims=None):
     """
     tensor_of("roll", "input", input)
     shifts = integers_of("roll", "shifts", (shifts,))
-    axes = (
-        ()
-        if dims is None
-        else tuple([axis_of("roll", dim, input.ndim) for dim in integers_of("roll", "dims", (dims,))])
-    )
+    axes = () if dims is None else integers_of("roll", "dims", (dims,))
+    axes = tuple([axis_of("roll", dim, input.ndim) for dim in axes])
     if not axes and len(shifts) == 1:
         return reshape(roll(flatten(input), shifts, 0), input.shape)
-    if not shifts or len(shifts) != len(axes) or not input.ndim:
+    if not shifts or len(shifts) != len(axes):
         raise ShapeError(f"roll: shifts is {shifts}, dims {dims}; wanted as many of both for shape {input.shape}")
     return _roll(input, shifts, axes)
 
@@ -157,8 +154,6 @@ def diagonal(input, offset=0, dim1=0, dim2=1):
     """
     ndim, offset = tensor_of("diagonal", "input", input).ndim, integer_of("diagonal", "offset", offset)
     first, second = axis_of("diagonal", dim1, ndim), axis_of("diagonal", dim2, ndim)
-    if first == second:
-        raise ShapeError(f"diagonal: dim1 is {dim1}, dim2 {dim2}; wanted two dimensions (shape {input.shape})")
     rows, columns = input.shape[first], input.shape[second]
     start = offset if offset >= 0 else -offset * columns
     stop = start + max(0, min(rows + min(offset, 0), columns - max(offset, 0))) * (columns + 1)

@@ -7,10 +7,10 @@ Source  each op is linear and its gradient is its adjoint: <A x, y> = <x, A^T y>
 
 import itertools
 
-from minigrad_kernels.errors import ShapeError, SubscriptError
+from minigrad_kernels.errors import ShapeError
 
 from ... import device
-from ...core.check import integer_of, shape_of
+from ...core.check import at_least, integer_of, shape_of
 from ...core.primitive import primitive
 from ...core.tensor import Tensor, tensor_of, tensors_of
 from ..axes import axis_of
@@ -89,13 +89,6 @@ def stack(tensors, dim=0):
     return cat([unsqueeze(x, dim) for x in tensors], dim)
 
 
-def _axis(op, name, input, dim):
-    axis = axis_of(op, dim, tensor_of(op, name, input).ndim)
-    if not input.shape:
-        raise SubscriptError(f"{op}: {name} has no dimensions, wanted at least one")
-    return axis
-
-
 def _parts(input, axis, sizes):
     starts = itertools.accumulate(sizes, initial=0)
     return tuple([_part(input, axis, start, size) for start, size in zip(starts, sizes, strict=False)])
@@ -108,7 +101,7 @@ def split(tensor, split_size_or_sections, dim=0):
     Grads   dtensor = g_k at the places of part k
     Shapes  (..., n, ...) -> a tuple of (..., n_k, ...)
     """
-    axis = _axis("split", "tensor", tensor, dim)
+    axis = axis_of("split", dim, tensor_of("split", "tensor", tensor).ndim)
     size = tensor.shape[axis]
     if isinstance(split_size_or_sections, tuple | list):
         sizes = shape_of("split", "split_size_or_sections", (split_size_or_sections,))
@@ -128,9 +121,8 @@ def chunk(input, chunks, dim=0):
     Grads   dinput = g_k at the places of part k
     Shapes  (..., n, ...) -> a tuple of (..., s, ...)
     """
-    axis, chunks = _axis("chunk", "input", input, dim), integer_of("chunk", "chunks", chunks)
-    if chunks < 1:
-        raise ShapeError(f"chunk: chunks is {chunks}, wanted at least 1")
+    axis = axis_of("chunk", dim, tensor_of("chunk", "input", input).ndim)
+    chunks = at_least("chunk", "chunks", chunks, 1)
     size = input.shape[axis]
     return split(input, -(-size // chunks), axis) if size else _parts(input, axis, [0] * chunks)
 
@@ -142,5 +134,5 @@ def unbind(input, dim=0):
     Grads   dinput[k] = g_k
     Shapes  (..., n, ...) -> a tuple of n times (..., ...)
     """
-    axis = _axis("unbind", "input", input, dim)
+    axis = axis_of("unbind", dim, tensor_of("unbind", "input", input).ndim)
     return tuple([getitem(input, (slice(None),) * axis + (k,)) for k in range(input.shape[axis])])
