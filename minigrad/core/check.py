@@ -46,11 +46,9 @@ def integer_of(op, name, value):
     """The value, a Python or NumPy integer, as a Python integer."""
     if type(value) is int and -(1 << 63) <= value < 1 << 63:  # as nearly always
         return value
-    if isinstance(value, bool) or not hasattr(type(value), "__index__"):
-        raise KindError(f"{op}: {name} is {value!r}, wanted an integer")
     try:
-        integer = operator.index(value)
-    except TypeError:  # an array
+        integer = operator.index(None if isinstance(value, bool) else value)
+    except TypeError:
         raise KindError(f"{op}: {name} is {value!r}, wanted an integer") from None
     if not -(1 << 63) <= integer < 1 << 63:
         raise ShapeError(f"{op}: {name} is {integer}, wanted an integer of 64 bits")

@@ -66,7 +66,6 @@ def values():
     )
     yield row("arange", ValueError, "arange: .*wanted finite ones", NAN)
     yield row("arange", ValueError, "arange: .*wanted finite ones", 0, INF)
-    yield row("arange", ValueError, "arange: .*wanted integers of 64 bits", 10**30, 10**30 + 3)
     yield row("arange", TypeError, "arange: end is 'a', wanted a number", "a")
     yield row("linspace", TypeError, "linspace: end is '1', wanted a number", 0, "1", 5)
     yield row("linspace", ValueError, "linspace: steps is .-5,., wanted 1 sizes", 0, 1, -5)

@@ -40,7 +40,6 @@ def makers():
     yield row("eye", minigrad.eye, 10**7)
     yield row("arange", minigrad.arange, 10**13)
     yield row("arange", minigrad.arange, 0, 1, 1e-13)
-    yield row("arange", minigrad.arange, 0, 1e308, 1e-308, words=FAR)
     yield row("linspace", minigrad.linspace, 0, 1, 10**13)
     yield row("randint", minigrad.randint, 0, 2, (MILLION, MILLION))
     yield row("randperm", minigrad.randperm, 10**13)

@@ -172,8 +172,7 @@ def _logical(input, axes, keepdim, name):
 
 def _logical_along(name, input, dim, keepdim):
     axes = axes_of(name, dim, tensor_of(name, "input", input).ndim)
-    out = _logical(input, axes, flag_of(name, "keepdim", keepdim), name)
-    return typed(out, input.dtype) if input.dtype == "uint8" else out
+    return _logical(input, axes, flag_of(name, "keepdim", keepdim), name)
 
 
 def any(input, dim=None, keepdim=False):
@@ -182,7 +181,7 @@ def any(input, dim=None, keepdim=False):
     Math    out = or over dim of (input != 0)
     Grads   none
     Shapes  the dimensions of dim disappear; () names none, so all stay
-    Types   out bool; uint8 stays uint8
+    Types   out bool
     """
     return _logical_along("any", input, dim, keepdim)
 
@@ -193,6 +192,6 @@ def all(input, dim=None, keepdim=False):
     Math    out = and over dim of (input != 0)
     Grads   none
     Shapes  the dimensions of dim disappear; () names none, so all stay
-    Types   out bool; uint8 stays uint8
+    Types   out bool
     """
     return _logical_along("all", input, dim, keepdim)

@@ -96,7 +96,7 @@ def _running_product(input, axis, reverse, dtype):
 
 def _scan(op, function, input, dim, dtype):
     axis = axis_of(op, dim, tensor_of(op, "input", input).ndim)
-    input, dtype = converted(op, input, dtype)
+    input, dtype = converted(input, dtype)
     if dtype.kind == "b":
         raise KindError(f"{op}: dtype is bool, wanted numbers")
     if not input.ndim:
@@ -136,6 +136,6 @@ def prod(input, dim=None, keepdim=False, *, dtype=None):
     keepdim, axis = flag_of("prod", "keepdim", keepdim), 0 if dim is None else axis_of("prod", dim, input.ndim)
     if keepdim and dim is None:
         raise KindError("prod: keepdim is True, which wants a dim")
-    input, dtype = converted("prod", input, dtype)
+    input, dtype = converted(input, dtype)
     rows = reshape(input, (-1,)) if dim is None or not input.ndim else input
     return typed(_prod(wide(rows), axis, keepdim and rows is input, dtype), dtype)

@@ -1,28 +1,30 @@
-"""Sums, means and variances over one dimension, several, or all.
+"""Sums, means, variances and norms over one dimension, several, or all.
 
 dim     an integer, several, or None or () for all; keepdim leaves them with size 1
 dtype   an element type that input is converted to first
-Types   out as input; mean, var and std want floating elements; numbers of 16 bits are added up in float32
+Types   out as input; mean, var, std and norm want floating elements; numbers of 16 bits are added up in float32
 Errors  IndexError for a dimension out of range, ValueError for one named twice, TypeError for elements of another kind
-Source  Chan, Golub and LeVeque 1983, "Algorithms for computing the sample variance"
+Source  Chan, Golub and LeVeque 1983, "Algorithms for computing the sample variance"; derivatives of powers and
+        logarithms; at 0 and at ties the gradient follows PyTorch
 """
 
 import math
 
-from minigrad_kernels import bias, layout, norm
-from minigrad_kernels.errors import KindError
+from minigrad_kernels import bias, layout
+from minigrad_kernels import norm as kernels
+from minigrad_kernels.errors import KindError, ShapeError
 
 from ... import device
 from ...core.check import flag_of, number_of
 from ...core.primitive import primitive
 from ...core.tensor import tensor_of
-from ...device import elementwise
+from ...device import array_module, elementwise
 from ..axes import kept_shape, reduced_axes
-from ..elementwise import eq, where
+from ..elementwise import abs, eq, exp, isnan, sign, where
 from ..elementwise.conversions import typed, wide
 from ..shape import expand, reshape
 
-__all__ = ["mean", "std", "sum", "var"]
+__all__ = ["logsumexp", "mean", "norm", "std", "sum", "var"]
 
 WHOLE = device.element_type("int64")  # the type of sums of integers
 
@@ -35,7 +37,7 @@ def total(x, axes, keepdim, dtype=None):
         channels_last = axes == (0, 2, 3) and x.ndim == 4 and layout.is_dense(x, layout.CHANNELS_LAST)
         if channels_last or axes == (0,) and x.ndim == 2 and x.flags.c_contiguous:
             out = device.empty((x.shape[1],), device.sum_dtype(x), like=x)
-            norm.channel_sum(x, out, device.workspace)
+            kernels.channel_sum(x, out, device.workspace)
             out = out if out.dtype == x.dtype else device.cast(out, x.dtype)
             return out.reshape(kept_shape(x.shape, axes)) if keepdim else out
     if x.itemsize == 2:
@@ -60,24 +62,17 @@ def rectified_columns(g, out):
     return dx, sums
 
 
-def element_type(op, dtype):
-    try:
-        return device.element_type(dtype)
-    except KindError as error:
-        raise KindError(f"{op}: {error}") from None
-
-
-def converted(op, input, dtype):
+def converted(input, dtype):
     """(input in the element type asked for, the type of sums and products of it)."""
     if dtype is None:
         return input, input.dtype if device.is_floating(input.dtype) else WHOLE
-    dtype = element_type(op, dtype)
+    dtype = device.element_type(dtype)
     return typed(input, dtype), dtype
 
 
 def floating(op, input, dtype=None):
     """(input in the floating type to compute in, the type of the result)."""
-    got = tensor_of(op, "input", input).dtype if dtype is None else element_type(op, dtype)
+    got = tensor_of(op, "input", input).dtype if dtype is None else device.element_type(dtype)
     if not device.is_floating(got):
         what = "input has elements" if dtype is None else "dtype is"
         raise KindError(f"{op}: {what} {got}, wanted floating ones; dtype='float32' converts")
@@ -106,7 +101,7 @@ def sum(input, dim=None, keepdim=False, *, dtype=None):
     Types   the sum of bools or of integers of any size is int64
     """
     axes, keepdim = reduced_axes("sum", input, dim), flag_of("sum", "keepdim", keepdim)
-    input, dtype = converted("sum", input, dtype)
+    input, dtype = converted(input, dtype)
     return typed(_sum(wide(input), axes, keepdim, dtype), dtype)
 
 
@@ -190,10 +185,6 @@ def std(input, dim=None, unbiased=None, keepdim=False, *, correction=None):
 
 def _spread(op, function, input, dim, unbiased, keepdim, correction):
     """var or std, function(input, axes, keepdim, correction)."""
-    if isinstance(dim, bool):  # var(x, False)
-        if unbiased is not None:
-            raise KindError(f"{op}: dim is {dim}, wanted dimensions or None")
-        dim, unbiased = None, dim
     axes, keepdim = reduced_axes(op, input, dim), flag_of(op, "keepdim", keepdim)
     if unbiased is not None:
         if correction is not None:
@@ -202,3 +193,88 @@ def _spread(op, function, input, dim, unbiased, keepdim, correction):
     correction = 1 if correction is None else number_of(op, "correction", correction)
     input, dtype = floating(op, input)
     return typed(function(input, axes, keepdim, correction), dtype)
+
+
+# ---- norms, and the logarithm of a sum of exponentials ---------------------------------------------------------------
+
+
+@primitive
+def _logsumexp(input, axes, keepdim):
+    largest = device.reduce(input, "max", axes, keepdims=True, initial=-math.inf)
+    largest[~array_module(input).isfinite(largest)] = 0
+    powers = elementwise("sub", input, largest)
+    sums = total(elementwise("exp", powers, out=powers), axes, True)
+    out = elementwise("add", elementwise("log", sums), largest)
+    return out if keepdim else out.squeeze(axes)
+
+
+_logsumexp.grads(input=lambda g, input, out, axes:
+                 along(g, input.shape, axes) * exp(input - along(out, input.shape, axes)))  # fmt: skip
+
+
+def logsumexp(input, dim, keepdim=False):
+    """The logarithm of a sum of exponentials, without overflow.
+
+    Math    out = ln(sum(e^input, dim)), computed as m + ln sum of e^(input - m) for m = max input
+    Grads   dinput = g * e^(input - out), that is g * softmax(input)
+    Shapes  the dimensions of dim disappear
+    Types   integers become float32
+    """
+    if dim is None:
+        raise KindError("logsumexp: dim is None, wanted dimensions; () names all")
+    axes, keepdim = reduced_axes("logsumexp", input, dim), flag_of("logsumexp", "keepdim", keepdim)
+    input, dtype = floating("logsumexp", input, None if device.is_floating(input.dtype) else "float32")
+    return typed(_logsumexp(input, axes, keepdim), dtype)
+
+
+@primitive
+def _norm(input, p, axes, keepdim):
+    if p == 0:
+        return device.reduce(elementwise("ne", input, 0.0), "sum", axes, keepdims=keepdim, dtype=input.dtype)
+    if p == 2:
+        return elementwise("sqrt", total(elementwise("mul", input, input), axes, keepdim))
+    sizes = elementwise("abs", input)
+    if p in (math.inf, -math.inf):
+        return device.reduce(sizes, "max" if p > 0 else "min", axes, keepdims=keepdim)
+    if p == 1:
+        return total(sizes, axes, keepdim)
+    return elementwise("pow", total(elementwise("pow", sizes, p), axes, keepdim), 1 / p)
+
+
+def _dx_of_norm(g, input, out, p, axes):
+    """0 where the norm is 0 and, for p < 1, where the input is."""
+    g, out = along(g, input.shape, axes), along(out, input.shape, axes)
+    if p == 0:
+        return None
+    if p == 1:
+        return g * sign(input)
+    if p in (math.inf, -math.inf):
+        winners = typed(eq(abs(input), out) + isnan(input), g.dtype)
+        return g * winners / sum(winners, axes, True) * sign(input)
+    g, out = where(eq(out, 0.0), 0.0, g), where(eq(out, 0.0), 1.0, out)
+    if p == 2:
+        return input * (g / out)
+    sizes = abs(where(eq(input, 0.0), 1.0, input))  # where sign(input) = 0, any finite power does
+    return sign(input) * sizes ** (p - 1) * (g / out ** (p - 1))
+
+
+_norm.grads(input=_dx_of_norm)
+
+
+def norm(input, p="fro", dim=None, keepdim=False):
+    """The p-norm of a vector: of all elements, or along dim; over several dimensions, of the elements as one vector.
+
+    p       2, by the name "fro" too or None; any other number; inf for the largest
+            absolute value, -inf for the smallest; 0 for the number of elements that are not 0
+    Math    out = sum(abs(input)^p, dim)^(1/p)
+    Grads   dinput = 0 where input = 0 or out = 0, else g * sign(input) * (abs(input) / out)^(p - 1)
+            p inf: the largest share g
+    Shapes  the dimensions of dim disappear
+    Errors  ValueError for nothing to take a negative or infinite p of
+    """
+    axes, keepdim = reduced_axes("norm", input, dim), flag_of("norm", "keepdim", keepdim)
+    p = 2 if p is None or p == "fro" else number_of("norm", "p", p)
+    if (p < 0 or p == math.inf) and not math.prod([input.shape[axis] for axis in axes]):
+        raise ShapeError(f"norm: input has shape {input.shape}, and nothing along dim {axes} has no norm with p={p}")
+    input, dtype = floating("norm", input)
+    return typed(_norm(input, p, axes, keepdim), dtype)

@@ -170,10 +170,8 @@ def _width(part):
 
 def _part(part):
     """A part of a key as None, Ellipsis, a slice, an integer, or a Tensor of integers or bools."""
-    if part is None or part is Ellipsis:
+    if part is None or part is Ellipsis or isinstance(part, slice):
         return part
-    if isinstance(part, slice):
-        return slice(*[_bound(bound) for bound in (part.start, part.stop, part.step)])
     if isinstance(part, Integral) and not isinstance(part, bool):
         return integer_of("getitem", "key", part)
     part = part if isinstance(part, Tensor) else _as_tensor(part)
@@ -183,22 +181,12 @@ def _part(part):
     return part if part.ndim or part.dtype == bool else int(part.item())
 
 
-def _bound(value):
-    return value.item() if isinstance(value, Tensor) and not value.ndim and value.dtype.kind in "iu" else value
-
-
 def _as_tensor(part):
     """A list, an array or a bool as a Tensor."""
-
-    def plain(value):
-        if isinstance(value, list | tuple):
-            return [plain(one) for one in value]
-        return value.array if isinstance(value, Tensor) else value
-
     array = None
     if isinstance(part, list | tuple | range | bool) or hasattr(part, "dtype"):
         with contextlib.suppress(KindError):
-            array = device.asarray(plain(part))
+            array = device.asarray(part)
     if array is None:
         wanted = "integers, slices, None, Ellipsis, or arrays, Tensors and lists of integers or bools"
         raise SubscriptError(f"getitem: key holds {part!r}, wanted {wanted}")
