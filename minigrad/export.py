@@ -24,12 +24,11 @@ from .core.interceptors import Interceptor, proceed
 from .core.modes import autocasting, no_grad
 from .core.tensor import Tensor
 from .nn import Module
-from .ops import pool
+from .ops import pool, reduce
 from .ops.conv import trio
 from .ops.elementwise import activations, arithmetic, choices, conversions
 from .ops.matmul import _linear, product
 from .ops.normalization import samples
-from .ops.reduce import sums
 from .ops.shape import joins, pads, select, views
 from .ops.softmax import _log_softmax, _softmax
 
@@ -360,12 +359,12 @@ def _pick(graph, out, input, places, axis):
     return graph.node("Gather", input, places, axis=axis)
 
 
-@rule(sums._mean)
+@rule(reduce._mean)
 def _mean(graph, out, input, axes, keepdim):
     return graph.node("ReduceMean", graph.name(input, out.dtype), axes=axes, keepdims=int(keepdim))
 
 
-@rule(sums._sum)
+@rule(reduce._sum)
 def _sum(graph, out, input, axes, keepdim, dtype):
     return graph.node("ReduceSum", graph.name(input, out.dtype), np.array(axes, np.int64), keepdims=int(keepdim))
 

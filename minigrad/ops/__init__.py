@@ -13,6 +13,7 @@ from . import pool as _pool
 from . import random as _random
 from . import reduce as _reduce
 from . import resize as _resize
+from . import scans as _scans
 from . import shape as _shape
 from . import softmax as _softmax
 from .autocast import by_table as _by_table
@@ -26,6 +27,7 @@ from .pool import *
 from .random import *
 from .reduce import *
 from .resize import *
+from .scans import *
 from .shape import *
 from .softmax import *
 
@@ -40,6 +42,7 @@ __all__ += _pool.__all__
 __all__ += _random.__all__
 __all__ += _reduce.__all__
 __all__ += _resize.__all__
+__all__ += _scans.__all__
 __all__ += _shape.__all__
 __all__ += _softmax.__all__
 

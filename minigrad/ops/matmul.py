@@ -16,8 +16,7 @@ from ..core.primitive import primitive
 from ..core.tensor import Tensor, tensor_of
 from ..device import array_module
 from .elementwise.activations import relu, relu_grad
-from .reduce import sum
-from .reduce.sums import column_sums, rectified_columns, total
+from .reduce import column_sums, rectified_columns, sum, total
 from .shape import reshape, squeeze, transpose, unsqueeze
 
 __all__ = ["linear", "matmul"]

@@ -8,7 +8,7 @@ from .. import ops
 from ..core.create import NEW
 from ..core.tensor import Tensor, tensor_of
 from ..device import gpu_name, is_array
-from . import contract, in_place, reduce, shape
+from . import contract, in_place, reduce, scans, shape
 from .elementwise import arithmetic, choices
 
 __all__ = ["BINARY", "CONVERSIONS", "LISTED", "METHODS", "REFLECTED"]
@@ -62,7 +62,7 @@ def cuda(input, device=None):
 
 
 # Every op of these families is a method, and so are those of ALSO; FUNCTIONS, as in PyTorch, are not.
-FAMILIES = (arithmetic, choices, contract, reduce, shape)
+FAMILIES = (arithmetic, choices, contract, reduce, scans, shape)
 ALSO = "log_softmax matmul relu softmax"
 FUNCTIONS = "cat einsum embedding one_hot pad stack where"
 _NAMES = {name for family in FAMILIES for name in family.__all__} | set(ALSO.split())

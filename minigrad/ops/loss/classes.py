@@ -19,7 +19,7 @@ from ...core.tensor import Tensor, tensor_of
 from ..elementwise import where
 from ..elementwise.conversions import composed, to, wide
 from ..reduce import sum
-from ..shape import permute, reshape, take_along_dim, unsqueeze
+from ..shape import gather, permute, reshape, unsqueeze
 from ..softmax import log_softmax, softmax
 from .reduction import check_reduction
 
@@ -122,7 +122,7 @@ def nll_loss(input, target, weight=None, *, ignore_index=-100, reduction="mean")
     _check_range("nll_loss", classes.array, used.array, rows.shape[1])
     weights = _weights(classes, weight, used, input.dtype)
     there = Tensor.made((classes.array * used.array)[:, None], version=classes.version)
-    picked = reshape(take_along_dim(rows, there, 1), -1)
+    picked = reshape(gather(rows, 1, there), -1)
     return _reduce_rows(where(used, -picked, 0.0) * weights, weights, _places_of(input), reduction)
 
 

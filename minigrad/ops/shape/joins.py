@@ -12,8 +12,8 @@ from minigrad_kernels.errors import ShapeError
 from ... import device
 from ...core.check import at_least, integer_of, shape_of
 from ...core.primitive import primitive
-from ...core.tensor import Tensor, tensor_of, tensors_of
-from ..axes import axis_of
+from ...core.tensor import Tensor, tensors_of
+from ..axes import axis_of, sized_axis
 from .select import getitem
 from .views import unsqueeze
 
@@ -101,8 +101,7 @@ def split(tensor, split_size_or_sections, dim=0):
     Grads   dtensor = g_k at the places of part k
     Shapes  (..., n, ...) -> a tuple of (..., n_k, ...)
     """
-    axis = axis_of("split", dim, tensor_of("split", "tensor", tensor).ndim)
-    size = tensor.shape[axis]
+    axis, size = sized_axis("split", "tensor", tensor, dim)
     if isinstance(split_size_or_sections, tuple | list):
         sizes = shape_of("split", "split_size_or_sections", (split_size_or_sections,))
         if sum(sizes) != size:
@@ -121,9 +120,8 @@ def chunk(input, chunks, dim=0):
     Grads   dinput = g_k at the places of part k
     Shapes  (..., n, ...) -> a tuple of (..., s, ...)
     """
-    axis = axis_of("chunk", dim, tensor_of("chunk", "input", input).ndim)
+    axis, size = sized_axis("chunk", "input", input, dim)
     chunks = at_least("chunk", "chunks", chunks, 1)
-    size = input.shape[axis]
     return split(input, -(-size // chunks), axis) if size else _parts(input, axis, [0] * chunks)
 
 
@@ -134,5 +132,5 @@ def unbind(input, dim=0):
     Grads   dinput[k] = g_k
     Shapes  (..., n, ...) -> a tuple of n times (..., ...)
     """
-    axis = axis_of("unbind", dim, tensor_of("unbind", "input", input).ndim)
-    return tuple([getitem(input, (slice(None),) * axis + (k,)) for k in range(input.shape[axis])])
+    axis, size = sized_axis("unbind", "input", input, dim)
+    return tuple([getitem(input, (slice(None),) * axis + (k,)) for k in range(size)])

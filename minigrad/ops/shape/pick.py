@@ -17,11 +17,11 @@ from ...core.check import flag_of, integer_of, number_of
 from ...core.primitive import primitive
 from ...core.tensor import Tensor, tensor_of
 from ...device import array_module
-from ..axes import axis_of
+from ..axes import axis_of, sized_axis
 from ..elementwise.choices import where
 from .joins import stack
 from .select import getitem, pick, put, within
-from .views import expanded, flatten, reshape, unsqueeze
+from .views import flatten, reshape
 
 __all__ = [
     "argsort",
@@ -33,7 +33,6 @@ __all__ = [
     "scatter",
     "scatter_add",
     "sort",
-    "take_along_dim",
     "topk",
 ]
 
@@ -58,11 +57,6 @@ def _places(op, input, dim, index):
     return Tensor.made(places.reshape(index.shape), version=index.version)
 
 
-def _gathered(op, input, dim, index):
-    places = _places(op, input, dim, index)
-    return pick(flatten(input), places, 0) if index.numel() else reshape(getitem(flatten(input), slice(0)), index.shape)
-
-
 def gather(input, dim, index):
     """One element along a dimension for each index.
 
@@ -70,29 +64,8 @@ def gather(input, dim, index):
     Grads   dinput = g added at the picked places
     Shapes  index no larger than input but along dim; out as index
     """
-    return _gathered("gather", input, dim, index)
-
-
-def take_along_dim(input, indices, dim=None):
-    """One element along a dimension for each index, negative ones from the end; without dim, of all in C order.
-
-    Math    out[..., k, ...] = input[..., indices[..., k, ...], ...]
-    Grads   dinput = g added at the picked places
-    Shapes  input and indices broadcast but along dim; out as indices, (K,) without dim
-    """
-    op = "take_along_dim"
-    tensor_of(op, "input", input)
-    tensor_of(op, "indices", indices)
-    if dim is None:
-        return _gathered(op, flatten(input), 0, flatten(indices))
-    axis = axis_of(op, dim, input.ndim)
-    if input.ndim != indices.ndim or not input.ndim:
-        raise ShapeError(f"{op}: indices have shape {indices.shape}, input {input.shape}; wanted as many dimensions")
-    sizes = [m if n == 1 else n for n, m in zip(input.shape, indices.shape, strict=True)]
-    lead, tail = sizes[:axis], sizes[axis + 1 :]
-    indices = expanded(op, indices, (*lead, indices.shape[axis], *tail))
-    input = expanded(op, input, (*lead, input.shape[axis], *tail))
-    return _gathered(op, input, axis, within(op, indices, input.shape[axis], negative=True))
+    places = _places("gather", input, dim, index)
+    return pick(flatten(input), places, 0)
 
 
 def _source(op, index, src, dtype):
@@ -154,12 +127,10 @@ def index_select(input, dim, index):
     Grads   dinput = g added at the picked places
     Shapes  index (K,); out as input, but K along dim
     """
-    axis = axis_of("index_select", dim, tensor_of("index_select", "input", input).ndim)
-    if tensor_of("index_select", "index", index).ndim > 1 or not (input.ndim or index.numel() == 1):
-        raise ShapeError(f"index_select: index has shape {index.shape}, wanted a vector, of 1 element for shape ()")
-    rows = input if input.ndim else unsqueeze(input, 0)
-    out = pick(rows, within("index_select", flatten(index), rows.shape[axis]), axis)
-    return out if input.ndim else reshape(out, ())
+    axis, size = sized_axis("index_select", "input", input, dim)
+    if tensor_of("index_select", "index", index).ndim > 1:
+        raise ShapeError(f"index_select: index has shape {index.shape}, wanted a vector")
+    return pick(input, within("index_select", flatten(index), size), axis)
 
 
 # ---- classes and words -----------------------------------------------------------------------------------------------

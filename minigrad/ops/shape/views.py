@@ -19,7 +19,7 @@ from ...core.check import integers_of
 from ...core.primitive import primitive
 from ...core.tensor import tensor_of
 from ...device import array_module
-from ..axes import axes_of, axis_of
+from ..axes import axes_of, axis_of, sized_axis
 
 __all__ = [
     "broadcast_to",
@@ -133,8 +133,8 @@ def unflatten(input, dim, sizes):
     Grads   dinput = reshape(g, input.shape)
     Shapes  (..., n_dim, ...) -> (..., *sizes, ...); the product of sizes is n_dim, and one of them may be -1
     """
-    axis = axis_of("unflatten", dim, tensor_of("unflatten", "input", input).ndim)
-    sizes = _filled("unflatten", "sizes", sizes, input.shape[axis])
+    axis, size = sized_axis("unflatten", "input", input, dim)
+    sizes = _filled("unflatten", "sizes", sizes, size)
     return reshape(input, (*input.shape[:axis], *sizes, *input.shape[axis + 1 :]))
 
 
@@ -237,7 +237,13 @@ def expand(input, size):
     Grads   dinput = g, summed over the repeated dimensions
     Shapes  input broadcasts to size; a size of -1 keeps that of input
     """
-    return expanded("expand", input, size)
+    ndim, wanted = tensor_of("expand", "input", input).ndim, integers_of("expand", "size", (size,))
+    extra = len(wanted) - ndim
+    shape = tuple(input.shape[i - extra] if n == -1 and i >= extra else n for i, n in enumerate(wanted))
+    fits = extra >= 0 and all(m in (1, n) for m, n in zip(input.shape, shape[extra:], strict=True))
+    if not fits or any(n < 0 for n in shape):
+        raise ShapeError(f"expand: input has shape {input.shape}, which does not broadcast to {wanted}")
+    return input if shape == input.shape else _expand(input, shape)
 
 
 def broadcast_to(input, size):
@@ -247,18 +253,7 @@ def broadcast_to(input, size):
     Grads   dinput = g, summed over the repeated dimensions
     Shapes  input broadcasts to size; a size of -1 keeps that of input
     """
-    return expanded("broadcast_to", input, size)
-
-
-def expanded(op, input, size):
-    """expand for an op that errors should name."""
-    ndim, wanted = tensor_of(op, "input", input).ndim, integers_of(op, "size", (size,))
-    extra = len(wanted) - ndim
-    shape = tuple(input.shape[i - extra] if n == -1 and i >= extra else n for i, n in enumerate(wanted))
-    fits = extra >= 0 and all(m in (1, n) for m, n in zip(input.shape, shape[extra:], strict=True))
-    if not fits or any(n < 0 for n in shape):
-        raise ShapeError(f"{op}: input has shape {input.shape}, which does not broadcast to {wanted}")
-    return input if shape == input.shape else _expand(input, shape)
+    return expand(tensor_of("broadcast_to", "input", input), size)
 
 
 @primitive

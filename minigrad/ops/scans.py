@@ -8,14 +8,14 @@ Source  Blelloch 1990, "Prefix sums and their applications"
 
 from minigrad_kernels.errors import KindError
 
-from ... import device
-from ...core.check import flag_of
-from ...core.primitive import primitive
-from ...core.tensor import Tensor, tensor_of
-from ..axes import axis_of
-from ..elementwise.conversions import precise, typed, wide
-from ..shape import cat, flip, getitem, reshape
-from .sums import along, converted
+from .. import device
+from ..core.check import flag_of
+from ..core.primitive import primitive
+from ..core.tensor import Tensor, tensor_of
+from .axes import axis_of
+from .elementwise.conversions import precise, typed, wide
+from .reduce import along, converted
+from .shape import cat, flip, getitem, reshape
 
 __all__ = ["cumprod", "cumsum", "prod"]
 
