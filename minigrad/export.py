@@ -29,7 +29,7 @@ from .ops.conv import trio
 from .ops.elementwise import activations, arithmetic, choices, conversions
 from .ops.matmul import _linear, product
 from .ops.normalization import samples
-from .ops.shape import joins, pads, select, views
+from .ops.shape import arrange, pads, select, views
 from .ops.softmax import _log_softmax, _softmax
 
 __all__ = ["ExportError", "export_onnx", "rule"]
@@ -343,7 +343,7 @@ def _copy(graph, out, input, order):
     return graph.name(input)
 
 
-@rule(joins._cat)
+@rule(arrange._cat)
 def _cat(graph, out, tensors, dim):
     return graph.node("Concat", *[graph.name(one, out.dtype) for one in tensors], axis=dim)
 

@@ -156,7 +156,7 @@ def test_float16_is_added_up_in_float32(call):
     np.testing.assert_allclose(gradient.array.astype(float), expected.numpy().astype(float), rtol=1e-2, atol=1e-2)
 
 
-@pytest.mark.parametrize("name", ["sum", "mean", "prod", "cumsum", "cumprod"])
+@pytest.mark.parametrize("name", ["sum", "mean", "prod", "cumsum", "cumprod", "norm"])
 @pytest.mark.parametrize("given, wanted", [("float16", "float32"), ("float32", "float64"), ("float32", "float32")])
 def test_dtype_converts_first(name, given, wanted):
     x = Tensor(np.array([[3.0, 0.1], [2.0, 5.0]], given), requires_grad=True)

@@ -265,7 +265,7 @@ def _dx_of_norm(g, input, out, p, axes):
 _norm.grads(input=_dx_of_norm)
 
 
-def norm(input, p="fro", dim=None, keepdim=False):
+def norm(input, p="fro", dim=None, keepdim=False, dtype=None):
     """The p-norm of a vector: of all elements, or along dim; over several dimensions, of the elements as one vector.
 
     p       2, by the name "fro" too or None; any other number; inf for the largest
@@ -280,7 +280,7 @@ def norm(input, p="fro", dim=None, keepdim=False):
     p = 2 if p is None or p == "fro" else number_of("norm", "p", p)
     if (p < 0 or p == math.inf) and not math.prod([input.shape[axis] for axis in axes]):
         raise ShapeError(f"norm: input has shape {input.shape}, and nothing along dim {axes} has no norm with p={p}")
-    input, dtype = floating("norm", input)
+    input, dtype = floating("norm", input, dtype)
     return typed(_norm(input, p, axes, keepdim), dtype)
 
 

@@ -88,6 +88,7 @@ OPS = [
     Op(
         "norm",
         (
+            sample(real(2, 3), dim=1, dtype="float64"),
             sample(away(2, 3, 4), 3, (0, 1), True),
             *(sample(positive(3, 4), p) for p in ORDERS),  # whose absolute values are distinct
             *(sample(away(3, 4, 2), p, dim) for p in (1, 2, 3) for dim in (0, (0, 2))),
@@ -112,6 +113,7 @@ OPS = [
             *bad_dims("norm"),
             *bad_keepdim("norm"),
             *several_dims("norm"),
+            *no_dtype(),
             refusal(TypeError, "norm: p is 'two', wanted a number", real(2, 3), "two"),
             refusal(TypeError, "norm: p is 'tuple', wanted a number", real(2, 3), (1, 2)),
             refusal(ValueError, "nothing along dim (0,) has no norm with p=inf", real(0, 3), math.inf, 0),

@@ -19,7 +19,7 @@ from ...core.tensor import Tensor, tensor_of
 from ...device import array_module
 from ..axes import axis_of, sized_axis
 from ..elementwise.choices import where
-from .joins import stack
+from .arrange import stack
 from .select import getitem, pick, put, within
 from .views import flatten, reshape
 

@@ -21,21 +21,8 @@ from ...core.tensor import tensor_of
 from ...device import array_module
 from ..axes import axes_of, axis_of, sized_axis
 
-__all__ = [
-    "broadcast_to",
-    "clone",
-    "contiguous",
-    "expand",
-    "flatten",
-    "movedim",
-    "permute",
-    "reshape",
-    "squeeze",
-    "transpose",
-    "unflatten",
-    "unsqueeze",
-    "view",
-]
+__all__ = ["broadcast_to", "clone", "contiguous", "expand", "flatten", "movedim", "permute", "reshape", "squeeze"]
+__all__ += ["transpose", "unflatten", "unsqueeze", "view"]
 
 # ---- another shape ---------------------------------------------------------------------------------------------------
 
