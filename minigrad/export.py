@@ -24,13 +24,12 @@ from .core.interceptors import Interceptor, proceed
 from .core.modes import no_grad
 from .core.tensor import Tensor
 from .nn import Module
-from .ops import normalization, pool
+from .ops import normalization, pool, reduce
 from .ops.autocast import autocast
 from .ops.conv import trio
-from .ops.elementwise import activations, arithmetic, choices, conversions, functions, rectifiers
+from .ops.elementwise import activations, arithmetic, choices, conversions
 from .ops.matmul import _linear, product
-from .ops.reduce import sums
-from .ops.shape import joins, pads, select, views
+from .ops.shape import arrange, pads, select, views
 from .ops.softmax import _log_softmax, _softmax
 
 __all__ = ["ExportError", "export_onnx", "rule"]
@@ -241,20 +240,19 @@ def _kind(dtype):
 NODES = {
     arithmetic.neg: "Neg",
     arithmetic.add: "Add",
-    arithmetic._div: "Div",
     arithmetic.sub: "Sub",
     arithmetic.mul: "Mul",
     arithmetic.pow: "Pow",
     choices.maximum: "Max",
     choices.minimum: "Min",
-    functions.abs: "Abs",
-    functions.erf: "Erf",
-    functions.exp: "Exp",
-    functions.log: "Log",
-    functions.reciprocal: "Reciprocal",
-    functions.sigmoid: "Sigmoid",
-    functions.sqrt: "Sqrt",
-    functions.tanh: "Tanh",
+    arithmetic.abs: "Abs",
+    arithmetic.erf: "Erf",
+    arithmetic.exp: "Exp",
+    arithmetic.log: "Log",
+    arithmetic.reciprocal: "Reciprocal",
+    arithmetic.sigmoid: "Sigmoid",
+    arithmetic.sqrt: "Sqrt",
+    arithmetic.tanh: "Tanh",
 }
 
 
@@ -266,19 +264,26 @@ def _elementwise(kind):
 RULES.update({primitive: _elementwise(kind) for primitive, kind in NODES.items()})
 
 
-@rule(rectifiers.relu)
+@rule(arithmetic.div)
+def _div(graph, out, input, other, rounding_mode):
+    if rounding_mode is not None:
+        raise ExportError(f"export_onnx: div has rounding_mode {rounding_mode!r}, wanted None; there is no such node")
+    return graph.node("Div", graph.name(input, out.dtype), graph.name(other, out.dtype))
+
+
+@rule(activations.relu)
 def _relu(graph, out, input, inplace):
     return graph.node("Relu", input)
 
 
-@rule(rectifiers.leaky_relu)
+@rule(activations.leaky_relu)
 def _leaky_relu(graph, out, input, negative_slope, inplace):
     return graph.node("LeakyRelu", input, alpha=float(negative_slope))
 
 
-@rule(rectifiers._limited)
-def _limited(graph, out, input, name, low, high):
-    return graph.node("Clip", input, *_numbers(out, low, high))
+@rule(activations.hardtanh)
+def _hardtanh(graph, out, input, min_val, max_val, inplace):
+    return graph.node("Clip", input, *_numbers(out, min_val, max_val))
 
 
 @rule(activations.elu)
@@ -299,16 +304,12 @@ def _softplus(graph, out, input, beta, threshold):
     return graph.node("Where", graph.node("Greater", scaled, threshold), input, smooth)
 
 
-@rule(activations._gelu)
-def _gelu(graph, out, input):
-    root, one, half = _numbers(out, math.sqrt(0.5), 1, 0.5)
-    share = graph.node("Add", graph.node("Erf", graph.node("Mul", input, root)), one)
-    return graph.node("Mul", input, graph.node("Mul", share, half))
-
-
-@rule(activations._gelu_tanh)
-def _gelu_tanh(graph, out, input):
-    cubic, inner, one, half = _numbers(out, activations.CUBIC, activations.INNER, 1, 0.5)
+@rule(activations.gelu)
+def _gelu(graph, out, input, approximate):
+    root, cubic, inner, one, half = _numbers(out, math.sqrt(0.5), activations.CUBIC, activations.INNER, 1, 0.5)
+    if approximate == "none":
+        share = graph.node("Add", graph.node("Erf", graph.node("Mul", input, root)), one)
+        return graph.node("Mul", input, graph.node("Mul", share, half))
     square = graph.node("Mul", graph.node("Mul", input, input), cubic)
     bent = graph.node("Mul", graph.node("Mul", input, graph.node("Add", square, one)), inner)
     return graph.node("Mul", input, graph.node("Mul", graph.node("Add", graph.node("Tanh", bent), one), half))
@@ -342,7 +343,7 @@ def _copy(graph, out, input, order):
     return graph.name(input)
 
 
-@rule(joins._cat)
+@rule(arrange._cat)
 def _cat(graph, out, tensors, dim):
     return graph.node("Concat", *[graph.name(one, out.dtype) for one in tensors], axis=dim)
 
@@ -358,12 +359,12 @@ def _pick(graph, out, input, places, axis):
     return graph.node("Gather", input, places, axis=axis)
 
 
-@rule(sums._mean)
+@rule(reduce._mean)
 def _mean(graph, out, input, axes, keepdim):
     return graph.node("ReduceMean", graph.name(input, out.dtype), axes=axes, keepdims=int(keepdim))
 
 
-@rule(sums._sum)
+@rule(reduce._sum)
 def _sum(graph, out, input, axes, keepdim, dtype):
     return graph.node("ReduceSum", graph.name(input, out.dtype), np.array(axes, np.int64), keepdims=int(keepdim))
 

@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from minigrad_kernels.errors import ShapeError
 
 from . import ops, optim
-from .core.primitive import Primitive
 from .optim import lr_scheduler
 
 __all__ = ["HEADS", "SHARED", "Entry", "entries", "entry", "families", "page", "sections"]
@@ -82,7 +81,7 @@ def sections(text):
 
 
 def _module(value):
-    return sys.modules[inspect.unwrap(value.forward if isinstance(value, Primitive) else value).__module__]
+    return sys.modules[inspect.unwrap(value).__module__]
 
 
 def entries():

@@ -110,7 +110,7 @@ def heads(text):
 
 def home(op):
     """The module whose head speaks for an op."""
-    return sys.modules[inspect.unwrap(op.forward if isinstance(op, Primitive) else op).__module__]
+    return sys.modules[inspect.unwrap(op).__module__]
 
 
 @pytest.mark.parametrize("name", ops.__all__)

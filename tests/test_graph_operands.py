@@ -17,7 +17,7 @@ from .test_ops_devices import drawn
 REFUSED = {  # at least a row of theirs, as the host would have to wait, or a library of NVIDIA computes it
     "binary_cross_entropy", "cumprod", "einsum", "embedding", "gather", "index_select", "linear", "logsumexp",
     "masked_select", "matmul", "max", "min", "nll_loss", "nonzero", "one_hot", "prod", "scatter", "scatter_add", "sort",
-    "take_along_dim", "topk",
+    "topk",
 }  # fmt: skip
 SLOW = {"conv1d", "conv_transpose1d"}
 ROWS = [  # but "to", whose rows name devices

@@ -367,7 +367,7 @@ def test_initialisers_refuse():
         nn.init.eye_(vector)
     with pytest.raises(ValueError, match="orthogonal_: tensor has shape \\(3,\\), wanted at least two"):
         nn.init.orthogonal_(vector)
-    with pytest.raises(RuntimeError, match="normal_: the Tensor was made by mul"):
+    with pytest.raises(RuntimeError, match="normal_: input was made by mul"):
         nn.init.normal_(nn.Parameter(matrix) * 2)
     for name, options in (
         ("uniform_", {"a": "0"}),

@@ -15,7 +15,7 @@ REFUSED = {
         conv2d_input_grad conv2d_weight_grad conv_transpose1d conv_transpose2d cosine_similarity cross_entropy
         diagonal dropout1d dropout2d einsum embedding gather getitem group_norm index_select instance_norm
         interpolate layer_norm linear log_softmax logsumexp matmul max max_pool1d max_pool2d min mm movedim
-        nll_loss norm normalize pad permute reshape scatter scatter_add softmax split take_along_dim topk
+        nll_loss norm normalize pad permute reshape scatter scatter_add softmax split topk
         transpose tril triu unbind unflatten view
     """,
     "no elements": """

@@ -215,7 +215,6 @@ def test_random_keys_without_arrays_are_those_of_numpy():
         lambda x, i: x[i],
         lambda x, i: x.gather(0, i),
         lambda x, i: x.index_select(0, i),
-        lambda x, i: x.take_along_dim(i, 0),
         lambda x, i: x.scatter_add(0, i, x[:2]),
         lambda x, i: x.scatter(0, i, x[:2]),
         lambda x, i: ops.embedding(i, x.reshape(-1, 1)),

@@ -25,6 +25,7 @@ __all__ = [
     "integer_of",
     "integers_of",
     "number",
+    "number_in",
     "number_of",
     "one_of",
     "shape_of",
@@ -45,11 +46,9 @@ def integer_of(op, name, value):
     """The value, a Python or NumPy integer, as a Python integer."""
     if type(value) is int and -(1 << 63) <= value < 1 << 63:  # as nearly always
         return value
-    if isinstance(value, bool) or not hasattr(type(value), "__index__"):
-        raise KindError(f"{op}: {name} is {value!r}, wanted an integer")
     try:
-        integer = operator.index(value)
-    except TypeError:  # an array
+        integer = operator.index(None if isinstance(value, bool) else value)
+    except TypeError:
         raise KindError(f"{op}: {name} is {value!r}, wanted an integer") from None
     if not -(1 << 63) <= integer < 1 << 63:
         raise ShapeError(f"{op}: {name} is {integer}, wanted an integer of 64 bits")
@@ -79,6 +78,20 @@ def number_of(op, name, value):
         kind = value if isinstance(value, str) else type(value).__name__
         raise KindError(f"{op}: {name} is {kind!r}, wanted a number")
     return int(value) if isinstance(value, Integral) else float(value)
+
+
+def number_in(op, name, value, dtype):
+    """The value, a number, as an array without dimensions of an element type that can hold it."""
+    value = number_of(op, name, value)
+    try:
+        held = device.full((), value, dtype)
+    except ShapeError:
+        held = None
+    if held is None or np.isinf(held) and abs(value) != float("inf"):
+        raise ShapeError(f"{op}: {name} is {value}, which does not fit in {dtype}")
+    if not device.is_floating(dtype) and held != value:
+        raise KindError(f"{op}: {name} is {value}, wanted a number that {dtype} can hold")
+    return held
 
 
 def source_of(op, generator):

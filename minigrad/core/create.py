@@ -129,11 +129,8 @@ def arange(start, end=None, step=1, dtype=None, device="cpu", requires_grad=Fals
     if not all(map(math.isfinite, (start, end, step))) or not step:
         raise ShapeError(f"arange: start, end, step are {start}, {end}, {step}; wanted finite ones and a step not 0")
     whole = all(isinstance(value, int) for value in (start, end, step))
-    if whole and max(abs(start), abs(end), abs(step)) >= 1 << 63:
-        raise ShapeError(f"arange: start, end, step are {start}, {end}, {step}; wanted integers of 64 bits")
     dtype = devices.element_type(("int64" if whole else "float32") if dtype is None else dtype)
-    count = (start - end) // step
-    count = max(0, -int(count)) if math.isfinite(count) else 1 << 63
+    count = max(0, -int((start - end) // step))
     devices.check_room((count,), "int64")
     return _made(devices.cast(np.arange(count) * step + start, dtype), device, requires_grad)
 

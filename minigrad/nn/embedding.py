@@ -16,31 +16,28 @@ __all__ = ["Embedding"]
 class Embedding(Module):
     """A vector for each integer below num_embeddings, a row of weight (num_embeddings, embedding_dim).
 
-    padding_idx         a number whose vector is 0 at the start and gets no gradient
-    scale_grad_by_freq  divide the gradient of a vector by how often the input names it
+    padding_idx     a number whose vector is 0 at the start and gets no gradient
     Weight starts normal with variance 1, as PyTorch's does.
     Shapes  integers (...) -> (..., embedding_dim)
     """
 
-    def __init__(
-        self, num_embeddings, embedding_dim, padding_idx=None, *, scale_grad_by_freq=False, device=None, dtype=None
-    ):
+    def __init__(self, num_embeddings, embedding_dim, padding_idx=None, *, device=None, dtype=None):
         self.num_embeddings = at_least("Embedding", "num_embeddings", num_embeddings, 0)
         self.embedding_dim = at_least("Embedding", "embedding_dim", embedding_dim, 0)
         if padding_idx is not None:
             if not -num_embeddings <= integer_of("Embedding", "padding_idx", padding_idx) < num_embeddings:
                 raise ShapeError(f"Embedding: padding_idx is {padding_idx}, wanted one of {num_embeddings} rows")
             padding_idx %= num_embeddings
-        self.padding_idx, self.scale_grad_by_freq = padding_idx, scale_grad_by_freq
+        self.padding_idx = padding_idx
         self.weight = parameter("Embedding", (self.num_embeddings, self.embedding_dim), device, dtype)
         self.reset_parameters()
 
     @classmethod
-    def from_pretrained(cls, embeddings, freeze=True, padding_idx=None, *, scale_grad_by_freq=False):
+    def from_pretrained(cls, embeddings, freeze=True, padding_idx=None):
         """An Embedding whose weight shares the memory of this Tensor; freeze: it is not trained."""
         if tensor_of("Embedding", "embeddings", embeddings).ndim != 2:
             raise ShapeError(f"Embedding: embeddings has shape {embeddings.shape}, wanted two dimensions")
-        made = cls(0, embeddings.shape[1], scale_grad_by_freq=scale_grad_by_freq)
+        made = cls(0, embeddings.shape[1])
         made.num_embeddings, made.weight = len(embeddings.array), Parameter(embeddings, not freeze)
         made.padding_idx = None if padding_idx is None else padding_idx % made.num_embeddings
         return made
@@ -52,10 +49,9 @@ class Embedding(Module):
             write(self.weight)[self.padding_idx] = 0
 
     def forward(self, input):
-        return ops.embedding(input, self.weight, self.padding_idx, scale_grad_by_freq=self.scale_grad_by_freq)
+        return ops.embedding(input, self.weight, self.padding_idx)
 
     def extra_repr(self):
         parts = [f"{self.num_embeddings}, {self.embedding_dim}"]
         parts += [f"padding_idx={self.padding_idx}"] if self.padding_idx is not None else []
-        parts += ["scale_grad_by_freq=True"] if self.scale_grad_by_freq else []
         return ", ".join(parts)

@@ -18,11 +18,10 @@ import numpy as np
 
 from minigrad_kernels.errors import ShapeError
 
-from .. import device
 from ..core.check import float_of
-from ..core.tape import write
+from ..core.modes import no_grad
 from ..core.tensor import tensor_of
-from ..ops.in_place import constant, fill, normal, uniform
+from ..ops import in_place
 
 __all__ = [
     "calculate_gain",
@@ -39,6 +38,9 @@ __all__ = [
     "xavier_uniform_",
     "zeros_",
 ]
+
+# Fillings are updates in place, of parameters too.
+constant, fill, normal, uniform = map(no_grad(), (in_place.constant, in_place.fill, in_place.normal, in_place.uniform))
 
 _GAINS = {"tanh": 5 / 3, "relu": math.sqrt(2), "selu": 3 / 4}
 _GAINS |= dict.fromkeys(("linear", "sigmoid"), 1.0)
@@ -112,8 +114,7 @@ def eye_(tensor):
     """1 on the diagonal of a matrix, 0 elsewhere."""
     if tensor_of("eye_", "tensor", tensor).ndim != 2:
         raise ShapeError(f"eye_: tensor has shape {tensor.shape}, wanted two dimensions")
-    device.assign(write(tensor), np.eye(*tensor.shape))
-    return tensor
+    return fill("eye_", tensor, lambda source, shape: np.eye(*shape), None)
 
 
 def orthogonal_(tensor, gain=1, generator=None):

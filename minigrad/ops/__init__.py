@@ -4,83 +4,47 @@ Each file says in its __all__ which of its functions are public ops.
 """
 
 from . import contract as _contract
+from . import conv as _conv
+from . import elementwise as _elementwise
 from . import loss as _loss
 from . import matmul as _matmul
 from . import normalization as _normalization
 from . import pool as _pool
 from . import random as _random
+from . import reduce as _reduce
 from . import resize as _resize
+from . import scans as _scans
+from . import shape as _shape
 from . import softmax as _softmax
 from .autocast import by_table as _by_table
 from .contract import *
-from .conv import forms as _forms
-from .conv.forms import *
-from .elementwise import activations as _activations
-from .elementwise import arithmetic as _arithmetic
-from .elementwise import choices as _choices
-from .elementwise import functions as _functions
-from .elementwise import rectifiers as _rectifiers
-from .elementwise.activations import *
-from .elementwise.arithmetic import *
-from .elementwise.choices import *
-from .elementwise.functions import *
-from .elementwise.rectifiers import *
+from .conv import *
+from .elementwise import *
 from .loss import *
 from .matmul import *
 from .normalization import *
 from .pool import *
 from .random import *
-from .reduce import extremes as _extremes
-from .reduce import norms as _norms
-from .reduce import scans as _scans
-from .reduce import sums as _sums
-from .reduce.extremes import *
-from .reduce.norms import *
-from .reduce.scans import *
-from .reduce.sums import *
+from .reduce import *
 from .resize import *
-from .shape import arrange as _arrange
-from .shape import joins as _joins
-from .shape import order as _order
-from .shape import pads as _pads
-from .shape import pick as _pick
-from .shape import select as _select
-from .shape import views as _views
-from .shape.arrange import *
-from .shape.joins import *
-from .shape.order import *
-from .shape.pads import *
-from .shape.pick import *
-from .shape.select import *
-from .shape.views import *
+from .scans import *
+from .shape import *
 from .softmax import *
 
 __all__: list[str] = []
 __all__ += _contract.__all__
+__all__ += _conv.__all__
+__all__ += _elementwise.__all__
 __all__ += _loss.__all__
 __all__ += _matmul.__all__
 __all__ += _normalization.__all__
 __all__ += _pool.__all__
 __all__ += _random.__all__
+__all__ += _reduce.__all__
 __all__ += _resize.__all__
-__all__ += _softmax.__all__
-__all__ += _extremes.__all__
-__all__ += _norms.__all__
 __all__ += _scans.__all__
-__all__ += _sums.__all__
-__all__ += _forms.__all__
-__all__ += _activations.__all__
-__all__ += _arithmetic.__all__
-__all__ += _choices.__all__
-__all__ += _functions.__all__
-__all__ += _rectifiers.__all__
-__all__ += _arrange.__all__
-__all__ += _joins.__all__
-__all__ += _order.__all__
-__all__ += _pads.__all__
-__all__ += _pick.__all__
-__all__ += _select.__all__
-__all__ += _views.__all__
+__all__ += _shape.__all__
+__all__ += _softmax.__all__
 
 globals().update(_by_table({name: globals()[name] for name in __all__}))
 

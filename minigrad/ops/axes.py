@@ -5,7 +5,7 @@ from minigrad_kernels.errors import ShapeError, SubscriptError
 from ..core.check import integer_of
 from ..core.tensor import tensor_of
 
-__all__ = ["axes_of", "axis_of", "kept_shape", "reduced_axes"]
+__all__ = ["axes_of", "axis_of", "kept_shape", "reduced_axes", "sized_axis"]
 
 
 def axis_of(op, dim, ndim):
@@ -16,6 +16,14 @@ def axis_of(op, dim, ndim):
     if not -count <= dim < count:
         raise SubscriptError(f"{op}: dim is {dim}, wanted {-count} to {count - 1} for {ndim} dimensions")
     return dim % count
+
+
+def sized_axis(op, name, input, dim):
+    """(a dimension of a Tensor counted from the front, its size)."""
+    axis = axis_of(op, dim, tensor_of(op, name, input).ndim)
+    if not input.shape:
+        raise SubscriptError(f"{op}: {name} has no dimensions, wanted at least one")
+    return axis, input.shape[axis]
 
 
 def axes_of(op, dim, ndim):

@@ -18,16 +18,13 @@ from .shape import permute, reshape
 __all__ = ["bmm", "einsum", "mm"]
 
 
-def _checked(op, shapes, **tensors):
-    """Refuse Tensors of other shapes than these, in which a letter stands for a size."""
-    alike(op, **tensors)
-    sizes = {}
-    for value, letters in zip(tensors.values(), shapes, strict=True):
-        sizes |= {letter: sizes.get(letter, n) for letter, n in zip(letters, value.shape, strict=False)}
-        if len(letters) != value.ndim or [sizes[letter] for letter in letters] != [*value.shape]:
-            got = ", ".join(f"{name} has shape {tensor.shape}" for name, tensor in tensors.items())
-            wanted = " and ".join(f"({', '.join(letters)})" for letters in shapes)
-            raise ShapeError(f"{op}: {got}; wanted {wanted}")
+def _product(op, ndim, wanted, input, mat2):
+    """The product of matrices, or of stacks of them, of ndim dimensions."""
+    alike(op, input=input, mat2=mat2)
+    fits = input.shape[:-2] == mat2.shape[:-2] and input.shape[-1:] == mat2.shape[-2:-1]
+    if not fits or not input.ndim == ndim == mat2.ndim:
+        raise ShapeError(f"{op}: input has shape {input.shape}, mat2 has shape {mat2.shape}; wanted {wanted}")
+    return product(input, mat2)
 
 
 def mm(input, mat2):
@@ -37,8 +34,7 @@ def mm(input, mat2):
     Grads   dinput = g @ mat2^T        dmat2 = input^T @ g
     Shapes  (M, K), (K, N) -> (M, N)
     """
-    _checked("mm", ("MK", "KN"), input=input, mat2=mat2)
-    return product(input, mat2)
+    return _product("mm", 2, "(M, K) and (K, N)", input, mat2)
 
 
 def bmm(input, mat2):
@@ -48,8 +44,7 @@ def bmm(input, mat2):
     Grads   dinput = g @ mat2^T        dmat2 = input^T @ g
     Shapes  (B, M, K), (B, K, N) -> (B, M, N)
     """
-    _checked("bmm", ("BMK", "BKN"), input=input, mat2=mat2)
-    return product(input, mat2)
+    return _product("bmm", 3, "(B, M, K) and (B, K, N)", input, mat2)
 
 
 # ---- dimensions by letter --------------------------------------------------------------------------------------------

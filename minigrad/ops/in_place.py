@@ -24,7 +24,7 @@ import numpy as np
 from minigrad_kernels.errors import KindError, ShapeError, StateError
 
 from .. import device
-from ..core.check import float_of, number_of, source_of
+from ..core.check import float_of, number_in, number_of, source_of
 from ..core.interceptors import interceptors
 from ..core.modes import recording
 from ..core.tape import write
@@ -32,11 +32,9 @@ from ..core.tensor import Tensor, bare, tensor_of
 from ..fusion import Waiting
 from .elementwise.arithmetic import add, div, mul, sub
 from .elementwise.choices import clamp
-from .shape.select import _getitem, _parsed, within
+from .shape.select import parsed, subscript, within
 
 __all__ = ["METHODS", "constant", "fill", "normal", "rebinds", "setitem", "uniform", "update"]
-
-RUN = 1 << 17  # numbers that are drawn at once
 
 
 def rebinds(input, other):
@@ -85,13 +83,10 @@ def update(op, function, input, *values, **options):
 
 def _check_kind(op, dtype, own):
     """Refuse elements that those of the type `own` cannot stand for."""
-    if _rank(dtype) > _rank(own):
+    rank, most = (2 if device.is_floating(one) else int(one.kind != "b") for one in (dtype, own))
+    if rank > most:
         hint = f"convert before, as by .to({str(own)!r}), or make a new Tensor"
         raise KindError(f"{op}: input has elements {own}, the result would have {dtype}; {hint}")
-
-
-def _rank(dtype):
-    return 2 if device.is_floating(dtype) else int(dtype.kind != "b")
 
 
 # ---- methods ---------------------------------------------------------------------------------------------------------
@@ -144,13 +139,11 @@ def clamp_(input, min=None, max=None):
 
 def zero_(input):
     """Write 0 everywhere; returns input."""
-    open_to("zero_", input)
     return constant("zero_", input, 0)
 
 
 def fill_(input, value):
     """Write one number everywhere; returns input."""
-    open_to("fill_", input, value)
     return constant("fill_", input, value)
 
 
@@ -168,15 +161,47 @@ def copy_(input, src, non_blocking=False):
     return input
 
 
+def constant(op, input, val):
+    """Write one number everywhere; returns input."""
+    open_to(op, input, val)
+    val = bare(val)
+    number_in(op, "val", val, input.dtype)
+    device.fill(write(input), val)
+    return input
+
+
+def fill(op, input, draw, generator):
+    """Write the numbers that draw(source, shape) gives, in float64; returns input."""
+    open_to(op, input)
+    source = source_of(op, generator)
+    with device.naming(op):
+        device.assign(write(input), draw(source, input.shape))
+    return input
+
+
+def uniform(op, input, a, b, generator):
+    """Write numbers drawn evenly from [a, b); returns input."""
+    a, b = float_of(op, "a", a), float_of(op, "b", b)
+    if not 0 <= b - a < math.inf:
+        raise ShapeError(f"{op}: a is {a} and b {b}, wanted a <= b at a finite distance")
+    return fill(op, input, lambda source, shape: source.random(shape) * (b - a) + a, generator)
+
+
+def normal(op, input, mean, std, generator):
+    """Write numbers drawn from the normal distribution; returns input."""
+    mean, std = float_of(op, "mean", mean), float_of(op, "std", std)
+    if not std >= 0:
+        raise ShapeError(f"{op}: std is {std}, wanted at least 0")
+    return fill(op, input, lambda source, shape: source.standard_normal(shape) * std + mean, generator)
+
+
 def uniform_(input, a=0.0, b=1.0, generator=None):
     """Write numbers drawn evenly from [a, b); returns input."""
-    open_to("uniform_", input)
     return uniform("uniform_", input, a, b, generator)
 
 
 def normal_(input, mean=0.0, std=1.0, generator=None):
     """Write numbers drawn from the normal distribution; returns input."""
-    open_to("normal_", input)
     return normal("normal_", input, mean, std, generator)
 
 
@@ -192,15 +217,15 @@ def setitem(input, key, value):
         array = value.array if isinstance(value, Tensor) else Tensor(value).array
         _check_kind("setitem", array.dtype, input.dtype)
     else:
-        array = _held("setitem", "value", number_of("setitem", "value", value), input.dtype)
+        array = number_in("setitem", "value", value, input.dtype)
     _assign(input, key, array)
 
 
 @device.there
 def _assign(input, key, array):
     """Write an array into the elements of a leaf that a key picks."""
-    basic, arrays = _parsed(input.shape, key)
-    own = _getitem.forward(input.array, (*basic, ...))  # by Ellipsis a view, also of a single element
+    basic, arrays = parsed(input.shape, key)
+    own = subscript(input.array, (*basic, ...))  # by Ellipsis a view, also of a single element
     places = [slice(None)] * own.ndim
     for first, width, picked in arrays:
         sizes = own.shape[first : first + width]
@@ -216,71 +241,3 @@ def _assign(input, key, array):
         own[(*places, ...)] = array
     except ValueError as error:
         raise ShapeError(f"setitem: value has shape {array.shape}, which does not fit ({error})") from error
-
-
-# ---- one value, and random ones --------------------------------------------------------------------------------------
-
-
-def constant(op, tensor, val):
-    """Write one number everywhere."""
-    tensor_of(op, "tensor", tensor)
-    val = number_of(op, "val", bare(val))
-    _held(op, "val", val, tensor.dtype)
-    device.fill(write(tensor), val)
-    return tensor
-
-
-def _held(op, name, number, dtype):
-    """A number as an array without dimensions of this element type, which can hold it."""
-    try:
-        held = device.full((), number, dtype)
-    except ShapeError as error:
-        raise ShapeError(f"{op}: {name} is {number}, wanted a number that {dtype} can hold") from error
-    if not device.is_floating(dtype) and held != number:
-        raise KindError(f"{op}: {name} is {number}, wanted a number that {dtype} can hold")
-    return held
-
-
-def fill(op, tensor, draw, generator, at_once=True):
-    """Fill a Tensor with draw(source, shape). Not at once: with several such calls, each for a run of its rows, whose
-    numbers stay in the caches of the CPU."""
-    if tensor_of(op, "tensor", tensor).node is not None:
-        raise StateError(f"{op}: the Tensor was made by {tensor.node.primitive.name}, wanted a leaf")
-    source, shape = source_of(op, generator), tensor.shape
-    with device.naming(op):
-        device.check_room(shape, "float64")
-        rows = max(1, RUN // max(1, math.prod(shape[1:])))
-        if at_once or not shape or shape[0] <= rows or type(tensor.array) is not np.ndarray:
-            numbers = draw(source, shape)
-            device.assign(write(tensor), numbers)
-            return tensor
-        target = write(tensor)
-        for first in range(0, shape[0], rows):
-            run = target[first : first + rows]
-            device.assign(run, draw(source, run.shape))
-    return tensor
-
-
-def uniform(op, tensor, a, b, generator):
-    """Fill a Tensor with numbers drawn evenly from [a, b)."""
-    a, b = float_of(op, "a", a), float_of(op, "b", b)
-    if not 0 <= b - a < math.inf:
-        raise ShapeError(f"{op}: a is {a} and b {b}, wanted a <= b at a finite distance")
-    return fill(op, tensor, lambda source, shape: _scaled(source.random(shape), b - a, a), generator, at_once=False)
-
-
-def _scaled(numbers, factor, offset):
-    """factor * numbers + offset, in their place if they are more than one."""
-    numbers *= factor
-    numbers += offset
-    return numbers
-
-
-def normal(op, tensor, mean, std, generator):
-    """Fill a Tensor with normal numbers."""
-    mean, std = float_of(op, "mean", mean), float_of(op, "std", std)
-    if not std >= 0:
-        raise ShapeError(f"{op}: std is {std}, wanted at least 0")
-    return fill(
-        op, tensor, lambda source, shape: _scaled(source.standard_normal(shape), std, mean), generator, at_once=False
-    )

@@ -24,7 +24,7 @@ from .elementwise import abs, clamp, exp, log, log1p, minimum, softplus, sqrt, s
 from .elementwise.conversions import composed, typed, wide
 from .images import check_vectors, floating_of
 from .reduce import mean, norm, sum
-from .shape import expand, permute, reshape, take_along_dim, unsqueeze
+from .shape import expand, gather, permute, reshape, unsqueeze
 from .softmax import log_softmax, softmax
 
 __all__ = [
@@ -359,7 +359,7 @@ def nll_loss(input, target, weight=None, *, ignore_index=-100, reduction="mean")
     _check_range(op, classes.array, used.array, rows.shape[1])
     weights = _weights(op, weight, rows, classes, used)
     there = Tensor.made((classes.array * used.array)[:, None], version=classes.version)
-    losses = where(used, -reshape(take_along_dim(rows, there, 1), -1), 0.0) * weights
+    losses = where(used, -reshape(gather(rows, 1, there), -1), 0.0) * weights
     return _reduced(op, reshape(losses, _rest(input)), reduction, weights)
 
 

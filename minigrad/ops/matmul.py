@@ -11,13 +11,13 @@ from minigrad_kernels import matmul as kernels
 from minigrad_kernels.errors import KindError, ShapeError
 
 from .. import device, fusion
+from ..core.check import floats_of
 from ..core.primitive import primitive
 from ..core.tensor import Tensor, tensor_of
 from ..device import array_module
-from .elementwise.rectifiers import relu, relu_grad
-from .reduce import sum
-from .reduce.sums import column_sums, rectified_columns, total
-from .shape import expand, reshape, squeeze, transpose, unsqueeze
+from .elementwise.activations import relu, relu_grad
+from .reduce import column_sums, rectified_columns, sum, total
+from .shape import reshape, squeeze, transpose, unsqueeze
 
 __all__ = ["linear", "matmul"]
 
@@ -148,34 +148,24 @@ def _fits(input, weight, bias):
     return bias is None or isinstance(bias, Tensor) and bias.shape == filters[:1] and bias.dtype == dtype
 
 
-def _misfit(input, weight):
-    """Why an input and a weight have no product."""
-    if weight.ndim not in (1, 2) or not input.ndim:
-        return f"input has shape {input.shape}, weight {weight.shape}; wanted (..., C) and (O, C)"
-    features, wanted = input.shape[-1], weight.shape[-1]
-    return f"input has {features} features (shape {input.shape}), weight expects {wanted} (shape {weight.shape})"
-
-
 def linear(input, weight, bias=None):
     """An affine map of the last dimension.
 
     Math    out[..., o] = sum_c input[..., c] weight[o, c] + bias[o]
     Grads   dinput = g @ weight        dweight = g^T @ input        dbias = sum of g over all but the last dimension
-    Shapes  input (..., C), weight (O, C), bias (O,), (1,) or () -> (..., O); weight (C,), bias () -> (...)
+    Shapes  input (..., C), weight (O, C), bias (O,) -> (..., O)
+    Types   floating
     """
     if _fits(input, weight, bias):
         return _linear(input, weight, bias)
     alike("linear", input=input, weight=weight, **({} if bias is None else {"bias": bias}))
-    if weight.ndim not in (1, 2) or not input.ndim or input.shape[-1] != weight.shape[-1]:
-        raise ShapeError(f"linear: {_misfit(input, weight)}")
-    wanted = weight.shape[:-1]
-    if bias is not None and bias.shape != wanted:
-        if bias.shape not in ((), (1,)[: len(wanted)]):
-            raise ShapeError(f"linear: bias has shape {bias.shape}, wanted {wanted}")
-        bias = expand(bias, wanted)
-    if weight.ndim == 1 or not device.is_floating(weight.dtype):
-        out = matmul(input, weight if weight.ndim == 1 else transpose(weight, 0, 1))
-        return out if bias is None else out + bias
-    rows = input if input.ndim == 2 else reshape(input, (math.prod(input.shape[:-1]), input.shape[-1]))
-    out = _linear(rows, weight, bias)
-    return out if input.ndim == 2 else reshape(out, input.shape[:-1] + weight.shape[:1])
+    floats_of("linear", "input", input.array)
+    if weight.ndim != 2 or not input.ndim:
+        raise ShapeError(f"linear: input has shape {input.shape}, weight {weight.shape}; wanted (..., C) and (O, C)")
+    (*lead, features), (outputs, wanted) = input.shape, weight.shape
+    if features != wanted:
+        found = f"input has {features} features (shape {input.shape})"
+        raise ShapeError(f"linear: {found}, weight expects {wanted} (shape {weight.shape})")
+    if bias is not None and bias.shape != (outputs,):
+        raise ShapeError(f"linear: bias has shape {bias.shape}, wanted {(outputs,)}")
+    return reshape(_linear(reshape(input, (math.prod(lead), features)), weight, bias), (*lead, outputs))

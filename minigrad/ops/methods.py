@@ -8,8 +8,8 @@ from .. import ops
 from ..core.create import NEW
 from ..core.tensor import Tensor, tensor_of
 from ..device import gpu_name, is_array
-from . import contract, in_place, reduce, shape
-from .elementwise import arithmetic, choices, functions
+from . import contract, in_place, reduce, scans, shape
+from .elementwise import arithmetic, choices
 
 __all__ = ["BINARY", "CONVERSIONS", "LISTED", "METHODS", "REFLECTED"]
 
@@ -62,7 +62,7 @@ def cuda(input, device=None):
 
 
 # Every op of these families is a method, and so are those of ALSO; FUNCTIONS, as in PyTorch, are not.
-FAMILIES = (arithmetic, choices, functions, contract, reduce, shape)
+FAMILIES = (arithmetic, choices, contract, reduce, scans, shape)
 ALSO = "log_softmax matmul relu softmax"
 FUNCTIONS = "cat einsum embedding one_hot pad stack where"
 _NAMES = {name for family in FAMILIES for name in family.__all__} | set(ALSO.split())
@@ -83,18 +83,12 @@ def _operand(value):
     return Tensor(value) if is_array(value) or isinstance(value, np.generic) else None
 
 
-def _binary(op):
+def _binary(op, reflected=False):
     def method(self, other):
         other = _operand(other)
-        return NotImplemented if other is None else op(self, other)
-
-    return method
-
-
-def _reflected(op):
-    def method(self, other):
-        other = _operand(other)
-        return NotImplemented if other is None else op(other, self)
+        if other is None:
+            return NotImplemented
+        return op(other, self) if reflected else op(self, other)
 
     return method
 
@@ -131,7 +125,7 @@ def _listed(op):
 for _name, _op in BINARY.items():
     setattr(Tensor, _name, _binary(_op))
 for _name, _op in REFLECTED.items():
-    setattr(Tensor, _name, _reflected(_op))
+    setattr(Tensor, _name, _binary(_op, reflected=True))
 for _name, _op in BINARY.items():
     if _name not in COMPARISONS:
         _own = _name.replace("__", "__i", 1)

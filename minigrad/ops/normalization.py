@@ -27,9 +27,9 @@ from ..core.tensor import Tensor
 from .axes import reduced_axes
 from .conv.fused import fold
 from .elementwise import clamp, sqrt
+from .elementwise.activations import relu, relu_grad
 from .elementwise.arithmetic import add
 from .elementwise.conversions import composed, precise, typed, wide
-from .elementwise.rectifiers import relu, relu_grad
 from .images import check_vectors, floating_of
 from .reduce import mean, norm, sum
 from .shape import reshape

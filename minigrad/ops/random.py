@@ -6,10 +6,10 @@ Source  Srivastava and others 2014, "Dropout"; Salmon and others 2011, "Parallel
 """
 
 from minigrad_kernels import elementwise as kernels
-from minigrad_kernels.errors import KindError, ShapeError
+from minigrad_kernels.errors import ShapeError
 
 from .. import device
-from ..core.check import flag_of, number_of
+from ..core.check import flag_of, floats_of, fraction
 from ..core.primitive import primitive
 from ..core.tensor import Tensor, tensor_of
 
@@ -31,12 +31,10 @@ _dropout.grads(input=lambda g, p, key, order: _dropout(g, p, key, order))
 def _settings(op, input, p, training):
     """(p, whether anything is to be dropped)."""
     tensor_of(op, "input", input)
-    p = float(number_of(op, "p", p))
-    if not 0 <= p <= 1:
-        raise ShapeError(f"{op}: p is {p}, wanted a probability from 0 to 1")
+    p = float(fraction(op, "p", p))
     active = flag_of(op, "training", training) and p > 0
-    if active and not device.is_floating(input.dtype):
-        raise KindError(f"{op}: input has elements {input.dtype}, wanted floating ones")
+    if active:
+        floats_of(op, "input", input.array)
     return p, active
 
 

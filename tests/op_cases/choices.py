@@ -218,7 +218,6 @@ OPS = [
             sample(real(1), flags(2, 1), value=True),
             sample(real(3, 5000), mask=flags(5000), value=0.0),
             sample(classes(5, 3), flags(3), 7, smooth=False),
-            sample(classes(5, 3), flags(3), 1.5, smooth=False),
             sample(flags(3), flags(3), 1, smooth=False),
             sample(real(3), flags(3), classes(9)),
             sample(real(3), flags(3), float("inf"), smooth=False),
@@ -226,11 +225,12 @@ OPS = [
         (
             refusal(TypeError, "masked_fill: mask has elements float64, wanted bool", real(3), real(3), 1.0),
             refusal(TypeError, "masked_fill: mask is a list, wanted a Tensor", real(2), [True, False], 1.0),
-            refusal(ValueError, "masked_fill: shapes (3,) and (2,)", real(3), flags(2), 1.0),
+            refusal(ValueError, "shapes (2,) and () and (3,) do not broadcast", real(3), flags(2), 1.0),
             refusal(TypeError, "masked_fill: value is 'NoneType', wanted a number", real(3), flags(3), None),
             refusal(ValueError, "masked_fill: value has shape (1,)", real(3), flags(3), real(1)),
             refusal(ValueError, "which does not fit in int64", classes(3, 2), flags(2), float("inf")),
             refusal(ValueError, "which does not fit in int64", classes(3, 2), flags(2), 10**30),
+            refusal(TypeError, "value is 1.5, wanted a number that int64 can hold", classes(5, 3), flags(3), 1.5),
         ),
     ),
     Op(

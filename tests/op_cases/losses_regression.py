@@ -96,7 +96,7 @@ OPS = [
         (
             refusal(ValueError, "shapes (3, 4) and (3,) do not", real(3, 4), real(3)),
             refusal(TypeError, "pairwise_distance: x1 is a float", 1.0, real(3, 4)),
-            refusal(ValueError, "p is 'a'", real(3, 4), real(3, 4), "a"),
+            refusal(TypeError, "p is 'a'", real(3, 4), real(3, 4), "a"),
         ),
     ),
     Op(

@@ -91,8 +91,6 @@ def _spreads(name):
         sample(real(*SHAPE), dim=(0, 2, 3), correction=0, keepdim=True),
         sample(real(6), correction=2),
         sample(real(6), correction=1.5),
-        sample(real(3, 4), False),
-        sample(real(3, 4), True),
         sample(real(3, 4), unbiased=False),
         sample(real(3, 4), 1, True, True),
         sample(real(3, 4), None, False, True),
@@ -110,7 +108,6 @@ def _spreads(name):
         refusal(TypeError, f"{name}: correction is 'a', wanted a number", real(3), correction="a"),
         refusal(TypeError, f"{name}: unbiased is True and correction 0", real(3), unbiased=True, correction=0),
         refusal(TypeError, f"{name}: unbiased is 2, wanted True or False", real(3), 0, 2),
-        refusal(TypeError, f"{name}: dim is True, wanted dimensions", real(3), True, True),
         refusal(TypeError, f"{name}: input has elements int64, wanted floating", classes(5, 2, 3)),
     )
     return Op(name, samples, refusals, torch=by_torch(name))

@@ -76,7 +76,6 @@ OPS = [
             refusal(ValueError, "wanted sizes that add up to 5", real(5), ()),
             refusal(ValueError, "(2, -1, 4), wanted sizes that are not negative", real(5), (2, -1, 4)),
             refusal(TypeError, "split: split_size_or_sections is 2.0", real(5), 2.0),
-            refusal(IndexError, "split: tensor has no dimensions", real(), 1),
             refusal(IndexError, "split: dim is 1", real(5), 1, 1),
         ),
         views=True,
@@ -98,7 +97,6 @@ OPS = [
             refusal(ValueError, "chunk: chunks is -2", real(5), -2),
             refusal(TypeError, "chunk: chunks is 1.5", real(5), 1.5),
             refusal(TypeError, "chunk: chunks is (2, 3)", real(5), (2, 3)),
-            refusal(IndexError, "chunk: input has no dimensions", real(), 1),
             refusal(IndexError, "chunk: dim is 1", real(5), 2, 1),
         ),
         views=True,
@@ -116,7 +114,6 @@ OPS = [
             sample(real(0, 2), smooth=False),
         ),
         (
-            refusal(IndexError, "unbind: input has no dimensions", real()),
             refusal(IndexError, "unbind: dim is 2", real(2, 3), 2),
             refusal(TypeError, "wanted an integer", real(2, 3), (0,)),
         ),

@@ -300,7 +300,6 @@ def test_comparison_of_vectors(name, args):
     {},
     {"padding_idx": 2},
     {"padding_idx": -1},
-    {"scale_grad_by_freq": True},
 ])  # fmt: skip
 @pytest.mark.parametrize("shape", [(), (3,), (4, 5), (0,)])
 def test_embedding(options, shape):

@@ -33,6 +33,7 @@ LEFT_OUT = {  # arguments of PyTorch that have no meaning for values on NumPy an
     "max_norm",
     "norm_type",
     "recompute_scale_factor",
+    "scale_grad_by_freq",
     "return_indices",
     "sparse",
     "weight",

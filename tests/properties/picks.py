@@ -54,16 +54,6 @@ def _scatter(draws):
     return call(draws.real(shape), dim, index, draws.real(shape))
 
 
-def _take(draws):
-    shape = draws.shape(1, 3, empty=False)
-    if draws.chance(30):
-        return call(draws.real(shape), draws.whole((draws.integer(0, 5),), 0, int(np.prod(shape)), ("int64",)))
-    dim = draws.dim(shape)
-    index = list(shape)
-    index[dim] = draws.integer(0, 5)
-    return call(draws.real(shape), draws.whole(tuple(index), -shape[dim], shape[dim], ("int64",)), dim)
-
-
 def _index_select(draws):
     shape = draws.shape(1, 3, empty=False)
     dim = draws.dim(shape)
@@ -86,9 +76,6 @@ def _masked(draws):
 
 RULES = [
     Rule("gather", _gather, _gathered),
-    Rule(
-        "take_along_dim", _take, lambda x, i, dim=None: np.take_along_axis(x, i, dim) if dim is not None else x.take(i)
-    ),
     Rule("index_select", _index_select, lambda x, dim, index: x.take(index, dim)),
     Rule("scatter_add", _scatter_add, _scattered(np.add.at)),
     Rule("scatter", _scatter, _scattered(_set), repeats=False),

@@ -66,7 +66,6 @@ def values():
     )
     yield row("arange", ValueError, "arange: .*wanted finite ones", NAN)
     yield row("arange", ValueError, "arange: .*wanted finite ones", 0, INF)
-    yield row("arange", ValueError, "arange: .*wanted integers of 64 bits", 10**30, 10**30 + 3)
     yield row("arange", TypeError, "arange: end is 'a', wanted a number", "a")
     yield row("linspace", TypeError, "linspace: end is '1', wanted a number", 0, "1", 5)
     yield row("linspace", ValueError, "linspace: steps is .-5,., wanted 1 sizes", 0, 1, -5)
@@ -141,8 +140,8 @@ def initialisers():
     for name in FILLED:
         more = (1,) if name == "constant_" else ()
         array = np.ones((2, 2))
-        yield row(name, TypeError, f"{name}: tensor is a ndarray, wanted a Tensor; wrap it", array, *more)
-        yield row(name, TypeError, f"{name}: tensor is a NoneType, wanted a Tensor", None, *more)
+        yield row(name, TypeError, f"{name}: (tensor|input) is a ndarray, wanted a Tensor; wrap it", array, *more)
+        yield row(name, TypeError, f"{name}: (tensor|input) is a NoneType, wanted a Tensor", None, *more)
         yield row(name, RuntimeError, "made by mul|was made by mul", *inner, *more)
         if name not in ("constant_", "ones_", "zeros_", "eye_"):
             yield row(name, TypeError, f"{name}: generator is a int, wanted a Generator", X, generator=3)
@@ -163,7 +162,7 @@ def initialisers():
     yield row("normal_", TypeError, "normal_: mean is 'NoneType', wanted a number", X, None)
     yield row("trunc_normal_", ValueError, "trunc_normal_: std is 0.0.*wanted std > 0 and a <= b", X, std=0)
     yield row("trunc_normal_", ValueError, "trunc_normal_: .*too far from the range", X, a=50, b=60)
-    yield row("constant_", ValueError, "constant_: val is 1.*, wanted a number that int64 can hold", WHOLE, 10**30)
+    yield row("constant_", ValueError, "constant_: val is 1.*, which does not fit in int64", WHOLE, 10**30)
     yield row("constant_", TypeError, "constant_: val is 'a', wanted a number", X, "a")
 
 

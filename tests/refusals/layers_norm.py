@@ -83,7 +83,7 @@ def shapes():
             yield given(layer, TypeError, "pad: input is a ndarray, wanted a Tensor; wrap it", np.ones((1, 1, 3, 3)))
             if kind in ("Reflection", "Circular"):
                 far = getattr(nn, name)(5, **more)
-                yield given(far, ValueError, "pad: pad .* is wider than", x(1, 1, *AXES[dims])[..., :3])
+                yield given(far, ValueError, "pad: pad .* wanted widths", x(1, 1, *AXES[dims])[..., :3])
     yield made("ConstantPad1d", TypeError, "value is 'a', wanted a number", 1, value="a")
     yield made("ConstantPad2d", TypeError, "value is 'NoneType', wanted a number", 1, value=None)
     yield made("Flatten", TypeError, "start_dim is 1.0, wanted an integer", start_dim=1.0)

@@ -13,12 +13,11 @@ from minigrad_kernels.layout import CHANNELS_LAST, FILTER
 from ... import device, fusion
 from ...core.primitive import primitive
 from ...core.tensor import Tensor
+from ..elementwise.activations import relu, relu_grad
 from ..elementwise.arithmetic import add
 from ..elementwise.conversions import typed, wide
-from ..elementwise.rectifiers import relu, relu_grad
 from ..pool import _max_pool2d, _place
-from ..reduce import sum
-from ..reduce.sums import rectified_columns
+from ..reduce import rectified_columns, sum
 from .trio import conv2d, conv2d_input_grad, conv2d_weight_grad, convolve, shape_of, trio_grads
 
 __all__ = ["fold"]

@@ -22,8 +22,7 @@ from minigrad_kernels.layout import CHANNELS_LAST, FILTER
 
 from ... import device, fusion
 from ...core.primitive import primitive
-from ..reduce import sum
-from ..reduce.sums import column_sums
+from ..reduce import column_sums, sum
 
 __all__: list[str] = []  # users call the functions of forms.py
 

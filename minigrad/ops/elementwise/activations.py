@@ -1,4 +1,4 @@
-"""Elementwise activations that are smooth, or nearly so.
+"""Elementwise activations.
 
 `inplace` is PyTorch's and changes nothing: a Tensor is a value, and the output a new one.
 
@@ -8,18 +8,114 @@ Errors  TypeError if input is no Tensor of floating elements, or a setting no nu
 
 import math
 
-from minigrad_kernels.errors import KindError, ShapeError
+from minigrad_kernels import elementwise as kernels
+from minigrad_kernels.errors import ShapeError
 
 from ... import device
-from ...core.check import float_of, floats_of
+from ...core.check import float_of, floats_of, one_of
 from ...core.primitive import primitive
 from ...core.tensor import tensor_of
 from ...device import elementwise
-from .choices import where
-from .conversions import precise, widened
-from .functions import erf, exp, sigmoid, tanh
+from .arithmetic import dense, erf, exp, sigmoid, tanh
+from .choices import logical_and, where
+from .conversions import no_slope, precise, widened
 
-__all__ = ["elu", "gelu", "logsigmoid", "silu", "softplus"]
+__all__ = ["elu", "gelu", "hardtanh", "leaky_relu", "logsigmoid", "relu", "relu6", "silu", "softplus"]
+
+# ---- straight but for a bend or two ----------------------------------------------------------------------------------
+
+
+@primitive(fixed=("inplace",))
+def relu(input, inplace=False):
+    """Rectified linear unit; NaN stays NaN.
+
+    Math    out = max(x, 0)
+    Grads   dx = 0 where out <= 0, else g;  NaN passes g
+    Shapes  out as input
+    Source  Nair and Hinton 2010, "Rectified linear units improve restricted Boltzmann machines"
+    """
+    return dense(kernels.relu, floats_of("relu", "input", input))
+
+
+relu.grads(input=lambda g, out: relu_grad(g, out))
+relu.fast_grads(lambda g, out: {"input": dense(kernels.relu_grad, g, out)})
+
+
+@primitive(outputs=("dx",))
+def relu_grad(grad, out):
+    """The gradient of relu, linear in grad; out is what relu returned.
+
+    Math    dx = 0 where out <= 0, else grad (so NaN passes grad)
+    Grads   dgrad = relu_grad(g, out)        dout = 0
+    Shapes  all alike
+    """
+    return dense(kernels.relu_grad, grad, out)
+
+
+relu_grad.grads(grad=lambda g, out: relu_grad(g, out), out=no_slope)
+
+
+@primitive(fixed=("negative_slope", "inplace"))
+def leaky_relu(input, negative_slope=0.01, inplace=False):
+    """Rectified linear unit that lets a little of what is negative pass.
+
+    Math    out = x where x > 0, else negative_slope * x
+    Grads   dx = g where x > 0, else negative_slope * g
+    Shapes  out as input
+    Source  Maas, Hannun and Ng 2013, "Rectifier nonlinearities improve neural network acoustic models"
+    """
+    slope = float_of("leaky_relu", "negative_slope", negative_slope)
+    return dense(kernels.leaky_relu, floats_of("leaky_relu", "input", input), settings=(slope,))
+
+
+leaky_relu.grads(input=lambda g, input, negative_slope: leaky_relu_grad(g, input, negative_slope))
+
+
+@primitive(outputs=("dx",), fixed=("negative_slope",))
+def leaky_relu_grad(grad, input, negative_slope):
+    """The gradient of leaky_relu, linear in grad.
+
+    Math    dx = grad where x > 0, else negative_slope grad
+    Grads   dgrad = leaky_relu_grad(g, input, negative_slope)        dinput = 0
+    Shapes  all alike
+    """
+    return dense(kernels.leaky_relu_grad, grad, input, settings=(float(negative_slope),))
+
+
+leaky_relu_grad.grads(grad=lambda g, input, negative_slope: leaky_relu_grad(g, input, negative_slope), input=no_slope)
+
+
+@primitive(fixed=("min_val", "max_val", "inplace"))
+def hardtanh(input, min_val=-1.0, max_val=1.0, inplace=False):
+    """input limited to the range from min_val to max_val.
+
+    Math    out = min(max(x, min_val), max_val)
+    Grads   dx = g where min_val < x < max_val, else 0
+    Shapes  out as input
+    Source  Collobert 2004, "Large scale machine learning"
+    """
+    low, high = float_of("hardtanh", "min_val", min_val), float_of("hardtanh", "max_val", max_val)
+    if low > high:
+        raise ShapeError(f"hardtanh: min_val is {low} and max_val {high}, wanted min_val <= max_val")
+    return elementwise("minimum", elementwise("maximum", floats_of("hardtanh", "input", input), low), high)
+
+
+hardtanh.grads(input=lambda g, input, min_val, max_val: where(logical_and(input > min_val, input < max_val), g, 0.0))
+
+
+def relu6(input, inplace=False):
+    """Rectified linear unit that rises no higher than 6.
+
+    Math    out = min(max(x, 0), 6)
+    Grads   dx = g where 0 < x < 6, else 0
+    Shapes  out as input
+    Source  Krizhevsky 2010, "Convolutional deep belief networks on CIFAR-10"
+    """
+    floats_of("relu6", "input", tensor_of("relu6", "input", input).array)
+    return hardtanh(input, 0.0, 6.0)
+
+
+# ---- smooth, or nearly so --------------------------------------------------------------------------------------------
 
 
 @primitive(fixed=("alpha", "inplace"))
@@ -111,53 +207,12 @@ def logsigmoid(input):
     return softplus(input, -1.0, math.inf)  # ln(1 + e^-x) / -1
 
 
-# ---- GELU ------------------------------------------------------------------------------------------------------------
-
 INNER, CUBIC = math.sqrt(2 / math.pi), 0.044715
 
 
-@primitive
+@primitive(fixed=("approximate",))
 @widened
-def _gelu(input):
-    input = floats_of("gelu", "input", input)
-    share = erf.forward(elementwise("mul", input, math.sqrt(0.5)))
-    share = elementwise("add", share, 1.0, out=share)
-    return elementwise("mul", elementwise("mul", input, 0.5), share, out=share)
-
-
-@precise
-def _dinput_of_gelu(g, input):
-    below = 0.5 * (1 + erf(input * math.sqrt(0.5)))
-    density = exp(-0.5 * (input * input)) / math.sqrt(2 * math.pi)
-    return g * (below + input * density)
-
-
-_gelu.grads(input=_dinput_of_gelu)
-
-
-@primitive
-@widened
-def _gelu_tanh(input):
-    input = floats_of("gelu", "input", input)
-    share = elementwise("mul", elementwise("mul", input, input), input)
-    share = elementwise("add", elementwise("mul", share, CUBIC, out=share), input, out=share)
-    share = elementwise("tanh", elementwise("mul", share, INNER, out=share), out=share)
-    share = elementwise("add", share, 1.0, out=share)
-    return elementwise("mul", elementwise("mul", input, 0.5), share, out=share)
-
-
-@precise
-def _dinput_of_gelu_tanh(g, input):
-    squared = input * input
-    bend = tanh(INNER * (input + CUBIC * (squared * input)))
-    slope = INNER * (1 + 3 * CUBIC * squared)
-    return g * (0.5 * (1 + bend) + 0.5 * input * (1 - bend * bend) * slope)
-
-
-_gelu_tanh.grads(input=_dinput_of_gelu_tanh)
-
-
-def gelu(input, *, approximate="none"):
+def gelu(input, approximate="none"):
     """Gaussian error linear unit: x times the share of the normal distribution that lies below x.
 
     Math    s = (1 + erf(x / sqrt(2))) / 2;  out = x * s
@@ -166,8 +221,26 @@ def gelu(input, *, approximate="none"):
     Shapes  out as input
     Source  Hendrycks and Gimpel 2016, "Gaussian error linear units"
     """
-    if not isinstance(approximate, str):
-        raise KindError(f"gelu: approximate is {approximate!r}, wanted 'none' or 'tanh'")
-    if approximate not in ("none", "tanh"):
-        raise ShapeError(f"gelu: approximate is {approximate!r}, wanted 'none' or 'tanh'")
-    return _gelu(input) if approximate == "none" else _gelu_tanh(input)
+    input = floats_of("gelu", "input", input)
+    if one_of("gelu", "approximate", approximate, ("none", "tanh")) == "none":
+        share = erf.forward(elementwise("mul", input, math.sqrt(0.5)))
+    else:
+        share = elementwise("mul", elementwise("mul", input, input), input)
+        share = elementwise("add", elementwise("mul", share, CUBIC, out=share), input, out=share)
+        share = elementwise("tanh", elementwise("mul", share, INNER, out=share), out=share)
+    share = elementwise("add", share, 1.0, out=share)
+    return elementwise("mul", elementwise("mul", input, 0.5), share, out=share)
+
+
+@precise
+def _dinput_of_gelu(g, input, approximate):
+    squared = input * input
+    if approximate == "none":
+        below = 0.5 * (1 + erf(input * math.sqrt(0.5)))
+        return g * (below + input * (exp(-0.5 * squared) / math.sqrt(2 * math.pi)))
+    bend = tanh(INNER * (input + CUBIC * (squared * input)))
+    slope = INNER * (1 + 3 * CUBIC * squared)
+    return g * (0.5 * (1 + bend) + 0.5 * input * (1 - bend * bend) * slope)
+
+
+gelu.grads(input=_dinput_of_gelu)

@@ -1,22 +1,28 @@
-"""Elementwise arithmetic.
+"""Elementwise arithmetic and functions of one argument.
 
 Types   floating types promote as in PyTorch: Python scalars and arrays without dimensions take the type of the arrays
-        with dimensions, integers take the floating type they meet
+        with dimensions, integers take the floating type they meet; functions with fractional results turn integers
+        into float32
 Errors  ValueError if shapes do not broadcast; TypeError if an argument is neither a Tensor, an array nor a number
 Source  derivatives of elementary functions: Abramowitz and Stegun 1964, "Handbook of Mathematical Functions"
 """
 
-from minigrad_kernels.errors import KindError, ShapeError
+import math
+
+from minigrad_kernels import elementwise as kernels
 
 from ... import device
+from ...core.check import one_of
 from ...core.primitive import primitive
 from ...core.tensor import Tensor, tensor_of
 from ...device import elementwise
 from .choices import logical_and, where
-from .conversions import precise
-from .functions import log, no_slope, rsqrt, sqrt
+from .conversions import no_slope, precise, to, widened
 
-__all__ = ["add", "div", "mul", "neg", "pow", "remainder", "square", "sub"]
+__all__ = ["abs", "add", "cos", "div", "erf", "exp", "expm1", "log", "log1p", "mul", "neg", "pow", "reciprocal"]
+__all__ += ["remainder", "rsqrt", "sigmoid", "sign", "sin", "sqrt", "square", "sub", "tanh", "to"]
+
+# ---- of two arguments ------------------------------------------------------------------------------------------------
 
 
 @primitive
@@ -30,8 +36,7 @@ def add(input, other):
     return elementwise("add", input, other)
 
 
-add.grads(input=lambda g: g,
-          other=lambda g: g)  # fmt: skip
+add.grads(input=lambda g: g, other=lambda g: g)
 
 
 @primitive
@@ -46,8 +51,7 @@ def sub(input, other):
     return elementwise("sub", input, other)
 
 
-sub.grads(input=lambda g: g,
-          other=lambda g: -g)  # fmt: skip
+sub.grads(input=lambda g: g, other=lambda g: -g)
 
 
 @primitive
@@ -61,34 +65,11 @@ def mul(input, other):
     return elementwise("mul", input, other)
 
 
-mul.grads(input=precise(lambda g, other: g * other),
-          other=precise(lambda g, input: g * input))  # fmt: skip
-
-
-@primitive
-def _div(input, other):
-    return elementwise("div", input, other)
-
-
-_div.grads(input=precise(lambda g, other: g / other),
-           other=precise(lambda g, input, other: -g * (input / other / other)))  # fmt: skip
+mul.grads(input=precise(lambda g, other: g * other), other=precise(lambda g, input: g * input))
 
 
 @primitive(fixed=("rounding_mode",))
-def _whole_div(input, other, rounding_mode):
-    floor = elementwise("floor_divide", input, other, named="div")
-    if rounding_mode == "floor":
-        return floor
-    if device.is_floating(floor.dtype):
-        return elementwise("trunc", elementwise("div", input, other))
-    inexact = elementwise("remainder", input, other)
-    return elementwise("add", floor, elementwise("logical_and", elementwise("lt", floor, 0), inexact))
-
-
-_whole_div.grads(input=no_slope, other=no_slope)
-
-
-def div(input, other, *, rounding_mode=None):
+def div(input, other, rounding_mode=None):
     """Elementwise quotient, rounded to a whole number towards 0 ("trunc") or down ("floor"), or not (None).
 
     Math    out = input / other
@@ -98,12 +79,27 @@ def div(input, other, *, rounding_mode=None):
     Errors  ValueError for an integer divided by 0 where out is rounded
     """
     if rounding_mode is None:
-        return _div(input, other)
-    if not isinstance(rounding_mode, str):
-        raise KindError(f"div: rounding_mode is {rounding_mode!r}, wanted None, 'trunc' or 'floor'")
-    if rounding_mode not in ("trunc", "floor"):
-        raise ShapeError(f"div: rounding_mode is {rounding_mode!r}, wanted None, 'trunc' or 'floor'")
-    return _whole_div(input, other, rounding_mode)
+        return elementwise("div", input, other)
+    floor = elementwise("floor_divide", input, other, named="div")
+    if one_of("div", "rounding_mode", rounding_mode, ("trunc", "floor")) == "floor":
+        return floor
+    if device.is_floating(floor.dtype):
+        return elementwise("trunc", elementwise("div", input, other))
+    inexact = elementwise("remainder", input, other)
+    return elementwise("add", floor, elementwise("logical_and", elementwise("lt", floor, 0), inexact))
+
+
+@precise
+def _dinput_of_div(g, other, rounding_mode):
+    return no_slope(g) if rounding_mode else g / other
+
+
+@precise
+def _dother_of_div(g, input, other, rounding_mode):
+    return no_slope(g) if rounding_mode else -g * (input / other / other)
+
+
+div.grads(input=_dinput_of_div, other=_dother_of_div)
 
 
 @primitive
@@ -119,8 +115,7 @@ def remainder(input, other):
     return elementwise("remainder", input, other)
 
 
-remainder.grads(input=lambda g: g,
-                other=precise(lambda g, input, other: -g * div(input, other, rounding_mode="floor")))  # fmt: skip
+remainder.grads(input=lambda g: g, other=precise(lambda g, input, other: -g * div(input, other, rounding_mode="floor")))
 
 
 @primitive
@@ -138,7 +133,7 @@ def pow(input, exponent):
         return elementwise("mul", input, input if exponent == 2 else 1.0)  # far cheaper than a logarithm
     if cheap and exponent in (0.5, -0.5):
         return (sqrt if exponent > 0 else rsqrt).forward(input)  # at -0 and -inf too what PyTorch gives
-    if cheap and input.itemsize > 2 and 1 <= abs(exponent) <= LARGEST and exponent % 1 == 0:
+    if cheap and input.itemsize > 2 and exponent and -LARGEST <= exponent <= LARGEST and exponent % 1 == 0:
         return _whole_power(input, int(exponent))
     return elementwise("pow", input, exponent)
 
@@ -149,7 +144,7 @@ LARGEST = 8  # of the exponents for which products are used: they round once for
 def _whole_power(x, exponent):
     """x to a whole power by repeated squaring: where x < 0, NumPy's power takes up to a hundred times as long."""
     out = x
-    for bit in f"{abs(exponent):b}"[1:]:
+    for bit in f"{exponent:b}".lstrip("-")[1:]:
         out = elementwise("mul", out, out, out=None if out is x else out)
         if bit == "1":
             out = elementwise("mul", out, x, out=out)
@@ -172,8 +167,10 @@ def _dexponent_of_pow(g, input, exponent, out):
     return g * where(logical_and(base == 0, exponent >= 0), 0.0, out * log(base))
 
 
-pow.grads(input=precise(_dinput_of_pow),
-          exponent=precise(_dexponent_of_pow))  # fmt: skip
+pow.grads(input=precise(_dinput_of_pow), exponent=precise(_dexponent_of_pow))
+
+
+# ---- of one argument -------------------------------------------------------------------------------------------------
 
 
 @primitive
@@ -199,3 +196,220 @@ def square(input):
     Shapes  out as input
     """
     return pow(tensor_of("square", "input", input), 2)
+
+
+def dense(kernel, *arrays, settings=()):
+    """What a kernel for dense floating arrays of one layout gives."""
+    like = arrays[-1]
+    order = device.order_of(like)
+    arrays = [device.contiguous(array, order) for array in arrays]
+    out = device.empty(like.shape, like.dtype, order, like)
+    kernel(*arrays, *settings, out)
+    return out
+
+
+@primitive
+def exp(input):
+    """Elementwise exponential.
+
+    Math    out = e^x
+    Grads   dx = g * out
+    Shapes  out as input
+    """
+    return elementwise("exp", input)
+
+
+exp.grads(input=lambda g, out: g * out)
+
+
+@primitive
+def expm1(input):
+    """Elementwise exponential minus 1, exact near 0.
+
+    Math    out = e^x - 1
+    Grads   dx = g * (out + 1)
+    Shapes  out as input
+    """
+    return elementwise("expm1", input)
+
+
+expm1.grads(input=precise(lambda g, out: g * (out + 1)))
+
+
+@primitive
+def log(input):
+    """Elementwise natural logarithm; -inf at 0, NaN below.
+
+    Math    out = ln(x)
+    Grads   dx = g / x
+    Shapes  out as input
+    """
+    return elementwise("log", input)
+
+
+log.grads(input=lambda g, input: g / input)
+
+
+@primitive
+def log1p(input):
+    """Elementwise natural logarithm of 1 + x, exact near 0.
+
+    Math    out = ln(1 + x)
+    Grads   dx = g / (x + 1)
+    Shapes  out as input
+    """
+    return elementwise("log1p", input)
+
+
+log1p.grads(input=precise(lambda g, input: g / (input + 1)))
+
+
+@primitive
+def sqrt(input):
+    """Elementwise square root; NaN below 0.
+
+    Math    out = x^(1/2)
+    Grads   dx = g / (2 * out)
+    Shapes  out as input
+    """
+    return elementwise("sqrt", input)
+
+
+sqrt.grads(input=lambda g, out: g / (2 * out))
+
+
+@primitive
+@widened
+def rsqrt(input):
+    """Elementwise reciprocal of the square root; inf at 0, NaN below.
+
+    Math    out = x^(-1/2)
+    Grads   dx = -g * out^3 / 2
+    Shapes  out as input
+    """
+    root = elementwise("sqrt", input, named="rsqrt")
+    return elementwise("div", 1.0, root, out=root)
+
+
+rsqrt.grads(input=precise(lambda g, out: -0.5 * g * (out * out * out)))
+
+
+@primitive
+def reciprocal(input):
+    """Elementwise reciprocal; inf at 0.
+
+    Math    out = 1 / x
+    Grads   dx = -g * out^2
+    Shapes  out as input
+    """
+    return elementwise("div", 1.0, input, named="reciprocal")
+
+
+reciprocal.grads(input=precise(lambda g, out: -g * (out * out)))
+
+
+@primitive
+def sin(input):
+    """Elementwise sine of angles in radians; NaN at +-inf.
+
+    Math    out = sin(x)
+    Grads   dx = g * cos(x)
+    Shapes  out as input
+    """
+    return elementwise("sin", input)
+
+
+sin.grads(input=precise(lambda g, input: g * cos(input)))
+
+
+@primitive
+def cos(input):
+    """Elementwise cosine of angles in radians; NaN at +-inf.
+
+    Math    out = cos(x)
+    Grads   dx = -g * sin(x)
+    Shapes  out as input
+    """
+    return elementwise("cos", input)
+
+
+cos.grads(input=precise(lambda g, input: g * -sin(input)))
+
+
+@primitive
+def tanh(input):
+    """Elementwise hyperbolic tangent.
+
+    Math    out = (e^x - e^-x) / (e^x + e^-x)
+    Grads   dx = g * (1 - out^2)
+    Shapes  out as input
+    """
+    return elementwise("tanh", input)
+
+
+tanh.grads(input=precise(lambda g, out: g * (1 - out * out)))
+
+
+@primitive
+@widened
+def sigmoid(input):
+    """Elementwise logistic function.
+
+    Math    out = 1 / (1 + e^-x)
+    Grads   dx = g * out * (1 - out)
+    Shapes  out as input
+    """
+    out = elementwise("mul", input, -1.0, named="sigmoid")  # not neg, which wraps unsigned integers
+    out = elementwise("exp", out, out=out)
+    return elementwise("div", 1.0, elementwise("add", out, 1.0, out=out), out=out)
+
+
+sigmoid.grads(input=precise(lambda g, out: g * out * (1 - out)))
+
+
+@primitive
+def erf(input):
+    """Elementwise error function.
+
+    Math    out = 2 / sqrt(pi) times the integral of e^{-t^2} from 0 to x
+    Grads   dx = g * 2 / sqrt(pi) * e^(-x^2)
+    Shapes  out as input
+    """
+    if not device.is_array(input) or not device.is_floating(input.dtype):
+        input = elementwise("div", input, 1, named="erf")  # the same numbers in float32
+    return dense(kernels.erf, input)
+
+
+erf.grads(input=precise(lambda g, input: g * (2 / math.sqrt(math.pi) * exp(-(input * input)))))
+
+
+@primitive
+def abs(input):
+    """Elementwise absolute value.
+
+    Math    out = abs(x)
+    Grads   dx = g * sign(x), 0 at 0 and NaN
+    Shapes  out as input
+    Types   not bool
+    """
+    return elementwise("abs", input)
+
+
+abs.grads(input=lambda g, input: g * sign(input))
+
+
+@primitive
+def sign(input):
+    """Elementwise sign; 0 at NaN, as in PyTorch.
+
+    Math    out is -1, 0 or 1
+    Grads   dx = 0
+    Shapes  out as input
+    """
+    if device.is_array(input) and input.dtype == bool:
+        return device.copy(input)
+    out = elementwise("sign", input)
+    return device.select(elementwise("eq", out, out), out, 0)
+
+
+sign.grads(input=no_slope)

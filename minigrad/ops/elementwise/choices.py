@@ -6,12 +6,10 @@ Errors  ValueError if shapes do not broadcast; TypeError if an argument is neith
 Source  at ties and kinks the gradient follows PyTorch
 """
 
-import math
-
 from minigrad_kernels.errors import KindError, ShapeError
 
 from ... import device
-from ...core.check import number_of
+from ...core.check import number_in
 from ...core.primitive import primitive
 from ...core.tensor import Tensor, tensor_of
 from ...device import elementwise
@@ -33,8 +31,10 @@ def maximum(input, other):
     return elementwise("maximum", input, other)
 
 
-maximum.grads(input=lambda g, input, other: _unless_less(g, input, other),
-              other=lambda g, input, other: _unless_less(g, other, input))  # fmt: skip
+maximum.grads(
+    input=lambda g, input, other: _unless_less(g, input, other),
+    other=lambda g, input, other: _unless_less(g, other, input),
+)
 
 
 @primitive
@@ -49,8 +49,10 @@ def minimum(input, other):
     return elementwise("minimum", input, other)
 
 
-minimum.grads(input=lambda g, input, other: _unless_less(g, other, input),
-              other=lambda g, input, other: _unless_less(g, input, other))  # fmt: skip
+minimum.grads(
+    input=lambda g, input, other: _unless_less(g, other, input),
+    other=lambda g, input, other: _unless_less(g, input, other),
+)
 
 
 def _unless_less(g, x, y):
@@ -92,29 +94,17 @@ def masked_fill(input, mask, value):
     Math    out = value where mask, else input
     Grads   dinput = 0 where mask, else g        dvalue = g where mask, else 0
     Shapes  input, mask broadcast to out; value a number or a Tensor without dimensions
-    Types   out as input, mask bool; a fraction in an integer Tensor loses its digits
-    Errors  ValueError for a number that does not fit in the type of input
+    Types   out as input, mask bool
+    Errors  ValueError for a number that does not fit in the type of input, TypeError for a fraction among integers
     """
     tensor_of("masked_fill", "input", input)
     if tensor_of("masked_fill", "mask", mask).dtype != bool:
         raise KindError(f"masked_fill: mask has elements {mask.dtype}, wanted bool")
-    device.broadcast_shapes("masked_fill", input, mask)
     if not isinstance(value, Tensor):
-        value = Tensor.made(_number_in("masked_fill", number_of("masked_fill", "value", value), input.dtype))
+        value = Tensor.made(number_in("masked_fill", "value", value, input.dtype))
     if value.ndim:
         raise ShapeError(f"masked_fill: value has shape {value.shape}, wanted a number or a Tensor without dimensions")
     return where(mask, value.to(input.dtype), input)
-
-
-def _number_in(op, value, dtype):
-    """A number as an array without dimensions."""
-    try:
-        array = device.full((), value, dtype)
-    except ShapeError:
-        array = None
-    if array is None or math.isinf(array) and not math.isinf(value):
-        raise ShapeError(f"{op}: value is {value}, which does not fit in {dtype}, the type of input")
-    return array
 
 
 @primitive

@@ -1,4 +1,4 @@
-"""Conversions to another element type or device.
+"""Conversions to another element type or device, and what elementwise ops are stated with.
 
 Types   any; gradients flow between floating types
 Errors  TypeError if input is no Tensor, or for a name that is neither that of a device nor of an element type
@@ -50,8 +50,8 @@ move.grads(input=lambda g, input: move(g, input.device))
 def to(input, device=None, dtype=None, non_blocking=False, copy=False):
     """input on another device or in another element type; input itself if nothing changes and copy is False.
 
-    Also to(input, dtype, non_blocking, copy), and to(input, other, non_blocking, copy) with the device and type of a
-    Tensor. non_blocking is taken as PyTorch takes it: where there is nothing to wait for, it changes nothing.
+    Also to(input, dtype), and to(input, other) with the device and type of a Tensor. non_blocking is taken as PyTorch
+    takes it: where there is nothing to wait for, it changes nothing.
 
     Math    out = x
     Grads   dx = g, moved or converted back; none through integers
@@ -60,31 +60,20 @@ def to(input, device=None, dtype=None, non_blocking=False, copy=False):
     Errors  RuntimeError for a device that is not here
     """
     tensor_of("to", "input", input)
-    place, dtype, copy = _target(device, dtype, non_blocking, copy)
-    place = place and devices.place(place).name
+    if isinstance(device, Tensor):
+        device, dtype = device.device, device.dtype
+    elif device is not None and not devices.is_device(device):
+        if dtype is not None:
+            raise KindError(f"to: device is {device!r}, wanted the name of a device, as dtype is given too")
+        device, dtype = None, device
+    if isinstance(dtype, str) and dtype not in NAMES:
+        raise KindError(f"to: dtype is {dtype!r}, wanted an element type such as 'float32' or the name of a device")
+    dtype = input.dtype if dtype is None else devices.element_type(dtype)
+    place = None if device is None else devices.place(device).name
     out = input if place in (None, input.device) else move(input, place)
-    dtype = out.dtype if dtype is None else dtype
     if dtype == out.dtype and not (copy and out is input):
         return out
     return cast(out if devices.is_floating(dtype) else out.detach(), dtype)
-
-
-def _target(place, dtype, non_blocking, copy):
-    """(device, element type, whether to copy), None where nothing is asked for, of the three forms of `to`."""
-    if place is None or devices.is_device(place):
-        return place, None if dtype is None else _element_type(dtype), copy
-    if isinstance(dtype, bool):  # by position: to(dtype or other, non_blocking, copy)
-        dtype, copy = None, copy or non_blocking
-    if dtype is not None:
-        raise KindError(f"to: device is {place!r}, wanted the name of a device, as dtype is given too")
-    return (place.device, place.dtype, copy) if isinstance(place, Tensor) else (None, _element_type(place), copy)
-
-
-def _element_type(dtype):
-    known = dtype in NAMES if isinstance(dtype, str) else isinstance(dtype, type) or hasattr(dtype, "kind")
-    if not known:
-        raise KindError(f"to: dtype is {dtype!r}, wanted an element type such as 'float32' or the name of a device")
-    return devices.element_type(dtype)
 
 
 def typed(input, dtype):
@@ -95,6 +84,14 @@ def typed(input, dtype):
 def wide(input):
     """A Tensor in the type to compute in where a result takes several steps: numbers of 16 bits become float32."""
     return to(input, "float32") if devices.is_half(input.dtype) else input
+
+
+# ---- how ops are stated ----------------------------------------------------------------------------------------------
+
+
+def no_slope(g):
+    """The gradient of a result that does not change with its argument: zeros, without history."""
+    return Tensor.made(devices.zeros(g.shape, g.dtype, like=g.array))
 
 
 def widened(forward):

@@ -1,9 +1,7 @@
 """Ops that rearrange elements: views, joins, copies, borders, selections, order."""
 
-from . import arrange, joins, order, pads, pick, select, views
+from . import arrange, pads, pick, select, views
 from .arrange import *
-from .joins import *
-from .order import *
 from .pads import *
 from .pick import *
 from .select import *
@@ -11,8 +9,6 @@ from .views import *
 
 __all__: list[str] = []
 __all__ += arrange.__all__
-__all__ += joins.__all__
-__all__ += order.__all__
 __all__ += pads.__all__
 __all__ += pick.__all__
 __all__ += select.__all__

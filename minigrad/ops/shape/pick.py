@@ -1,10 +1,14 @@
-"""Ops that pick by index Tensors, and put back by them.
+"""Ops that pick by index Tensors, put back by them, and put in order.
 
 Types   any; out as input; indices integers
 Errors  ValueError if a shape or size does not fit, IndexError for a dimension or an index out of range, TypeError for
         other kinds
-Source  each op is linear and its gradient is its adjoint: <A x, y> = <x, A^T y>
+Source  Knuth 1998, "The Art of Computer Programming", volume 3, section 5.2.4, merging, which keeps equals in order;
+        each op is linear and its gradient is its adjoint: <A x, y> = <x, A^T y>
 """
+
+import math
+from collections import namedtuple
 
 from minigrad_kernels.errors import KindError, ShapeError
 
@@ -13,12 +17,14 @@ from ...core.check import flag_of, integer_of, number_of
 from ...core.primitive import primitive
 from ...core.tensor import Tensor, tensor_of
 from ...device import array_module
-from ..axes import axis_of
-from .joins import unbind
+from ..axes import axis_of, sized_axis
+from ..elementwise.choices import where
+from .arrange import stack
 from .select import getitem, pick, put, within
-from .views import expanded, flatten, reshape, unsqueeze
+from .views import flatten, reshape
 
 __all__ = [
+    "argsort",
     "embedding",
     "gather",
     "index_select",
@@ -26,24 +32,11 @@ __all__ = [
     "one_hot",
     "scatter",
     "scatter_add",
-    "take_along_dim",
+    "sort",
+    "topk",
 ]
 
 # ---- one index for each element --------------------------------------------------------------------------------------
-
-
-def _flat(index, shape, axis):
-    """The places among the elements in C order that indices along an axis of this shape name, as an array."""
-    array = index.array.reshape(index.shape or (1,))
-    others, stride, step = 0, 1, 1  # the part of the axes but this one, which is small as long as they are few
-    for i in reversed(range(array.ndim)):
-        if i == axis:
-            step = stride
-        elif array.shape[i] > 1:
-            along = device.arange(array.shape[i], array).reshape(-1, *(1,) * (array.ndim - 1 - i))
-            others = others + along * stride
-        stride *= shape[i]
-    return ((array if step == 1 else array * step) + others).reshape(index.shape)
 
 
 @device.there
@@ -58,12 +51,10 @@ def _places(op, input, dim, index):
         raise ShapeError(
             f"{op}: index has shape {index.shape}, input {input.shape}; wanted no more but along dim {dim}"
         )
-    return Tensor.made(_flat(within(op, index, shape[axis]), shape, axis), version=index.version)
-
-
-def _gathered(op, input, dim, index):
-    places = _places(op, input, dim, index)
-    return pick(flatten(input), places, 0) if index.numel() else reshape(getitem(flatten(input), slice(0)), index.shape)
+    numbers = device.arange(math.prod(shape), input.array).reshape(shape)  # of the elements, in C order
+    numbers = numbers[tuple([slice(None if i == axis else m) for i, m in enumerate(sizes)])]
+    places = array_module(numbers).take_along_axis(numbers, within(op, index, shape[axis]).array.reshape(sizes), axis)
+    return Tensor.made(places.reshape(index.shape), version=index.version)
 
 
 def gather(input, dim, index):
@@ -73,29 +64,8 @@ def gather(input, dim, index):
     Grads   dinput = g added at the picked places
     Shapes  index no larger than input but along dim; out as index
     """
-    return _gathered("gather", input, dim, index)
-
-
-def take_along_dim(input, indices, dim=None):
-    """One element along a dimension for each index, negative ones from the end; without dim, of all in C order.
-
-    Math    out[..., k, ...] = input[..., indices[..., k, ...], ...]
-    Grads   dinput = g added at the picked places
-    Shapes  input and indices broadcast but along dim; out as indices, (K,) without dim
-    """
-    op = "take_along_dim"
-    tensor_of(op, "input", input)
-    tensor_of(op, "indices", indices)
-    if dim is None:
-        return _gathered(op, flatten(input), 0, flatten(indices))
-    axis = axis_of(op, dim, input.ndim)
-    if input.ndim != indices.ndim or not input.ndim:
-        raise ShapeError(f"{op}: indices have shape {indices.shape}, input {input.shape}; wanted as many dimensions")
-    sizes = [m if n == 1 else n for n, m in zip(input.shape, indices.shape, strict=True)]
-    lead, tail = sizes[:axis], sizes[axis + 1 :]
-    indices = expanded(op, indices, (*lead, indices.shape[axis], *tail))
-    input = expanded(op, input, (*lead, input.shape[axis], *tail))
-    return _gathered(op, input, axis, within(op, indices, input.shape[axis], negative=True))
+    places = _places("gather", input, dim, index)
+    return pick(flatten(input), places, 0)
 
 
 def _source(op, index, src, dtype):
@@ -157,12 +127,10 @@ def index_select(input, dim, index):
     Grads   dinput = g added at the picked places
     Shapes  index (K,); out as input, but K along dim
     """
-    axis = axis_of("index_select", dim, tensor_of("index_select", "input", input).ndim)
-    if tensor_of("index_select", "index", index).ndim > 1 or not (input.ndim or index.numel() == 1):
-        raise ShapeError(f"index_select: index has shape {index.shape}, wanted a vector, of 1 element for shape ()")
-    rows = input if input.ndim else unsqueeze(input, 0)
-    out = pick(rows, within("index_select", flatten(index), rows.shape[axis]), axis)
-    return out if input.ndim else reshape(out, ())
+    axis, size = sized_axis("index_select", "input", input, dim)
+    if tensor_of("index_select", "index", index).ndim > 1:
+        raise ShapeError(f"index_select: index has shape {index.shape}, wanted a vector")
+    return pick(input, within("index_select", flatten(index), size), axis)
 
 
 # ---- classes and words -----------------------------------------------------------------------------------------------
@@ -187,21 +155,11 @@ def one_hot(input, num_classes=-1):
         return Tensor.made((classes[..., None] == device.arange(count, classes)).astype("int64"))
 
 
-@primitive(fixed=("scale",), view="input")
-def _scaled_back(input, scale):
-    """input, whose gradient is multiplied by scale."""
-    return input
-
-
-_scaled_back.grads(input=lambda g, scale: g * scale)
-
-
 @device.there
-def embedding(input, weight, padding_idx=None, *, scale_grad_by_freq=False):
+def embedding(input, weight, padding_idx=None):
     """Rows of a table.
 
-    padding_idx         a row that gets no gradient
-    scale_grad_by_freq  divide the gradient by how often the row was asked for
+    padding_idx     a row that gets no gradient
 
     Math    out[..., :] = weight[input[...], :]
     Grads   dweight[v, :] = sum of g[..., :] where input[...] = v
@@ -214,17 +172,11 @@ def embedding(input, weight, padding_idx=None, *, scale_grad_by_freq=False):
         raise ShapeError(f"embedding: padding_idx is {padding_idx}, wanted {-count} to {count - 1}")
     places = within("embedding", tensor_of("embedding", "input", input), count)
     out = pick(weight, places, 0)
-    if not out.requires_grad or (padding_idx is None and not scale_grad_by_freq):
+    if padding_idx is None or not out.requires_grad:
         return out
-    scale = device.full(places.shape, 1, weight.dtype, like=weight.array)
-    if padding_idx is not None:
-        scale[places.array == padding_idx % count] = 0
-    if scale_grad_by_freq:
-        scale /= array_module(scale).bincount(places.array.reshape(-1))[places.array]
-    return _scaled_back(out, Tensor.made(scale[..., None]))
+    return where(Tensor.made((places.array == padding_idx % count)[..., None]), out.detach(), out)
 
 
-@device.there
 def nonzero(input, *, as_tuple=False):
     """Where the elements are not 0: a row of subscripts for each, in C order, or the columns of that as a tuple.
 
@@ -233,7 +185,69 @@ def nonzero(input, *, as_tuple=False):
     Shapes  (n_0, ..., n_d) -> (K, d + 1), or a tuple of d + 1 times (K,)
     Types   out int64
     """
-    array, as_tuple = tensor_of("nonzero", "input", input).array, flag_of("nonzero", "as_tuple", as_tuple)
-    module = array_module(array)
-    found = Tensor.made(module.argwhere(module.atleast_1d(array) if as_tuple else array))
-    return unbind(found, 1) if as_tuple else found
+    found = where(tensor_of("nonzero", "input", input))
+    if flag_of("nonzero", "as_tuple", as_tuple):
+        return found
+    return stack(found, 1)[:, : input.ndim]
+
+
+# ---- order of size; NaN counts as larger than any number -------------------------------------------------------------
+
+Ordered = namedtuple("Ordered", "values indices")
+
+
+@device.there
+def _order(op, input, dim, descending, count=None):
+    """(the dimension, the first indices that put the elements along it in order); equal elements keep theirs."""
+    axis, descending = axis_of(op, dim, tensor_of(op, "input", input).ndim), flag_of(op, "descending", descending)
+    size = (input.shape or (1,))[axis]
+    if count is not None and not 0 <= count <= size:
+        raise ShapeError(f"{op}: k is {count}, wanted 0 to {size} for shape {input.shape}")
+    with device.naming(op):
+        return axis, Tensor.made(_indices(input.array, axis, descending, size if count is None else count))
+
+
+def _indices(x, axis, descending, count):
+    if not x.ndim:
+        return device.zeros((), "int64", like=x)
+    values = device.cast(x, "float32") if device.is_half(x.dtype) else x  # NaN comes last, but in bfloat16
+    rows = values.swapaxes(axis, -1)
+    indices = (rows[..., ::-1] if descending else rows).argsort(-1, kind="stable")
+    indices = x.shape[axis] - 1 - indices[..., ::-1] if descending else indices
+    return device.contiguous(indices[..., :count].swapaxes(axis, -1))
+
+
+def argsort(input, dim=-1, descending=False, *, stable=False):
+    """The indices that sort along a dimension; equal elements keep their order, stable or not.
+
+    Math    input[out_0] <= input[out_1] <= ... along dim, or >= if descending
+    Grads   none
+    Shapes  out as input
+    """
+    flag_of("argsort", "stable", stable)
+    return _order("argsort", input, dim, descending)[1]
+
+
+def sort(input, dim=-1, descending=False, *, stable=False):
+    """The elements in order along a dimension, and where they were; equal ones keep their order, stable or not.
+
+    Math    values_k = input[indices_k], values_0 <= values_1 <= ... along dim, or >= if descending
+    Grads   dinput[indices_k] = g_k
+    Shapes  values and indices as input
+    """
+    flag_of("sort", "stable", stable)
+    axis, indices = _order("sort", input, dim, descending)
+    return Ordered(gather(input, axis, indices), indices)
+
+
+def topk(input, k, dim=-1, largest=True, sorted=True):
+    """The k largest elements along a dimension, or the smallest, in order of size, and where they were.
+
+    Math    values_0 >= ... >= values_(k-1) >= all others along dim, or <= if not largest
+    Grads   dinput[indices_k] = g_k
+    Shapes  values and indices as input, but k along dim
+    """
+    largest, count = flag_of("topk", "largest", largest), integer_of("topk", "k", k)
+    flag_of("topk", "sorted", sorted)
+    axis, indices = _order("topk", input, dim, largest, count)
+    return Ordered(gather(input, axis, indices), indices)

@@ -86,17 +86,19 @@ def within(op, indices, size, negative=False):
 # ---- by subscripts ---------------------------------------------------------------------------------------------------
 
 
+def subscript(array, key):
+    """array[key] for a tuple of integers, slices and None."""
+    try:
+        return array[key]
+    except (IndexError, ValueError, TypeError) as error:
+        wrong = KindError if isinstance(error, TypeError) else SubscriptError
+        raise wrong(f"getitem: {error} (input has shape {array.shape})") from None
+
+
 @primitive(view="input")
 def _getitem(input, key):
     """input[key] for a tuple of integers, slices and None."""
-    try:
-        return array_module(input).asarray(input[key])
-    except IndexError as error:
-        raise SubscriptError(f"getitem: {error} (input has shape {input.shape})") from None
-    except ValueError as error:
-        raise SubscriptError(f"getitem: {error}") from None
-    except TypeError as error:
-        raise KindError(f"getitem: {error}") from None
+    return array_module(input).asarray(subscript(input, key))
 
 
 _getitem.grads(input=lambda g, key, input_shape: _setitem(g, key, input_shape))
@@ -126,7 +128,7 @@ def getitem(input, key):
     shape = tensor_of("getitem", "input", input).shape
     if type(key) is int and shape and -shape[0] <= key < shape[0]:  # as in loops over time
         return _getitem(input, (key,))
-    basic, arrays = _parsed(shape, key)
+    basic, arrays = parsed(shape, key)
     plain = len(basic) == input.ndim and all(part == slice(None) for part in basic)
     if plain and not arrays:
         return input
@@ -134,7 +136,7 @@ def getitem(input, key):
     return _at_arrays(out, arrays) if arrays else out
 
 
-def _parsed(shape, key):
+def parsed(shape, key):
     """(key without arrays, [(first axis, number of axes, array)] for the arrays, by axes of what that key picks)."""
     parts = [_part(part) for part in (key if isinstance(key, tuple) else (key,))]
     slack = len(shape) - sum(map(_width, parts))
@@ -168,10 +170,8 @@ def _width(part):
 
 def _part(part):
     """A part of a key as None, Ellipsis, a slice, an integer, or a Tensor of integers or bools."""
-    if part is None or part is Ellipsis:
+    if part is None or part is Ellipsis or isinstance(part, slice):
         return part
-    if isinstance(part, slice):
-        return slice(*[_bound(bound) for bound in (part.start, part.stop, part.step)])
     if isinstance(part, Integral) and not isinstance(part, bool):
         return integer_of("getitem", "key", part)
     part = part if isinstance(part, Tensor) else _as_tensor(part)
@@ -181,22 +181,12 @@ def _part(part):
     return part if part.ndim or part.dtype == bool else int(part.item())
 
 
-def _bound(value):
-    return value.item() if isinstance(value, Tensor) and not value.ndim and value.dtype.kind in "iu" else value
-
-
 def _as_tensor(part):
     """A list, an array or a bool as a Tensor."""
-
-    def plain(value):
-        if isinstance(value, list | tuple):
-            return [plain(one) for one in value]
-        return value.array if isinstance(value, Tensor) else value
-
     array = None
     if isinstance(part, list | tuple | range | bool) or hasattr(part, "dtype"):
         with contextlib.suppress(KindError):
-            array = device.asarray(plain(part))
+            array = device.asarray(part)
     if array is None:
         wanted = "integers, slices, None, Ellipsis, or arrays, Tensors and lists of integers or bools"
         raise SubscriptError(f"getitem: key holds {part!r}, wanted {wanted}")

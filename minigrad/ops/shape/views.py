@@ -19,23 +19,10 @@ from ...core.check import integers_of
 from ...core.primitive import primitive
 from ...core.tensor import tensor_of
 from ...device import array_module
-from ..axes import axes_of, axis_of
+from ..axes import axes_of, axis_of, sized_axis
 
-__all__ = [
-    "broadcast_to",
-    "clone",
-    "contiguous",
-    "expand",
-    "flatten",
-    "movedim",
-    "permute",
-    "reshape",
-    "squeeze",
-    "transpose",
-    "unflatten",
-    "unsqueeze",
-    "view",
-]
+__all__ = ["broadcast_to", "clone", "contiguous", "expand", "flatten", "movedim", "permute", "reshape", "squeeze"]
+__all__ += ["transpose", "unflatten", "unsqueeze", "view"]
 
 # ---- another shape ---------------------------------------------------------------------------------------------------
 
@@ -43,10 +30,7 @@ __all__ = [
 @primitive(view="input")
 def _reshape(input, shape):
     """The same elements, in C order, in another shape; a copy only where memory does not allow a view."""
-    try:
-        return (input if _can_be_seen(input, shape) else device.copy(input)).reshape(shape)
-    except ValueError as error:  # more dimensions than arrays have
-        raise ShapeError(f"reshape: shape is {shape}; {error}") from None
+    return (input if _can_be_seen(input, shape) else device.copy(input)).reshape(shape)
 
 
 _reshape.grads(input=lambda g, input_shape: _reshape(g, input_shape))
@@ -136,12 +120,8 @@ def unflatten(input, dim, sizes):
     Grads   dinput = reshape(g, input.shape)
     Shapes  (..., n_dim, ...) -> (..., *sizes, ...); the product of sizes is n_dim, and one of them may be -1
     """
-    axis = axis_of("unflatten", dim, tensor_of("unflatten", "input", input).ndim)
-    if not input.shape:
-        raise ShapeError("unflatten: input has no dimensions, wanted at least one")
-    sizes = _filled("unflatten", "sizes", sizes, input.shape[axis])
-    if not sizes:
-        raise ShapeError("unflatten: sizes is (), wanted at least one size")
+    axis, size = sized_axis("unflatten", "input", input, dim)
+    sizes = _filled("unflatten", "sizes", sizes, size)
     return reshape(input, (*input.shape[:axis], *sizes, *input.shape[axis + 1 :]))
 
 
@@ -231,11 +211,7 @@ def movedim(input, source, destination):
 @primitive(view="input")
 def _expand(input, shape):
     """input repeated along axes of size 1, without copying."""
-    try:
-        return array_module(input).broadcast_to(input, shape)
-    except ValueError as error:
-        wanted = "at most 64 dimensions, and elements that 64 bits can count"
-        raise ShapeError(f"expand: size is {shape}, wanted {wanted}") from error
+    return array_module(input).broadcast_to(input, shape)
 
 
 _expand.grads(input=lambda g: g)  # the engine sums over what was repeated
@@ -248,7 +224,13 @@ def expand(input, size):
     Grads   dinput = g, summed over the repeated dimensions
     Shapes  input broadcasts to size; a size of -1 keeps that of input
     """
-    return expanded("expand", input, size)
+    ndim, wanted = tensor_of("expand", "input", input).ndim, integers_of("expand", "size", (size,))
+    extra = len(wanted) - ndim
+    shape = tuple(input.shape[i - extra] if n == -1 and i >= extra else n for i, n in enumerate(wanted))
+    fits = extra >= 0 and all(m in (1, n) for m, n in zip(input.shape, shape[extra:], strict=True))
+    if not fits or any(n < 0 for n in shape):
+        raise ShapeError(f"expand: input has shape {input.shape}, which does not broadcast to {wanted}")
+    return input if shape == input.shape else _expand(input, shape)
 
 
 def broadcast_to(input, size):
@@ -258,18 +240,7 @@ def broadcast_to(input, size):
     Grads   dinput = g, summed over the repeated dimensions
     Shapes  input broadcasts to size; a size of -1 keeps that of input
     """
-    return expanded("broadcast_to", input, size)
-
-
-def expanded(op, input, size):
-    """expand for an op that errors should name."""
-    ndim, wanted = tensor_of(op, "input", input).ndim, integers_of(op, "size", (size,))
-    extra = len(wanted) - ndim
-    shape = tuple(input.shape[i - extra] if n == -1 and i >= extra else n for i, n in enumerate(wanted))
-    fits = extra >= 0 and all(m in (1, n) for m, n in zip(input.shape, shape[extra:], strict=True))
-    if not fits or any(n < 0 for n in shape):
-        raise ShapeError(f"{op}: input has shape {input.shape}, which does not broadcast to {wanted}")
-    return input if shape == input.shape else _expand(input, shape)
+    return expand(tensor_of("broadcast_to", "input", input), size)
 
 
 @primitive

@@ -8,14 +8,14 @@ Source  Blelloch 1990, "Prefix sums and their applications"
 
 from minigrad_kernels.errors import KindError
 
-from ... import device
-from ...core.check import flag_of
-from ...core.primitive import primitive
-from ...core.tensor import Tensor, tensor_of
-from ..axes import axis_of
-from ..elementwise.conversions import precise, typed, wide
-from ..shape import cat, flip, getitem, reshape
-from .sums import along, converted
+from .. import device
+from ..core.check import flag_of
+from ..core.primitive import primitive
+from ..core.tensor import Tensor, tensor_of
+from .axes import axis_of
+from .elementwise.conversions import precise, typed, wide
+from .reduce import along, converted
+from .shape import cat, flip, getitem, reshape
 
 __all__ = ["cumprod", "cumsum", "prod"]
 
@@ -96,7 +96,7 @@ def _running_product(input, axis, reverse, dtype):
 
 def _scan(op, function, input, dim, dtype):
     axis = axis_of(op, dim, tensor_of(op, "input", input).ndim)
-    input, dtype = converted(op, input, dtype)
+    input, dtype = converted(input, dtype)
     if dtype.kind == "b":
         raise KindError(f"{op}: dtype is bool, wanted numbers")
     if not input.ndim:
@@ -136,6 +136,6 @@ def prod(input, dim=None, keepdim=False, *, dtype=None):
     keepdim, axis = flag_of("prod", "keepdim", keepdim), 0 if dim is None else axis_of("prod", dim, input.ndim)
     if keepdim and dim is None:
         raise KindError("prod: keepdim is True, which wants a dim")
-    input, dtype = converted("prod", input, dtype)
+    input, dtype = converted(input, dtype)
     rows = reshape(input, (-1,)) if dim is None or not input.ndim else input
     return typed(_prod(wide(rows), axis, keepdim and rows is input, dtype), dtype)

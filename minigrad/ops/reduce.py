@@ -1,0 +1,459 @@
+"""Sums, means, variances, norms and extremes over one dimension, several, or all.
+
+dim     an integer, several, or None or () for all; keepdim leaves them with size 1
+dtype   an element type that input is converted to first
+Types   out as input, indices int64; mean, var, std and norm want floating elements; numbers of 16 bits are added up in
+        float32
+Errors  IndexError for a dimension out of range, ValueError for one named twice or for the extreme of nothing, TypeError
+        for elements of another kind
+Source  Chan, Golub and LeVeque 1983, "Algorithms for computing the sample variance"; derivatives of powers and
+        logarithms; at ties, at 0 and at NaN the gradient follows PyTorch
+"""
+
+import math
+from collections import namedtuple
+
+from minigrad_kernels import bias, layout
+from minigrad_kernels import norm as kernels
+from minigrad_kernels.errors import KindError, ShapeError
+
+from .. import device
+from ..core.check import flag_of, number_of
+from ..core.primitive import primitive
+from ..core.tensor import Tensor, tensor_of
+from ..device import array_module, elementwise
+from .axes import axes_of, axis_of, kept_shape, reduced_axes
+from .elementwise import abs, eq, exp, isnan, maximum, minimum, sign, where
+from .elementwise.conversions import typed, wide
+from .shape import expand, gather, reshape, squeeze
+
+__all__ = ["all", "amax", "amin", "any", "argmax", "argmin", "logsumexp", "max", "mean", "min", "norm", "std", "sum"]
+__all__ += ["var"]
+
+WHOLE = device.element_type("int64")  # the type of sums of integers
+
+
+def total(x, axes, keepdim, dtype=None):
+    """The sum of an array; dtype is the type to add integers in."""
+    if not device.is_floating(x.dtype):
+        return device.reduce(x, "sum", axes, keepdims=keepdim, dtype=dtype)
+    if x.size and device.place_of(x) is not device.CPU:
+        channels_last = axes == (0, 2, 3) and x.ndim == 4 and layout.is_dense(x, layout.CHANNELS_LAST)
+        if channels_last or axes == (0,) and x.ndim == 2 and x.flags.c_contiguous:
+            out = device.empty((x.shape[1],), device.sum_dtype(x), like=x)
+            kernels.channel_sum(x, out, device.workspace)
+            out = out if out.dtype == x.dtype else device.cast(out, x.dtype)
+            return out.reshape(kept_shape(x.shape, axes)) if keepdim else out
+    if x.itemsize == 2:
+        return device.cast(total(device.cast(x, "float32"), axes, keepdim), x.dtype)
+    return device.reduce(x, "sum", axes, keepdims=keepdim)
+
+
+def column_sums(x):
+    """The sums of the channels, axis 1, of an array in C order or channels last, always added in one order.
+
+    Those of numbers of 16 bits are float32, here and below.
+    """
+    out = device.empty((x.shape[1],), device.sum_dtype(x), like=x)
+    bias.column_sums(x, out, device.workspace)
+    return out
+
+
+def rectified_columns(g, out):
+    """The gradient g of relu, whose result is `out`, on what it was applied to, and the column sums of that."""
+    dx, sums = device.empty_like(g), device.empty((g.shape[1],), device.sum_dtype(g), like=g)
+    bias.bias_relu_grad(g, out, dx, sums, device.workspace)
+    return dx, sums
+
+
+def converted(input, dtype):
+    """(input in the element type asked for, the type of sums and products of it)."""
+    if dtype is None:
+        return input, input.dtype if device.is_floating(input.dtype) else WHOLE
+    dtype = device.element_type(dtype)
+    return typed(input, dtype), dtype
+
+
+def floating(op, input, dtype=None):
+    """(input in the floating type to compute in, the type of the result)."""
+    got = tensor_of(op, "input", input).dtype if dtype is None else device.element_type(dtype)
+    if not device.is_floating(got):
+        what = "input has elements" if dtype is None else "dtype is"
+        raise KindError(f"{op}: {what} {got}, wanted floating ones; dtype='float32' converts")
+    return wide(typed(input, got)), got
+
+
+def along(x, shape, axes):
+    """The result of a reduction over axes with the axes that it has lost, ready to be broadcast to shape."""
+    return reshape(x, kept_shape(shape, axes))
+
+
+@primitive
+def _sum(input, axes, keepdim, dtype):
+    return total(input, axes, keepdim, dtype)
+
+
+_sum.grads(input=lambda g, input_shape, axes: expand(along(g, input_shape, axes), input_shape))
+
+
+def sum(input, dim=None, keepdim=False, *, dtype=None):
+    """Sum.
+
+    Math    out = sum(input, dim)
+    Grads   dinput = g, repeated over dim
+    Shapes  the dimensions of dim disappear
+    Types   the sum of bools or of integers of any size is int64
+    """
+    axes, keepdim = reduced_axes("sum", input, dim), flag_of("sum", "keepdim", keepdim)
+    input, dtype = converted(input, dtype)
+    return typed(_sum(wide(input), axes, keepdim, dtype), dtype)
+
+
+@primitive
+def _mean(input, axes, keepdim):
+    return elementwise("div", total(input, axes, keepdim), float(_count(input.shape, axes)))
+
+
+_mean.grads(input=lambda g, input_shape, axes:
+            expand(along(g / float(_count(input_shape, axes)), input_shape, axes), input_shape))  # fmt: skip
+
+
+def _count(shape, axes):
+    """How many elements each sum has."""
+    return math.prod([shape[axis] for axis in axes])
+
+
+def mean(input, dim=None, keepdim=False, *, dtype=None):
+    """Mean; NaN of nothing.
+
+    Math    K = count(input, dim);  out = sum(input, dim) / K
+    Grads   dinput = g / K, repeated over dim
+    Shapes  the dimensions of dim disappear
+    """
+    axes, keepdim = reduced_axes("mean", input, dim), flag_of("mean", "keepdim", keepdim)
+    input, dtype = floating("mean", input, dtype)
+    return typed(_mean(input, axes, keepdim), dtype)
+
+
+@primitive
+def _var(input, axes, keepdim, correction):
+    count = float(_count(input.shape, axes))
+    deviation = elementwise("sub", input, elementwise("div", total(input, axes, True), count))
+    rounded = elementwise("div", total(deviation, axes, True), count)  # off the average, which shows where it is large
+    deviation = elementwise("sub", deviation, rounded, out=deviation)
+    squares = elementwise("mul", deviation, deviation, out=deviation)
+    freedom = count - correction if count and count > correction else 0
+    return elementwise("div", total(squares, axes, keepdim), freedom)
+
+
+def _dx_of_var(g, input, axes, correction):
+    freedom = _count(input.shape, axes) - correction
+    return along(g, input.shape, axes) * (input - mean(input, axes, True)) * (2 / freedom if freedom else math.inf)
+
+
+_var.grads(input=_dx_of_var)
+
+
+def var(input, dim=None, unbiased=None, keepdim=False, *, correction=None):
+    """Variance, by default the unbiased estimate; infinite or NaN if K <= correction.
+
+    Math    K = count(input, dim);  m = mean(input, dim)
+            out = sum((input - m)^2, dim) / (K - correction)
+    Grads   dinput = 2 * g * (input - m) / (K - correction)
+    Shapes  the dimensions of dim disappear
+    Errors  TypeError for both a correction and unbiased, which means a correction of 1 or, if False, of 0
+    """
+    return _spread("var", _var, input, dim, unbiased, keepdim, correction)
+
+
+@primitive
+def _root(input):
+    """The square root, with a gradient of 0 at 0."""
+    return elementwise("sqrt", input)
+
+
+_root.grads(input=lambda g, out: where(eq(out, 0.0), 0.0, g) / (2 * where(eq(out, 0.0), 1.0, out)))
+
+
+def std(input, dim=None, unbiased=None, keepdim=False, *, correction=None):
+    """Standard deviation: the square root of the variance.
+
+    Math    K = count(input, dim);  m = mean(input, dim)
+            out = (sum((input - m)^2, dim) / (K - correction))^(1/2)
+    Grads   dinput = 0 where out = 0, else g * (input - m) / ((K - correction) * out)
+    Shapes  the dimensions of dim disappear
+    Errors  as var
+    """
+    return _spread("std", lambda *arguments: _root(_var(*arguments)), input, dim, unbiased, keepdim, correction)
+
+
+def _spread(op, function, input, dim, unbiased, keepdim, correction):
+    """var or std, function(input, axes, keepdim, correction)."""
+    axes, keepdim = reduced_axes(op, input, dim), flag_of(op, "keepdim", keepdim)
+    if unbiased is not None:
+        if correction is not None:
+            raise KindError(f"{op}: unbiased is {unbiased} and correction {correction}, wanted one of them")
+        correction = int(flag_of(op, "unbiased", unbiased))
+    correction = 1 if correction is None else number_of(op, "correction", correction)
+    input, dtype = floating(op, input)
+    return typed(function(input, axes, keepdim, correction), dtype)
+
+
+# ---- norms, and the logarithm of a sum of exponentials ---------------------------------------------------------------
+
+
+@primitive
+def _logsumexp(input, axes, keepdim):
+    largest = device.reduce(input, "max", axes, keepdims=True) if input.size else total(input, axes, True)
+    largest[~array_module(input).isfinite(largest)] = 0
+    powers = elementwise("sub", input, largest)
+    sums = total(elementwise("exp", powers, out=powers), axes, True)
+    out = elementwise("add", elementwise("log", sums), largest)
+    return out if keepdim else out.squeeze(axes)
+
+
+_logsumexp.grads(input=lambda g, input, out, axes:
+                 along(g, input.shape, axes) * exp(input - along(out, input.shape, axes)))  # fmt: skip
+
+
+def logsumexp(input, dim, keepdim=False):
+    """The logarithm of a sum of exponentials, without overflow.
+
+    Math    out = ln(sum(e^input, dim)), computed as m + ln sum of e^(input - m) for m = max input
+    Grads   dinput = g * e^(input - out), that is g * softmax(input)
+    Shapes  the dimensions of dim disappear
+    Types   integers become float32
+    """
+    if dim is None:
+        raise KindError("logsumexp: dim is None, wanted dimensions; () names all")
+    axes, keepdim = reduced_axes("logsumexp", input, dim), flag_of("logsumexp", "keepdim", keepdim)
+    input, dtype = floating("logsumexp", input, None if device.is_floating(input.dtype) else "float32")
+    return typed(_logsumexp(input, axes, keepdim), dtype)
+
+
+@primitive
+def _norm(input, p, axes, keepdim):
+    if p == 0:
+        return device.reduce(elementwise("ne", input, 0.0), "sum", axes, keepdims=keepdim, dtype=input.dtype)
+    if p == 2:
+        return elementwise("sqrt", total(elementwise("mul", input, input), axes, keepdim))
+    sizes = elementwise("abs", input)
+    if p in (math.inf, -math.inf):
+        return device.reduce(sizes, "max" if p > 0 else "min", axes, keepdims=keepdim)
+    if p == 1:
+        return total(sizes, axes, keepdim)
+    return elementwise("pow", total(elementwise("pow", sizes, p), axes, keepdim), 1 / p)
+
+
+def _dx_of_norm(g, input, out, p, axes):
+    """0 where the norm is 0 and, for p < 1, where the input is."""
+    g, out = along(g, input.shape, axes), along(out, input.shape, axes)
+    if p == 0:
+        return None
+    if p == 1:
+        return g * sign(input)
+    if p in (math.inf, -math.inf):
+        winners = typed(eq(abs(input), out) + isnan(input), g.dtype)
+        return g * winners / sum(winners, axes, True) * sign(input)
+    g, out = where(eq(out, 0.0), 0.0, g), where(eq(out, 0.0), 1.0, out)
+    if p == 2:
+        return input * (g / out)
+    sizes = abs(where(eq(input, 0.0), 1.0, input))  # where sign(input) = 0, any finite power does
+    return sign(input) * sizes ** (p - 1) * (g / out ** (p - 1))
+
+
+_norm.grads(input=_dx_of_norm)
+
+
+def norm(input, p="fro", dim=None, keepdim=False, dtype=None):
+    """The p-norm of a vector: of all elements, or along dim; over several dimensions, of the elements as one vector.
+
+    p       2, by the name "fro" too or None; any other number; inf for the largest
+            absolute value, -inf for the smallest; 0 for the number of elements that are not 0
+    Math    out = sum(abs(input)^p, dim)^(1/p)
+    Grads   dinput = 0 where input = 0 or out = 0, else g * sign(input) * (abs(input) / out)^(p - 1)
+            p inf: the largest share g
+    Shapes  the dimensions of dim disappear
+    Errors  ValueError for nothing to take a negative or infinite p of
+    """
+    axes, keepdim = reduced_axes("norm", input, dim), flag_of("norm", "keepdim", keepdim)
+    p = 2 if p is None or p == "fro" else number_of("norm", "p", p)
+    if (p < 0 or p == math.inf) and not math.prod([input.shape[axis] for axis in axes]):
+        raise ShapeError(f"norm: input has shape {input.shape}, and nothing along dim {axes} has no norm with p={p}")
+    input, dtype = floating("norm", input, dtype)
+    return typed(_norm(input, p, axes, keepdim), dtype)
+
+
+# ---- extremes, where they are, and whether any or all hold -----------------------------------------------------------
+
+Extremes = namedtuple("Extremes", "values indices")
+Extremes.__doc__ = "What max and min return along a dimension: the extremes, and the indices of the first of each."
+
+
+def _nonempty(op, input, axes):
+    if not math.prod([input.shape[axis] for axis in axes]):
+        raise ShapeError(f"{op}: input has shape {input.shape}, and nothing along dim {axes} has no extreme")
+
+
+@primitive
+def _extreme(input, axes, keepdim, name, nan_wins):
+    """The "max" or "min" over axes; nan_wins says whether NaN, which is the extreme, gets the gradient."""
+    return device.reduce(input, name, axes, keepdims=keepdim)
+
+
+def _dx_of_extreme(g, input, out, axes, nan_wins):
+    g, out = along(g, input.shape, axes), along(out, input.shape, axes)
+    winners = typed(eq(input, out) + isnan(input) if nan_wins else eq(input, out), g.dtype)
+    return g * winners / sum(winners, axes, True)
+
+
+_extreme.grads(input=_dx_of_extreme)
+
+
+def _extreme_along(op, name, input, dim, keepdim):
+    axes = reduced_axes(op, input, dim)
+    _nonempty(op, input, axes)
+    return _extreme(input, axes, flag_of(op, "keepdim", keepdim), name, False)
+
+
+def amax(input, dim=None, keepdim=False):
+    """The largest element; NaN if there is one.
+
+    Math    out = the largest of input along dim
+    Grads   ties = sum(input = out, dim)
+            dinput = g / ties where input = out, else 0;  NaN where out is NaN
+    Shapes  the dimensions of dim disappear
+    """
+    return _extreme_along("amax", "max", input, dim, keepdim)
+
+
+def amin(input, dim=None, keepdim=False):
+    """The smallest element; NaN if there is one.
+
+    Math    out = the smallest of input along dim
+    Grads   ties = sum(input = out, dim)
+            dinput = g / ties where input = out, else 0;  NaN where out is NaN
+    Shapes  the dimensions of dim disappear
+    """
+    return _extreme_along("amin", "min", input, dim, keepdim)
+
+
+@primitive(fixed=("input",))
+def _argextreme(input, axis, name):
+    """The index of the first extreme along an axis, which stays with size 1."""
+    return device.reduce(input, name, axis, keepdims=True)
+
+
+def _index(op, name, input, dim, keepdim):
+    """The index of the first extreme, "argmax" or "argmin", along dim or in C order."""
+    keepdim = flag_of(op, "keepdim", keepdim)
+    tensor_of(op, "input", input)
+    axes = axes_of(op, dim if dim is None else axis_of(op, dim, input.ndim), input.ndim)
+    _nonempty(op, input, axes)
+    flat = dim is None or not input.ndim
+    out = _argextreme(reshape(input, (-1,)) if flat else input, 0 if flat else axes[0], name)
+    kept = kept_shape(input.shape, axes)
+    return reshape(out, kept if keepdim else [size for axis, size in enumerate(kept) if axis not in axes])
+
+
+def argmax(input, dim=None, keepdim=False):
+    """The index of the first largest element, or of the first NaN, along dim or in C order.
+
+    Math    out = argmax over dim of input
+    Grads   none
+    Shapes  the dimension dim disappears, or all do
+    Types   out int64
+    """
+    return _index("argmax", "argmax", input, dim, keepdim)
+
+
+def argmin(input, dim=None, keepdim=False):
+    """The index of the first smallest element, or of the first NaN, along dim or in C order.
+
+    Math    out = argmin over dim of input
+    Grads   none
+    Shapes  the dimension dim disappears, or all do
+    Types   out int64
+    """
+    return _index("argmin", "argmin", input, dim, keepdim)
+
+
+def max(input, dim=None, keepdim=False, *, other=None):
+    """The largest element; along dim, (values, indices); of two Tensors, the elementwise maximum.
+
+    Math    out = max over dim of input, or max(input, other)
+    Grads   dinput = g at the first maximum; without dim, equal maxima share it
+            with other, dinput and dother as maximum
+    Shapes  the dimension dim disappears; without dim, all do; with other, as maximum
+    """
+    return _max_or_min("max", maximum, input, dim, keepdim, other)
+
+
+def min(input, dim=None, keepdim=False, *, other=None):
+    """The smallest element; along dim, (values, indices); of two Tensors, the elementwise minimum.
+
+    Math    out = min over dim of input, or min(input, other)
+    Grads   dinput = g at the first minimum; without dim, equal minima share it
+            with other, dinput and dother as minimum
+    Shapes  the dimension dim disappears; without dim, all do; with other, as minimum
+    """
+    return _max_or_min("min", minimum, input, dim, keepdim, other)
+
+
+def _max_or_min(op, elementwise, input, dim, keepdim, other):
+    tensor_of(op, "input", input)
+    if isinstance(dim, Tensor) and other is None:  # max(x, y)
+        dim, other = None, dim
+    if other is not None and dim is not None:
+        raise KindError(f"{op}: dim is {dim!r} and other is given, wanted one of them")
+    if flag_of(op, "keepdim", keepdim) and dim is None:
+        raise KindError(f"{op}: keepdim is {keepdim}, which wants a dim")
+    if other is not None:
+        return elementwise(input, tensor_of(op, "other", other))
+    if dim is None:
+        axes = tuple(range(input.ndim))
+        _nonempty(op, input, axes)
+        return _extreme(input, axes, False, op, True)
+    return _first_extreme(op, input, axis_of(op, dim, input.ndim), keepdim)
+
+
+def _first_extreme(op, input, axis, keepdim):
+    """The extremes along an axis and the indices of the first of each."""
+    rows = input if input.ndim else reshape(input, (1,))
+    _nonempty(op, rows, (axis,))
+    indices = _argextreme(rows, axis, f"arg{op}")
+    out = Extremes(gather(rows, axis, indices), indices)
+    return out if keepdim and input.ndim else Extremes(*[squeeze(one, axis) for one in out])
+
+
+@primitive(fixed=("input",))
+def _logical(input, axes, keepdim, name):
+    """Whether "any" or "all" elements over axes are not 0."""
+    return device.reduce(input, name, axes, keepdims=keepdim)
+
+
+def _logical_along(name, input, dim, keepdim):
+    axes = axes_of(name, dim, tensor_of(name, "input", input).ndim)
+    return _logical(input, axes, flag_of(name, "keepdim", keepdim), name)
+
+
+def any(input, dim=None, keepdim=False):
+    """Whether any element is not 0; NaN is not 0.
+
+    Math    out = or over dim of (input != 0)
+    Grads   none
+    Shapes  the dimensions of dim disappear; () names none, so all stay
+    Types   out bool
+    """
+    return _logical_along("any", input, dim, keepdim)
+
+
+def all(input, dim=None, keepdim=False):
+    """Whether no element is 0; NaN is not 0.
+
+    Math    out = and over dim of (input != 0)
+    Grads   none
+    Shapes  the dimensions of dim disappear; () names none, so all stay
+    Types   out bool
+    """
+    return _logical_along("all", input, dim, keepdim)
