@@ -1,6 +1,5 @@
 """Interceptors: a tool that sees every op, on one stack."""
 
-import contextlib
 import threading
 
 import pytest
@@ -8,7 +7,6 @@ import pytest
 import minigrad
 from minigrad import Tensor, detect_anomaly, nn
 from minigrad.core.interceptors import Interceptor, interceptors, proceed
-from minigrad_kernels.toolchain.watch import part, watchers, watching
 
 
 class Names(Interceptor):
@@ -80,26 +78,3 @@ def test_it_hears_of_what_is_written():
     with Written():
         minigrad.optim.SGD([x], lr=0.5).step()
     assert found == [[1.0]] and x.tolist() == [0.5]
-
-
-def test_watchers_are_told_of_what_is_no_op():
-    @contextlib.contextmanager
-    def watcher(kind, subject):
-        told.append(kind)
-        yield
-        told.append(f"end of {kind}")
-
-    def step():
-        model(minigrad.ones(1, 3)).sum().backward()
-        optimizer.step()
-
-    told, model = [], nn.Sequential(nn.Linear(3, 2))
-    optimizer = minigrad.optim.SGD(model.parameters(), lr=0.5)
-    step()
-    assert not told
-    with watching(watcher), part("region", "a step"):
-        step()
-    assert watchers() == () and "kernel" in told and told[0] == "region" and told[-1] == "end of region"
-    parts = [kind for kind in told[1:-1] if "kernel" not in kind]
-    modules, backward = ["module"] * 2 + ["end of module"] * 2, ["backward", "end of backward"] * 2  # linear, sum
-    assert parts == [*modules, "pass", *backward, "end of pass", "update", "end of update"]
