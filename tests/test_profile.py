@@ -1,5 +1,6 @@
 """Profiles: what is recorded, for which layer, how long it took, and what is left behind."""
 
+import contextlib
 import gc
 import re
 import threading
@@ -14,6 +15,7 @@ from minigrad import Tensor, models, nn, no_grad, optim, parallel
 from minigrad.core.errors import KindError, ShapeError, StateError
 from minigrad.nn import functional as F
 from minigrad.profile import Profile, measure_step, record_function
+from minigrad_kernels.toolchain.watch import part, watchers, watching
 from tests.profile_parts import batch, nobody_looks, rows
 
 
@@ -234,6 +236,29 @@ def test_only_a_profile_under_way_costs_anything():
             assert not nobody_looks()
         assert not nobody_looks()
     assert nobody_looks()
+
+
+def test_watchers_are_told_of_what_is_no_op():
+    @contextlib.contextmanager
+    def watcher(kind, subject):
+        told.append(kind)
+        yield
+        told.append(f"end of {kind}")
+
+    def step():
+        model(minigrad.ones(1, 3)).sum().backward()
+        optimizer.step()
+
+    told, model = [], nn.Sequential(nn.Linear(3, 2))
+    optimizer = optim.SGD(model.parameters(), lr=0.5)
+    step()
+    assert not told
+    with watching(watcher), part("region", "a step"):
+        step()
+    assert watchers() == () and "kernel" in told and told[0] == "region" and told[-1] == "end of region"
+    parts = [kind for kind in told[1:-1] if "kernel" not in kind]
+    modules, backward = ["module"] * 2 + ["end of module"] * 2, ["backward", "end of backward"] * 2  # linear, sum
+    assert parts == [*modules, "pass", *backward, "end of pass", "update", "end of update"]
 
 
 @pytest.mark.parametrize("where", ["forward", "backward", "hook", "between"])
