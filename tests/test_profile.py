@@ -69,10 +69,10 @@ def test_layers_are_those_of_the_model(lenet):
     found, parts = rows(profile, "layer"), dict(model.named_modules())
     named = {name: row for name, row in found.items() if not name.startswith("(")}
     assert set(named) == {path or "Sequential" for path in parts} and all(row.calls == 1 for row in named.values())
-    for path, part in parts.items():
+    for path, module in parts.items():
         row = named[path or "Sequential"]
-        assert row.type == type(part).__name__
-        assert row.parameters == sum(p.array.nbytes for p in part._parameters.values())
+        assert row.type == type(module).__name__
+        assert row.parameters == sum(p.array.nbytes for p in module._parameters.values())
     assert found["3"].operations == ("conv2d_relu_max_pool2d",) and found["3"].forward > 0 and found["3"].backward > 0
     assert {name for name in found if name.startswith("(")} == {
         "(cross_entropy)", "(walk over the tape)", "(Adam.step)",
