@@ -35,7 +35,7 @@ ODD = [
     *(Tensor(np.ones((2, 3), dtype)) for dtype in ("float16", "int64", "uint8", "bool")),
     *([Tensor(np.ones(2))], [Tensor(np.ones(2)), 3]),
 ]
-OWN = {"norm", "pairwise_distance"}  # which name themselves inside normalize and triplet_margin_loss
+OWN = {"norm", "pairwise_distance", "where", "dtype", "expand"}  # which name themselves inside normalize and triplet_margin_loss
 
 
 def calls(op, samples):
