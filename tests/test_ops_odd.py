@@ -36,7 +36,7 @@ ODD = [
     *([Tensor(np.ones(2))], [Tensor(np.ones(2)), 3]),
 ]
 # Ops that name themselves inside others, and what is asked of all ops in one place.
-OWN = {"norm", "pairwise_distance", "where", "dtype", "expand"}
+OWN = {"norm", "pairwise_distance", "where", "dtype", "expand", "Tensor"}
 
 
 def calls(op, samples):
