@@ -35,7 +35,8 @@ ODD = [
     *(Tensor(np.ones((2, 3), dtype)) for dtype in ("float16", "int64", "uint8", "bool")),
     *([Tensor(np.ones(2))], [Tensor(np.ones(2)), 3]),
 ]
-OWN = {"norm", "pairwise_distance"}  # which name themselves inside normalize and triplet_margin_loss
+# Ops that name themselves inside others, and what is asked of all ops in one place.
+OWN = {"norm", "pairwise_distance", "where", "dtype", "expand", "Tensor"}
 
 
 def calls(op, samples):

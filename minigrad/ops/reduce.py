@@ -277,7 +277,7 @@ def norm(input, p="fro", dim=None, keepdim=False, dtype=None):
     Errors  ValueError for nothing to take a negative or infinite p of
     """
     axes, keepdim = reduced_axes("norm", input, dim), flag_of("norm", "keepdim", keepdim)
-    p = 2 if p is None or p == "fro" else number_of("norm", "p", p)
+    p = 2 if p is None or isinstance(p, str) and p == "fro" else number_of("norm", "p", p)
     if (p < 0 or p == math.inf) and not math.prod([input.shape[axis] for axis in axes]):
         raise ShapeError(f"norm: input has shape {input.shape}, and nothing along dim {axes} has no norm with p={p}")
     input, dtype = floating("norm", input, dtype)

@@ -69,6 +69,7 @@ TABLE = [
     (lambda: nn.Conv2d(3, 6, (2, 3), padding="same"), I),
     (lambda: nn.Dropout(), I),
     (lambda: nn.Dropout1d(), S),
+    (lambda: nn.ReflectionPad2d(1), I),
     (lambda: nn.Dropout2d(), I),
     (lambda: nn.Embedding(7, 5, padding_idx=0), M),
     (lambda: nn.Linear(6, 5), M),
@@ -108,7 +109,6 @@ WITHOUT = [  # the layers whose ops have no rule, and the op that is named
     (lambda: nn.ConvTranspose2d(3, 6, 3), I, "conv2d_input_grad"),
     (lambda: nn.GroupNorm(1, 3), I, "sample_norm"),
     (lambda: nn.InstanceNorm2d(3), I, "sample_norm"),
-    (lambda: nn.ReflectionPad2d(1), I, "getitem"),
 ]
 
 

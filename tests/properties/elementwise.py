@@ -91,8 +91,8 @@ FUNCTIONS = [
     *(_unary(name, getattr(np, name), out="bool") for name in ("isnan", "isinf", "isfinite", "logical_not")),
 ]
 ACTIVATIONS = [
-    _unary("relu", lambda x: np.maximum(x, 0), "away", ("int64", "uint8"), "same"),
-    _unary("relu6", lambda x: np.clip(x, 0, 6), "away", ("int64", "uint8"), "same"),
+    _unary("relu", lambda x: np.maximum(x, 0), "away", (), "same"),
+    _unary("relu6", lambda x: np.clip(x, 0, 6), "away", (), "same"),
     _unary(
         "hardtanh",
         lambda x, min_val=-1.0, max_val=1.0: np.clip(x, min_val, max_val),
