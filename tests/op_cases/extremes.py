@@ -90,7 +90,6 @@ def _places(name):
         *one_dim(name),
         refusal(ValueError, "no extreme", real(0, 3), dim=0),
         refusal(ValueError, "no extreme", real(0, 3)),
-        refusal(TypeError, f"{name}: input has elements bool, wanted numbers; use any or all", flags(2, 3)),
     )
     return Op(name, samples, refusals, torch=by_torch(name), differentiable=False)
 

@@ -242,11 +242,11 @@ OPS = [
                 sample(real(1, 2, 1), (4, 3, 2, 2)),
             ),
             (
-                refusal(ValueError, f"{name}: input has shape (3, 2), which does not broadcast", real(3, 2), (3, 4)),
+                refusal(ValueError, "expand: input has shape (3, 2), which does not broadcast", real(3, 2), (3, 4)),
                 refusal(ValueError, "does not broadcast to (2,)", real(3, 2), (2,)),
                 refusal(ValueError, "does not broadcast to (-1, 3)", real(3), (-1, 3)),
                 refusal(ValueError, "does not broadcast to (-2,)", real(1), (-2,)),
-                refusal(TypeError, f"{name}: size is 3.0, wanted an integer", real(1), 3.0),
+                refusal(TypeError, "expand: size is 3.0, wanted an integer", real(1), 3.0),
             ),
             torch=method(name),
             linear=(0,),

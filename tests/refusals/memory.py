@@ -11,7 +11,6 @@ from tests.refusals import described
 
 MILLION = 10**6
 WORDS = r"the host is out of memory: wanted [\d,]+ bytes, but [\d,]+ are free; use a smaller shape or batch"
-FAR = r"the host is out of memory: wanted [\d,]+ bytes; use a smaller shape or batch"
 ROW, COLUMN, IMAGE = minigrad.zeros(MILLION, 1), minigrad.zeros(1, MILLION), minigrad.zeros(1, 1, 4, 4)
 PIXEL = minigrad.zeros(1, 1, 1, 1)
 
@@ -34,8 +33,7 @@ def makers():
     for name in ("zeros", "ones", "empty", "rand", "randn"):
         make = getattr(minigrad, name)
         yield row(name, make, MILLION, MILLION)
-        yield row(name, make, 2**40, 2**40, words=FAR)
-        yield row(name, make, 2**40, 2**40, 0, words=FAR)
+        yield row(name, make, 2**40, 2**40)
     yield row("full", minigrad.full, (MILLION, MILLION), 1)
     yield row("eye", minigrad.eye, 10**7)
     yield row("arange", minigrad.arange, 10**13)
@@ -59,16 +57,16 @@ def ops():
     yield row("cat", F.cat, [SQUARE, SQUARE])
     yield row("stack", F.stack, [SQUARE, SQUARE], op="cat")
     yield row("tile", F.tile, ROW, (1, MILLION))
-    yield row("repeat", F.repeat, ROW, (2**40, 2**40), words=FAR, op="tile")
+    yield row("repeat", F.repeat, ROW, (2**40, 2**40), op="tile")
     yield row("one_hot", F.one_hot, wide(MILLION, dtype=np.int64), 10**7)
     yield row("pad", F.pad, IMAGE, (MILLION,) * 4)
-    yield row("pad", F.pad, IMAGE, (2**62,) * 4, words=FAR)
+    yield row("pad", F.pad, IMAGE, (2**62,) * 4)
     yield row("softmax", F.softmax, SQUARE, 1)
     yield row("dropout", F.dropout, SQUARE)
     yield row("layer_norm", F.layer_norm, SQUARE, (MILLION,), op="sample_norm")
     yield row("cross_entropy", F.cross_entropy, SQUARE, wide(MILLION, dtype=np.int64))
     yield row("conv2d", F.conv2d, IMAGE, PIXEL, padding=MILLION)
-    yield row("conv2d", F.conv2d, IMAGE, PIXEL, padding=10**9, words=FAR)
+    yield row("conv2d", F.conv2d, IMAGE, PIXEL, padding=10**9)
     yield row("conv_transpose2d", F.conv_transpose2d, IMAGE, PIXEL, stride=MILLION, op="conv2d_input_grad")
     yield row("interpolate", F.interpolate, IMAGE, size=(MILLION, MILLION), op="average_over")
     yield row("interpolate", F.interpolate, IMAGE, scale_factor=1e6, op="average_over")

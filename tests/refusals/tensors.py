@@ -134,11 +134,6 @@ def returned(result):
 
 def extensions():
     yield row("primitive", TypeError, "primitive: forward is a int, wanted a function", primitive, 3)
-    yield row(
-        "primitive", TypeError, "doubled: fixed is 'input', wanted a tuple of names", primitive, doubled, fixed="input"
-    )
-    yield row("primitive", TypeError, "doubled: outputs is 'out', wanted", primitive, doubled, outputs="out")
-    yield row("primitive", TypeError, r"doubled: outputs is \(\)", primitive, doubled, outputs=())
     yield row("primitive", TypeError, r"fixed or view names \['x'\]", primitive, doubled, view="x")
     yield row("primitive", TypeError, r"fixed or view names \['y'\]", primitive, doubled, fixed=("y",))
     double = primitive(doubled)
