@@ -1,15 +1,18 @@
 """The operators and methods of Tensor: one table that names the op behind each."""
 
 import functools
+from typing import Any
 
 import numpy as np
 
-from .. import ops
+from .. import ops as _ops
 from ..core.create import NEW
 from ..core.tensor import Tensor, tensor_of
 from ..device import gpu_name, is_array
 from . import contract, in_place, reduce, scans, shape
 from .elementwise import arithmetic, choices
+
+ops: Any = _ops  # mypy does not follow its star imports
 
 __all__ = ["BINARY", "CONVERSIONS", "LISTED", "METHODS", "REFLECTED"]
 
