@@ -32,10 +32,10 @@ def trained(run):
     """(network, shape of its images) of a run of `minigrad train`."""
     from minigrad import checkpoint
 
-    run, settings, images = Run.of(run)
-    model = settings.build_model(images)
+    run, settings = Run.of(run)
+    model = settings.build_model()
     checkpoint.load(run.folder / "last", model)
-    return model, images.shape
+    return model, settings.shape
 
 
 def arrays_of(model):

@@ -36,23 +36,12 @@ def test_auto_takes_digits_where_mnist_is_not_and_says_so(capsys):
 
 
 def test_auto_takes_mnist_where_it_is_and_says_so(small_mnist, capsys):
-    command = [
-        "train",
-        "--data-dir",
-        str(small_mnist),
-        "--epochs",
-        "1",
-        "--batch-size",
-        "50",
-        "--no-report",
-        "--out",
-        "run",
-    ]
-    assert main(command) == 0
+    words = f"train --data-dir {small_mnist} --epochs 1 --batch-size 50 --no-report --out run"
+    assert main(words.split()) == 0
     out = lines_of(capsys)
     assert out[0] == f"data auto: MNIST was found in {small_mnist}"
     assert "mnist, 100 training and 100 test images" in out[1] and "not the published file" in out[1]
-    assert out[2] == "model: keras-cnn, 121,930 parameters"
+    assert out[2] == "model: keras-cnn, 121,930 parameters, float32"
     assert main(["evaluate", "run"]) == 0
     assert lines_of(capsys)[-1] == out[-1]
 

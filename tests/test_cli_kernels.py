@@ -42,8 +42,8 @@ def test_without_a_compiler_every_row_says_what_to_install(capsys, monkeypatch, 
     monkeypatch.setattr(compiler, "missing", lambda: "the package numba-cuda is not installed")
     never = cuda_kernels.scale(2, "never_compiled")
     monkeypatch.setattr(command, "all_kernels", lambda: [never])
-    KERNELS.pop(never.name)
     assert cli.main(["kernels", "--arch", "sm_90"]) == 1
+    KERNELS.pop(never.name)
     out = capsys.readouterr().out
     assert "the package numba-cuda is not installed; pip install 'minigrad-engine[compile]'" in out
     assert out.splitlines()[-1] == "1 kernels, 0 compiled, 1 problems"
@@ -115,7 +115,7 @@ def test_what_differs_from_the_manifest_is_printed(manifest, capsys, change, nam
 
 @compiled
 def test_other_tools_are_said_and_nothing_is_compared(manifest, capsys, monkeypatch):
-    monkeypatch.setattr(command, "version", lambda name: "0.1")
+    monkeypatch.setattr(command.metadata, "version", lambda name: "0.1")
     assert cli.main(["kernels", "--check"]) == 0
     first, old, new = capsys.readouterr().out.splitlines()
     assert first == "nothing is compared: the manifest is of other tools"

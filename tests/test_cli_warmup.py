@@ -2,8 +2,6 @@
 
 import re
 
-import pytest
-
 from minigrad.cli import main
 from minigrad_kernels import toolchain
 
@@ -19,7 +17,7 @@ def test_what_is_needed_is_compiled_once(capsys):
 
 
 def test_says_how_many_kernels_it_compiled(capsys, monkeypatch):
-    from minigrad.cli import warmup
+    from minigrad.cli import tools
 
     def compile_two(name, optimizer):
         assert name == "lenet"
@@ -27,19 +25,6 @@ def test_says_how_many_kernels_it_compiled(capsys, monkeypatch):
             with toolchain.progress.compiling(compile_two):
                 pass
 
-    monkeypatch.setattr(warmup, "_train", compile_two)
+    monkeypatch.setattr(tools, "_train", compile_two)
     assert main(["warmup", "--models", "lenet"]) == 0
     assert capsys.readouterr().out.startswith("10 kernels compiled in ")
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        (["--models", "vgg"], "--models: invalid choice: 'vgg'"),
-        (["--threads", "0"], "--threads: got 0, want an integer of at least 1"),
-        (["--models"], "--models: expected at least one argument"),
-    ],
-)
-def test_refusals(capsys, options, message):
-    assert main(["warmup", *options]) == 2
-    assert message in capsys.readouterr().err

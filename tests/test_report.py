@@ -4,7 +4,6 @@
 import json
 import math
 import shutil
-import signal
 from pathlib import Path
 
 import numpy as np
@@ -65,7 +64,6 @@ def test_figures_are_those_of_the_history(page, run):
     assert page.figures["updates"] == str(rows[-1]["step"]) and page.figures["epochs"] == "2"
     speeds = [row["images_per_second"] for row in rows]
     assert figure(page.figures["images/s (median)"]) == pytest.approx(np.mean(speeds), abs=1)
-    assert float(page.figures["seconds of training"]) > 0
     for shown, row in zip(page.table("epoch"), rows, strict=True):
         for name, value in row.items():
             assert figure(shown[name.replace("_", " ")]) == pytest.approx(value, rel=1e-4)
@@ -98,13 +96,13 @@ def test_layers_have_costs_and_sizes(page):
 def test_it_says_how_to_do_it_again(page, run):
     config = json.loads((run / "config.json").read_text())
     assert page.figures["command"] == f"minigrad train {' '.join(CONVOLUTION)} --epochs 2 --out '{run}'"
-    assert page.figures["SHA-256"] == json.loads((run / "result.json").read_text())["weights"]
-    assert page.figures["begun"] == config["created"] and page.figures["source"] == config["source"]
+    assert page.figures["weights, SHA-256"] == json.loads((run / "result.json").read_text())["weights"]
+    assert page.figures["created"] == config["created"] and page.figures["source"] == config["source"]
     assert page.figures["processor"] == config["machine"]["processor"]
     for name, value in (config["settings"] | config["versions"]).items():
         if name not in page.figures or name in ("epochs", "model"):
             continue
-        assert page.figures[name] == ("-" if value is None else str(value)), name
+        assert page.figures[name] == str(value), name
     assert {*config["settings"], *config["versions"]} <= page.figures.keys()
 
 
@@ -115,7 +113,7 @@ def test_report_writes_it_again(run, tmp_path, capsys):
     assert main(["report", "copy"]) == 0
     assert lines_of(capsys)[-1].startswith("report: copy/report.html (")
     again = Page(Path("copy/report.html").read_text())
-    changed = {"run folder", "this page"}
+    changed = {"run folder"}
     same = lambda page: {name: text for name, text in page.figures.items() if name not in changed}
     assert same(again) == same(before) and again.table("class") == before.table("class")
     assert len(again.images) == len(before.images)
@@ -146,7 +144,7 @@ def test_interrupted_in_the_first_epoch_then_resumed(tmp_path, monkeypatch, caps
     with monkeypatch.context() as patch:
         interrupted_after(patch, 2)
         assert main(["train", *CONVOLUTION, "--epochs", "2", "--out", "run"]) == 130
-    assert lines_of(capsys)[-1].startswith("report: run/report.html (")
+    assert not Path("run/report.html").exists() and main(["report", "run"]) == 0
     half = Page(Path("run/report.html").read_text())
     assert "No epoch is done yet." in half.html and "They were not counted." in half.html
     assert "Interrupted in epoch 1 of 2, after update 2; minigrad train --resume run goes on." in half.html
@@ -154,7 +152,6 @@ def test_interrupted_in_the_first_epoch_then_resumed(tmp_path, monkeypatch, caps
     assert main(["train", "--resume", "run"]) == 0
     whole = Page(Path("run/report.html").read_text())
     assert "Done: 2 of 2 epochs." in whole.html
-    assert float(whole.figures["seconds of training"]) > float(half.figures["seconds of training"])
     assert len(whole.check_images()) > len(half.check_images())
     rows = json.loads(Path("run/histograms.json").read_text())["0.weight"]["rows"]
     assert [row[0] for row in rows] == [1, 2]
@@ -171,28 +168,17 @@ def test_histograms_of_epochs_that_were_lost_go(run, tmp_path, monkeypatch):
     assert [row[0] for row in rows] == [1, 2, 3]
     Path("part/histograms.json").write_text('{"0.weight": 3}')
     assert main(["report", "part"]) == 0
-    assert "Histograms: state is malformed" in Path("part/report.html").read_text()
+    assert "They were not counted." in Path("part/report.html").read_text()
 
 
-def test_a_request_to_end_is_heeded_at_once(tmp_path, monkeypatch):
-    from minigrad.optim import Adam
-
-    step = Adam.step
-    monkeypatch.setattr(Adam, "step", lambda self, **how: (step(self, **how), signal.raise_signal(signal.SIGTERM))[0])
-    assert main(["train", *CONVOLUTION, "--epochs", "2", "--out", "run"]) == 0
-    asked = Page(Path("run/report.html").read_text())
-    assert asked.html.count("The training was asked to end") == 2 and not asked.images[1:], "but for the filters"
-
-
-def test_without_the_images_the_rest_is_written(run, monkeypatch, capsys):
+def test_without_the_images_the_rest_is_written(run):
     shutil.copytree(run, "copy")
     config = json.loads(Path("copy/config.json").read_text())
-    config["settings"] |= {"data": "mnist"}
+    config["settings"] |= {"data": "mnist", "new_writers": False}
     Path("copy/config.json").write_text(json.dumps(config))
     assert main(["report", "copy"]) == 0
-    assert "report: without the images of the run" in capsys.readouterr().out
     rest = Page(Path("copy/report.html").read_text())
-    assert rest.html.count("The images of the run are not here") == 2 and rest.headings["h2"] == HEADINGS
+    assert rest.html.count("This could not be measured: mnist: ") == 2 and rest.headings["h2"] == HEADINGS
     assert [kind for kind in rest.check_images() if kind == "image/svg+xml"] == ["image/svg+xml"] * 2
 
 
@@ -205,13 +191,13 @@ def test_a_damaged_result_costs_its_figures_alone(run, damage):
 
 
 def test_what_cannot_be_measured_costs_its_section_alone(run, monkeypatch):
-    from minigrad.cli import report
+    from minigrad.cli import trained
     from minigrad.core.errors import OutOfMemory
 
     def full(*arguments):
         raise OutOfMemory("conv2d: no memory")
 
-    monkeypatch.setattr(report, "measure_step", full)
+    monkeypatch.setattr(trained, "measure_step", full)
     shutil.copytree(run, "copy")
     assert main(["report", "copy"]) == 0
     page = Page(Path("copy/report.html").read_text())
@@ -223,24 +209,14 @@ def test_a_folder_without_a_run_is_refused(tmp_path, capsys):
     assert "holds no checkpoint" in capsys.readouterr().err
 
 
-def test_a_report_that_cannot_be_written_costs_nothing_else(tmp_path, monkeypatch, capsys):
+def test_a_report_that_cannot_be_written_comes_after_the_result(tmp_path, monkeypatch, capsys):
     def full(self, path):
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(Report, "save", full)
-    assert main(["train", *REPORTED, "--epochs", "1", "--out", "run"]) == 0
-    printed = capsys.readouterr()
-    assert printed.err == "minigrad train: the report could not be written: [Errno 28] No space left on device\n"
-    assert printed.out.splitlines()[-1].startswith("test accuracy")
-
-
-def test_a_report_that_is_interrupted_costs_nothing_else(tmp_path, monkeypatch, capsys):
-    def interrupted(self, path):
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(Report, "save", interrupted)
-    assert main(["train", *REPORTED, "--epochs", "1", "--out", "a run"]) == 0
-    assert capsys.readouterr().err == "minigrad train: no report was written; minigrad report 'a run' does\n"
+    assert main(["train", *REPORTED, "--epochs", "1", "--out", "run"]) == 1
+    assert capsys.readouterr().err == "minigrad train: error: [Errno 28] No space left on device\n"
+    assert json.loads(Path("run/result.json").read_text())["epoch"] == 1
 
 
 def test_no_report_leaves_it_out_and_tensorboard_adds_to_it(tmp_path, capsys):

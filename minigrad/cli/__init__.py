@@ -2,19 +2,17 @@
 
 import os
 import sys
+from importlib import import_module
 
+from minigrad_kernels import toolchain
 from minigrad_kernels.errors import MinigradError
 from minigrad_kernels.toolchain.machine import crowded
 
 from ..parallel.errors import CommunicationError
 from ..parallel.rank import FAILED
 from .arguments import parser
-from .settings import UsageError
 
 __all__ = ["main"]
-
-INTERRUPTED = 130  # what shells report for a program ended by Ctrl-C
-UNREAD = 141  # what shells report for a program whose output nobody reads any more
 
 
 def main(argv=None):
@@ -22,54 +20,36 @@ def main(argv=None):
 
     0   done
     1   failed at work
-    2   refused before any work
+    2   refused: a value, a kind or a file that cannot be used
     75  another rank of the same training failed
     130 interrupted
     141 whoever read the output has gone
     """
-    _escape_what_cannot_be_encoded()
     if argv is None and crowded():  # a process of our own: threads that wait leave the processor to others
         os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
-    name = "minigrad"
+    name, threads = "minigrad", toolchain.threads()
     try:
-        try:
-            options = parser().parse_args(argv)
-            if options.command is None:
-                parser().print_help(sys.stderr)
-                return 2
-        except SystemExit as finished:  # after --help or a refusal, which argparse has printed
-            code = finished.code
-        else:
-            name = f"minigrad {options.command}"
-            options.argv = list(sys.argv[1:] if argv is None else argv)
-            code = options.action(options)
-        if sys.stdout is not None:
-            sys.stdout.flush()  # here and not at exit, where an error could not be caught
+        options = parser().parse_args(argv)
+        name, options.argv = f"minigrad {options.command}", sys.argv[1:] if argv is None else argv
+        module = import_module(f".{options.module}", __name__)  # not before, so that --help is quick
+        code = getattr(module, f"run_{options.command}")(options)
+        sys.stdout.flush()  # here and not at exit, where an error could not be caught
         return code
-    except BrokenPipeError:
-        _discard_what_cannot_be_written()
-        return UNREAD
+    except SystemExit as finished:  # after --help, or a refusal that was printed
+        return finished.code
     except (MinigradError, OSError) as error:
+        try:
+            sys.stdout.flush()
+        except OSError:  # Python would write again at exit, and complain
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        if isinstance(error, BrokenPipeError):
+            return 141
         print(f"{name}: error: {error}", file=sys.stderr)
-        _discard_what_cannot_be_written()
-        return 2 if isinstance(error, UsageError) else FAILED if isinstance(error, CommunicationError) else 1
+        if isinstance(error, CommunicationError):
+            return FAILED
+        return 2 if isinstance(error, MinigradError) and isinstance(error, ValueError | TypeError) else 1
     except KeyboardInterrupt:
         print(f"{name}: interrupted", file=sys.stderr)
-        return INTERRUPTED
-
-
-def _escape_what_cannot_be_encoded():
-    """A name that the encoding of the terminal lacks is no reason to end a training."""
-    for stream in (sys.stdout, sys.stderr):
-        if getattr(stream, "errors", None) == "strict" and hasattr(stream, "reconfigure"):
-            stream.reconfigure(errors="backslashreplace")
-
-
-def _discard_what_cannot_be_written():
-    """Python would try again at exit, and complain."""
-    with open(os.devnull, "wb") as nowhere:
-        for stream in filter(None, (sys.stdout, sys.stderr)):
-            try:
-                stream.flush()
-            except OSError:
-                os.dup2(nowhere.fileno(), stream.fileno())
+        return 130
+    finally:
+        toolchain.set_threads(threads)

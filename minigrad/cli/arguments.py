@@ -1,20 +1,80 @@
-"""The arguments of the command. Options left out are None: what they become depends on the others."""
+"""The arguments of the command, as one table of commands and one of options."""
 
 import argparse
 import difflib
 
 from .. import models
-from .launching import add_launch
-from .settings import DEFAULT_MODEL, add_settings, count, text
+from .settings import count, new_folder, number, options, positive, text
 
 __all__ = ["parser"]
+
+SETTINGS = options()
+TRAINED = "run --checkpoint --precision --threads --device"
+COMMANDS = {  # name: (its module, an example, what it does, its options)
+    "train": (
+        "training",
+        "--data mnist --epochs 3",
+        "train a network on a data set",
+        " ".join(SETTINGS) + " --threads --out --no-report --tensorboard --save-every --continue --resume",
+    ),
+    "evaluate": ("trained", "RUN --checkpoint best", "measure it on the test images", f"{TRAINED} --data-dir"),
+    "report": ("trained", "RUN", "write the page of a run again", "run --data-dir --threads --device"),
+    "predict": ("trained", "RUN digit.png", "say what a picture shows", f"{TRAINED} image"),
+    "export": ("trained", "RUN --onnx net.onnx", "write it as an ONNX file", f"{TRAINED} --onnx"),
+    "launch": (
+        "tools",
+        "-n 4 minigrad train",
+        "train on ranks, again where one fails",
+        "-n --max-restarts --hosts --min-ranks --timeout --grace --logs -m words",
+    ),
+    "profile": (
+        "profiling",
+        "lenet --steps 9",
+        "where time and memory of a step go",
+        "model --data --data-dir --batch-size --device --steps --threads --out",
+    ),
+    "kernels": ("kernels", "matmul --arch sm_90", "compile CUDA kernels", "names --arch --ladder --check --write"),
+    "math": ("tools", "conv2d", "formula and gradients of an op", "names --page"),
+    "warmup": ("tools", "--models lenet", "compile the CPU's kernels ahead", "--models --threads"),
+    "info": ("tools", "", "versions, devices, cache of kernels", ""),
+}
+natural = number(int, "an integer of at least 0", lambda value: value >= 0)
+seconds = number(float, "seconds, at least 0", lambda value: 0 <= value < float("inf"))
+OPTIONS = {  # besides the settings of a run; a name without dashes is an argument by its place
+    "run": dict(type=text, metavar="RUN", help="the folder of a run"),
+    "image": dict(metavar="IMAGE.png", help="a picture of one digit or object"),
+    "names": dict(nargs="*", type=text, metavar="NAME", help="names, for kernels their beginnings; default all"),
+    "model": dict(nargs="?", choices=models.MODELS, help="default that of the data set"),
+    "words": dict(nargs=argparse.REMAINDER, metavar="COMMAND", help="a Python script, or minigrad, and its arguments"),
+    "-m": dict(nargs=argparse.REMAINDER, dest="name", metavar="MODULE", help="a module, and its arguments"),
+    "-n": dict(type=count, dest="ranks", help="ranks; default as many as --hosts have room for"),
+    "--arch": dict(nargs="+", default=(), type=text, metavar="SM", help="such as sm_90; default those of each kernel"),
+    "--check": dict(action="store_true", help="compare with the manifest, where its tools are here"),
+    "--checkpoint": dict(choices=("last", "best"), default="last", help="default last"),
+    "--continue": dict(action="store_true", dest="continue_", help="go on with the run in --out if there is one"),
+    "--grace": dict(type=seconds, default=30.0, help="seconds that ranks have to leave after SIGTERM; default 30"),
+    "--hosts": dict(metavar="A:4,B:4", help="hosts and how many ranks fit on each; default this host"),
+    "--ladder": dict(action="store_true", help="what each rung of the matrix product costs, counted"),
+    "--logs": dict(type=new_folder, help="folder for what ranks other than 0 print; default launch-logs/JOB"),
+    "--max-restarts": dict(type=natural, default=3, help="after failures; default 3"),
+    "--min-ranks": dict(type=count, help="go on with so few where a host is gone; default wait for it"),
+    "--models": dict(nargs="+", choices=models.MODELS, help="networks to be trained; default all"),
+    "--no-report": dict(action="store_false", dest="report", help="write no report.html"),
+    "--onnx": dict(type=text, required=True, metavar="FILE", help="the file to write"),
+    "--out": dict(type=new_folder, metavar="FOLDER", help="the folder to write; default runs/DATE-TIME-DATA-MODEL"),
+    "--page": dict(action="store_true", help="the whole sheet as Markdown: examples/docs/math.md"),
+    "--resume": dict(type=text, metavar="RUN", help="go on with the run in this folder, with its own options"),
+    "--save-every": dict(type=count, help="a checkpoint after so many updates too; default after epochs"),
+    "--steps": dict(type=count, default=5, help="to record, after a few that are not; default 5"),
+    "--tensorboard": dict(action="store_true", help="write event files for TensorBoard into the run folder"),
+    "--threads": dict(type=count, help="for kernels; the result does not depend on it"),
+    "--timeout": dict(type=positive, default=30.0, help="seconds that a rank waits for another; default 30"),
+    "--write": dict(action="store_true", help="make the manifest anew"),
+}
 
 
 class Parser(argparse.ArgumentParser):
     """Refuses in one line, and takes no option by the beginning of its name."""
-
-    def __init__(self, **options):
-        super().__init__(**options, allow_abbrev=False)
 
     def error(self, message):
         self.exit(2, f"{self.prog}: error: {message}\n")
@@ -30,129 +90,21 @@ class Parser(argparse.ArgumentParser):
 
 
 def parser():
-    """The parser of all commands."""
-    top = Parser(prog="minigrad", description="Train small convolutional networks.")
-    commands = top.add_subparsers(dest="command", parser_class=Parser, metavar="COMMAND")
-    _add_train(commands.add_parser("train", help="train a network on a data set"))
-    evaluate = commands.add_parser("evaluate", help="measure a trained network on the test images again")
-    _add_run(evaluate, "run_evaluate")
-    add_settings(evaluate, "data_dir", "default that of the run")
-    report = commands.add_parser("report", help="write the report of a run again")
-    _add_folder(report, "report", "run_report")
-    add_settings(report, "data_dir", "default that of the run")
-    predict = commands.add_parser("predict", help="say what a picture shows")
-    _add_run(predict, "run_predict")
-    predict.add_argument("image", metavar="IMAGE.png", help="a picture of one digit or object")
-    export = commands.add_parser("export", help="write a trained network as an ONNX file")
-    _add_run(export, "run_export", "export")
-    export.add_argument("--onnx", type=text, metavar="FILE", required=True, help="the file to write")
-    info = commands.add_parser("info", help="versions, devices, threads, memory and the cache of kernels")
-    info.set_defaults(action=_lazily("inspection", "run_info"))
-    warmup = commands.add_parser("warmup", help="compile the CPU's kernels before they are needed")
-    warmup.set_defaults(action=_lazily("warmup", "run_warmup"))
-    warmup.add_argument("--models", nargs="+", choices=models.MODELS, help="networks to be trained; default all")
-    _add_threads(warmup)
-    add_launch(commands.add_parser("launch", help="start a training on many ranks, and again where it fails"))
-    _add_kernels(commands.add_parser("kernels", help="compile all CUDA kernels and report on them; needs no GPU"))
-    _add_profile(commands.add_parser("profile", help="where time and memory of a training step go"))
-    _add_math(commands.add_parser("math", help="formula, gradients, shapes and source of an op"))
+    """The parser of all commands; a command's module is imported when it runs, so that --help is quick."""
+    lines = [f"  {f'minigrad {name} {example}':<41}{what}" for name, (_, example, what, _) in COMMANDS.items()]
+    about = "Train small convolutional networks. `minigrad COMMAND --help` lists options.\n\n"
+    top = Parser(
+        prog="minigrad",
+        allow_abbrev=False,
+        usage="minigrad COMMAND ...",
+        description=about + "\n".join(lines),
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    commands = top.add_subparsers(dest="command", required=True, metavar="COMMAND", help=argparse.SUPPRESS)
+    for name, (module, example, _, words) in COMMANDS.items():
+        about = {"description": f"For example: minigrad {name} {example}", "prog": f"minigrad {name}"}
+        command = commands.add_parser(name, **about, allow_abbrev=False)
+        command.set_defaults(module=module)
+        for word in words.split():
+            command.add_argument(word, **(SETTINGS | OPTIONS)[word])
     return top
-
-
-def _add_math(command):
-    command.set_defaults(action=_lazily("formulas", "run_math"))
-    command.add_argument(
-        "names", nargs="*", type=text, metavar="NAME", help="ops, losses, optimisers; default: list all"
-    )
-    command.add_argument("--page", action="store_true", help="the whole sheet as Markdown: examples/docs/math.md")
-
-
-def _add_kernels(kernels):
-    kernels.set_defaults(action=_lazily("kernels", "run_kernels"))
-    kernels.add_argument("names", nargs="*", metavar="NAME", help="beginnings of names of kernels; default all")
-    kernels.add_argument(
-        "--arch", nargs="+", type=text, metavar="SM", help="architectures such as sm_90; default those of each kernel"
-    )
-    kernels.add_argument("--ladder", action="store_true", help="what each rung of the matrix product costs, counted")
-    kernels.add_argument("--check", action="store_true", help="compare with the manifest, where its tools are here")
-    kernels.add_argument("--write", action="store_true", help="make the manifest anew")
-
-
-def _add_train(train):
-    train.set_defaults(action=_lazily("training", "run_train"))
-    what = train.add_argument_group("what to train")
-    _add_data(what)
-    add_settings(what, "data_dir model")
-    how = "epochs batch_size lr optimizer schedule weight_decay augment accumulate clip precision eager limit seed"
-    add_settings(train.add_argument_group("how to train it"), f"{how} new_writers")
-    many = train.add_argument_group("on many ranks (see minigrad launch)")
-    add_settings(many, "shards zero sync_batch_norm")
-    where = train.add_argument_group("where")
-    add_settings(where, "device")
-    _add_threads(where)
-    where.add_argument("--out", type=text, metavar="FOLDER", help="the run folder; default runs/DATE-TIME-DATA-MODEL")
-    where.add_argument("--no-report", dest="report", action="store_false", help="write no report.html")
-    where.add_argument(
-        "--tensorboard", action="store_true", help="write event files for TensorBoard into the run folder"
-    )
-    where.add_argument(
-        "--save-every", type=count, metavar="N", help="a checkpoint after every N updates too; default after epochs"
-    )
-    where.add_argument(
-        "--continue",
-        dest="continue_",
-        action="store_true",
-        default=None,
-        help="go on with the run in --out if there is one, for jobs that are started again",
-    )
-    where.add_argument(
-        "--resume", type=text, metavar="RUN", help="go on with the run in this folder, with its own options"
-    )
-
-
-def _add_data(what):
-    what.add_argument(
-        "--data",
-        choices=("auto", *DEFAULT_MODEL),
-        help="auto (default): MNIST if it is on disk, else digits; mnist and cifar10 download",
-    )
-
-
-def _add_profile(command):
-    command.set_defaults(action=_lazily("profiling", "run_profile"))
-    command.add_argument("model", nargs="?", choices=models.MODELS, help="default that of the data set")
-    _add_data(command)
-    add_settings(command, "data_dir batch_size device")
-    command.add_argument("--steps", type=count, metavar="N", help="to record, after a few that are not; default 5")
-    _add_threads(command)
-    command.add_argument(
-        "--out", type=text, metavar="FOLDER", help="for trace and pictures; default runs/DATE-TIME-profile-MODEL"
-    )
-
-
-def _add_threads(command):
-    command.add_argument("--threads", type=count, metavar="N", help="for kernels; the result does not depend on it")
-
-
-def _add_run(command, action, module="inspection"):
-    _add_folder(command, module, action)
-    command.add_argument("--checkpoint", choices=("last", "best"), default="last", help="default last")
-    add_settings(command, "precision", "default that of the run")
-
-
-def _add_folder(command, module, action):
-    command.set_defaults(action=_lazily(module, action))
-    command.add_argument("run", type=text, metavar="RUN", help="the folder of a run")
-    _add_threads(command)
-    add_settings(command, "device", "default that of the run")
-
-
-def _lazily(module, function):
-    """A command whose module is imported when it runs, so that --help is quick."""
-
-    def action(options):
-        from importlib import import_module
-
-        return getattr(import_module(f".{module}", __package__), function)(options)
-
-    return action

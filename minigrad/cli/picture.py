@@ -1,102 +1,64 @@
 """A picture made into what a network was trained on, with a note of every change."""
 
 import numpy as np
-from PIL import Image
+from PIL import Image, ImageOps
 
 from .settings import UsageError
 
 __all__ = ["prepared", "read_picture"]
 
-LUMA = (0.299, 0.587, 0.114)  # ITU-R BT.601: how bright red, green and blue look
 INK = 0.2  # of the range from background to ink; above it a pixel belongs to the digit
 MNIST_MARGIN = 4 / 28  # of the side of an image, free on each side of a digit
 
 
 def read_picture(path):
-    """The picture as floats 0..1, (H, W, channels): grey or colour, on white where it is transparent.
-
-    Errors  UsageError if it is no picture that Pillow can read
-    """
+    """The picture, grey or colour, on white where it is transparent. Errors: UsageError if Pillow cannot read it"""
     try:
         with Image.open(path) as picture:
-            grey, deep = picture.mode in ("1", "L", "LA"), picture.mode.startswith("I")
-            pixels = np.asarray(picture if deep else picture.convert("RGBA"), np.float64)
+            grey = picture.mode[0] in "1LI"
+            if picture.mode[0] == "I":  # 16 bits
+                picture = Image.fromarray((np.asarray(picture) >> 8).astype(np.uint8))
+            picture = picture.convert("RGBA")
     except (OSError, ValueError, SyntaxError, Image.DecompressionBombError) as error:  # SyntaxError: a broken chunk
         raise UsageError(f"{path} cannot be read as a picture: {error}") from error
-    if deep:  # grey of 16 bits
-        return pixels[..., None] / 65535
-    image, opaque = pixels[..., : 1 if grey else 3] / 255, pixels[..., 3:] / 255
-    return image * opaque + 1 - opaque
+    white = Image.new("RGBA", picture.size, "white")
+    return Image.alpha_composite(white, picture).convert("L" if grey else "RGB")
 
 
-def prepared(image, data, shape):
+def prepared(picture, data, shape):
     """(pixels uint8 (1, C, H, W), the changes made, in words) for a network of images of shape (C, H, W)."""
-    notes = []
-    channels, height, width = shape
-    if channels == 1:
-        image = _grey(image, notes)
-        if data in ("digits", "mnist"):
-            image = _light_on_dark(image, notes)
-            if image.shape[:2] != (height, width):
-                image = _centred(image, data == "mnist", notes)
-    elif image.shape[2] == 1:
-        image = np.repeat(image, 3, axis=2)
-        notes.append("grey made into three equal colours")
-    if image.shape[:2] != (height, width):
-        notes.append(f"resized from {image.shape[0]} x {image.shape[1]} to {height} x {width}")
-        image = np.stack([_resized(plane, (width, height)) for plane in np.moveaxis(image, 2, 0)], axis=2)
-    pixels = np.clip(np.round(image * 255), 0, 255).astype(np.uint8)
-    return pixels.transpose(2, 0, 1)[None], notes
+    notes, size, mode = [], (shape[2], shape[1]), "L" if shape[0] == 1 else "RGB"
+    if picture.mode != mode:
+        picture = picture.convert(mode)
+        notes.append("colour made grey" if mode == "L" else "grey made into three equal colours")
+    if data in ("digits", "mnist"):
+        pixels = np.asarray(picture)
+        if np.median(np.concatenate([pixels[0], pixels[-1], pixels[:, 0], pixels[:, -1]])) > 127:  # the border
+            picture = ImageOps.invert(picture)
+            notes.append("dark on light, so inverted")
+        if picture.size != size:
+            picture = _centred(picture, data == "mnist", notes)
+    if picture.size != size:
+        notes.append(f"resized from {picture.height} x {picture.width} to {size[1]} x {size[0]}")
+        picture = picture.resize(size, Image.Resampling.BILINEAR)
+    return np.moveaxis(np.atleast_3d(np.array(picture)), 2, 0)[None], notes
 
 
-def _grey(image, notes):
-    if image.shape[2] == 1:
-        return image
-    notes.append("colour made grey")
-    return (image * LUMA).sum(axis=2, keepdims=True)
-
-
-def _light_on_dark(image, notes):
-    """The networks know light digits on a dark ground; the border shows which this is."""
-    border = np.concatenate([image[0], image[-1], image[:, 0], image[:, -1]])
-    if np.median(border) <= 0.5:
-        return image
-    notes.append("dark on light, so inverted")
-    return 1 - image
-
-
-def _centred(image, as_mnist, notes):
+def _centred(picture, as_mnist, notes):
     """The ink on a square, as the training images are: MNIST's have a margin, and their centre of mass is central.
 
     Source  LeCun, Cortes and Burges, The MNIST database of handwritten digits
     """
-    low, high = image.min(), image.max()
-    if high - low < 1e-3:
+    low, high = picture.getextrema()
+    if low == high:
         raise UsageError("the picture is empty: all its pixels are alike")
-    ink = image[..., 0] > low + INK * (high - low)
-    rows, columns = (np.flatnonzero(ink.any(axis=axis)) for axis in (1, 0))
-    image = image[rows[0] : rows[-1] + 1, columns[0] : columns[-1] + 1]
-    margin = MNIST_MARGIN if as_mnist else 0
-    side = max(1, round(max(image.shape[:2]) / (1 - 2 * margin)))
-    middles = [
-        _centre_of_mass(image[..., 0] - low, axis) if as_mnist else size / 2
-        for axis, size in enumerate(image.shape[:2])
-    ]
-    before = [
-        min(max(0, round(side / 2 - middle)), side - size)
-        for middle, size in zip(middles, image.shape[:2], strict=True)
-    ]
-    after = [side - size - start for size, start in zip(image.shape[:2], before, strict=True)]
-    notes.append(f"cut to the ink ({image.shape[0]} x {image.shape[1]}) and centred")
-    return np.pad(image, (*zip(before, after, strict=True), (0, 0)), constant_values=low)
-
-
-def _centre_of_mass(ink, axis):
-    """Along one axis of (H, W), in pixels from its edge."""
-    weights = ink.sum(axis=1 - axis)
-    return (weights * (np.arange(len(weights)) + 0.5)).sum() / weights.sum()
-
-
-def _resized(plane, size):
-    """Enlarging, linear interpolation; shrinking, every old pixel counts."""
-    return np.asarray(Image.fromarray(plane.astype(np.float32)).resize(size, Image.Resampling.BILINEAR))
+    threshold = low + INK * (high - low)
+    picture = picture.crop(picture.point(lambda value: 255 * (value > threshold)).getbbox())
+    notes.append(f"cut to the ink ({picture.height} x {picture.width}) and centred")
+    side = max(1, round(max(picture.size) / (1 - 2 * MNIST_MARGIN * as_mnist)))
+    ink = np.asarray(picture, np.float64) - low if as_mnist else np.ones((picture.height, picture.width))
+    middles = [(ink.sum(axis) * (np.arange(size) + 0.5)).sum() / ink.sum() for axis, size in enumerate(picture.size)]
+    place = [min(max(0, round(side / 2 - m)), side - size) for m, size in zip(middles, picture.size, strict=True)]
+    square = Image.new("L", (side, side), low)
+    square.paste(picture, tuple(place))
+    return square

@@ -1,4 +1,4 @@
-"""The folder of a run.
+"""The folder of a run, and what keeps it up to date.
 
 config.json         the command, the versions and all settings
 history.jsonl       figures of each epoch, as JSON, one a line; history.csv has the same
@@ -10,187 +10,146 @@ report.html         all of it as one page
 tensorboard/        event files, where they were asked for
 """
 
+import contextlib
 import json
+import os
+import platform
 import shlex
 import time
+from argparse import ArgumentTypeError
 from dataclasses import asdict
 from pathlib import Path
 
-from .. import checkpoint
-from ..checkpoint.versions import versions
-from ..device import generator
-from ..train import Callback
-from .machine import machine
-from .ranks import job
-from .settings import Images, Settings, UsageError, check_can_be_made
+import numpy as np
 
-__all__ = ["CONFIG", "HISTOGRAMS", "REPORT", "RESULT", "TENSORBOARD", "Run", "Saver"]
+from minigrad_kernels.toolchain import threads
+
+from .. import checkpoint, device
+from ..checkpoint.versions import versions
+from ..core.errors import MinigradError
+from ..train import Callback, Histograms
+from ..train.finite import NotFinite
+from ..train.team import module_of
+from .settings import Settings, UsageError
+
+__all__ = ["CONFIG", "HISTOGRAMS", "RESULT", "Run", "Saver", "machine"]
 
 CONFIG, HISTOGRAMS, RESULT = "config.json", "histograms.json", "result.json"
-REPORT, TENSORBOARD = "report.html", "tensorboard"
-KEPT = {"last": 2, "best": 1}  # checkpoints in these folders
 
 
-def _parsed(path):
-    """What a file holds as JSON. Errors: OSError; ValueError if it is none"""
-    try:
-        return json.loads(path.read_bytes())
-    except RecursionError as error:
-        raise ValueError(f"{path.name} is nested too deeply") from error
+def machine():
+    """{what: text} of the system and its processor."""
+    processor = f"{platform.processor() or platform.machine()}, {os.cpu_count()} cores"
+    return {"system": platform.platform(), "processor": processor, "threads": threads()}
 
 
 class Run:
-    """The files in the folder of a run, and the clock of its training.
+    """The files in the folder of a run, by default one named after the job of a launcher or the time."""
 
-    config      JSON values that say how the training is made, for its checkpoints
-    seconds     of training until the latest checkpoint, over all processes that have gone on with it
-    """
-
-    def __init__(self, folder, config=None):
-        self.folder, self.config = Path(folder), config
-        self.seconds, self.counted = 0.0, time.perf_counter()  # when the seconds were counted last
+    def __init__(self, folder, name=""):
+        job = os.environ.get("MINIGRAD_JOB") or time.strftime("%Y%m%d-%H%M%S")
+        self.folder = Path(folder or f"runs/{job}-{name}")
 
     @property
     def argument(self):
         """The folder as it is typed at a shell."""
         return shlex.quote(str(self.folder))
 
-    @classmethod
-    def named(cls, folder, settings):
-        """The one given, or one named after the job of the launcher or the time, the data and the model."""
-        return cls(
-            folder or Path("runs") / f"{job() or time.strftime('%Y%m%d-%H%M%S')}-{settings.data}-{settings.model}"
-        )
-
-    @classmethod
-    def fresh(cls, folder, settings):
-        """A folder for a new run. Errors: UsageError if it holds a run or cannot be written; nothing is made."""
-        run = cls.named(folder, settings)
-        stem = run.folder
-        number = 2
-        while folder is None and run.folder.exists():
-            run, number = cls(f"{stem}-{number}"), number + 1
-        parts = [(run.folder / CONFIG).exists(), checkpoint.exists(run.folder / "last")]
+    def check_new(self):
+        """Refuse a folder that holds a run already."""
+        parts = [(self.folder / CONFIG).exists(), checkpoint.exists(self.folder / "last")]
         if any(parts):
-            hint = f"go on with it by --resume {run.argument}" if all(parts) else "it is not complete, so remove it"
-            raise UsageError(f"{run.folder} holds a run already; {hint} or give another --out")
-        check_can_be_made("--out", run.folder)
-        return run
+            hint = f"go on with it by --resume {self.argument}" if all(parts) else "it is not complete, so remove it"
+            raise UsageError(f"{self.folder} holds a run already; {hint} or give another --out")
 
     @classmethod
     def of(cls, folder, name="last"):
-        """(run, settings, Images) of a folder. Errors: UsageError if it holds no such checkpoint."""
+        """(run, settings) of a folder. Errors: UsageError if it holds no such checkpoint."""
         run = cls(folder)
         if not checkpoint.exists(run.folder / name):
             hint = "it is not the folder of a run" if run.folder.is_dir() else "there is no such folder"
             raise UsageError(f"{run.folder} holds no checkpoint {name!r}: {hint}")
         try:
-            config = _parsed(run.folder / CONFIG)
-            return run, Settings(**config["settings"]), Images(**config["images"])
-        except (OSError, ValueError, KeyError, TypeError) as error:
+            config = json.loads((run.folder / CONFIG).read_bytes())
+            return run, Settings(**config["settings"])
+        except (OSError, ValueError, KeyError, TypeError, RecursionError, ArgumentTypeError) as error:
             raise UsageError(f"{run.folder / CONFIG} cannot be used: {checkpoint.reason(error)}") from error
 
-    def begun_by(self, job):
-        """Whether no one has begun the run yet, or this job has."""
+    def write(self, name, value):
+        """Write a file of the folder in one step: text, or a value as JSON."""
+        content = value if isinstance(value, str) else json.dumps(value, indent=1) + "\n"
+        checkpoint.write_atomic(self.folder / name, content.encode())
+
+    def read(self, name):
+        """The fields in a JSON file of the folder; none where it is absent or damaged."""
         try:
-            return _parsed(self.folder / CONFIG).get("job") == job
-        except (OSError, ValueError, AttributeError):
-            return not (self.folder / CONFIG).exists()
-
-    def write(self, name, content):
-        """Put text or bytes into a file of the folder in one step."""
-        checkpoint.write_atomic(self.folder / name, content.encode() if isinstance(content, str) else content)
-
-    def write_json(self, name, value, indent=1):
-        self.write(name, json.dumps(value, indent=indent) + "\n")
-
-    def read_json(self, name):
-        """The fields in a file of the folder; none where it is absent or damaged."""
-        try:
-            found = _parsed(self.folder / name)
-        except (OSError, ValueError):
+            found = json.loads((self.folder / name).read_bytes())
+        except (OSError, ValueError, RecursionError):
             return {}
         return found if isinstance(found, dict) else {}
 
-    def begin(self, settings, command, train, parts, history, world):
-        """Make the folder, write its configuration, and a checkpoint, so that the run can go on from any end."""
-        if world.rank == 0:
-            self.folder.mkdir(parents=True, exist_ok=True)
-            created = time.strftime("%Y-%m-%dT%H:%M:%S%z")
-            config = {"command": ["minigrad", *command], "created": created, "versions": versions(), "job": job()}
-            config |= {"source": train.source, "settings": asdict(settings), "images": asdict(Images.of(train))}
-            config["machine"] = machine(settings.device, world.size)
-            self.write_json(CONFIG, config)
-        self.counted = time.perf_counter()
-        self.save("last", parts, history, world)
+    def histograms(self, model, epochs):
+        """Those that were counted in the first epochs, to go on with; new ones where the file cannot be used."""
+        histograms = Histograms(model)
+        with contextlib.suppress(MinigradError):
+            histograms.load_state_dict(self.read(HISTOGRAMS), epochs)
+        return histograms
+
+    def begin(self, settings, command, train, ranks):
+        """Make the folder and write its configuration."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        about = {"command": ["minigrad", *command], "created": time.strftime("%Y-%m-%dT%H:%M:%S%z"), "ranks": ranks}
+        about |= {"source": train.source, "settings": asdict(settings)}
+        self.write(CONFIG, about | {"machine": machine(), "versions": versions()})
 
     def save(self, name, parts, history, world):
         """Write a checkpoint of everything that going on needs; all ranks call this."""
-        now = time.perf_counter()
-        self.seconds, self.counted = self.seconds + now - self.counted, now
-        rest = {"scaler": parts.scaler, "loader": parts.loader, "history": history}
-        extra = {"seconds": self.seconds, "images": len(parts.loader.dataset)}
-        about = {"extra": extra, "config": self.config, "keep": KEPT[name]}
-        checkpoint.save(self.folder / name, parts.model, parts.optimizer, parts.schedule, **rest, **about, world=world)
+        rest = {"scaler": parts.scaler, "loader": parts.loader, "history": history, "keep": 2 if name == "last" else 1}
+        checkpoint.save(self.folder / name, parts.model, parts.optimizer, parts.schedule, **rest, world=world)
 
     def load(self, parts, history, number, world):
         """Take up a checkpoint of this number. Errors: CheckpointError as that of load"""
-        rest = {"scaler": parts.scaler, "loader": parts.loader, "history": history, "generator": generator()}
+        rest = {"scaler": parts.scaler, "loader": parts.loader, "history": history, "generator": device.generator()}
         state = parts.model, parts.optimizer, parts.schedule
-        extra = checkpoint.load(self.folder / "last", *state, **rest, number=number, world=world)
+        checkpoint.load(self.folder / "last", *state, **rest, number=number, world=world)
         if world.rank == 0:
             checkpoint.clear_partials(self.folder)
-        self.seconds, self.counted = self.seconds_in(extra), time.perf_counter()
-        trained_on, here = extra.get("images"), len(parts.loader.dataset)
-        if trained_on != here:
-            raise UsageError(f"{self.folder} was trained on {trained_on} images, the data set has {here} here")
-
-    def seconds_in(self, extra):
-        """The seconds of training that a checkpoint says. Errors: UsageError if it says none"""
-        seconds = extra.get("seconds") if isinstance(extra, dict) else None
-        if not isinstance(seconds, float):
-            raise UsageError(f"{self.folder / 'last'} cannot be used: its seconds are {seconds!r}")
-        return seconds
-
-    def write_history(self, history):
-        self.write("history.jsonl", history.to_jsonl())
-        self.write("history.csv", history.to_csv())
-
-    def write_curve(self, history):
-        import io
-
-        from ..draw import save_learning_curve
-
-        if len(history):
-            picture = io.BytesIO()
-            save_learning_curve(history, picture)
-            self.write("learning-curve.png", picture.getvalue())
 
 
 class Saver(Callback):
-    """Keeps the folder of a run up to date, epoch by epoch, and after every so many updates if told so.
+    """Keeps the folder of a run up to date, epoch by epoch, and after every so many updates if told so; by all ranks.
 
-    keeper      a Keeper of the run's checkpoints
+    A checkpoint whose weights are not finite is not written: the older one is worth more.
+    step        of the newest checkpoint
     histograms  a Histograms callback that is called before this one, if they are kept
     """
 
-    def __init__(self, keeper, every=None, histograms=None):
-        self.keeper, self.every, self.histograms = keeper, every, histograms
+    def __init__(self, run, parts, world, history, every=None, histograms=None):
+        self.run, self.parts, self.world, self.step = run, parts, world, history.steps
+        self.every, self.histograms = every, histograms
+
+    def save(self, name, history):
+        """Write a checkpoint. Errors: CheckpointError if it cannot be; NotFinite for weights or losses that are not"""
+        history.running  # noqa: B018  waits for losses that are on their way, and refuses those that are not finite
+        for part, tensor in module_of(self.parts.model).state_dict().items():
+            if not np.isfinite(device.host(tensor.array)).all():
+                raise NotFinite(f"{part} is not finite after step {history.steps}, so that is not saved")
+        self.run.save(name, self.parts, history, self.world)
+        if name == "last":
+            self.step = history.steps
 
     def on_step(self, history):
         if self.every and history.steps % self.every == 0:
-            self.keeper.save("last", history)
+            self.save("last", history)
 
     def on_epoch(self, history):
-        run = self.keeper.run
-        if self.keeper.world.rank == 0:
-            with self.keeper.writing("the history"):
-                run.write_history(history)
-        if self.histograms is not None:
-            with self.keeper.writing(HISTOGRAMS):
-                run.write_json(HISTOGRAMS, self.histograms.state_dict(), None)
+        if self.world.rank == 0:
+            self.run.write("history.jsonl", history.to_jsonl())
+            self.run.write("history.csv", history.to_csv())
+            if self.histograms is not None:
+                self.run.write(HISTOGRAMS, self.histograms.state_dict())
         # The first of equals stays the best, so that a later epoch must earn its place. It comes before the last: a run
         # that is killed between them does this epoch again.
         if history[-1] is max(history.rows, key=lambda row: (row["test_accuracy"], -row["test_loss"])):
-            self.keeper.save("best", history)
-        self.keeper.save("last", history)
+            self.save("best", history)
+        self.save("last", history)

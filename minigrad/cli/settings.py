@@ -1,38 +1,41 @@
-"""What a run is made of: its settings, which are options of the command, and the parts that follow from them."""
+"""The settings of a run: a field each, from which come its option, its help, its check and its place in config.json."""
 
 import argparse
-import contextlib
 import math
 import os
-from dataclasses import MISSING, dataclass, field, fields
+from dataclasses import MISSING, dataclass, field, fields, replace
 from pathlib import Path
 
-from minigrad_kernels import toolchain
-from minigrad_kernels.errors import MinigradError
+from minigrad_kernels.errors import MinigradError, StateError
+from minigrad_kernels.toolchain import set_threads
 
-from .. import data, models, optim
+from .. import data, models, nn, optim, parallel
+from ..amp import GradScaler
 from ..core import create
-from ..parallel.errors import CommunicationError
-from ..train import PRECISIONS
+from ..device import manual_seed
+from ..optim import lr_scheduler
+from ..train import PRECISIONS, fit
 
 __all__ = [
-    "DEFAULT_MODEL", "MOMENTUM", "OPTIMIZERS", "Images", "Settings", "UsageError", "add_settings",
-    "check_can_be_made", "checked_folder", "chosen_data", "count", "kernel_threads",
-    "number", "positive", "refusing", "text",
+    "Parts", "Settings", "UsageError", "count", "given_in", "new_folder", "number", "options", "positive",
+    "text",
 ]  # fmt: skip
 
-TEST_BATCH = 256
 OPTIMIZERS = {
     kind.__name__.lower(): kind for kind in (optim.Adam, optim.AdamW, optim.SGD, optim.RMSprop, optim.Adagrad)
 }
-MOMENTUM = 0.9  # of SGD, in Nesterov's form
-SCHEDULES = ("none", "cosine", "onecycle", "step", "restore")
+NESTEROV = {"momentum": 0.9, "nesterov": True}  # of SGD
+SCHEDULES = {  # made of an optimiser, its highest rate, and the number of updates
+    "none": lambda optimizer, lr, updates: None,
+    "cosine": lambda optimizer, lr, updates: lr_scheduler.CosineAnnealingLR(optimizer, updates),
+    "onecycle": lambda optimizer, lr, updates: lr_scheduler.OneCycleLR(optimizer, lr, updates),
+    "step": lambda optimizer, lr, updates: lr_scheduler.StepLR(optimizer, max(1, math.ceil(updates / 3))),
+}
 # What settings become that are not given, where that depends on others.
-DEFAULT_MODEL = {"digits": "digits-cnn", "mnist": "keras-cnn", "cifar10": "resnet"}
 BY_DATA = {
-    "digits": {"epochs": 20, "batch_size": 32, "augment": True, "new_writers": True},
-    "mnist": {"epochs": 10, "batch_size": 64},
-    "cifar10": {"epochs": 30, "batch_size": 128, "augment": True},
+    "digits": {"model": "digits-cnn", "epochs": 20, "batch_size": 32, "augment": True, "new_writers": True},
+    "mnist": {"model": "keras-cnn", "epochs": 10, "batch_size": 64},
+    "cifar10": {"model": "resnet", "epochs": 30, "batch_size": 128, "augment": True},
 }
 BY_MODEL = {"resnet": {"optimizer": "sgd", "lr": 0.1, "schedule": "onecycle", "weight_decay": 5e-4}}
 RATES = {"adam": 3e-3, "adamw": 3e-3, "rmsprop": 1e-3, "adagrad": 0.01, "sgd": 0.03}
@@ -42,34 +45,12 @@ class UsageError(MinigradError, ValueError):
     """What was asked for cannot be done; nothing was done."""
 
 
-@contextlib.contextmanager
-def kernel_threads(count):
-    """Inside, kernels use this many threads; None leaves them as they are. Errors: UsageError if out of range."""
-    before = toolchain.threads()
-    with refusing():
-        if count is not None:
-            toolchain.set_threads(count)
-    try:
-        yield
-    finally:
-        toolchain.set_threads(before)
-
-
-@contextlib.contextmanager
-def refusing():
-    """Errors inside become UsageErrors: they come before any work. Those of other ranks stay what they are."""
-    try:
-        yield
-    except (UsageError, CommunicationError):
-        raise
-    except MinigradError as error:
-        raise UsageError(str(error)) from error
-
-
 # ---- values of options -----------------------------------------------------------------------------------------------
 
 
-def number(kind, holds, wanted):
+def number(kind, wanted, holds):
+    """A converter of text to a number for which holds(number)."""
+
     def convert(text):
         try:
             value = kind(text)
@@ -82,215 +63,215 @@ def number(kind, holds, wanted):
     return convert
 
 
+count = number(int, "an integer of at least 1", lambda value: value >= 1)
+seed = number(int, "an integer from 0 to 2^63 - 1", lambda value: 0 <= value < 1 << 63)
+positive = number(float, "a number above 0", lambda value: 0 < value < math.inf)
+not_negative = number(float, "a number of at least 0", lambda value: 0 <= value < math.inf)
+
+
 def text(value):
     if not value:
         raise argparse.ArgumentTypeError("got an empty text, want a name")
     return value
 
 
-count = number(int, lambda value: value >= 1, "an integer of at least 1")
-_seed = number(int, lambda value: 0 <= value < 1 << 63, "an integer from 0 to 2^63 - 1")
-positive = number(float, lambda value: 0 < value < math.inf, "a number above 0")
-_not_negative = number(float, lambda value: 0 <= value < math.inf, "a number of at least 0")
+def existing_folder(value):
+    if not Path(text(value)).is_dir():
+        raise argparse.ArgumentTypeError(f"{value} is not a folder")
+    return str(Path(value).resolve())
 
 
-def _option(help, *, default=MISSING, **how):
-    """A field of Settings that is an option of the command; how: what argparse takes."""
+def new_folder(value):
+    """A folder that can be made, or written if it is there."""
+    present = next(place for place in (Path(text(value)), *Path(value).absolute().parents) if place.exists())
+    if not present.is_dir() or not os.access(present, os.W_OK | os.X_OK):
+        raise argparse.ArgumentTypeError(f"{value} cannot be made: {present} is not a folder that can be written")
+    return value
+
+
+def _setting(help, default=MISSING, **how):
+    """A field that is an option as well; how: what argparse takes."""
     return field(default=default, metadata={"help": help, **how})
 
 
 # ---- settings --------------------------------------------------------------------------------------------------------
 
 
-@dataclass
-class Images:
-    """What a network must know of its images: shape (C, H, W), names of the classes, statistics."""
-
-    shape: tuple
-    classes: tuple
-    mean: tuple
-    std: tuple
-
-    def __post_init__(self):
-        for one in fields(self):  # JSON has no tuples
-            setattr(self, one.name, tuple(getattr(self, one.name)))
-        numbers = {"shape": int, "mean": float, "std": float}
-        wrong = [name for name, kind in numbers.items() if {type(value) for value in getattr(self, name)} != {kind}]
-        if wrong or not len(self.shape) == 3 or not min(self.shape) >= 1:
-            raise UsageError(f"images: {self}, want a shape of 3 and numbers for each channel")
-
-    @classmethod
-    def of(cls, dataset):
-        return cls(dataset.images.shape[1:], dataset.classes, dataset.mean, dataset.std)
-
-
 @dataclass(kw_only=True)
 class Settings:
     """All that decides the result of a run, and where its data are."""
 
-    data: str = _option("", choices=DEFAULT_MODEL)
-    data_dir: str | None = _option("where the files of the data set are", type=text, metavar="FOLDER", default=None)
-    model: str = _option("the network", choices=models.MODELS)
-    size: int  # height and width of the images
-    epochs: int = _option("passes over the training images", type=count, metavar="N")
-    batch_size: int = _option("images to a batch", type=count, metavar="N")
-    lr: float = _option("highest learning rate of the schedule", type=positive, metavar="X", default=RATES["adam"])
-    optimizer: str = _option(f"sgd has Nesterov momentum {MOMENTUM}", choices=OPTIMIZERS, default="adam")
-    schedule: str = _option(
-        "how the learning rate changes: step by step, with restore where the loss rose",
-        choices=SCHEDULES,
-        default="cosine",
+    data: str = _setting("default MNIST if it is on disk, else digits; the others download", choices=BY_DATA)
+    data_dir: str | None = _setting("where the files of the data set are", None, type=existing_folder)
+    model: str = _setting("the network", choices=models.MODELS)
+    epochs: int = _setting("passes over the training images", type=count)
+    batch_size: int = _setting("images to a batch", type=count)
+    lr: float = _setting("highest learning rate of the schedule", RATES["adam"], type=positive)
+    optimizer: str = _setting("sgd has Nesterov momentum 0.9", "adam", choices=OPTIMIZERS)
+    schedule: str = _setting("how the learning rate changes, step by step", "cosine", choices=SCHEDULES)
+    weight_decay: float = _setting("", 0.0, type=not_negative)
+    augment: bool = _setting("shift images at random (CIFAR-10: flip too)", False)
+    accumulate: int = _setting("update once for so many batches, as for one large", 1, type=count)
+    clip: float | None = _setting("largest 2-norm of the gradient", None, type=positive)
+    precision: str = _setting("of convolutions and products; float16 scales the loss", "float32", choices=PRECISIONS)
+    eager: bool = _setting("on a GPU, start each kernel from Python", False)
+    limit: int | None = _setting("use the first so many training and test images", None, type=count)
+    seed: int = _setting("of weights, order, dropout and augmentation", 0, type=seed)
+    new_writers: bool = _setting("digits: train again on half of the writers and test on the others", False)
+    shards: int = _setting(
+        "parts of a batch; the result depends on them, not on the ranks that share them", 1, type=count
     )
-    weight_decay: float = _option("", type=_not_negative, metavar="X", default=0.0)
-    augment: bool = _option("shift images at random (CIFAR-10: flip too)", default=False)
-    accumulate: int = _option("update once for K batches, as for one large", type=count, metavar="K", default=1)
-    clip: float | None = _option("largest 2-norm of the gradient", type=positive, metavar="X", default=None)
-    precision: str = _option(
-        "in which convolutions and products compute; float16 scales the loss", choices=PRECISIONS, default="float32"
-    )
-    eager: bool = _option("on a GPU, start each kernel from Python", default=False)
-    limit: int | None = _option("use the first N training and test images", type=count, metavar="N", default=None)
-    seed: int = _option("of weights, order, dropout and augmentation", type=_seed, metavar="N", default=0)
-    new_writers: bool = _option("digits: train a second time on half the writers and test on the others", default=False)
-    shards: int = _option(
-        "parts into which each batch is cut, on which the result depends, and not on the ranks; default one a rank",
-        type=count,
-        metavar="S",
-        default=1,
-    )
-    zero: bool = _option("divide the state of the optimiser among the ranks", default=False)
-    sync_batch_norm: bool = _option("statistics of batch norm over all ranks", default=False)
-    device: str = _option(
-        "cpu, cuda, cuda:1, ..., or interpreter, which runs the kernels of GPUs slowly on any machine",
-        type=text,
-        metavar="NAME",
-        default="cpu",
-    )
+    zero: bool = _setting("divide the state of the optimiser among the ranks", False)
+    sync_batch_norm: bool = _setting("statistics of batch norm over all ranks", False)
+    device: str = _setting("cpu, cuda, cuda:1, ..., or interpreter (slow, needs no GPU)", "cpu", type=text)
+
+    shape: tuple = ()  # of an image, (C, H, W); this and the rest are the data set's
+    classes: tuple = ()
+    mean: tuple = ()
+    std: tuple = ()
 
     def __post_init__(self):
         for one in fields(self):  # which may come from a file
-            value, choices = getattr(self, one.name), one.metadata.get("choices", ())
-            if not isinstance(value, one.type) or isinstance(value, bool) != (one.type is bool):
-                wanted = getattr(one.type, "__name__", one.type)
-                raise UsageError(f"settings: {one.name} is {value!r}, want {wanted}")
-            if choices and value is not None and value not in choices:
-                raise UsageError(f"unknown {one.name} {value!r}, want one of {', '.join(choices)}")
+            value, wanted = getattr(self, one.name), one.metadata.get("choices")
+            if one.type is tuple:  # JSON has none
+                setattr(self, one.name, tuple(value))
+            elif not isinstance(value, one.type) or isinstance(value, bool) != (one.type is bool):
+                raise UsageError(f"settings: {one.name} is {value!r}, want {getattr(one.type, '__name__', one.type)}")
+            elif wanted and value not in wanted:
+                raise UsageError(f"unknown {one.name} {value!r}, want one of {', '.join(wanted)}")
+            elif type(value) in (int, float):
+                one.metadata["type"](value)
+        if {*map(type, self.shape)} - {int} or {*map(type, self.mean + self.std)} - {float}:
+            raise UsageError(f"settings: shape {self.shape}, mean {self.mean} and std {self.std} want numbers")
+        if self.new_writers and self.data != "digits":
+            raise UsageError("--new-writers wants --data digits: only there the writers are known")
 
     @classmethod
-    def of(cls, options, name, ranks=1):
-        """The settings of a new run on the data set of this name, by so many ranks."""
-        given = {one.name: getattr(options, one.name, None) for one in fields(cls)}
-        given = {key: value for key, value in given.items() if value is not None} | {"data": name}
-        model = given.setdefault("model", DEFAULT_MODEL[name])
-        values = BY_DATA[name] | BY_MODEL.get(model, {}) | {"shards": ranks}
-        usual = values.get("optimizer", "adam")
-        if given.get("optimizer", usual) != usual:
-            values["lr"] = RATES[given["optimizer"]]
-        values["size"] = {"digits": models.MODELS[model].made_for or 8, "mnist": 28, "cifar10": 32}[name]
-        if "data_dir" in given:
-            given["data_dir"] = checked_folder(given["data_dir"])
-        if given.get("new_writers") and name != "digits":
-            raise UsageError("--new-writers wants --data digits: only there the writers are known")
-        return cls(**values | given)
+    def of(cls, options, ranks=1):
+        """(settings of a new run by so many ranks, a sentence if its data were chosen for the user)."""
+        given, note = given_in(options), ""
+        if "data" not in given:
+            folder = data.available("mnist", options.data_dir)
+            given["data"] = "mnist" if folder else "digits"
+            missing = "MNIST is not on disk: the digits that come with the package (--data mnist downloads MNIST)"
+            note = f"data auto: {f'MNIST was found in {folder}' if folder else missing}"
+        usual = {"optimizer": "adam", "shards": ranks} | BY_DATA[given["data"]]
+        usual |= BY_MODEL.get(given.get("model", usual["model"]), {})
+        if given.get("optimizer", usual["optimizer"]) != usual["optimizer"]:
+            usual["lr"] = RATES[given["optimizer"]]
+        return cls(**usual | given), note
+
+    def here(self, options):
+        """These settings with what options say of this machine: the folder of the data, device and precision."""
+        given = given_in(options)
+        return replace(self, **{name: given[name] for name in ("data_dir", "device", "precision") if name in given})
+
+    @property
+    def size(self):
+        """Height and width of the images; digits are enlarged for networks that want so."""
+        return {"digits": models.MODELS[self.model].made_for or 8, "mnist": 28, "cifar10": 32}[self.data]
+
+    def set_threads(self, threads):
+        """Use so many for kernels. None: one on tiny images, a step on which costs more to share than that saves."""
+        if threads or self.size < 28:
+            set_threads(threads or 1)
 
     def datasets(self, split="random", download=True):
         """(train, test)."""
         if self.data == "digits":
             parts = data.digits(split, self.size)
         else:
-            parts = {"mnist": data.mnist, "cifar10": data.cifar10}[self.data](self.data_dir, download)
+            parts = getattr(data, self.data)(self.data_dir, download)
         return parts if self.limit is None else tuple(part.subset(slice(self.limit)) for part in parts)
 
-    def check_new_writers(self):
-        """Refuse batches that the images of half the writers cannot fill."""
-        if self.new_writers:
-            half, _ = self.datasets("writers")
-            if self.batch_size > len(half):
-                raise UsageError(
-                    f"--batch-size is {self.batch_size}, but half of the writers wrote {len(half)} images; "
-                    "--no-new-writers trains on the random split alone"
-                )
+    def seeing(self, dataset):
+        """These settings with what the network must know of its images."""
+        facts = {name: getattr(dataset, name) for name in ("classes", "mean", "std")}
+        return replace(self, shape=dataset.images.shape[1:], **facts)
 
-    @property
-    def threads(self):
-        """For kernels, unless the user says otherwise: sharing a step on tiny images costs more than it saves."""
-        return 1 if self.size < 28 else None
-
-    def transform(self, images, augment=False):
-        """What is done to its images on their way to the network; None if they are just scaled to 0..1."""
+    def transform(self, augment=False):
+        """What is done to images on their way to the network; None if they are just scaled to 0..1."""
         steps = []
         if augment:
             steps.append(data.PadCrop(4 if self.data == "cifar10" else 2 if self.size >= 28 else 1))
             steps += [data.Flip()] * (self.data == "cifar10")
         if models.MODELS[self.model].normalised:
-            steps.append(data.Normalize(images.mean, images.std))
+            steps.append(data.Normalize(self.mean, self.std))
         return data.Compose(steps) if steps else None
 
-    def build_model(self, images):
-        """A new model for these images on the chosen device, drawn from the default generator."""
-        create.zeros(1, device=self.device)  # refuses a device that is not there
-        model = models.build(self.model, images.shape, len(images.classes))
-        return model.to(self.device)
+    def build_model(self):
+        """A new model on the chosen device, drawn from the default generator."""
+        try:
+            create.zeros(1, device=self.device)
+        except StateError as error:  # there is no such device
+            raise UsageError(str(error)) from error
+        return models.build(self.model, self.shape, len(self.classes)).to(self.device)
 
     def build_optimizer(self, model):
         """A new optimiser of the parameters of a model."""
-        extra = {"momentum": MOMENTUM, "nesterov": True} if self.optimizer == "sgd" else {}
+        extra = NESTEROV if self.optimizer == "sgd" else {}
         return OPTIMIZERS[self.optimizer](model.parameters(), lr=self.lr, weight_decay=self.weight_decay, **extra)
 
-    def test_loader(self, test, images):
-        batch = min(TEST_BATCH, len(test))
-        return data.Loader(test, batch, transform=self.transform(images), device=self.device)
+    def test_loader(self, test):
+        return data.Loader(test, min(256, len(test)), transform=self.transform(), device=self.device)
 
 
-def add_settings(parser, names, default=None):
-    """Options for settings; left out they are None, and Settings.of says what they become.
+def given_in(options):
+    """{name: value} of the settings that options state."""
+    found = {one.name: getattr(options, one.name, None) for one in fields(Settings)}
+    return {name: value for name, value in found.items() if value is not None}
 
-    default     that, in words, where another command says it
+
+def options():
+    """{option: what argparse takes} for the settings: left out they are None, and Settings.of says what they become."""
+    found, rows = {}, (BY_DATA | BY_MODEL).items()
+    for one in filter(lambda one: one.metadata, fields(Settings)):
+        usual = [f"{one.default}"] if one.default not in (MISSING, None, False) else []
+        usual += [f"{'on' if row[one.name] is True else row[one.name]} ({key})" for key, row in rows if one.name in row]
+        help = "; ".join(filter(None, (one.metadata["help"], usual and f"default {', '.join(usual)}")))
+        action = {"action": argparse.BooleanOptionalAction} if one.type is bool else {}
+        found[f"--{one.name.replace('_', '-')}"] = {**one.metadata, "help": help, **action}
+    return found
+
+
+# ---- parts of a training ---------------------------------------------------------------------------------------------
+
+
+class Parts:
+    """Model, loaders, optimiser, schedule and scaler, new, all random numbers seeded.
+
+    world   of the ranks that train together
     """
-    for one in fields(Settings):
-        if one.name in names.split():
-            how = {key: value for key, value in one.metadata.items() if key != "help"}
-            if one.type is bool:
-                how["action"] = argparse.BooleanOptionalAction
-            help = "; ".join(filter(None, (one.metadata["help"], default or _default(one))))
-            parser.add_argument(f"--{one.name.replace('_', '-')}", default=None, help=help, **how)
 
+    def __init__(self, settings, train, test, world):
+        manual_seed(settings.seed)
+        self.settings = settings = settings.seeing(train)
+        model, shards = settings.build_model(), settings.shards
+        if settings.sync_batch_norm:
+            model = parallel.SyncBatchNorm.convert(model, world)
+        # A shard of one image has no statistics for batch norm: a last batch with such shards is left out.
+        normed = any(isinstance(module, nn.BatchNorm2d | parallel.SyncBatchNorm) for module in model.modules())
+        if normed and settings.batch_size < 2 * shards:
+            raise UsageError(
+                f"--batch-size is {settings.batch_size}, which leaves less than 2 images for each of {shards} shards, "
+                "and batch norm wants at least 2"
+            )
+        drop_last = normed and 0 < len(train) % settings.batch_size < 2 * shards
+        shared = shards > 1 or world.size > 1
+        self.model = parallel.DataParallel(model, world, shards=shards) if shared else model
+        options = {"transform": settings.transform(settings.augment), "device": settings.device}
+        options["sampler"] = self.model.sampler if shared else None
+        self.loader = data.Loader(train, settings.batch_size, True, settings.seed, drop_last, **options)
+        self.optimizer = settings.build_optimizer(self.model)
+        if shared and settings.zero:
+            self.optimizer = parallel.ShardedOptimizer(self.optimizer, self.model)
+        self.test = settings.test_loader(test)
+        updates = settings.epochs * math.ceil(len(self.loader) / settings.accumulate)
+        self.schedule = SCHEDULES[settings.schedule](self.optimizer, settings.lr, updates)
+        self.scaler = GradScaler(enabled=settings.precision == "float16")
 
-def _default(one):
-    """What a setting becomes that is not given, in words."""
-    unsaid = one.name == "shards" or any(one.default is value for value in (MISSING, None, False))
-    plain = [] if unsaid else [f"{one.default}"]
-    others = DEFAULT_MODEL if one.name == "model" else {}
-    others = others or {key: row[one.name] for key, row in (BY_DATA | BY_MODEL).items() if one.name in row}
-    found = plain + [f"{'on' if value is True else value} ({key})" for key, value in others.items()]
-    return f"default {', '.join(found)}" if found else ""
-
-
-def checked_folder(data_dir):
-    """The folder that --data-dir names, with its whole path."""
-    if not Path(data_dir).is_dir():
-        raise UsageError(f"--data-dir {data_dir} is not a folder")
-    return str(Path(data_dir).resolve())
-
-
-def check_can_be_made(option, folder):
-    """Refuse a folder that an option names and that neither can be written nor made."""
-    folder = Path(folder)
-    present = next(place for place in (folder, *folder.absolute().parents) if place.exists())
-    if not present.is_dir() or not os.access(present, os.W_OK | os.X_OK):
-        raise UsageError(f"{option} {folder} cannot be made: {present} is not a folder that can be written")
-
-
-def chosen_data(name, data_dir):
-    """The name of the data set that --data means, and a sentence if it was chosen for the user."""
-    if data_dir is not None:
-        checked_folder(data_dir)
-    if name not in (None, "auto"):
-        return name, None
-    folder = data.available("mnist", data_dir)
-    if folder is not None:
-        return "mnist", f"MNIST was found in {folder}"
-    return (
-        "digits",
-        "MNIST is not on disk: the digits that come with the package (--data mnist downloads MNIST)",
-    )
+    def fit(self, epochs=None, **how):
+        """Train for these epochs, or those of the settings; gives the History. how: what train.fit takes."""
+        same = {name: getattr(self.settings, name) for name in ("accumulate", "clip", "precision", "eager")}
+        same |= {"test": self.test, "schedule": self.schedule, "scaler": self.scaler}
+        return fit(self.model, self.loader, self.optimizer, epochs or self.settings.epochs, **same | how)

@@ -10,9 +10,9 @@ import numpy as np
 from minigrad import checkpoint, parallel
 from minigrad.amp import GradScaler
 from minigrad.checkpoint.files import index_path
-from minigrad.cli import report
+from minigrad.cli import trained as command
 from minigrad.cli.run import CONFIG, HISTOGRAMS, RESULT, Run
-from minigrad.cli.settings import BY_DATA, Images, Settings, UsageError, refusing
+from minigrad.cli.settings import BY_DATA, Settings, UsageError
 from minigrad.core.errors import ShapeError
 from minigrad.data import Dataset, Loader
 from minigrad.device import generator
@@ -64,10 +64,9 @@ def _history(folder):
 
 def _configuration(model):
     """What config.json says of a run of this model."""
-    values = BY_DATA["digits"] | {"data": "digits", "model": model, "size": 8, "new_writers": False}
-    images = Images((1, 8, 8), ("a", "b", "c"), (0.5,), (0.25,))
-    settings = Settings(**values)
-    return {"settings": asdict(settings), "images": asdict(images), "command": ["minigrad", "train"], "job": None}
+    images = {"shape": (1, 8, 8), "classes": ("a", "b", "c"), "mean": (0.5,), "std": (0.25,)}
+    settings = Settings(**BY_DATA["digits"] | images | {"data": "digits", "model": model, "new_writers": False})
+    return {"settings": asdict(settings), "command": ["minigrad", "train"], "ranks": 1}
 
 
 def _config(folder):
@@ -75,12 +74,10 @@ def _config(folder):
 
     def read(data):
         (folder / CONFIG).write_bytes(data)
-        Run(folder).begun_by(None)
-        with refusing():
-            run, settings, images = Run.of(folder)
-            if math.prod(images.shape) * max(len(images.classes), 1) < LARGEST:
-                settings.transform(images, settings.augment)
-                settings.build_optimizer(settings.build_model(images))
+        _, settings = Run.of(folder)
+        if math.prod(settings.shape) * max(len(settings.classes), 1) < LARGEST:
+            settings.transform(settings.augment)
+            settings.build_optimizer(settings.build_model())
 
     return _bytes(_configuration("digits-cnn"), _configuration("mlp")), read
 
@@ -111,7 +108,6 @@ def _resume(folder):
 
 def _results(folder):
     model, config = trained()[0], _configuration("mlp")
-    settings, images = Settings(**config["settings"]), Images(**config["images"])
     edges = [[-1.0, 0.0, 1.0], [-2.0, 0.0, 2.0]]
     histograms = {"0.weight": {"edges": edges, "rows": [[1, [2, 4], None], [2, [3, 3], [1, 5]]]}}
     result = {"new_writers": {"test_accuracy": 0.9, "test_loss": 0.5}}
@@ -126,20 +122,18 @@ def _results(folder):
             contents = dict.fromkeys((CONFIG, RESULT, HISTOGRAMS), data)
         for name, content in contents.items():
             (folder / name).write_bytes(content)
-        found, lacking = run.read_json(CONFIG), {}
-        report._figures(model, 1.0, run.read_json(RESULT))
-        records = report._records(run, model, 2, lacking)
+        records = run.histograms(model, 2).records
         assert all(len(row) == 4 for rows in records.values() for row in rows)
-        origin = report._origin(run, settings, images, model, _lived(), found)
+        origin = command._origin(run, model)
         sections.origin(SimpleNamespace(origin=origin))
-        Histograms(model).load_state_dict(run.read_json(HISTOGRAMS))
+        Histograms(model).load_state_dict(run.read(HISTOGRAMS))
 
     return _bytes({CONFIG: config, RESULT: result, HISTOGRAMS: histograms}), read
 
 
 STATES = [
     Target("history", _history, mutations.by_json, (ShapeError,)),
-    Target("config", _config, mutations.by_json, (UsageError,)),
+    Target("config", _config, mutations.by_json, (UsageError, ShapeError)),
     Target("resume", _resume, mutations.by_json, (UsageError, checkpoint.CheckpointError)),
     Target("results", _results, mutations.by_json, (ShapeError,)),
 ]

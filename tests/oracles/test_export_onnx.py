@@ -324,14 +324,14 @@ def test_the_command_writes_what_takes_pixels(model, tmp_path, capsys, finished)
     assert "pixels 0..255 as uint8" in capsys.readouterr().out
     from minigrad.cli.run import Run
 
-    _, settings, pictures = Run.of(run)
-    network = settings.build_model(pictures)
+    _, settings = Run.of(run)
+    network = settings.build_model()
     minigrad.checkpoint.load(run / "last", network)
     _, test = data.digits(size=settings.size)
-    (batch, _) = next(iter(Loader(test, 7, transform=settings.transform(pictures))))
+    (batch, _) = next(iter(Loader(test, 7, transform=settings.transform())))
     with minigrad.no_grad():
         wanted = network.eval()(batch).numpy()
     session = runtime.InferenceSession(tmp_path / "run.onnx")
     (found,) = session.run(None, {"input": test.images[:7]})
     np.testing.assert_allclose(found, wanted, rtol=1e-5, atol=1e-5)
-    assert json.loads(session.get_modelmeta().custom_metadata_map["classes"]) == list(pictures.classes)
+    assert json.loads(session.get_modelmeta().custom_metadata_map["classes"]) == list(settings.classes)

@@ -73,7 +73,7 @@ def test_continue_refuses_other_options(capsys):
     assert main([*QUIET, "--epochs", "1", "--out", "run"]) == 0
     for option, value in (("--lr", "0.5"), ("--shards", "2"), ("--epochs", "3")):
         assert main([*QUIET, "--epochs", "1", "--out", "run", "--continue", option, value]) == 2
-        assert f"run holds a run with another {option}; give its own options" in capsys.readouterr().err
+        assert f"run holds a run with another {option}; leave that out" in capsys.readouterr().err
     assert main([*QUIET, "--out", "run"]) == 2
     assert "go on with it by --resume run" in capsys.readouterr().err
 

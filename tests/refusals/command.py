@@ -109,27 +109,26 @@ train --learning-rate 1              | unrecognized arguments: --learning-rate 1
 train digits                         | unrecognized arguments: digits
 train --data digits --out new --model vgg              | --model: invalid choice: 'vgg' \\(choose from .*keras-cnn
 train --data digits --out new --batch-size 2000        | batch_size is 2000, but the dataset has 1438 images
-train --data digits --out new --batch-size 1000        | half of the writers wrote 898 images; --no-new-writers trains
 train --data digits --out new --limit 10               | batch_size is \\d+, but the dataset has 10 images
-train --data digits --out new --data-dir nowhere       | --data-dir nowhere is not a folder
-train --data digits --out new --data-dir file          | --data-dir file is not a folder
+train --data digits --out new --data-dir nowhere       | --data-dir: nowhere is not a folder
+train --data digits --out new --data-dir file          | --data-dir: file is not a folder
 train --data digits --out new --device cuda:77         | device is 'cuda:77', but
 train --data digits --out new --device toaster         | device is 'toaster', wanted 'cpu', 'cuda'
 train --data digits --out new --threads 100000         | Numba allows 1 to
-train --data digits --out file                         | --out file cannot be made: .*file is not a folder that can
-train --data digits --out file/run                     | --out file/run cannot be made: .*file is not a folder that can
+train --data digits --out file                         | --out: file cannot be made: .*file is not a folder that can
+train --data digits --out file/run                     | --out: file/run cannot be made: .*file is not a folder that can
 train --data digits --out run                          | run holds a run already; go on with it by --resume run or give
 train --data digits --out unfinished                   | unfinished holds a run already; it is not complete, so remove
 train --data digits --out new --sync-batch-norm --shards 2 --model resnet | --sync-batch-norm wants as many ranks
 train --data cifar10 --out new --new-writers           | --new-writers wants --data digits
-train --data digits --out run --continue --lr 0.5      | run holds a run with another --.*lr; give its own options or
+train --data digits --out run --continue --lr 0.5      | run holds a run with another --.*lr; leave that out or
 train --resume nowhere               | nowhere holds no checkpoint 'last': there is no such folder
 train --resume empty                 | empty holds no checkpoint 'last': it is not the folder of a run
 train --resume file                  | file holds no checkpoint 'last': there is no such folder
-train --resume run --epochs 3        | --resume goes on with the run's own options; leave out --epochs
-train --resume run --lr 1 --clip 1   | leave out --lr, --clip
-train --resume run --out new         | --resume goes on with the run's own options; leave out --out
-train --resume run --data-dir file   | --data-dir file is not a folder
+train --resume run --epochs 3        | run holds a run with another --epochs; leave that out
+train --resume run --lr 1 --clip 1   | run holds a run with another --clip, --lr
+train --resume run --out new         | run holds a run with another --out; leave that out or
+train --resume run --data-dir file   | --data-dir: file is not a folder
 train --resume run --device cuda:77  | device is 'cuda:77', but
 evaluate                             | the following arguments are required: RUN
 evaluate nowhere                     | nowhere holds no checkpoint 'last': there is no such folder
@@ -138,12 +137,12 @@ evaluate run --checkpoint worst      | --checkpoint: invalid choice: 'worst' \\(
 evaluate run --precision half        | --precision: invalid choice: 'half'
 evaluate run --device toaster        | device is 'toaster', wanted 'cpu', 'cuda'
 evaluate run --threads none          | --threads: got none, want an integer of at least 1
-evaluate run --data-dir nowhere      | --data-dir nowhere is not a folder
+evaluate run --data-dir nowhere      | --data-dir: nowhere is not a folder
 evaluate run --check best            | unrecognized arguments: --check best
 report                               | the following arguments are required: RUN
 report nowhere                       | nowhere holds no checkpoint 'last'
 report run --threads 0               | --threads: got 0, want an integer of at least 1
-report run --data-dir nowhere        | --data-dir nowhere is not a folder
+report run --data-dir nowhere        | --data-dir: nowhere is not a folder
 report run --device cuda:77          | device is 'cuda:77', but
 report run --checkpoint best         | unrecognized arguments: --checkpoint best
 predict run                          | the following arguments are required: IMAGE.png
@@ -156,8 +155,8 @@ predict run text.png --precision x   | --precision: invalid choice: 'x'
 predict run text.png --threads x     | --threads: got x, want an integer of at least 1
 predict run image.png --device x     | device is 'x', wanted 'cpu', 'cuda'
 export run                           | the following arguments are required: --onnx
-export run --onnx nowhere/x.onnx     | --onnx nowhere/x.onnx: nowhere is not a folder
-export run --onnx empty              | --onnx empty is a folder, want the file to write
+export run --onnx nowhere/x.onnx     | --onnx nowhere/x.onnx cannot be written: want a file in
+export run --onnx empty              | --onnx empty cannot be written: want a file in
 export nowhere --onnx x.onnx         | nowhere holds no checkpoint 'last'
 export run --onnx x.onnx --checkpoint x | --checkpoint: invalid choice: 'x'
 math --pages                         | unrecognized arguments: --pages; did you mean --page\\?
@@ -172,19 +171,17 @@ kernels --arch                       | --arch: expected at least one argument
 kernels --ladder=1                   | --ladder: ignored explicit argument '1'
 kernels --write=1                    | --write: ignored explicit argument '1'
 kernels --check=1                    | --check: ignored explicit argument '1'
-kernels matmul --write               | --write: makes the whole manifest, wants no names
 profile vgg                          | invalid choice: 'vgg' \\(choose from
 profile mlp --steps 0                | --steps: got 0, want an integer of at least 1
 profile mlp --batch-size x           | --batch-size: got x, want an integer of at least 1
 profile mlp --data svhn              | --data: invalid choice: 'svhn'
-profile mlp --data-dir nowhere       | --data-dir nowhere is not a folder
+profile mlp --data-dir nowhere       | --data-dir: nowhere is not a folder
 profile mlp --data digits --device cuda:77    | device is 'cuda:77', but
 profile mlp --data digits --threads 100000    | Numba allows 1 to
-profile mlp --data digits --out file          | --out file cannot be made: .*file is not a folder that can
+profile mlp --data digits --out file          | --out: file cannot be made: .*file is not a folder that can
 profile mlp --epochs 3               | unrecognized arguments: --epochs 3
 math nothing                         | nothing
 math --pages                         | unrecognized arguments: --pages; did you mean --page\\?
-math relu --page                     | --page is the whole sheet; leave out relu
 launch                               | launch: nothing to start; want a Python script
 launch -n 0 minigrad train           | -n: got 0, want an integer of at least 1
 launch -n two minigrad train         | -n: got two, want an integer
@@ -197,9 +194,9 @@ launch -n 2 --timeout nan minigrad train             | --timeout: got nan, want 
 launch -n 2 --grace -1 minigrad train                | --grace: got -1, want seconds, at least 0
 launch -n 2 --hosts a:0 minigrad train               | launch: --hosts has 'a:0', wanted NAME or NAME:RANKS
 launch -n 2 --hosts a,a minigrad train               | launch: --hosts has 'a', wanted NAME or NAME:RANKS, each
-launch -n 9 --hosts a:2 minigrad train               | launch: -n is 9, but --hosts a:2 have room for 2
+launch -n 9 --hosts a:2 minigrad train               | launch: -n is 9, want at least 1, and at most .* room for: 2
 launch -n 2 --timeout inf minigrad train             | --timeout: got inf, want a number above 0
-launch -n 2 --logs file minigrad train               | launch: --logs file cannot be made: .*file is not a folder
+launch -n 2 --logs file minigrad train               | --logs: file cannot be made: .*file is not a folder
 trian                                | invalid choice: 'trian'
 --version                            | .*
 """

@@ -1,0 +1,115 @@
+"""minigrad info, math, launch and warmup."""
+
+import math
+import os
+import time
+from types import SimpleNamespace
+
+import numpy as np
+
+from minigrad_kernels import toolchain
+from minigrad_kernels.toolchain.cache import cache_folder
+
+from .. import cuda, data, models, parallel, sheet
+from ..checkpoint.versions import versions
+from ..core.errors import StateError
+from ..device import memory_statistics, place
+from ..units import in_bytes
+from .run import machine
+from .settings import OPTIMIZERS, Parts, Settings, UsageError
+
+__all__ = ["run_info", "run_launch", "run_math", "run_warmup"]
+
+
+def run_info(options):
+    """Versions, devices, threads, memory and the cache of kernels."""
+    memory = memory_statistics()
+    try:
+        place("cuda")
+        gpus = [f"cuda:{number} ({cuda.get_device_name(number)})" for number in range(cuda.device_count())]
+    except StateError as error:
+        gpus = [f"no GPU ({str(error).partition(': ')[2]})"]
+    rows = versions() | machine() | {"devices": ", ".join(["cpu", *gpus, "interpreter"])}
+    rows["memory pool"] = f"{in_bytes(memory['reserved_bytes'])} of this process, {in_bytes(memory['used_bytes'])} used"
+    rows["kernel cache"] = cache_folder() or "none: no folder can be written"
+    print(*(f"{name:<14}{value}" for name, value in rows.items()), sep="\n")
+    return 0
+
+
+def run_math(options):
+    """Print entries of the sheet of formulas, the list of all, or the whole page."""
+    if options.page:
+        print(sheet.page(), end="")
+    elif options.names:
+        print(*map(sheet.entry, options.names), sep="\n\n")
+    else:
+        for title, members in sheet.families().items():
+            print(title, *(f"  {entry.name:<34}{entry.summary}" for entry in members), "", sep="\n")
+        print("minigrad math NAME prints formula, gradients, shapes, types, errors and source")
+    return 0
+
+
+def run_launch(options):
+    """Start ranks by mpiexec, and start them again when one fails; returns the exit code.
+
+    0    all ranks ended well, also after SIGTERM
+    1    a rank failed and no restarts were left, or a host did not come
+    2    refused before any work, by the command itself or by a rank
+    130  as 0, after Ctrl-C; or the ranks did not leave in time
+    143  ranks did not leave in time after SIGTERM
+    """
+    if os.name != "posix":
+        raise UsageError("launch: it needs process groups, which this system has not; start the ranks by mpiexec")
+    from ..parallel.launch import Launch, parse_hosts  # wants POSIX
+
+    words = _words(options)
+    hosts = parse_hosts(options.hosts) if options.hosts else None
+    room = sum(places for _, places in hosts) if hosts else math.inf
+    ranks = options.ranks or (room if hosts else 0)
+    if not 1 <= ranks <= room:
+        raise UsageError(f"launch: -n is {ranks}, want at least 1, and at most what --hosts have room for: {room}")
+    if not 1 <= (options.min_ranks or ranks) <= ranks:
+        raise UsageError(f"launch: --min-ranks is {options.min_ranks}, want 1 to {ranks}")
+    shared = {name: getattr(options, name) for name in ("max_restarts", "min_ranks", "timeout", "grace", "logs")}
+    return Launch(words, ranks, hosts, **shared).run()
+
+
+def _words(options):
+    """What the interpreter is told: a script with its arguments, or a module with its own."""
+    words = options.words[1:] if options.words[:1] == ["--"] else options.words
+    if options.name:
+        return ["-m", *options.name]
+    if words and words[0] == "minigrad":
+        return ["-m", *words]
+    if not words or not os.path.isfile(words[0]):
+        what = f"{words[0]} is no file" if words else "nothing to start"
+        raise UsageError(f"launch: {what}; want a Python script, or minigrad and its arguments, or -m MODULE")
+    return list(words)
+
+
+def run_warmup(options):
+    """Train each network on a few images of noise, by each optimiser; say what that compiled."""
+    from tqdm.auto import tqdm
+
+    toolchain.set_threads(options.threads or toolchain.threads())
+    names, compiled, begin = options.models or list(models.MODELS), [], time.perf_counter()
+    jobs = tqdm([(name, optimizer) for name in names for optimizer in OPTIMIZERS], leave=False, disable=None)
+    with toolchain.progress.listen(lambda kernel, seconds: compiled.append(seconds)):
+        for job in jobs:
+            jobs.set_description(", ".join(job))
+            _train(*job)
+    time_taken = f"in {sum(compiled):.1f} s, {time.perf_counter() - begin:.1f} s in all"
+    print(f"{len(compiled)} kernels compiled {time_taken}, for {', '.join(names)}")
+    print(f"kernel cache: {cache_folder() or 'none: no folder can be written'}")
+    return 0
+
+
+def _train(name, optimizer):
+    """An epoch on 8 images like those of the data set that the network is trained on."""
+    options = SimpleNamespace(data="cifar10" if name == "resnet" else "digits", model=name, optimizer=optimizer)
+    options.epochs, options.batch_size, options.augment, options.clip = 1, 4, True, 1.0
+    settings, _ = Settings.of(options)
+    shape = 8, 3 if name == "resnet" else 1, settings.size, settings.size
+    pixels = np.random.default_rng(0).integers(0, 256, shape, dtype=np.uint8)
+    noise = data.Dataset(pixels, np.arange(8) % 2, ("a", "b"))
+    Parts(settings, noise, noise, parallel.init("local")).fit()

@@ -1,0 +1,156 @@
+"""What is done with a trained network: minigrad evaluate, predict, export and report."""
+
+import json
+import shlex
+import time
+from pathlib import Path
+
+import numpy as np
+
+from .. import Tensor, checkpoint, export_onnx, models, nn, ops
+from ..core.errors import MinigradError
+from ..core.modes import no_grad
+from ..data import Loader
+from ..profile import measure_step
+from ..report import Report
+from ..train import History, evaluate, predict
+from ..train.precision import computing
+from .picture import prepared, read_picture
+from .run import CONFIG, RESULT, Run
+from .settings import UsageError
+
+__all__ = ["run_evaluate", "run_export", "run_predict", "run_report", "write_report"]
+
+
+def run_evaluate(options):
+    """Measure a trained network on the test images."""
+    settings, model = _trained(options)
+    _, test = settings.datasets(download=False)
+    loss, accuracy = evaluate(model, settings.test_loader(test), precision=settings.precision)
+    print(f"checkpoint {options.checkpoint} of {options.run}: {settings.model} on {settings.data}")
+    print(f"test loss {loss:.4f}\ntest accuracy {100 * accuracy:.2f} %")
+    return 0
+
+
+def run_predict(options):
+    """Say what a picture shows, and what was done to it."""
+    picture = read_picture(options.image)
+    settings, model = _trained(options)
+    pixels, notes = prepared(picture, settings.data, settings.shape)
+    print(f"picture: {options.image}; {'; '.join(notes) or 'taken as it is'}")
+    network = _OfPixels(model, settings).eval()
+    with no_grad(), computing(settings.precision):
+        shares = ops.softmax(network(Tensor(pixels).to(settings.device)), 1).tolist()[0]
+    for share, name in sorted(zip(shares, settings.classes, strict=True), reverse=True)[:3]:
+        print(f"{name:>10}  {100 * share:5.1f} %")
+    return 0
+
+
+def run_export(options):
+    """Write a trained network as a file that takes pixels, and say what is in it."""
+    settings, model = _trained(options)
+    path, how = Path(options.onnx), ", light on dark" if settings.data in ("digits", "mnist") else ""
+    if path.is_dir() or not path.parent.is_dir():
+        raise UsageError(f"--onnx {path} cannot be written: want a file in a folder that is there")
+    about = {"model": settings.model, "data": settings.data, "classes": json.dumps(settings.classes)}
+    about["input"] = f"pixels 0..255 as uint8, (batch, {', '.join(map(str, settings.shape))}){how}"
+    about["output"] = "scores of the classes, (batch, classes): softmax makes probabilities of them"
+    export_onnx(_OfPixels(model, settings), path, (1, *settings.shape), dtype="uint8", metadata=about)
+    print(f"{path}: {path.stat().st_size:,} bytes, {settings.model} of {options.run} ({options.checkpoint})")
+    print(f"input: {about['input']}\noutput: {about['output']}")
+    return 0
+
+
+class _OfPixels(nn.Module):
+    """A network behind what the loader does to its images: pixels scaled, and normalised where it wants that."""
+
+    def __init__(self, model, settings):
+        self.model, scale, shift = model, np.full(1, 1 / 255), np.zeros(1)
+        if models.MODELS[settings.model].normalised:
+            scale, shift = 1 / (255 * np.array(settings.std)), -np.array(settings.mean) / np.array(settings.std)
+        for name, numbers in (("scale", scale), ("shift", shift)):
+            values = Tensor(numbers.astype(np.float32).reshape(1, -1, 1, 1))
+            self.register_buffer(name, values.to(settings.device))
+
+    def forward(self, input):
+        return self.model(input.to("float32") * self.scale + self.shift)
+
+
+def _trained(options):
+    """(settings, model with the weights of the checkpoint) of a run; kernels then use its threads."""
+    run, settings = Run.of(options.run, options.checkpoint)
+    settings = settings.here(options)
+    settings.set_threads(options.threads)
+    model = settings.build_model()
+    checkpoint.load(run.folder / options.checkpoint, model)
+    return settings, model
+
+
+# ---- the report ------------------------------------------------------------------------------------------------------
+
+
+def run_report(options):
+    """Write report.html of a run folder again."""
+    run, settings = Run.of(options.run)
+    settings.set_threads(options.threads)
+    print(write_report(run, settings.here(options)))
+    return 0
+
+
+def write_report(run, settings):
+    """Write report.html into the folder of a run, from what is there; gives a line that says so."""
+    begin = time.perf_counter()
+    model, history = settings.build_model(), History()
+    checkpoint.load(run.folder / "last", model, history=history)
+    found, lacking = {}, {}
+    try:
+        train, test = settings.datasets(download=False)
+        found["predictions"] = predict(model, settings.test_loader(test), precision=settings.precision)
+        found["test"] = test
+        if settings.device != "interpreter":  # whose times say nothing of a GPU
+            found["profile"] = _step(settings, train)
+    except MinigradError as error:
+        missing = ["cost"] if "test" in found else ["mistakes", "cost"]
+        lacking = dict.fromkeys(missing, f"This could not be measured: {error}")
+    state = f"Done: {settings.epochs} of {settings.epochs} epochs."
+    if len(history) < settings.epochs:
+        at = f"epoch {len(history) + 1} of {settings.epochs}, after update {history.steps:,}"
+        state = f"Interrupted in {at}; minigrad train --resume {run.argument} goes on."
+    Report(
+        f"{settings.model} on {settings.data}",
+        history,
+        model,
+        settings.shape,
+        settings.classes,
+        state=state,
+        figures={"parameters": f"{sum(parameter.numel() for parameter in model.parameters()):,}"},
+        measured=f"One step on {settings.batch_size} images ({settings.device}, {settings.precision}).",
+        records=run.histograms(model, len(history)).records,
+        origin=_origin(run, model),
+        lacking=lacking,
+        **found,
+    ).save(run.folder / "report.html")
+    return f"report: {run.folder / 'report.html'} ({time.perf_counter() - begin:.1f} s)"
+
+
+def _step(settings, train):
+    """The Profile of a step of a new network like the one trained, by this process alone."""
+    model, transform = settings.build_model(), settings.transform(settings.augment)
+    options = {"transform": transform, "prefetch": 0, "device": settings.device}
+    batch = next(iter(Loader(train, settings.batch_size, True, settings.seed, **options)))
+    with computing(settings.precision):
+        return measure_step(model, ops.cross_entropy, batch, settings.build_optimizer(model))
+
+
+def _origin(run, model):
+    """{heading: {name: text}} of all that it takes to do it again: what the files say, and the weights' hash."""
+    config, result = run.read(CONFIG), run.read(RESULT)
+    if isinstance(command := config.get("command"), list):
+        config["command"] = shlex.join(map(str, command))
+    parts = {"Run": {"run folder": run.folder.resolve(), "weights, SHA-256": checkpoint.weights_hash(model)}}
+    for name, value in (config | {"result": result}).items():
+        if isinstance(value, dict):
+            parts[name.capitalize()] = value
+        else:
+            parts["Run"][name] = value
+    return parts
