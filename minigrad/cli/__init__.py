@@ -30,6 +30,9 @@ def main(argv=None):
     name, threads = "minigrad", toolchain.threads()
     try:
         options = parser().parse_args(argv)
+        if options.command is None:
+            parser().print_help(sys.stderr)
+            return 2
         name, options.argv = f"minigrad {options.command}", sys.argv[1:] if argv is None else argv
         module = import_module(f".{options.module}", __name__)  # not before, so that --help is quick
         code = getattr(module, f"run_{options.command}")(options)

@@ -4,7 +4,7 @@ import argparse
 import difflib
 
 from .. import models
-from .settings import count, new_folder, number, options, positive, text
+from .settings import count, number, options, positive, text
 
 __all__ = ["parser"]
 
@@ -55,13 +55,15 @@ OPTIONS = {  # besides the settings of a run; a name without dashes is an argume
     "--grace": dict(type=seconds, default=30.0, help="seconds that ranks have to leave after SIGTERM; default 30"),
     "--hosts": dict(metavar="A:4,B:4", help="hosts and how many ranks fit on each; default this host"),
     "--ladder": dict(action="store_true", help="what each rung of the matrix product costs, counted"),
-    "--logs": dict(type=new_folder, help="folder for what ranks other than 0 print; default launch-logs/JOB"),
+    "--logs": dict(
+        type=text, metavar="FOLDER", help="folder for what ranks other than 0 print; default launch-logs/JOB"
+    ),
     "--max-restarts": dict(type=natural, default=3, help="after failures; default 3"),
     "--min-ranks": dict(type=count, help="go on with so few where a host is gone; default wait for it"),
     "--models": dict(nargs="+", choices=models.MODELS, help="networks to be trained; default all"),
     "--no-report": dict(action="store_false", dest="report", help="write no report.html"),
     "--onnx": dict(type=text, required=True, metavar="FILE", help="the file to write"),
-    "--out": dict(type=new_folder, metavar="FOLDER", help="the folder to write; default runs/DATE-TIME-DATA-MODEL"),
+    "--out": dict(type=text, metavar="FOLDER", help="the folder to write; default runs/DATE-TIME-DATA-MODEL"),
     "--page": dict(action="store_true", help="the whole sheet as Markdown: examples/docs/math.md"),
     "--resume": dict(type=text, metavar="RUN", help="go on with the run in this folder, with its own options"),
     "--save-every": dict(type=count, help="a checkpoint after so many updates too; default after epochs"),
@@ -100,7 +102,7 @@ def parser():
         description=about + "\n".join(lines),
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    commands = top.add_subparsers(dest="command", required=True, metavar="COMMAND", help=argparse.SUPPRESS)
+    commands = top.add_subparsers(dest="command", metavar="COMMAND", help=argparse.SUPPRESS)
     for name, (module, example, _, words) in COMMANDS.items():
         about = {"description": f"For example: minigrad {name} {example}", "prog": f"minigrad {name}"}
         command = commands.add_parser(name, **about, allow_abbrev=False)

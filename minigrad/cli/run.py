@@ -30,7 +30,7 @@ from ..core.errors import MinigradError
 from ..train import Callback, Histograms
 from ..train.finite import NotFinite
 from ..train.team import module_of
-from .settings import Settings, UsageError
+from .settings import Settings, UsageError, check_writable
 
 __all__ = ["CONFIG", "HISTOGRAMS", "RESULT", "Run", "Saver", "machine"]
 
@@ -56,11 +56,12 @@ class Run:
         return shlex.quote(str(self.folder))
 
     def check_new(self):
-        """Refuse a folder that holds a run already."""
+        """Refuse a folder that holds a run already, or cannot be made."""
         parts = [(self.folder / CONFIG).exists(), checkpoint.exists(self.folder / "last")]
         if any(parts):
             hint = f"go on with it by --resume {self.argument}" if all(parts) else "it is not complete, so remove it"
             raise UsageError(f"{self.folder} holds a run already; {hint} or give another --out")
+        check_writable("--out", self.folder)
 
     @classmethod
     def of(cls, folder, name="last"):

@@ -17,7 +17,7 @@ from ..optim import lr_scheduler
 from ..train import PRECISIONS, fit
 
 __all__ = [
-    "Parts", "Settings", "UsageError", "count", "given_in", "new_folder", "number", "options", "positive",
+    "Parts", "Settings", "UsageError", "count", "given_in", "check_writable", "number", "options", "positive",
     "text",
 ]  # fmt: skip
 
@@ -75,20 +75,6 @@ def text(value):
     return value
 
 
-def existing_folder(value):
-    if not Path(text(value)).is_dir():
-        raise argparse.ArgumentTypeError(f"{value} is not a folder")
-    return str(Path(value).resolve())
-
-
-def new_folder(value):
-    """A folder that can be made, or written if it is there."""
-    present = next(place for place in (Path(text(value)), *Path(value).absolute().parents) if place.exists())
-    if not present.is_dir() or not os.access(present, os.W_OK | os.X_OK):
-        raise argparse.ArgumentTypeError(f"{value} cannot be made: {present} is not a folder that can be written")
-    return value
-
-
 def _setting(help, default=MISSING, **how):
     """A field that is an option as well; how: what argparse takes."""
     return field(default=default, metadata={"help": help, **how})
@@ -102,7 +88,7 @@ class Settings:
     """All that decides the result of a run, and where its data are."""
 
     data: str = _setting("default MNIST if it is on disk, else digits; the others download", choices=BY_DATA)
-    data_dir: str | None = _setting("where the files of the data set are", None, type=existing_folder)
+    data_dir: str | None = _setting("where the files of the data set are", None, type=text)
     model: str = _setting("the network", choices=models.MODELS)
     epochs: int = _setting("passes over the training images", type=count)
     batch_size: int = _setting("images to a batch", type=count)
@@ -217,9 +203,20 @@ class Settings:
 
 
 def given_in(options):
-    """{name: value} of the settings that options state."""
+    """{name: value} of the settings that options state. Errors: UsageError if --data-dir is no folder"""
     found = {one.name: getattr(options, one.name, None) for one in fields(Settings)}
+    if folder := found["data_dir"]:
+        if not Path(folder).is_dir():
+            raise UsageError(f"--data-dir {folder} is not a folder")
+        found["data_dir"] = str(Path(folder).resolve())
     return {name: value for name, value in found.items() if value is not None}
+
+
+def check_writable(option, folder):
+    """Refuse a folder that neither can be written nor made."""
+    present = next(place for place in (Path(folder), *Path(folder).absolute().parents) if place.exists())
+    if not present.is_dir() or not os.access(present, os.W_OK | os.X_OK):
+        raise UsageError(f"{option} {folder} cannot be made: {present} is not a folder that can be written")
 
 
 def options():

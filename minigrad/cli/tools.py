@@ -16,7 +16,7 @@ from ..core.errors import StateError
 from ..device import memory_statistics, place
 from ..units import in_bytes
 from .run import machine
-from .settings import OPTIMIZERS, Parts, Settings, UsageError
+from .settings import OPTIMIZERS, Parts, Settings, UsageError, check_writable
 
 __all__ = ["run_info", "run_launch", "run_math", "run_warmup"]
 
@@ -70,6 +70,8 @@ def run_launch(options):
         raise UsageError(f"launch: -n is {ranks}, want at least 1, and at most what --hosts have room for: {room}")
     if not 1 <= (options.min_ranks or ranks) <= ranks:
         raise UsageError(f"launch: --min-ranks is {options.min_ranks}, want 1 to {ranks}")
+    if options.logs:
+        check_writable("launch: --logs", options.logs)
     shared = {name: getattr(options, name) for name in ("max_restarts", "min_ranks", "timeout", "grace", "logs")}
     return Launch(words, ranks, hosts, **shared).run()
 

@@ -110,13 +110,13 @@ train digits                         | unrecognized arguments: digits
 train --data digits --out new --model vgg              | --model: invalid choice: 'vgg' \\(choose from .*keras-cnn
 train --data digits --out new --batch-size 2000        | batch_size is 2000, but the dataset has 1438 images
 train --data digits --out new --limit 10               | batch_size is \\d+, but the dataset has 10 images
-train --data digits --out new --data-dir nowhere       | --data-dir: nowhere is not a folder
-train --data digits --out new --data-dir file          | --data-dir: file is not a folder
+train --data digits --out new --data-dir nowhere       | --data-dir nowhere is not a folder
+train --data digits --out new --data-dir file          | --data-dir file is not a folder
 train --data digits --out new --device cuda:77         | device is 'cuda:77', but
 train --data digits --out new --device toaster         | device is 'toaster', wanted 'cpu', 'cuda'
 train --data digits --out new --threads 100000         | Numba allows 1 to
-train --data digits --out file                         | --out: file cannot be made: .*file is not a folder that can
-train --data digits --out file/run                     | --out: file/run cannot be made: .*file is not a folder that can
+train --data digits --out file                         | --out file cannot be made: .*file is not a folder that can
+train --data digits --out file/run                     | --out file/run cannot be made: .*file is not a folder that can
 train --data digits --out run                          | run holds a run already; go on with it by --resume run or give
 train --data digits --out unfinished                   | unfinished holds a run already; it is not complete, so remove
 train --data digits --out new --sync-batch-norm --shards 2 --model resnet | --sync-batch-norm wants as many ranks
@@ -128,7 +128,7 @@ train --resume file                  | file holds no checkpoint 'last': there is
 train --resume run --epochs 3        | run holds a run with another --epochs; leave that out
 train --resume run --lr 1 --clip 1   | run holds a run with another --clip, --lr
 train --resume run --out new         | run holds a run with another --out; leave that out or
-train --resume run --data-dir file   | --data-dir: file is not a folder
+train --resume run --data-dir file   | --data-dir file is not a folder
 train --resume run --device cuda:77  | device is 'cuda:77', but
 evaluate                             | the following arguments are required: RUN
 evaluate nowhere                     | nowhere holds no checkpoint 'last': there is no such folder
@@ -137,12 +137,12 @@ evaluate run --checkpoint worst      | --checkpoint: invalid choice: 'worst' \\(
 evaluate run --precision half        | --precision: invalid choice: 'half'
 evaluate run --device toaster        | device is 'toaster', wanted 'cpu', 'cuda'
 evaluate run --threads none          | --threads: got none, want an integer of at least 1
-evaluate run --data-dir nowhere      | --data-dir: nowhere is not a folder
+evaluate run --data-dir nowhere      | --data-dir nowhere is not a folder
 evaluate run --check best            | unrecognized arguments: --check best
 report                               | the following arguments are required: RUN
 report nowhere                       | nowhere holds no checkpoint 'last'
 report run --threads 0               | --threads: got 0, want an integer of at least 1
-report run --data-dir nowhere        | --data-dir: nowhere is not a folder
+report run --data-dir nowhere        | --data-dir nowhere is not a folder
 report run --device cuda:77          | device is 'cuda:77', but
 report run --checkpoint best         | unrecognized arguments: --checkpoint best
 predict run                          | the following arguments are required: IMAGE.png
@@ -175,10 +175,10 @@ profile vgg                          | invalid choice: 'vgg' \\(choose from
 profile mlp --steps 0                | --steps: got 0, want an integer of at least 1
 profile mlp --batch-size x           | --batch-size: got x, want an integer of at least 1
 profile mlp --data svhn              | --data: invalid choice: 'svhn'
-profile mlp --data-dir nowhere       | --data-dir: nowhere is not a folder
+profile mlp --data-dir nowhere       | --data-dir nowhere is not a folder
 profile mlp --data digits --device cuda:77    | device is 'cuda:77', but
 profile mlp --data digits --threads 100000    | Numba allows 1 to
-profile mlp --data digits --out file          | --out: file cannot be made: .*file is not a folder that can
+profile mlp --data digits --out file          | --out file cannot be made: .*file is not a folder that can
 profile mlp --epochs 3               | unrecognized arguments: --epochs 3
 math nothing                         | nothing
 math --pages                         | unrecognized arguments: --pages; did you mean --page\\?
@@ -196,7 +196,7 @@ launch -n 2 --hosts a:0 minigrad train               | launch: --hosts has 'a:0'
 launch -n 2 --hosts a,a minigrad train               | launch: --hosts has 'a', wanted NAME or NAME:RANKS, each
 launch -n 9 --hosts a:2 minigrad train               | launch: -n is 9, want at least 1, and at most .* room for: 2
 launch -n 2 --timeout inf minigrad train             | --timeout: got inf, want a number above 0
-launch -n 2 --logs file minigrad train               | --logs: file cannot be made: .*file is not a folder
+launch -n 2 --logs file minigrad train               | launch: --logs file cannot be made: .*file is not a folder
 trian                                | invalid choice: 'trian'
 --version                            | .*
 """
