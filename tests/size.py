@@ -15,7 +15,7 @@ import tarfile
 import tokenize
 from pathlib import Path
 
-LIMIT = 35_700  # code lines of the library; it falls and never rises
+LIMIT = 33_600
 LIBRARY = ("minigrad", "kernels")
 COUNTED = (*LIBRARY, "tests", "examples")
 ROOT = Path(__file__).resolve().parents[1]

@@ -156,8 +156,8 @@ DAMAGES = [
     ("last", ("loader", "position"), 9999, "position is 9999"),
     ("last", ("history", "rows", 0, "loss"), "x", "state is malformed"),
     ("last", ("history", "running", "loss"), None, "state is malformed"),
-    ("last", ("generator",), {}, "no field 'words'"),
-    ("last", ("generator", "words", "key"), [], "for 2 integers"),
+    ("last", ("generator",), {}, "no field 'seed'"),
+    ("last", ("generator", "words", "key"), [], "wanted what get_state() gives"),
     ("last", ("schedule", "schedule"), "StepLR", "wanted such as {'schedule': 'CosineAnnealingLR'"),
 ]
 

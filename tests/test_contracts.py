@@ -142,7 +142,17 @@ def primitives():
     return found
 
 
-INNER = {"average_over", "cast", "move", "pick", "product", "put", "relu_grad", "leaky_relu_grad"}  # for other ops
+INNER = {
+    "average_over",
+    "cast",
+    "hardtanh_grad",
+    "move",
+    "pick",
+    "product",
+    "put",
+    "relu_grad",
+    "leaky_relu_grad",
+}  # for other ops
 
 
 def test_primitives_are_public_or_begin_with_an_underscore():
