@@ -109,10 +109,12 @@ class Waiting(Tensor):
         if call is not None:
             self.result = call.result()
             self.call = None  # after the result, for another thread that reads both
+            self.like = self.result._data  # and lets go of the arguments
         return self.result
 
     def _take_array(self, array):
-        self.computed()._data = array
+        self.computed()._data = self.like = array
+        self.shape = array.shape
 
     _data = property(lambda self: self.computed()._data, _take_array)
     node = property(lambda self: self.computed().node)

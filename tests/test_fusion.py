@@ -2,6 +2,7 @@
 
 import itertools
 import threading
+import weakref
 
 import numpy as np
 import pytest
@@ -211,13 +212,28 @@ def test_whoever_looks_has_it_computed(look):
     assert kept == [False] and names(out) == ["relu", "conv2d"]
 
 
+def test_a_result_lets_go_of_what_it_was_computed_from():
+    x, w = (tensor.detach() for tensor in drawn(*IMAGES[:2]))
+    x, kept = Tensor(x.array.copy()), []
+    gone = weakref.ref(x.array)
+
+    def function(x):
+        kept.append(F.conv2d(x, w))
+        return F.relu(kept[0])
+
+    out = Called(function)(x)
+    del x
+    assert gone() is None and np.array_equal(out.array, np.maximum(kept[0].array, 0))
+
+
 def test_its_array_can_be_replaced():
     def function(x, w):
         y = F.conv2d(x, w)
-        y.data = np.ones(y.shape, np.float32)
+        y.data = np.ones((2, 3), np.float32)
         return F.relu(y), y
 
     out, y = Called(function)(*drawn(*IMAGES[:2]))
+    assert out.shape == y.shape == (2, 3)
     assert not waits(y) and names(y) == ["conv2d"] and (out.array == 1).all()
 
 
