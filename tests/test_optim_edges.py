@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from minigrad import Tensor, device, nn, optim
+from minigrad.core.interceptors import Interceptor
 from minigrad.optim.optimizer import Optimizer, Repeat
 from minigrad_kernels.toolchain.capture import capturing
 from tests.optim_parts import give_gradients, parameters
@@ -130,15 +131,12 @@ def test_options_are_shown_by_group():
 
 @pytest.mark.parametrize("flag", [None, 0.0])
 def test_a_graph_is_told_of_each_launch_and_each_gradient(flag):
-    class Recorder:
+    class Recorder(Interceptor):
         def __init__(self):
             self.gradients, self.notes = [], []
 
-        def write_to(self, parameter):
-            pass
-
-        def gradient_of(self, parameter):
-            self.gradients.append(parameter)
+        def before_gradient(self, leaf, adds):
+            self.gradients.append(leaf)
 
         def note(self, *calls):
             self.notes.append(calls)
@@ -148,8 +146,9 @@ def test_a_graph_is_told_of_each_launch_and_each_gradient(flag):
     give_gradients(params, 0)
     token = capturing.set(recorder)
     try:
-        optimizer.step(found_inf=None if flag is None else device.full((1,), flag, "float64"))
-        optimizer.zero_grad()
+        with recorder:
+            optimizer.step(found_inf=None if flag is None else device.full((1,), flag, "float64"))
+            optimizer.zero_grad()
     finally:
         capturing.reset(token)
     assert recorder.gradients == params and len(recorder.notes) == 2

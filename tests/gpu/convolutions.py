@@ -50,7 +50,7 @@ def _ours(direction, arrays, geometry):
         "weight_grad": ((g, x), w),
     }[direction]
     result = cupy.empty_like(like)
-    result = cupy.ndarray(like.shape, like.dtype, result.array, like.strides)
+    result = cupy.ndarray(like.shape, like.dtype, result.data, like.strides)
     space = cupy.empty(conv2d.workspace(direction, x.shape, w.shape, *geometry, x.dtype, x), cupy.uint8)
     module = cuda_weight if direction == "weight_grad" else cuda
     calls = {"default": partial(getattr(conv2d, direction), *inputs, *geometry, result, space)}

@@ -73,5 +73,5 @@ def test_bfloat16_passes_as_its_bits():
     assert back.dtype == minigrad.bfloat16 and back.tolist() == [1.5, -3.0] and np.shares_memory(back.array, ours.array)
     with pytest.raises(BufferError, match="bfloat16"):
         torch.from_dlpack(ours)
-    with pytest.raises(TypeError, match="from_dlpack: the Tensor cannot be taken: Unsupported dtype"):
+    with pytest.raises(TypeError, match=r"from_dlpack: source is a Tensor, wanted .*Unsupported dtype"):
         minigrad.from_dlpack(theirs)

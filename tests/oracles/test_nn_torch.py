@@ -435,7 +435,15 @@ def test_gain(name, param):
 # Deprecated there; the options after them are given by name.
 LEFT_OUT = {"size_average", "reduce", "min_value", "max_value"}
 # They would change results and are not built.
-LEFT_OUT |= {"return_indices", "divisor_override", "recompute_scale_factor", "max_norm", "norm_type", "sparse"}
+LEFT_OUT |= {
+    "return_indices",
+    "divisor_override",
+    "recompute_scale_factor",
+    "max_norm",
+    "norm_type",
+    "sparse",
+    "scale_grad_by_freq",
+}
 LEFT_OUT |= {"_weight", "_freeze"}
 CLASSES_OF_BOTH = [name for name in nn.__all__ if inspect.isclass(getattr(nn, name)) and hasattr(torch.nn, name)]
 
