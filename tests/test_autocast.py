@@ -13,6 +13,7 @@ import minigrad
 from minigrad import Tensor, autocast, nn, ops, optim
 from minigrad.amp import autocast_dtype
 from minigrad.core.errors import KindError
+from minigrad.core.interceptors import Interceptor, proceed
 from minigrad.core.tape import grad, write
 from minigrad.ops.autocast import TABLE, region
 from minigrad.parallel import SyncBatchNorm, run_local
@@ -320,6 +321,19 @@ def test_what_is_rounded_without_a_graph_gets_no_gradient_and_loses_none():
         out = (x @ w).sum()
     out.backward()
     assert w.grad is not None and w.grad.dtype == SINGLE
+
+
+def test_a_tool_above_it_changes_nothing():
+    class Above(Interceptor):
+        level = 3
+
+        def apply(self, primitive, values, below):
+            names.append(primitive.name)
+            return proceed(below, primitive, values)
+
+    x, names = parameter(2, 2), []
+    with autocast("float16"), Above():
+        assert (x @ x).dtype == HALF and names == ["cast", "product"]
 
 
 def test_a_block_is_taken_up_again_in_its_context():

@@ -63,7 +63,7 @@ class Region(Interceptor):
             convert = converter(self, [*args, *kwargs.values()])
             args = [_converted(convert, value) for value in args]
             kwargs = {name: _converted(convert, value) for name, value in kwargs.items()}
-        token = stack.variable.set(interceptors()[:-1])
+        token = stack.variable.set(tuple([one for one in interceptors() if one is not self]))
         try:
             return op(*args, **kwargs)
         finally:
@@ -72,8 +72,10 @@ class Region(Interceptor):
 
 def region():
     """The Region that is open; None outside of any."""
-    tools = interceptors()
-    return tools[-1] if tools and type(tools[-1]) is Region else None
+    for one in interceptors():
+        if type(one) is Region:
+            return one
+    return None
 
 
 def _enter(dtype, kept):
