@@ -199,12 +199,16 @@ def test_a_rung_that_does_not_fit_says_why(why):
 # ---- costs -----------------------------------------------------------------------------------------------------------
 
 
+on_the_interpreter = pytest.mark.skipif(DEVICE != "interpreter", reason="reads what the interpreter counts")
+
+
 def counts_of(name, kind, case):
     with interpreter.recording() as launches:
         forced(name, kind, case, make_inputs(case, TYPES[kind], integers=True))
     return launches[0][1].counts
 
 
+@on_the_interpreter
 @pytest.mark.parametrize("function", ["forward", "input_grad"])
 @pytest.mark.parametrize("kind", ["float16", "tf32"])
 def test_tiles_read_what_is_inside_once_for_each_tap(kind, function):
@@ -224,6 +228,7 @@ def test_tiles_read_what_is_inside_once_for_each_tap(kind, function):
     assert products == h * w // 16 * (columns // 8) * 2 * -(-9 * reads // steps)
 
 
+@on_the_interpreter
 @pytest.mark.parametrize("kind", TYPES)
 def test_weight_gradients_have_no_bank_conflicts(kind):
     found = counts_of("tensor", kind, row((1, 16, 12, 11), (64, 16, 3, 3), padding=(1, 1)))

@@ -6,7 +6,7 @@ import math
 import numpy as np
 
 from minigrad_kernels.errors import KindError, ShapeError, StateError
-from minigrad_kernels.layout import c_order
+from minigrad_kernels.layout import c_order, in_memory_order
 
 from . import memory
 from .arrays import array_module, cast, empty, order_of, quiet
@@ -46,15 +46,26 @@ def elementwise(op, *values, out=None, named=None):
         out = empty(shape, bool if _of_integers(op) == "b" else largest.dtype, order, there)
     ufunc = getattr(there.module, _UFUNCS.get(op, op))
     try:
+        if there is not CPU:
+            _in_memory_order(there.module, ufunc, out, values)
+            return out
         with np.errstate(all="ignore"):
-            result = ufunc(*values, out=out)
-        return np.asarray(result) if there is CPU else result
+            return np.asarray(ufunc(*values, out=out))
     except (ValueError, TypeError) as error:
         broadcast_shapes(named or op, *filter(is_array, values))
         kind = getattr(largest, "dtype", int)
         raise KindError(f"{named or op}: not defined for elements {kind} ({error})") from error
     except OverflowError as error:
         raise ShapeError(f"{named or op}: a number does not fit in {largest.dtype} ({error})") from error
+
+
+def _in_memory_order(module, ufunc, out, values):
+    """Call a ufunc of CuPy on views whose axes stand as those of `out` lie in memory."""
+    whole = [module.broadcast_to(x, out.shape) if is_array(x) and x.ndim else x for x in values]
+    arrays = [x for x in whole if is_array(x) and x.ndim]
+    out, *turned = in_memory_order(out, *arrays)
+    turned = iter(turned)
+    ufunc(*(next(turned) if is_array(x) and x.ndim else x for x in whole), out=out)
 
 
 # Ops whose ufunc has another name, ops that refuse an integer 0, and ops that refuse bools.
@@ -153,6 +164,8 @@ def accumulate(total, value):
             "move a Tensor by .to(), or set its .grad to None where .data became an array of another device"
         )
     with there.active(values=(total, value)):
+        if is_array(value) and value.shape == total.shape:
+            total, value = in_memory_order(total, value)
         there.module.add(total, value, out=total)
 
 

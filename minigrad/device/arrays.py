@@ -4,14 +4,13 @@ Functions that make an array take `like`, an array on whose device the new one i
 that is the CPU.
 """
 
-import functools
 import math
 
 import numpy as np
 
 from minigrad_kernels import layout
 from minigrad_kernels.errors import ExchangeError, KindError, ShapeError, StateError
-from minigrad_kernels.layout import CHANNELS_LAST, c_order
+from minigrad_kernels.layout import c_order, in_memory_order, order_of
 from minigrad_kernels.toolchain import threads
 from minigrad_kernels.toolchain.capture import capturing
 from minigrad_kernels.transpose import transpose
@@ -197,22 +196,6 @@ def workspace(nbytes, like=None):
     return empty((nbytes,), _BYTE, None, like)
 
 
-def order_of(array):
-    """The order of the axes in memory, slowest first: the array's own if it is dense, else that of its strides."""
-    if array.flags.c_contiguous:
-        return c_order(array.ndim)
-    return _order_of(array.shape, array.strides, array.itemsize)
-
-
-@functools.lru_cache(maxsize=4096)
-def _order_of(shape, strides, itemsize):
-    if len(shape) == 4:
-        dense = layout.strides_of(shape, CHANNELS_LAST, itemsize)
-        if 0 in shape or all(n == 1 or a == b for n, a, b in zip(shape, strides, dense, strict=True)):
-            return CHANNELS_LAST
-    return tuple(sorted(range(len(shape)), key=lambda axis: (-abs(strides[axis]), axis)))
-
-
 def is_writable(array):
     """Whether an array may be written; arrays of GPUs always may."""
     return getattr(array.flags, "writeable", True)
@@ -228,6 +211,8 @@ def copyto(out, array):
     """Write the elements of an array into one of its device, whose type may be another one."""
     there = place_of(array)
     with there.active(values=(out, array)):
+        if there is not CPU and out.shape == array.shape:
+            out, array = in_memory_order(out, array)
         there.module.copyto(out, array, casting="unsafe")
 
 

@@ -45,9 +45,9 @@ def _dense(x):
 
 def _contiguous(vectors, x):
     """Vectors without gaps, in the type that kernels want beside x."""
-    if x.itemsize == 2:
-        vectors = [vector if vector is None else device.cast(vector, device.sum_dtype(x)) for vector in vectors]
-    return [None if vector is None else device.contiguous(vector) for vector in vectors]
+    narrow = lambda vector: x.itemsize == vector.itemsize == 2
+    typed = lambda vector: device.cast(vector, device.sum_dtype(x)) if narrow(vector) else vector
+    return [None if vector is None else device.contiguous(typed(vector)) for vector in vectors]
 
 
 # ---- the gradients as differentiable functions -----------------------------------------------------------------------

@@ -11,9 +11,10 @@ from ..errors import ShapeError
 from ..toolchain.cuda.memory import VECTOR, address, aligned
 from ..toolchain.cuda.rungs import choose
 from . import cuda_plain, cuda_vector
+from .cuda_plain import HEIGHT, WIDTH
 from .plan import cut
 
-__all__ = ["bias_relu_grad", "column_sums"]
+__all__ = ["add_parts", "bias_relu_grad", "column_sums"]
 
 LIMIT = 1 << 31  # elements: places are 32-bit inside kernels
 THREADS = 256
@@ -50,8 +51,14 @@ def _sums(op, rung, matrices, out, workspace):
         sizes = int(relu), first.size, columns, plan.fold, plan.tiles, plan.rows // plan.fold
         cuda_vector.sums_vector((plan.tiles * plan.parts,), (THREADS,), (*arrays, partial, *sizes))
     if plan.parts > 1:
-        grid, block = (-(-columns // cuda_plain.WIDTH),), (cuda_plain.WIDTH, cuda_plain.HEIGHT)
-        cuda_plain.ADD[out.dtype](grid, block, (partial, out, plan.parts, columns))
+        add_parts(partial, out, plan.parts, columns)
+
+
+def add_parts(partial, out, parts, columns):
+    """Add the sums of the parts of each column, by blocks without a thread that has no part of its own."""
+    height = min(HEIGHT, 1 << (parts - 1).bit_length())
+    width = max(WIDTH, THREADS // height)
+    cuda_plain.ADD[out.dtype]((-(-columns // width),), (width, height), (partial, out, parts, columns))
 
 
 def bias_relu_grad(g, out, dx, dbias, workspace, rung=None):

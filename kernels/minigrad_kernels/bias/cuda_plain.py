@@ -8,7 +8,8 @@ from ..toolchain.cuda.halves import DOUBLE, SINGLE, each
 __all__ = ["ADD", "HEIGHT", "SHORT", "SUMS", "WIDTH", "thread"]
 
 SHORT = 16  # rows that are summed before their sum is added: so a long sum loses little
-WIDTH, HEIGHT = 32, 32  # threads of a block of `add`
+WIDTH, HEIGHT = 32, 32  # of a block of `add`: columns at least, and threads for each of them at most
+MOST = WIDTH * HEIGHT
 
 
 @device
@@ -52,28 +53,30 @@ def _sums(half):
 def _add(half):
     kind, real = half.kind, half.real
 
-    @kernel(f"{kind}* partial, {kind}* out, i32 parts, i32 columns", threads=WIDTH * HEIGHT, variant=kind)
+    @kernel(f"{kind}* partial, {kind}* out, i32 parts, i32 columns", threads=MOST, variant=kind)
     def add(partial, out, parts, columns):
-        """Each block owns 32 columns: row y of its threads adds every 32nd part, then the 32 sums are added pairwise.
+        """Row y of a block's threads, of which there are h, adds every h-th part; then the h sums of a column are added
+        pairwise.
 
-        So many, because the loads of a thread wait for one another, and there are up to 1024 parts.
+        As many rows as 32, because the loads of a thread wait for one another, and there are up to 1024 parts.
         """
         x, y = i32(cuda.threadIdx.x), i32(cuda.threadIdx.y)
-        column = i32(cuda.blockIdx.x * WIDTH + x)
-        sums = cuda.shared.array((HEIGHT, WIDTH), real)
+        width, height = i32(cuda.blockDim.x), i32(cuda.blockDim.y)
+        column, own = i32(cuda.blockIdx.x * width + x), i32(y * width + x)
+        sums = cuda.shared.array(MOST, real)
         total = real(0)
         if column < columns:
-            for p in range(y, parts, HEIGHT):
+            for p in range(y, parts, height):
                 total += partial[i32(i32(p) * columns + column)]
-        sums[y, x] = total
-        half = i32(HEIGHT // 2)
+        sums[own] = total
+        half = i32(height >> 1)
         while half:
             cuda.syncthreads()
             if y < half:
-                sums[y, x] += sums[y + half, x]
+                sums[own] += sums[i32(own + half * width)]
             half = i32(half >> 1)
         if y == 0 and column < columns:
-            out[column] = sums[0, x]
+            out[column] = sums[own]
 
     return add
 

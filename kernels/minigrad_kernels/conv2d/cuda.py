@@ -198,6 +198,6 @@ def starts(direction, source, w, bias, relu, settings, result, workspace, rung=N
     partial = workspace[first : first + plan.slices * work.size * 4]
     whole = WIDE * (work.makes % QUAD == 0) + SUMS * (source.itemsize == 2)
     yield plan.kernel, plan.grid, block, (*arrays, 0, 0, partial, *plan.sizes, whole), plan.shared
-    grid, block = (-(-work.size // cuda_split.WIDTH), 1), (cuda_split.WIDTH, cuda_split.HEIGHT)
+    block = cuda_split.block_of(plan.slices)
     arguments = partial, *added, place, work.size, work.result[2], plan.slices, 0, end + sums
-    yield cuda_split.ADD[source.dtype.name], grid, block, arguments, 0
+    yield cuda_split.ADD[source.dtype.name], (-(-work.size // block[0]), 1), block, arguments, 0

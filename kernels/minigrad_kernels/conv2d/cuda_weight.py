@@ -12,7 +12,7 @@ from functools import lru_cache
 
 import numpy as np
 
-from ..bias import cuda_plain as bias
+from ..bias import cuda as bias
 from ..layout import CHANNELS_LAST, FILTER
 from ..matmul import cuda as matmul
 from ..matmul import cuda_split
@@ -35,6 +35,7 @@ __all__ = ["RUNGS", "equals", "weight_grad", "weight_grad_workspace"]
 
 OP = "conv2d weight_grad"
 FEW_ROWS, FEW_COLUMNS = 96, 16  # of dw: what the direct rung is made for; more fill the tiles of the vector rung
+DIRECT_ROWS = 48  # and with more than so many, or with strides, the vector rung is faster where it fits, too
 MOST_GROUPS = 65535  # blocks in z
 TILES = {  # name: (kernel, rows and columns of its tile, pixels from one that a thread gathers to its next one)
     "gemm": (
@@ -95,7 +96,10 @@ def _misfits(p, kind, x_aligned, others_aligned):
 @lru_cache(maxsize=1024)
 def _rung(p, kind, x_aligned, others_aligned, rung):
     """The name of the rung that runs a Problem; kind: the name of a type, or tf32."""
-    name = choose(OP, rung, _misfits(p, kind, x_aligned, others_aligned))
+    misfits = _misfits(p, kind, x_aligned, others_aligned)
+    if rung is None and misfits["vector"] is None and (p.rows > DIRECT_ROWS or max(p.stride) > 1):
+        misfits["direct"] = f"at most {DIRECT_ROWS} rows and stride 1"
+    name = choose(OP, rung, misfits)
     return "vector_96x32" if rung is None and name == "vector" and p.columns <= NARROW else name
 
 
@@ -152,11 +156,10 @@ def _start(start, problem, g, x, dw, workspace):
 def _add(partial, dw, slices, size):
     """Add the sums of the slices."""
     if dw.itemsize == 2:
-        grid, block = (-(-size // cuda_split.WIDTH), 1), (cuda_split.WIDTH, cuda_split.HEIGHT)
-        cuda_split.ADD[dw.dtype.name](grid, block, (partial, 0, 0, dw, size, size, slices, 0, 0))
-        return
-    grid, block = (-(-size // bias.WIDTH),), (bias.WIDTH, bias.HEIGHT)
-    bias.ADD[dw.dtype](grid, block, (partial, dw, slices, size))
+        block = cuda_split.block_of(slices)
+        cuda_split.ADD[dw.dtype.name]((-(-size // block[0]), 1), block, (partial, 0, 0, dw, size, size, slices, 0, 0))
+    else:
+        bias.add_parts(partial, dw, slices, size)
 
 
 # Each starts a rung that writes the sums of the slices, or dw itself if there is one, and returns how many it wrote.

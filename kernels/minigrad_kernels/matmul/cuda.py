@@ -235,6 +235,7 @@ def _split(plan, a, b, bias, residual, out, workspace, end):
         rest = tuple(slice(i, None) for i in index)
         arguments = a[rest], b[rest], 0, 0, _elements(partial, a), *plan.sizes, sums + WIDE * (p.n % 4 == 0)
         yield plan.kernel, (*plan.grid, count * slices), (plan.kernel.threads,), arguments, plan.shared
-        grid, block = (-(-size // cuda_split.WIDTH), count), (cuda_split.WIDTH, cuda_split.HEIGHT)
+        block = cuda_split.block_of(slices)
+        grid = -(-size // block[0]), count
         beside = 0 if residual is None else residual[rest]
         yield add, grid, block, (partial, bias, beside, _elements(out[rest], a), size, p.n, slices, p.z.out, end), 0

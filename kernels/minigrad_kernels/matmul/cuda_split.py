@@ -4,10 +4,17 @@ from ..toolchain.cuda import bits, cuda, f32, i32, i64, kernel, offset, u16, u32
 from ..toolchain.cuda.halves import BF16, F16, SINGLE
 from .cuda_parts import BIAS, RESIDUAL, bias_of, finish, least_of
 
-__all__ = ["ADD", "HEIGHT", "SUMS", "WIDTH", "add"]
+__all__ = ["ADD", "SUMS", "WIDTH", "add", "block_of"]
 
-WIDTH, HEIGHT = 32, 8  # of a block of threads: results, and threads for each of them
+WIDTH, HEIGHT = 32, 8  # of a block of threads: results at least, and threads for each of them at most
+THREADS = WIDTH * HEIGHT
 SUMS = 8  # flag: results are float32, also those of 16-bit operands
+
+
+def block_of(slices):
+    """(results, threads for each of them) of a block that adds so many slices: no thread without a slice of its own."""
+    height = min(HEIGHT, 1 << (slices - 1).bit_length())
+    return THREADS // height, height
 
 
 def make_add(half):
@@ -15,34 +22,35 @@ def make_add(half):
     arrays = ", ".join(f"{pointer} {name}" for name in ("bias", "residual", "out"))
     signature = f"f32* partial, {arrays}, i32 size, i32 n, i32 slices, i64 out_z, i32 flags"
 
-    @kernel(signature, threads=WIDTH * HEIGHT, lowest=half.lowest, variant="" if single else half.name)
+    @kernel(signature, threads=THREADS, lowest=half.lowest, variant="" if single else half.name)
     def add(partial, bias, residual, out, size, n, slices, out_z, flags):
         """One idea: slices of each sum are products of their own, and fill a GPU that the tiles alone would not.
 
-        Any tile rung writes the products of the slices to the workspace. Here each block owns 32 results: row y of its
-        threads adds every 8th slice, then the 8 sums are added pairwise. That order is always the same, and so are the
-        bits. blockIdx.y is the matrix of the batch; size is M * N, and out_z how far the matrices of out lie apart.
+        Any tile rung writes the products of the slices to the workspace. Here row y of a block's threads, of which
+        there are h, adds every h-th slice; then the h sums of a result are added pairwise. That order follows from the
+        number of slices alone, and so do the bits. blockIdx.y is the matrix of the batch; size is M * N, and out_z how
+        far the matrices of out lie apart.
 
         Traffic    that of the tile rung; besides, slices * M * N floats are written once and read once
         """
-        sums = cuda.shared.array((HEIGHT, WIDTH), f32)
-        x, y = i32(cuda.threadIdx.x), i32(cuda.threadIdx.y)
-        i = i32(cuda.blockIdx.x * WIDTH + x)
+        sums = cuda.shared.array(THREADS, f32)
+        y, height = i32(cuda.threadIdx.y), i32(cuda.blockDim.y)
+        i = i32(cuda.blockIdx.x * cuda.blockDim.x + cuda.threadIdx.x)
         matrix, total = i64(cuda.blockIdx.y), f32(0)
         if i < size:
             part = offset(partial, (matrix * slices + y) * size + i)
             while y < slices:
                 unroll(4)  # loads that are on their way together
                 total += part[0]
-                part = offset(part, HEIGHT * i64(size))
-                y = i32(y + HEIGHT)
-        y = i32(cuda.threadIdx.y)
-        sums[y, x] = total
-        half = i32(HEIGHT // 2)
+                part = offset(part, height * i64(size))
+                y = i32(y + height)
+        own = i32(cuda.threadIdx.y * cuda.blockDim.x + cuda.threadIdx.x)
+        sums[own] = total
+        y, half = i32(cuda.threadIdx.y), i32(height >> 1)
         while half:
             cuda.syncthreads()
             if y < half:
-                sums[y, x] += sums[y + half, x]
+                sums[own] += sums[i32(own + half * cuda.blockDim.x)]
             half = i32(half >> 1)
         if y == 0 and i < size:
             column, place = i32(u32(u32(i) % u32(n))), matrix * out_z + i
@@ -51,7 +59,7 @@ def make_add(half):
                 added = bias_of(bias, column, flags)
             elif flags & BIAS:
                 added = widen(bias[column])
-            found = sums[0, x]
+            found = sums[own]
             if flags & RESIDUAL:
                 found, added = found + added, widen(residual[place])
             found = finish(found, added, least_of(flags))

@@ -24,7 +24,7 @@ from ..toolchain.arguments import (
     type_of_sums,
     workspace_of,
 )
-from ..toolchain.widening import widened
+from ..toolchain.widening import on_cuda, widened
 from . import plan
 
 __all__ = [
@@ -84,7 +84,13 @@ def channel_sum(x, out, workspace):
     kernel(matrix, total, _space(op, workspace, x))
 
 
-@widened("x")
+def _in_halves(x, *others):
+    """Whether there are CUDA kernels for such arrays of 16 bits."""
+    alike = [array for array in others if getattr(array, "shape", None) == x.shape]
+    return on_cuda(x) and x.ndim in (2, 4) and implementation(__name__, "fits", x)(x, *alike)
+
+
+@widened("x", native=_in_halves)
 def batch_statistics(x, mean, variance, workspace, running_mean=None, running_var=None, momentum=0.0):
     """The mean and the biased variance of each channel, accurate where a mean is far larger than the deviation too.
 
@@ -129,7 +135,7 @@ def _optional_matrix(op, name, array, x, check=check_array):
     return _matrix(op, name, array)
 
 
-@widened("x residual", "out")
+@widened("x residual", "out", native=_in_halves)
 def batch_normalize(x, mean, variance, weight, bias, eps, residual, relu, out):
     """x normalised by given statistics, then perhaps added to another array, then perhaps its positive part.
 
@@ -151,7 +157,7 @@ def batch_normalize(x, mean, variance, weight, bias, eps, residual, relu, out):
     kernel(matrix, mean, variance, *affine, float(eps), residual, bool(relu), _matrix(op, "out", out))
 
 
-@widened("g x out", "dx dresidual")
+@widened("g x out", "dx dresidual", native=_in_halves)
 def batch_norm_grads(g, x, mean, variance, weight, eps, out, dx, dw, db, dresidual, workspace):
     """The gradients of batch_normalize where mean and variance are those of x itself.
 

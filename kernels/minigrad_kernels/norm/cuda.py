@@ -23,6 +23,7 @@ __all__ = [
     "batch_normalize",
     "batch_statistics",
     "channel_sum",
+    "fits",
     "standardize",
     "standardize_grad",
 ]
@@ -33,19 +34,25 @@ def _check_size(op, x, limit):
         raise ShapeError(f"{op}: shape {x.shape} has {x.size} elements, wants less than {limit}; split it")
 
 
+def fits(x, *others):
+    """Whether the vector rung takes arrays of one shape, (N, C) or (N, C, H, W); of 16 bits there is no other."""
+    columns, width = x.shape[1], 4 * x.itemsize
+    quads = x.size and x.size % 4 == 0 and cut(x.size // columns, columns).fold * columns % 4 == 0
+    return bool(quads) and x.dtype != np.float64 and aligned(x, *others, to=width)
+
+
 def _rung(op, rung, x, *others):
     """The rung for matrices of one shape whose channels are columns."""
     _check_size(op, x, LIMIT)
-    quads = x.size and x.size % 4 == 0 and cut(*x.shape).fold * x.shape[1] % 4 == 0
-    fits = x.dtype == np.float32 and quads and aligned(x, *others)
-    wish = f"float32, sizes that are multiples of 4, and addresses that are multiples of {VECTOR}"
-    return choose(op, rung, {"plain": None, "vector": None if fits else wish})
+    wish = f"float32, sizes that are multiples of 4, and addresses that are multiples of {4 * x.itemsize}"
+    return choose(op, rung, {"plain": None, "vector": None if fits(x, *others) else wish})
 
 
 def _partials(workspace, x, plan):
-    """Two arrays of (parts, channels) in the workspace, in the type of x."""
+    """Two arrays of (parts, channels) in the workspace, in the type of sums."""
     start, count = -address(workspace) % VECTOR, plan.parts * x.shape[1]
-    space = workspace[start : start + 2 * count * x.itemsize].view(x.dtype)
+    kind = np.float32 if x.itemsize == 2 else x.dtype
+    space = workspace[start : start + 2 * count * np.dtype(kind).itemsize].view(kind)
     return space[:count], space[count:]
 
 
@@ -58,7 +65,9 @@ def _lines(x, kernel, arguments):
     """Start a vector kernel whose threads take LINES lines each."""
     plan = cut(*x.shape)
     groups = -(-x.shape[0] // (plan.fold * LINES))
-    kernel((plan.tiles * groups,), (THREADS,), (*arguments, x.size, x.shape[1], plan.fold, plan.tiles, LINES))
+    kernel[x.dtype.name](
+        (plan.tiles * groups,), (THREADS,), (*arguments, x.size, x.shape[1], plan.fold, plan.tiles, LINES)
+    )
 
 
 def _parts(x, rung, plain, vector, arguments):
@@ -66,11 +75,11 @@ def _parts(x, rung, plain, vector, arguments):
     (rows, columns), plan = x.shape, cut(*x.shape)
     if rung == "plain":
         count = plan.parts * columns
-        grid, sizes, kernel = -(-count // THREADS), (rows, columns, plan.rows, count), plain[x.dtype.name]
+        grid, sizes, kernel = -(-count // THREADS), (rows, columns, plan.rows, count), plain
     else:
         grid, kernel = plan.tiles * plan.parts, vector
         sizes = x.size, columns, plan.fold, plan.tiles, plan.rows // plan.fold
-    kernel((grid,), (THREADS,), (*arguments, *sizes))
+    kernel[x.dtype.name]((grid,), (THREADS,), (*arguments, *sizes))
 
 
 def _totals(columns, kernel, arguments):
@@ -85,7 +94,7 @@ def batch_statistics(x, mean, variance, workspace, running_mean, running_var, ha
         return
     (rows, columns), plan = x.shape, cut(*x.shape)
     partials = _partials(workspace, x, plan)
-    _parts(x, rung, cuda_plain.STATISTICS, cuda_vector.statistics_vector, (x, *partials))
+    _parts(x, rung, cuda_plain.STATISTICS, cuda_vector.STATISTICS, (x, *partials))
     sizes = rows, plan.rows, plan.parts, columns
     running = (running_mean, running_var, 1, momentum, rows / (rows - 1)) if has_running else (0, 0, 0, 0.0, 1.0)
     _totals(columns, cuda_totals.STATISTICS[x.dtype.name], (x, *partials, mean, variance, *running, *sizes))
@@ -100,7 +109,7 @@ def batch_normalize(x, mean, variance, weight, has_weight, bias, has_bias, eps, 
     if rung == "plain":
         _elements(x, cuda_plain.NORMALIZE, (*arguments, x.size, x.shape[1]))
     else:
-        _lines(x, cuda_vector.normalize_vector, arguments)
+        _lines(x, cuda_vector.NORMALIZE, arguments)
 
 
 def batch_norm_grads(
@@ -115,7 +124,7 @@ def batch_norm_grads(
     partials = _partials(workspace, x, plan)
     relu, masked = out is not None, dresidual is not None
     arrays = g, x, out if relu else x, mean, *partials, dresidual if masked else x
-    _parts(x, rung, cuda_plain.PRODUCTS, cuda_vector_grads.products_vector, (*arrays, int(relu), int(masked)))
+    _parts(x, rung, cuda_plain.PRODUCTS, cuda_vector_grads.PRODUCTS, (*arrays, int(relu), int(masked)))
     _totals(columns, cuda_totals.GRADS[dw.dtype.name], (*partials, variance, dw, db, eps, plan.parts, columns))
     if dx is None:
         return
@@ -125,7 +134,7 @@ def batch_norm_grads(
     if rung == "plain":
         _elements(x, cuda_plain.GRADS, (*arguments, x.size, x.shape[1], rows))
     else:
-        _lines(x, cuda_vector_grads.grads_vector, (*arguments, float(rows)))
+        _lines(x, cuda_vector_grads.GRADS, (*arguments, float(rows)))
 
 
 # ---- rows --------------------------------------------------------------------------------------------------------

@@ -6,14 +6,14 @@ many, because the loads of a thread wait for one another, and there are up to 10
 
 from ..bias.cuda_plain import HEIGHT, WIDTH
 from ..toolchain.cuda import cuda, i32, kernel
-from ..toolchain.cuda.halves import DOUBLE, SINGLE, each
+from ..toolchain.cuda.halves import BF16, DOUBLE, F16, SINGLE, each
 from .cuda_parts import finite, inverse_deviation, joined
 
 __all__ = ["GRADS", "STATISTICS"]
 
 
 def _statistics(half):
-    kind, real = half.kind, half.real
+    kind, real, widen = half.kind, half.real, half.widen
     arrays = f"{half.pointer} x, {kind}* sums, {kind}* squares, {kind}* mean, {kind}* variance"
     running = f"{kind}* running_mean, {kind}* running_var, i32 has_running, {kind} momentum, {kind} unbiased"
     sizes = "i32 rows, i32 share, i32 parts, i32 columns"
@@ -47,7 +47,7 @@ def _statistics(half):
                 counts[y, lane], s[y, lane], q[y, lane] = n, total, squared
             half = i32(half >> 1)
         if y == 0 and column < columns:
-            m, v = finite(x[column]) + total / real(rows), squared / real(rows)
+            m, v = finite(widen(x[column])) + total / real(rows), squared / real(rows)
             mean[column], variance[column] = m, v
             if has_running:
                 kept = real(1) - momentum
@@ -88,4 +88,4 @@ def _grads(half):
     return total_grads
 
 
-STATISTICS, GRADS = each(_statistics, SINGLE, DOUBLE), each(_grads, SINGLE, DOUBLE)
+STATISTICS, GRADS = each(_statistics, SINGLE, DOUBLE, F16, BF16), each(_grads, SINGLE, DOUBLE)

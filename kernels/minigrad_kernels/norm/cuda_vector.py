@@ -1,5 +1,5 @@
-"""The vector rung of batch normalisation: four elements of float32 in one access of 128 bits, by threads that
-keep to their columns.
+"""The vector rung of batch normalisation: four elements in one access by threads that keep to their columns: 128 bits
+of float32, 64 of float16 and bfloat16. Statistics, parameters, sums and all arithmetic are float32 beside all three.
 
 As in bias/cuda_vector.py, a line is a run of whole rows in memory, and a thread owns four neighbouring elements of a
 piece of it and the same four of the lines below: the same columns every time. So what belongs to its channels, and
@@ -8,20 +8,20 @@ its sums, stay in registers. Gradients are in cuda_vector_grads.py.
 
 from ..bias.cuda_vector import add4, lines_below
 from ..bias.plan import LINE
-from ..toolchain.cuda import cuda, device, f32, i32, load4, store4, u32
-from ..toolchain.cuda.halves import SINGLE
+from ..toolchain.cuda import cuda, device, f32, i32, store4, u32
+from ..toolchain.cuda.halves import HALVES, SINGLE, each
 from .cuda_parts import finite, joined
 
 __all__ = [
+    "NORMALIZE",
     "PLACES",
+    "STATISTICS",
     "VECTORS",
     "columns_of",
     "gather4",
     "mul4",
-    "normalize_vector",
     "own_lines",
     "scales4",
-    "statistics_vector",
     "sub4",
     "times4",
 ]
@@ -107,34 +107,50 @@ def fold_statistics(n, s, q, sums, squares, columns, fold, tiles, part, tile):
         k = i32(k + 256)
 
 
-@SINGLE.vector(f"_* x, f32* sums, f32* squares, {PLACES}", SINGLE.words[:1])
-def statistics_vector(x, sums, squares, size, columns, fold, tiles, share):
-    """x is read once, four elements at a time, and its first row by each block: four lines, their means and squares
-    about them in registers, are joined to the lines before."""
-    part, tile, place, line, first, count = own_lines(size, columns, fold, tiles, share)
-    n, s, q = f32(0), (f32(0), f32(0), f32(0), f32(0)), (f32(0), f32(0), f32(0), f32(0))
-    if count > 0:
-        k, shift = i32(first * line + place), gather4(x, columns_of(place, columns))
-        shift = finite(shift[0]), finite(shift[1]), finite(shift[2]), finite(shift[3])
-        while count >= 4:
-            v0, v1 = sub4(load4(x, k), shift), sub4(load4(x, i32(k + line)), shift)
-            v2, v3 = sub4(load4(x, i32(k + 2 * line)), shift), sub4(load4(x, i32(k + 3 * line)), shift)
-            t = add4(add4(v0, v1), add4(v2, v3))
-            mean = times4(t, f32(0.25))
-            v0, v1, v2, v3 = sub4(v0, mean), sub4(v1, mean), sub4(v2, mean), sub4(v3, mean)
-            within = add4(add4(mul4(v0, v0), mul4(v1, v1)), add4(mul4(v2, v2), mul4(v3, v3)))
-            apart = sub4(mean, times4(s, f32(1) / max(n, f32(1))))
-            between = times4(mul4(apart, apart), n * f32(4) / (n + f32(4)))
-            n, s, q = n + f32(4), add4(s, t), add4(q, add4(within, between))
-            k = i32(k + 4 * line)
-            count = i32(count - 4)
-        while count > 0:
-            v0 = sub4(load4(x, k), shift)
-            apart = sub4(v0, times4(s, f32(1) / max(n, f32(1))))
-            n, s, q = n + f32(1), add4(s, v0), add4(q, times4(mul4(apart, apart), n / (n + f32(1))))
-            k = i32(k + line)
-            count = i32(count - 1)
-    fold_statistics(n, s, q, sums, squares, columns, fold, tiles, part, tile)
+def _gather(half):
+    """gather4 from a row of elements."""
+    widen = half.widen
+
+    @device
+    def gather(x, c):
+        return widen(x[c[0]]), widen(x[c[1]]), widen(x[c[2]]), widen(x[c[3]])
+
+    return gather
+
+
+def _statistics(half):
+    load4, gather = half.load4, _gather(half)
+
+    @half.vector(f"_* x, f32* sums, f32* squares, {PLACES}", half.words[:1])
+    def statistics_vector(x, sums, squares, size, columns, fold, tiles, share):
+        """x is read once, four elements at a time, and its first row by each block: four lines, their means and squares
+        about them in registers, are joined to the lines before."""
+        part, tile, place, line, first, count = own_lines(size, columns, fold, tiles, share)
+        n, s, q = f32(0), (f32(0), f32(0), f32(0), f32(0)), (f32(0), f32(0), f32(0), f32(0))
+        if count > 0:
+            k, shift = i32(first * line + place), gather(x, columns_of(place, columns))
+            shift = finite(shift[0]), finite(shift[1]), finite(shift[2]), finite(shift[3])
+            while count >= 4:
+                v0, v1 = sub4(load4(x, k), shift), sub4(load4(x, i32(k + line)), shift)
+                v2, v3 = sub4(load4(x, i32(k + 2 * line)), shift), sub4(load4(x, i32(k + 3 * line)), shift)
+                t = add4(add4(v0, v1), add4(v2, v3))
+                mean = times4(t, f32(0.25))
+                v0, v1, v2, v3 = sub4(v0, mean), sub4(v1, mean), sub4(v2, mean), sub4(v3, mean)
+                within = add4(add4(mul4(v0, v0), mul4(v1, v1)), add4(mul4(v2, v2), mul4(v3, v3)))
+                apart = sub4(mean, times4(s, f32(1) / max(n, f32(1))))
+                between = times4(mul4(apart, apart), n * f32(4) / (n + f32(4)))
+                n, s, q = n + f32(4), add4(s, t), add4(q, add4(within, between))
+                k = i32(k + 4 * line)
+                count = i32(count - 4)
+            while count > 0:
+                v0 = sub4(load4(x, k), shift)
+                apart = sub4(v0, times4(s, f32(1) / max(n, f32(1))))
+                n, s, q = n + f32(1), add4(s, v0), add4(q, times4(mul4(apart, apart), n / (n + f32(1))))
+                k = i32(k + line)
+                count = i32(count - 1)
+        fold_statistics(n, s, q, sums, squares, columns, fold, tiles, part, tile)
+
+    return statistics_vector
 
 
 # ---- forward -----------------------------------------------------------------------------------------------------
@@ -170,43 +186,49 @@ def finished4(v, centre, scale, shift, r, relu):
     return finished(z[0], relu), finished(z[1], relu), finished(z[2], relu), finished(z[3], relu)
 
 
-NUMBERS = f"f32 eps, i32 has_weight, i32 has_bias, i32 has_residual, i32 relu, {PLACES}"
+def _normalize(half):
+    load4, store4 = half.load4, half.store4
+    numbers = f"f32 eps, i32 has_weight, i32 has_bias, i32 has_residual, i32 relu, {PLACES}"
+
+    @half.vector(f"_* x, {VECTORS}, f32* bias, _* residual, _* out, {numbers}")
+    def normalize_vector(
+        x, mean, variance, weight, bias, residual, out, eps, has_weight, has_bias, has_residual, relu,
+        size, columns, fold, tiles, share,
+    ):  # fmt: skip
+        """x and the residual are read and out is written once, four elements at a time; a thread reads up to 16
+        numbers for `share` lines."""
+        part, tile, place, line, first, count = own_lines(size, columns, fold, tiles, share)
+        if count > 0:
+            c = columns_of(place, columns)
+            centre, scale = gather4(mean, c), scales4(gather4(variance, c), eps)
+            shift = f32(0), f32(0), f32(0), f32(0)
+            if has_weight:
+                scale = mul4(scale, gather4(weight, c))
+            if has_bias:
+                shift = gather4(bias, c)
+            k = i32(first * line + place)
+            r0 = r1 = r2 = r3 = f32(NOTHING), f32(NOTHING), f32(NOTHING), f32(NOTHING)
+            while count >= 4:
+                v0, v1 = load4(x, k), load4(x, i32(k + line))
+                v2, v3 = load4(x, i32(k + 2 * line)), load4(x, i32(k + 3 * line))
+                if has_residual:
+                    r0, r1 = load4(residual, k), load4(residual, i32(k + line))
+                    r2, r3 = load4(residual, i32(k + 2 * line)), load4(residual, i32(k + 3 * line))
+                store4(out, k, finished4(v0, centre, scale, shift, r0, relu))
+                store4(out, i32(k + line), finished4(v1, centre, scale, shift, r1, relu))
+                store4(out, i32(k + 2 * line), finished4(v2, centre, scale, shift, r2, relu))
+                store4(out, i32(k + 3 * line), finished4(v3, centre, scale, shift, r3, relu))
+                k = i32(k + 4 * line)
+                count = i32(count - 4)
+            while count > 0:
+                v0 = load4(x, k)
+                if has_residual:
+                    r0 = load4(residual, k)
+                store4(out, k, finished4(v0, centre, scale, shift, r0, relu))
+                k = i32(k + line)
+                count = i32(count - 1)
+
+    return normalize_vector
 
 
-@SINGLE.vector(f"_* x, {VECTORS}, f32* bias, _* residual, _* out, {NUMBERS}")
-def normalize_vector(
-    x, mean, variance, weight, bias, residual, out, eps, has_weight, has_bias, has_residual, relu,
-    size, columns, fold, tiles, share,
-):  # fmt: skip
-    """x and the residual are read and out is written once, four elements at a time; a thread reads up to 16
-    numbers for `share` lines."""
-    part, tile, place, line, first, count = own_lines(size, columns, fold, tiles, share)
-    if count > 0:
-        c = columns_of(place, columns)
-        centre, scale = gather4(mean, c), scales4(gather4(variance, c), eps)
-        shift = f32(0), f32(0), f32(0), f32(0)
-        if has_weight:
-            scale = mul4(scale, gather4(weight, c))
-        if has_bias:
-            shift = gather4(bias, c)
-        k = i32(first * line + place)
-        r0 = r1 = r2 = r3 = f32(NOTHING), f32(NOTHING), f32(NOTHING), f32(NOTHING)
-        while count >= 4:
-            v0, v1 = load4(x, k), load4(x, i32(k + line))
-            v2, v3 = load4(x, i32(k + 2 * line)), load4(x, i32(k + 3 * line))
-            if has_residual:
-                r0, r1 = load4(residual, k), load4(residual, i32(k + line))
-                r2, r3 = load4(residual, i32(k + 2 * line)), load4(residual, i32(k + 3 * line))
-            store4(out, k, finished4(v0, centre, scale, shift, r0, relu))
-            store4(out, i32(k + line), finished4(v1, centre, scale, shift, r1, relu))
-            store4(out, i32(k + 2 * line), finished4(v2, centre, scale, shift, r2, relu))
-            store4(out, i32(k + 3 * line), finished4(v3, centre, scale, shift, r3, relu))
-            k = i32(k + 4 * line)
-            count = i32(count - 4)
-        while count > 0:
-            v0 = load4(x, k)
-            if has_residual:
-                r0 = load4(residual, k)
-            store4(out, k, finished4(v0, centre, scale, shift, r0, relu))
-            k = i32(k + line)
-            count = i32(count - 1)
+STATISTICS, NORMALIZE = (each(make, SINGLE, *HALVES) for make in (_statistics, _normalize))

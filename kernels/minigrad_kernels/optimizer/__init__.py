@@ -29,7 +29,7 @@ __all__ = [
     "scale", "sgd", "squared_norms", "workspace",
 ]  # fmt: skip
 
-PIECE = 1 << 12  # elements; a device sums no fewer at a time
+PIECE = 1 << 10  # elements; a device sums no fewer at a time
 ALIGNMENT = 8  # bytes
 DOUBLE = np.dtype(np.float64)
 SHAPES = {names: (len(names),) for names in (SGD, Adam, RMSprop, Adagrad)}  # of hyper

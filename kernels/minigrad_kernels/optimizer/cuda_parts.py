@@ -12,7 +12,7 @@ __all__ = [
     "decayed", "first_of", "power", "product", "put",
 ]  # fmt: skip
 
-CHUNK = 4096  # elements
+CHUNK = 1024  # elements: four for each thread, so that small networks fill a GPU, too
 THREADS = 256  # of a block
 SIGN, DECAY = range(2)  # the first coefficients of every rule; the sign is multiplied by the scale of the gradients
 SKIP = 9  # the last one: whether to change nothing

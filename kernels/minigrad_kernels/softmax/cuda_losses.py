@@ -5,8 +5,6 @@ from .cuda_parts import DOUBLE, IGNORED, NAN, SINGLE, THREADS, WRONG, place_of, 
 
 __all__ = ["LOSS_GRAD", "LOSS_SUM"]
 
-RUN = 16 * THREADS  # rows whose losses a thread adds up before it adds their sum: so a long sum loses little
-
 
 def _loss_grad(own):
     _, kind, real, exp, *_ = own
@@ -40,17 +38,17 @@ def _loss_sum(own):
     @kernel(f"{arrays}, i32 rows, i32 mean", threads=THREADS, variant=kind)
     def loss_sum(target, ignore_index, losses, out, divisor, rows, mean):
         """The only block reads losses and targets once: its threads take every 256th, their sums are joined pairwise.
+        Of each addition a thread keeps what rounding took or gave, as Kahan does.
 
         It writes the sum and 1, or the mean and how many rows count.
         """
-        n, total, count = i32(cuda.threadIdx.x), real(0), real(0)
-        while n < rows:
-            stop, short = i32(n + min(RUN, i32(rows - n))), real(0)
-            while n < stop:
-                short += losses[n]
-                count += real(0) if target[n] == ignore_index else real(1)
-                n = i32(n + THREADS)
-            total += short
+        total, lost, count = real(0), real(0), real(0)
+        for n in range(i32(cuda.threadIdx.x), rows, THREADS):
+            before, term = total, losses[n] - lost
+            total += term
+            rounded = (total - before) - term  # what the sum has too much: the next loss makes up for it
+            lost = rounded if rounded == rounded else real(0)  # an infinite loss stays infinite
+            count += real(0) if target[n] == ignore_index else real(1)
         sums, counts = cuda.shared.array(THREADS, real), cuda.shared.array(THREADS, real)
         thread, half = i32(cuda.threadIdx.x), i32(THREADS // 2)
         sums[thread], counts[thread] = total, count

@@ -18,6 +18,7 @@ import inspect
 import numpy as np
 
 from ..errors import KindError, ShapeError
+from ..layout import in_memory_order
 from . import backend
 
 __all__ = ["is_half", "on_cuda", "widened"]
@@ -84,6 +85,11 @@ def _switch(launcher, wide, lists, native):
     return namespace[launcher.__name__]
 
 
+def _write(target, array):
+    target, array = in_memory_order(target, array)
+    target[...] = array
+
+
 class _Widened:
     """A launcher that is called with float32 copies of arrays, whatever their floating type."""
 
@@ -113,7 +119,7 @@ class _Widened:
             if plan is not None:
                 plan.settings = arguments["plan"].settings
             for array, result in results:
-                array[...] = result
+                _write(array, result)
 
     def _wide(self, name, array, role, dtype, results):
         """A float32 copy of an array, or of a list of them; results: pairs of what is written and its copy."""
@@ -126,7 +132,9 @@ class _Widened:
             raise KindError(f"{self.op}: {name} has type {found}, {self.first} {dtype}; wants one type")
         if "w" in role and not getattr(array.flags, "writeable", True):  # arrays of CuPy always are
             raise ShapeError(f"{self.op}: {name} is read-only, wants an array to write to")
-        copy = array.astype(SINGLE) if "r" in role else np.empty_like(array, SINGLE)
+        copy = np.empty_like(array, SINGLE)
+        if "r" in role:
+            _write(copy, array)
         if "w" in role:
             results.append((array, copy))
         return copy
