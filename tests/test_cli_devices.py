@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from minigrad.cli import main
+from minigrad import Tensor
+from minigrad.cli import main, selfcheck
 from minigrad.data import available
 from tests.cli_runs import elsewhere, lines_of  # noqa: F401
 
@@ -43,6 +44,24 @@ def test_a_run_gives_the_figures_of_the_cpu(place, model, capsys):
     assert main(["evaluate", "there", "--device", "cpu"]) == 0
     shown = float(re.search(r"test loss ([\d.]+)", "\n".join(lines_of(capsys)))[1])
     assert shown == pytest.approx(got["test_loss"], abs=2e-4)
+
+
+def test_a_device_is_checked_against_the_cpu(capsys, monkeypatch):
+    assert main(["info", "--check"]) == 1  # without a GPU, and it says why
+    assert "device is 'cuda'" in capsys.readouterr().err
+    with gpus(1):
+        assert main(["info", "--check"]) == 0
+        count = len(selfcheck.CHECKS)
+        assert f"cuda: {count} of {count} checks passed" in capsys.readouterr().out
+        wrong = {
+            "wrong": lambda there: [Tensor([1.0 + (there == "cuda")])],
+            "broken": lambda there: 1 / (there == "cpu"),
+        }
+        monkeypatch.setattr(selfcheck, "CHECKS", wrong)
+        assert main(["info", "--check"]) == 1
+    said = capsys.readouterr().out
+    assert "FAILED: off by 1 of the largest number" in said and "FAILED: ZeroDivisionError" in said
+    assert "cuda: 0 of 2 checks passed" in said
 
 
 def test_a_run_moves_to_another_device_when_it_is_resumed():

@@ -36,7 +36,7 @@ COMMANDS = {  # name: (its module, an example, what it does, its options)
     "kernels": ("kernels", "matmul --arch sm_90", "compile CUDA kernels", "names --arch --ladder --check --write"),
     "math": ("tools", "conv2d", "formula and gradients of an op", "names --page"),
     "warmup": ("tools", "--models lenet", "compile the CPU's kernels ahead", "--models --threads"),
-    "info": ("tools", "", "versions, devices, cache of kernels", ""),
+    "info": ("tools", "--check", "versions, devices, and whether a GPU works", "--check --device"),
 }
 natural = number(int, "an integer of at least 0", lambda value: value >= 0)
 seconds = number(float, "seconds, at least 0", lambda value: 0 <= value < float("inf"))
@@ -49,7 +49,9 @@ OPTIONS = {  # besides the settings of a run; a name without dashes is an argume
     "-m": dict(nargs=argparse.REMAINDER, dest="name", metavar="MODULE", help="a module, and its arguments"),
     "-n": dict(type=count, dest="ranks", help="ranks; default as many as --hosts have room for"),
     "--arch": dict(nargs="+", default=(), type=text, metavar="SM", help="such as sm_90; default those of each kernel"),
-    "--check": dict(action="store_true", help="compare with the manifest, where its tools are here"),
+    "--check": dict(
+        action="store_true", help="kernels: with the manifest; info: a device, cuda by default, with the CPU"
+    ),
     "--checkpoint": dict(choices=("last", "best"), default="last", help="default last"),
     "--continue": dict(action="store_true", dest="continue_", help="go on with the run in --out if there is one"),
     "--grace": dict(type=seconds, default=30.0, help="seconds that ranks have to leave after SIGTERM; default 30"),

@@ -33,6 +33,10 @@ def run_info(options):
     rows["memory pool"] = f"{in_bytes(memory['reserved_bytes'])} of this process, {in_bytes(memory['used_bytes'])} used"
     rows["kernel cache"] = cache_folder() or "none: no folder can be written"
     print(*(f"{name:<14}{value}" for name, value in rows.items()), sep="\n")
+    if options.check:
+        from .selfcheck import checked
+
+        return 0 if checked(options.device or "cuda") else 1
     return 0
 
 

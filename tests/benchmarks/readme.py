@@ -61,12 +61,16 @@ def parallel_table(results):
     return lines
 
 
-def gpu_tables(results):
-    """Tables of what tests/gpu/run_all measured on one GPU; none for parts that it has not run to the end."""
+def gpu_tables(results, names=()):
+    """Tables of what tests/gpu/run_all measured on one GPU, of all parts or of those named.
+
+    A part that was stopped by its time limit shows the rows it had; one that failed otherwise shows none.
+    """
     parts, lines = results["parts"], []
     for name, table in GPU_TABLES.items():
         part = parts.get(name)
-        if part and not part.get("failed") and part["rows"]:
+        right = part and (not part.get("failed") or part.get("why", "").startswith("not finished"))
+        if right and part["rows"] and name in (names or GPU_TABLES):
             lines += [*table(part["rows"], on_gpu(part)), ""]
     return lines
 
@@ -81,14 +85,17 @@ def _line(cells):
 
 def _networks(rows, where):
     ways = ("minigrad", "minigrad, graph", "torch", "torch graph")
-    lines = [f"Images a second, PyTorch's faster layout, same run: {where}.", ""]
+    lines = [
+        f"Images a second on a GPU, op by op and as a captured graph, PyTorch's faster layout, same run: {where}.",
+        "",
+    ]
     table = []
     for row in rows:
         rates, ratio = row["images_per_second"], row["ratios"]
-        best = [max((rate for name, rate in rates.items() if _is(name, way)), default=None) for way in ways]
+        best = [max((round(rate) for name, rate in rates.items() if _is(name, way)), default=None) for way in ways]
         share = [ratio.get(name) for name in ("minigrad / torch", "minigrad, graph / torch graph")]
         table.append([*(row[name] for name in ("network", "task", "batch", "precision")), *best, *share])
-    heads = ["network", "task", "batch", "precision", "minigrad", "as a graph", "PyTorch", "as a graph"]
+    heads = ["network", "task", "batch", "precision", "minigrad", "minigrad, graph", "PyTorch", "PyTorch, graph"]
     return lines + _table([*heads, "ratio, eager", "ratio, graphs"], table)
 
 
@@ -118,7 +125,10 @@ def _by_kind(rows, heads, key, share):
 
 
 def _race(rows, where):
-    lines = [f"Seconds of training until the accuracy on MNIST's test images, medians over seeds: {where}.", ""]
+    lines = [
+        f"On a GPU, seconds of training until the accuracy on MNIST's test images, medians over seeds: {where}.",
+        "",
+    ]
     found = {}
     for row in rows:
         found.setdefault((row["images"], row["target"], row["contender"]), []).append(row["seconds"] or math.inf)
@@ -143,10 +153,10 @@ def stored(name):
     return json.loads(file.read_text()) if file.exists() else None
 
 
-def gpus():
+def gpus(names=()):
     """The tables of every GPU that was measured."""
     found = [json.loads(file.read_text()) for file in sorted(RESULTS.glob("*.json"))]
-    return [line for results in found if "parts" in results for line in gpu_tables(results)]
+    return [line for results in found if "parts" in results for line in gpu_tables(results, names)]
 
 
 def summary():
@@ -154,15 +164,15 @@ def summary():
     lines = [*accuracy_table(stored("accuracy")), "", *main_steps(stored("cpu")["steps"]), ""]
     if ops := stored("ops"):
         lines += ops_summary(ops)
-    return "\n".join([*lines, *gpus()])
+    return "\n".join([*lines, *gpus(("networks", "race"))])
 
 
 def figures():
-    """All tables that were measured on a CPU."""
+    """All tables."""
     lines = [*cpu_tables(stored("cpu")), *parallel_table(stored("parallel")), ""]
     if ops := stored("ops"):
         lines += [*ops_table(ops), ""]
-    return "\n".join(lines)
+    return "\n".join([*lines, *gpus()])
 
 
 def written(page, text, made, name="figures"):

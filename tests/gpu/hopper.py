@@ -1,6 +1,6 @@
 """The rung of the matrix product for Hopper alone, tried in a process of its own before others rely on it.
 
-When it was written no GPU had run it: if it hangs, or leaves the device in disorder, it is to take nothing along.
+If it hangs, or leaves the device in disorder, it is to take nothing along.
 python -m tests.gpu.hopper RUNG DEVICE tries it, on "cuda" or on the interpreter.
 """
 

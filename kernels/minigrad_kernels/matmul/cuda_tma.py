@@ -1,10 +1,9 @@
 """The top of the matrix product's ladder: tiles that a copy engine brings, Hopper's TMA, multiplied by wgmma.
 
 Four warps multiply 64 rows at once by one instruction, which reads both operands from shared memory. bfloat16, with
-a and b along k. It runs on sm_90a alone, where its name asks for it, and is never chosen: no GPU has run it yet. The
-interpreter has, by the rules of the manual: operands as descriptors and tensor maps say, waits, fences. What it cannot
-tell is time, the driver's own form of the maps, and whether registers of sums are left alone until their wait; the
-assembler would warn.
+a and b along k. It runs on sm_90a alone, where its name asks for it, and is never chosen. The interpreter has, by the
+rules of the manual: operands as descriptors and tensor maps say, waits, fences. What it cannot tell is time, the
+driver's own form of the maps, and whether registers of sums are left alone until their wait: an H100 gave the results.
 
 setmaxnreg is left out: where the linker joins units of compilation, as it does here, the assembler ignores it. With one
 warp beside those that multiply, 288 threads may have 224 registers each, and that is enough.
