@@ -11,7 +11,7 @@ import minigrad
 from minigrad import Tensor, draw, models, nn, randn, tensor
 from minigrad.core.errors import KindError, ShapeError
 from minigrad.draw import svg
-from minigrad.draw.layout import arrange
+from minigrad.draw.layout import Box, arrange
 
 SVG = "{http://www.w3.org/2000/svg}"
 
