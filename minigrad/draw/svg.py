@@ -57,8 +57,9 @@ def _box(box):
 def _rect(kind, x, y, width, height):
     fill, border, dashes, radius, _ = LOOKS[kind]
     return (
-        f'<rect x="{x - width / 2:.1f}" y="{y - height / 2:.1f}" width="{width:.1f}" height="{height:.1f}" fill="{fill}" '
-        f'rx="{min(radius, height / 2)}" stroke-width="1.5" stroke="{border}" stroke-dasharray="{dashes}"/>'
+        f'<rect x="{x - width / 2:.1f}" y="{y - height / 2:.1f}" width="{width:.1f}" height="{height:.1f}" '
+        f'rx="{min(radius, height / 2)}" fill="{fill}" stroke-width="1.5" '
+        f'stroke="{border}" stroke-dasharray="{dashes}"/>'
     )
 
 
