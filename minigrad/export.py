@@ -160,8 +160,6 @@ class Graph(Interceptor):
         first = result if primitive.single else result[0]
         try:
             self.called(first, RULES[primitive](self, first, *values))
-        except ExportError:
-            raise
         except (MinigradError, TypeError, ValueError) as error:
             raise ExportError(f"export_onnx: {self.place}: {error}") from error
         return result
@@ -237,63 +235,43 @@ def _kind(dtype):
 
 # ---- elementwise -----------------------------------------------------------------------------------------------------
 
-NODES = {
-    arithmetic.neg: "Neg",
-    arithmetic.add: "Add",
-    arithmetic.sub: "Sub",
-    arithmetic.mul: "Mul",
-    arithmetic.pow: "Pow",
-    choices.maximum: "Max",
-    choices.minimum: "Min",
-    arithmetic.abs: "Abs",
-    arithmetic.erf: "Erf",
-    arithmetic.exp: "Exp",
-    arithmetic.log: "Log",
-    arithmetic.reciprocal: "Reciprocal",
-    arithmetic.sigmoid: "Sigmoid",
-    arithmetic.sqrt: "Sqrt",
-    arithmetic.tanh: "Tanh",
-}
-
 
 def _elementwise(kind):
     """The rule of ops whose arguments all have the element type of the result."""
     return lambda graph, out, *inputs: graph.node(kind, *[graph.name(one, out.dtype) for one in inputs])
 
 
-RULES.update({primitive: _elementwise(kind) for primitive, kind in NODES.items()})
+def _numbers(out, *values):
+    """Numbers as constants of the element type of a result."""
+    return [np.array(value, out.dtype) for value in values]
+
+
+ALIKE = ("neg", "add", "sub", "mul", "pow", "abs", "erf", "exp", "log", "reciprocal", "sigmoid", "sqrt", "tanh")
+RULES |= {getattr(arithmetic, name): _elementwise(name.capitalize()) for name in ALIKE}
+RULES |= {
+    choices.maximum: _elementwise("Max"),
+    choices.minimum: _elementwise("Min"),
+    activations.relu: lambda graph, out, input, inplace: graph.node("Relu", input),
+    activations.leaky_relu: lambda graph, out, input, slope, _: graph.node("LeakyRelu", input, alpha=float(slope)),
+    activations.hardtanh: lambda graph, out, input, low, high, _: graph.node("Clip", input, *_numbers(out, low, high)),
+    activations.elu: lambda graph, out, input, alpha, inplace: graph.node("Elu", input, alpha=float(alpha)),
+    activations.silu: lambda graph, out, input, inplace: graph.node("Mul", input, graph.node("Sigmoid", input)),
+    conversions.cast: lambda graph, out, input, dtype: graph.node("Cast", input, to=_kind(out.dtype)),
+    views._permute: lambda graph, out, input, dims: graph.node("Transpose", input, perm=dims),
+    views._copy: lambda graph, out, input, order: graph.name(input),
+    select.pick: lambda graph, out, input, places, axis: graph.node("Gather", input, places, axis=axis),
+    product: lambda graph, out, input, other: graph.node("MatMul", input, other),
+    _linear: lambda graph, out, input, weight, bias: graph.node("Gemm", input, weight, bias, transB=1),
+    _softmax: lambda graph, out, input: graph.node("Softmax", input, axis=1),
+    _log_softmax: lambda graph, out, input: graph.node("LogSoftmax", input, axis=1),
+}
 
 
 @rule(arithmetic.div)
 def _div(graph, out, input, other, rounding_mode):
     if rounding_mode is not None:
-        raise ExportError(f"export_onnx: div has rounding_mode {rounding_mode!r}, wanted None; there is no such node")
+        raise ShapeError(f"rounding_mode is {rounding_mode!r}, wanted None; there is no such node")
     return graph.node("Div", graph.name(input, out.dtype), graph.name(other, out.dtype))
-
-
-@rule(activations.relu)
-def _relu(graph, out, input, inplace):
-    return graph.node("Relu", input)
-
-
-@rule(activations.leaky_relu)
-def _leaky_relu(graph, out, input, negative_slope, inplace):
-    return graph.node("LeakyRelu", input, alpha=float(negative_slope))
-
-
-@rule(activations.hardtanh)
-def _hardtanh(graph, out, input, min_val, max_val, inplace):
-    return graph.node("Clip", input, *_numbers(out, min_val, max_val))
-
-
-@rule(activations.elu)
-def _elu(graph, out, input, alpha, inplace):
-    return graph.node("Elu", input, alpha=float(alpha))
-
-
-@rule(activations.silu)
-def _silu(graph, out, input, inplace):
-    return graph.node("Mul", input, graph.node("Sigmoid", input))
 
 
 @rule(activations.softplus)
@@ -308,21 +286,12 @@ def _softplus(graph, out, input, beta, threshold):
 def _gelu(graph, out, input, approximate):
     root, cubic, inner, one, half = _numbers(out, math.sqrt(0.5), activations.CUBIC, activations.INNER, 1, 0.5)
     if approximate == "none":
-        share = graph.node("Add", graph.node("Erf", graph.node("Mul", input, root)), one)
-        return graph.node("Mul", input, graph.node("Mul", share, half))
-    square = graph.node("Mul", graph.node("Mul", input, input), cubic)
-    bent = graph.node("Mul", graph.node("Mul", input, graph.node("Add", square, one)), inner)
-    return graph.node("Mul", input, graph.node("Mul", graph.node("Add", graph.node("Tanh", bent), one), half))
-
-
-def _numbers(out, *values):
-    """Numbers as constants of the element type of a result."""
-    return [np.array(value, out.dtype) for value in values]
-
-
-@rule(conversions.cast)
-def _cast(graph, out, input, dtype):
-    return graph.node("Cast", input, to=_kind(out.dtype))
+        share = graph.node("Erf", graph.node("Mul", input, root))
+    else:
+        square = graph.node("Mul", graph.node("Mul", input, input), cubic)
+        bent = graph.node("Mul", input, graph.node("Add", square, one))
+        share = graph.node("Tanh", graph.node("Mul", bent, inner))
+    return graph.node("Mul", input, graph.node("Mul", graph.node("Add", share, one), half))
 
 
 # ---- shapes ----------------------------------------------------------------------------------------------------------
@@ -331,16 +300,6 @@ def _cast(graph, out, input, dtype):
 @rule(views._reshape)
 def _reshape(graph, out, input, shape):
     return graph.node("Reshape", input, np.array([-1, *shape[1:]][: len(shape)], np.int64))
-
-
-@rule(views._permute)
-def _permute(graph, out, input, dims):
-    return graph.node("Transpose", input, perm=dims)
-
-
-@rule(views._copy)
-def _copy(graph, out, input, order):
-    return graph.name(input)
 
 
 @rule(arrange._cat)
@@ -354,11 +313,6 @@ def _pad(graph, out, input, widths, value):
     return graph.node("Pad", input, np.array([*before, *after], np.int64), *_numbers(out, value))
 
 
-@rule(select.pick)
-def _pick(graph, out, input, places, axis):
-    return graph.node("Gather", input, places, axis=axis)
-
-
 @rule(reduce._mean)
 def _mean(graph, out, input, axes, keepdim):
     return graph.node("ReduceMean", graph.name(input, out.dtype), axes=axes, keepdims=int(keepdim))
@@ -370,16 +324,6 @@ def _sum(graph, out, input, axes, keepdim, dtype):
 
 
 # ---- products, pools, normalisation, softmax -------------------------------------------------------------------------
-
-
-@rule(product)
-def _of_product(graph, out, input, other):
-    return graph.node("MatMul", input, other)
-
-
-@rule(_linear)
-def _of_linear(graph, out, input, weight, bias):
-    return graph.node("Gemm", input, weight, bias, transB=1)
 
 
 @rule(trio.conv2d)
@@ -396,7 +340,7 @@ def _max_pool2d(graph, out, input, windows, shape):
     along = zip(input.shape[2:], kernel, stride, padding, dilation, out.shape[2:], strict=True)
     ends = [max(0, (i - 1) * s + d * (k - 1) + 1 - n - p) for n, k, s, p, d, i in along]
     if any(end >= size for end, size in zip(ends, kernel, strict=True)):
-        raise ExportError("its last windows reach further beyond the image than runtimes take")
+        raise ShapeError("its last windows reach further beyond the image than runtimes take")
     return graph.node("MaxPool", input, kernel_shape=kernel, strides=stride, dilations=dilation, pads=(*padding, *ends))
 
 
@@ -432,16 +376,6 @@ def _matrix(table, size, dtype):
 @rule(normalization._sample_norm)
 def _layer_norm(graph, out, input, weight, bias, groups, eps):
     if input.ndim == 4:
-        raise ExportError(f"export_onnx: {graph.place} has no rule for groups, so it cannot be written as ONNX")
+        raise ShapeError("it has no rule for groups, so it cannot be written as ONNX")
     weight = np.ones(input.shape[1], out.dtype) if weight is None else weight
     return graph.node("LayerNormalization", input, weight, bias, axis=1, epsilon=float(eps))
-
-
-@rule(_softmax)
-def _of_softmax(graph, out, input):
-    return graph.node("Softmax", input, axis=1)
-
-
-@rule(_log_softmax)
-def _of_log_softmax(graph, out, input):
-    return graph.node("LogSoftmax", input, axis=1)

@@ -8,6 +8,7 @@ import difflib
 import inspect
 import re
 import sys
+import textwrap
 from dataclasses import dataclass
 
 from minigrad_kernels.errors import ShapeError
@@ -19,6 +20,7 @@ __all__ = ["HEADS", "SHARED", "Entry", "entries", "entry", "families", "page", "
 
 HEADS = ("Math", "Grads", "Shapes", "Types", "Errors", "Source")
 SHARED = ("Types", "Errors", "Source")  # these may stand in the head of a file for all its ops
+UNBROKEN = {"break_long_words": False, "break_on_hyphens": False}
 PREAMBLE = """# The math sheet
 
 Every op, optimiser and schedule: formula, gradients, shapes, types, errors, source. Written from the docstrings by
@@ -135,21 +137,10 @@ def page():
             body = inspect.cleandoc(one.text.partition("\n")[2])
             source = one.module.__name__.replace(".", "/")
             parts.append(f"### {one.name}\n\n{one.summary} [`{source}`](../../{source}{_ending(one.module)})\n")
-            parts.append(f"```text\n{_wrapped(one.signature)}\n\n{body}\n```\n")
+            call = textwrap.fill(one.signature, 100, subsequent_indent="    ", **UNBROKEN)
+            parts.append(f"```text\n{call}\n\n{body}\n```\n")
     return "\n".join(parts)
 
 
 def _ending(module):
     return "/__init__.py" if hasattr(module, "__path__") else ".py"
-
-
-def _wrapped(signature, width=100):
-    """The signature in lines of this width."""
-    lines, line = [], ""
-    for word in signature.split(" "):
-        if line and len(line) + 1 + len(word) > width:
-            lines.append(line)
-            line = "    " + word
-        else:
-            line = f"{line} {word}" if line else word
-    return "\n".join([*lines, line])

@@ -11,7 +11,7 @@ import minigrad
 from minigrad import Tensor, draw, models, nn, randn, tensor
 from minigrad.core.errors import KindError, ShapeError
 from minigrad.draw import svg
-from minigrad.draw.layout import arrange
+from minigrad.draw.layout import Box, arrange
 
 SVG = "{http://www.w3.org/2000/svg}"
 
@@ -179,25 +179,26 @@ def test_drawing_changes_nothing():
 def test_boxes_do_not_overlap(make):
     graph = make()
     for one, other in itertools.combinations(graph.boxes, 2):
-        across = min(one.x + one.width, other.x + other.width) - max(one.x, other.x)
-        down = min(one.y + one.height, other.y + other.height) - max(one.y, other.y)
-        assert across <= -8 or down <= -8, f"{one.title} and {other.title}"
+        across = abs(one.x - other.x) - (one.width + other.width) / 2
+        down = abs(one.y - other.y) - (one.height + other.height) / 2
+        assert across >= 8 or down >= 8, f"{one.title} and {other.title}"
     for box in graph.boxes:
-        assert box.x >= -1e-6 and box.x + box.width <= graph.width + 1e-6
-        assert box.y >= -1e-6 and box.y + box.height <= graph.height + 1e-6
+        assert box.width / 2 - 1e-6 <= box.x <= graph.width - box.width / 2 + 1e-6
+        assert box.height / 2 - 1e-6 <= box.y <= graph.height - box.height / 2 + 1e-6
 
 
 @graphs
 def test_every_operation_is_below_its_arguments(make):
     graph = make()
     for u, v, _ in graph.edges:
-        assert graph.boxes[u].y + graph.boxes[u].height + 8 <= graph.boxes[v].y
+        upper, lower = graph.boxes[u], graph.boxes[v]
+        assert upper.y + upper.height / 2 + 8 <= lower.y - lower.height / 2
 
 
 def points_of(path):
-    """Points on a path of M, L, V and C commands."""
+    """Points on a path of M, V and C commands."""
     x = y = 0.0
-    for letter, text in re.findall(r"([MLVC])([^MLVCZ]*)", path):
+    for letter, text in re.findall(r"([MVC])([^MVC]*)", path):
         numbers = [float(number) for number in text.split()]
         if letter == "V":
             ends, y0 = numbers[0], y
@@ -221,18 +222,17 @@ def test_arrows_run_between_boxes_and_not_through_them(make):
     root = ElementTree.fromstring(graph._repr_svg_())
     lines = [path.get("d") for path in root.iter(f"{SVG}path") if path.get("fill") == "none"]
     assert len(lines) == len(graph.edges)
-    corners = np.array([(box.x, box.y, box.x + box.width, box.y + box.height) for box in graph.boxes])
+    sizes = np.array([(box.x, box.y, box.width / 2, box.height / 2) for box in graph.boxes])
     for line in lines:
         for x, y in points_of(line):
-            left, top, right, bottom = corners.T
-            inside = (left + 0.2 < x) & (x < right - 0.2) & (top + 0.2 < y) & (y < bottom - 0.2)
+            inside = (abs(x - sizes[:, 0]) < sizes[:, 2] - 0.2) & (abs(y - sizes[:, 1]) < sizes[:, 3] - 0.2)
             assert not inside.any(), f"at {x:.0f}, {y:.0f}: {graph.boxes[inside.argmax()].title}"
 
 
 def test_the_main_path_of_a_network_is_straight():
     graph = draw.graph(loss_of("resnet", (3, 8, 8))[0])
     first, *_, last = (box for box in graph.boxes if box.kind == "operation")
-    assert abs(first.x + first.width / 2 - last.x - last.width / 2) < 60
+    assert abs(first.x - last.x) < 60
     weights = [box for box in graph.boxes if box.kind == "leaf"]
     assert len(weights) == 62 and graph.width < 2000
 
@@ -248,9 +248,10 @@ def test_few_arrows_cross_that_need_not():
         random = np.random.default_rng(seed)
         upper, lower = random.permutation(6), 6 + random.permutation(6)
         edges = [(int(upper[i]), int(lower[k])) for i in range(6) for k in (i - 1, i) if k >= 0]
-        centres, _, _ = arrange([(50, 20)] * 12, edges)
+        boxes = [Box("operation", width=50, height=20) for _ in range(12)]
+        arrange(boxes, edges)
         numbered += crossings(edges, range(12))
-        drawn += crossings(edges, [x for x, _ in centres])
+        drawn += crossings(edges, [box.x for box in boxes])
     assert drawn < numbered / 5
 
 
@@ -273,7 +274,8 @@ def test_svg_shows_the_boxes_and_needs_nothing_else(make):
     assert "href" not in text and "url(" not in text
     drawn = [rect for rect in root.iter(f"{SVG}rect") if rect.get("x") and float(rect.get("height")) > 14]
     places = [(float(rect.get("x")), float(rect.get("y")), float(rect.get("width"))) for rect in drawn]
-    assert places == [pytest.approx((box.x, box.y, box.width), abs=0.06) for box in graph.boxes]
+    wanted = [(box.x - box.width / 2, box.y - box.height / 2, box.width) for box in graph.boxes]
+    assert places == [pytest.approx(place, abs=0.06) for place in wanted]
     written = [element.text for element in root.iter(f"{SVG}text")]
     for box in graph.boxes:
         assert box.title in written and all(line in written for line in box.lines)

@@ -1,7 +1,6 @@
 """The computation graph below a Tensor, as a picture in SVG that needs no other program."""
 
 import math
-from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
@@ -13,29 +12,10 @@ from ..core.tensor import Tensor
 from ..nn.module import Module
 from ..nn.parameter import Parameter
 from ..units import in_bytes
-from .layout import arrange
+from .layout import Box, arrange
 from .svg import size_of, written
 
-__all__ = ["Box", "Graph", "graph"]
-
-
-@dataclass
-class Box:
-    """An operation, or a Tensor that none made.
-
-    kind        "operation"; "leaf": its gradient is computed; "constant": kept for backward, without a gradient
-    title       the name of the operation or of the Tensor
-    lines       shape, type and bytes of what it holds or makes
-    x, y        the upper left corner, in pixels; width and height likewise
-    """
-
-    kind: str
-    title: str
-    lines: list = field(default_factory=list)
-    x: float = 0.0
-    y: float = 0.0
-    width: float = 0.0
-    height: float = 0.0
+__all__ = ["Graph", "graph"]
 
 
 class Graph:
@@ -50,10 +30,7 @@ class Graph:
         self.boxes, self.edges = boxes, edges
         for box in boxes:
             box.width, box.height = size_of(box.title, box.lines)
-        sizes = [(box.width, box.height) for box in boxes]
-        centres, self.routes, (self.width, self.height) = arrange(sizes, [edge[:2] for edge in edges])
-        for box, (x, y) in zip(boxes, centres, strict=False):  # centres of bends follow
-            box.x, box.y = x - box.width / 2, y - box.height / 2
+        self.routes, (self.width, self.height) = arrange(boxes, edges)
 
     def save(self, path):
         """Write the picture to a file whose name ends in .svg; returns the path. Errors: ValueError for another."""

@@ -98,30 +98,21 @@ def worst_mistakes(images, targets, probabilities, axes=None, count=16, labels=N
 
 
 def _captioned(axes, images, captions):
-    """Small pictures in the grid that makes them largest, each below two lines whose size fits."""
-    (wide, high), count, (height, width) = laid_out(axes), len(images), images.shape[2:]
+    """Small pictures in a grid, each below two lines as large as its width allows."""
+    (columns, rows), (height, width) = _shape_of_grid(len(images)), images.shape[2:]
+    wide, high = laid_out(axes)
     longest = max(len(line) for caption in captions for line in caption.split("\n"))
-
-    def fitted(columns):
-        """(points of a pixel, size of the text)."""
-        row = high / math.ceil(count / columns)
-        size = min(10, 0.12 * row)
-        for _ in range(3):  # a smaller text leaves room for larger pictures
-            points = min(wide / columns / width, (row - 2.8 * size) / height) / (1 + GAP)
-            size = min(size, 1.5 * points * width * (1 + GAP) / longest)
-        return points, size
-
-    columns = max(range(1, count + 1), key=fitted)
-    (points, size), rows = fitted(columns), math.ceil(count / columns)
-    share = points * height / (points * height * (1 + GAP) + 2.8 * size)  # of the picture in the height of its cell
-    axes.set_box_aspect(rows * height / share / (columns * width * (1 + GAP)))
-    for position, (image, caption) in enumerate(zip(images, captions, strict=True)):
-        row, column = divmod(position, columns)
-        place = column / columns, 1 - (row + 1 - share * GAP) / rows, 1 / (1 + GAP) / columns, share / rows
+    cell = max(1, min(wide / columns, (high / rows - 28) * width / height))  # its width in points; 28 for the lines
+    size = min(10, 1.5 * cell / longest)
+    full = cell * height / width + 2.8 * size
+    share = 1 - 2.8 * size / full  # of the picture and the gap below it in the height of a cell
+    axes.set_box_aspect(rows * full / (columns * cell))
+    for i, (image, caption) in enumerate(zip(images, captions, strict=True)):
+        row, column = divmod(i, columns)
+        place = column / columns, 1 - (row + 1) / rows, 1 / (1 + GAP) / columns, share / (1 + GAP) / rows
         dark, bright = image.min(), image.max()
         small = axes.inset_axes(place)
-        picture = ((image - dark) / (bright - dark or 1)).transpose(1, 2, 0)
-        small.imshow(picture, cmap="gray", vmin=0, vmax=1, interpolation="nearest")
+        small.imshow(((image - dark) / (bright - dark or 1)).transpose(1, 2, 0), cmap="gray", vmin=0, vmax=1)
         small.set_title(caption, fontsize=size, linespacing=1.1, pad=0.2 * size)
         small.set_axis_off()
 

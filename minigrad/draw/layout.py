@@ -1,180 +1,167 @@
-"""Where the boxes of a directed graph without cycles are put: in layers, as few crossings and bends as is easy.
+"""Where the boxes of a directed graph without cycles are put: in rows, with few crossings and bends.
 
-A box lies one layer below the lowest box that it depends on; one that depends on nothing lies right above the first
-that needs it. Where an arrow passes layers, a bend without size holds its place in each, so arrows run between boxes
-and never through them. Boxes of a layer are ordered by the median of their neighbours, downwards and upwards in
-turn; then each is drawn to its most important neighbour, as far as those beside it let it.
+A box lies one row below the lowest box that it depends on; one that depends on nothing lies right above the first that
+needs it. Where an arrow passes rows, a bend without height holds its place in each, so arrows run between boxes and
+never through them. Boxes of a row are ordered by the median of their neighbours, downwards and upwards in turn; then
+each is drawn to its most important neighbours, as far as those beside it let it.
 
 Source  Sugiyama, Tagawa and Toda 1981, "Methods for visual understanding of hierarchical system structures"; Gansner,
         Koutsofios, North and Vo 1993, "A technique for drawing directed graphs"
 """
 
+from collections import defaultdict
+from dataclasses import dataclass, field
 from itertools import accumulate, combinations, pairwise
-from statistics import median_low
+from statistics import fmean, median_low
 
-__all__ = ["arrange"]
+__all__ = ["Box", "arrange"]
 
+ACROSS, DOWN = 22.0, 34.0  # the gaps between boxes of a row and between rows
 BEND = 14.0  # the width that is kept free for an arrow
+PORT = 16.0  # between two arrows that enter the same box
 SWEEPS = 12
+WEIGHTS = {"operation": 1e-2, "bend": 1e-3, "leaf": 1e-9, "constant": 1e-9}  # of two neighbours the lighter makes room
 
 
-def arrange(sizes, edges, across=22.0, down=34.0):
-    """(the centre (x, y) of each box, the points of each edge, the width and height of all).
+@dataclass(eq=False)
+class Box:
+    """An operation, or a Tensor that none made.
 
-    sizes   (width, height) of each box, in an order in which every edge leads from a lower to a higher index
-    edges   (from, to) pairs
-    across, down    the gaps between boxes of a layer and between layers
-    An edge leaves its box straight down to the end of the layer and enters the next layer from straight above: its
-    points are pairs (x, end of a layer), (x, beginning of the next). Edges of one box go the same way for as long as
-    they can.
+    kind        "operation"; "leaf": its gradient is computed; "constant": kept for backward, without a gradient
+    title       the name of the operation or of the Tensor
+    lines       shape, type and bytes of what it holds or makes
+    x, y        its centre, in pixels; width and height likewise
     """
-    layer = _layers(len(sizes), edges)
-    sizes, layer, paths = _with_bends(list(sizes), layer, edges)
-    above, below = _neighbours(len(sizes), paths)
-    rows = _ordered(layer, above, below, _first_order(sizes, above, below))
-    x = _places(rows, sizes, above, below, across)
-    heights = [max(sizes[v][1] for v in row) for row in rows]
-    tops = [sum(heights[:i]) + i * down for i in range(len(rows))]
-    left = min(x[v] - sizes[v][0] / 2 for v in range(len(sizes)))
-    right = max(x[v] + sizes[v][0] / 2 for v in range(len(sizes)))
-    routes, ends = [], _ports(paths, x, sizes)
-    for path, end in zip(paths, ends, strict=True):
-        places = [*(x[v] for v in path[:-1]), end]
-        route = []
-        for (u, x0), (v, x1) in pairwise(zip(path, places, strict=True)):
-            route += [(x0 - left, tops[layer[u]] + heights[layer[u]]), (x1 - left, tops[layer[v]])]
-        routes.append(route)
-    centres = [(x[v] - left, tops[layer[v]] + heights[layer[v]] / 2) for v in range(len(sizes))]
-    return centres, routes, (right - left, tops[-1] + heights[-1])
+
+    kind: str
+    title: str = ""
+    lines: list = field(default_factory=list)
+    x: float = 0.0
+    y: float = 0.0
+    width: float = BEND
+    height: float = 0.0
 
 
-def _layers(count, edges):
-    """The layer of each box: the longest path to it; what has no input lies right above the first that needs it."""
-    layer = [0] * count
-    for u, v in sorted(edges, key=lambda edge: edge[1]):
-        layer[v] = max(layer[v], layer[u] + 1)
-    for source in set(range(count)) - {v for _, v in edges}:
-        layer[source] = min([layer[v] for u, v in edges if u == source], default=1) - 1
-    return layer
+def arrange(boxes, edges):
+    """Place boxes of known sizes; returns the points of each edge and the width and height of all.
+
+    boxes   in an order in which every edge leads from a lower to a higher index
+    edges   (from, to, ...) indices
+    An edge leaves its box straight down to the end of the row and enters the next row from straight above: its points
+    are pairs (x, end of a row), (x, beginning of the next). Edges of one box go the same way for as long as they can.
+    """
+    rows, paths = _rows(boxes, edges)
+    above, below = ({box: [] for row in rows for box in row} for _ in range(2))
+    for upper, lower in dict.fromkeys(pair for path in paths for pair in pairwise(path)):
+        above[lower].append(upper)
+        below[upper].append(lower)
+    rows = min(_orders(rows, above, below), key=lambda rows: _crossings(rows, below))
+    _place(rows, above, below)
+    left = min(box.x - box.width / 2 for box in above)
+    top, ends = 0.0, {}
+    for row in rows:
+        height = max(box.height for box in row)
+        for box in row:
+            box.x, box.y, ends[box] = box.x - left, top + height / 2, (top, top + height)
+        top += height + DOWN
+    routes = []
+    for path, port in zip(paths, _ports(paths), strict=True):
+        steps = pairwise(zip(path, [*(box.x for box in path[:-1]), port], strict=True))
+        routes.append([point for (u, x0), (v, x1) in steps for point in ((x0, ends[u][1]), (x1, ends[v][0]))])
+    return routes, (max(box.x + box.width / 2 for box in above), top - DOWN)
 
 
-def _with_bends(sizes, layer, edges):
-    """Bends added behind the boxes, and each edge as a path from layer to layer; edges of one box share its bends."""
-    layer, paths, bends = list(layer), [], {}
-    for u, v in edges:
-        path = [u]
-        for between in range(layer[u] + 1, layer[v]):
-            if (u, between) not in bends:
-                bends[u, between] = len(sizes)
-                sizes.append((BEND, 0.0))
-                layer.append(between)
-            path.append(bends[u, between])
-        paths.append([*path, v])
-    return sizes, layer, paths
+def _rows(boxes, edges):
+    """The boxes and bends of each row, and each edge as a path from row to row; edges of one box share its bends."""
+    at = [0] * len(boxes)
+    for u, v, *_ in sorted(edges, key=lambda edge: edge[1]):
+        at[v] = max(at[v], at[u] + 1)
+    for source in set(range(len(boxes))) - {edge[1] for edge in edges}:
+        at[source] = min([at[v] for u, v, *_ in edges if u == source], default=1) - 1
+    rows = [[box for box, number in zip(boxes, at, strict=True) if number == row] for row in range(max(at) + 1)]
+    paths, bends = [], {}
+    for u, v, *_ in edges:
+        passed = [(u, row) for row in range(at[u] + 1, at[v])]
+        for key in passed:
+            if key not in bends:
+                bends[key] = Box("bend")
+                rows[key[1]].append(bends[key])
+        paths.append([boxes[u], *map(bends.get, passed), boxes[v]])
+    return rows, paths
 
 
-def _neighbours(count, paths):
-    """For each place those above it and those below it, in the order of the edges."""
-    above, below = ([{} for _ in range(count)] for _ in range(2))
-    for path in paths:
-        for u, v in pairwise(path):
-            above[v][u] = below[u][v] = None
-    return [list(ones) for ones in above], [list(ones) for ones in below]
-
-
-def _first_order(sizes, above, below):
-    """The place of each in a walk upwards from the ends, along the first argument first and along bends last."""
-    place, stack = {}, [v for v in range(len(sizes)) if not below[v]]
+def _orders(rows, above, below):
+    """Orders of the boxes in their rows: at first along the first arguments, then by medians; the others stay."""
+    spot, stack = {}, [box for box in below if not below[box]]
     while stack:
-        v = stack.pop()
-        if v not in place:
-            place[v] = len(place)
-            stack += reversed(sorted(above[v], key=lambda u: not sizes[u][1]))
-    return place
-
-
-def _ordered(layer, above, below, place):
-    """The places of each layer from left to right, with the fewest crossings of several tries."""
-    rows = [[] for _ in range(max(layer) + 1)]
-    for v in sorted(range(len(layer)), key=place.get):
-        rows[layer[v]].append(v)
-    best, fewest = [list(row) for row in rows], _crossings(rows, below)
-    for sweep in range(SWEEPS):
-        if not fewest:
-            break
-        others = above if sweep % 2 == 0 else below
-        spot = {v: i for row in rows for i, v in enumerate(row)}
-        for row in rows if sweep % 2 == 0 else reversed(rows):
-            # By the medians of their neighbours; those without any stay where they are.
-            movable = (v for v in row if others[v])
-            following = iter(sorted(movable, key=lambda v: median_low(spot[u] for u in others[v])))
-            row[:] = [next(following) if others[v] else v for v in row]
-            spot |= {v: i for i, v in enumerate(row)}
-        if (count := _crossings(rows, below)) < fewest:
-            best, fewest = [list(row) for row in rows], count
-    return best
+        if (box := stack.pop()) not in spot:
+            spot[box] = len(spot)
+            stack += reversed(sorted(above[box], key=lambda one: one.kind == "bend"))
+    rows = [sorted(row, key=spot.get) for row in rows]
+    for step in [1, -1] * (SWEEPS // 2):
+        yield [list(row) for row in rows]
+        spot = {box: i for row in rows for i, box in enumerate(row)}
+        near = above if step == 1 else below
+        for row in rows[::step]:
+            middle = {box: median_low(spot[one] for one in near[box]) for box in row if near[box]}
+            following = iter(sorted(middle, key=middle.get))
+            row[:] = [next(following) if box in middle else box for box in row]
+            spot |= {box: i for i, box in enumerate(row)}
 
 
 def _crossings(rows, below):
-    total = 0
-    for upper, lower in pairwise(rows):
-        spot = {v: i for i, v in enumerate(lower)}
-        ends = [(i, spot[v]) for i, u in enumerate(upper) for v in below[u]]
-        total += sum((a - c) * (b - d) < 0 for (a, b), (c, d) in combinations(ends, 2))
-    return total
+    spot = {box: i for row in rows for i, box in enumerate(row)}
+    arrows = [[(spot[box], spot[lower]) for box in row for lower in below[box]] for row in rows]
+    return sum((a - c) * (b - d) < 0 for between in arrows for (a, b), (c, d) in combinations(between, 2))
 
 
-def _places(rows, sizes, above, below, across):
-    """The x of each centre: drawn to its neighbours, in the given order, with the gaps kept.
+def _place(rows, above, below):
+    """Draw each box to its most important neighbours, in the given order, with the gaps kept.
 
     Where a result is used several times, the first use stays below it and the others stand beside.
     """
-    real = [height > 0 for _, height in sizes]
-    place = {v: i for row in rows for i, v in enumerate(row)}
-    chain = [real[v] and bool(above[v]) for v in range(len(sizes))]  # an operation, neither a leaf nor a bend
-    first = {min(ones, key=place.get) for u in place if chain[u] and (ones := [v for v in below[u] if chain[v]])}
-    weight = [1.0 if v in first else 1e-2 if chain[v] else 1e-9 if real[v] else 1e-3 for v in range(len(sizes))]
-    x = dict.fromkeys(place, 0.0)
-    last = [[v] if above[v] else below[v] for v in range(len(sizes))]  # what has no input comes near what needs it
-    for others in [above, below] * (SWEEPS // 2) + [above, last]:
-        for row in reversed(rows) if others is below else rows:
-            wanted = [_wanted(v, others[v], x, chain) for v in row]
-            x |= zip(row, _spread(wanted, [weight[v] for v in row], [sizes[v][0] for v in row], across), strict=True)
-    return x
+    weights = {box: WEIGHTS[box.kind] for box in above}
+    for row, following in pairwise(rows):
+        for box in row:
+            uses = [one for one in following if one in below[box] and one.kind == box.kind == "operation"]
+            weights |= dict.fromkeys(uses[:1], 1.0)
+    for step in [1, -1] * (SWEEPS // 2) + [1, 1]:
+        near, far = (above, below) if step == 1 else (below, above)
+        for row in rows[::step]:
+            _spread(row, {box: _wanted(box, near[box] or far[box]) for box in row}, weights)
 
 
-def _wanted(v, others, x, chain):
-    """Where a box or bend would like to be: at the mean of its most important neighbours."""
-    if not others:
-        return x[v]
-    nearest = [x[u] for u in others if chain[u] == chain[v]] or [x[u] for u in others]
-    return sum(nearest) / len(nearest)
+def _wanted(box, others):
+    alike = [one.x for one in others if (one.kind == "operation") == (box.kind == "operation")]
+    return fmean(alike or [one.x for one in others] or [box.x])
 
 
-def _spread(wanted, weights, widths, across):
+def _spread(row, wanted, weights):
     """The centres nearest to those wanted, in least squares, that keep order and gaps: pooled adjacent violators."""
-    gaps = ((left + right) / 2 + across for left, right in pairwise(widths))
+    gaps = ((left.width + right.width) / 2 + ACROSS for left, right in pairwise(row))
     offsets, pools = list(accumulate(gaps, initial=0.0)), []
-    for want, weight, offset in zip(wanted, weights, offsets, strict=True):
-        value, count = want - offset, 1
+    for box, offset in zip(row, offsets, strict=True):
+        value, weight, count = wanted[box] - offset, weights[box], 1
         while pools and pools[-1][0] > value:
             before, heavy, several = pools.pop()
             value = (before * heavy + value * weight) / (heavy + weight)
             weight, count = weight + heavy, count + several
         pools.append((value, weight, count))
     values = [value for value, _, count in pools for _ in range(count)]
-    return [value + offset for value, offset in zip(values, offsets, strict=True)]
+    for box, value, offset in zip(row, values, offsets, strict=True):
+        box.x = value + offset
 
 
-def _ports(paths, x, sizes):
-    """The x at which each edge enters its box: the middle for the one that comes from nearest above it."""
-    entering, ends = {}, [0.0] * len(paths)
+def _ports(paths):
+    """The x at which each path enters its last box: the middle for the one that comes from nearest above it."""
+    entering, ports = defaultdict(list), [0.0] * len(paths)
     for i, path in enumerate(paths):
-        entering.setdefault(path[-1], []).append(i)
-    for v, edges in entering.items():
-        edges.sort(key=lambda i: x[paths[i][-2]])  # stable: equal ones in the order of the arguments
-        middle = min(range(len(edges)), key=lambda k: abs(x[paths[edges[k]][-2]] - x[v]))
-        step = min(16.0, (sizes[v][0] - 12.0) / (2 * max(middle, len(edges) - 1 - middle, 1)))
-        for k, i in enumerate(edges):
-            ends[i] = x[v] + (k - middle) * step
-    return ends
+        entering[path[-1]].append(i)
+    for box, several in entering.items():
+        several.sort(key=lambda i: paths[i][-2].x)  # stable: equal ones in the order of the arguments
+        distances = [abs(paths[i][-2].x - box.x) for i in several]
+        middle = distances.index(min(distances))
+        step = min(PORT, (box.width - 12) / (2 * max(middle, len(several) - 1 - middle, 1)))
+        for k, i in enumerate(several):
+            ports[i] = box.x + (k - middle) * step
+    return ports

@@ -13,7 +13,6 @@ from .style import COLORS, HATCH, HATCHES, MARKERS, axes_of, laid_out, plain
 
 __all__ = ["memory", "roofline", "timeline"]
 
-TIMES = ((1, "s"), (1e-3, "ms"), (1e-6, "µs"), (1e-9, "ns"))
 MOST_NAMES = 6  # that have a colour of their own in a timeline
 
 
@@ -54,20 +53,24 @@ def timeline(spans, axes=None):
     The names with the most time have colours of their own; all others are grey.
     Errors  ValueError for no spans
     """
+    from matplotlib.ticker import EngFormatter
+
     if not spans:
         raise ShapeError("timeline: spans is empty, so there is nothing to draw")
     placed, lanes = _rows(spans)
     start = min(span[2] for span in spans)
     length = max(span[3] for span in spans) - start
-    unit, symbol = _unit(length, TIMES)
     count = sum(rows for _, rows in lanes.values())
     axes = axes_of("timeline", axes, 9, 1.4 + 0.4 * count)
     styles = _styles(spans)
-    for name, (color, hatch) in styles.items():
-        group = [span for span in placed if (span[1] if span[1] in styles else None) == name]
-        _bars(axes, group, start, unit, color, hatch, "other" if name is None else plain(name))
+    for name, style in styles.items():
+        shown = [span for span in placed if (span[1] if span[1] in styles else None) == name]
+        begins, ends, rows = np.array([span[2:] for span in shown]).T
+        label = "other" if name is None else plain(name)
+        axes.barh(rows, ends - begins, left=begins - start, edgecolor=HATCH, linewidth=0.5, label=label, **style)
     axes.set_yticks([first + (rows - 1) / 2 for first, rows in lanes.values()], [plain(lane) for lane in lanes])
-    axes.set(xlabel=f"time ({symbol})", xlim=(0, length / unit or 1), ylim=(count - 0.4, -0.6))
+    axes.xaxis.set_major_formatter(EngFormatter(unit="s"))
+    axes.set(xlabel="time", xlim=(0, length or 1), ylim=(count - 0.4, -0.6))
     for first, _ in list(lanes.values())[1:]:
         axes.axhline(first - 0.5, color="#999999", linewidth=0.8)
     axes.grid(axis="x", alpha=0.3)
@@ -87,31 +90,23 @@ def memory(samples, axes=None):
     """
     if len(samples) < 2:
         raise ShapeError(f"memory: {len(samples)} samples, wanted two or more")
-    times = np.array([seconds for seconds, _ in samples])
+    from matplotlib.ticker import EngFormatter
+
+    times = np.array([seconds for seconds, _ in samples]) - samples[0][0]
     names = dict.fromkeys(name for _, sizes in samples for name in sizes)
     sizes = np.array([[found.get(name, 0) for _, found in samples] for name in names])
-    total = sizes.sum(0)
-    unit, symbol = _unit(total.max(), SIZES)
-    span, second = _unit(times[-1] - times[0], TIMES)
-    x = (times - times[0]) / span
+    unit, symbol = next((unit for unit in SIZES if sizes.sum(0).max() >= unit[0]), SIZES[-1])
+    total = sizes.sum(0) / unit
     axes = axes_of("memory", axes, 7.5, 4)
-    below = np.zeros(len(times))
-    for i, (name, size) in enumerate(zip(names, sizes, strict=True)):
-        above = below + size / unit
-        style = {"facecolor": COLORS[i % len(COLORS)], "edgecolor": HATCH, "hatch": HATCHES[i % 8], "linewidth": 0}
-        axes.fill_between(x, below, above, step="post", label=plain(name), **style)
-        below = above
-    axes.step(x, total / unit, where="post", color="black", linewidth=1)
-    axes.axhline(total.max() / unit, color="black", linestyle="--", linewidth=0.8)
-    axes.set(xlabel=f"time ({second})", ylabel=f"memory ({symbol})", xlim=(0, x[-1]), ylim=(0, 1.08 * below.max() or 1))
-    axes.set_title(f"peak {total.max() / unit:.3g} {symbol}", fontsize="medium")
+    style = {"labels": map(plain, names), "colors": COLORS, "hatch": HATCHES, "edgecolor": HATCH, "linewidth": 0}
+    axes.stackplot(times, sizes / unit, step="post", **style)
+    axes.step(times, total, where="post", color="black", linewidth=1)
+    axes.axhline(total.max(), color="black", linestyle="--", linewidth=0.8)
+    axes.xaxis.set_major_formatter(EngFormatter(unit="s"))
+    axes.set(xlabel="time", ylabel=f"memory ({symbol})", xlim=(0, times[-1]), ylim=(0, 1.08 * total.max() or 1))
+    axes.set_title(f"peak {total.max():.3g} {symbol}", fontsize="medium")
     axes.legend(reverse=True, loc="center left", bbox_to_anchor=(1, 0.5), frameon=False)
     return axes
-
-
-def _unit(largest, units):
-    """The largest unit of which there is at least one."""
-    return next((unit for unit in units if largest >= unit[0]), units[-1])
 
 
 def _rows(spans):
@@ -129,23 +124,11 @@ def _rows(spans):
 
 
 def _styles(spans):
-    """{name: (colour, hatch)} for the names with the most time, and for None, which is all others."""
+    """{name: its look} for the names with the most time, and for None, which is all others."""
     seconds = {}
     for _, name, begin, end in spans:
         seconds[name] = seconds.get(name, 0) + end - begin
     most = sorted(seconds, key=seconds.get, reverse=True)[:MOST_NAMES]
     shown = [name for name in seconds if name in most]  # in the order in which they come first
-    styles = {name: (COLORS[i], HATCHES[i]) for i, name in enumerate(shown)}
-    return styles | ({None: ("#BBBBBB", "")} if len(seconds) > len(most) else {})
-
-
-def _bars(axes, group, start, unit, color, hatch, label):
-    """All spans of one name as one collection."""
-    from matplotlib.collections import PolyCollection
-
-    corners = []
-    for _, _, begin, end, row in group:
-        x0, x1 = (begin - start) / unit, (end - start) / unit
-        corners.append([(x0, row - 0.4), (x1, row - 0.4), (x1, row + 0.4), (x0, row + 0.4)])
-    style = {"facecolors": color, "edgecolors": HATCH, "linewidths": 0.5, "hatch": hatch}
-    axes.add_collection(PolyCollection(corners, label=label, **style))
+    styles = {name: {"color": COLORS[i], "hatch": HATCHES[i]} for i, name in enumerate(shown)}
+    return styles | ({None: {"color": "#BBBBBB"}} if len(seconds) > len(most) else {})

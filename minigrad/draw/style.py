@@ -21,7 +21,7 @@ __all__ = [
 COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")  # without yellow, too light for lines
 MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")
 HATCHES = ("", "////", "....", "\\\\\\\\", "xxxx", "----", "++++", "oooo")
-HATCH = (1.0, 1.0, 1.0, 0.45)  # the colour of hatches
+HATCH = "#FFFFFF73"  # the colour of hatches
 
 
 def figure_of(width, height):

@@ -5,7 +5,7 @@ import html
 import io
 from importlib import resources
 
-__all__ = ["Html", "bar", "columns", "document", "escaped", "listing", "note", "picture", "section", "table", "tiles"]
+__all__ = ["Html", "bar", "columns", "document", "escaped", "listing", "note", "picture", "section", "table"]
 
 
 class Html(str):
@@ -42,16 +42,10 @@ def note(text):
     return Html(f"<p>{escaped(text)}</p>\n")
 
 
-def tiles(figures):
-    """The most important figures, large. `figures` are (name, text)."""
-    cells = "".join(f"<div><dt>{escaped(name)}</dt><dd>{escaped(text)}</dd></div>" for name, text in figures)
-    return Html(f'<dl class="tiles">{cells}</dl>\n')
-
-
-def listing(entries):
-    """Names and what they stand for, (name, text), one below the other."""
-    rows = "".join(f"<dt>{escaped(name)}</dt><dd>{escaped(text)}</dd>" for name, text in entries)
-    return Html(f'<dl class="listing">{rows}</dl>\n')
+def listing(entries, kind="listing"):
+    """Names and what they stand for, (name, text): one below the other, or as "tiles", large and side by side."""
+    rows = "".join(f"<div><dt>{escaped(name)}</dt><dd>{escaped(text)}</dd></div>" for name, text in entries)
+    return Html(f'<dl class="{kind}">{rows}</dl>\n')
 
 
 def table(head, rows, words=1, total=False):

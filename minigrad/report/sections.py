@@ -6,7 +6,7 @@ import numpy as np
 
 from .. import draw, nn
 from ..train import confusion_matrix
-from .page import Html, bar, columns, escaped, listing, note, picture, table, tiles
+from .page import Html, bar, columns, escaped, listing, note, picture, table
 
 __all__ = ["cost", "curves", "distributions", "filters", "mistakes", "network", "origin", "result"]
 
@@ -30,7 +30,7 @@ def result(report):
         if speeds:
             figures["images/s (median)"] = f"{statistics.median(speeds):,.0f}"
     figures |= {"epochs": len(history), "updates": f"{history.steps:,}"} | report.figures
-    return tiles(figures.items()) + (note(report.state) if report.state else "")
+    return listing(figures.items(), "tiles") + (note(report.state) if report.state else "")
 
 
 def curves(report):
@@ -139,11 +139,12 @@ def cost(report):
     lines = []
     for row in rows:
         times = [_ms(row.forward), _ms(row.backward), bar(row.self / longest, _ms(row.self)), percent(row.share)]
-        times += [_ms(row.device)] * device
-        lines.append([row.name, row.type, *times, *map(_kib, (row.bytes, row.memory, row.parameters))])
+        sizes = (f"{count / 1024:,.1f}" for count in (row.bytes, row.memory, row.parameters))
+        lines.append([row.name, row.type, *times, *[_ms(row.device)] * device, *sizes])
     head = ["layer", "type", "forward, ms", "backward, ms", "both, ms", "share"] + ["GPU, ms"] * device
     head += ["results, KiB", "kept, KiB", "parameters, KiB"]
-    caption = f"Memory over the step. {_fullest(peak)}"
+    fullest = ", ".join(f"{name} {size / (1 << 20):.2f} MiB" for name, size in peak.items() if size)
+    caption = f"Memory over the step. Where it was fullest: {fullest}."
     drawn = columns(picture(draw.memory(report.profile.memory), caption)) if len(report.profile.memory) > 1 else ""
     text = f"{report.measured} It took {_ms(report.profile.seconds)} ms while it was watched, which takes time too. "
     more = "Where layers ran as one, the first has the time of all. Results include gradients; what is kept waits for "
@@ -151,17 +152,8 @@ def cost(report):
     return note(text + more) + table(head, lines, words=2) + drawn
 
 
-def _fullest(peak):
-    parts = ", ".join(f"{name} {size / (1 << 20):.2f} MiB" for name, size in peak.items() if size)
-    return f"Where it was fullest: {parts}."
-
-
 def _ms(seconds):
     return f"{1e3 * seconds:.3f}"
-
-
-def _kib(count):
-    return f"{count / 1024:,.1f}"
 
 
 def network(report):
@@ -185,9 +177,7 @@ def origin(report):
     """All that it takes to do it again."""
     if not report.origin:
         return note("Nothing was noted.")
-    parts = []
-    for heading, entries in report.origin.items():
-        parts.append(f"<h3>{escaped(heading)}</h3>\n" + listing(entries.items()))
+    parts = (f"<h3>{escaped(heading)}</h3>\n{listing(entries.items())}" for heading, entries in report.origin.items())
     return Html("".join(parts))
 
 
