@@ -137,13 +137,15 @@ def test_race(part, monkeypatch, tmp_path):  # noqa: F811
     monkeypatch.setattr(data, "mnist", lambda folder, download: digits)
     for name, value in {
         "TARGETS": {320: 0.2, 9999: 0.5},
-        "EPOCHS": 2,
-        "BATCH": 32,
         "SEEDS": 1,
         "TEST_BATCH": 100,
     }.items():
         monkeypatch.setattr(race, name, value)
-    contestants = {name: race.CONTENDERS[name] for name in ("minigrad", "torch")}
+    quick = race.MNIST._replace(epochs=2, batch=32)
+    contestants = {
+        "minigrad": lambda parts, seed, **more: race.ours(parts, seed, quick, eager=True, **more),
+        "torch": lambda parts, seed, **more: race.theirs(parts, seed, quick, whole=False, **more),
+    }
     monkeypatch.setattr(race, "CONTENDERS", contestants)
     race.run(found)
     assert not found["failed"] and [row["contender"] for row in found["rows"]] == ["minigrad", "torch"]
@@ -157,17 +159,50 @@ def test_race(part, monkeypatch, tmp_path):  # noqa: F811
     assert found["rows"] == [] and "MINIGRAD_DATA" in found["why"]
 
 
+def test_cifar(part, monkeypatch, tmp_path):  # noqa: F811
+    """Both sides take the recipe on the CPU: momentum, weight decay, flips, bfloat16."""
+    pytest.importorskip("torch")
+    from minigrad import data
+
+    cifar, race, contenders, found = part("cifar"), part("race"), part("contenders"), {}
+    for module in (race, contenders):
+        monkeypatch.setattr(module, "DEVICE", "cpu")
+    monkeypatch.setattr(race, "TEST_BATCH", 32)
+    monkeypatch.setattr(cifar, "available", lambda name: tmp_path)
+    digits = [part.subset(slice(96)) for part in data.digits(size=28)]
+    monkeypatch.setattr(data, "cifar10", lambda folder, download: digits)
+    recipe = cifar.RECIPE._replace(network="lenet", epochs=2, batch=32, rate=0.01)
+    monkeypatch.setattr(cifar, "RECIPE", recipe)
+    sides = {
+        "ours": lambda *a, **o: race.ours(*a, eager=True, **o),
+        "theirs": lambda *a, **o: race.theirs(*a, whole=False, **o),
+    }
+    monkeypatch.setattr(cifar, "CONTENDERS", sides)
+    monkeypatch.setattr(cifar, "WORSE", 1)
+    cifar.run(found)
+    assert not found["failed"] and [len(row["curve"]) for row in found["rows"]] == [2, 2]
+    monkeypatch.setattr(cifar, "WORSE", -2)
+    cifar.run(found)
+    assert found["failed"]
+
+
 def test_windows_of_the_peer_are_parts_of_the_padded_images(part):  # noqa: F811
     torch = pytest.importorskip("torch")
     race = part("race")
     race.DEVICE = "cpu"
     images = torch.arange(2 * 9 * 9).reshape(2, 1, 9, 9).float() + 1
-    padded = torch.nn.functional.pad(images, (race.PADDING,) * 4)
+    padded = torch.nn.functional.pad(images, (2,) * 4)
     cut = race._cut(padded, torch.tensor([1, 0, 1]), 9)
     assert cut.shape == (3, 1, 9, 9)
     for window, index in zip(cut, (1, 0, 1), strict=True):
         wanted = [padded[index, :, i : i + 9, j : j + 9] for i in range(5) for j in range(5)]
         assert any(torch.equal(window, one) for one in wanted)
+    turned = race._cut(padded, torch.zeros(60, dtype=torch.int64), 9, flip=True)
+    wanted = [padded[0, :, i : i + 9, j : j + 9] for i in range(5) for j in range(5)]
+    straight = [any(torch.equal(window, one) for one in wanted) for window in turned]
+    assert 0 < sum(straight) < 60
+    for window, as_is in zip(turned, straight, strict=True):
+        assert as_is or any(torch.equal(window.flip(2), one) for one in wanted)
 
 
 def test_energy_is_none_where_the_driver_does_not_tell(part, monkeypatch):  # noqa: F811

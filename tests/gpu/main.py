@@ -15,13 +15,14 @@ products     each rung of the matrix product in each type beside cuBLAS
 convolutions each rung of convolution and of its gradients in each type beside cuDNN
 networks     images a second, memory and energy of whole networks, eager and as graphs
 race         seconds of training to an accuracy on MNIST
+cifar        the ResNet on CIFAR-10: accuracy and seconds of 20 epochs
 compiled     networks as graphs beside torch.compile
 
-Needs numpy, cupy, numba and pytest (with pytest-xdist the two tables take less time), which
-`pip install -e .[test,cuda13]` brings together with mpiexec for several ranks; PyTorch for peers, compute-sanitizer on
-the PATH for that part alone. MNIST is trained on where MINIGRAD_DATA names a folder with
-it. Where there is no CUDA compiler, kernels come from a cache named by MINIGRAD_CACHE, or the driver compiles PTX of
-the archive that MINIGRAD_PTX names. --commit says what is measured where the files are not in a repository.
+Needs numpy, cupy, numba and pytest (with pytest-xdist the two tables take less time), which `pip install -e
+.[test,cuda13]` brings together with mpiexec for several ranks; PyTorch for peers, compute-sanitizer on the PATH for
+that part alone. MNIST and CIFAR-10 are trained on where MINIGRAD_DATA names a folder with them. Where there is no
+CUDA compiler, kernels come from a cache named by MINIGRAD_CACHE, or the driver compiles PTX of the archive that
+MINIGRAD_PTX names. --commit says what is measured where the files are not in a repository.
 
 Each part is a process of its own, ends within the limit (8 minutes), and adds its section to one file,
 FOLDER/<gpu>.json; other sections stay as they are. A part that fails or is too late leaves what it had found by then,
@@ -45,7 +46,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-PEERS = ("products", "convolutions", "networks", "race", "compiled")
+PEERS = ("products", "convolutions", "networks", "race", "cifar", "compiled")
 PARTS = (
     "steps", "graphs", "sanitizer", "hopper", "correctness", "ops", "kernels", "profiles", "parallel", "training",
     *PEERS,
