@@ -14,7 +14,7 @@ from .energy import joules
 BATCHES = {"keras-cnn": (64, 128, 512, 2048), "lenet": (64, 128, 512, 2048), "mnist-net": (64, 128, 512, 2048)}
 BATCHES["resnet"] = (64, 128, 512, 2048)
 INFERENCE = (1, 512)
-ROUNDS, SECONDS = 5, 0.1  # for each contender
+ROUNDS, SECONDS = 5, 0.05  # for each contender
 BURST = 5  # calls between two looks at the clock
 
 
