@@ -3,12 +3,12 @@
 import numpy as np
 
 from minigrad_kernels.errors import KindError, ShapeError
-from minigrad_kernels.layout import CHANNELS_LAST, is_dense
+from minigrad_kernels.layout import CHANNELS_LAST
 
 from ..core.check import at_least
 from .transforms import per_channel
 
-__all__ = ["Dataset", "random_generator"]
+__all__ = ["Dataset", "random_generator", "statistics"]
 
 
 class Dataset:
@@ -29,7 +29,7 @@ class Dataset:
         self.images = images = _checked_images(images)
         self.classes, self.name, self.source = tuple(map(str, classes)), name, source
         self.labels = _checked_labels(labels, len(images), len(self.classes))
-        own = _statistics(images) if mean is None or std is None else (mean, std)
+        own = statistics(images) if mean is None or std is None else (mean, std)
         self.mean = per_channel("Dataset", "mean", own[0] if mean is None else mean, images.shape[1])
         self.std = per_channel("Dataset", "std", own[1] if std is None else std, images.shape[1])
 
@@ -70,8 +70,6 @@ def _checked_images(images):
         raise KindError(f"Dataset: images are {images.dtype}, wanted uint8, pixels 0..255: (255 * x).astype('uint8')")
     if images.ndim != 4 or 0 in images.shape[1:]:
         raise ShapeError(f"Dataset: images have shape {images.shape}, wanted (N, C, H, W)")
-    if is_dense(images, CHANNELS_LAST):
-        return images
     return np.ascontiguousarray(images.transpose(CHANNELS_LAST)).transpose(0, 3, 1, 2)
 
 
@@ -88,9 +86,9 @@ def _checked_labels(labels, count, classes):
     return labels.astype(np.int64, copy=False)
 
 
-def _statistics(images):
+def statistics(images):
     """Mean and standard deviation of each channel, of pixels scaled to 0..1, from exact sums of integers."""
     count = max(images[:, 0].size, 1)
     mean = images.sum((0, 2, 3), dtype=np.int64) / count
     squares = np.einsum("nchw,nchw->c", images, images, dtype=np.int64) / count
-    return mean / 255, np.sqrt(squares - mean**2) / 255
+    return tuple((mean / 255).tolist()), tuple((np.sqrt(squares - mean**2) / 255).tolist())

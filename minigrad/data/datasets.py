@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 
 from ..core.check import at_least, one_of
-from .dataset import Dataset
+from .dataset import Dataset, statistics
 from .formats import DataError, read_cifar10, read_idx
 from .sources import CIFAR10, MNIST, find, obtain
 
@@ -13,7 +13,6 @@ __all__ = ["available", "cifar10", "digits", "mnist"]
 
 DIGITS_FILE = Path(__file__).parent / "digits" / "digits.csv.gz"
 DIGITS_SOURCE = "Optical Recognition of Handwritten Digits (Alpaydin and Kaynak 1998, UCI; CC BY 4.0), in the package"
-DIGITS_LEVEL = 15  # pixels are 0..16; times 15 they are 0..240: exactly proportional, so nothing is lost to rounding
 TEN_DIGITS = tuple("0123456789")
 
 # The customary figures of the 60,000 and 50,000 training images.
@@ -36,14 +35,14 @@ def digits(split="random", size=8, seed=0):
     one_of("digits", "split", split, ("random", "writers"))
     size = at_least("digits", "size", size, 8)
     table = np.loadtxt(DIGITS_FILE, np.uint8, delimiter=",")
-    pixels = table[:, :-1].reshape(-1, 1, 8, 8) * np.uint8(DIGITS_LEVEL)
+    # Pixels are 0..16; times 15 they are 0..240: exactly proportional, so nothing is lost to rounding.
+    pixels = table[:, :-1].reshape(-1, 1, 8, 8) * np.uint8(15)
     whole = Dataset(_enlarged(pixels, size), table[:, -1], TEN_DIGITS, "digits", DIGITS_SOURCE)
     half = len(whole) // 2
     both = whole.subset(slice(half)), whole.subset(slice(half, None))
     train, test = whole.split(0.8, seed) if split == "random" else both
-    fit = Dataset(train.images, train.labels, TEN_DIGITS, "digits", DIGITS_SOURCE)
-    test.mean, test.std = fit.mean, fit.std
-    return fit, test
+    train.mean, train.std = test.mean, test.std = statistics(train.images)
+    return train, test
 
 
 def mnist(data_dir=None, download=True):

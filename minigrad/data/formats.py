@@ -18,14 +18,11 @@ from minigrad_kernels.errors import MinigradError
 
 __all__ = ["DataError", "read_cifar10", "read_idx"]
 
-IDX_BYTES = b"\0\0\x08"  # how an IDX file of uint8 starts; the number of dimensions follows
 MAX_BYTES = 1 << 28  # of an array; MNIST needs 47 million, a member of CIFAR-10 31 million
 
 CIFAR10_TRAIN = tuple(f"cifar-10-batches-bin/data_batch_{i}.bin" for i in range(1, 6))
 CIFAR10_TEST = "cifar-10-batches-bin/test_batch.bin"
 CIFAR10_RECORD = 1 + 3 * 32 * 32  # one label byte, then the red, green and blue planes
-
-CHUNK = 1 << 20
 
 
 class DataError(MinigradError, ValueError):
@@ -41,10 +38,10 @@ def read_idx(path):
     Source  LeCun, Cortes and Burges, The MNIST database of handwritten digits, section "File formats"
     """
     with _opened("read_idx", path) as file:
-        start, rank = _take(file, 3), _take(file, 1)[0]
-        if start != IDX_BYTES or not rank:
-            raise ValueError(f"starts with 0x{start.hex()}{rank:02x}, wanted 0x000008 and a number of dimensions")
-        shape = struct.unpack(f">{rank}I", _take(file, 4 * rank))
+        start = _take(file, 4)
+        if start[:3] != b"\0\0\x08" or not start[3]:
+            raise ValueError(f"starts with 0x{start.hex()}, wanted 0x000008 (bytes) and the number of dimensions")
+        shape = struct.unpack(f">{start[3]}I", _take(file, 4 * start[3]))
         size = math.prod(shape)
         if not 0 < size <= MAX_BYTES:
             raise ValueError(f"shape {shape} takes {size} bytes, wanted 1 to {MAX_BYTES}")
@@ -73,7 +70,7 @@ def read_cifar10(path):
         for name in (CIFAR10_TRAIN[0], CIFAR10_TEST):
             if name not in found:
                 raise ValueError(f"does not hold {name}")
-        while file.read(CHUNK):  # to the end, where gzip compares its checksum
+        while file.read(1 << 20):  # to the end, where gzip compares its checksum
             pass
     train = np.concatenate([found[name] for name in CIFAR10_TRAIN if name in found])
     parts = train, found[CIFAR10_TEST]
@@ -83,8 +80,7 @@ def read_cifar10(path):
 def _cifar10_records(archive, member):
     size = member.size
     if not member.isreg() or not 0 < size <= MAX_BYTES or size % CIFAR10_RECORD:
-        wanted = f"a regular file of whole records of {CIFAR10_RECORD} bytes, {MAX_BYTES} at most"
-        raise ValueError(f"{member.name} has {size} bytes, wanted {wanted}")
+        raise ValueError(f"{member.name} has {size} bytes, wanted a regular file of records of {CIFAR10_RECORD} bytes")
     records = np.frombuffer(_take(archive.extractfile(member), size), np.uint8).reshape(-1, CIFAR10_RECORD)
     if records[:, 0].max() > 9:
         raise ValueError(f"{member.name} has label {records[:, 0].max()}, wanted 0 to 9")

@@ -1,5 +1,10 @@
 """Batches of a data set, shuffled, augmented and prepared ahead, the same bits on every run."""
 
+import contextvars
+import os
+import threading
+from collections import deque
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from functools import cached_property, partial
 
@@ -12,7 +17,6 @@ from .. import device as devices
 from ..core.check import at_least, function_of
 from ..core.tensor import Tensor
 from .dataset import Dataset, random_generator
-from .prefetch import prefetched
 from .resident import resident
 from .shards import Shards
 from .transforms import rows_of
@@ -20,6 +24,7 @@ from .transforms import rows_of
 __all__ = ["Loader"]
 
 ORDER, BATCH = 0, 1  # the two kinds of random streams of an epoch
+PREFETCH = "minigrad-prefetch"
 STANDS = "seed", "epoch", "position"  # position: batches delivered in this epoch
 
 
@@ -72,7 +77,7 @@ class Loader:
         return full if self.drop_last else full + bool(rest)
 
     def __iter__(self):
-        """The batches as pairs of Tensors. Of several iterations at a time, the latest counts."""
+        """The batches as pairs of Tensors."""
         make, ahead = (self._made, self.prefetch) if self._resident is None else (self._resident.batch, 0)
         there = lambda part: part and tuple(Tensor(array).to(self.place.name) for array in part)
         with closing(self._delivered(partial(self._batches, make), ahead)) as batches:
@@ -106,33 +111,26 @@ class Loader:
         if not isinstance(state, dict) or state.keys() != own.keys():
             raise ShapeError(f"load_state_dict: state is {state!r}, wanted a dict of {', '.join(own)}")
         seed, epoch, position = (at_least("load_state_dict", name, state[name], 0) for name in STANDS)
-        for name in own.keys() - STANDS:
-            if position and state[name] != own[name]:
-                raise StateError(
-                    f"load_state_dict: {name} was {state[name]}, this loader has {own[name]}: "
-                    f"the epoch cannot go on after batch {position}"
-                )
+        for name in own:
+            if position and name not in STANDS and state[name] != own[name]:
+                raise StateError(f"load_state_dict: {name} was {state[name]}, wanted {own[name]} to go on in the epoch")
         self.seed = seed
         self._begin(epoch, position)
 
     def _begin(self, epoch, position=0):
         """Have the next iteration go on there."""
         self.epoch, self.position, self._resume_at = epoch, position, position
-        self._running = None  # what marks the iteration that counts
 
     def _delivered(self, prepared, ahead=0):
         """What prepared(epoch, first batch) gives of the epoch that is on, while the place in it is kept."""
         epoch, start = self.epoch, self._resume_at
         self._resume_at, self.position = 0, start
-        self._running = running = object()
         batches = prepared(epoch, start)
         with closing(prefetched(batches, ahead) if ahead else batches) as batches:
-            for batch in batches:
-                if self._running is running:
-                    self.position += 1
+            for number, batch in enumerate(batches, start + 1):
+                self.position = number
                 yield batch
-        if self._running is running:
-            self._begin(epoch + 1)
+        self._begin(epoch + 1)
 
     def _batches(self, make, epoch, start):
         """make(numbers of the images, generator) of each batch from number start on, or Shards of such."""
@@ -180,3 +178,29 @@ class Loader:
             self._resident.begin(*map(np.concatenate, zip(*drawn, strict=True)))
         for picked, *_ in drawn:
             yield self._resident, range(len(picked))
+
+
+def prefetched(items, ahead):
+    """Yield what the iterator yields, none of it None, computed in a thread, `ahead` items before they are asked for.
+
+    Errors  RuntimeError in a process that was forked meanwhile, which has no such thread
+
+    An exception of the iterator is raised in the consumer, after the items before it, with its own traceback.
+    The thread ends with the last item, or when this generator is closed: by its end, by an exception, or
+    because the consumer drops it.
+    """
+    pool, process = ThreadPoolExecutor(1, PREFETCH), os.getpid()
+    run = contextvars.copy_context().run  # settings such as numpy.errstate hold in the thread too
+    waiting = deque(pool.submit(run, next, items, None) for _ in range(ahead))
+    try:
+        while (item := waiting.popleft().result()) is not None:
+            waiting.append(pool.submit(run, next, items, None))
+            yield item
+            if os.getpid() != process:
+                lost = "Loader: the prefetch thread is gone (a forked process has none)"
+                raise StateError(f"{lost}; use prefetch=0, or iterate anew in the child")
+    finally:
+        # The collector may run this in the very thread that ends here, which cannot wait for itself.
+        own = threading.current_thread().name.startswith(PREFETCH)
+        if os.getpid() == process:
+            pool.shutdown(wait=not own, cancel_futures=True)

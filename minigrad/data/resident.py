@@ -57,11 +57,9 @@ class Resident:
 
     def _made(self, picked, *drawn):
         out = devices.empty((len(picked), *self.images.shape[1:]), np.float32, CHANNELS_LAST, self.images)
-        if drawn:
-            how = *drawn, self.crop.padding, self.crop.mode == "edge", self.scale, self.shift
-            augment.pad_crop_normalize(self.images, picked, *how, out)
-        else:
-            augment.gather_normalize(self.images, picked, self.scale, self.shift, out)
+        kernel = augment.pad_crop_normalize if drawn else augment.gather_normalize
+        how = (*drawn, self.crop.padding, self.crop.mode == "edge") if drawn else ()
+        kernel(self.images, picked, *how, self.scale, self.shift, out)
         return out, self.labels[picked]
 
     # ---- batches that the device counts by itself ------------------------------------------------------------------

@@ -64,15 +64,13 @@ def obtain(published, data_dir, download):
     """
     base, chosen = _base(data_dir)
     folder = find(published, data_dir) or base / published.name
-    others = []
-    for name, sha in published.files.items():
-        there = (folder / name).is_file()
-        if not there or _pooch().file_hash(folder / name) != sha:
-            if there and chosen:
-                others.append(name)
-            else:
-                _fetch(published, name, folder, download)
-    note = f"; not the published file: {', '.join(others)}" if others else ""
+    there = lambda name: (folder / name).is_file()
+    found = {name: _pooch().file_hash(folder / name) for name in filter(there, published.files)}
+    others = [name for name, sha in found.items() if sha != published.files[name]]
+    for name in published.files:
+        if name not in found or name in others and not chosen:
+            _fetch(published, name, folder, download)
+    note = f"; not the published file: {', '.join(others)}" if others and chosen else ""
     return folder, f"{published.title}, from {folder}{note}"
 
 
