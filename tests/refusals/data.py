@@ -138,7 +138,7 @@ FILES = {
     "empty": (b"", r"is truncated: 4 of the next 4 bytes are missing"),
     "a picture": (b"\x89PNG\r\n\x1a\n", r"starts with 0x89504e47, wanted 0x000008"),
     "a type": (b"\0\0\x07\x01\0\0\0\x01\0", r"starts with 0x00000701, wanted 0x000008"),
-    "no dimensions": (b"\0\0\x08\0", r"starts with 0x00000800, wanted 0x000008 and a number"),
+    "no dimensions": (b"\0\0\x08\0", r"starts with 0x00000800, wanted 0x000008 .bytes. and the number"),
     "no elements": (b"\0\0\x08\x01\0\0\0\0", r"shape \(0,\) takes 0 bytes, wanted 1 to"),
     "too large": (b"\0\0\x08\x02\x7f\xff\xff\xff\x7f\xff\xff\xff", r"takes \d+ bytes, wanted 1 to 268435456"),
     "truncated": (b"\0\0\x08\x01\0\0\0\x05abc", r"is truncated: 2 of the next 5 bytes are missing"),
