@@ -69,6 +69,7 @@ REFUSED_STATES = {
     "one key less": (ShapeError, {k: v for k, v in STATE.items() if k != "seed"}),
     "one key more": (ShapeError, STATE | {"more": 1}),
     "negative position": (ShapeError, STATE | {"position": -1}),
+    "position beyond the epoch": (ShapeError, STATE | {"position": 6}),
     "float epoch": (KindError, STATE | {"epoch": 1.0}),
     "text seed": (KindError, STATE | {"seed": "0"}),
     "other batch size": (StateError, STATE | {"batch_size": 4}),

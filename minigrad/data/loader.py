@@ -114,6 +114,8 @@ class Loader:
         for name in own:
             if position and name not in STANDS and state[name] != own[name]:
                 raise StateError(f"load_state_dict: {name} was {state[name]}, wanted {own[name]} to go on in the epoch")
+        if position > len(self):
+            raise ShapeError(f"load_state_dict: position is {position}, an epoch has {len(self)} batches")
         self.seed = seed
         self._begin(epoch, position)
 

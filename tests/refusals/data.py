@@ -79,6 +79,7 @@ LOADERS = [
 CHANGES = [
     ("no dict", None, ValueError, r"state is None, wanted a dict of seed, epoch, position"),
     ("a field more", {"extra": 1}, ValueError, r"wanted a dict of seed, epoch, position"),
+    ("position", {"position": 9}, ValueError, r"position is 9, an epoch has 3 batches"),
     ("epoch", {"epoch": -1}, ValueError, r"epoch is -1, wanted at least 0"),
     ("seed", {"seed": "0"}, TypeError, r"seed is '0', wanted an integer"),
     (
