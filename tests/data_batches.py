@@ -15,6 +15,11 @@ def numbered(n=23):
     return Dataset(images, np.arange(n), tuple(map(str, range(n))))
 
 
+def arrays(loader):
+    """The batches as pairs of NumPy arrays."""
+    return ((images.numpy(), labels.numpy()) for images, labels in loader)
+
+
 def labels_of(batches):
     return [labels.tolist() for _, labels in batches]
 

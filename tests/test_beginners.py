@@ -75,10 +75,10 @@ MISTAKES = {
     "dataset for a loader": (lambda: started(DATA), "fit: loader is a Dataset, want its batches: data.Loader("),
     "dataset for tests": (lambda: started(Loader(DATA, 2), DATA), "fit: test is a Dataset, want its batches"),
     "evaluating a dataset": (lambda: evaluate(network(), DATA), "evaluate: loader is a Dataset, want its batches"),
-    "number of classes": (lambda: Dataset(DATA.images, DATA.labels, 3), "want the names of all, such as range(10)"),
+    "number of classes": (lambda: Dataset(DATA.images, DATA.labels, 3), "wanted the names of all, such as range(10)"),
     "pixels from 0 to 1": (
         lambda: Dataset(DATA.images / 255, DATA.labels, "abc"),
-        "Dataset: images are float64, want uint8, pixels 0..255: (255 * x).astype('uint8')",
+        "Dataset: images are float64, wanted uint8, pixels 0..255: (255 * x).astype('uint8')",
     ),
     "curve of a list": (lambda: draw.learning_curve([0.5, 0.4]), "learning_curve: history is a list, want a train.Hi"),
     "filters of a layer": (lambda: draw.filters(nn.Conv2d(1, 2, 3)), "filters: weight is a Conv2d, wanted an array"),

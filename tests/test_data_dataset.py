@@ -1,12 +1,10 @@
 """Dataset: its checks, its picks, its statistics."""
 
-import dataclasses
-
 import numpy as np
 import pytest
 
 from minigrad.data import Dataset
-from minigrad_kernels.errors import KindError, ShapeError, SubscriptError
+from minigrad_kernels.errors import KindError, ShapeError
 from minigrad_kernels.layout import CHANNELS_LAST, is_dense
 
 
@@ -21,20 +19,21 @@ def test_dataset_lies_channels_last_with_the_same_pixels():
     np.testing.assert_array_equal(dataset.images, images)
     assert is_dense(dataset.images, CHANNELS_LAST)
     assert dataset.labels.dtype == np.int64
-    assert Dataset(dataset.images, dataset.labels, ("a",)).images is dataset.images
+    assert np.shares_memory(Dataset(dataset.images, dataset.labels, ("a",)).images, dataset.images)
 
 
 def test_dataset_picks_and_subsets():
     dataset = small()
-    for indices in ([3, 1], (3, 1), np.array([3, 1]), slice(2, 4), np.arange(10) > 6, [], 3, -1):
+    for indices in ([3, 1], np.array([3, 1]), slice(2, 4), np.arange(10) > 6, range(3), []):
         images, labels = dataset[indices]
-        picked = np.arange(10)[list(indices) if isinstance(indices, list | tuple) and indices else indices]
+        picked = np.arange(10)[indices]
         np.testing.assert_array_equal(labels, dataset.labels[picked])
         np.testing.assert_array_equal(images, dataset.images[picked])
         part = dataset.subset(indices)
         assert len(part) == np.size(picked) and part.mean == dataset.mean and part.name == "small"
-    for indices in ([10], -11, [0.5], "a"):
-        with pytest.raises(SubscriptError, match="10 images"):
+    assert dataset[-1][1] == dataset.labels[-1]
+    for indices in ([10], -11, [0.5], "a", (3, 1)):
+        with pytest.raises(IndexError):
             dataset[indices]
 
 
@@ -47,25 +46,14 @@ def test_dataset_statistics():
     assert given.mean == (0.5, 0.25) and given.std == dataset.std
 
 
-def test_dataset_statistics_in_chunks(monkeypatch):
-    whole = small(channels=2)
-    monkeypatch.setattr("minigrad.data.dataset.STATISTICS_CHUNK", 45)
-    assert small(channels=2).mean == whole.mean and small(channels=2).std == whole.std
-
-
-def test_dataset_is_frozen():
-    with pytest.raises(dataclasses.FrozenInstanceError):
-        small().images = None
-
-
 IMAGES = np.zeros((2, 1, 3, 3), np.uint8)
 REFUSED = {
     "float images": (KindError, "images are float64", (IMAGES / 1, [0, 1], "ab")),
-    "flat images": (ShapeError, "want \\(N, C, H, W\\)", (IMAGES[:, 0], [0, 1], "ab")),
-    "no pixels": (ShapeError, "want \\(N, C, H, W\\)", (IMAGES[..., :0], [0, 1], "ab")),
+    "flat images": (ShapeError, "wanted \\(N, C, H, W\\)", (IMAGES[:, 0], [0, 1], "ab")),
+    "no pixels": (ShapeError, "wanted \\(N, C, H, W\\)", (IMAGES[..., :0], [0, 1], "ab")),
     "float labels": (KindError, "labels are float64", (IMAGES, [0.0, 1.0], "ab")),
     "bool labels": (KindError, "labels are bool", (IMAGES, [False, True], "ab")),
-    "one-hot labels": (ShapeError, "want \\(2,\\)", (IMAGES, np.eye(2, dtype=int), "ab")),
+    "one-hot labels": (ShapeError, "wanted \\(2,\\)", (IMAGES, np.eye(2, dtype=int), "ab")),
     "too few labels": (ShapeError, "labels have shape \\(1,\\)", (IMAGES, [0], "ab")),
     "label too big": (
         ShapeError,
@@ -75,7 +63,7 @@ REFUSED = {
     "label negative": (ShapeError, "labels\\[0\\] = -1", (IMAGES, [-1, 2], "ab")),
     "mean too long": (
         ShapeError,
-        "mean has 2 numbers, images have 1",
+        "mean has 2 numbers, wanted 1, one a channel",
         (IMAGES, [0, 1], "ab", "", "", [0, 0], [1]),
     ),
 }

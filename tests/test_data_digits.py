@@ -23,7 +23,7 @@ def test_digits_splits():
     assert (len(train), len(test)) == (1438, 359)
     assert train.images.shape[1:] == (1, 8, 8) and np.unique(train.images).tolist() == list(range(0, 241, 15))
     assert train.mean == test.mean and train.mean == Dataset(train.images, train.labels, train.classes).mean
-    table = named._digits_table()
+    table = np.loadtxt(named.DIGITS_FILE, np.uint8, delimiter=",")
     first, second = digits(split="writers")
     np.testing.assert_array_equal(np.concatenate([first.labels, second.labels]), table[:, -1])
     pixels = np.concatenate([first.images, second.images]).reshape(1797, 64)
@@ -35,7 +35,7 @@ def test_digits_splits():
 def test_digits_random_split_keeps_every_image_once():
     train, test = digits()
     pixels = np.concatenate([train.images, test.images]).reshape(1797, 64)
-    table = named._digits_table()[:, :-1] * np.uint8(15)
+    table = np.loadtxt(named.DIGITS_FILE, np.uint8, delimiter=",")[:, :-1] * np.uint8(15)
     assert sorted(map(bytes, pixels)) == sorted(map(bytes, table))
 
 

@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 
 from minigrad.data import Loader
-from minigrad.data.prefetch import prefetched
-from tests.data_batches import AUGMENT, PREFETCH, numbered
+from minigrad.data.loader import prefetched
+from tests.data_batches import AUGMENT, PREFETCH, arrays, numbered
 
 
 def prefetch_threads():
@@ -38,7 +38,7 @@ def test_an_exception_comes_after_the_batches_before_it(prefetch):
     loader = Loader(numbered(), 5, transform=failing_transform, prefetch=prefetch)
     delivered = []
     with pytest.raises(ZeroDivisionError, match="in the transform") as caught:
-        for _, labels in loader.arrays():
+        for _, labels in arrays(loader):
             delivered.append(labels[0])
     assert delivered == [0, 5] and loader.position == 2
     text = "".join(traceback.format_exception(caught.value))
@@ -95,7 +95,7 @@ def test_threads_do_not_pile_up():
     loader = Loader(numbered(), 5, transform=AUGMENT)
     for _ in range(50):
         next(iter(loader))
-        list(loader.arrays())
+        list(arrays(loader))
     assert not prefetch_threads()
 
 
@@ -105,16 +105,16 @@ def test_settings_of_the_context_reach_the_thread():
 
     with np.errstate(all="raise"):
         with pytest.raises(FloatingPointError):
-            next(Loader(numbered(), 5, transform=dividing).arrays())
+            next(arrays(Loader(numbered(), 5, transform=dividing)))
     with np.errstate(all="ignore"):
-        assert len(list(Loader(numbered(), 5, transform=dividing).arrays())) == 5
+        assert len(list(arrays(Loader(numbered(), 5, transform=dividing)))) == 5
 
 
 def test_ctrl_c_while_waiting():
     """An interrupt reaches a consumer that waits for a slow batch, and the thread ends."""
     script = """
 import signal, threading, time
-from minigrad.data.prefetch import prefetched
+from minigrad.data.loader import prefetched
 signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background jobs ignore it
 release = threading.Event()
 def items():

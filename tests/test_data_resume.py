@@ -6,7 +6,7 @@ import pytest
 
 from minigrad.data import Loader
 from minigrad_kernels.errors import KindError, ShapeError, StateError
-from tests.data_batches import AUGMENT, PREFETCH, assert_same_batches, numbered
+from tests.data_batches import AUGMENT, PREFETCH, arrays, assert_same_batches, labels_of, numbered
 
 
 @pytest.mark.parametrize("prefetch", PREFETCH)
@@ -16,10 +16,10 @@ def test_resume_delivers_the_remaining_batches(stop, prefetch):
         return Loader(numbered(), 5, shuffle=True, seed=2, transform=AUGMENT, prefetch=prefetch)
 
     whole = new()
-    epochs = [list(whole.arrays()) for _ in range(3)]
+    epochs = [list(arrays(whole)) for _ in range(3)]
     loader = new()
-    assert_same_batches(loader.arrays(), epochs[0])
-    iterator = loader.arrays()
+    assert_same_batches(arrays(loader), epochs[0])
+    iterator = arrays(loader)
     assert_same_batches([next(iterator) for _ in range(stop)], epochs[1][:stop])
     state = json.loads(json.dumps(loader.state_dict()))
     iterator.close()
@@ -28,37 +28,38 @@ def test_resume_delivers_the_remaining_batches(stop, prefetch):
     resumed = Loader(numbered(), 5, shuffle=True, seed=99, transform=AUGMENT, prefetch=prefetch)
     resumed.load_state_dict(state)
     assert resumed.state_dict() == state
-    resumed.set_epoch(1)
-    assert_same_batches(resumed.arrays(), epochs[1][stop:])
-    assert_same_batches(resumed.arrays(), epochs[2])
+    assert_same_batches(arrays(resumed), epochs[1][stop:])
+    assert_same_batches(arrays(resumed), epochs[2])
 
 
 def test_an_epoch_left_early_is_begun_again():
     loader = Loader(numbered(), 5, shuffle=True)
-    first = next(loader.arrays())
+    first = next(arrays(loader))
     assert loader.state_dict()["position"] == 1 and loader.epoch == 0
-    assert_same_batches([next(loader.arrays())], [first])
+    assert_same_batches([next(arrays(loader))], [first])
 
 
-def test_set_epoch_goes_to_that_epoch():
+def test_a_state_goes_to_the_start_of_an_epoch():
     loader, other = Loader(numbered(), 5, shuffle=True), Loader(numbered(), 5, shuffle=True)
-    epochs = [list(loader.arrays()) for _ in range(3)]
+    epochs = [list(arrays(loader)) for _ in range(3)]
     assert loader.epoch == 3
-    other.set_epoch(2)
-    assert_same_batches(other.arrays(), epochs[2])
-    next(other.arrays())
-    other.set_epoch(0)
-    assert other.state_dict()["position"] == 0
-    assert_same_batches(other.arrays(), epochs[0])
+    other.load_state_dict(other.state_dict() | {"epoch": 2, "position": 0})
+    assert_same_batches(arrays(other), epochs[2])
+    next(arrays(other))
+    other.load_state_dict(other.state_dict() | {"epoch": 0, "position": 0})
+    assert_same_batches(arrays(other), epochs[0])
 
 
-def test_the_latest_iteration_counts():
+def test_a_look_at_a_batch_leaves_the_iteration_its_place():
     loader = Loader(numbered(), 5)
-    first, second = loader.arrays(), loader.arrays()
-    next(first), next(second), next(first)
-    assert loader.position == 1
-    assert len(list(first)) == 3 and (loader.epoch, loader.position) == (0, 1)
-    assert len(list(second)) == 4 and (loader.epoch, loader.position) == (1, 0)
+    batches = arrays(loader)
+    assert labels_of([next(batches), next(arrays(loader)), next(batches)]) == [
+        list(range(5)),
+        list(range(5)),
+        list(range(5, 10)),
+    ]
+    assert (loader.epoch, loader.position) == (0, 2)
+    assert len(list(batches)) == 3 and (loader.epoch, loader.position) == (1, 0)
 
 
 STATE = Loader(numbered(), 5).state_dict() | {"position": 2}
@@ -82,7 +83,7 @@ REFUSED_STATES = {
 def test_refused_states_change_nothing(case):
     error, state = REFUSED_STATES[case]
     loader = Loader(numbered(), 5, seed=4)
-    loader.set_epoch(3)
+    loader.load_state_dict(loader.state_dict() | {"epoch": 3})
     before = loader.state_dict()
     with pytest.raises(error, match="^load_state_dict: "):
         loader.load_state_dict(state)

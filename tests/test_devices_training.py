@@ -210,14 +210,14 @@ def test_other_transforms_are_applied_on_the_host_and_sent(steps):
     for here, there in zip(*loaders, strict=True):
         assert there[0].device == "interpreter"
         np.testing.assert_array_equal(there[0].numpy(), here[0].numpy())
-    assert loaders[1]._resident is False
+    assert loaders[1]._resident is None
 
 
 def test_a_data_set_that_does_not_fit_stays_on_the_host():
     with gpus(1, capacity=5000) as machine:
         loader = Loader(DATA, 8, device="cuda", transform=NORMALIZE)
         images, _ = next(iter(loader))
-        assert images.device == "cuda:0" and loader._resident is False and not machine.synchronisations
+        assert images.device == "cuda:0" and loader._resident is None and not machine.synchronisations
 
 
 def test_an_epoch_on_the_device_goes_on_where_it_was_left():

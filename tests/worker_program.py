@@ -139,7 +139,7 @@ def forked_from_busy_threads():
         exec(f"def added(x):\n    return x + {next(numbers)}", known)
         jit(known["added"])(1.0)
 
-    others = [busy(work) for work in (trained, lambda: list(batches().arrays()), compile_one)]
+    others = [busy(work) for work in (trained, lambda: list(batches()), compile_one)]
     try:
         for _ in range(4):
             time.sleep(0.02)
@@ -163,7 +163,7 @@ def forked_with_an_open_loader():
 
     alone, iterator = trained(), iter(batches())
     next(iterator)
-    stop, thread = busy(lambda: list(batches().arrays()))
+    stop, thread = busy(lambda: list(batches()))
     try:
         for _ in range(4):
             assert in_child(told)

@@ -7,17 +7,6 @@ from .loader import Loader
 from .transforms import Compose, Flip, Normalize, PadCrop
 
 __all__ = [
-    "Compose",
-    "DataError",
-    "Dataset",
-    "Flip",
-    "Loader",
-    "Normalize",
-    "PadCrop",
-    "available",
-    "cifar10",
-    "digits",
-    "mnist",
-    "read_cifar10",
-    "read_idx",
-]
+    "Compose", "DataError", "Dataset", "Flip", "Loader", "Normalize", "PadCrop", "available", "cifar10", "digits",
+    "mnist", "read_cifar10", "read_idx",
+]  # fmt: skip

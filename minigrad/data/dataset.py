@@ -1,20 +1,16 @@
 """Labelled images in memory."""
 
-from dataclasses import dataclass
-
 import numpy as np
 
-from minigrad_kernels.errors import KindError, ShapeError, SubscriptError
-from minigrad_kernels.layout import CHANNELS_LAST, is_dense
+from minigrad_kernels.errors import KindError, ShapeError
+from minigrad_kernels.layout import CHANNELS_LAST
 
-from .seeds import checked_numbers, random_generator
+from ..core.check import at_least
+from .transforms import per_channel
 
-__all__ = ["Dataset"]
-
-STATISTICS_CHUNK = 1 << 22  # pixels counted at a time: counting widens each to 8 bytes
+__all__ = ["Dataset", "random_generator", "statistics"]
 
 
-@dataclass(frozen=True, eq=False, repr=False)
 class Dataset:
     """Images, their labels, and what they are.
 
@@ -27,43 +23,21 @@ class Dataset:
     dataset[indices] is the pair (images, labels) at these indices, as NumPy picks them.
     """
 
-    images: np.ndarray
-    labels: np.ndarray
-    classes: tuple[str, ...]
-    name: str = ""
-    source: str = ""
-    mean: tuple[float, ...] | None = None
-    std: tuple[float, ...] | None = None
-
-    def __post_init__(self):
-        def put(field, value):
-            object.__setattr__(self, field, value)
-
-        if isinstance(self.classes, int):
-            raise KindError(f"Dataset: classes is {self.classes!r}, want the names of all, such as range(10)")
-        put("classes", tuple(str(name) for name in self.classes))
-        put("images", _checked_images(self.images))
-        put("labels", _checked_labels(self.labels, len(self.images), len(self.classes)))
-        if self.mean is None or self.std is None:
-            mean, std = _statistics(self.images)
-            put("mean", mean if self.mean is None else self.mean)
-            put("std", std if self.std is None else self.std)
-        for field in ("mean", "std"):
-            values = checked_numbers("Dataset", field, getattr(self, field))
-            if len(values) != self.images.shape[1]:
-                channels = self.images.shape[1]
-                raise ShapeError(f"Dataset: {field} has {len(values)} numbers, images have {channels} channels")
-            put(field, values)
+    def __init__(self, images, labels, classes, name="", source="", mean=None, std=None):
+        if isinstance(classes, int):
+            raise KindError(f"Dataset: classes is {classes}, wanted the names of all, such as range(10)")
+        self.images = images = _checked_images(images)
+        self.classes, self.name, self.source = tuple(map(str, classes)), name, source
+        self.labels = _checked_labels(labels, len(images), len(self.classes))
+        own = statistics(images) if mean is None or std is None else (mean, std)
+        self.mean = per_channel("Dataset", "mean", own[0] if mean is None else mean, images.shape[1])
+        self.std = per_channel("Dataset", "std", own[1] if std is None else std, images.shape[1])
 
     def __len__(self):
         return len(self.labels)
 
     def __getitem__(self, indices):
-        picked = list(indices) if isinstance(indices, tuple) else indices  # NumPy takes a tuple for several axes
-        try:
-            return self.images[picked], self.labels[picked]
-        except IndexError as error:
-            raise SubscriptError(f"Dataset: {error} (the dataset has {len(self)} images)") from None
+        return self.images[indices], self.labels[indices]
 
     def __repr__(self):
         n, *shape = self.images.shape
@@ -71,10 +45,7 @@ class Dataset:
 
     def subset(self, indices):
         """The dataset of the images at these indices; name, source and statistics stay those of the whole."""
-        images, labels = self[indices]
-        if images.ndim < 4:
-            images, labels = images[None], labels[None]
-        return Dataset(images, labels, self.classes, self.name, self.source, self.mean, self.std)
+        return Dataset(*self[indices], self.classes, self.name, self.source, self.mean, self.std)
 
     def split(self, fraction, seed):
         """Two disjoint datasets, the first with a random fraction (between 0 and 1) of the images.
@@ -84,27 +55,30 @@ class Dataset:
         count = round(fraction * len(self)) if 0 < fraction < 1 else 0
         if not 0 < count < len(self):
             raise ShapeError(f"split: fraction {fraction} of {len(self)} images leaves one part empty")
-        order = random_generator("split", seed).permutation(len(self))
+        order = random_generator(at_least("split", "seed", seed, 0)).permutation(len(self))
         return self.subset(np.sort(order[:count])), self.subset(np.sort(order[count:]))
+
+
+def random_generator(seed, *key):
+    """The generator of this seed and key (integers from 0), the same on every machine; each key has its own stream."""
+    return np.random.Generator(np.random.Philox(np.random.SeedSequence(seed, spawn_key=key)))
 
 
 def _checked_images(images):
     images = np.asarray(images)
     if images.dtype != np.uint8:
-        raise KindError(f"Dataset: images are {images.dtype}, want uint8, pixels 0..255: (255 * x).astype('uint8')")
+        raise KindError(f"Dataset: images are {images.dtype}, wanted uint8, pixels 0..255: (255 * x).astype('uint8')")
     if images.ndim != 4 or 0 in images.shape[1:]:
-        raise ShapeError(f"Dataset: images have shape {images.shape}, want (N, C, H, W)")
-    if is_dense(images, CHANNELS_LAST):
-        return images
+        raise ShapeError(f"Dataset: images have shape {images.shape}, wanted (N, C, H, W)")
     return np.ascontiguousarray(images.transpose(CHANNELS_LAST)).transpose(0, 3, 1, 2)
 
 
 def _checked_labels(labels, count, classes):
     labels = np.asarray(labels)
     if labels.dtype.kind not in "iu":
-        raise KindError(f"Dataset: labels are {labels.dtype}, want integers (the number of the class)")
+        raise KindError(f"Dataset: labels are {labels.dtype}, wanted integers (the number of the class)")
     if labels.shape != (count,):
-        raise ShapeError(f"Dataset: labels have shape {labels.shape}, want ({count},) for {count} images")
+        raise ShapeError(f"Dataset: labels have shape {labels.shape}, wanted ({count},) for {count} images")
     wrong = np.flatnonzero((labels < 0) | (labels >= classes))
     if wrong.size:
         at = wrong[0]
@@ -112,17 +86,9 @@ def _checked_labels(labels, count, classes):
     return labels.astype(np.int64, copy=False)
 
 
-def _statistics(images):
-    """Mean and standard deviation of each channel, of pixels scaled to 0..1, from exact integer counts."""
-    means, stds = [], []
-    for channel in range(images.shape[1]):
-        counts = np.zeros(256, np.int64)
-        rows = max(1, STATISTICS_CHUNK // (images.shape[2] * images.shape[3]))
-        for start in range(0, len(images), rows):
-            counts += np.bincount(images[start : start + rows, channel].ravel(), minlength=256)
-        total = max(int(counts.sum()), 1)
-        levels = np.arange(256) / 255
-        mean = float((counts * levels).sum() / total)
-        means.append(mean)
-        stds.append(float(np.sqrt((counts * (levels - mean) ** 2).sum() / total)))
-    return tuple(means), tuple(stds)
+def statistics(images):
+    """Mean and standard deviation of each channel, of pixels scaled to 0..1, from exact sums of integers."""
+    count = max(images[:, 0].size, 1)
+    mean = images.sum((0, 2, 3), dtype=np.int64) / count
+    squares = np.einsum("nchw,nchw->c", images, images, dtype=np.int64) / count
+    return tuple((mean / 255).tolist()), tuple((np.sqrt(squares - mean**2) / 255).tolist())

@@ -1,6 +1,12 @@
 """Batches of a data set, shuffled, augmented and prepared ahead, the same bits on every run."""
 
+import contextvars
+import os
+import threading
+from collections import deque
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
+from functools import cached_property, partial
 
 import numpy as np
 
@@ -8,25 +14,26 @@ from minigrad_kernels.errors import KindError, ShapeError, StateError
 from minigrad_kernels.layout import CHANNELS_LAST
 
 from .. import device as devices
-from .dataset import Dataset
-from .prefetch import prefetched
-from .resident import Resident, plan_of
-from .seeds import checked_integer, random_generator
+from ..core.check import at_least, function_of
+from ..core.tensor import Tensor
+from .dataset import Dataset, random_generator
+from .resident import resident
 from .shards import Shards
 from .transforms import rows_of
 
 __all__ = ["Loader"]
 
 ORDER, BATCH = 0, 1  # the two kinds of random streams of an epoch
+PREFETCH = "minigrad-prefetch"
+STANDS = "seed", "epoch", "position"  # position: batches delivered in this epoch
 
 
 class Loader:
     """Iterates over one epoch of a Dataset in batches (images, labels); the next iteration is the next epoch.
 
     Order and augmentation are functions of seed, epoch and number of the batch alone. `transform` is called
-    as transform(images, generator) with a uint8 batch that is only lent: it returns a new batch and keeps no
-    view. What it leaves uint8 is scaled to 0..1. `prefetch` batches are prepared ahead in a background
-    thread; 0 does without.
+    as transform(images, generator) with a uint8 batch. What it leaves uint8 is scaled to 0..1. `prefetch` batches
+    are prepared ahead in a background thread; 0 does without.
 
     An epoch left early is begun again by the next iteration. load_state_dict() makes the next iteration
     deliver what was left of the epoch when state_dict() was called.
@@ -45,44 +52,24 @@ class Loader:
     """
 
     def __init__(
-        self,
-        dataset,
-        batch_size,
-        shuffle=False,
-        seed=0,
-        drop_last=False,
-        transform=None,
-        prefetch=2,
-        device="cpu",
+        self, dataset, batch_size, shuffle=False, seed=0, drop_last=False, transform=None, prefetch=2, device="cpu",
         sampler=None,
-    ):
+    ):  # fmt: skip
         if not isinstance(dataset, Dataset):
-            raise KindError(f"Loader: dataset is of type {type(dataset).__name__}, want a minigrad.data.Dataset")
-        if not len(dataset):
-            raise ShapeError("Loader: dataset has no images")
-        batch_size = checked_integer("Loader", "batch_size", batch_size, 1)
+            raise KindError(f"Loader: dataset is a {type(dataset).__name__}, wanted a minigrad.data.Dataset")
+        self.dataset, self.sampler = dataset, sampler
+        self.batch_size = at_least("Loader", "batch_size", batch_size, 1)
         if batch_size > len(dataset):
             raise ShapeError(f"Loader: batch_size is {batch_size}, but the dataset has {len(dataset)} images")
-        if transform is not None and not callable(transform):
-            raise KindError(f"Loader: transform is {transform!r}, want a function of (images, generator) or None")
-        self.dataset = dataset
-        self.batch_size = batch_size
-        self.shuffle = bool(shuffle)
-        self.seed = checked_integer("Loader", "seed", seed, 0)
-        self.drop_last = bool(drop_last)
-        self.transform = transform
-        self.prefetch = checked_integer("Loader", "prefetch", prefetch, 0)
+        self.shuffle, self.drop_last = bool(shuffle), bool(drop_last)
+        self.seed = at_least("Loader", "seed", seed, 0)
+        self.transform = None if transform is None else function_of("Loader", "transform", transform)
+        self.prefetch = at_least("Loader", "prefetch", prefetch, 0)
         self.place = devices.place(device, "Loader")
-        self.sampler = sampler
-        self._resident = None  # made by the first iteration
-        self.epoch = 0
-        self.position = 0  # batches delivered in this epoch
-        self._resume_at = 0
-        self._running = None  # what marks the iteration that counts
+        self._begin(0)
 
     def __repr__(self):
-        batches = f"{len(self)} batches of {self.batch_size}, the last of an epoch may be smaller"
-        return f"Loader({self.dataset!r}, {batches})"
+        return f"Loader({self.dataset!r}, {len(self)} batches of {self.batch_size}, the last may be smaller)"
 
     def __len__(self):
         """Batches in an epoch."""
@@ -91,22 +78,11 @@ class Loader:
 
     def __iter__(self):
         """The batches as pairs of Tensors."""
-        from minigrad.core.tensor import Tensor  # the engine is not needed to load arrays
-
-        there = self._on_device()
-        upload = (lambda array: array) if there else self.place.upload
-
-        def pair(part):
-            return part and tuple(Tensor(upload(array)) for array in part)
-
-        with closing(self._delivered(self._prepared_there, 0) if there else self.arrays()) as batches:
+        make, ahead = (self._made, self.prefetch) if self._resident is None else (self._resident.batch, 0)
+        there = lambda part: part and tuple(Tensor(array).to(self.place.name) for array in part)
+        with closing(self._delivered(partial(self._batches, make), ahead)) as batches:
             for batch in batches:
-                shards = isinstance(batch, Shards)
-                yield Shards([pair(part) for part in batch], batch.total) if shards else pair(batch)
-
-    def arrays(self):
-        """The batches as pairs of NumPy arrays. Of several iterations at a time, the latest counts."""
-        return self._delivered(self._prepared, self.prefetch)
+                yield Shards(map(there, batch), batch.total) if isinstance(batch, Shards) else there(batch)
 
     def counted(self):
         """The batches of the epoch as pairs (what makes the next one on the device, the range of its images' numbers).
@@ -114,143 +90,119 @@ class Loader:
         For whoever repeats the work on a batch without the host: Resident.following(number of images) gives the batches
         in turn. None where batches are made on the host, or for shards.
         """
-        if self.place.captures is None or self.sampler is not None or not self._on_device():
+        if self.place.captures is None or self.sampler is not None or self._resident is None:
             return None
-        return self._delivered(self._counted, 0)
-
-    def _counted(self, epoch, start):
-        order, resident = self._order(epoch)[start * self.batch_size :], self._resident
-        sizes = [min(self.batch_size, len(order) - first) for first in range(0, len(order), self.batch_size)]
-        keys = [(epoch, BATCH, batch) for batch in range(start, len(self))]
-        generators = (random_generator("Loader", self.seed, *key) for key in keys)
-        drawn = [resident.plan.draw(size, source) for size, source in zip(sizes, generators, strict=False)]
-        resident.begin(order, map(np.concatenate, zip(*drawn, strict=True)))
-        yield from ((resident, range(size)) for size, _ in zip(sizes, keys, strict=False))
-
-    def _on_device(self):
-        """Whether batches are made on the device, where the data set then lies."""
-        if self.place is devices.CPU:
-            return False
-        if self._resident is None:
-            plan = plan_of(self.transform, self.dataset.images.shape[1])
-            fits = plan is not None and Resident.fits(self.dataset, self.place)
-            self._resident = Resident(self.dataset, self.place, plan) if fits else False
-        return self._resident is not False
-
-    def _delivered(self, prepared, prefetch):
-        """What prepared(epoch, first batch) gives of the epoch that is on, while the place in it is kept."""
-        epoch, start = self.epoch, self._resume_at
-        self._resume_at, self.position = 0, start
-        self._running = running = object()
-        batches = prepared(epoch, start)
-        if prefetch:
-            batches = prefetched(batches, prefetch)
-        with closing(batches):
-            for batch in batches:
-                if self._running is running:
-                    self.position += 1
-                yield batch
-        if self._running is running:
-            self._begin(epoch + 1)
-
-    def set_epoch(self, epoch):
-        """Go to the start of that epoch; the current one is left as it is, so a loaded position holds."""
-        epoch = checked_integer("set_epoch", "epoch", epoch, 0)
-        if epoch != self.epoch:
-            self._begin(epoch)
+        return self._delivered(self._counted)
 
     def state_dict(self):
         """Where the loader stands, and what the remaining batches depend on, in plain numbers."""
-        return {"seed": self.seed, "epoch": self.epoch, "position": self.position} | self._geometry()
+        own = {name: getattr(self, name) for name in (*STANDS, "batch_size", "shuffle", "drop_last")}
+        return own | {"images": len(self.dataset), "shards": getattr(self.sampler, "shards", 1)}
 
     def load_state_dict(self, state):
         """Continue where the loader that gave this state stood.
 
+        load_state_dict(state_dict() | {"epoch": n, "position": 0}) goes to the start of epoch n.
+
         Errors  ShapeError if the state is malformed; StateError if it stands inside an epoch that other
-                images, batch
-        size or order would continue. Either leaves the loader as it was.
+                images, batch size or order would continue. Either leaves the loader as it was.
         """
-        if not isinstance(state, dict) or state.keys() != self.state_dict().keys():
-            wanted = ", ".join(self.state_dict())
-            raise ShapeError(f"load_state_dict: state is {state!r}, want a dict of {wanted}")
-        seed, epoch, position = (
-            checked_integer("load_state_dict", name, state[name], 0) for name in ("seed", "epoch", "position")
-        )
-        if position:
-            for name, value in self._geometry().items():
-                if state[name] != value:
-                    raise StateError(
-                        f"load_state_dict: {name} was {state[name]}, this loader has {value}: "
-                        f"the epoch cannot go on after batch {position}"
-                    )
+        own = self.state_dict()
+        if not isinstance(state, dict) or state.keys() != own.keys():
+            raise ShapeError(f"load_state_dict: state is {state!r}, wanted a dict of {', '.join(own)}")
+        seed, epoch, position = (at_least("load_state_dict", name, state[name], 0) for name in STANDS)
+        for name in own:
+            if position and name not in STANDS and state[name] != own[name]:
+                raise StateError(f"load_state_dict: {name} was {state[name]}, wanted {own[name]} to go on in the epoch")
         if position > len(self):
             raise ShapeError(f"load_state_dict: position is {position}, an epoch has {len(self)} batches")
         self.seed = seed
-        self._begin(epoch)
-        self.position = self._resume_at = position
+        self._begin(epoch, position)
 
-    def _geometry(self):
-        return {
-            "images": len(self.dataset),
-            "batch_size": self.batch_size,
-            "shuffle": self.shuffle,
-            "drop_last": self.drop_last,
-            "shards": 1 if self.sampler is None else self.sampler.shards,
-        }
+    def _begin(self, epoch, position=0):
+        """Have the next iteration go on there."""
+        self.epoch, self.position, self._resume_at = epoch, position, position
 
-    def _begin(self, epoch):
-        self.epoch, self.position, self._resume_at, self._running = epoch, 0, 0, None
+    def _delivered(self, prepared, ahead=0):
+        """What prepared(epoch, first batch) gives of the epoch that is on, while the place in it is kept."""
+        epoch, start = self.epoch, self._resume_at
+        self._resume_at, self.position = 0, start
+        batches = prepared(epoch, start)
+        with closing(prefetched(batches, ahead) if ahead else batches) as batches:
+            for number, batch in enumerate(batches, start + 1):
+                self.position = number
+                yield batch
+        self._begin(epoch + 1)
 
-    def _order(self, epoch):
-        """The numbers of the images in the order of an epoch."""
-        if self.shuffle:
-            return random_generator("Loader", self.seed, epoch, ORDER).permutation(len(self.dataset))
-        return np.arange(len(self.dataset))
-
-    def _parts(self, order, epoch, start, part_of):
-        """The batches from number start on, or this rank's Shards of them, by part_of(indices, key of the part)."""
+    def _batches(self, make, epoch, start):
+        """make(numbers of the images, generator) of each batch from number start on, or Shards of such."""
+        count = len(self.dataset)
+        order = random_generator(self.seed, epoch, ORDER).permutation(count) if self.shuffle else np.arange(count)
         for batch in range(start, len(self)):
             picked = order[batch * self.batch_size : (batch + 1) * self.batch_size]
-            key = epoch, BATCH, batch
-            if self.sampler is None:
-                yield part_of(picked, key)
-                continue
-            count = len(picked)
-            parts = zip(self.sampler.numbers, self.sampler.slices(count), strict=True)
-            # One shard is the whole batch, with the random numbers of one.
-            keys = [((*key, number) if self.sampler.shards > 1 else key, where) for number, where in parts]
-            yield Shards([part_of(picked[w], k) if w.start < w.stop else None for k, w in keys], count)
-
-    def _prepared_there(self, epoch, start):
-        """The batches from number start on, made on the device."""
-        order = self.place.upload(self._order(epoch))
-        made = lambda picked, key: self._resident.batch(picked, random_generator("Loader", self.seed, *key))
-        return self._parts(order, epoch, start, made)
-
-    def _prepared(self, epoch, start):
-        """The arrays of the batches from number start on. Runs in the background thread, if there is one."""
-        rows = self.dataset.images.transpose(CHANNELS_LAST)
-        lent = np.empty((self.batch_size, *rows.shape[1:]), np.uint8)
-
-        def made(picked, key):
-            # mode="clip" (the indices are in range) lets NumPy write to `out` without a buffer between.
-            images = np.take(rows, picked, axis=0, out=lent[: len(picked)], mode="clip").transpose(0, 3, 1, 2)
             try:
-                images = self._transformed(images, key)
+                made = self._parts(make, picked, (epoch, BATCH, batch))
             except Exception as error:
-                error.add_note(f"Loader: in batch {key[2]} of epoch {epoch}")
+                error.add_note(f"Loader: in batch {batch} of epoch {epoch}")
                 raise
-            return images, self.dataset.labels[picked]
+            yield made
 
-        return self._parts(self._order(epoch), epoch, start, made)
+    def _parts(self, make, picked, key):
+        if self.sampler is None:
+            return make(picked, random_generator(self.seed, *key))
+        several, parts = self.sampler.shards > 1, []
+        for number, where in zip(self.sampler.numbers, self.sampler.slices(len(picked)), strict=True):
+            # One shard is the whole batch, with the random numbers of one.
+            own = random_generator(self.seed, *key, *[number] * several)
+            parts.append(make(picked[where], own) if len(picked[where]) else None)
+        return Shards(parts, len(picked))
 
-    def _transformed(self, images, key):
-        count = len(images)
+    def _made(self, picked, generator):
+        """(images, labels), made on the host. Runs in the background thread, if there is one."""
+        images = self.dataset.images.transpose(CHANNELS_LAST)[picked].transpose(0, 3, 1, 2)
         if self.transform is not None:
-            images = self.transform(images, random_generator("Loader", self.seed, *key))
+            images = self.transform(images, generator)
         rows = rows_of("Loader: transform", images)
-        if len(rows) != count:
-            raise ShapeError(f"Loader: transform returned {len(rows)} images, want {count}")
+        if len(rows) != len(picked):
+            raise ShapeError(f"Loader: transform returned {len(rows)} images, wanted {len(picked)}")
         if rows.dtype == np.uint8:
             rows = np.divide(rows, 255, dtype=np.float32)
-        return rows.astype(np.float32, copy=False).transpose(0, 3, 1, 2)
+        return rows.astype(np.float32, copy=False).transpose(0, 3, 1, 2), self.dataset.labels[picked]
+
+    @cached_property
+    def _resident(self):
+        """The data set on the device, where batches are then made; None where the host makes them."""
+        return None if self.place is devices.CPU else resident(self.dataset, self.place, self.transform)
+
+    def _counted(self, epoch, start):
+        drawn = list(self._batches(self._resident.drawn, epoch, start))
+        if drawn:
+            self._resident.begin(*map(np.concatenate, zip(*drawn, strict=True)))
+        for picked, *_ in drawn:
+            yield self._resident, range(len(picked))
+
+
+def prefetched(items, ahead):
+    """Yield what the iterator yields, none of it None, computed in a thread, `ahead` items before they are asked for.
+
+    Errors  RuntimeError in a process that was forked meanwhile, which has no such thread
+
+    An exception of the iterator is raised in the consumer, after the items before it, with its own traceback.
+    The thread ends with the last item, or when this generator is closed: by its end, by an exception, or
+    because the consumer drops it.
+    """
+    pool, process = ThreadPoolExecutor(1, PREFETCH), os.getpid()
+    run = contextvars.copy_context().run  # settings such as numpy.errstate hold in the thread too
+    waiting = deque(pool.submit(run, next, items, None) for _ in range(ahead))
+    try:
+        while (item := waiting.popleft().result()) is not None:
+            waiting.append(pool.submit(run, next, items, None))
+            yield item
+            if os.getpid() != process:
+                lost = "Loader: the prefetch thread is gone (a forked process has none)"
+                raise StateError(f"{lost}; use prefetch=0, or iterate anew in the child")
+    finally:
+        # The collector may run this in the very thread that ends here, which cannot wait for itself.
+        own = threading.current_thread().name.startswith(PREFETCH)
+        if os.getpid() == process:
+            pool.shutdown(wait=not own, cancel_futures=True)

@@ -1,10 +1,8 @@
 """A data set that lies on a device, and batches that are picked, augmented and normalised there by one kernel.
 
-The host sends nothing but the order of an epoch and the random numbers of each batch, which are those that the
+The host sends nothing but the numbers of the images and the random numbers of each batch, which are those that the
 transforms draw on the CPU: the same images are cut at the same places on every device.
 """
-
-from typing import NamedTuple
 
 import numpy as np
 
@@ -14,101 +12,75 @@ from minigrad_kernels.layout import CHANNELS_LAST
 from .. import device as devices
 from .transforms import Compose, Flip, Normalize, PadCrop
 
-__all__ = ["Plan", "Resident", "plan_of"]
+__all__ = ["Resident", "resident"]
 
 SHARE = 4  # a data set may take one part in so many of the memory that is free
 
 
-class Plan(NamedTuple):
-    """What is done to an image of bytes: padded and cut if padding, mirrored with probability flip, scaled, shifted."""
+def resident(dataset, place, transform):
+    """The data set there; None if it is large, or the transform is not PadCrop, Flip, Normalize in this order.
 
-    padding: int
-    edge: bool
-    flip: float
-    scale: np.ndarray
-    shift: np.ndarray
-
-    def draw(self, count, generator):
-        """(offsets, flips) of so many images, drawn as the transforms draw them."""
-        offsets, flips = np.zeros((count, 2), np.int64), np.zeros(count, np.uint8)
-        if self.padding:
-            offsets[:] = generator.integers(0, 2 * self.padding + 1, size=(2, count)).T
-        if self.flip:
-            flips[:] = generator.random(count) < self.flip
-        return offsets, flips
-
-
-def plan_of(transform, channels):
-    """The Plan of PadCrop, Flip, Normalize, of some of them in this order, of no transform; None of anything else."""
+    Each of the three may be absent.
+    """
     steps = list(transform.transforms) if type(transform) is Compose else [transform] * (transform is not None)
-    padding, edge, flip = 0, False, 0.0
-    scale, shift = np.full(channels, 1 / 255), np.zeros(channels)
-    if steps and type(steps[0]) is PadCrop:
-        padding, edge = steps[0].padding, steps.pop(0).mode == "edge"
-    if steps and type(steps[0]) is Flip:
-        flip = steps.pop(0).p
-    if steps and type(steps[0]) is Normalize and len(steps[0].mean) == channels:
-        step = steps.pop(0)
-        scale, shift = 1 / (255 * np.array(step.std)), -np.array(step.mean) / np.array(step.std)
-    if steps:
+    channels = dataset.images.shape[1]
+    plan = [PadCrop(0), Flip(0), Normalize([0] * channels, [1] * channels)]  # these change nothing
+    for number, same in enumerate(plan):
+        if steps and type(steps[0]) is type(same):
+            plan[number] = steps.pop(0)
+    free = place.statistics().get("free_bytes")
+    if steps or len(plan[-1].mean) != channels or free is not None and dataset.images.nbytes * SHARE > free:
         return None
-    return Plan(padding, edge, float(flip), scale.astype(np.float32), shift.astype(np.float32))
+    return Resident(dataset, place, *plan)
 
 
 class Resident:
     """The images and labels of a data set on a device."""
 
-    def __init__(self, dataset, place, plan):
-        self.place, self.plan = place, plan
+    def __init__(self, dataset, place, crop, flip, normalize):
+        self.place, self.crop, self.flip = place, crop, flip
         self.images, self.labels = place.upload(dataset.images), place.upload(dataset.labels)
-        self.scale, self.shift = place.upload(plan.scale), place.upload(plan.shift)
-        self._epoch = None  # what `following` goes through: order, offsets, flips, and how many images are gone
+        self.scale, self.shift = map(place.upload, normalize.factors(255))
+        self._epoch = self._gone = None
         place.wait()  # batches may be made on any stream
 
-    @staticmethod
-    def fits(dataset, place):
-        """Whether the images leave most of the free memory of the device to the network."""
-        free = place.statistics().get("free_bytes")
-        return free is None or dataset.images.nbytes * SHARE <= free
+    def drawn(self, picked, generator):
+        """What a batch is made from, on the host: numbers of images, and what the transforms draw for them, if any."""
+        if not self.crop.padding and not self.flip.p:
+            return (picked,)
+        return picked, self.crop.draw(len(picked), generator), self.flip.draw(len(picked), generator)
 
     def batch(self, picked, generator):
-        """(images, labels) of indices that lie on the device."""
+        """(images, labels) of these numbers of images."""
         with self.place.active("batch"):
-            changes = self.plan.padding or self.plan.flip
-            return self._made(picked, map(self.place.upload, self.plan.draw(len(picked), generator) if changes else ()))
+            return self._made(*map(self.place.upload, self.drawn(picked, generator)))
 
-    def _made(self, picked, drawn):
+    def _made(self, picked, *drawn):
         out = devices.empty((len(picked), *self.images.shape[1:]), np.float32, CHANNELS_LAST, self.images)
-        arguments, constants = (self.images, picked), (self.scale, self.shift, out)
-        if drawn := tuple(drawn):
-            augment.pad_crop_normalize(*arguments, *drawn, self.plan.padding, self.plan.edge, *constants)
-        else:
-            augment.gather_normalize(*arguments, *constants)
+        kernel = augment.pad_crop_normalize if drawn else augment.gather_normalize
+        how = (*drawn, self.crop.padding, self.crop.mode == "edge") if drawn else ()
+        kernel(self.images, picked, *how, self.scale, self.shift, out)
         return out, self.labels[picked]
 
     # ---- batches that the device counts by itself ------------------------------------------------------------------
 
-    def begin(self, order, drawn):
-        """Have `following` go through the images of this order, NumPy's, with their (offsets, flips).
+    def begin(self, *drawn):
+        """Have `following` go through these images, as `drawn` gives them.
 
         They are written to where those of the epoch before were, which a graph may read.
         """
-        size = len(self.labels)
         with self.place.active():
             if self._epoch is None:
-                kinds = ((size,), np.int64), ((size, 2), np.int64), ((size,), np.uint8), ((1,), np.int64)
-                self._epoch = [devices.zeros(shape, dtype, like=self.place) for shape, dtype in kinds]
-            devices.fill(self._epoch[3], 0)
-            for own, values in zip(self._epoch, (order, *drawn), strict=False):
-                if len(values):
-                    devices.assign(own[: len(values)], values)
+                shapes = [((len(self.labels), *part.shape[1:]), part.dtype) for part in drawn]
+                self._epoch = [devices.zeros(*shape, like=self.place) for shape in shapes]
+                self._gone = devices.zeros((1,), np.int64, like=self.place)  # how many images were made into batches
+            devices.fill(self._gone, 0)
+            for own, part in zip(self._epoch, drawn, strict=True):
+                devices.assign(own[: len(part)], part)
 
     def following(self, count):
         """(images, labels) of the next so many images; the device knows which, so a graph makes the next batch."""
-        order, offsets, flips, gone = self._epoch
         with self.place.active("batch"):
-            places = devices.arange(count, self.images) + gone
-            picked = order.take(places)
-            gone += count
-            changes = self.plan.padding or self.plan.flip
-            return self._made(picked, (offsets.take(places, 0), flips.take(places)) if changes else ())
+            places = devices.arange(count, self.images) + self._gone
+            self._gone += count
+            return self._made(*[own.take(places, 0) for own in self._epoch])

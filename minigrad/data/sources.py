@@ -1,17 +1,15 @@
 """Where the files of a published data set are found, and how they are fetched and trusted.
 
-The folders looked through, in order: the caller's data_dir, the one named by the environment variable
-MINIGRAD_DATA, and the cache of the operating system; each also has a subfolder named after the data set. The
-first that holds all files is used. The two that the user names may hold other files than the published ones,
-say fewer records; in the cache only the published ones are accepted.
+They lie in the caller's data_dir, else in the folder named by the environment variable MINIGRAD_DATA, else in the cache
+of the operating system, or there in a subfolder named after the data set. A folder that the user names may hold other
+files than the published ones, say fewer records; a file in the cache that is not the published one is downloaded again.
 """
 
-import contextlib
 import os
 import sys
 import warnings
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from .formats import DataError
 
@@ -21,8 +19,7 @@ ENVIRONMENT = "MINIGRAD_DATA"
 TIMEOUT = 30  # seconds without an answer before the next mirror is tried
 
 
-@dataclass(frozen=True)
-class Published:
+class Published(NamedTuple):
     """mirrors: addresses of a folder that holds the files; files: {name: sha256}"""
 
     name: str
@@ -34,10 +31,7 @@ class Published:
 MNIST = Published(
     name="mnist",
     title="MNIST (LeCun, Cortes and Burges; CC BY-SA 3.0)",
-    mirrors=(
-        "https://ossci-datasets.s3.amazonaws.com/mnist/",
-        "https://storage.googleapis.com/cvdf-datasets/mnist/",
-    ),
+    mirrors=("https://ossci-datasets.s3.amazonaws.com/mnist/", "https://storage.googleapis.com/cvdf-datasets/mnist/"),
     files={
         "train-images-idx3-ubyte.gz": "440fcabf73cc546fa21475e81ea370265605f56be210a4024d2ca8f203523609",
         "train-labels-idx1-ubyte.gz": "3552534a0a558bbed6aed32b30c495cca23d567ec52cac8be1a0730e8010255c",
@@ -56,7 +50,8 @@ CIFAR10 = Published(
 
 def find(published, data_dir=None):
     """The folder that holds all files of the data set, or None. Touches no network and opens no file."""
-    for folder, _ in _folders(published, data_dir):
+    base, _ = _base(data_dir)
+    for folder in (base, base / published.name):
         if all((folder / name).is_file() for name in published.files):
             return folder
     return None
@@ -65,26 +60,18 @@ def find(published, data_dir=None):
 def obtain(published, data_dir, download):
     """The folder that holds the data set, and a sentence on where its files come from.
 
-    What is not found is downloaded into the subfolder of data_dir, of MINIGRAD_DATA, or of the cache,
-    whichever of the three comes first. Errors: DataError if files are absent and cannot be had, or not to be
-    trusted.
+    What is not there is downloaded into the subfolder. Errors: DataError if files cannot be had.
     """
-    folder = find(published, data_dir)
-    if folder is None:
-        folder = _bases(data_dir)[0][0] / published.name
-        for name in published.files:
-            if not (folder / name).is_file():
-                _download(published, name, folder, download)
-    others = [name for name, sha in published.files.items() if _pooch().file_hash(folder / name) != sha]
-    source = f"{published.title}, from {folder}"
-    if not others:
-        return folder, source
-    if not dict(_folders(published, data_dir))[folder]:
-        raise DataError(
-            f"{published.name}: {folder / others[0]} is not the published file "
-            f"(sha256 {published.files[others[0]]}); delete it to have it downloaded again"
-        )
-    return folder, f"{source}; not the published file: {', '.join(others)}"
+    base, chosen = _base(data_dir)
+    folder = find(published, data_dir) or base / published.name
+    there = lambda name: (folder / name).is_file()
+    found = {name: _pooch().file_hash(folder / name) for name in filter(there, published.files)}
+    others = [name for name, sha in found.items() if sha != published.files[name]]
+    for name in published.files:
+        if name not in found or name in others and not chosen:
+            _fetch(published, name, folder, download)
+    note = f"; not the published file: {', '.join(others)}" if others and chosen else ""
+    return folder, f"{published.title}, from {folder}{note}"
 
 
 def _pooch():
@@ -95,20 +82,15 @@ def _pooch():
     return pooch
 
 
-def _bases(data_dir):
-    """(folder, whether the user chose it), first choice first."""
-    chosen = [data_dir, os.environ.get(ENVIRONMENT)]
-    bases = [(Path(folder).expanduser(), True) for folder in chosen if folder]
-    return [*bases, (Path(_pooch().os_cache("minigrad")), False)]
+def _base(data_dir):
+    """(where data sets lie, whether the user chose that)."""
+    chosen = data_dir or os.environ.get(ENVIRONMENT)
+    return Path(chosen or _pooch().os_cache("minigrad")).expanduser(), bool(chosen)
 
 
-def _folders(published, data_dir):
-    return [(folder, chosen) for base, chosen in _bases(data_dir) for folder in (base, base / published.name)]
-
-
-def _download(published, name, folder, download):
-    pooch = _pooch()
-    reason, absent = "download is off", not folder.exists()
+def _fetch(published, name, folder, download):
+    """Have pooch download a file, and compare its hash, from the first mirror that has it."""
+    pooch, reason = _pooch(), "download is off"
     fetch = pooch.HTTPDownloader(progressbar=sys.stderr.isatty(), timeout=TIMEOUT)
     for mirror in published.mirrors if download else ():
         try:
@@ -116,10 +98,7 @@ def _download(published, name, folder, download):
             return
         except (OSError, ValueError) as error:  # no network, page or room; or another sha256 than published
             reason = f"{mirror}: {' '.join(str(error).split())[:200]}"
-    if absent:
-        with contextlib.suppress(OSError):  # another process may have put something into it
-            folder.rmdir()
     raise DataError(
-        f"{published.name}: {name} is not there ({reason}); put it into {folder}, or name another folder by "
-        f"--data-dir or {ENVIRONMENT}, or use --data digits"
+        f"{published.name}: {folder / name} is not there, or not the published file ({reason}); put the file there, "
+        f"name another folder by --data-dir or {ENVIRONMENT}, or use --data digits"
     )

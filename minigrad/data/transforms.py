@@ -12,14 +12,12 @@ import numpy as np
 from minigrad_kernels.errors import KindError, ShapeError
 from minigrad_kernels.layout import CHANNELS_LAST
 
-from .seeds import checked_integer, checked_numbers
+from ..core.check import at_least, float_of, fraction, function_of, one_of
 
 __all__ = ["Compose", "Flip", "Normalize", "PadCrop"]
 
-MODES = ("constant", "edge")
 
-
-@dataclass(frozen=True)
+@dataclass
 class Normalize:
     """Shift and scale each channel to about zero mean and unit deviation.
 
@@ -33,30 +31,30 @@ class Normalize:
     std: tuple[float, ...]
 
     def __post_init__(self):
-        for field in ("mean", "std"):
-            object.__setattr__(self, field, checked_numbers("Normalize", field, getattr(self, field)))
-        if len(self.mean) != len(self.std):
-            raise ShapeError(f"Normalize: mean has {len(self.mean)} numbers, std has {len(self.std)}")
+        self.mean = per_channel("Normalize", "mean", self.mean)
+        self.std = per_channel("Normalize", "std", self.std, len(self.mean))
         if min(self.std, default=1) <= 0:
-            raise ShapeError(f"Normalize: std is {self.std}, want numbers above 0")
+            raise ShapeError(f"Normalize: std is {self.std}, wanted numbers above 0")
+
+    def factors(self, level, dtype=np.float32):
+        """(scale, shift) of each channel, for pixels of which `level` is the brightest."""
+        mean, std = np.array(self.mean), np.array(self.std)
+        return (1 / (level * std)).astype(dtype), (-mean / std).astype(dtype)
 
     def __call__(self, images, generator=None):
         rows = rows_of("Normalize", images)
         n, h, w, c = rows.shape
         if c != len(self.mean):
             raise ShapeError(f"Normalize: images have {c} channels (shape {images.shape}), mean has {len(self.mean)}")
-        dtype = np.float64 if rows.dtype == np.float64 else np.float32
-        levels = 255 if rows.dtype == np.uint8 else 1
-        scale = 1 / (levels * np.array(self.std))
-        shift = -np.array(self.mean) / np.array(self.std)
+        dtype = np.result_type(rows.dtype, np.float32)
         # One long inner loop instead of one over the channels of each pixel.
-        scale, shift = (np.tile(v.astype(dtype), h * w) for v in (scale, shift))
+        scale, shift = (np.tile(v, h * w) for v in self.factors(255 if rows.dtype == np.uint8 else 1, dtype))
         out = np.multiply(rows.reshape(n, h * w * c), scale, dtype=dtype)
         out += shift
         return out.reshape(rows.shape).transpose(0, 3, 1, 2)
 
 
-@dataclass(frozen=True)
+@dataclass
 class PadCrop:
     """Pad each side, then cut the old size out at a random place, another for each image.
 
@@ -68,26 +66,26 @@ class PadCrop:
     mode: str = "constant"
 
     def __post_init__(self):
-        object.__setattr__(self, "padding", checked_integer("PadCrop", "padding", self.padding, 0))
-        if self.mode not in MODES:
-            raise ShapeError(f"PadCrop: mode is {self.mode!r}, want one of {MODES}")
+        self.padding = at_least("PadCrop", "padding", self.padding, 0)
+        one_of("PadCrop", "mode", self.mode, ("constant", "edge"))
+
+    def draw(self, count, generator):
+        """The places (a, b) of so many images: integers (count, 2)."""
+        return generator.integers(0, 2 * self.padding + 1, size=(2, count)).T.copy()
 
     def __call__(self, images, generator):
         rows = rows_of("PadCrop", images)
         n, h, w, c = rows.shape
         p = self.padding
-        a, b = generator.integers(0, 2 * p + 1, size=(2, n))
+        a, b = self.draw(n, generator).T
         padded = np.pad(rows, ((0, 0), (p, p), (p, p), (0, 0)), mode=self.mode)
+        # Rows of whole pixels, so that picking [image, a, b] of all possible cuts copies runs of memory.
         padded = padded.reshape(n, h + 2 * p, (w + 2 * p) * c)
-        # All cuts as one strided view, [image, a, b] -> rows of whole pixels: picking copies runs of memory.
-        image, row, item = padded.strides
-        cuts = np.lib.stride_tricks.as_strided(
-            padded, (n, 2 * p + 1, 2 * p + 1, h, w * c), (image, row, c * item, row, item), writeable=False
-        )
-        return cuts[np.arange(n), a, b].reshape(rows.shape).transpose(0, 3, 1, 2)
+        cuts = np.lib.stride_tricks.sliding_window_view(padded, (h, w * c), (1, 2))
+        return cuts[np.arange(n), a, b * c].reshape(rows.shape).transpose(0, 3, 1, 2)
 
 
-@dataclass(frozen=True)
+@dataclass
 class Flip:
     """Mirror each image left to right with probability p.
 
@@ -99,28 +97,28 @@ class Flip:
     p: float = 0.5
 
     def __post_init__(self):
-        if not 0 <= self.p <= 1:
-            raise ShapeError(f"Flip: p is {self.p}, want 0 to 1")
+        self.p = fraction("Flip", "p", self.p)
+
+    def draw(self, count, generator):
+        """Which of so many images are mirrored: booleans (count,)."""
+        return generator.random(count) < self.p
 
     def __call__(self, images, generator):
         rows = rows_of("Flip", images)
-        mirrored = generator.random(len(rows)) < self.p
+        mirrored = self.draw(len(rows), generator)
         out = rows.copy()
         out[mirrored] = rows[mirrored, :, ::-1]
         return out.transpose(0, 3, 1, 2)
 
 
-@dataclass(frozen=True)
+@dataclass
 class Compose:
     """Several transforms, one after the other, drawing from one generator."""
 
     transforms: tuple
 
     def __post_init__(self):
-        object.__setattr__(self, "transforms", tuple(self.transforms))
-        for transform in self.transforms:
-            if not callable(transform):
-                raise KindError(f"Compose: {transform!r} is not a transform: it cannot be called")
+        self.transforms = tuple(function_of("Compose", "a transform", one) for one in self.transforms)
 
     def __call__(self, images, generator):
         for transform in self.transforms:
@@ -128,11 +126,21 @@ class Compose:
         return images
 
 
+def per_channel(op, name, values, count=None):
+    """A tuple of floats, one a channel, from one number or several; count: how many are wanted, None for any number."""
+    found = tuple(float_of(op, name, value) for value in np.atleast_1d(values).tolist())
+    if not np.isfinite(found).all():
+        raise ShapeError(f"{op}: {name} is {found}, wanted finite numbers")
+    if count not in (None, len(found)):
+        raise ShapeError(f"{op}: {name} has {len(found)} numbers, wanted {count}, one a channel")
+    return found
+
+
 def rows_of(op, images):
     """The images as a dense array (N, H, W, C); a view where they lie channels last already."""
     if not isinstance(images, np.ndarray) or images.dtype not in (np.uint8, np.float32, np.float64):
-        got = images.dtype if isinstance(images, np.ndarray) else type(images).__name__
-        raise KindError(f"{op}: images are {got}, want a NumPy array of uint8, float32 or float64")
+        got = getattr(images, "dtype", type(images).__name__)
+        raise KindError(f"{op}: images are {got}, wanted a NumPy array of uint8, float32 or float64")
     if images.ndim != 4:
-        raise ShapeError(f"{op}: images have shape {images.shape}, want (N, C, H, W)")
+        raise ShapeError(f"{op}: images have shape {images.shape}, wanted (N, C, H, W)")
     return np.ascontiguousarray(images.transpose(CHANNELS_LAST))

@@ -35,13 +35,9 @@ def _reading(folder, name, reader):
 
 
 def _idx(folder):
-    kinds = {0x08: "u1", 0x09: "i1", 0x0B: ">i2", 0x0C: ">i4", 0x0D: ">f4", 0x0E: ">f8"}
-    seeds = [
-        struct.pack(f">HBB{len(shape)}I", 0, code, len(shape), *shape)
-        + np.arange(np.prod(shape)).astype(kind).tobytes()
-        for (code, kind), shape in zip(kinds.items(), ((2, 3), (4,), (1, 2, 1), (3,), (2, 2), (1,) * 8), strict=True)
-    ]
-    return [*seeds, gzip.compress(seeds[0]), gzip.compress(seeds[4])], _reading(folder, "file", read_idx)
+    shapes = (2, 3), (4,), (1, 2, 1), (1,) * 8
+    seeds = [struct.pack(f">I{len(s)}I", 0x800 + len(s), *s) + bytes(range(np.prod(s))) for s in shapes]
+    return [*seeds, gzip.compress(seeds[0]), gzip.compress(seeds[2])], _reading(folder, "file", read_idx)
 
 
 def _archive(names, records=1, form=tarfile.USTAR_FORMAT):

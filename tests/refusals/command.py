@@ -10,13 +10,13 @@ import shutil
 import tempfile
 from functools import cache, partial
 from pathlib import Path
+from unittest import mock
 
 import numpy as np
 from matplotlib.image import imsave
 
 from minigrad.cli import main
 from minigrad.cli.settings import UsageError
-from minigrad.data import sources
 
 TRAINING = ["train", "--data", "digits", "--model", "mlp", "--epochs", "1", "--batch-size", "200", "--no-new-writers"]
 
@@ -33,7 +33,7 @@ def _finished():
 @contextlib.contextmanager
 def SETTING():
     """A folder with a finished run "run", a file "file", a picture that is none; no MNIST, no network."""
-    bases, before = sources._bases, os.getcwd()
+    before = os.getcwd()
     with tempfile.TemporaryDirectory() as scratch:
         shutil.copytree(Path(_finished().name) / "run", Path(scratch) / "run")
         for name in ("file", "text.png", "unfinished/config.json", "empty/nothing"):
@@ -42,11 +42,10 @@ def SETTING():
             path.write_text("")
         imsave(Path(scratch) / "image.png", np.eye(8), cmap="gray")
         os.chdir(scratch)
-        sources._bases = lambda folder: [(Path(scratch) / "cache", False)] if folder is None else bases(folder)[:1]
         try:
-            yield
+            with mock.patch.dict(os.environ, MINIGRAD_DATA=f"{scratch}/cache"):
+                yield
         finally:
-            sources._bases = bases
             os.chdir(before)
 
 
