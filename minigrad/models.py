@@ -10,17 +10,7 @@ from minigrad_kernels.errors import ShapeError
 
 from . import nn, ops
 
-__all__ = [
-    "MODELS",
-    "Architecture",
-    "build",
-    "digits_cnn",
-    "keras_cnn",
-    "lenet",
-    "mlp",
-    "mnist_net",
-    "resnet18",
-]
+__all__ = ["MODELS", "Architecture", "build", "digits_cnn", "keras_cnn", "lenet", "mlp", "mnist_net", "resnet18"]
 
 
 def digits_cnn(shape=(1, 8, 8), classes=10):
