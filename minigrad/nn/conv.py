@@ -15,8 +15,8 @@ from typing import Annotated
 from minigrad_kernels.errors import ShapeError
 from minigrad_kernels.layout import FILTER
 
-from .. import ops
 from ..core.check import each, one_of
+from . import functional as F
 from .layer import Positive, Sizes
 from .linear import Affine
 
@@ -81,7 +81,7 @@ class _Conv(_Convolution):
     def forward(self, input):
         if self.padding_mode == "zeros":
             return super().forward(input)
-        input = ops.pad(input, self._widths(), self.padding_mode)
+        input = F.pad(input, self._widths(), self.padding_mode)
         return self.op(input, self.weight, self.bias, self.stride, 0, self.dilation, self.groups)
 
     def _widths(self):
@@ -92,7 +92,7 @@ class _Conv(_Convolution):
         return [width for total in reversed(totals) for width in (total // 2, total - total // 2)]
 
 
-class Conv1d(_Conv, op=ops.conv1d):
+class Conv1d(_Conv, op=F.conv1d):
     """One-dimensional cross-correlation with learned filters, weight (out_channels, in_channels / groups, P).
 
     Shapes  (N, in_channels, L) -> (N, out_channels, I), see conv1d; N may be absent
@@ -101,7 +101,7 @@ class Conv1d(_Conv, op=ops.conv1d):
     dims = 1
 
 
-class Conv2d(_Conv, op=ops.conv2d):
+class Conv2d(_Conv, op=F.conv2d):
     """Two-dimensional cross-correlation with learned filters, weight (out_channels, in_channels / groups, P, Q).
 
     Shapes  (N, in_channels, H, W) -> (N, out_channels, I, J), see conv2d; N may be absent
@@ -131,7 +131,7 @@ class _ConvTranspose(_Convolution):
         self._check_each(0, "padding", "output_padding")
 
 
-class ConvTranspose1d(_ConvTranspose, op=ops.conv_transpose1d):
+class ConvTranspose1d(_ConvTranspose, op=F.conv_transpose1d):
     """The adjoint of Conv1d: longer sequences of shorter ones; weight (in_channels, out_channels / groups, P).
 
     output_padding  elements that are added at the end of the output, where several sizes would do
@@ -141,7 +141,7 @@ class ConvTranspose1d(_ConvTranspose, op=ops.conv_transpose1d):
     dims = 1
 
 
-class ConvTranspose2d(_ConvTranspose, op=ops.conv_transpose2d):
+class ConvTranspose2d(_ConvTranspose, op=F.conv_transpose2d):
     """The adjoint of Conv2d: larger images of smaller ones; weight (in_channels, out_channels / groups, P, Q).
 
     output_padding  rows and columns that are added below and to the right, where several sizes would do

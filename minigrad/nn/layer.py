@@ -1,6 +1,6 @@
 """Layer: an op and its options.
 
-    class LeakyReLU(Layer, op=ops.leaky_relu):
+    class LeakyReLU(Layer, op=F.leaky_relu):
         negative_slope: float = 0.01
         inplace: bool = False
 
@@ -66,12 +66,9 @@ class Layer(Module):
         return self.op(*inputs, **{name: getattr(self, name) for name in self.takes})
 
     def extra_repr(self):
-        own, values = {**vars(self), "bias": getattr(self, "bias", None) is not None}, {}
+        own, parts = {**vars(self), "bias": getattr(self, "bias", None) is not None}, []
         for name, option in self.__dataclass_fields__.items():
-            left_out = name in ("device", "dtype") or option.default is None and own[name] is None
-            if option.repr and not left_out:
-                values[name] = own[name]
-        parts = [
-            f"{name}={value!r}" if i >= self.unnamed else repr(value) for i, (name, value) in enumerate(values.items())
-        ]
+            unset = option.default is None and own.get(name) is None
+            if option.repr and not unset:
+                parts.append(repr(own[name]) if len(parts) < self.unnamed else f"{name}={own[name]!r}")
         return ", ".join(part for part in parts if part != "inplace=False")

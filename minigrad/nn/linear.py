@@ -5,10 +5,10 @@ from dataclasses import KW_ONLY, InitVar
 
 from minigrad_kernels.errors import ShapeError
 
-from .. import ops
 from ..core.check import flag_of, integer_of
 from ..core.tape import write
 from ..core.tensor import tensor_of
+from . import functional as F
 from . import init
 from .layer import Layer, Size
 from .parameter import Parameter, parameter
@@ -39,7 +39,7 @@ class Affine(Layer):
             init.uniform_(self.bias, -bound, bound, generator)
 
 
-class Linear(Affine, op=ops.linear):
+class Linear(Affine, op=F.linear):
     """x W^T + b: weight (out_features, in_features), bias (out_features,).
 
     Both start even in +-1 / sqrt(in_features), as PyTorch's do.
@@ -57,7 +57,7 @@ class Linear(Affine, op=ops.linear):
         self.make_parameters((self.out_features, self.in_features), self.out_features, bias, device, dtype)
 
 
-class Embedding(Layer, op=ops.embedding):
+class Embedding(Layer, op=F.embedding):
     """A vector for each integer below num_embeddings, a row of weight (num_embeddings, embedding_dim).
 
     padding_idx     a number whose vector is 0 at the start and gets no gradient

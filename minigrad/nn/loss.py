@@ -9,9 +9,9 @@ from dataclasses import KW_ONLY
 from functools import partial
 from typing import Annotated
 
-from .. import ops
 from ..core.check import one_of
 from ..core.tensor import Tensor
+from . import functional as F
 from .layer import Layer
 
 __all__ = [
@@ -42,25 +42,25 @@ class _Loss(Layer):
 # ---- of numbers ------------------------------------------------------------------------------------------------------
 
 
-class MSELoss(_Loss, op=ops.mse_loss):
+class MSELoss(_Loss, op=F.mse_loss):
     """Mean squared error: the mean of (input - target)^2."""
 
     _: KW_ONLY
     reduction: Reduction = "mean"
 
 
-class L1Loss(MSELoss, op=ops.l1_loss):
+class L1Loss(MSELoss, op=F.l1_loss):
     """Mean absolute error: the mean of |input - target|."""
 
 
-class SmoothL1Loss(MSELoss, op=ops.smooth_l1_loss):
+class SmoothL1Loss(MSELoss, op=F.smooth_l1_loss):
     """A square below beta, the absolute error beyond it."""
 
     _: KW_ONLY
     beta: float = 1.0
 
 
-class HuberLoss(_Loss, op=ops.huber_loss):
+class HuberLoss(_Loss, op=F.huber_loss):
     """A square below delta, its tangent beyond it."""
 
     reduction: Reduction = "mean"
@@ -70,7 +70,7 @@ class HuberLoss(_Loss, op=ops.huber_loss):
 # ---- of probabilities ------------------------------------------------------------------------------------------------
 
 
-class BCELoss(_Loss, op=ops.binary_cross_entropy):
+class BCELoss(_Loss, op=F.binary_cross_entropy):
     """Binary cross entropy of probabilities."""
 
     weight: Tensor | None = None
@@ -78,14 +78,14 @@ class BCELoss(_Loss, op=ops.binary_cross_entropy):
     reduction: Reduction = "mean"
 
 
-class BCEWithLogitsLoss(BCELoss, op=ops.binary_cross_entropy_with_logits):
+class BCEWithLogitsLoss(BCELoss, op=F.binary_cross_entropy_with_logits):
     """Binary cross entropy of sigmoid(input); pos_weight is the weight of yes."""
 
     _: KW_ONLY
     pos_weight: Tensor | None = None
 
 
-class KLDivLoss(_Loss, op=ops.kl_div):
+class KLDivLoss(_Loss, op=F.kl_div):
     """Kullback-Leibler divergence of e^input from target; reduction also 'batchmean', the mathematical mean."""
 
     _: KW_ONLY
@@ -96,7 +96,7 @@ class KLDivLoss(_Loss, op=ops.kl_div):
 # ---- of classes ------------------------------------------------------------------------------------------------------
 
 
-class NLLLoss(_Loss, op=ops.nll_loss):
+class NLLLoss(_Loss, op=F.nll_loss):
     """Negative log likelihood of the target classes; input holds log probabilities (N, C) or (N, C, ...)."""
 
     weight: Tensor | None = None
@@ -105,7 +105,7 @@ class NLLLoss(_Loss, op=ops.nll_loss):
     reduction: Reduction = "mean"
 
 
-class CrossEntropyLoss(NLLLoss, op=ops.cross_entropy):
+class CrossEntropyLoss(NLLLoss, op=F.cross_entropy):
     """Cross entropy between softmax(input) and the target, class numbers or class probabilities."""
 
     _: KW_ONLY
@@ -115,14 +115,14 @@ class CrossEntropyLoss(NLLLoss, op=ops.cross_entropy):
 # ---- of vectors ------------------------------------------------------------------------------------------------------
 
 
-class CosineSimilarity(_Loss, op=ops.cosine_similarity):
+class CosineSimilarity(_Loss, op=F.cosine_similarity):
     """The cosine of the angle between the vectors along dim; lengths count as at least eps."""
 
     dim: int = 1
     eps: float = 1e-8
 
 
-class PairwiseDistance(_Loss, op=ops.pairwise_distance):
+class PairwiseDistance(_Loss, op=F.pairwise_distance):
     """The p-norm of the differences of vectors, eps added to each number."""
 
     p: float = 2.0
@@ -130,7 +130,7 @@ class PairwiseDistance(_Loss, op=ops.pairwise_distance):
     keepdim: bool = False
 
 
-class TripletMarginLoss(_Loss, op=ops.triplet_margin_loss):
+class TripletMarginLoss(_Loss, op=F.triplet_margin_loss):
     """How much the positive fails to be nearer to the anchor than the negative, by a margin; see PairwiseDistance."""
 
     margin: float = 1.0

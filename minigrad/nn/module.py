@@ -4,11 +4,13 @@ Assigning a Parameter or a Module to an attribute registers it under that name; 
 by dots, "0.weight". A buffer is a Tensor that is saved but not trained, such as a running mean.
 """
 
+import functools
 import html
 import math
 from collections import OrderedDict, namedtuple
 from collections.abc import Mapping
 from types import MappingProxyType
+from typing import TYPE_CHECKING
 
 from minigrad_kernels.errors import KindError, ShapeError
 from minigrad_kernels.toolchain.watch import part, watchers
@@ -76,6 +78,10 @@ class Module:
             object.__setattr__(self, name, value)
         else:
             self._register(name, value, kind, over=True)
+
+    if TYPE_CHECKING:
+
+        def __getattr__(self, name): ...  # to a type checker: parts have any names
 
     def __delattr__(self, name):
         object.__delattr__(self, name)
@@ -155,6 +161,10 @@ class Module:
     def named_children(self):
         """(name, Module) for the Modules directly below this one; shared ones once."""
         return self._named(Module, recurse=False)
+
+    def get_submodule(self, target):
+        """The Module of this name below this one, such as "1.conv"; for "" this one itself."""
+        return functools.reduce(getattr, target.split("."), self) if target else self
 
     def parameters(self, recurse=True):
         """The parameters of this Module and those below it, shared ones once: what an optimiser takes."""

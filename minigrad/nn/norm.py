@@ -14,12 +14,12 @@ from typing import Annotated
 from minigrad_kernels.errors import ShapeError
 
 from .. import device as devices
-from .. import ops
 from ..core.check import at_least, flag_of, fraction, number
 from ..core.create import zeros
 from ..core.modes import repeating
 from ..core.tape import write
 from ..core.tensor import tensor_of
+from . import functional as F
 from . import init
 from .layer import Layer, Positive
 from .parameter import parameter
@@ -117,7 +117,7 @@ class _BatchNorm(_Channels):
             momentum = 1 / (self.num_batches_tracked.item() + 1) if counting else 0.0
         batch_decides = self.training or self.running_mean is None
         statistics = (self.running_mean, self.running_var) if tracking or not self.training else (None, None)
-        out = ops.batch_norm(input, *statistics, self.weight, self.bias, batch_decides, momentum, self.eps)
+        out = F.batch_norm(input, *statistics, self.weight, self.bias, batch_decides, momentum, self.eps)
         if counting:
             devices.accumulate(write(self.num_batches_tracked), 1)
         return out
@@ -144,7 +144,7 @@ class BatchNorm2d(_BatchNorm):
 # ---- over parts of each element of the batch -------------------------------------------------------------------------
 
 
-class _InstanceNorm(_Channels, op=ops.instance_norm):
+class _InstanceNorm(_Channels, op=F.instance_norm):
     """Each channel of each element of the batch to mean 0 and variance 1."""
 
     affine: bool = False
@@ -158,8 +158,8 @@ class _InstanceNorm(_Channels, op=ops.instance_norm):
     def forward(self, input):
         self._check(input)
         alone = input.ndim < max(self.ranks)
-        out = super().forward(ops.unsqueeze(input, 0) if alone else input)
-        return ops.squeeze(out, 0) if alone else out
+        out = super().forward(F.unsqueeze(input, 0) if alone else input)
+        return F.squeeze(out, 0) if alone else out
 
 
 class InstanceNorm1d(_InstanceNorm):
@@ -180,7 +180,7 @@ class InstanceNorm2d(_InstanceNorm):
     ranks, shape = (3, 4), "(N, C, H, W) or (C, H, W)"
 
 
-class LayerNorm(_Norm, op=ops.layer_norm):
+class LayerNorm(_Norm, op=F.layer_norm):
     """The elements of the last dimensions to mean 0 and variance 1.
 
     normalized_shape        their sizes, which are also the shape of weight and bias; a number for one
@@ -200,7 +200,7 @@ class LayerNorm(_Norm, op=ops.layer_norm):
         self._make_parameters(self.normalized_shape, self.elementwise_affine, bias, device, dtype)
 
 
-class GroupNorm(_Norm, op=ops.group_norm):
+class GroupNorm(_Norm, op=F.group_norm):
     """The channels of each element of the batch, in num_groups groups, to mean 0 and variance 1.
 
     affine  then scale by weight and, if bias, shift by bias, both (num_channels,)

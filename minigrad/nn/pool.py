@@ -7,7 +7,7 @@ The ops refuse windows that are out of range, when they are called.
 
 from dataclasses import KW_ONLY, field
 
-from .. import ops
+from . import functional as F
 from .layer import Layer, Sizes
 
 __all__ = ["AdaptiveAvgPool2d", "AvgPool1d", "AvgPool2d", "MaxPool1d", "MaxPool2d"]
@@ -23,7 +23,7 @@ class _Pool(Layer):
         self.stride = self.kernel_size if self.stride is None else self.stride
 
 
-class MaxPool1d(_Pool, op=ops.max_pool1d):
+class MaxPool1d(_Pool, op=F.max_pool1d):
     """The largest element of each window of (N, C, L)."""
 
     dilation: Sizes = 1
@@ -31,22 +31,22 @@ class MaxPool1d(_Pool, op=ops.max_pool1d):
     ceil_mode: bool = False
 
 
-class MaxPool2d(MaxPool1d, op=ops.max_pool2d):
+class MaxPool2d(MaxPool1d, op=F.max_pool2d):
     """The largest element of each window of (N, C, H, W)."""
 
 
-class AvgPool1d(_Pool, op=ops.avg_pool1d):
+class AvgPool1d(_Pool, op=F.avg_pool1d):
     """The average of each window of (N, C, L); zeros of the padding count, unless count_include_pad is False."""
 
     ceil_mode: bool = field(default=False, repr=False)
     count_include_pad: bool = field(default=True, repr=False)
 
 
-class AvgPool2d(AvgPool1d, op=ops.avg_pool2d):
+class AvgPool2d(AvgPool1d, op=F.avg_pool2d):
     """The average of each window of (N, C, H, W); zeros of the padding count, unless count_include_pad is False."""
 
 
-class AdaptiveAvgPool2d(Layer, op=ops.adaptive_avg_pool2d):
+class AdaptiveAvgPool2d(Layer, op=F.adaptive_avg_pool2d):
     """The average over output_size windows that cover the image evenly; None keeps a size."""
 
     output_size: int | tuple[int | None, int | None]

@@ -6,8 +6,8 @@ padding     a width for all sides, or one a side, (left, right) or (left, right,
 from dataclasses import field
 from typing import Annotated
 
-from .. import ops
 from ..core.check import each
+from . import functional as F
 from .layer import Layer, Sizes
 from .module import Module
 
@@ -41,7 +41,7 @@ class Identity(Module):
         return input
 
 
-class Flatten(Layer, op=ops.flatten):
+class Flatten(Layer, op=F.flatten):
     """The dimensions from start_dim to end_dim made into one: (N, C, H, W) -> (N, C * H * W)."""
 
     start_dim: int = 1
@@ -55,7 +55,7 @@ class Unflatten(Layer):
     unflattened_size: tuple[int, ...]
 
     def forward(self, input):
-        return ops.unflatten(input, self.dim, self.unflattened_size)
+        return F.unflatten(input, self.dim, self.unflattened_size)
 
 
 def _floats(layer, name, value):
@@ -63,7 +63,7 @@ def _floats(layer, name, value):
     return tuple(map(float, value)) if isinstance(value, tuple | list) else value and float(value)
 
 
-class Upsample(Layer, op=ops.interpolate):
+class Upsample(Layer, op=F.interpolate):
     """Images of another size, each element taken from the nearest one, or from a mean of near ones.
 
     size            of the output, or scale_factor, what the size is multiplied by: a number, or one a dimension
@@ -91,7 +91,7 @@ class _Pad(Layer):
         self.padding = each(type(self).__name__, "padding", self.padding, 2 * self.dims, ANY)
 
     def forward(self, input):
-        return ops.pad(input, self.padding, self.mode, getattr(self, "value", None))
+        return F.pad(input, self.padding, self.mode, getattr(self, "value", None))
 
 
 class ReflectionPad1d(_Pad):
