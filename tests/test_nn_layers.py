@@ -1,6 +1,7 @@
 """Layers: what they refuse, how they start, what the summary says of them."""
 
 import collections
+import copy
 import math
 
 import numpy as np
@@ -216,6 +217,26 @@ def test_types_and_devices_of_new_layers():
         for dtype in ("float32", np.float64):
             layer = make(device="cpu", dtype=dtype)
             assert {x.dtype for x in (*layer.parameters(), *layer.buffers())} - {np.dtype("int64")} == {np.dtype(dtype)}
+
+
+def test_layers_may_be_extended():
+    class Scaled(nn.Linear):
+        def __init__(self, size, scale):
+            super().__init__(size, size, bias=False)
+            self.scale = scale
+
+        def forward(self, input):
+            return super().forward(input) * self.scale
+
+    class Leaky(nn.LeakyReLU):
+        negative_slope: float = 0.5
+
+    layer, x = Scaled(3, 2.0), image(2, 3)
+    assert np.allclose(layer(x).detach(), 2 * (x @ layer.weight.T).detach())
+    assert Leaky()(Tensor([-1.0])).item() == -0.5
+    assert repr(Leaky(0.25, True)) == "Leaky(negative_slope=0.25, inplace=True)"
+    loss = copy.deepcopy(nn.BCEWithLogitsLoss(pos_weight=Tensor([2.0])))
+    assert [name for name, _ in loss.named_buffers()] == ["pos_weight"] and not list(loss.parameters())
 
 
 def test_functional_names_are_the_ops():
