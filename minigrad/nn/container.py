@@ -16,9 +16,7 @@ class _Row(Module):
     """Parts in an order, named by their numbers; kind: of which kind they are."""
 
     kind: type = Module
-
-    def _put(self, name, part):
-        self.add_module(name, part)
+    _put = Module.add_module
 
     def append(self, part):
         """Add one at the end; returns self."""

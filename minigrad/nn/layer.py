@@ -4,8 +4,8 @@
         negative_slope: float = 0.01
         inplace: bool = False
 
-is a Module that is made like a dataclass, by LeakyReLU(0.2), and that calls leaky_relu(input, negative_slope=0.2). The
-type of an option says what is asked of it: `int`, `float` and `bool` one of these, `Tensor | None` a buffer, and
+is a Module that is made like a dataclass, by LeakyReLU(0.2), and that calls leaky_relu(input, 0.2). The type of an
+option says what is asked of it: `int`, `float` and `bool` one of these, `Tensor | None` a buffer, and
 `Annotated[type, check]` what check(layer, name, value) returns. Options of other types are checked by the op. `inplace`
 is PyTorch's and changes nothing: a Tensor is a value, and the output a new one.
 """
@@ -32,7 +32,7 @@ BESIDE_OPTIONS = {"weight", "bias", "training"}  # attributes that an op may tak
 class Layer(Module):
     """Base of the layers that are an op and its options.
 
-    op          is called with the inputs, and with those attributes of the layer that it takes, by their names
+    op          is called with the inputs, then with those attributes of the layer that are arguments of it
     unnamed     so many options are shown by their values alone
     """
 
@@ -63,7 +63,7 @@ class Layer(Module):
                 setattr(self, option.name, check(type(self).__name__, option.name, value))
 
     def forward(self, *inputs):
-        return self.op(*inputs, **{name: getattr(self, name) for name in self.takes})
+        return self.op(*inputs, *[getattr(self, name) for name in self.takes])  # by names it would take 6 us longer
 
     def extra_repr(self):
         own, parts = {**vars(self), "bias": getattr(self, "bias", None) is not None}, []

@@ -33,7 +33,10 @@ Reduction = Annotated[str, partial(one_of, choices=("mean", "sum", "none"))]
 
 
 class _Loss(Layer):
-    """What shows none of its options, as in PyTorch."""
+    """What gives its op options by their names, and shows none of them, as in PyTorch."""
+
+    def forward(self, *inputs):
+        return self.op(*inputs, **{name: getattr(self, name) for name in self.takes})
 
     def extra_repr(self):
         return ""

@@ -144,7 +144,7 @@ class BatchNorm2d(_BatchNorm):
 # ---- over parts of each element of the batch -------------------------------------------------------------------------
 
 
-class _InstanceNorm(_Channels, op=F.instance_norm):
+class _InstanceNorm(_Channels):
     """Each channel of each element of the batch to mean 0 and variance 1."""
 
     affine: bool = False
@@ -157,9 +157,9 @@ class _InstanceNorm(_Channels, op=F.instance_norm):
 
     def forward(self, input):
         self._check(input)
-        alone = input.ndim < max(self.ranks)
-        out = super().forward(F.unsqueeze(input, 0) if alone else input)
-        return F.squeeze(out, 0) if alone else out
+        if input.ndim < max(self.ranks):
+            return F.squeeze(self.forward(F.unsqueeze(input, 0)), 0)
+        return F.instance_norm(input, weight=self.weight, bias=self.bias, eps=self.eps)
 
 
 class InstanceNorm1d(_InstanceNorm):
