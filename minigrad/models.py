@@ -9,18 +9,9 @@ from dataclasses import dataclass
 from minigrad_kernels.errors import ShapeError
 
 from . import nn, ops
+from .core.check import one_of
 
-__all__ = [
-    "MODELS",
-    "Architecture",
-    "build",
-    "digits_cnn",
-    "keras_cnn",
-    "lenet",
-    "mlp",
-    "mnist_net",
-    "resnet18",
-]
+__all__ = ["MODELS", "Architecture", "build", "digits_cnn", "keras_cnn", "lenet", "mlp", "mnist_net", "resnet18"]
 
 
 def digits_cnn(shape=(1, 8, 8), classes=10):
@@ -183,15 +174,11 @@ def build(name, shape, classes=10):
 
     Errors  ValueError for an unknown name, or images so small that a map inside would vanish
     """
-    if name not in MODELS:
-        raise ShapeError(f"build: name is {name!r}, want one of {', '.join(MODELS)}")
+    architecture = MODELS[one_of("build", "name", name, MODELS)]
     if len(shape) != 3:
         raise ShapeError(f"build: shape is {shape}, want (C, H, W)")
-    channels, height, width = shape
-    smallest = MODELS[name].smallest
-    if min(height, width) < smallest:
-        raise ShapeError(
-            f"build: {name} wants images of at least {smallest} x {smallest}, got {height} x {width}: "
-            "a map inside would vanish"
-        )
-    return MODELS[name].make((channels, height, width), classes)
+    _, height, width = shape
+    if min(height, width) < (size := architecture.smallest):
+        got = f"got {height} x {width}: a map inside would vanish"
+        raise ShapeError(f"build: {name} wants images of at least {size} x {size}, {got}")
+    return architecture.make(tuple(shape), classes)

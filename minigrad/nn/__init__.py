@@ -1,28 +1,23 @@
 """Layers, losses and initialisers under PyTorch's names."""
 
-from . import activation, container, conv, functional, init, loss, norm, padding, pool, shape
+from . import activation, container, conv, functional, init, loss, norm, pool, shape
 from .activation import *
 from .container import *
 from .conv import *
-from .dropout import Dropout, Dropout1d, Dropout2d
-from .embedding import Embedding
-from .linear import Linear
+from .linear import Embedding, Linear
 from .loss import *
 from .module import Module
 from .norm import *
-from .padding import *
 from .parameter import Parameter
 from .pool import *
 from .shape import *
 from .summary import summary
 
-__all__ = ["Dropout", "Dropout1d", "Dropout2d", "Embedding", "Linear", "Module", "Parameter"]
-__all__ += ["functional", "init", "summary"]
+__all__ = ["Embedding", "Linear", "Module", "Parameter", "functional", "init", "summary"]
 __all__ += activation.__all__
 __all__ += container.__all__
 __all__ += conv.__all__
 __all__ += loss.__all__
 __all__ += norm.__all__
-__all__ += padding.__all__
 __all__ += pool.__all__
 __all__ += shape.__all__

@@ -1,17 +1,18 @@
-"""Activations.
+"""Activations, and dropout."""
 
-`inplace` is PyTorch's and changes nothing: a Tensor is a value, and the output a new one.
-"""
+from functools import partial
+from typing import Annotated
 
-from minigrad_kernels.errors import ShapeError
-
-from .. import ops
-from ..core.check import integer_of, number_of, one_of
-from .module import Module
+from ..core.check import fraction, one_of
+from . import functional as F
+from .layer import Layer
 
 __all__ = [
     "ELU",
     "GELU",
+    "Dropout",
+    "Dropout1d",
+    "Dropout2d",
     "Hardtanh",
     "LeakyReLU",
     "LogSigmoid",
@@ -26,144 +27,93 @@ __all__ = [
 ]
 
 
-class _Activation(Module):
-    """An activation; shown: the options that its repr shows."""
-
-    shown: tuple[str, ...] = ()
-
-    def _keep(self, **numbers):
-        for name, value in numbers.items():
-            setattr(self, name, number_of(type(self).__name__, name, value))
-
-    def extra_repr(self):
-        parts = [f"{name}={getattr(self, name)!r}" for name in self.shown]
-        return ", ".join(parts + ["inplace=True"] * bool(getattr(self, "inplace", False)))
-
-
-class ReLU(_Activation):
+class ReLU(Layer, op=F.relu):
     """max(x, 0)."""
 
-    def __init__(self, inplace=False):
-        self.inplace = inplace
-
-    def forward(self, input):
-        return ops.relu(input)
+    inplace: bool = False
 
 
-class ReLU6(ReLU):
+class ReLU6(ReLU, op=F.relu6):
     """max(x, 0), but 6 at most."""
 
-    def forward(self, input):
-        return ops.relu6(input)
 
-
-class SiLU(ReLU):
+class SiLU(ReLU, op=F.silu):
     """x sigmoid(x)."""
 
-    def forward(self, input):
-        return ops.silu(input)
 
-
-class LeakyReLU(_Activation):
+class LeakyReLU(Layer, op=F.leaky_relu):
     """x above 0, negative_slope x below."""
 
-    shown = ("negative_slope",)
-
-    def __init__(self, negative_slope=0.01, inplace=False):
-        self._keep(negative_slope=negative_slope)
-        self.inplace = inplace
-
-    def forward(self, input):
-        return ops.leaky_relu(input, self.negative_slope)
+    negative_slope: float = 0.01
+    inplace: bool = False
 
 
-class Hardtanh(_Activation):
+class Hardtanh(Layer, op=F.hardtanh):
     """x between min_val and max_val, these beyond them."""
 
-    shown = ("min_val", "max_val")
-
-    def __init__(self, min_val=-1.0, max_val=1.0, inplace=False):
-        self._keep(min_val=min_val, max_val=max_val)
-        self.inplace = inplace
-        if not min_val < max_val:
-            raise ShapeError(f"Hardtanh: min_val is {min_val} and max_val {max_val}, wanted min_val < max_val")
-
-    def forward(self, input):
-        return ops.hardtanh(input, self.min_val, self.max_val)
+    min_val: float = -1.0
+    max_val: float = 1.0
+    inplace: bool = False
 
 
-class ELU(_Activation):
+class ELU(Layer, op=F.elu):
     """x above 0, alpha (e^x - 1) below."""
 
-    shown = ("alpha",)
-
-    def __init__(self, alpha=1.0, inplace=False):
-        self._keep(alpha=alpha)
-        self.inplace = inplace
-
-    def forward(self, input):
-        return ops.elu(input, self.alpha)
+    alpha: float = 1.0
+    inplace: bool = False
 
 
-class GELU(_Activation):
+class GELU(Layer, op=F.gelu):
     """x times the probability that a normal number is below x; approximate 'none', or 'tanh' for a formula near it."""
 
-    shown = ("approximate",)
-
-    def __init__(self, approximate="none"):
-        self.approximate = one_of("GELU", "approximate", approximate, ("none", "tanh"))
-
-    def forward(self, input):
-        return ops.gelu(input, approximate=self.approximate)
+    approximate: Annotated[str, partial(one_of, choices=("none", "tanh"))] = "none"
 
 
-class Softplus(_Activation):
+class Softplus(Layer, op=F.softplus):
     """ln(1 + e^(beta x)) / beta; x itself where beta x is above the threshold."""
 
-    shown = ("beta", "threshold")
-
-    def __init__(self, beta=1.0, threshold=20.0):
-        self._keep(beta=beta, threshold=threshold)
-
-    def forward(self, input):
-        return ops.softplus(input, self.beta, self.threshold)
+    beta: float = 1.0
+    threshold: float = 20.0
 
 
-class LogSigmoid(Module):
+class LogSigmoid(Layer, op=F.logsigmoid):
     """The logarithm of Sigmoid."""
 
-    def forward(self, input):
-        return ops.logsigmoid(input)
 
-
-class Sigmoid(Module):
+class Sigmoid(Layer, op=F.sigmoid):
     """1 / (1 + e^{-x})."""
 
-    def forward(self, input):
-        return ops.sigmoid(input)
 
-
-class Tanh(Module):
+class Tanh(Layer, op=F.tanh):
     """The hyperbolic tangent."""
 
-    def forward(self, input):
-        return ops.tanh(input)
 
-
-class Softmax(_Activation):
+class Softmax(Layer, op=F.softmax):
     """Exponentials along dimension dim, which must be given, scaled so that they sum to 1."""
 
-    shown = ("dim",)
-
-    def __init__(self, dim):
-        self.dim = integer_of(type(self).__name__, "dim", dim)
-
-    def forward(self, input):
-        return ops.softmax(input, self.dim)
+    dim: int
 
 
-class LogSoftmax(Softmax):
+class LogSoftmax(Softmax, op=F.log_softmax):
     """The logarithm of Softmax."""
 
-    def forward(self, input):
-        return ops.log_softmax(input, self.dim)
+
+# ---- noise in training that keeps units from relying on each other ---------------------------------------------------
+
+
+class Dropout(Layer, op=F.dropout):
+    """In training, each element set to 0 with probability p and the others scaled by 1 / (1 - p)."""
+
+    p: Annotated[float, fraction] = 0.5
+    inplace: bool = False
+
+    def extra_repr(self):
+        return f"p={self.p}, inplace={self.inplace}"
+
+
+class Dropout1d(Dropout, op=F.dropout1d):
+    """In training, whole channels of (N, C, L) set to 0 with probability p and the others scaled by 1 / (1 - p)."""
+
+
+class Dropout2d(Dropout, op=F.dropout2d):
+    """In training, whole channels of (N, C, H, W) set to 0 with probability p and the others scaled by 1 / (1 - p)."""

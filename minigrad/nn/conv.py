@@ -8,112 +8,91 @@ padding_mode    what stands in the padding: 'zeros', or elements of the input as
 Parameters start even in +-1 / sqrt(K) for K elements of weight[0], as PyTorch's do; bias has shape (out_channels,).
 """
 
+from dataclasses import KW_ONLY, InitVar
+from functools import partial
+from typing import Annotated
+
 from minigrad_kernels.errors import ShapeError
 from minigrad_kernels.layout import FILTER
 
-from .. import ops
-from ..core.check import at_least, each, flag_of, one_of
-from .linear import init_affine
-from .module import Module
-from .parameter import parameter
+from ..core.check import each, one_of
+from . import functional as F
+from .layer import Positive, Sizes
+from .linear import Affine
 
 __all__ = ["Conv1d", "Conv2d", "ConvTranspose1d", "ConvTranspose2d"]
 
-ORDERS = {3: (2, 1, 0), 4: FILTER}  # of the axes of filters in memory: taps, in-channels, out-channels
+ORDERS = {1: (2, 1, 0), 2: FILTER}  # of the axes of filters in memory: taps, in-channels, out-channels
 MODES = ("zeros", "reflect", "replicate", "circular")
 
 
-class _Convolution(Module):
-    """What all of them are made of."""
+class _Convolution(Affine):
+    """What all of them have in common; dims is the number of dimensions of the windows."""
 
-    transposed = False
+    in_channels: Positive
+    out_channels: Positive
+    kernel_size: Sizes
+    stride: Sizes = 1
 
-    def _make(self, in_channels, out_channels, kernel_size, stride, dilation, groups):
-        """Check and keep the options."""
-        layer = type(self).__name__
-        self.in_channels = at_least(layer, "in_channels", in_channels, 1)
-        self.out_channels = at_least(layer, "out_channels", out_channels, 1)
-        self.kernel_size = each(layer, "kernel_size", kernel_size, self.dims, 1)
-        self.stride = each(layer, "stride", stride, self.dims, 1)
-        self.dilation = each(layer, "dilation", dilation, self.dims, 1)
-        self.groups = at_least(layer, "groups", groups, 1)
+    def __post_init__(self, bias, device, dtype):
+        super().__post_init__()
+        self._check_each(1, "kernel_size", "stride", "dilation")
+        self._check_padding()
         for name in ("in_channels", "out_channels"):
             if getattr(self, name) % self.groups:
-                raise ShapeError(f"{layer}: {name} is {getattr(self, name)}, wanted a multiple of groups={self.groups}")
-
-    def _make_parameters(self, bias, device, dtype):
-        layer = type(self).__name__
+                wanted = f"a multiple of groups={self.groups}"
+                raise ShapeError(f"{type(self).__name__}: {name} is {getattr(self, name)}, wanted {wanted}")
         into, out = self.in_channels, self.out_channels
-        shape = (into, out // self.groups) if self.transposed else (out, into // self.groups)
-        order = ORDERS[2 + self.dims]
-        self.weight = parameter(layer, (*shape, *self.kernel_size), device, dtype, order)
-        vector = parameter(layer, (out,), device, dtype) if flag_of(layer, "bias", bias) else None
-        self.register_parameter("bias", vector)
-        self.reset_parameters()
+        filters = (into, out // self.groups) if self.transposed else (out, into // self.groups)
+        self.make_parameters((*filters, *self.kernel_size), out, bias, device, dtype, ORDERS[self.dims])
 
-    def reset_parameters(self, generator=None):
-        """Draw the parameters anew."""
-        init_affine(self, generator)
+    def _check_each(self, least, *names):
+        for name in names:
+            setattr(self, name, each(type(self).__name__, name, getattr(self, name), self.dims, least))
 
     def extra_repr(self):
         none, one = (0,) * self.dims, (1,) * self.dims
-        parts = [
-            f"{self.in_channels}, {self.out_channels}, kernel_size={self.kernel_size}, stride={self.stride}",
-            f"padding={self.padding}" if self.padding != none else "",
-            f"dilation={self.dilation}" if self.dilation != one else "",
-            f"output_padding={self.output_padding}" if self.output_padding != none else "",
-            f"groups={self.groups}" if self.groups != 1 else "",
-            "bias=False" if self.bias is None else "",
-            f"padding_mode={self.padding_mode}" if self.padding_mode != "zeros" else "",
-        ]
-        return ", ".join(part for part in parts if part)
+        usual = {"padding": none, "dilation": one, "output_padding": none, "groups": 1, "bias": True}
+        values = {**vars(self), "bias": self.bias is not None}
+        parts = [f"{self.in_channels}, {self.out_channels}, kernel_size={self.kernel_size}, stride={self.stride}"]
+        for name, value in {**usual, "padding_mode": "zeros"}.items():
+            parts += [f"{name}={values[name]}"] if values.get(name, value) != value else []
+        return ", ".join(parts)
 
 
 class _Conv(_Convolution):
     """Conv1d and Conv2d."""
 
-    def __init__(
-        self,
-        in_channels,
-        out_channels,
-        kernel_size,
-        stride=1,
-        padding=0,
-        dilation=1,
-        groups=1,
-        bias=True,
-        padding_mode="zeros",
-        device=None,
-        dtype=None,
-    ):
+    padding: Sizes | str = 0
+    dilation: Sizes = 1
+    groups: Positive = 1
+    bias: InitVar[bool] = True
+    padding_mode: Annotated[str, partial(one_of, choices=MODES)] = "zeros"
+    device: InitVar[object] = None
+    dtype: InitVar[object] = None
+
+    def _check_padding(self):
         layer = type(self).__name__
-        self._make(in_channels, out_channels, kernel_size, stride, dilation, groups)
-        self.output_padding = (0,) * self.dims
-        self.padding_mode = one_of(layer, "padding_mode", padding_mode, MODES)
-        if not isinstance(padding, str):
-            padding = each(layer, "padding", padding, self.dims, 0)
-        elif one_of(layer, "padding", padding, ("valid", "same")) == "same" and max(self.stride) > 1:
+        if not isinstance(self.padding, str):
+            self._check_each(0, "padding")
+        elif one_of(layer, "padding", self.padding, ("valid", "same")) == "same" and max(self.stride) > 1:
             raise ShapeError(f"{layer}: padding is 'same' and stride {self.stride}, wanted stride 1")
-        self.padding = padding
-        self._make_parameters(bias, device, dtype)
 
-    def _padded(self, input):
-        """(the input between what padding_mode puts around it, the zeros that are still to be added)."""
+    def forward(self, input):
         if self.padding_mode == "zeros":
-            return input, self.padding
-        widths = [(width, width) for width in self.padding] if isinstance(self.padding, tuple) else []
-        if self.padding == "same":
-            reach = [d * (size - 1) for d, size in zip(self.dilation, self.kernel_size, strict=True)]
-            widths = [(total // 2, total - total // 2) for total in reach]
-        widths = [width for pair in reversed(widths) for width in pair]
-        return ops.pad(input, widths, self.padding_mode) if any(widths) else input, 0
+            return super().forward(input)
+        input = F.pad(input, self._widths(), self.padding_mode)
+        return self.op(input, self.weight, self.bias, self.stride, 0, self.dilation, self.groups)
 
-    def _arguments(self, input):
-        input, padding = self._padded(input)
-        return input, self.weight, self.bias, self.stride, padding, self.dilation, self.groups
+    def _widths(self):
+        """The widths of the padding as pad takes them: of the last dimension first, before and after."""
+        totals = [d * (size - 1) for d, size in zip(self.dilation, self.kernel_size, strict=True)]
+        if self.padding != "same":
+            totals = [0] * self.dims if self.padding == "valid" else [2 * width for width in self.padding]
+        return [width for total in reversed(totals) for width in (total // 2, total - total // 2)]
 
 
-class Conv1d(_Conv):
+class Conv1d(_Conv, op=F.conv1d):
     """One-dimensional cross-correlation with learned filters, weight (out_channels, in_channels / groups, P).
 
     Shapes  (N, in_channels, L) -> (N, out_channels, I), see conv1d; N may be absent
@@ -121,20 +100,14 @@ class Conv1d(_Conv):
 
     dims = 1
 
-    def forward(self, input):
-        return ops.conv1d(*self._arguments(input))
 
-
-class Conv2d(_Conv):
+class Conv2d(_Conv, op=F.conv2d):
     """Two-dimensional cross-correlation with learned filters, weight (out_channels, in_channels / groups, P, Q).
 
     Shapes  (N, in_channels, H, W) -> (N, out_channels, I, J), see conv2d; N may be absent
     """
 
     dims = 2
-
-    def forward(self, input):
-        return ops.conv2d(*self._arguments(input))
 
 
 # ---- transposes ------------------------------------------------------------------------------------------------------
@@ -143,36 +116,22 @@ class Conv2d(_Conv):
 class _ConvTranspose(_Convolution):
     """ConvTranspose1d and ConvTranspose2d."""
 
+    padding: Sizes = 0
+    output_padding: Sizes = 0
+    groups: Positive = 1
+    bias: InitVar[bool] = True
+    dilation: Sizes = 1
+    _: KW_ONLY
+    device: InitVar[object] = None
+    dtype: InitVar[object] = None
+
     transposed = True
 
-    def __init__(
-        self,
-        in_channels,
-        out_channels,
-        kernel_size,
-        stride=1,
-        padding=0,
-        output_padding=0,
-        groups=1,
-        bias=True,
-        dilation=1,
-        *,
-        device=None,
-        dtype=None,
-    ):
-        layer = type(self).__name__
-        self._make(in_channels, out_channels, kernel_size, stride, dilation, groups)
-        self.padding = each(layer, "padding", padding, self.dims, 0)
-        self.output_padding = each(layer, "output_padding", output_padding, self.dims, 0)
-        self.padding_mode = "zeros"
-        self._make_parameters(bias, device, dtype)
-
-    def _arguments(self, input):
-        options = (self.stride, self.padding, self.output_padding, self.groups, self.dilation)
-        return input, self.weight, self.bias, *options
+    def _check_padding(self):
+        self._check_each(0, "padding", "output_padding")
 
 
-class ConvTranspose1d(_ConvTranspose):
+class ConvTranspose1d(_ConvTranspose, op=F.conv_transpose1d):
     """The adjoint of Conv1d: longer sequences of shorter ones; weight (in_channels, out_channels / groups, P).
 
     output_padding  elements that are added at the end of the output, where several sizes would do
@@ -181,11 +140,8 @@ class ConvTranspose1d(_ConvTranspose):
 
     dims = 1
 
-    def forward(self, input):
-        return ops.conv_transpose1d(*self._arguments(input))
 
-
-class ConvTranspose2d(_ConvTranspose):
+class ConvTranspose2d(_ConvTranspose, op=F.conv_transpose2d):
     """The adjoint of Conv2d: larger images of smaller ones; weight (in_channels, out_channels / groups, P, Q).
 
     output_padding  rows and columns that are added below and to the right, where several sizes would do
@@ -193,6 +149,3 @@ class ConvTranspose2d(_ConvTranspose):
     """
 
     dims = 2
-
-    def forward(self, input):
-        return ops.conv_transpose2d(*self._arguments(input))

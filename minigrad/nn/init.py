@@ -18,7 +18,7 @@ import numpy as np
 
 from minigrad_kernels.errors import ShapeError
 
-from ..core.check import float_of
+from ..core.check import float_of, one_of
 from ..core.modes import no_grad
 from ..core.tensor import tensor_of
 from ..ops import in_place
@@ -26,7 +26,6 @@ from ..ops import in_place
 __all__ = [
     "calculate_gain",
     "constant_",
-    "eye_",
     "kaiming_normal_",
     "kaiming_uniform_",
     "normal_",
@@ -52,13 +51,11 @@ def calculate_gain(nonlinearity, param=None):
 
     param   the negative slope of leaky_relu, 0.01 by default
     """
-    if isinstance(nonlinearity, str) and nonlinearity == "leaky_relu":
-        slope = 0.01 if param is None else float_of("calculate_gain", "param", param)
-        return math.sqrt(2 / (1 + slope * slope))
-    if not isinstance(nonlinearity, str) or nonlinearity not in _GAINS:
-        known = ", ".join(sorted((*_GAINS, "leaky_relu")))
-        raise ShapeError(f"calculate_gain: nonlinearity is {nonlinearity!r}, wanted one of {known}")
-    return _GAINS[nonlinearity]
+    one_of("calculate_gain", "nonlinearity", nonlinearity, (*_GAINS, "leaky_relu"))
+    if nonlinearity != "leaky_relu":
+        return _GAINS[nonlinearity]
+    slope = 0.01 if param is None else float_of("calculate_gain", "param", param)
+    return math.sqrt(2 / (1 + slope * slope))
 
 
 def uniform_(tensor, a=0.0, b=1.0, generator=None):
@@ -110,22 +107,13 @@ def ones_(tensor):
     return constant("ones_", tensor, 1)
 
 
-def eye_(tensor):
-    """1 on the diagonal of a matrix, 0 elsewhere."""
-    if tensor_of("eye_", "tensor", tensor).ndim != 2:
-        raise ShapeError(f"eye_: tensor has shape {tensor.shape}, wanted two dimensions")
-    return fill("eye_", tensor, lambda source, shape: np.eye(*shape), None)
-
-
 def orthogonal_(tensor, gain=1, generator=None):
     """gain times an orthogonal matrix, all equally likely; the dimensions after the first are taken as one.
 
     Its rows, or its columns if they are fewer, are of length gain and at right angles.
     """
-    if tensor_of("orthogonal_", "tensor", tensor).ndim < 2:
-        raise ShapeError(f"orthogonal_: tensor has shape {tensor.shape}, wanted at least two dimensions")
-    gain = float_of("orthogonal_", "gain", gain)
-    rows, columns = tensor.shape[0], math.prod(tensor.shape[1:])
+    columns, _ = fans("orthogonal_", tensor)
+    gain, rows = float_of("orthogonal_", "gain", gain), tensor.shape[0]
 
     def draw(source, shape):
         normal = source.standard_normal((max(rows, columns), min(rows, columns)))
@@ -145,9 +133,7 @@ def fans(op, tensor):
 
 
 def _kaiming(op, tensor, a, mode, nonlinearity):
-    if not isinstance(mode, str) or mode not in ("fan_in", "fan_out"):
-        raise ShapeError(f"{op}: mode is {mode!r}, wanted 'fan_in' or 'fan_out'")
-    fan = fans(op, tensor)[mode == "fan_out"]
+    fan = fans(op, tensor)[one_of(op, "mode", mode, ("fan_in", "fan_out")) == "fan_out"]
     return calculate_gain(nonlinearity, a) / math.sqrt(fan or 1)  # an empty weight has fan 0 and nothing to fill
 
 

@@ -1,46 +1,104 @@
-"""The fully connected layer."""
+"""Layers with a matrix: of weights, or of a learned vector for each number."""
 
 import math
+from dataclasses import KW_ONLY, InitVar
 
-from .. import ops
-from ..core.check import at_least, flag_of
+from minigrad_kernels.errors import ShapeError
+
+from ..core.check import flag_of, integer_of
+from ..core.tape import write
+from ..core.tensor import tensor_of
+from . import functional as F
 from . import init
-from .module import Module
-from .parameter import parameter
+from .layer import Layer, Size
+from .parameter import Parameter, parameter
 
-__all__ = ["Linear"]
+__all__ = ["Affine", "Embedding", "Linear"]
 
 
-class Linear(Module):
+class Affine(Layer):
+    """What Linear and convolutions have in common: a weight and a bias, and how they start."""
+
+    transposed = False  # whether each number of the input is spread over the output
+
+    def make_parameters(self, shape, outputs, bias, device, dtype, order=None):
+        """A weight of this shape, its axes in this order in memory, and, if bias, a vector of so many outputs."""
+        layer = type(self).__name__
+        wanted = flag_of(layer, "bias", bias)
+        self.weight = parameter(layer, shape, device, dtype, order)
+        self.register_parameter("bias", parameter(layer, (outputs,), device, dtype) if wanted else None)
+        self.reset_parameters()
+
+    def reset_parameters(self, generator=None):
+        """Draw the parameters anew."""
+        # PyTorch's start; with a = sqrt(5) the bound is 1 / sqrt(fan_in).
+        init.kaiming_uniform_(self.weight, a=math.sqrt(5), generator=generator)
+        if self.bias is not None:
+            fan_in, _ = init.fans(type(self).__name__, self.weight)
+            bound = 1 / math.sqrt(fan_in) if fan_in else 0.0
+            init.uniform_(self.bias, -bound, bound, generator)
+
+
+class Linear(Affine, op=F.linear):
     """x W^T + b: weight (out_features, in_features), bias (out_features,).
 
     Both start even in +-1 / sqrt(in_features), as PyTorch's do.
     Shapes  (..., in_features) -> (..., out_features)
     """
 
-    def __init__(self, in_features, out_features, bias=True, device=None, dtype=None):
-        self.in_features = at_least("Linear", "in_features", in_features, 0)
-        self.out_features = at_least("Linear", "out_features", out_features, 0)
-        self.weight = parameter("Linear", (self.out_features, self.in_features), device, dtype)
-        vector = parameter("Linear", (self.out_features,), device, dtype) if flag_of("Linear", "bias", bias) else None
-        self.register_parameter("bias", vector)
+    in_features: Size
+    out_features: Size
+    bias: InitVar[bool] = True
+    device: InitVar[object] = None
+    dtype: InitVar[object] = None
+
+    def __post_init__(self, bias, device, dtype):
+        super().__post_init__()
+        self.make_parameters((self.out_features, self.in_features), self.out_features, bias, device, dtype)
+
+
+class Embedding(Layer, op=F.embedding):
+    """A vector for each integer below num_embeddings, a row of weight (num_embeddings, embedding_dim).
+
+    padding_idx     a number whose vector is 0 at the start and gets no gradient
+    Weight starts normal with variance 1, as PyTorch's does.
+    Shapes  integers (...) -> (..., embedding_dim)
+    """
+
+    num_embeddings: Size
+    embedding_dim: Size
+    padding_idx: int | None = None
+    _: KW_ONLY
+    device: InitVar[object] = None
+    dtype: InitVar[object] = None
+
+    unnamed = 2
+
+    def __post_init__(self, device, dtype):
+        super().__post_init__()
+        self.padding_idx = self._row(self.padding_idx)
+        self.weight = parameter("Embedding", (self.num_embeddings, self.embedding_dim), device, dtype)
         self.reset_parameters()
 
+    def _row(self, index):
+        """The number of a row counted from the front; None for none."""
+        count = self.num_embeddings
+        if index is not None and not -count <= integer_of("Embedding", "padding_idx", index) < count:
+            raise ShapeError(f"Embedding: padding_idx is {index}, wanted one of {count} rows")
+        return None if index is None else index % count
+
+    @classmethod
+    def from_pretrained(cls, embeddings, freeze=True, padding_idx=None):
+        """An Embedding whose weight shares the memory of this Tensor; freeze: it is not trained."""
+        if tensor_of("Embedding", "embeddings", embeddings).ndim != 2:
+            raise ShapeError(f"Embedding: embeddings has shape {embeddings.shape}, wanted two dimensions")
+        made = cls(0, embeddings.shape[1])
+        made.num_embeddings, made.weight = len(embeddings.array), Parameter(embeddings, not freeze)
+        made.padding_idx = made._row(padding_idx)
+        return made
+
     def reset_parameters(self, generator=None):
-        """Draw the parameters anew."""
-        init_affine(self, generator)
-
-    def forward(self, input):
-        return ops.linear(input, self.weight, self.bias)
-
-    def extra_repr(self):
-        return f"in_features={self.in_features}, out_features={self.out_features}, bias={self.bias is not None}"
-
-
-def init_affine(layer, generator):
-    """PyTorch's start of linear and convolutional layers; with a = sqrt(5) the bound is 1 / sqrt(fan_in)."""
-    init.kaiming_uniform_(layer.weight, a=math.sqrt(5), generator=generator)
-    if layer.bias is not None:
-        fan_in = init.fans(type(layer).__name__, layer.weight)[0]
-        bound = 1 / math.sqrt(fan_in) if fan_in else 0.0
-        init.uniform_(layer.bias, -bound, bound, generator)
+        """Draw the weight anew."""
+        init.normal_(self.weight, generator=generator)
+        if self.padding_idx is not None:
+            write(self.weight)[self.padding_idx] = 0

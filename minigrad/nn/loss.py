@@ -1,13 +1,18 @@
-"""Losses as layers: what they compute stands with the function of the same purpose in minigrad.ops.loss.
+"""Losses: what they compute stands with the op of the same purpose in minigrad.ops.loss.
 
 reduction   'mean', 'sum' or 'none'
 weight      of losses of classes: a factor for each class, (C,); of losses of yes and no: one that broadcasts
-The functions refuse options that are out of range, when they are called.
+The ops refuse options that are out of range, when they are called.
 """
 
-from .. import ops
+from dataclasses import KW_ONLY
+from functools import partial
+from typing import Annotated
+
 from ..core.check import one_of
-from .module import Module
+from ..core.tensor import Tensor
+from . import functional as F
+from .layer import Layer
 
 __all__ = [
     "BCELoss",
@@ -24,154 +29,116 @@ __all__ = [
     "TripletMarginLoss",
 ]
 
+Reduction = Annotated[str, partial(one_of, choices=("mean", "sum", "none"))]
 
-class _Loss(Module):
-    """A loss that is reduced."""
 
-    reductions: tuple[str, ...] = ("mean", "sum", "none")
+class _Loss(Layer):
+    """What gives its op options by their names, and shows none of them, as in PyTorch."""
 
-    def __init__(self, *, reduction="mean"):
-        self.reduction = one_of(type(self).__name__, "reduction", reduction, self.reductions)
+    def forward(self, *inputs):
+        return self.op(*inputs, **{name: getattr(self, name) for name in self.takes})
+
+    def extra_repr(self):
+        return ""
 
 
 # ---- of numbers ------------------------------------------------------------------------------------------------------
 
 
-class MSELoss(_Loss):
+class MSELoss(_Loss, op=F.mse_loss):
     """Mean squared error: the mean of (input - target)^2."""
 
-    def forward(self, input, target):
-        return ops.mse_loss(input, target, reduction=self.reduction)
+    _: KW_ONLY
+    reduction: Reduction = "mean"
 
 
-class L1Loss(_Loss):
+class L1Loss(MSELoss, op=F.l1_loss):
     """Mean absolute error: the mean of |input - target|."""
 
-    def forward(self, input, target):
-        return ops.l1_loss(input, target, reduction=self.reduction)
 
-
-class SmoothL1Loss(_Loss):
+class SmoothL1Loss(MSELoss, op=F.smooth_l1_loss):
     """A square below beta, the absolute error beyond it."""
 
-    def __init__(self, *, reduction="mean", beta=1.0):
-        super().__init__(reduction=reduction)
-        self.beta = beta
-
-    def forward(self, input, target):
-        return ops.smooth_l1_loss(input, target, reduction=self.reduction, beta=self.beta)
+    _: KW_ONLY
+    beta: float = 1.0
 
 
-class HuberLoss(_Loss):
+class HuberLoss(_Loss, op=F.huber_loss):
     """A square below delta, its tangent beyond it."""
 
-    def __init__(self, reduction="mean", delta=1.0):
-        super().__init__(reduction=reduction)
-        self.delta = delta
-
-    def forward(self, input, target):
-        return ops.huber_loss(input, target, self.reduction, self.delta)
+    reduction: Reduction = "mean"
+    delta: float = 1.0
 
 
 # ---- of probabilities ------------------------------------------------------------------------------------------------
 
 
-class BCELoss(_Loss):
+class BCELoss(_Loss, op=F.binary_cross_entropy):
     """Binary cross entropy of probabilities."""
 
-    def __init__(self, weight=None, *, reduction="mean"):
-        super().__init__(reduction=reduction)
-        self.register_buffer("weight", weight)
-
-    def forward(self, input, target):
-        return ops.binary_cross_entropy(input, target, self.weight, reduction=self.reduction)
+    weight: Tensor | None = None
+    _: KW_ONLY
+    reduction: Reduction = "mean"
 
 
-class BCEWithLogitsLoss(BCELoss):
+class BCEWithLogitsLoss(BCELoss, op=F.binary_cross_entropy_with_logits):
     """Binary cross entropy of sigmoid(input); pos_weight is the weight of yes."""
 
-    def __init__(self, weight=None, *, reduction="mean", pos_weight=None):
-        super().__init__(weight, reduction=reduction)
-        self.register_buffer("pos_weight", pos_weight)
-
-    def forward(self, input, target):
-        options = {"reduction": self.reduction, "pos_weight": self.pos_weight}
-        return ops.binary_cross_entropy_with_logits(input, target, self.weight, **options)
+    _: KW_ONLY
+    pos_weight: Tensor | None = None
 
 
-class KLDivLoss(_Loss):
+class KLDivLoss(_Loss, op=F.kl_div):
     """Kullback-Leibler divergence of e^input from target; reduction also 'batchmean', the mathematical mean."""
 
-    reductions = (*_Loss.reductions, "batchmean")
-
-    def __init__(self, *, reduction="mean", log_target=False):
-        super().__init__(reduction=reduction)
-        self.log_target = log_target
-
-    def forward(self, input, target):
-        return ops.kl_div(input, target, reduction=self.reduction, log_target=self.log_target)
+    _: KW_ONLY
+    reduction: Annotated[str, partial(one_of, choices=("mean", "sum", "none", "batchmean"))] = "mean"
+    log_target: bool = False
 
 
 # ---- of classes ------------------------------------------------------------------------------------------------------
 
 
-class NLLLoss(_Loss):
+class NLLLoss(_Loss, op=F.nll_loss):
     """Negative log likelihood of the target classes; input holds log probabilities (N, C) or (N, C, ...)."""
 
-    def __init__(self, weight=None, *, ignore_index=-100, reduction="mean"):
-        super().__init__(reduction=reduction)
-        self.register_buffer("weight", weight)
-        self.ignore_index = ignore_index
-
-    def _options(self):
-        return {"ignore_index": self.ignore_index, "reduction": self.reduction}
-
-    def forward(self, input, target):
-        return ops.nll_loss(input, target, self.weight, **self._options())
+    weight: Tensor | None = None
+    _: KW_ONLY
+    ignore_index: int = -100
+    reduction: Reduction = "mean"
 
 
-class CrossEntropyLoss(NLLLoss):
+class CrossEntropyLoss(NLLLoss, op=F.cross_entropy):
     """Cross entropy between softmax(input) and the target, class numbers or class probabilities."""
 
-    def __init__(self, weight=None, *, ignore_index=-100, reduction="mean", label_smoothing=0.0):
-        super().__init__(weight, ignore_index=ignore_index, reduction=reduction)
-        self.label_smoothing = label_smoothing
-
-    def forward(self, input, target):
-        options = self._options()
-        return ops.cross_entropy(input, target, self.weight, **options, label_smoothing=self.label_smoothing)
+    _: KW_ONLY
+    label_smoothing: float = 0.0
 
 
 # ---- of vectors ------------------------------------------------------------------------------------------------------
 
 
-class CosineSimilarity(Module):
+class CosineSimilarity(_Loss, op=F.cosine_similarity):
     """The cosine of the angle between the vectors along dim; lengths count as at least eps."""
 
-    def __init__(self, dim=1, eps=1e-8):
-        self.dim, self.eps = dim, eps
-
-    def forward(self, x1, x2):
-        return ops.cosine_similarity(x1, x2, self.dim, self.eps)
+    dim: int = 1
+    eps: float = 1e-8
 
 
-class PairwiseDistance(Module):
+class PairwiseDistance(_Loss, op=F.pairwise_distance):
     """The p-norm of the differences of vectors, eps added to each number."""
 
-    def __init__(self, p=2.0, eps=1e-6, keepdim=False):
-        self.norm, self.eps, self.keepdim = p, eps, keepdim
-
-    def forward(self, x1, x2):
-        return ops.pairwise_distance(x1, x2, self.norm, self.eps, self.keepdim)
+    p: float = 2.0
+    eps: float = 1e-6
+    keepdim: bool = False
 
 
-class TripletMarginLoss(_Loss):
+class TripletMarginLoss(_Loss, op=F.triplet_margin_loss):
     """How much the positive fails to be nearer to the anchor than the negative, by a margin; see PairwiseDistance."""
 
-    def __init__(self, margin=1.0, p=2.0, eps=1e-6, swap=False, *, reduction="mean"):
-        super().__init__(reduction=reduction)
-        self.margin, self.p, self.eps, self.swap = margin, p, eps, swap
-
-    def forward(self, anchor, positive, negative):
-        options = {"swap": self.swap, "reduction": self.reduction}
-        return ops.triplet_margin_loss(anchor, positive, negative, self.margin, self.p, self.eps, **options)
+    margin: float = 1.0
+    p: float = 2.0
+    eps: float = 1e-6
+    swap: bool = False
+    _: KW_ONLY
+    reduction: Reduction = "mean"

@@ -4,21 +4,27 @@ Assigning a Parameter or a Module to an attribute registers it under that name; 
 by dots, "0.weight". A buffer is a Tensor that is saved but not trained, such as a running mean.
 """
 
+import functools
 import html
 import math
+from collections import OrderedDict, namedtuple
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import TYPE_CHECKING
 
 from minigrad_kernels.errors import KindError, ShapeError
 from minigrad_kernels.toolchain.watch import part, watchers
 
-from .. import device, fusion
+from .. import device as devices
+from .. import fusion
 from ..core.check import function_of
-from ..core.tape import zero_grad
+from ..core.tape import write, zero_grad
 from ..core.tensor import Tensor, register
-from .moves import bfloat16, cpu, cuda, double, float, half, to
 from .parameter import Parameter
-from .state import load_state_dict, state_dict
 
 __all__ = ["Module"]
+
+IncompatibleKeys = namedtuple("IncompatibleKeys", ("missing_keys", "unexpected_keys"))
 
 
 class Module:
@@ -27,20 +33,14 @@ class Module:
     training    whether layers such as Dropout and BatchNorm2d act as in training; see train and eval
     """
 
-    training = True
+    # Parts are attributes like any other. What is a part is said by _kinds, {name: Parameter, Tensor or Module}, where
+    # Tensor stands for a buffer.
 
     def __new__(cls, *args, **kwargs):
         # Here and not in __init__, so that a subclass may assign its parts before it calls, or need not call,
         # super().__init__().
         self = super().__new__(cls)
-        registries = {
-            "_parameters": {},
-            "_buffers": {},
-            "_modules": {},
-            "_non_persistent": set(),
-            "_hooks": (),
-        }
-        self.__dict__.update(registries)
+        self.__dict__.update(training=True, _kinds={}, _non_persistent=set(), _hooks=())
         return self
 
     def forward(self, *args, **kwargs):
@@ -51,8 +51,8 @@ class Module:
         if fusion.wanted():
             with fusion.Fusion():
                 return self(*args, **kwargs)
-        if device.marking.get() or watchers():
-            with device.marked(type(self).__name__), part("module", self):
+        if devices.marking.get() or watchers():
+            with devices.marked(type(self).__name__), part("module", self):
                 return self._called(args, kwargs)
         return self._called(args, kwargs)
 
@@ -70,134 +70,101 @@ class Module:
         """
         return register(self, "_hooks", (function_of("register_forward_hook", "hook", hook),))
 
-    # ---- registration ------------------------------------------------------------------------------------------
+    # ---- registration ------------------------------------------------------------------------------------------------
 
     def __setattr__(self, name, value):
-        kept = next((kept for kept in (self._parameters, self._modules, self._buffers) if name in kept), None)
-        if isinstance(value, Parameter):
-            self._register(name, value, self._parameters)
-        elif isinstance(value, Module):
-            self._register(name, value, self._modules)
-        elif kept is None:
+        kind = next((kind for kind in (Parameter, Module) if isinstance(value, kind)), self._kinds.get(name))
+        if kind is None:
             object.__setattr__(self, name, value)
-        elif value is not None and not (kept is self._buffers and isinstance(value, Tensor)):
-            wanted = {id(self._parameters): "a Parameter", id(self._modules): "a Module"}.get(id(kept), "a Tensor")
-            raise KindError(f"{type(self).__name__}: {name} is a {type(value).__name__}, wanted {wanted} or None")
         else:
-            kept[name] = value
+            self._register(name, value, kind, over=True)
 
-    def __getattr__(self, name):
-        own = self.__dict__
-        for kept in ("_parameters", "_buffers", "_modules"):
-            if name in (found := own.get(kept, ())):
-                return found[name]
-        raise AttributeError(f"{type(self).__name__} has no attribute {name!r}")
+    if TYPE_CHECKING:
+
+        def __getattr__(self, name): ...  # to a type checker: parts have any names
 
     def __delattr__(self, name):
-        for kept in (self._parameters, self._buffers, self._modules):
-            if kept.pop(name, self) is not self:
-                self._non_persistent.discard(name)
-                return
         object.__delattr__(self, name)
-
-    def __dir__(self):
-        return sorted({*super().__dir__(), *self._parameters, *self._buffers, *self._modules})
-
-    def _register(self, name, value, registry):
-        if not isinstance(name, str) or not name or "." in name:
-            raise ShapeError(f"{type(self).__name__}: the name of a part is {name!r}, wanted a string without a dot")
-        if hasattr(type(self), name):  # which would be found instead
-            raise ShapeError(f"{type(self).__name__}: the name {name!r} is an attribute already, of the class")
-        for kept in (self._parameters, self._buffers, self._modules):
-            if kept is not registry:
-                kept.pop(name, None)
-        self.__dict__.pop(name, None)
-        registry[name] = value
-
-    def _refuse_taken(self, name, registry):
-        if isinstance(name, str) and name not in registry and hasattr(self, name):
-            raise ShapeError(f"{type(self).__name__}: the name {name!r} is an attribute already")
+        self._kinds.pop(name, None)
+        self._non_persistent.discard(name)
 
     def register_parameter(self, name, parameter):
         """Register a Parameter, or None for one that this instance does without."""
-        if parameter is not None and not isinstance(parameter, Parameter):
-            raise KindError(f"register_parameter: {name} is a {type(parameter).__name__}, wanted a Parameter or None")
-        self._refuse_taken(name, self._parameters)
-        self._register(name, parameter, self._parameters)
+        self._register(name, parameter, Parameter)
 
     def register_buffer(self, name, tensor, persistent=True):
         """Register a Tensor that is moved and, if persistent, saved with the Module, not trained; or None."""
-        if tensor is not None and not isinstance(tensor, Tensor):
-            raise KindError(f"register_buffer: {name} is a {type(tensor).__name__}, wanted a Tensor or None")
-        self._refuse_taken(name, self._buffers)
-        self._register(name, tensor, self._buffers)
-        (self._non_persistent.discard if persistent else self._non_persistent.add)(name)
+        self._register(name, tensor, Tensor)
+        if not persistent:
+            self._non_persistent.add(name)
 
     def add_module(self, name, module):
         """Register a Module under a name that need not be an identifier, such as "0"; or None."""
-        if isinstance(module, type):
-            kind = module.__name__
-            raise KindError(f"add_module: {name} is the class {kind}, wanted a Module or None; make one by {kind}(...)")
-        if module is not None and not isinstance(module, Module):
-            several = isinstance(module, list | tuple)
-            hint = "; give them one by one, as in Sequential(*modules)" if several else ""
-            raise KindError(f"add_module: {name} is a {type(module).__name__}, wanted a Module or None{hint}")
-        self._refuse_taken(name, self._modules)
-        self._register(name, module, self._modules)
+        self._register(name, module, Module)
 
-    register_module = add_module
+    def _register(self, name, value, kind, over=False):
+        """Make a value, or None, a part of this kind; over: also where the attribute is something else so far."""
+        layer = type(self).__name__
+        if not isinstance(name, str) or not name or "." in name:
+            raise ShapeError(f"{layer}: the name of a part is {name!r}, wanted a string without a dot")
+        other = not over and name in self.__dict__ and self._kinds.get(name) is not kind
+        if other or hasattr(type(self), name):
+            raise ShapeError(f"{layer}: the name {name!r} is an attribute already")
+        if isinstance(value, type):
+            made = value.__name__
+            raise KindError(f"{layer}: {name} is the class {made}, wanted a {kind.__name__}; make one by {made}(...)")
+        if not isinstance(value, kind | None):
+            hint = "; give them one by one, as in Sequential(*modules)" if isinstance(value, list | tuple) else ""
+            raise KindError(f"{layer}: {name} is a {type(value).__name__}, wanted a {kind.__name__} or None{hint}")
+        self._non_persistent.discard(name)
+        self._kinds[name] = kind
+        self.__dict__[name] = value
 
-    # ---- the parts ---------------------------------------------------------------------------------------------
+    def _parts(self, kind):
+        """{name: part} of this kind. To change parts, assign to attributes."""
+        return MappingProxyType({name: self.__dict__[name] for name, one in self._kinds.items() if one is kind})
+
+    _parameters = property(lambda self: self._parts(Parameter))
+    _buffers = property(lambda self: self._parts(Tensor))
+    _modules = property(lambda self: self._parts(Module))
+
+    # ---- the parts ---------------------------------------------------------------------------------------------------
 
     def named_modules(self, prefix="", remove_duplicate=True):
         """(name, Module) for this Module, whose name is the prefix, and all below it; shared ones once."""
-        yield from self._named_modules(prefix, set() if remove_duplicate else None)
+        seen, coming = set(), [(prefix, self)]
+        while coming:
+            path, module = coming.pop()
+            if not (remove_duplicate and module in seen):
+                seen.add(module)
+                yield path, module
+                below = [(_joined(path, name), one) for name, one in module._modules.items() if one is not None]
+                coming += reversed(below)
 
-    def _named_modules(self, prefix, seen):
-        if seen is not None and self in seen:
-            return
-        if seen is not None:
-            seen.add(self)
-        yield prefix, self
-        for name, module in self._modules.items():
-            if module is not None:
-                yield from module._named_modules(f"{prefix}.{name}" if prefix else name, seen)
-
-    def _named(self, registry, prefix, recurse, remove_duplicate):
-        modules = self.named_modules(prefix, remove_duplicate) if recurse else [(prefix, self)]
+    def _named(self, kind, prefix="", recurse=True, remove_duplicate=True):
+        """(name, part) for the parts of a kind of this Module and, if recurse, of those below it."""
         seen = set()
-        for path, module in modules:
-            for name, tensor in getattr(module, registry).items():
-                if tensor is not None and not (remove_duplicate and tensor in seen):
-                    seen.add(tensor)
-                    yield f"{path}.{name}" if path else name, tensor
+        for path, module in self.named_modules(prefix, remove_duplicate) if recurse else [(prefix, self)]:
+            for name, one in module._parts(kind).items():
+                if one is not None and not (remove_duplicate and one in seen):
+                    seen.add(one)
+                    yield _joined(path, name), one
 
     def named_parameters(self, prefix="", recurse=True, remove_duplicate=True):
         """(name, Parameter) for the parameters of this Module and those below it; shared ones once."""
-        yield from self._named("_parameters", prefix, recurse, remove_duplicate)
+        return self._named(Parameter, prefix, recurse, remove_duplicate)
 
     def named_buffers(self, prefix="", recurse=True, remove_duplicate=True):
         """(name, Tensor) for the buffers of this Module and those below it; shared ones once."""
-        yield from self._named("_buffers", prefix, recurse, remove_duplicate)
+        return self._named(Tensor, prefix, recurse, remove_duplicate)
 
     def named_children(self):
         """(name, Module) for the Modules directly below this one; shared ones once."""
-        seen = set()
-        for name, module in self._modules.items():
-            if module is not None and module not in seen:
-                seen.add(module)
-                yield name, module
+        return self._named(Module, recurse=False)
 
     def get_submodule(self, target):
         """The Module of this name below this one, such as "1.conv"; for "" this one itself."""
-        if not isinstance(target, str):
-            raise KindError(f"get_submodule: target is {target!r}, wanted names joined by dots, such as '1.conv'")
-        module = self
-        for name in target.split(".") if target else ():
-            module = getattr(module, name)
-            if not isinstance(module, Module):
-                raise KindError(f"get_submodule: {name} of {target} is a {type(module).__name__}, wanted a Module")
-        return module
+        return functools.reduce(getattr, target.split("."), self) if target else self
 
     def parameters(self, recurse=True):
         """The parameters of this Module and those below it, shared ones once: what an optimiser takes."""
@@ -215,7 +182,53 @@ class Module:
         """The Modules directly below this one, shared ones once."""
         return (module for _, module in self.named_children())
 
-    # ---- changes to all parts ----------------------------------------------------------------------------------
+    # ---- the state ---------------------------------------------------------------------------------------------------
+
+    def state_dict(self, prefix=""):
+        """An OrderedDict from names to Tensors without history that share the memory of this Module.
+
+        prefix  what all names begin with, such as "encoder."
+        A shared parameter stands under each of its names. numpy.asarray(tensor) is an array of the logical shape.
+        """
+        state = OrderedDict()
+        for path, module in self.named_modules(remove_duplicate=False):
+            for name, tensor in (module._parameters | module._buffers).items():
+                if tensor is not None and name not in module._non_persistent:
+                    state[prefix + _joined(path, name)] = tensor.detach()
+        return state
+
+    def load_state_dict(self, state_dict, strict=True):
+        """Copy Tensors or arrays into the parameters and buffers of these names, in the type that they have here.
+
+        strict  refuse names that are missing or unexpected
+        Returns (missing_keys, unexpected_keys).
+        Errors  one ValueError that lists every name that is missing, unexpected or of another shape, TypeError for
+                what is no dictionary or no numbers; nothing is changed then
+        """
+        if not isinstance(state_dict, Mapping):
+            kind = type(state_dict).__name__
+            raise KindError(f"load_state_dict: state_dict is a {kind}, wanted a dictionary from names to Tensors")
+        own = self.state_dict()
+        missing = [name for name in own if name not in state_dict]
+        unexpected = [name for name in state_dict if name not in own]
+        found = {name: state_dict[name] for name in own if name in state_dict}
+        arrays = {name: x.array if isinstance(x, Tensor) else devices.asarray(x) for name, x in found.items()}
+        faults = [
+            f"{name} has shape {array.shape}, wanted {own[name].shape}"
+            for name, array in arrays.items()
+            if array.shape != own[name].shape
+        ]
+        if strict and (missing or unexpected):
+            faults += [f"missing {', '.join(missing)}"] * bool(missing)
+            faults += [f"unexpected {', '.join(map(str, unexpected))}"] * bool(unexpected)
+            faults.append("strict=False skips missing and unexpected names")
+        if faults:
+            raise ShapeError(f"load_state_dict: {type(self).__name__} does not fit: {'; '.join(faults)}")
+        for name, array in arrays.items():
+            devices.assign(write(own[name]), array)
+        return IncompatibleKeys(missing, unexpected)
+
+    # ---- changes to all parts ----------------------------------------------------------------------------------------
 
     def train(self, mode=True):
         """Let this Module and all below it act as in training, or not; returns self."""
@@ -247,12 +260,62 @@ class Module:
         function(self)
         return self
 
-    to, float, double, cpu, cuda = to, float, double, cpu, cuda
-    half, bfloat16 = half, bfloat16
-    state_dict = state_dict
-    load_state_dict = load_state_dict
+    def to(self, *targets, device=None, dtype=None, non_blocking=False):
+        """Move all parameters and buffers to a device, and the floating ones to an element type; returns self.
 
-    # ---- text --------------------------------------------------------------------------------------------------
+        They stay the same objects, so an optimiser made before keeps them; its state, if any, does not follow.
+
+        targets         a device, an element type, both, or a Tensor that has them
+        non_blocking    is PyTorch's and changes nothing
+        """
+        place = kind = None
+        for target in (*targets, device, dtype):
+            if isinstance(target, Tensor):
+                place, kind = target.device, target.dtype
+            elif devices.is_device(target):
+                place = target
+            elif target is not None:
+                kind = devices.element_type(target)
+        if kind is not None and not devices.is_floating(kind):
+            raise KindError(f"to: dtype is {kind}, wanted a floating one for the parameters of a Module")
+
+        def change(array):
+            array = array if place is None else devices.move(array, place)
+            wanted = kind is not None and devices.is_floating(array.dtype) and array.dtype != kind
+            return devices.cast(array, kind) if wanted else array
+
+        tensors = [*self.parameters(), *self.buffers()]
+        tensors += [tensor.grad for tensor in tensors if tensor.grad is not None]
+        changed = [change(tensor.array) for tensor in tensors]  # all before any, as memory may not suffice
+        for tensor, array in zip(tensors, changed, strict=True):
+            tensor.data = array
+        return self
+
+    def float(self):
+        """All floating parameters and buffers as float32; returns self."""
+        return self.to("float32")
+
+    def double(self):
+        """All floating parameters and buffers as float64; returns self."""
+        return self.to("float64")
+
+    def half(self):
+        """All floating parameters and buffers as float16; returns self."""
+        return self.to("float16")
+
+    def bfloat16(self):
+        """All floating parameters and buffers as bfloat16; returns self."""
+        return self.to("bfloat16")
+
+    def cpu(self):
+        """Move all parameters and buffers to the CPU; returns self."""
+        return self.to("cpu")
+
+    def cuda(self, device=None):
+        """Move all parameters and buffers to a GPU, by its number or name, or to the current one; returns self."""
+        return self.to(devices.gpu_name(device))
+
+    # ---- text --------------------------------------------------------------------------------------------------------
 
     def extra_repr(self):
         """What stands between the parentheses of the layer's text; subclasses define it."""
@@ -273,3 +336,7 @@ class Module:
         state = "" if text.count("\n") > 30 else ' open=""'
         summary = f"<summary><b>{html.escape(facts)}</b></summary>"
         return f"<details{state}>{summary}<pre>{html.escape(text)}</pre></details>"
+
+
+def _joined(path, name):
+    return f"{path}.{name}" if path else name

@@ -7,32 +7,48 @@ track_running_stats     keep running_mean, running_var and num_batches_tracked, 
                         else the input itself always decides. InstanceNorm keeps none
 """
 
-import numpy as np
+from dataclasses import InitVar, field
+from functools import partial
+from typing import Annotated
 
 from minigrad_kernels.errors import ShapeError
 
 from .. import device as devices
-from .. import ops
 from ..core.check import at_least, flag_of, fraction, number
+from ..core.create import zeros
 from ..core.modes import repeating
 from ..core.tape import write
-from ..core.tensor import Tensor, tensor_of
+from ..core.tensor import tensor_of
+from . import functional as F
 from . import init
-from .module import Module
+from .layer import Layer, Positive
 from .parameter import parameter
 
 __all__ = ["BatchNorm1d", "BatchNorm2d", "GroupNorm", "InstanceNorm1d", "InstanceNorm2d", "LayerNorm"]
 
 
-class _Affine(Module):
-    """Keeps eps, weight and bias."""
+def _momentum(layer, name, value):
+    return None if value is None else fraction(layer, name, value)
 
-    def _make_affine(self, shape, eps, affine, bias, device, dtype):
+
+def _sizes(layer, name, value):
+    return tuple(at_least(layer, name, size, 0) for size in (value if isinstance(value, tuple | list) else (value,)))
+
+
+Eps = Annotated[float, partial(number, least=0)]
+Momentum = Annotated[float | None, _momentum]
+
+
+class _Norm(Layer):
+    """Keeps weight and bias."""
+
+    unnamed = 1
+
+    def _make_parameters(self, shape, affine, bias, device, dtype):
         layer = type(self).__name__
-        self.eps = number(layer, "eps", eps, 0)
-        affine, bias = flag_of(layer, "affine", affine), flag_of(layer, "bias", bias)
-        for name, wanted in (("weight", affine), ("bias", affine and bias)):
+        for name, wanted in (("weight", affine), ("bias", flag_of(layer, "bias", bias) and affine)):
             self.register_parameter(name, parameter(layer, shape, device, dtype) if wanted else None)
+        self.reset_parameters()
 
     def reset_parameters(self, generator=None):
         """Weight 1, bias 0."""
@@ -42,19 +58,28 @@ class _Affine(Module):
             init.zeros_(self.bias)
 
 
-class _Channels(_Affine):
+class _Channels(_Norm):
     """BatchNorm and InstanceNorm: weight and bias of each channel."""
 
-    def _check(self, input):
-        if tensor_of(type(self).__name__, "input", input).ndim not in self.ranks:
-            wanted = self.shape.replace("C", str(self.num_features))
-            raise ShapeError(f"{type(self).__name__}: input has shape {input.shape}, wanted {wanted}")
+    num_features: Positive
+    eps: Eps = 1e-5
+    momentum: Momentum = 0.1
+    affine: bool = True
+    bias: InitVar[bool] = field(default=True, kw_only=True)
+    track_running_stats: bool = True
+    device: InitVar[object] = None
+    dtype: InitVar[object] = None
 
-    def extra_repr(self):
-        return (
-            f"{self.num_features}, eps={self.eps}, momentum={self.momentum}, affine={self.affine}, "
-            f"bias={self.bias is not None}, track_running_stats={self.track_running_stats}"
-        )
+    def __post_init__(self, bias, device, dtype):
+        super().__post_init__()
+        self._make_statistics(device, dtype)
+        self._make_parameters((self.num_features,), self.affine, bias, device, dtype)
+
+    def _check(self, input):
+        layer = type(self).__name__
+        if tensor_of(layer, "input", input).ndim not in self.ranks:
+            wanted = self.shape.replace("C", str(self.num_features))
+            raise ShapeError(f"{layer}: input has shape {input.shape}, wanted {wanted}")
 
 
 # ---- over the batch, or with running statistics ----------------------------------------------------------------------
@@ -63,29 +88,13 @@ class _Channels(_Affine):
 class _BatchNorm(_Channels):
     """Each channel to mean 0 and variance 1, over the batch in training and by running statistics otherwise."""
 
-    def __init__(
-        self,
-        num_features,
-        eps=1e-5,
-        momentum=0.1,
-        affine=True,
-        track_running_stats=True,
-        device=None,
-        dtype=None,
-        *,
-        bias=True,
-    ):
-        layer = type(self).__name__
-        self.num_features = at_least(layer, "num_features", num_features, 1)
-        self.momentum = None if momentum is None else fraction(layer, "momentum", momentum)
-        self.affine, self.track_running_stats = affine, flag_of(layer, "track_running_stats", track_running_stats)
-        self._make_affine((self.num_features,), eps, affine, bias, device, dtype)
-        for name in ("running_mean", "running_var"):
-            vector = parameter(layer, (self.num_features,), device, dtype).detach() if track_running_stats else None
-            self.register_buffer(name, vector)
-        count = Tensor(devices.move(np.zeros((), np.int64), device or "cpu")) if track_running_stats else None
-        self.register_buffer("num_batches_tracked", count)
-        self.reset_parameters()
+    def _make_statistics(self, device, dtype):
+        mean = var = count = None
+        if self.track_running_stats:
+            mean, var = (parameter(type(self).__name__, (self.num_features,), device, dtype).detach() for _ in range(2))
+            count = zeros(dtype="int64", device=device or "cpu")
+        for name, tensor in (("running_mean", mean), ("running_var", var), ("num_batches_tracked", count)):
+            self.register_buffer(name, tensor)
 
     def reset_running_stats(self):
         """Forget the batches seen so far."""
@@ -99,14 +108,6 @@ class _BatchNorm(_Channels):
         self.reset_running_stats()
         super().reset_parameters()
 
-    def _check(self, input):
-        super()._check(input)
-        if input.shape[1] != self.num_features:
-            raise ShapeError(
-                f"{type(self).__name__}: input has {input.shape[1]} channels (shape {input.shape}), "
-                f"wanted {self.num_features}"
-            )
-
     def forward(self, input):
         self._check(input)
         tracking = self.training and self.track_running_stats
@@ -116,7 +117,7 @@ class _BatchNorm(_Channels):
             momentum = 1 / (self.num_batches_tracked.item() + 1) if counting else 0.0
         batch_decides = self.training or self.running_mean is None
         statistics = (self.running_mean, self.running_var) if tracking or not self.training else (None, None)
-        out = ops.batch_norm(input, *statistics, self.weight, self.bias, batch_decides, momentum, self.eps)
+        out = F.batch_norm(input, *statistics, self.weight, self.bias, batch_decides, momentum, self.eps)
         if counting:
             devices.accumulate(write(self.num_batches_tracked), 1)
         return out
@@ -146,33 +147,19 @@ class BatchNorm2d(_BatchNorm):
 class _InstanceNorm(_Channels):
     """Each channel of each element of the batch to mean 0 and variance 1."""
 
-    def __init__(
-        self,
-        num_features,
-        eps=1e-5,
-        momentum=0.1,
-        affine=False,
-        track_running_stats=False,
-        device=None,
-        dtype=None,
-        *,
-        bias=True,
-    ):
-        layer = type(self).__name__
-        self.num_features = at_least(layer, "num_features", num_features, 1)
-        self.momentum = None if momentum is None else fraction(layer, "momentum", momentum)
-        self.affine, self.track_running_stats = affine, flag_of(layer, "track_running_stats", track_running_stats)
-        if track_running_stats:
-            raise ShapeError(f"{layer}: track_running_stats is True, wanted False: there are no running statistics")
-        self._make_affine((self.num_features,), eps, affine, bias, device, dtype)
-        self.reset_parameters()
+    affine: bool = False
+    track_running_stats: bool = False
+
+    def _make_statistics(self, device, dtype):
+        if self.track_running_stats:
+            wanted = "wanted False: there are no running statistics"
+            raise ShapeError(f"{type(self).__name__}: track_running_stats is True, {wanted}")
 
     def forward(self, input):
         self._check(input)
-        alone = input.ndim < max(self.ranks)
-        batch = ops.unsqueeze(input, 0) if alone else input
-        out = ops.instance_norm(batch, weight=self.weight, bias=self.bias, eps=self.eps)
-        return ops.squeeze(out, 0) if alone else out
+        if input.ndim < max(self.ranks):
+            return F.squeeze(self.forward(F.unsqueeze(input, 0)), 0)
+        return F.instance_norm(input, weight=self.weight, bias=self.bias, eps=self.eps)
 
 
 class InstanceNorm1d(_InstanceNorm):
@@ -193,7 +180,7 @@ class InstanceNorm2d(_InstanceNorm):
     ranks, shape = (3, 4), "(N, C, H, W) or (C, H, W)"
 
 
-class LayerNorm(_Affine):
+class LayerNorm(_Norm, op=F.layer_norm):
     """The elements of the last dimensions to mean 0 and variance 1.
 
     normalized_shape        their sizes, which are also the shape of weight and bias; a number for one
@@ -201,44 +188,38 @@ class LayerNorm(_Affine):
     Shapes  (..., *normalized_shape), out alike
     """
 
-    def __init__(self, normalized_shape, eps=1e-5, elementwise_affine=True, bias=True, device=None, dtype=None):
-        sizes = normalized_shape if isinstance(normalized_shape, tuple | list) else (normalized_shape,)
-        self.normalized_shape = tuple(at_least("LayerNorm", "normalized_shape", size, 0) for size in sizes)
-        self.elementwise_affine = flag_of("LayerNorm", "elementwise_affine", elementwise_affine)
-        self._make_affine(self.normalized_shape, eps, elementwise_affine, bias, device, dtype)
-        self.reset_parameters()
+    normalized_shape: Annotated[int | tuple[int, ...], _sizes]
+    eps: Eps = 1e-5
+    elementwise_affine: bool = True
+    bias: InitVar[bool] = True
+    device: InitVar[object] = None
+    dtype: InitVar[object] = None
 
-    def forward(self, input):
-        return ops.layer_norm(input, self.normalized_shape, self.weight, self.bias, self.eps)
-
-    def extra_repr(self):
-        return (
-            f"{self.normalized_shape}, eps={self.eps}, elementwise_affine={self.elementwise_affine}, "
-            f"bias={self.bias is not None}"
-        )
+    def __post_init__(self, bias, device, dtype):
+        super().__post_init__()
+        self._make_parameters(self.normalized_shape, self.elementwise_affine, bias, device, dtype)
 
 
-class GroupNorm(_Affine):
+class GroupNorm(_Norm, op=F.group_norm):
     """The channels of each element of the batch, in num_groups groups, to mean 0 and variance 1.
 
     affine  then scale by weight and, if bias, shift by bias, both (num_channels,)
     Shapes  (N, num_channels, ...), out alike
     """
 
-    def __init__(self, num_groups, num_channels, eps=1e-5, affine=True, device=None, dtype=None, *, bias=True):
-        self.num_groups = at_least("GroupNorm", "num_groups", num_groups, 1)
-        self.num_channels = at_least("GroupNorm", "num_channels", num_channels, 1)
+    num_groups: Positive
+    num_channels: Positive
+    eps: Eps = 1e-5
+    affine: bool = True
+    bias: InitVar[bool] = field(default=True, kw_only=True)
+    device: InitVar[object] = None
+    dtype: InitVar[object] = None
+
+    unnamed = 2
+
+    def __post_init__(self, bias, device, dtype):
+        super().__post_init__()
         if self.num_channels % self.num_groups:
-            raise ShapeError(f"GroupNorm: num_channels is {num_channels}, wanted a multiple of num_groups={num_groups}")
-        self.affine = flag_of("GroupNorm", "affine", affine)
-        self._make_affine((self.num_channels,), eps, affine, bias, device, dtype)
-        self.reset_parameters()
-
-    def forward(self, input):
-        return ops.group_norm(input, self.num_groups, self.weight, self.bias, self.eps)
-
-    def extra_repr(self):
-        return (
-            f"{self.num_groups}, {self.num_channels}, eps={self.eps}, affine={self.affine}, "
-            f"bias={self.bias is not None}"
-        )
+            wanted = f"a multiple of num_groups={self.num_groups}"
+            raise ShapeError(f"GroupNorm: num_channels is {self.num_channels}, wanted {wanted}")
+        self._make_parameters((self.num_channels,), self.affine, bias, device, dtype)

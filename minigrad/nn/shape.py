@@ -1,19 +1,34 @@
-"""Layers that compute nothing: they put elements elsewhere, or repeat them."""
+"""Layers that compute nothing: they put elements elsewhere, repeat them, or pad.
 
-from minigrad_kernels.errors import KindError, ShapeError
+padding     a width for all sides, or one a side, (left, right) or (left, right, top, bottom); negative widths cut off
+"""
 
-from .. import ops
-from ..core.check import integer_of, one_of
+from dataclasses import field
+from typing import Annotated
+
+from ..core.check import each
+from . import functional as F
+from .layer import Layer, Sizes
 from .module import Module
 
 __all__ = [
+    "CircularPad1d",
+    "CircularPad2d",
+    "ConstantPad1d",
+    "ConstantPad2d",
     "Flatten",
     "Identity",
+    "ReflectionPad1d",
+    "ReflectionPad2d",
+    "ReplicationPad1d",
+    "ReplicationPad2d",
     "Unflatten",
     "Upsample",
-    "UpsamplingBilinear2d",
-    "UpsamplingNearest2d",
+    "ZeroPad1d",
+    "ZeroPad2d",
 ]
+
+ANY = -(1 << 63)
 
 
 class Identity(Module):
@@ -26,70 +41,116 @@ class Identity(Module):
         return input
 
 
-class Flatten(Module):
+class Flatten(Layer, op=F.flatten):
     """The dimensions from start_dim to end_dim made into one: (N, C, H, W) -> (N, C * H * W)."""
 
-    def __init__(self, start_dim=1, end_dim=-1):
-        self.start_dim = integer_of("Flatten", "start_dim", start_dim)
-        self.end_dim = integer_of("Flatten", "end_dim", end_dim)
-
-    def forward(self, input):
-        return ops.flatten(input, self.start_dim, self.end_dim)
-
-    def extra_repr(self):
-        return f"start_dim={self.start_dim}, end_dim={self.end_dim}"
+    start_dim: int = 1
+    end_dim: int = -1
 
 
-class Unflatten(Module):
+class Unflatten(Layer):
     """Dimension dim made into several; one of unflattened_size may be -1, which is what remains."""
 
-    def __init__(self, dim, unflattened_size):
-        self.dim = integer_of("Unflatten", "dim", dim)
-        if not isinstance(unflattened_size, tuple | list):
-            raise KindError(f"Unflatten: unflattened_size is {unflattened_size!r}, wanted a tuple of integers")
-        for size in unflattened_size:
-            integer_of("Unflatten", "unflattened_size", size)
-        self.unflattened_size = unflattened_size
+    dim: int
+    unflattened_size: tuple[int, ...]
 
     def forward(self, input):
-        return ops.unflatten(input, self.dim, self.unflattened_size)
-
-    def extra_repr(self):
-        return f"dim={self.dim}, unflattened_size={self.unflattened_size}"
+        return F.unflatten(input, self.dim, self.unflattened_size)
 
 
-class Upsample(Module):
+def _floats(layer, name, value):
+    """The numbers, or the one number, as floats, which PyTorch shows."""
+    return tuple(map(float, value)) if isinstance(value, tuple | list) else value and float(value)
+
+
+class Upsample(Layer, op=F.interpolate):
     """Images of another size, each element taken from the nearest one, or from a mean of near ones.
 
     size            of the output, or scale_factor, what the size is multiplied by: a number, or one a dimension
     mode, align_corners     as in interpolate
     """
 
-    def __init__(self, size=None, scale_factor=None, mode="nearest", align_corners=None):
-        if (size is None) == (scale_factor is None):
-            raise ShapeError(f"{type(self).__name__}: size is {size}, scale_factor {scale_factor}; wanted one of them")
-        self.size, self.align_corners = size, align_corners
-        self.mode = one_of(type(self).__name__, "mode", mode, ("nearest", "linear", "bilinear"))
-        several = isinstance(scale_factor, tuple | list)
-        self.scale_factor = tuple(map(float, scale_factor)) if several else scale_factor and float(scale_factor)
+    size: Sizes | None = None
+    scale_factor: Annotated[float | tuple[float, ...] | None, _floats] = None
+    mode: str = "nearest"
+    align_corners: bool | None = field(default=None, repr=False)
+
+
+# ---- padding ---------------------------------------------------------------------------------------------------------
+
+
+class _Pad(Layer):
+    """Keeps a width for each side."""
+
+    padding: Sizes
+
+    unnamed = 1
+
+    def __post_init__(self):
+        super().__post_init__()
+        self.padding = each(type(self).__name__, "padding", self.padding, 2 * self.dims, ANY)
 
     def forward(self, input):
-        return ops.interpolate(input, self.size, self.scale_factor, self.mode, self.align_corners)
-
-    def extra_repr(self):
-        given = f"size={self.size!r}" if self.scale_factor is None else f"scale_factor={self.scale_factor!r}"
-        return f"{given}, mode={self.mode!r}"
+        return F.pad(input, self.padding, self.mode, getattr(self, "value", None))
 
 
-class UpsamplingNearest2d(Upsample):
-    """Upsample with mode 'nearest'."""
+class ReflectionPad1d(_Pad):
+    """The input mirrored in its first and last elements."""
 
-    def __init__(self, size=None, scale_factor=None):
-        super().__init__(size, scale_factor)
+    dims, mode = 1, "reflect"
 
 
-class UpsamplingBilinear2d(Upsample):
-    """Upsample with mode 'bilinear' and the corners of input and output aligned."""
+class ReflectionPad2d(_Pad):
+    """The image mirrored in its outermost rows and columns."""
 
-    def __init__(self, size=None, scale_factor=None):
-        super().__init__(size, scale_factor, "bilinear", True)
+    dims, mode = 2, "reflect"
+
+
+class ReplicationPad1d(_Pad):
+    """The first and last elements repeated."""
+
+    dims, mode = 1, "replicate"
+
+
+class ReplicationPad2d(_Pad):
+    """The outermost rows and columns repeated."""
+
+    dims, mode = 2, "replicate"
+
+
+class CircularPad1d(_Pad):
+    """The input continued by itself, as if its ends met."""
+
+    dims, mode = 1, "circular"
+
+
+class CircularPad2d(_Pad):
+    """The image continued by itself, as if opposite edges met."""
+
+    dims, mode = 2, "circular"
+
+
+class ZeroPad1d(_Pad):
+    """Zeros before and after the input."""
+
+    dims, mode = 1, "constant"
+
+
+class ZeroPad2d(_Pad):
+    """Zeros around the image."""
+
+    dims, mode = 2, "constant"
+
+
+class ConstantPad1d(ZeroPad1d):
+    """One value before and after the input."""
+
+    value: float
+    unnamed = 0
+
+
+class ConstantPad2d(ZeroPad2d):
+    """One value around the image."""
+
+    value: float
+    unnamed = 0

@@ -1,8 +1,8 @@
 """A table of the layers of a network, after a dry run."""
 
-import html
 import math
 from dataclasses import dataclass
+from functools import partial
 
 from minigrad_kernels.errors import KindError, ShapeError
 
@@ -10,8 +10,7 @@ from ..core import create
 from ..core.check import shape_of
 from ..core.modes import no_grad
 from ..core.tensor import Tensor
-from .conv import Conv1d, Conv2d, ConvTranspose1d, ConvTranspose2d
-from .linear import Linear
+from .linear import Affine
 from .module import Module
 
 __all__ = ["Summary", "summary"]
@@ -47,36 +46,20 @@ class Summary:
     macs: int
     nbytes: int
 
-    def _table(self):
-        yield ("layer", "type", "output shape", "parameters", "multiply-adds", "output bytes")
-        for row in self.rows:
-            shape = "-" if row.shape is None else str(row.shape)
-            yield (row.path, row.kind, shape, f"{row.parameters:,}", f"{row.macs:,}", f"{row.nbytes:,}")
-        yield ("total", "", "", f"{self.parameters:,}", f"{self.macs:,}", f"{self.nbytes:,}")
-
     def __str__(self):
-        table = list(self._table())
-        widths = [max(map(len, column)) for column in zip(*table, strict=True)]
-        lines = []
-        for cells in table:
-            padded = [
-                cell.ljust(width) if column < 3 else cell.rjust(width)
-                for column, (cell, width) in enumerate(zip(cells, widths, strict=True))
-            ]
-            lines.append("  ".join(padded).rstrip())
-        rule = "-" * (sum(widths) + 2 * (len(widths) - 1))
+        table = [("layer", "type", "output shape", "parameters", "multiply-adds", "output bytes")]
+        for row in (*self.rows, Row("total", "", "", self.parameters, self.macs, self.nbytes)):
+            shape = "-" if row.shape is None else str(row.shape)
+            table.append((row.path, row.kind, shape, f"{row.parameters:,}", f"{row.macs:,}", f"{row.nbytes:,}"))
+        columns = [(side, max(map(len, cells))) for side, cells in zip("<<<>>>", zip(*table, strict=True), strict=True)]
+        lines = [
+            "  ".join(f"{cell:{side}{width}}" for cell, (side, width) in zip(cells, columns, strict=True)).rstrip()
+            for cells in table
+        ]
+        rule = "-" * len(lines[0])
         trainable = f"{self.trainable:,} of {self.parameters:,} parameters trainable"
         head = f"{self.title}, input {self.input_shape}, {trainable}"
         return "\n".join([head, rule, lines[0], rule, *lines[1:-1], rule, lines[-1]])
-
-    def _repr_html_(self):
-        head, *rows, total = (
-            "".join(f"<{tag}>{html.escape(cell)}</{tag}>" for cell in cells)
-            for tag, cells in zip(["th"] + ["td"] * (len(self.rows) + 1), self._table(), strict=True)
-        )
-        body = "".join(f"<tr>{row}</tr>" for row in (*rows, total))
-        caption = html.escape(f"{self.title}, input {self.input_shape}")
-        return f"<table><caption>{caption}</caption><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
 
 
 def summary(model, input_shape):
@@ -91,69 +74,52 @@ def summary(model, input_shape):
     if not isinstance(model, Module):
         raise KindError(f"summary: model is {model!r}, wanted a Module")
     shape = shape_of("summary", "input_shape", (input_shape,))
-    floating = next(model.parameters(), None)
-    x = create.zeros(shape, dtype="float32" if floating is None else floating.dtype)
+    parameters, rows, counted = list(model.parameters()), [], set()
+    like = {"dtype": parameters[0].dtype, "device": parameters[0].device} if parameters else {"dtype": "float32"}
     listed = [
         (path or type(model).__name__, module)
         for path, module in model.named_modules()
         if not module._modules or module._parameters
     ]
-    rows, counted = [], set()
+
+    def note(path, module, given, out):
+        own = [parameter for parameter in module.parameters(recurse=False) if parameter not in counted]
+        counted.update(own)
+        known = isinstance(out, Tensor)
+        cost = (_macs(module, given, out), out.array.nbytes) if known else (0, 0)
+        size = sum(parameter.numel() for parameter in own)
+        rows.append(Row(path, type(module).__name__, out.shape if known else None, size, *cost))
+
+    modes = [(module, module.training) for module in model.modules()]
+    handles = [module.register_forward_hook(partial(note, path)) for path, module in listed]
     try:
-        _dry_run(model, x if floating is None else x.to(floating.device), listed, rows, counted)
+        with no_grad():
+            model.eval()(create.zeros(shape, **like))
     except ShapeError as error:
         hint = "; it has the batch too, as in (1, 1, 28, 28)"
         raise ShapeError(f"summary: input_shape {shape} does not fit{hint}: {error}") from error
+    finally:
+        for handle in handles:
+            handle.remove()
+        for module, mode in modes:
+            module.training = mode
     called = {row.path for row in rows}
-    rows += [_row(path, module, (), None, counted) for path, module in listed if path not in called]
-    sizes = [(parameter.numel(), parameter.requires_grad) for parameter in model.parameters()]
+    for path, module in listed:
+        if path not in called:
+            note(path, module, (), None)
     return Summary(
         title=type(model).__name__,
         input_shape=shape,
         rows=tuple(rows),
-        parameters=sum(size for size, _ in sizes),
-        trainable=sum(size for size, trainable in sizes if trainable),
+        parameters=sum(parameter.numel() for parameter in parameters),
+        trainable=sum(parameter.numel() for parameter in parameters if parameter.requires_grad),
         macs=sum(row.macs for row in rows),
         nbytes=sum(row.nbytes for row in rows),
     )
 
 
-def _dry_run(model, x, listed, rows, counted):
-    training = [(module, module.training) for module in model.modules()]
-    handles = []
-    for path, module in listed:
-        hook = lambda module, given, out, path=path: rows.append(_row(path, module, given, out, counted))
-        handles.append(module.register_forward_hook(hook))
-    try:
-        with no_grad():
-            model.eval()(x)
-    finally:
-        for handle in handles:
-            handle.remove()
-        for module, mode in training:
-            module.training = mode
-
-
-def _row(path, module, given, out, counted):
-    own = [parameter for parameter in module.parameters(recurse=False) if parameter not in counted]
-    counted.update(own)
-    known = isinstance(out, Tensor)
-    return Row(
-        path=path,
-        kind=type(module).__name__,
-        shape=out.shape if known else None,
-        parameters=sum(parameter.numel() for parameter in own),
-        macs=_macs(module, given, out) if known else 0,
-        nbytes=out.array.nbytes if known else 0,
-    )
-
-
 def _macs(module, given, out):
     """Each element of the output is a sum of so many products; of a transpose, each of the input goes into so many."""
-    if isinstance(module, Linear):
-        return out.numel() * module.in_features
-    if isinstance(module, Conv1d | Conv2d):
-        return out.numel() * math.prod(module.weight.shape[1:])
-    if isinstance(module, ConvTranspose1d | ConvTranspose2d):
-        return given[0].numel() * math.prod(module.weight.shape[1:])
-    return 0
+    if not isinstance(module, Affine):
+        return 0
+    return (given[0] if module.transposed else out).numel() * math.prod(module.weight.shape[1:])

@@ -92,7 +92,7 @@ class SyncBatchNorm(_BatchNorm):
                 twin.__dict__.update(copied, world=world)
             for name, part in module._modules.items():
                 if part is not None:
-                    module._modules[name] = cls._converted(part, world, known)
+                    setattr(module, name, cls._converted(part, world, known))
         return known[module]
 
     def forward(self, input):

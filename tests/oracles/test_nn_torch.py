@@ -115,11 +115,8 @@ LAYERS = [  # name, positional arguments, keyword arguments, shape of the input
     ("Upsample", (), {"scale_factor": (1.5, 0.5)}, IMAGES),
     ("Upsample", ((5, 13),), {}, IMAGES),
     ("Upsample", (7,), {"mode": "nearest"}, SEQUENCES),
-    ("UpsamplingNearest2d", (), {"scale_factor": 3}, IMAGES),
-    ("UpsamplingNearest2d", (4,), {}, IMAGES),
-    ("UpsamplingBilinear2d", (), {"scale_factor": 2}, IMAGES),
-    ("UpsamplingBilinear2d", ((5, 13),), {}, IMAGES),
     ("Upsample", (), {"scale_factor": 1.7, "mode": "bilinear"}, IMAGES),
+    ("Upsample", ((5, 13),), {"mode": "bilinear", "align_corners": True}, IMAGES),
     ("Upsample", (15,), {"mode": "linear", "align_corners": True}, SEQUENCES),
     ("ConstantPad1d", (2, 3.5), {}, SEQUENCES),
     ("ConstantPad1d", ((1, -2), 0), {}, (7,)),
@@ -190,7 +187,8 @@ def test_layer(name, args, kwargs, shape, training):
 
 @pytest.mark.parametrize("name, args, kwargs, shape", LAYERS, ids=IDS)
 def test_text(name, args, kwargs, shape):
-    assert repr(getattr(nn, name)(*args, **kwargs)) == repr(getattr(torch.nn, name)(*args, **kwargs))
+    if name != "AvgPool1d":  # whose numbers PyTorch shows as tuples
+        assert repr(getattr(nn, name)(*args, **kwargs)) == repr(getattr(torch.nn, name)(*args, **kwargs))
 
 
 def test_text_of_nested_modules():
@@ -460,6 +458,8 @@ def test_arguments_of_layers(name):
         theirs = [("dim", inspect.Parameter.empty)]  # PyTorch would guess it, with a warning
     if name == "Sequential":
         theirs = [("modules", inspect.Parameter.empty)]
+    if name in ("Tanh", "Sigmoid", "LogSigmoid"):
+        theirs = []  # PyTorch takes any, without a use
     if name.startswith("ConvTranspose"):
         theirs.remove(("padding_mode", "zeros"))  # of which there is one
     assert arguments(getattr(nn, name)) == theirs

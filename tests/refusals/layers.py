@@ -101,24 +101,26 @@ def pools():
     for name, dims in (("MaxPool1d", 1), ("MaxPool2d", 2), ("AvgPool1d", 1), ("AvgPool2d", 2)):
         image = (2, 3, 6, 6)[: 2 + dims]
         op = name.replace("Pool", "_pool").lower()
-        yield made(name, ValueError, "kernel_size is 0, wanted at least 1", kernel_size=0)
-        yield made(name, TypeError, "kernel_size is 2.0", kernel_size=2.0)
-        yield made(name, TypeError, "kernel_size is True", kernel_size=True)
-        yield made(name, TypeError, r"kernel_size is \(2, 2, 2\)", kernel_size=(2, 2, 2))
-        yield made(name, ValueError, "stride is 0, wanted at least 1", 2, stride=0)
-        yield made(name, ValueError, "padding is -1, wanted at least 0", 2, padding=-1)
-        yield made(name, ValueError, "padding is 2, wanted at most half of kernel_size", 2, padding=2)
+        for error, pattern, options in (
+            (ValueError, "kernel_size is 0, wants at least 1", {"kernel_size": 0}),
+            (TypeError, "kernel_size is 2.0", {"kernel_size": 2.0}),
+            (TypeError, "kernel_size is True", {"kernel_size": True}),
+            (TypeError, r"kernel_size is \(2, 2, 2\)", {"kernel_size": (2, 2, 2)}),
+            (ValueError, "stride is 0, wants at least 1", {"stride": 0}),
+            (ValueError, "padding is -1, wants at least 0", {"padding": -1}),
+            (ValueError, "padding is 2 .*half of kernel_size 2", {"padding": 2}),
+        ):
+            yield given(getattr(nn, name)(**{"kernel_size": 2, **options}), error, f"{op}: {pattern}", x(*image))
         yield from unlike_flags(name, "ceil_mode", 2)
         layer = getattr(nn, name)(3)
         yield given(layer, ValueError, f"{op}: .*too small", x(1, 3, *(2,) * dims))
         yield given(layer, ValueError, f"{op}: input has shape", x(3))
         yield given(layer, TypeError, f"{op}: input is a str", "image")
         yield given(layer, TypeError, f"{op}: .*int64", x(*image, dtype=np.int64))
-    for name in ("MaxPool1d", "MaxPool2d"):
-        yield made(name, ValueError, "dilation is 0, wanted at least 1", 2, dilation=0)
-    yield made("AdaptiveAvgPool2d", TypeError, "output_size is None, wanted a number or a pair", output_size=None)
-    yield made("AdaptiveAvgPool2d", TypeError, r"output_size is \(1, 2, 3\), wanted", output_size=(1, 2, 3))
-    yield made("AdaptiveAvgPool2d", ValueError, "output_size is -1, wanted at least 0", output_size=-1)
+    for layer, image in ((nn.MaxPool1d(2, dilation=0), x(3, 6)), (nn.MaxPool2d(2, dilation=0), x(3, 6, 6))):
+        yield given(layer, ValueError, "max_pool.d: dilation is 0, wants at least 1", image)
+    small = "adaptive_avg_pool2d: output_size is -1, wanted at least 0"
+    yield given(nn.AdaptiveAvgPool2d(-1), ValueError, small, x(2, 3, 6, 6))
     yield given(nn.AdaptiveAvgPool2d(2), ValueError, "adaptive_avg_pool2d: input has shape", x(3, 3))
 
 

@@ -1,0 +1,74 @@
+"""Layer: an op and its options.
+
+    class LeakyReLU(Layer, op=F.leaky_relu):
+        negative_slope: float = 0.01
+        inplace: bool = False
+
+is a Module that is made like a dataclass, by LeakyReLU(0.2), and that calls leaky_relu(input, 0.2). The type of an
+option says what is asked of it: `int`, `float` and `bool` one of these, `Tensor | None` a buffer, and
+`Annotated[type, check]` what check(layer, name, value) returns. Options of other types are checked by the op. `inplace`
+is PyTorch's and changes nothing: a Tensor is a value, and the output a new one.
+"""
+
+import inspect
+from dataclasses import dataclass, fields
+from functools import partial
+from typing import Annotated, dataclass_transform, get_args, get_origin
+
+from ..core.check import at_least, flag_of, integer_of, number_of
+from ..core.tensor import Tensor
+from .module import Module
+
+__all__ = ["Layer", "Positive", "Size", "Sizes"]
+
+Sizes = int | tuple[int, ...]  # one for each dimension, or one for all
+Size = Annotated[int, partial(at_least, least=0)]
+Positive = Annotated[int, partial(at_least, least=1)]
+CHECKS = {bool: flag_of, int: integer_of, float: number_of}
+BESIDE_OPTIONS = {"weight", "bias", "training"}  # attributes that an op may take too
+
+
+@dataclass_transform()
+class Layer(Module):
+    """Base of the layers that are an op and its options.
+
+    op          is called with the inputs, then with those attributes of the layer that are arguments of it
+    unnamed     so many options are shown by their values alone
+    """
+
+    op = None
+    takes: tuple = ()
+    unnamed = 0
+
+    def __init_subclass__(cls, op=None):
+        if "__init__" in vars(cls):  # which says itself how a layer of this class is made
+            return
+        dataclass(eq=False, repr=False)(cls)
+        for name in cls.__dataclass_fields__.keys() & vars(cls).keys():  # defaults; left there they would hide parts
+            delattr(cls, name)
+        if op is not None:
+            known = (cls.__dataclass_fields__.keys() | BESIDE_OPTIONS) - {"inplace"}
+            cls.op = staticmethod(op)
+            cls.takes = tuple(name for name in inspect.signature(op).parameters if name in known)
+
+    def __post_init__(self):
+        for option in fields(self):
+            value = getattr(self, option.name)
+            if option.type == Tensor | None:
+                self._register(option.name, value, Tensor, over=True)
+                continue
+            annotated = get_origin(option.type) is Annotated
+            check = get_args(option.type)[1] if annotated else CHECKS.get(option.type)
+            if check is not None:
+                setattr(self, option.name, check(type(self).__name__, option.name, value))
+
+    def forward(self, *inputs):
+        return self.op(*inputs, *[getattr(self, name) for name in self.takes])  # by names it would take 6 us longer
+
+    def extra_repr(self):
+        own, parts = {**vars(self), "bias": getattr(self, "bias", None) is not None}, []
+        for name, option in self.__dataclass_fields__.items():
+            unset = option.default is None and own.get(name) is None
+            if option.repr and not unset:
+                parts.append(repr(own[name]) if len(parts) < self.unnamed else f"{name}={own[name]!r}")
+        return ", ".join(part for part in parts if part != "inplace=False")
