@@ -2,9 +2,8 @@
 
 from . import lr_scheduler
 from .clip import clip_grad_norm_, clip_grad_value_
-from .muon import Muon
 from .optimizer import Optimizer
-from .rules import SGD, Adagrad, Adam, AdamW, RMSprop
+from .rules import SGD, Adagrad, Adam, AdamW, Muon, RMSprop
 
 __all__ = [
     "SGD",

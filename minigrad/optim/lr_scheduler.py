@@ -3,27 +3,22 @@
 A schedule is a function r(t, first): the rate after t calls of schedule.step(), which come after those of
 optimizer.step(), where the first rate is `first`. It is written to param_groups[i]["lr"]. Several schedules may act on
 one optimiser; their factors multiply. One after the other, such as a warm-up and a cosine, is SequentialLR. What
-watches a metric, once an epoch, is no function of t: MetricLR.
+watches a metric, once an epoch, is no function of t: ReduceLROnPlateau.
 
 A state says how far a schedule is, not what it is: to resume, make it with the same options and load the states of the
-optimiser and of the schedule. It is a dictionary of JSON values; RestoreBest's has arrays too.
+optimiser and of the schedule. It is a dictionary of JSON values.
 
 Errors  TypeError for what is no number, no integer or no Optimizer; ValueError for an option out of range
 """
 
 import bisect
-import copy
 import functools
 import math
-
-import numpy as np
 
 from minigrad_kernels.errors import KindError, ShapeError, StateError
 from minigrad_kernels.toolchain.capture import capturing
 
-from .. import device
 from ..core.check import at_least, fraction, number, number_of, one_of
-from ..core.tape import write
 from .optimizer import Optimizer, plain
 
 __all__ = [
@@ -34,12 +29,10 @@ __all__ = [
     "LRScheduler",
     "LambdaLR",
     "LinearLR",
-    "MetricLR",
     "MultiStepLR",
     "OneCycleLR",
     "PolynomialLR",
     "ReduceLROnPlateau",
-    "RestoreBest",
     "SequentialLR",
     "StepLR",
 ]
@@ -108,10 +101,9 @@ class LRScheduler:
         Errors  ValueError for the state of another schedule; nothing is changed then
         """
         own = self.state_dict()
-        if not isinstance(state_dict, dict) or state_dict.keys() != own.keys() or state_dict["schedule"] != self.name:
+        fits = isinstance(state_dict, dict) and state_dict.keys() == own.keys() and state_dict["schedule"] == self.name
+        if not fits or len(state_dict.get("base_lrs", ())) != len(own.get("base_lrs", ())):
             raise ShapeError(f"{self.name}.load_state_dict: got {state_dict!r:.200}, wanted such as {own!r:.200}")
-        if len(state_dict.get("base_lrs", ())) != len(own.get("base_lrs", ())):
-            raise ShapeError(f"{self.name}.load_state_dict: got {state_dict['base_lrs']}, wanted {own['base_lrs']}")
         self.__dict__.update({name: state_dict[name] for name in self.kept})
 
     def for_groups(self, argument, value, optimizer):
@@ -176,26 +168,24 @@ class ConstantLR(LRScheduler):
 class LinearLR(LRScheduler):
     """A straight line, such as a warm-up, for total_iters epochs; then the rate stays.
 
-    Math    r(t) = (start_factor + (end_factor - start_factor) min(t, total_iters) / total_iters) r(0)
+    Math    r(t) = (start_factor + (end_factor - start_factor) min(1, t / total_iters)) r(0)
     """
 
     def __init__(self, optimizer, start_factor=1 / 3, end_factor=1.0, total_iters=5):
         at_least("LinearLR", "total_iters", total_iters, 1)
         change = end_factor - start_factor
-        super().__init__(
-            optimizer, lambda t, first: first * (start_factor + change * (min(total_iters, t) / total_iters))
-        )
+        super().__init__(optimizer, lambda t, first: first * (start_factor + change * min(1, t / total_iters)))
 
 
 class PolynomialLR(LRScheduler):
     """Down to 0 in total_iters epochs, as a power of the share of them that is left.
 
-    Math    r(t) = (1 - min(t, total_iters) / total_iters)^power r(0)
+    Math    r(t) = (1 - min(1, t / total_iters))^power r(0)
     """
 
     def __init__(self, optimizer, total_iters=5, power=1.0):
         at_least("PolynomialLR", "total_iters", total_iters, 1)
-        super().__init__(optimizer, lambda t, first: first * (1 - min(t, total_iters) / total_iters) ** power)
+        super().__init__(optimizer, lambda t, first: first * (1 - min(1, t / total_iters)) ** power)
 
 
 class CosineAnnealingLR(LRScheduler):
@@ -250,11 +240,12 @@ class LambdaLR(LRScheduler):
 class OneCycleLR(LRScheduler):
     """From max_lr / div_factor up to max_lr, then down to the first rate / final_div_factor; step after each batch.
 
+    The momentum stays as it is.
+
     Math    r(t) = a + (b - a) (1 - cos(pi s)) / 2, or a + (b - a) s, where s of the way from a to b is over
     total_steps         or epochs and steps_per_epoch, whose product it is
     pct_start           the share of steps that go up
     anneal_strategy     'cos' or 'linear'
-    cycle_momentum      False: the momentum is left alone
     Errors  RuntimeError for more steps than total_steps
     Source  Smith and Topin 2018, "Super-convergence"
     """
@@ -268,16 +259,11 @@ class OneCycleLR(LRScheduler):
         steps_per_epoch=None,
         pct_start=0.3,
         anneal_strategy="cos",
-        cycle_momentum=False,
         *,
         div_factor=25.0,
         final_div_factor=1e4,
     ):
-        if cycle_momentum:
-            raise ShapeError(f"OneCycleLR: cycle_momentum is {cycle_momentum}, wanted False: the momentum stays")
-        if total_steps is None:
-            if epochs is None or steps_per_epoch is None:
-                raise ShapeError("OneCycleLR: total_steps is None, wanted it, or both epochs and steps_per_epoch")
+        if total_steps is None and epochs is not None and steps_per_epoch is not None:
             total_steps = epochs * steps_per_epoch
         at_least("OneCycleLR", "total_steps", total_steps, 1)
         one_of("OneCycleLR", "anneal_strategy", anneal_strategy, ("cos", "linear"))
@@ -286,12 +272,12 @@ class OneCycleLR(LRScheduler):
         def rate(greatest, t, first):
             if t > total_steps:
                 raise StateError(f"OneCycleLR: step {t} of {total_steps}; make it with more total_steps")
-            least = greatest / div_factor / final_div_factor
-            start, stop, begin, end = (0, top, first, greatest) if t <= top else (top, total_steps - 1, greatest, least)
+            way = (0, top, first, greatest) if t <= top else (top, total_steps - 1, greatest, first / final_div_factor)
+            start, stop, begin, end = way
             share = (t - start) / (stop - start) if stop > start else 1.0
             if anneal_strategy == "linear":
                 return (end - begin) * share + begin
-            return end + (begin - end) / 2 * (math.cos(math.pi * share) + 1)
+            return _half_cosine(begin, end, math.pi * share)
 
         rates = [number("OneCycleLR", "max_lr", plain(r), 0) for r in self.for_groups("max_lr", max_lr, optimizer)]
         for group, greatest in zip(optimizer.param_groups, rates, strict=True):
@@ -310,12 +296,10 @@ class SequentialLR(LRScheduler):
     def __init__(self, optimizer, schedulers, milestones):
         schedulers, starts = list(schedulers), [0, *milestones]
         if len(schedulers) != len(starts) or starts != sorted(starts):
-            raise ShapeError(
-                f"SequentialLR: {len(schedulers)} schedulers and milestones {starts[1:]}, "
-                "wanted one milestone fewer than schedulers, in rising order"
-            )
+            wanted = "one fewer than schedulers, in rising order"
+            raise ShapeError(f"SequentialLR: {len(schedulers)} schedulers, milestones {starts[1:]}, wanted {wanted}")
         for index, scheduler in enumerate(schedulers):
-            if not isinstance(scheduler, LRScheduler) or isinstance(scheduler, MetricLR):
+            if not isinstance(scheduler, LRScheduler) or isinstance(scheduler, ReduceLROnPlateau):
                 kind = type(scheduler).__name__
                 raise KindError(f"SequentialLR: schedulers[{index}] is a {kind}, wanted a schedule without a metric")
             if scheduler.optimizer is not optimizer:
@@ -329,14 +313,7 @@ class SequentialLR(LRScheduler):
         super().__init__(optimizer, [functools.partial(rate, group) for group in range(len(optimizer.param_groups))])
 
 
-# ---- schedules that watch a metric -----------------------------------------------------------------------------------
-
-
-class MetricLR(LRScheduler):
-    """Base of the schedules whose step takes the metric of one more epoch: a subclass defines step(metrics)."""
-
-
-class ReduceLROnPlateau(MetricLR):
+class ReduceLROnPlateau(LRScheduler):
     """The rate times factor when a metric has not improved for more than patience epochs.
 
     mode            'min' or 'max': what an improvement is
@@ -363,8 +340,7 @@ class ReduceLROnPlateau(MetricLR):
         min_lr=0,
         eps=1e-8,
     ):
-        self.for_groups("min_lr", min_lr, optimizer)
-        self.optimizer, self.min_lr = optimizer, min_lr
+        self.optimizer, self.min_lrs = optimizer, self.for_groups("min_lr", min_lr, optimizer)
         if not number(self.name, "factor", factor, 0) < 1:
             raise ShapeError(f"{self.name}: factor is {factor}, wanted at least 0 and below 1")
         self.mode = one_of(self.name, "mode", mode, ("min", "max"))
@@ -374,7 +350,7 @@ class ReduceLROnPlateau(MetricLR):
         self.last_epoch = self.num_bad_epochs = self.cooldown_counter = 0
 
     def step(self, metrics):
-        """Take note of the metric of one more epoch, a number or one in a Tensor; whether the rates are cut."""
+        """Take note of the metric of one more epoch, a number or one in a Tensor."""
         value = float(number_of(self.name, "metrics", plain(metrics)))
         self.last_epoch += 1
         if self._is_better(value):
@@ -384,75 +360,15 @@ class ReduceLROnPlateau(MetricLR):
         if self.cooldown_counter > 0:
             self.cooldown_counter -= 1
             self.num_bad_epochs = 0
-        if self.num_bad_epochs <= self.patience:
-            return False
-        least = self.for_groups("min_lr", self.min_lr, self.optimizer)
-        cuts = [(lr, max(lr * self.factor, bound)) for lr, bound in zip(self.get_last_lr(), least, strict=True)]
-        _set(self.optimizer, [cut if lr - cut > self.eps else lr for lr, cut in cuts])
-        self.cooldown_counter, self.num_bad_epochs = self.cooldown, 0
-        return True
+        if self.num_bad_epochs > self.patience:
+            cuts = [
+                (lr, max(lr * self.factor, least)) for lr, least in zip(self.get_last_lr(), self.min_lrs, strict=True)
+            ]
+            _set(self.optimizer, [cut if lr - cut > self.eps else lr for lr, cut in cuts])
+            self.cooldown_counter, self.num_bad_epochs = self.cooldown, 0
 
     def _is_better(self, value):
         sign = -1 if self.mode == "min" else 1
         if self.threshold_mode == "abs":
             return sign * value > sign * self.best + self.threshold
         return sign * value > sign * self.best * (1 + sign * self.threshold)
-
-
-class RestoreBest(ReduceLROnPlateau):
-    """The best parameters come back, and the rates are cut, when a metric has not improved for a while.
-
-    A step too long leads out of the valley that gradient descent had found, and what follows starts from a worse
-    place. Here it is taken back and tried again with shorter steps: the half of the "bold driver" that brakes.
-
-    Math    m < best - threshold: best = m, and a copy of parameters and state of the optimiser is kept
-            else, for more than patience epochs in a row: they are put back, and lr = max(factor lr, min_lr)
-    model       a Module whose buffers, such as running statistics of batch norm, and whose other parameters are kept
-                and put back along
-
-    What is kept first are the parameters as they are when the schedule is made. The options of the groups stay, but
-    for the rate. The state holds the copy, as NumPy arrays.
-    Source  Vogl and others 1988, "Accelerating the convergence of the back-propagation method"; Battiti 1989,
-            "Accelerated backpropagation learning: two optimization methods", which names the bold driver
-    """
-
-    kept = (*ReduceLROnPlateau.kept, "copy")
-
-    def __init__(self, optimizer, factor=0.5, patience=0, threshold=0.0, min_lr=0, model=None):
-        super().__init__(optimizer, "min", factor, patience, threshold, "abs", min_lr=min_lr, eps=0)
-        self.model = model
-        self.copy = self._copy()
-
-    def step(self, metrics):
-        best, cut = self.best, super().step(metrics)
-        if self.best != best:
-            self.copy = self._copy()
-        elif cut:
-            tensors, state = self._tensors(), self.optimizer.state_dict()
-            later = {index: values for index, values in state["state"].items() if str(index) not in self.copy["arrays"]}
-            self.optimizer.load_state_dict({**state, "state": {**self.copy["state"], **later}})
-            for name, array in self.copy["arrays"].items():
-                device.assign(write(tensors[name]), array)
-        return cut
-
-    def _tensors(self):
-        """The parameters by their indices, as in the optimiser's state, and the rest of the model by its names."""
-        parameters = [parameter for group in self.optimizer.param_groups for parameter in group["params"]]
-        state = {} if self.model is None else self.model.state_dict()
-        own = {id(parameter.array) for parameter in parameters}
-        others = {f"model.{name}": tensor for name, tensor in state.items() if id(tensor.array) not in own}
-        return {**{str(index): parameter for index, parameter in enumerate(parameters)}, **others}
-
-    def _copy(self):
-        state = self.optimizer.state_dict()["state"]
-        arrays = {name: device.host(device.copy(tensor.array)) for name, tensor in self._tensors().items()}
-        return {"arrays": arrays, "state": {str(index): values for index, values in state.items()}}
-
-    def state_dict(self):
-        return copy.deepcopy(super().state_dict())
-
-    def load_state_dict(self, state_dict):
-        state_dict, shapes = copy.deepcopy(state_dict), {n: np.shape(a) for n, a in self.copy["arrays"].items()}
-        if "copy" in state_dict and {n: np.shape(a) for n, a in state_dict["copy"]["arrays"].items()} != shapes:
-            raise ShapeError(f"RestoreBest.load_state_dict: the copy is of other parameters, wanted {shapes}")
-        super().load_state_dict(state_dict)

@@ -5,7 +5,6 @@ write them there. The state of a parameter is a dictionary of numbers and of arr
 parameter does. An option may be given as a Tensor with one element; its value of that moment is taken.
 """
 
-import functools
 import math
 from collections import defaultdict
 from collections.abc import Iterable
@@ -19,13 +18,13 @@ from minigrad_kernels.toolchain.capture import capturing
 from minigrad_kernels.toolchain.watch import watched
 
 from .. import device
+from ..core.check import function_of
 from ..core.modes import enable_grad
 from ..core.tape import zero_grad
 from ..core.tensor import Tensor
 
 __all__ = ["Optimizer", "Repeat", "number_there", "plain"]
 
-PLANS = 32  # kept: one for each group, and more where the parameters that have gradients change from step to step
 NEW: dict = {}  # the state of a parameter that has none yet
 
 
@@ -60,8 +59,8 @@ class Optimizer:
     fixed: tuple[str, ...] = ()
 
     def __init__(self, params, defaults):
-        self.state, self._plans = defaultdict(dict), {}
-        self._latest = []  # the keys of the launches of the last step
+        self.state = defaultdict(dict)
+        self._plans = {}  # of the kernels, by the launches of the last step
         self._unsure = {}  # {key: (parameters, plan)} of launches that the device may have skipped
         self.defaults = {name: plain(value) for name, value in defaults.items()}
         self.param_groups = []
@@ -137,27 +136,19 @@ class Optimizer:
         """
         loss = self.loss_of(closure)
         calls = self._calls()
-        if self._unsure and self._latest != list(calls):
+        if self._unsure and self._unsure.keys() != calls.keys():  # the ages of parameters may be others than they say
             self.settle()
             calls = self._calls()
-        self._latest = list(calls)
         given = {name: value for name, value in (("scale", scale), ("found_inf", found_inf)) if value is not None}
         recorder, there = capturing.get(), {}
         for key, (group, place, age, batch, plan) in calls.items():
-            if given and place not in there:
-                there[place] = {name: number_there(value, place) for name, value in given.items()}
-            numbers = there[place] if given else {}
-            if place is not device.CPU:
-                with place.active():
-                    self.update(group, age, batch, plan, **numbers)
-            elif found_inf is None or not numbers["found_inf"][0]:
-                self.update(group, age, batch, plan, **numbers)
-            else:
+            numbers = there[place] = there.get(place) or {n: number_there(value, place) for n, value in given.items()}
+            if place is device.CPU and found_inf is not None and numbers["found_inf"][0]:
                 continue
-            unsure = None
-            if found_inf is not None:
-                self._unsure[key] = batch, plan
-                unsure = functools.partial(self._unsure.__setitem__, key, (batch, plan))
+            with place.active():
+                self.update(group, age, batch, plan, **numbers)
+            unsure = {} if found_inf is None else {key: (batch, plan)}
+            self._unsure |= unsure
             if recorder is not None:
                 repeat = Repeat(self, group, age, batch, plan, unsure)
                 recorder.note(repeat.again, repeat.undo, repeat.check)
@@ -167,10 +158,8 @@ class Optimizer:
         """What the closure of a step returns, called with gradients on; None without one."""
         if closure is None:
             return None
-        if not callable(closure):
-            raise KindError(f"{self.name}: closure is {closure!r}, wanted a function without arguments or None")
         with enable_grad():
-            return closure()
+            return function_of(self.name, "closure", closure)()
 
     def _calls(self):
         """{key: (group, place, age, parameters, plan)} of the launches of a step."""
@@ -178,10 +167,8 @@ class Optimizer:
         for index, group in enumerate(self.param_groups):
             for (place, _, age), batch in self._batches(group["params"]).items():
                 key = index, *map(id, batch)
-                plan = self._plans[key] = self._plans.pop(key, None) or kernels.Plan(_laid_alike)  # the last used last
-                calls[key] = group, place, age, batch, plan
-        while len(self._plans) > PLANS:
-            del self._plans[next(iter(self._plans))]
+                calls[key] = group, place, age, batch, self._plans.get(key) or kernels.Plan(_laid_alike)
+        self._plans = {key: plan for key, (*_, plan) in calls.items()}
         return calls
 
     def _batches(self, parameters):
@@ -254,14 +241,12 @@ class Optimizer:
         sizes, wanted = list(map(len, orders)), [len(group["params"]) for group in self.param_groups]
         if sizes != wanted:
             raise ShapeError(f"{op}: groups of {sizes} parameters, wanted groups of {wanted}")
-        pairs = zip(sum(orders, []), (p for group in self.param_groups for p in group["params"]), strict=True)
-        parameters, state = dict(pairs), defaultdict(dict)
+        own = [parameter for group in self.param_groups for parameter in group["params"]]
+        parameters, state = dict(zip(sum(orders, []), own, strict=True)), defaultdict(dict)
         for new, group in zip(groups, self.param_groups, strict=True):
             both = {**group, **new}
-            if (
-                isinstance(both.get("lr"), float) and both["lr"] < 0
-            ):  # rounding leads a schedule that ends at 0 below it
-                both["lr"] = 0.0
+            if isinstance(both.get("lr"), float):  # rounding leads a schedule that ends at 0 below it
+                both["lr"] = max(both["lr"], 0.0)
             self.check(both)
         for index, values in entries.items():
             if index not in parameters:
@@ -281,18 +266,11 @@ class Optimizer:
         missing = [name for name, option in self.kept.items() if option is True and values and name not in values]
         if missing or values.keys() - self.kept.keys():
             raise ShapeError(f"{where} has {', '.join(map(repr, values))}, wanted {', '.join(map(repr, self.kept))}")
-        found = {}
-        for name, value in values.items():
-            if name == "step":
-                found[name] = int(value)
-            elif value is not None:
-                array = device.host(value) if device.is_array(value) else np.asarray(value)
-                if array.shape != parameter.shape:
-                    raise ShapeError(f"{where}[{name!r}] has shape {array.shape}, wanted {parameter.shape}")
-                own = device.empty(array.shape, parameter.dtype, device.order_of(parameter.array))
-                own[...] = array
-                found[name] = device.move(own, parameter.device)
-        return found
+        return {
+            name: int(value) if name == "step" else _loaded_alike(f"{where}[{name!r}]", value, parameter)
+            for name, value in values.items()
+            if value is not None
+        }
 
     def __getstate__(self):
         self.settle()  # a copy has no plans to ask
@@ -311,10 +289,10 @@ class Repeat:
     device where they changed.
 
     age     that of the parameters before the captured step
-    unsure  called where a flag may skip the step: the device alone knows
+    unsure  what the optimiser is told where a flag may skip the step: the device alone knows
     """
 
-    def __init__(self, optimizer, group, age, parameters, plan, unsure=None):
+    def __init__(self, optimizer, group, age, parameters, plan, unsure=()):
         self.optimizer, self.group, self.parameters, self.plan = optimizer, group, parameters, plan
         self.age, self.unsure = age, unsure
         self.facts, self.arrays = self._look()  # which are held, lest others take their addresses
@@ -337,8 +315,7 @@ class Repeat:
         """One more step."""
         self.plan.repeat(self.optimizer.numbers(self.group, self.optimizer.age(self._states()[0])))
         self._count(1)
-        if self.unsure is not None:
-            self.unsure()
+        self.optimizer._unsure |= self.unsure
 
     def undo(self):
         """The step was not made."""
@@ -391,6 +368,16 @@ def _saved(value):
     """An array, or that of a Tensor, as a copy in logical (C) order, NumPy's; anything else itself."""
     array = value.array if isinstance(value, Tensor) else value
     return device.host(device.copy(array)) if device.is_array(array) else value
+
+
+def _loaded_alike(where, value, parameter):
+    """An array of the shape, type, layout and place of a parameter, from what state_dict gave."""
+    array = device.host(value) if device.is_array(value) else np.asarray(value)
+    if array.shape != parameter.shape:
+        raise ShapeError(f"{where} has shape {array.shape}, wanted {parameter.shape}")
+    own = device.empty(array.shape, parameter.dtype, device.order_of(parameter.array))
+    own[...] = array
+    return device.move(own, parameter.device)
 
 
 def _loaded_freely(value, parameter):

@@ -1,35 +1,42 @@
-"""Update rules: SGD, Adam, AdamW, RMSprop and Adagrad, one launch for all parameters of a group.
+"""Update rules: SGD, Adam, AdamW, RMSprop, Adagrad and Muon, one launch for all parameters of a group.
 
 g is the gradient, p the parameter, t = 1, 2, ... the step. These options mean the same everywhere:
 lr              the rate, at least 0
 eps             keeps the denominator from 0
 weight_decay    what shrinks the parameters: the gradient of weight_decay |p|^2 / 2 is added to that of the loss
-maximize        climb instead: the sign of g is turned first
+maximize        climb instead: the sign of g is turned first; False
 foreach, fused  PyTorch's ways to be faster, accepted without effect
+The last three are given by name; every rule but Muon takes them, and no other option besides its own.
 """
+
+import contextlib
+import math
 
 import numpy as np
 
 from minigrad_kernels import optimizer as kernels
 from minigrad_kernels.errors import KindError, ShapeError
 
-from .. import device
-from ..core.check import flag_of, number, number_of
+from .. import device, ops
+from ..core.check import at_least, flag_of, number, number_of, one_of
 from ..core.interceptors import interceptors
+from ..core.modes import no_grad
 from ..core.tape import write
+from ..core.tensor import Tensor
 from .optimizer import Optimizer, plain
 
-__all__ = ["SGD", "Adagrad", "Adam", "AdamW", "RMSprop", "Rule"]
+__all__ = ["SGD", "Adagrad", "Adam", "AdamW", "Muon", "RMSprop", "Rule", "orthogonalized"]
 
 OWN = {"adjust_lr_fn", "betas", "dampening", "ns_coefficients"}  # options that a rule checks itself
 FLAGS = {"amsgrad", "centered", "decoupled_weight_decay", "maximize", "nesterov"}
-SPEED = {"foreach", "fused"}
+COMMON = {"maximize", "foreach", "fused"}
 NUMBERS = frozenset({float, int, bool})
+COEFFICIENTS = (3.4445, -4.775, 2.0315)  # of the fifth degree: the steepest at 0 that keeps singular values near 1
 
 
 def members(enumeration):
     """The members of an enumeration in minigrad_kernels.optimizer as options are called."""
-    return [name.lower() for name in enumeration.__members__]
+    return [name.lower().replace("rate", "lr") for name in enumeration.__members__]
 
 
 class Rule(Optimizer):
@@ -43,10 +50,10 @@ class Rule(Optimizer):
     kernel = ""
     hyper: tuple | list = ()
 
-    def __init__(self, params, defaults, speed):
-        if unknown := speed.keys() - SPEED:
+    def __init__(self, params, own, common):
+        if unknown := common.keys() - COMMON:
             raise KindError(f"{self.name}() got an unexpected keyword argument {min(unknown)!r}")
-        super().__init__(params, defaults)
+        super().__init__(params, {**own, "maximize": common.get("maximize", False)})
 
     def check(self, options):
         for name in self.defaults.keys() - OWN:
@@ -60,28 +67,26 @@ class Rule(Optimizer):
 
     def options(self, group, age):
         """The numbers of the kernel by their names, and others."""
-        return {**group, "rate": group["lr"], "step": age + 1}
+        return {**group, "step": age + 1}
 
     def numbers(self, group, age):
         options = self.options(group, age)
         numbers = [options[name] for name in self.hyper]
         if not NUMBERS.issuperset(map(type, numbers)):
-            names = ["lr" if name == "rate" else name for name in self.hyper]
-            pairs = zip(names, map(plain, numbers), strict=True)
-            numbers = [number_of(self.name, name, value) for name, value in pairs]
+            numbers = [number_of(self.name, name, plain(options[name])) for name in self.hyper]
         return np.fromiter(numbers, np.float64, len(numbers))  # in half the time of np.array
 
     def update(self, group, age, parameters, plan, **numbers):
-        hyper, start = self.numbers(group, age), group.get("initial_accumulator_value", 0)
+        hyper, states = self.numbers(group, age), [self.state[parameter] for parameter in parameters]
         arrays = [
-            self.arrays(name, parameters, start) if option is True or group[option] else None
+            self.arrays(name, group, parameters, states) if option is True or group[option] else None
             for name, option in self.kept.items()
             if name != "step"
         ]
         getattr(kernels, self.kernel)(*self.written(parameters), *arrays, hyper, plan, **numbers)
         if "step" in self.kept:
-            for parameter in parameters:
-                self.state[parameter]["step"] = age + 1
+            for state in states:
+                state["step"] = age + 1
 
     @staticmethod
     def written(parameters):
@@ -89,28 +94,24 @@ class Rule(Optimizer):
 
         Gradients may lie in another layout than their parameters: the plan of an update gives them the same.
         """
-        arrays, gradients = [], []
         told = interceptors()
         for parameter in parameters:
             if told or parameter.node is not None:
                 write(parameter)
             else:  # the same where nobody has to be told
                 parameter.version[0] += 1
-            arrays.append(parameter._data)
-            gradients.append(parameter.grad._data)
-        return arrays, gradients
+        return [parameter._data for parameter in parameters], [parameter.grad._data for parameter in parameters]
 
-    def arrays(self, name, parameters, start=0):
-        """The arrays of this name in the state of the parameters, full of `start` where there were none."""
-        states = self.state
-        try:
-            return [states[parameter][name] for parameter in parameters]  # as nearly always
-        except KeyError:
-            for parameter in parameters:
-                if name not in states[parameter]:
-                    like = parameter.array
-                    states[parameter][name] = device.full(like.shape, start, like.dtype, device.order_of(like), like)
-        return [states[parameter][name] for parameter in parameters]
+    @staticmethod
+    def arrays(name, group, parameters, states):
+        """The arrays of this name in the states of the parameters, made where there were none."""
+        with contextlib.suppress(KeyError):
+            return [state[name] for state in states]  # as nearly always
+        for parameter, state in zip(parameters, states, strict=True):
+            if name not in state:
+                like, start = parameter.array, group.get("initial_accumulator_value", 0)
+                state[name] = device.full(like.shape, start, like.dtype, device.order_of(like), like)
+        return [state[name] for state in states]
 
 
 class SGD(Rule):
@@ -128,27 +129,21 @@ class SGD(Rule):
 
     kernel, hyper, kept = "sgd", members(kernels.SGD), {"momentum_buffer": "momentum"}
 
-    def __init__(
-        self, params, lr=1e-3, momentum=0, dampening=0, weight_decay=0, nesterov=False, *, maximize=False, **speed
-    ):
-        flags = dict(nesterov=nesterov, maximize=maximize)
-        defaults = dict(lr=lr, momentum=momentum, dampening=dampening, weight_decay=weight_decay, **flags)
-        super().__init__(params, defaults, speed)
+    def __init__(self, params, lr=1e-3, momentum=0, dampening=0, weight_decay=0, nesterov=False, **common):
+        own = dict(lr=lr, momentum=momentum, dampening=dampening, weight_decay=weight_decay, nesterov=nesterov)
+        super().__init__(params, own, common)
 
     def check(self, options):
         super().check(options)
         momentum, dampening = options["momentum"], number_of("SGD", "dampening", options["dampening"])
         if options["nesterov"] and not (momentum > 0 and dampening == 0):
-            raise ShapeError(
-                f"SGD: nesterov is True with momentum {momentum} and dampening {dampening}, "
-                "wanted momentum above 0 and dampening 0"
-            )
+            raise ShapeError(f"SGD: momentum is {momentum}, dampening {dampening}; nesterov wants above 0 and 0")
 
     def age(self, state):
         return "momentum_buffer" in state
 
     def options(self, group, age):
-        return {**group, "rate": group["lr"], "first": bool(group["momentum"]) and not age}
+        return {**group, "first": bool(group["momentum"]) and not age}
 
     def recount(self, parameter, count):
         if count:  # the first step has not come yet: the buffer has no value
@@ -164,7 +159,7 @@ class Adam(Rule):
             p = p - lr m / (1 - beta1^t) / (sqrt(u / (1 - beta2^t)) + eps), t = 1, 2, ... the step
     betas           (beta1, beta2): what the averages keep of themselves, each at least 0 and below 1
     amsgrad         divide by the largest average of the square, so that steps never grow again
-    decoupled_weight_decay  shrink the parameters apart from the gradient, as AdamW does
+    decoupled_weight_decay  shrink the parameters apart from the gradient, as AdamW does; by name, False
     Source  Kingma and Ba 2015, "Adam", algorithm 1; Reddi and others 2018, "On the convergence of Adam and
             beyond", algorithm 2
     """
@@ -172,21 +167,10 @@ class Adam(Rule):
     kernel, hyper = "adam", members(kernels.Adam)
     kept = {"step": True, "exp_avg": True, "exp_avg_sq": True, "max_exp_avg_sq": "amsgrad"}
 
-    def __init__(
-        self,
-        params,
-        lr=1e-3,
-        betas=(0.9, 0.999),
-        eps=1e-8,
-        weight_decay=0,
-        amsgrad=False,
-        *,
-        maximize=False,
-        decoupled_weight_decay=False,
-        **speed,
-    ):
-        flags = dict(amsgrad=amsgrad, maximize=maximize, decoupled_weight_decay=decoupled_weight_decay)
-        super().__init__(params, dict(lr=lr, betas=betas, eps=eps, weight_decay=weight_decay, **flags), speed)
+    def __init__(self, params, lr=1e-3, betas=(0.9, 0.999), eps=1e-8, weight_decay=0, amsgrad=False, **common):
+        own = dict(lr=lr, betas=betas, eps=eps, weight_decay=weight_decay, amsgrad=amsgrad)
+        own["decoupled_weight_decay"] = common.pop("decoupled_weight_decay", False)
+        super().__init__(params, own, common)
 
     def check(self, options):
         super().check(options)
@@ -200,7 +184,7 @@ class Adam(Rule):
     def options(self, group, age):
         beta1, beta2 = group["betas"]
         own = {"beta1": beta1, "beta2": beta2, "decoupled": group["decoupled_weight_decay"]}
-        return {**group, "rate": group["lr"], "step": age + 1, **own}
+        return {**group, "step": age + 1, **own}
 
 
 class AdamW(Adam):
@@ -210,20 +194,8 @@ class AdamW(Adam):
     Source  Loshchilov and Hutter 2019, "Decoupled weight decay regularization", algorithm 2
     """
 
-    def __init__(
-        self,
-        params,
-        lr=1e-3,
-        betas=(0.9, 0.999),
-        eps=1e-8,
-        weight_decay=1e-2,
-        amsgrad=False,
-        *,
-        maximize=False,
-        **speed,
-    ):
-        flags = dict(maximize=maximize, decoupled_weight_decay=True)
-        super().__init__(params, lr, betas, eps, weight_decay, amsgrad, **flags, **speed)
+    def __init__(self, params, lr=1e-3, betas=(0.9, 0.999), eps=1e-8, weight_decay=1e-2, amsgrad=False, **common):
+        super().__init__(params, lr, betas, eps, weight_decay, amsgrad, decoupled_weight_decay=True, **common)
 
     def load_state_dict(self, state_dict):
         super().load_state_dict(state_dict)
@@ -247,21 +219,9 @@ class RMSprop(Rule):
     kernel, hyper = "rmsprop", members(kernels.RMSprop)
     kept = {"step": True, "square_avg": True, "grad_avg": "centered", "momentum_buffer": "momentum"}
 
-    def __init__(
-        self,
-        params,
-        lr=1e-2,
-        alpha=0.99,
-        eps=1e-8,
-        weight_decay=0,
-        momentum=0,
-        centered=False,
-        *,
-        maximize=False,
-        **speed,
-    ):
-        defaults = dict(lr=lr, alpha=alpha, eps=eps, weight_decay=weight_decay, momentum=momentum)
-        super().__init__(params, defaults | dict(centered=centered, maximize=maximize), speed)
+    def __init__(self, params, lr=1e-2, alpha=0.99, eps=1e-8, weight_decay=0, momentum=0, centered=False, **common):
+        own = dict(lr=lr, alpha=alpha, eps=eps, weight_decay=weight_decay, momentum=momentum, centered=centered)
+        super().__init__(params, own, common)
 
 
 class Adagrad(Rule):
@@ -277,17 +237,107 @@ class Adagrad(Rule):
 
     kernel, hyper, kept = "adagrad", members(kernels.Adagrad), {"step": True, "sum": True}
 
+    def __init__(self, params, lr=1e-2, lr_decay=0, weight_decay=0, initial_accumulator_value=0, eps=1e-10, **common):
+        own = dict(lr=lr, lr_decay=lr_decay, weight_decay=weight_decay, eps=eps)
+        super().__init__(params, own | dict(initial_accumulator_value=initial_accumulator_value), common)
+
+
+class Muon(Rule):
+    """Steps whose singular values are all about 1, so that no direction of a layer is learnt faster than the others.
+
+    Math    b = momentum b + (1 - momentum) g;  d = (1 - momentum) g + momentum b with nesterov, else b
+            o = orthogonalized(d), a filter O, I, H, W seen as a matrix O, I H W
+            p = p - lr weight_decay p - lr sqrt(max(1, rows / columns)) o
+    params          matrices and filters of the layers within. What has fewer dimensions is refused: train it, the first
+                    layer of embeddings and the last layer by another optimiser, AdamW say, side by side
+    momentum        what the step keeps of those before
+    nesterov        look ahead: the gradient enters the step at once and by way of the momentum
+    ns_coefficients, eps, ns_steps  of orthogonalized
+    adjust_lr_fn    'match_rms_adamw': p = p - lr weight_decay p - 0.2 lr sqrt(max(rows, columns)) o, whose steps are as
+                    large as those of AdamW; None or 'original': as above
+    Source  Jordan and others 2024, "Muon: an optimizer for hidden layers in neural networks"; Liu and others 2025,
+            "Muon is scalable for LLM training", for adjust_lr_fn; names and defaults of torch.optim.Muon. That one
+            computes o in bfloat16, this one in the type of the parameters, at least float32
+    """
+
+    hyper, kept = members(kernels.SGD), {"momentum_buffer": True}
+    fixed = ("momentum", "nesterov", "ns_coefficients", "eps", "ns_steps", "adjust_lr_fn")
+
     def __init__(
         self,
         params,
-        lr=1e-2,
-        lr_decay=0,
-        weight_decay=0,
-        initial_accumulator_value=0,
-        eps=1e-10,
-        *,
-        maximize=False,
-        **speed,
+        lr=1e-3,
+        weight_decay=0.1,
+        momentum=0.95,
+        nesterov=True,
+        ns_coefficients=COEFFICIENTS,
+        eps=1e-7,
+        ns_steps=5,
+        adjust_lr_fn=None,
     ):
-        defaults = dict(lr=lr, lr_decay=lr_decay, weight_decay=weight_decay, eps=eps, maximize=maximize)
-        super().__init__(params, defaults | dict(initial_accumulator_value=initial_accumulator_value), speed)
+        defaults = dict(lr=lr, weight_decay=weight_decay, momentum=momentum, nesterov=nesterov, eps=eps)
+        how = dict(ns_coefficients=ns_coefficients, ns_steps=ns_steps, adjust_lr_fn=adjust_lr_fn)
+        Optimizer.__init__(self, params, defaults | how)  # without the options that the other rules share
+
+    def check(self, options):
+        super().check(options)
+        at_least("Muon", "ns_steps", options["ns_steps"], 0)
+        one_of("Muon", "adjust_lr_fn", options["adjust_lr_fn"] or "original", ("original", "match_rms_adamw"))
+        coefficients = options["ns_coefficients"]
+        if not isinstance(coefficients, tuple) or len(coefficients) != 3:
+            raise KindError(f"Muon: ns_coefficients is {coefficients!r}, wanted three numbers")
+
+    def check_parameter(self, where, parameter):
+        super().check_parameter(where, parameter)
+        if parameter.ndim < 2:
+            raise ShapeError(f"{where} has shape {parameter.shape}, wanted a matrix or filter; give others to AdamW")
+
+    def options(self, group, age):
+        off = dict.fromkeys(("momentum", "dampening", "nesterov", "maximize", "first"), 0)
+        return {**group, **off}
+
+    def recount(self, parameter, count):
+        """No steps are counted."""
+
+    @no_grad()
+    def update(self, group, age, parameters, plan, scale=None, found_inf=None):
+        hyper, states = self.numbers(group, age), [self.state[parameter] for parameter in parameters]
+        buffers = self.arrays("momentum_buffer", group, parameters, states)
+        arrays, gradients = self.written(parameters)
+        steps = [self._step(group, *pair, scale, found_inf) for pair in zip(gradients, buffers, strict=True)]
+        kernels.sgd(arrays, steps, None, hyper, plan, found_inf=found_inf)  # p - lr (o + weight_decay p)
+
+    def _step(self, group, gradient, buffer, scale, found_inf):
+        """What the parameter goes along, an array; the buffer is moved on, unless the step is to be skipped."""
+        momentum, g, b = group["momentum"], Tensor(gradient), Tensor(buffer)
+        if scale is not None:
+            g = g * Tensor(scale).to(g.dtype)
+        moved = b + (1 - momentum) * (g - b)
+        if found_inf is not None:
+            moved = ops.where(Tensor(found_inf) == 0, moved, b)
+        device.assign(buffer, moved.array)
+        d = (g + momentum * (moved - g) if group["nesterov"] else moved).reshape(len(gradient), -1)
+        rows, columns = d.shape
+        factor = math.sqrt(max(1, rows / columns))
+        if group["adjust_lr_fn"] == "match_rms_adamw":
+            factor = 0.2 * math.sqrt(max(rows, columns))
+        o = orthogonalized(d, group["ns_coefficients"], group["eps"], group["ns_steps"])
+        return (factor * o).reshape(g.shape).to(g.dtype).array
+
+
+def orthogonalized(matrix, coefficients=COEFFICIENTS, eps=1e-7, steps=5):
+    """The matrix U V^T nearly, of matrix = U S V^T: singular values are brought near 1, to about 0.7 to 1.2.
+
+    Math    x = matrix / max(|matrix|, eps), transposed if it has more rows than columns
+            steps times: a, b, c = coefficients;  A = x x^T;  x = a x + (b A + c A A) x
+    Source  Jordan and others 2024: the iteration of Newton and Schulz, in the fifth degree
+    """
+    a, b, c = coefficients
+    rows, columns = matrix.shape
+    x = matrix.float() if device.is_half(matrix.dtype) else matrix
+    x = x.T if rows > columns else x
+    x = x / ops.sqrt((x * x).sum()).clamp(min=eps)
+    for _ in range(steps):
+        gram = x @ x.T
+        x = a * x + (b * gram + c * (gram @ gram)) @ x
+    return x.T if rows > columns else x
