@@ -263,7 +263,7 @@ def test_an_optimiser_of_ones_own_needs_a_step_alone(tmp_path):
     np.testing.assert_allclose(found, trained(optim.SGD)[0], rtol=1e-6)
     np.testing.assert_array_equal(found, trained(Momentum, cut=3)[0])
     values = optimizer.state_dict()["state"][0]
-    assert values["step"] == 6 and type(values["buffer"]) is np.ndarray and "lr: 0.0125" in repr(optimizer)
+    assert values["step"] == 6 and type(values["buffer"]) is np.ndarray and "'lr': 0.0125" in repr(optimizer)
 
 
 def test_a_captured_function_repeats_its_updates():

@@ -6,7 +6,6 @@ import math
 import numpy as np
 import pytest
 
-import minigrad
 from minigrad import MinigradError, Tensor, nn, optim
 from minigrad.optim import lr_scheduler
 from minigrad_kernels import optimizer as kernels
@@ -30,39 +29,6 @@ def test_parameters_without_a_gradient_stay(make):
     assert [np.array_equal(a, b) for a, b in zip(before, after, strict=True)] == [False, True, False, False]
     assert [parameter.version[0] for parameter in params] == [1, 0, 1, 1]
     assert params[1] not in optimizer.state
-
-
-@every_rule
-def test_a_closure_is_called_with_gradients_on(make):
-    params, others = parameters(), parameters()
-    optimizer, other = make(params), make(others)
-
-    def loss():
-        optimizer.zero_grad()
-        value = sum((p * p).sum() for p in params)
-        value.backward()
-        return value
-
-    for step in range(3):
-        with minigrad.no_grad():
-            value = optimizer.step(loss)
-            assert not minigrad.is_grad_enabled()
-        wanted = sum((p * p).sum() for p in others)
-        other.zero_grad()
-        wanted.backward()
-        assert other.step() is None
-        assert value.item() == wanted.item() and same(arrays(params), arrays(others)), step
-    with pytest.raises(TypeError, match="closure is 5, wanted a function"):
-        optimizer.step(5)
-
-
-def test_what_a_closure_raises_changes_nothing():
-    params = parameters()
-    optimizer, before = optim.SGD(params, lr=0.1), arrays(params)
-    give_gradients(params, 0)
-    with pytest.raises(ZeroDivisionError):
-        optimizer.step(lambda: 1 / 0)
-    assert same(arrays(params), before)
 
 
 def test_a_step_refuses_backward_through_the_old_values():
@@ -183,7 +149,7 @@ def test_groups():
     assert [group["weight_decay"] for group in optimizer.param_groups] == [1e-2, 0.3]
     optimizer.add_param_group({"params": [params[3]], "betas": (0.5, 0.5)})
     assert optimizer.param_groups[2]["betas"] == (0.5, 0.5) and optimizer.param_groups[2]["eps"] == 1e-8
-    assert "Parameter Group 2" in repr(optimizer) and "    lr: 0.5" in repr(optimizer)
+    assert repr(optimizer).startswith("AdamW({'lr': 0.5, 'betas': (0.9, 0.999), ")
     optimizer.add_param_group({"params": []})
     assert optimizer.param_groups[3]["params"] == []
 

@@ -9,7 +9,7 @@ import minigrad
 from minigrad import Tensor, checkpoint, data, device, nn, optim
 from minigrad.graph import capture
 from minigrad.optim.clip import clip_scale
-from minigrad.optim.muon import orthogonalized
+from minigrad.optim.rules import orthogonalized
 from minigrad_kernels.layout import FILTER
 from tests.kernel_runs import DEVICE
 from tests.optim_parts import give_gradients, parameters, same
@@ -119,7 +119,7 @@ def test_scaled_and_skipped_steps(place):
 
 
 def test_refuses_what_is_no_matrix():
-    with pytest.raises(ValueError, match=r"Muon: params\[1\] has shape \(7,\), wanted a whole matrix or filter; give"):
+    with pytest.raises(ValueError, match=r"Muon: params\[1\] has shape \(7,\), wanted a matrix or filter; give others"):
         optim.Muon(parameters()[1:])
 
 

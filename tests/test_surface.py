@@ -35,7 +35,7 @@ BCEWithLogitsLoss KLDivLoss
 OPTIMIZERS = "SGD Adam AdamW RMSprop Adagrad".split()
 SCHEDULES = """
 StepLR MultiStepLR ExponentialLR ConstantLR LinearLR CosineAnnealingLR LambdaLR OneCycleLR SequentialLR
-ReduceLROnPlateau RestoreBest
+ReduceLROnPlateau
 """.split()
 
 

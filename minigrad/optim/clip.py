@@ -7,10 +7,9 @@ Source  Pascanu and others 2013, "On the difficulty of training recurrent neural
 
 import math
 import weakref
-from collections.abc import Iterable
 
 from minigrad_kernels import optimizer as kernels
-from minigrad_kernels.errors import KindError, ShapeError, StateError
+from minigrad_kernels.errors import StateError
 
 from .. import device, ops
 from ..core.check import number
@@ -35,14 +34,10 @@ def clip_grad_norm_(parameters, max_norm, norm_type=2.0, error_if_nonfinite=Fals
     """
     op = "clip_grad_norm_"
     norm_type = number(op, "norm_type", math.inf if norm_type == "inf" else plain(norm_type), 0)
-    if not norm_type:
-        raise ShapeError(f"{op}: norm_type is {norm_type}, wanted a number above 0")
-    parameters = _with_gradients(op, parameters)
+    parameters = _with_gradients(parameters)
     norm, factor = _clipping(op, parameters, max_norm, norm_type)
-    if error_if_nonfinite and not math.isfinite(norm.item()):
-        raise StateError(
-            f"{op}: the {norm_type}-norm of the gradients is {norm.item()}; error_if_nonfinite=False goes on"
-        )
+    if error_if_nonfinite and not math.isfinite(size := norm.item()):
+        raise StateError(f"{op}: the {norm_type}-norm of the gradients is {size}; error_if_nonfinite=False goes on")
     if device.place_of(factor) is device.CPU and factor[0] == 1:  # known without waiting
         return norm
     for place, batch in batches_of(parameters):
@@ -61,22 +56,20 @@ def clip_scale(parameters, max_norm=math.inf, inverse=None, found_inf=None):
     Returns (norm, scale): a Tensor without dimensions and an array (1,) of float64, both where the gradients are. If
     those lie on several devices, both lie on the CPU; found_inf then too.
     """
-    return _clipping("clip_scale", _with_gradients("clip_scale", parameters), max_norm, 2, inverse, found_inf)
+    return _clipping("clip_scale", _with_gradients(parameters), max_norm, 2, inverse, found_inf)
 
 
 def clip_grad_value_(parameters, clip_value):
     """Move every element of all gradients into [-clip_value, clip_value]."""
     bound = number("clip_grad_value_", "clip_value", plain(clip_value), 0)
-    for parameter in _with_gradients("clip_grad_value_", parameters):
+    for parameter in _with_gradients(parameters):
         array = write(parameter.grad)
         with device.place_of(array).active():
             device.array_module(array).clip(array, -bound, bound, out=array)
 
 
-def _with_gradients(op, parameters):
+def _with_gradients(parameters):
     """Those of the parameters that have a gradient."""
-    if not isinstance(parameters, Iterable):
-        raise KindError(f"{op}: parameters is a {type(parameters).__name__}, wanted a Tensor or several")
     parameters = [parameters] if isinstance(parameters, Tensor) else parameters
     return [parameter for parameter in parameters if parameter.grad is not None]
 

@@ -43,6 +43,7 @@ class LRScheduler:
 
     rate        r(t, first), or a list with one for each group
     base_lrs    the first rates of all groups
+    own_lrs     the rates that it set last
     last_epoch  the number of steps so far, t
     """
 
@@ -52,13 +53,10 @@ class LRScheduler:
         self.optimizer, self.rates = optimizer, self.for_groups("rate", rate, optimizer)
         for group in optimizer.param_groups:
             group.setdefault("initial_lr", group["lr"])
-        self.base_lrs = [group["initial_lr"] for group in optimizer.param_groups]
-        self.own_lrs = self.base_lrs  # the rates that it set last
+        self.base_lrs = self.own_lrs = [group["initial_lr"] for group in optimizer.param_groups]
         self._go(0)
 
-    @property
-    def name(self):
-        return type(self).__name__
+    name = property(lambda self: type(self).__name__)
 
     def rates_at(self, t):
         """The rates of all groups after t steps, where this schedule acts alone."""
@@ -231,10 +229,8 @@ class LambdaLR(LRScheduler):
     """
 
     def __init__(self, optimizer, lr_lambda):
-        def scaled(factor):
-            return lambda t, first: first * number_of("LambdaLR", f"lr_lambda({t})", plain(factor(t)))
-
-        super().__init__(optimizer, list(map(scaled, self.for_groups("lr_lambda", lr_lambda, optimizer))))
+        functions = self.for_groups("lr_lambda", lr_lambda, optimizer)
+        super().__init__(optimizer, [lambda t, first, factor=one: first * plain(factor(t)) for one in functions])
 
 
 class OneCycleLR(LRScheduler):
@@ -289,28 +285,25 @@ class SequentialLR(LRScheduler):
     """One schedule after the other, such as a warm-up and then a cosine.
 
     Math    r(t) = r_k(t - m_k), where m_k is the last milestone that is at most t, and 0 before the first one
-    schedulers  schedules of this optimiser
+    schedulers  schedules of this optimiser that are functions of t
     milestones  the epochs at which the next one begins, one fewer than schedules, in rising order
     """
 
     def __init__(self, optimizer, schedulers, milestones):
         schedulers, starts = list(schedulers), [0, *milestones]
         if len(schedulers) != len(starts) or starts != sorted(starts):
-            wanted = "one fewer than schedulers, in rising order"
-            raise ShapeError(f"SequentialLR: {len(schedulers)} schedulers, milestones {starts[1:]}, wanted {wanted}")
+            raise ShapeError(f"SequentialLR: milestones {starts[1:]}, wanted {len(schedulers) - 1} in rising order")
         for index, scheduler in enumerate(schedulers):
-            if not isinstance(scheduler, LRScheduler) or isinstance(scheduler, ReduceLROnPlateau):
+            if getattr(scheduler, "optimizer", None) is not optimizer or isinstance(scheduler, ReduceLROnPlateau):
                 kind = type(scheduler).__name__
-                raise KindError(f"SequentialLR: schedulers[{index}] is a {kind}, wanted a schedule without a metric")
-            if scheduler.optimizer is not optimizer:
-                raise ShapeError(f"SequentialLR: schedulers[{index}] belongs to another optimiser")
-
-        def rate(group, t, first):
-            index = bisect.bisect_right(starts, t) - 1
-            return schedulers[index].rates[group](t - starts[index], first)
-
+                raise KindError(f"SequentialLR: schedulers[{index}] is a {kind}, wanted a schedule of this optimiser")
+        self.schedulers, self.starts = schedulers, starts
         _set(optimizer, [group["initial_lr"] for group in optimizer.param_groups])
-        super().__init__(optimizer, [functools.partial(rate, group) for group in range(len(optimizer.param_groups))])
+        super().__init__(optimizer, rate=None)
+
+    def rates_at(self, t):
+        index = bisect.bisect_right(self.starts, t) - 1
+        return self.schedulers[index].rates_at(t - self.starts[index])
 
 
 class ReduceLROnPlateau(LRScheduler):
@@ -353,7 +346,10 @@ class ReduceLROnPlateau(LRScheduler):
         """Take note of the metric of one more epoch, a number or one in a Tensor."""
         value = float(number_of(self.name, "metrics", plain(metrics)))
         self.last_epoch += 1
-        if self._is_better(value):
+        sign = -1 if self.mode == "min" else 1
+        relative = self.best * (1 + sign * self.threshold)
+        bound = relative if self.threshold_mode == "rel" else self.best + sign * self.threshold
+        if sign * value > sign * bound:
             self.best, self.num_bad_epochs = value, 0
         else:
             self.num_bad_epochs += 1
@@ -366,9 +362,3 @@ class ReduceLROnPlateau(LRScheduler):
             ]
             _set(self.optimizer, [cut if lr - cut > self.eps else lr for lr, cut in cuts])
             self.cooldown_counter, self.num_bad_epochs = self.cooldown, 0
-
-    def _is_better(self, value):
-        sign = -1 if self.mode == "min" else 1
-        if self.threshold_mode == "abs":
-            return sign * value > sign * self.best + self.threshold
-        return sign * value > sign * self.best * (1 + sign * self.threshold)

@@ -7,7 +7,6 @@ parameter does. An option may be given as a Tensor with one element; its value o
 
 import math
 from collections import defaultdict
-from collections.abc import Iterable
 from typing import ClassVar
 
 import numpy as np
@@ -18,8 +17,6 @@ from minigrad_kernels.toolchain.capture import capturing
 from minigrad_kernels.toolchain.watch import watched
 
 from .. import device
-from ..core.check import function_of
-from ..core.modes import enable_grad
 from ..core.tape import zero_grad
 from ..core.tensor import Tensor
 
@@ -70,16 +67,13 @@ class Optimizer:
         for group in groups if isinstance(groups[0], dict) else [{"params": groups}]:
             self.add_param_group(group)
 
-    @property
-    def name(self):
-        return type(self).__name__
+    name = property(lambda self: type(self).__name__)
 
     # ---- groups ------------------------------------------------------------------------------------------------
 
     def _list(self, params):
-        if isinstance(params, Tensor | set | frozenset) or not isinstance(params, Iterable):
-            kind = type(params).__name__
-            raise KindError(f"{self.name}: params is a {kind}, wanted a list of Tensors or of dictionaries")
+        if isinstance(params, Tensor | set | frozenset):
+            raise KindError(f"{self.name}: params is a {type(params).__name__}, wanted a list of Tensors or of groups")
         return list(params)
 
     def add_param_group(self, param_group):
@@ -92,13 +86,16 @@ class Optimizer:
         params = param_group["params"]
         group = {"params": [params] if isinstance(params, Tensor) else self._list(params), **self.defaults, **given}
         self.check(group)
-        known = {parameter for group in self.param_groups for parameter in group["params"]}
+        known = {*self._parameters()}
         for index, parameter in enumerate(group["params"]):
             self.check_parameter(f"{self.name}: params[{index}]", parameter)
             if parameter in known:
                 raise ShapeError(f"{self.name}: params[{index}] (shape {parameter.shape}) is there twice")
             known.add(parameter)
         self.param_groups.append(group)
+
+    def _parameters(self):
+        return [parameter for group in self.param_groups for parameter in group["params"]]
 
     def check(self, options):
         """Refuse options out of range; here all are taken."""
@@ -108,33 +105,26 @@ class Optimizer:
         if not isinstance(parameter, Tensor):
             raise KindError(f"{where} is a {type(parameter).__name__}, wanted a Tensor")
         if parameter.node is not None:
-            made = parameter.node.primitive.name
-            raise StateError(f"{where} was made by {made}, wanted a leaf; use .detach() for its value")
+            raise StateError(f"{where} was made by {parameter.node.primitive.name}, wanted a leaf; use .detach()")
         if not device.is_floating(parameter.dtype):
             raise KindError(f"{where} has elements {parameter.dtype}, wanted floating ones")
-        if not device.can_hold_a_sum(parameter.array):
-            raise ShapeError(f"{where} (shape {parameter.shape}) is read-only or has gaps, wanted a dense array")
 
     # ---- steps -------------------------------------------------------------------------------------------------
 
     def zero_grad(self, set_to_none=True):
         """Forget the gradients, or fill them with zeros where they are."""
-        for group in self.param_groups:
-            zero_grad(group["params"], set_to_none)
+        zero_grad(self._parameters(), set_to_none)
 
     @watched("update")
-    def step(self, closure=None, *, scale=None, found_inf=None):
+    def step(self, *, scale=None, found_inf=None):
         """Change every parameter that has a gradient by the rule.
 
-        closure     called before, with gradients on: it computes the loss and the gradients anew, returns the loss
         scale       one number in a Tensor or an array, by which the rule multiplies each gradient as it reads it;
                     `.grad` stays as it is. clip.clip_scale gives it
         found_inf   one number in a Tensor or an array: where it is not 0, nothing is changed and no step is counted.
                     Both are read on the device, the host waits for neither
-        Returns what the closure returned, None without one.
         Errors  ValueError or TypeError for a gradient of another shape or type; nothing is changed then
         """
-        loss = self.loss_of(closure)
         calls = self._calls()
         if self._unsure and self._unsure.keys() != calls.keys():  # the ages of parameters may be others than they say
             self.settle()
@@ -147,28 +137,21 @@ class Optimizer:
                 continue
             with place.active():
                 self.update(group, age, batch, plan, **numbers)
-            unsure = {} if found_inf is None else {key: (batch, plan)}
-            self._unsure |= unsure
+            if found_inf is not None:
+                self._unsure[key] = batch, plan
             if recorder is not None:
-                repeat = Repeat(self, group, age, batch, plan, unsure)
+                repeat = Repeat(self, group, age, batch, plan, None if found_inf is None else key)
                 recorder.note(repeat.again, repeat.undo, repeat.check)
-        return loss
-
-    def loss_of(self, closure):
-        """What the closure of a step returns, called with gradients on; None without one."""
-        if closure is None:
-            return None
-        with enable_grad():
-            return function_of(self.name, "closure", closure)()
 
     def _calls(self):
         """{key: (group, place, age, parameters, plan)} of the launches of a step."""
-        calls = {}
+        calls, plans = {}, {}
         for index, group in enumerate(self.param_groups):
             for (place, _, age), batch in self._batches(group["params"]).items():
                 key = index, *map(id, batch)
-                calls[key] = group, place, age, batch, self._plans.get(key) or kernels.Plan(_laid_alike)
-        self._plans = {key: plan for key, (*_, plan) in calls.items()}
+                plan = plans[key] = self._plans.get(key) or kernels.Plan(_laid_alike)
+                calls[key] = group, place, age, batch, plan
+        self._plans = plans
         return calls
 
     def _batches(self, parameters):
@@ -191,20 +174,21 @@ class Optimizer:
 
     def age(self, state):
         """What parameters that are updated by one launch must have in common, besides type and device."""
-        raise NotImplementedError(f"{self.name}: step is not defined")
+        return state.get("step", 0)
 
     def settle(self):
         """Take over how many steps devices have counted, fewer where a flag made them skip some. Until then the
         numbers in `state` may lag behind; state_dict asks first. Waits for the device."""
         for parameters, plan in self._unsure.values():
             count = None if plan.settings is None else plan.settings.counted()
-            for parameter in parameters if count is not None else ():
-                self.recount(parameter, int(count))
+            if count is not None:
+                self.recount([self.state[parameter] for parameter in parameters], int(count))
         self._unsure.clear()
 
-    def recount(self, parameter, count):
-        """Correct the state of a parameter by what its device has counted, the number of the next step."""
-        self.state[parameter]["step"] = count - 1
+    def recount(self, states, count):
+        """Correct the states of parameters by what their device has counted, the number of the next step."""
+        for state in states if "step" in self.kept else ():
+            state["step"] = count - 1
 
     # ---- state -------------------------------------------------------------------------------------------------
 
@@ -214,17 +198,11 @@ class Optimizer:
         Parameters are counted through all groups. Arrays are NumPy's, copies in logical (C) order.
         """
         self.settle()
-        index, groups = {}, []
-        for group in self.param_groups:
-            for parameter in group["params"]:
-                index[parameter] = len(index)
-            groups.append({**group, "params": [index[parameter] for parameter in group["params"]]})
-        state = {
-            index[parameter]: {name: _saved(value) for name, value in values.items()}
-            for parameter, values in self.state.items()
-            if values
-        }
-        return {"state": dict(sorted(state.items())), "param_groups": groups}
+        index = {parameter: i for i, parameter in enumerate(self._parameters())}
+        groups = [{**group, "params": [index[p] for p in group["params"]]} for group in self.param_groups]
+        states = {i: self.state[parameter] for parameter, i in index.items() if self.state.get(parameter)}
+        saved = {i: {name: _copied(value, device.host) for name, value in states[i].items()} for i in states}
+        return {"state": saved, "param_groups": groups}
 
     def load_state_dict(self, state_dict):
         """Take over the options and the state that state_dict gave, for parameters in the same order.
@@ -241,19 +219,17 @@ class Optimizer:
         sizes, wanted = list(map(len, orders)), [len(group["params"]) for group in self.param_groups]
         if sizes != wanted:
             raise ShapeError(f"{op}: groups of {sizes} parameters, wanted groups of {wanted}")
-        own = [parameter for group in self.param_groups for parameter in group["params"]]
-        parameters, state = dict(zip(sum(orders, []), own, strict=True)), defaultdict(dict)
+        parameters = dict(zip(sum(orders, []), self._parameters(), strict=True))
         for new, group in zip(groups, self.param_groups, strict=True):
             both = {**group, **new}
             if isinstance(both.get("lr"), float):  # rounding leads a schedule that ends at 0 below it
                 both["lr"] = max(both["lr"], 0.0)
             self.check(both)
-        for index, values in entries.items():
-            if index not in parameters:
-                raise ShapeError(f"{op}: state of parameter {index}, which is in no group")
-            state[parameters[index]] = self._loaded(f"{op}: state[{index}]", values, parameters[index])
+        if unknown := entries.keys() - parameters.keys():
+            raise ShapeError(f"{op}: state of parameter {min(unknown)}, which is in no group")
+        state = {parameters[i]: self._loaded(f"{op}: state[{i}]", entries[i], parameters[i]) for i in entries}
         self.settle()
-        self.state = state
+        self.state = defaultdict(dict, state)
         for new, group in zip(groups, self.param_groups, strict=True):
             own = {name: group[name] for name in ("params", *self.defaults)}
             group.clear()  # of what a schedule has added since, say
@@ -262,7 +238,8 @@ class Optimizer:
     def _loaded(self, where, values, parameter):
         """A state of a parameter from what state_dict gave: arrays in its type, layout and place."""
         if not self.kept:
-            return {name: _loaded_freely(value, parameter) for name, value in values.items()}
+            there = lambda array: Tensor(device.move(array, parameter.device))
+            return {name: _copied(value, there) for name, value in values.items()}
         missing = [name for name, option in self.kept.items() if option is True and values and name not in values]
         if missing or values.keys() - self.kept.keys():
             raise ShapeError(f"{where} has {', '.join(map(repr, values))}, wanted {', '.join(map(repr, self.kept))}")
@@ -277,11 +254,8 @@ class Optimizer:
         return self.__dict__
 
     def __repr__(self):
-        lines = []
-        for index, group in enumerate(self.param_groups):
-            lines += [f"Parameter Group {index}"]
-            lines += [f"    {name}: {group[name]}" for name in sorted(group) if name != "params"]
-        return f"{self.name} (\n" + "\n".join(lines) + "\n)"
+        groups = [{n: v for n, v in group.items() if n != "params"} for group in self.param_groups]
+        return f"{self.name}({', '.join(map(str, groups))})"
 
 
 class Repeat:
@@ -289,10 +263,10 @@ class Repeat:
     device where they changed.
 
     age     that of the parameters before the captured step
-    unsure  what the optimiser is told where a flag may skip the step: the device alone knows
+    unsure  the key of the launch where a flag may skip the step: the device alone knows
     """
 
-    def __init__(self, optimizer, group, age, parameters, plan, unsure=()):
+    def __init__(self, optimizer, group, age, parameters, plan, unsure=None):
         self.optimizer, self.group, self.parameters, self.plan = optimizer, group, parameters, plan
         self.age, self.unsure = age, unsure
         self.facts, self.arrays = self._look()  # which are held, lest others take their addresses
@@ -315,7 +289,8 @@ class Repeat:
         """One more step."""
         self.plan.repeat(self.optimizer.numbers(self.group, self.optimizer.age(self._states()[0])))
         self._count(1)
-        self.optimizer._unsure |= self.unsure
+        if self.unsure is not None:
+            self.optimizer._unsure[self.unsure] = self.parameters, self.plan
 
     def undo(self):
         """The step was not made."""
@@ -364,12 +339,6 @@ def _laid_alike(gradients, arrays):
     return [g if g.strides == p.strides else device.contiguous(g, device.order_of(p)) for g, p in pairs]
 
 
-def _saved(value):
-    """An array, or that of a Tensor, as a copy in logical (C) order, NumPy's; anything else itself."""
-    array = value.array if isinstance(value, Tensor) else value
-    return device.host(device.copy(array)) if device.is_array(array) else value
-
-
 def _loaded_alike(where, value, parameter):
     """An array of the shape, type, layout and place of a parameter, from what state_dict gave."""
     array = device.host(value) if device.is_array(value) else np.asarray(value)
@@ -380,7 +349,7 @@ def _loaded_alike(where, value, parameter):
     return device.move(own, parameter.device)
 
 
-def _loaded_freely(value, parameter):
-    """What state_dict gave of the state of a user's own rule: arrays as Tensors on the parameter's device."""
+def _copied(value, moved):
+    """moved(a copy in logical (C) order) of an array, or of that of a Tensor; anything else itself."""
     array = value.array if isinstance(value, Tensor) else value
-    return Tensor(device.move(device.copy(array), parameter.device)) if device.is_array(array) else value
+    return moved(device.copy(array)) if device.is_array(array) else value

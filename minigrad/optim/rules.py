@@ -9,7 +9,6 @@ foreach, fused  PyTorch's ways to be faster, accepted without effect
 The last three are given by name; every rule but Muon takes them, and no other option besides its own.
 """
 
-import contextlib
 import math
 
 import numpy as np
@@ -62,9 +61,6 @@ class Rule(Optimizer):
             else:
                 number(self.name, name, options[name], 0)
 
-    def age(self, state):
-        return state.get("step", 0)
-
     def options(self, group, age):
         """The numbers of the kernel by their names, and others."""
         return {**group, "step": age + 1}
@@ -77,7 +73,7 @@ class Rule(Optimizer):
         return np.fromiter(numbers, np.float64, len(numbers))  # in half the time of np.array
 
     def update(self, group, age, parameters, plan, **numbers):
-        hyper, states = self.numbers(group, age), [self.state[parameter] for parameter in parameters]
+        hyper, states = self.numbers(group, age), list(map(self.state.__getitem__, parameters))
         arrays = [
             self.arrays(name, group, parameters, states) if option is True or group[option] else None
             for name, option in self.kept.items()
@@ -105,12 +101,13 @@ class Rule(Optimizer):
     @staticmethod
     def arrays(name, group, parameters, states):
         """The arrays of this name in the states of the parameters, made where there were none."""
-        with contextlib.suppress(KeyError):
+        try:
             return [state[name] for state in states]  # as nearly always
-        for parameter, state in zip(parameters, states, strict=True):
-            if name not in state:
-                like, start = parameter.array, group.get("initial_accumulator_value", 0)
-                state[name] = device.full(like.shape, start, like.dtype, device.order_of(like), like)
+        except KeyError:
+            for parameter, state in zip(parameters, states, strict=True):
+                if name not in state:
+                    like, start = parameter.array, group.get("initial_accumulator_value", 0)
+                    state[name] = device.full(like.shape, start, like.dtype, device.order_of(like), like)
         return [state[name] for state in states]
 
 
@@ -145,9 +142,9 @@ class SGD(Rule):
     def options(self, group, age):
         return {**group, "first": bool(group["momentum"]) and not age}
 
-    def recount(self, parameter, count):
-        if count:  # the first step has not come yet: the buffer has no value
-            self.state[parameter].pop("momentum_buffer", None)
+    def recount(self, states, count):
+        for state in states if count else ():  # the first step has not come yet: the buffer has no value
+            state.pop("momentum_buffer", None)
 
 
 class Adam(Rule):
@@ -183,8 +180,7 @@ class Adam(Rule):
 
     def options(self, group, age):
         beta1, beta2 = group["betas"]
-        own = {"beta1": beta1, "beta2": beta2, "decoupled": group["decoupled_weight_decay"]}
-        return {**group, "step": age + 1, **own}
+        return {**group, "step": age + 1, "beta1": beta1, "beta2": beta2, "decoupled": group["decoupled_weight_decay"]}
 
 
 class AdamW(Adam):
@@ -283,9 +279,6 @@ class Muon(Rule):
         super().check(options)
         at_least("Muon", "ns_steps", options["ns_steps"], 0)
         one_of("Muon", "adjust_lr_fn", options["adjust_lr_fn"] or "original", ("original", "match_rms_adamw"))
-        coefficients = options["ns_coefficients"]
-        if not isinstance(coefficients, tuple) or len(coefficients) != 3:
-            raise KindError(f"Muon: ns_coefficients is {coefficients!r}, wanted three numbers")
 
     def check_parameter(self, where, parameter):
         super().check_parameter(where, parameter)
@@ -293,15 +286,11 @@ class Muon(Rule):
             raise ShapeError(f"{where} has shape {parameter.shape}, wanted a matrix or filter; give others to AdamW")
 
     def options(self, group, age):
-        off = dict.fromkeys(("momentum", "dampening", "nesterov", "maximize", "first"), 0)
-        return {**group, **off}
-
-    def recount(self, parameter, count):
-        """No steps are counted."""
+        return group | dict.fromkeys(("momentum", "dampening", "nesterov", "maximize", "first"), 0)
 
     @no_grad()
     def update(self, group, age, parameters, plan, scale=None, found_inf=None):
-        hyper, states = self.numbers(group, age), [self.state[parameter] for parameter in parameters]
+        hyper, states = self.numbers(group, age), list(map(self.state.__getitem__, parameters))
         buffers = self.arrays("momentum_buffer", group, parameters, states)
         arrays, gradients = self.written(parameters)
         steps = [self._step(group, *pair, scale, found_inf) for pair in zip(gradients, buffers, strict=True)]

@@ -96,9 +96,8 @@ class ShardedOptimizer(Optimizer):
     def add_param_group(self, param_group):
         raise StateError("ShardedOptimizer: parameters are divided already; add the group before wrapping")
 
-    def step(self, closure=None, *, scale=None, found_inf=None):
+    def step(self, *, scale=None, found_inf=None):
         """Update this rank's parameters by its part of the gradients, then take those of all ranks."""
-        loss = self.loss_of(closure)
         for own, group in zip(self.own.param_groups, self.param_groups, strict=True):
             own.update(_options(group))
         self._gather()
@@ -113,7 +112,6 @@ class ShardedOptimizer(Optimizer):
             work.wait()
             for parameter in bucket.tensors:
                 write(parameter)
-        return loss
 
     def _gradient(self, piece):
         gradient = piece.parameter.grad

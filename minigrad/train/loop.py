@@ -13,7 +13,7 @@ from minigrad_kernels.errors import MinigradError, ShapeError, StateError
 
 from .. import device, ops
 from ..graph import CaptureError
-from ..optim.lr_scheduler import MetricLR
+from ..optim.lr_scheduler import ReduceLROnPlateau
 from .callback import Callbacks
 from .checks import check_options, check_parts, checked, naming_batch
 from .evaluation import counted, evaluated, measuring
@@ -49,7 +49,7 @@ def fit(
     model       may be a DataParallel: then each rank calls fit alike, with a loader that has the model's sampler, and
                 all get the same history
     test        batches to evaluate after each epoch, on several ranks shared among them
-    schedule    stepped after each update; one that watches a metric (MetricLR) instead after each epoch, with the
+    schedule    stepped after each update; a ReduceLROnPlateau instead after each epoch, with the
                 loss on the test data, or of the epoch's row where there are none, before callbacks see the epoch
     accumulate  batches to an update; it is the update of the one large batch, also where the last is smaller
     clip        the largest 2-norm of the gradient of all parameters together
@@ -78,7 +78,7 @@ def fit(
     team.agree({**options, "updates so far": history.steps})
     stop = lambda: team.agreed(callback.stop(history))
     history.first_step_seconds, history.precision = None, arithmetic.precision
-    watcher, stepped = (schedule, None) if isinstance(schedule, MetricLR) else (None, schedule)
+    watcher, stepped = (schedule, None) if isinstance(schedule, ReduceLROnPlateau) else (None, schedule)
     update, measure = _ways(eager, model, team, optimizer, loss, stepped, clip, arithmetic, history)
     callback.on_start(history)
     while len(history) < epochs:

@@ -258,11 +258,6 @@ def some_names_live_elsewhere():
     assert not hasattr(torch, "grad") and not hasattr(torch.optim, "clip_grad_norm_")
 
 
-@shows("names only here")
-def some_names_are_missing():
-    assert not any(hasattr(torch.optim.lr_scheduler, name) for name in ("RestoreBest", "MetricLR"))
-
-
 @pytest.mark.parametrize("row", shows.rows)
 def test_difference_in_pytorch(row):
     shows.show(row)

@@ -58,13 +58,12 @@ def update(model, optimizer):
 
 
 def in_many_ways(model, optimizer):
-    """By a schedule, a closure, momentum alone, on parameters that were given other arrays, from an older state."""
+    """By a schedule, momentum alone, on parameters that were given other arrays, from an older state."""
     schedule = lr_scheduler.OneCycleLR(optimizer, 0.1, 9)
     for _ in range(3):
         update(model, optimizer)
         schedule.step()
-    with minigrad.no_grad():
-        optimizer.step(partial(backward, model, optimizer))
+    update(model, optimizer)
     optimizer.zero_grad(set_to_none=False)
     optimizer.step()
     for p in model.parameters():

@@ -67,8 +67,8 @@ OWN = [
     (optim.SGD, {"momentum": -0.9}, ValueError, r"momentum is -0.9, wanted at least 0"),
     (optim.SGD, {"momentum": math.nan}, ValueError, r"momentum is nan, wanted at least 0"),
     (optim.SGD, {"dampening": "x"}, TypeError, r"dampening is 'x', wanted a number"),
-    (optim.SGD, {"nesterov": True}, ValueError, r"nesterov is True with momentum 0 and dampening 0, wanted momentum"),
-    (optim.SGD, {"nesterov": True, "momentum": 0.9, "dampening": 0.1}, ValueError, r"dampening 0.1, wanted momentum"),
+    (optim.SGD, {"nesterov": True}, ValueError, r"momentum is 0, dampening 0; nesterov wants above 0 and 0"),
+    (optim.SGD, {"nesterov": True, "momentum": 0.9, "dampening": 0.1}, ValueError, r"dampening 0.1; nesterov wants"),
     (optim.SGD, {"nesterov": "yes", "momentum": 0.9}, TypeError, r"nesterov is 'yes', wanted True or False"),
     (optim.Adam, {"betas": 0.9}, TypeError, r"betas is 0.9, wanted a pair of numbers"),
     (optim.Adam, {"betas": (0.9,)}, TypeError, r"betas is \(0.9,\), wanted a pair"),
@@ -91,21 +91,17 @@ MATRIX = [  # of Muon
     ({"lr": -1}, ValueError, r"lr is -1, wanted at least 0"),
     ({"nesterov": "yes"}, TypeError, r"nesterov is 'yes', wanted True or False"),
     ({"ns_steps": 2.5}, TypeError, r"ns_steps is 2.5, wanted an integer"),
-    ({"ns_coefficients": (1, 2)}, TypeError, r"ns_coefficients is \(1, 2\), wanted three numbers"),
     ({"adjust_lr_fn": "adam"}, ValueError, r"adjust_lr_fn is 'adam', wanted 'original' or 'match_rms_adamw'"),
 ]
 
 PARAMS = [
     ("none", lambda: [], ValueError, r"params is empty, wanted at least one parameter"),
     ("a Tensor", lambda: weights()[0], TypeError, r"params is a Parameter, wanted a list of Tensors"),
-    ("a number", lambda: 3, TypeError, r"params is a int, wanted a list of Tensors"),
     ("a set", lambda: {*weights()}, TypeError, r"params is a set, wanted a list of Tensors"),
     ("arrays", lambda: [np.ones(3)], TypeError, r"params\[0\] is a ndarray, wanted a Tensor"),
     ("a result", lambda: [weights()[0] * 2], RuntimeError, r"params\[0\] was made by mul, wanted a leaf; use .detach"),
     ("integers", lambda: [minigrad.arange(3)], TypeError, r"params\[0\] has elements int64, wanted floating ones"),
     ("one twice", lambda: weights(1) * 2, ValueError, r"params\[1\] \(shape \(3,\)\) is there twice"),
-    ("gaps", lambda: [Tensor(np.ones((4, 4))[:, ::2])], ValueError, r"\(shape \(4, 2\)\) is read-only or has gaps"),
-    ("read-only", lambda: [Tensor(np.broadcast_to(np.ones(1), 3))], ValueError, r"is read-only or has gaps"),
     ("unknown option", lambda: [{"params": weights(), "learning_rate": 1}], ValueError, r"options \['learning_rate'\]"),
     ("no params", lambda: [{"lr": 1}], TypeError, r"a group is \{'lr': 1\}, wanted a dictionary with 'params'"),
     ("a text among groups", lambda: [{"params": weights()}, "lr"], TypeError, r"a group is 'lr', wanted a dictionary"),
@@ -152,12 +148,11 @@ STEPS = [
 ]
 
 CLIPPED = [
-    (clip_grad_norm_, (3, 1.0), {}, TypeError, r"parameters is a int, wanted a Tensor or several"),
     (clip_grad_norm_, (weights(), "1.0 m"), {}, TypeError, r"max_norm is '1.0 m', wanted a number"),
     (clip_grad_norm_, (weights(), None), {}, TypeError, r"max_norm is 'NoneType', wanted a number"),
     (clip_grad_norm_, (weights(), math.nan), {}, ValueError, r"max_norm is nan, wanted at least 0"),
     (clip_grad_norm_, (weights(), -1.0), {}, ValueError, r"max_norm is -1.0, wanted at least 0"),
-    (clip_grad_norm_, (weights(), 1.0, 0), {}, ValueError, r"norm_type is 0, wanted a number above 0"),
+    (clip_grad_norm_, (weights(), 1.0, -1), {}, ValueError, r"norm_type is -1, wanted at least 0"),
     (clip_grad_norm_, (weights(), 1.0, "two"), {}, TypeError, r"norm_type is 'two', wanted a number"),
     (clip_grad_norm_, (wrong_gradient(minigrad.full((3,), math.nan)).param_groups[0]["params"], 1.0),
      {"error_if_nonfinite": True}, RuntimeError, r"the 2.0-norm of the gradients is nan; error_if_nonfinite=False"),
@@ -206,7 +201,7 @@ def rows():
     for i, (options, error, pattern) in enumerate(MATRIX):
         matrix = [nn.Parameter(minigrad.ones(2, 3))]
         yield f"Muon: own {i}", partial(optim.Muon, matrix, **options), error, f"Muon: {pattern}"
-    vector = r"Muon: params\[0\] has shape \(3,\), wanted a whole matrix or filter; give the others to AdamW"
+    vector = r"Muon: params\[0\] has shape \(3,\), wanted a matrix or filter; give others to AdamW"
     yield "Muon: a vector", partial(optim.Muon, weights()), ValueError, vector
     for i, (name, make, error, pattern) in enumerate(PARAMS):
         kind = KINDS[i % len(KINDS)]
@@ -220,7 +215,6 @@ def rows():
         yield f"Adam: load_state_dict, {name}", partial(stepped().load_state_dict, make()), error, pattern
     for name, make, error, pattern in STEPS:
         yield f"Adam: step, {name}", partial(make().step), error, f"Adam: .*{pattern}"
-    yield "Adam: step, closure", partial(stepped().step, 3), TypeError, r"closure is 3, wanted a function"
     for i, (function, args, options, error, pattern) in enumerate(CLIPPED):
         name = function.__name__
         yield f"{name}: {i}", partial(function, *args, **options), error, f"{name}: {pattern}"

@@ -29,7 +29,7 @@ MADE = [  # (schedule, arguments after the optimiser, error, pattern)
     ("CosineAnnealingLR", (0,), ValueError, r"T_max is 0, wanted at least 1"),
     ("CosineAnnealingLR", (10.0,), TypeError, r"T_max is 10.0, wanted an integer"),
     ("LambdaLR", ([abs, abs],), ValueError, r"lr_lambda has 2 values, wanted one for each of 1 groups"),
-    ("OneCycleLR", (0.1,), ValueError, r"total_steps is None, wanted it, or both epochs and steps_per_epoch"),
+    ("OneCycleLR", (0.1,), TypeError, r"total_steps is None, wanted an integer"),
     ("OneCycleLR", (0.1, 0), ValueError, r"total_steps is 0, wanted at least 1"),
     ("OneCycleLR", (0.1, 10, None, None, 1.5), ValueError, r"pct_start is 1.5, wanted a number from 0 to 1"),
     ("OneCycleLR", (0.1, 10, None, None, 0.3, "sine"), ValueError, r"anneal_strategy is 'sine', wanted 'cos' or"),
@@ -38,14 +38,13 @@ MADE = [  # (schedule, arguments after the optimiser, error, pattern)
     ("OneCycleLR", (math.nan, 10), ValueError, r"max_lr is nan, wanted at least 0"),
     ("ReduceLROnPlateau", ("least",), ValueError, r"mode is 'least', wanted 'min' or 'max'"),
     ("ReduceLROnPlateau", ("min", 1.0), ValueError, r"factor is 1.0, wanted at least 0 and below 1"),
-    ("RestoreBest", (1.0,), ValueError, r"factor is 1.0, wanted at least 0 and below 1"),
-    ("RestoreBest", (0.5, 0, 0.0, [0, 0]), ValueError, r"min_lr has 2 values, wanted one for each of 1 groups"),
-    ("SequentialLR", ([3], []), TypeError, r"schedulers\[0\] is a int, wanted a schedule without a metric"),
+    ("ReduceLROnPlateau", ("min", 0.1, 10, 1e-4, "rel", 0, [0, 0]), ValueError, r"min_lr has 2 values, wanted one for"),
+    ("SequentialLR", ([3], []), TypeError, r"schedulers\[0\] is a int, wanted a schedule of this optimiser"),
 ]  # fmt: skip
 
 LOADED = [
     ({"schedule": "LinearLR"}, ValueError, r"StepLR.load_state_dict: got .*LinearLR.*, wanted such as .*StepLR"),
-    ({"base_lrs": [0.1, 0.2]}, ValueError, r"StepLR.load_state_dict: got \[0.1, 0.2\], wanted \[0.1\]"),
+    ({"base_lrs": [0.1, 0.2]}, ValueError, r"StepLR.load_state_dict: got .*0.2.*, wanted such as .*StepLR"),
     ({}, ValueError, r"StepLR.load_state_dict: got \{\}, wanted such as"),
     (None, ValueError, r"StepLR.load_state_dict: got None, wanted such as"),
 ]
@@ -71,12 +70,12 @@ def rows():
     yield "ReduceLROnPlateau: metrics", partial(plateau.step, "low"), TypeError, "metrics is 'low', wanted a number"
     own, other = optimizer(), optimizer()
     parts = [schedules.StepLR(own, 2), schedules.StepLR(other, 2)]
-    foreign = r"SequentialLR: schedulers\[1\] belongs to another optimiser"
-    yield "SequentialLR: foreign", partial(schedules.SequentialLR, own, parts, [3]), ValueError, foreign
+    foreign = r"SequentialLR: schedulers\[1\] is a StepLR, wanted a schedule of this optimiser"
+    yield "SequentialLR: foreign", partial(schedules.SequentialLR, own, parts, [3]), TypeError, foreign
     few = partial(schedules.SequentialLR, own, parts[:1], [3])
     yield "SequentialLR: milestones", few, ValueError, r"SequentialLR: .*milestones"
     watching = schedules.ReduceLROnPlateau(own)
-    metric = r"schedulers\[0\] is a ReduceLROnPlateau, wanted a schedule without a metric"
+    metric = r"schedulers\[0\] is a ReduceLROnPlateau, wanted a schedule of this optimiser"
     yield "SequentialLR: a metric", partial(schedules.SequentialLR, own, [watching], []), TypeError, metric
     rates = partial(schedules.OneCycleLR, two_groups(), [0.1], 10)
     yield "OneCycleLR: groups", rates, ValueError, r"max_lr has 1 values, wanted one for each of 2 groups"

@@ -58,7 +58,7 @@ def recipe(name):
     elif name == "batch norm":
         model = convolved()
         optimizer = optim.SGD(model.parameters(), 0.5, momentum=0.9)
-        schedule = lr_scheduler.RestoreBest(optimizer, model=model)
+        schedule = lr_scheduler.ReduceLROnPlateau(optimizer, factor=0.5, patience=0)
     elif name == "augmentation":
         model, transform = convolved(), data.Compose([data.PadCrop(1), data.Flip()])
         optimizer = optim.AdamW(model.parameters(), 1e-2)

@@ -51,7 +51,7 @@ ENGINE = (
 )
 LOSS = "test_losses test_losses_edges test_ops test_types_halves oracles/test_ops_torch"
 KERNELS = "test_kernels_optimizer test_kernels_optimizer_plan test_optim test_optim_clip test_optim_scaled"
-OPTIM = f"{KERNELS} test_optim_edges test_optim_steady test_optim_restore test_optim_muon test_optim_cuda "
+OPTIM = f"{KERNELS} test_optim_edges test_optim_steady test_optim_plateau test_optim_muon test_optim_cuda "
 OPTIM += "oracles/test_optim_torch"
 SURFACE = "test_refusals oracles/test_surface_torch"
 TESTS = {  # the tests of each subject: fast ones, none that start processes or wait
