@@ -149,17 +149,16 @@ class GradScaler:
             found = device.zeros((1,), "float64", like=place)
             return clip_scale(parameters, max_norm, self._inverse(), found)[1], found
 
-    def step(self, optimizer, *args, **kwargs):
-        """optimizer.step(...) with gradients divided by s, unless one of them is infinite or NaN.
+    def step(self, optimizer):
+        """optimizer.step() with gradients divided by s, unless one of them is infinite or NaN.
 
-        Errors  RuntimeError for a closure, for a second step before update(), and if there is no gradient
+        Errors  RuntimeError for a second step before update(), and if there is no gradient
         """
         _check_optimizer("step", optimizer)
-        if not self._enabled:
-            return optimizer.step(*args, **kwargs)
-        if args or kwargs:
-            raise StateError("step: closures are not for a scaled loss, whose gradients must be checked before a step")
-        self.clipped_step(optimizer)
+        if self._enabled:
+            self.clipped_step(optimizer)
+        else:
+            optimizer.step()
 
     @no_grad()
     def clipped_step(self, optimizer, parameters=None, max_norm=None, lost=None):
