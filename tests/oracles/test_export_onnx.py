@@ -100,7 +100,7 @@ TABLE = [
     (lambda: nn.Upsample(size=(5, 13)), I),
     (lambda: nn.Upsample(scale_factor=2, mode="linear"), S),
     (lambda: nn.Upsample(scale_factor=1.7, mode="bilinear"), I),
-    (lambda: nn.UpsamplingNearest2d(2), I),
+    (lambda: nn.Upsample(scale_factor=2), I),
     (lambda: nn.UpsamplingBilinear2d(2), I),
     (lambda: nn.Sequential(nn.Linear(6, 3), nn.ReLU()), M),
 ]
