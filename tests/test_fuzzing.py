@@ -51,7 +51,7 @@ FOUND = [
     ("npz", header("{'descr': '<f4', 'fortran_order': False, 'shape': (4611686018427387904, 64)}")),
     ("npz", header("(" * 90)),
     ("history", replaced(b'"steps": 7', b'"steps": Infinity')),
-    ("checkpoint-index", lambda seed: BOTH[1](BOTH[0](seed))),  # an option that stayed when the schedule was refused
+    ("checkpoint-state", lambda seed: BOTH[1](BOTH[0](seed))),  # an option that stayed when the schedule was refused
     ("config", replaced(b'"data_dir": null', b'"data_dir": ' + b"[" * 20000 + b"]" * 20000)),
     ("resume", replaced(b'"batch_size": 4', b'"batch_size": 5')),
 ]

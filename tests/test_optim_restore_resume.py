@@ -14,7 +14,7 @@ from minigrad import MinigradError, Tensor, checkpoint, data, nn, optim
 from minigrad.checkpoint import CheckpointError
 from minigrad.optim.lr_scheduler import ReduceLROnPlateau, RestoreBest
 from minigrad.train import Callback, History, evaluate, fit
-from tests.checkpoint_parts import edit, index_of, tensors_file
+from tests.checkpoint_parts import edit, state_of, tensors_of
 from tests.optim_parts import arrays, same
 from tests.small_training import images, network
 from tests.test_optim_restore import normalised
@@ -75,14 +75,12 @@ def test_a_checkpoint_resumes_bit_for_bit(tmp_path, stop):
 
 
 def test_files_name_what_is_kept(tmp_path):
-    from safetensors.numpy import load_file
-
     parts = watched()
     epochs(parts, range(3))
     checkpoint.save(tmp_path, *parts)
-    tensors = load_file(tensors_file(tmp_path, "training"))
-    kept = index_of(tmp_path)["schedule"]["copy"]
-    assert kept["arrays"]["0"] == {"tensor": "schedule.copy.arrays.0"} and kept["state"]["0"]["step"] == 2
+    tensors = tensors_of(tmp_path)
+    kept = state_of(tmp_path)["schedule"]["copy"]
+    assert kept["arrays"]["0"] == {"__tensor__": "schedule.copy.arrays.0"} and kept["state"]["0"]["step"] == 2
     assert tensors["schedule.copy.arrays.0"].shape == (3, 2, 3, 3)
     assert {"schedule.copy.state.0.exp_avg", "schedule.copy.arrays.model.1.running_mean"} <= tensors.keys()
 
@@ -135,9 +133,9 @@ def test_states_that_do_not_fit_change_nothing(path, value, text):
 @pytest.mark.parametrize(
     "path, value, text",
     [
-        (["schedule", "copy", "arrays", "0"], {"tensor": "schedule.copy.arrays.77"}, "no field"),
-        (["schedule", "copy", "arrays", "0"], {"tensor": "model.0.bias"}, "no field"),
-        (["schedule", "copy", "arrays", "0"], {"tensor": 5}, "cannot load"),
+        (["schedule", "copy", "arrays", "0"], {"__tensor__": "schedule.copy.arrays.77"}, "no field"),
+        (["schedule", "copy", "arrays", "0"], {"__tensor__": "model.0.bias"}, "the copy is of other parameters"),
+        (["schedule", "copy", "arrays", "0"], {"__tensor__": 5}, "cannot load"),
         (["schedule", "copy"], None, "load_state_dict: got"),
     ],
 )

@@ -178,13 +178,13 @@ def test_a_test_loss_that_is_not_finite_ends_training():
 @pytest.mark.parametrize(
     "options, error, message",
     [
-        ({"epochs": 0}, ShapeError, "epochs is 0, want at least 1"),
-        ({"epochs": 1.0}, KindError, "epochs is 1.0, want an integer"),
+        ({"epochs": 0}, ShapeError, "epochs is 0, wanted at least 1"),
+        ({"epochs": 1.0}, KindError, "epochs is 1.0, wanted an integer"),
         ({"epochs": True}, KindError, "epochs is True"),
         ({"accumulate": 0}, ShapeError, "accumulate is 0"),
-        ({"clip": 0}, ShapeError, "clip is 0, want a number above 0"),
+        ({"clip": 0}, ShapeError, "clip is 0, wanted a number above 0"),
         ({"clip": math.nan}, ShapeError, "clip is nan"),
-        ({"clip": "1"}, KindError, "clip is '1', want a number or None"),
+        ({"clip": "1"}, KindError, "clip is '1', wanted a number"),
     ],
 )
 def test_options_out_of_range(options, error, message):
@@ -199,7 +199,7 @@ def test_parts_that_do_not_fit():
     optimizer, other = optim.SGD(model.parameters(), 0.1), optim.SGD(model.parameters(), 0.1)
     for parts, error, message in (
         ((nn.ReLU, optimizer, None), KindError, "fit: model is <class"),
-        ((model, optim.SGD, None), KindError, "fit: optimizer is <class .*, want an instance of Optimizer"),
+        ((model, optim.SGD, None), KindError, "fit: optimizer is <class .*, wanted an instance of Optimizer"),
         ((model, optimizer, lr_scheduler.StepLR), KindError, "fit: schedule is <class"),
         ((model, optimizer, lr_scheduler.StepLR(other, 3)), ShapeError, "fit: schedule belongs to another optimiser"),
     ):

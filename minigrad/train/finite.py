@@ -54,41 +54,29 @@ def _finite(tensor):
 
 
 class Marks:
-    """Where a schedule stood before some updates, and the buffers of a model, such as running statistics.
+    """What the buffers of a model, such as running statistics, held before some updates: a bad loss spoils them."""
 
-    Updates that a GPU was told to do before a loss was seen change no weights, but the schedule went on; and a loss
-    that is not finite leaves running statistics that are not.
-    """
+    def __init__(self, model):
+        self.buffers = list(module_of(model).buffers())
+        self.marks: deque = deque()  # (number of the update that follows, copies of the buffers)
 
-    def __init__(self, model, schedule=None):
-        self.buffers, self.schedule = list(module_of(model).buffers()), schedule
-        self.marks: deque = deque()  # (number of the update that follows, copies of the buffers, state of the schedule)
-
-    def note(self, number):
-        """The update of this number comes next."""
+    def note(self, number, unknown):
+        """The update of this number comes next; that of number `unknown` is the first whose loss was not seen yet."""
+        self._pass(unknown)
         if not self.marks or number - self.marks[-1][0] >= EVERY:
-            copies = [_on_its_device(device.copy, buffer.array) for buffer in self.buffers]
-            self.marks.append((number, copies, None if self.schedule is None else self.schedule.mark()))
+            self.marks.append((number, [_on_its_device(device.copy, buffer.array) for buffer in self.buffers]))
 
-    def passed(self, number):
-        """The update of this number is known to be good."""
-        while len(self.marks) > 1 and self.marks[1][0] <= number + 1:
+    def _pass(self, unknown):
+        """Leave the last mark before this update, and later ones."""
+        while len(self.marks) > 1 and self.marks[1][0] <= unknown:
             self.marks.popleft()
 
-    def restore(self, number, made):
-        """Before the update of this number, where `made` were made or left out; the next update is noted anew.
-
-        Buffers that are not finite become what they were when they were noted last.
-        """
-        self.passed(number - 1)
-        first, copies, back = self.marks[0]
-        for buffer, kept in zip(self.buffers, copies, strict=True):
+    def restore(self, number):
+        """Give buffers that are not finite what they held at the last mark before this update."""
+        self._pass(number)
+        for buffer, kept in zip(self.buffers, self.marks[0][1], strict=True):
             if not _finite(buffer):
                 _on_its_device(device.assign, write(buffer), kept)
-        if back is not None and made >= number:
-            back()
-            for _ in range(number - first):
-                self.schedule.step()
         self.marks.clear()
 
 

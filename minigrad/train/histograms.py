@@ -2,11 +2,13 @@
 
 import numpy as np
 
-from minigrad_kernels.errors import KindError, ShapeError
+from minigrad_kernels.errors import ShapeError
 
+from ..core.check import at_least
 from ..device import host
 from ..nn import Module
-from .callback import Callback
+from .callbacks import Callback
+from .checks import check_kind
 from .team import module_of
 
 __all__ = ["Histograms"]
@@ -37,11 +39,10 @@ class Histograms(Callback):
     """
 
     def __init__(self, model, bins=BINS):
-        if not isinstance(model, Module):
-            raise KindError(f"Histograms: model is {model!r}, want a Module")
-        if isinstance(bins, bool) or not isinstance(bins, int) or bins < 3 or bins % 2 == 0:
-            raise ShapeError(f"Histograms: bins is {bins!r}, want an odd number of at least 3")
-        self.model, self.bins, self.records = model, bins, {}
+        self.model, self.bins = check_kind("Histograms", "model", model, Module), bins
+        if at_least("Histograms", "bins", bins, 3) % 2 == 0:
+            raise ShapeError(f"Histograms: bins is {bins}, wanted an odd number")
+        self.records = {}
 
     def on_epoch(self, history):
         for name, parameter in module_of(self.model).named_parameters():
@@ -59,41 +60,31 @@ class Histograms(Callback):
 
     def state_dict(self):
         """The records as JSON values."""
-        return {
-            name: {
-                "edges": [edges.tolist() for edges in rows[0][1]],
-                "rows": [[epoch, *(None if row is None else row.tolist() for row in both)] for epoch, _, *both in rows],
-            }
-            for name, rows in self.records.items()
-        }
+        return {name: [_plain(row) for row in rows] for name, rows in self.records.items()}
 
     def load_state_dict(self, state, epochs=None):
         """Go on from what state_dict() described, or from its first epochs. Errors: ValueError if it is malformed."""
         try:
-            records = {name: _rows(part, epochs) for name, part in state.items()}
-        except (AttributeError, KeyError, TypeError, ValueError, OverflowError) as error:
-            hint = "want what Histograms.state_dict() gives"
-            raise ShapeError(f"Histograms: state is malformed, {hint}") from error
+            records = {
+                name: [_row(*row) for row in rows if epochs is None or row[0] <= epochs] for name, rows in state.items()
+            }
+        except (AttributeError, LookupError, TypeError, ValueError, OverflowError) as error:
+            raise ShapeError("Histograms: state is malformed, wanted what Histograms.state_dict() gives") from error
         self.records = {name: rows for name, rows in records.items() if rows}
 
 
-def _rows(part, epochs):
-    """The rows of a parameter, those of the first epochs if they are given."""
-    edges = tuple(np.asarray(own, np.float64) for own in part["edges"])
-    if len(edges) != 2 or {own.ndim for own in edges} != {1}:
-        raise TypeError("edges are no two rows")
-    rows = []
-    for epoch, *both in part["rows"]:
-        if epochs is None or epoch <= epochs:
-            rows.append((int(epoch), edges, *(_row(*pair) for pair in zip(both, edges, strict=True))))
-    return rows
+def _plain(value):
+    """Arrays in a row as lists."""
+    return list(map(_plain, value)) if isinstance(value, tuple) else getattr(value, "tolist", lambda: value)()
 
 
-def _row(counts, edges):
-    found = None if counts is None else np.asarray(counts, np.int64)
-    if found is not None and found.shape != (len(edges) - 1,):
-        raise TypeError("counts do not fit the edges")
-    return found
+def _row(epoch, edges, *both):
+    """A row of records from what _plain made of it."""
+    edges = np.asarray(edges, np.float64)
+    counts = [None if own is None else np.asarray(own, np.int64) for own in both]
+    if len(counts) != 2 or any(np.shape(edges) != (2, len(own) + 1) for own in counts if own is not None):
+        raise ValueError("counts do not fit the edges")
+    return epoch, tuple(edges), *counts
 
 
 def _largest(values):

@@ -6,22 +6,22 @@ import sys
 from minigrad_kernels.toolchain import progress
 from minigrad_kernels.toolchain.cache import cache_folder
 
-from .callback import Callback
-from .checks import check_counts
+from ..core.check import at_least
+from .callbacks import Callback
 
 __all__ = ["Progress"]
 
 
 class Progress(Callback):
-    """A bar for each epoch where stderr is a terminal, and a line for each on stdout.
+    """A bar for each epoch on a terminal or in a notebook, and a line for each on stdout.
 
     The first update is announced apart: kernels are compiled in it, or loaded from the cache.
     images      in an epoch
     """
 
     def __init__(self, images, epochs):
-        check_counts("Progress", images=images, epochs=epochs)
-        self.images, self.epochs = images, epochs
+        self.images = at_least("Progress", "images", images, 1)
+        self.epochs = at_least("Progress", "epochs", epochs, 1)
         self.bar = None
         self.quiet = contextlib.ExitStack()  # no other line about kernels while ours is on the terminal
         self.first = None  # the compiled kernels in the cache before the first update
@@ -41,10 +41,9 @@ class Progress(Callback):
             print(f"{history.first_step_seconds:.1f} s{note}", flush=True)
             self.first = None
         if self.bar is None:
-            from tqdm import tqdm
+            from tqdm.auto import tqdm
 
-            name = f"epoch {len(history) + 1}/{self.epochs}"
-            off = sys.stderr is None or not sys.stderr.isatty()
+            name, off = f"epoch {len(history) + 1}/{self.epochs}", True if sys.stderr is None else None
             self.bar = tqdm(total=self.images, desc=name, unit=" images", leave=False, disable=off)
         running = history.latest
         if known := running.images - running.pending:

@@ -1,7 +1,6 @@
-"""Updates of fit on a GPU: each is one launch of a graph, and its figures come to the host while others go on."""
+"""Updates on a GPU: each is one launch of a graph, and its figures come to the host while others go on."""
 
 import functools
-import math
 import time
 import weakref
 from collections import deque
@@ -14,8 +13,8 @@ from ..core.tape import write
 from ..core.tensor import Tensor
 from ..data.shards import Shards
 from ..graph import capture
+from .evaluation import made, on_device
 from .finite import check_losses
-from .passes import made, on_device, passes
 
 __all__ = ["Replayed"]
 
@@ -30,51 +29,53 @@ class Replayed:
     the host waits for each update.
     """
 
-    def __init__(self, model, team, optimizer, loss, clip, arithmetic, history, marks):
-        self.model, self.team, self.optimizer, self.loss, self.clip = model, team, optimizer, loss, clip
-        self.arithmetic, self.history, self.marks = arithmetic, history, marks
-        parameter = next(model.parameters())
+    def __init__(self, trainer):
+        # By proxies, as a cycle of references would keep the graphs, and what they need, after the training.
+        self.trainer, self.history = weakref.proxy(trainer), trainer.history
+        parameter = next(trainer.model.parameters())
         self.place = device.place(parameter.device)
         self.lost = Tensor(device.zeros((1,), "float64", like=parameter.array))  # 1 once a loss was not finite
-        self.coming: deque = deque()  # (step, images, those of this rank's batches, what comes), the oldest first
-        self.ahead = 0 if team.several or arithmetic.scaler.is_enabled() else AHEAD
-        # By a proxy, as a cycle of references would keep the graphs, and what they need, after the training.
+        # (step, images, those of this rank's batches, what takes the schedule back, what comes), the oldest first
+        self.coming: deque = deque()
+        self.ahead = 0 if trainer.team.several or trainer.scaler.is_enabled() else AHEAD
         self.step = capture(functools.partial(Replayed._step, weakref.proxy(self)), device=parameter.device)
 
     # ---- on the GPU --------------------------------------------------------------------------------------------------
 
     def _step(self, batches, totals):
         """What the graph does; gives rows (loss, right answers) and, last, (whether it was left out, 0)."""
-        self.optimizer.zero_grad()
+        trainer = self.trainer
+        trainer.optimizer.zero_grad()
         batches = [
             made(batch) if total is None else Shards(batch, total) for batch, total in zip(batches, totals, strict=True)
         ]
-        with self.arithmetic.computing():
-            found = list(passes(self.model, self.team, batches, self.loss, self.arithmetic.scaler))
+        with trainer.computing():
+            found = list(trainer.passes(batches))
         with no_grad():
             losses = ops.stack([loss.detach().double() for loss, _, _ in found])
             correct = ops.stack([right.double() for _, right, _ in found])
             bad = ops.logical_not(ops.isfinite(losses).all()).double().reshape(1)
-            bad = ops.maximum(self.lost, self.team.any(bad))
+            bad = ops.maximum(self.lost, trainer.team.any(bad))
             device.assign(write(self.lost), bad.array)
-            left_out = self.arithmetic.apply(self.optimizer, self.model.parameters(), self.clip, self.lost.detach())
+            left_out = trainer.apply(self.lost.detach())
             rows = ops.stack([losses, correct], 1)
             last = ops.stack([left_out.double().reshape((1,)), 0 * self.lost.detach()], 1)
             return ops.cat([rows, last]), tuple([count for _, _, count in found])
 
     # ---- on the host -------------------------------------------------------------------------------------------------
 
-    def __call__(self, batches):
-        """(images, whether the update before was made, as far as is known): loss and right answers come later."""
-        number, images = self.history.steps + 1, sum(self.team.images(batches))
-        self.marks.note(number)
+    def __call__(self, batches, number):
+        """Whether the update before was made, as far as is known."""
+        trainer, images = self.trainer, sum(self.trainer.team.images(batches))
+        trainer.marks.note(number, self.coming[0][0] if self.coming else number)
         rows, counts = self.step(*self._plain(batches))
-        self.coming.append((number, images, counts, self.place.fetched(rows.array)))
+        back = None if trainer.schedule is None else trainer.schedule.mark()
+        self.coming.append((number, images, counts, back, self.place.fetched(rows.array)))
         self.history.latest.pending += images
         went_on = True
         while self.coming and (len(self.coming) > self.ahead or self.coming[0][-1].done):
             went_on = self._arrive()
-        return images, went_on
+        return went_on
 
     def settle(self):
         """Wait for all figures."""
@@ -90,39 +91,37 @@ class Replayed:
         plain, totals = [], []
         for batch in batches:
             cut = isinstance(batch, Shards)
-            pairs = [part and next(on_device([part], self.model)) for part in (batch if cut else [batch])]
+            pairs = [part and on_device(part, self.trainer.model) for part in (batch if cut else [batch])]
             plain.append(tuple(pairs) if cut else pairs[0])
             totals.append(batch.total if cut else None)
         return tuple(plain), tuple(totals)
 
     def _arrive(self):
         """Take over the figures of the oldest update; whether it was made."""
-        number, images, counts, coming = self.coming.popleft()
+        number, images, counts, back, coming = self.coming.popleft()
         *rows, (left_out, _) = coming.value().tolist()
         rows = [(loss * count, right, count) for (loss, right), count in zip(rows, counts, strict=True)]
-        rows = self.team.gathered(rows)
-        running = self.history.latest
+        rows = self.trainer.team.gathered(rows)
         try:
-            check_losses(rows, number, self.history, self.model)
+            check_losses(rows, number, self.history, self.trainer.model)
         except StateError:
-            self._go_back(number, images)
+            self._go_back(number, images, back)
             raise
-        self.marks.passed(number)
-        losses, correct, _ = zip(*rows, strict=True)
-        running.loss += math.fsum(losses)
-        running.correct += int(sum(correct))
-        running.pending -= images
+        self.trainer.enter(rows)
+        self.history.latest.pending -= images
         return not left_out
 
-    def _go_back(self, number, images):
+    def _go_back(self, number, images, back):
         """Leave everything as it was before the update of that number, which the GPU has not made."""
-        running, made = self.history.latest, self.history.steps  # the update under way is not counted yet
+        running, counted = self.history.latest, self.history.steps  # the update under way is not counted yet
         left_out = [(number, images), *[entry[:2] for entry in self.coming]]
-        running.images -= sum(count for step, count in left_out if step <= made)
+        running.images -= sum(count for step, count in left_out if step <= counted)
         running.pending, running.trained = 0, False
         self.coming.clear()
-        self.marks.restore(number, made)
+        self.trainer.marks.restore(number)
+        if back is not None:
+            back()
         self.history.steps = number - 1
         device.fill(write(self.lost), 0)
-        self.optimizer.zero_grad()
-        self.optimizer.settle()
+        self.trainer.optimizer.zero_grad()
+        self.trainer.optimizer.settle()

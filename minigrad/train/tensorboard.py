@@ -7,11 +7,11 @@ full the thread ends, and the training would wait for room in the queue for ever
 import os
 import time
 import warnings
-from contextlib import AbstractContextManager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 
 from minigrad_kernels.errors import StateError
 
-from .callback import Callback
+from .callbacks import Callback
 
 __all__ = ["TensorBoard"]
 
@@ -36,8 +36,7 @@ class TensorBoard(AbstractContextManager, Callback):
 
     def __init__(self, folder, optimizer=None, say=warnings.warn):
         self.check_installed()
-        self.folder, self.optimizer, self.say = folder, optimizer, say
-        self.writer, self.lost = None, False  # lost: whether the file could not be written
+        self.folder, self.optimizer, self.say, self.writer = folder, optimizer, say, None
 
     @staticmethod
     def check_installed():
@@ -48,36 +47,38 @@ class TensorBoard(AbstractContextManager, Callback):
             raise StateError('TensorBoard: tensorboardX is not installed; pip install -e ".[tensorboard]"')
 
     def __exit__(self, *exception):
+        writer, self.writer = self.writer, None
         with suppress(OSError):
-            if self.writer is not None:
-                self.writer.close()
-        self.writer = None
+            if writer is not None:
+                writer.close()
 
-    def _write(self, step, *events, flush=False):
-        """Write events; where the disk fails, write no more."""
-        from tensorboardX.proto.event_pb2 import Event
-        from tensorboardX.record_writer import RecordWriter
-
-        if self.lost:
-            return
+    @contextmanager
+    def _giving_up(self):
+        """Inside, a disk that fails ends the writing."""
         try:
-            if self.writer is None:
-                os.makedirs(self.folder, exist_ok=True)
-                name = f"events.out.tfevents.{time.time():.0f}.{os.getpid()}.{step}"
-                self.writer = RecordWriter(os.path.join(self.folder, name))
-            for event in events:
-                self.writer.write(Event(step=step, wall_time=time.time(), **event).SerializeToString())
-            if flush:
-                self.writer.flush()
+            yield
         except OSError as error:
-            self.lost = True
             self.__exit__()
             self.say(f"TensorBoard: {self.folder} cannot be written: {error}; the training goes on without")
 
+    def _write(self, step, *events):
+        from tensorboardX.proto.event_pb2 import Event
+
+        with self._giving_up():
+            for event in events if self.writer else ():
+                self.writer.write(Event(step=step, wall_time=time.time(), **event).SerializeToString())
+                self.writer.flush()
+
     def on_start(self, history):
-        start = {"session_log": {"status": "START"}}  # what was written of later steps is gone
-        self._write(history.steps + 1, {"file_version": "brain.Event:2"}, start)
+        from tensorboardX.record_writer import RecordWriter
+
         self.before = history.running.loss, history.running.images  # when a figure was written last
+        step, start = history.steps + 1, {"session_log": {"status": "START"}}  # what was written of later steps is gone
+        with self._giving_up():
+            os.makedirs(self.folder, exist_ok=True)
+            name = f"events.out.tfevents.{time.time():.0f}.{os.getpid()}.{step}"
+            self.writer = RecordWriter(os.path.join(self.folder, name))
+        self._write(step, {"file_version": "brain.Event:2"}, start)
 
     def on_step(self, history):
         (loss, images), running = self.before, history.running
@@ -90,7 +91,7 @@ class TensorBoard(AbstractContextManager, Callback):
     def on_epoch(self, history):
         self.before = 0.0, 0
         figures = {tag: history[-1][name] for name, tag in TAGS.items() if history[-1].get(name) is not None}
-        self._write(history.steps, *_scalars(figures), flush=True)
+        self._write(history.steps, *_scalars(figures))
 
 
 def _scalars(figures):

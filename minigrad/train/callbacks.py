@@ -1,21 +1,37 @@
-"""Ctrl-C, and the request to end that systems send, as a wish that is granted between two updates."""
+"""What hangs on the training loop."""
 
 import contextlib
 import os
 import signal
 import threading
 
-from .callback import Callback
-
-__all__ = ["Interruption"]
+__all__ = ["Callback", "Interruption"]
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
-class Interruption(Callback):
-    """A callback for fit: while it is entered, the first signal makes fit return after the update under way.
+class Callback:
+    """Called by fit at the points that the methods name; each gets the History. Override what is needed."""
 
-    A second one raises KeyboardInterrupt. On several ranks all leave after the same update, whichever got the signal.
+    def on_start(self, history):
+        """Before the first update."""
+
+    def on_step(self, history):
+        """After each update; history.running holds the sums of the epoch so far."""
+
+    def on_epoch(self, history):
+        """After each epoch; history[-1] is its row."""
+
+    def stop(self, history):
+        """Whether to end now. Asked after each update and epoch, and while the test data are evaluated."""
+        return False
+
+
+class Interruption(Callback):
+    """Ctrl-C, and the request to end that systems send, as a wish that is granted between two updates.
+
+    While this is entered as a context, the first signal makes fit return after the update under way. A second one
+    raises KeyboardInterrupt. On several ranks all leave after the same update, whichever got the signal.
 
     requested   the number of the signal, 0 before there was one
     """
