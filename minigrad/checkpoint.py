@@ -147,15 +147,16 @@ def _by_rank_0(world, read):
     """What read() gives on rank 0, a pair of bytes, on all ranks."""
     if world is None or world.size == 1:
         return read()
-    found, error = (b"", b""), b""
+    found = b"", b"", b""
     if world.rank == 0:
         try:
-            found = read()
+            found = *read(), b""
         except CheckpointError as wrong:
-            error = str(wrong).encode()
-    if error := world.broadcast_bytes(error):
+            found = b"", b"", str(wrong).encode()
+    path, content, error = map(world.broadcast_bytes, found)
+    if error:
         raise CheckpointError(error.decode())
-    return [world.broadcast_bytes(part) for part in found]
+    return path, content
 
 
 def _give(parts, state):
@@ -180,18 +181,14 @@ def _give(parts, state):
 
 def numbers(folder):
     """The numbers of the checkpoints in a folder, the oldest first; they may be damaged."""
-    try:
-        found = [NAME.fullmatch(name) for name in os.listdir(folder)]
-    except (FileNotFoundError, NotADirectoryError):
-        return []
-    except OSError as error:
-        raise CheckpointError(f"checkpoint: cannot read the folder {folder}: {reason(error)}") from error
+    with _failing("read the folder", folder):
+        found = [NAME.fullmatch(name) for name in os.listdir(folder)] if os.path.isdir(folder) else []
     return sorted(int(match[1]) for match in found if match)
 
 
 def exists(folder):
     """Whether a folder holds a checkpoint; it may still be damaged, or of an earlier release."""
-    return bool(numbers(folder) or _earlier(folder))
+    return bool(numbers(folder) or list(Path(folder).glob(EARLIER)))
 
 
 def find(folder):
@@ -213,17 +210,13 @@ def _newest(folder):
             damage.append(error)
     if damage:
         raise damage[0]
-    if earlier := _earlier(folder):
+    for earlier in Path(folder).glob(EARLIER):
         raise CheckpointError(
             f"checkpoint: {earlier} is of an earlier release, whose format this one does not read. Its weights: "
             f"model.load_state_dict(load_weights({str(earlier.with_name('weights-N.safetensors'))!r})), with its "
             "number for N. To go on with the training, take the release that wrote it"
         )
     raise CheckpointError(f"checkpoint: {folder} holds no checkpoint")
-
-
-def _earlier(folder):
-    return next(Path(folder).glob(EARLIER), None)
 
 
 def weights_hash(model):
@@ -236,7 +229,8 @@ def weights_hash(model):
 
 
 @functools.cache
-def _versions():
+def versions():
+    """{name: version} of minigrad, of Python and of those packages that are installed: what a result depends on."""
     from . import __version__  # not above: the package imports this while it is being made
 
     found = {"minigrad": __version__, "python": platform.python_version()}
@@ -246,18 +240,11 @@ def _versions():
     return found
 
 
-def versions():
-    """{name: version} of minigrad, of Python and of those packages that are installed: what a result depends on."""
-    return dict(_versions())
-
-
 # ---- states ----------------------------------------------------------------------------------------------------------
 
 
 def _checked(op, folder, parts):
-    """(the folder as a Path, the parts that are not None). Errors: TypeError for no path, and for what has no state"""
-    if not isinstance(folder, str | os.PathLike):
-        raise KindError(f"checkpoint.{op}: folder is {folder!r}, wanted the path of a folder")
+    """(the folder as a Path, the parts that are not None). Errors: TypeError for no path and no state"""
     parts = {name: part for name, part in parts.items() if part is not None}
     for name, part in parts.items():
         if not isinstance(part, device.Generator) and not hasattr(part, "load_state_dict"):
@@ -430,6 +417,7 @@ def load_weights(path, prefix=""):
         raise WeightsError(f"load_weights: {path} ends in {path.suffix!r}, wanted .safetensors or .npz; {hint}")
     try:
         arrays = _arrays(path.read_bytes()) if path.suffix == ".safetensors" else _of_npz(path)
+        arrays = {name: Tensor(array) for name, array in arrays.items()}
     except Exception as error:  # zipfile, zlib, NumPy and safetensors share no class of errors
         raise WeightsError(f"load_weights: {path} cannot be read as {path.suffix}: {error}") from error
     while arrays and (found := next((one for one in WRAPPERS if all(name.startswith(one) for name in arrays)), None)):
@@ -438,10 +426,7 @@ def load_weights(path, prefix=""):
     if not chosen:
         some = ", ".join([*list(arrays)[:5], *["..."] * (len(arrays) > 5)]) or "no names at all"
         raise WeightsError(f"load_weights: {path} has no name that begins with {prefix!r}, but {some}")
-    try:
-        return {name: Tensor(array) for name, array in chosen.items()}
-    except MinigradError as error:
-        raise WeightsError(f"load_weights: {path}: {error}") from error
+    return chosen
 
 
 def _of_npz(path):

@@ -79,8 +79,7 @@ def test_a_loss_that_is_not_finite_says_what_is_safe(capsys):
 
 def test_weights_that_are_not_finite_are_not_saved(monkeypatch, capsys):
     """The update before the loss shows it has made them so."""
-    from minigrad.train import Callback
-    from minigrad.train.histograms import Histograms
+    from minigrad.train import Callback, Histograms
 
     def spoil(self, history):
         if history.steps == 30:

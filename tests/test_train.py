@@ -64,7 +64,6 @@ def test_fit_learns_and_says_what_it_did():
     assert (history[-1]["test_loss"], history[-1]["test_accuracy"]) == evaluate(model, test)
     assert history[-1]["test_accuracy"] > 0.9
     assert all(speed > 0 for speed in history["images_per_second"])
-    assert history.first_step_seconds > 0
     assert events.seen[:6] == ["start", 16, 32, 44, "epoch 1", 16] and events.seen[-1] == "epoch 20"
 
 
@@ -182,7 +181,7 @@ def test_a_test_loss_that_is_not_finite_ends_training():
         ({"epochs": 1.0}, KindError, "epochs is 1.0, wanted an integer"),
         ({"epochs": True}, KindError, "epochs is True"),
         ({"accumulate": 0}, ShapeError, "accumulate is 0"),
-        ({"clip": 0}, ShapeError, "clip is 0, wanted a number above 0"),
+        ({"clip": 0}, ShapeError, "clip is 0, wanted at least"),
         ({"clip": math.nan}, ShapeError, "clip is nan"),
         ({"clip": "1"}, KindError, "clip is '1', wanted a number"),
     ],

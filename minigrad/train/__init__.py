@@ -1,13 +1,10 @@
 """Training: one update, the loop around it, its measure on other data, its history, and what hangs on it."""
 
-from .callbacks import Callback, Interruption
+from .callbacks import Callback, Histograms, Interruption, Progress, TensorBoard
 from .evaluation import confusion_matrix, evaluate, predict
-from .histograms import Histograms
 from .history import History, Running
 from .loop import fit
 from .precision import PRECISIONS
-from .progress import Progress
-from .tensorboard import TensorBoard
 from .trainer import Trainer
 
 __all__ = [

@@ -39,20 +39,14 @@ def checked(op, batches):
 
 
 def _check_batch(where, batch):
-    if not isinstance(batch, tuple | list) or len(batch) != 2:
-        count = f" of {len(batch)}" if isinstance(batch, tuple | list) else ""
-        raise KindError(f"{where} is a {type(batch).__name__}{count}, wanted a pair (images, labels)")
-    images, labels = batch
-    if isinstance(labels, range):  # the device knows which images they are
+    parts = batch if isinstance(batch, tuple | list) else [batch]
+    if len(parts) == 2 and isinstance(parts[1], range):  # the device knows which images they are
         return
-    for name, value in (("images", images), ("labels", labels)):
-        if not isinstance(value, Tensor):
-            hint = f"wanted a Tensor: minigrad.tensor({name})"
-            raise KindError(f"{where} has {type(value).__name__} as its {name}, {hint}")
-    if not images.ndim or not labels.ndim or len(images) != len(labels):
-        raise ShapeError(f"{where} has images {images.shape} and labels {labels.shape}, wanted as many of each")
-    if not len(labels):
-        raise ShapeError(f"{where} has no images; leave empty batches out")
+    pair = len(parts) == 2 and all(isinstance(part, Tensor) for part in parts)
+    if not pair or not all(part.ndim for part in parts) or len(parts[0]) != len(parts[1]) or not len(parts[0]):
+        seen = ", ".join(f"{type(part).__name__}{getattr(part, 'shape', '')}" for part in parts)
+        wanted = "a pair (images, labels) of Tensors, as many of each and at least one"
+        raise (ShapeError if pair else KindError)(f"{where} is {seen}, wanted {wanted}")
 
 
 @contextlib.contextmanager

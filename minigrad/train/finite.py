@@ -1,7 +1,6 @@
 """A loss that is not finite: why, and how what went on after it is taken back."""
 
 import math
-from collections import deque
 
 import numpy as np
 
@@ -12,9 +11,8 @@ from ..core.tape import write
 from ..data.shards import Shards
 from .team import module_of
 
-__all__ = ["Marks", "NotFinite", "check_losses", "not_finite"]
+__all__ = ["NotFinite", "check_losses", "marked", "not_finite"]
 
-EVERY = 16  # updates between two marks
 ADVICE = "lower the learning rate or clip the gradient"
 
 
@@ -53,33 +51,13 @@ def _finite(tensor):
     return bool(np.isfinite(device.host(tensor.array)).all())
 
 
-class Marks:
-    """What the buffers of a model, such as running statistics, held before some updates: a bad loss spoils them."""
+def marked(model):
+    """A function that gives buffers that are no longer finite, such as running statistics, what they hold now."""
+    copies = [(buffer, device.copy(buffer.array)) for buffer in module_of(model).buffers()]
 
-    def __init__(self, model):
-        self.buffers = list(module_of(model).buffers())
-        self.marks: deque = deque()  # (number of the update that follows, copies of the buffers)
-
-    def note(self, number, unknown):
-        """The update of this number comes next; that of number `unknown` is the first whose loss was not seen yet."""
-        self._pass(unknown)
-        if not self.marks or number - self.marks[-1][0] >= EVERY:
-            self.marks.append((number, [_on_its_device(device.copy, buffer.array) for buffer in self.buffers]))
-
-    def _pass(self, unknown):
-        """Leave the last mark before this update, and later ones."""
-        while len(self.marks) > 1 and self.marks[1][0] <= unknown:
-            self.marks.popleft()
-
-    def restore(self, number):
-        """Give buffers that are not finite what they held at the last mark before this update."""
-        self._pass(number)
-        for buffer, kept in zip(self.buffers, self.marks[0][1], strict=True):
+    def back():
+        for buffer, kept in copies:
             if not _finite(buffer):
-                _on_its_device(device.assign, write(buffer), kept)
-        self.marks.clear()
+                device.assign(write(buffer), kept)
 
-
-def _on_its_device(action, array, *others):
-    with device.place_of(array).active():
-        return action(array, *others)
+    return back

@@ -1,8 +1,6 @@
 """What happened in training: a row for each epoch."""
 
-import csv
 import html
-import io
 import json
 import math
 from dataclasses import asdict, dataclass, replace
@@ -47,7 +45,6 @@ class History:
     running             the sums of the epoch under way; on a GPU whoever asks waits for figures that are on their way
     latest              the same without waiting: `pending` images have no figures yet
     precision           of the latest call of fit
-    first_step_seconds  the time of the first update of the latest call of fit, compiling kernels included
 
     Units   loss is the mean over the images, accuracy is a fraction of 1
     """
@@ -56,7 +53,6 @@ class History:
         self.rows = [dict(row) for row in rows]
         self.steps = 0
         self.latest, self.settle = Running(), None
-        self.first_step_seconds = None
         self.precision = "float32"
 
     @property
@@ -94,11 +90,8 @@ class History:
 
     def to_csv(self):
         """The rows as comma-separated values below a line of names."""
-        text = io.StringIO()
-        writer = csv.DictWriter(text, self.columns(), lineterminator="\n")
-        writer.writeheader()
-        writer.writerows(self.rows)
-        return text.getvalue()
+        rows = [["" if row.get(name) is None else str(row[name]) for name in self.columns()] for row in self.rows]
+        return "".join(",".join(row) + "\n" for row in [self.columns(), *rows])
 
     def state_dict(self):
         """Everything that a continued training needs, as JSON values."""

@@ -4,9 +4,8 @@ import itertools
 import math
 import time
 
-from minigrad_kernels.errors import KindError, ShapeError
+from minigrad_kernels.errors import ShapeError
 
-from .. import ops
 from ..core.check import at_least
 from ..optim.lr_scheduler import MetricLR
 from .callbacks import Callback
@@ -18,23 +17,7 @@ from .trainer import Trainer
 __all__ = ["fit"]
 
 
-def fit(
-    model,
-    loader,
-    optimizer,
-    epochs,
-    *,
-    test=None,
-    loss=ops.cross_entropy,
-    schedule=None,
-    accumulate=1,
-    clip=None,
-    precision=None,
-    scaler=None,
-    eager=False,
-    history=None,
-    callbacks=(),
-):
+def fit(model, loader, optimizer, epochs, *, test=None, schedule=None, accumulate=1, callbacks=(), **how):
     """Train until the history has `epochs` rows, one an epoch, or a callback says stop; returns the history.
 
     model       may be a DataParallel: then each rank calls fit alike, with a loader that has the model's sampler, and
@@ -43,15 +26,9 @@ def fit(
     schedule    stepped after each update; one that watches a metric (MetricLR) instead after each epoch, with the
                 loss on the test data, or of the epoch's row where there are none, before callbacks see the epoch
     accumulate  batches to an update; it is the update of the one large batch, also where the last is smaller
-    clip        the largest 2-norm of the gradient of all parameters together
-    precision   "float32", the default, "tf32", "bfloat16" or "float16": in which types the model and the loss compute,
-                on the test data too (see precision.py)
-    scaler      the GradScaler of the loss, to go on with; default a new one for float16. An update that it leaves out
-                does not step the schedule
-    eager       on a GPU, do without graphs: else each update is one launch (see minigrad.graph), the loss and what the
-                model does must wait for nothing, and figures of losses come when they come
-    history     of an earlier call, to go on from; the loader then stands where that call left it
     callbacks   Callbacks; with none, nothing is printed: Progress(images, epochs) shows a line for each epoch
+    how         loss=, clip=, precision=, scaler=, eager= and history= as those of Trainer. With the history of an
+                earlier call fit goes on from there; the loader then stands where that call left it
 
     loss and accuracy of a row are means over the epoch while the weights changed, in training mode.
     Errors  RuntimeError at a loss that is not finite: weights, optimiser, schedule and history are then as before that
@@ -62,14 +39,11 @@ def fit(
     """
     check_model("fit", model, loader=loader, **({} if test is None else {"test": test}))
     epochs, accumulate = at_least("fit", "epochs", epochs, 1), at_least("fit", "accumulate", accumulate, 1)
-    if isinstance(callbacks, Callback):
-        raise KindError(f"fit: callbacks is {callbacks!r}, wanted several: [callback]")
     callbacks = [check_kind("fit", f"callbacks[{i}]", one, Callback) for i, one in enumerate(callbacks)]
     watcher, stepped = (schedule, None) if isinstance(schedule, MetricLR) else (None, schedule)
-    how = {"clip": clip, "precision": precision, "scaler": scaler, "eager": eager, "history": history}
-    trainer = Trainer(model, optimizer, loss, schedule=stepped, **how)
+    trainer = Trainer(model, optimizer, schedule=stepped, **how)
     history, team = trainer.history, trainer.team
-    alike = {"epochs": epochs, "accumulate": accumulate, "clip": clip, "optimizer": optimizer}
+    alike = {"epochs": epochs, "accumulate": accumulate, "clip": trainer.clip, "optimizer": optimizer}
     alike |= {"precision": trainer.precision, "scaler": trainer.scaler.state_dict()}
     team.agree(alike | {"loader": getattr(loader, "state_dict", dict)(), "updates so far": history.steps})
 
@@ -78,14 +52,14 @@ def fit(
         return [getattr(callback, event)(history) for callback in callbacks]
 
     stop = lambda: team.agreed(any(tell("stop")))
-    history.first_step_seconds = None
+    begun = history.steps
     tell("on_start")
     while len(history) < epochs:
         running = history.running
         running.lr = optimizer.param_groups[0]["lr"] if running.lr is None else running.lr
         if not running.trained:
             model.train()
-            running.trained = _train_epoch(trainer, loader, accumulate, tell, stop)
+            running.trained = _train_epoch(trainer, loader, accumulate, begun, tell, stop)
         row = _row(trainer, test, stop) if running.trained else None
         if row is None:
             break
@@ -99,16 +73,14 @@ def fit(
     return history
 
 
-def _train_epoch(trainer, loader, accumulate, tell, stop):
-    """Update on every group of batches; False if told to stop."""
+def _train_epoch(trainer, loader, accumulate, begun, tell, stop):
+    """Update on every group of batches; False if told to stop. `begun`: the updates before this call of fit."""
     history, before = trainer.history, time.perf_counter()
     batches = checked("fit", counted(loader, trainer.graphs))
     while group := list(itertools.islice(batches, accumulate)):
         trainer.update(*group)
         running, now = history.latest, time.perf_counter()
-        if history.first_step_seconds is None:
-            history.first_step_seconds = now - before
-        else:
+        if history.steps > begun + 1:  # kernels are compiled in the first update
             running.seconds += now - before
             running.timed_images += sum(trainer.team.images(group))
         before = now

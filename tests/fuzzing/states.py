@@ -121,8 +121,7 @@ def _results(folder):
             contents = dict.fromkeys((CONFIG, RESULT, HISTOGRAMS), data)
         for name, content in contents.items():
             (folder / name).write_bytes(content)
-        records = run.histograms(model, 2).records
-        assert all(len(row) == 4 for rows in records.values() for row in rows)
+        run.histograms(model, 2)
         origin = command._origin(run, model)
         sections.origin(SimpleNamespace(origin=origin))
         Histograms(model).load_state_dict(run.read(HISTOGRAMS))

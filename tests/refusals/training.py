@@ -62,8 +62,8 @@ FIT = [
     ("epochs True", fit(epochs=True), TypeError, r"epochs is True, wanted an integer"),
     ("accumulate", fit(accumulate=0), ValueError, r"accumulate is 0, wanted at least 1"),
     ("accumulate text", fit(accumulate="2"), TypeError, r"accumulate is '2', wanted an integer"),
-    ("clip", fit(clip=0), ValueError, r"clip is 0, wanted a number above 0 or None"),
-    ("clip nan", fit(clip=float("nan")), ValueError, r"clip is nan, wanted a number above 0 or None"),
+    ("clip", fit(clip=0), ValueError, r"clip is 0, wanted at least"),
+    ("clip nan", fit(clip=float("nan")), ValueError, r"clip is nan, wanted at least"),
     ("precision", fit(precision="half"), ValueError, r"precision is 'half', wanted 'float32' or 'tf32' or"),
     ("precision number", fit(precision=16), ValueError, r"precision is 16, wanted 'float32' or"),
     ("scaler", fit(scaler=2.0), TypeError, r"scaler is 2.0, wanted an instance of GradScaler or None"),
@@ -71,13 +71,12 @@ FIT = [
     ("schedule of another", fit(schedule=StepLR(optim.SGD(model().parameters(), 0.1), 2)), ValueError,
      r"schedule belongs to another optimiser"),
     ("loss", fit(loss="cross_entropy"), TypeError, r"loss is a str, wanted a function"),
-    ("loss a number", begun(loss=lambda scores, labels: 0.5), TypeError, r"loss gave a float, wanted a Tensor"),
+    ("loss a number", begun(loss=lambda scores, labels: 0.5), ValueError, r"loss gave 0.5, wanted a Tensor of one"),
     ("loss of each", begun(loss=partial(F.cross_entropy, reduction="none")), ValueError,
-     r"loss gave shape \(3,\), wanted one number, the mean over the batch"),
+     r"loss gave Tensor.*, wanted a Tensor of one number"),
     ("eager", fit(eager="no"), TypeError, r"eager is 'no', wanted True or False"),
     ("history", fit(history=[]), TypeError, r"history is \[\], wanted an instance of History or None"),
     ("callbacks a function", fit(callbacks=[print]), TypeError, r"callbacks\[0\] is <built-in function print>, want"),
-    ("callbacks one", fit(callbacks=train.Callback()), TypeError, r"callbacks is <.*>, wanted several: \[callback\]"),
     ("test", fit(test=DATA), TypeError, r"test is a Dataset, wanted batches"),
     ("test a number", fit(test=0.2), TypeError, r"test is a float, wanted batches"),
     ("no batches", fit(loader=[]), ValueError, r"loader has no images in epoch 1"),
@@ -85,30 +84,15 @@ FIT = [
 ]  # fmt: skip
 
 BATCHES = [  # refused by fit, evaluate and predict alike
-    (
-        "arrays",
-        [(np.zeros((2, 4), np.float32), np.zeros(2, int))],
-        TypeError,
-        r"has ndarray as its images, wanted a Tensor",
-    ),
-    ("array labels", [(images(2, 4), np.zeros(2, int))], TypeError, r"has ndarray as its labels, wanted a Tensor"),
-    ("images alone", [images(2, 4)], TypeError, r"batch 0 of loader is a Tensor, wanted a pair \(images, labels\)"),
-    (
-        "three things",
-        [(images(2, 4), labels(0, 1), 3)],
-        TypeError,
-        r"is a tuple of 3, wanted a pair \(images, labels\)",
-    ),
-    ("a dictionary", [{"images": images(2, 4)}], TypeError, r"is a dict, wanted a pair \(images, labels\)"),
-    (
-        "too few labels",
-        [(images(3, 4), labels(0, 1))],
-        ValueError,
-        r"images \(3, 4\) and labels \(2,\), wanted as many of",
-    ),
-    ("a label", [(images(1, 4), minigrad.tensor(0))], ValueError, r"labels \(\), wanted as many of each"),
-    ("empty", [(images(0, 4), labels())], ValueError, r"batch 0 of loader has no images; leave empty batches out"),
-]
+    ("arrays", [(np.zeros((2, 4)), np.zeros(2, int))], TypeError, r"is ndarray\(2, 4\), ndarray\(2,\), wanted a pair"),
+    ("array labels", [(images(2, 4), np.zeros(2, int))], TypeError, r"is Tensor\(2, 4\), ndarray\(2,\), wanted a pair"),
+    ("images alone", [images(2, 4)], TypeError, r"batch 0 of loader is Tensor\(2, 4\), wanted a pair"),
+    ("three things", [(images(2, 4), labels(0, 1), 3)], TypeError, r"is Tensor\(2, 4\), Tensor\(2,\), int, wanted a"),
+    ("a dictionary", [{"images": images(2, 4)}], TypeError, r"is dict, wanted a pair"),
+    ("too few labels", [(images(3, 4), labels(0, 1))], ValueError, r"is Tensor\(3, 4\), Tensor\(2,\), wanted a pair"),
+    ("a label", [(images(1, 4), minigrad.tensor(0))], ValueError, r"is Tensor\(1, 4\), Tensor\(\), wanted .* as many"),
+    ("empty", [(images(0, 4), labels())], ValueError, r"Tensor\(0, 4\), Tensor\(0,\), wanted .* at least one"),
+]  # fmt: skip
 
 LABELS = [  # of a batch of two
     ("beyond", labels(0, 3), ValueError, r"target\[1\] = 3, but there are 3 classes \(0..2\)"),
@@ -118,10 +102,9 @@ LABELS = [  # of a batch of two
 MATRICES = [
     ((labels(0, 1), labels(0, 1), "2"), TypeError, r"classes is '2', wanted an integer"),
     ((labels(0, 1), labels(0, 1), 0), ValueError, r"classes is 0, wanted at least 1"),
-    ((labels(0, 2), labels(0, 1), 2), ValueError, r"got 2, but there are 2 classes \(0..1\)"),
-    ((labels(0, 1), images(2), 2), TypeError, r"got int64 and float32, wanted integers, numbers of classes"),
-    ((labels(0, 1), labels(0), 2), ValueError, r"got shapes \(2,\) and \(1,\), wanted \(N,\) of both"),
-    ((images(2, 2).long(), labels(0, 1), 2), ValueError, r"got shapes \(2, 2\) and \(2,\), wanted \(N,\)"),
+    ((labels(0, 1), labels(0), 2), ValueError, r"got shapes \(2,\) and \(1,\), .*wanted \(N,\) of both"),
+    ((images(2, 2).long(), labels(0, 1), 2), ValueError, r"got shapes \(2, 2\) and \(2,\), .*wanted \(N,\)"),
+    ((labels(0, -1), labels(0, 1), 2), ValueError, r"numbers from -1 on, wanted \(N,\) of both, from 0 on"),
 ]
 
 HISTORIES = [
@@ -162,8 +145,6 @@ OTHERS = [
      r"evaluate: precision is 'int8', wanted 'float32' or"),
     ("predict: model", partial(train.predict, None, []), TypeError, r"predict: model is None, wanted an instance of M"),
     ("predict: nothing", partial(train.predict, model(), []), ValueError, r"predict: loader has no images"),
-    ("predict: scores", lambda: train.predict(nn.Identity(), Loader(DATA, 3)), ValueError,
-     r"predict: scores have shape \(3, 1, 2, 2\), wanted \(N, classes\)"),
     ("Profile: model", partial(profile.Profile, "model"), TypeError, r"Profile: model is a str, wanted a Module or No"),
     ("Profile: again", partial(ended().__enter__), RuntimeError, r"Profile: this one has begun already; make a new on"),
     ("Profile: asked early", partial(profile.Profile().table), RuntimeError, r"Profile: it has not ended yet; ask aft"),
