@@ -61,8 +61,8 @@ def evaluated(op, model, loader, measure, stop):
                 coming.append((len(batch[1]), device.place_of(found).fetched(found)))
             if stop():
                 return None
-        arrived = [(count, *found.value().tolist()) for count, found in coming]
-    rows = team.gathered([(loss * count, hits, count) for count, loss, hits in arrived])
+        arrived = [(loss * count, hits, count) for count, found in coming for loss, hits in [found.value().tolist()]]
+    rows = team.gathered(arrived)
     images = int(sum(count for _, _, count in rows))
     if not images:
         raise ShapeError(f"{op}: loader has no images")
@@ -104,10 +104,9 @@ def confusion_matrix(targets, predicted, classes):
     """
     matrix = np.zeros((at_least("confusion_matrix", "classes", classes, 1),) * 2, np.int64)
     targets, predicted = np.asarray(targets), np.asarray(predicted)
-    lowest = min(targets.min(initial=0), predicted.min(initial=0))
-    if targets.ndim != 1 or targets.shape != predicted.shape or lowest < 0:
-        seen = f"got shapes {targets.shape} and {predicted.shape}, numbers from {lowest} on"
-        raise ShapeError(f"confusion_matrix: {seen}, wanted (N,) of both, from 0 on")
+    if targets.ndim != 1 or targets.shape != predicted.shape or (targets < 0).any() or (predicted < 0).any():
+        seen = f"got {targets!r:.100} and {predicted!r:.100}"
+        raise ShapeError(f"confusion_matrix: {seen}, wanted two of shape (N,) without negative numbers")
     np.add.at(matrix, (targets, predicted), 1)
     return matrix
 

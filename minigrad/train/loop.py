@@ -106,7 +106,6 @@ def _row(trainer, test, stop):
         if measured is None:
             return None
         if not math.isfinite(measured[0]):
-            what = f"the test loss is {measured[0]} after step {history.steps}"
-            raise not_finite(what, history, trainer.model)
+            raise not_finite(f"the test loss is {measured[0]} after step {history.steps}", history, trainer.model)
         row["test_loss"], row["test_accuracy"] = measured
     return row

@@ -73,8 +73,8 @@ class Trainer:
         self.schedule = check_kind("fit", "schedule", schedule, LRScheduler, optional=True)
         if schedule is not None and schedule.optimizer is not optimizer:
             raise ShapeError("fit: schedule belongs to another optimiser")
-        scaler = check_kind("fit", "scaler", scaler, GradScaler, optional=True)
         self.clip = None if clip is None else number("fit", "clip", clip, 1e-30)
+        scaler = check_kind("fit", "scaler", scaler, GradScaler, optional=True)
         self.scaler = scaler or GradScaler(enabled=self.precision == "float16")
         history = check_kind("fit", "history", history, History, optional=True)
         self.history = History() if history is None else history
