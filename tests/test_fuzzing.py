@@ -95,7 +95,7 @@ def test_only_documented_errors_leave(prepared):
 def test_counts_of_weights_that_are_nested_too_deeply_or_endless(tmp_path):
     """The report of a run does without them."""
     run = Run(tmp_path)
-    (tmp_path / "histograms.json").write_text('{"w": {"edges": [[0], [0]], "rows": [[Infinity, [], []]]}}')
+    (tmp_path / "histograms.json").write_text('{"w": [[Infinity, [[0], [0]], []]]}')
     assert run.histograms(nn.Linear(1, 1), None).records == {}
     (tmp_path / "result.json").write_text("[" * 100_000)
     assert run.read("result.json") == {}

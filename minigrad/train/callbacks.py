@@ -54,8 +54,7 @@ class Interruption(Callback):
     """
 
     def __init__(self):
-        self.requested = 0
-        self.before = {}
+        self.requested, self.before = 0, {}
 
     def __enter__(self):
         if threading.current_thread() is threading.main_thread():  # no other may set handlers
@@ -166,11 +165,10 @@ class Histograms(Callback):
 
     def load_state_dict(self, state, epochs=None):
         """Go on from what state_dict() gave, or from its first epochs. Errors: ValueError if it is malformed."""
+        first = lambda rows: [(e, (w, g), v, u) for e, (w, g), v, u in rows if epochs is None or e <= epochs]
         try:
-            records = {
-                name: [row for row in rows if epochs is None or row[0] <= epochs] for name, rows in state.items()
-            }
-        except (AttributeError, LookupError, TypeError) as error:
+            records = {name: first(rows) for name, rows in state.items()}
+        except (AttributeError, TypeError, ValueError) as error:
             raise ShapeError("Histograms: state is malformed, wanted what Histograms.state_dict() gives") from error
         self.records = {name: rows for name, rows in records.items() if rows}
 

@@ -102,9 +102,9 @@ LABELS = [  # of a batch of two
 MATRICES = [
     ((labels(0, 1), labels(0, 1), "2"), TypeError, r"classes is '2', wanted an integer"),
     ((labels(0, 1), labels(0, 1), 0), ValueError, r"classes is 0, wanted at least 1"),
-    ((labels(0, 1), labels(0), 2), ValueError, r"got shapes \(2,\) and \(1,\), .*wanted \(N,\) of both"),
-    ((images(2, 2).long(), labels(0, 1), 2), ValueError, r"got shapes \(2, 2\) and \(2,\), .*wanted \(N,\)"),
-    ((labels(0, -1), labels(0, 1), 2), ValueError, r"numbers from -1 on, wanted \(N,\) of both, from 0 on"),
+    ((labels(0, 1), labels(0), 2), ValueError, r"got array.*wanted two of shape \(N,\)"),
+    ((images(2, 2).long(), labels(0, 1), 2), ValueError, r"got array"),
+    ((labels(0, -1), labels(0, 1), 2), ValueError, r"got array.* without negative numbers"),
 ]
 
 HISTORIES = [
