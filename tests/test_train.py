@@ -10,7 +10,7 @@ import minigrad
 from minigrad import data, nn, ops, optim
 from minigrad.core.errors import KindError, ShapeError, StateError
 from minigrad.optim import lr_scheduler
-from minigrad.train import Callback, History, evaluate, fit
+from minigrad.train import Callback, History, Trainer, evaluate, fit
 from tests.small_training import images, network
 
 
@@ -79,6 +79,20 @@ def test_one_epoch_equals_the_loop_written_out():
         optim.clip_grad_norm_(other.parameters(), 0.5)
         optimizer.step()
     assert_same(model, other)
+
+
+def test_a_trainer_updates_and_measures_as_fit_does():
+    model, other, test = network(), network(), list(data.Loader(images(seed=1), 44))
+    history = fit(model, data.Loader(images(), 11), optim.Adam(model.parameters()), 1, test=test, accumulate=2)
+    trainer, batches = Trainer(other, optim.Adam(other.parameters())), list(data.Loader(images(), 11))
+    for pair in zip(batches[::2], batches[1::2], strict=True):
+        trainer.update(*pair)
+    assert_same(model, other)
+    loss, hits = trainer.measure(test[0]).tolist()
+    assert (loss, hits / 44) == (history[-1]["test_loss"], history[-1]["test_accuracy"])
+    running = trainer.history.running.row()
+    assert (running["loss"], running["accuracy"]) == (history[-1]["loss"], history[-1]["accuracy"])
+    assert trainer.history.steps == 2 and other.training
 
 
 @pytest.mark.parametrize("kind", [optim.SGD, optim.Adam])
