@@ -35,7 +35,6 @@ def test_run_folder_and_last_line(tmp_path, capsys):
         rf"epoch 2/2  loss {rows[1]['loss']:.4f}  train [\d.]+ %  test {accuracy}  \d+ images/s", lines[-3]
     )
     assert lines[-2] == f"weights hash {json.loads((run / 'result.json').read_text())['weights']}"
-    assert any(re.fullmatch(r"(compiling|loading) kernels \.\.\. \d+\.\d s( \(\d+ compiled\))?", x) for x in lines)
     config = json.loads((run / "config.json").read_text())
     assert config["command"] == ["minigrad", "train", *QUICK, "--out", "run", "--seed", "3"]
     assert config["versions"].keys() >= {"minigrad", "python", "numpy", "numba"}
