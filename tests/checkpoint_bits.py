@@ -35,7 +35,7 @@ class Damaged:
             checkpoint.load(self.folder, **self.parts)
         except CheckpointError as error:
             message = str(error)
-            assert str(self.folder / "checkpoint-1.json") in message and "damaged" in message, message
+            assert str(self.folder / "checkpoint-1.safetensors") in message and "damaged" in message, message
             return
         finally:
             path.write_bytes(self.files[path])

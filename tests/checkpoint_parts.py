@@ -1,13 +1,14 @@
 """What the tests of checkpoints save: a small network with what trains it."""
 
+import hashlib
 import json
+import re
 
 import numpy as np
 
 import minigrad
 from minigrad import checkpoint, data, nn, ops, optim
 from minigrad.amp import GradScaler
-from minigrad.checkpoint.files import index_path, sealed, tensors_path
 from minigrad.train import History
 
 
@@ -67,23 +68,42 @@ def all_bits(parts):
 # ---- files -------------------------------------------------------------------------------------------------------
 
 
-def index_file(folder):
-    """The newest index in a folder."""
-    return index_path(folder, checkpoint.numbers(folder)[-1])
+def file_of(folder):
+    """The newest checkpoint in a folder."""
+    return checkpoint.path_of(folder, checkpoint.numbers(folder)[-1])
 
 
-def index_of(folder):
-    return json.loads(index_file(folder).read_text())
+def header_of(content):
+    """(the header of a safetensors file, where its tensors begin)."""
+    end = 8 + int.from_bytes(content[:8], "little")
+    return json.loads(content[8:end]), end
 
 
-def tensors_file(folder, kind="weights"):
-    """The newest file of tensors of a kind, weights or training."""
-    return tensors_path(folder, checkpoint.numbers(folder)[-1], kind)
+def state_of(folder):
+    """What the newest checkpoint holds besides tensors."""
+    return json.loads(header_of(file_of(folder).read_bytes())[0]["__metadata__"]["state"])
 
 
-def edit(folder, change):
-    """Change the newest index by change(index) and seal it anew: damage that no hash can see."""
-    index = index_of(folder)
-    del index["sha256"]
-    change(index)
-    index_file(folder).write_bytes(sealed(index))
+def tensors_of(folder):
+    """{name: array} of the newest checkpoint."""
+    from safetensors.numpy import load_file
+
+    return load_file(file_of(folder))
+
+
+def sealed(content):
+    """The bytes of a checkpoint with the SHA-256 that belongs to them: damage that no hash can see."""
+    _, end = header_of(content)
+    parts = re.split(rb'("sha256":")[0-9a-f]{64}', content[:end])
+    blank, rest = b"".join(parts), content[end:]
+    return blank.replace(b'"sha256":"', b'"sha256":"' + hashlib.sha256(blank + rest).hexdigest().encode()) + rest
+
+
+def edit(folder, change, tensors=None):
+    """Change the state of the newest checkpoint by change(state), and its tensors, and seal it anew."""
+    from safetensors.numpy import save
+
+    about = header_of(file_of(folder).read_bytes())[0]["__metadata__"]
+    change(state := state_of(folder))
+    content = save(tensors_of(folder) if tensors is None else tensors, about | {"state": json.dumps(state)})
+    file_of(folder).write_bytes(sealed(content))

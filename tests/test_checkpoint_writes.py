@@ -22,7 +22,7 @@ def saved(tmp_path):
     parts = trained()
     for _ in range(2):
         step(*parts)
-        checkpoint.save(tmp_path, *parts, keep=2)
+        checkpoint.save(tmp_path, *parts)
     before = bits(*parts)
     step(*parts)
     return tmp_path, before, parts
@@ -97,19 +97,16 @@ class Written:
         return self.file.fileno()
 
 
-FILES = ["weights-3.safetensors", "training-3.safetensors", "checkpoint-3.json"]
-ORDER = [f"{call} {name}" for name in FILES for call in ("open", "write", "fsync", "replace", "folder")]
-ORDER = ["fsync folder" if call.startswith("folder") else call for call in ORDER]
+FILE = "checkpoint-3.safetensors"
+ORDER = [*[f"{call} {FILE}" for call in ("open", "write", "fsync", "replace")], "fsync folder"]
 
 
-def test_each_file_is_on_the_disk_before_its_name_and_the_index_comes_last(saved, monkeypatch):
+def test_the_file_is_on_the_disk_before_its_name_and_the_oldest_goes_last(saved, monkeypatch):
     folder, _, parts = saved
     with monkeypatch.context() as patch:
         calls = Calls(patch)
-        checkpoint.save(folder, *parts, keep=2)
-    assert calls.made[: len(ORDER)] == ORDER
-    rest = ["checkpoint-1.json", "training-1.safetensors", "weights-1.safetensors"]
-    assert calls.made[len(ORDER) :] == [f"unlink {name}" for name in rest]  # the index before what it vouches for
+        checkpoint.save(folder, *parts)
+    assert calls.made == [*ORDER, "unlink checkpoint-1.safetensors"]
 
 
 ERRORS = [OSError(errno.ENOSPC, "No space left on device"), KeyboardInterrupt()]
@@ -123,7 +120,7 @@ def test_a_failed_call_leaves_whole_checkpoints(saved, monkeypatch, number, erro
         calls = Calls(patch, (number, error))
         interrupted = isinstance(error, KeyboardInterrupt)
         with pytest.raises(KeyboardInterrupt if interrupted else CheckpointError) as caught:
-            checkpoint.save(folder, *parts, keep=2)
+            checkpoint.save(folder, *parts)
     assert calls.made[:number] == ORDER[:number]
     assert interrupted or f"cannot save {folder}: " in str(caught.value) and error.strerror in str(caught.value)
     assert not list(folder.glob(".partial-*"))
@@ -131,8 +128,8 @@ def test_a_failed_call_leaves_whole_checkpoints(saved, monkeypatch, number, erro
     checkpoint.load(folder, *others)
     assert bits(*others) == (bits(*parts) if number == len(ORDER) else before)
     assert checkpoint.numbers(folder)[:2] == [1, 2]
-    checkpoint.save(folder, *parts, keep=2)
-    assert len(list(folder.iterdir())) == 6
+    checkpoint.save(folder, *parts)
+    assert len(list(folder.iterdir())) == 2
 
 
 def test_what_cannot_be_removed_stays_and_fails_nothing(saved, monkeypatch):
@@ -146,18 +143,17 @@ def test_what_cannot_be_removed_stays_and_fails_nothing(saved, monkeypatch):
     with contextlib.suppress(CheckpointError):
         checkpoint.load(folder, *others, number=1)
     checkpoint.save(folder, *parts)
-    assert len(list(folder.iterdir())) == 3
+    assert len(list(folder.iterdir())) == 2
 
 
 def test_leftovers_of_writers_that_were_killed_go_and_other_files_stay(saved):
     folder, _, parts = saved
-    for name in (".partial-123-x", "weights-3.safetensors", "training-77.safetensors"):
-        (folder / name).write_bytes(b"torn")
-    for name in ("mine.txt", "weights-x.safetensors", "checkpoint-0001.json.bak", "partial-1"):
+    (folder / ".partial-123-x").write_bytes(b"torn")
+    others = {"mine.txt", "weights-x.safetensors", "checkpoint-1.safetensors.bak", "partial-1"}
+    for name in others:
         (folder / name).write_text("kept")
-    checkpoint.save(folder, *parts)
-    found = {path.name for path in folder.iterdir()}
-    assert found == {*FILES, "mine.txt", "weights-x.safetensors", "checkpoint-0001.json.bak", "partial-1"}
+    checkpoint.save(folder, *parts, keep=1)
+    assert {path.name for path in folder.iterdir()} == {FILE, *others}
     checkpoint.load(folder, *trained(seed=1))
 
 

@@ -13,7 +13,7 @@ import pytest
 
 from minigrad.cli import main
 from minigrad.train import Interruption
-from tests.checkpoint_parts import index_of
+from tests.checkpoint_parts import state_of
 from tests.cli_runs import QUICK, RESUME, elsewhere, environment, finished, lines_of, weights_of  # noqa: F401
 
 
@@ -140,7 +140,7 @@ def test_a_signal_ends_the_process_with_a_checkpoint(tmp_path, number, code):
     assert process.returncode == code
     assert "stopping after this step" in err and "Traceback" not in err
     step = int(re.search(r"interrupted at step (\d+); go on with: minigrad train --resume run", out)[1])
-    assert index_of(tmp_path / "run/last")["history"]["steps"] == step >= 46
+    assert state_of(tmp_path / "run/last")["history"]["steps"] == step >= 46
 
 
 def test_a_loss_that_is_not_finite_ends_with_an_error(tmp_path, capsys):

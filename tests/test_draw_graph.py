@@ -356,6 +356,6 @@ def test_a_notebook_shows_a_history_in_short():
     from minigrad.train import History
 
     history = History([{"epoch": epoch, "loss": 1 / epoch, "<b>": 0} for epoch in range(1, 101)])
-    rows = ElementTree.fromstring(history._repr_html_()).findall("tbody/tr")
+    rows = ElementTree.fromstring(history._repr_html_()).findall("tr")[1:]
     assert [row[0].text for row in rows] == [*map(str, range(1, 11)), "...", *map(str, range(91, 101))]
     assert "&lt;b&gt;" in history._repr_html_()

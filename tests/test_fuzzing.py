@@ -51,7 +51,7 @@ FOUND = [
     ("npz", header("{'descr': '<f4', 'fortran_order': False, 'shape': (4611686018427387904, 64)}")),
     ("npz", header("(" * 90)),
     ("history", replaced(b'"steps": 7', b'"steps": Infinity')),
-    ("checkpoint-index", lambda seed: BOTH[1](BOTH[0](seed))),  # an option that stayed when the schedule was refused
+    ("checkpoint-state", lambda seed: BOTH[1](BOTH[0](seed))),  # an option that stayed when the schedule was refused
     ("config", replaced(b'"data_dir": null', b'"data_dir": ' + b"[" * 20000 + b"]" * 20000)),
     ("resume", replaced(b'"batch_size": 4', b'"batch_size": 5')),
 ]
@@ -95,7 +95,7 @@ def test_only_documented_errors_leave(prepared):
 def test_counts_of_weights_that_are_nested_too_deeply_or_endless(tmp_path):
     """The report of a run does without them."""
     run = Run(tmp_path)
-    (tmp_path / "histograms.json").write_text('{"w": {"edges": [[0], [0]], "rows": [[Infinity, [], []]]}}')
+    (tmp_path / "histograms.json").write_text('{"w": [[Infinity, [[0], [0]], []]]}')
     assert run.histograms(nn.Linear(1, 1), None).records == {}
     (tmp_path / "result.json").write_text("[" * 100_000)
     assert run.read("result.json") == {}

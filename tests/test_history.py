@@ -85,9 +85,7 @@ def test_progress_prints_plain_lines(capsys):
         callbacks=[Progress(44, 2)],
     )
     out, err = capsys.readouterr()
-    first, *lines = out.splitlines()
-    assert first.split(" ... ")[0] in ("compiling kernels", "loading kernels")
-    assert first.split(" ... ")[1].split()[1] == "s"
+    lines = out.splitlines()
     assert [line.split("  ")[0] for line in lines] == ["epoch 1/2", "epoch 2/2"]
     assert all(word in lines[0] for word in ("loss ", "train ", "test ", "images/s"))
     assert err == ""

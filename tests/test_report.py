@@ -153,7 +153,7 @@ def test_interrupted_in_the_first_epoch_then_resumed(tmp_path, monkeypatch, caps
     whole = Page(Path("run/report.html").read_text())
     assert "Done: 2 of 2 epochs." in whole.html
     assert len(whole.check_images()) > len(half.check_images())
-    rows = json.loads(Path("run/histograms.json").read_text())["0.weight"]["rows"]
+    rows = json.loads(Path("run/histograms.json").read_text())["0.weight"]
     assert [row[0] for row in rows] == [1, 2]
 
 
@@ -164,7 +164,7 @@ def test_histograms_of_epochs_that_were_lost_go(run, tmp_path, monkeypatch):
         assert main(["train", *CONVOLUTION, "--epochs", "3", "--no-report", "--out", "part"]) == 130
     shutil.copyfile(run / "histograms.json", "part/histograms.json")  # of two epochs
     assert main(["train", "--resume", "part"]) == 0
-    rows = json.loads(Path("part/histograms.json").read_text())["0.weight"]["rows"]
+    rows = json.loads(Path("part/histograms.json").read_text())["0.weight"]
     assert [row[0] for row in rows] == [1, 2, 3]
     Path("part/histograms.json").write_text('{"0.weight": 3}')
     assert main(["report", "part"]) == 0

@@ -10,7 +10,7 @@ import minigrad
 from minigrad import data, nn, ops, optim
 from minigrad.core.errors import KindError, ShapeError, StateError
 from minigrad.optim import lr_scheduler
-from minigrad.train import Callback, History, evaluate, fit
+from minigrad.train import Callback, History, Trainer, evaluate, fit
 from tests.small_training import images, network
 
 
@@ -64,7 +64,6 @@ def test_fit_learns_and_says_what_it_did():
     assert (history[-1]["test_loss"], history[-1]["test_accuracy"]) == evaluate(model, test)
     assert history[-1]["test_accuracy"] > 0.9
     assert all(speed > 0 for speed in history["images_per_second"])
-    assert history.first_step_seconds > 0
     assert events.seen[:6] == ["start", 16, 32, 44, "epoch 1", 16] and events.seen[-1] == "epoch 20"
 
 
@@ -80,6 +79,20 @@ def test_one_epoch_equals_the_loop_written_out():
         optim.clip_grad_norm_(other.parameters(), 0.5)
         optimizer.step()
     assert_same(model, other)
+
+
+def test_a_trainer_updates_and_measures_as_fit_does():
+    model, other, test = network(), network(), list(data.Loader(images(seed=1), 44))
+    history = fit(model, data.Loader(images(), 11), optim.Adam(model.parameters()), 1, test=test, accumulate=2)
+    trainer, batches = Trainer(other, optim.Adam(other.parameters())), list(data.Loader(images(), 11))
+    for pair in zip(batches[::2], batches[1::2], strict=True):
+        trainer.update(*pair)
+    assert_same(model, other)
+    loss, hits = trainer.measure(test[0]).tolist()
+    assert (loss, hits / 44) == (history[-1]["test_loss"], history[-1]["test_accuracy"])
+    running = trainer.history.running.row()
+    assert (running["loss"], running["accuracy"]) == (history[-1]["loss"], history[-1]["accuracy"])
+    assert trainer.history.steps == 2 and other.training
 
 
 @pytest.mark.parametrize("kind", [optim.SGD, optim.Adam])
@@ -178,13 +191,13 @@ def test_a_test_loss_that_is_not_finite_ends_training():
 @pytest.mark.parametrize(
     "options, error, message",
     [
-        ({"epochs": 0}, ShapeError, "epochs is 0, want at least 1"),
-        ({"epochs": 1.0}, KindError, "epochs is 1.0, want an integer"),
+        ({"epochs": 0}, ShapeError, "epochs is 0, wanted at least 1"),
+        ({"epochs": 1.0}, KindError, "epochs is 1.0, wanted an integer"),
         ({"epochs": True}, KindError, "epochs is True"),
         ({"accumulate": 0}, ShapeError, "accumulate is 0"),
-        ({"clip": 0}, ShapeError, "clip is 0, want a number above 0"),
+        ({"clip": 0}, ShapeError, "clip is 0, wanted at least"),
         ({"clip": math.nan}, ShapeError, "clip is nan"),
-        ({"clip": "1"}, KindError, "clip is '1', want a number or None"),
+        ({"clip": "1"}, KindError, "clip is '1', wanted a number"),
     ],
 )
 def test_options_out_of_range(options, error, message):
@@ -199,7 +212,7 @@ def test_parts_that_do_not_fit():
     optimizer, other = optim.SGD(model.parameters(), 0.1), optim.SGD(model.parameters(), 0.1)
     for parts, error, message in (
         ((nn.ReLU, optimizer, None), KindError, "fit: model is <class"),
-        ((model, optim.SGD, None), KindError, "fit: optimizer is <class .*, want an instance of Optimizer"),
+        ((model, optim.SGD, None), KindError, "fit: optimizer is <class .*, wanted an instance of Optimizer"),
         ((model, optimizer, lr_scheduler.StepLR), KindError, "fit: schedule is <class"),
         ((model, optimizer, lr_scheduler.StepLR(other, 3)), ShapeError, "fit: schedule belongs to another optimiser"),
     ):

@@ -105,7 +105,7 @@ def test_batches_that_the_gpu_counts_are_those_of_the_loader(transform, machine)
 
 @pytest.mark.parametrize("ahead, precision", [(0, None), (64, None), (0, "float16")])
 def test_a_loss_that_is_not_finite_leaves_the_weights_and_names_its_step(ahead, precision, machine, monkeypatch):
-    monkeypatch.setattr("minigrad.train.replayed.AHEAD", ahead)
+    monkeypatch.setattr("minigrad.train.trainer.AHEAD", ahead)
     monkeypatch.setattr("minigrad.device.cuda.Fetched.done", property(lambda self: False))
     seen = []
 

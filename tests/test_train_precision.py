@@ -15,7 +15,7 @@ from minigrad.optim.lr_scheduler import StepLR
 from minigrad.parallel import DataParallel, ShardedOptimizer
 from minigrad.train import Callback, History, evaluate, fit, predict
 from minigrad_kernels.toolchain.tf32_mode import mode as tf32
-from tests.checkpoint_parts import edit, index_of
+from tests.checkpoint_parts import edit, state_of
 from tests.cli_runs import QUICK, RESUME, elsewhere, lines_of, weights_of  # noqa: F401
 from tests.parallel_runs import bits, on_ranks
 from tests.small_training import images, network
@@ -119,16 +119,16 @@ def test_gradients_that_are_never_finite_end_the_training():
     assert checkpoint.weights_hash(model) == before
 
 
-@pytest.mark.parametrize("precision, error", [("half", ShapeError), ("", ShapeError), (16, KindError)])
-def test_other_precisions_are_refused(precision, error):
+@pytest.mark.parametrize("precision", ["half", "", 16])
+def test_other_precisions_are_refused(precision):
     for call in (
         lambda: trained(precision=precision),
         lambda: evaluate(network(), data.Loader(images(8), 4), precision=precision),
         lambda: predict(network(), data.Loader(images(8), 4), precision=precision),
     ):
-        with pytest.raises(error, match="precision is"):
+        with pytest.raises(ShapeError, match="precision is"):
             call()
-    with pytest.raises(KindError, match="scaler is a float"):
+    with pytest.raises(KindError, match="scaler is 2.0, wanted an instance of GradScaler or None"):
         trained(scaler=2.0)
 
 
@@ -220,7 +220,7 @@ def test_the_command_trains_goes_on_and_evaluates_in_the_precision(tmp_path, mon
     with monkeypatch.context() as patch:
         interrupted_after(patch, 30)
         assert main([*command, "--out", "run"]) == 130
-    assert index_of(tmp_path / "run/last")["scaler"]["_growth_tracker"] == 30
+    assert state_of(tmp_path / "run/last")["scaler"]["_growth_tracker"] == 30
     assert main([*RESUME, "run"]) == 0
     assert weights_of("run") == weights_of("whole")
     rows = [json.loads(line) for line in (tmp_path / "run/history.jsonl").read_text().splitlines()]

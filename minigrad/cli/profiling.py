@@ -1,7 +1,7 @@
 """minigrad profile"""
 
 from .. import draw, parallel
-from ..checkpoint.versions import versions
+from ..checkpoint import versions
 from ..profile import Profile
 from ..train import Callback, History
 from ..units import in_bytes

@@ -25,7 +25,7 @@ import numpy as np
 from minigrad_kernels.toolchain import threads
 
 from .. import checkpoint, device
-from ..checkpoint.versions import versions
+from ..checkpoint import versions
 from ..core.errors import MinigradError
 from ..train import Callback, Histograms
 from ..train.finite import NotFinite

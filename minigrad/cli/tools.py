@@ -11,7 +11,7 @@ from minigrad_kernels import toolchain
 from minigrad_kernels.toolchain.cache import cache_folder
 
 from .. import cuda, data, models, parallel, sheet
-from ..checkpoint.versions import versions
+from ..checkpoint import versions
 from ..core.errors import StateError
 from ..device import memory_statistics, place
 from ..units import in_bytes

@@ -1,19 +1,33 @@
-"""Loss and accuracy without a tape; no batch waits for the figures of the one before."""
+"""Networks without a tape: their loss and accuracy, what they say of each image, which classes they confuse."""
 
 import contextlib
+import functools
 import math
+
+import numpy as np
 
 from minigrad_kernels.errors import ShapeError
 
 from .. import device, ops
+from ..core.check import at_least
 from ..core.modes import no_grad
-from ..graph import capture
-from .checks import check_model, checked, naming_batch
-from .passes import made, on_device, right
+from ..core.tensor import Tensor
+from .checks import check_model, checked, explained
 from .precision import computing
 from .team import team_of
 
-__all__ = ["counted", "evaluate", "evaluated", "evaluation", "measuring"]
+__all__ = [
+    "confusion_matrix",
+    "counted",
+    "evaluate",
+    "evaluated",
+    "evaluation",
+    "figures",
+    "made",
+    "on_device",
+    "predict",
+    "right",
+]
 
 
 def evaluate(model, loader, loss=ops.cross_entropy, stop=lambda: False, *, precision=None):
@@ -25,41 +39,87 @@ def evaluate(model, loader, loss=ops.cross_entropy, stop=lambda: False, *, preci
     Errors  ValueError if there are no batches, TypeError for a Dataset instead of them
     """
     check_model("evaluate", model, loader=loader)
-    return evaluated("evaluate", model, loader, measuring(model, loss), stop, precision)
+    with computing(precision, "evaluate"):
+        return evaluated("evaluate", model, loader, functools.partial(figures, model, loss), stop)
 
 
-def measuring(model, loss, graphs=False):
-    """A function of a batch that gives its (mean loss, right answers) as a Tensor where the model is.
-
-    graphs      on a GPU, one that is launched as a graph from the third batch of a size on
-    """
-
-    def figures(batch):
-        images, labels = made(batch)
-        scores = model(images)
-        return ops.stack([loss(scores, labels).double().reshape(()), right(scores, labels).double()])
-
-    return capture(figures, device=next(model.parameters()).device) if graphs else figures
+def figures(model, loss, batch):
+    """(mean loss, right answers) of a batch, a Tensor (2,) where the model is."""
+    images, labels = made(batch)
+    scores = model(images)
+    return ops.stack([loss(scores, labels).double().reshape(()), right(scores, labels).double()])
 
 
-def evaluated(op, model, loader, measure, stop, precision):
-    """What `evaluate` gives, by the function that `measuring` made of the model and the loss."""
+def evaluated(op, model, loader, measure, stop):
+    """What `evaluate` gives, by a function that measures a batch; no batch waits for the figures of the one before."""
     team, coming = team_of(model), []
-    replays = hasattr(measure, "graphs") and not team.several
-    with evaluation(model), computing(precision, "evaluate"):
-        for batches in team.rounds(checked(op, counted(loader, replays))):
-            for batch in on_device(batches, model):
-                with naming_batch(op, len(batch[1])):
-                    found = measure(batch).array
+    with evaluation(model):
+        for batches in team.rounds(checked(op, loader)):
+            for batch in batches:
+                with explained(op, len(batch[1])):
+                    found = measure(on_device(batch, model)).array
                 coming.append((len(batch[1]), device.place_of(found).fetched(found)))
             if stop():
                 return None
-        arrived = [(count, *found.value().tolist()) for count, found in coming]
-    rows = team.gathered([(loss * count, hits, count) for count, loss, hits in arrived])
+        arrived = [(loss * count, hits, count) for count, found in coming for loss, hits in [found.value().tolist()]]
+    rows = team.gathered(arrived)
     images = int(sum(count for _, _, count in rows))
     if not images:
         raise ShapeError(f"{op}: loader has no images")
     return math.fsum(loss for loss, _, _ in rows) / images, int(sum(hits for _, hits, _ in rows)) / images
+
+
+def predict(model, loader, *, precision=None):
+    """(probabilities, targets) of all images of the batches (images, labels), in evaluation mode, as NumPy arrays.
+
+    The training flags of all modules are as before afterwards. Of a DataParallel model a rank that calls this
+    predicts by itself.
+
+    precision   in which types the model computes, as that of fit; the softmax is float32
+    Math    p = softmax(scores)
+    Shapes  probabilities (N, classes), targets (N,)
+    Errors  ValueError if there are no batches
+    """
+    check_model("predict", model, loader=loader)
+    probabilities, targets = [], []
+    with evaluation(model), computing(precision, "predict"):
+        for batch in checked("predict", loader):
+            images, labels = on_device(batch, model)
+            with explained("predict", len(labels)):
+                probabilities.append(ops.softmax(model(images), 1).numpy())
+                targets.append(labels.numpy())
+    if not targets:
+        raise ShapeError("predict: loader has no images")
+    return np.concatenate(probabilities), np.concatenate(targets)
+
+
+def confusion_matrix(targets, predicted, classes):
+    """How many images of each class (rows) were taken for each class (columns).
+
+    targets, predicted  numbers of classes, from 0 to classes - 1, as Tensors or arrays
+
+    Math    C_ij = |{n: targets_n = i, predicted_n = j}|
+    Shapes  targets and predicted (N,), the matrix (classes, classes), int64
+    Errors  ValueError for another shape or a negative number; IndexError for what is no integer or no such class
+    """
+    matrix = np.zeros((at_least("confusion_matrix", "classes", classes, 1),) * 2, np.int64)
+    targets, predicted = np.asarray(targets), np.asarray(predicted)
+    if targets.ndim != 1 or targets.shape != predicted.shape or (targets < 0).any() or (predicted < 0).any():
+        seen = f"got {targets!r:.100} and {predicted!r:.100}"
+        raise ShapeError(f"confusion_matrix: {seen}, wanted two of shape (N,) without negative numbers")
+    np.add.at(matrix, (targets, predicted), 1)
+    return matrix
+
+
+# ---- batches and modes -----------------------------------------------------------------------------------------------
+
+
+def on_device(batch, model):
+    """A batch where the parameters are."""
+    images, labels = batch
+    parameter = next(iter(model.parameters()), None)
+    there = parameter is None or isinstance(labels, range)
+    return (images, labels) if there else (images.to(parameter.device), labels.to(parameter.device))
 
 
 def counted(loader, replays):
@@ -67,6 +127,17 @@ def counted(loader, replays):
     own = getattr(loader, "counted", None) if replays else None
     found = None if own is None else own()
     return loader if found is None else found
+
+
+def made(batch):
+    """(images, labels), made now where the GPU knows which are next: (what makes them, the range of their numbers)."""
+    source, labels = batch
+    return tuple(map(Tensor, source.following(len(labels)))) if isinstance(labels, range) else batch
+
+
+def right(scores, labels):
+    """How many scores are highest at their label, on their device."""
+    return (ops.argmax(scores, 1) == labels).sum()
 
 
 @contextlib.contextmanager

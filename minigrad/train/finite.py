@@ -1,7 +1,6 @@
 """A loss that is not finite: why, and how what went on after it is taken back."""
 
 import math
-from collections import deque
 
 import numpy as np
 
@@ -12,9 +11,8 @@ from ..core.tape import write
 from ..data.shards import Shards
 from .team import module_of
 
-__all__ = ["Marks", "NotFinite", "check_losses", "not_finite"]
+__all__ = ["NotFinite", "check_losses", "marked", "not_finite"]
 
-EVERY = 16  # updates between two marks
 ADVICE = "lower the learning rate or clip the gradient"
 
 
@@ -53,45 +51,13 @@ def _finite(tensor):
     return bool(np.isfinite(device.host(tensor.array)).all())
 
 
-class Marks:
-    """Where a schedule stood before some updates, and the buffers of a model, such as running statistics.
+def marked(model):
+    """A function that gives buffers that are no longer finite, such as running statistics, what they hold now."""
+    copies = [(buffer, device.copy(buffer.array)) for buffer in module_of(model).buffers()]
 
-    Updates that a GPU was told to do before a loss was seen change no weights, but the schedule went on; and a loss
-    that is not finite leaves running statistics that are not.
-    """
-
-    def __init__(self, model, schedule=None):
-        self.buffers, self.schedule = list(module_of(model).buffers()), schedule
-        self.marks: deque = deque()  # (number of the update that follows, copies of the buffers, state of the schedule)
-
-    def note(self, number):
-        """The update of this number comes next."""
-        if not self.marks or number - self.marks[-1][0] >= EVERY:
-            copies = [_on_its_device(device.copy, buffer.array) for buffer in self.buffers]
-            self.marks.append((number, copies, None if self.schedule is None else self.schedule.mark()))
-
-    def passed(self, number):
-        """The update of this number is known to be good."""
-        while len(self.marks) > 1 and self.marks[1][0] <= number + 1:
-            self.marks.popleft()
-
-    def restore(self, number, made):
-        """Before the update of this number, where `made` were made or left out; the next update is noted anew.
-
-        Buffers that are not finite become what they were when they were noted last.
-        """
-        self.passed(number - 1)
-        first, copies, back = self.marks[0]
-        for buffer, kept in zip(self.buffers, copies, strict=True):
+    def back():
+        for buffer, kept in copies:
             if not _finite(buffer):
-                _on_its_device(device.assign, write(buffer), kept)
-        if back is not None and made >= number:
-            back()
-            for _ in range(number - first):
-                self.schedule.step()
-        self.marks.clear()
+                device.assign(write(buffer), kept)
 
-
-def _on_its_device(action, array, *others):
-    with device.place_of(array).active():
-        return action(array, *others)
+    return back

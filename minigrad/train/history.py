@@ -1,8 +1,6 @@
 """What happened in training: a row for each epoch."""
 
-import csv
 import html
-import io
 import json
 import math
 from dataclasses import asdict, dataclass, replace
@@ -47,7 +45,6 @@ class History:
     running             the sums of the epoch under way; on a GPU whoever asks waits for figures that are on their way
     latest              the same without waiting: `pending` images have no figures yet
     precision           of the latest call of fit
-    first_step_seconds  the time of the first update of the latest call of fit, compiling kernels included
 
     Units   loss is the mean over the images, accuracy is a fraction of 1
     """
@@ -56,7 +53,6 @@ class History:
         self.rows = [dict(row) for row in rows]
         self.steps = 0
         self.latest, self.settle = Running(), None
-        self.first_step_seconds = None
         self.precision = "float32"
 
     @property
@@ -94,34 +90,30 @@ class History:
 
     def to_csv(self):
         """The rows as comma-separated values below a line of names."""
-        text = io.StringIO()
-        writer = csv.DictWriter(text, self.columns(), lineterminator="\n")
-        writer.writeheader()
-        writer.writerows(self.rows)
-        return text.getvalue()
+        rows = [["" if row.get(name) is None else str(row[name]) for name in self.columns()] for row in self.rows]
+        return "".join(",".join(row) + "\n" for row in [self.columns(), *rows])
 
     def state_dict(self):
         """Everything that a continued training needs, as JSON values."""
+        running = asdict(self.running)
         return {
-            "rows": [dict(row) for row in self.rows],
+            "rows": list(map(dict, self.rows)),
             "steps": self.steps,
-            "running": asdict(self.running),
+            "running": running,
             "precision": self.precision,
         }
 
     def load_state_dict(self, state):
         """Continue what state_dict() described. Errors: ValueError if it is malformed."""
         try:
-            rows = [dict(row) for row in state["rows"]]
-            steps, running = state["steps"], Running(**state["running"])
+            rows, running = [dict(row) for row in state["rows"]], Running(**state["running"])
+            steps, precision = state["steps"], state["precision"]
             figures = [value for row in rows for value in row.values() if value is not None]
-            precision = state.get("precision", self.precision)  # which older releases do not state
-            if not all(isinstance(value, int | float) for value in figures) or not isinstance(precision, str):
-                raise TypeError("a figure is no number")
-            if not _counts([steps]) or not _sound(running):
-                raise TypeError("a sum is no number")
+            sums = asdict(replace(running, lr=running.lr or 0.0)).values()
+            if not math.isfinite(sum([0 * value for value in figures]) + sum(sums) + steps):
+                raise TypeError("a sum is not finite")
         except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
-            raise ShapeError("History: state is malformed, want what History.state_dict() gives") from error
+            raise ShapeError("History: state is malformed, wanted what History.state_dict() gives") from error
         self.rows, self.steps, self.latest, self.precision = rows, steps, running, precision
 
     # ---- looks ---------------------------------------------------------------------------------------------
@@ -137,27 +129,13 @@ class History:
         return f"History({len(self)} epochs, {self.steps} steps{precision})"
 
     def _repr_html_(self):
-        names = self.columns()
-        rows = [[_text(row.get(name)) for name in names] for row in self.rows]
+        """The table, of a long history the rows at both ends."""
+        names, rows = self.columns(), [list(map(_text, map(row.get, self.columns()))) for row in self.rows]
         if len(rows) > 2 * ENDS + 1:
             rows[ENDS:-ENDS] = [["..."] * len(names)]
-        head = "".join(f"<th>{html.escape(name)}</th>" for name in names)
-        body = "".join("<tr>" + "".join(f"<td>{cell}</td>" for cell in row) + "</tr>" for row in rows)
-        caption = f"<caption>{html.escape(repr(self))}</caption>"
-        return f"<table>{caption}<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
-
-
-def _counts(values):
-    return all(type(value) is int and 0 <= value < 1 << 53 for value in values)
-
-
-def _sound(running):
-    """Whether each sum is what the class says."""
-    sums = asdict(replace(running, lr=0.0 if running.lr is None else running.lr))
-    counts = [sums.pop(name) for name in ("correct", "images", "timed_images", "skipped", "pending")]
-    trained = sums.pop("trained")
-    numbers = all(isinstance(value, int | float) and math.isfinite(value) for value in sums.values())
-    return numbers and _counts(counts) and isinstance(trained, bool)
+        lines = ["".join(f"<td>{cell}</td>" for cell in row) for row in rows]
+        lines = ["".join(f"<th>{html.escape(name)}</th>" for name in names), *lines]
+        return f"<table><caption>{html.escape(repr(self))}</caption><tr>{'</tr><tr>'.join(lines)}</tr></table>"
 
 
 def _text(value):

@@ -50,13 +50,9 @@ class Alone:
 
 def team_of(model):
     """The team of a model: its own where ranks share it, as DataParallel."""
-    return model.team if _is_shared(model) else Alone()
+    return model.team if hasattr(type(model), "team") else Alone()
 
 
 def module_of(model):
     """The network itself."""
-    return model.module if _is_shared(model) else model
-
-
-def _is_shared(model):
-    return hasattr(type(model), "team")
+    return model.module if hasattr(type(model), "team") else model

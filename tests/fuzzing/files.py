@@ -1,7 +1,7 @@
 """Readers of data sets and of weights."""
 
+import contextlib
 import gzip
-import hashlib
 import io
 import json
 import struct
@@ -11,13 +11,13 @@ import numpy as np
 
 from minigrad import checkpoint, nn, optim
 from minigrad.checkpoint import WeightsError, load_weights
-from minigrad.checkpoint.files import index_path, tensors_path
 from minigrad.data.formats import CIFAR10_RECORD, CIFAR10_TEST, CIFAR10_TRAIN, DataError, read_cifar10, read_idx
 
+from ..checkpoint_parts import header_of, sealed, state_of
 from . import mutations
 from .target import Target
 
-__all__ = ["FILES", "seal", "trained", "unsealed"]
+__all__ = ["FILES", "seal", "stated", "trained"]
 
 
 def _reading(folder, name, reader):
@@ -123,48 +123,42 @@ def _loading(folder):
     return load
 
 
-def unsealed(path):
-    """An index without its seal, as what is mutated."""
-    index = json.loads(path.read_bytes())
-    del index["sha256"]
-    return json.dumps(index).encode()
+def stated(path):
+    """The state in a checkpoint, as what is mutated."""
+    return json.dumps(state_of(path.parent)).encode()
 
 
 def seal(path, data):
-    """Write bytes as an index that vouches for itself, so that damage is met by what stands behind the seal."""
-    head = data.rstrip().removesuffix(b"}").rstrip()
-    path.write_bytes(head + f',\n "sha256": "{hashlib.sha256(head).hexdigest()}"\n}}\n'.encode())
+    """Write bytes as the state of a checkpoint that vouches for itself, so that damage is met behind the SHA-256."""
+    content = path.read_bytes()
+    header, end = header_of(content)
+    header["__metadata__"]["state"] = data.decode("utf-8", "replace")
+    text = json.dumps(header, separators=(",", ":")).encode()
+    path.write_bytes(sealed(len(text).to_bytes(8, "little") + text + content[end:]))
 
 
-def _index(folder):
+def _state(folder):
     checkpoint.save(folder, *_stepped(), extra={"note": [1, 2.5, None]})
-    load, path = _loading(folder), index_path(folder, 1)
+    load, path = _loading(folder), checkpoint.path_of(folder, 1)
 
     def read(data):
         seal(path, data)
         return load()
 
-    return [unsealed(path)], read
+    return [stated(path)], read
 
 
 def _tensors(folder):
     checkpoint.save(folder, *_stepped())
-    load, path = _loading(folder), index_path(folder, 1)
-    index, files = json.loads(unsealed(path)), {kind: tensors_path(folder, 1, kind) for kind in ("weights", "training")}
-    whole = {kind: file.read_bytes() for kind, file in files.items()}
+    load, path = _loading(folder), checkpoint.path_of(folder, 1)
 
     def read(data):
-        """The bytes take the place of the file that is nearer in size."""
-        kind = min(whole, key=lambda kind: abs(len(whole[kind]) - len(data)))
-        stored = index["files"][kind] | {"sha256": hashlib.sha256(data).hexdigest(), "bytes": len(data)}
-        files[kind].write_bytes(data)
-        seal(path, json.dumps(index | {"files": index["files"] | {kind: stored}}).encode())
-        try:
-            return load()
-        finally:
-            files[kind].write_bytes(whole[kind])
+        with contextlib.suppress(ValueError, KeyError, RecursionError):  # a header that is none cannot be sealed
+            data = sealed(data)
+        path.write_bytes(data)
+        return load()
 
-    return list(whole.values()), read
+    return [path.read_bytes()], read
 
 
 FILES = [
@@ -172,6 +166,6 @@ FILES = [
     Target("cifar10", _cifar10, mutations.by_tar, (DataError,)),
     Target("npz", _npz, mutations.by_zip, (WeightsError,)),
     Target("safetensors", _safetensors, mutations.by_safetensors, (WeightsError,)),
-    Target("checkpoint-index", _index, mutations.by_json, (checkpoint.CheckpointError,)),
+    Target("checkpoint-state", _state, mutations.by_json, (checkpoint.CheckpointError,)),
     Target("checkpoint-tensors", _tensors, mutations.by_safetensors, (checkpoint.CheckpointError,)),
 ]

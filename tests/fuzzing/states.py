@@ -9,7 +9,6 @@ import numpy as np
 
 from minigrad import checkpoint, parallel
 from minigrad.amp import GradScaler
-from minigrad.checkpoint.files import index_path
 from minigrad.cli import trained as command
 from minigrad.cli.run import CONFIG, HISTOGRAMS, RESULT, Run
 from minigrad.cli.settings import BY_DATA, Settings, UsageError
@@ -20,7 +19,7 @@ from minigrad.report import sections
 from minigrad.train import Histograms, History
 
 from . import mutations
-from .files import seal, trained, unsealed
+from .files import seal, stated, trained
 from .target import Target
 
 __all__ = ["STATES"]
@@ -91,7 +90,7 @@ def _resume(folder):
     iterator = iter(parts.loader)
     next(iterator)
     run.save("last", parts, _lived(), world)
-    path = index_path(folder / "last", 1)
+    path = checkpoint.path_of(folder / "last", 1)
 
     def read(data):
         seal(path, data)
@@ -103,13 +102,13 @@ def _resume(folder):
         finally:
             generator().set_state(before)
 
-    return [unsealed(path)], read
+    return [stated(path)], read
 
 
 def _results(folder):
     model, config = trained()[0], _configuration("mlp")
     edges = [[-1.0, 0.0, 1.0], [-2.0, 0.0, 2.0]]
-    histograms = {"0.weight": {"edges": edges, "rows": [[1, [2, 4], None], [2, [3, 3], [1, 5]]]}}
+    histograms = {"0.weight": [[1, edges, [2, 4], None], [2, edges, [3, 3], [1, 5]]]}
     result = {"new_writers": {"test_accuracy": 0.9, "test_loss": 0.5}}
     run = Run(folder)
 
@@ -122,8 +121,7 @@ def _results(folder):
             contents = dict.fromkeys((CONFIG, RESULT, HISTOGRAMS), data)
         for name, content in contents.items():
             (folder / name).write_bytes(content)
-        records = run.histograms(model, 2).records
-        assert all(len(row) == 4 for rows in records.values() for row in rows)
+        run.histograms(model, 2)
         origin = command._origin(run, model)
         sections.origin(SimpleNamespace(origin=origin))
         Histograms(model).load_state_dict(run.read(HISTOGRAMS))

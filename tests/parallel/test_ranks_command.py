@@ -11,7 +11,7 @@ import pytest
 
 from minigrad.cli import main
 from minigrad.optim import Adam
-from tests.checkpoint_parts import index_of, tensors_file
+from tests.checkpoint_parts import file_of, state_of
 from tests.cli_runs import elsewhere, lines_of  # noqa: F401
 from tests.parallel.launch_runs import LAUNCH, MPIEXEC, finished, started, wait_for
 
@@ -56,13 +56,13 @@ def test_continue_begins_and_goes_on(torn, whole, monkeypatch, capsys):
     arguments = [*QUIET, "--out", "run", "--continue", "--save-every", "4"]
     stopped_after(monkeypatch, 9, arguments)
     capsys.readouterr()
-    assert index_of("run/last")["history"]["steps"] == 8
+    assert state_of("run/last")["history"]["steps"] == 8
     if torn:
-        with open(tensors_file("run/last"), "r+b") as file:
+        with open(file_of("run/last"), "r+b") as file:
             file.truncate(1000)
     assert main(arguments) == 0
     lines = lines_of(capsys)
-    said = r"checkpoint: cannot load run/last/checkpoint-.*: weights-.* is damaged: .*; going on from the one before"
+    said = r"checkpoint: cannot load run/last/checkpoint-.*: it is damaged: .*; going on from the one before"
     assert bool(re.match(said, lines[0])) == torn
     assert "run: run, from step 8 on" in lines and weights() == whole
     assert main(arguments) == 0, "a run that is done is done"

@@ -1,0 +1,434 @@
+"""Checkpoints: one safetensors file holds everything that a training needs to go on.
+
+checkpoint-7.safetensors
+    tensors         "model.0.weight", "optimizer.state.0.exp_avg": parameters and buffers in the logical order of their
+                    axes, filters as (out-channel, in-channel, height, width); the arrays of optimiser and schedule
+    metadata        "format" and "version"
+                    "state": everything that is no array, as JSON; {"__tensor__": name} stands where an array stood
+                    "sha256": the SHA-256 of the file without these 64 digits
+
+A file is written under another name, flushed to the disk and renamed, so at any moment the folder holds whole
+checkpoints. The last two are kept: where the newest is damaged all the same, load() goes on from the one before, and
+warns. Nothing in a file is ever executed.
+
+Source  Hugging Face, "Safetensors: format"; Pillai and others 2014, "All file systems are not created equal"
+        (on what makes a replacement durable)
+"""
+
+import contextlib
+import copy
+import functools
+import hashlib
+import json
+import os
+import platform
+import re
+import warnings
+from importlib import metadata
+from pathlib import Path
+
+import numpy as np
+
+from minigrad_kernels.errors import KindError, MinigradError
+
+from . import device
+from .core.check import at_least
+from .core.tensor import Tensor
+
+__all__ = [
+    "CheckpointError", "CheckpointWarning", "WeightsError", "clear_partials", "exists", "find", "load", "load_weights",
+    "numbers", "path_of", "reason", "save", "versions", "weights_hash", "write_atomic",
+]  # fmt: skip
+
+FORMAT, VERSION = "minigrad checkpoint", "2"
+NAME = re.compile(r"checkpoint-([0-9]{1,9})\.safetensors")
+EARLIER = "checkpoint-*.json"  # version 1 had three files; this one named the others
+HASH = re.compile(rb'(?<="sha256":")[0-9a-f]{64}(?=")')
+PARTIAL = ".partial-"  # what an interrupted write leaves behind begins with this
+MARK = "__tensor__"
+WRAPPERS = ("module.", "_orig_mod.")  # what PyTorch's DataParallel and compile put before each name
+PACKAGES = "numpy numba llvmlite safetensors matplotlib tqdm pooch".split()
+PACKAGES += "cupy-cuda13x cupy-cuda12x cupy numba-cuda mpi4py mpich tensorboardX".split()
+
+
+class CheckpointError(MinigradError, ValueError):
+    """A checkpoint that is absent, damaged or of something else, or that cannot be written."""
+
+
+class CheckpointWarning(UserWarning):
+    """The newest checkpoint is damaged, and the one before it was taken."""
+
+
+class WeightsError(MinigradError, ValueError):
+    """A file that holds no weights, or not those that are wanted."""
+
+
+@contextlib.contextmanager
+def _failing(action, path):
+    """Turn whatever is wrong with a checkpoint into one CheckpointError."""
+    try:
+        yield
+    except CheckpointError:
+        raise
+    except Exception as error:
+        raise CheckpointError(f"checkpoint: cannot {action} {path}: {reason(error)}") from error
+
+
+def reason(error):
+    """What an error met in a file says, in words."""
+    return f"no field {error}" if isinstance(error, KeyError) else str(error) or type(error).__name__
+
+
+# ---- save and load ---------------------------------------------------------------------------------------------------
+
+
+def save(folder, model, optimizer=None, schedule=None, extra=None, *, keep=2, world=None, **parts):
+    """Write the state of a model, and of what trains it, into a folder as its newest checkpoint.
+
+    parts       whatever else has state_dict and load_state_dict, under a name of its own: scaler=, loader=, history=.
+                The state of the random numbers ("generator") and all versions come along
+    extra       JSON values of the caller, which load() returns
+    keep        how many checkpoints stay in the folder, this one included; damaged ones do not count
+    world       of ranks that train together: all call this, and rank 0 writes; default that of a DataParallel model
+    Errors      CheckpointError if a file cannot be written or extra is no JSON, and those that were there stay;
+                TypeError and ValueError for arguments
+    """
+    keep = at_least("checkpoint.save", "keep", keep, 1)
+    parts |= {"optimizer": optimizer, "schedule": schedule, "generator": device.generator()}
+    folder, parts = _checked("save", folder, {"model": model, **parts})
+    with _failing("save", folder):
+        tensors = {}
+        state = {name: _encoded(_state_of(part), name, tensors) for name, part in parts.items()}  # ranks may meet here
+        state |= {"extra": extra, "versions": versions(), "optimizer_kind": getattr(optimizer, "name", None)}
+        world = getattr(model, "world", None) if world is None else world
+        if world is None or world.rank == 0:
+            content = _sealed(tensors, json.dumps(state))
+            _make(folder)
+            write_atomic(path_of(folder, max(numbers(folder), default=0) + 1), content)
+            _clean(folder, keep)
+
+
+def load(folder, model=None, optimizer=None, schedule=None, *, number=None, world=None, **parts):
+    """Give those that are not None the state in a folder; returns `extra`.
+
+    parts       what else save() was given, by name; generator=minigrad.default_generator to go on with its random
+                numbers
+    number      of the checkpoint, one of numbers(folder); default the newest that is whole, with a CheckpointWarning if
+                a newer one is damaged
+    world       of ranks that train together: all call this, and rank 0 reads for them
+    Errors      one CheckpointError if the checkpoint is absent, damaged, or does not fit, with the file and all that is
+                wrong with it; everything is then as before. TypeError for arguments
+    """
+    parts |= {"model": model, "optimizer": optimizer, "schedule": schedule}
+    folder, parts = _checked("load", folder, parts)
+    path, content = _by_rank_0(world, lambda: _chosen(folder, number))
+    with _failing("load", path.decode()):
+        tensors = _arrays(content)
+        decoded = lambda fields: tensors[fields[MARK]] if fields.keys() == {MARK} else fields
+        state = json.loads(_metadata(content)["state"], object_hook=decoded)
+        _give(parts, state)
+        return state["extra"]
+
+
+def _chosen(folder, number):
+    """(path, content), as bytes, of the checkpoint of a number, or of the newest that is whole."""
+    if number is None:
+        number, content, damage = _newest(folder)
+        if damage:
+            warnings.warn(damage, CheckpointWarning, stacklevel=5)
+    elif number in numbers(folder):
+        content = _read(folder, number)
+    else:
+        raise CheckpointError(f"checkpoint.load: number is {number!r}, wanted one of {numbers(folder)} in {folder}")
+    return str(path_of(folder, number)).encode(), content
+
+
+def _by_rank_0(world, read):
+    """What read() gives on rank 0, a pair of bytes, on all ranks."""
+    if world is None or world.size == 1:
+        return read()
+    found = b"", b"", b""
+    if world.rank == 0:
+        try:
+            found = *read(), b""
+        except CheckpointError as wrong:
+            found = b"", b"", str(wrong).encode()
+    path, content, error = map(world.broadcast_bytes, found)
+    if error:
+        raise CheckpointError(error.decode())
+    return path, content
+
+
+def _give(parts, state):
+    """Give all parts their states. Errors: ValueError with all that does not fit; all parts are then as before"""
+    faults = [f"it holds no {name}" for name in parts if name not in state]
+    if "optimizer" in parts and state["optimizer_kind"] not in (None, parts["optimizer"].name):
+        faults.append(f"its optimizer is {state['optimizer_kind']}, this one {parts['optimizer'].name}")
+    before = {name: copy.deepcopy(_state_of(part)) for name, part in parts.items()}
+    try:
+        for name in parts.keys() & state.keys():
+            try:
+                _take(parts[name], state[name])
+            except Exception as error:
+                faults.append(f"{name}: {reason(error)}")
+        if faults:
+            raise ValueError("; ".join(sorted(faults)))
+    except BaseException:
+        for name, part in parts.items():
+            _take(part, before[name])
+        raise
+
+
+def numbers(folder):
+    """The numbers of the checkpoints in a folder, the oldest first; they may be damaged."""
+    with _failing("read the folder", folder):
+        found = [NAME.fullmatch(name) for name in os.listdir(folder)] if os.path.isdir(folder) else []
+    return sorted(int(match[1]) for match in found if match)
+
+
+def exists(folder):
+    """Whether a folder holds a checkpoint; it may still be damaged, or of an earlier release."""
+    return bool(numbers(folder) or list(Path(folder).glob(EARLIER)))
+
+
+def find(folder):
+    """(number of the newest whole checkpoint, what is wrong with the one after it in words, or None).
+
+    Errors  CheckpointError if there is none
+    """
+    number, _, damage = _newest(folder)
+    return number, damage
+
+
+def _newest(folder):
+    """(number, content, what is wrong with the one after it) of the newest whole checkpoint."""
+    damage = []
+    for number in reversed(numbers(folder)):
+        try:
+            return number, _read(folder, number), f"{damage[0]}; going on from the one before" if damage else None
+        except CheckpointError as error:
+            damage.append(error)
+    if damage:
+        raise damage[0]
+    for earlier in Path(folder).glob(EARLIER):
+        raise CheckpointError(
+            f"checkpoint: {earlier} is of an earlier release, whose format this one does not read. Its weights: "
+            f"model.load_state_dict(load_weights({str(earlier.with_name('weights-N.safetensors'))!r})), with its "
+            "number for N. To go on with the training, take the release that wrote it"
+        )
+    raise CheckpointError(f"checkpoint: {folder} holds no checkpoint")
+
+
+def weights_hash(model):
+    """SHA-256 over the names, shapes, types and elements (in C order) of all parameters and persistent buffers."""
+    digest = hashlib.sha256()
+    for name, tensor in model.state_dict().items():
+        array = _host(tensor)
+        digest.update(f"{name} {array.dtype.str} {array.shape}\n".encode() + array.tobytes())
+    return digest.hexdigest()
+
+
+@functools.cache
+def versions():
+    """{name: version} of minigrad, of Python and of those packages that are installed: what a result depends on."""
+    from . import __version__  # not above: the package imports this while it is being made
+
+    found = {"minigrad": __version__, "python": platform.python_version()}
+    for package in PACKAGES:
+        with contextlib.suppress(metadata.PackageNotFoundError):
+            found[package] = metadata.version(package)
+    return found
+
+
+# ---- states ----------------------------------------------------------------------------------------------------------
+
+
+def _checked(op, folder, parts):
+    """(the folder as a Path, the parts that are not None). Errors: TypeError for no path and no state"""
+    parts = {name: part for name, part in parts.items() if part is not None}
+    for name, part in parts.items():
+        if not isinstance(part, device.Generator) and not hasattr(part, "load_state_dict"):
+            raise KindError(f"checkpoint.{op}: {name} is {part!r}, wanted what has state_dict and load_state_dict")
+    return Path(folder), parts
+
+
+def _state_of(part):
+    return part.get_state() if isinstance(part, device.Generator) else part.state_dict()
+
+
+def _take(part, state):
+    part.set_state(state) if isinstance(part, device.Generator) else part.load_state_dict(state)
+
+
+def _encoded(value, name, tensors):
+    """The value with {MARK: name} for each array; that is put into `tensors` under the name."""
+    if isinstance(value, dict):
+        return {key: _encoded(entry, f"{name}.{key}", tensors) for key, entry in value.items()}
+    if isinstance(value, list | tuple):
+        return [_encoded(entry, f"{name}.{index}", tensors) for index, entry in enumerate(value)]
+    if not isinstance(value, Tensor | np.ndarray) and not device.is_array(value):
+        return value
+    while name in tensors:  # "a.b" may be one name or two
+        name += "_"
+    tensors[name] = _host(value)
+    return {MARK: name}
+
+
+def _host(value):
+    """The elements of a Tensor or an array as a NumPy array in C order."""
+    return np.asarray(device.host(value.array if isinstance(value, Tensor) else value), order="C")
+
+
+# ---- files -----------------------------------------------------------------------------------------------------------
+
+
+def path_of(folder, number):
+    """Where the checkpoint of a number lies."""
+    return Path(folder) / f"checkpoint-{number}.safetensors"
+
+
+def _sealed(tensors, state):
+    """The bytes of a checkpoint."""
+    from safetensors.numpy import save as packed
+
+    content = packed(tensors, {"format": FORMAT, "version": VERSION, "state": state, "sha256": "0" * 64})
+    end = _end(content)
+    return HASH.sub(_digest(content).encode(), content[:end]) + content[end:]
+
+
+def _end(content):
+    """Where the header of a safetensors file ends, whose first 8 bytes say how long it is."""
+    return 8 + int.from_bytes(content[:8], "little")
+
+
+def _digest(content):
+    end = _end(content)
+    digest = hashlib.sha256(HASH.sub(b"", content[:end]))
+    digest.update(memoryview(content)[end:])
+    return digest.hexdigest()
+
+
+def _metadata(content):
+    return json.loads(content[8 : _end(content)])["__metadata__"]
+
+
+def _read(folder, number):
+    """The bytes of a checkpoint, verified. Errors: CheckpointError if it is absent, damaged, or of another version"""
+    path = path_of(folder, number)
+    with _failing("load", path):
+        content = path.read_bytes()
+        found = HASH.search(content[: _end(content)])
+        if found is None or found[0].decode() != _digest(content):
+            raise ValueError("it is damaged: what it holds does not have the SHA-256 that it states")
+        about = _metadata(content)
+        if (about["format"], about["version"]) != (FORMAT, VERSION):
+            wanted = f"this release reads version {VERSION} of a {FORMAT}"
+            raise ValueError(f"it is version {about['version']} of a {about['format']}, {wanted}")
+        return content
+
+
+def _arrays(content):
+    """{name: array} of the bytes of a safetensors file."""
+    from safetensors import deserialize  # safetensors.numpy has no bfloat16
+
+    return {name: _array(**entry) for name, entry in deserialize(content)}
+
+
+def _array(dtype, shape, data):
+    """An array from what safetensors says of it; BF16 is bfloat16, BOOL bool."""
+    letters = dtype.rstrip("0123456789")
+    name = {"BOOL": "bool", "F": "float", "BF": "bfloat", "I": "int", "U": "uint"}[letters] + dtype[len(letters) :]
+    return np.frombuffer(data, device.element_type(name)).reshape(shape)
+
+
+def write_atomic(path, content):
+    """Put bytes into a file so that it holds the old or the new ones at any moment, even without power."""
+    path = Path(path)
+    partial = path.with_name(f"{PARTIAL}{os.getpid()}-{path.name}")
+    try:
+        with open(partial, "wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(partial, path)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            os.unlink(partial)
+        raise
+    _sync(path.parent)
+
+
+def _sync(folder):
+    """Make the names in a folder durable, where the operating system lets folders be opened."""
+    if os.name == "posix":
+        handle = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)
+
+
+def _make(folder):
+    """Make a folder and those above it, so that their names last."""
+    new = [place for place in (folder, *folder.parents) if not place.exists()]
+    folder.mkdir(parents=True, exist_ok=True)
+    for place in new:
+        _sync(place.parent)
+
+
+def _clean(folder, keep):
+    """Remove all but the newest, which is whole, and the keep - 1 whole ones before it, where that is possible."""
+    *older, _ = numbers(folder)
+    kept = 1
+    for number in reversed(older):
+        with contextlib.suppress(CheckpointError):
+            if kept < keep and _read(folder, number):
+                kept += 1
+                continue
+        with contextlib.suppress(OSError):
+            os.unlink(path_of(folder, number))
+    clear_partials(folder)
+
+
+def clear_partials(folder):
+    """Remove what interrupted writes left in a folder, where that is possible; nobody may be writing there."""
+    for file in Path(folder).glob(f"{PARTIAL}*"):
+        with contextlib.suppress(OSError):
+            file.unlink()
+
+
+# ---- weights of other libraries --------------------------------------------------------------------------------------
+
+
+def load_weights(path, prefix=""):
+    """{name: Tensor} of a .safetensors or .npz file, for model.load_state_dict; nothing in the file is executed.
+
+    prefix  take the names that begin with it, such as "encoder.", and without it; "model." for a checkpoint
+    Names, shapes and the order of axes are PyTorch's, which are minigrad's too. "module." and "_orig_mod.", which
+    PyTorch's wrappers put before all names, are left out.
+    Errors  WeightsError, a ValueError, for what is no such file, is damaged, or has no name with the prefix
+    Source  Hugging Face, "Safetensors: format"; NumPy, "numpy.lib.format"
+    """
+    path = Path(path)
+    if not path.is_file():
+        raise WeightsError(f"load_weights: {path} is not a file")
+    if path.suffix not in (".safetensors", ".npz"):
+        hint = "what torch.save writes can run code: write it anew by safetensors.torch.save_file(state_dict, ...)"
+        raise WeightsError(f"load_weights: {path} ends in {path.suffix!r}, wanted .safetensors or .npz; {hint}")
+    try:
+        arrays = _arrays(path.read_bytes()) if path.suffix == ".safetensors" else _of_npz(path)
+        arrays = {name: Tensor(array) for name, array in arrays.items()}
+    except Exception as error:  # zipfile, zlib, NumPy and safetensors share no class of errors
+        raise WeightsError(f"load_weights: {path} cannot be read as {path.suffix}: {error}") from error
+    while arrays and (found := next((one for one in WRAPPERS if all(name.startswith(one) for name in arrays)), None)):
+        arrays = {name.removeprefix(found): array for name, array in arrays.items()}
+    chosen = {name.removeprefix(prefix): array for name, array in arrays.items() if name.startswith(prefix)}
+    if not chosen:
+        some = ", ".join([*list(arrays)[:5], *["..."] * (len(arrays) > 5)]) or "no names at all"
+        raise WeightsError(f"load_weights: {path} has no name that begins with {prefix!r}, but {some}")
+    return chosen
+
+
+def _of_npz(path):
+    with open(path, "rb") as raw, np.load(raw, allow_pickle=False) as file:
+        return {name: file[name] for name in file.files}

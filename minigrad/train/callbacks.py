@@ -1,0 +1,270 @@
+"""What hangs on the training loop: callbacks, among them progress on a terminal, histograms and TensorBoard."""
+
+import os
+import signal
+import sys
+import threading
+import time
+import warnings
+from contextlib import AbstractContextManager, contextmanager, suppress
+
+import numpy as np
+
+from minigrad_kernels.errors import ShapeError, StateError
+
+from ..core.check import at_least
+from ..device import host
+from ..nn import Module
+from .checks import check_kind
+from .team import module_of
+
+__all__ = ["Callback", "Histograms", "Interruption", "Progress", "TensorBoard"]
+
+SIGNALS = (signal.SIGINT, signal.SIGTERM)
+BINS = 65  # odd, so that exact zeros lie in the middle of a bin
+MARGIN = 2.0  # of the largest weight after the first epoch
+SMALLEST, LARGEST = -5, 1  # powers of 10 between which gradients are told apart, of the largest after the first epoch
+TAGS = {"loss": "loss/train", "test_loss": "loss/test", "accuracy": "accuracy/train", "test_accuracy": "accuracy/test"}
+
+
+class Callback:
+    """Called by fit at the points that the methods name; each gets the History. Override what is needed."""
+
+    def on_start(self, history):
+        """Before the first update."""
+
+    def on_step(self, history):
+        """After each update; history.running holds the sums of the epoch so far."""
+
+    def on_epoch(self, history):
+        """After each epoch; history[-1] is its row."""
+
+    def stop(self, history):
+        """Whether to end now. Asked after each update and epoch, and while the test data are evaluated."""
+        return False
+
+
+class Interruption(Callback):
+    """Ctrl-C, and the request to end that systems send, as a wish that is granted between two updates.
+
+    While this is entered as a context, the first signal makes fit return after the update under way. A second one
+    raises KeyboardInterrupt. On several ranks all leave after the same update, whichever got the signal.
+
+    requested   the number of the signal, 0 before there was one
+    """
+
+    def __init__(self):
+        self.requested, self.before = 0, {}
+
+    def __enter__(self):
+        if threading.current_thread() is threading.main_thread():  # no other may set handlers
+            self.before = {number: signal.signal(number, self._note) for number in SIGNALS}
+        return self
+
+    def __exit__(self, *exception):
+        for number, handler in self.before.items():
+            signal.signal(number, handler)
+
+    def _note(self, number, frame):
+        if self.requested:
+            raise KeyboardInterrupt
+        self.requested = number
+        # Not print: the signal may come while a print is at work. And nobody may be there to read it.
+        with suppress(OSError):
+            os.write(2, b"\nstopping after this step; once more to quit at once\n")
+
+    def stop(self, history):
+        return self.requested != 0
+
+
+class Progress(Callback):
+    """A bar for each epoch on a terminal or in a notebook, and a line for each on stdout.
+
+    images      in an epoch
+    """
+
+    def __init__(self, images, epochs):
+        self.images = at_least("Progress", "images", images, 1)
+        self.epochs = at_least("Progress", "epochs", epochs, 1)
+        self.bar = None
+
+    def on_step(self, history):
+        if self.bar is None:
+            from tqdm.auto import tqdm
+
+            name, off = f"epoch {len(history) + 1}/{self.epochs}", True if sys.stderr is None else None
+            self.bar = tqdm(total=self.images, desc=name, unit=" images", leave=False, disable=off)
+        running = history.latest
+        if known := running.images - running.pending:
+            self.bar.set_postfix(loss=f"{running.loss / known:.4f}", refresh=False)
+        self.bar.update(running.images - self.bar.n)
+
+    def on_epoch(self, history):
+        self.close()
+        print(_line(history[-1], self.epochs), flush=True)
+
+    def close(self):
+        """Take an unfinished bar off the terminal."""
+        if self.bar is not None:
+            self.bar.close()
+        self.bar = None
+
+
+def _line(row, epochs):
+    text = f"epoch {row['epoch']:>{len(str(epochs))}}/{epochs}  loss {row['loss']:.4f}"
+    text += f"  train {100 * row['accuracy']:.2f} %"
+    text += f"  test {100 * row['test_accuracy']:.2f} %" if "test_accuracy" in row else ""
+    speed = row["images_per_second"]
+    return text if speed is None else f"{text}  {speed:.0f} images/s"
+
+
+class Histograms(Callback):
+    """A callback that counts the weights and the latest gradients of each parameter after each epoch.
+
+    records     {name: [(epoch, edges, counts of weights, counts of gradients), ...]} as lists; records[name] is what
+                draw.histograms draws. edges is the pair [edges for weights, edges for gradients]
+
+    Bins lie symmetrically about 0. Those of weights have equal widths and reach to twice the largest magnitude after
+    the first epoch recorded; those of gradients, which grow and vanish by orders of magnitude, have equal widths on a
+    logarithmic scale, from 1e-5 to 10 times the largest magnitude, with one around 0 for what is smaller. They then
+    stay, so that epochs can be compared; what lies beyond is counted in the outermost ones. Gradients are those of the
+    last update, before clipping. Counts are None where there is nothing to count: no gradient (with ZeRO none is kept
+    whole), or elements that are not finite.
+
+    model       what is trained; of a DataParallel the names are those of its module
+    bins        how many, an odd number, so that 0 is the middle of one
+
+    Shapes  edges (bins + 1,) each, counts (bins,)
+    Errors  TypeError if model is no Module; ValueError for bins that are even or below 3
+    """
+
+    def __init__(self, model, bins=BINS):
+        self.model, self.bins = check_kind("Histograms", "model", model, Module), bins
+        if at_least("Histograms", "bins", bins, 3) % 2 == 0:
+            raise ShapeError(f"Histograms: bins is {bins}, wanted an odd number")
+        self.records = {}
+
+    def on_epoch(self, history):
+        for name, parameter in module_of(self.model).named_parameters():
+            pair = parameter.array, None if parameter.grad is None else parameter.grad.array
+            values = [None if array is None else host(array).ravel() for array in pair]
+            rows = self.records.setdefault(name, [])
+            edges = rows[0][1] if rows else self._edges(*map(_largest, values))
+            counts = [_counts(array, own) for array, own in zip(values, edges, strict=True)]
+            rows.append((history[-1]["epoch"], edges, *counts))
+
+    def _edges(self, weight, gradient):
+        """Edges for weights and for gradients of these largest magnitudes."""
+        positive = gradient * np.logspace(SMALLEST, LARGEST, (self.bins + 1) // 2)
+        weights = np.linspace(-MARGIN, MARGIN, self.bins + 1) * weight
+        return [weights.tolist(), [*(-positive[::-1]).tolist(), *positive.tolist()]]
+
+    def state_dict(self):
+        """The records, which are JSON values."""
+        return self.records
+
+    def load_state_dict(self, state, epochs=None):
+        """Go on from what state_dict() gave, or from its first epochs. Errors: ValueError if it is malformed."""
+        first = lambda rows: [(e, (w, g), v, u) for e, (w, g), v, u in rows if epochs is None or e <= epochs]
+        try:
+            records = {name: first(rows) for name, rows in state.items()}
+        except (AttributeError, TypeError, ValueError) as error:
+            raise ShapeError("Histograms: state is malformed, wanted what Histograms.state_dict() gives") from error
+        self.records = {name: rows for name, rows in records.items() if rows}
+
+
+def _largest(values):
+    """The largest finite magnitude; 1 where there is none above 0."""
+    finite = np.zeros(0) if values is None else values[np.isfinite(values)]
+    return float(np.abs(finite).max(initial=0.0)) or 1.0
+
+
+def _counts(values, edges):
+    """How many values lie in each bin, those beyond in the outermost."""
+    if values is None or not values.size or not np.isfinite(values).all():
+        return None
+    return np.histogram(np.clip(values, edges[0], edges[-1]), edges)[0].tolist()
+
+
+class TensorBoard(AbstractContextManager, Callback):
+    """A callback that writes what `tensorboard --logdir FOLDER` shows; a context that closes the file at its end.
+
+    By the RecordWriter of tensorboardX and not its SummaryWriter. That one writes in a thread of its own, behind a
+    queue: where the disk is full the thread ends, and the training would wait for room in the queue for ever.
+
+    folder      where the event files go; one of an earlier call of fit may lie there
+    optimizer   its rate is written after each update, if it is given
+    say         is called with a sentence where the file cannot be written, as on a full disk: then no more is written,
+                and the training goes on. Default: warnings.warn
+
+    The step of a figure is the number of updates so far. After each update: step/loss, the mean over the images of the
+    update, and step/lr. After each epoch: loss/train, loss/test, accuracy/train and accuracy/test (fractions of 1), as
+    far as the row of the history has them. Where a run goes on from an earlier checkpoint, the figures that it had
+    written for later steps are marked as gone. How weights and gradients are distributed is in report.html.
+
+    Errors  RuntimeError where tensorboardX is not installed
+    """
+
+    def __init__(self, folder, optimizer=None, say=warnings.warn):
+        self.check_installed()
+        self.folder, self.optimizer, self.say, self.writer = folder, optimizer, say, None
+
+    @staticmethod
+    def check_installed():
+        """Errors: RuntimeError where tensorboardX is not installed, with the command that does."""
+        from importlib.util import find_spec
+
+        if find_spec("tensorboardX") is None:
+            raise StateError('TensorBoard: tensorboardX is not installed; pip install -e ".[tensorboard]"')
+
+    def __exit__(self, *exception):
+        writer, self.writer = self.writer, None
+        with suppress(OSError):
+            if writer is not None:
+                writer.close()
+
+    @contextmanager
+    def _giving_up(self):
+        """Inside, a disk that fails ends the writing."""
+        try:
+            yield
+        except OSError as error:
+            self.__exit__()
+            self.say(f"TensorBoard: {self.folder} cannot be written: {error}; the training goes on without")
+
+    def _write(self, step, *events):
+        from tensorboardX.proto.event_pb2 import Event
+
+        with self._giving_up():
+            for event in events if self.writer else ():
+                self.writer.write(Event(step=step, wall_time=time.time(), **event).SerializeToString())
+                self.writer.flush()
+
+    def on_start(self, history):
+        from tensorboardX.record_writer import RecordWriter
+
+        self.before = history.running.loss, history.running.images  # when a figure was written last
+        step, start = history.steps + 1, {"session_log": {"status": "START"}}  # what was written of later steps is gone
+        with self._giving_up():
+            os.makedirs(self.folder, exist_ok=True)
+            name = f"events.out.tfevents.{time.time():.0f}.{os.getpid()}.{step}"
+            self.writer = RecordWriter(os.path.join(self.folder, name))
+        self._write(step, {"file_version": "brain.Event:2"}, start)
+
+    def on_step(self, history):
+        (loss, images), running = self.before, history.running
+        self.before = running.loss, running.images
+        figures = {"step/loss": (running.loss - loss) / (running.images - images)}
+        if self.optimizer is not None:
+            figures["step/lr"] = self.optimizer.param_groups[0]["lr"]
+        self._write(history.steps, *_scalars(figures))
+
+    def on_epoch(self, history):
+        self.before = 0.0, 0
+        figures = {tag: history[-1][name] for name, tag in TAGS.items() if history[-1].get(name) is not None}
+        self._write(history.steps, *_scalars(figures))
+
+
+def _scalars(figures):
+    """An event for each figure."""
+    return [{"summary": {"value": [{"tag": tag, "simple_value": value}]}} for tag, value in figures.items()]

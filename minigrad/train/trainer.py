@@ -1,0 +1,277 @@
+"""One update of a model, and its measure on one batch.
+
+Images come as batches (images, labels) of Tensors; a model maps images to scores, one for each class. A loss
+is called as loss(scores, labels) and gives the mean over the batch.
+"""
+
+import contextlib
+import functools
+import math
+import time
+import weakref
+from collections import deque
+
+from minigrad_kernels.errors import MinigradError, ShapeError, StateError
+
+from .. import device, ops
+from ..amp import GradScaler
+from ..core.check import flag_of, function_of, number
+from ..core.modes import no_grad
+from ..core.tape import write
+from ..core.tensor import Tensor
+from ..data.shards import Shards
+from ..graph import capture
+from ..optim import Optimizer
+from ..optim.clip import clip_scale
+from ..optim.lr_scheduler import LRScheduler
+from .checks import check_kind, check_model, explained
+from .evaluation import evaluation, figures, made, on_device, right
+from .finite import NotFinite, check_losses, marked
+from .history import History
+from .precision import check_precision, computing
+from .team import team_of
+
+__all__ = ["Trainer"]
+
+AHEAD = 64  # updates that the host may be ahead of the figures that it has seen
+EVERY = 16  # updates between two copies of the buffers
+SMALLEST = 2.0**-14  # scale of a loss: gradients that overflow even then are wrong, not large
+
+
+class Trainer:
+    """update(batch) makes one step of the optimiser, measure(batch) looks at a batch.
+
+    schedule    stepped after each update
+    clip        the largest 2-norm of the gradient of all parameters together
+    precision   "float32", the default, "tf32", "bfloat16" or "float16": in which types the model and the loss compute
+                (see precision.py)
+    scaler      the GradScaler of the loss, to go on with; default a new one for float16. An update that it leaves out
+                does not step the schedule
+    eager       on a GPU, do without graphs: else each update is one launch (see minigrad.graph), the loss and what the
+                model does must wait for nothing, and figures of losses come when they come
+    history     takes the figures of the updates, in history.running; its `steps` counts them. Default a new History
+    Errors      as those of fit
+    """
+
+    def __init__(
+        self,
+        model,
+        optimizer,
+        loss=ops.cross_entropy,
+        *,
+        schedule=None,
+        clip=None,
+        precision=None,
+        scaler=None,
+        eager=False,
+        history=None,
+    ):
+        check_model("fit", model)
+        self.model, self.team, self.back = model, team_of(model), None
+        self.optimizer = check_kind("fit", "optimizer", optimizer, Optimizer)
+        self.loss, self.precision = function_of("fit", "loss", loss), check_precision("fit", precision)
+        self.schedule = check_kind("fit", "schedule", schedule, LRScheduler, optional=True)
+        if schedule is not None and schedule.optimizer is not optimizer:
+            raise ShapeError("fit: schedule belongs to another optimiser")
+        self.clip = None if clip is None else number("fit", "clip", clip, 1e-30)
+        scaler = check_kind("fit", "scaler", scaler, GradScaler, optional=True)
+        self.scaler = scaler or GradScaler(enabled=self.precision == "float16")
+        history = check_kind("fit", "history", history, History, optional=True)
+        self.history = History() if history is None else history
+        self.history.close()  # figures of a call that was interrupted come in first
+        self.history.precision, parameter = self.precision, next(iter(model.parameters()), None)
+        on_gpu = parameter is not None and device.place_of(parameter.array).captures is not None
+        # On a GPU, updates and measures are launches of graphs.
+        self.graphs = not flag_of("fit", "eager", eager) and on_gpu
+        self._figures = functools.partial(figures, model, self.loss)
+        self._replayed = None
+        if self.graphs:
+            self._figures = capture(self._figures, device=parameter.device)
+            self._replayed = Replayed(self)
+            self.history.settle = lambda: self._replayed.settle()  # which keeps this alive until history.close()
+
+    def update(self, *batches):
+        """One update: the one of the large batch that the batches would be together.
+
+        Its figures enter into history.running; on a GPU, where they come later, whoever asks for them waits.
+        """
+        history, images = self.history, self.team.images(batches)
+        step = history.steps + 1
+        if self.back is None or step % EVERY == 0:
+            self.back = marked(self.model)
+        with explained("fit", max(images)):
+            went_on = (self._replayed or self._update)(batches, step)
+        if not went_on:
+            history.latest.skipped += 1
+            if self.scaler.get_scale() < SMALLEST:
+                raise NotFinite(f"fit: at step {step} gradients are not finite at any scale of the loss; use bfloat16")
+        elif self.schedule is not None:
+            self.schedule.step()
+        history.latest.images += sum(images)
+        history.steps = step
+
+    def measure(self, batch):
+        """(mean loss, right answers) of a batch in evaluation mode, a Tensor (2,) where the model is.
+
+        From a graph, it is valid until the next call.
+        """
+        with evaluation(self.model), self.computing():
+            return self._figures(on_device(batch, self.model))
+
+    def computing(self):
+        """A context in which the model computes in the precision of this training."""
+        return computing(self.precision)
+
+    # ---- parts of an update ------------------------------------------------------------------------------------------
+
+    def _update(self, batches, step):
+        """Whether the update was made; False if it was left out, as a gradient was not finite for want of range."""
+        self.optimizer.zero_grad()
+        try:
+            with self.computing():
+                passed = [(loss.item() * count, int(hits.item()), count) for loss, hits, count in self.passes(batches)]
+            rows = self.team.gathered(passed)
+            check_losses(rows, step, self.history, self.model, batches)
+        except MinigradError:
+            self.optimizer.zero_grad()
+            self.back()
+            raise
+        self.apply()
+        self.enter(rows)
+        return not (self.scaler.is_enabled() and self.scaler.skipped())
+
+    def passes(self, batches):
+        """Compute the gradients of an update; gives (loss, right answers, images) of each of this rank's batches."""
+        total = sum(self.team.images(batches))
+        for part in self.team.parts(batches):
+            for place, batch in enumerate(part, 1):
+                images, labels = on_device(batch, self.model)
+                scores = self.model(images)
+                loss = self.loss(scores, labels)
+                if not isinstance(loss, Tensor) or loss.numel() != 1:
+                    raise ShapeError(f"fit: loss gave {loss!r:.200}, wanted a Tensor of one number")
+                correct = right(scores, labels)
+                share = len(labels) * self.team.shards / total  # the mean over all images weighs each batch by its own
+                with self.team.holding() if place < len(part) else contextlib.nullcontext():
+                    self.scaler.scale(loss if share == 1 else loss * share).backward()
+                yield loss, correct, len(labels)
+
+    def apply(self, lost=None):
+        """Clip and update where the parameters are, without waiting; gives what says there whether it was left out.
+
+        lost    a flag (1,) there: where it is not 0, nothing is changed
+        """
+        parameters = None if self.clip is None else self.model.parameters()
+        if self.scaler.is_enabled():
+            self.scaler.clipped_step(self.optimizer, parameters, self.clip, lost)
+            self.scaler.update()
+            return self.scaler.found()
+        options = {} if self.clip is None else {"scale": clip_scale(parameters, self.clip)[1]}
+        self.optimizer.step(**options, **({} if lost is None else {"found_inf": lost}))
+        return lost
+
+    def enter(self, rows):
+        """Add rows (sum of losses, right answers, images) of an update to the figures of the epoch."""
+        self.history.latest.loss += math.fsum(loss for loss, _, _ in rows)
+        self.history.latest.correct += int(sum(hits for _, hits, _ in rows))
+
+
+class Replayed:
+    """Called with the batches of an update, it tells the GPU to do it; figures enter into history.running as they come.
+
+    An update whose loss is not finite changes no weights, and neither do those after it, which the GPU was told to do
+    before the host knew. Where ranks compare their figures, or a scale of the loss decides whether a schedule goes on,
+    the host waits for each update.
+    """
+
+    def __init__(self, trainer):
+        # By proxies, as a cycle of references would keep the graphs, and what they need, after the training.
+        self.trainer, self.history = weakref.proxy(trainer), trainer.history
+        parameter = next(trainer.model.parameters())
+        self.place = device.place(parameter.device)
+        self.lost = Tensor(device.zeros((1,), "float64", like=parameter.array))  # 1 once a loss was not finite
+        # (step, images before it, those of this rank's batches, what takes all back, what comes), the oldest first
+        self.coming: deque = deque()
+        self.ahead = 0 if trainer.team.several or trainer.scaler.is_enabled() else AHEAD
+        self.step = capture(functools.partial(Replayed._step, weakref.proxy(self)), device=parameter.device)
+
+    # ---- on the GPU --------------------------------------------------------------------------------------------------
+
+    def _step(self, batches, totals):
+        """What the graph does; gives rows (loss, right answers) and, last, (whether it was left out, 0)."""
+        trainer = self.trainer
+        trainer.optimizer.zero_grad()
+        both = zip(batches, totals, strict=True)
+        batches = [made(batch) if total is None else Shards(batch, total) for batch, total in both]
+        with trainer.computing():
+            found = list(trainer.passes(batches))
+        with no_grad():
+            losses = ops.stack([loss.detach().double() for loss, _, _ in found])
+            correct = ops.stack([right.double() for _, right, _ in found])
+            bad = ops.logical_not(ops.isfinite(losses).all()).double().reshape(1)
+            bad = ops.maximum(self.lost, trainer.team.any(bad))
+            device.assign(write(self.lost), bad.array)
+            left_out = trainer.apply(self.lost.detach())
+            rows = ops.stack([losses, correct], 1)
+            last = ops.stack([left_out.double().reshape((1,)), 0 * self.lost.detach()], 1)
+            return ops.cat([rows, last]), tuple([count for _, _, count in found])
+
+    # ---- on the host -------------------------------------------------------------------------------------------------
+
+    def __call__(self, batches, number):
+        """Whether the update before was made, as far as is known."""
+        trainer, running = self.trainer, self.history.latest
+        rows, counts = self.step(*self._plain(batches))
+        backs = [trainer.back] if trainer.schedule is None else [trainer.back, trainer.schedule.mark()]
+        self.coming.append((number, running.images, counts, backs, self.place.fetched(rows.array)))
+        running.pending += sum(trainer.team.images(batches))
+        went_on = True
+        while self.coming and (len(self.coming) > self.ahead or self.coming[0][-1].done):
+            went_on = self._arrive()
+        return went_on
+
+    def settle(self):
+        """Wait for all figures."""
+        before = time.perf_counter()
+        while self.coming:
+            self._arrive()
+        running = self.history.latest
+        if running.timed_images:
+            running.seconds += time.perf_counter() - before
+
+    def _plain(self, batches):
+        """(batches as tuples of Tensors on the GPU, images of all ranks in each where it is cut, else None)."""
+        plain, totals = [], []
+        for batch in batches:
+            cut = isinstance(batch, Shards)
+            pairs = [part and on_device(part, self.trainer.model) for part in (batch if cut else [batch])]
+            plain.append(tuple(pairs) if cut else pairs[0])
+            totals.append(batch.total if cut else None)
+        return tuple(plain), tuple(totals)
+
+    def _arrive(self):
+        """Take over the figures of the oldest update; whether it was made."""
+        number, images, counts, backs, coming = self.coming.popleft()
+        *rows, (left_out, _) = coming.value().tolist()
+        rows = [(loss * count, right, count) for (loss, right), count in zip(rows, counts, strict=True)]
+        rows = self.trainer.team.gathered(rows)
+        try:
+            check_losses(rows, number, self.history, self.trainer.model)
+        except StateError:
+            self._go_back(number, images, backs)
+            raise
+        self.trainer.enter(rows)
+        self.history.latest.pending -= sum(count for _, _, count in rows)
+        return not left_out
+
+    def _go_back(self, number, images, backs):
+        """Leave everything as it was before the update of that number, which the GPU has not made."""
+        running, trainer = self.history.latest, self.trainer
+        running.images, running.pending, running.trained = images, 0, False
+        self.history.steps, trainer.back = number - 1, None
+        self.coming.clear()
+        for back in backs:
+            back()
+        device.fill(write(self.lost), 0)
+        trainer.optimizer.zero_grad()
+        trainer.optimizer.settle()
