@@ -125,7 +125,7 @@ PARTS = {
         "state[0]['exp_avg'] has shape (3,)",
     ),
     "schedule of another": (put("schedule", "gamma", 0.1), "CosineAnnealingLR.load_state_dict: got"),
-    "schedule of groups": (put("schedule", "base_lrs", [0.1, 0.1]), "got [0.1, 0.1], wanted [0.01]"),
+    "schedule of groups": (put("schedule", "base_lrs", [0.1, 0.1]), "'base_lrs': [0.1, 0.1]; wanted such as"),
     "scale": (put("scaler", "scale", 0.0), "scale is 0.0, wanted more than 0"),
     "no scale": (put("scaler", {}), "the state is empty"),
     "position": (put("loader", "position", 99), "position is 99, an epoch has 2 batches"),

@@ -36,7 +36,7 @@ COMMANDS = {  # name: (its module, an example, what it does, its options)
     "kernels": ("kernels", "matmul --arch sm_90", "compile CUDA kernels", "names --arch --ladder --check --write"),
     "math": ("tools", "conv2d", "formula and gradients of an op", "names --page"),
     "warmup": ("tools", "--models lenet", "compile the CPU's kernels ahead", "--models --threads"),
-    "info": ("tools", "--check", "versions, devices, and whether a GPU works", "--check --device"),
+    "info": ("tools", "--check", "versions, devices; does a GPU work?", "--check --device"),
 }
 natural = number(int, "an integer of at least 0", lambda value: value >= 0)
 seconds = number(float, "seconds, at least 0", lambda value: 0 <= value < float("inf"))
