@@ -12,7 +12,7 @@ from minigrad_kernels.errors import ShapeError
 from minigrad_kernels.layout import FILTER
 
 from .. import ops
-from ..core.check import at_least, each, flag_of, one_of
+from ..core.check import each, flag_of, integer_of, one_of
 from .linear import init_affine
 from .module import Module
 from .parameter import parameter
@@ -31,12 +31,12 @@ class _Convolution(Module):
     def _make(self, in_channels, out_channels, kernel_size, stride, dilation, groups):
         """Check and keep the options."""
         layer = type(self).__name__
-        self.in_channels = at_least(layer, "in_channels", in_channels, 1)
-        self.out_channels = at_least(layer, "out_channels", out_channels, 1)
+        self.in_channels = integer_of(layer, "in_channels", in_channels, 1)
+        self.out_channels = integer_of(layer, "out_channels", out_channels, 1)
         self.kernel_size = each(layer, "kernel_size", kernel_size, self.dims, 1)
         self.stride = each(layer, "stride", stride, self.dims, 1)
         self.dilation = each(layer, "dilation", dilation, self.dims, 1)
-        self.groups = at_least(layer, "groups", groups, 1)
+        self.groups = integer_of(layer, "groups", groups, 1)
         for name in ("in_channels", "out_channels"):
             if getattr(self, name) % self.groups:
                 raise ShapeError(f"{layer}: {name} is {getattr(self, name)}, wanted a multiple of groups={self.groups}")

@@ -4,7 +4,6 @@
 """
 
 from .. import ops
-from ..core.check import fraction
 from .module import Module
 
 __all__ = ["Dropout", "Dropout1d", "Dropout2d"]
@@ -14,7 +13,7 @@ class Dropout(Module):
     """In training, each element set to 0 with probability p and the others scaled by 1 / (1 - p)."""
 
     def __init__(self, p=0.5, inplace=False):
-        self.p, self.inplace = fraction(type(self).__name__, "p", p), inplace
+        self.p, self.inplace = number_of(type(self).__name__, "p", p, 0, 1), inplace
 
     def forward(self, input):
         return ops.dropout(input, self.p, self.training)

@@ -3,7 +3,7 @@
 from minigrad_kernels.errors import ShapeError
 
 from .. import ops
-from ..core.check import at_least, integer_of
+from ..core.check import integer_of
 from ..core.tape import write
 from ..core.tensor import tensor_of
 from . import init
@@ -22,8 +22,8 @@ class Embedding(Module):
     """
 
     def __init__(self, num_embeddings, embedding_dim, padding_idx=None, *, device=None, dtype=None):
-        self.num_embeddings = at_least("Embedding", "num_embeddings", num_embeddings, 0)
-        self.embedding_dim = at_least("Embedding", "embedding_dim", embedding_dim, 0)
+        self.num_embeddings = integer_of("Embedding", "num_embeddings", num_embeddings, 0)
+        self.embedding_dim = integer_of("Embedding", "embedding_dim", embedding_dim, 0)
         if padding_idx is not None:
             if not -num_embeddings <= integer_of("Embedding", "padding_idx", padding_idx) < num_embeddings:
                 raise ShapeError(f"Embedding: padding_idx is {padding_idx}, wanted one of {num_embeddings} rows")

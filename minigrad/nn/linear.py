@@ -3,7 +3,7 @@
 import math
 
 from .. import ops
-from ..core.check import at_least, flag_of
+from ..core.check import flag_of, integer_of
 from . import init
 from .module import Module
 from .parameter import parameter
@@ -19,8 +19,8 @@ class Linear(Module):
     """
 
     def __init__(self, in_features, out_features, bias=True, device=None, dtype=None):
-        self.in_features = at_least("Linear", "in_features", in_features, 0)
-        self.out_features = at_least("Linear", "out_features", out_features, 0)
+        self.in_features = integer_of("Linear", "in_features", in_features, 0)
+        self.out_features = integer_of("Linear", "out_features", out_features, 0)
         self.weight = parameter("Linear", (self.out_features, self.in_features), device, dtype)
         vector = parameter("Linear", (self.out_features,), device, dtype) if flag_of("Linear", "bias", bias) else None
         self.register_parameter("bias", vector)

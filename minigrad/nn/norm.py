@@ -13,7 +13,7 @@ from minigrad_kernels.errors import ShapeError
 
 from .. import device as devices
 from .. import ops
-from ..core.check import at_least, flag_of, fraction, number
+from ..core.check import flag_of, integer_of, number_of
 from ..core.modes import repeating
 from ..core.tape import write
 from ..core.tensor import Tensor, tensor_of
@@ -29,7 +29,7 @@ class _Affine(Module):
 
     def _make_affine(self, shape, eps, affine, bias, device, dtype):
         layer = type(self).__name__
-        self.eps = number(layer, "eps", eps, 0)
+        self.eps = number_of(layer, "eps", eps, 0)
         affine, bias = flag_of(layer, "affine", affine), flag_of(layer, "bias", bias)
         for name, wanted in (("weight", affine), ("bias", affine and bias)):
             self.register_parameter(name, parameter(layer, shape, device, dtype) if wanted else None)
@@ -76,8 +76,8 @@ class _BatchNorm(_Channels):
         bias=True,
     ):
         layer = type(self).__name__
-        self.num_features = at_least(layer, "num_features", num_features, 1)
-        self.momentum = None if momentum is None else fraction(layer, "momentum", momentum)
+        self.num_features = integer_of(layer, "num_features", num_features, 1)
+        self.momentum = None if momentum is None else number_of(layer, "momentum", momentum, 0, 1)
         self.affine, self.track_running_stats = affine, flag_of(layer, "track_running_stats", track_running_stats)
         self._make_affine((self.num_features,), eps, affine, bias, device, dtype)
         for name in ("running_mean", "running_var"):
@@ -159,8 +159,8 @@ class _InstanceNorm(_Channels):
         bias=True,
     ):
         layer = type(self).__name__
-        self.num_features = at_least(layer, "num_features", num_features, 1)
-        self.momentum = None if momentum is None else fraction(layer, "momentum", momentum)
+        self.num_features = integer_of(layer, "num_features", num_features, 1)
+        self.momentum = None if momentum is None else number_of(layer, "momentum", momentum, 0, 1)
         self.affine, self.track_running_stats = affine, flag_of(layer, "track_running_stats", track_running_stats)
         if track_running_stats:
             raise ShapeError(f"{layer}: track_running_stats is True, wanted False: there are no running statistics")
@@ -203,7 +203,7 @@ class LayerNorm(_Affine):
 
     def __init__(self, normalized_shape, eps=1e-5, elementwise_affine=True, bias=True, device=None, dtype=None):
         sizes = normalized_shape if isinstance(normalized_shape, tuple | list) else (normalized_shape,)
-        self.normalized_shape = tuple(at_least("LayerNorm", "normalized_shape", size, 0) for size in sizes)
+        self.normalized_shape = tuple(integer_of("LayerNorm", "normalized_shape", size, 0) for size in sizes)
         self.elementwise_affine = flag_of("LayerNorm", "elementwise_affine", elementwise_affine)
         self._make_affine(self.normalized_shape, eps, elementwise_affine, bias, device, dtype)
         self.reset_parameters()
@@ -226,8 +226,8 @@ class GroupNorm(_Affine):
     """
 
     def __init__(self, num_groups, num_channels, eps=1e-5, affine=True, device=None, dtype=None, *, bias=True):
-        self.num_groups = at_least("GroupNorm", "num_groups", num_groups, 1)
-        self.num_channels = at_least("GroupNorm", "num_channels", num_channels, 1)
+        self.num_groups = integer_of("GroupNorm", "num_groups", num_groups, 1)
+        self.num_channels = integer_of("GroupNorm", "num_channels", num_channels, 1)
         if self.num_channels % self.num_groups:
             raise ShapeError(f"GroupNorm: num_channels is {num_channels}, wanted a multiple of num_groups={num_groups}")
         self.affine = flag_of("GroupNorm", "affine", affine)

@@ -7,7 +7,7 @@ ceil_mode   whether a window that begins inside the input and ends outside it co
 from minigrad_kernels.errors import KindError, ShapeError
 
 from .. import ops
-from ..core.check import at_least, each, flag_of
+from ..core.check import each, flag_of, integer_of
 from .module import Module
 
 __all__ = ["AdaptiveAvgPool2d", "AvgPool1d", "AvgPool2d", "MaxPool1d", "MaxPool2d"]
@@ -107,7 +107,7 @@ class AdaptiveAvgPool2d(Module):
             raise KindError(f"AdaptiveAvgPool2d: output_size is {output_size!r}, wanted a number or a pair")
         for size in sizes:
             if size is not None:
-                at_least("AdaptiveAvgPool2d", "output_size", size, 0)
+                integer_of("AdaptiveAvgPool2d", "output_size", size, 0)
         self.output_size = output_size
 
     def forward(self, input):

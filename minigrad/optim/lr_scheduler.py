@@ -22,7 +22,7 @@ from minigrad_kernels.errors import KindError, ShapeError, StateError
 from minigrad_kernels.toolchain.capture import capturing
 
 from .. import device
-from ..core.check import at_least, fraction, number, number_of, one_of
+from ..core.check import integer_of, number_of, one_of
 from ..core.tape import write
 from .optimizer import Optimizer, plain
 
@@ -137,7 +137,7 @@ class StepLR(LRScheduler):
     """
 
     def __init__(self, optimizer, step_size, gamma=0.1):
-        at_least("StepLR", "step_size", step_size, 1)
+        integer_of("StepLR", "step_size", step_size, 1)
         super().__init__(optimizer, lambda t, first: first * gamma ** (t // step_size))
 
 
@@ -149,7 +149,7 @@ class MultiStepLR(LRScheduler):
     """
 
     def __init__(self, optimizer, milestones, gamma=0.1):
-        milestones = sorted(at_least("MultiStepLR", "milestones", epoch, 0) for epoch in milestones)
+        milestones = sorted(integer_of("MultiStepLR", "milestones", epoch, 0) for epoch in milestones)
         super().__init__(optimizer, lambda t, first: first * gamma ** bisect.bisect_right(milestones, t))
 
 
@@ -180,7 +180,7 @@ class LinearLR(LRScheduler):
     """
 
     def __init__(self, optimizer, start_factor=1 / 3, end_factor=1.0, total_iters=5):
-        at_least("LinearLR", "total_iters", total_iters, 1)
+        integer_of("LinearLR", "total_iters", total_iters, 1)
         change = end_factor - start_factor
         super().__init__(
             optimizer, lambda t, first: first * (start_factor + change * (min(total_iters, t) / total_iters))
@@ -194,7 +194,7 @@ class PolynomialLR(LRScheduler):
     """
 
     def __init__(self, optimizer, total_iters=5, power=1.0):
-        at_least("PolynomialLR", "total_iters", total_iters, 1)
+        integer_of("PolynomialLR", "total_iters", total_iters, 1)
         super().__init__(optimizer, lambda t, first: first * (1 - min(t, total_iters) / total_iters) ** power)
 
 
@@ -206,7 +206,7 @@ class CosineAnnealingLR(LRScheduler):
     """
 
     def __init__(self, optimizer, T_max, eta_min=0.0):
-        at_least("CosineAnnealingLR", "T_max", T_max, 1)
+        integer_of("CosineAnnealingLR", "T_max", T_max, 1)
         super().__init__(optimizer, lambda t, first: _half_cosine(first, eta_min, math.pi * t / T_max))
 
 
@@ -218,8 +218,8 @@ class CosineAnnealingWarmRestarts(LRScheduler):
     """
 
     def __init__(self, optimizer, T_0, T_mult=1, eta_min=0.0):
-        at_least("CosineAnnealingWarmRestarts", "T_0", T_0, 1)
-        at_least("CosineAnnealingWarmRestarts", "T_mult", T_mult, 1)
+        integer_of("CosineAnnealingWarmRestarts", "T_0", T_0, 1)
+        integer_of("CosineAnnealingWarmRestarts", "T_mult", T_mult, 1)
 
         def rate(t, first):
             length = T_0
@@ -279,9 +279,9 @@ class OneCycleLR(LRScheduler):
             if epochs is None or steps_per_epoch is None:
                 raise ShapeError("OneCycleLR: total_steps is None, wanted it, or both epochs and steps_per_epoch")
             total_steps = epochs * steps_per_epoch
-        at_least("OneCycleLR", "total_steps", total_steps, 1)
+        integer_of("OneCycleLR", "total_steps", total_steps, 1)
         one_of("OneCycleLR", "anneal_strategy", anneal_strategy, ("cos", "linear"))
-        top = fraction("OneCycleLR", "pct_start", pct_start) * total_steps - 1
+        top = number_of("OneCycleLR", "pct_start", pct_start, 0, 1) * total_steps - 1
 
         def rate(greatest, t, first):
             if t > total_steps:
@@ -293,7 +293,7 @@ class OneCycleLR(LRScheduler):
                 return (end - begin) * share + begin
             return end + (begin - end) / 2 * (math.cos(math.pi * share) + 1)
 
-        rates = [number("OneCycleLR", "max_lr", plain(r), 0) for r in self.for_groups("max_lr", max_lr, optimizer)]
+        rates = [number_of("OneCycleLR", "max_lr", plain(r), 0) for r in self.for_groups("max_lr", max_lr, optimizer)]
         for group, greatest in zip(optimizer.param_groups, rates, strict=True):
             group["lr"] = group["initial_lr"] = greatest / div_factor
         super().__init__(optimizer, [functools.partial(rate, greatest) for greatest in rates])
@@ -365,7 +365,7 @@ class ReduceLROnPlateau(MetricLR):
     ):
         self.for_groups("min_lr", min_lr, optimizer)
         self.optimizer, self.min_lr = optimizer, min_lr
-        if not number(self.name, "factor", factor, 0) < 1:
+        if not number_of(self.name, "factor", factor, 0) < 1:
             raise ShapeError(f"{self.name}: factor is {factor}, wanted at least 0 and below 1")
         self.mode = one_of(self.name, "mode", mode, ("min", "max"))
         self.threshold_mode = one_of(self.name, "threshold_mode", threshold_mode, ("rel", "abs"))

@@ -6,7 +6,7 @@ from minigrad_kernels import optimizer as kernels
 from minigrad_kernels.errors import KindError, ShapeError
 
 from .. import device, ops
-from ..core.check import at_least, one_of
+from ..core.check import integer_of, one_of
 from ..core.modes import no_grad
 from ..core.tensor import Tensor
 from .rules import Rule, members
@@ -55,7 +55,7 @@ class Muon(Rule):
 
     def check(self, options):
         super().check(options)
-        at_least("Muon", "ns_steps", options["ns_steps"], 0)
+        integer_of("Muon", "ns_steps", options["ns_steps"], 0)
         one_of("Muon", "adjust_lr_fn", options["adjust_lr_fn"] or "original", ("original", "match_rms_adamw"))
         coefficients = options["ns_coefficients"]
         if not isinstance(coefficients, tuple) or len(coefficients) != 3:

@@ -14,7 +14,7 @@ from minigrad_kernels import optimizer as kernels
 from minigrad_kernels.errors import KindError, ShapeError
 
 from .. import device
-from ..core.check import flag_of, number, number_of
+from ..core.check import flag_of, number_of
 from ..core.interceptors import interceptors
 from ..core.tape import write
 from .optimizer import Optimizer, plain
@@ -53,7 +53,7 @@ class Rule(Optimizer):
             if name in FLAGS:
                 flag_of(self.name, name, options[name])
             else:
-                number(self.name, name, options[name], 0)
+                number_of(self.name, name, options[name], 0)
 
     def age(self, state):
         return state.get("step", 0)
