@@ -1,3 +1,3 @@
 """The errors of minigrad; see minigrad_kernels.errors."""
 
-from minigrad_kernels.errors import *  # noqa: F403: all of them
+from minigrad_kernels.errors import *  # noqa: F403

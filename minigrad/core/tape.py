@@ -23,23 +23,7 @@ from .. import device
 from .check import flag_of
 from .interceptors import interceptors, stack
 from .modes import Mode, recording
-from .tensor import Tensor
-
-__all__ = [
-    "Edge",
-    "Later",
-    "Node",
-    "Output",
-    "after_backward",
-    "backward",
-    "edge_to",
-    "grad",
-    "now",
-    "one",
-    "target_of",
-    "write",
-    "zero_grad",
-]
+from .tensor import Tensor, tensor_of
 
 _count = itertools.count()
 
@@ -53,9 +37,6 @@ class Later(dict):
     """What a node may have instead of the values that it keeps: restore() gives the node a dictionary of them."""
 
     __slots__ = ()
-
-    def restore(self):
-        raise NotImplementedError
 
 
 class Output(NamedTuple):
@@ -149,17 +130,13 @@ class Node:
 
     def _gradients_at_once(self, incoming, wanted):
         """By the primitive's function on arrays, whose results nobody else holds; by rules what it leaves to them."""
-        primitive, values = self.primitive, {**self.kept, "needs": {edge.name for edge in wanted}}
-        values["g"] = values[primitive.incoming[0]] = incoming[0]
-        for name, gradient in zip(primitive.incoming[1:], incoming[1:], strict=True):
-            values[name] = gradient
-        arrays, left = primitive.call_fast(values), []
+        values = {**self.kept, "needs": {edge.name for edge in wanted}, "g": incoming[0]}
+        values.update(zip(self.primitive.incoming, incoming, strict=True))
+        arrays = self.primitive.call_fast(values)
         for edge in wanted:
             if edge.name in arrays:
                 yield edge.target, self._passed_on(edge, Tensor.made(arrays[edge.name]), incoming), True
-            else:
-                left.append(edge)
-        if left:
+        if left := [edge for edge in wanted if edge.name not in arrays]:
             yield from self._gradients_by_rules(incoming, left)
 
     def _passed_on(self, edge, gradient, incoming):
@@ -307,19 +284,15 @@ def grad(outputs, inputs, grad_outputs=None, retain_graph=None, create_graph=Fal
     Returns a tuple with one Tensor per input. Only rules on a path to an input are asked.
     Errors  as Tensor.backward; RuntimeError for an unused input
     """
-    create_graph, allow_unused = (
-        flag_of("grad", "create_graph", create_graph),
-        flag_of("grad", "allow_unused", allow_unused),
-    )
+    create_graph = flag_of("grad", "create_graph", create_graph)
+    allow_unused = flag_of("grad", "allow_unused", allow_unused)
     retain_graph = create_graph if retain_graph is None else flag_of("grad", "retain_graph", retain_graph)
     outputs, inputs = (list(x) if isinstance(x, list | tuple) else [x] for x in (outputs, inputs))
     given = grad_outputs if isinstance(grad_outputs, list | tuple) else [grad_outputs] * len(outputs)
     if len(given) != len(outputs):
         raise ShapeError(f"grad: {len(given)} grad_outputs for {len(outputs)} outputs")
     for index, tensor in enumerate(inputs):
-        if not isinstance(tensor, Tensor):
-            raise KindError(f"grad: inputs[{index}] is a {type(tensor).__name__}, wanted a Tensor")
-        if not tensor.requires_grad:
+        if not tensor_of("grad", f"inputs[{index}]", tensor).requires_grad:
             raise StateError(f"grad: inputs[{index}] does not require a gradient; call .requires_grad_() on it before")
     roots = [(tensor, _first_gradient("grad", tensor, g)) for tensor, g in zip(outputs, given, strict=True)]
     targets, found = [target_of(tensor) for tensor in inputs], {}
@@ -335,9 +308,7 @@ def grad(outputs, inputs, grad_outputs=None, retain_graph=None, create_graph=Fal
 
 
 def _first_gradient(op, tensor, gradient):
-    if not isinstance(tensor, Tensor):
-        raise KindError(f"{op}: an output is a {type(tensor).__name__}, wanted a Tensor")
-    if not tensor.requires_grad:
+    if not tensor_of(op, "an output", tensor).requires_grad:
         hint = "make what you differentiate by with requires_grad=True, and compute the loss outside of no_grad()"
         raise StateError(f"{op}: the Tensor has no history and does not require a gradient; {hint}")
     if gradient is None:
@@ -345,9 +316,7 @@ def _first_gradient(op, tensor, gradient):
             raise StateError(f"{op}: an output of shape {tensor.shape} is no scalar; pass a gradient of that shape")
         number = one(device.place_of(tensor.array), tensor.dtype)
         return Tensor.made(number.reshape(tensor.shape) if tensor.shape else number)
-    if not isinstance(gradient, Tensor):
-        raise KindError(f"{op}: gradient is a {type(gradient).__name__}, wanted a Tensor")
-    if gradient.shape != tensor.shape:
+    if tensor_of(op, "gradient", gradient).shape != tensor.shape:
         raise ShapeError(f"{op}: gradient has shape {gradient.shape}, wanted the output's {tensor.shape}")
     if gradient.dtype != tensor.dtype:
         raise KindError(f"{op}: gradient has elements {gradient.dtype}, wanted the output's {tensor.dtype}")

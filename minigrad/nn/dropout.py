@@ -4,6 +4,7 @@
 """
 
 from .. import ops
+from ..core.check import number_of
 from .module import Module
 
 __all__ = ["Dropout", "Dropout1d", "Dropout2d"]

@@ -13,7 +13,7 @@ from minigrad_kernels.toolchain.watch import part, watchers
 from .. import device, fusion
 from ..core.check import function_of
 from ..core.tape import zero_grad
-from ..core.tensor import Tensor, register
+from ..core.tensor import Handle, Tensor
 from .moves import bfloat16, cpu, cuda, double, float, half, to
 from .parameter import Parameter
 from .state import load_state_dict, state_dict
@@ -68,7 +68,7 @@ class Module:
 
         Returns a Handle whose remove() takes the hook back.
         """
-        return register(self, "_hooks", (function_of("register_forward_hook", "hook", hook),))
+        return Handle(self, "_hooks", (function_of("register_forward_hook", "hook", hook),))
 
     # ---- registration ------------------------------------------------------------------------------------------
 
