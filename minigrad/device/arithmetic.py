@@ -180,8 +180,6 @@ def reduce(array, method, axes, **options):
     if method == "sum" and array.dtype == float32 and options.keys() <= {"keepdims"}:
         if array.size >= MANY and _added_one_by_one(array, axes) >= MANY:
             return cast(reduce(array, "sum", axes, dtype="float64", **options), float32)
-    if type(array) is np.ndarray:
-        return np.asarray(getattr(array, method)(axis=axes, **options))
     return array_module(array).asarray(getattr(array, method)(axis=axes, **options))
 
 

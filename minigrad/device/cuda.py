@@ -9,7 +9,6 @@ import functools
 import gc
 import math
 import re
-import threading
 
 import cupy
 import cupyx
@@ -33,7 +32,6 @@ WAITS = "waits for the GPU; do it outside of the captured function"
 
 HERE = contextlib.nullcontext()
 _places: "dict[int, Gpu]" = {}
-_making = threading.Lock()
 
 
 @functools.cache
@@ -68,10 +66,7 @@ def place(number=None):
     if number >= here:
         names = ", ".join(f"'cuda:{i}'" for i in range(here))
         raise StateError(f"to: device is {wanted!r}, but the GPUs of this machine are: {names}")
-    with _making:
-        if number not in _places:
-            _places[number] = Gpu(number)
-        return _places[number]
+    return _places.setdefault(number, Gpu(number))  # of which two threads see the same
 
 
 def used():
