@@ -206,12 +206,11 @@ class Primitive:
 
         Tensors of the CPU without dimensions and without a gradient are numbers: they are moved there, in arguments.
         """
-        tensors = [(i, name, value) for i, (name, value) in enumerate(zip(self.names, values, strict=True))]
-        named = {name: value for _, name, value in tensors if isinstance(value, Tensor)}
+        named = {name: value for name, value in zip(self.names, values, strict=True) if isinstance(value, Tensor)}
         if self.starred:
             named |= {f"{self.starred}[{i}]": value for i, value in enumerate(values[0])}
         place = device.common_place(self.name, {name: t.array for name, t in named.items() if not _is_number(t)})
-        for i, _, value in tensors:
+        for i, value in enumerate(values):
             if isinstance(value, Tensor) and _is_number(value):
                 arguments[i] = device.constant(value.array, place.name)
         return place

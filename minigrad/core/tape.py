@@ -109,11 +109,11 @@ class Node:
 
     def _gradients_by_rules(self, incoming, wanted):
         primitive, values = self.primitive, {**self.kept, "g": incoming[0]}
-        held = [entry[1] for entry in self.versions]
+        held = {id(version) for _, version, _ in self.versions}  # of memory that others hold
         for output, name in enumerate(primitive.outputs):
             gradient = values[primitive.incoming[output]] = incoming[output]
             if gradient is not None:
-                held.append(gradient.version)
+                held.add(id(gradient.version))
             if name in values:  # kept as an array, so that there is no reference cycle
                 node, version = None if name in primitive.fixed else self, self.outputs[output][2]
                 values[name] = Tensor.made(values[name], node, output, version)
@@ -122,11 +122,7 @@ class Node:
             gradient = primitive.call_rule(edge.name, values, self.outputs)
             if gradient is not None:
                 gradient = self._passed_on(edge, gradient, incoming)
-                version, owned = gradient.version, True
-                for other in held:
-                    if other is version:
-                        owned = False
-                yield edge.target, gradient, owned
+                yield edge.target, gradient, id(gradient.version) not in held
 
     def _gradients_at_once(self, incoming, wanted):
         """By the primitive's function on arrays, whose results nobody else holds; by rules what it leaves to them."""
