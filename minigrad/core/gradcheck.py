@@ -99,10 +99,8 @@ def gradcheck(function, inputs, eps=1e-6, atol=1e-5, rtol=1e-3, directions=2, se
             numeric = _difference(function, inputs, i, eps * direction, cotangents) / (2 * eps)
             analytic = 0.0 if gradient is None else _inner([gradient], [Tensor(direction)])
             if not abs(analytic - numeric) <= atol + rtol * abs(numeric):
-                raise GradcheckError(
-                    f"gradcheck: inputs[{i}] (shape {inputs[i].shape}): the gradient gives {analytic:.12g} along a "
-                    f"direction, finite differences give {numeric:.12g}"
-                )
+                found = f"the gradient gives {analytic:.12g} along a direction, finite differences give {numeric:.12g}"
+                raise GradcheckError(f"gradcheck: inputs[{i}] (shape {inputs[i].shape}): {found}")
     return True
 
 

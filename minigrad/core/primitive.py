@@ -245,10 +245,8 @@ class Primitive:
         return arguments, edges, away
 
     def _refuse(self, name):
-        raise StateError(
-            f"{self.name}: {name} requires a gradient but has no rule; state it with .grads({name}=...), "
-            f'list it in fixed=("{name}",), or pass {name}.detach()'
-        )
+        ways = f'state it with .grads({name}=...), list it in fixed=("{name}",), or pass {name}.detach()'
+        raise StateError(f"{self.name}: {name} requires a gradient but has no rule; {ways}")
 
 
 def primitive(forward=None, *, outputs=("out",), fixed=(), view=None):

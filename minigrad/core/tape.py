@@ -148,16 +148,12 @@ class Node:
         """Refuse to go backward through a freed node or through a value that has changed since."""
         name = self.primitive.name
         if self.freed:
-            raise StateError(
-                f"{name}: backward through a graph that was freed by an earlier backward; "
-                "pass retain_graph=True to the earlier one"
-            )
+            hint = "pass retain_graph=True to the earlier one"
+            raise StateError(f"{name}: backward through a graph that was freed by an earlier backward; {hint}")
         for argument, version, number in self.versions:
             if version[0] != number:
-                raise StateError(
-                    f"{name}: {argument} was changed after it was used (version {version[0]}, recorded {number}); "
-                    "call backward before the optimiser's step"
-                )
+                found = f"{argument} was changed after it was used (version {version[0]}, recorded {number})"
+                raise StateError(f"{name}: {found}; call backward before the optimiser's step")
 
     def free(self):
         """Let go of the values; the edges stay, so that a later backward knows which nodes it would need.
@@ -434,9 +430,8 @@ def _after_hook(hook, gradient):
     if replaced is None:
         return gradient
     if not isinstance(replaced, Tensor) or (replaced.shape, replaced.dtype) != (gradient.shape, gradient.dtype):
-        raise ShapeError(
-            f"hook: returned {replaced!r}, wanted None or a Tensor of shape {gradient.shape} and type {gradient.dtype}"
-        )
+        wanted = f"None or a Tensor of shape {gradient.shape} and type {gradient.dtype}"
+        raise ShapeError(f"hook: returned {replaced!r}, wanted {wanted}")
     return replaced
 
 

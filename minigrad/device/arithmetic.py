@@ -159,10 +159,9 @@ def accumulate(total, value):
         return
     there = place_of(total)
     if is_array(value) and place_of(value) is not there:
-        raise StateError(
-            f"backward: a gradient on {place_of(value).name} cannot be added to .grad on {there.name}; "
-            "move a Tensor by .to(), or set its .grad to None where .data became an array of another device"
-        )
+        hint = "move a Tensor by .to(), or set its .grad to None where .data became an array of another device"
+        found = f"a gradient on {place_of(value).name} cannot be added to .grad on {there.name}"
+        raise StateError(f"backward: {found}; {hint}")
     with there.active(values=(total, value)):
         if is_array(value) and value.shape == total.shape:
             total, value = in_memory_order(total, value)

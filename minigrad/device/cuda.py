@@ -192,11 +192,10 @@ class Gpu(Place):
     def out_of_memory(self, error):
         """CuPy's error in words that say what to do."""
         wanted, found = re.search(r"[\d,]+ bytes|$", str(error))[0] or "more", self.statistics()
-        return OutOfMemory(
-            f"{self.name} is out of memory: wanted {wanted}, but {found['free_bytes']:,} of its "
-            f"{found['total_bytes']:,} bytes are free, and arrays of this process hold {found['used_bytes']:,}; "
-            "use a smaller batch, or accumulate gradients over several"
-        )
+        free = f"{found['free_bytes']:,} of its {found['total_bytes']:,} bytes are free"
+        held = f"arrays of this process hold {found['used_bytes']:,}"
+        hint = "use a smaller batch, or accumulate gradients over several"
+        return OutOfMemory(f"{self.name} is out of memory: wanted {wanted}, but {free}, and {held}; {hint}")
 
     def empty_cache(self):
         with Device(self.number):
