@@ -82,7 +82,11 @@ def source_of(op, generator):
 
 def float_of(op, name, value):
     """The value, a number, as a Python float."""
-    return float(number_of(op, name, value))
+    value = number_of(op, name, value)
+    try:
+        return float(value)
+    except OverflowError as error:
+        raise ShapeError(f"{op}: {name} is {value}, wanted a number of 64 bits") from error
 
 
 def floats_of(op, name, value):
