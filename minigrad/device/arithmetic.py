@@ -46,10 +46,10 @@ def elementwise(op, *values, out=None, named=None):
         out = empty(shape, bool if _of_integers(op) == "b" else largest.dtype, order, there)
     ufunc = getattr(there.module, _UFUNCS.get(op, op))
     try:
-        if there is not CPU:
-            _in_memory_order(there.module, ufunc, out, values)
-            return out
-        with np.errstate(all="ignore"):
+        with np.errstate(all="ignore"):  # the interpreter's arrays are NumPy's, too
+            if there is not CPU:
+                _in_memory_order(there.module, ufunc, out, values)
+                return out
             return np.asarray(ufunc(*values, out=out))
     except (ValueError, TypeError) as error:
         broadcast_shapes(named or op, *filter(is_array, values))
