@@ -32,7 +32,7 @@ import numpy as np
 from minigrad_kernels.errors import KindError, MinigradError
 
 from . import device
-from .core.check import at_least
+from .core.check import integer_of
 from .core.tensor import Tensor
 
 __all__ = [
@@ -93,7 +93,7 @@ def save(folder, model, optimizer=None, schedule=None, extra=None, *, keep=2, wo
     Errors      CheckpointError if a file cannot be written or extra is no JSON, and those that were there stay;
                 TypeError and ValueError for arguments
     """
-    keep = at_least("checkpoint.save", "keep", keep, 1)
+    keep = integer_of("checkpoint.save", "keep", keep, 1)
     parts |= {"optimizer": optimizer, "schedule": schedule, "generator": device.generator()}
     folder, parts = _checked("save", folder, {"model": model, **parts})
     with _failing("save", folder):

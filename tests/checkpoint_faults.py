@@ -138,7 +138,7 @@ PARTS = {
     "generator words": (put("generator", "words", "key", [1]), GENERATOR),
     "everything": (
         several,
-        "0.bias has shape (9,); missing 4.bias; betas[1] is 7, wanted; got [0.1, 0.2]; scale is -1; "
+        "0.bias has shape (9,); missing 4.bias; betas[1] is 7, wanted; 'base_lrs': [0.1, 0.2]; scale is -1; "
         "position is -3; History: state; set_state: wanted",
     ),
 }

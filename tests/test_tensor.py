@@ -44,7 +44,7 @@ def test_a_copy_of_a_leaf_starts_anew():
 
 
 def test_a_notebook_shows_what_a_tensor_is():
-    assert "requires a gradient" in leaf([1.0])._repr_html_()
+    assert "requires_grad=True" in leaf([1.0])._repr_html_()
     plain = Tensor(np.arange(200.0))._repr_html_()
     assert "requires" not in plain and "..." not in plain and "199" in plain
     assert "..." in Tensor(np.arange(201.0))._repr_html_()

@@ -4,6 +4,7 @@ Each returns the value, and names function and argument where it refuses: TypeEr
 what is out of range.
 """
 
+import math
 import operator
 from numbers import Integral, Real
 
@@ -13,45 +14,20 @@ from minigrad_kernels.errors import KindError, ShapeError
 
 from .. import device
 
-__all__ = [
-    "array_of",
-    "at_least",
-    "each",
-    "flag_of",
-    "float_of",
-    "floats_of",
-    "fraction",
-    "function_of",
-    "integer_of",
-    "integers_of",
-    "number",
-    "number_in",
-    "number_of",
-    "one_of",
-    "shape_of",
-    "source_of",
-]
+LIMIT = 1 << 63  # integers of 64 bits are from -LIMIT up to LIMIT, which is not one
 
 
-def array_of(op, name, value, ndim=None):
-    """The value, an array as a primitive sees its Tensors, of ndim dimensions."""
-    if not device.is_array(value):
-        raise KindError(f"{op}: {name} is a {type(value).__name__}, wanted a Tensor")
-    if ndim not in (None, value.ndim):
-        raise ShapeError(f"{op}: {name} has shape {value.shape}, wanted {ndim} dimensions")
-    return value
-
-
-def integer_of(op, name, value):
-    """The value, a Python or NumPy integer, as a Python integer."""
-    if type(value) is int and -(1 << 63) <= value < 1 << 63:  # as nearly always
+def integer_of(op, name, value, least=-LIMIT):
+    """The value, a Python or NumPy integer that is not below the least, as a Python integer."""
+    if type(value) is int and least <= value < LIMIT:  # as nearly always
         return value
     try:
         integer = operator.index(None if isinstance(value, bool) else value)
     except TypeError:
         raise KindError(f"{op}: {name} is {value!r}, wanted an integer") from None
-    if not -(1 << 63) <= integer < 1 << 63:
-        raise ShapeError(f"{op}: {name} is {integer}, wanted an integer of 64 bits")
+    if not least <= integer < LIMIT:
+        wanted = f"at least {least}" if -LIMIT <= integer < least else "an integer of 64 bits"
+        raise ShapeError(f"{op}: {name} is {integer}, wanted {wanted}")
     return integer
 
 
@@ -70,14 +46,17 @@ def shape_of(op, name, values, ndim=None):
     return sizes
 
 
-def number_of(op, name, value):
-    """The value, a Python or NumPy number, as a Python one."""
-    if type(value) is float or type(value) is int:  # as nearly always; to ask for a Real takes a microsecond
-        return value
-    if not isinstance(value, Real):
-        kind = value if isinstance(value, str) else type(value).__name__
-        raise KindError(f"{op}: {name} is {kind!r}, wanted a number")
-    return int(value) if isinstance(value, Integral) else float(value)
+def number_of(op, name, value, least=None, most=math.inf):
+    """The value, a Python or NumPy number from the least, where one is given, to the most, as a Python one."""
+    if type(value) is not float and type(value) is not int:  # as rarely: to ask for a Real takes a microsecond
+        if not isinstance(value, Real):
+            kind = value if isinstance(value, str) else type(value).__name__
+            raise KindError(f"{op}: {name} is {kind!r}, wanted a number")
+        value = int(value) if isinstance(value, Integral) else float(value)
+    if least is not None and not least <= value <= most:
+        wanted = f"at least {least}" if most == math.inf else f"a number from {least} to {most}"
+        raise ShapeError(f"{op}: {name} is {value}, wanted {wanted}")
+    return value
 
 
 def number_in(op, name, value, dtype):
@@ -87,7 +66,7 @@ def number_in(op, name, value, dtype):
         held = device.full((), value, dtype)
     except ShapeError:
         held = None
-    if held is None or np.isinf(held) and abs(value) != float("inf"):
+    if held is None or np.isinf(held) and abs(value) != math.inf:
         raise ShapeError(f"{op}: {name} is {value}, which does not fit in {dtype}")
     if not device.is_floating(dtype) and held != value:
         raise KindError(f"{op}: {name} is {value}, wanted a number that {dtype} can hold")
@@ -112,7 +91,9 @@ def float_of(op, name, value):
 
 def floats_of(op, name, value):
     """The value, an array of floating elements as a primitive sees its Tensors."""
-    if not device.is_floating(array_of(op, name, value).dtype):
+    if not device.is_array(value):
+        raise KindError(f"{op}: {name} is a {type(value).__name__}, wanted a Tensor")
+    if not device.is_floating(value.dtype):
         raise KindError(f"{op}: {name} has elements {value.dtype}, wanted floating ones; convert with .to('float32')")
     return value
 
@@ -133,36 +114,12 @@ def function_of(op, name, value):
     return value
 
 
-def at_least(layer, name, value, least):
-    """The integer itself."""
-    value = integer_of(layer, name, value)
-    if value < least:
-        raise ShapeError(f"{layer}: {name} is {value}, wanted at least {least}")
-    return value
-
-
 def each(layer, name, value, count, least):
     """A number for each of count dimensions, given one by one or once for all, as a tuple."""
     values = tuple(value) if isinstance(value, tuple | list) else (value,) * count
     if len(values) != count:
         raise KindError(f"{layer}: {name} is {value!r}, wanted an integer or {count} of them")
-    return tuple(at_least(layer, name, one, least) for one in values)
-
-
-def number(layer, name, value, least):
-    """A number that is not below the least, itself."""
-    value = number_of(layer, name, value)
-    if not value >= least:
-        raise ShapeError(f"{layer}: {name} is {value}, wanted at least {least}")
-    return value
-
-
-def fraction(layer, name, value):
-    """A number from 0 to 1, itself."""
-    value = number_of(layer, name, value)
-    if not 0 <= value <= 1:
-        raise ShapeError(f"{layer}: {name} is {value}, wanted a number from 0 to 1")
-    return value
+    return tuple(integer_of(layer, name, one, least) for one in values)
 
 
 def one_of(layer, name, value, choices):

@@ -46,18 +46,31 @@ def _outputs(function, inputs):
     return floating
 
 
-def _moved(inputs, index, step):
-    """The inputs as constants, one of them moved by a step."""
-    return [
-        Tensor(device.move(device.host(x.array) + step, x.device) if i == index else x.array)
-        if isinstance(x, Tensor)
-        else x
-        for i, x in enumerate(inputs)
-    ]
+def _cotangents(outputs, random, requires_grad=False):
+    """A Tensor of random numbers for each output."""
+    return [Tensor(device.move(random.standard_normal(y.shape), y.device), requires_grad) for y in outputs]
+
+
+def _gradients(outputs, cotangents, sources, create_graph=False):
+    """The gradients of <cotangents, outputs> with respect to sources, None where there is none."""
+    live = [(y, v) for y, v in zip(outputs, cotangents, strict=True) if y.requires_grad]
+    return grad([y for y, _ in live], sources, [v for _, v in live], create_graph=create_graph, allow_unused=True)
 
 
 def _inner(first, second):
-    return sum(float((a * b).sum()) for a, b in zip(first, second, strict=True))
+    pairs = zip(first, second, strict=True)
+    return sum(float((device.host(a.array) * device.host(b.array)).sum()) for a, b in pairs)
+
+
+def _difference(function, inputs, index, step, cotangents):
+    """The change of <cotangents, function(*inputs)> from one input minus a step to that input plus the step."""
+    here, constants = inputs[index], [x.detach() if isinstance(x, Tensor) else x for x in inputs]
+    values = []
+    with no_grad():
+        for moved in (device.host(here.array) + step, device.host(here.array) - step):
+            constants[index] = Tensor(device.move(moved, here.device))
+            values.append(_inner(_outputs(function, constants), cotangents))
+    return values[0] - values[1]
 
 
 def gradcheck(function, inputs, eps=1e-6, atol=1e-5, rtol=1e-3, directions=2, seed=0):
@@ -79,28 +92,15 @@ def gradcheck(function, inputs, eps=1e-6, atol=1e-5, rtol=1e-3, directions=2, se
             raise KindError(f"gradcheck: inputs[{i}] has elements {inputs[i].dtype}, wanted float64")
     for _ in range(directions):
         outputs = _outputs(function, inputs)
-        cotangents = [random.standard_normal(one.shape) for one in outputs]
-        live = [
-            (one, Tensor(device.move(v, one.device)))
-            for one, v in zip(outputs, cotangents, strict=True)
-            if one.requires_grad
-        ]
-        sources = [inputs[i] for i in checked]
-        found = grad([one for one, _ in live], sources, [v for _, v in live], allow_unused=True) if live else ()
-        for i, gradient in zip(checked, found or [None] * len(checked), strict=True):
+        cotangents = _cotangents(outputs, random)
+        found = _gradients(outputs, cotangents, [inputs[i] for i in checked])
+        for i, gradient in zip(checked, found, strict=True):
             direction = random.standard_normal(inputs[i].shape)
-            with no_grad():
-                ahead, behind = (
-                    [device.host(one.array) for one in _outputs(function, _moved(inputs, i, sign * eps * direction))]
-                    for sign in (1, -1)
-                )
-            numeric = (_inner(ahead, cotangents) - _inner(behind, cotangents)) / (2 * eps)
-            analytic = 0.0 if gradient is None else _inner([device.host(gradient.array)], [direction])
+            numeric = _difference(function, inputs, i, eps * direction, cotangents) / (2 * eps)
+            analytic = 0.0 if gradient is None else _inner([gradient], [Tensor(direction)])
             if not abs(analytic - numeric) <= atol + rtol * abs(numeric):
-                raise GradcheckError(
-                    f"gradcheck: inputs[{i}] (shape {inputs[i].shape}): the gradient gives {analytic:.12g} along a "
-                    f"direction, finite differences give {numeric:.12g}"
-                )
+                found = f"the gradient gives {analytic:.12g} along a direction, finite differences give {numeric:.12g}"
+                raise GradcheckError(f"gradcheck: inputs[{i}] (shape {inputs[i].shape}): {found}")
     return True
 
 
@@ -112,21 +112,15 @@ def gradgradcheck(function, inputs, eps=1e-6, atol=1e-5, rtol=1e-3, directions=2
     inputs, random = _listed("gradgradcheck", inputs), np.random.default_rng(seed)
     checked = [i for i, x in enumerate(inputs) if isinstance(x, Tensor) and x.requires_grad]
     with no_grad():
-        shapes = [(one.shape, one.device) for one in _outputs(function, inputs)]
-    cotangents = [Tensor(device.move(random.standard_normal(s), place), requires_grad=True) for s, place in shapes]
+        cotangents = _cotangents(_outputs(function, inputs), random, requires_grad=True)
 
+    @enable_grad()
     def gradients(*values):
         values, weights = list(values[: len(inputs)]), values[len(inputs) :]
-        values = [
-            x.detach().requires_grad_() if i in checked and not x.requires_grad else x for i, x in enumerate(values)
-        ]
-        live = [(one, v) for one, v in zip(_outputs(function, values), weights, strict=True) if one.requires_grad]
-        sources = [values[i] for i in checked]
-        found = grad([one for one, _ in live], sources, [v for _, v in live], create_graph=True, allow_unused=True)
+        for i in checked:
+            if not values[i].requires_grad:
+                values[i] = values[i].detach().requires_grad_()
+        found = _gradients(_outputs(function, values), weights, [values[i] for i in checked], create_graph=True)
         return [one for one in found if one is not None]
 
-    def recorded(*values):
-        with enable_grad():
-            return gradients(*values)
-
-    return gradcheck(recorded, [*inputs, *cotangents], eps, atol, rtol, directions, seed)
+    return gradcheck(gradients, [*inputs, *cotangents], eps, atol, rtol, directions, seed)

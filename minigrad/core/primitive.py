@@ -45,7 +45,10 @@ class Primitive:
         self.outputs, self.fixed, self.view = tuple(outputs), frozenset(fixed), view
         self.incoming = tuple(f"g_{name}" for name in outputs)
         self.starred = self._starred()
+        self.computed = self._spread if self.starred else forward
         self._check_names()
+        places = {"shape": [f"{name}_shape" for name in self.names], "output": self.outputs, "argument": self.names}
+        self.places = {name: (name, kind, i) for kind, names in places.items() for i, name in enumerate(names)}
         self.rest = {} if self.starred else self._defaults()
         self.rules, self.wants, self.asked = {}, {}, {}
         self.fast, self.fast_wants, self.fast_kept = None, (), frozenset()
@@ -66,9 +69,7 @@ class Primitive:
         if taken:
             raise KindError(f"{self.name}: arguments {taken} have the name of an output, of index or of a gradient")
         if unknown := sorted({*self.fixed, *([self.view] if self.view else [])} - {*self.names, *self.outputs}):
-            raise KindError(
-                f"{self.name}: fixed or view names {unknown}, of which there is neither argument nor output"
-            )
+            raise KindError(f"{self.name}: fixed or view names {unknown}, wanted arguments or outputs")
 
     def _defaults(self):
         """{how many arguments are given by position: the values of the others}, where all others have a default."""
@@ -89,8 +90,7 @@ class Primitive:
 
     def grads(self, **rules):
         """State the gradient rule of each differentiable argument."""
-        known = {*self.names, *self.outputs, *(f"{name}_shape" for name in self.names)}
-        known |= {"g", "index", *self.incoming}
+        known = {*self.places, "g", "index", *self.incoming}
         for argument, rule in rules.items():
             if argument not in self.names:
                 raise KindError(f"{self.name}: a rule is given for {argument}, the arguments are {self.names}")
@@ -121,14 +121,7 @@ class Primitive:
         names = _kept(set().union(*(self.wants[argument] for argument in arguments)))
         fast = self.fast is not None and any(not name.endswith("_shape") for name in names)  # else rules are as fast
         names |= self.fast_kept if fast else set()
-        return [self._place(name) for name in sorted(names)], fast or self.fast is not None and self.fast_kept <= names
-
-    def _place(self, name):
-        if name in self.names:
-            return name, "argument", self.names.index(name)
-        if name in self.outputs:
-            return name, "output", self.outputs.index(name)
-        return name, "shape", self.names.index(name.removesuffix("_shape"))
+        return [self.places[name] for name in sorted(names)], fast or self.fast is not None and self.fast_kept <= names
 
     def call_rule(self, name, values, outputs):
         """The gradient of an argument by its rule; None if nothing arrived at the outputs that the rule asks."""
@@ -166,9 +159,9 @@ class Primitive:
         try:
             if away:
                 with self._common_place(values, arrays).active(self.name, arrays):
-                    result = self._computed(arrays)
+                    result = self.computed(*arrays)
             else:
-                result = self._computed(arrays) if self.starred else self.forward(*arrays)
+                result = self.computed(*arrays)
         except MemoryError as error:
             device.refuse_memory(self.name, error)
         if not self.single:
@@ -201,27 +194,23 @@ class Primitive:
         """Refuse what are not as many arrays as there are outputs."""
         several = isinstance(results, tuple | list)
         if not several or len(results) != len(self.outputs):
-            found = f"{len(results)} arrays, wanted" if several else f"a {type(results).__name__}, wanted a tuple of"
-            raise KindError(
-                f"{self.name}: the function returned {found} {len(self.outputs)} arrays: {', '.join(self.outputs)}"
-            )
+            found = f"{len(results)} arrays" if several else f"a {type(results).__name__}"
+            wanted = f"a tuple of {len(self.outputs)} arrays: {', '.join(self.outputs)}"
+            raise KindError(f"{self.name}: the function returned {found}, wanted {wanted}")
 
-    def _computed(self, arguments):
-        if self.starred:
-            return self.forward(*arguments[0], **dict(zip(self.names[1:], arguments[1:], strict=True)))
-        return self.forward(*arguments)
+    def _spread(self, starred, *others):
+        return self.forward(*starred, **dict(zip(self.names[1:], others, strict=True)))
 
     def _common_place(self, values, arguments):
         """The place of all Tensors among the values.
 
         Tensors of the CPU without dimensions and without a gradient are numbers: they are moved there, in arguments.
         """
-        tensors = [(i, name, value) for i, (name, value) in enumerate(zip(self.names, values, strict=True))]
-        named = {name: value for _, name, value in tensors if isinstance(value, Tensor)}
+        named = {name: value for name, value in zip(self.names, values, strict=True) if isinstance(value, Tensor)}
         if self.starred:
             named |= {f"{self.starred}[{i}]": value for i, value in enumerate(values[0])}
         place = device.common_place(self.name, {name: t.array for name, t in named.items() if not _is_number(t)})
-        for i, _, value in tensors:
+        for i, value in enumerate(values):
             if isinstance(value, Tensor) and _is_number(value):
                 arguments[i] = device.constant(value.array, place.name)
         return place
@@ -256,10 +245,8 @@ class Primitive:
         return arguments, edges, away
 
     def _refuse(self, name):
-        raise StateError(
-            f"{self.name}: {name} requires a gradient but has no rule; state it with .grads({name}=...), "
-            f'list it in fixed=("{name}",), or pass {name}.detach()'
-        )
+        ways = f'state it with .grads({name}=...), list it in fixed=("{name}",), or pass {name}.detach()'
+        raise StateError(f"{self.name}: {name} requires a gradient but has no rule; {ways}")
 
 
 def primitive(forward=None, *, outputs=("out",), fixed=(), view=None):

@@ -23,23 +23,7 @@ from .. import device
 from .check import flag_of
 from .interceptors import interceptors, stack
 from .modes import Mode, recording
-from .tensor import Tensor
-
-__all__ = [
-    "Edge",
-    "Later",
-    "Node",
-    "Output",
-    "after_backward",
-    "backward",
-    "edge_to",
-    "grad",
-    "now",
-    "one",
-    "target_of",
-    "write",
-    "zero_grad",
-]
+from .tensor import Tensor, tensor_of
 
 _count = itertools.count()
 
@@ -53,9 +37,6 @@ class Later(dict):
     """What a node may have instead of the values that it keeps: restore() gives the node a dictionary of them."""
 
     __slots__ = ()
-
-    def restore(self):
-        raise NotImplementedError
 
 
 class Output(NamedTuple):
@@ -128,11 +109,11 @@ class Node:
 
     def _gradients_by_rules(self, incoming, wanted):
         primitive, values = self.primitive, {**self.kept, "g": incoming[0]}
-        held = [entry[1] for entry in self.versions]
+        held = {id(version) for _, version, _ in self.versions}  # of memory that others hold
         for output, name in enumerate(primitive.outputs):
             gradient = values[primitive.incoming[output]] = incoming[output]
             if gradient is not None:
-                held.append(gradient.version)
+                held.add(id(gradient.version))
             if name in values:  # kept as an array, so that there is no reference cycle
                 node, version = None if name in primitive.fixed else self, self.outputs[output][2]
                 values[name] = Tensor.made(values[name], node, output, version)
@@ -141,25 +122,17 @@ class Node:
             gradient = primitive.call_rule(edge.name, values, self.outputs)
             if gradient is not None:
                 gradient = self._passed_on(edge, gradient, incoming)
-                version, owned = gradient.version, True
-                for other in held:
-                    if other is version:
-                        owned = False
-                yield edge.target, gradient, owned
+                yield edge.target, gradient, id(gradient.version) not in held
 
     def _gradients_at_once(self, incoming, wanted):
         """By the primitive's function on arrays, whose results nobody else holds; by rules what it leaves to them."""
-        primitive, values = self.primitive, {**self.kept, "needs": {edge.name for edge in wanted}}
-        values["g"] = values[primitive.incoming[0]] = incoming[0]
-        for name, gradient in zip(primitive.incoming[1:], incoming[1:], strict=True):
-            values[name] = gradient
-        arrays, left = primitive.call_fast(values), []
+        values = {**self.kept, "needs": {edge.name for edge in wanted}, "g": incoming[0]}
+        values.update(zip(self.primitive.incoming, incoming, strict=True))
+        arrays = self.primitive.call_fast(values)
         for edge in wanted:
             if edge.name in arrays:
                 yield edge.target, self._passed_on(edge, Tensor.made(arrays[edge.name]), incoming), True
-            else:
-                left.append(edge)
-        if left:
+        if left := [edge for edge in wanted if edge.name not in arrays]:
             yield from self._gradients_by_rules(incoming, left)
 
     def _passed_on(self, edge, gradient, incoming):
@@ -175,16 +148,12 @@ class Node:
         """Refuse to go backward through a freed node or through a value that has changed since."""
         name = self.primitive.name
         if self.freed:
-            raise StateError(
-                f"{name}: backward through a graph that was freed by an earlier backward; "
-                "pass retain_graph=True to the earlier one"
-            )
+            hint = "pass retain_graph=True to the earlier one"
+            raise StateError(f"{name}: backward through a graph that was freed by an earlier backward; {hint}")
         for argument, version, number in self.versions:
             if version[0] != number:
-                raise StateError(
-                    f"{name}: {argument} was changed after it was used (version {version[0]}, recorded {number}); "
-                    "call backward before the optimiser's step"
-                )
+                found = f"{argument} was changed after it was used (version {version[0]}, recorded {number})"
+                raise StateError(f"{name}: {found}; call backward before the optimiser's step")
 
     def free(self):
         """Let go of the values; the edges stay, so that a later backward knows which nodes it would need.
@@ -307,19 +276,15 @@ def grad(outputs, inputs, grad_outputs=None, retain_graph=None, create_graph=Fal
     Returns a tuple with one Tensor per input. Only rules on a path to an input are asked.
     Errors  as Tensor.backward; RuntimeError for an unused input
     """
-    create_graph, allow_unused = (
-        flag_of("grad", "create_graph", create_graph),
-        flag_of("grad", "allow_unused", allow_unused),
-    )
+    create_graph = flag_of("grad", "create_graph", create_graph)
+    allow_unused = flag_of("grad", "allow_unused", allow_unused)
     retain_graph = create_graph if retain_graph is None else flag_of("grad", "retain_graph", retain_graph)
     outputs, inputs = (list(x) if isinstance(x, list | tuple) else [x] for x in (outputs, inputs))
     given = grad_outputs if isinstance(grad_outputs, list | tuple) else [grad_outputs] * len(outputs)
     if len(given) != len(outputs):
         raise ShapeError(f"grad: {len(given)} grad_outputs for {len(outputs)} outputs")
     for index, tensor in enumerate(inputs):
-        if not isinstance(tensor, Tensor):
-            raise KindError(f"grad: inputs[{index}] is a {type(tensor).__name__}, wanted a Tensor")
-        if not tensor.requires_grad:
+        if not tensor_of("grad", f"inputs[{index}]", tensor).requires_grad:
             raise StateError(f"grad: inputs[{index}] does not require a gradient; call .requires_grad_() on it before")
     roots = [(tensor, _first_gradient("grad", tensor, g)) for tensor, g in zip(outputs, given, strict=True)]
     targets, found = [target_of(tensor) for tensor in inputs], {}
@@ -335,9 +300,7 @@ def grad(outputs, inputs, grad_outputs=None, retain_graph=None, create_graph=Fal
 
 
 def _first_gradient(op, tensor, gradient):
-    if not isinstance(tensor, Tensor):
-        raise KindError(f"{op}: an output is a {type(tensor).__name__}, wanted a Tensor")
-    if not tensor.requires_grad:
+    if not tensor_of(op, "an output", tensor).requires_grad:
         hint = "make what you differentiate by with requires_grad=True, and compute the loss outside of no_grad()"
         raise StateError(f"{op}: the Tensor has no history and does not require a gradient; {hint}")
     if gradient is None:
@@ -345,9 +308,7 @@ def _first_gradient(op, tensor, gradient):
             raise StateError(f"{op}: an output of shape {tensor.shape} is no scalar; pass a gradient of that shape")
         number = one(device.place_of(tensor.array), tensor.dtype)
         return Tensor.made(number.reshape(tensor.shape) if tensor.shape else number)
-    if not isinstance(gradient, Tensor):
-        raise KindError(f"{op}: gradient is a {type(gradient).__name__}, wanted a Tensor")
-    if gradient.shape != tensor.shape:
+    if tensor_of(op, "gradient", gradient).shape != tensor.shape:
         raise ShapeError(f"{op}: gradient has shape {gradient.shape}, wanted the output's {tensor.shape}")
     if gradient.dtype != tensor.dtype:
         raise KindError(f"{op}: gradient has elements {gradient.dtype}, wanted the output's {tensor.dtype}")
@@ -469,9 +430,8 @@ def _after_hook(hook, gradient):
     if replaced is None:
         return gradient
     if not isinstance(replaced, Tensor) or (replaced.shape, replaced.dtype) != (gradient.shape, gradient.dtype):
-        raise ShapeError(
-            f"hook: returned {replaced!r}, wanted None or a Tensor of shape {gradient.shape} and type {gradient.dtype}"
-        )
+        wanted = f"None or a Tensor of shape {gradient.shape} and type {gradient.dtype}"
+        raise ShapeError(f"hook: returned {replaced!r}, wanted {wanted}")
     return replaced
 
 

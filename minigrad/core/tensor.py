@@ -11,14 +11,14 @@ import numpy as np
 from minigrad_kernels.errors import ExchangeError, KindError, ShapeError, StateError, SubscriptError
 
 from .. import device
-from .check import flag_of, function_of
+from .check import flag_of, function_of, integer_of
 
 if TYPE_CHECKING:
     from .methods import Methods
 else:
     Methods = object
 
-__all__ = ["Handle", "Tensor", "bare", "register", "tensor_of", "tensors_of"]
+__all__ = ["Handle", "Tensor", "bare", "tensor_of", "tensors_of"]
 
 SHOWN, LINES = 1000, 24  # in a notebook: elements fetched from a device, lines of text
 
@@ -114,9 +114,7 @@ class Tensor(Methods):
         """The shape, or its entry dim."""
         if dim is None:
             return self.shape
-        if isinstance(dim, bool) or not isinstance(dim, int):
-            raise KindError(f"size: dim is {dim!r}, wanted an integer or None")
-        if not -self.ndim <= dim < self.ndim:
+        if not -self.ndim <= integer_of("size", "dim", dim) < self.ndim:
             raise SubscriptError(f"size: dim is {dim}, but self has {self.ndim} dimensions")
         return self.shape[dim]
 
@@ -182,7 +180,7 @@ class Tensor(Methods):
         function_of("register_hook", "hook", hook)
         if not self.requires_grad:
             raise StateError("register_hook: self does not require a gradient, so the hook would never be called")
-        return register(self if self.node is None else self.node, "hooks", (self.output, hook))
+        return Handle(self if self.node is None else self.node, "hooks", (self.output, hook))
 
     def register_post_accumulate_grad_hook(self, hook):
         """Call hook(self) as soon as .grad of this leaf is final, while the rest of backward goes on.
@@ -192,7 +190,7 @@ class Tensor(Methods):
         function_of("register_post_accumulate_grad_hook", "hook", hook)
         if self.node is not None or not self.requires_grad:
             raise StateError("register_post_accumulate_grad_hook: wants a leaf that requires a gradient")
-        return register(self, "ready_hooks", (hook,))
+        return Handle(self, "ready_hooks", (hook,))
 
     def retain_grad(self):
         """Have backward() add to .grad of this inner result too, as it does for leaves."""
@@ -266,19 +264,16 @@ class Tensor(Methods):
 
     def __repr__(self):
         text = np.array2string(device.host(self.array), separator=", ", prefix="Tensor(", threshold=200)
-        notes = "" if self.dtype == device.default_dtype else f", dtype={self.dtype}"
+        dtype = "" if self.dtype == device.default_dtype else f", dtype={self.dtype}"
+        return f"Tensor({text}{dtype}{self._history()})"
+
+    def _history(self):
         if self.node is not None:
-            notes += f", made by {self.node.primitive.name}"
-        elif self.requires_grad:
-            notes += ", requires_grad=True"
-        return f"Tensor({text}{notes})"
+            return f", made by {self.node.primitive.name}"
+        return ", requires_grad=True" if self.requires_grad else ""
 
     def _repr_html_(self):
-        facts = f"Tensor {self.shape} {self.dtype} on {self.device}"
-        if self.node is not None:
-            facts += f", made by {self.node.primitive.name}"
-        elif self.requires_grad:
-            facts += ", requires a gradient"
+        facts = f"Tensor {self.shape} {self.dtype} on {self.device}{self._history()}"
         if self.device == "cpu" or self.array.size <= SHOWN:
             lines = np.array2string(device.host(self.array), separator=", ", threshold=200).split("\n")
             text = "\n".join(lines if len(lines) <= LINES else [*lines[:LINES], "..."])
@@ -291,21 +286,19 @@ class Tensor(Methods):
 
 
 class Handle:
-    """What registering a hook returns: remove() takes the hook back."""
+    """A hook that was registered: remove() takes it back.
+
+    entry   a tuple of its own, which is appended to the tuple of hooks that an attribute of the owner is
+    """
 
     def __init__(self, owner, attribute, entry):
         self.owner, self.attribute, self.entry = owner, attribute, entry
+        setattr(owner, attribute, (*getattr(owner, attribute), entry))
 
     def remove(self):
         """Take the hook back; a second time does nothing."""
         hooks = getattr(self.owner, self.attribute)
         setattr(self.owner, self.attribute, tuple(one for one in hooks if one is not self.entry))
-
-
-def register(owner, attribute, entry):
-    """Append an entry, a tuple of its own, to owner's tuple of hooks; returns the Handle that removes it."""
-    setattr(owner, attribute, (*getattr(owner, attribute), entry))
-    return Handle(owner, attribute, entry)
 
 
 # ---- arguments that are Tensors --------------------------------------------------------------------------------------

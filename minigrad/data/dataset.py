@@ -5,7 +5,7 @@ import numpy as np
 from minigrad_kernels.errors import KindError, ShapeError
 from minigrad_kernels.layout import CHANNELS_LAST
 
-from ..core.check import at_least
+from ..core.check import integer_of
 from .transforms import per_channel
 
 __all__ = ["Dataset", "random_generator", "statistics"]
@@ -55,7 +55,7 @@ class Dataset:
         count = round(fraction * len(self)) if 0 < fraction < 1 else 0
         if not 0 < count < len(self):
             raise ShapeError(f"split: fraction {fraction} of {len(self)} images leaves one part empty")
-        order = random_generator(at_least("split", "seed", seed, 0)).permutation(len(self))
+        order = random_generator(integer_of("split", "seed", seed, 0)).permutation(len(self))
         return self.subset(np.sort(order[:count])), self.subset(np.sort(order[count:]))
 
 

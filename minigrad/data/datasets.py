@@ -4,7 +4,7 @@ from pathlib import Path
 
 import numpy as np
 
-from ..core.check import at_least, one_of
+from ..core.check import integer_of, one_of
 from .dataset import Dataset, statistics
 from .formats import DataError, read_cifar10, read_idx
 from .sources import CIFAR10, MNIST, find, obtain
@@ -33,7 +33,7 @@ def digits(split="random", size=8, seed=0):
     Errors  ShapeError for an unknown split or a size below 8
     """
     one_of("digits", "split", split, ("random", "writers"))
-    size = at_least("digits", "size", size, 8)
+    size = integer_of("digits", "size", size, 8)
     table = np.loadtxt(DIGITS_FILE, np.uint8, delimiter=",")
     # Pixels are 0..16; times 15 they are 0..240: exactly proportional, so nothing is lost to rounding.
     pixels = table[:, :-1].reshape(-1, 1, 8, 8) * np.uint8(15)

@@ -14,7 +14,7 @@ from minigrad_kernels.errors import KindError, ShapeError, StateError
 from minigrad_kernels.layout import CHANNELS_LAST
 
 from .. import device as devices
-from ..core.check import at_least, function_of
+from ..core.check import function_of, integer_of
 from ..core.tensor import Tensor
 from .dataset import Dataset, random_generator
 from .resident import resident
@@ -58,13 +58,13 @@ class Loader:
         if not isinstance(dataset, Dataset):
             raise KindError(f"Loader: dataset is a {type(dataset).__name__}, wanted a minigrad.data.Dataset")
         self.dataset, self.sampler = dataset, sampler
-        self.batch_size = at_least("Loader", "batch_size", batch_size, 1)
+        self.batch_size = integer_of("Loader", "batch_size", batch_size, 1)
         if batch_size > len(dataset):
             raise ShapeError(f"Loader: batch_size is {batch_size}, but the dataset has {len(dataset)} images")
         self.shuffle, self.drop_last = bool(shuffle), bool(drop_last)
-        self.seed = at_least("Loader", "seed", seed, 0)
+        self.seed = integer_of("Loader", "seed", seed, 0)
         self.transform = None if transform is None else function_of("Loader", "transform", transform)
-        self.prefetch = at_least("Loader", "prefetch", prefetch, 0)
+        self.prefetch = integer_of("Loader", "prefetch", prefetch, 0)
         self.place = devices.place(device, "Loader")
         self._begin(0)
 
@@ -110,7 +110,7 @@ class Loader:
         own = self.state_dict()
         if not isinstance(state, dict) or state.keys() != own.keys():
             raise ShapeError(f"load_state_dict: state is {state!r}, wanted a dict of {', '.join(own)}")
-        seed, epoch, position = (at_least("load_state_dict", name, state[name], 0) for name in STANDS)
+        seed, epoch, position = (integer_of("load_state_dict", name, state[name], 0) for name in STANDS)
         for name in own:
             if position and name not in STANDS and state[name] != own[name]:
                 raise StateError(f"load_state_dict: {name} was {state[name]}, wanted {own[name]} to go on in the epoch")

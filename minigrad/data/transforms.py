@@ -12,7 +12,7 @@ import numpy as np
 from minigrad_kernels.errors import KindError, ShapeError
 from minigrad_kernels.layout import CHANNELS_LAST
 
-from ..core.check import at_least, float_of, fraction, function_of, one_of
+from ..core.check import float_of, function_of, integer_of, number_of, one_of
 
 __all__ = ["Compose", "Flip", "Normalize", "PadCrop"]
 
@@ -66,7 +66,7 @@ class PadCrop:
     mode: str = "constant"
 
     def __post_init__(self):
-        self.padding = at_least("PadCrop", "padding", self.padding, 0)
+        self.padding = integer_of("PadCrop", "padding", self.padding, 0)
         one_of("PadCrop", "mode", self.mode, ("constant", "edge"))
 
     def draw(self, count, generator):
@@ -97,7 +97,7 @@ class Flip:
     p: float = 0.5
 
     def __post_init__(self):
-        self.p = fraction("Flip", "p", self.p)
+        self.p = number_of("Flip", "p", self.p, 0, 1)
 
     def draw(self, count, generator):
         """Which of so many images are mirrored: booleans (count,)."""

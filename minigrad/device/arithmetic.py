@@ -46,10 +46,10 @@ def elementwise(op, *values, out=None, named=None):
         out = empty(shape, bool if _of_integers(op) == "b" else largest.dtype, order, there)
     ufunc = getattr(there.module, _UFUNCS.get(op, op))
     try:
-        if there is not CPU:
-            _in_memory_order(there.module, ufunc, out, values)
-            return out
-        with np.errstate(all="ignore"):
+        with np.errstate(all="ignore"):  # the interpreter's arrays are NumPy's, too
+            if there is not CPU:
+                _in_memory_order(there.module, ufunc, out, values)
+                return out
             return np.asarray(ufunc(*values, out=out))
     except (ValueError, TypeError) as error:
         broadcast_shapes(named or op, *filter(is_array, values))
@@ -159,10 +159,9 @@ def accumulate(total, value):
         return
     there = place_of(total)
     if is_array(value) and place_of(value) is not there:
-        raise StateError(
-            f"backward: a gradient on {place_of(value).name} cannot be added to .grad on {there.name}; "
-            "move a Tensor by .to(), or set its .grad to None where .data became an array of another device"
-        )
+        hint = "move a Tensor by .to(), or set its .grad to None where .data became an array of another device"
+        found = f"a gradient on {place_of(value).name} cannot be added to .grad on {there.name}"
+        raise StateError(f"backward: {found}; {hint}")
     with there.active(values=(total, value)):
         if is_array(value) and value.shape == total.shape:
             total, value = in_memory_order(total, value)
@@ -180,8 +179,6 @@ def reduce(array, method, axes, **options):
     if method == "sum" and array.dtype == float32 and options.keys() <= {"keepdims"}:
         if array.size >= MANY and _added_one_by_one(array, axes) >= MANY:
             return cast(reduce(array, "sum", axes, dtype="float64", **options), float32)
-    if type(array) is np.ndarray:
-        return np.asarray(getattr(array, method)(axis=axes, **options))
     return array_module(array).asarray(getattr(array, method)(axis=axes, **options))
 
 

@@ -9,7 +9,6 @@ import functools
 import gc
 import math
 import re
-import threading
 
 import cupy
 import cupyx
@@ -33,7 +32,6 @@ WAITS = "waits for the GPU; do it outside of the captured function"
 
 HERE = contextlib.nullcontext()
 _places: "dict[int, Gpu]" = {}
-_making = threading.Lock()
 
 
 @functools.cache
@@ -68,10 +66,7 @@ def place(number=None):
     if number >= here:
         names = ", ".join(f"'cuda:{i}'" for i in range(here))
         raise StateError(f"to: device is {wanted!r}, but the GPUs of this machine are: {names}")
-    with _making:
-        if number not in _places:
-            _places[number] = Gpu(number)
-        return _places[number]
+    return _places.setdefault(number, Gpu(number))  # of which two threads see the same
 
 
 def used():
@@ -197,11 +192,10 @@ class Gpu(Place):
     def out_of_memory(self, error):
         """CuPy's error in words that say what to do."""
         wanted, found = re.search(r"[\d,]+ bytes|$", str(error))[0] or "more", self.statistics()
-        return OutOfMemory(
-            f"{self.name} is out of memory: wanted {wanted}, but {found['free_bytes']:,} of its "
-            f"{found['total_bytes']:,} bytes are free, and arrays of this process hold {found['used_bytes']:,}; "
-            "use a smaller batch, or accumulate gradients over several"
-        )
+        free = f"{found['free_bytes']:,} of its {found['total_bytes']:,} bytes are free"
+        held = f"arrays of this process hold {found['used_bytes']:,}"
+        hint = "use a smaller batch, or accumulate gradients over several"
+        return OutOfMemory(f"{self.name} is out of memory: wanted {wanted}, but {free}, and {held}; {hint}")
 
     def empty_cache(self):
         with Device(self.number):

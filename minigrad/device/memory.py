@@ -108,10 +108,7 @@ def _made(size):
 
 def _asked(size):
     check_room((size,), _BYTE)
-    try:
-        return _Bytes((size,), _BYTE)
-    except MemoryError:
-        raise OutOfMemory(f"the host is out of memory: wanted {size:,} bytes; {ADVICE}") from None
+    return _Bytes((size,), _BYTE)
 
 
 def _cached():

@@ -38,21 +38,9 @@ from minigrad_kernels.toolchain.modes import Mode
 from . import memory
 
 __all__ = [
-    "CPU",
-    "common_place",
-    "emit_nvtx",
-    "empty_cache",
-    "gpu_name",
-    "is_array",
-    "is_device",
-    "marked",
-    "marking",
-    "memory_statistics",
-    "place",
-    "place_of",
-    "synchronize",
-    "there",
-]
+    "CPU", "common_place", "emit_nvtx", "empty_cache", "gpu_name", "is_array", "is_device", "marked", "marking",
+    "memory_statistics", "place", "place_of", "synchronize", "there",
+]  # fmt: skip
 
 
 class Fetched:
@@ -149,14 +137,10 @@ def there(function):
 
     @functools.wraps(function)
     def run(*args, **options):
-        for value in (*args, *options.values()):
-            array = getattr(value, "_data", value)
-            if type(array) is np.ndarray:
-                break
-            if is_array(array):
-                with place_of(array).active(values=(*args, *options.values())):
-                    return function(*args, **options)
-        return function(*args, **options)
+        values = (*args, *options.values())
+        arrays = (getattr(value, "_data", value) for value in values)
+        with place_of(next(filter(is_array, arrays), None)).active(values=values):
+            return function(*args, **options)
 
     return run
 
@@ -237,10 +221,8 @@ def raise_wrong(word):
     if found is not None:
         word[0] = NO_WRONG_LABEL
         row, label = found
-        raise ShapeError(
-            f"cross_entropy: target[{row}] = {label} is not the number of a class; its loss and gradient are NaN "
-            "(found when the device was waited for)"
-        )
+        wrong = f"target[{row}] = {label} is not the number of a class; its loss and gradient are NaN"
+        raise ShapeError(f"cross_entropy: {wrong} (found when the device was waited for)")
 
 
 # ---- ranges for NVIDIA's profilers -----------------------------------------------------------------------------------

@@ -14,7 +14,7 @@ import numpy as np
 
 from minigrad_kernels.errors import KindError
 
-__all__ = ["default_dtype", "is_floating", "is_half", "is_number", "promote", "result_dtype", "sum_dtype"]
+__all__ = ["default_dtype", "is_floating", "is_half", "promote", "result_dtype", "sum_dtype"]
 
 bool, uint8 = np.dtype("bool"), np.dtype("uint8")
 int8, int16, int32, int64 = (np.dtype(f"int{bits}") for bits in (8, 16, 32, 64))
@@ -33,11 +33,6 @@ def is_floating(dtype):
 def is_half(dtype):
     """Whether this is a floating type of 16 bits."""
     return dtype.itemsize == 2 and is_floating(dtype)
-
-
-def is_number(dtype):
-    """Whether this is an integer or a floating type."""
-    return dtype.kind in "iu" or is_floating(dtype)
 
 
 def sum_dtype(array):

@@ -3,7 +3,7 @@
 from functools import partial
 from typing import Annotated
 
-from ..core.check import fraction, one_of
+from ..core.check import number_of, one_of
 from . import functional as F
 from .layer import Layer
 
@@ -104,7 +104,7 @@ class LogSoftmax(Softmax, op=F.log_softmax):
 class Dropout(Layer, op=F.dropout):
     """In training, each element set to 0 with probability p and the others scaled by 1 / (1 - p)."""
 
-    p: Annotated[float, fraction] = 0.5
+    p: Annotated[float, partial(number_of, least=0, most=1)] = 0.5
     inplace: bool = False
 
     def extra_repr(self):

@@ -15,15 +15,15 @@ from dataclasses import dataclass, fields
 from functools import partial
 from typing import Annotated, dataclass_transform, get_args, get_origin
 
-from ..core.check import at_least, flag_of, integer_of, number_of
+from ..core.check import flag_of, integer_of, number_of
 from ..core.tensor import Tensor
 from .module import Module
 
 __all__ = ["Layer", "Positive", "Size", "Sizes"]
 
 Sizes = int | tuple[int, ...]  # one for each dimension, or one for all
-Size = Annotated[int, partial(at_least, least=0)]
-Positive = Annotated[int, partial(at_least, least=1)]
+Size = Annotated[int, partial(integer_of, least=0)]
+Positive = Annotated[int, partial(integer_of, least=1)]
 CHECKS = {bool: flag_of, int: integer_of, float: number_of}
 BESIDE_OPTIONS = {"weight", "bias", "training"}  # attributes that an op may take too
 

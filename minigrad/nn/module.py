@@ -19,7 +19,7 @@ from .. import device as devices
 from .. import fusion
 from ..core.check import function_of
 from ..core.tape import write, zero_grad
-from ..core.tensor import Tensor, register
+from ..core.tensor import Handle, Tensor
 from .parameter import Parameter
 
 __all__ = ["Module"]
@@ -68,7 +68,7 @@ class Module:
 
         Returns a Handle whose remove() takes the hook back.
         """
-        return register(self, "_hooks", (function_of("register_forward_hook", "hook", hook),))
+        return Handle(self, "_hooks", (function_of("register_forward_hook", "hook", hook),))
 
     # ---- registration ------------------------------------------------------------------------------------------------
 

@@ -14,7 +14,7 @@ from typing import Annotated
 from minigrad_kernels.errors import ShapeError
 
 from .. import device as devices
-from ..core.check import at_least, flag_of, fraction, number
+from ..core.check import flag_of, integer_of, number_of
 from ..core.create import zeros
 from ..core.modes import repeating
 from ..core.tape import write
@@ -28,14 +28,14 @@ __all__ = ["BatchNorm1d", "BatchNorm2d", "GroupNorm", "InstanceNorm1d", "Instanc
 
 
 def _momentum(layer, name, value):
-    return None if value is None else fraction(layer, name, value)
+    return None if value is None else number_of(layer, name, value, 0, 1)
 
 
 def _sizes(layer, name, value):
-    return tuple(at_least(layer, name, size, 0) for size in (value if isinstance(value, tuple | list) else (value,)))
+    return tuple(integer_of(layer, name, size, 0) for size in (value if isinstance(value, tuple | list) else (value,)))
 
 
-Eps = Annotated[float, partial(number, least=0)]
+Eps = Annotated[float, partial(number_of, least=0)]
 Momentum = Annotated[float | None, _momentum]
 
 

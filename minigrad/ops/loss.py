@@ -16,7 +16,7 @@ from minigrad_kernels.errors import KindError, ShapeError, StateError
 
 from .. import device
 from ..anomaly import outside
-from ..core.check import fraction, integer_of, number, number_of
+from ..core.check import integer_of, number_of
 from ..core.primitive import primitive
 from ..core.tensor import Tensor, tensor_of
 from ..device import elementwise
@@ -122,7 +122,7 @@ def smooth_l1_loss(input, target, *, reduction="mean", beta=1.0):
     Grads   dinput = g / K * d / beta where abs(d) < beta, else g / K * sign(d)        dtarget = -dinput
     Shapes  input and target alike -> scalar, or alike if reduction is 'none'
     """
-    losses = (lambda d: _huber(d, beta) / beta) if number("smooth_l1_loss", "beta", beta, 0) else abs
+    losses = (lambda d: _huber(d, beta) / beta) if number_of("smooth_l1_loss", "beta", beta, 0) else abs
     return _of_difference("smooth_l1_loss", losses, input, target, reduction)
 
 
@@ -376,7 +376,7 @@ def cross_entropy(input, target, weight=None, *, ignore_index=-100, reduction="m
     """
     op = "cross_entropy"
     ignore_index = integer_of(op, "ignore_index", ignore_index)
-    smoothing = label_smoothing and fraction(op, "label_smoothing", label_smoothing)
+    smoothing = label_smoothing and number_of(op, "label_smoothing", label_smoothing, 0, 1)
     shape = floating_of(op, "input", input).shape
     if tensor_of(op, "target", target).shape == shape and device.is_floating(target.dtype):
         if ignore_index >= 0:

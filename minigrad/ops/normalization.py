@@ -19,7 +19,7 @@ from minigrad_kernels.errors import ShapeError
 from minigrad_kernels.layout import CHANNELS_LAST
 
 from .. import device, fusion
-from ..core.check import integer_of, number, shape_of
+from ..core.check import integer_of, number_of, shape_of
 from ..core.modes import repeating
 from ..core.primitive import primitive
 from ..core.tape import write
@@ -393,4 +393,4 @@ def normalize(input, p=2.0, dim=1, eps=1e-12):
     Source  torch.nn.functional.normalize
     """
     reduced_axes("normalize", input, dim)
-    return input / clamp(norm(input, p, dim, True), number("normalize", "eps", eps, 0))
+    return input / clamp(norm(input, p, dim, True), number_of("normalize", "eps", eps, 0))

@@ -13,7 +13,7 @@ from minigrad_kernels.errors import ShapeError
 from minigrad_kernels.layout import CHANNELS_LAST
 
 from .. import device
-from ..core.check import at_least
+from ..core.check import integer_of
 from ..core.primitive import primitive
 from .images import as_given, images_of, pair_of
 
@@ -161,5 +161,5 @@ def adaptive_avg_pool2d(input, output_size):
         raise ShapeError(f"{op}: input has shape {input.shape}, wanted no empty height or width")
     given = output_size if isinstance(output_size, tuple | list) else (output_size,) * 2
     sizes = zip(images.shape[2:], given, strict=True)
-    sizes = [(old, old if new is None else at_least(op, "output_size", new, 0)) for old, new in sizes]
+    sizes = [(old, old if new is None else integer_of(op, "output_size", new, 0)) for old, new in sizes]
     return as_given(average_over(images, *(kernels.adaptive_windows(*size) for size in sizes)), input, 2)

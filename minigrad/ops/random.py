@@ -9,7 +9,7 @@ from minigrad_kernels import elementwise as kernels
 from minigrad_kernels.errors import ShapeError
 
 from .. import device
-from ..core.check import flag_of, floats_of, fraction
+from ..core.check import flag_of, floats_of, number_of
 from ..core.primitive import primitive
 from ..core.tensor import Tensor, tensor_of
 
@@ -31,7 +31,7 @@ _dropout.grads(input=lambda g, p, key, order: _dropout(g, p, key, order))
 def _settings(op, input, p, training):
     """(p, whether anything is to be dropped)."""
     tensor_of(op, "input", input)
-    p = float(fraction(op, "p", p))
+    p = float(number_of(op, "p", p, 0, 1))
     active = flag_of(op, "training", training) and p > 0
     if active:
         floats_of(op, "input", input.array)

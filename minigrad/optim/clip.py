@@ -12,7 +12,7 @@ from minigrad_kernels import optimizer as kernels
 from minigrad_kernels.errors import StateError
 
 from .. import device, ops
-from ..core.check import number
+from ..core.check import number_of
 from ..core.modes import no_grad
 from ..core.tape import write
 from ..core.tensor import Tensor
@@ -33,7 +33,7 @@ def clip_grad_norm_(parameters, max_norm, norm_type=2.0, error_if_nonfinite=Fals
     Errors  RuntimeError for a norm that is refused
     """
     op = "clip_grad_norm_"
-    norm_type = number(op, "norm_type", math.inf if norm_type == "inf" else plain(norm_type), 0)
+    norm_type = number_of(op, "norm_type", math.inf if norm_type == "inf" else plain(norm_type), 0)
     parameters = _with_gradients(parameters)
     norm, factor = _clipping(op, parameters, max_norm, norm_type)
     if error_if_nonfinite and not math.isfinite(size := norm.item()):
@@ -61,7 +61,7 @@ def clip_scale(parameters, max_norm=math.inf, inverse=None, found_inf=None):
 
 def clip_grad_value_(parameters, clip_value):
     """Move every element of all gradients into [-clip_value, clip_value]."""
-    bound = number("clip_grad_value_", "clip_value", plain(clip_value), 0)
+    bound = number_of("clip_grad_value_", "clip_value", plain(clip_value), 0)
     for parameter in _with_gradients(parameters):
         array = write(parameter.grad)
         with device.place_of(array).active():
@@ -96,7 +96,7 @@ def _plan(owner):
 
 def _clipping(op, parameters, max_norm, norm_type, inverse=None, found_inf=None):
     """(norm, factor), a Tensor and an array (1,) of the device that holds all gradients, which computes them itself."""
-    max_norm, batches = number(op, "max_norm", plain(max_norm), 0), batches_of(parameters)
+    max_norm, batches = number_of(op, "max_norm", plain(max_norm), 0), batches_of(parameters)
     places = {place for place, _ in batches}
     home = places.pop() if len(places) == 1 else device.CPU
     if inverse is not None:

@@ -18,7 +18,7 @@ import math
 from minigrad_kernels.errors import KindError, ShapeError, StateError
 from minigrad_kernels.toolchain.capture import capturing
 
-from ..core.check import at_least, fraction, number, number_of, one_of
+from ..core.check import integer_of, number_of, one_of
 from .optimizer import Optimizer, plain
 
 __all__ = [
@@ -127,7 +127,7 @@ class StepLR(LRScheduler):
     """
 
     def __init__(self, optimizer, step_size, gamma=0.1):
-        at_least("StepLR", "step_size", step_size, 1)
+        integer_of("StepLR", "step_size", step_size, 1)
         super().__init__(optimizer, lambda t, first: first * gamma ** (t // step_size))
 
 
@@ -139,7 +139,7 @@ class MultiStepLR(LRScheduler):
     """
 
     def __init__(self, optimizer, milestones, gamma=0.1):
-        milestones = sorted(at_least("MultiStepLR", "milestones", epoch, 0) for epoch in milestones)
+        milestones = sorted(integer_of("MultiStepLR", "milestones", epoch, 0) for epoch in milestones)
         super().__init__(optimizer, lambda t, first: first * gamma ** bisect.bisect_right(milestones, t))
 
 
@@ -170,7 +170,7 @@ class LinearLR(LRScheduler):
     """
 
     def __init__(self, optimizer, start_factor=1 / 3, end_factor=1.0, total_iters=5):
-        at_least("LinearLR", "total_iters", total_iters, 1)
+        integer_of("LinearLR", "total_iters", total_iters, 1)
         change = end_factor - start_factor
         super().__init__(optimizer, lambda t, first: first * (start_factor + change * min(1, t / total_iters)))
 
@@ -182,7 +182,7 @@ class PolynomialLR(LRScheduler):
     """
 
     def __init__(self, optimizer, total_iters=5, power=1.0):
-        at_least("PolynomialLR", "total_iters", total_iters, 1)
+        integer_of("PolynomialLR", "total_iters", total_iters, 1)
         super().__init__(optimizer, lambda t, first: first * (1 - min(1, t / total_iters)) ** power)
 
 
@@ -194,7 +194,7 @@ class CosineAnnealingLR(LRScheduler):
     """
 
     def __init__(self, optimizer, T_max, eta_min=0.0):
-        at_least("CosineAnnealingLR", "T_max", T_max, 1)
+        integer_of("CosineAnnealingLR", "T_max", T_max, 1)
         super().__init__(optimizer, lambda t, first: _half_cosine(first, eta_min, math.pi * t / T_max))
 
 
@@ -206,8 +206,8 @@ class CosineAnnealingWarmRestarts(LRScheduler):
     """
 
     def __init__(self, optimizer, T_0, T_mult=1, eta_min=0.0):
-        at_least("CosineAnnealingWarmRestarts", "T_0", T_0, 1)
-        at_least("CosineAnnealingWarmRestarts", "T_mult", T_mult, 1)
+        integer_of("CosineAnnealingWarmRestarts", "T_0", T_0, 1)
+        integer_of("CosineAnnealingWarmRestarts", "T_mult", T_mult, 1)
 
         def rate(t, first):
             length = T_0
@@ -261,9 +261,9 @@ class OneCycleLR(LRScheduler):
     ):
         if total_steps is None and epochs is not None and steps_per_epoch is not None:
             total_steps = epochs * steps_per_epoch
-        at_least("OneCycleLR", "total_steps", total_steps, 1)
+        integer_of("OneCycleLR", "total_steps", total_steps, 1)
         one_of("OneCycleLR", "anneal_strategy", anneal_strategy, ("cos", "linear"))
-        top = fraction("OneCycleLR", "pct_start", pct_start) * total_steps - 1
+        top = number_of("OneCycleLR", "pct_start", pct_start, 0, 1) * total_steps - 1
 
         def rate(greatest, t, first):
             if t > total_steps:
@@ -275,7 +275,7 @@ class OneCycleLR(LRScheduler):
                 return (end - begin) * share + begin
             return _half_cosine(begin, end, math.pi * share)
 
-        rates = [number("OneCycleLR", "max_lr", plain(r), 0) for r in self.for_groups("max_lr", max_lr, optimizer)]
+        rates = [number_of("OneCycleLR", "max_lr", plain(r), 0) for r in self.for_groups("max_lr", max_lr, optimizer)]
         for group, greatest in zip(optimizer.param_groups, rates, strict=True):
             group["lr"] = group["initial_lr"] = greatest / div_factor
         super().__init__(optimizer, [functools.partial(rate, greatest) for greatest in rates])
@@ -334,7 +334,7 @@ class ReduceLROnPlateau(LRScheduler):
         eps=1e-8,
     ):
         self.optimizer, self.min_lrs = optimizer, self.for_groups("min_lr", min_lr, optimizer)
-        if not number(self.name, "factor", factor, 0) < 1:
+        if not number_of(self.name, "factor", factor, 0) < 1:
             raise ShapeError(f"{self.name}: factor is {factor}, wanted at least 0 and below 1")
         self.mode = one_of(self.name, "mode", mode, ("min", "max"))
         self.threshold_mode = one_of(self.name, "threshold_mode", threshold_mode, ("rel", "abs"))

@@ -17,7 +17,7 @@ from minigrad_kernels import optimizer as kernels
 from minigrad_kernels.errors import KindError, ShapeError
 
 from .. import device, ops
-from ..core.check import at_least, flag_of, number, number_of, one_of
+from ..core.check import flag_of, integer_of, number_of, one_of
 from ..core.interceptors import interceptors
 from ..core.modes import no_grad
 from ..core.tape import write
@@ -59,7 +59,7 @@ class Rule(Optimizer):
             if name in FLAGS:
                 flag_of(self.name, name, options[name])
             else:
-                number(self.name, name, options[name], 0)
+                number_of(self.name, name, options[name], 0)
 
     def options(self, group, age):
         """The numbers of the kernel by their names, and others."""
@@ -277,7 +277,7 @@ class Muon(Rule):
 
     def check(self, options):
         super().check(options)
-        at_least("Muon", "ns_steps", options["ns_steps"], 0)
+        integer_of("Muon", "ns_steps", options["ns_steps"], 0)
         one_of("Muon", "adjust_lr_fn", options["adjust_lr_fn"] or "original", ("original", "match_rms_adamw"))
 
     def check_parameter(self, where, parameter):

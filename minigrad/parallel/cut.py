@@ -9,7 +9,7 @@ import itertools
 
 from minigrad_kernels.errors import KindError, ShapeError, StateError
 
-from ..core.check import at_least
+from ..core.check import integer_of
 
 __all__ = ["balanced", "costs_of", "lengths_of"]
 
@@ -51,7 +51,7 @@ def lengths_of(model, stages, balance):
     if balance is None:
         lengths = balanced(costs_of(model), stages)
     else:
-        lengths = [at_least("Pipeline", "balance", length, 1) for length in balance]
+        lengths = [integer_of("Pipeline", "balance", length, 1) for length in balance]
     if len(lengths) != stages or sum(lengths) != layers:
         raise ShapeError(f"Pipeline: balance is {lengths}, wanted {stages} numbers that add up to {layers} layers")
     _refuse_shared(model, lengths)

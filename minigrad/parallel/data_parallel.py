@@ -10,7 +10,7 @@ import contextlib
 from minigrad_kernels.errors import KindError, ShapeError, StateError
 
 from .. import device
-from ..core.check import at_least
+from ..core.check import integer_of
 from ..core.modes import is_grad_enabled
 from ..core.tape import write
 from ..device import random
@@ -50,7 +50,7 @@ class DataParallel(Module):
             raise KindError(f"DataParallel: module is a {type(module).__name__}, wanted a Module and no DataParallel")
         self.module, self.world = module, world_of("DataParallel", world)
         if bucket_bytes is not None:
-            at_least("DataParallel", "bucket_bytes", bucket_bytes, 1)
+            integer_of("DataParallel", "bucket_bytes", bucket_bytes, 1)
         shards = self.world.size if shards is None else shards
         self.sampler = ShardSampler(shards, self.world.rank, self.world.size)
         self._synchronizes = any(isinstance(part, SyncBatchNorm) for part in module.modules())

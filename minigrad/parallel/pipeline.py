@@ -28,7 +28,7 @@ from minigrad_kernels.errors import KindError, ShapeError
 
 from .. import device as devices
 from .. import ops
-from ..core.check import at_least, one_of
+from ..core.check import integer_of, one_of
 from ..core.modes import no_grad
 from ..core.tensor import Tensor, tensor_of
 from ..device import random
@@ -74,7 +74,7 @@ class Pipeline(Module):
         if not isinstance(model, Sequential):
             raise KindError(f"Pipeline: model is a {type(model).__name__}, wanted a Sequential")
         self.world = world = world_of("Pipeline", world)
-        self.microbatches = at_least("Pipeline", "microbatches", microbatches, 1)
+        self.microbatches = integer_of("Pipeline", "microbatches", microbatches, 1)
         self.schedule = one_of("Pipeline", "schedule", schedule, SCHEDULES)
         self.stage, self.stages = world.rank, world.size
         self._is_last = self.stage == self.stages - 1

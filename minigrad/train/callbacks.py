@@ -12,7 +12,7 @@ import numpy as np
 
 from minigrad_kernels.errors import ShapeError, StateError
 
-from ..core.check import at_least
+from ..core.check import integer_of
 from ..device import host
 from ..nn import Module
 from .checks import check_kind
@@ -84,8 +84,8 @@ class Progress(Callback):
     """
 
     def __init__(self, images, epochs):
-        self.images = at_least("Progress", "images", images, 1)
-        self.epochs = at_least("Progress", "epochs", epochs, 1)
+        self.images = integer_of("Progress", "images", images, 1)
+        self.epochs = integer_of("Progress", "epochs", epochs, 1)
         self.bar = None
 
     def on_step(self, history):
@@ -140,7 +140,7 @@ class Histograms(Callback):
 
     def __init__(self, model, bins=BINS):
         self.model, self.bins = check_kind("Histograms", "model", model, Module), bins
-        if at_least("Histograms", "bins", bins, 3) % 2 == 0:
+        if integer_of("Histograms", "bins", bins, 3) % 2 == 0:
             raise ShapeError(f"Histograms: bins is {bins}, wanted an odd number")
         self.records = {}
 

@@ -9,7 +9,7 @@ import numpy as np
 from minigrad_kernels.errors import ShapeError
 
 from .. import device, ops
-from ..core.check import at_least
+from ..core.check import integer_of
 from ..core.modes import no_grad
 from ..core.tensor import Tensor
 from .checks import check_model, checked, explained
@@ -102,7 +102,7 @@ def confusion_matrix(targets, predicted, classes):
     Shapes  targets and predicted (N,), the matrix (classes, classes), int64
     Errors  ValueError for another shape or a negative number; IndexError for what is no integer or no such class
     """
-    matrix = np.zeros((at_least("confusion_matrix", "classes", classes, 1),) * 2, np.int64)
+    matrix = np.zeros((integer_of("confusion_matrix", "classes", classes, 1),) * 2, np.int64)
     targets, predicted = np.asarray(targets), np.asarray(predicted)
     if targets.ndim != 1 or targets.shape != predicted.shape or (targets < 0).any() or (predicted < 0).any():
         seen = f"got {targets!r:.100} and {predicted!r:.100}"

@@ -6,7 +6,7 @@ import time
 
 from minigrad_kernels.errors import ShapeError
 
-from ..core.check import at_least
+from ..core.check import integer_of
 from ..optim.lr_scheduler import ReduceLROnPlateau
 from .callbacks import Callback
 from .checks import check_kind, check_model, checked
@@ -38,7 +38,7 @@ def fit(model, loader, optimizer, epochs, *, test=None, schedule=None, accumulat
             are none
     """
     check_model("fit", model, loader=loader, **({} if test is None else {"test": test}))
-    epochs, accumulate = at_least("fit", "epochs", epochs, 1), at_least("fit", "accumulate", accumulate, 1)
+    epochs, accumulate = integer_of("fit", "epochs", epochs, 1), integer_of("fit", "accumulate", accumulate, 1)
     callbacks = [check_kind("fit", f"callbacks[{i}]", one, Callback) for i, one in enumerate(callbacks)]
     watcher, stepped = (schedule, None) if isinstance(schedule, ReduceLROnPlateau) else (None, schedule)
     trainer = Trainer(model, optimizer, schedule=stepped, **how)

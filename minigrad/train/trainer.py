@@ -15,7 +15,7 @@ from minigrad_kernels.errors import MinigradError, ShapeError, StateError
 
 from .. import device, ops
 from ..amp import GradScaler
-from ..core.check import flag_of, function_of, number
+from ..core.check import flag_of, function_of, number_of
 from ..core.modes import no_grad
 from ..core.tape import write
 from ..core.tensor import Tensor
@@ -73,7 +73,7 @@ class Trainer:
         self.schedule = check_kind("fit", "schedule", schedule, LRScheduler, optional=True)
         if schedule is not None and schedule.optimizer is not optimizer:
             raise ShapeError("fit: schedule belongs to another optimiser")
-        self.clip = None if clip is None else number("fit", "clip", clip, 1e-30)
+        self.clip = None if clip is None else number_of("fit", "clip", clip, 1e-30)
         scaler = check_kind("fit", "scaler", scaler, GradScaler, optional=True)
         self.scaler = scaler or GradScaler(enabled=self.precision == "float16")
         history = check_kind("fit", "history", history, History, optional=True)

@@ -10,7 +10,7 @@ import itertools
 from minigrad_kernels.errors import ShapeError
 
 from ... import device
-from ...core.check import at_least, integer_of, integers_of, shape_of
+from ...core.check import integer_of, integers_of, shape_of
 from ...core.primitive import primitive
 from ...core.tensor import Tensor, tensor_of, tensors_of
 from ...device import array_module
@@ -125,7 +125,7 @@ def chunk(input, chunks, dim=0):
     Shapes  (..., n, ...) -> a tuple of (..., s, ...)
     """
     axis, size = sized_axis("chunk", "input", input, dim)
-    chunks = at_least("chunk", "chunks", chunks, 1)
+    chunks = integer_of("chunk", "chunks", chunks, 1)
     return split(input, -(-size // chunks), axis) if size else _parts(input, axis, [0] * chunks)
 
 
