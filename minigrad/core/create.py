@@ -17,9 +17,26 @@ from .check import float_of, integer_of, number_of, shape_of, source_of
 from .tensor import Tensor, tensor_of
 
 __all__ = [
-    "arange", "empty", "empty_like", "eye", "from_dlpack", "full", "full_like", "linspace", "ones", "ones_like",
-    "rand", "rand_like", "randint", "randn", "randn_like", "randperm", "tensor", "zeros", "zeros_like",
-]  # fmt: skip
+    "arange",
+    "empty",
+    "empty_like",
+    "eye",
+    "from_dlpack",
+    "full",
+    "full_like",
+    "linspace",
+    "ones",
+    "ones_like",
+    "rand",
+    "rand_like",
+    "randint",
+    "randn",
+    "randn_like",
+    "randperm",
+    "tensor",
+    "zeros",
+    "zeros_like",
+]
 
 
 def _made(array, device, requires_grad):

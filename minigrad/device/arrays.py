@@ -20,10 +20,30 @@ from .places import CPU, Place, is_array, place, place_of
 from .types import bfloat16, default_dtype
 
 __all__ = [
-    "arange", "array_module", "assign", "asarray", "can_hold_a_sum", "cast", "constant", "contiguous", "copy",
-    "device_of", "element_type", "empty", "empty_like", "fill", "from_dlpack", "full", "host", "is_writable",
-    "may_share_memory", "move", "order_of", "workspace", "zeros",
-]  # fmt: skip
+    "arange",
+    "array_module",
+    "assign",
+    "asarray",
+    "can_hold_a_sum",
+    "cast",
+    "constant",
+    "contiguous",
+    "copy",
+    "device_of",
+    "element_type",
+    "empty",
+    "empty_like",
+    "fill",
+    "from_dlpack",
+    "full",
+    "host",
+    "is_writable",
+    "may_share_memory",
+    "move",
+    "order_of",
+    "workspace",
+    "zeros",
+]
 
 DLPACK_CUDA = 2  # kDLCUDA
 

@@ -38,9 +38,21 @@ from minigrad_kernels.toolchain.modes import Mode
 from . import memory
 
 __all__ = [
-    "CPU", "common_place", "emit_nvtx", "empty_cache", "gpu_name", "is_array", "is_device", "marked", "marking",
-    "memory_statistics", "place", "place_of", "synchronize", "there",
-]  # fmt: skip
+    "CPU",
+    "common_place",
+    "emit_nvtx",
+    "empty_cache",
+    "gpu_name",
+    "is_array",
+    "is_device",
+    "marked",
+    "marking",
+    "memory_statistics",
+    "place",
+    "place_of",
+    "synchronize",
+    "there",
+]
 
 
 class Fetched:
