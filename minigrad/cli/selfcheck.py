@@ -4,7 +4,7 @@ import time
 
 import numpy as np
 
-from .. import Tensor, cat, device, manual_seed, models, no_grad, optim, parallel
+from .. import Tensor, device, manual_seed, models, optim, parallel
 from ..graph import capture
 from ..nn import functional as F
 from ..parallel.local import LocalTransport
@@ -49,8 +49,7 @@ def _trained(there, wrap, world=None):
     x = np.random.default_rng(0).standard_normal((len(LABELS), 1, 8, 8), dtype=np.float32)
     x, y = Tensor(x).to(there), Tensor(LABELS).to(there)
     losses = [step(x, y).item() for _ in range(STEPS)]
-    with no_grad():
-        return [Tensor(losses), cat([parameter.reshape(-1) for parameter in model.parameters()])]
+    return [Tensor(losses), *(parameter.detach() for parameter in model.parameters())]
 
 
 def _with_collectives(there):
