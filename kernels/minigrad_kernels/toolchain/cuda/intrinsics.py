@@ -4,18 +4,20 @@ Kernels get all of it from here, so that one module stands between them and the 
 and stores, a mark for loops to unroll, and every instruction that has no name in Python: `inline_ptx` makes a
 function of any of those.
 
-Where no compiler is installed the names still exist, so that kernels can be imported, and interpreted from PTX of an
+Where no compiler is installed, and in Numba's simulator, the names still exist, so that kernels can be imported, and interpreted from PTX of an
 archive; only compiling says what is missing.
 
 Source  NVIDIA, "Parallel Thread Execution ISA", version 9.0; "CUDA C++ Programming Guide", version 13.0
 """
 
+import os
 from importlib.util import find_spec
 from typing import Any
 
 from llvmlite import ir
 
-COMPILER = find_spec("numba_cuda") is not None
+SIMULATOR = os.environ.get("NUMBA_ENABLE_CUDASIM") == "1"  # Numba's own: it runs kernels as Python, and compiles nothing
+COMPILER = find_spec("numba_cuda") is not None and not SIMULATOR
 if COMPILER:
     from numba import cuda
     from numba.cuda import types
@@ -26,6 +28,8 @@ else:
     from numba.core.errors import RequireLiteralValue
 
     cuda: Any = object()  # type: ignore[no-redef]
+    if SIMULATOR:
+        from numba import cuda
 
     def intrinsic(function):
         return function
@@ -51,7 +55,9 @@ LLVM = {f32: ir.FloatType(), f64: ir.DoubleType(), u16: HALF, i32: WORD, u32: WO
 
 def device(function):
     """A function that kernels call; its body is put in their place before types are known, which asks for no GPU."""
-    return function if not COMPILER else cuda.jit(device=True, inline="always", lineinfo=True)(function)
+    if COMPILER:
+        return cuda.jit(device=True, inline="always", lineinfo=True)(function)
+    return cuda.jit(device=True)(function) if SIMULATOR else function
 
 
 # ---- pointers ----------------------------------------------------------------------------------------------------
