@@ -1,6 +1,6 @@
 """Rung 2 of the matrix product: tiles in shared memory."""
 
-from ..toolchain.cuda import cuda, f32, kernel
+from ..toolchain.cuda import cuda, f32, kernel, unroll
 from .cuda_plain import finish
 
 __all__ = ["TILE", "tiled"]
@@ -37,6 +37,7 @@ def tiled(a, b, bias, residual, out, relu):
         b_tile[b_row, b_column] = b[z, k, j] if k < a.shape[2] and j < columns else f32(0)
         cuda.syncthreads()
         for k in range(TILE):
+            unroll(0)
             total += a_tile[y, k] * b_tile[k, x]
         cuda.syncthreads()
     i, j = top + y, left + x

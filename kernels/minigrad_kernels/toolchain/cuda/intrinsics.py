@@ -191,6 +191,12 @@ def unroll(typing_context, count):
     return types.void(count), generate
 
 
+if SIMULATOR:
+
+    def unroll(count):  # noqa: F811
+        """Nothing: loops run as they are written."""
+
+
 # ---- instructions by their name in PTX ---------------------------------------------------------------------------
 
 
