@@ -36,5 +36,3 @@ def plain(a, b, bias, residual, out, relu):
         for k in range(a.shape[2]):
             total += a[z, i, k] * b[z, k, j]
         finish(out, (z, i, j), total, bias, j, residual, relu)
-
-

@@ -9,9 +9,7 @@ TILE = 32
 PITCH = TILE + 1  # of a row in shared memory: a column of the tile then lies in 32 different banks
 
 
-@kernel(
-    "f32[:,:,:] a, f32[:,:,:] b, f32[:] bias, f32[:,:,:] residual, f32[:,:,:] out, i32 relu", threads=TILE * TILE
-)
+@kernel("f32[:,:,:] a, f32[:,:,:] b, f32[:] bias, f32[:,:,:] residual, f32[:,:,:] out, i32 relu", threads=TILE * TILE)
 def tiled(a, b, bias, residual, out, relu):
     """One idea: a block copies 32 x 32 tiles of a and b to shared memory, and each element serves 32 sums from there.
 

@@ -4,8 +4,8 @@ Kernels get all of it from here, so that one module stands between them and the 
 and stores, a mark for loops to unroll, and every instruction that has no name in Python: `inline_ptx` makes a
 function of any of those.
 
-Where no compiler is installed, and in Numba's simulator, the names still exist, so that kernels can be imported, and interpreted from PTX of an
-archive; only compiling says what is missing.
+Where no compiler is installed, and in Numba's simulator, the names still exist, so that kernels can be imported, and
+interpreted from PTX of an archive; only compiling says what is missing.
 
 Source  NVIDIA, "Parallel Thread Execution ISA", version 9.0; "CUDA C++ Programming Guide", version 13.0
 """
@@ -16,7 +16,7 @@ from typing import Any
 
 from llvmlite import ir
 
-SIMULATOR = os.environ.get("NUMBA_ENABLE_CUDASIM") == "1"  # Numba's own: it runs kernels as Python, and compiles nothing
+SIMULATOR = os.environ.get("NUMBA_ENABLE_CUDASIM") == "1"  # Numba's: it runs kernels in Python, compiles nothing
 COMPILER = find_spec("numba_cuda") is not None and not SIMULATOR
 if COMPILER:
     from numba import cuda

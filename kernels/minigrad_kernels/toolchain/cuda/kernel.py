@@ -31,7 +31,6 @@ from ..watch import launched, watchers
 from . import cache, compiler
 from .intrinsics import SIMULATOR, cuda
 from .keys import source_of
-from .memory import View
 
 __all__ = ["ARCHITECTURES", "KERNELS", "SPECIFIC", "Kernel", "all_kernels", "each_float", "kernel"]
 
@@ -49,7 +48,7 @@ def _parameters(name, signature):
     for part in found:
         if len(part) != 2 or not TYPE.fullmatch(part[1]):
             raise KindError(
-                f"{name}: the signature {signature!r} has {part!r}, wants parts such as 'f32[:,:] x', 'f32* x' or 'i32 n'"
+                f"{name}: the signature {signature!r} has {part!r}, wants parts such as 'f32[:,:] x' or 'i32 n'"
             )
     return found
 
@@ -224,7 +223,7 @@ def kernel(signature, *, threads, blocks=None, lowest="sm_75", opcodes=(), varia
     opcodes    prefixes of machine instructions that the compiled code must contain, such as "LDG.E.128"
     variant    added to the name, where a function around it makes several kernels
     A function that is declared anew, as by running a cell of a notebook again, takes the place of the older one.
-    In Numba's simulator (NUMBA_ENABLE_CUDASIM=1) the function is a kernel of `numba.cuda.jit`, and runs on NumPy arrays.
+    In Numba's simulator (NUMBA_ENABLE_CUDASIM=1) the function becomes a kernel of `numba.cuda`, for NumPy arrays.
     Errors  TypeError for a signature that cannot be read or is not that of the function, ValueError for a name or an
             architecture that cannot be, RuntimeError for a name that is taken
     """
