@@ -180,12 +180,11 @@ def starts(direction, source, w, bias, relu, settings, result, workspace, rung=N
         matrices = _matrices(direction, source, w, result, bias, relu)
         yield from matmul.starts(*matrices, workspace, None, _matrix(residual))
         return
-    block, arrays = (plan.kernel.threads,), (source, w)
     if plan.name == "plain":
         others = (result, *plan.sizes) if work.adjoint else (bias, residual, result, *plan.sizes, bool(relu))
-        yield plan.kernel, plan.grid, block, (*arrays, *others), 0
+        yield plan.kernel, plan.grid, (THREADS,), (source, w, *others), 0
         return
-    added = [0 if array is None else array for array in (bias, residual)]
+    block, arrays, added = (plan.kernel.threads,), (source, w), [0 if a is None else a for a in (bias, residual)]
     both = aligned(result) if residual is None else aligned(result, residual)
     wide = WIDE * (work.makes % QUAD == 0 and both)
     place, sums = (result, 0) if result.itemsize == source.itemsize else (address(result), SUMS)

@@ -36,15 +36,15 @@ def plain_forward(
     number = cuda.grid(1)
     if number < out.size:
         n, o, i, j = index_of(number, out)
-        groups, depth = x.shape[1] // w.shape[1], w.shape[1]
-        first = o // (w.shape[0] // groups) * depth  # channel of the group of o
+        made = w.shape[0] // (x.shape[1] // w.shape[1])  # filters of a group
+        first = o // made * w.shape[1]  # channel of the group of o
         total = out.dtype.type(0)
         for p in range(w.shape[2]):
             h = i * stride_h + p * dilation_h - padding_h
             for q in range(w.shape[3]):
                 v = j * stride_w + q * dilation_w - padding_w
                 if 0 <= h < x.shape[2] and 0 <= v < x.shape[3]:
-                    for c in range(depth):
+                    for c in range(w.shape[1]):
                         total += x[n, first + c, h, v] * w[o, c, p, q]
         finish(out, (n, o, i, j), total, bias, o, residual, relu)
 
@@ -58,18 +58,19 @@ def plain_input_grad(g, w, dx, stride_h, stride_w, padding_h, padding_w, dilatio
     number = cuda.grid(1)
     if number < dx.size:
         n, c, h, v = index_of(number, dx)
-        groups, depth = dx.shape[1] // w.shape[1], w.shape[1]
-        made = w.shape[0] // groups
-        first = c // depth * made  # filter of the group of c
+        made = w.shape[0] // (dx.shape[1] // w.shape[1])  # filters of a group
+        first, own = c // w.shape[1] * made, c % w.shape[1]  # the first filter and the channel of the group of c
         total = dx.dtype.type(0)
         for p in range(w.shape[2]):
             down = h + padding_h - p * dilation_h
-            for q in range(w.shape[3]):
-                right = v + padding_w - q * dilation_w
-                i, j = down // stride_h, right // stride_w
-                if down == i * stride_h and right == j * stride_w and 0 <= i < g.shape[2] and 0 <= j < g.shape[3]:
-                    for o in range(first, first + made):
-                        total += g[n, o, i, j] * w[o, c % depth, p, q]
+            i = down // stride_h
+            if i * stride_h == down and 0 <= i < g.shape[2]:
+                for q in range(w.shape[3]):
+                    right = v + padding_w - q * dilation_w
+                    j = right // stride_w
+                    if j * stride_w == right and 0 <= j < g.shape[3]:
+                        for o in range(first, first + made):
+                            total += g[n, o, i, j] * w[o, own, p, q]
         dx[n, c, h, v] = total
 
 
@@ -87,9 +88,14 @@ def plain_weight_grad(x, g, dw, depth, stride_h, stride_w, padding_h, padding_w,
     if p < dw.shape[3]:
         first = o // (filters // (x.shape[1] // channels)) * channels  # channel of the group of o
         total = dw.dtype.type(0)
-        for pixel in range(part * depth, min((part + 1) * depth, g.size // filters)):
-            n, _, i, j = index_of(pixel * filters, g)
+        n, _, i, j = index_of(part * depth * filters, g)
+        for _ in range(min(depth, g.size // filters - part * depth)):
             h, v = i * stride_h + p * dilation_h - padding_h, j * stride_w + q * dilation_w - padding_w
             inside = 0 <= h < x.shape[2] and 0 <= v < x.shape[3]
             total += (x[n, first + c, h, v] if inside else dw.dtype.type(0)) * g[n, o, i, j]
+            j += 1
+            if j == g.shape[3]:
+                i, j = i + 1, 0
+            if i == g.shape[2]:
+                n, i = n + 1, 0
         dw[part, o, c, p, q] = total

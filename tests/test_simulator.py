@@ -1,0 +1,76 @@
+"""The lowest rungs in Numba's CUDA simulator, which runs a kernel as Python, with a thread for each of its threads.
+
+Nobody here wrote it: it says whether these kernels are plain `numba.cuda`, and whether they are right. They run on
+NumPy's arrays, and their launchers start them. The simulator replaces Numba's compiler in a whole process, so the rows
+run in a process of their own, which the last test starts.
+"""
+
+import os
+import subprocess
+import sys
+from functools import partial
+from importlib import import_module
+
+import numpy as np
+import pytest
+
+from minigrad_kernels.toolchain.cuda.intrinsics import SIMULATOR, cuda
+from minigrad_kernels.toolchain.cuda.memory import View
+
+from .kernel_runs import CASES, make_inputs, run, same_bits, wanted
+
+RUNGS = {  # (family, function): its rungs that are plain numba.cuda
+    ("matmul", "forward"): ("plain", "tiled"),
+    ("conv2d", "forward"): ("plain",),
+    ("conv2d", "input_grad"): ("plain",),
+    ("conv2d", "weight_grad"): ("plain",),
+}
+LARGEST, ROWS_OF_EACH = 256, 3  # elements of a result: the simulator starts a thread of the system for each of them
+
+
+def rows():
+    """The largest rows of each function that are small enough."""
+    for (family, function), names in RUNGS.items():
+        cases = [case for case in CASES if (case.family, case.function) == (family, function) and case.exact]
+        size = lambda case: sum(np.prod(output.shape) for output in case.outputs)
+        for case in sorted((case for case in cases if size(case) <= LARGEST), key=size)[-ROWS_OF_EACH:]:
+            yield from (pytest.param(name, case, id=f"{name}-{case}") for name in names)
+
+
+@pytest.fixture
+def simulated(monkeypatch):
+    """Kernels of the simulator are called as those of this project are."""
+    from numba.cuda.simulator.cudadrv.devicearray import FakeCUDAArray  # what cuda.to_device gives, with any strides
+
+    made, call = type(cuda.jit(print)), type(cuda.jit(print)).__call__
+
+    def start(kernel, *given):
+        if kernel._device:
+            return call(kernel, *given)
+        grid, block, arguments = given[:3]
+        call(kernel[grid, block], *map(seen, arguments))
+
+    def seen(argument):
+        if isinstance(argument, View):
+            argument = np.lib.stride_tricks.as_strided(*argument)
+        argument = np.empty(0) if argument is None else argument
+        return FakeCUDAArray(argument) if isinstance(argument, np.ndarray) else argument
+
+    monkeypatch.setattr(made, "__call__", start)
+
+
+if SIMULATOR:
+
+    @pytest.mark.parametrize("rung, case", list(rows()))
+    def test_the_lowest_rungs_are_exact_in_the_simulator(rung, case, simulated):
+        inputs = make_inputs(case, np.float32, integers=True)
+        function = getattr(import_module(f"minigrad_kernels.{case.family}.cuda"), case.function)
+        same_bits(run(case, np.float32, inputs, function=partial(function, rung=rung)), wanted(case, inputs))
+
+else:
+
+    def test_all_of_it_in_a_process_of_the_simulator():
+        pytest.importorskip("numba_cuda")
+        command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:xdist", __file__]
+        done = subprocess.run(command, env=os.environ | {"NUMBA_ENABLE_CUDASIM": "1"}, capture_output=True, text=True)
+        assert done.returncode == 0, done.stdout + done.stderr
