@@ -4,21 +4,12 @@ Letters as in the launcher. Neighbouring threads have neighbouring channels, as 
 """
 
 from ..matmul.cuda_plain import finish
-from ..toolchain.cuda import cuda, device, each_float
+from ..toolchain.cuda import cuda, each_float, index_of
 
-__all__ = ["THREADS", "index_of", "plain_forward", "plain_input_grad", "plain_weight_grad"]
+__all__ = ["THREADS", "plain_forward", "plain_input_grad", "plain_weight_grad"]
 
 THREADS = 256
 SETTINGS = "i32 stride_h, i32 stride_w, i32 padding_h, i32 padding_w, i32 dilation_h, i32 dilation_w"
-
-
-@device
-def index_of(number, images):
-    """(n, c, h, w) of the element that has this number in memory, where channels come last."""
-    channels, height, width = images.shape[1:]
-    pixel, c = number // channels, number % channels
-    line, w = pixel // width, pixel % width
-    return line // height, c, line % height, w
 
 
 @each_float(
@@ -35,7 +26,7 @@ def plain_forward(
     """
     number = cuda.grid(1)
     if number < out.size:
-        n, o, i, j = index_of(number, out)
+        n, i, j, o = index_of(number, out.shape[2], out.shape[3], out.shape[1])
         made = w.shape[0] // (x.shape[1] // w.shape[1])  # filters of a group
         first = o // made * w.shape[1]  # channel of the group of o
         total = out.dtype.type(0)
@@ -57,7 +48,7 @@ def plain_input_grad(g, w, dx, stride_h, stride_w, padding_h, padding_w, dilatio
     """
     number = cuda.grid(1)
     if number < dx.size:
-        n, c, h, v = index_of(number, dx)
+        n, h, v, c = index_of(number, dx.shape[2], dx.shape[3], dx.shape[1])
         made = w.shape[0] // (dx.shape[1] // w.shape[1])  # filters of a group
         first, own = c // w.shape[1] * made, c % w.shape[1]  # the first filter and the channel of the group of c
         total = dx.dtype.type(0)
@@ -88,7 +79,7 @@ def plain_weight_grad(x, g, dw, depth, stride_h, stride_w, padding_h, padding_w,
     if p < dw.shape[3]:
         first = o // (filters // (x.shape[1] // channels)) * channels  # channel of the group of o
         total = dw.dtype.type(0)
-        n, _, i, j = index_of(part * depth * filters, g)
+        n, i, j, _ = index_of(part * depth, g.shape[2], g.shape[3], 1)
         for _ in range(min(depth, g.size // filters - part * depth)):
             h, v = i * stride_h + p * dilation_h - padding_h, j * stride_w + q * dilation_w - padding_w
             inside = 0 <= h < x.shape[2] and 0 <= v < x.shape[3]

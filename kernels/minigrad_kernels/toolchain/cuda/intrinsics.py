@@ -38,7 +38,7 @@ else:
 __all__ = [
     "cuda", "f32", "f64", "i32", "i64", "u16", "u32", "u64",
     "bf16x2", "bits", "cp_async", "cp_async_commit", "cp_async_wait", "device", "f16x2", "from_bits",
-    "global_address", "inline_ptx", "ldmatrix", "ldmatrix_trans", "load2_words", "load4", "load4_words",
+    "global_address", "index_of", "inline_ptx", "ldmatrix", "ldmatrix_trans", "load2_words", "load4", "load4_words",
     "mma_bf16", "mma_f16", "mma_tf32", "narrow_f16", "offset", "outer_product", "pointer_at", "shared_address",
     "store2_words", "store4", "store4_words", "tf32", "unroll", "widen_f16",
 ]  # fmt: skip
@@ -58,6 +58,13 @@ def device(function):
     if COMPILER:
         return cuda.jit(device=True, inline="always", lineinfo=True)(function)
     return cuda.jit(device=True)(function) if SIMULATOR else function
+
+
+@device
+def index_of(number, rows, columns, channels):
+    """(n, i, j, c) of the element with this number among (N, rows, columns, channels), the last axis first."""
+    pixel, line = number // channels, number // channels // columns
+    return line // rows, line % rows, pixel % columns, number % channels
 
 
 # ---- pointers ----------------------------------------------------------------------------------------------------
