@@ -174,8 +174,8 @@ class Kernel:
         if not hasattr(argument, "strides") or len(argument.shape) != axes:
             shown = f"an array of {len(argument.shape)} axes" if hasattr(argument, "shape") else repr(argument)[:80]
             raise KindError(f"{self.name}: {name} is {shown}, wants {kind}")
-        memory = getattr(argument, "array", argument)
-        return [0, 0, math.prod(argument.shape), memory.itemsize, memory, *argument.shape, *argument.strides]
+        size, itemsize = math.prod(argument.shape), int(kind[1 : kind.index("[")]) // 8
+        return [0, 0, size, itemsize, getattr(argument, "array", argument), *argument.shape, *argument.strides]
 
     def _interpret(self, grid, block, arguments, shared):
         from ...interpreter import interpret

@@ -15,7 +15,7 @@ _kept: "OrderedDict[tuple, object]" = OrderedDict()  # by device and content, th
 
 
 class View(NamedTuple):
-    """The memory from an array's first element on, as a kernel is to see it: with these sizes, and strides in bytes."""
+    """The memory from an array's first element or an address on, as a kernel is to see it; strides in bytes."""
 
     array: Any
     shape: tuple[int, ...]
