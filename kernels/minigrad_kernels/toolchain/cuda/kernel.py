@@ -247,7 +247,7 @@ def each_float(signature, **options):
     signature, options: as of `kernel`; `_` is the type of elements
     """
     return lambda function: {
-        int(kind[1:]) // 8: kernel(signature.replace("_[", f"{kind}["), variant=kind, **options)(function)
+        int(kind[1:]) // 8: kernel(re.sub(r"\b_\b", kind, signature), variant=kind, **options)(function)
         for kind in ("f32", "f64")
     }
 
