@@ -33,20 +33,21 @@ def _rung(op, rung, matrix, *others):
 def _sums(op, rung, matrices, out, workspace):
     """The kernels that sum columns, of cuda_plain or of cuda_vector, on (x,) or on (g, out, dx)."""
     first, relu = matrices[0], len(matrices) > 1
-    arrays = matrices if relu else (first, first, first)
     if not first.size:
         out.fill(0)
         return
-    (rows, columns), plan = first.shape, cut(*first.shape)
+    columns, plan = first.shape[1], cut(*first.shape)
     partial = out
     if plan.parts > 1:
         start = -address(workspace) % VECTOR
         partial = workspace[start : start + plan.parts * columns * out.itemsize].view(out.dtype)
     if _rung(op, rung, *matrices) == "plain":
-        count = plan.parts * columns
-        sizes = int(relu), rows, columns, plan.rows, count
-        cuda_plain.SUMS[first.dtype.name]((-(-count // THREADS),), (THREADS,), (*arrays, partial, *sizes))
+        arrays = matrices if relu else (first, None, None)
+        grid = (-(-plan.parts * columns // THREADS),)
+        parts = partial.reshape(plan.parts, columns)
+        cuda_plain.sums_plain[first.itemsize](grid, (THREADS,), (*arrays, parts, plan.rows))
     else:
+        arrays = matrices if relu else (first, first, first)
         sizes = int(relu), first.size, columns, plan.fold, plan.tiles, plan.rows // plan.fold
         cuda_vector.sums_vector((plan.tiles * plan.parts,), (THREADS,), (*arrays, partial, *sizes))
     if plan.parts > 1:

@@ -2,51 +2,35 @@
 
 import numpy as np
 
-from ..toolchain.cuda import cuda, device, i32, kernel, u32
+from ..toolchain.cuda import cuda, each_float, i32, kernel
 from ..toolchain.cuda.halves import DOUBLE, SINGLE, each
 
-__all__ = ["ADD", "HEIGHT", "SHORT", "SUMS", "WIDTH", "thread"]
+__all__ = ["ADD", "HEIGHT", "SHORT", "WIDTH", "sums_plain"]
 
 SHORT = 16  # rows that are summed before their sum is added: so a long sum loses little
 WIDTH, HEIGHT = 32, 32  # threads of a block of `add`
 
 
-@device
-def thread():
-    """The number of this thread in the whole grid."""
-    return i32(cuda.blockIdx.x * cuda.blockDim.x + cuda.threadIdx.x)
+@each_float("_[:,:] g, _[:,:] out, _[:,:] dx, _[:,:] partial, i32 share", threads=256)
+def sums_plain(g, out, dx, partial, share):
+    """A thread owns one column of a part, which is `share` rows: g is read once, one number written a thread.
 
-
-def _sums(half):
-    real = half.real
-
-    @half.plain("_* g, _* out, _* dx, real* partial, i32 relu, i32 rows, i32 columns, i32 share, i32 count")
-    def sums_plain(g, out, dx, partial, relu, rows, columns, share, count):
-        """Thread i owns one column of a part, which is `share` rows: g is read once, one number written a thread.
-
-        With relu, of what goes to dx: out is read and dx written once as well.
-        """
-        i = thread()
-        if i < count:
-            r = i32(i32(u32(u32(i) // u32(columns))) * share)
-            k = i32(r * columns + i32(u32(u32(i) % u32(columns))))
-            stop = i32(r + min(share, i32(rows - r)))
-            zero = real(0)
-            total = zero
-            while r < stop:
-                end, short = i32(r + min(SHORT, i32(stop - r))), zero
-                while r < end:
-                    v = g[k]  # read in any case, so that no load waits for the other
-                    if relu:
-                        v = zero if out[k] <= zero else v
-                        dx[k] = v
-                    short += v
-                    k = i32(k + columns)
-                    r = i32(r + 1)
-                total += short
-            partial[i] = total
-
-    return sums_plain
+    With dx, what goes there is summed, g masked by ReLU: out is read and dx written once as well.
+    """
+    number = cuda.grid(1)
+    part, column = number // g.shape[1], number % g.shape[1]
+    if part < partial.shape[0]:
+        stop, total = min((part + 1) * share, g.shape[0]), g.dtype.type(0)
+        for first in range(part * share, stop, SHORT):
+            short = g.dtype.type(0)
+            for r in range(first, min(first + SHORT, stop)):
+                v = g[r, column]  # read in any case, so that no load waits for the other
+                if dx.size:
+                    v = g.dtype.type(0) if out[r, column] <= 0 else v
+                    dx[r, column] = v
+                short += v
+            total += short
+        partial[part, column] = total
 
 
 def _add(half):
@@ -78,5 +62,4 @@ def _add(half):
     return add
 
 
-SUMS = each(_sums, SINGLE, DOUBLE)
 ADD = {np.dtype(name): add for name, add in each(_add, SINGLE, DOUBLE).items()}  # by the type of sums
