@@ -41,18 +41,18 @@ def _sums(op, rung, matrices, out, workspace):
     if plan.parts > 1:
         start = -address(workspace) % VECTOR
         partial = workspace[start : start + plan.parts * columns * out.itemsize].view(out.dtype)
+    partial = partial.reshape(plan.parts, columns)
     if _rung(op, rung, *matrices) == "plain":
         arrays = matrices if relu else (first, None, None)
         grid = (-(-plan.parts * columns // THREADS),)
-        parts = partial.reshape(plan.parts, columns)
-        cuda_plain.sums_plain[first.itemsize](grid, (THREADS,), (*arrays, parts, plan.rows))
+        cuda_plain.sums_plain[first.itemsize](grid, (THREADS,), (*arrays, partial, plan.rows))
     else:
         arrays = matrices if relu else (first, first, first)
         sizes = int(relu), first.size, columns, plan.fold, plan.tiles, plan.rows // plan.fold
         cuda_vector.sums_vector((plan.tiles * plan.parts,), (THREADS,), (*arrays, partial, *sizes))
     if plan.parts > 1:
         grid, block = (-(-columns // cuda_plain.WIDTH),), (cuda_plain.WIDTH, cuda_plain.HEIGHT)
-        cuda_plain.ADD[out.dtype](grid, block, (partial, out, plan.parts, columns))
+        cuda_plain.add[out.itemsize](grid, block, (partial, out))
 
 
 def bias_relu_grad(g, out, dx, dbias, workspace, rung=None):

@@ -1,11 +1,8 @@
 """The plain rung: one thread a partial sum of one column. Any shape."""
 
-import numpy as np
+from ..toolchain.cuda import cuda, each_float
 
-from ..toolchain.cuda import cuda, each_float, i32, kernel
-from ..toolchain.cuda.halves import DOUBLE, SINGLE, each
-
-__all__ = ["ADD", "HEIGHT", "SHORT", "WIDTH", "sums_plain"]
+__all__ = ["HEIGHT", "SHORT", "WIDTH", "add", "sums_plain"]
 
 SHORT = 16  # rows that are summed before their sum is added: so a long sum loses little
 WIDTH, HEIGHT = 32, 32  # threads of a block of `add`
@@ -33,33 +30,25 @@ def sums_plain(g, out, dx, partial, share):
         partial[part, column] = total
 
 
-def _add(half):
-    kind, real = half.kind, half.real
+@each_float("_[:,:] partial, _[:] out", threads=WIDTH * HEIGHT)
+def add(partial, out):
+    """Each block owns 32 columns: row y of its threads adds every 32nd part, then the 32 sums are added pairwise.
 
-    @kernel(f"{kind}* partial, {kind}* out, i32 parts, i32 columns", threads=WIDTH * HEIGHT, variant=kind)
-    def add(partial, out, parts, columns):
-        """Each block owns 32 columns: row y of its threads adds every 32nd part, then the 32 sums are added pairwise.
-
-        So many, because the loads of a thread wait for one another, and there are up to 1024 parts.
-        """
-        x, y = i32(cuda.threadIdx.x), i32(cuda.threadIdx.y)
-        column = i32(cuda.blockIdx.x * WIDTH + x)
-        sums = cuda.shared.array((HEIGHT, WIDTH), real)
-        total = real(0)
-        if column < columns:
-            for p in range(y, parts, HEIGHT):
-                total += partial[i32(i32(p) * columns + column)]
-        sums[y, x] = total
-        half = i32(HEIGHT // 2)
-        while half:
-            cuda.syncthreads()
-            if y < half:
-                sums[y, x] += sums[y + half, x]
-            half = i32(half >> 1)
-        if y == 0 and column < columns:
-            out[column] = sums[0, x]
-
-    return add
-
-
-ADD = {np.dtype(name): add for name, add in each(_add, SINGLE, DOUBLE).items()}  # by the type of sums
+    So many, because the loads of a thread wait for one another, and there are up to 1024 parts.
+    """
+    x, y = cuda.threadIdx.x, cuda.threadIdx.y
+    column = cuda.blockIdx.x * WIDTH + x
+    sums = cuda.shared.array((HEIGHT, WIDTH), out.dtype)
+    total = out.dtype.type(0)
+    if column < out.size:
+        for p in range(y, partial.shape[0], HEIGHT):
+            total += partial[p, column]
+    sums[y, x] = total
+    half = HEIGHT // 2
+    while half:
+        cuda.syncthreads()
+        if y < half:
+            sums[y, x] += sums[y + half, x]
+        half //= 2
+    if y == 0 and column < out.size:
+        out[column] = sums[0, x]

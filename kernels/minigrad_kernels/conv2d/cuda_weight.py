@@ -156,7 +156,8 @@ def _add(partial, dw, slices, size):
         cuda_split.ADD[dw.dtype.name](grid, block, (partial, 0, 0, dw, size, size, slices, 0, 0))
         return
     grid, block = (-(-size // bias.WIDTH),), (bias.WIDTH, bias.HEIGHT)
-    bias.ADD[dw.dtype](grid, block, (partial, dw, slices, size))
+    parts = View(partial, (slices, size), (size * dw.itemsize, dw.itemsize))
+    bias.add[dw.itemsize](grid, block, (parts, View(dw, (size,), (dw.itemsize,))))
 
 
 # Each starts a rung that writes the sums of the slices, or dw itself if there is one, and returns how many it wrote.

@@ -68,8 +68,8 @@ def _parts(x, kernel, arguments):
     kernel((plan.tiles * plan.parts,), (THREADS,), (*arguments, *sizes))
 
 
-def _totals(columns, kernel, arguments):
-    kernel((-(-columns // WIDTH),), (WIDTH, HEIGHT), arguments)
+def _totals(kernels, result, arguments):
+    kernels[result.itemsize]((-(-result.size // WIDTH),), (WIDTH, HEIGHT), arguments)
 
 
 def batch_statistics(x, mean, variance, workspace, running_mean, running_var, has_running, momentum, rung=None):
@@ -84,9 +84,8 @@ def batch_statistics(x, mean, variance, workspace, running_mean, running_var, ha
         _elements(plan.parts * columns, cuda_plain.statistics_plain, (x, *partials, plan.rows))
     else:
         _parts(x, cuda_vector.statistics_vector, (x, *partials))
-    sizes = rows, plan.rows, plan.parts, columns
-    running = (running_mean, running_var, 1, momentum, rows / (rows - 1)) if has_running else (0, 0, 0, 0.0, 1.0)
-    _totals(columns, cuda_totals.STATISTICS[x.dtype.name], (x, *partials, mean, variance, *running, *sizes))
+    running = (running_mean, running_var, momentum, rows / (rows - 1)) if has_running else (None, None, 0.0, 1.0)
+    _totals(cuda_totals.total_statistics, mean, (x, *partials, mean, variance, *running, plan.rows))
 
 
 def batch_normalize(x, mean, variance, weight, has_weight, bias, has_bias, eps, residual, relu, out, rung=None):
@@ -95,7 +94,7 @@ def batch_normalize(x, mean, variance, weight, has_weight, bias, has_bias, eps, 
         return
     if rung == "plain":
         affine = weight if has_weight else None, bias if has_bias else None
-        _elements(x.size, cuda_plain.normalize_plain, (x, mean, variance, *affine, residual, out, eps, relu))
+        _elements(x.size, cuda_plain.normalize_plain, (x, mean, variance, *affine, residual, out, eps, int(relu)))
         return
     flags = int(has_weight), int(has_bias), int(residual is not None), int(relu)
     arguments = x, mean, variance, weight, bias, x if residual is None else residual, out, eps, *flags
@@ -119,7 +118,7 @@ def batch_norm_grads(
     else:
         arrays = g, x, out if relu else x, mean, *partials, dresidual if masked else x
         _parts(x, cuda_vector_grads.products_vector, (*arrays, int(relu), int(masked)))
-    _totals(columns, cuda_totals.GRADS[dw.dtype.name], (*partials, variance, dw, db, eps, plan.parts, columns))
+    _totals(cuda_totals.total_grads, dw, (*partials, variance, dw, db, eps))
     if dx is None:
         return
     if masked:
