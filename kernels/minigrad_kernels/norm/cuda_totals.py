@@ -25,7 +25,8 @@ def total_statistics(x, sums, squares, mean, variance, running_mean, running_var
     lane, y = cuda.threadIdx.x, cuda.threadIdx.y
     column, real = cuda.blockIdx.x * WIDTH + lane, mean.dtype.type
     counts = cuda.shared.array((HEIGHT, WIDTH), mean.dtype)
-    s, q = cuda.shared.array((HEIGHT, WIDTH), mean.dtype), cuda.shared.array((HEIGHT, WIDTH), mean.dtype)
+    s = cuda.shared.array((HEIGHT, WIDTH), mean.dtype)  # lines of their own: the simulator tells arrays by their line
+    q = cuda.shared.array((HEIGHT, WIDTH), mean.dtype)
     n, total, squared = real(0), real(0), real(0)
     if column < mean.size:
         for p in range(y, sums.shape[0], HEIGHT):
@@ -53,7 +54,8 @@ def total_grads(sums, products, variance, dw, db, eps):
     """db, the sum of g, and dw, that of g * (x - mean) over the deviation."""
     lane, y = cuda.threadIdx.x, cuda.threadIdx.y
     column = cuda.blockIdx.x * WIDTH + lane
-    s, q = cuda.shared.array((HEIGHT, WIDTH), dw.dtype), cuda.shared.array((HEIGHT, WIDTH), dw.dtype)
+    s = cuda.shared.array((HEIGHT, WIDTH), dw.dtype)
+    q = cuda.shared.array((HEIGHT, WIDTH), dw.dtype)
     total, product = dw.dtype.type(0), dw.dtype.type(0)
     if column < dw.size:
         for p in range(y, sums.shape[0], HEIGHT):
