@@ -2,15 +2,9 @@
 
 import math
 
-from ..toolchain.cuda import cuda, device, each_float, i32, u32, u64, unroll
+from ..toolchain.cuda import cuda, device, each_float, u32, u64, unroll
 
-__all__ = ["dropout", "erf", "philox", "rectify", "rectify_grad", "thread"]
-
-
-@device
-def thread():
-    """The number of this thread in the whole grid."""
-    return i32(cuda.blockIdx.x * cuda.blockDim.x + cuda.threadIdx.x)
+__all__ = ["dropout", "erf", "philox", "rectify", "rectify_grad"]
 
 
 @each_float("_[:] x, _[:] out, _ slope, i32 leaky", threads=256)

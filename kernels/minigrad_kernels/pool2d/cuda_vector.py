@@ -5,8 +5,7 @@ Wants numbers of channels that are multiples of 4. The memory traffic is that of
 requests, but for the gradient, which reads g wherever it reads a position.
 """
 
-from ..elementwise.cuda_kernels import thread
-from ..toolchain.cuda import device, f32, i32, load4, store4, u32, unroll
+from ..toolchain.cuda import cuda, device, f32, i32, load4, store4, u32, unroll
 from ..toolchain.cuda.halves import SINGLE
 from .cuda_division import over
 from .cuda_plain import LEAST, WINDOW
@@ -49,7 +48,7 @@ def max_forward_vector(
     taps_down, taps_right, down, right, above, before, apart_down, apart_right,
     by_channels, by_columns, by_rows,
 ):  # fmt: skip
-    t = thread()
+    t = i32(cuda.grid(1))
     if i32(4 * t) < size:
         n, i, j, c = split4(t, i32(channels >> 2), columns, rows, by_channels, by_columns, by_rows)
         best0, best1, best2, best3 = f32(LEAST), f32(LEAST), f32(LEAST), f32(LEAST)
@@ -89,7 +88,7 @@ def max_input_grad_vector(
     taps_down, taps_right, down, right, above, before, apart_down, apart_right,
     by_channels, by_columns, by_rows, by_down, by_right, by_apart_down, by_apart_right,
 ):  # fmt: skip
-    t = thread()
+    t = i32(cuda.grid(1))
     if i32(4 * t) < size:
         n, h, w, c = split4(t, i32(channels >> 2), width, height, by_channels, by_columns, by_rows)
         h, w = i32(h + above), i32(w + before)  # in the padded input
