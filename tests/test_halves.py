@@ -9,7 +9,7 @@ import pytest
 
 from minigrad_kernels.interpreter import interpret
 from minigrad_kernels.toolchain.cuda import compiler, cuda, i32, kernel
-from minigrad_kernels.toolchain.cuda.halves import BF16, F16, HALVES, SINGLE
+from minigrad_kernels.toolchain.cuda.halves import F16, HALVES, SINGLE
 
 pytestmark = pytest.mark.skipif(compiler.missing() is not None, reason=f"compiles: {compiler.missing()}")
 TYPES = {"float16": np.dtype(np.float16), "bfloat16": np.dtype(ml_dtypes.bfloat16), "float32": np.dtype(np.float32)}
