@@ -10,6 +10,7 @@ from minigrad_kernels import augment, interpreter
 from minigrad_kernels.augment import cuda, cuda_kernels
 from minigrad_kernels.errors import KindError, ShapeError
 from minigrad_kernels.toolchain import set_threads, threads
+from minigrad_kernels.toolchain.cuda.memory import View
 
 from .kernel_runs import CASES, DEVICE, moved, on_host, same_bits
 
@@ -96,12 +97,10 @@ def test_images_beyond_32_bits_of_bytes(function):
     first, out = interpreter.address(there) - far * 64, interpreter.empty((2, 8, 8, 1))
     scale, shift = (interpreter.array(array[:1]) for array in (SCALE, SHIFT))
     kernel = getattr(cuda_kernels, function)
-    if function == "gather":
-        arguments = first, picks, scale, shift, out, 128, 64, 1
-    else:
-        cuts, flips = interpreter.array(np.ones((2, 2), np.int64)), interpreter.array(np.zeros(2, np.uint8))
-        arguments = first, picks, cuts, flips, scale, shift, out, 128, 8, 8, 1, 1, 0
-    report = interpreter.interpret(kernel, (1,), (256,), arguments)
+    data = View(first, (far + 4, 8, 8, 1), (64, 8, 1, 1))
+    cuts, flips = interpreter.array(np.ones((2, 2), np.int64)), interpreter.array(np.zeros(2, np.uint8))
+    arguments = {"gather": (data, picks, scale, shift, out), "cut": (data, picks, cuts, flips, scale, shift, out, 1, 0)}
+    report = interpreter.interpret(kernel, (1,), (256,), arguments[function])
     assert not report.faults
     np.testing.assert_array_equal(np.asarray(out)[..., 0], Normalize(MEAN[:1], STD[:1])(images[[3, 1]])[:, 0])
 

@@ -1,4 +1,4 @@
-"""ReLU, leaky ReLU, erf and dropout on CUDA: masks of dropout bit for bit, splitting, memory traffic."""
+"""ReLU, leaky ReLU, erf and dropout on CUDA: masks of dropout bit for bit, memory traffic."""
 
 import math
 
@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from minigrad_kernels import elementwise, interpreter
-from minigrad_kernels.elementwise import cuda, cuda_kernels, reference
+from minigrad_kernels.elementwise import cuda, reference
 
 from .kernel_runs import DEVICE, moved, on_host
 
@@ -94,38 +94,7 @@ def test_probabilities_at_the_edges(dtype, p):
     np.testing.assert_array_equal(on_device("dropout", [x], (p, 1, 2)), on_cpu("dropout", [x], (p, 1, 2)))
 
 
-@each_type
-def test_masks_beyond_32_bits_of_blocks(dtype):
-    """Elements 4 * first and on of a larger array, as its next launch would have them."""
-    first, size, seed, step = 2**32 - 2, 22, 2**63 + 9, 2**35
-    x, out = (moved(np.ones(size, dtype), DEVICE) for _ in range(2))
-    cuda_kernels.DROPOUT[np.dtype(dtype)](
-        (1,), (256,), (x, out, size, 2**31, 1.0, moved(np.array([seed, 5], np.uint64), DEVICE), step - 5, first)
-    )
-    key, counter = (seed % 2**32, seed >> 32), (step % 2**32, step >> 32)
-    blocks = [reference.philox((b % 2**32, b >> 32, *counter), key) for b in range(first, first + 6)]
-    words = np.array(blocks, np.uint64).reshape(-1)[:size]
-    np.testing.assert_array_equal(on_host(out), words >= 2**31)
-
-
 # ---- launches ----------------------------------------------------------------------------------------------------
-
-
-@each_function
-def test_large_arrays_take_several_launches(name, monkeypatch):
-    """Here of 400 elements each; the mask goes on where it was."""
-    arrays = [numbers(1003, seed=seed) for seed in range(FUNCTIONS[name][0])]
-    whole = on_device(name, arrays)
-    monkeypatch.setattr(cuda, "PIECE", 400)
-    with interpreter.recording() as launches:
-        pieces = on_device(name, arrays)
-    np.testing.assert_array_equal(pieces, whole)
-    if DEVICE == "interpreter":
-        assert [launched for launched, _ in launches] == 3 * [f"elementwise_{KERNELS.get(name, name)}_f32"]
-
-
-def test_pieces_tear_no_philox_block():
-    assert cuda.PIECE % 4 == 0 and cuda.PIECE < 2**31
 
 
 @pytest.mark.parametrize("name", FUNCTIONS)

@@ -133,7 +133,7 @@ def test_repeating_both_launches_is_the_next_step(name, sent):
         held.advance(last)
         held.send(numbers)
         cuda_update.coefficients((1,), (1,), (held.hyper, held.one, held.zero, held.single, held.double, rule))
-        cuda_update.UPDATE["float32"]((found.blocks,), (256,), arguments)
+        cuda_update.update[4]((found.blocks,), (256,), arguments)
     assert len(sent) == before + 1  # the last rate
     for numbers in steps:
         getattr(optimizer, name)(*host, numbers)
@@ -151,7 +151,7 @@ def test_a_launch_that_fails_leaves_the_count_to_the_host(monkeypatch, sent):
         raise RuntimeError("no such luck")
 
     with monkeypatch.context() as patch:
-        patch.setitem(cuda_update.UPDATE, "float32", broken)
+        patch.setitem(cuda_update.update, 4, broken)
         with pytest.raises(RuntimeError, match="no such luck"):
             optimizer.adam(*lists, advanced("adam", TOGETHER), plan)
     optimizer.adam(*lists, advanced("adam", TOGETHER), plan)

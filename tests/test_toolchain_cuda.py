@@ -61,9 +61,11 @@ def test_a_kernel_knows_what_it_was_declared_with(fresh):
     assert fresh(lowest="sm_90a").architectures == ("sm_90a",), "newer ones lack what it has"
 
 
-@pytest.mark.parametrize("signature", ["f32*x", "float x", "f32* x,", "f32 * x", "f32** x", ""])
+@pytest.mark.parametrize(
+    "signature", ["f32*x", "float x", "f32* x,", "f32 * x", "f32** x", "f32[] x", "f32[:, :] x", "f32[3] x", ""]
+)
 def test_refuses_a_signature_that_it_cannot_read(signature):
-    with pytest.raises(KindError, match=r"wants parts such as 'f32\* x' or 'i32 n'"):
+    with pytest.raises(KindError, match=r"wants parts such as 'f32\[:,:\] x' or 'i32 n'"):
         kernel(signature, threads=32, variant="refused")(lambda x: None)
 
 
@@ -117,7 +119,7 @@ def test_ptx_names_the_kernel_and_nothing_of_the_machine(fresh):
     assert "NumbaEnv" not in text and text.count(".param .") == 3
     all_kernels()
     files = re.findall(r'\.file\s+\d+\s+"([^"]*)"', KERNELS["matmul_plain_f32"].ptx())
-    assert files == ["minigrad_kernels/matmul/cuda.py"]
+    assert files == ["minigrad_kernels/matmul/cuda_plain.py"]
 
 
 @compiled

@@ -172,8 +172,8 @@ def test_two_processes_keep_one_file(tmp_path):
 
 
 def test_kernels_of_the_library_name_a_choice(timed, monkeypatch):
-    from minigrad_kernels.elementwise.cuda_kernels import RECTIFY
+    from minigrad_kernels.elementwise.cuda_kernels import rectify
 
     call = timed(fast=1.0, slow=2.0)
-    monkeypatch.setattr(call, "candidates", lambda: dict(zip(("fast", "slow"), RECTIFY.values(), strict=True)))
+    monkeypatch.setattr(call, "candidates", lambda: dict(zip(("fast", "slow"), rectify.values(), strict=True)))
     assert call.chosen() == "fast"

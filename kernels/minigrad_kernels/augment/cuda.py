@@ -5,7 +5,7 @@ from . import cuda_kernels
 
 __all__ = ["gather_normalize", "pad_crop_normalize"]
 
-LIMIT = 1 << 31  # numbers of a batch: places are 32-bit inside kernels, but for those of images in the data set
+LIMIT = 1 << 31  # numbers of a batch
 THREADS = 256
 
 
@@ -20,12 +20,9 @@ def _start(op, kernel, out, arguments):
 
 
 def gather_normalize(images, indices, scale, shift, out):
-    image = out.size // max(len(out), 1)
-    arguments = images, indices, scale, shift, out, out.size, image, scale.size
-    _start("gather_normalize", cuda_kernels.gather, out, arguments)
+    _start("gather_normalize", cuda_kernels.gather, out, (images, indices, scale, shift, out))
 
 
 def pad_crop_normalize(images, indices, offsets, flips, padding, edge, scale, shift, out):
     arrays = images, indices, offsets, flips, scale, shift, out
-    arguments = *arrays, out.size, *out.shape[1:], padding, int(edge)
-    _start("pad_crop_normalize", cuda_kernels.cut, out, arguments)
+    _start("pad_crop_normalize", cuda_kernels.cut, out, (*arrays, padding, edge))

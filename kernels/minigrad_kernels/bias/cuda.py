@@ -34,31 +34,33 @@ def _rung(op, rung, matrix, *others):
 def _sums(op, rung, matrices, out, workspace):
     """The kernels that sum columns, of cuda_plain or of cuda_vector, on (x,) or on (g, out, dx)."""
     first, relu = matrices[0], len(matrices) > 1
-    arrays = matrices if relu else (first, first, first)
     if not first.size:
         out.fill(0)
         return
-    (rows, columns), plan = first.shape, cut(*first.shape)
+    columns, plan = first.shape[1], cut(*first.shape)
     partial = out
     if plan.parts > 1:
         start = -address(workspace) % VECTOR
         partial = workspace[start : start + plan.parts * columns * out.itemsize].view(out.dtype)
+    partial = partial.reshape(plan.parts, columns)
     if _rung(op, rung, *matrices) == "plain":
-        count = plan.parts * columns
-        sizes = int(relu), rows, columns, plan.rows, count
-        cuda_plain.SUMS[first.dtype.name]((-(-count // THREADS),), (THREADS,), (*arrays, partial, *sizes))
+        arrays = matrices if relu else (first, None, None)
+        grid = (-(-plan.parts * columns // THREADS),)
+        cuda_plain.sums_plain[first.itemsize](grid, (THREADS,), (*arrays, partial, plan.rows))
     else:
+        arrays = matrices if relu else (first, first, first)
         sizes = int(relu), first.size, columns, plan.fold, plan.tiles, plan.rows // plan.fold
         cuda_vector.sums_vector((plan.tiles * plan.parts,), (THREADS,), (*arrays, partial, *sizes))
     if plan.parts > 1:
-        add_parts(partial, out, plan.parts, columns)
+        add_parts(partial, out)
 
 
-def add_parts(partial, out, parts, columns):
-    """Add the sums of the parts of each column, by blocks without a thread that has no part of its own."""
+def add_parts(partial, out):
+    """Add the sums of the parts of each column, (parts, columns), by blocks without a thread that has no part."""
+    (parts, columns) = partial.shape
     height = min(HEIGHT, 1 << (parts - 1).bit_length())
     width = max(WIDTH, THREADS // height)
-    cuda_plain.ADD[out.dtype]((-(-columns // width),), (width, height), (partial, out, parts, columns))
+    cuda_plain.add[out.itemsize]((-(-columns // width),), (width, height), (partial, out))
 
 
 def bias_relu_grad(g, out, dx, dbias, workspace, rung=None):

@@ -22,9 +22,10 @@ from ..toolchain.cuda.memory import address, aligned
 from ..toolchain.cuda.rungs import choose
 from ..toolchain.tf32_mode import mode as tf32
 from ..toolchain.tuning import chosen
-from . import cuda_direct, cuda_plain
+from . import cuda_direct
 from .cuda_ladder import RUNGS, TILES, best_of, fits, misfits_of, peers_of, tile_rung_of
 from .cuda_parts import BIAS, QUAD, RELU, RESIDUAL, WIDE
+from .cuda_plain import THREADS, plain_forward, plain_input_grad
 from .cuda_plan import TILE_ON_CORES, Work, tiles_of, work_of
 from .cuda_tensor import TENSOR, shared_of
 from .cuda_weight import weight_grad, weight_grad_workspace
@@ -60,12 +61,9 @@ def _plan(direction, x_shape, w_shape, out_size, settings, kind, at_multiple, ru
     if name == "product":
         return Plan(name, work, None, (), (), 1, 0)
     if name == "plain":
-        x, out = (work.result, work.source) if work.adjoint else (work.source, work.result)
-        kernels = cuda_plain.INPUT_GRAD if work.adjoint else cuda_plain.FORWARD
-        grid = (-(-work.size // cuda_plain.THREADS),)
-        return Plan(
-            name, work, kernels[8 if kind == "float64" else 4], grid, (work.size, *x, *out, *work.settings), 1, 0
-        )
+        kernels = plain_input_grad if work.adjoint else plain_forward
+        grid = (-(-work.size // THREADS),)
+        return Plan(name, work, kernels[8 if kind == "float64" else 4], grid, work.settings[2:-1], 1, 0)
     if name == "direct":
         width = cuda_direct.width_of(work.makes)
         tile, kernel = (cuda_direct.pixels_of(work.makes), cuda_direct.WIDEST), cuda_direct.direct
@@ -182,11 +180,11 @@ def starts(direction, source, w, bias, relu, settings, result, workspace, rung=N
         matrices = _matrices(direction, source, w, result, bias, relu)
         yield from matmul.starts(*matrices, workspace, None, _matrix(residual))
         return
-    block, arrays, added = (plan.kernel.threads,), (source, w), [0 if a is None else a for a in (bias, residual)]
     if plan.name == "plain":
-        arguments = (*arrays, result, *plan.sizes) if work.adjoint else (*arrays, *added, result, *plan.sizes, end)
-        yield plan.kernel, plan.grid, block, arguments, 0
+        others = (result, *plan.sizes) if work.adjoint else (bias, residual, result, *plan.sizes, bool(relu))
+        yield plan.kernel, plan.grid, (THREADS,), (source, w, *others), 0
         return
+    block, arrays, added = (plan.kernel.threads,), (source, w), [0 if a is None else a for a in (bias, residual)]
     both = aligned(result) if residual is None else aligned(result, residual)
     wide = WIDE * (work.makes % QUAD == 0 and both)
     place, sums = (result, 0) if result.itemsize == source.itemsize else (address(result), SUMS)

@@ -1,107 +1,92 @@
-"""Rung 1 of the convolution and of its input gradient: the formula, one thread an element of the result.
+"""Rung 1 of the convolution and of its two gradients: the formula, one thread an element of the result.
 
-Letters as in the launcher. Places are 32-bit: cuda.py lets no larger array pass.
+Letters as in the launcher. Neighbouring threads have neighbouring channels, as these lie side by side in memory.
 """
 
-from ..toolchain.cuda import cuda, f32, f64, i32, kernel, u32
-from .cuda_parts import BIAS, RELU, RESIDUAL
+from ..matmul.cuda_plain import finish
+from ..toolchain.cuda import cuda, each_float, index_of
 
-__all__ = ["FORWARD", "INPUT_GRAD", "THREADS"]
+__all__ = ["THREADS", "plain_forward", "plain_input_grad", "plain_weight_grad"]
 
 THREADS = 256
-SIZES = (
-    "i32 count, i32 x_height, i32 x_width, i32 x_channels, i32 out_height, i32 out_width, i32 out_channels, "
-    "i32 filter_height, i32 filter_width, i32 stride_h, i32 stride_w, i32 padding_h, i32 padding_w, "
-    "i32 dilation_h, i32 dilation_w, i32 groups"
+SETTINGS = "i32 stride_h, i32 stride_w, i32 padding_h, i32 padding_w, i32 dilation_h, i32 dilation_w"
+
+
+@each_float(
+    f"_[:,:,:,:] x, _[:,:,:,:] w, _[:] bias, _[:,:,:,:] residual, _[:,:,:,:] out, {SETTINGS}, i32 relu",
+    threads=THREADS,
 )
+def plain_forward(
+    x, w, bias, residual, out, stride_h, stride_w, padding_h, padding_w, dilation_h, dilation_w, relu
+):  # fmt: skip
+    """out[n, o, i, j] = sum over c, p, q of w[o, c, p, q] x[n, c, i*s + p*d - padding, j*s + q*d - padding]
+
+    Traffic    an element of x is read once for each tap and channel that it serves, one of w for each pixel, as far as
+               the caches do not help
+    """
+    number = cuda.grid(1)
+    if number < out.size:
+        n, i, j, o = index_of(number, out.shape[2], out.shape[3], out.shape[1])
+        made = w.shape[0] // (x.shape[1] // w.shape[1])  # filters of a group
+        first = o // made * w.shape[1]  # channel of the group of o
+        total = out.dtype.type(0)
+        for p in range(w.shape[2]):
+            h = i * stride_h + p * dilation_h - padding_h
+            for q in range(w.shape[3]):
+                v = j * stride_w + q * dilation_w - padding_w
+                if 0 <= h < x.shape[2] and 0 <= v < x.shape[3]:
+                    for c in range(w.shape[1]):
+                        total += x[n, first + c, h, v] * w[o, c, p, q]
+        finish(out, (n, o, i, j), total, bias, o, residual, relu)
 
 
-def _forward(kind, real):
-    @kernel(
-        f"{kind}* x, {kind}* w, {kind}* bias, {kind}* residual, {kind}* out, {SIZES}, i32 flags",
-        threads=THREADS,
-        variant=f"forward_{kind}",
-    )
-    def plain(
-        x, w, bias, residual, out, count, x_height, x_width, x_channels, out_height, out_width, out_channels,
-        filter_height, filter_width, stride_h, stride_w, padding_h, padding_w, dilation_h, dilation_w, groups, flags,
-    ):  # fmt: skip
-        """The formula: a thread adds the products of one element of out.
+@each_float(f"_[:,:,:,:] g, _[:,:,:,:] w, _[:,:,:,:] dx, {SETTINGS}", threads=THREADS)
+def plain_input_grad(g, w, dx, stride_h, stride_w, padding_h, padding_w, dilation_h, dilation_w):
+    """dx[n, c, h, v] = sum over o, p, q of w[o, c, p, q] g[n, o, i, j], where i*s + p*d - padding = h, likewise v
 
-        Traffic    an element of x is read once for each tap and channel that it serves, one of w for each pixel, as
-                   far as the caches do not help; neighbouring threads have neighbouring channels o
-        """
-        number = u32(cuda.blockIdx.x * THREADS + cuda.threadIdx.x)
-        if number < u32(count):
-            depth, made = i32(u32(u32(x_channels) // u32(groups))), i32(u32(u32(out_channels) // u32(groups)))
-            pixel = u32(number // u32(out_channels))
-            o = i32(number - u32(pixel * u32(out_channels)))
-            row = u32(pixel // u32(out_width))
-            n = i32(u32(row // u32(out_height)))
-            i, j = i32(i32(row) - i32(n * out_height)), i32(i32(pixel) - i32(i32(row) * out_width))
-            first = i32(i32(u32(u32(o) // u32(made))) * depth)  # channel of the group of o
-            total = real(0)
-            for p in range(filter_height):
-                h = i32(i * stride_h + p * dilation_h - padding_h)
-                for q in range(filter_width):
-                    v = i32(j * stride_w + q * dilation_w - padding_w)
-                    if 0 <= h < x_height and 0 <= v < x_width:
-                        place = i32(i32(i32(i32(n * x_height + h) * x_width) + v) * x_channels + first)
-                        tap = i32(i32(i32(p * filter_width + q) * depth) * out_channels + o)
-                        for c in range(depth):
-                            total += x[i32(place + c)] * w[i32(tap + c * out_channels)]
-            if flags & BIAS:
-                total += bias[o]
-            if flags & RESIDUAL:
-                total += residual[number]
-            if flags & RELU and total <= real(0):  # so that NaN passes
-                total = real(0)
-            out[number] = total
-
-    return plain
+    Traffic    an element of g is read once for each tap and channel that it serves, one of w for each pixel
+    """
+    number = cuda.grid(1)
+    if number < dx.size:
+        n, h, v, c = index_of(number, dx.shape[2], dx.shape[3], dx.shape[1])
+        made = w.shape[0] // (dx.shape[1] // w.shape[1])  # filters of a group
+        first, own = c // w.shape[1] * made, c % w.shape[1]  # the first filter and the channel of the group of c
+        total = dx.dtype.type(0)
+        for p in range(w.shape[2]):
+            down = h + padding_h - p * dilation_h
+            i = down // stride_h
+            if i * stride_h == down and 0 <= i < g.shape[2]:
+                for q in range(w.shape[3]):
+                    right = v + padding_w - q * dilation_w
+                    j = right // stride_w
+                    if j * stride_w == right and 0 <= j < g.shape[3]:
+                        for o in range(first, first + made):
+                            total += g[n, o, i, j] * w[o, own, p, q]
+        dx[n, c, h, v] = total
 
 
-def _input_grad(kind, real):
-    @kernel(f"{kind}* g, {kind}* w, {kind}* dx, {SIZES}", threads=THREADS, variant=f"input_grad_{kind}")
-    def plain(
-        g, w, dx, count, x_height, x_width, x_channels, out_height, out_width, out_channels, filter_height,
-        filter_width, stride_h, stride_w, padding_h, padding_w, dilation_h, dilation_w, groups,
-    ):  # fmt: skip
-        """The formula: a thread adds the products of one element of dx, over the taps that read it.
+@each_float(f"_[:,:,:,:] x, _[:,:,:,:] g, _[:,:,:,:,:] dw, i32 depth, {SETTINGS}", threads=THREADS)
+def plain_weight_grad(x, g, dw, depth, stride_h, stride_w, padding_h, padding_w, dilation_h, dilation_w):
+    """dw[s, o, c, p, q] = sum over the pixels n, i, j of slice s of g[n, o, i, j] x[n, c, i*s + p*d - padding, ...]
 
-        Traffic    an element of g is read once for each tap and channel that it serves, one of w for each pixel
-        """
-        number = u32(cuda.blockIdx.x * THREADS + cuda.threadIdx.x)
-        if number < u32(count):
-            depth, made = i32(u32(u32(x_channels) // u32(groups))), i32(u32(u32(out_channels) // u32(groups)))
-            pixel = u32(number // u32(x_channels))
-            channel = i32(number - u32(pixel * u32(x_channels)))
-            row = u32(pixel // u32(x_width))
-            n = i32(u32(row // u32(x_height)))
-            h, v = i32(i32(row) - i32(n * x_height)), i32(i32(pixel) - i32(i32(row) * x_width))
-            group = i32(u32(u32(channel) // u32(depth)))
-            c, first = i32(channel - i32(group * depth)), i32(group * made)
-            total = real(0)
-            for p in range(filter_height):
-                up = i32(h + padding_h - p * dilation_h)  # i * stride
-                i = i32(u32(u32(max(up, 0)) // u32(stride_h)))
-                if up == i32(i * stride_h) and i < out_height:
-                    for q in range(filter_width):
-                        along = i32(v + padding_w - q * dilation_w)
-                        j = i32(u32(u32(max(along, 0)) // u32(stride_w)))
-                        if along == i32(j * stride_w) and j < out_width:
-                            place = i32(i32(i32(i32(n * out_height + i) * out_width) + j) * out_channels + first)
-                            tap = i32(i32(i32(i32(p * filter_width + q) * depth) + c) * out_channels + first)
-                            for o in range(made):
-                                total += g[i32(place + o)] * w[i32(tap + o)]
-            dx[number] = total
-
-    return plain
-
-
-def _both(make):
-    """{bytes of an element: kernel}"""
-    return {4: make("f32", f32), 8: make("f64", f64)}
-
-
-FORWARD, INPUT_GRAD = _both(_forward), _both(_input_grad)
+    blockIdx.y is the slice, of `depth` pixels but for the last one.
+    Traffic    x is read O/G times, g P*Q*C/G times, as far as the caches do not help
+    """
+    number, part = cuda.grid(1), cuda.blockIdx.y
+    filters, channels, _, across = dw.shape[1:]
+    tap = number // (filters * channels)
+    p, q, c, o = tap // across, tap % across, number // filters % channels, number % filters
+    if p < dw.shape[3]:
+        first = o // (filters // (x.shape[1] // channels)) * channels  # channel of the group of o
+        total = dw.dtype.type(0)
+        n, i, j, _ = index_of(part * depth, g.shape[2], g.shape[3], 1)
+        for _ in range(min(depth, g.size // filters - part * depth)):
+            h, v = i * stride_h + p * dilation_h - padding_h, j * stride_w + q * dilation_w - padding_w
+            inside = 0 <= h < x.shape[2] and 0 <= v < x.shape[3]
+            total += (x[n, first + c, h, v] if inside else dw.dtype.type(0)) * g[n, o, i, j]
+            j += 1
+            if j == g.shape[3]:
+                i, j = i + 1, 0
+            if i == g.shape[2]:
+                n, i = n + 1, 0
+        dw[part, o, c, p, q] = total

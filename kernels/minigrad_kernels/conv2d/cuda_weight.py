@@ -13,20 +13,20 @@ from functools import lru_cache
 import numpy as np
 
 from ..bias import cuda as bias
-from ..layout import CHANNELS_LAST, FILTER
+from ..layout import CHANNELS_LAST, FILTER, strides_of
 from ..matmul import cuda as matmul
 from ..matmul import cuda_split
 from ..matmul.cuda_parts import WIDE
 from ..matmul.cuda_split import SUMS
 from ..matmul.plan import most_slices
 from ..toolchain.cuda.memory import VECTOR as ALIGNMENT
-from ..toolchain.cuda.memory import address, aligned
+from ..toolchain.cuda.memory import View, address, aligned
 from ..toolchain.cuda.rungs import choose
 from ..toolchain.tf32_mode import mode as tf32
 from ..toolchain.tuning import chosen
 from . import cuda_weight_gemm, cuda_weight_tensor
+from .cuda_plain import THREADS, plain_weight_grad
 from .cuda_weight_direct import DIRECT
-from .cuda_weight_plain import PLAIN, THREADS
 from .cuda_weight_plan import problem_of
 from .cuda_weight_tile import run_of, tile_of
 from .cuda_weight_vector import HOP, ROWS, VECTOR
@@ -159,15 +159,19 @@ def _add(partial, dw, slices, size):
         block = cuda_split.block_of(slices)
         cuda_split.ADD[dw.dtype.name]((-(-size // block[0]), 1), block, (partial, 0, 0, dw, size, size, slices, 0, 0))
     else:
-        bias.add_parts(partial, dw, slices, size)
+        parts = View(partial, (slices, size), (size * dw.itemsize, dw.itemsize))
+        bias.add_parts(parts, View(dw, (size,), (dw.itemsize,)))
 
 
 # Each starts a rung that writes the sums of the slices, or dw itself if there is one, and returns how many it wrote.
 
 
 def _plain(problem, x, g, out, _):
+    size, settings = x.itemsize, (*problem.stride, *problem.padding, *problem.dilation)
+    strides = problem.size * size, *strides_of(problem.w_shape, FILTER, size)
+    slices = View(out, (problem.slices, *problem.w_shape), strides)
     grid = -(-problem.size // THREADS), problem.slices
-    PLAIN[np.dtype(x.dtype)](grid, (THREADS,), (x, g, out, problem.pixels, problem.depth, *problem.shapes()))
+    plain_weight_grad[size](grid, (THREADS,), (x, g, slices, problem.depth, *settings))
     return problem.slices
 
 

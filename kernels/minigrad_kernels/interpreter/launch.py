@@ -32,7 +32,8 @@ LIMITS = {"grid": (2**31 - 1, 65535, 65535), "block": (1024, 1024, 64)}
 def interpret(kernel, grid, block, arguments, shared=0, budget=BUDGET):
     """Execute a kernel's PTX for all threads of a grid.
 
-    kernel     PTX text, or an object with ptx(), name and parameters ((name, type), ...) such as ("x", "f32*")
+    kernel     PTX text, or an object with ptx(), name and parameters ((name, type), ...) such as ("x", "f32*"); it may
+               have a method flat(arguments) that gives an argument for each of these
     grid       blocks, and block: threads of each, as tuples of one to three sizes
     arguments  one for each parameter: arrays, or what `address` gave, for pointers; numbers for the rest. Kernels
                write into the arrays that are passed
@@ -45,6 +46,7 @@ def interpret(kernel, grid, block, arguments, shared=0, budget=BUDGET):
     code = translate(kernel if isinstance(kernel, str) else kernel.ptx())
     name = code.program.name if isinstance(kernel, str) else kernel.name
     declared = _declared(kernel, code.program)
+    arguments = kernel.flat(arguments) if hasattr(kernel, "flat") else arguments
     grid, block = (_sizes(name, what, sizes) for what, sizes in (("grid", grid), ("block", block)))
     shared_end = _check_sizes(name, code.program, block, shared)
     arrays, values = _parameters(name, declared, code.program, arguments)

@@ -1,4 +1,4 @@
-"""Matrix product on CUDA: the plain rung, and which rung of the ladder runs.
+"""Matrix product on CUDA: which rung of the ladder runs.
 
 Each rung is one idea more than the one below: plain, tiled, register, vector, buffered, split. Register has a second
 name for smaller tiles; its name alone means 128x128, as those above. Float64 runs on the plain rung. The rungs on
@@ -11,68 +11,32 @@ from functools import lru_cache
 import numpy as np
 
 from ..errors import ShapeError
-from ..toolchain.cuda import cuda, f32, f64, i64, kernel, u32
 from ..toolchain.cuda.memory import VECTOR as ALIGNMENT
-from ..toolchain.cuda.memory import address, aligned
+from ..toolchain.cuda.memory import View, address, aligned
 from ..toolchain.cuda.rungs import choose
 from ..toolchain.tf32_mode import mode as tf32
 from ..toolchain.tuning import chosen
 from . import cuda_split, cuda_tensor_plan
 from .cuda_buffered import BUFFERED
 from .cuda_parts import BIAS, RELU, RESIDUAL, WIDE
+from .cuda_plain import THREADS, plain
 from .cuda_register import REGISTER
 from .cuda_split import ADD, SUMS
-from .cuda_tiled import tiled
+from .cuda_tiled import TILE, tiled
 from .cuda_vector import VECTOR
 from .plan import MOST, Cut, Plan, Rung, cut_of, launches, layout_of, product_of
 
-__all__ = ["RUNGS", "equals", "forward", "ready", "plain", "plain_f64", "rungs_of", "starts", "workspace"]
+__all__ = ["RUNGS", "equals", "forward", "ready", "rungs_of", "starts", "workspace"]
 
 FAR = 1 << 24  # strides from which on places within a tile might not be 32-bit
-WIDTH, HEIGHT = 32, 8  # the block of threads of the plain rung
-
-
-def _plain(kind, real):
-    signature = (
-        f"{kind}* a, {kind}* b, {kind}* bias, {kind}* residual, {kind}* out, i32 m, i32 n, i32 k, "
-        "i64 a_m, i64 a_k, i64 b_k, i64 b_n, i64 a_z, i64 b_z, i64 out_z, i32 flags"
-    )
-
-    @kernel(signature, threads=WIDTH * HEIGHT, variant=kind)
-    def plain(a, b, bias, residual, out, m, n, k, a_m, a_k, b_k, b_n, a_z, b_z, out_z, flags):
-        """The formula: a thread adds the products of one element of out.
-
-        Traffic    a is read N times, b M times, as far as the caches do not help
-        """
-        across = u32(u32(n + WIDTH - 1) // u32(WIDTH))  # blocks; they are numbered along the rows of out
-        row = i64(u32(u32(cuda.blockIdx.x) // across)) * HEIGHT + i64(cuda.threadIdx.x // WIDTH)
-        column = i64(u32(u32(cuda.blockIdx.x) % across)) * WIDTH + i64(cuda.threadIdx.x % WIDTH)
-        z = i64(cuda.blockIdx.z)
-        if row < m and column < n:
-            total = real(0)
-            for step in range(k):
-                total += a[z * a_z + row * a_m + step * a_k] * b[z * b_z + step * b_k + column * b_n]
-            if flags & BIAS:
-                total += bias[column]
-            place = z * out_z + row * n + column
-            if flags & RESIDUAL:
-                total += residual[place]
-            if flags & RELU and total <= real(0):  # so that NaN passes
-                total = real(0)
-            out[place] = total
-
-    return plain
-
-
-plain, plain_f64 = _plain("f32", f32), _plain("f64", f64)
 
 
 # ---- the ladder ------------------------------------------------------------------------------------------------------
 
 
 RUNGS = {
-    "plain": Rung({None: plain}, (HEIGHT, WIDTH)),
-    "tiled": Rung({None: tiled}, (32, 32)),
+    "plain": Rung({None: plain[4]}, (8, 32)),
+    "tiled": Rung({None: tiled}, (TILE, TILE)),
     "register_64x64": Rung({None: REGISTER[64, 64]}, (64, 64)),
     "register": Rung({None: REGISTER[128, 128]}, (128, 128)),
     "vector": Rung(VECTOR, (128, 128)),
@@ -125,8 +89,9 @@ def _plan(a_shape, a_strides, b_shape, b_strides, itemsize, a_aligned, b_aligned
     down, across = -(-p.m // rows), -(-p.n // columns)
     steps = p.a_m, p.a_k, p.b_k, p.b_n
     if name == "plain":
-        kernel, grid = plain if itemsize == 4 else plain_f64, (down * across, 1)
-        return Plan(kernel, grid, (p.m, p.n, p.k, *steps, p.z.a, p.z.b, p.z.out), p, cut)
+        return Plan(plain[itemsize], (-(-p.m * p.n // THREADS), 1), (), p, cut)
+    if name == "tiled":
+        return Plan(tiled, (down, across), (), p, cut)
     kernel = kernels[None if None in kernels else layout]
     sizes = (p.m, p.n, p.k, cut.depth, cut.slices, *steps, p.z.a, p.z.b, p.z.out if cut.slices == 1 else p.m * p.n)
     return Plan(kernel, (down, across), sizes, p, cut)
@@ -200,6 +165,9 @@ def starts(a, b, bias, relu, out, workspace, rung=None, residual=None):
     if not out.size:
         return
     plan = _plan_of(a, b, rung)
+    if not plan.sizes:
+        yield from _of_arrays(plan, a, b, bias, relu, residual, out)
+        return
     end = BIAS * (bias is not None) + RELU * bool(relu) + RESIDUAL * (residual is not None)
     bias = 0 if bias is None else bias
     if plan.cut.slices > 1:
@@ -213,6 +181,21 @@ def starts(a, b, bias, relu, out, workspace, rung=None, residual=None):
         tables = plan.tables(first, second, count) if plan.tables else ()
         arguments = first, second, bias, 0 if beside is None else beside, _elements(to, a), *tables, *plan.sizes, end
         yield plan.kernel, (*plan.grid, count), (plan.kernel.threads,), arguments, plan.shared
+
+
+def _of_arrays(plan, a, b, bias, relu, residual, out):
+    """The launches of a kernel that sees its operands as stacks of matrices."""
+    p, block = plan.product, (TILE, TILE) if plan.kernel is tiled else (THREADS,)
+    for index, count in launches(p):
+        rest = tuple(slice(i, None) for i in index)
+        left = _stack(a, rest, (count, p.m, p.k), (p.z.a, p.a_m, p.a_k))
+        right = _stack(b, rest, (count, p.k, p.n), (p.z.b, p.b_k, p.b_n))
+        beside, to = (_stack(array, rest, (count, p.m, p.n), (p.z.out, p.n, 1)) for array in (residual, out))
+        yield plan.kernel, (*plan.grid, count), block, (left, right, bias, beside, to, bool(relu)), 0
+
+
+def _stack(array, rest, shape, steps):
+    return None if array is None else View(array[rest], shape, tuple(step * array.itemsize for step in steps))
 
 
 def _from(array, rest):

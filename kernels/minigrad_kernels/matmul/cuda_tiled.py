@@ -1,17 +1,16 @@
 """Rung 2 of the matrix product: tiles in shared memory."""
 
-from ..toolchain.cuda import cuda, f32, i32, i64, kernel, unroll
-from .cuda_parts import SIGNATURE, bias_of, finish_beside, least_of, operand, slice_of, steps_of
+from ..toolchain.cuda import cuda, f32, kernel, unroll
+from .cuda_plain import finish
 
 __all__ = ["TILE", "tiled"]
 
 TILE = 32
 PITCH = TILE + 1  # of a row in shared memory: a column of the tile then lies in 32 different banks
-SIZE = TILE * PITCH
 
 
-@kernel(SIGNATURE, threads=TILE * TILE)
-def tiled(a, b, bias, residual, out, m, n, k, depth, slices, a_m, a_k, b_k, b_n, a_z, b_z, out_z, flags):
+@kernel("f32[:,:,:] a, f32[:,:,:] b, f32[:] bias, f32[:,:,:] residual, f32[:,:,:] out, i32 relu", threads=TILE * TILE)
+def tiled(a, b, bias, residual, out, relu):
     """One idea: a block copies 32 x 32 tiles of a and b to shared memory, and each element serves 32 sums from there.
 
     Traffic    a is read ceil(N / 32) times, b ceil(M / 32) times
@@ -19,37 +18,26 @@ def tiled(a, b, bias, residual, out, m, n, k, depth, slices, a_m, a_k, b_k, b_n,
 
     Threads copy a tile along whichever of its axes lies along memory, so that a warp reads 128 bytes side by side.
     """
-    a_tile = cuda.shared.array(SIZE, f32)
-    b_tile = cuda.shared.array(SIZE, f32)
-    column, row = i32(cuda.threadIdx.x & 31), i32(cuda.threadIdx.x >> 5)
-    top, left = i32(cuda.blockIdx.x * TILE), i32(cuda.blockIdx.y * TILE)
-    part = slice_of(slices)
-    k_left = steps_of(k, depth, part)
-
-    # which element of each tile this thread copies
-    a_row, a_column, b_row, b_column = row, column, row, column
-    if abs(a_m) < abs(a_k):
-        a_row, a_column = column, row
-    if abs(b_k) < abs(b_n):
-        b_row, b_column = column, row
-    a_inside, b_inside = a_row < i32(m - top), b_column < i32(n - left)
-    a_start, b_start = operand(a, part, a_z, i64(depth) * a_k), operand(b, part, b_z, i64(depth) * b_k)
-    a_next = i64(top + a_row) * a_m + i64(a_column) * a_k
-    b_next = i64(b_row) * b_k + i64(left + b_column) * b_n
+    a_tile = cuda.shared.array((TILE, PITCH), f32)
+    b_tile = cuda.shared.array((TILE, PITCH), f32)
+    z, x, y = cuda.blockIdx.z, cuda.threadIdx.x, cuda.threadIdx.y
+    top, left = cuda.blockIdx.x * TILE, cuda.blockIdx.y * TILE
+    rows, columns = out.shape[1:]
+    # The row and the column of each tile that this thread copies.
+    a_row, a_column = (x, y) if abs(a.strides[1]) < abs(a.strides[2]) else (y, x)
+    b_row, b_column = (x, y) if abs(b.strides[1]) < abs(b.strides[2]) else (y, x)
 
     total = f32(0)
-    while k_left > 0:
-        a_tile[a_row * PITCH + a_column] = a_start[a_next] if a_inside and a_column < k_left else f32(0)
-        b_tile[b_row * PITCH + b_column] = b_start[b_next] if b_inside and b_row < k_left else f32(0)
+    for first in range(0, a.shape[2], TILE):
+        i, k = top + a_row, first + a_column
+        a_tile[a_row, a_column] = a[z, i, k] if i < rows and k < a.shape[2] else f32(0)
+        k, j = first + b_row, left + b_column
+        b_tile[b_row, b_column] = b[z, k, j] if k < a.shape[2] and j < columns else f32(0)
         cuda.syncthreads()
-        for step in range(TILE):
+        for k in range(TILE):
             unroll(0)
-            total += a_tile[row * PITCH + step] * b_tile[step * PITCH + column]
+            total += a_tile[y, k] * b_tile[k, x]
         cuda.syncthreads()
-        a_next += TILE * a_k
-        b_next += TILE * b_k
-        k_left = i32(k_left - TILE)
-    if row < i32(m - top) and column < i32(n - left):
-        place = i64(cuda.blockIdx.z) * out_z + i64(top + row) * i64(n) + i64(left + column)
-        added = bias_of(bias, left + column, flags)
-        out[place] = finish_beside(total, added, least_of(flags), residual, place, flags)
+    i, j = top + y, left + x
+    if i < rows and j < columns:
+        finish(out, (z, i, j), total, bias, j, residual, relu)

@@ -78,7 +78,8 @@ class Rung(NamedTuple):
 
 
 class Plan(NamedTuple):
-    """What starting a product takes; sizes: the kernel's arguments between the arrays and the flags."""
+    """What starting a product takes; sizes: the kernel's arguments between the arrays and the flags, none where it
+    sees arrays with shapes."""
 
     kernel: Any
     grid: tuple[int, int]

@@ -53,12 +53,12 @@ def _partials(workspace, x, plan):
     start, count = -address(workspace) % VECTOR, plan.parts * x.shape[1]
     kind = np.float32 if x.itemsize == 2 else x.dtype
     space = workspace[start : start + 2 * count * np.dtype(kind).itemsize].view(kind)
-    return space[:count], space[count:]
+    return space[:count].reshape(plan.parts, -1), space[count:].reshape(plan.parts, -1)
 
 
-def _elements(x, kernel, arguments):
-    """Start a plain kernel on each element."""
-    kernel[x.dtype.name]((-(-x.size // THREADS),), (THREADS,), arguments)
+def _elements(size, kernels, arguments):
+    """Start a plain kernel with so many threads."""
+    kernels[arguments[0].itemsize]((-(-size // THREADS),), (THREADS,), arguments)
 
 
 def _lines(x, kernel, arguments):
@@ -70,20 +70,15 @@ def _lines(x, kernel, arguments):
     )
 
 
-def _parts(x, rung, plain, vector, arguments):
-    """Start a kernel that sums the columns of parts."""
-    (rows, columns), plan = x.shape, cut(*x.shape)
-    if rung == "plain":
-        count = plan.parts * columns
-        grid, sizes, kernel = -(-count // THREADS), (rows, columns, plan.rows, count), plain
-    else:
-        grid, kernel = plan.tiles * plan.parts, vector
-        sizes = x.size, columns, plan.fold, plan.tiles, plan.rows // plan.fold
-    kernel[x.dtype.name]((grid,), (THREADS,), (*arguments, *sizes))
+def _parts(x, kernel, arguments):
+    """Start a vector kernel that sums the columns of parts."""
+    plan = cut(*x.shape)
+    sizes = x.size, x.shape[1], plan.fold, plan.tiles, plan.rows // plan.fold
+    kernel[x.dtype.name]((plan.tiles * plan.parts,), (THREADS,), (*arguments, *sizes))
 
 
-def _totals(columns, kernel, arguments):
-    kernel((-(-columns // WIDTH),), (WIDTH, HEIGHT), arguments)
+def _totals(kernels, result, arguments):
+    kernels[result.itemsize]((-(-result.size // WIDTH),), (WIDTH, HEIGHT), arguments)
 
 
 def batch_statistics(x, mean, variance, workspace, running_mean, running_var, has_running, momentum, rung=None):
@@ -94,22 +89,26 @@ def batch_statistics(x, mean, variance, workspace, running_mean, running_var, ha
         return
     (rows, columns), plan = x.shape, cut(*x.shape)
     partials = _partials(workspace, x, plan)
-    _parts(x, rung, cuda_plain.STATISTICS, cuda_vector.STATISTICS, (x, *partials))
-    sizes = rows, plan.rows, plan.parts, columns
-    running = (running_mean, running_var, 1, momentum, rows / (rows - 1)) if has_running else (0, 0, 0, 0.0, 1.0)
-    _totals(columns, cuda_totals.STATISTICS[x.dtype.name], (x, *partials, mean, variance, *running, *sizes))
+    if rung == "plain":
+        _elements(plan.parts * columns, cuda_plain.statistics_plain, (x, *partials, plan.rows))
+    else:
+        _parts(x, cuda_vector.STATISTICS, (x, *partials))
+    running = (running_mean, running_var, momentum, rows / (rows - 1)) if has_running else (None, None, 0.0, 1.0)
+    shift = x[0].astype(np.float32) if x.itemsize == 2 else x[0]
+    _totals(cuda_totals.total_statistics, mean, (shift, *partials, mean, variance, *running, rows, plan.rows))
 
 
 def batch_normalize(x, mean, variance, weight, has_weight, bias, has_bias, eps, residual, relu, out, rung=None):
     rung = _rung("batch_normalize", rung, x, out, *([] if residual is None else [residual]))
     if not x.size:
         return
+    if rung == "plain":
+        affine = weight if has_weight else None, bias if has_bias else None
+        _elements(x.size, cuda_plain.normalize_plain, (x, mean, variance, *affine, residual, out, eps, int(relu)))
+        return
     flags = int(has_weight), int(has_bias), int(residual is not None), int(relu)
     arguments = x, mean, variance, weight, bias, x if residual is None else residual, out, eps, *flags
-    if rung == "plain":
-        _elements(x, cuda_plain.NORMALIZE, (*arguments, x.size, x.shape[1]))
-    else:
-        _lines(x, cuda_vector.NORMALIZE, arguments)
+    _lines(x, cuda_vector.NORMALIZE, arguments)
 
 
 def batch_norm_grads(
@@ -123,18 +122,27 @@ def batch_norm_grads(
     (rows, columns), plan = x.shape, cut(*x.shape)
     partials = _partials(workspace, x, plan)
     relu, masked = out is not None, dresidual is not None
-    arrays = g, x, out if relu else x, mean, *partials, dresidual if masked else x
-    _parts(x, rung, cuda_plain.PRODUCTS, cuda_vector_grads.PRODUCTS, (*arrays, int(relu), int(masked)))
-    _totals(columns, cuda_totals.GRADS[dw.dtype.name], (*partials, variance, dw, db, eps, plan.parts, columns))
+    if rung == "plain":
+        arrays = g, x, out, mean, *partials, dresidual
+        _elements(plan.parts * columns, cuda_plain.products_plain, (*arrays, plan.rows))
+    else:
+        arrays = g, x, out if relu else x, mean, *partials, dresidual if masked else x
+        _parts(x, cuda_vector_grads.PRODUCTS, (*arrays, int(relu), int(masked)))
+    _totals(cuda_totals.total_grads, dw, (*partials, variance, dw, db, eps))
     if dx is None:
         return
     if masked:
-        g, relu = dresidual, False
-    arguments = g, x, out if relu else x, mean, variance, weight, dw, db, dx, eps, int(has_weight), int(relu)
+        g, out = dresidual, None
     if rung == "plain":
-        _elements(x, cuda_plain.GRADS, (*arguments, x.size, x.shape[1], rows))
-    else:
-        _lines(x, cuda_vector_grads.GRADS, (*arguments, float(rows)))
+        arguments = g, x, out, mean, variance, weight if has_weight else None, dw, db, dx, eps
+        _elements(x.size, cuda_plain.grads_plain, arguments)
+        return
+    numbers = eps, int(has_weight), int(out is not None), float(rows)
+    _lines(
+        x,
+        cuda_vector_grads.GRADS,
+        (g, x, x if out is None else out, mean, variance, weight, dw, db, dx, *numbers),
+    )
 
 
 # ---- rows --------------------------------------------------------------------------------------------------------

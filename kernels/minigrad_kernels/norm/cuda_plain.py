@@ -5,136 +5,100 @@ larger than the deviation from it; and the parts are joined as samples with mean
 squares of large numbers.
 """
 
-from ..bias.cuda_plain import SHORT, thread
-from ..toolchain.cuda import device, i32, u32
-from ..toolchain.cuda.halves import DOUBLE, SINGLE, each
+from ..bias.cuda_plain import SHORT
+from ..toolchain.cuda import cuda, device, each_float
 from .cuda_parts import finite, inverse_deviation
 
-__all__ = ["GRADS", "NORMALIZE", "PRODUCTS", "STATISTICS"]
+__all__ = ["grads_plain", "normalize_plain", "products_plain", "statistics_plain"]
 
 
 @device
-def own_column(rows, columns, share, i):
-    """(column, first row, number of rows) that thread i owns: one column of a part of `share` rows."""
-    part = i32(u32(u32(i) // u32(columns)))
-    first = i32(part * share)
-    return i32(i - part * columns), first, min(share, i32(rows - first))
+def own_column(x, share):
+    """(part, column, first row and end of the rows) that this thread owns: a column of a part of `share` rows."""
+    number = cuda.grid(1)
+    part, column = number // x.shape[1], number % x.shape[1]
+    return part, column, part * share, min((part + 1) * share, x.shape[0])
 
 
-def _statistics(half):
-    real = half.real
-
-    @half.plain("_* x, real* sums, real* squares, i32 rows, i32 columns, i32 share, i32 count")
-    def statistics_plain(x, sums, squares, rows, columns, share, count):
-        """The sum of what x is above the shift, and the squares about its mean: x is read twice."""
-        i = thread()
-        if i < count:
-            column, first, own = own_column(rows, columns, share, i)
-            start, shift, r = i32(first * columns + column), finite(x[column]), i32(0)
-            total, squared = real(0), real(0)
-            while r < own:
-                end, short = i32(r + min(SHORT, i32(own - r))), real(0)
-                while r < end:
-                    short += x[i32(start + r * columns)] - shift
-                    r = i32(r + 1)
-                total += short
-            mean, r = total / real(own), i32(0)
-            while r < own:
-                end, short = i32(r + min(SHORT, i32(own - r))), real(0)
-                while r < end:
-                    d = (x[i32(start + r * columns)] - shift) - mean
-                    short += d * d
-                    r = i32(r + 1)
-                squared += short
-            sums[i] = total
-            squares[i] = squared
-
-    return statistics_plain
+@each_float("_[:,:] x, _[:,:] sums, _[:,:] squares, i32 share", threads=256)
+def statistics_plain(x, sums, squares, share):
+    """The sum of what x is above the shift, and the squares about its mean: x is read twice."""
+    part, column, start, stop = own_column(x, share)
+    if part < sums.shape[0]:
+        shift, total, squared = finite(x[0, column]), x.dtype.type(0), x.dtype.type(0)
+        for first in range(start, stop, SHORT):
+            short = x.dtype.type(0)
+            for r in range(first, min(first + SHORT, stop)):
+                short += x[r, column] - shift
+            total += short
+        mean = total / x.dtype.type(stop - start)
+        for first in range(start, stop, SHORT):
+            short = x.dtype.type(0)
+            for r in range(first, min(first + SHORT, stop)):
+                d = (x[r, column] - shift) - mean
+                short += d * d
+            squared += short
+        sums[part, column] = total
+        squares[part, column] = squared
 
 
-def _normalize(half):
-    real = half.real
-    arrays = "_* x, real* mean, real* variance, real* weight, real* bias, _* residual, _* out"
-    numbers = "real eps, i32 has_weight, i32 has_bias, i32 has_residual, i32 relu, i32 size, u32 columns"
-
-    @half.plain(f"{arrays}, {numbers}")
-    def normalize_plain(
-        x, mean, variance, weight, bias, residual, out, eps, has_weight, has_bias, has_residual, relu, size, columns
-    ):
-        """x and the residual are read and out is written once; up to four numbers of the channel are read for each
-        element."""
-        i = thread()
-        if i < size:
-            c = u32(u32(i) % columns)
-            v = (x[i] - mean[c]) * inverse_deviation(variance[c], eps)
-            if has_weight:
-                v *= weight[c]
-            if has_bias:
-                v += bias[c]
-            if has_residual:
-                v += residual[i]
-            out[i] = real(0) if relu and v <= real(0) else v  # written so that NaN passes
-
-    return normalize_plain
-
-
-def _products(half):
-    real = half.real
-    arrays = "_* g, _* x, _* out, real* mean, real* sums, real* products, _* masked"
-
-    @half.plain(f"{arrays}, i32 has_relu, i32 has_masked, i32 rows, i32 columns, i32 share, i32 count")
-    def products_plain(
-        g, x, out, mean, sums, products, masked, has_relu, has_masked, rows, columns, share, count
-    ):  # fmt: skip
-        """The sums of g and of g * (x - mean), g first masked by out if there was a ReLU: each is read once, and the
-        masked g is written if it is wanted."""
-        i = thread()
-        if i < count:
-            column, first, own = own_column(rows, columns, share, i)
-            k, centre, r = i32(first * columns + column), mean[column], i32(0)
-            total, product = real(0), real(0)
-            while r < own:
-                end, short, other = i32(r + min(SHORT, i32(own - r))), real(0), real(0)
-                while r < end:
-                    v = g[k]
-                    if has_relu:
-                        v = real(0) if out[k] <= real(0) else v
-                    if has_masked:
-                        masked[k] = v
-                    short += v
-                    other += v * (x[k] - centre)
-                    k = i32(k + columns)
-                    r = i32(r + 1)
-                total += short
-                product += other
-            sums[i] = total
-            products[i] = product
-
-    return products_plain
-
-
-def _grads(half):
-    real = half.real
-    arrays = "_* g, _* x, _* out, real* mean, real* variance, real* weight, real* dw, real* db, _* dx"
-
-    @half.plain(f"{arrays}, real eps, i32 has_weight, i32 has_relu, i32 size, u32 columns, i32 rows")
-    def grads_plain(
-        g, x, out, mean, variance, weight, dw, db, dx, eps, has_weight, has_relu, size, columns, rows
-    ):  # fmt: skip
-        """g, x and, if there was a ReLU, out are read and dx written once; up to five numbers of the channel are read
-        for each element."""
-        i = thread()
-        if i < size:
-            c = u32(u32(i) % columns)
-            scale, v = inverse_deviation(variance[c], eps), g[i]
-            if has_relu:
-                v = real(0) if out[i] <= real(0) else v
-            d = (v - db[c] / real(rows)) - (x[i] - mean[c]) * (scale * dw[c] / real(rows))
-            dx[i] = d * (scale * weight[c]) if has_weight else d * scale
-
-    return grads_plain
-
-
-STATISTICS, NORMALIZE, PRODUCTS, GRADS = (
-    each(make, SINGLE, DOUBLE) for make in (_statistics, _normalize, _products, _grads)
+@each_float(
+    "_[:,:] x, _[:] mean, _[:] variance, _[:] weight, _[:] bias, _[:,:] residual, _[:,:] out, _ eps, i32 relu",
+    threads=256,
 )
+def normalize_plain(x, mean, variance, weight, bias, residual, out, eps, relu):
+    """x and the residual are read and out is written once; up to four numbers of the channel are read for each
+    element."""
+    number = cuda.grid(1)
+    r, c = number // x.shape[1], number % x.shape[1]
+    if r < x.shape[0]:
+        v = (x[r, c] - mean[c]) * inverse_deviation(variance[c], eps)
+        if weight.size:
+            v *= weight[c]
+        if bias.size:
+            v += bias[c]
+        if residual.size:
+            v += residual[r, c]
+        out[r, c] = type(v)(0) if relu and v <= 0 else v  # written so that NaN passes
+
+
+@each_float(
+    "_[:,:] g, _[:,:] x, _[:,:] out, _[:] mean, _[:,:] sums, _[:,:] products, _[:,:] masked, i32 share", threads=256
+)
+def products_plain(g, x, out, mean, sums, products, masked, share):
+    """The sums of g and of g * (x - mean), g first masked by out if there was a ReLU: each is read once, and the
+    masked g is written if it is wanted."""
+    part, column, start, stop = own_column(x, share)
+    if part < sums.shape[0]:
+        total, product = x.dtype.type(0), x.dtype.type(0)
+        for first in range(start, stop, SHORT):
+            short, other = x.dtype.type(0), x.dtype.type(0)
+            for r in range(first, min(first + SHORT, stop)):
+                v = g[r, column]
+                if out.size:
+                    v = x.dtype.type(0) if out[r, column] <= 0 else v
+                if masked.size:
+                    masked[r, column] = v
+                short += v
+                other += v * (x[r, column] - mean[column])
+            total += short
+            product += other
+        sums[part, column] = total
+        products[part, column] = product
+
+
+@each_float(
+    "_[:,:] g, _[:,:] x, _[:,:] out, _[:] mean, _[:] variance, _[:] weight, _[:] dw, _[:] db, _[:,:] dx, _ eps",
+    threads=256,
+)
+def grads_plain(g, x, out, mean, variance, weight, dw, db, dx, eps):
+    """g, x and, if there was a ReLU, out are read and dx written once; up to five numbers of the channel are read
+    for each element."""
+    number = cuda.grid(1)
+    r, c = number // x.shape[1], number % x.shape[1]
+    if r < x.shape[0]:
+        scale, v, rows = inverse_deviation(variance[c], eps), g[r, c], x.dtype.type(x.shape[0])
+        if out.size:
+            v = x.dtype.type(0) if out[r, c] <= 0 else v
+        d = (v - db[c] / rows) - (x[r, c] - mean[c]) * (scale * dw[c] / rows)
+        dx[r, c] = d * (scale * weight[c]) if weight.size else d * scale

@@ -5,87 +5,73 @@ many, because the loads of a thread wait for one another, and there are up to 10
 """
 
 from ..bias.cuda_plain import HEIGHT, WIDTH
-from ..toolchain.cuda import cuda, i32, kernel
-from ..toolchain.cuda.halves import BF16, DOUBLE, F16, SINGLE, each
+from ..toolchain.cuda import cuda, each_float
 from .cuda_parts import finite, inverse_deviation, joined
 
-__all__ = ["GRADS", "STATISTICS"]
+__all__ = ["total_grads", "total_statistics"]
 
 
-def _statistics(half):
-    kind, real, widen = half.kind, half.real, half.widen
-    arrays = f"{half.pointer} x, {kind}* sums, {kind}* squares, {kind}* mean, {kind}* variance"
-    running = f"{kind}* running_mean, {kind}* running_var, i32 has_running, {kind} momentum, {kind} unbiased"
-    sizes = "i32 rows, i32 share, i32 parts, i32 columns"
+@each_float(
+    "_[:] shift, _[:,:] sums, _[:,:] squares, _[:] mean, _[:] variance, _[:] running_mean, _[:] running_var, "
+    "_ momentum, _ unbiased, i32 rows, i32 share",
+    threads=WIDTH * HEIGHT,
+)
+def total_statistics(
+    shift, sums, squares, mean, variance, running_mean, running_var, momentum, unbiased, rows, share
+):  # fmt: skip
+    """Sums about the shift, the first row, and squares about means of their own, of parts of `share` rows, the last of
+    fewer.
 
-    @kernel(f"{arrays}, {running}, {sizes}", threads=WIDTH * HEIGHT, lowest=half.lowest, variant=half.short)
-    def total_statistics(
-        x, sums, squares, mean, variance, running_mean, running_var, has_running, momentum, unbiased,
-        rows, share, parts, columns,
-    ):  # fmt: skip
-        """Sums about the shift and squares about means of their own, of parts of `share` rows, the last of fewer.
-
-        Running statistics are moved a share, momentum, of the way to the mean and to the unbiased variance.
-        """
-        column, y = i32(cuda.blockIdx.x * WIDTH + cuda.threadIdx.x), i32(cuda.threadIdx.y)
-        lane = i32(cuda.threadIdx.x)
-        counts = cuda.shared.array((HEIGHT, WIDTH), real)
-        s, q = cuda.shared.array((HEIGHT, WIDTH), real), cuda.shared.array((HEIGHT, WIDTH), real)
-        n, total, squared = real(0), real(0), real(0)
-        if column < columns:
-            for p in range(y, parts, HEIGHT):
-                k, own = i32(i32(p) * columns + column), min(share, i32(rows - i32(p) * share))
-                n, total, squared = joined(n, total, squared, real(own), sums[k], squares[k])
-        counts[y, lane], s[y, lane], q[y, lane] = n, total, squared
-        half = i32(HEIGHT // 2)
-        while half:
-            cuda.syncthreads()
-            if y < half:
-                n, total, squared = joined(
-                    n, total, squared, counts[y + half, lane], s[y + half, lane], q[y + half, lane]
-                )
-                counts[y, lane], s[y, lane], q[y, lane] = n, total, squared
-            half = i32(half >> 1)
-        if y == 0 and column < columns:
-            m, v = finite(widen(x[column])) + total / real(rows), squared / real(rows)
-            mean[column], variance[column] = m, v
-            if has_running:
-                kept = real(1) - momentum
-                running_mean[column] = kept * running_mean[column] + momentum * m
-                running_var[column] = kept * running_var[column] + momentum * (unbiased * v)
-
-    return total_statistics
+    Running statistics, if there are any, are moved a share, momentum, of the way to the mean and to the unbiased
+    variance.
+    """
+    lane, y = cuda.threadIdx.x, cuda.threadIdx.y
+    column, real = cuda.blockIdx.x * WIDTH + lane, mean.dtype.type
+    counts = cuda.shared.array((HEIGHT, WIDTH), mean.dtype)
+    s = cuda.shared.array((HEIGHT, WIDTH), mean.dtype)  # lines of their own: the simulator tells arrays by their line
+    q = cuda.shared.array((HEIGHT, WIDTH), mean.dtype)
+    n, total, squared = real(0), real(0), real(0)
+    if column < mean.size:
+        for p in range(y, sums.shape[0], HEIGHT):
+            own = real(min(share, rows - p * share))
+            n, total, squared = joined(n, total, squared, own, sums[p, column], squares[p, column])
+    counts[y, lane], s[y, lane], q[y, lane] = n, total, squared
+    half = HEIGHT // 2
+    while half:
+        cuda.syncthreads()
+        if y < half:
+            n, total, squared = joined(n, total, squared, counts[y + half, lane], s[y + half, lane], q[y + half, lane])
+            counts[y, lane], s[y, lane], q[y, lane] = n, total, squared
+        half //= 2
+    if y == 0 and column < mean.size:
+        m, v = finite(shift[column]) + total / real(rows), squared / real(rows)
+        mean[column], variance[column] = m, v
+        if running_mean.size:
+            kept = real(1) - momentum
+            running_mean[column] = kept * running_mean[column] + momentum * m
+            running_var[column] = kept * running_var[column] + momentum * (unbiased * v)
 
 
-def _grads(half):
-    kind, real = half.kind, half.real
-    arrays = f"{kind}* sums, {kind}* products, {kind}* variance, {kind}* dw, {kind}* db"
-
-    @kernel(f"{arrays}, {kind} eps, i32 parts, i32 columns", threads=WIDTH * HEIGHT, variant=kind)
-    def total_grads(sums, products, variance, dw, db, eps, parts, columns):
-        """db, the sum of g, and dw, that of g * (x - mean) over the deviation."""
-        column, y = i32(cuda.blockIdx.x * WIDTH + cuda.threadIdx.x), i32(cuda.threadIdx.y)
-        lane = i32(cuda.threadIdx.x)
-        s, q = cuda.shared.array((HEIGHT, WIDTH), real), cuda.shared.array((HEIGHT, WIDTH), real)
-        total, product = real(0), real(0)
-        if column < columns:
-            for p in range(y, parts, HEIGHT):
-                k = i32(i32(p) * columns + column)
-                total += sums[k]
-                product += products[k]
-        s[y, lane], q[y, lane] = total, product
-        half = i32(HEIGHT // 2)
-        while half:
-            cuda.syncthreads()
-            if y < half:
-                s[y, lane] += s[y + half, lane]
-                q[y, lane] += q[y + half, lane]
-            half = i32(half >> 1)
-        if y == 0 and column < columns:
-            db[column] = s[0, lane]
-            dw[column] = q[0, lane] * inverse_deviation(variance[column], eps)
-
-    return total_grads
-
-
-STATISTICS, GRADS = each(_statistics, SINGLE, DOUBLE, F16, BF16), each(_grads, SINGLE, DOUBLE)
+@each_float("_[:,:] sums, _[:,:] products, _[:] variance, _[:] dw, _[:] db, _ eps", threads=WIDTH * HEIGHT)
+def total_grads(sums, products, variance, dw, db, eps):
+    """db, the sum of g, and dw, that of g * (x - mean) over the deviation."""
+    lane, y = cuda.threadIdx.x, cuda.threadIdx.y
+    column = cuda.blockIdx.x * WIDTH + lane
+    s = cuda.shared.array((HEIGHT, WIDTH), dw.dtype)
+    q = cuda.shared.array((HEIGHT, WIDTH), dw.dtype)
+    total, product = dw.dtype.type(0), dw.dtype.type(0)
+    if column < dw.size:
+        for p in range(y, sums.shape[0], HEIGHT):
+            total += sums[p, column]
+            product += products[p, column]
+    s[y, lane], q[y, lane] = total, product
+    half = HEIGHT // 2
+    while half:
+        cuda.syncthreads()
+        if y < half:
+            s[y, lane] += s[y + half, lane]
+            q[y, lane] += q[y + half, lane]
+        half //= 2
+    if y == 0 and column < dw.size:
+        db[column] = s[0, lane]
+        dw[column] = q[0, lane] * inverse_deviation(variance[column], eps)

@@ -9,7 +9,7 @@ its sums, stay in registers. Gradients are in cuda_vector_grads.py.
 from ..bias.cuda_vector import add4, lines_below
 from ..bias.plan import LINE
 from ..toolchain.cuda import cuda, device, f32, i32, store4, u32
-from ..toolchain.cuda.halves import HALVES, SINGLE, each
+from ..toolchain.cuda.halves import HALVES, SINGLE
 from .cuda_parts import finite, joined
 
 __all__ = [
@@ -231,4 +231,4 @@ def _normalize(half):
     return normalize_vector
 
 
-STATISTICS, NORMALIZE = (each(make, SINGLE, *HALVES) for make in (_statistics, _normalize))
+STATISTICS, NORMALIZE = ({half.name: make(half) for half in (SINGLE, *HALVES)} for make in (_statistics, _normalize))

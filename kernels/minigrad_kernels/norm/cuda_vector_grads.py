@@ -7,7 +7,7 @@ where it is wanted itself, as the gradient of a residual; the second pass then r
 from ..bias.cuda_vector import add4, fold_and_write, passed4
 from ..bias.plan import LINE
 from ..toolchain.cuda import cuda, device, f32, i32
-from ..toolchain.cuda.halves import HALVES, SINGLE, each
+from ..toolchain.cuda.halves import HALVES, SINGLE
 from .cuda_vector import PLACES, VECTORS, columns_of, gather4, mul4, own_lines, scales4, sub4, times4
 
 __all__ = ["GRADS", "PRODUCTS"]
@@ -95,4 +95,4 @@ def _grads(half):
     return grads_vector
 
 
-PRODUCTS, GRADS = (each(make, SINGLE, *HALVES) for make in (_products, _grads))
+PRODUCTS, GRADS = ({half.name: make(half) for half in (SINGLE, *HALVES)} for make in (_products, _grads))

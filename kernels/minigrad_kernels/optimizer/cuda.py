@@ -15,7 +15,7 @@ from ..toolchain.cuda.memory import address, on_host, upload, write
 from .cuda_norms import CLIP, SCALE, SQUARES, sums
 from .cuda_parts import CHUNK, THREADS
 from .cuda_rules import RULES
-from .cuda_update import COEFFICIENTS, KINDS, UPDATE, coefficients
+from .cuda_update import COEFFICIENTS, KINDS, coefficients, update
 
 __all__ = [
     "Settings", "Tables", "adagrad", "adam", "addresses", "clip_factor", "rmsprop", "scale", "sgd", "squared_norms",
@@ -128,7 +128,7 @@ def _update(op, plan, hyper, scale, found_inf):
     coefficients((1,), (1,), (settings.hyper, scale, found_inf, settings.single, settings.double, rule))
     numbers = settings.single if found.dtype == np.float32 else settings.double
     arguments = found.addresses, found.chunks, numbers, found.tensors, (found.present | always) & possible, rule
-    UPDATE[found.dtype.name]((found.blocks,), (THREADS,), arguments)
+    update[found.dtype.itemsize]((found.blocks,), (THREADS,), arguments)
     settings.advance(hyper)
 
 

@@ -4,12 +4,11 @@ The parameter and each state are read and written once, the gradient is read onc
 is there; one that is not there is neither read nor written.
 """
 
-from ..toolchain.cuda import cuda, device, i32, kernel
-from ..toolchain.cuda.halves import DOUBLE, SINGLE, each
+from ..toolchain.cuda import cuda, device, each_float, i32, kernel
 from . import cuda_rules
 from .cuda_parts import SKIP, THREADS, chunk_of_block, first_of
 
-__all__ = ["COEFFICIENTS", "KINDS", "UPDATE", "coefficients"]
+__all__ = ["COEFFICIENTS", "KINDS", "coefficients", "update"]
 
 COEFFICIENTS = 10  # room for those of any rule, and SKIP
 KINDS = 5  # of arrays: parameters, gradients, three states
@@ -52,26 +51,18 @@ def element(rule, p, g, first, second, third, k, present, c):
     p[k] = after
 
 
-def _update(half):
-    arguments = f"u64* addresses, i32* chunks, {half.kind}* coefficients, i32 tensors, i32 present, i32 rule"
-
-    @kernel(arguments, threads=THREADS, variant=half.short)
-    def update(addresses, chunks, coefficients, tensors, present, rule):
-        """Thread i of a block owns the elements i, i + 256, ... of its chunk."""
-        t, start, count = chunk_of_block(chunks)
-        count, c = i32(0 if coefficients[SKIP] else count), nine(coefficients)
-        p = first_of(addresses, tensors, 0, t, start, coefficients)
-        g = first_of(addresses, tensors, 1, t, start, coefficients)
-        first = first_of(addresses, tensors, 2, t, start, coefficients)
-        second = first_of(addresses, tensors, 3, t, start, coefficients)
-        third = first_of(addresses, tensors, 4, t, start, coefficients)
-        for k in range(i32(cuda.threadIdx.x), count, THREADS):
-            element(rule, p, g, first, second, third, k, present, c)
-
-    return update
-
-
-UPDATE = each(_update, SINGLE, DOUBLE)
+@each_float("u64* addresses, i32* chunks, _* coefficients, i32 tensors, i32 present, i32 rule", threads=THREADS)
+def update(addresses, chunks, coefficients, tensors, present, rule):
+    """Thread i of a block owns the elements i, i + 256, ... of its chunk."""
+    t, start, count = chunk_of_block(chunks)
+    count, c = i32(0 if coefficients[SKIP] else count), nine(coefficients)
+    p = first_of(addresses, tensors, 0, t, start, coefficients)
+    g = first_of(addresses, tensors, 1, t, start, coefficients)
+    first = first_of(addresses, tensors, 2, t, start, coefficients)
+    second = first_of(addresses, tensors, 3, t, start, coefficients)
+    third = first_of(addresses, tensors, 4, t, start, coefficients)
+    for k in range(i32(cuda.threadIdx.x), count, THREADS):
+        element(rule, p, g, first, second, third, k, present, c)
 
 
 @kernel("f64* hyper, f64* scale, f64* found_inf, f32* single, f64* double, i32 rule", threads=1)

@@ -13,7 +13,7 @@ from ..elementwise.cuda import relu_grad
 from ..errors import ShapeError
 from ..toolchain.cuda.memory import VECTOR, address, aligned, kept
 from ..toolchain.cuda.rungs import choose
-from . import cuda_plain, cuda_plain_average, cuda_vector
+from . import cuda_plain, cuda_vector
 from .cuda_division import by
 
 __all__ = [
@@ -51,47 +51,48 @@ def _rung(op, rung, arrays, positions):
     return choose(op, rung, {"plain": None, "vector": None if fits else wish})
 
 
-def _launch(kernel, arrays, result, image, output, geometry=(), code_bytes=(), divisors=None):
-    """Start a kernel with a thread for each element of the result, or for each four of its channels.
+def _vector(kernel, arrays, result, image, output, geometry, divisors=()):
+    """Start a kernel of the vector rung with a thread for each four channels of the result.
 
-    divisors: what the vector rung divides by, besides the sizes of the result; None for the plain rung
+    divisors: what it divides by, besides the sizes of the result
     """
-    if not result.size:
-        return
-    _, rows, columns, channels = result.shape
-    threads, numbers = result.size, (*code_bytes, result.size, *image.shape[1:], *output.shape[1:3], *geometry)
-    if divisors is not None:
-        threads //= 4
-        numbers += tuple(by(d) for d in (channels // 4, columns, rows, *divisors))
-    kernel((-(-threads // THREADS),), (THREADS,), (*arrays, *numbers))
+    if result.size:
+        _, rows, columns, channels = result.shape
+        numbers = (result.size, *image.shape[1:], *output.shape[1:3], *geometry)
+        divisors = (by(d) for d in (channels // 4, columns, rows, *divisors))
+        kernel((-(-result.size // 4 // THREADS),), (THREADS,), (*arrays, *numbers, *divisors))
 
 
-def _plain(kernels, x, positions, arrays, result, image, output, geometry):
-    """Start a kernel of the plain rung that reads or writes positions, as bytes."""
-    arrays = [array.view(np.uint8) if array is positions else array for array in arrays]
-    _launch(kernels[x.dtype.name], arrays, result, image, output, geometry, (positions.itemsize,))
+def _plain(kernels, result, arguments):
+    """Start a kernel of the plain rung with a thread for each element of the result."""
+    if result.size:
+        kernels[result.itemsize]((-(-result.size // THREADS),), (THREADS,), arguments)
+
+
+def _bytes(positions):
+    return positions.view(np.uint8).reshape(*positions.shape, positions.itemsize)
 
 
 def max_forward(x, kernel_size, stride, padding, dilation, out, positions, rung=None):
-    geometry, arrays = (*kernel_size, *stride, *padding, *dilation), (x, out, positions)
+    geometry = *kernel_size, *stride, *padding, *dilation
     if _rung("max_forward", rung, (x, out), positions) == "plain":
-        _plain(cuda_plain.FORWARD, x, positions, arrays, out, x, out, geometry)
+        _plain(cuda_plain.max_forward_plain, out, (x, out, _bytes(positions), *geometry))
     else:
-        _launch(cuda_vector.max_forward_vector, arrays, out, x, out, geometry, divisors=())
+        _vector(cuda_vector.max_forward_vector, (x, out, positions), out, x, out, geometry)
 
 
 def max_select(x, positions, kernel_size, stride, padding, dilation, out):
     _check_sizes("max_select", (x, out))
     geometry = *kernel_size, *stride, *padding, *dilation
-    _plain(cuda_plain.SELECT, x, positions, (x, positions, out), out, x, out, geometry)
+    _plain(cuda_plain.max_select_plain, out, (x, _bytes(positions), out, *geometry))
 
 
 def max_input_grad(g, positions, kernel_size, stride, padding, dilation, dx, rung=None):
-    geometry, arrays = (*kernel_size, *stride, *padding, *dilation), (g, positions, dx)
+    geometry = *kernel_size, *stride, *padding, *dilation
     if _rung("max_input_grad", rung, (g, dx), positions) == "plain":
-        _plain(cuda_plain.INPUT_GRAD, g, positions, arrays, dx, dx, g, geometry)
+        _plain(cuda_plain.max_input_grad_plain, dx, (g, _bytes(positions), dx, *geometry))
     else:
-        _launch(cuda_vector.max_input_grad_vector, arrays, dx, dx, g, geometry, divisors=(*stride, *dilation))
+        _vector(cuda_vector.max_input_grad_vector, (g, positions, dx), dx, dx, g, geometry, (*stride, *dilation))
 
 
 def max_relu_input_grad(g, out, positions, kernel_size, stride, padding, dilation, dx, dbias, workspace, rung=None):
@@ -124,12 +125,11 @@ def _covering(table, size):
 
 def average_forward(x, rows, columns, out):
     _check_sizes("average_forward", (x, out))
-    _launch(cuda_plain_average.FORWARD[x.dtype.name], (x, out, kept(rows, x), kept(columns, x)), out, x, out)
+    _plain(cuda_plain.average_forward_plain, out, (x, out, kept(rows, x), kept(columns, x)))
 
 
 def average_input_grad(g, rows, columns, dx):
     _check_sizes("average_input_grad", (g, dx))
     sides = zip((rows, columns), dx.shape[1:3], strict=True)
     covering = [kept(_covering(table.tobytes(), size), g) for table, size in sides]
-    arrays = g, dx, *covering, kept(rows, g), kept(columns, g)
-    _launch(cuda_plain_average.INPUT_GRAD[g.dtype.name], arrays, dx, dx, g)
+    _plain(cuda_plain.average_input_grad_plain, dx, (g, dx, *covering, kept(rows, g), kept(columns, g)))

@@ -5,14 +5,14 @@ Wants numbers of channels that are multiples of 4. The memory traffic is that of
 requests, but for the gradient, which reads g wherever it reads a position.
 """
 
-from ..elementwise.cuda_kernels import thread
-from ..toolchain.cuda import device, f32, i32, load4, store4, u32, unroll
+from ..toolchain.cuda import cuda, device, f32, i32, load4, store4, u32, unroll
 from ..toolchain.cuda.halves import SINGLE
 from .cuda_division import over
-from .cuda_plain import ARGUMENTS, LEAST, greater
+from .cuda_plain import LEAST, WINDOW
 
 __all__ = ["max_forward_vector", "max_input_grad_vector"]
 
+ARGUMENTS = f"i32 size, i32 height, i32 width, i32 channels, i32 rows, i32 columns, {WINDOW}"  # in, out
 SPLIT = "u64 by_channels, u64 by_columns, u64 by_rows"  # see cuda_division.py; of the result, and of groups of channels
 STEPS = "u64 by_down, u64 by_right, u64 by_apart_down, u64 by_apart_right"
 
@@ -24,6 +24,12 @@ def split4(t, groups, columns, rows, by_channels, by_columns, by_rows):
     line = over(pixel, by_columns)
     image = over(line, by_rows)
     return image, i32(line - image * rows), i32(pixel - line * columns), i32(4 * i32(t - pixel * groups))
+
+
+@device
+def greater(v, best, first):
+    """Whether v takes the place of the best so far: the first element does, and a NaN always."""
+    return (v > best) | (v != v) | first
 
 
 @device
@@ -42,7 +48,7 @@ def max_forward_vector(
     taps_down, taps_right, down, right, above, before, apart_down, apart_right,
     by_channels, by_columns, by_rows,
 ):  # fmt: skip
-    t = thread()
+    t = i32(cuda.grid(1))
     if i32(4 * t) < size:
         n, i, j, c = split4(t, i32(channels >> 2), columns, rows, by_channels, by_columns, by_rows)
         best0, best1, best2, best3 = f32(LEAST), f32(LEAST), f32(LEAST), f32(LEAST)
@@ -82,7 +88,7 @@ def max_input_grad_vector(
     taps_down, taps_right, down, right, above, before, apart_down, apart_right,
     by_channels, by_columns, by_rows, by_down, by_right, by_apart_down, by_apart_right,
 ):  # fmt: skip
-    t = thread()
+    t = i32(cuda.grid(1))
     if i32(4 * t) < size:
         n, h, w, c = split4(t, i32(channels >> 2), width, height, by_channels, by_columns, by_rows)
         h, w = i32(h + above), i32(w + before)  # in the padded input

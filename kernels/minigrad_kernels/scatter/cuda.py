@@ -5,39 +5,30 @@ for float32 and float64.
 """
 
 from ..errors import ShapeError
-from ..toolchain.cuda import cuda, i32, i64, u32
-from ..toolchain.cuda.halves import DOUBLE, SINGLE, each
+from ..toolchain.cuda import cuda, each_float
 
 __all__ = ["add_rows"]
 
 THREADS = 256
-LIMIT = (1 << 31) - THREADS  # elements of x: places in it are 32-bit
+LIMIT = (1 << 31) - THREADS  # elements of x
 
 
-def _adder(half):
-    real = half.real
+@each_float("_[:,:] x, i64[:] places, i64[:] order, _[:,:] out", threads=THREADS)
+def add(x, places, order, out):
+    """Thread i owns column i % C of the row of out that place i // C in order names, if that one is the first to do so.
 
-    @half.plain("_* x, i64* places, i64* order, _* out, i32 rows, u32 columns")
-    def add(x, places, order, out, rows, columns):
-        """Thread i owns element i % columns of a row of out, if i // columns is where its place comes first in order.
-
-        x is read once, order and places of a row by each of its threads; what has a place is written once.
-        """
-        i = u32(cuda.blockIdx.x * cuda.blockDim.x + cuda.threadIdx.x)
-        k, c = i32(u32(i // columns)), i64(u32(i % columns))
-        if k < rows:
-            row = places[order[k]]
-            if k == 0 or places[order[i32(k - 1)]] != row:
-                total = real(0)
-                while k < rows and places[order[k]] == row:
-                    total += x[order[k] * i64(columns) + c]
-                    k = i32(k + 1)
-                out[row * i64(columns) + c] = total
-
-    return add
-
-
-ADD = each(_adder, SINGLE, DOUBLE)
+    x is read once, order and places of a row by each of its threads; what has a place is written once.
+    """
+    number = cuda.grid(1)
+    k, c = number // x.shape[1], number % x.shape[1]
+    if k < x.shape[0]:
+        row = places[order[k]]
+        if k == 0 or places[order[k - 1]] != row:
+            total = x.dtype.type(0)
+            while k < x.shape[0] and places[order[k]] == row:
+                total += x[order[k], c]
+                k += 1
+            out[row, c] = total
 
 
 def add_rows(x, places, order, out):
@@ -46,4 +37,4 @@ def add_rows(x, places, order, out):
     out.fill(0)
     if not x.size:
         return
-    ADD[x.dtype.name]((-(-x.size // THREADS),), (THREADS,), (x, places, order, out, *x.shape))
+    add[x.itemsize]((-(-x.size // THREADS),), (THREADS,), (x, places, order, out))

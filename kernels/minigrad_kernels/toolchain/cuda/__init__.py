@@ -6,6 +6,6 @@ with warnings.catch_warnings():
     warnings.simplefilter("ignore", DeprecationWarning)  # that numba-cuda raises when imported with NumPy 2.5
     from .intrinsics import *  # noqa: F403
     from .intrinsics import __all__ as _words
-    from .kernel import ARCHITECTURES, KERNELS, SPECIFIC, Kernel, kernel
+    from .kernel import ARCHITECTURES, KERNELS, SPECIFIC, Kernel, each_float, kernel
 
-__all__ = [*_words, "ARCHITECTURES", "KERNELS", "SPECIFIC", "Kernel", "kernel"]
+__all__ = [*_words, "ARCHITECTURES", "KERNELS", "SPECIFIC", "Kernel", "each_float", "kernel"]

@@ -93,8 +93,11 @@ def _numba_type(text):
     from numba.cuda import types
 
     kinds = {"f": "float", "i": "int", "u": "uint"}
-    kind = getattr(types, kinds[text[0]] + text.rstrip("*")[1:])
-    return types.CPointer(kind) if text.endswith("*") else kind
+    element, *axes = re.split(r"[*\[,]", text)
+    kind = getattr(types, kinds[element[0]] + element[1:])
+    if text.endswith("*"):
+        return types.CPointer(kind)
+    return types.Array(kind, len(axes), "A") if axes else kind
 
 
 @_serial

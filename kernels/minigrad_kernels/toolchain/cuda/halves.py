@@ -14,9 +14,9 @@ function around it, which gives the functions of the Half names of their own, as
 
         return double
 
-float32 has the same face in SINGLE, whose pointers are `f32*`, so that one text can serve all three; and float64 in
-DOUBLE, without load4 and store4, for plain kernels, whose arithmetic is in `real`. `half.plain("_* x, _* out, i32 n")`
-and `half.vector(...)` are `kernel(...)` with what a Half says of pointers, architectures, opcodes and names.
+float32 has the same face in SINGLE, whose pointers are `f32*`, so that one text can serve all three.
+`half.vector("_* x, _* out, i32 n")` is `kernel(...)` with what a Half says of pointers, architectures, opcodes and
+names.
 Rounding is to nearest, ties to even; what is too large becomes infinite; NaN stays NaN.
 
 Source  NVIDIA, "Parallel Thread Execution ISA", cvt
@@ -30,7 +30,6 @@ from .intrinsics import (
     device,
     f16x2,
     f32,
-    f64,
     from_bits,
     load2_words,
     load4,
@@ -43,7 +42,7 @@ from .intrinsics import (
 )
 from .kernel import kernel
 
-__all__ = ["BF16", "DOUBLE", "F16", "HALVES", "SINGLE", "Half", "each", "half_of"]
+__all__ = ["BF16", "F16", "HALVES", "SINGLE", "Half"]
 
 
 class Half(NamedTuple):
@@ -54,19 +53,9 @@ class Half(NamedTuple):
     lowest: str  # the oldest architecture that converts it
     widen: Callable  # (element): as a float32
     narrow: Callable  # (float32): the nearest element
-    load4: Callable | None  # (pointer, n): elements n to n + 3 as floats, in one access, from a multiple of its size on
-    store4: Callable | None  # (pointer, n, four floats): rounded, in one access
+    load4: Callable  # (pointer, n): elements n to n + 3 as floats, in one access, from a multiple of its size on
+    store4: Callable  # (pointer, n, four floats): rounded, in one access
     short: str  # for names of kernels
-
-    @property
-    def real(self):
-        """The type of arithmetic and sums, and of parameters beside elements of this type."""
-        return f64 if self.name == "float64" else f32
-
-    @property
-    def kind(self):
-        """`real` in a signature."""
-        return "f64" if self.name == "float64" else "f32"
 
     @property
     def words(self):
@@ -74,14 +63,10 @@ class Half(NamedTuple):
         width = 64 if self in HALVES else 128
         return f"LDG.E.{width}", f"STG.E.{width}"
 
-    def plain(self, signature):
-        """`kernel` for a rung of any type: in the signature `_*` points to elements, and `real` is their arithmetic."""
-        signature = signature.replace("_*", self.pointer).replace("real", self.kind)
-        return kernel(signature, threads=256, lowest=self.lowest, variant=self.short)
-
     def vector(self, signature, opcodes=None):
-        """As `plain` for a rung that loads and stores four at a time; the name for float32 has no ending.
+        """`kernel` for a rung that loads and stores four at a time: in the signature `_*` points to elements.
 
+        The name for float32 has no ending.
         opcodes: which of `words` the machine code must contain, if not both
         """
         signature = signature.replace("_*", self.pointer)
@@ -135,15 +120,4 @@ _load_bf16, _store_bf16 = _accesses(_pair_bf16, bf16x2)
 F16 = Half("float16", "u16*", "sm_80", widen_f16, narrow_f16, _load_f16, _store_f16, "f16")
 BF16 = Half("bfloat16", "u16*", "sm_80", _widen_bf16, _narrow_bf16, _load_bf16, _store_bf16, "bf16")
 SINGLE = Half("float32", "f32*", "sm_75", _same, _same, load4, store4, "f32")
-DOUBLE = Half("float64", "f64*", "sm_75", _same, _same, None, None, "f64")
 HALVES = (F16, BF16)
-
-
-def each(make, *halves):
-    """{name of an element type: what `make` gives for its Half}"""
-    return {half.name: make(half) for half in halves}
-
-
-def half_of(dtype):
-    """The Half of an element type of NumPy by its name; None for others."""
-    return {half.name: half for half in (*HALVES, SINGLE, DOUBLE)}.get(dtype.name)

@@ -4,18 +4,20 @@ Kernels get all of it from here, so that one module stands between them and the 
 and stores, a mark for loops to unroll, and every instruction that has no name in Python: `inline_ptx` makes a
 function of any of those.
 
-Where no compiler is installed the names still exist, so that kernels can be imported, and interpreted from PTX of an
-archive; only compiling says what is missing.
+Where no compiler is installed, and in Numba's simulator, the names still exist, so that kernels can be imported, and
+interpreted from PTX of an archive; only compiling says what is missing.
 
 Source  NVIDIA, "Parallel Thread Execution ISA", version 9.0; "CUDA C++ Programming Guide", version 13.0
 """
 
+import os
 from importlib.util import find_spec
 from typing import Any
 
 from llvmlite import ir
 
-COMPILER = find_spec("numba_cuda") is not None
+SIMULATOR = os.environ.get("NUMBA_ENABLE_CUDASIM") == "1"  # Numba's: it runs kernels in Python, compiles nothing
+COMPILER = find_spec("numba_cuda") is not None and not SIMULATOR
 if COMPILER:
     from numba import cuda
     from numba.cuda import types
@@ -26,6 +28,8 @@ else:
     from numba.core.errors import RequireLiteralValue
 
     cuda: Any = object()  # type: ignore[no-redef]
+    if SIMULATOR:
+        from numba import cuda
 
     def intrinsic(function):
         return function
@@ -34,7 +38,7 @@ else:
 __all__ = [
     "cuda", "f32", "f64", "i32", "i64", "u16", "u32", "u64",
     "bf16x2", "bits", "cp_async", "cp_async_commit", "cp_async_wait", "device", "f16x2", "from_bits",
-    "global_address", "inline_ptx", "ldmatrix", "ldmatrix_trans", "load2_words", "load4", "load4_words",
+    "global_address", "index_of", "inline_ptx", "ldmatrix", "ldmatrix_trans", "load2_words", "load4", "load4_words",
     "mma_bf16", "mma_f16", "mma_tf32", "narrow_f16", "offset", "outer_product", "pointer_at", "shared_address",
     "store2_words", "store4", "store4_words", "tf32", "unroll", "widen_f16",
 ]  # fmt: skip
@@ -51,7 +55,16 @@ LLVM = {f32: ir.FloatType(), f64: ir.DoubleType(), u16: HALF, i32: WORD, u32: WO
 
 def device(function):
     """A function that kernels call; its body is put in their place before types are known, which asks for no GPU."""
-    return function if not COMPILER else cuda.jit(device=True, inline="always", lineinfo=True)(function)
+    if COMPILER:
+        return cuda.jit(device=True, inline="always", lineinfo=True)(function)
+    return cuda.jit(device=True)(function) if SIMULATOR else function
+
+
+@device
+def index_of(number, rows, columns, channels):
+    """(n, i, j, c) of the element with this number among (N, rows, columns, channels), the last axis first."""
+    pixel, line = number // channels, number // channels // columns
+    return line // rows, line % rows, pixel % columns, number % channels
 
 
 # ---- pointers ----------------------------------------------------------------------------------------------------
@@ -183,6 +196,10 @@ def unroll(typing_context, count):
         return context.get_dummy_value()
 
     return types.void(count), generate
+
+
+if SIMULATOR:
+    unroll = lambda count: None  # loops run as they are written
 
 
 # ---- instructions by their name in PTX ---------------------------------------------------------------------------

@@ -1,19 +1,23 @@
 """What a CUDA kernel is: a Python function, a C-like signature, and the promises that its tests hold it to.
 
-    @kernel("f32* x, f32* out, i32 n", threads=256)
-    def double(x, out, n):
-        i = cuda.blockIdx.x * cuda.blockDim.x + cuda.threadIdx.x
-        if i < n:
-            out[i] = x[i] + x[i]
+    @kernel("f32[:,:] x, f32[:,:] out", threads=256)
+    def transpose(x, out):
+        i = cuda.grid(1)
+        if i < x.size:
+            row, column = i // x.shape[1], i % x.shape[1]
+            out[column, row] = x[row, column]
 
-    double((blocks,), (256,), (x, out, n))
+    transpose((blocks,), (256,), (x, out))
 
-Arrays of CuPy run on the GPU; arrays of the interpreter run the same compiled code in NumPy. Pointers carry no shape
-and no strides: what is not an argument, the kernel does not know.
+Arrays of CuPy run on the GPU; arrays of the interpreter run the same compiled code in NumPy. `f32[:,:]` is an array of
+two axes as `numba.cuda` knows it, with a shape and any strides: such a kernel also runs in Numba's own simulator.
+`f32*` is a pointer, for kernels whose every instruction counts. It has no shape: what is not an argument, such a kernel
+does not know.
 """
 
 import functools
 import inspect
+import math
 import re
 import threading
 import time
@@ -25,34 +29,48 @@ import numpy as np
 from ...errors import KindError, ShapeError, StateError
 from ..watch import launched, watchers
 from . import cache, compiler
+from .intrinsics import SIMULATOR, cuda
 from .keys import source_of
 
-__all__ = ["ARCHITECTURES", "KERNELS", "SPECIFIC", "Kernel", "all_kernels", "kernel"]
+__all__ = ["ARCHITECTURES", "KERNELS", "SPECIFIC", "Kernel", "all_kernels", "each_float", "kernel"]
 
 # Turing, Ampere (data centre, others), Ada, Hopper, Blackwell (data centre, others)
 ARCHITECTURES = ("sm_75", "sm_80", "sm_86", "sm_89", "sm_90", "sm_100", "sm_120")
 SPECIFIC = ("sm_90a",)  # with instructions that no other architecture has, newer ones neither
 KERNELS: "dict[str, Kernel]" = {}  # every kernel that was ever declared, by name
 NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-TYPE = re.compile(r"(f16|f32|f64|i8|u8|i16|u16|i32|u32|i64|u64)\*?")
+TYPE = re.compile(r"(f16|f32|f64|i8|u8|i16|u16|i32|u32|i64|u64)(\*|\[:(,:)*\])?")
 
 
 def _parameters(name, signature):
-    """((name, type), ...) from "f32* x, i32 n"."""
-    found = tuple(tuple(reversed(part.split())) for part in signature.split(","))
+    """((name, type), ...) from "f32[:,:] x, i32 n"."""
+    found = tuple(tuple(reversed(part.split())) for part in re.split(",(?!:)", signature))
     for part in found:
         if len(part) != 2 or not TYPE.fullmatch(part[1]):
             raise KindError(
-                f"{name}: the signature {signature!r} has {part!r}, wants parts such as 'f32* x' or 'i32 n'"
+                f"{name}: the signature {signature!r} has {part!r}, wants parts such as 'f32[:,:] x' or 'i32 n'"
             )
     return found
+
+
+def _flat(signature):
+    """The parameters of the compiled code: for an array, the fields of Numba's record of it."""
+    for name, kind in signature:
+        element, *axes = re.split(r"[\[,]", kind)
+        if axes:
+            yield from ((f"{name}.meminfo", "u64"), (f"{name}.parent", "u64"))  # always 0: they are of Numba's memory
+            yield from ((f"{name}.size", "i64"), (f"{name}.itemsize", "i64"), (name, f"{element}*"))
+            yield from ((f"{name}.{field}{i}", "i64") for field in ("shape", "strides") for i in range(len(axes)))
+        else:
+            yield name, kind
 
 
 class Kernel:
     """One kernel: its function, its parameters, and its compiled forms, which are made when first needed.
 
     name           unique; what the PTX and the GPU's tools call it
-    parameters     ((name, type), ...)
+    signature      ((name, type), ...)
+    parameters     the same of the compiled code, where each array is its address, sizes and strides
     threads        the most threads that a block of it may have
     architectures  those that it is compiled for
     opcodes        prefixes of machine instructions that its code must contain
@@ -60,7 +78,8 @@ class Kernel:
 
     def __init__(self, function, signature, name, threads, blocks, lowest, opcodes):
         self.function, self.name, self.threads, self.opcodes = function, name, threads, tuple(opcodes)
-        self.parameters = _parameters(name, signature)
+        self.signature = _parameters(name, signature)
+        self.parameters = tuple(_flat(self.signature))
         self.bounds = (threads, blocks) if blocks else threads
         self.architectures = (lowest,) if lowest in SPECIFIC else ARCHITECTURES[ARCHITECTURES.index(lowest) :]
         self.declared = time.time()
@@ -69,7 +88,7 @@ class Kernel:
         functools.update_wrapper(self, function)
 
     def __repr__(self):
-        return f"<kernel {self.name}({', '.join(f'{kind} {name}' for name, kind in self.parameters)})>"
+        return f"<kernel {self.name}({', '.join(f'{kind} {name}' for name, kind in self.signature)})>"
 
     # ---- compiled forms ------------------------------------------------------------------------------------------
 
@@ -84,7 +103,7 @@ class Kernel:
         """PTX for the oldest architecture, as it is kept: from an archive, the user's cache, or the compiler."""
         found = cache.load_ptx(self.name, self.source.key)
         if found is None:
-            types = [kind for _, kind in self.parameters]
+            types = [kind for _, kind in self.signature]
             text = compiler.to_ptx(self.name, self.function, types, self.bounds, self.architectures[0])
             found = self.source.kept(text)
             cache.save_ptx(self.name, self.source.key, found)
@@ -123,17 +142,40 @@ class Kernel:
     def __call__(self, grid, block, arguments, shared=0):
         """Start the kernel on CuPy's current stream, or interpret it at once: the first argument, an array, decides.
 
-        Shapes  grid, block: tuples of one to three sizes; arguments: one for each parameter, arrays or addresses for
-                pointers, numbers for the rest; shared: bytes of dynamic shared memory
+        Shapes  grid, block: tuples of one to three sizes; arguments: one for each part of the signature, arrays or
+                addresses for pointers, arrays, Views or None (no elements) for arrays, numbers for the rest; shared:
+                bytes of dynamic shared memory
         Errors  ValueError for blocks of more than `threads` threads, TypeError for arguments of another kind,
                 RuntimeError if interpreting finds a fault, or there is no driver, or the GPU is too old
         """
         if watchers():
             launched(self, self, grid, block, arguments, shared)
-        elif arguments and isinstance(arguments[0], np.ndarray):
+        elif arguments and isinstance(getattr(arguments[0], "array", arguments[0]), np.ndarray):
             self._interpret(grid, block, arguments, shared)
         else:
             self._launch(grid, block, arguments, shared)
+
+    def flat(self, arguments):
+        """An argument for each of `parameters`; those that already are such stay as they are.
+
+        Errors  TypeError for what is no array of as many axes as the signature says
+        """
+        if len(arguments) != len(self.signature) or self.parameters == self.signature:
+            return arguments
+        found = []
+        for (name, kind), argument in zip(self.signature, arguments, strict=True):
+            found += self._fields(name, kind, argument) if kind.endswith("]") else [argument]
+        return found
+
+    def _fields(self, name, kind, argument):
+        axes = kind.count(":")
+        if argument is None:
+            return [0] * (5 + 2 * axes)
+        if not hasattr(argument, "strides") or len(argument.shape) != axes:
+            shown = f"an array of {len(argument.shape)} axes" if hasattr(argument, "shape") else repr(argument)[:80]
+            raise KindError(f"{self.name}: {name} is {shown}, wants {kind}")
+        size, itemsize = math.prod(argument.shape), int(kind[1 : kind.index("[")]) // 8
+        return [0, 0, size, itemsize, getattr(argument, "array", argument), *argument.shape, *argument.strides]
 
     def _interpret(self, grid, block, arguments, shared):
         from ...interpreter import interpret
@@ -160,8 +202,8 @@ def _check(name, function, signature, lowest):
         raise ShapeError(f"kernel: {name!r} is no name for a kernel, wants letters a to z, digits and underscores")
     if lowest not in (*ARCHITECTURES, *SPECIFIC):
         raise ShapeError(f"{name}: lowest is {lowest!r}, wants one of {', '.join((*ARCHITECTURES, *SPECIFIC))}")
-    if not _parameters(name, signature)[0][1].endswith("*"):
-        raise KindError(f"{name}: the first parameter is no pointer: its array decides where the kernel runs")
+    if not _parameters(name, signature)[0][1].endswith(("*", "]")):
+        raise KindError(f"{name}: the first parameter is no array: its memory decides where the kernel runs")
     if wanted != there:
         raise KindError(f"{name}: the function takes {', '.join(there)}, the signature has {', '.join(wanted)}")
     if name in KERNELS:
@@ -174,18 +216,21 @@ def _check(name, function, signature, lowest):
 def kernel(signature, *, threads, blocks=None, lowest="sm_75", opcodes=(), variant=""):
     """Declare a function to be a CUDA kernel.
 
-    signature  a type and a name for each parameter, as in C: "f32* x, i32 n"
+    signature  a type and a name for each parameter: "f32[:,:] x, f32* out, i32 n"
     threads    the most threads in a block
     blocks     how many blocks one multiprocessor should hold at once; limits the registers
     lowest     the oldest architecture that has all its instructions; "sm_90a": that one alone
     opcodes    prefixes of machine instructions that the compiled code must contain, such as "LDG.E.128"
     variant    added to the name, where a function around it makes several kernels
     A function that is declared anew, as by running a cell of a notebook again, takes the place of the older one.
+    In Numba's simulator (NUMBA_ENABLE_CUDASIM=1) the function becomes a kernel of `numba.cuda`, for NumPy arrays.
     Errors  TypeError for a signature that cannot be read or is not that of the function, ValueError for a name or an
             architecture that cannot be, RuntimeError for a name that is taken
     """
 
     def declare(function):
+        if SIMULATOR:
+            return cuda.jit(function)
         module = function.__module__.split(".")
         family = module[-2] if len(module) > 1 else module[-1]
         name = "_".join(filter(None, (family, function.__name__, variant)))
@@ -194,6 +239,17 @@ def kernel(signature, *, threads, blocks=None, lowest="sm_75", opcodes=(), varia
         return KERNELS[name]
 
     return declare
+
+
+def each_float(signature, **options):
+    """Declare a function to be the kernels of float32 and of float64, by the bytes of an element.
+
+    signature, options: as of `kernel`; `_` is the type of elements
+    """
+    return lambda function: {
+        int(kind[1:]) // 8: kernel(re.sub(r"\b_\b", kind, signature), variant=kind, **options)(function)
+        for kind in ("f32", "f64")
+    }
 
 
 def all_kernels():

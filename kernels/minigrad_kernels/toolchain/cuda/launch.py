@@ -146,6 +146,7 @@ class Launcher:
             memory, address = self._parameters()
         device = runtime.getDevice()
         function = self._functions.get(device) or self._load(device)
+        arguments = self.kernel.flat(arguments)
         try:
             pairs = zip(arguments, self._pointers, strict=True)
             self._pack(memory, 0, *[a.data.ptr if p and type(a) is not int else a for a, p in pairs])
@@ -184,7 +185,7 @@ class Launcher:
     def _refused(self, arguments):
         parameters = self.kernel.parameters
         if len(arguments) != len(parameters):
-            return KindError(f"{self.kernel.name}: got {len(arguments)} arguments, wants {len(parameters)}")
+            return KindError(f"{self.kernel.name}: got {len(arguments)} arguments, wants {len(self.kernel.signature)}")
         for (name, kind), argument in zip(parameters, arguments, strict=True):
             wanted = "a cupy.ndarray or an address" if kind.endswith("*") else f"a Python number that {kind} holds"
             try:

@@ -1,16 +1,25 @@
 """Where arrays lie on their device, and how small tables get there."""
 
 from collections import OrderedDict
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from ..capture import capturing
 
-__all__ = ["VECTOR", "address", "aligned", "kept", "on_host", "upload", "write"]
+__all__ = ["VECTOR", "View", "address", "aligned", "kept", "on_host", "upload", "write"]
 
 VECTOR = 16  # bytes that one thread can load at once, from an address that is a multiple of them
 KEPT = 256  # tables on devices
 _kept: "OrderedDict[tuple, object]" = OrderedDict()  # by device and content, the last one used stands last
+
+
+class View(NamedTuple):
+    """The memory from an array's first element or an address on, as a kernel is to see it; strides in bytes."""
+
+    array: Any
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
 
 
 def address(array):
