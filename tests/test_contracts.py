@@ -145,7 +145,6 @@ def primitives():
 INNER = {
     "average_over",
     "cast",
-    "hardtanh_grad",
     "move",
     "pick",
     "product",

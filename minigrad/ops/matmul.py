@@ -15,7 +15,8 @@ from ..core.check import floats_of
 from ..core.primitive import primitive
 from ..core.tensor import Tensor, tensor_of
 from ..device import array_module
-from .elementwise.activations import relu, relu_grad
+from .elementwise.activations import relu
+from .elementwise.conversions import through
 from .reduce import column_sums, rectified_columns, sum, total
 from .shape import reshape, squeeze, transpose, unsqueeze
 
@@ -120,9 +121,7 @@ def _linear_relu(input, weight, bias):
     return _filled(input, weight.T, bias, (input.shape[0], weight.shape[0]), relu=True)
 
 
-_linear_relu.grads(input=lambda g, out, weight: product(relu_grad(g, out), weight),
-                  weight=lambda g, out, input: product(transpose(relu_grad(g, out), 0, 1), input),
-                  bias=lambda g, out: sum(relu_grad(g, out), 0))  # fmt: skip
+_linear_relu.grads(**through(relu.rules["input"], _linear.rules))
 
 
 @_linear_relu.fast_grads

@@ -27,9 +27,9 @@ from ..core.tensor import Tensor
 from .axes import reduced_axes
 from .conv.fused import fold
 from .elementwise import clamp, sqrt
-from .elementwise.activations import relu, relu_grad
+from .elementwise.activations import relu
 from .elementwise.arithmetic import add
-from .elementwise.conversions import composed, precise, typed, wide
+from .elementwise.conversions import composed, precise, through, typed, wide
 from .images import check_vectors, floating_of
 from .reduce import mean, norm, sum
 from .shape import reshape
@@ -148,15 +148,11 @@ _batch_norm.grads(
     bias=_dbias,
     residual=lambda g: g,
 )
-_batch_norm_relu.grads(
-    input=precise(lambda g, out, input, weight, eps: _dx(relu_grad(g, out), input, weight, eps, *_by_batch(input))),
-    weight=precise(lambda g, out, input, eps: _dweight(relu_grad(g, out), input, eps, *_by_batch(input))),
-    bias=lambda g, out: _dbias(relu_grad(g, out)),
-    residual=lambda g, out: relu_grad(g, out),
-)
+_batch_norm_relu.grads(**through(relu.rules["input"], _batch_norm.rules))
 
 
-def _at_once(g, input, weight, mean, variance, eps, out, needs):
+@_batch_norm_relu.fast_grads
+def _at_once(g, out, input, weight, mean, variance, eps, needs):
     """All gradients; out says where relu lets g pass, None everywhere."""
     x = _dense(input)
     (weight,) = _contiguous((weight,), x)
@@ -171,12 +167,7 @@ def _at_once(g, input, weight, mean, variance, eps, out, needs):
 
 @_batch_norm.fast_grads
 def _batch_norm_at_once(g, input, weight, mean, variance, eps, needs):
-    return _at_once(g, input, weight, mean, variance, eps, None, needs)
-
-
-@_batch_norm_relu.fast_grads
-def _batch_norm_relu_at_once(g, out, input, weight, mean, variance, eps, needs):
-    return _at_once(g, input, weight, mean, variance, eps, out, needs)
+    return _at_once(g, None, input, weight, mean, variance, eps, needs)
 
 
 @fusion.extends(add, _batch_norm)

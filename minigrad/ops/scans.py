@@ -20,25 +20,23 @@ from .shape import cat, flip, getitem, reshape
 __all__ = ["cumprod", "cumsum", "prod"]
 
 
-def _backwards(array, axis):
-    return array[(slice(None),) * axis + (slice(None, None, -1),)]
-
-
-def _running(method, x, axis, reverse, dtype):
-    """The running "cumsum" or "cumprod" of an array, from its last element on if reverse."""
-    x = _backwards(x, axis) if reverse else x
+def _running(method, x, axis, dtype):
+    """The running "cumsum" or "cumprod" of an array."""
     floating = device.is_floating(x.dtype)
     out = device.reduce(x, method, axis, dtype="float64" if floating else dtype)
-    out = device.cast(out, x.dtype) if floating and out.dtype != x.dtype else out
-    return _backwards(out, axis) if reverse else out
+    return device.cast(out, x.dtype) if floating and out.dtype != x.dtype else out
 
 
 @primitive
-def _cumsum(input, axis, reverse, dtype):
-    return _running("cumsum", input, axis, reverse, dtype)
+def _cumsum(input, axis, dtype):
+    return _running("cumsum", input, axis, dtype)
 
 
-_cumsum.grads(input=lambda g, axis, reverse: _cumsum(g, axis, not reverse, None))
+def _sums_from_the_end(x, axis):
+    return flip(_cumsum(flip(x, axis), axis, None), axis)
+
+
+_cumsum.grads(input=lambda g, axis: _sums_from_the_end(g, axis))
 
 
 def cumsum(input, dim, *, dtype=None):
@@ -53,10 +51,10 @@ def cumsum(input, dim, *, dtype=None):
 
 @primitive
 def _cumprod(input, axis, dtype):
-    return _running("cumprod", input, axis, False, dtype)
+    return _running("cumprod", input, axis, dtype)
 
 
-_cumprod.grads(input=precise(lambda g, input, out, axis: _cumsum(g * out, axis, True, None) / input))  # without zeros
+_cumprod.grads(input=precise(lambda g, input, out, axis: _sums_from_the_end(g * out, axis) / input))  # without zeros
 
 
 @device.there
@@ -88,7 +86,7 @@ def cumprod(input, dim, *, dtype=None):
     return _scan("cumprod", _running_product, input, dim, dtype)
 
 
-def _running_product(input, axis, reverse, dtype):
+def _running_product(input, axis, dtype):
     if not input.requires_grad or _no_zero(input):
         return _cumprod(input, axis, dtype)
     return _running_products(input, axis)
@@ -100,8 +98,8 @@ def _scan(op, function, input, dim, dtype):
     if dtype.kind == "b":
         raise KindError(f"{op}: dtype is bool, wanted numbers")
     if not input.ndim:
-        return reshape(function(reshape(input, (1,)), 0, False, dtype), ())
-    return function(input, axis, False, dtype)
+        return reshape(function(reshape(input, (1,)), 0, dtype), ())
+    return function(input, axis, dtype)
 
 
 @primitive
