@@ -3,12 +3,13 @@
 Each file says in its __all__ which of its functions are public ops.
 """
 
-from . import contract, conv, elementwise, loss, normalization, pool, random, reduce, resize, scans, shape
+from . import contract, elementwise, loss, normalization, pool, random, reduce, resize, scans, shape
 from . import matmul as _matmul  # an op has the name of the file
 from . import softmax as _softmax
 from .autocast import by_table as _by_table
 from .contract import *
-from .conv import *
+from .conv import forms
+from .conv.forms import *
 from .elementwise import *
 from .loss import *
 from .matmul import *
@@ -23,7 +24,7 @@ from .softmax import *
 
 __all__: list[str] = []
 __all__ += contract.__all__
-__all__ += conv.__all__
+__all__ += forms.__all__
 __all__ += elementwise.__all__
 __all__ += loss.__all__
 __all__ += _matmul.__all__

@@ -85,8 +85,6 @@ def matmul(input, other):
         rows = reshape(input, (math.prod(input.shape[:-1]), input.shape[-1]))
         return reshape(product(rows, right), input.shape[:-1] + other.shape[1:])
     left = input if input.ndim > 1 else unsqueeze(input, 0)
-    if any(m != n and 1 not in (m, n) for m, n in zip(left.shape[-3::-1], right.shape[-3::-1], strict=False)):
-        raise ShapeError(f"matmul: input has shape {input.shape}, other {other.shape}, which do not broadcast")
     out = product(left, right)
     out = squeeze(out, -1) if other.ndim == 1 else out
     return squeeze(out, -1 if other.ndim == 1 else -2) if input.ndim == 1 else out

@@ -269,11 +269,8 @@ def check_channels(op, input, **vectors):
 
 def _by_running(input, running_mean, running_var, weight, bias, eps):
     """Normalised by given statistics: one scale and one shift for each channel."""
-    running_mean, running_var, weight, bias = (
-        None if vector is None else wide(vector) for vector in (running_mean, running_var, weight, bias)
-    )
-    scale = 1 / sqrt(running_var + eps) if weight is None else weight / sqrt(running_var + eps)
-    shift = -running_mean * scale if bias is None else bias - running_mean * scale
+    scale = (1 if weight is None else wide(weight)) / sqrt(wide(running_var) + eps)
+    shift = (0 if bias is None else wide(bias)) - wide(running_mean) * scale
     folded = fold(input, scale, shift)
     if folded is not None:
         return folded

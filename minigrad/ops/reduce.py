@@ -235,11 +235,7 @@ def logsumexp(input, dim, keepdim=False):
 def _norm(input, p, axes, keepdim):
     if p == 0:
         return device.reduce(elementwise("ne", input, 0.0), "sum", axes, keepdims=keepdim, dtype=input.dtype)
-    if p == 2:
-        return elementwise("sqrt", total(elementwise("mul", input, input), axes, keepdim))
     sizes = elementwise("abs", input)
-    if p in (math.inf, -math.inf):
-        return device.reduce(sizes, "max" if p > 0 else "min", axes, keepdims=keepdim)
     if p == 1:
         return total(sizes, axes, keepdim)
     return elementwise("pow", total(elementwise("pow", sizes, p), axes, keepdim), 1 / p)
@@ -250,12 +246,7 @@ def _dx_of_norm(g, input, out, p, axes):
     g, out = along(g, input.shape, axes), along(out, input.shape, axes)
     if p == 0:
         return None
-    if p in (math.inf, -math.inf):
-        winners = typed(eq(abs(input), out) + isnan(input), g.dtype)
-        return g * winners / sum(winners, axes, True) * sign(input)
     g, out = where(eq(out, 0.0), 0.0, g), where(eq(out, 0.0), 1.0, out)
-    if p == 2:
-        return input * (g / out)
     sizes = abs(where(eq(input, 0.0), 1.0, input))  # where sign(input) = 0, any finite power does
     return sign(input) * sizes ** (p - 1) * (g / out ** (p - 1))
 
@@ -279,7 +270,13 @@ def norm(input, p="fro", dim=None, keepdim=False, dtype=None):
     if (p < 0 or p == math.inf) and not math.prod([input.shape[axis] for axis in axes]):
         raise ShapeError(f"norm: input has shape {input.shape}, and nothing along dim {axes} has no norm with p={p}")
     input, dtype = floating("norm", input, dtype)
-    return typed(_norm(input, p, axes, keepdim), dtype)
+    if p == 2:
+        out = _root(_sum(input * input, axes, keepdim, dtype))
+    elif p in (math.inf, -math.inf):
+        out = _extreme(abs(input), axes, keepdim, "max" if p > 0 else "min", True)
+    else:
+        out = _norm(input, p, axes, keepdim)
+    return typed(out, dtype)
 
 
 # ---- extremes, where they are, and whether any or all hold -----------------------------------------------------------
@@ -345,7 +342,8 @@ def _found(input, axes, keepdim, name):
 def _index(op, input, dim, keepdim):
     """The index of the first extreme, "argmax" or "argmin", along dim or in C order."""
     keepdim = flag_of(op, "keepdim", keepdim)
-    axes = axes_of(op, dim if dim is None else axis_of(op, dim, tensor_of(op, "input", input).ndim), input.ndim)
+    tensor_of(op, "input", input)
+    axes = axes_of(op, dim if dim is None else axis_of(op, dim, input.ndim), input.ndim)
     _nonempty(op, input, axes)
     flat = dim is None or not input.ndim
     out = _found(flatten(input) if flat else input, 0 if flat else axes[0], not flat and keepdim, op)

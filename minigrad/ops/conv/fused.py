@@ -36,12 +36,6 @@ fusion.waits(_conv2d_relu, shape_of)
 _conv2d_relu.grads(**through(relu.rules["input"], conv2d.rules))
 
 
-@_conv2d_relu.fast_grads
-def _conv2d_relu_grads(g, out, input, weight, geometry, needs):
-    dz, dbias = rectified_columns(device.contiguous(g, CHANNELS_LAST), out)
-    return trio_grads(dz, dbias, input, weight, geometry, needs)
-
-
 # ---- a residual ------------------------------------------------------------------------------------------------------
 
 
@@ -63,10 +57,12 @@ _conv2d_add.fast_grads(conv2d.fast)
 _conv2d_add_relu.grads(**through(relu.rules["input"], _conv2d_add.rules))
 
 
+@_conv2d_relu.fast_grads
 @_conv2d_add_relu.fast_grads
-def _conv2d_add_relu_grads(g, out, input, weight, geometry, needs):
+def _rectified_grads(g, out, input, weight, geometry, needs):
     dz, dbias = rectified_columns(device.contiguous(g, CHANNELS_LAST), out)
-    return {"residual": dz, **trio_grads(dz, dbias, input, weight, geometry, needs)}
+    grads = trio_grads(dz, dbias, input, weight, geometry, needs)
+    return grads | {"residual": dz} if "residual" in needs else grads
 
 
 # ---- maximum over windows --------------------------------------------------------------------------------------------
