@@ -78,8 +78,6 @@ def matmul(input, other):
         raise ShapeError(
             f"matmul: input has shape {input.shape}, other {other.shape}; wanted (..., M, K) and (..., K, N), or (K,)"
         )
-    if input.ndim == 2 == other.ndim:
-        return product(input, other)
     right = other if other.ndim > 1 else unsqueeze(other, 1)
     if input.ndim > 2 == right.ndim:  # one product, not one for each matrix of the stack
         rows = reshape(input, (math.prod(input.shape[:-1]), input.shape[-1]))

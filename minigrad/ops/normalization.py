@@ -45,8 +45,7 @@ def _dense(x):
 
 def _contiguous(vectors, x):
     """Vectors without gaps, in the type that kernels want beside x."""
-    narrow = lambda vector: x.itemsize == vector.itemsize == 2
-    typed = lambda vector: device.cast(vector, device.sum_dtype(x)) if narrow(vector) else vector
+    typed = lambda vector: device.cast(vector, device.sum_dtype(x)) if x.itemsize == vector.itemsize == 2 else vector
     return [None if vector is None else device.contiguous(typed(vector)) for vector in vectors]
 
 

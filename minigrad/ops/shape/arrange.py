@@ -34,20 +34,21 @@ def _cat(*tensors, dim):
     return out
 
 
+def _dx_of_cat(g, tensors_shape, index, dim):
+    start = sum(shape[dim] for shape in tensors_shape[:index])
+    return part(g, dim, start, tensors_shape[index][dim])
+
+
+_cat.grads(tensors=_dx_of_cat)
+
+
 def part(input, axis, start, size):
     """So many elements along an axis, from `start` on."""
     return getitem(input, (slice(None),) * axis + (slice(start, start + size),))
 
 
-_cat.grads(
-    tensors=lambda g, tensors_shape, index, dim: part(
-        g, dim, sum(shape[dim] for shape in tensors_shape[:index]), tensors_shape[index][dim]
-    )
-)
-
-
 def cat(tensors, dim=0):
-    """Tensors one after the other along a dimension; those of shape (0,) are skipped beside others.
+    """Tensors one after the other along a dimension; those of shape (0,) add nothing beside others.
 
     Math    out = [x_0, x_1, ...]
     Grads   dx_k = the part of g that came from x_k
@@ -57,11 +58,12 @@ def cat(tensors, dim=0):
     ndim = max(x.ndim for x in tensors)
     if any(not x.ndim for x in tensors):
         raise ShapeError(f"cat: tensors have shapes {[x.shape for x in tensors]}, wanted dimensions; use stack")
-    tensors = [x for x in tensors if x.shape != (0,) or ndim == 1]
-    axis, first = axis_of("cat", dim, ndim), tensors[0].shape
+    axis, first = axis_of("cat", dim, ndim), next(x.shape for x in tensors if x.ndim == ndim)
+    nothing = (*first[:axis], 0, *first[axis + 1 :])
+    tensors = [reshape(x, nothing) if x.shape == (0,) else x for x in tensors]
     for k, x in enumerate(tensors):
         if x.ndim != ndim or x.shape[:axis] != first[:axis] or x.shape[axis + 1 :] != first[axis + 1 :]:
-            found = f"tensors[{k}] has shape {x.shape}, tensors[0] {first}"
+            found = f"tensors[{k}] has shape {x.shape}, others {first}"
             raise ShapeError(f"cat: {found}; they may differ in dim {dim} only")
     return _cat(*tensors, dim=axis)
 
