@@ -145,6 +145,7 @@ def primitives():
 INNER = {
     "average_over",
     "cast",
+    "hardtanh_grad",
     "move",
     "pick",
     "product",

@@ -17,7 +17,7 @@ from ...core.primitive import primitive
 from ...core.tensor import tensor_of
 from ...device import elementwise
 from .arithmetic import dense, erf, exp, sigmoid, tanh
-from .choices import logical_and, where
+from .choices import where
 from .conversions import no_slope, precise, widened
 
 __all__ = ["elu", "gelu", "hardtanh", "leaky_relu", "logsigmoid", "relu", "relu6", "silu", "softplus"]
@@ -100,9 +100,17 @@ def hardtanh(input, min_val=-1.0, max_val=1.0, inplace=False):
     return elementwise("minimum", elementwise("maximum", floats_of("hardtanh", "input", input), low), high)
 
 
-hardtanh.grads(  # 0 at the limits, beyond them, and at NaN
-    input=lambda g, input, min_val, max_val: where(logical_and(input > min_val, input < max_val), g, 0.0)
-)
+hardtanh.grads(input=lambda g, input, min_val, max_val: hardtanh_grad(g, input, min_val, max_val))
+
+
+@primitive(outputs=("dx",), fixed=("min_val", "max_val"))
+def hardtanh_grad(grad, input, min_val, max_val):
+    """The gradient of hardtanh, linear in grad: 0 at the limits, beyond them, and at NaN."""
+    inside = elementwise("logical_and", elementwise("gt", input, min_val), elementwise("lt", input, max_val))
+    return device.select(inside, grad, 0.0)
+
+
+hardtanh_grad.grads(grad=lambda g, input, min_val, max_val: hardtanh_grad(g, input, min_val, max_val), input=no_slope)
 
 
 def relu6(input, inplace=False):

@@ -130,11 +130,15 @@ def _dinput_of_clamp(g, input, min, max):
     return where(inside if max is None else logical_and(inside, le(input, max)), g, 0.0)
 
 
-clamp.grads(
-    input=_dinput_of_clamp,
-    min=lambda g, input, min, max: where(logical_and(lt(input, min), max is None or lt(min, max)), g, 0.0),
-    max=lambda g, input, min, max: where(logical_or(gt(input, max), min is not None and lt(max, min)), g, 0.0),
-)
+def _dmin_of_clamp(g, input, min, max):
+    return where(logical_and(lt(input, min), max is None or lt(min, max)), g, 0.0)
+
+
+def _dmax_of_clamp(g, input, min, max):
+    return where(logical_or(gt(input, max), min is not None and lt(max, min)), g, 0.0)
+
+
+clamp.grads(input=_dinput_of_clamp, min=_dmin_of_clamp, max=_dmax_of_clamp)
 
 
 # ---- comparisons and logic: no gradients -----------------------------------------------------------------------------
