@@ -136,9 +136,8 @@ def _fits(input, weight, bias):
     if not isinstance(input, Tensor) or not isinstance(weight, Tensor):
         return False
     dtype, rows, filters = input.dtype, input.shape, weight.shape
-    if len(rows) != 2 or len(filters) != 2 or rows[1] != filters[1] or weight.dtype != dtype:
-        return False
-    if dtype.kind not in "fV":  # V is that of bfloat16
+    # the kind V is that of bfloat16
+    if len(rows) != 2 or len(filters) != 2 or rows[1] != filters[1] or weight.dtype != dtype or dtype.kind not in "fV":
         return False
     return bias is None or isinstance(bias, Tensor) and bias.shape == filters[:1] and bias.dtype == dtype
 
