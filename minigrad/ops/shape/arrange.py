@@ -58,13 +58,13 @@ def cat(tensors, dim=0):
     ndim = max(x.ndim for x in tensors)
     if any(not x.ndim for x in tensors):
         raise ShapeError(f"cat: tensors have shapes {[x.shape for x in tensors]}, wanted dimensions; use stack")
-    axis, first = axis_of("cat", dim, ndim), next(x.shape for x in tensors if x.ndim == ndim)
+    axis = axis_of("cat", dim, ndim)
+    at, first = next((k, x.shape) for k, x in enumerate(tensors) if x.ndim == ndim)
     nothing = (*first[:axis], 0, *first[axis + 1 :])
     tensors = [reshape(x, nothing) if x.shape == (0,) else x for x in tensors]
     for k, x in enumerate(tensors):
         if x.ndim != ndim or x.shape[:axis] != first[:axis] or x.shape[axis + 1 :] != first[axis + 1 :]:
-            found = f"tensors[{k}] has shape {x.shape}, others {first}"
-            raise ShapeError(f"cat: {found}; they may differ in dim {dim} only")
+            raise ShapeError(f"cat: tensors[{k}] has shape {x.shape}, tensors[{at}] {first}; only dim {dim} may differ")
     return _cat(*tensors, dim=axis)
 
 
