@@ -203,7 +203,10 @@ NAMES = ("amax", "amin", "prod", "cumprod", "cumsum", "logsumexp", "mean")
 @pytest.mark.parametrize("point", POINTS, ids=str)
 @pytest.mark.parametrize("name", NAMES)
 def test_like_torch_at(name, point):
-    if point or name not in ("amax", "amin"):
+    exact = (
+        name in ("prod", "cumprod") and not np.isfinite(point).all()
+    )  # where PyTorch divides the result by NaN or inf
+    if not exact and (point or name not in ("amax", "amin")):
         assert_like_torch(lambda module, x: getattr(module, name)(x, 0), point)
 
 

@@ -3,22 +3,13 @@
 Each file says in its __all__ which of its functions are public ops.
 """
 
-from . import contract as _contract
-from . import conv as _conv
-from . import elementwise as _elementwise
-from . import loss as _loss
-from . import matmul as _matmul
-from . import normalization as _normalization
-from . import pool as _pool
-from . import random as _random
-from . import reduce as _reduce
-from . import resize as _resize
-from . import scans as _scans
-from . import shape as _shape
+from . import contract, elementwise, loss, normalization, pool, random, reduce, resize, scans, shape
+from . import matmul as _matmul  # an op has the name of the file
 from . import softmax as _softmax
 from .autocast import by_table as _by_table
 from .contract import *
-from .conv import *
+from .conv import forms
+from .conv.forms import *
 from .elementwise import *
 from .loss import *
 from .matmul import *
@@ -32,18 +23,18 @@ from .shape import *
 from .softmax import *
 
 __all__: list[str] = []
-__all__ += _contract.__all__
-__all__ += _conv.__all__
-__all__ += _elementwise.__all__
-__all__ += _loss.__all__
+__all__ += contract.__all__
+__all__ += forms.__all__
+__all__ += elementwise.__all__
+__all__ += loss.__all__
 __all__ += _matmul.__all__
-__all__ += _normalization.__all__
-__all__ += _pool.__all__
-__all__ += _random.__all__
-__all__ += _reduce.__all__
-__all__ += _resize.__all__
-__all__ += _scans.__all__
-__all__ += _shape.__all__
+__all__ += normalization.__all__
+__all__ += pool.__all__
+__all__ += random.__all__
+__all__ += reduce.__all__
+__all__ += resize.__all__
+__all__ += scans.__all__
+__all__ += shape.__all__
 __all__ += _softmax.__all__
 
 globals().update(_by_table({name: globals()[name] for name in __all__}))

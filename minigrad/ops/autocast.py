@@ -57,10 +57,10 @@ class Region(Interceptor):
     def __init__(self, dtype, kept):
         self.dtype, self.kept = dtype, kept
 
-    def call(self, op, converter, args, kwargs):
+    def call(self, op, policy, args, kwargs):
         """The op with its arguments converted; inside it, autocast is off."""
-        if converter is not _widened or kwargs.get("dtype") is None:  # a type that is asked for is the user's business
-            convert = converter(self, [*args, *kwargs.values()])
+        if policy != "float32" or kwargs.get("dtype") is None:  # a type that is asked for is the user's business
+            convert = _converter(self, policy, [*args, *kwargs.values()])
             args = [_converted(convert, value) for value in args]
             kwargs = {name: _converted(convert, value) for name, value in kwargs.items()}
         token = stack.variable.set(tuple([one for one in interceptors() if one is not self]))
@@ -96,31 +96,26 @@ class Kept(NamedTuple):
         return self.parameter._data is self.array and self.parameter.version[0] == self.number
 
 
-def autocast(dtype, enabled=True):
+class autocast(contextlib.ContextDecorator):
     """Inside, convolutions and matrix products compute in 16 bits, and what needs them in float32.
 
-    A with block or a decorator; blocks nest, and enabled=False switches off inside. It is for the forward pass and the
-    loss: backward computes in the types of the forward pass, inside a block or outside. Each parameter is rounded once
-    in a block, as long as nobody writes to it. float16 overflows above 65504 and loses gradients below 6e-8, so it
-    wants amp.GradScaler; bfloat16 has float32's range and does without.
+    A with block or a decorator; blocks nest, one in itself too, and enabled=False switches off inside. It is for the
+    forward pass and the loss: backward computes in the types of the forward pass, inside a block or outside. Each
+    parameter is rounded once in a block, as long as nobody writes to it. float16 overflows above 65504 and loses
+    gradients below 6e-8, so it wants amp.GradScaler; bfloat16 has float32's range and does without.
 
     dtype       "float16", "bfloat16", or the type itself
     Errors  TypeError for another type
     """
-    enabled = flag_of("autocast", "enabled", enabled)
-    found = dtype if not isinstance(dtype, str) or dtype in LOWER_TYPES else None
-    found = None if found is None else device.element_type(found)
-    if found is None or found.name not in LOWER_TYPES:
-        hint = "; the type comes first: devices need no naming" if dtype in ("cpu", "cuda") else ""
-        raise KindError(f"autocast: dtype is {dtype!r}, wanted 'float16' or 'bfloat16'{hint}")
-    return _Block(found if enabled else None)
 
-
-class _Block(contextlib.ContextDecorator):
-    """A with block of this type, None for off; it may be entered again, inside itself too."""
-
-    def __init__(self, dtype):
-        self.dtype = dtype
+    def __init__(self, dtype, enabled=True):
+        enabled = flag_of("autocast", "enabled", enabled)
+        found = dtype if not isinstance(dtype, str) or dtype in LOWER_TYPES else None
+        found = None if found is None else device.element_type(found)
+        if found is None or found.name not in LOWER_TYPES:
+            hint = "; the type comes first: devices need no naming" if dtype in ("cpu", "cuda") else ""
+            raise KindError(f"autocast: dtype is {dtype!r}, wanted 'float16' or 'bfloat16'{hint}")
+        self.dtype = found if enabled else None
 
     def __enter__(self):
         outer = region()
@@ -152,16 +147,22 @@ def autocast_dtype():
 # ---- arguments -------------------------------------------------------------------------------------------------------
 
 
-def _lowered(region, values):
-    """A function that gives a value in the type of the region."""
+def _converter(region, policy, values):
+    """The function that converts a Tensor of floating elements, as the policy says, among these values."""
+    if policy == "lower":
+        return functools.partial(_lowered, region)
+    if policy == "float32":
+        return lambda value: typed(value, SINGLE) if value.dtype.itemsize == 2 else value
+    types = [value.dtype for value in _tensors(values) if device.is_floating(value.dtype)]
+    widest = functools.reduce(device.promote, types) if types else None
+    return lambda value: typed(value, widest)
 
-    def convert(value):
-        dtype = value.dtype
-        if dtype == region.dtype or dtype.itemsize == 8 or not device.is_floating(dtype):
-            return value
-        return _rounded(value, region) if value._requires_grad and value.node is None else cast(value, region.dtype)
 
-    return convert
+def _lowered(region, value):
+    """A value in the type of the region."""
+    if value.dtype == region.dtype or value.dtype.itemsize == 8:
+        return value
+    return _rounded(value, region) if value._requires_grad and value.node is None else cast(value, region.dtype)
 
 
 def _rounded(parameter, region):
@@ -174,24 +175,6 @@ def _rounded(parameter, region):
     return kept.rounded
 
 
-def _widened(region, values):
-    """A function that gives a value in float32, if it has 16 bits."""
-    return lambda value: typed(value, SINGLE) if _is_narrow(value.dtype) else value
-
-
-def _widest(region, values):
-    """A function that gives a value in the type that all floating ones promote to."""
-    types = [value.dtype for value in _tensors(values) if device.is_floating(value.dtype)]
-    if len({*types}) < 2:
-        return lambda value: value
-    widest = functools.reduce(device.promote, types)
-    return lambda value: typed(value, widest) if device.is_floating(value.dtype) else value
-
-
-def _is_narrow(dtype):
-    return dtype.itemsize == 2 and device.is_floating(dtype)
-
-
 def _tensors(values):
     for value in values:
         if isinstance(value, Tensor):
@@ -202,26 +185,25 @@ def _tensors(values):
 
 def _converted(convert, value):
     if isinstance(value, Tensor):
-        return convert(value)
+        return convert(value) if device.is_floating(value.dtype) else value
     return type(value)(_converted(convert, one) for one in value) if type(value) in (list, tuple) else value
 
 
 # ---- ops -------------------------------------------------------------------------------------------------------------
 
 
-def _casting(op, converter):
+def _casting(op, policy):
     """The op with its arguments converted where autocast is on."""
 
     @functools.wraps(op, updated=())
     def run(*args, **kwargs):
         found = region()
-        return op(*args, **kwargs) if found is None else found.call(op, converter, args, kwargs)
+        return op(*args, **kwargs) if found is None else found.call(op, policy, args, kwargs)
 
     return run
 
 
 def by_table(ops):
     """{name: op} of these public ops by name, those of the table with their conversions."""
-    converters = {"lower": _lowered, "float32": _widened, "widest": _widest}
-    policies = {name: converters[policy] for policy, names in TABLE.items() for name in names}
+    policies = {name: policy for policy, names in TABLE.items() for name in names}
     return {name: _casting(op, policies[name]) for name, op in ops.items() if name in policies}

@@ -80,10 +80,9 @@ def einsum(equation, *operands):
                 raise ShapeError(f"einsum: {name} has size {size} in shape {x.shape}, elsewhere {sizes[name]}")
         terms.append((x, names))
     terms = [_without_ones(x, names, sizes) for x, names in terms]
-    dots = DOTS[len(DOTS) - most :]
     if not arrow:
         wanted = "..." + "".join(sorted(name for name in words if name.isalpha() and words.count(name) == 1))
-    wanted = wanted.replace("...", dots)
+    wanted = wanted.replace("...", DOTS[len(DOTS) - most :])
     if len({*wanted}) != len(wanted) or not sizes.keys() >= {*wanted}:
         raise ShapeError(f"einsum: equation is {equation!r}, wanted letters of operands in the result, each once")
     x, names = terms[0]

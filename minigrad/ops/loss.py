@@ -24,23 +24,12 @@ from .elementwise import abs, clamp, exp, log, log1p, minimum, softplus, sqrt, s
 from .elementwise.conversions import composed, typed, wide
 from .images import check_vectors, floating_of
 from .reduce import mean, norm, sum
-from .shape import expand, gather, permute, reshape, unsqueeze
+from .shape import expand, gather, movedim, reshape, unsqueeze
 from .softmax import log_softmax, softmax
 
-__all__ = [
-    "binary_cross_entropy",
-    "binary_cross_entropy_with_logits",
-    "cosine_similarity",
-    "cross_entropy",
-    "huber_loss",
-    "kl_div",
-    "l1_loss",
-    "mse_loss",
-    "nll_loss",
-    "pairwise_distance",
-    "smooth_l1_loss",
-    "triplet_margin_loss",
-]
+__all__ = ["binary_cross_entropy", "binary_cross_entropy_with_logits", "cosine_similarity", "cross_entropy"]
+__all__ += ["huber_loss", "kl_div", "l1_loss", "mse_loss", "nll_loss", "pairwise_distance", "smooth_l1_loss"]
+__all__ += ["triplet_margin_loss"]
 
 WHOLE = device.element_type("int64")  # the type of classes in kernels
 
@@ -301,11 +290,8 @@ def _weights(op, weight, rows, classes, used):
 
 def _classes_last(input):
     """(N, C, ...) or (C,) as a matrix of C columns."""
-    if input.ndim == 2:
-        return input
-    if input.ndim > 2:
-        input = permute(input, (0, *range(2, input.ndim), 1))
-    return reshape(input, (-1, input.shape[-1]))
+    axis = min(1, input.ndim - 1)
+    return reshape(movedim(input, axis, -1), (math.prod(_rest(input)), input.shape[axis]))
 
 
 def _rest(input):

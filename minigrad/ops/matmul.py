@@ -15,7 +15,8 @@ from ..core.check import floats_of
 from ..core.primitive import primitive
 from ..core.tensor import Tensor, tensor_of
 from ..device import array_module
-from .elementwise.activations import relu, relu_grad
+from .elementwise.activations import relu
+from .elementwise.conversions import through
 from .reduce import column_sums, rectified_columns, sum, total
 from .shape import reshape, squeeze, transpose, unsqueeze
 
@@ -77,15 +78,11 @@ def matmul(input, other):
         raise ShapeError(
             f"matmul: input has shape {input.shape}, other {other.shape}; wanted (..., M, K) and (..., K, N), or (K,)"
         )
-    if input.ndim == 2 == other.ndim:
-        return product(input, other)
     right = other if other.ndim > 1 else unsqueeze(other, 1)
     if input.ndim > 2 == right.ndim:  # one product, not one for each matrix of the stack
         rows = reshape(input, (math.prod(input.shape[:-1]), input.shape[-1]))
         return reshape(product(rows, right), input.shape[:-1] + other.shape[1:])
     left = input if input.ndim > 1 else unsqueeze(input, 0)
-    if any(m != n and 1 not in (m, n) for m, n in zip(left.shape[-3::-1], right.shape[-3::-1], strict=False)):
-        raise ShapeError(f"matmul: input has shape {input.shape}, other {other.shape}, which do not broadcast")
     out = product(left, right)
     out = squeeze(out, -1) if other.ndim == 1 else out
     return squeeze(out, -1 if other.ndim == 1 else -2) if input.ndim == 1 else out
@@ -120,9 +117,7 @@ def _linear_relu(input, weight, bias):
     return _filled(input, weight.T, bias, (input.shape[0], weight.shape[0]), relu=True)
 
 
-_linear_relu.grads(input=lambda g, out, weight: product(relu_grad(g, out), weight),
-                  weight=lambda g, out, input: product(transpose(relu_grad(g, out), 0, 1), input),
-                  bias=lambda g, out: sum(relu_grad(g, out), 0))  # fmt: skip
+_linear_relu.grads(**through(relu.rules["input"], _linear.rules))
 
 
 @_linear_relu.fast_grads
@@ -141,9 +136,8 @@ def _fits(input, weight, bias):
     if not isinstance(input, Tensor) or not isinstance(weight, Tensor):
         return False
     dtype, rows, filters = input.dtype, input.shape, weight.shape
-    if len(rows) != 2 or len(filters) != 2 or rows[1] != filters[1] or weight.dtype != dtype:
-        return False
-    if dtype.kind not in "fV":  # V is that of bfloat16
+    # the kind V is that of bfloat16
+    if len(rows) != 2 or len(filters) != 2 or rows[1] != filters[1] or weight.dtype != dtype or dtype.kind not in "fV":
         return False
     return bias is None or isinstance(bias, Tensor) and bias.shape == filters[:1] and bias.dtype == dtype
 

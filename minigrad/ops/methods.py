@@ -127,12 +127,11 @@ def _listed(op):
 
 for _name, _op in BINARY.items():
     setattr(Tensor, _name, _binary(_op))
-for _name, _op in REFLECTED.items():
-    setattr(Tensor, _name, _binary(_op, reflected=True))
-for _name, _op in BINARY.items():
     if _name not in COMPARISONS:
         _own = _name.replace("__", "__i", 1)
         setattr(Tensor, _own, _in_place(_own, _op))
+for _name, _op in REFLECTED.items():
+    setattr(Tensor, _name, _binary(_op, reflected=True))
 for _name, _op in METHODS.items():
     setattr(Tensor, _name, (_listed if _name in LISTED.split() else _method)(_op))
 for _name, _dtype in CONVERSIONS.items():

@@ -27,9 +27,9 @@ from ..core.tensor import Tensor
 from .axes import reduced_axes
 from .conv.fused import fold
 from .elementwise import clamp, sqrt
-from .elementwise.activations import relu, relu_grad
+from .elementwise.activations import relu
 from .elementwise.arithmetic import add
-from .elementwise.conversions import composed, precise, typed, wide
+from .elementwise.conversions import composed, precise, through, typed, wide
 from .images import check_vectors, floating_of
 from .reduce import mean, norm, sum
 from .shape import reshape
@@ -45,8 +45,7 @@ def _dense(x):
 
 def _contiguous(vectors, x):
     """Vectors without gaps, in the type that kernels want beside x."""
-    narrow = lambda vector: x.itemsize == vector.itemsize == 2
-    typed = lambda vector: device.cast(vector, device.sum_dtype(x)) if narrow(vector) else vector
+    typed = lambda vector: device.cast(vector, device.sum_dtype(x)) if x.itemsize == vector.itemsize == 2 else vector
     return [None if vector is None else device.contiguous(typed(vector)) for vector in vectors]
 
 
@@ -148,15 +147,11 @@ _batch_norm.grads(
     bias=_dbias,
     residual=lambda g: g,
 )
-_batch_norm_relu.grads(
-    input=precise(lambda g, out, input, weight, eps: _dx(relu_grad(g, out), input, weight, eps, *_by_batch(input))),
-    weight=precise(lambda g, out, input, eps: _dweight(relu_grad(g, out), input, eps, *_by_batch(input))),
-    bias=lambda g, out: _dbias(relu_grad(g, out)),
-    residual=lambda g, out: relu_grad(g, out),
-)
+_batch_norm_relu.grads(**through(relu.rules["input"], _batch_norm.rules))
 
 
-def _at_once(g, input, weight, mean, variance, eps, out, needs):
+@_batch_norm_relu.fast_grads
+def _at_once(g, out, input, weight, mean, variance, eps, needs):
     """All gradients; out says where relu lets g pass, None everywhere."""
     x = _dense(input)
     (weight,) = _contiguous((weight,), x)
@@ -171,12 +166,7 @@ def _at_once(g, input, weight, mean, variance, eps, out, needs):
 
 @_batch_norm.fast_grads
 def _batch_norm_at_once(g, input, weight, mean, variance, eps, needs):
-    return _at_once(g, input, weight, mean, variance, eps, None, needs)
-
-
-@_batch_norm_relu.fast_grads
-def _batch_norm_relu_at_once(g, out, input, weight, mean, variance, eps, needs):
-    return _at_once(g, input, weight, mean, variance, eps, out, needs)
+    return _at_once(g, None, input, weight, mean, variance, eps, needs)
 
 
 @fusion.extends(add, _batch_norm)
@@ -278,11 +268,8 @@ def check_channels(op, input, **vectors):
 
 def _by_running(input, running_mean, running_var, weight, bias, eps):
     """Normalised by given statistics: one scale and one shift for each channel."""
-    running_mean, running_var, weight, bias = (
-        None if vector is None else wide(vector) for vector in (running_mean, running_var, weight, bias)
-    )
-    scale = 1 / sqrt(running_var + eps) if weight is None else weight / sqrt(running_var + eps)
-    shift = -running_mean * scale if bias is None else bias - running_mean * scale
+    scale = (1 if weight is None else wide(weight)) / sqrt(wide(running_var) + eps)
+    shift = (0 if bias is None else wide(bias)) - wide(running_mean) * scale
     folded = fold(input, scale, shift)
     if folded is not None:
         return folded

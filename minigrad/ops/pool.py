@@ -67,7 +67,7 @@ def _windows(op, ndim, kernel_size, stride, padding, dilation):
     return kernel_size, stride, pair_of(op, "padding", padding, ndim, 0), pair_of(op, "dilation", dilation, ndim, 1)
 
 
-def _max_pool(op, ndim, input, *windows, ceil_mode):
+def _max_pool(op, ndim, input, ceil_mode, *windows):
     images, windows = images_of(op, input, ndim), _windows(op, ndim, *windows)
     shape = kernels.output_shape(op, images.shape, *windows, ceil_mode)
     return as_given(_max_pool2d(images, windows, shape)[0], input, ndim)
@@ -80,7 +80,7 @@ def max_pool2d(input, kernel_size, stride=None, padding=0, dilation=1, ceil_mode
     Grads   dinput = g at the first largest element of each window, added where windows overlap
     Shapes  (N, C, H, W) -> (N, C, I, J), I = floor((H + 2 pad - d (P - 1) - 1) / s) + 1 (ceil in ceil_mode)
     """
-    return _max_pool("max_pool2d", 2, input, kernel_size, stride, padding, dilation, ceil_mode=ceil_mode)
+    return _max_pool("max_pool2d", 2, input, ceil_mode, kernel_size, stride, padding, dilation)
 
 
 def max_pool1d(input, kernel_size, stride=None, padding=0, dilation=1, ceil_mode=False):
@@ -90,7 +90,7 @@ def max_pool1d(input, kernel_size, stride=None, padding=0, dilation=1, ceil_mode
     Grads   dinput = g at the first largest element of each window, added where windows overlap
     Shapes  (N, C, L) -> (N, C, J), J = floor((L + 2 pad - d (Q - 1) - 1) / s) + 1 (ceil in ceil_mode)
     """
-    return _max_pool("max_pool1d", 1, input, kernel_size, stride, padding, dilation, ceil_mode=ceil_mode)
+    return _max_pool("max_pool1d", 1, input, ceil_mode, kernel_size, stride, padding, dilation)
 
 
 # ---- average ---------------------------------------------------------------------------------------------------------
@@ -114,7 +114,7 @@ def _spread(grad, shape, rows, columns):
 _spread.grads(grad=lambda g, rows, columns: average_over(g, rows, columns))
 
 
-def _avg_pool(op, ndim, input, *windows, ceil_mode, count_include_pad):
+def _avg_pool(op, ndim, input, ceil_mode, count_include_pad, *windows):
     images, windows = images_of(op, input, ndim), _windows(op, ndim, *windows, 1)
     kernels.output_shape(op, images.shape, *windows, ceil_mode)  # which refuses what does not fit
     tables = [
@@ -132,8 +132,7 @@ def avg_pool2d(input, kernel_size, stride=None, padding=0, ceil_mode=False, coun
     Grads   dinput = g / K, spread over each window
     Shapes  (N, C, H, W) -> (N, C, I, J), I = floor((H + 2 pad - P) / s) + 1 (ceil in ceil_mode)
     """
-    options = {"ceil_mode": ceil_mode, "count_include_pad": count_include_pad}
-    return _avg_pool("avg_pool2d", 2, input, kernel_size, stride, padding, **options)
+    return _avg_pool("avg_pool2d", 2, input, ceil_mode, count_include_pad, kernel_size, stride, padding)
 
 
 def avg_pool1d(input, kernel_size, stride=None, padding=0, ceil_mode=False, count_include_pad=True):
@@ -144,8 +143,7 @@ def avg_pool1d(input, kernel_size, stride=None, padding=0, ceil_mode=False, coun
     Grads   dinput = g / K, spread over each window
     Shapes  (N, C, L) -> (N, C, J), J = floor((L + 2 pad - Q) / s) + 1 (ceil in ceil_mode)
     """
-    options = {"ceil_mode": ceil_mode, "count_include_pad": count_include_pad}
-    return _avg_pool("avg_pool1d", 1, input, kernel_size, stride, padding, **options)
+    return _avg_pool("avg_pool1d", 1, input, ceil_mode, count_include_pad, kernel_size, stride, padding)
 
 
 def adaptive_avg_pool2d(input, output_size):

@@ -51,10 +51,19 @@ def dropout(input, p=0.5, training=True, inplace=False):
     return _dropout(input, p, device.generator().next_key(), device.order_of(input.array))
 
 
-def _of_channels(input, p, shape):
-    """The input with the elements dropped together that one element of this shape stands for."""
+def _of_channels(op, input, p, training, wanted, lead):
+    """The input with all elements dropped together that stand at one place of the leading dimensions.
+
+    lead    {a number of dimensions that the input may have: how many of them lead}
+    """
+    p, active = _settings(op, input, p, training)
+    if input.ndim not in lead:
+        raise ShapeError(f"{op}: input has shape {input.shape}, wanted {wanted}")
+    if not active:
+        return input
+    shape = tuple([size if axis < lead[input.ndim] else 1 for axis, size in enumerate(input.shape)])
     ones = Tensor.made(device.full(shape, 1, input.dtype, like=input.array))
-    return input * _dropout(ones, p, device.generator().next_key(), tuple(range(len(shape))))
+    return input * _dropout(ones, p, device.generator().next_key(), tuple(range(input.ndim)))
 
 
 def dropout1d(input, p=0.5, training=True, inplace=False):
@@ -64,10 +73,7 @@ def dropout1d(input, p=0.5, training=True, inplace=False):
     Grads   dinput = g * mask / (1 - p)
     Shapes  (N, C, L) or (C, L), out alike
     """
-    p, active = _settings("dropout1d", input, p, training)
-    if input.ndim not in (2, 3):
-        raise ShapeError(f"dropout1d: input has shape {input.shape}, wanted (N, C, L) or (C, L)")
-    return _of_channels(input, p, (*input.shape[:-1], 1)) if active else input
+    return _of_channels("dropout1d", input, p, training, "(N, C, L) or (C, L)", {3: 2, 2: 1})
 
 
 def dropout2d(input, p=0.5, training=True, inplace=False):
@@ -77,7 +83,4 @@ def dropout2d(input, p=0.5, training=True, inplace=False):
     Grads   dinput = g * mask / (1 - p)
     Shapes  (N, C, H, W), out alike; three dimensions are (N, C, L), as in PyTorch
     """
-    p, active = _settings("dropout2d", input, p, training)
-    if input.ndim not in (3, 4):
-        raise ShapeError(f"dropout2d: input has shape {input.shape}, wanted (N, C, H, W) or (N, C, L)")
-    return _of_channels(input, p, (*input.shape[:2], *(1,) * (input.ndim - 2))) if active else input
+    return _of_channels("dropout2d", input, p, training, "(N, C, H, W) or (N, C, L)", {4: 2, 3: 2})

@@ -25,7 +25,7 @@ from ..device import array_module, elementwise
 from .axes import axes_of, axis_of, kept_shape, reduced_axes
 from .elementwise import abs, eq, exp, isnan, maximum, minimum, sign, where
 from .elementwise.conversions import typed, wide
-from .shape import expand, gather, reshape, squeeze
+from .shape import expand, flatten, gather, reshape, squeeze
 
 __all__ = ["all", "amax", "amin", "any", "argmax", "argmin", "logsumexp", "max", "mean", "min", "norm", "std", "sum"]
 __all__ += ["var"]
@@ -235,11 +235,7 @@ def logsumexp(input, dim, keepdim=False):
 def _norm(input, p, axes, keepdim):
     if p == 0:
         return device.reduce(elementwise("ne", input, 0.0), "sum", axes, keepdims=keepdim, dtype=input.dtype)
-    if p == 2:
-        return elementwise("sqrt", total(elementwise("mul", input, input), axes, keepdim))
     sizes = elementwise("abs", input)
-    if p in (math.inf, -math.inf):
-        return device.reduce(sizes, "max" if p > 0 else "min", axes, keepdims=keepdim)
     if p == 1:
         return total(sizes, axes, keepdim)
     return elementwise("pow", total(elementwise("pow", sizes, p), axes, keepdim), 1 / p)
@@ -250,14 +246,7 @@ def _dx_of_norm(g, input, out, p, axes):
     g, out = along(g, input.shape, axes), along(out, input.shape, axes)
     if p == 0:
         return None
-    if p == 1:
-        return g * sign(input)
-    if p in (math.inf, -math.inf):
-        winners = typed(eq(abs(input), out) + isnan(input), g.dtype)
-        return g * winners / sum(winners, axes, True) * sign(input)
     g, out = where(eq(out, 0.0), 0.0, g), where(eq(out, 0.0), 1.0, out)
-    if p == 2:
-        return input * (g / out)
     sizes = abs(where(eq(input, 0.0), 1.0, input))  # where sign(input) = 0, any finite power does
     return sign(input) * sizes ** (p - 1) * (g / out ** (p - 1))
 
@@ -281,7 +270,13 @@ def norm(input, p="fro", dim=None, keepdim=False, dtype=None):
     if (p < 0 or p == math.inf) and not math.prod([input.shape[axis] for axis in axes]):
         raise ShapeError(f"norm: input has shape {input.shape}, and nothing along dim {axes} has no norm with p={p}")
     input, dtype = floating("norm", input, dtype)
-    return typed(_norm(input, p, axes, keepdim), dtype)
+    if p == 2:
+        out = _root(_sum(input * input, axes, keepdim, dtype))
+    elif p in (math.inf, -math.inf):
+        out = _extreme(abs(input), axes, keepdim, "max" if p > 0 else "min", True)
+    else:
+        out = _norm(input, p, axes, keepdim)
+    return typed(out, dtype)
 
 
 # ---- extremes, where they are, and whether any or all hold -----------------------------------------------------------
@@ -339,21 +334,20 @@ def amin(input, dim=None, keepdim=False):
 
 
 @primitive(fixed=("input",))
-def _argextreme(input, axis, name):
-    """The index of the first extreme along an axis, which stays with size 1."""
-    return device.reduce(input, name, axis, keepdims=True)
+def _found(input, axes, keepdim, name):
+    """The index "argmax" or "argmin" of the first extreme along an axis, or whether "any" or "all" are not 0."""
+    return device.reduce(input, name, axes, keepdims=keepdim)
 
 
-def _index(op, name, input, dim, keepdim):
+def _index(op, input, dim, keepdim):
     """The index of the first extreme, "argmax" or "argmin", along dim or in C order."""
     keepdim = flag_of(op, "keepdim", keepdim)
     tensor_of(op, "input", input)
     axes = axes_of(op, dim if dim is None else axis_of(op, dim, input.ndim), input.ndim)
     _nonempty(op, input, axes)
     flat = dim is None or not input.ndim
-    out = _argextreme(reshape(input, (-1,)) if flat else input, 0 if flat else axes[0], name)
-    kept = kept_shape(input.shape, axes)
-    return reshape(out, kept if keepdim else [size for axis, size in enumerate(kept) if axis not in axes])
+    out = _found(flatten(input) if flat else input, 0 if flat else axes[0], not flat and keepdim, op)
+    return reshape(out, kept_shape(input.shape, axes)) if flat and keepdim else out
 
 
 def argmax(input, dim=None, keepdim=False):
@@ -364,7 +358,7 @@ def argmax(input, dim=None, keepdim=False):
     Shapes  the dimension dim disappears, or all do
     Types   out int64
     """
-    return _index("argmax", "argmax", input, dim, keepdim)
+    return _index("argmax", input, dim, keepdim)
 
 
 def argmin(input, dim=None, keepdim=False):
@@ -375,7 +369,7 @@ def argmin(input, dim=None, keepdim=False):
     Shapes  the dimension dim disappears, or all do
     Types   out int64
     """
-    return _index("argmin", "argmin", input, dim, keepdim)
+    return _index("argmin", input, dim, keepdim)
 
 
 def max(input, dim=None, keepdim=False, *, other=None):
@@ -421,20 +415,14 @@ def _first_extreme(op, input, axis, keepdim):
     """The extremes along an axis and the indices of the first of each."""
     rows = input if input.ndim else reshape(input, (1,))
     _nonempty(op, rows, (axis,))
-    indices = _argextreme(rows, axis, f"arg{op}")
+    indices = _found(rows, axis, True, f"arg{op}")
     out = Extremes(gather(rows, axis, indices), indices)
     return out if keepdim and input.ndim else Extremes(*[squeeze(one, axis) for one in out])
 
 
-@primitive(fixed=("input",))
-def _logical(input, axes, keepdim, name):
-    """Whether "any" or "all" elements over axes are not 0."""
-    return device.reduce(input, name, axes, keepdims=keepdim)
-
-
 def _logical_along(name, input, dim, keepdim):
     axes = axes_of(name, dim, tensor_of(name, "input", input).ndim)
-    return _logical(input, axes, flag_of(name, "keepdim", keepdim), name)
+    return _found(input, axes, flag_of(name, "keepdim", keepdim), name)
 
 
 def any(input, dim=None, keepdim=False):

@@ -1,7 +1,7 @@
 """Running sums and products, and the product of all elements.
 
 dim     an integer; keepdim leaves it with size 1; dtype is an element type that input is converted to first
-Types   out as input; bools and integers of any size become int64; running results are kept in float64 until written
+Types   out as input; bools and integers of any size become int64; running sums are kept in float64 until written
 Errors  IndexError for a dimension out of range, TypeError for several and for elements of another kind
 Source  Blelloch 1990, "Prefix sums and their applications"
 """
@@ -11,34 +11,24 @@ from minigrad_kernels.errors import KindError
 from .. import device
 from ..core.check import flag_of
 from ..core.primitive import primitive
-from ..core.tensor import Tensor, tensor_of
+from ..core.tensor import tensor_of
 from .axes import axis_of
-from .elementwise.conversions import precise, typed, wide
-from .reduce import along, converted
-from .shape import cat, flip, getitem, reshape
+from .elementwise.conversions import typed, wide
+from .reduce import converted, sum
+from .shape import cat, clone, flip, reshape, squeeze
+from .shape.arrange import part
 
 __all__ = ["cumprod", "cumsum", "prod"]
 
 
-def _backwards(array, axis):
-    return array[(slice(None),) * axis + (slice(None, None, -1),)]
-
-
-def _running(method, x, axis, reverse, dtype):
-    """The running "cumsum" or "cumprod" of an array, from its last element on if reverse."""
-    x = _backwards(x, axis) if reverse else x
-    floating = device.is_floating(x.dtype)
-    out = device.reduce(x, method, axis, dtype="float64" if floating else dtype)
-    out = device.cast(out, x.dtype) if floating and out.dtype != x.dtype else out
-    return _backwards(out, axis) if reverse else out
-
-
 @primitive
-def _cumsum(input, axis, reverse, dtype):
-    return _running("cumsum", input, axis, reverse, dtype)
+def _cumsum(input, axis, dtype):
+    floating = device.is_floating(input.dtype)
+    out = device.reduce(input, "cumsum", axis, dtype="float64" if floating else dtype)
+    return device.cast(out, input.dtype) if floating else out
 
 
-_cumsum.grads(input=lambda g, axis, reverse: _cumsum(g, axis, not reverse, None))
+_cumsum.grads(input=lambda g, axis: flip(_cumsum(flip(g, axis), axis, None), axis))
 
 
 def cumsum(input, dim, *, dtype=None):
@@ -51,31 +41,13 @@ def cumsum(input, dim, *, dtype=None):
     return _scan("cumsum", _cumsum, input, dim, dtype)
 
 
-@primitive
-def _cumprod(input, axis, dtype):
-    return _running("cumprod", input, axis, False, dtype)
-
-
-_cumprod.grads(input=precise(lambda g, input, out, axis: _cumsum(g * out, axis, True, None) / input))  # without zeros
-
-
-@device.there
-def _no_zero(x):
-    return bool((x.array != 0).all())
-
-
-def _running_products(x, axis):
-    """The product of each beginning of x along an axis, twice as long in each step; nothing is divided by 0."""
-    step = 1
+def _cumprod(x, axis, dtype):
+    """The product of each beginning, twice as long in each step; nothing is divided by 0."""
+    x, step = clone(wide(typed(x, dtype))), 1
     while step < x.shape[axis]:
-        x, step = x * _later(x, axis, step), 2 * step
-    return x
-
-
-def _later(x, axis, step):
-    """x moved by so many places along an axis, and ones in the free places."""
-    ones = device.full((*x.shape[:axis], step, *x.shape[axis + 1 :]), 1, x.dtype, like=x.array)
-    return cat([Tensor.made(ones), getitem(x, (slice(None),) * axis + (slice(x.shape[axis] - step),))], axis)
+        start, rest = part(x, axis, 0, step), part(x, axis, step, x.shape[axis])
+        x, step = cat([start, rest * part(x, axis, 0, rest.shape[axis])], axis), 2 * step
+    return typed(x, dtype)
 
 
 def cumprod(input, dim, *, dtype=None):
@@ -85,13 +57,7 @@ def cumprod(input, dim, *, dtype=None):
     Grads   dinput_k = sum over l >= k of g_l * product of all input_m with m <= l but m = k; zeros do no harm
     Shapes  out as input
     """
-    return _scan("cumprod", _running_product, input, dim, dtype)
-
-
-def _running_product(input, axis, reverse, dtype):
-    if not input.requires_grad or _no_zero(input):
-        return _cumprod(input, axis, dtype)
-    return _running_products(input, axis)
+    return _scan("cumprod", _cumprod, input, dim, dtype)
 
 
 def _scan(op, function, input, dim, dtype):
@@ -99,30 +65,19 @@ def _scan(op, function, input, dim, dtype):
     input, dtype = converted(input, dtype)
     if dtype.kind == "b":
         raise KindError(f"{op}: dtype is bool, wanted numbers")
-    if not input.ndim:
-        return reshape(function(reshape(input, (1,)), 0, False, dtype), ())
-    return function(input, axis, False, dtype)
+    rows = input if input.ndim else reshape(input, (1,))
+    return reshape(function(rows, axis, dtype), input.shape)
 
 
-@primitive
-def _prod(input, axis, keepdim, dtype):
-    dtype = input.dtype if device.is_floating(input.dtype) else dtype
-    return device.reduce(input, "prod", axis, keepdims=keepdim, dtype=dtype)
-
-
-def _dx_of_prod(g, input, out, axis):
-    """The product of all others: out / input, or where there are zeros those before times those behind."""
-    g = along(g, input.shape, (axis,))
-    if input.shape[axis] == 1:
-        return g
-    if _no_zero(input):
-        return g * along(out, input.shape, (axis,)) / input
-    before = _later(_running_products(input, axis), axis, 1)
-    behind = flip(_later(_running_products(flip(input, axis), axis), axis, 1), axis)
-    return g * before * behind
-
-
-_prod.grads(input=_dx_of_prod)
+def _product(x, axis):
+    """The product along an axis, which keeps size 1, by halves: gradients are those of mul, so zeros do no harm."""
+    if x.shape[axis] < 2:
+        return clone(x) if x.shape[axis] else 1 + sum(x, axis, True)
+    while (size := x.shape[axis]) > 1:
+        half = size // 2
+        product = part(x, axis, 0, half) * part(x, axis, half, half)
+        x = cat([product, part(x, axis, 2 * half, 1)], axis) if size % 2 else product
+    return x
 
 
 def prod(input, dim=None, keepdim=False, *, dtype=None):
@@ -138,4 +93,5 @@ def prod(input, dim=None, keepdim=False, *, dtype=None):
         raise KindError("prod: keepdim is True, which wants a dim")
     input, dtype = converted(input, dtype)
     rows = reshape(input, (-1,)) if dim is None or not input.ndim else input
-    return typed(_prod(wide(rows), axis, keepdim and rows is input, dtype), dtype)
+    out = _product(wide(typed(rows, dtype)), axis)
+    return typed(out if keepdim and rows is input else squeeze(out, axis), dtype)

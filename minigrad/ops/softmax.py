@@ -49,11 +49,7 @@ def _softmax(input):
 
 
 _softmax.grads(input=precise(lambda g, out: out * (g - sum(g * out, 1, True))))
-
-
-@_softmax.fast_grads
-def _softmax_at_once(g, out):
-    return {"input": _rows_kernel(kernels.softmax_grad, g, out)}
+_softmax.fast_grads(lambda g, out: {"input": _rows_kernel(kernels.softmax_grad, g, out)})
 
 
 def softmax(input, dim, *, dtype=None):
@@ -72,11 +68,7 @@ def _log_softmax(input):
 
 
 _log_softmax.grads(input=precise(lambda g, out: g - exp(out) * sum(g, 1, True)))
-
-
-@_log_softmax.fast_grads
-def _log_softmax_at_once(g, out):
-    return {"input": _rows_kernel(kernels.log_softmax_grad, g, out)}
+_log_softmax.fast_grads(lambda g, out: {"input": _rows_kernel(kernels.log_softmax_grad, g, out)})
 
 
 def log_softmax(input, dim, *, dtype=None):

@@ -1,7 +1,1 @@
-"""Convolution: the bilinear trio, and the forms in which users call it."""
-
-from . import forms
-from .forms import *
-
-__all__: list[str] = []
-__all__ += forms.__all__
+"""Convolution: the bilinear trio (trio.py), and the forms in which users call it (forms.py)."""

@@ -13,12 +13,12 @@ from minigrad_kernels.layout import CHANNELS_LAST, FILTER
 from ... import device, fusion
 from ...core.primitive import primitive
 from ...core.tensor import Tensor
-from ..elementwise.activations import relu, relu_grad
+from ..elementwise.activations import relu
 from ..elementwise.arithmetic import add
-from ..elementwise.conversions import typed, wide
+from ..elementwise.conversions import through, typed, wide
 from ..pool import _max_pool2d, _place
-from ..reduce import rectified_columns, sum
-from .trio import conv2d, conv2d_input_grad, conv2d_weight_grad, convolve, shape_of, trio_grads
+from ..reduce import rectified_columns
+from .trio import conv2d, convolve, shape_of, trio_grads
 
 __all__ = ["fold"]
 
@@ -33,21 +33,7 @@ def _conv2d_relu(input, weight, bias, geometry):
 
 
 fusion.waits(_conv2d_relu, shape_of)
-_conv2d_relu.grads(
-    input=lambda g, out, weight, input_shape, geometry: conv2d_input_grad(
-        relu_grad(g, out), weight, input_shape, geometry
-    ),
-    weight=lambda g, out, input, weight_shape, geometry: conv2d_weight_grad(
-        relu_grad(g, out), input, weight_shape, geometry
-    ),
-    bias=lambda g, out: sum(relu_grad(g, out), (0, 2, 3)),
-)
-
-
-@_conv2d_relu.fast_grads
-def _conv2d_relu_grads(g, out, input, weight, geometry, needs):
-    dz, dbias = rectified_columns(device.contiguous(g, CHANNELS_LAST), out)
-    return trio_grads(dz, dbias, input, weight, geometry, needs)
+_conv2d_relu.grads(**through(relu.rules["input"], conv2d.rules))
 
 
 # ---- a residual ------------------------------------------------------------------------------------------------------
@@ -68,13 +54,15 @@ def _conv2d_add_relu(input, weight, bias, residual, geometry):
 fusion.waits(_conv2d_add, lambda input, weight, bias, residual, geometry: residual.shape)
 _conv2d_add.grads(**conv2d.rules, residual=lambda g: g)
 _conv2d_add.fast_grads(conv2d.fast)
-_conv2d_add_relu.grads(**_conv2d_relu.rules, residual=lambda g, out: relu_grad(g, out))
+_conv2d_add_relu.grads(**through(relu.rules["input"], _conv2d_add.rules))
 
 
+@_conv2d_relu.fast_grads
 @_conv2d_add_relu.fast_grads
-def _conv2d_add_relu_grads(g, out, input, weight, geometry, needs):
+def _rectified_grads(g, out, input, weight, geometry, needs):
     dz, dbias = rectified_columns(device.contiguous(g, CHANNELS_LAST), out)
-    return {"residual": dz, **trio_grads(dz, dbias, input, weight, geometry, needs)}
+    grads = trio_grads(dz, dbias, input, weight, geometry, needs)
+    return grads | {"residual": dz} if "residual" in needs else grads
 
 
 # ---- maximum over windows --------------------------------------------------------------------------------------------
@@ -108,24 +96,8 @@ def _placed(g, positions, input, weight, geometry, windows):
 
 
 fusion.waits(_conv2d_max_pool2d, lambda input, weight, bias, geometry, windows, shape: shape)
-_conv2d_max_pool2d.grads(
-    input=lambda g, positions, input, weight, geometry, windows: conv2d_input_grad(
-        _placed(g, positions, input, weight, geometry, windows), weight, input.shape, geometry
-    ),
-    weight=lambda g, positions, input, weight, geometry, windows: conv2d_weight_grad(
-        _placed(g, positions, input, weight, geometry, windows), input, weight.shape, geometry
-    ),
-    bias=lambda g: sum(g, (0, 2, 3)),
-)
-_conv2d_relu_max_pool2d.grads(
-    input=lambda g, out, positions, input, weight, geometry, windows: conv2d_input_grad(
-        _placed(relu_grad(g, out), positions, input, weight, geometry, windows), weight, input.shape, geometry
-    ),
-    weight=lambda g, out, positions, input, weight, geometry, windows: conv2d_weight_grad(
-        _placed(relu_grad(g, out), positions, input, weight, geometry, windows), input, weight.shape, geometry
-    ),
-    bias=lambda g, out: sum(relu_grad(g, out), (0, 2, 3)),
-)
+_conv2d_max_pool2d.grads(**through(_placed, conv2d.rules) | {"bias": conv2d.rules["bias"]})  # sums of g are the same
+_conv2d_relu_max_pool2d.grads(**through(relu.rules["input"], _conv2d_max_pool2d.rules))
 
 
 @_conv2d_relu_max_pool2d.fast_grads

@@ -89,17 +89,12 @@ def div(input, other, rounding_mode=None):
     return elementwise("add", floor, elementwise("logical_and", elementwise("lt", floor, 0), inexact))
 
 
-@precise
-def _dinput_of_div(g, other, rounding_mode):
-    return no_slope(g) if rounding_mode else g / other
-
-
-@precise
-def _dother_of_div(g, input, other, rounding_mode):
-    return no_slope(g) if rounding_mode else -g * (input / other / other)
-
-
-div.grads(input=_dinput_of_div, other=_dother_of_div)
+div.grads(
+    input=precise(lambda g, other, rounding_mode: no_slope(g) if rounding_mode else g / other),
+    other=precise(
+        lambda g, input, other, rounding_mode: no_slope(g) if rounding_mode else -g * (input / other / other)
+    ),
+)
 
 
 @primitive

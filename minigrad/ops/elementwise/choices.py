@@ -126,19 +126,16 @@ def clamp(input, min=None, max=None):
 
 
 def _dinput_of_clamp(g, input, min, max):
-    if min is None or max is None:
-        return where(le(input, max) if min is None else ge(input, min), g, 0.0)
-    return where(logical_and(ge(input, min), le(input, max)), g, 0.0)
+    inside = True if min is None else ge(input, min)
+    return where(inside if max is None else logical_and(inside, le(input, max)), g, 0.0)
 
 
 def _dmin_of_clamp(g, input, min, max):
-    below = lt(input, min)
-    return where(below if max is None else logical_and(below, lt(min, max)), g, 0.0)
+    return where(logical_and(lt(input, min), max is None or lt(min, max)), g, 0.0)
 
 
 def _dmax_of_clamp(g, input, min, max):
-    above = gt(input, max)
-    return where(above if min is None else logical_or(above, lt(max, min)), g, 0.0)
+    return where(logical_or(gt(input, max), min is not None and lt(max, min)), g, 0.0)
 
 
 clamp.grads(input=_dinput_of_clamp, min=_dmin_of_clamp, max=_dmax_of_clamp)

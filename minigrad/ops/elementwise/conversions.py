@@ -6,6 +6,7 @@ Source  torch.Tensor.to
 """
 
 import functools
+import inspect
 
 from minigrad_kernels.errors import KindError
 
@@ -115,6 +116,25 @@ def precise(rule):
             return rule(g, *values)
         return rule(wide(g), *[wide(value) if isinstance(value, Tensor) else value for value in values])
 
+    return run
+
+
+def through(back, rules):
+    """The rules of h(f(...)) by those of f; back, a rule too, gives the gradient of f's result from that of h's."""
+    return {argument: _chained(back, rule) for argument, rule in rules.items()}
+
+
+def _chained(back, rule):
+    """The rule that asks for what both do, with the gradient that back gives in the place of g."""
+    first, then = (inspect.signature(one).parameters for one in (back, rule))
+    names = tuple({**first, **then})
+
+    def run(*values):
+        named = dict(zip(names, values, strict=True))
+        named["g"] = back(*[named[name] for name in first])
+        return rule(*[named[name] for name in then])
+
+    run.__signature__ = inspect.Signature(list({**first, **then}.values()))
     return run
 
 

@@ -12,7 +12,7 @@ from minigrad_kernels.errors import ShapeError
 from ... import device
 from ...core.check import integer_of, integers_of, shape_of
 from ...core.primitive import primitive
-from ...core.tensor import Tensor, tensor_of, tensors_of
+from ...core.tensor import tensor_of, tensors_of
 from ...device import array_module
 from ..axes import axes_of, axis_of, sized_axis
 from .select import getitem
@@ -24,40 +24,31 @@ __all__ += ["unbind"]
 # ---- joined and split ------------------------------------------------------------------------------------------------
 
 
-def _is_nothing(shape, ndim):
-    """Whether a Tensor is skipped: (0,) stands for nothing beside Tensors of any number of dimensions."""
-    return shape == (0,) and ndim != 1
-
-
 @primitive
 def _cat(*tensors, dim):
     """Arrays one after the other along an axis."""
-    ndim = max(x.ndim for x in tensors)
-    joined = [x for x in tensors if not _is_nothing(x.shape, ndim)]
-    shape = list(joined[0].shape)
-    shape[dim] = sum(x.shape[dim] for x in joined)
-    out = device.empty(tuple(shape), device.result_dtype(*tensors, op="cat"), device.order_of(joined[0]), joined[0])
-    device.array_module(out).concatenate(joined, axis=dim, out=out)
+    first, size = tensors[0], sum(x.shape[dim] for x in tensors)
+    shape = (*first.shape[:dim], size, *first.shape[dim + 1 :])
+    out = device.empty(shape, device.result_dtype(*tensors, op="cat"), device.order_of(first), first)
+    device.array_module(out).concatenate(tensors, axis=dim, out=out)
     return out
 
 
 def _dx_of_cat(g, tensors_shape, index, dim):
-    shape = tensors_shape[index]
-    if _is_nothing(shape, g.ndim):
-        return Tensor.made(device.zeros(shape, g.dtype, like=g.array))
-    start = sum(one[dim] for one in tensors_shape[:index] if not _is_nothing(one, g.ndim))
-    return _part(g, dim, start, shape[dim])
-
-
-def _part(input, axis, start, size):
-    return getitem(input, (slice(None),) * axis + (slice(start, start + size),))
+    start = sum(shape[dim] for shape in tensors_shape[:index])
+    return part(g, dim, start, tensors_shape[index][dim])
 
 
 _cat.grads(tensors=_dx_of_cat)
 
 
+def part(input, axis, start, size):
+    """So many elements along an axis, from `start` on."""
+    return getitem(input, (slice(None),) * axis + (slice(start, start + size),))
+
+
 def cat(tensors, dim=0):
-    """Tensors one after the other along a dimension; those of shape (0,) are skipped beside others.
+    """Tensors one after the other along a dimension; those of shape (0,) add nothing beside others.
 
     Math    out = [x_0, x_1, ...]
     Grads   dx_k = the part of g that came from x_k
@@ -68,14 +59,12 @@ def cat(tensors, dim=0):
     if any(not x.ndim for x in tensors):
         raise ShapeError(f"cat: tensors have shapes {[x.shape for x in tensors]}, wanted dimensions; use stack")
     axis = axis_of("cat", dim, ndim)
-    shapes = {k: x.shape for k, x in enumerate(tensors) if not _is_nothing(x.shape, ndim)}
-    first = next(iter(shapes))
-    for k, shape in shapes.items():
-        if len(shape) != ndim or shape[:axis] != shapes[first][:axis] or shape[axis + 1 :] != shapes[first][axis + 1 :]:
-            raise ShapeError(
-                f"cat: tensors[{k}] has shape {shape}, tensors[{first}] {shapes[first]}; "
-                f"they may differ in dim {dim} only"
-            )
+    at, first = next((k, x.shape) for k, x in enumerate(tensors) if x.ndim == ndim)
+    nothing = (*first[:axis], 0, *first[axis + 1 :])
+    tensors = [reshape(x, nothing) if x.shape == (0,) else x for x in tensors]
+    for k, x in enumerate(tensors):
+        if x.ndim != ndim or x.shape[:axis] != first[:axis] or x.shape[axis + 1 :] != first[axis + 1 :]:
+            raise ShapeError(f"cat: tensors[{k}] has shape {x.shape}, tensors[{at}] {first}; only dim {dim} may differ")
     return _cat(*tensors, dim=axis)
 
 
@@ -95,7 +84,7 @@ def stack(tensors, dim=0):
 
 def _parts(input, axis, sizes):
     starts = itertools.accumulate(sizes, initial=0)
-    return tuple([_part(input, axis, start, size) for start, size in zip(starts, sizes, strict=False)])
+    return tuple([part(input, axis, start, size) for start, size in zip(starts, sizes, strict=False)])
 
 
 def split(tensor, split_size_or_sections, dim=0):

@@ -23,18 +23,8 @@ from .arrange import stack
 from .select import getitem, pick, put, within
 from .views import flatten, reshape
 
-__all__ = [
-    "argsort",
-    "embedding",
-    "gather",
-    "index_select",
-    "nonzero",
-    "one_hot",
-    "scatter",
-    "scatter_add",
-    "sort",
-    "topk",
-]
+__all__ = ["argsort", "embedding", "gather", "index_select", "nonzero", "one_hot", "scatter", "scatter_add", "sort"]
+__all__ += ["topk"]
 
 # ---- one index for each element --------------------------------------------------------------------------------------
 
