@@ -21,6 +21,10 @@ class View(NamedTuple):
     shape: tuple[int, ...]
     strides: tuple[int, ...]
 
+    @property
+    def itemsize(self):
+        return self.array.itemsize
+
 
 def address(array):
     """Where the first element of an array lies: in the memory of the host, of the interpreter, or of a GPU."""
