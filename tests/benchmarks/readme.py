@@ -70,8 +70,9 @@ def gpu_tables(results, names=()):
     for name, table in GPU_TABLES.items():
         part = parts.get(name)
         right = part and (not part.get("failed") or part.get("why", "").startswith("not finished"))
-        if right and part["rows"] and name in (names or GPU_TABLES):
-            lines += [*table(part["rows"], on_gpu(part)), ""]
+        rows = part.get("rows") or part.get("networks") if right else None
+        if rows and name in (names or GPU_TABLES):
+            lines += [*table(rows, on_gpu(part)), ""]
     return lines
 
 
@@ -97,6 +98,13 @@ def _networks(rows, where):
         table.append([*(row[name] for name in ("network", "task", "batch", "precision")), *best, *share])
     heads = ["network", "task", "batch", "precision", "minigrad", "minigrad, graph", "PyTorch", "PyTorch, graph"]
     return lines + _table([*heads, "ratio, eager", "ratio, graphs"], table)
+
+
+def _graphs(rows, where):
+    lines = [f"Milliseconds of a training step in float32 on a GPU, op by op and as a captured graph: {where}.", ""]
+    cells = ("network", "batch", "eager_milliseconds", "replayed_milliseconds", "launches_eager")
+    heads = ["network", "batch", "op by op, ms", "as a graph, ms", "kernels that Python starts op by op"]
+    return lines + _table(heads, [[row[name] for name in cells] for row in rows])
 
 
 def _is(contender, way):
@@ -157,6 +165,7 @@ def _cifar(rows, where):
 
 
 GPU_TABLES = {
+    "graphs": _graphs,
     "networks": _networks,
     "race": _race,
     "cifar": _cifar,
@@ -187,7 +196,7 @@ def summary():
     lines = [*accuracy_table(stored("accuracy")), "", *main_steps(stored("cpu")["steps"]), ""]
     if ops := stored("ops"):
         lines += ops_summary(ops)
-    return "\n".join([*lines, *gpus(("networks", "race", "cifar"))])
+    return "\n".join([*lines, *gpus(("graphs", "networks", "race", "cifar"))])
 
 
 def figures():
