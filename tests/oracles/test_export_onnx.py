@@ -101,7 +101,7 @@ TABLE = [
     (lambda: nn.Upsample(scale_factor=2, mode="linear"), S),
     (lambda: nn.Upsample(scale_factor=1.7, mode="bilinear"), I),
     (lambda: nn.Upsample(scale_factor=2), I),
-    (lambda: nn.UpsamplingBilinear2d(2), I),
+    (lambda: nn.Upsample(scale_factor=2, mode="bilinear", align_corners=True), I),
     (lambda: nn.Sequential(nn.Linear(6, 3), nn.ReLU()), M),
 ]
 WITHOUT = [  # the layers whose ops have no rule, and the op that is named
