@@ -72,9 +72,9 @@ MISTAKES = {
     "an update outside of no_grad": (recorded_update, "isub: input is a leaf that requires a gradient; put the update"),
     "truth of many": (lambda: bool(randn(2) > 0), "bool: self has shape (2,), wanted a single element; ask .any()"),
     "list of layers": (lambda: nn.Sequential([nn.ReLU(), nn.ReLU()]), "one by one, as in Sequential(*modules)"),
-    "dataset for a loader": (lambda: started(DATA), "fit: loader is a Dataset, want its batches: data.Loader("),
-    "dataset for tests": (lambda: started(Loader(DATA, 2), DATA), "fit: test is a Dataset, want its batches"),
-    "evaluating a dataset": (lambda: evaluate(network(), DATA), "evaluate: loader is a Dataset, want its batches"),
+    "dataset for a loader": (lambda: started(DATA), "fit: loader is a Dataset, wanted batches: data.Loader("),
+    "dataset for tests": (lambda: started(Loader(DATA, 2), DATA), "fit: test is a Dataset, wanted batches"),
+    "evaluating a dataset": (lambda: evaluate(network(), DATA), "evaluate: loader is a Dataset, wanted batches"),
     "number of classes": (lambda: Dataset(DATA.images, DATA.labels, 3), "wanted the names of all, such as range(10)"),
     "pixels from 0 to 1": (
         lambda: Dataset(DATA.images / 255, DATA.labels, "abc"),

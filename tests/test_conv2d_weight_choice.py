@@ -29,17 +29,17 @@ CHOICE = {  # what small CNNs learn: (x, w, ...) -> rung
     "first layer of LeNet": (((64, 1, 28, 28), (6, 1, 5, 5)), "direct"),
     "second layer of LeNet": (((64, 6, 12, 12), (16, 6, 5, 5)), "direct"),
     "first layer of CIFAR-10": (((64, 3, 32, 32), (64, 3, 3, 3), (1, 1), (1, 1)), "direct"),
-    "16 channels": (((64, 16, 32, 32), (16, 16, 3, 3), (1, 1), (1, 1)), "direct"),
+    "16 channels": (((64, 16, 32, 32), (16, 16, 3, 3), (1, 1), (1, 1)), "vector_96x32"),
     "16 to 32 channels": (((64, 16, 32, 32), (32, 16, 3, 3), (2, 2), (1, 1)), "vector_96x32"),
     "32 channels": (((64, 32, 16, 16), (32, 32, 3, 3), (1, 1), (1, 1)), "vector_96x32"),
     "64 channels": (((64, 64, 8, 8), (64, 64, 3, 3), (1, 1), (1, 1)), "vector"),
     "odd channels": (((64, 33, 8, 8), (35, 33, 3, 3)), "gemm"),
-    "groups of 8": (((64, 64, 8, 8), (64, 8, 3, 3), (1, 1), (1, 1), (1, 1), 8), "direct"),
+    "groups of 8": (((64, 64, 8, 8), (64, 8, 3, 3), (1, 1), (1, 1), (1, 1), 8), "vector_96x32"),
     "depthwise": (((64, 64, 8, 8), (64, 1, 3, 3), (1, 1), (1, 1), (1, 1), 64), "plain"),
     "depthwise, odd": (((64, 67, 8, 8), (67, 1, 3, 3), (1, 1), (1, 1), (1, 1), 67), "plain"),
     "1x1": (((64, 64, 8, 8), (64, 64, 1, 1)), "pointwise"),
-    "1x1 to few": (((64, 64, 8, 8), (8, 64, 1, 1)), "direct"),
-    "1x1, stride 2": (((64, 64, 8, 8), (128, 64, 1, 1), (2, 2)), "direct"),
+    "1x1 to few": (((64, 64, 8, 8), (8, 64, 1, 1)), "vector_96x32"),
+    "1x1, stride 2": (((64, 64, 8, 8), (128, 64, 1, 1), (2, 2)), "vector"),
 }
 
 
@@ -207,7 +207,7 @@ DIRECT_ROWS = {  # geometry: rows and columns that the threads own, bytes of x a
 def test_the_direct_rung_reads_x_and_g_once(what):
     """Threads of one lane that own other rows read the same of g; mostly they lie in one warp."""
     geometry, rows, columns, most_x, most_g = DIRECT_ROWS[what]
-    p, name, counts = counted(*geometry)
+    p, name, counts = counted(*geometry, rung="direct")
     assert name.startswith("conv2d_weight_direct")
     assert products(counts) <= 1.15 * p.pixels * rows * columns
     assert p.size == rows * columns

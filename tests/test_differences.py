@@ -204,7 +204,7 @@ def images_are_floating_and_resized_by_few_modes():
 def options_are_checked_when_a_layer_is_made():
     for call in (
         lambda: nn.Conv2d(3, 4, 3, stride=0),
-        lambda: nn.MaxPool2d(2, padding=3),
+        lambda: nn.Conv2d(3, 4, 3, groups=2),
         lambda: nn.BatchNorm2d(3, eps=-1),
         lambda: nn.MSELoss(reduction="x"),
     ):

@@ -164,7 +164,7 @@ def test_an_update_reads_and_writes_each_array_once(launches, name, present, tra
 
 def test_norms_read_once_and_scaling_reads_and_writes_once(launches):
     arrays, out = [numbers(64, 32), numbers(5000)], interpreter.empty(2, np.float64)
-    size, chunks = 4 * (64 * 32 + 5000), 3
+    size, chunks = 4 * (64 * 32 + 5000), 2 + 5
     optimizer.squared_norms(arrays, out, interpreter.empty(optimizer.workspace(arrays), np.uint8))
     optimizer.scale(arrays, 0.5)
     (_, squares), (_, sums), (_, scaled) = seen(launches)
