@@ -13,7 +13,7 @@ __all__ = ["total_grads", "total_statistics"]
 
 @each_float(
     "_[:] shift, _[:,:] sums, _[:,:] squares, _[:] mean, _[:] variance, _[:] running_mean, _[:] running_var, "
-    "_ momentum, _ unbiased, i32 rows, i32 share",
+    "_ momentum, _ unbiased, i64 rows, i64 share",
     threads=WIDTH * HEIGHT,
 )
 def total_statistics(
