@@ -100,7 +100,6 @@ class Waiting(Tensor):
         self.call, self.like, self.result = call, like, None
         self.shape = SHAPES[call.primitive](*call.values)
         self._requires_grad, self.grad = requires_grad, None
-        self.hooks = self.ready_hooks = ()
         call.fusion.waiting.append(weakref.ref(self))
 
     def computed(self):
@@ -117,8 +116,7 @@ class Waiting(Tensor):
         self.shape = array.shape
 
     _data = property(lambda self: self.computed()._data, _take_array)
-    node = property(lambda self: self.computed().node)
-    output = property(lambda self: self.computed().output)
+    target = property(lambda self: self.computed().target)
     version = property(lambda self: self.computed().version)
     dtype = property(lambda self: self.like.dtype)
     device = property(lambda self: device.device_of(self.like))

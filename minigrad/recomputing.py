@@ -18,7 +18,7 @@ from . import fusion
 from .core.interceptors import Interceptor, proceed
 from .core.modes import repeating
 from .core.tape import Later
-from .core.tensor import Tensor
+from .core.tensor import Leaf, Target, Tensor
 from .device import random
 from .ops.autocast import rounding_anew
 
@@ -57,7 +57,7 @@ def _tensors(value):
 def _moved(value, first):
     """The value, Tensors in it as results of the nodes of the first run, so that derivatives of gradients go there."""
     if isinstance(value, Tensor) and value.node in first:
-        return Tensor.made(value.array, first[value.node], value.output, value.version)
+        return Tensor.made(value.array, Target(first[value.node], value.target.output), value.version)
     return tuple([_moved(one, first) for one in value]) if type(value) is tuple else value
 
 
@@ -103,7 +103,8 @@ class _Part(Interceptor):
         """Let go of what the nodes keep; what the function will read again must stay as it is until then."""
         given = [("an input", tensor.version) for tensor in _tensors([self.inputs, self.options])]
         for index, node in enumerate(nodes):
-            leaves = [(e.name, e.target.version) for e in node.edges if isinstance(e.target, Tensor)]
+            held = [(edge.name, edge.target.node.tensor) for edge in node.edges if isinstance(edge.target.node, Leaf)]
+            leaves = [(name, leaf.version) for name, leaf in held if leaf is not None]
             node.versions += [(name, version, version[0]) for name, version in leaves + given]
             self.names.append(node.primitive.name)
             self.waiting.append([weakref.ref(node)])

@@ -40,7 +40,7 @@ def tangled(seed, count=40):
     for _ in range(count):
         i, j = random.integers(0, len(values), 2)
         values.append(minigrad.tanh(values[i]) if random.random() < 0.3 else values[i] * values[j])
-    return [value for value in values if value.node is not None][-5:]
+    return [value for value in values if not value.is_leaf][-5:]
 
 
 def curvature():

@@ -687,7 +687,7 @@ def test_a_copy_of_a_leaf_is_a_leaf_of_its_own():
     np.testing.assert_array_equal(twin.array, x.array)
     np.testing.assert_array_equal(twin.grad.array, x.grad.array)
     write(twin)[...] = 0
-    assert twin.requires_grad and not twin.hooks and x.array.any() and x.version == [0]
+    assert twin.requires_grad and not twin.node.hooks and x.array.any() and x.version == [0]
     with pytest.raises(RuntimeError, match="deepcopy: self was made by mul"):
         copy.deepcopy(x * 2)
 

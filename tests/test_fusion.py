@@ -9,6 +9,7 @@ import pytest
 
 import minigrad
 from minigrad import Tensor, detect_anomaly, gradcheck, gradgradcheck, nn, no_grad, optim
+from minigrad.core.tensor import Leaf
 from minigrad.fusion import Waiting
 from minigrad.nn import functional as F
 from minigrad_kernels import conv2d
@@ -29,8 +30,8 @@ def names(tensor):
     found, node = [], tensor.node
     while node is not None:
         found.append(node.primitive.name)
-        below = [edge.target for edge in node.edges if not isinstance(edge.target, Tensor)]
-        node = below[0][0] if below else None
+        below = [edge.target.node for edge in node.edges if not isinstance(edge.target.node, Leaf)]
+        node = below[0] if below else None
     return found
 
 

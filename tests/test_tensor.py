@@ -39,7 +39,7 @@ def test_a_copy_of_a_leaf_starts_anew():
     write(x)
     x.register_post_accumulate_grad_hook(print)
     twin = copy.deepcopy(x)
-    assert twin.version == [0] and twin.ready_hooks == () and twin.hooks == ()
+    assert twin.version == [0] and twin.node.ready_hooks == () and twin.node.hooks == ()
     assert x.version == [1] and twin.array is not x.array
 
 

@@ -22,8 +22,8 @@ from minigrad_kernels.errors import KindError, StateError
 from .. import device
 from .interceptors import interceptors, proceed
 from .modes import recording
-from .tape import Edge, Node, edge_to, target_of
-from .tensor import Tensor
+from .tape import Node, edge_to
+from .tensor import Target, Tensor
 
 __all__ = ["Primitive", "primitive"]
 
@@ -175,11 +175,13 @@ class Primitive:
         if self.single:
             version = self._version(values, arrays, result) if self.view else [0]
             node = Node(self, values, edges, (result,), (version,)) if edges else None
-            return made(result, node, 0, version)
+            return made(result, Target(node, 0) if edges else None, version)
         versions = [[0] for _ in self.outputs]
         node = Node(self, values, edges, result, versions) if edges else None
-        named = enumerate(zip(self.outputs, result, versions, strict=True))
-        return tuple([made(array, None if name in self.fixed else node, i, v) for i, (name, array, v) in named])
+        targets = [
+            None if node is None or name in self.fixed else Target(node, i) for i, name in enumerate(self.outputs)
+        ]
+        return tuple(map(made, result, targets, versions))
 
     def _array(self, result):
         """What the function returned, as an array."""
@@ -233,7 +235,7 @@ class Primitive:
                 if recorded and value._requires_grad and (name := self.names[position]) not in self.fixed:
                     if name not in self.rules:
                         self._refuse(name)
-                    edges.append(Edge(name, None, data.shape, data.dtype, target_of(value)))
+                    edges.append(edge_to(name, None, value))
             elif type(value) is tuple and not PLAIN.issuperset(map(type, value)):
                 arguments.append(tuple([one._data if isinstance(one, Tensor) else one for one in value]))
                 if position == 0 and self.starred:

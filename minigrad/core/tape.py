@@ -23,7 +23,7 @@ from .. import device
 from .check import flag_of
 from .interceptors import interceptors, stack
 from .modes import Mode, recording
-from .tensor import Tensor, tensor_of
+from .tensor import Leaf, Target, Tensor, tensor_of
 
 _count = itertools.count()
 
@@ -39,25 +39,17 @@ class Later(dict):
     __slots__ = ()
 
 
-class Output(NamedTuple):
-    """One of the results of a node: where the gradient of a Tensor goes that is no leaf."""
-
-    node: "Node"
-    output: int
-
-
 class Edge(NamedTuple):
     """What a node knows of an argument that needs a gradient, and where this gradient goes.
 
     number  of the Tensor in a starred argument, else None
-    target  the Output of the node that made the argument, or the leaf itself
     """
 
     name: str
     number: int | None
     shape: tuple
     dtype: np.dtype
-    target: "Output | Tensor"
+    target: Target
 
 
 class Node:
@@ -115,8 +107,8 @@ class Node:
             if gradient is not None:
                 held.add(id(gradient.version))
             if name in values:  # kept as an array, so that there is no reference cycle
-                node, version = None if name in primitive.fixed else self, self.outputs[output][2]
-                values[name] = Tensor.made(values[name], node, output, version)
+                target = None if name in primitive.fixed else Target(self, output)
+                values[name] = Tensor.made(values[name], target, self.outputs[output][2])
         for edge in wanted:
             values["index"] = edge.number
             gradient = primitive.call_rule(edge.name, values, self.outputs)
@@ -164,15 +156,10 @@ class Node:
         self.kept, self.versions = {}, []
 
 
-def target_of(tensor):
-    """Where a gradient of this Tensor goes."""
-    return tensor if tensor.node is None else Output(tensor.node, tensor.output)
-
-
-def edge_to(name, index, tensor):
+def edge_to(name, number, tensor):
     """The Edge of an argument."""
     data = tensor._data
-    return Edge(name, index, data.shape, data.dtype, target_of(tensor))
+    return Edge(name, number, data.shape, data.dtype, tensor.target)
 
 
 def _fit(gradient, edge, op):
@@ -208,7 +195,7 @@ def write(tensor):
     values is refused instead of computing with the new ones.
     Errors  RuntimeError if the Tensor is the result of an operation
     """
-    if tensor.node is not None:
+    if not tensor.is_leaf:
         raise StateError(f"write: the Tensor was made by {tensor.node.primitive.name}; only leaves can be written")
     for interceptor in interceptors():
         interceptor.before_write(tensor)
@@ -236,12 +223,13 @@ def backward(tensor, gradient, retain_graph, create_graph):
     retain_graph = create_graph if retain_graph is None else flag_of("backward", "retain_graph", retain_graph)
     tools = interceptors()
 
-    def finish(leaf, gradient, owned):
-        for interceptor in tools:
-            interceptor.before_gradient(leaf, adds=True)
-        _accumulate(leaf, gradient, owned and not create_graph)
-        for (hook,) in leaf.ready_hooks:
-            hook(leaf)
+    def finish(target, gradient, owned):
+        if (leaf := target[0].reference()) is not None:
+            for interceptor in tools:
+                interceptor.before_gradient(leaf, adds=True)
+            _accumulate(leaf, gradient, owned and not create_graph)
+            for (hook,) in target[0].ready_hooks:
+                hook(leaf)
 
     functions = []
     token = _at_end.variable.set(functions)
@@ -287,7 +275,7 @@ def grad(outputs, inputs, grad_outputs=None, retain_graph=None, create_graph=Fal
         if not tensor_of("grad", f"inputs[{index}]", tensor).requires_grad:
             raise StateError(f"grad: inputs[{index}] does not require a gradient; call .requires_grad_() on it before")
     roots = [(tensor, _first_gradient("grad", tensor, g)) for tensor, g in zip(outputs, given, strict=True)]
-    targets, found = [target_of(tensor) for tensor in inputs], {}
+    targets, found = [tensor.target for tensor in inputs], {}
 
     def finish(target, gradient, owned):
         found[target] = gradient if owned or gradient.requires_grad else _own(gradient)  # which may be updated in place
@@ -322,101 +310,123 @@ def _walk(roots, finish, retain_graph, create_graph, inputs=frozenset()):
 
     finish  called as finish(target, gradient, owned) the moment the gradient of a leaf, or of one of inputs, is
             complete; owned says that no one else holds its array
-    inputs  if there are any, only gradients on a path to them are computed
+    inputs  Targets; if there are any, only gradients on a path to them are computed
     """
-    nodes, arriving = _reachable([tensor for tensor, _ in roots], inputs)
-    pending, visit = {}, watched("backward")(_visit) if watchers() else _visit
+    targets = [tensor.target for tensor, _ in roots]
+    nodes, uses = _reachable(targets, inputs)
+    way = _Way(finish, retain_graph, create_graph, inputs, uses)
+    visit = watched("backward")(way.visit) if watchers() else way.visit
     recorded = recording.variable.set(create_graph)
     tools = stack.variable.set(tuple([one for one in interceptors() if not one.forward_only]))
     try:
-        for tensor, gradient in roots:
-            _add(pending, target_of(tensor), gradient, False, create_graph)
-        for leaf in [target for target in pending if isinstance(target, Tensor) and target not in arriving]:
-            _finish_leaf(pending, leaf, finish, inputs)
+        for target, (_, gradient) in zip(targets, roots, strict=True):
+            way.add(target, gradient, False)
+        for target in targets:
+            if target.node.__class__ is Leaf:
+                way.passed(target)
         while nodes:
-            visit(*nodes.pop(), pending, arriving, finish, retain_graph, create_graph, inputs)
+            visit(*nodes.pop())
     finally:
         stack.variable.reset(tools)
         recording.variable.reset(recorded)
 
 
-def _visit(node, wanted, pending, arriving, finish, retain_graph, create_graph, inputs):
-    """Pass the gradients of a node on along the wanted edges, and finish the leaves that thereby have all of theirs."""
-    gradients = [pending.pop((node, output), _NOTHING)[0] for output in range(len(node.outputs))]
-    if node.hooks or node.retained or inputs:
-        _complete(node, gradients, finish, inputs)
-    for arrived in gradients:
-        if arrived is not None:
-            for target, gradient, owned in node.gradients(gradients, wanted, create_graph):
-                if target in pending:
-                    _add(pending, target, gradient, owned, create_graph)
-                else:
-                    pending[target] = gradient, owned
-            break
-    for edge in wanted:
-        target = edge.target
-        if target.__class__ is not Output:
-            left = arriving[target] = arriving[target] - 1
-            if not left:
-                _finish_leaf(pending, target, finish, inputs)
-    if not retain_graph:
-        node.free()
-
-
-_NOTHING = (None,)  # a gradient that did not arrive
-
-
-def _reachable(tensors, inputs):
-    """([(node, edges to follow)] from the oldest to the newest, how many of these edges lead into each leaf).
+def _reachable(roots, inputs):
+    """([(node, edges to follow)] from the oldest to the newest, {leaf: how many edges and roots lead to it}).
 
     Every node is checked before anything is changed.
     """
-    nodes, stack = set(), [tensor.node for tensor in tensors if tensor.node is not None]
+    nodes, stack = set(), [root.node for root in roots if root.node.__class__ is Node]
     while stack:
         node = stack.pop()
         if node not in nodes:
             nodes.add(node)
-            stack += [edge.target.node for edge in node.edges if edge.target.__class__ is Output]
-    useful, listed, arriving = set(), [], {}
+            stack += [below for edge in node.edges if (below := edge.target.node).__class__ is Node]
+    useful, listed, uses = set(), [], {root.node: roots.count(root) for root in roots}
     for node in sorted(nodes, key=operator.attrgetter("order")):
         wanted = node.edges
         if inputs:
-            wanted = [e for e in wanted if e.target in inputs or getattr(e.target, "node", None) in useful]
-            if not wanted and not any((node, i) in inputs for i in range(len(node.outputs))):
+            wanted = [edge for edge in wanted if edge.target in inputs or edge.target.node in useful]
+            if not wanted and not any((node, output) in inputs for output in range(len(node.outputs))):
                 continue
             useful.add(node)
-        if node.freed:
-            node.check()
-        for _, version, number in node.versions:
-            if version[0] != number:
-                node.check()
+        node.check()
         listed.append((node, wanted))
         for edge in wanted:
-            target = edge.target
-            if target.__class__ is not Output:
-                arriving[target] = arriving.get(target, 0) + 1
-    return listed, arriving
+            leaf = edge.target.node
+            if leaf.__class__ is Leaf:
+                uses[leaf] = uses.get(leaf, 0) + 1
+    return listed, uses
 
 
-def _complete(node, gradients, finish, inputs):
-    """Pass the complete gradients of a node's outputs through its hooks, and to those who asked for them."""
-    for output, hook in node.hooks:
-        if gradients[output] is not None:
-            gradients[output] = _after_hook(hook, gradients[output])
-    for output, gradient in enumerate(gradients):
-        if (node, output) in inputs and gradient is not None:
-            finish((node, output), gradient, False)
-    for output, reference in () if inputs else node.retained:
-        if (tensor := reference()) is not None and gradients[output] is not None:
-            _accumulate(tensor, gradients[output], False)
+class _Way:
+    """One way back over the tape.
 
+    pending     {Target: (what has arrived there, whether the engine alone holds it)}
+    uses        {leaf: how many edges into it are still to be followed}; at 0 its gradient is final
+    """
 
-def _finish_leaf(pending, leaf, finish, inputs):
-    if (arrived := pending.pop(leaf, None)) and (not inputs or leaf in inputs):
-        gradient, owned = arrived
-        for _, hook in leaf.hooks:
-            gradient, owned = _after_hook(hook, gradient), False
-        finish(leaf, gradient, owned)
+    NOTHING = None, False  # what has arrived where nothing has
+
+    def __init__(self, finish, retain_graph, create_graph, inputs, uses):
+        self.finish, self.retain_graph, self.create_graph = finish, retain_graph, create_graph
+        self.inputs, self.uses, self.pending = inputs, uses, {}
+
+    def visit(self, node, wanted):
+        """Pass the gradients of a node on along the wanted edges."""
+        gradients = [self.pending.pop((node, output), self.NOTHING)[0] for output in range(len(node.outputs))]
+        if node.hooks or node.retained or self.inputs:
+            self.complete(node, gradients)
+        for arrived in gradients:
+            if arrived is not None:
+                for target, gradient, owned in node.gradients(gradients, wanted, self.create_graph):
+                    if target in self.pending:
+                        self.add(target, gradient, owned)
+                    else:
+                        self.pending[target] = gradient, owned
+                break
+        for edge in wanted:
+            if edge.target.node.__class__ is Leaf:
+                self.passed(edge.target)
+        if not self.retain_graph:
+            node.free()
+
+    def add(self, target, gradient, owned):
+        """Add to what has arrived at target, into memory that the engine alone holds where there is any."""
+        if target not in self.pending:
+            self.pending[target] = gradient, owned
+            return
+        total, total_owned = self.pending[target]
+        if not self.create_graph and total_owned and device.can_hold_a_sum(total.array):
+            device.accumulate(total.array, gradient.array)
+        elif not self.create_graph and owned and device.can_hold_a_sum(gradient.array):
+            device.accumulate(gradient.array, total.array)
+            self.pending[target] = gradient, True
+        else:
+            self.pending[target] = total + gradient, True
+
+    def passed(self, target):
+        """An edge into a leaf has been followed: after the last one its gradient is final."""
+        leaf = target.node
+        left = self.uses[leaf] = self.uses[leaf] - 1
+        if not left and (arrived := self.pending.pop(target, None)):
+            gradient, owned = arrived
+            for _, hook in leaf.hooks:
+                gradient, owned = _after_hook(hook, gradient), False
+            if not self.inputs or target in self.inputs:
+                self.finish(target, gradient, owned)
+
+    def complete(self, node, gradients):
+        """Pass the final gradients of a node's outputs through its hooks, and to those who asked for them."""
+        for output, hook in node.hooks:
+            if gradients[output] is not None:
+                gradients[output] = _after_hook(hook, gradients[output])
+        for output, gradient in enumerate(gradients):
+            if (node, output) in self.inputs and gradient is not None:
+                self.finish((node, output), gradient, False)
+        for output, reference in () if self.inputs else node.retained:
+            if (tensor := reference()) is not None and gradients[output] is not None:
+                _accumulate(tensor, gradients[output], False)
 
 
 def _own(gradient):
@@ -433,21 +443,6 @@ def _after_hook(hook, gradient):
         wanted = f"None or a Tensor of shape {gradient.shape} and type {gradient.dtype}"
         raise ShapeError(f"hook: returned {replaced!r}, wanted {wanted}")
     return replaced
-
-
-def _add(pending, target, gradient, owned, create_graph):
-    """Add a contribution to what has arrived at target, into memory that the engine alone holds where there is any."""
-    if target not in pending:
-        pending[target] = gradient, owned
-        return
-    total, total_owned = pending[target]
-    if not create_graph and total_owned and device.can_hold_a_sum(total.array):
-        device.accumulate(total.array, gradient.array)
-    elif not create_graph and owned and device.can_hold_a_sum(gradient.array):
-        device.accumulate(gradient.array, total.array)
-        pending[target] = gradient, True
-    else:
-        pending[target] = total + gradient, True
 
 
 def _accumulate(tensor, gradient, owned):

@@ -4,7 +4,7 @@ import copy
 import html
 import operator
 import weakref
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 else:
     Methods = object
 
-__all__ = ["Handle", "Tensor", "bare", "tensor_of", "tensors_of"]
+__all__ = ["Handle", "Leaf", "Tensor", "bare", "tensor_of", "tensors_of"]
 
 SHOWN, LINES = 1000, 24  # in a notebook: elements fetched from a device, lines of text
 
@@ -49,11 +49,8 @@ class Tensor(Methods):
         "_data",
         "_requires_grad",
         "grad",
-        "node",
-        "output",
+        "target",
         "version",
-        "hooks",
-        "ready_hooks",
         "__weakref__",
     )
     __array_priority__ = 1000  # NumPy leaves `array + tensor` to Tensor.__radd__
@@ -69,20 +66,17 @@ class Tensor(Methods):
         if requires_grad and not device.is_floating(self.dtype):
             raise KindError(f"Tensor: requires_grad wants floating elements, got {self.dtype}")
         self._requires_grad = requires_grad
-        self.grad = self.node = self.output = None
-        self.version = [0]
-        self.hooks = self.ready_hooks = ()
+        self.grad, self.version = None, [0]
+        self.target = Target(Leaf(self), 0) if requires_grad else None
 
     @staticmethod
-    def made(data, node=None, output=None, version=None):
+    def made(data, target=None, version=None):
         """A result of the engine: nothing is checked or converted."""
         self = _new(Tensor)
         self._data = data
-        self._requires_grad = node is not None
-        self.grad = None
-        self.node, self.output = node, output
+        self._requires_grad = target is not None
+        self.grad, self.target = None, target
         self.version = [0] if version is None else version  # shared by all Tensors that look at the same memory
-        self.hooks = self.ready_hooks = ()
         return self
 
     def _take(self, data):
@@ -93,7 +87,7 @@ class Tensor(Methods):
             raise KindError(f"data: elements are {array.dtype}, but self requires a gradient: wanted floating ones")
         if array is self._data:  # as after `w.data -= step`
             return
-        if self.node is None:
+        if self.is_leaf:
             from .tape import write
 
             write(self)
@@ -107,7 +101,8 @@ class Tensor(Methods):
     data = property(lambda self: self.detach(), _take)
     shape, dtype, ndim = (property(operator.attrgetter(f"_data.{name}")) for name in ("shape", "dtype", "ndim"))
     device = property(lambda self: device.device_of(self.array))
-    is_leaf = property(lambda self: self.node is None)
+    node = property(lambda self: None if self.target is None else self.target.node)
+    is_leaf = property(lambda self: self.target is None or self.target.node.__class__ is Leaf)
     requires_grad = property(operator.attrgetter("_requires_grad"), lambda self, value: self.requires_grad_(value))
 
     def size(self, dim=None):
@@ -150,12 +145,14 @@ class Tensor(Methods):
 
     def requires_grad_(self, requires_grad=True):
         """Switch gradients of a leaf on or off; returns self."""
-        if self.node is not None:
+        if not self.is_leaf:
             raise StateError("requires_grad_: self is the result of an operation; use .detach() first")
         requires_grad = flag_of("requires_grad_", "requires_grad", requires_grad)
         if requires_grad and not device.is_floating(self.dtype):
             raise KindError(f"requires_grad_: wants floating elements, got {self.dtype}")
         self._requires_grad = requires_grad
+        if requires_grad and self.target is None:
+            self.target = Target(Leaf(self), 0)
         return self
 
     # ---- backward ----------------------------------------------------------------------------------------------
@@ -180,7 +177,7 @@ class Tensor(Methods):
         function_of("register_hook", "hook", hook)
         if not self.requires_grad:
             raise StateError("register_hook: self does not require a gradient, so the hook would never be called")
-        return Handle(self if self.node is None else self.node, "hooks", (self.output, hook))
+        return Handle(self.node, "hooks", (self.target.output, hook))
 
     def register_post_accumulate_grad_hook(self, hook):
         """Call hook(self) as soon as .grad of this leaf is final, while the rest of backward goes on.
@@ -188,16 +185,16 @@ class Tensor(Methods):
         Returns a Handle whose remove() takes the hook back.
         """
         function_of("register_post_accumulate_grad_hook", "hook", hook)
-        if self.node is not None or not self.requires_grad:
+        if not self.is_leaf or not self.requires_grad:
             raise StateError("register_post_accumulate_grad_hook: wants a leaf that requires a gradient")
-        return Handle(self, "ready_hooks", (hook,))
+        return Handle(self.node, "ready_hooks", (hook,))
 
     def retain_grad(self):
         """Have backward() add to .grad of this inner result too, as it does for leaves."""
         if not self.requires_grad:
             raise StateError("retain_grad: self does not require a gradient")
-        if self.node is not None and not any(reference() is self for _, reference in self.node.retained):
-            self.node.retained += ((self.output, weakref.ref(self)),)  # a strong one would close a cycle
+        if not self.is_leaf and not any(reference() is self for _, reference in self.node.retained):
+            self.node.retained += ((self.target.output, weakref.ref(self)),)  # a strong one would close a cycle
 
     # ---- interchange -------------------------------------------------------------------------------------------
 
@@ -251,12 +248,12 @@ class Tensor(Methods):
 
     def __deepcopy__(self, memo):
         """A copy of a leaf: its elements, requires_grad and gradient, without hooks."""
-        if self.node is not None:
+        if not self.is_leaf:
             raise StateError(f"deepcopy: self was made by {self.node.primitive.name}, wanted a leaf; use .detach()")
         twin = copy.copy(self)
         memo[id(self)] = twin
         twin._data = device.copy(self.array, device.order_of(self.array))
-        twin.version, twin.hooks, twin.ready_hooks = [0], (), ()
+        twin.version, twin.target = [0], self.target and Target(Leaf(twin), 0)
         twin.grad = copy.deepcopy(self.grad, memo)
         return twin
 
@@ -268,7 +265,7 @@ class Tensor(Methods):
         return f"Tensor({text}{dtype}{self._history()})"
 
     def _history(self):
-        if self.node is not None:
+        if not self.is_leaf:
             return f", made by {self.node.primitive.name}"
         return ", requires_grad=True" if self.requires_grad else ""
 
@@ -282,7 +279,33 @@ class Tensor(Methods):
         return f"<div><b>{html.escape(facts)}</b><pre>{html.escape(text)}</pre></div>"
 
 
-# ---- hooks -----------------------------------------------------------------------------------------------------------
+# ---- leaves, and hooks -----------------------------------------------------------------------------------------------
+
+
+class Leaf:
+    """The node of a Tensor that the user made and that requires a gradient: where a path of the tape ends.
+
+    The Tensor holds its Leaf, and the tape the Leaf alone: the gradient of a Tensor that nobody has any more goes
+    nowhere.
+    """
+
+    __slots__ = ("reference", "hooks", "ready_hooks", "__weakref__")
+
+    def __init__(self, tensor):
+        self.reference = weakref.ref(tensor)
+        self.hooks = self.ready_hooks = ()  # (output, hook), (hook,)
+
+    @property
+    def tensor(self):
+        """The Tensor, None if it is gone."""
+        return self.reference()
+
+
+class Target(NamedTuple):
+    """Where the gradient of a Tensor goes: to an output of the node that made it, or to its Leaf, whose output is 0."""
+
+    node: object  # a Leaf, or a Node of tape.py
+    output: int
 
 
 class Handle:

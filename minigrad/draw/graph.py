@@ -7,8 +7,7 @@ import numpy as np
 
 from minigrad_kernels.errors import KindError, ShapeError
 
-from ..core.tape import Output, target_of
-from ..core.tensor import Tensor
+from ..core.tensor import Leaf, Tensor
 from ..nn.module import Module
 from ..nn.parameter import Parameter
 from ..units import in_bytes
@@ -63,8 +62,7 @@ def graph(tensor, names=None):
     tensors = list(tensor) if isinstance(tensor, list | tuple) else [tensor]
     if not tensors or not all(isinstance(one, Tensor) for one in tensors):
         raise KindError(f"graph: tensor is a {type(tensor).__name__}, wanted a Tensor or several")
-    targets = [target_of(one) for one in tensors]
-    return Graph(*_Walk(_names(names)).run(targets))
+    return Graph(*_Walk(_names(names)).run(tensors))
 
 
 class _Walk:
@@ -73,12 +71,12 @@ class _Walk:
     def __init__(self, names):
         self.names, self.boxes, self.edges, self.index = names, [], [], {}
 
-    def run(self, targets):
-        for target in targets:
-            if isinstance(target, Tensor):
-                self._tensor(target)
-        for node in _nodes_below([target[0] for target in targets if not isinstance(target, Tensor)]):
-            sources = [(edge.name, self._source(edge.target)) for edge in node.edges]
+    def run(self, tensors):
+        for tensor in tensors:
+            if tensor.is_leaf:
+                self._tensor(tensor)
+        for node in _nodes_below([tensor.node for tensor in tensors if not tensor.is_leaf]):
+            sources = [(edge.name, self._source(edge)) for edge in node.edges]
             taken = {name for name, _ in sources}
             for name, value in node.kept.items():
                 if name not in taken and isinstance(value, Tensor):
@@ -89,8 +87,16 @@ class _Walk:
             self.edges += [(source, self.index[node], name) for name, source in sources]
         return self.boxes, self.edges
 
-    def _source(self, target):
-        return self._tensor(target) if isinstance(target, Tensor) else self.index[target[0]]
+    def _source(self, edge):
+        """The box of what an edge leads to; that of a leaf which nobody has any more is known by its edge alone."""
+        node = edge.target.node
+        if node in self.index:
+            return self.index[node]
+        if node.tensor is not None:
+            return self._tensor(node.tensor)
+        lines = [_facts(edge.shape, edge.dtype), in_bytes(math.prod(edge.shape) * edge.dtype.itemsize)]
+        self.index[node] = self._add(Box("leaf", "leaf", lines))
+        return self.index[node]
 
     def _tensor(self, tensor, role=None):
         """The box of a leaf, or of a Tensor without a gradient: one for all that look at it with the same shape.
@@ -99,7 +105,7 @@ class _Walk:
         """
         key = _key(tensor)
         if key not in self.index:
-            kind = "leaf" if tensor.requires_grad and tensor.node is None else "constant"
+            kind = "leaf" if tensor.requires_grad and tensor.is_leaf else "constant"
             unnamed = "parameter" if isinstance(tensor, Parameter) else role or kind
             lines = [_facts(tensor.shape, tensor.dtype), in_bytes(tensor.array.nbytes)]
             self.index[key] = self._add(Box(kind, self.names.get(key, unnamed), lines))
@@ -121,14 +127,13 @@ def _nodes_below(nodes):
     while stack:
         if (node := stack.pop()) not in found:
             found.add(node)
-            stack += [edge.target.node for edge in node.edges if isinstance(edge.target, Output)]
+            stack += [edge.target.node for edge in node.edges if edge.target.node.__class__ is not Leaf]
     return sorted(found, key=lambda node: node.order)
 
 
 def _made(node, names):
     """The lines below the name of an operation: what it made."""
-    targets = [edge.target for edge in node.edges]
-    versions = [t.version if isinstance(t, Tensor) else t.node.outputs[t.output][2] for t in targets]
+    versions = [_version(edge.target) for edge in node.edges]
     lines = []
     for i, (shape, dtype, version) in enumerate(node.outputs):
         seen = any(version is other for other in versions)
@@ -137,6 +142,13 @@ def _made(node, names):
         if (node, i) in names:
             lines.append(f"= {names[node, i]}")
     return lines
+
+
+def _version(target):
+    """The version of the memory at which an argument looked; None for a leaf that nobody has any more."""
+    if target.node.__class__ is Leaf:
+        return None if (tensor := target.node.tensor) is None else tensor.version
+    return target.node.outputs[target.output][2]
 
 
 def _facts(shape, dtype):
@@ -152,5 +164,5 @@ def _names(names):
         if not isinstance(part, dict) or not all(isinstance(tensor, Tensor) for tensor in part):
             raise KindError(f"graph: names has a {type(part).__name__}, wanted {{Tensor: name}} or a Module")
         for tensor, name in part.items():
-            found[_key(tensor) if tensor.node is None else target_of(tensor)] = str(name)
+            found[_key(tensor) if tensor.is_leaf else tensor.target] = str(name)
     return found

@@ -162,7 +162,7 @@ def _lowered(region, value):
     """A value in the type of the region."""
     if value.dtype == region.dtype or value.dtype.itemsize == 8:
         return value
-    return _rounded(value, region) if value._requires_grad and value.node is None else cast(value, region.dtype)
+    return _rounded(value, region) if value._requires_grad and value.is_leaf else cast(value, region.dtype)
 
 
 def _rounded(parameter, region):

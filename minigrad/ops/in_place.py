@@ -39,7 +39,7 @@ __all__ = ["METHODS", "constant", "fill", "normal", "rebinds", "setitem", "unifo
 
 def rebinds(input, other):
     """Whether `input += other` makes a new Tensor: where it is recorded, by the tape or by an export, or waits."""
-    if input.__class__ is Waiting or input.node is not None or not _allowed():
+    if input.__class__ is Waiting or not input.is_leaf or not _allowed():
         return True
     recorded = isinstance(other, Tensor) and other._requires_grad and recording.get()
     return recorded and not input._requires_grad
@@ -53,7 +53,7 @@ def _allowed():
 def open_to(op, input, *others):
     """Refuse what cannot be updated in place by these values."""
     instead = "make a new Tensor, as by x = x + y"
-    if tensor_of(op, "input", input).node is not None:
+    if not tensor_of(op, "input", input).is_leaf:
         made = input.node.primitive.name
         raise StateError(f"{op}: input was made by {made}, whose backward may need it; {instead}")
     if not _allowed():

@@ -104,7 +104,7 @@ class Optimizer:
         """Refuse what no rule can update."""
         if not isinstance(parameter, Tensor):
             raise KindError(f"{where} is a {type(parameter).__name__}, wanted a Tensor")
-        if parameter.node is not None:
+        if not parameter.is_leaf:
             raise StateError(f"{where} was made by {parameter.node.primitive.name}, wanted a leaf; use .detach()")
         if not device.is_floating(parameter.dtype):
             raise KindError(f"{where} has elements {parameter.dtype}, wanted floating ones")

@@ -92,7 +92,7 @@ class Rule(Optimizer):
         """
         told = interceptors()
         for parameter in parameters:
-            if told or parameter.node is not None:
+            if told or not parameter.is_leaf:
                 write(parameter)
             else:  # the same where nobody has to be told
                 parameter.version[0] += 1

@@ -65,7 +65,7 @@ class Reducer:
     def _take_over(self):
         """Hang on the parameters, in place of whoever did before."""
         for parameter in self.place:
-            for (hook,) in parameter.ready_hooks:
+            for (hook,) in parameter.node.ready_hooks:
                 if isinstance(former := getattr(hook, "__self__", None), Reducer):
                     former.release()
         self._hooks = [parameter.register_post_accumulate_grad_hook(self._ready) for parameter in self.place]

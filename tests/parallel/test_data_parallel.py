@@ -115,7 +115,7 @@ def test_each_shard_of_each_update_has_masks_of_its_own_in_any_loop():
 
 def test_alone_it_adds_nothing_to_the_model():
     model = DataParallel(plain())
-    assert model.reducer is None and model.timeline == [] and not any(p.ready_hooks for p in model.parameters())
+    assert model.reducer is None and model.timeline == [] and not any(p.node.ready_hooks for p in model.parameters())
 
 
 # ---- where gradients are cut into buckets, and when these leave ------------------------------------------------------
