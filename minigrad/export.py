@@ -24,13 +24,12 @@ from .core.interceptors import Interceptor, proceed
 from .core.modes import no_grad
 from .core.tensor import Tensor
 from .nn import Module
-from .ops import normalization, pool, reduce
+from .ops import conv, conversions, normalization, pool, reduce
 from .ops.autocast import autocast
-from .ops.conv import trio
-from .ops.elementwise import activations, arithmetic, choices, conversions
-from .ops.matmul import _linear, product
+from .ops.elementwise import activations, arithmetic, choices
+from .ops.matmul import linear_op, product
 from .ops.shape import arrange, pads, select, views
-from .ops.softmax import _log_softmax, _softmax
+from .ops.softmax import log_softmax_op, softmax_op
 
 __all__ = ["ExportError", "export_onnx", "rule"]
 
@@ -257,13 +256,13 @@ RULES |= {
     activations.elu: lambda graph, out, input, alpha, inplace: graph.node("Elu", input, alpha=float(alpha)),
     activations.silu: lambda graph, out, input, inplace: graph.node("Mul", input, graph.node("Sigmoid", input)),
     conversions.cast: lambda graph, out, input, dtype: graph.node("Cast", input, to=_kind(out.dtype)),
-    views._permute: lambda graph, out, input, dims: graph.node("Transpose", input, perm=dims),
-    views._copy: lambda graph, out, input, order: graph.name(input),
+    views.permute_op: lambda graph, out, input, dims: graph.node("Transpose", input, perm=dims),
+    views.copy_op: lambda graph, out, input, order: graph.name(input),
     select.pick: lambda graph, out, input, places, axis: graph.node("Gather", input, places, axis=axis),
     product: lambda graph, out, input, other: graph.node("MatMul", input, other),
-    _linear: lambda graph, out, input, weight, bias: graph.node("Gemm", input, weight, bias, transB=1),
-    _softmax: lambda graph, out, input: graph.node("Softmax", input, axis=1),
-    _log_softmax: lambda graph, out, input: graph.node("LogSoftmax", input, axis=1),
+    linear_op: lambda graph, out, input, weight, bias: graph.node("Gemm", input, weight, bias, transB=1),
+    softmax_op: lambda graph, out, input: graph.node("Softmax", input, axis=1),
+    log_softmax_op: lambda graph, out, input: graph.node("LogSoftmax", input, axis=1),
 }
 
 
@@ -297,28 +296,28 @@ def _gelu(graph, out, input, approximate):
 # ---- shapes ----------------------------------------------------------------------------------------------------------
 
 
-@rule(views._reshape)
+@rule(views.reshape_op)
 def _reshape(graph, out, input, shape):
     return graph.node("Reshape", input, np.array([-1, *shape[1:]][: len(shape)], np.int64))
 
 
-@rule(arrange._cat)
+@rule(arrange.cat_op)
 def _cat(graph, out, tensors, dim):
     return graph.node("Concat", *[graph.name(one, out.dtype) for one in tensors], axis=dim)
 
 
-@rule(pads._pad)
+@rule(pads.pad_op)
 def _pad(graph, out, input, widths, value):
     before, after = zip(*widths, strict=True)
     return graph.node("Pad", input, np.array([*before, *after], np.int64), *_numbers(out, value))
 
 
-@rule(reduce._mean)
+@rule(reduce.mean_op)
 def _mean(graph, out, input, axes, keepdim):
     return graph.node("ReduceMean", graph.name(input, out.dtype), axes=axes, keepdims=int(keepdim))
 
 
-@rule(reduce._sum)
+@rule(reduce.sum_op)
 def _sum(graph, out, input, axes, keepdim, dtype):
     return graph.node("ReduceSum", graph.name(input, out.dtype), np.array(axes, np.int64), keepdims=int(keepdim))
 
@@ -326,14 +325,14 @@ def _sum(graph, out, input, axes, keepdim, dtype):
 # ---- products, pools, normalisation, softmax -------------------------------------------------------------------------
 
 
-@rule(trio.conv2d)
+@rule(conv.conv2d_op)
 def _conv2d(graph, out, input, weight, bias, geometry):
     stride, padding, dilation, groups = geometry
     how = {"kernel_shape": weight.shape[2:], "strides": stride, "dilations": dilation, "group": groups}
     return graph.node("Conv", input, weight, bias, pads=(*padding, *padding), **how)
 
 
-@rule(pool._max_pool2d)
+@rule(pool.max_pool2d_op)
 def _max_pool2d(graph, out, input, windows, shape):
     """The end is padded so that the last window just fits, whether sizes were rounded up or down."""
     kernel, stride, padding, dilation = windows
@@ -373,7 +372,7 @@ def _matrix(table, size, dtype):
     return (inside / table[:, 2:]).astype(dtype)
 
 
-@rule(normalization._sample_norm)
+@rule(normalization.sample_norm_op)
 def _layer_norm(graph, out, input, weight, bias, groups, eps):
     if input.ndim == 4:
         raise ShapeError("it has no rule for groups, so it cannot be written as ONNX")

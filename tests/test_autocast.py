@@ -15,13 +15,13 @@ from minigrad.amp import autocast_dtype
 from minigrad.core.errors import KindError
 from minigrad.core.interceptors import Interceptor, proceed
 from minigrad.core.tape import grad, write
-from minigrad.ops.autocast import TABLE, region
+from minigrad.ops.autocast import region, table
 from minigrad.parallel import SyncBatchNorm, run_local
 from tests.op_cases import all_ops
 from tests.test_ops import results, tensors
 
 HALF, SINGLE, DOUBLE = np.dtype("float16"), np.dtype("float32"), np.dtype("float64")
-POLICY = {name: policy for policy, names in TABLE.items() for name in names}
+POLICY = {name: policy for policy, names in table().items() for name in names}
 ROWS = [
     pytest.param(op, sample, id=f"{op.name}{sample}")
     for op in all_ops()
@@ -41,9 +41,8 @@ def kept():
 
 
 def test_every_op_of_the_table_is_there_once():
-    names = [name for policy in TABLE.values() for name in policy]
-    assert len(names) == len({*names}) and {*names} <= {*ops.__all__}
-    assert all(names == sorted(names) for names in TABLE.values())
+    names = [name for policy in table().values() for name in policy]
+    assert len(names) == len({*names}) > 40 and {*names} <= {*ops.__all__}
 
 
 def drawn(sample, types):

@@ -458,7 +458,7 @@ plt.show()
 # %% [markdown]
 # ## In the library
 #
-# - [`minigrad/ops/elementwise/conversions.py`](../../minigrad/ops/elementwise/conversions.py): `x.to("float16")`; which
+# - [`minigrad/ops/conversions.py`](../../minigrad/ops/conversions.py): `x.to("float16")`; which
 #   ops take float16 says [the page of differences](../docs/differences.md)
 # - [`minigrad/core/tape.py`](../../minigrad/core/tape.py): what the tape keeps, and when it lets go
 # - [`minigrad/profile/memory.py`](../../minigrad/profile/memory.py): memory by category;

@@ -39,7 +39,7 @@ class Primitive:
         if not inspect.isfunction(forward):
             raise KindError(f"primitive: forward is a {type(forward).__name__}, wanted a function of arrays")
         functools.update_wrapper(self, forward)
-        self.forward, self.name = forward, forward.__name__.removeprefix("_")
+        self.forward, self.name = forward, forward.__name__.removeprefix("_").removesuffix("_op")
         self.signature = inspect.signature(forward)
         self.names = tuple(self.signature.parameters)
         self.outputs, self.fixed, self.view = tuple(outputs), frozenset(fixed), view
@@ -144,6 +144,10 @@ class Primitive:
             return self.fast(*arrays)
         with device.place_of(g).active(f"{self.name}.backward", arrays):
             return self.fast(*arrays)
+
+    def __get__(self, tensor, owner=None):
+        """As a method of Tensor, with that as the first argument."""
+        return self if tensor is None else functools.partial(self, tensor)
 
     def __call__(self, *args, **kwargs):
         values, stack = self.bind(*args, **kwargs), interceptors()

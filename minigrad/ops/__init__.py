@@ -3,13 +3,11 @@
 Each file says in its __all__ which of its functions are public ops.
 """
 
-from . import contract, elementwise, loss, normalization, pool, random, reduce, resize, scans, shape
+from . import contract, conv, elementwise, loss, normalization, pool, random, reduce, resize, scans, shape
 from . import matmul as _matmul  # an op has the name of the file
 from . import softmax as _softmax
-from .autocast import by_table as _by_table
 from .contract import *
-from .conv import forms
-from .conv.forms import *
+from .conv import *
 from .elementwise import *
 from .loss import *
 from .matmul import *
@@ -24,7 +22,7 @@ from .softmax import *
 
 __all__: list[str] = []
 __all__ += contract.__all__
-__all__ += forms.__all__
+__all__ += conv.__all__
 __all__ += elementwise.__all__
 __all__ += loss.__all__
 __all__ += _matmul.__all__
@@ -36,7 +34,5 @@ __all__ += resize.__all__
 __all__ += scans.__all__
 __all__ += shape.__all__
 __all__ += _softmax.__all__
-
-globals().update(_by_table({name: globals()[name] for name in __all__}))
 
 from . import methods as _methods  # noqa: E402, F401  (binds + - * / @ [] and the methods of Tensor to the ops above)

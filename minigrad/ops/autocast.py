@@ -1,6 +1,6 @@
 """Mixed precision: the element type in which each op computes inside `with minigrad.autocast("bfloat16"):`.
 
-TABLE says it once. An op of
+Each op says so where it is defined, by `@casting(policy)`. An op of
 
     lower       has its floating arguments rounded to the type of autocast, and so its result
     float32     has arguments of 16 bits widened to float32: sums and exponentials would overflow or lose digits
@@ -8,8 +8,8 @@ TABLE says it once. An op of
 
 and any other op takes what it is given: rectifiers, pooling, views; arithmetic promotes by itself. float64 and integers
 are left as they are. Parameters stay what they are, float32: rounding is an op like any other, so that gradients come
-back through it in float32. What an op calls inside is no concern of the table, nor is backward: gradients have the
-types of what they are gradients of.
+back through it in float32. What a function calls inside stays as it is, and so does backward: gradients have the types
+of what they are gradients of.
 
 Source  Micikevicius and others 2018, "Mixed precision training", section 3; the lists of torch.autocast for CUDA
 """
@@ -25,26 +25,15 @@ from minigrad_kernels.errors import KindError
 
 from .. import device
 from ..core.check import flag_of
-from ..core.interceptors import Interceptor, interceptors, ordered, stack
+from ..core.interceptors import Interceptor, interceptors, ordered, proceed, stack
 from ..core.modes import recording
+from ..core.primitive import Primitive
 from ..core.tensor import Tensor
-from .elementwise.conversions import cast, typed
+from .conversions import cast, typed
 
-__all__ = ["TABLE", "autocast", "autocast_dtype", "by_table", "region", "rounding_anew"]
+__all__ = ["POLICIES", "autocast", "autocast_dtype", "casting", "region", "rounding_anew", "table"]
 
-TABLE = {
-    "lower": """
-        bmm conv1d conv2d conv2d_input_grad conv2d_weight_grad conv_transpose1d conv_transpose2d einsum linear
-        matmul mm
-    """.split(),
-    "float32": """
-        binary_cross_entropy binary_cross_entropy_with_logits cosine_similarity cross_entropy cumprod cumsum exp expm1
-        group_norm huber_loss interpolate kl_div l1_loss layer_norm log log1p log_softmax logsumexp mse_loss nll_loss
-        norm normalize pairwise_distance pow prod reciprocal rsqrt smooth_l1_loss softmax softplus square sum
-        triplet_margin_loss
-    """.split(),
-    "widest": "cat scatter_add stack".split(),
-}
+POLICIES: dict = {}  # {op: policy}, in the order in which ops are defined
 LOWER_TYPES = ("float16", "bfloat16")
 SINGLE = np.dtype("float32")
 
@@ -57,8 +46,15 @@ class Region(Interceptor):
     def __init__(self, dtype, kept):
         self.dtype, self.kept = dtype, kept
 
+    def apply(self, primitive, values, below):
+        """A primitive with a policy of its own takes its arguments converted."""
+        if policy := POLICIES.get(primitive):
+            convert = _converter(self, policy, values)
+            values = tuple([_converted(convert, value) for value in values])
+        return proceed(below, primitive, values)
+
     def call(self, op, policy, args, kwargs):
-        """The op with its arguments converted; inside it, autocast is off."""
+        """A function with its arguments converted; inside it, autocast is off."""
         if policy != "float32" or kwargs.get("dtype") is None:  # a type that is asked for is the user's business
             convert = _converter(self, policy, [*args, *kwargs.values()])
             args = [_converted(convert, value) for value in args]
@@ -192,18 +188,29 @@ def _converted(convert, value):
 # ---- ops -------------------------------------------------------------------------------------------------------------
 
 
-def _casting(op, policy):
-    """The op with its arguments converted where autocast is on."""
+def casting(policy):
+    """A decorator: in which types an op, a primitive or a function of several, computes where autocast is on."""
 
-    @functools.wraps(op, updated=())
-    def run(*args, **kwargs):
-        found = region()
-        return op(*args, **kwargs) if found is None else found.call(op, policy, args, kwargs)
+    def decorated(op):
+        POLICIES[op] = policy
+        if isinstance(op, Primitive):  # which finds its way through the interceptors by itself
+            return op
 
-    return run
+        @functools.wraps(op)
+        def run(*args, **kwargs):
+            for tool in interceptors():
+                if type(tool) is Region:
+                    return tool.call(op, policy, args, kwargs)
+            return op(*args, **kwargs)
+
+        return run
+
+    return decorated
 
 
-def by_table(ops):
-    """{name: op} of these public ops by name, those of the table with their conversions."""
-    policies = {name: policy for policy, names in TABLE.items() for name in names}
-    return {name: _casting(op, policies[name]) for name, op in ops.items() if name in policies}
+def table():
+    """{policy: the names of its ops}."""
+    names = {policy: [] for policy in ("lower", "float32", "widest")}
+    for op, policy in POLICIES.items():
+        names[policy].append(op.__name__)
+    return {policy: sorted(found) for policy, found in names.items()}

@@ -11,6 +11,7 @@ import math
 from minigrad_kernels.errors import KindError, ShapeError
 
 from ..core.tensor import tensor_of
+from .autocast import casting
 from .matmul import alike, product
 from .reduce import sum
 from .shape import permute, reshape
@@ -27,6 +28,7 @@ def _product(op, ndim, wanted, input, mat2):
     return product(input, mat2)
 
 
+@casting("lower")
 def mm(input, mat2):
     """The product of two matrices.
 
@@ -37,6 +39,7 @@ def mm(input, mat2):
     return _product("mm", 2, "(M, K) and (K, N)", input, mat2)
 
 
+@casting("lower")
 def bmm(input, mat2):
     """The products of the matrices of two stacks.
 
@@ -52,6 +55,7 @@ def bmm(input, mat2):
 DOTS = "0123456789"  # the labels of the dimensions that "..." stands for, counted from the last
 
 
+@casting("lower")
 def einsum(equation, *operands):
     """Products of Tensors by Einstein's convention: each dimension has a letter, and what the result lacks is summed.
 

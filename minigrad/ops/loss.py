@@ -18,11 +18,11 @@ from .. import device
 from ..anomaly import outside
 from ..core.check import integer_of, number_of
 from ..core.primitive import primitive
-from ..core.tensor import Tensor, tensor_of
+from ..core.tensor import Tensor, check_vectors, floating_of, tensor_of
 from ..device import elementwise
+from .autocast import casting
+from .conversions import composed, typed, wide
 from .elementwise import abs, clamp, exp, log, log1p, minimum, softplus, sqrt, square, where
-from .elementwise.conversions import composed, typed, wide
-from .images import check_vectors, floating_of
 from .reduce import mean, norm, sum
 from .shape import expand, gather, movedim, reshape, unsqueeze
 from .softmax import log_softmax, softmax
@@ -80,6 +80,7 @@ def _huber(d, delta):
     return (d - limited / 2) * limited
 
 
+@casting("float32")
 @composed
 def mse_loss(input, target, *, reduction="mean"):
     """Mean squared error.
@@ -91,6 +92,7 @@ def mse_loss(input, target, *, reduction="mean"):
     return _of_difference("mse_loss", square, input, target, reduction)
 
 
+@casting("float32")
 @composed
 def l1_loss(input, target, *, reduction="mean"):
     """Mean absolute error.
@@ -102,6 +104,7 @@ def l1_loss(input, target, *, reduction="mean"):
     return _of_difference("l1_loss", abs, input, target, reduction)
 
 
+@casting("float32")
 @composed
 def smooth_l1_loss(input, target, *, reduction="mean", beta=1.0):
     """A square near 0 and the absolute error beyond beta; the absolute error alone for beta = 0.
@@ -115,6 +118,7 @@ def smooth_l1_loss(input, target, *, reduction="mean", beta=1.0):
     return _of_difference("smooth_l1_loss", losses, input, target, reduction)
 
 
+@casting("float32")
 @composed
 def huber_loss(input, target, reduction="mean", delta=1.0):
     """A square near 0, and beyond delta its tangent.
@@ -153,6 +157,7 @@ _binary_cross_entropy.grads(
 )
 
 
+@casting("float32")
 @composed
 @device.there
 def binary_cross_entropy(input, target, weight=None, *, reduction="mean"):
@@ -173,6 +178,7 @@ def binary_cross_entropy(input, target, weight=None, *, reduction="mean"):
     return _reduced(op, _weighted(op, "weight", weight, _binary_cross_entropy(input, target)), reduction)
 
 
+@casting("float32")
 @composed
 def binary_cross_entropy_with_logits(input, target, weight=None, *, reduction="mean", pos_weight=None):
     """Cross entropy of sigmoid(input), for targets from 0 (no) to 1 (yes), without overflow or loss of digits.
@@ -191,6 +197,7 @@ def binary_cross_entropy_with_logits(input, target, weight=None, *, reduction="m
     return _reduced(op, _weighted(op, "weight", weight, losses), reduction)
 
 
+@casting("float32")
 @composed
 def kl_div(input, target, *, reduction="mean", log_target=False):
     """Kullback-Leibler divergence of the distribution e^input from target.
@@ -330,6 +337,7 @@ def _check_range(op, classes, used, count):
         raise ShapeError(f"{op}: target[{n}] = {int(classes[n])}, but there are {count} classes (0..{count - 1})")
 
 
+@casting("float32")
 @composed
 @device.there
 def nll_loss(input, target, weight=None, *, ignore_index=-100, reduction="mean"):
@@ -349,6 +357,7 @@ def nll_loss(input, target, weight=None, *, ignore_index=-100, reduction="mean")
     return _reduced(op, reshape(losses, _rest(input)), reduction, weights)
 
 
+@casting("float32")
 def cross_entropy(input, target, weight=None, *, ignore_index=-100, reduction="mean", label_smoothing=0.0):
     """Cross entropy between softmax(input) and the target, class numbers or class probabilities.
 
@@ -400,6 +409,7 @@ def _cross_entropy_of_probabilities(op, input, target, weight, reduction, smooth
 # ---- of vectors ------------------------------------------------------------------------------------------------------
 
 
+@casting("float32")
 @composed
 def cosine_similarity(x1, x2, dim=1, eps=1e-8):
     """The cosine of the angle between vectors.
@@ -419,6 +429,7 @@ def cosine_similarity(x1, x2, dim=1, eps=1e-8):
     return sum(x1 * x2, dim)
 
 
+@casting("float32")
 @composed
 def pairwise_distance(x1, x2, p=2.0, eps=1e-6, keepdim=False):
     """The p-norm of the difference of vectors; eps keeps it from 0, where it has no slope.
@@ -432,6 +443,7 @@ def pairwise_distance(x1, x2, p=2.0, eps=1e-6, keepdim=False):
     return norm(x1 - x2 + eps, p, -1, keepdim)
 
 
+@casting("float32")
 @composed
 def triplet_margin_loss(anchor, positive, negative, margin=1.0, p=2, eps=1e-6, swap=False, *, reduction="mean"):
     """Whether the anchor is nearer to the positive than to the negative, by a margin.

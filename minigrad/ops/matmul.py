@@ -15,8 +15,9 @@ from ..core.check import floats_of
 from ..core.primitive import primitive
 from ..core.tensor import Tensor, tensor_of
 from ..device import array_module
+from .autocast import casting
+from .conversions import through
 from .elementwise.activations import relu
-from .elementwise.conversions import through
 from .reduce import column_sums, rectified_columns, sum, total
 from .shape import reshape, squeeze, transpose, unsqueeze
 
@@ -62,6 +63,7 @@ def alike(op, **tensors):
             raise KindError(f"{op}: {found}; wanted one type: convert one, as by {name}.to('{value.dtype}')")
 
 
+@casting("lower")
 def matmul(input, other):
     """Matrix product.
 
@@ -89,17 +91,17 @@ def matmul(input, other):
 
 
 @primitive
-def _linear(input, weight, bias):
+def linear_op(input, weight, bias):
     return _filled(input, weight.T, bias, (input.shape[0], weight.shape[0]))
 
 
-_linear.grads(input=lambda g, weight: product(g, weight),
+linear_op.grads(input=lambda g, weight: product(g, weight),
               weight=lambda g, input: product(transpose(g, 0, 1), input),
               bias=lambda g: sum(g, 0))  # fmt: skip
-fusion.waits(_linear, lambda input, weight, bias: (input.shape[0], weight.shape[0]))
+fusion.waits(linear_op, lambda input, weight, bias: (input.shape[0], weight.shape[0]))
 
 
-@_linear.fast_grads
+@linear_op.fast_grads
 def _linear_grads(g, input, weight, needs):
     grads = {}
     if "input" in needs:
@@ -117,7 +119,7 @@ def _linear_relu(input, weight, bias):
     return _filled(input, weight.T, bias, (input.shape[0], weight.shape[0]), relu=True)
 
 
-_linear_relu.grads(**through(relu.rules["input"], _linear.rules))
+_linear_relu.grads(**through(relu.rules["input"], linear_op.rules))
 
 
 @_linear_relu.fast_grads
@@ -126,7 +128,7 @@ def _linear_relu_grads(g, out, input, weight, needs):
     return {**_linear_grads(dz, input, weight, needs - {"bias"}), "bias": dbias}
 
 
-@fusion.extends(relu, _linear)
+@fusion.extends(relu, linear_op)
 def _relu_of_linear(values, inplace):
     return (_linear_relu, values) if values[1].shape[0] else None  # no kernel for the gradient without columns
 
@@ -142,6 +144,7 @@ def _fits(input, weight, bias):
     return bias is None or isinstance(bias, Tensor) and bias.shape == filters[:1] and bias.dtype == dtype
 
 
+@casting("lower")
 def linear(input, weight, bias=None):
     """An affine map of the last dimension.
 
@@ -151,7 +154,7 @@ def linear(input, weight, bias=None):
     Types   floating
     """
     if _fits(input, weight, bias):
-        return _linear(input, weight, bias)
+        return linear_op(input, weight, bias)
     alike("linear", input=input, weight=weight, **({} if bias is None else {"bias": bias}))
     floats_of("linear", "input", input.array)
     if weight.ndim != 2 or not input.ndim:
@@ -162,4 +165,4 @@ def linear(input, weight, bias=None):
         raise ShapeError(f"linear: {found}, weight expects {wanted} (shape {weight.shape})")
     if bias is not None and bias.shape != (outputs,):
         raise ShapeError(f"linear: bias has shape {bias.shape}, wanted {(outputs,)}")
-    return reshape(_linear(reshape(input, (math.prod(lead), features)), weight, bias), (*lead, outputs))
+    return reshape(linear_op(reshape(input, (math.prod(lead), features)), weight, bias), (*lead, outputs))

@@ -108,14 +108,6 @@ def _in_place(name, op):
     return method
 
 
-def _method(op):
-    def method(self, *args, **kwargs):
-        return op(self, *args, **kwargs)
-
-    method.__doc__ = op.__doc__
-    return method
-
-
 def _listed(op):
     def method(self, *sizes, **named):
         listed = (sizes,) if sizes and not isinstance(sizes[0], tuple | list) else sizes
@@ -133,7 +125,7 @@ for _name, _op in BINARY.items():
 for _name, _op in REFLECTED.items():
     setattr(Tensor, _name, _binary(_op, reflected=True))
 for _name, _op in METHODS.items():
-    setattr(Tensor, _name, (_listed if _name in LISTED.split() else _method)(_op))
+    setattr(Tensor, _name, _listed(_op) if _name in LISTED.split() else _op)
 for _name, _dtype in CONVERSIONS.items():
     setattr(Tensor, _name, (lambda dtype: lambda self: ops.to(self, dtype))(_dtype))
 setattr(Tensor, "T", property(lambda self: ops.permute(self, tuple(reversed(range(self.ndim))))))  # noqa: B010

@@ -23,15 +23,14 @@ from ..core.check import integer_of, number_of, shape_of
 from ..core.modes import repeating
 from ..core.primitive import primitive
 from ..core.tape import write
-from ..core.tensor import Tensor
-from .axes import reduced_axes
-from .conv.fused import fold
+from ..core.tensor import Tensor, check_vectors, floating_of
+from .autocast import casting
+from .conv_fused import fold
+from .conversions import composed, precise, through, typed, wide
 from .elementwise import clamp, sqrt
 from .elementwise.activations import relu
 from .elementwise.arithmetic import add
-from .elementwise.conversions import composed, precise, through, typed, wide
-from .images import check_vectors, floating_of
-from .reduce import mean, norm, sum
+from .reduce import mean, norm, reduced_axes, sum
 from .shape import reshape
 
 __all__ = ["batch_norm", "group_norm", "instance_norm", "layer_norm", "normalize"]
@@ -185,7 +184,7 @@ def _relu_of_batch_norm(values, inplace):
 
 
 @primitive(outputs=("out", "mean", "variance"), fixed=("mean", "variance"))
-def _sample_norm(input, weight, bias, groups, eps):
+def sample_norm_op(input, weight, bias, groups, eps):
     """Rows of a matrix, or groups of channels of images, normalised, scaled and shifted: on the CPU in one pass."""
     x = _dense(input)
     weight, bias = _affine(x, weight, bias)
@@ -205,14 +204,14 @@ def _affine(x, weight, bias):
     return [device.full(x.shape[1:2], number, device.sum_dtype(x), like=x) if v is None else v for v, number in given]
 
 
-_sample_norm.grads(
+sample_norm_op.grads(
     input=precise(lambda g, input, weight, groups, eps: _dx(g, input, weight, eps, *_by_rows(input, groups))),
     weight=precise(lambda g, input, groups, eps: _dweight(g, input, eps, *_by_rows(input, groups))),
     bias=_dbias,
 )
 
 
-@_sample_norm.fast_grads
+@sample_norm_op.fast_grads
 def _sample_norm_at_once(g, input, weight, mean, variance, eps):
     x = _dense(input)
     weight, _ = _affine(x, weight, None)
@@ -246,7 +245,7 @@ def _normalized_samples(input, weight, bias, groups, eps):
     if 0 in input.shape:
         return typed(scaled(input, weight, bias), input.dtype)
     if input.device == "cpu":
-        return _sample_norm(input, weight, bias, groups, eps)[0]
+        return sample_norm_op(input, weight, bias, groups, eps)[0]
     rows = reshape(wide(input), _by_rows(input, groups)[0])
     return typed(scaled(reshape(_standardize(rows, eps)[0], input.shape), weight, bias), input.dtype)
 
@@ -314,6 +313,7 @@ def batch_norm(input, running_mean, running_var, weight=None, bias=None, trainin
     return out if images is input else reshape(out, input.shape)
 
 
+@casting("float32")
 def layer_norm(input, normalized_shape, weight=None, bias=None, eps=1e-5):
     """Each sample shifted and scaled to mean 0 and variance 1 over its last dimensions, then by weight and bias.
 
@@ -334,6 +334,7 @@ def layer_norm(input, normalized_shape, weight=None, bias=None, eps=1e-5):
     return reshape(_normalized_samples(rows, weight, bias, 1, eps), input.shape)
 
 
+@casting("float32")
 def group_norm(input, num_groups, weight=None, bias=None, eps=1e-5):
     """Each group of channels of each sample shifted and scaled to mean 0 and variance 1, then by weight and bias.
 
@@ -370,6 +371,7 @@ def instance_norm(input, *, weight=None, bias=None, eps=1e-5):
     return _normalized_groups(input, weight, bias, input.shape[1], eps)
 
 
+@casting("float32")
 @composed
 def normalize(input, p=2.0, dim=1, eps=1e-12):
     """Vectors scaled to length 1, or by 1 / eps where they are shorter than that.

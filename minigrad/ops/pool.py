@@ -13,9 +13,9 @@ from minigrad_kernels.errors import ShapeError
 from minigrad_kernels.layout import CHANNELS_LAST
 
 from .. import device
-from ..core.check import integer_of
+from ..core.check import integer_of, pair_of
 from ..core.primitive import primitive
-from .images import as_given, images_of, pair_of
+from .shape.views import as_given, images_of
 
 __all__ = ["adaptive_avg_pool2d", "avg_pool1d", "avg_pool2d", "max_pool1d", "max_pool2d"]
 
@@ -31,7 +31,7 @@ def _run(kernel, array, shape, *settings):
 
 
 @primitive(outputs=("out", "positions"), fixed=("positions",))
-def _max_pool2d(input, windows, shape):
+def max_pool2d_op(input, windows, shape):
     """The largest element of each window, and which of the window's elements it is."""
     x = device.contiguous(input, CHANNELS_LAST)
     out = device.empty(shape, x.dtype, CHANNELS_LAST, x)
@@ -40,25 +40,25 @@ def _max_pool2d(input, windows, shape):
     return out, positions
 
 
-_max_pool2d.grads(input=lambda g, positions, input_shape, windows: _place(g, positions, input_shape, windows))
+max_pool2d_op.grads(input=lambda g, positions, input_shape, windows: place(g, positions, input_shape, windows))
 
 
 @primitive(fixed=("positions",))
-def _place(grad, positions, shape, windows):
+def place(grad, positions, shape, windows):
     """grad added into zeros at the given position of each window."""
     return _run(kernels.max_input_grad, grad, shape, positions, *windows)
 
 
-_place.grads(grad=lambda g, positions, windows: _select(g, positions, windows))
+place.grads(grad=lambda g, positions, windows: _select(g, positions, windows))
 
 
 @primitive(fixed=("positions",))
 def _select(input, positions, windows):
-    """The element at the given position of each window: the adjoint of _place."""
+    """The element at the given position of each window: the adjoint of place."""
     return _run(kernels.max_select, input, positions.shape, positions, *windows)
 
 
-_select.grads(input=lambda g, positions, input_shape, windows: _place(g, positions, input_shape, windows))
+_select.grads(input=lambda g, positions, input_shape, windows: place(g, positions, input_shape, windows))
 
 
 def _windows(op, ndim, kernel_size, stride, padding, dilation):
@@ -70,7 +70,7 @@ def _windows(op, ndim, kernel_size, stride, padding, dilation):
 def _max_pool(op, ndim, input, ceil_mode, *windows):
     images, windows = images_of(op, input, ndim), _windows(op, ndim, *windows)
     shape = kernels.output_shape(op, images.shape, *windows, ceil_mode)
-    return as_given(_max_pool2d(images, windows, shape)[0], input, ndim)
+    return as_given(max_pool2d_op(images, windows, shape)[0], input, ndim)
 
 
 def max_pool2d(input, kernel_size, stride=None, padding=0, dilation=1, ceil_mode=False):

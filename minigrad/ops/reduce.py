@@ -18,14 +18,15 @@ from minigrad_kernels import norm as kernels
 from minigrad_kernels.errors import KindError, ShapeError
 
 from .. import device
-from ..core.check import flag_of, number_of
+from ..core.check import axes_of, axis_of, flag_of, kept_shape, number_of
 from ..core.primitive import primitive
 from ..core.tensor import Tensor, tensor_of
 from ..device import array_module, elementwise
-from .axes import axes_of, axis_of, kept_shape, reduced_axes
+from .autocast import casting
+from .conversions import to, typed, wide
 from .elementwise import abs, eq, exp, isnan, maximum, minimum, sign, where
-from .elementwise.conversions import typed, wide
-from .shape import expand, flatten, gather, reshape, squeeze
+from .shape import flatten, gather, reshape, squeeze
+from .shape.views import expand_op, reshape_op
 
 __all__ = ["all", "amax", "amin", "any", "argmax", "argmin", "logsumexp", "max", "mean", "min", "norm", "std", "sum"]
 __all__ += ["var"]
@@ -33,10 +34,16 @@ __all__ += ["var"]
 WHOLE = device.element_type("int64")  # the type of sums of integers
 
 
+def reduced_axes(op, input, dim):
+    """The dimensions of a Tensor that a reduction runs over; () means all of them, as None does."""
+    tensor_of(op, "input", input)
+    return axes_of(op, None if isinstance(dim, tuple | list) and not dim else dim, input.ndim)
+
+
 def total(x, axes, keepdim, dtype=None):
-    """The sum of an array; dtype is the type to add integers in."""
+    """The sum of an array; dtype is that of the sum of integers, int64 if None."""
     if not device.is_floating(x.dtype):
-        return device.reduce(x, "sum", axes, keepdims=keepdim, dtype=dtype)
+        return device.reduce(x, "sum", axes, keepdims=keepdim, dtype=dtype or WHOLE)
     if x.size and device.place_of(x) is not device.CPU:
         channels_last = axes == (0, 2, 3) and x.ndim == 4 and layout.is_dense(x, layout.CHANNELS_LAST)
         if channels_last or axes == (0,) and x.ndim == 2 and x.flags.c_contiguous:
@@ -85,17 +92,18 @@ def floating(op, input, dtype=None):
 
 def along(x, shape, axes):
     """The result of a reduction over axes with the axes that it has lost, ready to be broadcast to shape."""
-    return reshape(x, kept_shape(shape, axes))
+    return reshape_op(x, kept_shape(shape, axes))
 
 
 @primitive
-def _sum(input, axes, keepdim, dtype):
+def sum_op(input, axes, keepdim, dtype):
     return total(input, axes, keepdim, dtype)
 
 
-_sum.grads(input=lambda g, input_shape, axes: expand(along(g, input_shape, axes), input_shape))
+sum_op.grads(input=lambda g, input_shape, axes: expand_op(along(g, input_shape, axes), input_shape))
 
 
+@casting("float32")
 def sum(input, dim=None, keepdim=False, *, dtype=None):
     """Sum.
 
@@ -105,17 +113,16 @@ def sum(input, dim=None, keepdim=False, *, dtype=None):
     Types   the sum of bools or of integers of any size is int64
     """
     axes, keepdim = reduced_axes("sum", input, dim), flag_of("sum", "keepdim", keepdim)
-    input, dtype = converted(input, dtype)
-    return typed(_sum(wide(input), axes, keepdim, dtype), dtype)
+    return sum_op(input if dtype is None else to(input, dtype), axes, keepdim, dtype)
 
 
 @primitive
-def _mean(input, axes, keepdim):
+def mean_op(input, axes, keepdim):
     return elementwise("div", total(input, axes, keepdim), float(_count(input.shape, axes)))
 
 
-_mean.grads(input=lambda g, input_shape, axes:
-            expand(along(g / float(_count(input_shape, axes)), input_shape, axes), input_shape))  # fmt: skip
+mean_op.grads(input=lambda g, input_shape, axes:
+            expand_op(along(g / float(_count(input_shape, axes)), input_shape, axes), input_shape))  # fmt: skip
 
 
 def _count(shape, axes):
@@ -132,7 +139,7 @@ def mean(input, dim=None, keepdim=False, *, dtype=None):
     """
     axes, keepdim = reduced_axes("mean", input, dim), flag_of("mean", "keepdim", keepdim)
     input, dtype = floating("mean", input, dtype)
-    return typed(_mean(input, axes, keepdim), dtype)
+    return typed(mean_op(input, axes, keepdim), dtype)
 
 
 @primitive
@@ -216,6 +223,7 @@ _logsumexp.grads(input=lambda g, input, out, axes:
                  along(g, input.shape, axes) * exp(input - along(out, input.shape, axes)))  # fmt: skip
 
 
+@casting("float32")
 def logsumexp(input, dim, keepdim=False):
     """The logarithm of a sum of exponentials, without overflow.
 
@@ -254,6 +262,7 @@ def _dx_of_norm(g, input, out, p, axes):
 _norm.grads(input=_dx_of_norm)
 
 
+@casting("float32")
 def norm(input, p="fro", dim=None, keepdim=False, dtype=None):
     """The p-norm of a vector: of all elements, or along dim; over several dimensions, of the elements as one vector.
 
@@ -271,7 +280,7 @@ def norm(input, p="fro", dim=None, keepdim=False, dtype=None):
         raise ShapeError(f"norm: input has shape {input.shape}, and nothing along dim {axes} has no norm with p={p}")
     input, dtype = floating("norm", input, dtype)
     if p == 2:
-        out = _root(_sum(input * input, axes, keepdim, dtype))
+        out = _root(sum_op(input * input, axes, keepdim, None))
     elif p in (math.inf, -math.inf):
         out = _extreme(abs(input), axes, keepdim, "max" if p > 0 else "min", True)
     else:

@@ -14,10 +14,11 @@ from minigrad_kernels.errors import ShapeError
 
 from .. import device
 from ..core.check import each, number_of, one_of
-from ..core.tensor import Tensor
-from .elementwise.conversions import composed
-from .images import as_given, floating_of, images_of
+from ..core.tensor import Tensor, floating_of
+from .autocast import casting
+from .conversions import composed
 from .pool import average_over
+from .shape.views import as_given, images_of
 
 __all__ = ["interpolate"]
 
@@ -77,6 +78,7 @@ def _axes(op, sizes, size, scale_factor):
     return [(old, math.floor(one), scale) for old, one, scale in zip(sizes, new, scales, strict=True)]
 
 
+@casting("float32")
 @composed
 def interpolate(input, size=None, scale_factor=None, mode="nearest", align_corners=None):
     """Images or sequences in another size.

@@ -9,11 +9,11 @@ Source  Blelloch 1990, "Prefix sums and their applications"
 from minigrad_kernels.errors import KindError
 
 from .. import device
-from ..core.check import flag_of
+from ..core.check import axis_of, flag_of
 from ..core.primitive import primitive
 from ..core.tensor import tensor_of
-from .axes import axis_of
-from .elementwise.conversions import typed, wide
+from .autocast import casting
+from .conversions import typed, wide
 from .reduce import converted, sum
 from .shape import cat, clone, flip, reshape, squeeze
 from .shape.arrange import part
@@ -31,6 +31,7 @@ def _cumsum(input, axis, dtype):
 _cumsum.grads(input=lambda g, axis: flip(_cumsum(flip(g, axis), axis, None), axis))
 
 
+@casting("float32")
 def cumsum(input, dim, *, dtype=None):
     """The running sum along a dimension.
 
@@ -50,6 +51,7 @@ def _cumprod(x, axis, dtype):
     return typed(x, dtype)
 
 
+@casting("float32")
 def cumprod(input, dim, *, dtype=None):
     """The running product along a dimension.
 
@@ -80,6 +82,7 @@ def _product(x, axis):
     return x
 
 
+@casting("float32")
 def prod(input, dim=None, keepdim=False, *, dtype=None):
     """Product of all elements, or of those along one dimension.
 

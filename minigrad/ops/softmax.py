@@ -9,11 +9,12 @@ Source  Bridle 1990, "Probabilistic interpretation of feedforward classification
 from minigrad_kernels import softmax as kernels
 
 from .. import device
+from ..core.check import axis_of
 from ..core.primitive import primitive
 from ..core.tensor import tensor_of
-from .axes import axis_of
+from .autocast import casting
+from .conversions import precise
 from .elementwise import exp, to
-from .elementwise.conversions import precise
 from .reduce import sum
 from .shape import reshape, transpose
 
@@ -44,14 +45,15 @@ def _rows_kernel(kernel, *arrays):
 
 
 @primitive
-def _softmax(input):
+def softmax_op(input):
     return _rows_kernel(kernels.softmax, input)
 
 
-_softmax.grads(input=precise(lambda g, out: out * (g - sum(g * out, 1, True))))
-_softmax.fast_grads(lambda g, out: {"input": _rows_kernel(kernels.softmax_grad, g, out)})
+softmax_op.grads(input=precise(lambda g, out: out * (g - sum(g * out, 1, True))))
+softmax_op.fast_grads(lambda g, out: {"input": _rows_kernel(kernels.softmax_grad, g, out)})
 
 
+@casting("float32")
 def softmax(input, dim, *, dtype=None):
     """Exponentials along a dimension, scaled so that they sum to 1.
 
@@ -59,18 +61,19 @@ def softmax(input, dim, *, dtype=None):
     Grads   dinput = out * (g - sum(g * out, dim))
     Shapes  out as input
     """
-    return _by_rows("softmax", _softmax, input, dim, dtype)
+    return _by_rows("softmax", softmax_op, input, dim, dtype)
 
 
 @primitive
-def _log_softmax(input):
+def log_softmax_op(input):
     return _rows_kernel(kernels.log_softmax, input)
 
 
-_log_softmax.grads(input=precise(lambda g, out: g - exp(out) * sum(g, 1, True)))
-_log_softmax.fast_grads(lambda g, out: {"input": _rows_kernel(kernels.log_softmax_grad, g, out)})
+log_softmax_op.grads(input=precise(lambda g, out: g - exp(out) * sum(g, 1, True)))
+log_softmax_op.fast_grads(lambda g, out: {"input": _rows_kernel(kernels.log_softmax_grad, g, out)})
 
 
+@casting("float32")
 def log_softmax(input, dim, *, dtype=None):
     """The logarithm of softmax, without overflow or loss of digits.
 
@@ -78,4 +81,4 @@ def log_softmax(input, dim, *, dtype=None):
     Grads   dinput = g - e^out * sum(g, dim)
     Shapes  out as input
     """
-    return _by_rows("log_softmax", _log_softmax, input, dim, dtype)
+    return _by_rows("log_softmax", log_softmax_op, input, dim, dtype)

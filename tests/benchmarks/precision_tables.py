@@ -18,9 +18,9 @@ def table_of_types():
     """That of autocast itself."""
     root = Path(__file__).resolve().parents[2]
     sys.path += [str(root), str(root / "kernels")]  # where it is not installed
-    from minigrad.ops.autocast import TABLE
+    from minigrad.ops.autocast import table
 
-    rows = [f"| {MEANING[policy]} | {', '.join(f'`{name}`' for name in names)} |" for policy, names in TABLE.items()]
+    rows = [f"| {MEANING[policy]} | {', '.join(f'`{name}`' for name in names)} |" for policy, names in table().items()]
     return ["| computes | ops |", "|---|---|", *rows]
 
 

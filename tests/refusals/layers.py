@@ -102,12 +102,12 @@ def pools():
         image = (2, 3, 6, 6)[: 2 + dims]
         op = name.replace("Pool", "_pool").lower()
         for error, pattern, options in (
-            (ValueError, "kernel_size is 0, wants at least 1", {"kernel_size": 0}),
+            (ValueError, "kernel_size is 0, wanted at least 1", {"kernel_size": 0}),
             (TypeError, "kernel_size is 2.0", {"kernel_size": 2.0}),
             (TypeError, "kernel_size is True", {"kernel_size": True}),
             (TypeError, r"kernel_size is \(2, 2, 2\)", {"kernel_size": (2, 2, 2)}),
-            (ValueError, "stride is 0, wants at least 1", {"stride": 0}),
-            (ValueError, "padding is -1, wants at least 0", {"padding": -1}),
+            (ValueError, "stride is 0, wanted at least 1", {"stride": 0}),
+            (ValueError, "padding is -1, wanted at least 0", {"padding": -1}),
             (ValueError, "padding is 2 .*half of kernel_size 2", {"padding": 2}),
         ):
             yield given(getattr(nn, name)(**{"kernel_size": 2, **options}), error, f"{op}: {pattern}", x(*image))
@@ -118,7 +118,7 @@ def pools():
         yield given(layer, TypeError, f"{op}: input is a str", "image")
         yield given(layer, TypeError, f"{op}: .*int64", x(*image, dtype=np.int64))
     for layer, image in ((nn.MaxPool1d(2, dilation=0), x(3, 6)), (nn.MaxPool2d(2, dilation=0), x(3, 6, 6))):
-        yield given(layer, ValueError, "max_pool.d: dilation is 0, wants at least 1", image)
+        yield given(layer, ValueError, "max_pool.d: dilation is 0, wanted at least 1", image)
     small = "adaptive_avg_pool2d: output_size is -1, wanted at least 0"
     yield given(nn.AdaptiveAvgPool2d(-1), ValueError, small, x(2, 3, 6, 6))
     yield given(nn.AdaptiveAvgPool2d(2), ValueError, "adaptive_avg_pool2d: input has shape", x(3, 3))

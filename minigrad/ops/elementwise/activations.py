@@ -16,9 +16,10 @@ from ...core.check import float_of, floats_of, one_of
 from ...core.primitive import primitive
 from ...core.tensor import tensor_of
 from ...device import elementwise
+from ..autocast import casting
+from ..conversions import no_slope, precise, widened
 from .arithmetic import dense, erf, exp, sigmoid, tanh
 from .choices import where
-from .conversions import no_slope, precise, widened
 
 __all__ = ["elu", "gelu", "hardtanh", "leaky_relu", "logsigmoid", "relu", "relu6", "silu", "softplus"]
 
@@ -176,6 +177,7 @@ def _dinput_of_silu(g, input):
 silu.grads(input=_dinput_of_silu)
 
 
+@casting("float32")
 @primitive(fixed=("beta", "threshold"))
 @widened
 def softplus(input, beta=1, threshold=20):
@@ -205,6 +207,7 @@ def _dinput_of_softplus(g, input, beta, threshold):
 softplus.grads(input=_dinput_of_softplus)
 
 
+@casting("float32")
 def logsigmoid(input):
     """The logarithm of sigmoid, exact where sigmoid itself rounds to 0.
 

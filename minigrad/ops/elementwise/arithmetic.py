@@ -16,8 +16,9 @@ from ...core.check import one_of
 from ...core.primitive import primitive
 from ...core.tensor import Tensor, tensor_of
 from ...device import elementwise
+from ..autocast import casting
+from ..conversions import no_slope, precise, to, widened
 from .choices import logical_and, where
-from .conversions import no_slope, precise, to, widened
 
 __all__ = ["abs", "add", "cos", "div", "erf", "exp", "expm1", "log", "log1p", "mul", "neg", "pow", "reciprocal"]
 __all__ += ["remainder", "rsqrt", "sigmoid", "sign", "sin", "sqrt", "square", "sub", "tanh", "to"]
@@ -113,6 +114,7 @@ def remainder(input, other):
 remainder.grads(input=lambda g: g, other=precise(lambda g, input, other: -g * div(input, other, rounding_mode="floor")))
 
 
+@casting("float32")
 @primitive
 def pow(input, exponent):
     """Elementwise power.
@@ -183,6 +185,7 @@ def neg(input):
 neg.grads(input=lambda g: -g)
 
 
+@casting("float32")
 def square(input):
     """Elementwise square.
 
@@ -203,6 +206,7 @@ def dense(kernel, *arrays, settings=()):
     return out
 
 
+@casting("float32")
 @primitive
 def exp(input):
     """Elementwise exponential.
@@ -217,6 +221,7 @@ def exp(input):
 exp.grads(input=lambda g, out: g * out)
 
 
+@casting("float32")
 @primitive
 def expm1(input):
     """Elementwise exponential minus 1, exact near 0.
@@ -231,6 +236,7 @@ def expm1(input):
 expm1.grads(input=precise(lambda g, out: g * (out + 1)))
 
 
+@casting("float32")
 @primitive
 def log(input):
     """Elementwise natural logarithm; -inf at 0, NaN below.
@@ -245,6 +251,7 @@ def log(input):
 log.grads(input=lambda g, input: g / input)
 
 
+@casting("float32")
 @primitive
 def log1p(input):
     """Elementwise natural logarithm of 1 + x, exact near 0.
@@ -273,6 +280,7 @@ def sqrt(input):
 sqrt.grads(input=lambda g, out: g / (2 * out))
 
 
+@casting("float32")
 @primitive
 @widened
 def rsqrt(input):
@@ -289,6 +297,7 @@ def rsqrt(input):
 rsqrt.grads(input=precise(lambda g, out: -0.5 * g * (out * out * out)))
 
 
+@casting("float32")
 @primitive
 def reciprocal(input):
     """Elementwise reciprocal; inf at 0.

@@ -10,13 +10,13 @@ import itertools
 from minigrad_kernels.errors import ShapeError
 
 from ... import device
-from ...core.check import integer_of, integers_of, shape_of
+from ...core.check import axes_of, axis_of, integer_of, integers_of, shape_of
 from ...core.primitive import primitive
 from ...core.tensor import tensor_of, tensors_of
 from ...device import array_module
-from ..axes import axes_of, axis_of, sized_axis
+from ..autocast import casting
 from .select import getitem
-from .views import flatten, movedim, reshape, transpose, unsqueeze
+from .views import flatten, movedim, reshape, sized_axis, transpose, unsqueeze
 
 __all__ = ["cat", "chunk", "diagonal", "flip", "repeat", "roll", "split", "stack", "t", "tile", "tril", "triu"]
 __all__ += ["unbind"]
@@ -25,7 +25,7 @@ __all__ += ["unbind"]
 
 
 @primitive
-def _cat(*tensors, dim):
+def cat_op(*tensors, dim):
     """Arrays one after the other along an axis."""
     first, size = tensors[0], sum(x.shape[dim] for x in tensors)
     shape = (*first.shape[:dim], size, *first.shape[dim + 1 :])
@@ -39,7 +39,7 @@ def _dx_of_cat(g, tensors_shape, index, dim):
     return part(g, dim, start, tensors_shape[index][dim])
 
 
-_cat.grads(tensors=_dx_of_cat)
+cat_op.grads(tensors=_dx_of_cat)
 
 
 def part(input, axis, start, size):
@@ -47,6 +47,7 @@ def part(input, axis, start, size):
     return getitem(input, (slice(None),) * axis + (slice(start, start + size),))
 
 
+@casting("widest")
 def cat(tensors, dim=0):
     """Tensors one after the other along a dimension; those of shape (0,) add nothing beside others.
 
@@ -65,9 +66,10 @@ def cat(tensors, dim=0):
     for k, x in enumerate(tensors):
         if x.ndim != ndim or x.shape[:axis] != first[:axis] or x.shape[axis + 1 :] != first[axis + 1 :]:
             raise ShapeError(f"cat: tensors[{k}] has shape {x.shape}, tensors[{at}] {first}; only dim {dim} may differ")
-    return _cat(*tensors, dim=axis)
+    return cat_op(*tensors, dim=axis)
 
 
+@casting("widest")
 def stack(tensors, dim=0):
     """Tensors of one shape along a new dimension.
 

@@ -28,7 +28,7 @@ BORDERS = {
 
 
 @primitive
-def _pad(input, widths, value):
+def pad_op(input, widths, value):
     """input inside a border: widths gives (before, after) for each axis."""
     shape = tuple([n + before + after for n, (before, after) in zip(input.shape, widths, strict=True)])
     out = device.full(shape, value, input.dtype, device.order_of(input), input)
@@ -40,7 +40,7 @@ def _inside(shape, widths):
     return tuple([slice(before, before + n) for n, (before, _) in zip(shape, widths, strict=True)])
 
 
-_pad.grads(input=lambda g, input_shape, widths: getitem(g, _inside(input_shape, widths)))
+pad_op.grads(input=lambda g, input_shape, widths: getitem(g, _inside(input_shape, widths)))
 
 
 def pad(input, pad, mode="constant", value=None):
@@ -68,7 +68,7 @@ def pad(input, pad, mode="constant", value=None):
     if min(widths, default=0) < 0:
         cut = [slice(max(-before, 0), n - max(-after, 0)) for n, (before, after) in zip(shape, pairs, strict=True)]
         input = getitem(input, tuple(cut))
-    return _pad(input, tuple([(max(before, 0), max(after, 0)) for before, after in pairs]), value)
+    return pad_op(input, tuple([(max(before, 0), max(after, 0)) for before, after in pairs]), value)
 
 
 def _bordered(input, axis, before, after, mode):

@@ -13,15 +13,15 @@ from collections import namedtuple
 from minigrad_kernels.errors import KindError, ShapeError
 
 from ... import device
-from ...core.check import flag_of, integer_of, number_of
+from ...core.check import axis_of, flag_of, integer_of, number_of
 from ...core.primitive import primitive
 from ...core.tensor import Tensor, tensor_of
 from ...device import array_module
-from ..axes import axis_of, sized_axis
+from ..autocast import casting
 from ..elementwise.choices import where
 from .arrange import stack
 from .select import getitem, pick, put, within
-from .views import flatten, reshape
+from .views import flatten, reshape, sized_axis
 
 __all__ = ["argsort", "embedding", "gather", "index_select", "nonzero", "one_hot", "scatter", "scatter_add", "sort"]
 __all__ += ["topk"]
@@ -67,6 +67,7 @@ def _source(op, index, src, dtype):
     return src if src.shape == index.shape else getitem(src, tuple([slice(n) for n in index.shape]))
 
 
+@casting("widest")
 def scatter_add(input, dim, index, src):
     """input with elements of src added at the index of each along a dimension.
 

@@ -11,29 +11,37 @@ import itertools
 import math
 import operator
 
-from minigrad_kernels.errors import ShapeError, StateError
+from minigrad_kernels.errors import ShapeError, StateError, SubscriptError
 from minigrad_kernels.layout import CHANNELS_LAST, FILTER, is_dense
 
 from ... import device
-from ...core.check import integers_of
+from ...core.check import axes_of, axis_of, integers_of
 from ...core.primitive import primitive
-from ...core.tensor import tensor_of
+from ...core.tensor import floating_of, tensor_of
 from ...device import array_module
-from ..axes import axes_of, axis_of, sized_axis
 
 __all__ = ["broadcast_to", "clone", "contiguous", "expand", "flatten", "movedim", "permute", "reshape", "squeeze"]
 __all__ += ["transpose", "unflatten", "unsqueeze", "view"]
+
+
+def sized_axis(op, name, input, dim):
+    """(a dimension of a Tensor counted from the front, its size)."""
+    axis = axis_of(op, dim, tensor_of(op, name, input).ndim)
+    if not input.shape:
+        raise SubscriptError(f"{op}: {name} has no dimensions, wanted at least one")
+    return axis, input.shape[axis]
+
 
 # ---- another shape ---------------------------------------------------------------------------------------------------
 
 
 @primitive(view="input")
-def _reshape(input, shape):
+def reshape_op(input, shape):
     """The same elements, in C order, in another shape; a copy only where memory does not allow a view."""
     return (input if _can_be_seen(input, shape) else device.copy(input)).reshape(shape)
 
 
-_reshape.grads(input=lambda g, input_shape: _reshape(g, input_shape))
+reshape_op.grads(input=lambda g, input_shape: reshape_op(g, input_shape))
 
 
 def _can_be_seen(array, shape):
@@ -77,7 +85,7 @@ def reshape(input, shape):
     Shapes  any with as many elements; one size may be -1 and follows from the others
     """
     shape = _filled("reshape", "shape", shape, tensor_of("reshape", "input", input).numel())
-    return input if shape == input.shape else _reshape(input, shape)
+    return input if shape == input.shape else reshape_op(input, shape)
 
 
 def view(input, size):
@@ -110,7 +118,7 @@ def flatten(input, start_dim=0, end_dim=-1):
     if start > end:
         raise ShapeError(f"flatten: start_dim {start_dim} comes after end_dim {end_dim}")
     shape = (*input.shape[:start], math.prod(input.shape[start : end + 1]), *input.shape[end + 1 :])
-    return input if shape == input.shape else _reshape(input, shape)
+    return input if shape == input.shape else reshape_op(input, shape)
 
 
 def unflatten(input, dim, sizes):
@@ -151,12 +159,12 @@ def unsqueeze(input, dim):
 
 
 @primitive(view="input")
-def _permute(input, dims):
+def permute_op(input, dims):
     """The axes in another order."""
     return input.transpose(dims)
 
 
-_permute.grads(input=lambda g, dims: _permute(g, tuple(sorted(range(len(dims)), key=dims.__getitem__))))
+permute_op.grads(input=lambda g, dims: permute_op(g, tuple(sorted(range(len(dims)), key=dims.__getitem__))))
 
 
 def permute(input, dims):
@@ -170,7 +178,7 @@ def permute(input, dims):
     if len(dims) != ndim:
         raise ShapeError(f"permute: dims {dims} name {len(dims)} dimensions, input has {ndim} (shape {input.shape})")
     axes = axes_of("permute", dims, ndim)
-    return input if axes == tuple(range(ndim)) else _permute(input, axes)
+    return input if axes == tuple(range(ndim)) else permute_op(input, axes)
 
 
 def transpose(input, dim0, dim1):
@@ -209,12 +217,12 @@ def movedim(input, source, destination):
 
 
 @primitive(view="input")
-def _expand(input, shape):
+def expand_op(input, shape):
     """input repeated along axes of size 1, without copying."""
     return array_module(input).broadcast_to(input, shape)
 
 
-_expand.grads(input=lambda g: g)  # the engine sums over what was repeated
+expand_op.grads(input=lambda g: g)  # the engine sums over what was repeated
 
 
 def expand(input, size):
@@ -230,7 +238,7 @@ def expand(input, size):
     fits = extra >= 0 and all(m in (1, n) for m, n in zip(input.shape, shape[extra:], strict=True))
     if not fits or any(n < 0 for n in shape):
         raise ShapeError(f"expand: input has shape {input.shape}, which does not broadcast to {wanted}")
-    return input if shape == input.shape else _expand(input, shape)
+    return input if shape == input.shape else expand_op(input, shape)
 
 
 def broadcast_to(input, size):
@@ -244,12 +252,12 @@ def broadcast_to(input, size):
 
 
 @primitive
-def _copy(input, order):
+def copy_op(input, order):
     """The same elements in memory of their own, the axes in this order."""
     return device.copy(input, order)
 
 
-_copy.grads(input=lambda g: g)
+copy_op.grads(input=lambda g: g)
 
 
 def clone(input):
@@ -259,7 +267,7 @@ def clone(input):
     Grads   dinput = g
     Shapes  out as input; the dimensions keep their order in memory
     """
-    return _copy(tensor_of("clone", "input", input), device.order_of(input.array))
+    return copy_op(tensor_of("clone", "input", input), device.order_of(input.array))
 
 
 def contiguous(input):
@@ -269,4 +277,27 @@ def contiguous(input):
     Grads   dinput = g
     Shapes  out as input
     """
-    return input if tensor_of("contiguous", "input", input).array.flags.c_contiguous else _copy(input, None)
+    return input if tensor_of("contiguous", "input", input).array.flags.c_contiguous else copy_op(input, None)
+
+
+# ---- single images and sequences as batches of images ---------------------------------------------------------------
+#
+# An op on images has ndim 2 and takes (N, C, H, W) or (C, H, W); one on sequences has ndim 1, takes (N, C, L) or
+# (C, L), and works on images of height 1.
+
+
+def images_of(op, input, ndim):
+    """The input as (N, C, H, W)."""
+    if floating_of(op, "input", input).ndim not in (ndim + 1, ndim + 2):
+        wanted = "(N, C, H, W) or (C, H, W)" if ndim == 2 else "(N, C, L) or (C, L)"
+        raise ShapeError(f"{op}: input has shape {input.shape}, wanted {wanted}")
+    images = input if ndim == 2 else unsqueeze(input, -2)
+    return images if images.ndim == 4 else unsqueeze(images, 0)
+
+
+def as_given(images, input, ndim):
+    """A result (N, C, I, J) with as many dimensions as the input had."""
+    if ndim == 2 and input.ndim == 4:
+        return images
+    out = images if ndim == 2 else squeeze(images, 2)
+    return out if input.ndim == ndim + 2 else squeeze(out, 0)

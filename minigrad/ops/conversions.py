@@ -10,9 +10,9 @@ import inspect
 
 from minigrad_kernels.errors import KindError
 
-from ... import device as devices
-from ...core.primitive import primitive
-from ...core.tensor import Tensor, tensor_of
+from .. import device as devices
+from ..core.primitive import primitive
+from ..core.tensor import Tensor, tensor_of
 
 __all__ = ["to"]
 

@@ -3,22 +3,22 @@
 Values are those of the separate operations, bit for bit, but for batch norm, which is folded into the filters, and for
 a residual of 16 bits, with which the sum is rounded once. Each is linear in the gradient that arrives, so a rule first
 goes back through the later operations, to the gradient of the convolution's own output, and then asks the trio
-(trio.py). fusion.py says when these are used.
+(conv.py). fusion.py says when these are used.
 """
 
 from minigrad_kernels import conv2d as kernels
 from minigrad_kernels import pool2d
 from minigrad_kernels.layout import CHANNELS_LAST, FILTER
 
-from ... import device, fusion
-from ...core.primitive import primitive
-from ...core.tensor import Tensor
-from ..elementwise.activations import relu
-from ..elementwise.arithmetic import add
-from ..elementwise.conversions import through, typed, wide
-from ..pool import _max_pool2d, _place
-from ..reduce import rectified_columns
-from .trio import conv2d, convolve, shape_of, trio_grads
+from .. import device, fusion
+from ..core.primitive import primitive
+from ..core.tensor import Tensor
+from .conv import conv2d_op, convolve, output_shape, trio_grads
+from .conversions import through, typed, wide
+from .elementwise.activations import relu
+from .elementwise.arithmetic import add
+from .pool import max_pool2d_op, place
+from .reduce import rectified_columns
 
 __all__ = ["fold"]
 
@@ -32,8 +32,8 @@ def _conv2d_relu(input, weight, bias, geometry):
     return convolve(input, weight, bias, True, geometry)
 
 
-fusion.waits(_conv2d_relu, shape_of)
-_conv2d_relu.grads(**through(relu.rules["input"], conv2d.rules))
+fusion.waits(_conv2d_relu, output_shape)
+_conv2d_relu.grads(**through(relu.rules["input"], conv2d_op.rules))
 
 
 # ---- a residual ------------------------------------------------------------------------------------------------------
@@ -52,8 +52,8 @@ def _conv2d_add_relu(input, weight, bias, residual, geometry):
 
 
 fusion.waits(_conv2d_add, lambda input, weight, bias, residual, geometry: residual.shape)
-_conv2d_add.grads(**conv2d.rules, residual=lambda g: g)
-_conv2d_add.fast_grads(conv2d.fast)
+_conv2d_add.grads(**conv2d_op.rules, residual=lambda g: g)
+_conv2d_add.fast_grads(conv2d_op.fast)
 _conv2d_add_relu.grads(**through(relu.rules["input"], _conv2d_add.rules))
 
 
@@ -92,18 +92,19 @@ def _conv2d_relu_max_pool2d(input, weight, bias, geometry, windows, shape):
 
 def _placed(g, positions, input, weight, geometry, windows):
     """The gradient of the convolution's own output."""
-    return _place(g, positions, shape_of(input, weight, None, geometry), windows)
+    return place(g, positions, output_shape(input, weight, None, geometry), windows)
 
 
 fusion.waits(_conv2d_max_pool2d, lambda input, weight, bias, geometry, windows, shape: shape)
-_conv2d_max_pool2d.grads(**through(_placed, conv2d.rules) | {"bias": conv2d.rules["bias"]})  # sums of g are the same
+# The sums of g are those of what g is placed in.
+_conv2d_max_pool2d.grads(**through(_placed, conv2d_op.rules) | {"bias": conv2d_op.rules["bias"]})
 _conv2d_relu_max_pool2d.grads(**through(relu.rules["input"], _conv2d_max_pool2d.rules))
 
 
 @_conv2d_relu_max_pool2d.fast_grads
 def _conv2d_relu_max_pool2d_grads(g, out, positions, input, weight, geometry, windows, needs):
     g = device.contiguous(g, CHANNELS_LAST)
-    dz = device.empty(shape_of(input, weight, None, geometry), g.dtype, CHANNELS_LAST, g)
+    dz = device.empty(output_shape(input, weight, None, geometry), g.dtype, CHANNELS_LAST, g)
     dbias = device.empty((g.shape[1],), device.sum_dtype(g), like=g)
     pool2d.max_relu_input_grad(g, out, positions, *windows, dz, dbias, device.workspace)
     return trio_grads(dz, dbias, input, weight, geometry, needs)
@@ -112,15 +113,15 @@ def _conv2d_relu_max_pool2d_grads(g, out, positions, input, weight, geometry, wi
 # ---- what extends what -----------------------------------------------------------------------------------------------
 
 
-@fusion.extends(relu, conv2d)
+@fusion.extends(relu, conv2d_op)
 def _relu_of_conv2d(values, inplace):
     return _conv2d_relu, values
 
 
-@fusion.extends(add, conv2d)
+@fusion.extends(add, conv2d_op)
 def _add_to_conv2d(values, other):
     input, weight, bias, geometry = values
-    fits = isinstance(other, Tensor) and other.dtype == input.dtype and other.shape == shape_of(*values)
+    fits = isinstance(other, Tensor) and other.dtype == input.dtype and other.shape == output_shape(*values)
     return (_conv2d_add, (input, weight, bias, other, geometry)) if fits else None
 
 
@@ -129,12 +130,12 @@ def _relu_of_conv2d_add(values, inplace):
     return _conv2d_add_relu, values
 
 
-@fusion.extends(_max_pool2d, conv2d)
+@fusion.extends(max_pool2d_op, conv2d_op)
 def _max_pool2d_of_conv2d(values, windows, shape):
     return _conv2d_max_pool2d, (*values, windows, shape)
 
 
-@fusion.extends(_max_pool2d, _conv2d_relu)
+@fusion.extends(max_pool2d_op, _conv2d_relu)
 def _max_pool2d_of_conv2d_relu(values, windows, shape):
     return _conv2d_relu_max_pool2d, (*values, windows, shape)
 
@@ -150,7 +151,7 @@ def fold(input, scale, shift):
     Only without a graph: the result would be differentiated for other filters.
     """
     call = fusion.call_of(input)
-    if call is None or call.primitive is not conv2d or call.recorded:
+    if call is None or call.primitive is not conv2d_op or call.recorded:
         return None
     images, weight, bias, geometry = call.values
     bias = shift if bias is None else bias * scale + shift

@@ -1,24 +1,119 @@
-"""Convolutions as they are called: of images or sequences, batches or single ones, with padding by name.
+"""Convolutions: of images or sequences, batches or single ones, with padding by name.
 
-All are one of the trio (trio.py); sequences are images of height 1.
+All are one of a bilinear trio. For one geometry, which is stride, padding, dilation and number of groups, let
+
+    B(x, w, g) = sum over n, o, i, j, c, p, q of x[n, c, s i + d p - pad, s j + d q - pad] w[o, c, p, q] g[n, o, i, j]
+
+with c over the channels of the group of o, and x = 0 outside the image. It is linear in each of its three arguments,
+and
+
+    conv2d(x, w) = dB/dg        conv2d_input_grad(g, w) = dB/dx        conv2d_weight_grad(g, x) = dB/dw
+
+so that every derivative, of any order, is one of the three again. Sequences are images of height 1.
 
 Letters n batch, c in-channel, o out-channel, h w input, i j output, p q filter tap, s stride, d dilation, G groups
 stride, padding, dilation, output_padding: a number, or one for each dimension, vertical first
-Shapes  the batch N may be absent
+Shapes  x (N, C, H, W), w (O, C/G, P, Q), g (N, O, I, J); the batch N may be absent
 Types   floating, one for all
 Errors  ValueError for shapes that do not fit, TypeError for other element types
 Source  Dumoulin and Visin 2016, "A guide to convolution arithmetic for deep learning", chapters 2 and 4
 """
 
+from minigrad_kernels import conv2d as kernels
 from minigrad_kernels.errors import KindError, ShapeError
+from minigrad_kernels.layout import CHANNELS_LAST, FILTER
 
-from ...core.check import integer_of, shape_of
-from ...core.tensor import tensor_of
-from ..images import as_given, check_vectors, floating_of, images_of, pair_of
-from ..shape import pad, reshape, unsqueeze
-from . import trio
+from .. import device, fusion
+from ..core.check import integer_of, pair_of, shape_of
+from ..core.primitive import primitive
+from ..core.tensor import check_vectors, floating_of, tensor_of
+from .autocast import casting
+from .reduce import column_sums, sum
+from .shape import pad, reshape, unsqueeze
+from .shape.views import as_given, images_of
 
 __all__ = ["conv1d", "conv2d", "conv2d_input_grad", "conv2d_weight_grad", "conv_transpose1d", "conv_transpose2d"]
+
+# ---- the trio on arrays ----------------------------------------------------------------------------------------------
+
+
+def output_shape(input, weight, bias, geometry):
+    """The shape of a convolution."""
+    return kernels.output_shape(input.shape, weight.shape, None if bias is None else bias.shape, *geometry)
+
+
+def convolve(input, weight, bias, relu, geometry, residual=None):
+    """The convolution of arrays, to which a residual may be added, and its positive part if relu."""
+    x, weight = device.contiguous(input, CHANNELS_LAST), device.contiguous(weight, FILTER)
+    bias = None if bias is None else device.contiguous(bias)
+    residual = None if residual is None else device.contiguous(residual, CHANNELS_LAST)
+    out = device.empty(output_shape(x, weight, bias, geometry), x.dtype, CHANNELS_LAST, x)
+    kernels.forward(x, weight, bias, relu, *geometry, out, device.workspace, residual)
+    return out
+
+
+@primitive
+def conv2d_op(input, weight, bias, geometry):
+    """dB/dg, and a bias of each out-channel."""
+    return convolve(input, weight, bias, False, geometry)
+
+
+fusion.waits(conv2d_op, output_shape)
+
+conv2d_op.grads(
+    input=lambda g, weight, input_shape, geometry: conv2d_input_grad_op(g, weight, input_shape, geometry),
+    weight=lambda g, input, weight_shape, geometry: conv2d_weight_grad_op(g, input, weight_shape, geometry),
+    bias=lambda g: sum(g, (0, 2, 3)),
+)
+
+
+@conv2d_op.fast_grads
+def _conv2d_grads(g, input, weight, geometry, needs):
+    g = device.contiguous(g, CHANNELS_LAST)
+    return trio_grads(g, column_sums(g) if "bias" in needs else None, input, weight, geometry, needs)
+
+
+def trio_grads(g, dbias, input, weight, geometry, needs):
+    """The gradients that are needed, as arrays, by that of the convolution's own output."""
+    grads = {"bias": dbias}
+    if "input" in needs:
+        grads["input"] = conv2d_input_grad_op.forward(g, weight, input.shape, geometry)
+    if "weight" in needs:
+        grads["weight"] = conv2d_weight_grad_op.forward(g, input, weight.shape, geometry)
+    return grads
+
+
+@primitive
+def conv2d_input_grad_op(grad, weight, input_shape, geometry):
+    """dB/dx."""
+    g, w = device.contiguous(grad, CHANNELS_LAST), device.contiguous(weight, FILTER)
+    out = device.empty(input_shape, g.dtype, CHANNELS_LAST, g)
+    kernels.input_grad(g, w, *geometry, out, device.workspace)
+    return out
+
+
+conv2d_input_grad_op.grads(
+    grad=lambda g, weight, geometry: conv2d_op(g, weight, None, geometry),
+    weight=lambda g, grad, weight_shape, geometry: conv2d_weight_grad_op(grad, g, weight_shape, geometry),
+)
+
+
+@primitive
+def conv2d_weight_grad_op(grad, input, weight_shape, geometry):
+    """dB/dw."""
+    g, x = device.contiguous(grad, CHANNELS_LAST), device.contiguous(input, CHANNELS_LAST)
+    out = device.empty(weight_shape, g.dtype, FILTER, g)
+    kernels.weight_grad(g, x, *geometry, out, device.workspace)
+    return out
+
+
+conv2d_weight_grad_op.grads(
+    grad=lambda g, input, geometry: conv2d_op(input, g, None, geometry),
+    input=lambda g, grad, input_shape, geometry: conv2d_input_grad_op(grad, g, input_shape, geometry),
+)
+
+
+# ---- as users call them ----------------------------------------------------------------------------------------------
 
 
 def _operands(op, ndim, input, weight, bias, groups, transposed=False):
@@ -61,9 +156,10 @@ def _convolved(op, ndim, input, weight, bias, stride, padding, dilation, groups)
         images, padding = _named_padding(op, padding, images, stride, reach)
     else:
         padding = pair_of(op, "padding", padding, ndim, 0)
-    return as_given(trio.conv2d(images, filters, bias, (stride, padding, dilation, groups)), input, ndim)
+    return as_given(conv2d_op(images, filters, bias, (stride, padding, dilation, groups)), input, ndim)
 
 
+@casting("lower")
 def conv2d(input, weight, bias=None, stride=1, padding=0, dilation=1, groups=1):
     """Two-dimensional cross-correlation of images with filters.
 
@@ -78,6 +174,7 @@ def conv2d(input, weight, bias=None, stride=1, padding=0, dilation=1, groups=1):
     return _convolved("conv2d", 2, input, weight, bias, stride, padding, dilation, groups)
 
 
+@casting("lower")
 def conv1d(input, weight, bias=None, stride=1, padding=0, dilation=1, groups=1):
     """Cross-correlation of sequences with filters.
 
@@ -100,10 +197,11 @@ def _transposed(op, ndim, input, weight, bias, stride, padding, output_padding, 
     if any(beyond):
         images = pad(images, (0, beyond[1], 0, beyond[0]))
     shape = (images.shape[0], filters.shape[1] * groups, *size)
-    out = as_given(trio.conv2d_input_grad(images, filters, shape, (stride, padding, dilation, groups)), input, ndim)
+    out = as_given(conv2d_input_grad_op(images, filters, shape, (stride, padding, dilation, groups)), input, ndim)
     return out if bias is None else out + reshape(bias, (-1, *[1] * ndim))
 
 
+@casting("lower")
 def conv_transpose2d(input, weight, bias=None, stride=1, padding=0, output_padding=0, groups=1, dilation=1):
     """The adjoint of conv2d, with a bias: each pixel spreads over those that conv2d would have made it from.
 
@@ -116,6 +214,7 @@ def conv_transpose2d(input, weight, bias=None, stride=1, padding=0, output_paddi
     return _transposed("conv_transpose2d", 2, input, weight, bias, stride, padding, output_padding, groups, dilation)
 
 
+@casting("lower")
 def conv_transpose1d(input, weight, bias=None, stride=1, padding=0, output_padding=0, groups=1, dilation=1):
     """The adjoint of conv1d, with a bias.
 
@@ -135,6 +234,7 @@ def _geometry(op, grad, name, other, stride, padding, dilation, groups):
     return *(pair_of(op, name, value, 2, least) for name, value, least in pairs), integer_of(op, "groups", groups)
 
 
+@casting("lower")
 def conv2d_input_grad(grad, weight, input_shape, stride=1, padding=0, dilation=1, groups=1):
     """The gradient of conv2d with respect to its input: each element spreads over the pixels that it was made from.
 
@@ -145,9 +245,10 @@ def conv2d_input_grad(grad, weight, input_shape, stride=1, padding=0, dilation=1
     """
     op = "conv2d_input_grad"
     geometry = _geometry(op, grad, "weight", weight, stride, padding, dilation, groups)
-    return trio.conv2d_input_grad(grad, weight, shape_of(op, "input_shape", (input_shape,), 4), geometry)
+    return conv2d_input_grad_op(grad, weight, shape_of(op, "input_shape", (input_shape,), 4), geometry)
 
 
+@casting("lower")
 def conv2d_weight_grad(grad, input, weight_shape, stride=1, padding=0, dilation=1, groups=1):
     """The gradient of conv2d with respect to its weight: each element times the patch that it was made from.
 
@@ -157,4 +258,4 @@ def conv2d_weight_grad(grad, input, weight_shape, stride=1, padding=0, dilation=
     """
     op = "conv2d_weight_grad"
     geometry = _geometry(op, grad, "input", input, stride, padding, dilation, groups)
-    return trio.conv2d_weight_grad(grad, input, shape_of(op, "weight_shape", (weight_shape,), 4), geometry)
+    return conv2d_weight_grad_op(grad, input, shape_of(op, "weight_shape", (weight_shape,), 4), geometry)
