@@ -38,7 +38,7 @@ from .core.primitive import primitive
 from .core.tape import grad
 from .core.tensor import Tensor
 from .device import default_generator, empty_cache, manual_seed, memory_statistics
-from .device.types import bfloat16, bool, float16, float32, float64, int8, int16, int32, int64, long, uint8
+from .device.arrays import bfloat16, bool, float16, float32, float64, int8, int16, int32, int64, long, uint8
 from .export import export_onnx
 from .ops import *
 from .ops.autocast import autocast

@@ -22,6 +22,10 @@ def integer_of(op, name, value, least=-LIMIT):
     """The value, a Python or NumPy integer that is not below the least, as a Python integer."""
     if type(value) is int and least <= value < LIMIT:  # as nearly always
         return value
+    return _converted(op, name, value, least)
+
+
+def _converted(op, name, value, least):
     try:
         integer = operator.index(None if isinstance(value, bool) else value)
     except TypeError:
@@ -92,7 +96,7 @@ def float_of(op, name, value):
 
 def floats_of(op, name, value):
     """The value, an array of floating elements as a primitive sees its Tensors."""
-    if not device.is_array(value):
+    if not isinstance(value, np.ndarray) and not device.is_array(value):
         raise KindError(f"{op}: {name} is a {type(value).__name__}, wanted a Tensor")
     if not device.is_floating(value.dtype):
         raise KindError(f"{op}: {name} has elements {value.dtype}, wanted floating ones; convert with .to('float32')")
@@ -122,18 +126,20 @@ def each(op, name, value, count, least):
     values = value if isinstance(value, tuple | list) else (value,) * count
     if len(values) != count:
         raise KindError(f"{op}: {name} is {value!r}, wanted an integer or {count} of them")
-    return tuple([integer_of(op, name, one, least) for one in values])
+    checked = tuple([integer_of(op, name, one, least) for one in values])
+    return value if checked == value else checked  # the very same: kernels find a call again by its settings
 
 
 @functools.cache
 def _repeated(value, count):
-    """The very same tuple each time: kernels find a call again by its settings."""
     return (value,) * count
 
 
 def pair_of(op, name, value, ndim, least):
     """(vertical, horizontal) from one integer or ndim of them; along a height that is not there `least`."""
-    values = each(op, name, value[0] if isinstance(value, list | tuple) and len(value) == 1 else value, ndim, least)
+    if isinstance(value, list | tuple) and len(value) == 1:
+        value = integer_of(op, name, value[0])
+    values = each(op, name, value, ndim, least)
     return values if ndim == 2 else (least, *values)
 
 

@@ -79,8 +79,6 @@ class Primitive:
 
     def bind(self, *args, **kwargs):
         """The arguments of a call in the order of the signature."""
-        if not kwargs and len(args) in self.rest:  # as nearly always
-            return args + self.rest[len(args)]
         try:
             bound = self.signature.bind(*args, **kwargs)
         except TypeError as error:
@@ -125,16 +123,18 @@ class Primitive:
 
     def call_rule(self, name, values, outputs):
         """The gradient of an argument by its rule; None if nothing arrived at the outputs that the rule asks."""
-        if not self.single:
-            asked = self.asked[name]
-            missing = [(want, output) for want, output in asked if values[want] is None]
-            if len(missing) == len(asked):
-                return None
-            for want, output in missing:  # a symbolic zero: no memory behind it
-                shape, dtype, _ = outputs[output]
-                like = next(values[want].array for want, _ in asked if values[want] is not None)
-                values[want] = made(device.zeros((), dtype, like=like)).expand(shape)
+        if not self.single and not self._completed(name, values, outputs):
+            return None
         return self.rules[name](*[values[want] for want in self.wants[name]])
+
+    def _completed(self, name, values, outputs):
+        """Put zeros among the values where a rule asks for a gradient that did not arrive; whether any did arrive."""
+        there = [values[want] for want, _ in self.asked[name] if values[want] is not None]
+        for want, output in self.asked[name] if there else ():
+            if values[want] is None:  # a symbolic zero: no memory behind it
+                shape, dtype, _ = outputs[output]
+                values[want] = made(device.zeros((), dtype, like=there[0].array)).expand(shape)
+        return bool(there)
 
     def call_fast(self, values):
         """{argument: gradient as an array} from values of which the first gradient, g, has arrived."""
@@ -150,7 +150,8 @@ class Primitive:
         return self if tensor is None else functools.partial(self, tensor)
 
     def __call__(self, *args, **kwargs):
-        values, stack = self.bind(*args, **kwargs), interceptors()
+        usual = not kwargs and len(args) in self.rest
+        values, stack = args + self.rest[len(args)] if usual else self.bind(*args, **kwargs), interceptors()
         return proceed(stack, self, values) if stack else self.now(values)
 
     def now(self, values):

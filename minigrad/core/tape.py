@@ -9,7 +9,7 @@ Source  Linnainmaa 1976, "Taylor expansion of the accumulated rounding error"; G
         Derivatives", chapter 3
 """
 
-import functools
+import contextlib
 import itertools
 import operator
 from typing import NamedTuple
@@ -17,7 +17,7 @@ from typing import NamedTuple
 import numpy as np
 
 from minigrad_kernels.errors import KindError, ShapeError, StateError
-from minigrad_kernels.toolchain.watch import watched, watchers
+from minigrad_kernels.toolchain.watch import part, watched, watchers
 
 from .. import device
 from .check import flag_of
@@ -138,14 +138,17 @@ class Node:
 
     def check(self):
         """Refuse to go backward through a freed node or through a value that has changed since."""
+        if self.freed or any([version[0] != number for _, version, number in self.versions]):
+            self._refuse()
+
+    def _refuse(self):
         name = self.primitive.name
         if self.freed:
             hint = "pass retain_graph=True to the earlier one"
             raise StateError(f"{name}: backward through a graph that was freed by an earlier backward; {hint}")
-        for argument, version, number in self.versions:
-            if version[0] != number:
-                found = f"{argument} was changed after it was used (version {version[0]}, recorded {number})"
-                raise StateError(f"{name}: {found}; call backward before the optimiser's step")
+        argument, version, number = next(one for one in self.versions if one[1][0] != one[2])
+        found = f"{argument} was changed after it was used (version {version[0]}, recorded {number})"
+        raise StateError(f"{name}: {found}; call backward before the optimiser's step")
 
     def free(self):
         """Let go of the values; the edges stay, so that a later backward knows which nodes it would need.
@@ -175,17 +178,6 @@ def _fit(gradient, edge, op):
         repeated = [i for i in axes if shape[i - extra] == 1 and gradient.shape[i] != 1]
         gradient = gradient.sum((*range(extra), *repeated)).reshape(shape)
     return gradient if gradient.dtype == edge.dtype else gradient.to(edge.dtype)
-
-
-@functools.cache
-def one(place, dtype):
-    """The number 1 as the gradient of a scalar loss, kept because every step asks for it.
-
-    Nothing writes to it: the engine adds only into arrays that it alone holds, and the first gradient is not one.
-    """
-    one = device.full((), 1, dtype, like=place)
-    place.wait()  # other streams may be the next to read it
-    return one
 
 
 def write(tensor):
@@ -291,11 +283,15 @@ def _first_gradient(op, tensor, gradient):
     if not tensor_of(op, "an output", tensor).requires_grad:
         hint = "make what you differentiate by with requires_grad=True, and compute the loss outside of no_grad()"
         raise StateError(f"{op}: the Tensor has no history and does not require a gradient; {hint}")
-    if gradient is None:
-        if tensor.array.size != 1:
-            raise StateError(f"{op}: an output of shape {tensor.shape} is no scalar; pass a gradient of that shape")
-        number = one(device.place_of(tensor.array), tensor.dtype)
-        return Tensor.made(number.reshape(tensor.shape) if tensor.shape else number)
+    if gradient is not None:
+        return _given(op, tensor, gradient)
+    if tensor.array.size != 1:
+        raise StateError(f"{op}: an output of shape {tensor.shape} is no scalar; pass a gradient of that shape")
+    return Tensor.made(device.one_like(tensor.array))
+
+
+def _given(op, tensor, gradient):
+    """The gradient of an output that the user gives, after a look at it."""
     if tensor_of(op, "gradient", gradient).shape != tensor.shape:
         raise ShapeError(f"{op}: gradient has shape {gradient.shape}, wanted the output's {tensor.shape}")
     if gradient.dtype != tensor.dtype:
@@ -304,7 +300,6 @@ def _first_gradient(op, tensor, gradient):
     return gradient
 
 
-@watched("pass")
 def _walk(roots, finish, retain_graph, create_graph, inputs=frozenset()):
     """Visit the nodes below roots, (Tensor, gradient) pairs, from the newest to the oldest.
 
@@ -312,23 +307,23 @@ def _walk(roots, finish, retain_graph, create_graph, inputs=frozenset()):
             complete; owned says that no one else holds its array
     inputs  Targets; if there are any, only gradients on a path to them are computed
     """
-    targets = [tensor.target for tensor, _ in roots]
-    nodes, uses = _reachable(targets, inputs)
+    nodes, uses = _reachable([tensor.target for tensor, _ in roots], inputs)
     way = _Way(finish, retain_graph, create_graph, inputs, uses)
     visit = watched("backward")(way.visit) if watchers() else way.visit
     recorded = recording.variable.set(create_graph)
     tools = stack.variable.set(tuple([one for one in interceptors() if not one.forward_only]))
     try:
-        for target, (_, gradient) in zip(targets, roots, strict=True):
-            way.add(target, gradient, False)
-        for target in targets:
-            if target.node.__class__ is Leaf:
-                way.passed(target)
-        while nodes:
-            visit(*nodes.pop())
+        with part("pass", way) if watchers() else _unwatched:
+            way.pass_on([(tensor.target, gradient, False) for tensor, gradient in roots])
+            way.count([tensor.target for tensor, _ in roots])
+            while nodes:
+                visit(*nodes.pop())
     finally:
         stack.variable.reset(tools)
         recording.variable.reset(recorded)
+
+
+_unwatched = contextlib.nullcontext()
 
 
 def _reachable(roots, inputs):
@@ -342,21 +337,27 @@ def _reachable(roots, inputs):
         if node not in nodes:
             nodes.add(node)
             stack += [below for edge in node.edges if (below := edge.target.node).__class__ is Node]
-    useful, listed, uses = set(), [], {root.node: roots.count(root) for root in roots}
-    for node in sorted(nodes, key=operator.attrgetter("order")):
-        wanted = node.edges
-        if inputs:
-            wanted = [edge for edge in wanted if edge.target in inputs or edge.target.node in useful]
-            if not wanted and not any((node, output) in inputs for output in range(len(node.outputs))):
-                continue
-            useful.add(node)
+    ordered = sorted(nodes, key=operator.attrgetter("order"))
+    listed = _on_a_path(ordered, inputs) if inputs else [(node, node.edges) for node in ordered]
+    uses = {root.node: roots.count(root) for root in roots}
+    for node, wanted in listed:
         node.check()
-        listed.append((node, wanted))
         for edge in wanted:
             leaf = edge.target.node
             if leaf.__class__ is Leaf:
                 uses[leaf] = uses.get(leaf, 0) + 1
     return listed, uses
+
+
+def _on_a_path(nodes, inputs):
+    """[(node, edges to follow)] of those that lead to one of inputs."""
+    useful, listed = set(), []
+    for node in nodes:
+        wanted = [edge for edge in node.edges if edge.target in inputs or edge.target.node in useful]
+        if wanted or any((node, output) in inputs for output in range(len(node.outputs))):
+            useful.add(node)
+            listed.append((node, wanted))
+    return listed
 
 
 class _Way:
@@ -377,25 +378,22 @@ class _Way:
         gradients = [self.pending.pop((node, output), self.NOTHING)[0] for output in range(len(node.outputs))]
         if node.hooks or node.retained or self.inputs:
             self.complete(node, gradients)
-        for arrived in gradients:
-            if arrived is not None:
-                for target, gradient, owned in node.gradients(gradients, wanted, self.create_graph):
-                    if target in self.pending:
-                        self.add(target, gradient, owned)
-                    else:
-                        self.pending[target] = gradient, owned
-                break
-        for edge in wanted:
-            if edge.target.node.__class__ is Leaf:
-                self.passed(edge.target)
+        if any([gradient is not None for gradient in gradients]):
+            self.pass_on(node.gradients(gradients, wanted, self.create_graph))
+        self.count([edge.target for edge in wanted])
         if not self.retain_graph:
             node.free()
 
+    def pass_on(self, arrivals):
+        """Have gradients arrive: (target, gradient, whether the engine alone holds it)."""
+        for target, gradient, owned in arrivals:
+            if target in self.pending:
+                self.add(target, gradient, owned)
+            else:
+                self.pending[target] = gradient, owned
+
     def add(self, target, gradient, owned):
         """Add to what has arrived at target, into memory that the engine alone holds where there is any."""
-        if target not in self.pending:
-            self.pending[target] = gradient, owned
-            return
         total, total_owned = self.pending[target]
         if not self.create_graph and total_owned and device.can_hold_a_sum(total.array):
             device.accumulate(total.array, gradient.array)
@@ -405,16 +403,17 @@ class _Way:
         else:
             self.pending[target] = total + gradient, True
 
-    def passed(self, target):
-        """An edge into a leaf has been followed: after the last one its gradient is final."""
-        leaf = target.node
-        left = self.uses[leaf] = self.uses[leaf] - 1
-        if not left and (arrived := self.pending.pop(target, None)):
-            gradient, owned = arrived
-            for _, hook in leaf.hooks:
-                gradient, owned = _after_hook(hook, gradient), False
-            if not self.inputs or target in self.inputs:
-                self.finish(target, gradient, owned)
+    def count(self, targets):
+        """Edges to these targets have been followed: after the last one into a leaf its gradient is final."""
+        for target in targets:
+            leaf = target.node
+            if leaf.__class__ is Leaf:
+                left = self.uses[leaf] = self.uses[leaf] - 1
+                if not left and target in self.pending and (not self.inputs or target in self.inputs):
+                    gradient, owned = self.pending.pop(target)
+                    for _, hook in leaf.hooks:
+                        gradient, owned = _after_hook(hook, gradient), False
+                    self.finish(target, gradient, owned)
 
     def complete(self, node, gradients):
         """Pass the final gradients of a node's outputs through its hooks, and to those who asked for them."""
@@ -451,13 +450,18 @@ def _accumulate(tensor, gradient, owned):
     A gradient that can itself be differentiated is not copied: it is a result, and results are never written.
     """
     total = tensor.grad
-    if gradient._requires_grad or (total is not None and total.requires_grad):
-        tensor.grad = gradient if total is None else total + gradient
-    elif total is None:
-        data, array = tensor._data, gradient._data
-        whole = owned and device.can_hold_a_sum(array)
-        if not whole or array.strides != data.strides:
-            array = (device.contiguous if whole else device.copy)(array, device.order_of(data))
-        tensor.grad = gradient if array is gradient._data and gradient.__class__ is Tensor else Tensor.made(array)
+    if total is None:
+        tensor.grad = gradient if gradient._requires_grad else _laid_out(tensor, gradient, owned)
+    elif gradient._requires_grad or total._requires_grad:
+        tensor.grad = total + gradient
     else:
         device.accumulate(write(total), gradient.array)
+
+
+def _laid_out(tensor, gradient, owned):
+    """A gradient in memory that nobody else holds, lying as its Tensor does."""
+    data, array = tensor._data, gradient._data
+    whole = owned and device.can_hold_a_sum(array)
+    if not whole or array.strides != data.strides:
+        array = (device.contiguous if whole else device.copy)(array, device.order_of(data))
+    return gradient if array is gradient._data and gradient.__class__ is Tensor else Tensor.made(array)

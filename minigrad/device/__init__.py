@@ -4,9 +4,8 @@ Everything above this package handles arrays through it and never asks whether t
 what these files name in their __all__:
 
     places          the devices by name, and the one that holds an array
-    arrays          arrays made, moved, copied and laid out
-    arithmetic      elementwise, select, accumulate, reduce: arrays combined under PyTorch's type rules
-    types           element types, and what mixed types become
+    arrays          element types; arrays made, moved, copied, laid out and added up
+    arithmetic      elementwise, select: arrays combined under PyTorch's type rules
     memory          the pool of the CPU, and whether the host has room
     random          generators whose state can be saved
 
@@ -18,4 +17,3 @@ from .arrays import *
 from .memory import *
 from .places import *
 from .random import *
-from .types import *

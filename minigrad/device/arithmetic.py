@@ -1,19 +1,17 @@
-"""Arrays combined element by element under PyTorch's type rules, and reduced along axes."""
+"""Arrays combined element by element under PyTorch's type rules."""
 
 import functools
-import math
 
 import numpy as np
 
-from minigrad_kernels.errors import KindError, ShapeError, StateError
+from minigrad_kernels.errors import KindError, ShapeError
 from minigrad_kernels.layout import c_order, in_memory_order
 
 from . import memory
-from .arrays import array_module, cast, empty, order_of, quiet
+from .arrays import SCALARS, cast, default_dtype, empty, float32, is_floating, is_half, order_of, quiet, result_dtype
 from .places import CPU, is_array, place_of
-from .types import SCALARS, default_dtype, float32, is_floating, is_half, result_dtype
 
-__all__ = ["accumulate", "broadcast_shapes", "elementwise", "reduce", "select"]
+__all__ = ["broadcast_shapes", "elementwise", "select"]
 
 _NUMBERS = (int, float)
 
@@ -146,47 +144,3 @@ def broadcast_shapes(op, *arrays):
     except ValueError as error:
         shapes = " and ".join(str(array.shape) for array in arrays)
         raise ShapeError(f"{op}: shapes {shapes} do not broadcast") from error
-
-
-@quiet
-def accumulate(total, value):
-    """Add value, an array of the same device or a number, into total, an array that nobody else reads.
-
-    Errors  RuntimeError for an array of another device
-    """
-    if type(total) is np.ndarray and type(value) is np.ndarray:
-        np.add(total, value, out=total)
-        return
-    there = place_of(total)
-    if is_array(value) and place_of(value) is not there:
-        hint = "move a Tensor by .to(), or set its .grad to None where .data became an array of another device"
-        found = f"a gradient on {place_of(value).name} cannot be added to .grad on {there.name}"
-        raise StateError(f"backward: {found}; {hint}")
-    with there.active(values=(total, value)):
-        if is_array(value) and value.shape == total.shape:
-            total, value = in_memory_order(total, value)
-        there.module.add(total, value, out=total)
-
-
-# ---- reductions ------------------------------------------------------------------------------------------------------
-
-MANY = 1 << 12  # elements: as many added one by one in float32 lose digits that show
-
-
-@quiet
-def reduce(array, method, axes, **options):
-    """What a method of arrays (sum, max, all, cumsum, ...) gives along axes, without warnings."""
-    if method == "sum" and array.dtype == float32 and options.keys() <= {"keepdims"}:
-        if array.size >= MANY and _added_one_by_one(array, axes) >= MANY:
-            return cast(reduce(array, "sum", axes, dtype="float64", **options), float32)
-    return array_module(array).asarray(getattr(array, method)(axis=axes, **options))
-
-
-def _added_one_by_one(x, axes):
-    """How many partial sums follow each other: NumPy adds in pairs along the innermost axes in memory alone."""
-    count = math.prod([x.shape[axis] for axis in axes])
-    for axis in reversed(order_of(x)):
-        if axis not in axes:
-            return count
-        count //= x.shape[axis]
-    return 0

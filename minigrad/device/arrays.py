@@ -1,11 +1,20 @@
-"""Arrays on a device: made, moved and laid out.
+"""Element types, and arrays on a device: made, moved, laid out and added up.
 
 Functions that make an array take `like`, an array on whose device the new one is to lie, or its place; without it
 that is the CPU.
+
+What mixed types become is ruled by PyTorch. There are three categories, bool < integer < floating. A Python scalar, and
+next an array without dimensions, takes part only with its category; the type itself comes from the arrays with
+dimensions. An integer that meets a floating type takes the floating type, and one that enters a function with
+fractional results takes the default type. bfloat16, float32 without its last 16 bits, is a type of the package
+ml_dtypes.
 """
 
+import builtins
+import functools
 import math
 
+import ml_dtypes
 import numpy as np
 
 from minigrad_kernels import layout
@@ -17,9 +26,17 @@ from minigrad_kernels.transpose import transpose
 
 from . import memory
 from .places import CPU, Place, is_array, place, place_of
-from .types import bfloat16, default_dtype
 
 __all__ = [
+    "accumulate",
+    "dense",
+    "default_dtype",
+    "is_floating",
+    "is_half",
+    "promote",
+    "reduce",
+    "result_dtype",
+    "sum_dtype",
     "arange",
     "array_module",
     "assign",
@@ -40,6 +57,7 @@ __all__ = [
     "is_writable",
     "may_share_memory",
     "move",
+    "one_like",
     "order_of",
     "workspace",
     "zeros",
@@ -49,6 +67,76 @@ DLPACK_CUDA = 2  # kDLCUDA
 
 _BYTE = np.dtype(np.uint8)
 quiet = np.errstate(all="ignore")  # infinities and NaN are results, not warnings
+
+# ---- element types ---------------------------------------------------------------------------------------------------
+
+bool, uint8 = np.dtype("bool"), np.dtype("uint8")
+int8, int16, int32, int64 = (np.dtype(f"int{bits}") for bits in (8, 16, 32, 64))
+float16, float32, float64 = (np.dtype(f"float{bits}") for bits in (16, 32, 64))
+bfloat16 = np.dtype(ml_dtypes.bfloat16)
+long = int64
+default_dtype = float32
+SCALARS = {builtins.bool: bool, int: int64, float: default_dtype}  # the types of Python's
+
+
+def is_floating(dtype):
+    """Whether gradients can flow through this element type."""
+    return dtype.kind == "f" or dtype == bfloat16
+
+
+def is_half(dtype):
+    """Whether this is a floating type of 16 bits."""
+    return dtype.itemsize == 2 and is_floating(dtype)
+
+
+def sum_dtype(array):
+    """The type of sums, statistics and parameters in kernels beside an array: float32 for elements of 16 bits."""
+    return float32 if array.itemsize == 2 else array.dtype
+
+
+def _category(dtype):
+    """0 bool, 1 integer, 2 floating; None for other types."""
+    return 2 if is_floating(dtype) else {"b": 0, "u": 1, "i": 1}.get(dtype.kind)
+
+
+@functools.cache
+def promote(first, second, op="promote"):
+    """The smallest type that holds both: any integer with float32 is float32, float16 with bfloat16 is float32.
+
+    Errors  TypeError for uint64 with a signed integer, which no integer type holds
+    """
+    low, high = sorted((first, second), key=_category)
+    if not is_floating(low) and is_floating(high):
+        return high
+    if {first, second} == {float16, bfloat16}:  # which NumPy does not promote
+        return float32
+    both = np.promote_types(first, second)
+    if is_floating(both) and not is_floating(high):
+        raise KindError(f"{op}: no integer type holds both {first} and {second}; convert one of them")
+    return both
+
+
+def result_dtype(*values, op="result_dtype"):
+    """The type of an operation, named for errors, on arrays and Python scalars.
+
+    Errors  TypeError for complex and other unsupported element types, and as promote
+    """
+    ranks = {}  # 2 arrays with dimensions, 1 arrays without, 0 Python scalars: the dtype each group agrees on
+    for value in values:
+        scalar = SCALARS.get(type(value))
+        rank, dtype = (1 + (value.ndim > 0), value.dtype) if scalar is None else (0, scalar)
+        if _category(dtype) is None:
+            raise KindError(f"{op}: got elements {dtype}, wanted bool, integer or floating ones")
+        ranks[rank] = promote(ranks[rank], dtype, op) if rank in ranks else dtype
+    result = None
+    for rank in sorted(ranks, reverse=True):
+        dtype = ranks[rank]
+        if result is None or _category(dtype) > _category(result):
+            result = dtype if result is None else promote(result, dtype, op)
+    return result
+
+
+# ---- where arrays lie ------------------------------------------------------------------------------------------------
 
 
 def array_module(array):
@@ -179,6 +267,20 @@ def zeros(shape, dtype=default_dtype, order=None, like=None):
     return full(shape, 0, dtype, order, like)
 
 
+def one_like(array):
+    """1 in the shape of an array of one element. A GPU's is kept: each step asks for the first gradient of its loss."""
+    if type(array) is np.ndarray:
+        return np.ones(array.shape, array.dtype)
+    return _one(place_of(array), array.dtype).reshape(array.shape)
+
+
+@functools.cache
+def _one(there, dtype):
+    one = full((), 1, dtype, like=there)
+    there.wait()  # other streams may be the next to read it
+    return one
+
+
 def arange(stop, like=None):
     """The integers from 0 up to stop, stop not included."""
     there = place_of(like)
@@ -209,9 +311,12 @@ def can_hold_a_sum(array):
 
 def copyto(out, array):
     """Write the elements of an array into one of its device, whose type may be another one."""
+    if type(out) is np.ndarray is type(array):
+        np.copyto(out, array, casting="unsafe")
+        return
     there = place_of(array)
     with there.active(values=(out, array)):
-        if there is not CPU and out.shape == array.shape:
+        if out.shape == array.shape:
             out, array = in_memory_order(out, array)
         there.module.copyto(out, array, casting="unsafe")
 
@@ -276,3 +381,60 @@ def contiguous(array, order=None):
     if order is None:
         return array if array.flags.c_contiguous else copy(array)
     return array if layout.is_dense(array, order or c_order(array.ndim)) else copy(array, order)
+
+
+def dense(kernel, *arrays, settings=()):
+    """What a kernel for dense arrays of one layout gives."""
+    like = arrays[-1]
+    order = order_of(like)
+    out = empty(like.shape, like.dtype, order, like)
+    kernel(*[contiguous(array, order) for array in arrays], *settings, out)
+    return out
+
+
+# ---- added up --------------------------------------------------------------------------------------------------------
+
+ONE_BY_ONE = 1 << 12  # elements: as many added one by one in float32 lose digits that show
+
+
+@quiet
+def accumulate(total, value):
+    """Add value, an array of the same device or a number, into total, an array that nobody else reads.
+
+    Errors  RuntimeError for an array of another device
+    """
+    if type(total) is np.ndarray and type(value) is np.ndarray:
+        np.add(total, value, out=total)
+    else:
+        _accumulate(total, value)
+
+
+def _accumulate(total, value):
+    there = place_of(total)
+    if is_array(value) and place_of(value) is not there:
+        hint = "move a Tensor by .to(), or set its .grad to None where .data became an array of another device"
+        found = f"a gradient on {place_of(value).name} cannot be added to .grad on {there.name}"
+        raise StateError(f"backward: {found}; {hint}")
+    with there.active(values=(total, value)):
+        if is_array(value) and value.shape == total.shape:
+            total, value = in_memory_order(total, value)
+        there.module.add(total, value, out=total)
+
+
+@quiet
+def reduce(array, method, axes, **options):
+    """What a method of arrays (sum, max, all, cumsum, ...) gives along axes, without warnings."""
+    if method == "sum" and array.dtype == float32 and options.keys() <= {"keepdims"}:
+        if array.size >= ONE_BY_ONE and _added_one_by_one(array, axes) >= ONE_BY_ONE:
+            return cast(reduce(array, "sum", axes, dtype="float64", **options), float32)
+    return array_module(array).asarray(getattr(array, method)(axis=axes, **options))
+
+
+def _added_one_by_one(x, axes):
+    """How many partial sums follow each other: NumPy adds in pairs along the innermost axes in memory alone."""
+    count = math.prod([x.shape[axis] for axis in axes])
+    for axis in reversed(order_of(x)):
+        if axis not in axes:
+            return count
+        count //= x.shape[axis]
+    return 0

@@ -212,5 +212,5 @@ def table():
     """{policy: the names of its ops}."""
     names = {policy: [] for policy in ("lower", "float32", "widest")}
     for op, policy in POLICIES.items():
-        names[policy].append(op.__name__)
+        names[policy].append(getattr(op, "name", op.__name__))
     return {policy: sorted(found) for policy, found in names.items()}

@@ -20,7 +20,7 @@ Source  Dumoulin and Visin 2016, "A guide to convolution arithmetic for deep lea
 """
 
 from minigrad_kernels import conv2d as kernels
-from minigrad_kernels.errors import KindError, ShapeError
+from minigrad_kernels.errors import ShapeError
 from minigrad_kernels.layout import CHANNELS_LAST, FILTER
 
 from .. import device, fusion
@@ -29,8 +29,7 @@ from ..core.primitive import primitive
 from ..core.tensor import check_vectors, floating_of, tensor_of
 from .autocast import casting
 from .reduce import column_sums, sum
-from .shape import pad, reshape, unsqueeze
-from .shape.views import as_given, images_of
+from .shape import pad, reshape, squeeze, unsqueeze
 
 __all__ = ["conv1d", "conv2d", "conv2d_input_grad", "conv2d_weight_grad", "conv_transpose1d", "conv_transpose2d"]
 
@@ -52,6 +51,7 @@ def convolve(input, weight, bias, relu, geometry, residual=None):
     return out
 
 
+@casting("lower")
 @primitive
 def conv2d_op(input, weight, bias, geometry):
     """dB/dg, and a bias of each out-channel."""
@@ -83,6 +83,7 @@ def trio_grads(g, dbias, input, weight, geometry, needs):
     return grads
 
 
+@casting("lower")
 @primitive
 def conv2d_input_grad_op(grad, weight, input_shape, geometry):
     """dB/dx."""
@@ -98,6 +99,7 @@ conv2d_input_grad_op.grads(
 )
 
 
+@casting("lower")
 @primitive
 def conv2d_weight_grad_op(grad, input, weight_shape, geometry):
     """dB/dw."""
@@ -114,12 +116,34 @@ conv2d_weight_grad_op.grads(
 
 
 # ---- as users call them ----------------------------------------------------------------------------------------------
+#
+# An op on images has ndim 2 and takes (N, C, H, W) or (C, H, W); one on sequences has ndim 1, takes (N, C, L) or
+# (C, L), and works on images of height 1.
+
+
+def images_of(op, input, ndim):
+    """The input as (N, C, H, W)."""
+    if floating_of(op, "input", input).ndim not in (ndim + 1, ndim + 2):
+        wanted = "(N, C, H, W) or (C, H, W)" if ndim == 2 else "(N, C, L) or (C, L)"
+        raise ShapeError(f"{op}: input has shape {input.shape}, wanted {wanted}")
+    images = input if ndim == 2 else unsqueeze(input, -2)
+    return images if images.ndim == 4 else unsqueeze(images, 0)
+
+
+def as_given(images, input, ndim):
+    """A result (N, C, I, J) with as many dimensions as the input had."""
+    if ndim == 2 and input.ndim == 4:
+        return images
+    out = images if ndim == 2 else squeeze(images, 2)
+    return out if input.ndim == ndim + 2 else squeeze(out, 0)
 
 
 def _operands(op, ndim, input, weight, bias, groups, transposed=False):
     """(images, filters, groups) as the trio takes them, after a look at what the kernels could not explain."""
     images, groups = images_of(op, input, ndim), integer_of(op, "groups", groups)
     x, w = images.shape, tensor_of(op, "weight", weight).shape
+    if bias is not None:
+        tensor_of(op, "bias", bias)
     if len(w) != ndim + 2:
         raise ShapeError(f"{op}: weight has shape {w}, wanted {ndim + 2} dimensions")
     channels = w[0] if transposed else w[1] * groups
@@ -128,10 +152,6 @@ def _operands(op, ndim, input, weight, bias, groups, transposed=False):
         hint = "; where channels come last, input.permute(0, 3, 1, 2) brings them to the front" if last else ""
         text = f"input has {x[1]} channels (shape {input.shape}), weight expects {channels}"
         raise ShapeError(f"{op}: {text} (shape {w}, groups={groups}){hint}")
-    for name, operand in (("weight", weight), ("bias", bias)):
-        if operand is not None and tensor_of(op, name, operand).dtype != images.dtype:
-            found = f"{name} has elements {operand.dtype}, input {input.dtype}"
-            raise KindError(f"{op}: {found}; wanted one type: convert one, as by input.to('{operand.dtype}')")
     return images, weight if ndim == 2 else unsqueeze(weight, 2), groups
 
 
@@ -159,7 +179,6 @@ def _convolved(op, ndim, input, weight, bias, stride, padding, dilation, groups)
     return as_given(conv2d_op(images, filters, bias, (stride, padding, dilation, groups)), input, ndim)
 
 
-@casting("lower")
 def conv2d(input, weight, bias=None, stride=1, padding=0, dilation=1, groups=1):
     """Two-dimensional cross-correlation of images with filters.
 
@@ -174,7 +193,6 @@ def conv2d(input, weight, bias=None, stride=1, padding=0, dilation=1, groups=1):
     return _convolved("conv2d", 2, input, weight, bias, stride, padding, dilation, groups)
 
 
-@casting("lower")
 def conv1d(input, weight, bias=None, stride=1, padding=0, dilation=1, groups=1):
     """Cross-correlation of sequences with filters.
 
@@ -201,7 +219,6 @@ def _transposed(op, ndim, input, weight, bias, stride, padding, output_padding, 
     return out if bias is None else out + reshape(bias, (-1, *[1] * ndim))
 
 
-@casting("lower")
 def conv_transpose2d(input, weight, bias=None, stride=1, padding=0, output_padding=0, groups=1, dilation=1):
     """The adjoint of conv2d, with a bias: each pixel spreads over those that conv2d would have made it from.
 
@@ -214,7 +231,6 @@ def conv_transpose2d(input, weight, bias=None, stride=1, padding=0, output_paddi
     return _transposed("conv_transpose2d", 2, input, weight, bias, stride, padding, output_padding, groups, dilation)
 
 
-@casting("lower")
 def conv_transpose1d(input, weight, bias=None, stride=1, padding=0, output_padding=0, groups=1, dilation=1):
     """The adjoint of conv1d, with a bias.
 
@@ -234,7 +250,6 @@ def _geometry(op, grad, name, other, stride, padding, dilation, groups):
     return *(pair_of(op, name, value, 2, least) for name, value, least in pairs), integer_of(op, "groups", groups)
 
 
-@casting("lower")
 def conv2d_input_grad(grad, weight, input_shape, stride=1, padding=0, dilation=1, groups=1):
     """The gradient of conv2d with respect to its input: each element spreads over the pixels that it was made from.
 
@@ -248,7 +263,6 @@ def conv2d_input_grad(grad, weight, input_shape, stride=1, padding=0, dilation=1
     return conv2d_input_grad_op(grad, weight, shape_of(op, "input_shape", (input_shape,), 4), geometry)
 
 
-@casting("lower")
 def conv2d_weight_grad(grad, input, weight_shape, stride=1, padding=0, dilation=1, groups=1):
     """The gradient of conv2d with respect to its weight: each element times the patch that it was made from.
 

@@ -15,7 +15,7 @@ from minigrad_kernels.layout import CHANNELS_LAST
 from .. import device
 from ..core.check import integer_of, pair_of
 from ..core.primitive import primitive
-from .shape.views import as_given, images_of
+from .conv import as_given, images_of
 
 __all__ = ["adaptive_avg_pool2d", "avg_pool1d", "avg_pool2d", "max_pool1d", "max_pool2d"]
 

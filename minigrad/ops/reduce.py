@@ -13,6 +13,8 @@ Source  Chan, Golub and LeVeque 1983, "Algorithms for computing the sample varia
 import math
 from collections import namedtuple
 
+from numpy import ndarray
+
 from minigrad_kernels import bias, layout
 from minigrad_kernels import norm as kernels
 from minigrad_kernels.errors import KindError, ShapeError
@@ -26,7 +28,7 @@ from .autocast import casting
 from .conversions import to, typed, wide
 from .elementwise import abs, eq, exp, isnan, maximum, minimum, sign, where
 from .shape import flatten, gather, reshape, squeeze
-from .shape.views import expand_op, reshape_op
+from .shape.views import reshape_op
 
 __all__ = ["all", "amax", "amin", "any", "argmax", "argmin", "logsumexp", "max", "mean", "min", "norm", "std", "sum"]
 __all__ += ["var"]
@@ -44,16 +46,21 @@ def total(x, axes, keepdim, dtype=None):
     """The sum of an array; dtype is that of the sum of integers, int64 if None."""
     if not device.is_floating(x.dtype):
         return device.reduce(x, "sum", axes, keepdims=keepdim, dtype=dtype or WHOLE)
-    if x.size and device.place_of(x) is not device.CPU:
-        channels_last = axes == (0, 2, 3) and x.ndim == 4 and layout.is_dense(x, layout.CHANNELS_LAST)
-        if channels_last or axes == (0,) and x.ndim == 2 and x.flags.c_contiguous:
-            out = device.empty((x.shape[1],), device.sum_dtype(x), like=x)
-            kernels.channel_sum(x, out, device.workspace)
-            out = out if out.dtype == x.dtype else device.cast(out, x.dtype)
-            return out.reshape(kept_shape(x.shape, axes)) if keepdim else out
+    if x.__class__ is not ndarray and x.size and _are_channels(x, axes):
+        out = device.empty((x.shape[1],), device.sum_dtype(x), like=x)
+        kernels.channel_sum(x, out, device.workspace)
+        out = out if out.dtype == x.dtype else device.cast(out, x.dtype)
+        return out.reshape(kept_shape(x.shape, axes)) if keepdim else out
     if x.itemsize == 2:
         return device.cast(total(device.cast(x, "float32"), axes, keepdim), x.dtype)
     return device.reduce(x, "sum", axes, keepdims=keepdim)
+
+
+def _are_channels(x, axes):
+    """Whether the sums are those of channels, for which there is a kernel on GPUs."""
+    if axes == (0,) and x.ndim == 2:
+        return x.flags.c_contiguous
+    return axes == (0, 2, 3) and x.ndim == 4 and layout.is_dense(x, layout.CHANNELS_LAST)
 
 
 def column_sums(x):
@@ -95,15 +102,22 @@ def along(x, shape, axes):
     return reshape_op(x, kept_shape(shape, axes))
 
 
+@casting("float32")
 @primitive
 def sum_op(input, axes, keepdim, dtype):
     return total(input, axes, keepdim, dtype)
 
 
-sum_op.grads(input=lambda g, input_shape, axes: expand_op(along(g, input_shape, axes), input_shape))
+@primitive(view="input")
+def spread_op(input, axes, shape):
+    """The adjoint of a sum over axes: input repeated along them, without copying."""
+    return array_module(input).broadcast_to(input.reshape(kept_shape(shape, axes)), shape)
 
 
-@casting("float32")
+sum_op.grads(input=lambda g, input_shape, axes: spread_op(g, axes, input_shape))
+spread_op.grads(input=lambda g, input_shape, axes: reshape_op(sum_op(g, axes, False, None), input_shape))
+
+
 def sum(input, dim=None, keepdim=False, *, dtype=None):
     """Sum.
 
@@ -113,7 +127,7 @@ def sum(input, dim=None, keepdim=False, *, dtype=None):
     Types   the sum of bools or of integers of any size is int64
     """
     axes, keepdim = reduced_axes("sum", input, dim), flag_of("sum", "keepdim", keepdim)
-    return sum_op(input if dtype is None else to(input, dtype), axes, keepdim, dtype)
+    return sum_op(input if dtype is None else to(input, device.element_type(dtype)), axes, keepdim, dtype)
 
 
 @primitive
@@ -122,7 +136,7 @@ def mean_op(input, axes, keepdim):
 
 
 mean_op.grads(input=lambda g, input_shape, axes:
-            expand_op(along(g / float(_count(input_shape, axes)), input_shape, axes), input_shape))  # fmt: skip
+            spread_op(g / float(_count(input_shape, axes)), axes, input_shape))  # fmt: skip
 
 
 def _count(shape, axes):
@@ -170,7 +184,7 @@ def var(input, dim=None, unbiased=None, keepdim=False, *, correction=None):
     Shapes  the dimensions of dim disappear
     Errors  TypeError for both a correction and unbiased, which means a correction of 1 or, if False, of 0
     """
-    return _spread("var", _var, input, dim, unbiased, keepdim, correction)
+    return _dispersion("var", _var, input, dim, unbiased, keepdim, correction)
 
 
 @primitive
@@ -191,10 +205,10 @@ def std(input, dim=None, unbiased=None, keepdim=False, *, correction=None):
     Shapes  the dimensions of dim disappear
     Errors  as var
     """
-    return _spread("std", lambda *arguments: _root(_var(*arguments)), input, dim, unbiased, keepdim, correction)
+    return _dispersion("std", lambda *arguments: _root(_var(*arguments)), input, dim, unbiased, keepdim, correction)
 
 
-def _spread(op, function, input, dim, unbiased, keepdim, correction):
+def _dispersion(op, function, input, dim, unbiased, keepdim, correction):
     """var or std, function(input, axes, keepdim, correction)."""
     axes, keepdim = reduced_axes(op, input, dim), flag_of(op, "keepdim", keepdim)
     if unbiased is not None:

@@ -16,9 +16,9 @@ from .. import device
 from ..core.check import each, number_of, one_of
 from ..core.tensor import Tensor, floating_of
 from .autocast import casting
+from .conv import as_given, images_of
 from .conversions import composed
 from .pool import average_over
-from .shape.views import as_given, images_of
 
 __all__ = ["interpolate"]
 

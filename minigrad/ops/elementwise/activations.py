@@ -18,7 +18,7 @@ from ...core.tensor import tensor_of
 from ...device import elementwise
 from ..autocast import casting
 from ..conversions import no_slope, precise, widened
-from .arithmetic import dense, erf, exp, sigmoid, tanh
+from .arithmetic import erf, exp, sigmoid, tanh
 from .choices import where
 
 __all__ = ["elu", "gelu", "hardtanh", "leaky_relu", "logsigmoid", "relu", "relu6", "silu", "softplus"]
@@ -35,11 +35,11 @@ def relu(input, inplace=False):
     Shapes  out as input
     Source  Nair and Hinton 2010, "Rectified linear units improve restricted Boltzmann machines"
     """
-    return dense(kernels.relu, floats_of("relu", "input", input))
+    return device.dense(kernels.relu, floats_of("relu", "input", input))
 
 
 relu.grads(input=lambda g, out: relu_grad(g, out))
-relu.fast_grads(lambda g, out: {"input": dense(kernels.relu_grad, g, out)})
+relu.fast_grads(lambda g, out: {"input": device.dense(kernels.relu_grad, g, out)})
 
 
 @primitive(outputs=("dx",))
@@ -50,7 +50,7 @@ def relu_grad(grad, out):
     Grads   dgrad = relu_grad(g, out)        dout = 0
     Shapes  all alike
     """
-    return dense(kernels.relu_grad, grad, out)
+    return device.dense(kernels.relu_grad, grad, out)
 
 
 relu_grad.grads(grad=lambda g, out: relu_grad(g, out), out=no_slope)
@@ -66,7 +66,7 @@ def leaky_relu(input, negative_slope=0.01, inplace=False):
     Source  Maas, Hannun and Ng 2013, "Rectifier nonlinearities improve neural network acoustic models"
     """
     slope = float_of("leaky_relu", "negative_slope", negative_slope)
-    return dense(kernels.leaky_relu, floats_of("leaky_relu", "input", input), settings=(slope,))
+    return device.dense(kernels.leaky_relu, floats_of("leaky_relu", "input", input), settings=(slope,))
 
 
 leaky_relu.grads(input=lambda g, input, negative_slope: leaky_relu_grad(g, input, negative_slope))
@@ -80,7 +80,7 @@ def leaky_relu_grad(grad, input, negative_slope):
     Grads   dgrad = leaky_relu_grad(g, input, negative_slope)        dinput = 0
     Shapes  all alike
     """
-    return dense(kernels.leaky_relu_grad, grad, input, settings=(float(negative_slope),))
+    return device.dense(kernels.leaky_relu_grad, grad, input, settings=(float(negative_slope),))
 
 
 leaky_relu_grad.grads(grad=lambda g, input, negative_slope: leaky_relu_grad(g, input, negative_slope), input=no_slope)

@@ -196,16 +196,6 @@ def square(input):
     return pow(tensor_of("square", "input", input), 2)
 
 
-def dense(kernel, *arrays, settings=()):
-    """What a kernel for dense floating arrays of one layout gives."""
-    like = arrays[-1]
-    order = device.order_of(like)
-    arrays = [device.contiguous(array, order) for array in arrays]
-    out = device.empty(like.shape, like.dtype, order, like)
-    kernel(*arrays, *settings, out)
-    return out
-
-
 @casting("float32")
 @primitive
 def exp(input):
@@ -381,7 +371,7 @@ def erf(input):
     """
     if not device.is_array(input) or not device.is_floating(input.dtype):
         input = elementwise("div", input, 1, named="erf")  # the same numbers in float32
-    return dense(kernels.erf, input)
+    return device.dense(kernels.erf, input)
 
 
 erf.grads(input=precise(lambda g, input: g * (2 / math.sqrt(math.pi) * exp(-(input * input)))))
