@@ -50,19 +50,6 @@ def test_the_first_gradient_has_the_type_of_the_output(dtype):
         assert x.grad.dtype == dtype
 
 
-def test_the_first_gradient_of_all_losses_is_one_array():
-    seen = []
-
-    @primitive
-    def total(x):
-        return x.sum()
-
-    total.grads(x=lambda g, x_shape: seen.append(g.array) or g.expand(x_shape))
-    for x in (leaf([1.0]), leaf([2.0])):
-        total(x).backward()
-    assert seen[0] is seen[1] and seen[0] == 1
-
-
 def test_a_hook_may_update_the_gradient_in_place():
     """It has a copy: the other argument of the sum has the same gradient, of which it sees nothing."""
     x, y = leaf([1.0, 2.0]), leaf([3.0, 4.0])
@@ -151,7 +138,10 @@ def test_a_result_too_many_is_an_error():
 
     three.grads(x=lambda g_one: g_one)
     for x in (Tensor([1.0]), leaf([1.0])):
-        with pytest.raises(TypeError, match=r"^three: the function returned 3 arrays, wanted a tuple of 2 arrays: one"):
+        with pytest.raises(
+            TypeError,
+            match=r"^three: the function returned a ndarray, a ndarray, a ndarray, wanted a tuple of 2 arrays: one",
+        ):
             three(x)
 
 

@@ -491,7 +491,7 @@ assert 2 < growth < 50 and errors["Winograd, 4 x 4 tiles"].max() < 1e-4
 # | here | there |
 # |---|---|
 # | the formula | [`reference.py`](../../kernels/minigrad_kernels/conv2d/reference.py), with all settings |
-# | the trio | [`minigrad/ops/conv/trio.py`](../../minigrad/ops/conv/trio.py): three rules of two gradients each |
+# | the trio | [`minigrad/ops/conv.py`](../../minigrad/ops/conv.py): three rules of two gradients each |
 # | implicit product, CPU | [`pixel_plan.py`](../../kernels/minigrad_kernels/conv2d/pixel_plan.py): rows are pixels |
 # | one thread a result, GPU | [`cuda_plain.py`](../../kernels/minigrad_kernels/conv2d/cuda_plain.py) |
 # | implicit product, GPU | [`cuda_gemm.py`](../../kernels/minigrad_kernels/conv2d/cuda_gemm.py) |

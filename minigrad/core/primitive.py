@@ -116,6 +116,10 @@ class Primitive:
     def _needs(self, arguments):
         """((name, kind, position) of what must stay alive so that these arguments can get their gradients,
         whether the function for all at once is used for them)."""
+        for name in arguments:
+            if name not in self.rules:
+                ways = f'state it with .grads({name}=...), list it in fixed=("{name}",), or pass {name}.detach()'
+                raise StateError(f"{self.name}: {name} requires a gradient but has no rule; {ways}")
         names = _kept(set().union(*(self.wants[argument] for argument in arguments)))
         fast = self.fast is not None and any(not name.endswith("_shape") for name in names)  # else rules are as fast
         names |= self.fast_kept if fast else set()
@@ -160,7 +164,7 @@ class Primitive:
         return self._record(values, arrays, edges, self._run(values, arrays, away))
 
     def _run(self, values, arrays, away):
-        """What the function gives for these arrays: an array, or as many as there are outputs."""
+        """The arrays that the function gives for these arguments, one for each output."""
         try:
             if away:
                 with self._common_place(values, arrays).active(self.name, arrays):
@@ -169,41 +173,28 @@ class Primitive:
                 result = self.computed(*arrays)
         except MemoryError as error:
             device.refuse_memory(self.name, error)
-        if not self.single:
-            self._check_results(result)
-        elif result.__class__ is not ndarray:
-            result = self._array(result)
-        return result
+        return (result,) if self.single and result.__class__ is ndarray else self._arrays(result)
 
-    def _record(self, values, arrays, edges, result):
-        """The result as a Tensor, or several, with a node on the tape if any argument needs a gradient."""
+    def _arrays(self, result):
+        """What the function returned, as one array for each output."""
+        several = isinstance(result, tuple | list) and not self.single
+        results = [asarray(x) if isinstance(x, generic) else x for x in (result if several else (result,))]
+        if len(results) != len(self.outputs) or not all(map(device.is_array, results)):
+            found = ", ".join(f"a {type(one).__name__}" for one in results)
+            wanted = "an array" if self.single else f"a tuple of {len(self.outputs)} arrays: {', '.join(self.outputs)}"
+            hint = "it is called with arrays, and a function of Tensors needs no @primitive"
+            raise KindError(f"{self.name}: the function returned {found}, wanted {wanted}; {hint}")
+        return results
+
+    def _record(self, values, arrays, edges, results):
+        """The results as Tensors, with a node on the tape if any argument needs a gradient."""
+        versions = [self._version(values, arrays, results[0])] if self.view else [[0] for _ in results]
+        node = Node(self, values, edges, results, versions) if edges else None
         if self.single:
-            version = self._version(values, arrays, result) if self.view else [0]
-            node = Node(self, values, edges, (result,), (version,)) if edges else None
-            return made(result, Target(node, 0) if edges else None, version)
-        versions = [[0] for _ in self.outputs]
-        node = Node(self, values, edges, result, versions) if edges else None
-        targets = [
-            None if node is None or name in self.fixed else Target(node, i) for i, name in enumerate(self.outputs)
-        ]
-        return tuple(map(made, result, targets, versions))
-
-    def _array(self, result):
-        """What the function returned, as an array."""
-        if isinstance(result, generic):  # NumPy's sums are scalars
-            return asarray(result)
-        if not device.is_array(result):
-            hint = "; it is called with arrays, and a function of Tensors needs no @primitive"
-            raise KindError(f"{self.name}: the function returned a {type(result).__name__}, wanted an array{hint}")
-        return result
-
-    def _check_results(self, results):
-        """Refuse what are not as many arrays as there are outputs."""
-        several = isinstance(results, tuple | list)
-        if not several or len(results) != len(self.outputs):
-            found = f"{len(results)} arrays" if several else f"a {type(results).__name__}"
-            wanted = f"a tuple of {len(self.outputs)} arrays: {', '.join(self.outputs)}"
-            raise KindError(f"{self.name}: the function returned {found}, wanted {wanted}")
+            return made(results[0], node and Target(node, 0), versions[0])
+        names = enumerate(self.outputs)
+        targets = [Target(node, i) if edges and name not in self.fixed else None for i, name in names]
+        return tuple(map(made, results, targets, versions))
 
     def _spread(self, starred, *others):
         return self.forward(*starred, **dict(zip(self.names[1:], others, strict=True)))
@@ -231,29 +222,21 @@ class Primitive:
     def _unwrap(self, values):
         """(the arguments as arrays, the edge to each that needs a gradient, whether any is away from the CPU)."""
         recorded, arguments, edges, away = recording.get(), [], [], False
-        for position, value in enumerate(values):
+        for name, value in zip(self.names, values):  # noqa: B905  (bind gives as many)
             if isinstance(value, Tensor):
                 data = value._data
                 arguments.append(data)
-                if data.__class__ is not ndarray:
-                    away = True
-                if recorded and value._requires_grad and (name := self.names[position]) not in self.fixed:
-                    if name not in self.rules:
-                        self._refuse(name)
+                away = away or data.__class__ is not ndarray
+                if recorded and value._requires_grad and name not in self.fixed:
                     edges.append(edge_to(name, None, value))
             elif type(value) is tuple and not PLAIN.issuperset(map(type, value)):
                 arguments.append(tuple([one._data if isinstance(one, Tensor) else one for one in value]))
-                if position == 0 and self.starred:
+                if name == self.starred:
                     away = any([one._data.__class__ is not ndarray for one in value])
-                    if recorded:
-                        edges = [edge_to(self.starred, i, one) for i, one in enumerate(value) if one._requires_grad]
+                    edges = [edge_to(name, i, x) for i, x in enumerate(value) if recorded and x._requires_grad]
             else:
                 arguments.append(value)
         return arguments, edges, away
-
-    def _refuse(self, name):
-        ways = f'state it with .grads({name}=...), list it in fixed=("{name}",), or pass {name}.detach()'
-        raise StateError(f"{self.name}: {name} requires a gradient but has no rule; {ways}")
 
 
 def primitive(forward=None, *, outputs=("out",), fixed=(), view=None):

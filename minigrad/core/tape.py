@@ -61,32 +61,20 @@ class Node:
     )  # fmt: skip
 
     def __init__(self, primitive, values, edges, arrays, versions):
-        self.order = next(_count)
-        self.primitive = primitive
-        if primitive.single:
-            array = arrays[0]
-            self.outputs = ((array.shape, array.dtype, versions[0]),)
-        else:
-            self.outputs = [(a.shape, a.dtype, version) for a, version in zip(arrays, versions, strict=True)]
+        self.order, self.primitive, self.edges, self.freed = next(_count), primitive, edges, False
+        self.outputs = [(array.shape, array.dtype, version) for array, version in zip(arrays, versions, strict=True)]
         self.hooks = self.retained = ()  # (output, hook), (output, weak reference to the Tensor)
         self.observers = ()  # called as observer(argument, gradient, incoming, kept) with each gradient it gives
-        self.freed = False
-        self.edges = edges
-        kept, seen = {}, []
+        self.kept, self.versions = {}, []
         needs, self.fast = primitive.needs(tuple([edge.name for edge in edges]))
         for name, kind, position in needs:
-            if kind == "argument":
-                kept[name] = value = values[position]
-                if isinstance(value, Tensor):
-                    version = value.version
-                    seen.append((name, version, version[0]))
-            elif kind == "output":
-                kept[name], version = arrays[position], versions[position]
-                seen.append((name, version, version[0]))
-            else:
-                value = values[position]
-                kept[name] = tuple([one.shape for one in value]) if value.__class__ is tuple else value.shape
-        self.kept, self.versions = kept, seen
+            value = (arrays if kind == "output" else values)[position]
+            if kind == "shape":
+                value = tuple([one.shape for one in value]) if value.__class__ is tuple else value.shape
+            self.kept[name] = value
+            version = versions[position] if kind == "output" else getattr(value, "version", None)
+            if version is not None:
+                self.versions.append((name, version, version[0]))
 
     def gradients(self, incoming, wanted, create_graph):
         """(target, gradient, whether the engine alone holds it) for each edge in wanted.
@@ -308,14 +296,14 @@ def _walk(roots, finish, retain_graph, create_graph, inputs=frozenset()):
     inputs  Targets; if there are any, only gradients on a path to them are computed
     """
     nodes, uses = _reachable([tensor.target for tensor, _ in roots], inputs)
-    way = _Way(finish, retain_graph, create_graph, inputs, uses)
-    visit = watched("backward")(way.visit) if watchers() else way.visit
+    going = _Pass(finish, retain_graph, create_graph, inputs, uses)
+    visit = watched("backward")(going.visit) if watchers() else going.visit
     recorded = recording.variable.set(create_graph)
     tools = stack.variable.set(tuple([one for one in interceptors() if not one.forward_only]))
     try:
-        with part("pass", way) if watchers() else _unwatched:
-            way.pass_on([(tensor.target, gradient, False) for tensor, gradient in roots])
-            way.count([tensor.target for tensor, _ in roots])
+        with part("pass", going) if watchers() else _unwatched:
+            going.pass_on([(tensor.target, gradient, False) for tensor, gradient in roots])
+            going.count([tensor.target for tensor, _ in roots])
             while nodes:
                 visit(*nodes.pop())
     finally:
@@ -360,8 +348,8 @@ def _on_a_path(nodes, inputs):
     return listed
 
 
-class _Way:
-    """One way back over the tape.
+class _Pass:
+    """One backward pass.
 
     pending     {Target: (what has arrived there, whether the engine alone holds it)}
     uses        {leaf: how many edges into it are still to be followed}; at 0 its gradient is final
