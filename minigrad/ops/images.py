@@ -7,7 +7,7 @@ and works on images of height 1.
 import functools
 
 from minigrad_kernels.errors import KindError, ShapeError
-from minigrad_kernels.toolchain.arguments import pair
+from minigrad_kernels.launcher import pair
 
 from .. import device
 from ..core.tensor import tensor_of
@@ -56,11 +56,11 @@ def pair_of(op, name, value, ndim, least):
             (value,) = value
         elif ndim == 1:
             raise KindError(f"{op}: {name} is {value!r}, wanted one integer")
-    value = pair(op, name, value, least)
+    value = pair(least).of(op, name, value)
     return value if ndim == 2 else _same(least, value[1])
 
 
 @functools.cache
 def _same(vertical, horizontal):
-    """The very same pair each time: kernels find a call again by its settings."""
+    """The very same pair each time, at which launchers need not look again."""
     return vertical, horizontal
