@@ -25,6 +25,7 @@ with such arrays, as a pool does. The plan then says how many: it is a Call.
 import functools
 import inspect
 from collections.abc import Callable
+from operator import itemgetter
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -34,7 +35,7 @@ from .layout import CHANNELS_LAST, FILTER, c_order, in_memory_order, order_of
 from .toolchain import alias, backend, implementation
 
 __all__ = [
-    "ANY", "C_ORDER", "EITHER", "FILTER", "FLOAT", "SUMS", "Array", "Call", "check", "flag", "flat", "is_half",
+    "ANY", "C_ORDER", "EITHER", "FILTER", "FLOAT", "LIMIT", "SUMS", "Array", "Call", "check", "flag", "flat", "is_half",
     "launcher", "matrix", "memory", "number", "pair", "pixels", "reads", "updates", "wants_shape", "whole", "writes",
 ]  # fmt: skip
 
@@ -105,19 +106,12 @@ def pair(least):
     """A setting that is (vertical, horizontal), from one integer or two, each at least `least`."""
 
     def checked(op, name, value):
-        if type(value) is tuple and len(value) == 2:  # as nearly always
-            first, second = value
-            if type(first) is int is type(second) and least <= first < LIMIT and least <= second < LIMIT:
-                return value
-        values = (value, value) if isinstance(value, int | np.integer) else value
-        good = isinstance(values, tuple | list) and len(values) == 2
-        if not good or any(isinstance(v, bool) or not isinstance(v, int | np.integer) for v in values):
+        values = value if isinstance(value, tuple | list) else (value, value)
+        if len(values) != 2 or not all(isinstance(v, int | np.integer) and not isinstance(v, bool) for v in values):
             raise KindError(f"{op}: {name} is {value!r}, wants an integer or a pair of integers")
-        if min(values) < least:
-            raise ShapeError(f"{op}: {name} is {value}, wants at least {least}")
-        if max(values) >= LIMIT:
-            raise ShapeError(f"{op}: {name} is {value}, wants less than {LIMIT}")
-        return int(values[0]), int(values[1])
+        if not all(least <= v < LIMIT for v in values):
+            raise ShapeError(f"{op}: {name} is {value}, wants at least {least} and less than {LIMIT}")
+        return value if type(value) is tuple else tuple(map(int, values))
 
     return Size(checked)
 
@@ -272,21 +266,16 @@ def launcher(*arrays, op=None, view=pixels, small=0, under=(), native=None, **se
 
 def _launch(contract, under):
     """The function that finds the plan of a call and runs it: what each launch costs the host is here."""
-    op, first, places, settings = contract.op, contract.first, contract.places, contract.settings
+    op, first, settings, bind, arrays = contract.op, contract.first, contract.settings, contract.bind, contract.of
     sizes = [k for k, _, _ in contract.sizes]
-    plans, planned, run = contract.plans, contract.planned, contract.run
-    defaults = [parameter.default for parameter in contract.signature.parameters.values()]
-    required = defaults.count(inspect.Parameter.empty)
-    modes = bool(sizes or under)
+    plans, planned, run, modes = contract.plans, contract.planned, contract.run, bool(sizes or under)
 
     def launch(*arguments, **named):
-        if named or len(arguments) < required:
-            arguments = contract.bind(arguments, named)
-        given = [*arguments, *defaults[len(arguments) :]]
+        given = bind(arguments, named)
         for k, name, setting in settings:
             given[k] = setting(op, name, given[k])
         try:
-            key = (_of_numpy if isinstance(given[first], np.ndarray) else _of_others)([given[k] for k in places])
+            key = (_of_numpy if isinstance(given[first], np.ndarray) else _of_others)(arrays(given))
             if modes:
                 key = key, *[given[k] for k in sizes], *[mode() for mode in under]
             plan = plans.get(key)
@@ -303,7 +292,8 @@ def _launch_of_lists(contract, under):
     def launch(*arguments, **named):
         given = contract.bind(arguments, named)
         arrays = given[contract.first]
-        return (contract.widened if arrays and is_half(arrays[0].dtype) else contract.plan)(*given)
+        half = len(arrays) and is_half(getattr(arrays[0], "dtype", BYTE))
+        (contract.widened if half else contract.plan)(*given)
 
     return launch
 
@@ -332,26 +322,32 @@ class _Contract:
         others = [(at(name), name, setting) for name, setting in settings.items()]
         self.sizes = [(k, name, setting.of) for k, name, setting in others if isinstance(setting, Size)]
         self.settings = [other for other in others if not isinstance(other[2], Size)]
-        self.places = [k for k, _, _ in self.arrays]
-        self.first = min(self.places)
+        places = [k for k, _, _ in self.arrays]
+        self.of, self.first = itemgetter(*places), min(places)
+        self.defaults = [parameter.default for parameter in self.signature.parameters.values()]
+        self.required = self.defaults.count(inspect.Parameter.empty)
         self.space = at("workspace") if "workspace" in self.names else None
         self.source = f"{plan.__module__.rpartition('.')[2]}.workspace"
         self.plans = {}
 
     def bind(self, arguments, named):
-        bound = self.signature.bind(*arguments, **named)
-        bound.apply_defaults()
-        return [*bound.arguments.values()]
+        """All arguments in the order of the launcher's."""
+        if named or len(arguments) < self.required:
+            bound = self.signature.bind(*arguments, **named)
+            bound.apply_defaults()
+            return [*bound.arguments.values()]
+        return [*arguments, *self.defaults[len(arguments) :]]
 
     def run(self, plan, given):
-        if plan.bytes is not None:
-            given[self.space] = memory(self.op, given[self.space], plan.bytes, given[self.first], self.source)
-        for k, name, setting, size in plan.sizes:
+        wanted, sizes, views, run = plan
+        if wanted is not None:
+            given[self.space] = memory(self.op, given[self.space], wanted, given[self.first], self.source)
+        for k, name, setting, size in sizes:
             if given[k] is not size:  # 1 == True == 1.0, but they are not all right
                 given[k] = setting(self.op, name, given[k])
-        for k, view in plan.views:
+        for k, view in views:
             given[k] = view(given[k])
-        plan.run(*given)
+        run(*given)
 
     def planned(self, key, given):
         """The plan of a call, after all checks; it is kept unless key is None."""

@@ -7,7 +7,7 @@ and works on images of height 1.
 import functools
 
 from minigrad_kernels.errors import KindError, ShapeError
-from minigrad_kernels.launcher import pair
+from minigrad_kernels.launcher import LIMIT, pair
 
 from .. import device
 from ..core.tensor import tensor_of
@@ -49,9 +49,9 @@ def as_given(images, input, ndim):
 
 def pair_of(op, name, value, ndim, least):
     """(vertical, horizontal) from one integer or ndim of them; along a height that is not there `least`."""
-    if type(value) is int and value >= least:  # as nearly always
-        value = _same(value, value)
-    elif isinstance(value, tuple | list) and not len(value) == ndim == 2:
+    if type(value) is int and least <= value < LIMIT:  # as nearly always
+        return _same(value if ndim == 2 else least, value)
+    if isinstance(value, tuple | list) and not len(value) == ndim == 2:
         if len(value) == 1 and not isinstance(value[0], tuple | list):
             (value,) = value
         elif ndim == 1:

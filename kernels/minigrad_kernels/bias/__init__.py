@@ -25,16 +25,14 @@ MATRIX = "N C+ | N C+ H W"
 
 
 @functools.lru_cache(maxsize=1024)
-def _bytes(shape):
-    columns = shape[1]
-    count = math.prod(shape)
+def workspace(shape):
+    """The bytes that column_sums and bias_relu_grad want for matrices of this shape, (N, C) or (N, C, H, W)."""
+    columns, count = shape[1], math.prod(shape)
     # Room for float64, which the CPU sums in, and to move to a multiple of ALIGNMENT.
     return 8 * cut(count // columns, columns).parts * columns + ALIGNMENT - 1 if count else 0
 
 
-def workspace(shape):
-    """The bytes that column_sums and bias_relu_grad want for matrices of this shape, (N, C) or (N, C, H, W)."""
-    return _bytes(tuple(shape))
+_bytes = workspace  # the argument of that name hides it
 
 
 def _call(op, x):

@@ -9,29 +9,6 @@ from ..errors import ShapeError
 __all__ = ["Geometry", "output_shape"]
 
 
-def _check_shapes(x_shape, w_shape, bias_shape, groups):
-    for name, shape, axes in (("x", x_shape, "(N, C, H, W)"), ("w", w_shape, "(O, C/groups, P, Q)")):
-        if len(shape) != 4:
-            raise ShapeError(f"conv2d: {name} has shape {shape}, wants 4 axes: {axes}")
-    if groups < 1:
-        raise ShapeError(f"conv2d: groups is {groups}, wants at least 1")
-    if min(w_shape) < 1:
-        raise ShapeError(f"conv2d: w has shape {w_shape}, wants no axis of size 0")
-    for name, channels, shape in (("x", x_shape[1], x_shape), ("w", w_shape[0], w_shape)):
-        if channels % groups:
-            raise ShapeError(
-                f"conv2d: {name} has {channels} channels (shape {shape}), wants a multiple of groups={groups}"
-            )
-    if x_shape[1] != w_shape[1] * groups:
-        raise ShapeError(
-            f"conv2d: x has {x_shape[1]} channels (shape {x_shape}), w expects {w_shape[1] * groups} (groups={groups})"
-        )
-    if bias_shape is not None and bias_shape != w_shape[:1]:
-        raise ShapeError(
-            f"conv2d: bias has shape {bias_shape}, w has {w_shape[0]} output channels; wants {w_shape[:1]}"
-        )
-
-
 @lru_cache(maxsize=1024)
 def output_shape(x_shape, w_shape, bias_shape, stride, padding, dilation, groups):
     """Shape (N, O, I, J) of a convolution.
@@ -40,7 +17,14 @@ def output_shape(x_shape, w_shape, bias_shape, stride, padding, dilation, groups
     Shapes  x (N, C, H, W), w (O, C/groups, P, Q), bias (O,) or None; stride, padding, dilation: pairs
     Errors  ValueError for shapes or values that do not fit
     """
-    _check_shapes(x_shape, w_shape, bias_shape, groups)
+    made, depth = w_shape[:2]
+    if x_shape[1] != depth * groups or groups < 1 or made % groups or min(w_shape) < 1:
+        raise ShapeError(
+            f"conv2d: x has {x_shape[1]} channels (shape {x_shape}), w takes {depth * groups} and makes {made} (shape "
+            f"{w_shape}) in {groups} groups; wants no axis of size 0, equal channels, and groups of one size"
+        )
+    if bias_shape not in (None, (made,)):
+        raise ShapeError(f"conv2d: bias has shape {bias_shape}, w makes {made} channels; wants {(made,)}")
     padded = tuple(size + 2 * pad for size, pad in zip(x_shape[2:], padding, strict=True))
     reach = tuple(step * (kernel - 1) + 1 for kernel, step in zip(w_shape[2:], dilation, strict=True))
     if padded[0] < reach[0] or padded[1] < reach[1]:

@@ -15,18 +15,13 @@ from ..toolchain.tf32_mode import mode as tf32
 __all__ = ["forward", "output_shape", "workspace"]
 
 
-def _broadcast(a_shape, b_shape):
-    """The batch shape of two matrix stacks, by NumPy's rule."""
-    if any(p != q and 1 not in (p, q) for p, q in zip(reversed(a_shape[:-2]), reversed(b_shape[:-2]), strict=False)):
-        raise ShapeError(
-            f"matmul: a has shape {a_shape}, b has shape {b_shape}: the leading axes {a_shape[:-2]} and "
-            f"{b_shape[:-2]} do not broadcast; each pair of sizes must be equal, or one of them 1"
-        )
-    return np.broadcast_shapes(a_shape[:-2], b_shape[:-2])
-
-
 @lru_cache(maxsize=1024)
-def _output_shape(a_shape, b_shape):
+def output_shape(a_shape, b_shape):
+    """Shape of a @ b, by NumPy's rules for at least two axes each.
+
+    Shapes  a (..., M, K), b (..., K, N) give (..., M, N); leading axes broadcast
+    Errors  ValueError if an operand has fewer than two axes, K differs, or leading axes do not broadcast
+    """
     for name, shape in (("a", a_shape), ("b", b_shape)):
         if len(shape) < 2:
             raise ShapeError(f"matmul: {name} has shape {shape}, wants at least 2 axes: (..., rows, columns)")
@@ -35,16 +30,13 @@ def _output_shape(a_shape, b_shape):
             f"matmul: a has {a_shape[-1]} columns (shape {a_shape}), b has {b_shape[-2]} rows (shape {b_shape}); "
             "they must be equal"
         )
-    return (*_broadcast(a_shape, b_shape), a_shape[-2], b_shape[-1])
-
-
-def output_shape(a_shape, b_shape):
-    """Shape of a @ b, by NumPy's rules for at least two axes each.
-
-    Shapes  a (..., M, K), b (..., K, N) give (..., M, N); leading axes broadcast
-    Errors  ValueError if an operand has fewer than two axes, K differs, or leading axes do not broadcast
-    """
-    return _output_shape(tuple(a_shape), tuple(b_shape))
+    try:
+        return *np.broadcast_shapes(a_shape[:-2], b_shape[:-2]), a_shape[-2], b_shape[-1]
+    except ValueError as error:
+        raise ShapeError(
+            f"matmul: a has shape {a_shape}, b has shape {b_shape}: the leading axes {a_shape[:-2]} and "
+            f"{b_shape[:-2]} do not broadcast; each pair of sizes must be equal, or one of them 1"
+        ) from error
 
 
 def workspace(a, b):
