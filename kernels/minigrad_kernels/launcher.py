@@ -151,7 +151,10 @@ def is_half(dtype):
 
 
 def check(op, name, array, like, dtypes, shape=None, order=None, writes=False):
-    """Refuse what is no array of the kind of `like`, of one of these types, this shape and this order in memory."""
+    """Refuse what is no array of the kind of `like`, of one of these types, this shape and this order in memory.
+
+    order: as in Array, or a function of the array that gives it
+    """
     _check_type(op, name, array, like, dtypes)
     if shape is not None:
         wants_shape(op, name, array, shape)
@@ -162,6 +165,8 @@ def _axes(array, order):
     """The order in memory that is declared for an array, as axes."""
     if order == C_ORDER or (order is None and array.ndim != 4):
         return c_order(array.ndim)
+    if callable(order):
+        return order(array)
     return CHANNELS_LAST if order is None else order
 
 
@@ -223,12 +228,9 @@ def _bind(op, name, array, declared, sizes):
             if least and all(sizes.get(letter, size) == size for letter, size in found.items()):
                 sizes.update(found)
                 return None
-    wanted, ones = (
-        " or ".join(_text(form, sizes) for form in forms),
-        [letter[:-1] for letter in forms[-1] if "+" in letter],
-    )
-    least = f" with {', '.join(ones)} at least 1" if ones else ""
-    raise ShapeError(f"{op}: {name} has shape {array.shape}, wants {wanted}{least}")
+    wanted = " or ".join(_text(form, sizes) for form in forms)
+    ones = ", ".join(letter[:-1] for letter in forms[-1] if "+" in letter)
+    raise ShapeError(f"{op}: {name} has shape {array.shape}, wants {wanted}{ones and f' with {ones} at least 1'}")
 
 
 # ---- calls -----------------------------------------------------------------------------------------------------------

@@ -162,6 +162,13 @@ def _in_two_steps(shape, settings, windows):
     return run
 
 
+def _gradient(direction, g, x, w, settings):
+    """The plan for one of the gradients, of x or of w."""
+    wants_shape(f"conv2d {direction}", "g", g, output_shape(x.shape, w.shape, None, *settings))
+    wanted, run = _ready(direction, g, x.shape, w.shape, settings)
+    return Call(wanted, lambda g, other, *others: run(g, other, *others[-2:]))
+
+
 @conv(
     reads("g", RESULTS),
     reads("w", FILTERS, order=FILTER),
@@ -176,10 +183,7 @@ def input_grad(g, w, stride, padding, dilation, groups, dx, workspace):
     Grads   with respect to g: forward(gg, w)      with respect to w: weight_grad(g, gg)
     Source  V. Dumoulin, F. Visin, "A guide to convolution arithmetic for deep learning", 2016, section 4
     """
-    settings = stride, padding, dilation, groups
-    wants_shape("conv2d input_grad", "g", g, output_shape(dx.shape, w.shape, None, *settings))
-    wanted, run = _ready("input_grad", g, dx.shape, w.shape, settings)
-    return Call(wanted, lambda g, w, *others: run(g, w, *others[-2:]))
+    return _gradient("input_grad", g, dx, w, (stride, padding, dilation, groups))
 
 
 @conv(
@@ -196,7 +200,4 @@ def weight_grad(g, x, stride, padding, dilation, groups, dw, workspace):
     Grads   with respect to g: forward(x, gg)      with respect to x: input_grad(g, gg)
     Source  V. Dumoulin, F. Visin, "A guide to convolution arithmetic for deep learning", 2016, section 2
     """
-    settings = stride, padding, dilation, groups
-    wants_shape("conv2d weight_grad", "g", g, output_shape(x.shape, dw.shape, None, *settings))
-    wanted, run = _ready("weight_grad", g, x.shape, dw.shape, settings)
-    return Call(wanted, lambda g, x, *others: run(g, x, *others[-2:]))
+    return _gradient("weight_grad", g, x, dw, (stride, padding, dilation, groups))

@@ -17,9 +17,9 @@ Errors  ValueError for a shape or layout, TypeError for an element type; nothing
 import numpy as np
 
 from ..errors import ShapeError
-from ..launcher import ANY, check, launcher, memory, number, reads, updates, writes
-from ..layout import is_dense, order_of
-from ..toolchain import alias, implementation
+from ..launcher import check, launcher, memory, number, reads, updates, writes
+from ..layout import order_of
+from ..toolchain import alias, backend, implementation
 from .hyper import SGD, Adagrad, Adam, RMSprop
 from .plan import Plan
 
@@ -35,30 +35,19 @@ FLOATS = (np.dtype(np.float32), *DOUBLE)
 HOST = np.empty(0)
 
 
-def _alike(a, b):
-    """Whether two arrays of one shape lie alike; the strides of axes of size 1 say nothing."""
-    if a.strides == b.strides or not a.size:
-        return True
-    return all(s == t for s, t, n in zip(a.strides, b.strides, a.shape, strict=True) if n > 1)
-
-
 def _check_list(op, name, arrays, parameters, writes):
     if len(arrays) != len(parameters):
         raise ShapeError(f"{op}: {name} has {len(arrays)} arrays for {len(parameters)} parameters")
     for k, (array, parameter) in enumerate(zip(arrays, parameters, strict=True)):
-        check(op, f"{name}[{k}]", array, parameter, (parameter.dtype,), parameter.shape, ANY, writes)
-        if not _alike(array, parameter):
-            raise ShapeError(
-                f"{op}: {name}[{k}] (shape {array.shape}) has strides {array.strides}, "
-                f"wants those of its parameter, {parameter.strides}"
-            )
+        order = order_of(parameter)  # arrays lie as their parameter
+        check(op, f"{name}[{k}]", array, parameter, (parameter.dtype,), parameter.shape, order, writes)
 
 
 def _check_first(op, name, arrays, writes):
+    backend(arrays[0])
     for k, array in enumerate(arrays):
-        check(op, f"{name}[{k}]", array, arrays[0], (arrays[0].dtype,) if k else FLOATS, None, ANY, writes)
-        if not is_dense(array, order_of(array)):
-            raise ShapeError(f"{op}: {name}[{k}] (shape {array.shape}) has gaps, strides {array.strides}")
+        dtypes = (arrays[0].dtype,) if k else FLOATS
+        check(op, f"{name}[{k}]", array, arrays[0], dtypes, None, order_of, writes)  # without gaps
 
 
 def _planned(op, plan, lists, writes=True):

@@ -35,6 +35,7 @@ __all__ = [
     "workspace",
 ]
 
+HOST, WHOLE = np.empty(0), (np.dtype(np.int64),)
 ALIGNMENT = 16  # bytes: what 128-bit accesses want
 IMAGES, POOLED, TAPS = "N C H W", "N C I J", "uint8 int32"
 WINDOWS = dict(kernel_size=pair(1), stride=pair(1), padding=pair(0), dilation=pair(1))
@@ -120,33 +121,21 @@ def max_relu_input_grad(g, out, positions, kernel_size, stride, padding, dilatio
     return Call(_bytes(g), implementation(__name__, op, g))
 
 
-def _table(op, name, table):
-    """A table of windows. It is NumPy's whatever the device of the images."""
-    check(op, name, table, _NOTHING, (np.dtype(np.int64),), (len(table), 3))
-    return alias(table)
-
-
-_NOTHING = np.empty(0)
-
-
-def _average(op, first, x, out):
-    """What runs averages of images of shape x, or their adjoint, after a look at the tables."""
-    kernel, height, width = implementation(__name__, op, first), x.shape[2], x.shape[3]
+def _average(op, first, x_shape, out_shape):
+    """What runs averages, or their adjoint, after a look at the tables, which are NumPy's on every device."""
+    kernel, sizes, counts = implementation(__name__, op, first), x_shape[2:], out_shape[2:]
 
     def run(source, rows, columns, result):
-        for name, table, size, count in (
-            ("rows", rows, height, out.shape[2]),
-            ("columns", columns, width, out.shape[3]),
-        ):
-            wants_shape(op, name, table, (count, 3))
+        for name, table, size, count in zip(("rows", "columns"), (rows, columns), sizes, counts, strict=True):
+            check(op, name, table, HOST, WHOLE, (count, 3))
             if count and (table[:, 0].min() < 0 or table[:, 1].max() > size):
                 raise ShapeError(f"{op}: {name} leaves the input, of size {size} along this axis")
-        kernel(source, rows, columns, result)
+        kernel(source, alias(rows), alias(columns), result)
 
     return run
 
 
-@launcher(reads("x", IMAGES), writes("out", POOLED), rows=_table, columns=_table)
+@launcher(reads("x", IMAGES), writes("out", POOLED))
 def average_forward(x, rows, columns, out):
     """The average of each window of a table (see average_windows and adaptive_windows).
 
@@ -155,10 +144,10 @@ def average_forward(x, rows, columns, out):
     Grads   dx = average_input_grad(g, rows, columns)
     Shapes  x (N, C, H, W); rows (I, 3) and columns (J, 3) of int64; out (N, C, I, J)
     """
-    return _average("average_forward", x, x, out)
+    return _average("average_forward", x, x.shape, out.shape)
 
 
-@launcher(reads("g", POOLED), writes("dx", IMAGES), rows=_table, columns=_table)
+@launcher(reads("g", POOLED), writes("dx", IMAGES))
 def average_input_grad(g, rows, columns, dx):
     """The gradient of average_forward for x: its adjoint.
 
@@ -166,4 +155,4 @@ def average_input_grad(g, rows, columns, dx):
     Grads   linear in g: dg = average_forward(v, rows, columns)
     Shapes  g (N, C, I, J); dx (N, C, H, W)
     """
-    return _average("average_input_grad", g, dx, g)
+    return _average("average_input_grad", g, dx.shape, g.shape)
