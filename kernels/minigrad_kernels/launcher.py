@@ -29,6 +29,7 @@ from operator import itemgetter
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy import ndarray
 
 from .errors import KindError, ShapeError
 from .layout import CHANNELS_LAST, FILTER, c_order, in_memory_order, order_of
@@ -82,11 +83,13 @@ def number(op, name, value):
     return float(value)
 
 
-def flag(op, name, value):
-    """A setting that is True or False."""
+def _flag(op, name, value):
     if type(value) is not bool:
         raise KindError(f"{op}: {name} is {value!r}, wants True or False")
     return value
+
+
+flag = Size(_flag)  # a setting that is True or False
 
 
 def whole(least=-1 << 63, limit=1 << 63):
@@ -179,7 +182,7 @@ def wants_shape(op, name, array, wanted):
 def _check_type(op, name, array, like, dtypes):
     if type(array) is not type(like):
         got, wanted = (f"{type(one).__module__}.{type(one).__qualname__}" for one in (array, like))
-        raise KindError(f"{op}: {name} is {got}, wants {wanted}: arrays of one kind, on one device")
+        raise KindError(f"{op}: {name} is {got}, wants {wanted}")
     if array.dtype not in dtypes:
         raise KindError(f"{op}: {name} has type {array.dtype}, wants {' or '.join(map(str, dtypes))}")
 
@@ -270,14 +273,18 @@ def _launch(contract, under):
     """The function that finds the plan of a call and runs it: what each launch costs the host is here."""
     op, first, settings, bind, arrays = contract.op, contract.first, contract.settings, contract.bind, contract.of
     sizes = [k for k, _, _ in contract.sizes]
+    defaults = [parameter.default for parameter in contract.signature.parameters.values()]
+    required = defaults.count(inspect.Parameter.empty)
     plans, planned, run, modes = contract.plans, contract.planned, contract.run, bool(sizes or under)
 
     def launch(*arguments, **named):
-        given = bind(arguments, named)
+        if named or len(arguments) < required:
+            arguments = bind(arguments, named)
+        given = [*arguments, *defaults[len(arguments) :]]
         for k, name, setting in settings:
             given[k] = setting(op, name, given[k])
         try:
-            key = (_of_numpy if isinstance(given[first], np.ndarray) else _of_others)(arrays(given))
+            key = (_of_numpy if isinstance(given[first], ndarray) else _of_others)(arrays(given))
             if modes:
                 key = key, *[given[k] for k in sizes], *[mode() for mode in under]
             plan = plans.get(key)
@@ -326,24 +333,25 @@ class _Contract:
         self.settings = [other for other in others if not isinstance(other[2], Size)]
         places = [k for k, _, _ in self.arrays]
         self.of, self.first = itemgetter(*places), min(places)
-        self.defaults = [parameter.default for parameter in self.signature.parameters.values()]
-        self.required = self.defaults.count(inspect.Parameter.empty)
         self.space = at("workspace") if "workspace" in self.names else None
         self.source = f"{plan.__module__.rpartition('.')[2]}.workspace"
         self.plans = {}
 
     def bind(self, arguments, named):
         """All arguments in the order of the launcher's."""
-        if named or len(arguments) < self.required:
-            bound = self.signature.bind(*arguments, **named)
-            bound.apply_defaults()
-            return [*bound.arguments.values()]
-        return [*arguments, *self.defaults[len(arguments) :]]
+        bound = self.signature.bind(*arguments, **named)
+        bound.apply_defaults()
+        return [*bound.arguments.values()]
 
     def run(self, plan, given):
         wanted, sizes, views, run = plan
         if wanted is not None:
-            given[self.space] = memory(self.op, given[self.space], wanted, given[self.first], self.source)
+            space, like = given[self.space], given[self.first]
+            if not callable(space):  # seldom
+                space = memory(self.op, space, wanted, like, self.source)
+            else:
+                space = space(wanted, like) if wanted else None
+            given[self.space] = space
         for k, name, setting, size in sizes:
             if given[k] is not size:  # 1 == True == 1.0, but they are not all right
                 given[k] = setting(self.op, name, given[k])

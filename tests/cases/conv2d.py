@@ -154,7 +154,7 @@ REFUSALS = [
     geometry_refusal(
         "groups of w",
         ShapeError,
-        "x has 3 channels (shape (2, 3, 8, 8)), w takes 3 and makes 4 (shape (4, 1, 3, 3)) in 3 groups; wants",
+        "x has 3 channels (shape (2, 3, 8, 8)), w takes 3 and makes 4 (shape (4, 1, 3, 3)) with groups=3; wants",
         w=(4, 1, 3, 3),
         groups=3,
     ),
