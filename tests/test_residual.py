@@ -152,7 +152,7 @@ def test_results_of_float32_beside_16_bits_are_not_rounded(case, device, half):
     (np.ones((2, 3), "f"), ShapeError, "matmul: residual has shape (2, 3), wants (2, 2)"),
     (np.ones((2, 2), "d"), KindError, "matmul: residual has type float64, wants float32"),
     (np.ones((2, 2), "f", "F"), ShapeError, "matmul: residual has strides (4, 8)"),
-    ([1.0], KindError, "matmul: residual is builtins.list, out is numpy.ndarray"),
+    ([1.0], KindError, "matmul: residual is builtins.list, wants numpy.ndarray"),
 ], ids=str)  # fmt: skip
 def test_product_refuses(residual, error, message):
     a = np.ones((2, 2), "f")
