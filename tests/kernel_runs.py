@@ -186,8 +186,10 @@ def run(case, dtype, inputs, device="cpu", function=None):
 
 def widened_arrays(launcher, arguments):
     """(arguments by name, the role of each array among them that has elements of 16 bits)"""
-    given = launcher.widened.signature.bind(*arguments).arguments
-    return given, {name: role for name, role in launcher.widened.roles.items() if hasattr(given.get(name), "astype")}
+    contract = launcher.contract
+    given = contract.signature.bind(*arguments).arguments
+    roles = {name: array.role for _, name, array in contract.arrays if array.dtype in ("float", "either")}
+    return given, {name: role for name, role in roles.items() if hasattr(given.get(name), "astype")}
 
 
 def with_halves(launcher, half):
@@ -198,7 +200,7 @@ def with_halves(launcher, half):
         short = {name: given[name].astype(half) for name in roles}
         launcher(**(given | short))
         for name, role in roles.items():
-            if role == "w":
+            if "w" in role:
                 given[name][...] = short[name]
 
     return function

@@ -15,7 +15,7 @@ from minigrad import Tensor, checkpoint, data, device, nn, no_grad, optim, recom
 from minigrad.core.tape import Node
 from minigrad.graph import capture
 from minigrad.nn import functional as F
-from minigrad_kernels.checked import Checked
+from minigrad_kernels import launcher
 
 __all__ = ["BATCHES", "OnCpu", "OnGpu", "JSON", "OF_STAND_INS", "counted", "grown", "soak"]
 
@@ -119,12 +119,12 @@ class OnGpu:
 
 @contextlib.contextmanager
 def bare():
-    """Cycles pile up inside, and what is kept of checks is soon complete: it grows no more than that."""
-    most, Checked.MOST = Checked.MOST, 16
+    """Cycles pile up inside, and plans of launchers are soon complete: it grows no more than that."""
+    most, launcher.MOST = launcher.MOST, 16
     try:
         yield
     finally:
-        Checked.MOST = most
+        launcher.MOST = most
         gc.enable()
 
 

@@ -141,5 +141,5 @@ def test_refusals_of_sizes_and_kinds():
     words = "gather_normalize: out has shape (65536, 1, 32768, 1), wants less than 2147483648 numbers; split the batch"
     with pytest.raises(ShapeError, match="^" + re.escape(words)):
         cuda.gather_normalize(*there, far)
-    with pytest.raises(KindError, match="^gather_normalize: indices is numpy.ndarray, images is minigrad_kernels"):
+    with pytest.raises(KindError, match="^gather_normalize: indices is numpy.ndarray, wants minigrad_kernels"):
         augment.gather_normalize(there[0], arrays[1], *there[2:], out.transpose(0, 3, 1, 2))

@@ -252,7 +252,7 @@ def test_families_have_cases_for_every_launcher(family):
 def test_every_launcher_takes_16_bits(family):
     for name, launcher in launchers(family).items():
         if name not in HELPERS:
-            assert launcher.widened.roles.keys() <= inspect.signature(launcher).parameters.keys(), f"{family}.{name}"
+            assert any(array.dtype == "float" for _, _, array in launcher.contract.arrays), f"{family}.{name}"
 
 
 FORBIDDEN = "matmul dot tensordot einsum inner vdot convolve correlate"

@@ -262,8 +262,8 @@ REFUSED = {
     "type": (lambda: ([np.ones(3)], [np.ones(3, "f4")], None), KindError, r"gradients\[0\] has type float32"),
     "mixed": (lambda: ([np.ones(3), np.ones(3, "f4")], [np.ones(3)] * 2, None), KindError, r"parameters\[1\]"),
     "integers": (lambda: ([np.ones(3, int)], [np.ones(3, int)], None), KindError, "wants float32 or float64"),
-    "gaps": (lambda: ([np.ones(6)[::2]], [np.ones(3)], None), ShapeError, "has gaps"),
-    "layout": (lambda: ([np.ones((2, 3))], [np.ones((3, 2)).T], None), ShapeError, "wants those of its parameter"),
+    "gaps": (lambda: ([np.ones(6)[::2]], [np.ones(3)], None), ShapeError, "has strides"),
+    "layout": (lambda: ([np.ones((2, 3))], [np.ones((3, 2)).T], None), ShapeError, "wants C order"),
     "list": (lambda: ([[1.0]], [np.ones(1)], None), KindError, "wants numpy.ndarray"),
 }
 

@@ -6,9 +6,10 @@ import pytest
 
 from minigrad_kernels import bias, elementwise, interpreter, matmul, optimizer
 from minigrad_kernels.errors import KindError, ShapeError
-from minigrad_kernels.toolchain.widening import on_cuda, widened
+from minigrad_kernels.launcher import launcher, reads, writes
+from minigrad_kernels.toolchain import backend
 
-from .kernel_runs import CASES, make_inputs, part, run, same_bits
+from .kernel_runs import CASES, make_inputs, part, run, same_bits, widened_arrays, with_halves
 
 HALVES = [np.dtype(np.float16), np.dtype(ml_dtypes.bfloat16)]
 each_half = pytest.mark.parametrize("half", HALVES, ids=str)
@@ -29,34 +30,20 @@ def rows():
     return list(found.values())
 
 
-def rounded(launcher, half, call):
-    """A function of float32 arrays: call(arguments by name, those in 16 bits), whose results are written back."""
-
-    def function(*arguments):
-        given = launcher.widened.signature.bind(*arguments).arguments
-        named = [name for name in launcher.widened.roles if isinstance(given.get(name), np.ndarray)]
-        short = {name: given[name].astype(half) for name in named}
-        call(given, short)
-        for name in named:
-            if "w" in launcher.widened.roles[name]:
-                given[name][...] = short[name]
-
-    return function
-
-
 @each_half
 @pytest.mark.parametrize("case", rows(), ids=str)
 def test_results_are_those_of_float32_rounded(case, half):
-    launcher, inputs = part(case), make_inputs(case, np.float32)
+    launch, inputs = part(case), make_inputs(case, np.float32)
 
-    def of_rounded_inputs(given, short):
-        single = {name: array.astype(np.float32) for name, array in short.items()}
-        launcher(**(given | single))
-        for name, array in short.items():
-            array[...] = single[name]
+    def of_rounded_inputs(*arguments):
+        given, roles = widened_arrays(launch, arguments)
+        single = {name: given[name].astype(half).astype(np.float32) for name in roles}
+        launch(**(given | single))
+        for name, role in roles.items():
+            if "w" in role:
+                given[name][...] = single[name].astype(half)
 
-    plain = rounded(launcher, half, lambda given, short: launcher(**(given | short)))
-    got, want = (run(case, np.float32, inputs, function=f) for f in (plain, rounded(launcher, half, of_rounded_inputs)))
+    got, want = (run(case, np.float32, inputs, function=f) for f in (with_halves(launch, half), of_rounded_inputs))
     same_bits(got, want)
     assert not any(np.isnan(result).any() for result in got if result.dtype.kind == "f")
 
@@ -101,25 +88,26 @@ def test_too_large_becomes_infinite_without_a_warning():
 def test_kernels_of_16_bits_are_called_where_there_are_some():
     seen = []
 
-    @widened("x", "out", native=on_cuda)
+    @launcher(reads("x", "*"), writes("out", "*"), view=None, native=lambda x, out: backend(x) == "cuda")
     def copied(x, out):
-        seen.append((type(x), x.dtype))
-        out[...] = x
+        def run(x, out):
+            seen.append((type(x), x.dtype))
+            out[...] = x
+
+        return run
 
     x = F.astype(np.float16)
-    for array in (x, interpreter.array(x)):
+    for array in (x, interpreter.array(x), x):
         copied(array, out=array.copy())
-    copied.widened(interpreter.array(x), interpreter.array(x))
-    assert seen == [(np.ndarray, "f4"), (interpreter.Array, "f2"), (interpreter.Array, "f4")]
-    assert on_cuda([interpreter.array(x)]) and not on_cuda([x])
+    assert seen == [(np.ndarray, "f4"), (interpreter.Array, "f2"), (np.ndarray, "f4")]
 
 
 HALF, BFLOAT = (F.astype(half) for half in HALVES)
 LOCKED = HALF.copy()
 LOCKED.flags.writeable = False
 REFUSED = {
-    "float16 with bfloat16": (KindError, "relu_grad: out has type bfloat16, g float16", lambda: relu_grad(BFLOAT)),
-    "float16 with float32": (KindError, "relu_grad: out has type float32, g float16", lambda: relu_grad(F)),
+    "float16 with bfloat16": (KindError, "relu_grad: out has type bfloat16, wants float16", lambda: relu_grad(BFLOAT)),
+    "float16 with float32": (KindError, "relu_grad: out has type float32, wants float16", lambda: relu_grad(F)),
     "float32 with float16": (KindError, "out has type float16", lambda: elementwise.relu(F, HALF.copy())),
     "read-only": (ShapeError, "relu: out is read-only", lambda: elementwise.relu(HALF, LOCKED)),
     "a parameter": (
@@ -130,7 +118,7 @@ REFUSED = {
     "integers of 16 bits": (KindError, "x has type int16", lambda: elementwise.relu(F.astype("i2"), F.copy())),
     "a list among lists": (
         KindError,
-        r"sgd: gradients\[1\] has type float32, parameters float16",
+        r"sgd: gradients\[1\] has type float32, wants float16",
         lambda: optimizer.sgd([HALF.copy()] * 2, [HALF, F], None, np.zeros(7)),
     ),
 }

@@ -121,16 +121,14 @@ def function_of(op, name, value):
 
 def each(op, name, value, count, least):
     """A number for each of count dimensions, given one by one or once for all, as a tuple."""
-    if type(value) is int and least <= value < LIMIT:  # as nearly always
-        return _repeated(value, count)
-    values = value if isinstance(value, tuple | list) else (value,) * count
+    values = value if isinstance(value, tuple | list) else _repeated(value, count)
     if len(values) != count:
         raise KindError(f"{op}: {name} is {value!r}, wanted an integer or {count} of them")
     checked = tuple([integer_of(op, name, one, least) for one in values])
-    return value if checked == value else checked  # the very same: kernels find a call again by its settings
+    return values if checked == values else checked  # the very same: kernels find their plan by it
 
 
-@functools.cache
+@functools.lru_cache
 def _repeated(value, count):
     return (value,) * count
 

@@ -138,20 +138,13 @@ def as_given(images, input, ndim):
     return out if input.ndim == ndim + 2 else squeeze(out, 0)
 
 
-def _operands(op, ndim, input, weight, bias, groups, transposed=False):
-    """(images, filters, groups) as the trio takes them, after a look at what the kernels could not explain."""
+def _operands(op, ndim, input, weight, bias, groups):
+    """(images, filters, groups) as the trio takes them; whether they fit each other is looked at by the kernels."""
     images, groups = images_of(op, input, ndim), integer_of(op, "groups", groups)
-    x, w = images.shape, tensor_of(op, "weight", weight).shape
     if bias is not None:
         tensor_of(op, "bias", bias)
-    if len(w) != ndim + 2:
-        raise ShapeError(f"{op}: weight has shape {w}, wanted {ndim + 2} dimensions")
-    channels = w[0] if transposed else w[1] * groups
-    if x[1] != channels:
-        last = ndim == 2 and x[3] == channels  # as most files have them
-        hint = "; where channels come last, input.permute(0, 3, 1, 2) brings them to the front" if last else ""
-        text = f"input has {x[1]} channels (shape {input.shape}), weight expects {channels}"
-        raise ShapeError(f"{op}: {text} (shape {w}, groups={groups}){hint}")
+    if tensor_of(op, "weight", weight).ndim != ndim + 2:
+        raise ShapeError(f"{op}: weight has shape {weight.shape}, wanted {ndim + 2} dimensions")
     return images, weight if ndim == 2 else unsqueeze(weight, 2), groups
 
 
@@ -205,7 +198,10 @@ def conv1d(input, weight, bias=None, stride=1, padding=0, dilation=1, groups=1):
 
 
 def _transposed(op, ndim, input, weight, bias, stride, padding, output_padding, groups, dilation):
-    images, filters, groups = _operands(op, ndim, input, weight, bias, groups, transposed=True)
+    images, filters, groups = _operands(op, ndim, input, weight, bias, groups)
+    if images.shape[1] != filters.shape[0]:
+        found = f"input has {images.shape[1]} channels (shape {input.shape}), weight expects {filters.shape[0]}"
+        raise ShapeError(f"{op}: {found} (shape {weight.shape})")
     check_vectors(op, input, (filters.shape[1] * groups,), bias=bias)
     stride, dilation = pair_of(op, "stride", stride, ndim, 1), pair_of(op, "dilation", dilation, ndim, 1)
     padding, extra = pair_of(op, "padding", padding, ndim, 0), pair_of(op, "output_padding", output_padding, ndim, 0)

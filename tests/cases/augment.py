@@ -107,15 +107,15 @@ def crop(cuts=CUTS, mirrored=FLIPS, padding=1, indices=I):
 WRONG = {
     "images of a list": (gather([1]), KindError, "backend: got builtins.list"),
     "images of floats": (gather(X.astype("f4")), KindError, "gather_normalize: images has type float32, wants uint8"),
-    "one image": (gather(X[0]), ShapeError, "gather_normalize: images have shape (2, 4, 4), wants (N, C, H, W)"),
-    "images in C order": (gather(X.copy("C")), ShapeError, "gather_normalize: images (shape (3, 2, 4, 4)) has strides"),
+    "one image": (gather(X[0]), ShapeError, "gather_normalize: images has shape (2, 4, 4), wants (N, C, H, W)"),
+    "images in C order": (gather(X.copy("C")), ShapeError, "gather_normalize: images has strides"),
     "indices of 32 bits": (gather(indices=I.astype("i4")), KindError, "gather_normalize: indices has type int32"),
     "indices of a matrix": (
         gather(indices=CUTS),
         ShapeError,
-        "gather_normalize: indices has shape (5, 2), wants (10,)",
+        "gather_normalize: indices has shape (5, 2), wants (B,)",
     ),
-    "one index": (gather(indices=np.array(1)), ShapeError, "gather_normalize: indices has shape (), wants (1,)"),
+    "one index": (gather(indices=np.array(1)), ShapeError, "gather_normalize: indices has shape (), wants (B,)"),
     "indices with gaps": (gather(indices=np.zeros(10, int)[::2]), ShapeError, "gather_normalize: indices has strides"),
     "an index too high": (
         gather(indices=I + 1),
@@ -140,7 +140,7 @@ WRONG = {
         "gather_normalize: out has type float64, wants float32",
     ),
     "out too short": (gather(out=OUT[:4]), ShapeError, "gather_normalize: out has shape (4, 2, 4, 4), wants (5, 2, 4"),
-    "out in C order": (gather(out=OUT.copy("C")), ShapeError, "gather_normalize: out (shape (5, 2, 4, 4)) has strides"),
+    "out in C order": (gather(out=OUT.copy("C")), ShapeError, "gather_normalize: out has strides"),
     "offsets of one axis": (crop(CUTS[:, 0]), ShapeError, "pad_crop_normalize: offsets has shape (5,), wants (5, 2)"),
     "offsets of 32 bits": (crop(CUTS.astype("i4")), KindError, "pad_crop_normalize: offsets has type int32"),
     "an offset too high": (
@@ -151,8 +151,8 @@ WRONG = {
     "an offset below 0": (crop(CUTS - 1), ShapeError, "pad_crop_normalize: offsets has numbers from -1 to -1, wants 0"),
     "flips of integers": (crop(mirrored=I), KindError, "pad_crop_normalize: flips has type int64, wants uint8"),
     "too few flips": (crop(mirrored=FLIPS[1:]), ShapeError, "pad_crop_normalize: flips has shape (4,), wants (5,)"),
-    "padding of a float": (crop(padding=1.0), KindError, "pad_crop_normalize: padding is float, wants an integer"),
-    "padding of a flag": (crop(padding=True), KindError, "pad_crop_normalize: padding is bool, wants an integer"),
+    "padding of a float": (crop(padding=1.0), KindError, "pad_crop_normalize: padding is 1.0, wants an integer"),
+    "padding of a flag": (crop(padding=True), KindError, "pad_crop_normalize: padding is True, wants an integer"),
     "padding below 0": (crop(padding=-1), ShapeError, "pad_crop_normalize: padding is -1, wants 0 to"),
     "index of a cut": (crop(indices=I + 1), ShapeError, "pad_crop_normalize: indices has numbers from 1 to 3, wants"),
 }

@@ -85,7 +85,7 @@ REFUSALS = [
     Refusal(f"bias, {name}", _call(function, change), error, message)
     for name, function, change, error, message in [
         ("3-D", "column_sums", {"x": np.ones((3, 4, 1))}, ShapeError, "column_sums: x has shape (3, 4, 1), wants (N,"),
-        ("no columns", "column_sums", {"x": np.ones((3, 0))}, ShapeError, "column_sums: x has shape (3, 0), wants at"),
+        ("no columns", "column_sums", {"x": np.ones((3, 0))}, ShapeError, "column_sums: x has shape (3, 0), wants (N"),
         ("integers", "column_sums", {"x": np.ones((3, 4), int)}, KindError, "column_sums: x has type int64"),
         ("type", "column_sums", {"c": np.ones(4)}, KindError, "column_sums: out has type float64, wants float32"),
         ("length", "column_sums", {"c": np.ones(3, "f4")}, ShapeError, "column_sums: out has shape (3,), wants (4,)"),
@@ -94,11 +94,10 @@ REFUSALS = [
             "column_sums",
             {"x": np.ones((4, 3), "f4").T},
             ShapeError,
-            "column_sums: x (shape (3, 4)) has strides",
+            "column_sums: x has strides",
         ),
         ("shape", "bias_relu_grad", {"y": np.ones((2, 4), "f4")}, ShapeError, "bias_relu_grad: out has shape (2, 4)"),
         ("gaps", "column_sums", {"c": np.ones(8, "f4")[::2]}, ShapeError, "column_sums: out has strides (8,)"),
-        ("space", "column_sums", {"space": np.ones(3, "u1")}, ShapeError, "column_sums: workspace has shape (3,), wa"),
-        ("list", "column_sums", {"c": [1.0] * 4}, KindError, "column_sums: out is builtins.list, x is numpy.ndarray"),
+        ("list", "column_sums", {"c": [1.0] * 4}, KindError, "column_sums: out is builtins.list, wants numpy.ndarray"),
     ]
 ]

@@ -122,9 +122,10 @@ def geometry_refusal(
 
 
 def array_refusal(
-    name, error, message, kind="f", layout=CHANNELS_LAST, out=(1, 2, 2, 2), relu=False, workspace=None, writeable=True
-):
-    """A call of forward with arrays of these types, layouts and shapes."""
+    name, error, message, kind="f", layout=CHANNELS_LAST, out=(1, 2, 2, 2), relu=False, workspace=None, writeable=True,
+    stride=(1, 1), padding=(0, 0), groups=1,
+):  # fmt: skip
+    """A call of forward with arrays of these types, layouts and shapes, and these settings."""
 
     def laid_out(shape, kind, order):
         return np.ones([shape[axis] for axis in order], kind).transpose(np.argsort(order))
@@ -134,7 +135,7 @@ def array_refusal(
         result = laid_out(out, "f", CHANNELS_LAST)
         result.flags.writeable = writeable
         space = np.empty(0, np.uint8) if workspace is None else workspace
-        conv2d.forward(x, w, None, relu, (1, 1), (0, 0), (1, 1), 1, result, space)
+        conv2d.forward(x, w, None, relu, stride, padding, (1, 1), groups, result, space)
 
     return Refusal(f"conv2d {name}", call, error, "conv2d: " + message)
 
@@ -143,34 +144,31 @@ REFUSALS = [
     geometry_refusal(
         "channels",
         ShapeError,
-        "x has 3 channels (shape (32, 3, 28, 28)), w expects 1 (groups=1)",
+        "x has 3 channels (shape (32, 3, 28, 28)), w takes 1 and makes 8",
         x=(32, 3, 28, 28),
         w=(8, 1, 3, 3),
     ),
-    geometry_refusal("axes of x", ShapeError, "x has shape (3, 8, 8), wants 4 axes: (N, C, H, W)", x=(3, 8, 8)),
-    geometry_refusal("axes of w", ShapeError, "w has shape (4, 3), wants 4 axes: (O, C/groups, P, Q)", w=(4, 3)),
-    geometry_refusal("empty filter", ShapeError, "w has shape (4, 3, 0, 3), wants no axis of size 0", w=(4, 3, 0, 3)),
-    geometry_refusal("no groups", ShapeError, "groups is 0, wants at least 1", groups=0),
-    geometry_refusal("half a group", KindError, "groups is 1.5, wants an integer", groups=1.5),
-    geometry_refusal("groups of x", ShapeError, "x has 3 channels (shape (2, 3, 8, 8)), wants a multiple", groups=2),
+    geometry_refusal(
+        "empty filter", ShapeError, "x has 3 channels (shape (2, 3, 8, 8)), w takes 3 and makes 4", w=(4, 3, 0, 3)
+    ),
     geometry_refusal(
         "groups of w",
         ShapeError,
-        "w has 4 channels (shape (4, 1, 3, 3)), wants a multiple",
+        "x has 3 channels (shape (2, 3, 8, 8)), w takes 3 and makes 4 (shape (4, 1, 3, 3)) with groups=3; wants",
         w=(4, 1, 3, 3),
         groups=3,
     ),
-    geometry_refusal("bias", ShapeError, "bias has shape (3,), w has 4 output channels; wants (4,)", bias=(3,)),
-    geometry_refusal("stride", ShapeError, "stride is (1, 0), wants at least 1", stride=(1, 0)),
-    geometry_refusal("padding", ShapeError, "padding is (-1, 0), wants at least 0", padding=(-1, 0)),
-    geometry_refusal("dilation", ShapeError, "dilation is (0, 1), wants at least 1", dilation=(0, 1)),
-    geometry_refusal("no pair", KindError, "stride is 2, wants a pair of integers (vertical, horizontal)", stride=2),
-    geometry_refusal("no integers", KindError, "padding is (0.5, 1), wants a pair of integers", padding=(0.5, 1)),
+    geometry_refusal("bias", ShapeError, "bias has shape (3,), w makes 4 channels; wants (4,)", bias=(3,)),
     geometry_refusal(
         "reach", ShapeError, "w reaches over (3, 9) (shape (4, 3, 3, 3), dilation (1, 4))", dilation=(1, 4)
     ),
-    array_refusal("type", KindError, "w is float32, x is float64; wants one type", kind="d"),
-    array_refusal("integers", KindError, "x is int32, wants float32 or float64", kind="i"),
+    array_refusal("stride", ShapeError, "stride is (1, 0), wants at least 1", stride=(1, 0)),
+    array_refusal("padding", ShapeError, "padding is (-1, 0), wants at least 0", padding=(-1, 0)),
+    array_refusal("no integers", KindError, "padding is (0.5, 1), wants an integer or a pair", padding=(0.5, 1)),
+    array_refusal("no groups", ShapeError, "groups is 0, wants 1 to", groups=0),
+    array_refusal("half a group", KindError, "groups is 1.5, wants an integer", groups=1.5),
+    array_refusal("type", KindError, "w has type float32, wants float64", kind="d"),
+    array_refusal("integers", KindError, "x has type int32, wants float32 or float64", kind="i"),
     array_refusal(
         "layout",
         ShapeError,

@@ -44,9 +44,9 @@ def _call(x=(3, 2), places=3, order=3, out=(4, 2), kind="f4", number="i8"):
 REFUSALS = [
     Refusal(f"add_rows, {name}", call, error, f"add_rows: {message}")
     for name, call, error, message in [
-        ("x", _call(x=(3, 2, 1)), ShapeError, "x has shape (3, 2, 1), out (4, 2), wants (K, C) and (R, C)"),
+        ("x", _call(x=(3, 2, 1)), ShapeError, "x has shape (3, 2, 1), wants (K, C)"),
         ("type", _call(kind="i4"), KindError, "x has type int32, wants float32 or float64"),
-        ("columns", _call(out=(4, 3)), ShapeError, "out has shape (4, 3), wants (4, 2)"),
+        ("columns", _call(out=(4, 3)), ShapeError, "out has shape (4, 3), wants (R, 2)"),
         ("number of places", _call(places=2), ShapeError, "places has shape (2,), wants (3,)"),
         ("type of places", _call(number="i4"), KindError, "places has type int32, wants int64"),
         ("order", _call(order=4), ShapeError, "order has shape (4,), wants (3,)"),

@@ -200,7 +200,7 @@ def _rows(x=(3, 4), target=(0, 1, 2), losses=3, kind="f4"):
 
 def _total(mean=True, out=(), divisor=(), space=None):
     x, target = np.ones((3, 4), "f4"), np.zeros(3, np.int64)
-    space = np.empty(softmax.workspace(3) if space is None else space, np.uint8)
+    space = np.empty(softmax.workspace(3), np.uint8) if space is None else space
     outputs = np.ones(out, "f4"), np.ones(divisor, "f4"), np.ones(3, "f4")
     return lambda: softmax.cross_entropy_total(x, target, IGNORED, mean, *outputs, space)
 
@@ -212,10 +212,12 @@ def _total_grad(g=(), divisor=(), dx=(3, 4)):
 
 
 REFUSALS = [
-    Refusal("total, mean", _total(mean=1), KindError, "cross_entropy: mean is int, wants a bool"),
+    Refusal("total, mean", _total(mean=1), KindError, "cross_entropy: mean is 1, wants True or False"),
     Refusal("total, out", _total(out=(1,)), ShapeError, "cross_entropy: out has shape (1,), wants ()"),
     Refusal("total, divisor", _total(divisor=(3,)), ShapeError, "cross_entropy: divisor has shape (3,), wants ()"),
-    Refusal("total, space", _total(space=9), ShapeError, "cross_entropy: workspace has shape (9,), wants"),
+    Refusal(
+        "total, space", _total(space=np.ones(9)), KindError, "cross_entropy: workspace has type float64, wants uint8"
+    ),
     Refusal("total, dx", _total_grad(dx=(4, 3)), ShapeError, "cross_entropy_total_grad: dx has shape (4, 3), wants"),
     Refusal("total, g", _total_grad(g=(3,)), ShapeError, "cross_entropy_total_grad: g has shape (3,), wants ()"),
     Refusal(

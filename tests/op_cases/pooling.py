@@ -72,7 +72,7 @@ def refused_by_all(op, shape):
         refusal(ValueError, f"{op}: kernel_size is -1", away(*shape), -1),
         refusal(ValueError, f"{op}: stride is 0", away(*shape), 2, 0),
         refusal(ValueError, f"{op}: padding is -1", away(*shape), 2, 2, -1),
-        refusal(ValueError, f"{op}: x has no channels", away(2, 0, *few), 2),
+        refusal(ValueError, f"{op}: x has shape (2, 0, ", away(2, 0, *few), 2),
         refusal(ValueError, f"{op}: x has", away(*shape[:-1], 0), 2),
         refusal(TypeError, f"{op}: input has elements int64", classes(9, *shape), 2),
         refusal(TypeError, f"{op}: input is a ndarray", np.ones(shape), 2),

@@ -9,8 +9,8 @@ import functools
 
 import numpy as np
 
-from ..checked import Call
 from ..elementwise.cpu import relu_grad_run
+from ..launcher import Call
 from ..toolchain import add, clear, elements, jit, share, shared, stack_array
 from ..toolchain.product import flat
 from .plan import ALIGNMENT, cut

@@ -4,33 +4,21 @@ Types   float16, bfloat16, float32 and float64
 Errors  ValueError for a shape or layout, TypeError for an element type
 """
 
+import functools
+
 import numpy as np
 
-from ..errors import KindError, ShapeError
+from ..errors import ShapeError
+from ..launcher import check, flat, launcher, number, reads, whole, writes
 from ..toolchain import implementation
-from ..toolchain.arguments import check_array, check_floats, check_one_kind, check_output, flat
-from ..toolchain.widening import widened
 
 __all__ = ["dropout", "erf", "leaky_relu", "leaky_relu_grad", "relu", "relu_grad"]
 
 SMALL = 1 << 15  # elements; below it a second thread costs more than it brings
+elementwise = functools.partial(launcher, view=flat, small=SMALL)
 
 
-def _run(kernel, size, *arguments):
-    if size < SMALL:
-        kernel = getattr(kernel, "alone", kernel)  # that of a GPU has no team of threads
-    kernel(*arguments)
-
-
-def _views(op, names, arrays):
-    kind = type(arrays[0])
-    for array in arrays:
-        if type(array) is not kind:
-            check_one_kind(op, dict(zip(names, arrays, strict=True)))
-    return flat(op, names, arrays)
-
-
-@widened("x", "out")
+@elementwise(reads("x", "*"), writes("out", "*"))
 def relu(x, out):
     """The positive part. NaN stays NaN.
 
@@ -39,13 +27,9 @@ def relu(x, out):
     Shapes  x and out alike
     Source  Nair and Hinton 2010
     """
-    kernel = implementation(__name__, "relu", x)
-    check_floats("relu", "x", x)
-    check_output("relu", "out", out, x.shape, x.dtype)
-    _run(kernel, x.size, *_views("relu", ("x", "out"), (x, out)))
 
 
-@widened("g out", "dx")
+@elementwise(reads("g out", "*"), writes("dx", "*"))
 def relu_grad(g, out, dx):
     """The gradient of relu. Where out is NaN, g passes, as in PyTorch.
 
@@ -53,14 +37,9 @@ def relu_grad(g, out, dx):
     Grads   linear in g: dg = relu_grad(v, out)
     Shapes  g, out and dx alike
     """
-    kernel = implementation(__name__, "relu_grad", g)
-    check_floats("relu_grad", "g", g)
-    check_array("relu_grad", "out", out, g.shape, g.dtype)
-    check_output("relu_grad", "dx", dx, g.shape, g.dtype)
-    _run(kernel, g.size, *_views("relu_grad", ("g", "out", "dx"), (g, out, dx)))
 
 
-@widened("x", "out")
+@elementwise(reads("x", "*"), writes("out", "*"), negative_slope=number)
 def leaky_relu(x, negative_slope, out):
     """The positive part, and a multiple of the negative one. NaN stays NaN.
 
@@ -69,14 +48,9 @@ def leaky_relu(x, negative_slope, out):
     Shapes  x and out alike
     Source  Maas, Hannun and Ng 2013, "Rectifier nonlinearities improve neural network acoustic models"
     """
-    kernel = implementation(__name__, "leaky_relu", x)
-    check_floats("leaky_relu", "x", x)
-    check_output("leaky_relu", "out", out, x.shape, x.dtype)
-    view, out_view = _views("leaky_relu", ("x", "out"), (x, out))
-    _run(kernel, x.size, view, float(negative_slope), out_view)
 
 
-@widened("g x", "dx")
+@elementwise(reads("g x", "*"), writes("dx", "*"), negative_slope=number)
 def leaky_relu_grad(g, x, negative_slope, dx):
     """The gradient of leaky_relu. Where x is NaN, g is scaled, as in PyTorch.
 
@@ -84,15 +58,9 @@ def leaky_relu_grad(g, x, negative_slope, dx):
     Grads   linear in g: dg = leaky_relu_grad(v, x, negative_slope)
     Shapes  g, x and dx alike
     """
-    kernel = implementation(__name__, "leaky_relu_grad", g)
-    check_floats("leaky_relu_grad", "g", g)
-    check_array("leaky_relu_grad", "x", x, g.shape, g.dtype)
-    check_output("leaky_relu_grad", "dx", dx, g.shape, g.dtype)
-    view, x_view, dx_view = _views("leaky_relu_grad", ("g", "x", "dx"), (g, x, dx))
-    _run(kernel, g.size, view, x_view, float(negative_slope), dx_view)
 
 
-@widened("x", "out")
+@elementwise(reads("x", "*"), writes("out", "*"))
 def erf(x, out):
     """The error function. float64 is the C library's, float32 a quotient of polynomials within 4 roundings.
 
@@ -101,33 +69,28 @@ def erf(x, out):
     Shapes  x and out alike
     Source  Abramowitz and Stegun 1964, 7.1.1
     """
-    kernel = implementation(__name__, "erf", x)
-    check_floats("erf", "x", x)
-    check_output("erf", "out", out, x.shape, x.dtype)
-    _run(kernel, x.size, *_views("erf", ("x", "out"), (x, out)))
 
 
-def _word(name, value):
-    """An integer of 64 bits without sign."""
-    if isinstance(value, bool) or not isinstance(value, int | np.integer):
-        raise KindError(f"dropout: {name} is {type(value).__name__}, wants an integer")
-    if not 0 <= value < 2**64:
-        raise ShapeError(f"dropout: {name} = {value}, wants 0 to 2**64 - 1")
-    return np.uint64(value)
+_word = whole(0, 1 << 64).of  # an integer of 64 bits without sign, which differs from call to call
+
+
+def _probability(op, name, value):
+    if not 0 <= value <= 1:
+        raise ShapeError(f"{op}: {name} = {value}, wants 0 to 1")
+    return float(value)
 
 
 def _key(x, seed, step):
     """(seed, step) for the kernels; an array of a device stays one."""
     if not getattr(seed, "shape", ()):
-        return _word("seed", seed), step
-    check_array("dropout", "seed", seed, (2,), np.uint64)
-    check_one_kind("dropout", {"x": x, "seed": seed})
+        return np.uint64(_word("dropout", "seed", seed)), np.uint64(step)
+    check("dropout", "seed", seed, x, (np.dtype(np.uint64),), (2,))
     if type(seed) is np.ndarray:
-        return seed[0], np.uint64((int(seed[1]) + int(step)) % 2**64)
-    return seed, step
+        return seed[0], np.uint64((int(seed[1]) + step) % 2**64)
+    return seed, np.uint64(step)
 
 
-@widened("x", "out")
+@elementwise(reads("x", "*"), writes("out", "*"), p=_probability, step=_word)
 def dropout(x, p, seed, step, out):
     """Zero each element with probability p and scale the others, so that the expectation stays.
 
@@ -143,10 +106,5 @@ def dropout(x, p, seed, step, out):
     Source  Srivastava et al. 2014; Salmon et al. 2011 (Philox)
     """
     kernel = implementation(__name__, "dropout", x)
-    check_floats("dropout", "x", x)
-    check_output("dropout", "out", out, x.shape, x.dtype)
-    if not 0 <= p <= 1:
-        raise ShapeError(f"dropout: p = {p}, wants 0 to 1")
-    words = _key(x, seed, _word("step", step))
-    view, out_view = _views("dropout", ("x", "out"), (x, out))
-    _run(kernel, x.size, view, float(p), *words, out_view)
+    kernel = getattr(kernel, "alone", kernel) if x.size < SMALL else kernel
+    return lambda x, p, seed, step, out: kernel(x, p, *_key(x, seed, step), out)

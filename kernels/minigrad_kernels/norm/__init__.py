@@ -14,17 +14,8 @@ import functools
 import math
 
 from ..errors import ShapeError
-from ..toolchain import alias, implementation
-from ..toolchain.arguments import (
-    check_array,
-    check_floats,
-    check_one_kind,
-    check_output,
-    rows,
-    type_of_sums,
-    workspace_of,
-)
-from ..toolchain.widening import on_cuda, widened
+from ..launcher import SUMS, Call, flag, launcher, matrix, number, reads, updates, writes
+from ..toolchain import backend, implementation
 from . import plan
 
 __all__ = [
@@ -37,40 +28,20 @@ __all__ = [
     "workspace",
 ]
 
+MATRIX = "N C+ | N C+ H W"
+
 
 @functools.lru_cache(maxsize=1024)
-def _workspace(x_shape):
+def workspace(function, x_shape):
+    """The bytes that "channel_sum", "batch_statistics" or "batch_norm_grads" wants for x of this shape."""
     channels = max(x_shape[1], 1)
     return plan.workspace(math.prod(x_shape) // channels, channels)
 
 
-def workspace(function, x_shape):
-    """The bytes that "channel_sum", "batch_statistics" or "batch_norm_grads" wants for x of this shape."""
-    return _workspace(x_shape)
+_bytes = workspace  # the argument of that name hides it
 
 
-def _space(op, space, x):
-    return workspace_of(op, space, workspace(op, x.shape), "norm.workspace", x)
-
-
-def _matrix(op, name, x):
-    """x as a matrix of (rows, channels)."""
-    check_floats(op, name, x)
-    if x.ndim not in (2, 4) or x.shape[1] < 1:
-        raise ShapeError(f"{op}: {name} has shape {x.shape}, wants (N, C) or (N, C, H, W) with at least one channel")
-    return rows(op, name, x)
-
-
-def _vector(op, name, array, x, check=check_array):
-    if type(array) is not type(x):
-        check_one_kind(op, {"x": x, name: array})
-    check(op, name, array, (x.shape[1],), type_of_sums(x))
-    if not array.flags.c_contiguous:
-        raise ShapeError(f"{op}: {name} has strides {array.strides}, wants C order")
-    return alias(array)
-
-
-@widened("x")
+@launcher(reads("x", MATRIX), writes("out", "C", SUMS), view=matrix)
 def channel_sum(x, out, workspace):
     """The sum of each channel: the gradient of a bias.
 
@@ -78,19 +49,23 @@ def channel_sum(x, out, workspace):
     Grads   linear: dx is g broadcast to x
     Shapes  x (N, C) or (N, C, H, W); out (C,); workspace: workspace("channel_sum", x.shape) bytes
     """
-    op = "channel_sum"
-    kernel = implementation(__name__, op, x)
-    matrix, total = _matrix(op, "x", x), _vector(op, "out", out, x, check_output)
-    kernel(matrix, total, _space(op, workspace, x))
+    return Call(_bytes("channel_sum", x.shape), implementation(__name__, "channel_sum", x))
 
 
 def _in_halves(x, *others):
     """Whether there are CUDA kernels for such arrays of 16 bits."""
     alike = [array for array in others if getattr(array, "shape", None) == x.shape]
-    return on_cuda(x) and x.ndim in (2, 4) and implementation(__name__, "fits", x)(x, *alike)
+    return backend(x) == "cuda" and implementation(__name__, "fits", x)(x, *alike)
 
 
-@widened("x", native=_in_halves)
+@launcher(
+    reads("x", MATRIX),
+    writes("mean variance", "C", SUMS),
+    updates("running_mean? running_var?", "C", SUMS),
+    view=matrix,
+    native=_in_halves,
+    momentum=number,
+)
 def batch_statistics(x, mean, variance, workspace, running_mean=None, running_var=None, momentum=0.0):
     """The mean and the biased variance of each channel, accurate where a mean is far larger than the deviation too.
 
@@ -103,39 +78,29 @@ def batch_statistics(x, mean, variance, workspace, running_mean=None, running_va
     Shapes  x (N, C) or (N, C, H, W); mean, variance, running_mean and running_var (both or None) (C,);
             workspace: workspace("batch_statistics", x.shape) bytes
     """
-    op = "batch_statistics"
-    kernel = implementation(__name__, op, x)
-    matrix = _matrix(op, "x", x)
-    vectors = [_vector(op, n, a, x, check_output) for n, a in (("mean", mean), ("variance", variance))]
-    space = _space(op, workspace, x)
-    has_running = running_mean is not None
+    op, has_running = "batch_statistics", running_mean is not None
     if has_running != (running_var is not None):
         raise ShapeError(f"{op}: wants running_mean and running_var, or neither")
-    if has_running and matrix.shape[0] < 2:
+    if has_running and x.size < 2 * x.shape[1]:
         raise ShapeError(f"{op}: x has shape {x.shape}, wants two elements a channel for running statistics")
-    running = [running_mean, running_var] if has_running else vectors  # which stand for what is not there
-    running = [
-        _vector(op, n, a, x, check_output) for n, a in zip(("running_mean", "running_var"), running, strict=True)
-    ]
-    kernel(matrix, *vectors, space, *running, has_running, float(momentum))
+    kernel = implementation(__name__, op, x)
+
+    def run(x, mean, variance, space, running_mean, running_var, momentum):
+        running = (running_mean, running_var) if has_running else (mean, variance)  # which stand for what is not there
+        kernel(x, mean, variance, space, *running, has_running, momentum)
+
+    return Call(_bytes(op, x.shape), run)
 
 
-def _optional(op, name, array, x):
-    """(vector, whether there is one); any vector of the right type stands for None."""
-    return (None, False) if array is None else (_vector(op, name, array, x), True)
-
-
-def _optional_matrix(op, name, array, x, check=check_array):
-    """A matrix as x, or None."""
-    if array is None:
-        return None
-    if type(array) is not type(x):
-        check_one_kind(op, {"x": x, name: array})
-    check(op, name, array, x.shape, x.dtype)
-    return _matrix(op, name, array)
-
-
-@widened("x residual", "out", native=_in_halves)
+@launcher(
+    reads("x residual?", MATRIX),
+    reads("mean variance weight? bias?", "C", SUMS),
+    writes("out", MATRIX),
+    view=matrix,
+    native=_in_halves,
+    eps=number,
+    relu=flag,
+)
 def batch_normalize(x, mean, variance, weight, bias, eps, residual, relu, out):
     """x normalised by given statistics, then perhaps added to another array, then perhaps its positive part.
 
@@ -144,20 +109,24 @@ def batch_normalize(x, mean, variance, weight, bias, eps, residual, relu, out):
     Grads   training (mean and variance of x itself): batch_norm_grads
     Shapes  x, residual (or None) and out (N, C) or (N, C, H, W); mean, variance, weight, bias (C,); relu a bool
     """
-    op = "batch_normalize"
-    kernel = implementation(__name__, op, x)
-    if type(out) is not type(x):
-        check_one_kind(op, {"x": x, "out": out})
-    matrix = _matrix(op, "x", x)
-    check_output(op, "out", out, x.shape, x.dtype)
-    mean, variance = _vector(op, "mean", mean, x), _vector(op, "variance", variance, x)
-    (weight, has_weight), (bias, has_bias) = _optional(op, "weight", weight, x), _optional(op, "bias", bias, x)
-    affine = weight if has_weight else mean, has_weight, bias if has_bias else mean, has_bias
-    residual = _optional_matrix(op, "residual", residual, x)
-    kernel(matrix, mean, variance, *affine, float(eps), residual, bool(relu), _matrix(op, "out", out))
+    kernel, has_weight, has_bias = implementation(__name__, "batch_normalize", x), weight is not None, bias is not None
+
+    def run(x, mean, variance, weight, bias, eps, residual, relu, out):
+        affine = weight if has_weight else mean, has_weight, bias if has_bias else mean, has_bias
+        kernel(x, mean, variance, *affine, eps, residual, relu, out)
+
+    return run
 
 
-@widened("g x out", "dx dresidual", native=_in_halves)
+@launcher(
+    reads("x g out?", MATRIX),
+    reads("mean variance weight?", "C", SUMS),
+    writes("dx? dresidual?", MATRIX),
+    writes("dw db", "C", SUMS),
+    view=matrix,
+    native=_in_halves,
+    eps=number,
+)
 def batch_norm_grads(g, x, mean, variance, weight, eps, out, dx, dw, db, dresidual, workspace):
     """The gradients of batch_normalize where mean and variance are those of x itself.
 
@@ -170,44 +139,20 @@ def batch_norm_grads(g, x, mean, variance, weight, eps, out, dx, dw, db, dresidu
             workspace: workspace("batch_norm_grads", x.shape) bytes
     Errors  ValueError also for dresidual without out: it would be g
     """
-    op = "batch_norm_grads"
-    kernel = implementation(__name__, op, x)
-    if type(g) is not type(x):
-        check_one_kind(op, {"x": x, "g": g})
-    check_array(op, "g", g, x.shape, x.dtype)
-    matrices = _matrix(op, "g", g), _matrix(op, "x", x)
-    gradient = _optional_matrix(op, "dx", dx, x, check_output)
-    mean, variance = _vector(op, "mean", mean, x), _vector(op, "variance", variance, x)
-    weight, has_weight = _optional(op, "weight", weight, x)
-    rectified = _optional_matrix(op, "out", out, x)
-    masked = _optional_matrix(op, "dresidual", dresidual, x, check_output)
-    if rectified is None and masked is not None:
+    op, has_weight = "batch_norm_grads", weight is not None
+    if out is None and dresidual is not None:
         raise ShapeError(f"{op}: dresidual is given without out, and would be g; wants None")
-    if rectified is not None and gradient is None:
+    if out is not None and dx is None:
         raise ShapeError(f"{op}: dx is None beside out; wants an array")
-    outputs = gradient, _vector(op, "dw", dw, x, check_output), _vector(op, "db", db, x, check_output)
-    space = _space(op, workspace, x)
-    affine = weight if has_weight else mean, has_weight
-    kernel(*matrices, mean, variance, *affine, float(eps), rectified, *outputs, masked, space)
+    kernel = implementation(__name__, op, x)
+
+    def run(g, x, mean, variance, weight, *others):
+        kernel(g, x, mean, variance, weight if has_weight else mean, has_weight, *others)
+
+    return Call(_bytes(op, x.shape), run)
 
 
-def _rows(op, inputs, outputs):
-    """Views of matrices in C order, all alike, and of scale, which has an element for each row."""
-    name, first = next(iter(inputs.items()))
-    check_floats(op, name, first)
-    if first.ndim != 2 or not first.shape[1]:
-        raise ShapeError(f"{op}: {name} has shape {first.shape}, wants (rows, K) with K at least 1")
-    for arrays, check in ((inputs, check_array), (outputs, check_output)):
-        for name, array in arrays.items():
-            if type(array) is not type(first):
-                check_one_kind(op, inputs | outputs)
-            check(op, name, array, first.shape[:1] if name == "scale" else first.shape, first.dtype)
-            if not array.flags.c_contiguous:
-                raise ShapeError(f"{op}: {name} (shape {array.shape}) has strides {array.strides}, wants C order")
-    return [alias(array) for array in (*inputs.values(), *outputs.values())]
-
-
-@widened("x", "out")
+@launcher(reads("x", "rows K+"), writes("out", "rows K+"), writes("scale", "rows", SUMS), eps=number)
 def standardize(x, eps, out, scale):
     """Each row shifted and scaled to mean 0 and variance 1.
 
@@ -215,12 +160,9 @@ def standardize(x, eps, out, scale):
     Grads   standardize_grad
     Shapes  x and out (rows, K) in C order; scale (rows,)
     """
-    kernel = implementation(__name__, "standardize", x)
-    x, out, scale = _rows("standardize", {"x": x}, {"out": out, "scale": scale})
-    kernel(x, float(eps), out, scale)
 
 
-@widened("g out", "dx")
+@launcher(reads("g out", "rows K+"), reads("scale", "rows", SUMS), writes("dx", "rows K+"))
 def standardize_grad(g, out, scale, dx):
     """The gradient of standardize for x, from its results.
 
@@ -228,5 +170,3 @@ def standardize_grad(g, out, scale, dx):
     Grads   linear in g and self-adjoint: dg = standardize_grad(v, out, scale)
     Shapes  g, out and dx (rows, K) in C order; scale (rows,)
     """
-    kernel = implementation(__name__, "standardize_grad", g)
-    kernel(*_rows("standardize_grad", {"g": g, "out": out, "scale": scale}, {"dx": dx}))

@@ -16,11 +16,10 @@ Errors  ValueError for a shape or layout, TypeError for an element type; nothing
 
 import numpy as np
 
-from ..errors import KindError, ShapeError
-from ..layout import CHANNELS_LAST, FILTER, is_dense
-from ..toolchain import alias, implementation
-from ..toolchain.arguments import check_array, check_floats, check_one_kind, check_output, workspace_of
-from ..toolchain.widening import widened
+from ..errors import ShapeError
+from ..launcher import check, launcher, memory, number, reads, updates, writes
+from ..layout import order_of
+from ..toolchain import alias, backend, implementation
 from .hyper import SGD, Adagrad, Adam, RMSprop
 from .plan import Plan
 
@@ -31,96 +30,66 @@ __all__ = [
 
 PIECE = 1 << 10  # elements; a device sums no fewer at a time
 ALIGNMENT = 8  # bytes
-DOUBLE = np.dtype(np.float64)
-SHAPES = {names: (len(names),) for names in (SGD, Adam, RMSprop, Adagrad)}  # of hyper
+DOUBLE = (np.dtype(np.float64),)
+FLOATS = (np.dtype(np.float32), *DOUBLE)
+HOST = np.empty(0)
 
 
-def _is_dense(array):
-    """Whether the elements lie without gaps, in whatever order of axes."""
-    if array.flags.c_contiguous or (array.ndim == 4 and (is_dense(array, CHANNELS_LAST) or is_dense(array, FILTER))):
-        return True
-    return is_dense(array, tuple(sorted(range(array.ndim), key=lambda axis: -array.strides[axis])))
-
-
-def _alike(a, b):
-    """Whether two arrays of one shape lie alike; the strides of axes of size 1 say nothing."""
-    if a.strides == b.strides or not a.size:
-        return True
-    return all(s == t for s, t, n in zip(a.strides, b.strides, a.shape, strict=True) if n > 1)
-
-
-def _check_list(op, name, arrays, parameters, check):
+def _check_list(op, name, arrays, parameters, writes):
     if len(arrays) != len(parameters):
         raise ShapeError(f"{op}: {name} has {len(arrays)} arrays for {len(parameters)} parameters")
     for k, (array, parameter) in enumerate(zip(arrays, parameters, strict=True)):
-        check(op, f"{name}[{k}]", array, parameter.shape, parameter.dtype)
-        if not _alike(array, parameter):
-            raise ShapeError(
-                f"{op}: {name}[{k}] (shape {array.shape}) has strides {array.strides}, "
-                f"wants those of its parameter, {parameter.strides}"
-            )
+        order = order_of(parameter)  # arrays lie as their parameter
+        check(op, f"{name}[{k}]", array, parameter, (parameter.dtype,), parameter.shape, order, writes)
 
 
-def _check_first(op, name, arrays, check):
+def _check_first(op, name, arrays, writes):
+    backend(arrays[0])
     for k, array in enumerate(arrays):
-        check_floats(op, f"{name}[{k}]", array)
-        check(op, f"{name}[{k}]", array, None, arrays[0].dtype)
-        if not _is_dense(array):
-            raise ShapeError(f"{op}: {name}[{k}] (shape {array.shape}) has gaps, strides {array.strides}")
+        dtypes = (arrays[0].dtype,) if k else FLOATS
+        check(op, f"{name}[{k}]", array, arrays[0], dtypes, None, order_of, writes)  # without gaps
 
 
-def _look(op, plan, lists, check=check_output):
-    """Check what a plan that does not follow does not know from the last call, and give it tables of all.
-
-    lists: those of the parameters first, then of the gradients; None for a state that is not there
-    """
+def _planned(op, plan, lists, writes=True):
+    """A plan that knows these lists, those of the parameters first; None for a state that is not there."""
+    plan = plan or Plan()
+    if plan.follows(lists):  # as nearly always
+        return plan
     first, parameters = next(iter(lists.items()))
     if "gradients" in lists and plan.laid is not None:
         lists["gradients"] = plan.laid(lists["gradients"], parameters)
     changed = plan.changed(lists)
-    like = parameters[0]
     for name in changed:
         arrays = lists[name]
-        if arrays is None and name != "gradients":
-            continue
         if name == first:
-            _check_first(op, name, arrays, check)
-        else:
-            _check_list(op, name, arrays or (), parameters, check_array if name == "gradients" else check_output)
-        if {*map(type, arrays)} != {type(like)}:
-            check_one_kind(op, {f"{first}[0]": like} | {f"{name}[{k}]": a for k, a in enumerate(arrays)})
-    plan.remember(changed, lists, *(implementation(__name__, function, like) for function in ("addresses", "tables")))
-
-
-def _hyper(op, hyper, names):
-    """hyper for the kernels. It is always NumPy's: what a device holds of it is the plan's."""
-    if type(hyper) is np.ndarray and hyper.dtype is DOUBLE and hyper.shape == SHAPES[names] and hyper.flags.carray:
-        return hyper
-    check_array(op, "hyper", hyper, SHAPES[names], np.float64)
-    if type(hyper) is not np.ndarray:
-        kind = type(hyper)
-        raise KindError(f"{op}: hyper is {kind.__module__}.{kind.__qualname__}, wants numpy.ndarray")
-    return alias(np.ascontiguousarray(hyper))
+            _check_first(op, name, arrays, writes)
+        elif arrays is not None or name == "gradients":
+            _check_list(op, name, arrays or (), parameters, name != "gradients")
+    make = (implementation(__name__, function, parameters[0]) for function in ("addresses", "tables"))
+    plan.remember(changed, lists, *make)
+    return plan
 
 
 def _update(op, names, hyper, plan, lists, scale, found_inf):
-    hyper, parameters = _hyper(op, hyper, names), lists["parameters"]
-    if scale is not None or found_inf is not None:
-        for name, number in (("scale", scale), ("found_inf", found_inf)):
-            if number is not None:
-                check_array(op, name, number, (1,), np.float64)
-                check_one_kind(op, {"parameters[0]": parameters[0] if parameters else number, name: number})
+    parameters = lists["parameters"]
+    check(op, "hyper", hyper, HOST, DOUBLE, (len(names),))  # always NumPy's: what a device holds of it is the plan's
+    for name, array in (("scale", scale), ("found_inf", found_inf)):
+        if array is not None:
+            check(op, name, array, parameters[0] if parameters else array, DOUBLE, (1,))
     if not parameters:
         for name, arrays in lists.items():
-            _check_list(op, name, arrays or (), parameters, check_array)
+            _check_list(op, name, arrays or (), parameters, False)
         return
-    plan = plan or Plan()
-    if not plan.follows(lists):  # seldom
-        _look(op, plan, lists)
-    implementation(__name__, op, parameters[0])(plan, hyper, scale, found_inf)
+    plan = _planned(op, plan, lists)
+    implementation(__name__, op, parameters[0])(plan, alias(hyper), scale, found_inf)
 
 
-@widened("*gradients", updated="*parameters *momentum_buffers")
+def _rule(*states):
+    """A launcher of lists of arrays, one array a parameter."""
+    return launcher(updates(" ".join(["*parameters", *states]), None), reads("*gradients", None))
+
+
+@_rule("*momentum_buffers?")
 def sgd(parameters, gradients, momentum_buffers, hyper, plan=None, scale=None, found_inf=None):
     """Gradient descent, with momentum where momentum_buffers is not None.
 
@@ -133,7 +102,7 @@ def sgd(parameters, gradients, momentum_buffers, hyper, plan=None, scale=None, f
     _update("sgd", SGD, hyper, plan, lists, scale, found_inf)
 
 
-@widened("*gradients", updated="*parameters *exp_avg *exp_avg_sq *max_exp_avg_sq")
+@_rule("*exp_avg", "*exp_avg_sq", "*max_exp_avg_sq?")
 def adam(parameters, gradients, exp_avg, exp_avg_sq, max_exp_avg_sq, hyper, plan=None, scale=None, found_inf=None):
     """Adam; AdamW if DECOUPLED; AMSGrad where max_exp_avg_sq is not None.
 
@@ -148,7 +117,7 @@ def adam(parameters, gradients, exp_avg, exp_avg_sq, max_exp_avg_sq, hyper, plan
     _update("adam", Adam, hyper, plan, lists, scale, found_inf)
 
 
-@widened("*gradients", updated="*parameters *square_avg *grad_avg *momentum_buffers")
+@_rule("*square_avg", "*grad_avg?", "*momentum_buffers?")
 def rmsprop(
     parameters, gradients, square_avg, grad_avg, momentum_buffers, hyper, plan=None, scale=None, found_inf=None
 ):
@@ -165,7 +134,7 @@ def rmsprop(
     _update("rmsprop", RMSprop, hyper, plan, lists, scale, found_inf)
 
 
-@widened("*gradients", updated="*parameters *sums")
+@_rule("*sums")
 def adagrad(parameters, gradients, sums, hyper, plan=None, scale=None, found_inf=None):
     """Steps divided by the root of the sum of all squared gradients so far.
 
@@ -186,7 +155,7 @@ def workspace(arrays):
 _bytes = workspace  # where an argument has that name
 
 
-@widened("*arrays")
+@launcher(reads("*arrays", None))
 def squared_norms(arrays, out, workspace, plan=None):
     """The sum of the squares of each array. On a device no result waits for the host.
 
@@ -195,20 +164,21 @@ def squared_norms(arrays, out, workspace, plan=None):
     Shapes  arrays: a list; out (len(arrays),) of float64; workspace: workspace(arrays) bytes, or a
             function (bytes, arrays[0]) that gives them
     """
-    check_output("squared_norms", "out", out, (len(arrays),), np.float64)
-    if not arrays:
-        return
-    plan = plan or Plan()
-    if not plan.follows({"arrays": arrays}):
-        _look("squared_norms", plan, {"arrays": arrays}, check_array)
-    check_one_kind("squared_norms", {"arrays[0]": arrays[0], "out": out})
-    if not out.flags.c_contiguous:
-        raise ShapeError(f"squared_norms: out has strides {out.strides}, wants C order")
-    memory = workspace_of("squared_norms", workspace, _bytes(arrays), "optimizer.workspace", arrays[0])
-    implementation(__name__, "squared_norms", arrays[0])(plan, out, memory)
+    check("squared_norms", "out", out, arrays[0] if arrays else out, DOUBLE, (len(arrays),), writes=True)
+    if arrays:
+        plan = _planned("squared_norms", plan, {"arrays": arrays}, False)
+        space = memory("squared_norms", workspace, _bytes(arrays), arrays[0], "optimizer.workspace")
+        implementation(__name__, "squared_norms", arrays[0])(plan, out, space)
 
 
-@widened(outputs="norm")
+@launcher(
+    reads("squares", "n", "float64"),
+    writes("norm", ""),
+    writes("factor", "1", "float64"),
+    reads("inverse?", "1", "float64"),
+    updates("found_inf?", "1", "float64"),
+    max_norm=number,
+)
 def clip_factor(squares, max_norm, norm, factor, inverse=None, found_inf=None):
     """The norm of all arrays from the sums of squares of each, and what brings it down to max_norm.
 
@@ -217,23 +187,9 @@ def clip_factor(squares, max_norm, norm, factor, inverse=None, found_inf=None):
     Shapes  squares (n,), factor (1,) of float64; norm () of any floating type
             inverse, of the scale of a loss, and found_inf (1,) of float64, or None
     """
-    op = "clip_factor"
-    check_array(op, "squares", squares, squares.shape[:1], np.float64)
-    check_floats(op, "norm", norm)
-    check_output(op, "norm", norm, (), norm.dtype)
-    check_output(op, "factor", factor, (1,), np.float64)
-    if inverse is not None:
-        check_array(op, "inverse", inverse, (1,), np.float64)
-    if found_inf is not None:
-        check_output(op, "found_inf", found_inf, (1,), np.float64)
-    numbers = {"norm": norm, "factor": factor, "inverse": inverse, "found_inf": found_inf}
-    check_one_kind(op, {"squares": squares, **numbers})
-    if not squares.flags.c_contiguous:
-        raise ShapeError(f"{op}: squares has strides {squares.strides}, wants C order")
-    implementation(__name__, op, squares)(squares, float(max_norm), norm, factor, inverse, found_inf)
 
 
-@widened(updated="*arrays")
+@launcher(updates("*arrays", None))
 def scale(arrays, factor, plan=None):
     """Multiply all arrays by a number, in place.
 
@@ -243,14 +199,9 @@ def scale(arrays, factor, plan=None):
     """
     if not arrays:
         return
-    plan = plan or Plan()
-    if not plan.follows({"arrays": arrays}):
-        _look("scale", plan, {"arrays": arrays}, check_array)
-    for k, array in enumerate(arrays):
-        check_output("scale", f"arrays[{k}]", array, None, arrays[0].dtype)
-    if hasattr(factor, "dtype") and getattr(factor, "shape", ()):
-        check_array("scale", "factor", factor, (1,), np.float64)
-        check_one_kind("scale", {"arrays[0]": arrays[0], "factor": factor})
+    plan = _planned("scale", plan, {"arrays": arrays})
+    if getattr(factor, "shape", ()):
+        check("scale", "factor", factor, arrays[0], DOUBLE, (1,))
     else:
         factor = float(factor)
     implementation(__name__, "scale", arrays[0])(plan, factor)

@@ -4,7 +4,6 @@ import functools
 
 import numpy as np
 
-from ..checked import Checked
 from ..errors import ShapeError
 
 __all__ = ["PARTS", "adaptive_windows", "average_windows", "output_shape", "outputs"]
@@ -22,52 +21,35 @@ def outputs(size, kernel, stride, padding, dilation, ceil_mode):
     return count - 1 if (count - 1) * stride >= size + padding else count
 
 
-def _check_axis(op, axis, size, kernel, stride, padding, dilation):
-    for name, value in (("kernel_size", kernel), ("stride", stride), ("dilation", dilation)):
-        if value < 1:
-            raise ShapeError(f"{op}: {name} is {value} along the {axis}, wants at least 1")
-    if not 0 <= padding <= kernel // 2:
+def _sizes(op, axis, x_shape, kernel, stride, padding, dilation, ceil_mode):
+    """How many windows fit along an axis, after a look that they do and hold an element each."""
+    size, name = x_shape[axis + 2], ("height", "width")[axis]
+    if padding > kernel // 2:
         raise ShapeError(
-            f"{op}: padding is {padding} along the {axis}, wants 0 to {kernel // 2} (half of kernel_size {kernel})"
+            f"{op}: padding is {padding} along the {name}, wants 0 to {kernel // 2} (half of kernel_size {kernel})"
         )
-    if size < 1:
-        raise ShapeError(f"{op}: x has {axis} {size}, wants at least 1")
+    count = outputs(size, kernel, stride, padding, dilation, ceil_mode)
+    if count < 1 or size < 1:
+        raise ShapeError(
+            f"{op}: x has {name} {size} (shape {x_shape}), too small for kernel_size {kernel} "
+            f"with padding {padding} and dilation {dilation}"
+        )
+    starts = range(-padding, count * stride - padding, stride)
+    if dilation > 1 and any(start < 0 and start % dilation >= size for start in starts):
+        raise ShapeError(f"{op}: a window covers no element of x along the {name}; use less dilation or padding")
+    return count
 
 
+@functools.lru_cache(1024)
 def output_shape(op, x_shape, kernel_size, stride, padding, dilation, ceil_mode):
     """The shape that pooling gives, all sizes as pairs (vertical, horizontal).
 
     Errors  ValueError for what PyTorch refuses, and for windows that cover no element of x
     """
-    given = kernel_size, stride, padding, dilation, ceil_mode
-    if type(x_shape) is not tuple:
-        return _checked_shape(op, tuple(x_shape), *given)
-    return _known.found(x_shape, given) or _known.keep(x_shape, given, _checked_shape(op, x_shape, *given))
-
-
-_known = Checked()
-
-
-def _checked_shape(op, x_shape, kernel_size, stride, padding, dilation, ceil_mode):
-    if len(x_shape) != 4:
-        raise ShapeError(f"{op}: x has shape {tuple(x_shape)}, wants (N, C, H, W)")
-    if x_shape[1] < 1:
-        raise ShapeError(f"{op}: x has no channels (shape {tuple(x_shape)})")
-    sizes = []
-    geometry = zip(("height", "width"), x_shape[2:], kernel_size, stride, padding, dilation, strict=True)
-    for axis, size, kernel, step, pad, apart in geometry:
-        _check_axis(op, axis, size, kernel, step, pad, apart)
-        count = outputs(size, kernel, step, pad, apart, ceil_mode)
-        if count < 1:
-            raise ShapeError(
-                f"{op}: x has {axis} {size} (shape {tuple(x_shape)}), too small for kernel_size {kernel} "
-                f"with padding {pad} and dilation {apart}"
-            )
-        starts = range(-pad, count * step - pad, step)
-        if apart > 1 and any(start < 0 and start % apart >= size for start in starts):
-            raise ShapeError(f"{op}: a window covers no element of x along the {axis}; use less dilation or padding")
-        sizes.append(count)
-    return (*x_shape[:2], *sizes)
+    if len(x_shape) != 4 or x_shape[1] < 1:
+        raise ShapeError(f"{op}: x has shape {x_shape}, wants (N, C, H, W) with C at least 1")
+    sizes = zip((0, 1), kernel_size, stride, padding, dilation, strict=True)
+    return *x_shape[:2], *(_sizes(op, axis, x_shape, *window, ceil_mode) for axis, *window in sizes)
 
 
 def _table(starts, ends, divisors):

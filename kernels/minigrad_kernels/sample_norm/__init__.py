@@ -12,18 +12,14 @@ Source  Ba, Kiros and Hinton 2016, "Layer normalization"; Wu and He 2018, "Group
 
 import math
 
-import numpy as np
-
 from ..errors import ShapeError
-from ..layout import CHANNELS_LAST
-from ..toolchain import alias, implementation
-from ..toolchain.arguments import check_array, check_floats, check_one_kind, check_output, nhwc, workspace_of
-from ..toolchain.widening import widened
+from ..launcher import SUMS, Call, flag, launcher, number, reads, writes
+from ..toolchain import implementation
 from .plan import SCRATCH, cut
 
 __all__ = ["group_norm", "group_norm_grads", "layer_norm", "layer_norm_grads", "workspace"]
 
-DOUBLE = np.dtype(np.float64)
+IMAGES, ROWS = "N C+ H+ W+", "rows K+"
 
 
 def workspace(function, x_shape):
@@ -36,76 +32,38 @@ def workspace(function, x_shape):
     return 8 * parts * SCRATCH * columns + 7 if function.startswith("group") else 8 * (4 * parts * columns + 2)
 
 
-# ---- what both check -------------------------------------------------------------------------------------------------
+_bytes = workspace  # the argument of that name hides it
 
 
-def _check(op, name, array, shape, x, dtype=None, output=False):
-    """Refuse an argument that is not of this shape and of x's type, or of another."""
-    if type(array) is not type(x):
-        check_one_kind(op, {"x": x, name: array})
-    (check_output if output else check_array)(op, name, array, shape, dtype or x.dtype)
+def _forward(shape, columns, statistics):
+    """A launcher of a forward pass."""
+    arrays = reads("x", shape), reads("weight bias", columns, SUMS), writes("out", shape)
+    return launcher(*arrays, writes("mean variance", statistics, "float64"), eps=number, relu=flag)
 
 
-def _vector(op, name, array, shape, x, dtype=None, output=False):
-    if type(array) is type(x) and array.shape == shape and array.dtype == (dtype or x.dtype) and array.flags.carray:
-        return array  # as nearly always
-    _check(op, name, array, shape, x, dtype, output)
-    if not array.flags.c_contiguous:
-        raise ShapeError(f"{op}: {name} (shape {array.shape}) has strides {array.strides}, wants C order")
-    return alias(array)
+def _gradients(shape, columns, statistics):
+    """A launcher of its gradients."""
+    vectors = (
+        reads("weight", columns, SUMS),
+        writes("dw db", columns, SUMS),
+        reads("mean variance", statistics, "float64"),
+    )
+    return launcher(reads("x g out?", shape), *vectors, writes("dx", shape), eps=number)
 
 
-def _image(op, name, array, x, output=False):
-    if type(array) is type(x) and array.shape == x.shape and array.dtype == x.dtype:
-        view = array.transpose(CHANNELS_LAST)
-        if view.flags.carray:
-            return view  # as nearly always
-    _check(op, name, array, x.shape, x, None, output)
-    return nhwc(op, name, array)
-
-
-def _row(op, name, array, x, output=False):
-    return _vector(op, name, array, x.shape, x, None, output)
-
-
-def _check_images(op, x, statistics):
-    """Refuse what is no (N, C, H, W), or statistics that are not of (N, groups) for whole groups."""
-    check_floats(op, "x", x)
-    if x.ndim != 4 or not all(x.shape[1:]):
-        raise ShapeError(f"{op}: x has shape {x.shape}, wants (N, C, H, W) with C, H and W at least 1")
-    shape = getattr(statistics, "shape", None)
-    groups = shape[1] if shape is not None and len(shape) == 2 else 0
-    if not groups or x.shape[1] % groups:
-        raise ShapeError(f"{op}: mean has shape {shape}, wants (N, groups) for groups of the {x.shape[1]} channels")
-    return x.shape[0], groups
-
-
-def _check_rows(op, x):
-    check_floats(op, "x", x)
-    if x.ndim != 2 or not x.shape[1]:
-        raise ShapeError(f"{op}: x has shape {x.shape}, wants (rows, K) with K at least 1")
-    return x.shape[:1]
-
-
-def _forward(op, x, weight, bias, eps, relu, out, mean, variance, shape, whole):
-    vectors = [_vector(op, n, a, x.shape[1:2], x) for n, a in (("weight", weight), ("bias", bias))]
-    statistics = [_vector(op, n, a, shape, x, DOUBLE, True) for n, a in (("mean", mean), ("variance", variance))]
-    return whole(op, "x", x, x), *vectors, float(eps), bool(relu), whole(op, "out", out, x, True), *statistics
-
-
-def _gradients(op, g, x, mean, variance, weight, eps, out, dx, dw, db, shape, whole):
-    statistics = [_vector(op, n, a, shape, x, DOUBLE) for n, a in (("mean", mean), ("variance", variance))]
-    weight = _vector(op, "weight", weight, x.shape[1:2], x)
-    vectors = [_vector(op, n, a, x.shape[1:2], x, None, True) for n, a in (("dw", dw), ("db", db))]
-    out = None if out is None else whole(op, "out", out, x)
-    arrays = whole(op, "g", g, x), whole(op, "x", x, x), *statistics, weight
-    return *arrays, float(eps), out, whole(op, "dx", dx, x, True), *vectors
+def _call(op, x, mean):
+    groups = mean.shape[-1]
+    if op.startswith("group") and x.shape[1] % groups:
+        raise ShapeError(
+            f"{op}: mean has shape {mean.shape}, wants (N, groups) for groups of the {x.shape[1]} channels"
+        )
+    return Call(_bytes(op, x.shape), implementation(__name__, op, x))
 
 
 # ---- images ----------------------------------------------------------------------------------------------------------
 
 
-@widened("x", "out")
+@_forward(IMAGES, "C", "N groups+")
 def group_norm(x, weight, bias, eps, relu, out, mean, variance, workspace):
     """Each group of channels of each image shifted and scaled to mean 0 and variance 1, then each channel again.
 
@@ -115,14 +73,10 @@ def group_norm(x, weight, bias, eps, relu, out, mean, variance, workspace):
     Shapes  x and out (N, C, H, W); weight and bias (C,); mean and variance (N, groups), float64;
             workspace: workspace("group_norm", x.shape) bytes
     """
-    op = "group_norm"
-    kernel = implementation(__name__, op, x)
-    shape = _check_images(op, x, mean)
-    arguments = _forward(op, x, weight, bias, eps, relu, out, mean, variance, shape, _image)
-    kernel(*arguments, workspace_of(op, workspace, _bytes(op, x.shape), "sample_norm.workspace", x))
+    return _call("group_norm", x, mean)
 
 
-@widened("g x out", "dx")
+@_gradients(IMAGES, "C", "N groups+")
 def group_norm_grads(g, x, mean, variance, weight, eps, out, dx, dw, db, workspace):
     """The gradients of group_norm.
 
@@ -132,17 +86,13 @@ def group_norm_grads(g, x, mean, variance, weight, eps, out, dx, dw, db, workspa
     Shapes  g, x, dx, and out or None (N, C, H, W); mean and variance (N, groups), float64; weight, dw and db (C,);
             workspace: workspace("group_norm_grads", x.shape) bytes
     """
-    op = "group_norm_grads"
-    kernel = implementation(__name__, op, x)
-    shape = _check_images(op, x, mean)
-    arguments = _gradients(op, g, x, mean, variance, weight, eps, out, dx, dw, db, shape, _image)
-    kernel(*arguments, workspace_of(op, workspace, _bytes(op, x.shape), "sample_norm.workspace", x))
+    return _call("group_norm_grads", x, mean)
 
 
 # ---- rows ------------------------------------------------------------------------------------------------------------
 
 
-@widened("x", "out")
+@_forward(ROWS, "K", "rows")
 def layer_norm(x, weight, bias, eps, relu, out, mean, variance):
     """Each row shifted and scaled to mean 0 and variance 1, then each column.
 
@@ -150,13 +100,9 @@ def layer_norm(x, weight, bias, eps, relu, out, mean, variance):
     Grads   layer_norm_grads
     Shapes  x and out (rows, K) in C order; weight and bias (K,); mean and variance (rows,), float64
     """
-    op = "layer_norm"
-    kernel = implementation(__name__, op, x)
-    shape = _check_rows(op, x)
-    kernel(*_forward(op, x, weight, bias, eps, relu, out, mean, variance, shape, _row))
 
 
-@widened("g x out", "dx")
+@_gradients(ROWS, "K", "rows")
 def layer_norm_grads(g, x, mean, variance, weight, eps, out, dx, dw, db, workspace):
     """The gradients of layer_norm.
 
@@ -165,11 +111,4 @@ def layer_norm_grads(g, x, mean, variance, weight, eps, out, dx, dw, db, workspa
     Shapes  g, x, dx, and out or None (rows, K) in C order; mean and variance (rows,), float64; weight, dw and db (K,);
             workspace: workspace("layer_norm_grads", x.shape) bytes
     """
-    op = "layer_norm_grads"
-    kernel = implementation(__name__, op, x)
-    shape = _check_rows(op, x)
-    arguments = _gradients(op, g, x, mean, variance, weight, eps, out, dx, dw, db, shape, _row)
-    kernel(*arguments, workspace_of(op, workspace, _bytes(op, x.shape), "sample_norm.workspace", x))
-
-
-_bytes = workspace  # the argument of that name hides it
+    return _call("layer_norm_grads", x, mean)

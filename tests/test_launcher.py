@@ -1,0 +1,133 @@
+"""A launcher's statement: what it refuses in words, that plans are found for what they fit and nothing else."""
+
+import gc
+import weakref
+
+import numpy as np
+import pytest
+
+from minigrad_kernels import conv2d, launcher, softmax
+from minigrad_kernels.errors import KindError, ShapeError
+from minigrad_kernels.launcher import EITHER, SUMS, Call, flag, pair, reads, writes
+
+PLANNED = []
+
+
+@launcher.launcher(
+    reads("x", "N C+ | N C+ H W"), writes("out", "N C", EITHER), reads("mask?", "C", SUMS), size=pair(1), relu=flag
+)
+def total(x, size, relu, out, workspace, mask=None):
+    """A launcher whose plans note what they are made for, and whose calls note what they got."""
+    PLANNED.append((x.shape, size))
+
+    def run(x, size, relu, out, workspace, mask):
+        out.fill(len(workspace) + size[1])
+
+    return Call(x.shape[0], run)
+
+
+def space(nbytes, like):
+    return np.empty(nbytes, np.uint8)
+
+
+def call(x=(2, 3), size=(1, 2), relu=True, out=(2, 3), workspace=space, mask=None, kinds="ff"):
+    x, out = (np.ones(shape, kind) for shape, kind in zip((x, out), kinds, strict=True))
+    total(x, size, relu, out, workspace, mask)
+    return out
+
+
+def frozen(array):
+    array.flags.writeable = False
+    return array
+
+
+REFUSED = {
+    "axes": (dict(x=(3,)), ShapeError, r"x has shape \(3,\), wants \(N, C\) or \(N, C, H, W\) with C at least 1"),
+    "none": (dict(x=(2, 0)), ShapeError, "with C at least 1"),
+    "letters": (dict(out=(2, 4)), ShapeError, r"out has shape \(2, 4\), wants \(2, 3\)"),
+    "order": (dict(x=(2, 3, 4, 5)), ShapeError, "x has strides .* wants channels last"),
+    "type": (dict(kinds="ii"), KindError, "x has type int32, wants float32 or float64"),
+    "types": (dict(kinds="df"), KindError, "out has type float32, wants float64"),
+    "kind": (dict(mask=[1.0]), KindError, "mask is builtins.list, wants numpy.ndarray"),
+    "sums": (dict(mask=np.ones(3)), KindError, "mask has type float64, wants float32"),
+    "flag": (dict(relu=1), KindError, "relu is 1, wants True or False"),
+    "pair": (dict(size=(1, 2, 3)), KindError, "wants an integer or a pair"),
+    "least": (dict(size=(0, 2)), ShapeError, "wants at least 1"),
+    "float": (dict(size=(1.0, 2)), KindError, "wants an integer or a pair"),
+    "bool": (dict(size=(True, 2)), KindError, "wants an integer or a pair"),
+    "bytes": (dict(workspace=np.empty(1, "u1")), ShapeError, r"workspace has shape \(1,\), wants 2 contiguous bytes"),
+    "words": (dict(workspace=np.empty(9, "f4")), KindError, "workspace has type float32, wants uint8"),
+    "read-only": (dict(workspace=frozen(np.empty(9, "u1"))), ShapeError, "workspace is read-only"),
+}
+
+
+@pytest.mark.parametrize("arguments, error, words", REFUSED.values(), ids=REFUSED)
+def test_refuses_before_and_after_a_call_that_fits(arguments, error, words):
+    """A plan that fits does not let through what only equals it."""
+    for _ in range(2):
+        with pytest.raises(error, match="total: .*" + words):
+            call(**arguments)
+        assert (call() == 4).all()
+
+
+def test_one_plan_for_arrays_that_lie_alike():
+    PLANNED.clear()
+    for size in ((2, 7), tuple([2, 7]), [2, 7]):
+        assert (call(size=size) == 9).all()
+    assert PLANNED == [((2, 3), (2, 7))] * 2  # a list can be no key
+    call(x=(5, 3), out=(5, 3), size=(2, 7))
+    call(size=4, mask=np.ones(3, "f"))
+    assert PLANNED[2:] == [((5, 3), (2, 7)), ((2, 3), (4, 4))]
+    with pytest.raises(ShapeError, match="out is read-only"):
+        total(np.ones((2, 3), "f"), (2, 7), True, frozen(np.ones((2, 3), "f")), space)
+
+
+def test_arrays_by_name_and_float32_beside_16_bits():
+    x, out = np.ones((2, 3), np.float16), np.empty((2, 3), np.float32)
+    total(x=x, size=2, relu=False, out=out, workspace=space)
+    assert (out == 4).all()
+
+
+def test_plans_are_few_and_keep_no_array_alive(monkeypatch):
+    monkeypatch.setattr(launcher, "MOST", 3)
+    plans = total.contract.plans
+    plans.clear()
+    for size in range(1, 9):
+        call(size=(size, size))
+    assert len(plans) <= 3
+    x, w, out = (np.ones(shape, np.float32) for shape in ((1, 1, 4, 4), (1, 1, 3, 3), (1, 1, 2, 2)))
+    conv2d.forward(x, w, None, False, 1, 0, 1, 1, out, space)
+    gone = [weakref.ref(array) for array in (x, w, out)]
+    del x, w, out
+    gc.collect()
+    assert not any(reference() is not None for reference in gone)
+
+
+@pytest.mark.parametrize(("rows", "classes"), [(3, 4), (9, 2000), (3000, 2)])
+def test_targets_are_looked_at_in_every_call_and_before_anything_is_written(rows, classes):
+    """In calls for one thread and for several, and where losses do not stay on the stack."""
+    x, target = np.zeros((rows, classes), np.float32), np.arange(rows) % classes
+    g, out, divisor = (np.ones((), np.float32)[...] for _ in range(3))
+    sums, dx = np.empty(rows, np.float32), np.empty_like(x)
+
+    def total_of(labels):
+        softmax.cross_entropy_total(x, labels, -100, True, out, divisor, sums, space)
+
+    def grad(labels):
+        softmax.cross_entropy_total_grad(g, divisor, x, labels, -100, sums, dx)
+
+    for each in (total_of, grad):
+        each(target)
+    np.testing.assert_allclose(out, np.log(classes), 1e-6)
+    before = [array.copy() for array in (out, divisor, sums, dx)]
+    for wrong in (classes, -1, -(1 << 63), (1 << 63) - 1):
+        labels = np.where(np.arange(rows) == rows - 1, wrong, target)
+        for each in (total_of, grad):
+            with pytest.raises(ShapeError, match=rf"target\[{rows - 1}\] = {wrong}, but there are {classes} classes"):
+                each(labels)
+    for array, same in zip((out, divisor, sums, dx), before, strict=True):
+        np.testing.assert_array_equal(array, same)
+    labels[-1] = -100
+    total_of(labels)
+    grad(labels)
+    assert divisor == rows - 1 and not dx[-1].any()
