@@ -11,13 +11,12 @@ from ..errors import KindError, ShapeError
 from .array import base_address, byte_range, owner_of, register
 from .lanes import Geometry
 from .machine import Machine
-from .names import SHARED_START
+from .memory import Windows
 from .operations import DTYPES
-from .program import plain_name
+from .program import SHARED_START, plain_name
 from .report import Report
 from .slots import FIRST_ARRAY, allocate
 from .translate import ends_a_run, translate
-from .windows import Windows
 
 __all__ = ["interpret", "recording"]
 

@@ -8,11 +8,11 @@ until nobody else can go on: that is a fault, and then they are let go.
 import numpy as np
 
 from ..errors import StateError
-from .access import Local, Shared
-from .copies import Copies
 from .lanes import WARP
+from .memory import Local, Shared
 from .proxy import Proxy
 from .report import Counts, Fault
+from .transfers import Copies
 
 __all__ = ["Machine"]
 
@@ -46,7 +46,7 @@ class Machine:
         self.geometry.set_blocks(first_block)
         self.shared = Shared(self, shared_end)
         self.local = Local(self, self.code.program.local)
-        self.copies = Copies(self, len(self.shared.space.bytes))
+        self.copies = Copies(self, len(self.shared.bytes))
         self.proxy = Proxy(self, self.shared.stride)
         self.live = np.ones(self.geometry.lanes, np.bool_)
         self.barrier_pending = {}  # (barrier, instruction) -> lanes that wait there

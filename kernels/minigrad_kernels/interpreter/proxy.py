@@ -11,7 +11,7 @@ are not watched until then. Reads by threads are not held against bulk copies th
 
 import numpy as np
 
-from .memory import filled
+from .memory import READ, filled
 
 __all__ = ["MOST", "Proxy"]
 
@@ -59,7 +59,7 @@ class Proxy:
         unordered, unfenced = races.before_proxy(
             races.units(offsets.reshape(-1), 16).reshape(*offsets.shape, -1), first
         )
-        missing = ~shared.space.was_written(offsets.reshape(-1), 16).reshape(offsets.shape)
+        missing = ~shared.was_written(offsets.reshape(-1), 16).reshape(offsets.shape)
         for kind, bad, why in (
             ("cp.async wait", self.machine.copies.owner[words] > 0, ", to which a cp.async is under way"),
             ("bulk wait", self.flying[words] > 0, ", to which a bulk copy is under way"),
@@ -119,11 +119,15 @@ class Proxy:
                 found[here] |= last > self.seen[warps[here], reader % own]
         return found
 
-    def check(self, instruction, lanes, addresses, offsets, size, writes):
-        """An access by threads; see also copies.Copies.check."""
-        words, warps = self.machine.copies.words(offsets, size), self.geometry.warp[lanes.at]
+    def check(self, instruction, lanes, addresses, offsets, size, access):
+        """An access by threads."""
+        words, warps, writes = (
+            offsets[:, None] // 4 + np.arange(max(size // 4, 1)),
+            self.geometry.warp[lanes.at],
+            access != READ,
+        )
         flying = self.flying[words].any(axis=1)
-        where = lambda i: f"{'writes' if writes else 'reads'} {self.machine.shared.where(int(addresses[i]))}"
+        where = lambda i: f"{access} {self.machine.shared.where(int(addresses[i]))}"
         for kind, bad, why in (
             ("bulk wait", flying, ", to which a bulk copy is under way"),
             ("bulk wait", self.unseen(warps, words).any(axis=1), ", whose mbarrier it has not waited for"),
@@ -152,14 +156,14 @@ class Proxy:
         copy.number = len(self.copies)
         self.copies.append(copy)
         self.flying[copy.words] = copy.number
-        self.machine.shared.space.rows(np.dtype(np.uint32), 1)[copy.words] = filled(8).view(np.uint32)[0]
+        self.machine.shared.rows(np.dtype(np.uint32), 1)[copy.words] = filled(8).view(np.uint32)[0]
 
     def arrive(self, copy, barrier):
         """What a copy brings is there: for those who wait for the phase of its mbarrier that is under way."""
         shared = self.machine.shared
         copy.phase = barrier.phases + 1
-        shared.space.rows(np.dtype(np.uint32), 1)[copy.words] = copy.data
-        shared.space.mark(copy.words * 4, 4)
+        shared.rows(np.dtype(np.uint32), 1)[copy.words] = copy.data
+        shared.mark(copy.words * 4, 4)
         shared.races.write_time[shared.races.units(copy.words * 4, 4)] = 0
         self.flying[copy.words], self.brought[copy.words] = 0, copy.number
         barrier.missing -= copy.data.nbytes

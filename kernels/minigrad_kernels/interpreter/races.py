@@ -163,19 +163,15 @@ class BlockRaces(_Units):
         self._join("lowest_reader", "highest_reader", unit, block)
         return self._others("lowest_writer", "highest_writer", unit, block)
 
-    def write(self, block, offsets, size):
+    def write(self, block, offsets, size, atomic):
         """(after another block's write, after another block's read)"""
         unit, block = self.units(offsets, size), block[:, None]
         self._join("lowest_writer", "highest_writer", unit, block)
-        self.atomic[unit] = 0
         after_write = self._others("lowest_writer", "highest_writer", unit, block)
-        return after_write, self._others("lowest_reader", "highest_reader", unit, block)
-
-    def update(self, block, offsets, size):
-        """The same for an atomic operation."""
-        unit, block = self.units(offsets, size), block[:, None]
-        after_write = self._others("lowest_writer", "highest_writer", unit, block) & (self.atomic[unit] == 0)
-        self._join("lowest_writer", "highest_writer", unit, block)
+        if atomic:
+            after_write &= self.atomic[unit] == 0
+        else:
+            self.atomic[unit] = 0
         return after_write, self._others("lowest_reader", "highest_reader", unit, block)
 
     def _join(self, lowest, highest, unit, block):

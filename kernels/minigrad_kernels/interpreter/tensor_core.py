@@ -17,10 +17,13 @@ from functools import lru_cache
 
 import numpy as np
 
-from ..errors import ShapeError, StateError
 from .formats import bfloat16_to_float32, fma64, round_to_float16, round_to_float32
+from .lanes import WARP
+from .operations import Unknown
+from .slots import address_of, builder
+from .warps import put
 
-__all__ = ["mma", "ldmatrix", "stmatrix", "movmatrix"]
+__all__ = ["places"]
 
 SIZES = {"m8n8k4": (8, 8, 4), "m16n8k4": (16, 8, 4), "m16n8k8": (16, 8, 8), "m16n8k16": (16, 8, 16)}
 # Element type of A and B -> elements in a register, shapes, types of C and D.
@@ -48,88 +51,19 @@ def places(rows, columns, run):
     return row, column
 
 
-@np.errstate(all="ignore")
-def mma(shape, a_type, b_type, d_type, a, b, c):
-    """Matrix product of a warp.
-
-    Math    d = a @ b + c
-    Shapes  a, b, c, d: lists of registers (warps, 32) in the order of the PTX operands; shape as in PTX, "m16n8k16"
-    Types   a, b: registers of 32 bits (tf32: the upper 19 bits count), float64 for f64; c, d: float32 for f32,
-            uint32 with two halves for f16, float64 for f64; c has the type of d
-    Errors  StateError for a shape or types that PTX lacks or that are not known here, ShapeError for a wrong count
-    """
-    run, shapes, d_types = TYPES.get(a_type, (0, (), ()))
-    if shape not in shapes or b_type != a_type or d_type not in d_types:
-        raise StateError(f"mma: got {shape} with types {a_type}, {b_type}, {d_type}: not known here")
-    m, n, k = SIZES[shape]
-    left = _gather("a", a, a_type, m, k, run)
-    right = _gather("b", b, b_type, n, k, run).swapaxes(1, 2)
-    total = _gather("c", c, d_type, m, n, 2)
-    if d_type == "f64":
-        for i in range(k):
-            total = fma64(left[:, :, i, None], right[:, None, i, :], total)
-    else:
-        total = left @ right + total
-    row, column = places(m, n, 2)
-    elements = total[:, row, column]
-    if d_type == "f16":
-        return _pack(round_to_float16(elements).view(np.uint16))
-    if d_type == "f32":
-        elements = round_to_float32(elements)
-    return [elements[:, i] for i in range(elements.shape[1])]
-
-
-def ldmatrix(rows, count, transposed=False):
-    """Fragments of 1, 2 or 4 matrices of 8 by 8 elements of 16 bits: a list of count registers (warps, 32) uint32.
-
-    Shapes  rows (warps, 32, 8) uint16: the 8 elements at the address of each lane; lanes 8i to 8i + 7 serve matrix i
-    """
-    fragments = []
-    for matrix in np.split(rows[:, : 8 * count], count, axis=1):
-        row, column = places(8, 8, 2)
-        fragments += _pack(matrix[:, column, row] if transposed else matrix[:, row, column])
-    return fragments
-
-
-def stmatrix(registers, transposed=False):
-    """The inverse of ldmatrix: (warps, 8 * count, 8) uint16, row l of it goes to the address of lane l."""
-    row, column = places(8, 8, 2)
-    matrices = []
-    for register in registers:
-        matrix = np.empty((len(register), 8, 8), np.uint16)
-        place = (column, row) if transposed else (row, column)
-        matrix[:, *place] = _unpack([register])
-        matrices.append(matrix)
-    return np.concatenate(matrices, axis=1)
-
-
-def movmatrix(register):
-    """The fragment of the transposed 8 by 8 matrix of elements of 16 bits: (warps, 32) uint32."""
-    return ldmatrix(stmatrix([register]), 1, transposed=True)[0]
-
-
-def _gather(name, registers, kind, rows, columns, run):
+def _gather(registers, kind, rows, columns, run):
     """The matrix (warps, rows, columns) in float64 whose fragments the registers hold."""
     row, column = places(rows, columns, run)
-    wanted = len(row) // 2 if kind in ("f16", "bf16") else len(row)
-    if len(registers) != wanted:
-        raise ShapeError(f"mma: {name}: got {len(registers)} registers, wanted {wanted}")
-    elements = _decode(registers, kind)
+    if kind in ("f16", "bf16"):
+        halves = _unpack(registers)
+        elements = halves.view(np.float16) if kind == "f16" else bfloat16_to_float32(halves)
+    else:
+        elements = np.stack(registers, axis=1)
+        if kind == "tf32":
+            elements = (elements & TF32_BITS).view(np.float32)
     matrix = np.empty((len(elements), rows, columns))
     matrix[:, row, column] = elements
     return matrix
-
-
-def _decode(registers, kind):
-    """Registers to elements: (warps, elements, 32)."""
-    if kind == "f16":
-        return _unpack(registers).view(np.float16)
-    if kind == "bf16":
-        return bfloat16_to_float32(_unpack(registers))
-    stacked = np.stack(registers, axis=1)
-    if kind == "tf32":
-        return (stacked.view(np.uint32) & TF32_BITS).view(np.float32)
-    return stacked.view({"f32": np.float32, "f64": np.float64}[kind])
 
 
 def _unpack(registers):
@@ -143,3 +77,119 @@ def _pack(halves):
     """The inverse of _unpack: a list of registers (warps, 32) uint32."""
     words = halves[:, 0::2].astype(np.uint32) | halves[:, 1::2].astype(np.uint32) << np.uint32(16)
     return [words[:, i] for i in range(words.shape[1])]
+
+
+def _ldmatrix(rows, count, transposed=False):
+    """Fragments of 1, 2 or 4 matrices of 8 by 8 elements of 16 bits: a list of count registers (warps, 32) uint32.
+
+    Shapes  rows (warps, 32, 8) uint16: the 8 elements at the address of each lane; lanes 8i to 8i + 7 serve matrix i
+    """
+    fragments = []
+    for matrix in np.split(rows[:, : 8 * count], count, axis=1):
+        row, column = places(8, 8, 2)
+        fragments += _pack(matrix[:, column, row] if transposed else matrix[:, row, column])
+    return fragments
+
+
+def _stmatrix(registers, transposed=False):
+    """The inverse of ldmatrix: (warps, 32, 8) uint16, row l of it goes to the address of lane l."""
+    row, column = places(8, 8, 2)
+    rows = np.zeros((len(registers[0]), WARP, 8), np.uint16)
+    for matrix, register in zip(np.split(rows, 4, axis=1), registers, strict=False):
+        place = (column, row) if transposed else (row, column)
+        matrix[:, *place] = _unpack([register])
+    return rows
+
+
+# ---- steps -----------------------------------------------------------------------------------------------------------
+
+
+@builder("mma")
+def multiply_matrices(slots, instruction):
+    parts = instruction.parts
+    if parts[1:3] != ("sync", "aligned") or parts[4:6] != ("row", "col") or len(parts) != 10:
+        raise Unknown("is a matrix product that is not known")
+    shape, (d_type, a_type, b_type, c_type) = parts[3], parts[6:]
+    run, shapes, results = TYPES[a_type]
+    if c_type != d_type or b_type != a_type or shape not in shapes or d_type not in results:
+        raise Unknown("has a shape or types that are not known")
+    m_, n, k = SIZES[shape]
+    register = "b32" if d_type == "f16" else d_type
+    inputs = "f64" if a_type == "f64" else "b32"
+    operands = zip(instruction.operands, (register, inputs, inputs, register), strict=True)
+    targets, *reads = [[slots.source(e, kind) for e in operand.elements] for operand, kind in operands]
+    wanted = [m_ * n // 32 // (2 if d_type == "f16" else 1), m_ * k // 32 // run, n * k // 32 // run]
+    if [len(targets), *map(len, reads)] != [*wanted, wanted[0]]:
+        raise Unknown(f"has a list of registers that is too long or too short, wants {wanted} for d, a and b")
+    row, column = places(m_, n, 2)
+
+    def step(m):
+        a, b, c = ([m.lanes.to_warps(m.get(slot)) for slot in operand] for operand in reads)
+        left, right = _gather(a, a_type, m_, k, run), _gather(b, b_type, n, k, run).swapaxes(1, 2)
+        total = _gather(c, d_type, m_, n, 2)
+        if d_type == "f64":
+            for i in range(k):
+                total = fma64(left[:, :, i, None], right[:, None, i, :], total)
+        else:
+            total = left @ right + total
+        elements = total[:, row, column]
+        if d_type == "f16":
+            return put(m, targets, _pack(round_to_float16(elements).view(np.uint16)))
+        elements = round_to_float32(elements) if d_type == "f32" else elements
+        return put(m, targets, elements.swapaxes(0, 1))
+
+    return step
+
+
+def _matrices(instruction):
+    """(number of matrices, whether they are transposed)"""
+    parts = instruction.parts
+    count = next((int(part[1]) for part in parts if part in ("x1", "x2", "x4")), None)
+    known = {"sync", "aligned", "m8n8", "x1", "x2", "x4", "trans", "shared", "shared::cta", "b16"}
+    if count is None or set(parts[1:]) - known or "m8n8" not in parts or parts[-1] != "b16":
+        raise Unknown("is a form that is not known")
+    return count, "trans" in parts
+
+
+@builder("ldmatrix")
+def load_matrices(slots, instruction):
+    count, transposed = _matrices(instruction)
+    destination, place = instruction.operands
+    targets = [slots.target(element, "b32") for element in destination.elements]
+    address = address_of(slots, place)
+
+    def step(m):
+        giving = m.geometry.lane[m.at] < 8 * count  # the lanes whose addresses count
+        rows = np.zeros((m.lanes.count, 2), np.uint64)
+        rows[giving] = np.stack(
+            m.shared.access(instruction, m.lanes.only(giving), address(m)[giving], np.dtype(np.uint64), 2), axis=1
+        )
+        halves = np.stack([m.lanes.to_warps(rows[:, i]) for i in range(2)], axis=2).view(np.uint16)
+        put(m, targets, _ldmatrix(halves, count, transposed))
+
+    return step
+
+
+@builder("stmatrix")
+def store_matrices(slots, instruction):
+    count, transposed = _matrices(instruction)
+    place, source = instruction.operands
+    sources = [slots.source(element, "b32") for element in source.elements]
+    address = address_of(slots, place)
+
+    def step(m):
+        wide = _stmatrix([m.lanes.to_warps(m.get(slot)) for slot in sources], transposed).view(np.uint64)
+        taking = m.geometry.lane[m.at] < 8 * count
+        pairs = [m.lanes.from_warps(np.ascontiguousarray(wide[:, :, i]))[taking] for i in range(2)]
+        m.shared.access(instruction, m.lanes.only(taking), address(m)[taking], np.dtype(np.uint64), 2, pairs)
+
+    return step
+
+
+@builder("movmatrix")
+def move_matrix(slots, instruction):
+    if instruction.parts[1:] != ("sync", "aligned", "m8n8", "trans", "b16"):
+        raise Unknown("is a form that is not known")
+    target, source = instruction.operands
+    to, slot = slots.target(target, "b32"), slots.source(source, "b32")
+    return lambda m: put(m, [to], _ldmatrix(_stmatrix([m.lanes.to_warps(m.get(slot))]), 1, transposed=True))

@@ -1,30 +1,38 @@
-"""Instructions that move data between registers and memory: mov, ld, st, atom, red, cp.async."""
+"""Instructions that move data between registers and memory: mov, ld, st, atom, red, cp.async.
 
-from collections.abc import Callable
+A cp.async arrives at the wait that covers it, and not before. Each thread puts its copies into groups. Until a thread
+waits for the group, the destination holds a NaN pattern, and any access to it, by whichever thread, is a fault.
+"""
+
+from dataclasses import dataclass
 
 import numpy as np
 
+from .array import FILL
 from .bulk import copy_box
+from .memory import WRITE
 from .operations import DTYPES, Unknown
-from .steps import address_of, copy, sequence
+from .slots import address_of, builder, copy, sequence
 from .syntax import Address, Symbol, Vector
 
-__all__ = ["TRANSFERS"]
+__all__ = ["Copies"]
 
 MEMORIES = {"global": "everywhere", "const": "everywhere", "shared": "shared", "local": "local", "param": "local"}
 HINTS = tuple(
     "weak volatile relaxed acquire release acq_rel nc cta cluster gpu sys ca cg cs lu cv wb wt noftz unified".split()
 )
-TRANSFERS: dict[str, Callable] = {}
-
-
-def transfer(*names):
-    def enter(build):
-        for name in names:
-            TRANSFERS[name] = build
-        return build
-
-    return enter
+ATOMIC = {
+    "add": lambda old, x: old + x,
+    "min": lambda old, x: x if x < old or old != old else old,
+    "max": lambda old, x: x if x > old or old != old else old,
+    "and": lambda old, x: old & x,
+    "or": lambda old, x: old | x,
+    "xor": lambda old, x: old ^ x,
+    "exch": lambda old, x: x,
+    "inc": lambda old, x: old.dtype.type(0) if old >= x else old + old.dtype.type(1),
+    "dec": lambda old, x: x if old == 0 or old > x else old - old.dtype.type(1),
+    "cas": lambda old, x, y: y if old == x else old,
+}
 
 
 def _read_modifiers(instruction, known=()):
@@ -52,34 +60,29 @@ def _elements(operand, count):
     return elements
 
 
-@transfer("ld", "ldu")
+@builder("ld", "ldu")
 def load(slots, instruction):
     space, count, kind, _ = _read_modifiers(instruction)
     destination, place = instruction.operands[:2]
-    if isinstance(place.base, Symbol) and place.base.space == "kernel":
-        targets = [slots.target(element, kind) for element in _elements(destination, count)]
-        size = np.dtype(DTYPES[kind]).itemsize
-        offset = place.offset + place.base.offset
-        moves = [
-            copy(target, slots.parameter(place.base.address, kind, offset + i * size))
-            for i, target in enumerate(targets)
-        ]
-        return sequence(moves)
     dtype = np.dtype(DTYPES[kind])
+    targets = [None if d == "_" else slots.target(d, kind) for d in _elements(destination, count)]
+    if isinstance(place.base, Symbol) and place.base.space == "kernel":
+        first, size = place.offset + place.base.offset, dtype.itemsize
+        sources = [slots.parameter(place.base.address, kind, first + i * size) for i in range(count)]
+        return sequence([copy(*pair) for pair in zip(targets, sources, strict=True) if pair[0] is not None])
     address = address_of(slots, place)
-    targets = [element != "_" and slots.target(element, kind) for element in _elements(destination, count)]
 
     def step(m):
-        values = getattr(m, space).load(instruction, m.lanes, address(m), dtype, count)
+        values = getattr(m, space).access(instruction, m.lanes, address(m), dtype, count)
         r, at = m.r, m.at
         for target, value in zip(targets, values, strict=True):
-            if target is not False:
+            if target is not None:
                 r[target][at] = value
 
     return step
 
 
-@transfer("st")
+@builder("st")
 def store(slots, instruction):
     space, count, kind, _ = _read_modifiers(instruction)
     place, source = instruction.operands
@@ -89,56 +92,13 @@ def store(slots, instruction):
 
     def step(m):
         r, at = m.r, m.at
-        getattr(m, space).store(instruction, m.lanes, address(m), [r[source][at] for source in sources], dtype)
+        values = [r[source][at] for source in sources]
+        getattr(m, space).access(instruction, m.lanes, address(m), dtype, count, values)
 
     return step
 
 
-@transfer("mov")
-def move(slots, instruction):
-    """Between registers; or a register and its parts, the lowest first."""
-    kind = instruction.parts[-1]
-    target, source = instruction.operands
-    if isinstance(target, Vector):
-        part = _part(kind, target)
-        moves = [
-            copy(slots.target(element, part), slots.source(source, part, i))
-            for i, element in enumerate(target.elements)
-            if element != "_"
-        ]
-    elif isinstance(source, Vector):
-        part = _part(kind, source)
-        moves = [
-            copy(slots.target(target, part, i), slots.source(element, part))
-            for i, element in enumerate(source.elements)
-        ]
-    else:
-        return copy(slots.target(target, kind), slots.source(source, kind))
-    return sequence(moves)
-
-
-def _part(kind, vector):
-    return f"b{np.dtype(DTYPES[kind]).itemsize * 8 // len(vector.elements)}"
-
-
-# ---- atomic operations -------------------------------------------------------------------------------------------
-
-
-ATOMIC = {
-    "add": lambda old, x: old + x,
-    "min": lambda old, x: x if x < old or old != old else old,
-    "max": lambda old, x: x if x > old or old != old else old,
-    "and": lambda old, x: old & x,
-    "or": lambda old, x: old | x,
-    "xor": lambda old, x: old ^ x,
-    "exch": lambda old, x: x,
-    "inc": lambda old, x: old.dtype.type(0) if old >= x else old + old.dtype.type(1),
-    "dec": lambda old, x: x if old == 0 or old > x else old - old.dtype.type(1),
-    "cas": lambda old, x, y: y if old == x else old,
-}
-
-
-@transfer("atom", "red")
+@builder("atom", "red")
 def atomic(slots, instruction):
     space, count, kind, (name,) = _read_modifiers(instruction, ATOMIC)
     if count != 1 or kind in ("f16x2", "bf16x2", "bf16"):
@@ -146,34 +106,155 @@ def atomic(slots, instruction):
     operands = instruction.operands
     destination = operands[0] if instruction.parts[0] == "atom" else "_"
     place, *values = operands[instruction.parts[0] == "atom" :]
-    dtype = np.dtype(DTYPES[kind])
-    address = address_of(slots, place)
+    dtype, address = np.dtype(DTYPES[kind]), address_of(slots, place)
     target = None if destination == "_" else slots.target(destination, kind)
     sources = [slots.source(value, kind) for value in values]
-    function = ATOMIC[name]
 
     def step(m):
         arrays = [m.get(source) for source in sources]
-        change = lambda i, old: function(old, *(array[i] for array in arrays))
-        old = getattr(m, space).update(instruction, m.lanes, address(m), dtype, change)
+        (old,) = getattr(m, space).access(instruction, m.lanes, address(m), dtype, 1, arrays, ATOMIC[name])
         if target is not None:
             m.put(target, old)
 
     return step
 
 
-# ---- asynchronous copies -----------------------------------------------------------------------------------------
+@builder("mov")
+def move(slots, instruction):
+    """Between registers; or a register and its parts, the lowest first."""
+    kind = instruction.parts[-1]
+    target, source = instruction.operands
+    part = lambda vector: f"b{np.dtype(DTYPES[kind]).itemsize * 8 // len(vector.elements)}"
+    if isinstance(target, Vector):
+        pairs = [
+            (slots.target(element, part(target)), slots.source(source, part(target), i))
+            for i, element in enumerate(target.elements)
+            if element != "_"
+        ]
+    elif isinstance(source, Vector):
+        pairs = [
+            (slots.target(target, part(source), i), slots.source(element, part(source)))
+            for i, element in enumerate(source.elements)
+        ]
+    else:
+        pairs = [(slots.target(target, kind), slots.source(source, kind))]
+    return sequence([copy(*pair) for pair in pairs])
 
 
-@transfer("cp")
+# ---- asynchronous copies ---------------------------------------------------------------------------------------------
+
+
+@dataclass
+class Copy:
+    """One cp.async of many threads. group: the number of the group of each lane's copy; alive: not yet arrived."""
+
+    instruction: object
+    lanes: object
+    offsets: np.ndarray
+    data: np.ndarray  # (lanes, words) of what arrives
+    group: np.ndarray
+    alive: np.ndarray
+
+
+def words_of(offsets, size):
+    """The places of 32 bits that accesses touch: one row for each."""
+    return offsets[:, None] // 4 + np.arange(max(size // 4, 1))
+
+
+class Copies:
+    """All copies of a batch of blocks that are on their way."""
+
+    def __init__(self, machine, size):
+        self.machine = machine
+        self.number = 0  # of copies ever started, so that words can name theirs
+        self.flying = {}
+        lanes = machine.geometry.lanes
+        self.owner = np.zeros(-(-size // 4), np.int32)  # for each word the number of the copy under way to it, or 0
+        self.group = np.zeros(lanes, np.int64)  # the number of each lane's open group
+        self.last_wait = np.full(lanes, -1, np.int64)  # the number of the instruction with which it last waited
+
+    def check(self, instruction, lanes, addresses, offsets, size, access):
+        """An access to shared memory must not touch what is still on its way."""
+        if not self.flying:
+            return
+        owner = self.owner[words_of(offsets, size)].max(axis=1)
+        if owner.any():
+
+            def text(i):
+                what = self.under_way(owner[i], offsets[i], size)
+                return f"{access} {self.machine.shared.where(int(addresses[i]))}, to which {what}"
+
+            self.machine.fault("cp.async wait", instruction, lanes, owner > 0, text)
+
+    def under_way(self, number, offset, size):
+        """Which copy is under way to some of these bytes, and which wait would cover it."""
+        copy = self.flying[int(number)]
+        meets = (copy.offsets < offset + size) & (copy.offsets + copy.data.shape[1] * 4 > offset)
+        at = int(np.flatnonzero(copy.alive & meets)[0])
+        lane = copy.lanes.index[at]
+        group, open_group, last = int(copy.group[at]), int(self.group[lane]), int(self.last_wait[lane])
+        text = f"the cp.async of {self.machine.geometry.name(lane)} is under way ({copy.instruction.location})"
+        if group == open_group:
+            return f"{text}; it is in no committed group yet"
+        text += f"; wants cp.async.wait_group {open_group - group - 1} or less"
+        if last < 0:
+            return f"{text}, and that thread has not waited"
+        wait = self.machine.instructions[last]
+        return f"{text}, the last wait of that thread is {wait.text!r} ({wait.location})"
+
+    def start(self, instruction, lanes, offsets, data):
+        """Copies of 4, 8 or 16 bytes: data is (lanes, words) uint32."""
+        self.number += 1
+        words, shared = words_of(offsets, data.shape[1] * 4), self.machine.shared
+        shared.rows(np.dtype(np.uint16), 1)[words[:, :, None] * 2 + np.arange(2)] = FILL
+        shared.mark(offsets, data.shape[1] * 4)  # reading it too early is a fault of its own kind
+        self.owner[words] = self.number
+        group = self.group[lanes.at].copy()
+        self.flying[self.number] = Copy(instruction, lanes, offsets, data, group, np.ones(lanes.count, np.bool_))
+
+    def commit(self, lanes):
+        self.group[lanes.at] += 1
+
+    def wait(self, instruction, lanes, pending):
+        """All but the last `pending` committed groups of these lanes arrive."""
+        self.last_wait[lanes.at] = instruction.number
+        if not self.flying:
+            return
+        limit = np.full(self.machine.geometry.lanes, np.iinfo(np.int64).min)  # the first group that may stay under way
+        limit[lanes.at] = self.group[lanes.at] - pending
+        for number, flying in list(self.flying.items()):
+            due = flying.alive & (flying.group < limit[flying.lanes.at])
+            if due.any():
+                self.arrive(number, flying, due)
+
+    def arrive(self, number, copy, due):
+        size = copy.data.shape[1] * 4
+        offsets, words, shared = copy.offsets[due], words_of(copy.offsets[due], size), self.machine.shared
+        mine = self.owner[words] == number  # elsewhere a later copy has the same destination, which was a fault
+        shared.rows(np.dtype(np.uint32), 1)[words[mine]] = copy.data[due][mine]
+        self.owner[words[mine]] = 0
+        races = shared.races
+        races.wrote(races.units(offsets, size), copy.lanes.index[due][:, None], copy.instruction.number)
+        copy.alive &= ~due
+        if not copy.alive.any():
+            del self.flying[number]
+
+
+# ---- their steps -----------------------------------------------------------------------------------------------------
+
+
+@builder("cp")
 def copy_asynchronously(slots, instruction):
-    parts = instruction.parts
+    parts, operands = instruction.parts, instruction.operands
     if parts[:3] == ("cp", "async", "bulk"):
         return copy_box(slots, instruction)
     if parts[:2] != ("cp", "async") or "mbarrier" in parts:
         raise Unknown("is a copy that is not known")
     if "commit_group" in parts:
         return lambda m: m.copies.commit(m.lanes)
+    if "wait_group" in parts:
+        pending = int(operands[0].text, 0)
+        return lambda m: m.copies.wait(instruction, m.lanes, pending)
     if "wait_all" in parts:
 
         def wait_all(m):
@@ -181,11 +262,8 @@ def copy_asynchronously(slots, instruction):
             m.copies.wait(instruction, m.lanes, 0)
 
         return wait_all
-    if "wait_group" in parts:
-        pending = int(instruction.operands[0].text, 0)
-        return lambda m: m.copies.wait(instruction, m.lanes, pending)
     _read_modifiers(instruction, ("async",))
-    to, source, size, *rest = instruction.operands
+    to, source, size, *rest = operands
     size = int(size.text, 0)
     if size not in (4, 8, 16):
         raise Unknown(f"copies {size} bytes, wants 4, 8 or 16")
@@ -211,19 +289,16 @@ def _copy(m, instruction, targets, origins, size, given):
         here, first = amounts == amount, 0
         for width in (16, 8, 4, 2, 1):
             if amount - first >= width:
-                found = _read_bytes(m, instruction, lanes.only(here), origins[here] + first, width)
-                data[here, first : first + width] = found
+                word = np.dtype(f"u{min(width, 8)}")
+                found = m.everywhere.access(
+                    instruction, lanes.only(here), origins[here] + first, word, width // word.itemsize
+                )
+                data[here, first : first + width] = np.stack(found, axis=1).view(np.uint8)
                 first += width
-    good = m.shared.good(instruction, lanes, targets, size, "writes")
+    good = m.shared.good(instruction, lanes, targets, size, WRITE)
     if good is not None:
         lanes, targets, data = lanes.only(good), targets[good], data[good]
     if lanes is not None:
         offsets = m.shared.locate(targets, lanes)
-        m.shared.check(instruction, lanes, targets, offsets, size, "writes")
+        m.shared.check(instruction, lanes, targets, offsets, size, WRITE)
         m.copies.start(instruction, lanes, offsets, data.view(np.uint32))
-
-
-def _read_bytes(m, instruction, lanes, origins, amount):
-    width = min(amount, 8)
-    found = m.everywhere.load(instruction, lanes, origins, np.dtype(f"u{width}"), amount // width)
-    return np.stack(found, axis=1).view(np.uint8)

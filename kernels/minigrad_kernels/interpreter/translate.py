@@ -4,24 +4,32 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
 
-from . import arithmetic, bits, compare, convert, floating, warpgroup  # noqa: F401  (they enter their opcodes)
-from .bulk import fence
-from .collective import COLLECTIVE, members_of
-from .mbarriers import mbarrier, waiting
-from .operations import DTYPES, OPCODES, Unknown
+from . import tensor_core, transfers, warpgroup  # noqa: F401  (they enter their builders)
+from .bulk import waiting
+from .operations import CARRY, Unknown, operation
 from .program import Instruction, Program, parse
-from .slots import Slots
-from .steps import compute, guarded, sequence
+from .slots import BUILDERS, Slots, compute, guarded, nothing, sequence
 from .syntax import Immediate, Negated, Pair
-from .transfers import TRANSFERS
+from .warps import members_of
 
 __all__ = ["Code", "Run", "ends_a_run", "translate"]
 
 BRANCHES = ("bra", "brx", "ret", "exit", "trap")
 BARRIERS = ("bar", "barrier")
-NOTHING = ("membar", "prefetch", "prefetchu", "applypriority", "nanosleep", "pmevent", "griddepcontrol", "setmaxnreg")
+REDUCTIONS = {"popc": lambda held: held.sum(), "and": lambda held: held.all(), "or": lambda held: held.any()}
 # What reading an instruction of an unexpected form may run into.
 UNREADABLE = (Unknown, ValueError, TypeError, KeyError, IndexError, AttributeError)
+for _root in (
+    "membar",
+    "prefetch",
+    "prefetchu",
+    "applypriority",
+    "nanosleep",
+    "pmevent",
+    "griddepcontrol",
+    "setmaxnreg",
+):
+    BUILDERS[_root] = lambda slots, instruction: nothing
 
 
 def ends_a_run(instruction):
@@ -66,55 +74,31 @@ class _Translator:
     def step(self, instruction):
         """What an instruction without jumps does."""
         root = instruction.parts[0]
-        if root in TRANSFERS:
-            return TRANSFERS[root](self.slots, instruction)
-        if root in COLLECTIVE:
-            return COLLECTIVE[root](self.slots, instruction)
-        if root == "fence":
-            return fence(self.slots, instruction)
-        if root == "mbarrier":
-            return mbarrier(self.slots, instruction)
-        if root in NOTHING:
-            return lambda m: None
-        name = "setp|" if root == "setp" and isinstance(instruction.operands[0], Pair) else root
-        if name not in OPCODES:
-            raise Unknown("is an opcode that is not known")
-        return self.operation(name, instruction)
-
-    def operation(self, name, instruction):
-        builder, known = OPCODES[name]
-        kinds = tuple(part for part in instruction.parts[1:] if part in DTYPES)
-        flags = {part for part in instruction.parts[1:] if part not in DTYPES}
-        if flags - known:
-            raise Unknown(f"has the modifier .{min(flags - known)}, which is not known")
-        if not kinds:
-            raise Unknown("has no type that is known")
-        operation = builder(name, kinds, flags)
+        if root in BUILDERS:
+            return BUILDERS[root](self.slots, instruction)
         first, *sources = instruction.operands
         targets = [first.first, first.second] if isinstance(first, Pair) else [first]
-        if len(targets) != len(operation.results) or len(sources) != len(operation.sources):
-            raise Unknown(f"has {len(sources)} sources, wants {len(operation.sources)}")
-        steps = [self.half(operation, targets, sources, part) for part in ((0, 1) if operation.packed else (None,))]
-        return steps[0] if len(steps) == 1 else sequence(steps)
+        found = operation(instruction.parts, len(targets) == 2)
+        targets += [None] * (CARRY in found.results)
+        sources += [None] * (CARRY in found.sources)
+        if len(targets) != len(found.results) or len(sources) != len(found.sources):
+            raise Unknown(f"has {len(sources)} sources, wants {len(found.sources)}")
+        return sequence([self.half(found, targets, sources, i) for i in ((0, 1) if found.packed else (None,))])
 
-    def half(self, operation, targets, sources, part):
-        slots = self.slots
-        function = operation.function
-        reads = []
-        for source, kind in zip(sources, operation.sources, strict=True):
-            if isinstance(source, Negated):
-                function = _negating(function, len(reads))
-                source = source.register
-            reads.append(slots.source(source, kind, part or 0))
-        writes = [
-            slots.target(target, kind, part)
-            for target, kind in zip(targets, operation.results, strict=True)
-            if target != "_"
-        ]
-        if len(writes) < len(targets):
-            function = _keeping(function, [i for i, target in enumerate(targets) if target != "_"])
-        reads += [slots.carry] * ("in" in operation.carry)
-        writes += [slots.carry] * ("out" in operation.carry)
+    def half(self, found, targets, sources, part):
+        """The step of an operation, or of it on one half of its registers."""
+        slots, function = self.slots, found.function
+        negated = [isinstance(source, Negated) for source in sources]
+        sources = [source.register if isinstance(source, Negated) else source for source in sources]
+        if any(negated):
+            inner = function
+            function = lambda *x: inner(*(~v if turn else v for v, turn in zip(x, negated, strict=True)))
+        reads = [slots.source(source, kind, part or 0) for source, kind in zip(sources, found.sources, strict=True)]
+        kept = [i for i, target in enumerate(targets) if target != "_"]
+        writes = [slots.target(targets[i], found.results[i], part) for i in kept]
+        if len(kept) < len(targets):
+            both, (i,) = function, kept
+            function = lambda *x: both(*x)[i]
         return compute(function, writes, reads)
 
     # ---- jumps ---------------------------------------------------------------------------------------------------
@@ -157,10 +141,7 @@ class _Translator:
     def table(self, instruction):
         index, name = instruction.operands
         slot = self.slots.source(index, "u32")
-        labels = self.program.tables.get(name)
-        if labels is None:
-            raise Unknown("has a table of labels that is not known")
-        targets = [self.program.labels[label] for label in labels]
+        targets = [self.program.labels[label] for label in self.program.tables[name]]
 
         def jump(m, lanes):
             choice = m.r[slot][lanes.at]
@@ -199,8 +180,7 @@ class _Translator:
         """Each thread of a block gets and, or, or the number of the predicates of all."""
         target = self.slots.target(destination, "u32" if name == "popc" else "pred")
         slot, negated = self.slots.predicate(predicate)
-        number = instruction.number
-        reduce = {"popc": lambda held: held.sum(), "and": lambda held: held.all(), "or": lambda held: held.any()}[name]
+        number, reduce = instruction.number, REDUCTIONS[name]
 
         def opened(m, lanes):
             held = m.get(slot)
@@ -218,10 +198,7 @@ class _Translator:
 
     def code(self):
         instructions = self.program.instructions
-        steps = []
-        leaves = {}
-        meets = {}
-        starts = {0, *self.program.labels.values()}
+        steps, leaves, meets, starts = [], {}, {}, {0, *self.program.labels.values()}
         for instruction in instructions:
             try:
                 self.translate(instruction, steps, leaves, meets, starts)
@@ -258,18 +235,6 @@ class _Translator:
 
 def _going_on(number):
     return lambda m, lanes: m.go(number, lanes)
-
-
-def _negating(function, position):
-    """The function with one operand negated, a predicate."""
-    return lambda *x: function(*x[:position], ~x[position], *x[position + 1 :])
-
-
-def _keeping(function, kept):
-    """The function with some of its results."""
-    if len(kept) == 1:
-        return lambda *x: function(*x)[kept[0]]
-    return lambda *x: tuple(function(*x)[i] for i in kept)
 
 
 @lru_cache(maxsize=64)
