@@ -245,13 +245,11 @@ class Shared(_Owned):
         self.check_races(instruction, lanes, addresses, offsets, size, access)
 
     def check_races(self, instruction, lanes, addresses, offsets, size, access):
-        together, after_read = None, None
         if access == READ:
-            after_write, steps = self.races.read(lanes, offsets, size)
-        elif access == WRITE:
-            after_write, after_read, together, steps = self.races.write(lanes, offsets, size, instruction.number)
+            found = self.races.read(lanes, offsets, size)
         else:
-            after_write, after_read, steps = self.races.update(lanes, offsets, size, instruction.number)
+            found = self.races.write(lanes, offsets, size, instruction.number, access == ATOMIC)
+        after_write, after_read, together, steps = found
         for bad, other in (
             (together, "which another thread writes in the same instruction"),
             (after_write, "which another thread wrote"),

@@ -301,22 +301,25 @@ EXACT = {
 }
 NEAREST = {
     "add": np.add, "sub": np.subtract, "mul": np.multiply, "div": np.divide, "rcp": np.reciprocal, "sqrt": np.sqrt,
-}  # fmt: skip
-SIGNS = {"neg": np.negative, "abs": np.abs, "copysign": lambda x, y: np.copysign(y, x)}
-CHOICES = {
+    "neg": np.negative, "abs": np.abs, "copysign": lambda x, y: np.copysign(y, x),
     "min": _smaller(np.fmin, np.logical_or),
     "max": _smaller(np.fmax, np.logical_and),
     "min.NaN": _smaller(np.minimum, np.logical_or),
     "max.NaN": _smaller(np.maximum, np.logical_and),
-}
-TESTS = {
-    "finite": np.isfinite,
-    "infinite": np.isinf,
-    "number": lambda x: ~np.isnan(x),
-    "notanumber": np.isnan,
-    "normal": lambda x: np.isfinite(x) & (np.abs(x) >= formats.FIRST_NORMAL[x.dtype]),
-    "subnormal": lambda x: (x != 0) & (np.abs(x) < formats.FIRST_NORMAL[x.dtype]),
-}
+}  # fmt: skip
+
+
+def _fused_float16(x, y, z):
+    return formats.round_sum(np.multiply(x, y, dtype=np.float64), z.astype(np.float64), np.float16)
+
+
+def _fused_bfloat16(*x):
+    x, y, z = (formats.bfloat16_to_float32(part).astype(np.float64) for part in x)
+    return formats.round_to_bfloat16(formats.round_to_odd(x * y, z))
+
+
+# x * y + z, rounded once.
+FUSED = {"f16": _fused_float16, "bf16": _fused_bfloat16, "f32": formats.fma32, "f64": formats.fma64}
 SOURCES = {"fma": 3, "add": 2, "sub": 2, "mul": 2, "div": 2, "min": 2, "max": 2, "copysign": 2}
 ROUNDINGS = {"rn", "rz", "rm", "rp"}
 MODIFIERS = ROUNDINGS | {"ftz", "sat", "relu", "approx", "full"}
@@ -324,24 +327,18 @@ MODIFIERS = ROUNDINGS | {"ftz", "sat", "relu", "approx", "full"}
 
 def _floating(root, key, kind, flags):
     kind, packed = PACKED.get(kind, kind), kind in PACKED
-    mode = next(iter(flags & ROUNDINGS), None)
-    function, dtype = None, DTYPES[kind]
-    if root == "testp":
-        return Operation(TESTS[key.partition(".")[2]], ["pred"], [kind])
-    if key in CHOICES or key in SIGNS:
-        function = CHOICES.get(key) or SIGNS[key]
-    elif root in formats.APPROXIMATE and mode is None and root == key:
-        ftz = "ftz" in flags
-        return Operation(_by_float32(lambda x: formats.approximate(root, x, ftz), kind), [kind], [kind], packed)
-    elif root in EXACT and root == key and mode not in (None, "rn"):
+    mode, dtype = next(iter(flags & ROUNDINGS), None), DTYPES[kind]
+    if key in formats.APPROXIMATE and mode is None:
+        function, flags = (lambda x, ftz="ftz" in flags: formats.approximate(root, x, ftz)), flags - {"ftz"}
+    elif key in EXACT and mode not in (None, "rn"):
         if kind not in ("f16", "f32"):
             raise Unknown(f"rounds with .{mode}, which is known for f32 alone")
         function = lambda *x: formats.round_sum(*EXACT[root](*(part.astype(np.float64) for part in x)), dtype, mode)
     elif key == "fma":
-        function = _fused(kind)
+        function = FUSED[kind]
     elif key in NEAREST:
         function = NEAREST[key]
-    if function is None:
+    else:
         raise Unknown("is an operation or a rounding of floats that is not known")
     if "relu" in flags:
         function = _after(lambda x: np.where(x < 0, x.dtype.type(0), x), function)
@@ -350,7 +347,8 @@ def _floating(root, key, kind, flags):
     if "sat" in flags:
         function = _after(formats.clamp_unit, function)
     if kind == "bf16" and key != "fma":
-        function = _by_float32(function, kind)
+        in_float32 = function
+        function = lambda *x: formats.round_to_bfloat16(in_float32(*map(formats.bfloat16_to_float32, x)))
     return Operation(function, [kind], [kind] * SOURCES.get(root, 1), packed)
 
 
@@ -360,29 +358,6 @@ def _after(last, first):
 
 def _flushing(function):
     return lambda *x: function(*map(formats.flush_subnormal, x))
-
-
-def _by_float32(function, kind):
-    """The function for bfloat16, too."""
-    if kind != "bf16":
-        return function
-    return lambda *x: formats.round_to_bfloat16(function(*map(formats.bfloat16_to_float32, x)))
-
-
-def _fused(kind):
-    """x * y + z, rounded once."""
-    if kind == "f64":
-        return formats.fma64
-    if kind == "f32":
-        return formats.fma32
-    if kind == "f16":
-        return lambda x, y, z: formats.round_sum(np.multiply(x, y, dtype=np.float64), z.astype(np.float64), np.float16)
-
-    def function(*x):
-        x, y, z = (formats.bfloat16_to_float32(part).astype(np.float64) for part in x)
-        return formats.round_to_bfloat16(formats.round_to_odd(x * y, z))
-
-    return function
 
 
 # ---- comparisons -----------------------------------------------------------------------------------------------------
@@ -407,32 +382,20 @@ def _comparison(name, kind):
     return COMPARE[name]
 
 
-def _set(root, kinds, flags, two):
-    """setp: a predicate, or it and its opposite (p|q), each combined with a third operand if there is one.
-
-    set: 1.0, or all bits set in integers, where the comparison holds; else 0.
-    """
+def _compare(kind, flags, two):
+    """A predicate, or it and its opposite (p|q), each combined with a third operand if there is one."""
     combine = next((COMBINE[flag] for flag in flags if flag in COMBINE), None)
     names = flags - COMBINE.keys() - {"ftz"}
-    if len(names) != 1 or kinds[-1] in ("bf16", "bf16x2", "f16x2"):
+    if len(names) != 1 or kind in ("bf16", "bf16x2", "f16x2"):
         raise Unknown("is a comparison that is not known")
-    test = _comparison(*names, kinds[-1])
-    if "ftz" in flags:
-        test = _flushing(test)
-    sources = [kinds[-1]] * 2 + ["pred"] * (combine is not None)
-    joined = (lambda held, rest: combine(held, *rest)) if combine else (lambda held, rest: held)
-    if root == "set":
-        dtype = DTYPES[kinds[0]]
-        one = dtype(1) if kinds[0] in FLOATS else ~dtype(0)
-        return Operation(lambda x, y, *p: np.where(joined(test(x, y), p), one, dtype(0)), [kinds[0]], sources)
-    if not two:
-        return Operation(test if combine is None else lambda x, y, p: combine(test(x, y), p), ["pred"], sources)
-
-    def both(x, y, *p):
-        held = test(x, y)
-        return joined(held, p), joined(~held, p)
-
-    return Operation(both, ["pred", "pred"], sources)
+    test = _comparison(*names, kind)
+    test = _flushing(test) if "ftz" in flags else test
+    if two:
+        inner = test
+        test = lambda x, y: np.stack([inner(x, y), ~inner(x, y)])
+    if combine:
+        return Operation(lambda x, y, p: combine(test(x, y), p), ["pred"] * (1 + two), [kind, kind, "pred"])
+    return Operation(test, ["pred"] * (1 + two), [kind, kind])
 
 
 # ---- conversions -----------------------------------------------------------------------------------------------------
@@ -454,10 +417,9 @@ def _convert(kinds, flags):
     if result in ("bf16", "tf32", *PACKED) or source == "bf16":
         return _narrow(result, source, mode, "satfinite" in flags)
     function = _plain_conversion(result, source, whole, mode or "rn", flags)
-    if "ftz" in flags and source == "f32":
-        function = _flushing(function)
-    if "ftz" in flags and result == "f32":
-        function = _after(formats.flush_subnormal, function)
+    if "ftz" in flags:
+        function = _flushing(function) if source == "f32" else function
+        function = _after(formats.flush_subnormal, function) if result == "f32" else function
     if "sat" in flags and result in FLOATS:
         function = _after(formats.clamp_unit, function)
     return Operation(function, [result], [source])
@@ -509,13 +471,11 @@ MODIFIERS_OF: dict[str, set[str]] = {
     "setp": {*COMPARE, *SAME, *(f"{name}u" for name in COMPARE), *COMBINE, "ftz"},
     "cvt": {*formats.WHOLE, *ROUNDINGS, "rna", "ftz", "sat", "satfinite", "relu"},
     "cvta": {"to", "global", "shared", "local", "const", "param", "shared::cta"},
-    "testp": {*TESTS},
 }
-MODIFIERS_OF["set"] = MODIFIERS_OF["setp"]
-for _key in (*WHOLE, *CHOICES):
+for _key in (*WHOLE, *NEAREST):
     _root, *_flags = _key.split(".")
     MODIFIERS_OF.setdefault(_root, set()).update(_flags)
-for _root in (*SOURCES, *SIGNS, *formats.APPROXIMATE):
+for _root in (*SOURCES, "neg", "abs", *formats.APPROXIMATE):
     MODIFIERS_OF.setdefault(_root, set()).update(MODIFIERS)
 
 
@@ -533,8 +493,8 @@ def operation(parts, two):
         raise Unknown(f"has the modifier .{min(strange)}, which is not known")
     if not kinds:
         raise Unknown("has no type that is known")
-    if root in ("set", "setp"):
-        return _set(root, kinds, set(flags), two)
+    if root == "setp":
+        return _compare(kinds[0], set(flags), two)
     if root == "cvt":
         return _convert(kinds, set(flags))
     if root == "cvta":

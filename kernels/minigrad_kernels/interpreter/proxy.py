@@ -56,28 +56,26 @@ class Proxy:
         where = lambda warp, chunk: f"reads {shared.where(int(addresses[warp, chunk]))}"
         words = offsets[:, :, None] // 4 + np.arange(4)
         first = np.searchsorted(self.geometry.warp, warps)[:, None, None]  # the first lane of each warp
-        unordered, unfenced = races.before_proxy(
-            races.units(offsets.reshape(-1), 16).reshape(*offsets.shape, -1), first
-        )
-        missing = ~shared.was_written(offsets.reshape(-1), 16).reshape(offsets.shape)
+        units = races.units(offsets.reshape(-1), 16).reshape(*offsets.shape, -1)
+        unordered, unfenced = races.before_proxy(units, first)
+        missing = ~shared.was_written(offsets.reshape(-1), 16).reshape(*offsets.shape, 1)
         for kind, bad, why in (
-            ("cp.async wait", self.machine.copies.owner[words] > 0, ", to which a cp.async is under way"),
-            ("bulk wait", self.flying[words] > 0, ", to which a bulk copy is under way"),
-            (
-                "bulk wait",
-                self.unseen(warps, words),
-                ", which a bulk copy brought whose mbarrier it has not waited for",
-            ),
-            ("unwritten read", missing, " that nobody wrote"),
-            ("shared race", unordered, ", which another thread wrote, with no barrier between"),
-            ("proxy fence", unfenced, ", whose writer has executed no fence.proxy.async since"),
+            ("cp.async wait", self.machine.copies.owner[words] > 0, "to which a cp.async is under way"),
+            ("bulk wait", self.flying[words] > 0, "to which a bulk copy is under way"),
+            ("bulk wait", self.unseen(warps, words), "which a bulk copy brought whose mbarrier it has not waited for"),
+            ("unwritten read", missing, "that nobody wrote"),
+            ("shared race", unordered, "which another thread wrote, with no barrier between"),
+            ("proxy fence", unfenced, "whose writer has executed no fence.proxy.async since"),
         ):
-            bad = bad.any(axis=2) if bad.ndim == 3 else bad
-            self.fault(kind, instruction, bad, lambda warp, chunk, why=why: where(warp, chunk) + why)
+            text = lambda warp, chunk, why=why: f"{where(warp, chunk)}, {why}"
+            self.fault(kind, instruction, bad.any(axis=2), text)
         self.begun[warps] += 1
         for warp, row in zip(warps.tolist(), words.reshape(len(warps), -1) % self.words, strict=True):
             self.reads.setdefault(warp, np.zeros(self.words, np.int32))[row] = self.begun[warp]
         return True
+
+    def fence(self, warps):
+        self.fenced[warps] = True
 
     def commit(self, warps):
         for warp in warps.tolist():
@@ -121,25 +119,16 @@ class Proxy:
 
     def check(self, instruction, lanes, addresses, offsets, size, access):
         """An access by threads."""
-        words, warps, writes = (
-            offsets[:, None] // 4 + np.arange(max(size // 4, 1)),
-            self.geometry.warp[lanes.at],
-            access != READ,
-        )
-        flying = self.flying[words].any(axis=1)
+        words, warps = offsets[:, None] // 4 + np.arange(max(size // 4, 1)), self.geometry.warp[lanes.at]
         where = lambda i: f"{access} {self.machine.shared.where(int(addresses[i]))}"
         for kind, bad, why in (
-            ("bulk wait", flying, ", to which a bulk copy is under way"),
-            ("bulk wait", self.unseen(warps, words).any(axis=1), ", whose mbarrier it has not waited for"),
-            (
-                "wgmma wait",
-                self.still_read(warps, words) if writes else flying & False,
-                ", which a product may still read",
-            ),
+            ("bulk wait", self.flying[words].any(axis=1), "to which a bulk copy is under way"),
+            ("bulk wait", self.unseen(warps, words).any(axis=1), "whose mbarrier it has not waited for"),
+            ("wgmma wait", access != READ and self.still_read(warps, words), "which a product may still read"),
         ):
-            if bad.any():
-                self.machine.fault(kind, instruction, lanes, bad, lambda i, why=why: where(i) + why)
-        if writes:
+            if np.any(bad):
+                self.machine.fault(kind, instruction, lanes, bad, lambda i, why=why: f"{where(i)}, {why}")
+        if access != READ:
             self.brought[words] = 0
 
     def fault(self, kind, instruction, bad, text):

@@ -72,35 +72,25 @@ class ThreadRaces(_Units):
         return time >= self.since_block[lane], (time > 0) & (time >= self.since_fence[writer])
 
     def read(self, lanes, offsets, size):
-        """(bad, step): reads of what another thread wrote (or None), and the steps that wrote it."""
+        """(after_write, None, None, steps): reads of what another thread wrote, and the steps that wrote it."""
         unit = self.units(offsets, size)
         bad = self._after_write(unit, lanes)
         low, high = self._joined(self.lowest_reader[unit], self.highest_reader[unit], self.read_time[unit], lanes)
         self._assign("lowest_reader", "highest_reader", unit, low, high)
         self.read_time[unit] = self.clock
-        return bad, (self.write_step[unit] if bad is not None else None)
+        return bad, None, None, (self.write_step[unit] if bad is not None else None)
 
-    def write(self, lanes, offsets, size, step):
-        """(after_write, after_read, together, steps): writes that race with a write, a read, within the instruction."""
+    def write(self, lanes, offsets, size, step, atomic):
+        """(after_write, after_read, together, steps): writes that race with a write, a read, within the instruction.
+
+        An atomic operation races with what is not atomic.
+        """
         unit = self.units(offsets, size)
         after_write, after_read = self._after_write(unit, lanes), self._after_read(unit, lanes)
         steps = self.write_step[unit]
-        together = self.wrote(unit, lanes.index[:, None], step)
-        return after_write, after_read, together, steps
-
-    def wrote(self, unit, lane, step):
-        """Remember a write; gives which lanes lost a unit to another one."""
-        self.lowest_writer[unit] = self.highest_writer[unit] = lane
-        self.write_time[unit] = self.clock
-        self.write_step[unit] = step
-        self.atomic[unit] = 0
-        return self.highest_writer[unit] != lane
-
-    def update(self, lanes, offsets, size, step):
-        """(after_write, after_read, steps) for an atomic operation, which races with what is not atomic."""
-        unit = self.units(offsets, size)
-        after_write, after_read = self._after_write(unit, lanes), self._after_read(unit, lanes)
-        steps, was_atomic = self.write_step[unit], self.atomic[unit] > 0
+        if not atomic:
+            return after_write, after_read, self.wrote(unit, lanes.index[:, None], step), steps
+        was_atomic = self.atomic[unit] > 0
         own = (self.lowest_writer[unit] == lanes.index[:, None]) & (self.write_time[unit] >= self._since_warp(lanes))
         if after_write is not None:
             after_write &= ~was_atomic
@@ -110,7 +100,15 @@ class ThreadRaces(_Units):
         self.write_time[unit] = self.clock
         self.write_step[unit] = step
         self.atomic[unit] = np.where(own & ~was_atomic, 0, 1)  # its own plain write goes on to count
-        return after_write, after_read, steps
+        return after_write, after_read, None, steps
+
+    def wrote(self, unit, lane, step):
+        """Remember a write; gives which lanes lost a unit to another one."""
+        self.lowest_writer[unit] = self.highest_writer[unit] = lane
+        self.write_time[unit] = self.clock
+        self.write_step[unit] = step
+        self.atomic[unit] = 0
+        return self.highest_writer[unit] != lane
 
     # ---- their order ---------------------------------------------------------------------------------------------
 

@@ -5,7 +5,6 @@ share its memory: as other types of its width, or as its lower part or its halve
 the slots and an instruction of its opcode. What has no builder is an operation.
 """
 
-import struct
 from collections.abc import Callable
 from operator import itemgetter
 
@@ -26,14 +25,12 @@ FIRST_ARRAY = 16  # the number of the module's first array in global memory
 
 def _literal(text, dtype):
     """An immediate as a scalar of a type."""
-    dtype = np.dtype(dtype)
-    lower = text.lower()
+    dtype, lower = np.dtype(dtype), text.lower()
     if lower.startswith(("0f", "0d")):
-        data = struct.pack("<Q" if lower[1] == "d" else "<I", int(text[2:], 16))
-        value = np.frombuffer(data, np.float64 if lower[1] == "d" else np.float32)[0]
+        number = int(text[2:], 16)
         if dtype.kind == "f":
-            return dtype.type(value)
-        number = int.from_bytes(data, "little")
+            size = 4 if lower[1] == "f" else 8
+            return dtype.type(np.array(number, f"u{size}").view(f"f{size}"))
     elif "." in text:
         if dtype.kind != "f":
             raise Unknown(f"has {text}, wants a whole number")
@@ -42,8 +39,7 @@ def _literal(text, dtype):
         number = int(text.rstrip("U"), 0)
     if dtype.kind == "b":
         return np.bool_(number != 0)
-    bits = dtype.itemsize * 8
-    return np.array(number % (1 << bits), f"u{dtype.itemsize}").view(dtype)[()]
+    return np.array(number % (1 << 8 * dtype.itemsize), f"u{dtype.itemsize}").view(dtype)[()]
 
 
 class Slots:
@@ -99,19 +95,13 @@ class Slots:
             raise Unknown(f"writes {dtype.itemsize} bytes to a register of {operand.width}")
         return self._register(operand, dtype, part or 0)
 
-    def predicate(self, guard):
-        """(slot, whether it is negated)"""
-        if isinstance(guard, Negated):
-            return self.source(guard.register, "pred"), True
-        return self.source(guard, "pred"), False
-
     def reader(self, operand, kind):
-        """A function that gives an operand in the lanes that execute, of a predicate also its opposite."""
-        if kind == "pred":
-            slot, negated = self.predicate(operand)
-            return lambda m: m.get(slot) ^ negated
+        """A function that gives an operand, maybe a negated predicate, in the lanes that execute."""
+        if isinstance(operand, Negated):
+            negated = self.source(operand.register, kind)
+            return lambda m: ~m.r[negated][m.at]
         slot = self.source(operand, kind)
-        return lambda m: m.get(slot)
+        return lambda m: m.r[slot][m.at]
 
     def _register(self, register, dtype, part):
         if (part + 1) * dtype.itemsize > register.width or (dtype.kind == "b") != (register.width == 1):
@@ -135,35 +125,27 @@ def allocate(program, slots, geometry, parameters, dynamic_bytes):
             row = tables[register.width][register.row].view(dtype)
             arrays.append(row[part :: register.width // dtype.itemsize])
         elif kind == "special":
-            name, dtype = key
-            value = _special(name, geometry, program, dynamic_bytes)
-            arrays.append(value.view(dtype) if dtype.itemsize == 4 else value.astype(dtype))
+            value = _special(key[0], geometry, program, dynamic_bytes)
+            arrays.append(value.view(key[1]) if key[1].itemsize == 4 else value.astype(key[1]))
         elif kind == CARRY:
             arrays.append(np.zeros(lanes, np.bool_))
         else:
             if kind == "parameter":
                 index, dtype, offset = key
-                data = parameters[index][offset : offset + dtype.itemsize]
-            else:
-                data, dtype = key
-            arrays.append(np.broadcast_to(np.frombuffer(data, dtype)[0], (lanes,)))
+                key = parameters[index][offset : offset + dtype.itemsize], dtype
+            arrays.append(np.broadcast_to(np.frombuffer(*key)[0], (lanes,)))
     return arrays
 
 
 def _special(name, geometry, program, dynamic_bytes):
-    """What a register that the hardware fills holds in each lane."""
+    """What a register that the hardware fills holds in each lane; all clocks stand still."""
     root, _, axis = name[1:].partition(".")
-    one = np.ones(geometry.lanes, np.uint32)
-    if root in ("clock", "clock64", "globaltimer", "smid"):
-        return one - one
-    if root in ("tid", "ntid", "ctaid", "nctaid"):
+    one, lane = np.ones(geometry.lanes, np.uint32), geometry.lane.astype(np.uint32)
+    if axis:
         position = "xyz".index(axis)
-        if root == "tid":
-            return geometry.thread_index[position]
-        if root == "ctaid":
-            return geometry.block_index[position]
-        return one * (geometry.block if root == "ntid" else geometry.grid)[position]
-    lane = geometry.lane.astype(np.uint32)
+        each = {"tid": geometry.thread_index, "ctaid": geometry.block_index}
+        same = {"ntid": geometry.block, "nctaid": geometry.grid}
+        return each[root][position] if root in each else one * same[root][position]
     bit = one << lane
     below = bit - one
     simple = {
@@ -179,7 +161,7 @@ def _special(name, geometry, program, dynamic_bytes):
         "lanemask_gt": ~(below | bit),
         "lanemask_ge": ~below,
     }
-    return simple[root]
+    return simple.get(root, 0 * one)
 
 
 # ---- steps -----------------------------------------------------------------------------------------------------------
@@ -242,13 +224,12 @@ def compute(function, targets, sources):
     return one if len(targets) == 1 else many
 
 
-def guarded(step, number, predicate, negated):
+def guarded(step, number, held):
     """A step under a predicate."""
 
     def guarded_step(m):
         whole = m.lanes
-        held = m.r[predicate][m.at]
-        lanes = whole.only(~held if negated else held)
+        lanes = whole.only(held(m))
         if lanes is not None:
             m.enter(lanes)
             step(m)

@@ -1,4 +1,4 @@
-"""Tensor cores: mma, ldmatrix, stmatrix and movmatrix on fragments, lists of registers of shape (warps, 32).
+"""Tensor cores: mma and ldmatrix on fragments, lists of registers of shape (warps, 32).
 
 Layouts stand in one place, `places`. A warp is 8 groups of 4 lanes. A matrix is cut into blocks of 8 rows; in each,
 group g holds row g, and its lanes hold runs of the row in order: 2 elements of 16 bits, or 1 of 32 or 64 bits, so that
@@ -10,7 +10,7 @@ Arithmetic: products are exact, they and c are summed in float64 and rounded onc
 own and truncates some bits: it agrees on numbers whose sums are exact, and otherwise to about the precision of d.
 float64 is a chain of fused multiply-adds, as on hardware but for the order.
 
-Source  PTX ISA: Matrix Fragments for mma.m8n8k4 ... mma.m16n8k16, ldmatrix, stmatrix, movmatrix
+Source  PTX ISA: Matrix Fragments for mma.m8n8k4 ... mma.m16n8k16, ldmatrix
 """
 
 from functools import lru_cache
@@ -18,7 +18,6 @@ from functools import lru_cache
 import numpy as np
 
 from .formats import bfloat16_to_float32, fma64, round_to_float16, round_to_float32
-from .lanes import WARP
 from .operations import Unknown
 from .slots import address_of, builder
 from .warps import put
@@ -76,29 +75,7 @@ def _unpack(registers):
 def _pack(halves):
     """The inverse of _unpack: a list of registers (warps, 32) uint32."""
     words = halves[:, 0::2].astype(np.uint32) | halves[:, 1::2].astype(np.uint32) << np.uint32(16)
-    return [words[:, i] for i in range(words.shape[1])]
-
-
-def _ldmatrix(rows, count, transposed=False):
-    """Fragments of 1, 2 or 4 matrices of 8 by 8 elements of 16 bits: a list of count registers (warps, 32) uint32.
-
-    Shapes  rows (warps, 32, 8) uint16: the 8 elements at the address of each lane; lanes 8i to 8i + 7 serve matrix i
-    """
-    fragments = []
-    for matrix in np.split(rows[:, : 8 * count], count, axis=1):
-        row, column = places(8, 8, 2)
-        fragments += _pack(matrix[:, column, row] if transposed else matrix[:, row, column])
-    return fragments
-
-
-def _stmatrix(registers, transposed=False):
-    """The inverse of ldmatrix: (warps, 32, 8) uint16, row l of it goes to the address of lane l."""
-    row, column = places(8, 8, 2)
-    rows = np.zeros((len(registers[0]), WARP, 8), np.uint16)
-    for matrix, register in zip(np.split(rows, 4, axis=1), registers, strict=False):
-        place = (column, row) if transposed else (row, column)
-        matrix[:, *place] = _unpack([register])
-    return rows
+    return list(words.swapaxes(0, 1))
 
 
 # ---- steps -----------------------------------------------------------------------------------------------------------
@@ -141,55 +118,26 @@ def multiply_matrices(slots, instruction):
     return step
 
 
-def _matrices(instruction):
-    """(number of matrices, whether they are transposed)"""
+@builder("ldmatrix")
+def load_matrices(slots, instruction):
+    """1, 2 or 4 matrices of 8 by 8 elements of 16 bits; lanes 8i to 8i + 7 give the addresses of rows of matrix i."""
     parts = instruction.parts
     count = next((int(part[1]) for part in parts if part in ("x1", "x2", "x4")), None)
     known = {"sync", "aligned", "m8n8", "x1", "x2", "x4", "trans", "shared", "shared::cta", "b16"}
     if count is None or set(parts[1:]) - known or "m8n8" not in parts or parts[-1] != "b16":
         raise Unknown("is a form that is not known")
-    return count, "trans" in parts
-
-
-@builder("ldmatrix")
-def load_matrices(slots, instruction):
-    count, transposed = _matrices(instruction)
     destination, place = instruction.operands
     targets = [slots.target(element, "b32") for element in destination.elements]
-    address = address_of(slots, place)
+    address, double = address_of(slots, place), np.dtype(np.uint64)
+    row, column = places(8, 8, 2)[:: -1 if "trans" in parts else 1]
 
     def step(m):
-        giving = m.geometry.lane[m.at] < 8 * count  # the lanes whose addresses count
+        giving = m.geometry.lane[m.at] < 8 * count
         rows = np.zeros((m.lanes.count, 2), np.uint64)
-        rows[giving] = np.stack(
-            m.shared.access(instruction, m.lanes.only(giving), address(m)[giving], np.dtype(np.uint64), 2), axis=1
-        )
+        found = m.shared.access(instruction, m.lanes.only(giving), address(m)[giving], double, 2)
+        rows[giving] = np.stack(found, axis=1)
         halves = np.stack([m.lanes.to_warps(rows[:, i]) for i in range(2)], axis=2).view(np.uint16)
-        put(m, targets, _ldmatrix(halves, count, transposed))
+        matrices = np.split(halves[:, : 8 * count], count, axis=1)
+        put(m, targets, [_pack(matrix[:, row, column])[0] for matrix in matrices])
 
     return step
-
-
-@builder("stmatrix")
-def store_matrices(slots, instruction):
-    count, transposed = _matrices(instruction)
-    place, source = instruction.operands
-    sources = [slots.source(element, "b32") for element in source.elements]
-    address = address_of(slots, place)
-
-    def step(m):
-        wide = _stmatrix([m.lanes.to_warps(m.get(slot)) for slot in sources], transposed).view(np.uint64)
-        taking = m.geometry.lane[m.at] < 8 * count
-        pairs = [m.lanes.from_warps(np.ascontiguousarray(wide[:, :, i]))[taking] for i in range(2)]
-        m.shared.access(instruction, m.lanes.only(taking), address(m)[taking], np.dtype(np.uint64), 2, pairs)
-
-    return step
-
-
-@builder("movmatrix")
-def move_matrix(slots, instruction):
-    if instruction.parts[1:] != ("sync", "aligned", "m8n8", "trans", "b16"):
-        raise Unknown("is a form that is not known")
-    target, source = instruction.operands
-    to, slot = slots.target(target, "b32"), slots.source(source, "b32")
-    return lambda m: put(m, [to], _ldmatrix(_stmatrix([m.lanes.to_warps(m.get(slot))]), 1, transposed=True))

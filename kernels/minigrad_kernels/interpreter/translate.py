@@ -1,8 +1,10 @@
 """Translation: every instruction once into a closure, and the closures into runs without jumps."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import lru_cache
+from typing import NamedTuple
+
+import numpy as np
 
 from . import tensor_core, transfers, warpgroup  # noqa: F401  (they enter their builders)
 from .bulk import waiting
@@ -38,8 +40,7 @@ def ends_a_run(instruction):
     return root in BRANCHES or (root in BARRIERS and second != "warp") or (root, second) == ("mbarrier", "try_wait")
 
 
-@dataclass
-class Run:
+class Run(NamedTuple):
     """Instructions that lanes execute one after the other.
 
     steps    what they do
@@ -54,8 +55,7 @@ class Run:
     members: Callable | None
 
 
-@dataclass
-class Code:
+class Code(NamedTuple):
     """A translated program. opened: what happens when a barrier opens, by the number of its instruction."""
 
     program: Program
@@ -125,16 +125,15 @@ class _Translator:
             jump = lambda m, lanes: m.end(lanes)
         if instruction.guard is None:
             return jump
-        predicate, negated = self.slots.predicate(instruction.guard)
+        read = self.slots.reader(instruction.guard, "pred")
 
         def leave(m, lanes):
-            held = m.r[predicate][lanes.at]
-            held = ~held if negated else held
+            m.enter(lanes)
+            held = read(m)
             going, staying = lanes.only(held), lanes.only(~held)
             if going is not None:
                 jump(m, going)
-            if staying is not None:
-                m.go(after, staying)
+            m.go(after, staying)
 
         return leave
 
@@ -146,9 +145,7 @@ class _Translator:
         def jump(m, lanes):
             choice = m.r[slot][lanes.at]
             for i, target in enumerate(targets):
-                some = lanes.only(choice == i)
-                if some is not None:
-                    m.go(target, some)
+                m.go(target, lanes.only(choice == i))
 
         return jump
 
@@ -157,37 +154,24 @@ class _Translator:
         kind, *modifiers = [part for part in instruction.parts[1:] if part not in ("cta", "aligned")]
         number, operands = instruction.number, list(instruction.operands)
         if kind == "sync" and not modifiers:
-            opened = lambda m, lanes: m.go(number + 1, lanes)
+            self.opened[number] = lambda m, lanes: m.go(number + 1, lanes)
         elif kind == "red":
-            opened = self.reduction(instruction, modifiers[0], operands.pop(0), operands.pop())
+            self.opened[number] = self.reduction(number, modifiers[0], operands.pop(0), operands.pop())
         else:
             raise Unknown("is a barrier that is not known")
-        self.opened[number] = opened
-        if all(isinstance(operand, Immediate) for operand in operands):
-            barrier, *count = (int(operand.text, 0) for operand in operands or [Immediate("0")])
-            return lambda m, lanes: m.barrier(number, lanes, barrier, *count)
-        reads = [self.slots.source(operand, "u32") for operand in operands]
+        if not all(isinstance(operand, Immediate) for operand in operands):
+            raise Unknown("has a number in a register, which is not known")
+        barrier, *count = (int(operand.text, 0) for operand in operands or [Immediate("0")])
+        return lambda m, lanes: m.barrier(number, lanes, barrier, *count)
 
-        def jump(m, lanes):
-            values = [m.r[slot][lanes.at] for slot in reads]
-            if any((value != value[0]).any() for value in values):
-                raise instruction.error("has operands that differ between threads, which is not known")
-            m.barrier(number, lanes, *(int(value[0]) for value in values))
-
-        return jump
-
-    def reduction(self, instruction, name, destination, predicate):
+    def reduction(self, number, name, destination, predicate):
         """Each thread of a block gets and, or, or the number of the predicates of all."""
         target = self.slots.target(destination, "u32" if name == "popc" else "pred")
-        slot, negated = self.slots.predicate(predicate)
-        number, reduce = instruction.number, REDUCTIONS[name]
+        read, reduce = self.slots.reader(predicate, "pred"), REDUCTIONS[name]
 
         def opened(m, lanes):
-            held = m.get(slot)
-            held = ~held if negated else held
-            block = m.geometry.block_of[m.at]
-            result = m.get(target)
-            for b in set(block.tolist()):
+            held, block, result = read(m), m.geometry.block_of[m.at], m.get(target)
+            for b in np.unique(block):
                 result[block == b] = reduce(held[block == b])
             m.put(target, result)
             m.go(number + 1, lanes)
@@ -205,13 +189,11 @@ class _Translator:
             except UNREADABLE as error:
                 what = str(error) if isinstance(error, Unknown) else "has a form that is not known"
                 raise instruction.error(what) from error
-        runs = {}
         ends = sorted({*starts, len(instructions)})
+        runs = {len(instructions): Run([], lambda m, lanes: m.end(lanes), 0, None)}
         for start, end in zip(ends, ends[1:], strict=False):
-            last = end - 1
-            leave = leaves.get(last) or _going_on(end)
+            leave = leaves.get(end - 1) or (lambda m, lanes, end=end: m.go(end, lanes))
             runs[start] = Run([s for s in steps[start:end] if s], leave, end - start, meets.get(start))
-        runs[len(instructions)] = Run([], lambda m, lanes: m.end(lanes), 0, None)
         return Code(self.program, self.slots, runs, self.opened)
 
     def translate(self, instruction: Instruction, steps, leaves, meets, starts):
@@ -219,8 +201,7 @@ class _Translator:
         if ends_a_run(instruction):
             leaves[number] = self.leave(instruction)
             starts.add(number + 1)
-            steps.append(None)
-            return
+            return steps.append(None)
         members = members_of(self.slots, instruction)
         if members is not None:
             if instruction.guard is not None:
@@ -229,12 +210,8 @@ class _Translator:
             starts.add(number)
         step = self.step(instruction)
         if instruction.guard is not None:
-            step = guarded(step, number, *self.slots.predicate(instruction.guard))
-        steps.append(step)
-
-
-def _going_on(number):
-    return lambda m, lanes: m.go(number, lanes)
+            step = guarded(step, number, self.slots.reader(instruction.guard, "pred"))
+        return steps.append(step)
 
 
 @lru_cache(maxsize=64)

@@ -20,7 +20,7 @@ LANE = np.arange(WARP)
 BIT = np.uint32(1) << LANE.astype(np.uint32)
 POISON = np.array([FILL, FILL]).view(np.uint32)[0]
 TOGETHER = ("shfl", "vote", "match", "redux", "elect")
-ALIGNED = ("mma", "ldmatrix", "stmatrix", "movmatrix", "wgmma")
+ALIGNED = ("mma", "ldmatrix", "wgmma")
 
 
 def members_of(slots, instruction):
