@@ -112,7 +112,8 @@ def round_to_integer(x, dtype, mode):
 
 def integer_to_float(x, dtype, mode="rn"):
     """Integers of up to 64 bits to float16, float32 or float64, rounded once."""
-    x = np.asarray(x)
+    if mode == "rn" and np.dtype(dtype) != np.float16:
+        return x.astype(dtype)
     low = x & x.dtype.type(min(0xFFFFFFFF, np.iinfo(x.dtype).max))
     return round_sum((x - low).astype(np.float64), low.astype(np.float64), dtype, mode)
 

@@ -4,9 +4,10 @@ from functools import cached_property
 
 import numpy as np
 
-__all__ = ["WARP", "Geometry", "Lanes"]
+__all__ = ["BIT", "WARP", "Geometry", "Lanes"]
 
 WARP = 32
+BIT = np.uint32(1) << np.arange(WARP, dtype=np.uint32)  # of each lane in a mask
 
 
 class Geometry:

@@ -8,7 +8,7 @@ until nobody else can go on: that is a fault, and then they are let go.
 import numpy as np
 
 from ..errors import StateError
-from .lanes import WARP
+from .lanes import BIT, WARP
 from .memory import Local, Shared
 from .proxy import Proxy
 from .report import Counts, Fault
@@ -113,16 +113,11 @@ class Machine:
         self.enter(lanes)
         wanted = run.members(self)
         geometry = self.geometry
-        here = np.zeros(geometry.warps * WARP, np.bool_)
-        alive = here.copy()
-        here[geometry.place[lanes.at]] = True
-        alive[geometry.place] = self.live
+        absent = np.zeros(geometry.warps * WARP, np.bool_)
+        absent[geometry.place] = self.live  # of lanes that have ended nothing is expected
+        absent[geometry.place[lanes.at]] = False
         warp = geometry.warp[lanes.at]
-        bits = np.uint32(1) << np.arange(WARP, dtype=np.uint32)
-        present, living = (
-            (which.reshape(-1, WARP) * bits).sum(axis=1, dtype=np.uint32)[warp] for which in (here, alive)
-        )
-        missing = wanted & ~present & living  # of lanes that have ended nothing is expected
+        missing = wanted & (absent.reshape(-1, WARP) * BIT).sum(axis=1, dtype=np.uint32)[warp]
         waits = np.zeros(geometry.warps, np.bool_)
         waits[warp[missing != 0]] = True
         return missing, waits[warp]

@@ -4,6 +4,7 @@ Each memory is a row of bytes in a NumPy array, with a mark for each byte that w
 misaligned or out of bounds are reported and left out: reads give NaN patterns there.
 """
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -79,25 +80,18 @@ class Memory:
 
     bytes    the memory itself
     written  None, or 255 for each byte that was written
+    locate   (addresses, lanes): offsets in the bytes; where: an address in words
+    outside  (addresses, size): which lie outside; None if none does
     """
 
     machine: Any  # the machine.Machine
+    locate: Callable
+    outside: Callable
+    where: Callable
 
     def __init__(self, machine, memory, written=None):
         self.machine, self.bytes, self.written = machine, memory, written
         self.views = {}
-
-    def locate(self, addresses, lanes):
-        """Offsets in the bytes."""
-        raise NotImplementedError
-
-    def outside(self, addresses, size):
-        """Which addresses lie outside; None if none does."""
-        raise NotImplementedError
-
-    def where(self, address):
-        """An address in words."""
-        raise NotImplementedError
 
     def check(self, instruction, lanes, addresses, offsets, size, access):
         """Races, counts and everything else that is not about the address itself; gives the lanes that may go on."""

@@ -4,7 +4,6 @@ A row says the types of results and sources, as "t=tt", and a function of arrays
 
     t, s  the first and the second type of the opcode       u, p  32 bits without a sign; a predicate
     w     as t, twice as wide                               b     as many bits as t, without a sign
-    c     the carry of extended precision, a bool
 
 Floats are computed at once in float16, float32 and float64; bfloat16 by way of float32; pairs of halves one by one.
 
@@ -19,7 +18,7 @@ import numpy as np
 from . import formats
 from .array import WINDOW_BITS
 
-__all__ = ["CARRY", "DTYPES", "GENERIC", "Operation", "Unknown", "operation"]
+__all__ = ["DTYPES", "GENERIC", "Operation", "Unknown", "operation"]
 
 DTYPES: dict[str, Any] = {
     "pred": np.bool_, "b8": np.uint8, "u8": np.uint8, "s8": np.int8,
@@ -30,7 +29,6 @@ DTYPES: dict[str, Any] = {
 }  # fmt: skip
 FLOATS = ("f16", "f32", "f64", "bf16", "f16x2", "bf16x2")
 PACKED = {"f16x2": "f16", "bf16x2": "bf16"}
-CARRY = "carry"
 GENERIC = {"shared": 1 << WINDOW_BITS, "local": 2 << WINDOW_BITS}  # where generic addresses of these spaces begin
 
 
@@ -69,14 +67,7 @@ def _high(x, y):
     """The upper half of a product."""
     if _bits(x) < 64:
         return (_wide(x, y) >> _bits(x)).astype(x.dtype)
-    a, b = _unsigned(x), _unsigned(y)
-    low, shift = np.uint64(0xFFFFFFFF), np.uint64(32)
-    cross = (a >> shift) * (b & low) + ((a & low) * (b & low) >> shift)
-    other = (a & low) * (b >> shift) + (cross & low)
-    top = (a >> shift) * (b >> shift) + (cross >> shift) + (other >> shift)
-    if x.dtype.kind == "i":  # a negative factor counts as 2**64 more than it is
-        top = top - np.where(x < 0, b, np.uint64(0)) - np.where(y < 0, a, np.uint64(0))
-    return top.view(x.dtype)
+    return (x.astype(object) * y.astype(object) >> 64).astype(x.dtype)
 
 
 def _divide(x, y):
@@ -98,18 +89,6 @@ def _saturated(function):
         return np.clip(function(x.astype(np.int64), y.astype(np.int64)), limits.min, limits.max).astype(x.dtype)
 
     return clipped
-
-
-def _sum(x, y, carry=np.False_):
-    total = x + y
-    result = total + carry.astype(x.dtype)
-    return result, (total < x) | (result < total)
-
-
-def _difference(x, y, borrow=np.False_):
-    total = x - y
-    result = total - borrow.astype(x.dtype)
-    return result, (x < y) | (result > total)
 
 
 def _shifted_left(x, count):
@@ -136,15 +115,14 @@ def _funnel(left, wrap):
 
 def _highest(x):
     """The number of the highest bit that is set, -1 if none is; x has no sign."""
-    if _bits(x) < 64:
-        return np.frexp(x.astype(np.float64))[1].astype(np.int32) - 1
-    upper, lower = (x >> np.uint64(32)).astype(np.uint32), x.astype(np.uint32)
-    return np.where(upper > 0, _highest(upper) + 32, _highest(lower))
+    for distance in (1, 2, 4, 8, 16, 32):
+        x = x | _shifted_right(x, np.uint32(distance))
+    return np.bitwise_count(x).astype(np.int32) - 1
 
 
 def _find(x):
     """The highest bit that differs from the sign; all bits set if there is none."""
-    return _highest(_unsigned(np.where(x < 0, ~x, x))).astype(np.int32).view(np.uint32)
+    return _highest(_unsigned(np.where(x < 0, ~x, x))).view(np.uint32)
 
 
 def _find_shift(x):
@@ -154,34 +132,24 @@ def _find_shift(x):
 
 def _reversed(x):
     """The bits in the opposite order."""
-    for distance, pattern in ((1, 0x5555555555555555), (2, 0x3333333333333333), (4, 0x0F0F0F0F0F0F0F0F)):
-        mask, distance = np.uint64(pattern).astype(x.dtype), x.dtype.type(distance)
-        x = (x & mask) << distance | x >> distance & mask
-    return x.byteswap()
+    bits = np.unpackbits(np.ascontiguousarray(x).view(np.uint8).reshape(len(x), -1), axis=1, bitorder="little")
+    return np.packbits(bits[:, ::-1], axis=1, bitorder="little").view(x.dtype)[:, 0]
 
 
-def _ones(x, count):
-    """As many ones, from the lowest bit on."""
-    one = x.dtype.type(1)
-    return np.where(count < _bits(x), _shifted_left(np.full_like(x, one), count) - one, ~x.dtype.type(0))
+def _spare(x, length):
+    """How many bits a field of a length leaves; lengths are the lowest bytes of operands."""
+    return np.uint32(_bits(x)) - np.minimum(length & np.uint32(255), np.uint32(_bits(x)))
 
 
 def _extracted(x, place, length):
-    """A field of bits: its place and its length are the lowest bytes of operands."""
-    place, length, bits = place & np.uint32(255), length & np.uint32(255), _unsigned(x)
-    field = _shifted_right(bits, place) & _ones(bits, length)
-    if x.dtype.kind == "u":
-        return field
-    last = np.minimum(place + length - np.uint32(1), np.uint32(_bits(x) - 1))
-    sign = (length > 0) & (_shifted_right(bits, last) & bits.dtype.type(1) > 0)
-    # Bits that are sign: above the field, and those of the field that lie above the register.
-    kept = np.minimum(length, np.where(place < _bits(x), _bits(x) - place, 0).astype(np.uint32))
-    return np.where(sign, field | ~_ones(bits, kept), field).view(x.dtype)
+    """A field of bits, extended by zeros or by its sign."""
+    spare = _spare(x, length)
+    return _shifted_right(_shifted_left(_shifted_right(x, place & np.uint32(255)), spare), spare)
 
 
 def _inserted(x, y, place, length):
     place = place & np.uint32(255)
-    mask = _shifted_left(_ones(x, length & np.uint32(255)), place)
+    mask = _shifted_left(_shifted_right(~np.zeros_like(x), _spare(x, length)), place)
     return y & ~mask | _shifted_left(x, place) & mask
 
 
@@ -207,10 +175,6 @@ def _dot(x, y, z):
     """The products of four bytes each, summed up."""
     bytes_ = (np.ascontiguousarray(v).view(f"{v.dtype.kind}1").reshape(-1, 4).astype(np.int32) for v in (x, y))
     return np.multiply(*bytes_).sum(axis=1, dtype=np.int32).view(np.uint32) + z
-
-
-def _count(x):
-    return np.bitwise_count(x).astype(np.uint32)
 
 
 WHOLE: dict[str, tuple[str, Callable]] = {
@@ -244,7 +208,7 @@ WHOLE: dict[str, tuple[str, Callable]] = {
     "shf.l.clamp": ("t=ttt", _funnel(True, False)),
     "shf.r.wrap": ("t=ttt", _funnel(False, True)),
     "shf.r.clamp": ("t=ttt", _funnel(False, False)),
-    "popc": ("u=b", _count),
+    "popc": ("u=b", lambda x: np.bitwise_count(x).astype(np.uint32)),
     "clz": ("u=b", lambda x: (_bits(x) - 1 - _highest(x)).astype(np.uint32)),
     "brev": ("b=b", _reversed),
     "bfind": ("u=t", _find),
@@ -255,20 +219,6 @@ WHOLE: dict[str, tuple[str, Callable]] = {
     "selp": ("t=ttp", lambda x, y, p: np.where(p, x, y)),
     "slct": ("t=tts", lambda x, y, z: np.where(z >= 0, x, y)),
 }
-
-
-def _carried(name, types, function):
-    """The rows of an instruction that gives a carry, of one that takes it, and of one that does both."""
-    root, dot, half = name.partition(".")
-    WHOLE[f"{name}.cc"] = f"bc={types}", function
-    WHOLE[f"{root}c{dot}{half}.cc"] = f"bc={types}c", function
-    WHOLE[f"{root}c{dot}{half}"] = f"b={types}c", lambda *x: function(*x)[0]
-
-
-_carried("add", "bb", _sum)
-_carried("sub", "bb", _difference)
-_carried("mad.lo", "bbb", lambda x, y, z, *carry: _sum(x * y, z, *carry))
-_carried("mad.hi", "ttb", lambda x, y, z, *carry: _sum(_unsigned(_high(x, y)), z, *carry))
 
 
 # ---- floats ----------------------------------------------------------------------------------------------------------
@@ -511,5 +461,5 @@ def operation(parts, two):
 def _type(letter, kinds):
     kind = kinds[0]
     bits = 8 * np.dtype(DTYPES[kind]).itemsize
-    letters = {"t": kind, "s": kinds[-1], "u": "u32", "p": "pred", "c": CARRY}
+    letters = {"t": kind, "s": kinds[-1], "u": "u32", "p": "pred"}
     return letters.get(letter) or (f"u{bits}" if letter == "b" else f"{kind[0]}{2 * bits}")

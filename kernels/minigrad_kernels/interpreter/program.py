@@ -6,27 +6,14 @@ memory. Variables in shared and local memory get their addresses here.
 
 import math
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 from ..errors import StateError
+from . import syntax
 from .report import Location, source_text
-from .syntax import (
-    ARGUMENTS,
-    VARIABLE,
-    Address,
-    Cell,
-    Immediate,
-    Negated,
-    Pair,
-    Register,
-    Special,
-    Symbol,
-    Vector,
-    files,
-    functions_and_variables,
-    split,
-)  # fmt: skip
+from .syntax import split
 
 __all__ = ["LOCAL_START", "SHARED_START", "Instruction", "Program", "parse", "plain_name"]
 
@@ -56,10 +43,10 @@ class Instruction:
     location: Location
     text: str
     number: int = -1
-    parts: tuple[str, ...] = field(init=False)
 
-    def __post_init__(self):
-        self.parts = tuple(self.opcode.split("."))
+    @cached_property
+    def parts(self):
+        return tuple(self.opcode.split("."))
 
     def error(self, what):
         """A StateError that names this instruction and its line."""
@@ -85,24 +72,17 @@ class Program:
         self.shared, self.local = SHARED_START, LOCAL_START
 
 
-class _Scope:
-    """The names that are declared between two braces."""
-
-    def __init__(self, path=()):
-        self.path = path  # numbers of the scopes around it and its own
-        self.names = {}
-        self.ranges = {}  # prefix of numbered registers -> width, count
-
-
 class _Linker:
     def __init__(self, text):
-        self.files = files(text)
-        self.functions, outside = functions_and_variables(text)
+        self.files = syntax.files(text)
+        self.functions, outside = syntax.functions_and_variables(text)
         self.program = Program()
-        self.scopes, self.opened = [_Scope()], 0
+        self.scopes, self.opened = (
+            [{"": ()}],
+            0,
+        )  # names between two braces; "": the numbers of those around and its own
         self.dynamic, self.dynamic_alignment = [], 1  # names of dynamic shared memory, all for the same place
-        self.calls = []
-        self.locations, self.location = {}, None
+        self.calls, self.locations, self.location = [], {}, None
         for piece in outside:
             self.variable(piece.text)
 
@@ -110,15 +90,15 @@ class _Linker:
 
     def open(self):
         self.opened += 1
-        self.scopes.append(_Scope((*self.scopes[-1].path, self.opened)))
+        self.scopes.append({"": (*self.scopes[-1][""], self.opened)})
 
     def mark(self, label):
         """A label with the scopes around it."""
-        return "/".join(map(str, (*self.scopes[-1].path, label)))
+        return "/".join(map(str, (*self.scopes[-1][""], label)))
 
     def variable(self, text):
         """Enter a variable, if the statement declares one; whether it does."""
-        match = VARIABLE.match(text)
+        match = syntax.VARIABLE.match(text)
         if not match:
             return False
         linkage, space, alignment, bits, name, count, values = match.groups()
@@ -135,7 +115,7 @@ class _Linker:
         else:
             space, address = "global", len(program.arrays)
             program.arrays.append((name, _contents(values, width).ljust(size, b"\0")))
-        self.scopes[-1].names[name] = Symbol(name, space, address)
+        self.scopes[-1][name] = syntax.Symbol(name, space, address)
         return True
 
     def declare_registers(self, kind, names):
@@ -145,26 +125,25 @@ class _Linker:
         for name in split(names):
             numbered = re.match(r"(.+)<(\d+)>$", name)
             if numbered:
-                self.scopes[-1].ranges[numbered[1]] = width, int(numbered[2])
+                self.scopes[-1][f"{numbered[1]}<>"] = width, int(numbered[2])
             else:
-                self.scopes[-1].names[name] = self.new_register(width)
+                self.scopes[-1][name] = self.new_register(width)
 
     def new_register(self, width):
         self.program.registers[width] += 1
-        return Register(self.program.registers[width] - 1, width)
+        return syntax.Register(self.program.registers[width] - 1, width)
 
     def find(self, name):
         """What a name stands for, or None."""
         prefix = name.rstrip("0123456789")
         for scope in reversed(self.scopes):
-            found = scope.names.get(name)
-            if found is None and prefix in scope.ranges:
-                width, count = scope.ranges[prefix]
-                if name != prefix and int(name[len(prefix) :]) < count:
-                    found = scope.names[name] = self.new_register(width)
+            found = scope.get(name)
+            width, count = scope.get(f"{prefix}<>", (0, 0))
+            if found is None and name != prefix and int(name[len(prefix) :]) < count:
+                found = scope[name] = self.new_register(width)
             if found is not None:
                 return found
-        return Symbol(name, "dynamic", 0) if name in self.dynamic else None
+        return syntax.Symbol(name, "dynamic", 0) if name in self.dynamic else None
 
     # ---- operands ----------------------------------------------------------------------------------------------------
 
@@ -173,31 +152,31 @@ class _Linker:
         if found is not None:
             return found
         if text[0] == "{":
-            return Vector(tuple(self.operand(part) for part in split(text[1:-1])))
+            return syntax.Vector(tuple(self.operand(part) for part in split(text[1:-1])))
         if text[0] == "[":
             return self.address(text[1:-1].strip())
         if text[0] == "!":
-            return Negated(self.operand(text[1:]))
+            return syntax.Negated(self.operand(text[1:]))
         if NUMBER.match(text):
-            return Immediate(text)
+            return syntax.Immediate(text)
         if SPECIAL.match(text):
-            return Special(text)
+            return syntax.Special(text)
         if text == "WARP_SZ":
-            return Immediate("32")
+            return syntax.Immediate("32")
         if "|" in text:
-            return Pair(*(self.operand(part.strip()) for part in text.split("|")))
-        if (match := SUM.match(text)) and isinstance(base := self.operand(match[1]), Symbol):
+            return syntax.Vector(tuple(self.operand(part.strip()) for part in text.split("|")))
+        if (match := SUM.match(text)) and isinstance(base := self.operand(match[1]), syntax.Symbol):
             return base._replace(offset=int(match[2], 0))
         return text  # a label, a function, "_", or unknown: the translation of the instruction decides
 
     def address(self, text):
         base, *place = split(text)
         if place:
-            return Cell(self.operand(base), self.operand(place[0]).elements)
+            return syntax.Cell(self.operand(base), self.operand(place[0]).elements)
         match = SUM.match(text)
         if match and NUMBER.match(match[2]):
-            return Address(self.operand(match[1]), int(match[2], 0))
-        return Address(self.operand(text), 0)
+            return syntax.Address(self.operand(match[1]), int(match[2], 0))
+        return syntax.Address(self.operand(text), 0)
 
     # ---- statements --------------------------------------------------------------------------------------------------
 
@@ -208,7 +187,7 @@ class _Linker:
         outer, self.scopes = self.scopes, [self.scopes[0]]
         self.calls.append(function.name)
         self.open()
-        self.scopes[-1].names.update(bindings)
+        self.scopes[-1].update(bindings)
         for piece in function.body:
             if piece.kind == "open":
                 self.open()
@@ -254,7 +233,7 @@ class _Linker:
         negated, guard, opcode, rest = match.groups()
         location = self.location or Location("PTX", piece.line, piece.text)
         guard = guard and self.operand(guard)
-        guard = Negated(guard) if negated else guard
+        guard = syntax.Negated(guard) if negated else guard
         root = opcode.split(".")[0]
         if root == "call":
             if guard is not None:
@@ -279,7 +258,7 @@ class _Linker:
         arguments = parts[1] if len(parts) > 1 else "()"
         bindings = {}
         for declared, given in ((function.results, results), (function.arguments, arguments)):
-            for (_, _, name, _), actual in zip(ARGUMENTS.findall(declared), split(given[1:-1]), strict=True):
+            for (_, _, name, _), actual in zip(syntax.ARGUMENTS.findall(declared), split(given[1:-1]), strict=True):
                 bindings[name] = self.find(actual)
         leave = f"end of call {len(self.program.instructions)} to {function.name}"
         saved = self.location
@@ -303,10 +282,10 @@ class _Linker:
         if len(kernels) != 1:
             raise StateError(f"interpret: the PTX has {len(kernels)} kernels (.entry), wants one")
         (kernel,), program = kernels, self.program
-        found = ARGUMENTS.findall(kernel.arguments)
+        found = syntax.ARGUMENTS.findall(kernel.arguments)
         program.name = kernel.name
         program.parameters = [(name, f"{kind}[{count}]" if count else kind) for _, kind, name, count in found]
-        self.emit(kernel, {name: Symbol(name, "kernel", i) for i, (_, _, name, _) in enumerate(found)}, None)
+        self.emit(kernel, {name: syntax.Symbol(name, "kernel", i) for i, (_, _, name, _) in enumerate(found)}, None)
         limit = re.search(r"\.(?:maxntid|reqntid)\s+([\d, ]+)", kernel.attributes)
         program.most_threads = math.prod(int(number) for number in limit[1].split(",")) if limit else None
         program.dynamic = _round_up(program.shared, self.dynamic_alignment)
@@ -322,10 +301,7 @@ def _round_up(number, multiple):
 
 def _contents(values, width):
     """The bytes of an initialiser: whole numbers between braces."""
-    try:
-        numbers = [int(part, 0) for part in split((values or "").strip().strip("{}"))]
-    except ValueError:
-        raise StateError(f"interpret: a variable begins with {values}, wants whole numbers") from None
+    numbers = [int(part, 0) for part in split((values or "").strip().strip("{}"))]
     return b"".join((number % (1 << 8 * width)).to_bytes(width, "little") for number in numbers)
 
 

@@ -1,36 +1,34 @@
 """Tensor cores: mma and ldmatrix on fragments, lists of registers of shape (warps, 32).
 
 Layouts stand in one place, `places`. A warp is 8 groups of 4 lanes. A matrix is cut into blocks of 8 rows; in each,
-group g holds row g, and its lanes hold runs of the row in order: 2 elements of 16 bits, or 1 of 32 or 64 bits, so that
+group g holds row g, and its lanes hold runs of the row in order: 2 elements of 16 bits, or 1 of 32 bits, so that
 a block has 8 or 4 columns. The blocks follow one another down the rows first, then to the right. A lies so; B lies so
 when transposed (group g holds column g); accumulators lie so with runs of 2, whatever their type. Elements of 16 bits
 share a register, the lower half first.
 
 Arithmetic: products are exact, they and c are summed in float64 and rounded once to d. Hardware sums in an order of its
 own and truncates some bits: it agrees on numbers whose sums are exact, and otherwise to about the precision of d.
-float64 is a chain of fused multiply-adds, as on hardware but for the order.
 
-Source  PTX ISA: Matrix Fragments for mma.m8n8k4 ... mma.m16n8k16, ldmatrix
+Source  PTX ISA: Matrix Fragments for mma.m16n8k4 ... mma.m16n8k16, ldmatrix
 """
 
 from functools import lru_cache
 
 import numpy as np
 
-from .formats import bfloat16_to_float32, fma64, round_to_float16, round_to_float32
+from .formats import bfloat16_to_float32, round_to_float16, round_to_float32
 from .operations import Unknown
 from .slots import address_of, builder
 from .warps import put
 
 __all__ = ["places"]
 
-SIZES = {"m8n8k4": (8, 8, 4), "m16n8k4": (16, 8, 4), "m16n8k8": (16, 8, 8), "m16n8k16": (16, 8, 16)}
+SIZES = {"m16n8k4": (16, 8, 4), "m16n8k8": (16, 8, 8), "m16n8k16": (16, 8, 16)}
 # Element type of A and B -> elements in a register, shapes, types of C and D.
 TYPES = {
     "f16": (2, ("m16n8k8", "m16n8k16"), ("f32", "f16")),
     "bf16": (2, ("m16n8k8", "m16n8k16"), ("f32",)),
     "tf32": (1, ("m16n8k4", "m16n8k8"), ("f32",)),
-    "f64": (1, tuple(SIZES), ("f64",)),
 }
 TF32_BITS = np.uint32(0xFFFFE000)
 
@@ -91,11 +89,10 @@ def multiply_matrices(slots, instruction):
     if c_type != d_type or b_type != a_type or shape not in shapes or d_type not in results:
         raise Unknown("has a shape or types that are not known")
     m_, n, k = SIZES[shape]
-    register = "b32" if d_type == "f16" else d_type
-    inputs = "f64" if a_type == "f64" else "b32"
-    operands = zip(instruction.operands, (register, inputs, inputs, register), strict=True)
+    results = "b32" if d_type == "f16" else d_type
+    operands = zip(instruction.operands, (results, "b32", "b32", results), strict=True)
     targets, *reads = [[slots.source(e, kind) for e in operand.elements] for operand, kind in operands]
-    wanted = [m_ * n // 32 // (2 if d_type == "f16" else 1), m_ * k // 32 // run, n * k // 32 // run]
+    wanted = [m_ * n // (64 if d_type == "f16" else 32), m_ * k // 32 // run, n * k // 32 // run]
     if [len(targets), *map(len, reads)] != [*wanted, wanted[0]]:
         raise Unknown(f"has a list of registers that is too long or too short, wants {wanted} for d, a and b")
     row, column = places(m_, n, 2)
@@ -103,17 +100,10 @@ def multiply_matrices(slots, instruction):
     def step(m):
         a, b, c = ([m.lanes.to_warps(m.get(slot)) for slot in operand] for operand in reads)
         left, right = _gather(a, a_type, m_, k, run), _gather(b, b_type, n, k, run).swapaxes(1, 2)
-        total = _gather(c, d_type, m_, n, 2)
-        if d_type == "f64":
-            for i in range(k):
-                total = fma64(left[:, :, i, None], right[:, None, i, :], total)
-        else:
-            total = left @ right + total
-        elements = total[:, row, column]
+        elements = (left @ right + _gather(c, d_type, m_, n, 2))[:, row, column]
         if d_type == "f16":
             return put(m, targets, _pack(round_to_float16(elements).view(np.uint16)))
-        elements = round_to_float32(elements) if d_type == "f32" else elements
-        return put(m, targets, elements.swapaxes(0, 1))
+        return put(m, targets, round_to_float32(elements).swapaxes(0, 1))
 
     return step
 

@@ -171,7 +171,6 @@ class Copies:
         lanes = machine.geometry.lanes
         self.owner = np.zeros(-(-size // 4), np.int32)  # for each word the number of the copy under way to it, or 0
         self.group = np.zeros(lanes, np.int64)  # the number of each lane's open group
-        self.last_wait = np.full(lanes, -1, np.int64)  # the number of the instruction with which it last waited
 
     def check(self, instruction, lanes, addresses, offsets, size, access):
         """An access to shared memory must not touch what is still on its way."""
@@ -192,15 +191,11 @@ class Copies:
         meets = (copy.offsets < offset + size) & (copy.offsets + copy.data.shape[1] * 4 > offset)
         at = int(np.flatnonzero(copy.alive & meets)[0])
         lane = copy.lanes.index[at]
-        group, open_group, last = int(copy.group[at]), int(self.group[lane]), int(self.last_wait[lane])
+        group, open_group = int(copy.group[at]), int(self.group[lane])
         text = f"the cp.async of {self.machine.geometry.name(lane)} is under way ({copy.instruction.location})"
         if group == open_group:
             return f"{text}; it is in no committed group yet"
-        text += f"; wants cp.async.wait_group {open_group - group - 1} or less"
-        if last < 0:
-            return f"{text}, and that thread has not waited"
-        wait = self.machine.instructions[last]
-        return f"{text}, the last wait of that thread is {wait.text!r} ({wait.location})"
+        return f"{text}; wants cp.async.wait_group {open_group - group - 1} or less"
 
     def start(self, instruction, lanes, offsets, data):
         """Copies of 4, 8 or 16 bytes: data is (lanes, words) uint32."""
@@ -215,9 +210,8 @@ class Copies:
     def commit(self, lanes):
         self.group[lanes.at] += 1
 
-    def wait(self, instruction, lanes, pending):
+    def wait(self, lanes, pending):
         """All but the last `pending` committed groups of these lanes arrive."""
-        self.last_wait[lanes.at] = instruction.number
         if not self.flying:
             return
         limit = np.full(self.machine.geometry.lanes, np.iinfo(np.int64).min)  # the first group that may stay under way
@@ -254,12 +248,12 @@ def copy_asynchronously(slots, instruction):
         return lambda m: m.copies.commit(m.lanes)
     if "wait_group" in parts:
         pending = int(operands[0].text, 0)
-        return lambda m: m.copies.wait(instruction, m.lanes, pending)
+        return lambda m: m.copies.wait(m.lanes, pending)
     if "wait_all" in parts:
 
         def wait_all(m):
             m.copies.commit(m.lanes)
-            m.copies.wait(instruction, m.lanes, 0)
+            m.copies.wait(m.lanes, 0)
 
         return wait_all
     _read_modifiers(instruction, ("async",))

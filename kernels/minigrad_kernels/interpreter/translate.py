@@ -8,10 +8,10 @@ import numpy as np
 
 from . import tensor_core, transfers, warpgroup  # noqa: F401  (they enter their builders)
 from .bulk import waiting
-from .operations import CARRY, Unknown, operation
+from .operations import Unknown, operation
 from .program import Instruction, Program, parse
 from .slots import BUILDERS, Slots, compute, guarded, nothing, sequence
-from .syntax import Immediate, Negated, Pair
+from .syntax import Immediate, Negated, Vector
 from .warps import members_of
 
 __all__ = ["Code", "Run", "ends_a_run", "translate"]
@@ -77,10 +77,8 @@ class _Translator:
         if root in BUILDERS:
             return BUILDERS[root](self.slots, instruction)
         first, *sources = instruction.operands
-        targets = [first.first, first.second] if isinstance(first, Pair) else [first]
+        targets = first.elements if isinstance(first, Vector) else (first,)
         found = operation(instruction.parts, len(targets) == 2)
-        targets += [None] * (CARRY in found.results)
-        sources += [None] * (CARRY in found.sources)
         if len(targets) != len(found.results) or len(sources) != len(found.sources):
             raise Unknown(f"has {len(sources)} sources, wants {len(found.sources)}")
         return sequence([self.half(found, targets, sources, i) for i in ((0, 1) if found.packed else (None,))])

@@ -9,15 +9,14 @@ Source  PTX ISA: shfl.sync, vote.sync, match.sync, redux.sync, elect.sync
 import numpy as np
 
 from .array import FILL
-from .lanes import WARP
+from .lanes import BIT, WARP
 from .operations import Unknown
 from .slots import builder
-from .syntax import Pair
+from .syntax import Vector
 
 __all__ = ["members_of", "put"]
 
 LANE = np.arange(WARP)
-BIT = np.uint32(1) << LANE.astype(np.uint32)
 POISON = np.array([FILL, FILL]).view(np.uint32)[0]
 TOGETHER = ("shfl", "vote", "match", "redux", "elect")
 ALIGNED = ("mma", "ldmatrix", "wgmma")
@@ -147,7 +146,7 @@ def together(slots, instruction):
     """Each group of lanes with one member mask is served by itself."""
     kinds, wanted, function = _rule(instruction.parts[0], instruction.parts)
     first, *operands, members = instruction.operands
-    destinations = first if isinstance(first, Pair) else (first,)
+    destinations = first.elements if isinstance(first, Vector) else (first,)
     targets = [None if d == "_" else slots.target(d, kind) for d, kind in zip(destinations, kinds, strict=False)]
     mask = slots.source(members, "u32")
     sources = [slots.reader(operand, kind) for operand, kind in zip(operands, wanted, strict=True)]
