@@ -189,7 +189,7 @@ def fence(slots, instruction):
     """fence.proxy of the asynchronous kind, and of tensor maps; also for mbarriers that were just made."""
     parts = instruction.parts
     if parts[1] == "mbarrier_init" or parts[1:3] == ("proxy", "async"):
-        return lambda m: m.shared.races.fence(m.lanes)
+        return lambda m: m.shared.races.advance(m.lanes, m.shared.races.since_fence)
     if parts[1:2] != ("proxy",) or "acquire" not in parts:
         return nothing
     address = address_of(slots, instruction.operands[0])

@@ -207,7 +207,8 @@ class Machine:
 
     def pass_barrier(self, number, lanes):
         self.counts.barriers += len(np.unique(self.geometry.block_of[lanes.at]))
-        self.shared.races.barrier(lanes)
+        races = self.shared.races
+        races.advance(lanes, races.since_block, races.since_warp)
         if self.proxy.active:
             self.proxy.join(lanes)
         self.enter(lanes)

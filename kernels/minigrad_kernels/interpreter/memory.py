@@ -16,7 +16,7 @@ from .program import LOCAL_START, SHARED_START
 from .races import BlockRaces, ThreadRaces
 from .report import SECTOR
 
-__all__ = ["ATOMIC", "READ", "WRITE", "Local", "Memory", "Region", "Shared", "Windows", "filled"]
+__all__ = ["ATOMIC", "READ", "WRITE", "Local", "Memory", "Region", "Shared", "Windows", "filled", "words_of"]
 
 READ, WRITE, ATOMIC = "reads", "writes", "updates"  # what an access is to the checks
 BANKS = 32
@@ -26,6 +26,11 @@ NOBODY = -1  # stands for the address of a lane that takes no part
 def filled(size):
     """Bytes that nobody wrote: NaN in floating types."""
     return np.full(-(-size // 8) * 4, FILL).view(np.uint8)
+
+
+def words_of(offsets, size):
+    """The places of 32 bits that accesses touch: one row for each."""
+    return offsets[:, None] // 4 + np.arange(max(size // 4, 1))
 
 
 # ---- costs -----------------------------------------------------------------------------------------------------------

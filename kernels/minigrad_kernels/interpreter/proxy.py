@@ -11,7 +11,7 @@ are not watched until then. Reads by threads are not held against bulk copies th
 
 import numpy as np
 
-from .memory import READ, filled
+from .memory import READ, filled, words_of
 
 __all__ = ["MOST", "Proxy"]
 
@@ -19,7 +19,7 @@ MOST = 64  # mbarriers of a block
 
 
 class Proxy:
-    """Products and bulk copies of a batch of blocks; `mbarriers` and `bulk` start what arrives here."""
+    """Products and bulk copies of a batch of blocks; `warpgroup` and `bulk` start what arrives here."""
 
     def __init__(self, machine, stride):
         """stride: bytes of shared memory of each block."""
@@ -40,7 +40,7 @@ class Proxy:
         self.flying = np.zeros(self.words * self.geometry.blocks, np.int32)  # by word: the copy that is under way
         self.brought = np.zeros_like(self.flying)  # the copy that brought it
         self.copies = [None]  # by number
-        self.barriers = {}  # mbarriers.Barrier by their places
+        self.barriers = {}  # bulk.Barrier by their places
         self.maps = set()  # (lane, address) of tensor maps that a fence has acquired
 
     # ---- products ------------------------------------------------------------------------------------------------
@@ -119,7 +119,7 @@ class Proxy:
 
     def check(self, instruction, lanes, addresses, offsets, size, access):
         """An access by threads."""
-        words, warps = offsets[:, None] // 4 + np.arange(max(size // 4, 1)), self.geometry.warp[lanes.at]
+        words, warps = words_of(offsets, size), self.geometry.warp[lanes.at]
         where = lambda i: f"{access} {self.machine.shared.where(int(addresses[i]))}"
         for kind, bad, why in (
             ("bulk wait", self.flying[words].any(axis=1), "to which a bulk copy is under way"),
@@ -153,7 +153,7 @@ class Proxy:
         copy.phase = barrier.phases + 1
         shared.rows(np.dtype(np.uint32), 1)[copy.words] = copy.data
         shared.mark(copy.words * 4, 4)
-        shared.races.write_time[shared.races.units(copy.words * 4, 4)] = 0
+        shared.races.writers[2][shared.races.units(copy.words * 4, 4)] = 0
         self.flying[copy.words], self.brought[copy.words] = 0, copy.number
         barrier.missing -= copy.data.nbytes
         barrier.settle()

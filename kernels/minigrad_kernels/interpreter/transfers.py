@@ -10,7 +10,7 @@ import numpy as np
 
 from .array import FILL
 from .bulk import copy_box
-from .memory import WRITE
+from .memory import WRITE, words_of
 from .operations import DTYPES, Unknown
 from .slots import address_of, builder, copy, sequence
 from .syntax import Address, Symbol, Vector
@@ -124,21 +124,16 @@ def move(slots, instruction):
     """Between registers; or a register and its parts, the lowest first."""
     kind = instruction.parts[-1]
     target, source = instruction.operands
-    part = lambda vector: f"b{np.dtype(DTYPES[kind]).itemsize * 8 // len(vector.elements)}"
-    if isinstance(target, Vector):
-        pairs = [
-            (slots.target(element, part(target)), slots.source(source, part(target), i))
-            for i, element in enumerate(target.elements)
-            if element != "_"
-        ]
-    elif isinstance(source, Vector):
-        pairs = [
-            (slots.target(target, part(source), i), slots.source(element, part(source)))
-            for i, element in enumerate(source.elements)
-        ]
-    else:
-        pairs = [(slots.target(target, kind), slots.source(source, kind))]
-    return sequence([copy(*pair) for pair in pairs])
+    vector = next((operand for operand in (target, source) if isinstance(operand, Vector)), None)
+    if vector is None:
+        return copy(slots.target(target, kind), slots.source(source, kind))
+    part, steps = f"b{np.dtype(DTYPES[kind]).itemsize * 8 // len(vector.elements)}", []
+    for i, element in enumerate(vector.elements):
+        if vector is source:
+            steps.append(copy(slots.target(target, part, i), slots.source(element, part)))
+        elif element != "_":
+            steps.append(copy(slots.target(element, part), slots.source(source, part, i)))
+    return sequence(steps)
 
 
 # ---- asynchronous copies ---------------------------------------------------------------------------------------------
@@ -154,11 +149,6 @@ class Copy:
     data: np.ndarray  # (lanes, words) of what arrives
     group: np.ndarray
     alive: np.ndarray
-
-
-def words_of(offsets, size):
-    """The places of 32 bits that accesses touch: one row for each."""
-    return offsets[:, None] // 4 + np.arange(max(size // 4, 1))
 
 
 class Copies:

@@ -21,16 +21,7 @@ BARRIERS = ("bar", "barrier")
 REDUCTIONS = {"popc": lambda held: held.sum(), "and": lambda held: held.all(), "or": lambda held: held.any()}
 # What reading an instruction of an unexpected form may run into.
 UNREADABLE = (Unknown, ValueError, TypeError, KeyError, IndexError, AttributeError)
-for _root in (
-    "membar",
-    "prefetch",
-    "prefetchu",
-    "applypriority",
-    "nanosleep",
-    "pmevent",
-    "griddepcontrol",
-    "setmaxnreg",
-):
+for _root in "membar prefetch prefetchu applypriority nanosleep pmevent griddepcontrol setmaxnreg".split():
     BUILDERS[_root] = lambda slots, instruction: nothing
 
 

@@ -178,4 +178,4 @@ def active_mask(slots, instruction):
 
 @builder("bar")
 def warp_barrier(slots, instruction):
-    return lambda m: m.shared.races.warp_barrier(m.lanes)
+    return lambda m: m.shared.races.advance(m.lanes, m.shared.races.since_warp)
