@@ -247,7 +247,7 @@ def _copy(m, instruction, to, address, barrier, row, column):
     data = _read(m, lanes, map_, row, column, fault)
     lines = np.arange(map_.box_rows)[:, None] * width
     words = shared.locate(swizzled(to + lines + np.arange(0, width, 4), 3).reshape(-1), lanes) // 4
-    if m.proxy.flying[words].any() or (m.copies.owner[words] > 0).any():
+    if m.proxy.flying[words].any() or (m.copies.step[words] > 0).any():
         fault("bulk wait", f"writes {where}, to which another copy is under way")
     if m.proxy.still_read(m.geometry.warp[lanes.at], words[None]).any():
         fault("wgmma wait", f"writes {where}, which a product may still read")

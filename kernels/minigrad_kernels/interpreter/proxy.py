@@ -60,7 +60,7 @@ class Proxy:
         unordered, unfenced = races.before_proxy(units, first)
         missing = ~shared.was_written(offsets.reshape(-1), 16).reshape(*offsets.shape, 1)
         for kind, bad, why in (
-            ("cp.async wait", self.machine.copies.owner[words] > 0, "to which a cp.async is under way"),
+            ("cp.async wait", self.machine.copies.step[words] > 0, "to which a cp.async is under way"),
             ("bulk wait", self.flying[words] > 0, "to which a bulk copy is under way"),
             ("bulk wait", self.unseen(warps, words), "which a bulk copy brought whose mbarrier it has not waited for"),
             ("unwritten read", missing, "that nobody wrote"),

@@ -4,13 +4,10 @@ A cp.async arrives at the wait that covers it, and not before. Each thread puts 
 waits for the group, the destination holds a NaN pattern, and any access to it, by whichever thread, is a fault.
 """
 
-from dataclasses import dataclass
-
 import numpy as np
 
-from .array import FILL
 from .bulk import copy_box
-from .memory import WRITE, words_of
+from .memory import WRITE, filled, words_of
 from .operations import DTYPES, Unknown
 from .slots import address_of, builder, copy, sequence
 from .syntax import Address, Symbol, Vector
@@ -139,89 +136,59 @@ def move(slots, instruction):
 # ---- asynchronous copies ---------------------------------------------------------------------------------------------
 
 
-@dataclass
-class Copy:
-    """One cp.async of many threads. group: the number of the group of each lane's copy; alive: not yet arrived."""
-
-    instruction: object
-    lanes: object
-    offsets: np.ndarray
-    data: np.ndarray  # (lanes, words) of what arrives
-    group: np.ndarray
-    alive: np.ndarray
-
-
 class Copies:
-    """All copies of a batch of blocks that are on their way."""
+    """All copies of a batch of blocks that are on their way, word by word of shared memory."""
 
     def __init__(self, machine, size):
-        self.machine = machine
-        self.number = 0  # of copies ever started, so that words can name theirs
-        self.flying = {}
-        lanes = machine.geometry.lanes
-        self.owner = np.zeros(-(-size // 4), np.int32)  # for each word the number of the copy under way to it, or 0
-        self.group = np.zeros(lanes, np.int64)  # the number of each lane's open group
+        self.machine, words = machine, -(-size // 4)
+        self.flying = np.zeros(0, np.int64)  # the words that are under way
+        self.step = np.zeros(words, np.int32)  # the number of the instruction that brings each, plus 1, else 0
+        self.lane, self.group = np.zeros((2, words), np.int32)  # that it did so for, and the copy's group
+        self.data = np.zeros(words, np.uint32)
+        self.open_group = np.zeros(machine.geometry.lanes, np.int32)  # the number of each lane's
 
     def check(self, instruction, lanes, addresses, offsets, size, access):
         """An access to shared memory must not touch what is still on its way."""
-        if not self.flying:
+        if not len(self.flying):
             return
-        owner = self.owner[words_of(offsets, size)].max(axis=1)
-        if owner.any():
+        words = words_of(offsets, size)
+        late = self.step[words] > 0
+        if late.any():
+            where = lambda i: self.machine.shared.where(int(addresses[i]))
+            text = lambda i: f"{access} {where(i)}, to which {self.under_way(words[i, late[i].argmax()])}"
+            self.machine.fault("cp.async wait", instruction, lanes, late.any(axis=1), text)
 
-            def text(i):
-                what = self.under_way(owner[i], offsets[i], size)
-                return f"{access} {self.machine.shared.where(int(addresses[i]))}, to which {what}"
-
-            self.machine.fault("cp.async wait", instruction, lanes, owner > 0, text)
-
-    def under_way(self, number, offset, size):
-        """Which copy is under way to some of these bytes, and which wait would cover it."""
-        copy = self.flying[int(number)]
-        meets = (copy.offsets < offset + size) & (copy.offsets + copy.data.shape[1] * 4 > offset)
-        at = int(np.flatnonzero(copy.alive & meets)[0])
-        lane = copy.lanes.index[at]
-        group, open_group = int(copy.group[at]), int(self.group[lane])
-        text = f"the cp.async of {self.machine.geometry.name(lane)} is under way ({copy.instruction.location})"
-        if group == open_group:
+    def under_way(self, word):
+        """Which copy is under way to a word, and which wait would cover it."""
+        lane, location = self.lane[word], self.machine.location(self.step[word] - 1)
+        text = f"the cp.async of {self.machine.geometry.name(lane)} is under way ({location})"
+        later = self.open_group[lane] - self.group[word]
+        if not later:
             return f"{text}; it is in no committed group yet"
-        return f"{text}; wants cp.async.wait_group {open_group - group - 1} or less"
+        return f"{text}; wants cp.async.wait_group {later - 1} or less"
 
     def start(self, instruction, lanes, offsets, data):
         """Copies of 4, 8 or 16 bytes: data is (lanes, words) uint32."""
-        self.number += 1
         words, shared = words_of(offsets, data.shape[1] * 4), self.machine.shared
-        shared.rows(np.dtype(np.uint16), 1)[words[:, :, None] * 2 + np.arange(2)] = FILL
+        shared.rows(np.dtype(np.uint32), 1)[words] = filled(4).view(np.uint32)[0]
         shared.mark(offsets, data.shape[1] * 4)  # reading it too early is a fault of its own kind
-        self.owner[words] = self.number
-        group = self.group[lanes.at].copy()
-        self.flying[self.number] = Copy(instruction, lanes, offsets, data, group, np.ones(lanes.count, np.bool_))
+        self.step[words], self.data[words] = instruction.number + 1, data
+        self.lane[words], self.group[words] = lanes.index[:, None], self.open_group[lanes.at][:, None]
+        self.flying = np.concatenate([self.flying, words.reshape(-1)])
 
     def commit(self, lanes):
-        self.group[lanes.at] += 1
+        self.open_group[lanes.at] += 1
 
     def wait(self, lanes, pending):
         """All but the last `pending` committed groups of these lanes arrive."""
-        if not self.flying:
-            return
-        limit = np.full(self.machine.geometry.lanes, np.iinfo(np.int64).min)  # the first group that may stay under way
-        limit[lanes.at] = self.group[lanes.at] - pending
-        for number, flying in list(self.flying.items()):
-            due = flying.alive & (flying.group < limit[flying.lanes.at])
-            if due.any():
-                self.arrive(number, flying, due)
-
-    def arrive(self, number, copy, due):
-        size = copy.data.shape[1] * 4
-        offsets, words, shared = copy.offsets[due], words_of(copy.offsets[due], size), self.machine.shared
-        mine = self.owner[words] == number  # elsewhere a later copy has the same destination, which was a fault
-        shared.rows(np.dtype(np.uint32), 1)[words[mine]] = copy.data[due][mine]
-        self.owner[words[mine]] = 0
-        races = shared.races
-        races.wrote(races.units(offsets, size), copy.lanes.index[due][:, None], copy.instruction.number)
-        copy.alive &= ~due
-        if not copy.alive.any():
-            del self.flying[number]
+        limit = np.full(self.machine.geometry.lanes, -1)  # the first group that may stay under way
+        limit[lanes.at] = self.open_group[lanes.at] - pending
+        due = self.group[self.flying] < limit[self.lane[self.flying]]
+        words, self.flying = self.flying[due], self.flying[~due]
+        shared = self.machine.shared
+        shared.rows(np.dtype(np.uint32), 1)[words] = self.data[words]
+        shared.races.wrote(shared.races.units(words * 4, 4), self.lane[words][:, None], self.step[words][:, None] - 1)
+        self.step[words] = 0
 
 
 # ---- their steps -----------------------------------------------------------------------------------------------------
