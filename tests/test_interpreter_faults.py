@@ -50,7 +50,7 @@ WHOLE, BOTH = np.zeros(96, np.float32), np.zeros(160, np.float32)
 FEW = "setp.eq.u32 %p1, %r30, 3;\n@%p1 mov.u64 %rd30, 0;" + COPY.format("", "")
 # What, where the fault is, its kind, what it says, arguments, threads.
 ADDRESSES = [
-    (COPY.format("+4", ""), "ld.global", OUT, "4 bytes at byte 256 of 0, which has 256; thread (63, 0, 0) of block (0, 0, 0)",
+    (COPY.format("+4", ""), "ld.global", OUT, "byte 256 of 0, which has 256; thread (63, 0, 0) of block (0, 0, 0)",
      (X, empty(64)), 64),
     (COPY.format("+-4", ""), "ld.global", OUT, "byte -4 of 0", (X, empty(64)), 64),
     (COPY.format("", ""), "ld.global", OUT, "and 31 more", (X[:32], empty(64)), 64),

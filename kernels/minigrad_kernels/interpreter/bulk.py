@@ -125,9 +125,8 @@ def _find(m, instruction, lanes, addresses):
     m.shared.check_races(instruction, lanes, addresses, offsets, SIZE, ATOMIC)
     found = [m.proxy.barriers.get(offset) for offset in offsets.tolist()]
     none = np.array([barrier is None for barrier in found])
-    if none.any():
-        text = lambda i: f"has no mbarrier at {m.shared.where(int(addresses[i]))}: nobody made one with mbarrier.init"
-        m.fault("mbarrier", instruction, lanes, none, text)
+    why = ": nobody made one with mbarrier.init"
+    m.shared.tell("mbarrier", instruction, lanes, addresses, none, "has no mbarrier at", why)
     return found
 
 
@@ -242,7 +241,7 @@ def _copy(m, instruction, to, address, barrier, row, column):
     where = f"at {shared.where(to)}"
     if to % ALIGNMENT:
         return fault("misaligned", f"writes {where}, which is no multiple of {ALIGNMENT}")
-    if shared.outside(np.array([to]), map_.box_rows * width) is not None:
+    if shared.outside(np.array([to]), map_.box_rows * width).any():
         return fault("out of bounds", f"writes {map_.box_rows * width} bytes {where}")
     data = _read(m, lanes, map_, row, column, fault)
     lines = np.arange(map_.box_rows)[:, None] * width
@@ -268,7 +267,7 @@ def _read(m, lanes, map_, row, column, fault):
     addresses = map_.address + rows * map_.stride + first * map_.size
     region, _ = m.everywhere.memory(map_.address >> 32)
     outside = np.ones(1, np.bool_) if not isinstance(region, Region) else region.outside(addresses, size)
-    if outside is not None:
+    if outside.any():
         fault("out of bounds", f"reads {size} bytes at {region.where(int(addresses[outside.argmax()]))}")
         return data
     bytes_ = region.locate(addresses, lanes)[:, None] + np.arange(size)

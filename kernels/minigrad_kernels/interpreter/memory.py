@@ -86,7 +86,7 @@ class Memory:
     bytes    the memory itself
     written  None, or 255 for each byte that was written
     locate   (addresses, lanes): offsets in the bytes; where: an address in words
-    outside  (addresses, size): which lie outside; None if none does
+    outside  (addresses, size): which lie outside
     """
 
     machine: Any  # the machine.Machine
@@ -101,19 +101,20 @@ class Memory:
     def check(self, instruction, lanes, addresses, offsets, size, access):
         """Races, counts and everything else that is not about the address itself; gives the lanes that may go on."""
 
+    def tell(self, kind, instruction, lanes, addresses, bad, before, after=""):
+        """Report bad accesses, if there are any; before, after: words around their place."""
+        if bad.any():
+            text = lambda i: f"{before} {self.where(int(addresses[i]))}{after}"
+            self.machine.fault(kind, instruction, lanes, bad, text)
+
     def good(self, instruction, lanes, addresses, size, access):
         """Which accesses are aligned and within bounds, None if all; the others are reported."""
-        good = None
-        bent = addresses & (size - 1) != 0
-        for kind, bad, why in (
-            ("misaligned", bent if bent.any() else None, f", which is no multiple of {size}"),
-            ("out of bounds", self.outside(addresses, size), ""),
-        ):
-            if bad is not None:
-                text = lambda i, why=why: f"{access} {size} bytes at {self.where(int(addresses[i]))}{why}"
-                self.machine.fault(kind, instruction, lanes, bad, text)
-                good = ~bad if good is None else good & ~bad
-        return good
+        bent, outside = addresses & (size - 1) != 0, self.outside(addresses, size)
+        what = f"{access} {size} bytes at"
+        self.tell("misaligned", instruction, lanes, addresses, bent, what, f", which is no multiple of {size}")
+        self.tell("out of bounds", instruction, lanes, addresses, outside, what)
+        bad = bent | outside
+        return ~bad if bad.any() else None
 
     def access(self, instruction, lanes, addresses, dtype, count, values=None, change=None):
         """Read or write `count` elements of a type side by side at the address of each lane.
@@ -177,12 +178,9 @@ class Memory:
         return found if found.ndim == 1 else found.all(axis=1)
 
     def check_written(self, instruction, lanes, addresses, offsets, size):
-        if self.written is None:
-            return
-        done = self.was_written(offsets, size)
-        if not done.all():
-            text = lambda i: f"reads {size} bytes at {self.where(int(addresses[i]))} that nobody wrote"
-            self.machine.fault("unwritten read", instruction, lanes, ~done, text)
+        if self.written is not None:
+            missing, what = ~self.was_written(offsets, size), f"reads {size} bytes at"
+            self.tell("unwritten read", instruction, lanes, addresses, missing, what, " that nobody wrote")
 
     def mark(self, offsets, size):
         """Remember that bytes were written."""
@@ -207,8 +205,7 @@ class _Owned(Memory):
         return addresses + (self.owner(lanes) * self.stride - self.start)
 
     def outside(self, addresses, size):
-        outside = (addresses < self.start) | (addresses > self.end - size)
-        return outside if outside.any() else None
+        return (addresses < self.start) | (addresses > self.end - size)
 
     def where(self, address):
         return f"byte {address - self.start} of {self.end - self.start} bytes of {self.name} memory"
@@ -251,17 +248,12 @@ class Shared(_Owned):
         after_write, after_read, together, steps = found
         for bad, other in (
             (together, "which another thread writes in the same instruction"),
-            (after_write, "which another thread wrote"),
-            (after_read, "which another thread read"),
+            (after_write, "which another thread wrote ({}), with no barrier between"),
+            (after_read, "which another thread read, with no barrier between"),
         ):
-            if bad is None or not bad.any():
-                continue
-            if bad is after_write:
-                other += f" ({self.machine.location(steps[bad][0])})"
-            if bad is not together:
-                other += ", with no barrier between"
-            text = lambda i, other=other: f"{access} {self.where(int(addresses[i]))}, {other}"
-            self.machine.fault("shared race", instruction, lanes, bad.any(axis=1), text)
+            if bad is not None and bad.any():
+                other = f", {other.format(self.machine.location(steps[bad][0]))}"
+                self.tell("shared race", instruction, lanes, addresses, bad.any(axis=1), access, other)
 
 
 # ---- global ----------------------------------------------------------------------------------------------------------
@@ -285,8 +277,7 @@ class Region(Memory):
         return addresses - self.base
 
     def outside(self, addresses, size):
-        outside = _outside(self.reach, addresses - self.base, size)
-        return outside if outside.any() else None
+        return _outside(self.reach, addresses - self.base, size)
 
     def nearest(self, offset):
         """The range that an offset lies in, or the nearest."""
@@ -307,11 +298,8 @@ class Region(Memory):
             if writable and name not in self.touched and ((offsets >= low) & (offsets < high)).any():
                 self.touched.add(name)
         sealed = _outside(self.open, offsets, size)
-        if not sealed.any():
-            return None
-        text = lambda i: f"{access} {self.where(int(addresses[i]))} and is read-only"
-        self.machine.fault("read-only", instruction, lanes, sealed, text)
-        return ~sealed
+        self.tell("read-only", instruction, lanes, addresses, sealed, access, " and is read-only")
+        return ~sealed if sealed.any() else None
 
     def count(self, lanes, addresses, offsets, size, access):
         touched, least = sectors(lanes, addresses, size)
@@ -335,9 +323,8 @@ class Region(Memory):
             after_write, after_read = self.races.write(block, offsets, size, access == ATOMIC)
             found = ((after_write, "writes it too"), (after_read, "read it"))
         for bad, did in found:
-            if bad.any():
-                text = lambda i, did=did: f"{access} {self.where(int(addresses[i]))}: another block of the launch {did}"
-                self.machine.fault("global race", instruction, lanes, bad.any(axis=1), text)
+            did = f": another block of the launch {did}"
+            self.tell("global race", instruction, lanes, addresses, bad.any(axis=1), access, did)
 
 
 def _merged(ranges):

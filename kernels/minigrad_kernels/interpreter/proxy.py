@@ -49,7 +49,7 @@ class Proxy:
         """Products of these warps read chunks of 16 bytes: (warps, chunks); gives whether all may be read."""
         shared, races = self.machine.shared, self.machine.shared.races
         outside = shared.outside(addresses, 16)
-        if outside is not None:
+        if outside.any():
             what = lambda warp, chunk: f"reads 16 bytes at {shared.where(int(addresses[warp, chunk]))}"
             self.fault("out of bounds", instruction, outside, what)
             return False
@@ -120,14 +120,13 @@ class Proxy:
     def check(self, instruction, lanes, addresses, offsets, size, access):
         """An access by threads."""
         words, warps = words_of(offsets, size), self.geometry.warp[lanes.at]
-        where = lambda i: f"{access} {self.machine.shared.where(int(addresses[i]))}"
+        held = np.zeros(0, np.bool_) if access == READ else self.still_read(warps, words)
         for kind, bad, why in (
             ("bulk wait", self.flying[words].any(axis=1), "to which a bulk copy is under way"),
             ("bulk wait", self.unseen(warps, words).any(axis=1), "whose mbarrier it has not waited for"),
-            ("wgmma wait", access != READ and self.still_read(warps, words), "which a product may still read"),
+            ("wgmma wait", held, "which a product may still read"),
         ):
-            if np.any(bad):
-                self.machine.fault(kind, instruction, lanes, bad, lambda i, why=why: f"{where(i)}, {why}")
+            self.machine.shared.tell(kind, instruction, lanes, addresses, bad, access, f", {why}")
         if access != READ:
             self.brought[words] = 0
 
